@@ -1,0 +1,5 @@
+std = "lua54"
+max_line_length = 120
+ignore = { "211/_.*", "212/_.*" }
+files["spec"] = { std = "lua54+busted" }
+exclude_files = { "build*" }

@@ -1,0 +1,75 @@
+--- The command line: finds lua/ett/cli/COMMAND.lua and runs it.
+local error_module = require "ett.error"
+local host = require "ett.host"
+local options = require "ett.options"
+
+local function command_path(name)
+  if not name:match("^%a[%w%-]*$") or name == "main" then return nil end
+  local path = ("%s/lua/ett/cli/%s.lua"):format(host.root, name)
+  local file = io.open(path, "r")
+  if not file then return nil end
+  file:close()
+  return path
+end
+
+local function command_names()
+  local lfs = require "lfs"
+  local names = {}
+  for entry in lfs.dir(host.root .. "/lua/ett/cli") do
+    local name = entry:match("^(%a[%w%-]*)%.lua$")
+    if name and name ~= "main" then names[#names + 1] = name end
+  end
+  table.sort(names)
+  return names
+end
+
+local function print_overview()
+  print("usage: ett COMMAND [option ...] [argument ...]\n")
+  print("ett estimates how long, how much memory and how much money it takes to train large models.\n")
+  for _, name in ipairs(command_names()) do
+    local command = dofile(command_path(name))
+    if not command.hidden then print(("  %-20s %s"):format(name, command.summary)) end
+  end
+  print("\n`ett COMMAND --help` says more; `ett --version` prints the version.")
+end
+
+local function print_help(command)
+  print(("usage: ett %s\n"):format(command.usage or command.name))
+  print(command.summary .. (command.description and "\n\n" .. command.description or "") .. "\n")
+  print("options:\n" .. options.help(command.options))
+end
+
+return function(argv)
+  local name = argv[1]
+  if name == nil then
+    print_overview()
+    return 2
+  elseif name == "--help" or name == "-h" or name == "help" then
+    print_overview()
+    return 0
+  elseif name == "--version" then
+    print("ett " .. host.version)
+    return 0
+  end
+  local path = command_path(name)
+  if not path then
+    -- A script named as the command is run: this makes `#!/usr/bin/env ett` lines work.
+    if name:match("%.lua$") or name:match("/") then
+      table.insert(argv, 1, "run")
+      path = command_path("run")
+    end
+    if not path then
+      error_module.raise("usage", "unknown command '%s'%s; `ett --help` lists them", name,
+        error_module.suggestion(name, command_names()))
+    end
+  end
+  local command = dofile(path)
+  local rest = table.move(argv, 2, #argv, 1, {})
+  if command.raw then return command.run(rest) or 0 end -- parses its own arguments
+  local opts, positional = options.parse(command.options, rest, command.name)
+  if opts.help and not command.own_help then
+    print_help(command)
+    return 0
+  end
+  return command.run(opts, positional) or 0
+end

@@ -1,0 +1,74 @@
+--- Runs a CLI transcript (spec/cli/*.t; format in spec/cli/README.md).
+local function matches(pattern, line)
+  if pattern == line then return true end
+  if not pattern:find("...", 1, true) then return false end
+  local lua_pattern = pattern:gsub("[%^%$%(%)%%%.%[%]%*%+%-%?]", "%%%0"):gsub("%%%.%%%.%%%.", ".*")
+  return line:match("^" .. lua_pattern .. "$") ~= nil
+end
+
+local function lines_match(expected, i, actual, j)
+  while i <= #expected do
+    if expected[i] == "..." then
+      for k = j, #actual + 1 do
+        if lines_match(expected, i + 1, actual, k) then return true end
+      end
+      return false
+    end
+    if j > #actual or not matches(expected[i], actual[j]) then return false end
+    i, j = i + 1, j + 1
+  end
+  return j == #actual + 1
+end
+
+local function read_cases(path)
+  local cases, case = {}, nil
+  for line in assert(io.open(path)):lines() do
+    if line:sub(1, 2) == "$ " then
+      case = { command = line:sub(3), expected = {}, status = 0 }
+      cases[#cases + 1] = case
+    elseif line:sub(1, 2) == "> " and case and #case.expected == 0 then
+      case.command = case.command .. "\n" .. line:sub(3)
+    elseif line:match("^%?%d+$") and case then
+      case.status = tonumber(line:sub(2))
+    elseif line:sub(1, 1) == "#" or line == "" then -- comment
+      if line == "" then case = nil end
+    elseif case then
+      case.expected[#case.expected + 1] = line
+    end
+  end
+  return cases
+end
+
+return {
+  name = "transcript",
+  summary = "run CLI transcripts and compare what they print",
+  usage = "transcript FILE ...",
+  hidden = true,
+  run = function(_, files)
+    local host = require "ett.host"
+    local failed, passed = 0, 0
+    for _, path in ipairs(files) do
+      for _, case in ipairs(read_cases(path)) do
+        local folder = os.tmpname()
+        os.remove(folder)
+        os.execute("mkdir -p " .. folder)
+        local script = ("cd %s && export PATH='%s/bin':$PATH ETT_ROOT='%s' SPEC='%s' && (%s) 2>&1"):format(
+          folder, host.prefix, host.root, path:match("^(.*)/[^/]*$") or ".", case.command)
+        local pipe = assert(io.popen(script, "r"))
+        local actual = {}
+        for line in pipe:lines() do actual[#actual + 1] = line end
+        local _, _, status = pipe:close()
+        os.execute("rm -rf " .. folder)
+        if status == case.status and lines_match(case.expected, 1, actual, 1) then
+          passed = passed + 1
+        else
+          failed = failed + 1
+          print(("%s: $ %s\n--- wanted (exit %d)\n%s\n--- got (exit %d)\n%s\n"):format(path, case.command,
+            case.status, table.concat(case.expected, "\n"), status, table.concat(actual, "\n")))
+        end
+      end
+    end
+    print(("%d passed, %d failed"):format(passed, failed))
+    return failed == 0 and passed > 0 and 0 or 1
+  end,
+}

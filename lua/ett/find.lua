@@ -1,0 +1,137 @@
+--- Finds description files by name under the roots; there is no list to edit.
+--
+-- The roots, in order: the running script's folder, each entry of ETT_PATH, the installed
+-- tree. `find.path("operators", "gelu")` looks for operators/gelu.lua and
+-- operators/gelu/init.lua under each root, and in the script's folder for gelu.lua too.
+local error_module = require "ett.error"
+local host = require "ett.host"
+
+local find = {}
+local script_folder
+
+local function split(path, separator)
+  local entries = {}
+  for entry in (path or ""):gmatch("[^" .. separator .. "]+") do entries[#entries + 1] = entry end
+  return entries
+end
+
+--- Says in which folder the running script stands; its files are found first.
+function find.set_script_folder(folder)
+  script_folder = folder
+  local front = {}
+  for _, root in ipairs(find.roots()) do
+    if root ~= host.root then
+      front[#front + 1] = root .. "/?.lua"
+      front[#front + 1] = root .. "/?/init.lua"
+      front[#front + 1] = root .. "/lua/?.lua"
+    end
+  end
+  find.default_path = find.default_path or package.path
+  front[#front + 1] = find.default_path
+  package.path = table.concat(front, ";")
+end
+
+--- The roots, first found wins.
+---@return string[]
+function find.roots()
+  local roots = {}
+  if script_folder then roots[#roots + 1] = script_folder end
+  for _, entry in ipairs(split(os.getenv("ETT_PATH"), ":")) do
+    if entry:sub(1, 1) == "/" then roots[#roots + 1] = entry end
+  end
+  roots[#roots + 1] = host.root
+  return roots
+end
+
+local function readable(path)
+  local file = io.open(path, "r")
+  if not file then return false end
+  local ok = file:read(0) ~= nil or file:seek("end") == 0
+  file:close()
+  return ok
+end
+
+local function candidates(root, kind, name)
+  local places = { ("%s/%s/%s.lua"):format(root, kind, name), ("%s/%s/%s/init.lua"):format(root, kind, name) }
+  if root == script_folder then
+    local leaf = kind:match("([^/]+)$")
+    places[#places + 1] = ("%s/%s/%s.lua"):format(root, leaf, name)
+    places[#places + 1] = ("%s/%s.lua"):format(root, name)
+  end
+  return places
+end
+
+--- Path of the file that describes `name`, or nil.
+---@param kind string folder under the roots, such as "operators" or "lua/architectures"
+function find.path(kind, name)
+  if type(name) ~= "string" or not name:match("^[%w_][%w_%-%.]*$") then return nil end
+  for _, root in ipairs(find.roots()) do
+    for _, path in ipairs(candidates(root, kind, name)) do
+      if readable(path) then return path end
+    end
+  end
+  return nil
+end
+
+--- Every name found under the roots for a kind, sorted: list of {name=, path=}.
+function find.list(kind)
+  local lfs = require "lfs"
+  local seen, entries = {}, {}
+  for _, root in ipairs(find.roots()) do
+    local folder = root .. "/" .. kind
+    if lfs.attributes(folder, "mode") == "directory" then
+      for entry in lfs.dir(folder) do
+        local name = entry:match("^([%w_][%w_%-%.]*)%.lua$")
+        local path = folder .. "/" .. entry
+        if not name and lfs.attributes(path .. "/init.lua", "mode") == "file" then
+          name, path = entry, path .. "/init.lua"
+        end
+        if name and not seen[name] then
+          seen[name] = true
+          entries[#entries + 1] = { name = name, path = path }
+        end
+      end
+    end
+  end
+  table.sort(entries, function(a, b) return a.name < b.name end)
+  return entries
+end
+
+--- Names only.
+function find.names(kind)
+  local names = {}
+  for i, entry in ipairs(find.list(kind)) do names[i] = entry.name end
+  return names
+end
+
+--- Environment of a description or script: reads globals, cannot create undeclared ones.
+function find.sandbox(label)
+  return setmetatable({}, {
+    __index = _G,
+    __newindex = function(_, name, _)
+      error_module.raise("model", "%s: assignment to undeclared global '%s'; write 'local %s'",
+        label, tostring(name), tostring(name))
+    end,
+  })
+end
+
+--- Loads and runs a Lua file (text only, never bytecode) in a sandbox; returns its value.
+function find.load_file(path)
+  local chunk, why = loadfile(path, "t", find.sandbox(path))
+  if not chunk then error_module.raise("model", "%s", tostring(why)) end
+  return error_module.wrap(path:match("([^/]+)$"), chunk)
+end
+
+--- Finds and loads the description of `name`; raises with the nearest valid name.
+---@return any value, string path
+function find.load(kind, name)
+  local path = find.path(kind, name)
+  if not path then
+    local noun = kind:match("([^/]+)$"):gsub("s$", "")
+    error_module.raise("missing", "unknown %s '%s'%s", noun, tostring(name),
+      error_module.suggestion(name, find.names(kind)))
+  end
+  return find.load_file(path), path
+end
+
+return find

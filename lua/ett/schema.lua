@@ -1,0 +1,125 @@
+--- Checks tables of named fields: unknown, missing and wrong-kind each get a sentence.
+--
+--   local spec = { hidden = "count", tp = { "degree", default = 1 }, gated = "boolean?" }
+--   local clean = schema.check(given, spec, "plan")
+--
+-- A field is a kind, a kind with "?" (optional), or { kind, default=, optional=, one_of= }.
+local error_module = require "ett.error"
+
+local schema = {}
+
+local function is_integer(value) return math.type(value) == "integer" or
+  (math.type(value) == "float" and value == math.floor(value) and math.abs(value) < 2 ^ 53) end
+
+local function describe(value)
+  if type(value) == "string" then return ("'%s'"):format(#value > 60 and value:sub(1, 57) .. "..." or value) end
+  if type(value) == "table" then return "a table" end
+  if type(value) == "number" and math.type(value) == "float" and value == math.floor(value)
+    and math.abs(value) < 2 ^ 53 then return ("%d"):format(value) end
+  return tostring(value)
+end
+
+--- kind -> { sentence, test, [convert] }. Counts and degrees come back as Lua integers.
+local function to_integer(value) return math.tointeger(value) or math.floor(value) end
+local kinds = {
+  count = { "a positive integer", function(v) return is_integer(v) and v > 0 end, to_integer },
+  degree = { "a positive integer", function(v) return is_integer(v) and v > 0 end, to_integer },
+  integer = { "an integer", is_integer, to_integer },
+  natural = { "an integer of at least 0", function(v) return is_integer(v) and v >= 0 end, to_integer },
+  number = { "a finite number", function(v)
+    return type(v) == "number" and v == v and v ~= math.huge and v ~= -math.huge end },
+  positive = { "a positive number", function(v)
+    return type(v) == "number" and v > 0 and v < math.huge end },
+  nonnegative = { "a number of at least 0", function(v)
+    return type(v) == "number" and v >= 0 and v < math.huge end },
+  fraction = { "a number from 0 to 1", function(v) return type(v) == "number" and v >= 0 and v <= 1 end },
+  boolean = { "true or false", function(v) return type(v) == "boolean" end },
+  string = { "a string", function(v) return type(v) == "string" end },
+  table = { "a table", function(v) return type(v) == "table" end },
+  list = { "a list", function(v) return type(v) == "table" and (next(v) == nil or v[1] ~= nil) end },
+  ["function"] = { "a function", function(v) return type(v) == "function" end },
+  any = { "any value", function(v) return v ~= nil end },
+}
+local dtypes = { fp16 = 2, bf16 = 2, fp32 = 4, tf32 = 4, fp8 = 1, fp64 = 8, int8 = 1 }
+kinds.dtype = { "one of bf16, fp16, fp32, fp64, fp8, int8, tf32", function(v) return dtypes[v] ~= nil end }
+
+--- Bytes of one element of a dtype.
+schema.dtype_bytes = dtypes
+
+--- Adds a kind: schema.kind("ratio", "a ratio from 0 to 1", function(v) … end).
+function schema.kind(name, sentence, test, convert) kinds[name] = { sentence, test, convert } end
+
+--- A value as messages show it: strings quoted, long ones cut.
+schema.describe = describe
+
+local function rule_of(rule)
+  if type(rule) == "string" then
+    if rule:sub(-1) == "?" then return rule:sub(1, -2), true end
+    return rule, false
+  end
+  return rule[1], rule.optional or rule.default ~= nil, rule.default, rule.one_of
+end
+
+--- Sorted keys of a table, as strings.
+function schema.keys(t)
+  local names = {}
+  for name in pairs(t) do names[#names + 1] = tostring(name) end
+  table.sort(names)
+  return names
+end
+
+--- Every violation in `given` against `spec`: a list of sentences, and the clean copy.
+function schema.violations(given, spec)
+  local found, clean = {}, {}
+  if type(given) ~= "table" then
+    return { ("must be a table of named fields, got %s"):format(describe(given)) }, clean
+  end
+  local names = schema.keys(spec)
+  for _, name in ipairs(schema.keys(given)) do
+    if spec[name] == nil then
+      found[#found + 1] = ("unknown field '%s'%s"):format(name, error_module.suggestion(name, names))
+    end
+  end
+  for _, name in ipairs(names) do
+    local kind, optional, default, one_of = rule_of(spec[name])
+    local check = kinds[kind]
+    if not check then error_module.raise("internal", "schema: unknown kind '%s' of field '%s'", kind, name) end
+    local value = given[name]
+    if value == nil then
+      if not optional then
+        found[#found + 1] = ("missing field '%s' (%s)"):format(name, check[1])
+      end
+      clean[name] = default
+    elseif not check[2](value) then
+      found[#found + 1] = ("field '%s' must be %s, got %s"):format(name, check[1], describe(value))
+    else
+      if one_of then
+        local known = false
+        for _, choice in ipairs(one_of) do known = known or choice == value end
+        if not known then
+          local words = {}
+          for i, choice in ipairs(one_of) do words[i] = tostring(choice) end
+          found[#found + 1] = ("field '%s' must be one of %s, got %s%s"):format(name,
+            table.concat(words, ", "), describe(value), error_module.suggestion(value, words))
+        end
+      end
+      clean[name] = check[3] and check[3](value) or value
+    end
+  end
+  return found, clean
+end
+
+--- Returns a clean copy (defaults filled in, integral floats made integers) or raises an
+--- error object that lists every violation.
+function schema.check(given, spec, label, kind)
+  local found, clean = schema.violations(given, spec)
+  if #found > 0 then
+    local object = error_module.new(kind or "model", "%s", table.concat(found, "; "))
+    object.violations = found
+    if label then error_module.label(object, label) end
+    error(object, 0)
+  end
+  return clean
+end
+
+return schema
