@@ -1,0 +1,33 @@
+/* A growing byte buffer in a userdata, so that a raised error cannot leak it.
+ *
+ * Memory comes from the state's own allocator: it counts towards a memory limit and takes
+ * part in failed-allocation tests.
+ */
+#ifndef ETT_BIND_BUFFER_H
+#define ETT_BIND_BUFFER_H
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <stddef.h>
+
+typedef struct {
+  lua_State *L;
+  char *data;
+  size_t length, size;
+} ett_lua_buffer;
+
+/* Pushes a new empty buffer; raises when memory runs out. */
+ett_lua_buffer *ett_lua_buffer_new(lua_State *L);
+
+/* Appends; raises when memory runs out. */
+void ett_lua_buffer_add(ett_lua_buffer *buffer, const char *text, size_t length);
+void ett_lua_buffer_add_string(ett_lua_buffer *buffer, const char *text);
+void ett_lua_buffer_add_char(ett_lua_buffer *buffer, char c);
+
+/* Pushes the content as a Lua string. The buffer stays where it is. */
+void ett_lua_buffer_push(ett_lua_buffer *buffer);
+
+/* Frees the content before the collector would. */
+void ett_lua_buffer_clear(ett_lua_buffer *buffer);
+
+#endif

@@ -1,0 +1,35 @@
+/* value.h - what the readers and writers of data agree on: null, arrays, files in memory.
+ */
+#ifndef ETT_BIND_VALUE_H
+#define ETT_BIND_VALUE_H
+
+#include <lua.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+/* Pushes the one null value (`ett.json.null`): a userdata that prints "null". A field
+ * that was read as null is told from a field that was absent by it. */
+void ett_lua_push_null(lua_State *L);
+
+/* Whether the value at index is null: ours, or the light NULL of lua-cjson. */
+int ett_lua_is_null(lua_State *L, int index);
+
+/* Marks the table at index as an array, which matters only while it is empty. Tables with
+ * another metatable are left alone. */
+void ett_lua_mark_array(lua_State *L, int index);
+int ett_lua_is_array(lua_State *L, int index);
+
+/* The content of a file; freed by ett_lua_file_free or the collector. */
+typedef struct {
+  char *data;
+  size_t length;
+} ett_lua_file;
+
+/* Pushes a userdata with the content of path. On a fault it pushes nothing and returns
+ * NULL, with err filled. */
+ett_lua_file *ett_lua_file_read(lua_State *L, const char *path, size_t max_bytes,
+                                ett_err *err);
+void ett_lua_file_free(ett_lua_file *file);
+
+#endif

@@ -1,0 +1,169 @@
+#include "io/file.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* "cannot read 'x': no such file or directory" */
+static int fail(ett_err *err, const char *verb, const char *path, int code) {
+  char reason[128];
+  snprintf(reason, sizeof reason, "%s", strerror(code));
+  reason[0] = (char)tolower((unsigned char)reason[0]);
+  return ett_err_set(err, code == ENOENT ? ETT_ERR_MISSING : ETT_ERR_IO,
+                     "cannot %s '%s': %s", verb, path, reason);
+}
+
+static int refuse_size(ett_err *err, const char *path, size_t max_bytes) {
+  return ett_err_set(err, ETT_ERR_LIMIT,
+                     "'%s' is larger than the limit of %zu bytes for its kind", path,
+                     max_bytes);
+}
+
+static int read_all(int fd, const char *path, size_t capacity, size_t max_bytes,
+                    char **data, size_t *length, ett_err *err) {
+  char *buffer = malloc(capacity + 1);
+  size_t filled = 0;
+  for (;;) {
+    if (!buffer)
+      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to read '%s'", path);
+    ssize_t got = read(fd, buffer + filled, capacity - filled);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0) {
+      int code = errno;
+      free(buffer);
+      return fail(err, "read", path, code);
+    }
+    if (got == 0)
+      break;
+    filled += (size_t)got;
+    if (filled > max_bytes) {
+      free(buffer);
+      return refuse_size(err, path, max_bytes);
+    }
+    if (filled == capacity) {
+      capacity *= 2;
+      char *grown = realloc(buffer, capacity + 1);
+      if (!grown)
+        free(buffer);
+      buffer = grown;
+    }
+  }
+  buffer[filled] = '\0';
+  *data = buffer;
+  *length = filled;
+  return 0;
+}
+
+int ett_file_read(const char *path, size_t max_bytes, char **data, size_t *length,
+                  ett_err *err) {
+  *data = NULL;
+  *length = 0;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return fail(err, "read", path, errno);
+  struct stat status;
+  int result;
+  if (fstat(fd, &status) != 0)
+    result = fail(err, "read", path, errno);
+  else if (S_ISDIR(status.st_mode))
+    result = fail(err, "read", path, EISDIR);
+  else if (S_ISREG(status.st_mode) && (uint64_t)status.st_size > max_bytes)
+    result = refuse_size(err, path, max_bytes);
+  else
+    /* One byte more than the size, so that the end is seen without growing. */
+    result =
+        read_all(fd, path, S_ISREG(status.st_mode) ? (size_t)status.st_size + 1 : 65536,
+                 max_bytes, data, length, err);
+  close(fd);
+  return result;
+}
+
+/* Returns 0 or an errno. */
+static int write_all(int fd, const char *data, size_t length) {
+  while (length > 0) {
+    ssize_t wrote = write(fd, data, length);
+    if (wrote < 0 && errno == EINTR)
+      continue;
+    if (wrote < 0)
+      return errno;
+    data += wrote;
+    length -= (size_t)wrote;
+  }
+  return 0;
+}
+
+static int write_in_place(const char *path, const char *data, size_t length,
+                          ett_err *err) {
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0)
+    return fail(err, "write", path, errno);
+  int code = write_all(fd, data, length);
+  if (close(fd) != 0 && code == 0)
+    code = errno;
+  return code ? fail(err, "write", path, code) : 0;
+}
+
+int ett_file_write(const char *path, const char *data, size_t length, ett_err *err) {
+  struct stat status;
+  int exists = stat(path, &status) == 0;
+  if (exists && S_ISDIR(status.st_mode))
+    return fail(err, "write", path, EISDIR);
+  if (exists && !S_ISREG(status.st_mode))
+    return write_in_place(path, data, length, err);
+  char target[PATH_MAX], temporary[PATH_MAX + 64];
+  if (!exists || !realpath(path, target)) { /* a link keeps pointing where it did */
+    if ((size_t)snprintf(target, sizeof target, "%s", path) >= sizeof target)
+      return fail(err, "write", path, ENAMETOOLONG);
+  }
+  int fd = -1;
+  for (unsigned attempt = 0; fd < 0 && attempt < 100; attempt++) {
+    snprintf(temporary, sizeof temporary, "%s.%ld-%u.tmp", target, (long)getpid(),
+             attempt);
+    fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+              exists ? status.st_mode & 0777 : 0666);
+    if (fd < 0 && errno != EEXIST)
+      break;
+  }
+  if (fd < 0)
+    return fail(err, "write", path, errno);
+  int code = write_all(fd, data, length);
+  if (code == 0 && fsync(fd) != 0 && errno != EINVAL)
+    code = errno;
+  if (close(fd) != 0 && code == 0)
+    code = errno;
+  if (code == 0 && rename(temporary, target) != 0)
+    code = errno;
+  if (code == 0)
+    return 0;
+  unlink(temporary);
+  return fail(err, "write", path, code);
+}
+
+int ett_folder_make(const char *path, ett_err *err) {
+  char partial[PATH_MAX];
+  size_t length = strlen(path);
+  if (length == 0 || length >= sizeof partial)
+    return fail(err, "make folder", path, length ? ENAMETOOLONG : ENOENT);
+  memcpy(partial, path, length + 1);
+  for (size_t i = 1; i <= length; i++) {
+    if (partial[i] != '/' && partial[i] != '\0')
+      continue;
+    char kept = partial[i];
+    partial[i] = '\0';
+    if (mkdir(partial, 0777) != 0 && errno != EEXIST)
+      return fail(err, "make folder", path, errno);
+    partial[i] = kept;
+  }
+  struct stat status;
+  if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode))
+    return fail(err, "make folder", path, ENOTDIR);
+  return 0;
+}

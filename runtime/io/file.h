@@ -1,0 +1,23 @@
+/* Whole files: read with a bound, written whole or not at all. */
+#ifndef ETT_IO_FILE_H
+#define ETT_IO_FILE_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+
+/* Reads path into memory that the caller frees; *data gets a NUL behind its *length
+ * bytes. A file of more than max_bytes is refused before it is read (ETT_ERR_LIMIT).
+ * Pipes and devices work. Returns 0, or -1 with *data NULL. */
+int ett_file_read(const char *path, size_t max_bytes, char **data, size_t *length,
+                  ett_err *err);
+
+/* Replaces path by data[0 .. length): writes a new file beside it, flushes it to the disk
+ * and renames it, so that readers and crashes see the old file or the new one, never a
+ * part. Devices and pipes are written to as they are. Returns 0 or -1. */
+int ett_file_write(const char *path, const char *data, size_t length, ett_err *err);
+
+/* Makes path and its missing parents (mode 0777 less umask). Returns 0 or -1. */
+int ett_folder_make(const char *path, ett_err *err);
+
+#endif

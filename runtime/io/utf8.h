@@ -1,0 +1,18 @@
+/* UTF-8, checked before any reader looks at a file, so that a fault names its byte. */
+#ifndef ETT_IO_UTF8_H
+#define ETT_IO_UTF8_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Length of the longest prefix of data[0 .. length) that is UTF-8 (RFC 3629: no overlong
+ * forms, no surrogates, nothing above U+10FFFF). Equal to length when all of it is. */
+size_t ett_utf8_valid_prefix(const char *data, size_t length);
+
+/* Writes the UTF-8 form of code (<= 0x10FFFF) and returns its length, 1 to 4. */
+size_t ett_utf8_encode(uint32_t code, char out[4]);
+
+/* Number of the line (from 1) that holds data[offset]. */
+size_t ett_line_of(const char *data, size_t offset);
+
+#endif
