@@ -1,0 +1,44 @@
+#include "sample/stats.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST = 4096 }; /* repeats looked at; later ones change nothing that matters */
+
+static void insertion_sort(double *x, size_t n) {
+  for (size_t i = 1; i < n; i++) {
+    double v = x[i];
+    size_t j = i;
+    for (; j > 0 && x[j - 1] > v; j--)
+      x[j] = x[j - 1];
+    x[j] = v;
+  }
+}
+
+void ett_sample_stats_compute(const double *x, size_t count, ett_sample_stats *out) {
+  memset(out, 0, sizeof *out);
+  if (count == 0)
+    return;
+  double sorted[MOST];
+  const size_t n = count < MOST ? count : MOST;
+  memcpy(sorted, x, n * sizeof *x);
+  insertion_sort(sorted, n);
+  out->count = n;
+  out->min = sorted[0];
+  out->median = 0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]);
+  double sum = 0, low = 0, square = 0;
+  for (size_t i = 0; i < n; i++)
+    sum += sorted[i];
+  out->mean = sum / (double)n;
+  const size_t quarter = (n + 3) / 4;
+  for (size_t i = 0; i < quarter; i++)
+    low += sorted[i];
+  out->low_mean = low / (double)quarter;
+  for (size_t i = 0; i < quarter; i++)
+    square += (sorted[i] - out->low_mean) * (sorted[i] - out->low_mean);
+  /* With few repeats the quarter's own spread says little: use the gap to the median. */
+  if (quarter < 3)
+    out->half_width = out->median - out->min;
+  else
+    out->half_width = 2.0 * sqrt(square / (double)(quarter - 1)) / sqrt((double)quarter);
+}

@@ -1,0 +1,17 @@
+/* Statistics of repeated timings, where noise only ever adds time. */
+#ifndef ETT_SAMPLE_STATS_H
+#define ETT_SAMPLE_STATS_H
+
+#include <stddef.h>
+
+typedef struct {
+  size_t count;
+  double min, median, mean;
+  double low_mean;   /* mean of the lowest quarter (at least one): the sample's value */
+  double half_width; /* 95 % half width of low_mean, from the spread of that quarter */
+} ett_sample_stats;
+
+/* Any unit; x is not changed. count 0 gives zeros. */
+void ett_sample_stats_compute(const double *x, size_t count, ett_sample_stats *out);
+
+#endif

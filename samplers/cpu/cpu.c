@@ -1,0 +1,100 @@
+#include "cpu/cpu.h"
+
+#include <cblas.h>
+#include <string.h>
+
+#define DECLARE(isa)                                                                     \
+  extern const ett_cpu_kind ett_cpu_point_##isa[], ett_cpu_rows_##isa[],                 \
+      ett_cpu_matrix_##isa[];                                                            \
+  static const ett_cpu_kind *const tables_##isa[] = {                                    \
+      ett_cpu_matrix_##isa, ett_cpu_rows_##isa, ett_cpu_point_##isa, NULL};
+
+DECLARE(base)
+#ifdef ETT_CPU_X86
+DECLARE(v3)
+DECLARE(v4)
+#endif
+
+static const ett_cpu_kind *const *tables(const char **isa) {
+#ifdef ETT_CPU_X86
+  __builtin_cpu_init();
+  const int v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                 __builtin_cpu_supports("bmi2");
+  const int v4 = v3 && __builtin_cpu_supports("avx512f") &&
+                 __builtin_cpu_supports("avx512bw") &&
+                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (v4) {
+    *isa = "x86-64-v4";
+    return tables_v4;
+  }
+  if (v3) {
+    *isa = "x86-64-v3";
+    return tables_v3;
+  }
+#endif
+  *isa = "baseline";
+  return tables_base;
+}
+
+const char *ett_cpu_isa(void) {
+  const char *isa;
+  tables(&isa);
+  return isa;
+}
+
+const ett_cpu_kind *ett_cpu_find(const char *name) {
+  const char *isa;
+  for (const ett_cpu_kind *const *table = tables(&isa); *table; table++)
+    for (const ett_cpu_kind *kind = *table; kind->name; kind++)
+      if (strcmp(kind->name, name) == 0)
+        return kind;
+  return NULL;
+}
+
+const ett_cpu_kind *ett_cpu_kind_at(size_t index) {
+  const char *isa;
+  for (const ett_cpu_kind *const *table = tables(&isa); *table; table++)
+    for (const ett_cpu_kind *kind = *table; kind->name; kind++)
+      if (index-- == 0)
+        return kind;
+  return NULL;
+}
+
+int ett_cpu_operands(const ett_cpu_kind *kind, const int64_t *d, ett_cpu_pass pass,
+                     ett_cpu_operand *out, ett_err *err) {
+  /* Products of dimensions stay exact below this, so no operand size can wrap. */
+  const double largest = 1e15;
+  double product = 1;
+  for (int i = 0; kind->dims[i]; i++) {
+    if (d[i] < 1)
+      return ett_err_set(err, ETT_ERR_ARGUMENT,
+                         "%s: dimension '%s' must be a positive integer, got %lld",
+                         kind->name, kind->dims[i], (long long)d[i]);
+    product *= (double)d[i];
+    if ((double)d[i] > 2147483647.0)
+      return ett_err_set(err, ETT_ERR_LIMIT,
+                         "%s: dimension '%s' must be below 2^31 for the BLAS, got %lld",
+                         kind->name, kind->dims[i], (long long)d[i]);
+  }
+  if (product > 1e24)
+    return ett_err_set(err, ETT_ERR_LIMIT, "%s: the shape has %.3g elements in all",
+                       kind->name, product);
+  int n = kind->operands(d, pass, out);
+  for (int i = 0; i < n; i++)
+    if (out[i].count < 1 || (double)out[i].count > largest)
+      return ett_err_set(err, ETT_ERR_LIMIT, "%s: operand '%s' is too large", kind->name,
+                         out[i].name);
+  return n;
+}
+
+const char *ett_cpu_blas_core(void) {
+  return openblas_get_corename();
+}
+
+const char *ett_cpu_blas_config(void) {
+  return openblas_get_config();
+}
+
+void ett_cpu_set_threads(int threads) {
+  openblas_set_num_threads(threads);
+}

@@ -1,0 +1,167 @@
+--- CPU back end: the operators of the library on the host, in single precision.
+--
+-- Dense products go through OpenBLAS, the rest is compiled C (samplers/cpu/*.c); threads
+-- are pinned and stated in the header of every table.
+local error_module = require "ett.error"
+local sample = require "ett.sample"
+
+local backend = {
+  name = "cpu",
+  summary = "operators on the host: OpenBLAS for dense products, compiled C for the rest",
+  needs = "OpenBLAS (libopenblas-dev)",
+  precisions = { fp32 = true },
+}
+
+local function processor()
+  local info, file = {}, io.open("/proc/cpuinfo", "r")
+  if not file then return { model = "unknown", flags = "", vendor = "" } end
+  for line in file:lines() do
+    local key, value = line:match("^(.-)%s*:%s*(.*)$")
+    if key == "model name" then info.model = info.model or value end
+    if key == "flags" then info.flags = info.flags or value .. " " end
+    if key == "vendor_id" then info.vendor = info.vendor or value end
+    if key == "cpu MHz" then info.mhz = info.mhz or value end
+  end
+  file:close()
+  return { model = info.model or "unknown", flags = info.flags or "", vendor = info.vendor or "", mhz = info.mhz }
+end
+
+--- OpenBLAS before 0.3.26 takes newer AMD cores for Haswell, at half their speed; it reads
+--- the environment once, when it is loaded.
+local function prepare_environment(threads)
+  local host = processor()
+  if host.vendor == "AuthenticAMD" and host.flags:find("avx512vl ", 1, true) then
+    sample.default_environment("OPENBLAS_CORETYPE", "SkylakeX")
+  end
+  sample.default_environment("OPENBLAS_NUM_THREADS", tostring(threads or 1))
+end
+
+--- true, or nil and one sentence on what is missing.
+function backend.available()
+  prepare_environment()
+  local ok, why = pcall(require, "ett.cpu")
+  if ok then return true end
+  return nil, "the CPU back end is not built: it needs OpenBLAS (install libopenblas-dev and build again); "
+    .. tostring(why):match("[^\n]*")
+end
+
+local function merge(kind, pass, dims)
+  dims.kind, dims.pass = kind, pass
+  return dims
+end
+
+--- How each family of operators runs here: kernel shape -> list of calls.
+local families = {}
+
+function families.gemm(s, pass)
+  if (s.batch or 1) > 1 then return families.bmm(s, pass) end
+  return { merge("linear", pass, { m = s.m, n = s.n, k = s.k }) }
+end
+function families.bmm(s, pass)
+  return { merge("bmm", pass, { batch = s.batch or 1, m = s.m, n = s.n, k = s.k }) }
+end
+function families.attention(s, pass)
+  return { merge("attention", pass, { batch = s.batch, seq_q = s.seq_q, seq_k = s.seq_k, heads = s.heads,
+    kv_heads = s.kv_heads or s.heads, head_dim = s.head_dim, visible = s.causal and 2 or 1 }) }
+end
+function families.norm(s, pass, op)
+  local kind = s.kind or (op.name:find("rms", 1, true) and "rms_norm") or "layer_norm"
+  return { merge(kind, pass, { rows = s.rows, cols = s.cols }) }
+end
+function families.softmax(s, pass)
+  local rows = s.seq_q or s.rows
+  return { merge("softmax", pass, { batch = s.seq_q and (s.batch or s.rows // s.seq_q) or 1, rows = rows,
+    cols = s.cols or s.seq_k, visible = s.causal and 2 or 1 }) }
+end
+function families.rope(s, pass)
+  return { merge("rope", pass, { batch = s.batch or 1, seq = s.seq, heads = s.heads,
+    kv_heads = s.kv_heads or s.heads, head_dim = s.head_dim }) }
+end
+function families.embedding(s, pass)
+  return { merge("embedding", pass, { rows = s.rows, cols = s.cols, vocab = s.vocab }) }
+end
+function families.cross_entropy(s, pass)
+  return { merge("cross_entropy", pass, { rows = s.rows, vocab = s.vocab or s.cols }) }
+end
+function families.optimizer(s) return { merge("adam", "update", { count = s.count or s.parameters }) } end
+function families.router(s, pass)
+  return { merge("router", pass, { rows = s.rows, experts = s.experts, top_k = s.top_k }) }
+end
+function families.elementwise(s, pass, op)
+  local by_name = { "gelu", "swiglu", "add", "mask_fill" }
+  local kind = s.kind
+  for _, name in ipairs(by_name) do
+    if not kind and op.name:find(name, 1, true) then kind = name end
+  end
+  return { merge(kind or "scale", pass, { rows = s.rows, cols = s.cols }) }
+end
+
+--- The calls of one pass of an operator on a shape. An operator may say them itself:
+--- op.cpu(s, pass) -> { {kind=, <dimensions>}, … }.
+function backend.calls(op, s, pass)
+  if op.cpu then
+    local calls = op.cpu(s, pass)
+    for _, call in ipairs(calls) do call.pass = call.pass or pass end
+    return calls
+  end
+  local family = op.family and families[op.family]
+  if not family or not op.kernel_shape then
+    error_module.raise("model", "operator '%s' cannot run on the CPU: it has neither 'cpu' nor a known 'family' "
+      .. "with 'kernel_shape'", tostring(op.name))
+  end
+  return family(op.kernel_shape(s, pass), pass, op)
+end
+
+--- The passes an operator has: update for optimizers, forward only when it says so.
+function backend.passes(op)
+  if op.passes then return op.passes end
+  if op.family == "optimizer" then return { "update" } end
+  return { "forward", "backward" }
+end
+
+--- Opens a session: pins the thread, makes the operand pool, describes the machine.
+---@param options table threads, processor, seed, cold_bytes, budget_seconds, target, limit_bytes
+function backend.open(options)
+  options = options or {}
+  local threads = options.threads or 1
+  prepare_environment(threads)
+  local ok, why = backend.available()
+  if not ok then return nil, error_module.new("missing", "%s", why) end
+  local cpu = require "ett.cpu"
+  local pinned
+  if threads == 1 then pinned = cpu.pin(options.processor or -1) end
+  cpu.set_threads(threads)
+  local pool, failure = cpu.pool(options.cold_bytes or 96 << 20, options.seed or 1)
+  if not pool then return nil, failure end
+  local host, info = processor(), cpu.info()
+  local session = {
+    backend = backend,
+    device = host.model:gsub("[^%w%-]", ""):gsub("^$", "cpu"),
+    header = {
+      { "machine", sample.hostname() },
+      { "device", ("%s, %d processors"):format(host.model, sample.processors()) },
+      { "clock", ("%s MHz nominal, probe %.3f us"):format(host.mhz or "?", cpu.clock_probe() * 1e6) },
+      { "libraries", ("OpenBLAS core %s (%s), kernels %s"):format(info.blas_core, info.blas, info.isa) },
+      { "threads", pinned and ("%d pinned to processor %d"):format(threads, pinned) or tostring(threads) },
+    },
+    timing = { budget_seconds = options.budget_seconds, target = options.target, threads = threads,
+      limit_bytes = options.limit_bytes, keep_raw = options.keep_raw, min_repeats = options.min_repeats,
+      max_repeats = options.max_repeats },
+  }
+
+  --- Times every pass of an operator on a shape: { forward = result, … } | nil, error.
+  function session.measure(op, s)
+    local results = {}
+    for _, pass in ipairs(backend.passes(op)) do
+      local result, err = pool:measure(backend.calls(op, s, pass), session.timing)
+      if not result then return nil, err end
+      results[pass] = result
+    end
+    return results
+  end
+
+  function session.close() pool:close() end
+  return session
+end
+
+return backend

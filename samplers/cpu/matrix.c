@@ -1,0 +1,173 @@
+/* Kinds made of dense products: linear, bmm, attention. OpenBLAS does the products. */
+#include "cpu/cpu.h"
+#include "cpu/vec.h"
+
+#include <cblas.h>
+
+static ett_cpu_operand operand(const char *name, ett_cpu_role role, int64_t count) {
+  return (ett_cpu_operand){name, role, count, 0};
+}
+
+static void gemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha,
+                 const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+                 float *c, int64_t ldc) {
+  cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans,
+              tb ? CblasTrans : CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, alpha,
+              a, (blasint)lda, b, (blasint)ldb, beta, c, (blasint)ldc);
+}
+
+/* linear: y[m][n] = x[m][k] w[n][k]^T; backward dx = dy w and dw += dy^T x: the weight
+ * gradient accumulates, as it does over micro-batches. d = {m, n, k}. */
+static int linear_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
+  out[0] = operand("x", ETT_CPU_INPUT, d[0] * d[2]);
+  out[1] = operand("w", ETT_CPU_INPUT, d[1] * d[2]);
+  if (pass == ETT_CPU_FORWARD) {
+    out[2] = operand("y", ETT_CPU_OUTPUT, d[0] * d[1]);
+    return 3;
+  }
+  out[2] = operand("dy", ETT_CPU_INPUT, d[0] * d[1]);
+  out[3] = operand("dx", ETT_CPU_OUTPUT, d[0] * d[2]);
+  out[4] = operand("dw", ETT_CPU_UPDATED, d[1] * d[2]);
+  return 5;
+}
+
+static void linear_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
+                       const double *scalar) {
+  (void)scalar;
+  const int64_t m = d[0], n = d[1], k = d[2];
+  if (pass == ETT_CPU_FORWARD) {
+    gemm(0, 1, m, n, k, 1, op[0], k, op[1], k, 0, op[2], n);
+    return;
+  }
+  gemm(0, 0, m, k, n, 1, op[2], n, op[1], k, 0, op[3], k);
+  gemm(1, 0, n, k, m, 1, op[2], n, op[0], k, 1, op[4], k);
+}
+
+/* bmm: c[i] = a[i] b[i]; backward da = dc b^T, db = a^T dc. d = {batch, m, n, k}. */
+static int bmm_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
+  out[0] = operand("a", ETT_CPU_INPUT, d[0] * d[1] * d[3]);
+  out[1] = operand("b", ETT_CPU_INPUT, d[0] * d[3] * d[2]);
+  if (pass == ETT_CPU_FORWARD) {
+    out[2] = operand("c", ETT_CPU_OUTPUT, d[0] * d[1] * d[2]);
+    return 3;
+  }
+  out[2] = operand("dc", ETT_CPU_INPUT, d[0] * d[1] * d[2]);
+  out[3] = operand("da", ETT_CPU_OUTPUT, d[0] * d[1] * d[3]);
+  out[4] = operand("db", ETT_CPU_OUTPUT, d[0] * d[3] * d[2]);
+  return 5;
+}
+
+static void bmm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
+                    const double *scalar) {
+  (void)scalar;
+  const int64_t m = d[1], n = d[2], k = d[3];
+  for (int64_t i = 0; i < d[0]; i++) {
+    const float *a = (const float *)op[0] + i * m * k;
+    const float *b = (const float *)op[1] + i * k * n;
+    if (pass == ETT_CPU_FORWARD) {
+      gemm(0, 0, m, n, k, 1, a, k, b, n, 0, (float *)op[2] + i * m * n, n);
+      continue;
+    }
+    const float *dc = (const float *)op[2] + i * m * n;
+    gemm(0, 1, m, k, n, 1, dc, n, b, n, 0, (float *)op[3] + i * m * k, k);
+    gemm(1, 0, k, n, m, 1, a, k, dc, n, 0, (float *)op[4] + i * k * n, n);
+  }
+}
+
+/* attention: softmax(q k^T / sqrt(head_dim)) v of a packed projection
+ * qkv[batch*seq_k][(heads + 2 kv_heads) head_dim], queries being the last seq_q rows of
+ * each sequence. Backward recomputes the probabilities instead of keeping them, as flash
+ * attention does (Dao et al. 2022). visible: 1 all keys, 2 causal.
+ * d = {batch, seq_q, seq_k, heads, kv_heads, head_dim, visible}. */
+static int attention_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
+  const int64_t packed = d[0] * d[2] * (d[3] + 2 * d[4]) * d[5];
+  const int64_t mixed = d[0] * d[1] * d[3] * d[5];
+  out[0] = operand("qkv", ETT_CPU_INPUT, packed);
+  if (pass == ETT_CPU_FORWARD) {
+    out[1] = operand("o", ETT_CPU_OUTPUT, mixed);
+    out[2] = operand("scratch", ETT_CPU_OUTPUT, d[1] * d[2]);
+    return 3;
+  }
+  out[1] = operand("o", ETT_CPU_INPUT, mixed);
+  out[2] = operand("do", ETT_CPU_INPUT, mixed);
+  out[3] = operand("dqkv", ETT_CPU_OUTPUT, packed);
+  out[4] = operand("scratch", ETT_CPU_OUTPUT, 2 * d[1] * d[2]);
+  return 5;
+}
+
+static void probabilities(const int64_t *d, const float *q, const float *k, int64_t width,
+                          float *restrict p) {
+  const int64_t rows = d[1], cols = d[2];
+  const float scale = 1.0f / sqrtf((float)d[5]);
+  gemm(0, 1, rows, cols, d[5], 1, q, width, k, width, 0, p, cols);
+  for (int64_t r = 0; r < rows; r++) {
+    float *restrict x = p + r * cols;
+    const int64_t open = d[6] == 2 ? cols - rows + r + 1 : cols;
+    float top = -3.4e38f, sum = 0;
+    for (int64_t i = 0; i < open; i++)
+      top = x[i] > top ? x[i] : top;
+    for (int64_t i = 0; i < open; i++) {
+      x[i] = ett_expf(scale * (x[i] - top));
+      sum += x[i];
+    }
+    const float inverse = 1.0f / sum;
+    for (int64_t i = 0; i < open; i++)
+      x[i] *= inverse;
+    for (int64_t i = open; i < cols; i++)
+      x[i] = 0;
+  }
+}
+
+static void attention_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
+                          const double *scalar) {
+  (void)scalar;
+  const int64_t sq = d[1], sk = d[2], heads = d[3], kv_heads = d[4], hd = d[5];
+  const int64_t width = (heads + 2 * kv_heads) * hd, mixed = heads * hd;
+  const float scale = 1.0f / sqrtf((float)hd);
+  for (int64_t b = 0; b < d[0]; b++) {
+    const float *base = (const float *)op[0] + b * sk * width;
+    if (pass == ETT_CPU_BACKWARD)
+      memset((float *)op[3] + b * sk * width, 0, (size_t)(sk * width) * sizeof(float));
+    for (int64_t h = 0; h < heads; h++) {
+      const int64_t kv = h * kv_heads / heads, at = b * sq * mixed + h * hd;
+      const float *q = base + (sk - sq) * width + h * hd;
+      const float *k = base + (heads + kv) * hd, *v = k + kv_heads * hd;
+      if (pass == ETT_CPU_FORWARD) {
+        float *p = op[2];
+        probabilities(d, q, k, width, p);
+        gemm(0, 0, sq, hd, sk, 1, p, sk, v, width, 0, (float *)op[1] + at, mixed);
+        continue;
+      }
+      const float *o = (const float *)op[1] + at, *dout = (const float *)op[2] + at;
+      float *dbase = (float *)op[3] + b * sk * width;
+      float *dq = dbase + (sk - sq) * width + h * hd;
+      float *dk = dbase + (heads + kv) * hd, *dv = dk + kv_heads * hd;
+      float *p = op[4], *ds = p + sq * sk;
+      probabilities(d, q, k, width, p);
+      gemm(1, 0, sk, hd, sq, 1, p, sk, dout, mixed, 1, dv, width);
+      gemm(0, 1, sq, sk, hd, 1, dout, mixed, v, width, 0, ds, sk);
+      for (int64_t r = 0; r < sq; r++) {
+        float dot = 0;
+        for (int64_t i = 0; i < hd; i++)
+          dot += o[r * mixed + i] * dout[r * mixed + i];
+        const float *restrict pr = p + r * sk;
+        float *restrict dr = ds + r * sk;
+        for (int64_t i = 0; i < sk; i++)
+          dr[i] = pr[i] * (dr[i] - dot);
+      }
+      gemm(0, 0, sq, hd, sk, scale, ds, sk, k, width, 0, dq, width);
+      gemm(1, 0, sk, hd, sq, scale, ds, sk, q, width, 1, dk, width);
+    }
+  }
+}
+
+const ett_cpu_kind ETT_CPU_NAMED(ett_cpu_matrix)[] = {
+    {"linear", {"m", "n", "k", NULL}, linear_operands, linear_run, 0},
+    {"bmm", {"batch", "m", "n", "k", NULL}, bmm_operands, bmm_run, 0},
+    {"attention",
+     {"batch", "seq_q", "seq_k", "heads", "kv_heads", "head_dim", "visible", NULL},
+     attention_operands,
+     attention_run,
+     0},
+    {NULL, {NULL}, NULL, NULL, 0},
+};

@@ -1,0 +1,293 @@
+#include "cpu/measure.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_SETS = 32, MAX_CALLS = 16, INDEX_CYCLE = 1 << 16 };
+
+typedef struct {
+  float *at;
+  size_t floats; /* capacity */
+} arena;
+
+struct ett_cpu_pool {
+  arena input, output;
+  size_t cold_bytes;
+  uint64_t seed;
+  double best_probe;
+};
+
+static double now(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static uint64_t next_random(uint64_t *state) {
+  uint64_t x = *state += 0x9e3779b97f4a7c15u; /* splitmix64 (Steele et al. 2014) */
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+/* Sum of four 16-bit uniforms: near enough to a normal of unit variance. */
+static float random_normal(uint64_t *state) {
+  uint64_t x = next_random(state);
+  int32_t sum = (int32_t)(x & 0xffff) + (int32_t)(x >> 16 & 0xffff) +
+                (int32_t)(x >> 32 & 0xffff) + (int32_t)(x >> 48);
+  return (float)(sum - 131070) * 2.643e-5f;
+}
+
+static int arena_grow(arena *a, size_t floats, uint64_t seed, int random, ett_err *err) {
+  if (floats <= a->floats)
+    return 0;
+  if (a->at)
+    munmap(a->at, a->floats * sizeof(float));
+  a->at = NULL;
+  a->floats = 0;
+  void *at = mmap(NULL, floats * sizeof(float), PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED)
+    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory: %.3f GB of operands",
+                       (double)floats * 4e-9);
+  a->at = at;
+  a->floats = floats;
+  if (random)
+    for (size_t i = 0; i < floats; i++)
+      a->at[i] = random_normal(&seed);
+  else
+    memset(at, 0, floats * sizeof(float)); /* touch the pages now, not while timing */
+  return 0;
+}
+
+ett_cpu_pool *ett_cpu_pool_new(size_t cold_bytes, uint64_t seed, ett_err *err) {
+  ett_cpu_pool *pool = calloc(1, sizeof *pool);
+  if (!pool) {
+    ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+    return NULL;
+  }
+  pool->cold_bytes = cold_bytes;
+  pool->seed = seed;
+  pool->best_probe = ett_cpu_clock_probe();
+  return pool;
+}
+
+void ett_cpu_pool_free(ett_cpu_pool *pool) {
+  if (!pool)
+    return;
+  if (pool->input.at)
+    munmap(pool->input.at, pool->input.floats * sizeof(float));
+  if (pool->output.at)
+    munmap(pool->output.at, pool->output.floats * sizeof(float));
+  free(pool);
+}
+
+double ett_cpu_clock_probe(void) {
+  double best = 1;
+  for (int round = 0; round < 5; round++) {
+    volatile uint64_t start = 88172645463325252u;
+    uint64_t x = start;
+    double t = now(CLOCK_MONOTONIC);
+    for (int i = 0; i < 10000; i++)
+      x = x * 6364136223846793005u + 1442695040888963407u;
+    start = x;
+    t = now(CLOCK_MONOTONIC) - t;
+    best = t < best ? t : best;
+  }
+  return best;
+}
+
+int ett_cpu_pin(int processor, ett_err *err) {
+  if (processor < 0)
+    processor = sched_getcpu();
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (processor < 0 || processor >= CPU_SETSIZE)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "no processor %d", processor);
+  CPU_SET(processor, &set);
+  if (sched_setaffinity(0, sizeof set, &set) != 0)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "cannot pin to processor %d", processor);
+  return processor;
+}
+
+/* Where the operands of one call lie, in floats from the start of a set. */
+typedef struct {
+  ett_cpu_operand operand[ETT_CPU_MAX_OPERANDS];
+  size_t offset[ETT_CPU_MAX_OPERANDS];
+  int count;
+} layout;
+
+static size_t aligned(int64_t count) {
+  return ((size_t)count + 31) / 16 * 16;
+}
+
+static int lay_out(const ett_cpu_call *calls, size_t count, layout *out, size_t *inputs,
+                   size_t *outputs, ett_err *err) {
+  *inputs = *outputs = 0;
+  for (size_t c = 0; c < count; c++) {
+    out[c].count =
+        ett_cpu_operands(calls[c].kind, calls[c].d, calls[c].pass, out[c].operand, err);
+    if (out[c].count < 0)
+      return -1;
+    for (int i = 0; i < out[c].count; i++) {
+      size_t *end = out[c].operand[i].role == ETT_CPU_INPUT ? inputs : outputs;
+      out[c].offset[i] = *end;
+      *end += aligned(out[c].operand[i].count);
+    }
+  }
+  return 0;
+}
+
+static void fill(const ett_cpu_operand *operand, float *at, uint64_t seed) {
+  if (operand->role == ETT_CPU_UPDATED) {
+    memset(at, 0, (size_t)operand->count * sizeof *at);
+  } else if (operand->role == ETT_CPU_INDEX) {
+    int32_t *index = (int32_t *)(void *)at;
+    for (int64_t i = 0; i < operand->count; i++)
+      index[i] = (int32_t)(next_random(&seed) % (uint64_t)operand->limit);
+  } else if (operand->role == ETT_CPU_POSITIVE) {
+    for (int64_t i = 0; i < operand->count; i++)
+      at[i] = 0.5f + (float)(next_random(&seed) >> 40) * 0x1p-24f;
+  }
+}
+
+typedef struct {
+  const ett_cpu_call *calls;
+  size_t count;
+  void *operand[MAX_SETS][MAX_CALLS][ETT_CPU_MAX_OPERANDS];
+  size_t sets, turn;
+} program;
+
+static void execute(program *p) {
+  size_t set = p->turn++ % p->sets;
+  for (size_t c = 0; c < p->count; c++)
+    p->calls[c].kind->run(p->calls[c].d, p->calls[c].pass, p->operand[set][c], NULL);
+}
+
+static double free_bytes(void) {
+  return 0.8 * (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+
+static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *options,
+                   ett_cpu_result *result, ett_err *err) {
+  layout layouts[MAX_CALLS];
+  size_t inputs, outputs;
+  if (lay_out(p->calls, p->count, layouts, &inputs, &outputs, err) != 0)
+    return -1;
+  const double set_bytes = 4.0 * (double)(inputs + outputs);
+  const double limit = options->limit_bytes > 0 ? options->limit_bytes : free_bytes();
+  result->set_bytes = set_bytes;
+  if (set_bytes > limit)
+    return ett_err_set(err, ETT_ERR_MEMORY,
+                       "out of memory: the operands need %.3f GB, %.3f GB are free",
+                       set_bytes * 1e-9, limit * 1e-9);
+  double sets = (double)pool->cold_bytes / set_bytes + 1;
+  p->sets = sets > MAX_SETS ? MAX_SETS : (size_t)sets;
+  /* Small sets are spread over the arena: the gap between them is never touched. */
+  size_t least = pool->cold_bytes / sizeof(float);
+  if (arena_grow(&pool->input, inputs * p->sets > least ? inputs * p->sets : least,
+                 pool->seed, 1, err) != 0 ||
+      arena_grow(&pool->output, outputs * p->sets > least ? outputs * p->sets : least,
+                 pool->seed, 0, err) != 0)
+    return -1;
+  for (size_t set = 0; set < p->sets; set++)
+    for (size_t c = 0; c < p->count; c++)
+      for (int i = 0; i < layouts[c].count; i++) {
+        const ett_cpu_operand *operand = &layouts[c].operand[i];
+        const int is_input = operand->role == ETT_CPU_INPUT;
+        float *at =
+            is_input ? pool->input.at + set * inputs : pool->output.at + set * outputs;
+        at += layouts[c].offset[i];
+        p->operand[set][c][i] = at;
+        fill(operand, at, pool->seed + set);
+      }
+  return 0;
+}
+
+int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
+                    const ett_cpu_options *options, double *raw, size_t raw_capacity,
+                    ett_cpu_result *result, ett_err *err) {
+  memset(result, 0, sizeof *result);
+  if (count < 1 || count > MAX_CALLS)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "a list must have 1 to %d calls, got %zu",
+                       MAX_CALLS, count);
+  size_t capacity = (size_t)(options->max_repeats > 1 ? options->max_repeats : 1);
+  double *scratch = malloc(2 * capacity * sizeof *scratch);
+  program *p = calloc(1, sizeof *p);
+  int status = -1;
+  if (!p || !scratch) {
+    ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+    goto done;
+  }
+  p->calls = calls;
+  p->count = count;
+  if (prepare(pool, p, options, result, err) != 0)
+    goto done;
+  double *kept = scratch, *thread_times = scratch + capacity;
+  int waits = options->threads > 1;
+  for (size_t c = 0; c < count; c++)
+    waits |= calls[c].kind->waits;
+
+  /* Warm up until two executions agree within 10 %, and learn how long one takes. */
+  double warm = 1e300;
+  const double start = now(CLOCK_MONOTONIC);
+  for (int i = 0; i < 4; i++) {
+    double t = now(CLOCK_MONOTONIC);
+    execute(p);
+    t = now(CLOCK_MONOTONIC) - t;
+    const int stable = t > 0.9 * warm && t < 1.1 * warm;
+    warm = t < warm ? t : warm;
+    if ((i > 0 && stable) || now(CLOCK_MONOTONIC) - start > options->budget_seconds)
+      break;
+  }
+  /* One reading of the clocks costs up to a microsecond: time at least 30 of them. */
+  int inner = warm < 30e-6 ? (int)(30e-6 / (warm + 1e-9)) + 1 : 1;
+  inner = inner > 1000 ? 1000 : inner;
+  size_t n = 0, all = 0;
+  while (all < capacity) {
+    double wall = now(CLOCK_MONOTONIC), thread = now(CLOCK_THREAD_CPUTIME_ID);
+    for (int i = 0; i < inner; i++)
+      execute(p);
+    thread = now(CLOCK_THREAD_CPUTIME_ID) - thread;
+    wall = now(CLOCK_MONOTONIC) - wall;
+    thread_times[all++] = thread / inner;
+    if (waits || wall - thread <= 0.01 * wall + 1.5e-6)
+      kept[n++] = wall / inner;
+    const double spent = now(CLOCK_MONOTONIC) - start;
+    const int enough = (int)n >= options->min_repeats;
+    if (spent > 4 * options->budget_seconds ||
+        (enough && spent > options->budget_seconds))
+      break;
+    if (enough && n % 4 == 0) {
+      ett_sample_stats_compute(kept, n, &result->stats);
+      if (result->stats.half_width <= options->target * result->stats.low_mean)
+        break;
+    }
+  }
+  result->repeats = (int)all;
+  result->dropped = (int)(all - n);
+  const double *times = kept;
+  size_t used = n;
+  if (n < 3 && n < all && all > 0) {
+    result->disturbed |= ETT_CPU_PREEMPTED;
+    times = thread_times;
+    used = all;
+  }
+  ett_sample_stats_compute(times, used, &result->stats);
+  for (size_t i = 0; i < used && i < raw_capacity; i++)
+    raw[i] = times[i];
+  const double probe = ett_cpu_clock_probe();
+  pool->best_probe = probe < pool->best_probe ? probe : pool->best_probe;
+  result->clock_ratio = probe / pool->best_probe;
+  if (result->clock_ratio > 1.05)
+    result->disturbed |= ETT_CPU_SLOW_CLOCK;
+  status = 0;
+done:
+  free(scratch);
+  free(p);
+  return status;
+}

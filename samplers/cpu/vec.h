@@ -1,0 +1,48 @@
+/* Scalar helpers written so that the compiler vectorises the loops that call them. */
+#ifndef ETT_CPU_VEC_H
+#define ETT_CPU_VEC_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef ETT_CPU_ISA
+#define ETT_CPU_ISA base
+#endif
+#define ETT_CPU_PASTE2(a, b) a##_##b
+#define ETT_CPU_PASTE(a, b) ETT_CPU_PASTE2(a, b)
+#define ETT_CPU_NAMED(name) ETT_CPU_PASTE(name, ETT_CPU_ISA)
+
+/* e^x, relative error below 2e-7 on [-87, 88], clamped outside: 2^n by the exponent
+ * bits and a degree-6 polynomial on [-ln2/2, ln2/2] (Cody and Waite reduction). */
+static inline float ett_expf(float x) {
+  x = x < -87.0f ? -87.0f : x;
+  x = x > 88.0f ? 88.0f : x;
+  /* Truncation, not the "add 1.5 * 2^23" trick: that one is folded away by the
+   * reassociation these files are compiled with. */
+  int32_t whole = (int32_t)(x * 1.44269504089f + (x > 0 ? 0.5f : -0.5f));
+  float n = (float)whole;
+  float r = x - n * 0.693145751953125f;
+  r -= n * 1.428606765330187e-6f;
+  float p = 1.0f / 720;
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  int32_t bits = (whole + 127) << 23;
+  float scale;
+  memcpy(&scale, &bits, sizeof scale);
+  return p * scale;
+}
+
+static inline float ett_sigmoidf(float x) {
+  return 1.0f / (1.0f + ett_expf(-x));
+}
+
+static inline float ett_tanhf(float x) {
+  return 2.0f * ett_sigmoidf(2.0f * x) - 1.0f;
+}
+
+#endif

@@ -1,0 +1,361 @@
+--- The CPU kernels against plain double-precision Lua and against finite differences.
+local has, sample = pcall(require, "ett.sample")
+local backend = require("ett.find").load("samplers", "cpu")
+local usable, why = backend.available()
+if not (has and usable) then
+  describe("the CPU kernels", function()
+    it("are left out", function() pending(tostring(why)) end)
+  end)
+  return
+end
+local cpu = require "ett.cpu"
+
+--- Tensors for every operand of a call, inputs random, plus a table by name.
+local function operands(kind, pass, d, seed)
+  local list, named = {}, {}
+  for i, o in ipairs(cpu.operands(kind, pass, d)) do
+    local t = sample.tensor(o.count)
+    if o.role == "i" then t:normal(seed + i, 1) end
+    if o.role == "p" then for k = 1, o.count do t:set(k, 0.5 + (k * 37 % 100) / 100) end end
+    if o.role == "x" then
+      local index = {}
+      for k = 1, o.count do index[k] = (k * 7 + seed) % o.limit end
+      t:integers(index)
+    end
+    list[i], named[o.name] = t, t
+  end
+  return list, named
+end
+
+local function values(t)
+  local out = {}
+  for i = 1, #t do out[i] = t:get(i) end
+  return out
+end
+
+local function near(expected, tensor, tolerance, what)
+  for i = 1, #expected do
+    local got = tensor:get(i)
+    local error_ = math.abs(got - expected[i]) / (1 + math.abs(expected[i]))
+    assert(error_ <= tolerance, ("%s[%d]: %.9g wanted, %.9g came"):format(what, i, expected[i], got))
+  end
+end
+
+local function sigmoid(x) return 1 / (1 + math.exp(-x)) end
+local function softmax(row, open)
+  local top, sum, out = -math.huge, 0, {}
+  for i = 1, open do top = math.max(top, row[i]) end
+  for i = 1, open do out[i] = math.exp(row[i] - top); sum = sum + out[i] end
+  for i = 1, #row do out[i] = i <= open and out[i] / sum or 0 end
+  return out
+end
+
+--- Forward passes written a second time, in doubles, from the formulas.
+local reference = {
+  linear = function(d, v)
+    local y = {}
+    for i = 0, d.m - 1 do for j = 0, d.n - 1 do
+      local sum = 0
+      for k = 0, d.k - 1 do sum = sum + v.x[i * d.k + k + 1] * v.w[j * d.k + k + 1] end
+      y[i * d.n + j + 1] = sum
+    end end
+    return { y = y }
+  end,
+  bmm = function(d, v)
+    local c = {}
+    for b = 0, d.batch - 1 do for i = 0, d.m - 1 do for j = 0, d.n - 1 do
+      local sum = 0
+      for k = 0, d.k - 1 do
+        sum = sum + v.a[(b * d.m + i) * d.k + k + 1] * v.b[(b * d.k + k) * d.n + j + 1]
+      end
+      c[(b * d.m + i) * d.n + j + 1] = sum
+    end end end
+    return { c = c }
+  end,
+  attention = function(d, v)
+    local o, width, mixed = {}, (d.heads + 2 * d.kv_heads) * d.head_dim, d.heads * d.head_dim
+    local function at(b, row, head, i) return v.qkv[(b * d.seq_k + row) * width + head * d.head_dim + i + 1] end
+    for b = 0, d.batch - 1 do for h = 0, d.heads - 1 do
+      local kv = h * d.kv_heads // d.heads
+      for r = 0, d.seq_q - 1 do
+        local scores, query = {}, d.seq_k - d.seq_q + r
+        for c = 0, d.seq_k - 1 do
+          local sum = 0
+          for i = 0, d.head_dim - 1 do sum = sum + at(b, query, h, i) * at(b, c, d.heads + kv, i) end
+          scores[c + 1] = sum / math.sqrt(d.head_dim)
+        end
+        local p = softmax(scores, d.visible == 2 and query + 1 or d.seq_k)
+        for i = 0, d.head_dim - 1 do
+          local sum = 0
+          for c = 0, d.seq_k - 1 do sum = sum + p[c + 1] * at(b, c, d.heads + d.kv_heads + kv, i) end
+          o[(b * d.seq_q + r) * mixed + h * d.head_dim + i + 1] = sum
+        end
+      end
+    end end
+    return { o = o }
+  end,
+  layer_norm = function(d, v)
+    local y, means, rstds = {}, {}, {}
+    for r = 0, d.rows - 1 do
+      local mean, var = 0, 0
+      for i = 1, d.cols do mean = mean + v.x[r * d.cols + i] / d.cols end
+      for i = 1, d.cols do var = var + (v.x[r * d.cols + i] - mean) ^ 2 / d.cols end
+      means[r + 1], rstds[r + 1] = mean, 1 / math.sqrt(var + 1e-5)
+      for i = 1, d.cols do
+        y[r * d.cols + i] = (v.x[r * d.cols + i] - mean) * rstds[r + 1] * v.gain[i] + v.bias[i]
+      end
+    end
+    return { y = y, mean = means, rstd = rstds }
+  end,
+  rms_norm = function(d, v)
+    local y, rstds = {}, {}
+    for r = 0, d.rows - 1 do
+      local square = 0
+      for i = 1, d.cols do square = square + v.x[r * d.cols + i] ^ 2 / d.cols end
+      rstds[r + 1] = 1 / math.sqrt(square + 1e-5)
+      for i = 1, d.cols do y[r * d.cols + i] = v.x[r * d.cols + i] * rstds[r + 1] * v.gain[i] end
+    end
+    return { y = y, rstd = rstds }
+  end,
+  softmax = function(d, v)
+    local y = {}
+    for r = 0, d.batch * d.rows - 1 do
+      local row = {}
+      for i = 1, d.cols do row[i] = v.x[r * d.cols + i] end
+      local p = softmax(row, d.visible == 2 and math.min(d.cols, r % d.rows + 1) or d.cols)
+      for i = 1, d.cols do y[r * d.cols + i] = p[i] end
+    end
+    return { y = y }
+  end,
+  cross_entropy = function(d, v)
+    local loss, lses = {}, {}
+    for r = 0, d.rows - 1 do
+      local top, sum = -math.huge, 0
+      for i = 1, d.vocab do top = math.max(top, v.logits[r * d.vocab + i]) end
+      for i = 1, d.vocab do sum = sum + math.exp(v.logits[r * d.vocab + i] - top) end
+      lses[r + 1] = top + math.log(sum)
+      loss[r + 1] = lses[r + 1] - v.logits[r * d.vocab + v.targets[r + 1] + 1]
+    end
+    return { loss = loss, lse = lses }
+  end,
+  embedding = function(d, v)
+    local y = {}
+    for r = 0, d.rows - 1 do
+      for i = 1, d.cols do y[r * d.cols + i] = v.table[v.ids[r + 1] * d.cols + i] end
+    end
+    return { y = y }
+  end,
+  gelu = function(_, v)
+    local y = {}
+    for i, x in ipairs(v.x) do
+      local t = math.sqrt(2 / math.pi) * (x + 0.044715 * x ^ 3)
+      y[i] = 0.5 * x * (1 + (2 * sigmoid(2 * t) - 1))
+    end
+    return { y = y }
+  end,
+  swiglu = function(d, v)
+    local y = {}
+    for r = 0, d.rows - 1 do
+      for i = 1, d.cols do
+        local gate, up = v.x[r * 2 * d.cols + i], v.x[r * 2 * d.cols + d.cols + i]
+        y[r * d.cols + i] = gate * sigmoid(gate) * up
+      end
+    end
+    return { y = y }
+  end,
+  add = function(_, v)
+    local y = {}
+    for i, a in ipairs(v.a) do y[i] = a + v.b[i] end
+    return { y = y }
+  end,
+  mask_fill = function(d, v)
+    local y = {}
+    for b = 0, d.batch * d.seq_q - 1 do
+      for j = 1, d.seq_k do
+        local at = b * d.seq_k + j
+        y[at] = j <= b % d.seq_q + 1 and v.x[at] or -10000
+      end
+    end
+    return { y = y }
+  end,
+}
+
+local shapes = {
+  linear = { m = 5, n = 7, k = 9 },
+  bmm = { batch = 3, m = 4, n = 5, k = 6 },
+  attention = { batch = 2, seq_q = 5, seq_k = 5, heads = 4, kv_heads = 2, head_dim = 6, visible = 2 },
+  layer_norm = { rows = 3, cols = 19 },
+  rms_norm = { rows = 3, cols = 19 },
+  softmax = { batch = 2, rows = 6, cols = 6, visible = 2 },
+  cross_entropy = { rows = 4, vocab = 11 },
+  embedding = { rows = 6, cols = 5, vocab = 9 },
+  gelu = { rows = 3, cols = 21 },
+  swiglu = { rows = 3, cols = 11 },
+  add = { rows = 3, cols = 11 },
+  mask_fill = { batch = 2, seq_q = 4, seq_k = 6 },
+}
+
+describe("the CPU kernels", function()
+  for kind, compute in pairs(reference) do
+    it(kind .. " forward equals the formula in doubles", function()
+      local d = shapes[kind]
+      local list, named = operands(kind, "forward", d, 11)
+      local v = {}
+      for _, o in ipairs(cpu.operands(kind, "forward", d)) do
+        if o.role == "x" then
+          v[o.name] = {}
+          for i = 1, o.count do v[o.name][i] = named[o.name]:integer(i) end
+        else
+          v[o.name] = values(named[o.name])
+        end
+      end
+      cpu.run(kind, "forward", d, list)
+      for name, expected in pairs(compute(d, v)) do near(expected, named[name], 2e-5, kind .. "." .. name) end
+    end)
+  end
+
+  it("attention over a longer past sees all of it", function()
+    local d = { batch = 1, seq_q = 2, seq_k = 5, heads = 2, kv_heads = 1, head_dim = 4, visible = 2 }
+    local list, named = operands("attention", "forward", d, 3)
+    local v = { qkv = values(named.qkv) }
+    cpu.run("attention", "forward", d, list)
+    near(reference.attention(d, v).o, named.o, 2e-5, "o")
+  end)
+
+  --- Checks d(sum y.w)/dx against the backward pass, one input at a time.
+  local function gradient(kind, d, input, output, gradient_in, gradient_out, carry, tolerance)
+    local forward, f = operands(kind, "forward", d, 5)
+    cpu.run(kind, "forward", d, forward)
+    local backward, b = operands(kind, "backward", d, 5)
+    for name, t in pairs(b) do
+      if f[name] and name ~= gradient_in then t:copy(f[name]) end
+    end
+    for to, from in pairs(carry or {}) do b[to]:copy(f[from]) end
+    local weight
+    if gradient_in then
+      weight = sample.tensor(#f[output])
+      weight:normal(99, 1)
+      b[gradient_in]:copy(weight)
+    end
+    b[gradient_out]:fill(0)
+    cpu.run(kind, "backward", d, backward)
+    local function objective()
+      cpu.run(kind, "forward", d, forward)
+      return weight and f[output]:dot(weight) or f[output]:sum() / #f[output]
+    end
+    local step = 1e-2
+    for i = 1, #f[input] do
+      local x = f[input]:get(i)
+      f[input]:set(i, x + step)
+      local above = objective()
+      f[input]:set(i, x - step)
+      local below = objective()
+      f[input]:set(i, x)
+      local slope, got = (above - below) / (2 * step), b[gradient_out]:get(i)
+      assert(math.abs(slope - got) <= tolerance * (1 + math.abs(slope)),
+        ("%s: d%s[%d]: %.6g by differences, %.6g by the kernel"):format(kind, input, i, slope, got))
+    end
+  end
+
+  it("linear backward", function()
+    gradient("linear", shapes.linear, "x", "y", "dy", "dx", nil, 2e-3)
+    gradient("linear", shapes.linear, "w", "y", "dy", "dw", nil, 2e-3)
+  end)
+  it("bmm backward", function()
+    gradient("bmm", shapes.bmm, "a", "c", "dc", "da", nil, 2e-3)
+    gradient("bmm", shapes.bmm, "b", "c", "dc", "db", nil, 2e-3)
+  end)
+  it("attention backward", function()
+    gradient("attention", shapes.attention, "qkv", "o", "do", "dqkv", nil, 5e-3)
+  end)
+  it("layer_norm backward", function()
+    for _, pair in ipairs { { "x", "dx" }, { "gain", "dgain" }, { "bias", "dbias" } } do
+      gradient("layer_norm", shapes.layer_norm, pair[1], "y", "dy", pair[2], nil, 5e-3)
+    end
+  end)
+  it("rms_norm backward", function()
+    gradient("rms_norm", shapes.rms_norm, "x", "y", "dy", "dx", nil, 5e-3)
+    gradient("rms_norm", shapes.rms_norm, "gain", "y", "dy", "dgain", nil, 5e-3)
+  end)
+  it("softmax backward", function()
+    gradient("softmax", shapes.softmax, "x", "y", "dy", "dx", nil, 5e-3)
+  end)
+  it("cross_entropy backward", function()
+    gradient("cross_entropy", shapes.cross_entropy, "logits", "loss", nil, "dlogits", nil, 5e-3)
+  end)
+  it("embedding backward", function()
+    gradient("embedding", shapes.embedding, "table", "y", "dy", "dtable", nil, 2e-3)
+  end)
+  it("gelu, swiglu backward", function()
+    gradient("gelu", shapes.gelu, "x", "y", "dy", "dx", nil, 5e-3)
+    gradient("swiglu", shapes.swiglu, "x", "y", "dy", "dx", nil, 5e-3)
+  end)
+
+  it("rope turns back what it turned, and keeps lengths", function()
+    local d = { batch = 2, seq = 3, heads = 2, kv_heads = 1, head_dim = 8 }
+    local list, named = operands("rope", "forward", d, 5)
+    named.x:normal(4, 1)
+    local half = d.head_dim // 2
+    for p = 0, d.seq - 1 do
+      for i = 0, half - 1 do
+        named.table:set(p * half + i + 1, math.cos(p * 10 ^ (-i / 2)))
+        named.table:set(d.seq * half + p * half + i + 1, math.sin(p * 10 ^ (-i / 2)))
+      end
+    end
+    local before, length = values(named.x), named.x:dot(named.x)
+    cpu.run("rope", "forward", d, list)
+    assert.is_true(math.abs(named.x:dot(named.x) / length - 1) < 1e-5)
+    assert.is_true(math.abs(named.x:get(d.head_dim * 4 + 1) - before[d.head_dim * 4 + 1]) > 1e-3)
+    cpu.run("rope", "backward", d, list)
+    near(before, named.x, 1e-5, "x")
+  end)
+
+  it("adam takes the textbook step", function()
+    local list, named = operands("adam", "update", { count = 9 }, 3)
+    named.weights:fill(2)
+    cpu.run("adam", "update", { count = 9 }, list, { 0.1, 0.9, 0.999, 1e-8, 0, 1 })
+    for i = 1, 9 do -- the first step is rate * sign(gradient)
+      local sign = named.gradients:get(i) > 0 and 1 or -1
+      assert.is_true(math.abs(named.weights:get(i) - (2 - 0.1 * sign)) < 1e-4)
+    end
+  end)
+
+  it("router keeps the top experts with weights that sum to one", function()
+    local d = { rows = 5, experts = 7, top_k = 3 }
+    local list, named = operands("router", "forward", d, 3)
+    cpu.run("router", "forward", d, list)
+    for r = 0, d.rows - 1 do
+      local sum, least = 0, math.huge
+      for k = 1, d.top_k do
+        sum = sum + named.weights:get(r * d.top_k + k)
+        least = math.min(least, named.probabilities:get(r * d.experts + named.experts:integer(r * d.top_k + k) + 1))
+      end
+      assert.is_true(math.abs(sum - 1) < 1e-5)
+      local above = 0
+      for e = 1, d.experts do
+        if named.probabilities:get(r * d.experts + e) > least then above = above + 1 end
+      end
+      assert.equal(d.top_k - 1, above)
+    end
+  end)
+
+  it("refuses impossible shapes and sizes beyond memory by name", function()
+    local pool = assert(cpu.pool(1 << 20, 1))
+    local result, raised = pool:measure({ { kind = "linear", pass = "forward", m = 0, n = 1, k = 1 } })
+    assert.is_nil(result)
+    assert.matches("dimension 'm' must be a positive integer, got 0", raised.message)
+    result, raised = pool:measure({ { kind = "linear", pass = "forward", m = 9, n = 9, k = 9 } }, { limit_bytes = 100 })
+    assert.is_nil(result)
+    assert.equal("memory", raised.kind)
+  end)
+
+  it("times what is asked: twice the sleep is twice the time", function()
+    local pool = assert(cpu.pool(1 << 20, 1))
+    local function time(us)
+      return pool:measure({ { kind = "sleep", pass = "forward", microseconds = us } }).min_seconds
+    end
+    local one, two = time(4000), time(8000)
+    assert.is_true(one >= 4e-3 and one < 8e-3, tostring(one))
+    assert.is_true(two >= 8e-3 and two < 16e-3, tostring(two))
+  end)
+end)
