@@ -1,0 +1,386 @@
+/* ett.csv: tables of samples, read with the line of every row and written the same every
+ * time. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bind/buffer.h"
+#include "bind/common.h"
+#include "bind/value.h"
+#include "io/csv.h"
+#include "io/file.h"
+#include "io/number.h"
+
+#define TABLE_TYPE "ett.csv"
+#define MAX_FILE_BYTES ((size_t)1 << 30)
+
+/* The userdata has the file's name as user value 1. */
+static ett_csv_table *check_table(lua_State *L) {
+  return luaL_checkudata(L, 1, TABLE_TYPE);
+}
+
+/* Returns nil and err with the file's name in front. */
+static int fail_named(lua_State *L, const char *name, const ett_err *err) {
+  ett_err named;
+  ett_err_set(&named, err->code, "%s: %s", name, err->message);
+  return ett_lua_fail(L, &named);
+}
+
+static const char *table_name(lua_State *L) {
+  lua_getiuservalue(L, 1, 1);
+  return lua_tostring(L, -1);
+}
+
+/* Says which columns there are, for messages about one that is not. Pushes the text. */
+static const char *push_columns(lua_State *L, const ett_csv_table *table) {
+  luaL_Buffer names;
+  luaL_buffinit(L, &names);
+  for (size_t i = 0; i < table->columns; i++) {
+    if (i > 0)
+      luaL_addstring(&names, ", ");
+    luaL_addlstring(&names, table->names[i].text, table->names[i].length);
+  }
+  luaL_pushresult(&names);
+  return lua_tostring(L, -1);
+}
+
+/* Checks options.required (a list of names); returns 0, or -1 with err filled. */
+static int check_required(lua_State *L, const ett_csv_table *table, int options,
+                          ett_err *err) {
+  char missing[512] = "";
+  size_t used = 0, count = 0;
+  if (lua_isnoneornil(L, options) || lua_getfield(L, options, "required") == LUA_TNIL)
+    return 0;
+  luaL_checktype(L, -1, LUA_TTABLE);
+  for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
+    size_t length;
+    const char *name = luaL_checklstring(L, -1, &length);
+    if (ett_csv_column(table, name, length) < 0 && used < sizeof missing) {
+      used += (size_t)snprintf(missing + used, sizeof missing - used, "%s'%s'",
+                               count++ ? ", " : "", name);
+    }
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 2);
+  if (count == 0)
+    return 0;
+  return ett_err_set(err, ETT_ERR_FORMAT, "no column %s; it has %s", missing,
+                     push_columns(L, table));
+}
+
+/* Pushes a table userdata made from data, or nil and err. */
+static int decode(lua_State *L, const char *data, size_t length, const char *name,
+                  int options) {
+  char separator = ',';
+  int may_be_empty = 0;
+  if (!lua_isnoneornil(L, options)) {
+    luaL_checktype(L, options, LUA_TTABLE);
+    const char *text = ett_lua_string_field(L, options, "separator", ",");
+    luaL_argcheck(L, strlen(text) == 1 && !strchr("\"\r\n#", *text), options,
+                  "separator must be one character");
+    separator = *text;
+    may_be_empty = ett_lua_boolean_field(L, options, "empty", 0);
+  }
+  ett_csv_table *table = lua_newuserdatauv(L, sizeof *table, 1);
+  memset(table, 0, sizeof *table);
+  luaL_setmetatable(L, TABLE_TYPE);
+  lua_pushstring(L, name);
+  lua_setiuservalue(L, -2, 1);
+  const int result = lua_gettop(L);
+  ett_err err = {ETT_OK, ""};
+  int status = ett_csv_read(data, length, separator, table, &err);
+  if (status == 0 && table->rows == 0 && !may_be_empty)
+    status = ett_err_set(&err, ETT_ERR_FORMAT, "holds a header and no rows");
+  if (status == 0)
+    status = check_required(L, table, options, &err);
+  if (status != 0)
+    return fail_named(L, name, &err);
+  lua_settop(L, result);
+  return 1;
+}
+
+/* csv.decode(text [, {name=, separator=, required={...}, empty=true}]) -> table | nil,
+ * err */
+static int csv_decode(lua_State *L) {
+  size_t length;
+  const char *text = luaL_checklstring(L, 1, &length);
+  lua_settop(L, 2);
+  const char *name = "csv";
+  if (lua_istable(L, 2)) {
+    lua_getfield(L, 2, "name");
+    name = luaL_optstring(L, -1, name);
+  }
+  return decode(L, text, length, name, 2);
+}
+
+/* csv.read(path [, options]) -> table | nil, err */
+static int csv_read(lua_State *L) {
+  const char *path = luaL_checkstring(L, 1);
+  lua_settop(L, 2);
+  ett_err err = {ETT_OK, ""};
+  ett_lua_file *file = ett_lua_file_read(L, path, MAX_FILE_BYTES, &err);
+  if (!file)
+    return ett_lua_fail(L, &err);
+  int results = decode(L, file->data, file->length, path, 2);
+  ett_lua_file_free(file);
+  return results;
+}
+
+/* t:numbers(column [, kind]) -> list | nil, err. Kinds: "number", "positive",
+ * "nonnegative", and "integer" and "count", which come as integers. */
+static int table_numbers(lua_State *L) {
+  static const char *const kinds[] = {"number",  "positive", "nonnegative",
+                                      "integer", "count",    NULL};
+  const ett_csv_table *table = check_table(L);
+  size_t length;
+  const char *column_name = luaL_checklstring(L, 2, &length);
+  const ett_csv_number_kind kind =
+      (ett_csv_number_kind)luaL_checkoption(L, 3, "number", kinds);
+  ett_err err = {ETT_OK, ""};
+  const int column = ett_csv_column(table, column_name, length);
+  if (column < 0) {
+    ett_err_set(&err, ETT_ERR_FORMAT, "no column '%s'; it has %s", column_name,
+                push_columns(L, table));
+    return fail_named(L, table_name(L), &err);
+  }
+  double *values = lua_newuserdatauv(L, (table->rows + 1) * sizeof *values, 0);
+  if (ett_csv_numbers(table, (size_t)column, kind, values, &err) != 0)
+    return fail_named(L, table_name(L), &err);
+  lua_createtable(L, (int)table->rows, 0);
+  const int integers = kind == ETT_CSV_INTEGER || kind == ETT_CSV_COUNT;
+  for (size_t row = 0; row < table->rows; row++) {
+    if (integers)
+      lua_pushinteger(L, (lua_Integer)values[row]);
+    else
+      lua_pushnumber(L, values[row]);
+    lua_rawseti(L, -2, (lua_Integer)row + 1);
+  }
+  return 1;
+}
+
+/* t:strings(column) -> list | nil, err */
+static int table_strings(lua_State *L) {
+  const ett_csv_table *table = check_table(L);
+  size_t length;
+  const char *name = luaL_checklstring(L, 2, &length);
+  const int column = ett_csv_column(table, name, length);
+  if (column < 0) {
+    ett_err err;
+    ett_err_set(&err, ETT_ERR_FORMAT, "no column '%s'; it has %s", name,
+                push_columns(L, table));
+    return fail_named(L, table_name(L), &err);
+  }
+  lua_createtable(L, (int)table->rows, 0);
+  for (size_t row = 0; row < table->rows; row++) {
+    const ett_csv_field *field = ett_csv_at(table, row, (size_t)column);
+    lua_pushlstring(L, field->text, field->length);
+    lua_rawseti(L, -2, (lua_Integer)row + 1);
+  }
+  return 1;
+}
+
+/* t:line(row) -> the line of the file on which a row (from 1) begins */
+static int table_line(lua_State *L) {
+  const ett_csv_table *table = check_table(L);
+  lua_Integer row = luaL_checkinteger(L, 2);
+  luaL_argcheck(L, row >= 1 && (size_t)row <= table->rows, 2, "no such row");
+  lua_pushinteger(L, table->lines[row - 1]);
+  return 1;
+}
+
+/* t:rows() and #t */
+static int table_rows(lua_State *L) {
+  lua_pushinteger(L, (lua_Integer)check_table(L)->rows);
+  return 1;
+}
+
+static int push_fields(lua_State *L, const ett_csv_field *fields, size_t count) {
+  lua_createtable(L, (int)count, 0);
+  for (size_t i = 0; i < count; i++) {
+    lua_pushlstring(L, fields[i].text, fields[i].length);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  return 1;
+}
+
+/* t:names() -> the columns, in the file's order */
+static int table_names(lua_State *L) {
+  const ett_csv_table *table = check_table(L);
+  return push_fields(L, table->names, table->columns);
+}
+
+/* t:comments() -> the lines that began with '#', without it */
+static int table_comments(lua_State *L) {
+  const ett_csv_table *table = check_table(L);
+  return push_fields(L, table->comments, table->comment_count);
+}
+
+/* t:has(column) -> boolean */
+static int table_has(lua_State *L) {
+  const ett_csv_table *table = check_table(L);
+  size_t length;
+  const char *name = luaL_checklstring(L, 2, &length);
+  lua_pushboolean(L, ett_csv_column(table, name, length) >= 0);
+  return 1;
+}
+
+static int table_close(lua_State *L) {
+  ett_csv_free(check_table(L));
+  return 0;
+}
+
+static int table_tostring(lua_State *L) {
+  const ett_csv_table *table = check_table(L);
+  lua_pushfstring(L, "csv %s: %I rows of %s", table_name(L), (LUAI_UACINT)table->rows,
+                  push_columns(L, table));
+  return 1;
+}
+
+static void add_text(ett_lua_buffer *out, const char *text, size_t length) {
+  if (length > 0 && !memchr("# \t", text[0], 3) && !memchr(" \t", text[length - 1], 2) &&
+      !memchr(text, ',', length) && !memchr(text, '"', length) &&
+      !memchr(text, '\n', length) && !memchr(text, '\r', length)) {
+    ett_lua_buffer_add(out, text, length);
+    return;
+  }
+  ett_lua_buffer_add_char(out, '"');
+  for (size_t i = 0; i < length; i++) {
+    if (text[i] == '"')
+      ett_lua_buffer_add_char(out, '"');
+    ett_lua_buffer_add_char(out, text[i]);
+  }
+  ett_lua_buffer_add_char(out, '"');
+}
+
+/* Adds the value on top of the stack as a field, and pops it. */
+static void add_field(lua_State *L, ett_lua_buffer *out, lua_Integer row,
+                      const char *name) {
+  char number[ETT_NUMBER_FORMAT_SIZE];
+  size_t length;
+  switch (lua_type(L, -1)) {
+  case LUA_TNUMBER:
+    if (lua_isinteger(L, -1)) {
+      length = (size_t)snprintf(number, sizeof number, "%lld",
+                                (long long)lua_tointeger(L, -1));
+    } else {
+      if (!isfinite(lua_tonumber(L, -1)))
+        luaL_error(L, "csv: row %I: field '%s' is not finite", (LUAI_UACINT)row, name);
+      length = ett_number_format(lua_tonumber(L, -1), number);
+    }
+    ett_lua_buffer_add(out, number, length);
+    break;
+  case LUA_TSTRING: {
+    const char *text = lua_tolstring(L, -1, &length);
+    add_text(out, text, length);
+    break;
+  }
+  case LUA_TBOOLEAN:
+    ett_lua_buffer_add_string(out, lua_toboolean(L, -1) ? "true" : "false");
+    break;
+  default:
+    luaL_error(L, "csv: row %I: field '%s' is %s; wanted a number or a string",
+               (LUAI_UACINT)row, name, luaL_typename(L, -1));
+  }
+  lua_pop(L, 1);
+}
+
+/* Pushes the text of names (index names), rows (index + 1), options (index + 2). */
+static void encode(lua_State *L, int names) {
+  const int rows = names + 1, options = names + 2;
+  luaL_checktype(L, names, LUA_TTABLE);
+  luaL_checktype(L, rows, LUA_TTABLE);
+  const lua_Integer columns = (lua_Integer)lua_rawlen(L, names);
+  ett_lua_buffer *out = ett_lua_buffer_new(L);
+  if (!lua_isnoneornil(L, options) &&
+      lua_getfield(L, options, "comments") == LUA_TTABLE) {
+    for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
+      const char *comment = luaL_checkstring(L, -1);
+      luaL_argcheck(L, !strpbrk(comment, "\r\n"), options, "a comment is one line");
+      ett_lua_buffer_add_string(out, "# ");
+      ett_lua_buffer_add_string(out, comment);
+      ett_lua_buffer_add_char(out, '\n');
+      lua_pop(L, 1);
+    }
+  }
+  for (lua_Integer i = 1; i <= columns; i++) {
+    size_t length;
+    lua_rawgeti(L, names, i);
+    const char *name = luaL_checklstring(L, -1, &length);
+    if (i > 1)
+      ett_lua_buffer_add_char(out, ',');
+    add_text(out, name, length);
+    lua_pop(L, 1);
+  }
+  ett_lua_buffer_add_char(out, '\n');
+  for (lua_Integer row = 1; lua_rawgeti(L, rows, row) != LUA_TNIL; row++) {
+    luaL_checktype(L, -1, LUA_TTABLE);
+    const int fields = lua_gettop(L);
+    for (lua_Integer i = 1; i <= columns; i++) {
+      if (i > 1)
+        ett_lua_buffer_add_char(out, ',');
+      lua_rawgeti(L, names, i);
+      const char *name = lua_tostring(L, -1);
+      if (lua_getfield(L, fields, name) == LUA_TNIL) {
+        lua_pop(L, 1);
+        lua_rawgeti(L, fields, i);
+      }
+      add_field(L, out, row, name);
+      lua_pop(L, 1);
+    }
+    ett_lua_buffer_add_char(out, '\n');
+    lua_settop(L, fields - 1);
+  }
+  ett_lua_buffer_push(out);
+  ett_lua_buffer_clear(out);
+}
+
+/* csv.encode(names, rows [, {comments = {...}}]) -> text. A row is a list in the order of
+ * names, or has the names as its fields. */
+static int csv_encode(lua_State *L) {
+  lua_settop(L, 3);
+  encode(L, 1);
+  return 1;
+}
+
+/* csv.write(path, names, rows [, options]) -> true | nil, err */
+static int csv_write(lua_State *L) {
+  const char *path = luaL_checkstring(L, 1);
+  lua_settop(L, 4);
+  encode(L, 2);
+  size_t length;
+  const char *text = lua_tolstring(L, -1, &length);
+  ett_err err = {ETT_OK, ""};
+  if (ett_file_write(path, text, length, &err) != 0)
+    return ett_lua_fail(L, &err);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+static const luaL_Reg functions[] = {
+    {"decode", csv_decode}, {"read", csv_read}, {"encode", csv_encode},
+    {"write", csv_write},   {NULL, NULL},
+};
+
+static const luaL_Reg methods[] = {
+    {"numbers", table_numbers}, {"strings", table_strings},   {"line", table_line},
+    {"rows", table_rows},       {"names", table_names},       {"has", table_has},
+    {"close", table_close},     {"comments", table_comments}, {NULL, NULL},
+};
+
+static const luaL_Reg metamethods[] = {
+    {"__gc", table_close}, {"__close", table_close},
+    {"__len", table_rows}, {"__tostring", table_tostring},
+    {NULL, NULL},
+};
+
+int luaopen_ett_csv(lua_State *L);
+
+int luaopen_ett_csv(lua_State *L) {
+  if (luaL_newmetatable(L, TABLE_TYPE)) {
+    luaL_setfuncs(L, metamethods, 0);
+    luaL_newlib(L, methods);
+    lua_setfield(L, -2, "__index");
+  }
+  luaL_newlib(L, functions);
+  return 1;
+}

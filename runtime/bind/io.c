@@ -1,0 +1,95 @@
+/* ett.io: whole files, folders, content hashes. */
+#include "bind/common.h"
+#include "bind/value.h"
+#include "io/file.h"
+#include "io/hash.h"
+#include "io/utf8.h"
+
+/* io.read(path [, max_bytes = 2^30]) -> text | nil, err */
+static int io_read(lua_State *L) {
+  const char *path = luaL_checkstring(L, 1);
+  const lua_Integer max_bytes = luaL_optinteger(L, 2, (lua_Integer)1 << 30);
+  luaL_argcheck(L, max_bytes >= 0, 2, "must be at least 0");
+  ett_err err = {ETT_OK, ""};
+  ett_lua_file *file = ett_lua_file_read(L, path, (size_t)max_bytes, &err);
+  if (!file)
+    return ett_lua_fail(L, &err);
+  lua_pushlstring(L, file->data, file->length);
+  ett_lua_file_free(file);
+  return 1;
+}
+
+/* io.write(path, text) -> true | nil, err. The file is replaced whole or not at all. */
+static int io_write(lua_State *L) {
+  size_t length;
+  const char *path = luaL_checkstring(L, 1);
+  const char *text = luaL_checklstring(L, 2, &length);
+  ett_err err = {ETT_OK, ""};
+  if (ett_file_write(path, text, length, &err) != 0)
+    return ett_lua_fail(L, &err);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+/* io.make_folder(path) -> true | nil, err. Makes parents too. */
+static int io_make_folder(lua_State *L) {
+  ett_err err = {ETT_OK, ""};
+  if (ett_folder_make(luaL_checkstring(L, 1), &err) != 0)
+    return ett_lua_fail(L, &err);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+/* io.hash(text, ...) -> 32 hexadecimal digits; the pieces are told apart */
+static int io_hash(lua_State *L) {
+  const int count = lua_gettop(L);
+  luaL_checkstring(L, 1);
+  ett_hash_piece *pieces = lua_newuserdatauv(L, (size_t)count * sizeof *pieces, 0);
+  for (int i = 0; i < count; i++)
+    pieces[i].data = luaL_checklstring(L, i + 1, &pieces[i].length);
+  char hash[ETT_HASH_SIZE];
+  ett_hash_pieces(pieces, (size_t)count, hash);
+  lua_pushstring(L, hash);
+  return 1;
+}
+
+/* io.hash_file(path) -> 32 hexadecimal digits | nil, err */
+static int io_hash_file(lua_State *L) {
+  ett_err err = {ETT_OK, ""};
+  ett_lua_file *file =
+      ett_lua_file_read(L, luaL_checkstring(L, 1), (size_t)1 << 32, &err);
+  if (!file)
+    return ett_lua_fail(L, &err);
+  const ett_hash_piece piece = {file->data, file->length};
+  char hash[ETT_HASH_SIZE];
+  ett_hash_pieces(&piece, 1, hash);
+  ett_lua_file_free(file);
+  lua_pushstring(L, hash);
+  return 1;
+}
+
+/* io.utf8_fault(text) -> nil, or the offset (from 0) of the first byte that is not UTF-8
+ */
+static int io_utf8_fault(lua_State *L) {
+  size_t length;
+  const char *text = luaL_checklstring(L, 1, &length);
+  const size_t valid = ett_utf8_valid_prefix(text, length);
+  if (valid == length)
+    lua_pushnil(L);
+  else
+    lua_pushinteger(L, (lua_Integer)valid);
+  return 1;
+}
+
+static const luaL_Reg functions[] = {
+    {"read", io_read}, {"write", io_write},         {"make_folder", io_make_folder},
+    {"hash", io_hash}, {"hash_file", io_hash_file}, {"utf8_fault", io_utf8_fault},
+    {NULL, NULL},
+};
+
+int luaopen_ett_io(lua_State *L);
+
+int luaopen_ett_io(lua_State *L) {
+  luaL_newlib(L, functions);
+  return 1;
+}

@@ -1,0 +1,60 @@
+/* CSV (RFC 4180) as columns, with the line of every row.
+ *
+ * The first record names the columns. Records that begin with '#' are comments, blank
+ * lines are skipped, a byte-order mark and carriage returns are too. Fields are read as
+ * numbers only when asked, so that a fault can say which line, column and text it is.
+ */
+#ifndef ETT_IO_CSV_H
+#define ETT_IO_CSV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+typedef struct {
+  const char *text; /* into the table's copy; not NUL-terminated */
+  uint32_t length;
+} ett_csv_field;
+
+typedef struct {
+  size_t columns, rows;
+  ett_csv_field *names;    /* columns of them */
+  ett_csv_field *fields;   /* row after row */
+  uint32_t *lines;         /* line of the file on which a row begins, from 1 */
+  ett_csv_field *comments; /* without their '#' */
+  size_t comment_count;
+  char *data;
+  size_t field_room, line_room, comment_room;
+} ett_csv_table;
+
+/* What a column of numbers must hold; every kind refuses NaN, infinities and text. */
+typedef enum {
+  ETT_CSV_NUMBER,
+  ETT_CSV_POSITIVE,
+  ETT_CSV_NONNEGATIVE,
+  ETT_CSV_INTEGER, /* integral within 2^53; "1.0" will do */
+  ETT_CSV_COUNT,   /* a positive integer */
+} ett_csv_number_kind;
+
+/* Reads data[0 .. length), which is copied. separator is mostly ','. Rows whose count of
+ * fields is not the header's are faults, as are quotes without an end, columns of the
+ * same name and text that is not UTF-8. Returns 0, or -1 with *table empty. */
+int ett_csv_read(const char *data, size_t length, char separator, ett_csv_table *table,
+                 ett_err *err);
+
+/* Index of the column called name, or -1. */
+int ett_csv_column(const ett_csv_table *table, const char *name, size_t length);
+
+/* The field of a row and column, both from 0. */
+const ett_csv_field *ett_csv_at(const ett_csv_table *table, size_t row, size_t column);
+
+/* Fills values[0 .. rows) from a column. On a fault returns -1; err names the first line
+ * that is wrong, its text, and how many more there are. */
+int ett_csv_numbers(const ett_csv_table *table, size_t column, ett_csv_number_kind kind,
+                    double *values, ett_err *err);
+
+/* Frees what the table holds; may be called twice, and on a zeroed one. */
+void ett_csv_free(ett_csv_table *table);
+
+#endif

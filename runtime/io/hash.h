@@ -1,0 +1,24 @@
+/* A hash of content, for the names of cached results.
+ *
+ * XXH3, 128 bits, from xxHash: its output is the same on every machine and in every later
+ * version. Good against accidents, not against an adversary.
+ */
+#ifndef ETT_IO_HASH_H
+#define ETT_IO_HASH_H
+
+#include <stddef.h>
+
+/* 32 hexadecimal digits and a NUL. */
+#define ETT_HASH_SIZE 33
+
+/* Hash of data[0 .. length). */
+void ett_hash(const void *data, size_t length, char out[ETT_HASH_SIZE]);
+
+/* Hash of several pieces, told apart: {"ab", "c"} differs from {"a", "bc"}. */
+typedef struct {
+  const void *data;
+  size_t length;
+} ett_hash_piece;
+void ett_hash_pieces(const ett_hash_piece *pieces, size_t count, char out[ETT_HASH_SIZE]);
+
+#endif

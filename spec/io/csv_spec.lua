@@ -1,0 +1,160 @@
+local csv = require "ett.csv"
+local files = require "ett.io"
+
+local function read(text, options)
+  options = options or {}
+  options.name = "t"
+  return csv.decode(text, options)
+end
+
+describe("ett.csv.decode", function()
+  it("reads columns by name, whatever their order", function()
+    local t = assert(read "dim,mp,F_dur(us)\n4096.0,1,502.9476\r\n2048,2,1e3\n")
+    assert.equal(2, #t)
+    assert.same({ "dim", "mp", "F_dur(us)" }, t:names())
+    assert.same({ 4096, 2048 }, t:numbers("dim", "count"))
+    assert.equal("integer", math.type(t:numbers("dim", "count")[1]))
+    assert.same({ 502.9476, 1000.0 }, t:numbers("F_dur(us)", "positive"))
+    assert.same({ "1", "2" }, t:strings "mp")
+    assert.equal("csv t: 2 rows of dim, mp, F_dur(us)", tostring(t))
+  end)
+
+  it("knows quotes, comments, blank lines and byte-order marks", function()
+    local t = assert(read '\239\187\191# made by x\na, "b,c"\n\n"x ""y""\nz", 2\n # no comment,3\n#last')
+    assert.same({ "a", "b,c" }, t:names())
+    assert.same({ 'x "y"\nz', "# no comment" }, t:strings "a")
+    assert.same({ "made by x", "last" }, t:comments())
+    assert.equal(4, t:line(1))
+    assert.equal(6, t:line(2))
+  end)
+
+  it("takes another separator", function()
+    assert.same({ 2 }, read("a;b\n1;2\n", { separator = ";" }):numbers("b", "integer"))
+    assert.same({ 2 }, read("a\tb\n1\t2\n", { separator = "\t" }):numbers("b", "integer"))
+  end)
+
+  for text, wanted in pairs {
+    [""] = "t: empty; wanted a header line and rows",
+    ["# only a comment\n\n"] = "t: empty; wanted a header line and rows",
+    ["a,b\n"] = "t: holds a header and no rows",
+    ["a,b\n1,2\n3"] = "t: line 3: 1 field where the header has 2; is the file truncated?",
+    ["a,b\n1,2\n3\n4,5\n"] = "t: line 3: 1 field where the header has 2",
+    ["a,b\n1,2,3\n"] = "t: line 2: 3 fields where the header has 2",
+    ["a,b,a\n1,2,3\n"] = "t: line 1: two columns are called 'a'",
+    ["a\n\"x\n"] = "t: line 2: quote without an end",
+    ["a\n\"x\"y\n"] = "t: line 2: text after a closing quote",
+    ["a\n1\n\255\n"] = "t: line 3: not UTF-8 at byte 4 (0xff)",
+  } do
+    it("refuses " .. text:gsub("%c", "|"):gsub("\255", "?"), function()
+      local t, err = read(text)
+      assert.is_nil(t)
+      assert.equal(wanted, err.message)
+      assert.equal("format", err.kind)
+    end)
+  end
+
+  it("names every column that is missing, and what there is", function()
+    local t, err = read("mp,b\n1,2\n", { required = { "mp", "l", "dim" } })
+    assert.is_nil(t)
+    assert.equal("t: no column 'l', 'dim'; it has mp, b", err.message)
+    t, err = read("mp,b\n1,2\n"):numbers "l"
+    assert.is_nil(t)
+    assert.equal("t: no column 'l'; it has mp, b", err.message)
+  end)
+
+  for _, case in ipairs {
+    { "nan", "positive", "t: line 3: column 'x' must be a positive number, got 'nan'" },
+    { "-1", "positive", "t: line 3: column 'x' must be a positive number, got '-1'" },
+    { "", "nonnegative", "t: line 3: column 'x' must be a number of at least 0, got ''" },
+    { "inf", "number", "t: line 3: column 'x' must be a finite number, got 'inf'" },
+    { "1.5", "integer", "t: line 3: column 'x' must be an integer, got '1.5'" },
+    { "0", "count", "t: line 3: column 'x' must be a positive integer, got '0'" },
+    { "12ms", "number", "t: line 3: column 'x' must be a finite number, got '12ms'" },
+    { "1e999\n7\n\nz", "number",
+      "t: line 3: column 'x' must be a finite number, got '1e999' (and 1 more row)" },
+  } do
+    it(("finds '%s' among %s"):format(case[1]:gsub("\n", "|"), case[2]), function()
+      local values, err = read("i,x\n1,1\n1," .. case[1]:gsub("\n", "\n1,"):gsub("1,\n", "\n") .. "\n"):numbers("x", case[2])
+      assert.is_nil(values)
+      assert.equal(case[3], err.message)
+    end)
+  end
+
+  it("may be asked to accept a header alone", function()
+    assert.equal(0, #read("a,b\n", { empty = true }))
+  end)
+
+  it("can be closed twice", function()
+    local t = read "a\n1\n"
+    t:close()
+    t:close()
+    assert.equal(0, #t)
+  end)
+end)
+
+describe("ett.csv.write", function()
+  it("writes what it reads, from lists and from records", function()
+    local names = { "name", "n", "x" }
+    local text = csv.encode(names, { { "a", 1, 0.1 }, { name = 'b,"c"', x = 2.0, n = 3 } }, { comments = { "who" } })
+    assert.equal('# who\nname,n,x\na,1,0.1\n"b,""c""",3,2.0\n', text)
+    local t = read(text)
+    assert.same({ "a", 'b,"c"' }, t:strings "name")
+    assert.same({ 0.1, 2.0 }, t:numbers "x")
+  end)
+
+  it("refuses what a number or a string is not", function()
+    local ok, why = pcall(csv.encode, { "a", "b" }, { { 1, 0 / 0 } })
+    assert.is_false(ok)
+    assert.equal("csv: row 1: field 'b' is not finite", why)
+    ok, why = pcall(csv.encode, { "a", "b" }, { { 1 } })
+    assert.is_false(ok)
+    assert.equal("csv: row 1: field 'b' is nil; wanted a number or a string", why)
+  end)
+
+  it("replaces files whole", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert(files.make_folder(folder .. "/a/b"))
+    local path = folder .. "/a/b/c.csv"
+    assert(csv.write(path, { "x" }, { { 1 } }))
+    assert(csv.write(path, { "x" }, { { 2 } }))
+    assert.same({ 2 }, assert(csv.read(path)):numbers("x", "count"))
+    local count = 0
+    for name in require("lfs").dir(folder .. "/a/b") do if not name:match "^%.+$" then count = count + 1 end end
+    assert.equal(1, count)
+    os.execute("rm -r " .. folder)
+  end)
+end)
+
+describe("ett.io", function()
+  it("hashes content, pieces apart", function()
+    assert.equal(32, #files.hash "x")
+    assert.equal(files.hash("ab", "c"), files.hash("ab", "c"))
+    assert.not_equal(files.hash("ab", "c"), files.hash("a", "bc"))
+    assert.not_equal(files.hash "", files.hash("", ""))
+    local path = os.tmpname()
+    assert(files.write(path, "content"))
+    assert.equal(files.hash "content", files.hash_file(path))
+    assert.equal("content", files.read(path))
+    local text, err = files.read(path, 3)
+    assert.is_nil(text)
+    assert.equal("limit", err.kind)
+    os.remove(path)
+  end)
+
+  it("finds what is not UTF-8", function()
+    assert.is_nil(files.utf8_fault "aé😀")
+    for _, bad in ipairs { "\192\128", "\237\160\128", "\244\144\128\128", "\128", "\226\130", "\254" } do
+      assert.equal(9, files.utf8_fault("012345678" .. bad))
+    end
+  end)
+
+  it("leaves the old file when the new one cannot be written", function()
+    local text, err = files.write("/dev/full", "x")
+    assert.is_nil(text)
+    assert.equal("cannot write '/dev/full': no space left on device", err.message)
+    text, err = files.make_folder "/dev/null/x"
+    assert.is_nil(text)
+    assert.matches("^cannot make folder '/dev/null/x': ", err.message)
+  end)
+end)
