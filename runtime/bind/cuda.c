@@ -1,0 +1,427 @@
+/* ett.cuda: devices, run-time compilation and work lists of samplers/cuda. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bind/common.h"
+#include "samplers/cuda/compile.h"
+#include "samplers/cuda/profile.h"
+#include "samplers/cuda/work.h"
+
+#define DEVICE_TYPE "ett.cuda.device"
+#define WORK_TYPE "ett.cuda.work"
+
+static const char *const dtype_names[] = {"fp16", "bf16", "fp32", "fp8", "int64", NULL};
+static const char *const fill_names[] = {"normal", "uniform", "zero", "index", NULL};
+
+typedef struct work_box {
+  ett_cuda_work *work; /* NULL once closed; its device is user value 1 */
+} work_box;
+
+static int name_index(lua_State *L, const char *name, const char *const *names,
+                      const char *what) {
+  for (int i = 0; names[i]; i++)
+    if (strcmp(names[i], name) == 0)
+      return i;
+  return luaL_error(L, "unknown %s '%s'", what, name);
+}
+
+static ett_cuda_dtype dtype_field(lua_State *L, int index, const char *field,
+                                  const char *fallback) {
+  const char *name = ett_lua_string_field(L, index, field, fallback);
+  return (ett_cuda_dtype)name_index(L, name, dtype_names, "dtype");
+}
+
+/* --- ett.cuda ------------------------------------------------------------------- */
+
+/* available() -> number of devices | nil, error object */
+static int available(lua_State *L) {
+  ett_err err = {ETT_OK, ""};
+  int count = ett_cuda_device_count(&err);
+  if (count < 0)
+    return ett_lua_fail(L, &err);
+  lua_pushinteger(L, count);
+  return 1;
+}
+
+/* compile{source=, label=, first_line=1, dtype="bf16", capability=90} -> cubin (string)
+ * | nil, error object with the compiler's whole log in its field `log` */
+static int compile(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  const char *source = ett_lua_string_field(L, 1, "source", NULL);
+  const char *label = ett_lua_string_field(L, 1, "label", "kernel");
+  int first_line = (int)ett_lua_integer_field(L, 1, "first_line", 1);
+  lua_Integer capability = ett_lua_integer_field(L, 1, "capability", 90);
+  ett_cuda_dtype dtype = dtype_field(L, 1, "dtype", "bf16");
+  luaL_argcheck(L, source != NULL, 1, "missing field 'source'");
+  luaL_argcheck(L, capability > 0 && capability < 1000, 1, "impossible 'capability'");
+  ett_err err = {ETT_OK, ""};
+  void *cubin = NULL;
+  char *log = NULL;
+  size_t bytes = 0;
+  int status = ett_cuda_compile(source, label, first_line, dtype, (int)capability, &cubin,
+                                &bytes, &log, &err);
+  if (status != 0) {
+    int results = ett_lua_fail(L, &err);
+    if (log) { /* a raise here would leak a log: memory is nearly gone anyway */
+      lua_pushstring(L, log);
+      lua_setfield(L, -2, "log");
+    }
+    free(log);
+    return results;
+  }
+  lua_pushlstring(L, cubin, bytes);
+  free(cubin);
+  return 1;
+}
+
+static ett_cuda_device *check_device(lua_State *L, int index) {
+  ett_cuda_device *device = luaL_checkudata(L, index, DEVICE_TYPE);
+  luaL_argcheck(L, device->driver != NULL, index, "the device is closed");
+  return device;
+}
+
+/* open(ordinal=0) -> device | nil, error object */
+static int open_device(lua_State *L) {
+  lua_Integer ordinal = luaL_optinteger(L, 1, 0);
+  ett_cuda_device *device = lua_newuserdatauv(L, sizeof *device, 0);
+  memset(device, 0, sizeof *device);
+  luaL_setmetatable(L, DEVICE_TYPE);
+  ett_err err = {ETT_OK, ""};
+  if (ordinal < 0 || ordinal > 1024 ||
+      ett_cuda_device_open(device, (int)ordinal, &err) != 0)
+    return ett_lua_fail(L, &err);
+  return 1;
+}
+
+static int device_close(lua_State *L) {
+  ett_cuda_device_close(luaL_checkudata(L, 1, DEVICE_TYPE));
+  return 0;
+}
+
+/* device:info() -> {name=, capability=, multiprocessors=, clock_hz=, …} */
+static int device_info(lua_State *L) {
+  const ett_cuda_device *device = check_device(L, 1);
+  const struct {
+    const char *name;
+    lua_Integer value;
+  } facts[] = {
+      {"capability", device->capability},
+      {"multiprocessors", device->multiprocessors},
+      {"clock_hz", 1000 * (lua_Integer)device->clock_khz},
+      {"memory_clock_hz", 1000 * (lua_Integer)device->memory_clock_khz},
+      {"l2_bytes", device->l2_bytes},
+      {"memory_bytes", (lua_Integer)device->memory_bytes},
+      {"driver_version", device->driver_version},
+  };
+  lua_createtable(L, 0, 8);
+  lua_pushstring(L, device->name);
+  lua_setfield(L, -2, "name");
+  for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+    lua_pushinteger(L, facts[i].value);
+    lua_setfield(L, -2, facts[i].name);
+  }
+  return 1;
+}
+
+/* --- work lists ----------------------------------------------------------------- */
+
+static ett_cuda_work *check_work(lua_State *L, int index) {
+  work_box *box = luaL_checkudata(L, index, WORK_TYPE);
+  luaL_argcheck(L, box->work != NULL, index, "the work list is closed");
+  lua_getiuservalue(L, index, 1);
+  check_device(L, -1);
+  lua_pop(L, 1);
+  return box->work;
+}
+
+/* device:work(dtype) -> work */
+static int device_work(lua_State *L) {
+  ett_cuda_device *device = check_device(L, 1);
+  const char *name = luaL_optstring(L, 2, "bf16");
+  ett_cuda_dtype dtype = (ett_cuda_dtype)name_index(L, name, dtype_names, "dtype");
+  work_box *box = lua_newuserdatauv(L, sizeof *box, 1);
+  box->work = NULL;
+  luaL_setmetatable(L, WORK_TYPE);
+  lua_pushvalue(L, 1);
+  lua_setiuservalue(L, -2, 1);
+  ett_err err = {ETT_OK, ""};
+  box->work = ett_cuda_work_new(device, dtype, &err);
+  return box->work ? 1 : ett_lua_fail(L, &err);
+}
+
+static int work_close(lua_State *L) {
+  work_box *box = luaL_checkudata(L, 1, WORK_TYPE);
+  ett_cuda_work_free(box->work);
+  box->work = NULL;
+  return 0;
+}
+
+/* work:tensor{ d1, d2, …, dtype=, fill="normal", high=, seed=0 } -> number
+ * | nil, error object */
+static int work_tensor(lua_State *L) {
+  ett_cuda_work *work = check_work(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  long long count = 1;
+  for (lua_Integer i = 1; lua_rawgeti(L, 2, i) != LUA_TNIL; i++) {
+    int is_integer;
+    long long dimension = lua_tointegerx(L, -1, &is_integer);
+    luaL_argcheck(L, is_integer && dimension > 0, 2, "dimensions are positive integers");
+    luaL_argcheck(L, !__builtin_mul_overflow(count, dimension, &count), 2,
+                  "the tensor is too large");
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  const char *fill_name = ett_lua_string_field(L, 2, "fill", "normal");
+  ett_cuda_fill fill = (ett_cuda_fill)name_index(L, fill_name, fill_names, "fill");
+  ett_cuda_dtype dtype =
+      dtype_field(L, 2, "dtype", fill == ETT_CUDA_FILL_INDEX ? "int64" : "bf16");
+  long long high = ett_lua_integer_field(L, 2, "high", 0);
+  uint64_t seed = (uint64_t)ett_lua_integer_field(L, 2, "seed", 0);
+  ett_err err = {ETT_OK, ""};
+  int index = ett_cuda_work_tensor(work, count, dtype, fill, high, seed, &err);
+  if (index < 0)
+    return ett_lua_fail(L, &err);
+  lua_pushinteger(L, index);
+  return 1;
+}
+
+static void read_sizes(lua_State *L, const char *field, unsigned sizes[3]) {
+  int type = lua_getfield(L, 2, field);
+  sizes[0] = sizes[1] = sizes[2] = 1;
+  if (type == LUA_TNUMBER) {
+    sizes[0] = (unsigned)luaL_checkinteger(L, -1);
+  } else if (type == LUA_TTABLE) {
+    for (int i = 0; i < 3; i++) {
+      if (lua_rawgeti(L, -1, i + 1) != LUA_TNIL)
+        sizes[i] = (unsigned)luaL_checkinteger(L, -1);
+      lua_pop(L, 1);
+    }
+  } else {
+    luaL_error(L, "field '%s' must be a number or a list of up to three", field);
+  }
+  lua_pop(L, 1);
+}
+
+/* An argument is {tensor=number}, an integer or a float. */
+static void read_args(lua_State *L, ett_cuda_kernel *kernel) {
+  if (lua_getfield(L, 2, "args") != LUA_TTABLE)
+    luaL_error(L, "field 'args' must be a list");
+  int count = (int)lua_rawlen(L, -1);
+  if (count > ETT_CUDA_MAX_ARGS)
+    luaL_error(L, "a kernel takes at most %d arguments, got %d", ETT_CUDA_MAX_ARGS,
+               count);
+  for (int i = 0; i < count; i++) {
+    ett_cuda_arg *arg = &kernel->args[i];
+    int type = lua_rawgeti(L, -1, i + 1);
+    if (type == LUA_TTABLE) {
+      arg->kind = ETT_CUDA_ARG_TENSOR;
+      arg->tensor = (int)ett_lua_integer_field(L, -1, "tensor", -1);
+    } else if (lua_isinteger(L, -1)) {
+      arg->kind = ETT_CUDA_ARG_INTEGER;
+      arg->integer = lua_tointeger(L, -1);
+    } else {
+      arg->kind = ETT_CUDA_ARG_NUMBER;
+      arg->number = luaL_checknumber(L, -1);
+    }
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  kernel->arg_count = count;
+}
+
+static int done(lua_State *L, int status, const ett_err *err) {
+  if (status != 0)
+    return ett_lua_fail(L, err);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+/* work:kernel{source=, name=, label=, first_line=1, grid=, block=, shared=0, args={…}} */
+static int work_kernel(lua_State *L) {
+  ett_cuda_work *work = check_work(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  ett_cuda_kernel kernel;
+  memset(&kernel, 0, sizeof kernel);
+  kernel.source = ett_lua_string_field(L, 2, "source", NULL);
+  kernel.name = ett_lua_string_field(L, 2, "name", NULL);
+  kernel.label = ett_lua_string_field(L, 2, "label", kernel.name);
+  kernel.first_line = (int)ett_lua_integer_field(L, 2, "first_line", 1);
+  luaL_argcheck(L, kernel.source && kernel.name, 2, "needs 'source' and 'name'");
+  kernel.shared_bytes = (unsigned)ett_lua_integer_field(L, 2, "shared", 0);
+  read_sizes(L, "grid", kernel.grid);
+  read_sizes(L, "block", kernel.block);
+  read_args(L, &kernel);
+  ett_err err = {ETT_OK, ""};
+  return done(L, ett_cuda_work_kernel(work, &kernel, &err), &err);
+}
+
+/* work:gemm{a=, b=, c=, m=, n=, k=, batch=1, trans_a=, trans_b=, accumulate=, autotune=}
+ */
+static int work_gemm(lua_State *L) {
+  ett_cuda_work *work = check_work(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  ett_cuda_gemm gemm = {
+      .a = (int)ett_lua_integer_field(L, 2, "a", -1),
+      .b = (int)ett_lua_integer_field(L, 2, "b", -1),
+      .c = (int)ett_lua_integer_field(L, 2, "c", -1),
+      .m = ett_lua_integer_field(L, 2, "m", 0),
+      .n = ett_lua_integer_field(L, 2, "n", 0),
+      .k = ett_lua_integer_field(L, 2, "k", 0),
+      .batch = ett_lua_integer_field(L, 2, "batch", 1),
+      .trans_a = ett_lua_boolean_field(L, 2, "trans_a", 0),
+      .trans_b = ett_lua_boolean_field(L, 2, "trans_b", 0),
+      .accumulate = ett_lua_boolean_field(L, 2, "accumulate", 0),
+  };
+  int autotune = ett_lua_boolean_field(L, 2, "autotune", 0);
+  ett_err err = {ETT_OK, ""};
+  return done(L, ett_cuda_work_gemm(work, &gemm, autotune, &err), &err);
+}
+
+/* work:attention{q=, k=, v=, out=, stats=, batch=, heads=, kv_heads=, seq_q=, seq_k=,
+ * head_dim=, causal=, pass="forward"|"backward", dout=, dq=, dk=, dv=} */
+static int work_attention(lua_State *L) {
+  ett_cuda_work *work = check_work(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_Integer heads = ett_lua_integer_field(L, 2, "heads", 0);
+  ett_cuda_attention attention = {
+      .q = (int)ett_lua_integer_field(L, 2, "q", -1),
+      .k = (int)ett_lua_integer_field(L, 2, "k", -1),
+      .v = (int)ett_lua_integer_field(L, 2, "v", -1),
+      .out = (int)ett_lua_integer_field(L, 2, "out", -1),
+      .stats = (int)ett_lua_integer_field(L, 2, "stats", -1),
+      .dout = (int)ett_lua_integer_field(L, 2, "dout", -1),
+      .dq = (int)ett_lua_integer_field(L, 2, "dq", -1),
+      .dk = (int)ett_lua_integer_field(L, 2, "dk", -1),
+      .dv = (int)ett_lua_integer_field(L, 2, "dv", -1),
+      .batch = ett_lua_integer_field(L, 2, "batch", 0),
+      .heads = heads,
+      .kv_heads = ett_lua_integer_field(L, 2, "kv_heads", heads),
+      .seq_q = ett_lua_integer_field(L, 2, "seq_q", 0),
+      .seq_k = ett_lua_integer_field(L, 2, "seq_k", 0),
+      .head_dim = ett_lua_integer_field(L, 2, "head_dim", 0),
+      .causal = ett_lua_boolean_field(L, 2, "causal", 1),
+      .backward = strcmp(ett_lua_string_field(L, 2, "pass", "forward"), "backward") == 0,
+  };
+  ett_err err = {ETT_OK, ""};
+  return done(L, ett_cuda_work_attention(work, &attention, &err), &err);
+}
+
+/* work:ready{graph=true, time_limit_seconds=60} */
+static int work_ready(lua_State *L) {
+  ett_cuda_work *work = check_work(L, 1);
+  lua_settop(L, 2);
+  if (lua_isnil(L, 2)) {
+    lua_newtable(L);
+    lua_replace(L, 2);
+  }
+  int graph = ett_lua_boolean_field(L, 2, "graph", 1);
+  double limit = ett_lua_number_field(L, 2, "time_limit_seconds", 60);
+  ett_err err = {ETT_OK, ""};
+  return done(L, ett_cuda_work_ready(work, graph, limit, &err), &err);
+}
+
+/* work:time{repeats=10, flush=true, time_limit_seconds=60} -> {seconds, …} */
+static int work_time(lua_State *L) {
+  ett_cuda_work *work = check_work(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_Integer repeats = ett_lua_integer_field(L, 2, "repeats", 10);
+  int flush = ett_lua_boolean_field(L, 2, "flush", 1);
+  double limit = ett_lua_number_field(L, 2, "time_limit_seconds", 60);
+  luaL_argcheck(L, repeats > 0 && repeats <= 100000, 2, "'repeats' must be 1 to 100000");
+  double *seconds = lua_newuserdatauv(L, (size_t)repeats * sizeof *seconds, 0);
+  ett_err err = {ETT_OK, ""};
+  if (ett_cuda_work_time(work, (int)repeats, flush, limit, seconds, &err) != 0)
+    return ett_lua_fail(L, &err);
+  lua_createtable(L, (int)repeats, 0);
+  for (lua_Integer i = 0; i < repeats; i++) {
+    lua_pushnumber(L, seconds[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* work:read(tensor [, count]) -> {values} */
+static int work_read(lua_State *L) {
+  ett_cuda_work *work = check_work(L, 1);
+  int index = (int)luaL_checkinteger(L, 2);
+  long long count = luaL_optinteger(L, 3, ett_cuda_work_count(work, index));
+  luaL_argcheck(L, count > 0 && count <= ett_cuda_work_count(work, index), 3,
+                "no such tensor, or not that many elements");
+  double *values = lua_newuserdatauv(L, (size_t)count * sizeof *values, 0);
+  ett_err err = {ETT_OK, ""};
+  if (ett_cuda_work_read(work, index, values, count, &err) != 0)
+    return ett_lua_fail(L, &err);
+  lua_createtable(L, (int)(count < 1 << 20 ? count : 0), 0);
+  for (long long i = 0; i < count; i++) {
+    lua_pushnumber(L, values[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* work:profile([time_limit_seconds=60]) -> { {name=, seconds=}, … } by CUPTI */
+static int work_profile(lua_State *L) {
+  enum { ROOM = 256 };
+  ett_cuda_work *work = check_work(L, 1);
+  double limit = luaL_optnumber(L, 2, 60);
+  ett_cuda_kernel_time *times = lua_newuserdatauv(L, ROOM * sizeof *times, 0);
+  ett_err err = {ETT_OK, ""};
+  int count = ett_cuda_profile(work, limit, times, ROOM, &err);
+  if (count < 0)
+    return ett_lua_fail(L, &err);
+  lua_newtable(L);
+  for (int i = 0; i < count && i < ROOM; i++) {
+    lua_createtable(L, 0, 2);
+    lua_pushstring(L, times[i].name);
+    lua_setfield(L, -2, "name");
+    lua_pushnumber(L, times[i].seconds);
+    lua_setfield(L, -2, "seconds");
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+static const luaL_Reg functions[] = {
+    {"available", available},
+    {"compile", compile},
+    {"open", open_device},
+    {NULL, NULL},
+};
+
+static const luaL_Reg device_methods[] = {
+    {"info", device_info},
+    {"work", device_work},
+    {"close", device_close},
+    {NULL, NULL},
+};
+
+static const luaL_Reg work_methods[] = {
+    {"tensor", work_tensor}, {"kernel", work_kernel},
+    {"gemm", work_gemm},     {"attention", work_attention},
+    {"ready", work_ready},   {"time", work_time},
+    {"read", work_read},     {"profile", work_profile},
+    {"close", work_close},   {NULL, NULL},
+};
+
+static void new_type(lua_State *L, const char *type, const luaL_Reg *methods,
+                     lua_CFunction close) {
+  luaL_newmetatable(L, type);
+  lua_newtable(L);
+  luaL_setfuncs(L, methods, 0);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, close);
+  lua_setfield(L, -2, "__gc");
+  lua_pushcfunction(L, close);
+  lua_setfield(L, -2, "__close");
+  lua_pushliteral(L, "locked");
+  lua_setfield(L, -2, "__metatable");
+  lua_pop(L, 1);
+}
+
+int luaopen_ett_cuda(lua_State *L);
+int luaopen_ett_cuda(lua_State *L) {
+  new_type(L, DEVICE_TYPE, device_methods, device_close);
+  new_type(L, WORK_TYPE, work_methods, work_close);
+  luaL_newlib(L, functions);
+  return 1;
+}

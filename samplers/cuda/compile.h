@@ -1,0 +1,31 @@
+/* compile.h - CUDA C to a cubin at run time, by NVRTC. Needs no device and no driver. */
+#ifndef ETT_CUDA_COMPILE_H
+#define ETT_CUDA_COMPILE_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+
+/* Element types of tensors. fp8 (e4m3) is for GEMM operands; kernels see bf16 then. */
+typedef enum ett_cuda_dtype {
+  ETT_CUDA_FP16,
+  ETT_CUDA_BF16,
+  ETT_CUDA_FP32,
+  ETT_CUDA_FP8,
+  ETT_CUDA_INT64,
+} ett_cuda_dtype;
+
+size_t ett_cuda_dtype_bytes(ett_cuda_dtype dtype);
+
+/* Compiles `source` (an operator's CUDA C; `label` names it in messages) for
+ * compute capability major*10+minor, such as 80, 90, 100. In front of the source stands a
+ * prelude that defines the element type T (from dtype), `float load(const T *, long
+ * long)` and `void store(T *, long long, float)`, block_sum() and block_max(); line
+ * numbers in messages are the operator's own. On success *cubin (free() it) holds *bytes
+ * bytes. On failure err carries the first line of the compiler's log and, when log is
+ * given, *log (free() it) the whole of it. */
+int ett_cuda_compile(const char *source, const char *label, int first_line,
+                     ett_cuda_dtype dtype, int capability, void **cubin, size_t *bytes,
+                     char **log, ett_err *err);
+
+#endif

@@ -1,0 +1,105 @@
+/* work.h - a recorded list of launches on one device: what a sampler times.
+ *
+ * Record tensors and launches, make it ready once, then run it as often as needed.
+ * Tensors are named by their number, from 0, in the order in which they were made. */
+#ifndef ETT_CUDA_WORK_H
+#define ETT_CUDA_WORK_H
+
+#include <stdint.h>
+
+#include "samplers/cuda/compile.h"
+#include "samplers/cuda/device.h"
+
+typedef enum ett_cuda_fill {
+  ETT_CUDA_FILL_NORMAL,  /* mean 0, deviation 0.5: what activations look like */
+  ETT_CUDA_FILL_UNIFORM, /* 0 to 1 */
+  ETT_CUDA_FILL_ZERO,
+  ETT_CUDA_FILL_INDEX, /* integers in [0, high), dtype int64 */
+} ett_cuda_fill;
+
+typedef struct ett_cuda_arg {
+  enum { ETT_CUDA_ARG_TENSOR, ETT_CUDA_ARG_INTEGER, ETT_CUDA_ARG_NUMBER } kind;
+  int tensor;
+  long long integer;
+  double number;
+} ett_cuda_arg;
+
+#define ETT_CUDA_MAX_ARGS 24
+
+typedef struct ett_cuda_kernel {
+  const char *source; /* borrowed during the call */
+  const char *name;   /* extern "C" __global__ function */
+  const char *label;  /* the operator's file, for messages */
+  int first_line;     /* where the source starts in that file */
+  unsigned grid[3], block[3], shared_bytes;
+  ett_cuda_arg args[ETT_CUDA_MAX_ARGS];
+  int arg_count;
+} ett_cuda_kernel;
+
+/* C[m,n] = op(A)·op(B), row-major; batched with dense strides; A is m×k (k×m when
+ * trans_a), B k×n (n×k when trans_b). */
+typedef struct ett_cuda_gemm {
+  int a, b, c;
+  long long m, n, k, batch;
+  int trans_a, trans_b, accumulate;
+} ett_cuda_gemm;
+
+/* Fused attention over [batch, heads, seq, head_dim] tensors; stats is fp32
+ * [batch, heads, seq_q, 1]. In the backward pass dout, dq, dk, dv are used too. */
+typedef struct ett_cuda_attention {
+  int q, k, v, out, stats, dout, dq, dk, dv;
+  long long batch, heads, kv_heads, seq_q, seq_k, head_dim;
+  int causal, backward;
+} ett_cuda_attention;
+
+typedef struct ett_cuda_work ett_cuda_work;
+
+/* The device must outlive the work. Element type of the campaign: dtype. */
+ett_cuda_work *ett_cuda_work_new(ett_cuda_device *device, ett_cuda_dtype dtype,
+                                 ett_err *err);
+void ett_cuda_work_free(ett_cuda_work *work); /* NULL is allowed */
+
+/* Returns the tensor's number, or -1 (memory: how much was asked and how much is free).
+ */
+int ett_cuda_work_tensor(ett_cuda_work *work, long long count, ett_cuda_dtype dtype,
+                         ett_cuda_fill fill, long long high, uint64_t seed, ett_err *err);
+
+int ett_cuda_work_kernel(ett_cuda_work *work, const ett_cuda_kernel *kernel,
+                         ett_err *err);
+
+/* With autotune, every algorithm the heuristic offers is timed and the fastest kept. */
+int ett_cuda_work_gemm(ett_cuda_work *work, const ett_cuda_gemm *gemm, int autotune,
+                       ett_err *err);
+int ett_cuda_work_attention(ett_cuda_work *work, const ett_cuda_attention *attention,
+                            ett_err *err);
+
+/* Captures the list into one CUDA graph (graph != 0) and runs it once. */
+int ett_cuda_work_ready(ett_cuda_work *work, int graph, double time_limit_seconds,
+                        ett_err *err);
+
+/* Runs the list `repeats` times and writes the seconds of each run (CUDA events; the L2
+ * cache is overwritten before each run when flush). Ends with an error when the device
+ * has not finished within the limit: the device is then unusable by this process. */
+int ett_cuda_work_time(ett_cuda_work *work, int repeats, int flush,
+                       double time_limit_seconds, double *seconds, ett_err *err);
+
+/* Element i of tensor as doubles, for checks of outputs; count elements from the start.
+ */
+int ett_cuda_work_read(ett_cuda_work *work, int tensor, double *values, long long count,
+                       ett_err *err);
+long long ett_cuda_work_count(const ett_cuda_work *work, int tensor);
+/* Device address of a tensor, 0 when there is no such tensor. */
+CUdeviceptr ett_cuda_work_address(const ett_cuda_work *work, int tensor);
+ett_cuda_device *ett_cuda_work_device(const ett_cuda_work *work);
+ett_cuda_dtype ett_cuda_work_tensor_dtype(const ett_cuda_work *work, int tensor);
+
+/* What gemm.c and attention.c hand to the list: run enqueues one launch on the stream. */
+typedef struct ett_cuda_launch {
+  int (*run)(struct ett_cuda_launch *launch, ett_err *err);
+  void (*free)(struct ett_cuda_launch *launch);
+} ett_cuda_launch;
+
+int ett_cuda_work_add(ett_cuda_work *work, ett_cuda_launch *launch, ett_err *err);
+int ett_cuda_workspace(ett_cuda_device *device, ett_err *err);
+
+#endif
