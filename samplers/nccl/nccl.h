@@ -1,0 +1,49 @@
+/* nccl.h - collectives timed on one rank's GPU. How the ranks meet is the caller's: rank
+ * 0 makes an id and hands its 128 bytes to the others (over MPI). */
+#ifndef ETT_NCCL_NCCL_H
+#define ETT_NCCL_NCCL_H
+
+#include "samplers/cuda/compile.h"
+#include "samplers/cuda/device.h"
+
+#define ETT_NCCL_ID_BYTES 128
+
+typedef enum ett_nccl_kind {
+  ETT_NCCL_ALL_REDUCE,
+  ETT_NCCL_ALL_GATHER,
+  ETT_NCCL_REDUCE_SCATTER,
+  ETT_NCCL_ALL_TO_ALL,
+  ETT_NCCL_SEND_RECV, /* every rank sends to the next and receives from the previous */
+  ETT_NCCL_BROADCAST, /* from rank 0 */
+} ett_nccl_kind;
+
+/* count is in elements, by the conventions of nccl-tests: of the whole message for
+ * all_reduce, broadcast and send_recv, of the gathered (scattered) whole for the others.
+ */
+typedef struct ett_nccl_request {
+  ett_nccl_kind kind;
+  long long count;
+  ett_cuda_dtype dtype; /* fp8 travels as bytes, for the kinds that do no arithmetic */
+  int in_place;
+  int repeats;
+  double time_limit_seconds;
+} ett_nccl_request;
+
+typedef struct ett_nccl ett_nccl;
+
+int ett_nccl_unique_id(char id[ETT_NCCL_ID_BYTES], ett_err *err);
+
+/* Joins the communicator; every rank calls it. The device must outlive it. */
+ett_nccl *ett_nccl_open(ett_cuda_device *device, int rank, int size,
+                        const char id[ETT_NCCL_ID_BYTES], ett_err *err);
+void ett_nccl_close(ett_nccl *comm); /* NULL is allowed */
+
+/* Version of the library, such as 22809. */
+int ett_nccl_version(ett_err *err);
+
+/* Runs the collective `repeats` times, all ranks together, and writes this rank's seconds
+ * of each run (CUDA events). */
+int ett_nccl_time(ett_nccl *comm, const ett_nccl_request *request, double *seconds,
+                  ett_err *err);
+
+#endif

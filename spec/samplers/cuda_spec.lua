@@ -1,0 +1,59 @@
+--- The CUDA and NCCL back ends, as far as a machine without a device can tell.
+local function module_or_reason(name)
+  local ok, module = pcall(require, name)
+  if ok then return module end
+  return nil, "not built here: " .. name
+end
+
+local gelu = [[
+extern "C" __global__ void gelu_forward(const T *x, T *y, long long n) {
+  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  if (i < n) store(y, i, load(x, i) * 0.5f);
+}]]
+
+describe("ett.cuda", function()
+  local cuda, reason = module_or_reason("ett.cuda")
+  local nvrtc = cuda and cuda.compile { source = gelu }
+
+  for _, capability in ipairs { 80, 90, 100 } do
+    for _, dtype in ipairs { "fp16", "bf16", "fp32", "fp8" } do
+      it(("compiles for sm_%d in %s without a device"):format(capability, dtype), function()
+        if not nvrtc then pending(reason or "no NVRTC on this machine") return end
+        local cubin = assert(cuda.compile { source = gelu, dtype = dtype, capability = capability })
+        assert.equal("\127ELF", cubin:sub(1, 4))
+      end)
+    end
+  end
+
+  it("gives the compiler's message with the operator's own line", function()
+    if not nvrtc then pending(reason or "no NVRTC on this machine") return end
+    local cubin, err = cuda.compile { source = 'extern "C" __global__ void f(T *p) {\n  p[0] = nothing;\n}',
+      label = "my_operator.lua", first_line = 40 }
+    assert.is_nil(cubin)
+    assert.matches("my_operator.lua%(41%): error: identifier \"nothing\" is undefined", err.message)
+    assert.matches("nothing", err.log)
+  end)
+
+  it("says in one sentence that there is no driver", function()
+    if not cuda then pending(reason) return end
+    local count, err = cuda.available()
+    if count and count > 0 then pending("this machine has a CUDA device") return end
+    if count then return end
+    assert.matches("no CUDA driver on this machine", err.message)
+    local device, why = cuda.open(0)
+    assert.is_nil(device)
+    assert.equal("missing", why.kind)
+  end)
+end)
+
+describe("ett.nccl", function()
+  it("makes an id without a device, and refuses to join without one", function()
+    local nccl, reason = module_or_reason("ett.nccl")
+    if not nccl then pending(reason) return end
+    if not nccl.available() then pending("no NCCL library on this machine") return end
+    local id = assert(nccl.unique_id())
+    assert.equal(128, #id)
+    local comm, err = nccl.open { rank = 0, size = 1, id = id }
+    if not comm then assert.is_string(err.message) end
+  end)
+end)
