@@ -1,0 +1,68 @@
+--- The family of dense matrix products: every linear layer is one of these.
+--
+-- gemm.define(op) completes an operator whose shape has tokens, in_features, out_features and
+-- optionally bias (1), stored_tokens (tokens of the input kept for the backward pass when it is
+-- sharded over tp) and batch (independent products).
+-- Forward: C[m,n] = A[m,k] B[k,n]. Backward: dA = dC B' and dB = A' dC, so twice the FLOPs.
+local dtype_bytes = require("ett.schema").dtype_bytes
+
+local gemm = {}
+
+gemm.schema = { tokens = "count", in_features = "count", out_features = "count",
+  bias = "natural?", stored_tokens = "count?", batch = "count?" }
+
+-- FP8 training keeps products in bf16: operands take 1 byte, results 2 (Transformer Engine).
+local function result_bytes(dtype) return math.max(dtype_bytes[dtype], 2) end
+
+function gemm.flops(s, pass)
+  local one = 2.0 * (s.batch or 1) * s.tokens * s.in_features * s.out_features
+  return pass == "backward" and 2.0 * one or one
+end
+
+function gemm.bytes(s, dtype, pass)
+  local b = dtype_bytes[dtype]
+  local batch, m, n, k = (s.batch or 1) + 0.0, s.tokens + 0.0, s.out_features + 0.0, s.in_features + 0.0
+  if pass == "backward" then
+    return batch * (b * 2.0 * (m * n + m * k / 2 + k * n / 2) + result_bytes(dtype) * (m * k + k * n))
+  end
+  return batch * (b * (m * k + k * n) + result_bytes(dtype) * m * n)
+end
+
+function gemm.parameters(s)
+  return (s.batch or 1) * (s.in_features * s.out_features + (s.bias or 0) * s.out_features)
+end
+
+--- The input is kept for the weight gradient.
+function gemm.activation_bytes(s, dtype)
+  return (s.batch or 1) * (s.stored_tokens or s.tokens) * s.in_features * (dtype_bytes[dtype] + 0.0)
+end
+
+function gemm.kernel_shape(s)
+  return { m = s.tokens, n = s.out_features, k = s.in_features, batch = s.batch or 1 }
+end
+
+--- Sampler lines: input x[m,k], weight w[n,k] as PyTorch stores it.
+function gemm.kernel(k, s, pass)
+  local batch, m, n, depth = s.batch or 1, s.tokens, s.out_features, s.in_features
+  local x, w, y = k.tensor { batch, m, depth }, k.tensor { batch, n, depth }, k.tensor { batch, m, n }
+  if pass == "backward" then
+    local dx, dw = k.tensor { batch, m, depth }, k.tensor { batch, n, depth }
+    k.gemm { a = y, b = w, c = dx, m = m, n = depth, k = n, batch = batch }
+    k.gemm { a = y, b = x, c = dw, m = n, n = depth, k = m, batch = batch, trans_a = true }
+  else
+    k.gemm { a = x, b = w, c = y, m = m, n = n, k = depth, batch = batch, trans_b = true }
+  end
+end
+
+--- Completes an operator of the family.
+function gemm.define(op)
+  op.family = op.family or "gemm"
+  op.schema = op.schema or gemm.schema
+  op.features = op.features or function(s) return { s.tokens, s.in_features, s.out_features } end
+  for _, name in ipairs { "flops", "bytes", "parameters", "activation_bytes", "kernel_shape", "kernel" } do
+    op[name] = op[name] or gemm[name]
+  end
+  return op
+end
+
+return gemm

@@ -1,0 +1,40 @@
+--- The families of operators that only move memory: elementwise, norms, softmaxes, ropes.
+--
+-- memory.define(op, cost) completes an operator from its cost per element of rows x cols:
+--   cost.forward / cost.backward = { reads=, writes=, flops= } in elements of the operator's dtype
+--   cost.extra(s, pass) = further bytes of other kinds (fp32 statistics, byte masks)
+--   cost.saved = elements kept for the backward pass, per element
+local dtype_bytes = require("ett.schema").dtype_bytes
+
+local memory = {}
+
+--- Width of a memory operand: fp8 training keeps activations between products in bf16.
+local function width(dtype) return math.max(dtype_bytes[dtype], 2) end
+
+function memory.define(op, cost)
+  op.schema = op.schema or { tokens = "count", hidden = "count" }
+  op.kernel_shape = op.kernel_shape or function(s) return { rows = s.tokens, cols = s.hidden } end
+  local function elements(s)
+    local kernel = op.kernel_shape(s)
+    return kernel.rows * (kernel.cols + 0.0)
+  end
+  op.features = op.features or function(s)
+    local kernel = op.kernel_shape(s)
+    return { kernel.rows, kernel.cols }
+  end
+  op.flops = op.flops or function(s, pass)
+    return elements(s) * (pass == "backward" and cost.backward or cost.forward).flops
+  end
+  op.bytes = op.bytes or function(s, dtype, pass)
+    local side = pass == "backward" and cost.backward or cost.forward
+    return elements(s) * (side.reads + side.writes) * width(dtype) + (cost.extra and cost.extra(s, pass) or 0.0)
+  end
+  op.activation_bytes = op.activation_bytes or function(s, dtype)
+    return elements(s) * (cost.saved or 0) * width(dtype) + (cost.saved_extra and cost.saved_extra(s) or 0.0)
+  end
+  return op
+end
+
+memory.width = width
+
+return memory

@@ -1,0 +1,56 @@
+--- The optimizer family: Adam over the parameters that one device updates.
+--
+-- Mixed precision, per parameter: reads an fp32 gradient, master weight and two moments
+-- (16 bytes), writes master weight and moments (12) and the model's own weight (its dtype).
+-- With an fp32 model the master weight is the weight. Arithmetic: 14 operations (Adam with
+-- bias correction and decoupled weight decay; Kingma & Ba 2015, Loshchilov & Hutter 2019).
+local dtype_bytes = require("ett.schema").dtype_bytes
+local shapes = require "ett.operator.shapes"
+
+local optimizer = {}
+
+optimizer.schema = { params = "count", tensors = "count?", layers = "natural?", hidden = "count?" }
+
+function optimizer.features(s) return { s.params, s.tensors or 1 } end
+
+function optimizer.flops(s) return 14.0 * s.params end
+
+function optimizer.bytes(s, dtype)
+  local model = dtype_bytes[dtype] >= 4 and 0 or 2
+  return (16.0 + 12.0 + model) * s.params
+end
+
+function optimizer.kernel_shape(s) return { params = s.params, tensors = s.tensors or 1 } end
+
+--- Parameters and tensors of `layers` GPT encoder layers on one tensor rank: qkv, proj, up, down
+--- with biases and two layer norms: (12 h^2 + 7 h) / tp + 6 h, in 12 tensors.
+function optimizer.encoder(c)
+  local h, tp = c.hidden, c.tp
+  local heads, kv = c.heads or 1, c.kv_heads or c.heads or 1
+  local d = c.head_dim or h // heads
+  if c.reference then heads, kv, d = 1, 1, h end
+  local ffn, up = c.ffn or 4 * h, c.gated_mlp and 2 or 1
+  local weights = h * (heads + 2 * kv) * d + heads * d * h + h * ffn * up + ffn * h
+  local column_bias = (heads + 2 * kv) * d + ffn * up
+  return (weights + column_bias) // tp + 6 * h, 12
+end
+
+--- Completes an optimizer of one pipeline stage. extra(c) -> parameters, tensors beside the
+--- encoder layers (embedding, final norm and head).
+function optimizer.stage(op, extra)
+  op.family = "optimizer"
+  op.schema = optimizer.schema
+  op.passes = { "update" }
+  function op.shape(c)
+    local params, tensors = optimizer.encoder(c)
+    local more, more_tensors = extra(c)
+    return { params = c.layers * params + more, tensors = c.layers * tensors + more_tensors,
+      layers = c.layers, hidden = c.hidden }
+  end
+  op.features, op.flops, op.bytes = optimizer.features, optimizer.flops, optimizer.bytes
+  op.kernel_shape = optimizer.kernel_shape
+  op.reference = op.reference or shapes.reference(op, { "mp", "dim", "encoders" }, { op.aliases[1] })
+  return op
+end
+
+return optimizer

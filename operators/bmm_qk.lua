@@ -1,0 +1,29 @@
+--- Scores of unfused attention: queries times keys, one product a head.
+local gemm = require "ett.operator.gemm"
+local shapes = require "ett.operator.shapes"
+local width = require("ett.operator.memory").width
+
+local op = { name = "bmm_qk", aliases = { "baddbmm" }, family = "bmm",
+  summary = "queries times keys of unfused attention" }
+
+op.schema = { batch = "count", tokens = "count", in_features = "count", out_features = "count" }
+
+--- One product a head: batch * heads of them.
+function op.shape(c)
+  return { batch = c.micro_batch * shapes.local_heads(c), tokens = shapes.divide("seq", c.seq, "cp", c.cp or 1),
+    in_features = shapes.head_dim(c), out_features = c.seq }
+end
+
+function op.features(s) return { s.batch, s.tokens, s.in_features, s.out_features } end
+
+function op.parameters() return 0 end
+
+--- Keeps queries and keys.
+function op.activation_bytes(s, dtype)
+  return (width(dtype) + 0.0) * s.batch * (s.tokens + s.out_features) * s.in_features
+end
+
+gemm.define(op)
+op.reference = shapes.reference(op, { "mp", "b", "h", "l", "dim" }, { "baddbmm" })
+
+return op

@@ -1,0 +1,70 @@
+--- Fused attention that never writes its probabilities (Dao 2023, arXiv 2307.08691).
+local dtype_bytes = require("ett.schema").dtype_bytes
+local shapes = require "ett.operator.shapes"
+
+local op = { name = "flash_attention", aliases = { "flash_atten", "fused_attention" }, family = "attention",
+  summary = "fused attention over local heads" }
+
+op.schema = { batch = "count", heads = "count", kv_heads = "count", seq_q = "count", seq_k = "count",
+  head_dim = "count", causal = "natural", window = "count?" }
+
+function op.shape(c)
+  return { batch = c.micro_batch, heads = shapes.local_heads(c), kv_heads = shapes.local_kv_heads(c),
+    seq_q = shapes.divide("seq", c.seq, "cp", c.cp or 1), seq_k = c.seq, head_dim = shapes.head_dim(c),
+    causal = c.causal == false and 0 or 1,
+    window = c.window and c.window < c.seq and c.window or nil }
+end
+
+function op.features(s) return { s.batch, s.seq_q, s.heads, s.head_dim } end
+
+--- Query-key pairs that are computed: half of them under a causal mask (context ranks balance by
+--- taking an early and a late piece each), a band of them under a sliding window.
+local function pairs_of(s)
+  local all = (s.seq_q + 0.0) * s.seq_k
+  if s.window then return s.seq_q * (s.window - (s.window * 0.5) * (s.window / s.seq_k)) end
+  return s.causal ~= 0 and all / 2 or all
+end
+
+--- Two products forward; five backward (scores again, dV, dP, dQ, dK).
+function op.flops(s, pass)
+  local product = 2.0 * s.batch * s.heads * s.head_dim * pairs_of(s)
+  return (pass == "backward" and 5.0 or 2.0) * product
+end
+
+function op.bytes(s, dtype, pass)
+  local b = math.max(dtype_bytes[dtype], 2)
+  local q = (s.batch + 0.0) * s.heads * s.seq_q * s.head_dim
+  local kv = 2.0 * s.batch * s.kv_heads * s.seq_k * s.head_dim
+  local stats = 4.0 * s.batch * s.heads * s.seq_q
+  if pass == "backward" then return b * (4 * q + 2 * kv) + 2 * stats end
+  return b * (2 * q + kv) + stats
+end
+
+--- Keeps q, k, v and the fp32 log-sum-exp a row; its output is kept by the projection after it.
+function op.activation_bytes(s, dtype)
+  local b = math.max(dtype_bytes[dtype], 2)
+  return b * ((s.batch + 0.0) * s.heads * s.seq_q * s.head_dim + 2.0 * s.batch * s.kv_heads * s.seq_q * s.head_dim)
+    + 4.0 * s.batch * s.heads * s.seq_q
+end
+
+function op.kernel_shape(s)
+  return { batch = s.batch, heads = s.heads, kv_heads = s.kv_heads, seq_q = s.seq_q, seq_k = s.seq_k,
+    head_dim = s.head_dim, causal = s.causal ~= 0, window = s.window }
+end
+
+function op.kernel(k, s, pass)
+  local q = { s.batch, s.heads, s.seq_q, s.head_dim }
+  local kv = { s.batch, s.kv_heads, s.seq_k, s.head_dim }
+  local call = { q = k.tensor(q), k = k.tensor(kv), v = k.tensor(kv), out = k.tensor(q),
+    stats = k.tensor { s.batch, s.heads, s.seq_q, dtype = "fp32" }, batch = s.batch, heads = s.heads,
+    kv_heads = s.kv_heads, seq_q = s.seq_q, seq_k = s.seq_k, head_dim = s.head_dim,
+    causal = s.causal ~= 0, pass = pass }
+  if pass == "backward" then
+    call.dout, call.dq, call.dk, call.dv = k.tensor(q), k.tensor(q), k.tensor(kv), k.tensor(kv)
+  end
+  k.attention(call)
+end
+
+op.reference = shapes.reference(op, { "mp", "b", "h", "l", "dim" }, { "flash_atten" })
+
+return op

@@ -1,0 +1,15 @@
+--- MLP down projection, row-parallel over tensor ranks.
+local gemm = require "ett.operator.gemm"
+local shapes = require "ett.operator.shapes"
+
+local op = { name = "linear_down", aliases = { "linear4" }, summary = "MLP down projection, row-parallel" }
+
+function op.shape(c)
+  return { tokens = shapes.tokens(c), in_features = shapes.local_ffn(c), out_features = c.hidden,
+    bias = c.bias and 1 or nil }
+end
+
+gemm.define(op)
+op.reference = shapes.reference(op, { "mp", "b", "l", "dim" }, { "linear4" })
+
+return op

@@ -1,0 +1,16 @@
+--- MLP up projection, column-parallel; a gated MLP computes gate and up in one product of twice the width.
+local gemm = require "ett.operator.gemm"
+local shapes = require "ett.operator.shapes"
+
+local op = { name = "linear_up", aliases = { "linear3" }, summary = "MLP up (and gate) projection, column-parallel" }
+
+function op.shape(c)
+  return { tokens = shapes.tokens(c), in_features = c.hidden,
+    out_features = shapes.local_ffn(c) * (c.gated_mlp and 2 or 1),
+    bias = c.bias and 1 or nil, stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil }
+end
+
+gemm.define(op)
+op.reference = shapes.reference(op, { "mp", "b", "l", "dim" }, { "linear3" })
+
+return op

@@ -1,0 +1,21 @@
+--- Projection to the vocabulary, column-parallel. Tied heads own no parameters of their own.
+local gemm = require "ett.operator.gemm"
+local shapes = require "ett.operator.shapes"
+
+local op = { name = "lm_head", aliases = { "linear_final" }, summary = "projection to the vocabulary, column-parallel" }
+
+op.schema = { tokens = "count", in_features = "count", out_features = "count", bias = "natural?",
+  stored_tokens = "count?", batch = "count?", tied = "natural?" }
+
+function op.shape(c)
+  return { tokens = shapes.tokens(c), in_features = c.hidden, out_features = shapes.local_vocab(c),
+    stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil,
+    tied = c.tied_embeddings and 1 or nil }
+end
+
+function op.parameters(s) return s.tied and 0 or gemm.parameters(s) end
+
+gemm.define(op)
+op.reference = shapes.reference(op, { "mp", "b", "l", "dim" }, { "linear_final" })
+
+return op
