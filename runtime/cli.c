@@ -1,6 +1,8 @@
 #include "cli.h"
 
+#include <errno.h>
 #include <lauxlib.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,10 +52,11 @@ int cli_main(int argc, char **argv) {
     fprintf(stderr, "ett: %s\n", why);
     return 1;
   }
+  host_interrupt_catch(L, 1);
   lua_pushcfunction(L, run);
   lua_pushinteger(L, argc);
   lua_pushlightuserdata(L, argv);
-  int status;
+  int status, interrupted = 0;
   if (host_call(L, 2, 1) == LUA_OK) {
     status = (int)lua_tointeger(L, -1);
   } else {
@@ -63,14 +66,19 @@ int cli_main(int argc, char **argv) {
       const char *kind = lua_tostring(L, -1);
       if (kind && strcmp(kind, "usage") == 0)
         status = 2;
+      interrupted = kind && strcmp(kind, "interrupt") == 0;
       lua_pop(L, 1);
     }
     print_error(L, wants_traceback(argc, argv));
   }
   lua_close(L);
   if (fflush(stdout) != 0 || ferror(stdout)) {
-    fprintf(stderr, "ett: cannot write the output\n");
+    fprintf(stderr, "ett: cannot write the output: %s\n", strerror(errno));
     status = status ? status : 1;
+  }
+  if (interrupted) { /* die of the signal, so that a calling shell stops too */
+    signal(SIGINT, SIG_DFL);
+    raise(SIGINT);
   }
   return status;
 }

@@ -3,6 +3,7 @@
 #include <lauxlib.h>
 #include <limits.h>
 #include <lualib.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,54 @@
 #ifndef ETT_VERSION
 #error "ETT_VERSION comes from CMake"
 #endif
+
+/* Lua's own allocator with a bound: used never passes limit. Kept out of the
+ * state because the state's memory is what it counts. */
+typedef struct {
+  size_t used, limit;
+} memory_bound;
+
+static memory_bound memory;
+
+static void *bounded_allocate(void *context, void *block, size_t old_size, size_t size) {
+  memory_bound *bound = context;
+  if (!block)
+    old_size = 0; /* Lua passes the kind of object here */
+  if (size == 0) {
+    free(block);
+    bound->used -= old_size;
+    return NULL;
+  }
+  if (size > old_size && size - old_size > bound->limit - bound->used)
+    return NULL;
+  void *moved = realloc(block, size);
+  if (moved)
+    bound->used = bound->used - old_size + size;
+  return moved;
+}
+
+/* ETT_MEMORY_LIMIT, or half of the machine's memory and at most 4 GiB; 0 when malformed.
+ */
+static size_t memory_limit(void) {
+  const char *text = getenv("ETT_MEMORY_LIMIT");
+  if (!text || !*text) {
+    const size_t most = (size_t)4 << 30;
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page <= 0)
+      return most;
+    const size_t half = (size_t)pages / 2 * (size_t)page;
+    return half < most ? half : most;
+  }
+  char *end;
+  unsigned long long value = strtoull(text, &end, 10);
+  const char *suffix = *end ? strchr("KMGT", *end) : NULL;
+  int shift = *end == '\0'               ? 0
+              : suffix && end[1] == '\0' ? 10 * (int)(suffix - "KMGT" + 1)
+                                         : -1;
+  return shift < 0 || *text == '-' || value > (SIZE_MAX >> shift)
+             ? 0
+             : (size_t)value << shift;
+}
 
 /* The folder above bin/, in which lib/ett and share/ett stand. */
 static int find_prefix(char prefix[PATH_MAX]) {
@@ -33,7 +82,9 @@ static int find_prefix(char prefix[PATH_MAX]) {
 static void set_host_table(lua_State *L, const char *prefix) {
   char share[PATH_MAX + 16], resolved[PATH_MAX];
   snprintf(share, sizeof share, "%s/share/ett", prefix);
-  lua_createtable(L, 0, 4);
+  lua_createtable(L, 0, 5);
+  lua_pushinteger(L, (lua_Integer)memory.limit);
+  lua_setfield(L, -2, "memory_limit");
   lua_pushstring(L, ETT_VERSION);
   lua_setfield(L, -2, "version");
   lua_pushstring(L, realpath(share, resolved) ? resolved : share);
@@ -90,11 +141,18 @@ lua_State *host_open(const char **why) {
     *why = "cannot find the folder of the ett executable (is /proc mounted?)";
     return NULL;
   }
+  memory.limit = memory_limit();
+  if (memory.limit < (size_t)1 << 20) {
+    *why = "ETT_MEMORY_LIMIT must be a size of at least 1M, such as 512M or 4G";
+    return NULL;
+  }
   lua_State *L = luaL_newstate();
   if (!L) {
     *why = "not enough memory to start";
     return NULL;
   }
+  memory.used = (size_t)lua_gc(L, LUA_GCCOUNT) * 1024 + (size_t)lua_gc(L, LUA_GCCOUNTB);
+  lua_setallocf(L, bounded_allocate, &memory);
   lua_pushcfunction(L, open_state);
   lua_pushlightuserdata(L, prefix);
   if (lua_pcall(L, 1, 0, 0) != LUA_OK) {
@@ -128,11 +186,26 @@ static int add_traceback(lua_State *L) {
   return 1;
 }
 
+/* A memory error is a bare string, which no handler sees: make it an object that says
+ * what the bound is. There is memory again: what asked for it is unwound. */
+static void describe_memory_error(lua_State *L) {
+  lua_pop(L, 1);
+  lua_gc(L, LUA_GCCOLLECT);
+  lua_createtable(L, 0, 2);
+  lua_pushliteral(L, "memory");
+  lua_setfield(L, -2, "kind");
+  lua_pushfstring(L, "not enough memory: Lua may hold %d MiB (ETT_MEMORY_LIMIT sets it)",
+                  (int)(memory.limit >> 20));
+  lua_setfield(L, -2, "message");
+}
+
 int host_call(lua_State *L, int arguments, int results) {
   int base = lua_gettop(L) - arguments;
   lua_pushcfunction(L, add_traceback);
   lua_insert(L, base);
   int status = lua_pcall(L, arguments, results, base);
   lua_remove(L, base);
+  if (status == LUA_ERRMEM)
+    describe_memory_error(L);
   return status;
 }

@@ -37,7 +37,10 @@ function find.roots()
   local roots = {}
   if script_folder then roots[#roots + 1] = script_folder end
   for _, entry in ipairs(split(os.getenv("ETT_PATH"), ":")) do
-    if entry:sub(1, 1) == "/" then roots[#roots + 1] = entry end
+    if entry:sub(1, 1) ~= "/" then
+      error_module.raise("usage", "ETT_PATH: '%s' must be an absolute folder", entry)
+    end
+    roots[#roots + 1] = entry
   end
   roots[#roots + 1] = host.root
   return roots
@@ -105,19 +108,29 @@ function find.names(kind)
 end
 
 --- Environment of a description or script: reads globals, cannot create undeclared ones.
-function find.sandbox(label)
+function find.sandbox()
   return setmetatable({}, {
     __index = _G,
     __newindex = function(_, name, _)
-      error_module.raise("model", "%s: assignment to undeclared global '%s'; write 'local %s'",
-        label, tostring(name), tostring(name))
+      error_module.raise("model", "assignment to undeclared global '%s'; write 'local %s'",
+        tostring(name), tostring(name))
     end,
   })
 end
 
+--- From now on modules cannot create globals either: a forgotten `local` raises.
+function find.protect_globals()
+  local meta = getmetatable(_G) or {}
+  meta.__newindex = function(_, name)
+    error_module.raise("model", "assignment to undeclared global '%s'; write 'local %s'",
+      tostring(name), tostring(name))
+  end
+  setmetatable(_G, meta)
+end
+
 --- Loads and runs a Lua file (text only, never bytecode) in a sandbox; returns its value.
 function find.load_file(path)
-  local chunk, why = loadfile(path, "t", find.sandbox(path))
+  local chunk, why = loadfile(path, "t", find.sandbox())
   if not chunk then error_module.raise("model", "%s", tostring(why)) end
   return error_module.wrap(path:match("([^/]+)$"), chunk)
 end

@@ -74,7 +74,8 @@ describe("ett.csv.decode", function()
       "t: line 3: column 'x' must be a finite number, got '1e999' (and 1 more row)" },
   } do
     it(("finds '%s' among %s"):format(case[1]:gsub("\n", "|"), case[2]), function()
-      local values, err = read("i,x\n1,1\n1," .. case[1]:gsub("\n", "\n1,"):gsub("1,\n", "\n") .. "\n"):numbers("x", case[2])
+      local rows = case[1]:gsub("\n", "\n1,"):gsub("1,\n", "\n")
+      local values, err = read("i,x\n1,1\n1," .. rows .. "\n"):numbers("x", case[2])
       assert.is_nil(values)
       assert.equal(case[3], err.message)
     end)

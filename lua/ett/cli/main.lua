@@ -39,11 +39,13 @@ local function print_help(command)
   print("options:\n" .. options.help(command.options))
 end
 
-return function(argv)
+local function main(argv)
   local name = argv[1]
   if name == nil then
     print_overview()
     return 2
+  elseif name == "help" and argv[2] then
+    return main { argv[2], "--help" }
   elseif name == "--help" or name == "-h" or name == "help" then
     print_overview()
     return 0
@@ -67,9 +69,11 @@ return function(argv)
   local rest = table.move(argv, 2, #argv, 1, {})
   if command.raw then return command.run(rest) or 0 end -- parses its own arguments
   local opts, positional = options.parse(command.options, rest, command.name)
-  if opts.help and not command.own_help then
+  if opts.help and not (command.own_help and positional[1]) then
     print_help(command)
     return 0
   end
   return command.run(opts, positional) or 0
 end
+
+return main

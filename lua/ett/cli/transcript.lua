@@ -21,7 +21,7 @@ local function lines_match(expected, i, actual, j)
 end
 
 local function read_cases(path)
-  local cases, case = {}, nil
+  local cases, case = {}, nil -- case is nil between an empty line and the next command
   for line in assert(io.open(path)):lines() do
     if line:sub(1, 2) == "$ " then
       case = { command = line:sub(3), expected = {}, status = 0 }
@@ -30,11 +30,11 @@ local function read_cases(path)
       case.command = case.command .. "\n" .. line:sub(3)
     elseif line:match("^%?%d+$") and case then
       case.status = tonumber(line:sub(2))
-    elseif line:sub(1, 1) == "#" or line == "" then -- comment
-      if line == "" then case = nil end
+    elseif line == "" then
+      case = nil
     elseif case then
-      case.expected[#case.expected + 1] = line
-    end
+      case.expected[#case.expected + 1] = line == "." and "" or line
+    end -- else a comment
   end
   return cases
 end

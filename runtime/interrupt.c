@@ -1,0 +1,134 @@
+/* Ctrl-C: a hook set from the signal handler, which Lua allows, on whichever coroutine is
+ * running. Hooks belong to coroutines, so resume and wrap are replaced by versions that
+ * note who runs; a hook set in advance would cost every script half its speed. */
+#include <lauxlib.h>
+#include <lualib.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "host.h"
+
+#define HOOK_EVENTS (LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT)
+
+static lua_State *volatile running;
+static volatile sig_atomic_t signals;
+static volatile sig_atomic_t signals_allowed;
+
+/* Raises in the Lua code. After a second signal it stays armed, so that code which
+ * catches every error cannot go on. */
+static void raise_interrupt(lua_State *L, lua_Debug *where) {
+  (void)where;
+  if (signals <= 1)
+    lua_sethook(L, NULL, 0, 0);
+  lua_createtable(L, 0, 2);
+  lua_pushliteral(L, "interrupt");
+  lua_setfield(L, -2, "kind");
+  lua_pushliteral(L, "interrupted");
+  lua_setfield(L, -2, "message");
+  luaL_getmetatable(L, "ett.error");
+  lua_setmetatable(L, -2);
+  lua_error(L);
+}
+
+static void on_signal(int number) {
+  signals++;
+  if (signals > signals_allowed) {
+    signal(number, SIG_DFL);
+    raise(number);
+    return;
+  }
+  if (running)
+    lua_sethook(running, raise_interrupt, HOOK_EVENTS, 1);
+}
+
+int host_interrupt_reset(void) {
+  const int came = signals > 0;
+  signals = 0;
+  if (running)
+    lua_sethook(running, NULL, 0, 0);
+  return came;
+}
+
+/* resume(co, ...) as the library's, with co noted as running meanwhile. */
+static int resume(lua_State *L) {
+  lua_State *co = lua_tothread(L, 1);
+  luaL_argexpected(L, co, 1, "coroutine");
+  lua_State *outer = running;
+  const int arguments = lua_gettop(L) - 1;
+  if (!lua_checkstack(co, arguments)) {
+    lua_pushboolean(L, 0);
+    lua_pushliteral(L, "too many arguments to resume");
+    return 2;
+  }
+  lua_xmove(L, co, arguments);
+  running = co;
+  int results = 0;
+  const int status = lua_resume(co, L, arguments, &results);
+  running = outer;
+  if (lua_gethook(co) == raise_interrupt) { /* it came too late for co, or is not done */
+    lua_sethook(co, NULL, 0, 0);
+    lua_sethook(L, raise_interrupt, HOOK_EVENTS, 1);
+  }
+  if (status != LUA_OK && status != LUA_YIELD) {
+    lua_pushboolean(L, 0);
+    lua_xmove(co, L, 1);
+    return 2;
+  }
+  if (!lua_checkstack(L, results + 1)) {
+    lua_pop(co, results);
+    lua_pushboolean(L, 0);
+    lua_pushliteral(L, "too many results to resume");
+    return 2;
+  }
+  lua_pushboolean(L, 1);
+  lua_xmove(co, L, results);
+  return results + 1;
+}
+
+/* What wrap returns: resumes its coroutine, and raises what it raised. */
+static int wrapped(lua_State *L) {
+  lua_pushcfunction(L, resume);
+  lua_insert(L, 1);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 2);
+  lua_State *co = lua_tothread(L, 2);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  if (lua_toboolean(L, 1))
+    return lua_gettop(L) - 1;
+  const int status = lua_status(co);
+  if (status != LUA_OK && status != LUA_YIELD)
+    lua_resetthread(co);               /* closes its pending variables */
+  if (lua_type(L, 2) == LUA_TSTRING) { /* as the library does: say where */
+    luaL_where(L, 1);
+    lua_insert(L, 2);
+    lua_concat(L, 2);
+  }
+  return lua_error(L);
+}
+
+static int wrap(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_State *co = lua_newthread(L);
+  lua_pushvalue(L, 1);
+  lua_xmove(L, co, 1);
+  lua_pushcclosure(L, wrapped, 1);
+  return 1;
+}
+
+void host_interrupt_catch(lua_State *L, int patience) {
+  running = L;
+  signals = 0;
+  signals_allowed = patience;
+  lua_getglobal(L, "coroutine");
+  lua_pushcfunction(L, resume);
+  lua_setfield(L, -2, "resume");
+  lua_pushcfunction(L, wrap);
+  lua_setfield(L, -2, "wrap");
+  lua_pop(L, 1);
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL); /* no SA_RESTART: a read at a prompt returns */
+}

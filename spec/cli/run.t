@@ -1,0 +1,147 @@
+# What `ett run` does with scripts: options, results, faults.
+
+$ cat > s.lua <<'X'
+> #!/usr/bin/env -S ett run
+> --- Squares a number.
+> -- A second line.
+> local script = require "ett.script"
+> local o = script.options { n = { "count", default = 3, help = "what is squared" }, who = "string?" }
+> return { square = o.n * o.n, who = o.who }
+> X
+> ett run s.lua; ett run s.lua n=4k --json; ett run s.lua who=007 --quiet; chmod +x s.lua; ./s.lua n=5
+# ett 0.1.0, s.lua: n=3
+{ square = 9 }
+{
+  "square": 16000000
+}
+# ett 0.1.0, s.lua: n=5
+{ square = 25 }
+
+$ printf -- '--- Squares a number.\nlocal o = require("ett.script").options { n = { "count", default = 3, help = "what is squared" } }\nerror("must not run")\n' > s.lua; ett run s.lua --help
+usage: ett run s.lua [NAME=VALUE ...] [--json] [--quiet]
+.
+Squares a number.
+.
+options of the script:
+  n=COUNT  what is squared (default 3)
+.
+options:
+...
+
+$ printf 'local o = require("ett.script").options { hidden = "count", tp = "degree" }\n' > s.lua; ett run s.lua hiden=3 tp=x
+ett: s.lua:1: unknown option 'hiden'; did you mean 'hidden'?; missing option 'hidden' (a positive integer); option 'tp' must be a positive integer, got 'x'
+?2
+
+$ echo 'return 1' > s.lua; ett run s.lua n=3
+ett: s.lua declares no options, got 'n'
+?2
+
+$ echo 'return 1' > s.lua; ett run s.lua nonsense
+ett: s.lua: wanted NAME=VALUE, got 'nonsense'
+?2
+
+$ ett run
+ett: run: which script? usage: ett run SCRIPT.lua [NAME=VALUE ...]
+?2
+
+$ ett run missing.lua
+ett: cannot read 'missing.lua': no such file
+?1
+
+$ ett run .
+ett: cannot read '.': it is a folder
+?1
+
+# Globals, syntax, faults: the line, and no stack unless it is asked for.
+
+$ printf 'local x = 1\ny = x\n' > s.lua; ett run s.lua
+ett: s.lua:2: assignment to undeclared global 'y'; write 'local y'
+?1
+
+$ echo 'leak = 1' > m.lua; echo 'require "m"' > s.lua; ett run s.lua
+ett: s.lua:1: assignment to undeclared global 'leak'; write 'local leak'
+?1
+
+$ printf 'local x = \n= 3\n' > s.lua; ett run s.lua
+ett: s.lua:2: unexpected symbol near '='
+?1
+
+$ printf 'local t\nreturn t.x\n' > s.lua; ett run s.lua
+ett: s.lua:2: attempt to index a nil value (local 't')
+?1
+
+$ printf 'local function f()\n  error "boom"\nend\nf()\n' > s.lua; ett run s.lua --traceback
+ett: s.lua:2: boom
+stack traceback:
+...
+	s.lua:4: in main chunk
+...
+?1
+
+$ printf '\033Lua' > s.lua; ett run s.lua
+ett: attempt to load a binary chunk (mode is 't')
+?1
+
+# Endless recursion and endless memory are faults like others.
+
+$ printf 'local function f() return 1 + f() end\nreturn f()\n' > s.lua; ett run s.lua
+ett: s.lua:1: stack overflow
+?1
+
+$ printf 'local function f(s) return (s:gsub(".", f)) end\nreturn f "x"\n' > s.lua; ett run s.lua
+ett: s.lua:1: ...stack overflow...
+?1
+
+$ printf 'local t = {}\nwhile true do t[#t + 1] = ("x"):rep(100000) .. #t end\n' > s.lua; ETT_MEMORY_LIMIT=64M ett run s.lua
+ett: s.lua: not enough memory: Lua may hold 64 MiB (ETT_MEMORY_LIMIT sets it)
+?1
+
+$ echo 'return ("x"):rep(1 << 30)' > s.lua; ETT_MEMORY_LIMIT=64M ett run s.lua
+ett: s.lua: not enough memory: Lua may hold 64 MiB (ETT_MEMORY_LIMIT sets it)
+?1
+
+$ ETT_MEMORY_LIMIT=lots ett --version
+ett: ETT_MEMORY_LIMIT must be a size of at least 1M, such as 512M or 4G
+?1
+
+# require searches the script's folder, ETT_PATH and the installed roots: not the working directory,
+# not LUA_PATH.
+
+$ mkdir a b; echo 'return "from a"' > a/m.lua; echo 'return require "m"' > a/s.lua; echo 'return "cwd"' > m.lua; ett run a/s.lua
+# ett 0.1.0, s.lua
+from a
+
+$ mkdir a; echo 'return require "m"' > a/s.lua; echo 'return "cwd"' > m.lua; LUA_PATH='./?.lua' ett run a/s.lua
+ett: s.lua:1: module 'm' not found:
+...
+?1
+
+$ mkdir a p; echo 'return require "m"' > a/s.lua; echo 'return "from ETT_PATH"' > p/m.lua; ETT_PATH=$PWD/p ett run a/s.lua --quiet; ETT_PATH=$PWD/p ett run a/s.lua --json
+"from ETT_PATH"
+
+$ echo 'return 1' > s.lua; ETT_PATH=p ett run s.lua
+ett: ETT_PATH: 'p' must be an absolute folder
+?2
+
+# Output that cannot be written is a fault.
+
+$ echo 'for i = 1, 1e5 do print(i) end' > s.lua; ett run s.lua > /dev/full
+ett: cannot write the output: No space left on device
+?1
+
+$ ett --version >&-
+ett: cannot write the output: Bad file descriptor
+?1
+
+# Ctrl-C, also in a coroutine and against code that catches everything.
+
+$ echo 'while true do end' > s.lua; timeout -s INT 0.3 ett run s.lua; echo "status $?"
+ett: s.lua:1: interrupted
+status 124
+
+$ echo 'coroutine.wrap(function() while true do end end)()' > s.lua; timeout -s INT 0.3 ett run s.lua; echo "status $?"
+ett: s.lua:1: interrupted
+status 124
+
+$ echo 'while true do pcall(function() while true do end end) end' > s.lua; (ett run s.lua & p=$!; sleep 0.2; kill -INT $p; sleep 0.2; kill -INT $p; wait $p; echo "status $?") 2>/dev/null
+status 130
