@@ -5,7 +5,7 @@
 -- names of what has to be timed, and two sources of times: a list of recorded model calls
 -- (`--timings`) and a profile.
 local error_module = require "ett.error"
-local schedule = require "ett.schedule"
+local composition = require "ett.reference_composition"
 local schema = require "ett.schema"
 
 local reference = {}
@@ -202,7 +202,7 @@ end
 ---@param source table {operator = fn(model, name, pass), collective = fn(name, elements), outside = set}
 function reference.predict(config, source)
   local plan = config.plan
-  local layout = schedule.reference_layout(plan)
+  local layout = composition.layout(plan)
   local run_time, times = {}, { encoder = {} }
   local operator = {}
   for _, name in ipairs(config.function_list) do
@@ -233,7 +233,7 @@ function reference.predict(config, source)
     end
   end
 
-  local r = schedule.reference_compose(plan, times)
+  local r = composition.compose(plan, times)
   run_time.pp_p2p, run_time.mp_allreduce = times.p2p, times.mp_all_reduce
   run_time.dp_allreduce, run_time.dp_allgather = r.all_reduce, r.all_gather
   run_time.optimizer, run_time.update = r.optimizer, r.update

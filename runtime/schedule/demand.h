@@ -1,0 +1,58 @@
+/* demand.h - what a plan needs timed: messages of known size and topology, updates.
+ *
+ * Evaluating a plan asks for times; those not yet known are noted, so that the caller can
+ * answer all of them at once (through a profile) and evaluate again. A sweep shares one
+ * table between its plans: each distinct message is predicted once. */
+#ifndef ETT_SCHEDULE_DEMAND_H
+#define ETT_SCHEDULE_DEMAND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+typedef enum ett_demand_kind {
+  ETT_DEMAND_SEND_RECV,
+  ETT_DEMAND_ALL_REDUCE,
+  ETT_DEMAND_REDUCE_SCATTER,
+  ETT_DEMAND_ALL_GATHER,
+  ETT_DEMAND_OPTIMIZER, /* amount: parameters that this device updates */
+  ETT_DEMAND_KINDS,
+} ett_demand_kind;
+
+typedef struct ett_demand {
+  ett_demand_kind kind;
+  double amount;                /* bytes of the whole buffer; parameters for updates */
+  int32_t nodes, gpus_per_node; /* ranks of the group: nodes * gpus_per_node */
+  int32_t element_bytes;        /* 4, 2 or 1: which dtype moves */
+} ett_demand;
+
+typedef struct ett_demand_time {
+  double seconds, low, high; /* with the ends of a 90 % interval */
+} ett_demand_time;
+
+typedef struct ett_demands ett_demands;
+
+ett_demands *ett_demands_new(void); /* NULL: no memory */
+void ett_demands_free(ett_demands *demands);
+
+/* Index of a demand, adding it untimed when new; -1 and ETT_ERR_MEMORY without memory. */
+ptrdiff_t ett_demands_find(ett_demands *demands, const ett_demand *demand, ett_err *err);
+
+size_t ett_demands_count(const ett_demands *demands);
+const ett_demand *ett_demands_at(const ett_demands *demands, size_t index);
+
+/* NULL while untimed. */
+const ett_demand_time *ett_demands_time(const ett_demands *demands, size_t index);
+
+/* Fails when a time is negative, not finite or outside its interval. */
+int ett_demands_set(ett_demands *demands, size_t index, ett_demand_time time,
+                    ett_err *err);
+
+/* The first untimed demand at or after `from`, or ett_demands_count(). */
+size_t ett_demands_untimed(const ett_demands *demands, size_t from);
+
+/* Checks what every time must be: 0 <= low <= seconds <= high < infinity. */
+int ett_time_check(ett_demand_time time, const char *what, ett_err *err);
+
+#endif

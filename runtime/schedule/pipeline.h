@@ -1,0 +1,115 @@
+/* pipeline.h - one training step through a pipeline: orders, event engine, closed forms.
+ *
+ * A pipeline has `stages` ranks; each holds `chunks` slices of the model (more than one
+ * only for interleaved schedules). Slice v = chunk * stages + rank runs after slice v-1.
+ * For every micro-batch each slice does a forward and a backward unit, and where the
+ * backward is split also a weight-gradient unit. A rank runs its units one after the
+ * other in the order that its schedule says; a unit starts when its rank is free and its
+ * input has arrived. Times are seconds, all of them at least 0. */
+#ifndef ETT_SCHEDULE_PIPELINE_H
+#define ETT_SCHEDULE_PIPELINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+typedef enum ett_unit_kind {
+  ETT_UNIT_FORWARD,
+  ETT_UNIT_BACKWARD,
+  ETT_UNIT_WEIGHT
+} ett_unit_kind;
+
+typedef struct ett_unit {
+  uint8_t kind; /* ett_unit_kind */
+  uint16_t chunk;
+  uint32_t micro_batch;
+} ett_unit;
+
+typedef enum ett_schedule_kind {
+  ETT_SCHEDULE_GPIPE,       /* all forward, then all backward */
+  ETT_SCHEDULE_1F1B,        /* Narayanan et al. 2021, section 2.2.1 */
+  ETT_SCHEDULE_INTERLEAVED, /* the same, section 2.2.2: Megatron-LM's order */
+  ETT_SCHEDULE_CUSTOM,      /* the caller's units */
+} ett_schedule_kind;
+
+/* Bounds that keep every product below in int64 and every table in memory. */
+#define ETT_PIPELINE_MAX_STAGES 4096
+#define ETT_PIPELINE_MAX_CHUNKS 1024
+#define ETT_PIPELINE_MAX_UNITS (1 << 26)
+
+typedef struct ett_pipeline {
+  ett_schedule_kind schedule;
+  int stages, chunks;
+  int64_t micro_batches;
+  /* Per slice (stages * chunks of them), seconds of one unit. weight: NULL when the
+   * backward unit does the whole backward pass. */
+  const double *forward, *backward, *weight;
+  /* Seconds of the message from slice v to v+1 (activations) and from v+1 to v
+   * (gradients); entry v, stages * chunks - 1 of them used. */
+  const double *send_forward, *send_backward;
+  /* Whether a rank is busy while it sends. Otherwise messages of one rank and direction
+   * queue on its link and the rank computes on. */
+  int blocking_sends;
+  /* ETT_SCHEDULE_CUSTOM: units of rank r are units[first_unit[r] .. first_unit[r+1]). */
+  const ett_unit *units;
+  const size_t *first_unit;
+} ett_pipeline;
+
+/* What came of it. The arrays belong to the workspace and hold until its next use. */
+typedef struct ett_pipeline_result {
+  double makespan;    /* last finish, sends included */
+  const double *busy; /* per rank: seconds of computing */
+  const double *end;  /* per rank: when its last unit is finished (and sent) */
+  const double *last_backward_start; /* per slice: its last backward (or weight) unit */
+  const double *last_backward_end;
+  const double *unit_start; /* per rank and unit in order, when asked for; else NULL */
+} ett_pipeline_result;
+
+/* Scratch memory, grown as needed and reused; one per thread. */
+typedef struct ett_pipeline_workspace ett_pipeline_workspace;
+ett_pipeline_workspace *ett_pipeline_workspace_new(void);
+void ett_pipeline_workspace_free(ett_pipeline_workspace *workspace);
+
+/* Checks the fields that do not depend on times; interleaved needs micro_batches to be a
+ * multiple of stages. */
+int ett_pipeline_check(const ett_pipeline *pipeline, ett_err *err);
+
+/* Units of one rank: 2 per micro-batch and chunk (3 with weight units, custom only). */
+size_t ett_pipeline_unit_count(const ett_pipeline *pipeline, int rank);
+
+/* The k-th unit of a rank, k from 0. */
+ett_unit ett_pipeline_unit(const ett_pipeline *pipeline, int rank, size_t k);
+
+/* Runs every unit as early as the order allows. Exact for any times. Fails when an order
+ * lacks or repeats a unit, or waits for itself (ETT_ERR_ARGUMENT), and when memory ends.
+ * keep_units: also fill unit_start (rank after rank). */
+int ett_pipeline_run(const ett_pipeline *pipeline, ett_pipeline_workspace *workspace,
+                     int keep_units, ett_pipeline_result *result, ett_err *err);
+
+/* gpipe without events, exactly: the forward half and the backward half are each a flow
+ * shop of identical jobs, which takes the sum over all machines of one job and m - 1
+ * times the slowest machine; sends are machines of their own, or part of the sender when
+ * they block it. Needs schedule gpipe and one chunk; fills the same result as
+ * ett_pipeline_run (no unit_start). */
+int ett_pipeline_gpipe_closed(const ett_pipeline *pipeline,
+                              ett_pipeline_workspace *workspace,
+                              ett_pipeline_result *result, ett_err *err);
+
+/* Makespan between two closed forms; equal ones are the answer.
+ *   lower: a rank's own work plus the shortest way to it and from it;
+ *   upper: one micro-batch through the whole pipeline and m - 1 cycles of the slowest
+ *          rank with its sends (1F1B); for uniform stages without sends both are
+ *          (m + stages - 1)(f + b), and (m + (stages - 1) / chunks)(f + b) interleaved.
+ * upper is infinite for schedules without a closed upper form. */
+typedef struct ett_pipeline_bounds {
+  double lower, upper;
+} ett_pipeline_bounds;
+ett_pipeline_bounds ett_pipeline_closed(const ett_pipeline *pipeline);
+
+/* The most micro-batches of a slice's rank whose forward is done and whose backward is
+ * not, weighted: weight[slice] per micro-batch in flight. Independent of times. */
+double ett_pipeline_peak_in_flight(const ett_pipeline *pipeline, int rank,
+                                   const double *weight);
+
+#endif

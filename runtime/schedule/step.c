@@ -1,0 +1,562 @@
+#include "schedule/step.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ett_step_workspace {
+  ett_pipeline_workspace *pipeline;
+  void *memory; /* one block: the arrays of `arrays` */
+  size_t bytes;
+  size_t *demands;
+  size_t demand_count, demand_capacity;
+};
+
+/* Messages of a buffer cut into buckets. */
+typedef struct {
+  double size, full, rest;     /* bytes of a full one, how many, bytes of the last */
+  double full_time, rest_time; /* seconds */
+} buckets;
+
+typedef struct {
+  int64_t degree, stride; /* ranks, and how far apart they are */
+} group;
+
+typedef struct {
+  ett_step_stage *stage;
+  ett_layer_sums *sums;                /* per slice */
+  double *forward, *backward, *weight; /* per slice */
+  double *send_forward, *send_backward, *in_flight;
+  int64_t *split, *layers;
+} arrays;
+
+ett_step_workspace *ett_step_workspace_new(void) {
+  ett_step_workspace *w = calloc(1, sizeof *w);
+  if (!w)
+    return NULL;
+  w->pipeline = ett_pipeline_workspace_new();
+  if (!w->pipeline) {
+    free(w);
+    return NULL;
+  }
+  return w;
+}
+
+void ett_step_workspace_free(ett_step_workspace *w) {
+  if (!w)
+    return;
+  ett_pipeline_workspace_free(w->pipeline);
+  free(w->memory);
+  free(w->demands);
+  free(w);
+}
+
+void ett_group_topology(int64_t degree, int64_t stride, int gpus_per_node, int32_t *nodes,
+                        int32_t *gpus) {
+  int64_t inside = gpus_per_node / stride;
+  if (inside < 1)
+    inside = 1;
+  if (inside > degree)
+    inside = degree;
+  *gpus = (int32_t)inside;
+  *nodes = (int32_t)((degree + inside - 1) / inside);
+}
+
+/* Whether the message from pipeline rank s to s + 1 leaves a node for any of its ranks.
+ */
+static int crosses_node(int64_t s, int64_t stride, int gpus_per_node) {
+  int64_t first = s * stride;
+  if (stride >= gpus_per_node)
+    return 1;
+  for (int64_t rank = first; rank < first + stride; rank++)
+    if (rank / gpus_per_node != (rank + stride) / gpus_per_node)
+      return 1;
+  return 0;
+}
+
+typedef struct {
+  const ett_program *program;
+  const ett_step_plan *plan;
+  ett_demands *demands;
+  ett_step_workspace *w;
+  ett_err *err;
+  int untimed, failed;
+  group dense, expert; /* the ranks that share dense and expert weights */
+} evaluation;
+
+static void note(evaluation *e, size_t index) {
+  ett_step_workspace *w = e->w;
+  for (size_t i = 0; i < w->demand_count; i++)
+    if (w->demands[i] == index)
+      return;
+  if (w->demand_count == w->demand_capacity) {
+    size_t capacity = w->demand_capacity ? w->demand_capacity * 2 : 32;
+    size_t *grown = realloc(w->demands, capacity * sizeof *grown);
+    if (!grown) {
+      e->failed = ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for a plan");
+      return;
+    }
+    w->demands = grown;
+    w->demand_capacity = capacity;
+  }
+  w->demands[w->demand_count++] = index;
+}
+
+/* Seconds of one demand; 0 while it is untimed. */
+static double ask(evaluation *e, ett_demand_kind kind, double amount, int32_t nodes,
+                  int32_t gpus, int32_t element_bytes) {
+  if (e->failed || amount <= 0)
+    return 0;
+  ett_demand demand = {kind, amount, nodes, gpus, element_bytes};
+  ptrdiff_t index = ett_demands_find(e->demands, &demand, e->err);
+  if (index < 0) {
+    e->failed = -1;
+    return 0;
+  }
+  note(e, (size_t)index);
+  const ett_demand_time *time = ett_demands_time(e->demands, (size_t)index);
+  if (!time)
+    e->untimed = 1;
+  return time ? time->seconds : 0;
+}
+
+/* The messages of a buffer over a group: buckets, under ZeRO-3 the layers one by one. */
+static buckets ask_buckets(evaluation *e, ett_demand_kind kind, group g, double bytes,
+                           int64_t layers, int32_t element_bytes) {
+  buckets b = {0, 0, 0, 0, 0};
+  if (g.degree <= 1 || bytes <= 0)
+    return b;
+  int32_t nodes, gpus;
+  ett_group_topology(g.degree, g.stride, e->plan->gpus_per_node, &nodes, &gpus);
+  if (e->plan->zero == ETT_ZERO_PARAMETERS && layers > 0) {
+    b.size = b.rest = bytes / (double)layers;
+    b.full = (double)(layers - 1);
+  } else {
+    b.size = e->plan->bucket_bytes;
+    b.full = bytes > b.size ? ceil(bytes / b.size) - 1 : 0;
+    b.rest = b.full > 0 ? bytes - b.full * b.size : bytes;
+  }
+  if (b.full > 0)
+    b.full_time = ask(e, kind, b.size, nodes, gpus, element_bytes);
+  b.rest_time = ask(e, kind, b.rest, nodes, gpus, element_bytes);
+  return b;
+}
+
+static double buckets_seconds(buckets b) {
+  return b.full * b.full_time + b.rest_time;
+}
+
+/* When the last bucket is through, when the gradients of [start, end] come evenly and the
+ * link is free from `free` on. Bucket i of n waits for its own gradients and for those
+ * before it; with equal buckets the longest wait begins at the first or at the last full
+ * one, or at the rest. */
+static double overlapped_end(buckets b, double start, double end, double free) {
+  if (b.rest <= 0)
+    return free;
+  double span = end - start, bytes = b.full * b.size + b.rest;
+  double last = free + buckets_seconds(b), then;
+  if (b.full > 0) {
+    then = start + span * b.size / bytes + b.full * b.full_time + b.rest_time;
+    last = then > last ? then : last;
+    then = start + span * b.size * b.full / bytes + b.full_time + b.rest_time;
+    last = then > last ? then : last;
+  }
+  then = end + b.rest_time;
+  return then > last ? then : last;
+}
+
+static int layout(const evaluation *e, ett_step_workspace *w, arrays *a) {
+  size_t ranks = (size_t)e->plan->pp, slices = ranks * (size_t)e->plan->chunks;
+  size_t bytes = ranks * sizeof *a->stage +
+                 slices * (sizeof *a->sums + 6 * sizeof(double) + 2 * sizeof(int64_t));
+  if (w->bytes < bytes) {
+    void *memory = realloc(w->memory, bytes);
+    if (!memory)
+      return ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for %zu slices",
+                         slices);
+    w->memory = memory;
+    w->bytes = bytes;
+  }
+  a->stage = w->memory;
+  memset(a->stage, 0, ranks * sizeof *a->stage);
+  a->sums = (ett_layer_sums *)(a->stage + ranks);
+  double *at = (double *)(a->sums + slices);
+  a->forward = at, at += slices;
+  a->backward = at, at += slices;
+  a->weight = at, at += slices;
+  a->send_forward = at, at += slices;
+  a->send_backward = at, at += slices;
+  a->in_flight = at, at += slices;
+  a->split = (int64_t *)at;
+  a->layers = a->split + slices;
+  return 0;
+}
+
+static int check_plan(const ett_step_plan *p, ett_err *err) {
+  const struct {
+    const char *name;
+    int64_t value;
+  } fields[] = {{"pp", p->pp},
+                {"chunks", p->chunks},
+                {"tp", p->tp},
+                {"cp", p->cp},
+                {"ep", p->ep},
+                {"dp", p->dp},
+                {"gpus_per_node", p->gpus_per_node}};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+    if (fields[i].value < 1 || fields[i].value > 1 << 20)
+      return ett_err_set(err, ETT_ERR_ARGUMENT, "field '%s' must be 1 to %d, got %lld",
+                         fields[i].name, 1 << 20, (long long)fields[i].value);
+  if ((int64_t)p->dp * p->cp % p->ep != 0)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "ep %d must divide dp * cp = %lld", p->ep,
+                       (long long)p->dp * p->cp);
+  if (!(p->bucket_bytes > 0))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "field 'bucket_bytes' must be positive, got %g", p->bucket_bytes);
+  if (p->gradient_bytes < 1 || p->weight_bytes < 1 || !(p->optimizer_bytes >= 0))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "weights and gradients have at least 1 byte, states at least 0");
+  return 0;
+}
+
+/* Gathers the weights of some layers over the groups that shard them. */
+static double gather_seconds(evaluation *e, double parameters, double expert_parameters,
+                             int64_t layers) {
+  int32_t bytes = e->plan->weight_bytes;
+  return buckets_seconds(ask_buckets(e, ETT_DEMAND_ALL_GATHER, e->dense,
+                                     parameters * bytes, layers, bytes)) +
+         buckets_seconds(ask_buckets(e, ETT_DEMAND_ALL_GATHER, e->expert,
+                                     expert_parameters * bytes, layers, bytes));
+}
+
+/* ZeRO-3: weights are gathered before each pass, layer after layer; overlapped gathers
+ * hide behind the computing of the layer before, the first one does not. */
+static double with_gathers(const evaluation *e, double compute, double gather,
+                           int64_t layers) {
+  if (!e->plan->overlap_parameters)
+    return compute + gather;
+  double first = layers > 0 ? gather / (double)layers : gather;
+  return (compute > gather - first ? compute : gather - first) + first;
+}
+
+/* Times of every slice and of the messages between them. */
+static void time_slices(evaluation *e, const arrays *a) {
+  const ett_step_plan *p = e->plan;
+  int slices = p->pp * p->chunks;
+  int64_t stride = (int64_t)p->tp * p->cp * p->dp;
+  double boundary = ett_program_boundary_bytes(e->program);
+  int32_t element = ett_program_element_bytes(e->program);
+  for (int v = 0; v < slices; v++) {
+    const ett_layer_sums *s = &a->sums[v];
+    double backward = s->backward + s->again[p->recompute];
+    a->forward[v] = s->forward;
+    a->weight[v] = p->split_backward ? s->weight : 0;
+    a->backward[v] = backward - a->weight[v];
+    if (p->zero == ETT_ZERO_PARAMETERS) {
+      double gather =
+          gather_seconds(e, s->parameters, s->expert_parameters, a->layers[v]);
+      a->forward[v] = with_gathers(e, a->forward[v], gather, a->layers[v]);
+      a->backward[v] = with_gathers(e, a->backward[v], gather, a->layers[v]);
+    }
+    a->send_forward[v] = a->send_backward[v] = 0;
+    if (p->pp > 1 && v < slices - 1) {
+      /* The last rank's next chunk is the first rank's: as far as any two stages. */
+      int across = v % p->pp == p->pp - 1
+                       ? (int64_t)p->pp * stride > p->gpus_per_node
+                       : crosses_node(v % p->pp, stride, p->gpus_per_node);
+      a->send_forward[v] =
+          ask(e, ETT_DEMAND_SEND_RECV, boundary, across ? 2 : 1, across ? 1 : 2, element);
+      a->send_backward[v] = a->send_forward[v];
+    }
+  }
+}
+
+/* Reducing gradients, updating, gathering weights: asked for, and (when `ends` is there)
+ * laid after the pipeline. */
+static void after_pipeline(evaluation *e, const arrays *a, int rank,
+                           const ett_pipeline_result *ends) {
+  const ett_step_plan *p = e->plan;
+  ett_step_stage *s = &a->stage[rank];
+  ett_demand_kind reduce = p->zero == ETT_ZERO_NONE || p->gradient_all_reduce
+                               ? ETT_DEMAND_ALL_REDUCE
+                               : ETT_DEMAND_REDUCE_SCATTER;
+  double times = p->zero >= ETT_ZERO_GRADIENTS ? (double)p->micro_batches : 1;
+  double finish = ends ? ends->last_backward_end[rank] : 0;
+  double last = 0, total = 0;
+  /* The chunks of a rank finish last to first. */
+  for (int c = p->chunks - 1; c >= 0; c--) {
+    int v = c * p->pp + rank;
+    double dense = a->sums[v].parameters * p->gradient_bytes;
+    double expert = a->sums[v].expert_parameters * p->gradient_bytes;
+    buckets d = ask_buckets(e, reduce, e->dense, dense, a->layers[v], p->gradient_bytes);
+    buckets x =
+        ask_buckets(e, reduce, e->expert, expert, a->layers[v], p->gradient_bytes);
+    total += buckets_seconds(d) + buckets_seconds(x);
+    if (!ends)
+      continue;
+    double start = ends->last_backward_start[v], end = ends->last_backward_end[v];
+    finish = end > finish ? end : finish;
+    if (p->overlap_gradients) {
+      last = overlapped_end(d, start, end, last);
+      last = overlapped_end(x, start, end, last);
+    }
+  }
+  double sharded = p->zero >= ETT_ZERO_OPTIMIZER ? (double)e->dense.degree : 1;
+  double expert_sharded = p->zero >= ETT_ZERO_OPTIMIZER ? (double)e->expert.degree : 1;
+  s->optimizer_seconds =
+      ask(e, ETT_DEMAND_OPTIMIZER,
+          ceil(s->parameters / sharded + s->expert_parameters / expert_sharded), 1, 1,
+          p->weight_bytes);
+  if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)
+    s->gather_seconds = gather_seconds(e, s->parameters, s->expert_parameters, s->layers);
+  if (!ends)
+    return;
+  s->pipeline_seconds = finish;
+  s->gradient_seconds = total * times;
+  if (p->overlap_gradients) {
+    /* Reductions of the micro-batches before hide behind the next one's computing. */
+    double hidden = s->unit_forward_seconds + s->unit_backward_seconds;
+    double early = (times - 1) * (total > hidden ? total - hidden : 0);
+    s->gradient_exposed_seconds = early + (last > finish ? last - finish : 0);
+  } else {
+    s->gradient_exposed_seconds = s->gradient_seconds;
+  }
+  s->gather_exposed_seconds = s->gather_seconds;
+  if (p->overlap_parameters) {
+    double behind = s->unit_forward_seconds / p->chunks;
+    s->gather_exposed_seconds =
+        s->gather_seconds > behind ? s->gather_seconds - behind : 0;
+  }
+}
+
+static void fill_memory(const evaluation *e, const arrays *a,
+                        const ett_pipeline *pipeline, int rank) {
+  const ett_step_plan *p = e->plan;
+  ett_step_stage *s = &a->stage[rank];
+  double data = (double)e->dense.degree, expert_data = (double)e->expert.degree;
+  double whole = s->parameters + s->expert_parameters;
+  double shard = s->parameters / data + s->expert_parameters / expert_data;
+  double working = 0;
+  s->weight_bytes = (p->zero >= ETT_ZERO_PARAMETERS ? shard : whole) * p->weight_bytes;
+  s->gradient_bytes = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * p->gradient_bytes;
+  s->optimizer_bytes =
+      (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
+  for (int v = rank; v < p->pp * p->chunks; v += p->pp) {
+    a->in_flight[v] = a->sums[v].activation_bytes[p->recompute];
+    if (a->sums[v].layer_bytes > working)
+      working = a->sums[v].layer_bytes;
+  }
+  s->activation_bytes = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight);
+  if (p->recompute == ETT_RECOMPUTE_FULL)
+    s->activation_bytes += working; /* the layer that is being run again */
+  s->memory_bytes =
+      s->weight_bytes + s->gradient_bytes + s->optimizer_bytes + s->activation_bytes;
+}
+
+static void fill_stages(const evaluation *e, const arrays *a) {
+  const ett_step_plan *p = e->plan;
+  double m = (double)p->micro_batches;
+  for (int rank = 0; rank < p->pp; rank++) {
+    ett_step_stage *s = &a->stage[rank];
+    for (int v = rank; v < p->pp * p->chunks; v += p->pp) {
+      const ett_layer_sums *sums = &a->sums[v];
+      s->layers += a->layers[v];
+      s->parameters += sums->parameters;
+      s->expert_parameters += sums->expert_parameters;
+      s->forward_seconds += m * sums->forward;
+      s->backward_seconds += m * sums->backward;
+      s->again_seconds += m * sums->again[p->recompute];
+      s->unit_forward_seconds += a->forward[v];
+      s->unit_backward_seconds += a->backward[v] + a->weight[v];
+      s->send_seconds += m * (a->send_forward[v] + (v > 0 ? a->send_backward[v - 1] : 0));
+    }
+  }
+}
+
+static void finish_step(evaluation *e, const arrays *a, double tied,
+                        const ett_pipeline_result *ends, ett_step_result *r) {
+  const ett_step_plan *p = e->plan;
+  double ready = 0;
+  for (int rank = 0; rank < p->pp; rank++) {
+    ett_step_stage *s = &a->stage[rank];
+    after_pipeline(e, a, rank, ends);
+    s->end_seconds = s->pipeline_seconds + s->gradient_exposed_seconds;
+  }
+  if (tied > 0) { /* first and last stage meet */
+    ett_step_stage *first = &a->stage[0], *last = &a->stage[p->pp - 1];
+    double meet =
+        first->end_seconds > last->end_seconds ? first->end_seconds : last->end_seconds;
+    first->wait_seconds = meet - first->end_seconds;
+    last->wait_seconds = meet - last->end_seconds;
+    first->tied_seconds = last->tied_seconds = tied;
+    first->end_seconds = last->end_seconds = meet + tied;
+  }
+  for (int rank = 0; rank < p->pp; rank++)
+    if (a->stage[rank].end_seconds > ready)
+      ready = a->stage[rank].end_seconds;
+  r->step_seconds = ends->makespan;
+  double used = 0;
+  for (int rank = 0; rank < p->pp; rank++) {
+    ett_step_stage *s = &a->stage[rank];
+    if (p->wait_before_update) {
+      s->wait_seconds += ready - s->end_seconds;
+      s->end_seconds = ready;
+    }
+    s->end_seconds += s->optimizer_seconds + s->gather_exposed_seconds;
+    if (s->end_seconds > r->step_seconds)
+      r->step_seconds = s->end_seconds;
+    used += s->unit_forward_seconds * (double)p->micro_batches +
+            s->unit_backward_seconds * (double)p->micro_batches +
+            (p->overlap_sends ? 0 : s->send_seconds);
+  }
+  r->pipeline_seconds = ends->makespan;
+  r->bubble_fraction =
+      ends->makespan > 0 ? 1 - used / (ends->makespan * (double)p->pp) : 0;
+  if (r->bubble_fraction < 0) /* rounding */
+    r->bubble_fraction = 0;
+}
+
+int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
+                      ett_demands *demands, ett_step_workspace *w, int keep_units,
+                      ett_step_result *result, ett_err *err) {
+  if (check_plan(plan, err) != 0)
+    return -1;
+  int64_t data = (int64_t)plan->dp * plan->cp;
+  evaluation e = {program,
+                  plan,
+                  demands,
+                  w,
+                  err,
+                  0,
+                  0,
+                  {data, plan->tp},
+                  {data / plan->ep, (int64_t)plan->tp * plan->ep}};
+  ett_pipeline pipeline;
+  memset(&pipeline, 0, sizeof pipeline);
+  pipeline.schedule = plan->schedule;
+  pipeline.stages = plan->pp;
+  pipeline.chunks = plan->chunks;
+  pipeline.micro_batches = plan->micro_batches;
+  pipeline.units = plan->units;
+  pipeline.first_unit = plan->first_unit;
+  if (ett_pipeline_check(&pipeline, err) != 0)
+    return -1;
+  arrays a = {0};
+  if (layout(&e, w, &a) != 0)
+    return -1;
+  w->demand_count = 0;
+  int slices = plan->pp * plan->chunks;
+  if (plan->split)
+    memcpy(a.split, plan->split, (size_t)slices * sizeof *a.split);
+  else
+    ett_split_even(ett_program_middle_layers(program), slices, a.split);
+  if (ett_program_slices(program, slices, a.split, a.sums, a.layers, err) != 0)
+    return -1;
+
+  time_slices(&e, &a);
+  fill_stages(&e, &a);
+  double tied = 0;
+  if (plan->pp > 1 && ett_program_tied_bytes(program) > 0) {
+    int64_t stride = (int64_t)plan->tp * plan->cp * plan->dp;
+    int across = (int64_t)plan->pp * stride > plan->gpus_per_node;
+    tied = ask(&e, ETT_DEMAND_ALL_REDUCE, ett_program_tied_bytes(program), across ? 2 : 1,
+               across ? 1 : 2, plan->gradient_bytes);
+  }
+  for (int rank = 0; rank < plan->pp; rank++)
+    after_pipeline(&e, &a, rank, NULL);
+  if (e.failed)
+    return -1;
+  if (e.untimed)
+    return 1;
+
+  pipeline.forward = a.forward;
+  pipeline.backward = a.backward;
+  pipeline.weight = plan->split_backward ? a.weight : NULL;
+  pipeline.send_forward = a.send_forward;
+  pipeline.send_backward = a.send_backward;
+  pipeline.blocking_sends = !plan->overlap_sends;
+  memset(result, 0, sizeof *result);
+  int status =
+      plan->schedule == ETT_SCHEDULE_GPIPE && !keep_units
+          ? ett_pipeline_gpipe_closed(&pipeline, w->pipeline, &result->pipeline, err)
+          : ett_pipeline_run(&pipeline, w->pipeline, keep_units, &result->pipeline, err);
+  if (status != 0)
+    return -1;
+  finish_step(&e, &a, tied, &result->pipeline, result);
+  for (int rank = 0; rank < plan->pp; rank++) {
+    fill_memory(&e, &a, &pipeline, rank);
+    if (a.stage[rank].memory_bytes > result->memory_bytes)
+      result->memory_bytes = a.stage[rank].memory_bytes;
+  }
+  for (int v = 0; v < slices; v++)
+    result->flops += a.sums[v].flops * (double)plan->micro_batches;
+  result->stages = plan->pp;
+  result->stage = a.stage;
+  result->demands = w->demands;
+  result->demand_count = w->demand_count;
+  return e.failed ? -1 : 0;
+}
+
+/* Adds what one move of a time changes; moves that change nothing cost nothing. */
+typedef struct {
+  double sum[2], squares[2]; /* low, high */
+} moves;
+
+static void add_move(moves *m, int side, double change) {
+  if (side == 0)
+    change = -change;
+  if (change > 0) {
+    m->sum[side] += change;
+    m->squares[side] += change * change;
+  }
+}
+
+int ett_step_interval(ett_program *program, const ett_step_plan *plan,
+                      ett_demands *demands, ett_step_workspace *w, double correlation,
+                      double *low, double *high, ett_err *err) {
+  ett_step_result result;
+  int status = ett_step_evaluate(program, plan, demands, w, 0, &result, err);
+  if (status != 0)
+    return status;
+  double centre = result.step_seconds;
+  moves m;
+  memset(&m, 0, sizeof m);
+  for (size_t i = 0; i < ett_program_operations(program) && status == 0; i++) {
+    const ett_operation *o = ett_program_operation(program, i);
+    for (int side = 0; side < 2 && status == 0; side++) {
+      double end = side == 0 ? o->forward.low + o->backward.low
+                             : o->forward.high + o->backward.high;
+      if (end == o->forward.seconds + o->backward.seconds)
+        continue;
+      ett_program_vary(program, i, side == 0 ? ETT_AT_LOW : ETT_AT_HIGH);
+      status = ett_step_evaluate(program, plan, demands, w, 0, &result, err);
+      add_move(&m, side, result.step_seconds - centre);
+    }
+  }
+  ett_program_vary(program, 0, ETT_AT_TIME);
+  for (size_t i = 0; status == 0 && i < w->demand_count; i++) {
+    size_t index = w->demands[i];
+    ett_demand_time time = *ett_demands_time(demands, index);
+    for (int side = 0; side < 2 && status == 0; side++) {
+      ett_demand_time moved = time;
+      moved.seconds = side == 0 ? time.low : time.high;
+      if (moved.seconds == time.seconds)
+        continue;
+      if (ett_demands_set(demands, index, moved, err) != 0)
+        return -1;
+      status = ett_step_evaluate(program, plan, demands, w, 0, &result, err);
+      add_move(&m, side, result.step_seconds - centre);
+      if (ett_demands_set(demands, index, time, err) != 0)
+        return -1;
+    }
+  }
+  if (status != 0)
+    return status;
+  double half[2];
+  for (int side = 0; side < 2; side++)
+    half[side] = sqrt((1 - correlation) * m.squares[side] +
+                      correlation * m.sum[side] * m.sum[side]);
+  *low = centre > half[0] ? centre - half[0] : 0;
+  *high = centre + half[1];
+  return 0;
+}
