@@ -618,6 +618,7 @@ static void get_pipeline(lua_State *L, ett_pipeline *p) {
  * closed: gpipe's closed form instead of events. */
 static int pipeline_run(lua_State *L) {
   lua_settop(L, 1);
+  luaL_checkstack(L, 40, NULL);
   ett_pipeline p;
   get_pipeline(L, &p);
   int closed = ett_lua_boolean_field(L, 1, "closed", 0);
