@@ -1,0 +1,343 @@
+--- A campaign: which operators or collectives to measure, on which shapes.
+--
+-- A Lua file returns
+--   { name =, backend = "cpu", precision = "fp32", seed = 1, budget_seconds = per shape,
+--     samples = { { operator = "gelu", shapes = { rows = …, cols = … }, design =, count =,
+--                   where = function(s) … end }, … } }
+-- where each dimension of `shapes` is a number, a list, or a range
+--   { start =, stop =, step =, op = "add"|"mul" }   inclusive, integers
+--   { from =, to =, scale = "log"|"linear", multiple = 1 }   for design "random" | "halton"
+-- The YAML files of estimate-train-time are read as they are.
+local error_module = require "ett.error"
+local find = require "ett.find"
+local sample = require "ett.sample"
+local schema = require "ett.schema"
+
+local campaign = {}
+
+local file_schema = {
+  name = "string", summary = "string?", backend = { "string", default = "cpu" },
+  precision = { "any", default = "fp32" }, seed = { "integer", default = 1 },
+  samples = "list", budget_seconds = "positive?", target = "positive?", min_repeats = "count?",
+  max_repeats = "count?", threads = "count?", columns_form = "string?", source = "string?",
+}
+local sample_schema = {
+  operator = "string?", collective = "string?", shapes = "table", where = "function?",
+  design = { "string", default = "grid", one_of = { "grid", "random", "halton" } },
+  count = "count?", columns = "list?", in_place = "boolean?", precision = "any?", ranks = "count?", nodes = "count?",
+}
+local axis_schema = { start = "integer?", stop = "integer?", step = "integer?", op = "string?",
+  from = "positive?", to = "positive?", scale = "string?", multiple = "count?" }
+
+--- FNV-1a of a text, as 16 hexadecimal digits: tells whether a campaign was edited.
+function campaign.fingerprint(text)
+  local hash = -3750763034362895579
+  for i = 1, #text do hash = (hash ~ text:byte(i)) * 1099511628211 end
+  return ("%016x"):format(hash)
+end
+
+--- Values of one grid dimension as a range the C enumeration takes, or a list.
+local function grid_axis(name, given)
+  if math.type(given) == "integer" then return { start = given, stop = given } end
+  if type(given) ~= "table" then
+    error_module.raise("model", "dimension '%s' must be an integer, a list or a range, got %s", name,
+      schema.describe(given))
+  end
+  if given[1] ~= nil then
+    for i, value in ipairs(given) do
+      if math.type(value) ~= "integer" or value < 1 then
+        error_module.raise("model", "dimension '%s': value %d must be a positive integer, got %s", name, i,
+          schema.describe(value))
+      end
+    end
+    return { start = 1, stop = #given, list = given }
+  end
+  local axis = schema.check(given, axis_schema, ("dimension '%s'"):format(name))
+  if not axis.start or not axis.stop then
+    error_module.raise("model", "dimension '%s': a grid needs start and stop; from and to are for designs "
+      .. "'random' and 'halton'", name)
+  end
+  if axis.start < 1 then
+    error_module.raise("model", "dimension '%s': start must be a positive integer, got %d", name, axis.start)
+  end
+  return { start = axis.start, stop = axis.stop, step = axis.step or 1, op = axis.op or "add" }
+end
+
+local function grid(columns, axes)
+  local list = {}
+  for i, name in ipairs(columns) do
+    list[i] = error_module.wrap(("dimension '%s'"):format(name), grid_axis, name, axes[name])
+  end
+  local space = error_module.wrap(table.concat(columns, ", "), sample.space, list)
+  return {
+    total = space:count(),
+    shape = function(index)
+      local values = space:shape(index)
+      for i, axis in ipairs(list) do
+        if axis.list then values[i] = axis.list[values[i]] end
+      end
+      return values
+    end,
+  }
+end
+
+--- A seeded uniform number in [0, 1) from two integers (splitmix64).
+local function uniform(seed, index)
+  local x = seed * -7046029254386353131 + index * -4658895280553007687
+  x = (x ~ (x >> 30)) * -4658895280553007687
+  x = (x ~ (x >> 27)) * -7723592293110705685
+  x = x ~ (x >> 31)
+  return (x >> 11) * 2.0 ^ -53
+end
+
+local function place(axis, u)
+  if type(axis) ~= "table" then return axis end
+  if axis[1] ~= nil then return axis[math.min(#axis, 1 + math.floor(u * #axis))] end
+  local from, to, multiple = axis.from or axis.start, axis.to or axis.stop, axis.multiple or 1
+  local value = axis.scale == "linear" and from + u * (to - from)
+    or math.exp(math.log(from) + u * (math.log(to) - math.log(from)))
+  local steps = math.max(1, math.floor(value / multiple + 0.5))
+  return math.tointeger(math.floor(math.min(math.max(steps * multiple, math.ceil(from)), math.floor(to))))
+end
+
+--- A random or low-discrepancy design of `count` distinct shapes that pass `where`.
+local function scattered(columns, axes, entry, seed)
+  local label = table.concat(columns, ", ")
+  if not entry.count then
+    error_module.raise("model", "%s: design '%s' needs count", label, entry.design)
+  end
+  for _, name in ipairs(columns) do
+    local axis = axes[name]
+    if type(axis) == "table" and axis[1] == nil then
+      schema.check(axis, axis_schema, ("dimension '%s'"):format(name))
+      local from, to = axis.from or axis.start, axis.to or axis.stop
+      if not from or not to or from > to then
+        error_module.raise("model", "dimension '%s': needs from below to", name)
+      end
+    end
+  end
+  local shapes, seen, tries = {}, {}, 0
+  while #shapes < entry.count and tries < 1000 * entry.count do
+    tries = tries + 1
+    local values, named = {}, {}
+    for i, name in ipairs(columns) do
+      local u = entry.design == "halton" and sample.halton(tries, i, seed) or uniform(seed * 131 + i, tries)
+      values[i] = place(axes[name], u)
+      named[name] = values[i]
+    end
+    local key = table.concat(values, ",")
+    if not seen[key] and (not entry.where or entry.where(named)) then
+      seen[key] = true
+      shapes[#shapes + 1] = values
+    end
+  end
+  if #shapes < entry.count then
+    error_module.raise("model", "%s: only %d of %d shapes satisfy the constraints after %d tries", label, #shapes,
+      entry.count, tries)
+  end
+  return { total = #shapes, shape = function(index) return shapes[index] end, filtered = true }
+end
+
+--- Finds an operator by name or alias.
+function campaign.operator(name)
+  if find.path("operators", name) then return find.load("operators", name) end
+  local names = {}
+  for _, entry in ipairs(find.list("operators")) do
+    local ok, op = pcall(find.load_file, entry.path)
+    if ok and type(op) == "table" then
+      names[#names + 1] = op.name
+      for _, alias in ipairs(op.aliases or {}) do
+        if alias == name then return op end
+        names[#names + 1] = alias
+      end
+      for _, alias in ipairs(op.reference and op.reference.names or {}) do
+        if alias == name then return op end
+      end
+    end
+  end
+  error_module.raise("missing", "unknown operator '%s'%s", name, error_module.suggestion(name, names))
+end
+
+local function ordered(op, given)
+  if op.columns then return op.columns end
+  local names = {}
+  for name in pairs(given) do names[#names + 1] = name end
+  table.sort(names)
+  return names
+end
+
+local function named(columns, values)
+  local s = {}
+  for i, name in ipairs(columns) do s[name] = values[i] end
+  return s
+end
+
+local function operator_target(entry, seed, index)
+  local op = campaign.operator(entry.operator)
+  local columns = entry.columns or ordered(op, entry.shapes)
+  for name in pairs(entry.shapes) do
+    local known = false
+    for _, column in ipairs(columns) do known = known or column == name end
+    if not known then
+      error_module.raise("model", "operator '%s' has no dimension '%s'%s", op.name, name,
+        error_module.suggestion(name, columns))
+    end
+  end
+  for _, name in ipairs(columns) do
+    if entry.shapes[name] == nil then
+      error_module.raise("model", "operator '%s' needs dimension '%s'", op.name, name)
+    end
+  end
+  local space = entry.design == "grid" and grid(columns, entry.shapes)
+    or scattered(columns, entry.shapes, entry, seed + index)
+  return {
+    kind = "operator", operator = op, name = op.name, columns = columns, total = space.total,
+    values = space.shape, where = not space.filtered and entry.where or nil, precision = entry.precision,
+    shape = function(values)
+      local s = named(columns, values)
+      if op.complete then s = op.complete(s) end
+      return schema.check(s, op.schema or {}, op.name)
+    end,
+  }
+end
+
+--- The collectives and the names the reference's campaigns use for them.
+local collectives = { all_reduce = "all_reduce", allreduce = "all_reduce", all_gather = "all_gather",
+  allgather = "all_gather", reduce_scatter = "reduce_scatter", reducescatter = "reduce_scatter",
+  all_to_all = "all_to_all", alltoall = "all_to_all", send_recv = "send_recv", p2p = "send_recv",
+  broadcast = "broadcast" }
+
+--- The collective that a name of ours or of the reference stands for, or nil.
+function campaign.collective(name) return collectives[(tostring(name):gsub("_large$", ""))] end
+
+local function collective_target(entry, seed, index)
+  local kind = campaign.collective(entry.collective)
+  if not kind then
+    error_module.raise("missing", "unknown collective '%s'%s", entry.collective,
+      error_module.suggestion(entry.collective, schema.keys(collectives)))
+  end
+  local columns = { "shape" }
+  if entry.shapes.shape == nil then
+    error_module.raise("model", "collective '%s' needs dimension 'shape' (elements)", entry.collective)
+  end
+  local space = entry.design == "grid" and grid(columns, entry.shapes)
+    or scattered(columns, entry.shapes, entry, seed + index)
+  return { kind = "collective", collective = kind, name = entry.name or entry.collective, columns = columns,
+    total = space.total, values = space.shape, in_place = entry.in_place or false, ranks = entry.ranks,
+    nodes = entry.nodes, precision = entry.precision }
+end
+
+local function read_text(path)
+  local file, why = io.open(path, "r")
+  if not file then error_module.raise("io", "cannot read '%s': %s", path, tostring(why)) end
+  local text = file:read("a")
+  file:close()
+  return text
+end
+
+--- Resolves the table of a Lua campaign into targets.
+function campaign.resolve(given, label)
+  local clean = schema.check(given, file_schema, label)
+  local targets = {}
+  for i, entry in ipairs(clean.samples) do
+    local where = ("%ssample %d"):format(label and label .. ": " or "", i)
+    entry = schema.check(entry, sample_schema, where)
+    if (entry.operator == nil) == (entry.collective == nil) then
+      error_module.raise("model", "%s: needs either operator or collective", where)
+    end
+    targets[i] = error_module.wrap(where, entry.operator and operator_target or collective_target, entry,
+      clean.seed, i)
+  end
+  clean.samples = nil
+  clean.targets = targets
+  return clean
+end
+
+local reference_fields = { module_name = "string?", kernel_name = "string", function_name = "string?",
+  columns_name = "list", targets = "list?", first_n_column = "count", starts = "list", steps = "list",
+  ends = "list", operators = "list", warmup_shapes = "list?", wait = "natural?", warmup = "natural?",
+  active = "count?", shapes = "list?",
+  run = { "string", default = "get_all", one_of = { "get_all", "get_one", "get_profiler", "run_function" } } }
+
+--- A file of estimate-train-time. Every entry of `starts` is a dimension, whatever
+--- first_n_column says (moe.yml says 5 for its 7); dimensions beyond the list of operators
+--- are 'add' ranges.
+function campaign.from_reference(document, label)
+  local clean = schema.check(document, reference_fields, label)
+  local dimensions = #clean.starts
+  if #clean.steps ~= dimensions or #clean.ends ~= dimensions then
+    error_module.raise("model", "%s: starts, steps and ends must have the same length, got %d, %d and %d", label,
+      dimensions, #clean.steps, #clean.ends)
+  end
+  if #clean.operators > dimensions or #clean.columns_name < dimensions then
+    error_module.raise("model", "%s: %d dimensions need at most as many operators and at least as many columns, "
+      .. "got %d and %d", label, dimensions, #clean.operators, #clean.columns_name)
+  end
+  local columns, axes, notes = {}, {}, {}
+  for i = 1, dimensions do
+    local name = clean.columns_name[i]
+    columns[i] = name
+    axes[name] = { start = clean.starts[i], step = clean.steps[i], stop = clean.ends[i],
+      op = clean.operators[i] or "add" }
+    if not clean.operators[i] then
+      notes[#notes + 1] = ("dimension '%s' has no operator: 'add' is taken"):format(name)
+    end
+  end
+  local space = grid(columns, axes)
+  local kind = campaign.collective(clean.kernel_name)
+  local target = { kind = kind and "collective" or "operator", name = clean.kernel_name, columns = columns,
+    total = space.total, values = space.shape, targets = clean.targets, reference = true,
+    row_columns = clean.columns_name, in_place = kind == "all_reduce", collective = kind }
+  if clean.shapes and #clean.shapes == dimensions then target.one = clean.shapes end
+  if not kind then
+    -- Enumerating needs no operator; measuring does, so it is looked up when asked.
+    setmetatable(target, { __index = function(self, key)
+      if key ~= "operator" then return nil end
+      local op = campaign.operator(rawget(self, "name"))
+      rawset(self, "operator", op)
+      return op
+    end })
+    target.shape = function(values)
+      local op = target.operator
+      local row = named(columns, values)
+      if not (op.reference and op.reference.shape) then
+        error_module.raise("model", "operator '%s' does not say how a row of the reference becomes its shape "
+          .. "(field 'reference')", op.name)
+      end
+      return op.reference.shape(row)
+    end
+  end
+  return { name = clean.kernel_name, backend = kind and "nccl" or "cuda", precision = "fp16", seed = 1,
+    targets = { target }, run = clean.run, notes = notes,
+    schedule = { wait = clean.wait or 0, warmup = clean.warmup or 0, active = clean.active or 10,
+      warmup_shapes = clean.warmup_shapes } }
+end
+
+--- Reads a campaign file (.lua, .yml, .yaml) or a bundled campaign by name.
+function campaign.load(path)
+  if not path:match("%.%w+$") then
+    local bundled = find.path("samplers/campaigns", path)
+    if not bundled then
+      error_module.raise("missing", "unknown campaign '%s'%s; a path ends in .lua or .yml", path,
+        error_module.suggestion(path, find.names("samplers/campaigns")))
+    end
+    path = bundled
+  end
+  local text = read_text(path)
+  local loaded
+  if path:match("%.ya?ml$") then
+    local yaml = require "ett.yaml"
+    local document, why = yaml.decode(text)
+    if document == nil then error_module.raise("format", "%s: %s", path, tostring(why)) end
+    loaded = campaign.from_reference(document, path)
+  else
+    local folder = path:match("^(.*)/[^/]*$") or "."
+    if not path:find("samplers/campaigns", 1, true) then find.set_script_folder(folder) end
+    loaded = campaign.resolve(find.load_file(path), path:match("([^/]+)$"))
+  end
+  loaded.path = path
+  loaded.fingerprint = campaign.fingerprint(text)
+  return loaded
+end
+
+return campaign

@@ -1,0 +1,163 @@
+--- ett sample: measures a campaign.
+local error_module = require "ett.error"
+local sample = require "ett.sample"
+
+local function duration(seconds)
+  seconds = math.floor(seconds + 0.5)
+  if seconds < 60 then return ("%d s"):format(seconds) end
+  if seconds < 3600 then return ("%d min %02d s"):format(seconds // 60, seconds % 60) end
+  return ("%d h %02d min"):format(seconds // 3600, seconds // 60 % 60)
+end
+
+--- A bar that rewrites itself on a terminal, a line every few seconds in a log.
+local function progress(quiet)
+  local terminal = sample.is_terminal(2)
+  local start, last = sample.now(), 0
+  local bar = {}
+  function bar.begin(report)
+    start, last = sample.now(), 0
+    if not quiet then
+      io.stderr:write(("%s: %d shapes to measure, %d held\n"):format(report.name, report.total, report.held))
+    end
+  end
+  function bar.step(report)
+    if quiet then return end
+    local done, now = report.measured + report.failed, sample.now()
+    if done < report.total and now - last < (terminal and 0.1 or 5) then return end
+    last = now
+    local rate = done / math.max(1e-9, now - start)
+    local text = ("%d/%d  %.1f shapes/s  %s left  %d failed  %d disturbed"):format(done, report.total, rate,
+      duration((report.total - done) / math.max(rate, 1e-9)), report.failed, report.disturbed)
+    if terminal then
+      local width = 20
+      local full = report.total > 0 and done * width // report.total or width
+      io.stderr:write(("\r[%s%s] %s "):format(("#"):rep(full), ("."):rep(width - full), text))
+      if done >= report.total then io.stderr:write("\n") end
+    else
+      io.stderr:write(("%s: %s\n"):format(report.name, text))
+    end
+  end
+  return bar
+end
+
+local function list_of(text)
+  if not text then return nil end
+  local list = {}
+  for word in text:gmatch("[^,]+") do list[#list + 1] = word end
+  return list
+end
+
+local function print_one(one)
+  if not one.results then error(one.error, 0) end
+  local shape = {}
+  for i, column in ipairs(one.columns) do shape[i] = ("%s=%d"):format(column, one.shape[i]) end
+  print(("# %s on %s, %s"):format(one.name, one.device, one.precision))
+  print(("shape: %s"):format(table.concat(shape, " ")))
+  for _, pass in ipairs { "forward", "backward", "update" } do
+    local result = one.results[pass]
+    if result then
+      print(("%-9s %12.3f us  +- %.3f us, %d repeats, %d dropped"):format(pass, result.seconds * 1e6,
+        result.half_width_seconds * 1e6, result.repeats, result.dropped))
+    end
+  end
+end
+
+local function print_profile(one)
+  for _, pass in ipairs { "forward", "backward", "update" } do
+    local result = one.results and one.results[pass]
+    if result and result.raw_seconds then
+      print(("# %s: every repeat (us)"):format(pass))
+      for i, seconds in ipairs(result.raw_seconds) do print(("%d,%.4f"):format(i, seconds * 1e6)) end
+    end
+    if result and result.kernels then
+      print(("# %s: kernels (us)"):format(pass))
+      for _, kernel in ipairs(result.kernels) do print(("%s,%.3f"):format(kernel.name, kernel.seconds * 1e6)) end
+    end
+  end
+end
+
+return {
+  name = "sample",
+  summary = "measure a campaign (Lua file, estimate-train-time YAML, or a bundled name)",
+  usage = "sample CAMPAIGN [--out DIR] [option ...]",
+  description = "Rows are appended and synced one by one: run the same command again to go on after an\n"
+    .. "interruption. Ctrl-C finishes the running shape. Under mpirun or srun the ranks share the work.",
+  options = {
+    { "out", "DIR", "folder of the sample tables (default: samples)", default = "samples" },
+    { "backend", "NAME", "cpu, mpi, cuda, nccl or torch (default: the campaign's)" },
+    { "precision", "LIST", "precisions, separated by commas (default: the campaign's)" },
+    { "parts", "N", "split the campaign into N parts", kind = "integer", default = 1 },
+    { "part", "K", "measure part K of N", kind = "integer", default = 1 },
+    { "device", "K", "processor or GPU to use", kind = "integer" },
+    { "device_num", "K", "the same, as estimate-train-time spells it", kind = "integer" },
+    { "threads", "N", "threads of the CPU back end", kind = "integer" },
+    { "run", "MODE", "get_all, get_one, get_profiler or run_function (default: the campaign's)" },
+    { "seconds", "S", "stop after S seconds", kind = "number" },
+    { "budget", "S", "seconds of repeats for one shape and pass", kind = "number" },
+    { "limit", "N", "at most N shapes a table", kind = "integer" },
+    { "memory", "BYTES", "refuse operands above this (80G)", kind = "number" },
+    { "retry-failed", "try the shapes that failed again" },
+    { "continue-changed", "go on although the campaign was edited" },
+    { "active", "choose the next shape where the regressor is least sure" },
+    { "target-error", "E", "with --active: stop at this held-out error (0.05)", kind = "number" },
+    { "autotune", "with cuda: time cuBLASLt's candidates and keep the best" },
+    { "profile", "with cuda: per-kernel times from CUPTI" },
+    { "list", "print the shapes and stop" },
+  },
+  run = function(opts, positional)
+    local campaign = require "ett.campaign"
+    local sampler = require "ett.sampler"
+    if #positional ~= 1 then error_module.raise("usage", "sample: give one campaign") end
+    local given = campaign.load(positional[1])
+    local mode = opts.run or given.run or "get_all"
+    if opts.list then
+      for _, target in ipairs(given.targets) do
+        print(("# %s: %d shapes"):format(target.name, target.total))
+        print(table.concat(target.columns, ","))
+        for i = 1, math.min(target.total, opts.limit or target.total) do
+          print(table.concat(target.values(i), ","))
+        end
+      end
+      return 0
+    end
+    local common = { out = opts.out, backend = opts.backend, precisions = list_of(opts.precision),
+      parts = opts.parts, part = opts.part, device = opts.device or opts.device_num, threads = opts.threads,
+      seconds = opts.seconds, budget_seconds = opts.budget, limit = opts.limit, limit_bytes = opts.memory,
+      retry_failed = opts.retry_failed, continue_changed = opts.continue_changed, autotune = opts.autotune,
+      profile = opts.profile }
+    if mode ~= "get_all" then
+      if mode == "run_function" then common.max_repeats = 1 end
+      local one = sampler.one(given, common)
+      print_one(one)
+      if mode == "get_profiler" then print_profile(one) end
+      return 0
+    end
+    sample.catch_interrupts()
+    require("ett.folder").make(opts.out)
+    local bar = progress(opts.quiet)
+    common.on_begin, common.on_progress = bar.begin, bar.step
+    common.options_text = ("backend %s, parts %d, part %d, budget %s s"):format(opts.backend or given.backend,
+      opts.parts, opts.part, tostring(opts.budget or given.budget_seconds or 0.02))
+    for _, note in ipairs(given.notes or {}) do io.stderr:write("ett: note: " .. note .. "\n") end
+    local share = require("ett.share").join()
+    common.share = share
+    local reports
+    if opts.active then
+      reports = require("ett.active").run(given, common, opts.target_error or 0.05)
+    else
+      reports = sampler.run(given, common)
+    end
+    local failed, interrupted = 0, false
+    for _, report in ipairs(reports) do
+      failed = failed + report.failed
+      interrupted = interrupted or report.interrupted
+      if not share or share.rank() == 0 then
+        print(("%s: %d measured, %d failed, %d disturbed"):format(report.path, report.measured, report.failed,
+          report.disturbed))
+        if report.last_failure then print(("  last failure: %s"):format(report.last_failure)) end
+      end
+    end
+    if share then share.leave() end
+    return interrupted and 130 or 0
+  end,
+}

@@ -1,0 +1,364 @@
+--- Runs a campaign: one table per operator, precision, device and topology.
+--
+-- A table is a CSV file in the form of estimate-train-time under a `#` header. Beside its
+-- rows it holds two kinds of marks, comments to every reader:
+--   #! failed: SHAPE: KIND: REASON      not tried again unless asked
+--   #~ disturbed: SHAPE: REASON         the row after it was measured under noise
+-- Rows are appended one by one and synced; what is in the table is done, so that a
+-- campaign killed at any moment goes on where it was.
+local error_module = require "ett.error"
+local find = require "ett.find"
+local host = require "ett.host"
+local sample = require "ett.sample"
+
+local sampler = {}
+
+local pass_columns = { forward = "F_dur(us)", backward = "B_dur(us)", update = "dur(us)" }
+local pass_order = { "forward", "backward", "update" }
+
+--- Loads the back end of that name; raises with what is missing.
+function sampler.backend(name)
+  local backend = find.load("samplers", name)
+  local ok, why = backend.available()
+  if not ok then error_module.raise("missing", "%s", why) end
+  return backend
+end
+
+--- The name of a table: DEVICE_NAME_PRECISION[_NODES_RANKS][_PARTS_PART].csv.
+function sampler.table_name(device, target, precision, topology, parts, part)
+  local name = ("%s_%s_%s"):format(device, target.name, precision)
+  if topology then name = ("%s_%d_%d"):format(name, topology.nodes, topology.ranks_per_node) end
+  if parts > 1 then name = ("%s_%d_%d"):format(name, parts, part) end
+  return name .. ".csv"
+end
+
+--- Column names of a target's table.
+function sampler.columns(target, backend)
+  if target.row_columns then return target.row_columns end
+  local columns = table.move(target.columns, 1, #target.columns, 1, {})
+  if target.kind == "collective" then
+    for _, name in ipairs { "nodes", "GPUsPerNode", "dur(us)" } do columns[#columns + 1] = name end
+    return columns
+  end
+  local has = {}
+  for _, pass in ipairs(backend.passes(target.operator)) do has[pass] = true end
+  for _, pass in ipairs(pass_order) do
+    if has[pass] then columns[#columns + 1] = pass_columns[pass] end
+  end
+  return columns
+end
+
+local function number(value)
+  if math.type(value) == "integer" then return ("%d"):format(value) end
+  return ("%.7g"):format(value)
+end
+
+local function one_line(text) return (tostring(text):gsub("%s+", " ")) end
+
+--- What a table already holds: { done = { key = true }, failed = { key = reason },
+--- disturbed = { key = reason }, rows =, fingerprint =, columns = } or nil when there is none.
+function sampler.read_table(path, dimensions)
+  local file = io.open(path, "r")
+  if not file then return nil end
+  local held = { done = {}, failed = {}, disturbed = {}, rows = 0, order = {} }
+  for line in file:lines("L") do
+    if line:sub(-1) ~= "\n" then break end -- an incomplete last line: opening cuts it off
+    line = line:sub(1, -2)
+    local key, reason = line:match("^#! failed: ([^:]*): (.*)$")
+    if key then
+      held.failed[key] = reason
+    elseif line:match("^#~ disturbed: ") then
+      key, reason = line:match("^#~ disturbed: ([^:]*): (.*)$")
+      if key then held.disturbed[key] = reason end
+    elseif line:sub(1, 1) == "#" then
+      held.fingerprint = held.fingerprint or line:match("^# campaign: .* (%x+)$")
+    elseif not held.columns then
+      held.columns = line
+    elseif line ~= "" then
+      local fields, n = {}, 0
+      for field in line:gmatch("[^,]+") do
+        n = n + 1
+        if n > dimensions then break end
+        fields[n] = field
+      end
+      key = table.concat(fields, ",")
+      held.rows = held.rows + 1
+      held.done[key] = (held.done[key] or 0) + 1
+      held.failed[key] = nil
+    end
+  end
+  file:close()
+  return held
+end
+
+local function header(session, target, run, columns)
+  local lines = {}
+  local function add(name, value) lines[#lines + 1] = ("# %s: %s"):format(name, one_line(value)) end
+  add("ett", host.version)
+  add("campaign", ("%s %s"):format(run.campaign.name, run.campaign.fingerprint))
+  for _, entry in ipairs(session.header) do add(entry[1], entry[2]) end
+  if target.kind == "operator" then
+    add("operator", ("%s"):format(target.operator.name))
+    local passes = {}
+    for _, pass in ipairs(session.backend.passes(target.operator)) do passes[#passes + 1] = pass end
+    add("passes", table.concat(passes, " "))
+  else
+    add("collective", ("%s, %s"):format(target.collective, target.in_place and "in place" or "out of place"))
+  end
+  add("precision", run.precision)
+  add("seed", run.campaign.seed)
+  add("options", run.options_text)
+  lines[#lines + 1] = table.concat(columns, ",")
+  return table.concat(lines, "\n") .. "\n"
+end
+
+--- A measured row as a CSV line; nil and the reason when a pass is missing.
+local function row_of(target, values, results, topology)
+  local fields = {}
+  for i, value in ipairs(values) do fields[i] = number(value) end
+  if target.kind == "collective" then
+    fields[#fields + 1] = number(topology.nodes)
+    fields[#fields + 1] = number(topology.ranks_per_node)
+    fields[#fields + 1] = number(results.seconds * 1e6)
+    return table.concat(fields, ",")
+  end
+  for _, pass in ipairs(pass_order) do
+    if results[pass] then fields[#fields + 1] = number(results[pass].seconds * 1e6) end
+  end
+  return table.concat(fields, ",")
+end
+
+local function disturbance(results)
+  local reasons = {}
+  local function look(name, result)
+    if type(result) ~= "table" then return end
+    if result.preempted then
+      reasons[#reasons + 1] = ("%s: lost the processor in %d of %d repeats"):format(name, result.dropped,
+        result.repeats)
+    end
+    if result.slow_clock then
+      reasons[#reasons + 1] = ("%s: clock %.0f %% slow"):format(name, 100 * (result.clock_ratio - 1))
+    end
+  end
+  if results.seconds then look("collective", results) end
+  for _, pass in ipairs(pass_order) do look(pass, results[pass]) end
+  return #reasons > 0 and table.concat(reasons, ", ") or nil
+end
+
+--- Shapes of a target that this process is to measure, in order: list of indices.
+local function pending(target, held, run)
+  local list, filtered = {}, 0
+  for index = 1, target.total do
+    if (index - 1) % run.parts == run.part - 1 then
+      local values = target.values(index)
+      local key = table.concat(values, ",")
+      local named
+      if target.where then
+        named = {}
+        for i, name in ipairs(target.columns) do named[name] = values[i] end
+      end
+      if named and not target.where(named) then
+        filtered = filtered + 1
+      elseif not held or not (held.done[key] or (held.failed[key] and not run.retry_failed)) then
+        list[#list + 1] = index
+      end
+    end
+  end
+  return list, filtered
+end
+
+local function measure(session, target, values)
+  local ok, results, err = pcall(function()
+    if target.kind == "collective" then return session.measure_collective(target, values[1]) end
+    return session.measure(target.operator, target.shape(values))
+  end)
+  if not ok then return nil, error_module.from(results) end
+  return results, err
+end
+
+--- A journal of one's own, or one shared between the ranks of an MPI job: both have
+--- take() -> position or nil, commit(lines), close().
+local function local_work(journal, count)
+  local at = 0
+  return {
+    take = function()
+      at = at + 1
+      return at <= count and at or nil
+    end,
+    commit = function(lines)
+      for _, line in ipairs(lines) do
+        local ok, err = journal:append(line)
+        if not ok then error(err, 0) end
+      end
+    end,
+    close = function() journal:close() end,
+  }
+end
+
+local function open_table(session, target, run, path)
+  local columns = sampler.columns(target, session.backend)
+  local held = sampler.read_table(path, #target.columns)
+  if held and held.fingerprint and held.fingerprint ~= run.campaign.fingerprint and not run.continue_changed then
+    error_module.raise("argument", "'%s' was begun by another version of this campaign (%s, now %s); give "
+      .. "--continue-changed to go on, or --out for a new folder", path, held.fingerprint, run.campaign.fingerprint)
+  end
+  if held and held.columns and held.columns ~= table.concat(columns, ",") then
+    error_module.raise("format", "'%s' has columns %s, this campaign writes %s", path, held.columns,
+      table.concat(columns, ","))
+  end
+  local journal, err = sample.journal(path, header(session, target, run, columns))
+  if not journal then error(err, 0) end
+  return journal, sampler.read_table(path, #target.columns)
+end
+
+--- Measures one target into its table. Returns { measured, failed, skipped, path }.
+local function run_target(session, target, run, path)
+  local journal, list, held
+  local shared = run.share
+  if not shared or shared.rank() == 0 then
+    journal, held = open_table(session, target, run, path)
+    list = pending(target, held, run)
+    if run.limit and #list > run.limit then list = table.move(list, 1, run.limit, 1, {}) end
+    if run.order then list = run.order(list, target) end
+  end
+  local work
+  if shared then
+    work, list = shared.work(journal, list, target)
+  else
+    work = local_work(journal, #list)
+  end
+  local report = { path = path, name = target.name, measured = 0, failed = 0, disturbed = 0, total = #list,
+    held = held and held.rows or 0 }
+  run.on_begin(report)
+  local position = work.take()
+  while position do
+    local values = target.values(list[position])
+    local key = table.concat(values, ",")
+    local results, err = measure(session, target, values)
+    if results then
+      local lines, why = {}, disturbance(results)
+      if why then
+        report.disturbed = report.disturbed + 1
+        lines[1] = ("#~ disturbed: %s: %s"):format(key, one_line(why))
+      end
+      lines[#lines + 1] = row_of(target, values, results, session.topology)
+      work.commit(lines)
+      report.measured = report.measured + 1
+      if run.on_row then run.on_row(target, values, results) end
+    elseif err.kind == "lost" then -- the device or a rank is gone: nothing more can be measured
+      work.close()
+      error(err, 0)
+    else
+      work.commit { ("#! failed: %s: %s: %s"):format(key, err.kind or "internal", one_line(err.message or err)) }
+      report.failed = report.failed + 1
+      report.last_failure = ("%s: %s"):format(key, one_line(err.message or err))
+    end
+    run.on_progress(report)
+    if sample.interrupted() or (run.deadline and sample.now() > run.deadline) then
+      report.interrupted = true
+      break
+    end
+    position = work.take()
+  end
+  work.close()
+  return report
+end
+
+local function precisions_of(run, target)
+  local wanted = run.precisions or target.precision or run.campaign.precision
+  if type(wanted) == "string" then wanted = { wanted } end
+  return wanted
+end
+
+--- Runs every target of a campaign.
+---@param given table campaign (of ett.campaign)
+---@param options table out (folder), backend, precisions, parts, part, device, retry_failed,
+--- continue_changed, limit (shapes a table), budget_seconds, seconds (whole campaign),
+--- share (of ett.dist), on_begin, on_progress
+---@return table[] reports, one a table
+function sampler.run(given, options)
+  local backend = sampler.backend(options.backend or given.backend)
+  local parts, part = options.parts or 1, options.part or 1
+  if part < 1 or part > parts then
+    error_module.raise("usage", "--part must be 1 to %d (--parts), got %d", parts, part)
+  end
+  local session_options = { processor = options.device, threads = options.threads or given.threads,
+    seed = given.seed, budget_seconds = options.budget_seconds or given.budget_seconds, target = given.target,
+    min_repeats = given.min_repeats, max_repeats = given.max_repeats, limit_bytes = options.limit_bytes,
+    keep_raw = options.keep_raw, share = options.share, device = options.device, profile = options.profile,
+    autotune = options.autotune, cold_bytes = options.cold_bytes }
+  local nothing = function() end
+  local run = { campaign = given, parts = parts, part = part, retry_failed = options.retry_failed,
+    continue_changed = options.continue_changed, limit = options.limit, share = options.share,
+    order = options.order, on_row = options.on_row,
+    on_begin = options.on_begin or nothing, on_progress = options.on_progress or nothing,
+    deadline = options.seconds and sample.now() + options.seconds, precisions = options.precisions,
+    options_text = options.options_text or "none" }
+  local reports, sessions = {}, {}
+  local function session_for(precision)
+    if not sessions[precision] then
+      if backend.precisions and not backend.precisions[precision] then
+        local names = {}
+        for name in pairs(backend.precisions) do names[#names + 1] = name end
+        table.sort(names)
+        error_module.raise("usage", "the back end '%s' measures %s, not '%s'", backend.name,
+          table.concat(names, ", "), precision)
+      end
+      session_options.precision = precision
+      local session, err = backend.open(session_options)
+      if not session then error(err, 0) end
+      sessions[precision] = session
+    end
+    return sessions[precision]
+  end
+  local function close_all()
+    for _, session in pairs(sessions) do session.close() end
+  end
+  local ok, raised = xpcall(function()
+    for _, target in ipairs(given.targets) do
+      for _, precision in ipairs(precisions_of(run, target)) do
+        local session = session_for(precision)
+        run.precision = precision
+        local topologies = target.kind == "collective" and session.topologies(target) or { false }
+        for _, topology in ipairs(topologies) do
+          if topology then session.use(topology) end
+          local path = ("%s/%s"):format(options.out, sampler.table_name(session.device, target, precision,
+            topology or nil, parts, part))
+          if not topology or session.member then
+            reports[#reports + 1] = run_target(session, target, run, path)
+            if reports[#reports].interrupted then return end
+          end
+        end
+      end
+    end
+  end, function(value)
+    local object = error_module.from(value)
+    object.traceback = object.traceback or debug.traceback(nil, 2)
+    return object
+  end)
+  close_all()
+  if not ok then error(raised, 0) end
+  return reports
+end
+
+--- Measures a campaign's one shape (run: get_one, get_profiler, run_function) without
+--- writing: returns { operator, shape, results | error }.
+function sampler.one(given, options)
+  local backend = sampler.backend(options.backend or given.backend)
+  local target = given.targets[1]
+  local values = options.shape or target.one or target.values(1)
+  local precision = options.precisions and options.precisions[1] or given.precision
+  if backend.precisions and not backend.precisions[precision] then
+    error_module.raise("usage", "the back end '%s' does not measure '%s'", backend.name, precision)
+  end
+  local session, err = backend.open { precision = precision, seed = given.seed, keep_raw = true,
+    processor = options.device, device = options.device, budget_seconds = options.budget_seconds,
+    max_repeats = options.max_repeats, profile = options.profile }
+  if not session then error(err, 0) end
+  local results, why = measure(session, target, values)
+  session.close()
+  return { name = target.name, columns = target.columns, shape = values, results = results, error = why,
+    precision = precision, device = session.device }
+end
+
+return sampler

@@ -1,0 +1,24 @@
+--- Shares a campaign between the ranks of an MPI job (mpirun, srun).
+--
+-- Rank 0 holds the tables: it hands out positions of the list of pending shapes one by
+-- one and appends the rows that come back, while it measures too.
+local share = {}
+
+local function in_job()
+  local size = tonumber(os.getenv("OMPI_COMM_WORLD_SIZE") or os.getenv("PMI_SIZE")
+    or os.getenv("PMIX_RANK") and os.getenv("SLURM_NTASKS") or "1")
+  return size and size > 1
+end
+
+--- The shared job of this process, or nil when it runs alone.
+function share.join()
+  if not in_job() then return nil end
+  local ok, dist = pcall(require, "ett.dist")
+  if not ok then
+    require("ett.error").raise("missing", "this process runs under mpirun or srun, but the MPI back end is not "
+      .. "built: install libopenmpi-dev and build again")
+  end
+  return require("ett.share_mpi").open(dist)
+end
+
+return share
