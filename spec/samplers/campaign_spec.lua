@@ -1,0 +1,276 @@
+local campaign = require "ett.campaign"
+local find = require "ett.find"
+local lfs = require "lfs"
+local sample = require "ett.sample"
+local sampler = require "ett.sampler"
+
+local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
+local reference = os.getenv("ETT_REFERENCE") or "../shared/reference"
+
+--- What the reference's rule means, written plainly: an odometer over inclusive ranges.
+local function brute(starts, steps, ends, operators)
+  local axes, total = {}, 1
+  for i = 1, #starts do
+    local values, v = {}, starts[i]
+    while v <= ends[i] do
+      values[#values + 1] = v
+      if v == ends[i] then break end
+      if (operators[i] or "add") == "mul" then v = v * steps[i] else v = v + steps[i] end
+    end
+    axes[i], total = values, total * #values
+  end
+  return axes, total
+end
+
+describe("the shapes of a campaign", function()
+  it("count and order as an odometer, last dimension fastest, ends inclusive", function()
+    local space = sample.space { { start = 1, stop = 16, step = 2, op = "mul" }, { start = 4, stop = 12, step = 1 },
+      { start = 2, stop = 9, step = 3 } }
+    local axes, total = brute({ 1, 4, 2 }, { 2, 1, 3 }, { 16, 12, 9 }, { "mul", "add", "add" })
+    assert.equal(total, space:count())
+    local index = 0
+    for _, a in ipairs(axes[1]) do
+      for _, b in ipairs(axes[2]) do
+        for _, c in ipairs(axes[3]) do
+          index = index + 1
+          assert.same({ a, b, c }, space:shape(index))
+        end
+      end
+    end
+  end)
+
+  it("ranges whose end is not a power stop below it", function()
+    assert.equal(2, sample.space { { start = 2, stop = 8, step = 4, op = "mul" } }:count())
+    assert.equal(8, sample.space { { start = 1, stop = 128, step = 2, op = "mul" } }:count())
+    assert.equal(7, sample.space { { start = 1, stop = 127, step = 2, op = "mul" } }:count())
+    assert.equal(5, sample.space { { start = 3, stop = 243, step = 3, op = "mul" } }:count())
+  end)
+
+  it("ranges that never end or wrap are refused", function()
+    assert.error_matches(function() sample.space { { start = 1, stop = 9, step = 0 } } end, "step of an 'add'")
+    assert.error_matches(function() sample.space { { start = 1, stop = 9, step = 1, op = "mul" } } end, "'mul' range")
+    assert.error_matches(function() sample.space { { start = 9, stop = 1 } } end, "above its end")
+    local wide = { start = 1, stop = math.maxinteger - 1 }
+    assert.error_matches(function() sample.space { wide, wide } end, "more than 2%^63")
+    assert.equal(63, sample.space { { start = 1, stop = math.maxinteger, step = 2, op = "mul" } }:count())
+  end)
+
+  it("Halton points cover each half of each dimension evenly", function()
+    for dimension = 1, 8 do
+      local low = 0
+      for i = 1, 512 do if sample.halton(i, dimension, 9) < 0.5 then low = low + 1 end end
+      assert.is_true(math.abs(low - 256) <= 8, ("dimension %d: %d"):format(dimension, low))
+    end
+  end)
+end)
+
+describe("the reference's campaigns", function()
+  local folder = reference .. "/estimate-train-time/configs"
+  if not lfs.attributes(folder, "mode") then
+    it("are not at hand", function() pending("no reference data at " .. folder) end)
+    return
+  end
+  local yaml = require "ett.yaml"
+  local count = 0
+  local function entries(path)
+    local names = {}
+    for name in lfs.dir(path) do
+      if name:sub(1, 1) ~= "." then names[#names + 1] = name end
+    end
+    return names
+  end
+  for _, kind in ipairs(entries(folder)) do
+    for _, set in ipairs(entries(folder .. "/" .. kind)) do
+      local at = ("%s/%s/%s"):format(folder, kind, set)
+      for _, file in ipairs(entries(at)) do
+        if file:match("%.yml$") then
+          count = count + 1
+          it(("%s/%s enumerates as its ranges say"):format(set, file), function()
+            local given = campaign.load(at .. "/" .. file)
+            local raw = assert(yaml.read(at .. "/" .. file))
+            local axes, total = brute(raw.starts, raw.steps, raw.ends, raw.operators)
+            local target = given.targets[1]
+            assert.equal(total, target.total)
+            local first, last, second = {}, {}, {}
+            for i, axis in ipairs(axes) do first[i], last[i], second[i] = axis[1], axis[#axis], axis[1] end
+            assert.same(first, target.values(1))
+            assert.same(last, target.values(total))
+            for i = #axes, 1, -1 do
+              if #axes[i] > 1 then
+                second[i] = axes[i][2]
+                break
+              end
+            end
+            assert.same(second, target.values(2))
+          end)
+        end
+      end
+    end
+  end
+  it("are all there", function() assert.is_true(count >= 60, tostring(count)) end)
+  it("moe.yml has seven dimensions although it names five operators", function()
+    local given = campaign.load(folder .. "/kernel_sampling/collect/moe.yml")
+    assert.equal(8 * 2 * 9 * 13 * 80 * 1 * 8, given.targets[1].total)
+    assert.equal(7, #given.targets[1].columns)
+    assert.equal(2, #given.notes)
+  end)
+end)
+
+describe("a campaign file", function()
+  find.set_script_folder(here .. "/fixture")
+
+  it("scatters distinct shapes that meet its constraint, the same each time", function()
+    local function resolve(design)
+      return campaign.resolve { name = "x", samples = { { operator = "spec_alias", design = design, count = 40,
+        shapes = { rows = { from = 8, to = 512, scale = "log", multiple = 8 }, inner = { 16, 32, 64 },
+          outer = { from = 16, to = 256, scale = "log" } },
+        where = function(s) return s.outer <= s.rows end } } }.targets[1]
+    end
+    for _, design in ipairs { "random", "halton" } do
+      local a, b, seen = resolve(design), resolve(design), {}
+      assert.equal(40, a.total)
+      for i = 1, 40 do
+        local v = a.values(i)
+        assert.same(v, b.values(i))
+        assert.is_true(v[3] <= v[1] and v[1] % 8 == 0 and v[1] >= 8 and v[1] <= 512)
+        local key = table.concat(v, ",")
+        assert.is_nil(seen[key])
+        seen[key] = true
+      end
+    end
+  end)
+
+  it("says what is wrong, where, and the nearest valid name", function()
+    local function fails(samples, pattern)
+      local ok, raised = pcall(campaign.resolve, { name = "x", samples = samples }, "c.lua")
+      assert.is_false(ok)
+      assert.matches(pattern, tostring(raised))
+    end
+    local function one(shapes) return { { operator = "spec_linear", shapes = shapes } } end
+    fails({ { operator = "spec_linaer", shapes = {} } },
+      "c.lua: sample 1: unknown operator 'spec_linaer'; did you mean")
+    fails(one { rows = 1, iner = 2, outer = 3 }, "no dimension 'iner'; did you")
+    fails(one { rows = 1, inner = 2 }, "needs dimension 'outer'")
+    fails(one { rows = 1, inner = { start = 0, stop = 4 }, outer = 3 },
+      "dimension 'inner'.*start must be a positive integer, got 0")
+    fails({ { collective = "all_redcue", shapes = { shape = 1 } } },
+      "unknown collective 'all_redcue'; did you mean 'all_reduce'")
+    local scattered = { operator = "spec_linear", design = "halton", shapes = { rows = 1, inner = 2, outer = { 3, 4 } } }
+    fails({ scattered }, "needs count")
+    scattered.count = 9
+    fails({ scattered }, "only 2 of 9 shapes")
+  end)
+end)
+
+describe("a table", function()
+  local folder
+  local backend = find.load("samplers", "cpu")
+  local usable = backend.available()
+  before_each(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    lfs.mkdir(folder)
+    find.set_script_folder(here .. "/fixture")
+  end)
+  after_each(function()
+    os.execute(("chmod -R u+w '%s'; rm -rf '%s'"):format(folder, folder))
+  end)
+
+  local function small(shapes)
+    local given = campaign.resolve { name = "small", max_repeats = 3, min_repeats = 1, samples = { {
+      operator = "spec_linear", shapes = shapes or { rows = { 4, 8 }, inner = { 8, 16, 24 }, outer = 8 } } } }
+    given.fingerprint = campaign.fingerprint("small")
+    return given
+  end
+
+  local function lines_of(path)
+    local lines = {}
+    for line in io.lines(path) do lines[#lines + 1] = line end
+    return lines
+  end
+
+  it("holds each shape once, whatever is run again", function()
+    if not usable then return pending("no CPU back end") end
+    local given = small()
+    assert.equal(2, sampler.run(given, { out = folder, limit = 2 })[1].measured)
+    local report = sampler.run(given, { out = folder })[1]
+    assert.equal(4, report.measured)
+    assert.equal(0, sampler.run(given, { out = folder })[1].measured)
+    local held = sampler.read_table(report.path, 3)
+    assert.equal(6, held.rows)
+    for _, times in pairs(held.done) do assert.equal(1, times) end
+    assert.equal("rows,inner,outer,F_dur(us),B_dur(us)", held.columns)
+  end)
+
+  it("goes on after an incomplete last line", function()
+    if not usable then return pending("no CPU back end") end
+    local given = small()
+    local path = sampler.run(given, { out = folder, limit = 3 })[1].path
+    local text = io.open(path):read("a")
+    io.open(path, "w"):write(text:sub(1, -4)):close()
+    assert.equal(4, sampler.run(given, { out = folder })[1].measured)
+    assert.equal(6, sampler.read_table(path, 3).rows)
+  end)
+
+  it("refuses an edited campaign until told", function()
+    if not usable then return pending("no CPU back end") end
+    local given = small()
+    sampler.run(given, { out = folder, limit = 1 })
+    given.fingerprint = campaign.fingerprint("other")
+    assert.error_matches(function() sampler.run(given, { out = folder }) end, "another version of this campaign")
+    assert.equal(5, sampler.run(given, { out = folder, continue_changed = true })[1].measured)
+  end)
+
+  it("records what failed with the reason and does not try it for ever", function()
+    if not usable then return pending("no CPU back end") end
+    local given = small()
+    local report = sampler.run(given, { out = folder, limit_bytes = 4 * 400 })[1]
+    assert.is_true(report.failed > 0 and report.measured > 0)
+    local text = table.concat(lines_of(report.path), "\n")
+    assert.matches("#! failed: 8,24,8: memory: out of memory: the operands need", text)
+    local again = sampler.run(given, { out = folder })[1]
+    assert.equal(0, again.measured + again.failed)
+    again = sampler.run(given, { out = folder, retry_failed = true })[1]
+    assert.equal(report.failed, again.measured)
+    assert.same({}, sampler.read_table(report.path, 3).failed)
+  end)
+
+  it("is written by one process at a time", function()
+    if not usable then return pending("no CPU back end") end
+    local given = small()
+    local path = sampler.run(given, { out = folder, limit = 1 })[1].path
+    local other = assert(sample.journal(path, ""))
+    assert.error_matches(function() sampler.run(given, { out = folder }) end, "being written by another process")
+    other:close()
+    assert.equal(5, sampler.run(given, { out = folder })[1].measured)
+  end)
+
+  it("parts cover the campaign without overlap", function()
+    if not usable then return pending("no CPU back end") end
+    local given, seen = small(), {}
+    for part = 1, 4 do
+      local report = sampler.run(given, { out = folder, parts = 4, part = part })[1]
+      assert.matches(("_4_%d.csv$"):format(part), report.path)
+      for key in pairs(sampler.read_table(report.path, 3).done) do
+        assert.is_nil(seen[key])
+        seen[key] = true
+      end
+    end
+    local n = 0
+    for _ in pairs(seen) do n = n + 1 end
+    assert.equal(6, n)
+    assert.error_matches(function() sampler.run(given, { out = folder, parts = 4, part = 5 }) end, "1 to 4")
+  end)
+
+  it("a full disk loses nothing that was written", function()
+    -- /dev/full refuses every byte: the journal must say so and stay valid.
+    local journal, err = sample.journal(folder .. "/t.csv", "# h\na,b\n")
+    assert(journal, err)
+    assert(journal:append("1,2"))
+    journal:close()
+    local refused, why = sample.journal("/dev/full/t.csv", "# h\n")
+    assert.is_nil(refused)
+    assert.matches("cannot create", why.message)
+    assert.same({ "# h", "a,b", "1,2" }, lines_of(folder .. "/t.csv"))
+  end)
+end)
