@@ -1,0 +1,11 @@
+--- GPT-2 and GPT-3 decoder (Brown et al. 2020), GPT-J and GPT-NeoX with parallel_block and rope.
+local blocks = require "ett.architecture_blocks"
+
+return function(hyper)
+  hyper.norm = hyper.norm or "layer_norm"
+  hyper.position = hyper.position or "learned"
+  if hyper.bias == nil then hyper.bias = true end
+  if hyper.tied_embeddings == nil then hyper.tied_embeddings = true end
+  return blocks.decoder(hyper,
+    { name = "decoder", count = hyper.layers, ops = blocks.layer(hyper, blocks.dense_feed(hyper)) })
+end

@@ -1,0 +1,12 @@
+--- Llama decoder (Touvron et al. 2023): RMS norm, rotary positions, gated MLP, grouped queries.
+local blocks = require "ett.architecture_blocks"
+
+return function(hyper)
+  hyper.norm = hyper.norm or "rms_norm"
+  hyper.position = hyper.position or "rope"
+  if hyper.gated_mlp == nil then hyper.gated_mlp = true end
+  -- Twice two thirds of 4 h, rounded up to 256 as the first Llama did.
+  hyper.ffn = hyper.ffn or (8 * hyper.hidden // 3 + 255) // 256 * 256
+  return blocks.decoder(hyper,
+    { name = "decoder", count = hyper.layers, ops = blocks.layer(hyper, blocks.dense_feed(hyper)) })
+end

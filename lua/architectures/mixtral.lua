@@ -1,0 +1,32 @@
+--- Sparse mixture of experts (Jiang et al. 2024): a llama whose MLP is a router and experts.
+-- first_dense_layers and moe_every leave layers dense; shared_experts see every token (DeepSeekMoE).
+local blocks = require "ett.architecture_blocks"
+local error_module = require "ett.error"
+
+return function(hyper)
+  if not (hyper.experts and hyper.top_k) then
+    error_module.raise("model", "a mixture of experts needs the fields 'experts' and 'top_k'")
+  end
+  if hyper.top_k > hyper.experts then
+    error_module.raise("model", "top_k = %d must not exceed experts = %d", hyper.top_k, hyper.experts)
+  end
+  hyper.norm = hyper.norm or "rms_norm"
+  hyper.position = hyper.position or "rope"
+  if hyper.gated_mlp == nil then hyper.gated_mlp = true end
+  hyper.ffn = hyper.ffn or hyper.moe_ffn or 4 * hyper.hidden
+  hyper.moe_ffn = hyper.moe_ffn or hyper.ffn
+  local dense = { name = "dense", count = 1, ops = blocks.layer(hyper, blocks.dense_feed(hyper)) }
+  local sparse = { name = "sparse", count = 1, ops = blocks.layer(hyper, blocks.moe_feed(hyper)) }
+  local first, every = hyper.first_dense_layers or 0, hyper.moe_every or 1
+  local layers, run = {}, nil
+  for i = 1, hyper.layers do
+    local kind = (i <= first or (i - first - 1) % every ~= every - 1) and dense or sparse
+    if run and run.ops == kind.ops then
+      run.count = run.count + 1
+    else
+      run = { name = kind.name, count = 1, ops = kind.ops }
+      layers[#layers + 1] = run
+    end
+  end
+  return blocks.decoder(hyper, table.unpack(layers))
+end
