@@ -1,4 +1,5 @@
 --- Fused bias + dropout + residual addition, as Megatron runs it after each row-parallel linear.
+local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
@@ -15,5 +16,39 @@ memory.define(op, {
   extra = function(s) return s.tokens * (s.hidden + 0.0) end,
   saved_extra = function(s) return s.tokens * (s.hidden + 0.0) end,
 })
+
+op.cuda = [[
+// A counter-based generator: element i always draws the same number.
+static __device__ bool kept(long long i) {
+  unsigned long long z = 0x9e3779b97f4a7c15ull * (unsigned long long)(i + 1);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return (z >> 40) > 1677721; // 10 % are dropped
+}
+extern "C" __global__ void bias_dropout_add_forward(const T *x, const T *bias, const T *residual, T *y,
+                                                    unsigned char *mask, long long cols, long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
+       i += (long long)gridDim.x * blockDim.x) {
+    bool keep = kept(i);
+    mask[i] = keep;
+    float v = load(x, i) + load(bias, i % cols);
+    store(y, i, load(residual, i) + (keep ? v / 0.9f : 0.0f));
+  }
+}
+
+extern "C" __global__ void bias_dropout_add_backward(const T *dy, T *dx, const unsigned char *mask, long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
+       i += (long long)gridDim.x * blockDim.x)
+    store(dx, i, mask[i] ? load(dy, i) / 0.9f : 0.0f);
+}
+]]
+
+function op.kernel(k, s, pass)
+  local function full() return k.tensor { s.tokens, s.hidden } end
+  local mask = k.tensor { s.tokens, s.hidden, dtype = "fp8", fill = "zero" } -- bytes
+  local args = pass == "backward" and { full(), full(), mask }
+    or { full(), k.tensor { s.hidden }, full(), full(), mask, s.hidden }
+  launch.elements(k, "bias_dropout_add_" .. pass, op.cuda, s.tokens * s.hidden, args)
+end
 
 return op

@@ -1,6 +1,7 @@
 --- Vocabulary-parallel cross entropy over fp32 logits (Megatron; Shoeybi et al. 2019).
 -- The reductions over tensor ranks (maximum, target logit, sum of exponents: one number a token
 -- each) are collectives of the architecture, not of this operator.
+local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "cross_entropy", aliases = { "parallel_cross_entropy_128", "parallel_cross_entropy" },
@@ -26,5 +27,39 @@ function op.activation_bytes(s) return 4.0 * s.tokens * s.vocab end
 function op.kernel_shape(s) return { rows = s.tokens, cols = s.vocab } end
 
 op.reference = shapes.reference(op, { "mp", "b", "l" }, { "parallel_cross_entropy_128" })
+
+op.cuda = [[
+// Writes the fp32 probabilities for the backward pass and each token's loss.
+extern "C" __global__ void cross_entropy_forward(const T *logits, const long long *target, float *probability,
+                                                 float *loss, long long cols) {
+  const long long row = blockIdx.x * cols;
+  float most = -3.4e38f, sum = 0.0f;
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x) most = fmaxf(most, load(logits, row + j));
+  most = block_max(most);
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x) {
+    float e = expf(load(logits, row + j) - most);
+    probability[row + j] = e;
+    sum += e;
+  }
+  sum = block_sum(sum);
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x) probability[row + j] /= sum;
+  if (threadIdx.x == 0) loss[blockIdx.x] = logf(sum) + most - load(logits, row + target[blockIdx.x]);
+}
+
+extern "C" __global__ void cross_entropy_backward(const float *probability, const long long *target, const float *dloss,
+                                                  T *dlogits, long long cols) {
+  const long long row = blockIdx.x * cols;
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x)
+    store(dlogits, row + j, dloss[blockIdx.x] * (probability[row + j] - (j == target[blockIdx.x])));
+}
+]]
+
+function op.kernel(k, s, pass)
+  local target = k.tensor { s.tokens, fill = "index", high = s.vocab }
+  local probability = k.tensor { s.tokens, s.vocab, dtype = "fp32", fill = "uniform" }
+  local loss, logits = k.tensor { s.tokens, dtype = "fp32" }, k.tensor { s.tokens, s.vocab }
+  launch.rows(k, "cross_entropy_" .. pass, op.cuda, s.tokens, s.vocab,
+    pass == "backward" and { probability, target, loss, logits } or { logits, target, probability, loss })
+end
 
 return op

@@ -1,4 +1,5 @@
 --- Dropout of attention probabilities or of a block's output, with a byte mask.
+local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
@@ -23,5 +24,35 @@ memory.define(op, {
   saved = 1,
   saved_extra = function(s) return s.rows * (s.cols + 0.0) end,
 })
+
+op.cuda = [[
+// A counter-based generator: element i always draws the same number.
+static __device__ bool kept(long long i) {
+  unsigned long long z = 0x9e3779b97f4a7c15ull * (unsigned long long)(i + 1);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return (z >> 40) > 1677721; // 10 % are dropped
+}
+extern "C" __global__ void dropout_forward(const T *x, T *y, unsigned char *mask, long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
+       i += (long long)gridDim.x * blockDim.x) {
+    bool keep = kept(i);
+    mask[i] = keep;
+    store(y, i, keep ? load(x, i) / 0.9f : 0.0f);
+  }
+}
+
+extern "C" __global__ void dropout_backward(const T *dy, T *dx, const unsigned char *mask, long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
+       i += (long long)gridDim.x * blockDim.x)
+    store(dx, i, mask[i] ? load(dy, i) / 0.9f : 0.0f);
+}
+]]
+
+function op.kernel(k, s, pass)
+  local mask = k.tensor { s.rows, s.cols, dtype = "fp8", fill = "zero" } -- bytes
+  local x, y = k.tensor { s.rows, s.cols }, k.tensor { s.rows, s.cols }
+  launch.elements(k, "dropout_" .. pass, op.cuda, s.rows * s.cols, { x, y, mask })
+end
 
 return op

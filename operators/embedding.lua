@@ -1,4 +1,5 @@
 --- Vocabulary-parallel token embedding: each tensor rank looks up the rows it holds.
+local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
@@ -29,5 +30,49 @@ function op.activation_bytes(s) return 8.0 * s.tokens end
 function op.kernel_shape(s) return { rows = s.tokens, cols = s.hidden, vocab = s.vocab } end
 
 op.reference = shapes.reference(op, { "mp", "b", "l", "dim" }, { "embedding" })
+
+op.cuda = [[
+extern "C" __global__ void embedding_forward(const long long *ids, const T *table, T *out, long long cols) {
+  const long long from = ids[blockIdx.x] * cols, to = blockIdx.x * cols;
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x) store(out, to + j, load(table, from + j));
+}
+
+extern "C" __global__ void embedding_clear(T *dtable, long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
+       i += (long long)gridDim.x * blockDim.x)
+    store(dtable, i, 0.0f);
+}
+
+// 16-bit elements are added by compare-and-swap of the word that holds them.
+static __device__ void add(T *p, long long i, float value) {
+  if (sizeof(T) == 4) {
+    atomicAdd((float *)p + i, value);
+    return;
+  }
+  unsigned *word = (unsigned *)p + i / 2, seen = *word, old;
+  do {
+    old = seen;
+    union { unsigned word; T half[2]; } pair;
+    pair.word = old;
+    store(pair.half, i % 2, load(pair.half, i % 2) + value);
+    seen = atomicCAS(word, old, pair.word);
+  } while (seen != old);
+}
+
+extern "C" __global__ void embedding_backward(const long long *ids, const T *dy, T *dtable, long long cols) {
+  const long long to = ids[blockIdx.x] * cols, from = blockIdx.x * cols;
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x) add(dtable, to + j, load(dy, from + j));
+}
+]]
+
+function op.kernel(k, s, pass)
+  local ids = k.tensor { s.tokens, fill = "index", high = s.vocab }
+  local table, rows = k.tensor { s.vocab, s.hidden }, k.tensor { s.tokens, s.hidden }
+  if pass == "forward" then
+    return launch.rows(k, "embedding_forward", op.cuda, s.tokens, s.hidden, { ids, table, rows })
+  end
+  launch.elements(k, "embedding_clear", op.cuda, s.vocab * s.hidden, { table })
+  launch.rows(k, "embedding_backward", op.cuda, s.tokens, s.hidden, { ids, rows, table })
+end
 
 return op

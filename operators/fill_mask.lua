@@ -1,4 +1,5 @@
 --- Fills masked scores with a large negative number, out of place.
+local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
@@ -23,5 +24,29 @@ memory.define(op, {
   saved = 0,
 })
 op.reference = shapes.reference(op, { "mp", "b", "h", "l", "dim" }, { "fillmask" })
+
+op.cuda = [[
+// Row r belongs to query r % seq_q; keys after the query are masked.
+static __device__ void masked_copy(const T *x, T *y, float fill, long long seq_q, long long cols, long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
+       i += (long long)gridDim.x * blockDim.x)
+    store(y, i, i % cols > i / cols % seq_q ? fill : load(x, i));
+}
+
+extern "C" __global__ void write_mask(const T *x, T *y, long long seq_q, long long cols, long long n) {
+  masked_copy(x, y, -10000.0f, seq_q, cols, n);
+}
+
+extern "C" __global__ void clear_mask(const T *dy, T *dx, long long seq_q, long long cols, long long n) {
+  masked_copy(dy, dx, 0.0f, seq_q, cols, n);
+}
+]]
+
+function op.kernel(k, s, pass)
+  local rows = s.batch * s.heads * s.seq_q
+  local x, y = k.tensor { rows, s.seq_k }, k.tensor { rows, s.seq_k }
+  launch.elements(k, pass == "backward" and "clear_mask" or "write_mask", op.cuda, rows * s.seq_k,
+    { x, y, s.seq_q, s.seq_k })
+end
 
 return op

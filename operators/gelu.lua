@@ -1,4 +1,5 @@
 --- Gaussian error linear unit, tanh form (Hendrycks & Gimpel 2016).
+local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
@@ -17,5 +18,30 @@ memory.define(op, {
   saved = 1,
 })
 op.reference = shapes.reference(op, { "mp", "b", "l", "dim" }, { "gelu" })
+
+op.cuda = [[
+static __device__ float cdf_argument(float x) { return 0.79788456f * (x + 0.044715f * x * x * x); }
+
+extern "C" __global__ void gelu_forward(const T *x, T *y, long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
+       i += (long long)gridDim.x * blockDim.x)
+    store(y, i, 0.5f * load(x, i) * (1.0f + tanhf(cdf_argument(load(x, i)))));
+}
+
+extern "C" __global__ void gelu_backward(const T *x, const T *dy, T *dx, long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
+       i += (long long)gridDim.x * blockDim.x) {
+    float v = load(x, i), t = tanhf(cdf_argument(v));
+    float slope = 0.5f * v * (1.0f - t * t) * 0.79788456f * (1.0f + 0.134145f * v * v);
+    store(dx, i, load(dy, i) * (0.5f * (1.0f + t) + slope));
+  }
+}
+]]
+
+function op.kernel(k, s, pass)
+  local x, y = k.tensor { s.tokens, s.width }, k.tensor { s.tokens, s.width }
+  local args = pass == "backward" and { x, k.tensor { s.tokens, s.width }, y } or { x, y }
+  launch.elements(k, "gelu_" .. pass, op.cuda, s.tokens * s.width, args)
+end
 
 return op

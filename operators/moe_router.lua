@@ -1,4 +1,5 @@
 --- Router of a mixture of experts: fp32 scores, top-k choice and the permutation of tokens.
+local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
@@ -35,6 +36,89 @@ end
 
 function op.kernel_shape(s)
   return { rows = s.tokens, cols = s.hidden, experts = s.experts, top_k = s.top_k }
+end
+
+op.cuda = [==[
+// One thread a token: softmax of its scores, then the top_k largest.
+extern "C" __global__ void router_top_k(const T *scores, float *probability, float *weight, long long *chosen,
+                                        long long experts, long long top_k, long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x) {
+    float most = -3.4e38f, sum = 0.0f;
+    for (long long e = 0; e < experts; e++) most = fmaxf(most, load(scores, i * experts + e));
+    for (long long e = 0; e < experts; e++) sum += expf(load(scores, i * experts + e) - most);
+    for (long long e = 0; e < experts; e++)
+      probability[i * experts + e] = expf(load(scores, i * experts + e) - most) / sum;
+    for (long long k = 0; k < top_k; k++) {
+      long long best = -1;
+      for (long long e = 0; e < experts; e++) {
+        bool taken = false;
+        for (long long t = 0; t < k; t++) taken |= chosen[i * top_k + t] == e;
+        if (!taken && (best < 0 || probability[i * experts + e] > probability[i * experts + best])) best = e;
+      }
+      chosen[i * top_k + k] = best;
+      weight[i * top_k + k] = probability[i * experts + best];
+    }
+  }
+}
+
+// One block a copy: row `order` of the tokens goes to the copy's place.
+extern "C" __global__ void router_gather(const T *x, const long long *order, T *copies, long long cols) {
+  const long long from = order[blockIdx.x] * cols, to = blockIdx.x * cols;
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x) store(copies, to + j, load(x, from + j));
+}
+
+// One block a token: the weighted sum of its copies.
+extern "C" __global__ void router_combine(const T *copies, const long long *place, const float *weight, T *y,
+                                          long long top_k, long long cols) {
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x) {
+    float sum = 0.0f;
+    for (long long k = 0; k < top_k; k++)
+      sum += weight[blockIdx.x * top_k + k] * load(copies, place[blockIdx.x * top_k + k] * cols + j);
+    store(y, blockIdx.x * cols + j, sum);
+  }
+}
+
+// Gradient of the scores through the softmax, from the gradient of the chosen weights.
+extern "C" __global__ void router_scores_backward(const float *probability, const float *dweight,
+                                                  const long long *chosen, T *dscores, long long experts,
+                                                  long long top_k, long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x) {
+    float dot = 0.0f;
+    for (long long k = 0; k < top_k; k++)
+      dot += dweight[i * top_k + k] * probability[i * experts + chosen[i * top_k + k]];
+    for (long long e = 0; e < experts; e++) {
+      float g = -dot;
+      for (long long k = 0; k < top_k; k++)
+        if (chosen[i * top_k + k] == e) g += dweight[i * top_k + k];
+      store(dscores, i * experts + e, probability[i * experts + e] * g);
+    }
+  }
+}
+]==]
+
+-- Forward: scores, top-k, gather into expert order, and the combination after the experts. Backward: the
+-- gradients the other way (combine spreads copies, gather sums them) and of the scores' product.
+function op.kernel(k, s, pass)
+  local copies = s.tokens * s.top_k
+  local x, y = k.tensor { s.tokens, s.hidden }, k.tensor { s.tokens, s.hidden }
+  local gate, scores = k.tensor { s.experts, s.hidden }, k.tensor { s.tokens, s.experts }
+  local probability = k.tensor { s.tokens, s.experts, dtype = "fp32", fill = "uniform" }
+  local weight = k.tensor { copies, dtype = "fp32", fill = "uniform" }
+  local chosen = k.tensor { copies, fill = "index", high = s.experts }
+  local order = k.tensor { copies, fill = "index", high = s.tokens }
+  local place = k.tensor { copies, fill = "index", high = copies }
+  local rows = k.tensor { copies, s.hidden }
+  if pass == "forward" then
+    k.gemm { a = x, b = gate, c = scores, m = s.tokens, n = s.experts, k = s.hidden, trans_b = true }
+    launch.elements(k, "router_top_k", op.cuda, s.tokens, { scores, probability, weight, chosen, s.experts, s.top_k })
+  else
+    launch.elements(k, "router_scores_backward", op.cuda, s.tokens,
+      { probability, weight, chosen, scores, s.experts, s.top_k })
+    k.gemm { a = scores, b = gate, c = y, m = s.tokens, n = s.hidden, k = s.experts }
+    k.gemm { a = scores, b = x, c = gate, m = s.experts, n = s.hidden, k = s.tokens, trans_a = true }
+  end
+  launch.rows(k, "router_gather", op.cuda, copies, s.hidden, { x, order, rows })
+  launch.rows(k, "router_combine", op.cuda, s.tokens, s.hidden, { rows, place, weight, y, s.top_k })
 end
 
 return op

@@ -1,4 +1,5 @@
 --- Addition of a block's output to the residual stream.
+local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
@@ -13,5 +14,19 @@ memory.define(op, {
   backward = { reads = 2, writes = 1, flops = 1 },
 })
 op.reference = shapes.reference(op, { "b", "l", "dim" }, { "res_add" })
+
+op.cuda = [[
+extern "C" __global__ void residual_add(const T *a, const T *b, T *sum, long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
+       i += (long long)gridDim.x * blockDim.x)
+    store(sum, i, load(a, i) + load(b, i));
+}
+]]
+
+-- The backward pass adds the two incoming gradients: the same kernel.
+function op.kernel(k, s)
+  local a, b, sum = k.tensor { s.tokens, s.hidden }, k.tensor { s.tokens, s.hidden }, k.tensor { s.tokens, s.hidden }
+  launch.elements(k, "residual_add", op.cuda, s.tokens * s.hidden, { a, b, sum })
+end
 
 return op

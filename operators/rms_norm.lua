@@ -1,4 +1,5 @@
 --- Root-mean-square normalisation over the hidden dimension (Zhang & Sennrich 2019).
+local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
@@ -17,5 +18,60 @@ memory.define(op, {
   saved = 1,
 })
 op.reference = shapes.reference(op, { "b", "l", "dim" }, { "RMSlayernorm" })
+
+op.cuda = [[
+extern "C" __global__ void rms_norm_forward(const T *x, const T *gain, T *y, float *inverse, long long cols) {
+  const long long row = blockIdx.x * cols;
+  float sum = 0.0f;
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x) sum += load(x, row + j) * load(x, row + j);
+  float r = rsqrtf(block_sum(sum) / cols + 1e-5f);
+  if (threadIdx.x == 0) inverse[blockIdx.x] = r;
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x)
+    store(y, row + j, load(x, row + j) * r * load(gain, j));
+}
+
+// dx = r (g dy - x r^2 mean(g dy x))
+extern "C" __global__ void rms_norm_backward(const T *x, const T *gain, const T *dy, const float *inverse, T *dx,
+                                             long long cols) {
+  const long long row = blockIdx.x * cols;
+  float r = inverse[blockIdx.x], sum = 0.0f;
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x)
+    sum += load(gain, j) * load(dy, row + j) * load(x, row + j);
+  float mean = block_sum(sum) / cols;
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x)
+    store(dx, row + j, r * (load(gain, j) * load(dy, row + j) - load(x, row + j) * r * r * mean));
+}
+
+// Each block sums a band of rows of 32 columns, then adds it to the gain's gradient.
+extern "C" __global__ void rms_norm_gain(const T *x, const T *dy, const float *inverse, float *dgain, long long rows,
+                                         long long cols) {
+  long long j = blockIdx.x * 32ll + threadIdx.x;
+  float sum = 0.0f;
+  if (j < cols)
+    for (long long i = blockIdx.y * blockDim.y + threadIdx.y; i < rows; i += (long long)gridDim.y * blockDim.y)
+      sum += load(dy, i * cols + j) * load(x, i * cols + j) * inverse[i];
+  __shared__ float partial[8][32];
+  partial[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y == 0 && j < cols) {
+    for (int i = 1; i < 8; i++) sum += partial[i][threadIdx.x];
+    atomicAdd(dgain + j, sum);
+  }
+}
+]]
+
+function op.kernel(k, s, pass)
+  local function full() return k.tensor { s.tokens, s.hidden } end
+  local gain, x = k.tensor { s.hidden }, full()
+  local inverse = k.tensor { s.tokens, dtype = "fp32", fill = "uniform" }
+  if pass == "forward" then
+    return launch.rows(k, "rms_norm_forward", op.cuda, s.tokens, s.hidden, { x, gain, full(), inverse })
+  end
+  local dy = full()
+  launch.rows(k, "rms_norm_backward", op.cuda, s.tokens, s.hidden, { x, gain, dy, inverse, full() })
+  k.kernel { name = "rms_norm_gain", source = op.cuda, grid = { (s.hidden + 31) // 32, math.min(64, s.tokens) },
+    block = { 32, 8 },
+    args = { x, dy, inverse, k.tensor { s.hidden, dtype = "fp32", fill = "zero" }, s.tokens, s.hidden } }
+end
 
 return op

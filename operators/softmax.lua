@@ -1,4 +1,5 @@
 --- Softmax over the keys.
+local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
@@ -22,5 +23,36 @@ memory.define(op, {
   saved = 1,
 })
 op.reference = shapes.reference(op, { "mp", "b", "h", "l" }, { "softmax" })
+
+op.cuda = [[
+extern "C" __global__ void softmax_forward(const T *x, T *y, long long cols) {
+  const long long row = blockIdx.x * cols;
+  const long long seen = cols;
+  float most = -3.4e38f, sum = 0.0f;
+  for (long long j = threadIdx.x; j < seen; j += blockDim.x) most = fmaxf(most, load(x, row + j));
+  most = block_max(most);
+  for (long long j = threadIdx.x; j < seen; j += blockDim.x) sum += expf(load(x, row + j) - most);
+  float inverse = 1.0f / block_sum(sum);
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x)
+    store(y, row + j, j < seen ? expf(load(x, row + j) - most) * inverse : 0.0f);
+}
+
+// dx = y (dy - sum(y dy))
+extern "C" __global__ void softmax_backward(const T *y, const T *dy, T *dx, long long cols) {
+  const long long row = blockIdx.x * cols;
+  const long long seen = cols;
+  float sum = 0.0f;
+  for (long long j = threadIdx.x; j < seen; j += blockDim.x) sum += load(y, row + j) * load(dy, row + j);
+  sum = block_sum(sum);
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x)
+    store(dx, row + j, j < seen ? load(y, row + j) * (load(dy, row + j) - sum) : 0.0f);
+}
+]]
+
+function op.kernel(k, s, pass)
+  local rows, args = s.batch * s.heads * s.seq_q, {}
+  for i = 1, pass == "backward" and 3 or 2 do args[i] = k.tensor { rows, s.seq_k } end
+  launch.rows(k, "softmax_" .. pass, op.cuda, rows, s.seq_k, args)
+end
 
 return op

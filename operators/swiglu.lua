@@ -1,4 +1,5 @@
 --- Gated activation silu(gate) * up (Shazeer 2020); width is that of the output.
+local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
@@ -17,5 +18,31 @@ memory.define(op, {
   backward = { reads = 3, writes = 2, flops = 14 },
   saved = 2,
 })
+
+op.cuda = [[
+extern "C" __global__ void swiglu_forward(const T *gate, const T *up, T *y, long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
+       i += (long long)gridDim.x * blockDim.x) {
+    float g = load(gate, i);
+    store(y, i, g / (1.0f + expf(-g)) * load(up, i));
+  }
+}
+
+extern "C" __global__ void swiglu_backward(const T *gate, const T *up, const T *dy, T *dgate, T *dup,
+                                           long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
+       i += (long long)gridDim.x * blockDim.x) {
+    float g = load(gate, i), d = load(dy, i), sigmoid = 1.0f / (1.0f + expf(-g));
+    store(dgate, i, d * load(up, i) * sigmoid * (1.0f + g * (1.0f - sigmoid)));
+    store(dup, i, d * g * sigmoid);
+  }
+}
+]]
+
+function op.kernel(k, s, pass)
+  local args = {}
+  for i = 1, pass == "backward" and 5 or 3 do args[i] = k.tensor { s.tokens, s.width } end
+  launch.elements(k, "swiglu_" .. pass, op.cuda, s.tokens * s.width, args)
+end
 
 return op

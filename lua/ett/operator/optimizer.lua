@@ -5,6 +5,7 @@
 -- With an fp32 model the master weight is the weight. Arithmetic: 14 operations (Adam with
 -- bias correction and decoupled weight decay; Kingma & Ba 2015, Loshchilov & Hutter 2019).
 local dtype_bytes = require("ett.schema").dtype_bytes
+local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 
 local optimizer = {}
@@ -21,6 +22,29 @@ function optimizer.bytes(s, dtype)
 end
 
 function optimizer.kernel_shape(s) return { params = s.params, tensors = s.tensors or 1 } end
+
+optimizer.cuda = [[
+// Adam with decoupled weight decay on fp32 master weights; writes the model's own copy too.
+extern "C" __global__ void adam(const float *gradient, float *master, float *first, float *second, T *model,
+                                double rate, long long n) {
+  const float lr = (float)rate;
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
+       i += (long long)gridDim.x * blockDim.x) {
+    float g = gradient[i], w = master[i];
+    float m = first[i] = 0.9f * first[i] + 0.1f * g;
+    float v = second[i] = 0.95f * second[i] + 0.05f * g * g;
+    w -= lr * (m / (sqrtf(v) + 1e-8f) + 0.1f * w);
+    master[i] = w;
+    store(model, i, w);
+  }
+}
+]]
+
+function optimizer.kernel(k, s)
+  local function state(fill) return k.tensor { s.params, dtype = "fp32", fill = fill } end
+  launch.elements(k, "adam", optimizer.cuda, s.params,
+    { state(), state(), state(), state("uniform"), k.tensor { s.params }, 1e-4 })
+end
 
 --- Parameters and tensors of `layers` GPT encoder layers on one tensor rank: qkv, proj, up, down
 --- with biases and two layer norms: (12 h^2 + 7 h) / tp + 6 h, in 12 tensors.
@@ -49,6 +73,7 @@ function optimizer.stage(op, extra)
   end
   op.features, op.flops, op.bytes = optimizer.features, optimizer.flops, optimizer.bytes
   op.kernel_shape = optimizer.kernel_shape
+  op.cuda, op.kernel = optimizer.cuda, optimizer.kernel
   op.reference = op.reference or shapes.reference(op, { "mp", "dim", "encoders" }, { op.aliases[1] })
   return op
 end

@@ -1,0 +1,26 @@
+--- Every operator's CUDA C compiles by NVRTC, with no device.
+local ok, cuda = pcall(require, "ett.cuda")
+local probe = 'extern "C" __global__ void probe(T *p) { store(p, 0, 1.0f); }'
+
+describe("operators' CUDA kernels", function()
+  local operator = require "ett.operator"
+  local configuration = { tp = 1, cp = 1, ep = 1, micro_batch = 2, seq = 64, hidden = 128, heads = 4, kv_heads = 2,
+    head_dim = 32, ffn = 512, moe_ffn = 256, vocab = 1000, experts = 4, top_k = 2, layers = 2, gated_mlp = true,
+    causal = true, dtype = "bf16" }
+
+  for _, op in ipairs(operator.list()) do
+    it(("of %s are there and compile for sm_80, sm_90 and sm_100"):format(op.name), function()
+      assert.is_function(op.kernel, op.name .. " has no kernel function")
+      if not ok then pending("the CUDA back end is not built here: no toolkit headers") return end
+      if not cuda.compile { source = probe } then pending("no NVRTC on this machine") return end
+      local backend = require("ett.find").load("samplers", "cuda")
+      for _, capability in ipairs { 80, 90, 100 } do
+        for _, pass in ipairs(backend.passes(op)) do
+          local kernels = backend.compile(op, op.shape(configuration), pass, capability == 80 and "fp16" or "bf16",
+            capability)
+          assert.is_true(#kernels > 0, op.name .. " launches nothing in " .. pass)
+        end
+      end
+    end)
+  end
+end)
