@@ -10,6 +10,7 @@
 -- The YAML files of estimate-train-time are read as they are.
 local error_module = require "ett.error"
 local find = require "ett.find"
+local operator = require "ett.operator"
 local sample = require "ett.sample"
 local schema = require "ett.schema"
 
@@ -138,26 +139,6 @@ local function scattered(columns, axes, entry, seed)
   return { total = #shapes, shape = function(index) return shapes[index] end, filtered = true }
 end
 
---- Finds an operator by name or alias.
-function campaign.operator(name)
-  if find.path("operators", name) then return find.load("operators", name) end
-  local names = {}
-  for _, entry in ipairs(find.list("operators")) do
-    local ok, op = pcall(find.load_file, entry.path)
-    if ok and type(op) == "table" then
-      names[#names + 1] = op.name
-      for _, alias in ipairs(op.aliases or {}) do
-        if alias == name then return op end
-        names[#names + 1] = alias
-      end
-      for _, alias in ipairs(op.reference and op.reference.names or {}) do
-        if alias == name then return op end
-      end
-    end
-  end
-  error_module.raise("missing", "unknown operator '%s'%s", name, error_module.suggestion(name, names))
-end
-
 local function ordered(op, given)
   if op.columns then return op.columns end
   local names = {}
@@ -173,7 +154,7 @@ local function named(columns, values)
 end
 
 local function operator_target(entry, seed, index)
-  local op = campaign.operator(entry.operator)
+  local op = operator.get(entry.operator)
   local columns = entry.columns or ordered(op, entry.shapes)
   for name in pairs(entry.shapes) do
     local known = false
@@ -293,7 +274,7 @@ function campaign.from_reference(document, label)
     -- Enumerating needs no operator; measuring does, so it is looked up when asked.
     setmetatable(target, { __index = function(self, key)
       if key ~= "operator" then return nil end
-      local op = campaign.operator(rawget(self, "name"))
+      local op = operator.get(rawget(self, "name"))
       rawset(self, "operator", op)
       return op
     end })

@@ -50,12 +50,12 @@ local function merge(kind, pass, dims)
   return dims
 end
 
---- How each family of operators runs here: kernel shape -> list of calls.
+--- How each family of operators runs here: families[family](kernel_shape, pass, op, shape)
+--- -> list of calls.
 local families = {}
 
 function families.gemm(s, pass)
-  if (s.batch or 1) > 1 then return families.bmm(s, pass) end
-  return { merge("linear", pass, { m = s.m, n = s.n, k = s.k }) }
+  return { merge("linear", pass, { batch = s.batch or 1, m = s.m, n = s.n, k = s.k }) }
 end
 function families.bmm(s, pass)
   return { merge("bmm", pass, { batch = s.batch or 1, m = s.m, n = s.n, k = s.k }) }
@@ -65,35 +65,49 @@ function families.attention(s, pass)
     kv_heads = s.kv_heads or s.heads, head_dim = s.head_dim, visible = s.causal and 2 or 1 }) }
 end
 function families.norm(s, pass, op)
-  local kind = s.kind or (op.name:find("rms", 1, true) and "rms_norm") or "layer_norm"
-  return { merge(kind, pass, { rows = s.rows, cols = s.cols }) }
+  return { merge(op.name:find("rms", 1, true) and "rms_norm" or "layer_norm", pass, { rows = s.rows, cols = s.cols }) }
 end
-function families.softmax(s, pass)
+function families.softmax(s, pass, op)
   local rows = s.seq_q or s.rows
-  return { merge("softmax", pass, { batch = s.seq_q and (s.batch or s.rows // s.seq_q) or 1, rows = rows,
-    cols = s.cols or s.seq_k, visible = s.causal and 2 or 1 }) }
+  return { merge("softmax", pass, { batch = s.rows // rows, rows = rows, cols = s.cols,
+    visible = op.name:find("mask", 1, true) and 2 or 1 }) }
 end
-function families.rope(s, pass)
-  return { merge("rope", pass, { batch = s.batch or 1, seq = s.seq, heads = s.heads,
-    kv_heads = s.kv_heads or s.heads, head_dim = s.head_dim }) }
+function families.rope(_, pass, _, shape)
+  return { merge("rope", pass, { batch = shape.batch, seq = shape.seq, heads = shape.heads,
+    kv_heads = shape.kv_heads or shape.heads, head_dim = shape.head_dim }) }
 end
 function families.embedding(s, pass)
   return { merge("embedding", pass, { rows = s.rows, cols = s.cols, vocab = s.vocab }) }
 end
 function families.cross_entropy(s, pass)
-  return { merge("cross_entropy", pass, { rows = s.rows, vocab = s.vocab or s.cols }) }
+  return { merge("cross_entropy", pass, { rows = s.rows, vocab = s.cols }) }
 end
-function families.optimizer(s) return { merge("adam", "update", { count = s.count or s.parameters }) } end
+function families.optimizer(s) return { merge("adam", "update", { count = s.params }) } end
+
+--- Scores, the choice of experts, the tokens gathered in expert order and their sum taken back.
 function families.router(s, pass)
-  return { merge("router", pass, { rows = s.rows, experts = s.experts, top_k = s.top_k }) }
+  local function copies() return { rows = s.rows * s.top_k, cols = s.cols, vocab = s.rows } end
+  return {
+    merge("linear", pass, { batch = 1, m = s.rows, n = s.experts, k = s.cols }),
+    merge("router", pass, { rows = s.rows, experts = s.experts, top_k = s.top_k }),
+    merge("embedding", "forward", copies()),
+    merge("embedding", "backward", copies()),
+  }
 end
+
+--- Kernels of the element-wise operators by the operator's name.
+local elementwise = { gelu = "gelu", swiglu = "swiglu", residual_add = "add", dropout = "dropout",
+  bias_dropout_add = "bias_dropout_add" }
 function families.elementwise(s, pass, op)
-  local by_name = { "gelu", "swiglu", "add", "mask_fill" }
-  local kind = s.kind
-  for _, name in ipairs(by_name) do
-    if not kind and op.name:find(name, 1, true) then kind = name end
+  if op.name == "fill_mask" then
+    return { merge("mask_fill", pass, { batch = s.rows // s.seq_q, seq_q = s.seq_q, seq_k = s.cols }) }
   end
-  return { merge(kind or "scale", pass, { rows = s.rows, cols = s.cols }) }
+  local kind = elementwise[op.name]
+  if not kind then
+    error_module.raise("model", "operator '%s' cannot run on the CPU: the CPU back end has no kernel for it; give "
+      .. "it a function 'cpu' (samplers/README.md)", op.name)
+  end
+  return { merge(kind, pass, { rows = s.rows, cols = s.cols }) }
 end
 
 --- The calls of one pass of an operator on a shape. An operator may say them itself:
@@ -109,7 +123,7 @@ function backend.calls(op, s, pass)
     error_module.raise("model", "operator '%s' cannot run on the CPU: it has neither 'cpu' nor a known 'family' "
       .. "with 'kernel_shape'", tostring(op.name))
   end
-  return family(op.kernel_shape(s, pass), pass, op)
+  return family(op.kernel_shape(s, pass), pass, op, s)
 end
 
 --- The passes an operator has: update for optimizers, forward only when it says so.

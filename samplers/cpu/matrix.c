@@ -16,31 +16,37 @@ static void gemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha,
               a, (blasint)lda, b, (blasint)ldb, beta, c, (blasint)ldc);
 }
 
-/* linear: y[m][n] = x[m][k] w[n][k]^T; backward dx = dy w and dw += dy^T x: the weight
- * gradient accumulates, as it does over micro-batches. d = {m, n, k}. */
+/* linear: y[m][n] = x[m][k] w[n][k]^T, batch independent ones; backward dx = dy w and
+ * dw += dy^T x: the weight gradient accumulates, as it does over micro-batches.
+ * d = {batch, m, n, k}. */
 static int linear_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
-  out[0] = operand("x", ETT_CPU_INPUT, d[0] * d[2]);
-  out[1] = operand("w", ETT_CPU_INPUT, d[1] * d[2]);
+  out[0] = operand("x", ETT_CPU_INPUT, d[0] * d[1] * d[3]);
+  out[1] = operand("w", ETT_CPU_INPUT, d[0] * d[2] * d[3]);
   if (pass == ETT_CPU_FORWARD) {
-    out[2] = operand("y", ETT_CPU_OUTPUT, d[0] * d[1]);
+    out[2] = operand("y", ETT_CPU_OUTPUT, d[0] * d[1] * d[2]);
     return 3;
   }
-  out[2] = operand("dy", ETT_CPU_INPUT, d[0] * d[1]);
-  out[3] = operand("dx", ETT_CPU_OUTPUT, d[0] * d[2]);
-  out[4] = operand("dw", ETT_CPU_UPDATED, d[1] * d[2]);
+  out[2] = operand("dy", ETT_CPU_INPUT, d[0] * d[1] * d[2]);
+  out[3] = operand("dx", ETT_CPU_OUTPUT, d[0] * d[1] * d[3]);
+  out[4] = operand("dw", ETT_CPU_UPDATED, d[0] * d[2] * d[3]);
   return 5;
 }
 
 static void linear_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                        const double *scalar) {
   (void)scalar;
-  const int64_t m = d[0], n = d[1], k = d[2];
-  if (pass == ETT_CPU_FORWARD) {
-    gemm(0, 1, m, n, k, 1, op[0], k, op[1], k, 0, op[2], n);
-    return;
+  const int64_t m = d[1], n = d[2], k = d[3];
+  for (int64_t i = 0; i < d[0]; i++) {
+    const float *x = (const float *)op[0] + i * m * k;
+    const float *w = (const float *)op[1] + i * n * k;
+    if (pass == ETT_CPU_FORWARD) {
+      gemm(0, 1, m, n, k, 1, x, k, w, k, 0, (float *)op[2] + i * m * n, n);
+      continue;
+    }
+    const float *dy = (const float *)op[2] + i * m * n;
+    gemm(0, 0, m, k, n, 1, dy, n, w, k, 0, (float *)op[3] + i * m * k, k);
+    gemm(1, 0, n, k, m, 1, dy, n, x, k, 1, (float *)op[4] + i * n * k, k);
   }
-  gemm(0, 0, m, k, n, 1, op[2], n, op[1], k, 0, op[3], k);
-  gemm(1, 0, n, k, m, 1, op[2], n, op[0], k, 1, op[4], k);
 }
 
 /* bmm: c[i] = a[i] b[i]; backward da = dc b^T, db = a^T dc. d = {batch, m, n, k}. */
@@ -162,7 +168,7 @@ static void attention_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 }
 
 const ett_cpu_kind ETT_CPU_NAMED(ett_cpu_matrix)[] = {
-    {"linear", {"m", "n", "k", NULL}, linear_operands, linear_run, 0},
+    {"linear", {"batch", "m", "n", "k", NULL}, linear_operands, linear_run, 0},
     {"bmm", {"batch", "m", "n", "k", NULL}, bmm_operands, bmm_run, 0},
     {"attention",
      {"batch", "seq_q", "seq_k", "heads", "kv_heads", "head_dim", "visible", NULL},

@@ -185,12 +185,83 @@ static void rope_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
   }
 }
 
-/* adam: decoupled weight decay (Loshchilov and Hutter 2019) on count parameters.
+/* dropout: keeps each element with probability 0.9 and scales it by 1/0.9; the mask comes
+ * from a hash of the position (a counter-based generator). With addition (kind
+ * bias_dropout_add): y = residual + dropout(x + bias). d = {rows, cols}. */
+enum { KEPT_OF_65536 = 58982 };
+static const float keep_scale = 65536.0f / KEPT_OF_65536;
+
+static inline uint32_t kept(uint32_t position) {
+  position *= 0x9e3779b1u;
+  position ^= position >> 15;
+  position *= 0x85ebca77u;
+  return (position >> 16) < KEPT_OF_65536;
+}
+
+static int dropout_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
+  (void)pass;
+  out[0] = operand("x", ETT_CPU_INPUT, d[0] * d[1]);
+  out[1] = operand("y", ETT_CPU_OUTPUT, d[0] * d[1]);
+  out[2] = operand("mask", ETT_CPU_UPDATED, (d[0] * d[1] + 3) / 4);
+  return 3;
+}
+
+static void dropout_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
+                        const double *scalar) {
+  (void)scalar;
+  const int64_t n = d[0] * d[1];
+  const float *restrict x = op[0];
+  float *restrict y = op[1];
+  unsigned char *restrict mask = op[2];
+  if (pass == ETT_CPU_FORWARD)
+    for (int64_t i = 0; i < n; i++)
+      mask[i] = (unsigned char)kept((uint32_t)i);
+  for (int64_t i = 0; i < n; i++)
+    y[i] = mask[i] ? x[i] * keep_scale : 0.0f;
+}
+
+static int bias_dropout_add_operands(const int64_t *d, ett_cpu_pass pass,
+                                     ett_cpu_operand *out) {
+  int n = dropout_operands(d, pass, out);
+  if (pass == ETT_CPU_FORWARD) {
+    out[n++] = operand("bias", ETT_CPU_INPUT, d[1]);
+    out[n++] = operand("residual", ETT_CPU_INPUT, d[0] * d[1]);
+  } else {
+    out[n++] = operand("dbias", ETT_CPU_UPDATED, d[1]);
+  }
+  return n;
+}
+
+static void bias_dropout_add_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
+                                 const double *scalar) {
+  if (pass == ETT_CPU_BACKWARD)
+    dropout_run(d, pass, op, scalar);
+  for (int64_t r = 0; r < d[0]; r++) {
+    const int64_t at = r * d[1];
+    float *restrict y = (float *)op[1] + at;
+    if (pass == ETT_CPU_BACKWARD) {
+      float *restrict dbias = op[3];
+      for (int64_t i = 0; i < d[1]; i++)
+        dbias[i] += y[i];
+      continue;
+    }
+    const float *restrict x = (const float *)op[0] + at;
+    const float *restrict bias = op[3], *restrict residual = (const float *)op[4] + at;
+    unsigned char *restrict mask = (unsigned char *)op[2] + at;
+    for (int64_t i = 0; i < d[1]; i++) {
+      mask[i] = (unsigned char)kept((uint32_t)(at + i));
+      y[i] = residual[i] + (mask[i] ? (x[i] + bias[i]) * keep_scale : 0.0f);
+    }
+  }
+}
+
+/* adam: decoupled weight decay (Loshchilov and Hutter 2019) on count parameters; leaves
+ * the gradients cleared for the next step's accumulation.
  * scalar = {rate, beta1, beta2, epsilon, decay, step} or NULL. There is no backward. */
 static int adam_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
   (void)pass;
   out[0] = operand("weights", ETT_CPU_UPDATED, d[0]);
-  out[1] = operand("gradients", ETT_CPU_INPUT, d[0]);
+  out[1] = operand("gradients", ETT_CPU_UPDATED, d[0]);
   out[2] = operand("first", ETT_CPU_UPDATED, d[0]);
   out[3] = operand("second", ETT_CPU_UPDATED, d[0]);
   return 4;
@@ -206,12 +277,13 @@ static void adam_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
   const float unbias = (float)(1 / (1 - pow(p[2], p[5])));
   const float decay = (float)(1 - p[0] * p[4]);
   float *restrict w = op[0];
-  const float *restrict g = op[1];
+  float *restrict g = op[1];
   float *restrict m = op[2], *restrict v = op[3];
   for (int64_t i = 0; i < d[0]; i++) {
     m[i] = b1 * m[i] + (1 - b1) * g[i];
     v[i] = b2 * v[i] + (1 - b2) * g[i] * g[i];
     w[i] = decay * w[i] - rate * m[i] / (sqrtf(v[i] * unbias) + eps);
+    g[i] = 0;
   }
 }
 
@@ -235,6 +307,12 @@ const ett_cpu_kind ETT_CPU_NAMED(ett_cpu_point)[] = {
     {"swiglu", {"rows", "cols", NULL}, swiglu_operands, swiglu_run, 0},
     {"add", {"rows", "cols", NULL}, add_operands, add_run, 0},
     {"scale", {"rows", "cols", NULL}, scale_operands, scale_run, 0},
+    {"dropout", {"rows", "cols", NULL}, dropout_operands, dropout_run, 0},
+    {"bias_dropout_add",
+     {"rows", "cols", NULL},
+     bias_dropout_add_operands,
+     bias_dropout_add_run,
+     0},
     {"mask_fill",
      {"batch", "seq_q", "seq_k", NULL},
      mask_fill_operands,

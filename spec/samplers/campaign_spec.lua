@@ -155,7 +155,8 @@ describe("a campaign file", function()
       "dimension 'inner'.*start must be a positive integer, got 0")
     fails({ { collective = "all_redcue", shapes = { shape = 1 } } },
       "unknown collective 'all_redcue'; did you mean 'all_reduce'")
-    local scattered = { operator = "spec_linear", design = "halton", shapes = { rows = 1, inner = 2, outer = { 3, 4 } } }
+    local scattered = one({ rows = 1, inner = 2, outer = { 3, 4 } })[1]
+    scattered.design = "halton"
     fails({ scattered }, "needs count")
     scattered.count = 9
     fails({ scattered }, "only 2 of 9 shapes")

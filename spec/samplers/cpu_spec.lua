@@ -54,11 +54,13 @@ end
 local reference = {
   linear = function(d, v)
     local y = {}
-    for i = 0, d.m - 1 do for j = 0, d.n - 1 do
+    for b = 0, d.batch - 1 do for i = 0, d.m - 1 do for j = 0, d.n - 1 do
       local sum = 0
-      for k = 0, d.k - 1 do sum = sum + v.x[i * d.k + k + 1] * v.w[j * d.k + k + 1] end
-      y[i * d.n + j + 1] = sum
-    end end
+      for k = 0, d.k - 1 do
+        sum = sum + v.x[(b * d.m + i) * d.k + k + 1] * v.w[(b * d.n + j) * d.k + k + 1]
+      end
+      y[(b * d.m + i) * d.n + j + 1] = sum
+    end end end
     return { y = y }
   end,
   bmm = function(d, v)
@@ -181,7 +183,7 @@ local reference = {
 }
 
 local shapes = {
-  linear = { m = 5, n = 7, k = 9 },
+  linear = { batch = 2, m = 5, n = 7, k = 9 },
   bmm = { batch = 3, m = 4, n = 5, k = 6 },
   attention = { batch = 2, seq_q = 5, seq_k = 5, heads = 4, kv_heads = 2, head_dim = 6, visible = 2 },
   layer_norm = { rows = 3, cols = 19 },
@@ -313,11 +315,39 @@ describe("the CPU kernels", function()
   it("adam takes the textbook step", function()
     local list, named = operands("adam", "update", { count = 9 }, 3)
     named.weights:fill(2)
+    local gradients = {}
+    for i = 1, 9 do
+      gradients[i] = (i - 4.5) / 3
+      named.gradients:set(i, gradients[i])
+    end
     cpu.run("adam", "update", { count = 9 }, list, { 0.1, 0.9, 0.999, 1e-8, 0, 1 })
     for i = 1, 9 do -- the first step is rate * sign(gradient)
-      local sign = named.gradients:get(i) > 0 and 1 or -1
+      local sign = gradients[i] > 0 and 1 or -1
       assert.is_true(math.abs(named.weights:get(i) - (2 - 0.1 * sign)) < 1e-4)
+      assert.equal(0, named.gradients:get(i))
     end
+  end)
+
+  it("dropout keeps nine tenths, scaled, and its mask serves the backward", function()
+    local d = { rows = 40, cols = 50 }
+    local list, named = operands("bias_dropout_add", "forward", d, 3)
+    named.x:fill(1)
+    named.bias:fill(0)
+    named.residual:fill(2)
+    cpu.run("bias_dropout_add", "forward", d, list)
+    local kept = 0
+    for i = 1, 2000 do
+      local y = named.y:get(i)
+      if y > 2 then kept = kept + 1 end
+      assert.is_true(y == 2 or math.abs(y - 2 - 1 / 0.9) < 1e-4)
+    end
+    assert.is_true(math.abs(kept / 2000 - 0.9) < 0.03, tostring(kept))
+    local back, b = operands("bias_dropout_add", "backward", d, 3)
+    b.mask:copy(named.mask)
+    b.x:fill(1)
+    cpu.run("bias_dropout_add", "backward", d, back)
+    for i = 1, 2000 do assert.equal(named.y:get(i) > 2, b.y:get(i) > 0) end
+    assert.is_true(math.abs(b.dbias:sum() - b.y:sum()) < 1e-2)
   end)
 
   it("router keeps the top experts with weights that sum to one", function()
@@ -341,10 +371,12 @@ describe("the CPU kernels", function()
 
   it("refuses impossible shapes and sizes beyond memory by name", function()
     local pool = assert(cpu.pool(1 << 20, 1))
-    local result, raised = pool:measure({ { kind = "linear", pass = "forward", m = 0, n = 1, k = 1 } })
+    local none = { kind = "linear", pass = "forward", batch = 1, m = 0, n = 1, k = 1 }
+    local result, raised = pool:measure({ none })
     assert.is_nil(result)
     assert.matches("dimension 'm' must be a positive integer, got 0", raised.message)
-    result, raised = pool:measure({ { kind = "linear", pass = "forward", m = 9, n = 9, k = 9 } }, { limit_bytes = 100 })
+    local nine = { kind = "linear", pass = "forward", batch = 1, m = 9, n = 9, k = 9 }
+    result, raised = pool:measure({ nine }, { limit_bytes = 100 })
     assert.is_nil(result)
     assert.equal("memory", raised.kind)
   end)
@@ -357,5 +389,27 @@ describe("the CPU kernels", function()
     local one, two = time(4000), time(8000)
     assert.is_true(one >= 4e-3 and one < 8e-3, tostring(one))
     assert.is_true(two >= 8e-3 and two < 16e-3, tostring(two))
+  end)
+
+  it("runs every operator of the library, each pass", function()
+    local find = require "ett.find"
+    local operator = require "ett.operator"
+    local pool = assert(cpu.pool(1 << 20, 1))
+    local c = { tp = 2, cp = 1, ep = 1, micro_batch = 2, seq = 16, hidden = 32, heads = 4, kv_heads = 4, head_dim = 8,
+      ffn = 64, vocab = 300, experts = 4, top_k = 2, layers = 2, dtype = "fp32", causal = true }
+    local ran = 0
+    for _, entry in ipairs(find.list("operators")) do
+      if not entry.path:find("fixture", 1, true) then
+        local op = operator.get(entry.name)
+        local s = op.shape(c)
+        for _, pass in ipairs(op.passes) do
+          local result, err = pool:measure(backend.calls(op, s, pass), { max_repeats = 2, min_repeats = 1 })
+          assert(result, ("%s %s: %s"):format(op.name, pass, err and err.message or ""))
+          assert.is_true(result.seconds > 0)
+          ran = ran + 1
+        end
+      end
+    end
+    assert.is_true(ran >= 50, tostring(ran))
   end)
 end)
