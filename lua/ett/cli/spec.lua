@@ -1,4 +1,22 @@
---- Runs busted specs inside the host, so that they see exactly what scripts see.
+--- Runs busted specs inside the host, so that they see exactly what scripts see. A file fails
+-- too when, all its specs done, ett objects are still held by a library.
+
+--- Drops what busted and the spec files hold.
+local function forget(loaded_before, globals_before)
+  for name in pairs(package.loaded) do
+    if not loaded_before[name] and not name:match("^ett%.") then package.loaded[name] = nil end
+  end
+  for name in pairs(_G) do
+    if not globals_before[name] then _G[name] = nil end
+  end
+end
+
+local function keys(t)
+  local set = {}
+  for key in pairs(t) do set[key] = true end
+  return set
+end
+
 return {
   name = "spec",
   summary = "run busted specs inside the host",
@@ -6,10 +24,13 @@ return {
   hidden = true,
   raw = true,
   run = function(argv)
+    -- Insulation would throw away what libraries keep before it can be counted.
+    table.insert(argv, 1, "--no-auto-insulate")
     _G.arg = argv
     _G.arg[0] = "ett spec"
     local host = require "ett.host"
     package.path = package.path .. ";" .. host.root .. "/spec/support/?.lua"
+    local loaded_before, globals_before = keys(package.loaded), keys(_G)
     local real_exit = os.exit
     local status
     os.exit = function(code) -- luacheck: ignore
@@ -19,6 +40,13 @@ return {
     local ok, why = pcall(require "busted.runner", { standalone = false })
     os.exit = real_exit -- luacheck: ignore
     if status == nil and not ok then error(why, 0) end
+    local open = require "handles".open
+    forget(loaded_before, globals_before)
+    local left = open()
+    if #left > 0 and (status or 0) == 0 then
+      io.stderr:write("still open after the last spec: ", table.concat(left, ", "), "\n")
+      return 1
+    end
     return status or 0
   end,
 }

@@ -1,0 +1,65 @@
+--- Fails every allocation of a piece of code in turn.
+--
+--   local oom = require "oom"
+--   it("survives failed allocations", function()
+--     oom.every_allocation(function() return json.decode '{"a": [1, 2]}' end)
+--   end)
+--
+-- The code is run again and again, with its 1st, 2nd, ... allocation and all that follow it
+-- failing, until none does. Each run must end in a memory error, raised or returned as
+-- nil, err, or in its usual result; afterwards no block may still be held that was not before.
+local testing = require "ett.testing"
+
+local oom = {}
+
+local function is_memory_error(value)
+  if type(value) == "table" then return value.kind == "memory" or is_memory_error(value.message) end
+  return type(value) == "string" and value:find("not enough memory", 1, true) ~= nil
+end
+
+-- Lua gives back its own spare blocks a few at each collection: go on until none go.
+local function collect()
+  local last, still = nil, 0
+  for _ = 1, 50 do
+    collectgarbage()
+    local now = testing.blocks()
+    still = now == last and still + 1 or 0
+    if still == 4 then break end
+    last = now
+  end
+  return last
+end
+
+local function sweep(fn, most)
+  for first = 1, most do
+    local counted, ok, result, err = testing.fail_from(first, fn)
+    local failed = not ok and result or result == nil and err or nil
+    if failed and not is_memory_error(failed) then
+      error(("allocation %d of %s: wanted a memory error, got: %s"):format(first, counted, tostring(failed)), 0)
+    end
+    if counted < first then
+      if failed then error("fails without a failed allocation: " .. tostring(failed), 0) end
+      return first - 1
+    end
+  end
+  error(("still allocating after %d allocations"):format(most), 0)
+end
+
+--- Runs fn as said above; returns how many allocations it makes.
+---@param fn fun(): any, any
+---@param most integer? how many allocations to try at most (default 20000)
+---@return integer
+function oom.every_allocation(fn, most)
+  most = most or 20000
+  fn() -- loads modules, fills caches
+  local count = sweep(fn, most)
+  local before = collect()
+  sweep(fn, most)
+  local after = collect()
+  if before and after > before then
+    error(("%d blocks leaked in %d runs with failed allocations"):format(after - before, count), 0)
+  end
+  return count
+end
+
+return oom
