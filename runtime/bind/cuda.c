@@ -74,6 +74,12 @@ static int compile(lua_State *L) {
   return 1;
 }
 
+/* prelude() -> the CUDA C that stands in front of every source */
+static int prelude(lua_State *L) {
+  lua_pushstring(L, ett_cuda_prelude());
+  return 1;
+}
+
 static ett_cuda_device *check_device(lua_State *L, int index) {
   ett_cuda_device *device = luaL_checkudata(L, index, DEVICE_TYPE);
   luaL_argcheck(L, device->driver != NULL, index, "the device is closed");
@@ -382,10 +388,8 @@ static int work_profile(lua_State *L) {
 }
 
 static const luaL_Reg functions[] = {
-    {"available", available},
-    {"compile", compile},
-    {"open", open_device},
-    {NULL, NULL},
+    {"available", available}, {"compile", compile}, {"open", open_device},
+    {"prelude", prelude},     {NULL, NULL},
 };
 
 static const luaL_Reg device_methods[] = {

@@ -59,6 +59,10 @@ static const char prelude[] =
     "  return partial[32];\n"
     "}\n";
 
+const char *ett_cuda_prelude(void) {
+  return prelude;
+}
+
 size_t ett_cuda_dtype_bytes(ett_cuda_dtype dtype) {
   switch (dtype) {
   case ETT_CUDA_FP16:
