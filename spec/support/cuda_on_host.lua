@@ -106,8 +106,9 @@ int main() {
   for i, tensor in ipairs(tensors) do
     out:write(("  for (long i = 0; i < %d; i++) printf(\"%%.9g\\n\", (double)((%s *)tensors[%d])[i]);\n"):format(
       tensor.count, tensor.type, i))
-    out:write(("  for (int g = 0; g < 64; g++) if (((%s *)tensors[%d])[%d + g] != (%s)77) {"):format(tensor.type, i,
-      tensor.count, tensor.type), (" fprintf(stderr, \"tensor %d was written past its end\\n\"); return 4; }\n"):format(i))
+    out:write(("  for (int g = 0; g < 64; g++) if (((%s *)tensors[%d])[%d + g] != (%s)77) {"):format(
+      tensor.type, i, tensor.count, tensor.type),
+      (" fprintf(stderr, \"tensor %d was written past its end\\n\"); return 4; }\n"):format(i))
   end
   out:write "  return 0;\n}\n"
   out:close()
