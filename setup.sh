@@ -11,7 +11,7 @@ cd "$(dirname "$0")"
 packages=(
   build-essential cmake ninja-build pkg-config
   liblua5.4-dev lua5.4 lua-cjson lua-filesystem lua-argparse lua-penlight
-  libyaml-dev libxxhash-dev libxgboost-dev libopenblas-dev liblapacke-dev
+  libyaml-dev libedit-dev libxxhash-dev libxgboost-dev libopenblas-dev liblapacke-dev
   libisal-dev libzstd-dev libsqlite3-dev libprotobuf-c-dev
   libopenmpi-dev openmpi-bin
 )

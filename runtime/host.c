@@ -79,10 +79,21 @@ static int find_prefix(char prefix[PATH_MAX]) {
   return 0;
 }
 
+/* host.interrupt_reset() -> whether a Ctrl-C came; host.interrupt_patience(n) */
+static int interrupt_reset(lua_State *L) {
+  lua_pushboolean(L, host_interrupt_reset());
+  return 1;
+}
+
+static int interrupt_patience(lua_State *L) {
+  host_interrupt_patience((int)luaL_checkinteger(L, 1));
+  return 0;
+}
+
 static void set_host_table(lua_State *L, const char *prefix) {
   char share[PATH_MAX + 16], resolved[PATH_MAX];
   snprintf(share, sizeof share, "%s/share/ett", prefix);
-  lua_createtable(L, 0, 5);
+  lua_createtable(L, 0, 7);
   lua_pushinteger(L, (lua_Integer)memory.limit);
   lua_setfield(L, -2, "memory_limit");
   lua_pushstring(L, ETT_VERSION);
@@ -91,6 +102,10 @@ static void set_host_table(lua_State *L, const char *prefix) {
   lua_setfield(L, -2, "root");
   lua_pushstring(L, prefix);
   lua_setfield(L, -2, "prefix");
+  lua_pushcfunction(L, interrupt_reset);
+  lua_setfield(L, -2, "interrupt_reset");
+  lua_pushcfunction(L, interrupt_patience);
+  lua_setfield(L, -2, "interrupt_patience");
   lua_pushboolean(L, isatty(STDOUT_FILENO));
   lua_setfield(L, -2, "terminal");
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);

@@ -22,6 +22,7 @@ int host_call(lua_State *L, int arguments, int results);
  * Lua code (coroutines included); of those that follow before host_interrupt_reset, the
  * one after `patience` kills the process as it would have without us. */
 void host_interrupt_catch(lua_State *L, int patience);
+void host_interrupt_patience(int patience);
 
 /* Whether a SIGINT came since the last reset; forgets it. */
 int host_interrupt_reset(void);

@@ -116,6 +116,10 @@ static int wrap(lua_State *L) {
   return 1;
 }
 
+void host_interrupt_patience(int patience) {
+  signals_allowed = patience;
+}
+
 void host_interrupt_catch(lua_State *L, int patience) {
   running = L;
   signals = 0;

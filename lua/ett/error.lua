@@ -45,7 +45,12 @@ function error_module.from(value)
     return error_module.new("memory", "not enough memory: Lua may hold %d MiB (ETT_MEMORY_LIMIT sets it)",
       require("ett.host").memory_limit >> 20)
   end
-  return error_module.new("internal", "%s", tostring(value))
+  local text = tostring(value)
+  local missing = text:match("^(.*module '[^']+' not found):\n\tno field")
+  if missing then -- without Lua's list of every file it tried
+    return error_module.new("missing", "%s; it is not in the script's folder, ETT_PATH or the installed tree", missing)
+  end
+  return error_module.new("internal", "%s", text)
 end
 
 --- Adds one label in front of an error object's context and returns it.

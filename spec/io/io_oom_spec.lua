@@ -31,16 +31,16 @@ describe("bindings of runtime/io with failing allocations:", function()
   end
 
   it("the harness itself sees a leak and a wrong error", function()
-    local kept, ok, why = {}, nil, nil
+    local kept = {}
     if testing.blocks() then
-      ok, why = pcall(oom.every_allocation, function()
+      local ok, why = pcall(oom.every_allocation, function()
         kept[#kept + 1] = {}
         return json.encode(value)
       end)
       assert.is_false(ok)
       assert.matches("^%d+ blocks leaked in %d+ runs with failed allocations$", why)
     end
-    ok, why = pcall(oom.every_allocation, function()
+    local ok, why = pcall(oom.every_allocation, function()
       local done, text = pcall(json.encode, value)
       if done then return text end
       return nil, "something else"

@@ -1,0 +1,48 @@
+# The prompt, through a pipe: no prompts are shown, what things come to is.
+
+$ printf '1 + 1\n_ * 2\nx = { b = 1, a = { 1, "two" } }\nx\nfor i = 1, 2 do\n  print(i)\nend\nnil, true\nhelp\n' | ett repl
+2
+4
+{ a = { 1, "two" }, b = 1 }
+1
+2
+nil	true
+Type Lua...
+...
+
+# It survives every fault, and says each in a line.
+
+$ ETT_MEMORY_LIMIT=128M; export ETT_MEMORY_LIMIT; printf '%s\n' 'error { }' 'error()' 'error "text"' 'local t; t.x = 1' '= 3' 'setmetatable({}, {__tostring = error})' 'local function f() return 1 + f() end f()' 't = {}; while true do t[#t + 1] = ("x"):rep(1e6) .. #t end' 't = nil' 'string.rep = nil' 'print = nil; pcall = nil' 'coroutine.yield()' 'coroutine.wrap(error)(nil)' 'require "nothing"' 'json.decode' 'require("ett.error").raise("plan", "pp must divide %d", 32)' '"still here"' | ett repl
+ett: {}
+ett: nil was raised
+ett: prompt:1: text
+ett: prompt:1: attempt to index a nil value (local 't')
+ett: line 1: unexpected symbol near '='
+<table: its __tostring failed>
+ett: prompt:1: stack overflow
+ett: not enough memory: Lua may hold 128 MiB (ETT_MEMORY_LIMIT sets it)
+ett: attempt to yield from outside a coroutine
+ett: nil was raised
+ett: prompt:1: module 'nothing' not found; it is not in the script's folder, ETT_PATH or the installed tree
+function: ...
+ett: pp must divide 32
+"still here"
+
+# At a terminal: a history, completion, lines that go on, and Ctrl-C for what runs and what is typed.
+
+$ export HOME=$PWD XDG_STATE_HOME= TERM=xterm; (sleep 0.3; printf 'abc = { bcd = 1, bce = 2 }\n'; printf 'abc.b\t\t'; printf 'd + 40\n'; printf 'while true do end\n'; sleep 0.5; printf '\003'; sleep 0.2; printf 'half typed\003'; sleep 0.2; printf 'for i = 1, 2 do\nprint("line " .. i) end\n'; printf '\033[A\n'; sleep 0.2; printf '\004') | timeout 20 script -qec "ett repl" /dev/null | tr -d '\r'; grep -c . .local/state/ett/history
+ett 0.1.0; `help` says what can be typed
+...
+bcd  bce
+...
+41
+...
+...ett: interrupted
+...
+line 1
+line 2
+...
+line 1
+line 2
+...
+5
