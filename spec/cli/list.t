@@ -1,0 +1,35 @@
+$ ett list
+  architectures  ...
+...
+  operators      ...
+...
+
+$ ett list operators
+...
+  gelu ...Gaussian error linear unit...
+...
+
+$ ett list --quiet operators | grep -x rms_norm
+rms_norm
+
+$ ett list oprators
+ett: nothing is called 'oprators'; did you mean 'operators'?; there are architectures, ...
+?2
+
+# A file beside the script, or under ETT_PATH, is found by its name; one that cannot be loaded is said to be so.
+
+$ mkdir -p mine/operators; echo 'return { name = "relu2", summary = "squared ReLU", aliases = { "sq" } }' > mine/operators/relu2.lua; echo 'x =' > mine/operators/broken.lua; ETT_PATH=$PWD/mine ett list operators | grep -E 'relu2|broken'
+  broken ...cannot be loaded: ...broken.lua:2: unexpected symbol near <eof>
+  relu2 ...squared ReLU (also sq)
+
+$ ett show-example nonsense
+ett: show-example: no example 'nonsense'...
+?2
+
+$ ett show-example
+ett: show-example: wanted one NAME; `ett list-examples` lists them
+?2
+
+$ ett list-examples x
+ett: list-examples takes no arguments, got 'x'
+?2
