@@ -49,28 +49,18 @@ local function check_names(config, key, found)
   end
 end
 
---- Which operator names are understood: those of the tool, and ours with their aliases.
-local function known_operators()
-  local ok, operators = pcall(require, "ett.operators")
-  if ok and operators.known_names then return operators.known_names() end
-  return nil
+local function check_operator(name, i, found)
+  local operator = require "ett.operator"
+  if not operator.exists(name) then
+    local ok, raised = pcall(operator.get, name)
+    found[#found + 1] = ("field 'function_list[%d]': %s"):format(i, ok and "unknown operator" or raised.message)
+  elseif operator.get(name).family == "optimizer" then
+    found[#found + 1] = ("field 'function_list[%d]': '%s' is timed once a step by itself; remove it"):format(i, name)
+  end
 end
 
 local function check_operators(config, found)
-  local known = known_operators()
-  if known then
-    local set = {}
-    for _, name in ipairs(known) do set[name] = true end
-    for i, name in ipairs(config.function_list) do
-      if not set[name] then
-        found[#found + 1] = ("field 'function_list[%d]': unknown operator '%s'%s"):format(i, name,
-          error_module.suggestion(name, known))
-      elseif name:match("optimizer$") then
-        found[#found + 1] = ("field 'function_list[%d]': '%s' is timed once per step by itself; remove it"):format(
-          i, name)
-      end
-    end
-  end
+  for i, name in ipairs(config.function_list) do check_operator(name, i, found) end
   local has = {}
   for _, name in ipairs(config.function_list) do has[name] = true end
   local function want(name, who)
@@ -86,6 +76,18 @@ local function check_operators(config, found)
   want("linear_final", "the last stage")
   want("parallel_cross_entropy_128", "the last stage")
 end
+
+local function decoded(reader, path)
+  local value, err = require(reader).read(path)
+  if value == nil and err ~= nil then error(error_module.from(err), 0) end
+  return value
+end
+
+--- The content of a configuration file; raises what is wrong with it.
+function reference.read(path) return decoded("ett.yaml", path) end
+
+--- The content of a JSON file.
+function reference.read_json(path) return decoded("ett.json", path) end
 
 --- Checks a decoded configuration; returns a clean copy with training_config as fields
 --- `plan`. Every violation is reported at once.
@@ -181,6 +183,35 @@ function reference.timings(calls, label)
     return us
   end
   return source
+end
+
+--- Folders of a configuration stand beside it, one folder up (as the tool ships its examples),
+--- or where the program runs.
+local function resolve(folder, config_path)
+  local lfs = require "lfs"
+  local beside = config_path:match("^(.*)/[^/]*$") or "."
+  local tried = { beside .. "/" .. folder, beside .. "/../" .. folder, folder }
+  if folder:sub(1, 1) == "/" then tried = { folder } end
+  for _, path in ipairs(tried) do
+    if lfs.attributes(path, "mode") == "directory" then return path end
+  end
+  return nil
+end
+
+--- The sample folders of a configuration: operators, collectives. Raises when one is not there.
+function reference.folders(config, config_path)
+  local folders, found = {}, {}
+  for _, key in ipairs { "operator_data_folder", "nccl_data_folder" } do
+    folders[#folders + 1] = resolve(config[key], config_path)
+    if #folders + #found < (key == "nccl_data_folder" and 2 or 1) then
+      found[#found + 1] = ("field '%s': no such folder '%s', beside %s or above it"):format(key, config[key],
+        config_path)
+    end
+  end
+  if #found > 0 then
+    error_module.raise("missing", "%s; or name a cluster with --cluster", table.concat(found, "; "))
+  end
+  return folders[1], folders[2]
 end
 
 local function operator_times(source, name)

@@ -474,15 +474,21 @@ static void push_units(lua_State *L, const ett_pipeline *pipeline,
     lua_createtable(L, (int)count, 0);
     for (size_t k = 0; k < count; k++) {
       ett_unit u = ett_pipeline_unit(pipeline, rank, k);
-      lua_createtable(L, 3, 1);
+      lua_createtable(L, 3, 2);
       lua_pushstring(L, kinds[u.kind]);
       lua_rawseti(L, -2, 1);
       lua_pushinteger(L, (lua_Integer)u.micro_batch + 1);
       lua_rawseti(L, -2, 2);
       lua_pushinteger(L, (lua_Integer)u.chunk + 1);
       lua_rawseti(L, -2, 3);
-      if (start)
+      if (start) {
+        int slice = u.chunk * pipeline->stages + rank;
         set_number(L, "start_seconds", *start++);
+        set_number(L, "seconds",
+                   u.kind == ETT_UNIT_FORWARD    ? pipeline->forward[slice]
+                   : u.kind == ETT_UNIT_BACKWARD ? pipeline->backward[slice]
+                                                 : pipeline->weight[slice]);
+      }
       lua_rawseti(L, -2, (lua_Integer)k + 1);
     }
     lua_rawseti(L, -2, rank + 1);
@@ -529,6 +535,9 @@ static int program_evaluate(lua_State *L) {
                              .stages = plan.pp,
                              .chunks = plan.chunks,
                              .micro_batches = plan.micro_batches,
+                             .forward = r.slice_forward,
+                             .backward = r.slice_backward,
+                             .weight = r.slice_weight,
                              .units = plan.units,
                              .first_unit = plan.first_unit};
     push_units(L, &pipeline, &r.pipeline);

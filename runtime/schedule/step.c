@@ -490,6 +490,9 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   }
   for (int v = 0; v < slices; v++)
     result->flops += a.sums[v].flops * (double)plan->micro_batches;
+  result->slice_forward = a.forward;
+  result->slice_backward = a.backward;
+  result->slice_weight = a.weight;
   result->stages = plan->pp;
   result->stage = a.stage;
   result->demands = w->demands;

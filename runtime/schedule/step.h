@@ -67,6 +67,7 @@ typedef struct ett_step_result {
   const ett_step_stage *stage;
   const size_t *demands; /* what the plan asked for, distinct */
   size_t demand_count;
+  const double *slice_forward, *slice_backward, *slice_weight; /* seconds of one unit */
   ett_pipeline_result pipeline;
 } ett_step_result;
 

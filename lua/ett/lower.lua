@@ -1,0 +1,116 @@
+--- Lowering: a model under a plan becomes a step program, the flat arrays that C evaluates.
+--
+-- One program serves every plan with the same tp, cp, ep, etp, micro_batch, seq, dtype and
+-- sequence_parallel (lower.key): pipeline, data parallelism, schedule, recompute and ZeRO are
+-- counting, in runtime/schedule.
+local architecture = require "ett.architecture"
+local lower_times = require "ett.lower_times"
+local schedule = require "ett.schedule"
+local schema = require "ett.schema"
+
+local lower = {}
+
+--- Families whose FLOPs count as model FLOPs: the matrix products. The backward pass of a
+--- product is two of its size (attention that recomputes its scores counts no more).
+local product = { gemm = true, bmm = true, attention = true }
+
+--- What a program depends on, as text.
+function lower.key(p)
+  return table.concat({ p.tp, p.cp, p.ep, p.etp or p.tp, p.micro_batch, p.seq, p.dtype, tostring(p.sequence_parallel),
+    tostring(p.scatter_sends), p.pp == 1 and "one" or "many" }, " ")
+end
+
+local function seconds_of(answer)
+  return { answer.seconds, answer.low_seconds, answer.high_seconds }
+end
+
+--- Ranks of a group stand this far apart: tensor fastest, then context, then data.
+local function stride_of(group, p)
+  return group == "tp" and 1 or p.tp
+end
+
+local function add_operator(state, item)
+  local op, key = item.operator, lower_times.shape_key(item.operator, item.shape)
+  local id = ("%s %s %s"):format(op.name, tostring(item.selective), key)
+  local index = state.index[id]
+  if index then return index end
+  local p, s = state.plan, item.shape
+  local forward = state.times:operator(op, s, p.dtype, "forward", key)
+  local backward = state.times:operator(op, s, p.dtype, "backward", key)
+  local parameters = op.parameters and op.parameters(s) or 0
+  if s.tied and p.pp > 1 then -- the last stage holds a copy of the embedding
+    local own = {}
+    for name, value in pairs(s) do own[name] = value end
+    own.tied = nil
+    parameters = op.parameters(own)
+  end
+  local expert = op.name:match("^expert_") ~= nil
+  state.operations[#state.operations + 1] = {
+    name = op.name, kind = "operator", family = op.family, shape = s, selective = item.selective,
+    forward = seconds_of(forward), backward = seconds_of(backward),
+    forward_answer = forward, backward_answer = backward,
+    parameters = expert and 0 or parameters, expert_parameters = expert and parameters or 0,
+    activation_bytes = op.activation_bytes and op.activation_bytes(s, p.dtype) or 0,
+    flops = product[op.family] and 3.0 * op.flops(s, "forward") or 0,
+  }
+  state.index[id] = #state.operations
+  return #state.operations
+end
+
+local function add_collective(state, item)
+  local p = state.plan
+  local nodes, gpus = schedule.group(item.degree, stride_of(item.group, p), state.gpus_per_node)
+  local topology = { nodes = nodes, gpus_per_node = gpus }
+  local id = ("%s %s %.17g %s %s"):format(item.name, item.group, item.bytes, item.pass, tostring(item.overlapped))
+  local index = state.index[id]
+  if index then return index end
+  local answer = state.times:collective(item.name, item.bytes, topology, p.dtype)
+  -- What runs beside a product costs nothing of its own; it is listed with no time.
+  local seconds = item.overlapped and { 0 } or seconds_of(answer)
+  state.operations[#state.operations + 1] = {
+    name = item.name, kind = "collective", group = item.group, degree = item.degree, bytes = item.bytes,
+    topology = topology, overlapped = item.overlapped,
+    forward = item.pass == "forward" and seconds or nil, backward = item.pass == "backward" and seconds or nil,
+    forward_answer = item.pass == "forward" and answer or nil,
+    backward_answer = item.pass == "backward" and answer or nil,
+  }
+  state.index[id] = #state.operations
+  return #state.operations
+end
+
+--- Lowers a model under a clean plan.
+---@param model table from ett.model
+---@param p table from ett.plan
+---@param times table from ett.lower_times
+---@return table { program = userdata, operations = list, kinds = list, configuration = c }
+function lower.program(model, p, times)
+  local c = architecture.configuration(model.hyper, p)
+  local state = { plan = p, times = times, gpus_per_node = times.cluster.gpus_per_node, index = {}, operations = {},
+    tied = model.hyper.tied_embeddings or false }
+  local width = math.max(schema.dtype_bytes[p.dtype], 2)
+  local tokens = p.micro_batch * p.seq // p.cp
+  local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch
+  local shared = p.sequence_parallel and stream_bytes / p.tp or stream_bytes
+  local kinds = {}
+  for i, layer in ipairs(model.layers) do
+    local uses = {}
+    for _, item in ipairs(architecture.operations(layer, c)) do
+      local index = item.kind == "operator" and add_operator(state, item) or add_collective(state, item)
+      uses[index] = (uses[index] or 0) + item.times
+    end
+    kinds[i] = { name = layer.name, place = layer.place or "middle", count = layer.count, input_bytes = shared,
+      uses = uses }
+  end
+  local tied_bytes = 0
+  if state.tied then
+    tied_bytes = (require("ett.operator.shapes").local_vocab(c) + 0.0) * model.hyper.hidden
+      * schema.dtype_bytes[p.gradient_dtype]
+  end
+  local program = schedule.program {
+    operations = state.operations, kinds = kinds, tied_bytes = tied_bytes, element_bytes = width,
+    boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
+  }
+  return { program = program, operations = state.operations, kinds = kinds, configuration = c }
+end
+
+return lower

@@ -1,0 +1,140 @@
+--- Times of operators, messages and updates: a profile's answers, each asked for once, and
+--- where it has none an assumption from datasheet rates, marked as such.
+--
+--   local times = lower_times.new(cluster, profile)
+--   times:operator(op, shape, "bf16", "forward") -> { seconds, low_seconds, high_seconds, provenance, detail }
+local error_module = require "ett.error"
+local schema = require "ett.schema"
+
+local lower_times = {}
+local Times = {}
+Times.__index = Times
+
+--- From best to worst; a line that joins several answers shows the worst.
+lower_times.provenances = { "measured", "interpolated", "calibrated", "extrapolated", "assumed" }
+local rank = {}
+for i, name in ipairs(lower_times.provenances) do rank[name] = i end
+
+--- The less certain of two provenances.
+function lower_times.worse(a, b)
+  if a == nil or b == nil then return a or b end
+  return (rank[a] or #lower_times.provenances) >= (rank[b] or #lower_times.provenances) and a or b
+end
+
+-- Assumed shares of datasheet rates, and how far off an assumption may be (a factor, as the
+-- ends of its interval): large products reach 50-70 % of peak, streaming kernels 70-90 %.
+local assumed_compute, assumed_bandwidth, assumed_factor = 0.6, 0.8, 1.6
+local launch_seconds = 5e-6
+
+local function assumption(seconds, detail)
+  return { seconds = seconds, low_seconds = seconds / assumed_factor, high_seconds = seconds * assumed_factor,
+    provenance = "assumed", detail = detail }
+end
+
+--- A roofline over datasheet rates (Williams et al. 2009).
+local function roofline(cluster, op, shape, dtype, pass)
+  local flops, bytes = op.flops(shape, pass), op.bytes(shape, dtype, pass)
+  local device = cluster.device
+  local products = op.family == "gemm" or op.family == "bmm" or op.family == "attention"
+  local peak = (products and device.peak_flops[dtype] or device.peak_flops.fp32 or device.peak_flops[dtype])
+  if not peak then
+    error_module.raise("missing", "cluster %s: device %s states no peak rate for %s", cluster.name, device.name, dtype)
+  end
+  local seconds = math.max(flops / (peak * assumed_compute),
+    bytes / (device.memory_bandwidth * assumed_bandwidth)) + launch_seconds
+  return assumption(seconds, "roofline of datasheet rates")
+end
+
+local function check(answer, what)
+  local s, low, high = answer.seconds, answer.low_seconds, answer.high_seconds
+  if type(s) ~= "number" or s ~= s or s < 0 or s == math.huge then
+    error_module.raise("model", "the profile's time of %s must be finite and at least 0, got %s", what,
+      schema.describe(s))
+  end
+  answer.low_seconds = type(low) == "number" and low >= 0 and low <= s and low or s
+  answer.high_seconds = type(high) == "number" and high >= s and high < math.huge and high or s
+  return answer
+end
+
+local sorted_fields = setmetatable({}, { __mode = "k" })
+
+--- A shape as text: the same text for the same shape.
+function lower_times.shape_key(op, shape)
+  local fields = sorted_fields[op]
+  if not fields then
+    fields = schema.keys(op.schema)
+    sorted_fields[op] = fields
+  end
+  local words = {}
+  for i = 1, #fields do words[i] = tostring(shape[fields[i]]) end
+  return table.concat(words, " ")
+end
+
+--- Seconds of one run of an operator.
+---@param op table from ett.operator
+---@param shape table
+---@param dtype string
+---@param pass string "forward", "backward" or "update"
+---@param key string? lower_times.shape_key, when the caller has it
+function Times:operator(op, shape, dtype, pass, key)
+  local known = self.operators[pass]
+  local id = op.name .. " " .. dtype .. " " .. (key or lower_times.shape_key(op, shape))
+  local answer = known[id]
+  if not answer then
+    answer = self.profile and self.profile:operator(op.name, shape, dtype, pass)
+      or roofline(self.cluster, op, shape, dtype, pass)
+    known[id] = check(answer, ("%s (%s)"):format(op.name, pass))
+  end
+  return answer
+end
+
+--- Seconds of one collective; `bytes` of the whole buffer (nccl-tests' convention).
+---@param topology table nodes, gpus_per_node
+function Times:collective(kind, bytes, topology, dtype)
+  local id = ("%s %.17g %d %d %s"):format(kind, bytes, topology.nodes, topology.gpus_per_node, dtype)
+  local answer = self.collectives[id]
+  if not answer then
+    answer = self.profile and self.profile:collective(kind, bytes, topology, dtype)
+      or require("ett.cluster").collective(self.cluster, kind, bytes, topology)
+    self.collectives[id] = check(answer, kind)
+  end
+  return answer
+end
+
+--- Seconds of one optimizer update of `parameters`.
+function Times:update(parameters, dtype)
+  local op = require("ett.operator").get("optimizer")
+  return self:operator(op, { params = math.max(1, math.tointeger(parameters) or math.floor(parameters)) }, dtype,
+    "update")
+end
+
+--- Answers everything that is untimed in `demands` (ett.schedule).
+function Times:answer(demands, dtype)
+  for _, d in ipairs(demands:untimed()) do
+    local answer
+    if d.kind == "optimizer" then
+      answer = self:update(d.parameters, dtype)
+    else
+      answer = self:collective(d.kind, d.bytes, d, d.element_bytes == 4 and "fp32" or dtype)
+    end
+    demands:set(d.index, answer.seconds, answer.low_seconds, answer.high_seconds)
+  end
+end
+
+--- What was answered for a demand.
+function Times:of_demand(d, dtype)
+  if d.kind == "optimizer" then return self:update(d.parameters, dtype) end
+  return self:collective(d.kind, d.bytes, d, d.element_bytes == 4 and "fp32" or dtype)
+end
+
+---@param cluster table from ett.cluster
+---@param profile table? with operator() and collective(); nil: the cluster's own, false: assumptions only
+function lower_times.new(cluster, profile)
+  if profile == nil and package.searchpath("ett.profile", package.path) then
+    profile = require("ett.profile").open(cluster)
+  end
+  return setmetatable({ cluster = cluster, profile = profile or nil, collectives = {},
+    operators = { forward = {}, backward = {}, update = {} } }, Times)
+end
+
+return lower_times

@@ -1,0 +1,84 @@
+--- What plans are told.
+local model_module = require "ett.model"
+local plan = require "ett.plan"
+
+local llama = model_module.new("llama", { layers = 12, hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816,
+  vocab = 32000 })
+
+local function violations(given)
+  given.seq = given.seq or 2048
+  given.micro_batches = given.micro_batches or (not given.global_batch and 8 or nil)
+  return (plan.violations(given, llama, nil))
+end
+
+describe("plan", function()
+  it("fills defaults and counts the global batch", function()
+    local p = plan.new({ dp = 4, micro_batch = 2, micro_batches = 8, seq = 2048 }, llama)
+    assert.equal(64, p.global_batch)
+    assert.equal("1f1b", p.schedule)
+    p = plan.new({ dp = 4, micro_batch = 2, global_batch = 64, seq = 2048 }, llama)
+    assert.equal(8, p.micro_batches)
+  end)
+
+  it("reports every violation at once, with limits and the nearest passing plans", function()
+    assert.same({
+      "tp = 3 must divide heads = 16; nearest are 2 and 4",
+      "tp = 3 must divide kv_heads = 4; nearest are 2 and 4",
+      "tp = 3 must divide ffn = 2816; nearest are 2 and 4",
+      "pp * vp = 16 must not exceed the model's 12 layers; the nearest pp is 12",
+      "nearest passing plans on 96 devices: pp=12 tp=4 dp=2, or pp=12 tp=2 dp=4, or pp=8 tp=4 dp=3",
+    }, violations { tp = 3, pp = 16, dp = 2 })
+  end)
+
+  it("nearest passing plans do pass", function()
+    for _, given in ipairs { { tp = 3, pp = 4, dp = 4 }, { tp = 5, pp = 5, dp = 4 }, { pp = 24, dp = 2 } } do
+      local found = violations(given)
+      local last = found[#found]
+      for text in last:gsub("^.-: ", ""):gmatch("([%l%d= ]+)") do
+        local p = { seq = 2048, micro_batches = 8 }
+        for name, value in text:gmatch("(%l+)=(%d+)") do p[name] = math.tointeger(value) end
+        if p.pp or p.tp or p.dp then assert.same({}, (plan.violations(p, llama))) end
+      end
+    end
+  end)
+
+  it("names unknown, missing and wrong fields", function()
+    assert.same({ "unknown field 'micro_bach'; did you mean 'micro_batch'?" }, violations { micro_bach = 4 })
+    assert.same({ "missing field 'seq' (a positive integer)" }, (plan.violations({ micro_batches = 1 })))
+    assert.same({ "missing field 'micro_batches' (a positive integer), or 'global_batch' in its place" },
+      (plan.violations({ seq = 128 })))
+    assert.same({ "field 'dp' must be a positive integer, got -2", "field 'tp' must be a positive integer, got 0" },
+      violations { tp = 0, dp = -2 })
+    assert.same({ "field 'bucket_bytes' must be a positive number, got 0" }, violations { bucket_bytes = 0 })
+    assert.same({ "field 'recompute' must be one of none, selective, full, got 'ful'; did you mean 'full'?" },
+      violations { recompute = "ful" })
+    assert.same({ "field 'schedule': unknown schedule '1fb1'; did you mean '1f1b'?; known are "
+      .. "1f1b, gpipe, interleaved, zb_h1" }, violations { schedule = "1fb1" })
+  end)
+
+  it("checks batches, schedules and splits", function()
+    assert.matches("^dp %* micro_batch = 8 must divide global_batch = 12; nearest are 8 and 16$",
+      violations({ dp = 4, micro_batch = 2, global_batch = 12 })[1])
+    assert.equal("pp = 4 must divide micro_batches = 6 under interleaved; nearest are 4 and 8 micro-batches",
+      violations({ pp = 4, vp = 2, schedule = "interleaved", micro_batches = 6 })[1])
+    assert.equal("vp = 2 needs schedule = 'interleaved', got '1f1b'", violations({ pp = 2, vp = 2 })[1])
+    assert.equal("split must add up to the model's 12 layers, got 11", violations({ pp = 2, split = { 5, 6 } })[1])
+    assert.equal("split must hold pp * vp = 2 numbers of layers, got 3", violations({ pp = 2, split = { 4, 4, 4 } })[1])
+    assert.equal("field 'split[2]' must be an integer of at least 0, got -1",
+      violations({ pp = 2, split = { 13, -1 } })[1])
+    assert.equal("ep = 2 needs a model with experts; the nearest is 1", violations({ ep = 2, dp = 2 })[1])
+  end)
+
+  it("says when a cluster is too small", function()
+    local found = plan.violations({ pp = 2, tp = 4, dp = 2, seq = 2048, micro_batches = 4 }, llama,
+      { name = "tiny", nodes = 1, gpus_per_node = 8 })
+    assert.equal("the plan needs 16 devices, tiny has 8", found[1])
+  end)
+
+  it("raises one error object with all of them", function()
+    local ok, raised = pcall(plan.new, { tp = 3, seq = 2048, micro_batches = 1 }, llama)
+    assert.is_false(ok)
+    assert.equal("plan", raised.kind)
+    assert.equal(4, #raised.violations)
+  end)
+end)

@@ -1,0 +1,70 @@
+--- `ett predict --composition reference` as its users run it: YAML in, recorded times in, JSON out.
+local host = require "ett.host"
+local json = require "ett.json"
+
+local folder = (os.getenv("ETT_REFERENCE") or "../shared/reference") .. "/estimate-train-time"
+
+local function exists(path)
+  local file = io.open(path)
+  if file then file:close() end
+  return file ~= nil
+end
+
+local function run(command)
+  local pipe = assert(io.popen(("%s/bin/ett %s 2>&1"):format(host.prefix, command), "r"))
+  local text = pipe:read("a")
+  local _, _, status = pipe:close()
+  return text, status
+end
+
+local function temporary(text)
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  return path
+end
+
+describe("ett predict --composition reference", function()
+  if not exists(folder .. "/golden.json") then
+    pending("skipped: the recorded runs are not at " .. folder)
+    return
+  end
+  local configs = json.read(folder .. "/golden.json").configs
+
+  it("reads the tool's own YAML and prints the recorded run's keys", function()
+    for _, name in ipairs { "llemma_7b_4_2_2_P", "llemma_7b_4_2_2_V" } do
+      local timings = temporary(json.encode(configs[name].model_calls))
+      local text, status = run(("predict --config %s/examples/%s.yml --composition reference --timings %s --json")
+        :format(folder, name, timings))
+      os.remove(timings)
+      assert.equal(0, status, text)
+      local result = json.decode(text)
+      assert.is_true(math.abs(result.total_us / configs[name].total_us - 1) < 1e-12)
+      assert.same(configs[name].layers_head_middle_tail, result.layers_head_middle_tail)
+      assert.same(configs[name].parameters, result.parameters)
+    end
+  end)
+
+  it("every crashing configuration gets one sentence and exit 1, or works", function()
+    local works = { ["x_bucket_string_1.26e9"] = true }
+    for name, run_of in pairs(configs) do
+      if name:match("^x_") and not works[name] then
+        local config = temporary(json.encode(run_of.config)) -- JSON is YAML
+        local timings = temporary(json.encode(run_of.model_calls))
+        local text, status = run(("predict --config %s --composition reference --timings %s"):format(config, timings))
+        os.remove(config)
+        os.remove(timings)
+        assert.equal(1, status, name .. ": " .. text)
+        assert.matches("^ett: [^\n]+\n$", text, name)
+        assert.is_nil(text:find("stack traceback", 1, true), name)
+      end
+    end
+  end)
+
+  it("wants --config", function()
+    local text, status = run "predict --composition reference"
+    assert.equal("ett: predict: --composition reference needs --config FILE.yml\n", text)
+    assert.equal(2, status)
+  end)
+end)
