@@ -177,13 +177,13 @@ local function measure(session, target, values)
 end
 
 --- A journal of one's own, or one shared between the ranks of an MPI job: both have
---- take() -> position or nil, commit(lines), close().
+--- take(stop) -> position or nil, commit(lines), close().
 local function local_work(journal, count)
   local at = 0
   return {
-    take = function()
+    take = function(stop)
       at = at + 1
-      return at <= count and at or nil
+      return not stop and at <= count and at or nil
     end,
     commit = function(lines)
       for _, line in ipairs(lines) do
@@ -215,7 +215,8 @@ end
 local function run_target(session, target, run, path)
   local journal, list, held
   local shared = run.share
-  if not shared or shared.rank() == 0 then
+  local leader = not shared or shared.rank() == 0
+  if leader then
     journal, held = open_table(session, target, run, path)
     list = pending(target, held, run)
     if run.limit and #list > run.limit then list = table.move(list, 1, run.limit, 1, {}) end
@@ -229,8 +230,13 @@ local function run_target(session, target, run, path)
   end
   local report = { path = path, name = target.name, measured = 0, failed = 0, disturbed = 0, total = #list,
     held = held and held.rows or 0 }
-  run.on_begin(report)
-  local position = work.take()
+  local function stop()
+    if sample.interrupted() or (run.deadline and sample.now() > run.deadline) then report.interrupted = true end
+    return report.interrupted
+  end
+  if leader then run.on_begin(report) end
+  local began = sample.now()
+  local position = work.take(stop())
   while position do
     local values = target.values(list[position])
     local key = table.concat(values, ",")
@@ -253,14 +259,12 @@ local function run_target(session, target, run, path)
       report.failed = report.failed + 1
       report.last_failure = ("%s: %s"):format(key, one_line(err.message or err))
     end
-    run.on_progress(report)
-    if sample.interrupted() or (run.deadline and sample.now() > run.deadline) then
-      report.interrupted = true
-      break
-    end
-    position = work.take()
+    if leader then run.on_progress(report) end
+    position = work.take(stop())
   end
   work.close()
+  report.seconds = sample.now() - began
+  if shared and target.kind == "operator" then shared.sum(report, { "measured", "failed", "disturbed" }) end
   return report
 end
 
@@ -282,7 +286,11 @@ function sampler.run(given, options)
   if part < 1 or part > parts then
     error_module.raise("usage", "--part must be 1 to %d (--parts), got %d", parts, part)
   end
-  local session_options = { processor = options.device, threads = options.threads or given.threads,
+  local processor = options.device
+  if options.share and not processor then
+    processor = options.share.job.local_rank % sample.processors()
+  end
+  local session_options = { processor = processor, threads = options.threads or given.threads,
     seed = given.seed, budget_seconds = options.budget_seconds or given.budget_seconds, target = given.target,
     min_repeats = given.min_repeats, max_repeats = given.max_repeats, limit_bytes = options.limit_bytes,
     keep_raw = options.keep_raw, share = options.share, device = options.device, profile = options.profile,

@@ -13,6 +13,11 @@ end
 --- The shared job of this process, or nil when it runs alone.
 function share.join()
   if not in_job() then return nil end
+  local sample = require "ett.sample"
+  if (tonumber(os.getenv("OMPI_COMM_WORLD_LOCAL_SIZE") or os.getenv("SLURM_NTASKS")) or 1) > sample.processors() then
+    -- More ranks than processors: a rank that waits must not spin on one that another needs.
+    sample.default_environment("OMPI_MCA_mpi_yield_when_idle", "1")
+  end
   local ok, dist = pcall(require, "ett.dist")
   if not ok then
     require("ett.error").raise("missing", "this process runs under mpirun or srun, but the MPI back end is not "

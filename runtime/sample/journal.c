@@ -107,7 +107,9 @@ ett_sample_journal *ett_sample_journal_open(const char *path, const char *header
   }
   snprintf(j->path, sizeof j->path, "%s", path);
   char lock[4200];
-  snprintf(lock, sizeof lock, "%s.lock", path);
+  const char *slash = strrchr(path, '/');
+  const int folder = slash ? (int)(slash - path) + 1 : 0;
+  snprintf(lock, sizeof lock, "%.*s.%s.lock", folder, path, path + folder);
   j->file = -1;
   j->lock = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (j->lock < 0) {

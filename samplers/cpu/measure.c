@@ -45,6 +45,10 @@ static float random_normal(uint64_t *state) {
 static int arena_grow(arena *a, size_t floats, uint64_t seed, int random, ett_err *err) {
   if (floats <= a->floats)
     return 0;
+  const size_t step = (size_t)4 << 20; /* grow by doubling, 16 MB at least */
+  size_t more = 2 * a->floats < (size_t)64 << 20 ? 2 * a->floats : 0;
+  floats = floats > more ? floats : more;
+  floats = floats > step ? floats : step;
   if (a->at)
     munmap(a->at, a->floats * sizeof(float));
   a->at = NULL;
@@ -187,12 +191,8 @@ static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *option
                        set_bytes * 1e-9, limit * 1e-9);
   double sets = (double)pool->cold_bytes / set_bytes + 1;
   p->sets = sets > MAX_SETS ? MAX_SETS : (size_t)sets;
-  /* Small sets are spread over the arena: the gap between them is never touched. */
-  size_t least = pool->cold_bytes / sizeof(float);
-  if (arena_grow(&pool->input, inputs * p->sets > least ? inputs * p->sets : least,
-                 pool->seed, 1, err) != 0 ||
-      arena_grow(&pool->output, outputs * p->sets > least ? outputs * p->sets : least,
-                 pool->seed, 0, err) != 0)
+  if (arena_grow(&pool->input, inputs * p->sets, pool->seed, 1, err) != 0 ||
+      arena_grow(&pool->output, outputs * p->sets, pool->seed, 0, err) != 0)
     return -1;
   for (size_t set = 0; set < p->sets; set++)
     for (size_t c = 0; c < p->count; c++)

@@ -133,27 +133,32 @@ return {
       return 0
     end
     sample.catch_interrupts()
-    require("ett.folder").make(opts.out)
+    local share = require("ett.share").join()
+    if not share or share.rank() == 0 then require("ett.folder").make(opts.out) end
     local bar = progress(opts.quiet)
     common.on_begin, common.on_progress = bar.begin, bar.step
     common.options_text = ("backend %s, parts %d, part %d, budget %s s"):format(opts.backend or given.backend,
       opts.parts, opts.part, tostring(opts.budget or given.budget_seconds or 0.02))
     for _, note in ipairs(given.notes or {}) do io.stderr:write("ett: note: " .. note .. "\n") end
-    local share = require("ett.share").join()
     common.share = share
-    local reports
-    if opts.active then
-      reports = require("ett.active").run(given, common, opts.target_error or 0.05)
-    else
-      reports = sampler.run(given, common)
+    local ok, reports = pcall(function()
+      if opts.active then return require("ett.active").run(given, common, opts.target_error or 0.05) end
+      return sampler.run(given, common)
+    end)
+    if not ok then
+      if share then -- the others would wait for ever
+        io.stderr:write(("ett: rank %d: %s\n"):format(share.rank(), tostring(reports)))
+        share.abort(1)
+      end
+      error(reports, 0)
     end
     local failed, interrupted = 0, false
     for _, report in ipairs(reports) do
       failed = failed + report.failed
       interrupted = interrupted or report.interrupted
       if not share or share.rank() == 0 then
-        print(("%s: %d measured, %d failed, %d disturbed"):format(report.path, report.measured, report.failed,
-          report.disturbed))
+        print(("%s: %d measured, %d failed, %d disturbed in %.1f s"):format(report.path, report.measured,
+          report.failed, report.disturbed, report.seconds))
         if report.last_failure then print(("  last failure: %s"):format(report.last_failure)) end
       end
     end

@@ -1,0 +1,80 @@
+--- The ranks of an MPI job as a campaign sees them: dynamic sharing of an operator's
+--- shapes, and lockstep through a collective's.
+local share_mpi = {}
+
+--- Joins the job. dist: the module ett.dist.
+function share_mpi.open(dist)
+  local job = dist.open()
+  local share = { job = job, topology_group = nil }
+
+  function share.rank() return job.rank end
+
+  local function share_list(group, list)
+    local text = list and table.concat(list, ",") or ""
+    local shared = {}
+    for word in group:share_text(text):gmatch("%d+") do shared[#shared + 1] = math.tointeger(tonumber(word)) end
+    return shared
+  end
+
+  --- take/commit/close of a target: rank 0 hands positions out while it measures too.
+  local function dynamic(journal, list)
+    list = share_list(job.world, list)
+    local work = job.world:work(journal, #list)
+    return {
+      take = function(stop)
+        if stop then return nil end
+        return work:take()
+      end,
+      commit = function(lines) work:commit(table.concat(lines, "\n")) end,
+      close = function()
+        work:close()
+        if journal then journal:close() end
+      end,
+    }, list
+  end
+
+  --- Every member measures the same shape at once; rank 0 of the group writes it down.
+  local function lockstep(journal, list)
+    local group = share.topology_group
+    list = share_list(group, list)
+    local at, leader = 0, group:rank() == 0
+    return {
+      take = function(stop)
+        at = at + 1
+        local go = (leader and not stop and at <= #list) and 1 or 0
+        return group:reduce(go, "max") > 0 and at or nil
+      end,
+      commit = function(lines)
+        if not leader then return end
+        for _, line in ipairs(lines) do
+          local ok, err = journal:append(line)
+          if not ok then error(err, 0) end
+        end
+      end,
+      close = function()
+        if journal then journal:close() end
+      end,
+    }, list
+  end
+
+  --- The work of one target; journal and list are rank 0's.
+  function share.work(journal, list, target)
+    if target.kind == "collective" then return lockstep(journal, list) end
+    return dynamic(journal, list)
+  end
+
+  --- Adds up fields of a report over the ranks.
+  function share.sum(report, names)
+    for _, name in ipairs(names) do report[name] = math.tointeger(job.world:reduce(report[name], "sum")) end
+  end
+
+  --- Waits for the others at the end of the campaign.
+  function share.leave() job.world:barrier() end
+
+  --- Ends every rank: called when this one cannot go on.
+  function share.abort(status) dist.abort(status or 1) end
+
+  return share
+end
+
+return share_mpi

@@ -1,0 +1,96 @@
+--- MPI back end: collectives between the ranks of an mpirun or srun job.
+--
+-- Sizes are in elements, counted as nccl-tests counts them: the whole message. The time of
+-- a repeat is the slowest rank's, from a start that all ranks agreed on beforehand.
+local error_module = require "ett.error"
+local sample = require "ett.sample"
+
+local backend = {
+  name = "mpi",
+  summary = "collectives over MPI between the ranks of an mpirun or srun job",
+  needs = "MPI (libopenmpi-dev, openmpi-bin)",
+  precisions = { fp32 = true },
+}
+
+--- true, or nil and one sentence on what is missing.
+function backend.available()
+  local ok, why = pcall(require, "ett.dist")
+  if ok then return true end
+  return nil, "the MPI back end is not built: install libopenmpi-dev and openmpi-bin and build again; "
+    .. tostring(why):match("[^\n]*")
+end
+
+--- Numbers of nodes (or ranks) that a job of `most` can form: powers of two, and all.
+local function sizes(most)
+  local list, n = {}, 1
+  while n < most do
+    list[#list + 1] = n
+    n = n * 2
+  end
+  list[#list + 1] = most
+  return list
+end
+
+--- Opens a session; every rank of the job calls it.
+---@param options table min_repeats, max_repeats, budget_seconds, target, share
+function backend.open(options)
+  options = options or {}
+  local ok, why = backend.available()
+  if not ok then return nil, error_module.new("missing", "%s", why) end
+  local job = require("ett.dist").open()
+  if job.size < 2 then
+    return nil, error_module.new("missing", "collectives need at least 2 ranks: run under mpirun -n 2 or srun -n 2")
+  end
+  local share = options.share
+  local session = {
+    backend = backend, device = (sample.hostname():gsub("[^%w%-]", "") .. "-cpu"),
+    header = {
+      { "machine", sample.hostname() },
+      { "device", ("%d ranks on %d nodes, %d processors here"):format(job.size, job.nodes, sample.processors()) },
+      { "libraries", job.library },
+    },
+  }
+  if job.size > sample.processors() * job.nodes then
+    session.header[#session.header + 1] = { "warning",
+      "more ranks than processors: the times measure context switches, not a network" }
+  end
+
+  --- nodes x ranks a node that this job can form for a target.
+  function session.topologies(target)
+    local list = {}
+    for _, nodes in ipairs(target.nodes and { target.nodes } or sizes(job.nodes)) do
+      for _, ranks in ipairs(target.ranks and { target.ranks } or sizes(job.ranks_per_node)) do
+        if nodes > job.nodes or ranks > job.ranks_per_node then
+          error_module.raise("argument", "%d nodes of %d ranks are wanted, this job has %d of %d", nodes, ranks,
+            job.nodes, job.ranks_per_node)
+        end
+        local fits = nodes * ranks >= 2 and (target.collective ~= "send_recv" or nodes * ranks == 2)
+        if fits then list[#list + 1] = { nodes = nodes, ranks_per_node = ranks } end
+      end
+    end
+    return list
+  end
+
+  --- Forms the group of a topology; every rank of the job calls it.
+  function session.use(topology)
+    local member = job.node < topology.nodes and job.local_rank < topology.ranks_per_node
+    if session.group then session.group:close() end
+    session.group = job.world:split(member and 0 or -1, job.rank)
+    session.member, session.topology = member, topology
+    if share then share.topology_group = session.group end
+  end
+
+  --- Times a collective of `count` elements on the group in use: result | nil, error.
+  function session.measure_collective(target, count)
+    return session.group:time { kind = target.collective, count = count, in_place = target.in_place,
+      min_repeats = options.min_repeats, max_repeats = options.max_repeats,
+      budget_seconds = options.budget_seconds, target = options.target }
+  end
+
+  function session.close()
+    if session.group then session.group:close() end
+  end
+  return session
+end
+
+return backend

@@ -1,0 +1,156 @@
+--- The MPI back end: collectives compute what they should, and shared campaigns lose nothing.
+local find = require "ett.find"
+local host = require "ett.host"
+
+local has_launcher = os.execute("command -v mpirun >/dev/null 2>&1")
+local usable, why = find.load("samplers", "mpi").available()
+if not (usable and has_launcher) then
+  describe("the MPI back end", function()
+    it("is not at hand", function() pending(why or "no mpirun: install openmpi-bin") end)
+  end)
+  return
+end
+
+local folder
+local function run(ranks, arguments)
+  local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
+    .. "mpirun --oversubscribe --bind-to none -n %d '%s/bin/ett' %s 2>&1"):format(ranks, host.prefix, arguments))
+  local text = pipe:read("a"):gsub("\27%[[%d;]*m", "")
+  local ok = pipe:close()
+  return text, ok
+end
+
+local function write(name, text)
+  local path = folder .. "/" .. name
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  return path
+end
+
+describe("the MPI back end", function()
+  before_each(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    require("lfs").mkdir(folder)
+  end)
+  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+
+  it("computes every collective on 3 ranks", function()
+    local spec = write("ranks_spec.lua", [[
+      local sample, dist = require "ett.sample", require "ett.dist"
+      local world = dist.open().world
+      local rank, n = world:rank(), world:size()
+      local function filled(count, value)
+        local t = sample.tensor(count)
+        for i = 1, count do t:set(i, value(i)) end
+        return t
+      end
+      describe("rank " .. rank, function()
+        it("agrees with the definition", function()
+          local t = filled(6, function(i) return i * (rank + 1) end)
+          world:run("all_reduce", t)
+          for i = 1, 6 do assert.equal(i * n * (n + 1) / 2, t:get(i)) end
+          local gathered = sample.tensor(6)
+          world:run("all_gather", gathered, filled(2, function(i) return 10 * rank + i end))
+          for r = 0, n - 1 do for i = 1, 2 do assert.equal(10 * r + i, gathered:get(2 * r + i)) end end
+          local part = sample.tensor(2)
+          world:run("reduce_scatter", part, filled(6, function(i) return i end))
+          for i = 1, 2 do assert.equal(n * (2 * rank + i), part:get(i)) end
+          local swapped = sample.tensor(6)
+          world:run("all_to_all", swapped, filled(6, function(i) return 100 * rank + i end))
+          for r = 0, n - 1 do for i = 1, 2 do assert.equal(100 * r + 2 * rank + i, swapped:get(2 * r + i)) end end
+          local b = filled(4, function(i) return rank == 0 and i or -1 end)
+          world:run("broadcast", b)
+          assert.equal(4, b:get(4))
+          local m = sample.tensor(3)
+          if rank == 0 then world:send(filled(3, function(i) return i + 7 end), 2) end
+          if rank == 2 then world:receive(m, 0) assert.equal(10, m:get(3)) end
+          local pair = world:split(rank < 2 and 0 or -1, rank)
+          assert.equal(rank < 2, pair:is_member())
+          if pair:is_member() then assert.equal(2, pair:reduce(1, "sum")) end
+        end)
+        it("times are one number on every rank", function()
+          for _, kind in ipairs { "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv",
+            "broadcast" } do
+            local r = assert(world:time { kind = kind, count = 300, budget_seconds = 0.01, max_repeats = 20 })
+            assert.is_true(r.seconds > 0)
+            assert.equal(world:reduce(r.seconds, "max"), world:reduce(r.seconds, "min"))
+          end
+          local none, err = world:time { kind = "all_gather", count = 2 }
+          assert.is_nil(none)
+          assert.matches("2 elements cannot be shared by 3 ranks", err.message)
+        end)
+      end)
+    ]])
+    local text, ok = run(3, "spec " .. spec)
+    assert(ok, text)
+    assert.equal(3, select(2, text:gsub("2 successes / 0 failures / 0 errors", "")), text)
+  end)
+
+  it("shares an operator campaign: every row once, then nothing left", function()
+    local file = write("shared.lua", [[
+      return { name = "shared", max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, samples = { {
+        operator = "gelu", shapes = { tokens = { start = 1, stop = 60 }, width = 8 } } } }
+    ]])
+    local text, ok = run(4, ("sample '%s' --out '%s/out' --quiet"):format(file, folder))
+    assert(ok, text)
+    assert.matches("60 measured, 0 failed", text)
+    local path, seen, rows = text:match("(%S+%.csv): "), {}, 0
+    for line in io.lines(path) do
+      local key = line:match("^%d+,8,")
+      if key then
+        rows = rows + 1
+        assert.is_nil(seen[key])
+        seen[key] = true
+      end
+    end
+    assert.equal(60, rows)
+    assert.matches(" 0 measured, 0 failed", (run(2, ("sample '%s' --out '%s/out' --quiet"):format(file, folder))))
+  end)
+
+  it("measures collectives into the reference's columns, one table a topology", function()
+    local file = write("wires.lua", [[
+      return { name = "wires", backend = "mpi", max_repeats = 10, min_repeats = 3, budget_seconds = 0.005, samples = {
+        { collective = "all_reduce", in_place = true, shapes = { shape = { 64, 4096 } } },
+        { collective = "send_recv", shapes = { shape = { 64, 4096 } } } } }
+    ]])
+    local text, ok = run(3, ("sample '%s' --out '%s/out' --quiet"):format(file, folder))
+    assert(ok, text)
+    for _, name in ipairs { "all_reduce_fp32_1_2", "all_reduce_fp32_1_3", "send_recv_fp32_1_2" } do
+      local path = text:match("(%S+" .. name .. "%.csv): 2 measured")
+      assert(path, text)
+      local body = io.open(path):read("a"):gsub("#~ disturbed[^\n]*\n", "")
+      assert.matches("\nshape,nodes,GPUsPerNode,dur%(us%)\n64,1,", body)
+    end
+  end)
+
+  it("a rank that dies ends the campaign, named, with the finished rows safe", function()
+    local file = write("dies.lua", [[
+      return { name = "dies", max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, samples = { {
+        operator = "spec_dies", shapes = { number = { start = 1, stop = 40 } } } } }
+    ]])
+    require("lfs").mkdir(folder .. "/operators")
+    write("operators/spec_dies.lua", [[
+      local op = { name = "spec_dies", summary = "ends its process at shape 30", passes = { "forward" },
+        columns = { "number" }, schema = { number = "count" } }
+      function op.shape() return { number = 1 } end
+      function op.features(s) return { s.number } end
+      function op.flops() return 0.0 end
+      function op.bytes() return 0.0 end
+      function op.cpu(s)
+        if s.number == 30 then os.execute("kill -9 " .. require("ett.sample").process_id()) end
+        return { { kind = "sleep", microseconds = 1000 } }
+      end
+      return op
+    ]])
+    local text, ok = run(3, ("sample '%s' --out '%s/out' --quiet"):format(file, folder))
+    assert.is_falsy(ok)
+    assert.matches("rank %d", text)
+    local rows = 0
+    local pipe = io.popen(("cat '%s'/out/*.csv"):format(folder))
+    for line in pipe:lines() do if line:match("^%d+,") then rows = rows + 1 end end
+    pipe:close()
+    assert.is_true(rows >= 20 and rows < 40, tostring(rows))
+  end)
+end)
