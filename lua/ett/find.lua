@@ -86,7 +86,7 @@ function find.list(kind)
       for entry in lfs.dir(folder) do
         local name = entry:match("^([%w_][%w_%-%.]*)%.lua$")
         local path = folder .. "/" .. entry
-        if not name and lfs.attributes(path .. "/init.lua", "mode") == "file" then
+        if not name and entry:sub(1, 1) ~= "." and lfs.attributes(path .. "/init.lua", "mode") == "file" then
           name, path = entry, path .. "/init.lua"
         end
         if name and not seen[name] then

@@ -16,6 +16,11 @@
 
 #include "base/err.h"
 
+struct ett_member;
+struct ett_strings;
+struct ett_track;
+struct ett_trace_part;
+
 #define ETT_TRACE_BLOCK 65536u
 #define ETT_TRACE_EVENT_BYTES 41
 #define ETT_TRACE_NONE UINT32_MAX /* no row, no string */
@@ -83,5 +88,84 @@ typedef struct ett_trace_arg {
     uint32_t text;
   } value;
 } ett_trace_arg;
+
+/* One recorded file. Strings are owned by the trace. */
+typedef struct ett_trace_file {
+  char *path;
+  ett_trace_kind kind;
+  bool has_rank, has_world;
+  const char *rank_source; /* "distributedInfo", "file name", "host name", "unknown" */
+  int64_t rank, world_size;
+  int64_t base_ns;             /* baseTimeNanoseconds, added to every ts; 0 if none */
+  uint64_t bytes;              /* on disk */
+  uint64_t uncompressed_bytes; /* read */
+  uint64_t event_count;        /* rows */
+  uint64_t seen_count;         /* records, with flows and metadata */
+  struct ett_member *members;  /* of the root object, as JSON text */
+  uint32_t member_count;
+} ett_trace_file;
+
+typedef struct ett_trace_warning {
+  uint32_t file; /* ETT_TRACE_NONE: of the whole trace */
+  bool has_offset;
+  uint64_t offset, count;
+  const char *code;
+  char *message;
+} ett_trace_warning;
+
+typedef struct ett_trace {
+  ett_trace_file *files;
+  uint32_t file_count;
+  struct ett_strings *strings;
+  uint32_t *categories; /* string ids */
+  uint8_t *category_class;
+  uint32_t category_count;
+  struct ett_track *tracks;
+  uint32_t track_count;
+  ett_trace_block *blocks;
+  uint32_t block_count;
+  const char **arg_names; /* of the columns below */
+  ett_trace_arg **args;
+  uint32_t *arg_lengths;
+  uint32_t arg_count;
+  ett_trace_warning *warnings;
+  uint32_t warning_count;
+  int64_t ticks_per_second, origin_ns;
+  int64_t start, stop; /* of all complete valid rows, ticks; 0, 0 when there are none */
+  uint64_t event_count;
+  size_t memory_bytes;
+} ett_trace;
+
+/* Reads the file at path into a part (struct ett_trace_part); the Nsight reader, which is
+ * a module of its own because of SQLite, is handed in as one of these. 0 or -1. */
+typedef int (*ett_trace_reader)(const char *path, struct ett_trace_part *part,
+                                const char *const *args, uint32_t arg_count,
+                                int64_t ticks_per_second, ett_err *err);
+
+typedef struct ett_trace_options {
+  ett_trace_kind mode; /* AUTO, KINETO ("torch"), TPU_JSON ("tpu") or NSYS */
+  const char *const *args;
+  uint32_t arg_count;
+  unsigned threads; /* 0: the number of cores */
+  bool flows;
+  const char *scanner; /* instruction set by name, for tests; NULL: the best */
+  size_t chunk_bytes;  /* of a file that several threads share; 0: chosen, for tests */
+  /* Called from the caller's thread a few times a second; nonzero stops the reading. */
+  int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
+  /* The Nsight reader, or NULL with *err; called once, when such a file is met. */
+  ett_trace_reader (*nsys)(void *context, ett_err *err);
+  void *context;
+} ett_trace_options;
+
+/* Everything at path; NULL with *err when it is not there or holds no trace. */
+ett_trace *ett_trace_open(const char *path, const ett_trace_options *options,
+                          ett_err *err);
+void ett_trace_free(ett_trace *t);
+
+/* Column of the arg of that name, or -1 when it was not asked for. */
+int ett_trace_arg_find(const ett_trace *t, const char *name);
+
+/* The arg of a row, NULL when it has none. */
+const ett_trace_arg *ett_trace_arg_at(const ett_trace *t, uint32_t arg, uint32_t row);
 
 #endif

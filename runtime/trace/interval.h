@@ -1,0 +1,46 @@
+/* interval.h - sets of half-open intervals [from, to) of 64-bit integers.
+ *
+ * A set is sorted, and its intervals are disjoint and do not touch, so that equal sets are
+ * equal arrays. Every operation is linear in its inputs, except building from unsorted
+ * intervals (n log n). Lengths are exact while they fit in 64 bits. */
+#ifndef ETT_TRACE_INTERVAL_H
+#define ETT_TRACE_INTERVAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ett_interval {
+  int64_t from, to;
+} ett_interval;
+
+typedef struct ett_intervals {
+  ett_interval *items;
+  size_t count;
+} ett_intervals;
+
+void ett_intervals_free(ett_intervals *s);
+
+/* Unites n intervals in any order; empty ones (from >= to) vanish. Sorts items in place.
+ * 0, or -1 when memory ran out (the same for all below). */
+int ett_intervals_unite(ett_intervals *out, ett_interval *items, size_t n);
+
+int ett_intervals_union(ett_intervals *out, const ett_intervals *a,
+                        const ett_intervals *b);
+int ett_intervals_intersect(ett_intervals *out, const ett_intervals *a,
+                            const ett_intervals *b);
+int ett_intervals_subtract(ett_intervals *out, const ett_intervals *a,
+                           const ett_intervals *b);
+
+/* The part inside [from, to); the complement inside it; intervals longer than least. */
+int ett_intervals_clip(ett_intervals *out, const ett_intervals *a, int64_t from,
+                       int64_t to);
+int ett_intervals_gaps(ett_intervals *out, const ett_intervals *a, int64_t from,
+                       int64_t to);
+int ett_intervals_longer(ett_intervals *out, const ett_intervals *a, int64_t least);
+
+/* Total length; the same inside [from, to), found by bisection; membership. */
+int64_t ett_intervals_measure(const ett_intervals *a);
+int64_t ett_intervals_measure_in(const ett_intervals *a, int64_t from, int64_t to);
+int ett_intervals_contains(const ett_intervals *a, int64_t x);
+
+#endif
