@@ -136,6 +136,21 @@ describe("pipeline", function()
     end
   end)
 
+  it("1f1b's short way gives the engine's digits", function()
+    local random = generator(9)
+    for trial = 1, 200 do
+      local p = random_pipeline(random, "1f1b", trial % 4 > 0)
+      local run = schedule.pipeline(p)
+      p.keep_units = false
+      local short = schedule.pipeline(p)
+      for _, name in ipairs { "makespan_seconds", "end_seconds", "last_backward_start_seconds",
+        "last_backward_end_seconds" } do
+        assert.same(run[name], short[name], name)
+      end
+      for s = 1, p.stages do near(run.busy_seconds[s], short.busy_seconds[s], "busy") end
+    end
+  end)
+
   it("stays between the closed forms' bounds", function()
     local random = generator(3)
     for trial = 1, 150 do

@@ -623,20 +623,22 @@ static void get_pipeline(lua_State *L, ett_pipeline *p) {
 }
 
 /* pipeline{schedule=, stages=, chunks=, micro_batches=, forward=, backward=, weight=,
- * send_forward=, send_backward=, blocking_sends=, orders=, closed=}: how it runs.
- * closed: gpipe's closed form instead of events. */
+ * send_forward=, send_backward=, blocking_sends=, orders=, closed=, keep_units=}: how it
+ * runs. closed: gpipe's closed form instead of events; keep_units = false: 1f1b takes its
+ * short way. */
 static int pipeline_run(lua_State *L) {
   lua_settop(L, 1);
   luaL_checkstack(L, 40, NULL);
   ett_pipeline p;
   get_pipeline(L, &p);
   int closed = ett_lua_boolean_field(L, 1, "closed", 0);
+  int keep_units = !closed && ett_lua_boolean_field(L, 1, "keep_units", 1);
   workspace_new(L);
   workspace_box *workspace = to_workspace(L, -1);
   ett_pipeline_result r;
   ett_err err;
   int status = closed ? ett_pipeline_gpipe_closed(&p, workspace->pipeline, &r, &err)
-                      : ett_pipeline_run(&p, workspace->pipeline, 1, &r, &err);
+                      : ett_pipeline_run(&p, workspace->pipeline, keep_units, &r, &err);
   if (status != 0)
     return ett_lua_raise(L, &err);
   size_t stages = (size_t)p.stages, slices = stages * (size_t)p.chunks;
@@ -649,7 +651,7 @@ static int pipeline_run(lua_State *L) {
   set_numbers(L, "end_seconds", r.end, stages);
   set_numbers(L, "last_backward_start_seconds", r.last_backward_start, slices);
   set_numbers(L, "last_backward_end_seconds", r.last_backward_end, slices);
-  if (!closed) {
+  if (keep_units) {
     push_units(L, &p, &r);
     lua_setfield(L, -2, "units");
   }

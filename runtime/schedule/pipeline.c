@@ -297,16 +297,62 @@ static int open_engine(engine *e, const ett_pipeline *p, ett_pipeline_workspace 
   return 0;
 }
 
+/* 1F1B without tables: in round t stage s runs forward t and then backward
+ * t - (stages - 1 - s). Forwards need the stage before in the same round, backwards the
+ * stage behind in the round before, so two passes over the stages do a round, with the
+ * same additions and maxima as the general engine. */
+static void run_1f1b(const engine *e) {
+  const ett_pipeline *p = e->p;
+  int stages = p->stages;
+  int64_t m = p->micro_batches;
+  double *clock = e->clock, *gradient = e->gradient;
+  for (int s = 0; s < stages; s++) {
+    e->busy[s] = (double)m * (p->forward[s] + p->backward[s]);
+    gradient[s] = 0;
+  }
+  for (int64_t t = 0; t < m + stages - 1; t++) {
+    double input = 0;
+    for (int s = 0; s < stages && t < m; s++) {
+      double end = (clock[s] > input ? clock[s] : input) + p->forward[s];
+      clock[s] = end;
+      if (s == stages - 1)
+        gradient[s] = end;
+      else
+        input = send(e, s, e->forward_link, end, p->send_forward[s]);
+    }
+    int first = t < stages - 1 ? (int)(stages - 1 - t) : 0;
+    /* Micro-batch t - (stages - 1 - s) < m: the rear stages are through first. */
+    int64_t over = t - m; /* largest finished index of the last stage */
+    int last = over >= 0 ? stages - 1 - (int)(over + 1) : stages - 1;
+    for (int s = first; s <= last; s++) {
+      double start = clock[s] > gradient[s] ? clock[s] : gradient[s];
+      double end = start + p->backward[s];
+      clock[s] = end;
+      e->last_start[s] = start;
+      e->last_end[s] = end;
+      if (s > 0)
+        gradient[s - 1] = send(e, s, e->backward_link, end, p->send_backward[s - 1]);
+    }
+  }
+}
+
 int ett_pipeline_run(const ett_pipeline *p, ett_pipeline_workspace *w, int keep_units,
                      ett_pipeline_result *result, ett_err *err) {
   if (ett_pipeline_check(p, err) != 0)
     return -1;
   if (p->schedule == ETT_SCHEDULE_CUSTOM && check_custom(p, err) != 0)
     return -1;
+  engine e;
+  if (p->schedule == ETT_SCHEDULE_1F1B && !keep_units && !p->weight) {
+    if (open_engine(&e, p, w, 0, (size_t)p->stages, err) != 0)
+      return -1;
+    run_1f1b(&e);
+    finish(&e, NULL, result);
+    return 0;
+  }
   size_t all = 0;
   for (int rank = 0; rank < p->stages; rank++)
     all += ett_pipeline_unit_count(p, rank);
-  engine e;
   if (open_engine(&e, p, w, 1, keep_units ? all : 0, err) != 0)
     return -1;
   double *unit_start = keep_units ? w->memory + w->doubles - all : NULL;
