@@ -94,11 +94,16 @@ function Times:collective(kind, bytes, topology, dtype)
   local id = ("%s %.17g %d %d %s"):format(kind, bytes, topology.nodes, topology.gpus_per_node, dtype)
   local answer = self.collectives[id]
   if not answer then
-    answer = self.profile and self.profile:collective(kind, bytes, topology, dtype)
-      or require("ett.cluster").collective(self.cluster, kind, bytes, topology)
-    self.collectives[id] = check(answer, kind)
+    answer = self:ask_collective(kind, bytes, topology, dtype)
+    self.collectives[id] = answer
   end
   return answer
+end
+
+--- The same without memory.
+function Times:ask_collective(kind, bytes, topology, dtype)
+  return check(self.profile and self.profile:collective(kind, bytes, topology, dtype)
+    or require("ett.cluster").collective(self.cluster, kind, bytes, topology), kind)
 end
 
 --- Seconds of one optimizer update of `parameters`.
@@ -115,7 +120,7 @@ function Times:answer(demands, dtype)
     if d.kind == "optimizer" then
       answer = self:update(d.parameters, dtype)
     else
-      answer = self:collective(d.kind, d.bytes, d, d.element_bytes == 4 and "fp32" or dtype)
+      answer = self:ask_collective(d.kind, d.bytes, d, d.element_bytes == 4 and "fp32" or dtype)
     end
     demands:set(d.index, answer.seconds, answer.low_seconds, answer.high_seconds)
   end

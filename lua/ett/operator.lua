@@ -64,6 +64,7 @@ function operator.check(op, path)
 end
 
 local loaded = {}      -- path -> operator
+local by_name, name_roots = {}, nil -- name or alias -> operator, for one set of roots
 local by_alias, alias_roots -- alias -> name, made once per set of roots
 
 local function load_path(path)
@@ -87,6 +88,17 @@ end
 --- The operator of a name or alias; raises with the nearest valid name.
 ---@param name string
 function operator.get(name)
+  local roots = table.concat(find.roots(), "\n")
+  if name_roots ~= roots then by_name, name_roots = {}, roots end
+  local known = by_name[name]
+  if known then return known end
+  known = operator.search(name)
+  by_name[name] = known
+  return known
+end
+
+--- operator.get without its memory: looks among the files.
+function operator.search(name)
   local path = find.path("operators", name)
   if path then return load_path(path) end
   local real = type(name) == "string" and aliases()[name]
@@ -117,6 +129,6 @@ end
 function operator.check_shape(op, s) return schema.check(s, op.schema, op.name) end
 
 --- Forgets what was loaded (a REPL reloads edited files so).
-function operator.forget() loaded, by_alias, alias_roots = {}, nil, nil end
+function operator.forget() loaded, by_name, name_roots, by_alias, alias_roots = {}, {}, nil, nil, nil end
 
 return operator
