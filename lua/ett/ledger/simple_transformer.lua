@@ -1,0 +1,220 @@
+--- One batch of a feed-forward-only transformer in time: `ett simple-transformer`.
+--
+-- L layers of two matrices d x d_int, e experts of which k take each token, b samples of l
+-- tokens a batch, m a microbatch over all replicas, q bits, v pipeline passes (interleaving);
+-- degrees pp, dp, tp (over d_int), tp2 (over d), and e for the experts: p chips.
+-- Three readings of the same run:
+--   "readme", "head"  the two public versions, exactly
+--   "corrected"       traffic and memory traffic take their time in every phase, at their
+--                     precision, with ring factors, latency, overlap and a link per axis;
+--                     optimizer and memory per chip included
+-- Everything is an expression, so that a run can be compiled and searched.
+local ledger = require "ett.ledger"
+local max, floor, select, lt, eq = ledger.max, ledger.floor, ledger.select, ledger.lt, ledger.eq
+
+local simple = {}
+
+simple.parameters = {
+  precision_bits = 8, n_layers = 96, d_model = 12288, d_internal_ratio = 5, n_experts = 1, n_routed_experts = 1,
+  batch_size = 2048, microbatch_size = 1, seq_len = 2048, base_utilization = 0.6,
+  pp = 1, pipeline_interleaving = 1, dp = 1, tp = 1, tp2 = 1,
+  chip_flops = 1979e12, chip_memory = 3.35e12, chip_network = 900e9, chip_capacity = 80e9,
+}
+--- What only the corrected model reads.
+simple.corrections = { overlap = 1, latency_seconds = 0, node_chips = 1, node_network = 900e9, gradient_bytes = 2,
+  optimizer_bytes = 12, zero = 0, recompute = 0, memory_reserve = 0.1 }
+
+--- The rules of a run, recorded as checks of ledger L.
+local function check(L, o)
+  local function divides(left_name, left, right_name, right)
+    L:check("divides", left_name, left, right_name, right)
+  end
+  for _, name in ipairs { "batch_size", "microbatch_size", "seq_len", "n_routed_experts", "pp", "dp", "tp", "tp2",
+    "pipeline_interleaving", "precision_bits" } do L:check("at_least", name, o[name], "1", 1) end
+  divides("n_experts", o.n_experts, "n_routed_experts", o.n_routed_experts)
+  divides("batch_size", o.batch_size, "microbatch_size", o.microbatch_size)
+  divides("microbatch_size x seq_len x n_routed_experts", o.microbatch_size * o.seq_len * o.n_routed_experts,
+    "dp x n_experts", o.dp * o.n_experts)
+  divides("n_layers", o.n_layers, "pp x pipeline_interleaving", o.pp * o.pipeline_interleaving)
+  L:check("at_least", "pp (an interleaved pipeline needs two stages)", o.pp, "2 when pipeline_interleaving > 1",
+    select(lt(1, o.pipeline_interleaving), 2, 0))
+  divides("d_internal_ratio x d_model", o.d_internal_ratio * o.d_model, "tp", o.tp)
+  divides("d_model", o.d_model, "tp2", o.tp2)
+end
+
+--- Sizes that every reading shares.
+local function sizes(o)
+  local r = {}
+  r.d_int = o.d_internal_ratio * o.d_model
+  r.chips = o.pp * o.dp * o.tp * o.tp2 * o.n_experts
+  r.N = o.n_routed_experts * 2 * o.n_layers * o.d_model * r.d_int
+  r.P = o.n_experts * 2 * o.n_layers * o.d_model * r.d_int
+  r.a, r.c = r.d_int / o.tp, o.d_model / o.tp2
+  r.tokens = floor(o.microbatch_size * o.seq_len * o.n_routed_experts / (o.dp * o.n_experts))
+  r.batches = floor((o.dataset_size or 20 * r.P) / (o.batch_size * o.seq_len))
+  r.D = r.batches * o.batch_size * o.seq_len
+  r.microbatches = o.batch_size / o.microbatch_size
+  r.interval = o.n_layers / (o.pp * o.pipeline_interleaving)
+  r.bubble_layers = (o.pp - 1) * r.interval
+  r.steps = (o.n_layers / o.pp) * r.microbatches
+  r.flop_batch = 6 * r.N * o.batch_size * o.seq_len
+  r.peak = o.chip_flops * (8 / o.precision_bits)
+  r.lone = eq(o.n_routed_experts * o.tp, 1) * lt(1, o.n_experts)
+  r.flop = 6 * r.N * r.D
+  return r
+end
+
+--- Words of each transfer of a layer and microbatch, whole machine and ranks that share it.
+local function transfers(o, r)
+  local ml = o.microbatch_size * o.seq_len
+  return {
+    internal = { words = ml * r.d_int * o.n_routed_experts, ranks = o.dp * o.tp * o.n_experts },
+    external = { words = ml * o.d_model, ranks = floor(o.dp * o.tp2 * o.n_experts / o.n_routed_experts) },
+    cross = { words = ml * o.d_model, ranks = o.dp * o.tp * o.tp2 * o.n_experts },
+    gradient = { words = r.P, ranks = r.chips / o.dp },
+  }
+end
+
+--- The two public versions.
+local function published(o, r, version)
+  local head = version == "head"
+  local bytes = o.precision_bits / 8
+  local moved = transfers(o, r)
+  local function seconds(t) return 2 * (t.words / t.ranks * bytes) / o.chip_network end
+  local internal = select(eq(o.tp2, 1), 0, seconds(moved.internal))
+  local external = select(eq(o.n_routed_experts * o.tp, 1), 0, seconds(moved.external))
+  local cross = seconds(moved.cross)
+  local u = head and o.base_utilization or 1
+  local matmul = max(2 * r.a * r.c * r.tokens / (u * o.chip_flops) * bytes,
+    (r.a * r.c + r.c * r.tokens + r.a * r.tokens) / (u * o.chip_memory))
+  local stage_crossings = o.pp - 1
+  r.bubble = r.bubble_layers * (6 * matmul + 2 * internal + 2 * external) + stage_crossings * (head and 1 or 2) * cross
+    + r.lone * (r.bubble_layers - stage_crossings) * 2 * ((o.n_experts - 1) / o.n_experts) * cross
+  r.full_flop = r.steps * 6 * matmul
+  r.full_net = r.steps * (2 * internal + 2 * external + select(r.lone, 1, 1 / r.interval) * 2 * cross)
+  r.full = head and max(r.full_flop, r.full_net) or r.full_flop
+  r.gradient = select(eq(o.dp, 1), 0, seconds(moved.gradient))
+  r.batch = r.bubble + r.full + r.gradient
+  return r
+end
+
+--- Seconds of a phase whose traffic hides behind work as far as `overlap` allows.
+local function phase(compute, memory, network, overlap)
+  local busy = max(compute, memory)
+  return { compute = compute, memory = memory, network = network,
+    seconds = busy + (1 - overlap) * network + max(0, overlap * network - busy) }
+end
+
+--- Seconds to move `words` shared by `ranks`, `times` times, in a group of `group` chips:
+--- sent and received (n - 1) / n of them, over the link that the group's span needs.
+local function ring(o, t, bytes, group, span)
+  local link = select(lt(o.node_chips, span), o.chip_network, o.node_network)
+  return 2 * (t.words / t.ranks * bytes) * ((group - 1) / group) / link + 2 * (group - 1) * o.latency_seconds
+end
+
+--- The corrected reading. Innermost axes first: tp2, tp, experts, then stages, replicas; an
+--- axis that spans at most node_chips uses the node's links, others the network.
+local function corrected(o, r)
+  local bytes = o.precision_bits / 8
+  local moved = transfers(o, r)
+  local span_tp = o.tp2 * o.tp
+  local span_experts = span_tp * o.n_experts
+  local span_stages = span_experts * o.pp
+  -- Over tp2 the inner activations are summed; over tp (and the k chosen experts) the outer.
+  r.internal = ring(o, moved.internal, bytes, o.tp2, o.tp2)
+  r.external = ring(o, moved.external, bytes, o.tp * o.n_routed_experts,
+    select(lt(1, o.n_routed_experts), span_experts, span_tp))
+  local link = select(lt(o.node_chips, span_stages), o.chip_network, o.node_network)
+  r.cross = 2 * (moved.cross.words / moved.cross.ranks * bytes) / link + 2 * o.latency_seconds
+  local expert_cross = r.lone * ring(o, moved.cross, bytes, o.n_experts, span_experts)
+  local passes = 2 + select(o.recompute, 1, 0) -- forward, backward, and forward again
+  local matmuls = 6 + select(o.recompute, 2, 0)
+  local u = o.base_utilization
+  local compute = matmuls * 2 * r.a * r.c * r.tokens / (u * r.peak)
+  local memory = matmuls * (r.a * r.c + r.c * r.tokens + r.a * r.tokens) * bytes / (u * o.chip_memory)
+  local layer_net = passes * (r.internal + r.external + expert_cross)
+  local crossings = select(lt(1, o.pp), 1, 0) * 2 * r.cross
+  r.phases = {}
+  r.phases.bubble = phase(r.bubble_layers * compute, r.bubble_layers * memory,
+    r.bubble_layers * layer_net + (o.pp - 1) * crossings, o.overlap)
+  r.phases.full = phase(r.steps * compute, r.steps * memory, r.steps * (layer_net + crossings / r.interval), o.overlap)
+  local held = r.P / (r.chips / o.dp) -- parameters a chip holds
+  local shard = select(lt(0, o.zero), held / o.dp, held)
+  local gradient = ring(o, moved.gradient, o.gradient_bytes, o.dp, r.chips)
+  r.phases.gradient = phase(0, select(lt(1, o.dp), 2 * held * o.gradient_bytes / o.chip_memory, 0), gradient, o.overlap)
+  -- Read and write weights, gradients and the optimizer's state once.
+  r.phases.optimizer = phase(0, shard * (2 * o.optimizer_bytes + o.gradient_bytes + bytes) / o.chip_memory, 0,
+    o.overlap)
+  r.batch = r.phases.bubble.seconds + r.phases.full.seconds + r.phases.gradient.seconds + r.phases.optimizer.seconds
+
+  -- Memory of a chip: 1F1B holds pp microbatches of the first stage's layers, interleaving
+  -- (pp - 1) / v layers' worth more; recompute keeps each layer's input only.
+  local kept = select(o.recompute, r.c / o.tp, r.c / o.tp + 2 * r.a / o.tp2)
+  local in_flight = ledger.min(o.pp, r.microbatches) + select(lt(1, o.pipeline_interleaving),
+    (o.pp - 1) / o.pipeline_interleaving, 0)
+  local working = (r.c + 2 * r.a) * r.tokens * bytes -- of the layer being computed
+  r.memory = {
+    weights = held * bytes / select(lt(2, o.zero), o.dp, 1),
+    gradients = held * o.gradient_bytes / select(lt(1, o.zero), o.dp, 1),
+    optimizer = shard * o.optimizer_bytes,
+    activations = in_flight * (o.n_layers / o.pp) * kept * r.tokens * bytes + working,
+  }
+  r.memory.total = r.memory.weights + r.memory.gradients + r.memory.optimizer + r.memory.activations
+  r.memory_limit = o.chip_capacity * (1 - o.memory_reserve)
+  r.bubble, r.full, r.gradient = r.phases.bubble.seconds, r.phases.full.seconds, r.phases.gradient.seconds
+  return r
+end
+
+--- Describes a run on ledger L. `o`: parameters (numbers or expressions), with
+--- corrections' fields for "corrected". Returns the sizes, times (seconds a batch) and, for
+--- "corrected", phases and memory (bytes a chip).
+function simple.describe(L, o, version)
+  check(L, o)
+  local r = sizes(o)
+  r = version == "corrected" and corrected(o, r) or published(o, r, version)
+  r.utilization = r.flop_batch / (r.chips * r.peak * r.batch)
+  r.seconds = r.batch * r.batches
+  r.days = r.seconds / 86400
+  return r
+end
+
+--- The resource that a phase waits for.
+function simple.binding(p)
+  local value = ledger.value
+  local compute, memory, network = value(p.compute), value(p.memory), value(p.network)
+  if compute + memory + network == 0 then return "-" end
+  if network > compute and network > memory then return "network" end
+  return memory > compute and "memory" or "compute"
+end
+
+--- A run compiled to a program. outputs: days, seconds, utilization, chips, memory_bytes,
+--- phase seconds and their resources, feasible (all checks), fits (memory).
+function simple.compile(version, fixed)
+  local L = ledger.new()
+  local o, names = {}, {}
+  for _, set in ipairs { simple.parameters, version == "corrected" and simple.corrections or {}, fixed or {} } do
+    for name, value in pairs(set) do
+      if o[name] == nil then names[#names + 1] = name end
+      o[name] = value
+    end
+  end
+  table.sort(names)
+  for _, name in ipairs(names) do o[name] = L:parameter(name, o[name]) end
+  local r = simple.describe(L, o, version)
+  local outputs = { days = r.days, seconds = r.seconds, utilization = r.utilization, chips = r.chips,
+    batch_seconds = r.batch, bubble_seconds = r.bubble, full_seconds = r.full, gradient_seconds = r.gradient }
+  if r.phases then
+    outputs.memory_bytes = r.memory.total
+    outputs.fits = ledger.le(r.memory.total, r.memory_limit)
+    for name, p in pairs(r.phases) do
+      for field, value in pairs(p) do
+        outputs[name .. "_" .. (field == "seconds" and field or field .. "_seconds")] = value
+      end
+    end
+  end
+  outputs.feasible = 1
+  for _, c in ipairs(L:checks()) do outputs.feasible = outputs.feasible * c.ok end
+  return L:compile(outputs), L, outputs
+end
+
+return simple

@@ -1,0 +1,184 @@
+--- A whole training run of a transformer, metered: the mathematics of `ett transformer`.
+--
+-- Symbols: L layers, d model width, f feed-forward width, h heads of width c, e experts,
+-- l tokens a sample (t = l/e for each expert), b samples a batch. Six axes: data, pipeline
+-- (rotational), expert, sequence, and two of tensors: over the model width (external) and
+-- over heads and feed-forward width (internal).
+-- Not modelled: embeddings, router, norms, residual addition, causal mask, optimizer.
+-- Source: the public ml_par_sim programs, restated as operations on a ledger.
+local ledger = require "ett.ledger"
+
+local transformer = {}
+
+--- Parameters and their defaults. Switches change the structure, so they stay Lua values.
+transformer.parameters = {
+  batch_size = 2048, num_experts = 1, seq_len = 2048, dataset_size = 3e11, num_layers = 96, d_model = 12288,
+  d_ffn = 49152, num_heads = 192, d_head = 64,
+  p_data = 1, p_pipe = 1, p_exp = 1, p_seq = 1, p_tensor_int = 1, p_tensor_ext = 1,
+}
+transformer.switches = { use_glu = true, no_multi_query_attn = true, consecutive_attn_and_ffn = true }
+
+--- Limits that make a run efficient; all are recorded as checks.
+--- Returns the least and the greatest microbatch size (samples over all replicas).
+local function efficiency(L, m, t)
+  local lt, select = ledger.lt, ledger.select
+  L:label("efficiency")
+  L:check("at_most", "batch_size x seq_len / num_experts (tokens per expert per batch)", m.batch_size * t,
+    "gradient noise scale: 4096 x 2048 tokens", 4096 * 2048)
+  local deep = lt(1, m.p_pipe)
+  L:check("at_least", "batch_size / p_data (samples of one replica)", m.batch_size / m.p_data,
+    "4 microbatches for each of p_pipe stages", select(deep, 4 * m.p_pipe, 0))
+  local most = select(deep, ledger.floor(m.batch_size / (4 * m.p_pipe)), m.batch_size)
+  -- 1024 tokens a matmul; the order of these divisions decides the rounding.
+  local least = ledger.ceil((1024 / (t / (m.p_data * m.p_seq))) / m.p_data) * m.p_data
+  L:check("at_most", "least microbatch size with 1024 tokens a matmul", least,
+    "greatest with 4 microbatches a stage", most)
+  L:check("at_most", "p_tensor_int", m.p_tensor_int, "d_ffn / 1024", m.d_ffn / 1024)
+  L:check("at_most", "p_tensor_int", m.p_tensor_int, "num_heads x d_head / 1024", m.num_heads * m.d_head / 1024)
+  L:check("at_most", "p_tensor_ext", m.p_tensor_ext, "d_model / 1024", m.d_model / 1024)
+  return least, most
+end
+
+--- Describes the run on ledger L. `m` holds the parameters (numbers or expressions of L)
+--- and the switches; `options.efficiency` records the efficiency limits too.
+--- Returns { N, D, batches, least, most } (words, tokens, batches, microbatch sizes).
+function transformer.describe(L, m, options)
+  local b, l, e = m.batch_size, m.seq_len, m.num_experts
+  local d, f, h, c = m.d_model, m.d_ffn, m.num_heads, m.d_head
+  local multi_query = not m.no_multi_query_attn
+  local t = l / e
+  local batches = ledger.round(m.dataset_size / (b * l))
+  local run = { t = t, batches = batches, D = batches * b * l,
+    N = m.num_layers * e * (2 * d * h * c + 2 * d * (multi_query and c or h * c) + (m.use_glu and 3 or 2) * d * f) }
+
+  L:label("parameters")
+  L:check("divides", "seq_len", l, "num_experts", e)
+  L:check("divides", "batch_size", b, "p_data", m.p_data)
+  if options and options.efficiency then run.least, run.most = efficiency(L, m, t) end
+
+  L:label("dimensions")
+  local DATA = L:axis("DATA", m.p_data)
+  local PIPE = L:axis("PIPE", m.p_pipe, { rotational = true })
+  local EXP = L:axis("EXP", m.p_exp)
+  local SEQ = L:axis("SEQ", m.p_seq)
+  local TENSOR_EXT = L:axis("TENSOR_EXT", m.p_tensor_ext)
+  local TENSOR_INT = L:axis("TENSOR_INT", m.p_tensor_int)
+  local SAMPLE = L:dimension("SAMPLE", m.p_data, { axis = DATA })
+  local LAYER = L:dimension("LAYER", m.p_pipe, { axis = PIPE, virtual = m.num_layers })
+  local EXPERT = L:dimension("EXPERT", e, { axis = EXP })
+  local TOKEN = L:dimension("TOKEN", t, { axis = SEQ })
+  local WRITE_EXPERT = L:dimension("WRITE_EXPERT", e, { autoreduce = true })
+  local WRITE_TOKEN = L:dimension("WRITE_TOKEN", t, { axis = TENSOR_EXT, autoreduce = true })
+  local D_MODEL = L:dimension("D_MODEL", d, { axis = TENSOR_EXT, autoreduce = true })
+  local D_FFN = L:dimension("D_FFN", f, { axis = TENSOR_INT, autoreduce = true })
+  local HEAD = L:dimension("ATTN_HEAD", h, { axis = TENSOR_INT })
+  local D_HEAD = L:dimension("D_HEAD", c, { autoreduce = true })
+
+  L:label("weights")
+  local function weight(name, dimensions, scattered)
+    return L:tensor(name, { LAYER, EXPERT, table.unpack(dimensions) }, { scattered = scattered })
+  end
+  local both = { DATA, SEQ }
+  local kv_dimensions = multi_query and { D_MODEL, D_HEAD } or { D_MODEL, HEAD, D_HEAD }
+  local kv_scatter = multi_query and { DATA, SEQ, TENSOR_INT } or both
+  local w = {
+    q = weight("W_q", { D_MODEL, HEAD, D_HEAD }, both), o = weight("W_o", { D_MODEL, HEAD, D_HEAD }, both),
+    k = weight("W_k", kv_dimensions, kv_scatter), v = weight("W_v", kv_dimensions, kv_scatter),
+    into = weight("W_in", { D_MODEL, D_FFN }, both), out = weight("W_out", { D_MODEL, D_FFN }, both),
+    gate = m.use_glu and weight("W_gate", { D_MODEL, D_FFN }, both) or nil,
+  }
+  local names = { "q", "k", "v", "o", "into", "out", "gate" }
+
+  -- From here on, one token's way through one layer.
+  local function token(x)
+    L:label("q projection")
+    local q = x:dot(w.q)
+    local function write(name, weights)
+      L:label(name)
+      return x:multiply(weights):reduce(D_MODEL, { from = TOKEN, to = WRITE_TOKEN })
+        :scatter_transpose(EXPERT, WRITE_EXPERT):broadcast()
+    end
+    local k, v = write("k projection", w.k), write("v projection", w.v)
+    L:label("scores")
+    local scores = q:dot(k)
+    L:label("softmax")
+    local normaliser = scores:all_reduce(WRITE_EXPERT):all_reduce(WRITE_TOKEN)
+    scores = scores:multiply(normaliser)
+    L:label("values")
+    local values = scores:dot(v)
+    L:label("output projection")
+    local attention = values:dot(w.o) -- heads are summed with the residual
+    local y = x
+    if m.consecutive_attn_and_ffn then
+      L:label("attention sum")
+      y = attention:all_reduce(HEAD)
+    end
+    L:label("ffn in")
+    local inner = y:dot(w.into)
+    if m.use_glu then
+      L:label("ffn gate")
+      local gate = y:dot(w.gate)
+      L:label("glu product")
+      inner = inner:multiply(gate)
+    end
+    L:label("ffn out")
+    local ffn = inner:multiply(w.out)
+    L:label("residual sum")
+    local sum = m.consecutive_attn_and_ffn and ffn:reduce(D_FFN) or attention:reduce_with(ffn)
+    return sum:broadcast { rotate = { LAYER, EXPERT } }
+  end
+
+  L:meter("run", batches, function()
+    L:meter("weights", m.num_layers / m.p_pipe, function()
+      for _, name in ipairs(names) do
+        if w[name] then
+          L:label("W_" .. name)
+          w[name] = w[name]:broadcast()
+        end
+      end
+    end)
+    L:meter("tokens", b * l * (m.num_layers / m.p_pipe) / (m.p_data * l), function()
+      token(L:tensor("x", { SAMPLE, LAYER, EXPERT, TOKEN, D_MODEL }))
+    end)
+  end)
+  return run
+end
+
+--- Forward, backward and total of FLOP, Tx, Rx and net, over the whole run and machine.
+--- Checkpointing repeats the forward pass in the backward one; forward-only drops that.
+function transformer.costs(L, m)
+  local counts = L:totals()
+  local costs = {}
+  for name, key in pairs { FLOP = "flop", Tx = "tx", Rx = "rx" } do
+    costs[name] = { forward = counts[key .. "_forward"], backward = counts[key .. "_backward"] }
+  end
+  costs.net = { forward = costs.Tx.forward + costs.Rx.forward, backward = costs.Tx.backward + costs.Rx.backward }
+  for _, cost in pairs(costs) do
+    if m.activation_checkpointing then cost.backward = cost.backward + cost.forward end
+    cost.total = m.fwd_only and cost.forward or cost.forward + cost.backward
+  end
+  return costs
+end
+
+--- The run compiled: a program from parameters to counts, evaluated in C.
+--- `switches` as in describe; outputs flop_*, tx_*, rx_*, net_*, clusters, n_words, tokens, feasible.
+function transformer.compile(switches, options)
+  local L = ledger.new()
+  local m = {}
+  for name, value in pairs(switches or {}) do m[name] = value end
+  local names = {}
+  for name in pairs(transformer.parameters) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do m[name] = L:parameter(name, transformer.parameters[name]) end
+  local run = transformer.describe(L, m, options)
+  local outputs = { clusters = L:clusters(), n_words = run.N, tokens = run.D }
+  for name, cost in pairs(transformer.costs(L, m)) do
+    for pass, value in pairs(cost) do outputs[name:lower() .. "_" .. pass] = value end
+  end
+  local feasible = 1
+  for _, check in ipairs(L:checks()) do feasible = feasible * check.ok end
+  outputs.feasible = feasible
+  return L:compile(outputs), L
+end
+
+return transformer

@@ -1,0 +1,159 @@
+/* ledger.h - tensors on parallel axes, and what every operation on them costs.
+ *
+ * An axis has a degree; the machine is one cluster for each combination of ranks, P = the
+ * product of all degrees. A dimension has a global size and at most one axis: its local
+ * size is size / degree (which must be whole), or, on a rotational axis (a pipeline), 1:
+ * then its size is the degree and a virtual size (the layers) must be a multiple of the
+ * degree. A tensor is a set of dimensions and a set of axes it is scattered over. Every
+ * axis is carried by a dimension, scattered (the elements are split, no dimension says
+ * how) or broadcast (a full copy for each rank: all the rest).
+ *
+ * Counts are over the whole machine, in FLOP and in words sent (Tx) and received (Rx),
+ * forward and backward. Write I for a product of global sizes, J for a product of
+ * broadcast degrees, K for a product of scattered degrees, nu for a crossing frequency:
+ *   multiply   S = |union| x degrees of the axes no dimension carries: FLOP S, backward 4
+ * S broadcast  Tx I max([K > 1], nu), Rx I J (K + nu - 1); backward FLOP = Tx = Rx = that
+ * Rx reduce     FLOP I (J - 1), Tx = Rx = I (K - 1); backward Tx I [K > 1], Rx I (K - 1),
+ *              J the size of the reduced dimension, K the degree of its axis
+ * (source: the public ml_par_sim programs' model, restated.)
+ *
+ * Sizes, degrees and multipliers are nodes of the ledger's graph, so that a ledger meters
+ * now and can be compiled for other values. Broken rules of values (divisibility, two
+ * dimensions on one axis, limits) are recorded as checks and work goes on, so that all
+ * can be told at once; impossible requests (an unknown dimension) fail. Not for two
+ * threads at once; ledgers are independent of each other. */
+#ifndef ETT_LEDGER_LEDGER_H
+#define ETT_LEDGER_LEDGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ledger/graph.h"
+
+enum { ETT_LEDGER_MAX = 64 }; /* axes, and dimensions, of one ledger */
+
+typedef uint64_t ett_set; /* of axes or dimensions, bit by index */
+
+enum { /* counts of a meter or entry */
+       ETT_FLOP_FORWARD,
+       ETT_TX_FORWARD,
+       ETT_RX_FORWARD,
+       ETT_FLOP_BACKWARD,
+       ETT_TX_BACKWARD,
+       ETT_RX_BACKWARD,
+       ETT_COUNTS
+};
+
+typedef enum ett_operation {
+  ETT_MULTIPLY,
+  ETT_BROADCAST,
+  ETT_REDUCE,
+} ett_operation;
+
+typedef enum ett_relation {
+  ETT_DIVIDES,  /* left is a multiple of right */
+  ETT_AT_MOST,  /* left <= right */
+  ETT_AT_LEAST, /* left >= right */
+  ETT_EQUAL,    /* left == right */
+  ETT_DISJOINT, /* a set rule; left and right are unused */
+} ett_relation;
+
+/* What one operation cost, before the multipliers of its meters. */
+typedef struct ett_entry {
+  ett_operation operation;
+  const char *label; /* the part of the model; lives with the ledger */
+  int meter;
+  int left, right; /* input tensors, right -1 when there is one */
+  int result;      /* tensor */
+  int reduced;     /* dimension, -1 when none */
+  ett_node counts[ETT_COUNTS];
+} ett_entry;
+
+/* The part of an entry's traffic that one axis causes; the parts add up to the entry. */
+typedef struct ett_share {
+  int entry, axis;
+  ett_node counts[ETT_COUNTS]; /* the FLOP counts are -1 */
+} ett_share;
+
+typedef struct ett_check {
+  ett_relation relation;
+  const char *subject, *object; /* what left and right are */
+  const char *stage;            /* label at the time */
+  ett_node left, right, ok;     /* ok: 1 or 0 */
+} ett_check;
+
+typedef struct ett_ledger ett_ledger;
+
+ett_ledger *ett_ledger_new(void); /* NULL when memory is short */
+void ett_ledger_free(ett_ledger *ledger);
+ett_graph *ett_ledger_graph(ett_ledger *ledger);
+
+/* All of these return an index >= 0, or -1 and *err. Names are copied. */
+int ett_ledger_axis(ett_ledger *ledger, const char *name, ett_node degree,
+                    bool rotational, ett_err *err);
+/* axis -1: none. virtual_size is used on a rotational axis only (else -1). */
+int ett_ledger_dimension(ett_ledger *ledger, const char *name, ett_node size, int axis,
+                         ett_node virtual_size, bool autoreduce, ett_err *err);
+int ett_ledger_tensor(ett_ledger *ledger, const char *name, ett_set dimensions,
+                      ett_set scattered, ett_err *err);
+
+int ett_ledger_multiply(ett_ledger *ledger, int a, int b, ett_err *err);
+/* Undoes the scatter; rotate: dimensions whose axes the data moves along. */
+int ett_ledger_broadcast(ett_ledger *ledger, int tensor, ett_set rotate, ett_err *err);
+/* from, to: -1, or two dimensions of equal size, `to` on the axis of `dimension`: `from`
+ * is replaced by `to` for free after the sum. */
+int ett_ledger_reduce(ett_ledger *ledger, int tensor, int dimension, int from, int to,
+                      ett_err *err);
+/* Renames `from` to an axis-less dimension of equal size; from's axis is scattered. Free.
+ */
+int ett_ledger_scatter_transpose(ett_ledger *ledger, int tensor, int from, int to,
+                                 ett_err *err);
+/* Concatenates two unscattered tensors that differ in one dimension each, both on the
+ * same axis, and gives the joint dimension in *joint. Free. */
+int ett_ledger_concatenate(ett_ledger *ledger, int a, int b, int *joint, ett_err *err);
+/* multiply, then reduce and broadcast each autoreduce dimension common to both, those
+ * without an axis first. */
+int ett_ledger_dot(ett_ledger *ledger, int a, int b, ett_err *err);
+
+/* Meters nest; closing adds multiplier x counts to the meter around it. */
+int ett_ledger_open(ett_ledger *ledger, const char *name, ett_node multiplier,
+                    ett_err *err);
+int ett_ledger_close(ett_ledger *ledger, ett_err *err);
+/* The label that later entries and checks carry. */
+int ett_ledger_label(ett_ledger *ledger, const char *label, ett_err *err);
+int ett_ledger_check(ett_ledger *ledger, ett_relation relation, const char *subject,
+                     ett_node left, const char *object, ett_node right, ett_err *err);
+
+/* What has been recorded. Pointers stay valid until the next recording call. */
+size_t ett_ledger_axes(const ett_ledger *ledger);
+const char *ett_ledger_axis_name(const ett_ledger *ledger, int axis);
+ett_node ett_ledger_axis_degree(const ett_ledger *ledger, int axis);
+ett_node ett_ledger_clusters(ett_ledger *ledger, ett_err *err);            /* P */
+int ett_ledger_find_dimension(const ett_ledger *ledger, const char *name); /* or -1 */
+int ett_ledger_find_axis(const ett_ledger *ledger, const char *name);      /* or -1 */
+const char *ett_ledger_dimension_name(const ett_ledger *ledger, int dimension);
+ett_node ett_ledger_dimension_size(const ett_ledger *ledger, int dimension);
+ett_node ett_ledger_dimension_local(const ett_ledger *ledger, int dimension);
+int ett_ledger_dimension_axis(const ett_ledger *ledger, int dimension);
+bool ett_ledger_dimension_autoreduce(const ett_ledger *ledger, int dimension);
+const char *ett_ledger_tensor_name(const ett_ledger *ledger, int tensor); /* or NULL */
+ett_set ett_ledger_tensor_dimensions(const ett_ledger *ledger, int tensor);
+ett_set ett_ledger_tensor_scattered(const ett_ledger *ledger, int tensor);
+/* Elements that one rank holds. */
+ett_node ett_ledger_tensor_local(ett_ledger *ledger, int tensor, ett_err *err);
+size_t ett_ledger_entries(const ett_ledger *ledger);
+const ett_entry *ett_ledger_entry(const ett_ledger *ledger, size_t index);
+size_t ett_ledger_shares(const ett_ledger *ledger);
+const ett_share *ett_ledger_share(const ett_ledger *ledger, size_t index);
+size_t ett_ledger_checks(const ett_ledger *ledger);
+const ett_check *ett_ledger_check_at(const ett_ledger *ledger, size_t index);
+size_t ett_ledger_meters(const ett_ledger *ledger); /* meter 0 is the whole */
+const char *ett_ledger_meter_name(const ett_ledger *ledger, int meter);
+int ett_ledger_meter_parent(const ett_ledger *ledger, int meter); /* -1 for the whole */
+/* Product of the multipliers of a meter and those around it. */
+ett_node ett_ledger_meter_factor(const ett_ledger *ledger, int meter);
+/* Sum so far inside a meter, before its own multiplier. */
+ett_node ett_ledger_meter_count(const ett_ledger *ledger, int meter, int count);
+
+#endif

@@ -1,0 +1,56 @@
+/* search.h - global minimum of a tape's output over a box, by branch and bound.
+ *
+ * Variables are lists of values, integer ranges or real ranges (all positive). A box of
+ * them has a proven lower bound from interval arithmetic; boxes that cannot hold anything
+ * better than the best point found are dropped, the rest are split at the geometric
+ * middle of their widest variable, the most promising first. With gap 0 and no real
+ * variable the result is the exact optimum as the tape computes it; otherwise `bound`
+ * proves how far the result can be from it. Deterministic; ties go to the point found
+ * first. Not safe for concurrent use of one search; searches are independent. */
+#ifndef ETT_LEDGER_SEARCH_H
+#define ETT_LEDGER_SEARCH_H
+
+#include <stdbool.h>
+
+#include "ledger/tape.h"
+
+enum { ETT_SEARCH_MAX = 12 }; /* variables */
+
+typedef enum ett_domain {
+  ETT_DOMAIN_LIST,    /* values[0..count), ascending */
+  ETT_DOMAIN_INTEGER, /* low .. high */
+  ETT_DOMAIN_REAL,    /* [low, high] */
+} ett_domain;
+
+typedef struct ett_variable {
+  ett_domain domain;
+  size_t input; /* of the tape */
+  double low, high;
+  const double *values;
+  size_t count;
+  bool factor; /* takes part in the product limit */
+} ett_variable;
+
+typedef struct ett_search_options {
+  double gap;           /* relative; stop when the best is proven within it */
+  size_t boxes;         /* give up after so many */
+  double product_limit; /* product of the factors <= this; 0: no limit */
+  bool product_equal;   /* product == product_limit */
+  double tolerance;     /* relative width at which a real range counts as a point */
+} ett_search_options;
+
+typedef struct ett_search_result {
+  bool found;  /* a feasible point */
+  bool proven; /* best - bound <= gap |best|, or nothing feasible exists */
+  double best, bound;
+  double point[ETT_SEARCH_MAX];
+  size_t boxes, evaluations;
+} ett_search_result;
+
+/* Output 0 of the tape is minimised; every other output must be nonzero (a check). inputs
+ * are the tape's inputs; those of the variables are overwritten. 0 or -1 and *err. */
+int ett_search_run(const ett_tape *tape, double *inputs, const ett_variable *variables,
+                   size_t count, const ett_search_options *options,
+                   ett_search_result *result, ett_err *err);
+
+#endif

@@ -1,0 +1,26 @@
+# The README's second example, as its version prints it.
+$ ett simple-transformer --as readme --chip A100_40GB --n_layers 120 --d_model 12288 --batch_size 30720 --microbatch_size 48 --n_experts 16 --n_routed_experts 2 --pp 15 --pipeline_interleaving 8 --tp 8 --dp 12
+Model Shape: 120 x (12288 x 61440) (top 2 of 16 routing)
+...
+TOTAL RUN TIME
+ 101.8 days
+
+# The corrected model is the default: resources of every phase, and memory.
+$ ett simple-transformer --n_layers 96 --d_model 12288 --pp 8 --tp 8 --dp 4 --microbatch_size 4 --network_bandwidth 12.5e9
+Model Shape: 96 x (12288 x 61440) (top 1 of 1 routing)
+...
+steady state         ...  network
+...
+usable           ...  fits
+...
+ FLOP per expert:  2.52e+24
+
+$ ett simple-transformer --n_layers 10 --d_model 512 --pp 4 --tp 3
+ett: simple-transformer: 2 limits are broken:
+  n_layers = 10 must be divisible by pp x pipeline_interleaving = 4; nearest passing: 2 or 5
+  d_internal_ratio x d_model = 2560 must be divisible by tp = 3; nearest passing: 2 or 4
+?1
+
+$ ett simple-transformer --n_layers 10 --d_model 512 --chip B200
+ett: simple-transformer: --chip_type must be one of H100, A100_40GB, H100_x64_pod, RTX4090, got 'B200'...
+?2

@@ -1,0 +1,21 @@
+# The README's first example of the public programs.
+$ ett transformer --cluster_flop_rate 156e12 --num_experts 8 --batch 8192 --seq_len=8192 --dataset_size 13e12 --num_l 120 --d_model 15360 --p_pipe 15 --p_data 16 --p_exp 8 --p_tensor_int 8
+N: 2.267e+12 (2.834e+11 effective)
+D: 1.300e+13
+b: 8192 (microbatch size must be in [16, 32, 64, 128] to be efficient)
+P: 15360 = {DATA: 16, PIPE: 15, EXP: 8, SEQ: 1, TENSOR_EXT: 1, TENSOR_INT: 8}
+...
+Runtime:             118.8 days
+
+$ ett transformer --dataset_size 3e11 --num_layers 96 --d_model 12288 --p_pipe 7 --p_tensor_int 5
+ett: transformer: 7 limits are broken:
+  LAYER = 96 must be divisible by PIPE = 7; nearest passing: 6 or 8
+  D_FFN = 49152 must be divisible by TENSOR_INT = 5; nearest passing: 4 or 6
+  ATTN_HEAD = 192 must be divisible by TENSOR_INT = 5; nearest passing: 4 or 6
+  weights: elements a rank holds of W_k = 786432 must be divisible by DATA SEQ TENSOR_INT = 5; nearest passing: 4 or 6
+...
+?1
+
+$ ett transformer --dataset_size 3e11
+ett: transformer: missing --num_layers, --d_model; `ett transformer --help` lists the flags
+?2
