@@ -446,7 +446,6 @@ static inline int emit(ett_json_scan *s, event_state *e, uint64_t offset)
   row.ts = e->ts;
   row.dur = e->dur;
   if (row.ts == 0) ett_json_hurt(s, ETT_DAMAGE_ZERO_TS, offset);
-  if (s->decimals == 6 && (e->has & ETT_JSON_ARG_DURATION_PS)) row.dur = e->duration_ps;
   if (row.dur < 0) {
     ett_json_hurt(s, ETT_DAMAGE_NEGATIVE_DUR, offset);
     row.ph |= ETT_PH_INVALID;

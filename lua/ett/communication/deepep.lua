@@ -1,0 +1,9 @@
+--- DeepEP: expert dispatch and combine, which are all-to-alls.
+return {
+  name = "deepep",
+  summary = "DeepEP dispatch and combine kernels",
+  source = "https://github.com/deepseek-ai/DeepEP, csrc/kernels",
+  patterns = { "deep_ep::", "internode::dispatch", "internode::combine", "intranode::dispatch", "intranode::combine",
+    "internode_ll::dispatch", "internode_ll::combine", "notify_dispatch", "cached_notify" },
+  kinds = { { "dispatch", "AllToAll" }, { "combine", "AllToAll" }, { "notify", "AllToAll" } },
+}

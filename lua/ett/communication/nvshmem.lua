@@ -1,0 +1,8 @@
+--- NVSHMEM collectives and puts that run as kernels of their own.
+return {
+  name = "nvshmem",
+  summary = "NVSHMEM kernels",
+  source = "https://docs.nvidia.com/nvshmem",
+  patterns = { "nvshmem" },
+  kinds = { { "barrier", "Barrier" }, { "sync", "Barrier" }, { "put", "SendRecv" }, { "get", "SendRecv" } },
+}

@@ -1,0 +1,27 @@
+--- Mean duration of a communication kernel.
+local collective = require "ett.trace_collective"
+local stats = require "ett.trace_stats"
+local totals = require "ett.trace_totals"
+
+return {
+  name = "avg_comm_kernel_time_s",
+  summary = "mean duration of a communication kernel",
+  definition = [[Sum of the durations of the communication rows over their number, per device; the value given
+first is over all devices together.]],
+  needs = "device rows with communication",
+  units = { avg_comm_kernel_time_s = "s" },
+  args = collective.args,
+  compute = function(view)
+    local ticks, count = 0.0, 0
+    local out = totals.per_device(view, "avg_comm_kernel_time_s", "mean", function(lane)
+      local sum, list = 0.0, lane:collectives()
+      for _, each in ipairs(list) do sum = sum + (each.device_ticks or each.dur) end
+      ticks, count = ticks + sum, count + #list
+      return #list > 0 and view:s(sum / #list) or nil
+    end)
+    if count == 0 then view:missing("needs communication rows on a device; the trace has none") end
+    out.avg_comm_kernel_time_s, out.num_comm_kernels = view:s(stats.ratio(ticks, count)), count
+    out.over_devices = "all kernels"
+    return out
+  end,
+}

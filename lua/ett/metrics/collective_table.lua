@@ -1,0 +1,49 @@
+--- Collectives by kind, size and group, with their bandwidths.
+local collective = require "ett.trace_collective"
+local comm = require "ett.trace_comm"
+local stats = require "ett.trace_stats"
+
+return {
+  name = "collective_table",
+  summary = "collectives by kind, message size and group, with algorithm and bus bandwidth",
+  definition = [[Over all devices, by kind, message bytes and group size: calls, total and mean time, p50 and
+p95 (value at position floor(p n)), algbw = S x calls / time, busbw = algbw x factor with nccl-tests' S and
+factors (2 (n - 1) / n for all-reduce, (n - 1) / n for all-gather, reduce-scatter and all-to-all, else 1). Times
+are kernel durations, so waiting for the last rank is in them: straggler_lag has the transfer times. n/a where
+bytes or group size are not known.]],
+  needs = "device rows with communication",
+  units = { bytes = "bytes", total_ms = "ms", mean_us = "us", algbw_GBps = "GB/s", busbw_GBps = "GB/s" },
+  args = collective.args,
+  compute = function(view)
+    local by_key = {}
+    for _, lane in ipairs(view:lanes()) do
+      for _, each in ipairs(lane:collectives()) do
+        local key = ("%s|%020.0f|%s"):format(each.kind, each.bytes or -1, each.group_size or "?")
+        local group = by_key[key]
+        if not group then
+          group = { first = each, times = {}, lanes = {} }
+          by_key[key] = group
+        end
+        group.times[#group.times + 1] = each.device_ticks or each.dur
+        group.lanes[lane.key] = true
+      end
+    end
+    local rows = {}
+    for _, key in ipairs(stats.keys(by_key)) do
+      local group = by_key[key]
+      local first, sorted = group.first, stats.sorted(group.times)
+      local total, n = stats.sum(sorted), #sorted
+      local algbw = first.bytes and total > 0 and first.bytes * n / view:s(total) / 1e9 or nil
+      local factor = comm.bus_factor(first.kind, first.group_size)
+      rows[#rows + 1] = {
+        kind = first.kind, bytes = stats.known(first.bytes), group_size = stats.known(first.group_size), calls = n,
+        devices = #stats.keys(group.lanes), total_ms = view:ms(total), mean_us = view:us(total) / n,
+        min_us = view:us(sorted[1]), p50_us = view:us(stats.percentile(sorted, 0.5)),
+        p95_us = view:us(stats.percentile(sorted, 0.95)), max_us = view:us(sorted[n]),
+        algbw_GBps = stats.known(algbw), busbw_GBps = algbw and factor and algbw * factor or stats.null,
+      }
+    end
+    if #rows == 0 then view:missing("needs communication rows on a device; the trace has none") end
+    return { collectives = rows }
+  end,
+}

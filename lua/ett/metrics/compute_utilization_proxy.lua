@@ -1,0 +1,17 @@
+--- Share of the span in which a device computed.
+local stats = require "ett.trace_stats"
+local totals = require "ett.trace_totals"
+
+return {
+  name = "compute_utilization_proxy",
+  summary = "share of the wall time with a compute kernel running",
+  definition = [[|K| / span of each device; mean over devices. Says nothing about how well the kernels use the
+device.]],
+  needs = "device rows",
+  units = { compute_utilization_proxy = "share" },
+  args = { "hlo_category", "long_name" },
+  compute = function(view)
+    return totals.per_device(view, "compute_utilization_proxy", "mean",
+      function(lane) return stats.ratio(lane:compute():measure(), lane:span_ticks()) end)
+  end,
+}

@@ -1,0 +1,18 @@
+--- Tokens a second that the trace's FLOPs amount to.
+local stats = require "ett.trace_stats"
+local tokens = require "ett.trace_tokens"
+
+return {
+  name = "estimated_throughput_tokens_per_s",
+  summary = "estimated tokens over the wall time",
+  definition = "estimated_total_tokens over the mean wall_time_s of the cores.",
+  needs = "device rows with model_flops (TPU traces), --model-params",
+  units = { estimated_throughput_tokens_per_s = "tokens/s" },
+  args = tokens.args,
+  options = { "model_params", "flops_per_token" },
+  compute = function(view, options)
+    local found = tokens.estimate(view, options)
+    return { estimated_throughput_tokens_per_s = stats.ratio(found.tokens, found.wall_s),
+      estimated_total_tokens = found.tokens, wall_time_s = found.wall_s, how = found.how }
+  end,
+}

@@ -1,0 +1,17 @@
+--- Tokens that the trace's FLOPs amount to.
+local tokens = require "ett.trace_tokens"
+
+return {
+  name = "estimated_total_tokens",
+  summary = "tokens processed, from the rows' model_flops",
+  definition = "Sum of model_flops over all cores / flops_per_token_used.",
+  needs = "device rows with model_flops (TPU traces), --model-params",
+  units = { estimated_total_tokens = "tokens" },
+  args = tokens.args,
+  options = { "model_params", "flops_per_token" },
+  compute = function(view, options)
+    local found = tokens.estimate(view, options)
+    return { estimated_total_tokens = found.tokens, total_model_flops = found.flops,
+      flops_per_token_used = found.flops_per_token, how = found.how }
+  end,
+}

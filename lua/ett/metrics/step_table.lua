@@ -1,0 +1,61 @@
+--- Every step of every device: how long, and what of it was communication, compute and idle.
+local stats = require "ett.trace_stats"
+
+local function device_steps(view, lane)
+  local names = view:cached("device_step_names", function()
+    return view.trace:name_set(function(name) return name:find("^ProfilerStep%s*#%s*%d+") ~= nil end,
+      { "device_annotation", "device_step" })
+  end)
+  local rows = view.trace:events{ class = { "device_annotation", "device_step" }, names = names,
+    file = lane.process.files, device = lane.device }
+  local list = {}
+  for i = 1, #rows do list[i] = view:ms(rows:get(i, "dur")) end
+  return list
+end
+
+return {
+  name = "step_table",
+  summary = "duration, communication, compute, busy and idle share of every step on every device",
+  definition = [[A step is the host's ProfilerStep#N interval of the rank; device intervals are cut to it.
+idle_frac = 1 - busy / duration. max_step_ms is the longest rank's. gpu_step_ms lists the device track's copies
+of the step markers, which are shorter: from the first kernel of the step to its last.]],
+  needs = "ProfilerStep# markers on the host track, device rows",
+  units = { step_ms = "ms", comm_union_us = "us", comp_union_us = "us", busy_us = "us", idle_frac = "share" },
+  args = { "hlo_category", "long_name" },
+  compute = function(view)
+    local steps = view:steps()
+    if #steps == 0 then view:missing("needs ProfilerStep# markers on the host track; the trace has none") end
+    local by_step, out = {}, { ranks = {}, steps = {} }
+    for _, lane in ipairs(view:lanes()) do
+      local windows, mine = {}, {}
+      for _, step in ipairs(steps) do
+        local span = step.spans[lane.process.index]
+        if span and (not view.options.step or view.options.step == step.number) then
+          windows[#windows + 1] = span
+          mine[#mine + 1] = step
+        end
+      end
+      local C, K = lane:comm():measure_in(windows), lane:compute():measure_in(windows)
+      local B = lane:busy():measure_in(windows)
+      local X = (lane:comm() & lane:compute()):measure_in(windows)
+      local rank = { steps = {}, step_ms = {}, per_step = {} }
+      for i, step in ipairs(mine) do
+        local length = windows[i][2] - windows[i][1]
+        rank.steps[i], rank.step_ms[i] = step.name, view:ms(length)
+        rank.per_step[i] = {
+          step = step.name, step_ms = view:ms(length), comm_union_us = view:us(C[i]), comp_union_us = view:us(K[i]),
+          overlap_us = view:us(X[i]), busy_us = view:us(B[i]),
+          idle_frac = length > 0 and 1 - B[i] / length or stats.null,
+        }
+        by_step[step.number] = math.max(by_step[step.number] or 0, length)
+      end
+      local device = device_steps(view, lane)
+      if #device > 0 then rank.gpu_step_ms = device end
+      out.ranks[lane.key] = rank
+    end
+    for _, number in ipairs(stats.keys(by_step)) do
+      out.steps[#out.steps + 1] = { step = number, max_step_ms = view:ms(by_step[number]) }
+    end
+    return out
+  end,
+}

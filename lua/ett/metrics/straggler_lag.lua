@@ -1,0 +1,90 @@
+--- How far the slowest rank trails the first when a collective starts.
+local align = require "ett.trace_align"
+local collective = require "ett.trace_collective"
+local stats = require "ett.trace_stats"
+
+local function refusal(view, reason, tried)
+  if reason ~= "ends" then return reason end
+  local worst = 0
+  for r = 2, #tried.medians do worst = math.max(worst, tried.medians[r]) end
+  return ("the ends of the same collective differ by %.1f us (median) between ranks even at the best offset, "
+    .. "so the trace is sampled or the hosts' clocks are apart; --align force reports it all the same")
+    :format(view:us(worst))
+end
+
+--- Adds one group's matches to the totals.
+local function gather(view, group, result, total)
+  local lags = align.lags(result, #group.members)
+  for m = 1, #result.matches do
+    total.lags[#total.lags + 1] = view:us(lags.lags[m])
+    total.spread = total.spread + lags.end_spreads[m]
+    total.transfer = total.transfer + lags.transfers[m]
+    if lags.transfers[m] < 0 then total.negative = total.negative + 1 end
+    stats.count(total.last, group.members[lags.last[m]].lane.key)
+    stats.count(total.last_lowest, group.members[lags.last_lowest[m]].lane.key)
+  end
+  for r, member in ipairs(group.members) do
+    local key = member.lane.key
+    total.waits[key] = (total.waits[key] or 0) + lags.waits[r]
+    total.counts[key] = (total.counts[key] or 0) + #member.list
+    if total.groups == 0 then
+      total.offsets[key] = result.offsets[r]
+      total.end_diff[key] = view:us(result.medians[r])
+    end
+  end
+  total.groups = total.groups + 1
+end
+
+return {
+  name = "straggler_lag",
+  summary = "lag of the last rank at each collective, who it is, and what waiting cost",
+  definition = [[Collectives are matched inside their process group by sequence, after the offset of each rank's
+recording has been found (the one at which ends agree best). lag = last start - first start; wait of a rank =
+last start - its start, summed; transfer = first end - last start; end_spread = last end - first end. Percentile
+p is the value at position floor(p n) of the sorted lags. last_arriver counts a tie for the highest rank,
+last_arriver_lowest_tie for the lowest. --align none matches by index as recorded, force never refuses.]],
+  needs = "device rows of at least two ranks that ran the same collectives",
+  units = { mean_lag_us = "us", p50_lag_us = "us", p95_lag_us = "us", max_lag_us = "us", num_collectives = "count",
+    wait_us_per_rank = "us", sum_transfer_us = "us" },
+  args = collective.args,
+  options = { "align", "tolerance_us" },
+  differs = "the public tool matches the k-th kernel of each file as recorded: one missing at the start shifts all",
+  compute = function(view, options)
+    local lanes = view:lanes()
+    if #lanes < 2 then view:missing("needs at least two ranks; the trace has one device lane (%s)", lanes[1].key) end
+    local tick = view.trace.ticks_per_second // 1000000
+    local total = { lags = {}, spread = 0, transfer = 0, negative = 0, last = {}, last_lowest = {}, waits = {},
+      counts = {}, offsets = {}, end_diff = {}, groups = 0 }
+    local refused, alone = {}, 0
+    for _, group in ipairs(view:collective_groups()) do
+      if #group.members < 2 then
+        alone = alone + 1
+      else
+        local lists = {}
+        for i, member in ipairs(group.members) do lists[i] = member.list end
+        local result, reason, tried = align.match(lists, { mode = options.align or "auto",
+          tolerance = (options.tolerance_us or 1000) * tick })
+        if result then gather(view, group, result, total) else
+          refused[#refused + 1] = { group = group.group, reason = refusal(view, reason, tried) }
+        end
+      end
+    end
+    local n = #total.lags
+    if n == 0 then
+      if refused[1] then view:missing("%s", refused[1].reason) end
+      view:missing("needs a process group with collectives on two ranks or more; %d group(s) are on one rank", alone)
+    end
+    local sorted = stats.sorted(total.lags)
+    local waits = {}
+    for key, ticks in pairs(total.waits) do waits[key] = view:us(ticks) end
+    return {
+      num_collectives = n, mean_lag_us = stats.mean(total.lags), p50_lag_us = stats.percentile(sorted, 0.5),
+      p95_lag_us = stats.percentile(sorted, 0.95), max_lag_us = sorted[n], sum_lag_us = stats.sum(total.lags),
+      mean_end_spread_us = view:us(total.spread) / n, sum_transfer_us = view:us(total.transfer),
+      negative_transfer = total.negative, last_arriver = total.last, last_arriver_lowest_tie = total.last_lowest,
+      wait_us_per_rank = waits, collectives_per_rank = total.counts, offset_vs_first_rank = total.offsets,
+      median_end_diff_us = total.end_diff, groups = total.groups, groups_on_one_rank = alone,
+      groups_refused = refused, align = options.align or "auto",
+    }
+  end,
+}

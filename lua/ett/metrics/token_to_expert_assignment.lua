@@ -1,0 +1,55 @@
+--- Tokens that each rank sends to and takes from the others' experts.
+local collective = require "ett.trace_collective"
+local stats = require "ett.trace_stats"
+
+local function numbers(text)
+  if type(text) ~= "string" then return nil end
+  local list = {}
+  for word in text:gmatch("%d+") do list[#list + 1] = math.tointeger(tonumber(word)) end
+  return #list > 0 and list or nil
+end
+
+return {
+  name = "token_to_expert_assignment",
+  summary = "rows handed to each expert rank by the all-to-alls, and how uneven that is",
+  definition = [[Of every all-to-all whose split sizes are recorded: rows that the rank sends to each member of
+the group (In split size) and takes from each (Out split size), summed. imbalance = greatest / mean of what the
+members receive from this rank. Split sizes are rows of the tensor's first dimension; with expert parallelism
+one row is one token of one of its top-k experts.]],
+  needs = "all-to-alls with the arguments 'In split size' and 'Out split size'",
+  units = { sent = "rows", received = "rows", imbalance = "ratio" },
+  args = (function()
+    local list = table.move(collective.args, 1, #collective.args, 1, {})
+    list[#list + 1], list[#list + 2] = "In split size", "Out split size"
+    return list
+  end)(),
+  compute = function(view)
+    local ranks, any, calls = {}, false, 0
+    for _, lane in ipairs(view:lanes()) do
+      local rows = lane:rows("comm"):sort("ts")
+      local splits = stats.columns(rows, { "In split size", "Out split size" })
+      local sent, received, used = {}, {}, 0
+      for i, each in ipairs(lane:collectives()) do
+        local out, into = numbers(splits["In split size"][i]), numbers(splits["Out split size"][i])
+        if each.kind == "AllToAll" then calls = calls + 1 end
+        if each.kind == "AllToAll" and out then
+          used = used + 1
+          for m, count in ipairs(out) do sent[m] = (sent[m] or 0) + count end
+          for m, count in ipairs(into or {}) do received[m] = (received[m] or 0) + count end
+        end
+      end
+      if used > 0 then
+        any = true
+        local sorted = stats.sorted(sent)
+        ranks[lane.key] = { calls = used, sent = sent, received = received,
+          imbalance = stats.ratio(sorted[#sorted], stats.sum(sent) / #sent) }
+      end
+    end
+    if not any then
+      view:missing("needs all-to-alls with split sizes; %s", calls > 0
+        and ("none of the %d all-to-alls has a non-empty 'In split size'"):format(calls)
+        or "the trace has no all-to-all")
+    end
+    return { ranks = ranks }
+  end,
+}

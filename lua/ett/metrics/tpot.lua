@@ -1,0 +1,33 @@
+--- Time per output token.
+local serving = require "ett.trace_serving"
+local stats = require "ett.trace_stats"
+
+return {
+  name = "tpot",
+  summary = "time between the ends of successive decode steps",
+  definition = [[A decode step gives every running request one token, so the time per output token is the time
+from the end of one decode step to the end of the next on the same rank (the end of the last kernel it
+launched). With one decode step, its own duration.]],
+  needs = "the engine's decode ranges on the host",
+  units = { mean_tpot_ms = "ms", p50_tpot_ms = "ms", max_tpot_ms = "ms" },
+  compute = function(view)
+    local times, steps = {}, 0
+    for _, list in pairs(serving.steps(view)) do
+      local previous, single
+      local count = 0
+      for _, step in ipairs(list) do
+        if step.decode > 0 then
+          count = count + 1
+          if previous then times[#times + 1] = view:ms(step.to - previous) else single = step end
+          previous = step.to
+        end
+      end
+      if count == 1 then times[#times + 1] = view:ms(single.to - single.from) end
+      steps = steps + count
+    end
+    if #times == 0 then view:missing("needs decode steps; the trace has prefill steps only") end
+    local sorted = stats.sorted(times)
+    return { mean_tpot_ms = stats.mean(times), p50_tpot_ms = stats.percentile(sorted, 0.5),
+      max_tpot_ms = sorted[#sorted], decode_steps = steps }
+  end,
+}

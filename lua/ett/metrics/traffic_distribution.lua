@@ -1,0 +1,50 @@
+--- Bytes and time of communication by dimension of the parallel layout.
+local collective = require "ett.trace_collective"
+local parallel = require "ett.trace_parallel"
+local stats = require "ett.trace_stats"
+
+return {
+  name = "traffic_distribution",
+  summary = "bytes and time moved for data, tensor, pipeline, expert and context parallelism",
+  definition = [[Each collective's message bytes (nccl-tests' S, from its arguments) and device time, summed
+over all devices by the dimension it serves (lua/ett/trace_parallel.lua says how that is told). Fractions are of
+the bytes whose dimension is known or not, *_time_ms of all communication. What could not be told is under
+unknown_*; collectives without bytes are counted in calls_without_bytes. mode names what told the dimension.]],
+  needs = "device rows; process-group arguments, host ranges or a workload card to tell dimensions apart",
+  units = { dp_bytes = "bytes", tp_bytes = "bytes", pp_bytes = "bytes", ep_bytes = "bytes", fractions = "share" },
+  args = collective.args,
+  differs = "the public tool guesses the dimension from the kind of kernel alone",
+  compute = function(view)
+    local bytes, time, calls, modes, without, total = {}, {}, {}, {}, 0, 0.0
+    local names = table.move(parallel.dimensions, 1, #parallel.dimensions, 1, {})
+    names[#names + 1] = "unknown"
+    for _, name in ipairs(names) do bytes[name], time[name], calls[name] = 0.0, 0, 0 end
+    for _, lane in ipairs(view:lanes()) do
+      local found = lane:dimensions()
+      for i, each in ipairs(lane:collectives()) do
+        local dimension = found.dims[i] or "unknown"
+        calls[dimension] = calls[dimension] + 1
+        time[dimension] = time[dimension] + each.dur
+        if each.bytes then
+          bytes[dimension] = bytes[dimension] + each.bytes
+          total = total + each.bytes
+        else
+          without = without + 1
+        end
+        if found.how[i] then stats.count(modes, found.how[i]) end
+      end
+    end
+    local any = 0
+    for _, name in ipairs(names) do any = any + calls[name] end
+    if any == 0 then view:missing("needs communication rows on a device; the trace has none") end
+    local out = { fractions = {}, calls = calls, calls_without_bytes = without, told_by = modes }
+    for _, name in ipairs(names) do
+      out[name .. "_bytes"] = (calls[name] > 0 and total == 0) and stats.null or bytes[name]
+      out[name .. "_time_ms"] = view:ms(time[name])
+      out.fractions[name] = stats.ratio(bytes[name], total)
+    end
+    local told = stats.keys(modes)
+    out.mode = #told == 0 and "none" or table.concat(told, ", ")
+    return out
+  end,
+}

@@ -1,0 +1,46 @@
+--- Time between the traffic of one dimension and the next.
+local collective = require "ett.trace_collective"
+local stats = require "ett.trace_stats"
+
+return {
+  name = "traffic_window",
+  summary = "time between the end of one dimension's traffic and the start of the next one's",
+  definition = [[Per device, collectives in order of start. Whenever the dimension changes (dp, tp, pp, ep, cp,
+unknown) the window is start of the later - end of the earlier; a negative one means that they overlap. Windows
+are listed by pair of dimensions over all devices; percentile p is the value at position floor(p n).]],
+  needs = "device rows with communication of at least two dimensions",
+  units = { mean_window_us = "us", p50_us = "us", max_us = "us" },
+  args = collective.args,
+  compute = function(view)
+    local pairs_of, all = {}, {}
+    local seen = {}
+    for _, lane in ipairs(view:lanes()) do
+      local found = lane:dimensions().dims
+      local previous, from
+      for i, each in ipairs(lane:collectives()) do
+        local dimension = found[i] or "unknown"
+        seen[dimension] = true
+        if previous and from ~= dimension then
+          local name = ("%s -> %s"):format(from, dimension)
+          local window = view:us(each.ts - previous.stop)
+          pairs_of[name] = pairs_of[name] or {}
+          table.insert(pairs_of[name], window)
+          all[#all + 1] = window
+        end
+        previous, from = each, dimension
+      end
+    end
+    if #all == 0 then
+      local names = stats.keys(seen)
+      view:missing("needs traffic of at least two dimensions; the trace has %s",
+        #names == 0 and "no communication" or table.concat(names, ", ") .. " only")
+    end
+    local rows = {}
+    for _, name in ipairs(stats.keys(pairs_of)) do
+      local sorted = stats.sorted(pairs_of[name])
+      rows[#rows + 1] = { pair = name, count = #sorted, mean_us = stats.mean(sorted), min_us = sorted[1],
+        p50_us = stats.percentile(sorted, 0.5), p95_us = stats.percentile(sorted, 0.95), max_us = sorted[#sorted] }
+    end
+    return { mean_window_us = stats.mean(all), windows = #all, pairs = rows }
+  end,
+}

@@ -1,0 +1,28 @@
+--- Time to first token.
+local serving = require "ett.trace_serving"
+local stats = require "ett.trace_stats"
+
+return {
+  name = "ttft",
+  summary = "time of a prefill step, from its start to the end of its last kernel",
+  definition = [[For every prefill step of the engine: end of the last kernel it launched - start of its range.
+That is the part of time-to-first-token that the device side can show; queueing before the step is not in a
+trace.]],
+  needs = "the engine's prefill ranges on the host",
+  units = { mean_ttft_ms = "ms", p50_ttft_ms = "ms", max_ttft_ms = "ms" },
+  compute = function(view)
+    local times, tokens = {}, 0
+    for _, list in pairs(serving.steps(view)) do
+      for _, step in ipairs(list) do
+        if step.prefill > 0 then
+          times[#times + 1] = view:ms(step.to - step.from)
+          tokens = tokens + (step.prefill_tokens or 0)
+        end
+      end
+    end
+    if #times == 0 then view:missing("needs prefill steps; the trace has decode steps only") end
+    local sorted = stats.sorted(times)
+    return { mean_ttft_ms = stats.mean(times), p50_ttft_ms = stats.percentile(sorted, 0.5),
+      max_ttft_ms = sorted[#sorted], prefill_steps = #times, prefill_tokens = tokens }
+  end,
+}

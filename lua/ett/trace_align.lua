@@ -1,0 +1,131 @@
+--- Matching of the same collective on several ranks, by its place in the sequence.
+--
+-- Within a process group every rank issues the same collectives in the same order, so the
+-- i-th of one rank is the (i + offset)-th of another whose recording starts later or earlier.
+-- A collective ends on all ranks within microseconds of one moment (its transfer is common),
+-- so the offset is the one at which the ends agree best: the smallest median |end difference|.
+-- When even that is above the tolerance the ranks cannot be matched (a sampled trace, clocks
+-- of hosts that were not aligned) and no lag is computed.
+local align = {}
+
+local search = 32         -- offsets tried on either side
+local sample_size = 512   -- pairs looked at for each offset
+local agree_share = 0.9   -- share of pairs whose kernels must be of one type
+
+local function median(values)
+  table.sort(values)
+  local n = #values
+  if n == 0 then return math.huge end
+  if n % 2 == 1 then return values[n // 2 + 1] end
+  return (values[n // 2] + values[n // 2 + 1]) / 2
+end
+
+--- Differences of the ends of reference[i] and list[i + offset], and the share of like kernels.
+local function differences(reference, list, offset, limit)
+  local first, last = math.max(1, 1 - offset), math.min(#reference, #list - offset)
+  local count = last - first + 1
+  if count < 1 then return {}, 0, 0 end
+  local stride = limit and math.max(1, count // limit) or 1
+  local result, like, looked = {}, 0, 0
+  for i = first, last, stride do
+    local a, b = reference[i], list[i + offset]
+    looked = looked + 1
+    if a.kernel_type == b.kernel_type then like = like + 1 end
+    result[looked] = b.stop - a.stop
+  end
+  return result, like / looked, count
+end
+
+local function magnitude(values)
+  local result = {}
+  for i, value in ipairs(values) do result[i] = math.abs(value) end
+  return median(result)
+end
+
+--- Offset of `list` against `reference`: {offset=, median=, clock=}; median in ticks.
+function align.offset(reference, list)
+  local best
+  local shorter = math.min(#reference, #list)
+  local reach = math.min(search, math.max(0, shorter - 1)) + math.abs(#reference - #list)
+  for distance = 0, reach do
+    for _, offset in ipairs(distance == 0 and { 0 } or { -distance, distance }) do
+      local diffs, like, count = differences(reference, list, offset, sample_size)
+      if count >= math.max(1, shorter / 2) and like >= agree_share then
+        local value = magnitude(diffs)
+        if not best or value < best.median then best = { offset = offset, median = value } end
+      end
+    end
+  end
+  if not best then return nil end
+  best.median = magnitude((differences(reference, list, best.offset)))
+  return best
+end
+
+--- Matches the lists of several ranks. lists[r] is sorted by start; each element has ts,
+--- stop and kernel_type.
+---@param lists table[] one list for each rank
+---@param options table mode = "auto" (align, refuse when the ends disagree), "none" (by index) or
+---  "force" (align, never refuse); tolerance in ticks
+---@return table? result { offsets, medians, matches = { {collective of rank 1, …}, … } }
+---@return string? reason why the ranks cannot be matched
+---@return table? offsets those tried, when refused
+function align.match(lists, options)
+  local mode = options.mode or "auto"
+  local result = { offsets = {}, medians = {}, matches = {} }
+  for r, list in ipairs(lists) do
+    if #list == 0 then return nil, ("rank %d of the group has no collective in the window"):format(r - 1) end
+    if r == 1 or mode == "none" then
+      result.offsets[r] = 0
+      result.medians[r] = magnitude((differences(lists[1], list, 0)))
+    else
+      local found = align.offset(lists[1], list)
+      if not found then
+        return nil, "the ranks ran different kernels at every offset tried"
+      end
+      result.offsets[r], result.medians[r] = found.offset, found.median
+    end
+  end
+  if mode == "auto" then
+    for r = 2, #lists do
+      if result.medians[r] > options.tolerance then
+        return nil, "ends", result
+      end
+    end
+  end
+  for i = 1, #lists[1] do
+    local match, complete = {}, true
+    for r, list in ipairs(lists) do
+      local each = list[i + result.offsets[r]]
+      if not each then complete = false break end
+      match[r] = each
+    end
+    if complete then result.matches[#result.matches + 1] = match end
+  end
+  if #result.matches == 0 then return nil, "no collective was recorded by every rank" end
+  return result
+end
+
+--- Lags of matched collectives: starts, ends and who was last.
+---@return table { lags, end_spreads, transfers, last (index of the last starter, highest on ties),
+---  last_lowest, waits = per rank } in ticks
+function align.lags(result, ranks)
+  local out = { lags = {}, end_spreads = {}, transfers = {}, last = {}, last_lowest = {}, waits = {} }
+  for r = 1, ranks do out.waits[r] = 0 end
+  for m, match in ipairs(result.matches) do
+    local first_start, last_start, first_end, last_end = math.huge, -math.huge, math.huge, -math.huge
+    local high, low
+    for r, each in ipairs(match) do
+      if each.ts < first_start then first_start = each.ts end
+      if each.ts > last_start then last_start, low = each.ts, r end
+      if each.ts == last_start then high = r end
+      first_end, last_end = math.min(first_end, each.stop), math.max(last_end, each.stop)
+    end
+    out.lags[m], out.end_spreads[m] = last_start - first_start, last_end - first_end
+    out.transfers[m] = first_end - last_start
+    out.last[m], out.last_lowest[m] = high, low
+    for r, each in ipairs(match) do out.waits[r] = out.waits[r] + last_start - each.ts end
+  end
+  return out
+end
+
+return align

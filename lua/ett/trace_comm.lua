@@ -1,0 +1,209 @@
+--- What is communication, which collective it is, and how many bytes it moves.
+--
+-- A device row is communication when its name matches one of the libraries described in
+-- lua/ett/communication/*.lua (found in every root, so a user adds a file, not a patch).
+-- On TPU the row's hlo_category decides, else the opcode of its HLO text; the op's name
+-- never does (JAX calls an all-reduce "psum.12"), and the bare word "reduce" never does.
+--
+-- Bytes follow nccl-tests (doc/PERFORMANCE.md of that project): S is
+--   all-reduce, reduce, broadcast, send/recv: the bytes of one rank's message;
+--   all-gather: bytes received by a rank (ranks x its own part);
+--   reduce-scatter, all-to-all: bytes that a rank hands in;
+-- algorithm bandwidth = S / t, bus bandwidth = algorithm bandwidth x factor(kind, n).
+local find = require "ett.find"
+local error_module = require "ett.error"
+
+local comm = {}
+
+local libraries
+
+--- The communication libraries known: array of {name, patterns, kinds?}, sorted by name.
+function comm.libraries()
+  if libraries then return libraries end
+  libraries = {}
+  for _, entry in ipairs(find.list("lua/ett/communication")) do
+    local library = find.load_file(entry.path)
+    if type(library) ~= "table" or type(library.patterns) ~= "table" then
+      error_module.raise("model", "%s: must return a table with 'patterns', a list of Lua patterns", entry.path)
+    end
+    libraries[#libraries + 1] = library
+  end
+  return libraries
+end
+
+--- Adds a library for this run: comm.add{ name = "mine", patterns = {"^my_allreduce"} }.
+function comm.add(library)
+  comm.libraries()
+  libraries[#libraries + 1] = library
+end
+
+--- The library whose pattern the kernel's name matches, or nil.
+---@param name string name of a device row
+function comm.library_of(name)
+  for _, library in ipairs(comm.libraries()) do
+    for _, pattern in ipairs(library.patterns) do
+      if name:find(pattern) then return library end
+    end
+  end
+  return nil
+end
+
+-- Ordered: the longer word first, so that "reduce" is read only when nothing longer fits.
+local words = {
+  { "reducescatter", "ReduceScatter" }, { "allreduce", "AllReduce" }, { "allgather", "AllGather" },
+  { "alltoall", "AllToAll" }, { "all2all", "AllToAll" }, { "broadcast", "Broadcast" }, { "bcast", "Broadcast" },
+  { "collectivepermute", "SendRecv" }, { "sendrecv", "SendRecv" }, { "barrier", "Barrier" },
+  { "send", "Send" }, { "recv", "Recv" }, { "reduce", "Reduce" }, { "scatter", "Scatter" }, { "gather", "Gather" },
+  { "permute", "SendRecv" },
+}
+
+--- A collective's kind from any text that names it ("_allgather_base", "nccl:all_to_all",
+--- "ncclDevKernel_AllReduce_Sum_f16_RING_LL(...)", "all-reduce"), or nil.
+---@param text string?
+function comm.kind_of(text)
+  if not text then return nil end
+  local plain = text:lower():gsub("[^%w]", "")
+  for _, word in ipairs(words) do
+    if plain:find(word[1], 1, true) then return word[2] end
+  end
+  return nil
+end
+
+--- What the kernel itself is: NCCL runs an all-to-all as a SendRecv kernel, so this is not
+--- the collective that was asked for. "other" when the name does not say.
+---@param name string name of a device row that is communication
+function comm.kernel_type(name)
+  local library = comm.library_of(name)
+  for _, rule in ipairs(library and library.kinds or {}) do
+    if name:find(rule[1]) then return rule[2] end
+  end
+  return comm.kind_of(name) or "other"
+end
+
+local tpu_opcodes = { "^all%-reduce", "^all%-gather", "^reduce%-scatter", "^all%-to%-all", "^ragged%-all%-to%-all",
+  "^collective%-", "^send", "^recv", "^all%-reduce%-scatter" }
+
+--- Whether an XLA category or opcode is communication.
+---@param word string hlo_category or opcode
+function comm.is_tpu_opcode(word)
+  for _, pattern in ipairs(tpu_opcodes) do
+    if word:find(pattern) then return true end
+  end
+  return false
+end
+
+--- Opcode of an HLO instruction's text: "%psum.8 = bf16[8]{0} all-reduce(...)" -> "all-reduce".
+---@param text string? the long_name of a row
+function comm.opcode(text)
+  if not text then return nil end
+  local right = text:match("^%%?[^=]* = (.*)$") or text
+  if right:sub(1, 1) == "(" then -- a tuple shape: skip to its closing bracket
+    local shape = right:match("^%b()")
+    right = shape and right:sub(#shape + 1) or right
+  else
+    right = right:gsub("^%S+", "", 1)
+  end
+  return right:match("^%s*([%w%-]+)%(")
+end
+
+local dtype_bytes = {
+  float = 4, ["c10::half"] = 2, half = 2, ["c10::bfloat16"] = 2, bfloat16 = 2, double = 8, byte = 1, char = 1, bool = 1,
+  short = 2, int = 4, long = 8, ["long int"] = 8, ["unsigned char"] = 1, ["signed char"] = 1, uint8 = 1, int8 = 1,
+  int16 = 2, int32 = 4, int64 = 8, uint16 = 2, uint32 = 4, uint64 = 8, float16 = 2, float32 = 4, float64 = 8,
+  complexfloat = 8, complexdouble = 16, fp8 = 1,
+  pred = 1, s8 = 1, u8 = 1, s16 = 2, u16 = 2, s32 = 4, u32 = 4, s64 = 8, u64 = 8, bf16 = 2, f16 = 2, f32 = 4,
+  f64 = 8, c64 = 8, c128 = 16, s4 = 0.5, u4 = 0.5,
+}
+
+--- Bytes of one element of a dtype as PyTorch, NCCL or XLA write it, or nil.
+function comm.dtype_bytes(name)
+  if not name then return nil end
+  local lower = name:lower()
+  if lower:match("float8") or lower:match("^f8") or lower:match("fp8") then return 1 end
+  return dtype_bytes[lower]
+end
+
+--- Elements of the tensors of an "Input Dims" text: "[[[4,2048],[8]],[]]" -> 8200; nil when it holds no shape.
+function comm.elements(text)
+  if type(text) ~= "string" then return nil end
+  local total
+  for dims in text:gmatch("%[([%d%s,]+)%]") do
+    local product = 1
+    for number in dims:gmatch("%d+") do product = product * (tonumber(number) + 0.0) end
+    total = (total or 0) + product
+  end
+  return total
+end
+
+--- Bytes of an XLA shape text: "bf16[1024,5120]{1,0:T(8,128)}" or a tuple of such; nil when it is none.
+function comm.shape_bytes(text)
+  if type(text) ~= "string" then return nil end
+  local total
+  for dtype, dims in text:gmatch("(%l+%d*%w*)%[([%d,]*)%]") do
+    local size = comm.dtype_bytes(dtype)
+    if size then
+      local product = size
+      for number in dims:gmatch("%d+") do product = product * tonumber(number) end
+      total = (total or 0) + product
+    end
+  end
+  return total and (math.tointeger(total) or total)
+end
+
+--- Ranks of an XLA replica_groups text: "[1,2]<=[2]" -> 2, "{{0,1},{2,3}}" -> 2; nil when absent.
+function comm.replica_group_size(text)
+  if type(text) ~= "string" then return nil end
+  local _, size = text:match("replica_groups=%[(%d+),(%d+)%]")
+  if size then return tonumber(size) end
+  local first = text:match("replica_groups={{([%d,]+)}")
+  if not first then return nil end
+  local count = 0
+  for _ in first:gmatch("%d+") do count = count + 1 end
+  return count
+end
+
+--- Message size S of nccl-tests, in bytes, or nil when the elements or dtype are not known.
+---@param kind string
+---@param elements_in number? elements that one rank hands in
+---@param elements_out number? elements that one rank receives
+---@param dtype string?
+---@param n integer? ranks of the group
+function comm.message_bytes(kind, elements_in, elements_out, dtype, n)
+  local size = comm.dtype_bytes(dtype)
+  if not size then return nil end
+  if kind == "AllGather" then
+    local elements = elements_out or (elements_in and n and elements_in * n)
+    return elements and elements * size
+  end
+  local elements = elements_in or elements_out
+  return elements and elements * size
+end
+
+local factors = {
+  AllReduce = function(n) return 2 * (n - 1) / n end,
+  AllGather = function(n) return (n - 1) / n end,
+  ReduceScatter = function(n) return (n - 1) / n end,
+  AllToAll = function(n) return (n - 1) / n end,
+  Broadcast = function() return 1 end, Reduce = function() return 1 end, SendRecv = function() return 1 end,
+  Send = function() return 1 end, Recv = function() return 1 end,
+}
+
+--- Bus bandwidth over algorithm bandwidth, or nil when the kind has none or n is not known.
+function comm.bus_factor(kind, n)
+  local factor = factors[kind]
+  if not factor or not n then return nil end
+  return factor(n)
+end
+
+--- Latency steps and volume (as a multiple of S) of the ring algorithm of a kind on n ranks,
+--- as in Thakur, Rabenseifner, Gropp (2005): T = steps * alpha + volume * S * beta.
+function comm.ring(kind, n)
+  if kind == "AllReduce" then return 2 * (n - 1), 2 * (n - 1) / n end
+  if kind == "AllGather" or kind == "ReduceScatter" then return n - 1, (n - 1) / n end
+  if kind == "AllToAll" then return n - 1, (n - 1) / n end
+  if kind == "Broadcast" or kind == "Reduce" then return n - 1, 1 end
+  if kind == "SendRecv" or kind == "Send" or kind == "Recv" then return 1, 1 end
+  return nil
+end
+
+return comm

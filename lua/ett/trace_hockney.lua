@@ -1,0 +1,129 @@
+--- Fits T = steps * alpha + volume * beta to the transfer times of collectives.
+--
+-- steps and volume are those of the ring algorithm of the collective on n ranks
+-- (ett.trace_comm.ring; Thakur, Rabenseifner, Gropp, 2005): an all-reduce of S bytes takes
+-- 2 (n - 1) steps and moves 2 (n - 1) / n * S bytes. The time of a collective is its transfer time,
+-- first end - last start over the ranks, so that waiting for a late rank is not taken for
+-- slowness of the network; with one rank recorded the least time of each size stands in, and
+-- the result says so. The median of each size is fitted by least absolute relative deviations
+-- (iteratively reweighted), which one bad size cannot drag away.
+local align = require "ett.trace_align"
+local comm = require "ett.trace_comm"
+local stats = require "ett.trace_stats"
+
+local hockney = {}
+
+local function add(points, each, ticks)
+  if not each.bytes or each.bytes <= 0 or not each.group_size or each.group_size < 2 then return end
+  local steps, volume = comm.ring(each.kind, each.group_size)
+  if not steps or ticks <= 0 then return end
+  local key = ("%s|%.0f|%d"):format(each.kind, each.bytes, each.group_size)
+  local point = points[key]
+  if not point then
+    point = { kind = each.kind, bytes = each.bytes, n = each.group_size, steps = steps, volume = volume * each.bytes,
+      times = {} }
+    points[key] = point
+  end
+  point.times[#point.times + 1] = ticks
+end
+
+local function gather(view, kind, tolerance)
+  local points, removed, unmatched = {}, false, 0
+  for _, group in ipairs(view:collective_groups()) do
+    local lists = {}
+    for i, member in ipairs(group.members) do lists[i] = member.list end
+    local result = #lists > 1 and align.match(lists, { mode = "auto", tolerance = tolerance }) or nil
+    if result then
+      removed = true
+      for _, match in ipairs(result.matches) do
+        local first_end, last_start = math.huge, -math.huge
+        for _, each in ipairs(match) do
+          first_end, last_start = math.min(first_end, each.stop), math.max(last_start, each.ts)
+        end
+        if not kind or match[1].kind == kind then add(points, match[1], first_end - last_start) end
+      end
+    else
+      unmatched = unmatched + 1
+      for _, list in ipairs(lists) do
+        for _, each in ipairs(list) do
+          if not kind or each.kind == kind then add(points, each, each.device_ticks or each.dur) end
+        end
+      end
+    end
+  end
+  return points, removed, unmatched
+end
+
+--- alpha, beta of least absolute relative deviations over {steps, volume, t, weight}.
+local function fit(points)
+  local weights = {}
+  for i, p in ipairs(points) do weights[i] = p.weight / (p.t * p.t) end
+  local alpha, beta = 0, 0
+  for _ = 1, 60 do
+    local ss, sv, vv, st, vt = 0, 0, 0, 0, 0
+    for i, p in ipairs(points) do
+      local w = weights[i]
+      ss, sv, vv = ss + w * p.steps * p.steps, sv + w * p.steps * p.volume, vv + w * p.volume * p.volume
+      st, vt = st + w * p.steps * p.t, vt + w * p.volume * p.t
+    end
+    local det = ss * vv - sv * sv
+    if det <= 1e-12 * ss * vv then return nil end
+    alpha, beta = (st * vv - vt * sv) / det, (ss * vt - sv * st) / det
+    for i, p in ipairs(points) do
+      local deviation = math.abs(p.t - alpha * p.steps - beta * p.volume) / p.t
+      weights[i] = p.weight / (p.t * p.t) / math.max(deviation, 1e-6)
+    end
+  end
+  return alpha, beta
+end
+
+--- The fit for a view: alpha_s, beta_s_per_byte, residual, points …; raises "missing" when the
+--- sizes do not decide it.
+---@param options table n_chips? (group size where the trace has none), collective? (AllReduce), tolerance_us?
+function hockney.fit(view, options)
+  return view:cached("hockney", function()
+    local kind = options.collective or "AllReduce"
+    local tick = view.trace.ticks_per_second // 1000000
+    for _, lane in ipairs(view:lanes()) do
+      for _, each in ipairs(lane:collectives()) do each.group_size = each.group_size or options.n_chips end
+    end
+    local by_key, removed, unmatched = gather(view, kind, (options.tolerance_us or 1000) * tick)
+    local points = {}
+    for _, key in ipairs(stats.keys(by_key)) do
+      local point = by_key[key]
+      -- Skew removed: the median; a single rank: the least time, in which least waiting is left.
+      local time = removed and stats.median(point.times) or stats.sorted(point.times)[1]
+      points[#points + 1] = { kind = point.kind, bytes = point.bytes, n = point.n, steps = point.steps,
+        volume = point.volume, t = view:s(time), weight = math.sqrt(#point.times), count = #point.times }
+    end
+    local sizes = {}
+    for _, p in ipairs(points) do stats.count(sizes, p.volume / p.steps) end
+    local distinct = #stats.keys(sizes)
+    if distinct == 0 then
+      view:missing("needs %s calls with known bytes and group size%s", kind,
+        options.n_chips and "" or " (give --n-chips where the trace does not say)")
+    elseif distinct == 1 then
+      view:missing("alpha and beta are not identifiable: every %s in the trace has the same size (%s bytes, %d calls)",
+        kind, ("%.0f"):format(points[1].bytes), points[1].count)
+    end
+    local alpha, beta = fit(points)
+    if not alpha then view:missing("alpha and beta are not identifiable: the sizes of %s hardly differ", kind) end
+    local residuals, table_ = {}, {}
+    for i, p in ipairs(points) do
+      local model = alpha * p.steps + beta * p.volume
+      residuals[i] = math.abs(p.t - model) / p.t
+      table_[i] = { bytes = p.bytes, ranks = p.n, calls = p.count, time_us = p.t * 1e6, model_us = model * 1e6 }
+    end
+    local verdict = "identified"
+    if beta <= 0 or alpha < 0 then verdict = "not physical: " .. (beta <= 0 and "beta <= 0" or "alpha < 0")
+    elseif distinct == 2 then verdict = "two sizes only: the line goes through both, nothing tests it" end
+    return {
+      collective = kind, alpha_s = alpha, beta_s_per_byte = beta,
+      inverse_beta_Bps = beta > 0 and 1 / beta or stats.null,
+      median_relative_residual = stats.median(residuals), sizes = distinct, identifiability = verdict,
+      arrival_skew_removed = removed, groups_not_matched = unmatched, points = table_,
+    }
+  end)
+end
+
+return hockney

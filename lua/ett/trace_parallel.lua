@@ -1,0 +1,108 @@
+--- Which dimension of the parallel layout (dp, tp, pp, ep, cp) a collective serves.
+--
+-- Asked in this order, and what answered is kept: the process group's description or name
+-- ("tp", "fsdp", "mesh_dp", …); a host range around the launch whose name says it
+-- ("DistributedDataParallel", "_ReduceFromModelParallelRegion", "FSDP::", …); the group's
+-- size when only one dimension of the workload card has it; the kind of the collective when the
+-- card leaves one choice (send/recv with pp > 1, all-to-all with ep > 1). Else it is unknown.
+local trace_view = require "ett.trace_view"
+
+local parallel = {}
+
+parallel.dimensions = { "dp", "tp", "pp", "ep", "cp" }
+
+local group_words = {
+  { "tp", { "tp", "tensor", "mp", "model" } },
+  { "pp", { "pp", "pipe", "pipeline" } },
+  { "ep", { "ep", "expert", "moe" } },
+  { "cp", { "cp", "context", "sequence", "sp" } },
+  { "dp", { "dp", "data", "fsdp", "hsdp", "ddp", "replicate", "shard", "zero" } },
+}
+
+local range_patterns = {
+  { "dp", { "DistributedDataParallel", "FSDP", "FullyShardedDataParallel", "AccumulateGrad", "%f[%a]ddp",
+    "reduce_grads", "allreduce_grad", "all_reduce_grad", "ZeRO", "param_gather" } },
+  { "tp", { "ModelParallelRegion", "TensorParallel", "RowParallel", "ColumnParallel", "VocabParallel",
+    "SequenceParallelRegion" } },
+  { "pp", { "send_forward", "recv_forward", "send_backward", "recv_backward", "p2p_communication" } },
+  { "ep", { "[eE]xpert", "MoE", "moe_", "dispatch", "All2All_Pooled", "all2all_data", "alltoall_[fb]wd" } },
+  { "cp", { "ContextParallel", "ring_attention", "RingAttention" } },
+}
+
+--- The dimension that a group's description or name says, or nil.
+function parallel.of_group(text)
+  if not text then return nil end
+  local tokens = {}
+  for token in tostring(text):lower():gmatch("%a+") do tokens[token] = true end
+  for _, rule in ipairs(group_words) do
+    for _, word in ipairs(rule[2]) do
+      if tokens[word] then return rule[1] end
+    end
+  end
+  return nil
+end
+
+--- The dimension that a host range's name says, or nil.
+function parallel.of_range(name)
+  for _, rule in ipairs(range_patterns) do
+    for _, pattern in ipairs(rule[2]) do
+      if name:find(pattern) then return rule[1] end
+    end
+  end
+  return nil
+end
+
+--- The only dimension of the card that fits, by size or by kind: dimension, how.
+function parallel.of_card(card, kind, size)
+  local fitting, wider = {}, {}
+  for _, dimension in ipairs(parallel.dimensions) do
+    local degree = tonumber(card[dimension])
+    if degree and degree > 1 then
+      wider[dimension] = true
+      wider[#wider + 1] = dimension
+      if degree == size then fitting[#fitting + 1] = dimension end
+    end
+  end
+  if #wider == 1 then return wider[1], "sizes" end
+  if (kind == "SendRecv" or kind == "Send" or kind == "Recv") and wider.pp then return "pp", "kind" end
+  if kind == "AllToAll" and wider.ep then return "ep", "kind" end
+  if size and #fitting == 1 then return fitting[1], "sizes" end
+  return nil
+end
+
+--- Dimension and how it was found for each collective of a lane (arrays as long as the list).
+function trace_view.Lane:dimensions()
+  return self:cached("dimensions", function()
+    local view = self.view
+    local list, card = self:collectives(), view:card()
+    local dims, how, open = {}, {}, false
+    local by_group = {}
+    for i, each in ipairs(list) do
+      local key = (each.group or "") .. "|" .. (each.group_description or "")
+      if by_group[key] == nil then
+        by_group[key] = parallel.of_group(each.group_description) or parallel.of_group(each.group) or false
+      end
+      if by_group[key] then dims[i], how[i] = by_group[key], "process groups" else open = true end
+    end
+    if not open then return { dims = dims, how = how } end
+    local ranges
+    if not self.tpu then
+      local t = view.trace
+      local names = view:cached("parallel_range_names", function()
+        return t:name_set(function(name) return parallel.of_range(name) ~= nil end, { "annotation", "cpu_op" })
+      end)
+      local host = view:cached("parallel_range_rows", function()
+        return t:events{ class = { "annotation", "cpu_op" }, names = names }
+      end)
+      local runtime = view:cached("runtime_rows", function() return t:events{ class = "runtime" } end)
+      ranges = self:rows("comm"):sort("ts"):match(runtime, "correlation"):enclosing(host):columns{ "name" }
+    end
+    for i, each in ipairs(list) do
+      if not dims[i] and ranges and ranges[i] then dims[i], how[i] = parallel.of_range(ranges[i]), "ranges" end
+      if not dims[i] then dims[i], how[i] = parallel.of_card(card, each.kind, each.group_size) end
+    end
+    return { dims = dims, how = how }
+  end)
+end
+
+return parallel

@@ -1,0 +1,202 @@
+--- Operator samples out of a recorded trace, by the `targets` of a sampling configuration.
+--
+-- A configuration names, for each measured column, a path of host events: the first name is
+-- looked for in the whole trace, each next one inside every event found (by start time, on any
+-- thread: the backward pass runs on a thread of its own). A list at the end of a path means
+-- that all of its names together are one occurrence. The time of an occurrence is last end -
+-- first start of the device rows launched inside it. A column's sample is the mean of the third
+-- to the seventh smallest occurrence, as the sampling tool of these configurations takes it.
+local error_module = require "ett.error"
+local stats = require "ett.trace_stats"
+
+local samples = {}
+
+local host_classes = { "cpu_op", "annotation", "python" }
+
+local config_fields = { "kernel_name", "columns_name", "targets" }
+
+--- Reads and checks a sampling configuration (YAML).
+function samples.config(path)
+  local config, why = require("ett.yaml").read(path)
+  if not config then error(error_module.from(why), 0) end
+  for _, field in ipairs(config_fields) do
+    if type(config) ~= "table" or config[field] == nil then
+      error_module.raise("format", "%s: missing field '%s' of a sampling configuration", path, field)
+    end
+  end
+  if type(config.targets) ~= "table" or type(config.columns_name) ~= "table"
+    or #config.targets >= #config.columns_name then
+    error_module.raise("format", "%s: field 'targets' must be a list with one path for each measured column of "
+      .. "'columns_name'", path)
+  end
+  return config
+end
+
+local function plain(name) return (name:gsub("^<", "")) end
+
+--- Host events of a name, by start: exact, else those that begin with it ("nn.Module: RMSNorm" finds
+--- "nn.Module: RMSNorm_0", and a name without its object address finds the one with it).
+local function find_named(t, cache, name)
+  local rows = cache[name]
+  if rows then return rows end
+  local exact = t:events{ class = host_classes, name = name }
+  if #exact == 0 then
+    local set = t:name_set(function(other) return plain(other):sub(1, #name) == name end, host_classes)
+    exact = t:events{ class = host_classes, names = set }
+  end
+  local columns = stats.columns(exact:sort("ts"), { "ts", "end" })
+  rows = {}
+  for i = 1, #exact do rows[i] = { columns.ts[i], columns["end"][i] } end
+  cache[name] = rows
+  return rows
+end
+
+--- First index of a list sorted by [1] whose start is > at.
+local function after(list, at)
+  local low, high = 1, #list + 1
+  while low < high do
+    local middle = (low + high) // 2
+    if list[middle][1] > at then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+local function inside(list, span, out)
+  for i = after(list, span[1]), #list do
+    if list[i][1] >= span[2] then break end
+    out[#out + 1] = list[i]
+  end
+end
+
+--- Occurrences of a path: array of arrays of host spans.
+local function occurrences(t, cache, path)
+  if type(path) ~= "table" or #path == 0 then
+    error_module.raise("format", "a target must be a list of names, got %s", tostring(path))
+  end
+  local current = {}
+  for i, step in ipairs(path) do
+    local names = type(step) == "table" and step or { step }
+    if i == 1 then
+      for _, name in ipairs(names) do
+        for _, span in ipairs(find_named(t, cache, name)) do current[#current + 1] = { span } end
+      end
+    else
+      local next_level = {}
+      for _, item in ipairs(current) do
+        local found = {}
+        for _, name in ipairs(names) do
+          for _, span in ipairs(item) do inside(find_named(t, cache, name), span, found) end
+        end
+        if type(step) == "table" then
+          if #found > 0 then next_level[#next_level + 1] = found end
+        else
+          for _, span in ipairs(found) do next_level[#next_level + 1] = { span } end
+        end
+      end
+      current = next_level
+    end
+    if #current == 0 then return current, type(step) == "table" and table.concat(step, "', '") or step end
+  end
+  return current
+end
+
+--- Launches by time: { {launch ts, device start, device end} }.
+local function launches(t)
+  local rows = t:events{ class = { "kernel", "memcpy", "memset" } }
+  local own = stats.columns(rows, { "ts", "end" })
+  local call = (rows:match(t:events{ class = "runtime" }, "correlation"):columns{ "ts" })
+  local list = {}
+  for i = 1, #rows do
+    if call[i] then list[#list + 1] = { call[i], own.ts[i], own["end"][i] } end
+  end
+  table.sort(list, function(a, b)
+    if a[1] ~= b[1] then return a[1] < b[1] end
+    return a[2] < b[2]
+  end)
+  return list
+end
+
+local function device_time(list, spans)
+  local first, last
+  for _, span in ipairs(spans) do
+    for i = after(list, span[1]), #list do
+      if list[i][1] >= span[2] then break end
+      first = first and math.min(first, list[i][2]) or list[i][2]
+      last = last and math.max(last, list[i][3]) or list[i][3]
+    end
+  end
+  return first and last - first or nil
+end
+
+--- Durations in microseconds of every occurrence of a target, sorted.
+---@return number[] durations, string? absent the name that was not found
+function samples.durations(t, path, cache)
+  cache = cache or {}
+  cache.launches = cache.launches or launches(t)
+  cache.names = cache.names or {}
+  local found, absent = occurrences(t, cache.names, path)
+  local list = {}
+  local tick = t.ticks_per_second // 1000000
+  for _, spans in ipairs(found) do
+    local ticks = device_time(cache.launches, spans)
+    if ticks then list[#list + 1] = ticks / tick end
+  end
+  table.sort(list)
+  if #list == 0 and not absent then absent = "device rows launched inside " .. tostring(path[#path]) end
+  return list, absent
+end
+
+local function sample(list, count)
+  local picked = {}
+  local low = count >= 3 and 3 or 1
+  for i = low, math.min(count, 7) do picked[#picked + 1] = list[i] end
+  return stats.mean(picked)
+end
+
+--- One row of samples of an open trace: { shape…, times… }, and how many occurrences each had.
+---@param shape number[] values of the shape columns
+function samples.row(t, config, shape)
+  local lists, cache, counts, least = {}, {}, {}, math.huge
+  for i, path in ipairs(config.targets) do
+    local list, absent = samples.durations(t, path, cache)
+    if #list == 0 then
+      error_module.raise("missing", "%s: no occurrence of target %d: the trace has no '%s'",
+        config.kernel_name, i, tostring(absent))
+    end
+    lists[i], counts[i] = list, #list
+    least = math.min(least, #list)
+  end
+  local row = table.move(shape, 1, #shape, 1, {})
+  for _, list in ipairs(lists) do row[#row + 1] = sample(list, least) end
+  if #row ~= #config.columns_name then
+    error_module.raise("format", "%s: %d shape values and %d targets for the %d columns %s", config.kernel_name, #shape,
+      #lists, #config.columns_name, table.concat(config.columns_name, ", "))
+  end
+  return row, counts
+end
+
+--- The shape values of a folder name that ends in them (…_1_2_1024_2048), or nil.
+function samples.shape_of_name(path, count)
+  local leaf = path:gsub("/+$", ""):match("([^/]+)$") or ""
+  local tail = leaf:gsub("%.pt%.trace%.json.*$", ""):gsub("%.json.*$", "")
+  local words = {}
+  for word in tail:gmatch("[^_]+") do words[#words + 1] = word end
+  if #words <= count then return nil end
+  local shape = {}
+  for i = 1, count do
+    local value = words[#words - count + i]
+    if not value:match("^%d+%.?%d*$") then return nil end
+    shape[i] = tonumber(value)
+  end
+  return shape
+end
+
+--- Name of the device that recorded the trace, without spaces, or nil.
+function samples.device_name(t)
+  local root = t.files[1] and t.files[1].root
+  local text = root and root.deviceProperties
+  local name = type(text) == "string" and text:match('"name"%s*:%s*"([^"]*)"')
+  return name and (name:gsub("%s+", "")) or nil
+end
+
+return samples

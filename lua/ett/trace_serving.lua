@@ -1,0 +1,67 @@
+--- Prefill and decode steps of a serving engine, from its host ranges.
+--
+-- vLLM writes execute_context_C(T)_generation_G(S): C requests in prefill with T tokens, G in
+-- decode with S. Other engines name their ranges prefill / decode. The end of a step is the end of the last
+-- kernel it launched, or of the range when no launch is recorded.
+local serving = {}
+
+--- What a range's name says: {prefill = requests, prefill_tokens =, decode = requests}, or nil.
+function serving.parse(name)
+  local c, t, g = name:match("execute_context_(%d+)%(([^%)]*)%)_generation_(%d+)%(")
+  if c then
+    return { prefill = tonumber(c), prefill_tokens = tonumber(t:match("^%d+") or 0), decode = tonumber(g) }
+  end
+  local lower = name:lower()
+  if lower:find("^prefill") or lower:find("[%W_]prefill") then return { prefill = 1, decode = 0 } end
+  if lower:find("^decode") or lower:find("[%W_]decode[%W_]") or lower:find("[%W_]decode$") then
+    return { prefill = 0, decode = 1 }
+  end
+  return nil
+end
+
+--- Steps of every process in order of start: { {from=, to=, prefill=, decode=} } by process index.
+function serving.steps(view)
+  return view:cached("serving_steps", function()
+    local t = view:events_needed()
+    local names = t:name_set(function(name) return serving.parse(name) ~= nil end, "annotation")
+    local ranges = t:events{ class = "annotation", names = names }:sort("ts")
+    local runtime = view:cached("runtime_rows", function() return t:events{ class = "runtime" } end)
+    local out, any = {}, false
+    for _, process in ipairs(view:processes()) do
+      local mine = ranges:where{ file = process.files }:sort("ts")
+      local list, by_row = {}, {}
+      for i = 1, #mine do
+        local step = serving.parse(mine:get(i, "name"))
+        step.from, step.to = mine:get(i, "ts"), mine:get(i, "end")
+        step.row = mine:get(i, "row")
+        list[i], by_row[step.row] = step, step
+        any = true
+      end
+      if #list > 0 then
+        local rows = t:events{ class = { "kernel", "memcpy", "memset" }, file = process.files }
+        local home = rows:match(runtime, "correlation"):enclosing(mine):columns{ "row" }
+        local ends = rows:columns{ "end" }
+        for i = 1, #rows do
+          local step = home[i] and by_row[home[i]]
+          if step then step.to = math.max(step.to, ends[i]) end
+        end
+      end
+      local from, to = view:window(process)
+      if from then
+        local kept = {}
+        for _, step in ipairs(list) do
+          if step.from >= from and step.from < to then kept[#kept + 1] = step end
+        end
+        list = kept
+      end
+      out[process.index] = list
+    end
+    if not any then
+      view:missing("needs the engine's ranges (execute_context_…_generation_…, prefill, decode) on the host; "
+        .. "none is there")
+    end
+    return out
+  end)
+end
+
+return serving

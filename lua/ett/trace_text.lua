@@ -1,0 +1,174 @@
+--- Prints results of metrics as aligned text and as CSV.
+local stats = require "ett.trace_stats"
+local json = require "ett.json"
+
+local text = {}
+
+--- A value as tables show it: 6 significant digits, integers whole, unknown as n/a.
+function text.value(value)
+  if value == nil or value == stats.null then return "n/a" end
+  if type(value) == "number" then
+    if math.type(value) == "integer" then return ("%d"):format(value) end
+    if value ~= value or value == math.huge or value == -math.huge then return "n/a" end
+    if value == math.floor(value) and math.abs(value) < 1e15 then return ("%.0f"):format(value) end
+    local magnitude = math.abs(value)
+    if magnitude >= 1e6 and magnitude < 1e15 then return ("%.0f"):format(value) end
+    return ("%.6g"):format(value)
+  end
+  if type(value) == "table" then
+    local flat = json.encode(value)
+    return #flat <= 60 and flat or flat:sub(1, 57) .. "..."
+  end
+  return tostring(value)
+end
+
+local function is_array(t) return #t > 0 end
+
+local function is_scalar(value) return type(value) ~= "table" or value == stats.null end
+
+local function pad(word, width, right)
+  local length = utf8.len(word) or #word
+  local fill = (" "):rep(math.max(0, width - length))
+  return right and fill .. word or word .. fill
+end
+
+--- Lines of a table: columns are { {key=, title=} }, rows tables of values.
+function text.table(columns, rows)
+  local widths, cells = {}, {}
+  for c, column in ipairs(columns) do widths[c] = utf8.len(column.title) or #column.title end
+  local numeric = {}
+  for r, row in ipairs(rows) do
+    cells[r] = {}
+    for c, column in ipairs(columns) do
+      local value = row[column.key]
+      local word = text.value(value):gsub("[%c]", " ")
+      if #word > 64 then word = word:sub(1, 61) .. "..." end
+      cells[r][c] = word
+      widths[c] = math.max(widths[c], utf8.len(word) or #word)
+      if type(value) == "number" then numeric[c] = true end
+    end
+  end
+  local lines, line = {}, {}
+  for c, column in ipairs(columns) do line[c] = pad(column.title, widths[c], numeric[c]) end
+  lines[1] = (table.concat(line, "  "):gsub("%s+$", ""))
+  for r = 1, #rows do
+    for c = 1, #columns do line[c] = pad(cells[r][c], widths[c], numeric[c]) end
+    lines[#lines + 1] = (table.concat(line, "  "):gsub("%s+$", ""))
+  end
+  return lines
+end
+
+local function columns_of(rows, first)
+  local seen, names = {}, {}
+  for _, row in ipairs(rows) do
+    for key in pairs(row) do
+      if not seen[key] and key ~= first then
+        seen[key] = true
+        names[#names + 1] = key
+      end
+    end
+  end
+  table.sort(names)
+  local columns = {}
+  if first then columns[1] = { key = first, title = first } end
+  for _, name in ipairs(names) do columns[#columns + 1] = { key = name, title = name } end
+  return columns
+end
+
+local leading = { "name", "kind", "step", "pair", "hlo_category", "group" }
+
+local function array_lines(rows)
+  if is_scalar(rows[1]) then
+    local words = {}
+    for i, value in ipairs(rows) do words[i] = text.value(value) end
+    return { table.concat(words, ", ") }
+  end
+  local first
+  for _, name in ipairs(leading) do
+    if rows[1][name] ~= nil then first = first or name end
+  end
+  return text.table(columns_of(rows, first), rows)
+end
+
+local function map_lines(map)
+  local rows, nested = {}, true
+  for _, key in ipairs(stats.keys(map)) do
+    local value = map[key]
+    if is_scalar(value) or is_array(value) then nested = false end
+    rows[#rows + 1] = { key = key, value = value }
+  end
+  if not nested then
+    local lines = {}
+    for _, line in ipairs(text.table({ { key = "key", title = "" }, { key = "value", title = "" } }, rows)) do
+      if line ~= "" then lines[#lines + 1] = line end
+    end
+    return lines
+  end
+  for _, row in ipairs(rows) do
+    local value = row.value
+    row.value = nil
+    for key, each in pairs(value) do row[key == "key" and "key_" or key] = each end
+  end
+  local columns = columns_of(rows, "key")
+  columns[1].title = ""
+  return text.table(columns, rows)
+end
+
+--- Lines of a metric's result: numbers with their units, then tables.
+function text.lines(result, units)
+  local lines, scalars, tables = {}, {}, {}
+  for _, key in ipairs(stats.keys(result)) do
+    if is_scalar(result[key]) then scalars[#scalars + 1] = key else tables[#tables + 1] = key end
+  end
+  -- What the metric states a unit for comes first.
+  table.sort(scalars, function(a, b)
+    local x, y = units[a] ~= nil, units[b] ~= nil
+    if x ~= y then return x end
+    return a < b
+  end)
+  local width = 0
+  for _, key in ipairs(scalars) do width = math.max(width, #key) end
+  for _, key in ipairs(scalars) do
+    local unit = units[key]
+    lines[#lines + 1] = ("  %s  %s%s"):format(pad(key, width), text.value(result[key]),
+      unit and unit ~= "count" and unit ~= "text" and " " .. unit or "")
+  end
+  for _, key in ipairs(tables) do
+    local value = result[key]
+    if next(value) ~= nil then
+      local inner = is_array(value) and array_lines(value) or map_lines(value)
+      if #inner == 1 and #inner[1] < 90 then
+        lines[#lines + 1] = ("  %s: %s"):format(key, inner[1])
+      else
+        lines[#lines + 1] = "  " .. key .. ":"
+        for _, line in ipairs(inner) do lines[#lines + 1] = "    " .. line end
+      end
+    end
+  end
+  return lines
+end
+
+local function csv_cell(value)
+  if value == nil or value == stats.null then return "" end
+  local word = type(value) == "string" and value or json.encode(value)
+  if word:find('[,"\r\n]') then word = '"' .. word:gsub('"', '""') .. '"' end
+  return word
+end
+
+--- One CSV line.
+function text.csv_row(values, count)
+  local cells = {}
+  for i = 1, count do cells[i] = csv_cell(values[i]) end
+  return table.concat(cells, ",")
+end
+
+--- Calls emit(path, value) for every scalar of a result, in sorted order; path joins keys with ".".
+function text.walk(result, emit, prefix)
+  for _, key in ipairs(stats.keys(result)) do
+    local value = result[key]
+    local path = prefix and prefix .. "." .. tostring(key) or tostring(key)
+    if is_scalar(value) then emit(path, value) else text.walk(value, emit, path) end
+  end
+end
+
+return text

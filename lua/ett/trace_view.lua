@@ -1,0 +1,353 @@
+--- A trace as metrics see it: device lanes, what each row is, the window, steps, collectives.
+--
+-- A lane is one device (on TPU one core) of one rank. Everything a metric asks for is
+-- computed once and kept, so that all metrics together cost little more than one.
+--
+--   local view <close> = assert(trace_view.open("runs/rank8", { step = 4 }))
+--   for _, lane in ipairs(view:lanes()) do
+--     print(lane.key, view:ms(lane:comm():measure()), view:ms((lane:comm() & lane:compute()):measure()))
+--   end
+--
+-- Definitions (all of them per lane, intervals united before they are measured):
+--   communication C: kernels of a library in lua/ett/communication; on TPU by hlo_category / opcode
+--   compute K:       the other kernels
+--   memory M:        copies and memsets (on MTIA dma_request rows)
+--   busy B:          C | K | M;  span: first start to last end;  idle = span - |B|
+-- With --step or --window intervals are cut to the window, the span is the window, and a
+-- row is counted when it starts in it (so that counts of adjoining windows add up).
+local comm = require "ett.trace_comm"
+local error_module = require "ett.error"
+
+local trace_view = {}
+local View, Lane = {}, {}
+View.__index, Lane.__index = View, Lane
+trace_view.View, trace_view.Lane = View, Lane
+
+local device_classes = { "kernel", "memcpy", "memset" }
+
+--- Remembers what make() gives under a name: view:cached("steps", function() … end).
+local function cached(self, name, make)
+  local value = self.cache[name]
+  if value == nil then
+    value = make()
+    self.cache[name] = value
+  end
+  return value
+end
+View.cached, Lane.cached = cached, cached
+
+--- Opens a trace for metrics.
+---@param path string folder or file
+---@param options table? profile_mode, args (list of arg names to keep), step, window = {from_ms, to_ms}, threads,
+---  progress, and what metrics take (n_chips, model_params, peak_flops, align, top …)
+---@return table? view, any? err
+function trace_view.open(path, options)
+  options = options or {}
+  local trace = require "ett.trace"
+  local opened, why = trace.open(path, { args = options.args, profile_mode = options.profile_mode,
+    threads = options.threads, progress = options.progress })
+  local view = setmetatable({ path = path, options = options, trace = opened, cache = {} }, View)
+  if not opened then
+    local pipeline = require("ett.trace_pipeline").read(path)
+    if not pipeline then return nil, why end
+    view.cache.pipeline = pipeline
+  end
+  return view
+end
+
+--- A view over a trace that is already open (closing the view leaves it open).
+function trace_view.over(trace, options)
+  return setmetatable({ path = "", options = options or {}, trace = trace, borrowed = true, cache = {} }, View)
+end
+
+function View:close()
+  if self.trace and not self.borrowed then self.trace:close() end
+  self.trace = nil
+end
+View.__close = View.close
+
+--- Raises "missing" with the reason; a metric whose needs are not met ends here.
+function View.missing(_, format, ...) error_module.raise("missing", format, ...) end
+
+--- The trace, or a "missing" error when the folder holds only per-micro-batch timings.
+function View:events_needed()
+  if not self.trace then self:missing("needs trace events; the folder holds only per-micro-batch timings") end
+  return self.trace
+end
+
+--- Ticks as seconds, milliseconds, microseconds (floats).
+function View:s(ticks) return ticks / self.trace.ticks_per_second end
+function View:ms(ticks) return ticks / (self.trace.ticks_per_second // 1000) end
+function View:us(ticks) return ticks / (self.trace.ticks_per_second // 1000000) end
+
+--- The metadata of the run: workload card, options.
+function View:card()
+  return cached(self, "card", function() return require("ett.trace_card").read(self.path, self.options) end)
+end
+
+-- Files of one rank ------------------------------------------------------------------
+
+local function span_overlap(a, b)
+  local overlap = math.min(a.to, b.to) - math.max(a.from, b.from)
+  local shorter = math.min(a.to - a.from, b.to - b.from)
+  return shorter > 0 and overlap / shorter or 0
+end
+
+--- Groups of files that are one process: {rank=, files={index…}, label=}. Files that give the
+--- same rank and follow one another in time are one run recorded in pieces; files that give
+--- the same rank for the same time are different processes and stay apart.
+function View:processes()
+  return cached(self, "processes", function()
+    local t, by_rank, list = self:events_needed(), {}, {}
+    for index, file in ipairs(t.files) do
+      local from, to = t:events{ file = index, class = device_classes }:span()
+      if from == nil then from, to = t:events{ file = index }:span() end
+      local piece = { from = from or 0, to = to or 0 }
+      local home
+      for _, process in ipairs(file.rank and by_rank[file.rank] or {}) do
+        local fits = true
+        for _, other in ipairs(process.pieces) do fits = fits and span_overlap(piece, other) < 0.5 end
+        if fits then home = process end
+      end
+      if not home then
+        home = { rank = file.rank, files = {}, pieces = {}, kind = file.kind, world_size = file.world_size }
+        list[#list + 1] = home
+        if file.rank then
+          by_rank[file.rank] = by_rank[file.rank] or {}
+          table.insert(by_rank[file.rank], home)
+        end
+      end
+      table.insert(home.files, index)
+      table.insert(home.pieces, piece)
+    end
+    local seen = {}
+    for index, process in ipairs(list) do
+      local name = process.rank and tostring(process.rank) or ("file%d"):format(index - 1)
+      if #list == 1 and not process.rank then name = "0" end
+      seen[name] = (seen[name] or 0) + 1
+      process.key = seen[name] == 1 and name or ("%s#%d"):format(name, seen[name])
+      process.index = index
+    end
+    return list
+  end)
+end
+
+--- Steps of every process: {number=, name=, spans = { [process index] = {from, to} }}, in order
+--- of number. From ProfilerStep#N on the host track (the device track's copy of it is not used).
+function View:steps()
+  return cached(self, "steps", function()
+    local t = self:events_needed()
+    local names = t:name_set(function(name) return name:find("^ProfilerStep%s*#%s*%d+") ~= nil end,
+      { "annotation", "cpu_op", "host", "other" })
+    local rows = t:events{ class = { "annotation", "cpu_op", "host", "other" }, names = names, ph = "X" }
+    local home = {}
+    for _, process in ipairs(self:processes()) do
+      for _, file in ipairs(process.files) do home[file] = process.index end
+    end
+    local by_number, list = {}, {}
+    for i = 1, #rows do
+      local name, from = rows:get(i, "name"), rows:get(i, "ts")
+      local number = math.tointeger(tonumber(name:match("#%s*(%d+)")))
+      local step = by_number[number]
+      if not step then
+        step = { number = number, name = name, spans = {} }
+        by_number[number] = step
+        list[#list + 1] = step
+      end
+      local process = home[rows:get(i, "file")]
+      if not step.spans[process] then step.spans[process] = { from, rows:get(i, "end") } end
+    end
+    table.sort(list, function(a, b) return a.number < b.number end)
+    return list
+  end)
+end
+
+--- The window in ticks of one process: from, to; nothing when there is none; false when the
+--- step asked for is not in that process.
+function View:window(process)
+  local options = self.options
+  local from, to
+  if options.step then
+    local found
+    for _, step in ipairs(self:steps()) do
+      if step.number == options.step then found = step end
+    end
+    if not found then
+      local numbers = {}
+      for i, step in ipairs(self:steps()) do numbers[i] = tostring(step.number) end
+      error_module.raise("argument", "no step %d; the trace has %s", options.step,
+        #numbers > 0 and "steps " .. table.concat(numbers, ", ") or "no ProfilerStep# marker")
+    end
+    local span = found.spans[process.index]
+    if not span then return false end
+    from, to = span[1], span[2]
+  end
+  if options.window then
+    local tick = self.trace.ticks_per_second // 1000
+    local low = self.trace.start + math.floor(options.window[1] * tick + 0.5)
+    local high = self.trace.start + math.floor(options.window[2] * tick + 0.5)
+    from, to = math.max(from or low, low), math.min(to or high, high)
+  end
+  return from, to
+end
+
+--- The iterations to be measured: {number=, ticks=} with the longest rank's duration; with a
+--- window only those that start in it on that rank.
+function View:iterations()
+  return cached(self, "iterations", function()
+    local list = {}
+    for _, step in ipairs(self:steps()) do
+      local longest
+      for _, process in ipairs(self:processes()) do
+        local span = step.spans[process.index]
+        local from, to = self:window(process)
+        if span and (from == nil or (from and span[1] >= from and span[1] < to)) then
+          longest = math.max(longest or 0, span[2] - span[1])
+        end
+      end
+      if longest then list[#list + 1] = { number = step.number, ticks = longest } end
+    end
+    return list
+  end)
+end
+
+-- Lanes ------------------------------------------------------------------------------
+
+local function communication_rows(view, kernels)
+  local t = view.trace
+  local names = cached(view, "communication_names", function()
+    return t:name_set(function(name) return comm.library_of(name) ~= nil end, "kernel")
+  end)
+  local rows = kernels:where{ names = names }
+  local tpu = {}
+  for index, file in ipairs(t.files) do
+    if file.kind == "tpu_json" or file.kind == "xplane" then tpu[#tpu + 1] = index end
+  end
+  if #tpu == 0 then return rows end
+  local xla = kernels:where{ file = tpu }
+  rows = rows - xla
+  for _, group in ipairs(xla:group{ "arg:hlo_category" }) do
+    local category = group.hlo_category
+    if category and comm.is_tpu_opcode(category) then
+      rows = rows + group.events
+    elseif not category then
+      for _, each in ipairs(group.events:group{ "arg:long_name" }) do
+        local opcode = comm.opcode(each.long_name)
+        if opcode and comm.is_tpu_opcode(opcode) then rows = rows + each.events end
+      end
+    end
+  end
+  return rows
+end
+
+--- The device lanes, by rank and device; empty when no row ran on a device.
+---@return table[] lanes
+function View:lane_list()
+  return cached(self, "lanes", function()
+    local t, list = self:events_needed(), {}
+    local all = cached(self, "device_rows", function() return t:events{ class = device_classes } end)
+    for _, process in ipairs(self:processes()) do
+      local from, to = self:window(process)
+      if from ~= false then
+        local groups = all:where{ file = process.files }:group{ "device" }
+        for _, group in ipairs(groups) do
+          local key = process.key
+          if process.kind == "tpu_json" or process.kind == "xplane" then
+            key = group.events:get(1, "process") or key
+            if #self:processes() > 1 then key = process.key .. ":" .. key end
+          elseif #groups > 1 then
+            key = ("%s:%s"):format(process.key, group.device == nil and "?" or group.device)
+          end
+          list[#list + 1] = setmetatable({ view = self, process = process, rank = process.rank, device = group.device,
+            key = key, all = group.events, from = from, to = to, cache = {},
+            tpu = process.kind == "tpu_json" or process.kind == "xplane" }, Lane)
+        end
+      end
+    end
+    return list
+  end)
+end
+
+--- The device lanes; raises "missing" when there is none.
+function View:lanes()
+  local lanes = self:lane_list()
+  if #lanes == 0 then
+    self:missing("needs device rows (kernel, gpu_memcpy, gpu_memset …); the trace has none%s",
+      self.options.step and " in a process that ran the step" or "")
+  end
+  return lanes
+end
+
+--- Rows of the lane that touch the window (whole trace without one).
+function Lane:touching()
+  return cached(self, "touching", function()
+    return self.from and self.all:where{ window = { self.from, self.to } } or self.all
+  end)
+end
+
+local function is_dma(name) return name == "dma_request" end
+
+--- Touching rows by what they are: "comm", "compute", "memory", "all".
+function Lane:touching_rows(what)
+  return cached(self, "touching_" .. what, function()
+    local rows = self:touching()
+    if what == "all" then return rows end
+    local view = self.view
+    local dma = cached(view, "dma_names", function() return view.trace:name_set(is_dma, "kernel") end)
+    local moves = rows:where{ class = "kernel", category = "mtia_ccp_events", names = dma }
+    if what == "memory" then return rows:where{ class = { "memcpy", "memset" } } + moves end
+    local kernels = rows:where{ class = "kernel" } - moves
+    local communication = cached(self, "touching_comm", function() return communication_rows(view, kernels) end)
+    if what == "comm" then return communication end
+    return kernels - communication
+  end)
+end
+
+--- Rows that start in the window, by what they are.
+function Lane:rows(what)
+  return cached(self, "rows_" .. what, function()
+    local rows = self:touching_rows(what)
+    return self.from and rows:where{ starts_in = { self.from, self.to } } or rows
+  end)
+end
+
+--- United intervals of what the lane did, cut to the window.
+function Lane:intervals(what)
+  return cached(self, "intervals_" .. what, function()
+    local set = self:touching_rows(what):intervals()
+    return self.from and set:clip(self.from, self.to) or set
+  end)
+end
+
+function Lane:comm() return self:intervals("comm") end
+function Lane:compute() return self:intervals("compute") end
+function Lane:memory() return self:intervals("memory") end
+function Lane:busy() return self:intervals("all") end
+
+--- Start and end of what is looked at: the window, else first start and last end of the rows.
+function Lane:span()
+  if self.from then return self.from, self.to end
+  local from, to = self:busy():span()
+  if from == nil then -- only rows of no duration
+    from, to = self:touching():span()
+  end
+  return from or 0, to or 0
+end
+
+--- Length of the span in ticks.
+function Lane:span_ticks()
+  local from, to = self:span()
+  return to - from
+end
+
+--- Bulk helper: value of fn(lane) for every lane, as {[key] = value}, and the list of values.
+function View:per_lane(fn)
+  local map, list = {}, {}
+  for i, lane in ipairs(self:lanes()) do
+    list[i] = fn(lane)
+    map[lane.key] = list[i]
+  end
+  return map, list
+end
+
+return trace_view

@@ -1,0 +1,135 @@
+# Metrics of recorded runs. trace_run holds one rank: a step of 1000 us, compute 500 us, an
+# all-reduce of 400 us, 200 us of which is under the compute.
+$ ett trace
+ett: trace: needs the folder or file of a trace (ett trace DIR)
+?2
+
+$ ett trace nowhere
+ett: cannot read 'nowhere'...
+?1
+
+$ mkdir empty && ett trace empty
+ett: ...empty...
+?1
+
+$ ett trace --list-metrics
+...
+coll_call_num                      number of collective calls, in all, per rank and by kind
+...
+wall_time_s                        elapsed time that the device rows cover
+
+$ ett trace $SPEC/trace_run nonsense_metric
+ett: unknown metric 'nonsense_metric'
+?1
+
+$ ett trace $SPEC/trace_run iter_tiem
+ett: unknown metric 'iter_tiem'; did you mean 'iter_time'?
+?1
+
+$ ett trace x --window 5
+ett: trace: option '--window' must be FROM:TO in milliseconds from the trace's start, got '5'
+?2
+
+$ ett trace x --profile-mode vtune
+ett: trace: option '--profile-mode' must be torch, nsys, tpu or auto, got 'vtune'
+?2
+
+$ cd $SPEC && ett trace trace_run comm_comp_overlap --json
+{
+  "comm_time_ms": 0.4,
+  "comp_time_ms": 0.5,
+  "num_comm_kernels": 1,
+  "num_comp_kernels": 1,
+  "overlap_ratio_of_comm": 0.5,
+  "overlap_ratio_of_comp": 0.4,
+  "overlap_time_ms": 0.2,
+  "ranks": {
+    "0": {
+      "comm_time_ms": 0.4,
+      "comp_time_ms": 0.5,
+      "exposed_comm_time_ms": 0.2,
+      "overlap_ratio_of_comm": 0.5,
+      "overlap_ratio_of_comp": 0.4,
+      "overlap_time_ms": 0.2
+    }
+  }
+}
+
+$ cd $SPEC && ett trace trace_run --metric iter_time | tail -n +3
+iter_time: mean, least, greatest and deviation of the iteration time
+  avg_iter_time_ms  1 ms
+  max_iter_time_ms  1 ms
+  min_iter_time_ms  1 ms
+  std_iter_time_ms  0 ms
+  num_iterations    1
+  iter_times_ms: 1
+  steps: 3
+
+$ cd $SPEC && ett trace trace_run --metric straggler_lag
+ett: trace: straggler_lag: needs at least two ranks; the trace has one device lane (0)
+?1
+
+$ cd $SPEC && ett trace trace_run --metric wall_time_s --csv
+trace,metric,field,value
+trace_run,wall_time_s,over_devices,mean
+trace_run,wall_time_s,per_device.0,0.0007
+trace_run,wall_time_s,wall_time_s,0.0007
+
+$ cd $SPEC && ett trace trace_run wall_time_s --window 0:0.25 --csv | tail -n 1
+trace_run,wall_time_s,wall_time_s,0.00025
+
+$ cd $SPEC && ett trace trace_run wall_time_s --step 4
+ett: ...no step 4; the trace has steps 3
+?1
+
+# Several folders: one row for each; a folder that cannot be read is named and the exit status says so.
+$ cd $SPEC && ett trace --all trace_run trace_run --csv | cut -d, -f1,2 | head -3
+trace,error
+trace_run,
+trace_run,
+
+$ cd $SPEC && ett trace trace_run missing/ --metric iter_time --quiet
+trace  ...
+trace_run ...
+missing/ ...cannot read 'missing/'...
+?1
+
+# A metric of one's own: one file in a folder of ETT_PATH; a communication library likewise.
+$ mkdir -p mine/lua/ett/metrics mine/lua/ett/communication && cat > mine/lua/ett/metrics/longest_gap.lua <<'EOF'
+> return { name = "longest_gap", summary = "longest time a device did nothing", needs = "device rows",
+>   definition = "Longest gap between busy intervals of a device, over all devices.", units = { longest_gap_us = "us" },
+>   compute = function(view)
+>     local longest = 0
+>     for _, lane in ipairs(view:lanes()) do
+>       for _, from, to in lane:busy():gaps():iter() do longest = math.max(longest, to - from) end
+>     end
+>     return { longest_gap_us = view:us(longest), comm = #view:lanes()[1]:rows("comm") }
+>   end }
+> EOF
+> echo 'return { name = "mine", patterns = { "^gemm" } }' > mine/lua/ett/communication/mine.lua
+> ETT_PATH=$PWD/mine ett trace $SPEC/trace_run longest_gap --json
+{
+  "comm": 2,
+  "longest_gap_us": 0.0
+}
+
+$ ett trace $SPEC/trace_run --html page.html && grep -c 'const data = {' page.html
+wrote page.html
+1
+
+$ cd $SPEC && ett trace --diff trace_run trace_run | head -2
+first  trace_run: 1 file (kineto), 3 events, ... MB
+second trace_run: 1 file (kineto), 3 events, ... MB
+
+# Samples of operators by the targets of a sampling configuration.
+$ ett samples
+ett: samples: needs what to do: from-trace
+?2
+
+$ ett samples from-trase x y
+ett: samples: needs what to do: from-trace; did you mean 'from-trace'?
+?2
+
+$ printf '%s\n' '{ "kernel_name": "linear1", "columns_name": ["b", "dur(us)"], "targets": [["aten::linear"]] }' > c.yml && ett samples from-trace $SPEC/trace_run c.yml --shape 4
+ett: ...linear1: no occurrence of target 1: the trace has no 'aten::linear'
+?1

@@ -1,0 +1,359 @@
+-- Metrics on traces small enough to do the sums by hand. All times in microseconds.
+local maker = require "trace_maker"
+
+local function near(want, got, slack)
+  assert.is_number(got)
+  assert.is_true(math.abs(want - got) <= (slack or 1e-9) * math.max(1, math.abs(want)),
+    ("want %s, got %s"):format(want, got))
+end
+
+local function all_reduce(elements, description)
+  return { ["Collective name"] = "allreduce", ["In msg nelems"] = elements, ["Out msg nelems"] = elements,
+    dtype = "Float", ["Group size"] = 2, ["Process Group Name"] = "1",
+    ["Process Group Description"] = description or "dp",
+    ["Process Group Ranks"] = "[0, 1]" }
+end
+
+local nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+
+--- compute 100-300, 400-600; communication as given; copy 580-650. Host rows must not count.
+local function recording(rank, first, second)
+  local r = maker.new{ rank = rank, world = 2 }
+  r:step(1, 0, 1000)
+  r:host("user_annotation", "nccl:all_reduce", 50, 100)
+  r:host("cpu_op", nccl, 10, 700)
+  r:kernel("nccl:all_reduce", 90, 500, { cat = "gpu_user_annotation" })
+  r:kernel("ProfilerStep#1", 100, 700, { cat = "gpu_user_annotation" })
+  r:kernel("gemm", 100, 200, { launch = { ts = 60, dur = 5 } })
+  r:kernel(nccl, first[1], first[2] - first[1], { stream = 20, args = all_reduce(1000), launch = { ts = 80, dur = 5 } })
+  r:kernel("gemm", 400, 200, { launch = { ts = 90, dur = 5 } })
+  r:kernel("Memcpy DtoH", 580, 70, { cat = "gpu_memcpy", launch = { ts = 95, dur = 5 } })
+  r:kernel(nccl, second[1], second[2] - second[1],
+    { stream = 20, args = all_reduce(2000), launch = { ts = 660, dur = 300 } })
+  return r
+end
+
+local function pair() return { recording(0, { 250, 450 }, { 700, 800 }), recording(1, { 270, 452 }, { 690, 801 }) } end
+
+describe("the GPU metrics on a hand-made trace", function()
+  it("device_time: unions, overlap, idle", function()
+    maker.with(pair(), function(folder)
+      local r = assert(maker.metric(folder, "device_time")).ranks["0"]
+      near(700, r.gpu_span_us)
+      near(650, r.busy_us)
+      near(50, r.idle_us)
+      near(300, r.comm_union_us)
+      near(400, r.comp_union_us)
+      near(70, r.mem_union_us)
+      near(100, r.overlap_comm_comp_us)
+      near(200, r.exposed_comm_us)
+      near(1 / 3, r.overlap_ratio_of_comm)
+      near(400 / 700, r.top_kernel_share)
+      assert.equal(2, r.comm_kernels)
+      assert.equal(2, r.comp_kernels)
+      assert.equal(1, r.mem_ops)
+      assert.same({ AllReduce = 2 }, r.comm_by_kernel_type)
+    end)
+  end)
+
+  it("comm_comp_overlap: means over ranks, ratios of sums", function()
+    maker.with(pair(), function(folder)
+      local r = assert(maker.metric(folder, "comm_comp_overlap"))
+      -- Rank 1: communication 270-452 and 690-801 = 293; overlap 30 + 52 = 82.
+      near((300 + 293) / 2 / 1000, r.comm_time_ms)
+      near(0.4, r.comp_time_ms)
+      near((100 + 82) / 2 / 1000, r.overlap_time_ms)
+      near((100 + 82) / (300 + 293), r.overlap_ratio_of_comm)
+      near((100 + 82) / 800, r.overlap_ratio_of_comp)
+    end)
+  end)
+
+  it("coll_call_num: each call once", function()
+    maker.with(pair(), function(folder)
+      local r = assert(maker.metric(folder, "coll_call_num"))
+      assert.equal(4, r.total_calls)
+      assert.same({ ["0"] = 2, ["1"] = 2 }, r.calls_per_rank)
+      assert.same({ AllReduce = 4 }, r.calls_by_type)
+      assert.same({ ["nccl:all_reduce"] = 1 }, r.annotations["0"])
+    end)
+  end)
+
+  it("coll_call_num: an all-to-all that NCCL runs as SendRecv", function()
+    local r = maker.new{ rank = 0, world = 2 }
+    r:host("user_annotation", "nccl:all_to_all", 0, 50, { tid = 3 })
+    local name = "ncclDevKernel_SendRecv(ncclDevComm*, unsigned long, ncclWork*)"
+    r:kernel(name, 100, 10, { launch = { ts = 20, dur = 5, tid = 3 } })
+    r:kernel(name, 120, 10, { launch = { ts = 60, dur = 5, tid = 3 } })
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "coll_call_num"))
+      assert.same({ AllToAll = 1, SendRecv = 1 }, found.calls_by_type)
+      assert.same({ SendRecv = 2 }, found.calls_by_kernel_type)
+    end)
+  end)
+
+  it("straggler_lag: lag, waits, transfer, who is last", function()
+    maker.with(pair(), function(folder)
+      local r = assert(maker.metric(folder, "straggler_lag"))
+      assert.equal(2, r.num_collectives)
+      near(15, r.mean_lag_us)
+      near(20, r.p50_lag_us)
+      near(20, r.max_lag_us)
+      near(280, r.sum_transfer_us)
+      near(1.5, r.mean_end_spread_us)
+      assert.same({ ["0"] = 1, ["1"] = 1 }, r.last_arriver)
+      near(20, r.wait_us_per_rank["0"])
+      near(10, r.wait_us_per_rank["1"])
+    end)
+  end)
+
+  it("straggler_lag: one rank has nobody to wait for", function()
+    maker.with({ pair()[1] }, function(folder)
+      local result, reason = maker.metric(folder, "straggler_lag")
+      assert.is_nil(result)
+      assert.matches("at least two ranks", reason)
+    end)
+  end)
+
+  it("iter_time: one duration a step, the longest of its ranks", function()
+    local ranks = {}
+    for rank, times in ipairs{ { 100, 220, 300 }, { 110, 200, 310 } } do
+      local r, at = maker.new{ rank = rank - 1, world = 2 }, 0
+      for step, time in ipairs(times) do
+        r:step(step, at, time)
+        r:kernel("gemm", at + 10, 20)
+        r:kernel("ProfilerStep#" .. step, at + 10, 20, { cat = "gpu_user_annotation" })
+        at = at + time
+      end
+      ranks[rank] = r
+    end
+    maker.with(ranks, function(folder)
+      local r = assert(maker.metric(folder, "iter_time"))
+      assert.equal(3, r.num_iterations)
+      near((110 + 220 + 310) / 3 / 1000, r.avg_iter_time_ms)
+      near(0.110, r.min_iter_time_ms)
+      near(0.310, r.max_iter_time_ms)
+      near(math.sqrt(((110 - 640 / 3) ^ 2 + (220 - 640 / 3) ^ 2 + (310 - 640 / 3) ^ 2) / 2) / 1000, r.std_iter_time_ms)
+    end)
+  end)
+
+  it("step_table and --step: intervals cut to the host's step", function()
+    local r = maker.new{ rank = 0, world = 1 }
+    r:step(7, 0, 100):step(8, 100, 100)
+    r:kernel("gemm", 50, 100)
+    maker.with({ r }, function(folder)
+      local steps = assert(maker.metric(folder, "step_table")).ranks["0"].per_step
+      near(50, steps[1].comp_union_us)
+      near(50, steps[2].comp_union_us)
+      near(0.5, steps[1].idle_frac)
+      local one = assert(maker.metric(folder, "device_time", { step = 8 })).ranks["0"]
+      near(50, one.comp_union_us)
+      near(100, one.gpu_span_us)
+      assert.equal(0, one.comp_kernels) -- it started in step 7
+      assert.has_error(function() maker.metric(folder, "device_time", { step = 9 }) end)
+    end)
+  end)
+
+  it("--window: cut to the window, counted where they start", function()
+    maker.with(pair(), function(folder)
+      local r = assert(maker.metric(folder, "device_time", { window = { 0.2, 0.4 } })).ranks["0"]
+      near(150, r.comm_union_us)
+      near(100, r.comp_union_us)
+      near(50, r.overlap_comm_comp_us)
+      near(200, r.gpu_span_us)
+      assert.equal(1, r.comm_kernels)
+      assert.equal(0, r.comp_kernels)
+    end)
+  end)
+
+  it("traffic_distribution: by the group's description, with bytes", function()
+    local a, b = pair()[1], maker.new{ rank = 1, world = 2 }
+    b:kernel(nccl, 100, 50, { args = all_reduce(500, "tp") })
+    b:kernel(nccl, 200, 50, { args = all_reduce(500, "undefined") })
+    maker.with({ a, b }, function(folder)
+      local r = assert(maker.metric(folder, "traffic_distribution"))
+      near(12000, r.dp_bytes)
+      near(2000, r.tp_bytes)
+      near(2000, r.unknown_bytes)
+      near(0.75, r.fractions.dp)
+      near(0.3, r.dp_time_ms)
+      assert.equal("process groups", r.mode)
+    end)
+  end)
+
+  it("traffic_window: between dimensions", function()
+    local r = maker.new{ rank = 0, world = 2 }
+    r:kernel(nccl, 100, 50, { args = all_reduce(500, "tp") })
+    r:kernel(nccl, 160, 50, { args = all_reduce(500, "tp") })
+    r:kernel(nccl, 240, 50, { args = all_reduce(500, "dp") })
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "traffic_window"))
+      assert.equal(1, found.windows)
+      near(30, found.mean_window_us)
+      assert.equal("tp -> dp", found.pairs[1].pair)
+    end)
+  end)
+
+  it("sm: coverage weighted by time", function()
+    local r = maker.new{ rank = 0 }
+    local function args(blocks, warps, occupancy)
+      return { args = { ["blocks per SM"] = blocks, ["warps per SM"] = warps,
+        ["est. achieved occupancy %"] = occupancy } }
+    end
+    r:kernel("a", 0, 100, args(0.5, 2, 10)):kernel("b", 100, 300, args(8.0, 6, 50))
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "sm"))
+      near((0.5 * 100 + 1 * 300) / 400, found.mean_sm_coverage)
+      near(5, found.ranks["0"].mean_warps_per_sm)
+      near(0.4, found.ranks["0"].est_achieved_occupancy)
+    end)
+  end)
+
+  it("pipeline_bubble: device time outside the stage's ranges", function()
+    local r = maker.new{ rank = 0 }
+    r:host("user_annotation", "forward_step", 0, 20)
+    r:host("user_annotation", "backward_step", 30, 20)
+    r:kernel("gemm", 100, 100, { launch = { ts = 5, dur = 2 } })
+    r:kernel("gemm", 300, 100, { launch = { ts = 35, dur = 2 } })
+    r:kernel("adam", 450, 50, { launch = { ts = 60, dur = 2 } })
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "pipeline_bubble"))
+      assert.equal("stage markers", found.method)
+      near(0.4, found.total_time_ms)
+      near(0.2, found.bubble_time_ms)
+      near(0.5, found.bubble_ratio)
+    end)
+    local bare = maker.new{ rank = 0 }
+    bare:kernel("gemm", 0, 10):kernel("gemm", 100, 10)
+    maker.with({ bare }, function(folder)
+      local result, reason = maker.metric(folder, "pipeline_bubble")
+      assert.is_nil(result)
+      assert.matches("stage markers", reason)
+    end)
+  end)
+
+  it("throughput_tokens and mfu from the workload card", function()
+    local r = maker.new{ rank = 0, world = 2 }
+    r:step(1, 0, 500000):step(2, 500000, 500000)
+    r:kernel("gemm", 10, 20)
+    maker.with({ r }, function(folder)
+      local result, reason = maker.metric(folder, "throughput_tokens")
+      assert.is_nil(result)
+      assert.matches("batch_size", reason)
+      local file = io.open(folder .. "/workload_card.yaml", "w")
+      file:write("workload:\n  model:\n    iteration: 50\n    model_arch: {num_params: 1000000}\n"
+        .. "  data: {batch_size: 4, seq_len: 100}\nexecutor:\n  plan: {dp_replicate: 1, dp_shard: 2, tp: 1, pp: 1}\n")
+      file:close()
+      local found = assert(maker.metric(folder, "throughput_tokens"))
+      near(800, found.total_tokens) -- two steps recorded, whatever the card's 50 says
+      near(1, found.measured_duration_s)
+      near(800, found.throughput_tokens_per_s)
+      local mfu = assert(maker.metric(folder, "mfu", { peak_flops = 1e10 }))
+      near(6e6 * 800 / 2 / 1 / 1e10, mfu.mfu)
+      local _, why = maker.metric(folder, "mfu")
+      assert.matches("peak", why)
+    end)
+  end)
+
+  it("token_to_expert_assignment from split sizes", function()
+    local r = maker.new{ rank = 0, world = 2 }
+    local name = "ncclDevKernel_SendRecv(ncclDevComm*, unsigned long, ncclWork*)"
+    for i = 0, 1 do
+      r:kernel(name, 100 * i, 50, { args = { ["Collective name"] = "all_to_allv", ["In split size"] = "[30, 10]",
+        ["Out split size"] = "[5, 7]", ["In msg nelems"] = 40, dtype = "Float", ["Group size"] = 2 } })
+    end
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "token_to_expert_assignment")).ranks["0"]
+      assert.same({ 60, 20 }, found.sent)
+      assert.same({ 10, 14 }, found.received)
+      near(1.5, found.imbalance)
+    end)
+    maker.with(pair(), function(folder)
+      local _, reason = maker.metric(folder, "token_to_expert_assignment")
+      assert.matches("no all%-to%-all", reason)
+    end)
+  end)
+
+  it("ttft and tpot from the engine's ranges", function()
+    local r = maker.new{ rank = 0 }
+    r:host("user_annotation", "execute_context_1(128_128)_generation_0(0)", 0, 100)
+    r:kernel("prefill_gemm", 50, 450, { launch = { ts = 10, dur = 5 } })
+    for i = 1, 3 do
+      r:host("user_annotation", "execute_context_0(0)_generation_4(4)", 400 + 100 * i, 20)
+      r:kernel("decode_gemm", 450 + 100 * i, 10 * i, { launch = { ts = 405 + 100 * i, dur = 5 } })
+    end
+    maker.with({ r }, function(folder)
+      near(0.5, assert(maker.metric(folder, "ttft")).mean_ttft_ms)
+      assert.equal(128, assert(maker.metric(folder, "ttft")).prefill_tokens)
+      local tpot = assert(maker.metric(folder, "tpot"))
+      near(0.11, tpot.mean_tpot_ms) -- ends 560, 670, 780
+      assert.equal(3, tpot.decode_steps)
+    end)
+    maker.with(pair(), function(folder)
+      assert.matches("ranges", select(2, maker.metric(folder, "ttft")))
+    end)
+  end)
+
+  it("temporal_breakdown: parts add up, idle has its cause", function()
+    local r = maker.new{ rank = 0 }
+    r:kernel("a", 100, 100, { launch = { ts = 10, dur = 5 } })
+    r:kernel("b", 250, 50, { launch = { ts = 20, dur = 5 } })    -- launched before the gap: the device waited
+    r:kernel("c", 400, 100, { launch = { ts = 390, dur = 5 } })  -- launched in the gap: the host was late
+    r:kernel("d", 520, 10)                                       -- launch not recorded
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "temporal_breakdown")).ranks["0"]
+      near(0.26, found.compute_ms)
+      near(0.17, found.idle_ms)
+      near(0.05, found.idle_device_ms)
+      near(0.1, found.idle_host_ms)
+      near(0.02, found.idle_unknown_ms)
+      near(0.43, found.span_ms)
+    end)
+    maker.with(pair(), function(folder)
+      for _, row in pairs(assert(maker.metric(folder, "temporal_breakdown")).ranks) do
+        near(row.span_ms, row.compute_ms + row.exposed_comm_ms + row.memory_ms + row.idle_ms)
+      end
+    end)
+  end)
+
+  it("kernel_breakdown: totals, shares, percentiles", function()
+    local r = maker.new{ rank = 0 }
+    for i = 1, 20 do r:kernel("small", 100 * i, i) end
+    r:kernel("large", 5000, 790)
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "kernel_breakdown"))
+      assert.equal("large", found.kernels[1].name)
+      near(0.79, found.kernels[1].share)
+      near(0.21, found.kernels[2].total_ms)
+      near(10, found.kernels[2].p50_us)
+      near(19, found.kernels[2].p95_us)
+      assert.equal(1, #assert(maker.metric(folder, "kernel_breakdown", { top = 1 })).kernels)
+    end)
+  end)
+
+  it("collective_table: nccl-tests' bandwidths", function()
+    maker.with(pair(), function(folder)
+      local rows = assert(maker.metric(folder, "collective_table")).collectives
+      assert.equal(2, #rows)
+      assert.equal(4000, rows[1].bytes)
+      assert.equal(2, rows[1].calls)
+      near(4000 * 2 / 382e-6 / 1e9, rows[1].algbw_GBps)
+      near(rows[1].algbw_GBps, rows[1].busbw_GBps) -- factor 2 (n - 1) / n is 1 for two ranks
+    end)
+  end)
+
+  it("launch_stats: delay and queue", function()
+    local r = maker.new{ rank = 0 }
+    r:kernel("a", 100, 100, { launch = { ts = 0, dur = 5 } })
+    r:kernel("b", 200, 100, { launch = { ts = 50, dur = 5 } })
+    r:kernel("c", 500, 2, { launch = { ts = 490, dur = 8 } })
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "launch_stats")).ranks["0"]
+      near((100 + 150 + 10) / 3, found.mean_delay_us)
+      near(100, found.p50_delay_us)
+      assert.equal(2, found.max_queue)
+      assert.equal(1, found.short_rows)
+      -- Queue over 0-502: 1 for 0-50, 2 for 50-200, 1 for 200-300, 0, 1 for 490-502.
+      near((50 + 300 + 100 + 12) / 502, found.mean_queue)
+    end)
+  end)
+end)

@@ -1,0 +1,100 @@
+--- Makes small Kineto traces whose metrics are known by arithmetic. Times in microseconds.
+local json = require "ett.json"
+
+local maker = {}
+maker.__index = maker
+
+local base = 1000000 -- traces do not start at 0: ts 0 is a sign of damage
+
+--- A recording of one rank.
+function maker.new(options)
+  options = options or {}
+  return setmetatable({ events = {}, rank = options.rank, world = options.world, device = options.device or 0,
+    next_correlation = 1 }, maker)
+end
+
+function maker:add(event)
+  event.ph = event.ph or "X"
+  event.ts = base + event.ts
+  event.args = event.args or {}
+  self.events[#self.events + 1] = event
+  return self
+end
+
+--- A device row; options: cat, stream, args, launch = { ts, dur, tid } (also makes the call).
+function maker:kernel(name, ts, dur, options)
+  options = options or {}
+  local args = { device = options.device or self.device, stream = options.stream or 7 }
+  for key, value in pairs(options.args or {}) do args[key] = value end
+  if options.launch then
+    local id = self.next_correlation
+    self.next_correlation = id + 1
+    args.correlation = id
+    self:add{ cat = "cuda_runtime", name = "cudaLaunchKernel", pid = 100, tid = options.launch.tid or 1,
+      ts = options.launch.ts, dur = options.launch.dur, args = { correlation = id } }
+  end
+  return self:add{ cat = options.cat or "kernel", name = name, pid = args.device, tid = args.stream, ts = ts, dur = dur,
+    args = args }
+end
+
+--- A host row.
+function maker:host(cat, name, ts, dur, options)
+  options = options or {}
+  return self:add{ cat = cat, name = name, pid = 100, tid = options.tid or 1, ts = ts, dur = dur, args = options.args }
+end
+
+function maker:step(number, ts, dur) return self:host("user_annotation", "ProfilerStep#" .. number, ts, dur) end
+
+function maker:document()
+  local out = { schemaVersion = 1, traceEvents = json.array(self.events) }
+  if self.rank then out.distributedInfo = { backend = "nccl", rank = self.rank, world_size = self.world or 1 } end
+  return out
+end
+
+--- Writes the recording to a file.
+function maker:write(path)
+  local file = assert(io.open(path, "wb"))
+  file:write(json.encode(self:document()))
+  file:close()
+  return path
+end
+
+--- A fresh folder that is removed when the spec ends.
+function maker.folder()
+  local name = os.tmpname()
+  os.remove(name)
+  assert(require("lfs").mkdir(name))
+  return name
+end
+
+function maker.remove(folder)
+  local lfs = require "lfs"
+  for entry in lfs.dir(folder) do
+    if entry ~= "." and entry ~= ".." then
+      local path = folder .. "/" .. entry
+      if lfs.attributes(path, "mode") == "directory" then maker.remove(path) else os.remove(path) end
+    end
+  end
+  lfs.rmdir(folder)
+end
+
+--- Writes recordings (one for each rank) to a fresh folder and gives it to fn, then removes it.
+function maker.with(recordings, fn)
+  local folder = maker.folder()
+  for i, recording in ipairs(recordings) do recording:write(("%s/trace_%d.json"):format(folder, i - 1)) end
+  local ok, why = pcall(fn, folder)
+  maker.remove(folder)
+  if not ok then error(why, 0) end
+end
+
+--- Computes one metric of a folder with options: result, or nil and the reason.
+function maker.metric(folder, name, options)
+  local metrics = require "ett.trace_metrics"
+  local metric = metrics.load(name)
+  local all = { args = metrics.args{ metric } }
+  for key, value in pairs(options or {}) do all[key] = value end
+  local view <close> = assert(require("ett.trace_view").open(folder, all))
+  return metrics.compute(metric, view)
+end
+
+return maker

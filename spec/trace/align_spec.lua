@@ -1,0 +1,57 @@
+local align = require "ett.trace_align"
+
+--- Collectives that end every 100 ticks; starts lag by `lag`.
+local function recording(first, last, lag, kernel)
+  local list = {}
+  for i = first, last do
+    list[#list + 1] = { ts = 100 * i + lag + (i * i) % 7, stop = 100 * i + 90 + (i * 37) % 11 + (i % 3),
+      kernel_type = kernel or "AllReduce" }
+  end
+  return list
+end
+
+describe("ett.trace_align", function()
+  it("finds the offset of a rank whose recording starts late", function()
+    for missing = 0, 9 do
+      local result = assert(align.match({ recording(1, 40, 0), recording(1 + missing, 40, 5) }, { tolerance = 10 }))
+      assert.equal(-missing, result.offsets[2])
+      assert.equal(40 - missing, #result.matches)
+      for _, match in ipairs(result.matches) do assert.equal(match[1].stop, match[2].stop) end
+    end
+  end)
+
+  it("finds a rank whose recording starts early", function()
+    local result = assert(align.match({ recording(4, 40, 0), recording(1, 38, 5) }, { tolerance = 10 }))
+    assert.equal(3, result.offsets[2])
+    assert.equal(35, #result.matches)
+  end)
+
+  it("refuses when ends never agree, unless forced", function()
+    local far = {}
+    for i, each in ipairs(recording(1, 20, 0)) do
+      far[i] = { ts = each.ts, stop = each.stop + 5000 + (i * 7919) % 4000, kernel_type = "AllReduce" }
+    end
+    local result, reason, tried = align.match({ recording(1, 20, 0), far }, { tolerance = 50 })
+    assert.is_nil(result)
+    assert.equal("ends", reason)
+    assert.is_true(tried.medians[2] > 50)
+    assert.is_table(align.match({ recording(1, 20, 0), far }, { tolerance = 50, mode = "force" }))
+  end)
+
+  it("refuses different kernels", function()
+    local result, reason = align.match({ recording(1, 9, 0), recording(1, 9, 0, "SendRecv") }, { tolerance = 50 })
+    assert.is_nil(result)
+    assert.matches("different kernels", reason)
+  end)
+
+  it("measures lag, wait and transfer", function()
+    local match = { { ts = 10, stop = 50 }, { ts = 30, stop = 52 }, { ts = 30, stop = 51 } }
+    local lags = align.lags({ matches = { match } }, 3)
+    assert.same({ 20 }, lags.lags)
+    assert.same({ 20 }, lags.transfers)
+    assert.same({ 2 }, lags.end_spreads)
+    assert.same({ 20, 0, 0 }, lags.waits)
+    assert.same({ 3 }, lags.last)
+    assert.same({ 2 }, lags.last_lowest)
+  end)
+end)

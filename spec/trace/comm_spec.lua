@@ -1,0 +1,94 @@
+local comm = require "ett.trace_comm"
+
+describe("ett.trace_comm", function()
+  it("takes the libraries' kernels for communication, and nothing else", function()
+    local yes = {
+      "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevComm*, unsigned long, ncclWork*)",
+      "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)",
+      "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
+      "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)",
+      "void deep_ep::internode::dispatch<true, 4, false, 8192>(int4*)",
+      "void tensorrt_llm::kernels::twoShotAllReduceKernel<half, 8>(tensorrt_llm::kernels::AllReduceParams)",
+      "mscclpp::executionKernel(void)", "nvshmemi_barrier_kernel", "hcom_allReduce_", "msccl::mscclKernel_Sum_half",
+    }
+    local no = {
+      "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(at::native::ReduceOp<float>)",
+      "splitKreduce_kernel", "void cub::DeviceReduceKernel<float>", "multiply_reduce_fusion", "softmax_warp_forward",
+      "void at::native::vectorized_gather_kernel<16, long>(char*)", "scatter_gather_elementwise",
+      "reduce_sum-dtype_Float",
+      "Memcpy DtoD (Device -> Device)", "void broadcast_add_kernel<float>(float*)",
+    }
+    for _, name in ipairs(yes) do assert.is_truthy(comm.library_of(name), name) end
+    for _, name in ipairs(no) do assert.is_nil(comm.library_of(name), name) end
+  end)
+
+  it("reads the kind from arguments, annotations, kernels and opcodes", function()
+    for text, kind in pairs{
+      allreduce = "AllReduce", _allgather_base = "AllGather", ["nccl:_reduce_scatter_base"] = "ReduceScatter",
+      ["nccl:all_to_all"] = "AllToAll", ["all-reduce"] = "AllReduce", ["collective-permute"] = "SendRecv",
+      alltoall_base = "AllToAll", broadcast = "Broadcast", ["nccl:reduce"] = "Reduce", ["nccl:send 0->1"] = "Send",
+      allgather_into_tensor_coalesced = "AllGather", reduce_scatter_tensor_coalesced = "ReduceScatter",
+    } do
+      assert.equal(kind, comm.kind_of(text), text)
+    end
+    assert.is_nil(comm.kind_of("gemm"))
+    assert.equal("SendRecv", comm.kernel_type("ncclDevKernel_SendRecv(ncclDevComm*, unsigned long, ncclWork*)"))
+    assert.equal("AllToAll", comm.kernel_type("void deep_ep::intranode::combine<__nv_bfloat16>(int)"))
+    assert.equal("AllReduce", comm.kernel_type("void vllm::cross_device_reduce_2stage<half, 8>()"))
+    assert.equal("other", comm.kernel_type("ncclKernel_Unheard"))
+  end)
+
+  it("reads opcodes and shapes of HLO text, not names", function()
+    assert.equal("all-reduce",
+      comm.opcode("%psum.896 = bf16[1024,5120]{1,0:T(8,128)(2,1)S(1)} all-reduce(bf16[1024] %x)"))
+    assert.equal("fusion",
+      comm.opcode("%multiply_reduce_fusion.1 = f32[1024]{0} fusion(bf16[8] %all-reduce.7), kind=kLoop"))
+    assert.equal("all-gather-start",
+      comm.opcode("%ag = (bf16[8]{0}, bf16[16]{0:T(8)}) all-gather-start(bf16[8]{0} %p), channel_id=1"))
+    assert.is_true(comm.is_tpu_opcode("all-reduce"))
+    assert.is_true(comm.is_tpu_opcode("reduce-scatter"))
+    assert.is_false(comm.is_tpu_opcode("reduce"))
+    assert.is_false(comm.is_tpu_opcode("reduce-window"))
+    assert.is_false(comm.is_tpu_opcode("loop fusion"))
+    assert.equal(10485760, comm.shape_bytes("bf16[1024,5120]{1,0:T(8,128)(2,1)S(1)}"))
+    assert.equal(4 * 6 + 2, comm.shape_bytes("(f32[2,3]{1,0}, bf16[])"))
+    assert.is_nil(comm.shape_bytes("token"))
+    assert.equal(2, comm.replica_group_size("all-reduce(...), replica_groups=[1,2]<=[2], x"))
+    assert.equal(4, comm.replica_group_size("replica_groups={{0,1,2,3},{4,5,6,7}}"))
+  end)
+
+  it("counts elements of Input Dims", function()
+    assert.equal(4 * 2048 * 4096.0, comm.elements("[[4,2048,4096]]"))
+    assert.equal(8200.0, comm.elements("[[[4, 2048], [8]], []]"))
+    assert.is_nil(comm.elements("[[], []]"))
+  end)
+
+  it("follows nccl-tests for bytes and bandwidth", function()
+    assert.equal(400, comm.message_bytes("AllReduce", 100, 100, "Float", 8))
+    assert.equal(1600, comm.message_bytes("AllGather", 100, nil, "BFloat16", 8))
+    assert.equal(1600, comm.message_bytes("AllGather", 100, 800, "BFloat16", 8))
+    assert.equal(1600, comm.message_bytes("ReduceScatter", 800, 100, "c10::Half", 8))
+    assert.is_nil(comm.message_bytes("AllReduce", 100, 100, "Mystery", 8))
+    assert.is_nil(comm.message_bytes("AllReduce", nil, nil, "Float", 8))
+    assert.equal(1.75, comm.bus_factor("AllReduce", 8))
+    assert.equal(0.875, comm.bus_factor("AllGather", 8))
+    assert.equal(1, comm.bus_factor("Broadcast", 8))
+    assert.is_nil(comm.bus_factor("AllReduce", nil))
+    assert.is_nil(comm.bus_factor("Barrier", 8))
+    local steps, volume = comm.ring("AllReduce", 4)
+    assert.equal(6, steps)
+    assert.equal(1.5, volume)
+  end)
+
+  it("has a name, a summary, a source and patterns for every library", function()
+    local seen = {}
+    for _, library in ipairs(comm.libraries()) do
+      for _, field in ipairs{ "name", "summary", "source" } do assert.is_string(library[field]) end
+      seen[library.name] = true
+    end
+    for _, name in ipairs{ "nccl", "rccl", "hccl", "deepep", "nvshmem", "mscclpp", "vllm", "tensorrt_llm",
+      "symmetric_memory" } do
+      assert.is_true(seen[name], name)
+    end
+  end)
+end)
