@@ -51,4 +51,9 @@ function op.kernel(k, s, pass)
   launch.elements(k, "bias_dropout_add_" .. pass, op.cuda, s.tokens * s.hidden, args)
 end
 
+op.torch = [[
+x, residual, bias = tensor(s.tokens, s.hidden), tensor(s.tokens, s.hidden), tensor(s.hidden)
+return lambda: residual + F.dropout(x + bias, 0.1)
+]]
+
 return op

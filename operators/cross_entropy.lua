@@ -62,4 +62,9 @@ function op.kernel(k, s, pass)
     pass == "backward" and { probability, target, loss, logits } or { logits, target, probability, loss })
 end
 
+op.torch = [[
+logits, target = tensor(s.tokens, s.vocab), index(s.tokens, high=s.vocab)
+return lambda: F.cross_entropy(logits.float(), target, reduction="none")
+]]
+
 return op

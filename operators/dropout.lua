@@ -55,4 +55,9 @@ function op.kernel(k, s, pass)
   launch.elements(k, "dropout_" .. pass, op.cuda, s.rows * s.cols, { x, y, mask })
 end
 
+op.torch = [[
+x = tensor(s.rows, s.cols)
+return lambda: F.dropout(x, 0.1)
+]]
+
 return op

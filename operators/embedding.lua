@@ -75,4 +75,9 @@ function op.kernel(k, s, pass)
   launch.rows(k, "embedding_backward", op.cuda, s.tokens, s.hidden, { ids, rows, table })
 end
 
+op.torch = [[
+ids, table = index(s.tokens, high=s.vocab), tensor(s.vocab, s.hidden)
+return lambda: F.embedding(ids, table)
+]]
+
 return op

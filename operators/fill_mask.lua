@@ -49,4 +49,10 @@ function op.kernel(k, s, pass)
     { x, y, s.seq_q, s.seq_k })
 end
 
+op.torch = [[
+x = tensor(s.batch, s.heads, s.seq_q, s.seq_k)
+mask = torch.ones(s.seq_q, s.seq_k, device=x.device, dtype=torch.bool).triu(1)
+return lambda: x.masked_fill(mask, -10000.0)
+]]
+
 return op

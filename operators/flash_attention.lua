@@ -67,4 +67,12 @@ end
 
 op.reference = shapes.reference(op, { "mp", "b", "h", "l", "dim" }, { "flash_atten" })
 
+op.torch = [[
+q = tensor(s.batch, s.heads, s.seq_q, s.head_dim)
+k = tensor(s.batch, s.kv_heads, s.seq_k, s.head_dim)
+v = tensor(s.batch, s.kv_heads, s.seq_k, s.head_dim)
+grouped = {"enable_gqa": True} if s.heads != s.kv_heads else {}
+return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=bool(s.causal), **grouped)
+]]
+
 return op

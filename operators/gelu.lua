@@ -44,4 +44,9 @@ function op.kernel(k, s, pass)
   launch.elements(k, "gelu_" .. pass, op.cuda, s.tokens * s.width, args)
 end
 
+op.torch = [[
+x = tensor(s.tokens, s.width)
+return lambda: F.gelu(x, approximate="tanh")
+]]
+
 return op

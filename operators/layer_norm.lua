@@ -96,4 +96,9 @@ function op.kernel(k, s, pass)
     block = { 32, 8 }, args = { x, dy, mean, inverse, gradient(), gradient(), s.tokens, s.hidden } }
 end
 
+op.torch = [[
+x, gain, bias = tensor(s.tokens, s.hidden), tensor(s.hidden), tensor(s.hidden)
+return lambda: F.layer_norm(x, (s.hidden,), gain, bias)
+]]
+
 return op

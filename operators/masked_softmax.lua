@@ -58,4 +58,10 @@ function op.kernel(k, s, pass)
   launch.rows(k, "masked_softmax_" .. pass, op.cuda, rows, s.seq_k, args)
 end
 
+op.torch = [[
+x = tensor(s.batch, s.heads, s.seq_q, s.seq_k)
+mask = torch.ones(s.seq_q, s.seq_k, device=x.device, dtype=torch.bool).triu(1)
+return lambda: F.softmax(x.masked_fill(mask, -10000.0), -1)
+]]
+
 return op

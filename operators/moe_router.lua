@@ -121,4 +121,16 @@ function op.kernel(k, s, pass)
   launch.rows(k, "router_combine", op.cuda, s.tokens, s.hidden, { rows, place, weight, y, s.top_k })
 end
 
+op.torch = [[
+x, gate = tensor(s.tokens, s.hidden), tensor(s.experts, s.hidden)
+def route():
+    weight, chosen = F.softmax(F.linear(x, gate).float(), -1).topk(s.top_k, -1)
+    order = chosen.flatten().argsort()
+    copies = x[order // s.top_k]
+    back = torch.empty_like(copies)
+    back = back.index_copy(0, order, copies)
+    return (back.view(s.tokens, s.top_k, -1) * weight.unsqueeze(-1).to(x.dtype)).sum(1)
+return route
+]]
+
 return op

@@ -29,4 +29,9 @@ function op.kernel(k, s)
   launch.elements(k, "residual_add", op.cuda, s.tokens * s.hidden, { a, b, sum })
 end
 
+op.torch = [[
+a, b = tensor(s.tokens, s.hidden), tensor(s.tokens, s.hidden)
+return lambda: a + b
+]]
+
 return op

@@ -74,4 +74,9 @@ function op.kernel(k, s, pass)
     args = { x, dy, inverse, k.tensor { s.hidden, dtype = "fp32", fill = "zero" }, s.tokens, s.hidden } }
 end
 
+op.torch = [[
+x, gain = tensor(s.tokens, s.hidden), tensor(s.hidden)
+return lambda: gain * (x.float() * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype)
+]]
+
 return op

@@ -65,4 +65,16 @@ function op.kernel(k, s, pass)
   end
 end
 
+op.torch = [[
+q = tensor(s.batch, s.seq, s.heads, s.head_dim)
+k = tensor(s.batch, s.seq, s.kv_heads, s.head_dim)
+angle = torch.rand(s.seq, s.rotary_dim // 2, device=q.device)
+cos, sin = torch.cat((angle, angle), -1).cos().to(q.dtype), torch.cat((angle, angle), -1).sin().to(q.dtype)
+def turn(x):
+    r, rest = x[..., :s.rotary_dim], x[..., s.rotary_dim:]
+    a, b = r.chunk(2, -1)
+    return torch.cat((r * cos[:, None] + torch.cat((-b, a), -1) * sin[:, None], rest), -1)
+return lambda: torch.cat((turn(q), turn(k)), 2)
+]]
+
 return op

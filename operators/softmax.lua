@@ -55,4 +55,9 @@ function op.kernel(k, s, pass)
   launch.rows(k, "softmax_" .. pass, op.cuda, rows, s.seq_k, args)
 end
 
+op.torch = [[
+x = tensor(s.batch, s.heads, s.seq_q, s.seq_k)
+return lambda: F.softmax(x, -1)
+]]
+
 return op

@@ -45,4 +45,9 @@ function op.kernel(k, s, pass)
   launch.elements(k, "swiglu_" .. pass, op.cuda, s.tokens * s.width, args)
 end
 
+op.torch = [[
+gate, up = tensor(s.tokens, s.width), tensor(s.tokens, s.width)
+return lambda: F.silu(gate) * up
+]]
+
 return op

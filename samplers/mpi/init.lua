@@ -31,6 +31,22 @@ local function sizes(most)
   return list
 end
 
+--- Topologies (nodes x ranks a node) that a job can form for a target.
+function backend.topologies(job, target)
+  local list = {}
+  for _, nodes in ipairs(target.nodes and { target.nodes } or sizes(job.nodes)) do
+    for _, ranks in ipairs(target.ranks and { target.ranks } or sizes(job.ranks_per_node)) do
+      if nodes > job.nodes or ranks > job.ranks_per_node then
+        error_module.raise("argument", "%d nodes of %d ranks are wanted, this job has %d of %d", nodes, ranks,
+          job.nodes, job.ranks_per_node)
+      end
+      local fits = nodes * ranks >= 2 and (target.collective ~= "send_recv" or nodes * ranks == 2)
+      if fits then list[#list + 1] = { nodes = nodes, ranks_per_node = ranks } end
+    end
+  end
+  return list
+end
+
 --- Opens a session; every rank of the job calls it.
 ---@param options table min_repeats, max_repeats, budget_seconds, target, share
 function backend.open(options)
@@ -55,21 +71,7 @@ function backend.open(options)
       "more ranks than processors: the times measure context switches, not a network" }
   end
 
-  --- nodes x ranks a node that this job can form for a target.
-  function session.topologies(target)
-    local list = {}
-    for _, nodes in ipairs(target.nodes and { target.nodes } or sizes(job.nodes)) do
-      for _, ranks in ipairs(target.ranks and { target.ranks } or sizes(job.ranks_per_node)) do
-        if nodes > job.nodes or ranks > job.ranks_per_node then
-          error_module.raise("argument", "%d nodes of %d ranks are wanted, this job has %d of %d", nodes, ranks,
-            job.nodes, job.ranks_per_node)
-        end
-        local fits = nodes * ranks >= 2 and (target.collective ~= "send_recv" or nodes * ranks == 2)
-        if fits then list[#list + 1] = { nodes = nodes, ranks_per_node = ranks } end
-      end
-    end
-    return list
-  end
+  function session.topologies(target) return backend.topologies(job, target) end
 
   --- Forms the group of a topology; every rank of the job calls it.
   function session.use(topology)

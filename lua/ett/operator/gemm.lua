@@ -54,12 +54,24 @@ function gemm.kernel(k, s, pass)
   end
 end
 
+gemm.torch = [[
+sizes = (s.batch, s.tokens, s.in_features) if s.batch else (s.tokens, s.in_features)
+x = tensor(*sizes)
+if s.batch:
+    w = tensor(s.batch, s.in_features, s.out_features)
+    return lambda: torch.bmm(x, w)
+w = tensor(s.out_features, s.in_features)
+bias = tensor(s.out_features) if s.bias else None
+return lambda: F.linear(x, w, bias)
+]]
+
 --- Completes an operator of the family.
 function gemm.define(op)
   op.family = op.family or "gemm"
   op.schema = op.schema or gemm.schema
   op.features = op.features or function(s) return { s.tokens, s.in_features, s.out_features } end
-  for _, name in ipairs { "flops", "bytes", "parameters", "activation_bytes", "kernel_shape", "kernel" } do
+  for _, name in ipairs { "flops", "bytes", "parameters", "activation_bytes", "kernel_shape", "kernel",
+    "torch" } do
     op[name] = op[name] or gemm[name]
   end
   return op

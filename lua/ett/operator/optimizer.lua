@@ -59,6 +59,13 @@ function optimizer.encoder(c)
   return (weights + column_bias) // tp + 6 * h, 12
 end
 
+optimizer.torch = [[
+p = tensor(s.params, dtype=torch.float32)
+p.grad = torch.randn_like(p)
+adam = torch.optim.AdamW([p], lr=1e-4, fused=p.is_cuda)
+return adam.step
+]]
+
 --- Completes an optimizer of one pipeline stage. extra(c) -> parameters, tensors beside the
 --- encoder layers (embedding, final norm and head).
 function optimizer.stage(op, extra)
@@ -73,7 +80,7 @@ function optimizer.stage(op, extra)
   end
   op.features, op.flops, op.bytes = optimizer.features, optimizer.flops, optimizer.bytes
   op.kernel_shape = optimizer.kernel_shape
-  op.cuda, op.kernel = optimizer.cuda, optimizer.kernel
+  op.cuda, op.kernel, op.torch = optimizer.cuda, optimizer.kernel, optimizer.torch
   op.reference = op.reference or shapes.reference(op, { "mp", "dim", "encoders" }, { op.aliases[1] })
   return op
 end

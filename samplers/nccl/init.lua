@@ -1,0 +1,146 @@
+--- NCCL back end: collectives between GPUs, one rank a GPU, the ranks brought together by MPI.
+--
+-- Counts are in elements and bandwidths as nccl-tests defines them: algorithm bandwidth is message bytes over time,
+-- bus bandwidth multiplies it by the share of the message that crosses a rank's link (its doc/PERFORMANCE.md).
+local error_module = require "ett.error"
+local sample = require "ett.sample"
+local dtype_bytes = require("ett.schema").dtype_bytes
+
+local backend = {
+  name = "nccl",
+  summary = "collectives between GPUs by NCCL, ranks brought together by MPI",
+  needs = "NCCL, MPI, and one GPU a rank",
+  precisions = { fp16 = true, bf16 = true, fp32 = true, fp8 = true },
+}
+
+--- true, or nil and one sentence on what is missing.
+function backend.available()
+  local ok, nccl = pcall(require, "ett.nccl")
+  if not ok then
+    return nil, "the NCCL back end is not built: install NCCL's and CUDA's development files and build again"
+  end
+  local version, err = nccl.available()
+  if not version then return nil, tostring(err.message) end
+  local devices
+  devices, err = require("ett.cuda").available()
+  if not devices then return nil, tostring(err.message) end
+  if devices == 0 then return nil, "this machine has no CUDA device" end
+  if not pcall(require, "ett.dist") then
+    return nil, "the NCCL back end needs MPI to bring its ranks together: install libopenmpi-dev and openmpi-bin "
+      .. "and build again"
+  end
+  return true
+end
+
+--- Share of the message that crosses a rank's link: bus over algorithm bandwidth.
+local bus_factor = {
+  all_reduce = function(n) return 2 * (n - 1) / n end,
+  all_gather = function(n) return (n - 1) / n end,
+  reduce_scatter = function(n) return (n - 1) / n end,
+  all_to_all = function(n) return (n - 1) / n end,
+  send_recv = function() return 1 end,
+  broadcast = function() return 1 end,
+}
+
+--- Algorithm and bus bandwidth in bytes a second of `bytes` moved by n ranks in `seconds`.
+function backend.bandwidth(collective, bytes, ranks, seconds)
+  local algorithm = bytes / seconds
+  return algorithm, algorithm * bus_factor[collective](ranks)
+end
+
+--- Opens a session; every rank of the job calls it. The GPU of a rank is its local rank.
+---@param options table precision, min_repeats, max_repeats, budget_seconds, target, share
+function backend.open(options)
+  options = options or {}
+  local ok, why = backend.available()
+  if not ok then return nil, error_module.new("missing", "%s", why) end
+  local nccl, cuda = require "ett.nccl", require "ett.cuda"
+  local job = require("ett.dist").open()
+  if job.size < 2 then
+    return nil, error_module.new("missing", "collectives need at least 2 ranks: run under mpirun -n 2 or srun -n 2")
+  end
+  local devices = cuda.available()
+  if job.local_rank >= devices then
+    return nil, error_module.new("missing", "rank %d is the %dth on its node, which has %d CUDA devices; start one "
+      .. "rank a GPU", job.rank, job.local_rank + 1, devices)
+  end
+  local device, err = cuda.open(job.local_rank)
+  if not device then return nil, err end
+  local info = device:info()
+  device:close()
+  local version = nccl.available()
+  local share, precision = options.share, options.precision or "bf16"
+  local session = {
+    backend = backend, device = (info.name:gsub("[^%w%-]", "")),
+    header = {
+      { "machine", sample.hostname() },
+      { "device", ("%s, %d ranks on %d nodes"):format(info.name, job.size, job.nodes) },
+      { "driver", ("CUDA %d.%d"):format(info.driver_version // 1000, info.driver_version % 1000 // 10) },
+      { "libraries", ("NCCL %d.%d.%d; %s"):format(version // 10000, version // 100 % 100, version % 100,
+        job.library) },
+      { "algorithm", ("%s, protocol %s"):format(os.getenv("NCCL_ALGO") or "NCCL's choice",
+        os.getenv("NCCL_PROTO") or "NCCL's choice") },
+    },
+  }
+
+  local mpi = require("ett.find").load("samplers", "mpi")
+  --- nodes x ranks a node that this job can form for a target.
+  function session.topologies(target) return mpi.topologies(job, target) end
+
+  --- Forms the communicator of a topology; every rank of the job calls it.
+  function session.use(topology)
+    local member = job.node < topology.nodes and job.local_rank < topology.ranks_per_node
+    if session.comm then session.comm:close() end
+    if session.group then session.group:close() end
+    session.group, session.comm = job.world:split(member and 0 or -1, job.rank), nil
+    session.member, session.topology = member, topology
+    if share then share.topology_group = session.group end
+    if not member then return end
+    local id = session.group:rank() == 0 and assert(nccl.unique_id()) or ""
+    id = session.group:share_text(id)
+    session.comm = assert(nccl.open { device = job.local_rank, rank = session.group:rank(),
+      size = session.group:size(), id = id })
+  end
+
+  --- Slowest rank's seconds of each of `repeats` runs, the same on every rank.
+  local function timed(request)
+    local seconds, failure = session.comm:time(request)
+    if not seconds then error(error_module.new("lost", "rank %d: %s", job.rank, failure.message), 0) end
+    for i, value in ipairs(seconds) do seconds[i] = session.group:reduce(value, "max") end
+    return seconds
+  end
+
+  --- Times a collective of `count` elements on the communicator in use: result | nil, error.
+  function session.measure_collective(target, count)
+    local request = { kind = target.collective, count = count, dtype = precision,
+      in_place = target.in_place or false, repeats = 5 }
+    session.group:barrier()
+    local seconds = timed(request)
+    local most = options.max_repeats or 100
+    local began = sample.now()
+    repeat
+      local stats = sample.stats(seconds)
+      -- Every rank holds the same numbers, so every rank decides the same; the clock is rank 0's.
+      local spent = session.group:reduce(sample.now() - began, "max")
+      if #seconds >= (options.min_repeats or 10) and stats.half_width <= (options.target or 0.02) * stats.low_mean
+        or spent > (options.budget_seconds or 1) then break end
+      request.repeats = math.min(10, most - #seconds)
+      local more = timed(request)
+      table.move(more, 1, #more, #seconds + 1, seconds)
+    until #seconds >= most
+    local stats = sample.stats(seconds)
+    local ranks = session.group:size()
+    local algorithm, bus = backend.bandwidth(target.collective, count * dtype_bytes[precision], ranks, stats.low_mean)
+    return { seconds = stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
+      half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
+      algorithm_bandwidth = algorithm, bus_bandwidth = bus }
+  end
+
+  function session.close()
+    if session.comm then session.comm:close() end
+    if session.group then session.group:close() end
+  end
+  return session
+end
+
+return backend

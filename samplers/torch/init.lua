@@ -1,0 +1,174 @@
+--- PyTorch back end: the same campaign run by the user's own PyTorch.
+--
+-- One Python process (worker.py) runs for the length of a session. Each shape is recorded by torch.profiler and
+-- the Kineto trace is read by ett.trace: device time on a GPU, host time where PyTorch has no GPU.
+local error_module = require "ett.error"
+local find = require "ett.find"
+local host = require "ett.host"
+local json = require "ett.json"
+local sample = require "ett.sample"
+
+local backend = {
+  name = "torch",
+  summary = "operators by the user's own PyTorch, recorded by its profiler",
+  needs = "Python 3 with PyTorch (ETT_PYTHON names another interpreter)",
+  precisions = { fp16 = true, bf16 = true, fp32 = true },
+}
+
+local START_LIMIT_SECONDS, SHAPE_LIMIT_SECONDS = 120, 600
+
+local function python() return os.getenv("ETT_PYTHON") or "python3" end
+
+local function quoted(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
+
+--- true, or nil and one sentence on what is missing.
+function backend.available()
+  local name = python()
+  if not os.execute(("%s -c 'import sys' >/dev/null 2>&1"):format(quoted(name))) then
+    return nil, ("no Python interpreter '%s'; install Python 3 or name one in ETT_PYTHON"):format(name)
+  end
+  if not os.execute(("%s -c 'import torch' >/dev/null 2>&1"):format(quoted(name))) then
+    return nil, ("'%s' has no PyTorch; install it there or name another interpreter in ETT_PYTHON"):format(name)
+  end
+  return true
+end
+
+function backend.passes(op)
+  if op.passes then return op.passes end
+  if op.family == "optimizer" then return { "update" } end
+  return { "forward", "backward" }
+end
+
+local function read_answer(path)
+  local file = io.open(path, "r")
+  if not file then return nil end
+  local text = file:read("a")
+  file:close()
+  os.remove(path)
+  return (json.decode(text))
+end
+
+--- Waits for the worker's answer; nil and the reason when it died or took too long.
+local function wait_for(path, log, limit_seconds)
+  local began = sample.now()
+  while true do
+    local answer = read_answer(path)
+    if answer then return answer end
+    local ended = io.open(log .. ".ended", "r")
+    if ended then
+      ended:close()
+      answer = read_answer(path) -- it may have answered just before it ended
+      if answer then return answer end
+      local file = io.open(log, "r")
+      local text = file and file:read("a") or ""
+      if file then file:close() end
+      return nil, error_module.new("lost", "the Python process ended: %s", text:match("([^\n]+)%s*$") or "no message")
+    end
+    if sample.now() - began > limit_seconds then
+      return nil, error_module.new("lost", "the Python process gave no answer in %d seconds", limit_seconds)
+    end
+    sample.pause(0.005)
+  end
+end
+
+--- Seconds of each occurrence of a pass in a trace: device rows launched inside its range, or, where PyTorch ran
+--- on the host, the range itself.
+local function pass_seconds(trace, pass, on_device)
+  local seconds = {}
+  if on_device then
+    for i, microseconds in ipairs((require("ett.trace_samples").durations(trace, { "ett " .. pass }))) do
+      seconds[i] = microseconds * 1e-6
+    end
+    return seconds
+  end
+  local durations = trace:events { name = "ett " .. pass, class = { "annotation", "cpu_op" } }:columns { "dur" }
+  for i, ticks in ipairs(durations) do seconds[i] = ticks / trace.ticks_per_second end
+  return seconds
+end
+
+--- Opens a session: starts the worker.
+---@param options table precision, warmup, active, keep_raw, device ("cpu" forces the host)
+function backend.open(options)
+  options = options or {}
+  local ok, why = backend.available()
+  if not ok then return nil, error_module.new("missing", "%s", why) end
+  local folder = os.tmpname()
+  os.remove(folder)
+  if not os.execute("mkdir -m 700 " .. quoted(folder)) then
+    return nil, error_module.new("io", "cannot make the folder '%s'", folder)
+  end
+  local device = options.device == "cpu" and "cpu"
+    or os.execute(("%s -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)' >/dev/null 2>&1")
+      :format(quoted(python()))) and "cuda" or "cpu"
+  local log = folder .. "/log"
+  local worker = assert(io.popen(("{ %s %s %s %s >%s 2>&1; : >%s; }"):format(quoted(python()),
+    quoted(host.root .. "/samplers/torch/worker.py"), device, quoted(folder .. "/hello"), quoted(log),
+    quoted(log .. ".ended")), "w"))
+  worker:setvbuf("line")
+  local function close()
+    if not worker then return end
+    worker:close()
+    worker = nil
+    os.execute("rm -rf " .. quoted(folder))
+  end
+  local hello, err = wait_for(folder .. "/hello", log, START_LIMIT_SECONDS)
+  if not hello then
+    close()
+    return nil, err
+  end
+  local on_device = hello.device ~= "cpu"
+  local session = {
+    backend = backend,
+    device = (hello.device:gsub("[^%w%-]", "")),
+    header = {
+      { "machine", sample.hostname() },
+      { "device", hello.device },
+      { "libraries", ("PyTorch %s%s"):format(hello.torch, hello.cuda and ", CUDA " .. hello.cuda or "") },
+      { "time", on_device and "device rows of the profiler's trace" or "host ranges of the profiler's trace" },
+    },
+    close = close,
+  }
+
+  local count = 0
+  --- Times every pass of an operator on a shape: { forward = result, … } | nil, error.
+  function session.measure(op, s)
+    if not op.torch then
+      return nil, error_module.new("model", "operator '%s' cannot run under PyTorch: it has no field 'torch'", op.name)
+    end
+    count = count + 1
+    local trace_path, answer_path = ("%s/%d.json"):format(folder, count), ("%s/%d.answer"):format(folder, count)
+    local passes = backend.passes(op)
+    worker:write(json.encode { operator = op.name, source = op.torch, shape = s, passes = passes,
+      dtype = options.precision or "bf16", warmup = options.warmup or 6, active = options.active or 10,
+      trace = trace_path, answer = answer_path }, "\n")
+    worker:flush()
+    local answer, failure = wait_for(answer_path, log, SHAPE_LIMIT_SECONDS)
+    if not answer then return nil, failure end
+    if not answer.ok then return nil, error_module.new(answer.kind, "%s: %s", op.name, answer.message) end
+    local trace
+    trace, failure = require("ett.trace").open(trace_path, { profile_mode = "torch" })
+    if not trace then return nil, failure end
+    local results = {}
+    for _, pass in ipairs(passes) do
+      local seconds = pass_seconds(trace, pass, on_device)
+      if #seconds == 0 then
+        trace:close()
+        return nil, error_module.new("model", "%s: the trace holds no time of its %s pass", op.name, pass)
+      end
+      local stats = sample.stats(seconds)
+      results[pass] = { seconds = stats.low_mean, min = stats.min, median = stats.median, mean = stats.mean,
+        half_width = stats.half_width, repeats = #seconds, dropped = 0,
+        raw_seconds = options.keep_raw and seconds or nil }
+    end
+    trace:close()
+    os.remove(trace_path)
+    return results
+  end
+
+  return session
+end
+
+--- Loads an operator by name for use here.
+function backend.operator(name) return (find.load("operators", name)) end
+
+return backend

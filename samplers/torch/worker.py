@@ -1,0 +1,133 @@
+"""Runs operators under the user's own PyTorch for `ett sample`.
+
+Reads one request a line from standard input (JSON), runs each pass of the operator under
+torch.profiler, writes the Kineto trace where the request says, and answers with one JSON
+line in a file beside it. Each pass of each timed iteration stands inside a range named
+"ett forward" or "ett backward" (or "ett update"), which is what ett looks for.
+
+An operator's own code (the field `torch` of its Lua file) is a function body that gets
+    s        its shape, an object with the shape's fields
+    tensor   tensor(*sizes, grad=True, dtype=None): random, on the device, in the precision
+    index    index(*sizes, high): integers in [0, high)
+    torch, F torch and torch.nn.functional
+and returns a function of no arguments that runs the forward pass and returns its output
+(for an optimizer: that makes the update and returns None).
+"""
+import json
+import os
+import sys
+import textwrap
+import traceback
+
+import torch
+import torch.nn.functional as F
+
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+
+
+class Shape:
+    def __init__(self, fields):
+        self.__dict__.update(fields)
+
+    def __getattr__(self, name):  # a field the shape leaves out
+        return None
+
+
+def compile_operator(source, name):
+    body = textwrap.indent(textwrap.dedent(source), "    ")
+    code = "def build(s, tensor, index, torch, F):\n" + body
+    scope = {}
+    # Line 0 is the def above: line 1 of a message is line 1 of the operator's own text.
+    exec(compile(code, name + " (torch)", "exec"), scope)
+    return scope["build"]
+
+
+def prepare(request, device):
+    dtype = DTYPES[request["dtype"]]
+    leaves = []
+
+    def tensor(*sizes, grad=True, dtype=dtype):
+        made = torch.randn(*sizes, device=device).to(dtype)
+        if grad:
+            made.requires_grad_(True)
+            leaves.append(made)
+        return made
+
+    def index(*sizes, high):
+        return torch.randint(0, high, sizes, device=device)
+
+    build = compile_operator(request["source"], request["operator"])
+    return build(Shape(request["shape"]), tensor, index, torch, F), leaves
+
+
+def iterate(run, leaves, passes):
+    if passes == ["update"]:
+        with torch.profiler.record_function("ett update"):
+            run()
+        return
+    with torch.profiler.record_function("ett forward"):
+        output = run()
+    if "backward" not in passes:
+        return
+    gradient = torch.ones_like(output)
+    for leaf in leaves:
+        leaf.grad = None
+    with torch.profiler.record_function("ett backward"):
+        output.backward(gradient)
+
+
+def measure(request, device):
+    run, leaves = prepare(request, device)
+    for _ in range(request["warmup"]):
+        iterate(run, leaves, request["passes"])
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if device != "cpu":
+        torch.cuda.synchronize()
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities) as profile:
+        for _ in range(request["active"]):
+            iterate(run, leaves, request["passes"])
+            if device != "cpu":
+                torch.cuda.synchronize()
+    profile.export_chrome_trace(request["trace"])
+
+
+def failure_kind(error):
+    text = str(error).lower()
+    if "out of memory" in text or isinstance(error, MemoryError):
+        return "memory"
+    if "cuda error" in text:  # the context is gone with it
+        return "lost"
+    return "model"
+
+
+def answer(path, content):
+    with open(path + ".part", "w") as out:
+        json.dump(content, out)
+    os.replace(path + ".part", path)
+
+
+def main():
+    device = sys.argv[1]
+    hello = {"torch": torch.__version__, "device": "cpu"}
+    if device != "cpu":
+        hello["device"] = torch.cuda.get_device_name(0)
+        hello["cuda"] = str(torch.version.cuda)
+    answer(sys.argv[2], {key: str(value) for key, value in hello.items()})
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            measure(request, device)
+            answer(request["answer"], {"ok": True})
+        except Exception as error:  # whatever an operator raises is its own failure
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            answer(request["answer"], {
+                "ok": False, "kind": failure_kind(error),
+                "message": f"{last.filename}:{max(1, (last.lineno or 1) - 1)}: {error}"
+                           if "(torch)" in last.filename else str(error)})
+        if device != "cpu":
+            torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+--- The PyTorch back end against a stand-in for PyTorch (spec/support/fake_torch), and what it says without one.
+local find = require "ett.find"
+local host = require "ett.host"
+local operator = require "ett.operator"
+local sample = require "ett.sample"
+
+local python = os.execute("python3 --version >/dev/null 2>&1") == true
+local has_trace = pcall(require, "ett.trace_samples") and pcall(require, "ett.trace")
+local reason = not python and "no python3 on this machine" or not has_trace and "ett.trace is not built here" or nil
+sample.default_environment("PYTHONPATH", host.root .. "/spec/support/fake_torch")
+sample.default_environment("PYTHONDONTWRITEBYTECODE", "1")
+local backend = find.load("samplers", "torch")
+
+local configuration = { tp = 1, cp = 1, ep = 1, micro_batch = 2, seq = 64, hidden = 128, heads = 4, kv_heads = 2,
+  head_dim = 32, ffn = 512, moe_ffn = 256, vocab = 1000, experts = 4, top_k = 2, layers = 2, gated_mlp = true,
+  causal = true, dtype = "bf16" }
+
+describe("samplers/torch", function()
+  it("runs every operator of the library and reads device time from the trace", function()
+    if reason then pending(reason) return end
+    local session = assert(backend.open { precision = "bf16", warmup = 1, active = 3 })
+    finally(session.close)
+    assert.equal("FakeGPU9000", session.device)
+    for _, op in ipairs(operator.list()) do
+      assert.is_string(op.torch, op.name .. " has no field 'torch'")
+      local results = assert(session.measure(op, op.shape(configuration)))
+      local expected = { forward = 40e-6, backward = 90e-6, update = 20e-6 }
+      for _, pass in ipairs(backend.passes(op)) do
+        assert.near(expected[pass], results[pass].seconds, 1e-9, op.name .. " " .. pass)
+        assert.equal(3, results[pass].repeats)
+      end
+    end
+  end)
+
+  it("takes the host's time where PyTorch has no GPU", function()
+    if reason then pending(reason) return end
+    local session = assert(backend.open { device = "cpu", precision = "fp32", warmup = 0, active = 2 })
+    finally(session.close)
+    local op = operator.get "gelu"
+    local results = assert(session.measure(op, op.shape(configuration)))
+    assert.near(100e-6, results.forward.seconds, 1e-9)
+    assert.near(200e-6, results.backward.seconds, 1e-9)
+  end)
+
+  it("names the operator's own line when its code fails, and goes on", function()
+    if reason then pending(reason) return end
+    local session = assert(backend.open { warmup = 0, active = 1 })
+    finally(session.close)
+    local broken = { name = "broken", torch = "x = tensor(s.n)\nreturn lambda: undefined_name", passes = { "forward" } }
+    local results, err = session.measure(broken, { n = 4 })
+    assert.is_nil(results)
+    assert.matches("broken: broken %(torch%):2: name 'undefined_name' is not defined", err.message)
+    assert.is_table((session.measure(operator.get "gelu", { tokens = 4, width = 8 })))
+  end)
+
+  it("reports an operator without PyTorch code", function()
+    if reason then pending(reason) return end
+    local session = assert(backend.open { warmup = 0, active = 1 })
+    finally(session.close)
+    local results, err = session.measure({ name = "own", passes = { "forward" } }, {})
+    assert.is_nil(results)
+    assert.matches("'own' cannot run under PyTorch: it has no field 'torch'", err.message)
+  end)
+end)
