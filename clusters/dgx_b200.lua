@@ -1,0 +1,29 @@
+--- DGX B200: eight B200-SXM-180GB on NVSwitch, eight NDR cards.
+local datasheet = "NVIDIA datasheet, as cited by stas00/ml-engineering@744d01e compute/accelerator/README.md"
+local network = "stas00/ml-engineering@744d01e network/README.md"
+
+return {
+  name = "dgx_b200",
+  summary = "8x B200-SXM-180GB a node, NVSwitch, 8x NDR400 InfiniBand",
+  source = datasheet,
+  gpus_per_node = 8,
+  device = {
+    name = "B200-SXM-180GB", aliases = { "B200" }, source = datasheet,
+    peak_flops = { fp32 = 80e12, tf32 = 1125e12, fp16 = 2250e12, bf16 = 2250e12, fp8 = 4500e12, int8 = 4500e12 },
+    measured_flops = { fp16 = 1745e12, bf16 = 1745e12, fp8 = 3432.5e12 },
+    measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.7)",
+    memory_bytes = 180e9, memory_bandwidth = 8.0e12, multiprocessors = 148, power_watts = 1000,
+  },
+  links = {
+    intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9,
+      source = "all_reduce on 8 B200, 32 KiB to 16 GiB: " .. network,
+      curves = { [8] = {
+        32768, 1.2e9, 65536, 2.17e9, 131072, 4.86e9, 262144, 9.54e9, 524288, 18.71e9, 1048576, 36.06e9,
+        2097152, 63.09e9, 4194304, 76.48e9, 8388608, 126.49e9, 16777216, 254.96e9, 33554432, 325.97e9,
+        67108864, 400.6e9, 134217728, 568.38e9, 268435456, 646.11e9, 536870912, 688.99e9, 1073741824, 723.34e9,
+        2147483648, 734.97e9, 4294967296, 740.64e9, 8589934592, 839.07e9, 17179869184, 845.67e9 } } },
+    inter = { name = "8x InfiniBand NDR400", bandwidth_per_gpu = 48.2e9, bandwidth_per_node = 385.6e9,
+      source = "8x 50 GB/s, " .. network .. ", at the 96 % that vista's samples reach on one NDR card" },
+  },
+  profile = { base = "vista" },
+}

@@ -1,0 +1,28 @@
+--- DGX H100: eight H100-SXM-80GB on NVSwitch with in-switch reduction, eight NDR cards.
+local datasheet = "NVIDIA datasheet, as cited by stas00/ml-engineering@744d01e compute/accelerator/README.md"
+local network = "stas00/ml-engineering@744d01e network/README.md"
+
+return {
+  name = "dgx_h100",
+  summary = "8x H100-SXM-80GB a node, NVSwitch, 8x NDR400 InfiniBand",
+  source = datasheet,
+  gpus_per_node = 8,
+  device = {
+    name = "H100-SXM-80GB", aliases = { "H100" }, source = datasheet,
+    peak_flops = { fp32 = 67e12, tf32 = 494.5e12, fp16 = 989e12, bf16 = 989e12, fp8 = 1979e12, int8 = 1979e12 },
+    measured_flops = { fp16 = 794.5e12, bf16 = 794.5e12, fp8 = 1402.6e12 },
+    measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.7)",
+    memory_bytes = 80e9, memory_bandwidth = 3.35e12, multiprocessors = 132, power_watts = 700,
+  },
+  links = {
+    intra = { name = "NVLink 4 and NVSwitch", bandwidth = 480e9, send_bandwidth = 396.4e9,
+      source = "all_reduce on 8 H100: NVIDIA/dgxc-benchmarking v25.10.02 nccl/README.md; sends: " .. network,
+      curves = { [8] = { 32768, 2.97e9, 131072, 11.53e9, 524288, 44.41e9, 1048576, 67.04e9, 2097152, 86.94e9,
+        4194304, 135.44e9, 8388608, 176.77e9, 16777216, 237.21e9, 33554432, 294.69e9, 67108864, 361.67e9,
+        134217728, 400.53e9, 268435456, 422.25e9, 536870912, 436.79e9, 1073741824, 466.33e9,
+        8589934592, 480.16e9 } } },
+    inter = { name = "8x InfiniBand NDR400", bandwidth_per_gpu = 48.2e9, bandwidth_per_node = 385.6e9,
+      source = "8x 50 GB/s, " .. network .. ", at the 96 % that vista's samples reach on one NDR card" },
+  },
+  profile = { base = "vista" },
+}

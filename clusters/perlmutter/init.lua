@@ -1,0 +1,36 @@
+--- NERSC Perlmutter GPU nodes: four A100-SXM4-80GB, NVLink all to all, Slingshot-11 outside.
+--
+-- The network is what NCCL reached in the sampled runs, which went over TCP sockets
+-- (NCCL_SOCKET_IFNAME=hsn) and not over the cards' RDMA: about 1.2 GB/s a rank and 4.2 GB/s a
+-- node against the 25 and 100 GB/s of the hardware. Where collectives were sampled the profile
+-- answers; these links answer for the rest.
+local samples = "samples of estimate-train-time (Littlesnakess/GPUModeling25, arXiv 2509.22832)"
+local datasheet = "NVIDIA A100 datasheet, as cited by stas00/ml-engineering@744d01e compute/accelerator/README.md"
+
+return {
+  name = "perlmutter",
+  summary = "4x A100-SXM4-80GB a node, NCCL over TCP on Slingshot-11, as sampled",
+  source = samples,
+  gpus_per_node = 4,
+  device = {
+    name = "NVIDIAA100-SXM4-80GB", aliases = { "A100-SXM4-80GB", "a100" }, source = datasheet,
+    peak_flops = { fp32 = 19.5e12, tf32 = 156e12, fp16 = 312e12, bf16 = 312e12, int8 = 624e12 },
+    measured_flops = { fp16 = 271.2e12, bf16 = 271.2e12 },
+    measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.6)",
+    memory_bytes = 80e9, memory_bandwidth = 2.0e12, multiprocessors = 108, power_watts = 400,
+  },
+  links = {
+    intra = { name = "NVLink 3, 4 links a pair", bandwidth = 214e9, send_bandwidth = 91.5e9,
+      source = "all_reduce 1x4 and p2p 1x2 at 268 MB, " .. samples,
+      -- bytes, bus bandwidth: all_reduce_1_2 and _1_4
+      curves = {
+        [2] = { 41943040, 61.74e9, 79691776, 63.61e9, 192937984, 65.12e9, 268435456, 68.75e9, 623635456, 72.41e9,
+          1334035456, 74.47e9, 2399635456, 74.69e9 },
+        [4] = { 41943040, 167.33e9, 79691776, 189.14e9, 117440512, 197.0e9, 192937984, 204.21e9,
+          268435456, 213.9e9 },
+      } },
+    inter = { name = "Slingshot-11 through TCP sockets", bandwidth_per_gpu = 1.19e9, bandwidth_per_node = 4.2e9,
+      source = "all_reduce 2x1 to 2x4, " .. samples },
+  },
+  profile = "profile",
+}
