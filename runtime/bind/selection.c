@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-ett_lua_selection *ett_lua_new_selection(lua_State *L, int trace_index)
-{
+ett_lua_selection *ett_lua_new_selection(lua_State *L, int trace_index) {
   trace_index = lua_absindex(L, trace_index);
   ett_lua_selection *x = lua_newuserdatauv(L, sizeof *x, 1);
   x->s = (ett_selection){0};
@@ -15,50 +14,46 @@ ett_lua_selection *ett_lua_new_selection(lua_State *L, int trace_index)
   return x;
 }
 
-ett_lua_selection *ett_lua_check_selection(lua_State *L, int index, ett_trace **t)
-{
+ett_lua_selection *ett_lua_check_selection(lua_State *L, int index, ett_trace **t) {
   ett_lua_selection *x = luaL_checkudata(L, index, ETT_LUA_SELECTION);
   lua_getiuservalue(L, index, 1);
   ett_lua_trace_box *box = lua_touserdata(L, -1);
   lua_pop(L, 1);
-  if (!box || !box->trace) luaL_argerror(L, index, "its trace is closed");
+  if (!box || !box->trace)
+    luaL_argerror(L, index, "its trace is closed");
   *t = box->trace;
   return x;
 }
 
 /* Pushes a selection of the same trace as the one at index. */
-static ett_lua_selection *sibling(lua_State *L, int index)
-{
+static ett_lua_selection *sibling(lua_State *L, int index) {
   lua_getiuservalue(L, index, 1);
   ett_lua_selection *x = ett_lua_new_selection(L, -1);
   lua_remove(L, -2);
   return x;
 }
 
-static void take(lua_State *L, ett_lua_selection *x, const uint32_t *rows, size_t count)
-{
+static void take(lua_State *L, ett_lua_selection *x, const uint32_t *rows, size_t count) {
   x->s.rows = malloc((count ? count : 1) * sizeof *rows);
   ett_lua_check_memory(L, x->s.rows ? 0 : -1);
-  if (count) memcpy(x->s.rows, rows, count * sizeof *rows);
+  if (count)
+    memcpy(x->s.rows, rows, count * sizeof *rows);
   x->s.count = count;
 }
 
-static int selection_gc(lua_State *L)
-{
+static int selection_gc(lua_State *L) {
   ett_lua_selection *x = luaL_checkudata(L, 1, ETT_LUA_SELECTION);
   ett_selection_free(&x->s);
   return 0;
 }
 
-static int selection_len(lua_State *L)
-{
+static int selection_len(lua_State *L) {
   ett_lua_selection *x = luaL_checkudata(L, 1, ETT_LUA_SELECTION);
   lua_pushinteger(L, (lua_Integer)x->s.count);
   return 1;
 }
 
-static int selection_where(lua_State *L)
-{
+static int selection_where(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
   lua_settop(L, 2);
@@ -67,8 +62,7 @@ static int selection_where(lua_State *L)
   return 1;
 }
 
-static int combine(lua_State *L, ett_rows_op op)
-{
+static int combine(lua_State *L, ett_rows_op op) {
   ett_trace *t, *u;
   ett_lua_selection *a = ett_lua_check_selection(L, 1, &t);
   ett_lua_selection *b = ett_lua_check_selection(L, 2, &u);
@@ -78,23 +72,19 @@ static int combine(lua_State *L, ett_rows_op op)
   return 1;
 }
 
-static int selection_add(lua_State *L)
-{
+static int selection_add(lua_State *L) {
   return combine(L, ETT_ROWS_OR);
 }
 
-static int selection_sub(lua_State *L)
-{
+static int selection_sub(lua_State *L) {
   return combine(L, ETT_ROWS_WITHOUT);
 }
 
-static int selection_and(lua_State *L)
-{
+static int selection_and(lua_State *L) {
   return combine(L, ETT_ROWS_AND);
 }
 
-static int selection_sort(lua_State *L)
-{
+static int selection_sort(lua_State *L) {
   static const char *const names[] = {"ts", "end", "dur", "row", NULL};
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
@@ -105,38 +95,34 @@ static int selection_sort(lua_State *L)
   return 1;
 }
 
-static int selection_total(lua_State *L)
-{
+static int selection_total(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
   lua_pushinteger(L, ett_selection_total(&x->s, t));
   return 1;
 }
 
-static int selection_span(lua_State *L)
-{
+static int selection_span(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
   int64_t from, to;
-  if (!ett_selection_span(&x->s, t, &from, &to)) return 0;
+  if (!ett_selection_span(&x->s, t, &from, &to))
+    return 0;
   lua_pushinteger(L, from);
   lua_pushinteger(L, to);
   return 2;
 }
 
-static int selection_intervals(lua_State *L)
-{
+static int selection_intervals(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
-  ett_lua_check_memory(L,
-                       ett_selection_intervals(ett_lua_new_intervals(L), &x->s, t));
+  ett_lua_check_memory(L, ett_selection_intervals(ett_lua_new_intervals(L), &x->s, t));
   return 1;
 }
 
 /* ---- keys ---- */
 
-static ett_key key_named(lua_State *L, const ett_trace *t, const char *name)
-{
+static ett_key key_named(lua_State *L, const ett_trace *t, const char *name) {
   ett_key key = {0};
   if (strncmp(name, "arg:", 4) == 0) {
     int arg = ett_trace_arg_find(t, name + 4);
@@ -157,8 +143,7 @@ static ett_key key_named(lua_State *L, const ett_trace *t, const char *name)
 }
 
 /* Keys of the string or list at index, as a userdata left on the stack. */
-static ett_key *keys_at(lua_State *L, int index, const ett_trace *t, uint32_t *count)
-{
+static ett_key *keys_at(lua_State *L, int index, const ett_trace *t, uint32_t *count) {
   if (lua_isnoneornil(L, index)) {
     *count = 0;
     return lua_newuserdatauv(L, sizeof(ett_key), 0);
@@ -181,17 +166,15 @@ static ett_key *keys_at(lua_State *L, int index, const ett_trace *t, uint32_t *c
   return keys;
 }
 
-static const char *key_label(ett_key key, const ett_trace *t)
-{
+static const char *key_label(ett_key key, const ett_trace *t) {
   static const char *const labels[] = {
-      "file", "rank", "device", "stream", "track", "pid", "tid", "process",
-      "thread", "name", "category", "class", "ph", "correlation"};
+      "file",    "rank",   "device", "stream",   "track", "pid", "tid",
+      "process", "thread", "name",   "category", "class", "ph",  "correlation"};
   return key.kind == ETT_KEY_ARG ? t->arg_names[key.arg] : labels[key.kind];
 }
 
 void ett_lua_push_key(lua_State *L, const ett_trace *t, ett_key key,
-                      const ett_key_value *v)
-{
+                      const ett_key_value *v) {
   char ph;
   switch (v->type) {
   case ETT_ARG_INTEGER:
@@ -204,25 +187,26 @@ void ett_lua_push_key(lua_State *L, const ett_trace *t, ett_key key,
       lua_pushinteger(L, v->value.integer);
     }
     break;
-  case ETT_ARG_FLOAT: lua_pushnumber(L, v->value.number); break;
+  case ETT_ARG_FLOAT:
+    lua_pushnumber(L, v->value.number);
+    break;
   case ETT_ARG_TEXT: {
     const ett_string *s = &t->strings->items[v->value.text];
     lua_pushlstring(L, s->text, s->length);
     break;
   }
-  default: lua_pushnil(L);
+  default:
+    lua_pushnil(L);
   }
 }
 
 /* Groups that survive a raise: freed by their metatable. */
-static int groups_gc(lua_State *L)
-{
+static int groups_gc(lua_State *L) {
   ett_groups_free(luaL_checkudata(L, 1, "ett.groups"));
   return 0;
 }
 
-static ett_groups *new_groups(lua_State *L)
-{
+static ett_groups *new_groups(lua_State *L) {
   ett_groups *g = lua_newuserdatauv(L, sizeof *g, 0);
   memset(g, 0, sizeof *g);
   luaL_setmetatable(L, "ett.groups");
@@ -230,16 +214,14 @@ static ett_groups *new_groups(lua_State *L)
 }
 
 static void push_labels(lua_State *L, const ett_trace *t, const ett_groups *g,
-                        const ett_key *keys, uint32_t i)
-{
+                        const ett_key *keys, uint32_t i) {
   for (uint32_t k = 0; k < g->key_count; k++) {
     ett_lua_push_key(L, t, keys[k], &g->values[(size_t)i * g->key_count + k]);
     lua_setfield(L, -2, key_label(keys[k], t));
   }
 }
 
-static int selection_group(lua_State *L)
-{
+static int selection_group(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
   uint32_t n;
@@ -266,34 +248,31 @@ typedef struct line {
   ett_stats stats;
 } line;
 
-static int by_total(const void *a, const void *b)
-{
+static int by_total(const void *a, const void *b) {
   const line *x = a, *y = b;
-  if (x->stats.total != y->stats.total) return x->stats.total > y->stats.total ? -1 : 1;
+  if (x->stats.total != y->stats.total)
+    return x->stats.total > y->stats.total ? -1 : 1;
   return x->group < y->group ? -1 : x->group > y->group;
 }
 
-static int by_count(const void *a, const void *b)
-{
+static int by_count(const void *a, const void *b) {
   const line *x = a, *y = b;
-  if (x->stats.count != y->stats.count) return x->stats.count > y->stats.count ? -1 : 1;
+  if (x->stats.count != y->stats.count)
+    return x->stats.count > y->stats.count ? -1 : 1;
   return x->group < y->group ? -1 : x->group > y->group;
 }
 
-static void set_integer(lua_State *L, const char *name, int64_t v)
-{
+static void set_integer(lua_State *L, const char *name, int64_t v) {
   lua_pushinteger(L, v);
   lua_setfield(L, -2, name);
 }
 
-static void set_number(lua_State *L, const char *name, double v)
-{
+static void set_number(lua_State *L, const char *name, double v) {
   lua_pushnumber(L, v);
   lua_setfield(L, -2, name);
 }
 
-static int selection_stats(lua_State *L)
-{
+static int selection_stats(lua_State *L) {
   static const char *const orders[] = {"key", "total", "count", NULL};
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
@@ -313,7 +292,8 @@ static int selection_stats(lua_State *L)
   if (lua_getfield(L, 2, "percentiles") != LUA_TNIL) {
     luaL_checktype(L, -1, LUA_TTABLE);
     percent_count = (size_t)luaL_len(L, -1);
-    if (percent_count > 32) return luaL_error(L, "at most 32 percentiles");
+    if (percent_count > 32)
+      return luaL_error(L, "at most 32 percentiles");
     for (size_t i = 0; i < percent_count; i++) {
       lua_geti(L, -1, (lua_Integer)i + 1);
       percents[i] = luaL_checknumber(L, -1);
@@ -329,7 +309,8 @@ static int selection_stats(lua_State *L)
     ett_stats_of(&lines[i].stats, t, g->rows + g->begin[i], g->begin[i + 1] - g->begin[i],
                  scratch + g->begin[i]);
   }
-  if (order && g->count) qsort(lines, g->count, sizeof *lines, order == 1 ? by_total : by_count);
+  if (order && g->count)
+    qsort(lines, g->count, sizeof *lines, order == 1 ? by_total : by_count);
   lua_createtable(L, (int)g->count, 0);
   for (uint32_t i = 0; i < g->count; i++) {
     const ett_stats *s = &lines[i].stats;
@@ -347,8 +328,8 @@ static int selection_stats(lua_State *L)
         lua_pushfstring(L, "p%I", (LUAI_UACINT)percents[k]);
       else
         lua_pushfstring(L, "p%f", percents[k]);
-      lua_pushinteger(L, ett_percentile(scratch + g->begin[from], (size_t)s->count,
-                                        percents[k]));
+      lua_pushinteger(
+          L, ett_percentile(scratch + g->begin[from], (size_t)s->count, percents[k]));
       lua_settable(L, -3);
     }
     lua_rawseti(L, -2, (lua_Integer)i + 1);
@@ -357,8 +338,7 @@ static int selection_stats(lua_State *L)
   return 1;
 }
 
-static uint32_t check_arg(lua_State *L, const ett_trace *t, int index)
-{
+static uint32_t check_arg(lua_State *L, const ett_trace *t, int index) {
   const char *name = luaL_checkstring(L, index);
   int arg = ett_trace_arg_find(t, name);
   if (arg < 0)
@@ -366,17 +346,18 @@ static uint32_t check_arg(lua_State *L, const ett_trace *t, int index)
   return (uint32_t)arg;
 }
 
-static int selection_sum(lua_State *L)
-{
+static int selection_sum(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
   uint32_t arg = check_arg(L, t, 2);
   double sum = 0, v;
   lua_Integer count = 0;
   for (size_t i = 0; i < x->s.count; i++) {
-    if (x->s.rows[i] == ETT_TRACE_NONE) continue;
+    if (x->s.rows[i] == ETT_TRACE_NONE)
+      continue;
     const ett_trace_arg *a = ett_trace_arg_at(t, arg, x->s.rows[i]);
-    if (!a || !ett_arg_number(t, a, &v)) continue;
+    if (!a || !ett_arg_number(t, a, &v))
+      continue;
     sum += v;
     count++;
   }
@@ -394,8 +375,7 @@ typedef struct field {
   ett_key key;
 } field;
 
-static int find_field(const ett_trace *t, const char *name, field *f)
-{
+static int find_field(const ett_trace *t, const char *name, field *f) {
   static const char *const fixed[] = {"ts", "dur", "end", "row"};
   for (int i = 0; i < 4; i++)
     if (strcmp(fixed[i], name) == 0) {
@@ -409,13 +389,13 @@ static int find_field(const ett_trace *t, const char *name, field *f)
     return 1;
   }
   int arg = ett_trace_arg_find(t, strncmp(name, "arg:", 4) == 0 ? name + 4 : name);
-  if (arg < 0) return 0;
+  if (arg < 0)
+    return 0;
   f->key = (ett_key){ETT_KEY_ARG, (uint32_t)arg};
   return 1;
 }
 
-static field check_field(lua_State *L, const ett_trace *t, const char *name)
-{
+static field check_field(lua_State *L, const ett_trace *t, const char *name) {
   field f;
   if (!find_field(t, name, &f))
     luaL_error(L,
@@ -426,17 +406,24 @@ static field check_field(lua_State *L, const ett_trace *t, const char *name)
   return f;
 }
 
-static void push_field(lua_State *L, const ett_trace *t, const field *f, uint32_t row)
-{
+static void push_field(lua_State *L, const ett_trace *t, const field *f, uint32_t row) {
   if (row == ETT_TRACE_NONE) {
     lua_pushnil(L);
     return;
   }
   switch (f->what) {
-  case FIELD_TS: lua_pushinteger(L, ETT_ROW(t, ts, row)); break;
-  case FIELD_DUR: lua_pushinteger(L, ETT_ROW(t, dur, row)); break;
-  case FIELD_END: lua_pushinteger(L, ETT_ROW(t, ts, row) + ETT_ROW(t, dur, row)); break;
-  case FIELD_ROW: lua_pushinteger(L, row); break;
+  case FIELD_TS:
+    lua_pushinteger(L, ETT_ROW(t, ts, row));
+    break;
+  case FIELD_DUR:
+    lua_pushinteger(L, ETT_ROW(t, dur, row));
+    break;
+  case FIELD_END:
+    lua_pushinteger(L, ETT_ROW(t, ts, row) + ETT_ROW(t, dur, row));
+    break;
+  case FIELD_ROW:
+    lua_pushinteger(L, row);
+    break;
   default: {
     ett_key_value v = ett_key_of(t, f->key, row);
     ett_lua_push_key(L, t, f->key, &v);
@@ -444,15 +431,13 @@ static void push_field(lua_State *L, const ett_trace *t, const field *f, uint32_
   }
 }
 
-static uint32_t row_at(lua_State *L, const ett_lua_selection *x, int index)
-{
+static uint32_t row_at(lua_State *L, const ett_lua_selection *x, int index) {
   lua_Integer i = luaL_checkinteger(L, index);
   luaL_argcheck(L, i >= 1 && (size_t)i <= x->s.count, index, "no such row");
   return x->s.rows[i - 1];
 }
 
-static int selection_get(lua_State *L)
-{
+static int selection_get(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
   uint32_t row = row_at(L, x, 2);
@@ -461,12 +446,11 @@ static int selection_get(lua_State *L)
   return 1;
 }
 
-static void push_event(lua_State *L, const ett_trace *t, uint32_t row)
-{
-  static const char *const names[] = {"ts",     "dur",    "end",  "row",     "name",
-                                      "category", "class", "rank", "file",   "device",
-                                      "stream", "track",  "pid",  "tid",     "process",
-                                      "thread", "ph",     "correlation"};
+static void push_event(lua_State *L, const ett_trace *t, uint32_t row) {
+  static const char *const names[] = {
+      "ts",    "dur",  "end",     "row",    "name",   "category",
+      "class", "rank", "file",    "device", "stream", "track",
+      "pid",   "tid",  "process", "thread", "ph",     "correlation"};
   if (row == ETT_TRACE_NONE) {
     lua_pushnil(L);
     return;
@@ -474,7 +458,8 @@ static void push_event(lua_State *L, const ett_trace *t, uint32_t row)
   lua_createtable(L, 0, 20);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     field f;
-    if (!find_field(t, names[i], &f)) continue;
+    if (!find_field(t, names[i], &f))
+      continue;
     push_field(L, t, &f, row);
     lua_setfield(L, -2, names[i]);
   }
@@ -487,28 +472,27 @@ static void push_event(lua_State *L, const ett_trace *t, uint32_t row)
   lua_setfield(L, -2, "args");
 }
 
-static int selection_event(lua_State *L)
-{
+static int selection_event(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
   push_event(L, t, row_at(L, x, 2));
   return 1;
 }
 
-static int next(lua_State *L)
-{
+static int next(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
   lua_Integer i = luaL_checkinteger(L, 2);
-  while (i >= 0 && (size_t)i < x->s.count && x->s.rows[i] == ETT_TRACE_NONE) i++;
-  if (i < 0 || (size_t)i >= x->s.count) return 0;
+  while (i >= 0 && (size_t)i < x->s.count && x->s.rows[i] == ETT_TRACE_NONE)
+    i++;
+  if (i < 0 || (size_t)i >= x->s.count)
+    return 0;
   lua_pushinteger(L, i + 1);
   push_event(L, t, x->s.rows[i]);
   return 2;
 }
 
-static int selection_iter(lua_State *L)
-{
+static int selection_iter(lua_State *L) {
   luaL_checkudata(L, 1, ETT_LUA_SELECTION);
   lua_pushcfunction(L, next);
   lua_pushvalue(L, 1);
@@ -517,8 +501,7 @@ static int selection_iter(lua_State *L)
 }
 
 static void push_column(lua_State *L, const ett_trace *t, const ett_lua_selection *x,
-                        const field *f)
-{
+                        const field *f) {
   lua_createtable(L, x->s.count < 1 << 24 ? (int)x->s.count : 0, 0);
   for (size_t i = 0; i < x->s.count; i++) {
     push_field(L, t, f, x->s.rows[i]);
@@ -530,8 +513,7 @@ static void push_column(lua_State *L, const ett_trace *t, const ett_lua_selectio
   }
 }
 
-static int selection_columns(lua_State *L)
-{
+static int selection_columns(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -547,8 +529,7 @@ static int selection_columns(lua_State *L)
   return (int)n;
 }
 
-static int selection_values(lua_State *L)
-{
+static int selection_values(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
   field f = {FIELD_KEY, {ETT_KEY_ARG, check_arg(L, t, 2)}};
@@ -556,41 +537,40 @@ static int selection_values(lua_State *L)
   return 1;
 }
 
-static int selection_slice(lua_State *L)
-{
+static int selection_slice(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
   lua_Integer i = luaL_checkinteger(L, 2), k = luaL_optinteger(L, 3, i);
-  if (i < 1) i = 1;
-  if (k > (lua_Integer)x->s.count) k = (lua_Integer)x->s.count;
+  if (i < 1)
+    i = 1;
+  if (k > (lua_Integer)x->s.count)
+    k = (lua_Integer)x->s.count;
   ett_lua_selection *y = sibling(L, 1);
   take(L, y, x->s.rows + (i <= k ? i - 1 : 0), i <= k ? (size_t)(k - i + 1) : 0);
   return 1;
 }
 
-static int selection_at(lua_State *L)
-{
+static int selection_at(lua_State *L) {
   lua_settop(L, 2);
   return selection_slice(L);
 }
 
-static int selection_present(lua_State *L)
-{
+static int selection_present(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
   ett_lua_selection *y = sibling(L, 1);
   take(L, y, x->s.rows, x->s.count);
   size_t n = 0;
   for (size_t i = 0; i < y->s.count; i++)
-    if (y->s.rows[i] != ETT_TRACE_NONE) y->s.rows[n++] = y->s.rows[i];
+    if (y->s.rows[i] != ETT_TRACE_NONE)
+      y->s.rows[n++] = y->s.rows[i];
   y->s.count = n;
   return 1;
 }
 
 /* ---- links ---- */
 
-static ett_lua_selection *two(lua_State *L, ett_trace **t, ett_lua_selection **r)
-{
+static ett_lua_selection *two(lua_State *L, ett_trace **t, ett_lua_selection **r) {
   ett_trace *u;
   ett_lua_selection *s = ett_lua_check_selection(L, 1, t);
   *r = ett_lua_check_selection(L, 2, &u);
@@ -598,8 +578,7 @@ static ett_lua_selection *two(lua_State *L, ett_trace **t, ett_lua_selection **r
   return s;
 }
 
-static int selection_match(lua_State *L)
-{
+static int selection_match(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *r, *s = two(L, &t, &r);
   ett_key key = key_named(L, t, luaL_optstring(L, 3, "correlation"));
@@ -608,8 +587,7 @@ static int selection_match(lua_State *L)
   return 1;
 }
 
-static int selection_enclosing(lua_State *L)
-{
+static int selection_enclosing(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *r, *s = two(L, &t, &r);
   ett_lua_selection *x = sibling(L, 1);
@@ -617,8 +595,7 @@ static int selection_enclosing(lua_State *L)
   return 1;
 }
 
-static int selection_preceding(lua_State *L)
-{
+static int selection_preceding(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *r, *s = two(L, &t, &r);
   ett_lua_selection *x = sibling(L, 1);
@@ -626,44 +603,36 @@ static int selection_preceding(lua_State *L)
   return 1;
 }
 
-static int selection_tostring(lua_State *L)
-{
+static int selection_tostring(lua_State *L) {
   ett_lua_selection *x = luaL_checkudata(L, 1, ETT_LUA_SELECTION);
   lua_pushfstring(L, "selection of %I rows", (LUAI_UACINT)x->s.count);
   return 1;
 }
 
 static const luaL_Reg methods[] = {
-    {"where", selection_where},
-    {"sort", selection_sort},
-    {"total", selection_total},
-    {"span", selection_span},
-    {"intervals", selection_intervals},
-    {"group", selection_group},
-    {"stats", selection_stats},
-    {"sum", selection_sum},
-    {"values", selection_values},
-    {"get", selection_get},
-    {"event", selection_event},
-    {"columns", selection_columns},
-    {"iter", selection_iter},
-    {"at", selection_at},
-    {"slice", selection_slice},
-    {"present", selection_present},
-    {"match", selection_match},
-    {"enclosing", selection_enclosing},
-    {"preceding", selection_preceding},
-    {NULL, NULL},
+    {"where", selection_where},         {"sort", selection_sort},
+    {"total", selection_total},         {"span", selection_span},
+    {"intervals", selection_intervals}, {"group", selection_group},
+    {"stats", selection_stats},         {"sum", selection_sum},
+    {"values", selection_values},       {"get", selection_get},
+    {"event", selection_event},         {"columns", selection_columns},
+    {"iter", selection_iter},           {"at", selection_at},
+    {"slice", selection_slice},         {"present", selection_present},
+    {"match", selection_match},         {"enclosing", selection_enclosing},
+    {"preceding", selection_preceding}, {NULL, NULL},
 };
 
 static const luaL_Reg metamethods[] = {
-    {"__len", selection_len}, {"__add", selection_add}, {"__sub", selection_sub},
-    {"__band", selection_and}, {"__gc", selection_gc},  {"__tostring", selection_tostring},
+    {"__len", selection_len},
+    {"__add", selection_add},
+    {"__sub", selection_sub},
+    {"__band", selection_and},
+    {"__gc", selection_gc},
+    {"__tostring", selection_tostring},
     {NULL, NULL},
 };
 
-int luaopen_ett_selection(lua_State *L)
-{
+int luaopen_ett_selection(lua_State *L) {
   if (luaL_newmetatable(L, "ett.groups")) {
     lua_pushcfunction(L, groups_gc);
     lua_setfield(L, -2, "__gc");

@@ -9,17 +9,17 @@
 
 #define INPUT_BYTES ((size_t)256 << 10)
 
-ett_compression ett_compression_of(const void *bytes, size_t size)
-{
+ett_compression ett_compression_of(const void *bytes, size_t size) {
   const unsigned char *b = bytes;
-  if (size >= 2 && b[0] == 0x1F && b[1] == 0x8B) return ETT_COMPRESSION_GZIP;
+  if (size >= 2 && b[0] == 0x1F && b[1] == 0x8B)
+    return ETT_COMPRESSION_GZIP;
   if (size >= 4 && b[1] == 0xB5 && b[2] == 0x2F && b[3] == 0xFD && b[0] == 0x28)
     return ETT_COMPRESSION_ZSTD;
   return ETT_COMPRESSION_NONE;
 }
 
-ptrdiff_t ett_file_source_read(void *file_source, void *buffer, size_t size, ett_err *err)
-{
+ptrdiff_t ett_file_source_read(void *file_source, void *buffer, size_t size,
+                               ett_err *err) {
   ett_file_source *f = file_source;
   for (;;) {
     ssize_t n = pread(f->fd, buffer, size, (off_t)f->offset);
@@ -45,10 +45,10 @@ struct ett_inflate {
   unsigned char input[INPUT_BYTES];
 };
 
-ett_inflate *ett_inflate_new(ett_compression kind, ett_byte_source source)
-{
+ett_inflate *ett_inflate_new(ett_compression kind, ett_byte_source source) {
   ett_inflate *in = malloc(sizeof *in);
-  if (!in) return NULL;
+  if (!in)
+    return NULL;
   in->kind = kind;
   in->source = source;
   in->fault = NULL;
@@ -71,50 +71,52 @@ ett_inflate *ett_inflate_new(ett_compression kind, ett_byte_source source)
   return in;
 }
 
-void ett_inflate_free(ett_inflate *in)
-{
-  if (!in) return;
+void ett_inflate_free(ett_inflate *in) {
+  if (!in)
+    return;
   ZSTD_freeDStream(in->zstd);
   free(in);
 }
 
-const char *ett_inflate_fault(const ett_inflate *in)
-{
+const char *ett_inflate_fault(const ett_inflate *in) {
   return in->fault;
 }
 
-uint64_t ett_inflate_taken(const ett_inflate *in)
-{
+uint64_t ett_inflate_taken(const ett_inflate *in) {
   return in->taken;
 }
 
 /* More input: bytes, 0 at the end, -1. */
-static ptrdiff_t refill(ett_inflate *in, ett_err *err)
-{
-  if (in->ended) return 0;
+static ptrdiff_t refill(ett_inflate *in, ett_err *err) {
+  if (in->ended)
+    return 0;
   ptrdiff_t n = in->source.read(in->source.context, in->input, INPUT_BYTES, err);
-  if (n == 0) in->ended = true;
-  if (n > 0) in->taken += (uint64_t)n;
+  if (n == 0)
+    in->ended = true;
+  if (n > 0)
+    in->taken += (uint64_t)n;
   return n;
 }
 
-static ptrdiff_t gzip_read(ett_inflate *in, void *buffer, size_t size, ett_err *err)
-{
+static ptrdiff_t gzip_read(ett_inflate *in, void *buffer, size_t size, ett_err *err) {
   struct inflate_state *z = &in->gzip;
   z->next_out = buffer;
   z->avail_out = (uint32_t)size;
   while (z->avail_out == size && !in->fault) {
     if (z->avail_in == 0) {
       ptrdiff_t n = refill(in, err);
-      if (n < 0) return n;
+      if (n < 0)
+        return n;
       z->next_in = in->input;
       z->avail_in = (uint32_t)n;
     }
     if (z->block_state == ISAL_BLOCK_FINISH) { /* a member ended; another may follow */
-      if (z->avail_in == 0) return 0;
+      if (z->avail_in == 0)
+        return 0;
       if (*z->next_in != 0x1F) { /* padding behind the last member */
         z->avail_in = 0;
-        if (in->ended) return 0;
+        if (in->ended)
+          return 0;
         continue;
       }
       isal_inflate_reset(z);
@@ -124,7 +126,8 @@ static ptrdiff_t gzip_read(ett_inflate *in, void *buffer, size_t size, ett_err *
     if (z->avail_in == 0 && in->ended) {
       uint32_t before = z->avail_out; /* what the decoder still holds */
       int status = isal_inflate(z);
-      if (status == ISAL_DECOMP_OK && z->avail_out < before) break;
+      if (status == ISAL_DECOMP_OK && z->avail_out < before)
+        break;
       in->fault = "gzip data ends early";
       break;
     }
@@ -138,13 +141,13 @@ static ptrdiff_t gzip_read(ett_inflate *in, void *buffer, size_t size, ett_err *
   return (ptrdiff_t)(size - z->avail_out);
 }
 
-static ptrdiff_t zstd_read(ett_inflate *in, void *buffer, size_t size, ett_err *err)
-{
+static ptrdiff_t zstd_read(ett_inflate *in, void *buffer, size_t size, ett_err *err) {
   ZSTD_outBuffer out = {buffer, size, 0};
   while (out.pos == 0 && !in->fault) {
     if (in->zin.pos == in->zin.size) {
       ptrdiff_t n = refill(in, err);
-      if (n < 0) return n;
+      if (n < 0)
+        return n;
       in->zin.size = (size_t)n;
       in->zin.pos = 0;
     }
@@ -153,9 +156,11 @@ static ptrdiff_t zstd_read(ett_inflate *in, void *buffer, size_t size, ett_err *
     if (ZSTD_isError(hint)) {
       in->fault = "zstd data is damaged";
     } else {
-      if (in->zin.pos > before || out.pos) in->member = hint != 0;
+      if (in->zin.pos > before || out.pos)
+        in->member = hint != 0;
       if (in->ended && out.pos == 0) {
-        if (in->member) in->fault = "zstd data ends early";
+        if (in->member)
+          in->fault = "zstd data ends early";
         break;
       }
     }
@@ -163,11 +168,12 @@ static ptrdiff_t zstd_read(ett_inflate *in, void *buffer, size_t size, ett_err *
   return (ptrdiff_t)out.pos;
 }
 
-ptrdiff_t ett_inflate_read(void *inflate, void *buffer, size_t size, ett_err *err)
-{
+ptrdiff_t ett_inflate_read(void *inflate, void *buffer, size_t size, ett_err *err) {
   ett_inflate *in = inflate;
-  if (in->fault || size == 0) return 0;
-  if (size > (size_t)1 << 30) size = (size_t)1 << 30;
+  if (in->fault || size == 0)
+    return 0;
+  if (size > (size_t)1 << 30)
+    size = (size_t)1 << 30;
   return in->kind == ETT_COMPRESSION_ZSTD ? zstd_read(in, buffer, size, err)
                                           : gzip_read(in, buffer, size, err);
 }

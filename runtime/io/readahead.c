@@ -22,8 +22,7 @@ struct ett_readahead {
   slot slots[];
 };
 
-static void *produce(void *argument)
-{
+static void *produce(void *argument) {
   ett_readahead *a = argument;
   for (ptrdiff_t n = 1; n > 0;) {
     pthread_mutex_lock(&a->lock);
@@ -32,11 +31,13 @@ static void *produce(void *argument)
     bool stop = a->stop;
     slot *s = &a->slots[a->tail % a->count];
     pthread_mutex_unlock(&a->lock);
-    if (stop) break;
+    if (stop)
+      break;
     size_t length = 0;
     do { /* whole buffers: fewer hand-overs */
       n = a->source.read(a->source.context, s->bytes + length, a->size - length, &a->err);
-      if (n > 0) length += (size_t)n;
+      if (n > 0)
+        length += (size_t)n;
     } while (n > 0 && length < a->size);
     pthread_mutex_lock(&a->lock);
     if (length) {
@@ -56,43 +57,48 @@ static void *produce(void *argument)
 }
 
 ett_readahead *ett_readahead_new(ett_byte_source source, size_t buffer_bytes,
-                                 unsigned buffers, ett_err *err)
-{
+                                 unsigned buffers, ett_err *err) {
   ett_readahead *a = calloc(1, sizeof *a + buffers * sizeof(slot));
-  if (!a) goto memory;
+  if (!a)
+    goto memory;
   a->source = source;
   a->size = buffer_bytes;
   a->count = buffers;
   for (unsigned i = 0; i < buffers; i++)
-    if (!(a->slots[i].bytes = malloc(buffer_bytes))) goto memory;
+    if (!(a->slots[i].bytes = malloc(buffer_bytes)))
+      goto memory;
   pthread_mutex_init(&a->lock, NULL);
   pthread_cond_init(&a->changed, NULL);
   int code = pthread_create(&a->thread, NULL, produce, a);
-  if (code == 0) return a;
+  if (code == 0)
+    return a;
   ett_err_set(err, ETT_ERR_IO, "cannot start a thread: %s", strerror(code));
   goto fail;
 memory:
   ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
 fail:
   if (a)
-    for (unsigned i = 0; i < buffers; i++) free(a->slots[i].bytes);
+    for (unsigned i = 0; i < buffers; i++)
+      free(a->slots[i].bytes);
   free(a);
   return NULL;
 }
 
-ptrdiff_t ett_readahead_read(void *readahead, void *buffer, size_t size, ett_err *err)
-{
+ptrdiff_t ett_readahead_read(void *readahead, void *buffer, size_t size, ett_err *err) {
   ett_readahead *a = readahead;
   pthread_mutex_lock(&a->lock);
-  while (a->head == a->tail) pthread_cond_wait(&a->changed, &a->lock);
+  while (a->head == a->tail)
+    pthread_cond_wait(&a->changed, &a->lock);
   slot *s = &a->slots[a->head % a->count];
   pthread_mutex_unlock(&a->lock);
   if (s->length <= 0) { /* stays: the end is the end however often it is asked */
-    if (s->length < 0 && err) *err = a->err;
+    if (s->length < 0 && err)
+      *err = a->err;
     return s->length;
   }
   size_t n = (size_t)s->length - a->used;
-  if (n > size) n = size;
+  if (n > size)
+    n = size;
   memcpy(buffer, s->bytes + a->used, n);
   a->used += n;
   if (a->used == (size_t)s->length) {
@@ -105,9 +111,9 @@ ptrdiff_t ett_readahead_read(void *readahead, void *buffer, size_t size, ett_err
   return (ptrdiff_t)n;
 }
 
-void ett_readahead_free(ett_readahead *a)
-{
-  if (!a) return;
+void ett_readahead_free(ett_readahead *a) {
+  if (!a)
+    return;
   pthread_mutex_lock(&a->lock);
   a->stop = true;
   pthread_cond_signal(&a->changed);
@@ -115,6 +121,7 @@ void ett_readahead_free(ett_readahead *a)
   pthread_join(a->thread, NULL);
   pthread_cond_destroy(&a->changed);
   pthread_mutex_destroy(&a->lock);
-  for (unsigned i = 0; i < a->count; i++) free(a->slots[i].bytes);
+  for (unsigned i = 0; i < a->count; i++)
+    free(a->slots[i].bytes);
   free(a);
 }

@@ -1,4 +1,5 @@
-/* stream.h - bytes in order, from a file, through gzip or zstd, or read ahead by a thread.
+/* stream.h - bytes in order, from a file, through gzip or zstd, or read ahead by a
+ * thread.
  *
  * A source is a context and a read function; the makers below fill one and the matching
  * closer frees it. gzip goes through ISA-L (several members are one stream), zstd through
@@ -33,7 +34,8 @@ typedef struct ett_file_source {
   uint64_t offset;
 } ett_file_source;
 
-ptrdiff_t ett_file_source_read(void *file_source, void *buffer, size_t size, ett_err *err);
+ptrdiff_t ett_file_source_read(void *file_source, void *buffer, size_t size,
+                               ett_err *err);
 
 /* Decompressed bytes of a source, which must outlive it; NULL when memory ran out. Data
  * that stops short or is damaged ends the stream, and ett_inflate_fault says so. */

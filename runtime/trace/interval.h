@@ -1,8 +1,8 @@
 /* interval.h - sets of half-open intervals [from, to) of 64-bit integers.
  *
- * A set is sorted, and its intervals are disjoint and do not touch, so that equal sets are
- * equal arrays. Every operation is linear in its inputs, except building from unsorted
- * intervals (n log n). Lengths are exact while they fit in 64 bits. */
+ * A set is sorted, and its intervals are disjoint and do not touch, so that equal sets
+ * are equal arrays. Every operation is linear in its inputs, except building from
+ * unsorted intervals (n log n). Lengths are exact while they fit in 64 bits. */
 #ifndef ETT_TRACE_INTERVAL_H
 #define ETT_TRACE_INTERVAL_H
 

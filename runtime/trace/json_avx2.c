@@ -11,18 +11,15 @@
 #define MASK uint32_t
 #define ALL 0xFFFFFFFFu
 
-static inline unsigned first(MASK m)
-{
+static inline unsigned first(MASK m) {
   return (unsigned)__builtin_ctz(m);
 }
 
-static inline int count(MASK m)
-{
+static inline int count(MASK m) {
   return __builtin_popcount(m);
 }
 
-static inline MASK prefix(MASK m)
-{
+static inline MASK prefix(MASK m) {
   m ^= m << 1;
   m ^= m << 2;
   m ^= m << 4;
@@ -31,68 +28,56 @@ static inline MASK prefix(MASK m)
   return m;
 }
 
-static inline __m256i load(const char *p)
-{
+static inline __m256i load(const char *p) {
   return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
-static inline __m256i is(__m256i v, char c)
-{
+static inline __m256i is(__m256i v, char c) {
   return _mm256_cmpeq_epi8(v, _mm256_set1_epi8(c));
 }
 
-static inline __m256i atmost(__m256i v, char c)
-{
+static inline __m256i atmost(__m256i v, char c) {
   return _mm256_cmpeq_epi8(_mm256_min_epu8(v, _mm256_set1_epi8(c)), v);
 }
 
-static inline __m256i or(__m256i a, __m256i b)
-{
+static inline __m256i or (__m256i a, __m256i b) {
   return _mm256_or_si256(a, b);
 }
 
-static inline MASK mask(__m256i v)
-{
+static inline MASK mask(__m256i v) {
   return (MASK)_mm256_movemask_epi8(v);
 }
 
-static inline MASK vstop(const char *p)
-{
+static inline MASK vstop(const char *p) {
   __m256i v = load(p);
-  return mask(or(or(is(v, '"'), is(v, '\\')), atmost(v, 0x1F)));
+  return mask(or (or (is(v, '"'), is(v, '\\')), atmost(v, 0x1F)));
 }
 
-static inline MASK vsolid(const char *p)
-{
+static inline MASK vsolid(const char *p) {
   return ~mask(atmost(load(p), 0x20)) & ALL;
 }
 
-static inline MASK vquote(const char *p)
-{
+static inline MASK vquote(const char *p) {
   return mask(is(load(p), '"'));
 }
 
-static inline MASK vslash(const char *p)
-{
+static inline MASK vslash(const char *p) {
   return mask(is(load(p), '\\'));
 }
 
 /* '[' and '{', ']' and '}' differ in one bit */
-static inline MASK vopen(const char *p)
-{
-  return mask(is(or(load(p), _mm256_set1_epi8(0x20)), '{'));
+static inline MASK vopen(const char *p) {
+  return mask(is(or (load(p), _mm256_set1_epi8(0x20)), '{'));
 }
 
-static inline MASK vclose(const char *p)
-{
-  return mask(is(or(load(p), _mm256_set1_epi8(0x20)), '}'));
+static inline MASK vclose(const char *p) {
+  return mask(is(or (load(p), _mm256_set1_epi8(0x20)), '}'));
 }
 
-static inline MASK vscalar(const char *p)
-{
+static inline MASK vscalar(const char *p) {
   __m256i v = load(p);
-  __m256i close = is(or(v, _mm256_set1_epi8(0x20)), '}');
-  return mask(or(or(is(v, ','), is(v, '"')), or(close, atmost(v, 0x20))));
+  __m256i close = is(or (v, _mm256_set1_epi8(0x20)), '}');
+  return mask(or (or (is(v, ','), is(v, '"')), or (close, atmost(v, 0x20))));
 }
 
 #include "trace/json_scan_impl.h"

@@ -9,18 +9,15 @@
 #define MASK uint32_t
 #define ALL 0xFFu
 
-static inline unsigned first(MASK m)
-{
+static inline unsigned first(MASK m) {
   return (unsigned)__builtin_ctz(m);
 }
 
-static inline int count(MASK m)
-{
+static inline int count(MASK m) {
   return __builtin_popcount(m);
 }
 
-static inline MASK prefix(MASK m)
-{
+static inline MASK prefix(MASK m) {
   m ^= m << 1;
   m ^= m << 2;
   m ^= m << 4;
@@ -28,8 +25,7 @@ static inline MASK prefix(MASK m)
 }
 
 #define TEST(name, condition)                                                            \
-  static inline MASK name(const char *p)                                                 \
-  {                                                                                      \
+  static inline MASK name(const char *p) {                                               \
     MASK m = 0;                                                                          \
     for (unsigned i = 0; i < WIDTH; i++) {                                               \
       unsigned char c = (unsigned char)p[i];                                             \
@@ -47,12 +43,13 @@ TEST(vscalar, c == ',' || c == '}' || c == ']' || c == '"' || c <= 0x20)
 
 #include "trace/json_scan_impl.h"
 
-const ett_json_scanner *ett_json_scanner_named(const char *name)
-{
-  if (strcmp(name, "plain") == 0) return &ett_json_plain_scanner;
+const ett_json_scanner *ett_json_scanner_named(const char *name) {
+  if (strcmp(name, "plain") == 0)
+    return &ett_json_plain_scanner;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (strcmp(name, "sse2") == 0) return &ett_json_sse2_scanner;
+  if (strcmp(name, "sse2") == 0)
+    return &ett_json_sse2_scanner;
   if (strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2") &&
       __builtin_cpu_supports("bmi2"))
     return &ett_json_avx2_scanner;
@@ -63,12 +60,12 @@ const ett_json_scanner *ett_json_scanner_named(const char *name)
   return NULL;
 }
 
-const ett_json_scanner *ett_json_scanner_best(void)
-{
+const ett_json_scanner *ett_json_scanner_best(void) {
   static const char *const order[] = {"avx512", "avx2", "sse2"};
   for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
     const ett_json_scanner *s = ett_json_scanner_named(order[i]);
-    if (s) return s;
+    if (s)
+      return s;
   }
   return &ett_json_plain_scanner;
 }

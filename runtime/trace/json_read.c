@@ -15,25 +15,22 @@ typedef struct reader {
 
 #define ERROR (-1)
 
-static const char *at(const reader *r)
-{
+static const char *at(const reader *r) {
   return r->buffer + r->position;
 }
 
-static const char *end_of(const reader *r)
-{
+static const char *end_of(const reader *r) {
   return r->buffer + r->length;
 }
 
-static uint64_t offset(const reader *r, const char *p)
-{
+static uint64_t offset(const reader *r, const char *p) {
   return r->base + (uint64_t)(p - r->buffer);
 }
 
 /* More bytes behind those from the position on: 1, 0 at the end, -1. */
-static int fill(reader *r)
-{
-  if (r->ended) return 0;
+static int fill(reader *r) {
+  if (r->ended)
+    return 0;
   if (r->position) {
     memmove(r->buffer, at(r), r->length - r->position);
     r->base += r->position;
@@ -46,7 +43,8 @@ static int fill(reader *r)
                          "one value from byte %llu on is longer than %zu bytes",
                          (unsigned long long)r->base, ETT_JSON_LONGEST);
     char *grown = realloc(r->buffer, r->size * 2 + ETT_JSON_PAD);
-    if (!grown) return ett_err_set(r->err, ETT_ERR_MEMORY, "out of memory");
+    if (!grown)
+      return ett_err_set(r->err, ETT_ERR_MEMORY, "out of memory");
     r->buffer = grown;
     r->size *= 2;
   }
@@ -54,7 +52,8 @@ static int fill(reader *r)
   while (r->length < r->size) {
     ptrdiff_t n = r->job->source.read(r->job->source.context, r->buffer + r->length,
                                       r->size - r->length, r->err);
-    if (n < 0) return ERROR;
+    if (n < 0)
+      return ERROR;
     if (n == 0) {
       r->ended = true;
       break;
@@ -67,25 +66,25 @@ static int fill(reader *r)
 }
 
 /* The next byte that is no white space, 0 at the end, -1. */
-static int peek(reader *r)
-{
+static int peek(reader *r) {
   for (;;) {
-    while (r->position < r->length && (unsigned char)*at(r) <= ' ') r->position++;
-    if (r->position < r->length) return (unsigned char)*at(r);
+    while (r->position < r->length && (unsigned char)*at(r) <= ' ')
+      r->position++;
+    if (r->position < r->length)
+      return (unsigned char)*at(r);
     int more = fill(r);
-    if (more <= 0) return more;
+    if (more <= 0)
+      return more;
   }
 }
 
-static void truncated(reader *r)
-{
+static void truncated(reader *r) {
   ett_part_damage(r->job->part, ETT_DAMAGE_TRUNCATED, offset(r, at(r)));
   r->position = r->length;
 }
 
 /* Steps over the value at the position without holding it. 1, 0 at the end, -1. */
-static int step_over(reader *r)
-{
+static int step_over(reader *r) {
   int64_t depth = 0;
   bool string = false, escape = false;
   for (;;) {
@@ -117,25 +116,27 @@ static int step_over(reader *r)
       }
     }
     int more = fill(r);
-    if (more <= 0) return more;
+    if (more <= 0)
+      return more;
   }
 }
 
 /* The whole value at the position: its end, NULL with *status 0 at the end of the source,
  * -1 on error, 2 when it is longer than limit (then stepped over). */
-static const char *value(reader *r, size_t limit, int *status)
-{
+static const char *value(reader *r, size_t limit, int *status) {
   for (;;) {
     const char *q = r->job->scanner->skip(at(r), end_of(r));
     *status = 1;
-    if (q && q > at(r)) return q;
+    if (q && q > at(r))
+      return q;
     if (q) {
       *status = 0;
       return NULL;
     }
     if (r->length - r->position > limit) {
       *status = step_over(r);
-      if (*status == 1) *status = 2;
+      if (*status == 1)
+        *status = 2;
       return NULL;
     }
     int more = fill(r);
@@ -154,11 +155,11 @@ static const char *value(reader *r, size_t limit, int *status)
 typedef enum outcome { FAILED = -1, STOPPED, CLOSED, FINISHED } outcome;
 
 /* After a malformed event: goes on at the next '{' that looks like one. */
-static outcome resync(reader *r)
-{
+static outcome resync(reader *r) {
   const char *p = r->scan.bad > at(r) ? r->scan.bad : at(r);
   ett_part_damage(r->job->part, ETT_DAMAGE_BAD_EVENT, offset(r, p));
-  if (p == at(r) && p < end_of(r)) p++; /* always forward */
+  if (p == at(r) && p < end_of(r))
+    p++; /* always forward */
   for (;;) {
     const char *q = ett_json_resync(p, end_of(r));
     if (q) {
@@ -168,7 +169,8 @@ static outcome resync(reader *r)
     size_t keep = (size_t)(end_of(r) - p) < 4096 ? (size_t)(end_of(r) - p) : 4096;
     r->position = r->length - keep;
     int more = fill(r);
-    if (more < 0) return FAILED;
+    if (more < 0)
+      return FAILED;
     p = at(r);
     if (more == 0) {
       r->position = r->length;
@@ -177,8 +179,7 @@ static outcome resync(reader *r)
   }
 }
 
-static outcome events(reader *r)
-{
+static outcome events(reader *r) {
   ett_json_job *job = r->job;
   for (;;) {
     const char *p = at(r), *stop = end_of(r);
@@ -198,10 +199,12 @@ static outcome events(reader *r)
       /* the stop pointer of a window is its end when the real stop lies behind it */
       job->part->end = offset(r, p);
       return STOPPED;
-    case ETT_JSON_END: return CLOSED;
+    case ETT_JSON_END:
+      return CLOSED;
     case ETT_JSON_BAD: {
       outcome o = resync(r);
-      if (o == FAILED) return FAILED;
+      if (o == FAILED)
+        return FAILED;
       if (o == FINISHED) {
         truncated(r);
         return FINISHED;
@@ -210,7 +213,8 @@ static outcome events(reader *r)
     }
     case ETT_JSON_MORE: {
       int more = fill(r);
-      if (more < 0) return FAILED;
+      if (more < 0)
+        return FAILED;
       if (more == 0) {
         truncated(r);
         return FINISHED;
@@ -222,11 +226,11 @@ static outcome events(reader *r)
 }
 
 /* The members of the root object from the position on. */
-static outcome members(reader *r)
-{
+static outcome members(reader *r) {
   for (;;) {
     int c = peek(r), status;
-    if (c < 0) return FAILED;
+    if (c < 0)
+      return FAILED;
     if (c == ',') {
       r->position++;
       continue;
@@ -244,7 +248,8 @@ static outcome members(reader *r)
     }
     char key[64];
     const char *q = value(r, 4096, &status);
-    if (status < 0) return FAILED;
+    if (status < 0)
+      return FAILED;
     if (status == 0) {
       truncated(r);
       return FINISHED;
@@ -252,25 +257,31 @@ static outcome members(reader *r)
     size_t length = 0;
     if (q) {
       length = (size_t)(q - at(r)) - 2;
-      if (length > sizeof key) length = sizeof key;
+      if (length > sizeof key)
+        length = sizeof key;
       memcpy(key, at(r) + 1, length);
       r->position = (size_t)(q - r->buffer);
     }
     c = peek(r);
-    if (c < 0) return FAILED;
-    if (c != ':') continue; /* not a member: look at what stands there */
+    if (c < 0)
+      return FAILED;
+    if (c != ':')
+      continue; /* not a member: look at what stands there */
     r->position++;
     c = peek(r);
-    if (c < 0) return FAILED;
+    if (c < 0)
+      return FAILED;
     if (c == '[' && length == 11 && memcmp(key, "traceEvents", 11) == 0) {
       r->position++;
       r->job->part->saw_events = true;
       outcome o = events(r);
-      if (o != CLOSED) return o;
+      if (o != CLOSED)
+        return o;
       continue;
     }
     q = value(r, ETT_JSON_MEMBER, &status);
-    if (status < 0) return FAILED;
+    if (status < 0)
+      return FAILED;
     if (q) {
       if (ett_part_member(r->job->part, key, length, at(r), (size_t)(q - at(r)))) {
         ett_err_set(r->err, ETT_ERR_MEMORY, "out of memory");
@@ -280,7 +291,8 @@ static outcome members(reader *r)
     } else if (status == 0) {
       if (c == ',' || c == '}' || c == ']') { /* no value at all */
         ett_part_damage(r->job->part, ETT_DAMAGE_BAD_EVENT, offset(r, at(r)));
-        if (c == ']') r->position++;
+        if (c == ']')
+          r->position++;
         continue;
       }
       truncated(r);
@@ -289,17 +301,19 @@ static outcome members(reader *r)
   }
 }
 
-static outcome document(reader *r)
-{
+static outcome document(reader *r) {
   int c = peek(r);
-  if (c < 0) return FAILED;
-  if (c == 0xEF && r->length - r->position >= 3 && memcmp(at(r), "\xEF\xBB\xBF", 3) == 0) {
+  if (c < 0)
+    return FAILED;
+  if (c == 0xEF && r->length - r->position >= 3 &&
+      memcmp(at(r), "\xEF\xBB\xBF", 3) == 0) {
     r->position += 3;
     c = peek(r);
   }
   if (c == '{' || c == '[') {
     r->position++;
-    if (c == '{') return members(r);
+    if (c == '{')
+      return members(r);
     r->job->part->saw_events = true;
     return events(r);
   }
@@ -307,12 +321,12 @@ static outcome document(reader *r)
   return FAILED;
 }
 
-static outcome guess(reader *r)
-{
+static outcome guess(reader *r) {
   /* one byte before the stretch is in the window: it may be a backslash */
   for (size_t least = (size_t)64 << 10; least <= (size_t)1 << 20; least *= 4) {
     while (r->length < least && !r->ended)
-      if (fill(r) < 0) return FAILED;
+      if (fill(r) < 0)
+        return FAILED;
     const char *end = r->length < least ? end_of(r) : r->buffer + least;
     const char *p = r->length ? ett_json_boundary(r->buffer + 1, end) : NULL;
     if (p) {
@@ -320,19 +334,20 @@ static outcome guess(reader *r)
       r->job->part->begin = offset(r, p);
       return events(r);
     }
-    if (r->ended) break;
+    if (r->ended)
+      break;
   }
   r->job->part->begin = ETT_JSON_NOWHERE;
   return STOPPED;
 }
 
-int ett_json_read(ett_json_job *job, ett_err *err)
-{
+int ett_json_read(ett_json_job *job, ett_err *err) {
   reader r = {.job = job, .base = job->offset, .err = err};
   ett_json_scan_init(&r.scan, job->part, job->args, job->decimals, job->flows);
   r.size = ETT_JSON_WINDOW;
   r.buffer = malloc(r.size + ETT_JSON_PAD);
-  if (!r.buffer) return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+  if (!r.buffer)
+    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
   memset(r.buffer, '"', ETT_JSON_PAD);
   job->part->begin = job->offset;
   job->part->end = ETT_JSON_NOWHERE;
@@ -340,7 +355,8 @@ int ett_json_read(ett_json_job *job, ett_err *err)
               : job->start == ETT_JSON_GUESS  ? guess(&r)
                                               : events(&r);
   /* behind the array: the rest of the root object, or the end of a bare array */
-  if (o == CLOSED && job->start == ETT_JSON_DOCUMENT) o = FINISHED;
+  if (o == CLOSED && job->start == ETT_JSON_DOCUMENT)
+    o = FINISHED;
   if (o == CLOSED) {
     int c = peek(&r);
     o = c < 0 ? FAILED : c == ',' || c == '}' ? members(&r) : FINISHED;

@@ -1,10 +1,10 @@
 /* json_read.h - a trace document from a byte stream into a part.
  *
  * Reads the members around traceEvents (kept as JSON text up to 1 MiB each) and hands the
- * array to the scanner window by window, so that a file of any size is read in a window of
- * ETT_JSON_WINDOW bytes (more only for an event that is longer). A job may begin at any
- * byte of a file: the boundary of an event is found from the structure around it, and the
- * caller compares it with where the job before ended. */
+ * array to the scanner window by window, so that a file of any size is read in a window
+ * of ETT_JSON_WINDOW bytes (more only for an event that is longer). A job may begin at
+ * any byte of a file: the boundary of an event is found from the structure around it, and
+ * the caller compares it with where the job before ended. */
 #ifndef ETT_TRACE_JSON_READ_H
 #define ETT_TRACE_JSON_READ_H
 

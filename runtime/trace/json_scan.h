@@ -35,8 +35,9 @@ typedef struct ett_json_slot {
 typedef struct ett_json_args {
   ett_json_slot *slots;
   uint32_t count;
-  uint32_t lengths[256]; /* by first byte: bit min(length, 31) set when some slot has it */
-  int32_t first[256];    /* by first byte: slot or -1 */
+  uint32_t
+      lengths[256];   /* by first byte: bit min(length, 31) set when some slot has it */
+  int32_t first[256]; /* by first byte: slot or -1 */
 } ett_json_args;
 
 int ett_json_args_init(ett_json_args *a, const char *const *names, uint32_t count);
@@ -45,8 +46,8 @@ void ett_json_args_free(ett_json_args *a);
 typedef struct ett_json_scan {
   ett_trace_part *part;
   const ett_json_args *args;
-  const char *data; /* window */
-  uint64_t base;    /* offset of data[0] in the file */
+  const char *data;  /* window */
+  uint64_t base;     /* offset of data[0] in the file */
   unsigned decimals; /* 3: ticks are nanoseconds, 6: picoseconds */
   bool flows;
   char *scratch; /* decoded strings */

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int ett_json_args_init(ett_json_args *a, const char *const *names, uint32_t count)
-{
+int ett_json_args_init(ett_json_args *a, const char *const *names, uint32_t count) {
   static const struct {
     const char *name;
     uint32_t builtin;
@@ -22,12 +21,15 @@ int ett_json_args_init(ett_json_args *a, const char *const *names, uint32_t coun
   const uint32_t fixed = sizeof builtins / sizeof *builtins;
   memset(a, 0, sizeof *a);
   a->slots = calloc(count + fixed, sizeof *a->slots);
-  if (!a->slots) return -1;
-  for (int i = 0; i < 256; i++) a->first[i] = -1;
+  if (!a->slots)
+    return -1;
+  for (int i = 0; i < 256; i++)
+    a->first[i] = -1;
   for (uint32_t i = 0; i < count + fixed; i++) {
     const char *name = i < fixed ? builtins[i].name : names[i - fixed];
     uint32_t k = 0;
-    while (k < a->count && strcmp(a->slots[k].name, name) != 0) k++;
+    while (k < a->count && strcmp(a->slots[k].name, name) != 0)
+      k++;
     if (k < a->count) {
       if (i >= fixed && a->slots[k].requested < 0)
         a->slots[k].requested = (int32_t)(i - fixed);
@@ -35,24 +37,22 @@ int ett_json_args_init(ett_json_args *a, const char *const *names, uint32_t coun
     }
     unsigned char c = (unsigned char)*name;
     uint32_t length = (uint32_t)strlen(name);
-    a->slots[a->count] = (ett_json_slot){
-        name, length, i < fixed ? -1 : (int32_t)(i - fixed),
-        i < fixed ? builtins[i].builtin : 0, a->first[c]};
+    a->slots[a->count] =
+        (ett_json_slot){name, length, i < fixed ? -1 : (int32_t)(i - fixed),
+                        i < fixed ? builtins[i].builtin : 0, a->first[c]};
     a->first[c] = (int32_t)a->count++;
     a->lengths[c] |= 1u << (length < 31 ? length : 31);
   }
   return 0;
 }
 
-void ett_json_args_free(ett_json_args *a)
-{
+void ett_json_args_free(ett_json_args *a) {
   free(a->slots);
   memset(a, 0, sizeof *a);
 }
 
 void ett_json_scan_init(ett_json_scan *s, ett_trace_part *part, const ett_json_args *args,
-                        unsigned decimals, bool flows)
-{
+                        unsigned decimals, bool flows) {
   memset(s, 0, sizeof *s);
   s->part = part;
   s->args = args;
@@ -62,40 +62,37 @@ void ett_json_scan_init(ett_json_scan *s, ett_trace_part *part, const ett_json_a
   s->category.length = UINT32_MAX;
 }
 
-void ett_json_scan_free(ett_json_scan *s)
-{
+void ett_json_scan_free(ett_json_scan *s) {
   free(s->scratch);
   s->scratch = NULL;
   s->scratch_size = 0;
 }
 
-void ett_json_hurt(ett_json_scan *s, ett_trace_damage damage, uint64_t offset)
-{
-  if (s->pending_count == sizeof s->pending / sizeof *s->pending) return;
+void ett_json_hurt(ett_json_scan *s, ett_trace_damage damage, uint64_t offset) {
+  if (s->pending_count == sizeof s->pending / sizeof *s->pending)
+    return;
   s->pending[s->pending_count].damage = damage;
   s->pending[s->pending_count++].offset = offset;
 }
 
-void ett_json_settle(ett_json_scan *s, int count)
-{
+void ett_json_settle(ett_json_scan *s, int count) {
   if (count)
     for (uint32_t i = 0; i < s->pending_count; i++)
       ett_part_damage(s->part, s->pending[i].damage, s->pending[i].offset);
   s->pending_count = 0;
 }
 
-void ett_json_trim(ett_json_scan *s)
-{
+void ett_json_trim(ett_json_scan *s) {
   uint32_t next = ett_part_next(s->part);
   for (uint32_t i = 0; i < s->part->arg_count; i++) {
     ett_args_column *c = &s->part->args[i];
-    while (c->count && c->items[c->count - 1].row >= next) c->count--;
+    while (c->count && c->items[c->count - 1].row >= next)
+      c->count--;
   }
   s->kept_args = 0;
 }
 
-int ett_utf8_valid(const char *text, size_t length)
-{
+int ett_utf8_valid(const char *text, size_t length) {
   const unsigned char *p = (const unsigned char *)text, *end = p + length;
   while (p < end) {
     if (*p < 0x80) {
@@ -112,31 +109,34 @@ int ett_utf8_valid(const char *text, size_t length)
       more = 3, least = 0x10000, v = *p & 0x07;
     else
       return 0;
-    if ((size_t)(end - p) <= more) return 0;
+    if ((size_t)(end - p) <= more)
+      return 0;
     for (unsigned i = 1; i <= more; i++) {
-      if ((p[i] & 0xC0) != 0x80) return 0;
+      if ((p[i] & 0xC0) != 0x80)
+        return 0;
       v = v << 6 | (p[i] & 0x3F);
     }
-    if (v < least || v > 0x10FFFF || (v >= 0xD800 && v < 0xE000)) return 0;
+    if (v < least || v > 0x10FFFF || (v >= 0xD800 && v < 0xE000))
+      return 0;
     p += more + 1;
   }
   return 1;
 }
 
-static int hex4(const char *p, const char *end, uint32_t *v)
-{
-  if (end - p < 4) return -1;
+static int hex4(const char *p, const char *end, uint32_t *v) {
+  if (end - p < 4)
+    return -1;
   *v = 0;
   for (int i = 0; i < 4; i++) {
     unsigned char c = (unsigned char)p[i];
-    if (!isxdigit(c)) return -1;
+    if (!isxdigit(c))
+      return -1;
     *v = *v << 4 | (uint32_t)(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
   }
   return 0;
 }
 
-static char *utf8_put(char *o, uint32_t v)
-{
+static char *utf8_put(char *o, uint32_t v) {
   if (v < 0x80) {
     *o++ = (char)v;
   } else if (v < 0x800) {
@@ -155,8 +155,7 @@ static char *utf8_put(char *o, uint32_t v)
   return o;
 }
 
-size_t ett_json_unescape(const char *text, size_t length, char *out, int *bad)
-{
+size_t ett_json_unescape(const char *text, size_t length, char *out, int *bad) {
   const char *p = text, *end = text + length;
   char *o = out;
   *bad = 0;
@@ -191,22 +190,24 @@ size_t ett_json_unescape(const char *text, size_t length, char *out, int *bad)
 }
 
 uint32_t ett_json_text(ett_json_scan *s, const char *raw, size_t length, int escaped,
-                       int control)
-{
+                       int control) {
   uint64_t offset = s->base + (uint64_t)(raw - s->data);
   int fresh, bad = 0;
   if (escaped) {
     if (s->scratch_size < length) {
       char *grown = realloc(s->scratch, length * 2);
-      if (!grown) return ETT_STRING_NONE;
+      if (!grown)
+        return ETT_STRING_NONE;
       s->scratch = grown;
       s->scratch_size = length * 2;
     }
     length = ett_json_unescape(raw, length, s->scratch, &bad);
     raw = s->scratch;
   }
-  if (bad) ett_json_hurt(s, ETT_DAMAGE_BAD_STRING, offset);
-  if (control) ett_json_hurt(s, ETT_DAMAGE_CONTROL_CHARACTER, offset);
+  if (bad)
+    ett_json_hurt(s, ETT_DAMAGE_BAD_STRING, offset);
+  if (control)
+    ett_json_hurt(s, ETT_DAMAGE_CONTROL_CHARACTER, offset);
   uint32_t id = ett_strings_put(&s->part->lexicon->strings, raw, length,
                                 (uint64_t)s->part->file << 44 | offset, &fresh);
   if (fresh && !ett_utf8_valid(raw, length)) {
@@ -217,32 +218,39 @@ uint32_t ett_json_text(ett_json_scan *s, const char *raw, size_t length, int esc
 }
 
 /* Shape of a JSON number at p, leniently ("1.", ".5" and "+1" are none): its end or p. */
-static const char *number_end(const char *p, const char *end)
-{
+static const char *number_end(const char *p, const char *end) {
   const char *q = p;
-  if (q < end && *q == '-') q++;
+  if (q < end && *q == '-')
+    q++;
   const char *d = q;
-  while (q < end && (unsigned char)(*q - '0') < 10) q++;
-  if (q == d) return p;
+  while (q < end && (unsigned char)(*q - '0') < 10)
+    q++;
+  if (q == d)
+    return p;
   if (q < end && *q == '.') {
     d = ++q;
-    while (q < end && (unsigned char)(*q - '0') < 10) q++;
-    if (q == d) return p;
+    while (q < end && (unsigned char)(*q - '0') < 10)
+      q++;
+    if (q == d)
+      return p;
   }
   if (q < end && (*q == 'e' || *q == 'E')) {
     q++;
-    if (q < end && (*q == '+' || *q == '-')) q++;
+    if (q < end && (*q == '+' || *q == '-'))
+      q++;
     d = q;
-    while (q < end && (unsigned char)(*q - '0') < 10) q++;
-    if (q == d) return p;
+    while (q < end && (unsigned char)(*q - '0') < 10)
+      q++;
+    if (q == d)
+      return p;
   }
   return q;
 }
 
-const char *ett_json_number(const char *p, const char *end, double *value)
-{
+const char *ett_json_number(const char *p, const char *end, double *value) {
   const char *q = number_end(p, end);
-  if (q == p) return NULL;
+  if (q == p)
+    return NULL;
   char copy[64];
   size_t n = (size_t)(q - p);
   if (n < sizeof copy) {
@@ -251,7 +259,8 @@ const char *ett_json_number(const char *p, const char *end, double *value)
     *value = strtod(copy, NULL);
   } else {
     char *heap = strndup(p, n);
-    if (!heap) return NULL;
+    if (!heap)
+      return NULL;
     *value = strtod(heap, NULL);
     free(heap);
   }
@@ -259,25 +268,29 @@ const char *ett_json_number(const char *p, const char *end, double *value)
 }
 
 const char *ett_json_time_slow(const char *p, const char *end, unsigned decimals,
-                               int64_t *ticks, int *status)
-{
+                               int64_t *ticks, int *status) {
   const char *q = number_end(p, end), *c = p;
   *ticks = 0;
   *status = 2;
-  if (q == p) return p;
+  if (q == p)
+    return p;
   int minus = *c == '-';
-  if (minus) c++;
+  if (minus)
+    c++;
   /* digits as one integer and the place of its point, then scaled exactly */
   int64_t exponent = decimals;
   const char *e = c;
-  while (e < q && *e != 'e' && *e != 'E') e++;
+  while (e < q && *e != 'e' && *e != 'E')
+    e++;
   if (e < q) {
     int64_t x = 0;
     const char *k = e + 1;
     int down = *k == '-';
-    if (*k == '-' || *k == '+') k++;
+    if (*k == '-' || *k == '+')
+      k++;
     for (; k < q; k++)
-      if (x < 100000) x = x * 10 + (*k - '0');
+      if (x < 100000)
+        x = x * 10 + (*k - '0');
     exponent += down ? -x : x;
   }
   unsigned __int128 v = 0;
@@ -298,7 +311,8 @@ const char *ett_json_time_slow(const char *p, const char *end, unsigned decimals
   *status = 1;
   *ticks = minus ? INT64_MIN / 2 : INT64_MAX / 2;
   for (; exponent > 0 && v; exponent--) {
-    if (v > (unsigned __int128)INT64_MAX) return q;
+    if (v > (unsigned __int128)INT64_MAX)
+      return q;
     v *= 10;
   }
   unsigned rounding = 0;
@@ -306,53 +320,63 @@ const char *ett_json_time_slow(const char *p, const char *end, unsigned decimals
     rounding = (unsigned)(v % 10);
     v /= 10;
   }
-  if (exponent == 0 && rounding >= 5) v++;
-  if (v > (unsigned __int128)INT64_MAX) return q;
+  if (exponent == 0 && rounding >= 5)
+    v++;
+  if (v > (unsigned __int128)INT64_MAX)
+    return q;
   *ticks = minus ? -(int64_t)v : (int64_t)v;
   *status = 0;
   return q;
 }
 
-static const char *plain_space(const char *p, const char *end)
-{
-  while (p < end && (unsigned char)*p <= ' ') p++;
+static const char *plain_space(const char *p, const char *end) {
+  while (p < end && (unsigned char)*p <= ' ')
+    p++;
   return p;
 }
 
-const char *ett_json_resync(const char *p, const char *end)
-{
-  static const char *const keys[] = {"\"ph\"",  "\"cat\"", "\"name\"", "\"pid\"", "\"tid\"",
-                                     "\"ts\"",  "\"dur\"", "\"args\"", "\"id\"",  "\"bp\"",
-                                     "\"s\"",   "\"tts\""};
+const char *ett_json_resync(const char *p, const char *end) {
+  static const char *const keys[] = {"\"ph\"",  "\"cat\"", "\"name\"", "\"pid\"",
+                                     "\"tid\"", "\"ts\"",  "\"dur\"",  "\"args\"",
+                                     "\"id\"",  "\"bp\"",  "\"s\"",    "\"tts\""};
   for (const char *q = p; (q = memchr(q, '{', (size_t)(end - q))) != NULL; q++) {
     const char *before = q;
-    while (before > p && (unsigned char)before[-1] <= ' ') before--;
-    if (before > p && before[-1] != ',' && before[-1] != '[') continue;
+    while (before > p && (unsigned char)before[-1] <= ' ')
+      before--;
+    if (before > p && before[-1] != ',' && before[-1] != '[')
+      continue;
     const char *k = plain_space(q + 1, end);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
       size_t n = strlen(keys[i]);
-      if ((size_t)(end - k) <= n || memcmp(k, keys[i], n) != 0) continue;
+      if ((size_t)(end - k) <= n || memcmp(k, keys[i], n) != 0)
+        continue;
       const char *colon = plain_space(k + n, end);
-      if (colon < end && *colon == ':') return q;
+      if (colon < end && *colon == ':')
+        return q;
     }
   }
   return NULL;
 }
 
-const char *ett_json_salvage(const char *p, const char *end)
-{
+const char *ett_json_salvage(const char *p, const char *end) {
   const char *limit = end - p > 65536 ? p + 65536 : end;
   for (const char *q = p; (q = memchr(q, '"', (size_t)(limit - q))) != NULL; q++) {
     const char *next = plain_space(q + 1, limit);
-    if (next >= limit) return NULL;
-    if (*next == '}' || *next == ']') return q;
-    if (*next != ',') continue;
+    if (next >= limit)
+      return NULL;
+    if (*next == '}' || *next == ']')
+      return q;
+    if (*next != ',')
+      continue;
     next = plain_space(next + 1, limit);
-    if (next >= limit || *next != '"') continue;
+    if (next >= limit || *next != '"')
+      continue;
     const char *close = memchr(next + 1, '"', (size_t)(limit - next - 1));
-    if (!close) return NULL;
+    if (!close)
+      return NULL;
     close = plain_space(close + 1, limit);
-    if (close < limit && *close == ':') return q;
+    if (close < limit && *close == ':')
+      return q;
   }
   return NULL;
 }

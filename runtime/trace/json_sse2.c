@@ -11,18 +11,15 @@
 #define MASK uint32_t
 #define ALL 0xFFFFu
 
-static inline unsigned first(MASK m)
-{
+static inline unsigned first(MASK m) {
   return (unsigned)__builtin_ctz(m);
 }
 
-static inline int count(MASK m)
-{
+static inline int count(MASK m) {
   return __builtin_popcount(m);
 }
 
-static inline MASK prefix(MASK m)
-{
+static inline MASK prefix(MASK m) {
   m ^= m << 1;
   m ^= m << 2;
   m ^= m << 4;
@@ -30,68 +27,56 @@ static inline MASK prefix(MASK m)
   return m & ALL;
 }
 
-static inline __m128i load(const char *p)
-{
+static inline __m128i load(const char *p) {
   return _mm_loadu_si128((const __m128i *)(const void *)p);
 }
 
-static inline __m128i is(__m128i v, char c)
-{
+static inline __m128i is(__m128i v, char c) {
   return _mm_cmpeq_epi8(v, _mm_set1_epi8(c));
 }
 
-static inline __m128i atmost(__m128i v, char c)
-{
+static inline __m128i atmost(__m128i v, char c) {
   return _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(c)), v);
 }
 
-static inline __m128i or(__m128i a, __m128i b)
-{
+static inline __m128i or (__m128i a, __m128i b) {
   return _mm_or_si128(a, b);
 }
 
-static inline MASK mask(__m128i v)
-{
+static inline MASK mask(__m128i v) {
   return (MASK)_mm_movemask_epi8(v);
 }
 
-static inline MASK vstop(const char *p)
-{
+static inline MASK vstop(const char *p) {
   __m128i v = load(p);
-  return mask(or(or(is(v, '"'), is(v, '\\')), atmost(v, 0x1F)));
+  return mask(or (or (is(v, '"'), is(v, '\\')), atmost(v, 0x1F)));
 }
 
-static inline MASK vsolid(const char *p)
-{
+static inline MASK vsolid(const char *p) {
   return ~mask(atmost(load(p), 0x20)) & ALL;
 }
 
-static inline MASK vquote(const char *p)
-{
+static inline MASK vquote(const char *p) {
   return mask(is(load(p), '"'));
 }
 
-static inline MASK vslash(const char *p)
-{
+static inline MASK vslash(const char *p) {
   return mask(is(load(p), '\\'));
 }
 
 /* '[' and '{', ']' and '}' differ in one bit */
-static inline MASK vopen(const char *p)
-{
-  return mask(is(or(load(p), _mm_set1_epi8(0x20)), '{'));
+static inline MASK vopen(const char *p) {
+  return mask(is(or (load(p), _mm_set1_epi8(0x20)), '{'));
 }
 
-static inline MASK vclose(const char *p)
-{
-  return mask(is(or(load(p), _mm_set1_epi8(0x20)), '}'));
+static inline MASK vclose(const char *p) {
+  return mask(is(or (load(p), _mm_set1_epi8(0x20)), '}'));
 }
 
-static inline MASK vscalar(const char *p)
-{
+static inline MASK vscalar(const char *p) {
   __m128i v = load(p);
-  __m128i close = is(or(v, _mm_set1_epi8(0x20)), '}');
-  return mask(or(or(is(v, ','), is(v, '"')), or(close, atmost(v, 0x20))));
+  __m128i close = is(or (v, _mm_set1_epi8(0x20)), '}');
+  return mask(or (or (is(v, ','), is(v, '"')), or (close, atmost(v, 0x20))));
 }
 
 #include "trace/json_scan_impl.h"

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int hollow(ett_selection *out, size_t count)
-{
+static int hollow(ett_selection *out, size_t count) {
   out->rows = malloc((count ? count : 1) * sizeof *out->rows);
   out->count = count;
-  if (!out->rows) return -1;
+  if (!out->rows)
+    return -1;
   memset(out->rows, 0xFF, count * sizeof *out->rows);
   return 0;
 }
@@ -17,10 +17,10 @@ typedef struct entry {
   uint32_t file, row; /* row ETT_TRACE_NONE: empty slot */
 } entry;
 
-static int key_bits(const ett_trace *t, ett_key key, uint32_t row, uint64_t *bits)
-{
+static int key_bits(const ett_trace *t, ett_key key, uint32_t row, uint64_t *bits) {
   ett_key_value v = ett_key_of(t, key, row);
-  if (v.type == ETT_ARG_NONE) return 0;
+  if (v.type == ETT_ARG_NONE)
+    return 0;
   if (v.type == ETT_ARG_TEXT)
     *bits = v.value.text;
   else
@@ -28,17 +28,16 @@ static int key_bits(const ett_trace *t, ett_key key, uint32_t row, uint64_t *bit
   return 1;
 }
 
-static size_t place(uint64_t bits, uint32_t file, size_t mask)
-{
+static size_t place(uint64_t bits, uint32_t file, size_t mask) {
   uint64_t h = (bits ^ (uint64_t)file << 48) * 0x9E3779B97F4A7C15u;
   return (size_t)(h ^ (h >> 31)) & mask;
 }
 
 int ett_link_match(ett_selection *out, const ett_trace *t, const ett_selection *s,
-                   const ett_selection *r, ett_key key)
-{
+                   const ett_selection *r, ett_key key) {
   size_t size = 16;
-  while (size < r->count * 2) size *= 2;
+  while (size < r->count * 2)
+    size *= 2;
   entry *table = malloc(size * sizeof *table);
   *out = (ett_selection){0};
   if (!table || hollow(out, s->count)) {
@@ -49,22 +48,26 @@ int ett_link_match(ett_selection *out, const ett_trace *t, const ett_selection *
   uint64_t bits;
   for (size_t i = 0; i < r->count; i++) {
     uint32_t row = r->rows[i];
-    if (row == ETT_TRACE_NONE || !key_bits(t, key, row, &bits)) continue;
+    if (row == ETT_TRACE_NONE || !key_bits(t, key, row, &bits))
+      continue;
     uint32_t file = t->blocks[row >> 16].file;
     size_t p = place(bits, file, size - 1);
     while (table[p].row != ETT_TRACE_NONE &&
            (table[p].bits != bits || table[p].file != file))
       p = (p + 1) & (size - 1);
-    if (table[p].row == ETT_TRACE_NONE) table[p] = (entry){bits, file, row};
+    if (table[p].row == ETT_TRACE_NONE)
+      table[p] = (entry){bits, file, row};
   }
   for (size_t i = 0; i < s->count; i++) {
     uint32_t row = s->rows[i];
-    if (row == ETT_TRACE_NONE || !key_bits(t, key, row, &bits)) continue;
+    if (row == ETT_TRACE_NONE || !key_bits(t, key, row, &bits))
+      continue;
     uint32_t file = t->blocks[row >> 16].file;
     for (size_t p = place(bits, file, size - 1); table[p].row != ETT_TRACE_NONE;
          p = (p + 1) & (size - 1)) {
       if (table[p].bits == bits && table[p].file == file) {
-        if (table[p].row != row) out->rows[i] = table[p].row;
+        if (table[p].row != row)
+          out->rows[i] = table[p].row;
         break;
       }
     }
@@ -80,42 +83,47 @@ typedef struct item {
 } item;
 
 /* Outer before inner: by track, start, then the longer first. */
-static int by_start(const void *a, const void *b)
-{
+static int by_start(const void *a, const void *b) {
   const item *x = a, *y = b;
-  if (x->track != y->track) return x->track < y->track ? -1 : 1;
-  if (x->ts != y->ts) return x->ts < y->ts ? -1 : 1;
-  if (x->end != y->end) return x->end > y->end ? -1 : 1;
+  if (x->track != y->track)
+    return x->track < y->track ? -1 : 1;
+  if (x->ts != y->ts)
+    return x->ts < y->ts ? -1 : 1;
+  if (x->end != y->end)
+    return x->end > y->end ? -1 : 1;
   return x->row < y->row ? -1 : x->row > y->row;
 }
 
-static item *items_of(const ett_trace *t, const ett_selection *s, size_t *count)
-{
+static item *items_of(const ett_trace *t, const ett_selection *s, size_t *count) {
   item *all = malloc((s->count ? s->count : 1) * sizeof *all);
   *count = 0;
-  if (!all) return NULL;
+  if (!all)
+    return NULL;
   int sorted = 1;
   for (size_t i = 0; i < s->count; i++) {
     uint32_t row = s->rows[i];
-    if (row == ETT_TRACE_NONE) continue;
+    if (row == ETT_TRACE_NONE)
+      continue;
     int64_t ts = ETT_ROW(t, ts, row);
     all[*count] = (item){ETT_ROW(t, track, row), row, ts, ts + ETT_ROW(t, dur, row), i};
-    if (*count && by_start(&all[*count - 1], &all[*count]) > 0) sorted = 0;
+    if (*count && by_start(&all[*count - 1], &all[*count]) > 0)
+      sorted = 0;
     ++*count;
   }
-  if (!sorted) qsort(all, *count, sizeof *all, by_start);
+  if (!sorted)
+    qsort(all, *count, sizeof *all, by_start);
   return all;
 }
 
 static int sweep(ett_selection *out, const ett_trace *t, const ett_selection *s,
-                 const ett_selection *r, int enclosing)
-{
+                 const ett_selection *r, int enclosing) {
   *out = (ett_selection){0};
   size_t n, m, used = 0, next = 0;
   item *rows = items_of(t, s, &n), *outer = items_of(t, r, &m);
   item *stack = malloc((m + 1) * sizeof *stack);
   int status = -1;
-  if (!rows || !outer || !stack || hollow(out, s->count)) goto done;
+  if (!rows || !outer || !stack || hollow(out, s->count))
+    goto done;
   uint32_t track = ETT_TRACE_NONE;
   for (size_t i = 0; i < n; i++) {
     const item *q = &rows[i];
@@ -126,14 +134,18 @@ static int sweep(ett_selection *out, const ett_trace *t, const ett_selection *s,
     for (; next < m && (outer[next].track < track ||
                         (outer[next].track == track && outer[next].ts <= q->ts));
          next++) {
-      if (outer[next].track < track) continue;
-      while (enclosing && used && stack[used - 1].end < outer[next].ts) used--;
+      if (outer[next].track < track)
+        continue;
+      while (enclosing && used && stack[used - 1].end < outer[next].ts)
+        used--;
       stack[used++] = outer[next];
     }
     if (enclosing)
-      while (used && stack[used - 1].end < q->ts) used--;
+      while (used && stack[used - 1].end < q->ts)
+        used--;
     for (size_t k = used; k > 0; k--) {
-      if (stack[k - 1].row == q->row || (enclosing && stack[k - 1].end < q->end)) continue;
+      if (stack[k - 1].row == q->row || (enclosing && stack[k - 1].end < q->end))
+        continue;
       out->rows[q->index] = stack[k - 1].row;
       break;
     }
@@ -143,18 +155,17 @@ done:
   free(rows);
   free(outer);
   free(stack);
-  if (status) ett_selection_free(out);
+  if (status)
+    ett_selection_free(out);
   return status;
 }
 
 int ett_link_enclosing(ett_selection *out, const ett_trace *t, const ett_selection *s,
-                       const ett_selection *r)
-{
+                       const ett_selection *r) {
   return sweep(out, t, s, r, 1);
 }
 
 int ett_link_preceding(ett_selection *out, const ett_trace *t, const ett_selection *s,
-                       const ett_selection *r)
-{
+                       const ett_selection *r) {
   return sweep(out, t, s, r, 0);
 }

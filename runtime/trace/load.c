@@ -51,8 +51,7 @@ typedef struct counter {
   bool progress;
 } counter;
 
-static ptrdiff_t counted_read(void *context, void *buffer, size_t size, ett_err *err)
-{
+static ptrdiff_t counted_read(void *context, void *buffer, size_t size, ett_err *err) {
   counter *c = context;
   if (atomic_load_explicit(&c->run->cancelled, memory_order_relaxed))
     return ett_err_set(err, ETT_ERR_LIMIT, "reading was stopped");
@@ -66,15 +65,15 @@ static ptrdiff_t counted_read(void *context, void *buffer, size_t size, ett_err 
   return n;
 }
 
-static int read_json(run *r, task *t, ett_trace_part *part)
-{
+static int read_json(run *r, task *t, ett_trace_part *part) {
   const ett_source *s = &r->sources->items[t->file];
   int fd = open(s->path, O_RDONLY | O_CLOEXEC);
   if (fd < 0)
     return ett_err_set(&t->err, ETT_ERR_IO, "cannot open '%s': %s", s->path,
                        strerror(errno));
   uint64_t from = t->begin ? t->begin - 1 : 0; /* the byte before tells of an escape */
-  if (t->start == ETT_JSON_ARRAY) from = t->begin;
+  if (t->start == ETT_JSON_ARRAY)
+    from = t->begin;
   ett_file_source file = {fd, from};
   counter raw = {r, {&file, ett_file_source_read}, 0, true};
   counter out = {.run = r, .progress = false};
@@ -91,7 +90,8 @@ static int read_json(run *r, task *t, ett_trace_part *part)
     source = (ett_byte_source){in, ett_inflate_read};
     if (r->readahead) {
       ahead = ett_readahead_new(source, (size_t)512 << 10, 4, &t->err);
-      if (!ahead) goto done;
+      if (!ahead)
+        goto done;
       source = (ett_byte_source){ahead, ett_readahead_read};
     }
   }
@@ -116,8 +116,7 @@ done:
   return status;
 }
 
-static int run_task(run *r, task *t, ett_trace_part *part, ett_lexicon *lexicon)
-{
+static int run_task(run *r, task *t, ett_trace_part *part, ett_lexicon *lexicon) {
   const ett_source *s = &r->sources->items[t->file];
   const ett_trace_options *o = r->options;
   if (ett_part_init(part, t->file, o->arg_count, lexicon))
@@ -134,13 +133,12 @@ static int run_task(run *r, task *t, ett_trace_part *part, ett_lexicon *lexicon)
   return status;
 }
 
-static void work(run *r, ett_lexicon *lexicon)
-{
+static void work(run *r, ett_lexicon *lexicon) {
   for (;;) {
     uint32_t i = atomic_fetch_add(&r->next, 1);
-    if (i >= r->task_count || atomic_load(&r->cancelled)) break;
-    r->tasks[i].status =
-        run_task(r, &r->tasks[i], &r->load->parts[i], lexicon);
+    if (i >= r->task_count || atomic_load(&r->cancelled))
+      break;
+    r->tasks[i].status = run_task(r, &r->tasks[i], &r->load->parts[i], lexicon);
   }
 }
 
@@ -150,27 +148,26 @@ typedef struct worker {
   pthread_t thread;
 } worker;
 
-static void *worker_main(void *argument)
-{
+static void *worker_main(void *argument) {
   worker *w = argument;
   work(w->run, w->lexicon);
   pthread_mutex_lock(&w->run->lock);
-  if (atomic_fetch_sub(&w->run->busy, 1) == 1) pthread_cond_signal(&w->run->finished);
+  if (atomic_fetch_sub(&w->run->busy, 1) == 1)
+    pthread_cond_signal(&w->run->finished);
   pthread_mutex_unlock(&w->run->lock);
   return NULL;
 }
 
-static uint64_t total_bytes(const ett_sources *s)
-{
+static uint64_t total_bytes(const ett_sources *s) {
   uint64_t n = 0;
   for (uint32_t i = 0; i < s->count; i++)
-    if (!s->items[i].ignored) n += s->items[i].bytes;
+    if (!s->items[i].ignored)
+      n += s->items[i].bytes;
   return n;
 }
 
 /* Waits for the workers, telling of progress meanwhile. */
-static int wait_for(run *r, ett_err *err)
-{
+static int wait_for(run *r, ett_err *err) {
   const ett_trace_options *o = r->options;
   uint64_t total = total_bytes(r->sources);
   int stopped = 0;
@@ -195,29 +192,30 @@ static int wait_for(run *r, ett_err *err)
     }
   }
   pthread_mutex_unlock(&r->lock);
-  if (stopped) return ett_err_set(err, ETT_ERR_LIMIT, "reading was stopped");
+  if (stopped)
+    return ett_err_set(err, ETT_ERR_LIMIT, "reading was stopped");
   if (o->progress && o->progress(o->context, total, total))
     return ett_err_set(err, ETT_ERR_LIMIT, "reading was stopped");
   return 0;
 }
 
-static int in_threads(run *r, ett_err *err)
-{
+static int in_threads(run *r, ett_err *err) {
   ett_load *l = r->load;
   if (l->lexicon_count == 1 && !r->options->progress) {
     work(r, &l->lexicons[0]);
     return 0;
   }
   worker *workers = calloc(l->lexicon_count, sizeof *workers);
-  if (!workers) return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+  if (!workers)
+    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
   uint32_t started = 0;
   int status = 0;
   atomic_store(&r->busy, l->lexicon_count);
   for (; started < l->lexicon_count; started++) {
     workers[started].run = r;
     workers[started].lexicon = &l->lexicons[started];
-    int code = pthread_create(&workers[started].thread, NULL, worker_main,
-                              &workers[started]);
+    int code =
+        pthread_create(&workers[started].thread, NULL, worker_main, &workers[started]);
     if (code) {
       status = ett_err_set(err, ETT_ERR_IO, "cannot start a thread: %s", strerror(code));
       atomic_store(&r->cancelled, true);
@@ -225,22 +223,24 @@ static int in_threads(run *r, ett_err *err)
       break;
     }
   }
-  if (status == 0) status = wait_for(r, err);
-  for (uint32_t i = 0; i < started; i++) pthread_join(workers[i].thread, NULL);
+  if (status == 0)
+    status = wait_for(r, err);
+  for (uint32_t i = 0; i < started; i++)
+    pthread_join(workers[i].thread, NULL);
   free(workers);
   return status;
 }
 
 /* Tasks: a file each; a large uncompressed JSON file in several stretches. */
-static int plan(run *r, unsigned threads, ett_err *err)
-{
+static int plan(run *r, unsigned threads, ett_err *err) {
   const ett_sources *s = r->sources;
   uint32_t capacity = 0;
   for (int pass = 0; pass < 2; pass++) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->count; i++) {
       const ett_source *x = &s->items[i];
-      if (x->ignored) continue;
+      if (x->ignored)
+        continue;
       uint64_t chunk = x->bytes + 1;
       if (x->compression == ETT_COMPRESSION_NONE &&
           (x->kind == ETT_TRACE_KINETO || x->kind == ETT_TRACE_TPU_JSON)) {
@@ -248,8 +248,10 @@ static int plan(run *r, unsigned threads, ett_err *err)
           chunk = r->options->chunk_bytes;
         } else if (threads > 1) {
           chunk = x->bytes / (threads * 4) + 1;
-          if (chunk < CHUNK_LEAST) chunk = CHUNK_LEAST;
-          if (chunk > CHUNK_MOST) chunk = CHUNK_MOST;
+          if (chunk < CHUNK_LEAST)
+            chunk = CHUNK_LEAST;
+          if (chunk > CHUNK_MOST)
+            chunk = CHUNK_MOST;
         }
       }
       uint64_t at = 0;
@@ -279,16 +281,17 @@ static int plan(run *r, unsigned threads, ett_err *err)
 
 /* A guessed boundary stands only if the stretch before ended at it; else that stretch is
  * read again from where the one before ended. */
-static int verify(run *r, ett_err *err)
-{
+static int verify(run *r, ett_err *err) {
   ett_load *l = r->load;
   uint64_t position = 0;
   for (uint32_t i = 0; i < r->task_count; i++) {
     task *t = &r->tasks[i];
     ett_trace_part *p = &l->parts[i];
     ett_load_file *f = &l->files[t->file];
-    if (t->start == ETT_JSON_DOCUMENT) position = 0;
-    if (f->failed) continue;
+    if (t->start == ETT_JSON_DOCUMENT)
+      position = 0;
+    if (f->failed)
+      continue;
     bool wrong = t->start == ETT_JSON_GUESS &&
                  (position == ETT_JSON_NOWHERE || t->status < 0 || p->begin != position);
     if (wrong) {
@@ -297,7 +300,8 @@ static int verify(run *r, ett_err *err)
         return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
       t->status = 0;
       t->produced = 0;
-      if (position == ETT_JSON_NOWHERE || position >= t->stop) continue;
+      if (position == ETT_JSON_NOWHERE || position >= t->stop)
+        continue;
       t->begin = position;
       t->start = ETT_JSON_ARRAY;
       t->status = read_json(r, t, p);
@@ -311,15 +315,16 @@ static int verify(run *r, ett_err *err)
       f->err = t->err;
       continue;
     }
-    if (t->fault[0]) memcpy(f->fault, t->fault, sizeof f->fault);
+    if (t->fault[0])
+      memcpy(f->fault, t->fault, sizeof f->fault);
     position = p->end;
   }
   return 0;
 }
 
 int ett_load_run(ett_load *l, const ett_sources *sources,
-                 const ett_trace_options *options, int64_t ticks_per_second, ett_err *err)
-{
+                 const ett_trace_options *options, int64_t ticks_per_second,
+                 ett_err *err) {
   run r = {.sources = sources,
            .options = options,
            .ticks_per_second = ticks_per_second,
@@ -335,7 +340,8 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     threads = n > 0 ? (unsigned)n : 1;
   }
-  if (threads > 64) threads = 64;
+  if (threads > 64)
+    threads = 64;
   int status = -1;
   uint32_t compressed = 0;
   pthread_mutex_init(&r.lock, NULL);
@@ -348,25 +354,30 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
   for (uint32_t i = 0; i < sources->count; i++) {
     const ett_source *s = &sources->items[i];
     compressed += !s->ignored && s->compression != ETT_COMPRESSION_NONE;
-    if (s->ignored || s->kind != ETT_TRACE_NSYS || r.nsys) continue;
+    if (s->ignored || s->kind != ETT_TRACE_NSYS || r.nsys)
+      continue;
     if (!options->nsys) {
       ett_err_set(err, ETT_ERR_MISSING, "reading '%s' needs the Nsight reader", s->path);
       goto done;
     }
     r.nsys = options->nsys(options->context, err);
-    if (!r.nsys) goto done;
+    if (!r.nsys)
+      goto done;
   }
-  if (plan(&r, threads, err)) goto done;
+  if (plan(&r, threads, err))
+    goto done;
   /* a decoder in a thread of its own pays when there are fewer streams than threads */
   r.readahead = compressed && r.task_count < threads;
   l->lexicon_count = threads < r.task_count ? threads : r.task_count;
-  if (!l->lexicon_count) l->lexicon_count = 1;
+  if (!l->lexicon_count)
+    l->lexicon_count = 1;
   l->lexicons = calloc(l->lexicon_count, sizeof *l->lexicons);
   if (!l->lexicons) {
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
     goto done;
   }
-  if (in_threads(&r, err) || verify(&r, err)) goto done;
+  if (in_threads(&r, err) || verify(&r, err))
+    goto done;
   for (uint32_t i = 0; i < r.task_count; i++) {
     ett_load_file *f = &l->files[r.tasks[i].file];
     if (sources->items[r.tasks[i].file].compression != ETT_COMPRESSION_NONE)
@@ -380,13 +391,14 @@ done:
   pthread_cond_destroy(&r.finished);
   ett_json_args_free(&r.args);
   free(r.tasks);
-  if (status) ett_load_free(l);
+  if (status)
+    ett_load_free(l);
   return status;
 }
 
-void ett_load_free(ett_load *l)
-{
-  for (uint32_t i = 0; i < l->part_count; i++) ett_part_free(&l->parts[i]);
+void ett_load_free(ett_load *l) {
+  for (uint32_t i = 0; i < l->part_count; i++)
+    ett_part_free(&l->parts[i]);
   for (uint32_t i = 0; i < l->lexicon_count && l->lexicons; i++)
     ett_lexicon_free(&l->lexicons[i]);
   free(l->parts);

@@ -21,6 +21,7 @@ typedef enum ett_trace_damage {
   ETT_DAMAGE_NEGATIVE_DUR,
   ETT_DAMAGE_ARGS_NOT_OBJECT,
   ETT_DAMAGE_UNMATCHED_BEGIN,
+  ETT_DAMAGE_BAD_MESSAGE,
   ETT_DAMAGE_COUNT
 } ett_trace_damage;
 
@@ -44,7 +45,7 @@ typedef struct ett_lexicon {
 
 void ett_lexicon_free(ett_lexicon *l);
 
-/* Class of a category text, both Kineto dialects. */
+/* Class of a category text: both Kineto dialects, tables of Nsight exports. */
 ett_trace_class ett_trace_classify(const char *category, size_t length);
 
 /* Number of a category; ETT_CATEGORY_NONE when none is left or memory ran out. */
@@ -117,24 +118,26 @@ int ett_part_arg(ett_trace_part *p, uint32_t arg, ett_trace_arg value);
 int ett_part_member(ett_trace_part *p, const char *key, size_t key_length,
                     const char *value, size_t value_length);
 
-static inline void ett_part_damage(ett_trace_part *p, ett_trace_damage d, uint64_t offset)
-{
-  if (p->damage[d].count++ == 0) p->damage[d].offset = offset;
+static inline void ett_part_damage(ett_trace_part *p, ett_trace_damage d,
+                                   uint64_t offset) {
+  if (p->damage[d].count++ == 0)
+    p->damage[d].offset = offset;
 }
 
 /* Row number that the next append gives, part-local. */
-static inline uint32_t ett_part_next(const ett_trace_part *p)
-{
-  if (!p->block_count) return 0;
+static inline uint32_t ett_part_next(const ett_trace_part *p) {
+  if (!p->block_count)
+    return 0;
   uint32_t count = p->blocks[p->block_count - 1].count;
-  if (count == ETT_TRACE_BLOCK) return p->block_count << 16;
+  if (count == ETT_TRACE_BLOCK)
+    return p->block_count << 16;
   return (p->block_count - 1) << 16 | count;
 }
 
-static inline int ett_part_append(ett_trace_part *p, const ett_row *row)
-{
+static inline int ett_part_append(ett_trace_part *p, const ett_row *row) {
   if (!p->block_count || p->blocks[p->block_count - 1].count == ETT_TRACE_BLOCK)
-    if (ett_part_grow(p)) return -1;
+    if (ett_part_grow(p))
+      return -1;
   ett_trace_block *b = &p->blocks[p->block_count - 1];
   uint32_t i = b->count++;
   b->ts[i] = row->ts;

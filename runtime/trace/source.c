@@ -12,41 +12,41 @@
 #define HEAD_BYTES ((size_t)64 << 10)
 #define DEPTH 12
 
-void ett_sources_free(ett_sources *s)
-{
-  for (uint32_t i = 0; i < s->count; i++) free(s->items[i].path);
+void ett_sources_free(ett_sources *s) {
+  for (uint32_t i = 0; i < s->count; i++)
+    free(s->items[i].path);
   free(s->items);
   memset(s, 0, sizeof *s);
 }
 
-static int ends(const char *text, const char *tail)
-{
+static int ends(const char *text, const char *tail) {
   size_t n = strlen(text), m = strlen(tail);
   return n >= m && strcasecmp(text + n - m, tail) == 0;
 }
 
 /* Whether a directory's file is looked into at all. */
-static int has_extension(const char *path)
-{
-  static const char *const list[] = {".json", ".json.gz", ".json.zst", ".gz", ".zst",
-                                     ".pb",   ".sqlite",  ".sqlite3"};
+static int has_extension(const char *path) {
+  static const char *const list[] = {".json", ".json.gz", ".json.zst", ".gz",
+                                     ".zst",  ".pb",      ".sqlite",   ".sqlite3"};
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-    if (ends(path, list[i])) return 1;
+    if (ends(path, list[i]))
+      return 1;
   return 0;
 }
 
-static int contains(const char *bytes, size_t n, const char *text)
-{
+static int contains(const char *bytes, size_t n, const char *text) {
   return memmem(bytes, n, text, strlen(text)) != NULL;
 }
 
 /* Kind of the (decompressed) first bytes; AUTO when they are no trace's. */
-static ett_trace_kind kind_of(const char *path, const char *head, size_t n)
-{
-  if (n >= 16 && memcmp(head, "SQLite format 3", 16) == 0) return ETT_TRACE_NSYS;
+static ett_trace_kind kind_of(const char *path, const char *head, size_t n) {
+  if (n >= 16 && memcmp(head, "SQLite format 3", 16) == 0)
+    return ETT_TRACE_NSYS;
   size_t i = 0;
-  if (n >= 3 && memcmp(head, "\xEF\xBB\xBF", 3) == 0) i = 3;
-  while (i < n && isspace((unsigned char)head[i])) i++;
+  if (n >= 3 && memcmp(head, "\xEF\xBB\xBF", 3) == 0)
+    i = 3;
+  while (i < n && isspace((unsigned char)head[i]))
+    i++;
   if (i < n && (head[i] == '{' || head[i] == '[')) {
     if (contains(head, n, "\"highres-ticks\"") || contains(head, n, "\"/device:TPU:") ||
         contains(head, n, "\"/host:CPU\""))
@@ -54,14 +54,13 @@ static ett_trace_kind kind_of(const char *path, const char *head, size_t n)
     return ETT_TRACE_KINETO;
   }
   /* XSpace: field 1 (planes), length-delimited, the first holding id, name or lines */
-  if (n >= 4 && head[0] == 0x0A && (ends(path, ".pb") || contains(head, n, "/device:") ||
-                                    contains(head, n, "/host:")))
+  if (n >= 4 && head[0] == 0x0A &&
+      (ends(path, ".pb") || contains(head, n, "/device:") || contains(head, n, "/host:")))
     return ETT_TRACE_XPLANE;
   return ETT_TRACE_AUTO;
 }
 
-static int look(ett_source *s, ett_trace_kind mode, ett_err *err)
-{
+static int look(ett_source *s, ett_trace_kind mode, ett_err *err) {
   int fd = open(s->path, O_RDONLY | O_CLOEXEC);
   if (fd < 0)
     return ett_err_set(err, ETT_ERR_IO, "cannot open '%s': %s", s->path, strerror(errno));
@@ -75,7 +74,8 @@ static int look(ett_source *s, ett_trace_kind mode, ett_err *err)
   ett_file_source file = {fd, 0};
   ett_byte_source source = {&file, ett_file_source_read};
   ptrdiff_t n = source.read(source.context, head, 8, err);
-  if (n < 0) goto done;
+  if (n < 0)
+    goto done;
   s->compression = ett_compression_of(head, (size_t)n);
   file.offset = 0;
   if (s->compression != ETT_COMPRESSION_NONE) {
@@ -89,7 +89,8 @@ static int look(ett_source *s, ett_trace_kind mode, ett_err *err)
   size_t got = 0;
   do {
     n = source.read(source.context, head + got, HEAD_BYTES - got, err);
-    if (n < 0) goto done;
+    if (n < 0)
+      goto done;
     got += (size_t)n;
   } while (n > 0 && got < HEAD_BYTES);
   result = 0;
@@ -112,30 +113,31 @@ done:
   return result;
 }
 
-static int add(ett_sources *s, const char *path, uint64_t bytes, ett_err *err)
-{
+static int add(ett_sources *s, const char *path, uint64_t bytes, ett_err *err) {
   if (s->count == s->capacity) {
     uint32_t n = s->capacity ? s->capacity * 2 : 16;
     ett_source *grown = realloc(s->items, n * sizeof *grown);
-    if (!grown) return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+    if (!grown)
+      return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
     s->items = grown;
     s->capacity = n;
   }
   char *copy = strdup(path);
-  if (!copy) return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+  if (!copy)
+    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
   s->items[s->count++] = (ett_source){.path = copy, .bytes = bytes};
   return 0;
 }
 
-static int walk(ett_sources *s, const char *folder, int depth, ett_err *err)
-{
+static int walk(ett_sources *s, const char *folder, int depth, ett_err *err) {
   DIR *d = opendir(folder);
   if (!d)
     return ett_err_set(err, ETT_ERR_IO, "cannot open '%s': %s", folder, strerror(errno));
   int result = 0;
   struct dirent *e;
   while (result == 0 && (e = readdir(d))) {
-    if (e->d_name[0] == '.') continue;
+    if (e->d_name[0] == '.')
+      continue;
     size_t n = strlen(folder) + strlen(e->d_name) + 2;
     char *path = malloc(n);
     if (!path) {
@@ -143,12 +145,14 @@ static int walk(ett_sources *s, const char *folder, int depth, ett_err *err)
       break;
     }
     strcpy(path, folder);
-    if (n > 2 && folder[strlen(folder) - 1] != '/') strcat(path, "/");
+    if (n > 2 && folder[strlen(folder) - 1] != '/')
+      strcat(path, "/");
     strcat(path, e->d_name);
     struct stat st;
     if (stat(path, &st) == 0) {
       if (S_ISDIR(st.st_mode)) {
-        if (depth < DEPTH) result = walk(s, path, depth + 1, err);
+        if (depth < DEPTH)
+          result = walk(s, path, depth + 1, err);
       } else if (S_ISREG(st.st_mode) && has_extension(path)) {
         result = add(s, path, (uint64_t)st.st_size, err);
       }
@@ -159,18 +163,17 @@ static int walk(ett_sources *s, const char *folder, int depth, ett_err *err)
   return result;
 }
 
-static int by_path(const void *a, const void *b)
-{
+static int by_path(const void *a, const void *b) {
   return strcmp(((const ett_source *)a)->path, ((const ett_source *)b)->path);
 }
 
 /* JAX writes the same run as host.xplane.pb and host.trace.json.gz: the protobuf is the
  * complete one. */
-static void drop_doubles(ett_sources *s)
-{
+static void drop_doubles(ett_sources *s) {
   for (uint32_t i = 0; i < s->count; i++) {
     ett_source *x = &s->items[i];
-    if (x->kind != ETT_TRACE_XPLANE || !ends(x->path, ".xplane.pb")) continue;
+    if (x->kind != ETT_TRACE_XPLANE || !ends(x->path, ".xplane.pb"))
+      continue;
     size_t stem = strlen(x->path) - strlen("xplane.pb");
     for (uint32_t k = 0; k < s->count; k++) {
       ett_source *j = &s->items[k];
@@ -181,23 +184,27 @@ static void drop_doubles(ett_sources *s)
   }
 }
 
-int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode, ett_err *err)
-{
+int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode,
+                     ett_err *err) {
   struct stat st;
   memset(s, 0, sizeof *s);
   if (stat(path, &st) != 0)
     return ett_err_set(err, ETT_ERR_MISSING, "cannot read '%s': %s", path,
                        strerror(errno));
   int folder = S_ISDIR(st.st_mode);
-  if (folder ? walk(s, path, 0, err) : add(s, path, (uint64_t)st.st_size, err)) goto fail;
-  if (s->count) qsort(s->items, s->count, sizeof *s->items, by_path);
+  if (folder ? walk(s, path, 0, err) : add(s, path, (uint64_t)st.st_size, err))
+    goto fail;
+  if (s->count)
+    qsort(s->items, s->count, sizeof *s->items, by_path);
   uint32_t good = 0;
   for (uint32_t i = 0; i < s->count; i++) {
-    if (look(&s->items[i], mode, err)) goto fail;
+    if (look(&s->items[i], mode, err))
+      goto fail;
     good += !s->items[i].ignored;
   }
   drop_doubles(s);
-  if (good) return 0;
+  if (good)
+    return 0;
   if (s->count == 1)
     ett_err_set(err, ETT_ERR_FORMAT, "'%s' is no trace: %s", s->items[0].path,
                 s->items[0].ignored);
@@ -211,19 +218,22 @@ fail:
   return -1;
 }
 
-int ett_rank_of_name(const char *path, int64_t *rank)
-{
+int ett_rank_of_name(const char *path, int64_t *rank) {
   const char *name = strrchr(path, '/');
   name = name ? name + 1 : path;
   static const char *const before[] = {"rank", "worker", "-w-", "trace"};
   for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
     for (const char *p = name; (p = strcasestr(p, before[i])) != NULL; p++) {
       const char *d = p + strlen(before[i]);
-      if (*d == '-' || *d == '_' || *d == '.') d++;
+      if (*d == '-' || *d == '_' || *d == '.')
+        d++;
       const char *e = d;
-      while (isdigit((unsigned char)*e)) e++;
-      if (e == d || e - d > 6) continue;
-      if (i == 3 && *e != '.') continue; /* trace_12.json, not trace_12_of.json */
+      while (isdigit((unsigned char)*e))
+        e++;
+      if (e == d || e - d > 6)
+        continue;
+      if (i == 3 && *e != '.')
+        continue; /* trace_12.json, not trace_12_of.json */
       *rank = strtoll(d, NULL, 10);
       return 1;
     }

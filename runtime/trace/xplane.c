@@ -1,9 +1,10 @@
 /* XPlane protobufs (XSpace of tsl/profiler/protobuf/xplane.proto), read off the wire.
  *
  * Every length is checked against what is left of the message around it; unknown fields
- * are stepped over; a file that ends early gives the planes and lines before its end. Field
- * numbers are those of the .proto file. Times: a line's timestamp_ns is absolute, an
- * event's offset_ps counts from it. Stats of an event and of its metadata are its args. */
+ * are stepped over; a file that ends early gives the planes and lines before its end.
+ * Field numbers are those of the .proto file. Times: a line's timestamp_ns is absolute,
+ * an event's offset_ps counts from it. Stats of an event and of its metadata are its
+ * args. */
 #include "trace/json_scan.h"
 #include "trace/load.h"
 
@@ -26,8 +27,7 @@ typedef struct field {
   slice bytes;    /* of a length-delimited one */
 } field;
 
-static int varint(slice *s, uint64_t *value)
-{
+static int varint(slice *s, uint64_t *value) {
   uint64_t v = 0;
   for (unsigned shift = 0; shift < 64 && s->at < s->end; shift += 7) {
     uint8_t b = *s->at++;
@@ -41,30 +41,36 @@ static int varint(slice *s, uint64_t *value)
 }
 
 /* The next field of a message: 1, 0 at its end, -1 when it is damaged or cut off. */
-static int next(slice *s, field *f)
-{
-  if (s->at == s->end) return 0;
+static int next(slice *s, field *f) {
+  if (s->at == s->end)
+    return 0;
   uint64_t tag, length;
-  if (!varint(s, &tag) || tag >> 3 == 0 || tag >> 3 > UINT32_MAX) return -1;
+  if (!varint(s, &tag) || tag >> 3 == 0 || tag >> 3 > UINT32_MAX)
+    return -1;
   f->number = (uint32_t)(tag >> 3);
   f->wire = tag & 7;
   f->value = 0;
   f->bytes = (slice){s->at, s->at};
   size_t width = 8;
   switch (f->wire) {
-  case 0: return varint(s, &f->value) ? 1 : -1;
+  case 0:
+    return varint(s, &f->value) ? 1 : -1;
   case 2:
-    if (!varint(s, &length) || length > (uint64_t)(s->end - s->at)) return -1;
+    if (!varint(s, &length) || length > (uint64_t)(s->end - s->at))
+      return -1;
     f->bytes = (slice){s->at, s->at + length};
     s->at += length;
     return 1;
-  case 5: width = 4; /* fall through */
+  case 5:
+    width = 4; /* fall through */
   case 1:
-    if ((size_t)(s->end - s->at) < width) return -1;
+    if ((size_t)(s->end - s->at) < width)
+      return -1;
     memcpy(&f->value, s->at, width);
     s->at += width;
     return 1;
-  default: return -1;
+  default:
+    return -1;
   }
 }
 
@@ -96,19 +102,16 @@ typedef struct xplane {
   int64_t base_ns, ticks_per_second;
 } xplane;
 
-static void damaged(xplane *x, const uint8_t *at)
-{
-  ett_part_damage(x->part, ETT_DAMAGE_TRUNCATED, (uint64_t)(at - x->start));
+static void damaged(xplane *x, const uint8_t *at) {
+  ett_part_damage(x->part, ETT_DAMAGE_BAD_MESSAGE, (uint64_t)(at - x->start));
 }
 
-static uint32_t intern(xplane *x, slice s)
-{
+static uint32_t intern(xplane *x, slice s) {
   int fresh;
-  uint32_t id = ett_strings_put(&x->part->lexicon->strings, (const char *)s.at,
-                                (size_t)(s.end - s.at),
-                                (uint64_t)x->part->file << 44 |
-                                    (uint64_t)(s.at > x->start ? s.at - x->start : 0),
-                                &fresh);
+  uint32_t id = ett_strings_put(
+      &x->part->lexicon->strings, (const char *)s.at, (size_t)(s.end - s.at),
+      (uint64_t)x->part->file << 44 | (uint64_t)(s.at > x->start ? s.at - x->start : 0),
+      &fresh);
   if (fresh && !ett_utf8_valid((const char *)s.at, (size_t)(s.end - s.at))) {
     ett_part_damage(x->part, ETT_DAMAGE_BAD_UTF8, (uint64_t)(s.at - x->start));
     x->part->lexicon->dirty = true;
@@ -117,75 +120,77 @@ static uint32_t intern(xplane *x, slice s)
 }
 
 /* Room for one more; NULL when memory ran out. */
-static void *grow(void *items, size_t count, size_t *capacity, size_t size)
-{
-  if (count < *capacity) return items;
+static void *grow(void *items, size_t count, size_t *capacity, size_t size) {
+  if (count < *capacity)
+    return items;
   size_t n = *capacity ? *capacity * 2 : 64;
   void *grown = realloc(items, n * size);
-  if (grown) *capacity = n;
+  if (grown)
+    *capacity = n;
   return grown;
 }
 
-static int by_stat(const void *a, const void *b)
-{
+static int by_stat(const void *a, const void *b) {
   int64_t x = ((const stat_name *)a)->id, y = ((const stat_name *)b)->id;
   return x < y ? -1 : x > y;
 }
 
-static int by_event(const void *a, const void *b)
-{
+static int by_event(const void *a, const void *b) {
   int64_t x = ((const event_name *)a)->id, y = ((const event_name *)b)->id;
   return x < y ? -1 : x > y;
 }
 
 /* Key and value of a map entry. */
-static int entry(slice s, int64_t *key, slice *value)
-{
+static int entry(slice s, int64_t *key, slice *value) {
   field f;
   int status;
   *key = 0;
   *value = (slice){s.at, s.at};
   while ((status = next(&s, &f)) > 0) {
-    if (f.number == 1 && f.wire == 0) *key = (int64_t)f.value;
-    if (f.number == 2 && f.wire == 2) *value = f.bytes;
+    if (f.number == 1 && f.wire == 0)
+      *key = (int64_t)f.value;
+    if (f.number == 2 && f.wire == 2)
+      *value = f.bytes;
   }
   return status;
 }
 
-static int add_stat(xplane *x, plane *p, slice s)
-{
+static int add_stat(xplane *x, plane *p, slice s) {
   int64_t key;
   slice value;
   field f;
-  if (entry(s, &key, &value) < 0) return 0;
+  if (entry(s, &key, &value) < 0)
+    return 0;
   stat_name n = {.id = key, .name = {value.at, value.at}, .arg = -1};
   while (next(&value, &f) > 0)
-    if (f.number == 2 && f.wire == 2) n.name = f.bytes;
+    if (f.number == 2 && f.wire == 2)
+      n.name = f.bytes;
   size_t length = (size_t)(n.name.end - n.name.at);
   for (uint32_t i = 0; i < x->arg_count; i++)
     if (strlen(x->args[i]) == length && memcmp(x->args[i], n.name.at, length) == 0)
       n.arg = (int32_t)i;
   n.correlation = length == 14 && memcmp(n.name.at, "correlation_id", 14) == 0;
   stat_name *grown = grow(p->stats, p->stat_count, &p->stat_capacity, sizeof n);
-  if (!grown) return -1;
+  if (!grown)
+    return -1;
   p->stats = grown;
   p->stats[p->stat_count++] = n;
   return 0;
 }
 
-static int add_event(plane *p, slice s)
-{
+static int add_event(plane *p, slice s) {
   event_name n = {.name = ETT_STRING_NONE, .long_name = ETT_STRING_NONE};
-  if (entry(s, &n.id, &n.body) < 0) return 0;
+  if (entry(s, &n.id, &n.body) < 0)
+    return 0;
   event_name *grown = grow(p->events, p->event_count, &p->event_capacity, sizeof n);
-  if (!grown) return -1;
+  if (!grown)
+    return -1;
   p->events = grown;
   p->events[p->event_count++] = n;
   return 0;
 }
 
-static stat_name *find_stat(const plane *p, int64_t id)
-{
+static stat_name *find_stat(const plane *p, int64_t id) {
   if (id > 0 && (uint64_t)id <= p->stat_count && p->stats[id - 1].id == id)
     return &p->stats[id - 1];
   stat_name key = {.id = id};
@@ -193,8 +198,7 @@ static stat_name *find_stat(const plane *p, int64_t id)
                        : NULL;
 }
 
-static event_name *find_event(const plane *p, int64_t id)
-{
+static event_name *find_event(const plane *p, int64_t id) {
   if (id > 0 && (uint64_t)id <= p->event_count && p->events[id - 1].id == id)
     return &p->events[id - 1];
   event_name key = {.id = id};
@@ -203,15 +207,16 @@ static event_name *find_event(const plane *p, int64_t id)
 }
 
 /* One stat as an arg of the row that is appended next. */
-static int take_stat(xplane *x, const plane *p, slice s, ett_row *row)
-{
+static int take_stat(xplane *x, const plane *p, slice s, ett_row *row) {
   field f;
   const stat_name *name = NULL;
   ett_trace_arg arg = {.row = ett_part_next(x->part), .type = ETT_ARG_NONE};
   slice text = {0};
   while (next(&s, &f) > 0) {
     switch (f.number) {
-    case 1: name = find_stat(p, (int64_t)f.value); break;
+    case 1:
+      name = find_stat(p, (int64_t)f.value);
+      break;
     case 2:
       arg.type = ETT_ARG_FLOAT;
       memcpy(&arg.value.number, &f.value, 8);
@@ -238,64 +243,79 @@ static int take_stat(xplane *x, const plane *p, slice s, ett_row *row)
       }
       break;
     }
-    default: break;
+    default:
+      break;
     }
   }
-  if (!name || arg.type == ETT_ARG_NONE) return 0;
-  if (name->correlation && arg.type == ETT_ARG_INTEGER) row->correlation = arg.value.integer;
-  if (name->arg < 0) return 0;
+  if (!name || arg.type == ETT_ARG_NONE)
+    return 0;
+  if (name->correlation && arg.type == ETT_ARG_INTEGER)
+    row->correlation = arg.value.integer;
+  if (name->arg < 0)
+    return 0;
   if (arg.type == ETT_ARG_TEXT) {
     arg.value.text = intern(x, text);
-    if (arg.value.text == ETT_STRING_NONE) return -1;
+    if (arg.value.text == ETT_STRING_NONE)
+      return -1;
   }
   return ett_part_arg(x->part, (uint32_t)name->arg, arg);
 }
 
-static int take_stats(xplane *x, const plane *p, slice s, uint32_t number, ett_row *row)
-{
+static int take_stats(xplane *x, const plane *p, slice s, uint32_t number, ett_row *row) {
   field f;
   while (next(&s, &f) > 0)
-    if (f.number == number && f.wire == 2 && take_stat(x, p, f.bytes, row)) return -1;
+    if (f.number == number && f.wire == 2 && take_stat(x, p, f.bytes, row))
+      return -1;
   return 0;
 }
 
 /* Name of an event's metadata: its display name, else its name. */
-static int resolve(xplane *x, event_name *m)
-{
+static int resolve(xplane *x, event_name *m) {
   slice s = m->body, name = {s.at, s.at}, display = {s.at, s.at};
   field f;
   while (next(&s, &f) > 0) {
-    if (f.number == 2 && f.wire == 2) name = f.bytes;
-    if (f.number == 4 && f.wire == 2) display = f.bytes;
+    if (f.number == 2 && f.wire == 2)
+      name = f.bytes;
+    if (f.number == 4 && f.wire == 2)
+      display = f.bytes;
   }
   m->name = intern(x, display.at < display.end ? display : name);
   m->long_name = intern(x, name);
   return m->name == ETT_STRING_NONE || m->long_name == ETT_STRING_NONE ? -1 : 0;
 }
 
-static int take_event(xplane *x, plane *p, slice s, int64_t line_ps, uint32_t track)
-{
+static int take_event(xplane *x, plane *p, slice s, int64_t line_ps, uint32_t track) {
   const uint8_t *at = s.at;
   slice whole = s;
   field f;
   int status;
   int64_t id = 0;
-  ett_row row = {.correlation = -1, .track = track, .stream = -1, .device = -1,
-                 .category = ETT_CATEGORY_NONE, .ph = 'X'};
+  ett_row row = {.correlation = -1,
+                 .track = track,
+                 .stream = -1,
+                 .device = -1,
+                 .category = ETT_CATEGORY_NONE,
+                 .ph = 'X'};
   bool timed = true;
   x->part->seen++;
   while ((status = next(&s, &f)) > 0) {
-    if (f.wire != 0) continue;
-    if (f.number == 1) id = (int64_t)f.value;
-    if (f.number == 2) row.ts = (int64_t)f.value;
-    if (f.number == 3) row.dur = (int64_t)f.value;
-    if (f.number == 5) timed = false; /* a count of occurrences, not an interval */
+    if (f.wire != 0)
+      continue;
+    if (f.number == 1)
+      id = (int64_t)f.value;
+    if (f.number == 2)
+      row.ts = (int64_t)f.value;
+    if (f.number == 3)
+      row.dur = (int64_t)f.value;
+    if (f.number == 5)
+      timed = false; /* a count of occurrences, not an interval */
   }
   if (status < 0) {
     damaged(x, at);
     return 0;
   }
-  if (!timed) return 0;
+  if (!timed)
+    return 0;
   if (row.dur < 0) {
     ett_part_damage(x->part, ETT_DAMAGE_NEGATIVE_DUR, (uint64_t)(at - x->start));
     row.ph |= ETT_PH_INVALID;
@@ -310,39 +330,48 @@ static int take_event(xplane *x, plane *p, slice s, int64_t line_ps, uint32_t tr
   }
   event_name *m = find_event(p, id);
   if (m) {
-    if (m->name == ETT_STRING_NONE && resolve(x, m)) return -1;
+    if (m->name == ETT_STRING_NONE && resolve(x, m))
+      return -1;
     row.name = m->name;
     if (x->long_name >= 0) {
       ett_trace_arg arg = {.row = ett_part_next(x->part), .type = ETT_ARG_TEXT};
       arg.value.text = m->long_name;
-      if (ett_part_arg(x->part, (uint32_t)x->long_name, arg)) return -1;
+      if (ett_part_arg(x->part, (uint32_t)x->long_name, arg))
+        return -1;
     }
-    if (take_stats(x, p, m->body, 5, &row)) return -1;
+    if (take_stats(x, p, m->body, 5, &row))
+      return -1;
   } else {
     char text[32];
     int n = snprintf(text, sizeof text, "event %" PRId64, id);
     row.name = ett_strings_put(&x->part->lexicon->strings, text, (size_t)n,
                                (uint64_t)x->part->file << 44, NULL);
-    if (row.name == ETT_STRING_NONE) return -1;
+    if (row.name == ETT_STRING_NONE)
+      return -1;
   }
-  if (take_stats(x, p, whole, 4, &row)) return -1;
+  if (take_stats(x, p, whole, 4, &row))
+    return -1;
   return ett_part_append(x->part, &row);
 }
 
-static int take_line(xplane *x, plane *p, slice s, int64_t pid, uint32_t process)
-{
+static int take_line(xplane *x, plane *p, slice s, int64_t pid, uint32_t process) {
   field f;
   slice scan = s, name = {s.at, s.at}, display = {s.at, s.at};
   int64_t tid = 0, timestamp = 0;
   while (next(&scan, &f) > 0) {
-    if (f.number == 1 && f.wire == 0) tid = (int64_t)f.value;
-    if (f.number == 3 && f.wire == 0) timestamp = (int64_t)f.value;
-    if (f.number == 2 && f.wire == 2) name = f.bytes;
-    if (f.number == 11 && f.wire == 2) display = f.bytes;
+    if (f.number == 1 && f.wire == 0)
+      tid = (int64_t)f.value;
+    if (f.number == 3 && f.wire == 0)
+      timestamp = (int64_t)f.value;
+    if (f.number == 2 && f.wire == 2)
+      name = f.bytes;
+    if (f.number == 11 && f.wire == 2)
+      display = f.bytes;
   }
   uint32_t track = ett_part_track(x->part, pid, ETT_ID_INTEGER, tid, ETT_ID_INTEGER);
   uint32_t thread = intern(x, display.at < display.end ? display : name);
-  if (track == ETT_TRACE_NONE || thread == ETT_STRING_NONE) return -1;
+  if (track == ETT_TRACE_NONE || thread == ETT_STRING_NONE)
+    return -1;
   x->part->tracks[track].thread = thread;
   x->part->tracks[track].process = process;
   int64_t ps;
@@ -351,29 +380,38 @@ static int take_line(xplane *x, plane *p, slice s, int64_t pid, uint32_t process
     ps = INT64_MAX;
   int status;
   while ((status = next(&s, &f)) > 0)
-    if (f.number == 4 && f.wire == 2 && take_event(x, p, f.bytes, ps, track)) return -1;
-  if (status < 0) damaged(x, s.at);
+    if (f.number == 4 && f.wire == 2 && take_event(x, p, f.bytes, ps, track))
+      return -1;
+  if (status < 0)
+    damaged(x, s.at);
   return 0;
 }
 
-static int take_plane(xplane *x, slice s, int64_t number)
-{
+static int take_plane(xplane *x, slice s, int64_t number) {
   plane p = {0};
   field f;
   slice scan = s, name = {s.at, s.at};
   int status, result = -1;
   uint32_t process;
   while ((status = next(&scan, &f)) > 0) {
-    if (f.wire != 2) continue;
-    if (f.number == 2) name = f.bytes;
-    if (f.number == 4 && add_event(&p, f.bytes)) goto done;
-    if (f.number == 5 && add_stat(x, &p, f.bytes)) goto done;
+    if (f.wire != 2)
+      continue;
+    if (f.number == 2)
+      name = f.bytes;
+    if (f.number == 4 && add_event(&p, f.bytes))
+      goto done;
+    if (f.number == 5 && add_stat(x, &p, f.bytes))
+      goto done;
   }
-  if (status < 0) damaged(x, scan.at);
-  if (p.stat_count) qsort(p.stats, p.stat_count, sizeof *p.stats, by_stat);
-  if (p.event_count) qsort(p.events, p.event_count, sizeof *p.events, by_event);
+  if (status < 0)
+    damaged(x, scan.at);
+  if (p.stat_count)
+    qsort(p.stats, p.stat_count, sizeof *p.stats, by_stat);
+  if (p.event_count)
+    qsort(p.events, p.event_count, sizeof *p.events, by_event);
   process = intern(x, name);
-  if (process == ETT_STRING_NONE) goto done;
+  if (process == ETT_STRING_NONE)
+    goto done;
   scan = s;
   while (next(&scan, &f) > 0)
     if (f.number == 3 && f.wire == 2 && take_line(x, &p, f.bytes, number, process))
@@ -386,23 +424,26 @@ done:
 }
 
 /* The earliest timestamp of a line that has events. */
-static int64_t earliest(slice s)
-{
+static int64_t earliest(slice s) {
   int64_t least = INT64_MAX;
   field f, g, h;
   while (next(&s, &f) > 0) {
-    if (f.number != 1 || f.wire != 2) continue;
+    if (f.number != 1 || f.wire != 2)
+      continue;
     slice p = f.bytes;
     while (next(&p, &g) > 0) {
-      if (g.number != 3 || g.wire != 2) continue;
+      if (g.number != 3 || g.wire != 2)
+        continue;
       slice l = g.bytes;
       int64_t timestamp = 0;
       bool events = false;
       while (next(&l, &h) > 0) {
-        if (h.number == 3 && h.wire == 0) timestamp = (int64_t)h.value;
+        if (h.number == 3 && h.wire == 0)
+          timestamp = (int64_t)h.value;
         events |= h.number == 4;
       }
-      if (events && timestamp > 0 && timestamp < least) least = timestamp;
+      if (events && timestamp > 0 && timestamp < least)
+        least = timestamp;
     }
   }
   return least == INT64_MAX ? 0 : least;
@@ -410,37 +451,43 @@ static int64_t earliest(slice s)
 
 int ett_xplane_parse(const void *bytes, size_t size, ett_trace_part *part,
                      const char *const *args, uint32_t arg_count,
-                     int64_t ticks_per_second, ett_err *err)
-{
+                     int64_t ticks_per_second, ett_err *err) {
   slice s = {bytes, (const uint8_t *)bytes + size};
-  xplane x = {.part = part, .start = bytes, .args = args, .arg_count = arg_count,
-              .long_name = -1, .ticks_per_second = ticks_per_second};
+  xplane x = {.part = part,
+              .start = bytes,
+              .args = args,
+              .arg_count = arg_count,
+              .long_name = -1,
+              .ticks_per_second = ticks_per_second};
   for (uint32_t i = 0; i < arg_count; i++)
-    if (strcmp(args[i], "long_name") == 0) x.long_name = (int32_t)i;
+    if (strcmp(args[i], "long_name") == 0)
+      x.long_name = (int32_t)i;
   x.base_ns = earliest(s);
   char text[32];
   int n = snprintf(text, sizeof text, "%" PRId64, x.base_ns);
   field f;
   int status;
   int64_t number = 0;
-  if (ett_part_member(part, "baseTimeNanoseconds", 19, text, (size_t)n)) goto memory;
+  if (ett_part_member(part, "baseTimeNanoseconds", 19, text, (size_t)n))
+    goto memory;
   while ((status = next(&s, &f)) > 0) {
-    if (f.wire != 2) continue;
-    if (f.number == 1 && take_plane(&x, f.bytes, ++number)) goto memory;
-    if (f.number == 4 &&
-        ett_part_member(part, "hostname", 8, (const char *)f.bytes.at,
-                        (size_t)(f.bytes.end - f.bytes.at)))
+    if (f.wire != 2)
+      continue;
+    if (f.number == 1 && take_plane(&x, f.bytes, ++number))
+      goto memory;
+    if (f.number == 4 && ett_part_member(part, "hostname", 8, (const char *)f.bytes.at,
+                                         (size_t)(f.bytes.end - f.bytes.at)))
       goto memory;
   }
-  if (status < 0) damaged(&x, s.at);
+  if (status < 0)
+    damaged(&x, s.at);
   return 0;
 memory:
   return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
 }
 
 int ett_xplane_read(const char *path, ett_trace_part *part, const char *const *args,
-                    uint32_t arg_count, int64_t ticks_per_second, ett_err *err)
-{
+                    uint32_t arg_count, int64_t ticks_per_second, ett_err *err) {
   int fd = open(path, O_RDONLY | O_CLOEXEC), status = -1;
   if (fd < 0)
     return ett_err_set(err, ETT_ERR_IO, "cannot open '%s': %s", path, strerror(errno));
@@ -456,20 +503,25 @@ int ett_xplane_read(const char *path, ett_trace_part *part, const char *const *a
   size_t size = 0, capacity = (size_t)st.st_size + 4096;
   bytes = malloc(capacity);
   ptrdiff_t n = 0;
-  if (!bytes) goto memory;
+  if (!bytes)
+    goto memory;
   n = source.read(source.context, bytes, 4, err);
-  if (n < 0) goto done;
+  if (n < 0)
+    goto done;
   ett_compression kind = ett_compression_of(bytes, (size_t)n);
   file.offset = 0;
   if (kind != ETT_COMPRESSION_NONE) {
     in = ett_inflate_new(kind, source);
-    if (!in) goto memory;
+    if (!in)
+      goto memory;
     source = (ett_byte_source){in, ett_inflate_read};
   }
   for (;;) {
     n = source.read(source.context, bytes + size, capacity - size, err);
-    if (n < 0) break;
-    if (n == 0) break;
+    if (n < 0)
+      break;
+    if (n == 0)
+      break;
     size += (size_t)n;
     if (size == capacity) {
       char *grown = realloc(bytes, capacity * 2);

@@ -1,0 +1,233 @@
+/* The scanner: every instruction set reads the same, in one stretch or in many, from a
+ * source that gives a byte at a time or all at once; numbers are exact; damage is counted
+ * at its byte. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "trace_json_support.h"
+
+static const char *const names[] = {"plain", "sse2", "avx2", "avx512"};
+
+static void damage_random(text *t) {
+  for (unsigned n = 1 + roll(3); n; n--) {
+    size_t at = roll((unsigned)t->length);
+    switch (roll(5)) {
+    case 0:
+      t->length = at;
+      break;
+    case 1:
+      t->bytes[at] = '"';
+      break;
+    case 2:
+      t->bytes[at] = (char)roll(256);
+      break;
+    case 3:
+      t->bytes[at] = "{}[],:\\"[roll(7)];
+      break;
+    default: {
+      size_t to = at + roll(40) < t->length ? at + roll(40) : t->length;
+      if (to > t->length)
+        to = t->length;
+      memmove(t->bytes + at, t->bytes + to, t->length - to);
+      t->length -= to - at;
+    }
+    }
+    if (t->length == 0)
+      put(t, "[", 1);
+  }
+}
+
+static uint64_t read_whole(const ett_json_scanner *s, const text *t, size_t step,
+                           const ett_json_args *args, uint64_t *damage) {
+  ett_lexicon lexicon = {0};
+  ett_trace_part part;
+  ett_err err;
+  int status = read_memory(s, t->bytes, t->length, step, ETT_JSON_DOCUMENT, 0, UINT64_MAX,
+                           args, &lexicon, &part, &err);
+  uint64_t h = digest(status ? 7 : 1, &part) + part.seen;
+  *damage = 0;
+  for (int d = 0; d < ETT_DAMAGE_COUNT; d++)
+    *damage = mix(mix(*damage, &part.damage[d].count, 8), &part.damage[d].offset, 8);
+  ett_part_free(&part);
+  ett_lexicon_free(&lexicon);
+  return h;
+}
+
+static void test_instruction_sets_agree(void **unused) {
+  (void)unused;
+  text t = {0};
+  ett_json_args args;
+  assert_int_equal(ett_json_args_init(&args, asked, ASKED), 0);
+  for (unsigned round = 0; round < 1500; round++) {
+    random_document(&t, roll(30));
+    if (round % 3)
+      damage_random(&t);
+    uint64_t want_damage, damage;
+    uint64_t want =
+        read_whole(ett_json_scanner_named("plain"), &t, 0, &args, &want_damage);
+    for (int i = 0; i < 4; i++) {
+      const ett_json_scanner *s = ett_json_scanner_named(names[i]);
+      if (!s)
+        continue;
+      for (int step = 0; step < 2; step++) {
+        uint64_t h = read_whole(s, &t, step ? 1 + roll(200) : 0, &args, &damage);
+        if (h != want || damage != want_damage)
+          fail_msg("round %u, %s: reads otherwise than plain", round, names[i]);
+      }
+    }
+  }
+  ett_json_args_free(&args);
+  free(t.bytes);
+}
+
+/* As load.c does it: guesses are checked against where the stretch before ended. */
+static void test_stretches_agree(void **unused) {
+  (void)unused;
+  text t = {0};
+  ett_json_args args;
+  unsigned right = 0, guesses = 0;
+  assert_int_equal(ett_json_args_init(&args, asked, ASKED), 0);
+  for (unsigned round = 0; round < 300; round++) {
+    random_document(&t, 60 + roll(200));
+    const ett_json_scanner *s = ett_json_scanner_best();
+    ett_lexicon lexicon = {0};
+    ett_trace_part part;
+    ett_err err;
+    uint64_t damage, want = read_whole(s, &t, 0, &args, &damage);
+    uint64_t seen = 0, h = 1, chunk = 500 + roll(8000), position = 0;
+    for (uint64_t at = 0; at < t.length; at += chunk) {
+      uint64_t stop = at + chunk < t.length ? at + chunk : UINT64_MAX;
+      assert_int_equal(read_memory(s, t.bytes, t.length, 0,
+                                   at ? ETT_JSON_GUESS : ETT_JSON_DOCUMENT, at, stop,
+                                   &args, &lexicon, &part, &err),
+                       0);
+      if (at) {
+        guesses += position < stop;
+        right += position < stop && part.begin == position;
+      }
+      if (at && part.begin != position) { /* read again from the right place */
+        ett_part_free(&part);
+        if (position == ETT_JSON_NOWHERE || position >= stop)
+          continue;
+        assert_int_equal(read_memory(s, t.bytes, t.length, 0, ETT_JSON_ARRAY, position,
+                                     stop, &args, &lexicon, &part, &err),
+                         0);
+      }
+      position = part.end;
+      h = digest(h, &part);
+      seen += part.seen;
+      ett_part_free(&part);
+    }
+    ett_lexicon_free(&lexicon);
+    assert_int_equal(position, ETT_JSON_NOWHERE);
+    assert_int_equal(h + seen, want);
+  }
+  /* structure tells the boundary nearly always, even in documents as odd as these */
+  assert_true(right * 10 >= guesses * 8);
+  ett_json_args_free(&args);
+  free(t.bytes);
+}
+
+static int64_t time_of(const char *digits, unsigned decimals, uint64_t *damaged) {
+  char document[256];
+  int n = snprintf(document, sizeof document,
+                   "[{\"ph\": \"X\", \"name\": \"a\", \"ts\": %s, \"dur\": 1}]", digits);
+  ett_json_args args;
+  ett_lexicon lexicon = {0};
+  ett_trace_part part;
+  ett_err err;
+  assert_int_equal(ett_json_args_init(&args, NULL, 0), 0);
+  memory_source source = {document, (size_t)n, 0, 0};
+  assert_int_equal(ett_part_init(&part, 0, 0, &lexicon), 0);
+  ett_json_job job = {.scanner = ett_json_scanner_best(),
+                      .args = &args,
+                      .part = &part,
+                      .source = {&source, memory_read},
+                      .stop = UINT64_MAX,
+                      .decimals = decimals};
+  assert_int_equal(ett_json_read(&job, &err), 0);
+  assert_int_equal(part.block_count, 1);
+  int64_t ts = part.blocks[0].ts[0];
+  *damaged = part.damage[ETT_DAMAGE_INTEGER_OVERFLOW].count +
+             part.damage[ETT_DAMAGE_BAD_NUMBER].count;
+  ett_part_free(&part);
+  ett_lexicon_free(&lexicon);
+  ett_json_args_free(&args);
+  return ts;
+}
+
+static void test_times(void **unused) {
+  (void)unused;
+  static const struct {
+    const char *digits;
+    unsigned decimals;
+    int64_t ticks;
+    uint64_t damaged;
+  } cases[] = {
+      {"1661203462598738", 3, 1661203462598738000, 0},
+      {"\"1661203462598738\"", 3, 1661203462598738000, 0},
+      {"4203669613175.703", 3, 4203669613175703, 0},
+      {"1672876799198727.123", 3, 1672876799198727123, 0},
+      {"0.0005", 3, 1, 0},
+      {"0.00049", 3, 0, 0},
+      {"-0.0005", 3, -1, 0},
+      {"-12.5", 3, -12500, 0},
+      {"4.4873950000000002", 6, 4487395, 0},
+      {"1213162.7844720001", 6, 1213162784472, 0},
+      {"1e3", 3, 1000000, 0},
+      {"1.5E-3", 3, 2, 0},
+      {"123456789012345678901234567890", 3, INT64_MAX / 2, 1},
+      {"9223372036854775", 3, 9223372036854775000, 0},
+      {"9223372036854775.807", 3, INT64_MAX, 0},
+      {"9223372036854775.808", 3, INT64_MAX / 2, 1},
+      {"NaN", 3, 0, 1},
+      {"true", 3, 0, 1},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    uint64_t damaged;
+    int64_t ticks = time_of(cases[i].digits, cases[i].decimals, &damaged);
+    if (ticks != cases[i].ticks || damaged != cases[i].damaged)
+      fail_msg("%s: %" PRId64 " ticks, %" PRIu64 " damaged", cases[i].digits, ticks,
+               damaged);
+  }
+}
+
+static void test_strings(void **unused) {
+  (void)unused;
+  static const struct {
+    const char *raw, *text;
+    int bad;
+  } cases[] = {
+      {"a\\\"b\\\\c\\/d\\n", "a\"b\\c/d\n", 0},
+      {"\\u00e9\\u20ac\\ud83d\\ude00", "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80", 0},
+      {"\\ud83d!", "\xEF\xBF\xBD!", 1},
+      {"\\q", "\\q", 1},
+      {"\\u12", "\\u12", 1},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char out[64];
+    int bad;
+    size_t n = ett_json_unescape(cases[i].raw, strlen(cases[i].raw), out, &bad);
+    assert_int_equal(n, strlen(cases[i].text));
+    assert_memory_equal(out, cases[i].text, n);
+    assert_int_equal(bad, cases[i].bad);
+  }
+  assert_true(ett_utf8_valid("a\xC3\xA9", 3));
+  assert_false(ett_utf8_valid("\xC0\xAF", 2));
+  assert_false(ett_utf8_valid("\xED\xA0\x80", 3));
+  assert_false(ett_utf8_valid("\xE2\x82", 2));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_instruction_sets_agree),
+      cmocka_unit_test(test_stretches_agree),
+      cmocka_unit_test(test_times),
+      cmocka_unit_test(test_strings),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
