@@ -1,12 +1,14 @@
 #!/bin/bash
 # Sets ett up on Debian 12 or Ubuntu 24.04: installs what is missing, builds, runs.
-#   ./setup.sh build    install missing packages and build into build/
-#   ./setup.sh run      the same, then run the main job: ett run examples/llemma_7b.lua
-#   ./setup.sh test     the same, then run every test
-#   ./setup.sh install [PREFIX]   the same as build, then install (default /usr/local)
-# Safe to repeat: what is there already is left as it is.
+#   ./setup.sh run               install missing packages, build, run examples/llemma_7b.lua
+#   ./setup.sh test              the same, with the tests' packages, and run every test
+#   ./setup.sh build             install missing packages and build into build/
+#   ./setup.sh install [PREFIX]  build, then install (default /usr/local)
+#   ./setup.sh packages          install missing packages, the linters' too; build nothing
+# Safe to repeat: what is there already is left as it is. Needs root or sudo only when a
+# package is missing. JOBS=N sets how many things are built or tested at a time.
 set -euo pipefail
-cd "$(dirname "$0")"
+cd "$(dirname "$(readlink -f "$0")")"
 
 packages=(
   build-essential cmake ninja-build pkg-config
@@ -16,34 +18,62 @@ packages=(
   libopenmpi-dev openmpi-bin
 )
 test_packages=(lua-busted libcmocka-dev libsimdjson-dev)
+lint_packages=(clang clang-format clang-tidy libclang-rt-14-dev cppcheck lua-check)
+
+jobs=${JOBS:-$(nproc)}
 
 say() { printf 'setup: %s\n' "$*"; }
+die() {
+  printf 'setup: %s\n' "$*" >&2
+  exit 1
+}
 
-install_missing() {
-  local missing=() package
+# Prints those of its arguments that are not installed.
+missing_of() {
+  local package
   for package in "$@"; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' ||
-      missing+=("$package")
+      printf '%s\n' "$package"
   done
+}
+
+install_missing() {
+  command -v dpkg-query >/dev/null ||
+    die "this is no Debian or Ubuntu; install the equivalents of: $*"
+  local missing root=()
+  mapfile -t missing < <(missing_of "$@")
   if [ ${#missing[@]} -eq 0 ]; then
     say "all packages are there"
     return
   fi
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || die "root or sudo is needed to install: ${missing[*]}"
+    root=(sudo)
+  fi
   say "installing: ${missing[*]}"
-  local root=()
-  [ "$(id -u)" = 0 ] || root=(sudo)
-  "${root[@]}" apt-get update -qq
+  "${root[@]}" apt-get update -qq || say "the package lists could not be refreshed; trying with those there are"
   "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+    die "apt-get could not install: ${missing[*]}"
 }
 
 build() {
   say "building into build/"
+  # A build tree of another generator or of a moved checkout cannot be used again.
+  if [ -f build/CMakeCache.txt ] &&
+    { ! grep -q '^CMAKE_GENERATOR:INTERNAL=Ninja$' build/CMakeCache.txt ||
+      ! grep -qx "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" build/CMakeCache.txt; }; then
+    say "build/ is of another place or generator: starting it anew"
+    rm -rf build
+  fi
   cmake -S . -B build -G Ninja "$@"
-  cmake --build build
+  cmake --build build -j "$jobs"
 }
 
 case "${1:-}" in
+packages)
+  install_missing "${packages[@]}" "${test_packages[@]}" "${lint_packages[@]}"
+  ;;
 build)
   install_missing "${packages[@]}"
   build
@@ -58,15 +88,17 @@ test)
   install_missing "${packages[@]}" "${test_packages[@]}"
   build -DETT_WERROR=ON
   say "testing"
-  ctest --test-dir build --output-on-failure -j2
+  ctest --test-dir build --output-on-failure -j "$jobs"
   ;;
 install)
   install_missing "${packages[@]}"
   build
-  cmake --install build --prefix "${2:-/usr/local}"
+  prefix=${2:-/usr/local}
+  say "installing into $prefix"
+  cmake --install build --prefix "$prefix"
   ;;
 *)
-  sed -n '2,7s/^# \{0,1\}//p' "$0"
+  sed -n '2,9s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac

@@ -69,18 +69,19 @@ static bool push_key(lua_State *L, const ett_json_reader *reader,
 }
 
 static bool pull(lua_State *L, ett_json_reader *reader, ett_err *err) {
-  lua_Integer index[ETT_JSON_MAX_DEPTH + 1];
-  bool object[ETT_JSON_MAX_DEPTH + 1];
+  lua_Integer index[ETT_JSON_MAX_DEPTH + 1] = {0};
+  bool object[ETT_JSON_MAX_DEPTH + 1] = {false};
   int depth = 0;
   ett_json_event event;
   while (ett_json_next(reader, &event, err) == 0) {
     luaL_checkstack(L, 8, "json");
-    bool inside_array = depth > 0 && !object[depth - 1];
+    const int inner = depth > 0 ? depth - 1 : 0; /* the open container, if any */
+    bool inside_array = depth > 0 && !object[inner];
     bool opens =
         event.kind == ETT_JSON_ARRAY_BEGIN || event.kind == ETT_JSON_OBJECT_BEGIN;
     bool closes = event.kind == ETT_JSON_ARRAY_END || event.kind == ETT_JSON_OBJECT_END;
     if (inside_array && !closes)
-      index[depth - 1]++;
+      index[inner]++;
     switch (event.kind) {
     case ETT_JSON_END:
       return true;
@@ -111,12 +112,12 @@ static bool pull(lua_State *L, ett_json_reader *reader, ett_err *err) {
       object[depth++] = event.kind == ETT_JSON_OBJECT_BEGIN;
       break;
     case ETT_JSON_ARRAY_END:
-      if (index[depth - 1] == 0)
+      if (index[inner] == 0)
         ett_lua_mark_array(L, -1);
-      depth--;
+      depth = inner;
       break;
     case ETT_JSON_OBJECT_END:
-      depth--;
+      depth = inner;
       break;
     }
     if (opens || event.kind == ETT_JSON_KEY)

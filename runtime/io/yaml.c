@@ -265,10 +265,10 @@ static int add_anchor(builder *b, const yaml_char_t *name, int32_t node) {
   if (!anchors)
     return no_memory(b) - 1;
   b->anchors = anchors;
-  char *copy = strdup((const char *)name);
-  if (!copy)
+  anchor *added = &anchors[b->anchor_count];
+  *added = (anchor){strdup((const char *)name), node, 1, 0};
+  if (!added->name)
     return no_memory(b) - 1;
-  anchors[b->anchor_count] = (anchor){copy, node, 1, 0};
   return (int)b->anchor_count++;
 }
 

@@ -1,0 +1,27 @@
+# An installed tree can be moved: everything is found from where the executable stands.
+
+$ build=$(dirname "$(dirname "$(readlink -f "$(command -v ett)")")"); cmake --install "$build" --prefix "$PWD/first" > log || tail -3 log; mv first second; echo 'local host = require "ett.host"; return { host.root, host.prefix }' > s.lua; cd /; (PATH=$OLDPWD/second/bin:$PATH; ett --version; ett run "$OLDPWD/s.lua" --json | sed "s,$OLDPWD,HERE,"; ett list --quiet operators | grep -x gelu; printf 'require "ett.line"\nrequire "ett.csv" ~= nil' | ett repl; ldd "$OLDPWD"/second/lib/ett/ett/*.so "$OLDPWD/second/bin/ett" | grep -c 'not found')
+ett ...
+[
+  "HERE/second/share/ett",
+  "HERE/second"
+]
+gelu
+{ open = function: ... }...
+true
+0
+?1
+
+# It holds no tests, and what it holds can be read by everybody.
+
+$ build=$(dirname "$(dirname "$(readlink -f "$(command -v ett)")")"); cmake --install "$build" --prefix "$PWD/tree" > log || tail -3 log; find tree -name '*_spec.lua' -o -name testing.so -o -name 'oom_shim*'; find tree ! -perm -o=r | head; ls tree tree/share/ett
+tree:
+bin
+lib
+share
+.
+tree/share/ett:
+...
+lua
+operators
+...
