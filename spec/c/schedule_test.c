@@ -1,0 +1,164 @@
+/* The parts of runtime/schedule that Lua sees only through others. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "schedule/demand.h"
+#include "schedule/pipeline.h"
+#include "schedule/program.h"
+#include "schedule/reference.h"
+#include "schedule/step.h"
+
+static void finds_each_demand_once(void **state) {
+  (void)state;
+  ett_err err;
+  ett_demands *d = ett_demands_new();
+  assert_non_null(d);
+  for (int round = 0; round < 2; round++)
+    for (int i = 0; i < 5000; i++) {
+      ett_demand demand = {(ett_demand_kind)(i % 4), i / 4 * 0.5 + 1, i % 7 + 1, 4, 2};
+      assert_int_equal(ett_demands_find(d, &demand, &err), i);
+    }
+  assert_int_equal(ett_demands_count(d), 5000);
+  assert_int_equal(ett_demands_untimed(d, 0), 0);
+  assert_int_equal(ett_demands_set(d, 0, (ett_demand_time){1, 0.5, 2}, &err), 0);
+  assert_int_equal(ett_demands_untimed(d, 0), 1);
+  assert_null(ett_demands_time(d, 1));
+  assert_float_equal(ett_demands_time(d, 0)->high, 2, 0);
+  ett_demands_free(d);
+}
+
+static void refuses_times_that_are_none(void **state) {
+  (void)state;
+  const ett_demand_time bad[] = {
+      {-1, -1, -1}, {NAN, 0, 1}, {INFINITY, 0, INFINITY},
+      {1, 2, 3},    {1, 0, 0.5}, {1, 0, INFINITY},
+      {1, NAN, 2},  {1, -1, 2},
+  };
+  ett_err err;
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    assert_int_equal(ett_time_check(bad[i], "x", &err), -1);
+    assert_int_equal(err.code, ETT_ERR_ARGUMENT);
+  }
+  assert_int_equal(ett_time_check((ett_demand_time){0, 0, 0}, "x", &err), 0);
+}
+
+static void spans_nodes(void **state) {
+  (void)state;
+  const struct {
+    int64_t degree, stride;
+    int gpus, nodes, inside;
+  } cases[] = {
+      {8, 1, 4, 2, 4}, {2, 1, 4, 1, 2}, {4, 2, 4, 2, 2}, {4, 4, 4, 4, 1},
+      {4, 8, 4, 4, 1}, {3, 1, 4, 1, 3}, {6, 1, 4, 2, 4}, {1, 1, 4, 1, 1},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    int32_t nodes, gpus;
+    ett_group_topology(cases[i].degree, cases[i].stride, cases[i].gpus, &nodes, &gpus);
+    assert_int_equal(nodes, cases[i].nodes);
+    assert_int_equal(gpus, cases[i].inside);
+    assert_true(nodes * gpus >= cases[i].degree);
+  }
+}
+
+/* The tool's own loop, element by element, against the closed count of messages. */
+static void cuts_like_the_loop(void **state) {
+  (void)state;
+  ett_reference_plan plan = {.pp = 1,
+                             .mp = 1,
+                             .dp = 2,
+                             .b = 1,
+                             .h = 1,
+                             .l = 1,
+                             .dim = 8,
+                             .steps_per_update = 1,
+                             .gpus_per_node = 4,
+                             .encoders = 3};
+  ett_err err;
+  for (int64_t bucket = 1; bucket < 3000000; bucket = bucket * 3 + 1) {
+    ett_reference_layout layout;
+    plan.comm_bucket = bucket;
+    assert_int_equal(ett_reference_lay_out(&plan, &layout, &err), 0);
+    for (int s = 0; s < ETT_REFERENCE_STAGES; s++) {
+      int64_t left = layout.parameters[s], full = 0, rest = 0;
+      while (left > 0) {
+        if (bucket < left)
+          full++;
+        else
+          rest = left;
+        left -= bucket;
+      }
+      assert_int_equal(layout.all_reduce[s].full, full);
+      assert_int_equal(layout.all_reduce[s].rest, rest);
+    }
+  }
+}
+
+static void reference_limits(void **state) {
+  (void)state;
+  ett_reference_plan plan = {4, 2, 2, 4, 32, 4096, 4096, 8, 4, 1000, 32, 2, 2};
+  ett_reference_layout layout;
+  ett_err err;
+  assert_int_equal(ett_reference_lay_out(&plan, &layout, &err), 0);
+  plan.dim = ETT_REFERENCE_LIMIT;
+  plan.b = plan.l = ETT_REFERENCE_LIMIT;
+  assert_int_equal(ett_reference_lay_out(&plan, &layout, &err), -1);
+  assert_int_equal(err.code, ETT_ERR_LIMIT);
+  plan.b = 0;
+  assert_int_equal(ett_reference_lay_out(&plan, &layout, &err), -1);
+  assert_string_equal(err.message,
+                      "field 'b' must be an integer from 1 to 10000000, got 0");
+}
+
+/* Interleaved layers of two kinds: every layer on one slice, in order. */
+static void lays_kinds_on_slices(void **state) {
+  (void)state;
+  ett_err err;
+  ett_program *p = ett_program_new(2, 4, &err);
+  assert_non_null(p);
+  ett_operation a = {.forward = {1, 1, 1}, .parameters = 1};
+  ett_operation b = {.forward = {10, 10, 10}, .parameters = 100};
+  assert_int_equal(ett_program_set_operation(p, 0, &a, &err), 0);
+  assert_int_equal(ett_program_set_operation(p, 1, &b, &err), 0);
+  const ett_layer_kind kinds[] = {{ETT_PLACE_FIRST, 1, 0},
+                                  {ETT_PLACE_MIDDLE, 3, 0},
+                                  {ETT_PLACE_MIDDLE, 4, 0},
+                                  {ETT_PLACE_LAST, 2, 0}};
+  for (size_t k = 0; k < 4; k++) {
+    assert_int_equal(ett_program_set_kind(p, k, &kinds[k], &err), 0);
+    assert_int_equal(ett_program_set_uses(p, k, k == 2, 1, &err), 0);
+  }
+  ett_program_finish(p);
+  assert_int_equal(ett_program_middle_layers(p), 7);
+  ett_layer_sums sums[3];
+  int64_t layers[3];
+  const int64_t split[] = {2, 3, 2};
+  assert_int_equal(ett_program_slices(p, 3, split, sums, layers, &err), 0);
+  assert_float_equal(sums[0].forward, 1 + 2, 0);      /* first, two of kind 1 */
+  assert_float_equal(sums[1].forward, 1 + 2 * 10, 0); /* one of kind 1, two of 2 */
+  assert_float_equal(sums[2].forward, 2 * 10 + 2, 0); /* two of kind 2, two last */
+  assert_float_equal(sums[1].parameters, 1 + 2 * 100, 0);
+  assert_int_equal(layers[0] + layers[1] + layers[2], 10);
+  const int64_t empty_stage[] = {7, 0, 0};
+  assert_int_equal(ett_program_slices(p, 3, empty_stage, sums, layers, &err), 0);
+  assert_float_equal(sums[1].forward, 0, 0);
+  assert_float_equal(sums[2].forward, 2, 0);
+  ett_program_free(p);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(finds_each_demand_once),
+      cmocka_unit_test(refuses_times_that_are_none),
+      cmocka_unit_test(spans_nodes),
+      cmocka_unit_test(cuts_like_the_loop),
+      cmocka_unit_test(reference_limits),
+      cmocka_unit_test(lays_kinds_on_slices),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

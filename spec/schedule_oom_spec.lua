@@ -1,0 +1,105 @@
+local oom = require "oom"
+local composition = require "ett.reference_composition"
+local schedule = require "ett.schedule"
+
+local time = { 1.0, 0.9, 1.2 }
+
+local function small_program()
+  return schedule.program {
+    operations = { { name = "a", forward = time, backward = time, parameters = 10, activation_bytes = 5 },
+      { name = "b", forward = time, backward = time, selective = true } },
+    kinds = { { place = "first", count = 1, uses = { [1] = 1 } }, { place = "middle", count = 4, uses = { 1, 2 } },
+      { place = "last", count = 1, uses = { [2] = 3 } } },
+    boundary_bytes = 100, tied_bytes = 10,
+  }
+end
+
+describe("ett.schedule", function()
+  it("survives failed allocations of an evaluation", function()
+    oom.every_allocation(function()
+      local program <close> = small_program()
+      local demands <close> = schedule.demands()
+      local workspace <close> = schedule.workspace()
+      local plan = { pp = 2, dp = 2, micro_batches = 4, zero = 1, bucket_bytes = 8, split = { 1, 3 } }
+      assert(program:evaluate(plan, demands, workspace) == nil)
+      for _, d in ipairs(demands:untimed()) do demands:set(d.index, 1.0, 0.5, 2.0) end
+      local result = program:evaluate(plan, demands, workspace, true)
+      local low, high = program:interval(plan, demands, workspace, 0.25)
+      assert(low < result.step_seconds and result.step_seconds < high)
+      return true
+    end)
+  end)
+
+  it("survives failed allocations of orders and pipelines", function()
+    oom.every_allocation(function()
+      local orders = schedule.orders { { { "F", 1 }, { "B", 1 } }, { { "F", 1 }, { "B", 1 } } }
+      return schedule.pipeline { schedule = "custom", stages = 2, micro_batches = 1, forward = { 1, 1 },
+        backward = { 1, 1 }, orders = orders }.makespan_seconds == 4
+    end)
+  end)
+
+  it("survives failed allocations of the reference composition", function()
+    local plan = { pp = 2, mp = 1, dp = 2, b = 1, h = 1, l = 1, dim = 4, steps_per_update = 2, gpus_per_node = 1,
+      comm_bucket = 100, encoders = 4, fwd_syncs = 2, bwd_syncs = 2 }
+    local one = { fwd = 1, bwd = 2 }
+    oom.every_allocation(function()
+      local layout = composition.layout(plan)
+      local r = composition.compose(plan, { encoder = { one, one }, embedding = one, norm = one, linear_final = one,
+        cross_entropy = one, p2p = 1, all_reduce_full = 1, all_gather_full = 1, all_reduce_rest = { 1, 1, 1 },
+        all_gather_rest = { 1, 1, 1 }, optimizer = { 1, 1, 1 } })
+      return #layout.layers == 3 and r.total > 0
+    end)
+  end)
+end)
+
+describe("ett.schedule's arguments", function()
+  local function why(fn, ...)
+    local ok, raised = pcall(fn, ...)
+    assert.is_false(ok)
+    return type(raised) == "table" and raised.message or raised
+  end
+
+  it("say what is wrong", function()
+    local function program(change)
+      local given = { operations = { { name = "a", forward = time, backward = time } },
+        kinds = { { place = "middle", count = 2, uses = { 1 } } } }
+      change(given)
+      return given
+    end
+    assert.equal("operation 'a': the time of the forward pass must be finite and at least 0, got -1 s",
+      why(schedule.program, program(function(g) g.operations[1].forward = { -1 } end)))
+    assert.equal("operation 'a': the interval of the backward pass must hold its time, got 1 s in [2, 3]",
+      why(schedule.program, program(function(g) g.operations[1].backward = { 1, 2, 3 } end)))
+    assert.equal("operation 'a': field 'parameters' must be a number of at least 0, got -3",
+      why(schedule.program, program(function(g) g.operations[1].parameters = -3 end)))
+    assert.equal("field 'count' must be 1 to 1000000, got 0",
+      why(schedule.program, program(function(g) g.kinds[1].count = 0 end)))
+    assert.equal("field 'place': unknown value 'front'",
+      why(schedule.program, program(function(g) g.kinds[1].place = "front" end)))
+    assert.equal("no such layer kind or operation",
+      why(schedule.program, program(function(g) g.kinds[1].uses = { [2] = 1 } end)))
+    assert.matches("^a program holds 1 to 100000", why(schedule.program, { operations = {}, kinds = {} }))
+  end)
+
+  it("refuse impossible plans", function()
+    local program <close> = small_program()
+    local demands <close> = schedule.demands()
+    local workspace <close> = schedule.workspace()
+    local function plan(given) return why(program.totals, program, given, demands, workspace) end
+    assert.equal("field 'dp' must be 1 to 1048576, got 0", plan { dp = 0 })
+    assert.equal("ep 3 must divide dp * cp = 4", plan { dp = 4, ep = 3 })
+    assert.equal("field 'bucket_bytes' must be positive, got 0", plan { bucket_bytes = 0 })
+    assert.equal("the split holds 3 layers, the model has 4", plan { pp = 2, split = { 1, 2 } })
+    assert.matches("field 'split' must hold pp %* vp = 2 numbers of layers, got 1", plan { pp = 2, split = { 4 } })
+    assert.matches("field 'schedule': unknown value 'fast'", plan { schedule = "fast" })
+    assert.equal("micro-batches must be 1 to 2^32-1, got 0", plan { micro_batches = 0 })
+    assert.matches("micro%-batches %* stages %* chunks must be at most", plan { pp = 4, micro_batches = 1 << 30 })
+  end)
+
+  it("say when an object is closed", function()
+    local program = small_program()
+    program:close()
+    program:close()
+    assert.matches("the program is closed", why(program.layers, program))
+  end)
+end)
