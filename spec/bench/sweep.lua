@@ -1,0 +1,61 @@
+--- Plans evaluated a second in one process, and that their totals are those of single predictions.
+local bench = { summary = "a sweep over pp, tp, dp and micro-batch of the bundled example" }
+
+local over = { pp = { 1, 2, 4, 8, 16, 32 }, tp = { 1, 2, 4, 8 }, dp = { 1, 2, 4, 8, 16, 32, 64 },
+  micro_batch = { 1, 2, 4, 8 } }
+local base = { seq = 4096, global_batch = 512, dtype = "fp16", gradient_dtype = "fp16", zero = 1, recompute = "full" }
+
+local function copy(t)
+  local c = {}
+  for k, v in pairs(t) do c[k] = type(v) == "table" and copy(v) or v end
+  return c
+end
+
+function bench.run()
+  local ett = require "ett"
+  local model = ett.model.list({ "rms_norm", "linear_qkv", "rope", "flash_attention", "linear_proj", "residual_add",
+    "rms_norm", "linear_up", "gelu", "linear_down", "residual_add" },
+    { layers = 32, hidden = 4096, heads = 32, ffn = 16384, vocab = 50257 })
+  local cluster = ett.cluster.get "perlmutter"
+
+  -- Everything a sweep needs from nothing but the open profile: lowering, timing, evaluating.
+  local fastest, sweep = math.huge, nil
+  for _ = 1, 5 do
+    local profile = require("ett.profile").open(cluster)
+    local start = os.clock()
+    sweep = ett.sweep { model = model, cluster = cluster, profile = profile, plan = copy(base), over = copy(over) }
+    fastest = math.min(fastest, os.clock() - start)
+  end
+  -- More plans of the same programs: what a search that has warmed up sees.
+  local wide = copy(over)
+  wide.schedule, wide.zero = { "gpipe", "1f1b" }, { 0, 1 }
+  wide.recompute = { "none", "selective", "full" }
+  local start = os.clock()
+  local many = ett.sweep { model = model, cluster = cluster, plan = copy(base), over = wide }
+  local many_seconds = os.clock() - start
+
+  local different, compared = 0, 0
+  for i = 1, #sweep.rows, 13 do
+    local row, plan = sweep.rows[i], copy(base)
+    for name in pairs(over) do plan[name] = row[name] end
+    local single = ett.estimate { model = model, cluster = cluster, plan = plan }
+    compared = compared + 1
+    if single.step_seconds ~= row.step_seconds or single.memory_bytes ~= row.memory_bytes then
+      different = different + 1
+    end
+  end
+  local function rate(count, seconds, name)
+    local per_second = count / seconds
+    return { measure = name, value = ("%.0f"):format(per_second), target = ">= 20000", pass = per_second >= 20000,
+      configurations_per_second = per_second, configurations = count, cpu_seconds = seconds }
+  end
+  return {
+    rate(sweep.evaluated, fastest, ("configurations per second per core, pp x tp x dp x micro-batch (%d plans)")
+      :format(sweep.evaluated)),
+    rate(many.evaluated, many_seconds, ("the same with schedule, recompute and ZeRO (%d plans)"):format(many.evaluated)),
+    { measure = ("totals that differ from single predictions, of %d compared"):format(compared),
+      value = ("%d"):format(different), target = "0", pass = different == 0 },
+  }
+end
+
+return bench
