@@ -21,12 +21,15 @@ local model = ett.model.list(
   { layers = 32, hidden = 4096, heads = 32, ffn = 16384, vocab = 50257 })
 model.name = "Llemma-7B"
 
+-- DeepSpeed cuts the list of modules, which embedding and head belong to: 8, 9, 9 and 6 layers.
+local split = o.schedule ~= "interleaved" and ett.plan.deepspeed_split(32, o.pp) or nil
+
 return ett.estimate {
   model = model,
   cluster = o.cluster,
   plan = {
     pp = o.pp, tp = o.tp, dp = o.dp, micro_batch = o.micro_batch, micro_batches = o.micro_batches, seq = o.seq,
     schedule = o.schedule, recompute = o.recompute, dtype = "fp16", zero = 1, gradient_dtype = "fp16",
-    bucket_bytes = 2.52e9, scatter_sends = true,
+    bucket_bytes = 2.52e9, scatter_sends = true, split = split,
   },
 }

@@ -75,6 +75,26 @@ describe("plan", function()
     assert.equal("the plan needs 16 devices, tiny has 8", found[1])
   end)
 
+  it("cuts like DeepSpeed", function()
+    assert.same({ 8, 9, 9, 6 }, plan.deepspeed_split(32, 4))
+    assert.same({ 5, 6, 6, 6, 6, 6, 6, 3 }, plan.deepspeed_split(44, 8))
+    assert.same({ 32 }, plan.deepspeed_split(32, 1))
+    for pp = 2, 12 do
+      local sum = 0
+      for _, n in ipairs(plan.deepspeed_split(32, pp)) do sum = sum + n end
+      assert.equal(32, sum)
+    end
+    local ok, raised = pcall(plan.deepspeed_split, 32, 16)
+    assert.is_false(ok)
+    assert.matches("at most pp = 12$", tostring(raised))
+  end)
+
+  it("reports missing batches and broken degrees together", function()
+    local found = plan.violations({ tp = 3, seq = 128 }, llama)
+    assert.equal("missing field 'micro_batches' (a positive integer), or 'global_batch' in its place", found[1])
+    assert.matches("^tp = 3 must divide heads", found[2])
+  end)
+
   it("raises one error object with all of them", function()
     local ok, raised = pcall(plan.new, { tp = 3, seq = 2048, micro_batches = 1 }, llama)
     assert.is_false(ok)

@@ -225,27 +225,30 @@ end
 ---@param cluster table? from ett.cluster
 function plan.violations(given, model, cluster)
   local found, clean = schema.violations(given, plan.schema)
-  if #found == 0 and not clean.micro_batches and not clean.global_batch then
+  local usable = #found == 0 -- kinds are right: the rules can be tried
+  if usable and not clean.micro_batches and not clean.global_batch then
     found[#found + 1] = "missing field 'micro_batches' (a positive integer), or 'global_batch' in its place"
   end
-  if #found == 0 and not built_in[clean.schedule] and not find.path("lua/schedules", clean.schedule) then
+  if usable and not built_in[clean.schedule] and not find.path("lua/schedules", clean.schedule) then
     local known = find.names("lua/schedules")
     for name in pairs(built_in) do known[#known + 1] = name end
     table.sort(known)
     found[#found + 1] = ("field 'schedule': unknown schedule '%s'%s; known are %s"):format(clean.schedule,
       error_module.suggestion(clean.schedule, known), table.concat(known, ", "))
   end
+  local before = #found
   check_split(clean, found)
-  if #found > 0 then return found, clean end
-  found = broken(clean, model, cluster)
-  if #found > 0 then
+  if not usable or #found > before then return found, clean end
+  local rules = broken(clean, model, cluster)
+  table.move(rules, 1, #rules, #found + 1, found)
+  if #rules > 0 then
     local near = plan.nearest(clean, model, cluster)
     if #near > 0 then
       found[#found + 1] = ("nearest passing plans on %d devices: %s"):format(
         clean.pp * clean.tp * clean.cp * clean.dp, table.concat(near, ", or "))
     end
-    return found, clean
   end
+  if #found > 0 then return found, clean end
   if not clean.micro_batches then clean.micro_batches = clean.global_batch // (clean.dp * clean.micro_batch) end
   clean.global_batch = clean.dp * clean.micro_batch * clean.micro_batches
   return found, clean
@@ -267,6 +270,24 @@ function plan.devices(p) return p.pp * p.tp * p.cp * p.dp end
 
 --- Tokens of one step over all replicas.
 function plan.tokens(p) return p.dp * p.micro_batch * p.micro_batches * p.seq end
+
+--- Layers of each stage as DeepSpeed cuts a GPT-NeoX model: evenly over the list of its modules,
+--- of which two stand before the layers (embedding, a cast) and three behind (a cast, the norm,
+--- the head); what is left over goes to the first stages.
+---@param layers integer
+---@param pp integer
+---@return integer[] split
+function plan.deepspeed_split(layers, pp)
+  if pp == 1 then return { layers } end
+  local slots, split = layers + 5, {}
+  for stage = 1, pp do split[stage] = slots // pp + (stage <= slots % pp and 1 or 0) end
+  split[1], split[pp] = split[1] - 2, split[pp] - 3
+  if split[1] < 0 or split[pp] < 0 then
+    error_module.raise("plan", "pp = %d cuts %d layers into stages without room for embedding or head; at most pp = %d",
+      pp, layers, math.max(1, slots // 3))
+  end
+  return split
+end
 
 --- Names of every schedule: those of C and those of lua/schedules.
 function plan.schedules()

@@ -52,7 +52,8 @@ function bench.run()
   return {
     rate(sweep.evaluated, fastest, ("configurations per second per core, pp x tp x dp x micro-batch (%d plans)")
       :format(sweep.evaluated)),
-    rate(many.evaluated, many_seconds, ("the same with schedule, recompute and ZeRO (%d plans)"):format(many.evaluated)),
+    rate(many.evaluated, many_seconds, ("the same with schedule, recompute and ZeRO (%d plans)")
+      :format(many.evaluated)),
     { measure = ("totals that differ from single predictions, of %d compared"):format(compared),
       value = ("%d"):format(different), target = "0", pass = different == 0 },
   }
