@@ -185,35 +185,6 @@ function reference.timings(calls, label)
   return source
 end
 
---- Folders of a configuration stand beside it, one folder up (as the tool ships its examples),
---- or where the program runs.
-local function resolve(folder, config_path)
-  local lfs = require "lfs"
-  local beside = config_path:match("^(.*)/[^/]*$") or "."
-  local tried = { beside .. "/" .. folder, beside .. "/../" .. folder, folder }
-  if folder:sub(1, 1) == "/" then tried = { folder } end
-  for _, path in ipairs(tried) do
-    if lfs.attributes(path, "mode") == "directory" then return path end
-  end
-  return nil
-end
-
---- The sample folders of a configuration: operators, collectives. Raises when one is not there.
-function reference.folders(config, config_path)
-  local folders, found = {}, {}
-  for _, key in ipairs { "operator_data_folder", "nccl_data_folder" } do
-    folders[#folders + 1] = resolve(config[key], config_path)
-    if #folders + #found < (key == "nccl_data_folder" and 2 or 1) then
-      found[#found + 1] = ("field '%s': no such folder '%s', beside %s or above it"):format(key, config[key],
-        config_path)
-    end
-  end
-  if #found > 0 then
-    error_module.raise("missing", "%s; or name a cluster with --cluster", table.concat(found, "; "))
-  end
-  return folders[1], folders[2]
-end
-
 local function operator_times(source, name)
   return { fwd = source.operator(name .. "_fp16_fwd", name, "fwd"),
     bwd = source.operator(name .. "_fp16_bwd", name, "bwd") }

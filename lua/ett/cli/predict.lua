@@ -41,7 +41,8 @@ local function reference(opts, given)
   if opts.timings then
     source = module.timings(module.read_json(opts.timings), opts.timings)
   else
-    source = module.profile_source(config, opts.config, opts.cluster)
+    source = error_module.wrap(opts.config, require("ett.reference_source").profile_source, config, opts.config,
+      opts.cluster)
   end
   local result = error_module.wrap(opts.config, module.predict, config, source)
   if opts.json then
@@ -79,7 +80,8 @@ local function subject(opts, given)
     local module = require "ett.reference"
     local config = module.check(module.read(opts.config), opts.config)
     local plan = sort_words(given, false)
-    return error_module.wrap(opts.config, module.subject, config, opts.config, plan, opts.cluster)
+    return error_module.wrap(opts.config, require("ett.reference_source").subject, config, opts.config, plan,
+      opts.cluster)
   end
   if not opts.model then
     error_module.raise("usage",
