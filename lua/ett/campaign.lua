@@ -3,7 +3,7 @@
 -- A Lua file returns
 --   { name =, backend = "cpu", precision = "fp32", seed = 1, budget_seconds = per shape,
 --     samples = { { operator = "gelu", shapes = { rows = …, cols = … }, design =, count =,
---                   where = function(s) … end }, … } }
+--                   where = function(s) … end, with = function(s) s.kv_heads = s.heads end }, … } }
 -- where each dimension of `shapes` is a number, a list, or a range
 --   { start =, stop =, step =, op = "add"|"mul" }   inclusive, integers
 --   { from =, to =, scale = "log"|"linear", multiple = 1 }   for design "random" | "halton"
@@ -20,12 +20,13 @@ local file_schema = {
   name = "string", summary = "string?", backend = { "string", default = "cpu" },
   precision = { "any", default = "fp32" }, seed = { "integer", default = 1 },
   samples = "list", budget_seconds = "positive?", target = "positive?", min_repeats = "count?",
-  max_repeats = "count?", threads = "count?", columns_form = "string?", source = "string?",
+  max_repeats = "count?", threads = "count?", cold_bytes = "natural?", passes = "count?",
 }
 local sample_schema = {
   operator = "string?", collective = "string?", shapes = "table", where = "function?",
   design = { "string", default = "grid", one_of = { "grid", "random", "halton" } },
-  count = "count?", columns = "list?", in_place = "boolean?", precision = "any?", ranks = "count?", nodes = "count?",
+  count = "count?", columns = "list?", with = "function?", in_place = "boolean?", precision = "any?",
+  ranks = "count?", nodes = "count?",
 }
 local axis_schema = { start = "integer?", stop = "integer?", step = "integer?", op = "string?",
   from = "positive?", to = "positive?", scale = "string?", multiple = "count?" }
@@ -126,6 +127,10 @@ local function scattered(columns, axes, entry, seed)
       values[i] = place(axes[name], u)
       named[name] = values[i]
     end
+    if entry.with then -- dimensions that follow from others
+      entry.with(named)
+      for i, name in ipairs(columns) do values[i] = named[name] end
+    end
     local key = table.concat(values, ",")
     if not seen[key] and (not entry.where or entry.where(named)) then
       seen[key] = true
@@ -175,9 +180,7 @@ local function operator_target(entry, seed, index)
     kind = "operator", operator = op, name = op.name, columns = columns, total = space.total,
     values = space.shape, where = not space.filtered and entry.where or nil, precision = entry.precision,
     shape = function(values)
-      local s = named(columns, values)
-      if op.complete then s = op.complete(s) end
-      return schema.check(s, op.schema or {}, op.name)
+      return schema.check(named(columns, values), op.schema, op.name)
     end,
   }
 end

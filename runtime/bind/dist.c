@@ -154,6 +154,19 @@ static int receive_tensor(lua_State *L) {
   return transfer(L, 0);
 }
 
+/* group:exchange(sent, received, rank): both at once, so that two stages that send to
+ * each other cannot wait for ever. */
+static int exchange(lua_State *L) {
+  ett_dist_group *g = check_group(L);
+  ett_tensor *out = check_tensor(L, 2), *in = check_tensor(L, 3);
+  int other = (int)luaL_checkinteger(L, 4);
+  luaL_argcheck(L, other >= 0 && other < g->size && other != g->rank, 4, "no such rank");
+  luaL_argcheck(L, out->count <= 0x7fffffff && in->count <= 0x7fffffff, 2, "too long");
+  MPI_Sendrecv(out->data, (int)out->count, MPI_FLOAT, other, 12, in->data, (int)in->count,
+               MPI_FLOAT, other, 12, g->comm, MPI_STATUS_IGNORE);
+  return 0;
+}
+
 /* group:reduce(number, "max"|"sum"|"min") -> number on every rank */
 static int reduce(lua_State *L) {
   static const char *const names[] = {"max", "sum", "min", NULL};
@@ -289,6 +302,7 @@ static const luaL_Reg group_methods[] = {
     {"run", run},
     {"send", send_tensor},
     {"receive", receive_tensor},
+    {"exchange", exchange},
     {"reduce", reduce},
     {"share_text", share_text},
     {"time", time_collective},

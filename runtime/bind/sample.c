@@ -13,10 +13,12 @@
 #include "sample/journal.h"
 #include "sample/space.h"
 #include "sample/stats.h"
+#include "sample/surface.h"
 #include "sample/tensor.h"
 
 #define JOURNAL_TYPE "ett.sample.journal"
 #define SPACE_TYPE "ett.sample.space"
+#define SURFACE_TYPE "ett.sample.surface"
 
 /* sample.stats(list) -> { count, min, median, mean, low_mean, half_width } */
 static int stats(lua_State *L) {
@@ -104,6 +106,64 @@ static int halton(lua_State *L) {
   lua_pushnumber(L, ett_sample_halton((uint64_t)index, (int)dimension - 1,
                                       (uint64_t)luaL_checkinteger(L, 3)));
   return 1;
+}
+
+typedef struct {
+  ett_sample_surface *surface;
+  size_t count, width;
+} surface_box;
+
+/* sample.surface(points, width, values) -> surface | nil, error; points: the features of
+ * all points in one list, point after point. */
+static int surface_new(lua_State *L) {
+  size_t n, all;
+  lua_Integer width = luaL_checkinteger(L, 2);
+  double *x = ett_lua_doubles(L, 1, &all), *y = ett_lua_doubles(L, 3, &n);
+  luaL_argcheck(L, width >= 1 && all == n * (size_t)width, 1, "width features a value");
+  surface_box *b = lua_newuserdatauv(L, sizeof *b, 0);
+  b->surface = NULL;
+  b->count = n;
+  b->width = (size_t)width;
+  luaL_setmetatable(L, SURFACE_TYPE);
+  ett_err err = {0};
+  b->surface = ett_sample_surface_fit(x, y, n, (size_t)width, &err);
+  return b->surface ? 1 : ett_lua_fail(L, &err);
+}
+
+static surface_box *check_surface(lua_State *L) {
+  surface_box *b = luaL_checkudata(L, 1, SURFACE_TYPE);
+  if (!b->surface)
+    luaL_error(L, "the surface is closed");
+  return b;
+}
+
+/* surface:predict{ features } -> mean, deviation */
+static int surface_predict(lua_State *L) {
+  surface_box *b = check_surface(L);
+  size_t n;
+  double *x = ett_lua_doubles(L, 2, &n), deviation;
+  luaL_argcheck(L, n == b->width, 2, "a point of as many features");
+  lua_pushnumber(L, ett_sample_surface_predict(b->surface, x, &deviation));
+  lua_pushnumber(L, deviation);
+  return 2;
+}
+
+/* surface:leave_one_out() -> list: each point's prediction by the others */
+static int surface_leave_one_out(lua_State *L) {
+  surface_box *b = check_surface(L);
+  lua_createtable(L, (int)b->count, 0);
+  for (size_t i = 0; i < b->count; i++) {
+    lua_pushnumber(L, ett_sample_surface_leave_one_out(b->surface, i));
+    lua_seti(L, -2, (lua_Integer)i + 1);
+  }
+  return 1;
+}
+
+static int surface_close(lua_State *L) {
+  surface_box *b = luaL_checkudata(L, 1, SURFACE_TYPE);
+  ett_sample_surface_free(b->surface);
+  b->surface = NULL;
+  return 0;
 }
 
 typedef struct {
@@ -414,6 +474,12 @@ static const luaL_Reg journal_methods[] = {
     {"__gc", journal_close},    {"__close", journal_close},     {NULL, NULL},
 };
 
+static const luaL_Reg surface_methods[] = {
+    {"predict", surface_predict}, {"leave_one_out", surface_leave_one_out},
+    {"close", surface_close},     {"__gc", surface_close},
+    {"__close", surface_close},   {NULL, NULL},
+};
+
 static const luaL_Reg space_methods[] = {
     {"count", space_count},
     {"shape", space_shape},
@@ -423,6 +489,7 @@ static const luaL_Reg space_methods[] = {
 static const luaL_Reg functions[] = {
     {"stats", stats},
     {"space", space_new},
+    {"surface", surface_new},
     {"halton", halton},
     {"journal", journal_open},
     {"tensor", tensor_new},
@@ -453,6 +520,7 @@ int luaopen_ett_sample(lua_State *L);
 int luaopen_ett_sample(lua_State *L) {
   make_type(L, JOURNAL_TYPE, journal_methods);
   make_type(L, SPACE_TYPE, space_methods);
+  make_type(L, SURFACE_TYPE, surface_methods);
   make_type(L, ETT_TENSOR_TYPE, tensor_methods);
   luaL_newlib(L, functions);
   return 1;

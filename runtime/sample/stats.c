@@ -30,15 +30,15 @@ void ett_sample_stats_compute(const double *x, size_t count, ett_sample_stats *o
   for (size_t i = 0; i < n; i++)
     sum += sorted[i];
   out->mean = sum / (double)n;
-  const size_t quarter = (n + 3) / 4;
-  for (size_t i = 0; i < quarter; i++)
+  const size_t few = n < 3 ? 1 : (n + 9) / 10 + 1;
+  for (size_t i = 0; i < few; i++)
     low += sorted[i];
-  out->low_mean = low / (double)quarter;
-  for (size_t i = 0; i < quarter; i++)
+  out->low_mean = low / (double)few;
+  for (size_t i = 0; i < few; i++)
     square += (sorted[i] - out->low_mean) * (sorted[i] - out->low_mean);
-  /* With few repeats the quarter's own spread says little: use the gap to the median. */
-  if (quarter < 3)
+  /* Two values say little of their spread: use the gap to the median. */
+  if (few < 3)
     out->half_width = out->median - out->min;
   else
-    out->half_width = 2.0 * sqrt(square / (double)(quarter - 1)) / sqrt((double)quarter);
+    out->half_width = 2.0 * sqrt(square / (double)(few - 1)) / sqrt((double)few);
 }

@@ -7,8 +7,8 @@
 typedef struct {
   size_t count;
   double min, median, mean;
-  double low_mean;   /* mean of the lowest quarter (at least one): the sample's value */
-  double half_width; /* 95 % half width of low_mean, from the spread of that quarter */
+  double low_mean;   /* mean of the lowest tenth and one more: the sample's value */
+  double half_width; /* 95 % half width of low_mean, from the spread of those */
 } ett_sample_stats;
 
 /* Any unit; x is not changed. count 0 gives zeros. */

@@ -134,7 +134,7 @@ function backend.passes(op)
 end
 
 --- Opens a session: pins the thread, makes the operand pool, describes the machine.
----@param options table threads, processor, seed, cold_bytes, budget_seconds, target, limit_bytes
+---@param options table passes, threads, processor, seed, cold_bytes, budget_seconds, target, limit_bytes
 function backend.open(options)
   options = options or {}
   local threads = options.threads or 1
@@ -148,17 +148,20 @@ function backend.open(options)
   local pool, failure = cpu.pool(options.cold_bytes or 96 << 20, options.seed or 1)
   if not pool then return nil, failure end
   local host, info = processor(), cpu.info()
+  local passes = options.passes or 3
   local session = {
-    backend = backend,
+    backend = backend, passes = passes,
     device = host.model:gsub("[^%w%-]", ""):gsub("^$", "cpu"),
     header = {
       { "machine", sample.hostname() },
       { "device", ("%s, %d processors"):format(host.model, sample.processors()) },
       { "clock", ("%s MHz nominal, probe %.3f us"):format(host.mhz or "?", cpu.clock_probe() * 1e6) },
       { "libraries", ("OpenBLAS core %s (%s), kernels %s"):format(info.blas_core, info.blas, info.isa) },
+      { "timing", ("best of %d passes, operands rotate through %d MB"):format(passes,
+        (options.cold_bytes or 96 << 20) >> 20) },
       { "threads", pinned and ("%d pinned to processor %d"):format(threads, pinned) or tostring(threads) },
     },
-    timing = { budget_seconds = options.budget_seconds, target = options.target, threads = threads,
+    timing = { budget_seconds = (options.budget_seconds or 0.02) / passes, target = options.target, threads = threads,
       limit_bytes = options.limit_bytes, keep_raw = options.keep_raw, min_repeats = options.min_repeats,
       max_repeats = options.max_repeats },
   }

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_SETS = 32, MAX_CALLS = 16, INDEX_CYCLE = 1 << 16 };
+enum { MAX_SETS = 1 << 16, MAX_CALLS = 16 };
 
 typedef struct {
   float *at;
@@ -162,14 +162,27 @@ static void fill(const ett_cpu_operand *operand, float *at, uint64_t seed) {
 typedef struct {
   const ett_cpu_call *calls;
   size_t count;
-  void *operand[MAX_SETS][MAX_CALLS][ETT_CPU_MAX_OPERANDS];
+  layout layouts[MAX_CALLS];
+  float *input, *output;  /* the arenas */
+  size_t inputs, outputs; /* floats of one set in each */
   size_t sets, turn;
 } program;
 
+static float *place(const program *p, size_t set, size_t call, int i) {
+  const layout *l = &p->layouts[call];
+  return (l->operand[i].role == ETT_CPU_INPUT ? p->input + set * p->inputs
+                                              : p->output + set * p->outputs) +
+         l->offset[i];
+}
+
 static void execute(program *p) {
-  size_t set = p->turn++ % p->sets;
-  for (size_t c = 0; c < p->count; c++)
-    p->calls[c].kind->run(p->calls[c].d, p->calls[c].pass, p->operand[set][c], NULL);
+  const size_t set = p->turn++ % p->sets;
+  for (size_t c = 0; c < p->count; c++) {
+    void *operand[ETT_CPU_MAX_OPERANDS];
+    for (int i = 0; i < p->layouts[c].count; i++)
+      operand[i] = place(p, set, c, i);
+    p->calls[c].kind->run(p->calls[c].d, p->calls[c].pass, operand, NULL);
+  }
 }
 
 static double free_bytes(void) {
@@ -178,33 +191,26 @@ static double free_bytes(void) {
 
 static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *options,
                    ett_cpu_result *result, ett_err *err) {
-  layout layouts[MAX_CALLS];
-  size_t inputs, outputs;
-  if (lay_out(p->calls, p->count, layouts, &inputs, &outputs, err) != 0)
+  if (lay_out(p->calls, p->count, p->layouts, &p->inputs, &p->outputs, err) != 0)
     return -1;
-  const double set_bytes = 4.0 * (double)(inputs + outputs);
+  const double set_bytes = 4.0 * (double)(p->inputs + p->outputs);
   const double limit = options->limit_bytes > 0 ? options->limit_bytes : free_bytes();
   result->set_bytes = set_bytes;
   if (set_bytes > limit)
     return ett_err_set(err, ETT_ERR_MEMORY,
                        "out of memory: the operands need %.3f GB, %.3f GB are free",
                        set_bytes * 1e-9, limit * 1e-9);
-  double sets = (double)pool->cold_bytes / set_bytes + 1;
+  const double sets = (double)pool->cold_bytes / set_bytes + 1;
   p->sets = sets > MAX_SETS ? MAX_SETS : (size_t)sets;
-  if (arena_grow(&pool->input, inputs * p->sets, pool->seed, 1, err) != 0 ||
-      arena_grow(&pool->output, outputs * p->sets, pool->seed, 0, err) != 0)
+  if (arena_grow(&pool->input, p->inputs * p->sets, pool->seed, 1, err) != 0 ||
+      arena_grow(&pool->output, p->outputs * p->sets, pool->seed, 0, err) != 0)
     return -1;
+  p->input = pool->input.at;
+  p->output = pool->output.at;
   for (size_t set = 0; set < p->sets; set++)
     for (size_t c = 0; c < p->count; c++)
-      for (int i = 0; i < layouts[c].count; i++) {
-        const ett_cpu_operand *operand = &layouts[c].operand[i];
-        const int is_input = operand->role == ETT_CPU_INPUT;
-        float *at =
-            is_input ? pool->input.at + set * inputs : pool->output.at + set * outputs;
-        at += layouts[c].offset[i];
-        p->operand[set][c][i] = at;
-        fill(operand, at, pool->seed + set);
-      }
+      for (int i = 0; i < p->layouts[c].count; i++)
+        fill(&p->layouts[c].operand[i], place(p, set, c, i), pool->seed + set);
   return 0;
 }
 

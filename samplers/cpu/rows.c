@@ -187,12 +187,13 @@ static void softmax_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 
 /* cross_entropy: loss = log sum exp(x) - x[target] per row; backward
  * dx = (softmax(x) - onehot) * scalar[0] (default 1/rows). lse is kept for the backward.
+ * A target equal to vocab is held by another tensor rank: nothing is subtracted.
  * d = {rows, vocab}. */
 static int cross_entropy_operands(const int64_t *d, ett_cpu_pass pass,
                                   ett_cpu_operand *out) {
   int64_t n = d[0] * d[1];
   out[0] = operand("logits", ETT_CPU_INPUT, n);
-  out[1] = index_operand("targets", d[0], d[1]);
+  out[1] = index_operand("targets", d[0], d[1] + 1);
   if (pass == ETT_CPU_FORWARD) {
     out[2] = operand("loss", ETT_CPU_OUTPUT, d[0]);
     out[3] = operand("lse", ETT_CPU_OUTPUT, d[0]);
@@ -218,14 +219,15 @@ static void cross_entropy_run(const int64_t *d, ett_cpu_pass pass, void *const *
         sum += ett_expf(x[i] - top);
       const float lse = top + logf(sum);
       ((float *)op[3])[r] = lse;
-      ((float *)op[2])[r] = lse - x[target[r]];
+      ((float *)op[2])[r] = target[r] < cols ? lse - x[target[r]] : lse;
       continue;
     }
     const float lse = ((const float *)op[2])[r];
     float *restrict dx = (float *)op[3] + r * cols;
     for (int64_t i = 0; i < cols; i++)
       dx[i] = weight * ett_expf(x[i] - lse);
-    dx[target[r]] -= weight;
+    if (target[r] < cols)
+      dx[target[r]] -= weight;
   }
 }
 

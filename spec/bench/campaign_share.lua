@@ -35,7 +35,8 @@ function bench.run()
   local four, rows_four, twice, text = seconds("mpirun --oversubscribe --bind-to none -n 4")
   if not one or not four then return { { measure = "the campaign ran", value = text, pass = false } } end
   return {
-    { measure = "speed-up of 4 ranks", value = ("%.2f"):format(one / four), target = ">= 3.6", pass = one / four >= 3.6 },
+    { measure = "speed-up of 4 ranks", value = ("%.2f"):format(one / four), target = ">= 3.6",
+      pass = one / four >= 3.6 },
     { measure = "rows of 240 (1 rank, 4 ranks)", value = ("%d, %d"):format(rows_one, rows_four), target = "240, 240",
       pass = rows_one == 240 and rows_four == 240 },
     { measure = "rows twice", value = twice, target = "0", pass = twice == 0 },

@@ -136,7 +136,8 @@ local reference = {
       for i = 1, d.vocab do top = math.max(top, v.logits[r * d.vocab + i]) end
       for i = 1, d.vocab do sum = sum + math.exp(v.logits[r * d.vocab + i] - top) end
       lses[r + 1] = top + math.log(sum)
-      loss[r + 1] = lses[r + 1] - v.logits[r * d.vocab + v.targets[r + 1] + 1]
+      local own = v.targets[r + 1] < d.vocab and v.logits[r * d.vocab + v.targets[r + 1] + 1] or 0
+      loss[r + 1] = lses[r + 1] - own
     end
     return { loss = loss, lse = lses }
   end,

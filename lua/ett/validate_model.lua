@@ -1,0 +1,387 @@
+--- A small transformer that really trains, made of the operator library's own kernels.
+--
+-- The layers are those of the architecture `gpt` with rotary positions, untied head, no
+-- biases and no dropout; every operator of its list is one call here, forward and
+-- backward, on the CPU back end, and every collective one MPI call. Data, tensor and
+-- pipeline parallelism as Megatron lays them out (Narayanan et al. 2021).
+local cpu = require "ett.cpu"
+local sample = require "ett.sample"
+
+local validate_model = {}
+local Trainer = {}
+Trainer.__index = Trainer
+
+--- Sizes that one rank sees.
+local function sizes(h, p)
+  return { tokens = p.micro_batch * p.seq, hidden = h.hidden, heads = h.heads // p.tp, width = h.hidden // p.tp,
+    head_dim = h.hidden // h.heads, ffn = 4 * h.hidden // p.tp, vocab = h.vocab // p.tp }
+end
+
+--- Views of one flat tensor, handed out one after another.
+local function carve(flat)
+  local at = 1
+  return function(count)
+    local view = flat:view(at, count)
+    at = at + count
+    return view
+  end
+end
+
+--- Parameters of this rank in one flat buffer, and as many for gradients and moments: the
+--- optimizer is one call and the gradient reduction one message.
+local function parameters(self)
+  local z, h = self.z, self.hyper
+  local per_layer = 4 * h.hidden + 4 * z.width * h.hidden + 2 * z.ffn * h.hidden
+  local count = self.layers * per_layer
+  if self.first then count = count + (z.vocab + 1) * h.hidden end
+  if self.last then count = count + 2 * h.hidden + z.vocab * h.hidden end
+  self.parameter_count = count
+  self.weights, self.gradients = sample.tensor(count), sample.tensor(count)
+  self.moment1, self.moment2 = sample.tensor(count), sample.tensor(count)
+  local w, g = carve(self.weights), carve(self.gradients)
+  local seed = self.seed * 1000 + self.stage * 100
+  local function both(n, deviation, rank_seed)
+    local pair = { w = w(n), g = g(n) }
+    seed = seed + 1
+    if deviation then
+      pair.w:normal(seed + (rank_seed and 7919 * (1 + self.tp_rank) or 0), deviation)
+    else
+      pair.w:fill(1)
+    end
+    return pair
+  end
+  local function norm()
+    local pair = { gain = both(h.hidden), bias = both(h.hidden) }
+    pair.bias.w:fill(0)
+    return pair
+  end
+  local deviation = 0.02
+  local scaled = deviation / math.sqrt(2 * h.layers) -- GPT-2: residual projections start smaller
+  if self.first then self.embedding = both((z.vocab + 1) * h.hidden, deviation, true) end
+  self.blocks = {}
+  for i = 1, self.layers do
+    self.blocks[i] = { norm1 = norm(), qkv = both(3 * z.width * h.hidden, deviation, true),
+      proj = both(z.width * h.hidden, scaled, true), norm2 = norm(),
+      up = both(z.ffn * h.hidden, deviation, true), down = both(z.ffn * h.hidden, scaled, true) }
+  end
+  if self.last then
+    self.final = norm()
+    self.head = both(z.vocab * h.hidden, deviation, true)
+  end
+end
+
+--- What the backward pass of a micro-batch needs, and scratch that all share.
+local function activations(self)
+  local z = self.z
+  local t = sample.tensor
+  local function kept()
+    local a = { ids = t(z.tokens), targets = t(z.tokens), x = t(z.tokens * z.hidden), layer = {} }
+    for i = 1, self.layers do
+      a.layer[i] = { n1 = t(z.tokens * z.hidden), mean1 = t(z.tokens), rstd1 = t(z.tokens),
+        qkv = t(z.tokens * 3 * z.width), o = t(z.tokens * z.width), x1 = t(z.tokens * z.hidden),
+        n2 = t(z.tokens * z.hidden), mean2 = t(z.tokens), rstd2 = t(z.tokens), u = t(z.tokens * z.ffn),
+        g = t(z.tokens * z.ffn), out = t(z.tokens * z.hidden) }
+    end
+    if self.last then
+      a.n = t(z.tokens * z.hidden)
+      a.mean, a.rstd, a.lse, a.loss = t(z.tokens), t(z.tokens), t(z.tokens), t(z.tokens)
+    end
+    return a
+  end
+  self.kept = {}
+  -- 1F1B keeps as many micro-batches as stages still to come.
+  for i = 1, math.min(self.plan.micro_batches, self.plan.pp - self.stage) do self.kept[i] = kept() end
+  local seq2 = self.plan.seq * self.plan.seq
+  self.s = { branch = t(z.tokens * z.hidden), dx = t(z.tokens * z.hidden), dx1 = t(z.tokens * z.hidden),
+    dn = t(z.tokens * z.hidden), dbranch = t(z.tokens * z.hidden), dg = t(z.tokens * z.ffn),
+    du = t(z.tokens * z.ffn), d_o = t(z.tokens * z.width), dqkv = t(z.tokens * 3 * z.width),
+    scratch = t(2 * seq2), incoming = t(z.tokens * z.hidden) }
+  if self.last then
+    self.s.logits, self.s.dlogits = t(z.tokens * z.vocab), t(z.tokens * z.vocab)
+    if self.plan.tp > 1 then
+      self.s.all_lse, self.s.own = t(z.tokens * self.plan.tp), t(z.tokens)
+    end
+  end
+  local half = z.head_dim // 2
+  self.table = t(2 * self.plan.seq * (half + 1))
+  for position = 0, self.plan.seq - 1 do
+    for i = 0, half - 1 do
+      local angle = position * 10000 ^ (-2 * i / z.head_dim)
+      self.table:set(position * half + i + 1, math.cos(angle))
+      self.table:set((self.plan.seq + position) * half + i + 1, math.sin(angle))
+    end
+  end
+end
+
+--- Builds the trainer of one rank.
+---@param given table hyper { layers, hidden, heads, vocab }, plan { tp, dp, pp, micro_batch,
+--- micro_batches, seq }, seed, clock (function), job (of ett.dist) when there are several ranks
+function validate_model.new(given)
+  local p = given.plan
+  local rank = given.job and given.job.rank or 0
+  local self = setmetatable({ hyper = given.hyper, plan = p, seed = given.seed or 1,
+    clock = given.clock or sample.thread_seconds, z = sizes(given.hyper, p), records = {}, order = {} }, Trainer)
+  -- Tensor ranks are neighbours, then data, then pipeline: as ett places them.
+  self.tp_rank, self.dp_rank, self.stage = rank % p.tp, rank // p.tp % p.dp, rank // (p.tp * p.dp)
+  if given.job then
+    local world = given.job.world
+    self.tp_group = world:split(rank // p.tp, rank)
+    self.dp_group = world:split(self.tp_rank + p.tp * self.stage, rank)
+    self.pp_group = world:split(rank % (p.tp * p.dp), rank)
+  end
+  self.layers = given.hyper.layers // p.pp
+  self.first, self.last = self.stage == 0, self.stage == p.pp - 1
+  parameters(self)
+  activations(self)
+  self.step_number = 0
+  return self
+end
+
+--- Runs one operator and books its time under its library name and shape.
+function Trainer:op(name, shape, pass, kind, dims, operands, scalars)
+  local start = self.clock()
+  cpu.run(kind, pass, dims, operands, scalars)
+  self:book(name, shape, pass, self.clock() - start)
+end
+
+function Trainer:book(name, shape, pass, seconds)
+  local key = name .. " " .. pass
+  local record = self.records[key]
+  if not record then
+    record = { name = name, pass = pass, shape = shape, seconds = 0.0, calls = 0 }
+    self.records[key] = record
+    self.order[#self.order + 1] = key
+  end
+  record.seconds = record.seconds + seconds
+  record.calls = record.calls + 1
+end
+
+function Trainer:collective(kind, group, label, tensor, other)
+  if not group or group:size() < 2 then return end
+  local start = self.clock()
+  group:run(kind, tensor, other)
+  self:book(label, nil, kind, self.clock() - start)
+end
+
+function Trainer:linear(name, pass, out_features, in_features, operands)
+  local m = self.z.tokens
+  self:op(name, { tokens = m, in_features = in_features, out_features = out_features }, pass, "linear",
+    { batch = 1, m = m, n = out_features, k = in_features }, operands)
+end
+
+function Trainer:layer_norm(pass, operands)
+  local z = self.z
+  self:op("layer_norm", { tokens = z.tokens, hidden = z.hidden }, pass, "layer_norm",
+    { rows = z.tokens, cols = z.hidden }, operands)
+end
+
+function Trainer:residual(pass, a, b, out)
+  local z = self.z
+  self:op("residual_add", { tokens = z.tokens, hidden = z.hidden }, pass, "add",
+    { rows = z.tokens, cols = z.hidden }, { a, b, out })
+end
+
+function Trainer:gelu(pass, operands)
+  local z = self.z
+  self:op("gelu", { tokens = z.tokens, width = z.ffn }, pass, "gelu", { rows = z.tokens, cols = z.ffn }, operands)
+end
+
+function Trainer:attention(pass, operands)
+  local z, p = self.z, self.plan
+  self:op("flash_attention", { batch = p.micro_batch, heads = z.heads, kv_heads = z.heads, seq_q = p.seq,
+    seq_k = p.seq, head_dim = z.head_dim, causal = 1 }, pass, "attention", { batch = p.micro_batch, seq_q = p.seq,
+    seq_k = p.seq, heads = z.heads, kv_heads = z.heads, head_dim = z.head_dim, visible = 2 }, operands)
+end
+
+function Trainer:rope(pass, tensor)
+  local z, p = self.z, self.plan
+  self:op("rope", { batch = p.micro_batch, seq = p.seq, heads = z.heads, kv_heads = z.heads, head_dim = z.head_dim,
+    rotary_dim = z.head_dim }, pass, "rope", { batch = p.micro_batch, seq = p.seq, heads = z.heads,
+    kv_heads = z.heads, head_dim = z.head_dim }, { tensor, self.table })
+end
+
+--- Forward of this stage for one micro-batch; input is the stream from the stage before.
+function Trainer:forward(a, input)
+  local z, s = self.z, self.s
+  local embed = { rows = z.tokens, cols = z.hidden, vocab = z.vocab + 1 }
+  if self.first then
+    self:op("embedding", { tokens = z.tokens, vocab = z.vocab, hidden = z.hidden }, "forward", "embedding", embed,
+      { a.ids, self.embedding.w, a.x })
+    self:collective("all_reduce", self.tp_group, "tp", a.x)
+  else
+    a.x:copy(input)
+  end
+  local x = a.x
+  for i, block in ipairs(self.blocks) do
+    local l = a.layer[i]
+    self:layer_norm("forward", { x, block.norm1.gain.w, block.norm1.bias.w, l.n1, l.mean1, l.rstd1 })
+    self:linear("linear_qkv", "forward", 3 * z.width, z.hidden, { l.n1, block.qkv.w, l.qkv })
+    self:rope("forward", l.qkv)
+    self:attention("forward", { l.qkv, l.o, s.scratch })
+    self:linear("linear_proj", "forward", z.hidden, z.width, { l.o, block.proj.w, s.branch })
+    self:collective("all_reduce", self.tp_group, "tp", s.branch)
+    self:residual("forward", x, s.branch, l.x1)
+    self:layer_norm("forward", { l.x1, block.norm2.gain.w, block.norm2.bias.w, l.n2, l.mean2, l.rstd2 })
+    self:linear("linear_up", "forward", z.ffn, z.hidden, { l.n2, block.up.w, l.u })
+    self:gelu("forward", { l.u, l.g })
+    self:linear("linear_down", "forward", z.hidden, z.ffn, { l.g, block.down.w, s.branch })
+    self:collective("all_reduce", self.tp_group, "tp", s.branch)
+    self:residual("forward", l.x1, s.branch, l.out)
+    x = l.out
+  end
+  a.last_x = x
+  if not self.last then return x end
+  self:layer_norm("forward", { x, self.final.gain.w, self.final.bias.w, a.n, a.mean, a.rstd })
+  self:linear("lm_head", "forward", z.vocab, z.hidden, { a.n, self.head.w, s.logits })
+  self:op("cross_entropy", { tokens = z.tokens, vocab = z.vocab }, "forward", "cross_entropy",
+    { rows = z.tokens, vocab = z.vocab }, { s.logits, a.targets, a.loss, a.lse })
+  self:join_vocabulary(a)
+  self.loss = self.loss + a.loss:sum() / z.tokens
+  return nil
+end
+
+--- Puts the ranks' parts of the vocabulary together: log-sum-exp and the target's logit.
+function Trainer:join_vocabulary(a)
+  local tp, tokens = self.plan.tp, self.z.tokens
+  if tp == 1 then return end
+  local own, all = self.s.own, self.s.all_lse
+  for i = 1, tokens do own:set(i, a.lse:get(i) - a.loss:get(i)) end -- the target's logit, or 0
+  self:collective("all_gather", self.tp_group, "tp", all, a.lse)
+  self:collective("all_reduce", self.tp_group, "tp", own)
+  for i = 1, tokens do
+    local top, sum = -math.huge, 0
+    for r = 0, tp - 1 do top = math.max(top, all:get(r * tokens + i)) end
+    for r = 0, tp - 1 do sum = sum + math.exp(all:get(r * tokens + i) - top) end
+    local lse = top + math.log(sum)
+    a.lse:set(i, lse)
+    a.loss:set(i, lse - own:get(i))
+  end
+end
+
+--- Backward of this stage; grad is the stream's gradient from the stage after. Returns the
+--- gradient of this stage's input.
+function Trainer:backward(a, grad)
+  local z, s = self.z, self.s
+  local dx = s.dx
+  if self.last then
+    self:op("cross_entropy", { tokens = z.tokens, vocab = z.vocab }, "backward", "cross_entropy",
+      { rows = z.tokens, vocab = z.vocab }, { s.logits, a.targets, a.lse, s.dlogits },
+      { 1 / (z.tokens * self.plan.micro_batches * self.plan.dp) })
+    self:linear("lm_head", "backward", z.vocab, z.hidden, { a.n, self.head.w, s.dlogits, s.dn, self.head.g })
+    self:collective("all_reduce", self.tp_group, "tp", s.dn)
+    self:layer_norm("backward", { a.last_x, self.final.gain.w, s.dn, a.mean, a.rstd, dx, self.final.gain.g,
+      self.final.bias.g })
+  else
+    dx:copy(grad)
+  end
+  for i = self.layers, 1, -1 do
+    local l, block = a.layer[i], self.blocks[i]
+    local x = i == 1 and a.x or a.layer[i - 1].out
+    self:linear("linear_down", "backward", z.hidden, z.ffn, { l.g, block.down.w, dx, s.dg, block.down.g })
+    self:gelu("backward", { l.u, s.dg, s.du })
+    self:linear("linear_up", "backward", z.ffn, z.hidden, { l.n2, block.up.w, s.du, s.dn, block.up.g })
+    self:collective("all_reduce", self.tp_group, "tp", s.dn)
+    self:layer_norm("backward", { l.x1, block.norm2.gain.w, s.dn, l.mean2, l.rstd2, s.dbranch, block.norm2.gain.g,
+      block.norm2.bias.g })
+    self:residual("backward", dx, s.dbranch, s.dx1)
+    self:linear("linear_proj", "backward", z.hidden, z.width, { l.o, block.proj.w, s.dx1, s.d_o, block.proj.g })
+    self:attention("backward", { l.qkv, l.o, s.d_o, s.dqkv, s.scratch })
+    self:rope("backward", s.dqkv)
+    self:linear("linear_qkv", "backward", 3 * z.width, z.hidden, { l.n1, block.qkv.w, s.dqkv, s.dn, block.qkv.g })
+    self:collective("all_reduce", self.tp_group, "tp", s.dn)
+    self:layer_norm("backward", { x, block.norm1.gain.w, s.dn, l.mean1, l.rstd1, s.dbranch, block.norm1.gain.g,
+      block.norm1.bias.g })
+    self:residual("backward", s.dx1, s.dbranch, dx)
+  end
+  if self.first then
+    self:op("embedding", { tokens = z.tokens, vocab = z.vocab, hidden = z.hidden }, "backward", "embedding",
+      { rows = z.tokens, cols = z.hidden, vocab = z.vocab + 1 }, { a.ids, dx, self.embedding.g })
+    if self.plan.tp > 1 then -- the row of foreign tokens stays zero
+      self.embedding.g:view(z.vocab * z.hidden + 1, z.hidden):fill(0)
+      self.embedding.w:view(z.vocab * z.hidden + 1, z.hidden):fill(0)
+    end
+  end
+  return dx
+end
+
+--- Tokens of a micro-batch: sequences in which each token decides the next, so that there is
+--- something to learn. The same for the ranks of a tensor group.
+function Trainer:tokens(a, micro_batch)
+  local z, p, vocab = self.z, self.plan, self.hyper.vocab
+  local ids, targets = {}, {}
+  local base = self.tp_rank * z.vocab
+  local state = (self.step_number * 131 + micro_batch * 17 + self.dp_rank * 7 + self.seed) % 1009
+  local span = math.min(vocab, 97)
+  for b = 1, p.micro_batch do
+    local token = (state * 31 + b * 13) % span
+    for position = 1, p.seq do
+      local following = (token * 5 + 3) % span
+      local at = (b - 1) * p.seq + position
+      local mine, next_mine = token - base, following - base
+      ids[at] = mine >= 0 and mine < z.vocab and mine or z.vocab
+      targets[at] = next_mine >= 0 and next_mine < z.vocab and next_mine or z.vocab
+      token = following
+    end
+  end
+  if self.first then a.ids:integers(ids) end
+  if self.last then a.targets:integers(targets) end
+end
+
+function Trainer:send(direction, tensor, receive)
+  local start = self.clock()
+  local other = self.stage + direction
+  if tensor and receive then
+    self.pp_group:exchange(tensor, receive, other)
+  elseif tensor then
+    self.pp_group:send(tensor, other)
+  else
+    self.pp_group:receive(receive, other)
+  end
+  self:book("pp", nil, "send_recv", self.clock() - start)
+end
+
+--- One training step: every micro-batch forward and backward in the order of 1F1B, the
+--- gradients summed over data-parallel ranks, Adam. Returns the mean loss on the last stage.
+function Trainer:step()
+  local p, kept = self.plan, self.kept
+  self.step_number = self.step_number + 1
+  self.loss = 0
+  local warm = math.min(p.micro_batches, p.pp - self.stage - 1)
+  local s = self.s
+  s.grad_in = s.grad_in or sample.tensor(self.z.tokens * self.z.hidden)
+  local function slot(i) return kept[(i - 1) % #kept + 1] end
+  local function run_forward(i)
+    local a = slot(i)
+    self:tokens(a, i)
+    return self:forward(a, s.incoming)
+  end
+  for i = 1, warm do
+    if not self.first then self:send(-1, nil, s.incoming) end
+    local out = run_forward(i)
+    self:send(1, out)
+  end
+  local steady = p.micro_batches - warm
+  if steady > 0 and not self.first then self:send(-1, nil, s.incoming) end
+  for i = 1, steady do
+    local out = run_forward(warm + i)
+    if not self.last then self:send(1, out, s.grad_in) end
+    local dx = self:backward(slot(i), s.grad_in)
+    if not self.first then
+      if i < steady then self:send(-1, dx, s.incoming) else self:send(-1, dx) end
+    end
+  end
+  for i = steady + 1, p.micro_batches do
+    if not self.last then self:send(1, nil, s.grad_in) end
+    local dx = self:backward(slot(i), s.grad_in)
+    if not self.first then self:send(-1, dx) end
+  end
+  self:collective("all_reduce", self.dp_group, "dp", self.gradients)
+  self:op("optimizer", { params = self.parameter_count }, "update", "adam", { count = self.parameter_count },
+    { self.weights, self.gradients, self.moment1, self.moment2 }, { 1e-3, 0.9, 0.95, 1e-8, 0.01, self.step_number })
+  return self.loss / p.micro_batches
+end
+
+--- Forgets what was booked: after the warm-up steps.
+function Trainer:reset() self.records, self.order = {}, {} end
+
+return validate_model

@@ -1,0 +1,30 @@
+/* A smooth surface through scattered measurements, with how sure it is anywhere: Gaussian
+ * process regression (Rasmussen and Williams 2006, chapters 2 and 5) with a constant mean
+ * and a Matern 3/2 kernel of one length per dimension. Active sampling measures next
+ * where its deviation is largest. For hundreds of points: fitting costs count^3. */
+#ifndef ETT_SAMPLE_SURFACE_H
+#define ETT_SAMPLE_SURFACE_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+
+typedef struct ett_sample_surface ett_sample_surface;
+
+/* x: count rows of width features, y: count values; both are copied. Lengths and noise
+ * are those of greatest marginal likelihood found by a fixed search: the same input gives
+ * the same digits. NULL with err set. */
+ett_sample_surface *ett_sample_surface_fit(const double *x, const double *y, size_t count,
+                                           size_t width, ett_err *err);
+
+/* Mean and standard deviation (of a new noise-free value) at one point. */
+double ett_sample_surface_predict(const ett_sample_surface *surface, const double *x,
+                                  double *deviation);
+
+/* Prediction of point i by the surface without it (its closed form): the held-out
+ * residual of every point at the price of one fit. */
+double ett_sample_surface_leave_one_out(const ett_sample_surface *surface, size_t i);
+
+void ett_sample_surface_free(ett_sample_surface *surface);
+
+#endif
