@@ -159,6 +159,14 @@ describe("estimate", function()
     end
   end)
 
+  it("accumulates gradients by what they move", function()
+    local with, without = run {}, run { accumulate_gradients = false }
+    local parameters, m = with.stages[1].parameters, 8
+    local bytes = parameters * (2 + 2 * 4) -- the new one in bf16, the kept one in fp32 twice
+    local seconds = m * bytes * (1 / 1e12 + 1 / 6 / 1e14) -- a residual addition: one FLOP per 6 bytes
+    assert.is_true(math.abs(with.step_seconds - without.step_seconds - seconds) < 1e-4 * seconds)
+  end)
+
   it("sequence parallelism splits what stands outside tensor regions", function()
     local plain, split = run { tp = 4 }, run { tp = 4, sequence_parallel = true }
     assert.is_true(split.stages[1].activation_bytes < plain.stages[1].activation_bytes)
@@ -266,6 +274,28 @@ describe("estimate", function()
       assert.equal(line.name == "rope" and "assumed" or "measured", line.provenance)
     end
     assert.equal("no samples of rope: assumed from datasheet rates", e.warnings[1])
+  end)
+
+  it("costs what its devices cost", function()
+    local priced = {}
+    for k, v in pairs(cluster) do priced[k] = v end
+    priced.price_per_gpu_hour = 2.5
+    local e = run({ pp = 2, dp = 2 }, { cluster = priced, tokens = 1e9 })
+    near(4 * 2.5 * e.step_seconds / 3600, e.price_per_step, "step")
+    assert.equal(math.ceil(1e9 / (2 * 8 * 2048)), e.run_steps)
+    near(e.run_steps * e.step_seconds, e.run_seconds, "run")
+    near(e.run_steps * e.price_per_step, e.run_price, "run's price")
+    assert.is_nil(run({}).price_per_step)
+  end)
+
+  it("MFU counts the products of a forward and twice that of a backward pass", function()
+    local e = run {}
+    local layers, h, ffn, s, tokens = 12, 1024, 2816, 2048, 8 * 2048
+    local weights = layers * (4 * h * h + 3 * h * ffn) + 32000 * h
+    local attention = layers * 2 * h * s / 2 * 2 -- causal: half of two products of 2 s h a token
+    near(3 * tokens * (2 * weights + attention), e.model_flops_per_step, "FLOPs")
+    near(100 * e.model_flops_per_step / (e.step_seconds * 1e14), e.mfu_percent, "MFU")
+    near(run({ pp = 4, tp = 2, dp = 2, cp = 2 }).model_flops_per_step, 2 * e.model_flops_per_step, "any layout")
   end)
 
   it("warns when the plan does not fit", function()

@@ -140,8 +140,8 @@ local function warnings_of(e)
 end
 
 --- Makes an estimate.
----@param given table { model, plan, cluster, profile?, times?, units? }: model from ett.model, plan as
----  ett.plan takes it, cluster a name, file or table
+---@param given table { model, plan, cluster, profile?, times?, units?, tokens? }: model from ett.model,
+---  plan as ett.plan takes it, cluster a name, file or table; tokens of a whole run
 function estimate.new(given)
   local cluster = given.cluster
   if not (type(cluster) == "table" and cluster.path) then cluster = require("ett.cluster").get(cluster) end
@@ -197,6 +197,11 @@ function estimate.new(given)
     e.price_per_device_hour = cluster.price_per_gpu_hour
     e.price_per_step = cluster.price_per_gpu_hour * devices * step / 3600
     e.price_per_billion_tokens = e.price_per_step / tokens * 1e9
+  end
+  if given.tokens then
+    e.run_tokens, e.run_steps = given.tokens, math.ceil(given.tokens / tokens)
+    e.run_seconds = e.run_steps * step
+    if e.price_per_step then e.run_price = e.run_steps * e.price_per_step end
   end
   e.warnings = warnings_of(e)
   return e

@@ -17,7 +17,7 @@ local product = { gemm = true, bmm = true, attention = true }
 --- What a program depends on, as text.
 function lower.key(p)
   return table.concat({ p.tp, p.cp, p.ep, p.etp or p.tp, p.micro_batch, p.seq, p.dtype, tostring(p.sequence_parallel),
-    tostring(p.scatter_sends), p.pp == 1 and "one" or "many" }, " ")
+    tostring(p.scatter_sends), tostring(p.accumulate_gradients), p.gradient_dtype, p.pp == 1 and "one" or "many" }, " ")
 end
 
 local function seconds_of(answer)
@@ -78,6 +78,26 @@ local function add_collective(state, item)
   return #state.operations
 end
 
+--- Adding a micro-batch's gradients to those kept: reads the new one and the kept one, writes the
+--- kept one. It moves memory as a residual addition of as many bytes does, so that is what is timed.
+local function add_accumulation(state, uses)
+  local p, parameters = state.plan, 0.0
+  for index, n in pairs(uses) do
+    local o = state.operations[index]
+    if o.kind == "operator" then parameters = parameters + n * (o.parameters + o.expert_parameters) end
+  end
+  if parameters == 0 then return end
+  local weight, gradient = math.max(schema.dtype_bytes[p.dtype], 2), schema.dtype_bytes[p.gradient_dtype]
+  local op = require("ett.operator").get("residual_add")
+  local elements = parameters * (weight + 2 * gradient) / (3 * weight)
+  local hidden = state.hidden
+  local shape = { tokens = math.max(1, math.floor(elements / hidden + 0.5)), hidden = hidden }
+  local answer = state.times:operator(op, shape, p.dtype, "backward")
+  state.operations[#state.operations + 1] = { name = "gradient_accumulation", kind = "operator", family = op.family,
+    shape = shape, backward = seconds_of(answer), backward_answer = answer, parameters = 0, expert_parameters = 0 }
+  uses[#state.operations] = 1
+end
+
 --- Lowers a model under a clean plan.
 ---@param model table from ett.model
 ---@param p table from ett.plan
@@ -86,7 +106,7 @@ end
 function lower.program(model, p, times)
   local c = architecture.configuration(model.hyper, p)
   local state = { plan = p, times = times, gpus_per_node = times.cluster.gpus_per_node, index = {}, operations = {},
-    tied = model.hyper.tied_embeddings or false }
+    tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden }
   local width = math.max(schema.dtype_bytes[p.dtype], 2)
   local tokens = p.micro_batch * p.seq // p.cp
   local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch
@@ -98,6 +118,7 @@ function lower.program(model, p, times)
       local index = item.kind == "operator" and add_operator(state, item) or add_collective(state, item)
       uses[index] = (uses[index] or 0) + item.times
     end
+    if p.accumulate_gradients then add_accumulation(state, uses) end
     kinds[i] = { name = layer.name, place = layer.place or "middle", count = layer.count, input_bytes = shared,
       uses = uses }
   end

@@ -26,7 +26,7 @@ plan.schema = {
   sequence_parallel = { "boolean", default = false },
   optimizer_bytes = { "nonnegative", default = 12 }, -- Adam: fp32 master weight and two moments
   bucket_bytes = { "positive", default = 500e6 },
-  gradient_all_reduce = { "boolean", default = false },
+  gradient_all_reduce = { "boolean", default = false }, accumulate_gradients = { "boolean", default = true },
   overlap_gradients = { "boolean", default = false }, overlap_parameters = { "boolean", default = false },
   overlap_sends = { "boolean", default = false }, clip_gradients = { "boolean", default = true },
   scatter_sends = { "boolean", default = false }, split = "list?",
@@ -47,6 +47,7 @@ plan.help = {
   optimizer_bytes = "optimizer state of one parameter, master weight included",
   bucket_bytes = "bytes of one gradient or weight message",
   gradient_all_reduce = "ZeRO-1 that all-reduces instead of reduce-scattering (DeepSpeed pipelines)",
+  accumulate_gradients = "a kernel adds each micro-batch's gradients (false: the products do)",
   overlap_gradients = "reduce buckets while the last backward runs",
   overlap_parameters = "gather weights behind the next forward",
   overlap_sends = "stages compute while they send",

@@ -104,6 +104,10 @@ function report.estimate(e)
     rows[#rows + 1] = { "cost", ("%.4f a step, %.2f per billion tokens (%.2f per device hour)"):format(e.price_per_step,
       e.price_per_billion_tokens, e.price_per_device_hour) }
   end
+  if e.run_seconds then
+    rows[#rows + 1] = { "run", ("%.3g tokens in %.2f days (%d steps)%s"):format(e.run_tokens, e.run_seconds / 86400,
+      e.run_steps, e.run_price and (", cost %.0f"):format(e.run_price) or "") }
+  end
   add_all(lines, columns(rows, "ll"))
   breakdown(lines, "operator", e.operators)
   breakdown(lines, "collective", e.collectives)

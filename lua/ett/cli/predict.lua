@@ -122,6 +122,7 @@ return {
     { "cluster", "NAME", "a cluster by name or file (default perlmutter, or what --config names)" },
     { "composition", "NAME", "default, or reference: estimate-train-time's own, quirks included", default = "default" },
     { "timings", "FILE", "recorded model calls (JSON) in place of a profile, for --composition reference" },
+    { "tokens", "N", "also say how long a run over N tokens takes, and costs", kind = "number" },
     { "chrome-trace", "FILE", "also write the step's pipeline as a Chrome trace" },
     { "json", "print JSON" },
     { "quiet", "print the step's seconds only" },
@@ -138,6 +139,10 @@ return {
     end
     local what = subject(opts, given)
     what.units = opts.chrome_trace ~= nil
+    what.tokens = opts.tokens
+    if what.tokens and what.tokens <= 0 then
+      error_module.raise("usage", "predict: option '--tokens' must be positive, got %s", schema.describe(what.tokens))
+    end
     local e = require("ett.estimate").new(what)
     if opts.chrome_trace then require("ett.report").write_chrome_trace(e, opts.chrome_trace) end
     e.units = nil
