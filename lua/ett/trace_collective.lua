@@ -53,7 +53,6 @@ local function host_rows(view)
     local annotations = t:name_set(function(name) return name:find("^[nrh]ccl:") ~= nil end, "annotation")
     local params = t:name_set({ "record_param_comms" }, "cpu_op")
     return {
-      runtime = t:events{ class = "runtime" },
       annotations = t:events{ class = "annotation", names = annotations },
       params = t:events{ class = "cpu_op", names = params },
     }
@@ -61,9 +60,9 @@ local function host_rows(view)
 end
 
 --- Columns of the host rows that enclose the launches of `rows` (each as long as `rows`).
-local function launch_columns(view, rows)
-  local host = host_rows(view)
-  local launch = rows:match(host.runtime, "correlation")
+local function launch_columns(lane)
+  local host = host_rows(lane.view)
+  local _, launch = lane:comm_launches()
   local annotation = launch:enclosing(host.annotations)
   local params = launch:enclosing(host.params)
   local wanted = { "Input Dims", "Input type" }
@@ -73,12 +72,11 @@ local function launch_columns(view, rows)
 end
 
 local function gpu_collectives(lane, rows)
-  local view = lane.view
   local own = stats.columns(rows, { "ts", "dur", "name", table.unpack(row_args) })
   local named = true
   for i = 1, #rows do named = named and own["Collective name"][i] ~= false end
   local annotation, params
-  if not named then annotation, params = launch_columns(view, rows) end
+  if not named then annotation, params = launch_columns(lane) end
   local list, kinds, dims = {}, {}, {}
   for i = 1, #rows do
     local name = own.name[i]
@@ -151,9 +149,8 @@ end
 ---@return ett.Collective[]
 function Lane:collectives()
   return self:cached("collectives", function()
-    local rows = self:rows("comm"):sort("ts")
-    if self.tpu then return tpu_collectives(self, rows) end
-    return gpu_collectives(self, rows)
+    if self.tpu then return tpu_collectives(self, self:rows("comm"):sort("ts")) end
+    return gpu_collectives(self, (self:comm_launches()))
   end)
 end
 

@@ -94,8 +94,8 @@ function trace_view.Lane:dimensions()
       local host = view:cached("parallel_range_rows", function()
         return t:events{ class = { "annotation", "cpu_op" }, names = names }
       end)
-      local runtime = view:cached("runtime_rows", function() return t:events{ class = "runtime" } end)
-      ranges = self:rows("comm"):sort("ts"):match(runtime, "correlation"):enclosing(host):columns{ "name" }
+      local _, calls = self:comm_launches()
+      ranges = calls:enclosing(host):columns{ "name" }
     end
     for i, each in ipairs(list) do
       if not dims[i] and ranges and ranges[i] then dims[i], how[i] = parallel.of_range(ranges[i]), "ranges" end

@@ -25,7 +25,6 @@ function serving.steps(view)
     local t = view:events_needed()
     local names = t:name_set(function(name) return serving.parse(name) ~= nil end, "annotation")
     local ranges = t:events{ class = "annotation", names = names }:sort("ts")
-    local runtime = view:cached("runtime_rows", function() return t:events{ class = "runtime" } end)
     local out, any = {}, false
     for _, process in ipairs(view:processes()) do
       local mine = ranges:where{ file = process.files }:sort("ts")
@@ -39,7 +38,7 @@ function serving.steps(view)
       end
       if #list > 0 then
         local rows = t:events{ class = { "kernel", "memcpy", "memset" }, file = process.files }
-        local home = rows:match(runtime, "correlation"):enclosing(mine):columns{ "row" }
+        local home = rows:match(view:launch_calls(), "correlation"):enclosing(mine):columns{ "row" }
         local ends = rows:columns{ "end" }
         for i = 1, #rows do
           local step = home[i] and by_row[home[i]]

@@ -311,6 +311,30 @@ function Lane:rows(what)
   end)
 end
 
+--- Launch calls of the trace.
+function View:launch_calls()
+  return cached(self, "launch_calls", function() return self.trace:events{ class = "runtime" } end)
+end
+
+--- All rows that touch the window in order of start, and the launch call of each (a matched
+--- selection, with holes where none was recorded).
+function Lane:launches()
+  local found = cached(self, "launches", function()
+    local rows = self:touching():sort("ts")
+    return { rows, rows:match(self.view:launch_calls(), "correlation") }
+  end)
+  return found[1], found[2]
+end
+
+--- The communication rows that start in the window in order of start, and their launch calls.
+function Lane:comm_launches()
+  local found = cached(self, "comm_launches", function()
+    local rows = self:rows("comm"):sort("ts")
+    return { rows, rows:match(self.view:launch_calls(), "correlation") }
+  end)
+  return found[1], found[2]
+end
+
 --- United intervals of what the lane did, cut to the window.
 function Lane:intervals(what)
   return cached(self, "intervals_" .. what, function()
@@ -338,6 +362,15 @@ end
 function Lane:span_ticks()
   local from, to = self:span()
   return to - from
+end
+
+--- Rows of all lanes that start in the window, by what they are.
+function View:lane_sum(what)
+  return cached(self, "lane_sum_" .. what, function()
+    local sum
+    for _, lane in ipairs(self:lanes()) do sum = sum and sum + lane:rows(what) or lane:rows(what) end
+    return sum
+  end)
 end
 
 --- Bulk helper: value of fn(lane) for every lane, as {[key] = value}, and the list of values.

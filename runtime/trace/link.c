@@ -33,10 +33,25 @@ static size_t place(uint64_t bits, uint32_t file, size_t mask) {
   return (size_t)(h ^ (h >> 31)) & mask;
 }
 
+#define PENDING (ETT_TRACE_NONE - 1) /* a key that is looked for, with no row found yet  \
+                                      */
+
+/* The slot of a key, or the empty one where it would go. */
+static entry *slot_of(entry *table, size_t mask, uint64_t bits, uint32_t file) {
+  size_t p = place(bits, file, mask);
+  while (table[p].row != ETT_TRACE_NONE &&
+         (table[p].bits != bits || table[p].file != file))
+    p = (p + 1) & mask;
+  return &table[p];
+}
+
+/* The table holds the keys of the smaller side: a few rows matched against all launches
+ * of a trace stay in cache. */
 int ett_link_match(ett_selection *out, const ett_trace *t, const ett_selection *s,
                    const ett_selection *r, ett_key key) {
+  const int by_wanted = s->count < r->count;
   size_t size = 16;
-  while (size < r->count * 2)
+  while (size < (by_wanted ? s->count : r->count) * 2)
     size *= 2;
   entry *table = malloc(size * sizeof *table);
   *out = (ett_selection){0};
@@ -46,31 +61,30 @@ int ett_link_match(ett_selection *out, const ett_trace *t, const ett_selection *
   }
   memset(table, 0xFF, size * sizeof *table);
   uint64_t bits;
+  for (size_t i = 0; by_wanted && i < s->count; i++) {
+    uint32_t row = s->rows[i];
+    if (row == ETT_TRACE_NONE || !key_bits(t, key, row, &bits))
+      continue;
+    uint32_t file = t->blocks[row >> 16].file;
+    entry *e = slot_of(table, size - 1, bits, file);
+    *e = (entry){bits, file, PENDING};
+  }
   for (size_t i = 0; i < r->count; i++) {
     uint32_t row = r->rows[i];
     if (row == ETT_TRACE_NONE || !key_bits(t, key, row, &bits))
       continue;
     uint32_t file = t->blocks[row >> 16].file;
-    size_t p = place(bits, file, size - 1);
-    while (table[p].row != ETT_TRACE_NONE &&
-           (table[p].bits != bits || table[p].file != file))
-      p = (p + 1) & (size - 1);
-    if (table[p].row == ETT_TRACE_NONE)
-      table[p] = (entry){bits, file, row};
+    entry *e = slot_of(table, size - 1, bits, file);
+    if (e->row == (by_wanted ? PENDING : ETT_TRACE_NONE))
+      *e = (entry){bits, file, row};
   }
   for (size_t i = 0; i < s->count; i++) {
     uint32_t row = s->rows[i];
     if (row == ETT_TRACE_NONE || !key_bits(t, key, row, &bits))
       continue;
-    uint32_t file = t->blocks[row >> 16].file;
-    for (size_t p = place(bits, file, size - 1); table[p].row != ETT_TRACE_NONE;
-         p = (p + 1) & (size - 1)) {
-      if (table[p].bits == bits && table[p].file == file) {
-        if (table[p].row != row)
-          out->rows[i] = table[p].row;
-        break;
-      }
-    }
+    const entry *e = slot_of(table, size - 1, bits, t->blocks[row >> 16].file);
+    if (e->row < PENDING && e->row != row)
+      out->rows[i] = e->row;
   }
   free(table);
   return 0;

@@ -1,5 +1,4 @@
 --- Which kernels the device time went to.
-local comm = require "ett.trace_comm"
 local stats = require "ett.trace_stats"
 
 return {
@@ -13,34 +12,42 @@ hlo_category.]],
   args = { "hlo_category", "long_name" },
   options = { "top" },
   compute = function(view, options)
-    local kernels, copies
-    for _, lane in ipairs(view:lanes()) do
-      local mine = lane:rows("compute") + lane:rows("comm")
-      kernels = kernels and kernels + mine or mine
-      copies = copies and copies + lane:rows("memory") or lane:rows("memory")
-    end
-    local total = kernels:total()
+    local compute, communication = view:lane_sum("compute"), view:lane_sum("comm")
+    local copies, tpu = view:lane_sum("memory"), view:lanes()[1].tpu
+    local total, count = compute:total() + communication:total(), #compute + #communication
     local rows, rest = {}, { count = 0, total = 0, names = 0 }
-    local top = options.top or 20
-    for i, row in ipairs(kernels:stats{ by = { "name" }, percentiles = { 50, 95 }, order = "total" }) do
+    local top, all = options.top or 20, {}
+    for kind, part in pairs{ compute = compute, communication = communication } do
+      for _, row in ipairs(part:stats{ by = { "name" }, percentiles = { 50, 95 }, order = "total" }) do
+        row.kind = kind
+        all[#all + 1] = row
+      end
+    end
+    table.sort(all, function(a, b)
+      if a.total ~= b.total then return a.total > b.total end
+      if a.name ~= b.name then return a.name < b.name end
+      return a.kind < b.kind
+    end)
+    for i, row in ipairs(all) do
       if i <= top then
         rows[i] = { name = row.name, count = row.count, total_ms = view:ms(row.total),
           share = stats.ratio(row.total, total), mean_us = view:us(row.mean), p50_us = view:us(row.p50),
           p95_us = view:us(row.p95), max_us = view:us(row.max),
-          kind = comm.library_of(row.name) and "communication" or "compute" }
+          kind = row.kind }
       else
         rest.count, rest.total, rest.names = rest.count + row.count, rest.total + row.total, rest.names + 1
       end
     end
     local out = {
-      kernels = rows, total_ms = view:ms(total), count = #kernels,
+      kernels = rows, total_ms = view:ms(total), count = count,
       top_kernel_share = rows[1] and rows[1].share or stats.null,
       rest = { names = rest.names, count = rest.count, total_ms = view:ms(rest.total),
         share = stats.ratio(rest.total, total) },
       copies = { count = #copies, total_ms = view:ms(copies:total()) },
     }
     local categories = {}
-    for _, row in ipairs(kernels:stats{ by = { "arg:hlo_category" }, order = "total" }) do
+    local by_category = tpu and (compute + communication):stats{ by = { "arg:hlo_category" }, order = "total" } or {}
+    for _, row in ipairs(by_category) do
       if row.hlo_category then
         categories[#categories + 1] = { hlo_category = row.hlo_category, count = row.count,
           total_ms = view:ms(row.total), share = stats.ratio(row.total, total) }

@@ -1,28 +1,6 @@
 --- How launches get to the device: delay, and how much work is queued.
+local bulk = require "ett.bulk"
 local stats = require "ett.trace_stats"
-
---- Launched and not yet ended rows over time: greatest and time-weighted mean.
-local function queue(starts, launches, ends)
-  local events = {}
-  for i = 1, #starts do
-    if launches[i] then
-      events[#events + 1] = { launches[i], 1 }
-      events[#events + 1] = { ends[i], -1 }
-    end
-  end
-  table.sort(events, function(a, b)
-    if a[1] ~= b[1] then return a[1] < b[1] end
-    return a[2] < b[2]
-  end)
-  local depth, most, weighted, last = 0, 0, 0.0, nil
-  for _, event in ipairs(events) do
-    if last then weighted = weighted + depth * (event[1] - last) end
-    depth, last = depth + event[2], event[1]
-    most = math.max(most, depth)
-  end
-  local length = #events > 0 and events[#events][1] - events[1][1] or 0
-  return most, length > 0 and weighted / length or nil
-end
 
 return {
   name = "launch_stats",
@@ -34,33 +12,23 @@ the limit.]],
   needs = "device rows and launch calls (cuda_runtime, hip_runtime …) with correlation ids",
   units = { mean_delay_us = "us", p50_delay_us = "us", p95_delay_us = "us", max_queue = "count", mean_queue = "count" },
   compute = function(view)
-    local t = view:events_needed()
-    local runtime = view:cached("runtime_rows", function() return t:events{ class = "runtime" } end)
     local ranks, any = {}, 0
     for _, lane in ipairs(view:lanes()) do
-      local rows = lane:rows("all")
-      local own = stats.columns(rows, { "ts", "end", "dur" })
-      local call = stats.columns(rows:match(runtime, "correlation"), { "ts", "dur" })
-      local delays, calls, short = {}, 0.0, 0
-      for i = 1, #rows do
-        if call.ts[i] then
-          delays[#delays + 1] = own.ts[i] - call.ts[i]
-          calls = calls + call.dur[i]
-          if own.dur[i] < call.dur[i] then short = short + 1 end
-        end
+      local rows, calls = lane:launches()
+      if lane.from then
+        rows = lane:rows("all")
+        calls = rows:match(view:launch_calls(), "correlation")
       end
-      table.sort(delays)
-      local n = #delays
+      local found = bulk.launches(rows, calls)
+      local n = found.launched
       any = any + n
-      local most, mean = queue(own.ts, call.ts, own["end"])
+      local function us(ticks) return n > 0 and view:us(ticks) or stats.null end
       ranks[lane.key] = {
-        rows = #rows, launched = n, without_launch = #rows - n, short_rows = short,
-        mean_delay_us = n > 0 and view:us(stats.sum(delays)) / n or stats.null,
-        p50_delay_us = n > 0 and view:us(stats.percentile(delays, 0.5)) or stats.null,
-        p95_delay_us = n > 0 and view:us(stats.percentile(delays, 0.95)) or stats.null,
-        max_delay_us = n > 0 and view:us(delays[n]) or stats.null,
-        mean_launch_call_us = n > 0 and view:us(calls) / n or stats.null,
-        max_queue = n > 0 and most or stats.null, mean_queue = stats.known(mean),
+        rows = #rows, launched = n, without_launch = #rows - n, short_rows = found.short_rows,
+        mean_delay_us = n > 0 and view:us(found.delay_sum / n) or stats.null, p50_delay_us = us(found.delay_p50),
+        p95_delay_us = us(found.delay_p95), max_delay_us = us(found.delay_max),
+        mean_launch_call_us = n > 0 and view:us(found.call_sum / n) or stats.null,
+        max_queue = n > 0 and found.queue_most or stats.null, mean_queue = stats.known(found.queue_mean),
       }
     end
     if any == 0 then view:missing("needs launch calls with the correlation ids of device rows; no row has a launch") end

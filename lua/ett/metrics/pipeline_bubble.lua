@@ -67,7 +67,7 @@ local function from_markers(view)
       local host = t:events{ class = { "annotation", "cpu_op" }, names = names, file = lane.process.files }
       if #host == 0 then return nil end
       local kernels = lane.all
-      local inside = kernels:match(t:events{ class = "runtime" }, "correlation"):enclosing(host)
+      local inside = kernels:match(view:launch_calls(), "correlation"):enclosing(host)
       local spans = {}
       local columns = stats.columns(kernels, { "ts", "end" })
       local marker = stats.columns(inside, { "row" })

@@ -1,18 +1,6 @@
 --- How much of the device's multiprocessors kernels cover.
+local bulk = require "ett.bulk"
 local stats = require "ett.trace_stats"
-
---- Sum over rows of min(1, value of arg) x duration, and the durations that have the arg.
-local function weighted(rows, arg, cap)
-  local sum, ticks = 0.0, 0
-  for _, group in ipairs(rows:stats{ by = { "arg:" .. arg } }) do
-    local value = tonumber(group[arg])
-    if value then
-      sum = sum + math.min(cap, value) * group.total
-      ticks = ticks + group.total
-    end
-  end
-  return sum, ticks
-end
 
 return {
   name = "sm",
@@ -28,9 +16,9 @@ the same way.]],
     local ranks, sums = {}, { covered = 0.0, ticks = 0, span = 0 }
     for _, lane in ipairs(view:lanes()) do
       local rows = lane:rows("compute") + lane:rows("comm")
-      local covered, ticks = weighted(rows, "blocks per SM", 1)
-      local warps, warp_ticks = weighted(rows, "warps per SM", math.huge)
-      local occupancy, occupancy_ticks = weighted(rows, "est. achieved occupancy %", 100)
+      local covered, ticks = bulk.weighted(rows, "blocks per SM", 1)
+      local warps, warp_ticks = bulk.weighted(rows, "warps per SM")
+      local occupancy, occupancy_ticks = bulk.weighted(rows, "est. achieved occupancy %", 100)
       local span = lane:span_ticks()
       sums.covered, sums.ticks, sums.span = sums.covered + covered, sums.ticks + ticks, sums.span + span
       ranks[lane.key] = {

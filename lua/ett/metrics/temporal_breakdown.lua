@@ -1,25 +1,14 @@
 --- The span of each device split into what it was spent on, and why it was idle.
+local bulk = require "ett.bulk"
 local stats = require "ett.trace_stats"
 
 --- Idle ticks by cause: a gap belongs to the row that ends it. "host": that row was launched
 --- after the gap began; "device": it was launched before and waited for the device (a
 --- dependency, a stream); "unknown": its launch was not recorded.
-local function idle_causes(view, lane)
-  local causes = { host = 0, device = 0, unknown = 0 }
+local function idle_causes(lane)
   local gaps = lane:busy():gaps()
-  if #gaps == 0 then return causes end
-  local rows = lane:touching():sort("ts")
-  local runtime = view:cached("runtime_rows", function() return view.trace:events{ class = "runtime" } end)
-  local starts = rows:columns{ "ts" }
-  local launches = rows:match(runtime, "correlation"):columns{ "ts" }
-  local i, n = 1, #starts
-  for _, from, to in gaps:iter() do
-    while i <= n and starts[i] < to do i = i + 1 end
-    local launch = i <= n and launches[i]
-    local cause = not launch and "unknown" or launch >= from and "host" or "device"
-    causes[cause] = causes[cause] + (to - from)
-  end
-  return causes
+  local rows, calls = lane:launches()
+  return bulk.idle(rows, calls, gaps)
 end
 
 return {
@@ -37,12 +26,11 @@ when its launch is not in the trace; idle_outside is window time before the firs
     for _, lane in ipairs(view:lanes()) do
       local C, K, M = lane:comm(), lane:compute(), lane:memory()
       local span, busy = lane:span_ticks(), lane:busy():measure()
-      local causes = idle_causes(view, lane)
-      local inside = causes.host + causes.device + causes.unknown
+      local host, device, unknown = idle_causes(lane)
       local parts = {
         compute = K:measure(), exposed_comm = (C - K):measure(), memory = (M - (K | C)):measure(),
-        idle = span - busy, idle_host = causes.host, idle_device = causes.device, idle_unknown = causes.unknown,
-        idle_outside = span - busy - inside,
+        idle = span - busy, idle_host = host, idle_device = device, idle_unknown = unknown,
+        idle_outside = span - busy - (host + device + unknown),
       }
       local row = { span_ms = view:ms(span) }
       for name, ticks in pairs(parts) do

@@ -1,0 +1,103 @@
+-- ett.bulk against the same sums done one by one.
+local bulk = require "ett.bulk"
+local maker = require "trace_maker"
+local stats = require "ett.trace_stats"
+
+local function generator(seed)
+  local state = seed
+  return function(n)
+    state = (state * 1103515245 + 12345) % 2147483648
+    return state // 65536 % n
+  end
+end
+
+local function recording(seed)
+  local random, r = generator(seed), maker.new{ rank = 0 }
+  for i = 1, 120 do
+    local ts = 20 * i + random(300)
+    local launch = random(4) > 0 and { ts = ts - random(200) + 3, dur = random(30) } or nil
+    r:kernel("k" .. random(5), ts, random(60), { stream = random(3), launch = launch,
+      args = random(3) > 0 and { ["blocks per SM"] = random(40) / 10 } or nil })
+  end
+  return r
+end
+
+describe("ett.bulk", function()
+  for seed = 1, 6 do
+    it("agrees with brute force, trace " .. seed, function()
+      maker.with({ recording(seed) }, function(folder)
+        local t <close> = assert(require("ett.trace").open(folder, { args = { "blocks per SM" } }))
+        local rows = t:events{ class = "kernel" }:sort("ts")
+        local calls = rows:match(t:events{ class = "runtime" }, "correlation")
+        local own = stats.columns(rows, { "ts", "dur", "end", "blocks per SM" })
+        local call = stats.columns(calls, { "ts", "dur" })
+        local delays, points, short, call_sum = {}, {}, 0, 0
+        for i = 1, #rows do
+          if call.ts[i] then
+            delays[#delays + 1] = own.ts[i] - call.ts[i]
+            points[#points + 1] = { call.ts[i], own["end"][i] }
+            if own.dur[i] < call.dur[i] then short = short + 1 end
+            call_sum = call_sum + call.dur[i]
+          end
+        end
+        local sorted = stats.sorted(delays)
+        local found = bulk.launches(rows, calls)
+        assert.equal(#delays, found.launched)
+        assert.equal(short, found.short_rows)
+        assert.equal(stats.sum(delays), found.delay_sum)
+        assert.equal(call_sum, found.call_sum)
+        assert.equal(stats.percentile(sorted, 0.5), found.delay_p50)
+        assert.equal(stats.percentile(sorted, 0.95), found.delay_p95)
+        assert.equal(sorted[#sorted], found.delay_max)
+        -- The mean queue is the rows' waiting time over the whole time.
+        local from, to, waiting, most = math.huge, -math.huge, 0, 0
+        for _, p in ipairs(points) do
+          from, to, waiting = math.min(from, p[1], p[2]), math.max(to, p[1], p[2]), waiting + p[2] - p[1]
+          local depth = 0
+          for _, q in ipairs(points) do
+            if q[1] <= p[1] and q[2] > p[1] then depth = depth + 1 end
+          end
+          most = math.max(most, depth)
+        end
+        assert.near(waiting / (to - from), found.queue_mean, 1e-9)
+        assert.equal(most, found.queue_most)
+        -- Idle: of each gap, the first row that starts at its end.
+        local gaps, causes = rows:intervals():gaps(), { host = 0, device = 0, unknown = 0 }
+        for _, a, b in gaps:iter() do
+          for i = 1, #rows do
+            if own.ts[i] >= b then
+              local cause = not call.ts[i] and "unknown" or call.ts[i] >= a and "host" or "device"
+              causes[cause] = causes[cause] + b - a
+              break
+            end
+          end
+        end
+        assert.same({ causes.host, causes.device, causes.unknown }, { bulk.idle(rows, calls, gaps) })
+        for _, order in ipairs{ "ts", "dur" } do
+          local weighted, ticks, picked = 0, 0, rows:sort(order)
+          local columns = stats.columns(picked, { "dur", "blocks per SM" })
+          for i = 1, #picked do
+            local value = columns["blocks per SM"][i]
+            if value then
+              weighted, ticks = weighted + math.min(1, value) * columns.dur[i], ticks + columns.dur[i]
+            end
+          end
+          local w, d = bulk.weighted(picked, "blocks per SM", 1)
+          assert.near(weighted, w, 1e-6)
+          assert.equal(ticks, d)
+        end
+      end)
+    end)
+  end
+
+  it("takes nothing for nothing", function()
+    maker.with({ recording(1) }, function(folder)
+      local t <close> = assert(require("ett.trace").open(folder, {}))
+      local none = t:events{ name = "no such name" }
+      assert.equal(0, bulk.launches(none, none).launched)
+      assert.is_nil(bulk.launches(none, none).queue_mean)
+      assert.has_error(function() bulk.launches(none, t:events{}) end)
+      assert.has_error(function() bulk.weighted(none, "blocks per SM") end)
+    end)
+  end)
+end)
