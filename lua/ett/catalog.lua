@@ -13,7 +13,7 @@ catalog.folders = {
   measures = "spec/bench",
   metrics = "lua/ett/metrics",
   operators = "operators",
-  schedules = "lua/ett/schedules",
+  schedules = "lua/schedules",
 }
 
 --- Every kind, sorted.
