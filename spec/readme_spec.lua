@@ -1,0 +1,58 @@
+-- The code in every README runs. A block marked lua is run as a file of its own in an empty
+-- folder, unless parts of it are left out ("…"); one marked console is a transcript, checked
+-- word for word. A fence that says more (```lua sketch) is not run.
+local tree = require "tree"
+
+local function blocks(text)
+  local found = {}
+  for language, code in text:gmatch("\n```(%w*)\n(.-)\n```") do
+    found[#found + 1] = { language = language, code = code } end
+  return found
+end
+
+local function run(command)
+  local pipe = assert(io.popen(command .. " 2>&1", "r"))
+  local output = pipe:read("a")
+  local _, _, status = pipe:close()
+  return status, output
+end
+
+local host = require "ett.host"
+local ett = host.prefix .. "/bin/ett"
+
+for _, path in ipairs(tree.files "README%.md$") do
+  describe(path, function()
+    local transcript = {}
+    for i, block in ipairs(blocks("\n" .. tree.read(path))) do
+      if block.language == "lua" and not block.code:find("…", 1, true) then
+        it(("block %d runs"):format(i), function()
+          local folder = os.tmpname()
+          os.remove(folder)
+          assert(require("ett.io").make_folder(folder))
+          local file = assert(io.open(folder .. "/example.lua", "w"))
+          file:write(block.code, "\n")
+          file:close()
+          -- What describes something is loaded; what is about specs is run by the spec runner.
+          local about_specs = block.code:match "describe%("
+          local command = about_specs and "spec example.lua" or "run example.lua --quiet"
+          local status, output = run(("cd %s && '%s' %s"):format(folder, ett, command))
+          os.execute("rm -rf " .. folder)
+          assert.equal(0, status, output)
+        end)
+      elseif block.language == "console" then
+        transcript[#transcript + 1] = block.code
+      end
+    end
+    if #transcript > 0 then
+      it("its commands print what it says", function()
+        local file_name = os.tmpname()
+        local file = assert(io.open(file_name, "w"))
+        file:write(table.concat(transcript, "\n\n"), "\n")
+        file:close()
+        local status, output = run(("'%s' transcript %s"):format(ett, file_name))
+        os.remove(file_name)
+        assert.equal(0, status, output)
+      end)
+    end
+  end)
+end

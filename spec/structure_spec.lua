@@ -1,0 +1,118 @@
+-- The shape of the tree: what a reader may rely on without looking.
+local catalog = require "ett.catalog"
+local find = require "ett.find"
+local tree = require "tree"
+
+--- C without comments, strings and character constants.
+local function code_of(text)
+  text = text:gsub("/%*.-%*/", " "):gsub("//[^\n]*", "")
+  return (text:gsub('\\.', ""):gsub('"[^"\n]*"', '""'):gsub("'[^'\n]*'", "''"))
+end
+
+local function assert_none(found, what) assert.equal("", table.concat(found, "\n"), what) end
+
+describe("description files:", function()
+  local wanted = {
+    operators = { name = "string", summary = "string", schema = "table", shape = "function" },
+    clusters = { name = "string", summary = "string" },
+    metrics = { name = "string", summary = "string", compute = "function" },
+    campaigns = { summary = "string" },
+    schedules = { name = "string", summary = "string" },
+  }
+  for kind, fields in pairs(wanted) do
+    it(kind .. " say their name, summary and schema", function()
+      local missing = {}
+      for _, entry in ipairs(find.list(catalog.folders[kind])) do
+        local value = find.load_file(entry.path)
+        for field, type_wanted in pairs(fields) do
+          if type(value[field]) ~= type_wanted then
+            missing[#missing + 1] = ("%s: field '%s' must be a %s"):format(entry.path, field, type_wanted)
+          end
+        end
+        if value.name and value.name ~= entry.name then
+          missing[#missing + 1] = ("%s: calls itself '%s'"):format(entry.path, value.name)
+        end
+      end
+      assert_none(missing)
+    end)
+  end
+
+  it("clusters say where their facts are from", function()
+    local missing = {}
+    for _, entry in ipairs(find.list "clusters") do
+      if not tree.read(entry.path:sub(#tree.root + 2)):find("source%s*=") then missing[#missing + 1] = entry.path end
+    end
+    assert_none(missing)
+  end)
+
+  it("and every Lua file begin with a comment that says what they are", function()
+    local bare = {}
+    for _, path in ipairs(tree.files "^[^s].*%.lua$") do
+      local text = tree.read(path):gsub("^#![^\n]*\n", "")
+      if not text:match("^%-%-") then bare[#bare + 1] = path end
+    end
+    assert_none(bare)
+  end)
+end)
+
+describe("the C core", function()
+  it("knows no Lua outside runtime/bind and the host", function()
+    local found = {}
+    for _, path in ipairs(tree.files "^runtime/.*%.[ch]$") do
+      local host_file = path:match("^runtime/[^/]+$") or path:match("^runtime/bind/")
+      if not host_file and tree.read(path):match("#include%s*[<\"]l?u?a?u?x?l?i?b?[^>\"]*lua%.h") then
+        found[#found + 1] = path
+      end
+    end
+    assert_none(found)
+  end)
+
+  it("neither prints nor exits", function()
+    local found = {}
+    for _, path in ipairs(tree.files "^runtime/.*%.c$") do
+      if not path:match("^runtime/[^/]+$") and path ~= "runtime/line/line.c" then
+        local code = code_of(tree.read(path))
+        for _, name in ipairs { "printf", "puts", "putchar", "perror", "exit", "abort" } do
+          if code:match("[^%w_]" .. name .. "%s*%(") then found[#found + 1] = path .. ": " .. name end
+        end
+      end
+    end
+    assert_none(found)
+  end)
+end)
+
+describe("the library", function()
+  it("prints only from commands, scripts and the prompt", function()
+    local may = { ["lua/ett/script.lua"] = true, ["lua/ett/repl.lua"] = true }
+    local found = {}
+    for _, path in ipairs(tree.files "^lua/.*%.lua$") do
+      if not path:match("^lua/ett/cli/") and not may[path] then
+        local code = tree.read(path):gsub("%-%-%[%[.-%]%]", ""):gsub("%-%-[^\n]*", ""):gsub("%[%[.-%]%]", "")
+        if code:match("[^%w_.:]print%s*%(") or code:match("io%.write%s*%(") or code:match("os%.exit") then
+          found[#found + 1] = path
+        end
+      end
+    end
+    assert_none(found)
+  end)
+end)
+
+describe("folders", function()
+  -- Test data, and folders that one file describes for all its siblings.
+  local exempt = { "^spec/fuzz/corpus", "^spec/.*fixture", "^spec/support/fake", "^spec/cli/", "^clusters/.+",
+    "^lua/ett/ledger", "^lua/ett/operator", "^runtime/dist", "^runtime/ledger", "^runtime/sample", "^runtime/regress",
+    "^runtime/sqlite", "^samplers/.", "^spec/bench/support", "^spec/[lmst]" }
+  it("have a README each", function()
+    local there, missing = {}, {}
+    for _, path in ipairs(tree.files()) do
+      local folder = path:match("^(.*)/[^/]*$")
+      if folder then there[folder] = there[folder] or path:match("/README%.md$") ~= nil end
+    end
+    for folder, has in pairs(there) do
+      for _, pattern in ipairs(exempt) do has = has or folder:match(pattern) ~= nil end
+      if not has and not io.open(tree.root .. "/" .. folder .. "/README.md") then missing[#missing + 1] = folder end
+    end
+    table.sort(missing)
+    assert_none(missing)
+  end)
+end)
