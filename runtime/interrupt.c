@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
+#include <time.h>
 
 #include "host.h"
 
@@ -31,7 +32,25 @@ static void raise_interrupt(lua_State *L, lua_Debug *where) {
   lua_error(L);
 }
 
+/* `timeout` and some shells send one Ctrl-C twice, to the process and to its group: a
+ * second within this time is the same one. */
+#define SAME_SIGNAL_SECONDS 0.2
+
+static int is_echo(void) {
+  static struct timespec last;
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  double since =
+      (double)(now.tv_sec - last.tv_sec) + 1e-9 * (double)(now.tv_nsec - last.tv_nsec);
+  if (signals > 0 && since < SAME_SIGNAL_SECONDS)
+    return 1;
+  last = now;
+  return 0;
+}
+
 static void on_signal(int number) {
+  if (is_echo())
+    return;
   signals++;
   if (signals > signals_allowed) {
     signal(number, SIG_DFL);
