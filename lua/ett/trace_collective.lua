@@ -50,10 +50,13 @@ end
 local function host_rows(view)
   return view:cached("collective_host_rows", function()
     local t = view.trace
-    local annotations = t:name_set(function(name) return name:find("^[nrh]ccl:") ~= nil end, "annotation")
+    -- nccl:NAME ranges, and operators of one tensor that are the collective themselves.
+    local annotations = t:name_set(function(name)
+      return name:find("^[nrh]ccl:") or name:find("^symm_mem::") or name:find("^vllm::all_")
+    end, { "annotation", "cpu_op" })
     local params = t:name_set({ "record_param_comms" }, "cpu_op")
     return {
-      annotations = t:events{ class = "annotation", names = annotations },
+      annotations = t:events{ class = { "annotation", "cpu_op" }, names = annotations },
       params = t:events{ class = "cpu_op", names = params },
     }
   end)

@@ -128,9 +128,9 @@ function comm.elements(text)
   if type(text) ~= "string" then return nil end
   local total
   for dims in text:gmatch("%[([%d%s,]+)%]") do
-    local product = 1
-    for number in dims:gmatch("%d+") do product = product * (tonumber(number) + 0.0) end
-    total = (total or 0) + product
+    local product
+    for number in dims:gmatch("%d+") do product = (product or 1) * (tonumber(number) + 0.0) end
+    if product then total = (total or 0) + product end
   end
   return total
 end

@@ -16,8 +16,13 @@ function text.value(value)
     return ("%.6g"):format(value)
   end
   if type(value) == "table" then
-    local flat = json.encode(value)
-    return #flat <= 60 and flat or flat:sub(1, 57) .. "..."
+    local words, flat = {}, #value == 0
+    for _, key in ipairs(stats.keys(value)) do
+      flat = flat and type(value[key]) ~= "table"
+      words[#words + 1] = flat and ("%s %s"):format(key, text.value(value[key])) or nil
+    end
+    local word = flat and table.concat(words, ", ") or json.encode(value)
+    return #word <= 60 and word or word:sub(1, 57) .. "..."
   end
   return tostring(value)
 end
@@ -90,6 +95,21 @@ local function array_lines(rows)
   return text.table(columns_of(rows, first), rows)
 end
 
+--- The same table with a line for each field: what is wide is read better this way.
+local function transposed(columns, rows)
+  local heads, lines = { { key = "field", title = "" } }, {}
+  for r, row in ipairs(rows) do heads[r + 1] = { key = r, title = row.key } end
+  for c = 2, #columns do
+    local line = { field = columns[c].title }
+    for r, row in ipairs(rows) do
+      local value = row[columns[c].key]
+      line[r] = value == nil and stats.null or value
+    end
+    lines[c - 1] = line
+  end
+  return text.table(heads, lines)
+end
+
 local function map_lines(map)
   local rows, nested = {}, true
   for _, key in ipairs(stats.keys(map)) do
@@ -111,6 +131,8 @@ local function map_lines(map)
   end
   local columns = columns_of(rows, "key")
   columns[1].title = ""
+  if #columns == 1 then return {} end
+  if #columns > 9 and #rows <= 16 then return transposed(columns, rows) end
   return text.table(columns, rows)
 end
 
@@ -130,8 +152,9 @@ function text.lines(result, units)
   for _, key in ipairs(scalars) do width = math.max(width, #key) end
   for _, key in ipairs(scalars) do
     local unit = units[key]
-    lines[#lines + 1] = ("  %s  %s%s"):format(pad(key, width), text.value(result[key]),
-      unit and unit ~= "count" and unit ~= "text" and " " .. unit or "")
+    local word = text.value(result[key])
+    lines[#lines + 1] = ("  %s  %s%s"):format(pad(key, width), word,
+      word ~= "n/a" and unit and unit ~= "count" and unit ~= "text" and " " .. unit or "")
   end
   for _, key in ipairs(tables) do
     local value = result[key]
@@ -139,7 +162,7 @@ function text.lines(result, units)
       local inner = is_array(value) and array_lines(value) or map_lines(value)
       if #inner == 1 and #inner[1] < 90 then
         lines[#lines + 1] = ("  %s: %s"):format(key, inner[1])
-      else
+      elseif #inner > 0 then
         lines[#lines + 1] = "  " .. key .. ":"
         for _, line in ipairs(inner) do lines[#lines + 1] = "    " .. line end
       end

@@ -11,7 +11,7 @@
 -- Definitions (all of them per lane, intervals united before they are measured):
 --   communication C: kernels of a library in lua/ett/communication; on TPU by hlo_category / opcode
 --   compute K:       the other kernels
---   memory M:        copies and memsets (on MTIA dma_request rows)
+--   memory M:        copies and memsets
 --   busy B:          C | K | M;  span: first start to last end;  idle = span - |B|
 -- With --step or --window intervals are cut to the window, the span is the window, and a
 -- row is counted when it starts in it (so that counts of adjoining windows add up).
@@ -213,20 +213,17 @@ end
 
 -- Lanes ------------------------------------------------------------------------------
 
-local function communication_rows(view, kernels)
-  local t = view.trace
-  local names = cached(view, "communication_names", function()
-    return t:name_set(function(name) return comm.library_of(name) ~= nil end, "kernel")
+--- Names of kernels that are communication.
+function View:communication_names()
+  return cached(self, "communication_names", function()
+    return self.trace:name_set(function(name) return comm.library_of(name) ~= nil end, "kernel")
   end)
-  local rows = kernels:where{ names = names }
-  local tpu = {}
-  for index, file in ipairs(t.files) do
-    if file.kind == "tpu_json" or file.kind == "xplane" then tpu[#tpu + 1] = index end
-  end
-  if #tpu == 0 then return rows end
-  local xla = kernels:where{ file = tpu }
-  rows = rows - xla
-  for _, group in ipairs(xla:group{ "arg:hlo_category" }) do
+end
+
+--- XLA rows that are communication by category, else by opcode.
+local function tpu_communication(kernels)
+  local rows = kernels - kernels
+  for _, group in ipairs(kernels:group{ "arg:hlo_category" }) do
     local category = group.hlo_category
     if category and comm.is_tpu_opcode(category) then
       rows = rows + group.events
@@ -251,16 +248,17 @@ function View:lane_list()
       if from ~= false then
         local groups = all:where{ file = process.files }:group{ "device" }
         for _, group in ipairs(groups) do
-          local key = process.key
+          local key, name = process.key, group.events:get(1, "process")
+          local tpu = process.kind == "tpu_json" or (process.kind == "xplane" and (name or ""):find("TPU") ~= nil)
           if process.kind == "tpu_json" or process.kind == "xplane" then
-            key = group.events:get(1, "process") or key
+            key = name or key
             if #self:processes() > 1 then key = process.key .. ":" .. key end
           elseif #groups > 1 then
             key = ("%s:%s"):format(process.key, group.device == nil and "?" or group.device)
           end
           list[#list + 1] = setmetatable({ view = self, process = process, rank = process.rank, device = group.device,
             key = key, all = group.events, from = from, to = to, cache = {},
-            tpu = process.kind == "tpu_json" or process.kind == "xplane" }, Lane)
+            tpu = tpu }, Lane)
         end
       end
     end
@@ -285,19 +283,17 @@ function Lane:touching()
   end)
 end
 
-local function is_dma(name) return name == "dma_request" end
-
 --- Touching rows by what they are: "comm", "compute", "memory", "all".
 function Lane:touching_rows(what)
   return cached(self, "touching_" .. what, function()
     local rows = self:touching()
     if what == "all" then return rows end
     local view = self.view
-    local dma = cached(view, "dma_names", function() return view.trace:name_set(is_dma, "kernel") end)
-    local moves = rows:where{ class = "kernel", category = "mtia_ccp_events", names = dma }
-    if what == "memory" then return rows:where{ class = { "memcpy", "memset" } } + moves end
-    local kernels = rows:where{ class = "kernel" } - moves
-    local communication = cached(self, "touching_comm", function() return communication_rows(view, kernels) end)
+    if what == "memory" then return rows:where{ class = { "memcpy", "memset" } } end
+    local kernels = rows:where{ class = "kernel" }
+    local communication = cached(self, "touching_comm", function()
+      return self.tpu and tpu_communication(kernels) or kernels:where{ names = view:communication_names() }
+    end)
     if what == "comm" then return communication end
     return kernels - communication
   end)

@@ -141,7 +141,8 @@ local function print_one(view, opts, chosen, results, reasons)
     for _, metric in ipairs(chosen) do
       if results[metric.name] then
         print(("\n%s: %s"):format(metric.name, metric.summary))
-        for _, line in ipairs(text.lines(results[metric.name], metric.units)) do print(line) end
+        local shown = metric.table and metric.table(results[metric.name]) or results[metric.name]
+        for _, line in ipairs(text.lines(shown, metric.units)) do print(line) end
       end
     end
     local missing = stats.keys(reasons)

@@ -22,6 +22,18 @@ of the step markers, which are shorter: from the first kernel of the step to its
   needs = "ProfilerStep# markers on the host track, device rows",
   units = { step_ms = "ms", comm_union_us = "us", comp_union_us = "us", busy_us = "us", idle_frac = "share" },
   args = { "hlo_category", "long_name" },
+  --- As text: one line for each step and rank.
+  table = function(result)
+    local rows = {}
+    for _, rank in ipairs(stats.keys(result.ranks)) do
+      for _, step in ipairs(result.ranks[rank].per_step) do
+        local row = { rank = rank }
+        for key, value in pairs(step) do row[key] = value end
+        rows[#rows + 1] = row
+      end
+    end
+    return { steps = rows }
+  end,
   compute = function(view)
     local steps = view:steps()
     if #steps == 0 then view:missing("needs ProfilerStep# markers on the host track; the trace has none") end
