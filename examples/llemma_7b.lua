@@ -30,6 +30,6 @@ return ett.estimate {
   plan = {
     pp = o.pp, tp = o.tp, dp = o.dp, micro_batch = o.micro_batch, micro_batches = o.micro_batches, seq = o.seq,
     schedule = o.schedule, recompute = o.recompute, dtype = "fp16", zero = 1, gradient_dtype = "fp16",
-    bucket_bytes = 2.52e9, scatter_sends = true, split = split,
+    bucket_bytes = 2.52e9, scatter_sends = true, serial_sends = true, split = split,
   },
 }

@@ -45,6 +45,7 @@ local function oracle(p, orders)
   end
   -- when a message is through: blocking ones leave at once, others queue on the rank's link
   local function arrive(unit, slice, mb)
+    if p.blocking_receives then return finish(unit, slice, mb) end
     local seconds = unit == "F" and p.send_forward[slice] or p.send_backward[slice - 1]
     local id = "arrive" .. key(unit, slice, mb)
     if memo[id] then return memo[id] end
@@ -71,14 +72,19 @@ local function oracle(p, orders)
       local before = orders[at.rank][at.k - 1]
       start = release(before[1], (before[3] - 1) * p.stages + at.rank, before[2])
     end
-    local input = 0
-    if unit == "F" and slice > 1 then input = arrive("F", slice - 1, mb) end
-    if unit == "B" then
-      input = slice == slices and finish("F", slice, mb) or arrive("B", slice + 1, mb)
+    local input, receive = 0, 0
+    if unit == "F" and slice > 1 then
+      input, receive = arrive("F", slice - 1, mb), p.send_forward[slice - 1]
     end
+    if unit == "B" and slice == slices then
+      input = finish("F", slice, mb)
+    elseif unit == "B" then
+      input, receive = arrive("B", slice + 1, mb), p.send_backward[slice]
+    end
+    if not p.blocking_receives then receive = 0 end
     if unit == "W" then input = finish("B", slice, mb) end
     local seconds = unit == "F" and p.forward[slice] or unit == "B" and p.backward[slice] or p.weight[slice]
-    memo[id] = math.max(start, input) + seconds
+    memo[id] = math.max(start, input) + receive + seconds
     return memo[id]
   end
   local makespan = 0
@@ -95,7 +101,8 @@ end
 
 local function random_pipeline(random, name, sends)
   local p = { schedule = name, stages = 1 + math.floor(random() * 5), chunks = 1,
-    blocking_sends = random() < 0.5 }
+    blocking_sends = random() < 0.6 }
+  p.blocking_receives = p.blocking_sends and random() < 0.5
   p.micro_batches = 1 + math.floor(random() * 7)
   if name == "interleaved" then
     p.chunks = 1 + math.floor(random() * 3)
@@ -224,11 +231,14 @@ describe("pipeline", function()
     end
   end)
 
-  it("sends that overlap are never slower than blocking ones", function()
+  it("sends that overlap are never slower than blocking ones, nor those than serial ones", function()
     local random = generator(6)
     for trial = 1, 60 do
       local p = random_pipeline(random, names[trial % 3 + 1], true)
-      p.blocking_sends = true
+      p.blocking_sends, p.blocking_receives = true, true
+      local serial = schedule.pipeline(p).makespan_seconds
+      p.blocking_receives = false
+      assert.is_true(schedule.pipeline(p).makespan_seconds <= serial + 1e-12)
       local blocking = schedule.pipeline(p).makespan_seconds
       p.blocking_sends = false
       assert.is_true(schedule.pipeline(p).makespan_seconds <= blocking + 1e-12)

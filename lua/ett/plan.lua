@@ -28,7 +28,8 @@ plan.schema = {
   bucket_bytes = { "positive", default = 500e6 },
   gradient_all_reduce = { "boolean", default = false }, accumulate_gradients = { "boolean", default = true },
   overlap_gradients = { "boolean", default = false }, overlap_parameters = { "boolean", default = false },
-  overlap_sends = { "boolean", default = false }, clip_gradients = { "boolean", default = true },
+  overlap_sends = { "boolean", default = false }, serial_sends = { "boolean", default = false },
+  clip_gradients = { "boolean", default = true },
   scatter_sends = { "boolean", default = false }, split = "list?",
 }
 
@@ -51,6 +52,7 @@ plan.help = {
   overlap_gradients = "reduce buckets while the last backward runs",
   overlap_parameters = "gather weights behind the next forward",
   overlap_sends = "stages compute while they send",
+  serial_sends = "receivers spend a message's time too, one after the other (DeepSpeed pipelines)",
   scatter_sends = "activations cross stages split over tp (DeepSpeed, Megatron scatter-gather)",
   clip_gradients = "all stages wait for one global gradient norm", split = "repeated layers of each pp * vp slice",
 }
@@ -129,6 +131,7 @@ local function broken(p, model, cluster)
   if p.vp > 1 and p.schedule ~= "interleaved" and built_in[p.schedule] then
     add("vp = %d needs schedule = 'interleaved', got '%s'", p.vp, p.schedule)
   end
+  if p.serial_sends and p.overlap_sends then add("serial_sends and overlap_sends exclude each other") end
   if p.schedule == "interleaved" then
     if p.pp < 2 then add("schedule = 'interleaved' needs pp of at least 2, got %d", p.pp) end
     if p.vp < 2 then add("schedule = 'interleaved' needs vp of at least 2, got %d", p.vp) end
@@ -306,7 +309,8 @@ function plan.to_c(p, gpus_per_node, orders)
     pp = p.pp, vp = p.vp, tp = p.tp, cp = p.cp, ep = p.ep, dp = p.dp, gpus_per_node = gpus_per_node,
     micro_batches = p.micro_batches, zero = p.zero, split = p.split,
     gradient_all_reduce = p.gradient_all_reduce, overlap_gradients = p.overlap_gradients,
-    overlap_parameters = p.overlap_parameters, overlap_sends = p.overlap_sends, clip_gradients = p.clip_gradients,
+    overlap_parameters = p.overlap_parameters, overlap_sends = p.overlap_sends, serial_sends = p.serial_sends,
+    clip_gradients = p.clip_gradients,
     gradient_bytes = bytes[p.gradient_dtype], weight_bytes = math.max(bytes[p.dtype], 2),
     optimizer_bytes = p.optimizer_bytes, bucket_bytes = p.bucket_bytes,
   }

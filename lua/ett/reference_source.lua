@@ -113,7 +113,7 @@ end
 
 --- What a configuration asks of the default composition: { model, plan, cluster, profile }.
 --- The tool's habits that are choices become plan fields: full recomputation, ZeRO-1 with fp16
---- gradients, DeepSpeed's cut of layers, activations scattered over tensor ranks.
+--- gradients, DeepSpeed's cut of layers and unbatched messages, activations scattered over tensor ranks.
 ---@param overrides table plan fields given beside the configuration
 function reference_source.subject(config, config_path, overrides, cluster_name)
   local plan_module = require "ett.plan"
@@ -122,7 +122,7 @@ function reference_source.subject(config, config_path, overrides, cluster_name)
     { layers = config.encoders, hidden = p.dim, heads = p.h, ffn = 4 * p.dim, vocab = 50257 })
   model.name = config_path:match("([^/]+)$")
   local plan = { pp = p.pp, tp = p.mp, dp = p.dp, micro_batch = p.b, micro_batches = p.steps_per_update, seq = p.l,
-    dtype = "fp16", gradient_dtype = "fp16", zero = 1, recompute = "full", scatter_sends = true,
+    dtype = "fp16", gradient_dtype = "fp16", zero = 1, recompute = "full", scatter_sends = true, serial_sends = true,
     bucket_bytes = 2.0 * p.comm_bucket }
   for name, value in pairs(overrides) do plan[name] = value end
   if overrides.global_batch and not overrides.micro_batches then plan.micro_batches = nil end

@@ -386,6 +386,7 @@ static void get_plan(lua_State *L, int index, ett_step_plan *plan) {
   plan->overlap_gradients = ett_lua_boolean_field(L, index, "overlap_gradients", 0);
   plan->overlap_parameters = ett_lua_boolean_field(L, index, "overlap_parameters", 0);
   plan->overlap_sends = ett_lua_boolean_field(L, index, "overlap_sends", 0);
+  plan->serial_sends = ett_lua_boolean_field(L, index, "serial_sends", 0);
   plan->wait_before_update = ett_lua_boolean_field(L, index, "clip_gradients", 1);
   plan->gradient_bytes = integer_field(L, index, "gradient_bytes", 4);
   plan->weight_bytes = integer_field(L, index, "weight_bytes", 2);
@@ -595,6 +596,7 @@ static void get_pipeline(lua_State *L, ett_pipeline *p) {
   p->chunks = integer_field(L, 1, "chunks", 1);
   p->micro_batches = ett_lua_integer_field(L, 1, "micro_batches", 1);
   p->blocking_sends = ett_lua_boolean_field(L, 1, "blocking_sends", 0);
+  p->blocking_receives = ett_lua_boolean_field(L, 1, "blocking_receives", 0);
   ett_err err;
   if (ett_pipeline_check(p, &err) != 0)
     ett_lua_raise(L, &err);
@@ -623,9 +625,9 @@ static void get_pipeline(lua_State *L, ett_pipeline *p) {
 }
 
 /* pipeline{schedule=, stages=, chunks=, micro_batches=, forward=, backward=, weight=,
- * send_forward=, send_backward=, blocking_sends=, orders=, closed=, keep_units=}: how it
- * runs. closed: gpipe's closed form instead of events; keep_units = false: 1f1b takes its
- * short way. */
+ * send_forward=, send_backward=, blocking_sends=, blocking_receives=, orders=, closed=,
+ * keep_units=}: how it runs. closed: gpipe's closed form instead of events; keep_units =
+ * false: 1f1b takes its short way. */
 static int pipeline_run(lua_State *L) {
   lua_settop(L, 1);
   luaL_checkstack(L, 40, NULL);

@@ -64,6 +64,9 @@ int ett_pipeline_check(const ett_pipeline *p, ett_err *err) {
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "this schedule holds one chunk a stage, got %d; use interleaved",
                        p->chunks);
+  if (p->blocking_receives && !p->blocking_sends)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "receives that block need sends that block");
   if (p->schedule == ETT_SCHEDULE_INTERLEAVED && p->micro_batches % p->stages != 0)
     return ett_err_set(
         err, ETT_ERR_ARGUMENT,
@@ -199,16 +202,26 @@ static inline double arrival(const engine *e, int slice, ett_unit u) {
   return u.kind == ETT_UNIT_BACKWARD ? e->gradient[at] : e->release[at];
 }
 
-/* Sends what ended at `end`; returns when it has arrived and moves the rank's clock. */
+/* Sends what ended at `end`; returns when it has arrived (or, if the receiver is to spend
+ * the time of the message, when it may begin to) and moves the rank's clock. */
 static inline double send(const engine *e, int rank, double *link, double end,
                           double seconds) {
   if (e->p->blocking_sends) {
     e->clock[rank] = end + seconds;
-    return end + seconds;
+    return e->p->blocking_receives ? end : end + seconds;
   }
   double start = link[rank] > end ? link[rank] : end;
   link[rank] = start + seconds;
   return start + seconds;
+}
+
+/* Seconds that a rank spends receiving the input of a forward or backward unit. */
+static inline double receive(const ett_pipeline *p, int slice, int last_slice, int kind) {
+  if (!p->blocking_receives)
+    return 0;
+  if (kind == ETT_UNIT_FORWARD)
+    return slice > 0 ? p->send_forward[slice - 1] : 0;
+  return kind == ETT_UNIT_BACKWARD && slice < last_slice ? p->send_backward[slice] : 0;
 }
 
 static inline double execute(const engine *e, int rank, ett_unit u, double ready) {
@@ -216,6 +229,7 @@ static inline double execute(const engine *e, int rank, ett_unit u, double ready
   int slice = u.chunk * p->stages + rank;
   size_t m = (size_t)p->micro_batches, at = (size_t)slice * m + u.micro_batch;
   double start = e->clock[rank] > ready ? e->clock[rank] : ready;
+  start += receive(p, slice, e->last_slice, u.kind);
   double seconds = u.kind == ETT_UNIT_FORWARD    ? p->forward[slice]
                    : u.kind == ETT_UNIT_BACKWARD ? p->backward[slice]
                                                  : p->weight[slice];
@@ -313,7 +327,8 @@ static void run_1f1b(const engine *e) {
   for (int64_t t = 0; t < m + stages - 1; t++) {
     double input = 0;
     for (int s = 0; s < stages && t < m; s++) {
-      double end = (clock[s] > input ? clock[s] : input) + p->forward[s];
+      double start = clock[s] > input ? clock[s] : input;
+      double end = start + receive(p, s, stages - 1, ETT_UNIT_FORWARD) + p->forward[s];
       clock[s] = end;
       if (s == stages - 1)
         gradient[s] = end;
@@ -326,6 +341,7 @@ static void run_1f1b(const engine *e) {
     int last = over >= 0 ? stages - 1 - (int)(over + 1) : stages - 1;
     for (int s = first; s <= last; s++) {
       double start = clock[s] > gradient[s] ? clock[s] : gradient[s];
+      start += receive(p, s, stages - 1, ETT_UNIT_BACKWARD);
       double end = start + p->backward[s];
       clock[s] = end;
       e->last_start[s] = start;
@@ -416,8 +432,10 @@ int ett_pipeline_gpipe_closed(const ett_pipeline *p, ett_pipeline_workspace *w,
   double sum = 0, slowest = 0, turn = 0;
   for (int s = 0; s < p->stages; s++) {
     double send = s < p->stages - 1 ? p->send_forward[s] : 0;
-    double service = p->forward[s] + (p->blocking_sends ? send : 0);
-    sum += service;
+    double receive_seconds = receive(p, s, p->stages - 1, ETT_UNIT_FORWARD);
+    double service = receive_seconds + p->forward[s] + (p->blocking_sends ? send : 0);
+    /* A message that both sides spend time on passes once. */
+    sum += service - receive_seconds;
     slowest = service > slowest ? service : slowest;
     if (!p->blocking_sends) {
       sum += send;
@@ -430,8 +448,9 @@ int ett_pipeline_gpipe_closed(const ett_pipeline *p, ett_pipeline_workspace *w,
   double makespan = 0;
   for (int s = p->stages - 1; s >= 0; s--) {
     double send = s > 0 ? p->send_backward[s - 1] : 0;
-    double service = p->backward[s] + (p->blocking_sends ? send : 0);
-    sum += service;
+    double receive_seconds = receive(p, s, p->stages - 1, ETT_UNIT_BACKWARD);
+    double service = receive_seconds + p->backward[s] + (p->blocking_sends ? send : 0);
+    sum += service - receive_seconds;
     slowest = service > slowest ? service : slowest;
     double end = turn + sum + (m - 1) * slowest;
     e.last_end[s] = p->blocking_sends ? end - send : end;
@@ -462,7 +481,9 @@ ett_pipeline_bounds ett_pipeline_closed(const ett_pipeline *p) {
     for (int v = rank; v < slices; v += p->stages) {
       work += p->forward[v] + p->backward[v] + (p->weight ? p->weight[v] : 0);
       sends += (v < slices - 1 ? p->send_forward[v] : 0) +
-               (v > 0 ? p->send_backward[v - 1] : 0);
+               (v > 0 ? p->send_backward[v - 1] : 0) +
+               receive(p, v, slices - 1, ETT_UNIT_FORWARD) +
+               receive(p, v, slices - 1, ETT_UNIT_BACKWARD);
     }
     double own = before + m * work;
     lower = own > lower ? own : lower;
@@ -478,8 +499,10 @@ ett_pipeline_bounds ett_pipeline_closed(const ett_pipeline *p) {
   if (p->schedule == ETT_SCHEDULE_GPIPE) { /* the halves wait for their own slowest */
     double forward = 0, backward = 0;
     for (int v = 0; v < slices; v++) {
-      double f = p->forward[v] + (v < slices - 1 ? p->send_forward[v] : 0);
-      double b = p->backward[v] + (v > 0 ? p->send_backward[v - 1] : 0);
+      double f = p->forward[v] + (v < slices - 1 ? p->send_forward[v] : 0) +
+                 receive(p, v, slices - 1, ETT_UNIT_FORWARD);
+      double b = p->backward[v] + (v > 0 ? p->send_backward[v - 1] : 0) +
+                 receive(p, v, slices - 1, ETT_UNIT_BACKWARD);
       forward = f > forward ? f : forward;
       backward = b > backward ? b : backward;
     }

@@ -51,6 +51,11 @@ typedef struct ett_pipeline {
   /* Whether a rank is busy while it sends. Otherwise messages of one rank and direction
    * queue on its link and the rank computes on. */
   int blocking_sends;
+  /* Whether a rank is busy while it receives, too: the message moves when its sender is
+   * done and its receiver waits for it, one message after the other. Needs
+   * blocking_sends. DeepSpeed's pipelines send so; Megatron-LM's exchange a message for a
+   * message, which costs each side one transfer. */
+  int blocking_receives;
   /* ETT_SCHEDULE_CUSTOM: units of rank r are units[first_unit[r] .. first_unit[r+1]). */
   const ett_unit *units;
   const size_t *first_unit;

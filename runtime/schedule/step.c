@@ -369,6 +369,9 @@ static void fill_stages(const evaluation *e, const arrays *a) {
       s->unit_forward_seconds += a->forward[v];
       s->unit_backward_seconds += a->backward[v] + a->weight[v];
       s->send_seconds += m * (a->send_forward[v] + (v > 0 ? a->send_backward[v - 1] : 0));
+      if (p->serial_sends)
+        s->send_seconds +=
+            m * (a->send_backward[v] + (v > 0 ? a->send_forward[v - 1] : 0));
     }
   }
 }
@@ -437,6 +440,8 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   pipeline.stages = plan->pp;
   pipeline.chunks = plan->chunks;
   pipeline.micro_batches = plan->micro_batches;
+  pipeline.blocking_sends = !plan->overlap_sends;
+  pipeline.blocking_receives = plan->serial_sends;
   pipeline.units = plan->units;
   pipeline.first_unit = plan->first_unit;
   if (ett_pipeline_check(&pipeline, err) != 0)
@@ -474,7 +479,6 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   pipeline.weight = plan->split_backward ? a.weight : NULL;
   pipeline.send_forward = a.send_forward;
   pipeline.send_backward = a.send_backward;
-  pipeline.blocking_sends = !plan->overlap_sends;
   memset(result, 0, sizeof *result);
   int status =
       plan->schedule == ETT_SCHEDULE_GPIPE && !keep_units

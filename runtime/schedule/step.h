@@ -29,6 +29,7 @@ typedef struct ett_step_plan {
   int overlap_gradients;   /* buckets are reduced while the last backward runs */
   int overlap_parameters;  /* weights are gathered behind the next forward */
   int overlap_sends;       /* stages compute while they send */
+  int serial_sends;        /* receivers spend a message\'s time as well */
   int wait_before_update;  /* a gradient norm is taken over all stages first */
   int32_t gradient_bytes;  /* of one gradient as it is kept and reduced */
   int32_t weight_bytes;    /* of one weight as it is used and gathered */
@@ -46,7 +47,7 @@ typedef struct ett_step_stage {
   double parameters, expert_parameters;
   double forward_seconds, backward_seconds, again_seconds; /* all micro-batches */
   double unit_forward_seconds, unit_backward_seconds;      /* one, all chunks */
-  double send_seconds;     /* messages it sends to its neighbours */
+  double send_seconds;     /* messages to neighbours; serial: from them as well */
   double pipeline_seconds; /* when its last backward is finished */
   double gradient_seconds, gradient_exposed_seconds;
   double tied_seconds; /* all-reduce of the tied embedding's gradient */
