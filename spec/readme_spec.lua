@@ -20,7 +20,7 @@ end
 local host = require "ett.host"
 local ett = host.prefix .. "/bin/ett"
 
-for _, path in ipairs(tree.files "README%.md$") do
+for _, path in ipairs(tree.files "/README%.md$") do -- the root README: readme_slow_spec.lua
   describe(path, function()
     local transcript = {}
     for i, block in ipairs(blocks("\n" .. tree.read(path))) do
