@@ -1,0 +1,221 @@
+--- Exact search of layouts: branch and bound over a compiled model.
+--
+-- A searchable model is a file lua/ett/ledger/searchable/NAME.lua: { parameters =, describe(L, o) -> r,
+-- variables(o) }: r has days, dollars, used (devices), limits (list of 1-or-0 expressions).
+-- A layout uses at most `devices` devices; with gap 0 the result is the optimum.
+local error_module = require "ett.error"
+local ledger = require "ett.ledger"
+
+local optimize = {}
+
+optimize.models = { "pods", "simple" }
+optimize.objectives = { "days", "dollars", "devices" }
+
+--- The searchable model of that name.
+function optimize.model(name)
+  for _, known in ipairs(optimize.models) do
+    if known == name then return require("ett.ledger.searchable." .. name) end
+  end
+  error_module.raise("missing", "unknown model '%s'%s; models: %s", tostring(name),
+    error_module.suggestion(tostring(name), optimize.models), table.concat(optimize.models, ", "))
+end
+
+local function sorted_names(set)
+  local names = {}
+  for name in pairs(set) do names[#names + 1] = name end
+  table.sort(names)
+  return names
+end
+
+--- Compiles a model for one objective and limits; the object serves many searches.
+--
+-- spec: model (name or table), objective ("days", "dollars", "devices"), limits
+-- ({ days =, dollars = } upper bounds), fixed (parameters).
+function optimize.new(spec)
+  local model = type(spec.model) == "table" and spec.model or optimize.model(spec.model or "pods")
+  local L = ledger.new()
+  local o, fixed = {}, spec.fixed or {}
+  for name in pairs(fixed) do
+    if model.parameters[name] == nil then
+      error_module.raise("argument", "unknown parameter '%s'%s", name,
+        error_module.suggestion(name, sorted_names(model.parameters)))
+    end
+  end
+  for _, name in ipairs(sorted_names(model.parameters)) do
+    o[name] = L:parameter(name, fixed[name] or model.parameters[name])
+  end
+  -- Limits on time and money are parameters too, so that one program serves all of them.
+  local most = {}
+  for _, name in ipairs { "days", "dollars" } do
+    most[name] = L:parameter("most_" .. name, spec.limits and spec.limits[name] or 1e300)
+  end
+  local r = model.describe(L, o)
+  local objective = spec.objective or "days"
+  local value = ({ days = r.days, dollars = r.dollars, devices = r.used })[objective]
+  if not value then
+    error_module.raise("argument", "objective must be one of %s, got '%s'", table.concat(optimize.objectives, ", "),
+      tostring(objective))
+  end
+  local search = { ["1 objective"] = value, ["3 days"] = ledger.le(r.days, most.days),
+    ["3 dollars"] = ledger.le(r.dollars, most.dollars) }
+  for i, limit in ipairs(r.limits) do search["2 limit " .. i] = limit end
+  local report = { days = r.days, dollars = r.dollars, devices_used = r.used, utilization = r.utilization,
+    memory_bytes = r.memory_bytes }
+  for name, phase in pairs(r.phases) do
+    for field, seconds in pairs(phase) do
+      report["phase/" .. name .. "/" .. (field == "seconds" and "total" or field)] = seconds
+    end
+  end
+  return setmetatable({ model = model, fixed = fixed, objective = objective, searcher = L:compile(search),
+    reporter = L:compile(report) }, { __index = optimize })
+end
+
+--- Phases of a layout: { seconds=, compute=, memory=, network=, bound_by=, fraction= }.
+local function phases_of(values)
+  local phases, total = {}, 0
+  for key, seconds in pairs(values) do
+    local name, field = key:match("^phase/([^/]+)/(%w+)$")
+    if name then
+      phases[name] = phases[name] or {}
+      phases[name][field == "total" and "seconds" or field] = seconds
+      if field == "total" then total = total + seconds end
+    end
+  end
+  for _, phase in pairs(phases) do
+    phase.fraction = total > 0 and phase.seconds / total or 0
+    local best = "compute"
+    for _, resource in ipairs { "memory", "network" } do
+      if phase[resource] > phase[best] then best = resource end
+    end
+    phase.bound_by = phase.seconds > 0 and best or "-"
+  end
+  return phases
+end
+
+--- What the model says of one layout (a table of variables) on at most `devices` devices.
+function optimize:evaluate(layout, devices, fixed)
+  local values = {}
+  for _, set in ipairs { fixed or {}, layout, { devices = devices } } do
+    for name, value in pairs(set) do values[name] = value end
+  end
+  local r = self.reporter:evaluate(values)
+  return { days = r.days, dollars = r.dollars, devices_used = math.tointeger(r.devices_used) or r.devices_used,
+    utilization = r.utilization, utilization_of_all = r.utilization * r.devices_used / devices,
+    memory_bytes = r.memory_bytes, phases = phases_of(r) }
+end
+
+--- The best layout on at most `devices` devices. options: exact_devices (use them all), gap,
+--- boxes, fixed, real (degrees may be fractions: a bound for all layouts). Returns
+--- { found=, proven=, best=, bound=, gap=, layout=, days=, ... } with evaluate's fields.
+function optimize:best(devices, options)
+  options = options or {}
+  local fixed = { devices = devices }
+  for name, value in pairs(options.fixed or {}) do fixed[name] = value end
+  local o = {}
+  for name, value in pairs(self.model.parameters) do o[name] = fixed[name] or self.fixed[name] or value end
+  local found = { found = false, proven = true, best = math.huge, bound = math.huge, boxes = 0, evaluations = 0 }
+  for _, choice in ipairs(self.model.choices and self.model.choices(o) or { {} }) do
+    local given = {}
+    for _, set in ipairs { fixed, choice } do
+      for name, value in pairs(set) do given[name] = value end
+    end
+    local s = self.searcher:search { variables = self.model.variables(o, options), fixed = given,
+      product_limit = devices, product_equal = options.exact_devices or false, gap = options.gap or 0,
+      boxes = options.boxes or 2000000 }
+    found.boxes, found.evaluations = found.boxes + s.boxes, found.evaluations + s.evaluations
+    found.proven = found.proven and s.proven
+    found.bound = math.min(found.bound, s.bound)
+    if s.found and s.best < found.best then
+      found.found, found.best, found.layout = true, s.best, s.point
+      for name, value in pairs(choice) do found.layout[name] = value end
+    end
+  end
+  found.devices = devices
+  if found.found then
+    found.gap = (found.best - found.bound) / math.abs(found.best)
+    for name, value in pairs(self:evaluate(found.layout, devices, fixed)) do found[name] = value end
+  end
+  return found
+end
+
+--- Best layouts for many device counts: a list of best()'s results with something found.
+function optimize:sweep(counts, options)
+  local results = {}
+  for _, devices in ipairs(counts) do
+    local best = self:best(devices, options)
+    if best.found then results[#results + 1] = best end
+  end
+  return results
+end
+
+--- Of results, those that nothing else beats in both `x` and `y` (fields; less is better).
+function optimize.pareto(results, x, y)
+  x, y = x or "devices_used", y or "days"
+  local order = table.move(results, 1, #results, 1, {})
+  table.sort(order, function(a, b)
+    if a[x] ~= b[x] then return a[x] < b[x] end
+    return a[y] < b[y]
+  end)
+  local front, least = {}, math.huge
+  for _, result in ipairs(order) do
+    if result[y] < least then
+      front[#front + 1], least = result, result[y]
+    end
+  end
+  return front
+end
+
+--- The fewest devices that finish within `days`; nil when `most` devices cannot. At most n
+--- devices never do worse than at most n - 1, so halving finds it.
+function optimize:fewest_devices(days, most, options)
+  local best = self:best(most, options)
+  if not best.found or best.days > days then return nil, best end
+  local low, high = 1, math.tointeger(best.devices_used) or most
+  while low < high do
+    local middle = (low + high) // 2
+    local found = self:best(middle, options)
+    if found.found and found.days <= days then
+      high, best = math.min(middle, found.devices_used), found
+    else
+      low = middle + 1
+    end
+  end
+  return self:best(high, options)
+end
+
+--- The least network bandwidth (bytes/s, to 1e-6) at which `devices` devices can reach
+--- `utilization` of their peak; nil and the best at a bandwidth of `most` when they cannot.
+function optimize:least_bandwidth(utilization, devices, options)
+  local key = self.model.bandwidth
+  local function reach(bandwidth)
+    local given = { fixed = { [key] = bandwidth } }
+    for name, value in pairs(options or {}) do given[name] = given[name] or value end
+    return self:best(devices, given)
+  end
+  local low, high = 1e3, 1e18
+  local best = reach(high)
+  if not best.found or best.utilization_of_all < utilization then return nil, best end
+  while high > low * (1 + 1e-6) do
+    local middle = math.sqrt(low * high)
+    local found = reach(middle)
+    if found.found and found.utilization_of_all >= utilization then
+      high, best = middle, found
+    else
+      low = middle
+    end
+  end
+  return high, best
+end
+
+--- Device counts from low to high, `per_octave` to each doubling, whole numbers.
+function optimize.counts(low, high, per_octave)
+  local counts, last = {}, 0
+  for i = 0, math.huge do
+    local n = math.floor(low * 2 ^ (i / (per_octave or 2)) + 0.5)
+    if n > high then break end
+    if n > last then counts[#counts + 1], last = n, n end
+  end
+  return counts
+end
+
+return optimize

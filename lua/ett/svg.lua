@@ -1,0 +1,162 @@
+--- Charts as SVG text: lines on linear or logarithmic axes, a right axis, stacked areas.
+--
+--   svg.chart { title=, x = { label=, log=true }, y = { label=, log=true }, y2 = { label= },
+--     series = { { label=, points = { {x, y}, ... }, right=true, dashed=true, color= } },
+--     areas = { { label=, points = { {x, y}, ... } } },        -- stacked, fractions of 1
+--     bands = { { label=, from=, to= } },                     -- named stretches of x
+--     marks = { { x=, y=, text=, right= } } }
+-- Same input, same text. Points that are not finite (or not positive on a log axis) are left out.
+local svg = {}
+
+svg.colors = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000" }
+local width, height = 860, 480
+local left, right, top, bottom = 80, 80, 46, 100
+
+local function escape(text)
+  return (tostring(text):gsub("[&<>\"']", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;",
+    ["'"] = "&#39;" }))
+end
+svg.escape = escape
+
+local function finite(value) return value == value and math.abs(value) ~= math.huge end
+
+--- Short text of a tick.
+local function tick_text(value)
+  if value == 0 then return "0" end
+  local size = math.abs(value)
+  if size >= 1e5 or size < 1e-3 then return (("%.0e"):format(value):gsub("e%+?(%-?)0*(%d)", "e%1%2")) end
+  return (("%.4g"):format(value))
+end
+
+--- A scale from data to [0, 1] with ticks; every value of `values` fits.
+local function scale_of(axis, values)
+  local low, high = math.huge, -math.huge
+  for _, value in ipairs(values) do
+    if finite(value) and (not axis.log or value > 0) then low, high = math.min(low, value), math.max(high, value) end
+  end
+  if low > high then low, high = 1, 10 end
+  local scale = { ticks = {} }
+  if axis.log then
+    local a, b = math.floor(math.log(low, 10) + 1e-9), math.ceil(math.log(high, 10) - 1e-9)
+    if a == b then b = a + 1 end
+    for k = a, b do scale.ticks[#scale.ticks + 1] = 10.0 ^ k end
+    function scale.at(value) return (math.log(value, 10) - a) / (b - a) end
+    return scale
+  end
+  low, high = axis.low or math.min(low, 0), axis.high or high
+  if high <= low then high = low + 1 end
+  local step = 10 ^ math.floor(math.log((high - low) / 5, 10))
+  for _, factor in ipairs { 5, 2, 1 } do
+    if (high - low) / (step * factor) >= 4 then
+      step = step * factor
+      break
+    end
+  end
+  high = axis.high or math.ceil(high / step - 1e-9) * step
+  for k = 0, math.floor((high - low) / step + 1e-9) do scale.ticks[#scale.ticks + 1] = low + k * step end
+  function scale.at(value) return (value - low) / (high - low) end
+  return scale
+end
+
+local function collect(chart)
+  local xs, ys, y2s = {}, {}, {}
+  for _, set in ipairs { chart.series or {}, chart.areas or {} } do
+    for _, series in ipairs(set) do
+      for _, point in ipairs(series.points) do
+        xs[#xs + 1] = point[1]
+        local into = series.right and y2s or ys
+        into[#into + 1] = point[2]
+      end
+    end
+  end
+  for _, band in ipairs(chart.bands or {}) do
+    xs[#xs + 1], xs[#xs + 2] = band.from, band.to
+  end
+  if chart.areas then ys[#ys + 1] = 1 end
+  return xs, ys, y2s
+end
+
+--- The chart as one SVG document.
+function svg.chart(chart)
+  local out = {}
+  local function add(format, ...) out[#out + 1] = select("#", ...) > 0 and format:format(...) or format end
+  local xs, ys, y2s = collect(chart)
+  local x, y = scale_of(chart.x, xs), scale_of(chart.y, ys)
+  local y2 = chart.y2 and scale_of(chart.y2, y2s)
+  local function px(value) return left + x.at(value) * (width - left - right) end
+  local function py(value, scale) return height - bottom - (scale or y).at(value) * (height - top - bottom) end
+  add('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" '
+    .. 'font-size="12">', width, height, width, height)
+  add('<rect width="%d" height="%d" fill="#fff"/>', width, height)
+  add('<text x="%d" y="24" font-size="16" text-anchor="middle">%s</text>', width // 2, escape(chart.title or ""))
+  for i, band in ipairs(chart.bands or {}) do
+    add('<rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s" fill-opacity="0.12"/>', px(band.from), top,
+      px(band.to) - px(band.from), height - top - bottom, svg.colors[(band.color or i - 1) % #svg.colors + 1])
+    add('<text x="%.2f" y="%d" text-anchor="middle" fill="#444">%s</text>', (px(band.from) + px(band.to)) / 2, top + 14,
+      escape(band.label))
+  end
+  for _, tick in ipairs(x.ticks) do
+    add('<path d="M%.2f %dV%d" stroke="#ddd"/><text x="%.2f" y="%d" text-anchor="middle">%s</text>', px(tick), top,
+      height - bottom, px(tick), height - bottom + 16, tick_text(tick))
+  end
+  for _, tick in ipairs(y.ticks) do
+    add('<path d="M%d %.2fH%d" stroke="#ddd"/><text x="%d" y="%.2f" text-anchor="end">%s</text>', left, py(tick),
+      width - right, left - 6, py(tick) + 4, tick_text(tick))
+  end
+  for _, tick in ipairs(y2 and y2.ticks or {}) do
+    add('<text x="%d" y="%.2f">%s</text>', width - right + 6, py(tick, y2) + 4, tick_text(tick))
+  end
+  local legend = {}
+  local base = {}
+  for i, area in ipairs(chart.areas or {}) do
+    local upper, lower = {}, {}
+    for k, point in ipairs(area.points) do
+      local from = base[k] or 0
+      base[k] = from + point[2]
+      upper[k] = ("%.2f,%.2f"):format(px(point[1]), py(base[k]))
+      table.insert(lower, 1, ("%.2f,%.2f"):format(px(point[1]), py(from)))
+    end
+    local color = area.color or svg.colors[(i - 1) % #svg.colors + 1]
+    add('<polygon points="%s %s" fill="%s" fill-opacity="0.75"/>', table.concat(upper, " "), table.concat(lower, " "), color)
+    legend[#legend + 1] = { area.label, color }
+  end
+  for i, series in ipairs(chart.series or {}) do
+    local color, scale, path, pen = series.color or svg.colors[(i - 1) % #svg.colors + 1], series.right and y2 or y, {}, "M"
+    for _, point in ipairs(series.points) do
+      local log_y = (series.right and chart.y2 or chart.y).log
+      if finite(point[2]) and (not log_y or point[2] > 0) then
+        path[#path + 1] = ("%s%.2f %.2f"):format(pen, px(point[1]), py(point[2], scale))
+        pen = "L"
+      end
+    end
+    add('<path d="%s" fill="none" stroke="%s" stroke-width="2"%s/>', table.concat(path), color,
+      series.dashed and ' stroke-dasharray="6 4"' or "")
+    legend[#legend + 1] = { series.label, color, series.dashed }
+  end
+  for _, mark in ipairs(chart.marks or {}) do
+    local at_y = py(mark.y, mark.right and y2 or y)
+    add('<circle cx="%.2f" cy="%.2f" r="4" fill="#fff" stroke="#000"/><text x="%.2f" y="%.2f">%s</text>', px(mark.x), at_y,
+      px(mark.x) + 7, at_y - 6, escape(mark.text))
+  end
+  add('<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#000"/>', left, top, width - left - right,
+    height - top - bottom)
+  add('<text x="%d" y="%d" text-anchor="middle">%s</text>', width // 2, height - bottom + 36, escape(chart.x.label or ""))
+  add('<text transform="translate(20 %d) rotate(-90)" text-anchor="middle">%s</text>', (height - bottom + top) // 2,
+    escape(chart.y.label or ""))
+  if y2 then
+    add('<text transform="translate(%d %d) rotate(90)" text-anchor="middle">%s</text>', width - 20,
+      (height - bottom + top) // 2, escape(chart.y2.label or ""))
+  end
+  local at = left
+  for i, entry in ipairs(legend) do
+    local row = (i - 1) // 4
+    if (i - 1) % 4 == 0 then at = left end
+    add('<path d="M%d %dh20" stroke="%s" stroke-width="4"%s/><text x="%d" y="%d">%s</text>', at, height - 44 + row * 20,
+      entry[2], entry[3] and ' stroke-dasharray="6 4"' or "", at + 26, height - 40 + row * 20, escape(entry[1]))
+    at = at + (width - left - right) // 4
+  end
+  add("</svg>\n")
+  return table.concat(out, "\n")
+end
+
+return svg
