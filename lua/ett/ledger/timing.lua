@@ -1,0 +1,101 @@
+--- Time of a metered run: what each meter's compute and each axis's traffic take.
+--
+-- An axis is placed on the machine from the innermost outwards; one whose span (its degree
+-- times those inside it) fits a node uses the node's link, others the network. Each rank sends
+-- and receives at once, so an axis takes the greater of Tx and Rx over its bandwidth, plus a
+-- latency for each step of a ring ((degree - 1) steps an operation). Traffic of different axes
+-- shares a link and adds up; a fraction `overlap` of it may hide behind compute.
+local ledger = require "ett.ledger"
+
+local timing = {}
+
+timing.inner_first = { "TENSOR_INT", "TENSOR_EXT", "EXP", "SEQ", "PIPE", "DATA" }
+
+local function placement(L, order, node_chips)
+  local degree, span, places = {}, 1, {}
+  for _, axis in ipairs(L:axes()) do degree[axis.name] = ledger.value(axis.degree) end
+  local seen = {}
+  local function place(name)
+    seen[name] = true
+    span = span * degree[name]
+    places[name] = { span = span, degree = degree[name], link = span <= node_chips and "intra" or "inter" }
+  end
+  for _, name in ipairs(order) do
+    if degree[name] then place(name) end
+  end
+  for _, axis in ipairs(L:axes()) do
+    if not seen[axis.name] then place(axis.name) end
+  end
+  return places
+end
+
+local function hidden(busy, traffic, overlap)
+  return busy + (1 - overlap) * traffic + math.max(0, overlap * traffic - busy)
+end
+
+--- Times ledger L. options: flops (FLOP/s a rank at full speed), utilization (fraction of it
+--- that matmuls reach), bytes (of a word), links ({ intra =, inter = } of ett.ledger.links, or
+--- one of them), node_chips, overlap (0 to 1), order (axes, innermost first), forward_only,
+--- checkpointing, operations (meter name -> how many times its operations run, for latency).
+--- Returns { seconds, compute_seconds, network_seconds, bound_by, phases = { { name, seconds,
+--- compute_seconds, network_seconds, bound_by, axes = { { axis, link, seconds, bytes } } } } }.
+function timing.of(L, options)
+  local node_chips = options.node_chips or 1
+  local places = placement(L, options.order or timing.inner_first, node_chips)
+  local ranks = ledger.value(L:clusters())
+  local value = ledger.value
+  local phases, by_name = {}, {}
+  local function passes(e, name)
+    local forward, backward = value(e[name .. "_forward"]), value(e[name .. "_backward"])
+    if options.forward_only then return forward end
+    return (options.checkpointing and 2 or 1) * forward + backward
+  end
+  for _, e in ipairs(L:entries()) do
+    local phase = by_name[e.meter]
+    if not phase then
+      phase = { name = e.meter, flop = 0, axes = {}, by_axis = {} }
+      by_name[e.meter] = phase
+      phases[#phases + 1] = phase
+    end
+    phase.flop = phase.flop + passes(e, "flop")
+    for _, part in ipairs(e.axes) do
+      local place = places[part.axis]
+      local words = math.max(passes(part, "tx"), passes(part, "rx"))
+      if words > 0 then
+        local line = phase.by_axis[part.axis]
+        local link = options.links[place.link] or options.links.intra or options.links.inter
+        if not line then
+          line = { axis = part.axis, link = link.name or place.link, degree = place.degree, seconds = 0, bytes = 0 }
+          phase.by_axis[part.axis] = line
+          phase.axes[#phase.axes + 1] = line
+        end
+        local bytes = words * options.bytes / ranks
+        local times = (options.operations and options.operations[e.meter] or 0) * (options.forward_only and 1 or 2)
+        line.bytes = line.bytes + bytes
+        line.seconds = line.seconds + bytes / link.bytes_per_second
+          + times * (place.degree - 1) * (link.latency_seconds or 0)
+      end
+    end
+  end
+  local result = { seconds = 0, compute_seconds = 0, network_seconds = 0, phases = phases, places = places }
+  for _, phase in ipairs(phases) do
+    phase.compute_seconds = phase.flop / (ranks * options.flops * (options.utilization or 1))
+    phase.network_seconds = 0
+    for _, line in ipairs(phase.axes) do phase.network_seconds = phase.network_seconds + line.seconds end
+    phase.by_axis, phase.flop = nil, phase.flop
+    phase.seconds = hidden(phase.compute_seconds, phase.network_seconds, options.overlap or 1)
+    phase.bound_by = phase.seconds == 0 and "-" or phase.network_seconds > phase.compute_seconds and "network"
+      or "compute"
+    table.sort(phase.axes, function(a, b)
+      if a.seconds ~= b.seconds then return a.seconds > b.seconds end
+      return a.axis < b.axis
+    end)
+    result.seconds = result.seconds + phase.seconds
+    result.compute_seconds = result.compute_seconds + phase.compute_seconds
+    result.network_seconds = result.network_seconds + phase.network_seconds
+  end
+  result.bound_by = result.network_seconds > result.compute_seconds and "network" or "compute"
+  return result
+end
+
+return timing
