@@ -98,6 +98,7 @@ function optimize:evaluate(layout, devices, fixed)
   for _, set in ipairs { fixed or {}, layout, { devices = devices } } do
     for name, value in pairs(set) do values[name] = value end
   end
+  values.most_days, values.most_dollars = nil, nil
   local r = self.reporter:evaluate(values)
   return { days = r.days, dollars = r.dollars, devices_used = math.tointeger(r.devices_used) or r.devices_used,
     utilization = r.utilization, utilization_of_all = r.utilization * r.devices_used / devices,
@@ -184,27 +185,30 @@ function optimize:fewest_devices(days, most, options)
 end
 
 --- The least network bandwidth (bytes/s, to 1e-6) at which `devices` devices can reach
---- `utilization` of their peak; nil and the best at a bandwidth of `most` when they cannot.
+--- `utilization` of their peak; nil and the best at a bandwidth of 1e18 when they cannot.
 function optimize:least_bandwidth(utilization, devices, options)
   local key = self.model.bandwidth
-  local function reach(bandwidth)
-    local given = { fixed = { [key] = bandwidth } }
-    for name, value in pairs(options or {}) do given[name] = given[name] or value end
-    return self:best(devices, given)
+  options = options or {}
+  local function with(fields)
+    local given = {}
+    for _, set in ipairs { options, fields } do
+      for name, value in pairs(set) do given[name] = value end
+    end
+    return given
+  end
+  -- Time and utilization are inverse; any layout tells the factor.
+  local any = self:evaluate({}, devices)
+  local days = any.days * any.utilization_of_all / utilization
+  local function reaches(bandwidth) -- a gap of nearly 1: the first layout that meets the limit will do
+    return self:best(devices, with { fixed = { [key] = bandwidth, most_days = days }, gap = 1 - 1e-9 }).found
   end
   local low, high = 1e3, 1e18
-  local best = reach(high)
-  if not best.found or best.utilization_of_all < utilization then return nil, best end
+  if not reaches(high) then return nil, self:best(devices, with { fixed = { [key] = high }, gap = 1e-3 }) end
   while high > low * (1 + 1e-6) do
     local middle = math.sqrt(low * high)
-    local found = reach(middle)
-    if found.found and found.utilization_of_all >= utilization then
-      high, best = middle, found
-    else
-      low = middle
-    end
+    if reaches(middle) then high = middle else low = middle end
   end
-  return high, best
+  return high, self:best(devices, with { fixed = { [key] = high } })
 end
 
 --- Device counts from low to high, `per_octave` to each doubling, whole numbers.

@@ -1,0 +1,125 @@
+--- Figures and the 3-D picture: what they hold, and that a browser shows them without errors.
+local figures = require "ett.ledger.figures"
+local optimize = require "ett.ledger.optimize"
+local picture = require "ett.ledger.picture"
+local svg = require "ett.svg"
+
+local function count(text, pattern)
+  return select(2, text:gsub(pattern, ""))
+end
+
+describe("ett.svg", function()
+  it("draws every series, escapes text and leaves out what a log axis cannot show", function()
+    local text = svg.chart { title = "a < b & c", x = { label = "n", log = true }, y = { label = "v", log = true },
+      series = { { label = "one", points = { { 1, 1 }, { 10, 0 }, { 100, 50 } } }, { label = "two", points = { { 1, 2 } } } } }
+    assert.truthy(text:find("a &lt; b &amp; c", 1, true))
+    assert.equal(2, count(text, 'stroke%-width="2"'))
+    assert.falsy(text:find("nan", 1, true))
+    assert.falsy(text:find("inf", 1, true))
+    assert.equal(text, svg.chart { title = "a < b & c", x = { label = "n", log = true }, y = { label = "v", log = true },
+      series = { { label = "one", points = { { 1, 1 }, { 10, 0 }, { 100, 50 } } }, { label = "two", points = { { 1, 2 } } } } })
+  end)
+end)
+
+describe("the figures of a sweep", function()
+  local results = optimize.new({ model = "pods" }):sweep(optimize.counts(64, 16384, 1))
+
+  it("show degrees, phases and the binding resource", function()
+    assert.equal(9, #results)
+    local degrees = figures.degrees(results, "pods")
+    assert.truthy(degrees:find("utilization of peak", 1, true))
+    local resources = figures.resources(results, "pods")
+    assert.truthy(resources:find("compute binds", 1, true))
+    assert.truthy(resources:find("network binds", 1, true))
+    assert.equal(3, count(figures.phases(results, "pods"), "<polygon"))
+  end)
+
+  it("have phases that fill the batch", function()
+    for _, result in ipairs(results) do
+      local sum = 0
+      for _, phase in pairs(result.phases) do sum = sum + phase.fraction end
+      assert.is_true(math.abs(sum - 1) < 1e-12)
+    end
+  end)
+end)
+
+describe("the picture of a batch", function()
+  --- Products and flashes of a build, counted over its frames.
+  local function tally(built)
+    local seen = { compute = 0, send = 0 }
+    for _, frame in ipairs(built.frames) do
+      for _, index in ipairs(frame.flash or {}) do
+        local kind = built.boxes[index + 1][1]
+        seen[kind] = seen[kind] + 1
+      end
+    end
+    return seen
+  end
+
+  it("lights every product once forward and once backward", function()
+    for _, o in ipairs { { layers = 4, pp = 2, dp = 2, tp = 1, microbatches = 4 },
+      { layers = 3, pp = 3, dp = 1, tp = 2, microbatches = 2, batch = 4 },
+      { layers = 1, pp = 1, dp = 1, tp = 1, microbatches = 1 } } do
+      local seen = tally(picture.build(o))
+      assert.equal(o.layers * 2 * 2 * o.dp * o.tp * o.microbatches, seen.compute)
+      local stages = (o.pp - 1) * 2 * o.dp * o.microbatches
+      local tensor = o.tp > 1 and o.layers * 2 * o.dp * o.microbatches or 0
+      local data = o.dp > 1 and o.layers * 2 * o.dp * o.tp or 0
+      assert.equal(stages + tensor + data, seen.send)
+    end
+  end)
+
+  it("leaves only the weights at the end", function()
+    local built = picture.build {}
+    local standing = {}
+    for _, frame in ipairs(built.frames) do
+      for _, index in ipairs(frame.gone or {}) do standing[index] = nil end
+      for _, index in ipairs(frame.come or {}) do standing[index] = true end
+    end
+    for index in pairs(standing) do assert.equal("weight", built.boxes[index + 1][1]) end
+  end)
+
+  it("refuses what does not divide, all at once", function()
+    local ok, why = pcall(picture.build, { layers = 5, pp = 2, hidden = 15, tp = 2 })
+    assert.is_false(ok)
+    assert.truthy(tostring(why):find("layers = 5 must be divisible by pp = 2", 1, true))
+    assert.truthy(tostring(why):find("hidden = 15 must be divisible by tp = 2", 1, true))
+  end)
+
+  it("is one file that asks for no other", function()
+    local page = picture.page {}
+    for _, word in ipairs { "src=", "href=", "@import", "url(", "http:", "https:" } do
+      assert.falsy(page:find(word, 1, true), word)
+    end
+    assert.equal(1, count(page, "</script"))
+  end)
+
+  it("runs in a browser without a console error", function()
+    local where = io.popen("command -v chromium || command -v chromium-browser || command -v google-chrome")
+    local browser = where:read("l")
+    where:close()
+    if not browser then
+      pending("no chromium on this machine: the page was not shown")
+      return
+    end
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert(os.execute("mkdir -p " .. folder))
+    local file = assert(io.open(folder .. "/picture.html", "wb"))
+    local page, built = picture.page { layers = 2, pp = 2, dp = 2, tp = 2, microbatches = 2 }
+    file:write(page)
+    file:close()
+    local pipe = io.popen(("timeout 100 %s --headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+      .. "--disable-background-networking --disable-component-update --disable-sync --user-data-dir=%s/profile "
+      .. "--virtual-time-budget=3000 --enable-logging=stderr --dump-dom 'file://%s/picture.html' 2>&1"):format(browser,
+      folder, folder))
+    local text = pipe:read("a")
+    pipe:close()
+    os.execute("rm -rf " .. folder)
+    for line in text:gmatch("[^\n]+") do assert.falsy(line:find("CONSOLE", 1, true), line) end
+    -- The script ran to its end, and the animation moved on from the first frame.
+    assert.truthy(text:find(('data-ready="%d"'):format(#built.frames), 1, true))
+    local at = tonumber(text:match('<span id="count">(%d+) / '))
+    assert.is_true(at ~= nil and at > 1)
+  end)
+end)
