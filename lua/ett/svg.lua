@@ -117,11 +117,13 @@ function svg.chart(chart)
       table.insert(lower, 1, ("%.2f,%.2f"):format(px(point[1]), py(from)))
     end
     local color = area.color or svg.colors[(i - 1) % #svg.colors + 1]
-    add('<polygon points="%s %s" fill="%s" fill-opacity="0.75"/>', table.concat(upper, " "), table.concat(lower, " "), color)
+    add('<polygon points="%s %s" fill="%s" fill-opacity="0.75"/>', table.concat(upper, " "), table.concat(lower, " "),
+      color)
     legend[#legend + 1] = { area.label, color }
   end
   for i, series in ipairs(chart.series or {}) do
-    local color, scale, path, pen = series.color or svg.colors[(i - 1) % #svg.colors + 1], series.right and y2 or y, {}, "M"
+    local color, scale = series.color or svg.colors[(i - 1) % #svg.colors + 1], series.right and y2 or y
+    local path, pen = {}, "M"
     for _, point in ipairs(series.points) do
       local log_y = (series.right and chart.y2 or chart.y).log
       if finite(point[2]) and (not log_y or point[2] > 0) then
@@ -135,12 +137,13 @@ function svg.chart(chart)
   end
   for _, mark in ipairs(chart.marks or {}) do
     local at_y = py(mark.y, mark.right and y2 or y)
-    add('<circle cx="%.2f" cy="%.2f" r="4" fill="#fff" stroke="#000"/><text x="%.2f" y="%.2f">%s</text>', px(mark.x), at_y,
-      px(mark.x) + 7, at_y - 6, escape(mark.text))
+    add('<circle cx="%.2f" cy="%.2f" r="4" fill="#fff" stroke="#000"/><text x="%.2f" y="%.2f">%s</text>', px(mark.x),
+      at_y, px(mark.x) + 7, at_y - 6, escape(mark.text))
   end
   add('<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#000"/>', left, top, width - left - right,
     height - top - bottom)
-  add('<text x="%d" y="%d" text-anchor="middle">%s</text>', width // 2, height - bottom + 36, escape(chart.x.label or ""))
+  add('<text x="%d" y="%d" text-anchor="middle">%s</text>', width // 2, height - bottom + 36,
+    escape(chart.x.label or ""))
   add('<text transform="translate(20 %d) rotate(-90)" text-anchor="middle">%s</text>', (height - bottom + top) // 2,
     escape(chart.y.label or ""))
   if y2 then

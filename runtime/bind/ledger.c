@@ -87,7 +87,8 @@ static ett_node to_node(lua_State *L, int index, box *owner) {
   }
   handle *h = luaL_testudata(L, index, ETT_EXPRESSION_TYPE);
   if (!h)
-    luaL_error(L, "a number or an expression is wanted, got %s", luaL_typename(L, index));
+    return luaL_error(L, "a number or an expression is wanted, got %s",
+                      luaL_typename(L, index));
   if (h->owner != owner)
     luaL_error(L, "an expression of another ledger");
   return h->index;
@@ -238,7 +239,7 @@ static ett_set to_set(lua_State *L, int index, const char *type, const box *owne
   for (lua_Integer i = 1; lua_rawgeti(L, index, i) != LUA_TNIL; i++) {
     handle *h = luaL_testudata(L, -1, type);
     if (!h || h->owner != owner)
-      luaL_error(L, "element %d must be an %s of this ledger, got %s", (int)i, type + 11,
+      return (ett_set)luaL_error(L, "element %d must be an %s of this ledger, got %s", (int)i, type + 11,
                  luaL_typename(L, -1));
     set |= (ett_set)1 << h->index;
     lua_pop(L, 1);

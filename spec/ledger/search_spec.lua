@@ -111,7 +111,8 @@ describe("the layout search", function()
   -- greedy search 449. A proven bound within 1 % must agree with the first.
   it("agrees with the notebook's interval search on 2^9 to 2^14.4 pods", function()
     local search = optimize.new { model = "pods" }
-    for exponent, days in pairs { [9] = 466, [9.6] = 388.0, [10.6] = 381.3, [12] = 376.1, [13] = 369.5, [14.4] = 343.5 } do
+    local stored = { [9] = 466, [9.6] = 388.0, [10.6] = 381.3, [12] = 376.1, [13] = 369.5, [14.4] = 343.5 }
+    for exponent, days in pairs(stored) do
       local best = search:best(2 ^ exponent, { real = true, gap = 0.01 })
       assert.is_true(best.proven)
       assert.is_true(best.days <= days * 1.01, ("2^%g pods: %g days"):format(exponent, best.days))
@@ -165,8 +166,9 @@ describe("bounds of a compiled program", function()
   it("contain every value inside the box", function()
     local L = ledger.new()
     local x, y, z = L:parameter("x", 1), L:parameter("y", 2), L:parameter("z", 3)
-    local program = L:compile { a = ledger.max(x * y - z, x / y) + ledger.floor(z / x), b = ledger.select(ledger.lt(x, y),
-      ledger.sqrt(x) * z, y % 3), c = (x - y) * (y - z) + ledger.round(x) ^ 2 - ledger.ceil(z) // y,
+    local program = L:compile { a = ledger.max(x * y - z, x / y) + ledger.floor(z / x),
+      b = ledger.select(ledger.lt(x, y), ledger.sqrt(x) * z, y % 3),
+      c = (x - y) * (y - z) + ledger.round(x) ^ 2 - ledger.ceil(z) // y,
       d = ledger.min(ledger.log2(x), ledger.eq(x, y)) }
     local seed = 7
     local function random()

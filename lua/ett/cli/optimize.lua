@@ -148,8 +148,8 @@ return {
   name = "optimize",
   summary = "find the best layout for a budget and a device count, with proof",
   usage = "optimize [--model pods|simple] [--devices N | N,M | LOW:HIGH[:PER_OCTAVE]] [parameter=number ...]",
-  description = "Branch and bound over all whole-number layouts; the result is the optimum of the model unless a gap is "
-    .. "printed.\nmodels: pods (a FLOP budget on pods), simple (the corrected simple-transformer, with memory).",
+  description = "Branch and bound over all whole-number layouts; the result is the optimum of the model unless a gap "
+    .. "is printed.\nmodels: pods (a FLOP budget on pods), simple (the corrected simple-transformer, with memory).",
   options = {
     { "model", "NAME", "pods or simple", default = "pods" },
     { "devices", "N", "at most so many devices; a list or LOW:HIGH[:PER_OCTAVE] sweeps" },

@@ -27,7 +27,9 @@ return {
     if not file then error_module.raise("io", "picture: cannot write: %s", why) end
     local ok, failure = file:write(page)
     ok = ok and file:close()
-    if not ok then error_module.raise("io", "picture: cannot write %s: %s", opts.output, failure or "the disk is full") end
+    if not ok then
+      error_module.raise("io", "picture: cannot write %s: %s", opts.output, failure or "the disk is full")
+    end
     return 0
   end,
 }

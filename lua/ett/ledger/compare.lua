@@ -76,9 +76,10 @@ local function simplified(s, p, chip, settings)
   local broken = violations.list(L)
   if #broken > 0 then architecture_error.raise("limit", "the simple view: %s", violations.message(broken)) end
   local steady = r.phases.full
+  local crossings = p.pp > 1 and 2 * r.steps / r.interval or 0
   return { view = "simple, corrected", flop = r.flop_batch, compute_seconds = steady.compute,
-    tensor_seconds = r.steps * 2 * (r.internal + r.external), pipeline_seconds = (p.pp > 1 and r.steps / r.interval or 0)
-      * 2 * r.cross, data_seconds = r.phases.gradient.network, bubble_seconds = r.phases.bubble.seconds,
+    tensor_seconds = r.steps * 2 * (r.internal + r.external), pipeline_seconds = crossings * r.cross,
+    data_seconds = r.phases.gradient.network, bubble_seconds = r.phases.bubble.seconds,
     optimizer_seconds = r.phases.optimizer.seconds, step_seconds = r.batch, memory_bytes = r.memory.total,
     bound_by = simple.binding(steady) }
 end
@@ -116,30 +117,34 @@ local function reasons(s, p, views, settings)
   local function add(seconds, format, ...) list[#list + 1] = { seconds = seconds, text = format:format(...) } end
   local a, b, c = table.unpack(views)
   local tokens = p.global_batch * p.seq
-  add(c.vocabulary_seconds, "embeddings and logits: %.3g FLOP a step are in ett predict only", 6.0 * s.d * s.vocab * tokens)
+  add(c.vocabulary_seconds, "embeddings and logits: %.3g FLOP a step are in ett predict only",
+    6.0 * s.d * s.vocab * tokens)
   add(c.other_seconds, "norms, activations, residuals, rotary positions, loss: in ett predict only")
   local scores = 12.0 * s.layers * s.heads * s.head_dim * p.seq * tokens
-  add(nil, "attention scores: %.3g FLOP in the ledger (whole square, no causal mask), none in the simple model", scores)
+  add(nil, "attention scores: %.3g FLOP in the ledger (whole square, no causal mask), none in the simple model",
+    scores)
   if s.kv_heads > 1 and s.kv_heads < s.heads then
-    add(nil, "grouped queries (%d of %d): the ledger's program takes all heads for keys and values", s.kv_heads, s.heads)
+    add(nil, "grouped queries (%d of %d): the ledger's program takes all heads for keys and values", s.kv_heads,
+      s.heads)
   end
   if s.experts > 1 then
-    add(nil, "experts: the ledger views hold the %d routed of %d as one wide feed-forward; routing and all-to-all are in "
-      .. "ett predict only", s.top_k, s.experts)
+    add(nil, "experts: the ledger views hold the %d routed of %d as one wide feed-forward; routing and all-to-all are "
+      .. "in ett predict only", s.top_k, s.experts)
   end
   if p.pp > 1 then
-    add(b.bubble_seconds, "pipeline bubble: the ledger counts work, not waiting; the simple model has one phase for it, "
-      .. "ett predict runs the schedule")
+    add(b.bubble_seconds, "pipeline bubble: the ledger counts work, not waiting; the simple model has one phase for "
+      .. "it, ett predict runs the schedule")
   end
   add(nil, "matmul speed: the ledger views take %.2f of peak for all; ett predict asks the cluster's profile "
     .. "(its matmuls take %.4f s against %.4f s)", settings.utilization, c.compute_seconds, a.compute_seconds)
   if p.tp > 1 then
-    add(a.tensor_seconds - c.tensor_seconds, "tensor traffic: the ledger sums each direction over the link's rate and %.0f %% may "
-      .. "hide behind compute; ett predict times each all-reduce by size and hides none", settings.overlap * 100)
+    add(a.tensor_seconds - c.tensor_seconds, "tensor traffic: the ledger sums each direction over the link's rate and "
+      .. "%.0f %% may hide behind compute; ett predict times each all-reduce by size and hides none",
+      settings.overlap * 100)
   end
   if p.dp > 1 then
-    add(a.data_seconds - c.data_seconds, "data-parallel traffic: the ledger gathers 16-bit weights and reduces their gradients "
-      .. "(as ZeRO-3 does); ett predict reduces %s gradients, ZeRO %d", p.gradient_dtype, p.zero)
+    add(a.data_seconds - c.data_seconds, "data-parallel traffic: the ledger gathers 16-bit weights and reduces their "
+      .. "gradients (as ZeRO-3 does); ett predict reduces %s gradients, ZeRO %d", p.gradient_dtype, p.zero)
   end
   if c.optimizer_seconds then add(c.optimizer_seconds, "optimizer: not in the metered ledger") end
   return list

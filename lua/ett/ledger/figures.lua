@@ -80,7 +80,8 @@ function figures.resources(results, title)
   for i, r in ipairs(results) do
     local bound, last = r.phases[longest].bound_by, bands[#bands]
     if not last or last.label ~= bound .. " binds" then
-      bands[#bands + 1] = { label = bound .. " binds", from = r.devices, to = r.devices, color = resource_color[bound] or 3 }
+      bands[#bands + 1] = { label = bound .. " binds", from = r.devices, to = r.devices,
+        color = resource_color[bound] or 3 }
       if last then last.to = r.devices end
     elseif i == #results then
       last.to = r.devices

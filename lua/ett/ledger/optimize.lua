@@ -176,7 +176,7 @@ function optimize:fewest_devices(days, most, options)
     local middle = (low + high) // 2
     local found = self:best(middle, options)
     if found.found and found.days <= days then
-      high, best = math.min(middle, found.devices_used), found
+      high = math.min(middle, found.devices_used)
     else
       low = middle + 1
     end

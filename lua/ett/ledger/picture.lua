@@ -100,9 +100,9 @@ function picture.build(given)
         local _, edge = model(l)
         made[key] = box(kind, edge + gap.layer / 2, edge + gap.layer / 2, y0, y1, z0, z1, text)
       else
-        local x0, x1, edge = model(l)
+        local x0, x1 = model(l)
         if l > o.layers then x0, x1 = output(o.layers) end
-        edge = l <= o.layers and hidden_at(l) - gap.layer / 2 or total[2] + gap.layer / 2
+        local edge = l <= o.layers and hidden_at(l) - gap.layer / 2 or total[2] + gap.layer / 2
         made[key] = box(kind, x0, x1, edge, edge, z0, z1, text)
       end
     end

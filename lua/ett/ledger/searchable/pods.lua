@@ -14,7 +14,9 @@ end
 function searchable.variables(o, options)
   local layers = ledger.value(pods.shape(o).L)
   local real = options and options.real or false
-  local function degree(high) return { low = 1, high = math.max(1, math.min(high, o.devices)), factor = true, real = real } end
+  local function degree(high)
+    return { low = 1, high = math.max(1, math.min(high, o.devices)), factor = true, real = real }
+  end
   return {
     pp = degree(layers), dp = degree(o.devices), tp_hidden = degree(256), tp_residual = degree(real and 1 or 256),
     microbatches = { low = 1, high = 2 ^ 20, real = real },
