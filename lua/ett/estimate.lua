@@ -38,6 +38,26 @@ end
 
 estimate.evaluate = evaluate
 
+--- Notes where some seconds of a line came from.
+local function source_of(line, answer, seconds)
+  if not answer then return end
+  local sources = line.provenance_seconds or {}
+  line.provenance_seconds = sources
+  sources[answer.provenance] = (sources[answer.provenance] or 0.0) + seconds
+  line.detail = line.detail or answer.detail
+end
+
+--- One word for a line: the least certain source of at least a twentieth of its time.
+local function one_provenance(line)
+  local total, word = 0.0, nil
+  for _, seconds in pairs(line.provenance_seconds or {}) do total = total + seconds end
+  for _, name in ipairs(lower_times.provenances) do
+    local seconds = line.provenance_seconds and line.provenance_seconds[name]
+    if seconds and seconds >= total / 20 then word = name end
+  end
+  return word
+end
+
 --- Device seconds a step of every operation, averaged over pipeline stages: what a stage of
 --- average load spends on it.
 local function operation_lines(lowered, p)
@@ -64,17 +84,14 @@ local function operation_lines(lowered, p)
       if again then line.recompute_seconds = line.recompute_seconds + forward end
       line.runs_per_micro_batch = line.runs_per_micro_batch + kind.count * uses
       line.order = math.min(line.order, k * 1000 + index)
-      for _, answer in pairs { o.forward_answer or false, o.backward_answer or false } do
-        if answer then
-          line.provenance = lower_times.worse(line.provenance, answer.provenance)
-          line.detail = line.detail or answer.detail
-        end
-      end
+      source_of(line, o.forward_answer, again and 2 * forward or forward)
+      source_of(line, o.backward_answer, backward)
       if o.overlapped then line.overlapped = true end
     end
   end
   for _, line in ipairs(lines) do
     line.seconds = line.forward_seconds + line.backward_seconds + line.recompute_seconds
+    line.provenance = one_provenance(line)
   end
   table.sort(lines, function(a, b) return a.order < b.order end)
   for _, line in ipairs(lines) do line.order = nil end

@@ -39,24 +39,44 @@ local function device_matches(device, name)
   return false
 end
 
---- The bundled cluster whose device a configuration names, or nil and the names of all devices.
-local function cluster_of_device(gpu_name)
+--- The cluster found whose device a configuration names, one with nodes of that size if there is
+--- one; or nil and the names of all devices.
+local function cluster_of_device(gpu_name, gpus_per_node)
   local module = require "ett.cluster"
-  local known = {}
+  local known, other = {}, nil
   for _, name in ipairs(module.names()) do
     local cluster = module.get(name)
-    if device_matches(cluster.device, gpu_name) then return cluster end
+    if device_matches(cluster.device, gpu_name) then
+      if cluster.gpus_per_node == gpus_per_node then return cluster end
+      other = other or cluster
+    end
     known[#known + 1] = cluster.device.name
   end
   table.sort(known)
-  return nil, known
+  return other, known
 end
 
+-- A configuration may use fewer GPUs of a node than there are, never more.
 local function with_nodes_of(cluster, gpus_per_node)
+  if gpus_per_node > cluster.gpus_per_node then
+    error_module.raise("model", "field 'training_config[9]' (gpus_per_node) = %d: nodes of %s have %d; give at most "
+      .. "%d, or another cluster with --cluster", gpus_per_node, cluster.name, cluster.gpus_per_node,
+      cluster.gpus_per_node)
+  end
   local copy = {}
   for key, value in pairs(cluster) do copy[key] = value end
   copy.gpus_per_node = gpus_per_node
   return copy
+end
+
+--- Devices that the files of a folder are named after.
+local function devices_of(folder)
+  local seen = {}
+  for entry in require("lfs").dir(folder) do
+    local device = entry:match("^([^_]+)_.*%.csv$") or entry:match("^([^_]+)%.csv$")
+    if device then seen[device] = true end
+  end
+  return require("ett.schema").keys(seen)
 end
 
 --- Cluster and profile of a configuration: those of --cluster, else its own sample folders on
@@ -64,17 +84,27 @@ end
 ---@return table cluster, table profile
 function reference_source.source(config, config_path, cluster_name)
   if cluster_name then
-    local cluster = with_nodes_of(require("ett.cluster").get(cluster_name), config.plan.gpus_per_node)
-    return cluster, require("ett.profile").open(cluster)
+    local cluster = require("ett.cluster").get(cluster_name)
+    local profile = require("ett.profile").open(cluster)
+    return with_nodes_of(cluster, config.plan.gpus_per_node), profile
   end
   local operators, collectives = reference_source.folders(config, config_path)
-  local cluster, known = cluster_of_device(config.gpu_name)
-  local profile = require("ett.profile").open { operators = operators, collectives = collectives,
-    device = config.gpu_name, cluster = cluster }
-  if not cluster then
-    error_module.raise("missing", "field 'gpu_name': no cluster has the device '%s'%s; name one with --cluster",
-      config.gpu_name, error_module.suggestion(config.gpu_name, known))
+  for i, folder in ipairs { operators, collectives } do
+    local key = i == 1 and "operator_data_folder" or "nccl_data_folder"
+    local devices, known = devices_of(folder), false
+    for _, device in ipairs(devices) do known = known or device == config.gpu_name end
+    if not known then
+      error_module.raise("missing", "field 'gpu_name': %s (%s) holds no samples of '%s'; it holds %s", key, config[key],
+        config.gpu_name, #devices > 0 and table.concat(devices, ", ") or "none")
+    end
   end
+  local cluster, known = cluster_of_device(config.gpu_name, config.plan.gpus_per_node)
+  if not cluster then
+    error_module.raise("missing", "field 'gpu_name': no cluster has the device '%s'%s; known are %s; name a cluster "
+      .. "with --cluster", config.gpu_name, error_module.suggestion(config.gpu_name, known), table.concat(known, ", "))
+  end
+  local profile = require("ett.profile").open({ operators, collectives },
+    { multiprocessors = cluster.device.multiprocessors })
   return with_nodes_of(cluster, config.plan.gpus_per_node), profile
 end
 
