@@ -49,15 +49,12 @@ end
 --- Host rows that say which collective a launch belongs to.
 local function host_rows(view)
   return view:cached("collective_host_rows", function()
-    local t = view.trace
-    -- nccl:NAME ranges, and operators of one tensor that are the collective themselves.
-    local annotations = t:name_set(function(name)
-      return name:find("^[nrh]ccl:") or name:find("^symm_mem::") or name:find("^vllm::all_")
-    end, { "annotation", "cpu_op" })
-    local params = t:name_set({ "record_param_comms" }, "cpu_op")
     return {
-      annotations = t:events{ class = { "annotation", "cpu_op" }, names = annotations },
-      params = t:events{ class = "cpu_op", names = params },
+      -- nccl:NAME ranges, and operators of one tensor that are the collective themselves.
+      annotations = view:named_rows("collectives", { "annotation", "cpu_op" }, function(name)
+        return (name:find("^[nrh]ccl:") or name:find("^symm_mem::") or name:find("^vllm::all_")) ~= nil
+      end),
+      params = view:class_rows("cpu_op"):where{ name = "record_param_comms" },
     }
   end)
 end

@@ -87,13 +87,8 @@ function trace_view.Lane:dimensions()
     if not open then return { dims = dims, how = how } end
     local ranges
     if not self.tpu then
-      local t = view.trace
-      local names = view:cached("parallel_range_names", function()
-        return t:name_set(function(name) return parallel.of_range(name) ~= nil end, { "annotation", "cpu_op" })
-      end)
-      local host = view:cached("parallel_range_rows", function()
-        return t:events{ class = { "annotation", "cpu_op" }, names = names }
-      end)
+      local host = view:named_rows("parallel", { "annotation", "cpu_op" },
+        function(name) return parallel.of_range(name) ~= nil end)
       local _, calls = self:comm_launches()
       ranges = calls:enclosing(host):columns{ "name" }
     end

@@ -22,9 +22,8 @@ end
 --- Steps of every process in order of start: { {from=, to=, prefill=, decode=} } by process index.
 function serving.steps(view)
   return view:cached("serving_steps", function()
-    local t = view:events_needed()
-    local names = t:name_set(function(name) return serving.parse(name) ~= nil end, "annotation")
-    local ranges = t:events{ class = "annotation", names = names }:sort("ts")
+    local ranges = view:named_rows("serving", { "annotation" },
+      function(name) return serving.parse(name) ~= nil end):sort("ts")
     local out, any = {}, false
     for _, process in ipairs(view:processes()) do
       local mine = ranges:where{ file = process.files }:sort("ts")
@@ -37,7 +36,7 @@ function serving.steps(view)
         any = true
       end
       if #list > 0 then
-        local rows = t:events{ class = { "kernel", "memcpy", "memset" }, file = process.files }
+        local rows = view:device_rows():where{ file = process.files }
         local home = rows:match(view:launch_calls(), "correlation"):enclosing(mine):columns{ "row" }
         local ends = rows:columns{ "end" }
         for i = 1, #rows do

@@ -85,6 +85,31 @@ function View:card()
   return cached(self, "card", function() return require("ett.trace_card").read(self.path, self.options) end)
 end
 
+--- All rows of a class, selected once: narrow it with :where instead of asking the trace again.
+function View:class_rows(class)
+  return cached(self, "class_" .. class, function() return self:events_needed():events{ class = class } end)
+end
+
+--- Rows of some classes whose names pass a test, selected once for each key.
+---@param key string what it is remembered as
+---@param classes string[]
+---@param test function of the name
+function View:named_rows(key, classes, test)
+  return cached(self, "named_" .. key, function()
+    local names, rows = self:events_needed():name_set(test, classes), nil
+    for _, class in ipairs(classes) do
+      local some = self:class_rows(class):where{ names = names }
+      rows = rows and rows + some or some
+    end
+    return rows
+  end)
+end
+
+--- All rows on devices.
+function View:device_rows()
+  return cached(self, "device_rows", function() return self:events_needed():events{ class = device_classes } end)
+end
+
 -- Files of one rank ------------------------------------------------------------------
 
 local function span_overlap(a, b)
@@ -99,9 +124,11 @@ end
 function View:processes()
   return cached(self, "processes", function()
     local t, by_rank, list = self:events_needed(), {}, {}
+    local spans = {}
+    for _, group in ipairs(self:device_rows():group{ "file" }) do spans[group.file] = { group.events:span() } end
     for index, file in ipairs(t.files) do
-      local from, to = t:events{ file = index, class = device_classes }:span()
-      if from == nil then from, to = t:events{ file = index }:span() end
+      local from, to = table.unpack(spans[index] or {})
+      if from == nil and #t.files > 1 then from, to = t:events{ file = index }:span() end
       local piece = { from = from or 0, to = to or 0 }
       local home
       for _, process in ipairs(file.rank and by_rank[file.rank] or {}) do
@@ -132,14 +159,16 @@ function View:processes()
   end)
 end
 
+local function is_step(name) return name:find("^ProfilerStep%s*#%s*%d+") ~= nil end
+
 --- Steps of every process: {number=, name=, spans = { [process index] = {from, to} }}, in order
 --- of number. From ProfilerStep#N on the host track (the device track's copy of it is not used).
 function View:steps()
   return cached(self, "steps", function()
-    local t = self:events_needed()
-    local names = t:name_set(function(name) return name:find("^ProfilerStep%s*#%s*%d+") ~= nil end,
-      { "annotation", "cpu_op", "host", "other" })
-    local rows = t:events{ class = { "annotation", "cpu_op", "host", "other" }, names = names, ph = "X" }
+    local rows = self:named_rows("steps", { "annotation" }, is_step)
+    if #rows == 0 then -- the dialect of 2021 has them among the operators
+      rows = self:named_rows("old_steps", { "cpu_op", "host", "other" }, is_step)
+    end
     local home = {}
     for _, process in ipairs(self:processes()) do
       for _, file in ipairs(process.files) do home[file] = process.index end
@@ -241,8 +270,7 @@ end
 ---@return table[] lanes
 function View:lane_list()
   return cached(self, "lanes", function()
-    local t, list = self:events_needed(), {}
-    local all = cached(self, "device_rows", function() return t:events{ class = device_classes } end)
+    local all, list = self:device_rows(), {}
     for _, process in ipairs(self:processes()) do
       local from, to = self:window(process)
       if from ~= false then
@@ -308,9 +336,7 @@ function Lane:rows(what)
 end
 
 --- Launch calls of the trace.
-function View:launch_calls()
-  return cached(self, "launch_calls", function() return self.trace:events{ class = "runtime" } end)
-end
+function View:launch_calls() return self:class_rows("runtime") end
 
 --- All rows that touch the window in order of start, and the launch call of each (a matched
 --- selection, with holes where none was recorded).

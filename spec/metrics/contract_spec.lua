@@ -1,5 +1,6 @@
 -- Every metric file says what it is, what it needs and in which units it answers.
 local comm = require "ett.trace_comm"
+local maker = require "trace_maker"
 local metrics = require "ett.trace_metrics"
 
 local gpu_set = { "coll_call_num", "throughput_tokens", "iter_time", "comm_comp_overlap", "pipeline_bubble",
@@ -30,6 +31,35 @@ describe("the metric files", function()
       assert.is_true(next(metric.units) ~= nil, name .. ": units")
       assert.is_nil(metric.summary:match("^%u%l.*%.$"), name .. ": summary is a phrase")
     end
+  end)
+
+  it("say for the public names why a public tool gives another number", function()
+    for _, set in ipairs{ gpu_set, tpu_set } do
+      for _, name in ipairs(set) do assert.is_string(metrics.load(name).differs, name) end
+    end
+  end)
+
+  it("take --step and --window, every one", function()
+    local r = maker.new{ rank = 0, world = 1 }
+    for step = 1, 3 do
+      local at = 1000 * step
+      r:step(step, at, 1000)
+      for i = 0, 3 do r:kernel("gemm", at + 200 * i + 50, 100, { launch = { ts = at + 200 * i, dur = 5 } }) end
+      r:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", at + 500, 300, { stream = 20,
+        args = { ["Collective name"] = "allreduce", ["In msg nelems"] = 1000, dtype = "Float", ["Group size"] = 2 } })
+    end
+    maker.with({ r }, function(folder)
+      for _, name in ipairs(metrics.names()) do
+        local whole, why = maker.metric(folder, name)
+        local step, why_step = maker.metric(folder, name, { step = 2 })
+        local window, why_window = maker.metric(folder, name, { window = { 1, 2 } }) -- the same time
+        assert.equal(whole == nil, step == nil, ("%s: %s / %s"):format(name, why, why_step))
+        assert.same(step, window, ("%s: %s"):format(name, why_window))
+        if whole and not name:find("avg_") and not name:find("utilization") and not name:find("fraction") then
+          assert.is_not.same(whole, step, name)
+        end
+      end
+    end)
   end)
 
   it("give the TPU set's value under the metric's own name", function()

@@ -10,6 +10,7 @@ return {
   needs = "device rows with model_flops (TPU traces)",
   units = { achieved_flops_from_trace_json = "flop/s", flops_per_s_over_span = "flop/s" },
   args = totals.args,
+  differs = "the public tool pools all chips in one quotient; for chips that work alike that is the same",
   compute = function(view)
     local out = totals.per_device(view, "achieved_flops_from_trace_json", "mean", function(lane)
       local flops, seconds = lane:flops_seconds()

@@ -11,6 +11,7 @@ return {
   needs = "device rows",
   units = { allreduce_comm_time_s = "s" },
   args = collective.args,
+  differs = "the public tool goes by the op's name and so misses JAX's psum",
   compute = function(view)
     return totals.per_device(view, "allreduce_comm_time_s", "mean",
       function(lane) return view:s(lane:comm_ticks(is_all_reduce)) end)

@@ -4,11 +4,8 @@ local stats = require "ett.trace_stats"
 
 --- Host annotations "nccl:NAME" of a process: what the program asked for, by name.
 local function annotations(view, process)
-  local t = view.trace
-  local names = view:cached("nccl_annotation_names", function()
-    return t:name_set(function(name) return name:find("^[nrh]ccl:") ~= nil end, "annotation")
-  end)
-  local rows = t:events{ class = "annotation", names = names, file = process.files }
+  local rows = view:named_rows("nccl_annotations", { "annotation" },
+    function(name) return name:find("^[nrh]ccl:") ~= nil end):where{ file = process.files }
   local from, to = view:window(process)
   if from then rows = rows:where{ starts_in = { from, to } } end
   local counts = {}

@@ -10,6 +10,7 @@ return {
   needs = "device rows",
   units = { communication_fraction = "share" },
   args = collective.args,
+  differs = "the public tool divides the communication of all chips together by the span of host and devices",
   compute = function(view)
     return totals.per_device(view, "communication_fraction", "mean",
       function(lane) return stats.ratio(lane:comm_ticks(), lane:span_ticks()) end)

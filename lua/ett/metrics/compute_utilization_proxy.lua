@@ -10,6 +10,7 @@ device.]],
   needs = "device rows",
   units = { compute_utilization_proxy = "share" },
   args = { "hlo_category", "long_name" },
+  differs = "the public tool divides the compute of all chips together by the span of host and devices",
   compute = function(view)
     return totals.per_device(view, "compute_utilization_proxy", "mean",
       function(lane) return stats.ratio(lane:compute():measure(), lane:span_ticks()) end)

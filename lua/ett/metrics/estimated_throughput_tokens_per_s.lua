@@ -10,6 +10,7 @@ return {
   units = { estimated_throughput_tokens_per_s = "tokens/s" },
   args = tokens.args,
   options = { "model_params", "flops_per_token" },
+  differs = "the public tool divides by the span of host and devices together",
   compute = function(view, options)
     local found = tokens.estimate(view, options)
     return { estimated_throughput_tokens_per_s = stats.ratio(found.tokens, found.wall_s),

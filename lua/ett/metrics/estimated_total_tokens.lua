@@ -9,6 +9,7 @@ return {
   units = { estimated_total_tokens = "tokens" },
   args = tokens.args,
   options = { "model_params", "flops_per_token" },
+  differs = "the public tool takes 7e9 parameters when none are given, and always 6 FLOPs each",
   compute = function(view, options)
     local found = tokens.estimate(view, options)
     return { estimated_total_tokens = found.tokens, total_model_flops = found.flops,

@@ -36,6 +36,7 @@ else 6 x parameters x tokens (2 x for inference) shared evenly over the devices;
   units = { mfu = "share", achieved_flops_per_s = "flop/s" },
   args = totals.args,
   options = { "peak_flops", "model_params", "batch_size", "seq_len" },
+  differs = "public tools take FLOPs of attention and of the embedding in or leave them out; here they are out (6 N)",
   compute = function(view, options)
     view:events_needed()
     local peak = options.peak_flops or tonumber(view:card().peak_flops)

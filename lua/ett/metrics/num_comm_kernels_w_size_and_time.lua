@@ -9,6 +9,7 @@ return {
   needs = "device rows",
   units = { num_comm_kernels_w_size_and_time = "count" },
   args = collective.args,
+  differs = "the public tool falls back on bytes_accessed, which is memory traffic, not a message",
   compute = function(view)
     return totals.per_device(view, "num_comm_kernels_w_size_and_time", "sum",
       function(lane) return select(2, totals.bandwidth(lane)) end)

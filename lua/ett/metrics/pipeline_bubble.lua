@@ -3,19 +3,22 @@ local stats = require "ett.trace_stats"
 local interval = require "ett.interval"
 
 --- From per-micro-batch timings (ett.trace_pipeline).
-local function from_timings(timings)
+local function from_timings(timings, view, only)
   local ranks, totals, windows, bubbles, lengths = {}, {}, {}, {}, {}
   for _, rank in ipairs(timings.ranks) do
     local last
     for i, number in ipairs(rank.iterations) do
       local each = rank.timings[number]
-      if i > 1 then -- the first iteration pays for start-up
+      if only and number == only or not only and i > 1 then -- the first iteration pays for start-up
         totals[#totals + 1], windows[#windows + 1] = each.bubble_vs_total, each.bubble_vs_window
         bubbles[#bubbles + 1], lengths[#lengths + 1] = each.total_ms - each.busy_ms, each.total_ms
       end
-      last = each
+      if not only or number == only then last = each end
     end
     ranks[tostring(rank.rank)] = last
+  end
+  if #totals == 0 then
+    view:missing(only and "the timings have no iteration %s" or "the timings have one iteration only", only)
   end
   local iterations = {}
   for i, number in ipairs(timings.ranks[1].iterations) do iterations[i] = tostring(number) end
@@ -55,16 +58,17 @@ end
 
 --- Stage markers: the device's copies of the ranges, else the kernels launched inside the host's.
 local function from_markers(view)
-  local t = view.trace
-  local names = t:name_set(is_marker, { "annotation", "device_annotation", "cpu_op" })
+  local on_device = view:named_rows("device_markers", { "device_annotation" }, is_marker)
+  local on_host = view:named_rows("host_markers", { "annotation", "cpu_op" }, is_marker)
+  if #on_device + #on_host == 0 then return nil end
   local list = {}
   for _, lane in ipairs(view:lanes()) do
-    local rows = t:events{ class = "device_annotation", names = names, file = lane.process.files, device = lane.device }
+    local rows = on_device:where{ file = lane.process.files, device = lane.device }
     local work
     if #rows > 0 then
       work = rows:intervals()
     else
-      local host = t:events{ class = { "annotation", "cpu_op" }, names = names, file = lane.process.files }
+      local host = on_host:where{ file = lane.process.files }
       if #host == 0 then return nil end
       local kernels = lane.all
       local inside = kernels:match(view:launch_calls(), "correlation"):enclosing(host)
@@ -122,11 +126,11 @@ device_time.idle_us.]],
   units = { bubble_ratio = "share", bubble_time_ms = "ms", total_time_ms = "ms", method = "text" },
   args = require("ett.trace_collective").args,
   differs = "the public tool calls every gap between kernels a bubble; that is idle time",
-  compute = function(view)
+  compute = function(view, options)
     local timings = view:cached("pipeline", function()
       return require("ett.trace_pipeline").read(view.path) or false
     end)
-    if timings then return from_timings(timings) end
+    if timings then return from_timings(timings, view, options.step) end
     view:events_needed()
     local found = from_markers(view)
     if found then return found end

@@ -12,6 +12,7 @@ the same way.]],
   needs = "kernels with the argument 'blocks per SM'",
   units = { mean_sm_coverage = "share", sm_coverage_over_span = "share", est_achieved_occupancy = "share" },
   args = { "blocks per SM", "warps per SM", "est. achieved occupancy %", "hlo_category", "long_name" },
+  differs = "the public tool takes the mean of the first files only, and counts no idle time in any figure",
   compute = function(view)
     local ranks, sums = {}, { covered = 0.0, ticks = 0, span = 0 }
     for _, lane in ipairs(view:lanes()) do

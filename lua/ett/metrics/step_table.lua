@@ -2,12 +2,9 @@
 local stats = require "ett.trace_stats"
 
 local function device_steps(view, lane)
-  local names = view:cached("device_step_names", function()
-    return view.trace:name_set(function(name) return name:find("^ProfilerStep%s*#%s*%d+") ~= nil end,
-      { "device_annotation", "device_step" })
-  end)
-  local rows = view.trace:events{ class = { "device_annotation", "device_step" }, names = names,
-    file = lane.process.files, device = lane.device }
+  local rows = view:named_rows("device_steps", { "device_annotation", "device_step" },
+    function(name) return name:find("^ProfilerStep%s*#%s*%d+") ~= nil end)
+    :where{ file = lane.process.files, device = lane.device }
   local list = {}
   for i = 1, #rows do list[i] = view:ms(rows:get(i, "dur")) end
   return list
@@ -42,7 +39,8 @@ of the step markers, which are shorter: from the first kernel of the step to its
       local windows, mine = {}, {}
       for _, step in ipairs(steps) do
         local span = step.spans[lane.process.index]
-        if span and (not view.options.step or view.options.step == step.number) then
+        local inside = not lane.from or (span and span[1] >= lane.from and span[1] < lane.to)
+        if span and inside and (not view.options.step or view.options.step == step.number) then
           windows[#windows + 1] = span
           mine[#mine + 1] = step
         end

@@ -23,6 +23,7 @@ one row is one token of one of its top-k experts.]],
     list[#list + 1], list[#list + 2] = "In split size", "Out split size"
     return list
   end)(),
+  differs = "planned only in the public set; the definition here is ett's own",
   compute = function(view)
     local ranks, any, calls = {}, false, 0
     for _, lane in ipairs(view:lanes()) do

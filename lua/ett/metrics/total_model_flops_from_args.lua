@@ -8,6 +8,7 @@ return {
   needs = "device rows with model_flops (TPU traces)",
   units = { total_model_flops_from_args = "flop" },
   args = totals.args,
+  differs = "none: the public tool adds up the same argument",
   compute = function(view)
     local out = totals.per_device(view, "total_model_flops_from_args", "sum",
       function(lane) return lane:model_flops() end)

@@ -10,6 +10,7 @@ from the end of one decode step to the end of the next on the same rank (the end
 launched). With one decode step, its own duration.]],
   needs = "the engine's decode ranges on the host",
   units = { mean_tpot_ms = "ms", p50_tpot_ms = "ms", max_tpot_ms = "ms" },
+  differs = "public tools read the serving benchmark's log, the mean over requests; this is the device's step",
   compute = function(view)
     local times, steps = {}, 0
     for _, list in pairs(serving.steps(view)) do

@@ -11,6 +11,7 @@ are listed by pair of dimensions over all devices; percentile p is the value at 
   needs = "device rows with communication of at least two dimensions",
   units = { mean_window_us = "us", p50_us = "us", max_us = "us" },
   args = collective.args,
+  differs = "planned only in the public set; the definition here is ett's own",
   compute = function(view)
     local pairs_of, all = {}, {}
     local seen = {}

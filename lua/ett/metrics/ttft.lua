@@ -10,6 +10,7 @@ That is the part of time-to-first-token that the device side can show; queueing 
 trace.]],
   needs = "the engine's prefill ranges on the host",
   units = { mean_ttft_ms = "ms", p50_ttft_ms = "ms", max_ttft_ms = "ms" },
+  differs = "public tools read the serving benchmark's log, which has the queueing in it; a trace has not",
   compute = function(view)
     local times, tokens = {}, 0
     for _, list in pairs(serving.steps(view)) do
