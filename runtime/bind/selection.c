@@ -307,7 +307,7 @@ static int selection_stats(lua_State *L) {
   for (uint32_t i = 0; i < g->count; i++) { /* each group sorts its own stretch */
     lines[i].group = i;
     ett_stats_of(&lines[i].stats, t, g->rows + g->begin[i], g->begin[i + 1] - g->begin[i],
-                 scratch + g->begin[i]);
+                 scratch + g->begin[i], percent_count > 0);
   }
   if (order && g->count)
     qsort(lines, g->count, sizeof *lines, order == 1 ? by_total : by_count);

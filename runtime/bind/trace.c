@@ -368,12 +368,10 @@ static int trace_name_set(lua_State *L) {
     memset(wanted, 0, sizeof wanted);
     classes(L, 3, wanted);
   }
-  for (uint32_t b = 0; b < t->block_count; b++) {
-    const ett_trace_block *k = &t->blocks[b];
-    for (uint32_t i = 0; i < k->count; i++)
-      if (wanted[t->category_class[k->category[i]]])
-        seen[k->name[i]] = 1;
-  }
+  ett_lua_check_memory(L, ett_trace_index_classes(t));
+  for (int c = 0; c < ETT_CLASS_COUNT; c++)
+    for (uint32_t i = 0; wanted[c] && i < t->class_counts[c]; i++)
+      seen[ETT_ROW(t, name, t->class_rows[c][i])] = 1;
   ett_lua_name_set *s = new_name_set(L, 1, n); /* 5 */
   if (lua_type(L, 2) == LUA_TFUNCTION) {
     for (uint32_t i = 0; i < n; i++) {

@@ -272,23 +272,26 @@ static int by_value(const void *a, const void *b) {
 }
 
 void ett_stats_of(ett_stats *out, const ett_trace *t, const uint32_t *rows, size_t count,
-                  int64_t *scratch) {
+                  int64_t *scratch, int sort) {
   memset(out, 0, sizeof *out);
   size_t n = 0;
-  int64_t total = 0;
+  int64_t total = 0, least = INT64_MAX, most = INT64_MIN;
   for (size_t i = 0; i < count; i++) {
     if (rows[i] == ETT_TRACE_NONE)
       continue;
-    scratch[n] = ETT_ROW(t, dur, rows[i]);
-    total += scratch[n++];
+    int64_t dur = scratch[n++] = ETT_ROW(t, dur, rows[i]);
+    total += dur;
+    if (dur < least)
+      least = dur;
+    if (dur > most)
+      most = dur;
   }
   out->count = (int64_t)n;
   if (!n)
     return;
-  qsort(scratch, n, sizeof *scratch, by_value);
   out->total = total;
-  out->min = scratch[0];
-  out->max = scratch[n - 1];
+  out->min = least;
+  out->max = most;
   out->mean = (double)total / (double)n;
   double sum = 0;
   for (size_t i = 0; i < n; i++) {
@@ -296,6 +299,8 @@ void ett_stats_of(ett_stats *out, const ett_trace *t, const uint32_t *rows, size
     sum += d * d;
   }
   out->std = sqrt(sum / (double)n);
+  if (sort)
+    qsort(scratch, n, sizeof *scratch, by_value);
 }
 
 int64_t ett_percentile(const int64_t *sorted, size_t count, double percent) {

@@ -55,9 +55,9 @@ typedef struct ett_stats {
   double mean, std; /* population */
 } ett_stats;
 
-/* Statistics of durations; scratch (count entries) is left sorted, for percentiles. */
+/* Statistics of durations; scratch (count entries) holds them then, sorted if wanted. */
 void ett_stats_of(ett_stats *out, const ett_trace *t, const uint32_t *rows, size_t count,
-                  int64_t *scratch);
+                  int64_t *scratch, int sort);
 
 /* Nearest rank: the smallest value with at least percent of all at or below it. */
 int64_t ett_percentile(const int64_t *sorted, size_t count, double percent);

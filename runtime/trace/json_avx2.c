@@ -80,5 +80,39 @@ static inline MASK vscalar(const char *p) {
   return mask(or (or (is(v, ','), is(v, '"')), or (close, atmost(v, 0x20))));
 }
 
+/* on 16 bytes */
+static inline __m128i load16(const char *p) {
+  return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
+static inline __m128i is16(__m128i v, char c) {
+  return _mm_cmpeq_epi8(v, _mm_set1_epi8(c));
+}
+
+static inline __m128i atmost16(__m128i v, char c) {
+  return _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(c)), v);
+}
+
+static inline MASK mask16(__m128i v) {
+  return (MASK)(unsigned)_mm_movemask_epi8(v);
+}
+
+static inline MASK hstop(const char *p) {
+  __m128i v = load16(p);
+  return mask16(
+      _mm_or_si128(_mm_or_si128(is16(v, '"'), is16(v, '\\')), atmost16(v, 0x1F)));
+}
+
+static inline MASK hsolid(const char *p) {
+  return mask16(atmost16(load16(p), 0x20)) ^ 0xFFFF;
+}
+
+static inline MASK hscalar(const char *p) {
+  __m128i v = load16(p), close = is16(_mm_or_si128(v, _mm_set1_epi8(0x20)), '}');
+  return mask16(_mm_or_si128(_mm_or_si128(is16(v, ','), is16(v, '"')),
+                             _mm_or_si128(close, atmost16(v, 0x20))));
+}
+
+#define HEAD 16
 #include "trace/json_scan_impl.h"
 #endif

@@ -19,8 +19,6 @@ enum {
   ETT_JSON_ARG_DEVICE = 2,
   ETT_JSON_ARG_CORRELATION = 4,
   ETT_JSON_ARG_NAME = 8,
-  ETT_JSON_ARG_OFFSET_PS = 16,
-  ETT_JSON_ARG_DURATION_PS = 32,
 };
 
 typedef struct ett_json_slot {
@@ -88,7 +86,6 @@ extern const ett_json_scanner ett_json_plain_scanner;
 #if defined(__x86_64__)
 extern const ett_json_scanner ett_json_sse2_scanner;
 extern const ett_json_scanner ett_json_avx2_scanner;
-extern const ett_json_scanner ett_json_avx512_scanner;
 #endif
 
 /* The fastest scanner this machine runs; or the one of that name, NULL when it cannot. */

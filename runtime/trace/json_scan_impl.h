@@ -4,7 +4,9 @@
  *   vstop(p)   mask of quote, backslash and bytes below 0x20
  *   vsolid(p)  mask of bytes above 0x20 (not white space)
  *   vquote(p), vslash(p), vopen(p) ('{' '['), vclose(p) ('}' ']')
- *   vscalar(p) mask of ',' '}' ']' and bytes up to 0x20
+ *   vscalar(p) mask of ',' '}' ']' '"' and bytes up to 0x20
+ * with hstop, hsolid and hscalar the same on HEAD bytes (most strings, numbers and
+ * stretches of white space are short, and narrow registers answer sooner),
  * and prefix(m): running exclusive-or of the bits, all in MASK. */
 
 static inline uint64_t load8(const char *p) {
@@ -18,8 +20,11 @@ static inline const char *space(const char *p) {
     return p;
   if ((unsigned char)p[1] > ' ')
     return p + 1;
-  for (;; p += WIDTH) {
-    MASK m = vsolid(p);
+  MASK m = hsolid(p);
+  if (m)
+    return p + first(m);
+  for (p += HEAD;; p += WIDTH) {
+    m = vsolid(p);
     if (m)
       return p + first(m);
   }
@@ -36,12 +41,14 @@ typedef struct span {
 static inline const char *string(const char *p, const char *end, span *out) {
   out->text = p;
   out->escaped = out->control = 0;
-  for (;;) {
-    MASK m = vstop(p);
-    if (!m) {
-      p += WIDTH;
+  MASK m = hstop(p);
+  if (m)
+    goto found;
+  for (p += HEAD;; p += WIDTH) {
+    m = vstop(p);
+    if (!m)
       continue;
-    }
+  found:
     p += first(m);
     if (*p == '"') {
       out->length = (size_t)(p - out->text);
@@ -56,6 +63,7 @@ static inline const char *string(const char *p, const char *end, span *out) {
     }
     if (p >= end)
       return NULL;
+    p -= WIDTH; /* the loop goes on at p */
   }
 }
 
@@ -105,8 +113,11 @@ static const char *nested(const char *p, const char *end) {
 }
 
 static inline const char *scalar(const char *p) {
-  for (;; p += WIDTH) {
-    MASK m = vscalar(p);
+  MASK m = hscalar(p);
+  if (m)
+    return p + first(m);
+  for (p += HEAD;; p += WIDTH) {
+    m = vscalar(p);
     if (m)
       return p + first(m);
   }
@@ -216,7 +227,7 @@ slow:;
 
 typedef struct event_state {
   span name, category, meta_name;
-  int64_t ts, dur, pid, tid, correlation, stream, device, offset_ps, duration_ps;
+  int64_t ts, dur, pid, tid, correlation, stream, device;
   uint32_t has; /* ETT_JSON_ARG_… seen */
   uint8_t ph, pid_type, tid_type, has_category, has_ts, bad_time;
 } event_state;
@@ -360,12 +371,6 @@ static const char *keep_arg(ett_json_scan *s, const ett_json_slot *slot, const c
       break;
     case ETT_JSON_ARG_CORRELATION:
       e->correlation = number;
-      break;
-    case ETT_JSON_ARG_OFFSET_PS:
-      e->offset_ps = number;
-      break;
-    case ETT_JSON_ARG_DURATION_PS:
-      e->duration_ps = number;
       break;
     default:
       break;
@@ -526,6 +531,7 @@ static inline int emit(ett_json_scan *s, event_state *e, uint64_t offset) {
   row.device = device >= -1 && device <= INT16_MAX ? (int16_t)device : -1;
   row.stream = stream >= -1 && stream <= INT32_MAX ? (int32_t)stream : -1;
   row.correlation = e->has & ETT_JSON_ARG_CORRELATION ? e->correlation : -1;
+  s->kept_args = 0; /* they are this row's */
   return ett_part_append(part, &row);
 }
 

@@ -79,5 +79,9 @@ static inline MASK vscalar(const char *p) {
   return mask(or (or (is(v, ','), is(v, '"')), or (close, atmost(v, 0x20))));
 }
 
+#define HEAD WIDTH
+#define hstop vstop
+#define hsolid vsolid
+#define hscalar vscalar
 #include "trace/json_scan_impl.h"
 #endif

@@ -76,7 +76,39 @@ static int push(ett_selection *s, size_t *capacity, uint32_t row) {
   return 0;
 }
 
-int ett_select(ett_selection *out, const ett_trace *t, const ett_selection *from,
+/* Rows of the classes that the filter's categories belong to, merged in order. */
+static int select_classes(ett_selection *out, ett_trace *t, const ett_filter *f) {
+  struct {
+    const uint32_t *at, *end;
+  } lists[ETT_CLASS_COUNT];
+  size_t n = 0, capacity = 0;
+  uint8_t wanted[ETT_CLASS_COUNT] = {0};
+  for (uint32_t i = 0; i < t->category_count; i++)
+    wanted[t->category_class[i]] |= f->category[i];
+  if (ett_trace_index_classes(t))
+    return -1;
+  for (int c = 0; c < ETT_CLASS_COUNT; c++) {
+    if (!wanted[c] || !t->class_counts[c])
+      continue;
+    lists[n].at = t->class_rows[c];
+    lists[n++].end = t->class_rows[c] + t->class_counts[c];
+  }
+  while (n) {
+    size_t best = 0;
+    for (size_t k = 1; k < n; k++)
+      if (*lists[k].at < *lists[best].at)
+        best = k;
+    uint32_t row = *lists[best].at++;
+    if (lists[best].at == lists[best].end)
+      lists[best] = lists[--n];
+    if (passes(t, f, &t->blocks[row >> 16], row & 0xFFFF, row) &&
+        push(out, &capacity, row))
+      return -1;
+  }
+  return 0;
+}
+
+int ett_select(ett_selection *out, ett_trace *t, const ett_selection *from,
                const ett_filter *f) {
   size_t capacity = 0;
   *out = (ett_selection){0};
@@ -89,6 +121,11 @@ int ett_select(ett_selection *out, const ett_trace *t, const ett_selection *from
           push(out, &capacity, row))
         goto fail;
     }
+    return 0;
+  }
+  if (f->category) {
+    if (select_classes(out, t, f))
+      goto fail;
     return 0;
   }
   for (uint32_t b = 0; b < t->block_count; b++) {

@@ -31,8 +31,9 @@ typedef struct ett_filter {
   size_t arg_count;
 } ett_filter;
 
-/* Rows of the trace, or (from not NULL) of a selection, that pass. 0 or -1. */
-int ett_select(ett_selection *out, const ett_trace *t, const ett_selection *from,
+/* Rows of the trace, or (from not NULL) of a selection, that pass. 0 or -1. A filter on
+ * categories walks the rows of their classes only. */
+int ett_select(ett_selection *out, ett_trace *t, const ett_selection *from,
                const ett_filter *f);
 
 /* Rows of either, of both, of a without b; ordered by row, holes dropped. */

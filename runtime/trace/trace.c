@@ -425,7 +425,8 @@ static int merge_rows(merge *m, uint32_t **part_maps) {
   t->blocks = malloc((blocks ? blocks : 1) * sizeof *t->blocks);
   t->args = calloc(t->arg_count ? t->arg_count : 1, sizeof *t->args);
   t->arg_lengths = calloc(t->arg_count ? t->arg_count : 1, sizeof *t->arg_lengths);
-  if (!t->blocks || !t->args || !t->arg_lengths)
+  t->arg_hints = calloc(t->arg_count ? t->arg_count : 1, sizeof *t->arg_hints);
+  if (!t->blocks || !t->args || !t->arg_lengths || !t->arg_hints)
     return memory(m);
   for (uint32_t i = 0; i < l->part_count; i++) {
     ett_trace_part *p = &l->parts[i];
@@ -813,6 +814,11 @@ void ett_trace_free(ett_trace *t) {
   free(t->arg_names);
   free(t->args);
   free(t->arg_lengths);
+  free(t->arg_hints);
+  for (int c = 0; t->class_rows && c < ETT_CLASS_COUNT; c++)
+    free(t->class_rows[c]);
+  free(t->class_rows);
+  free(t->class_counts);
   for (uint32_t i = 0; i < t->warning_count; i++)
     free(t->warnings[i].message);
   free(t->warnings);
@@ -828,7 +834,19 @@ int ett_trace_arg_find(const ett_trace *t, const char *name) {
 
 const ett_trace_arg *ett_trace_arg_at(const ett_trace *t, uint32_t arg, uint32_t row) {
   const ett_trace_arg *items = t->args[arg];
-  uint32_t low = 0, high = t->arg_lengths[arg];
+  uint32_t n = t->arg_lengths[arg], low = t->arg_hints[arg], high = n;
+  if (low < n && items[low].row <= row) {
+    uint32_t step = 1; /* ahead of the hint: widening steps, then bisection */
+    while (low + step < n && items[low + step].row <= row) {
+      low += step;
+      step *= 2;
+    }
+    if (low + step < n)
+      high = low + step;
+  } else {
+    high = low < n ? low : n;
+    low = 0;
+  }
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
     if (items[middle].row < row)
@@ -836,5 +854,35 @@ const ett_trace_arg *ett_trace_arg_at(const ett_trace *t, uint32_t arg, uint32_t
     else
       high = middle;
   }
-  return low < t->arg_lengths[arg] && items[low].row == row ? &items[low] : NULL;
+  t->arg_hints[arg] = low;
+  return low < n && items[low].row == row ? &items[low] : NULL;
+}
+
+int ett_trace_index_classes(ett_trace *t) {
+  if (t->class_rows)
+    return 0;
+  uint32_t counts[ETT_CLASS_COUNT] = {0};
+  for (uint32_t b = 0; b < t->block_count; b++)
+    for (uint32_t i = 0; i < t->blocks[b].count; i++)
+      counts[t->category_class[t->blocks[b].category[i]]]++;
+  uint32_t **rows = calloc(ETT_CLASS_COUNT, sizeof *rows);
+  t->class_counts = calloc(ETT_CLASS_COUNT, sizeof *t->class_counts);
+  bool good = rows && t->class_counts;
+  for (int c = 0; good && c < ETT_CLASS_COUNT; c++)
+    good = (rows[c] = malloc((counts[c] ? counts[c] : 1) * sizeof **rows)) != NULL;
+  if (!good) {
+    for (int c = 0; rows && c < ETT_CLASS_COUNT; c++)
+      free(rows[c]);
+    free(rows);
+    free(t->class_counts);
+    t->class_counts = NULL;
+    return -1;
+  }
+  for (uint32_t b = 0; b < t->block_count; b++)
+    for (uint32_t i = 0; i < t->blocks[b].count; i++) {
+      uint8_t c = t->category_class[t->blocks[b].category[i]];
+      rows[c][t->class_counts[c]++] = b << 16 | i;
+    }
+  t->class_rows = rows;
+  return 0;
 }

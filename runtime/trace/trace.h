@@ -127,6 +127,9 @@ typedef struct ett_trace {
   const char **arg_names; /* of the columns below */
   ett_trace_arg **args;
   uint32_t *arg_lengths;
+  uint32_t *arg_hints;   /* where the last one was found; rows are mostly asked in order */
+  uint32_t **class_rows; /* rows of each class in order, made at the first question */
+  uint32_t *class_counts;
   uint32_t arg_count;
   ett_trace_warning *warnings;
   uint32_t warning_count;
@@ -162,10 +165,14 @@ ett_trace *ett_trace_open(const char *path, const ett_trace_options *options,
                           ett_err *err);
 void ett_trace_free(ett_trace *t);
 
+/* Fills class_rows; 0, or -1 when memory ran out. */
+int ett_trace_index_classes(ett_trace *t);
+
 /* Column of the arg of that name, or -1 when it was not asked for. */
 int ett_trace_arg_find(const ett_trace *t, const char *name);
 
-/* The arg of a row, NULL when it has none. */
+/* The arg of a row, NULL when it has none. Not for several threads at once (it keeps a
+ * hint), nor is any question about a trace. */
 const ett_trace_arg *ett_trace_arg_at(const ett_trace *t, uint32_t arg, uint32_t row);
 
 #endif
