@@ -32,6 +32,17 @@ static uint64_t load64(const char *p) {
   return v;
 }
 
+/* memcmp costs a call; most texts are some tens of bytes. */
+static inline int same(const char *a, const char *b, size_t n) {
+  if (n < 8 || n > 256)
+    return memcmp(a, b, n) == 0;
+  size_t i = 0;
+  for (; i + 8 < n; i += 8)
+    if (load64(a + i) != load64(b + i))
+      return 0;
+  return load64(a + n - 8) == load64(b + n - 8);
+}
+
 uint32_t ett_strings_hash(const char *text, size_t length) {
   const uint64_t k0 = 0x9E3779B97F4A7C15u, k1 = 0xD6E8FEB86659FD93u;
   uint64_t h = k0 ^ length;
@@ -105,7 +116,7 @@ uint32_t ett_strings_find(const ett_strings *t, const char *text, size_t length)
   for (uint32_t s = hash & t->mask; t->slots[s]; s = (s + 1) & t->mask) {
     const ett_string *item = &t->items[t->slots[s] - 1];
     if (item->hash == hash && item->length == length &&
-        memcmp(item->text, text, length) == 0)
+        same(item->text, text, length))
       return t->slots[s] - 1;
   }
   return ETT_STRING_NONE;
@@ -120,7 +131,7 @@ uint32_t ett_strings_put(ett_strings *t, const char *text, size_t length, uint64
     for (s = hash & t->mask; t->slots[s]; s = (s + 1) & t->mask) {
       ett_string *item = &t->items[t->slots[s] - 1];
       if (item->hash == hash && item->length == length &&
-          memcmp(item->text, text, length) == 0) {
+          same(item->text, text, length)) {
         if (first < item->first)
           item->first = first;
         return t->slots[s] - 1;

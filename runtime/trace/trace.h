@@ -127,7 +127,7 @@ typedef struct ett_trace {
   const char **arg_names; /* of the columns below */
   ett_trace_arg **args;
   uint32_t *arg_lengths;
-  uint32_t *arg_hints;   /* where the last one was found; rows are mostly asked in order */
+  uint32_t *arg_hints; /* where the last one was found; rows are mostly asked in order */
   uint32_t **class_rows; /* rows of each class in order, made at the first question */
   uint32_t *class_counts;
   uint32_t arg_count;
