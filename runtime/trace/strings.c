@@ -115,8 +115,7 @@ uint32_t ett_strings_find(const ett_strings *t, const char *text, size_t length)
   uint32_t hash = ett_strings_hash(text, length);
   for (uint32_t s = hash & t->mask; t->slots[s]; s = (s + 1) & t->mask) {
     const ett_string *item = &t->items[t->slots[s] - 1];
-    if (item->hash == hash && item->length == length &&
-        same(item->text, text, length))
+    if (item->hash == hash && item->length == length && same(item->text, text, length))
       return t->slots[s] - 1;
   }
   return ETT_STRING_NONE;
