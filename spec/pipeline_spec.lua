@@ -256,6 +256,21 @@ describe("pipeline", function()
     end
   end)
 
+  it("the files of the built-in schedules say what the core does", function()
+    local find = require "ett.find"
+    local random = generator(10)
+    for trial = 1, 60 do
+      local p = random_pipeline(random, names[trial % 3 + 1], false)
+      local run = schedule.pipeline(p)
+      local file = find.load("lua/schedules", p.schedule)
+      for stage = 1, p.stages do
+        local order = file.order(stage, { pp = p.stages, vp = p.chunks, micro_batches = p.micro_batches })
+        for _, unit in ipairs(run.units[stage]) do unit.start_seconds, unit.seconds = nil, nil end
+        assert.same(run.units[stage], order)
+      end
+    end
+  end)
+
   it("starts no unit before its inputs and no two at once on a rank", function()
     local random = generator(8)
     for trial = 1, 40 do

@@ -11,6 +11,7 @@ local schema = require "ett.schema"
 local plan = {}
 
 local recomputes = { "none", "selective", "full" }
+-- Files of these names say what the C core does; it is what runs.
 local built_in = { ["gpipe"] = true, ["1f1b"] = true, ["interleaved"] = true }
 
 --- Fields of a plan. Sizes are per device group: a global batch is
@@ -234,9 +235,7 @@ function plan.violations(given, model, cluster)
     found[#found + 1] = "missing field 'micro_batches' (a positive integer), or 'global_batch' in its place"
   end
   if usable and not built_in[clean.schedule] and not find.path("lua/schedules", clean.schedule) then
-    local known = find.names("lua/schedules")
-    for name in pairs(built_in) do known[#known + 1] = name end
-    table.sort(known)
+    local known = plan.schedules()
     found[#found + 1] = ("field 'schedule': unknown schedule '%s'%s; known are %s"):format(clean.schedule,
       error_module.suggestion(clean.schedule, known), table.concat(known, ", "))
   end
@@ -293,13 +292,8 @@ function plan.deepspeed_split(layers, pp)
   return split
 end
 
---- Names of every schedule: those of C and those of lua/schedules.
-function plan.schedules()
-  local names = find.names("lua/schedules")
-  for name in pairs(built_in) do names[#names + 1] = name end
-  table.sort(names)
-  return names
-end
+--- Names of every schedule.
+function plan.schedules() return find.names("lua/schedules") end
 
 --- The plan as ett.schedule's C side reads it. orders: of a schedule from a file, else nil.
 function plan.to_c(p, gpus_per_node, orders)

@@ -1,0 +1,19 @@
+--- One forward, one backward, with a flush (Narayanan et al. 2021, section 2.2.1). The built-in
+--- of runtime/schedule gives the same orders; a spec compares them.
+local schedule = { name = "1f1b", summary = "one forward, one backward: as many in flight as stages behind" }
+
+--- Units of one stage, in order.
+---@param stage integer 1 is the first
+---@param p table a plan: pp, micro_batches
+function schedule.order(stage, p)
+  local units, m = {}, p.micro_batches
+  local warm = math.min(m, p.pp - stage)
+  for i = 1, warm do units[i] = { "F", i, 1 } end
+  for i = 1, m do
+    if warm + i <= m then units[#units + 1] = { "F", warm + i, 1 } end
+    units[#units + 1] = { "B", i, 1 }
+  end
+  return units
+end
+
+return schedule

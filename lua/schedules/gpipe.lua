@@ -1,0 +1,14 @@
+--- All forward, then all backward (Huang et al. 2019, GPipe). The built-in of runtime/schedule
+--- gives the same orders; a spec compares them.
+local schedule = { name = "gpipe", summary = "all micro-batches forward, then all backward" }
+
+--- Units of one stage, in order.
+---@param p table a plan: micro_batches
+function schedule.order(_, p)
+  local units = {}
+  for i = 1, p.micro_batches do units[i] = { "F", i, 1 } end
+  for i = 1, p.micro_batches do units[#units + 1] = { "B", i, 1 } end
+  return units
+end
+
+return schedule
