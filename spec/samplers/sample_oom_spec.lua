@@ -1,0 +1,42 @@
+-- The bindings of the samplers with every allocation failing in turn.
+local oom = require "oom"
+local sample = require "ett.sample"
+
+describe("with failing allocations", function()
+  it("ett.sample makes spaces and tensors", function()
+    oom.every_allocation(function()
+      local space = sample.space { { start = 1, stop = 16, step = 2, op = "mul" }, { start = 4, stop = 12, step = 1 } }
+      local t = sample.tensor(16)
+      t:fill(2)
+      local view = t:view(1, 4)
+      view:set(1, 3)
+      local sum = t:sum()
+      t:close()
+      return sum + #space:shape(3) + sample.halton(5, 1, 3)
+    end)
+  end)
+
+  it("ett.sample fits surfaces", function()
+    oom.every_allocation(function()
+      local surface, err = sample.surface({ 0, 0, 1, 0, 0, 1, 1, 1, 0.5, 0.25 }, 2, { 1, 2, 3, 4, 2.5 })
+      if not surface then return nil, err end
+      local mean = surface:predict { 0.5, 0.5 }
+      local held = surface:leave_one_out()
+      surface:close()
+      return mean + #held
+    end)
+  end)
+
+  it("ett.sample keeps journals", function()
+    local path = os.tmpname()
+    oom.every_allocation(function()
+      os.remove(path)
+      local journal <close>, err = sample.journal(path, "a,b\n")
+      if not journal then return nil, err end
+      local ok, why = journal:append "1,2"
+      if not ok then return nil, why end
+      return true
+    end)
+    os.remove(path)
+  end)
+end)
