@@ -1,0 +1,185 @@
+--- Coefficient files: small calibrated regressors that a cluster carries with it, so that a
+--- fresh machine predicts without samples.
+--
+-- A folder holds one Lua file per pool of operators, and one per kind of collective:
+--   return { format = "ett coefficients 1", pool = "gemm", dtype = "fp16", source = "…",
+--     fitted = "2026-11-21", models = { forward = { rows = 7000, error = 0.021, text = "base64 …" } } }
+-- `error` is the mean relative error of held-out folds. The text holds the analytic base, small
+-- trees, the interval and the range of the samples.
+local error_module = require "ett.error"
+local ett_io = require "ett.io"
+local regressor = require "ett.regressor"
+local schema = require "ett.schema"
+
+local coefficients = {}
+
+coefficients.format = "ett coefficients 1"
+
+local function files_of(folder)
+  local lfs, list = require "lfs", {}
+  if lfs.attributes(folder, "mode") ~= "directory" then return list end
+  for entry in lfs.dir(folder) do
+    if entry:match("%.coefficients%.lua$") then list[#list + 1] = entry end
+  end
+  table.sort(list)
+  return list
+end
+
+--- Whether a folder holds coefficient files.
+function coefficients.find(folder) return #files_of(folder) > 0 end
+
+local function file_name(pool, dtype) return ("%s.%s.coefficients.lua"):format(pool, dtype) end
+
+-- Reads one file in an empty environment, text only.
+local function read(path)
+  local text, err = ett_io.read(path, 16 << 20)
+  if not text then error(err, 0) end
+  local chunk, why = load(text, "@" .. path, "t", {})
+  local ok, value
+  if chunk then ok, value = pcall(chunk) end
+  if not ok or type(value) ~= "table" or value.format ~= coefficients.format or type(value.models) ~= "table" then
+    error_module.raise("format", "%s: not a coefficient file of this version of ett%s", path,
+      why and (": " .. why) or "")
+  end
+  return value
+end
+
+local Coefficients = { __name = "ett.coefficients" }
+
+--- A profile (ett.profile) over a folder of coefficient files; each is read when asked for.
+---@return ett.Profile
+function coefficients.open(folder, options)
+  local self = setmetatable({ folder = folder, options = options or {}, pools = {}, models = {}, outliers = {},
+    read = {}, source = folder }, Coefficients)
+  for _, name in ipairs(files_of(folder)) do
+    local pool, dtype = name:match("^(.+)%.(%w+)%.coefficients%.lua$")
+    if pool then self.pools[pool .. " " .. dtype] = folder .. "/" .. name end
+  end
+  return self
+end
+
+-- What is not here is a sample profile's.
+function Coefficients.__index(_, name)
+  return rawget(Coefficients, name) or require("ett.profile").Profile[name]
+end
+
+function Coefficients:__tostring() return ("profile of coefficients in %s"):format(self.folder) end
+
+local function load_model(self, path, name)
+  local id = path .. " " .. name
+  local known = self.models[id]
+  if known ~= nil then return known end
+  local file = self.read[path] or read(path)
+  self.read[path] = file
+  local one = file.models[name]
+  if not one then
+    self.models[id] = false
+    return false
+  end
+  local model, err = regressor.from_text(one.text)
+  if not model then error_module.raise("format", "%s: %s: %s", path, name, err.message) end
+  self.models[id] = model
+  return model
+end
+
+function Coefficients:model(_, path, pass) return load_model(self, path, pass) end
+
+function Coefficients:collective_models(kind, dtype, nodes, gpus)
+  local path, found = self.pools[kind .. " " .. dtype], {}
+  if not path then return found end
+  local file = self.read[path] or read(path)
+  self.read[path] = file
+  for _, name in ipairs(schema.keys(file.models)) do
+    if name:match("_(%d+_%d+)$") == nodes .. "_" .. gpus then found[#found + 1] = load_model(self, path, name) end
+  end
+  return found
+end
+
+-- Inside the range a coefficient file's answer is calibrated, whatever the fit called it.
+function Coefficients.answer(_, predicted, detail)
+  local out = require("ett.profile").answer(predicted, detail)
+  if out.provenance ~= "extrapolated" then out.provenance = "calibrated" end
+  return out
+end
+
+local function wrapped(text)
+  return (text:gsub(("."):rep(112), "%0\n"))
+end
+
+local function serialise(file)
+  local out = { "-- Made by `ett calibrate`; see lua/ett/coefficients.lua. Not written by hand.", "return {" }
+  local function line(format, ...) out[#out + 1] = format:format(...) end
+  line("  format = %q, pool = %q, dtype = %q,", coefficients.format, file.pool, file.dtype)
+  line("  source = %q,", file.source)
+  line("  fitted = %q, device = %q,", file.fitted, file.device)
+  line("  models = {")
+  for _, name in ipairs(schema.keys(file.models)) do
+    local m = file.models[name]
+    line("    [%q] = { rows = %d, dropped = %d, error = %.4f, error_median = %.4f, text = [[", name, m.rows,
+      m.dropped, m.error, m.error_median)
+    line("%s]] },", wrapped(m.text))
+  end
+  line("  },")
+  line("}")
+  return table.concat(out, "\n") .. "\n"
+end
+
+local function calibrated(rows, file, pass, multiprocessors, threads)
+  local model, outliers = regressor.fit { family = file.family, dims = file.dims, backward = pass == "backward",
+    multiprocessors = multiprocessors, rows = rows.rows, seconds = rows.seconds,
+    threads = threads or 2, compact = true }
+  local facts = model:facts()
+  return { rows = facts.rows, dropped = facts.dropped, error = facts.error_mean, error_median = facts.error_median,
+    text = model:text() }, outliers
+end
+
+--- Fits a small regressor of every pool of a sample profile and writes coefficient files.
+---@param profile table ett.profile.from_samples
+---@param folder string is made
+---@param about table { source=, fitted= (date), threads= }
+---@return table[] summary { pool, name, rows, dropped, error, bytes }
+function coefficients.export(profile, folder, about)
+  local made, err = ett_io.make_folder(folder)
+  if not made then error(err, 0) end
+  local summary = {}
+  local function write(file)
+    local text = serialise(file)
+    local ok, why = ett_io.write(folder .. "/" .. file_name(file.pool, file.dtype), text)
+    if not ok then error(why, 0) end
+    for _, name in ipairs(schema.keys(file.models)) do
+      local m = file.models[name]
+      summary[#summary + 1] = { pool = file.pool, name = name, rows = m.rows, dropped = m.dropped, error = m.error,
+        bytes = #m.text }
+    end
+  end
+  local function new(key)
+    local pool, dtype = key:match("^(.+) (%w+)$")
+    return { pool = pool, dtype = dtype, source = about.source, fitted = about.fitted, device = profile.gpu,
+      models = {} }
+  end
+  for _, key in ipairs(schema.keys(profile.pools)) do
+    local file, entries = new(key), profile.pools[key]
+    for _, pass in ipairs { "forward", "backward", "update" } do
+      local first, rows, seconds = profile.gather(entries, pass)
+      if first and #seconds >= 8 then
+        file.models[pass] = calibrated({ rows = rows, seconds = seconds }, first, pass, profile.multiprocessors,
+          about.threads)
+      end
+    end
+    write(file)
+  end
+  for _, key in ipairs(schema.keys(profile.collectives)) do
+    local file = new(key)
+    for _, one in ipairs(profile:topologies(key)) do
+      local first, rows, seconds = profile.gather({ one.entry }, "collective", one.group)
+      if first and #seconds >= 8 then
+        file.models[one.name] = calibrated({ rows = rows, seconds = seconds }, first, "collective",
+          profile.multiprocessors, about.threads)
+      end
+    end
+    write(file)
+  end
+  return summary
+end
+
+return coefficients

@@ -1,0 +1,287 @@
+--- Profiles: the regressors of one cluster, made from samples or calibrated from them.
+--
+--   local p = profile.open "path/to/samples"     -- a folder in the reference's layout
+--   local p = profile.open(cluster)              -- a cluster (ett.cluster) with a profile
+--   p:operator("linear_qkv", shape, "fp16", "forward")
+--   p:collective("all_reduce", bytes, { nodes = 1, gpus_per_node = 4 }, "fp16")
+--     --> { seconds, low_seconds, high_seconds, provenance, detail } or nil: nothing is known
+--
+-- What is asked for is fitted when it is first asked for, from every file of the same kernel,
+-- and kept in the cache of fitted models (ett.profile_cache).
+local cache = require "ett.profile_cache"
+local collective_names = require "ett.collective"
+local error_module = require "ett.error"
+local operator = require "ett.operator"
+local regressor = require "ett.regressor"
+local samples = require "ett.samples"
+local schema = require "ett.schema"
+
+local profile = {}
+
+local Profile = { __name = "ett.profile" }
+Profile.__index = Profile
+profile.Profile = Profile
+
+--- Streaming multiprocessors by device name, for folders without a cluster file.
+local multiprocessors = { { "A100", 108 }, { "A800", 108 }, { "GH200", 132 }, { "H100", 132 }, { "H200", 132 },
+  { "H800", 132 }, { "B200", 148 }, { "V100", 80 }, { "A40", 84 }, { "L40", 142 }, { "MI300", 304 }, { "MI250", 208 } }
+
+function profile.multiprocessors(gpu)
+  for _, pair in ipairs(multiprocessors) do if gpu:find(pair[1], 1, true) then return pair[2] end end
+  return 108
+end
+
+-- fp16 and bf16 run at the same rates and move the same bytes.
+local function dtype_key(dtype) return dtype == "bf16" and "fp16" or dtype end
+
+local function topology_key(kind, nodes, gpus) return ("%s %d %d"):format(kind, nodes, gpus) end
+
+--- A profile over files of samples; nothing is read yet.
+---@param folders string[]
+---@param options table? { multiprocessors=, threads=, cache=false to neither read nor write it }
+---@return ett.Profile
+function profile.from_samples(folders, options)
+  options = options or {}
+  local self = setmetatable({ files = {}, pools = {}, collectives = {}, models = {}, outliers = {}, options = options,
+    source = table.concat(folders, ", ") }, Profile)
+  for _, folder in ipairs(folders) do
+    local index, err = samples.index(folder)
+    if not index then error(err, 0) end
+    for _, entry in ipairs(index) do self.files[#self.files + 1] = entry end
+  end
+  if #self.files == 0 then
+    error_module.raise("format", "%s: no sample files ({gpu}_{operator}_{precision}.csv)", self.source)
+  end
+  self.gpu = self.files[1].gpu
+  self.multiprocessors = options.multiprocessors or profile.multiprocessors(self.gpu)
+  for _, entry in ipairs(self.files) do
+    local dtype = dtype_key(entry.dtype)
+    if entry.operator then
+      local key = samples.pool(entry.operator) .. " " .. dtype
+      self.pools[key] = self.pools[key] or {}
+      table.insert(self.pools[key], entry)
+    else
+      local list = self.collectives[entry.collective .. " " .. dtype] or {}
+      self.collectives[entry.collective .. " " .. dtype] = list
+      list[#list + 1] = entry
+    end
+  end
+  return self
+end
+
+-- Rows of several files of one pool and pass, one after another.
+local function gather(entries, pass, group)
+  local rows, seconds, first = {}, {}, nil
+  for _, entry in ipairs(entries) do
+    local file, err = samples.read(entry)
+    if not file then error(err, 0) end
+    for _, p in ipairs(file.passes) do
+      if p.pass == pass and (not first or first.dims == file.dims) then
+        first = first or file
+        for i = 1, file.count do
+          if not (group and file.group) or file.group[i] == group then
+            for d = (i - 1) * file.dims + 1, i * file.dims do rows[#rows + 1] = file.rows[d] end
+            seconds[#seconds + 1] = p.seconds[i]
+          end
+        end
+      end
+    end
+  end
+  return first, rows, seconds
+end
+
+-- The fitted model of a pool, from memory, the cache, or a fit. False: there is none.
+function Profile:model(key, entries, pass, group)
+  local id = key .. " " .. pass
+  local known = self.models[id]
+  if known ~= nil then return known end
+  local paths = {}
+  for i, entry in ipairs(entries) do paths[i] = entry.path end
+  local stamp = cache.key(paths, entries[1].operator and entries, pass, group or "", self.multiprocessors)
+  local model = self.options.cache ~= false and cache.load(stamp) or nil
+  if not model then
+    local file, rows, seconds = gather(entries, pass, group)
+    if not file or #seconds < 8 then
+      self.models[id] = false
+      return false
+    end
+    local outliers
+    model, outliers = regressor.fit { family = file.family, dims = file.dims, backward = pass == "backward",
+      multiprocessors = self.multiprocessors, rows = rows, seconds = seconds, threads = self.options.threads or 2 }
+    if #outliers > 0 then self.outliers[id] = outliers end
+    if self.options.cache ~= false then cache.save(stamp, model) end
+  end
+  self.models[id] = model
+  return model
+end
+
+Profile.gather = gather
+
+--- What is known of a prediction, as the contract has it.
+function profile.answer(predicted, detail)
+  local provenance = predicted.provenance
+  if provenance == "extrapolated" then
+    detail = ("%s; %.2f times outside the samples"):format(detail, 2 ^ predicted.outside)
+  end
+  return { seconds = predicted.value, low_seconds = predicted.low, high_seconds = predicted.high,
+    provenance = provenance, detail = detail }
+end
+
+function Profile.answer(_, predicted, detail) return profile.answer(predicted, detail) end
+
+--- Seconds of one run of an operator, or nil when nothing like it was sampled.
+---@param name string operator or alias
+---@param shape table the operator's own shape
+---@param dtype string
+---@param pass string "forward", "backward", "update"
+function Profile:operator(name, shape, dtype, pass)
+  local op = operator.get(name)
+  local pool, _, dims = samples.dims(op, shape)
+  local key = samples.pool(op) .. " " .. dtype_key(dtype)
+  local entries = self.pools[key]
+  if not entries then return nil end
+  local model = self:model(key, entries, pass)
+  if not model or #dims ~= model:facts().dims then return nil end
+  return self:answer(model:predict(dims), ("%s, %d samples"):format(pool, model:facts().rows))
+end
+
+-- Elements in a row of the sample files for `bytes` of the whole buffer. The reference's
+-- allgather files count one rank's share.
+local function elements(kind, bytes, ranks, dtype)
+  local count = bytes / schema.dtype_bytes[dtype]
+  return kind == "all_gather" and count / ranks or count
+end
+
+-- The model among several files of one kind and topology whose range holds the size, else the
+-- nearest by ratio.
+local function nearest(models, size)
+  local best, distance
+  for _, model in ipairs(models) do
+    local f = model:facts()
+    local d = size > f.size_most and math.log(size / f.size_most)
+      or size < f.size_least and math.log(f.size_least / size) or 0
+    if not best or d < distance then best, distance = model, d end
+  end
+  return best
+end
+
+--- Models of a kind at one topology: its own files first, else its rows of a generic file.
+function Profile:collective_models(kind, dtype, nodes, gpus)
+  local id = topology_key(kind .. " " .. dtype, nodes, gpus)
+  local found = self.collective_cache and self.collective_cache[id]
+  if found then return found end
+  found = {}
+  for _, entry in ipairs(self.collectives[kind .. " " .. dtype] or {}) do
+    if entry.nodes == nodes and entry.gpus == gpus then
+      found[#found + 1] = self:model(id .. " " .. entry.name, { entry }, "collective") or nil
+    end
+  end
+  if #found == 0 then
+    for _, entry in ipairs(self.collectives[kind .. " " .. dtype] or {}) do
+      if not entry.nodes then
+        found[#found + 1] = self:model(id .. " " .. entry.name, { entry }, "collective", nodes .. "_" .. gpus) or nil
+      end
+    end
+  end
+  self.collective_cache = self.collective_cache or {}
+  self.collective_cache[id] = found
+  return found
+end
+
+--- Every topology that a kind was sampled at: { name=, entry=, group= }, sorted. A topology of
+--- a generic file counts when it has no file of its own.
+---@param key string kind and dtype, a key of self.collectives
+function Profile:topologies(key)
+  local list, own = {}, {}
+  for _, entry in ipairs(self.collectives[key] or {}) do
+    if entry.nodes then
+      own[entry.name .. " " .. entry.nodes .. "_" .. entry.gpus] = true
+      list[#list + 1] = { name = ("%s_%d_%d"):format(entry.name, entry.nodes, entry.gpus), entry = entry }
+    end
+  end
+  for _, entry in ipairs(self.collectives[key] or {}) do
+    if not entry.nodes then
+      local file, err = samples.read(entry)
+      if not file then error(err, 0) end
+      local seen = {}
+      for _, group in ipairs(file.group) do
+        if not seen[group] and not own[entry.name .. " " .. group] then
+          list[#list + 1] = { name = entry.name .. "_" .. group, entry = entry, group = group }
+        end
+        seen[group] = true
+      end
+    end
+  end
+  table.sort(list, function(a, b) return a.name < b.name end)
+  return list
+end
+
+--- Writes small coefficient files of everything sampled (ett.coefficients).
+---@param folder string
+---@param about table { source=, fitted= }
+---@return table[] summary
+function Profile:export_coefficients(folder, about)
+  return require("ett.coefficients").export(self, folder, about)
+end
+
+--- Seconds of a collective; nil when neither it nor its topology was sampled.
+---@param kind string a collective or alias
+---@param bytes number whole buffer (nccl-tests' convention)
+---@param topology table { nodes=, gpus_per_node= }
+function Profile:collective(kind, bytes, topology, dtype)
+  kind = collective_names.kind(kind)
+  dtype = dtype or "fp16"
+  local nodes, gpus = topology.nodes, topology.gpus_per_node
+  local key = dtype_key(dtype)
+  local asked = kind
+  local models = self:collective_models(kind, key, nodes, gpus)
+  if #models == 0 and kind == "reduce_scatter" then -- the same bytes over the same links
+    kind = "all_gather"
+    models = self:collective_models(kind, key, nodes, gpus)
+  end
+  if #models == 0 then return nil end
+  local size = elements(kind, bytes, nodes * gpus, dtype)
+  if size <= 0 then return nil end
+  local model = nearest(models, size)
+  local detail = ("%s %dx%d, %d samples"):format(kind, nodes, gpus, model:facts().rows)
+  if asked ~= kind then detail = asked .. " as " .. detail end
+  return self:answer(model:predict { size }, detail)
+end
+
+--- Rows that the gate dropped while fitting, by model: { row, seconds, reason }.
+function Profile:report() return self.outliers end
+
+function Profile:__tostring()
+  return ("profile of %s: %d files"):format(self.source, #self.files)
+end
+
+local function is_folder(path)
+  return require("lfs").attributes(path, "mode") == "directory"
+end
+
+--- Opens a profile of samples or of coefficients.
+---@param source string|table folder, list of folders, cluster from ett.cluster, or cluster name
+---@return ett.Profile|nil nil: the cluster has none
+function profile.open(source, options)
+  if type(source) == "string" and not is_folder(source) then source = require("ett.cluster").get(source) end
+  if type(source) == "string" then source = { source } end
+  if #source > 0 then
+    if require("ett.coefficients").find(source[1]) then
+      return require("ett.coefficients").open(source[1], options)
+    end
+    return profile.from_samples(source, options)
+  end
+  local cluster, given = source, source.profile
+  if type(given) == "table" then given = given.folder end -- base and borrow: ett.cluster_profile
+  if type(given) ~= "string" then return nil end
+  local path = given
+  if path:sub(1, 1) ~= "/" then
+    path = (cluster.folder or (cluster.path or ""):match("^(.*)/[^/]*$") or ".") .. "/" .. path
+  end
+  if not is_folder(path) then return nil end
+  options = options or {}
+  options.multiprocessors = options.multiprocessors or cluster.device.multiprocessors
+  return profile.open({ path }, options)
+end
+
+return profile

@@ -1,0 +1,47 @@
+/* Compiled trees: the evaluator that serves boosted trees and random forests.
+ *
+ * A node is 12 bytes; the right child follows the left one. Sums run in float from
+ * base_score in the order of the trees, as XGBoost's do, so that answers are the
+ * library's own to the last bit. Nothing here needs XGBoost.
+ */
+#ifndef ETT_REGRESS_FOREST_H
+#define ETT_REGRESS_FOREST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+typedef struct {
+  float value;     /* threshold (x < value goes left), or the leaf's value */
+  int16_t feature; /* -1: a leaf */
+  uint16_t flags;  /* 1: NaN goes left */
+  uint32_t left;   /* index of the left child, counted from the tree's root */
+} ett_tree_node;
+
+typedef struct {
+  uint32_t trees, nodes, features;
+  float base_score;
+  uint32_t *roots; /* trees of them, ascending, into node */
+  ett_tree_node *node;
+  void *memory; /* what ett_forest_free frees; NULL when it is a view */
+} ett_forest;
+
+/* Room for so many trees and nodes, zeroed. Returns 0 or -1. */
+int ett_forest_make(uint32_t trees, uint32_t nodes, ett_forest *forest, ett_err *err);
+void ett_forest_free(ett_forest *forest);
+
+/* Every index inside its tree, children behind their parent, features in range: what
+ * makes evaluation of a foreign forest safe. Returns 0 or -1. */
+int ett_forest_check(const ett_forest *forest, ett_err *err);
+
+/* The sum of a row's leaves. features[0 .. forest->features). */
+float ett_forest_predict(const ett_forest *forest, const float *features);
+
+/* Reads an XGBoost model (gbtree, one output, numerical splits) saved as UBJSON, any
+ * version from 1.6. data is untrusted: every length and index is checked.
+ * Returns 0 or -1 with *forest empty. */
+int ett_forest_from_ubj(const unsigned char *data, size_t length, ett_forest *forest,
+                        ett_err *err);
+
+#endif

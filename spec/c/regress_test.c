@@ -1,0 +1,245 @@
+/* Designs, forests and model blocks: laws, and damage. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "regress/compact.h"
+#include "regress/model.h"
+
+static const double gemm[4] = {1, 4096, 6144, 4096};
+
+static void every_family_counts_as_it_fills(void **state) {
+  (void)state;
+  for (int family = 0; family < ETT_FAMILY_COUNT; family++)
+    for (int backward = 0; backward < 2; backward++) {
+      ett_design d = {(ett_family)family, backward, 108, 1};
+      ett_err err;
+      while (d.dims <= ETT_DESIGN_DIMS && ett_design_check(&d, &err) != 0)
+        d.dims++;
+      assert_true(d.dims <= ETT_DESIGN_DIMS);
+      int columns = ett_design_columns(&d), features = ett_design_features(&d);
+      assert_in_range(columns, 1, ETT_DESIGN_COLUMNS);
+      assert_in_range(features, 1, ETT_DESIGN_FEATURES);
+      double dims[ETT_DESIGN_DIMS], column[ETT_DESIGN_COLUMNS + 1];
+      float feature[ETT_DESIGN_FEATURES + 1];
+      for (int i = 0; i < ETT_DESIGN_DIMS; i++)
+        dims[i] = 256 << i % 4;
+      column[columns] = -77;
+      feature[features] = -77;
+      ett_design_row(&d, dims, column, feature);
+      assert_true(column[columns] == -77 && feature[features] == -77);
+      for (int i = 0; i < columns; i++)
+        assert_true(column[i] >= 0 && isfinite(column[i]));
+      for (int i = 0; i < features; i++)
+        assert_true(isfinite(feature[i]));
+      assert_int_equal(ett_family_find(ett_family_name((ett_family)family)), family);
+    }
+}
+
+/* Quantised FLOPs are whole waves: never below the plain ones, equal when tiles fit. */
+static void quantised_flops_bound_the_plain_ones(void **state) {
+  (void)state;
+  ett_design d = {ETT_FAMILY_GEMM, false, 108, 4};
+  double column[ETT_DESIGN_COLUMNS];
+  float feature[ETT_DESIGN_FEATURES];
+  const double whole[4] = {1, 256 * 12, 128 * 9, 512}; /* 108 tiles of 256 by 128 */
+  ett_design_row(&d, whole, column, feature);
+  assert_true(column[2] == column[1]);
+  ett_design_row(&d, gemm, column, feature);
+  for (int i = 2; i < 7; i++)
+    assert_true(column[i] >= column[1]);
+}
+
+static void kernels_tell_shapes_apart(void **state) {
+  (void)state;
+  ett_design d = {ETT_FAMILY_GEMM, false, 108, 4};
+  const double other[4] = {1, 6144, 4096, 4096};
+  assert_true(ett_design_kernel(&d, gemm) == ett_design_kernel(&d, gemm));
+  assert_true(ett_design_kernel(&d, gemm) != ett_design_kernel(&d, other));
+  ett_design line = {ETT_FAMILY_COLLECTIVE, false, 108, 1};
+  const double small = 1000, large = 1001;
+  assert_true(ett_design_kernel(&line, &small) < ett_design_kernel(&line, &large));
+}
+
+/* A model of two small trees, by hand. */
+static void make_parts(ett_model *parts, double *x, uint64_t *kernel, double *residual) {
+  ett_err err;
+  memset(parts, 0, sizeof *parts);
+  parts->design = (ett_design){ETT_FAMILY_GEMM, false, 108, 4};
+  parts->columns = ett_design_columns(&parts->design);
+  parts->features = ett_design_features(&parts->design);
+  memset(x, 0, ETT_DESIGN_COLUMNS * sizeof *x);
+  x[1] = 1 / 2e14;
+  parts->x = x;
+  parts->forests = 1;
+  assert_int_equal(ett_forest_make(2, 4, &parts->forest[0], &err), 0);
+  ett_forest *f = &parts->forest[0];
+  f->features = (uint32_t)parts->features;
+  f->base_score = 0.125f;
+  f->roots[1] = 3;
+  f->node[0] = (ett_tree_node){8.0f, 0, 0, 1}; /* log m < 8 */
+  f->node[1] = (ett_tree_node){-0.5f, -1, 0, 0};
+  f->node[2] = (ett_tree_node){0.25f, -1, 0, 0};
+  f->node[3] = (ett_tree_node){0.5f, -1, 0, 0};
+  parts->facts.log_target = parts->facts.has_base = 1;
+  parts->facts.shrink = parts->facts.shrink_outside = 1;
+  parts->facts.floor = 0.01;
+  parts->facts.width_inside = parts->facts.width_twin = 2;
+  parts->facts.width_outside = 5;
+  parts->facts.twin_weight = 1;
+  for (int i = 0; i < 4; i++) {
+    parts->facts.least[i] = 1;
+    parts->facts.most[i] = 8192;
+  }
+  parts->facts.size_least = 1;
+  parts->facts.size_most = 1e12;
+  kernel[0] = 0;
+  residual[0] = 0;
+  parts->twins = 1;
+  parts->twin_kernel = kernel;
+  parts->twin_residual = residual;
+}
+
+static void *packed(size_t *length) {
+  ett_model parts;
+  double x[ETT_DESIGN_COLUMNS], residual[1];
+  uint64_t kernel[1];
+  void *block;
+  ett_err err;
+  make_parts(&parts, x, kernel, residual);
+  assert_int_equal(ett_model_pack(&parts, &block, length, &err), 0);
+  ett_forest_free(&parts.forest[0]);
+  return block;
+}
+
+static void a_model_answers_as_it_was_made(void **state) {
+  (void)state;
+  size_t length;
+  ett_model model;
+  ett_err err;
+  ett_prediction p;
+  void *block = packed(&length);
+  assert_int_equal(ett_model_open(block, length, &model, &err), 0);
+  assert_int_equal(ett_model_predict(&model, gemm, &p, &err), 0);
+  double base = 2.0 * 4096 * 6144 * 4096 / 2e14;
+  assert_true(fabs(p.base / base - 1) < 1e-12);
+  assert_true(fabs(p.value / (base * exp(0.875)) - 1) < 1e-7); /* log 4096 > 8 */
+  assert_true(fabs(log(p.high / p.value) - 0.02) < 1e-9);
+  assert_int_equal(p.provenance, ETT_INTERPOLATED);
+  const double far[4] = {1, 16384, 6144, 4096};
+  assert_int_equal(ett_model_predict(&model, far, &p, &err), 0);
+  assert_int_equal(p.provenance, ETT_EXTRAPOLATED);
+  assert_true(fabs(p.outside - 1) < 1e-12);
+  assert_true(log(p.high / p.value) > 0.05);
+  const double wrong[4] = {1, 0, 6144, 4096};
+  assert_int_equal(ett_model_predict(&model, wrong, &p, &err), -1);
+  ett_model_close(&model);
+  ett_model_close(&model);
+}
+
+static void text_keeps_a_model(void **state) {
+  (void)state;
+  size_t length, characters;
+  ett_model model, again;
+  ett_err err;
+  ett_prediction p, q;
+  char *text;
+  void *block = packed(&length);
+  assert_int_equal(ett_model_open(block, length, &model, &err), 0);
+  assert_int_equal(ett_model_to_text(&model, &text, &characters, &err), 0);
+  assert_int_equal(ett_model_from_text(text, characters, &again, &err), 0);
+  assert_int_equal(ett_model_predict(&model, gemm, &p, &err), 0);
+  assert_int_equal(ett_model_predict(&again, gemm, &q, &err), 0);
+  assert_true(fabs(q.value / p.value - 1) < 1e-4);
+  ett_model_close(&again);
+  for (size_t n = 0; n < characters; n++) {
+    assert_int_equal(ett_model_from_text(text, n & ~(size_t)3, &again, &err), -1);
+    if (n > 64)
+      n += 37;
+  }
+  for (size_t i = 0; i < characters; i++) { /* any character, any other: no crash */
+    char *damaged = malloc(characters);
+    memcpy(damaged, text, characters);
+    damaged[i] = damaged[i] == 'A' ? '/' : 'A';
+    if (ett_model_from_text(damaged, characters, &again, &err) == 0)
+      ett_model_close(&again);
+    free(damaged);
+  }
+  free(text);
+  ett_model_close(&model);
+}
+
+static void every_damaged_byte_is_noticed(void **state) {
+  (void)state;
+  size_t length;
+  unsigned char *block = packed(&length);
+  for (size_t i = 0; i < length; i++) {
+    unsigned char *copy = malloc(length);
+    ett_model model;
+    ett_err err;
+    memcpy(copy, block, length);
+    copy[i] ^= 0x10;
+    assert_int_equal(ett_model_open(copy, length, &model, &err), -1);
+    assert_null(model.memory);
+  }
+  for (size_t n = 0; n < length; n += 9) {
+    unsigned char *copy = malloc(n + 1);
+    ett_model model;
+    ett_err err;
+    memcpy(copy, block, n);
+    assert_int_equal(ett_model_open(copy, n, &model, &err), -1);
+  }
+  free(block);
+}
+
+static void damaged_trees_are_refused(void **state) {
+  (void)state;
+  ett_forest f;
+  ett_err err;
+  assert_int_equal(ett_forest_make(1, 3, &f, &err), 0);
+  f.features = 2;
+  f.node[0] = (ett_tree_node){1, 0, 0, 1};
+  f.node[1] = f.node[2] = (ett_tree_node){1, -1, 0, 0};
+  assert_int_equal(ett_forest_check(&f, &err), 0);
+  f.node[0].left = 2; /* the right child would lie outside */
+  assert_int_equal(ett_forest_check(&f, &err), -1);
+  f.node[0].left = 0; /* a cycle */
+  assert_int_equal(ett_forest_check(&f, &err), -1);
+  f.node[0].left = 1;
+  f.node[0].feature = 2;
+  assert_int_equal(ett_forest_check(&f, &err), -1);
+  f.node[0].feature = 0;
+  f.node[1].value = NAN;
+  assert_int_equal(ett_forest_check(&f, &err), -1);
+  ett_forest_free(&f);
+}
+
+/* The median of the nearest, with and without one's own. */
+static void neighbours_are_the_nearest(void **state) {
+  (void)state;
+  const double r[6] = {1, 2, 3, 100, 5, 6};
+  assert_true(ett_model_neighbours(r, 6, 3, 2, 3) == 4);   /* 3 and 5 */
+  assert_true(ett_model_neighbours(r, 6, 0, 2, 0) == 2.5); /* 2 and 3 at the edge */
+  assert_true(ett_model_neighbours(r, 6, 5, 2, 5) > 5);    /* 100 and 5 */
+  assert_true(ett_model_neighbours(r, 1, 0, 4, 0) == 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_family_counts_as_it_fills),
+      cmocka_unit_test(quantised_flops_bound_the_plain_ones),
+      cmocka_unit_test(kernels_tell_shapes_apart),
+      cmocka_unit_test(a_model_answers_as_it_was_made),
+      cmocka_unit_test(text_keeps_a_model),
+      cmocka_unit_test(every_damaged_byte_is_noticed),
+      cmocka_unit_test(damaged_trees_are_refused),
+      cmocka_unit_test(neighbours_are_the_nearest),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,200 @@
+local operator = require "ett.operator"
+local regressor = require "ett.regressor"
+
+-- Made-up device: 2e14 FLOP/s, 1.5e12 bytes/s, 5 us to launch; a ripple that no base knows.
+local function made_up(n)
+  local rows, seconds, state = {}, {}, 12345
+  local function uniform()
+    state = (state * 1103515245 + 12345) % 2147483648
+    return state / 2147483648
+  end
+  for i = 1, n do
+    local m, k, width = 256 * (1 + math.floor(uniform() * 63)), 128 * (1 + math.floor(uniform() * 63)),
+      128 * (1 + math.floor(uniform() * 63))
+    rows[i] = { 1, m, width, k }
+    local flops = 2.0 * m * k * width
+    seconds[i] = (5e-6 + flops / 2e14 + 2.0 * (m * k + k * width + m * width) / 1.5e12)
+      * (width % 256 == 0 and 1 or 1.1) * (1 + 0.01 * (uniform() - 0.5))
+  end
+  return rows, seconds
+end
+
+describe("ett.regressor", function()
+  local rows, seconds = made_up(600)
+
+  it("hybrid finds the law, the ripple and their range", function()
+    local r, outliers = regressor.fit { family = "gemm", rows = rows, seconds = seconds }
+    assert.are.equal(0, #outliers)
+    assert.is_true(r:facts().error_mean < 0.02, r:facts().error_mean)
+    local fresh, truth = made_up(900)
+    local total, covered, inside = 0.0, 0, 0
+    local value, low, high, provenance = r:predict_rows { table.unpack(fresh, 601) }
+    for i = 1, 300 do
+      total = total + math.abs(value[i] / truth[600 + i] - 1)
+      if low[i] <= truth[600 + i] and truth[600 + i] <= high[i] then covered = covered + 1 end
+      if provenance[i] == "interpolated" then inside = inside + 1 end
+    end
+    assert.is_true(inside >= 285, inside)
+    assert.is_true(total / 300 < 0.02, total / 300)
+    assert.is_true(covered >= 0.8 * 300, covered)
+    local one = r:predict(fresh[601])
+    assert.are.equal(value[1], one.value)
+    local far = r:predict { 1, 65536, 8192, 8192 }
+    assert.are.equal("extrapolated", far.provenance)
+    assert.is_true(far.outside > 1.9 and far.high - far.low > one.high - one.low)
+    local truth_far = 5e-6 + 2.0 * 65536 * 8192 * 8192 / 2e14 + 2.0 * (2 * 65536 * 8192 + 8192 ^ 2) / 1.5e12
+    assert.is_true(math.abs(far.value / truth_far - 1) < 0.06, far.value / truth_far)
+  end)
+
+  it("gives the same bytes twice, with any number of threads", function()
+    local given = { family = "gemm", rows = rows, seconds = seconds, rounds = 20 }
+    local a = regressor.fit(given):bytes()
+    given.threads = 1
+    assert.are.equal(a, regressor.fit(given):bytes())
+  end)
+
+  it("serves what it saved, and refuses what is damaged", function()
+    local r = regressor.fit { family = "gemm", rows = rows, seconds = seconds, rounds = 20 }
+    local path = os.tmpname()
+    assert.is_true(r:save(path))
+    local again = assert(regressor.load(path))
+    assert.are.same(r:predict(rows[1]), again:predict(rows[1]))
+    local bytes = r:bytes()
+    assert.is_nil(regressor.open(bytes:sub(1, -9)))
+    local damaged, err = regressor.open(bytes:sub(1, 3000) .. "\x7f" .. bytes:sub(3002))
+    assert.is_true(damaged == nil and err.kind == "format")
+    os.remove(path)
+    local none, why = regressor.load(path)
+    assert.is_nil(none)
+    assert.are.equal("missing", why.kind)
+  end)
+
+  it("keeps its answers in a coefficient text of a few kilobytes", function()
+    local r = regressor.fit { family = "gemm", rows = rows, seconds = seconds, compact = true }
+    local text = r:text()
+    assert.is_true(#text < 40000, #text)
+    local again = assert(regressor.from_text(text))
+    for i = 1, 100 do
+      assert.is_true(math.abs(again:predict(rows[i]).value / r:predict(rows[i]).value - 1) < 2e-3)
+    end
+  end)
+
+  it("drops rows of another mode and says so", function()
+    local bad = table.move(seconds, 1, #seconds, 1, {})
+    for i = 10, 600, 30 do bad[i] = bad[i] * 1000 end
+    local r, outliers = regressor.fit { family = "gemm", rows = rows, seconds = bad, rounds = 50 }
+    assert.are.equal(20, #outliers)
+    assert.are.equal(10, outliers[1].row)
+    assert.are.equal(20, r:facts().dropped)
+    assert.is_true(r:facts().error_mean < 0.03)
+  end)
+
+  it("drops rows that no device could run so fast", function()
+    local least = {}
+    for i, row in ipairs(rows) do least[i] = 2.0 * row[2] * row[3] * row[4] / 2.5e14 end
+    local fast = table.move(seconds, 1, #seconds, 1, {})
+    fast[7] = least[7] / 2
+    local _, outliers = regressor.fit { family = "gemm", rows = rows, seconds = fast,
+      least_seconds = least, rounds = 5 }
+    assert.are.equal(1, #outliers)
+    assert.are.equal(7, outliers[1].row)
+    assert.truthy(outliers[1].reason:find("faster"))
+  end)
+
+  it("fits every kind", function()
+    for _, kind in ipairs { "boosted_trees", "random_forest", "robust_linear" } do
+      local r = regressor.fit { kind = kind, family = kind == "robust_linear" and "gemm" or nil, rows = rows,
+        seconds = seconds }
+      assert.is_true(r:facts().error_mean < 0.6, kind .. " " .. r:facts().error_mean)
+      assert.is_true(r:predict(rows[1]).value > 0)
+    end
+    local sizes, times = {}, {}
+    for i = 1, 60 do
+      sizes[i] = { i * 65536 }
+      times[i] = 2e-5 + i * 65536 / 1e11
+    end
+    local r = regressor.fit { kind = "alpha_beta", rows = sizes, seconds = times }
+    local found = r:facts().coefficients
+    assert.is_true(math.abs(found[1] / 2e-5 - 1) < 1e-3 and math.abs(found[2] * 1e11 - 1) < 1e-3)
+  end)
+
+  it("searches hyper-parameters by held-out folds", function()
+    local _, chosen, tried = regressor.search({ family = "gemm", rows = rows, seconds = seconds },
+      { { rounds = 1 }, { rounds = 60 } })
+    assert.are.equal(60, chosen.rounds)
+    assert.is_true(tried[2].error < tried[1].error)
+  end)
+
+  it("understands the reference's choices", function()
+    local config = assert(regressor.read_config(
+      "{'max_depth': None, 'max_features': None, 'min_samples_leaf': 1, 'min_samples_split': 2, 'n_estimators': 40}"))
+    local given = regressor.from_reference("rforest", config)
+    assert.are.equal("random_forest", given.kind)
+    assert.are.equal(40, given.parameters.num_parallel_tree)
+    given.rows, given.seconds = rows, seconds
+    assert.is_true(regressor.fit(given):facts().error_mean < 0.5)
+    local boosted = regressor.from_reference("xgboost",
+      assert(regressor.read_config "{'learning_rate': 0.1, 'n_estimators': 300, 'max_depth': 6}"))
+    assert.are.same({ kind = "boosted_trees", rounds = 300, parameters = { eta = 0.1, max_depth = 6 } }, boosted)
+    assert.is_nil(regressor.read_config "{'max_depth': __import__('os')}")
+    assert.is_nil(regressor.read_config "[1, 2]")
+    assert.has_error(function() regressor.from_reference("svm", {}) end)
+  end)
+
+  it("refuses what cannot be fitted, in words", function()
+    for _, case in ipairs {
+      { { rows = rows, seconds = { 1 } }, "times want" },
+      { { family = "gem", rows = rows, seconds = seconds }, "gem" },
+      { { kind = "hybird", rows = rows, seconds = seconds }, "hybrid" },
+      { { family = "gemm", rows = { { 1, 2, 3, 0 }, { 1, 2, 3, 4 } }, seconds = { 1, 1 } }, "dimension 4" },
+      { { family = "gemm", rows = { { 1, 2, 3, 4 }, { 1, 2, 3, 4 } }, seconds = { 1, -1 } }, "row 2" },
+      { { family = "gemm", rows = rows, seconds = seconds, parameters = { max_depth = "deep" } }, "xgboost" },
+    } do
+      local ok, err = pcall(regressor.fit, case[1])
+      assert.is_false(ok)
+      assert.truthy(tostring(err):find(case[2], 1, true), tostring(err))
+    end
+  end)
+end)
+
+describe("ett.regress_fit", function()
+  it("evaluates trees as the library does, to the last bit", function()
+    local rows, seconds = made_up(500)
+    local flat, target = {}, {}
+    for i, row in ipairs(rows) do
+      for _, value in ipairs(row) do flat[#flat + 1] = value end
+      target[i] = math.log(seconds[i])
+    end
+    for _, parameters in ipairs {
+      { { "max_depth", "6" }, { "eta", "0.1" } },
+      { { "max_depth", "12" }, { "num_parallel_tree", "20" }, { "subsample", "0.6" }, { "eta", "1" } },
+    } do
+      local theirs, ours = require("ett.regress_fit").trees { rows = flat, columns = 4, target = target, probe = flat,
+        rounds = 50, base_score = -8.5, parameters = parameters }
+      assert.are.equal(500, #theirs)
+      assert.are.same(theirs, ours)
+    end
+  end)
+end)
+
+describe("ett.samples", function()
+  local samples = require "ett.samples"
+
+  it("reads names of files", function()
+    local one = samples.parse_name "a/NVIDIAA100-SXM4-80GB_allgather_large_fp16_1_2.csv"
+    assert.are.same({ gpu = "NVIDIAA100-SXM4-80GB", name = "allgather_large", dtype = "fp16", nodes = 1, gpus = 2 },
+      one)
+    assert.is_nil(samples.parse_name "NVIDIAA100-SXM4-80GB.csv")
+    assert.is_nil(samples.parse_name "notes.txt")
+  end)
+
+  it("pools operators that run the same kernel", function()
+    local c = { tp = 1, cp = 1, ep = 1, micro_batch = 2, seq = 1024, hidden = 2048, heads = 16, kv_heads = 16,
+      head_dim = 128, ffn = 8192, vocab = 50257, layers = 2, causal = true, dtype = "fp16" }
+    for _, name in ipairs { "linear1", "linear2", "linear_final" } do
+      local op = operator.get(name)
+      local pool, family, dims = samples.dims(op, op.shape(c))
+      assert.are.same({ "gemm", "gemm", 4 }, { pool, family, #dims })
+    end
+  end)
+end)
