@@ -7,7 +7,7 @@
 -- `error` is the mean relative error of held-out folds. The text holds the analytic base, small
 -- trees, the interval and the range of the samples.
 local error_module = require "ett.error"
-local ett_io = require "ett.io"
+local files = require "ett.io"
 local regressor = require "ett.regressor"
 local schema = require "ett.schema"
 
@@ -32,7 +32,7 @@ local function file_name(pool, dtype) return ("%s.%s.coefficients.lua"):format(p
 
 -- Reads one file in an empty environment, text only.
 local function read(path)
-  local text, err = ett_io.read(path, 16 << 20)
+  local text, err = files.read(path, 16 << 20)
   if not text then error(err, 0) end
   local chunk, why = load(text, "@" .. path, "t", {})
   local ok, value
@@ -139,12 +139,12 @@ end
 ---@param about table { source=, fitted= (date), threads= }
 ---@return table[] summary { pool, name, rows, dropped, error, bytes }
 function coefficients.export(profile, folder, about)
-  local made, err = ett_io.make_folder(folder)
+  local made, err = files.make_folder(folder)
   if not made then error(err, 0) end
   local summary = {}
   local function write(file)
     local text = serialise(file)
-    local ok, why = ett_io.write(folder .. "/" .. file_name(file.pool, file.dtype), text)
+    local ok, why = files.write(folder .. "/" .. file_name(file.pool, file.dtype), text)
     if not ok then error(why, 0) end
     for _, name in ipairs(schema.keys(file.models)) do
       local m = file.models[name]

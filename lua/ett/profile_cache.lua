@@ -4,7 +4,7 @@
 -- files, the code that turns rows into dimensions, the regressor's version and the library's.
 -- So it is never stale, and processes may write the same one at once: files are written whole
 -- or not at all. What cannot be read is fitted anew; what cannot be written is said once.
-local ett_io = require "ett.io"
+local files = require "ett.io"
 local regressor = require "ett.regressor"
 
 local cache = {}
@@ -21,9 +21,9 @@ local function code()
   for _, name in ipairs { "ett.samples", "ett.regressor", "ett.operator.gemm", "ett.operator.memory",
     "ett.operator.optimizer", "ett.operator.shapes" } do
     local path = package.searchpath(name, package.path)
-    pieces[#pieces + 1] = path and ett_io.hash_file(path) or name
+    pieces[#pieces + 1] = path and files.hash_file(path) or name
   end
-  code_hash = ett_io.hash(table.unpack(pieces))
+  code_hash = files.hash(table.unpack(pieces))
   return code_hash
 end
 
@@ -31,7 +31,7 @@ local file_hashes = {}
 
 local function hash_of(path)
   if not file_hashes[path] then
-    local hash, err = ett_io.hash_file(path)
+    local hash, err = files.hash_file(path)
     if not hash then error(err, 0) end
     file_hashes[path] = hash
   end
@@ -48,7 +48,7 @@ function cache.key(paths, entries, ...)
     if entry.operator and entry.operator.path then pieces[#pieces + 1] = hash_of(entry.operator.path) end
   end
   for i = 1, select("#", ...) do pieces[#pieces + 1] = tostring((select(i, ...))) end
-  return ett_io.hash(table.unpack(pieces))
+  return files.hash(table.unpack(pieces))
 end
 
 --- The cache's folder, or nil when there is neither $XDG_CACHE_HOME nor $HOME.
@@ -76,7 +76,7 @@ function cache.save(key, model)
   local folder = cache.folder()
   local ok, err = folder, nil
   if folder then
-    ok, err = ett_io.make_folder(folder)
+    ok, err = files.make_folder(folder)
     if ok then ok, err = model:save(folder .. "/" .. key .. ".ett") end
   end
   if not ok and not warned then

@@ -1,0 +1,138 @@
+local coefficients = require "ett.coefficients"
+local ett_io = require "ett.io"
+local operator = require "ett.operator"
+local profile = require "ett.profile"
+
+local function write(path, text) assert(ett_io.write(path, text)) end
+
+-- A sampled device of 2e14 FLOP/s and 1 TB/s that has linear1 and linear3 and one topology.
+local function folder()
+  local path = os.tmpname()
+  os.remove(path)
+  assert(ett_io.make_folder(path .. "/operator"))
+  assert(ett_io.make_folder(path .. "/nccl"))
+  for _, name in ipairs { "linear1", "linear3" } do
+    local lines = { "mp,b,l,dim,F_dur(us),B_dur(us)" }
+    for _, mp in ipairs { 1, 2 } do
+      for b = 1, 4 do
+        for dim = 1024, 4096, 256 do
+          local out = (name == "linear1" and 3 or 4) * dim // mp
+          local us = 5 + 2.0 * b * 1024 * dim * out / 2e14 * 1e6
+          lines[#lines + 1] = ("%d,%d,1024,%d,%.4f,%.4f"):format(mp, b, dim, us, 2 * us)
+        end
+      end
+    end
+    write(("%s/operator/NVIDIAA100-SXM4-80GB_%s_fp16.csv"):format(path, name), table.concat(lines, "\n") .. "\n")
+  end
+  local lines = { "shape,nodes,GPUsPerNode,dur(us)" }
+  for i = 1, 60 do
+    for _, nodes in ipairs { 1, 2 } do
+      lines[#lines + 1] = ("%d,%d,4,%.3f"):format(i * 1048576, nodes, (20 + i * 40) * nodes)
+    end
+  end
+  write(path .. "/nccl/NVIDIAA100-SXM4-80GB_allreduce_fp16.csv", table.concat(lines, "\n") .. "\n")
+  return path
+end
+
+local c = { tp = 1, cp = 1, ep = 1, micro_batch = 2, seq = 1024, hidden = 2048, heads = 16, kv_heads = 16,
+  head_dim = 128, ffn = 8192, vocab = 50257, layers = 2, causal = true, dtype = "fp16" }
+
+local function ask(p, name, hidden)
+  local op = operator.get(name)
+  local mine = {}
+  for key, value in pairs(c) do mine[key] = value end
+  mine.hidden, mine.ffn, mine.head_dim = hidden or 2048, 4 * (hidden or 2048), (hidden or 2048) // 16
+  local shape = op.shape(mine)
+  return p:operator(name, shape, "fp16", "forward"), op.flops(shape, "forward")
+end
+
+describe("ett.profile", function()
+  local path = folder()
+  local none = { cache = false }
+
+  it("answers from the samples, and what was not sampled from the same kernel's siblings", function()
+    local p = profile.open(path, none)
+    local answer, flops = ask(p, "linear1")
+    assert.are.equal("measured", answer.provenance)
+    assert.is_true(math.abs(answer.seconds / (5e-6 + flops / 2e14) - 1) < 0.02)
+    assert.is_true(answer.low_seconds <= answer.seconds and answer.seconds <= answer.high_seconds)
+    local sibling, work = ask(p, "linear_proj") -- no file of its own: a GEMM all the same
+    assert.is_true(math.abs(sibling.seconds / (5e-6 + work / 2e14) - 1) < 0.05, sibling.seconds * 2e14 / work)
+    local far = ask(p, "linear1", 8192)
+    assert.are.equal("extrapolated", far.provenance)
+    assert.truthy(far.detail:find("outside the samples", 1, true))
+  end)
+
+  it("knows what it does not know", function()
+    local p = profile.open(path, none)
+    assert.is_nil((ask(p, "gelu")))
+    assert.is_nil(p:collective("all_to_all", 1e8, { nodes = 1, gpus_per_node = 4 }, "fp16"))
+    assert.is_nil(p:collective("all_reduce", 1e8, { nodes = 4, gpus_per_node = 4 }, "fp16"))
+    local op = operator.get "linear1"
+    assert.is_nil(p:operator("linear1", op.shape(c), "fp32", "forward"))
+  end)
+
+  it("takes a topology out of a generic file", function()
+    local p = profile.open(path, none)
+    local one = p:collective("all_reduce", 2 * 30 * 1048576, { nodes = 1, gpus_per_node = 4 }, "fp16")
+    local two = p:collective("allreduce", 2 * 30 * 1048576, { nodes = 2, gpus_per_node = 4 }, "fp16")
+    assert.are.equal("measured", one.provenance)
+    assert.is_true(math.abs(one.seconds / 1220e-6 - 1) < 0.02, one.seconds)
+    assert.is_true(math.abs(two.seconds / 2440e-6 - 1) < 0.02, two.seconds)
+  end)
+
+  it("carries everything in coefficient files of a few kilobytes", function()
+    local p = profile.open(path, none)
+    local out = path .. "/coefficients"
+    local summary = p:export_coefficients(out, { source = "a made-up device", fitted = "2026-01-01" })
+    assert.are.equal(4, #summary)
+    local q = profile.open(out)
+    for _, name in ipairs { "linear1", "linear_proj" } do
+      local a, b = ask(p, name), ask(q, name)
+      assert.are.equal("calibrated", b.provenance)
+      assert.is_true(math.abs(a.seconds / b.seconds - 1) < 0.05)
+    end
+    assert.are.equal("extrapolated", ask(q, "linear1", 8192).provenance)
+    local a = q:collective("all_reduce", 6e7, { nodes = 2, gpus_per_node = 4 }, "fp16")
+    assert.are.equal("calibrated", a.provenance)
+    assert.is_nil(q:collective("all_reduce", 6e7, { nodes = 3, gpus_per_node = 4 }, "fp16"))
+    write(out .. "/gemm.fp16.coefficients.lua",
+      "return { format = 'ett coefficients 1', models = { forward = { text = 'AAAA' } } }")
+    assert.has_error(function() ask(coefficients.open(out), "linear1") end)
+    write(out .. "/gemm.fp16.coefficients.lua", "os.exit(3)")
+    assert.has_error(function() ask(coefficients.open(out), "linear1") end)
+  end)
+
+  it("names the file and line of a sample that is wrong", function()
+    local bad = folder()
+    local file = bad .. "/operator/NVIDIAA100-SXM4-80GB_linear1_fp16.csv"
+    for _, case in ipairs {
+      { "mp,b,l,dim,F_dur(us),B_dur(us)\n1,1,1024,2048,nan,3\n", "F_dur" },
+      { "mp,b,l,dim,F_dur(us),B_dur(us)\n1,1,1024,2048,-4,3\n", "F_dur" },
+      { "mp,b,l,F_dur(us),B_dur(us)\n1,1,1024,4,3\n", "dim" },
+      { "mp,b,l,dim\n1,1,1024,2048\n", "no column of times" },
+      { "mp,b,l,dim,F_dur(us),B_dur(us)\n", "no rows" },
+      { "mp,b,l,dim,F_dur(us),B_dur(us)\n1,1,10", "linear1" },
+      { "mp,b,l,dim,F_dur(us),B_dur(us)\n1,1,1024,20\xff48,4,3\n", "UTF-8" },
+    } do
+      write(file, case[1])
+      local ok, err = pcall(ask, profile.open(bad, none), "linear1")
+      assert.is_false(ok)
+      assert.truthy(tostring(err):find("linear1", 1, true), tostring(err))
+      assert.truthy(tostring(err):find(case[2], 1, true), tostring(err))
+    end
+    assert.has_error(function() profile.open(bad .. "/nccl/none") end)
+    os.execute(("rm -r '%s'"):format(bad))
+  end)
+
+  it("reads columns in any order", function()
+    local other = folder()
+    local file = other .. "/operator/NVIDIAA100-SXM4-80GB_linear1_fp16.csv"
+    local text = assert(ett_io.read(file)):gsub("([^,\n]+),([^,\n]+),([^,\n]+),([^,\n]+),([^,\n]+),([^,\n]+)",
+      "%6,%5,%4,%3,%2,%1")
+    write(file, text)
+    assert.are.equal(ask(profile.open(path, none), "linear1").seconds,
+      ask(profile.open(other, none), "linear1").seconds)
+    os.execute(("rm -r '%s'"):format(other))
+  end)
+end)
