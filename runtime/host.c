@@ -108,6 +108,8 @@ static void set_host_table(lua_State *L, const char *prefix) {
   lua_setfield(L, -2, "interrupt_patience");
   lua_pushboolean(L, isatty(STDOUT_FILENO));
   lua_setfield(L, -2, "terminal");
+  lua_pushboolean(L, isatty(STDERR_FILENO));
+  lua_setfield(L, -2, "error_terminal");
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   lua_pushvalue(L, -2);
   lua_setfield(L, -2, "ett.host");

@@ -9,6 +9,7 @@ catalog.folders = {
   architectures = "lua/architectures",
   campaigns = "samplers/campaigns",
   clusters = "clusters",
+  communication = "lua/ett/communication",
   examples = "examples",
   measures = "spec/bench",
   metrics = "lua/ett/metrics",

@@ -85,8 +85,8 @@ local leading = { "name", "kind", "step", "pair", "hlo_category", "group" }
 local function array_lines(rows)
   if is_scalar(rows[1]) then
     local words = {}
-    for i, value in ipairs(rows) do words[i] = text.value(value) end
-    return { table.concat(words, ", ") }
+    for i = 1, math.min(#rows, 24) do words[i] = text.value(rows[i]) end
+    return { table.concat(words, ", ") .. (#rows > 24 and (", … (%d)"):format(#rows) or "") }
   end
   local first
   for _, name in ipairs(leading) do

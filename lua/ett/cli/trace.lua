@@ -59,9 +59,7 @@ end
 
 --- A progress line on a terminal, and nothing elsewhere.
 local function progress_line(quiet)
-  if quiet then return nil end
-  local ok, system = pcall(require, "system")
-  if not ok or not system.isatty or not system.isatty(io.stderr) then return nil end
+  if quiet or not require("ett.host").error_terminal then return nil end
   local shown = false
   return function(done, total)
     if total <= 0 then return end

@@ -1,0 +1,76 @@
+-- The Hockney fit on traces whose alpha and beta are known.
+local maker = require "trace_maker"
+
+local function args(bytes, ranks)
+  return { ["Collective name"] = "allreduce", ["In msg nelems"] = bytes // 4, ["Out msg nelems"] = bytes // 4,
+    dtype = "Float", ["Group size"] = ranks, ["Process Group Name"] = "0", ["Process Group Ranks"] = "all" }
+end
+
+local nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
+
+--- Four ranks; each collective of S bytes takes 6 alpha + 1.5 S beta from the last start on.
+--- Ranks arrive up to 2 ms apart, which must not count; `spoil` may lengthen one (microseconds).
+local function recordings(alpha_us, beta_us, sizes, spoil)
+  local ranks, state = {}, 7
+  local function random(n)
+    state = (state * 1103515245 + 12345) % 2147483648
+    return state // 65536 % n
+  end
+  for r = 1, 4 do ranks[r] = maker.new{ rank = r - 1, world = 4 } end
+  local at = 0
+  for turn = 1, 9 do
+    for _, bytes in ipairs(sizes) do
+      local starts, last = {}, 0
+      for r = 1, 4 do
+        starts[r] = at + random(2000)
+        last = math.max(last, starts[r])
+      end
+      local stop = last + 6 * alpha_us + 1.5 * bytes * beta_us + (spoil and spoil(bytes, turn) or 0)
+      for r = 1, 4 do ranks[r]:kernel(nccl, starts[r], stop - starts[r], { args = args(bytes, 4) }) end
+      at = math.ceil(stop) + 500
+    end
+  end
+  return ranks
+end
+
+local sizes = { 4096, 65536, 1048576, 4194304, 16777216 }
+
+local function fit(made, options)
+  local out
+  maker.with(made, function(folder)
+    local result, reason = maker.metric(folder, "hockney_alpha_s", options)
+    out = result or { reason = reason }
+  end)
+  return out
+end
+
+describe("the Hockney fit", function()
+  it("finds alpha and beta, with arrival skew removed", function()
+    local found = fit(recordings(5, 1e-5, sizes))
+    assert.near(5e-6, found.hockney_alpha_s, 5e-9)
+    assert.near(1e-11, found.beta_s_per_byte, 1e-14)
+    assert.equal("identified", found.identifiability)
+    assert.is_true(found.arrival_skew_removed)
+    assert.is_true(found.median_relative_residual < 1e-3)
+    assert.equal(5, found.sizes)
+  end)
+
+  it("is not dragged away by collectives that were disturbed, nor by one bad size", function()
+    local found = fit(recordings(5, 1e-5, sizes, function(bytes, turn)
+      return (turn % 3 == 0 and 3000 or 0) + (bytes == 65536 and 400 or 0)
+    end))
+    assert.near(5e-6, found.hockney_alpha_s, 0.2e-6)
+    assert.near(1e-11, found.beta_s_per_byte, 2e-13)
+  end)
+
+  it("says when the sizes do not decide it", function()
+    assert.matches("same size", fit(recordings(5, 1e-5, { 65536 })).reason)
+    assert.matches("two sizes", fit(recordings(5, 1e-5, { 4096, 1048576 })).identifiability)
+    assert.matches("needs AllGather", fit(recordings(5, 1e-5, sizes), { collective = "AllGather" }).reason)
+  end)
+
+  it("says when one rank is all there is", function()
+    local one = { recordings(5, 1e-5, sizes)[1] }
+    assert.is_false(fit(one).arrival_skew_removed)
+  end)
+end)
