@@ -330,7 +330,7 @@ function sampler.run(given, options)
     min_repeats = given.min_repeats, max_repeats = given.max_repeats, limit_bytes = options.limit_bytes,
     keep_raw = options.keep_raw, share = options.share, device = options.device, profile = options.profile,
     autotune = options.autotune, cold_bytes = options.cold_bytes or given.cold_bytes,
-    passes = options.passes or given.passes }
+    passes = options.passes or given.passes, statistic = given.statistic }
   local nothing = function() end
   local run = { campaign = given, parts = parts, part = part, retry_failed = options.retry_failed,
     continue_changed = options.continue_changed, limit = options.limit, share = options.share,

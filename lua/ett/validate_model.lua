@@ -115,12 +115,12 @@ end
 
 --- Builds the trainer of one rank.
 ---@param given table hyper { layers, hidden, heads, vocab }, plan { tp, dp, pp, micro_batch,
---- micro_batches, seq }, seed, clock (function), job (of ett.dist) when there are several ranks
+--- micro_batches, seq }, seed, job (of ett.dist) when there are several ranks
 function validate_model.new(given)
   local p = given.plan
   local rank = given.job and given.job.rank or 0
   local self = setmetatable({ hyper = given.hyper, plan = p, seed = given.seed or 1,
-    clock = given.clock or sample.thread_seconds, z = sizes(given.hyper, p), records = {}, order = {} }, Trainer)
+    waiting = 0, z = sizes(given.hyper, p), records = {}, order = {} }, Trainer)
   -- Tensor ranks are neighbours, then data, then pipeline: as ett places them.
   self.tp_rank, self.dp_rank, self.stage = rank % p.tp, rank // p.tp % p.dp, rank // (p.tp * p.dp)
   if given.job then
@@ -137,30 +137,34 @@ function validate_model.new(given)
   return self
 end
 
---- Runs one operator and books its time under its library name and shape.
+--- Runs one operator and books its time under its library name and shape. Operators are
+--- booked in processor time, collectives in wall time: a rank that waits burns a processor.
 function Trainer:op(name, shape, pass, kind, dims, operands, scalars)
-  local start = self.clock()
+  local start = sample.thread_seconds()
   cpu.run(kind, pass, dims, operands, scalars)
-  self:book(name, shape, pass, self.clock() - start)
+  self:book(name, shape, pass, sample.thread_seconds() - start)
 end
 
-function Trainer:book(name, shape, pass, seconds)
-  local key = name .. " " .. pass
+function Trainer:book(name, shape, pass, seconds, bytes, ranks)
+  local key = ("%s %s %s"):format(name, pass, bytes or "")
   local record = self.records[key]
   if not record then
-    record = { name = name, pass = pass, shape = shape, seconds = 0.0, calls = 0 }
+    record = { name = name, pass = pass, shape = shape, seconds = 0.0, calls = 0, bytes = bytes, ranks = ranks,
+      each = bytes and {} or nil }
     self.records[key] = record
     self.order[#self.order + 1] = key
   end
   record.seconds = record.seconds + seconds
+  if bytes then record.each[#record.each + 1] = seconds end
   record.calls = record.calls + 1
 end
 
 function Trainer:collective(kind, group, label, tensor, other)
   if not group or group:size() < 2 then return end
-  local start = self.clock()
+  local start, processor = sample.now(), sample.thread_seconds()
   group:run(kind, tensor, other)
-  self:book(label, nil, kind, self.clock() - start)
+  self.waiting = self.waiting + sample.thread_seconds() - processor
+  self:book(label, nil, kind, sample.now() - start, 4 * math.max(#tensor, other and #other or 0), group:size())
 end
 
 function Trainer:linear(name, pass, out_features, in_features, operands)
@@ -328,7 +332,7 @@ function Trainer:tokens(a, micro_batch)
 end
 
 function Trainer:send(direction, tensor, receive)
-  local start = self.clock()
+  local start, processor = sample.now(), sample.thread_seconds()
   local other = self.stage + direction
   if tensor and receive then
     self.pp_group:exchange(tensor, receive, other)
@@ -337,7 +341,8 @@ function Trainer:send(direction, tensor, receive)
   else
     self.pp_group:receive(receive, other)
   end
-  self:book("pp", nil, "send_recv", self.clock() - start)
+  self.waiting = self.waiting + sample.thread_seconds() - processor
+  self:book("pp", nil, "send_recv", sample.now() - start, 4 * #(tensor or receive), 2)
 end
 
 --- One training step: every micro-batch forward and backward in the order of 1F1B, the

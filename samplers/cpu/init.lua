@@ -157,7 +157,8 @@ function backend.open(options)
       { "device", ("%s, %d processors"):format(host.model, sample.processors()) },
       { "clock", ("%s MHz nominal, probe %.3f us"):format(host.mhz or "?", cpu.clock_probe() * 1e6) },
       { "libraries", ("OpenBLAS core %s (%s), kernels %s"):format(info.blas_core, info.blas, info.isa) },
-      { "timing", ("best of %d passes, operands rotate through %d MB"):format(passes,
+      { "timing", ("%s, best of %d passes, operands rotate through %d MB"):format(
+        options.statistic == "median" and "median" or "mean of the lowest repeats", passes,
         (options.cold_bytes or 96 << 20) >> 20) },
       { "threads", pinned and ("%d pinned to processor %d"):format(threads, pinned) or tostring(threads) },
     },
@@ -172,6 +173,7 @@ function backend.open(options)
     for _, pass in ipairs(backend.passes(op)) do
       local result, err = pool:measure(backend.calls(op, s, pass), session.timing)
       if not result then return nil, err end
+      if options.statistic == "median" then result.seconds = result.median_seconds end
       results[pass] = result
     end
     return results

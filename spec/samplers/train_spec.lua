@@ -74,7 +74,7 @@ describe("the training step", function()
     end
     for name, count in pairs(expected) do
       for _, pass in ipairs { "forward", "backward" } do
-        local record = t.records[name .. " " .. pass]
+        local record = t.records[name .. " " .. pass .. " "]
         assert(record, name .. " " .. pass .. " was not run")
         assert.equal(count, record.calls, name .. " " .. pass)
       end

@@ -96,13 +96,24 @@ local function from_trace(opts, words)
   return 0
 end
 
+local function merge(opts, words)
+  local report = require("ett.sample_merge").merge(words, opts.output)
+  for _, entry in ipairs(report) do
+    print(("%s: %d rows of %d tables, %d duplicates dropped, %d failed shapes"):format(entry.path, entry.rows,
+      entry.tables, entry.duplicates, entry.failed))
+  end
+  return 0
+end
+
 return {
   name = "samples",
-  summary = "operator samples from recorded traces, in the sample CSV format",
-  usage = "samples from-trace DIR [DIR ...] CONFIG.yml [--shape N,N,...] [--output FOLDER]",
+  summary = "sample tables: from recorded traces, or merged from parts",
+  usage = "samples from-trace DIR [DIR ...] CONFIG.yml [--shape N,N,...] [--output FOLDER]\n"
+    .. "       ett samples merge TABLE|FOLDER ... --output FOLDER",
   description = "CONFIG.yml is a sampling configuration: its 'targets' are paths of event names, one for each\n"
     .. "measured column. The shape columns come from --shape, else from the end of the folder's name,\n"
-    .. "else from 'shapes'.",
+    .. "else from 'shapes'.\n"
+    .. "merge joins the tables of a campaign's parts: each shape once, in order, headers checked.",
   options = {
     { "shape", "N,N,...", "values of the shape columns" },
     { "output", "FOLDER", "write FOLDER/DEVICE_OPERATOR_PRECISION.csv instead of printing" },
@@ -112,10 +123,9 @@ return {
   },
   run = function(opts, positional)
     local what = table.remove(positional, 1)
-    if what ~= "from-trace" then
-      error_module.raise("usage", "samples: needs what to do: from-trace%s",
-        what and error_module.suggestion(what, { "from-trace" }) or "")
-    end
-    return from_trace(opts, positional)
+    if what == "from-trace" then return from_trace(opts, positional) end
+    if what == "merge" then return merge(opts, positional) end
+    error_module.raise("usage", "samples: needs what to do: from-trace or merge%s",
+      what and error_module.suggestion(what, { "from-trace", "merge" }) or "")
   end,
 }

@@ -1,0 +1,20 @@
+--- ett cluster init: a cluster file from what this machine is.
+local error_module = require "ett.error"
+
+return {
+  name = "cluster",
+  summary = "write a cluster file from what is found on this machine",
+  usage = "cluster init NAME [--out DIR]",
+  description = "Finds processors, memory, NUMA nodes, network cards and GPUs, and measures peak rates by short\n"
+    .. "probes. The file goes to DIR/NAME.lua; add its folder's parent to ETT_PATH, or name the file itself.",
+  options = { { "out", "DIR", "folder of the file", default = "clusters" } },
+  run = function(opts, positional)
+    if positional[1] ~= "init" or #positional ~= 2 then
+      error_module.raise("usage", "cluster: give `init` and a name")
+    end
+    local path, text = require("ett.cluster_init").write(positional[2], opts.out)
+    io.write(text)
+    print("# written to " .. path)
+    return 0
+  end,
+}

@@ -1,0 +1,53 @@
+--- ett submit: a campaign as a Slurm job.
+local error_module = require "ett.error"
+
+return {
+  name = "submit",
+  summary = "write and submit the Slurm job of a campaign",
+  usage = "submit CAMPAIGN [--nodes N] [--ranks N] [option ...]",
+  description = "The ranks of the job split an operator campaign dynamically and form the topologies of a\n"
+    .. "collective's. The script goes beside the samples; --print only shows it.",
+  options = {
+    { "out", "DIR", "folder of the sample tables", default = "samples" },
+    { "nodes", "N", "nodes", kind = "integer", default = 1 },
+    { "ranks", "N", "ranks a node", kind = "integer", default = 1 },
+    { "gpus", "N", "GPUs a node", kind = "integer" },
+    { "minutes", "N", "time limit", kind = "integer" },
+    { "partition", "NAME", "partition" },
+    { "account", "NAME", "account" },
+    { "backend", "NAME", "back end (default: the campaign's)" },
+    { "mpi", "NAME", "how srun starts MPI", default = "pmix" },
+    { "precision", "LIST", "precisions, separated by commas" },
+    { "wait", "wait for the job's end" },
+    { "print", "print the script and stop" },
+  },
+  run = function(opts, positional)
+    if #positional ~= 1 then error_module.raise("usage", "submit: give one campaign") end
+    require("ett.campaign").load(positional[1]) -- a campaign that does not load is not queued
+    local submit = require "ett.submit"
+    local words = {}
+    if opts.precision then words = { "--precision", opts.precision } end
+    local job = { campaign = positional[1], out = opts.out, nodes = opts.nodes, ranks_per_node = opts.ranks,
+      gpus_per_node = opts.gpus, minutes = opts.minutes, partition = opts.partition, account = opts.account,
+      backend = opts.backend, mpi = opts.mpi, words = words }
+    if opts.print then
+      io.write(submit.script(job))
+      return 0
+    end
+    local number, path = submit.submit(job)
+    print(("job %d: %s"):format(number, path))
+    if opts.wait then
+      local sample = require "ett.sample"
+      sample.catch_interrupts()
+      while not sample.interrupted() do
+        local pipe = io.popen(("squeue -h -j %d 2>/dev/null"):format(number))
+        local text = pipe:read("a")
+        pipe:close()
+        if not text:match("%d") then return 0 end
+        sample.pause(0.2)
+      end
+      return 130
+    end
+    return 0
+  end,
+}

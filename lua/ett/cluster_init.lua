@@ -1,0 +1,177 @@
+--- Finds out what this machine is and writes it down as a cluster file: devices, memory,
+--- NUMA nodes, network cards, and rates measured by short probes.
+local error_module = require "ett.error"
+local find = require "ett.find"
+local sample = require "ett.sample"
+
+local cluster_init = {}
+
+local function first_line(path)
+  local file = io.open(path, "r")
+  if not file then return nil end
+  local line = file:read("l")
+  file:close()
+  return line
+end
+
+local function memory_bytes()
+  for line in io.lines("/proc/meminfo") do
+    local kilobytes = line:match("^MemTotal:%s+(%d+)")
+    if kilobytes then return tonumber(kilobytes) * 1024.0 end
+  end
+end
+
+local function folders(path, pattern)
+  local lfs = require "lfs"
+  local names = {}
+  if lfs.attributes(path, "mode") ~= "directory" then return names end
+  for name in lfs.dir(path) do
+    if name:match(pattern) then names[#names + 1] = name end
+  end
+  table.sort(names)
+  return names
+end
+
+--- Network cards that are up: list of { name, megabits per second or nil }.
+local function network_cards()
+  local cards = {}
+  for _, name in ipairs(folders("/sys/class/net", "^[^.]")) do
+    if name ~= "lo" and first_line(("/sys/class/net/%s/operstate"):format(name)) == "up" then
+      local speed = tonumber(first_line(("/sys/class/net/%s/speed"):format(name)) or "")
+      cards[#cards + 1] = { name = name, megabits = speed and speed > 0 and speed or nil }
+    end
+  end
+  for _, name in ipairs(folders("/sys/class/infiniband", "^[^.]")) do
+    local rate = first_line(("/sys/class/infiniband/%s/ports/1/rate"):format(name)) or ""
+    local gigabits = tonumber(rate:match("^(%d+)"))
+    cards[#cards + 1] = { name = name, megabits = gigabits and gigabits * 1000 }
+  end
+  return cards
+end
+
+--- Best rates of one processor by short probes: FLOP/s of a product, bytes/s of a copy.
+local function cpu_rates()
+  local backend = find.load("samplers", "cpu")
+  local session, err = backend.open { passes = 1 }
+  if not session then error(err, 0) end
+  local cpu = require "ett.cpu"
+  local pool = assert(cpu.pool(256 << 20, 1))
+  local options = { budget_seconds = 0.3, max_repeats = 40 }
+  local product = assert(pool:measure({ { kind = "linear", pass = "forward", batch = 1, m = 768, n = 768, k = 768 } },
+    options))
+  local copy = assert(pool:measure({ { kind = "scale", pass = "forward", rows = 4096, cols = 4096 } }, options))
+  pool:close()
+  session.close()
+  return { device = session.device, flops = 2.0 * 768 ^ 3 / product.min_seconds,
+    bandwidth = 8.0 * 4096 * 4096 / copy.min_seconds }
+end
+
+--- Bandwidth and latency between two ranks of this machine, or nil without MPI.
+local function wire_rates(prefix)
+  if not pcall(require, "ett.dist") or not os.execute("command -v mpirun >/dev/null 2>&1") then return nil end
+  local script = os.tmpname()
+  local file = assert(io.open(script, "w"))
+  file:write([[
+    local job = require("ett.dist").open()
+    local small = assert(job.world:time { kind = "send_recv", count = 1, budget_seconds = 0.2 })
+    local large = assert(job.world:time { kind = "send_recv", count = 1048576, budget_seconds = 0.3 })
+    local all = assert(job.world:time { kind = "all_reduce", count = 1048576, budget_seconds = 0.3, in_place = true })
+    if job.rank == 0 then
+      io.stdout:write(("wires %.9g %.9g %.9g\n"):format(small.seconds, large.seconds, all.seconds))
+    end
+  ]])
+  file:close()
+  local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 2 "
+    .. "'%s/bin/ett' run '%s' 2>/dev/null"):format(prefix, script))
+  local text = pipe:read("a")
+  pipe:close()
+  os.remove(script)
+  local latency, send, reduce = text:match("wires (%S+) (%S+) (%S+)")
+  if not latency then return nil end
+  latency, send, reduce = tonumber(latency), tonumber(send), tonumber(reduce)
+  -- Bus bandwidth of nccl-tests: an all-reduce of S bytes over n ranks moves 2 (n - 1) / n S.
+  return { latency = latency, send_bandwidth = 4194304 / math.max(send - latency, 1e-9),
+    bandwidth = 4194304 / math.max(reduce - 2 * latency, 1e-9) }
+end
+
+local function gpus()
+  local ok, cuda = pcall(require, "ett.cuda")
+  local count = ok and cuda.available()
+  if not count or count == 0 then return nil end
+  local device = cuda.open(0)
+  if not device then return nil end
+  local info = device:info()
+  info.count = count
+  return info
+end
+
+--- What was found: a table of facts, each with where it came from.
+function cluster_init.look()
+  local host = require "ett.host"
+  local facts = { host = sample.hostname(), processors = sample.processors(), memory_bytes = memory_bytes(),
+    numa_nodes = #folders("/sys/devices/system/node", "^node%d+$"), cards = network_cards(), gpu = gpus() }
+  facts.cpu = cpu_rates()
+  facts.wire = facts.processors > 1 and wire_rates(host.prefix) or nil
+  return facts
+end
+
+local function number(value) return ("%.4g"):format(value) end
+
+--- The text of a cluster file for a CPU machine.
+function cluster_init.text(name, facts)
+  local lines = {}
+  local function add(format, ...) lines[#lines + 1] = format:format(...) end
+  local ranks = facts.processors
+  add("--- %s: written by `ett cluster init %s` from what it found on the machine.", facts.host, name)
+  add("-- %d processors, %d NUMA node(s).", facts.processors, math.max(1, facts.numa_nodes))
+  for _, card in ipairs(facts.cards) do
+    add("-- network card %s: %s", card.name, card.megabits and ("%d Mbit/s"):format(card.megabits) or "speed unknown")
+  end
+  if facts.gpu then
+    add("-- %d GPU(s): %s; `ett sample --backend cuda` measures them.", facts.gpu.count, tostring(facts.gpu.name))
+  end
+  if not facts.wire and ranks > 1 then
+    add("-- No MPI at hand: the link below is the memory's, halved; install openmpi-bin and run this again.")
+    facts.wire = { bandwidth = facts.cpu.bandwidth / 2, send_bandwidth = facts.cpu.bandwidth / 2, latency = 1e-6 }
+  end
+  add("local probe = \"probe of ett cluster init\"")
+  add("return {")
+  add("  name = %q, summary = \"%d processors of %s\", source = probe,", name, ranks, facts.cpu.device)
+  add("  gpus_per_node = %d, nodes = 1,", ranks)
+  add("  device = {")
+  add("    name = %q, source = probe .. \": a 768^3 product, a copy of 64 MiB, one thread\",", facts.cpu.device)
+  add("    peak_flops = { fp32 = %s }, memory_bandwidth = %s, memory_bytes = %s,", number(facts.cpu.flops),
+    number(facts.cpu.bandwidth), number(facts.memory_bytes / ranks))
+  add("  },")
+  if facts.wire and ranks > 1 then
+    add("  links = { intra = { name = \"shared memory\", bandwidth = %s, send_bandwidth = %s, latency = %s,",
+      number(facts.wire.bandwidth), number(facts.wire.send_bandwidth), number(facts.wire.latency))
+    add("    source = probe .. \": two MPI ranks, 4 MiB\" } },")
+  else
+    add("  links = {},")
+  end
+  add("}")
+  return table.concat(lines, "\n") .. "\n"
+end
+
+--- Writes FOLDER/NAME.lua; refuses to overwrite.
+function cluster_init.write(name, folder)
+  if not name:match("^[%a][%w_%-]*$") then
+    error_module.raise("usage", "cluster init: a name is letters, digits, '_' and '-', got '%s'", name)
+  end
+  local path = ("%s/%s.lua"):format(folder, name)
+  local existing = io.open(path, "r")
+  if existing then
+    existing:close()
+    error_module.raise("usage", "cluster init: '%s' is there already", path)
+  end
+  require("ett.folder").make(folder)
+  local text = cluster_init.text(name, cluster_init.look())
+  local file, why = io.open(path, "w")
+  if not file then error_module.raise("io", "cannot write '%s': %s", path, tostring(why)) end
+  file:write(text)
+  file:close()
+  return path, text
+end
+
+return cluster_init

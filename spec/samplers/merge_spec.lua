@@ -1,0 +1,50 @@
+local lfs = require "lfs"
+local merge = require("ett.sample_merge").merge
+
+describe("merging the tables of parts", function()
+  local folder
+  before_each(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    lfs.mkdir(folder)
+  end)
+  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+
+  local function write(name, text)
+    local file = assert(io.open(folder .. "/" .. name, "w"))
+    file:write(text)
+    file:close()
+    return folder .. "/" .. name
+  end
+  local head = "# ett: 0.1.0\n# campaign: c 00ff\n# device: D\n# precision: fp32\nrows,cols,F_dur(us),B_dur(us)\n"
+
+  it("keeps each shape once, in order, the undisturbed row first", function()
+    write("D_gelu_fp32_2_1.csv", head .. "16,8,1.5,2.5\n2,8,1,2\n#! failed: 3,8: memory: too large\n")
+    write("D_gelu_fp32_2_2.csv", head .. "#~ disturbed: 4,8: clock\n4,8,9,9\n16,8,7,7\n#! failed: 2,8: memory: once\n")
+    write("D_gelu_fp32_3_3.csv", head .. "4,8,3,4\n")
+    local report = merge({ folder }, folder .. "/out")[1]
+    assert.same({ 3, 3, 2, 1 }, { report.rows, report.tables, report.duplicates, report.failed })
+    local text = io.open(report.path):read("a")
+    assert.matches("D_gelu_fp32.csv$", report.path)
+    assert.matches("\n2,8,1,2\n4,8,3,4\n16,8,1.5,2.5\n#! failed: 3,8: memory: too large\n$", text)
+    assert.is_nil(text:find("disturbed", 1, true))
+  end)
+
+  it("keeps topologies of collectives apart", function()
+    local wires = "# collective: all_reduce\n# campaign: c 00ff\nshape,nodes,GPUsPerNode,dur(us)\n"
+    write("D_all_reduce_fp32_1_2.csv", wires .. "64,1,2,5\n")
+    write("D_all_reduce_fp32_2_2.csv", wires .. "64,2,2,9\n")
+    assert.equal(2, #merge({ folder }, folder .. "/out"))
+  end)
+
+  it("refuses parts of different campaigns, broken rows, and its own input", function()
+    local a = write("D_gelu_fp32_2_1.csv", head .. "2,8,1,2\n")
+    write("D_gelu_fp32_2_2.csv", (head:gsub("00ff", "00fe")) .. "4,8,1,2\n")
+    assert.error_matches(function() merge({ folder }, folder .. "/out") end, "differ in campaign: 'c 00ff' and 'c 00fe'")
+    local broken = write("D_add_fp32.csv", head .. "2,8,1\n")
+    assert.error_matches(function() merge({ broken }, folder .. "/out") end, "D_add_fp32.csv:6: 4 columns wanted, got 3")
+    assert.error_matches(function() merge({ a }, nil) end, "give %-%-output")
+    local own = write("D_up_fp32.csv", head .. "2,8,1,2\n")
+    assert.error_matches(function() merge({ own }, folder) end, "would be overwritten")
+  end)
+end)

@@ -1,0 +1,129 @@
+--- `ett submit` on a real Slurm: one machine as four virtual nodes, started here.
+local host = require "ett.host"
+local sample = require "ett.sample"
+
+local function has(command) return os.execute(("command -v %s >/dev/null 2>&1"):format(command)) end
+local function run(command)
+  local pipe = io.popen(command .. " 2>&1")
+  local text = pipe:read("a")
+  return text, pipe:close()
+end
+
+local missing
+for _, command in ipairs { "slurmctld", "slurmd", "sbatch", "srun", "mpirun" } do
+  if not has(command) then missing = missing or command end
+end
+if run("id -u"):match("%d+") ~= "0" then missing = missing or "root (slurmd starts jobs as other users)" end
+if not pcall(require, "ett.dist") then missing = missing or "the MPI back end" end
+if missing then
+  describe("ett submit", function()
+    it("needs a Slurm to test", function() pending("not here: " .. missing .. " (slurm-wlm, openmpi-bin)") end)
+  end)
+  return
+end
+
+local folder, started
+
+local function write(name, text)
+  local path = folder .. "/" .. name
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  return path
+end
+
+local function start()
+  folder = os.tmpname()
+  os.remove(folder)
+  local name = run("hostname -s"):gsub("%s+$", "")
+  os.execute(("mkdir -p %s/state %s/log %s/spool"):format(folder, folder, folder))
+  local port = 26000 + sample.process_id() % 3000
+  local lines = { "ClusterName=ettspec", ("SlurmctldHost=%s(127.0.0.1)"):format(name),
+    ("SlurmctldPort=%d"):format(port), "SlurmUser=root", "SlurmdUser=root", "AuthType=auth/none", "CredType=cred/none",
+    "MpiDefault=pmix", ("TmpFS=%s/tmp/%%n"):format(folder), "ProctrackType=proctrack/pgid", "TaskPlugin=task/none",
+    "SwitchType=switch/none", "SelectType=select/cons_tres", "SelectTypeParameters=CR_CPU",
+    "SchedulerType=sched/builtin",
+    "SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0", "ReturnToService=2",
+    ("SlurmctldPidFile=%s/slurmctld.pid"):format(folder), ("SlurmdPidFile=%s/slurmd.%%n.pid"):format(folder),
+    ("SlurmdSpoolDir=%s/spool/%%n"):format(folder), ("StateSaveLocation=%s/state"):format(folder),
+    ("SlurmctldLogFile=%s/log/ctld.log"):format(folder), ("SlurmdLogFile=%s/log/slurmd.%%n.log"):format(folder),
+    "AccountingStorageType=accounting_storage/none", "JobAcctGatherType=jobacct_gather/none",
+    "PropagateResourceLimits=NONE", "SlurmdParameters=config_overrides" }
+  for n = 1, 4 do
+    os.execute(("mkdir -p %s/tmp/n%d %s/spool/n%d"):format(folder, n, folder, n))
+    lines[#lines + 1] = ("NodeName=n%d NodeHostname=%s NodeAddr=127.0.0.1 Port=%d CPUs=2 RealMemory=1000 State=UNKNOWN")
+      :format(n, name, port + n)
+  end
+  lines[#lines + 1] = "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES"
+  write("slurm.conf", table.concat(lines, "\n") .. "\n")
+  local export = ("export SLURM_CONF=%s/slurm.conf; "):format(folder)
+  os.execute(export .. "slurmctld -c >/dev/null 2>&1")
+  for n = 1, 4 do os.execute(export .. ("slurmd -c -N n%d >/dev/null 2>&1"):format(n)) end
+  local until_ = sample.now() + 30
+  repeat
+    local text = run(export .. "sinfo -h -t idle -o %D")
+    if tonumber(text:match("%d+")) == 4 then return export end
+    sample.pause(0.2)
+  until sample.now() > until_
+  return nil
+end
+
+local function stop()
+  for _, name in ipairs { "slurmd.n1", "slurmd.n2", "slurmd.n3", "slurmd.n4", "slurmctld" } do
+    local file = io.open(("%s/%s.pid"):format(folder, name))
+    if file then
+      local pid = file:read("n")
+      file:close()
+      if pid then os.execute(("kill %d 2>/dev/null"):format(pid)) end
+    end
+  end
+  sample.pause(0.5)
+  os.execute(("rm -rf '%s'"):format(folder))
+end
+
+describe("ett submit on four virtual nodes", function()
+  setup(function() started = start() end)
+  teardown(stop)
+
+  local function submit(file, arguments)
+    return run(("%s export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; '%s/bin/ett' submit '%s' "
+      .. "--out '%s/out' --wait %s"):format(started, host.prefix, file, folder, arguments))
+  end
+
+  it("splits an operator campaign over the nodes, each row once", function()
+    if not started then return pending("Slurm did not start on this machine") end
+    local file = write("operators.lua", [[
+      return { name = "operators", max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, passes = 1, samples = { {
+        operator = "gelu", shapes = { tokens = { start = 1, stop = 48 }, width = 8 } } } }
+    ]])
+    local text = submit(file, "--nodes 4 --ranks 1")
+    assert.matches("job %d+: ", text)
+    local log = run(("cat '%s'/out/slurm-*.log '%s'/out/*.csv"):format(folder, folder))
+    assert.matches("48 measured, 0 failed", log)
+    local seen, rows = {}, 0
+    for key in log:gmatch("\n(%d+,8),") do
+      assert.is_nil(seen[key])
+      seen[key], rows = true, rows + 1
+    end
+    assert.equal(48, rows)
+  end)
+
+  it("forms nodes x ranks topologies for collectives from one allocation", function()
+    if not started then return pending("Slurm did not start on this machine") end
+    local file = write("wires.lua", [[
+      return { name = "wires", backend = "mpi", max_repeats = 6, min_repeats = 3, budget_seconds = 0.005, samples = {
+        { collective = "all_reduce", in_place = true, shapes = { shape = { 64, 1024 } } } } }
+    ]])
+    submit(file, "--nodes 2 --ranks 2")
+    local names = run(("cd '%s/out' && ls *.csv"):format(folder))
+    for _, topology in ipairs { "1_2", "2_1", "2_2" } do
+      assert.matches("all_reduce_fp32_" .. topology .. "%.csv", names)
+    end
+  end)
+
+  it("does not queue a campaign that does not load", function()
+    local file = write("broken.lua", "return { name = 'x', samples = { { operator = 'no_such' } } }")
+    local text = run(("'%s/bin/ett' submit '%s' --out '%s/out'"):format(host.prefix, file, folder))
+    assert.matches("missing field 'shapes'", text)
+  end)
+end)
