@@ -266,13 +266,11 @@ local function run_target(session, target, run, path)
       work.commit(lines)
       report.measured = report.measured + 1
       if run.on_row then run.on_row(target, values, results) end
-    elseif err.kind == "lost" then -- the device or a rank is gone: nothing more can be measured
-      work.close()
-      error(err, 0)
     else
       work.commit { ("#! failed: %s: %s: %s"):format(key, err.kind or "internal", one_line(err.message or err)) }
       report.failed = report.failed + 1
       report.last_failure = ("%s: %s"):format(key, one_line(err.message or err))
+      if err.kind == "lost" then error(err, 0) end -- the device is gone: nothing more can be measured
     end
     if leader then run.on_progress(report) end
   end
@@ -321,14 +319,16 @@ function sampler.run(given, options)
   if part < 1 or part > parts then
     error_module.raise("usage", "--part must be 1 to %d (--parts), got %d", parts, part)
   end
-  local processor = options.device
-  if options.share and not processor then
-    processor = options.share.job.local_rank % sample.processors()
+  -- Ranks that share a machine take a processor, or a GPU, each.
+  local processor, device = options.device, options.device
+  if options.share and not device then
+    device = options.share.job.local_rank
+    processor = device % sample.processors()
   end
   local session_options = { processor = processor, threads = options.threads or given.threads,
     seed = given.seed, budget_seconds = options.budget_seconds or given.budget_seconds, target = given.target,
     min_repeats = given.min_repeats, max_repeats = given.max_repeats, limit_bytes = options.limit_bytes,
-    keep_raw = options.keep_raw, share = options.share, device = options.device, profile = options.profile,
+    keep_raw = options.keep_raw, share = options.share, device = device, profile = options.profile,
     autotune = options.autotune, cold_bytes = options.cold_bytes or given.cold_bytes,
     passes = options.passes or given.passes, statistic = given.statistic }
   local nothing = function() end

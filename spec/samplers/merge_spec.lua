@@ -40,9 +40,11 @@ describe("merging the tables of parts", function()
   it("refuses parts of different campaigns, broken rows, and its own input", function()
     local a = write("D_gelu_fp32_2_1.csv", head .. "2,8,1,2\n")
     write("D_gelu_fp32_2_2.csv", (head:gsub("00ff", "00fe")) .. "4,8,1,2\n")
-    assert.error_matches(function() merge({ folder }, folder .. "/out") end, "differ in campaign: 'c 00ff' and 'c 00fe'")
+    assert.error_matches(function() merge({ folder }, folder .. "/out") end,
+      "differ in campaign: 'c 00ff' and 'c 00fe'")
     local broken = write("D_add_fp32.csv", head .. "2,8,1\n")
-    assert.error_matches(function() merge({ broken }, folder .. "/out") end, "D_add_fp32.csv:6: 4 columns wanted, got 3")
+    assert.error_matches(function() merge({ broken }, folder .. "/out") end,
+      "D_add_fp32.csv:6: 4 columns wanted, got 3")
     assert.error_matches(function() merge({ a }, nil) end, "give %-%-output")
     local own = write("D_up_fp32.csv", head .. "2,8,1,2\n")
     assert.error_matches(function() merge({ own }, folder) end, "would be overwritten")
