@@ -81,9 +81,8 @@ function samples.index(folder)
       local entry = samples.parse_name(file)
       if entry then
         entry.path = folder .. sub .. "/" .. file
-        local ok, op = pcall(operator.get, entry.name)
-        if ok then
-          entry.operator = op
+        if operator.exists(entry.name) then -- no pcall of get: a miss looks for the nearest of all names
+          entry.operator = operator.get(entry.name)
         else
           local known, kind = pcall(require("ett.collective").kind, entry.name)
           if known then entry.collective = kind end
