@@ -5,6 +5,7 @@
 -- hlo_category, else the opcode. Bytes: elements x dtype from the row's arguments, else from
 -- the record_param_comms or nccl: row that encloses the launch (Input Dims, Input type), else
 -- unknown; never bytes_accessed, which is another unit.
+local align = require "ett.trace_align"
 local comm = require "ett.trace_comm"
 local stats = require "ett.trace_stats"
 local trace_view = require "ett.trace_view"
@@ -52,71 +53,94 @@ local function host_rows(view)
     return {
       -- nccl:NAME ranges, and operators of one tensor that are the collective themselves.
       annotations = view:named_rows("collectives", { "annotation", "cpu_op" }, function(name)
-        return (name:find("^[nrh]ccl:") or name:find("^symm_mem::") or name:find("^vllm::all_")) ~= nil
+        return (name:find("^[nrh]ccl:") or name:find("^symm_mem::") or name:find("^vllm::all_")
+          or name:find("nccl%u%l")) ~= nil -- NVTX ranges of NCCL itself: ncclAllReduce
       end),
       params = view:class_rows("cpu_op"):where{ name = "record_param_comms" },
     }
   end)
 end
 
---- Columns of the host rows that enclose the launches of `rows` (each as long as `rows`).
-local function launch_columns(lane)
-  local host = host_rows(lane.view)
-  local _, launch = lane:comm_launches()
-  local annotation = launch:enclosing(host.annotations)
-  local params = launch:enclosing(host.params)
-  local wanted = { "Input Dims", "Input type" }
-  local a = stats.columns(annotation, { "name", table.unpack(wanted) })
-  local p = stats.columns(params, row_args)
-  return a, p
+--- Columns that decide what a collective is: its name and args, and (where some row does not name
+--- its collective) those of the host rows around its launch. Each array is as long as the rows.
+local function deciding_columns(lane, rows)
+  local columns = table.pack(rows:columns{ "name", table.unpack(row_args) })
+  local named = true
+  for i = 1, #rows do
+    if columns[2][i] == false then
+      named = false
+      break
+    end
+  end
+  if not named then
+    local host = host_rows(lane.view)
+    local _, launch = lane:comm_launches()
+    local around = launch:enclosing(host.annotations)
+    for _, column in ipairs(table.pack(around:columns{ "name", "Input Dims", "Input type" })) do
+      columns[#columns + 1] = column
+    end
+    for _, column in ipairs(table.pack(launch:enclosing(host.params):columns(row_args))) do
+      columns[#columns + 1] = column
+    end
+  end
+  return columns
 end
 
-local function gpu_collectives(lane, rows)
-  local own = stats.columns(rows, { "ts", "dur", "name", table.unpack(row_args) })
-  local named = true
-  for i = 1, #rows do named = named and own["Collective name"][i] ~= false end
-  local annotation, params
-  if not named then annotation, params = launch_columns(lane) end
-  local list, kinds, dims = {}, {}, {}
-  for i = 1, #rows do
-    local name = own.name[i]
-    local function arg(key)
-      local value = own[key][i]
-      if value == false and params then value = params[key][i] end
-      return value ~= false and value or nil
-    end
-    local kernel_type = kinds[name]
-    if not kernel_type then
-      kernel_type = comm.kernel_type(name)
-      kinds[name] = kernel_type
-    end
-    local said = arg("Collective name")
-    local around = annotation and annotation.name[i] or nil
-    local kind = said and comm.kind_of(said) or around and comm.kind_of(around) or kernel_type
-    local elements_in, elements_out = number(arg("In msg nelems")), number(arg("Out msg nelems"))
-    local dtype = arg("dtype")
-    if not elements_in and around then
-      local text = annotation["Input Dims"][i]
-      if text then
-        local known = dims[text]
-        if known == nil then
-          known = comm.elements(text) or false
-          dims[text] = known
-        end
-        elements_in = known or nil
-        dtype = dtype or first_type(annotation["Input type"][i])
+--- What all collectives with these values of the deciding columns are.
+local function describe(lane, values)
+  local name, count = values[1], #row_args
+  local around, dims, types = values[count + 2], values[count + 3], values[count + 4]
+  local function arg(key)
+    for i, each in ipairs(row_args) do
+      if each == key then
+        local value = values[i + 1]
+        if value == false or value == nil then value = values[count + 4 + i] end
+        return value ~= false and value or nil
       end
     end
-    local size = number(arg("Group size")) or (lane.process.world_size)
-    local ranks, group_name = arg("Process Group Ranks"), arg("Process Group Name")
-    list[i] = {
-      ts = own.ts[i], dur = own.dur[i], stop = own.ts[i] + own.dur[i], name = name,
-      kind = kind, kernel_type = kernel_type,
-      bytes = comm.message_bytes(kind, elements_in, elements_out, dtype, size),
-      group = group_name and (tostring(group_name) .. "|" .. tostring(ranks or "")) or nil,
-      group_ranks = ranks, group_size = size and math.tointeger(size),
-      group_description = arg("Process Group Description"),
-    }
+  end
+  local kernel_type, said = comm.kernel_type(name), arg("Collective name")
+  local kind = said and comm.kind_of(said) or around and comm.kind_of(around) or kernel_type
+  local elements_in, elements_out = number(arg("In msg nelems")), number(arg("Out msg nelems"))
+  local dtype = arg("dtype")
+  if not elements_in and dims then
+    elements_in = comm.elements(dims)
+    dtype = dtype or first_type(types)
+  end
+  local size = number(arg("Group size")) or lane.process.world_size
+  local ranks, group_name = arg("Process Group Ranks"), arg("Process Group Name")
+  return {
+    name = name, kind = kind, kernel_type = kernel_type,
+    bytes = comm.message_bytes(kind, elements_in, elements_out, dtype, size),
+    group = group_name and (tostring(group_name) .. "|" .. tostring(ranks or "")) or nil,
+    group_ranks = ranks, group_size = size and math.tointeger(size),
+    group_description = arg("Process Group Description"),
+  }
+end
+
+--- Each collective holds its times; the rest it shares with all that have the same values (a run has
+--- thousands of collectives of few sorts).
+local function gpu_collectives(lane, rows)
+  local ts, dur = rows:columns{ "ts", "dur" }
+  local columns = deciding_columns(lane, rows)
+  local list, sorts, width = {}, {}, #columns
+  for i = 1, #rows do
+    local node = sorts
+    for c = 1, width do
+      local value = columns[c][i]
+      local below = node[value]
+      if not below then
+        below = {}
+        node[value] = below
+      end
+      node = below
+    end
+    if not node.__index then
+      local values = {}
+      for c = 1, width do values[c] = columns[c][i] end
+      node.__index = describe(lane, values)
+    end
+    list[i] = setmetatable({ ts = ts[i], dur = dur[i], stop = ts[i] + dur[i] }, node)
   end
   return list
 end
@@ -182,6 +206,33 @@ function View:collective_groups()
     table.sort(order, function(a, b) return a.group < b.group end)
     return order
   end)
+end
+
+--- Every group of two ranks or more with its collectives matched (ett.trace_align):
+--- { {group=, result=} or {group=, reason=, tried=} }, and the number of groups on one rank.
+---@param mode string "auto", "none" or "force"
+---@param tolerance integer greatest median difference of ends, in ticks
+function View:matched_groups(mode, tolerance)
+  local found = self:cached(("matched_%s_%d"):format(mode, tolerance), function()
+    local list, alone = {}, 0
+    for _, group in ipairs(self:collective_groups()) do
+      if #group.members < 2 then
+        alone = alone + 1
+      else
+        local lists = {}
+        for i, member in ipairs(group.members) do lists[i] = member.list end
+        local result, reason, tried = align.match(lists, { mode = mode, tolerance = tolerance })
+        list[#list + 1] = { group = group, result = result, reason = reason, tried = tried }
+      end
+    end
+    return { list, alone }
+  end)
+  return found[1], found[2]
+end
+
+--- The tolerance of matching in ticks: options.tolerance_us, else 1 ms.
+function View:tolerance()
+  return math.floor((self.options.tolerance_us or 1000) * (self.trace.ticks_per_second // 1000000))
 end
 
 return collective

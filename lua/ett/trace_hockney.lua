@@ -7,7 +7,6 @@
 -- slowness of the network; with one rank recorded the least time of each size stands in, and
 -- the result says so. The median of each size is fitted by least absolute relative deviations
 -- (iteratively reweighted), which one bad size cannot drag away.
-local align = require "ett.trace_align"
 local comm = require "ett.trace_comm"
 local stats = require "ett.trace_stats"
 
@@ -17,25 +16,24 @@ local function add(points, each, ticks)
   if not each.bytes or each.bytes <= 0 or not each.group_size or each.group_size < 2 then return end
   local steps, volume = comm.ring(each.kind, each.group_size)
   if not steps or ticks <= 0 then return end
-  local key = ("%s|%.0f|%d"):format(each.kind, each.bytes, each.group_size)
-  local point = points[key]
+  local sizes = points[each.bytes] or {}
+  points[each.bytes] = sizes
+  local point = sizes[each.group_size]
   if not point then
     point = { kind = each.kind, bytes = each.bytes, n = each.group_size, steps = steps, volume = volume * each.bytes,
       times = {} }
-    points[key] = point
+    sizes[each.group_size] = point
   end
   point.times[#point.times + 1] = ticks
 end
 
-local function gather(view, kind, tolerance)
-  local points, removed, unmatched = {}, false, 0
+local function gather(view, kind)
+  local points, removed, unmatched, results = {}, false, 0, {}
+  for _, each in ipairs((view:matched_groups("auto", view:tolerance()))) do results[each.group] = each.result end
   for _, group in ipairs(view:collective_groups()) do
-    local lists = {}
-    for i, member in ipairs(group.members) do lists[i] = member.list end
-    local result = #lists > 1 and align.match(lists, { mode = "auto", tolerance = tolerance }) or nil
-    if result then
+    if results[group] then
       removed = true
-      for _, match in ipairs(result.matches) do
+      for _, match in ipairs(results[group].matches) do
         local first_end, last_start = math.huge, -math.huge
         for _, each in ipairs(match) do
           first_end, last_start = math.min(first_end, each.stop), math.max(last_start, each.ts)
@@ -44,8 +42,8 @@ local function gather(view, kind, tolerance)
       end
     else
       unmatched = unmatched + 1
-      for _, list in ipairs(lists) do
-        for _, each in ipairs(list) do
+      for _, member in ipairs(group.members) do
+        for _, each in ipairs(member.list) do
           if not kind or each.kind == kind then add(points, each, each.device_ticks or each.dur) end
         end
       end
@@ -83,14 +81,16 @@ end
 function hockney.fit(view, options)
   return view:cached("hockney", function()
     local kind = options.collective or "AllReduce"
-    local tick = view.trace.ticks_per_second // 1000000
     for _, lane in ipairs(view:lanes()) do
       for _, each in ipairs(lane:collectives()) do each.group_size = each.group_size or options.n_chips end
     end
-    local by_key, removed, unmatched = gather(view, kind, (options.tolerance_us or 1000) * tick)
+    local by_size, removed, unmatched = gather(view, kind)
     local points = {}
-    for _, key in ipairs(stats.keys(by_key)) do
-      local point = by_key[key]
+    local found = {}
+    for _, bytes in ipairs(stats.keys(by_size)) do
+      for _, n in ipairs(stats.keys(by_size[bytes])) do found[#found + 1] = by_size[bytes][n] end
+    end
+    for _, point in ipairs(found) do
       -- Skew removed: the median; a single rank: the least time, in which least waiting is left.
       local time = removed and stats.median(point.times) or stats.sorted(point.times)[1]
       points[#points + 1] = { kind = point.kind, bytes = point.bytes, n = point.n, steps = point.steps,

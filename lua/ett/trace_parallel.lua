@@ -29,6 +29,8 @@ local range_patterns = {
   { "cp", { "ContextParallel", "ring_attention", "RingAttention" } },
 }
 
+local exchanges = { AllToAll = true, SendRecv = true, Send = true, Recv = true }
+
 --- The dimension that a group's description or name says, or nil.
 function parallel.of_group(text)
   if not text then return nil end
@@ -78,11 +80,14 @@ function trace_view.Lane:dimensions()
     local dims, how, open = {}, {}, false
     local by_group = {}
     for i, each in ipairs(list) do
-      local key = (each.group or "") .. "|" .. (each.group_description or "")
-      if by_group[key] == nil then
-        by_group[key] = parallel.of_group(each.group_description) or parallel.of_group(each.group) or false
+      local described = by_group[each.group or ""] or {}
+      by_group[each.group or ""] = described
+      local said = described[each.group_description or ""]
+      if said == nil then
+        said = parallel.of_group(each.group_description) or parallel.of_group(each.group) or false
+        described[each.group_description or ""] = said
       end
-      if by_group[key] then dims[i], how[i] = by_group[key], "process groups" else open = true end
+      if said then dims[i], how[i] = said, "process groups" else open = true end
     end
     if not open then return { dims = dims, how = how } end
     local ranges
@@ -93,7 +98,11 @@ function trace_view.Lane:dimensions()
       ranges = calls:enclosing(host):columns{ "name" }
     end
     for i, each in ipairs(list) do
-      if not dims[i] and ranges and ranges[i] then dims[i], how[i] = parallel.of_range(ranges[i]), "ranges" end
+      if not dims[i] and ranges and ranges[i] then
+        local said = parallel.of_range(ranges[i])
+        -- Data parallelism reduces and gathers; what it merely encloses is somebody else's.
+        if said ~= "dp" or not exchanges[each.kind] then dims[i], how[i] = said, "ranges" end
+      end
       if not dims[i] then dims[i], how[i] = parallel.of_card(card, each.kind, each.group_size) end
     end
     return { dims = dims, how = how }

@@ -2,6 +2,7 @@
 --
 -- On TPU the profiler rounds ts and dur; device_duration_ps is the chip's own count. Where
 -- rows of a lane do not overlap, communication time is the sum of device_duration_ps.
+local interval = require "ett.interval"
 local stats = require "ett.trace_stats"
 local trace_view = require "ett.trace_view"
 
@@ -14,18 +15,24 @@ local Lane = trace_view.Lane
 
 --- Communication time in ticks (float on TPU) of the collectives that pass keep(), united.
 function Lane:comm_ticks(keep)
-  local rows = self:rows("comm")
-  local list, sum, device_sum = {}, 0, 0.0
-  for _, each in ipairs(self:collectives()) do
+  local all, kept, sum, device_sum = self:collectives(), {}, 0, 0.0
+  for _, each in ipairs(all) do
     if not keep or keep(each) then
-      list[#list + 1] = { each.ts, each.stop }
+      kept[#kept + 1] = each
       sum = sum + each.dur
       device_sum = device_sum + (each.device_ticks or each.dur)
     end
   end
-  if #rows == 0 then return 0 end
-  local set = (keep or self.from) and require("ett.interval").new(list) or self:comm()
-  if self.from then set = set:clip(self.from, self.to) end
+  if #kept == 0 then return 0 end
+  local set
+  if #kept == #all then
+    set = self:comm()
+  else
+    local list = {}
+    for i, each in ipairs(kept) do list[i] = { each.ts, each.stop } end
+    set = interval.new(list)
+    if self.from then set = set:clip(self.from, self.to) end
+  end
   local united = set:measure()
   if self.tpu and united == sum then return device_sum end
   return united

@@ -15,22 +15,31 @@ bytes or group size are not known.]],
   units = { bytes = "bytes", total_ms = "ms", mean_us = "us", algbw_GBps = "GB/s", busbw_GBps = "GB/s" },
   args = collective.args,
   compute = function(view)
-    local by_key = {}
+    local by_kind, groups = {}, {}
     for _, lane in ipairs(view:lanes()) do
       for _, each in ipairs(lane:collectives()) do
-        local key = ("%s|%020.0f|%s"):format(each.kind, each.bytes or -1, each.group_size or "?")
-        local group = by_key[key]
+        local kinds = by_kind[each.kind] or {}
+        by_kind[each.kind] = kinds
+        local sizes = kinds[each.bytes or -1] or {}
+        kinds[each.bytes or -1] = sizes
+        local group = sizes[each.group_size or -1]
         if not group then
           group = { first = each, times = {}, lanes = {} }
-          by_key[key] = group
+          sizes[each.group_size or -1] = group
+          groups[#groups + 1] = group
         end
         group.times[#group.times + 1] = each.device_ticks or each.dur
         group.lanes[lane.key] = true
       end
     end
     local rows = {}
-    for _, key in ipairs(stats.keys(by_key)) do
-      local group = by_key[key]
+    table.sort(groups, function(a, b)
+      local x, y = a.first, b.first
+      if x.kind ~= y.kind then return x.kind < y.kind end
+      if x.bytes ~= y.bytes then return (x.bytes or -1) < (y.bytes or -1) end
+      return (x.group_size or -1) < (y.group_size or -1)
+    end)
+    for _, group in ipairs(groups) do
       local first, sorted = group.first, stats.sorted(group.times)
       local total, n = stats.sum(sorted), #sorted
       local algbw = first.bytes and total > 0 and first.bytes * n / view:s(total) / 1e9 or nil

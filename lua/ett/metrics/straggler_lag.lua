@@ -52,21 +52,13 @@ last_arriver_lowest_tie for the lowest. --align none matches by index as recorde
   compute = function(view, options)
     local lanes = view:lanes()
     if #lanes < 2 then view:missing("needs at least two ranks; the trace has one device lane (%s)", lanes[1].key) end
-    local tick = view.trace.ticks_per_second // 1000000
     local total = { lags = {}, spread = 0, transfer = 0, negative = 0, last = {}, last_lowest = {}, waits = {},
       counts = {}, offsets = {}, end_diff = {}, groups = 0 }
-    local refused, alone = {}, 0
-    for _, group in ipairs(view:collective_groups()) do
-      if #group.members < 2 then
-        alone = alone + 1
-      else
-        local lists = {}
-        for i, member in ipairs(group.members) do lists[i] = member.list end
-        local result, reason, tried = align.match(lists, { mode = options.align or "auto",
-          tolerance = (options.tolerance_us or 1000) * tick })
-        if result then gather(view, group, result, total) else
-          refused[#refused + 1] = { group = group.group, reason = refusal(view, reason, tried) }
-        end
+    local refused = {}
+    local matched, alone = view:matched_groups(options.align or "auto", view:tolerance())
+    for _, each in ipairs(matched) do
+      if each.result then gather(view, each.group, each.result, total) else
+        refused[#refused + 1] = { group = each.group.group, reason = refusal(view, each.reason, each.tried) }
       end
     end
     local n = #total.lags
