@@ -33,6 +33,9 @@ local flags = {
   { "--cluster_flop_rate", "float", help = "FLOP/s of one cluster (one rank)" },
   { "--net_precision_bytes", "int", 2, help = "bytes a word on the network" },
   { "--as", "choice", extension = true, choices = { "readme", "head" }, help = "version; both are the same here" },
+  { "--cluster", "text", extension = true, help = "also time the run with traffic on a cluster's links" },
+  { "--utilization", "float", 0.6, extension = true, help = "of the cluster's device, without --cluster_flop_rate" },
+  { "--overlap", "float", 1, extension = true, help = "fraction of traffic that may hide behind compute" },
   { "--entries", "switch", extension = true, help = "print which operation and axis causes what" },
   { "--json", "switch", extension = true, help = "print JSON" },
   { "--csv", "switch", extension = true, help = "print CSV" },
@@ -118,21 +121,15 @@ local function print_rates(rates, out)
   out("\nRuntime:             %s", duration(rates.seconds))
 end
 
-local function print_entries(L, out)
-  out("\nWHAT CAUSES IT (whole run, forward + backward)")
-  out("%-18s %-10s %-28s %11s %11s %11s  %s", "part", "operation", "on", "FLOP", "Tx", "Rx", "axes (Rx)")
-  for _, e in ipairs(L:entries()) do
-    local axes = {}
-    for _, part in ipairs(e.axes) do
-      local words = part.rx_forward + part.rx_backward
-      if words > 0 then axes[#axes + 1] = ("%s %.3e"):format(part.axis, words) end
-    end
-    local on = e.dimension and "over " .. e.dimension or ""
-    if e.flop_forward + e.flop_backward + e.rx_forward + e.rx_backward > 0 then
-      out("%-18s %-10s %-28s %11.3e %11.3e %11.3e  %s", e.label, e.operation, on, e.flop_forward + e.flop_backward,
-        e.tx_forward + e.tx_backward, e.rx_forward + e.rx_backward, table.concat(axes, ", "))
-    end
-  end
+--- Time with traffic on a cluster's links, one rank a device.
+local function timed(L, m, o)
+  local chip = require("ett.ledger.links").chip(o.cluster)
+  local seconds = require("ett.ledger.timing").of(L, {
+    flops = o.cluster_flop_rate or chip.flops / 2, utilization = o.cluster_flop_rate and 1 or o.utilization,
+    bytes = o.net_precision_bytes, links = { intra = chip.intra or chip.inter, inter = chip.inter or chip.intra },
+    node_chips = chip.node_chips, overlap = o.overlap, forward_only = m.fwd_only,
+    checkpointing = m.activation_checkpointing })
+  return seconds
 end
 
 local function result(L, m, run, costs, rates, sizes)
@@ -203,8 +200,11 @@ local function run(argv)
       rates[name] = o.net_precision_bytes * costs[name].total / costs.FLOP.total * flop
     end
   end
+  local time = o.cluster and #late == 0 and timed(L, m, o)
   if o.json and #late == 0 then
-    print(require("ett.json").encode(result(L, m, described, costs, rates, sizes), { indent = 2 }))
+    local doc = result(L, m, described, costs, rates, sizes)
+    doc.time = time or nil
+    print(require("ett.json").encode(doc, { indent = 2 }))
     return 0
   elseif o.csv and #late == 0 then
     print_csv(L, out)
@@ -213,7 +213,15 @@ local function run(argv)
     if #late == 0 then
       print_costs(m, costs, out)
       if rates then print_rates(rates, out) end
-      if o.entries then print_entries(L, out) end
+      if o.entries then
+        out("\nWHAT CAUSES IT (whole run and machine, forward + backward)")
+        out("%s", require("ett.ledger.report").entries(L))
+      end
+      if time then
+        out("\nTIME WITH TRAFFIC on %s (seconds; no pipeline bubble)", o.cluster)
+        out("%s", require("ett.ledger.report").timing(time))
+        out("\nRuntime with traffic: %s", duration(time.seconds))
+      end
     end
   end
   print(table.concat(lines, "\n"))

@@ -1,0 +1,63 @@
+--- What a ledger holds, as text: which operation and which axis causes each FLOP and word.
+local ledger = require "ett.ledger"
+
+local report = {}
+
+local value = ledger.value
+
+--- Lines of entries that cost something, whole machine, forward and backward together.
+function report.entries(L)
+  local lines = { ("%-20s %-10s %-20s %11s %11s %11s  %s"):format("part", "operation", "", "FLOP", "Tx words", "Rx words",
+    "axes (Rx words)") }
+  for _, e in ipairs(L:entries()) do
+    local axes = {}
+    for _, part in ipairs(e.axes) do
+      local words = value(part.rx_forward) + value(part.rx_backward)
+      if words > 0 then axes[#axes + 1] = ("%s %.3e"):format(part.axis, words) end
+    end
+    local flop = value(e.flop_forward) + value(e.flop_backward)
+    local tx, rx = value(e.tx_forward) + value(e.tx_backward), value(e.rx_forward) + value(e.rx_backward)
+    if flop + tx + rx > 0 then
+      lines[#lines + 1] = (("%-20s %-10s %-20s %11.3e %11.3e %11.3e  %s"):format(e.label, e.operation,
+        e.dimension and "over " .. e.dimension or "", flop, tx, rx, table.concat(axes, ", ")):gsub("%s+$", ""))
+    end
+  end
+  return table.concat(lines, "\n")
+end
+
+--- The totals as one line for each of FLOP, Tx and Rx: forward, backward.
+function report.totals(L)
+  local t, lines = L:totals(), {}
+  for i, name in ipairs { "flop", "tx", "rx" } do
+    lines[i] = ("%-5s forward %11.4e  backward %11.4e"):format(name, value(t[name .. "_forward"]),
+      value(t[name .. "_backward"]))
+  end
+  return table.concat(lines, "\n")
+end
+
+--- Times of ett.ledger.timing, one line a phase.
+function report.timing(t)
+  local lines = { ("%-12s %14s %14s %14s  %s"):format("phase", "seconds", "compute", "network", "bound by") }
+  for _, p in ipairs(t.phases) do
+    lines[#lines + 1] = ("%-12s %14.6g %14.6g %14.6g  %s"):format(p.name, p.seconds, p.compute_seconds, p.network_seconds,
+      p.bound_by)
+    for _, line in ipairs(p.axes) do
+      lines[#lines + 1] = ("  %-10s %14s %14s %14.6g  %s, degree %d"):format(line.axis, "", "", line.seconds, line.link,
+        line.degree)
+    end
+  end
+  lines[#lines + 1] = ("%-12s %14.6g %14.6g %14.6g  %s"):format("all", t.seconds, t.compute_seconds, t.network_seconds,
+    t.bound_by)
+  return table.concat(lines, "\n")
+end
+
+--- Prints entries and totals; raises when a rule is broken, with every sentence.
+function report.print(L)
+  local violations = require "ett.ledger.violations"
+  local broken = violations.list(L)
+  if #broken > 0 then require("ett.error").raise("limit", "%s", violations.message(broken)) end
+  print(report.entries(L))
+  print(report.totals(L))
+end
+
+return report
