@@ -76,7 +76,8 @@ describe("ett compare", function()
   end
 
   it("shows three views of one step", function()
-    local doc = compare "layers=24 hidden=2048 heads=16 seq=2048 vocab=51200 pp=2 tp=4 dp=2 micro_batch=2 micro_batches=8"
+    local doc = compare("layers=24 hidden=2048 heads=16 seq=2048 vocab=51200 pp=2 tp=4 dp=2 micro_batch=2 "
+      .. "micro_batches=8")
     assert.equal(3, #doc.views)
     assert.equal(16, doc.devices)
     for _, view in ipairs(doc.views) do

@@ -7,8 +7,8 @@ local value = ledger.value
 
 --- Lines of entries that cost something, whole machine, forward and backward together.
 function report.entries(L)
-  local lines = { ("%-20s %-10s %-20s %11s %11s %11s  %s"):format("part", "operation", "", "FLOP", "Tx words", "Rx words",
-    "axes (Rx words)") }
+  local lines = { ("%-20s %-10s %-20s %11s %11s %11s  %s"):format("part", "operation", "", "FLOP", "Tx words",
+    "Rx words", "axes (Rx words)") }
   for _, e in ipairs(L:entries()) do
     local axes = {}
     for _, part in ipairs(e.axes) do
@@ -39,8 +39,8 @@ end
 function report.timing(t)
   local lines = { ("%-12s %14s %14s %14s  %s"):format("phase", "seconds", "compute", "network", "bound by") }
   for _, p in ipairs(t.phases) do
-    lines[#lines + 1] = ("%-12s %14.6g %14.6g %14.6g  %s"):format(p.name, p.seconds, p.compute_seconds, p.network_seconds,
-      p.bound_by)
+    lines[#lines + 1] = ("%-12s %14.6g %14.6g %14.6g  %s"):format(p.name, p.seconds, p.compute_seconds,
+      p.network_seconds, p.bound_by)
     for _, line in ipairs(p.axes) do
       lines[#lines + 1] = ("  %-10s %14s %14s %14.6g  %s, degree %d"):format(line.axis, "", "", line.seconds, line.link,
         line.degree)

@@ -1,0 +1,17 @@
+$ ett compare --model gpt --cluster dgx_h100 layers=24 hidden=2048 heads=16 seq=2048 vocab=51200 pp=2 tp=4 dp=2 micro_batch=2 micro_batches=8
+# 16 devices, cluster dgx_h100; utilization 0.60 and overlap 1.00 in the first two views
+                             metered ledger  simple, corrected        ett predict
+FLOP of the step...
+...
+bound by...
+...
+  attention scores: 7.92e+13 FLOP in the ledger (whole square, no causal mask), none in the simple model
+...
+
+$ ett compare --model gpt layer=3
+ett: compare: unknown field 'layer'; did you mean 'layers'?
+?2
+
+$ ett picture --layers 5 --pp 2
+ett: picture: layers = 5 must be divisible by pp = 2
+?1

@@ -1,0 +1,25 @@
+# The notebook's budget: the optimum on 776 pods.
+$ ett optimize --devices 776
+   devices       used       days     util      dollars  bound by layout
+       776        663     404.37   0.5454    6.177e+08  compute  pp=221 dp=3 tp_hidden=1 tp_residual=1 microbatches=...
+
+$ ett optimize --days 400 --json
+[
+  {
+...
+    "devices_used": 828,
+...
+    "proven": true,
+...
+
+$ ett optimize --model simple --devices 64 --max-days 1 n_layers=96 d_model=12288
+ett: optimize: no layout of at most 64 devices meets the limits of model 'simple' and 1 days
+?1
+
+$ ett optimize --devices 4:2
+ett: optimize: --devices must be N, N,M,... or LOW:HIGH[:PER_OCTAVE], got '4:2'
+?2
+
+$ ett optimize layers=3
+ett: unknown parameter 'layers'...
+?1
