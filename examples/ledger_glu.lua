@@ -29,5 +29,5 @@ local function gated_feed_forward(o)
   return L
 end
 
-require("ett.ledger.report").print(gated_feed_forward { p_data = 4, p_tensor = 8, batch = 16, seq = 2048, d_model = 4096,
-  d_ffn = 14336, gated = true })
+require("ett.ledger.report").print(gated_feed_forward { p_data = 4, p_tensor = 8, batch = 16, seq = 2048,
+  d_model = 4096, d_ffn = 14336, gated = true })
