@@ -24,5 +24,6 @@ local function embedding_and_logits(o)
   return L
 end
 
-require("ett.ledger.report").print(embedding_and_logits { p_data = 4, p_tensor = 8, batch = 16, seq = 2048,
+local text = require("ett.ledger.report").text(embedding_and_logits { p_data = 4, p_tensor = 8, batch = 16, seq = 2048,
   d_model = 4096, vocab = 128256 })
+print(text)

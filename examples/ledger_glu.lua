@@ -29,5 +29,6 @@ local function gated_feed_forward(o)
   return L
 end
 
-require("ett.ledger.report").print(gated_feed_forward { p_data = 4, p_tensor = 8, batch = 16, seq = 2048,
+local text = require("ett.ledger.report").text(gated_feed_forward { p_data = 4, p_tensor = 8, batch = 16, seq = 2048,
   d_model = 4096, d_ffn = 14336, gated = true })
+print(text)

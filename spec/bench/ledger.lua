@@ -69,7 +69,8 @@ function bench.run()
       best = search:best(devices)
       return os.clock() - start
     end)
-    row(("exact layout of the notebook's budget, %d pods: %.2f days (ms)"):format(devices, best.days), ("%.2f"):format(seconds * 1e3),
+    row(("exact layout of the notebook's budget, %d pods: %.2f days (ms)"):format(devices, best.days),
+      ("%.2f"):format(seconds * 1e3),
       "<= 100, exact", seconds <= 0.1 and best.proven and best.gap == 0)
   end
   for _, exponent in ipairs { 9.6, 10.6 } do

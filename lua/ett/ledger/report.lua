@@ -51,13 +51,12 @@ function report.timing(t)
   return table.concat(lines, "\n")
 end
 
---- Prints entries and totals; raises when a rule is broken, with every sentence.
-function report.print(L)
+--- Entries and totals; raises when a rule is broken, with every sentence.
+function report.text(L)
   local violations = require "ett.ledger.violations"
   local broken = violations.list(L)
   if #broken > 0 then require("ett.error").raise("limit", "%s", violations.message(broken)) end
-  print(report.entries(L))
-  print(report.totals(L))
+  return report.entries(L) .. "\n" .. report.totals(L)
 end
 
 return report
