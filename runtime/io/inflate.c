@@ -113,11 +113,16 @@ static ptrdiff_t gzip_read(ett_inflate *in, void *buffer, size_t size, ett_err *
     if (z->block_state == ISAL_BLOCK_FINISH) { /* a member ended; another may follow */
       if (z->avail_in == 0)
         return 0;
-      if (*z->next_in != 0x1F) { /* padding behind the last member */
-        z->avail_in = 0;
-        if (in->ended)
-          return 0;
+      if (*z->next_in == 0) { /* padding between members or behind the last */
+        z->next_in++;
+        z->avail_in--;
         continue;
+      }
+      if (*z->next_in !=
+          0x1F) { /* anything else is no member: left alone, as gzip does */
+        in->ended = true;
+        z->avail_in = 0;
+        return 0;
       }
       isal_inflate_reset(z);
       z->crc_flag = ISAL_GZIP;

@@ -6,8 +6,9 @@ find_library(SIMDJSON_LIBRARY simdjson)
 if(CMAKE_CXX_COMPILER AND SIMDJSON_INCLUDE AND SIMDJSON_LIBRARY)
   enable_language(CXX)
   add_library(ett_trace_oracle STATIC ${CMAKE_CURRENT_SOURCE_DIR}/trace_simdjson.cc)
-  target_compile_features(ett_trace_oracle PUBLIC cxx_std_17)
+  target_compile_features(ett_trace_oracle PRIVATE cxx_std_17)
   get_directory_property(options COMPILE_OPTIONS) # less those that are of C only
+  list(FILTER options EXCLUDE REGEX "^-f.*sanitize") # clang may have made the rest
   list(REMOVE_ITEM options -Wstrict-prototypes -Wmissing-prototypes -Wall -Wextra -Werror)
   set_target_properties(ett_trace_oracle PROPERTIES COMPILE_OPTIONS "${options}")
   target_include_directories(ett_trace_oracle SYSTEM PUBLIC ${SIMDJSON_INCLUDE})
