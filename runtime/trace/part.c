@@ -144,9 +144,9 @@ int ett_part_init(ett_trace_part *p, uint32_t file, uint32_t arg_count, ett_lexi
   memset(p, 0, sizeof *p);
   p->file = file;
   p->lexicon = l;
-  p->arg_count = arg_count;
   if (arg_count && !(p->args = calloc(arg_count, sizeof *p->args)))
     return -1;
+  p->arg_count = arg_count;
   return 0;
 }
 

@@ -96,7 +96,9 @@ static int look(ett_source *s, ett_trace_kind mode, ett_err *err) {
   result = 0;
   s->kind = kind_of(s->path, head, got);
   if (s->kind == ETT_TRACE_AUTO)
-    s->ignored = got ? "not the content of a trace" : "an empty file";
+    s->ignored = got                           ? "not the content of a trace"
+                 : in && ett_inflate_fault(in) ? ett_inflate_fault(in)
+                                               : "an empty file";
   int json = s->kind == ETT_TRACE_KINETO || s->kind == ETT_TRACE_TPU_JSON;
   if (mode == ETT_TRACE_NSYS && s->kind != ETT_TRACE_NSYS)
     s->ignored = "not an Nsight Systems export, which the profile mode asks for";

@@ -720,9 +720,11 @@ static int nothing_read(const merge *m, ett_err *err) {
     const ett_load_file *f = &m->load->files[i];
     if (m->sources->items[i].ignored)
       continue;
+    const char *why = f->failed     ? f->err.message
+                      : f->fault[0] ? f->fault
+                                    : "it has no traceEvents";
     ett_err_set(err, f->failed ? f->err.code : ETT_ERR_FORMAT, "'%s' is no trace: %s%s",
-                m->sources->items[i].path,
-                f->failed ? f->err.message : "it has no traceEvents",
+                m->sources->items[i].path, why,
                 folder ? " (nor is any other file there)" : "");
     return -1;
   }

@@ -1,0 +1,361 @@
+local trace = require "ett.trace"
+
+local folder
+
+local function write(name, text)
+  local path = folder .. "/" .. name
+  local file = assert(io.open(path, "wb"))
+  file:write(text)
+  file:close()
+  return path
+end
+
+local function run(command) assert(os.execute(command)) end
+
+local function event(fields)
+  local json = require "ett.json"
+  local e = { ph = "X", cat = "kernel", name = "k", pid = 0, tid = 7, ts = 100, dur = 10 }
+  for key, value in pairs(fields) do e[key] = value end
+  return json.encode(e)
+end
+
+local function document(events, before, after)
+  return "{" .. (before or '"distributedInfo": {"rank": 0}, ') .. '"traceEvents": [' .. table.concat(events, ",")
+    .. "]" .. (after or "") .. "}"
+end
+
+local function open(path, options) return assert(trace.open(path, options)) end
+
+local function codes(t)
+  local list = {}
+  for _, w in ipairs(t.warnings) do list[#list + 1] = w.code end
+  table.sort(list)
+  return list
+end
+
+local function warning(t, code)
+  for _, w in ipairs(t.warnings) do
+    if w.code == code then return w end
+  end
+end
+
+--- Every row of a trace as text, for comparing.
+local function rows(t)
+  local out = {}
+  for _, e in t:events({ valid = false }):iter() do
+    out[#out + 1] = table.concat({ e.ts, e.dur, e.name, e.category, tostring(e.device), tostring(e.stream),
+      tostring(e.correlation), tostring(e.pid), tostring(e.tid), e.ph }, " ")
+  end
+  return out
+end
+
+describe("ett.trace readers", function()
+  before_each(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    run("mkdir " .. folder)
+  end)
+  after_each(function() run("rm -rf " .. folder) end)
+
+  it("reads both Kineto dialects alike", function()
+    local new = open(write("new.json", document {
+      event { cat = "kernel", args = { device = 3, stream = 20, correlation = 5 } },
+      event { cat = "gpu_memcpy", ts = 200 }, event { cat = "cpu_op", ts = 300, pid = 41, tid = 42 },
+      event { cat = "cuda_runtime", ts = 400, args = { correlation = 5 } } }))
+    local old = open(write("old.json", document {
+      event { cat = "Kernel", args = { device = 3, stream = 20, correlation = 5 } },
+      event { cat = "Memcpy", ts = "200" }, event { cat = "Operator", ts = 300, pid = 41, tid = "42" },
+      event { cat = "Runtime", ts = 400.0, args = { correlation = 5 } } }))
+    for _, t in ipairs { new, old } do
+      assert.same({ "kernel", "memcpy", "cpu_op", "runtime" }, (t:events():columns { "class" }))
+      local kernel = t:events { class = "kernel" }
+      assert.same({ 3, 20, 5, 0, 7 }, { kernel:get(1, "device"), kernel:get(1, "stream"),
+        kernel:get(1, "correlation"), kernel:get(1, "pid"), kernel:get(1, "tid") })
+      -- a device row without the args takes device and stream from pid and tid
+      assert.same({ 0, 7 }, { t:events({ class = "memcpy" }):get(1, "device"),
+        t:events({ class = "memcpy" }):get(1, "stream") })
+      assert.equal(42, t:events({ class = "cpu_op" }):get(1, "tid"))
+    end
+  end)
+
+  it("keeps time to the nanosecond, with the base of each file", function()
+    write("rank0.json", document({ event { ts = 1661203462598738, dur = 0.5 },
+      '{"ph": "X", "cat": "kernel", "name": "k", "ts": 1661203462598738.123, "dur": 2}' }))
+    write("rank1.json", document({ event { ts = 1000.001 } },
+      '"distributedInfo": {"rank": 1}, "baseTimeNanoseconds": 1661203462597739000, '))
+    local t = open(folder)
+    assert.equal(1000000000, t.ticks_per_second)
+    assert.equal(1661203462598738000, t.origin_ns)
+    assert.same({ 0, 123, 1001 }, (t:events():columns { "ts" }))
+    assert.same({ 500, 2000, 10000 }, (t:events():columns { "dur" }))
+  end)
+
+  it("names tracks, joins begin and end, steps over flows and metadata", function()
+    local path = write("t.json", document {
+      event { ph = "M", name = "process_name", pid = 9, tid = 0, args = { name = "python" } },
+      event { ph = "M", name = "thread_name", pid = 9, tid = 4, args = { name = "main" } },
+      event { ph = "B", cat = "user_annotation", name = "outer", pid = 9, tid = 4, ts = 10 },
+      event { ph = "B", cat = "user_annotation", name = "inner", pid = 9, tid = 4, ts = 20 },
+      event { ph = "E", pid = 9, tid = 4, ts = 25 }, event { ph = "E", pid = 9, tid = 4, ts = 70 },
+      event { ph = "E", pid = 9, tid = 4, ts = 80 }, event { ph = "s", id = 1 }, event { ph = "f", id = 1 }, "{}" })
+    local t = open(path)
+    local pairs_ = t:events { class = "annotation" }
+    assert.same({ "outer", "inner" }, (pairs_:columns { "name" }))
+    assert.same({ 60000, 5000 }, (pairs_:columns { "dur" }))
+    assert.equal("python", pairs_:get(1, "process"))
+    assert.equal("main", pairs_:get(1, "thread"))
+    assert.equal(1, warning(t, "unmatched_begin").count)
+    assert.equal(9, t.files[1].seen_count)
+    assert.equal(#t:events() + 2, #open(path, { flows = true }):events())
+  end)
+
+  it("keeps the args that were asked for, as they are", function()
+    local t = open(write("t.json", document { event { args = { ["Collective name"] = "all\"reduce", n = 5, x = 0.1,
+      list = { 1, 2 }, yes = true } }, event { ts = 200 },
+      '{"ph": "X", "cat": "kernel", "name": "k", "ts": 300, "args": {"n": 10159970886766084423, "x": null}}' }),
+      { args = { "Collective name", "n", "x", "list", "yes" } })
+    local e = t:events():event(1)
+    assert.same({ ["Collective name"] = 'all"reduce', n = 5, x = 0.1, list = "[1,2]", yes = 1 },
+      { ["Collective name"] = e.args["Collective name"], n = e.args.n, x = e.args.x, yes = e.args.yes,
+        list = e.args.list:gsub("%s", "") })
+    assert.equal("integer", math.type(e.args.n))
+    assert.equal("10159970886766084423", t:events():get(3, "n"))
+    assert.equal(1, warning(t, "integer_overflow").count)
+    assert.same({ 5, false, "10159970886766084423" }, t:events():values("n"))
+    assert.has_error(function() t:events():values("other") end)
+  end)
+
+  it("reads a bare array, a byte order mark, gzip, several gzip members and zstd alike", function()
+    local list = {}
+    for i = 1, 3000 do list[i] = event { ts = 10 * i, name = "k" .. i % 7, args = { stream = i % 3 } } end
+    local plain = write("a/trace_0.json" and "trace_0.json", document(list))
+    local want = rows(open(plain))
+    assert.equal(3000, #want)
+    assert.same(want, rows(open(write("bare.json", "\n[" .. table.concat(list, ",\n") .. "]"))))
+    assert.same(want, rows(open(write("mark.json", "\xEF\xBB\xBF" .. document(list)))))
+    run(("gzip -k %q && head -c 50000 %q | gzip > %q && tail -c +50001 %q | gzip >> %q && zstd -q %q"):format(plain,
+      plain, folder .. "/two.json.gz", plain, folder .. "/two.json.gz", plain))
+    for _, name in ipairs { "trace_0.json.gz", "two.json.gz", "trace_0.json.zst" } do
+      for threads = 1, 3 do
+        local t = open(folder .. "/" .. name, { threads = threads })
+        assert.same(want, rows(t))
+      end
+    end
+  end)
+
+  it("gives the same rows from any number of stretches and threads", function()
+    local list = {}
+    for i = 1, 4000 do
+      list[i] = event { ts = 10 * i, name = ("op<%d>"):format(i % 50), args = { stream = i % 3,
+        note = ('}, {"ph": "X", "name": "no event %d"}, {'):format(i), list = { { ph = "X" }, { ph = "i" } } } }
+    end
+    local path = write("t.json", document(list, nil, ', "traceName": "x"'))
+    local one = open(path, { threads = 1 })
+    local want = rows(one)
+    assert.equal(4000, #want)
+    for _, chunk in ipairs { 3000, 20011, 65536, 300000 } do
+      for _, scanner in ipairs { "plain", "sse2" } do
+        local t = open(path, { threads = 3, chunk_bytes = chunk, scanner = scanner })
+        assert.same(want, rows(t))
+        assert.equal('"x"', t.files[1].root.traceName)
+        assert.same({}, codes(t))
+        assert.equal(one:string(0), t:string(0)) -- strings are numbered by first place
+      end
+    end
+  end)
+
+  it("tells ranks from distributedInfo, then the file name, else says it does not know", function()
+    write("rank-7.json", document({ event {} }, '"distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8}, '))
+    write("kineto_trace_5.json", document({ event {} }, ""))
+    write("other.json", document({ event {} }, ""))
+    write("worker5.json", document({ event {} }, ""))
+    local t = open(folder)
+    local found = {}
+    for _, f in ipairs(t.files) do
+      found[f.path:match("[^/]*$")] = { f.rank or "none", f.rank_source }
+    end
+    assert.same({ ["rank-7.json"] = { 3, "distributedInfo" }, ["kineto_trace_5.json"] = { 5, "file name" },
+      ["worker5.json"] = { 5, "file name" }, ["other.json"] = { "none", "unknown" } }, found)
+    assert.same({ "duplicate_rank", "unknown_rank" }, codes(t))
+    assert.equal(8, t.files[3].world_size)
+    assert.equal(4, #t:events())
+  end)
+
+  describe("with damage", function()
+    it("reads what stands before the end of a truncated file", function()
+      local whole = document { event { ts = 1 }, event { ts = 2 }, event { ts = 3 } }
+      local last = whole:find("{", whole:find("{", whole:find("{", 45, true) + 1, true) + 1, true)
+      for cut = last + 1, #whole - 3, 7 do
+        local t = open(write("t.json", whole:sub(1, cut)))
+        assert.is_true(#t:events() >= 2)
+        assert.equal("truncated", warning(t, "truncated").code)
+        assert.equal(last - 1, warning(t, "truncated").offset)
+      end
+      local list = {}
+      for i = 1, 3000 do list[i] = event { ts = i, name = "k" .. i * 7919 % 1000 } end
+      run(("gzip -c %q | head -c 9000 > %q"):format(write("u.json", document(list)), folder .. "/v.json.gz"))
+      local t = open(folder .. "/v.json.gz")
+      assert.is_true(#t:events() > 500 and #t:events() < 3000)
+      assert.matches("gzip data ends early", warning(t, "bad_compression").message)
+      run(("gzip -c %q | head -c 40 > %q"):format(folder .. "/u.json", folder .. "/w.json.gz"))
+      local none, err = trace.open(folder .. "/w.json.gz")
+      assert.is_nil(none)
+      assert.matches("gzip data ends early", err.message)
+    end)
+
+    it("heals unescaped quotes and goes on after an event it cannot read", function()
+      local text = document { event { ts = 1 },
+        '{"ph": "X", "cat": "kernel", "name": "say "hello" twice", "ts": 2, "dur": 1}',
+        '{"ph": "X", "name": "broken", "ts": 3 "dur": }', event { ts = 4 } }
+      local t = open(write("t.json", text))
+      assert.same({ "k", 'say "hello" twice', "k" }, (t:events():columns { "name" }))
+      assert.equal(text:find('hello"', 1, true) - 1, warning(t, "bad_string").offset)
+      assert.equal(text:find(' "dur": }', 1, true), warning(t, "bad_event").offset)
+    end)
+
+    it("names invalid UTF-8 and control characters by their byte", function()
+      local text = document { '{"ph": "X", "name": "a\xFFb", "ts": 1}', '{"ph": "X", "name": "c\nd", "ts": 2}' }
+      local t = open(write("t.json", text))
+      assert.same({ "a?b", "c\nd" }, (t:events():columns { "name" }))
+      assert.equal(text:find("a\xFF", 1, true) - 1, warning(t, "bad_utf8").offset)
+      assert.equal(text:find("c\n", 1, true) - 1, warning(t, "control_character").offset)
+    end)
+
+    it("leaves rows out whose time is not usable, and says so", function()
+      local t = open(write("t.json", document { event { ts = 1661203462598738 }, event { ts = 0 },
+        event { ts = 1661203462598740, dur = -5 }, '{"ph": "X", "cat": "kernel", "name": "n", "ts": 1e40, "dur": 1}',
+        '{"ph": "X", "cat": "kernel", "name": "n", "ts": 1661203462598790, "dur": 1, "args": [1]}' }))
+      assert.same({ "args_not_object", "integer_overflow", "negative_dur", "zero_ts" }, codes(t))
+      assert.equal(2, #t:events())
+      assert.equal(5, #t:events { valid = false })
+      assert.equal(53000, t.stop)
+    end)
+
+    it("takes ts 0 as a time where times are relative", function()
+      local t = open(write("t.json", document { event { ts = 0 }, event { ts = 10 } }))
+      assert.same({}, codes(t))
+      assert.equal(2, #t:events())
+    end)
+
+    it("says what is no trace", function()
+      local function why(path)
+        local t, err = trace.open(path)
+        assert.is_nil(t)
+        return err.kind, err.message
+      end
+      assert.equal("missing", (why(folder .. "/nothing")))
+      local kind, message = why(folder)
+      assert.equal("missing", kind)
+      assert.matches("no trace in", message)
+      assert.equal("format", (why(write("empty.json", ""))))
+      assert.equal("format", (why(write("other.json", '{"a": [1, 2]}'))))
+      assert.equal("format", (why(write("text.json", "hello"))))
+      write("good_1.json", document({ event {} }, ""))
+      local t = open(folder)
+      assert.equal(1, #t.files)
+      assert.same({ "ignored_file", "ignored_file", "ignored_file", "unknown_rank" }, codes(t))
+      os.remove(folder .. "/good_1.json")
+      t = open(write("only.json", document { event { ph = "M", name = "process_name", args = { name = "a" } } }))
+      assert.same({ "no_events" }, codes(t))
+      assert.equal(0, #t:events())
+    end)
+
+    it("survives every cut and every flipped byte of a small trace", function()
+      local whole = document({ event { name = "a\\u00e9", args = { x = { 1, "}" } } }, event { ph = "B" },
+        event { ph = "E" } }, nil, ', "traceName": "t"')
+      for i = 1, #whole, 2 do
+        for _, text in ipairs { whole:sub(1, i), whole:sub(1, i - 1) .. '"' .. whole:sub(i + 1),
+          whole:sub(1, i - 1) .. "}" .. whole:sub(i + 1), whole:sub(1, i - 1) .. "\xFF" .. whole:sub(i + 1) } do
+          local t = trace.open(write("t.json", text), { args = { "x" }, threads = 1 })
+          if t then
+            t:events():intervals()
+            t:close()
+          end
+        end
+      end
+    end)
+  end)
+
+  it("reads the protobuf of a TPU run in picoseconds", function()
+    local function varint(n)
+      local out = ""
+      while n > 127 do
+        out, n = out .. string.char(n & 127 | 128), n >> 7
+      end
+      return out .. string.char(n)
+    end
+    local function int(field, n) return varint(field << 3) .. varint(n) end
+    local function bytes(field, s) return varint(field << 3 | 2) .. varint(#s) .. s end
+    local op = int(1, 1) .. int(2, 5000) .. int(3, 700) .. bytes(4, int(1, 2) .. int(3, 4096))
+    local line = int(1, 3) .. bytes(2, "XLA Ops") .. int(3, 1700000000000000000) .. bytes(4, op)
+    local meta = int(1, 1) .. bytes(2, int(1, 1) .. bytes(2, "%psum.1 = f32[]") .. bytes(4, "psum.1")
+      .. bytes(5, int(1, 1) .. bytes(5, "all-reduce")))
+    local plane = int(1, 2) .. bytes(2, "/device:TPU:5") .. bytes(3, line) .. bytes(4, meta)
+      .. bytes(5, int(1, 1) .. bytes(2, int(1, 1) .. bytes(2, "hlo_category")))
+      .. bytes(5, int(1, 2) .. bytes(2, int(1, 2) .. bytes(2, "bytes_accessed")))
+    local path = write("host.xplane.pb", bytes(1, plane))
+    local t = open(path, { args = { "hlo_category", "bytes_accessed", "long_name" } })
+    assert.equal(1000000000000, t.ticks_per_second)
+    assert.equal(1700000000000000005, t.origin_ns)
+    local e = t:events({ class = "kernel" }):event(1)
+    assert.same({ "psum.1", 700, 5, "XLA Ops", "/device:TPU:5", "all-reduce", 4096, "%psum.1 = f32[]" },
+      { e.name, e.dur, e.device, e.thread, e.process, e.args.hlo_category, e.args.bytes_accessed, e.args.long_name })
+    t = open(write("cut.xplane.pb", bytes(1, plane):sub(1, -20)))
+    assert.truthy(warning(t, "bad_message"))
+  end)
+
+  it("reads an Nsight export whatever columns its version has", function()
+    local path = folder .. "/run.sqlite"
+    local pipe = assert(io.popen(("sqlite3 %q"):format(path), "w"))
+    pipe:write [[
+      CREATE TABLE StringIds(id INTEGER PRIMARY KEY, value TEXT);
+      INSERT INTO StringIds VALUES(1,'saxpy'),(2,'cudaLaunchKernel');
+      CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INTEGER,end INTEGER,deviceId INTEGER,streamId INTEGER,
+        correlationId INTEGER,shortName INTEGER,gridX INTEGER,gridY INTEGER,gridZ INTEGER);
+      INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES(100,250,1,7,5,1,4,2,1);
+      CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY(start INTEGER,end INTEGER,deviceId INTEGER,streamId INTEGER,
+        bytes INTEGER,copyKind INTEGER);
+      INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES(300,310,1,7,4096,1);
+      CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME(start INTEGER,end INTEGER,globalTid INTEGER,correlationId INTEGER,
+        nameId INTEGER);
+      INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES(50,60,33554437,5,2);
+      CREATE TABLE NVTX_EVENTS(start INTEGER,end INTEGER,eventType INTEGER,text TEXT,globalTid INTEGER);
+      INSERT INTO NVTX_EVENTS VALUES(40,90,59,'step',33554437);
+      CREATE TABLE TARGET_INFO_SESSION_START_TIME(utcEpochNs INTEGER);
+      INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES(1700000000000000000);]]
+    if not pipe:close() then return pending("the sqlite3 shell is not installed") end
+    local t = open(path, { args = { "grid", "bytes" } })
+    local kernel = t:events { class = "kernel" }
+    assert.same({ "saxpy", 150, 1, 7, "[4, 2, 1]" }, { kernel:get(1, "name"), kernel:get(1, "dur"),
+      kernel:get(1, "device"), kernel:get(1, "stream"), kernel:get(1, "grid") })
+    assert.equal("Memcpy HtoD", t:events({ class = "memcpy" }):get(1, "name"))
+    assert.equal(4096, t:events({ class = "memcpy" }):get(1, "bytes"))
+    local launch = kernel:match(t:events { class = "runtime" }, "correlation")
+    assert.equal("cudaLaunchKernel", launch:get(1, "name"))
+    assert.equal("step", launch:enclosing(t:events { class = "annotation" }):get(1, "name"))
+    assert.equal(1700000000000000040, t.origin_ns)
+    assert.is_nil((trace.open(path, { profile_mode = "torch" })))
+  end)
+
+  it("reports progress from the caller's thread, and stops when it raises", function()
+    local list = {}
+    for i = 1, 50 do list[i] = event { ts = i } end
+    local path = write("t.json", document(list))
+    local last
+    open(path, { progress = function(done, total) last = { done, total } end })
+    assert.equal(last[1], last[2])
+    local ok, why = pcall(trace.open, path, { progress = function() error("enough", 0) end })
+    assert.is_false(ok)
+    assert.equal("enough", why)
+  end)
+
+  it("frees what it holds once, and says that it is closed", function()
+    local t = open(write("t.json", document { event {} }))
+    local all = t:events()
+    t:close()
+    t:close()
+    assert.has_error(function() return all:total() end)
+    assert.has_error(function() return t.event_count end)
+    assert.has_error(function() trace.open(folder, { thread = 2 }) end)
+  end)
+end)

@@ -1,0 +1,213 @@
+--- Selections against loops in Lua over a random trace.
+local trace = require "ett.trace"
+local interval = require "ett.interval"
+
+local function make(seed)
+  local state = seed
+  local function roll(n)
+    state = (state * 6364136223846793005 + 1442695040888963407)
+    return (state >> 33) % n
+  end
+  local rows, text = {}, {}
+  for i = 1, 400 do
+    local host = roll(2) == 0
+    local r = { name = "op" .. roll(6), cat = host and (roll(2) == 0 and "cpu_op" or "cuda_runtime") or "kernel",
+      ts = roll(2000), dur = roll(80), pid = host and 900 or roll(2), tid = host and 900 + roll(2) or roll(3),
+      correlation = roll(60), size = roll(3) > 0 and roll(5) * 64 or nil }
+    rows[i] = r
+    local form = '{"ph":"X","cat":"%s","name":"%s","ts":%d,"dur":%d,"pid":%d,"tid":%d,"args":{"correlation":%d%s}}'
+    text[i] = form:format(r.cat, r.name, r.ts, r.dur, r.pid, r.tid, r.correlation,
+      r.size and (',"size":%d'):format(r.size) or "")
+  end
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write('{"distributedInfo":{"rank":4},"traceEvents":[', table.concat(text, ","), "]}")
+  file:close()
+  local t = assert(trace.open(path, { args = { "size" } }))
+  os.remove(path)
+  local least = math.huge
+  for _, r in ipairs(rows) do least = math.min(least, r.ts) end
+  for _, r in ipairs(rows) do
+    r.ts, r.dur = (r.ts - least) * 1000, r.dur * 1000
+    r.stop = r.ts + r.dur
+    r.class = ({ kernel = "kernel", cpu_op = "cpu_op", cuda_runtime = "runtime" })[r.cat]
+  end
+  return t, rows
+end
+
+local function keep(rows, test)
+  local out = {}
+  for i, r in ipairs(rows) do
+    if test(r) then out[#out + 1] = i end
+  end
+  return out
+end
+
+--- Positions of the rows of a selection in the file.
+local function places(selection)
+  local out = {}
+  for _, row in ipairs((selection:columns { "row" })) do out[#out + 1] = row and row + 1 end
+  return out
+end
+
+describe("selections", function()
+  local t, rows
+  setup(function() t, rows = make(7) end)
+  teardown(function() t:close() end)
+
+  it("hold the rows that pass the filter, in order", function()
+    local checks = {
+      { { class = "kernel" }, function(r) return r.class == "kernel" end },
+      { { class = { "kernel", "runtime" }, pid = { 0, 900 } },
+        function(r) return r.class ~= "cpu_op" and (r.pid == 0 or r.pid == 900) end },
+      { { name = { "op1", "op4", "nothing" } }, function(r) return r.name == "op1" or r.name == "op4" end },
+      { { category = "cpu_op", tid = 901 }, function(r) return r.cat == "cpu_op" and r.tid == 901 end },
+      { { device = 1, stream = { 0, 2 } },
+        function(r) return r.class == "kernel" and r.pid == 1 and r.tid ~= 1 end },
+      { { rank = 4, min_dur = 40000 }, function(r) return r.dur >= 40000 end },
+      { { rank = 3 }, function() return false end },
+      { { window = { 500000, 700000 } }, function(r)
+        return r.ts < 700000 and (r.dur > 0 and r.stop > 500000 or r.dur == 0 and r.ts >= 500000)
+      end },
+      { { starts_in = { 500000, 700000 } }, function(r) return r.ts >= 500000 and r.ts < 700000 end },
+      { { has_arg = "size" }, function(r) return r.size ~= nil end },
+      { { arg = { size = 128 }, class = "kernel" }, function(r) return r.size == 128 and r.class == "kernel" end },
+    }
+    for _, check in ipairs(checks) do
+      local want = keep(rows, check[2])
+      assert.same(want, places(t:events(check[1])))
+      assert.same(want, places(t:events():where(check[1])))
+    end
+    assert.has_error(function() t:events { klass = "kernel" } end)
+    assert.has_error(function() t:events { class = "kernels" } end)
+  end)
+
+  it("take name sets, with their algebra", function()
+    local odd = t:name_set(function(name) return tonumber(name:match("%d")) % 2 == 1 end)
+    local low = t:name_set({ "op0", "op1", "op2" })
+    assert.same(keep(rows, function(r) return tonumber(r.name:match("%d")) % 2 == 1 end),
+      places(t:events { names = odd }))
+    assert.same(keep(rows, function(r) return r.name == "op3" or r.name == "op5" end),
+      places(t:events { names = odd - low }))
+    assert.same(keep(rows, function(r) return r.name == "op4" end), places(t:events { except_names = odd | low }))
+    assert.is_true(odd:has "op1")
+    assert.equal(3, #odd)
+  end)
+
+  it("combine, sort, add up and unite", function()
+    local a, b = t:events { class = "kernel" }, t:events { window = { 0, 600000 } }
+    local function both(r) return r.class == "kernel", r.ts < 600000 end
+    assert.same(keep(rows, function(r) local x, y = both(r) return x or y end), places(a + b))
+    assert.same(keep(rows, function(r) local x, y = both(r) return x and y end), places(a & b))
+    assert.same(keep(rows, function(r) local x, y = both(r) return x and not y end), places(a - b))
+    local starts = (a:sort("ts"):columns { "ts" })
+    for i = 2, #starts do assert.is_true(starts[i - 1] <= starts[i]) end
+    local total, list = 0, {}
+    for _, i in ipairs(keep(rows, function(r) return r.class == "kernel" end)) do
+      total = total + rows[i].dur
+      list[#list + 1] = { rows[i].ts, rows[i].stop }
+    end
+    assert.equal(total, a:total())
+    assert.is_true(interval.new(list) == a:intervals())
+  end)
+
+  it("group and count as a loop does", function()
+    local groups, order = {}, {}
+    for i, r in ipairs(rows) do
+      local key = r.class .. "/" .. r.name
+      if not groups[key] then
+        groups[key] = {}
+        order[#order + 1] = key
+      end
+      table.insert(groups[key], i)
+    end
+    local got = t:events():group { "class", "name" }
+    assert.equal(#order, #got)
+    for _, g in ipairs(got) do assert.same(groups[g.class .. "/" .. g.name], places(g.events)) end
+    for _, s in ipairs(t:events():stats { by = { "class", "name" }, percentiles = { 50, 95 } }) do
+      local durations, sum = {}, 0
+      for _, i in ipairs(groups[s.class .. "/" .. s.name]) do
+        durations[#durations + 1] = rows[i].dur
+        sum = sum + rows[i].dur
+      end
+      table.sort(durations)
+      local n, squares = #durations, 0
+      for _, d in ipairs(durations) do squares = squares + (d - sum / n) ^ 2 end
+      assert.same({ n, sum, durations[1], durations[n], durations[math.ceil(0.5 * n)], durations[math.ceil(0.95 * n)] },
+        { s.count, s.total, s.min, s.max, s.p50, s.p95 })
+      assert.is_true(math.abs(s.std - math.sqrt(squares / n)) < 1e-6)
+    end
+    local sizes = {}
+    for _, g in ipairs(t:events():stats { by = "arg:size" }) do sizes[g.size or "none"] = g.count end
+    for value, count in pairs(sizes) do
+      assert.equal(#keep(rows, function(r) return (r.size or "none") == value end), count)
+    end
+  end)
+
+  it("match by correlation, find what encloses and what came before", function()
+    local kernels, calls = t:events { class = "kernel" }, t:events { class = "runtime" }
+    local ops = t:events { class = "cpu_op" }
+    local matched = places(kernels:match(calls))
+    for k, i in ipairs(keep(rows, function(r) return r.class == "kernel" end)) do
+      local want = keep(rows, function(r) return r.class == "runtime" and r.correlation == rows[i].correlation end)[1]
+      assert.equal(want or false, matched[k])
+    end
+    local outer, before = places(calls:enclosing(ops)), places(calls:preceding(ops))
+    for k, i in ipairs(keep(rows, function(r) return r.class == "runtime" end)) do
+      local best, last
+      for j, o in ipairs(rows) do
+        if o.class == "cpu_op" and o.tid == rows[i].tid and o.ts <= rows[i].ts then
+          local function later(p)
+            return not p or o.ts > rows[p].ts or (o.ts == rows[p].ts and o.stop < rows[p].stop)
+          end
+          if later(last) then last = j end
+          if o.stop >= rows[i].stop and later(best) then best = j end
+        end
+      end
+      -- of several that start and end together any one will do
+      local function same(a, b)
+        if not a or not b then return not a and not b end
+        return rows[a].ts == rows[b].ts and rows[a].stop == rows[b].stop
+      end
+      assert.is_true(same(best, outer[k]))
+      assert.is_true(same(last, before[k]))
+    end
+    assert.equal(#kernels, #kernels:match(calls))
+    assert.equal(#keep(matched, function(x) return x end), #kernels:match(calls):present())
+  end)
+end)
+
+describe("laws of a trace", function()
+  local function write(list, rank)
+    local path = os.tmpname() .. ".json"
+    local file = assert(io.open(path, "w"))
+    file:write(('{"distributedInfo":{"rank":%d},"traceEvents":['):format(rank or 0), table.concat(list, ","), "]}")
+    file:close()
+    return path
+  end
+
+  local function busy(list)
+    local path = write(list)
+    local t <close> = assert(trace.open(path))
+    os.remove(path)
+    local device = t:events { class = "kernel" }
+    return device:intervals():measure(), device:total(), #device
+  end
+
+  local function events(shift, order, thread)
+    local list = {}
+    for i = 1, 200 do
+      local k = order and (i * 77) % 200 + 1 or i
+      list[i] = ('{"ph":"X","cat":"kernel","name":"k%d","ts":%d,"dur":%d,"pid":0,"tid":%s}'):format(k % 5,
+        shift + k * 37 % 1000, 10 + k % 30, thread and ('"%s%d"'):format(thread, k % 3) or tostring(k % 3))
+    end
+    return list
+  end
+
+  it("keep united time, sums and counts when it is shifted, shuffled, renamed", function()
+    local want = { busy(events(1000)) }
+    assert.same(want, { busy(events(1661203462598738)) })
+    assert.same(want, { busy(events(1000, true)) })
+    assert.same(want, { busy(events(1000, false, "thread")) })
+  end)
+end)
