@@ -20,7 +20,7 @@ int ett_lua_fail(lua_State *L, const ett_err *err) {
 
 int ett_lua_raise(lua_State *L, const ett_err *err) {
   push_error_object(L, err);
-  return lua_error(L);
+  lua_error(L);
 }
 
 double *ett_lua_doubles(lua_State *L, int index, size_t *count) {

@@ -9,13 +9,19 @@
 
 #include "base/err.h"
 
+/* Lua's header does not say that these never return; compilers and analysers ask. */
+int luaL_error(lua_State *L, const char *format, ...) __attribute__((noreturn));
+int luaL_argerror(lua_State *L, int index, const char *message) __attribute__((noreturn));
+int luaL_typeerror(lua_State *L, int index, const char *name) __attribute__((noreturn));
+int lua_error(lua_State *L) __attribute__((noreturn));
+
 /* Pushes nil and an error object {kind, message} made from err (the object has the
  * metatable of ett.error once that module is loaded); returns 2. For files and devices.
  */
 int ett_lua_fail(lua_State *L, const ett_err *err);
 
 /* Raises err as an error object. For wrong arguments and faults of a description. */
-int ett_lua_raise(lua_State *L, const ett_err *err);
+int ett_lua_raise(lua_State *L, const ett_err *err) __attribute__((noreturn));
 
 /* Array part of the table at index as doubles, in a userdata left on the stack (scratch
  * memory that survives a raise). Sets *count. Raises when an element is not a number. */
