@@ -16,9 +16,12 @@ end
 
 function op.kernel_shape(s) return { rows = s.rows, cols = s.cols } end
 
--- Ten operations of the counter-based generator (Philox) an element.
+-- The mask's random bits bind the forward pass: Philox 4x32-10 (Salmon et al. 2011) takes ten
+-- rounds of two wide multiplications and four other operations for four values, about 25 integer
+-- operations an element with indexing, 45 with scaling and comparison; integers issue at half the
+-- fp32 rate (CUDA programming guide, table of throughputs), so that they count twice.
 memory.define(op, {
-  forward = { reads = 1, writes = 1, flops = 12 },
+  forward = { reads = 1, writes = 1, flops = 90 },
   backward = { reads = 1, writes = 1, flops = 2 },
   extra = function(s) return s.rows * (s.cols + 0.0) end,
   saved = 1,

@@ -82,8 +82,56 @@ local function from_other(self, op, shape, dtype, pass)
   return widened(answer, factor, scaled_spread, ("%s's, scaled by %.3f"):format(other.cluster.name, factor))
 end
 
+-- A plan's optimizer knows its parameters but not in how many tensors they lie: a hundred, the
+-- middle of the sampled stages, and those stages' own kernel (one fused update of long tensors; the
+-- generic `optimizer` samples are of models of short ones, bound by launches).
+local function stage_update(self, shape, dtype)
+  local stage = operator.get "middle_stage_optimizer"
+  return self:sampled(stage, { params = shape.params, tensors = 100 }, dtype, "update")
+end
+
+-- Whether the cluster's own backward attention beats the datasheet's peak at a large shape: then a
+-- kernel of the pass is missing from its samples (vista: 82 % of the rows), and none can be used.
+local function unphysical_attention(self, op, dtype)
+  local key = op.name .. " " .. dtype
+  if self.unphysical[key] == nil then
+    local large = { batch = 4, heads = 16, kv_heads = 16, seq_q = 4096, seq_k = 4096, head_dim = 128, causal = 1 }
+    local answer = ask(self.own, op.name, large, dtype, "backward")
+    local peak = self.cluster.device.peak_flops[dtype]
+    self.unphysical[key] = not missing(answer) and peak ~= nil
+      and op.flops(large, "backward") / answer.seconds > peak
+  end
+  return self.unphysical[key]
+end
+
+-- Backward attention from the forward samples: by the other device's backward-to-forward ratio at
+-- the same shape, else by the ratio of FLOPs.
+local function attention_by_ratio(self, op, shape, dtype)
+  local forward = ask(self.own, op.name, shape, dtype, "forward")
+  if missing(forward) then return nil end
+  local factor = op.flops(shape, "backward") / op.flops(shape, "forward")
+  local whose = "FLOPs"
+  if self.other then
+    local a = self.other:operator(op.name, shape, dtype, "forward")
+    local b = self.other:operator(op.name, shape, dtype, "backward")
+    if not missing(a) and not missing(b) then
+      factor, whose = b.seconds / a.seconds, self.other.cluster.name
+    end
+  end
+  return widened(forward, factor, scaled_spread,
+    ("backward samples beat the device's peak; %.2f times forward, as %s"):format(factor, whose))
+end
+
 --- What samples say, the cluster's own first.
 function Profile:sampled(op, shape, dtype, pass)
+  if op.family == "attention" and pass == "backward" and unphysical_attention(self, op, dtype) then
+    local answer = attention_by_ratio(self, op, shape, dtype)
+    if answer then return answer end
+  end
+  if op.name == "optimizer" and not shape.tensors then
+    local answer = stage_update(self, shape, dtype)
+    if not missing(answer) then return answer end
+  end
   local answer = ask(self.own, op.name, shape, dtype, pass)
   if missing(answer) then answer = from_other(self, op, shape, dtype, pass) or answer end
   return answer
@@ -146,7 +194,13 @@ end
 function Profile:collective(kind, bytes, topology, dtype)
   if self.own and self.own.collective then
     local ok, answer = pcall(self.own.collective, self.own, kind, bytes, topology, dtype)
-    if ok and not missing(answer) then return answer end
+    if ok and not missing(answer) then
+      -- Samples faster than twice what the links carry are damaged, whatever the fit made of them.
+      local links = cluster_module.collective(self.cluster, kind, bytes, topology)
+      if answer.seconds >= 0.5 * links.seconds or bytes < 1e6 then return answer end
+      links.detail = ("samples say %.3g s, beyond the links; %s"):format(answer.seconds, links.detail)
+      return links
+    end
     if not ok and not (error_module.is(answer) and answer.kind == "missing") then error(answer, 0) end
   end
   return cluster_module.collective(self.cluster, kind, bytes, topology)
@@ -159,11 +213,11 @@ function cluster_profile.open(cluster, own)
   local said = cluster.profile
   if type(said) == "string" then said = { folder = said } end
   said = said or {}
-  if not own and said.folder and package.searchpath("ett.profile", package.path) then
+  if not own and said.folder then
     own = require("ett.profile").open(cluster)
   end
   local other = said.base or said.borrow
-  return setmetatable({ cluster = cluster, own = own, stream = {},
+  return setmetatable({ cluster = cluster, own = own, stream = {}, unphysical = {},
     other = other and cluster_profile.open(cluster_module.get(other)) or nil }, Profile)
 end
 

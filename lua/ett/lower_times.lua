@@ -135,9 +135,7 @@ end
 ---@param cluster table from ett.cluster
 ---@param profile table? with operator() and collective(); nil: the cluster's own, false: assumptions only
 function lower_times.new(cluster, profile)
-  if profile == nil and package.searchpath("ett.profile", package.path) then
-    profile = require("ett.profile").open(cluster)
-  end
+  if profile == nil then profile = require("ett.cluster_profile").open(cluster) end
   return setmetatable({ cluster = cluster, profile = profile or nil, collectives = {},
     operators = { forward = {}, backward = {}, update = {} } }, Times)
 end

@@ -1,0 +1,50 @@
+--- Makes a cluster's coefficient files from folders of samples.
+local error_module = require "ett.error"
+
+return {
+  name = "calibrate",
+  summary = "make a cluster's coefficient files from folders of samples",
+  usage = "calibrate CLUSTER FOLDER ... --source WORDS [--into FOLDER] [--json]",
+  description = "Fits every operator and collective sampled in the folders and writes small coefficient files,\n"
+    .. "each with its source, date of fit and held-out error, into the profile folder of the cluster\n"
+    .. "(a name whose file is a folder with init.lua), so that predictions need no samples.",
+  options = {
+    { "source", "WORDS", "where the samples come from; kept in every file" },
+    { "into", "FOLDER", "where to write (default: the cluster's own profile folder)" },
+    { "date", "YYYY-MM-DD", "date of the fit (default: today)" },
+    { "json", "print JSON" },
+    { "quiet", "print nothing" },
+  },
+  run = function(opts, words)
+    if #words < 2 then
+      error_module.raise("usage", "calibrate: wanted CLUSTER FOLDER ...; `ett calibrate --help` says more")
+    end
+    local cluster = require("ett.cluster").get(words[1])
+    local into = opts.into
+    if not into then
+      local folder = type(cluster.profile) == "table" and cluster.profile.folder or cluster.profile
+      if not cluster.folder or type(folder) ~= "string" then
+        error_module.raise("usage", "calibrate: cluster %s has no profile folder of its own; give --into FOLDER",
+          cluster.name)
+      end
+      into = cluster.folder .. "/" .. folder
+    end
+    local folders = table.move(words, 2, #words, 1, {})
+    local summary, profile = require("ett.calibrate").run { folders = folders, into = into, source = opts.source,
+      fitted = opts.date, cluster = cluster }
+    if opts.json then
+      io.write(require("ett.json").encode(summary, { indent = 2 }))
+    elseif not opts.quiet then
+      print(("# %s from %s into %s"):format(cluster.name, table.concat(folders, ", "), into))
+      print(("%-44s %8s %18s %10s"):format("model", "samples", "held-out error %", "bytes"))
+      for _, line in ipairs(summary) do
+        print(("%-44s %8d %18s %10s"):format(line.name or (tostring(line.pool) .. " " .. tostring(line.model)),
+          line.rows, line.error and ("%.2f"):format(100 * line.error) or "-", tostring(line.bytes or "-")))
+      end
+      local dropped = 0
+      for _, list in pairs(profile:report()) do dropped = dropped + #list end
+      print(("# %d rows dropped as outliers while fitting"):format(dropped))
+    end
+    return 0
+  end,
+}

@@ -1,0 +1,104 @@
+local cluster_module = require "ett.cluster"
+local cluster_profile = require "ett.cluster_profile"
+local operator = require "ett.operator"
+
+local function open(name, own) return cluster_profile.open(cluster_module.get(name), own) end
+
+--- A profile that answers with a function of FLOPs and bytes.
+local function fake(answer)
+  return { operator = function(_, name, shape, dtype, pass)
+    local seconds = answer(operator.get(name), shape, dtype, pass)
+    return seconds and { seconds = seconds, low_seconds = seconds * 0.9, high_seconds = seconds * 1.1,
+      provenance = "interpolated", detail = "fake" }
+  end }
+end
+
+local product = { tokens = 8192, in_features = 8192, out_features = 8192 }
+local rows = { tokens = 8192, hidden = 8192 }
+
+describe("bundled profiles", function()
+  it("answer every operator of the library on every cluster, with no data files", function()
+    local c = { tp = 2, cp = 1, ep = 2, micro_batch = 2, seq = 2048, hidden = 4096, heads = 32, kv_heads = 8,
+      head_dim = 128, ffn = 14336, vocab = 32000, experts = 8, top_k = 2, layers = 4, gated_mlp = true, causal = true }
+    for _, name in ipairs(cluster_module.names()) do
+      local p = open(name)
+      for _, op in ipairs(operator.list()) do
+        local s = op.shape(c)
+        for _, pass in ipairs(op.passes) do
+          local a = p:operator(op.name, s, "bf16", pass)
+          assert.is_truthy(a, name .. " " .. op.name)
+          assert.is_true(a.seconds > 0 and a.low_seconds <= a.seconds and a.seconds <= a.high_seconds,
+            name .. " " .. op.name .. " " .. pass)
+          assert.is_string(a.provenance)
+        end
+      end
+    end
+  end)
+
+  it("let no product run faster than the device sustains on random data", function()
+    for _, name in ipairs { "perlmutter", "vista", "dgx_h100", "dgx_b200" } do
+      local p = open(name)
+      for _, pass in ipairs { "forward", "backward" } do
+        local a = p:operator("linear_up", product, "bf16", pass)
+        local rate = operator.get("linear_up").flops(product, pass) / a.seconds
+        assert.is_true(rate <= p.cluster.device.measured_flops.bf16 * (1 + 1e-9), name .. " " .. pass)
+        assert.is_true(rate > p.cluster.device.measured_flops.bf16 * 0.6, name .. " " .. pass)
+      end
+    end
+  end)
+
+  it("take vista's backward attention from its forward samples: the backward ones beat the peak", function()
+    local p = open "vista"
+    local s = { batch = 4, heads = 16, kv_heads = 16, seq_q = 4096, seq_k = 4096, head_dim = 128, causal = 1 }
+    local a = p:operator("flash_attention", s, "fp16", "backward")
+    assert.matches("times forward, as perlmutter", a.detail, 1, true)
+    assert.is_true(operator.get("flash_attention").flops(s, "backward") / a.seconds < 989e12)
+    assert.equal("calibrated", a.provenance)
+  end)
+end)
+
+describe("scaling", function()
+  local function half_rate(op, s, _, pass) return op.flops(s, pass) / 1e14 + op.bytes(s, "bf16", pass) / 1e12 end
+
+  it("goes by matmul rate for products and by bandwidth for memory", function()
+    local base, scaled = open "vista", open "dgx_b200"
+    local product_ratio = scaled:operator("linear_up", product, "bf16", "forward").seconds
+      / base:operator("linear_up", product, "bf16", "forward").seconds
+    assert.near(828.6 / 1745, product_ratio, 0.03)
+    local memory_ratio = scaled:operator("rms_norm", rows, "bf16", "forward").seconds
+      / base:operator("rms_norm", rows, "bf16", "forward").seconds
+    assert.near(0.5, memory_ratio, 1e-9)
+  end)
+
+  it("keeps an own profile unscaled", function()
+    local p = open("perlmutter", fake(half_rate))
+    local a = p:operator("rms_norm", rows, "bf16", "forward")
+    assert.near(half_rate(operator.get "rms_norm", rows, "bf16", "forward"), a.seconds, 1e-15)
+    assert.equal("fake", a.detail)
+  end)
+
+  it("streams what nobody sampled at the bandwidth of residual_add, marked assumed", function()
+    local p = open("perlmutter", fake(function(op, s, dtype, pass)
+      return op.name == "residual_add" and op.bytes(s, dtype, pass) / 1e12 or nil
+    end))
+    local op, s = operator.get "swiglu", { tokens = 8192, width = 8192 }
+    local a = p:operator("swiglu", s, "bf16", "forward")
+    assert.equal("assumed", a.provenance)
+    assert.near(op.bytes(s, "bf16", "forward") / 1e12, a.seconds, 4e-6)
+  end)
+end)
+
+describe("collectives", function()
+  it("prefer samples, unless they beat the links", function()
+    local fast = fake(function() return nil end)
+    function fast.collective(_, _, bytes)
+      return { seconds = bytes / 1e13, provenance = "measured", detail = "broken" }
+    end
+    local topology = { nodes = 4, gpus_per_node = 1 }
+    local a = open("vista", fast):collective("all_gather", 1e9, topology, "fp16")
+    assert.matches("beyond the links", a.detail, 1, true)
+    local sane = fake(function() return nil end)
+    function sane.collective(_, _, bytes) return { seconds = bytes / 2e10, provenance = "measured", detail = "own" } end
+    assert.equal("own", open("vista", sane):collective("all_gather", 1e9, topology, "fp16").detail)
+  end)
+end)
