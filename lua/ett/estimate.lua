@@ -27,10 +27,10 @@ function Estimate.__tostring(self) return require("ett.report").estimate(self) e
 function Estimate.__json(self) return require("ett.report").json(self) end
 
 --- Evaluates a program until everything it asks for is timed.
-local function evaluate(method, lowered, c_plan, demands, workspace, times, dtype, ...)
+local function evaluate(method, lowered, c_plan, demands, workspace, times, ...)
   local result = table.pack(lowered.program[method](lowered.program, c_plan, demands, workspace, ...))
   if result.n == 0 then
-    times:answer(demands, dtype)
+    times:answer(demands, lowered.configuration.dtype, lowered.configuration.hidden)
     result = table.pack(lowered.program[method](lowered.program, c_plan, demands, workspace, ...))
   end
   return table.unpack(result, 1, result.n)
@@ -99,7 +99,7 @@ local function operation_lines(lowered, p)
 end
 
 --- Messages between devices that the plan itself makes: stages, gradients, weights.
-local function message_lines(result, p, times)
+local function message_lines(result, p, times, width)
   local pp = p.pp
   local sums = { sends = 0.0, gradient = 0.0, gradient_hidden = 0.0, tied = 0.0, gather = 0.0, gather_hidden = 0.0,
     optimizer = 0.0, wait = 0.0 }
@@ -118,7 +118,7 @@ local function message_lines(result, p, times)
   end
   local provenance = {}
   for _, d in ipairs(result.demands) do
-    local answer = times:of_demand(d, p.dtype)
+    local answer = times:of_demand(d, p.dtype, width)
     provenance[d.kind] = lower_times.worse(provenance[d.kind], answer.provenance)
   end
   local reduce = provenance.reduce_scatter and "reduce_scatter" or "all_reduce"
@@ -170,7 +170,7 @@ function estimate.new(given)
   local workspace <close> = schedule.workspace()
   local program <close> = lowered.program
   local c_plan = plan_module.to_c(p, cluster.gpus_per_node, plan_module.orders(p))
-  local result = evaluate("evaluate", lowered, c_plan, demands, workspace, times, p.dtype, given.units or false)
+  local result = evaluate("evaluate", lowered, c_plan, demands, workspace, times, given.units or false)
   local low, high = program:interval(c_plan, demands, workspace, estimate.correlation)
 
   local step, devices, tokens = result.step_seconds, plan_module.devices(p), plan_module.tokens(p)
@@ -179,7 +179,7 @@ function estimate.new(given)
   for _, line in ipairs(operators) do
     table.insert(line.kind == "collective" and collectives or computed, line)
   end
-  local messages, sums, update_provenance = message_lines(result, p, times)
+  local messages, sums, update_provenance = message_lines(result, p, times, model.hyper.hidden)
   table.move(messages, 1, #messages, #collectives + 1, collectives)
   computed[#computed + 1] = { name = "optimizer", kind = "operator", seconds = sums.optimizer,
     provenance = update_provenance, runs_per_micro_batch = nil }

@@ -106,19 +106,30 @@ function Times:ask_collective(kind, bytes, topology, dtype)
     or require("ett.cluster").collective(self.cluster, kind, bytes, topology), kind)
 end
 
---- Seconds of one optimizer update of `parameters`.
-function Times:update(parameters, dtype)
-  local op = require("ett.operator").get("optimizer")
-  return self:operator(op, { params = math.max(1, math.tointeger(parameters) or math.floor(parameters)) }, dtype,
-    "update")
+local update_operators = { first = "first_stage_optimizer", middle = "middle_stage_optimizer",
+  last = "last_stage_optimizer" }
+
+--- Seconds of one optimizer update: the fused kernel's of a pipeline stage (what its sample
+--- files hold), else whatever a profile has for the operator `optimizer`.
+---@param d table { parameters, layers, place = "first" | "middle" | "last" }
+---@param hidden integer width of the model
+function Times:update(d, dtype, hidden)
+  local operator = require "ett.operator"
+  local op = operator.get(update_operators[d.place])
+  local shape = { params = math.max(1, math.tointeger(d.parameters) or math.floor(d.parameters)),
+    layers = math.max(1, d.layers), hidden = hidden }
+  if self.profile and not self.profile:operator(op.name, shape, dtype, "update") then op = operator.get "optimizer" end
+  return self:operator(op, shape, dtype, "update")
 end
 
 --- Answers everything that is untimed in `demands` (ett.schedule).
-function Times:answer(demands, dtype)
+---@param dtype string of weights and activations
+---@param hidden integer width of the model
+function Times:answer(demands, dtype, hidden)
   for _, d in ipairs(demands:untimed()) do
     local answer
     if d.kind == "optimizer" then
-      answer = self:update(d.parameters, dtype)
+      answer = self:update(d, dtype, hidden)
     else
       answer = self:ask_collective(d.kind, d.bytes, d, d.element_bytes == 4 and "fp32" or dtype)
     end
@@ -127,8 +138,8 @@ function Times:answer(demands, dtype)
 end
 
 --- What was answered for a demand.
-function Times:of_demand(d, dtype)
-  if d.kind == "optimizer" then return self:update(d.parameters, dtype) end
+function Times:of_demand(d, dtype, hidden)
+  if d.kind == "optimizer" then return self:update(d, dtype, hidden) end
   return self:collective(d.kind, d.bytes, d, d.element_bytes == 4 and "fp32" or dtype)
 end
 

@@ -143,7 +143,7 @@ function sweep.new(given)
     if not evaluate(p, row) then pending[#pending + 1] = row end
   end)
   if #pending > 0 then
-    times:answer(demands, base.dtype)
+    times:answer(demands, base.dtype, model.hyper.hidden)
     for _, row in ipairs(pending) do
       for i = 1, #names do p[names[i]] = row[names[i]] end
       p.micro_batches = row.micro_batches

@@ -215,9 +215,16 @@ static void push_demand(lua_State *L, const ett_demands *demands, size_t index) 
   set_integer(L, "index", (int64_t)index + 1);
   lua_pushstring(L, demand_names[d->kind]);
   lua_setfield(L, -2, "kind");
-  set_number(L, d->kind == ETT_DEMAND_OPTIMIZER ? "parameters" : "bytes", d->amount);
-  set_integer(L, "nodes", d->nodes);
-  set_integer(L, "gpus_per_node", d->gpus_per_node);
+  if (d->kind == ETT_DEMAND_OPTIMIZER) {
+    set_number(L, "parameters", d->amount);
+    set_integer(L, "layers", d->nodes);
+    lua_pushstring(L, place_names[d->gpus_per_node]);
+    lua_setfield(L, -2, "place");
+  } else {
+    set_number(L, "bytes", d->amount);
+    set_integer(L, "nodes", d->nodes);
+    set_integer(L, "gpus_per_node", d->gpus_per_node);
+  }
   set_integer(L, "element_bytes", d->element_bytes);
   if (time) {
     set_number(L, "seconds", time->seconds);

@@ -20,11 +20,21 @@ typedef enum ett_demand_kind {
   ETT_DEMAND_KINDS,
 } ett_demand_kind;
 
+/* Which pipeline stage updates: their parameters differ in kind (tables, layers, a head).
+ */
+typedef enum ett_stage_place {
+  ETT_STAGE_FIRST, /* also the only one */
+  ETT_STAGE_MIDDLE,
+  ETT_STAGE_LAST,
+} ett_stage_place;
+
 typedef struct ett_demand {
   ett_demand_kind kind;
-  double amount;                /* bytes of the whole buffer; parameters for updates */
-  int32_t nodes, gpus_per_node; /* ranks of the group: nodes * gpus_per_node */
-  int32_t element_bytes;        /* 4, 2 or 1: which dtype moves */
+  double amount; /* bytes of the whole buffer; parameters for updates */
+  /* Ranks of the group: nodes * gpus_per_node. Of an update: repeated layers it holds,
+   * and its ett_stage_place. */
+  int32_t nodes, gpus_per_node;
+  int32_t element_bytes; /* 4, 2 or 1: which dtype moves */
 } ett_demand;
 
 typedef struct ett_demand_time {

@@ -303,10 +303,16 @@ static void after_pipeline(evaluation *e, const arrays *a, int rank,
   }
   double sharded = p->zero >= ETT_ZERO_OPTIMIZER ? (double)e->dense.degree : 1;
   double expert_sharded = p->zero >= ETT_ZERO_OPTIMIZER ? (double)e->expert.degree : 1;
+  ett_stage_place place = rank == 0           ? ETT_STAGE_FIRST
+                          : rank == p->pp - 1 ? ETT_STAGE_LAST
+                                              : ETT_STAGE_MIDDLE;
+  double layers = 0;
+  for (int v = rank; v < p->pp * p->chunks; v += p->pp)
+    layers += (double)a->split[v];
   s->optimizer_seconds =
       ask(e, ETT_DEMAND_OPTIMIZER,
-          ceil(s->parameters / sharded + s->expert_parameters / expert_sharded), 1, 1,
-          p->weight_bytes);
+          ceil(s->parameters / sharded + s->expert_parameters / expert_sharded),
+          (int32_t)ceil(layers / sharded), (int32_t)place, p->weight_bytes);
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)
     s->gather_seconds = gather_seconds(e, s->parameters, s->expert_parameters, s->layers);
   if (!ends)
