@@ -61,7 +61,7 @@ local words = {
 --- "ncclDevKernel_AllReduce_Sum_f16_RING_LL(...)", "all-reduce"), or nil.
 ---@param text string?
 function comm.kind_of(text)
-  if not text then return nil end
+  if type(text) ~= "string" then return nil end
   local plain = text:lower():gsub("[^%w]", "")
   for _, word in ipairs(words) do
     if plain:find(word[1], 1, true) then return word[2] end
@@ -86,6 +86,7 @@ local tpu_opcodes = { "^all%-reduce", "^all%-gather", "^reduce%-scatter", "^all%
 --- Whether an XLA category or opcode is communication.
 ---@param word string hlo_category or opcode
 function comm.is_tpu_opcode(word)
+  if type(word) ~= "string" then return false end
   for _, pattern in ipairs(tpu_opcodes) do
     if word:find(pattern) then return true end
   end
@@ -95,7 +96,7 @@ end
 --- Opcode of an HLO instruction's text: "%psum.8 = bf16[8]{0} all-reduce(...)" -> "all-reduce".
 ---@param text string? the long_name of a row
 function comm.opcode(text)
-  if not text then return nil end
+  if type(text) ~= "string" then return nil end
   local right = text:match("^%%?[^=]* = (.*)$") or text
   if right:sub(1, 1) == "(" then -- a tuple shape: skip to its closing bracket
     local shape = right:match("^%b()")
@@ -117,7 +118,7 @@ local dtype_bytes = {
 
 --- Bytes of one element of a dtype as PyTorch, NCCL or XLA write it, or nil.
 function comm.dtype_bytes(name)
-  if not name then return nil end
+  if type(name) ~= "string" then return nil end
   local lower = name:lower()
   if lower:match("float8") or lower:match("^f8") or lower:match("fp8") then return 1 end
   return dtype_bytes[lower]

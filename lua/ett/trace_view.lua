@@ -105,6 +105,30 @@ function View:named_rows(key, classes, test)
   end)
 end
 
+local function is_library_range(name) return name:find("^[nrh]ccl:") ~= nil end
+
+--- Host ranges nccl:NAME of a process that start in its window, by name: what the program asked for.
+function View:library_ranges(process)
+  local rows = self:named_rows("library_ranges", { "annotation" }, is_library_range):where{ file = process.files }
+  local from, to = self:window(process)
+  if from then rows = rows:where{ starts_in = { from, to } } end
+  local counts = {}
+  for _, row in ipairs(rows:stats{ by = { "name" } }) do counts[row.name] = row.count end
+  return counts
+end
+
+--- Damage met in the files of a process: rows that could not be read, rows of negative duration.
+function View:damage(process)
+  local bad, negative = 0, 0
+  for _, w in ipairs(self.trace.warnings) do
+    if process.paths[w.file] then
+      if w.code == "bad_event" or w.code == "bad_number" then bad = bad + (w.count or 1) end
+      if w.code == "negative_dur" then negative = negative + (w.count or 1) end
+    end
+  end
+  return bad, negative
+end
+
 --- All rows on devices.
 function View:device_rows()
   return cached(self, "device_rows", function() return self:events_needed():events{ class = device_classes } end)
@@ -126,7 +150,8 @@ function View:processes()
     local t, by_rank, list = self:events_needed(), {}, {}
     local spans = {}
     for _, group in ipairs(self:device_rows():group{ "file" }) do spans[group.file] = { group.events:span() } end
-    for index, file in ipairs(t.files) do
+    for _, file in ipairs(t.files) do
+      local index = file.index -- its number among all files met, those left out as well
       local from, to = table.unpack(spans[index] or {})
       if from == nil and #t.files > 1 then from, to = t:events{ file = index }:span() end
       local piece = { from = from or 0, to = to or 0 }
@@ -137,7 +162,7 @@ function View:processes()
         if fits then home = process end
       end
       if not home then
-        home = { rank = file.rank, files = {}, pieces = {}, kind = file.kind, world_size = file.world_size }
+        home = { rank = file.rank, files = {}, paths = {}, pieces = {}, kind = file.kind, world_size = file.world_size }
         list[#list + 1] = home
         if file.rank then
           by_rank[file.rank] = by_rank[file.rank] or {}
@@ -145,11 +170,12 @@ function View:processes()
         end
       end
       table.insert(home.files, index)
+      home.paths[file.path] = true
       table.insert(home.pieces, piece)
     end
     local seen = {}
     for index, process in ipairs(list) do
-      local name = process.rank and tostring(process.rank) or ("file%d"):format(index - 1)
+      local name = process.rank and tostring(process.rank) or ("file%d"):format(process.files[1] - 1)
       if #list == 1 and not process.rank then name = "0" end
       seen[name] = (seen[name] or 0) + 1
       process.key = seen[name] == 1 and name or ("%s#%d"):format(name, seen[name])
@@ -176,7 +202,8 @@ function View:steps()
     local by_number, list = {}, {}
     for i = 1, #rows do
       local name, from = rows:get(i, "name"), rows:get(i, "ts")
-      local number = math.tointeger(tonumber(name:match("#%s*(%d+)")))
+      -- A number beyond 64 bits is damage; the step is still one.
+      local number = math.tointeger(tonumber(name:match("#%s*(%d+)"))) or math.maxinteger
       local step = by_number[number]
       if not step then
         step = { number = number, name = name, spans = {} }

@@ -142,6 +142,27 @@ describe("laws of the metrics", function()
     assert.same(one.iter_time, four.iter_time)
   end)
 
+  it("the same rank recorded twice is two devices, and said so", function()
+    local out, warned
+    local folder = maker.folder()
+    recording(1, 0):write(folder .. "/a.json")
+    recording(1, 0):write(folder .. "/b.json")
+    local ok, why = pcall(function()
+      out = all(folder)
+      local view <close> = assert(trace_view.open(folder, {}))
+      for _, w in ipairs(view.trace.warnings) do warned = warned or w.code == "duplicate_rank" end
+    end)
+    maker.remove(folder)
+    assert(ok, why)
+    local one = results{ recording(1, 0) }
+    assert.is_true(warned)
+    assert.same(one.device_time.ranks["0"], out.device_time.ranks["0#2"])
+    for _, field in ipairs{ "comm_time_ms", "comp_time_ms", "overlap_time_ms", "overlap_ratio_of_comm" } do
+      assert.near(one.comm_comp_overlap[field], out.comm_comp_overlap[field], 1e-12)
+    end
+    assert.equal(2 * one.coll_call_num.total_calls, out.coll_call_num.total_calls)
+  end)
+
   it("adjoining windows add up to the whole", function()
     local parts = { results(fresh(), { window = { 0, 4.321 } }), results(fresh(), { window = { 4.321, 20 } }) }
     for _, rank in ipairs{ "0", "1" } do

@@ -76,24 +76,20 @@ end
 --- The values of each rank of one trace; path: where it is, exactly: without slack for rounding.
 function check.ranks(entry, path, exactly)
   local out = tally(entry.folder)
-  local view, result = check.run(path, { "device_time", "step_table", "coll_call_num" })
+  local view, result = check.run(path, { "device_time", "step_table" })
   local _ <close> = view
-  local q, lanes, damage = exactly and 0 or rounding(view), {}, {}
+  local q, lanes = exactly and 0 or rounding(view), {}
   for _, lane in ipairs(view:lane_list()) do
     for _, file in ipairs(lane.process.files) do lanes[file] = lane end
   end
-  for _, w in ipairs(view.trace.warnings) do damage[w.code] = (damage[w.code] or 0) + (w.count or 1) end
   for index, want in pairs(entry.ranks) do
     local file = tonumber(index) + 1 -- keyed by the order of the files
     local lane = lanes[file]
     local key = lane and lane.key or view:processes()[file].key
     local got = {}
     for name, value in pairs(result.device_time.ranks[key]) do got[name] = value end
-    got.bad = (damage.bad_event or 0) + (damage.bad_number or 0)
-    got.neg = damage.negative_dur or 0
     if lane then
       for name, value in pairs(result.step_table and result.step_table.ranks[key] or {}) do got[name] = value end
-      got.nccl_user_annotations = result.coll_call_num.annotations[key]
     end
     local rows = lane and #lane:rows("all") or 0
     local step = want.step_ms and math.huge or 0

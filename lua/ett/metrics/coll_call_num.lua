@@ -2,17 +2,6 @@
 local collective = require "ett.trace_collective"
 local stats = require "ett.trace_stats"
 
---- Host annotations "nccl:NAME" of a process: what the program asked for, by name.
-local function annotations(view, process)
-  local rows = view:named_rows("nccl_annotations", { "annotation" },
-    function(name) return name:find("^[nrh]ccl:") ~= nil end):where{ file = process.files }
-  local from, to = view:window(process)
-  if from then rows = rows:where{ starts_in = { from, to } } end
-  local counts = {}
-  for _, row in ipairs(rows:stats{ by = { "name" } }) do counts[row.name] = row.count end
-  return counts
-end
-
 return {
   name = "coll_call_num",
   summary = "number of collective calls, in all, per rank and by kind",
@@ -34,7 +23,7 @@ all-to-all is AllToAll in the first and SendRecv in the second. annotations: hos
         stats.count(out.calls_by_type, each.kind)
         stats.count(out.calls_by_kernel_type, each.kernel_type)
       end
-      out.annotations[lane.key] = annotations(view, lane.process)
+      out.annotations[lane.key] = view:library_ranges(lane.process)
     end
     return out
   end,

@@ -23,7 +23,7 @@ local function lane_figures(view, lane)
     overlap_comm_comp_us = view:us(overlap), exposed_comm_us = view:us(comm_ticks - overlap),
     exposed_comm_vs_comp_or_mem_us = view:us((C - (K | M)):measure()),
     overlap_ratio_of_comm = stats.ratio(overlap, comm_ticks),
-    comm_by_kernel_type = by_type,
+    comm_by_kernel_type = by_type, nccl_user_annotations = view:library_ranges(lane.process),
     top_kernel_share = top and stats.ratio(top.total, kernels:total()) or stats.null,
     gaps_gt_1ms_us = view:us(B:gaps():longer(view.trace.ticks_per_second // 1000):measure()),
   }
@@ -34,8 +34,9 @@ return {
   summary = "span, busy, idle, communication, compute, copies and their overlap for each device",
   definition = [[Per device, intervals united: communication C, compute K, copies M, busy = |C u K u M|, idle =
 span - busy, overlap = |C n K|, exposed = |C| - |C n K|. *_sum_us add durations up without uniting.
-top_kernel_share: largest total of one kernel name over the total of all kernels. gaps_gt_1ms_us: idle time in
-gaps of more than 1 ms between first start and last end.]],
+top_kernel_share: largest total of one kernel name over the total of all kernels. bad and neg: rows that could
+not be read, rows of negative duration. gaps_gt_1ms_us: idle time in gaps of more than 1 ms between first start
+and last end.]],
   needs = "device rows; a process without them is listed with kernels = 0",
   units = { gpu_span_us = "us", busy_us = "us", idle_us = "us", top_kernel_share = "share" },
   args = { "hlo_category", "long_name" },
@@ -43,11 +44,15 @@ gaps of more than 1 ms between first start and last end.]],
   compute = function(view)
     local ranks, with_lane = {}, {}
     for _, lane in ipairs(view:lane_list()) do
-      ranks[lane.key] = lane_figures(view, lane)
-      with_lane[lane.process] = true
+      local figures = lane_figures(view, lane)
+      figures.bad, figures.neg = view:damage(lane.process)
+      ranks[lane.key], with_lane[lane.process] = figures, true
     end
     for _, process in ipairs(view:processes()) do
-      if not with_lane[process] then ranks[process.key] = { kernels = 0 } end
+      if not with_lane[process] then
+        local bad, negative = view:damage(process)
+        ranks[process.key] = { kernels = 0, bad = bad, neg = negative }
+      end
     end
     return { ranks = ranks }
   end,

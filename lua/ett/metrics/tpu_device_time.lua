@@ -15,7 +15,7 @@ local function core(view, lane)
   for _, group in ipairs(rows:group{ "arg:hlo_category" }) do
     local ps = device_ps(group.events)
     local ms = ps and ps / 1e9 or view:ms(group.events:total())
-    categories[group.hlo_category or "unknown"] = { #group.events, ms }
+    categories[tostring(group.hlo_category or "unknown")] = { #group.events, ms }
   end
   for _, each in ipairs(lane:collectives()) do
     local key = ("%s|%s"):format(each.kernel_type, each.result_bytes and ("%.0f"):format(each.result_bytes) or "?")
