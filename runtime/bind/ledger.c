@@ -239,8 +239,8 @@ static ett_set to_set(lua_State *L, int index, const char *type, const box *owne
   for (lua_Integer i = 1; lua_rawgeti(L, index, i) != LUA_TNIL; i++) {
     handle *h = luaL_testudata(L, -1, type);
     if (!h || h->owner != owner)
-      return (ett_set)luaL_error(L, "element %d must be an %s of this ledger, got %s", (int)i, type + 11,
-                 luaL_typename(L, -1));
+      return (ett_set)luaL_error(L, "element %d must be an %s of this ledger, got %s",
+                                 (int)i, type + 11, luaL_typename(L, -1));
     set |= (ett_set)1 << h->index;
     lua_pop(L, 1);
   }
@@ -403,6 +403,11 @@ static int ledger_entries(lua_State *L) {
     push_names(L, b, ett_ledger_tensor_dimensions(b->ledger, e->result));
     lua_setfield(L, -2, "result");
     set_counts(L, b, e->counts, factor);
+    ett_node touched =
+        ett_graph_apply(ett_ledger_graph(b->ledger), ETT_OP_MUL,
+                        ett_ledger_entry_touched(b->ledger, i, &err), factor, -1, &err);
+    push_node(L, 1, b, touched, &err);
+    lua_setfield(L, -2, "rank_words");
     lua_newtable(L);
     for (int n = 0; s < shares; s++) {
       const ett_share *share = ett_ledger_share(b->ledger, s);

@@ -159,6 +159,23 @@ ett_node ett_ledger_tensor_local(ett_ledger *l, int index, ett_err *err) {
                ett_ledger_degrees(l, t.scattered, err), err);
 }
 
+ett_node ett_ledger_entry_touched(ett_ledger *l, size_t index, ett_err *err) {
+  const ett_entry e = *ett_ledger_entry(l, index);
+  if (e.operation != ETT_MULTIPLY) {
+    bool passed_on = false, multiplied = false;
+    for (size_t i = index + 1; i < l->entries.size; i++) {
+      const ett_entry *later = ett_ledger_entry(l, i);
+      bool takes = later->left == e.result || later->right == e.result;
+      passed_on |= takes && later->operation != ETT_MULTIPLY;
+      multiplied |= takes && later->operation == ETT_MULTIPLY;
+    }
+    return passed_on && !multiplied ? constant(l, 0, err)
+                                    : ett_ledger_tensor_local(l, e.result, err);
+  }
+  return apply(l, ETT_OP_ADD, ett_ledger_tensor_local(l, e.left, err),
+               ett_ledger_tensor_local(l, e.right, err), err);
+}
+
 /* Adds the entry to the ledger and its counts to the open meter. */
 static int record(ett_ledger *l, ett_entry entry, ett_err *err) {
   meter *m = &((meter *)l->meters.items)[l->meter];

@@ -19,3 +19,20 @@ ett: transformer: 7 limits are broken:
 $ ett transformer --dataset_size 3e11
 ett: transformer: missing --num_layers, --d_model; `ett transformer --help` lists the flags
 ?2
+
+# Limits of efficiency, each with the nearest values that keep it.
+$ ett transformer --dataset_size 3e11 --num_layers 96 --d_model 12288 --batch_size 64 --p_pipe 32
+ett: transformer: 2 limits are broken:
+  batch_size / p_data (samples of one replica) = 64 must be at least 4 microbatches for each of p_pipe stages = 128; nearest passing: batch_size = 128 or p_pipe = 16
+  least microbatch size with 1024 tokens a matmul = 1 must be at most greatest with 4 microbatches a stage = 0; nearest passing: batch_size = 128
+?1
+
+$ ett transformer --dataset_size 3e11 --num_layers 96 --d_model 12288 --batch_size 514 --p_data 2 --seq_len 512 --p_pipe 2
+ett: transformer: no multiple of p_data = 2 from 4 to 64 divides batch_size = 514: no efficient microbatch size; nearest passing batch_size: 512 or 516
+?1
+
+$ ett transformer --dataset_size 3e11 --num_layers 96 --d_model 12288 --p_tensor_int 8 --cluster dgx_h100
+...
+phase             seconds      compute       memory      network  bound by
+...
+Runtime with traffic: ...

@@ -42,19 +42,22 @@ local function flags_of(version)
   }
   local function add(flag) flags[#flags + 1] = flag end
   if not readme then
-    add { "--network_bandwidth", "float", help = "bytes/s of a chip (default the chip's)" }
-    add { "--base_utilization", "float", 0.6, help = "fraction of peak that a matmul reaches" }
+    add { "--network_bandwidth", "float", positive = true, help = "bytes/s of a chip (default the chip's)" }
+    add { "--base_utilization", "float", 0.6, positive = true, help = "fraction of peak that a matmul reaches" }
   end
   if version == "corrected" then
     add { "--overlap", "float", 1, extension = true, help = "fraction of traffic that may hide behind work" }
     add { "--latency_seconds", "float", 0, extension = true, help = "of one hop" }
-    add { "--node_chips", "int", 1, extension = true, help = "chips that share a node's links" }
-    add { "--node_bandwidth", "float", extension = true, help = "bytes/s inside a node (default the chip's network)" }
-    add { "--zero", "int", 0, extension = true, help = "ZeRO stage, 0 to 3" }
+    add { "--node_chips", "int", 1, extension = true, positive = true, help = "chips that share a node's links" }
+    add { "--node_bandwidth", "float", extension = true, positive = true,
+      help = "bytes/s inside a node (default the chip's network)" }
+    add { "--zero", "choice", "0", extension = true, choices = { "0", "1", "2", "3" }, help = "ZeRO stage" }
+    add { "--schedule", "choice", "1f1b", extension = true, choices = { "1f1b", "gpipe" },
+      help = "gpipe holds every microbatch's activations, 1f1b a pipeline's worth" }
     add { "--recompute", "switch", extension = true, help = "keep layer inputs only, repeat the forward pass" }
     add { "--gradient_bytes", "float", 2, extension = true, help = "bytes of a gradient" }
     add { "--optimizer_bytes", "float", 12, extension = true, help = "bytes of optimizer state a parameter" }
-    add { "--memory_bytes", "float", extension = true, help = "memory of a chip (default the chip's)" }
+    add { "--memory_bytes", "float", extension = true, positive = true, help = "memory of a chip (default the chip's)" }
     add { "--cluster", "text", extension = true, help = "cluster file whose device and links replace the chip's" }
     add { "--sensitivities", "switch", extension = true, help = "what 10 % more of each quantity changes" }
   end
@@ -87,7 +90,7 @@ local function parameters(o, version)
   m.base_utilization = o.base_utilization or 1
   if version ~= "corrected" then return m, chip end
   for name in pairs(simple.corrections) do m[name] = o[name] end
-  m.recompute = o.recompute and 1 or 0
+  m.recompute, m.gpipe, m.zero = o.recompute and 1 or 0, o.schedule == "gpipe" and 1 or 0, tonumber(o.zero)
   m.memory_reserve = 0.1
   if o.cluster then
     chip = require("ett.ledger.links").chip(o.cluster)
@@ -213,12 +216,14 @@ local function run(argv)
     print(arguments.help("simple-transformer", "time a batch and a run of a feed-forward-only transformer", flags))
     return 0
   end
+  local unusable = arguments.unusable(flags, o)
+  if #unusable > 0 then error_module.raise("limit", "simple-transformer: %s", violations.message(unusable)) end
   local m, chip = parameters(o, version)
   local L = ledger.new()
   local r = simple.describe(L, m, version)
   r.n_experts = m.n_experts
   local broken = violations.list(L)
-  if #broken == 0 and (r.days ~= r.days or math.abs(r.days) == math.huge or r.utilization ~= r.utilization) then
+  if #broken == 0 and (r.days - r.days ~= 0 or r.utilization - r.utilization ~= 0 or r.flop - r.flop ~= 0) then
     broken[1] = { text = "the run has no finite time; the rates, widths and sizes must be greater than 0" }
   end
   if #broken > 0 then error_module.raise("limit", "simple-transformer: %s", violations.message(broken)) end

@@ -30,11 +30,12 @@ local flags = {
   { "--p_seq", "int", 1, help = "degree of the sequence axis" },
   { "--p_tensor_int", "int", 1, help = "degree over heads and feed-forward width" },
   { "--p_tensor_ext", "int", 1, help = "degree over model width" },
-  { "--cluster_flop_rate", "float", help = "FLOP/s of one cluster (one rank)" },
+  { "--cluster_flop_rate", "float", positive = true, help = "FLOP/s of one cluster (one rank)" },
   { "--net_precision_bytes", "int", 2, help = "bytes a word on the network" },
   { "--as", "choice", extension = true, choices = { "readme", "head" }, help = "version; both are the same here" },
   { "--cluster", "text", extension = true, help = "also time the run with traffic on a cluster's links" },
-  { "--utilization", "float", 0.6, extension = true, help = "of the cluster's device, without --cluster_flop_rate" },
+  { "--utilization", "float", 0.6, extension = true, positive = true,
+    help = "of the cluster's device, without --cluster_flop_rate" },
   { "--overlap", "float", 1, extension = true, help = "fraction of traffic that may hide behind compute" },
   { "--entries", "switch", extension = true, help = "print which operation and axis causes what" },
   { "--json", "switch", extension = true, help = "print JSON" },
@@ -65,11 +66,8 @@ local function parameters(o)
     end
   end
   m.num_heads = m.num_heads or m.d_model * (o.total_attn_width_ratio or 1) / m.d_head
-  for _, name in ipairs { "batch_size", "seq_len", "num_experts" } do
+  for _, name in ipairs { "batch_size", "seq_len", "num_experts", "num_layers" } do
     if m[name] < 1 then refuse("%s must be at least 1, got %s", name, violations.show(m[name])) end
-  end
-  if m.dataset_size ~= m.dataset_size or math.abs(m.dataset_size) == math.huge then
-    refuse("dataset_size must be finite, got %s", tostring(m.dataset_size))
   end
   return m, broken
 end
@@ -126,7 +124,8 @@ local function timed(L, m, o)
   local chip = require("ett.ledger.links").chip(o.cluster)
   local seconds = require("ett.ledger.timing").of(L, {
     flops = o.cluster_flop_rate or chip.flops / 2, utilization = o.cluster_flop_rate and 1 or o.utilization,
-    bytes = o.net_precision_bytes, links = { intra = chip.intra or chip.inter, inter = chip.inter or chip.intra },
+    bytes = o.net_precision_bytes, memory = chip.memory,
+    links = { intra = chip.intra or chip.inter, inter = chip.inter or chip.intra },
     node_chips = chip.node_chips, overlap = o.overlap, forward_only = m.fwd_only,
     checkpointing = m.activation_checkpointing })
   return seconds
@@ -170,12 +169,16 @@ local function run(argv)
   end
   local lines = {}
   local function out(...) lines[#lines + 1] = string.format(...) end
-  local m, broken = parameters(o)
+  local broken = arguments.unusable(flags, o)
+  if #broken > 0 then error_module.raise("limit", "transformer: %s", violations.message(broken)) end
+  local m
+  m, broken = parameters(o)
   local L = ledger.new()
   local described = transformer.describe(L, m, { efficiency = not o.skip_efficiency_check })
   local late = {}
   for _, violation in ipairs(violations.list(L)) do
     local stage = violation.stage
+    if stage == "efficiency" then violation.text = violation.text .. transformer.nearest(violation, m) end
     local early = stage == "parameters" or stage == "efficiency" or stage == "dimensions" or stage == "weights"
     table.insert(early and broken or late, violation)
   end
@@ -183,8 +186,10 @@ local function run(argv)
   if #broken == 0 and not o.skip_efficiency_check then
     sizes = microbatch_sizes(m, described)
     if #sizes == 0 then
+      local nearest = transformer.nearest_batches(m, described.least)
       broken[1] = { text = ("no multiple of p_data = %d from %d to %d divides batch_size = %d: no efficient microbatch "
-        .. "size"):format(m.p_data, described.least, described.most, m.batch_size) }
+        .. "size%s"):format(m.p_data, described.least, described.most, m.batch_size, #nearest > 0 and
+        "; nearest passing batch_size: " .. table.concat(nearest, " or ") or "") }
     end
   end
   if #broken > 0 then
@@ -192,9 +197,18 @@ local function run(argv)
     error_module.raise("limit", "transformer: %s", violations.message(broken))
   end
   local costs = transformer.costs(L, m)
+  for _, name in ipairs { "FLOP", "Tx", "Rx" } do
+    if costs[name].total - costs[name].total ~= 0 then
+      error_module.raise("limit", "transformer: the count of %s is beyond numbers (%g); lower dataset_size or sizes",
+        name, costs[name].total)
+    end
+  end
   local rates
   if o.cluster_flop_rate and costs.FLOP.total ~= 0 then
     local flop = o.cluster_flop_rate
+    if costs.FLOP.total / (L:clusters() * flop) == math.huge then
+      error_module.raise("limit", "transformer: at %g FLOP/s the run never ends; raise cluster_flop_rate", flop)
+    end
     rates = { flop = flop, clusters = L:clusters(), seconds = costs.FLOP.total / (L:clusters() * flop) }
     for _, name in ipairs { "net", "Tx", "Rx" } do
       rates[name] = o.net_precision_bytes * costs[name].total / costs.FLOP.total * flop

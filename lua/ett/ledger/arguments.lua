@@ -126,6 +126,23 @@ function arguments.parse(program, flags, argv)
   return values
 end
 
+--- Sentences about numbers that no run can have: too large to be exact, or not finite.
+function arguments.unusable(flags, values)
+  local found = {}
+  for _, flag in ipairs(flags) do
+    local name = flag[1]:sub(3)
+    local value = values[name]
+    if flag[2] == "int" and value and math.abs(value) > 2 ^ 53 then
+      found[#found + 1] = { text = ("%s must be at most 2^53, got %.17g"):format(name, value) }
+    elseif flag[2] == "float" and value and (value ~= value or math.abs(value) == math.huge) then
+      found[#found + 1] = { text = ("%s must be finite, got %s"):format(name, value ~= value and "nan" or value) }
+    elseif flag.positive and value and value <= 0 then
+      found[#found + 1] = { text = ("%s must be greater than 0, got %.17g"):format(name, value) }
+    end
+  end
+  return found
+end
+
 --- The help text made from the flags.
 function arguments.help(program, summary, flags)
   local lines = { ("usage: ett %s --flag value ...\n\n%s\n\nflags (any unambiguous prefix, or --flag=value):")

@@ -41,7 +41,7 @@ local function metered(s, p, chip, settings)
   local broken = violations.list(L)
   if #broken > 0 then architecture_error.raise("limit", "the ledger's view: %s", violations.message(broken)) end
   local costs = transformer.costs(L, m)
-  local t = timing.of(L, { flops = chip.flops / 2, utilization = settings.utilization, bytes = 2,
+  local t = timing.of(L, { flops = chip.flops / 2, utilization = settings.utilization, bytes = 2, memory = chip.memory,
     links = { intra = chip.intra, inter = chip.inter }, node_chips = chip.node_chips, overlap = settings.overlap,
     checkpointing = m.activation_checkpointing,
     operations = { weights = s.layers / p.pp, tokens = s.layers / p.pp * p.micro_batches } })

@@ -37,17 +37,19 @@ end
 
 --- Times of ett.ledger.timing, one line a phase.
 function report.timing(t)
-  local lines = { ("%-12s %14s %14s %14s  %s"):format("phase", "seconds", "compute", "network", "bound by") }
+  local lines = { ("%-12s %12s %12s %12s %12s  %s"):format("phase", "seconds", "compute", "memory",
+    "network", "bound by") }
+  local function line(name, p)
+    lines[#lines + 1] = ("%-12s %12.6g %12.6g %12.6g %12.6g  %s"):format(name, p.seconds, p.compute_seconds,
+      p.memory_seconds, p.network_seconds, p.bound_by)
+  end
   for _, p in ipairs(t.phases) do
-    lines[#lines + 1] = ("%-12s %14.6g %14.6g %14.6g  %s"):format(p.name, p.seconds, p.compute_seconds,
-      p.network_seconds, p.bound_by)
-    for _, line in ipairs(p.axes) do
-      lines[#lines + 1] = ("  %-10s %14s %14s %14.6g  %s, degree %d"):format(line.axis, "", "", line.seconds, line.link,
-        line.degree)
+    line(p.name, p)
+    for _, axis in ipairs(p.axes) do
+      lines[#lines + 1] = ("  %-49s %12.6g  %s, degree %d"):format(axis.axis, axis.seconds, axis.link, axis.degree)
     end
   end
-  lines[#lines + 1] = ("%-12s %14.6g %14.6g %14.6g  %s"):format("all", t.seconds, t.compute_seconds, t.network_seconds,
-    t.bound_by)
+  line("all", t)
   return table.concat(lines, "\n")
 end
 

@@ -22,7 +22,7 @@ simple.parameters = {
 }
 --- What only the corrected model reads.
 simple.corrections = { overlap = 1, latency_seconds = 0, node_chips = 1, node_network = 900e9, gradient_bytes = 2,
-  optimizer_bytes = 12, zero = 0, recompute = 0, memory_reserve = 0.1 }
+  optimizer_bytes = 12, zero = 0, recompute = 0, gpipe = 0, memory_reserve = 0.1 }
 
 --- The rules of a run, recorded as checks of ledger L.
 local function check(L, o)
@@ -30,7 +30,7 @@ local function check(L, o)
     L:check("divides", left_name, left, right_name, right)
   end
   for _, name in ipairs { "batch_size", "microbatch_size", "seq_len", "n_routed_experts", "pp", "dp", "tp", "tp2",
-    "pipeline_interleaving", "precision_bits" } do L:check("at_least", name, o[name], "1", 1) end
+    "pipeline_interleaving", "precision_bits", "n_layers", "d_model" } do L:check("at_least", name, o[name], "1", 1) end
   divides("n_experts", o.n_experts, "n_routed_experts", o.n_routed_experts)
   divides("batch_size", o.batch_size, "microbatch_size", o.microbatch_size)
   divides("microbatch_size x seq_len x n_routed_experts", o.microbatch_size * o.seq_len * o.n_routed_experts,
@@ -114,7 +114,12 @@ end
 
 --- The corrected reading. Innermost axes first: tp2, tp, experts, then stages, replicas; an
 --- axis that spans at most node_chips uses the node's links, others the network.
-local function corrected(o, r)
+local function corrected(L, o, r)
+  L:check("at_least", "overlap", o.overlap, "0", 0)
+  L:check("at_most", "overlap", o.overlap, "1", 1)
+  for _, name in ipairs { "latency_seconds", "gradient_bytes", "optimizer_bytes" } do
+    L:check("at_least", name, o[name], "0", 0)
+  end
   local bytes = o.precision_bits / 8
   local moved = transfers(o, r)
   local span_tp = o.tp2 * o.tp
@@ -147,11 +152,12 @@ local function corrected(o, r)
     o.overlap)
   r.batch = r.phases.bubble.seconds + r.phases.full.seconds + r.phases.gradient.seconds + r.phases.optimizer.seconds
 
-  -- Memory of a chip: 1F1B holds pp microbatches of the first stage's layers, interleaving
-  -- (pp - 1) / v layers' worth more; recompute keeps each layer's input only.
+  -- Memory of a chip: GPipe holds every microbatch's activations; 1F1B holds pp microbatches of
+  -- the first stage's layers, interleaving (pp - 1) / v layers' worth more; recompute keeps each
+  -- layer's input only.
   local kept = select(o.recompute, r.c / o.tp, r.c / o.tp + 2 * r.a / o.tp2)
-  local in_flight = ledger.min(o.pp, r.microbatches) + select(lt(1, o.pipeline_interleaving),
-    (o.pp - 1) / o.pipeline_interleaving, 0)
+  local in_flight = select(o.gpipe, r.microbatches, ledger.min(o.pp, r.microbatches)
+    + select(lt(1, o.pipeline_interleaving), (o.pp - 1) / o.pipeline_interleaving, 0))
   local working = (r.c + 2 * r.a) * r.tokens * bytes -- of the layer being computed
   r.memory = {
     weights = held * bytes / select(lt(2, o.zero), o.dp, 1),
@@ -171,7 +177,7 @@ end
 function simple.describe(L, o, version)
   check(L, o)
   local r = sizes(o)
-  r = version == "corrected" and corrected(o, r) or published(o, r, version)
+  r = version == "corrected" and corrected(L, o, r) or published(o, r, version)
   r.utilization = r.flop_batch / (r.chips * r.peak * r.batch)
   r.seconds = r.batch * r.batches
   r.days = r.seconds / 86400

@@ -4,7 +4,9 @@
 -- times those inside it) fits a node uses the node's link, others the network. Each rank sends
 -- and receives at once, so an axis takes the greater of Tx and Rx over its bandwidth, plus a
 -- latency for each step of a ring ((degree - 1) steps an operation). Traffic of different axes
--- shares a link and adds up; a fraction `overlap` of it may hide behind compute.
+-- shares a link and adds up; a fraction `overlap` of it may hide behind work. Memory: a product
+-- reads its inputs, a sum or copy writes its result (a chain of them its last), and the backward
+-- pass does so twice. Scores of attention are written, as without a fused kernel.
 local ledger = require "ett.ledger"
 
 local timing = {}
@@ -34,11 +36,12 @@ local function hidden(busy, traffic, overlap)
 end
 
 --- Times ledger L. options: flops (FLOP/s a rank at full speed), utilization (fraction of it
---- that matmuls reach), bytes (of a word), links ({ intra =, inter = } of ett.ledger.links, or
---- one of them), node_chips, overlap (0 to 1), order (axes, innermost first), forward_only,
---- checkpointing, operations (meter name -> how many times its operations run, for latency).
---- Returns { seconds, compute_seconds, network_seconds, bound_by, phases = { { name, seconds,
---- compute_seconds, network_seconds, bound_by, axes = { { axis, link, seconds, bytes } } } } }.
+--- that matmuls reach), memory (bytes/s of a rank; nil: not counted), bytes (of a word), links
+--- ({ intra =, inter = } of ett.ledger.links, or one of them), node_chips, overlap (0 to 1),
+--- order (axes, innermost first), forward_only, checkpointing, operations (meter name -> how
+--- many times its operations run, for latency).
+--- Returns { seconds, compute_seconds, memory_seconds, network_seconds, bound_by, phases = { {
+--- name, axes = { { axis, link, seconds, bytes } }, and the same fields } } }.
 function timing.of(L, options)
   local node_chips = options.node_chips or 1
   local places = placement(L, options.order or timing.inner_first, node_chips)
@@ -53,11 +56,13 @@ function timing.of(L, options)
   for _, e in ipairs(L:entries()) do
     local phase = by_name[e.meter]
     if not phase then
-      phase = { name = e.meter, flop = 0, axes = {}, by_axis = {} }
+      phase = { name = e.meter, flop = 0, words = 0, axes = {}, by_axis = {} }
       by_name[e.meter] = phase
       phases[#phases + 1] = phase
     end
     phase.flop = phase.flop + passes(e, "flop")
+    phase.words = phase.words + value(e.rank_words)
+      * (options.forward_only and 1 or options.checkpointing and 4 or 3)
     for _, part in ipairs(e.axes) do
       local place = places[part.axis]
       local words = math.max(passes(part, "tx"), passes(part, "rx"))
@@ -77,24 +82,32 @@ function timing.of(L, options)
       end
     end
   end
-  local result = { seconds = 0, compute_seconds = 0, network_seconds = 0, phases = phases, places = places }
+  local function bound_by(t)
+    if t.seconds == 0 then return "-" end
+    if t.network_seconds > math.max(t.compute_seconds, t.memory_seconds) then return "network" end
+    return t.memory_seconds > t.compute_seconds and "memory" or "compute"
+  end
+  local result = { seconds = 0, compute_seconds = 0, memory_seconds = 0, network_seconds = 0,
+    phases = phases, places = places }
   for _, phase in ipairs(phases) do
     phase.compute_seconds = phase.flop / (ranks * options.flops * (options.utilization or 1))
     phase.network_seconds = 0
     for _, line in ipairs(phase.axes) do phase.network_seconds = phase.network_seconds + line.seconds end
-    phase.by_axis, phase.flop = nil, phase.flop
-    phase.seconds = hidden(phase.compute_seconds, phase.network_seconds, options.overlap or 1)
-    phase.bound_by = phase.seconds == 0 and "-" or phase.network_seconds > phase.compute_seconds and "network"
-      or "compute"
+    phase.memory_seconds = options.memory and phase.words * options.bytes / options.memory or 0
+    phase.by_axis, phase.words = nil, nil
+    phase.seconds = hidden(math.max(phase.compute_seconds, phase.memory_seconds), phase.network_seconds,
+      options.overlap or 1)
+    phase.bound_by = bound_by(phase)
     table.sort(phase.axes, function(a, b)
       if a.seconds ~= b.seconds then return a.seconds > b.seconds end
       return a.axis < b.axis
     end)
     result.seconds = result.seconds + phase.seconds
     result.compute_seconds = result.compute_seconds + phase.compute_seconds
+    result.memory_seconds = result.memory_seconds + phase.memory_seconds
     result.network_seconds = result.network_seconds + phase.network_seconds
   end
-  result.bound_by = result.network_seconds > result.compute_seconds and "network" or "compute"
+  result.bound_by = bound_by(result)
   return result
 end
 

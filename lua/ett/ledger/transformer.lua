@@ -39,6 +39,49 @@ local function efficiency(L, m, t)
   return least, most
 end
 
+--- The nearest values that would keep a broken efficiency rule, as text; "" when none would.
+function transformer.nearest(violation, m)
+  local subject, t = violation.subject or "", m.seq_len / m.num_experts
+  local deep = m.p_pipe > 1 and 4 * m.p_pipe or 1
+  local options = {}
+  local function add(name, value)
+    if value >= 1 and value < 2 ^ 53 then options[#options + 1] = ("%s = %d"):format(name, value) end
+  end
+  if subject:match("tokens per expert") then
+    add("batch_size", 4096 * 2048 // t // m.p_data * m.p_data)
+  elseif subject:match("samples of one replica") then
+    add("batch_size", deep * m.p_data)
+    add("p_pipe", m.batch_size // (4 * m.p_data))
+  elseif subject:match("least microbatch") then
+    add("batch_size", math.ceil(violation.left * deep / m.p_data) * m.p_data)
+  end
+  return #options > 0 and ("; nearest passing: " .. table.concat(options, " or ")) or ""
+end
+
+--- The batch sizes nearest to m's that have an efficient microbatch size, below and above.
+function transformer.nearest_batches(m, least)
+  local deep = m.p_pipe > 1 and 4 * m.p_pipe or 1
+  local function passes(b)
+    if b < 1 or b * m.seq_len / m.num_experts > 4096 * 2048 then return false end
+    for size = least, b // deep, m.p_data do
+      if b % size == 0 then return true end
+    end
+    return false
+  end
+  local found = {}
+  for _, step in ipairs { -m.p_data, m.p_data } do
+    local b = m.batch_size
+    for _ = 1, 2000 do
+      b = b + step
+      if passes(b) then
+        found[#found + 1] = ("%d"):format(b)
+        break
+      end
+    end
+  end
+  return found
+end
+
 --- Describes the run on ledger L. `m` holds the parameters (numbers or expressions of L)
 --- and the switches; `options.efficiency` records the efficiency limits too.
 --- Returns { N, D, batches, least, most } (words, tokens, batches, microbatch sizes).

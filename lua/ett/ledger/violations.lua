@@ -42,12 +42,14 @@ function sentence.divides(c)
 end
 
 function sentence.at_most(c)
-  local tail = c.right >= 1 and ("; greatest passing: %s"):format(show(math.floor(c.right))) or ""
+  if tonumber(c.object) then return ("%s must be at most %s, got %s"):format(c.subject, c.object, show(c.left)) end
+  local tail = c.right >= 1 and not c.subject:match("^%a+ micro") and not c.subject:match("tokens per")
+    and ("; greatest passing: %s"):format(show(math.floor(c.right))) or ""
   return ("%s = %s must be at most %s = %s%s"):format(c.subject, show(c.left), c.object, show(c.right), tail)
 end
 
 function sentence.at_least(c)
-  if c.object == "1" then return ("%s must be at least 1, got %s"):format(c.subject, show(c.left)) end
+  if tonumber(c.object) then return ("%s must be at least %s, got %s"):format(c.subject, c.object, show(c.left)) end
   return ("%s = %s must be at least %s = %s"):format(c.subject, show(c.left), c.object, show(c.right))
 end
 

@@ -1,0 +1,158 @@
+--- Laws of the two models of time: the metered run on links, and the corrected simple model.
+local ledger = require "ett.ledger"
+local simple = require "ett.ledger.simple_transformer"
+local timing = require "ett.ledger.timing"
+local transformer = require "ett.ledger.transformer"
+
+local function metered(degrees)
+  local L = ledger.new()
+  local m = { batch_size = 64.0, seq_len = 1024.0, num_experts = 1.0, dataset_size = 1e9, num_layers = 8.0,
+    d_model = 1024.0, d_ffn = 4096.0, num_heads = 16.0, d_head = 64.0, p_data = 1.0, p_pipe = 1.0, p_exp = 1.0,
+    p_seq = 1.0, p_tensor_int = 1.0, p_tensor_ext = 1.0 }
+  for name, value in pairs(degrees) do m[name] = value end
+  transformer.describe(L, m)
+  return L
+end
+
+local function options(changes)
+  local o = { flops = 1e14, utilization = 0.5, bytes = 2, memory = 1e12, node_chips = 8, overlap = 1,
+    links = { intra = { bytes_per_second = 1e11, name = "intra" }, inter = { bytes_per_second = 1e10, name = "inter" } } }
+  for name, value in pairs(changes or {}) do o[name] = value end
+  return o
+end
+
+describe("a metered run in time", function()
+  it("is FLOP over speed on one device, with no traffic", function()
+    local L = metered {}
+    local t = timing.of(L, options { memory = 1e30 })
+    local counts = L:totals()
+    local flop = counts.flop_forward + counts.flop_backward
+    assert.is_true(math.abs(t.seconds / (flop / 0.5e14) - 1) < 1e-12)
+    assert.equal(0, t.network_seconds)
+    assert.equal("compute", t.bound_by)
+  end)
+
+  local wide = metered { p_data = 4.0, p_tensor_int = 4.0, p_pipe = 2.0 }
+
+  it("moves every word of the ledger once", function()
+    local t = timing.of(wide, options { links = { intra = { bytes_per_second = 1 }, inter = { bytes_per_second = 1 } } })
+    local rx = 0
+    for _, e in ipairs(wide:entries()) do
+      for _, part in ipairs(e.axes) do
+        rx = rx + math.max(part.rx_forward + part.rx_backward, part.tx_forward + part.tx_backward)
+      end
+    end
+    assert.is_true(math.abs(t.network_seconds / (rx * 2 / 32) - 1) < 1e-12)
+  end)
+
+  it("places inner axes in the node and the others on the network", function()
+    local t = timing.of(wide, options())
+    assert.equal("intra", t.places.TENSOR_INT.link)
+    assert.equal("intra", t.places.PIPE.link)
+    assert.equal("inter", t.places.DATA.link)
+    assert.equal("inter", timing.of(wide, options { node_chips = 2 }).places.TENSOR_INT.link)
+  end)
+
+  it("hides traffic as far as overlap allows", function()
+    local last
+    for _, overlap in ipairs { 0, 0.3, 0.7, 1 } do
+      local t = timing.of(wide, options { overlap = overlap })
+      assert.is_true(not last or t.seconds <= last)
+      last = t.seconds
+      for _, p in ipairs(t.phases) do
+        local busy = math.max(p.compute_seconds, p.memory_seconds)
+        assert.is_true(p.seconds >= math.max(busy, p.network_seconds) * (1 - 1e-12))
+        assert.is_true(p.seconds <= (busy + p.network_seconds) * (1 + 1e-12))
+        if overlap == 0 then assert.is_true(math.abs(p.seconds - busy - p.network_seconds) <= 1e-12 * p.seconds) end
+      end
+    end
+  end)
+
+  it("takes twice as long to move words of twice the size, in memory and on the network", function()
+    local a, b = timing.of(wide, options()), timing.of(wide, options { bytes = 4 })
+    assert.is_true(math.abs(b.network_seconds / a.network_seconds - 2) < 1e-12)
+    assert.is_true(math.abs(b.memory_seconds / a.memory_seconds - 2) < 1e-12)
+    assert.equal(a.compute_seconds, b.compute_seconds)
+  end)
+
+  it("names the resource that binds", function()
+    assert.equal("network", timing.of(wide, options { links = { intra = { bytes_per_second = 1e6 } } }).bound_by)
+    assert.equal("memory", timing.of(wide, options { memory = 1e8 }).bound_by)
+    assert.equal("compute", timing.of(wide, options { flops = 1e9 }).bound_by)
+  end)
+end)
+
+describe("the corrected simple model", function()
+  local function described(changes)
+    local L = ledger.new()
+    local o = {}
+    for _, set in ipairs { simple.parameters, simple.corrections, { n_layers = 16, d_model = 1024, batch_size = 64,
+      microbatch_size = 4, seq_len = 512 }, changes or {} } do
+      for name, value in pairs(set) do o[name] = value + 0.0 end
+    end
+    return simple.describe(L, o, "corrected"), L
+  end
+
+  it("has no traffic when all degrees are 1", function()
+    local r = described()
+    for _, phase in pairs(r.phases) do assert.equal(0, phase.network) end
+    assert.equal(0, r.bubble)
+  end)
+
+  it("counts precision for memory as for the network", function()
+    local wide = { pp = 2, dp = 2, tp = 2, tp2 = 2 }
+    local a = described(wide)
+    wide.precision_bits = 16
+    local b = described(wide)
+    assert.is_true(math.abs(b.phases.full.memory / a.phases.full.memory - 2) < 1e-12)
+    assert.is_true(math.abs(b.phases.full.network / a.phases.full.network - 2) < 1e-12)
+    assert.is_true(math.abs(b.phases.full.compute / a.phases.full.compute - 2) < 1e-12)
+  end)
+
+  it("never has less time than any resource needs, nor than the FLOP at peak", function()
+    for _, pp in ipairs { 1, 2, 4 } do
+      for _, tp in ipairs { 1, 4 } do
+        for _, overlap in ipairs { 0, 0.5, 1 } do
+          local r = described { pp = pp, tp = tp, dp = 2, overlap = overlap, chip_network = 1e10, node_network = 1e10 }
+          local sum = 0
+          for _, phase in pairs(r.phases) do
+            assert.is_true(phase.seconds >= math.max(phase.compute, phase.memory, phase.network) * (1 - 1e-12))
+            sum = sum + phase.seconds
+          end
+          assert.is_true(math.abs(sum / r.batch - 1) < 1e-12)
+          assert.is_true(r.utilization <= 0.6 + 1e-12)
+        end
+      end
+    end
+  end)
+
+  it("divides memory by ZeRO stages, and trades activations for compute", function()
+    local stages = {}
+    for zero = 0, 3 do stages[zero] = described({ dp = 4, zero = zero }).memory end
+    assert.equal(stages[0].optimizer / 4, stages[1].optimizer)
+    assert.equal(stages[1].gradients / 4, stages[2].gradients)
+    assert.equal(stages[2].weights / 4, stages[3].weights)
+    assert.equal(stages[0].activations, stages[3].activations)
+    local kept, again = described { pp = 4 }, described { pp = 4, recompute = 1 }
+    assert.is_true(again.memory.activations < kept.memory.activations)
+    assert.is_true(math.abs(again.phases.full.compute / kept.phases.full.compute - 8 / 6) < 1e-12)
+    local gpipe = described { pp = 4, gpipe = 1 }
+    assert.is_true(gpipe.memory.activations > kept.memory.activations) -- 16 microbatches instead of 4
+    assert.equal(kept.batch, gpipe.batch)
+  end)
+
+  it("gives the same numbers compiled", function()
+    local program = simple.compile("corrected")
+    local given = { n_layers = 16, d_model = 1024, batch_size = 64, microbatch_size = 4, seq_len = 512, pp = 4, dp = 2,
+      tp = 2, tp2 = 4, n_experts = 2, chip_network = 1e10, latency_seconds = 1e-6, node_chips = 4, zero = 1 }
+    local out = program:evaluate(given)
+    local r, L = described(given)
+    assert.equal(r.batch, out.batch_seconds)
+    assert.equal(r.utilization, out.utilization)
+    assert.equal(r.memory.total, out.memory_bytes)
+    for _, check in ipairs(L:checks()) do assert.equal(1, check.ok, check.subject) end
+    assert.equal(1, out.feasible)
+    given.tp = 7
+    assert.equal(0, program:evaluate(given).feasible)
+  end)
+end)
