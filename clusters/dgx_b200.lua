@@ -22,8 +22,10 @@ return {
         2097152, 63.09e9, 4194304, 76.48e9, 8388608, 126.49e9, 16777216, 254.96e9, 33554432, 325.97e9,
         67108864, 400.6e9, 134217728, 568.38e9, 268435456, 646.11e9, 536870912, 688.99e9, 1073741824, 723.34e9,
         2147483648, 734.97e9, 4294967296, 740.64e9, 8589934592, 839.07e9, 17179869184, 845.67e9 } } },
-    inter = { name = "8x InfiniBand NDR400", bandwidth_per_gpu = 48.2e9, bandwidth_per_node = 385.6e9,
-      source = "8x 50 GB/s, " .. network .. ", at the 96 % that vista's samples reach on one NDR card" },
+    inter = { name = "8x InfiniBand NDR400", hierarchical = true,
+      bandwidth_per_gpu = 48.2e9, bandwidth_per_node = 385.6e9,
+      source = "8x 50 GB/s, " .. network .. ", at the 96 % that vista's samples reach on one NDR card; "
+        .. "in-node reduction: two nodes of H100, 338 GB/s over 200 GB/s of cards (all_reduce on GCP a3mega)" },
   },
   profile = { base = "vista" },
 }

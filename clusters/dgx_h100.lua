@@ -21,8 +21,10 @@ return {
         4194304, 135.44e9, 8388608, 176.77e9, 16777216, 237.21e9, 33554432, 294.69e9, 67108864, 361.67e9,
         134217728, 400.53e9, 268435456, 422.25e9, 536870912, 436.79e9, 1073741824, 466.33e9,
         8589934592, 480.16e9 } } },
-    inter = { name = "8x InfiniBand NDR400", bandwidth_per_gpu = 48.2e9, bandwidth_per_node = 385.6e9,
-      source = "8x 50 GB/s, " .. network .. ", at the 96 % that vista's samples reach on one NDR card" },
+    inter = { name = "8x InfiniBand NDR400", hierarchical = true,
+      bandwidth_per_gpu = 48.2e9, bandwidth_per_node = 385.6e9,
+      source = "8x 50 GB/s, " .. network .. ", at the 96 % that vista's samples reach on one NDR card; "
+        .. "in-node reduction: two nodes of H100, 338 GB/s over 200 GB/s of cards (all_reduce on GCP a3mega)" },
   },
   profile = { base = "vista" },
 }

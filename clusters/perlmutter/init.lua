@@ -30,7 +30,7 @@ return {
           268435456, 213.9e9 },
       } },
     inter = { name = "Slingshot-11 through TCP sockets", bandwidth_per_gpu = 1.19e9, bandwidth_per_node = 4.2e9,
-      source = "all_reduce 2x1 to 2x4, " .. samples },
+      send_bandwidth = 3.2e9, source = "all_reduce 2x1 to 2x4, sends 2x1, " .. samples },
   },
   profile = "profile",
 }

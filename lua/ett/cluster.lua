@@ -18,7 +18,7 @@ local device_fields = {
 local intra_fields = { bandwidth = "positive", latency = "nonnegative?", send_bandwidth = "positive?",
   curves = "table?", name = "string?", source = "string" }
 local inter_fields = { bandwidth_per_gpu = "positive", bandwidth_per_node = "positive", latency = "nonnegative?",
-  name = "string?", source = "string" }
+  send_bandwidth = "positive?", hierarchical = "boolean?", name = "string?", source = "string" }
 local cluster_fields = {
   name = "string", summary = "string", source = "string", device = "table", gpus_per_node = "count",
   links = "table", profile = "any?", nodes = "count?", price_per_gpu_hour = "nonnegative?", note = "string?",
@@ -102,6 +102,8 @@ function cluster_module.links(cluster, ranks_per_node)
     intra_latency = intra and intra.latency or default.intra,
     inter_per_gpu = inter and inter.bandwidth_per_gpu or 0.0,
     inter_per_node = inter and inter.bandwidth_per_node or 0.0,
+    hierarchical = inter ~= nil and inter.hierarchical or false,
+    inter_send = inter and inter.send_bandwidth or 0.0,
     inter_latency = inter and inter.latency or default.inter, base_latency = default.base,
     curve = intra and ranks_per_node > 1 and curve_for(intra, ranks_per_node) or nil,
   }

@@ -107,7 +107,7 @@ static void ring_or_tree(const ett_comm_links *l, ett_comm_kind kind, double byt
     inside_stream =
         rounds * bytes / (0.92 * ett_comm_curve_at(&l->intra, bytes, l->intra_bandwidth));
   if (g->nodes > 1)
-    across_stream = bytes * ett_comm_factor(kind, g->nodes) /
+    across_stream = bytes * ett_comm_factor(kind, l->hierarchical ? g->nodes : ranks) /
                     (0.92 * network_bandwidth(l, g, (double)g->ranks_per_node));
   double tree = base +
                 rounds * ((double)(g->ranks_per_node - 1) * l->intra_latency +
@@ -141,7 +141,7 @@ static void send(const ett_comm_links *l, double bytes, const ett_comm_group *g,
                  ett_comm_time *time) {
   double bandwidth;
   if (g->nodes > 1)
-    bandwidth = network_bandwidth(l, g, 1);
+    bandwidth = l->inter_send > 0 ? l->inter_send : network_bandwidth(l, g, 1);
   else
     bandwidth = l->intra_send > 0 ? l->intra_send : l->intra_bandwidth;
   time->bus_bandwidth = bandwidth;

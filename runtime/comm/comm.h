@@ -3,10 +3,14 @@
  * A group of nodes * ranks_per_node ranks works on a buffer of `bytes`, in the
  * conventions of nccl-tests (doc/PERFORMANCE.md there derives them): bytes is the whole
  * buffer - what all_gather ends with, what reduce_scatter starts with, what one rank of
- * all_to_all sends out in all - and seconds = alpha + bytes * factor / bus_bandwidth
- *     factor: all_reduce 2 (n-1)/n; all_gather, reduce_scatter, all_to_all (n-1)/n;
- *             broadcast, send_recv 1
- * so that bus_bandwidth is a property of the links and not of n.
+ * Trees that reduce inside the node before they leave it (NCCL's NVLSTree on NVSwitch
+ * with in-switch reduction) make a node count as one rank on the network: on two nodes of
+ * eight H100 the bus bandwidth is 338 GB/s over 200 GB/s of network cards. Older ones
+ * measure the ring's: 85 of 100 GB/s on three nodes of eight A100 (NVIDIA/nccl-tests
+ * issue 119). all_to_all sends out in all - and seconds = alpha + bytes * factor /
+ * bus_bandwidth factor: all_reduce 2 (n-1)/n; all_gather, reduce_scatter, all_to_all
+ * (n-1)/n; broadcast, send_recv 1 so that bus_bandwidth is a property of the links and
+ * not of n.
  *
  * Two levels. Inside a node the bus bandwidth is that of the intra link, measured (a
  * curve over message size) or stated. Between nodes a ring leaves each node once per
@@ -63,7 +67,9 @@ typedef struct ett_comm_links {
   ett_comm_curve intra;   /* includes its latency */
   double inter_per_gpu;   /* network bandwidth one rank can use, bytes/s */
   double inter_per_node;  /* of a whole node, one direction; 0: no network */
+  double inter_send;      /* of one send between nodes; 0: as collectives have it */
   double inter_latency;   /* seconds of one step */
+  int hierarchical;       /* trees reduce inside the node first (NVLSTree); below */
   double base_latency;    /* seconds of starting any collective */
 } ett_comm_links;
 

@@ -166,7 +166,7 @@ function published.plan(row, dtype)
     sequence_parallel = row.sp == true and tp > 1,
     -- DeepSpeed's pipeline engine all-reduces whole gradients also under ZeRO-1, after the last
     -- backward, in buckets of 1.26e9 fp16 elements.
-    gradient_all_reduce = neox, bucket_bytes = neox and 2.52e9 or nil,
+    serial_sends = neox, gradient_all_reduce = neox, bucket_bytes = neox and 2.52e9 or nil,
     overlap_gradients = modern and zero > 0, overlap_parameters = modern and zero > 0,
     scatter_sends = tp > 1 and row.sp ~= true, -- both Megatron and DeepSpeed send 1 / tp from each rank
     split = neox and published.neox_split(row, pp) or nil,
