@@ -142,5 +142,5 @@ $ echo 'coroutine.wrap(function() while true do end end)()' > s.lua; timeout -s 
 ett: s.lua:1: interrupted
 status 124
 
-$ echo 'while true do pcall(function() while true do end end) end' > s.lua; (ett run s.lua & p=$!; sleep 0.2; kill -INT $p; sleep 0.2; kill -INT $p; wait $p; echo "status $?") 2>/dev/null
+$ echo 'while true do pcall(function() while true do end end) end' > s.lua; (ett run s.lua & p=$!; sleep 1; kill -INT $p; sleep 0.5; kill -INT $p; wait $p; echo "status $?") 2>/dev/null
 status 130
