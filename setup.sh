@@ -18,7 +18,7 @@ packages=(
   libopenmpi-dev openmpi-bin
 )
 test_packages=(lua-busted libcmocka-dev libsimdjson-dev)
-lint_packages=(clang clang-format clang-tidy libclang-rt-14-dev cppcheck lua-check)
+lint_packages=(clang clang-format clang-tidy libclang-rt-dev cppcheck lua-check)
 
 jobs=${JOBS:-$(nproc)}
 
