@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define CHUNK_LEAST ((uint64_t)4 << 20)
-#define CHUNK_MOST ((uint64_t)64 << 20)
+#define CHUNK_MOST ((uint64_t)16 << 20)
 
 typedef struct task {
   uint32_t file;

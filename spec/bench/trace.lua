@@ -1,0 +1,88 @@
+--- Speed and memory of reading traces: the whole process, files in the page cache.
+--
+-- Wall times are the least of several runs, since other work on the machine can only add
+-- to them; CPU seconds (user and system, all threads) stand beside them because they hardly
+-- move with the load. "On one core" pins the process to one core.
+local bench = { summary = "reading 1 GB of hta_trace_diff (events repeated, times shifted), and 87 MB cold" }
+
+local repeats = 5
+
+--- Least wall and CPU seconds of a command.
+local function timed(command)
+  local wall, cpu = math.huge, math.huge
+  for _ = 1, repeats do
+    local pipe = assert(io.popen(("bash -c 'TIMEFORMAT=\"%%R %%U %%S\"; time %s >/dev/null' 2>&1"):format(command)))
+    local text = pipe:read("a")
+    local ok = pipe:close()
+    local real, user, system = text:match("([%d.]+) ([%d.]+) ([%d.]+)%s*$")
+    assert(ok and real, "bench: " .. command .. ": " .. text)
+    wall = math.min(wall, tonumber(real))
+    cpu = math.min(cpu, tonumber(user) + tonumber(system))
+  end
+  return wall, cpu
+end
+
+local function size_of(path)
+  local file = assert(io.open(path, "rb"))
+  local size = file:seek("end")
+  file:close()
+  return size
+end
+
+local function run_quietly(command) assert(os.execute(command), "bench: " .. command) end
+
+function bench.run(opts)
+  local host = require "ett.host"
+  package.path = ("%s;%s/spec/support/?.lua;%s/spec/bench/support/?.lua"):format(package.path, host.root, host.root)
+  local folder = require("reference_traces").folder()
+  if not folder then return { { measure = "reference traces", value = "not at hand (ETT_REFERENCE)" } } end
+  local ett = ("%s/bin/ett"):format(host.prefix)
+  local place = os.tmpname()
+  os.remove(place)
+  run_quietly("mkdir -p " .. place .. "/half")
+  local big = place .. "/big.json"
+  local _, bytes = require("replicate_trace").write(folder .. "/hta_trace_diff/control/control.json.gz", big,
+    opts.bytes or 1000 * 1000 * 1000)
+  for i = 0, 1 do
+    require("replicate_trace").write(folder .. "/hta_trace_diff/control/control.json.gz",
+      ("%s/half/rank%d.json"):format(place, i), bytes // 2)
+  end
+  run_quietly(("gzip -6 -k %s"):format(big))
+  local rows = {}
+  local function row(measure, value, target, pass)
+    rows[#rows + 1] = { measure = measure, value = value, target = target or "-", pass = pass }
+  end
+  local function metric(path, threads, pin)
+    return ("%s%s trace %s --metric comm_comp_overlap --quiet --threads %d"):format(pin and "taskset -c 0 " or "",
+      ett, path, threads)
+  end
+  local function rate(seconds) return bytes / seconds / 1e9 end
+
+  local wall, cpu = timed(metric(big, 1, true))
+  row("1 GB JSON, one core, GB/s", ("%.2f"):format(rate(wall)), ">= 1.0", rate(wall) >= 1.0)
+  row("  by its CPU seconds, GB/s", ("%.2f"):format(rate(cpu)))
+  local two = timed(metric(big, 2))
+  row("1 GB JSON, two cores against one", ("%.2f"):format(wall / two), ">= 1.7", wall / two >= 1.7)
+  local files = timed(metric(place .. "/half", 2))
+  row("two files of 0.5 GB, two cores against one", ("%.2f"):format(wall / files), ">= 1.7", wall / files >= 1.7)
+  local zipped, zipped_cpu = timed(metric(big .. ".gz", 2))
+  row("the same from .gz, GB/s of JSON", ("%.2f"):format(rate(zipped)), ">= 0.9", rate(zipped) >= 0.9)
+  row("  by its CPU seconds (one core), GB/s", ("%.2f"):format(rate(zipped_cpu)))
+
+  local pipe = assert(io.popen(("ETT_BENCH_TRACE=%s %s run %s/spec/bench/support/trace_peak.lua"):format(big, ett,
+    host.root)))
+  local peak, events, held = pipe:read("n", "n", "n")
+  pipe:close()
+  row("peak memory, bytes a byte of trace", ("%.3f"):format(peak / bytes), "<= 0.25", peak / bytes <= 0.25)
+  row("columns, args and strings, bytes an event", ("%.1f"):format(held / events))
+
+  local mtia = place .. "/mtia_rank_0.json"
+  run_quietly(("gzip -dc %s/hta_mtia_trace_single_rank/mtia_rank_0.json.gz > %s"):format(folder, mtia))
+  local small, small_cpu = timed(("%s trace %s --metric step_table --quiet || true"):format(ett, mtia))
+  row(("%.0f MB with 456 k events, s"):format(size_of(mtia) / 1e6), ("%.3f"):format(small), "<= 0.15", small <= 0.15)
+  row("  its CPU seconds", ("%.3f"):format(small_cpu))
+  run_quietly("rm -rf " .. place)
+  return rows
+end
+
+return bench
