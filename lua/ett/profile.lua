@@ -13,6 +13,7 @@ local collective_names = require "ett.collective"
 local error_module = require "ett.error"
 local operator = require "ett.operator"
 local regressor = require "ett.regressor"
+local regressor_surface = require "ett.regressor_surface"
 local samples = require "ett.samples"
 local schema = require "ett.schema"
 
@@ -104,6 +105,11 @@ function Profile:model(key, entries, pass, group)
     if not file or #seconds < 8 then
       self.models[id] = false
       return false
+    end
+    if #seconds <= regressor_surface.most_rows and regressor_surface.suits(entries[1].path) then
+      model = regressor_surface.fit { family = file.family, dims = file.dims, rows = rows, seconds = seconds }
+      self.models[id] = model
+      return model
     end
     local outliers
     model, outliers = regressor.fit { family = file.family, dims = file.dims, backward = pass == "backward",

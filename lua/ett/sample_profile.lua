@@ -101,8 +101,9 @@ function Profile:add_table(path, target)
   for _, row in ipairs(read.rows) do
     if target.kind == "collective" then
       local n = #row
-      self:add_collective(target.collective, { nodes = row[n - 2], gpus_per_node = row[n - 1] }, row[1] * 4.0,
-        row[n] * 1e-6)
+      local shares = target.collective == "all_gather" and row[n - 2] * row[n - 1] or 1
+      self:add_collective(target.collective, { nodes = row[n - 2], gpus_per_node = row[n - 1] },
+        row[1] * 4.0 * shares, row[n] * 1e-6)
     else
       local values = table.move(row, 1, #target.columns, 1, {})
       local s = target.shape(values)

@@ -96,6 +96,7 @@ local function header(session, target, run, columns)
   local function add(name, value) lines[#lines + 1] = ("# %s: %s"):format(name, one_line(value)) end
   add("ett", host.version)
   add("campaign", ("%s %s"):format(run.campaign.name, run.campaign.fingerprint))
+  add("backend", session.backend.name)
   for _, entry in ipairs(session.header) do add(entry[1], entry[2]) end
   if target.kind == "operator" then
     add("operator", ("%s"):format(target.operator.name))
@@ -169,7 +170,13 @@ end
 
 local function measure(session, target, values)
   local ok, results, err = pcall(function()
-    if target.kind == "collective" then return session.measure_collective(target, values[1]) end
+    if target.kind == "collective" then
+      -- Back ends count the whole message; the reference's tables count one rank's share of an
+      -- all_gather, and so do ours.
+      local t = session.topology
+      local shares = target.collective == "all_gather" and t.nodes * t.ranks_per_node or 1
+      return session.measure_collective(target, values[1] * shares)
+    end
     return session.measure(target.operator, target.shape(values))
   end)
   if not ok then return nil, error_module.from(results) end
@@ -196,10 +203,11 @@ end
 
 --- A journal of one's own, or one shared between the ranks of an MPI job: both have
 --- take(stop) -> position or nil, commit(lines), close().
-local function local_work(journal, count)
+local function local_work(journal, count, chooser)
   local at = 0
   return {
     take = function(stop)
+      if chooser then return not stop and chooser.next() or nil end
       at = at + 1
       return not stop and at <= count and at or nil
     end,
@@ -238,13 +246,13 @@ local function run_target(session, target, run, path)
     journal, held = open_table(session, target, run, path)
     list = pending(target, held, run)
     if run.limit and #list > run.limit then list = table.move(list, 1, run.limit, 1, {}) end
-    if run.order then list = run.order(list, target) end
   end
+  local chooser = run.chooser and run.chooser(target, list, run.precision, path)
   local work
   if shared then
     work, list = shared.work(journal, list, target)
   else
-    work = local_work(journal, #list)
+    work = local_work(journal, #list, chooser)
   end
   local report = { path = path, name = target.name, measured = 0, failed = 0, disturbed = 0, total = #list,
     held = held and held.rows or 0 }
@@ -265,7 +273,7 @@ local function run_target(session, target, run, path)
       lines[#lines + 1] = row_of(target, values, results, session.topology)
       work.commit(lines)
       report.measured = report.measured + 1
-      if run.on_row then run.on_row(target, values, results) end
+      if chooser then chooser.add(target.shape(values), results) end
     else
       work.commit { ("#! failed: %s: %s: %s"):format(key, err.kind or "internal", one_line(err.message or err)) }
       report.failed = report.failed + 1
@@ -278,11 +286,13 @@ local function run_target(session, target, run, path)
   -- apart, and its best pass counts.
   local passes = target.kind == "operator" and session.passes or 1
   local block, finished = {}, false
+  local size = passes == 1 and 1 or chooser and 4 or shared and 8 or run.campaign.block or 8
   while not finished do
     local position = work.take(stop())
     finished = position == nil
     if position then block[#block + 1] = { values = target.values(list[position]) } end
-    if #block == (passes > 1 and 8 or 1) or finished then
+    local chosen_all = chooser and chooser.waiting() == 0
+    if #block == size or finished or chosen_all then
       for _ = 1, passes do
         for _, entry in ipairs(block) do
           if not entry.err then
@@ -297,6 +307,7 @@ local function run_target(session, target, run, path)
   end
   work.close()
   report.seconds = sample.now() - began
+  report.error = chooser and chooser.error
   if shared and target.kind == "operator" then shared.sum(report, { "measured", "failed", "disturbed" }) end
   return report
 end
@@ -334,7 +345,7 @@ function sampler.run(given, options)
   local nothing = function() end
   local run = { campaign = given, parts = parts, part = part, retry_failed = options.retry_failed,
     continue_changed = options.continue_changed, limit = options.limit, share = options.share,
-    order = options.order, on_row = options.on_row,
+    chooser = options.chooser,
     on_begin = options.on_begin or nothing, on_progress = options.on_progress or nothing,
     deadline = options.seconds and sample.now() + options.seconds, precisions = options.precisions,
     options_text = options.options_text or "none" }

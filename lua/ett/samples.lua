@@ -105,22 +105,43 @@ local function time_columns(t, entry)
   return found
 end
 
+--- The columns of a table and how a row of them becomes a shape: the reference's, or the
+--- operator's own fields as `ett sample` writes them for a campaign of ett.
+local function shape_columns(t, op)
+  local has = {}
+  for _, name in ipairs(t:names()) do has[name] = true end
+  local reference = op.reference
+  if reference then
+    local all = true
+    for _, name in ipairs(reference.columns) do all = all and has[name] end
+    if all then return reference.columns, reference.shape end
+  end
+  local own = {}
+  for _, name in ipairs(schema.keys(op.schema)) do if has[name] then own[#own + 1] = name end end
+  if #own == 0 then return reference and reference.columns, reference and reference.shape end
+  return own, function(row)
+    local s = {}
+    for _, name in ipairs(own) do s[name] = row[name] end
+    return schema.check(s, op.schema, op.name)
+  end
+end
+
 local function read_operator(t, entry)
   local op = entry.operator
-  local reference = op.reference
-  if not reference then return faulty("%s: operator '%s' has no reference columns", entry.path, op.name) end
-  local columns, width = {}, #reference.columns
-  for i, name in ipairs(reference.columns) do
-    local values, err = t:numbers(name, "positive")
+  local names, shape_of = shape_columns(t, op)
+  if not names then return faulty("%s: operator '%s' has no reference columns", entry.path, op.name) end
+  local columns, width = {}, #names
+  for i, name in ipairs(names) do
+    local values, err = t:numbers(name, op.reference and names == op.reference.columns and "positive" or "number")
     if not values then return nil, err end
     columns[i] = values
   end
   local flat, n, row = {}, 0, {}
   local pool, family, dims
   for i = 1, t:rows() do
-    for c = 1, width do row[reference.columns[c]] = columns[c][i] end
+    for c = 1, width do row[names[c]] = columns[c][i] end
     local seen
-    pool, family, seen = samples.dims(op, reference.shape(row))
+    pool, family, seen = samples.dims(op, shape_of(row))
     dims = #seen
     for d = 1, dims do
       n = n + 1

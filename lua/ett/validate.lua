@@ -13,7 +13,6 @@ local find = require "ett.find"
 local host = require "ett.host"
 local json = require "ett.json"
 local sample = require "ett.sample"
-local sample_profile = require "ett.sample_profile"
 
 local validate = {}
 
@@ -115,36 +114,17 @@ end
 function validate.profile(folder, ranks, scale, on_stage)
   local sampler = require "ett.sampler"
   require("ett.folder").make(folder)
-  local profile = sample_profile.new("fp32")
-  local call = ("campaign(%.17g, %d)"):format(scale, ranks)
-  local file = write_campaign(folder .. "/operators.lua", call)
-  local given = campaign.load(file)
+  local file = write_campaign(folder .. "/operators.lua", ("campaign(%.17g, %d)"):format(scale, ranks))
   on_stage(("sampling operators with %d rank(s)"):format(ranks))
-  local session_device
   if ranks == 1 then
-    for _, report in ipairs(sampler.run(given, { out = folder })) do
-      session_device = report.path:match("([^/]+)$")
-    end
+    sampler.run(campaign.load(file), { out = folder })
   else
-    session_device = launch(ranks, ("sample %s --out %s --quiet"):format(quote(file), quote(folder)))
-      :match("([^/\n]+)%.csv: ") .. ".csv"
-  end
-  local device = session_device:match("^(.-)_%l")
-  for _, target in ipairs(given.targets) do
-    profile:add_table(("%s/%s_%s_fp32.csv"):format(folder, device, target.name), target)
-  end
-  if ranks > 1 then
+    launch(ranks, ("sample %s --out %s --quiet"):format(quote(file), quote(folder)))
     on_stage(("sampling collectives between %d ranks"):format(ranks))
     local wires = write_campaign(folder .. "/wires.lua", ("wires(%d)"):format(ranks))
-    local text = launch(ranks, ("sample %s --out %s --quiet"):format(quote(wires), quote(folder)))
-    local targets = campaign.load(wires).targets
-    for path in text:gmatch("(%S+%.csv): ") do
-      for _, target in ipairs(targets) do
-        if path:find(target.name, 1, true) then profile:add_table(path, target) end
-      end
-    end
+    launch(ranks, ("sample %s --out %s --quiet"):format(quote(wires), quote(folder)))
   end
-  return profile
+  return require("ett.profile").from_samples({ folder }, { cache = false })
 end
 
 --- Executes a case on this rank: { step_seconds, wall_seconds, parts_seconds, first_loss, last_loss,

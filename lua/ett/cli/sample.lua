@@ -159,6 +159,11 @@ return {
       if not share or share.rank() == 0 then
         print(("%s: %d measured, %d failed, %d disturbed in %.1f s"):format(report.path, report.measured,
           report.failed, report.disturbed, report.seconds))
+        if report.error then
+          print(("  held-out median error at most %.2f %% (target %.2f %%) with %d of %d shapes"):format(
+            100 * report.error, 100 * (opts.target_error or 0.05), report.measured + report.held,
+            report.total + report.held))
+        end
         if report.last_failure then print(("  last failure: %s"):format(report.last_failure)) end
       end
     end
