@@ -5,7 +5,9 @@
 -- A collective ends on all ranks within microseconds of one moment (its transfer is common),
 -- so the offset is the one at which the ends agree best: the smallest median |end difference|.
 -- When even that is above the tolerance the ranks cannot be matched (a sampled trace, clocks
--- of hosts that were not aligned) and no lag is computed.
+-- of hosts that were not aligned) and no lag is computed. Clocks that are apart by a constant
+-- show as differences that agree with one another; mode "clocks" finds the offset at which
+-- they agree best and takes their median for the clocks' difference.
 local align = {}
 
 local search = 32         -- offsets tried on either side
@@ -42,8 +44,16 @@ local function magnitude(values)
   return median(result)
 end
 
---- Offset of `list` against `reference`: {offset=, median=, clock=}; median in ticks.
-function align.offset(reference, list)
+--- Median distance from the median: how far the differences disagree with one another.
+local function spread(values)
+  local middle, away = median(values), {}
+  for i, value in ipairs(values) do away[i] = math.abs(value - middle) end
+  return median(away), middle
+end
+
+--- Offset of `list` against `reference`: {offset=, median=} in ticks; with by_spread the one at
+--- which the differences agree best, and {clock=} their median. second: the next best's.
+function align.offset(reference, list, by_spread)
   local best
   local shorter = math.min(#reference, #list)
   local reach = math.min(search, math.max(0, shorter - 1)) + math.abs(#reference - #list)
@@ -51,41 +61,54 @@ function align.offset(reference, list)
     for _, offset in ipairs(distance == 0 and { 0 } or { -distance, distance }) do
       local diffs, like, count = differences(reference, list, offset, sample_size)
       if count >= math.max(1, shorter / 2) and like >= agree_share then
-        local value = magnitude(diffs)
-        if not best or value < best.median then best = { offset = offset, median = value } end
+        local value = (by_spread and spread or magnitude)(diffs)
+        if not best or value < best.median then
+          best = { offset = offset, median = value, second = best and best.median }
+        elseif not best.second or value < best.second then
+          best.second = value
+        end
       end
     end
   end
   if not best then return nil end
-  best.median = magnitude((differences(reference, list, best.offset)))
+  local all = differences(reference, list, best.offset)
+  if by_spread then
+    best.median, best.clock = spread(all)
+  else
+    best.median = magnitude(all)
+  end
   return best
 end
 
 --- Matches the lists of several ranks. lists[r] is sorted by start; each element has ts,
 --- stop and kernel_type.
 ---@param lists table[] one list for each rank
----@param options table mode = "auto" (align, refuse when the ends disagree), "none" (by index) or
----  "force" (align, never refuse); tolerance in ticks
----@return table? result { offsets, medians, matches = { {collective of rank 1, …}, … } }
+---@param options table mode = "auto" (align, refuse when the ends disagree), "none" (by index),
+---  "clocks" (align, and take a constant difference of clocks out) or "force" (align, never refuse);
+---  tolerance in ticks
+---@return table? result { offsets, medians, clocks, matches = { {collective of rank 1, …}, … } }
 ---@return string? reason why the ranks cannot be matched
 ---@return table? offsets those tried, when refused
 function align.match(lists, options)
   local mode = options.mode or "auto"
-  local result = { offsets = {}, medians = {}, matches = {} }
+  local result = { offsets = {}, medians = {}, clocks = {}, matches = {} }
   for r, list in ipairs(lists) do
     if #list == 0 then return nil, ("rank %d of the group has no collective in the window"):format(r - 1) end
     if r == 1 or mode == "none" then
       result.offsets[r] = 0
       result.medians[r] = magnitude((differences(lists[1], list, 0)))
     else
-      local found = align.offset(lists[1], list)
+      local found = align.offset(lists[1], list, mode == "clocks")
       if not found then
         return nil, "the ranks ran different kernels at every offset tried"
+      elseif found.clock and found.second and found.second < math.max(3 * found.median, options.tolerance / 50) then
+        return nil, "the run is so regular that a difference of clocks and a late recording cannot be told apart"
       end
       result.offsets[r], result.medians[r] = found.offset, found.median
+      result.clocks[r] = found.clock and math.floor(found.clock + 0.5)
     end
   end
-  if mode == "auto" then
+  if mode == "auto" or mode == "clocks" then
     for r = 2, #lists do
       if result.medians[r] > options.tolerance then
         return nil, "ends", result
@@ -96,8 +119,13 @@ function align.match(lists, options)
     local match, complete = {}, true
     for r, list in ipairs(lists) do
       local each = list[i + result.offsets[r]]
-      if not each then complete = false break end
-      match[r] = each
+      if not each then
+        complete = false
+        break
+      end
+      local clock = result.clocks[r]
+      match[r] = clock and clock ~= 0
+        and setmetatable({ ts = each.ts - clock, stop = each.stop - clock }, { __index = each }) or each
     end
     if complete then result.matches[#result.matches + 1] = match end
   end

@@ -29,7 +29,8 @@ end
 
 local function gather(view, kind)
   local points, removed, unmatched, results = {}, false, 0, {}
-  for _, each in ipairs((view:matched_groups("auto", view:tolerance()))) do results[each.group] = each.result end
+  for _, each in ipairs((view:matched_groups(
+    view.options.align == "clocks" and "clocks" or "auto", view:tolerance()))) do results[each.group] = each.result end
   for _, group in ipairs(view:collective_groups()) do
     if results[group] then
       removed = true

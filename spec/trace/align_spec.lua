@@ -4,7 +4,7 @@ local align = require "ett.trace_align"
 local function recording(first, last, lag, kernel)
   local list = {}
   for i = first, last do
-    list[#list + 1] = { ts = 100 * i + lag + (i * i) % 7, stop = 100 * i + 90 + (i * 37) % 11 + (i % 3),
+    list[#list + 1] = { ts = 100 * i + lag + (i * i) % 7, stop = 100 * i + 90 + (i * i * 37) % 53,
       kernel_type = kernel or "AllReduce" }
   end
   return list
@@ -36,6 +36,31 @@ describe("ett.trace_align", function()
     assert.equal("ends", reason)
     assert.is_true(tried.medians[2] > 50)
     assert.is_table(align.match({ recording(1, 20, 0), far }, { tolerance = 50, mode = "force" }))
+  end)
+
+  it("takes a constant difference of clocks out when asked", function()
+    local function late(first, shift)
+      local list = recording(first, 40, 5)
+      for _, each in ipairs(list) do each.ts, each.stop = each.ts + shift, each.stop + shift end
+      return list
+    end
+    for _, shift in ipairs{ -123457, 999983 } do
+      assert.is_nil((align.match({ recording(1, 40, 0), late(4, shift) }, { tolerance = 10 })))
+      local result = assert(align.match({ recording(1, 40, 0), late(4, shift) }, { tolerance = 10, mode = "clocks" }))
+      assert.equal(-3, result.offsets[2])
+      assert.equal(shift, result.clocks[2])
+      assert.equal(37, #result.matches)
+      for _, match in ipairs(result.matches) do
+        assert.equal(match[1].stop, match[2].stop)
+        assert.equal(match[1].ts + 5, match[2].ts)
+        assert.equal("AllReduce", match[2].kernel_type)
+      end
+    end
+    -- Ends that come like clockwork do not say by how many collectives a rank is late.
+    local regular = {}
+    for i = 1, 40 do regular[i] = { ts = 100 * i, stop = 100 * i + 90, kernel_type = "AllReduce" } end
+    local _, reason = align.match({ regular, regular }, { tolerance = 10, mode = "clocks" })
+    assert.matches("so regular", reason)
   end)
 
   it("refuses different kernels", function()

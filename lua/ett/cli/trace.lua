@@ -26,7 +26,7 @@ local function parse_window(word)
 end
 
 local modes = { auto = true, torch = true, nsys = true, tpu = true }
-local aligns = { auto = true, none = true, force = true }
+local aligns = { auto = true, none = true, clocks = true, force = true }
 
 local function check(opts)
   if opts.profile_mode and not modes[opts.profile_mode] then
@@ -34,7 +34,7 @@ local function check(opts)
       opts.profile_mode)
   end
   if opts.align and not aligns[opts.align] then
-    error_module.raise("usage", "trace: option '--align' must be auto, none or force, got '%s'", opts.align)
+    error_module.raise("usage", "trace: option '--align' must be auto, none, clocks or force, got '%s'", opts.align)
   end
   if opts.n_chips and opts.n_chips < 1 then
     error_module.raise("usage", "trace: option '--n-chips' must be a positive integer, got %d", opts.n_chips)
@@ -298,7 +298,7 @@ return {
     { "step", "N", "only ProfilerStep#N of each rank", kind = "integer" },
     { "window", "FROM:TO", "only this window, milliseconds from the start of the trace" },
     { "profile-mode", "MODE", "torch, nsys, tpu or auto (by content)" },
-    { "align", "MODE", "matching of collectives over ranks: auto, none (as recorded) or force" },
+    { "align", "MODE", "matching of collectives over ranks: auto, none (as recorded), clocks or force" },
     { "tolerance-us", "US", "greatest median difference of ends between ranks, for matching", kind = "number" },
     { "collective", "KIND", "collective for the Hockney fit (AllReduce)" },
     { "n-chips", "N", "ranks of a collective where the trace does not say", kind = "integer" },

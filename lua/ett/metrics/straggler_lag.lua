@@ -3,10 +3,22 @@ local align = require "ett.trace_align"
 local collective = require "ett.trace_collective"
 local stats = require "ett.trace_stats"
 
-local function refusal(view, reason, tried)
-  if reason ~= "ends" then return reason end
-  local worst = 0
-  for r = 2, #tried.medians do worst = math.max(worst, tried.medians[r]) end
+local function refusal(view, each)
+  if each.reason ~= "ends" then return each.reason end
+  local worst, apart = 0, 0
+  for r = 2, #each.tried.medians do worst = math.max(worst, each.tried.medians[r]) end
+  for r = 2, #each.group.members do
+    local found = align.offset(each.group.members[1].list, each.group.members[r].list, true)
+    if not found or found.median > view:tolerance() then
+      apart = nil
+      break
+    end
+    apart = math.max(apart, math.abs(found.clock))
+  end
+  if apart then
+    return ("the ends of the same collective differ by %.1f us (median) between ranks, and always alike: the "
+      .. "clocks are apart by up to %.1f us; --align clocks takes that out"):format(view:us(worst), view:us(apart))
+  end
   return ("the ends of the same collective differ by %.1f us (median) between ranks even at the best offset, "
     .. "so the trace is sampled or the hosts' clocks are apart; --align force reports it all the same")
     :format(view:us(worst))
@@ -30,6 +42,7 @@ local function gather(view, group, result, total)
     if total.groups == 0 then
       total.offsets[key] = result.offsets[r]
       total.end_diff[key] = view:us(result.medians[r])
+      if result.clocks[r] then total.clocks[key] = view:us(result.clocks[r]) end
     end
   end
   total.groups = total.groups + 1
@@ -42,7 +55,8 @@ return {
 recording has been found (the one at which ends agree best). lag = last start - first start; wait of a rank =
 last start - its start, summed; transfer = first end - last start; end_spread = last end - first end. Percentile
 p is the value at position floor(p n) of the sorted lags. last_arriver counts a tie for the highest rank,
-last_arriver_lowest_tie for the lowest. --align none matches by index as recorded, force never refuses.]],
+last_arriver_lowest_tie for the lowest. --align none matches by index as recorded, clocks takes a constant
+difference of the hosts' clocks out, force never refuses.]],
   needs = "device rows of at least two ranks that ran the same collectives",
   units = { mean_lag_us = "us", p50_lag_us = "us", p95_lag_us = "us", max_lag_us = "us", num_collectives = "count",
     wait_us_per_rank = "us", sum_transfer_us = "us" },
@@ -53,12 +67,12 @@ last_arriver_lowest_tie for the lowest. --align none matches by index as recorde
     local lanes = view:lanes()
     if #lanes < 2 then view:missing("needs at least two ranks; the trace has one device lane (%s)", lanes[1].key) end
     local total = { lags = {}, spread = 0, transfer = 0, negative = 0, last = {}, last_lowest = {}, waits = {},
-      counts = {}, offsets = {}, end_diff = {}, groups = 0 }
+      counts = {}, offsets = {}, end_diff = {}, clocks = {}, groups = 0 }
     local refused = {}
     local matched, alone = view:matched_groups(options.align or "auto", view:tolerance())
     for _, each in ipairs(matched) do
       if each.result then gather(view, each.group, each.result, total) else
-        refused[#refused + 1] = { group = each.group.group, reason = refusal(view, each.reason, each.tried) }
+        refused[#refused + 1] = { group = each.group.group, reason = refusal(view, each) }
       end
     end
     local n = #total.lags
@@ -76,7 +90,8 @@ last_arriver_lowest_tie for the lowest. --align none matches by index as recorde
       negative_transfer = total.negative, last_arriver = total.last, last_arriver_lowest_tie = total.last_lowest,
       wait_us_per_rank = waits, collectives_per_rank = total.counts, offset_vs_first_rank = total.offsets,
       median_end_diff_us = total.end_diff, groups = total.groups, groups_on_one_rank = alone,
-      groups_refused = refused, align = options.align or "auto",
+      clock_difference_us = next(total.clocks) and total.clocks or nil, groups_refused = refused,
+      align = options.align or "auto",
     }
   end,
 }
