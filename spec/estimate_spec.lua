@@ -206,6 +206,22 @@ describe("estimate", function()
     assert.is_true(names.all_to_all)
   end)
 
+  it("experts may span tensor ranks", function()
+    local moe = model_module.new("mixtral", { layers = 4, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000,
+      experts = 8, top_k = 2 })
+    local e = run({ dp = 2, tp = 4, ep = 8, etp = 1 }, { model = moe })
+    near(4 * 1 * 3 * 1024 * 2816, e.stages[1].expert_parameters, "one expert a rank, unsplit")
+    local ok, raised = pcall(run, { dp = 2, tp = 4, ep = 16, etp = 1 }, { model = moe })
+    assert.is_false(ok)
+    assert.matches("ep %* etp = 16 must divide dp %* cp %* tp = 8; nearest is 8", tostring(raised))
+  end)
+
+  it("first and last slices may hold embedding and head alone", function()
+    local e = run({ pp = 14 })
+    assert.equal(14, #e.stages)
+    for _, s in ipairs(e.stages) do assert.equal(1, s.layers) end
+  end)
+
   it("intervals: none without spread, wider with it, and always around the time", function()
     local sharp = run { pp = 2, dp = 2 }
     near(sharp.step_seconds, sharp.low_seconds, "low")

@@ -25,7 +25,7 @@ describe("plan", function()
       "tp = 3 must divide heads = 16; nearest are 2 and 4",
       "tp = 3 must divide kv_heads = 4; nearest are 2 and 4",
       "tp = 3 must divide ffn = 2816; nearest are 2 and 4",
-      "pp * vp = 16 must not exceed the model's 12 layers; the nearest pp is 12",
+      "pp * vp = 16 must not exceed the model's 12 layers, embedding and head; the nearest pp is 14",
       "nearest passing plans on 96 devices: pp=12 tp=4 dp=2, or pp=12 tp=2 dp=4, or pp=8 tp=4 dp=3",
     }, violations { tp = 3, pp = 16, dp = 2 })
   end)

@@ -87,7 +87,7 @@ describe("ett.schedule's arguments", function()
     local workspace <close> = schedule.workspace()
     local function plan(given) return why(program.totals, program, given, demands, workspace) end
     assert.equal("field 'dp' must be 1 to 1048576, got 0", plan { dp = 0 })
-    assert.equal("ep 3 must divide dp * cp = 4", plan { dp = 4, ep = 3 })
+    assert.equal("ep * etp = 3 must divide dp * cp * tp = 4", plan { dp = 4, ep = 3 })
     assert.equal("field 'bucket_bytes' must be positive, got 0", plan { bucket_bytes = 0 })
     assert.equal("the split holds 3 layers, the model has 4", plan { pp = 2, split = { 1, 2 } })
     assert.matches("field 'split' must hold pp %* vp = 2 numbers of layers, got 1", plan { pp = 2, split = { 4 } })

@@ -24,9 +24,11 @@ local function seconds_of(answer)
   return { answer.seconds, answer.low_seconds, answer.high_seconds }
 end
 
---- Ranks of a group stand this far apart: tensor fastest, then context, then data.
+--- Ranks of a group stand this far apart: tensor fastest, then context, then data; among experts
+--- the tensor ranks of one expert fastest.
 local function stride_of(group, p)
-  return group == "tp" and 1 or p.tp
+  if group == "tp" then return 1 end
+  return group == "ep" and (p.etp or p.tp) or p.tp
 end
 
 local function add_operator(state, item)

@@ -37,7 +37,8 @@ plan.schema = {
 --- One sentence about each field, for help texts.
 plan.help = {
   pp = "pipeline stages", tp = "tensor-parallel ranks", dp = "data-parallel replicas",
-  cp = "context-parallel ranks", ep = "expert-parallel ranks, inside dp * cp",
+  cp = "context-parallel ranks",
+  ep = "expert-parallel ranks, inside dp * cp",
   etp = "tensor-parallel ranks of experts (default tp)", vp = "model chunks a stage, for interleaved",
   micro_batch = "sequences of one micro-batch", micro_batches = "micro-batches a step (or give global_batch)",
   global_batch = "sequences a step over all replicas", seq = "tokens of a sequence",
@@ -113,7 +114,14 @@ local function broken(p, model, cluster)
   elseif p.ep > 1 then
     add("ep = %d needs a model with experts; the nearest is 1", p.ep)
   end
-  divides("ep", p.ep, "dp * cp", p.dp * p.cp)
+  if p.etp and p.etp ~= p.tp then
+    local ranks, experts = p.dp * p.cp * p.tp, p.ep * p.etp
+    if ranks % experts ~= 0 then
+      add("ep * etp = %d must divide dp * cp * tp = %d%s", experts, ranks, nearest(experts, divisors(ranks)))
+    end
+  else
+    divides("ep", p.ep, "dp * cp", p.dp * p.cp)
+  end
   if p.sequence_parallel and p.seq % p.cp == 0 and (p.micro_batch * p.seq // p.cp) % p.tp ~= 0 then
     add("tp = %d must divide the tokens of a micro-batch = %d under sequence_parallel%s", p.tp,
       p.micro_batch * p.seq // p.cp, nearest(p.tp, divisors(p.micro_batch * p.seq // p.cp)))
@@ -151,9 +159,9 @@ local function broken(p, model, cluster)
       elseif sum ~= layers then
         add("split must add up to the model's %d layers, got %d", layers, sum)
       end
-    elseif p.pp * p.vp > layers then
-      add("pp * vp = %d must not exceed the model's %d layers; the nearest pp is %d", p.pp * p.vp, layers,
-        math.max(1, layers // p.vp))
+    elseif p.pp * p.vp > layers + 2 then -- the first and the last may hold embedding and head alone
+      add("pp * vp = %d must not exceed the model's %d layers, embedding and head; the nearest pp is %d", p.pp * p.vp,
+        layers, math.max(1, (layers + 2) // p.vp))
     end
   end
   local devices = p.pp * p.tp * p.cp * p.dp
@@ -300,7 +308,7 @@ function plan.to_c(p, gpus_per_node, orders)
   local bytes = schema.dtype_bytes
   return {
     schedule = orders and "custom" or p.schedule, orders = orders, recompute = p.recompute,
-    pp = p.pp, vp = p.vp, tp = p.tp, cp = p.cp, ep = p.ep, dp = p.dp, gpus_per_node = gpus_per_node,
+    pp = p.pp, vp = p.vp, tp = p.tp, cp = p.cp, ep = p.ep, etp = p.etp, dp = p.dp, gpus_per_node = gpus_per_node,
     micro_batches = p.micro_batches, zero = p.zero, split = p.split,
     gradient_all_reduce = p.gradient_all_reduce, overlap_gradients = p.overlap_gradients,
     overlap_parameters = p.overlap_parameters, overlap_sends = p.overlap_sends, serial_sends = p.serial_sends,

@@ -59,7 +59,7 @@ end
 
 -- Fields of the C plan that a sweep may change, and what they are called in a plan.
 local function update_c_plan(c, p)
-  c.pp, c.tp, c.cp, c.ep, c.dp, c.vp = p.pp, p.tp, p.cp, p.ep, p.dp, p.vp
+  c.pp, c.tp, c.cp, c.ep, c.etp, c.dp, c.vp = p.pp, p.tp, p.cp, p.ep, p.etp, p.dp, p.vp
   c.micro_batches, c.schedule, c.recompute, c.zero = p.micro_batches, p.schedule, p.recompute, p.zero
 end
 

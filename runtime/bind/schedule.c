@@ -385,6 +385,7 @@ static void get_plan(lua_State *L, int index, ett_step_plan *plan) {
   plan->tp = integer_field(L, index, "tp", 1);
   plan->cp = integer_field(L, index, "cp", 1);
   plan->ep = integer_field(L, index, "ep", 1);
+  plan->etp = integer_field(L, index, "etp", plan->tp);
   plan->dp = integer_field(L, index, "dp", 1);
   plan->gpus_per_node = integer_field(L, index, "gpus_per_node", 1);
   plan->micro_batches = ett_lua_integer_field(L, index, "micro_batches", 1);

@@ -207,9 +207,11 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
     if (fields[i].value < 1 || fields[i].value > 1 << 20)
       return ett_err_set(err, ETT_ERR_ARGUMENT, "field '%s' must be 1 to %d, got %lld",
                          fields[i].name, 1 << 20, (long long)fields[i].value);
-  if ((int64_t)p->dp * p->cp % p->ep != 0)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "ep %d must divide dp * cp = %lld", p->ep,
-                       (long long)p->dp * p->cp);
+  int64_t ranks = (int64_t)p->dp * p->cp * p->tp, experts = (int64_t)p->ep * p->etp;
+  if (ranks % experts != 0)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "ep * etp = %lld must divide dp * cp * tp = %lld",
+                       (long long)experts, (long long)ranks);
   if (!(p->bucket_bytes > 0))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'bucket_bytes' must be positive, got %g", p->bucket_bytes);
@@ -430,7 +432,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
                       ett_step_result *result, ett_err *err) {
   if (check_plan(plan, err) != 0)
     return -1;
-  int64_t data = (int64_t)plan->dp * plan->cp;
+  int64_t data = (int64_t)plan->dp * plan->cp, experts = (int64_t)plan->ep * plan->etp;
   evaluation e = {program,
                   plan,
                   demands,
@@ -439,7 +441,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
                   0,
                   0,
                   {data, plan->tp},
-                  {data / plan->ep, (int64_t)plan->tp * plan->ep}};
+                  {data * plan->tp / experts, experts}};
   ett_pipeline pipeline;
   memset(&pipeline, 0, sizeof pipeline);
   pipeline.schedule = plan->schedule;

@@ -21,6 +21,7 @@ typedef enum ett_zero {
 typedef struct ett_step_plan {
   ett_schedule_kind schedule;
   int pp, chunks, tp, cp, ep, dp;
+  int etp; /* tensor ranks of an expert; ep * etp ranks hold all experts */
   int gpus_per_node;
   int64_t micro_batches;
   ett_recompute recompute;

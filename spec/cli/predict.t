@@ -20,7 +20,7 @@ ett: predict: unknown field 'layer'; did you mean 'layers'?
 ?2
 
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 tp=3 pp=16
-ett: plan: tp = 3 must divide heads = 16; nearest are 2 and 4; tp = 3 must divide ffn = 2816; nearest are 2 and 4; pp * vp = 16 must not exceed the model's 8 layers; the nearest pp is 8; nearest passing plans on 48 devices: ...
+ett: plan: tp = 3 must divide heads = 16; nearest are 2 and 4; tp = 3 must divide ffn = 2816; nearest are 2 and 4; pp * vp = 16 must not exceed the model's 8 layers, embedding and head; the nearest pp is 10; nearest passing plans on 48 devices: ...
 ?1
 
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=2 bucket_bytes=0
