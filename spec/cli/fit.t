@@ -1,0 +1,56 @@
+# Samples become fitted models; faults of a sample file name the line, the column and the text.
+
+$ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_dur(us),B_dur(us)"; for (i = 1; i <= 40; i++) printf "1,4,%d,%d,%.3f,%.3f\n", 512 + 64 * i, 1024 * (1 + i % 4), 5 + i * (1 + i % 4), 9 + 2 * i * (1 + i % 4) }' > s/A100_gelu_fp16.csv; ett fit s; ett fit s --json | grep -E '"(model|rows)"'; ett fit s/A100_gelu_fp16.csv --quiet; ls cache/ett/models | wc -l
+model ... mean error %   median error %
+gelu fp16 backward ...
+gelu fp16 forward ...
+    "model": "gelu fp16 backward",
+    "rows": 40
+    "model": "gelu fp16 forward",
+    "rows": 40
+2
+
+$ ett fit
+ett: fit: which folder? usage: ett fit FOLDER|FILE.csv ...
+?2
+
+$ ett fit nowhere
+ett: fit: cannot read 'nowhere': no such file or folder
+?1
+
+$ mkdir s; ett fit s
+ett: s: no sample files ({gpu}_{operator}_{precision}.csv)
+?1
+
+$ mkdir s; printf 'mp,b,l,dim,F_dur(us),B_dur(us)\n1,4,512,1024,5,9\n1,4,512,2048,nan,9\n' > s/A100_gelu_fp16.csv; ett fit s
+ett: s/A100_gelu_fp16.csv: line 3: column 'F_dur(us)' must be a positive number, got 'nan'
+?1
+
+$ mkdir s; printf 'mp,b,l,dim,F_dur(us),B_dur(us)\n1,4,512,1024,5,-9\n' > s/A100_gelu_fp16.csv; ett fit s
+ett: s/A100_gelu_fp16.csv: line 2: column 'B_dur(us)' must be a positive number, got '-9'
+?1
+
+$ mkdir s; printf 'mp,b,l,dim,F_dur(us),B_dur(us)\n1,4,512,1024,5\n' > s/A100_gelu_fp16.csv; ett fit s
+ett: s/A100_gelu_fp16.csv: line 2: 5 fields where the header has 6
+?1
+
+$ mkdir s; printf 'mp,b,l,dim,F_dur(us),B_dur(us)\n1,4,512,1024,5,9\n1,4,5' > s/A100_gelu_fp16.csv; ett fit s
+ett: s/A100_gelu_fp16.csv: line 3: 3 fields where the header has 6; is the file truncated?
+?1
+
+$ mkdir s; printf 'mp,b,dim,F_dur(us),B_dur(us)\n1,4,1024,5,9\n' > s/A100_gelu_fp16.csv; ett fit s
+ett: s/A100_gelu_fp16.csv: no column 'l'; it has mp, b, dim, F_dur(us), B_dur(us)
+?1
+
+$ mkdir s; : > s/A100_gelu_fp16.csv; ett fit s
+ett: s/A100_gelu_fp16.csv: empty; wanted a header line and rows
+?1
+
+$ mkdir s; printf 'mp,b,l,dim,F_dur(us),B_dur(us)\n1,4,512,1024,5,9\n\377\n' > s/A100_gelu_fp16.csv; ett fit s
+ett: s/A100_gelu_fp16.csv: line 3: not UTF-8 at byte 48 (0xff)
+?1
+
+# Columns may stand in any order.
+
+$ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "B_dur(us),dim,l,b,mp,F_dur(us)"; for (i = 1; i <= 40; i++) printf "%.3f,%d,%d,4,1,%.3f\n", 9 + 2 * i * (1 + i % 4), 1024 * (1 + i % 4), 512 + 64 * i, 5 + i * (1 + i % 4) }' > s/A100_gelu_fp16.csv; ett fit s | wc -l
+3
