@@ -23,3 +23,12 @@ ett: optimize: --devices must be N, N,M,... or LOW:HIGH[:PER_OCTAVE], got '4:2'
 $ ett optimize layers=3
 ett: unknown parameter 'layers'...
 ?1
+
+# Fewest H100 in nodes of eight for a run of 30 days, 16 bits, and what 2 devices would do.
+$ ett optimize --model simple --cluster dgx_h100 --days 30 n_layers=48 d_model=8192 precision_bits=16
+...
+       ...compute  pp=...
+
+$ ett optimize --model pods --cluster dgx_h100
+ett: optimize: --cluster goes with --model simple
+?2

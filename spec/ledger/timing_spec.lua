@@ -16,7 +16,8 @@ end
 
 local function options(changes)
   local o = { flops = 1e14, utilization = 0.5, bytes = 2, memory = 1e12, node_chips = 8, overlap = 1,
-    links = { intra = { bytes_per_second = 1e11, name = "intra" }, inter = { bytes_per_second = 1e10, name = "inter" } } }
+    links = { intra = { bytes_per_second = 1e11, name = "intra" },
+      inter = { bytes_per_second = 1e10, name = "inter" } } }
   for name, value in pairs(changes or {}) do o[name] = value end
   return o
 end
@@ -35,7 +36,8 @@ describe("a metered run in time", function()
   local wide = metered { p_data = 4.0, p_tensor_int = 4.0, p_pipe = 2.0 }
 
   it("moves every word of the ledger once", function()
-    local t = timing.of(wide, options { links = { intra = { bytes_per_second = 1 }, inter = { bytes_per_second = 1 } } })
+    local slow = { bytes_per_second = 1 }
+    local t = timing.of(wide, options { links = { intra = slow, inter = slow } })
     local rx = 0
     for _, e in ipairs(wide:entries()) do
       for _, part in ipairs(e.axes) do

@@ -106,8 +106,24 @@ local function none(opts, devices)
     opts.model, opts.max_days and (" and %g days"):format(opts.max_days) or "")
 end
 
+--- A cluster's device and links as parameters of the simple model, where not given.
+local function on_cluster(opts, fixed)
+  if not opts.cluster then return fixed end
+  if opts.model ~= "simple" then
+    error_module.raise("usage", "optimize: --cluster goes with --model simple")
+  end
+  local chip = require("ett.ledger.links").chip(opts.cluster)
+  local facts = { chip_flops = chip.flops, chip_memory = chip.memory, chip_capacity = chip.capacity,
+    chip_network = chip.network, node_network = chip.node_network, node_chips = chip.node_chips,
+    latency_seconds = chip.latency_seconds }
+  for name, value in pairs(facts) do
+    if fixed[name] == nil then fixed[name] = value end
+  end
+  return fixed
+end
+
 local function run(opts, positional)
-  local fixed = assignments(positional)
+  local fixed = on_cluster(opts, assignments(positional))
   local search = optimize.new { model = opts.model, objective = opts.objective, fixed = fixed,
     limits = { days = opts.max_days, dollars = opts.max_dollars } }
   local settings = { gap = opts.gap, exact_devices = opts.exact_devices, real = opts.real }
@@ -152,6 +168,7 @@ return {
     .. "is printed.\nmodels: pods (a FLOP budget on pods), simple (the corrected simple-transformer, with memory).",
   options = {
     { "model", "NAME", "pods or simple", default = "pods" },
+    { "cluster", "NAME", "cluster whose device and links the simple model runs on" },
     { "devices", "N", "at most so many devices; a list or LOW:HIGH[:PER_OCTAVE] sweeps" },
     { "objective", "WHAT", "days, dollars or devices", default = "days" },
     { "max-days", "D", "only layouts of at most D days", kind = "number" },

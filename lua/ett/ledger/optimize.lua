@@ -166,20 +166,33 @@ function optimize.pareto(results, x, y)
   return front
 end
 
---- The fewest devices that finish within `days`; nil when `most` devices cannot. At most n
---- devices never do worse than at most n - 1, so halving finds it.
+--- Options with fields over them.
+local function with(options, fields)
+  local given = {}
+  for _, set in ipairs { options or {}, fields } do
+    for name, value in pairs(set) do given[name] = value end
+  end
+  return given
+end
+
+--- Whether some layout of at most `devices` takes at most `days`: the first one found will
+--- do, which a gap of nearly 1 says.
+local function within(self, devices, days, options, fixed)
+  local all = with(options and options.fixed, with(fixed, { most_days = days }))
+  return self:best(devices, with(options, { fixed = all, gap = 1 - 1e-9 })).found
+end
+
+--- The fewest devices that finish within `days`; nil and the best of `most` when these cannot.
+--- At most n devices never do worse than at most n - 1, so doubling and halving find it.
 function optimize:fewest_devices(days, most, options)
-  local best = self:best(most, options)
-  if not best.found or best.days > days then return nil, best end
-  local low, high = 1, math.tointeger(best.devices_used) or most
+  local low, high = 1, 1
+  while not within(self, high, days, options) do
+    if high >= most then return nil, self:best(most, options) end
+    low, high = high + 1, math.min(2 * high, most)
+  end
   while low < high do
     local middle = (low + high) // 2
-    local found = self:best(middle, options)
-    if found.found and found.days <= days then
-      high = math.min(middle, found.devices_used)
-    else
-      low = middle + 1
-    end
+    if within(self, middle, days, options) then high = middle else low = middle + 1 end
   end
   return self:best(high, options)
 end
@@ -188,27 +201,19 @@ end
 --- `utilization` of their peak; nil and the best at a bandwidth of 1e18 when they cannot.
 function optimize:least_bandwidth(utilization, devices, options)
   local key = self.model.bandwidth
-  options = options or {}
-  local function with(fields)
-    local given = {}
-    for _, set in ipairs { options, fields } do
-      for name, value in pairs(set) do given[name] = value end
-    end
-    return given
-  end
   -- Time and utilization are inverse; any layout tells the factor.
   local any = self:evaluate({}, devices)
   local days = any.days * any.utilization_of_all / utilization
-  local function reaches(bandwidth) -- a gap of nearly 1: the first layout that meets the limit will do
-    return self:best(devices, with { fixed = { [key] = bandwidth, most_days = days }, gap = 1 - 1e-9 }).found
-  end
+  local function at(bandwidth) return with(options and options.fixed, { [key] = bandwidth }) end
   local low, high = 1e3, 1e18
-  if not reaches(high) then return nil, self:best(devices, with { fixed = { [key] = high }, gap = 1e-3 }) end
+  if not within(self, devices, days, options, { [key] = high }) then
+    return nil, self:best(devices, with(options, { fixed = at(high), gap = 1e-3 }))
+  end
   while high > low * (1 + 1e-6) do
     local middle = math.sqrt(low * high)
-    if reaches(middle) then high = middle else low = middle end
+    if within(self, devices, days, options, { [key] = middle }) then high = middle else low = middle end
   end
-  return high, self:best(devices, with { fixed = { [key] = high } })
+  return high, self:best(devices, with(options, { fixed = at(high) }))
 end
 
 --- Device counts from low to high, `per_octave` to each doubling, whole numbers.
