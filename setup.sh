@@ -14,10 +14,10 @@ packages=(
   build-essential cmake ninja-build pkg-config
   liblua5.4-dev lua5.4 lua-cjson lua-filesystem lua-argparse lua-penlight
   libyaml-dev libedit-dev libxxhash-dev libxgboost-dev libopenblas-dev liblapacke-dev
-  libisal-dev libzstd-dev libsqlite3-dev libprotobuf-c-dev
+  libisal-dev libzstd-dev libsqlite3-dev
   libopenmpi-dev openmpi-bin
 )
-test_packages=(lua-busted libcmocka-dev libsimdjson-dev)
+test_packages=(lua-busted libcmocka-dev libsimdjson-dev sqlite3 zstd)
 lint_packages=(clang clang-format clang-tidy libclang-rt-dev cppcheck lua-check)
 
 jobs=${JOBS:-$(nproc)}

@@ -334,10 +334,10 @@ static int one_integer(reading *r, const char *sql, int64_t *value) {
   return found;
 }
 
-static int integer_member(reading *r, const char *key, const char *format,
-                          int64_t value) {
+static int integer_member(reading *r, const char *key, const char *before, int64_t value,
+                          const char *behind) {
   char text[64];
-  int n = snprintf(text, sizeof text, format, value);
+  int n = snprintf(text, sizeof text, "%s%" PRId64 "%s", before, value, behind);
   if (ett_part_member(r->part, key, strlen(key), text, (size_t)n))
     return ett_err_set(r->err, ETT_ERR_MEMORY, "out of memory");
   return 0;
@@ -370,13 +370,13 @@ int ett_nsys_read_database(void *database, ett_trace_part *part, const char *con
               1);
   int64_t value;
   if (one_integer(&r, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME", &value) &&
-      integer_member(&r, "baseTimeNanoseconds", "%" PRId64, value))
+      integer_member(&r, "baseTimeNanoseconds", "", value, ""))
     return -1;
   if (one_integer(&r,
                   "SELECT rank FROM MPI_RANKS GROUP BY 1 HAVING "
                   "(SELECT count(DISTINCT rank) FROM MPI_RANKS) = 1",
                   &value) &&
-      integer_member(&r, "distributedInfo", "{\"rank\": %" PRId64 "}", value))
+      integer_member(&r, "distributedInfo", "{\"rank\": ", value, "}"))
     return -1;
   return 0;
 }

@@ -47,11 +47,11 @@ static int warn(merge *m, uint32_t file, const char *code, uint64_t count, int h
   va_start(list, format);
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
-  char *copy = strdup(text);
-  if (!copy)
+  ett_trace_warning *w = &t->warnings[t->warning_count];
+  *w = (ett_trace_warning){file, has_offset, offset, count, code, strdup(text)};
+  if (!w->message)
     return memory(m);
-  t->warnings[t->warning_count++] =
-      (ett_trace_warning){file, has_offset, offset, count, code, copy};
+  t->warning_count++;
   return 0;
 }
 
