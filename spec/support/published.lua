@@ -44,6 +44,8 @@ end
 
 -- Line rate of a node, bytes/s, from the words of a row: "4x HDR InfiniBand 200Gb/s", "400 Gb/s per node".
 local function line_rate(words)
+  local many, bytes = tostring(words or ""):match("(%d+)x (%d+) GB/s") -- bytes, not bits
+  if many then return tonumber(many) * tonumber(bytes) * 1e9 end
   local w = text(words)
   local count, giga = w:match("(%d+)x [%a%-/ ]-(%d+) ?gb/s")
   if not count then count, giga = w:match("(%d+)x (%d+) ?gb/s") end
@@ -51,8 +53,6 @@ local function line_rate(words)
   if count then return tonumber(count) * tonumber(giga) * 1e9 / 8 end
   giga = w:match("(%d+) ?gb/s per node")
   if giga then return tonumber(giga) * 1e9 / 8 end
-  count, giga = w:match("(%d+)x (%d+) gb/s infiniband")
-  if count then return tonumber(count) * tonumber(giga) * 1e9 end
   return nil
 end
 
