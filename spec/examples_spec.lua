@@ -1,0 +1,34 @@
+--- The estimating examples run, and what their comments promise of measured steps holds.
+local find = require "ett.find"
+local host = require "ett.host"
+
+local function run(name, words)
+  local path = ("%s/examples/%s"):format(host.root, name)
+  local pipe = assert(io.popen(("'%s/bin/ett' run '%s' %s --json 2>&1"):format(host.prefix, path, words or "")))
+  local text = pipe:read "a"
+  assert.is_true(pipe:close(), text)
+  local value, err = require("ett.json").decode(text)
+  assert.is_truthy(value, tostring(err))
+  return value
+end
+
+describe("examples", function()
+  it("of own operators, clusters and architectures need nothing but their folder", function()
+    assert.is_true(run("own_operator/init.lua").step_seconds > 0)
+    assert.equal("lab", run("own_cluster/init.lua").cluster)
+    assert.is_true(run("own_architecture/init.lua").step_seconds > 0)
+    assert.is_nil(find.path("operators", "relu2")) -- not in the library
+  end)
+
+  it("come near the steps that were measured", function()
+    assert.near(13.75, run("gpt_175b.lua").step_seconds, 13.75 * 0.06)
+    assert.near(18.13, run("gpt_175b.lua", "recompute=full sequence_parallel=false").step_seconds, 18.13 * 0.06)
+  end)
+
+  it("spread experts over ranks", function()
+    local e = run "mixtral_8x7b.lua"
+    local seen
+    for _, line in ipairs(e.collectives) do seen = seen or (line.name == "all_to_all" and line.seconds > 0) end
+    assert.is_true(seen)
+  end)
+end)
