@@ -2,8 +2,8 @@
 --- small enough.
 --
 -- The candidates are the campaign's own shapes. After a low-discrepancy start, each round fits
--- a surface to what was measured (ett.sample_profile) and takes the shapes with the largest
--- predictive deviation, apart from each other. It stops when the 90 % upper bound of the
+-- a surface to what was measured (ett.sample_profile) and takes the shapes that would lower its
+-- variance over all candidates most (Cohn 1996), apart from each other. It stops when the 90 % upper bound of the
 -- leave-one-out median error is below the target for every pass.
 local campaign_operator = require "ett.operator"
 local error_module = require "ett.error"
@@ -80,21 +80,23 @@ function active.chooser(target, list, options)
       chooser.done = true
       return
     end
-    -- Largest deviation first; a shape near one already chosen this round waits.
-    local ranked = {}
+    -- Largest gain first; a shape near one already chosen this round waits.
+    local points, places = {}, {}
     for i, s in ipairs(shapes) do
-      if s and not taken[i] then
-        local x, deviation = sample_profile.features(op, s), 0
-        for _, key in ipairs(keys) do
-          local _, d = profile:surface(key):predict(x)
-          deviation = math.max(deviation, d)
-        end
-        ranked[#ranked + 1] = { at = i, deviation = deviation, x = x }
+      if s then
+        local x = sample_profile.features(op, s)
+        table.move(x, 1, #x, #points + 1, points)
+        places[#places + 1] = { at = i, gain = 0, x = x }
       end
     end
+    for _, key in ipairs(keys) do
+      for i, gain in ipairs(profile:surface(key):gain(points)) do places[i].gain = places[i].gain + gain end
+    end
+    local ranked = {}
+    for _, place in ipairs(places) do if not taken[place.at] then ranked[#ranked + 1] = place end end
     table.sort(ranked, function(a, b)
-      if a.deviation == b.deviation then return a.at < b.at end
-      return a.deviation > b.deviation
+      if a.gain == b.gain then return a.at < b.at end
+      return a.gain > b.gain
     end)
     local picked = {}
     for _, candidate in ipairs(ranked) do
@@ -111,6 +113,11 @@ function active.chooser(target, list, options)
         if #picked == (options.batch or 4) then break end
       end
     end
+  end
+
+  --- After add() of earlier rows: as many starting shapes are not needed any more.
+  function chooser.resume()
+    for _ = 1, math.min(chooser.measured, #queue) do taken[table.remove(queue)] = nil end
   end
 
   --- How many chosen shapes wait for their turn.
@@ -140,6 +147,7 @@ function active.run(given, options, target_error)
       local ok, s = pcall(target.shape, values)
       if ok then chooser.add(s, results) end
     end
+    chooser.resume()
     return chooser
   end
   return sampler.run(given, options)

@@ -159,6 +159,25 @@ static int surface_leave_one_out(lua_State *L) {
   return 1;
 }
 
+/* surface:gain(points): how much measuring at each would lower the summed variance */
+static int surface_gain(lua_State *L) {
+  surface_box *b = check_surface(L);
+  size_t all;
+  double *points = ett_lua_doubles(L, 2, &all);
+  luaL_argcheck(L, all % b->width == 0, 2, "points of as many features");
+  const size_t count = all / b->width;
+  double *gain = lua_newuserdatauv(L, (count + 1) * sizeof *gain, 0);
+  ett_err err = {0};
+  if (ett_sample_surface_gain(b->surface, points, count, gain, &err) != 0)
+    return ett_lua_fail(L, &err);
+  lua_createtable(L, (int)count, 0);
+  for (size_t i = 0; i < count; i++) {
+    lua_pushnumber(L, gain[i]);
+    lua_seti(L, -2, (lua_Integer)i + 1);
+  }
+  return 1;
+}
+
 static int surface_close(lua_State *L) {
   surface_box *b = luaL_checkudata(L, 1, SURFACE_TYPE);
   ett_sample_surface_free(b->surface);
@@ -475,9 +494,13 @@ static const luaL_Reg journal_methods[] = {
 };
 
 static const luaL_Reg surface_methods[] = {
-    {"predict", surface_predict}, {"leave_one_out", surface_leave_one_out},
-    {"close", surface_close},     {"__gc", surface_close},
-    {"__close", surface_close},   {NULL, NULL},
+    {"gain", surface_gain},
+    {"predict", surface_predict},
+    {"leave_one_out", surface_leave_one_out},
+    {"close", surface_close},
+    {"__gc", surface_close},
+    {"__close", surface_close},
+    {NULL, NULL},
 };
 
 static const luaL_Reg space_methods[] = {

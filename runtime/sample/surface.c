@@ -172,6 +172,44 @@ double ett_sample_surface_leave_one_out(const ett_sample_surface *s, size_t i) {
   return s->mean + s->y[i] - s->weight[i] / diagonal;
 }
 
+int ett_sample_surface_gain(const ett_sample_surface *s, const double *points,
+                            size_t count, double *gain, ett_err *err) {
+  const size_t n = s->count, w = s->width;
+  double *scaled = malloc((count * w + 1) * sizeof *scaled);
+  double *v = malloc((count * n + 1) * sizeof *v); /* rows: L^-1 k of each point */
+  if (!scaled || !v) {
+    free(scaled);
+    free(v);
+    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+  }
+  for (size_t i = 0; i < count; i++) {
+    double *point = scaled + i * w, *row = v + i * n;
+    for (size_t d = 0; d < w; d++)
+      point[d] = (points[i * w + d] - s->centre[d]) / s->spread[d];
+    for (size_t k = 0; k < n; k++) {
+      row[k] = kernel(s, point, s->x + k * w);
+      for (size_t j = 0; j < k; j++)
+        row[k] -= s->factor[k * n + j] * row[j];
+      row[k] /= s->factor[k * n + k];
+    }
+  }
+  for (size_t i = 0; i < count; i++) {
+    double own = 1 + s->noise2, sum = 0;
+    for (size_t k = 0; k < n; k++)
+      own -= v[i * n + k] * v[i * n + k];
+    for (size_t j = 0; j < count; j++) {
+      double shared = kernel(s, scaled + i * w, scaled + j * w);
+      for (size_t k = 0; k < n; k++)
+        shared -= v[i * n + k] * v[j * n + k];
+      sum += shared * shared;
+    }
+    gain[i] = s->amplitude2 * sum / (own > 1e-12 ? own : 1e-12);
+  }
+  free(scaled);
+  free(v);
+  return 0;
+}
+
 void ett_sample_surface_free(ett_sample_surface *s) {
   if (!s)
     return;

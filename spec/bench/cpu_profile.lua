@@ -47,7 +47,8 @@ function bench.run()
         local truth = row[column] * 1e-6
         local answer = profile:operator(target.name, s, "fp32", pass)
         if answer then errors[#errors + 1] = math.abs(answer.seconds / truth - 1) end
-        surface_errors[#surface_errors + 1] = math.abs(surfaces:operator(target.name, s, "fp32", pass).seconds / truth - 1)
+        local surface = surfaces:operator(target.name, s, "fp32", pass)
+        surface_errors[#surface_errors + 1] = math.abs(surface.seconds / truth - 1)
       end
       table.sort(errors)
       table.sort(surface_errors)

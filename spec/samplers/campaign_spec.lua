@@ -263,6 +263,32 @@ describe("a table", function()
     assert.error_matches(function() sampler.run(given, { out = folder, parts = 4, part = 5 }) end, "1 to 4")
   end)
 
+  it("active sampling stops at its target and counts the rows of an earlier run", function()
+    if not usable then return pending("no CPU back end") end
+    local active = require "ett.active"
+    -- Times that follow a formula exactly: what is left is the choice.
+    local four = { 8, 16, 32, 64 }
+    local given = small { rows = { start = 8, stop = 64, step = 8 }, inner = four, outer = four }
+    local target = given.targets[1]
+    local list = {}
+    for i = 1, target.total do list[i] = i end
+    local chooser = active.chooser(target, list, { target_error = 0.03, dtype = "fp32" })
+    local at, seen = chooser.next(), {}
+    while at do
+      assert.is_nil(seen[at])
+      seen[at] = true
+      local s = target.shape(target.values(at))
+      chooser.add(s, { forward = { seconds = 1e-6 + 2e-11 * s.rows * s.inner * s.outer } })
+      at = chooser.next()
+    end
+    assert.is_true(chooser.done and chooser.error <= 0.03)
+    assert.is_true(chooser.measured < target.total // 2, tostring(chooser.measured))
+    local few = small { rows = { start = 8, stop = 40, step = 8 }, inner = { 8, 16 }, outer = { 8, 16 } }
+    local first = active.run(few, { out = folder }, 10)[1]
+    assert.is_true(first.measured > 0 and first.measured < 20)
+    assert.equal(0, active.run(few, { out = folder }, 10)[1].measured)
+  end)
+
   it("a full disk loses nothing that was written", function()
     -- /dev/full refuses every byte: the journal must say so and stay valid.
     local journal, err = sample.journal(folder .. "/t.csv", "# h\na,b\n")

@@ -24,6 +24,13 @@ describe("a surface through measurements", function()
     assert.is_true(far > 10 * near)
   end)
 
+  it("gains most from where it knows least", function()
+    -- A cluster of candidates far from every point: each of them teaches about all of them.
+    local gain = surface:gain { points[1], points[2], points[3], points[4], 9, 9, 9.1, 9, 9, 9.1 }
+    assert.equal(5, #gain)
+    for i = 3, 5 do assert.is_true(gain[i] > 10 * gain[1] and gain[i] > 10 * gain[2]) end
+  end)
+
   it("leaves one out as a fit without it would", function()
     local held = surface:leave_one_out()
     assert.equal(n, #held)
