@@ -25,6 +25,7 @@ local function causal_attention(o)
   return L
 end
 
-local text = require("ett.ledger.report").text(causal_attention { p_data = 4, p_tensor = 8, batch = 16, seq = 2048, heads = 32,
+local text = require("ett.ledger.report").text(causal_attention {
+  p_data = 4, p_tensor = 8, batch = 16, seq = 2048, heads = 32,
   d_head = 128, causal = true })
 print(text)

@@ -34,6 +34,7 @@ local function grouped_query_attention(o)
   return L
 end
 
-local text = require("ett.ledger.report").text(grouped_query_attention { p_data = 4, p_tensor = 8, batch = 16, seq = 2048,
+local text = require("ett.ledger.report").text(grouped_query_attention {
+  p_data = 4, p_tensor = 8, batch = 16, seq = 2048,
   d_model = 4096, heads = 32, kv_heads = 8, d_head = 128 })
 print(text)

@@ -30,6 +30,7 @@ local function top_k_routing(o)
   return L
 end
 
-local text = require("ett.ledger.report").text(top_k_routing { p_data = 4, p_exp = 8, p_tensor = 2, batch = 16, seq = 4096,
+local text = require("ett.ledger.report").text(top_k_routing {
+  p_data = 4, p_exp = 8, p_tensor = 2, batch = 16, seq = 4096,
   experts = 8, top_k = 2, capacity = 1.25, d_model = 4096, d_ffn = 14336 })
 print(text)

@@ -16,6 +16,7 @@ for _, device in ipairs(t:events{ class = { "kernel", "memcpy", "memset" } }:gro
   print(("rank %s, device %s: %d gaps"):format(device.rank or "?", device.device or "?", #gaps))
   for i = 1, math.min(o.top, #gaps) do
     local after = rows:where{ starts_in = { gaps[i].from + gaps[i].ticks, math.maxinteger } }
-    print(("  %10.1f us, ended by %s"):format(gaps[i].ticks * 1e6 / t.ticks_per_second, after:get(1, "name"):sub(1, 90)))
+    print(("  %10.1f us, ended by %s"):format(gaps[i].ticks * 1e6 / t.ticks_per_second,
+      after:get(1, "name"):sub(1, 90)))
   end
 end

@@ -105,7 +105,8 @@ end)
 
 describe("wrong architectures", function()
   it("are named by field", function()
-    assert.matches("unknown architecture 'lama'; did you mean 'llama'", message(architecture.new, "lama", llama), 1, true)
+    assert.matches("unknown architecture 'lama'; did you mean 'llama'",
+      message(architecture.new, "lama", llama), 1, true)
     assert.matches("llama: unknown field 'hiden'; did you mean 'hidden'", message(architecture.new, "llama",
       { layers = 1, hiden = 8, hidden = 8, heads = 1, vocab = 8 }), 1, true)
     assert.matches("heads = 3 must divide hidden = 4096", message(architecture.new, "llama",

@@ -610,26 +610,16 @@ static int selection_tostring(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {
-    {"where", selection_where},
-    {"sort", selection_sort},
-    {"total", selection_total},
-    {"span", selection_span},
-    {"intervals", selection_intervals},
-    {"group", selection_group},
-    {"stats", selection_stats},
-    {"sum", selection_sum},
-    {"values", selection_values},
-    {"get", selection_get},
-    {"event", selection_event},
-    {"columns", selection_columns},
-    {"iter", selection_iter},
-    {"at", selection_at},
-    {"slice", selection_slice},
-    {"present", selection_present},
-    {"match", selection_match},
-    {"enclosing", selection_enclosing},
-    {"preceding", selection_preceding},
-    {NULL, NULL},
+    {"where", selection_where},         {"sort", selection_sort},
+    {"total", selection_total},         {"span", selection_span},
+    {"intervals", selection_intervals}, {"group", selection_group},
+    {"stats", selection_stats},         {"sum", selection_sum},
+    {"values", selection_values},       {"get", selection_get},
+    {"event", selection_event},         {"columns", selection_columns},
+    {"iter", selection_iter},           {"at", selection_at},
+    {"slice", selection_slice},         {"present", selection_present},
+    {"match", selection_match},         {"enclosing", selection_enclosing},
+    {"preceding", selection_preceding}, {NULL, NULL},
 };
 
 static const luaL_Reg metamethods[] = {

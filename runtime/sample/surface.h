@@ -26,8 +26,8 @@ double ett_sample_surface_predict(const ett_sample_surface *surface, const doubl
 double ett_sample_surface_leave_one_out(const ett_sample_surface *surface, size_t i);
 
 /* How much a measurement at each of `count` points (rows of features) would lower the
- * summed variance over all of them (Cohn 1996): gain[i], in units of y squared. Returns 0,
- * or -1 with err set. */
+ * summed variance over all of them (Cohn 1996): gain[i], in units of y squared. Returns
+ * 0, or -1 with err set. */
 int ett_sample_surface_gain(const ett_sample_surface *surface, const double *points,
                             size_t count, double *gain, ett_err *err);
 

@@ -56,7 +56,8 @@ static void robust_fit_ignores_outliers(void **state) {
   static double design[N * 3], seconds[N];
   uint64_t seed = 3;
   for (int i = 0; i < N; i++) {
-    double flops = 1e9 * (1 + 99 * uniform(&seed)), bytes = 1e6 * (1 + 99 * uniform(&seed));
+    double flops = 1e9 * (1 + 99 * uniform(&seed)),
+           bytes = 1e6 * (1 + 99 * uniform(&seed));
     design[i * 3] = 1, design[i * 3 + 1] = flops, design[i * 3 + 2] = bytes;
     seconds[i] = 5e-6 + flops / 2e14 + bytes / 1.5e12;
     if (i % 10 == 0)
@@ -76,8 +77,10 @@ static void impossible_fits_are_refused(void **state) {
   (void)state;
   double design[2] = {1, 1}, seconds[2] = {1, 1}, x[1];
   ett_err err;
-  assert_int_equal(ett_nnls_fit(design, seconds, NULL, 0, 1, ETT_LOSS_HUBER, x, &err), -1);
-  assert_int_equal(ett_nnls_fit(design, seconds, NULL, 2, 0, ETT_LOSS_HUBER, x, &err), -1);
+  assert_int_equal(ett_nnls_fit(design, seconds, NULL, 0, 1, ETT_LOSS_HUBER, x, &err),
+                   -1);
+  assert_int_equal(ett_nnls_fit(design, seconds, NULL, 2, 0, ETT_LOSS_HUBER, x, &err),
+                   -1);
   assert_int_equal(err.code, ETT_ERR_ARGUMENT);
 }
 

@@ -1,8 +1,8 @@
 // cuda_host.h - runs CUDA C on the host, for checking kernels where there is no device.
 //
-// Each thread of a block is a fiber; __syncthreads() and __shfl_xor_sync() wait as a device
-// does (for the block, for the warp), and a block that can never go on is reported. Blocks
-// run one after another, so atomics are plain operations.
+// Each thread of a block is a fiber; __syncthreads() and __shfl_xor_sync() wait as a
+// device does (for the block, for the warp), and a block that can never go on is
+// reported. Blocks run one after another, so atomics are plain operations.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,9 @@ static void wait_as(wait_state state) {
   fibers[current].state = state;
   swapcontext(&fibers[current].context, &scheduler);
 }
-static void __syncthreads() { wait_as(AT_BLOCK); }
+static void __syncthreads() {
+  wait_as(AT_BLOCK);
+}
 static float __shfl_xor_sync(unsigned, float value, int lanes) {
   fibers[current].value = value;
   int partner = current / 32 * 32 + ((current % 32) ^ lanes);
@@ -67,7 +69,9 @@ static float __uint_as_float(unsigned u) {
   memcpy(&f, &u, 4);
   return f;
 }
-static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static float rsqrtf(float x) {
+  return 1.0f / sqrtf(x);
+}
 
 static void enter() {
   body(body_argument);
@@ -100,7 +104,8 @@ static void run_block() {
     if (!f->stack)
       f->stack = (char *)malloc(1 << 16);
     f->state = READY;
-    f->index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
+    f->index = {i % blockDim.x, i / blockDim.x % blockDim.y,
+                i / (blockDim.x * blockDim.y)};
     getcontext(&f->context);
     f->context.uc_stack.ss_sp = f->stack;
     f->context.uc_stack.ss_size = 1 << 16;
@@ -151,5 +156,7 @@ template <class F> static void run_grid(dim3 grid, dim3 block, F f) {
 // A buffer that passes as whatever pointer the kernel declares.
 struct buffer {
   void *p;
-  template <class U> operator U *() const { return (U *)p; }
+  template <class U> operator U *() const {
+    return (U *)p;
+  }
 };

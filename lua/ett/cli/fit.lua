@@ -87,8 +87,9 @@ return {
     elseif not opts.quiet then
       print(("%-48s %8s %8s %14s %16s"):format("model", "rows", "dropped", "mean error %", "median error %"))
       for _, row in ipairs(rows) do
-        print(("%-48s %8s %8s %14s %16s%s"):format(row.model, tostring(row.rows or "-"), tostring(row.dropped_rows or "-"),
-          percent(row.held_out_mean_error), percent(row.held_out_median_error), row.fault and "  " .. row.fault or ""))
+        print(("%-48s %8s %8s %14s %16s%s"):format(row.model, tostring(row.rows or "-"),
+          tostring(row.dropped_rows or "-"), percent(row.held_out_mean_error),
+          percent(row.held_out_median_error), row.fault and "  " .. row.fault or ""))
       end
     end
     return 0
