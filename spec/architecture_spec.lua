@@ -83,6 +83,16 @@ describe("tensor parallelism", function()
     assert.same(both, kinds)
   end)
 
+  it("exchanges nothing over tp around experts that are whole on their ranks", function()
+    local model = architecture.new("mixtral", { layers = 1, hidden = 4096, heads = 32, vocab = 32000, ffn = 14336,
+      experts = 8, top_k = 2 })
+    local sp = { tp = 4, ep = 2, micro_batch = 2, seq = 2048, dtype = "bf16", sequence_parallel = true }
+    local whole = bytes_of(model, sp, "tp", "forward")
+    sp.etp = 1
+    assert.equal(whole - 2 * message_bytes, bytes_of(model, sp, "tp", "forward"))
+    assert.is_true(bytes_of(model, sp, "ep", "forward") > 0)
+  end)
+
   it("costs nothing at tp 1", function()
     local model = architecture.new("llama", llama)
     assert.equal(0, bytes_of(model, { tp = 1, micro_batch = 2, seq = 2048 }, "tp", "forward"))

@@ -76,8 +76,9 @@ function blocks.moe_feed(h)
     shared = { { op = "linear_up", with = with }, { op = h.gated_mlp and "swiglu" or "gelu", with = with },
       { op = "linear_down", with = with }, "residual_add" }
   end
-  return blocks.join("moe_router", exchange, enter, "expert_linear1", activation, "expert_linear2", shared, leave,
-    exchange)
+  if shared then shared = blocks.join(enter, shared, leave) end
+  return blocks.join("moe_router", exchange, { collective = "expert_enter" }, "expert_linear1", activation,
+    "expert_linear2", { collective = "expert_leave" }, exchange, shared)
 end
 
 --- Embedding layer: lookup, learned positions, sum over tensor ranks.

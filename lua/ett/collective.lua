@@ -92,6 +92,18 @@ local patterns = {
   end,
 }
 
+-- Around experts: tensor-parallel experts (etp = tp) are a region as any other. With etp below tp
+-- the ranks hold different tokens under sequence parallelism and nothing is exchanged over tp;
+-- without it they hold the same, each keeps its share, and the results are gathered (Megatron-Core).
+function patterns.expert_enter(c)
+  if (c.etp or c.tp) == c.tp then return patterns.tensor_enter(c) end
+  return c.sequence_parallel and {} or one("all_gather", "tp", c.tp, hidden_bytes(c), "backward")
+end
+function patterns.expert_leave(c)
+  if (c.etp or c.tp) == c.tp then return patterns.tensor_leave(c) end
+  return c.sequence_parallel and {} or one("all_gather", "tp", c.tp, hidden_bytes(c), "forward")
+end
+
 --- Names of the patterns.
 function collective.patterns() return schema.keys(patterns) end
 

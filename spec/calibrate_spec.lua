@@ -1,0 +1,74 @@
+--- From samples to coefficient files to predictions without the samples.
+local lfs = require "lfs"
+
+local folder
+
+local function remove(path)
+  if lfs.attributes(path, "mode") == "directory" then
+    for entry in lfs.dir(path) do
+      if entry ~= "." and entry ~= ".." then remove(path .. "/" .. entry) end
+    end
+    lfs.rmdir(path)
+  else
+    os.remove(path)
+  end
+end
+
+--- Seconds of a made-up device: 200 TFLOP/s and 5 us.
+local function seconds(mp, b, l, dim) return 2.0 * b * l * dim * (3 * dim / mp) / 200e12 + 5e-6 end
+
+setup(function()
+  folder = os.tmpname()
+  os.remove(folder)
+  lfs.mkdir(folder)
+  lfs.mkdir(folder .. "/samples")
+  local file = assert(io.open(folder .. "/samples/NVIDIAX100_linear1_fp16.csv", "w"))
+  file:write("mp,b,l,dim,F_dur(us),B_dur(us)\n")
+  for _, mp in ipairs { 1, 2, 4 } do
+    for _, b in ipairs { 2, 4, 8 } do
+      for l = 1024, 4096, 1024 do
+        for dim = 2048, 8192, 2048 do
+          file:write(("%d,%d,%d,%d,%.4f,%.4f\n"):format(mp, b, l, dim, seconds(mp, b, l, dim) * 1e6,
+            2e6 * seconds(mp, b, l, dim)))
+        end
+      end
+    end
+  end
+  file:close()
+end)
+
+teardown(function() remove(folder) end)
+
+describe("ett calibrate", function()
+  it("writes small files with source, date and held-out error, which predict alone", function()
+    local into = folder .. "/profile"
+    local summary = require("ett.calibrate").run { folders = { folder .. "/samples" }, into = into,
+      source = "made up", fitted = "2026-01-02" }
+    assert.equal(2, #summary) -- forward and backward of the one pool
+    local text = assert(io.open(into .. "/gemm.fp16.coefficients.lua")):read "a"
+    assert.is_true(#text < 100000)
+    assert.matches('source = "made up"', text, 1, true)
+    assert.matches('fitted = "2026-01-02"', text, 1, true)
+    remove(folder .. "/samples")
+    local p = require("ett.profile").open { into }
+    local op = require("ett.operator").get "linear_up" -- the same kernel under another name
+    local a = p:operator("linear_up", { tokens = 6144, in_features = 6144, out_features = 6144 }, "fp16", "forward")
+    local flops = op.flops { tokens = 6144, in_features = 6144, out_features = 6144 }
+    assert.near(flops / 200e12 + 5e-6, a.seconds, 0.05 * a.seconds)
+    assert.equal("calibrated", a.provenance)
+    assert.is_true(a.low_seconds <= a.seconds and a.seconds <= a.high_seconds)
+  end)
+
+  it("refuses without source or folder", function()
+    local run = require("ett.calibrate").run
+    local function message(request)
+      local ok, why = pcall(run, request)
+      assert.is_false(ok)
+      return tostring(why)
+    end
+    assert.matches("at least one folder", message { folders = {} }, 1, true)
+    assert.matches("--source is missing", message { folders = { folder }, into = folder }, 1, true)
+    assert.matches("'/nowhere' is not a folder", message { folders = { "/nowhere" }, into = folder, source = "x" },
+      1, true)
+  end)
+end)
