@@ -16,6 +16,12 @@ function searchable.describe(L, o)
     20 * o.n_experts * 2 * o.n_layers * o.d_model * o.d_internal_ratio * o.d_model)
   local r = simple.describe(L, given, "corrected")
   r.used = r.chips
+  -- No layout beats all devices at full matmul speed. Said once for the whole box, this makes
+  -- interval bounds tight where degrees trade against each other; it changes no value.
+  local matmuls = 1 + ledger.select(o.recompute, 1 / 3, 0)
+  local least = matmuls * r.flop * (1 - 1e-9) / (o.devices * r.peak * o.base_utilization)
+  r.seconds = ledger.max(r.seconds, least)
+  r.days = r.seconds / 86400
   r.dollars = r.seconds / 3600 * r.chips * o.chip_dollars_per_hour
   r.memory_bytes = r.memory.total
   r.limits = { ledger.le(r.memory.total, r.memory_limit), ledger.le(r.chips, o.devices) }
