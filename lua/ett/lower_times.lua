@@ -118,8 +118,17 @@ function Times:update(d, dtype, hidden)
   local op = operator.get(update_operators[d.place])
   local shape = { params = math.max(1, math.tointeger(d.parameters) or math.floor(d.parameters)),
     layers = math.max(1, d.layers), hidden = hidden }
-  if self.profile and not self.profile:operator(op.name, shape, dtype, "update") then op = operator.get "optimizer" end
-  return self:operator(op, shape, dtype, "update")
+  local key = lower_times.shape_key(op, shape)
+  local known = self.operators.update
+  local id = op.name .. " " .. dtype .. " " .. key
+  local answer = known[id]
+  if not answer then
+    local profile = self.profile
+    answer = profile and (profile:operator(op.name, shape, dtype, "update")
+      or profile:operator("optimizer", shape, dtype, "update")) or roofline(self.cluster, op, shape, dtype, "update")
+    known[id] = check(answer, op.name)
+  end
+  return answer
 end
 
 --- Answers everything that is untimed in `demands` (ett.schedule).

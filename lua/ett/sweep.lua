@@ -65,7 +65,8 @@ end
 
 -- Fields that update_c_plan does not carry: they make a fresh C plan.
 local rare = { "dtype", "gradient_dtype", "optimizer_bytes", "bucket_bytes", "gradient_all_reduce", "overlap_gradients",
-  "overlap_parameters", "overlap_sends", "serial_sends", "clip_gradients", "split" }
+  "overlap_parameters", "overlap_sends", "serial_sends", "scatter_sends", "accumulate_gradients", "sequence_parallel",
+  "clip_gradients", "split" }
 
 --- Evaluates every combination.
 ---@param given table { model, cluster, plan = base fields, over = { field = list }, devices?, objective?,
@@ -106,13 +107,27 @@ function sweep.new(given)
   local c_plan, c_dtype = plan_module.to_c(base, cluster.gpus_per_node, nil), base.dtype
   local memory_limit = cluster.device.memory_bytes
 
-  local function evaluate(p, row)
-    local key = lower.key(p)
-    local lowered = programs[key]
-    if not lowered then
-      lowered = lower.program(model, p, times)
-      programs[key] = lowered
+  -- Programs change in the outer loops only: the last one is nearly always the one wanted.
+  local last, last_program = {}, nil
+  local function program_of(p)
+    if last_program and last.tp == p.tp and last.micro_batch == p.micro_batch and last.seq == p.seq
+      and last.cp == p.cp and last.ep == p.ep and last.etp == p.etp and last.one == (p.pp == 1)
+      and not swept_rarely then
+      return last_program
     end
+    local key = lower.key(p)
+    last_program = programs[key]
+    if not last_program then
+      last_program = lower.program(model, p, times)
+      programs[key] = last_program
+    end
+    last.tp, last.micro_batch, last.seq, last.cp, last.ep, last.etp = p.tp, p.micro_batch, p.seq, p.cp, p.ep, p.etp
+    last.one = p.pp == 1
+    return last_program
+  end
+
+  local function evaluate(p, row)
+    local lowered = program_of(p)
     if swept_rarely or p.dtype ~= c_dtype then
       c_plan, c_dtype = plan_module.to_c(p, cluster.gpus_per_node, nil), p.dtype
     end
@@ -136,7 +151,9 @@ function sweep.new(given)
       return
     end
     if from_global then p.micro_batches = p.global_batch // (p.dp * p.micro_batch) end
-    local row = {}
+    -- Every field from the start: a table that grows is copied at each doubling.
+    local row = { step_seconds = 0.0, memory_bytes = 0.0, bubble_percent = 0.0, devices = 0, tokens_per_second = 0.0,
+      tokens_per_second_per_device = 0.0, fits = false, micro_batches = 0, rank = 0.0, index = 0 }
     for i = 1, #names do row[names[i]] = p[names[i]] end
     row.micro_batches = p.micro_batches
     rows[#rows + 1] = row
@@ -152,16 +169,16 @@ function sweep.new(given)
   end
 
   local up = objective:match("^tokens") ~= nil
-  for i, row in ipairs(rows) do row.index = i end
+  for i, row in ipairs(rows) do
+    row.index = i
+    row.rank = up and -row[objective] or row[objective]
+  end
   table.sort(rows, function(a, b)
     if a.fits ~= b.fits then return a.fits end
-    if a[objective] ~= b[objective] then
-      if up then return a[objective] > b[objective] end
-      return a[objective] < b[objective]
-    end
+    if a.rank ~= b.rank then return a.rank < b.rank end
     return a.index < b.index
   end)
-  for _, row in ipairs(rows) do row.index = nil end
+  for _, row in ipairs(rows) do row.index, row.rank = nil, nil end
   for _, lowered in pairs(programs) do lowered.program:close() end
   return setmetatable({ cluster = cluster.name, model = model.name, fields = names, objective = objective,
     evaluated = #rows, refused = refused, rows = rows, base = base }, Sweep)

@@ -315,25 +315,35 @@ static int open_engine(engine *e, const ett_pipeline *p, ett_pipeline_workspace 
  * t - (stages - 1 - s). Forwards need the stage before in the same round, backwards the
  * stage behind in the round before, so two passes over the stages do a round, with the
  * same additions and maxima as the general engine. */
-static void run_1f1b(const engine *e) {
+static inline __attribute__((always_inline)) void
+rounds(const engine *e, const int blocking, const int receives) {
   const ett_pipeline *p = e->p;
-  int stages = p->stages;
-  int64_t m = p->micro_batches;
-  double *clock = e->clock, *gradient = e->gradient;
+  const int stages = p->stages;
+  const int64_t m = p->micro_batches;
+  const double *forward = p->forward, *backward = p->backward;
+  const double *send_forward = p->send_forward, *send_backward = p->send_backward;
+  double *restrict clock = e->clock, *restrict gradient = e->gradient;
+  double *restrict last_start = e->last_start, *restrict last_end = e->last_end;
   for (int s = 0; s < stages; s++) {
-    e->busy[s] = (double)m * (p->forward[s] + p->backward[s]);
+    e->busy[s] = (double)m * (forward[s] + backward[s]);
     gradient[s] = 0;
   }
   for (int64_t t = 0; t < m + stages - 1; t++) {
     double input = 0;
     for (int s = 0; s < stages && t < m; s++) {
       double start = clock[s] > input ? clock[s] : input;
-      double end = start + receive(p, s, stages - 1, ETT_UNIT_FORWARD) + p->forward[s];
+      if (receives && s > 0)
+        start += send_forward[s - 1];
+      double end = start + forward[s];
       clock[s] = end;
-      if (s == stages - 1)
+      if (s == stages - 1) {
         gradient[s] = end;
-      else
-        input = send(e, s, e->forward_link, end, p->send_forward[s]);
+      } else if (blocking) {
+        clock[s] = end + send_forward[s];
+        input = receives ? end : clock[s];
+      } else {
+        input = send(e, s, e->forward_link, end, send_forward[s]);
+      }
     }
     int first = t < stages - 1 ? (int)(stages - 1 - t) : 0;
     /* Micro-batch t - (stages - 1 - s) < m: the rear stages are through first. */
@@ -341,15 +351,31 @@ static void run_1f1b(const engine *e) {
     int last = over >= 0 ? stages - 1 - (int)(over + 1) : stages - 1;
     for (int s = first; s <= last; s++) {
       double start = clock[s] > gradient[s] ? clock[s] : gradient[s];
-      start += receive(p, s, stages - 1, ETT_UNIT_BACKWARD);
-      double end = start + p->backward[s];
+      if (receives && s < stages - 1)
+        start += send_backward[s];
+      double end = start + backward[s];
       clock[s] = end;
-      e->last_start[s] = start;
-      e->last_end[s] = end;
-      if (s > 0)
-        gradient[s - 1] = send(e, s, e->backward_link, end, p->send_backward[s - 1]);
+      last_start[s] = start;
+      last_end[s] = end;
+      if (s == 0)
+        continue;
+      if (blocking) {
+        clock[s] = end + send_backward[s - 1];
+        gradient[s - 1] = receives ? end : clock[s];
+      } else {
+        gradient[s - 1] = send(e, s, e->backward_link, end, send_backward[s - 1]);
+      }
     }
   }
+}
+
+static void run_1f1b(const engine *e) {
+  if (e->p->blocking_receives)
+    rounds(e, 1, 1);
+  else if (e->p->blocking_sends)
+    rounds(e, 1, 0);
+  else
+    rounds(e, 0, 0);
 }
 
 int ett_pipeline_run(const ett_pipeline *p, ett_pipeline_workspace *w, int keep_units,

@@ -18,13 +18,19 @@ typedef struct {
   double full_time, rest_time; /* seconds */
 } buckets;
 
+/* The gradients of one slice on their way through the groups that share them. */
+typedef struct {
+  buckets dense, expert;
+} slice_gradients;
+
 typedef struct {
   int64_t degree, stride; /* ranks, and how far apart they are */
 } group;
 
 typedef struct {
   ett_step_stage *stage;
-  ett_layer_sums *sums;                /* per slice */
+  ett_layer_sums *sums; /* per slice */
+  slice_gradients *gradients;
   double *forward, *backward, *weight; /* per slice */
   double *send_forward, *send_backward, *in_flight;
   int64_t *split, *layers;
@@ -167,8 +173,9 @@ static double overlapped_end(buckets b, double start, double end, double free) {
 
 static int layout(const evaluation *e, ett_step_workspace *w, arrays *a) {
   size_t ranks = (size_t)e->plan->pp, slices = ranks * (size_t)e->plan->chunks;
-  size_t bytes = ranks * sizeof *a->stage +
-                 slices * (sizeof *a->sums + 6 * sizeof(double) + 2 * sizeof(int64_t));
+  size_t bytes =
+      ranks * sizeof *a->stage + slices * (sizeof *a->sums + sizeof *a->gradients +
+                                           6 * sizeof(double) + 2 * sizeof(int64_t));
   if (w->bytes < bytes) {
     void *memory = realloc(w->memory, bytes);
     if (!memory)
@@ -180,7 +187,8 @@ static int layout(const evaluation *e, ett_step_workspace *w, arrays *a) {
   a->stage = w->memory;
   memset(a->stage, 0, ranks * sizeof *a->stage);
   a->sums = (ett_layer_sums *)(a->stage + ranks);
-  double *at = (double *)(a->sums + slices);
+  a->gradients = (slice_gradients *)(a->sums + slices);
+  double *at = (double *)(a->gradients + slices);
   a->forward = at, at += slices;
   a->backward = at, at += slices;
   a->weight = at, at += slices;
@@ -248,6 +256,7 @@ static void time_slices(evaluation *e, const arrays *a) {
   int64_t stride = (int64_t)p->tp * p->cp * p->dp;
   double boundary = ett_program_boundary_bytes(e->program);
   int32_t element = ett_program_element_bytes(e->program);
+  double send[2] = {-1, -1}; /* inside a node, across */
   for (int v = 0; v < slices; v++) {
     const ett_layer_sums *s = &a->sums[v];
     double backward = s->backward + s->again[p->recompute];
@@ -266,59 +275,85 @@ static void time_slices(evaluation *e, const arrays *a) {
       int across = v % p->pp == p->pp - 1
                        ? (int64_t)p->pp * stride > p->gpus_per_node
                        : crosses_node(v % p->pp, stride, p->gpus_per_node);
-      a->send_forward[v] =
-          ask(e, ETT_DEMAND_SEND_RECV, boundary, across ? 2 : 1, across ? 1 : 2, element);
-      a->send_backward[v] = a->send_forward[v];
+      if (send[across] < 0)
+        send[across] = ask(e, ETT_DEMAND_SEND_RECV, boundary, across ? 2 : 1,
+                           across ? 1 : 2, element);
+      a->send_forward[v] = a->send_backward[v] = send[across];
     }
   }
 }
 
-/* Reducing gradients, updating, gathering weights: asked for, and (when `ends` is there)
- * laid after the pipeline. */
-static void after_pipeline(evaluation *e, const arrays *a, int rank,
-                           const ett_pipeline_result *ends) {
+/* Whether two neighbouring middle stages hold the same: then they need the same. */
+static int same_stage(const evaluation *e, const arrays *a, int rank) {
+  const ett_step_plan *p = e->plan;
+  if (rank < 2 || rank == p->pp - 1)
+    return 0;
+  for (int v = rank; v < p->pp * p->chunks; v += p->pp) {
+    const ett_layer_sums *one = &a->sums[v], *other = &a->sums[v - 1];
+    if (one->parameters != other->parameters || a->split[v] != a->split[v - 1] ||
+        one->expert_parameters != other->expert_parameters)
+      return 0;
+  }
+  return 1;
+}
+
+/* Asks for what follows the pipeline: reducing gradients, updating, gathering weights. */
+static void ask_update(evaluation *e, const arrays *a, int rank) {
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
+  int slices = p->pp * p->chunks;
+  if (same_stage(e, a, rank)) {
+    for (int v = rank; v < slices; v += p->pp)
+      a->gradients[v] = a->gradients[v - 1];
+    s->optimizer_seconds = s[-1].optimizer_seconds;
+    s->gather_seconds = s[-1].gather_seconds;
+    return;
+  }
   ett_demand_kind reduce = p->zero == ETT_ZERO_NONE || p->gradient_all_reduce
                                ? ETT_DEMAND_ALL_REDUCE
                                : ETT_DEMAND_REDUCE_SCATTER;
-  double times = p->zero >= ETT_ZERO_GRADIENTS ? (double)p->micro_batches : 1;
-  double finish = ends ? ends->last_backward_end[rank] : 0;
-  double last = 0, total = 0;
-  /* The chunks of a rank finish last to first. */
-  for (int c = p->chunks - 1; c >= 0; c--) {
-    int v = c * p->pp + rank;
-    double dense = a->sums[v].parameters * p->gradient_bytes;
-    double expert = a->sums[v].expert_parameters * p->gradient_bytes;
-    buckets d = ask_buckets(e, reduce, e->dense, dense, a->layers[v], p->gradient_bytes);
-    buckets x =
-        ask_buckets(e, reduce, e->expert, expert, a->layers[v], p->gradient_bytes);
-    total += buckets_seconds(d) + buckets_seconds(x);
-    if (!ends)
-      continue;
-    double start = ends->last_backward_start[v], end = ends->last_backward_end[v];
-    finish = end > finish ? end : finish;
-    if (p->overlap_gradients) {
-      last = overlapped_end(d, start, end, last);
-      last = overlapped_end(x, start, end, last);
-    }
+  double layers = 0;
+  for (int v = rank; v < slices; v += p->pp) {
+    const ett_layer_sums *sums = &a->sums[v];
+    a->gradients[v].dense =
+        ask_buckets(e, reduce, e->dense, sums->parameters * p->gradient_bytes,
+                    a->layers[v], p->gradient_bytes);
+    a->gradients[v].expert =
+        ask_buckets(e, reduce, e->expert, sums->expert_parameters * p->gradient_bytes,
+                    a->layers[v], p->gradient_bytes);
+    layers += (double)a->split[v];
   }
   double sharded = p->zero >= ETT_ZERO_OPTIMIZER ? (double)e->dense.degree : 1;
   double expert_sharded = p->zero >= ETT_ZERO_OPTIMIZER ? (double)e->expert.degree : 1;
   ett_stage_place place = rank == 0           ? ETT_STAGE_FIRST
                           : rank == p->pp - 1 ? ETT_STAGE_LAST
                                               : ETT_STAGE_MIDDLE;
-  double layers = 0;
-  for (int v = rank; v < p->pp * p->chunks; v += p->pp)
-    layers += (double)a->split[v];
   s->optimizer_seconds =
       ask(e, ETT_DEMAND_OPTIMIZER,
           ceil(s->parameters / sharded + s->expert_parameters / expert_sharded),
           (int32_t)ceil(layers / sharded), (int32_t)place, p->weight_bytes);
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)
     s->gather_seconds = gather_seconds(e, s->parameters, s->expert_parameters, s->layers);
-  if (!ends)
-    return;
+}
+
+/* Lays what was asked for behind the pipeline. */
+static void lay_update(const evaluation *e, const arrays *a, int rank,
+                       const ett_pipeline_result *ends) {
+  const ett_step_plan *p = e->plan;
+  ett_step_stage *s = &a->stage[rank];
+  double times = p->zero >= ETT_ZERO_GRADIENTS ? (double)p->micro_batches : 1;
+  double finish = ends->last_backward_end[rank], last = 0, total = 0;
+  /* The chunks of a rank finish last to first. */
+  for (int v = (p->chunks - 1) * p->pp + rank; v >= 0; v -= p->pp) {
+    const slice_gradients *g = &a->gradients[v];
+    double start = ends->last_backward_start[v], end = ends->last_backward_end[v];
+    total += buckets_seconds(g->dense) + buckets_seconds(g->expert);
+    finish = end > finish ? end : finish;
+    if (p->overlap_gradients) {
+      last = overlapped_end(g->dense, start, end, last);
+      last = overlapped_end(g->expert, start, end, last);
+    }
+  }
   s->pipeline_seconds = finish;
   s->gradient_seconds = total * times;
   if (p->overlap_gradients) {
@@ -384,13 +419,13 @@ static void fill_stages(const evaluation *e, const arrays *a) {
   }
 }
 
-static void finish_step(evaluation *e, const arrays *a, double tied,
+static void finish_step(const evaluation *e, const arrays *a, double tied,
                         const ett_pipeline_result *ends, ett_step_result *r) {
   const ett_step_plan *p = e->plan;
   double ready = 0;
   for (int rank = 0; rank < p->pp; rank++) {
     ett_step_stage *s = &a->stage[rank];
-    after_pipeline(e, a, rank, ends);
+    lay_update(e, a, rank, ends);
     s->end_seconds = s->pipeline_seconds + s->gradient_exposed_seconds;
   }
   if (tied > 0) { /* first and last stage meet */
@@ -476,7 +511,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
                across ? 1 : 2, plan->gradient_bytes);
   }
   for (int rank = 0; rank < plan->pp; rank++)
-    after_pipeline(&e, &a, rank, NULL);
+    ask_update(&e, &a, rank);
   if (e.failed)
     return -1;
   if (e.untimed)
