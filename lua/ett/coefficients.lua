@@ -50,7 +50,7 @@ local Coefficients = { __name = "ett.coefficients" }
 ---@return ett.Profile
 function coefficients.open(folder, options)
   local self = setmetatable({ folder = folder, options = options or {}, pools = {}, models = {}, outliers = {},
-    read = {}, source = folder }, Coefficients)
+    read = {}, topologies = {}, source = folder }, Coefficients)
   for _, name in ipairs(files_of(folder)) do
     local pool, dtype = name:match("^(.+)%.(%w+)%.coefficients%.lua$")
     if pool then self.pools[pool .. " " .. dtype] = folder .. "/" .. name end
@@ -85,7 +85,11 @@ end
 function Coefficients:model(_, path, pass) return load_model(self, path, pass) end
 
 function Coefficients:collective_models(kind, dtype, nodes, gpus)
+  local id = ("%s %s %d_%d"):format(kind, dtype, nodes, gpus)
+  local known = self.topologies[id]
+  if known then return known end
   local path, found = self.pools[kind .. " " .. dtype], {}
+  self.topologies[id] = found
   if not path then return found end
   local file = self.read[path] or read(path)
   self.read[path] = file

@@ -9,6 +9,9 @@ local host = require "ett.host"
 local find = {}
 local script_folder
 
+--- Counts changes of the roots: what was found under one number is found again.
+find.generation = 0
+
 local function split(path, separator)
   local entries = {}
   for entry in (path or ""):gmatch("[^" .. separator .. "]+") do entries[#entries + 1] = entry end
@@ -18,6 +21,7 @@ end
 --- Says in which folder the running script stands; its files are found first.
 function find.set_script_folder(folder)
   script_folder = folder
+  find.generation = find.generation + 1
   local front = {}
   for _, root in ipairs(find.roots()) do
     if root ~= host.root then

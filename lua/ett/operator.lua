@@ -65,7 +65,7 @@ function operator.check(op, path)
 end
 
 local loaded = {}      -- path -> operator
-local by_name, name_roots = {}, nil -- name or alias -> operator, for one set of roots
+local by_name, name_generation = {}, nil -- name or alias -> operator, for one set of roots
 local by_alias, alias_roots -- alias -> name, made once per set of roots
 
 local function load_path(path)
@@ -89,8 +89,7 @@ end
 --- The operator of a name or alias; raises with the nearest valid name.
 ---@param name string
 function operator.get(name)
-  local roots = table.concat(find.roots(), "\n")
-  if name_roots ~= roots then by_name, name_roots = {}, roots end
+  if name_generation ~= find.generation then by_name, name_generation = {}, find.generation end
   local known = by_name[name]
   if known then return known end
   known = operator.search(name)
