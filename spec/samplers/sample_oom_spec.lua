@@ -39,4 +39,17 @@ describe("with failing allocations", function()
     end)
     os.remove(path)
   end)
+
+  it("ett.cpu runs a kernel", function()
+    local usable = require("ett.find").load("samplers", "cpu").available()
+    if not usable then pending("the CPU kernels need AVX2") return end
+    local cpu = require "ett.cpu"
+    local d = { batch = 2, m = 3, n = 4, k = 5 }
+    oom.every_allocation(function()
+      local list = {}
+      for i, o in ipairs(cpu.operands("bmm", "forward", d)) do list[i] = sample.tensor(o.count) end
+      cpu.run("bmm", "forward", d, list)
+      return #list
+    end)
+  end)
 end)
