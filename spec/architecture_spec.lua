@@ -31,6 +31,16 @@ describe("bundled architectures", function()
       heads = 32, kv_heads = 8, vocab = 32000, ffn = 14336, experts = 8, top_k = 2 })))
   end)
 
+  it("count GPT-2 small to the last weight, its positions and tied head included", function()
+    assert.equal(124439808, architecture.parameters(architecture.new("gpt", { layers = 12, hidden = 768, heads = 12,
+      vocab = 50257, max_positions = 1024 })))
+  end)
+
+  it("count Qwen2-7B, whose queries, keys and values alone have biases", function()
+    assert.equal(7615616512, architecture.parameters(architecture.new("llama", { layers = 28, hidden = 3584,
+      heads = 28, kv_heads = 4, ffn = 18944, vocab = 152064, qkv_bias = true })))
+  end)
+
   it("conserve layers: counted, not copied", function()
     local model = architecture.new("llama", llama)
     assert.equal(3, #model.layers)

@@ -132,7 +132,7 @@ end
 function architecture.configuration(hyper, plan)
   local c = {}
   for _, key in ipairs { "hidden", "heads", "kv_heads", "head_dim", "vocab", "vocab_multiple", "experts", "top_k",
-    "moe_ffn", "layers", "gated_mlp", "bias", "causal", "window", "rotary_fraction", "tied_embeddings" } do
+    "moe_ffn", "layers", "gated_mlp", "bias", "qkv_bias", "causal", "window", "rotary_fraction", "tied_embeddings" } do
     c[key] = hyper[key]
   end
   c.ffn = hyper.ffn or 4 * hyper.hidden

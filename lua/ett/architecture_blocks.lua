@@ -83,7 +83,13 @@ end
 
 --- Embedding layer: lookup, learned positions, sum over tensor ranks.
 function blocks.embedding(h)
-  local positions = h.position == "learned" and "residual_add" or nil
+  local positions
+  if h.position == "learned" then
+    -- A second table, whole on every tensor rank; left out when its length is not known.
+    local table_of = h.max_positions
+      and { op = "embedding", with = { vocab = h.max_positions, vocab_multiple = 1, tp = 1 } } or nil
+    positions = blocks.join(table_of, "residual_add")
+  end
   return { name = "embedding", place = "first", ops = blocks.join("embedding", leave, positions) }
 end
 
