@@ -33,12 +33,28 @@ ptrdiff_t ett_file_source_read(void *file_source, void *buffer, size_t size,
   }
 }
 
+/* Where in a gzip member (RFC 1952). Its header is read here, byte by byte: ISA-L 2.30
+ * checks a header's checksum otherwise when the header comes in pieces. */
+typedef enum gzip_stage {
+  BETWEEN,
+  FIXED,
+  EXTRA_LENGTH,
+  EXTRA,
+  NAME,
+  COMMENT,
+  CHECK,
+  BODY
+} gzip_stage;
+
 struct ett_inflate {
   ett_compression kind;
   ett_byte_source source;
   const char *fault;
-  uint64_t taken;
-  bool ended, member; /* the source; inside a member or frame */
+  uint64_t taken, members;
+  bool ended, frame; /* the source; inside a zstd frame */
+  gzip_stage stage;
+  uint8_t flags;
+  uint32_t count, extra; /* bytes of the stage so far; of the extra field */
   struct inflate_state gzip;
   ZSTD_DStream *zstd;
   ZSTD_inBuffer zin;
@@ -52,8 +68,11 @@ ett_inflate *ett_inflate_new(ett_compression kind, ett_byte_source source) {
   in->kind = kind;
   in->source = source;
   in->fault = NULL;
-  in->taken = 0;
-  in->ended = in->member = false;
+  in->taken = in->members = 0;
+  in->ended = in->frame = false;
+  in->stage = BETWEEN;
+  in->flags = 0;
+  in->count = in->extra = 0;
   in->zstd = NULL;
   in->zin = (ZSTD_inBuffer){in->input, 0, 0};
   if (kind == ETT_COMPRESSION_ZSTD) {
@@ -64,7 +83,6 @@ ett_inflate *ett_inflate_new(ett_compression kind, ett_byte_source source) {
     }
   } else {
     isal_inflate_init(&in->gzip);
-    in->gzip.crc_flag = ISAL_GZIP;
     in->gzip.next_in = in->input;
     in->gzip.avail_in = 0;
   }
@@ -98,6 +116,72 @@ static ptrdiff_t refill(ett_inflate *in, ett_err *err) {
   return n;
 }
 
+/* The stage behind a part of the header that is complete. */
+static gzip_stage stage_after(const ett_inflate *in, gzip_stage done) {
+  if (done < EXTRA_LENGTH && in->flags & 4)
+    return EXTRA_LENGTH;
+  if (done == EXTRA_LENGTH && in->extra)
+    return EXTRA;
+  if (done < NAME && in->flags & 8)
+    return NAME;
+  if (done < COMMENT && in->flags & 16)
+    return COMMENT;
+  if (done < CHECK && in->flags & 2)
+    return CHECK; /* the header's own checksum: stepped over */
+  return BODY;
+}
+
+static void header_byte(ett_inflate *in, uint8_t b) {
+  bool complete = false;
+  uint32_t at = in->count++;
+  switch (in->stage) {
+  case BETWEEN:
+    in->count = 0;
+    if (b == 0x1F) {
+      in->stage = FIXED;
+      in->count = 1;
+    } else if (in->members == 0) {
+      in->fault = "not gzip data";
+    } else if (b !=
+               0) { /* zeros are padding; anything else is left alone, as gzip does */
+      in->ended = true;
+      in->gzip.avail_in = 0;
+    }
+    return;
+  case FIXED:
+    if ((at == 1 && b != 0x8B) || (at == 2 && b != 8) || (at == 3 && b & 0xE0))
+      in->fault = "gzip header is damaged";
+    if (at == 3)
+      in->flags = b;
+    complete = at == 9;
+    break;
+  case EXTRA_LENGTH:
+    in->extra = at == 0 ? b : in->extra | (uint32_t)b << 8;
+    complete = at == 1;
+    break;
+  case EXTRA:
+    complete = at + 1 == in->extra;
+    break;
+  case NAME:
+  case COMMENT:
+    complete = b == 0;
+    break;
+  case CHECK:
+    complete = at == 1;
+    break;
+  case BODY:
+    break;
+  }
+  if (!complete)
+    return;
+  in->stage = stage_after(in, in->stage);
+  in->count = 0;
+  if (in->stage == BODY) {
+    isal_inflate_reset(&in->gzip);
+    in->gzip.crc_flag = ISAL_GZIP_NO_HDR_VER; /* the trailer is checked */
+  }
+}
+
 static ptrdiff_t gzip_read(ett_inflate *in, void *buffer, size_t size, ett_err *err) {
   struct inflate_state *z = &in->gzip;
   z->next_out = buffer;
@@ -110,38 +194,28 @@ static ptrdiff_t gzip_read(ett_inflate *in, void *buffer, size_t size, ett_err *
       z->next_in = in->input;
       z->avail_in = (uint32_t)n;
     }
-    if (z->block_state == ISAL_BLOCK_FINISH) { /* a member ended; another may follow */
-      if (z->avail_in == 0)
-        return 0;
-      if (*z->next_in == 0) { /* padding between members or behind the last */
-        z->next_in++;
-        z->avail_in--;
-        continue;
-      }
-      if (*z->next_in !=
-          0x1F) { /* anything else is no member: left alone, as gzip does */
-        in->ended = true;
-        z->avail_in = 0;
-        return 0;
-      }
-      isal_inflate_reset(z);
-      z->crc_flag = ISAL_GZIP;
-      in->member = false;
-    }
-    if (z->avail_in == 0 && in->ended) {
-      uint32_t before = z->avail_out; /* what the decoder still holds */
-      int status = isal_inflate(z);
-      if (status == ISAL_DECOMP_OK && z->avail_out < before)
-        break;
-      in->fault = "gzip data ends early";
+    bool dry = z->avail_in == 0; /* all is there; the decoder may still hold some */
+    if (dry && in->stage == BETWEEN && in->members)
       break;
+    if (dry && in->stage != BODY) {
+      in->fault = "gzip data ends early";
+    } else if (in->stage != BODY) {
+      while (z->avail_in && in->stage != BODY && !in->fault) {
+        z->avail_in--;
+        header_byte(in, *z->next_in++);
+      }
+    } else {
+      int status = isal_inflate(z);
+      if (status == ISAL_INCORRECT_CHECKSUM)
+        in->fault = "gzip checksum does not match";
+      else if (status != ISAL_DECOMP_OK && status != ISAL_END_INPUT)
+        in->fault = "gzip data is damaged";
+      else if (z->block_state == ISAL_BLOCK_FINISH && z->avail_out > 0) {
+        in->stage = BETWEEN;
+        in->members++;
+      } else if (dry && z->avail_out == size)
+        in->fault = "gzip data ends early";
     }
-    in->member = true;
-    int status = isal_inflate(z);
-    if (status == ISAL_INCORRECT_CHECKSUM)
-      in->fault = "gzip checksum does not match";
-    else if (status != ISAL_DECOMP_OK && status != ISAL_END_INPUT)
-      in->fault = "gzip data is damaged";
   }
   return (ptrdiff_t)(size - z->avail_out);
 }
@@ -162,9 +236,9 @@ static ptrdiff_t zstd_read(ett_inflate *in, void *buffer, size_t size, ett_err *
       in->fault = "zstd data is damaged";
     } else {
       if (in->zin.pos > before || out.pos)
-        in->member = hint != 0;
+        in->frame = hint != 0;
       if (in->ended && out.pos == 0) {
-        if (in->member)
+        if (in->frame)
           in->fault = "zstd data ends early";
         break;
       }
