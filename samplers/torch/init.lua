@@ -76,7 +76,7 @@ end
 local function pass_seconds(trace, pass, on_device)
   local seconds = {}
   if on_device then
-    for i, microseconds in ipairs((require("ett.trace_samples").durations(trace, { "ett " .. pass }))) do
+    for i, microseconds in ipairs((require("ett.trace.samples").durations(trace, { "ett " .. pass }))) do
       seconds[i] = microseconds * 1e-6
     end
     return seconds

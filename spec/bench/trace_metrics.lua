@@ -4,8 +4,8 @@ local bench = { summary = "all metrics together against one, 400 MB of hta_trace
 local repeats = 5
 
 local function cpu_seconds(path, names)
-  local metrics = require "ett.trace_metrics"
-  local trace_view = require "ett.trace_view"
+  local metrics = require "ett.trace.metrics"
+  local trace_view = require "ett.trace.view"
   local before = os.clock()
   local list = metrics.load_all(names)
   local view = assert(trace_view.open(path, { args = metrics.args(list) }))
@@ -22,7 +22,7 @@ function bench.run()
   if not folder then return { { measure = "reference traces", value = "not at hand (ETT_REFERENCE)" } } end
   local path = os.tmpname()
   require("replicate_trace").write(folder .. "/hta_trace_diff/control/control.json.gz", path, 400 * 1000 * 1000)
-  local names = require("ett.trace_metrics").names()
+  local names = require("ett.trace.metrics").names()
   local one, all = math.huge, math.huge
   for _ = 1, repeats do -- in turn, and the least of each: another process may hold a core
     one = math.min(one, cpu_seconds(path, { "comm_comp_overlap" }))

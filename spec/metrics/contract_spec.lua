@@ -1,7 +1,7 @@
 -- Every metric file says what it is, what it needs and in which units it answers.
-local comm = require "ett.trace_comm"
+local comm = require "ett.trace.comm"
 local maker = require "trace_maker"
-local metrics = require "ett.trace_metrics"
+local metrics = require "ett.trace.metrics"
 
 local gpu_set = { "coll_call_num", "throughput_tokens", "iter_time", "comm_comp_overlap", "pipeline_bubble",
   "traffic_distribution", "straggler_lag", "mfu", "sm", "traffic_window", "token_to_expert_assignment", "ttft", "tpot" }

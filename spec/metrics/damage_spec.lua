@@ -1,8 +1,8 @@
 -- Metrics over damaged traces: an answer or a reason, never a fault of the program.
 local json = require "ett.json"
 local maker = require "trace_maker"
-local metrics = require "ett.trace_metrics"
-local trace_view = require "ett.trace_view"
+local metrics = require "ett.trace.metrics"
+local trace_view = require "ett.trace.view"
 
 local function generator(seed)
   local state = seed

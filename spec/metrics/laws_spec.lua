@@ -1,7 +1,7 @@
 -- What must not change a result, and what must change it in a known way.
 local maker = require "trace_maker"
-local metrics = require "ett.trace_metrics"
-local trace_view = require "ett.trace_view"
+local metrics = require "ett.trace.metrics"
+local trace_view = require "ett.trace.view"
 
 local nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 

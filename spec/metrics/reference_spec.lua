@@ -3,7 +3,7 @@ local check = require "reference_check"
 local interval = require "ett.interval"
 local json = require "ett.json"
 local maker = require "trace_maker"
-local stats = require "ett.trace_stats"
+local stats = require "ett.trace.stats"
 
 local list, values, folder = check.list()
 

@@ -1,7 +1,7 @@
 -- The TPU metrics on a hand-made trace of two chips. Times in microseconds.
 local json = require "ett.json"
 local maker = require "trace_maker"
-local stats = require "ett.trace_stats"
+local stats = require "ett.trace.stats"
 
 local function chip(events, pid, number)
   local function meta(name, value, tid) events[#events + 1] = { ph = "M", name = name, pid = pid, tid = tid,

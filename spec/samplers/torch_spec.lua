@@ -5,7 +5,7 @@ local operator = require "ett.operator"
 local sample = require "ett.sample"
 
 local python = os.execute("python3 --version >/dev/null 2>&1") == true
-local has_trace = pcall(require, "ett.trace_samples") and pcall(require, "ett.trace")
+local has_trace = pcall(require, "ett.trace.samples") and pcall(require, "ett.trace")
 local reason = not python and "no python3 on this machine" or not has_trace and "ett.trace is not built here" or nil
 sample.default_environment("PYTHONPATH", host.root .. "/spec/support/fake_torch")
 sample.default_environment("PYTHONDONTWRITEBYTECODE", "1")

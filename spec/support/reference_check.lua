@@ -5,9 +5,9 @@
 -- (1.7e15 us: the spacing of binary64 there is 0.25 us) the reference's own rounding is in its
 -- digits; there the exact value must lie within what that rounding can amount to.
 local json = require "ett.json"
-local metrics = require "ett.trace_metrics"
+local metrics = require "ett.trace.metrics"
 local reference = require "reference_traces"
-local trace_view = require "ett.trace_view"
+local trace_view = require "ett.trace.view"
 
 local check = {}
 

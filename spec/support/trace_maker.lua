@@ -89,11 +89,11 @@ end
 
 --- Computes one metric of a folder with options: result, or nil and the reason.
 function maker.metric(folder, name, options)
-  local metrics = require "ett.trace_metrics"
+  local metrics = require "ett.trace.metrics"
   local metric = metrics.load(name)
   local all = { args = metrics.args{ metric } }
   for key, value in pairs(options or {}) do all[key] = value end
-  local view <close> = assert(require("ett.trace_view").open(folder, all))
+  local view <close> = assert(require("ett.trace.view").open(folder, all))
   return metrics.compute(metric, view)
 end
 

@@ -1,4 +1,4 @@
-local align = require "ett.trace_align"
+local align = require "ett.trace.align"
 
 --- Collectives that end every 100 ticks; starts lag by `lag`.
 local function recording(first, last, lag, kernel)
@@ -10,7 +10,7 @@ local function recording(first, last, lag, kernel)
   return list
 end
 
-describe("ett.trace_align", function()
+describe("ett.trace.align", function()
   it("finds the offset of a rank whose recording starts late", function()
     for missing = 0, 9 do
       local result = assert(align.match({ recording(1, 40, 0), recording(1 + missing, 40, 5) }, { tolerance = 10 }))

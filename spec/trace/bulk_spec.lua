@@ -1,7 +1,7 @@
 -- ett.bulk against the same sums done one by one.
 local bulk = require "ett.bulk"
 local maker = require "trace_maker"
-local stats = require "ett.trace_stats"
+local stats = require "ett.trace.stats"
 
 local function generator(seed)
   local state = seed

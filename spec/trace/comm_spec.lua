@@ -1,6 +1,6 @@
-local comm = require "ett.trace_comm"
+local comm = require "ett.trace.comm"
 
-describe("ett.trace_comm", function()
+describe("ett.trace.comm", function()
   it("takes the libraries' kernels for communication, and nothing else", function()
     local yes = {
       "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevComm*, unsigned long, ncclWork*)",

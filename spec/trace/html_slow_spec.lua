@@ -1,8 +1,8 @@
 -- The page of a trace in a real browser: it renders, and its console stays empty.
 local maker = require "trace_maker"
 local reference = require "reference_traces"
-local trace_view = require "ett.trace_view"
-local metrics = require "ett.trace_metrics"
+local trace_view = require "ett.trace.view"
+local metrics = require "ett.trace.metrics"
 
 local function have(command)
   local ok = os.execute(("command -v %s > /dev/null 2>&1"):format(command))
@@ -18,7 +18,7 @@ end
 
 local function page(path, target)
   local view <close> = assert(trace_view.open(path, { args = metrics.args(metrics.load_all(metrics.names())) }))
-  assert(require("ett.trace_html").write(view, target))
+  assert(require("ett.trace.html").write(view, target))
 end
 
 local function size(path)

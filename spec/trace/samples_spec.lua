@@ -1,6 +1,6 @@
 -- Operator samples from a trace: nested targets, device time, the mean of the middle.
 local maker = require "trace_maker"
-local samples = require "ett.trace_samples"
+local samples = require "ett.trace.samples"
 
 local function open(folder) return assert(require("ett.trace").open(folder, {})) end
 
@@ -22,7 +22,7 @@ local function recording()
   return r
 end
 
-describe("ett.trace_samples", function()
+describe("ett.trace.samples", function()
   it("measures last end - first start of what an occurrence launched", function()
     maker.with({ recording() }, function(folder)
       local t <close> = open(folder)

@@ -14,7 +14,7 @@ local function number_text(value)
 end
 
 local function shape_of(opts, config, path, columns)
-  local samples = require "ett.trace_samples"
+  local samples = require "ett.trace.samples"
   if opts.shape then
     local shape = {}
     for word in opts.shape:gmatch("[^,]+") do
@@ -38,7 +38,7 @@ end
 --- The traces below a folder whose own folders are named by shape, else the folder itself.
 local function expand(paths, columns)
   local lfs = require "lfs"
-  local samples = require "ett.trace_samples"
+  local samples = require "ett.trace.samples"
   local list = {}
   for _, path in ipairs(paths) do
     local inner = {}
@@ -59,7 +59,7 @@ local function expand(paths, columns)
 end
 
 local function from_trace(opts, words)
-  local samples = require "ett.trace_samples"
+  local samples = require "ett.trace.samples"
   local trace = require "ett.trace"
   if #words < 2 then error_module.raise("usage", "samples from-trace: needs DIR and CONFIG.yml") end
   local config_path = table.remove(words)

@@ -42,7 +42,7 @@ local function check(opts)
 end
 
 local function list_metrics(opts)
-  local metrics = require "ett.trace_metrics"
+  local metrics = require "ett.trace.metrics"
   local rows = {}
   for i, name in ipairs(metrics.names()) do
     local metric = metrics.load(name)
@@ -70,8 +70,8 @@ local function progress_line(quiet)
 end
 
 local function open(path, opts, chosen)
-  local view, why = require("ett.trace_view").open(path, {
-    args = require("ett.trace_metrics").args(chosen), profile_mode = opts.profile_mode, step = opts.step,
+  local view, why = require("ett.trace.view").open(path, {
+    args = require("ett.trace.metrics").args(chosen), profile_mode = opts.profile_mode, step = opts.step,
     window = parse_window(opts.window), threads = opts.threads, n_chips = opts.n_chips,
     model_params = opts.model_params, flops_per_token = opts.flops_per_token, peak_flops = opts.peak_flops,
     batch_size = opts.batch_size, seq_len = opts.seq_len, align = opts.align, tolerance_us = opts.tolerance_us,
@@ -94,7 +94,7 @@ local function warn(view, opts)
 end
 
 local function run_metrics(view, chosen)
-  local metrics = require "ett.trace_metrics"
+  local metrics = require "ett.trace.metrics"
   local results, reasons = {}, {}
   for _, metric in ipairs(chosen) do
     local result, reason = metrics.compute(metric, view)
@@ -110,13 +110,13 @@ local function heading(view)
     kinds[file.kind] = true
     bytes = bytes + (file.bytes or 0)
   end
-  local stats = require "ett.trace_stats"
+  local stats = require "ett.trace.stats"
   return ("%s: %d file%s (%s), %d events, %.1f MB"):format(view.path, #view.trace.files,
     #view.trace.files == 1 and "" or "s", table.concat(stats.keys(kinds), ", "), view.trace.event_count, bytes / 1e6)
 end
 
 local function print_one(view, opts, chosen, results, reasons)
-  local json, text, stats = require "ett.json", require "ett.trace_text", require "ett.trace_stats"
+  local json, text, stats = require "ett.json", require "ett.trace.text", require "ett.trace.stats"
   if opts.json then
     if #chosen == 1 then
       io.write(json.encode(results[chosen[1].name], { indent = 2 }))
@@ -159,7 +159,7 @@ local batch_columns = {
 }
 
 local function batch(paths, opts, chosen)
-  local json, text, stats = require "ett.json", require "ett.trace_text", require "ett.trace_stats"
+  local json, text, stats = require "ett.json", require "ett.trace.text", require "ett.trace.stats"
   local rows, failed = {}, false
   for i, path in ipairs(paths) do
     local ok, why = pcall(function()
@@ -221,12 +221,12 @@ local function print_diff(paths, opts, chosen)
   if #paths ~= 2 then error_module.raise("usage", "trace: --diff needs two traces, got %d", #paths) end
   local first <close> = open(paths[1], opts, chosen)
   local second <close> = open(paths[2], opts, chosen)
-  local result = require("ett.trace_diff").compare(first, second, opts)
+  local result = require("ett.trace.diff").compare(first, second, opts)
   if opts.json then
     io.write(require("ett.json").encode(result, { indent = 2 }))
     return 0
   end
-  local text = require "ett.trace_text"
+  local text = require "ett.trace.text"
   print(("first  %s\nsecond %s\n"):format(heading(first), heading(second)))
   for _, line in ipairs(text.table({ { key = "name", title = "mean of devices" },
     { key = "first_ms", title = "first ms" }, { key = "second_ms", title = "second ms" },
@@ -247,7 +247,7 @@ local function run(opts, positional)
   opts.json = opts.json or opts.output_json
   if opts.list_metrics then return list_metrics(opts) end
   check(opts)
-  local metrics = require "ett.trace_metrics"
+  local metrics = require "ett.trace.metrics"
   local paths, names = split_positional(positional, opts.diff)
   for _, name in ipairs(opts.metric or {}) do
     for word in name:gmatch("[^,]+") do names[#names + 1] = word end
@@ -262,7 +262,7 @@ local function run(opts, positional)
   local view <close> = open(paths[1], opts, needed)
   warn(view, opts)
   if opts.html then
-    local ok, why = require("ett.trace_html").write(view, opts.html)
+    local ok, why = require("ett.trace.html").write(view, opts.html)
     if not ok then error(error_module.from(why), 0) end
     if not asked and not opts.all then
       if not opts.quiet then print("wrote " .. opts.html) end

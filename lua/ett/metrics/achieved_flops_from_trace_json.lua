@@ -1,6 +1,6 @@
 --- FLOP/s that the rows of a TPU trace amount to.
-local stats = require "ett.trace_stats"
-local totals = require "ett.trace_totals"
+local stats = require "ett.trace.stats"
+local totals = require "ett.trace.totals"
 
 return {
   name = "achieved_flops_from_trace_json",

@@ -1,6 +1,6 @@
 --- Time in all-reduces.
-local collective = require "ett.trace_collective"
-local totals = require "ett.trace_totals"
+local collective = require "ett.trace.collective"
+local totals = require "ett.trace.totals"
 
 local function is_all_reduce(each) return each.kind == "AllReduce" end
 

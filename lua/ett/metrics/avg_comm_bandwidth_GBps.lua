@@ -1,6 +1,6 @@
 --- Mean algorithm bandwidth of communication.
-local collective = require "ett.trace_collective"
-local totals = require "ett.trace_totals"
+local collective = require "ett.trace.collective"
+local totals = require "ett.trace.totals"
 
 return {
   name = "avg_comm_bandwidth_GBps",

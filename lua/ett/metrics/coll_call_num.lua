@@ -1,6 +1,6 @@
 --- How many collectives ran.
-local collective = require "ett.trace_collective"
-local stats = require "ett.trace_stats"
+local collective = require "ett.trace.collective"
+local stats = require "ett.trace.stats"
 
 return {
   name = "coll_call_num",

@@ -1,7 +1,7 @@
 --- Collectives by kind, size and group, with their bandwidths.
-local collective = require "ett.trace_collective"
-local comm = require "ett.trace_comm"
-local stats = require "ett.trace_stats"
+local collective = require "ett.trace.collective"
+local comm = require "ett.trace.comm"
+local stats = require "ett.trace.stats"
 
 return {
   name = "collective_table",

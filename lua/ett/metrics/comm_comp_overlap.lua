@@ -1,5 +1,5 @@
 --- How much communication is hidden behind compute.
-local stats = require "ett.trace_stats"
+local stats = require "ett.trace.stats"
 
 return {
   name = "comm_comp_overlap",

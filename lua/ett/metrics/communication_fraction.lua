@@ -1,7 +1,7 @@
 --- Share of the span in which a device communicated.
-local collective = require "ett.trace_collective"
-local stats = require "ett.trace_stats"
-local totals = require "ett.trace_totals"
+local collective = require "ett.trace.collective"
+local stats = require "ett.trace.stats"
+local totals = require "ett.trace.totals"
 
 return {
   name = "communication_fraction",

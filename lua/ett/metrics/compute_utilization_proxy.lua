@@ -1,6 +1,6 @@
 --- Share of the span in which a device computed.
-local stats = require "ett.trace_stats"
-local totals = require "ett.trace_totals"
+local stats = require "ett.trace.stats"
+local totals = require "ett.trace.totals"
 
 return {
   name = "compute_utilization_proxy",

@@ -1,6 +1,6 @@
 --- Where the time of each device went: the figures every other metric is made of.
-local stats = require "ett.trace_stats"
-local comm = require "ett.trace_comm"
+local stats = require "ett.trace.stats"
+local comm = require "ett.trace.comm"
 
 local function lane_figures(view, lane)
   local C, K, M, B = lane:comm(), lane:compute(), lane:memory(), lane:busy()

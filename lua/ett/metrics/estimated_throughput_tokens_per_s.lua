@@ -1,6 +1,6 @@
 --- Tokens a second that the trace's FLOPs amount to.
-local stats = require "ett.trace_stats"
-local tokens = require "ett.trace_tokens"
+local stats = require "ett.trace.stats"
+local tokens = require "ett.trace.tokens"
 
 return {
   name = "estimated_throughput_tokens_per_s",

@@ -1,5 +1,5 @@
 --- Tokens that the trace's FLOPs amount to.
-local tokens = require "ett.trace_tokens"
+local tokens = require "ett.trace.tokens"
 
 return {
   name = "estimated_total_tokens",

@@ -1,5 +1,5 @@
 --- FLOPs per token that the token estimates use.
-local tokens = require "ett.trace_tokens"
+local tokens = require "ett.trace.tokens"
 
 return {
   name = "flops_per_token_used",

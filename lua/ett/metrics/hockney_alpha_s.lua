@@ -1,12 +1,12 @@
 --- Hockney model of the collectives: latency of one step of the collective.
-local collective = require "ett.trace_collective"
-local hockney = require "ett.trace_hockney"
+local collective = require "ett.trace.collective"
+local hockney = require "ett.trace.hockney"
 
 return {
   name = "hockney_alpha_s",
   summary = "latency of one step of the collective, by T = steps alpha + volume beta",
   definition = [[Least absolute relative deviations over the median transfer time of each size; steps and volume
-are the ring algorithm's (lua/ett/trace_hockney.lua). Transfer time is first end - last start over the ranks.
+are the ring algorithm's (lua/ett/trace/hockney.lua). Transfer time is first end - last start over the ranks.
 The residual, the number of sizes and whether they decide the fit come with it; with one size there is no
 answer.]],
   needs = "all-reduces of at least two sizes with known bytes and group size (--n-chips), best on two ranks or more",

@@ -1,5 +1,5 @@
 --- Wall-clock time of an iteration.
-local stats = require "ett.trace_stats"
+local stats = require "ett.trace.stats"
 
 return {
   name = "iter_time",

@@ -1,5 +1,5 @@
 --- Which kernels the device time went to.
-local stats = require "ett.trace_stats"
+local stats = require "ett.trace.stats"
 
 return {
   name = "kernel_breakdown",

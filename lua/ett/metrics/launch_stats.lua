@@ -1,6 +1,6 @@
 --- How launches get to the device: delay, and how much work is queued.
 local bulk = require "ett.bulk"
-local stats = require "ett.trace_stats"
+local stats = require "ett.trace.stats"
 
 return {
   name = "launch_stats",

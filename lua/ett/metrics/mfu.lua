@@ -1,6 +1,6 @@
 --- Model FLOP utilisation.
-local stats = require "ett.trace_stats"
-local totals = require "ett.trace_totals"
+local stats = require "ett.trace.stats"
+local totals = require "ett.trace.totals"
 
 --- FLOPs of the recorded work of one device, seconds they took, how both were found.
 local function work(view, options)

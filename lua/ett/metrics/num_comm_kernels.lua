@@ -1,5 +1,5 @@
 --- Number of communication kernels.
-local totals = require "ett.trace_totals"
+local totals = require "ett.trace.totals"
 
 return {
   name = "num_comm_kernels",

@@ -1,6 +1,6 @@
 --- Number of communication kernels whose bytes and time are known.
-local collective = require "ett.trace_collective"
-local totals = require "ett.trace_totals"
+local collective = require "ett.trace.collective"
+local totals = require "ett.trace.totals"
 
 return {
   name = "num_comm_kernels_w_size_and_time",

@@ -1,8 +1,8 @@
 --- Time a pipeline stage has nothing to do because of the schedule.
-local stats = require "ett.trace_stats"
+local stats = require "ett.trace.stats"
 local interval = require "ett.interval"
 
---- From per-micro-batch timings (ett.trace_pipeline).
+--- From per-micro-batch timings (ett.trace.pipeline).
 local function from_timings(timings, view, only)
   local ranks, totals, windows, bubbles, lengths = {}, {}, {}, {}, {}
   for _, rank in ipairs(timings.ranks) do
@@ -124,11 +124,11 @@ point kernels that no compute covers, when the card says pp > 1. GPU idle is ano
 device_time.idle_us.]],
   needs = "micro-batch timings, stage markers, or send/recv kernels of a run with pp > 1",
   units = { bubble_ratio = "share", bubble_time_ms = "ms", total_time_ms = "ms", method = "text" },
-  args = require("ett.trace_collective").args,
+  args = require("ett.trace.collective").args,
   differs = "the public tool calls every gap between kernels a bubble; that is idle time",
   compute = function(view, options)
     local timings = view:cached("pipeline", function()
-      return require("ett.trace_pipeline").read(view.path) or false
+      return require("ett.trace.pipeline").read(view.path) or false
     end)
     if timings then return from_timings(timings, view, options.step) end
     view:events_needed()

@@ -1,6 +1,6 @@
 --- How much of the device's multiprocessors kernels cover.
 local bulk = require "ett.bulk"
-local stats = require "ett.trace_stats"
+local stats = require "ett.trace.stats"
 
 return {
   name = "sm",

@@ -1,5 +1,5 @@
 --- Every step of every device: how long, and what of it was communication, compute and idle.
-local stats = require "ett.trace_stats"
+local stats = require "ett.trace.stats"
 
 local function device_steps(view, lane)
   local rows = view:named_rows("device_steps", { "device_annotation", "device_step" },

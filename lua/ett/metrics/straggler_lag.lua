@@ -1,7 +1,7 @@
 --- How far the slowest rank trails the first when a collective starts.
-local align = require "ett.trace_align"
-local collective = require "ett.trace_collective"
-local stats = require "ett.trace_stats"
+local align = require "ett.trace.align"
+local collective = require "ett.trace.collective"
+local stats = require "ett.trace.stats"
 
 local function refusal(view, each)
   if each.reason ~= "ends" then return each.reason end

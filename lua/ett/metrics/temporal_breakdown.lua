@@ -1,6 +1,6 @@
 --- The span of each device split into what it was spent on, and why it was idle.
 local bulk = require "ett.bulk"
-local stats = require "ett.trace_stats"
+local stats = require "ett.trace.stats"
 
 --- Idle ticks by cause: a gap belongs to the row that ends it. "host": that row was launched
 --- after the gap began; "device": it was launched before and waited for the device (a

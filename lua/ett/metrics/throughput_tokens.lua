@@ -1,5 +1,5 @@
 --- Tokens a second.
-local stats = require "ett.trace_stats"
+local stats = require "ett.trace.stats"
 
 return {
   name = "throughput_tokens",

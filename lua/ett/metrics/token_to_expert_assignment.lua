@@ -1,6 +1,6 @@
 --- Tokens that each rank sends to and takes from the others' experts.
-local collective = require "ett.trace_collective"
-local stats = require "ett.trace_stats"
+local collective = require "ett.trace.collective"
+local stats = require "ett.trace.stats"
 
 local function numbers(text)
   if type(text) ~= "string" then return nil end

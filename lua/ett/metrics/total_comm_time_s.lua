@@ -1,6 +1,6 @@
 --- Time in which a device communicated.
-local collective = require "ett.trace_collective"
-local totals = require "ett.trace_totals"
+local collective = require "ett.trace.collective"
+local totals = require "ett.trace.totals"
 
 return {
   name = "total_comm_time_s",

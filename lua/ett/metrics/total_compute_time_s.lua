@@ -1,5 +1,5 @@
 --- Time in which a device computed.
-local totals = require "ett.trace_totals"
+local totals = require "ett.trace.totals"
 
 return {
   name = "total_compute_time_s",

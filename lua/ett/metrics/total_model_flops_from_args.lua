@@ -1,5 +1,5 @@
 --- FLOPs that the rows of a TPU trace state.
-local totals = require "ett.trace_totals"
+local totals = require "ett.trace.totals"
 
 return {
   name = "total_model_flops_from_args",
@@ -12,7 +12,7 @@ return {
   compute = function(view)
     local out = totals.per_device(view, "total_model_flops_from_args", "sum",
       function(lane) return lane:model_flops() end)
-    if out.total_model_flops_from_args == require("ett.trace_stats").null then
+    if out.total_model_flops_from_args == require("ett.trace.stats").null then
       view:missing("needs the argument model_flops on device rows; no row has it")
     end
     return out

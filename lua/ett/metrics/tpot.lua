@@ -1,6 +1,6 @@
 --- Time per output token.
-local serving = require "ett.trace_serving"
-local stats = require "ett.trace_stats"
+local serving = require "ett.trace.serving"
+local stats = require "ett.trace.stats"
 
 return {
   name = "tpot",

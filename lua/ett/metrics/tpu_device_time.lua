@@ -1,7 +1,7 @@
 --- Time of each TPU core by HLO category and collective.
-local stats = require "ett.trace_stats"
-local totals = require "ett.trace_totals"
-local collective = require "ett.trace_collective"
+local stats = require "ett.trace.stats"
+local totals = require "ett.trace.totals"
+local collective = require "ett.trace.collective"
 
 local function device_ps(events)
   local sum, count = events:sum("device_duration_ps")

@@ -1,13 +1,13 @@
 --- Bytes and time of communication by dimension of the parallel layout.
-local collective = require "ett.trace_collective"
-local parallel = require "ett.trace_parallel"
-local stats = require "ett.trace_stats"
+local collective = require "ett.trace.collective"
+local parallel = require "ett.trace.parallel"
+local stats = require "ett.trace.stats"
 
 return {
   name = "traffic_distribution",
   summary = "bytes and time moved for data, tensor, pipeline, expert and context parallelism",
   definition = [[Each collective's message bytes (nccl-tests' S, from its arguments) and device time, summed
-over all devices by the dimension it serves (lua/ett/trace_parallel.lua says how that is told). Fractions are of
+over all devices by the dimension it serves (lua/ett/trace/parallel.lua says how that is told). Fractions are of
 the bytes whose dimension is known or not, *_time_ms of all communication. What could not be told is under
 unknown_*; collectives without bytes are counted in calls_without_bytes. mode names what told the dimension.]],
   needs = "device rows; process-group arguments, host ranges or a workload card to tell dimensions apart",

@@ -1,6 +1,6 @@
 --- Time between the traffic of one dimension and the next.
-local collective = require "ett.trace_collective"
-local stats = require "ett.trace_stats"
+local collective = require "ett.trace.collective"
+local stats = require "ett.trace.stats"
 
 return {
   name = "traffic_window",

@@ -1,5 +1,5 @@
 --- Time from the first start to the last end on each device.
-local totals = require "ett.trace_totals"
+local totals = require "ett.trace.totals"
 
 return {
   name = "wall_time_s",

@@ -1,6 +1,6 @@
 --- One metric of the trace named by ETT_BENCH_TRACE, then the process's peak memory in bytes.
-local metrics = require "ett.trace_metrics"
-local trace_view = require "ett.trace_view"
+local metrics = require "ett.trace.metrics"
+local trace_view = require "ett.trace.view"
 
 local list = metrics.load_all { "comm_comp_overlap" }
 local view = assert(trace_view.open(os.getenv "ETT_BENCH_TRACE", { args = metrics.args(list), threads = 1 }))

@@ -3,8 +3,8 @@
 -- FLOPs per token: 6 x parameters when training, 2 x when only running forward (Kaplan et al.,
 -- 2020, section 2.1), or what --flops-per-token says. Nothing is assumed when the parameters
 -- are not given.
-local stats = require "ett.trace_stats"
-local totals = require "ett.trace_totals"
+local stats = require "ett.trace.stats"
+local totals = require "ett.trace.totals"
 
 local tokens = {}
 

@@ -1,14 +1,14 @@
 --- Fits T = steps * alpha + volume * beta to the transfer times of collectives.
 --
 -- steps and volume are those of the ring algorithm of the collective on n ranks
--- (ett.trace_comm.ring; Thakur, Rabenseifner, Gropp, 2005): an all-reduce of S bytes takes
+-- (ett.trace.comm.ring; Thakur, Rabenseifner, Gropp, 2005): an all-reduce of S bytes takes
 -- 2 (n - 1) steps and moves 2 (n - 1) / n * S bytes. The time of a collective is its transfer time,
 -- first end - last start over the ranks, so that waiting for a late rank is not taken for
 -- slowness of the network; with one rank recorded the least time of each size stands in, and
 -- the result says so. The median of each size is fitted by least absolute relative deviations
 -- (iteratively reweighted), which one bad size cannot drag away.
-local comm = require "ett.trace_comm"
-local stats = require "ett.trace_stats"
+local comm = require "ett.trace.comm"
+local stats = require "ett.trace.stats"
 
 local hockney = {}
 

@@ -7,7 +7,7 @@
 -- first start of the device rows launched inside it. A column's sample is the mean of the third
 -- to the seventh smallest occurrence, as the sampling tool of these configurations takes it.
 local error_module = require "ett.error"
-local stats = require "ett.trace_stats"
+local stats = require "ett.trace.stats"
 
 local samples = {}
 

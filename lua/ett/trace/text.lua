@@ -1,5 +1,5 @@
 --- Prints results of metrics as aligned text and as CSV.
-local stats = require "ett.trace_stats"
+local stats = require "ett.trace.stats"
 local json = require "ett.json"
 
 local text = {}

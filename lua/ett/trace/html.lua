@@ -1,10 +1,10 @@
 --- One self-contained page about a trace: timelines, breakdown, steps, collectives, kernels.
 --
--- The page is lua/ett/trace_page.html with the data put where it says DATA; it loads nothing
+-- The page is lua/ett/trace/page.html with the data put where it says DATA; it loads nothing
 -- from anywhere and runs under a policy that forbids it.
 local json = require "ett.json"
-local metrics = require "ett.trace_metrics"
-local stats = require "ett.trace_stats"
+local metrics = require "ett.trace.metrics"
+local stats = require "ett.trace.stats"
 
 local html = {}
 
@@ -81,7 +81,7 @@ end
 
 --- Text of the page.
 function html.page(view)
-  local path = require("ett.host").root .. "/lua/ett/trace_page.html"
+  local path = require("ett.host").root .. "/lua/ett/trace/page.html"
   local file, why = io.open(path, "rb")
   if not file then return nil, why end
   local template = file:read("a")

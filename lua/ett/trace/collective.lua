@@ -5,10 +5,10 @@
 -- hlo_category, else the opcode. Bytes: elements x dtype from the row's arguments, else from
 -- the record_param_comms or nccl: row that encloses the launch (Input Dims, Input type), else
 -- unknown; never bytes_accessed, which is another unit.
-local align = require "ett.trace_align"
-local comm = require "ett.trace_comm"
-local stats = require "ett.trace_stats"
-local trace_view = require "ett.trace_view"
+local align = require "ett.trace.align"
+local comm = require "ett.trace.comm"
+local stats = require "ett.trace.stats"
+local trace_view = require "ett.trace.view"
 
 local collective = {}
 local Lane, View = trace_view.Lane, trace_view.View
@@ -208,7 +208,7 @@ function View:collective_groups()
   end)
 end
 
---- Every group of two ranks or more with its collectives matched (ett.trace_align):
+--- Every group of two ranks or more with its collectives matched (ett.trace.align):
 --- { {group=, result=} or {group=, reason=, tried=} }, and the number of groups on one rank.
 ---@param mode string "auto", "none" or "force"
 ---@param tolerance integer greatest median difference of ends, in ticks

@@ -5,7 +5,7 @@
 -- ("DistributedDataParallel", "_ReduceFromModelParallelRegion", "FSDP::", …); the group's
 -- size when only one dimension of the workload card has it; the kind of the collective when the
 -- card leaves one choice (send/recv with pp > 1, all-to-all with ep > 1). Else it is unknown.
-local trace_view = require "ett.trace_view"
+local trace_view = require "ett.trace.view"
 
 local parallel = {}
 

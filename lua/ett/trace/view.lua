@@ -15,7 +15,7 @@
 --   busy B:          C | K | M;  span: first start to last end;  idle = span - |B|
 -- With --step or --window intervals are cut to the window, the span is the window, and a
 -- row is counted when it starts in it (so that counts of adjoining windows add up).
-local comm = require "ett.trace_comm"
+local comm = require "ett.trace.comm"
 local error_module = require "ett.error"
 
 local trace_view = {}
@@ -48,7 +48,7 @@ function trace_view.open(path, options)
     threads = options.threads, progress = options.progress })
   local view = setmetatable({ path = path, options = options, trace = opened, cache = {} }, View)
   if not opened then
-    local pipeline = require("ett.trace_pipeline").read(path)
+    local pipeline = require("ett.trace.pipeline").read(path)
     if not pipeline then return nil, why end
     view.cache.pipeline = pipeline
   end
@@ -82,7 +82,7 @@ function View:us(ticks) return ticks / (self.trace.ticks_per_second // 1000000) 
 
 --- The metadata of the run: workload card, options.
 function View:card()
-  return cached(self, "card", function() return require("ett.trace_card").read(self.path, self.options) end)
+  return cached(self, "card", function() return require("ett.trace.card").read(self.path, self.options) end)
 end
 
 --- All rows of a class, selected once: narrow it with :where instead of asking the trace again.

@@ -1,6 +1,6 @@
 --- What differs between two traces: time by part, kernels, collectives.
-local comm = require "ett.trace_comm"
-local stats = require "ett.trace_stats"
+local comm = require "ett.trace.comm"
+local stats = require "ett.trace.stats"
 
 local diff = {}
 

@@ -3,8 +3,8 @@
 -- On TPU the profiler rounds ts and dur; device_duration_ps is the chip's own count. Where
 -- rows of a lane do not overlap, communication time is the sum of device_duration_ps.
 local interval = require "ett.interval"
-local stats = require "ett.trace_stats"
-local trace_view = require "ett.trace_view"
+local stats = require "ett.trace.stats"
+local trace_view = require "ett.trace.view"
 
 local totals = {}
 
