@@ -332,6 +332,12 @@ describe("estimate", function()
     end
   end)
 
+  it("answers the same after operators were forgotten", function()
+    local before = run({ pp = 2 }).step_seconds
+    require("ett.operator").forget()
+    assert.equal(before, run({ pp = 2 }).step_seconds)
+  end)
+
   it("lowers once for all plans that share what a program depends on", function()
     local base = { seq = 2048, micro_batch = 1, micro_batches = 4, tp = 2 }
     local function key(more)

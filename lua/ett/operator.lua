@@ -129,6 +129,6 @@ end
 function operator.check_shape(op, s) return schema.check(s, op.schema, op.name) end
 
 --- Forgets what was loaded (a REPL reloads edited files so).
-function operator.forget() loaded, by_name, name_roots, by_alias, alias_roots = {}, {}, nil, nil, nil end
+function operator.forget() loaded, by_name, by_alias, alias_roots = {}, {}, nil, nil end
 
 return operator
