@@ -59,12 +59,17 @@ function regressor_surface.fit(given)
   local size = {}
   for i = 1, n do size[i] = given.rows[(i - 1) * width + 1] end
   -- The residuals of leaving each sample out widen the surface's own deviation to what it really misses.
-  local square = 0
-  for i, value in ipairs(surface:leave_one_out()) do square = square + (value - y[i]) ^ 2 / n end
+  local square, errors, sum = 0, {}, 0
+  for i, value in ipairs(surface:leave_one_out()) do
+    square = square + (value - y[i]) ^ 2 / n
+    errors[i] = math.abs(math.exp(value - y[i]) - 1)
+    sum = sum + errors[i] / n
+  end
+  table.sort(errors)
   return setmetatable({ surface = surface, of = of, low = low, high = high, noise = math.sqrt(square),
     held = { dims = width, rows = n, size_least = math.min(table.unpack(size)),
       size_most = math.max(table.unpack(size)), kind = "surface",
-      family = given.family } }, Surface)
+      dropped = 0, error_mean = sum, error_median = errors[(n + 1) // 2], family = given.family } }, Surface)
 end
 
 --- Predicts from dimensions: value, its 90 % interval, how far outside the samples (in factors of two).

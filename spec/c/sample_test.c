@@ -1,0 +1,112 @@
+/* Statistics, ranges and journals of runtime/sample. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "sample/journal.h"
+#include "sample/space.h"
+#include "sample/stats.h"
+
+static void low_mean_ignores_what_noise_adds(void **state) {
+  (void)state;
+  double x[40];
+  for (int i = 0; i < 40; i++)
+    x[i] = 1.0 + (i % 4 == 0 ? 0.001 * i / 40 : 0.5 + i);
+  ett_sample_stats s;
+  ett_sample_stats_compute(x, 40, &s);
+  assert_true(fabs(s.low_mean - 1.0) < 0.002);
+  assert_true(s.mean > 10);
+  assert_true(s.min <= s.low_mean && s.low_mean <= s.median);
+  ett_sample_stats_compute(x, 0, &s);
+  assert_true(s.count == 0 && s.low_mean == 0);
+  ett_sample_stats_compute(x, 1, &s);
+  assert_true(s.low_mean == x[0] && s.half_width == 0);
+}
+
+static void ranges_agree_with_counting(void **state) {
+  (void)state;
+  ett_err err;
+  for (int64_t start = 1; start < 6; start++)
+    for (int64_t step = 1; step < 5; step++)
+      for (int64_t end = start; end < 60; end++)
+        for (int mul = 0; mul < 2; mul++) {
+          if (mul && step < 2)
+            continue;
+          ett_sample_axis axis = {start, step, end, mul ? '*' : '+'};
+          int64_t n = 0, v = start;
+          for (; v <= end; v = mul ? v * step : v + step)
+            assert_int_equal(ett_sample_axis_value(&axis, n++), v);
+          assert_int_equal(ett_sample_axis_count(&axis, &err), n);
+        }
+}
+
+static char *contents(const char *path) {
+  static char text[4096];
+  FILE *file = fopen(path, "r");
+  size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
+  if (file)
+    fclose(file);
+  text[n] = '\0';
+  return text;
+}
+
+static void journal_keeps_whole_lines_only(void **state) {
+  (void)state;
+  char path[] = "/tmp/ett_journal_XXXXXX", lock[64];
+  close(mkstemp(path));
+  unlink(path);
+  ett_err err = {0};
+  ett_sample_journal *j = ett_sample_journal_open(path, "# h\n", &err);
+  assert_non_null(j);
+  assert_int_equal(ett_sample_journal_append(j, "1,2", 3, &err), 0);
+  assert_int_equal(ett_sample_journal_append(j, "a\nb", 3, &err), -1);
+  assert_null(ett_sample_journal_open(path, "# h\n", &err)); /* held */
+  assert_int_equal(err.code, ETT_ERR_LIMIT);
+
+  /* A full disk, as a limit on the file's size: the line is not there at all. */
+  struct rlimit before, small = {10, RLIM_INFINITY};
+  getrlimit(RLIMIT_FSIZE, &before);
+  small.rlim_max = before.rlim_max;
+  signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  assert_int_equal(ett_sample_journal_append(j, "3,4,5,6", 7, &err), -1);
+  setrlimit(RLIMIT_FSIZE, &before);
+  assert_int_equal(err.code, ETT_ERR_IO);
+  assert_string_equal(contents(path), "# h\n1,2\n");
+  assert_int_equal(ett_sample_journal_append(j, "5,6", 3, &err), 0);
+  ett_sample_journal_close(j);
+
+  int file = open(path, O_WRONLY | O_APPEND);
+  assert_int_equal(write(file, "7,", 2), 2); /* a write that a kill cut short */
+  close(file);
+  j = ett_sample_journal_open(path, "# other\n", &err);
+  assert_non_null(j);
+  assert_int_equal(ett_sample_journal_repaired(j), 2);
+  assert_string_equal(contents(path), "# h\n1,2\n5,6\n");
+  ett_sample_journal_close(j);
+  ett_sample_journal_close(NULL);
+  unlink(path);
+  snprintf(lock, sizeof lock, "/tmp/.%s.lock", path + 5);
+  unlink(lock);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(low_mean_ignores_what_noise_adds),
+      cmocka_unit_test(ranges_agree_with_counting),
+      cmocka_unit_test(journal_keeps_whole_lines_only),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,130 @@
+--- `ett sample` from the command line: what a user sees when something is wrong.
+local find = require "ett.find"
+local host = require "ett.host"
+local lfs = require "lfs"
+
+local usable, why = find.load("samplers", "cpu").available()
+if not usable then
+  describe("ett sample", function()
+    it("needs the CPU back end", function() pending(why) end)
+  end)
+  return
+end
+
+local folder
+local function run(arguments, before)
+  local pipe = io.popen(("cd '%s' && %s '%s/bin/ett' %s 2>&1; echo \"status $?\""):format(folder, before or "",
+    host.prefix, arguments))
+  local text = pipe:read("a")
+  pipe:close()
+  return text, math.tointeger(tonumber(text:match("status (%d+)\n$")))
+end
+
+local function write(name, text)
+  local file = assert(io.open(folder .. "/" .. name, "w"))
+  file:write(text)
+  file:close()
+end
+
+local function campaign(shapes)
+  return ("return { name = 'c', passes = 1, min_repeats = 1, max_repeats = 2, samples = { { operator = 'gelu', "
+    .. "shapes = %s } } }\n"):format(shapes)
+end
+
+describe("ett sample", function()
+  before_each(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    lfs.mkdir(folder)
+  end)
+  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+
+  it("measures, and says where the rows are", function()
+    write("c.lua", campaign "{ tokens = { 16, 32 }, width = 8 }")
+    local text, status = run "sample c.lua --out out"
+    assert.equal(0, status, text)
+    assert.matches("out/%S+_gelu_fp32%.csv: 2 measured, 0 failed, %d disturbed", text)
+    assert.matches("gelu: 2 shapes to measure, 0 held", text)
+  end)
+
+  it("names a syntax error of an operator's file", function()
+    lfs.mkdir(folder .. "/operators")
+    write("operators/broken.lua", "local op = { name = 'broken'\nreturn op\n")
+    write("c.lua", "return { name = 'c', samples = { { operator = 'broken', shapes = { x = 1 } } } }\n")
+    local text, status = run "sample c.lua"
+    assert.equal(1, status)
+    assert.matches("broken%.lua:2: '}' expected", text)
+  end)
+
+  it("a kernel that the CPU lacks is recorded for each shape with the reason", function()
+    lfs.mkdir(folder .. "/operators")
+    write("operators/strange.lua", [[
+      local op = { name = "strange", summary = "x", family = "elementwise", schema = { n = "count" } }
+      function op.shape() return { n = 1 } end
+      function op.features(s) return { s.n } end
+      function op.flops() return 1.0 end
+      function op.bytes() return 1.0 end
+      function op.kernel_shape(s) return { rows = s.n, cols = 1 } end
+      return op
+    ]])
+    write("c.lua", "return { name = 'c', samples = { { operator = 'strange', shapes = { n = { 1, 2 } } } } }\n")
+    local text, status = run "sample c.lua --out out --quiet"
+    assert.equal(0, status)
+    assert.matches("0 measured, 2 failed", text)
+    assert.matches("the CPU back end has no kernel for it", text)
+  end)
+
+  it("a full disk stops it with the rows safe, and it goes on when there is room", function()
+    write("c.lua", campaign "{ tokens = { start = 1, stop = 400 }, width = 8 }")
+    local text, status = run("sample c.lua --out out --quiet", "ulimit -f 4;") -- 4 blocks of 512 or 1024 bytes
+    assert.equal(1, status)
+    assert.matches("cannot append to 'out/%S+_gelu_fp32%.csv': File too large", text)
+    local path = folder .. "/" .. text:match("'(out/%S+%.csv)'")
+    local held = require("ett.sampler").read_table(path, 2)
+    assert.is_true(held.rows > 10 and held.rows < 400)
+    text, status = run "sample c.lua --out out --quiet"
+    assert.equal(0, status)
+    assert.matches((": %d measured"):format(400 - held.rows), text)
+    assert.equal(400, require("ett.sampler").read_table(path, 2).rows)
+  end)
+
+  it("a folder that cannot be written is an error before anything is measured", function()
+    write("c.lua", campaign "{ tokens = 16, width = 8 }")
+    local text, status = run "sample c.lua --out /proc/nowhere"
+    assert.equal(1, status)
+    assert.matches("cannot make folder '/proc/nowhere'", text)
+  end)
+
+  it("Ctrl-C finishes the running shape and leaves a valid table", function()
+    write("c.lua", "return { name = 'c', passes = 1, samples = { { operator = 'gelu', "
+      .. "shapes = { tokens = { start = 1, stop = 40000 }, width = 64 } } } }\n")
+    local text = run("sample c.lua --out out --quiet", "timeout -s INT 2.5")
+    local path = text:match("(out/%S+%.csv): ")
+    assert(path, text)
+    local measured = math.tointeger(tonumber(text:match(": (%d+) measured")))
+    local held = require("ett.sampler").read_table(folder .. "/" .. path, 2)
+    assert.is_true(measured > 0 and measured < 40000)
+    assert.equal(measured, held.rows)
+  end)
+
+  it("refuses usage that cannot be", function()
+    write("c.lua", campaign "{ tokens = 16, width = 8 }")
+    local function says(arguments, pattern)
+      local text, status = run("sample " .. arguments)
+      assert.equal(2, status, text)
+      assert.matches(pattern, text)
+    end
+    says("", "give one campaign")
+    says("c.lua --parts 2 --part 3", "%-%-part must be 1 to 2 %(%-%-parts%), got 3")
+    says("c.lua --precision fp16", "the back end 'cpu' measures fp32, not 'fp16'")
+    says("c.lua --tagret-error 1", "unknown option '%-%-tagret%-error'; did you mean '%-%-target%-error'")
+  end)
+
+  it("lists, measures one shape and profiles it, as the reference's run modes do", function()
+    write("c.lua", campaign "{ tokens = { 16, 32 }, width = 8 }")
+    assert.matches("# gelu: 2 shapes\ntokens,width\n16,8\n32,8\n", (run "sample c.lua --list"))
+    assert.matches("forward +[%d.]+ us", (run "sample c.lua --run get_one"))
+    assert.matches("# backward: every repeat %(us%)\n1,[%d.]+\n", (run "sample c.lua --run get_profiler"))
+    assert.is_nil((io.open(folder .. "/samples")))
+  end)
+end)
