@@ -111,9 +111,9 @@ local function evaluate(members, tests, pass, options, group, blocked)
       end
     end
   end
-  local given = { kind = options.kind, family = members[1].family, backward = pass == "backward", dims = dims,
-    multiprocessors = members[1].multiprocessors, rows = flat, seconds = seconds, threads = options.threads,
-    parameters = options.parameters, rounds = options.rounds, gate = options.gate }
+  local given = { family = members[1].family, backward = pass == "backward", dims = dims,
+    multiprocessors = members[1].multiprocessors, rows = flat, seconds = seconds, threads = options.threads }
+  for field, value in pairs(options.fit or {}) do given[field] = value end
   local model, outliers = regressor.fit(given)
   local answers = {}
   for m, file in ipairs(members) do
@@ -192,7 +192,7 @@ end
 
 --- Runs the splits over read files.
 ---@param files table[] from holdout.read_folder
----@param options table? { splits=, threads=, only=function(file), test_rows=, kind=, parameters= }
+---@param options table? { splits=, threads=, only=function(file), test_rows=, fit= fields for regressor.fit }
 ---@return table[] results, one per file, pass and split
 function holdout.run(files, options)
   options = options or {}

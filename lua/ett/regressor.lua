@@ -15,20 +15,20 @@ local schema = require "ett.schema"
 local regressor = {}
 
 --- Changes whenever a fit may come out differently: cached fits carry it.
-regressor.version = "3"
+regressor.version = "5"
 
 regressor.kinds = { "hybrid", "boosted_trees", "random_forest", "robust_linear", "alpha_beta" }
 
 -- Found on development splits of the shared samples (other seeds, and sizes below the 80th
 -- percentile, than those that `ett bench holdout` reports on).
-local deep = { rounds = 200, relative = true, delta = 0.005, parameters = { max_depth = 8, eta = 0.1,
-  subsample = 0.8, colsample_bytree = 0.8, min_child_weight = 0.5, lambda = 0.5, max_bin = 256 } }
+local deep = { rounds = 150, relative = true, delta = 0.005, parameters = { max_depth = 7, eta = 0.13,
+  subsample = 0.8, colsample_bytree = 0.8, min_child_weight = 0.02, lambda = 0.5, max_bin = 64 } }
 -- One dimension and heavy tails: small trees, large leaves.
 local shallow = { rounds = 100, relative = true, delta = 0.005, parameters = { max_depth = 6, eta = 0.1,
   subsample = 0.8, colsample_bytree = 0.8, min_child_weight = 4, lambda = 2, max_bin = 256 } }
 
 -- A few kilobytes a model, for coefficient files.
-local small = { rounds = 16, parameters = { max_depth = 5, eta = 0.25 } }
+local small = { rounds = 40, parameters = { max_depth = 5, eta = 0.2, min_child_weight = 0.1 } }
 
 local fields = {
   kind = "string?", family = "string?", backward = "boolean?", multiprocessors = "positive?", dims = "count?",
@@ -125,7 +125,7 @@ local function plan(given)
   local kind = given.kind or "hybrid"
   local family = given.family or (kind == "alpha_beta" and "alpha_beta") or "raw"
   local out = { base = true, trees = true, log = given.log ~= false, gate = given.gate ~= false,
-    folds = given.folds or 4,
+    folds = given.folds or 3,
     threads = given.threads or 2, gate_ratio = given.gate_ratio or 3, loss = given.loss or "absolute" }
   local defaults = (family == "collective" or family == "alpha_beta") and shallow or deep
   local parameters = {}

@@ -177,8 +177,13 @@ static int fold_of(const work *w, size_t row) {
   return (int)(ett_mix64(w->kernel[row]) % (uint64_t)w->config->folds);
 }
 
+#define BELOW -1 /* a task that holds out rows above a size */
+#define WHOLE -2 /* a task that holds out none */
+
 static bool held(const task *t, size_t row) {
-  if (t->fold < 0)
+  if (t->fold == WHOLE)
+    return false;
+  if (t->fold == BELOW)
     return t->w->size[row] > t->size_limit;
   return fold_of(t->w, row) == t->fold;
 }
@@ -260,7 +265,7 @@ static void make_task(task *t, const work *w, int fold, double size_limit) {
   t->config = w->config->boost;
   int n = t->config.parameters;
   if (n < ETT_BOOST_PARAMETERS) {
-    t->seed[0] = (char)('1' + fold + 1);
+    t->seed[0] = (char)('3' + fold);
     t->config.parameter[n] = (ett_boost_parameter){"seed", t->seed};
     t->config.parameters = n + 1;
   }
@@ -485,15 +490,16 @@ static int probe_outside(work *w, const task *below, double limit, ett_model *m,
     seconds[above] = w->seconds[i];
     difficulty[above++] = w->base[i];
   }
+  /* All of it unless less is clearly better: the probe's trees know less than these. */
   double least = INFINITY, best = f->shrink;
-  for (int s = 4; s >= 0 && status == 0 && below; s--) {
+  for (int s = 4; s >= 2 && status == 0 && below; s--) {
     double total = 0, share = s / 4.0;
     for (size_t i = 0; i < above; i++) {
       double r = plain[i] + share * trees[i];
       total +=
           w->config->log_target ? fabs(expm1(fmin(r, 50))) : fabs(r) / fabs(seconds[i]);
     }
-    if (total < least * (1 - 1e-9)) {
+    if (total < least * 0.9) {
       least = total;
       best = share;
     }
@@ -549,8 +555,10 @@ static int fit_kept(work *w, size_t dropped, ett_model *model, ett_err *err) {
     return -1;
   for (int i = 0; i < folds; i++)
     make_task(&tasks[count++], w, i, 0);
+  if (config->trees)
+    make_task(&tasks[count++], w, WHOLE, 0);
   if (config->trees && probing) {
-    make_task(&tasks[count], w, -1, limit);
+    make_task(&tasks[count], w, BELOW, limit);
     tasks[count].config.rounds = (config->boost.rounds + 1) / 2;
     count++;
   }
@@ -581,15 +589,16 @@ static int fit_kept(work *w, size_t dropped, ett_model *model, ett_err *err) {
     goto done;
   f->shrink_outside = f->shrink;
   f->width_outside = 1.5 * f->width_inside;
-  if (probing && probe_outside(w, folds ? &tasks[folds] : NULL, limit, &parts, err) != 0)
+  if (probing &&
+      probe_outside(w, folds ? &tasks[folds + 1] : NULL, limit, &parts, err) != 0)
     goto done;
   parts.design = *w->design;
   parts.columns = w->columns;
   parts.features = w->features;
   parts.x = w->x;
-  parts.forests = folds;
-  for (int i = 0; i < folds; i++)
-    parts.forest[i] = tasks[i].forest;
+  parts.forests = folds ? 1 : 0; /* the folds have served: this one saw every row */
+  if (folds)
+    parts.forest[0] = tasks[folds].forest;
   for (size_t i = 0; i < n; i++) {
     f->size_least = fmin(f->size_least, w->size[i]);
     f->size_most = fmax(f->size_most, w->size[i]);

@@ -12,7 +12,7 @@
 #include "regress/design.h"
 #include "regress/forest.h"
 
-#define ETT_MODEL_VERSION 2
+#define ETT_MODEL_VERSION 3
 #define ETT_MODEL_FORESTS 16
 #define ETT_MODEL_NEIGHBOURS 32
 
