@@ -128,14 +128,17 @@ local function serialise(file)
   return table.concat(out, "\n") .. "\n"
 end
 
-local function calibrated(rows, file, pass, multiprocessors, threads)
+local function calibrated(rows, file, pass, multiprocessors, threads, least)
   local model, outliers = regressor.fit { family = file.family, dims = file.dims, backward = pass == "backward",
     multiprocessors = multiprocessors, rows = rows.rows, seconds = rows.seconds,
-    threads = threads or 2, compact = true }
+    least_seconds = least or nil, threads = threads or 2, compact = true }
   local facts = model:facts()
   return { rows = facts.rows, dropped = facts.dropped, error = facts.error_mean, error_median = facts.error_median,
     text = model:text() }, outliers
 end
+
+-- Of products and collectives, where the device is known (ett.profile).
+local function least_seconds(...) return require("ett.profile").least_seconds(...) end
 
 --- Fits a small regressor of every pool of a sample profile and writes coefficient files.
 ---@param profile table ett.profile.from_samples
@@ -166,8 +169,9 @@ function coefficients.export(profile, folder, about)
     for _, pass in ipairs { "forward", "backward", "update" } do
       local first, rows, seconds = profile.gather(entries, pass)
       if first and #seconds >= 8 then
+        local least = least_seconds(profile.gpu, first, rows, pass, seconds)
         file.models[pass] = calibrated({ rows = rows, seconds = seconds }, first, pass, profile.multiprocessors,
-          about.threads)
+          about.threads, least)
       end
     end
     write(file)
@@ -178,7 +182,8 @@ function coefficients.export(profile, folder, about)
       local first, rows, seconds = profile.gather({ one.entry }, "collective", one.group)
       if first and #seconds >= 8 then
         file.models[one.name] = calibrated({ rows = rows, seconds = seconds }, first, "collective",
-          profile.multiprocessors, about.threads)
+          profile.multiprocessors, about.threads,
+          least_seconds(profile.gpu, first, rows, "collective", seconds, one.entry, one.group))
       end
     end
     write(file)

@@ -32,6 +32,52 @@ function profile.multiprocessors(gpu)
   return 108
 end
 
+-- Dense fp16 FLOP/s by device name (datasheets of the A100 and H100), for the gate.
+local peaks = { { "A100", 312e12 }, { "A800", 312e12 }, { "GH200", 989.4e12 }, { "H100", 989.4e12 },
+  { "H200", 989.4e12 } }
+
+-- No link carries more than a terabyte per second into one device (fifth NVLink: 0.9).
+local fastest_link = 1e12
+
+local function least_of_collective(rows, entry, group)
+  local nodes, gpus = (group or ("%d_%d"):format(entry.nodes or 1, entry.gpus or 1)):match("^(%d+)_(%d+)$")
+  local ranks = tonumber(nodes) * tonumber(gpus)
+  local bytes = require("ett.schema").dtype_bytes[entry.dtype] or 2
+  -- A rank's share of an all-gather comes from every other; the rest move their buffer once.
+  local moved = bytes * (entry.collective == "all_gather" and math.max(1, ranks - 1) or 1)
+  local least = {}
+  for i, elements in ipairs(rows) do least[i] = elements * moved / fastest_link end
+  return least
+end
+
+--- The least time that each row of products can take, nil where that is not known, and false
+--- when more than half of the rows take less: then not the rows are wrong but the file.
+---@param file table from samples.read
+---@param rows number[] flat dims
+---@param entry table? file index entry, of collectives
+---@param group string? "nodes_gpus" of a generic file
+function profile.least_seconds(gpu, file, rows, pass, seconds, entry, group)
+  if entry and entry.collective then return least_of_collective(rows, entry, group) end
+  local peak
+  for _, pair in ipairs(peaks) do if gpu:find(pair[1], 1, true) then peak = peak or pair[2] end end
+  if not peak or (file.family ~= "gemm" and file.family ~= "attention") then return nil end
+  local least, fast, d = {}, 0, file.dims
+  for i = 1, #seconds do
+    local at = (i - 1) * d
+    local flops
+    if file.family == "gemm" then -- backward: two products
+      flops = 2.0 * rows[at + 1] * rows[at + 2] * rows[at + 3] * rows[at + 4] * (pass == "backward" and 2 or 1)
+    else -- two products over half of the scores; backward recomputes one: five
+      flops = 2.0 * rows[at + 1] * rows[at + 2] * rows[at + 4] * rows[at + 5] * rows[at + 6]
+        * (rows[at + 7] ~= 0 and 1 or 2) * (pass == "backward" and 2.5 or 1)
+    end
+    least[i] = flops / peak
+    if seconds[i] < least[i] then fast = fast + 1 end
+  end
+  if fast > #seconds / 2 then return false end
+  return least
+end
+
 -- fp16 and bf16 run at the same rates and move the same bytes.
 local function dtype_key(dtype) return dtype == "bf16" and "fp16" or dtype end
 
@@ -111,9 +157,17 @@ function Profile:model(key, entries, pass, group)
       self.models[id] = model
       return model
     end
-    local outliers
-    model, outliers = regressor.fit { family = file.family, dims = file.dims, backward = pass == "backward",
-      multiprocessors = self.multiprocessors, rows = rows, seconds = seconds, threads = self.options.threads or 2 }
+    local outliers, suspicion
+    local least = profile.least_seconds(self.gpu, file, rows, pass, seconds, entries[1], group)
+    if least == false then
+      least = nil
+      suspicion = "more than half of the rows are faster than the device can be: "
+        .. "a kernel of this pass is missing"
+    end
+    model, outliers = regressor.fit { least_seconds = least, family = file.family, dims = file.dims,
+      backward = pass == "backward", multiprocessors = self.multiprocessors, rows = rows, seconds = seconds,
+      threads = self.options.threads or 2 }
+    if suspicion then table.insert(outliers, 1, { row = 0, seconds = 0.0, reason = suspicion }) end
     if #outliers > 0 then self.outliers[id] = outliers end
     if self.options.cache ~= false then cache.save(stamp, model) end
   end
@@ -134,6 +188,28 @@ function profile.answer(predicted, detail)
 end
 
 function Profile.answer(_, predicted, detail) return profile.answer(predicted, detail) end
+
+--- Fits everything that was sampled: { name, rows, dropped, error_mean, error_median }, sorted.
+function Profile:fit_all()
+  local list = {}
+  local function add(name, model)
+    if not model then return end
+    local f = model:facts()
+    list[#list + 1] = { name = name, rows = f.rows, dropped = f.dropped, error_mean = f.error_mean,
+      error_median = f.error_median }
+  end
+  for _, key in ipairs(schema.keys(self.pools)) do
+    for _, pass in ipairs { "forward", "backward", "update" } do
+      add(key .. " " .. pass, self:model(key, self.pools[key], pass))
+    end
+  end
+  for _, key in ipairs(schema.keys(self.collectives)) do
+    for _, one in ipairs(self:topologies(key)) do
+      add(one.name, self:model(one.name, { one.entry }, "collective", one.group))
+    end
+  end
+  return list
+end
 
 --- Seconds of one run of an operator, or nil when nothing like it was sampled.
 ---@param name string operator or alias
@@ -185,7 +261,8 @@ function Profile:collective_models(kind, dtype, nodes, gpus)
   if #found == 0 then
     for _, entry in ipairs(self.collectives[kind .. " " .. dtype] or {}) do
       if not entry.nodes then
-        found[#found + 1] = self:model(id .. " " .. entry.name, { entry }, "collective", nodes .. "_" .. gpus) or nil
+        local group = nodes .. "_" .. gpus
+        found[#found + 1] = self:model(id .. " " .. entry.name, { entry }, "collective", group) or nil
       end
     end
   end

@@ -135,14 +135,18 @@ static int gate(work *w, const double *least, unsigned char *kinds, ett_err *err
       kinds[i] = ETT_OUTLIER_UNPHYSICAL;
   if (!w->config->gate || !w->config->log_target || n < 8)
     return 0;
-  if (fit_base(w, NULL, err) != 0)
+  size_t kept = 0; /* what is unphysical has no say in what is usual */
+  for (size_t i = 0; i < n; i++)
+    w->loo[i] = kinds[i] ? 0 : 1;
+  if (fit_base(w, w->loo, err) != 0)
     return -1;
   for (size_t i = 0; i < n; i++)
-    w->scratch[i] = w->target[i];
-  double middle = quantile(w->scratch, n, 0.5);
-  for (size_t i = 0; i < n; i++)
-    w->scratch[i] = fabs(w->target[i] - middle);
-  double spread = 1.4826 * quantile(w->scratch, n, 0.5);
+    if (!kinds[i])
+      w->scratch[kept++] = w->target[i];
+  double middle = quantile(w->scratch, kept, 0.5);
+  for (size_t i = 0; i < kept; i++)
+    w->scratch[i] = fabs(w->scratch[i] - middle);
+  double spread = 1.4826 * quantile(w->scratch, kept, 0.5);
   double limit = fmax(log(w->config->gate_ratio), 8 * spread);
   for (size_t from = 0, to; from < n; from = to) {
     to = group_end(w, from);

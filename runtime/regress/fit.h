@@ -20,7 +20,7 @@ typedef struct {
   bool base, trees, log_target, gate;
   bool twins; /* listen to measurements of the same kernel, or of its neighbours */
   ett_nnls_loss loss;
-  int folds;        /* 2 .. 8 */
+  int folds; /* 2 .. 8 */
   int threads;
   double gate_ratio;     /* how many times off a row must be, at least: 3 */
   int difficulty_rounds; /* trees that predict where the others are wrong: 40 */

@@ -145,7 +145,8 @@ static bool facts_are_sane(const head *h) {
   return isfinite(f->size_least) && isfinite(f->size_most);
 }
 
-int ett_model_open(void *block, size_t length, ett_model *model, ett_err *err) {
+static int open_block(void *block, size_t length, bool is_signed, ett_model *model,
+                      ett_err *err) {
   head h;
   unsigned char *data = block;
   memset(model, 0, sizeof *model);
@@ -160,7 +161,7 @@ int ett_model_open(void *block, size_t length, ett_model *model, ett_err *err) {
     return broken(block, model, err, "truncated");
   uint64_t facts = checksum((const unsigned char *)&h.family,
                             (sizeof h - offsetof(head, family)) & ~(size_t)7);
-  if (h.checksum != (checksum(data + sizeof h, length - sizeof h) ^ facts))
+  if (is_signed && h.checksum != (checksum(data + sizeof h, length - sizeof h) ^ facts))
     return broken(block, model, err, "its checksum is wrong");
   model->design =
       (ett_design){(ett_family)h.family, h.backward != 0, h.multiprocessors, h.dims};
@@ -199,6 +200,14 @@ int ett_model_open(void *block, size_t length, ett_model *model, ett_err *err) {
   model->memory = block;
   model->length = length;
   return 0;
+}
+
+int ett_model_open(void *block, size_t length, ett_model *model, ett_err *err) {
+  return open_block(block, length, true, model, err);
+}
+
+int ett_model_open_unsigned(void *block, size_t length, ett_model *model, ett_err *err) {
+  return open_block(block, length, false, model, err);
 }
 
 void ett_model_close(ett_model *model) {

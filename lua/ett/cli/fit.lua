@@ -40,7 +40,30 @@ local function holds(entries, path)
   return false
 end
 
-local function fit_all(word, opts, rows)
+local function outlier_lines(lines, pool, outliers)
+  local by_reason, order = {}, {}
+  for _, o in ipairs(outliers) do
+    if not by_reason[o.reason] then
+      by_reason[o.reason] = {}
+      order[#order + 1] = o.reason
+    end
+    table.insert(by_reason[o.reason], o)
+  end
+  table.sort(order)
+  for _, reason in ipairs(order) do
+    local rows, shown = by_reason[reason], {}
+    if rows[1].row == 0 then -- of the file as a whole
+      lines[#lines + 1] = ("  %s: %s; the rows are kept"):format(pool, reason)
+      goto continue
+    end
+    for i = 1, math.min(5, #rows) do shown[i] = ("%d (%.6g us)"):format(rows[i].row, rows[i].seconds * 1e6) end
+    lines[#lines + 1] = ("  %s: %d rows %s: %s%s"):format(pool, #rows, reason, table.concat(shown, ", "),
+      #rows > 5 and ", …" or "")
+    ::continue::
+  end
+end
+
+local function fit_all(word, opts, rows, lines, splits)
   local folder, path = place(word)
   local profile = require("ett.profile").from_samples({ folder }, opts.fresh and { cache = false } or {})
   local found = false
@@ -59,6 +82,14 @@ local function fit_all(word, opts, rows)
     end
     rows[#rows + 1] = row
   end)
+  local report = profile:report()
+  for _, name in ipairs(require("ett.schema").keys(report)) do outlier_lines(lines, name, report[name]) end
+  if opts.splits then
+    local holdout = require "ett.holdout"
+    local files = holdout.read_folder(folder, "-", profile.multiprocessors)
+    local only = path and function(file) return file.path == path end or nil
+    for _, r in ipairs(holdout.run(files, { threads = 2, only = only })) do splits[#splits + 1] = r end
+  end
   if not found then
     error_module.raise("format", "fit: '%s' is no sample file; they are called {gpu}_{operator}_{precision}.csv", word)
   end
@@ -71,16 +102,20 @@ return {
   summary = "fit every operator and collective of a folder of samples",
   usage = "fit FOLDER|FILE.csv ... [--fresh] [--json] [--quiet]",
   description = "Fitted models are cached under $XDG_CACHE_HOME/ett by the content of their samples: what is fitted\n"
-    .. "already is loaded. Errors are those of cross-validation, on rows the fit did not see.",
+    .. "already is loaded. Errors are those of cross-validation, on rows the fit did not see. Rows that\n"
+    .. "the gate set aside are counted, and listed when they are fitted (--fresh). --splits holds out a\n"
+    .. "fifth of the rows, a fifth of the kernels, the largest sizes and nine tenths of every file.",
   options = {
     { "fresh", "fit again, without the cache" },
+    { "splits", "print the error of seeded splits of every file, too" },
     { "json", "print JSON" },
     { "quiet", "print nothing" },
   },
   run = function(opts, words)
     if #words == 0 then error_module.raise("usage", "fit: which folder? usage: ett fit FOLDER|FILE.csv ...") end
-    local rows = {}
-    for _, word in ipairs(words) do fit_all(word, opts, rows) end
+    local rows, lines, splits = {}, {}, {}
+    require("ett.profile_cache").warn = function(text) io.stderr:write("ett: fit: warning: " .. text .. "\n") end
+    for _, word in ipairs(words) do fit_all(word, opts, rows, lines, splits) end
     if opts.json then
       local json = require "ett.json"
       io.write(json.encode(json.array(rows), { indent = 2 }))
@@ -91,6 +126,16 @@ return {
           tostring(row.dropped_rows or "-"), percent(row.held_out_mean_error),
           percent(row.held_out_median_error), row.fault and "  " .. row.fault or ""))
       end
+      if #splits > 0 then
+        print(("\n# seed %d"):format(require("ett.holdout").seed))
+        print(("%-36s %-11s %-14s %8s %14s %10s"):format("file", "pass", "split", "rows", "mean error %", "covered %"))
+        for _, r in ipairs(splits) do
+          print(("%-36s %-11s %-14s %8d %14s %10.1f"):format(r.file, r.pass, r.split, r.rows, percent(r.error),
+            100 * r.coverage))
+        end
+      end
+      if #lines > 0 then print("\nset aside by the gate (rows of the pooled files, from 1):") end
+      for _, line in ipairs(lines) do print(line) end
     end
     return 0
   end,

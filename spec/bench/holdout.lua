@@ -1,0 +1,70 @@
+--- Held-out error, coverage and width of the regressors on the shared sample files: rows 1 to 4
+--- of issue 2, section 7. Skips, saying so, where the files are not there.
+local holdout = require "ett.holdout"
+local find = require "ett.find"
+
+local bench = { summary = ("held-out error of the regressors, seed %d"):format(holdout.seed) }
+
+local targets = {
+  random = { 2.4, 1.4, 85, 95 }, grouped = { 2.5, 2.2, 85, 95 }, extrapolation = { 3.7, 2.4, 80, 100 },
+  tenth = { 3.3, 2.5, 85, 95 },
+}
+
+-- The reference's own errors on these very splits (spec/bench/holdout_reference.py).
+local function reference_errors()
+  local path = find.path("spec/bench", "holdout"):gsub("holdout%.lua$", "holdout_reference.tsv")
+  local errors = {}
+  for line in io.lines(path) do
+    local cluster, file, pass, split, value = line:match("^(%S+)\t(%S+)\t(%S+)\t(%S+)\t(%S+)$")
+    if cluster then errors[table.concat({ cluster, file, pass, split }, " ")] = tonumber(value) end
+  end
+  return errors
+end
+
+local function row(rows, measure, value, format, target, pass)
+  rows[#rows + 1] = { measure = measure, value = format:format(value), target = target, pass = pass }
+end
+
+local function against_reference(rows, results)
+  local errors, worse, compared = reference_errors(), {}, 0
+  for _, r in ipairs(results) do
+    local theirs = errors[table.concat({ r.cluster, r.file, r.pass, r.split }, " ")]
+    if theirs then
+      compared = compared + 1
+      if r.error > 1.1 * theirs then worse[#worse + 1] = { r = r, theirs = theirs } end
+    end
+  end
+  row(rows, ("files, passes and splits worse than the reference by more than 10 %%, of %d"):format(compared), #worse,
+    "%d", "0", #worse == 0)
+  for _, w in ipairs(worse) do
+    row(rows, ("  %s %s %s %s%s: reference %.2f %%"):format(w.r.cluster, w.r.file, w.r.pass, w.r.split,
+      w.r.corrupt and " (corrupt)" or "", 100 * w.theirs), 100 * w.r.error, "%.2f %%")
+  end
+end
+
+function bench.run()
+  local files = holdout.read_reference()
+  if not files then
+    return { { measure = "skipped: no shared sample files (set ETT_REFERENCE)", value = "-" } }
+  end
+  local rows, results = {}, holdout.run(files, { threads = 2 })
+  for _, m in ipairs(holdout.measures(results)) do
+    local t = targets[m.split]
+    row(rows, m.split .. ": mean error, all files less the corrupt five", 100 * m.mean_error, "%.2f %%",
+      ("<= %.1f %%"):format(t[1]), 100 * m.mean_error <= t[1])
+    row(rows, m.split .. ": median error over files, nothing excluded", 100 * m.median_error, "%.2f %%",
+      ("<= %.1f %%"):format(t[2]), 100 * m.median_error <= t[2])
+    row(rows, m.split .. ": coverage of the 90 % interval, less the corrupt five", 100 * m.coverage, "%.1f %%",
+      ("%d to %d %%"):format(t[3], t[4]), 100 * m.coverage >= t[3] and 100 * m.coverage <= t[4])
+    row(rows, m.split .. ": median half-width of the interval", 100 * m.half_width, "%.1f %%", "<= 10 %",
+      m.half_width <= 0.1)
+  end
+  for _, r in ipairs(holdout.linear2(files, { threads = 2 })) do
+    row(rows, ("Perlmutter linear2 at mp > 1, %s, %d withheld rows of its siblings"):format(r.pass, r.rows),
+      100 * r.error, "%.2f %%", "<= 5 %", r.error <= 0.05)
+  end
+  against_reference(rows, results)
+  return rows
+end
+
+return bench

@@ -1,0 +1,11 @@
+--- Writes which rows each split of the hold-out tests, for spec/bench/holdout_reference.py:
+---   ett run spec/bench/holdout_splits.lua > splits.txt
+--- One line per file and split: initial, path, split, then a character per row (1: tested).
+local holdout = require "ett.holdout"
+for _, file in ipairs(holdout.read_reference()) do
+  for _, split in ipairs(holdout.splits) do
+    local marks = {}
+    for i, test in ipairs(holdout.test_rows(file, split)) do marks[i] = test and "1" or "0" end
+    print(file.cluster, file.label, file.path, split, table.concat(marks))
+  end
+end
