@@ -84,9 +84,8 @@ end
 ---@return table cluster, table profile
 function reference_source.source(config, config_path, cluster_name)
   if cluster_name then
-    local cluster = require("ett.cluster").get(cluster_name)
-    local profile = require("ett.profile").open(cluster)
-    return with_nodes_of(cluster, config.plan.gpus_per_node), profile
+    local cluster = with_nodes_of(require("ett.cluster").get(cluster_name), config.plan.gpus_per_node)
+    return cluster, require("ett.cluster_profile").open(cluster)
   end
   local operators, collectives = reference_source.folders(config, config_path)
   for i, folder in ipairs { operators, collectives } do
@@ -103,9 +102,10 @@ function reference_source.source(config, config_path, cluster_name)
     error_module.raise("missing", "field 'gpu_name': no cluster has the device '%s'%s; known are %s; name a cluster "
       .. "with --cluster", config.gpu_name, error_module.suggestion(config.gpu_name, known), table.concat(known, ", "))
   end
-  local profile = require("ett.profile").open({ operators, collectives },
+  local own = require("ett.profile").open({ operators, collectives },
     { multiprocessors = cluster.device.multiprocessors })
-  return with_nodes_of(cluster, config.plan.gpus_per_node), profile
+  cluster = with_nodes_of(cluster, config.plan.gpus_per_node)
+  return cluster, require("ett.cluster_profile").open(cluster, own)
 end
 
 --- A source of times from a profile, for reference.predict: the tool's shapes, microseconds.
