@@ -15,6 +15,7 @@
 #define AXIS_TYPE "ett.ledger.axis"
 #define DIMENSION_TYPE "ett.ledger.dimension"
 #define TENSOR_TYPE "ett.ledger.tensor"
+#define METER_TYPE "ett.ledger.meter"
 
 typedef struct box {
   ett_ledger *ledger;
@@ -266,19 +267,35 @@ static int ledger_tensor(lua_State *L) {
   return 1;
 }
 
+/* Closes the meter of a guard (user value 1: its ledger), whether or not its function raised. */
+static int meter_close(lua_State *L) {
+  luaL_checkudata(L, 1, METER_TYPE);
+  int raised = !lua_isnoneornil(L, 2);
+  lua_getiuservalue(L, 1, 1);
+  box *b = luaL_checkudata(L, -1, ETT_LEDGER_TYPE);
+  if (!b->ledger)
+    return raised ? 0 : luaL_error(L, "the ledger is closed");
+  ett_err err = {0};
+  return ett_ledger_close(b->ledger, &err) < 0 && !raised ? ett_lua_raise(L, &err) : 0;
+}
+
 /* meter(name, multiplier, fn): counts what fn does, times multiplier. */
 static int ledger_meter(lua_State *L) {
   box *b = check_box(L, 1);
   const char *name = luaL_checkstring(L, 2);
   ett_node multiplier = to_node(L, 3, b);
   luaL_checktype(L, 4, LUA_TFUNCTION);
+  lua_settop(L, 4);
+  lua_newuserdatauv(L, 0, 1);
+  luaL_setmetatable(L, METER_TYPE);
+  lua_pushvalue(L, 1);
+  lua_setiuservalue(L, -2, 1);
   ett_err err = {0};
   raise_if(L, ett_ledger_open(b->ledger, name, multiplier, &err), &err);
-  lua_settop(L, 4);
+  lua_toclose(L, 5);
+  lua_pushvalue(L, 4);
   lua_call(L, 0, LUA_MULTRET);
-  check_box(L, 1);
-  raise_if(L, ett_ledger_close(b->ledger, &err), &err);
-  return lua_gettop(L) - 3;
+  return lua_gettop(L) - 5;
 }
 
 static int ledger_label(lua_State *L) {
@@ -647,6 +664,9 @@ int luaopen_ett_ledger(lua_State *L) {
   lua_pushcfunction(L, ledger_close);
   lua_setfield(L, -2, "__gc");
   lua_pushcfunction(L, ledger_close);
+  lua_setfield(L, -2, "__close");
+  new_type(L, METER_TYPE, NULL);
+  lua_pushcfunction(L, meter_close);
   lua_setfield(L, -2, "__close");
   new_type(L, AXIS_TYPE, axis_methods);
   new_type(L, DIMENSION_TYPE, dimension_methods);
