@@ -1,53 +1,7 @@
 -- What bad input gets: one line that names file, field and value, and says what would do; exit 1, or 2 where the
 -- command line itself is wrong; no stack; nothing left behind.
-local files = require "ett.io"
-local host = require "ett.host"
-local json = require "ett.json"
-local lfs = require "lfs"
-
-local ett = host.prefix .. "/bin/ett"
-local reference = (os.getenv("ETT_REFERENCE") or "") .. "/estimate-train-time"
-
-local folder = os.tmpname()
-os.remove(folder)
-assert(files.make_folder(folder))
-
-local function write(name, text)
-  local path = folder .. "/" .. name
-  assert(files.make_folder(path:match("^(.*)/")))
-  assert(files.write(path, text))
-  return path
-end
-
-local function listing()
-  local names = {}
-  for name in lfs.dir(folder) do names[#names + 1] = name end
-  table.sort(names)
-  return table.concat(names, " ")
-end
-
---- Runs ett in the folder: status, standard output, standard error.
-local function run(words)
-  local out, err = folder .. "/.out", folder .. "/.err"
-  local _, _, status = os.execute(("cd %s && %s timeout 60 %s %s >%s 2>%s"):format(folder,
-    "unset ETT_PATH;", ett, words, out, err))
-  return status, assert(files.read(out)), assert(files.read(err))
-end
-
---- Checks one refusal; `wanted` is the whole message, or a pattern when it begins with ^.
-local function refused(words, wanted, status)
-  run("--version")
-  local before = listing()
-  local got, out, err = run(words)
-  local message = err:match("^ett: ([^\n]*)\n$")
-  assert.is_not_nil(message, ("wanted one line, got:\n%s%s"):format(out, err))
-  assert.is_nil(message:find("stack traceback", 1, true))
-  assert.is_nil(message:find("lua/ett/", 1, true), "names a file of ett itself: " .. message)
-  if wanted:sub(1, 1) == "^" then assert.matches(wanted, message) else assert.equal(wanted, message) end
-  assert.equal(status or 1, got)
-  assert.equal("", out)
-  assert.equal(before, listing())
-end
+local refusal = require "refusal"
+local folder, refused, run, write = refusal.folder, refusal.refused, refusal.run, refusal.write
 
 local config = [[
 gpu_name: NVIDIAA100-SXM4-80GB
@@ -127,34 +81,6 @@ describe("a configuration", function()
   end)
 end)
 
-describe("every configuration that crashed the reference", function()
-  local golden = json.read(reference .. "/golden.json")
-  if not golden or not package.searchpath("ett.profile", package.path) then
-    it("is skipped", function() pending("reference data are not at " .. reference) end)
-    return
-  end
-  -- These the reference crashed on for want of samples, or because its YAML reader takes 1.26e9 for a string: they may
-  -- also be answered.
-  local answerable = { ["x_bucket_string_1.26e9"] = true, x_vista_dp16_no_generic = true, x_vista_gpn4 = true,
-    x_vista_p2p_intranode = true, x_unknown_operator = true }
-  for name, case in pairs(golden.configs) do
-    if name:match("^x_") then
-      it(name, function()
-        write("reference/" .. name .. ".yml", json.encode(case.config))
-        os.execute(("ln -sfn '%s/regressors' %s/reference/regressors"):format(reference, folder))
-        local words = ("predict --config reference/%s.yml --composition reference --quiet"):format(name)
-        local status, out = run(words)
-        if answerable[name] and status == 0 then
-          local seconds = tonumber(out)
-          assert.is_true(seconds ~= nil and seconds > 0 and seconds < math.huge, out)
-        else
-          refused(words, "^reference/" .. name:gsub("%p", "%%%0"))
-        end
-      end)
-    end
-  end
-end)
-
 describe("the command line", function()
   local llama = "predict --model llama hidden=4096 layers=32 heads=32 vocab=32000 seq=4096 "
   for words, case in pairs {
@@ -213,4 +139,4 @@ describe("a cluster, model or profile of one's own", function()
   end)
 end)
 
-teardown(function() os.execute("rm -rf " .. folder) end)
+teardown(refusal.clean)
