@@ -81,7 +81,8 @@ function validate.wires(ranks)
   local list = {}
   for _, kind in ipairs { "all_reduce", "all_gather", "send_recv" } do
     if kind ~= "send_recv" or ranks == 2 then
-      list[#list + 1] = { collective = kind, design = "halton", count = 40, in_place = kind == "all_reduce",
+      local count = ranks > sample.processors() and 12 or 40
+      list[#list + 1] = { collective = kind, design = "halton", count = count, in_place = kind == "all_reduce",
         ranks = ranks, nodes = 1, shapes = sizes }
     end
   end
@@ -92,8 +93,10 @@ local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
 --- Runs ett under mpirun; returns its output, or raises with it.
 local function launch(ranks, arguments)
-  local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe "
-    .. "--bind-to %s -n %d %s %s 2>&1"):format(ranks <= sample.processors() and "core" or "none", ranks,
+  local crowded = ranks > sample.processors() -- a rank that waits must not spin
+  local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 %s mpirun --oversubscribe "
+    .. "--bind-to %s -n %d %s %s 2>&1"):format(crowded and "OMPI_MCA_mpi_yield_when_idle=1" or "",
+    crowded and "none" or "core", ranks,
     quote(host.prefix .. "/bin/ett"), arguments))
   local text = pipe:read("a")
   if not pipe:close() then
