@@ -15,7 +15,7 @@ local schema = require "ett.schema"
 local regressor = {}
 
 --- Changes whenever a fit may come out differently: cached fits carry it.
-regressor.version = "6"
+regressor.version = "7"
 
 regressor.kinds = { "hybrid", "boosted_trees", "random_forest", "robust_linear", "alpha_beta" }
 
@@ -25,7 +25,7 @@ local deep = { rounds = 150, relative = true, delta = 0.005, parameters = { max_
   subsample = 0.8, colsample_bytree = 0.8, min_child_weight = 0.02, lambda = 0.5, max_bin = 64 } }
 -- One dimension and heavy tails: small trees, large leaves.
 local shallow = { rounds = 100, relative = true, delta = 0.005, parameters = { max_depth = 6, eta = 0.1,
-  subsample = 0.8, colsample_bytree = 0.8, min_child_weight = 4, lambda = 2, max_bin = 256 } }
+  subsample = 0.8, colsample_bytree = 0.8, min_child_weight = 1, lambda = 2, max_bin = 256 } }
 
 -- A few kilobytes a model, for coefficient files.
 local small = { rounds = 40, parameters = { max_depth = 5, eta = 0.2, min_child_weight = 0.1 } }

@@ -135,4 +135,60 @@ describe("ett.profile", function()
       ask(profile.open(other, none), "linear1").seconds)
     os.execute(("rm -r '%s'"):format(other))
   end)
+
+  describe("cache", function()
+    local cache = require "ett.profile_cache"
+    local real_folder, real_warn = cache.folder, cache.warn
+    local kept = os.tmpname()
+    os.remove(kept)
+    local lfs = require "lfs"
+
+    local function entries()
+      local list = {}
+      if lfs.attributes(kept, "mode") then
+        for entry in lfs.dir(kept) do if entry:match("%.ett$") then list[#list + 1] = kept .. "/" .. entry end end
+      end
+      return list
+    end
+
+    before_each(function() cache.folder = function() return kept end end)
+    after_each(function() cache.folder, cache.warn = real_folder, real_warn end)
+    teardown(function() os.execute(("rm -rf '%s'"):format(kept)) end)
+
+    it("keeps a fit, reads it back, and fits again what was damaged", function()
+      local first = ask(profile.open(path), "linear1")
+      local files = entries()
+      assert.are.equal(1, #files)
+      local bytes = assert(ett_io.read(files[1]))
+      assert.are.same(first, ask(profile.open(path), "linear1"))
+      for _, damage in ipairs { "", "junk", bytes:sub(1, #bytes // 2), bytes:sub(1, -9) .. "12345678" } do
+        write(files[1], damage)
+        assert.are.same(first, ask(profile.open(path), "linear1"))
+        assert.are.equal(bytes, ett_io.read(files[1]))
+      end
+    end)
+
+    it("knows other samples for other samples", function()
+      local before = #entries()
+      local other = folder()
+      local file = other .. "/operator/NVIDIAA100-SXM4-80GB_linear1_fp16.csv"
+      local text = assert(ett_io.read(file)):gsub("(%d+%.%d+),(%d+%.%d+)\n", function(f, b)
+        return ("%.4f,%.4f\n"):format(2 * f, 2 * b)
+      end)
+      write(file, text)
+      write(other .. "/operator/NVIDIAA100-SXM4-80GB_linear3_fp16.csv", text)
+      local fast, slow = ask(profile.open(path), "linear1"), ask(profile.open(other), "linear1")
+      assert.is_true(math.abs(slow.seconds / fast.seconds - 2) < 0.1)
+      assert.are.equal(before + 1, #entries())
+      os.execute(("rm -r '%s'"):format(other))
+    end)
+
+    it("only warns when it cannot be written", function()
+      local said
+      cache.folder = function() return "/dev/null/cache" end
+      cache.warn = function(text) said = text end
+      assert.is_true(ask(profile.open(path), "linear1").seconds > 0)
+      assert.truthy(said and said:find("not kept", 1, true), said)
+    end)
+  end)
 end)

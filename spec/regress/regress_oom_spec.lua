@@ -10,7 +10,8 @@ for i = 1, 40 do
 end
 
 local function fit(kind)
-  return regressor.fit { kind = kind, family = "gemm", dims = 4, rows = rows, seconds = seconds, rounds = 2, threads = 1 }
+  return regressor.fit { kind = kind, family = "gemm", dims = 4, rows = rows, seconds = seconds, rounds = 2,
+    threads = 1 }
 end
 
 describe("bindings of runtime/regress with failing allocations:", function()
