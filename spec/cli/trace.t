@@ -133,3 +133,27 @@ ett: samples: needs what to do: from-trace or merge; did you mean 'from-trace'?
 $ printf '%s\n' '{ "kernel_name": "linear1", "columns_name": ["b", "dur(us)"], "targets": [["aten::linear"]] }' > c.yml && ett samples from-trace $SPEC/trace_run c.yml --shape 4
 ett: ...linear1: no occurrence of target 1: the trace has no 'aten::linear'
 ?1
+
+$ for m in $(ett trace --list-metrics | cut -d' ' -f1); do ett trace $SPEC/trace_run $m --quiet 2>&1; done | grep -c -E 'attempt to|\.lua:'
+0
+?1
+
+$ cd $SPEC && ett trace trace_run iter_time --window 5:6
+ett: the window 5:6 ms holds nothing; the trace is 1 ms long
+?1
+
+$ mkdir run && cp $SPEC/trace_run/rank0.json run && cat > longest_gap.lua <<'X'
+> return { name = "longest_gap", summary = "longest time a device did nothing", needs = "device rows",
+>   definition = "longest gap of busy time", units = { longest_gap_us = "us" },
+>   compute = function(view)
+>     local longest = 0
+>     for _, lane in ipairs(view:lanes()) do
+>       for _, from, to in lane:busy():gaps(lane:span()):iter() do longest = math.max(longest, to - from) end
+>     end
+>     return { longest_gap_us = view:us(longest) }
+>   end }
+> X
+> ett trace run longest_gap --step 3 --csv | tail -n 1
+> ett trace run --metric ./longest_gap.lua --step 3 --csv | tail -n 1
+run,longest_gap,longest_gap_us,200.0
+run,longest_gap,longest_gap_us,200.0

@@ -109,6 +109,10 @@ describe("selections", function()
     end
     assert.equal(total, a:total())
     assert.is_true(interval.new(list) == a:intervals())
+    local x, y = a:intervals(), b:intervals()
+    assert.is_true(interval.union(x, y) == x | y)
+    assert.is_true(interval.intersect(x, y) == x & y and interval.subtract(x, y) == x - y)
+    assert.equal(x:measure() + y:measure(), interval.measure(x | y) + interval.measure(x & y))
   end)
 
   it("group and count as a loop does", function()

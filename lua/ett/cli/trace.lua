@@ -5,7 +5,9 @@ local function split_positional(words, all_paths)
   local lfs = require "lfs"
   local paths, names = {}, {}
   for _, word in ipairs(words) do
-    if all_paths or lfs.attributes(word, "mode") or (#paths == 0 and #names == 0) or word:find("/", 1, true) then
+    if #paths > 0 and not all_paths and word:find("%.lua$") then
+      names[#names + 1] = word
+    elseif all_paths or lfs.attributes(word, "mode") or (#paths == 0 and #names == 0) or word:find("/", 1, true) then
       paths[#paths + 1] = word
     else
       names[#names + 1] = word
@@ -285,8 +287,8 @@ return {
     .. "       ett trace --all DIR DIR ...     one row per trace\n"
     .. "       ett trace --diff DIR DIR        what differs\n"
     .. "       ett trace --list-metrics",
-  description = "A metric is one Lua file, lua/ett/metrics/NAME.lua, in the installed tree, in ETT_PATH or beside a\n"
-    .. "script. A metric whose needs the trace does not meet says which field is missing.",
+  description = "A metric is one Lua file, lua/ett/metrics/NAME.lua, in the installed tree or in ETT_PATH, or\n"
+    .. "NAME.lua in the current folder. A metric whose needs the trace does not meet says which field is missing.",
   options = {
     { "metric", "NAME", "metric to compute (may be repeated, or a list with commas)", many = true },
     { "all", "every metric; with several folders one row for each" },

@@ -1,4 +1,4 @@
---- Finds, checks and runs the metric files (lua/ett/metrics/NAME.lua in every root).
+--- Finds, checks and runs the metric files (lua/ett/metrics/NAME.lua in every root; NAME.lua where one stands).
 local error_module = require "ett.error"
 local find = require "ett.find"
 local schema = require "ett.schema"
@@ -15,10 +15,24 @@ local fields = {
 --- Names of all metrics, sorted.
 function metrics.names() return find.names(kind) end
 
+--- Path of a metric that stands in the current folder, or that is named by its file.
+local function own_path(name)
+  if name:find("%.lua$") then return name end
+  for _, path in ipairs{ name .. ".lua", kind .. "/" .. name .. ".lua" } do
+    local file = io.open(path, "r")
+    if file then
+      file:close()
+      return path
+    end
+  end
+  return nil
+end
+
 --- A metric's description, checked.
----@param name string
+---@param name string its name, or the path of its file
 function metrics.load(name)
-  local metric, path = find.load(kind, name)
+  local path, metric = not find.path(kind, name) and own_path(name)
+  if path then metric = find.load_file(path) else metric, path = find.load(kind, name) end
   return schema.check(metric, fields, path:match("([^/]+)$"))
 end
 

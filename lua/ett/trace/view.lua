@@ -23,6 +23,23 @@ local View, Lane = {}, {}
 View.__index, Lane.__index = View, Lane
 trace_view.View, trace_view.Lane = View, Lane
 
+--- Methods that other modules of this folder add, which are loaded when one is first asked for.
+local added = {
+  collectives = "collective", collective_groups = "collective", matched_groups = "collective",
+  tolerance = "collective", dimensions = "parallel", comm_ticks = "totals", model_flops = "totals",
+  flops_seconds = "totals",
+}
+
+local function add_when_asked(class)
+  setmetatable(class, { __index = function(_, key)
+    if not added[key] then return nil end
+    require("ett.trace." .. added[key])
+    return rawget(class, key)
+  end })
+end
+add_when_asked(View)
+add_when_asked(Lane)
+
 local device_classes = { "kernel", "memcpy", "memset" }
 
 --- Remembers what make() gives under a name: view:cached("steps", function() … end).
@@ -51,6 +68,13 @@ function trace_view.open(path, options)
     local pipeline = require("ett.trace.pipeline").read(path)
     if not pipeline then return nil, why end
     view.cache.pipeline = pipeline
+  elseif options.window then
+    local length = view:ms(opened.stop - opened.start)
+    if options.window[1] > length or options.window[2] <= 0 then
+      opened:close()
+      error_module.raise("argument", "the window %g:%g ms holds nothing; the trace is %.6g ms long", options.window[1],
+        options.window[2], length)
+    end
   end
   return view
 end
