@@ -155,6 +155,20 @@ describe("the layout search", function()
     assert.equal(3, #front)
   end)
 
+  it("is as sensitive as a search with the changed quantity says", function()
+    local search = optimize.new { model = "pods" }
+    local list, base = search:sensitivities(300)
+    local seen = {}
+    for _, row in ipairs(list) do seen[row.name] = row end
+    local faster = optimize.new({ model = "pods", fixed = { device_network = 5.5e9 } }):best(300)
+    assert.equal(faster.days / base.days - 1, seen.device_network.days)
+    assert.same(faster.layout, seen.device_network.layout)
+    assert.equal(search:best(330).days / base.days - 1, seen.devices.days)
+    assert.is_true(seen.batch_scale.days < 0)
+    local none = optimize.new({ model = "pods", limits = { days = 1e-9 } }):sensitivities(50)
+    assert.same({}, none)
+  end)
+
   it("refuses unknown names", function()
     assert.has_error(function() optimize.new { model = "pod" } end)
     assert.has_error(function() optimize.new { fixed = { budget_flops = 3 } } end)

@@ -89,7 +89,7 @@ return {
         { indent = 2 }))
     elseif opts.csv then
       local names = {}
-      for i, view in ipairs(result.views) do names[i] = view.view end
+      for i, view in ipairs(result.views) do names[i] = ('"%s"'):format(view.view) end
       print("quantity," .. table.concat(names, ","))
       for _, row in ipairs(rows) do
         local cells = {}

@@ -65,18 +65,47 @@ local function bound_by(result)
   return best and best.bound_by or "-"
 end
 
+local function print_sensitivities(list)
+  print("\nSENSITIVITIES, searched anew     days        util      dollars  layout")
+  for _, row in ipairs(list) do
+    local what = ("%s x %g"):format(row.name, row.factor)
+    if row.found then
+      print(("%-24s %+10.2f %% %+9.2f %% %+10.2f %%  %s"):format(what, row.days * 100, row.utilization * 100,
+        row.dollars * 100, layout_text(row.layout)))
+    else
+      print(("%-24s no layout"):format(what))
+    end
+  end
+end
+
 local function print_table(results)
   print(("%10s %10s %10s %8s %12s  %-8s %s"):format("devices", "used", "days", "util", "dollars", "bound by", "layout"))
   for _, r in ipairs(results) do
     print(("%10d %10.6g %10.2f %8.4f %12.4g  %-8s %s%s"):format(r.devices, r.devices_used, r.days, r.utilization,
-      r.dollars, bound_by(r), layout_text(r.layout), r.proven and "" or ("  (gap %.3g)"):format(r.gap)))
+      r.dollars, bound_by(r), layout_text(r.layout), r.gap > 1e-12 and ("  (gap %.3g)"):format(r.gap) or ""))
+  end
+  for _, r in ipairs(results) do
+    if r.sensitivities then print_sensitivities(r.sensitivities) end
   end
 end
 
+--- A result as JSON: finite numbers, units in the names.
 local function plain(result)
   local doc = {}
   for name, value in pairs(result) do
     if value ~= math.huge and value ~= -math.huge then doc[name] = value end
+  end
+  doc.phases = {}
+  for name, p in pairs(result.phases) do
+    doc.phases[name] = { seconds = p.seconds, fraction = p.fraction, bound_by = p.bound_by,
+      compute_seconds = p.compute, memory_seconds = p.memory, network_seconds = p.network }
+  end
+  if result.sensitivities then
+    doc.sensitivities = {}
+    for i, row in ipairs(result.sensitivities) do
+      doc.sensitivities[i] = { name = row.name, factor = row.factor, found = row.found, layout = row.layout,
+        days_change = row.days, utilization_change = row.utilization, dollars_change = row.dollars }
+    end
   end
   return doc
 end
@@ -106,6 +135,23 @@ local function none(opts, devices)
     opts.model, opts.max_days and (" and %g days"):format(opts.max_days) or "")
 end
 
+local front_fields = { days = "days", dollars = "dollars", devices = "devices_used" }
+
+--- The two fields of `--pareto FIELD[,FIELD]`; one alone goes with devices.
+local function front_of(text)
+  local words = {}
+  for word in text:gmatch("[^,]+") do words[#words + 1] = word end
+  if #words == 1 then table.insert(words, 1, "devices") end
+  for i, word in ipairs(words) do
+    if #words ~= 2 or not front_fields[word] or words[1] == words[2] then
+      error_module.raise("usage", "optimize: --pareto must be one or two of days, dollars, devices, got '%s'%s", text,
+        error_module.suggestion(word, optimize.objectives))
+    end
+    words[i] = front_fields[word] and word
+  end
+  return front_fields[words[1]], front_fields[words[2]]
+end
+
 --- A cluster's device and links as parameters of the simple model, where not given.
 local function on_cluster(opts, fixed)
   if not opts.cluster then return fixed end
@@ -123,6 +169,14 @@ local function on_cluster(opts, fixed)
 end
 
 local function run(opts, positional)
+  for name, known in pairs { model = optimize.models, objective = optimize.objectives } do
+    if not (" " .. table.concat(known, " ") .. " "):find(" " .. opts[name] .. " ", 1, true) then
+      error_module.raise("usage", "optimize: --%s must be one of %s, got '%s'%s", name, table.concat(known, ", "),
+        opts[name], error_module.suggestion(opts[name], known))
+    end
+  end
+  local front_x, front_y
+  if opts.pareto then front_x, front_y = front_of(opts.pareto) end
   local fixed = on_cluster(opts, assignments(positional))
   local search = optimize.new { model = opts.model, objective = opts.objective, fixed = fixed,
     limits = { days = opts.max_days, dollars = opts.max_dollars } }
@@ -152,7 +206,10 @@ local function run(opts, positional)
   end
   local results = search:sweep(counts, settings)
   if #results == 0 then none(opts, counts[#counts]) end
-  if opts.pareto then results = optimize.pareto(results, "devices_used", opts.pareto) end
+  if front_x then results = optimize.pareto(results, front_x, front_y) end
+  if opts.sensitivities then
+    for _, result in ipairs(results) do result.sensitivities = search:sensitivities(result.devices, settings) end
+  end
   show(opts, results)
   if opts.svg then
     for _, path in ipairs(figures.write(opts.svg, results, opts.model)) do io.stderr:write("wrote ", path, "\n") end
@@ -178,7 +235,8 @@ return {
     { "exact-devices", "use exactly the devices given" },
     { "real", "allow fractions of degrees: a bound for every layout (pods)" },
     { "gap", "G", "stop when proven within this fraction", kind = "number", default = 0 },
-    { "pareto", "FIELD", "of a sweep, print only what nothing beats in devices and FIELD (days, dollars)" },
+    { "pareto", "FIELD", "of a sweep, only what nothing beats in FIELD[,FIELD]: days, dollars, devices (default)" },
+    { "sensitivities", "what more bandwidth, memory, FLOP/s, batch and devices change, searched anew" },
     { "svg", "PREFIX", "write figures PREFIX-degrees.svg, -phases.svg, -resources.svg of a sweep" },
     { "json", "print JSON" },
     { "csv", "print CSV" },

@@ -159,25 +159,32 @@ local function corrected(m, r, out)
   out(" FLOP per expert:  %.2e", r.flop / m.n_experts)
 end
 
---- What 10 % more of each quantity changes.
-local function sensitivities(m, out)
+--- What 10 % more of each quantity changes: { name, factor, run time, utilization (fractions) }.
+local function sensitivities(m)
   local program = simple.compile("corrected", m)
-  local base = program:evaluate {}
-  local rows = {}
-  for _, name in ipairs { "chip_flops", "chip_memory", "chip_network", "node_network", "base_utilization",
-    "overlap" } do
-    local changed = program:evaluate { [name] = math.min(m[name] * 1.1, name == "overlap" and 1 or math.huge) }
-    rows[#rows + 1] = { name, changed.days / base.days - 1, changed.utilization / base.utilization - 1 }
-  end
-  for _, name in ipairs { "batch_size", "dp" } do -- doubled: they must stay whole
-    local changed = program:evaluate { [name] = m[name] * 2,
-      microbatch_size = name == "dp" and m.microbatch_size * 2 or m.microbatch_size }
+  local base, rows = program:evaluate {}, {}
+  local function add(name, factor, changes)
+    local changed = program:evaluate(changes)
     if changed.feasible == 1 then
-      rows[#rows + 1] = { name .. " x 2", changed.days / base.days - 1, changed.utilization / base.utilization - 1 }
+      rows[#rows + 1] = { name = name, factor = factor, run_time = changed.days / base.days - 1,
+        utilization = changed.utilization / base.utilization - 1 }
     end
   end
+  for _, name in ipairs { "chip_flops", "chip_memory", "chip_network", "node_network", "base_utilization",
+    "overlap" } do
+    add(name, 1.1, { [name] = math.min(m[name] * 1.1, name == "overlap" and 1 or math.huge) })
+  end
+  add("batch_size", 2, { batch_size = m.batch_size * 2 }) -- doubled: these must stay whole
+  add("dp", 2, { dp = m.dp * 2, microbatch_size = m.microbatch_size * 2 })
+  return rows
+end
+
+local function print_sensitivities(rows, out)
   out("\nSENSITIVITIES (+10 %%)     run time  utilization")
-  for _, row in ipairs(rows) do out("%-20s %+10.2f %% %+10.2f %%", row[1], row[2] * 100, row[3] * 100) end
+  for _, row in ipairs(rows) do
+    local name = row.factor == 1.1 and row.name or ("%s x %g"):format(row.name, row.factor)
+    out("%-20s %+10.2f %% %+10.2f %%", name, row.run_time * 100, row.utilization * 100)
+  end
 end
 
 local function result(m, r, chip, version)
@@ -228,7 +235,15 @@ local function run(argv)
   end
   if #broken > 0 then error_module.raise("limit", "simple-transformer: %s", violations.message(broken)) end
   if o.json then
-    print(require("ett.json").encode(result(m, r, chip, version), { indent = 2 }))
+    local doc = result(m, r, chip, version)
+    if o.sensitivities then doc.sensitivities = sensitivities(m) end
+    print(require("ett.json").encode(doc, { indent = 2 }))
+    return 0
+  elseif o.csv and o.sensitivities then
+    print("quantity,factor,run_time_change,utilization_change")
+    for _, row in ipairs(sensitivities(m)) do
+      print(("%s,%g,%.17g,%.17g"):format(row.name, row.factor, row.run_time, row.utilization))
+    end
     return 0
   elseif o.csv then
     print_csv(result(m, r, chip, version))
@@ -239,7 +254,7 @@ local function run(argv)
   header(m, r, chip, version, out)
   if version == "corrected" then
     corrected(m, r, out)
-    if o.sensitivities then sensitivities(m, out) end
+    if o.sensitivities then print_sensitivities(sensitivities(m), out) end
   else
     published(r, version, out)
   end

@@ -149,6 +149,33 @@ function optimize:sweep(counts, options)
   return results
 end
 
+--- How the optimum answers to each quantity of the model's `sensitivities`: searched anew with
+--- it multiplied by `factor`. A list of { name, factor, days, utilization, dollars (changes as
+--- fractions), layout }; quantities with which no layout is left have found = false.
+function optimize:sensitivities(devices, options)
+  local base, list = self:best(devices, options), {}
+  if not base.found then return list, base end
+  for i, change in ipairs(self.model.sensitivities or {}) do
+    local name, factor = change[1], change[2]
+    local value = (options and options.fixed or {})[name] or self.fixed[name] or self.model.parameters[name]
+    local there
+    if name == "devices" then
+      there = self:best(math.floor(devices * factor + 0.5), options)
+    else
+      local fixed = { [name] = value * factor }
+      for key, kept in pairs(options and options.fixed or {}) do fixed[key] = fixed[key] or kept end
+      local given = { fixed = fixed }
+      for key, kept in pairs(options or {}) do given[key] = given[key] or kept end
+      there = self:best(devices, given)
+    end
+    list[i] = { name = name, factor = factor, found = there.found, layout = there.layout }
+    if there.found then
+      for _, field in ipairs { "days", "utilization", "dollars" } do list[i][field] = there[field] / base[field] - 1 end
+    end
+  end
+  return list, base
+end
+
 --- Of results, those that nothing else beats in both `x` and `y` (fields; less is better).
 function optimize.pareto(results, x, y)
   x, y = x or "devices_used", y or "days"

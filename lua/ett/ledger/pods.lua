@@ -3,7 +3,7 @@
 -- A budget of C FLOP fixes the model: N = sqrt(C / 120) parameters, 20 N tokens, L layers of
 -- d x 5d matrices and batches of B tokens, growing with (C / 1e25)^(1/6). Variables: pp
 -- stages, dp replicas, tp_hidden and tp_residual (splits of the two widths) and microbatches
--- a batch; pp <= L and pp <= microbatches.
+-- a batch; pp <= L and pp <= microbatches. batch_scale multiplies the batch.
 -- A step is one matrix and microbatch: FLOP, memory traffic and network traffic, of which
 -- the slowest counts. All-reduce of n words over p ranks moves 2 (p - 1) n / p words with
 -- reduction in the network (source: the public run_optimizer2 notebook, C = 4e26, pods of 32
@@ -18,7 +18,7 @@ local pods = {}
 pods.parameters = {
   budget_flop = 4e26, devices = 776, bytes = 2, utilization = 0.8, hidden_factor = 5,
   device_flops = 32 * 1979e12, device_memory = 32 * 3352e9, device_network = 5e9, device_dollars_per_hour = 96,
-  pp = 1, dp = 1, tp_hidden = 1, tp_residual = 1, microbatches = 1,
+  batch_scale = 1, pp = 1, dp = 1, tp_hidden = 1, tp_residual = 1, microbatches = 1,
 }
 
 --- Shape of the model that a budget trains.
@@ -26,7 +26,8 @@ function pods.shape(o)
   local growth = (o.budget_flop / 1e25) ^ (1 / 6)
   local N = ledger.sqrt(o.budget_flop / 120)
   local L = 120 * growth
-  return { N = N, D = 20 * N, L = L, d = ledger.sqrt(N / (2 * o.hidden_factor * L)), B = 2048 ^ 2 * growth }
+  local B = 2048 ^ 2 * growth * (o.batch_scale or 1)
+  return { N = N, D = 20 * N, L = L, d = ledger.sqrt(N / (2 * o.hidden_factor * L)), B = B }
 end
 
 --- Seconds of a batch by phase, each by resource; days, utilisation, devices used.

@@ -4,7 +4,10 @@ local ledger = require "ett.ledger"
 local simple = require "ett.ledger.simple_transformer"
 
 local searchable = { parameters = { devices = 256, dataset_size = 0, chip_dollars_per_hour = 3 },
-  bandwidth = "chip_network" }
+  bandwidth = "chip_network",
+  -- What a sensitivity multiplies, and by how much: a batch must stay divisible.
+  sensitivities = { { "chip_network", 1.1 }, { "node_network", 1.1 }, { "chip_memory", 1.1 }, { "chip_flops", 1.1 },
+    { "batch_size", 2 }, { "devices", 2 } } }
 for _, set in ipairs { simple.parameters, simple.corrections } do
   for name, value in pairs(set) do searchable.parameters[name] = value end
 end
