@@ -8,6 +8,7 @@
 -- trees, the interval and the range of the samples.
 local error_module = require "ett.error"
 local files = require "ett.io"
+local json = require "ett.json"
 local regressor = require "ett.regressor"
 local schema = require "ett.schema"
 
@@ -134,7 +135,7 @@ local function calibrated(rows, file, pass, multiprocessors, threads, least)
     least_seconds = least or nil, threads = threads or 2, compact = true }
   local facts = model:facts()
   return { rows = facts.rows, dropped = facts.dropped, error = facts.error_mean, error_median = facts.error_median,
-    text = model:text() }, outliers
+    text = model:text(), outliers = require("ett.profile").locate(outliers, rows.origins) }
 end
 
 -- Of products and collectives, where the device is known (ett.profile).
@@ -144,7 +145,7 @@ local function least_seconds(...) return require("ett.profile").least_seconds(..
 ---@param profile table ett.profile.from_samples
 ---@param folder string is made
 ---@param about table { source=, fitted= (date), threads= }
----@return table[] summary { pool, name, rows, dropped, error, bytes }
+---@return table[] summary { pool, name, rows, dropped, dropped_rows, error, bytes }
 function coefficients.export(profile, folder, about)
   local made, err = files.make_folder(folder)
   if not made then error(err, 0) end
@@ -155,8 +156,9 @@ function coefficients.export(profile, folder, about)
     if not ok then error(why, 0) end
     for _, name in ipairs(schema.keys(file.models)) do
       local m = file.models[name]
+      for _, row in ipairs(m.outliers) do row.model = file.pool .. " " .. name end
       summary[#summary + 1] = { pool = file.pool, name = name, rows = m.rows, dropped = m.dropped, error = m.error,
-        bytes = #m.text }
+        bytes = #m.text, dropped_rows = json.array(m.outliers) }
     end
   end
   local function new(key)
@@ -167,11 +169,11 @@ function coefficients.export(profile, folder, about)
   for _, key in ipairs(schema.keys(profile.pools)) do
     local file, entries = new(key), profile.pools[key]
     for _, pass in ipairs { "forward", "backward", "update" } do
-      local first, rows, seconds = profile.gather(entries, pass)
+      local first, rows, seconds, origins = profile.gather(entries, pass)
       if first and #seconds >= 8 then
         local least = least_seconds(profile.gpu, first, rows, pass, seconds)
-        file.models[pass] = calibrated({ rows = rows, seconds = seconds }, first, pass, profile.multiprocessors,
-          about.threads, least)
+        file.models[pass] = calibrated({ rows = rows, seconds = seconds, origins = origins }, first, pass,
+          profile.multiprocessors, about.threads, least)
       end
     end
     write(file)
@@ -179,10 +181,10 @@ function coefficients.export(profile, folder, about)
   for _, key in ipairs(schema.keys(profile.collectives)) do
     local file = new(key)
     for _, one in ipairs(profile:topologies(key)) do
-      local first, rows, seconds = profile.gather({ one.entry }, "collective", one.group)
+      local first, rows, seconds, origins = profile.gather({ one.entry }, "collective", one.group)
       if first and #seconds >= 8 then
-        file.models[one.name] = calibrated({ rows = rows, seconds = seconds }, first, "collective",
-          profile.multiprocessors, about.threads,
+        file.models[one.name] = calibrated({ rows = rows, seconds = seconds, origins = origins }, first,
+          "collective", profile.multiprocessors, about.threads,
           least_seconds(profile.gpu, first, rows, "collective", seconds, one.entry, one.group))
       end
     end

@@ -89,8 +89,8 @@ local function topology_key(kind, nodes, gpus) return ("%s %d %d"):format(kind, 
 ---@return ett.Profile
 function profile.from_samples(folders, options)
   options = options or {}
-  local self = setmetatable({ files = {}, pools = {}, collectives = {}, models = {}, outliers = {}, options = options,
-    source = table.concat(folders, ", ") }, Profile)
+  local self = setmetatable({ files = {}, pools = {}, collectives = {}, models = {}, outliers = {}, stamps = {},
+    options = options, source = table.concat(folders, ", ") }, Profile)
   for _, folder in ipairs(folders) do
     local index, err = samples.index(folder)
     if not index then error(err, 0) end
@@ -116,9 +116,9 @@ function profile.from_samples(folders, options)
   return self
 end
 
--- Rows of several files of one pool and pass, one after another.
+-- Rows of several files of one pool and pass, one after another; `origins` says where each stands.
 local function gather(entries, pass, group)
-  local rows, seconds, first = {}, {}, nil
+  local rows, seconds, origins, first = {}, {}, {}, nil
   for _, entry in ipairs(entries) do
     local file, err = samples.read(entry)
     if not file then error(err, 0) end
@@ -129,12 +129,22 @@ local function gather(entries, pass, group)
           if not (group and file.group) or file.group[i] == group then
             for d = (i - 1) * file.dims + 1, i * file.dims do rows[#rows + 1] = file.rows[d] end
             seconds[#seconds + 1] = p.seconds[i]
+            origins[#seconds] = { path = file.path, line = file.lines[i] }
           end
         end
       end
     end
   end
-  return first, rows, seconds
+  return first, rows, seconds, origins
+end
+
+--- Says of each dropped row which line of which file it is.
+function profile.locate(outliers, origins)
+  for _, outlier in ipairs(outliers) do
+    local origin = origins[outlier.row]
+    outlier.path, outlier.line = (origin or origins[1]).path, origin and origin.line -- row 0: the whole file
+  end
+  return outliers
 end
 
 -- The fitted model of a pool, from memory, the cache, or a fit. False: there is none.
@@ -146,8 +156,10 @@ function Profile:model(key, entries, pass, group)
   for i, entry in ipairs(entries) do paths[i] = entry.path end
   local stamp = cache.key(paths, entries[1].operator and entries, pass, group or "", self.multiprocessors)
   local model = self.options.cache ~= false and cache.load(stamp) or nil
-  if not model then
-    local file, rows, seconds = gather(entries, pass, group)
+  if model then
+    self.stamps[id] = stamp
+  else
+    local file, rows, seconds, origins = gather(entries, pass, group)
     if not file or #seconds < 8 then
       self.models[id] = false
       return false
@@ -168,8 +180,8 @@ function Profile:model(key, entries, pass, group)
       backward = pass == "backward", multiprocessors = self.multiprocessors, rows = rows, seconds = seconds,
       threads = self.options.threads or 2 }
     if suspicion then table.insert(outliers, 1, { row = 0, seconds = 0.0, reason = suspicion }) end
-    if #outliers > 0 then self.outliers[id] = outliers end
-    if self.options.cache ~= false then cache.save(stamp, model) end
+    if #outliers > 0 then self.outliers[id] = profile.locate(outliers, origins) end
+    if self.options.cache ~= false then cache.save(stamp, model, outliers) end
   end
   self.models[id] = model
   return model
@@ -331,8 +343,15 @@ function Profile:collective(kind, bytes, topology, dtype)
   return self:answer(model:predict { size }, detail)
 end
 
---- Rows that the gate dropped while fitting, by model: { row, seconds, reason }.
-function Profile:report() return self.outliers end
+--- Rows that the gate dropped while fitting, by model: { row, path, line, seconds, reason }. Of
+--- models from the cache too.
+function Profile:report()
+  for id, stamp in pairs(self.stamps) do
+    self.outliers[id] = cache.load_outliers(stamp)
+    self.stamps[id] = nil
+  end
+  return self.outliers
+end
 
 function Profile:__tostring()
   return ("profile of %s: %d files"):format(self.source, #self.files)

@@ -17,7 +17,7 @@ local code_hash
 -- The code between a sample file and the regressor.
 local function code()
   if code_hash then return code_hash end
-  local pieces = { regressor.version }
+  local pieces = { regressor.version, "with the rows dropped" }
   for _, name in ipairs { "ett.samples", "ett.regressor", "ett.operator.gemm", "ett.operator.memory",
     "ett.operator.optimizer", "ett.operator.shapes" } do
     local path = package.searchpath(name, package.path)
@@ -69,14 +69,26 @@ function cache.load(key)
   return (regressor.load(folder .. "/" .. key .. ".ett"))
 end
 
+--- The rows that were dropped when a cached model was fitted; nil: none.
+function cache.load_outliers(key)
+  local folder = cache.folder()
+  local path = folder and folder .. "/" .. key .. ".dropped.json"
+  if not path or not require("lfs").attributes(path) then return nil end
+  return (require("ett.json").read(path))
+end
+
 local warned = false
 
---- Writes a model; a failure is a warning.
-function cache.save(key, model)
+--- Writes a model, and beside it the rows that its fit dropped; a failure is a warning.
+function cache.save(key, model, outliers)
   local folder = cache.folder()
   local ok, err = folder, nil
   if folder then
     ok, err = files.make_folder(folder)
+    if ok and #outliers > 0 then
+      local json = require "ett.json"
+      ok, err = files.write(folder .. "/" .. key .. ".dropped.json", json.encode(json.array(outliers)))
+    end
     if ok then ok, err = model:save(folder .. "/" .. key .. ".ett") end
   end
   if not ok and not warned then

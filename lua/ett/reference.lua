@@ -6,6 +6,7 @@
 -- (`--timings`) and a profile.
 local error_module = require "ett.error"
 local composition = require "ett.reference_composition"
+local json = require "ett.json"
 local schema = require "ett.schema"
 
 local reference = {}
@@ -253,8 +254,8 @@ function reference.predict(config, source)
     pipeline_us = r.pipeline,
     head_dp_allreduce_us = r.head_all_reduce,
     max_update_us = r.max_update,
-    out_of_range_models = schema.keys(source.outside or {}),
-    warnings = {},
+    out_of_range_models = json.array(schema.keys(source.outside or {})),
+    warnings = json.array {},
   }
   for _, name in ipairs(schema.keys(source.negative or {})) do
     table.insert(result.warnings, ("the time of '%s' is negative: %.6g us"):format(name, source.negative[name]))

@@ -169,7 +169,8 @@ local function read_collective(t, entry)
 end
 
 --- Reads a sample file.
----@return table|nil { pool, family, dims, rows (flat dims), group?, passes = { { pass=, seconds= } } }, ett.Error?
+---@return table|nil { pool, family, dims, rows (flat dims), group?, passes = { { pass=, seconds= } },
+---count, path, lines (of the file, by row) }, ett.Error?
 function samples.read(entry)
   local t, err = csv.read(entry.path)
   if not t then return nil, err end
@@ -190,7 +191,8 @@ function samples.read(entry)
     for r = 1, #us do seconds[r] = us[r] * 1e-6 end
     out.passes[i] = { pass = column.pass, seconds = seconds }
   end
-  out.count = t:rows()
+  out.count, out.path, out.lines = t:rows(), entry.path, {}
+  for r = 1, out.count do out.lines[r] = t:line(r) end
   t:close()
   return out
 end

@@ -4,10 +4,10 @@ $ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_du
 model ... mean error %   median error %
 gelu fp16 backward ...
 gelu fp16 forward ...
-    "model": "gelu fp16 backward",
-    "rows": 40
-    "model": "gelu fp16 forward",
-    "rows": 40
+      "model": "gelu fp16 backward",
+      "rows": 40
+      "model": "gelu fp16 forward",
+      "rows": 40
 2
 
 $ ett fit
@@ -54,3 +54,18 @@ ett: s/A100_gelu_fp16.csv: line 3: not UTF-8 at byte 48 (0xff)
 
 $ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "B_dur(us),dim,l,b,mp,F_dur(us)"; for (i = 1; i <= 40; i++) printf "%.3f,%d,%d,4,1,%.3f\n", 9 + 2 * i * (1 + i % 4), 1024 * (1 + i % 4), 512 + 64 * i, 5 + i * (1 + i % 4) }' > s/A100_gelu_fp16.csv; ett fit s | wc -l
 3
+
+# What the gate sets aside is named by file, reason and line; of models from the cache too.
+
+$ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_dur(us)"; for (i = 1; i <= 60; i++) printf "1,4,%d,%d,%.3f\n", 512 + 64 * i, 1024 * (1 + i % 4), (i == 30 ? 1000 : 1) * (5 + i * (1 + i % 4)) }' > s/A100_gelu_fp16.csv; ett fit s; ett fit s | tail -1; ett fit s --json | grep '"line"'; ett calibrate perlmutter s --into out --source us | tail -4
+model ... dropped ...
+gelu fp16 forward ... 59 ... 1 ...
+.
+set aside by the gate:
+s/A100_gelu_fp16.csv: gelu fp16 forward: 1 row ...: line 31
+s/A100_gelu_fp16.csv: gelu fp16 forward: 1 row ...: line 31
+      "line": 31,
+gelu forward ... 59 ... 1 ...
+.
+set aside by the gate:
+s/A100_gelu_fp16.csv: gelu forward: 1 row ...: line 31

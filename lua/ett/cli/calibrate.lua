@@ -30,20 +30,22 @@ return {
       into = cluster.folder .. "/" .. folder
     end
     local folders = table.move(words, 2, #words, 1, {})
-    local summary, profile = require("ett.calibrate").run { folders = folders, into = into, source = opts.source,
+    local summary = require("ett.calibrate").run { folders = folders, into = into, source = opts.source,
       fitted = opts.date, cluster = cluster }
     if opts.json then
       io.write(require("ett.json").encode(summary, { indent = 2 }))
     elseif not opts.quiet then
       print(("# %s from %s into %s"):format(cluster.name, table.concat(folders, ", "), into))
-      print(("%-44s %8s %18s %10s"):format("model", "samples", "held-out error %", "bytes"))
+      print(("%-44s %8s %8s %18s %10s"):format("model", "samples", "dropped", "held-out error %", "bytes"))
+      local rows = {}
       for _, line in ipairs(summary) do
-        print(("%-44s %8d %18s %10s"):format(line.name or (tostring(line.pool) .. " " .. tostring(line.model)),
-          line.rows, line.error and ("%.2f"):format(100 * line.error) or "-", tostring(line.bytes or "-")))
+        print(("%-44s %8d %8d %18s %10d"):format(line.pool .. " " .. line.name, line.rows, line.dropped,
+          line.error and ("%.2f"):format(100 * line.error) or "-", line.bytes))
+        table.move(line.dropped_rows, 1, #line.dropped_rows, #rows + 1, rows)
       end
-      local dropped = 0
-      for _, list in pairs(profile:report()) do dropped = dropped + #list end
-      print(("# %d rows dropped as outliers while fitting"):format(dropped))
+      local lines = require("ett.dropped").lines(rows)
+      if #lines > 0 then print("\nset aside by the gate:") end
+      for _, line in ipairs(lines) do print(line) end
     end
     return 0
   end,

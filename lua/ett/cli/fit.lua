@@ -40,30 +40,7 @@ local function holds(entries, path)
   return false
 end
 
-local function outlier_lines(lines, pool, outliers)
-  local by_reason, order = {}, {}
-  for _, o in ipairs(outliers) do
-    if not by_reason[o.reason] then
-      by_reason[o.reason] = {}
-      order[#order + 1] = o.reason
-    end
-    table.insert(by_reason[o.reason], o)
-  end
-  table.sort(order)
-  for _, reason in ipairs(order) do
-    local rows, shown = by_reason[reason], {}
-    if rows[1].row == 0 then -- of the file as a whole
-      lines[#lines + 1] = ("  %s: %s; the rows are kept"):format(pool, reason)
-      goto continue
-    end
-    for i = 1, math.min(5, #rows) do shown[i] = ("%d (%.6g us)"):format(rows[i].row, rows[i].seconds * 1e6) end
-    lines[#lines + 1] = ("  %s: %d rows %s: %s%s"):format(pool, #rows, reason, table.concat(shown, ", "),
-      #rows > 5 and ", …" or "")
-    ::continue::
-  end
-end
-
-local function fit_all(word, opts, rows, lines, splits)
+local function fit_all(word, opts, rows, outliers, splits)
   local folder, path = place(word)
   local profile = require("ett.profile").from_samples({ folder }, opts.fresh and { cache = false } or {})
   local found = false
@@ -83,7 +60,12 @@ local function fit_all(word, opts, rows, lines, splits)
     rows[#rows + 1] = row
   end)
   local report = profile:report()
-  for _, name in ipairs(require("ett.schema").keys(report)) do outlier_lines(lines, name, report[name]) end
+  for _, name in ipairs(require("ett.schema").keys(report)) do
+    for _, row in ipairs(report[name]) do
+      row.model = name
+      outliers[#outliers + 1] = row
+    end
+  end
   if opts.splits then
     local holdout = require "ett.holdout"
     local files = holdout.read_folder(folder, "-", profile.multiprocessors)
@@ -103,7 +85,7 @@ return {
   usage = "fit FOLDER|FILE.csv ... [--fresh] [--json] [--quiet]",
   description = "Fitted models are cached under $XDG_CACHE_HOME/ett by the content of their samples: what is fitted\n"
     .. "already is loaded. Errors are those of cross-validation, on rows the fit did not see. Rows that\n"
-    .. "the gate set aside are counted, and listed when they are fitted (--fresh). --splits holds out a\n"
+    .. "the gate set aside are counted, and listed by file, reason and line. --splits holds out a\n"
     .. "fifth of the rows, a fifth of the kernels, the largest sizes and nine tenths of every file.",
   options = {
     { "fresh", "fit again, without the cache" },
@@ -113,12 +95,12 @@ return {
   },
   run = function(opts, words)
     if #words == 0 then error_module.raise("usage", "fit: which folder? usage: ett fit FOLDER|FILE.csv ...") end
-    local rows, lines, splits = {}, {}, {}
+    local rows, outliers, splits = {}, {}, {}
     require("ett.profile_cache").warn = function(text) io.stderr:write("ett: fit: warning: " .. text .. "\n") end
-    for _, word in ipairs(words) do fit_all(word, opts, rows, lines, splits) end
+    for _, word in ipairs(words) do fit_all(word, opts, rows, outliers, splits) end
     if opts.json then
       local json = require "ett.json"
-      io.write(json.encode(json.array(rows), { indent = 2 }))
+      io.write(json.encode({ models = json.array(rows), dropped_rows = json.array(outliers) }, { indent = 2 }))
     elseif not opts.quiet then
       print(("%-48s %8s %8s %14s %16s"):format("model", "rows", "dropped", "mean error %", "median error %"))
       for _, row in ipairs(rows) do
@@ -134,7 +116,8 @@ return {
             100 * r.coverage))
         end
       end
-      if #lines > 0 then print("\nset aside by the gate (rows of the pooled files, from 1):") end
+      local lines = require("ett.dropped").lines(outliers)
+      if #lines > 0 then print("\nset aside by the gate:") end
       for _, line in ipairs(lines) do print(line) end
     end
     return 0

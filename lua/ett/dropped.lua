@@ -1,0 +1,44 @@
+--- What the outlier gate set aside, said by file, reason and line.
+local dropped = {}
+
+--- "2, 5-9, 12" of ascending numbers.
+local function ranges(lines)
+  local out, i = {}, 1
+  while i <= #lines do
+    local last = i
+    while lines[last + 1] == lines[last] + 1 do last = last + 1 end
+    out[#out + 1] = last > i and ("%d-%d"):format(lines[i], lines[last]) or tostring(lines[i])
+    i = last + 1
+  end
+  return table.concat(out, ", ")
+end
+
+--- Sentences, one per model, file and reason, in a fixed order. Row 0 stands for a file as a whole.
+---@param rows table[] { row=, path=, line=, reason=, model= } from Profile:report or ett.coefficients
+---@return string[]
+function dropped.lines(rows)
+  local groups, order = {}, {}
+  for _, row in ipairs(rows) do
+    local key = ("%s\0%s\0%s"):format(row.path, row.model, row.reason)
+    if not groups[key] then
+      groups[key] = { path = row.path, model = row.model, reason = row.reason, lines = {} }
+      order[#order + 1] = key
+    end
+    table.insert(groups[key].lines, row.line)
+  end
+  table.sort(order)
+  local out = {}
+  for _, key in ipairs(order) do
+    local g = groups[key]
+    table.sort(g.lines)
+    if #g.lines == 0 then
+      out[#out + 1] = ("%s: %s: %s; the rows are kept"):format(g.path, g.model, g.reason)
+    else
+      out[#out + 1] = ("%s: %s: %d row%s %s: line%s %s"):format(g.path, g.model, #g.lines, #g.lines > 1 and "s" or "",
+        g.reason, #g.lines > 1 and "s" or "", ranges(g.lines))
+    end
+  end
+  return out
+end
+
+return dropped
