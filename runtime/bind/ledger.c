@@ -267,7 +267,8 @@ static int ledger_tensor(lua_State *L) {
   return 1;
 }
 
-/* Closes the meter of a guard (user value 1: its ledger), whether or not its function raised. */
+/* Closes the meter of a guard (user value 1: its ledger), whether or not its function
+ * raised. */
 static int meter_close(lua_State *L) {
   luaL_checkudata(L, 1, METER_TYPE);
   int raised = !lua_isnoneornil(L, 2);
@@ -387,7 +388,8 @@ static void push_names(lua_State *L, const box *b, ett_set set) {
     }
 }
 
-/* entries(): what each operation cost, multipliers applied, with its part by axis. */
+/* entries(): what each operation cost, multipliers applied, with its part by axis.
+ * `tensors` names the operands, `left`, `right` and `result` their dimensions. */
 static int ledger_entries(lua_State *L) {
   static const char *const operations[] = {"multiply", "broadcast", "reduce"};
   box *b = check_box(L, 1);
@@ -419,6 +421,14 @@ static int ledger_entries(lua_State *L) {
     }
     push_names(L, b, ett_ledger_tensor_dimensions(b->ledger, e->result));
     lua_setfield(L, -2, "result");
+    lua_newtable(L);
+    lua_pushstring(L, ett_ledger_tensor_name(b->ledger, e->left));
+    lua_rawseti(L, -2, 1);
+    if (e->right >= 0) {
+      lua_pushstring(L, ett_ledger_tensor_name(b->ledger, e->right));
+      lua_rawseti(L, -2, 2);
+    }
+    lua_setfield(L, -2, "tensors");
     set_counts(L, b, e->counts, factor);
     ett_node touched =
         ett_graph_apply(ett_ledger_graph(b->ledger), ETT_OP_MUL,

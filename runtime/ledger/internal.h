@@ -18,7 +18,7 @@ typedef struct dimension {
 } dimension;
 
 typedef struct tensor {
-  char *name; /* NULL for results */
+  char *name; /* of a result: the label that it was made under */
   ett_set dimensions, scattered, carried;
 } tensor;
 

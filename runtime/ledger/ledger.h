@@ -137,7 +137,8 @@ ett_node ett_ledger_dimension_size(const ett_ledger *ledger, int dimension);
 ett_node ett_ledger_dimension_local(const ett_ledger *ledger, int dimension);
 int ett_ledger_dimension_axis(const ett_ledger *ledger, int dimension);
 bool ett_ledger_dimension_autoreduce(const ett_ledger *ledger, int dimension);
-const char *ett_ledger_tensor_name(const ett_ledger *ledger, int tensor); /* or NULL */
+/* A result has the label that it was made under; a broadcast keeps its operand's name. */
+const char *ett_ledger_tensor_name(const ett_ledger *ledger, int tensor);
 ett_set ett_ledger_tensor_dimensions(const ett_ledger *ledger, int tensor);
 ett_set ett_ledger_tensor_scattered(const ett_ledger *ledger, int tensor);
 /* Elements that one rank holds. */

@@ -131,8 +131,8 @@ static int add_tensor(ett_ledger *l, const char *name, ett_set dimensions,
     if (ett_ledger_check(l, ETT_DIVIDES, held, local, over, degrees, err) < 0)
       return -1;
   }
-  char *copy = name ? strdup(name) : NULL;
-  if (name && !copy)
+  char *copy = strdup(name ? name : l->label); /* a result is known by its label */
+  if (!copy)
     return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for a tensor");
   tensor *t = ett_list_add(&l->tensors, sizeof *t, err);
   if (!t) {
@@ -288,7 +288,7 @@ int ett_ledger_broadcast(ett_ledger *l, int index, ett_set rotate, ett_err *err)
   if (rotate & ~t.dimensions)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "%s: can rotate only along dimensions of the tensor", l->label);
-  int result = add_tensor(l, NULL, t.dimensions, 0, err);
+  int result = add_tensor(l, t.name, t.dimensions, 0, err);
   if (result < 0)
     return -1;
   ett_node one = constant(l, 1, err), zero = constant(l, 0, err), stay = one;

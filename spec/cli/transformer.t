@@ -36,3 +36,12 @@ $ ett transformer --dataset_size 3e11 --num_layers 96 --d_model 12288 --p_tensor
 phase             seconds      compute       memory      network  bound by
 ...
 Runtime with traffic: ...
+
+# What follows from a broken rule is not told again.
+$ ett transformer --dataset_size 3e11 --num_layers 96 --d_model 12288 --d_head 1000
+ett: transformer: d_model = 12288 must be divisible by d_head = 1000; nearest passing d_head: 768 or 1024
+?1
+
+$ ett transformer --dataset_size 3e11 --num_layers 96 --d_model 12288 --seq_len 8192
+ett: transformer: batch_size x seq_len / num_experts (tokens per expert per batch) = 16777216 must be at most gradient noise scale: 4096 x 2048 tokens = 8388608; nearest passing: batch_size = 1024 or seq_len = 4096
+?1

@@ -221,6 +221,22 @@ describe("a ledger", function()
     for _, order in ipairs(orders) do assert.same(first, small(order, degrees):totals()) end
   end)
 
+  it("remembers operation, tensors and axis of every entry", function()
+    local wanted = { ["ffn in multiply"] = "x * W_in", ["scores multiply"] = "q projection * k projection",
+      ["W_k broadcast"] = "W_k", ["ffn out multiply"] = "ffn in * W_out", ["residual sum broadcast"] = "residual sum" }
+    local m, seen = random_run(generator(8)), 0
+    m.use_glu, m.consecutive_attn_and_ffn = false, false
+    for _, e in ipairs(describe_run(m):entries()) do
+      local key = e.label .. " " .. e.operation
+      assert.equal(e.right and 2 or 1, #e.tensors)
+      if wanted[key] then
+        seen = seen + 1
+        assert.equal(wanted[key], table.concat(e.tensors, " * "))
+      end
+    end
+    assert.equal(5, seen)
+  end)
+
   it("closes a meter whose function raises, with what it counted", function()
     local L = ledger.new()
     local d = L:dimension("d", 8)

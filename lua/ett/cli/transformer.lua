@@ -148,14 +148,15 @@ local function result(L, m, run, costs, rates, sizes)
 end
 
 local function print_csv(L, out)
-  out("label,operation,dimension,axis,flop_forward,flop_backward,tx_words_forward,tx_words_backward,"
+  out("label,operation,tensors,dimension,axis,flop_forward,flop_backward,tx_words_forward,tx_words_backward,"
     .. "rx_words_forward,rx_words_backward")
-  local line = "%s,%s,%s,%s,%.17g,%.17g,%.17g,%.17g,%.17g,%.17g"
+  local line = "%s,%s,%s,%s,%s,%.17g,%.17g,%.17g,%.17g,%.17g,%.17g"
   for _, e in ipairs(L:entries()) do
-    out(line, e.label, e.operation, e.dimension or "", "", e.flop_forward, e.flop_backward, e.tx_forward,
+    local tensors = table.concat(e.tensors, " * ")
+    out(line, e.label, e.operation, tensors, e.dimension or "", "", e.flop_forward, e.flop_backward, e.tx_forward,
       e.tx_backward, e.rx_forward, e.rx_backward)
     for _, part in ipairs(e.axes) do
-      out(line, e.label, e.operation, e.dimension or "", part.axis, 0, 0, part.tx_forward, part.tx_backward,
+      out(line, e.label, e.operation, tensors, e.dimension or "", part.axis, 0, 0, part.tx_forward, part.tx_backward,
         part.rx_forward, part.rx_backward)
     end
   end
@@ -176,7 +177,7 @@ local function run(argv)
   local L = ledger.new()
   local described = transformer.describe(L, m, { efficiency = not o.skip_efficiency_check })
   local late = {}
-  for _, violation in ipairs(violations.list(L)) do
+  for _, violation in ipairs(violations.list(L, #broken > 0)) do
     local stage = violation.stage
     if stage == "efficiency" then violation.text = violation.text .. transformer.nearest(violation, m) end
     local early = stage == "parameters" or stage == "efficiency" or stage == "dimensions" or stage == "weights"

@@ -68,7 +68,7 @@ local function convert(program, flag, text)
       if choice == text then return text end
     end
     usage(program, "%s must be one of %s, got '%s'%s", flag[1], table.concat(flag.choices, ", "), text,
-      error_module.suggestion(text, flag.choices))
+      #text > 1 and error_module.suggestion(text, flag.choices) or "")
   end
   return text
 end

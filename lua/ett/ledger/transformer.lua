@@ -49,9 +49,12 @@ function transformer.nearest(violation, m)
   end
   if subject:match("tokens per expert") then
     add("batch_size", 4096 * 2048 // t // m.p_data * m.p_data)
+    add("seq_len", 4096 * 2048 // m.batch_size * m.num_experts)
   elseif subject:match("samples of one replica") then
     add("batch_size", deep * m.p_data)
     add("p_pipe", m.batch_size // (4 * m.p_data))
+  elseif violation.object == "d_ffn / 1024" and violation.right < 1 then
+    add("d_ffn", 1024 * violation.left)
   elseif subject:match("least microbatch") then
     add("batch_size", math.ceil(violation.left * deep / m.p_data) * m.p_data)
   end

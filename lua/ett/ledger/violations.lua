@@ -62,15 +62,17 @@ function sentence.disjoint(c)
 end
 
 --- Every broken rule of ledger L at the parameters' current values, each once, in order:
---- { text=, stage=, relation=, subject=, object=, left=, right= }.
-function violations.list(L)
+--- { text=, stage=, relation=, subject=, object=, left=, right= }. already: some other rule is
+--- broken, which sizes that are no whole or finite numbers then follow from.
+function violations.list(L, already)
   local found, seen = {}, {}
   for _, c in ipairs(L:checks()) do
     if ledger.value(c.ok) ~= 1 then
       c.left, c.right, c.ok = ledger.value(c.left), ledger.value(c.right), nil
       c.text = sentence[c.relation](c)
       -- A fraction of a size follows from an earlier broken rule.
-      local follows = #found > 0 and c.relation == "divides" and c.left % 1 ~= 0
+      local follows = (#found > 0 or already) and (c.relation == "divides" and c.left % 1 ~= 0
+        or math.abs(c.left) == math.huge)
       if not seen[c.text] and not follows then
         seen[c.text] = true
         found[#found + 1] = c
