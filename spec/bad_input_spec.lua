@@ -130,6 +130,9 @@ describe("a cluster, model or profile of one's own", function()
       "^config.json: line 1 %(byte %d+%): wanted a quoted key, got the end")
     write("config.json", '{"hidden_size": "many", "num_hidden_layers": 2, "num_attention_heads": 2}')
     refused("predict --model config.json seq=4096", "^config.json: ")
+    write("config.json", '{"model_type": "llama", "hidden_size": "4096", "num_hidden_layers": 2, "n_head": 2}')
+    refused("predict --model config.json seq=4096",
+      "^config.json: field 'hidden_size' must be a number, got '4096'; missing field 'vocab_size'")
   end)
 
   it("with timings that are none", function()

@@ -1,6 +1,14 @@
 local completion = require "ett.completion"
 local repl = require "ett.repl"
 
+describe("completion of the library as one table", function()
+  it("offers its modules and their fields", function()
+    local completion = require "ett.completion"
+    assert.same({ "estimate" }, (completion.names("ett.estim", {})))
+    assert.same({ "new" }, (completion.names("ett.model.ne", {})))
+  end)
+end)
+
 describe("ett.completion", function()
   local env = repl.environment()
   env.plan = setmetatable({ pp = 1, ppp = 2, tp = 3 }, { __index = { predict = print, page = 4 } })

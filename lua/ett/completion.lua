@@ -57,6 +57,7 @@ end
 local function lookup(env, name)
   local value = rawget(env, name)
   if value == nil then value = rawget(_G, name) end
+  if value == nil and name == "ett" then return require "ett" end
   if value == nil then value = package.loaded["ett." .. name] end
   if value == nil and (package.preload["ett." .. name] or package.searchpath("ett." .. name, package.path)) then
     local ok, module = pcall(require, "ett." .. name)
@@ -77,9 +78,16 @@ local function candidates(text, env)
     local methods_only = path:sub(-1) == ":"
     local value
     for name in path:gmatch("[%a_][%w_]*") do
-      if value == nil then value = lookup(env, name) else value = field(value, name) end
+      if value == nil then
+        value = lookup(env, name)
+      elseif value == package.loaded.ett then
+        value = field(value, name) or lookup({}, name)
+      else
+        value = field(value, name)
+      end
       if value == nil then return names, last end
     end
+    if value == package.loaded.ett then module_names(names, "") end
     fields_of(value, methods_only, names)
     return names, last
   end

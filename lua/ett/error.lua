@@ -103,7 +103,7 @@ function error_module.nearest(name, candidates)
       best, best_distance = candidate, d
     end
   end
-  if best and best_distance <= math.max(2, #lower // 3) then return best end
+  if best and best_distance <= math.max(2, #lower // 3) and best_distance < #lower then return best end
   return nil
 end
 

@@ -68,17 +68,26 @@ function model.huggingface_hyper(config, label)
     error_module.raise("model", "%s: field 'model_type': unknown model '%s'%s; known are %s", label, kind,
       error_module.suggestion(kind, schema.keys(types)), table.concat(schema.keys(types), ", "))
   end
-  local hyper = {}
+  local hyper, from, found = {}, {}, {}
   for name, value in pairs(known[2] or {}) do hyper[name] = value end
-  for name, keys in pairs(common) do
-    for _, key in ipairs(keys) do
+  for _, name in ipairs(schema.keys(common)) do
+    for _, key in ipairs(common[name]) do
       local value = config[key]
       if type(value) == "number" or type(value) == "boolean" then
-        hyper[name] = value
+        hyper[name], from[name] = value, key
         break
+      elseif type(value) == "string" then
+        found[#found + 1] = ("field '%s' must be a number, got %s"):format(key, schema.describe(value))
+        from[name] = key
       end
     end
   end
+  for _, name in ipairs { "heads", "hidden", "layers", "vocab" } do
+    if not from[name] then
+      found[#found + 1] = ("missing field '%s' (a positive integer)"):format(table.concat(common[name], "' or '"))
+    end
+  end
+  if #found > 0 then error_module.raise("model", "%s: %s", label, table.concat(found, "; ")) end
   if config.use_sliding_window == false then hyper.window = nil end
   if known[1] ~= "mixtral" then
     hyper.experts, hyper.top_k, hyper.moe_ffn, hyper.shared_experts, hyper.first_dense_layers = nil, nil, nil, nil, nil

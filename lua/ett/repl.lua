@@ -15,8 +15,8 @@ local debug, io, os, package, require, setmetatable = debug, io, os, package, re
 local repl = {}
 
 local guide = [[
-Type Lua; what it comes to is printed, and `_` is the last result. Names of ett's modules (json, model, plan, …)
-load them. Tab completes, arrows recall, Ctrl-C stops what runs, Ctrl-D or `exit` leaves.]]
+Type Lua; what it comes to is printed, and `_` is the last result. `ett` and the names of its modules
+(json, model, plan, …) load them: `ett.estimate { model = ett.model.new("llama", { … }), plan = { … } }`. Tab completes, arrows recall, Ctrl-C stops what runs, Ctrl-D or `exit` leaves.]]
 
 local function module_exists(name)
   return package.preload[name] or package.searchpath(name, package.path) or package.searchpath(name, package.cpath)
@@ -28,6 +28,7 @@ function repl.environment()
   return setmetatable(env, {
     __index = function(_, name)
       local value = _G[name]
+      if name == "ett" and value == nil then return require "ett" end
       if value ~= nil or type(name) ~= "string" or not name:match("^%a[%w_]*$") then return value end
       if name == "error" or not module_exists("ett." .. name) then return nil end
       return require("ett." .. name)

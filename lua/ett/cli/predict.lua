@@ -143,7 +143,9 @@ return {
     if what.tokens and what.tokens <= 0 then
       error_module.raise("usage", "predict: option '--tokens' must be positive, got %s", schema.describe(what.tokens))
     end
-    local e = require("ett.estimate").new(what)
+    local new = require("ett.estimate").new
+    local file = opts.config or require("ett.model").is_file(opts.model) and opts.model
+    local e = file and error_module.wrap(file, new, what) or new(what)
     if opts.chrome_trace then require("ett.report").write_chrome_trace(e, opts.chrome_trace) end
     e.units = nil
     if opts.json then
