@@ -77,6 +77,29 @@ describe("a metered run in time", function()
     assert.equal(a.compute_seconds, b.compute_seconds)
   end)
 
+  it("holds whole weights and gradients, a share of the optimizer, and layers in flight", function()
+    local m = { batch_size = 64.0, seq_len = 1024.0, num_experts = 1.0, dataset_size = 1e9, num_layers = 8.0,
+      d_model = 1024.0, d_ffn = 4096.0, num_heads = 16.0, d_head = 64.0, p_data = 4.0, p_pipe = 2.0, p_exp = 1.0,
+      p_seq = 1.0, p_tensor_int = 4.0, p_tensor_ext = 1.0, no_multi_query_attn = true }
+    local function memory(given)
+      for name, value in pairs(given or {}) do m[name] = value end
+      local L = ledger.new()
+      return transformer.memory(m, transformer.describe(L, m), { bytes = 2, gradient_bytes = 4, optimizer_bytes = 12,
+        samples = 2, gpipe = m.gpipe })
+    end
+    local r = memory()
+    local weights = 8 * (4 + 2 * 4) * 1024 ^ 2 / (2 * 4)
+    assert.equal(2 * weights, r.weights)
+    assert.equal(4 * weights, r.gradients)
+    assert.equal(12 * weights / 4, r.optimizer)
+    -- A layer: its input, whole; queries, keys, values, mixed values and 4096 wide, a quarter of each.
+    local input, layer = 1024 * 1024, 1024 * (1024 + 4 * 1024 / 4 + 4096 / 4)
+    assert.equal((2 * 4 * layer + layer) * 2 * 2, r.activations) -- 2 stages in flight, 4 layers each
+    assert.equal(r.weights + r.gradients + r.optimizer + r.activations, r.total)
+    assert.equal((2 * 4 * input + layer) * 2 * 2, memory({ activation_checkpointing = true }).activations)
+    assert.equal((8 * 4 * input + layer) * 2 * 2, memory({ gpipe = true }).activations) -- 8 microbatches
+  end)
+
   it("names the resource that binds", function()
     assert.equal("network", timing.of(wide, options { links = { intra = { bytes_per_second = 1e6 } } }).bound_by)
     assert.equal("memory", timing.of(wide, options { memory = 1e8 }).bound_by)

@@ -159,15 +159,15 @@ local function corrected(m, r, out)
   out(" FLOP per expert:  %.2e", r.flop / m.n_experts)
 end
 
---- What 10 % more of each quantity changes: { name, factor, run time, utilization (fractions) }.
+--- What 10 % more of each quantity changes: { name, factor, run_time_change, utilization_change (fractions) }.
 local function sensitivities(m)
   local program = simple.compile("corrected", m)
   local base, rows = program:evaluate {}, {}
   local function add(name, factor, changes)
     local changed = program:evaluate(changes)
     if changed.feasible == 1 then
-      rows[#rows + 1] = { name = name, factor = factor, run_time = changed.days / base.days - 1,
-        utilization = changed.utilization / base.utilization - 1 }
+      rows[#rows + 1] = { name = name, factor = factor, run_time_change = changed.days / base.days - 1,
+        utilization_change = changed.utilization / base.utilization - 1 }
     end
   end
   for _, name in ipairs { "chip_flops", "chip_memory", "chip_network", "node_network", "base_utilization",
@@ -183,7 +183,7 @@ local function print_sensitivities(rows, out)
   out("\nSENSITIVITIES (+10 %%)     run time  utilization")
   for _, row in ipairs(rows) do
     local name = row.factor == 1.1 and row.name or ("%s x %g"):format(row.name, row.factor)
-    out("%-20s %+10.2f %% %+10.2f %%", name, row.run_time * 100, row.utilization * 100)
+    out("%-20s %+10.2f %% %+10.2f %%", name, row.run_time_change * 100, row.utilization_change * 100)
   end
 end
 
@@ -242,7 +242,7 @@ local function run(argv)
   elseif o.csv and o.sensitivities then
     print("quantity,factor,run_time_change,utilization_change")
     for _, row in ipairs(sensitivities(m)) do
-      print(("%s,%g,%.17g,%.17g"):format(row.name, row.factor, row.run_time, row.utilization))
+      print(("%s,%g,%.17g,%.17g"):format(row.name, row.factor, row.run_time_change, row.utilization_change))
     end
     return 0
   elseif o.csv then

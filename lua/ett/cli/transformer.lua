@@ -37,6 +37,11 @@ local flags = {
   { "--utilization", "float", 0.6, extension = true, positive = true,
     help = "of the cluster's device, without --cluster_flop_rate" },
   { "--overlap", "float", 1, extension = true, help = "fraction of traffic that may hide behind compute" },
+  { "--schedule", "choice", "1f1b", extension = true, choices = { "1f1b", "gpipe" },
+    help = "gpipe holds every microbatch's activations, 1f1b a pipeline's worth" },
+  { "--optimizer_bytes", "float", 12, extension = true, help = "bytes of optimizer state a parameter" },
+  { "--sensitivities", "switch", extension = true,
+    help = "with --cluster: what more bandwidth, memory speed, FLOP/s, batch and replicas change" },
   { "--entries", "switch", extension = true, help = "print which operation and axis causes what" },
   { "--json", "switch", extension = true, help = "print JSON" },
   { "--csv", "switch", extension = true, help = "print CSV" },
@@ -120,15 +125,46 @@ local function print_rates(rates, out)
 end
 
 --- Time with traffic on a cluster's links, one rank a device.
-local function timed(L, m, o)
+-- `times` multiplies rates: network, memory, flops.
+local function timed(L, m, o, run, times)
+  times = times or {}
   local chip = require("ett.ledger.links").chip(o.cluster)
+  local function link(of)
+    local faster = {}
+    for name, value in pairs(of) do faster[name] = value end
+    faster.bytes_per_second = of.bytes_per_second * (times.network or 1)
+    return faster
+  end
   local seconds = require("ett.ledger.timing").of(L, {
-    flops = o.cluster_flop_rate or chip.flops / 2, utilization = o.cluster_flop_rate and 1 or o.utilization,
-    bytes = o.net_precision_bytes, memory = chip.memory,
-    links = { intra = chip.intra or chip.inter, inter = chip.inter or chip.intra },
+    flops = (o.cluster_flop_rate or chip.flops / 2) * (times.flops or 1),
+    utilization = o.cluster_flop_rate and 1 or o.utilization,
+    bytes = o.net_precision_bytes, memory = chip.memory * (times.memory or 1),
+    links = { intra = link(chip.intra or chip.inter), inter = link(chip.inter or chip.intra) },
     node_chips = chip.node_chips, overlap = o.overlap, forward_only = m.fwd_only,
     checkpointing = m.activation_checkpointing })
+  local samples = (run.least or m.p_data) / m.p_data
+  seconds.memory_bytes = transformer.memory(m, run, { bytes = o.net_precision_bytes, gradient_bytes =
+    o.net_precision_bytes, optimizer_bytes = o.optimizer_bytes, samples = samples, gpipe = o.schedule == "gpipe" })
+  seconds.memory_microbatch_samples, seconds.memory_capacity_bytes = samples, chip.capacity
   return seconds
+end
+
+--- How the time with traffic answers: { name, factor, run_time_change (a fraction) }.
+local function sensitivities(m, o, base)
+  local rows = {}
+  for _, change in ipairs { { "network", 1.1 }, { "memory", 1.1 }, { "flops", 1.1 }, { "batch_size", 2 },
+    { "p_data", 2 } } do
+    local name, factor = change[1], change[2]
+    local changed, L = setmetatable({}, { __index = m }), ledger.new()
+    if m[name] then changed[name] = m[name] * factor end
+    local run = transformer.describe(L, changed)
+    if #violations.list(L) == 0 then
+      local time = timed(L, changed, o, run, { [name] = factor })
+      rows[#rows + 1] = { name = name, factor = factor, run_time_change = time.seconds / base.seconds - 1 }
+    end
+    L:close()
+  end
+  return rows
 end
 
 local function result(L, m, run, costs, rates, sizes)
@@ -172,6 +208,9 @@ local function run(argv)
   local function out(...) lines[#lines + 1] = string.format(...) end
   local broken = arguments.unusable(flags, o)
   if #broken > 0 then error_module.raise("limit", "transformer: %s", violations.message(broken)) end
+  if o.sensitivities and not o.cluster then
+    error_module.raise("usage", "transformer: --sensitivities needs --cluster, whose links it varies")
+  end
   local m
   m, broken = parameters(o)
   local L = ledger.new()
@@ -215,10 +254,11 @@ local function run(argv)
       rates[name] = o.net_precision_bytes * costs[name].total / costs.FLOP.total * flop
     end
   end
-  local time = o.cluster and #late == 0 and timed(L, m, o)
+  local time = o.cluster and #late == 0 and timed(L, m, o, described)
   if o.json and #late == 0 then
     local doc = result(L, m, described, costs, rates, sizes)
     doc.time = time or nil
+    if time and o.sensitivities then doc.sensitivities = sensitivities(m, o, time) end
     print(require("ett.json").encode(doc, { indent = 2 }))
     return 0
   elseif o.csv and #late == 0 then
@@ -236,6 +276,20 @@ local function run(argv)
         out("\nTIME WITH TRAFFIC on %s (seconds; no pipeline bubble)", o.cluster)
         out("%s", require("ett.ledger.report").timing(time))
         out("\nRuntime with traffic: %s", duration(time.seconds))
+        local memory = time.memory_bytes
+        out("\nMEMORY PER RANK (GB; %s, microbatch of %g samples a replica)", o.schedule,
+          time.memory_microbatch_samples)
+        for _, name in ipairs { "weights", "gradients", "optimizer", "activations", "total" } do
+          out("%-12s %12.3f", name, memory[name] / 1e9)
+        end
+        out("%-12s %12.3f  %s", "device", time.memory_capacity_bytes / 1e9,
+          memory.total <= time.memory_capacity_bytes and "fits" or "DOES NOT FIT")
+        if o.sensitivities then
+          out("\nSENSITIVITIES            run time")
+          for _, row in ipairs(sensitivities(m, o, time)) do
+            out("%-20s %+10.2f %%", ("%s x %g"):format(row.name, row.factor), row.run_time_change * 100)
+          end
+        end
       end
     end
   end

@@ -37,7 +37,7 @@ local function metered(s, p, chip, settings)
     use_glu = s.gated, no_multi_query_attn = s.kv_heads > 1, activation_checkpointing = p.recompute == "full",
     consecutive_attn_and_ffn = true }
   for name, value in pairs(m) do m[name] = math.type(value) == "integer" and value + 0.0 or value end
-  transformer.describe(L, m)
+  local run = transformer.describe(L, m)
   local broken = violations.list(L)
   if #broken > 0 then architecture_error.raise("limit", "the ledger's view: %s", violations.message(broken)) end
   local costs = transformer.costs(L, m)
@@ -51,7 +51,9 @@ local function metered(s, p, chip, settings)
   end
   return { view = "metered ledger", flop = costs.FLOP.total, compute_seconds = t.compute_seconds,
     tensor_seconds = by_axis.TENSOR_INT or 0, pipeline_seconds = by_axis.PIPE or 0, data_seconds = by_axis.DATA or 0,
-    bubble_seconds = 0, step_seconds = t.seconds, bound_by = t.bound_by }
+    bubble_seconds = 0, step_seconds = t.seconds, bound_by = t.bound_by,
+    memory_bytes = transformer.memory(m, run, { bytes = 2, gradient_bytes = p.gradient_dtype == "fp32" and 4 or 2,
+      optimizer_bytes = p.optimizer_bytes, samples = p.micro_batch, gpipe = p.schedule == "gpipe" }).total }
 end
 
 --- View 2: the corrected simple model, with an inner width that holds a layer's parameters.
@@ -144,8 +146,10 @@ local function reasons(s, p, views, settings)
   end
   if p.dp > 1 then
     add(a.data_seconds - c.data_seconds, "data-parallel traffic: the ledger gathers 16-bit weights and reduces their "
-      .. "gradients (as ZeRO-3 does); ett predict reduces %s gradients, ZeRO %d", p.gradient_dtype, p.zero)
+      .. "gradients once a batch (as ZeRO-1 does); ett predict reduces %s gradients, ZeRO %d", p.gradient_dtype, p.zero)
   end
+  add(nil, "memory: embeddings and logits are in ett predict only; the metered ledger shares the optimizer's state "
+    .. "among replicas (ZeRO 1), the others follow ZeRO %d", p.zero)
   if c.optimizer_seconds then add(c.optimizer_seconds, "optimizer: not in the metered ledger") end
   return list
 end

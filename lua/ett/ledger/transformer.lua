@@ -87,7 +87,8 @@ end
 
 --- Describes the run on ledger L. `m` holds the parameters (numbers or expressions of L)
 --- and the switches; `options.efficiency` records the efficiency limits too.
---- Returns { N, D, batches, least, most } (words, tokens, batches, microbatch sizes).
+--- Returns { N, D, batches, least, most } (words, tokens, batches, microbatch sizes) and held(),
+--- the words of a rank.
 function transformer.describe(L, m, options)
   local b, l, e = m.batch_size, m.seq_len, m.num_experts
   local d, f, h, c = m.d_model, m.d_ffn, m.num_heads, m.d_head
@@ -134,6 +135,8 @@ function transformer.describe(L, m, options)
     gate = m.use_glu and weight("W_gate", { D_MODEL, D_FFN }, both) or nil,
   }
   local names = { "q", "k", "v", "o", "into", "out", "gate" }
+  local sharded, kept = {}, {} -- weights as a rank stores them; what a layer keeps for its backward pass
+  for _, name in ipairs(names) do sharded[#sharded + 1] = w[name] end
 
   -- From here on, one token's way through one layer.
   local function token(x)
@@ -169,6 +172,8 @@ function transformer.describe(L, m, options)
     end
     L:label("ffn out")
     local ffn = inner:multiply(w.out)
+    kept = { x, q, k, v, values, inner }
+    if m.use_glu then table.move({ inner, inner }, 1, 2, #kept + 1, kept) end -- both factors of the product
     L:label("residual sum")
     local sum = m.consecutive_attn_and_ffn and ffn:reduce(D_FFN) or attention:reduce_with(ffn)
     return sum:broadcast { rotate = { LAYER, EXPERT } }
@@ -187,7 +192,38 @@ function transformer.describe(L, m, options)
       token(L:tensor("x", { SAMPLE, LAYER, EXPERT, TOKEN, D_MODEL }))
     end)
   end)
+  function run.held()
+    local function words(list)
+      local sum = 0
+      for _, tensor in ipairs(list) do sum = sum + tensor:local_elements() end
+      return sum
+    end
+    local whole = {}
+    for _, name in ipairs(names) do whole[#whole + 1] = w[name] end
+    local layers = m.num_layers / m.p_pipe
+    return { shard = layers * words(sharded), weights = layers * words(whole), input = kept[1]:local_elements(),
+      layer = words(kept), layers = layers }
+  end
   return run
+end
+
+--- Bytes of a rank: { weights, gradients, optimizer, activations, total }, for a described run.
+-- The weights are gathered once a batch and their gradients reduced once, so both are held
+-- whole; the optimizer holds the rank's shard. A layer keeps its input, queries, keys, values,
+-- mixed values and feed-forward width (scores are made again), or with checkpointing its
+-- input; 1F1B holds p_pipe microbatches, GPipe all, and the layer at work is held once more.
+-- options: bytes, gradient_bytes, optimizer_bytes (of a word), samples (of a replica's
+-- microbatch), gpipe.
+function transformer.memory(m, run, options)
+  local held = run.held()
+  local microbatches = m.batch_size / m.p_data / options.samples
+  local in_flight = options.gpipe and microbatches or ledger.min(m.p_pipe, microbatches)
+  local each = m.activation_checkpointing and held.input or held.layer
+  local r = { weights = held.weights * options.bytes, gradients = held.weights * options.gradient_bytes,
+    optimizer = held.shard * options.optimizer_bytes,
+    activations = (in_flight * held.layers * each + held.layer) * options.samples * options.bytes }
+  r.total = r.weights + r.gradients + r.optimizer + r.activations
+  return r
 end
 
 --- Forward, backward and total of FLOP, Tx, Rx and net, over the whole run and machine.
