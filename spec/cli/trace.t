@@ -157,3 +157,17 @@ $ mkdir run && cp $SPEC/trace_run/rank0.json run && cat > longest_gap.lua <<'X'
 > ett trace run --metric ./longest_gap.lua --step 3 --csv | tail -n 1
 run,longest_gap,longest_gap_us,200.0
 run,longest_gap,longest_gap_us,200.0
+
+$ mkdir pp && for r in 0 1; do cat > pp/pp_rank_$r.json <<'X'
+> {"1": {"total": 100.0, "fwd_start": [0.0], "fwd_end": [30.0], "bwd_start": [40.0], "bwd_end": [80.0]},
+>  "2": {"total": 100.0, "fwd_start": [0.0], "fwd_end": [35.0], "bwd_start": [40.0], "bwd_end": [80.0]}}
+> X
+> done; ett trace pp | head -n 6; ett trace pp pipeline_bubble --window 0:5
+pp: per-micro-batch timings
+.
+pipeline_bubble: share of the step a pipeline stage waits for the schedule, and how it was found
+  bubble_ratio                      0.25 share
+  bubble_time_ms                    25 ms
+  method                            micro-batch timings
+ett: trace: pipeline_bubble: the timings are told apart by iteration, not by time: give --step instead of --window
+?1

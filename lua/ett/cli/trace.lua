@@ -244,6 +244,7 @@ local function print_diff(paths, opts, chosen)
 end
 
 local overview = { "device_time", "temporal_breakdown", "comm_comp_overlap", "coll_call_num" }
+local overview_of_timings = { "pipeline_bubble" }
 
 local function run(opts, positional)
   opts.json = opts.json or opts.output_json
@@ -271,6 +272,7 @@ local function run(opts, positional)
       return 0
     end
   end
+  if not view.trace and not asked and not opts.all then chosen = metrics.load_all(overview_of_timings) end
   local results, reasons = run_metrics(view, chosen)
   if asked and not opts.all and next(results) == nil then
     error_module.raise("missing", "trace: %s: %s", chosen[1].name, reasons[chosen[1].name])

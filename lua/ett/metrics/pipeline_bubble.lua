@@ -130,6 +130,9 @@ device_time.idle_us.]],
     local timings = view:cached("pipeline", function()
       return require("ett.trace.pipeline").read(view.path) or false
     end)
+    if timings and options.window then
+      view:missing("the timings are told apart by iteration, not by time: give --step instead of --window")
+    end
     if timings then return from_timings(timings, view, options.step) end
     view:events_needed()
     local found = from_markers(view)
