@@ -181,3 +181,38 @@ describe("the corrected simple model", function()
     assert.equal(0, program:evaluate(given).feasible)
   end)
 end)
+
+describe("three views of one step", function()
+  local compare = require "ett.ledger.compare"
+  local function views(plan, name, hyper)
+    local model = { layers = 8, hidden = 2048, heads = 16, vocab = 32000, ffn = 8192 }
+    for field, value in pairs(hyper or {}) do model[field] = value end
+    local p = { seq = 2048, pp = 2, tp = 4, dp = 2, micro_batch = 2, micro_batches = 8 }
+    for field, value in pairs(plan or {}) do p[field] = value end
+    local result = compare.new { model = require("ett.model").new(name or "gpt", model), plan = p,
+      cluster = "dgx_h100" }
+    return result.views, result.reasons
+  end
+  local parts = { "compute", "other", "tensor", "pipeline", "data", "other_traffic", "optimizer", "bubble" }
+
+  it("leave no second of ett predict unnamed", function()
+    for _, case in ipairs { {}, { { cp = 2 } }, { { recompute = "full", zero = 3 } },
+      { { ep = 2 }, "mixtral", { experts = 8, top_k = 2, kv_heads = 8 } } } do
+      local seen, sum = views(table.unpack(case)), 0
+      for _, part in ipairs(parts) do sum = sum + seen[3][part .. "_seconds"] end
+      assert.is_true(math.abs(sum / seen[3].step_seconds - 1) < 1e-6)
+    end
+  end)
+
+  it("repeat the forward pass's traffic with recompute, and hold every expert", function()
+    local plain, again = views(), views { recompute = "full" }
+    assert.is_true(math.abs(again[2].tensor_seconds / plain[2].tensor_seconds - 1.5) < 1e-12)
+    assert.is_true(again[1].memory_bytes < plain[1].memory_bytes)
+    local function mixture(experts) return views({ ep = 2 }, "mixtral", { experts = experts, top_k = 2 }) end
+    local few, many = mixture(8), mixture(16)
+    -- Four experts more on each rank: 16-bit weights, fp32 gradients, 12 bytes of optimizer.
+    local more = 8 / 2 * (16 - 8) / 2 * 3 * 2048 * 8192 / 4 * (2 + 4 + 12)
+    assert.is_true(math.abs((many[1].memory_bytes - few[1].memory_bytes) / more - 1) < 1e-12)
+    assert.is_true(math.abs((many[2].memory_bytes - few[2].memory_bytes) / more - 1) < 1e-12)
+  end)
+end)

@@ -25,6 +25,7 @@ local rows = {
   { "FLOP of the step", "flop", "%.4g" }, { "matmul time (s)", "compute_seconds", "%.5f" },
   { "other operators (s)", "other_seconds", "%.5f" }, { "tensor traffic (s)", "tensor_seconds", "%.5f" },
   { "pipeline traffic (s)", "pipeline_seconds", "%.5f" }, { "data traffic (s)", "data_seconds", "%.5f" },
+  { "other traffic (s)", "other_traffic_seconds", "%.5f" },
   { "optimizer (s)", "optimizer_seconds", "%.5f" }, { "bubble, waiting (s)", "bubble_seconds", "%.5f" },
   { "step (s)", "step_seconds", "%.5f" }, { "model FLOP utilization", "mfu", "%.4f" },
   { "memory a device (GB)", "memory_bytes", "%.3f", 1e-9 }, { "bound by", "bound_by", "%s" },

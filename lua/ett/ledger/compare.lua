@@ -49,7 +49,9 @@ local function metered(s, p, chip, settings)
   for _, phase in ipairs(t.phases) do
     for _, line in ipairs(phase.axes) do by_axis[line.axis] = (by_axis[line.axis] or 0) + line.seconds end
   end
+  local other = (by_axis.SEQ or 0) + (by_axis.EXP or 0) + (by_axis.TENSOR_EXT or 0)
   return { view = "metered ledger", flop = costs.FLOP.total, compute_seconds = t.compute_seconds,
+    other_traffic_seconds = other,
     tensor_seconds = by_axis.TENSOR_INT or 0, pipeline_seconds = by_axis.PIPE or 0, data_seconds = by_axis.DATA or 0,
     bubble_seconds = 0, step_seconds = t.seconds, bound_by = t.bound_by,
     memory_bytes = transformer.memory(m, run, { bytes = 2, gradient_bytes = p.gradient_dtype == "fp32" and 4 or 2,
@@ -78,9 +80,10 @@ local function simplified(s, p, chip, settings)
   local broken = violations.list(L)
   if #broken > 0 then architecture_error.raise("limit", "the simple view: %s", violations.message(broken)) end
   local steady = r.phases.full
+  local passes = p.recompute == "full" and 3 or 2
   local crossings = p.pp > 1 and 2 * r.steps / r.interval or 0
   return { view = "simple, corrected", flop = r.flop_batch, compute_seconds = steady.compute,
-    tensor_seconds = r.steps * 2 * (r.internal + r.external), pipeline_seconds = crossings * r.cross,
+    tensor_seconds = r.steps * passes * (r.internal + r.external), pipeline_seconds = crossings * r.cross,
     data_seconds = r.phases.gradient.network, bubble_seconds = r.phases.bubble.seconds,
     optimizer_seconds = r.phases.optimizer.seconds, step_seconds = r.batch, memory_bytes = r.memory.total,
     bound_by = simple.binding(steady) }
@@ -89,7 +92,8 @@ end
 --- View 3: `ett predict`.
 local function predicted(e)
   local v = { view = "ett predict", flop = e.model_flops_per_step, compute_seconds = 0, other_seconds = 0,
-    tensor_seconds = 0, pipeline_seconds = 0, data_seconds = 0, step_seconds = e.step_seconds }
+    tensor_seconds = 0, pipeline_seconds = 0, data_seconds = 0, other_traffic_seconds = 0,
+    step_seconds = e.step_seconds }
   for _, line in ipairs(e.operators) do
     if line.name == "optimizer" then
       v.optimizer_seconds = line.seconds
@@ -102,13 +106,13 @@ local function predicted(e)
   end
   local groups = { tp = "tensor_seconds", pp = "pipeline_seconds", dp = "data_seconds" }
   for _, line in ipairs(e.collectives) do
-    local field = groups[line.group]
-    if field then v[field] = v[field] + line.seconds end
+    local field = groups[line.group] or "other_traffic_seconds"
+    v[field] = v[field] + line.seconds
   end
   v.bubble_seconds = e.idle_seconds
   for _, stage in ipairs(e.stages) do v.memory_bytes = math.max(v.memory_bytes or 0, stage.memory_bytes) end
   local busy = v.compute_seconds + v.other_seconds
-  v.bound_by = v.tensor_seconds + v.pipeline_seconds + v.data_seconds > busy and "network"
+  v.bound_by = v.tensor_seconds + v.pipeline_seconds + v.data_seconds + v.other_traffic_seconds > busy and "network"
     or v.other_seconds > v.compute_seconds and "memory" or "compute"
   return v
 end
@@ -132,6 +136,13 @@ local function reasons(s, p, views, settings)
   if s.experts > 1 then
     add(nil, "experts: the ledger views hold the %d routed of %d as one wide feed-forward; routing and all-to-all are "
       .. "in ett predict only", s.top_k, s.experts)
+  end
+  if p.recompute == "full" then
+    add(nil, "recompute: the ledger's FLOP hold the repeated forward pass; the other views count a step's FLOP without")
+  end
+  if p.cp > 1 then
+    add(a.other_traffic_seconds - c.other_traffic_seconds, "context parallelism (%d): the ledger gathers keys and "
+      .. "values over its sequence axis; the simple model has only more replicas", p.cp)
   end
   if p.pp > 1 then
     add(b.bubble_seconds, "pipeline bubble: the ledger counts work, not waiting; the simple model has one phase for "
@@ -166,6 +177,16 @@ function compare.new(given)
   p.micro_batches = p.micro_batches or p.global_batch // (p.dp * p.micro_batch)
   local s = shapes(hyper)
   local views = { metered(s, p, chip, settings), simplified(s, p, chip, settings), predicted(estimate) }
+  -- What a rank holds of experts that do not take the token, which one wide layer leaves out.
+  local idle = s.layers / p.pp * (s.experts / p.ep - s.top_k) * (s.gated and 3 or 2) * s.d * s.ffn / p.tp
+  if s.experts > 1 and idle > 0 then
+    local gradient, replicas = p.gradient_dtype == "fp32" and 4 or 2, p.dp * p.cp / p.ep
+    for i, zero in ipairs { 1, p.zero } do
+      local function held(bytes, from) return zero >= from and bytes / replicas or bytes end
+      views[i].memory_bytes = views[i].memory_bytes + idle * (held(2, i == 1 and 4 or 3)
+        + held(gradient, i == 1 and 4 or 2) + held(p.optimizer_bytes, 1))
+    end
+  end
   local devices = estimate.devices
   for _, v in ipairs(views) do v.mfu = estimate.model_flops_per_step / (v.step_seconds * devices * (chip.flops / 2)) end
   return { views = views, reasons = reasons(s, p, views, settings), devices = devices, plan = p, hyper = hyper,
