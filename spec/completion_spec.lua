@@ -3,7 +3,6 @@ local repl = require "ett.repl"
 
 describe("completion of the library as one table", function()
   it("offers its modules and their fields", function()
-    local completion = require "ett.completion"
     assert.same({ "estimate" }, (completion.names("ett.estim", {})))
     assert.same({ "new" }, (completion.names("ett.model.ne", {})))
   end)

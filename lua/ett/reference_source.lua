@@ -124,8 +124,8 @@ function reference_source.profile_source(config, config_path, cluster_name)
   function source.operator(model, name, pass, layers)
     local op = operator.get(name)
     if not op.reference then
-      error_module.raise("model", "field 'function_list': '%s' is no operator of estimate-train-time, whose composition "
-        .. "knows no such shape; use one of its own, or --composition default", name)
+      error_module.raise("model", "field 'function_list': '%s' is no operator of estimate-train-time, whose "
+        .. "composition knows no such shape; use one of its own, or --composition default", name)
     end
     local shape = op.reference.shape { mp = plan.mp, b = plan.b, h = plan.h, l = plan.l, dim = plan.dim,
       encoders = layers and math.max(1, layers) }

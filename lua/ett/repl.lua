@@ -16,7 +16,8 @@ local repl = {}
 
 local guide = [[
 Type Lua; what it comes to is printed, and `_` is the last result. `ett` and the names of its modules
-(json, model, plan, …) load them: `ett.estimate { model = ett.model.new("llama", { … }), plan = { … } }`. Tab completes, arrows recall, Ctrl-C stops what runs, Ctrl-D or `exit` leaves.]]
+(json, model, plan, …) load them: `ett.estimate { model = ett.model.new("llama", { … }), plan = { … } }`.
+Tab completes, arrows recall, Ctrl-C stops what runs, Ctrl-D or `exit` leaves.]]
 
 local function module_exists(name)
   return package.preload[name] or package.searchpath(name, package.path) or package.searchpath(name, package.cpath)

@@ -237,12 +237,8 @@ static const luaL_Reg metamethods[] = {
 };
 
 static const luaL_Reg functions[] = {
-    {"new", set_new},
-    {"union", module_union},
-    {"intersect", set_intersect},
-    {"subtract", set_subtract},
-    {"measure", set_measure},
-    {NULL, NULL},
+    {"new", set_new},           {"union", module_union},  {"intersect", set_intersect},
+    {"subtract", set_subtract}, {"measure", set_measure}, {NULL, NULL},
 };
 
 int luaopen_ett_interval(lua_State *L) {

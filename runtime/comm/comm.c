@@ -33,12 +33,24 @@ double ett_comm_factor(ett_comm_kind kind, int64_t ranks) {
   }
 }
 
+/* Latency and bandwidth of the line through the first two points: where the curve begins
+ * at small messages nearly all is latency, where it begins at large ones nearly none. */
+static double seconds_below(const ett_comm_curve *curve, double bytes) {
+  double first = curve->bytes[0] / curve->bandwidth[0];
+  if (curve->points < 2)
+    return first;
+  double slope = (curve->bytes[1] / curve->bandwidth[1] - first) /
+                 (curve->bytes[1] - curve->bytes[0]);
+  slope = fmin(fmax(slope, 0), 1 / curve->bandwidth[0]); /* no negative latency */
+  return first - slope * (curve->bytes[0] - bytes);
+}
+
 double ett_comm_curve_at(const ett_comm_curve *curve, double bytes, double fallback) {
   size_t n = curve->points;
   if (n == 0)
     return fallback;
-  if (bytes <= curve->bytes[0]) /* latency binds: the same time for less */
-    return curve->bandwidth[0] * bytes / curve->bytes[0];
+  if (bytes <= curve->bytes[0])
+    return bytes / seconds_below(curve, bytes);
   if (bytes >= curve->bytes[n - 1])
     return curve->bandwidth[n - 1];
   size_t i = 1;

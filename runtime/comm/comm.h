@@ -53,8 +53,8 @@ typedef enum ett_comm_algorithm {
 #define ETT_COMM_MAX_POINTS 64
 
 /* Bus bandwidth over message size: ascending bytes, log-log interpolated. Below the first
- * point the time stays that of the first point (latency binds); above the last the
- * bandwidth stays. points 0: the stated bandwidth holds at every size. */
+ * point the time follows the line through the first two (latency and bandwidth); above
+ * the last the bandwidth stays. points 0: the stated bandwidth holds at every size. */
 typedef struct ett_comm_curve {
   size_t points;
   double bytes[ETT_COMM_MAX_POINTS], bandwidth[ETT_COMM_MAX_POINTS]; /* bytes/s */

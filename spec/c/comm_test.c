@@ -71,7 +71,13 @@ static void a_curve_is_read_between_its_points(void **state) {
   ett_comm_curve curve = {2, {1e6, 1e8}, {10e9, 90e9}};
   assert_true(fabs(ett_comm_curve_at(&curve, 1e7, 0) - 30e9) < 1);
   assert_true(fabs(ett_comm_curve_at(&curve, 1e9, 0) - 90e9) < 1);
-  assert_true(fabs(1e5 / ett_comm_curve_at(&curve, 1e5, 0) - 1e6 / 10e9) < 1e-12);
+  /* below: the line through (1 MB, 100 us) and (100 MB, 1111.1 us) */
+  double slope = (1e8 / 90e9 - 1e-4) / 99e6;
+  assert_true(fabs(1e5 / ett_comm_curve_at(&curve, 1e5, 0) - (1e-4 - slope * 9e5)) <
+              1e-12);
+  /* a curve whose bandwidth falls has no negative latency */
+  ett_comm_curve falling = {2, {1e6, 2e6}, {10e9, 5e9}};
+  assert_true(fabs(ett_comm_curve_at(&falling, 1e5, 0) - 10e9) < 1);
 }
 
 static void faults_are_said(void **state) {
