@@ -381,6 +381,27 @@ int ett_nsys_read_database(void *database, ett_trace_part *part, const char *con
   return 0;
 }
 
+/* A copy that was cut short: SQLite calls all of it malformed; its header says how long
+ * it was.
+ */
+static void say_if_cut_short(const char *path, ett_err *err) {
+  unsigned char head[32];
+  FILE *file = fopen(path, "rb");
+  if (!file)
+    return;
+  if (fread(head, 1, sizeof head, file) == sizeof head &&
+      fseeko(file, 0, SEEK_END) == 0) {
+    int64_t page = head[16] << 8 | head[17], size = (int64_t)ftello(file);
+    int64_t pages = (int64_t)head[28] << 24 | head[29] << 16 | head[30] << 8 | head[31];
+    int64_t length = pages * (page == 1 ? 65536 : page);
+    if (size >= 0 && size < length)
+      ett_err_set(err, ETT_ERR_FORMAT,
+                  "the database is cut short: it ends at byte %" PRId64 " of %" PRId64,
+                  size, length);
+  }
+  fclose(file);
+}
+
 int ett_nsys_read(const char *path, ett_trace_part *part, const char *const *args,
                   uint32_t arg_count, int64_t ticks_per_second, ett_err *err) {
   sqlite3 *db = NULL;
@@ -393,6 +414,8 @@ int ett_nsys_read(const char *path, ett_trace_part *part, const char *const *arg
     sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     status = ett_nsys_read_database(db, part, args, arg_count, ticks_per_second, err);
+    if (status && sqlite3_errcode(db) == SQLITE_CORRUPT)
+      say_if_cut_short(path, err);
   }
   sqlite3_close(db);
   return status;

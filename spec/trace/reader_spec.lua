@@ -335,6 +335,12 @@ describe("ett.trace readers", function()
     assert.equal("step", launch:enclosing(t:events { class = "annotation" }):get(1, "name"))
     assert.equal(1700000000000000040, t.origin_ns)
     assert.is_nil((trace.open(path, { profile_mode = "torch" })))
+    local whole = assert(require("ett.io").read(path))
+    local cut = folder .. "/cut.sqlite"
+    assert(require("ett.io").write(cut, whole:sub(1, 5000)))
+    local none, why = trace.open(cut)
+    assert.is_nil(none)
+    assert.truthy(tostring(why):find(("cut short: it ends at byte 5000 of %d"):format(#whole), 1, true), tostring(why))
   end)
 
   it("reports progress from the caller's thread, and stops when it raises", function()
