@@ -42,10 +42,13 @@ static handle *check_handle(lua_State *L, int index, const char *type) {
 
 /* A handle of the same ledger as owner. */
 static int check_index(lua_State *L, int index, const char *type, const box *owner) {
-  handle *h = luaL_checkudata(L, index, type);
-  if (h->owner != owner)
-    luaL_error(L, "argument #%d belongs to another ledger", index);
-  return h->index;
+  handle *h = luaL_testudata(L, index, type);
+  if (!h) /* type + 11: without "ett.ledger." */
+    luaL_error(L, "a handle of kind %s is wanted, got %s", type + 11,
+               luaL_typename(L, index));
+  else if (h->owner != owner)
+    luaL_error(L, "the %s belongs to another ledger", type + 11);
+  return h ? h->index : -1;
 }
 
 /* Pushes a handle; owner_index is a ledger or another handle of it. */
