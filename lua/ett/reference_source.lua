@@ -81,7 +81,7 @@ end
 
 --- Cluster and profile of a configuration: those of --cluster, else its own sample folders on
 --- the cluster whose device it names.
----@return table cluster, table profile
+---@return table cluster, table profile, table? own the folders' own profile, without the cluster's corrections
 function reference_source.source(config, config_path, cluster_name)
   if cluster_name then
     local cluster = with_nodes_of(require("ett.cluster").get(cluster_name), config.plan.gpus_per_node)
@@ -105,15 +105,16 @@ function reference_source.source(config, config_path, cluster_name)
   local own = require("ett.profile").open({ operators, collectives },
     { multiprocessors = cluster.device.multiprocessors })
   cluster = with_nodes_of(cluster, config.plan.gpus_per_node)
-  return cluster, require("ett.cluster_profile").open(cluster, own)
+  return cluster, require("ett.cluster_profile").open(cluster, own), own
 end
 
 --- A source of times from a profile, for reference.predict: the tool's shapes, microseconds.
 function reference_source.profile_source(config, config_path, cluster_name)
   local operator = require "ett.operator"
   local lower_times = require "ett.lower_times"
-  local cluster, profile = reference_source.source(config, config_path, cluster_name)
-  local times = lower_times.new(cluster, profile)
+  local cluster, profile, own = reference_source.source(config, config_path, cluster_name)
+  -- The tool takes its samples as they are, damaged ones too: so does its composition.
+  local times = lower_times.new(cluster, own or profile)
   local plan = config.plan
   local source = { outside = {} }
   local passes = { fwd = "forward", bwd = "backward", dur = "update" }
