@@ -305,8 +305,10 @@ int ett_model_predict(const ett_model *model, const double *dims, ett_prediction
   double factor = f->width_inside;
   out->provenance = outside > 0 ? ETT_EXTRAPOLATED : ETT_INTERPOLATED;
   if (f->neighbours > 0 && model->twins && outside == 0) {
-    double near = ett_model_neighbours(model->twin_residual, model->twins, at,
-                                       (size_t)f->neighbours, model->twins);
+    /* The count comes from the file: it may be any number. */
+    size_t count = (size_t)fmin(f->neighbours, ETT_MODEL_NEIGHBOURS);
+    double near =
+        ett_model_neighbours(model->twin_residual, model->twins, at, count, model->twins);
     correction += f->twin_weight * (near - correction);
   } else if (measured) {
     correction += f->twin_weight * (model->twin_residual[at] - correction);
