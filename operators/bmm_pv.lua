@@ -11,7 +11,7 @@ op.schema = { batch = "count", tokens = "count", in_features = "count", out_feat
 --- One product a head: batch * heads of them.
 function op.shape(c)
   return { batch = c.micro_batch * shapes.local_heads(c), tokens = shapes.divide("seq", c.seq, "cp", c.cp or 1),
-    in_features = c.seq, out_features = shapes.head_dim(c) }
+    in_features = c.seq, out_features = c.v_head_dim or shapes.head_dim(c) }
 end
 
 function op.features(s) return { s.batch, s.tokens, s.in_features, s.out_features } end

@@ -14,7 +14,7 @@ function op.shape(c)
   -- Copies per tensor group of experts: a group of etp ranks shares its tokens.
   local copies = shapes.tokens(c) * c.top_k * etp // c.tp
   return { batch = experts, tokens = math.max(1, (copies + experts - 1) // experts),
-    in_features = c.hidden, out_features = ffn * (c.gated_mlp and 2 or 1), bias = c.bias and 1 or nil }
+    in_features = c.hidden, out_features = ffn * (c.gated_mlp and 2 or 1), bias = shapes.bias(c, "mlp_bias") }
 end
 
 function op.features(s) return { s.batch, s.tokens, s.in_features, s.out_features } end

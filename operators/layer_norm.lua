@@ -5,9 +5,14 @@ local shapes = require "ett.operator.shapes"
 
 local op = { name = "layer_norm", aliases = { "layernorm" }, family = "norm", summary = "layer normalisation" }
 
-function op.shape(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden } end
+op.schema = { tokens = "count", hidden = "count", bias = "natural?" }
 
-function op.parameters(s) return 2 * s.hidden end
+--- bias 0: a gain alone (norm_bias = false).
+function op.shape(c)
+  return { tokens = shapes.norm_tokens(c), hidden = c.hidden, bias = c.norm_bias == false and 0 or nil }
+end
+
+function op.parameters(s) return (s.bias == 0 and 1 or 2) * s.hidden end
 
 -- Forward reads x and writes y; backward reads x and dy, writes dx, and keeps fp32 statistics a row.
 memory.define(op, {

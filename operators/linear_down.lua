@@ -6,7 +6,7 @@ local op = { name = "linear_down", aliases = { "linear4" }, summary = "MLP down 
 
 function op.shape(c)
   return { tokens = shapes.tokens(c), in_features = shapes.local_ffn(c), out_features = c.hidden,
-    bias = c.bias and 1 or nil }
+    bias = shapes.bias(c, "mlp_bias") }
 end
 
 gemm.define(op)

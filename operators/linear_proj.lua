@@ -6,7 +6,8 @@ local op = { name = "linear_proj", aliases = { "linear2" }, summary = "attention
 
 function op.shape(c)
   local rows = c.reference and c.hidden // c.tp or shapes.local_heads(c) * shapes.head_dim(c)
-  return { tokens = shapes.tokens(c), in_features = rows, out_features = c.hidden, bias = c.bias and 1 or nil }
+  return { tokens = shapes.tokens(c), in_features = rows, out_features = c.hidden,
+    bias = shapes.bias(c, "attention_bias") }
 end
 
 gemm.define(op)

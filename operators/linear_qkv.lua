@@ -12,7 +12,8 @@ end
 
 function op.shape(c)
   return { tokens = shapes.tokens(c), in_features = c.hidden, out_features = columns(c),
-    bias = (c.bias or c.qkv_bias) and 1 or nil, stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil }
+    bias = shapes.bias(c, "qkv_bias", "attention_bias"),
+    stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil }
 end
 
 gemm.define(op)

@@ -7,7 +7,7 @@ local op = { name = "linear_up", aliases = { "linear3" }, summary = "MLP up (and
 function op.shape(c)
   return { tokens = shapes.tokens(c), in_features = c.hidden,
     out_features = shapes.local_ffn(c) * (c.gated_mlp and 2 or 1),
-    bias = c.bias and 1 or nil, stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil }
+    bias = shapes.bias(c, "mlp_bias"), stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil }
 end
 
 gemm.define(op)

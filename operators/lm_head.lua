@@ -9,11 +9,11 @@ op.schema = { tokens = "count", in_features = "count", out_features = "count", b
 
 function op.shape(c)
   return { tokens = shapes.tokens(c), in_features = c.hidden, out_features = shapes.local_vocab(c),
-    stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil,
+    bias = c.head_bias and 1 or nil, stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil,
     tied = c.tied_embeddings and 1 or nil }
 end
 
-function op.parameters(s) return s.tied and 0 or gemm.parameters(s) end
+function op.parameters(s) return s.tied and (s.bias or 0) * s.out_features or gemm.parameters(s) end
 
 gemm.define(op)
 op.reference = shapes.reference(op, { "mp", "b", "l", "dim" }, { "linear_final" })

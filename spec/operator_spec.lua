@@ -4,7 +4,8 @@ local dtype_bytes = require("ett.schema").dtype_bytes
 
 local configuration = { tp = 2, cp = 1, ep = 2, micro_batch = 4, seq = 2048, hidden = 4096, heads = 32,
   kv_heads = 8, head_dim = 128, ffn = 14336, vocab = 32000, experts = 8, top_k = 2, layers = 4,
-  sequence_parallel = false, gated_mlp = true, dtype = "bf16", causal = true }
+  sequence_parallel = false, gated_mlp = true, dtype = "bf16", causal = true,
+  q_lora_rank = 512, kv_lora_rank = 256, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128 }
 
 local function with(changes)
   local c = {}

@@ -6,6 +6,5 @@ return function(hyper)
   hyper.position = hyper.position or "learned"
   if hyper.bias == nil then hyper.bias = true end
   if hyper.tied_embeddings == nil then hyper.tied_embeddings = true end
-  return blocks.decoder(hyper,
-    { name = "decoder", count = hyper.layers, ops = blocks.layer(hyper, blocks.dense_feed(hyper)) })
+  return blocks.decoder(hyper, table.unpack(blocks.dense_layers(hyper)))
 end

@@ -7,6 +7,5 @@ return function(hyper)
   if hyper.gated_mlp == nil then hyper.gated_mlp = true end
   -- Twice two thirds of 4 h, rounded up to 256 as the first Llama did.
   hyper.ffn = hyper.ffn or (8 * hyper.hidden // 3 + 255) // 256 * 256
-  return blocks.decoder(hyper,
-    { name = "decoder", count = hyper.layers, ops = blocks.layer(hyper, blocks.dense_feed(hyper)) })
+  return blocks.decoder(hyper, table.unpack(blocks.dense_layers(hyper)))
 end

@@ -15,18 +15,11 @@ return function(hyper)
   if hyper.gated_mlp == nil then hyper.gated_mlp = true end
   hyper.ffn = hyper.ffn or hyper.moe_ffn or 4 * hyper.hidden
   hyper.moe_ffn = hyper.moe_ffn or hyper.ffn
-  local dense = { name = "dense", count = 1, ops = blocks.layer(hyper, blocks.dense_feed(hyper)) }
-  local sparse = { name = "sparse", count = 1, ops = blocks.layer(hyper, blocks.moe_feed(hyper)) }
   local first, every = hyper.first_dense_layers or 0, hyper.moe_every or 1
-  local layers, run = {}, nil
-  for i = 1, hyper.layers do
-    local kind = (i <= first or (i - first - 1) % every ~= every - 1) and dense or sparse
-    if run and run.ops == kind.ops then
-      run.count = run.count + 1
-    else
-      run = { name = kind.name, count = 1, ops = kind.ops }
-      layers[#layers + 1] = run
-    end
-  end
+  local layers = blocks.runs(hyper, function(i)
+    return (i <= first or (i - first - 1) % every ~= every - 1) and "dense" or "sparse"
+  end, function(name, seen)
+    return blocks.layer(seen, name == "dense" and blocks.dense_feed(seen) or blocks.moe_feed(seen))
+  end)
   return blocks.decoder(hyper, table.unpack(layers))
 end

@@ -5,8 +5,8 @@
 --   for _, layer in ipairs(model.layers) do architecture.operations(layer, c) end
 --
 -- A layer is { name, count, place = "first" | "middle" | "last", ops = { … } }; an entry of ops is
--- an operator's name, { op = name, times =, selective =, with = { fields of c } }, or
--- { collective = name, … } as ett.collective knows them.
+-- an operator's name, { op = name, times =, selective =, with = { fields of c } or a function of c
+-- that returns them }, or { collective = name, … } as ett.collective knows them.
 local collective = require "ett.collective"
 local error_module = require "ett.error"
 local find = require "ett.find"
@@ -15,21 +15,35 @@ local schema = require "ett.schema"
 
 local architecture = {}
 
---- Fields that hyper-parameters may have, whatever the architecture.
+--- Fields that hyper-parameters may have, whatever the architecture. Their largest values are ten
+--- times and more what anybody has built; they keep every count of parameters within 64 bits.
 architecture.hyper_schema = {
   layers = "count", hidden = "count", heads = "count", vocab = "count",
   kv_heads = "count?", head_dim = "count?", ffn = "count?", vocab_multiple = "count?",
-  gated_mlp = "boolean?", bias = "boolean?", qkv_bias = "boolean?", causal = "boolean?", window = "count?",
+  gated_mlp = "boolean?", bias = "boolean?", qkv_bias = "boolean?", attention_bias = "boolean?",
+  mlp_bias = "boolean?", head_bias = "boolean?", norm_bias = "boolean?", causal = "boolean?",
+  window = "count?", window_every = "count?",
   norm = { "string", optional = true, one_of = { "layer_norm", "rms_norm" } },
   activation = { "string", optional = true, one_of = { "gelu", "swiglu", "geglu" } },
   attention = { "string", optional = true,
     one_of = { "flash", "fused_softmax", "unfused" } },
-  position = { "string", optional = true, one_of = { "rope", "learned", "none" } },
+  position = { "string", optional = true, one_of = { "rope", "learned", "alibi", "none" } },
   rotary_fraction = "fraction?", parallel_block = "boolean?", tied_embeddings = "boolean?",
-  dropout = "boolean?", max_positions = "count?", qk_norm = "boolean?",
-  experts = "count?", top_k = "count?", moe_ffn = "count?", shared_experts = "natural?",
+  dropout = "boolean?", max_positions = "count?", qk_norm = "boolean?", qk_norm_whole = "boolean?",
+  shared_norm = "boolean?", post_norms = "boolean?", embedding_norm = "boolean?",
+  q_lora_rank = "count?", kv_lora_rank = "count?", qk_nope_head_dim = "count?", qk_rope_head_dim = "count?",
+  v_head_dim = "count?",
+  experts = "count?", top_k = "count?", moe_ffn = "count?", shared_experts = "natural?", shared_ffn = "count?",
   first_dense_layers = "natural?", moe_every = "count?", encoder_function_list = "list?",
 }
+for field, most in pairs { layers = 1 << 16, hidden = 1 << 20, heads = 1 << 14, vocab = 1 << 26, kv_heads = 1 << 14,
+  head_dim = 1 << 14, ffn = 1 << 22, vocab_multiple = 1 << 20, max_positions = 1 << 26, q_lora_rank = 1 << 20,
+  kv_lora_rank = 1 << 20, qk_nope_head_dim = 1 << 14, qk_rope_head_dim = 1 << 14, v_head_dim = 1 << 14,
+  experts = 1 << 16, top_k = 1 << 16, moe_ffn = 1 << 20, shared_experts = 1 << 10, shared_ffn = 1 << 22,
+  first_dense_layers = 1 << 16, moe_every = 1 << 16 } do
+  local kind = architecture.hyper_schema[field]
+  architecture.hyper_schema[field] = { (kind:gsub("%?$", "")), optional = kind:sub(-1) == "?", most = most }
+end
 
 --- Fields of an architecture's own, declared by its file, join the common ones.
 local function check_hyper(hyper, own, label)
@@ -48,7 +62,11 @@ local function check_entry(entry, label)
       schema.describe(entry))
   end
   if entry.op ~= nil then
-    schema.check(entry, { op = "string", times = "count?", selective = "boolean?", with = "table?" }, label)
+    schema.check(entry, { op = "string", times = "count?", selective = "boolean?", with = "any?" }, label)
+    if entry.with ~= nil and type(entry.with) ~= "table" and type(entry.with) ~= "function" then
+      error_module.raise("model", "%s: field 'with' must be a table or a function, got %s", label,
+        schema.describe(entry.with))
+    end
     operator.get(entry.op)
   elseif entry.collective ~= nil then
     collective.check_entry(entry, label)
@@ -101,6 +119,24 @@ function architecture.new(source, hyper)
   end
   local clean = check_hyper(hyper, own, tostring(name))
   clean.kv_heads = clean.kv_heads or clean.heads
+  if clean.activation then
+    local gated = clean.activation ~= "gelu"
+    if clean.gated_mlp ~= nil and clean.gated_mlp ~= gated then
+      error_module.raise("model", "%s: activation = '%s' contradicts gated_mlp = %s; give one of them", tostring(name),
+        clean.activation, tostring(clean.gated_mlp))
+    end
+    clean.gated_mlp = gated
+  end
+  local latent = {}
+  for _, field in ipairs { "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim" } do
+    if clean[field] == nil then latent[#latent + 1] = field end
+  end
+  if #latent > 0 and #latent < 4 then
+    error_module.raise("model", "%s: multi-head latent attention also needs '%s'", tostring(name),
+      table.concat(latent, "', '"))
+  elseif #latent == 0 then
+    clean.head_dim = clean.qk_nope_head_dim + clean.qk_rope_head_dim
+  end
   if not clean.head_dim then
     if clean.hidden % clean.heads ~= 0 then
       error_module.raise("model", "%s: heads = %d must divide hidden = %d, or give head_dim", tostring(name),
@@ -126,15 +162,18 @@ function architecture.from_list(names, hyper)
   return architecture.new(function(clean) return body(names, clean) end, hyper)
 end
 
+-- Hyper-parameters that operators see.
+local configured = { "hidden", "heads", "kv_heads", "head_dim", "vocab", "vocab_multiple", "experts", "top_k",
+  "moe_ffn", "layers", "gated_mlp", "bias", "qkv_bias", "attention_bias", "mlp_bias", "head_bias", "norm_bias",
+  "causal", "window", "rotary_fraction", "tied_embeddings", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim",
+  "qk_rope_head_dim", "v_head_dim" }
+
 --- What one device of a plan sees of a layer: the `c` of operator files.
 ---@param hyper table checked hyper-parameters
 ---@param plan table tp, cp, ep, etp, micro_batch, seq, sequence_parallel, dtype
 function architecture.configuration(hyper, plan)
   local c = {}
-  for _, key in ipairs { "hidden", "heads", "kv_heads", "head_dim", "vocab", "vocab_multiple", "experts", "top_k",
-    "moe_ffn", "layers", "gated_mlp", "bias", "qkv_bias", "causal", "window", "rotary_fraction", "tied_embeddings" } do
-    c[key] = hyper[key]
-  end
+  for _, key in ipairs(configured) do c[key] = hyper[key] end
   c.ffn = hyper.ffn or 4 * hyper.hidden
   c.tp, c.cp, c.ep, c.etp = plan.tp or 1, plan.cp or 1, plan.ep or 1, plan.etp
   c.micro_batch, c.seq, c.dtype = plan.micro_batch, plan.seq, plan.dtype or "bf16"
@@ -144,6 +183,7 @@ end
 
 local function overlay(c, with)
   if not with then return c end
+  if type(with) == "function" then with = with(c) end
   local own = {}
   for key, value in pairs(c) do own[key] = value end
   for key, value in pairs(with) do own[key] = value end
@@ -170,19 +210,21 @@ function architecture.operations(layer, c)
   return list
 end
 
---- Parameters of the whole model (no parallelism), as built.
+--- Parameters of the whole model (no parallelism), as built: an integer while that is exact.
 function architecture.parameters(model)
   local c = architecture.configuration(model.hyper, { tp = 1, micro_batch = 1, seq = 1 })
   c.vocab_multiple = 1
-  local total = 0
+  local total, rounded = 0, 0.0
   for _, layer in ipairs(model.layers) do
     for _, item in ipairs(architecture.operations(layer, c)) do
       if item.kind == "operator" and item.operator.parameters then
-        total = total + layer.count * item.times * item.operator.parameters(item.shape)
+        local own = item.operator.parameters(item.shape)
+        total = total + layer.count * item.times * own
+        rounded = rounded + (layer.count + 0.0) * item.times * own
       end
     end
   end
-  return total
+  return rounded < 2 ^ 53 and total or rounded
 end
 
 --- Names of every architecture found.

@@ -21,21 +21,56 @@ end
 local enter, leave = { collective = "tensor_enter" }, { collective = "tensor_leave" }
 blocks.enter, blocks.leave = enter, leave
 
---- The core of attention: what selective recomputation runs again.
-function blocks.attention_core(h)
-  local function core(name) return { op = name, selective = true } end
-  local exchange = { collective = "context_exchange" }
+--- The core of attention: what selective recomputation runs again. with: fields of its shapes.
+function blocks.attention_core(h, with)
+  local function core(name) return { op = name, selective = true, with = with } end
+  local exchange = { collective = "context_exchange", with = with }
   if (h.attention or "flash") == "flash" then return { exchange, core "flash_attention" } end
   local softmax = h.attention == "fused_softmax" and { core "masked_softmax" }
     or { core "fill_mask", core "softmax" }
   return blocks.join(exchange, core "bmm_qk", softmax, h.dropout and core "dropout" or nil, core "bmm_pv")
 end
 
+--- Norms of queries and keys: of each head with one gain (Qwen 3), or qk_norm_whole over all heads
+--- together (OLMo 2). Inside the tensor-parallel region: every token, the local heads.
+local function query_key_norms(h)
+  if not h.qk_norm then return nil end
+  local shapes = require "ett.operator.shapes"
+  local norm, list = h.norm or "rms_norm", {}
+  for i, count in ipairs { shapes.local_heads, shapes.local_kv_heads } do
+    list[i] = { op = norm, with = function(c)
+      local heads = count(c)
+      local rows = h.qk_norm_whole and 1 or heads
+      return { hidden = heads // rows * c.head_dim, micro_batch = c.micro_batch * rows, sequence_parallel = false }
+    end }
+  end
+  return list
+end
+
+--- Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values (and queries, with
+--- q_lora_rank) leave the stream compressed; what enters the tensor-parallel region is that.
+local function latent_attention(h)
+  local dim = h.qk_nope_head_dim + h.qk_rope_head_dim
+  local latent = h.kv_lora_rank + h.qk_rope_head_dim
+  local queries = h.q_lora_rank
+    and { "linear_q_down", { op = h.norm or "rms_norm", with = { hidden = h.q_lora_rank } } } or nil
+  return blocks.join(queries, "linear_kv_down", { op = h.norm or "rms_norm", with = { hidden = h.kv_lora_rank } },
+    { collective = "tensor_enter", with = { hidden = (h.q_lora_rank or h.hidden) + latent } },
+    "linear_q_up", "linear_kv_up", { op = "rope", with = { head_dim = h.qk_rope_head_dim, kv_heads = 1 } },
+    blocks.attention_core(h, { head_dim = dim, kv_heads = h.heads }),
+    { op = "linear_proj", with = { head_dim = h.v_head_dim } })
+end
+
 --- Projection to queries, keys and values, positions, core, output projection.
 function blocks.attention(h)
-  local norms = h.qk_norm and { { op = "rms_norm", with = { hidden = h.heads * h.head_dim } } } or nil
-  return blocks.join("linear_qkv", norms, (h.position or "rope") == "rope" and "rope" or nil,
-    blocks.attention_core(h), "linear_proj")
+  return blocks.join("linear_qkv", query_key_norms(h), (h.position or "rope") == "rope" and "rope" or nil,
+    blocks.attention_core(h, h.window and h.full_attention and { window = false } or nil), "linear_proj")
+end
+
+--- Attention with the collective that opens its tensor-parallel region; blocks.leave closes it.
+function blocks.attention_region(h)
+  if h.kv_lora_rank then return latent_attention(h) end
+  return blocks.join(enter, blocks.attention(h))
 end
 
 --- Dense MLP, gated or not.
@@ -51,19 +86,24 @@ function blocks.residual(h) return h.dropout and "bias_dropout_add" or "residual
 function blocks.layer(h, feed)
   local norm = h.norm or "layer_norm"
   if h.parallel_block then
-    -- GPT-J and GPT-NeoX: both branches read the stream, one sum leaves. Their inputs' gradients
-    -- are summed one by one: two collectives backward, one forward.
-    return blocks.join(norm, enter, blocks.attention(h), norm, enter, blocks.mlp(h), "residual_add", leave,
+    -- Both branches read the stream, one sum leaves. With a norm each (GPT-NeoX) their inputs'
+    -- gradients are summed one by one: two collectives backward, one forward. With one norm for
+    -- both (GPT-J, Falcon, Phi, Cohere: shared_norm) there is one input and one sum.
+    local second = not h.shared_norm and { norm, enter } or nil
+    return blocks.join(norm, blocks.attention_region(h), second, blocks.mlp(h), "residual_add", leave,
       blocks.residual(h))
   end
-  return blocks.join(norm, enter, blocks.attention(h), leave, blocks.residual(h), norm, feed, blocks.residual(h))
+  local post = h.post_norms and norm or nil -- Gemma 2: behind either block, too
+  return blocks.join(norm, blocks.attention_region(h), leave, post, blocks.residual(h), norm, feed, post,
+    blocks.residual(h))
 end
 
 --- Feed-forward half of a dense layer.
 function blocks.dense_feed(h) return blocks.join(enter, blocks.mlp(h), leave) end
 
 --- Feed-forward half of a mixture-of-experts layer: router, exchange, experts, exchange back, and
---- shared experts that every token runs through.
+--- shared experts that every token runs through: shared_experts of the experts' width, or of
+--- shared_ffn together.
 function blocks.moe_feed(h)
   local ffn = h.moe_ffn or h.ffn
   local exchange = { collective = "expert_exchange" }
@@ -71,8 +111,9 @@ function blocks.moe_feed(h)
   local activation = { op = h.gated_mlp and "swiglu" or "gelu", times = 1,
     with = { ffn = ffn * h.top_k } }
   local shared
-  if (h.shared_experts or 0) > 0 then
-    local with = { ffn = ffn * h.shared_experts }
+  local shared_ffn = h.shared_ffn or ffn * (h.shared_experts or 0)
+  if shared_ffn > 0 then
+    local with = { ffn = shared_ffn }
     shared = { { op = "linear_up", with = with }, { op = h.gated_mlp and "swiglu" or "gelu", with = with },
       { op = "linear_down", with = with }, "residual_add" }
   end
@@ -81,7 +122,34 @@ function blocks.moe_feed(h)
     "expert_linear2", { collective = "expert_leave" }, exchange, shared)
 end
 
---- Embedding layer: lookup, learned positions, sum over tensor ranks.
+--- Every layer of a model in order, neighbours of one kind counted. kind_of(i) names the kind of
+--- layer i; ops_of(name, seen) makes its entries, once a kind, where `seen` are the hyper-parameters
+--- as that layer sees them: with window_every = n each n-th layer attends to everything, the others
+--- to the window (Gemma 2 and 3, Cohere 2, gpt-oss).
+function blocks.runs(h, kind_of, ops_of)
+  local mixed = h.window and h.window_every
+  local made, layers, last = {}, {}, nil
+  for i = 1, h.layers do
+    local kind, full = kind_of(i), mixed and i % h.window_every == 0
+    local name = mixed and ("%s, %s"):format(kind, full and "full attention" or "window") or kind
+    if last and last.name == name then
+      last.count = last.count + 1
+    else
+      made[name] = made[name] or ops_of(kind, full and setmetatable({ full_attention = true }, { __index = h }) or h)
+      last = { name = name, count = 1, ops = made[name] }
+      layers[#layers + 1] = last
+    end
+  end
+  return layers
+end
+
+--- blocks.runs of a model whose layers are all dense.
+function blocks.dense_layers(h)
+  return blocks.runs(h, function() return "decoder" end,
+    function(_, seen) return blocks.layer(seen, blocks.dense_feed(seen)) end)
+end
+
+--- Embedding layer: lookup, learned positions, sum over tensor ranks, norm (Bloom).
 function blocks.embedding(h)
   local positions
   if h.position == "learned" then
@@ -90,7 +158,8 @@ function blocks.embedding(h)
       and { op = "embedding", with = { vocab = h.max_positions, vocab_multiple = 1, tp = 1 } } or nil
     positions = blocks.join(table_of, "residual_add")
   end
-  return { name = "embedding", place = "first", ops = blocks.join("embedding", leave, positions) }
+  return { name = "embedding", place = "first", ops = blocks.join("embedding", leave, positions,
+    h.embedding_norm and (h.norm or "layer_norm") or nil) }
 end
 
 --- Final norm, head and loss.
@@ -99,7 +168,7 @@ function blocks.head(h)
     "cross_entropy", { collective = "vocabulary_reduce" }) }
 end
 
---- embedding, `count` equal layers, head.
+--- embedding, the given layers, head.
 function blocks.decoder(h, ...)
   local layers = { blocks.embedding(h) }
   for _, layer in ipairs { ... } do layers[#layers + 1] = layer end

@@ -181,9 +181,26 @@ local function sustained(self, op, shape, dtype, pass, answer)
   return held
 end
 
+-- Attention inside a sliding window: nobody sampled it, so the time of attention to everything by
+-- the ratio of FLOPs, which the kernels' skipping of whole blocks follows.
+local function windowed(self, op, shape, dtype, pass)
+  local whole = {}
+  for field, value in pairs(shape) do whole[field] = value end
+  whole.window = nil
+  local answer = self:operator(op.name, whole, dtype, pass)
+  if missing(answer) then return nil end
+  local factor = op.flops(shape, pass) / op.flops(whole, pass)
+  return widened(answer, factor, scaled_spread, ("window of %d tokens: %.2f of attention to all"):format(shape.window,
+    factor))
+end
+
 --- { seconds, low_seconds, high_seconds, provenance, detail } of one run of an operator, or nil.
 function Profile:operator(name, shape, dtype, pass)
   local op = operator.get(name)
+  if op.family == "attention" and shape.window then
+    local answer = windowed(self, op, shape, dtype, pass)
+    if answer then return answer end
+  end
   local answer = self:sampled(op, shape, dtype, pass)
   if missing(answer) then answer = from_sixteen_bits(self, op, shape, dtype, pass) or answer end
   if missing(answer) then answer = streamed(self, op, shape, dtype, pass) or answer end

@@ -86,7 +86,8 @@ local patterns = {
   --- Context parallelism by all-gather of keys and values (Llama 3, section 3.3.2): gathered
   --- forward, gradients scattered backward.
   context_exchange = function(c)
-    local kv = 2.0 * width(c.dtype) * c.micro_batch * c.seq * shapes.local_kv_heads(c) * shapes.head_dim(c)
+    local dims = shapes.head_dim(c) + (c.v_head_dim or shapes.head_dim(c))
+    local kv = 1.0 * width(c.dtype) * c.micro_batch * c.seq * shapes.local_kv_heads(c) * dims
     return join(one("all_gather", "cp", c.cp, kv, "forward"), one("reduce_scatter", "cp", c.cp, kv, "backward"),
       one("all_gather", "cp", c.cp, kv, "backward"))
   end,

@@ -221,6 +221,7 @@ function estimate.new(given)
     if e.price_per_step then e.run_price = e.run_steps * e.price_per_step end
   end
   e.warnings = warnings_of(e)
+  e.notes = model.notes and table.move(model.notes, 1, #model.notes, 1, {}) or {}
   return e
 end
 

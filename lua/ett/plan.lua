@@ -14,12 +14,21 @@ local recomputes = { "none", "selective", "full" }
 -- Files of these names say what the C core does; it is what runs.
 local built_in = { ["gpipe"] = true, ["1f1b"] = true, ["interleaved"] = true }
 
+-- Largest degrees and sizes: beyond anything built, and small enough that no count of devices,
+-- tokens or bytes leaves 64 bits.
+local most = { stages = 1 << 12, ranks = 1 << 14, replicas = 1 << 20, chunks = 1 << 10, sequences = 1 << 14,
+  micro_batches = 1 << 24, tokens = 1 << 24 }
+
 --- Fields of a plan. Sizes are per device group: a global batch is
 --- dp * micro_batch * micro_batches sequences.
 plan.schema = {
-  pp = { "degree", default = 1 }, tp = { "degree", default = 1 }, dp = { "degree", default = 1 },
-  cp = { "degree", default = 1 }, ep = { "degree", default = 1 }, etp = "degree?", vp = { "degree", default = 1 },
-  micro_batch = { "count", default = 1 }, micro_batches = "count?", global_batch = "count?", seq = "count",
+  pp = { "degree", default = 1, most = most.stages }, tp = { "degree", default = 1, most = most.ranks },
+  dp = { "degree", default = 1, most = most.replicas }, cp = { "degree", default = 1, most = most.ranks },
+  ep = { "degree", default = 1, most = most.replicas }, etp = { "degree", optional = true, most = most.ranks },
+  vp = { "degree", default = 1, most = most.chunks },
+  micro_batch = { "count", default = 1, most = most.sequences },
+  micro_batches = { "count", optional = true, most = most.micro_batches },
+  global_batch = { "count", optional = true, most = 1 << 58 }, seq = { "count", most = most.tokens },
   schedule = { "string", default = "1f1b" },
   recompute = { "string", default = "none", one_of = recomputes },
   zero = { "natural", default = 0, one_of = { 0, 1, 2, 3 } },
@@ -106,11 +115,13 @@ local function broken(p, model, cluster)
       add("kv_heads = %d must divide tp = %d%s", kv, p.tp, nearest(p.tp, { p.tp // kv * kv, (p.tp // kv + 1) * kv }))
     end
   end
-  divides("tp", p.tp, "ffn", not hyper.experts and hyper.ffn or nil)
+  local dense = not hyper.experts or (hyper.first_dense_layers or 0) > 0 or (hyper.moe_every or 1) > 1
+  divides("tp", p.tp, "ffn", dense and hyper.ffn or nil)
   divides("cp", p.cp, "seq", p.seq)
   if hyper.experts then
     divides("ep", p.ep, "experts", hyper.experts)
-    if p.etp then divides("etp", p.etp, "moe_ffn", hyper.moe_ffn or hyper.ffn) end
+    divides(p.etp and "etp" or "tp", p.etp or p.tp, "moe_ffn", hyper.moe_ffn or hyper.ffn)
+    divides("tp", p.tp, "shared_ffn", hyper.shared_ffn)
   elseif p.ep > 1 then
     add("ep = %d needs a model with experts; the nearest is 1", p.ep)
   end
@@ -280,7 +291,10 @@ end
 function plan.devices(p) return p.pp * p.tp * p.cp * p.dp end
 
 --- Tokens of one step over all replicas.
-function plan.tokens(p) return p.dp * p.micro_batch * p.micro_batches * p.seq end
+function plan.tokens(p)
+  local exact = (p.dp + 0.0) * p.micro_batch * p.micro_batches * p.seq
+  return exact < 2 ^ 53 and p.dp * p.micro_batch * p.micro_batches * p.seq or exact
+end
 
 --- Layers of each stage as DeepSpeed cuts a GPT-NeoX model: evenly over the list of its modules,
 --- of which two stand before the layers (embedding, a cast) and three behind (a cast, the norm,

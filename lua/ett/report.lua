@@ -119,6 +119,10 @@ function report.estimate(e)
     lines[#lines + 1] = ""
     for _, text in ipairs(e.warnings) do lines[#lines + 1] = "warning: " .. text end
   end
+  if #e.notes > 0 then
+    if #e.warnings == 0 then lines[#lines + 1] = "" end
+    for _, text in ipairs(e.notes) do lines[#lines + 1] = "note: " .. text end
+  end
   return table.concat(lines, "\n")
 end
 

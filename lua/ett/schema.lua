@@ -3,7 +3,7 @@
 --   local spec = { hidden = "count", tp = { "degree", default = 1 }, gated = "boolean?" }
 --   local clean = schema.check(given, spec, "plan")
 --
--- A field is a kind, a kind with "?" (optional), or { kind, default=, optional=, one_of= }.
+-- A field is a kind, a kind with "?" (optional), or { kind, default=, optional=, one_of=, most= }.
 local error_module = require "ett.error"
 
 local schema = {}
@@ -102,6 +102,10 @@ function schema.violations(given, spec)
           found[#found + 1] = ("field '%s' must be one of %s, got %s%s"):format(name,
             table.concat(words, ", "), describe(value), error_module.suggestion(value, words))
         end
+      end
+      local most = type(spec[name]) == "table" and spec[name].most
+      if most and value > most then
+        found[#found + 1] = ("field '%s' must be at most %d, got %s"):format(name, most, describe(value))
       end
       clean[name] = check[3] and check[3](value) or value
     end

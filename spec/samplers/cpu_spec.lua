@@ -397,7 +397,8 @@ describe("the CPU kernels", function()
     local operator = require "ett.operator"
     local pool = assert(cpu.pool(1 << 20, 1))
     local c = { tp = 2, cp = 1, ep = 1, micro_batch = 2, seq = 16, hidden = 32, heads = 4, kv_heads = 4, head_dim = 8,
-      ffn = 64, vocab = 300, experts = 4, top_k = 2, layers = 2, dtype = "fp32", causal = true }
+      ffn = 64, vocab = 300, experts = 4, top_k = 2, layers = 2, dtype = "fp32", causal = true,
+      q_lora_rank = 24, kv_lora_rank = 16, qk_nope_head_dim = 8, qk_rope_head_dim = 8, v_head_dim = 16 }
     local ran = 0
     for _, entry in ipairs(find.list("operators")) do
       if not entry.path:find("fixture", 1, true) then

@@ -34,7 +34,7 @@ end
 
 --- The input is kept for the weight gradient.
 function gemm.activation_bytes(s, dtype)
-  return (s.batch or 1) * (s.stored_tokens or s.tokens) * s.in_features * (dtype_bytes[dtype] + 0.0)
+  return ((s.batch or 1) + 0.0) * (s.stored_tokens or s.tokens) * s.in_features * dtype_bytes[dtype]
 end
 
 function gemm.kernel_shape(s)

@@ -58,6 +58,27 @@ end
 --- Width of one head; hidden / heads unless the configuration says.
 function shapes.head_dim(c) return c.head_dim or shapes.divide("hidden", c.hidden, "heads", c.heads) end
 
+--- Raises the fields of `c` that an operator cannot do without.
+function shapes.need(c, who, ...)
+  local missing = {}
+  for _, name in ipairs { ... } do
+    if c[name] == nil then missing[#missing + 1] = ("'%s'"):format(name) end
+  end
+  if #missing > 0 then
+    error_module.raise("model", "%s needs the field%s %s", who, #missing > 1 and "s" or "",
+      table.concat(missing, ", "))
+  end
+end
+
+--- 1 where a linear has biases, else nil: the first of the named fields of `c` that is given
+--- decides, then `bias`.
+function shapes.bias(c, ...)
+  for _, name in ipairs { ... } do
+    if c[name] ~= nil then return c[name] and 1 or nil end
+  end
+  return c.bias and 1 or nil
+end
+
 --- Width of the dense MLP on one tensor rank.
 function shapes.local_ffn(c) return shapes.divide("ffn", c.ffn or 4 * c.hidden, "tp", c.tp) end
 
