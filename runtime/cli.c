@@ -1,10 +1,12 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <lauxlib.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "host.h"
 
@@ -45,7 +47,17 @@ static int run(lua_State *L) {
   return 1;
 }
 
+/* A standard stream that was closed by the caller is opened on /dev/null, or the first
+ * file opened would take its number and get what is printed. Output is opened for reading
+ * only: that it cannot be written is still found out. */
+static void fill_standard_streams(void) {
+  for (int fd = 0; fd < 3; fd++)
+    if (fcntl(fd, F_GETFD) == -1)
+      open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int cli_main(int argc, char **argv) {
+  fill_standard_streams();
   const char *why = "";
   lua_State *L = host_open(&why);
   if (!L) {

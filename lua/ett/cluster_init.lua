@@ -1,6 +1,8 @@
 --- Finds out what this machine is and writes it down as a cluster file: devices, memory,
 --- NUMA nodes, network cards, and rates measured by short probes.
 local error_module = require "ett.error"
+local folder_module = require "ett.folder"
+local quote = require("ett.shell").quote
 local find = require "ett.find"
 local sample = require "ett.sample"
 
@@ -69,9 +71,8 @@ end
 --- Bandwidth and latency between two ranks of this machine, or nil without MPI.
 local function wire_rates(prefix)
   if not pcall(require, "ett.dist") or not os.execute("command -v mpirun >/dev/null 2>&1") then return nil end
-  local script = os.tmpname()
-  local file = assert(io.open(script, "w"))
-  file:write([[
+  local folder = folder_module.temporary()
+  local script = folder_module.write(folder .. "/wires.lua", [[
     local job = require("ett.dist").open()
     local small = assert(job.world:time { kind = "send_recv", count = 1, budget_seconds = 0.2 })
     local large = assert(job.world:time { kind = "send_recv", count = 1048576, budget_seconds = 0.3 })
@@ -80,12 +81,11 @@ local function wire_rates(prefix)
       io.stdout:write(("wires %.9g %.9g %.9g\n"):format(small.seconds, large.seconds, all.seconds))
     end
   ]])
-  file:close()
   local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 2 "
-    .. "'%s/bin/ett' run '%s' 2>/dev/null"):format(prefix, script))
+    .. "%s run %s 2>/dev/null"):format(quote(prefix .. "/bin/ett"), quote(script)))
   local text = pipe:read("a")
   pipe:close()
-  os.remove(script)
+  folder_module.remove(folder)
   local latency, send, reduce = text:match("wires (%S+) (%S+) (%S+)")
   if not latency then return nil end
   latency, send, reduce = tonumber(latency), tonumber(send), tonumber(reduce)
@@ -165,13 +165,9 @@ function cluster_init.write(name, folder)
     existing:close()
     error_module.raise("usage", "cluster init: '%s' is there already", path)
   end
-  require("ett.folder").make(folder)
+  folder_module.make(folder)
   local text = cluster_init.text(name, cluster_init.look())
-  local file, why = io.open(path, "w")
-  if not file then error_module.raise("io", "cannot write '%s': %s", path, tostring(why)) end
-  file:write(text)
-  file:close()
-  return path, text
+  return folder_module.write(path, text), text
 end
 
 return cluster_init

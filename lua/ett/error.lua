@@ -45,7 +45,11 @@ function error_module.from(value)
     return error_module.new("memory", "not enough memory: Lua may hold %d MiB (ETT_MEMORY_LIMIT sets it)",
       require("ett.host").memory_limit >> 20)
   end
-  local text = tostring(value)
+  local text = value == nil and "nil was raised" or tostring(value)
+  local meta = getmetatable(value)
+  if type(value) == "table" and not (type(meta) == "table" and meta.__tostring) then -- say what it holds
+    text = require("ett.pretty").inline(value)
+  end
   local missing = text:match("^(.*module '[^']+' not found):\n\tno field")
   if missing then -- without Lua's list of every file it tried
     return error_module.new("missing", "%s; it is not in the script's folder, ETT_PATH or the installed tree", missing)
@@ -107,9 +111,21 @@ function error_module.nearest(name, candidates)
   return nil
 end
 
+--- The only candidate that begins as `name` does, or nil.
+local function completed(name, candidates)
+  local found
+  for _, candidate in ipairs(candidates) do
+    if #name >= 3 and candidate:sub(1, #name) == name then
+      if found then return nil end
+      found = candidate
+    end
+  end
+  return found
+end
+
 --- "; did you mean 'x'?" or "" for the end of a message.
 function error_module.suggestion(name, candidates)
-  local near = error_module.nearest(name, candidates)
+  local near = completed(tostring(name), candidates) or error_module.nearest(name, candidates)
   return near and ("; did you mean '%s'?"):format(near) or ""
 end
 

@@ -135,7 +135,10 @@ end
 --- Loads and runs a Lua file (text only, never bytecode) in a sandbox; returns its value.
 function find.load_file(path)
   local chunk, why = loadfile(path, "t", find.sandbox())
-  if not chunk then error_module.raise("model", "%s", tostring(why)) end
+  if not chunk then
+    why = tostring(why)
+    error_module.raise("model", "%s", why:find(path, 1, true) == 1 and why or ("%s: %s"):format(path, why))
+  end
   return error_module.wrap(path:match("([^/]+)$"), chunk)
 end
 

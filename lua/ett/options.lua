@@ -3,8 +3,11 @@
 --   options = {
 --     { "cluster", "NAME", "cluster to predict on", default = "perlmutter" },
 --     { "json", "print JSON" },                       -- a flag: two entries
---     { "n", "N", "how many", kind = "integer", short = "n" },
+--     { "n", "N", "how many", kind = "count", short = "n" },
 --   }
+--
+-- Kinds: string (the default), number (finite), positive (number above 0), integer, count (from
+-- 1). --help and --traceback are every command's; what else a command does not declare is refused.
 local error_module = require "ett.error"
 
 local options = {}
@@ -35,16 +38,30 @@ function options.value(text)
   return text
 end
 
-local convert = {
-  string = function(text) return text end,
-  number = options.number,
-  integer = function(text)
-    local value = options.number(text)
-    return value and math.tointeger(value)
-  end,
-}
+local function finite(text)
+  local value = options.number(text)
+  return value and value - value == 0 and value or nil
+end
 
-local common = { help = true, json = true, quiet = true, traceback = true }
+local function integer(text)
+  local value = options.number(text)
+  return value and math.tointeger(value)
+end
+
+local function above(least, read)
+  return function(text)
+    local value = read(text)
+    return value and value > least and value or nil
+  end
+end
+
+local convert = { string = function(text) return text end, number = finite, positive = above(0, finite),
+  integer = integer, count = above(0, integer) }
+
+local wanted = { number = "a number", positive = "a number above 0", integer = "an integer",
+  count = "a positive integer" }
+
+local common = { "help", "traceback" }
 
 --- Parses argv against the declared options: returns opts, positional.
 --- `--name value`, `--name=value`, `--`; `name=value` words are positional.
@@ -59,7 +76,7 @@ function options.parse(declared, argv, command)
     names[#names + 1] = "--" .. option[1]
     if option.default ~= nil then opts[entry.key] = option.default end
   end
-  for name in pairs(common) do
+  for _, name in ipairs(common) do
     local long = "--" .. name
     if not by_name[long] then
       by_name[long] = { name = name, key = name, flag = true }
@@ -92,7 +109,7 @@ function options.parse(declared, argv, command)
         local clean = convert[entry.kind](value)
         if clean == nil then
           error_module.raise("usage", "%s: option '--%s' must be %s, got '%s'", command, entry.name,
-            entry.kind == "integer" and "an integer" or "a number", value)
+            wanted[entry.kind], value)
         end
         if entry.many then
           opts[entry.key] = opts[entry.key] or {}

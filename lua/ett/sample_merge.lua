@@ -150,10 +150,7 @@ function sample_merge.merge(paths, folder)
     for _, t in ipairs(group) do
       if t.path == path then error_module.raise("usage", "samples merge: '%s' would be overwritten", path) end
     end
-    local file, why = io.open(path, "w")
-    if not file then error_module.raise("io", "cannot write '%s': %s", path, tostring(why)) end
-    file:write(table.concat(lines, "\n"), "\n")
-    file:close()
+    require("ett.folder").write(path, table.concat(lines, "\n") .. "\n")
     reports[#reports + 1] = { path = path, rows = #list, tables = #group, duplicates = duplicates, failed = #failed }
   end
   return reports

@@ -57,7 +57,9 @@ local function help_lines(declared)
   for i, name in ipairs(names) do
     local _, default, help = rule_parts(declared[name])
     local text = help or ""
-    if default ~= nil then text = ("%s (default %s)"):format(text, pretty.inline(default)) end
+    if default ~= nil then
+      text = ("%s%s(default %s)"):format(text, text == "" and "" or " ", pretty.inline(default))
+    end
     lines[i] = (("  %%-%ds  %%s"):format(width)):format(left[i], text)
   end
   return table.concat(lines, "\n")
@@ -143,12 +145,12 @@ local function labelled(value, source, name)
   return error_module.label(object, line and line > 0 and ("%s:%d"):format(name, line) or name)
 end
 
-local function print_help(run, opts_help)
+local function print_help(run)
   print(("usage: ett run %s [NAME=VALUE ...] [--json] [--quiet]\n"):format(run.path))
   local header = script.header(run.path)
   if header ~= "" then print(header .. "\n") end
   if run.declared and next(run.declared) then print("options of the script:\n" .. help_lines(run.declared) .. "\n") end
-  print("options:\n" .. opts_help)
+  print("options:\n" .. options.help(require("ett.cli.run").options))
 end
 
 local function print_heading(run)
@@ -190,21 +192,25 @@ function script.run(path, words, opts)
   find.set_script_folder(full:match("^(.*)/[^/]*$"))
   find.protect_globals()
   local chunk, why = loadfile(path, "t", find.sandbox())
-  if not chunk then error_module.raise("model", "%s", tostring(why):gsub("^.-([^/]+:%d+:)", "%1")) end
+  if not chunk then
+    why = tostring(why)
+    local placed, count = why:gsub("^.-([^/]+:%d+:)", "%1")
+    error_module.raise("model", "%s", count > 0 and placed or ("%s: %s"):format(name, why))
+  end
   current = { path = path, name = name, words = split_words(words, name), help = opts.help }
   local run, source = current, "@" .. path
   local ok, result = xpcall(chunk, function(value) return labelled(value, source, name) end)
   if not ok then
     local raised = result
     if type(raised) == "table" and raised.kind == "help" then
-      print_help(run, options.help({}))
+      print_help(run)
       return 0
     end
     if raised == "not enough memory" then raised = error_module.label(error_module.from(raised), name) end
     error(raised, 0)
   end
   if opts.help then
-    print_help(run, options.help({}))
+    print_help(run)
     return 0
   end
   if not run.used and next(run.words) then

@@ -1,13 +1,9 @@
 --- Slurm jobs for campaigns: writes a batch script and submits it.
 local error_module = require "ett.error"
 local host = require "ett.host"
+local quote = require("ett.shell").quote
 
 local submit = {}
-
-local function quote(text)
-  if text:match("^[%w%./_%-=,:]+$") then return text end
-  return "'" .. text:gsub("'", "'\\''") .. "'"
-end
 
 --- The batch script of a campaign.
 ---@param job table campaign, out, nodes, ranks_per_node, minutes, partition, account, backend, words (further
@@ -24,7 +20,7 @@ function submit.script(job)
   directive("partition", job.partition)
   directive("account", job.account)
   directive("gpus-per-node", job.gpus_per_node)
-  directive("output", job.out .. "/slurm-%j.log")
+  directive("output", ('"%s/slurm-%%j.log"'):format(job.out))
   lines[#lines + 1] = "set -euo pipefail"
   -- Virtual nodes share one machine: shared-memory segments collide, and ranks that believe
   -- they own a processor spin. Both settings cost nothing where nodes are real.
@@ -50,10 +46,7 @@ function submit.submit(job)
   end
   require("ett.folder").make(job.out)
   local path = job.out .. "/ett-sample.sbatch"
-  local file, why = io.open(path, "w")
-  if not file then error_module.raise("io", "cannot write '%s': %s", path, tostring(why)) end
-  file:write(submit.script(job))
-  file:close()
+  require("ett.folder").write(path, submit.script(job))
   local pipe = io.popen(("sbatch --parsable %s 2>&1"):format(quote(path)))
   local text = pipe:read("a")
   local ok = pipe:close()

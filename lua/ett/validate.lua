@@ -9,6 +9,7 @@
 -- once as will compute: they share caches and memory.
 local campaign = require "ett.campaign"
 local error_module = require "ett.error"
+local folders = require "ett.folder"
 local find = require "ett.find"
 local host = require "ett.host"
 local json = require "ett.json"
@@ -89,7 +90,7 @@ function validate.wires(ranks)
   return { name = "validate_wires", backend = "mpi", seed = 11, budget_seconds = 0.05, min_repeats = 8, samples = list }
 end
 
-local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
+local quote = require("ett.shell").quote
 
 --- Runs ett under mpirun; returns its output, or raises with it.
 local function launch(ranks, arguments)
@@ -107,16 +108,13 @@ end
 
 --- A campaign file for ranks: they need a file, not a table.
 local function write_campaign(path, call)
-  local file = assert(io.open(path, "w"))
-  file:write(("return require(\"ett.validate\").%s\n"):format(call))
-  file:close()
-  return path
+  return folders.write(path, ("return require(\"ett.validate\").%s\n"):format(call))
 end
 
 --- Samples the machine with `ranks` ranks and returns the profile.
 function validate.profile(folder, ranks, scale, on_stage)
   local sampler = require "ett.sampler"
-  require("ett.folder").make(folder)
+  folders.make(folder)
   local file = write_campaign(folder .. "/operators.lua", ("campaign(%.17g, %d)"):format(scale, ranks))
   on_stage(("sampling operators with %d rank(s)"):format(ranks))
   if ranks == 1 then
@@ -168,15 +166,12 @@ end
 
 --- A cluster of this machine's processors; rates only matter where the profile is silent.
 function validate.cluster(folder)
-  local path = folder .. "/this_machine.lua"
-  local file = assert(io.open(path, "w"))
-  file:write(([[
+  local path = folders.write(folder .. "/this_machine.lua", ([[
 return { name = "this_machine", summary = "the machine under validation", source = "ett validate",
   gpus_per_node = %d, nodes = 1, device = { name = "cpu", source = "ett validate", peak_flops = { fp32 = 1e11 },
   memory_bytes = 8e9, memory_bandwidth = 1e10 },
   links = { intra = { bandwidth = 5e9, latency = 1e-6, source = "ett validate" } } }
 ]]):format(math.max(4, sample.processors())))
-  file:close()
   return require("ett.cluster").get(path)
 end
 
@@ -209,9 +204,7 @@ function validate.worker(path)
   local results = {}
   for i, case in ipairs(request.cases) do results[i] = validate.measure(case, request.steps, job) end
   if job.rank == 0 then
-    local file = assert(io.open(path .. ".out", "w"))
-    file:write(json.encode(results))
-    file:close()
+    folders.write(path .. ".out", json.encode(results))
   end
   job.world:barrier()
 end
@@ -219,9 +212,7 @@ end
 --- Measures cases with `ranks` ranks.
 function validate.measure_ranks(cases, ranks, steps, folder)
   local path = ("%s/cases_%d.json"):format(folder, ranks)
-  local file = assert(io.open(path, "w"))
-  file:write(json.encode { cases = cases, steps = steps })
-  file:close()
+  folders.write(path, json.encode { cases = cases, steps = steps })
   launch(ranks, ("validate --worker %s"):format(quote(path)))
   return assert(json.read(path .. ".out"))
 end

@@ -12,3 +12,40 @@ ett: unknown command 'nonsense'...
 $ ett bench --nonsense
 ett: bench: unknown option '--nonsense'...
 ?2
+
+$ ett --json
+ett: unknown option '--json': options follow the command (`ett COMMAND --help`)
+?2
+
+An option that a command would ignore is refused.
+$ ett repl --json
+ett: repl: unknown option '--json'
+?2
+
+$ ett repl now
+ett: repl: takes no arguments, got 'now'
+?2
+
+$ ett show-example llemma
+ett: show-example: no example 'llemma'; did you mean 'llemma_7b'?; `ett list-examples` lists them
+?2
+
+$ ett compare --model llama --utilization 1e999
+ett: compare: option '--utilization' must be a number, got '1e999'
+?2
+
+$ ett optimize --days -1
+ett: optimize: option '--days' must be a number above 0, got '-1'
+?2
+
+$ ett picture --layers 0
+ett: picture: option '--layers' must be a positive integer, got '0'
+?2
+
+$ ett list clusters >&-
+ett: cannot write the output: Bad file descriptor
+?1
+
+$ ett list clusters >/dev/full
+ett: cannot write the output: No space left on device
+?1

@@ -79,7 +79,7 @@ stack traceback:
 ?1
 
 $ printf '\033Lua' > s.lua; ett run s.lua
-ett: attempt to load a binary chunk (mode is 't')
+ett: s.lua: attempt to load a binary chunk (mode is 't')
 ?1
 
 # Endless recursion and endless memory are faults like others.
@@ -144,3 +144,21 @@ status 124
 
 $ echo 'while true do pcall(function() while true do end end) end' > s.lua; (ett run s.lua & p=$!; sleep 1; kill -INT $p; sleep 0.5; kill -INT $p; wait $p; echo "status $?") 2>/dev/null
 status 130
+
+What is not a string is shown as what it holds.
+$ echo 'error { 1, kind_of = "mine" }' > fault.lua; ett run fault.lua; echo 'error()' > fault.lua; ett run fault.lua
+ett: fault.lua:1: { 1, kind_of = "mine" }
+ett: fault.lua:1: nil was raised
+?1
+
+$ echo 'require("ett").options { n = { "count", default = 2 } }' > own.lua; ett run own.lua --help
+usage: ett run own.lua [NAME=VALUE ...] [--json] [--quiet]
+.
+options of the script:
+  n=COUNT  (default 2)
+.
+options:
+  --json       print what the script returns as JSON
+  --quiet      print nothing but what the script prints itself
+  --help       print this help
+  --traceback  print where an error was raised

@@ -11,8 +11,8 @@ end
 return {
   name = "bench",
   summary = "run the measures of spec/bench (all, or those named)",
-  usage = "bench [NAME ...] [--json]",
-  options = { { "json", "print JSON" } },
+  usage = "bench [NAME ...] [--json] [--quiet]",
+  options = { { "json", "print JSON" }, { "quiet", "print only what missed its target" } },
   run = function(opts, names)
     if #names == 0 then names = names_of() end
     local all = {}
@@ -24,14 +24,16 @@ return {
       all[#all + 1] = { name = name, summary = bench.summary, rows = bench.run(opts) }
     end
     if opts.json then
-      print(require("ett.json").encode(all, { indent = 2 }))
+      io.write(require("ett.json").encode(all, { indent = 2 }))
       return 0
     end
     for _, bench in ipairs(all) do
-      print(("# %s: %s"):format(bench.name, bench.summary))
+      if not opts.quiet then print(("# %s: %s"):format(bench.name, bench.summary)) end
       for _, row in ipairs(bench.rows) do
-        print(("  %-64s %14s  must be %-14s %s"):format(row.measure, tostring(row.value),
-          tostring(row.target or "-"), row.pass == nil and "" or row.pass and "ok" or "MISSED"))
+        if row.pass == false or not opts.quiet then
+          print(("  %-64s %14s  must be %-14s %s"):format(row.measure, tostring(row.value),
+            tostring(row.target or "-"), row.pass == nil and "" or row.pass and "ok" or "MISSED"))
+        end
       end
     end
     return 0

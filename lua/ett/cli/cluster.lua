@@ -7,14 +7,24 @@ return {
   usage = "cluster init NAME [--out DIR]",
   description = "Finds processors, memory, NUMA nodes, network cards and GPUs, and measures peak rates by short\n"
     .. "probes. The file goes to DIR/NAME.lua; add its folder's parent to ETT_PATH, or name the file itself.",
-  options = { { "out", "DIR", "folder of the file", default = "clusters" } },
+  options = {
+    { "out", "DIR", "folder of the file", default = "clusters" },
+    { "json", "print what was found as JSON" },
+    { "quiet", "print nothing" },
+  },
   run = function(opts, positional)
     if positional[1] ~= "init" or #positional ~= 2 then
       error_module.raise("usage", "cluster: give `init` and a name")
     end
     local path, text = require("ett.cluster_init").write(positional[2], opts.out)
-    io.write(text)
-    print("# written to " .. path)
+    if opts.json then
+      local described = require("ett.find").load_file(path)
+      described.path = path
+      io.write(require("ett.json").encode(described, { indent = 2 }))
+    elseif not opts.quiet then
+      io.write(text)
+      print("# written to " .. path)
+    end
     return 0
   end,
 }

@@ -64,6 +64,7 @@ return {
     { "overlap", "F", "fraction of traffic that may hide in the ledger views", kind = "number", default = 1 },
     { "json", "print JSON" },
     { "csv", "print CSV" },
+    { "quiet", "print the seconds of the step in each view only" },
   },
   run = function(opts, words)
     if not opts.model then error_module.raise("usage", "compare: needs --model NAME or config.json") end
@@ -86,7 +87,7 @@ return {
     local result = require("ett.ledger.compare").new { model = model, plan = plan, cluster = opts.cluster,
       utilization = opts.utilization, overlap = opts.overlap }
     if opts.json then
-      print(require("ett.json").encode({ views = result.views, reasons = result.reasons, devices = result.devices },
+      io.write(require("ett.json").encode({ views = result.views, reasons = result.reasons, devices = result.devices },
         { indent = 2 }))
     elseif opts.csv then
       local names = {}
@@ -100,6 +101,8 @@ return {
         end
         print(row[2] .. "," .. table.concat(cells, ","))
       end
+    elseif opts.quiet then
+      for _, view in ipairs(result.views) do print(("%.17g"):format(view.step_seconds)) end
     else
       print_table(result)
     end

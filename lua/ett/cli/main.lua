@@ -61,6 +61,9 @@ local function main(argv)
       path = command_path("run")
     end
     if not path then
+      if name:match("^%-") then
+        error_module.raise("usage", "unknown option '%s': options follow the command (`ett COMMAND --help`)", name)
+      end
       error_module.raise("usage", "unknown command '%s'%s; `ett --help` lists them", name,
         error_module.suggestion(name, command_names()))
     end

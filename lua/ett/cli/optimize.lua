@@ -114,7 +114,7 @@ local function show(opts, results)
   if opts.json then
     local docs = {}
     for i, result in ipairs(results) do docs[i] = plain(result) end
-    print(require("ett.json").encode(docs, { indent = 2 }))
+    io.write(require("ett.json").encode(docs, { indent = 2 }))
   elseif opts.csv then
     print("devices,devices_used,days,utilization,dollars,bound_by,gap," .. table.concat(order, ","))
     for _, r in ipairs(results) do
@@ -125,6 +125,8 @@ local function show(opts, results)
       end
       print(table.concat(cells, ","))
     end
+  elseif opts.quiet then
+    for _, r in ipairs(results) do print(layout_text(r.layout)) end
   else
     print_table(results)
   end
@@ -199,7 +201,7 @@ local function run(opts, positional)
       error_module.raise("limit", "optimize: no bandwidth gives %d devices %g of their peak%s", counts[1],
         opts.utilization, best.found and ("; the best is %.4f"):format(best.utilization_of_all) or "")
     end
-    if not opts.json and not opts.csv then print(("least bandwidth: %.6g bytes/s"):format(bandwidth)) end
+    if not (opts.json or opts.csv or opts.quiet) then print(("least bandwidth: %.6g bytes/s"):format(bandwidth)) end
     best.bandwidth_bytes_per_second = bandwidth
     show(opts, { best })
     return 0
@@ -228,9 +230,9 @@ return {
     { "cluster", "NAME", "cluster whose device and links the simple model runs on" },
     { "devices", "N", "at most so many devices; a list or LOW:HIGH[:PER_OCTAVE] sweeps" },
     { "objective", "WHAT", "days, dollars or devices", default = "days" },
-    { "max-days", "D", "only layouts of at most D days", kind = "number" },
-    { "max-dollars", "D", "only layouts of at most D dollars", kind = "number" },
-    { "days", "D", "inverse: the fewest devices that finish in D days", kind = "number" },
+    { "max-days", "D", "only layouts of at most D days", kind = "positive" },
+    { "max-dollars", "D", "only layouts of at most D dollars", kind = "positive" },
+    { "days", "D", "inverse: the fewest devices that finish in D days", kind = "positive" },
     { "utilization", "U", "inverse: the least network bandwidth for this fraction of peak", kind = "number" },
     { "exact-devices", "use exactly the devices given" },
     { "real", "allow fractions of degrees: a bound for every layout (pods)" },
@@ -240,6 +242,7 @@ return {
     { "svg", "PREFIX", "write figures PREFIX-degrees.svg, -phases.svg, -resources.svg of a sweep" },
     { "json", "print JSON" },
     { "csv", "print CSV" },
+    { "quiet", "print the layouts only" },
   },
   run = run,
 }

@@ -1,13 +1,11 @@
 --- `ett picture`: a batch's matrix products and communication as one HTML page, animated.
-local error_module = require "ett.error"
-
 local names = { "layers", "pp", "dp", "tp", "microbatches", "width", "hidden", "batch" }
 local help = { layers = "layers of two matrices", pp = "pipeline stages", dp = "replicas", tp = "tensor slices",
   microbatches = "microbatches of a replica", width = "model width drawn", hidden = "hidden width drawn",
   batch = "samples drawn" }
 local options = { { "output", "FILE", "the page to write (default: print it)", short = "o" } }
 for _, name in ipairs(names) do
-  options[#options + 1] = { name, "N", help[name], kind = "integer" }
+  options[#options + 1] = { name, "N", help[name], kind = "count" }
 end
 
 return {
@@ -23,13 +21,7 @@ return {
       io.write(page)
       return 0
     end
-    local file, why = io.open(opts.output, "wb")
-    if not file then error_module.raise("io", "picture: cannot write: %s", why) end
-    local ok, failure = file:write(page)
-    ok = ok and file:close()
-    if not ok then
-      error_module.raise("io", "picture: cannot write %s: %s", opts.output, failure or "the disk is full")
-    end
+    require("ett.folder").write(opts.output, page)
     return 0
   end,
 }

@@ -122,7 +122,7 @@ return {
     { "cluster", "NAME", "a cluster by name or file (default perlmutter, or what --config names)" },
     { "composition", "NAME", "default, or reference: estimate-train-time's own, quirks included", default = "default" },
     { "timings", "FILE", "recorded model calls (JSON) in place of a profile, for --composition reference" },
-    { "tokens", "N", "also say how long a run over N tokens takes, and costs", kind = "number" },
+    { "tokens", "N", "also say how long a run over N tokens takes, and costs", kind = "positive" },
     { "chrome-trace", "FILE", "also write the step's pipeline as a Chrome trace" },
     { "json", "print JSON" },
     { "quiet", "print the step's seconds only" },

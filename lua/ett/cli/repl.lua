@@ -3,5 +3,8 @@ return {
   name = "repl",
   summary = "type Lua and see what it comes to",
   usage = "repl",
-  run = function() return require("ett.repl").run() end,
+  run = function(_, words)
+    if words[1] then require("ett.error").raise("usage", "repl: takes no arguments, got '%s'", words[1]) end
+    return require("ett.repl").run()
+  end,
 }

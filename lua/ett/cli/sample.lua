@@ -40,11 +40,63 @@ local function progress(quiet)
   return bar
 end
 
+--- Precisions with commas, each once; nil when none were given.
 local function list_of(text)
   if not text then return nil end
-  local list = {}
-  for word in text:gmatch("[^,]+") do list[#list + 1] = word end
+  local list, seen = {}, {}
+  for word in text:gmatch("[^,]+") do
+    if not seen[word] then list[#list + 1] = word end
+    seen[word] = true
+  end
+  if #list == 0 then error_module.raise("usage", "sample: option '--precision' names no precision") end
   return list
+end
+
+local modes = { "get_all", "get_one", "get_profiler", "run_function" }
+
+--- Refuses options that would change nothing.
+local function check(opts, mode, backend)
+  local known = false
+  for _, name in ipairs(modes) do known = known or name == mode end
+  if not known then
+    error_module.raise("usage", "sample: --run must be one of %s, got '%s'%s", table.concat(modes, ", "), mode,
+      error_module.suggestion(mode, modes))
+  end
+  if opts.target_error and not opts.active then
+    error_module.raise("usage", "sample: --target-error goes with --active")
+  end
+  for _, name in ipairs { "autotune", "profile" } do
+    if opts[name] and backend ~= "cuda" then
+      error_module.raise("usage", "sample: --%s goes with the back end cuda, not %s", name, backend)
+    end
+  end
+  if opts.threads and backend ~= "cpu" then
+    error_module.raise("usage", "sample: --threads goes with the back end cpu, not %s", backend)
+  end
+  local device = opts.device or opts.device_num
+  local most = backend == "cpu" and sample.processors() - 1 or math.maxinteger
+  if device and (device < 0 or device > most) then
+    error_module.raise("usage", "sample: --device must be %s, got %d", backend == "cpu"
+      and ("a processor from 0 to %d"):format(most) or "0 or more", device)
+  end
+end
+
+local function print_report(report, target_error)
+  print(("%s: %d measured, %d failed, %d disturbed in %.1f s"):format(report.path, report.measured,
+    report.failed, report.disturbed, report.seconds))
+  if report.error then
+    print(("  held-out median error at most %.2f %% (target %.2f %%) with %d of %d shapes"):format(
+      100 * report.error, 100 * target_error, report.measured + report.held, report.total + report.held))
+  end
+  if report.last_failure then print(("  last failure: %s"):format(report.last_failure)) end
+end
+
+--- A report as JSON, units in its names.
+local function plain(report)
+  return { path = report.path, name = report.name, measured = report.measured, failed = report.failed,
+    disturbed = report.disturbed, held = report.held, total = report.total, seconds = report.seconds,
+    last_failure = report.last_failure, held_out_error_fraction = report.error,
+    interrupted = report.interrupted or false }
 end
 
 local function print_one(one)
@@ -83,26 +135,28 @@ return {
   description = "Rows are appended and synced one by one: run the same command again to go on after an\n"
     .. "interruption. Ctrl-C finishes the running shape. Under mpirun or srun the ranks share the work.",
   options = {
-    { "out", "DIR", "folder of the sample tables (default: samples)", default = "samples" },
+    { "out", "DIR", "folder of the sample tables", default = "samples" },
     { "backend", "NAME", "cpu, mpi, cuda, nccl or torch (default: the campaign's)" },
     { "precision", "LIST", "precisions, separated by commas (default: the campaign's)" },
-    { "parts", "N", "split the campaign into N parts", kind = "integer", default = 1 },
-    { "part", "K", "measure part K of N", kind = "integer", default = 1 },
+    { "parts", "N", "split the campaign into N parts", kind = "count", default = 1 },
+    { "part", "K", "measure part K of N", kind = "count", default = 1 },
     { "device", "K", "processor or GPU to use", kind = "integer" },
     { "device_num", "K", "the same, as estimate-train-time spells it", kind = "integer" },
-    { "threads", "N", "threads of the CPU back end", kind = "integer" },
+    { "threads", "N", "threads of the CPU back end", kind = "count" },
     { "run", "MODE", "get_all, get_one, get_profiler or run_function (default: the campaign's)" },
-    { "seconds", "S", "stop after S seconds", kind = "number" },
-    { "budget", "S", "seconds of repeats for one shape and pass", kind = "number" },
-    { "limit", "N", "at most N shapes a table", kind = "integer" },
-    { "memory", "BYTES", "refuse operands above this (80G)", kind = "number" },
+    { "seconds", "S", "stop after S seconds", kind = "positive" },
+    { "budget", "S", "seconds of repeats for one shape and pass", kind = "positive" },
+    { "limit", "N", "at most N shapes a table", kind = "count" },
+    { "memory", "BYTES", "refuse operands above this (80G)", kind = "positive" },
     { "retry-failed", "try the shapes that failed again" },
     { "continue-changed", "go on although the campaign was edited" },
     { "active", "choose the next shape where the regressor is least sure" },
-    { "target-error", "E", "with --active: stop at this held-out error (0.05)", kind = "number" },
+    { "target-error", "E", "with --active: stop at this held-out error (0.05)", kind = "positive" },
     { "autotune", "with cuda: time cuBLASLt's candidates and keep the best" },
     { "profile", "with cuda: per-kernel times from CUPTI" },
     { "list", "print the shapes and stop" },
+    { "json", "print what was measured as JSON" },
+    { "quiet", "no progress, only a line for each table" },
   },
   run = function(opts, positional)
     local campaign = require "ett.campaign"
@@ -110,6 +164,7 @@ return {
     if #positional ~= 1 then error_module.raise("usage", "sample: give one campaign") end
     local given = campaign.load(positional[1])
     local mode = opts.run or given.run or "get_all"
+    check(opts, mode, opts.backend or given.backend)
     if opts.list then
       for _, target in ipairs(given.targets) do
         print(("# %s: %d shapes"):format(target.name, target.total))
@@ -135,7 +190,7 @@ return {
     sample.catch_interrupts()
     local share = require("ett.share").join()
     if not share or share.rank() == 0 then require("ett.folder").make(opts.out) end
-    local bar = progress(opts.quiet)
+    local bar = progress(opts.quiet or (opts.json and not sample.is_terminal(2)))
     common.on_begin, common.on_progress = bar.begin, bar.step
     common.options_text = ("backend %s, parts %d, part %d, budget %s s"):format(opts.backend or given.backend,
       opts.parts, opts.part, tostring(opts.budget or given.budget_seconds or 0.02))
@@ -152,22 +207,16 @@ return {
       end
       error(reports, 0)
     end
-    local failed, interrupted = 0, false
-    for _, report in ipairs(reports) do
-      failed = failed + report.failed
+    local interrupted, docs, json = false, {}, require "ett.json"
+    local speaks = not share or share.rank() == 0
+    for i, report in ipairs(reports) do
       interrupted = interrupted or report.interrupted
-      if not share or share.rank() == 0 then
-        print(("%s: %d measured, %d failed, %d disturbed in %.1f s"):format(report.path, report.measured,
-          report.failed, report.disturbed, report.seconds))
-        if report.error then
-          print(("  held-out median error at most %.2f %% (target %.2f %%) with %d of %d shapes"):format(
-            100 * report.error, 100 * (opts.target_error or 0.05), report.measured + report.held,
-            report.total + report.held))
-        end
-        if report.last_failure then print(("  last failure: %s"):format(report.last_failure)) end
-      end
+      docs[i] = plain(report)
+      if speaks and not opts.json then print_report(report, opts.target_error or 0.05) end
     end
+    if speaks and opts.json then io.write(json.encode(json.array(docs), { indent = 2 })) end
     if share then share.leave() end
-    return interrupted and 130 or 0
+    if interrupted and sample.interrupted() then return 130 end -- not when --seconds are over
+    return 0
   end,
 }

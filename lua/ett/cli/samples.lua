@@ -88,17 +88,19 @@ local function from_trace(opts, words)
   end
   local name = ("%s/%s_%s_%s.csv"):format(opts.output, opts.device or device or "unknown", config.kernel_name,
     opts.precision)
-  local file, why = io.open(name, "wb")
-  if not file then error_module.raise("io", "%s", why) end
-  file:write(body)
-  file:close()
-  print("wrote " .. name)
+  require("ett.folder").write(name, body)
+  if not opts.quiet then print("wrote " .. name) end
   return 0
 end
 
 local function merge(opts, words)
   local report = require("ett.sample_merge").merge(words, opts.output)
-  for _, entry in ipairs(report) do
+  if opts.json then
+    local json = require "ett.json"
+    io.write(json.encode(json.array(report), { indent = 2 }))
+    return 0
+  end
+  for _, entry in ipairs(opts.quiet and {} or report) do
     print(("%s: %d rows of %d tables, %d duplicates dropped, %d failed shapes"):format(entry.path, entry.rows,
       entry.tables, entry.duplicates, entry.failed))
   end
@@ -119,7 +121,8 @@ return {
     { "output", "FOLDER", "write FOLDER/DEVICE_OPERATOR_PRECISION.csv instead of printing" },
     { "precision", "NAME", "precision in the file's name (fp16)", default = "fp16" },
     { "device", "NAME", "device in the file's name instead of the trace's" },
-    { "quiet", "do not say how many occurrences there were" },
+    { "json", "with merge: print what was joined as JSON" },
+    { "quiet", "print the table only, or nothing" },
   },
   run = function(opts, positional)
     local what = table.remove(positional, 1)

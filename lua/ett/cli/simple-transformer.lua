@@ -237,7 +237,7 @@ local function run(argv)
   if o.json then
     local doc = result(m, r, chip, version)
     if o.sensitivities then doc.sensitivities = sensitivities(m) end
-    print(require("ett.json").encode(doc, { indent = 2 }))
+    io.write(require("ett.json").encode(doc, { indent = 2 }))
     return 0
   elseif o.csv and o.sensitivities then
     print("quantity,factor,run_time_change,utilization_change")

@@ -9,10 +9,10 @@ return {
     .. "collective's. The script goes beside the samples; --print only shows it.",
   options = {
     { "out", "DIR", "folder of the sample tables", default = "samples" },
-    { "nodes", "N", "nodes", kind = "integer", default = 1 },
-    { "ranks", "N", "ranks a node", kind = "integer", default = 1 },
-    { "gpus", "N", "GPUs a node", kind = "integer" },
-    { "minutes", "N", "time limit", kind = "integer" },
+    { "nodes", "N", "nodes", kind = "count", default = 1 },
+    { "ranks", "N", "ranks a node", kind = "count", default = 1 },
+    { "gpus", "N", "GPUs a node", kind = "count" },
+    { "minutes", "N", "time limit", kind = "count" },
     { "partition", "NAME", "partition" },
     { "account", "NAME", "account" },
     { "backend", "NAME", "back end (default: the campaign's)" },
@@ -20,6 +20,8 @@ return {
     { "precision", "LIST", "precisions, separated by commas" },
     { "wait", "wait for the job's end" },
     { "print", "print the script and stop" },
+    { "json", "print the job's number and script as JSON" },
+    { "quiet", "print the job's number only" },
   },
   run = function(opts, positional)
     if #positional ~= 1 then error_module.raise("usage", "submit: give one campaign") end
@@ -35,7 +37,11 @@ return {
       return 0
     end
     local number, path = submit.submit(job)
-    print(("job %d: %s"):format(number, path))
+    if opts.json then
+      io.write(require("ett.json").encode({ job = number, script = path }, { indent = 2 }))
+    else
+      print(opts.quiet and tostring(number) or ("job %d: %s"):format(number, path))
+    end
     if opts.wait then
       local sample = require "ett.sample"
       sample.catch_interrupts()

@@ -28,7 +28,7 @@ return {
   options = {
     { "model", "NAME", "an architecture by name, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = "perlmutter" },
-    { "devices", "N", "keep only plans on this many devices", kind = "integer" },
+    { "devices", "N", "keep only plans on this many devices", kind = "count" },
     { "objective", "NAME", "step_seconds, tokens_per_second, tokens_per_second_per_device or memory_bytes",
       default = "step_seconds" },
     { "json", "print every row as JSON" },

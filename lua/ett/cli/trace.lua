@@ -38,9 +38,6 @@ local function check(opts)
   if opts.align and not aligns[opts.align] then
     error_module.raise("usage", "trace: option '--align' must be auto, none, clocks or force, got '%s'", opts.align)
   end
-  if opts.n_chips and opts.n_chips < 1 then
-    error_module.raise("usage", "trace: option '--n-chips' must be a positive integer, got %d", opts.n_chips)
-  end
 end
 
 local function list_metrics(opts)
@@ -296,7 +293,8 @@ return {
     { "all", "every metric; with several folders one row for each" },
     { "list-metrics", "list the metrics and what they say (--json: with definitions and units)" },
     { "diff", "compare two traces" },
-    { "output-json", "print JSON (the same as --json)" },
+    { "json", "print JSON" },
+    { "output-json", "the same" },
     { "csv", "print CSV: field and value; with several folders one line for each" },
     { "html", "FILE", "write one self-contained page: timelines, breakdown, collectives" },
     { "step", "N", "only ProfilerStep#N of each rank", kind = "integer" },
@@ -305,17 +303,17 @@ return {
     { "align", "MODE", "matching of collectives over ranks: auto, none (as recorded), clocks or force" },
     { "tolerance-us", "US", "greatest median difference of ends between ranks, for matching", kind = "number" },
     { "collective", "KIND", "collective for the Hockney fit (AllReduce)" },
-    { "n-chips", "N", "ranks of a collective where the trace does not say", kind = "integer" },
-    { "n_chips", "N", "the same", kind = "integer" },
-    { "model-params", "N", "parameters of the model (7e9)", kind = "number" },
-    { "model_params", "N", "the same", kind = "number" },
-    { "flops-per-token", "N", "FLOPs per token instead of 6 or 2 x parameters", kind = "number" },
-    { "peak-flops", "N", "peak FLOP/s of a device for mfu", kind = "number" },
-    { "batch-size", "N", "global batch where no workload card says", kind = "number" },
-    { "seq-len", "N", "sequence length where no workload card says", kind = "number" },
+    { "n-chips", "N", "ranks of a collective where the trace does not say", kind = "count" },
+    { "n_chips", "N", "the same", kind = "count" },
+    { "model-params", "N", "parameters of the model (7e9)", kind = "positive" },
+    { "model_params", "N", "the same", kind = "positive" },
+    { "flops-per-token", "N", "FLOPs per token instead of 6 or 2 x parameters", kind = "positive" },
+    { "peak-flops", "N", "peak FLOP/s of a device for mfu", kind = "positive" },
+    { "batch-size", "N", "global batch where no workload card says", kind = "positive" },
+    { "seq-len", "N", "sequence length where no workload card says", kind = "positive" },
     { "card", "FILE", "workload card (default: workload_card*.yaml beside the trace)" },
-    { "top", "N", "kernels listed (20)", kind = "integer" },
-    { "threads", "N", "threads that read", kind = "integer" },
+    { "top", "N", "kernels listed (20)", kind = "count" },
+    { "threads", "N", "threads that read", kind = "count" },
     { "quiet", "no warnings, no progress" },
   },
   run = run,

@@ -45,20 +45,18 @@ return {
   usage = "transcript FILE ...",
   hidden = true,
   run = function(_, files)
-    local host = require "ett.host"
+    local folders, host, quote = require "ett.folder", require "ett.host", require("ett.shell").quote
     local failed, passed = 0, 0
     for _, path in ipairs(files) do
       for _, case in ipairs(read_cases(path)) do
-        local folder = os.tmpname()
-        os.remove(folder)
-        os.execute("mkdir -p " .. folder)
-        local script = ("cd %s && export PATH='%s/bin':$PATH ETT_ROOT='%s' SPEC='%s' && (%s) 2>&1"):format(
-          folder, host.prefix, host.root, path:match("^(.*)/[^/]*$") or ".", case.command)
+        local folder = folders.temporary()
+        local script = ("cd %s && export PATH=%s:$PATH ETT_ROOT=%s SPEC=%s && (%s) 2>&1"):format(quote(folder),
+          quote(host.prefix .. "/bin"), quote(host.root), quote(path:match("^(.*)/[^/]*$") or "."), case.command)
         local pipe = assert(io.popen(script, "r"))
         local actual = {}
         for line in pipe:lines() do actual[#actual + 1] = line end
         local _, _, status = pipe:close()
-        os.execute("rm -rf " .. folder)
+        folders.remove(folder)
         if status == case.status and lines_match(case.expected, 1, actual, 1) then
           passed = passed + 1
         else

@@ -259,7 +259,7 @@ local function run(argv)
     local doc = result(L, m, described, costs, rates, sizes)
     doc.time = time or nil
     if time and o.sensitivities then doc.sensitivities = sensitivities(m, o, time) end
-    print(require("ett.json").encode(doc, { indent = 2 }))
+    io.write(require("ett.json").encode(doc, { indent = 2 }))
     return 0
   elseif o.csv and #late == 0 then
     print_csv(L, out)

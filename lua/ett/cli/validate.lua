@@ -28,11 +28,13 @@ return {
   options = {
     { "layouts", "LIST", "1x1, 2x1, 1x2, 2x2, pp2 (default: those this machine has processors for)" },
     { "out", "DIR", "folder of the samples (default: a temporary one)" },
-    { "configurations", "N", "how many of the twelve", kind = "integer", default = 12 },
-    { "steps", "N", "timed steps of each", kind = "integer", default = 12 },
-    { "scale", "X", "size of the sampling campaign", kind = "number", default = 1 },
+    { "configurations", "N", "how many of the twelve", kind = "count", default = 12 },
+    { "steps", "N", "timed steps of each", kind = "count", default = 12 },
+    { "scale", "X", "size of the sampling campaign", kind = "positive", default = 1 },
     { "lines", "print every operator and collective of each configuration" },
     { "worker", "FILE", "used by the ranks of a layout" },
+    { "json", "print JSON" },
+    { "quiet", "print nothing" },
   },
   run = function(opts)
     local validate = require "ett.validate"
@@ -50,8 +52,8 @@ return {
       layouts[#layouts + 1] = word
     end
     local temporary = not opts.out
-    local out = opts.out or os.tmpname()
-    if temporary then os.remove(out) end
+    local folder = require "ett.folder"
+    local out = opts.out or folder.temporary()
     local began = sample.now()
     local result = validate.run { out = out, layouts = layouts, configurations = opts.configurations,
       steps = opts.steps, scale = opts.scale,
@@ -59,19 +61,19 @@ return {
         if not opts.quiet then io.stderr:write(("# %.0f s: %s\n"):format(sample.now() - began, text)) end
       end,
       on_row = function(row, profile)
-        if opts.json then return end
+        if opts.json or opts.quiet then return end
         print(("%-4s %s  predicted %9.3f ms  measured %9.3f ms%s  error %+6.1f %%  loss %.3f -> %.3f"):format(
           row.layout, describe(row.case), row.predicted_seconds * 1e3, row.measured_seconds * 1e3,
           row.disturbed and ("~ (wall %.1f)"):format(row.wall_seconds * 1e3) or "",
           100 * (row.predicted_seconds / row.measured_seconds - 1), row.first_loss, row.last_loss))
         if opts.lines then print_lines(row, profile) end
       end }
-    if temporary then os.execute(("rm -rf '%s'"):format(out)) end
+    if temporary then folder.remove(out) end
     if opts.json then
-      print(require("ett.json").encode(result, { indent = 2 }))
+      io.write(require("ett.json").encode(result, { indent = 2 }))
       return 0
     end
-    for _, group in ipairs(result.groups) do
+    for _, group in ipairs(opts.quiet and {} or result.groups) do
       local disturbed = 0
       for _, row in ipairs(group.rows) do disturbed = disturbed + (row.disturbed and 1 or 0) end
       if disturbed > 0 then

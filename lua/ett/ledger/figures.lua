@@ -96,12 +96,7 @@ end
 function figures.write(prefix, results, title)
   local paths = {}
   for _, name in ipairs { "degrees", "phases", "resources" } do
-    local path = ("%s-%s.svg"):format(prefix, name)
-    local file, why = io.open(path, "w")
-    if not file then require("ett.error").raise("io", "cannot write the figure: %s", why) end
-    file:write(figures[name](results, title))
-    file:close()
-    paths[#paths + 1] = path
+    paths[#paths + 1] = require("ett.folder").write(("%s-%s.svg"):format(prefix, name), figures[name](results, title))
   end
   return paths
 end

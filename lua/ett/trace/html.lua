@@ -97,12 +97,7 @@ end
 function html.write(view, path)
   local page, why = html.page(view)
   if not page then return nil, why end
-  local file
-  file, why = io.open(path, "wb")
-  if not file then return nil, require("ett.error").new("io", "%s", why) end
-  file:write(page)
-  file:close()
-  return true
+  return require("ett.io").write(path, page)
 end
 
 return html
