@@ -7,8 +7,8 @@
 -- Interval: every operator and message carries the 90 % interval of its own prediction. All its
 -- runs share one error, so it is moved to either end by itself and the step is evaluated again;
 -- the moves d_i of different ones combine as sqrt((1 - r) sum d_i^2 + r (sum d_i)^2) with
--- r = 0.25, an assumption: their errors are neither independent (one device, one set of
--- conditions) nor the same.
+-- r = 0.25: their errors are neither independent (one device, one set of conditions) nor the same.
+-- Where r comes from and what the interval does not cover: runtime/schedule/README.md, Intervals.
 local architecture = require "ett.architecture"
 local lower = require "ett.lower"
 local lower_times = require "ett.lower_times"
@@ -17,7 +17,7 @@ local schedule = require "ett.schedule"
 
 local estimate = {}
 
---- The assumed correlation between the errors of different operators.
+--- The correlation taken between the errors of different operators.
 estimate.correlation = 0.25
 
 local Estimate = { __name = "ett.estimate" }

@@ -165,6 +165,7 @@ local function run_pool(members, pass, split, options, results)
     local one = summarise(file, j.rows, j.value, j.low, j.high, file.by_pass[pass])
     one.pass, one.split, one.dropped, one.corrupt = pass, split, dropped, file.corrupt
     results[#results + 1] = one
+    if options.each then options.each(file, pass, split, j) end
   end
 end
 
@@ -249,7 +250,8 @@ end
 
 --- Runs the splits over read files.
 ---@param files table[] from holdout.read_folder
----@param options table? { splits=, threads=, only=function(file), test_rows=, fit= fields for regressor.fit }
+---@param options table? { splits=, threads=, only=function(file), test_rows=, fit= fields for regressor.fit,
+---  each=function(file, pass, split, { rows=, value=, low=, high= }) for the held-out answers themselves }
 ---@return table[] results, one per file, pass and split
 function holdout.run(files, options)
   options = options or {}

@@ -86,7 +86,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
 /* The ends of a 90 % interval of step_seconds. Each operation's and message's error is
  * shared by all its runs, so each is moved to either end of its own interval by itself;
  * the moves d_i combine as sqrt((1 - r) sum d_i^2 + r (sum d_i)^2), where r is the
- * assumed correlation between different operations. Changes program and demands while it
+ * correlation between different operations. Changes program and demands while it
  * works and restores them. */
 int ett_step_interval(ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *workspace,
