@@ -1,17 +1,18 @@
-# ett_module(NAME foo SOURCES a.c BINDINGS foo [LIBRARIES ...] [LOADABLE])
+# ett_module(NAME foo SOURCES a.c BINDINGS foo [BINDING_PARTS ...] [LIBRARIES ...] [LOADABLE])
 #
 # SOURCES are pure C in runtime/foo/. Each binding x is runtime/bind/x.c and defines
-# luaopen_ett_x, the Lua module `ett.x`. Without LOADABLE the module is linked into the
-# host and stands in package.preload; with it, it becomes lib/ett/ett/x.so, opened by
-# the first `require "ett.x"`: for everything whose libraries are slow to load or may be
-# missing (XGBoost, OpenBLAS, SQLite, MPI, CUDA).
+# luaopen_ett_x, the Lua module `ett.x`; a part p is runtime/bind/p.c, more of a binding
+# and no module itself. Without LOADABLE the module is linked into the host and stands in
+# package.preload; with it, it becomes lib/ett/ett/x.so, opened by the first
+# `require "ett.x"`: for everything whose libraries are slow to load or may be missing
+# (XGBoost, OpenBLAS, SQLite, MPI, CUDA).
 # The pure core is the static library ett_foo_core, for C tests and other modules.
 define_property(GLOBAL PROPERTY ETT_PRELOADED BRIEF_DOCS "preloaded" FULL_DOCS "preloaded")
 define_property(GLOBAL PROPERTY ETT_HOST_CORES BRIEF_DOCS "cores" FULL_DOCS "cores")
 set(ETT_LOADABLE_DIR ${CMAKE_BINARY_DIR}/lib/ett)
 
 function(ett_module)
-  cmake_parse_arguments(M "LOADABLE" "NAME" "SOURCES;BINDINGS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(M "LOADABLE" "NAME" "SOURCES;BINDINGS;BINDING_PARTS;LIBRARIES" ${ARGN})
   set(core ett_${M_NAME}_core)
   if(M_SOURCES)
     add_library(${core} STATIC ${M_SOURCES})
@@ -36,6 +37,7 @@ function(ett_module)
     endforeach()
   else()
     set_property(GLOBAL APPEND PROPERTY ETT_PRELOADED ${M_BINDINGS})
+    set_property(GLOBAL APPEND PROPERTY ETT_BINDING_PARTS ${M_BINDING_PARTS})
     set_property(GLOBAL APPEND PROPERTY ETT_HOST_CORES ${core})
   endif()
 endfunction()
