@@ -51,10 +51,25 @@ struct ett_ledger {
 
 /* A new zeroed item at the end, or NULL and *err. */
 void *ett_list_add(list *l, size_t item_size, ett_err *err);
-tensor *ett_ledger_tensor_at(const ett_ledger *ledger, int index);
+
+/* ledger.c */
+ett_node ett_ledger_constant(ett_ledger *ledger, double value, ett_err *err);
+ett_node ett_ledger_apply(ett_ledger *ledger, ett_op op, ett_node a, ett_node b,
+                          ett_err *err);
 
 /* Product of the global sizes of a set of dimensions; of the degrees of a set of axes. */
 ett_node ett_ledger_sizes(ett_ledger *ledger, ett_set dimensions, ett_err *err);
 ett_node ett_ledger_degrees(ett_ledger *ledger, ett_set axes, ett_err *err);
+
+/* tensor.c */
+tensor *ett_ledger_tensor_at(const ett_ledger *ledger, int index);
+/* 0, or -1 and *err when there is no such tensor; dimension. */
+int ett_ledger_known(const ett_ledger *ledger, int index, ett_err *err);
+int ett_ledger_known_dimension(const ett_ledger *ledger, int index, ett_err *err);
+/* Axes that the dimensions are on. */
+ett_set ett_ledger_carried(const ett_ledger *ledger, ett_set dimensions);
+/* A tensor of known dimensions; a result (name NULL) is known by the label. */
+int ett_ledger_add_tensor(ett_ledger *ledger, const char *name, ett_set dimensions,
+                          ett_set scattered, ett_err *err);
 
 #endif

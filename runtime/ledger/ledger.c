@@ -267,6 +267,31 @@ ett_node ett_ledger_axis_degree(const ett_ledger *ledger, int index) {
   return ledger->axes[index].degree;
 }
 
+ett_node ett_ledger_constant(ett_ledger *l, double value, ett_err *err) {
+  return ett_graph_constant(l->graph, value, err);
+}
+
+ett_node ett_ledger_apply(ett_ledger *l, ett_op op, ett_node a, ett_node b,
+                          ett_err *err) {
+  return ett_graph_apply(l->graph, op, a, b, -1, err);
+}
+
+ett_node ett_ledger_sizes(ett_ledger *l, ett_set dimensions, ett_err *err) {
+  ett_node product = ett_ledger_constant(l, 1, err);
+  for (int i = 0; i < l->dimension_count; i++)
+    if (ETT_IN(dimensions, i))
+      product = ett_ledger_apply(l, ETT_OP_MUL, product, l->dimensions[i].size, err);
+  return product;
+}
+
+ett_node ett_ledger_degrees(ett_ledger *l, ett_set axes, ett_err *err) {
+  ett_node product = ett_ledger_constant(l, 1, err);
+  for (int i = 0; i < l->axis_count; i++)
+    if (ETT_IN(axes, i))
+      product = ett_ledger_apply(l, ETT_OP_MUL, product, l->axes[i].degree, err);
+  return product;
+}
+
 ett_node ett_ledger_clusters(ett_ledger *ledger, ett_err *err) {
   return ett_ledger_degrees(ledger, ETT_ALL(ledger->axis_count), err);
 }
@@ -289,22 +314,6 @@ int ett_ledger_dimension_axis(const ett_ledger *ledger, int index) {
 
 bool ett_ledger_dimension_autoreduce(const ett_ledger *ledger, int index) {
   return ledger->dimensions[index].autoreduce;
-}
-
-tensor *ett_ledger_tensor_at(const ett_ledger *ledger, int index) {
-  return &((tensor *)ledger->tensors.items)[index];
-}
-
-const char *ett_ledger_tensor_name(const ett_ledger *ledger, int index) {
-  return ett_ledger_tensor_at(ledger, index)->name;
-}
-
-ett_set ett_ledger_tensor_dimensions(const ett_ledger *ledger, int index) {
-  return ett_ledger_tensor_at(ledger, index)->dimensions;
-}
-
-ett_set ett_ledger_tensor_scattered(const ett_ledger *ledger, int index) {
-  return ett_ledger_tensor_at(ledger, index)->scattered;
 }
 
 size_t ett_ledger_entries(const ett_ledger *ledger) {

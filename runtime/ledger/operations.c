@@ -1,162 +1,10 @@
 /* operations.c - the ledger's primitives on tensors and what each one costs. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ledger/internal.h"
 
-static ett_node constant(ett_ledger *l, double value, ett_err *err) {
-  return ett_graph_constant(l->graph, value, err);
-}
-
-static ett_node apply(ett_ledger *l, ett_op op, ett_node a, ett_node b, ett_err *err) {
-  return ett_graph_apply(l->graph, op, a, b, -1, err);
-}
-
-ett_node ett_ledger_sizes(ett_ledger *l, ett_set dimensions, ett_err *err) {
-  ett_node product = constant(l, 1, err);
-  for (int i = 0; i < l->dimension_count; i++)
-    if (ETT_IN(dimensions, i))
-      product = apply(l, ETT_OP_MUL, product, l->dimensions[i].size, err);
-  return product;
-}
-
-ett_node ett_ledger_degrees(ett_ledger *l, ett_set axes, ett_err *err) {
-  ett_node product = constant(l, 1, err);
-  for (int i = 0; i < l->axis_count; i++)
-    if (ETT_IN(axes, i))
-      product = apply(l, ETT_OP_MUL, product, l->axes[i].degree, err);
-  return product;
-}
-
-static ett_set carried_by(const ett_ledger *l, ett_set dimensions) {
-  ett_set carried = 0;
-  for (int i = 0; i < l->dimension_count; i++)
-    if (ETT_IN(dimensions, i) && l->dimensions[i].axis >= 0)
-      carried |= ETT_BIT(l->dimensions[i].axis);
-  return carried;
-}
-
 static ett_set broadcast_axes(const ett_ledger *l, const tensor *t) {
   return ETT_ALL(l->axis_count) & ~t->carried & ~t->scattered;
-}
-
-static int known(const ett_ledger *l, int index, ett_err *err) {
-  if (index < 0 || (size_t)index >= l->tensors.size)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "no such tensor");
-  return 0;
-}
-
-static int known_dimension(const ett_ledger *l, int index, ett_err *err) {
-  if (index < 0 || index >= l->dimension_count)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "no such dimension");
-  return 0;
-}
-
-/* Records two dimensions on one axis, and scattered axes that a dimension carries. */
-static int check_overlap(ett_ledger *l, ett_set dimensions, ett_set scattered,
-                         ett_err *err) {
-  int owner[ETT_LEDGER_MAX];
-  memset(owner, -1, sizeof owner);
-  for (int i = 0; i < l->dimension_count; i++) {
-    int on = l->dimensions[i].axis;
-    if (!ETT_IN(dimensions, i) || on < 0)
-      continue;
-    const char *other = owner[on] >= 0          ? l->dimensions[owner[on]].name
-                        : ETT_IN(scattered, on) ? l->axes[on].name
-                                                : NULL;
-    if (other &&
-        ett_ledger_check(l, ETT_DISJOINT, l->dimensions[i].name, -1, other, -1, err) < 0)
-      return -1;
-    owner[on] = i;
-  }
-  return 0;
-}
-
-static ett_node local_of(ett_ledger *l, ett_set dimensions, ett_err *err) {
-  ett_node local = constant(l, 1, err);
-  for (int i = 0; i < l->dimension_count; i++)
-    if (ETT_IN(dimensions, i))
-      local = apply(l, ETT_OP_MUL, local, l->dimensions[i].local, err);
-  return local;
-}
-
-static void dimension_list(const ett_ledger *l, ett_set set, char *text, size_t size) {
-  size_t at = 0;
-  text[0] = '\0';
-  for (int i = 0; i < l->dimension_count; i++)
-    if (ETT_IN(set, i)) {
-      const char *name = l->dimensions[i].name;
-      size_t need = strlen(name) + (at > 0);
-      if (at + need + 1 > size)
-        return;
-      if (at > 0)
-        text[at++] = ' ';
-      memcpy(text + at, name, need);
-      at += strlen(name);
-      text[at] = '\0';
-    }
-}
-
-static void axis_list(const ett_ledger *l, ett_set set, char *text, size_t size) {
-  size_t at = 0;
-  text[0] = '\0';
-  for (int i = 0; i < l->axis_count; i++)
-    if (ETT_IN(set, i)) {
-      const char *name = l->axes[i].name;
-      size_t length = strlen(name);
-      if (at + length + 2 > size)
-        return;
-      if (at > 0)
-        text[at++] = ' ';
-      memcpy(text + at, name, length + 1);
-      at += length;
-    }
-}
-
-static int add_tensor(ett_ledger *l, const char *name, ett_set dimensions,
-                      ett_set scattered, ett_err *err) {
-  if (check_overlap(l, dimensions, scattered, err) != 0)
-    return -1;
-  if (scattered) {
-    char names[256], held[320], over[256];
-    if (name)
-      snprintf(names, sizeof names, "%s", name);
-    else
-      dimension_list(l, dimensions, names, sizeof names);
-    snprintf(held, sizeof held, "%s: elements a rank holds of %s", l->label, names);
-    axis_list(l, scattered, over, sizeof over);
-    ett_node local = local_of(l, dimensions, err);
-    ett_node degrees = ett_ledger_degrees(l, scattered, err);
-    if (ett_ledger_check(l, ETT_DIVIDES, held, local, over, degrees, err) < 0)
-      return -1;
-  }
-  char *copy = strdup(name ? name : l->label); /* a result is known by its label */
-  if (!copy)
-    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for a tensor");
-  tensor *t = ett_list_add(&l->tensors, sizeof *t, err);
-  if (!t) {
-    free(copy);
-    return -1;
-  }
-  *t = (tensor){copy, dimensions, scattered, carried_by(l, dimensions)};
-  return (int)l->tensors.size - 1;
-}
-
-int ett_ledger_tensor(ett_ledger *l, const char *name, ett_set dimensions,
-                      ett_set scattered, ett_err *err) {
-  if ((dimensions & ~ETT_ALL(l->dimension_count)) ||
-      (scattered & ~ETT_ALL(l->axis_count)))
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "a tensor of an unknown dimension or axis");
-  return add_tensor(l, name, dimensions, scattered, err);
-}
-
-ett_node ett_ledger_tensor_local(ett_ledger *l, int index, ett_err *err) {
-  if (known(l, index, err) != 0)
-    return -1;
-  const tensor t = *ett_ledger_tensor_at(l, index);
-  return apply(l, ETT_OP_DIV, local_of(l, t.dimensions, err),
-               ett_ledger_degrees(l, t.scattered, err), err);
 }
 
 ett_node ett_ledger_entry_touched(ett_ledger *l, size_t index, ett_err *err) {
@@ -169,11 +17,11 @@ ett_node ett_ledger_entry_touched(ett_ledger *l, size_t index, ett_err *err) {
       passed_on |= takes && later->operation != ETT_MULTIPLY;
       multiplied |= takes && later->operation == ETT_MULTIPLY;
     }
-    return passed_on && !multiplied ? constant(l, 0, err)
+    return passed_on && !multiplied ? ett_ledger_constant(l, 0, err)
                                     : ett_ledger_tensor_local(l, e.result, err);
   }
-  return apply(l, ETT_OP_ADD, ett_ledger_tensor_local(l, e.left, err),
-               ett_ledger_tensor_local(l, e.right, err), err);
+  return ett_ledger_apply(l, ETT_OP_ADD, ett_ledger_tensor_local(l, e.left, err),
+                          ett_ledger_tensor_local(l, e.right, err), err);
 }
 
 /* Adds the entry to the ledger and its counts to the open meter. */
@@ -181,7 +29,7 @@ static int record(ett_ledger *l, ett_entry entry, ett_err *err) {
   meter *m = &((meter *)l->meters.items)[l->meter];
   ett_node sums[ETT_COUNTS];
   for (int i = 0; i < ETT_COUNTS; i++) {
-    sums[i] = apply(l, ETT_OP_ADD, m->counts[i], entry.counts[i], err);
+    sums[i] = ett_ledger_apply(l, ETT_OP_ADD, m->counts[i], entry.counts[i], err);
     if (sums[i] < 0)
       return -1;
   }
@@ -209,7 +57,7 @@ static int share(ett_ledger *l, int entry, int axis_index, ett_node tx_forward,
 }
 
 int ett_ledger_multiply(ett_ledger *l, int a, int b, ett_err *err) {
-  if (known(l, a, err) != 0 || known(l, b, err) != 0)
+  if (ett_ledger_known(l, a, err) != 0 || ett_ledger_known(l, b, err) != 0)
     return -1;
   const tensor x = *ett_ledger_tensor_at(l, a), y = *ett_ledger_tensor_at(l, b);
   if (x.scattered || y.scattered)
@@ -217,14 +65,15 @@ int ett_ledger_multiply(ett_ledger *l, int a, int b, ett_err *err) {
                        "%s: cannot multiply a scattered tensor; broadcast it first",
                        l->label);
   ett_set dimensions = x.dimensions | y.dimensions;
-  int result = add_tensor(l, NULL, dimensions, 0, err);
+  int result = ett_ledger_add_tensor(l, NULL, dimensions, 0, err);
   if (result < 0)
     return -1;
-  ett_set idle = ETT_ALL(l->axis_count) & ~carried_by(l, dimensions);
-  ett_node zero = constant(l, 0, err);
-  ett_node flop = apply(l, ETT_OP_MUL, ett_ledger_sizes(l, dimensions, err),
-                        ett_ledger_degrees(l, idle, err), err);
-  ett_node back = apply(l, ETT_OP_MUL, constant(l, 4, err), flop, err);
+  ett_set idle = ETT_ALL(l->axis_count) & ~ett_ledger_carried(l, dimensions);
+  ett_node zero = ett_ledger_constant(l, 0, err);
+  ett_node flop = ett_ledger_apply(l, ETT_OP_MUL, ett_ledger_sizes(l, dimensions, err),
+                                   ett_ledger_degrees(l, idle, err), err);
+  ett_node back =
+      ett_ledger_apply(l, ETT_OP_MUL, ett_ledger_constant(l, 4, err), flop, err);
   ett_entry entry = {.operation = ETT_MULTIPLY,
                      .left = a,
                      .right = b,
@@ -236,12 +85,13 @@ int ett_ledger_multiply(ett_ledger *l, int a, int b, ett_err *err) {
 
 /* Fraction of steps that stay on the rank when data moves along a dimension's axis. */
 static ett_node staying(ett_ledger *l, const dimension *d, ett_err *err) {
-  ett_node one = constant(l, 1, err), degree = l->axes[d->axis].degree;
+  ett_node one = ett_ledger_constant(l, 1, err), degree = l->axes[d->axis].degree;
   if (!l->axes[d->axis].rotational)
-    return apply(l, ETT_OP_DIV, one, degree, err);
+    return ett_ledger_apply(l, ETT_OP_DIV, one, degree, err);
   ett_node crossings =
-      apply(l, ETT_OP_DIV, apply(l, ETT_OP_SUB, degree, one, err), d->virtual_size, err);
-  return apply(l, ETT_OP_SUB, one, crossings, err);
+      ett_ledger_apply(l, ETT_OP_DIV, ett_ledger_apply(l, ETT_OP_SUB, degree, one, err),
+                       d->virtual_size, err);
+  return ett_ledger_apply(l, ETT_OP_SUB, one, crossings, err);
 }
 
 /* Splits a broadcast's traffic among its axes: of K - 1 copies, the first axis brings
@@ -250,9 +100,9 @@ static ett_node staying(ett_ledger *l, const dimension *d, ett_err *err) {
 static int share_broadcast(ett_ledger *l, int entry, const tensor *t, ett_set rotate,
                            ett_node each, ett_node units, const ett_node *counts,
                            ett_err *err) {
-  ett_node one = constant(l, 1, err), zero = constant(l, 0, err);
+  ett_node one = ett_ledger_constant(l, 1, err), zero = ett_ledger_constant(l, 0, err);
   ett_node copies = one, stay = one;
-  ett_node none = apply(l, ETT_OP_EQ, units, zero, err);
+  ett_node none = ett_ledger_apply(l, ETT_OP_EQ, units, zero, err);
   for (int pass = 0; pass < 2; pass++)
     for (int i = 0; i < (pass == 0 ? l->axis_count : l->dimension_count); i++) {
       ett_node part;
@@ -261,20 +111,24 @@ static int share_broadcast(ett_ledger *l, int entry, const tensor *t, ett_set ro
         if (!ETT_IN(t->scattered, i))
           continue;
         ett_node degree = l->axes[i].degree;
-        part = apply(l, ETT_OP_MUL, copies, apply(l, ETT_OP_SUB, degree, one, err), err);
-        copies = apply(l, ETT_OP_MUL, copies, degree, err);
+        part = ett_ledger_apply(l, ETT_OP_MUL, copies,
+                                ett_ledger_apply(l, ETT_OP_SUB, degree, one, err), err);
+        copies = ett_ledger_apply(l, ETT_OP_MUL, copies, degree, err);
       } else {
         on = l->dimensions[i].axis;
         if (!ETT_IN(rotate, i) || on < 0)
           continue;
         ett_node s = staying(l, &l->dimensions[i], err);
-        part = apply(l, ETT_OP_MUL, stay, apply(l, ETT_OP_SUB, one, s, err), err);
-        stay = apply(l, ETT_OP_MUL, stay, s, err);
+        part = ett_ledger_apply(l, ETT_OP_MUL, stay,
+                                ett_ledger_apply(l, ETT_OP_SUB, one, s, err), err);
+        stay = ett_ledger_apply(l, ETT_OP_MUL, stay, s, err);
       }
-      ett_node received = apply(l, ETT_OP_MUL, each, part, err);
-      ett_node fraction = ett_graph_apply(l->graph, ETT_OP_SELECT, none, zero,
-                                          apply(l, ETT_OP_DIV, part, units, err), err);
-      ett_node sent = apply(l, ETT_OP_MUL, counts[ETT_TX_FORWARD], fraction, err);
+      ett_node received = ett_ledger_apply(l, ETT_OP_MUL, each, part, err);
+      ett_node fraction =
+          ett_graph_apply(l->graph, ETT_OP_SELECT, none, zero,
+                          ett_ledger_apply(l, ETT_OP_DIV, part, units, err), err);
+      ett_node sent =
+          ett_ledger_apply(l, ETT_OP_MUL, counts[ETT_TX_FORWARD], fraction, err);
       if (share(l, entry, on, sent, received, received, received, err) != 0)
         return -1;
     }
@@ -282,28 +136,32 @@ static int share_broadcast(ett_ledger *l, int entry, const tensor *t, ett_set ro
 }
 
 int ett_ledger_broadcast(ett_ledger *l, int index, ett_set rotate, ett_err *err) {
-  if (known(l, index, err) != 0)
+  if (ett_ledger_known(l, index, err) != 0)
     return -1;
   const tensor t = *ett_ledger_tensor_at(l, index);
   if (rotate & ~t.dimensions)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "%s: can rotate only along dimensions of the tensor", l->label);
-  int result = add_tensor(l, t.name, t.dimensions, 0, err);
+  int result = ett_ledger_add_tensor(l, t.name, t.dimensions, 0, err);
   if (result < 0)
     return -1;
-  ett_node one = constant(l, 1, err), zero = constant(l, 0, err), stay = one;
+  ett_node one = ett_ledger_constant(l, 1, err), zero = ett_ledger_constant(l, 0, err),
+           stay = one;
   for (int i = 0; i < l->dimension_count; i++)
     if (ETT_IN(rotate, i) && l->dimensions[i].axis >= 0)
-      stay = apply(l, ETT_OP_MUL, stay, staying(l, &l->dimensions[i], err), err);
-  ett_node nu = apply(l, ETT_OP_SUB, one, stay, err);
+      stay =
+          ett_ledger_apply(l, ETT_OP_MUL, stay, staying(l, &l->dimensions[i], err), err);
+  ett_node nu = ett_ledger_apply(l, ETT_OP_SUB, one, stay, err);
   ett_node size = ett_ledger_sizes(l, t.dimensions, err);
   ett_node copies = ett_ledger_degrees(l, t.scattered, err);
-  ett_node each =
-      apply(l, ETT_OP_MUL, size, ett_ledger_degrees(l, broadcast_axes(l, &t), err), err);
-  ett_node units = apply(l, ETT_OP_SUB, apply(l, ETT_OP_ADD, copies, nu, err), one, err);
-  ett_node received = apply(l, ETT_OP_MUL, each, units, err);
-  ett_node sends = apply(l, ETT_OP_MAX, apply(l, ETT_OP_LT, one, copies, err), nu, err);
-  ett_node sent = apply(l, ETT_OP_MUL, size, sends, err);
+  ett_node each = ett_ledger_apply(
+      l, ETT_OP_MUL, size, ett_ledger_degrees(l, broadcast_axes(l, &t), err), err);
+  ett_node units = ett_ledger_apply(
+      l, ETT_OP_SUB, ett_ledger_apply(l, ETT_OP_ADD, copies, nu, err), one, err);
+  ett_node received = ett_ledger_apply(l, ETT_OP_MUL, each, units, err);
+  ett_node sends = ett_ledger_apply(
+      l, ETT_OP_MAX, ett_ledger_apply(l, ETT_OP_LT, one, copies, err), nu, err);
+  ett_node sent = ett_ledger_apply(l, ETT_OP_MUL, size, sends, err);
   ett_entry entry = {.operation = ETT_BROADCAST,
                      .left = index,
                      .right = -1,
@@ -318,7 +176,7 @@ int ett_ledger_broadcast(ett_ledger *l, int index, ett_set rotate, ett_err *err)
 }
 
 int ett_ledger_reduce(ett_ledger *l, int index, int r, int from, int to, ett_err *err) {
-  if (known(l, index, err) != 0 || known_dimension(l, r, err) != 0)
+  if (ett_ledger_known(l, index, err) != 0 || ett_ledger_known_dimension(l, r, err) != 0)
     return -1;
   const tensor t = *ett_ledger_tensor_at(l, index);
   const dimension *d = &l->dimensions[r];
@@ -328,7 +186,8 @@ int ett_ledger_reduce(ett_ledger *l, int index, int r, int from, int to, ett_err
   ett_set kept = t.dimensions & ~ETT_BIT(r), dimensions = kept;
   ett_set scattered = t.scattered | (d->axis >= 0 ? ETT_BIT(d->axis) : 0);
   if (from >= 0 || to >= 0) {
-    if (known_dimension(l, from, err) != 0 || known_dimension(l, to, err) != 0)
+    if (ett_ledger_known_dimension(l, from, err) != 0 ||
+        ett_ledger_known_dimension(l, to, err) != 0)
       return -1;
     const dimension *old = &l->dimensions[from], *new = &l->dimensions[to];
     if (!ETT_IN(kept, from) || ETT_IN(kept, to) || new->axis < 0 || new->axis != d->axis)
@@ -345,18 +204,20 @@ int ett_ledger_reduce(ett_ledger *l, int index, int r, int from, int to, ett_err
     if (old->axis >= 0)
       scattered |= ETT_BIT(old->axis);
   }
-  int result = add_tensor(l, NULL, dimensions, scattered, err);
+  int result = ett_ledger_add_tensor(l, NULL, dimensions, scattered, err);
   if (result < 0)
     return -1;
-  ett_node one = constant(l, 1, err), zero = constant(l, 0, err);
+  ett_node one = ett_ledger_constant(l, 1, err), zero = ett_ledger_constant(l, 0, err);
   ett_node degree = d->axis >= 0 ? l->axes[d->axis].degree : one;
-  ett_node each = apply(l, ETT_OP_MUL, ett_ledger_sizes(l, kept, err),
-                        ett_ledger_degrees(l, broadcast_axes(l, &t), err), err);
-  ett_node flop =
-      apply(l, ETT_OP_MUL, each, apply(l, ETT_OP_SUB, d->size, one, err), err);
-  ett_node words =
-      apply(l, ETT_OP_MUL, each, apply(l, ETT_OP_SUB, degree, one, err), err);
-  ett_node back = apply(l, ETT_OP_MUL, each, apply(l, ETT_OP_LT, one, degree, err), err);
+  ett_node each =
+      ett_ledger_apply(l, ETT_OP_MUL, ett_ledger_sizes(l, kept, err),
+                       ett_ledger_degrees(l, broadcast_axes(l, &t), err), err);
+  ett_node flop = ett_ledger_apply(
+      l, ETT_OP_MUL, each, ett_ledger_apply(l, ETT_OP_SUB, d->size, one, err), err);
+  ett_node words = ett_ledger_apply(
+      l, ETT_OP_MUL, each, ett_ledger_apply(l, ETT_OP_SUB, degree, one, err), err);
+  ett_node back = ett_ledger_apply(l, ETT_OP_MUL, each,
+                                   ett_ledger_apply(l, ETT_OP_LT, one, degree, err), err);
   ett_entry entry = {.operation = ETT_REDUCE,
                      .left = index,
                      .right = -1,
@@ -372,8 +233,9 @@ int ett_ledger_reduce(ett_ledger *l, int index, int r, int from, int to, ett_err
 
 int ett_ledger_scatter_transpose(ett_ledger *l, int index, int from, int to,
                                  ett_err *err) {
-  if (known(l, index, err) != 0 || known_dimension(l, from, err) != 0 ||
-      known_dimension(l, to, err) != 0)
+  if (ett_ledger_known(l, index, err) != 0 ||
+      ett_ledger_known_dimension(l, from, err) != 0 ||
+      ett_ledger_known_dimension(l, to, err) != 0)
     return -1;
   const tensor t = *ett_ledger_tensor_at(l, index);
   const dimension *old = &l->dimensions[from], *new = &l->dimensions[to];
@@ -385,8 +247,9 @@ int ett_ledger_scatter_transpose(ett_ledger *l, int index, int from, int to,
         l->label, old->name, new->name);
   if (ett_ledger_check(l, ETT_EQUAL, old->name, old->size, new->name, new->size, err) < 0)
     return -1;
-  return add_tensor(l, NULL, (t.dimensions & ~ETT_BIT(from)) | ETT_BIT(to),
-                    t.scattered | (old->axis >= 0 ? ETT_BIT(old->axis) : 0), err);
+  return ett_ledger_add_tensor(l, NULL, (t.dimensions & ~ETT_BIT(from)) | ETT_BIT(to),
+                               t.scattered | (old->axis >= 0 ? ETT_BIT(old->axis) : 0),
+                               err);
 }
 
 static int lowest(ett_set set) {
@@ -397,7 +260,7 @@ static int lowest(ett_set set) {
 }
 
 int ett_ledger_concatenate(ett_ledger *l, int a, int b, int *joint, ett_err *err) {
-  if (known(l, a, err) != 0 || known(l, b, err) != 0)
+  if (ett_ledger_known(l, a, err) != 0 || ett_ledger_known(l, b, err) != 0)
     return -1;
   const tensor x = *ett_ledger_tensor_at(l, a), y = *ett_ledger_tensor_at(l, b);
   ett_set only_x = x.dimensions & ~y.dimensions, only_y = y.dimensions & ~x.dimensions;
@@ -421,17 +284,23 @@ int ett_ledger_concatenate(ett_ledger *l, int a, int b, int *joint, ett_err *err
   memcpy(name, p->name, length);
   name[length] = '+';
   memcpy(name + length + 1, q->name, other + 1);
+  ett_node size = ett_ledger_apply(l, ETT_OP_ADD, p->size, q->size, err);
   *joint = ett_ledger_find_dimension(l, name);
   if (*joint < 0)
-    *joint = ett_ledger_dimension(l, name, apply(l, ETT_OP_ADD, p->size, q->size, err),
-                                  p->axis, -1, true, err);
+    *joint = ett_ledger_dimension(l, name, size, p->axis, -1, true, err);
+  else if (l->dimensions[*joint].size != size || l->dimensions[*joint].axis != p->axis)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "%s: the joint dimension '%s' is there already, with another size "
+                       "or axis",
+                       l->label, name);
   if (*joint < 0)
     return -1;
-  return add_tensor(l, NULL, (x.dimensions & y.dimensions) | ETT_BIT(*joint), 0, err);
+  return ett_ledger_add_tensor(l, NULL, (x.dimensions & y.dimensions) | ETT_BIT(*joint),
+                               0, err);
 }
 
 int ett_ledger_dot(ett_ledger *l, int a, int b, ett_err *err) {
-  if (known(l, a, err) != 0 || known(l, b, err) != 0)
+  if (ett_ledger_known(l, a, err) != 0 || ett_ledger_known(l, b, err) != 0)
     return -1;
   ett_set common =
       ett_ledger_tensor_at(l, a)->dimensions & ett_ledger_tensor_at(l, b)->dimensions;
