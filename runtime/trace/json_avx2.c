@@ -8,32 +8,21 @@
 #define NAME "avx2"
 #define SCAN(name) ett_json_avx2_##name
 #define WIDTH 32
-#define MASK uint32_t
 #define ALL 0xFFFFFFFFu
+#include "trace/json_mask.h"
 
-static inline unsigned first(MASK m) {
-  return (unsigned)__builtin_ctz(m);
-}
-
-static inline int count(MASK m) {
-  return __builtin_popcount(m);
-}
-
-static inline MASK prefix(MASK m) {
-  m ^= m << 1;
-  m ^= m << 2;
-  m ^= m << 4;
-  m ^= m << 8;
-  m ^= m << 16;
-  return m;
-}
+#define VECTOR __m256i
 
 static inline __m256i load(const char *p) {
   return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
+static inline __m256i every(char c) {
+  return _mm256_set1_epi8(c);
+}
+
 static inline __m256i is(__m256i v, char c) {
-  return _mm256_cmpeq_epi8(v, _mm256_set1_epi8(c));
+  return _mm256_cmpeq_epi8(v, every(c));
 }
 
 static inline __m256i atmost(__m256i v, char c) {
@@ -48,37 +37,7 @@ static inline MASK mask(__m256i v) {
   return (MASK)_mm256_movemask_epi8(v);
 }
 
-static inline MASK vstop(const char *p) {
-  __m256i v = load(p);
-  return mask(or (or (is(v, '"'), is(v, '\\')), atmost(v, 0x1F)));
-}
-
-static inline MASK vsolid(const char *p) {
-  return ~mask(atmost(load(p), 0x20)) & ALL;
-}
-
-static inline MASK vquote(const char *p) {
-  return mask(is(load(p), '"'));
-}
-
-static inline MASK vslash(const char *p) {
-  return mask(is(load(p), '\\'));
-}
-
-/* '[' and '{', ']' and '}' differ in one bit */
-static inline MASK vopen(const char *p) {
-  return mask(is(or (load(p), _mm256_set1_epi8(0x20)), '{'));
-}
-
-static inline MASK vclose(const char *p) {
-  return mask(is(or (load(p), _mm256_set1_epi8(0x20)), '}'));
-}
-
-static inline MASK vscalar(const char *p) {
-  __m256i v = load(p);
-  __m256i close = is(or (v, _mm256_set1_epi8(0x20)), '}');
-  return mask(or (or (is(v, ','), is(v, '"')), or (close, atmost(v, 0x20))));
-}
+#include "trace/json_vector.h"
 
 /* on 16 bytes */
 static inline __m128i load16(const char *p) {

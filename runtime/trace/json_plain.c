@@ -6,23 +6,8 @@
 #define NAME "plain"
 #define SCAN(name) ett_json_plain_##name
 #define WIDTH 8
-#define MASK uint32_t
 #define ALL 0xFFu
-
-static inline unsigned first(MASK m) {
-  return (unsigned)__builtin_ctz(m);
-}
-
-static inline int count(MASK m) {
-  return __builtin_popcount(m);
-}
-
-static inline MASK prefix(MASK m) {
-  m ^= m << 1;
-  m ^= m << 2;
-  m ^= m << 4;
-  return m & ALL;
-}
+#include "trace/json_mask.h"
 
 #define TEST(name, condition)                                                            \
   static inline MASK name(const char *p) {                                               \

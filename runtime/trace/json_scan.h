@@ -96,9 +96,6 @@ const ett_json_scanner *ett_json_scanner_named(const char *name);
  * decoded length. Bad escapes are kept as written and *bad set. */
 size_t ett_json_unescape(const char *text, size_t length, char *out, int *bad);
 
-/* 1 when the bytes are UTF-8 (surrogates and overlong forms are not). */
-int ett_utf8_valid(const char *text, size_t length);
-
 /* Sets up a scanner state over a part. */
 void ett_json_scan_init(ett_json_scan *s, ett_trace_part *part, const ett_json_args *args,
                         unsigned decimals, bool flows);

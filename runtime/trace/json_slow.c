@@ -1,4 +1,5 @@
 /* What the scanner needs seldom: escapes, odd numbers, damage, setting up. */
+#include "io/utf8.h"
 #include "trace/json_scan.h"
 
 #include <ctype.h>
@@ -90,37 +91,6 @@ void ett_json_trim(ett_json_scan *s) {
   s->kept_args = 0;
 }
 
-int ett_utf8_valid(const char *text, size_t length) {
-  const unsigned char *p = (const unsigned char *)text, *end = p + length;
-  while (p < end) {
-    if (*p < 0x80) {
-      p++;
-      continue;
-    }
-    unsigned more;
-    uint32_t least, v;
-    if ((*p & 0xE0) == 0xC0)
-      more = 1, least = 0x80, v = *p & 0x1F;
-    else if ((*p & 0xF0) == 0xE0)
-      more = 2, least = 0x800, v = *p & 0x0F;
-    else if ((*p & 0xF8) == 0xF0)
-      more = 3, least = 0x10000, v = *p & 0x07;
-    else
-      return 0;
-    if ((size_t)(end - p) <= more)
-      return 0;
-    for (unsigned i = 1; i <= more; i++) {
-      if ((p[i] & 0xC0) != 0x80)
-        return 0;
-      v = v << 6 | (p[i] & 0x3F);
-    }
-    if (v < least || v > 0x10FFFF || (v >= 0xD800 && v < 0xE000))
-      return 0;
-    p += more + 1;
-  }
-  return 1;
-}
-
 static int hex4(const char *p, const char *end, uint32_t *v) {
   if (end - p < 4)
     return -1;
@@ -132,25 +102,6 @@ static int hex4(const char *p, const char *end, uint32_t *v) {
     *v = *v << 4 | (uint32_t)(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
   }
   return 0;
-}
-
-static char *utf8_put(char *o, uint32_t v) {
-  if (v < 0x80) {
-    *o++ = (char)v;
-  } else if (v < 0x800) {
-    *o++ = (char)(0xC0 | v >> 6);
-    *o++ = (char)(0x80 | (v & 0x3F));
-  } else if (v < 0x10000) {
-    *o++ = (char)(0xE0 | v >> 12);
-    *o++ = (char)(0x80 | (v >> 6 & 0x3F));
-    *o++ = (char)(0x80 | (v & 0x3F));
-  } else {
-    *o++ = (char)(0xF0 | v >> 18);
-    *o++ = (char)(0x80 | (v >> 12 & 0x3F));
-    *o++ = (char)(0x80 | (v >> 6 & 0x3F));
-    *o++ = (char)(0x80 | (v & 0x3F));
-  }
-  return o;
 }
 
 size_t ett_json_unescape(const char *text, size_t length, char *out, int *bad) {
@@ -178,7 +129,7 @@ size_t ett_json_unescape(const char *text, size_t length, char *out, int *bad) {
         *bad = 1;
         v = 0xFFFD;
       }
-      o = utf8_put(o, v);
+      o += ett_utf8_encode(v, o);
     } else {
       *bad = 1;
       *o++ = *p++;
@@ -208,7 +159,7 @@ uint32_t ett_json_text(ett_json_scan *s, const char *raw, size_t length, int esc
     ett_json_hurt(s, ETT_DAMAGE_CONTROL_CHARACTER, offset);
   uint32_t id = ett_strings_put(&s->part->lexicon->strings, raw, length,
                                 (uint64_t)s->part->file << 44 | offset, &fresh);
-  if (fresh && !ett_utf8_valid(raw, length)) {
+  if (fresh && ett_utf8_valid_prefix(raw, length) < length) {
     ett_json_hurt(s, ETT_DAMAGE_BAD_UTF8, offset);
     s->part->lexicon->dirty = true;
   }

@@ -1,4 +1,5 @@
 /* Names of a trace: one string table, its categories, its tracks. */
+#include "io/utf8.h"
 #include "trace/merge.h"
 
 #include <ctype.h>
@@ -23,28 +24,11 @@ static int by_first(const void *a, const void *b) {
 
 /* Stray bytes of a text that is not UTF-8 become '?'; lengths stay. */
 static void heal_text(ett_string *s) {
-  unsigned char *p = (unsigned char *)(uintptr_t)s->text, *end = p + s->length;
-  while (p < end) {
-    unsigned n = *p < 0x80 ? 0 : *p >= 0xF0 ? 3 : *p >= 0xE0 ? 2 : *p >= 0xC2 ? 1 : 9;
-    if (n == 9 || (size_t)(end - p) <= n) {
-      if (*p >= 0x80)
-        *p = '?';
-      p++;
-      continue;
-    }
-    unsigned good = 1;
-    for (unsigned i = 1; i <= n; i++)
-      good &= (p[i] & 0xC0) == 0x80;
-    if (n == 2) /* overlong forms and surrogates */
-      good &= !(p[0] == 0xE0 && p[1] < 0xA0) && !(p[0] == 0xED && p[1] > 0x9F);
-    if (n == 3)
-      good &= p[0] <= 0xF4 && !(p[0] == 0xF0 && p[1] < 0x90) &&
-              !(p[0] == 0xF4 && p[1] > 0x8F);
-    if (good) {
-      p += n + 1;
-    } else {
-      *p++ = '?';
-    }
+  char *text = (char *)(uintptr_t)s->text;
+  for (size_t i = 0; i < s->length; i++) {
+    i += ett_utf8_valid_prefix(text + i, s->length - i);
+    if (i < s->length)
+      text[i] = '?';
   }
 }
 

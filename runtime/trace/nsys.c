@@ -11,7 +11,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "trace/json_scan.h"
+#include "io/utf8.h"
+#include "trace/part.h"
 
 typedef enum row_kind { ON_DEVICE, ON_HOST } row_kind;
 
@@ -157,7 +158,7 @@ static uint32_t intern(reading *r, const char *text, size_t length) {
   int fresh;
   uint32_t id = ett_strings_put(&r->part->lexicon->strings, text, length,
                                 (uint64_t)r->part->file << 44, &fresh);
-  if (fresh && !ett_utf8_valid(text, length)) {
+  if (fresh && ett_utf8_valid_prefix(text, length) < length) {
     ett_part_damage(r->part, ETT_DAMAGE_BAD_UTF8, 0);
     r->part->lexicon->dirty = true;
   }

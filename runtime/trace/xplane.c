@@ -1,97 +1,19 @@
 /* XPlane protobufs (XSpace of tsl/profiler/protobuf/xplane.proto), read off the wire.
  *
- * Every length is checked against what is left of the message around it; unknown fields
- * are stepped over; a file that ends early gives the planes and lines before its end.
+ * Unknown fields are stepped over; a file that ends early gives the planes and lines
+ * before its end.
  * Field numbers are those of the .proto file. Times: a line's timestamp_ns is absolute,
  * an event's offset_ps counts from it. Stats of an event and of its metadata are its
  * args. */
-#include "trace/json_scan.h"
+#include "io/utf8.h"
 #include "trace/load.h"
+#include "trace/whole.h"
+#include "trace/xplane_names.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-typedef struct slice {
-  const uint8_t *at, *end;
-} slice;
-
-typedef struct field {
-  uint32_t number, wire;
-  uint64_t value; /* varint, or the bits of a fixed one */
-  slice bytes;    /* of a length-delimited one */
-} field;
-
-static int varint(slice *s, uint64_t *value) {
-  uint64_t v = 0;
-  for (unsigned shift = 0; shift < 64 && s->at < s->end; shift += 7) {
-    uint8_t b = *s->at++;
-    v |= (uint64_t)(b & 0x7F) << shift;
-    if (!(b & 0x80)) {
-      *value = v;
-      return 1;
-    }
-  }
-  return 0;
-}
-
-/* The next field of a message: 1, 0 at its end, -1 when it is damaged or cut off. */
-static int next(slice *s, field *f) {
-  if (s->at == s->end)
-    return 0;
-  uint64_t tag, length;
-  if (!varint(s, &tag) || tag >> 3 == 0 || tag >> 3 > UINT32_MAX)
-    return -1;
-  f->number = (uint32_t)(tag >> 3);
-  f->wire = tag & 7;
-  f->value = 0;
-  f->bytes = (slice){s->at, s->at};
-  size_t width = 8;
-  switch (f->wire) {
-  case 0:
-    return varint(s, &f->value) ? 1 : -1;
-  case 2:
-    if (!varint(s, &length) || length > (uint64_t)(s->end - s->at))
-      return -1;
-    f->bytes = (slice){s->at, s->at + length};
-    s->at += length;
-    return 1;
-  case 5:
-    width = 4; /* fall through */
-  case 1:
-    if ((size_t)(s->end - s->at) < width)
-      return -1;
-    memcpy(&f->value, s->at, width);
-    s->at += width;
-    return 1;
-  default:
-    return -1;
-  }
-}
-
-typedef struct stat_name {
-  int64_t id;
-  slice name;
-  int32_t arg; /* requested column, or -1 */
-  bool correlation;
-} stat_name;
-
-typedef struct event_name {
-  int64_t id;
-  slice body;
-  uint32_t name, long_name; /* string ids, made when first used */
-} event_name;
-
-typedef struct plane {
-  stat_name *stats;
-  event_name *events;
-  size_t stat_count, stat_capacity, event_count, event_capacity;
-} plane;
 
 typedef struct xplane {
   ett_trace_part *part;
@@ -107,103 +29,17 @@ static void damaged(xplane *x, const uint8_t *at) {
 }
 
 static uint32_t intern(xplane *x, slice s) {
+  const char *text = (const char *)s.at;
+  size_t length = (size_t)(s.end - s.at);
+  uint64_t offset = s.at > x->start ? (uint64_t)(s.at - x->start) : 0;
   int fresh;
-  uint32_t id = ett_strings_put(
-      &x->part->lexicon->strings, (const char *)s.at, (size_t)(s.end - s.at),
-      (uint64_t)x->part->file << 44 | (uint64_t)(s.at > x->start ? s.at - x->start : 0),
-      &fresh);
-  if (fresh && !ett_utf8_valid((const char *)s.at, (size_t)(s.end - s.at))) {
-    ett_part_damage(x->part, ETT_DAMAGE_BAD_UTF8, (uint64_t)(s.at - x->start));
+  uint32_t id = ett_strings_put(&x->part->lexicon->strings, text, length,
+                                (uint64_t)x->part->file << 44 | offset, &fresh);
+  if (fresh && ett_utf8_valid_prefix(text, length) < length) {
+    ett_part_damage(x->part, ETT_DAMAGE_BAD_UTF8, offset);
     x->part->lexicon->dirty = true;
   }
   return id;
-}
-
-/* Room for one more; NULL when memory ran out. */
-static void *grow(void *items, size_t count, size_t *capacity, size_t size) {
-  if (count < *capacity)
-    return items;
-  size_t n = *capacity ? *capacity * 2 : 64;
-  void *grown = realloc(items, n * size);
-  if (grown)
-    *capacity = n;
-  return grown;
-}
-
-static int by_stat(const void *a, const void *b) {
-  int64_t x = ((const stat_name *)a)->id, y = ((const stat_name *)b)->id;
-  return x < y ? -1 : x > y;
-}
-
-static int by_event(const void *a, const void *b) {
-  int64_t x = ((const event_name *)a)->id, y = ((const event_name *)b)->id;
-  return x < y ? -1 : x > y;
-}
-
-/* Key and value of a map entry. */
-static int entry(slice s, int64_t *key, slice *value) {
-  field f;
-  int status;
-  *key = 0;
-  *value = (slice){s.at, s.at};
-  while ((status = next(&s, &f)) > 0) {
-    if (f.number == 1 && f.wire == 0)
-      *key = (int64_t)f.value;
-    if (f.number == 2 && f.wire == 2)
-      *value = f.bytes;
-  }
-  return status;
-}
-
-static int add_stat(xplane *x, plane *p, slice s) {
-  int64_t key;
-  slice value;
-  field f;
-  if (entry(s, &key, &value) < 0)
-    return 0;
-  stat_name n = {.id = key, .name = {value.at, value.at}, .arg = -1};
-  while (next(&value, &f) > 0)
-    if (f.number == 2 && f.wire == 2)
-      n.name = f.bytes;
-  size_t length = (size_t)(n.name.end - n.name.at);
-  for (uint32_t i = 0; i < x->arg_count; i++)
-    if (strlen(x->args[i]) == length && memcmp(x->args[i], n.name.at, length) == 0)
-      n.arg = (int32_t)i;
-  n.correlation = length == 14 && memcmp(n.name.at, "correlation_id", 14) == 0;
-  stat_name *grown = grow(p->stats, p->stat_count, &p->stat_capacity, sizeof n);
-  if (!grown)
-    return -1;
-  p->stats = grown;
-  p->stats[p->stat_count++] = n;
-  return 0;
-}
-
-static int add_event(plane *p, slice s) {
-  event_name n = {.name = ETT_STRING_NONE, .long_name = ETT_STRING_NONE};
-  if (entry(s, &n.id, &n.body) < 0)
-    return 0;
-  event_name *grown = grow(p->events, p->event_count, &p->event_capacity, sizeof n);
-  if (!grown)
-    return -1;
-  p->events = grown;
-  p->events[p->event_count++] = n;
-  return 0;
-}
-
-static stat_name *find_stat(const plane *p, int64_t id) {
-  if (id > 0 && (uint64_t)id <= p->stat_count && p->stats[id - 1].id == id)
-    return &p->stats[id - 1];
-  stat_name key = {.id = id};
-  return p->stat_count ? bsearch(&key, p->stats, p->stat_count, sizeof key, by_stat)
-                       : NULL;
-}
-
-static event_name *find_event(const plane *p, int64_t id) {
-  if (id > 0 && (uint64_t)id <= p->event_count && p->events[id - 1].id == id)
-    return &p->events[id - 1];
-  event_name key = {.id = id};
-  return p->event_count ? bsearch(&key, p->events, p->event_count, sizeof key, by_event)
-                        : NULL;
 }
 
 /* One stat as an arg of the row that is appended next. */
@@ -215,7 +51,7 @@ static int take_stat(xplane *x, const plane *p, slice s, ett_row *row) {
   while (next(&s, &f) > 0) {
     switch (f.number) {
     case 1:
-      name = find_stat(p, (int64_t)f.value);
+      name = ett_plane_stat(p, (int64_t)f.value);
       break;
     case 2:
       arg.type = ETT_ARG_FLOAT;
@@ -236,7 +72,7 @@ static int take_stat(xplane *x, const plane *p, slice s, ett_row *row) {
       text = f.bytes;
       break;
     case 7: {
-      const stat_name *to = find_stat(p, (int64_t)f.value);
+      const stat_name *to = ett_plane_stat(p, (int64_t)f.value);
       if (to) {
         arg.type = ETT_ARG_TEXT;
         text = to->name;
@@ -328,7 +164,7 @@ static int take_event(xplane *x, plane *p, slice s, int64_t line_ps, uint32_t tr
     row.ts = row.ts / 1000;
     row.dur = row.dur / 1000;
   }
-  event_name *m = find_event(p, id);
+  event_name *m = ett_plane_event(p, id);
   if (m) {
     if (m->name == ETT_STRING_NONE && resolve(x, m))
       return -1;
@@ -398,17 +234,14 @@ static int take_plane(xplane *x, slice s, int64_t number) {
       continue;
     if (f.number == 2)
       name = f.bytes;
-    if (f.number == 4 && add_event(&p, f.bytes))
+    if (f.number == 4 && ett_plane_add_event(&p, f.bytes))
       goto done;
-    if (f.number == 5 && add_stat(x, &p, f.bytes))
+    if (f.number == 5 && ett_plane_add_stat(&p, f.bytes, x->args, x->arg_count))
       goto done;
   }
   if (status < 0)
     damaged(x, scan.at);
-  if (p.stat_count)
-    qsort(p.stats, p.stat_count, sizeof *p.stats, by_stat);
-  if (p.event_count)
-    qsort(p.events, p.event_count, sizeof *p.events, by_event);
+  ett_plane_sort(&p);
   process = intern(x, name);
   if (process == ETT_STRING_NONE)
     goto done;
@@ -488,59 +321,15 @@ memory:
 
 int ett_xplane_read(const char *path, ett_trace_part *part, const char *const *args,
                     uint32_t arg_count, int64_t ticks_per_second, ett_err *err) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC), status = -1;
-  if (fd < 0)
-    return ett_err_set(err, ETT_ERR_IO, "cannot open '%s': %s", path, strerror(errno));
-  struct stat st;
-  char *bytes = NULL;
-  if (fstat(fd, &st) != 0) {
-    ett_err_set(err, ETT_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
-    goto done;
-  }
-  ett_file_source file = {fd, 0};
-  ett_byte_source source = {&file, ett_file_source_read};
-  ett_inflate *in = NULL;
-  size_t size = 0, capacity = (size_t)st.st_size + 4096;
-  bytes = malloc(capacity);
-  ptrdiff_t n = 0;
-  if (!bytes)
-    goto memory;
-  n = source.read(source.context, bytes, 4, err);
-  if (n < 0)
-    goto done;
-  ett_compression kind = ett_compression_of(bytes, (size_t)n);
-  file.offset = 0;
-  if (kind != ETT_COMPRESSION_NONE) {
-    in = ett_inflate_new(kind, source);
-    if (!in)
-      goto memory;
-    source = (ett_byte_source){in, ett_inflate_read};
-  }
-  for (;;) {
-    n = source.read(source.context, bytes + size, capacity - size, err);
-    if (n < 0)
-      break;
-    if (n == 0)
-      break;
-    size += (size_t)n;
-    if (size == capacity) {
-      char *grown = realloc(bytes, capacity * 2);
-      if (!grown) {
-        ett_inflate_free(in);
-        goto memory;
-      }
-      bytes = grown;
-      capacity *= 2;
-    }
-  }
-  ett_inflate_free(in);
-  if (n == 0)
-    status = ett_xplane_parse(bytes, size, part, args, arg_count, ticks_per_second, err);
-  goto done;
-memory:
-  ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
-done:
+  char *bytes;
+  size_t size;
+  bool cut;
+  if (ett_whole_read(path, &bytes, &size, &cut, err))
+    return -1;
+  if (cut)
+    ett_part_damage(part, ETT_DAMAGE_TRUNCATED, size);
+  int status =
+      ett_xplane_parse(bytes, size, part, args, arg_count, ticks_per_second, err);
   free(bytes);
-  close(fd);
   return status;
 }

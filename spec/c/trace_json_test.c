@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "io/utf8.h"
 #include "trace_json_support.h"
 
 static const char *const names[] = {"plain", "sse2", "avx2"};
@@ -216,10 +217,10 @@ static void test_strings(void **unused) {
     assert_memory_equal(out, cases[i].text, n);
     assert_int_equal(bad, cases[i].bad);
   }
-  assert_true(ett_utf8_valid("a\xC3\xA9", 3));
-  assert_false(ett_utf8_valid("\xC0\xAF", 2));
-  assert_false(ett_utf8_valid("\xED\xA0\x80", 3));
-  assert_false(ett_utf8_valid("\xE2\x82", 2));
+  assert_int_equal(ett_utf8_valid_prefix("a\xC3\xA9", 3), 3);
+  assert_int_equal(ett_utf8_valid_prefix("\xC0\xAF", 2), 0);
+  assert_int_equal(ett_utf8_valid_prefix("\xED\xA0\x80", 3), 0);
+  assert_int_equal(ett_utf8_valid_prefix("\xE2\x82", 2), 0);
 }
 
 int main(void) {

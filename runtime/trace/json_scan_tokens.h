@@ -1,0 +1,236 @@
+/* json_scan_tokens.h - strings, numbers and nesting; a part of json_scan_impl.h. */
+
+static inline uint64_t load8(const char *p) {
+  uint64_t v;
+  memcpy(&v, p, 8);
+  return v;
+}
+
+static inline const char *space(const char *p) {
+  if ((unsigned char)*p > ' ')
+    return p;
+  if ((unsigned char)p[1] > ' ')
+    return p + 1;
+  MASK m = hsolid(p);
+  if (m)
+    return p + first(m);
+  for (p += HEAD;; p += WIDTH) {
+    m = vsolid(p);
+    if (m)
+      return p + first(m);
+  }
+}
+
+typedef struct span {
+  const char *text;
+  size_t length;
+  unsigned char escaped, control;
+} span;
+
+/* The string whose opening quote is p[-1]; returns its closing quote, NULL when it does
+ * not close before end. */
+static inline const char *string(const char *p, const char *end, span *out) {
+  out->text = p;
+  out->escaped = out->control = 0;
+  MASK m = hstop(p);
+  if (m)
+    goto found;
+  for (p += HEAD;; p += WIDTH) {
+    m = vstop(p);
+    if (!m)
+      continue;
+  found:
+    p += first(m);
+    if (*p == '"') {
+      out->length = (size_t)(p - out->text);
+      return p < end ? p : NULL;
+    }
+    if (*p == '\\') {
+      out->escaped = 1;
+      p += 2;
+    } else {
+      out->control = 1;
+      p++;
+    }
+    if (p >= end)
+      return NULL;
+    p -= WIDTH; /* the loop goes on at p */
+  }
+}
+
+/* End of the object or array that opens at p. */
+static const char *nested(const char *p, const char *end) {
+  int64_t depth = 0;
+  MASK inside = 0; /* all ones while in a string */
+  for (; p < end; p += WIDTH) {
+    if (vslash(p)) { /* rare: byte by byte through this stretch */
+      const char *stop = p + WIDTH;
+      for (; p < stop; p++) {
+        if (inside) {
+          if (*p == '\\')
+            p++;
+          else if (*p == '"')
+            inside = 0;
+        } else if (*p == '"') {
+          inside = ALL;
+        } else if (*p == '{' || *p == '[') {
+          depth++;
+        } else if ((*p == '}' || *p == ']') && --depth == 0) {
+          return p < end ? p + 1 : NULL;
+        }
+      }
+      p -= WIDTH; /* p may have passed stop by one; the loop adds WIDTH again */
+      continue;
+    }
+    MASK quotes = vquote(p);
+    MASK string_mask = prefix(quotes) ^ inside;
+    inside = string_mask >> (WIDTH - 1) & 1 ? ALL : 0;
+    MASK opens = vopen(p) & ~string_mask, closes = vclose(p) & ~string_mask;
+    if (depth > count(closes)) {
+      depth += count(opens) - count(closes);
+      continue;
+    }
+    for (MASK both = opens | closes; both; both &= both - 1) {
+      unsigned i = first(both);
+      if (opens >> i & 1) {
+        depth++;
+      } else if (--depth == 0) {
+        p += i;
+        return p < end ? p + 1 : NULL;
+      }
+    }
+  }
+  return NULL;
+}
+
+static inline const char *scalar(const char *p) {
+  MASK m = hscalar(p);
+  if (m)
+    return p + first(m);
+  for (p += HEAD;; p += WIDTH) {
+    m = vscalar(p);
+    if (m)
+      return p + first(m);
+  }
+}
+
+/* End of the value at p; p itself when there is none; NULL when it runs past end. */
+static const char *SCAN(skip)(const char *p, const char *end) {
+  span s;
+  if (*p == '"') {
+    p = string(p + 1, end, &s);
+    return p ? p + 1 : NULL;
+  }
+  if (*p == '{' || *p == '[')
+    return nested(p, end);
+  const char *q = scalar(p);
+  return q < end ? q : NULL;
+}
+
+/* The same for the parser: NULL with s->bad set when there is none. */
+static inline const char *skip_value(ett_json_scan *s, const char *p, const char *end) {
+  const char *q = SCAN(skip)(p, end);
+  if (q != p)
+    return q;
+  s->bad = p;
+  return NULL;
+}
+
+/* Eight decimal digits at once; 0 when some byte is no digit. */
+static inline int digits8(uint64_t v, uint64_t *out) {
+  uint64_t t = v - 0x3030303030303030u;
+  if (((v + 0x4646464646464646u) | t) & 0x8080808080808080u)
+    return 0;
+  t = (t * 10) + (t >> 8);
+  *out = (((t & 0x000000FF000000FFu) * 0x000F424000000064u) +
+          (((t >> 16) & 0x000000FF000000FFu) * 0x0000271000000001u)) >>
+         32;
+  return 1;
+}
+
+/* Digits from p; *n of them. The value is exact up to 19 digits. */
+static inline const char *digits(const char *p, uint64_t *value, unsigned *n) {
+  uint64_t v = 0, part;
+  const char *start = p;
+  if (digits8(load8(p), &part)) {
+    v = part;
+    p += 8;
+    if (digits8(load8(p), &part)) {
+      v = v * 100000000u + part;
+      p += 8;
+    }
+  }
+  for (; (unsigned char)(*p - '0') < 10; p++)
+    v = v * 10 + (unsigned char)(*p - '0');
+  *value = v;
+  *n = (unsigned)(p - start);
+  return p;
+}
+
+/* An integer of 64 bits at p, or p itself when it is anything else. */
+static inline const char *integer(const char *p, int64_t *value) {
+  uint64_t v;
+  unsigned n;
+  int minus = *p == '-';
+  const char *q = digits(p + minus, &v, &n);
+  if (n == 0 || n > 18 || *q == '.' || *q == 'e' || *q == 'E')
+    return p;
+  *value = minus ? -(int64_t)v : (int64_t)v;
+  return q;
+}
+
+/* A time in microseconds as ticks; returns its end, or p when it is no number. */
+static inline const char *time_ticks(ett_json_scan *s, const char *p, const char *end,
+                                     int64_t *ticks, uint8_t *bad) {
+  static const uint32_t power[] = {1, 10, 100, 1000, 10000, 100000, 1000000};
+  uint64_t whole, part = 0;
+  unsigned n, m = 0;
+  const char *q = digits(p, &whole, &n);
+  if (n == 0 || n > 18 || whole > s->whole_limit)
+    goto slow;
+  if (*q == '.') {
+    q = digits(q + 1, &part, &m);
+    if (m == 0 || m > 18)
+      goto slow;
+    if (m < s->decimals) {
+      part *= power[s->decimals - m];
+    } else if (m > s->decimals) {
+      uint64_t scale = 1;
+      for (unsigned drop = m - s->decimals; drop; drop--)
+        scale *= 10;
+      part = (part + scale / 2) / scale;
+    }
+  }
+  if (*q == 'e' || *q == 'E')
+    goto slow;
+  *ticks = (int64_t)(whole * power[s->decimals] + part);
+  return q;
+slow:;
+  int status;
+  q = ett_json_time_slow(p, end, s->decimals, ticks, &status);
+  if (status) {
+    ett_json_hurt(s, status == 1 ? ETT_DAMAGE_INTEGER_OVERFLOW : ETT_DAMAGE_BAD_NUMBER,
+                  s->base + (uint64_t)(p - s->data));
+    *bad = 1;
+  }
+  return q;
+}
+
+/* The string at p (opening quote), unescaped quotes inside healed; behind it. */
+static inline const char *healed(ett_json_scan *s, const char *p, const char *end,
+                                 span *out) {
+  const char *q = string(p + 1, end, out);
+  if (!q)
+    return NULL;
+  const char *next = space(q + 1);
+  if (*next == ',' || *next == '}' || *next == ']' || next >= end)
+    return q + 1;
+  q = ett_json_salvage(p + 1, end);
+  if (!q) {
+    s->bad = next;
+    return NULL;
+  }
+  out->length = (size_t)(q - out->text);
+  ett_json_hurt(s, ETT_DAMAGE_BAD_STRING, s->base + (uint64_t)(next - s->data));
+  return q + 1;
+}
