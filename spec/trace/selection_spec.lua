@@ -82,6 +82,13 @@ describe("selections", function()
     assert.has_error(function() t:events { class = "kernels" } end)
   end)
 
+  it("take no name set of another trace", function()
+    local other <close> = make(7) -- as many strings, so that only the trace tells them apart
+    local set = other:name_set({ "op0" })
+    assert.has_error(function() return t:events { names = set } end, "filter 'names' is a name set of another trace")
+    assert.has_error(function() return set | t:name_set({ "op1" }) end)
+  end)
+
   it("take name sets, with their algebra", function()
     local odd = t:name_set(function(name) return tonumber(name:match("%d")) % 2 == 1 end)
     local low = t:name_set({ "op0", "op1", "op2" })
