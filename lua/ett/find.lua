@@ -81,10 +81,13 @@ function find.path(kind, name)
 end
 
 --- Every name found under the roots for a kind, sorted: list of {name=, path=}.
-function find.list(kind)
+---@param kind string
+---@param before string? a folder that is looked through before the roots
+function find.list(kind, before)
   local lfs = require "lfs"
-  local seen, entries = {}, {}
-  for _, root in ipairs(find.roots()) do
+  local seen, entries, roots = {}, {}, find.roots()
+  if before then table.insert(roots, 1, before) end
+  for _, root in ipairs(roots) do
     local folder = root .. "/" .. kind
     if lfs.attributes(folder, "mode") == "directory" then
       for entry in lfs.dir(folder) do

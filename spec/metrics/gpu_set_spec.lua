@@ -251,6 +251,28 @@ describe("the GPU metrics on a hand-made trace", function()
       near(6e6 * 800 / 2 / 1 / 1e10, mfu.mfu)
       local _, why = maker.metric(folder, "mfu")
       assert.matches("peak", why)
+      local on_cluster = assert(maker.metric(folder, "mfu", { cluster = "dgx_h100" }))
+      near(6e6 * 800 / 2 / 1 / 989e12, on_cluster.mfu)
+      assert.equal("bf16 of H100-SXM-80GB, cluster dgx_h100", on_cluster.peak_from)
+    end)
+  end)
+
+  it("a workload card's fault is told with its line, to the metric that asks", function()
+    local r = maker.new{ rank = 0, world = 2 }
+    r:step(1, 0, 500000):kernel("gemm", 10, 20)
+    maker.with({ r }, function(folder)
+      local function card(text)
+        local file = io.open(folder .. "/workload_card.yaml", "w")
+        file:write(text)
+        file:close()
+        return select(2, maker.metric(folder, "throughput_tokens"))
+      end
+      assert.matches("workload_card%.yaml: line 3: field 'batch_size' must be a positive number, got 'twelve'",
+        card "seq_len: 4\ndata:\n  batch_size: twelve\n")
+      assert.matches("line 2: field 'seq_length' must be a positive number, got %-4",
+        card "batch: 4\nseq_length: -4\n")
+      assert.matches("workload_card%.yaml: line 4: .*flow sequence that began on line 2", card "a: 1\nb: [\nc: 2\n")
+      assert.is_table(maker.metric(folder, "iter_time"))
     end)
   end)
 

@@ -22,6 +22,24 @@ describe("ett.trace.comm", function()
     for _, name in ipairs(no) do assert.is_nil(comm.library_of(name), name) end
   end)
 
+  it("finds the libraries described in the current folder", function()
+    local lfs = require "lfs"
+    local folder, home = os.tmpname(), lfs.currentdir()
+    os.remove(folder)
+    assert(os.execute(("mkdir -p '%s/lua/ett/communication'"):format(folder)))
+    local file = assert(io.open(folder .. "/lua/ett/communication/mine.lua", "w"))
+    file:write('return { name = "mine", patterns = { "^my_ring" } }\n')
+    file:close()
+    lfs.chdir(folder)
+    package.loaded["ett.trace.comm"] = nil
+    local library = require("ett.trace.comm").library_of("my_ring_kernel")
+    lfs.chdir(home)
+    package.loaded["ett.trace.comm"] = comm
+    os.execute(("rm -rf '%s'"):format(folder))
+    assert.equal("mine", library.name)
+    assert.is_nil(comm.library_of("my_ring_kernel"))
+  end)
+
   it("reads the kind from arguments, annotations, kernels and opcodes", function()
     for text, kind in pairs{
       allreduce = "AllReduce", _allgather_base = "AllGather", ["nccl:_reduce_scatter_base"] = "ReduceScatter",

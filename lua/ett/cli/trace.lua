@@ -73,6 +73,7 @@ local function open(path, opts, chosen)
     args = require("ett.trace.metrics").args(chosen), profile_mode = opts.profile_mode, step = opts.step,
     window = parse_window(opts.window), threads = opts.threads, n_chips = opts.n_chips,
     model_params = opts.model_params, flops_per_token = opts.flops_per_token, peak_flops = opts.peak_flops,
+    cluster = opts.cluster,
     batch_size = opts.batch_size, seq_len = opts.seq_len, align = opts.align, tolerance_us = opts.tolerance_us,
     collective = opts.collective, card = opts.card, top = opts.top, progress = progress_line(opts.quiet),
   })
@@ -309,6 +310,7 @@ return {
     { "model_params", "N", "the same", kind = "positive" },
     { "flops-per-token", "N", "FLOPs per token instead of 6 or 2 x parameters", kind = "positive" },
     { "peak-flops", "N", "peak FLOP/s of a device for mfu", kind = "positive" },
+    { "cluster", "NAME", "cluster whose device's peak mfu takes" },
     { "batch-size", "N", "global batch where no workload card says", kind = "positive" },
     { "seq-len", "N", "sequence length where no workload card says", kind = "positive" },
     { "card", "FILE", "workload card (default: workload_card*.yaml beside the trace)" },

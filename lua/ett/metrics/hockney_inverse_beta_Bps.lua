@@ -1,25 +1,4 @@
 --- Hockney model of the collectives: bandwidth that beta means.
-local collective = require "ett.trace.collective"
-local hockney = require "ett.trace.hockney"
-
-return {
-  name = "hockney_inverse_beta_Bps",
-  summary = "bandwidth that beta means, by T = steps alpha + volume beta",
-  definition = [[Least absolute relative deviations over the median transfer time of each size; steps and volume
-are the ring algorithm's (lua/ett/trace/hockney.lua). Transfer time is first end - last start over the ranks.
-The residual, the number of sizes and whether they decide the fit come with it; with one size there is no
-answer.]],
-  needs = "all-reduces of at least two sizes with known bytes and group size (--n-chips), best on two ranks or more",
-  units = { hockney_inverse_beta_Bps = "bytes/s" },
-  args = collective.args,
-  options = { "n_chips", "collective", "tolerance_us" },
-  differs = "the public tool fits kernel durations, in which waiting for the last rank counts as transfer",
-  compute = function(view, options)
-    view:events_needed()
-    local fit = hockney.fit(view, options)
-    local out = {}
-    for key, value in pairs(fit) do out[key] = value end
-    out.hockney_inverse_beta_Bps = fit.inverse_beta_Bps
-    return out
-  end,
+return require("ett.trace.hockney").metric {
+  name = "hockney_inverse_beta_Bps", field = "inverse_beta_Bps", unit = "bytes/s", what = "bandwidth that beta means",
 }

@@ -1,10 +1,10 @@
 --- Every step of every device: how long, and what of it was communication, compute and idle.
 local stats = require "ett.trace.stats"
+local trace_view = require "ett.trace.view"
 
 local function device_steps(view, lane)
   local rows = view:named_rows("device_steps", { "device_annotation", "device_step" },
-    function(name) return name:find("^ProfilerStep%s*#%s*%d+") ~= nil end)
-    :where{ file = lane.process.files, device = lane.device }
+    trace_view.is_step):where{ file = lane.process.files, device = lane.device }
   local list = {}
   for i = 1, #rows do list[i] = view:ms(rows:get(i, "dur")) end
   return list
@@ -32,31 +32,20 @@ of the step markers, which are shorter: from the first kernel of the step to its
     return { steps = rows }
   end,
   compute = function(view)
-    local steps = view:steps()
-    if #steps == 0 then view:missing("needs ProfilerStep# markers on the host track; the trace has none") end
+    if #view:steps() == 0 then view:missing("needs ProfilerStep# markers on the host track; the trace has none") end
     local by_step, out = {}, { ranks = {}, steps = {} }
     for _, lane in ipairs(view:lanes()) do
-      local windows, mine = {}, {}
-      for _, step in ipairs(steps) do
-        local span = step.spans[lane.process.index]
-        local inside = not lane.from or (span and span[1] >= lane.from and span[1] < lane.to)
-        if span and inside and (not view.options.step or view.options.step == step.number) then
-          windows[#windows + 1] = span
-          mine[#mine + 1] = step
-        end
-      end
+      local steps, windows = lane:steps(), {}
+      for i, step in ipairs(steps) do windows[i] = { step.from, step.to } end
       local C, K = lane:comm():measure_in(windows), lane:compute():measure_in(windows)
-      local B = lane:busy():measure_in(windows)
-      local X = (lane:comm() & lane:compute()):measure_in(windows)
+      local B, X = lane:busy():measure_in(windows), (lane:comm() & lane:compute()):measure_in(windows)
       local rank = { steps = {}, step_ms = {}, per_step = {} }
-      for i, step in ipairs(mine) do
-        local length = windows[i][2] - windows[i][1]
+      for i, step in ipairs(steps) do
+        local length = step.to - step.from
         rank.steps[i], rank.step_ms[i] = step.name, view:ms(length)
-        rank.per_step[i] = {
-          step = step.name, step_ms = view:ms(length), comm_union_us = view:us(C[i]), comp_union_us = view:us(K[i]),
-          overlap_us = view:us(X[i]), busy_us = view:us(B[i]),
-          idle_frac = length > 0 and 1 - B[i] / length or stats.null,
-        }
+        rank.per_step[i] = { step = step.name, step_ms = view:ms(length), comm_union_us = view:us(C[i]),
+          comp_union_us = view:us(K[i]), overlap_us = view:us(X[i]), busy_us = view:us(B[i]),
+          idle_frac = length > 0 and 1 - B[i] / length or stats.null }
         by_step[step.number] = math.max(by_step[step.number] or 0, length)
       end
       local device = device_steps(view, lane)

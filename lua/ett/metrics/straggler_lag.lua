@@ -3,27 +3,6 @@ local align = require "ett.trace.align"
 local collective = require "ett.trace.collective"
 local stats = require "ett.trace.stats"
 
-local function refusal(view, each)
-  if each.reason ~= "ends" then return each.reason end
-  local worst, apart = 0, 0
-  for r = 2, #each.tried.medians do worst = math.max(worst, each.tried.medians[r]) end
-  for r = 2, #each.group.members do
-    local found = align.offset(each.group.members[1].list, each.group.members[r].list, true)
-    if not found or found.median > view:tolerance() then
-      apart = nil
-      break
-    end
-    apart = math.max(apart, math.abs(found.clock))
-  end
-  if apart then
-    return ("the ends of the same collective differ by %.1f us (median) between ranks, and always alike: the "
-      .. "clocks are apart by up to %.1f us; --align clocks takes that out"):format(view:us(worst), view:us(apart))
-  end
-  return ("the ends of the same collective differ by %.1f us (median) between ranks even at the best offset, "
-    .. "so the trace is sampled or the hosts' clocks are apart; --align force reports it all the same")
-    :format(view:us(worst))
-end
-
 --- Adds one group's matches to the totals.
 local function gather(view, group, result, total)
   local lags = align.lags(result, #group.members)
@@ -72,7 +51,7 @@ difference of the hosts' clocks out, force never refuses.]],
     local matched, alone = view:matched_groups(options.align or "auto", view:tolerance())
     for _, each in ipairs(matched) do
       if each.result then gather(view, each.group, each.result, total) else
-        refused[#refused + 1] = { group = each.group.group, reason = refusal(view, each) }
+        refused[#refused + 1] = { group = each.group.group, reason = align.refusal(view, each) }
       end
     end
     local n = #total.lags

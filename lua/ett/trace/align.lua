@@ -156,4 +156,26 @@ function align.lags(result, ranks)
   return out
 end
 
+--- Why a group of View:matched_groups was not matched, in a sentence.
+function align.refusal(view, each)
+  if each.reason ~= "ends" then return each.reason end
+  local worst, apart = 0, 0
+  for r = 2, #each.tried.medians do worst = math.max(worst, each.tried.medians[r]) end
+  for r = 2, #each.group.members do
+    local found = align.offset(each.group.members[1].list, each.group.members[r].list, true)
+    if not found or found.median > view:tolerance() then
+      apart = nil
+      break
+    end
+    apart = math.max(apart, math.abs(found.clock))
+  end
+  if apart then
+    return ("the ends of the same collective differ by %.1f us (median) between ranks, and always alike: the "
+      .. "clocks are apart by up to %.1f us; --align clocks takes that out"):format(view:us(worst), view:us(apart))
+  end
+  return ("the ends of the same collective differ by %.1f us (median) between ranks even at the best offset, "
+    .. "so the trace is sampled or the hosts' clocks are apart; --align force reports it all the same")
+    :format(view:us(worst))
+end
+
 return align

@@ -24,6 +24,10 @@ local names = {
   precision = { "precision" },
 }
 
+--- Fields that are numbers, and the least they may be; a degree of 0 is one that is not used.
+local least = { batch_size = 1, seq_len = 1, iterations = 1, num_params = 1, devices = 1, peak_flops = 1, dp = 0,
+  dp_replicate = 0, dp_shard = 0, tp = 0, pp = 0, cp = 0, ep = 0 }
+
 local function depth_first(tree, wanted, depth, best)
   if type(tree) ~= "table" or depth > 12 then return best end
   local keys = {}
@@ -32,10 +36,10 @@ local function depth_first(tree, wanted, depth, best)
   end
   table.sort(keys)
   for _, key in ipairs(keys) do
-    local rank = wanted[key:lower()]
     local value = tree[key]
-    if rank and (type(value) == "number" or type(value) == "string") and (not best or depth < best.depth) then
-      best = { value = value, depth = depth }
+    if key:lower() == wanted and (type(value) == "number" or type(value) == "string")
+        and (not best or depth < best.depth) then
+      best = { value = value, depth = depth, tree = tree, key = key }
     end
   end
   for _, key in ipairs(keys) do best = depth_first(tree[key], wanted, depth + 1, best) end
@@ -43,32 +47,42 @@ local function depth_first(tree, wanted, depth, best)
   return best
 end
 
---- Reads a value of a card by any of its names.
+--- A value of a card by any of its names: {value=, tree=, key=}.
 local function lookup(tree, list)
-  for rank, name in ipairs(list) do
-    local found = depth_first(tree, { [name] = rank }, 0)
-    if found then return found.value end
+  for _, name in ipairs(list) do
+    local found = depth_first(tree, name, 0)
+    if found then return found end
   end
   return nil
 end
 
---- Flattens a parsed card: {batch_size=, seq_len=, tp=, …}; unknown values are nil.
-function card.values(tree)
-  local out = {}
+--- Flattens a parsed card: {batch_size=, seq_len=, tp=, …}; unknown values are nil. A field that should be a number
+--- and is none raises when somebody asks for it, with its line when `lines` (of ett.yaml) has it.
+function card.values(tree, file, lines)
+  local out, faults = {}, {}
   for field, list in pairs(names) do
-    local value = lookup(tree, list)
+    local found = lookup(tree, list)
+    local value = found and found.value
     if type(value) == "string" then value = tonumber(value:match("^%s*([%d%.eE+]+)%s*$")) or value end
+    local bound = least[field]
+    if value and bound and not (type(value) == "number" and value >= bound and value < math.huge) then
+      local line = lines and lines[found.tree] and lines[found.tree][found.key]
+      faults[field] = ("%s: %sfield '%s' must be a %s number, got %s"):format(file or "workload card",
+        line and ("line %d: "):format(line) or "", found.key, bound == 0 and "non-negative" or "positive",
+        type(value) == "string" and ("'%s'"):format(value) or tostring(value))
+      value = nil
+    end
     out[field] = value
   end
-  if not out.dp and (out.dp_replicate or out.dp_shard) then
+  if not out.dp and not faults.dp and (out.dp_replicate or out.dp_shard) then
     out.dp = (out.dp_replicate or 1) * (out.dp_shard or 1)
   end
-  local xpu = lookup(tree, { "xpu_spec" })
-  if type(tree.workload) == "table" and type(tree.workload.hardware) == "table" then
-    xpu = tree.workload.hardware.xpu_spec
-  end
+  local xpu = type(tree.workload) == "table" and type(tree.workload.hardware) == "table"
+    and tree.workload.hardware.xpu_spec
   if type(xpu) == "table" and type(xpu.model) == "string" then out.device_model = xpu.model end
-  return out
+  return setmetatable(out, { __index = function(_, field)
+    if faults[field] then error_module.raise("missing", "%s", faults[field]) end
+  end })
 end
 
 --- Cards of a folder: sorted paths of workload_card*.yaml / .yml in it or in its parent.
@@ -87,7 +101,8 @@ function card.find(path)
   return found
 end
 
---- The card's values for a trace (empty when there is none); options.card names a file.
+--- The card's values for a trace (empty when there is none); options.card names a file. A card that was found and
+--- cannot be read is what the metrics that ask for it lack; one that was named is a fault.
 function card.read(path, options)
   local file = options and options.card
   if not file then
@@ -95,10 +110,13 @@ function card.read(path, options)
     file = card.find(path)[1]
     if not file then return {} end
   end
-  local tree, why = require("ett.yaml").read(file)
-  if not tree then error_module.raise("io", "%s", tostring(why)) end
+  local tree, lines = require("ett.yaml").read(file)
+  if not tree then
+    if options and options.card then error(error_module.from(lines), 0) end
+    error_module.raise("missing", "%s", error_module.from(lines).message)
+  end
   if type(tree) ~= "table" then error_module.raise("format", "%s: a workload card must be a table of fields", file) end
-  local values = card.values(tree)
+  local values = card.values(tree, file, lines)
   values.file = file
   return values
 end

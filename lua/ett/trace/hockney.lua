@@ -7,6 +7,7 @@
 -- slowness of the network; with one rank recorded the least time of each size stands in, and
 -- the result says so. The median of each size is fitted by least absolute relative deviations
 -- (iteratively reweighted), which one bad size cannot drag away.
+local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local stats = require "ett.trace.stats"
 
@@ -125,6 +126,31 @@ function hockney.fit(view, options)
       arrival_skew_removed = removed, groups_not_matched = unmatched, points = table_,
     }
   end)
+end
+
+--- A metric that is one number of the fit (and the whole fit with it).
+---@param m table { name=, field= (of the fit), unit=, what= }
+function hockney.metric(m)
+  return {
+    name = m.name,
+    summary = m.what .. ", by T = steps alpha + volume beta",
+    definition = [[Least absolute relative deviations over the median transfer time of each size; steps and volume
+are the ring algorithm's (lua/ett/trace/hockney.lua). Transfer time is first end - last start over the ranks.
+The residual, the number of sizes and whether they decide the fit come with it; with one size there is no
+answer.]],
+    needs = "all-reduces of at least two sizes with known bytes and group size (--n-chips), best on two ranks or more",
+    units = { [m.name] = m.unit },
+    args = collective.args,
+    options = { "n_chips", "collective", "tolerance_us" },
+    differs = "the public tool fits kernel durations, in which waiting for the last rank counts as transfer",
+    compute = function(view, options)
+      view:events_needed()
+      local out = {}
+      for key, value in pairs(hockney.fit(view, options)) do out[key] = value end
+      out[m.name] = out[m.field]
+      return out
+    end,
+  }
 end
 
 return hockney

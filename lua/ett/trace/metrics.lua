@@ -51,7 +51,7 @@ function metrics.args(list)
   return names
 end
 
---- Options that metrics read (`options` of their files), checked by the command line.
+--- The descriptions of the named metrics, in the same order.
 function metrics.load_all(names)
   local list = {}
   for i, name in ipairs(names) do list[i] = metrics.load(name) end

@@ -3,6 +3,9 @@
 -- Each file maps an iteration to { total, fwd_start[], fwd_end[], bwd_start[], bwd_end[] }
 -- (and wgrad_start / wgrad_end when weight gradients are a unit of their own), all in
 -- milliseconds from the start of the iteration on that rank.
+local stats = require "ett.trace.stats"
+local interval = require "ett.interval"
+
 local pipeline = {}
 
 local function read_json(path)
@@ -76,6 +79,103 @@ function pipeline.read(path)
   if #ranks == 0 then return nil end
   table.sort(ranks, function(a, b) return a.rank < b.rank end)
   return { ranks = ranks, config = read_json(path .. "/config.json") or {} }
+end
+
+-- The bubble, from what there is ------------------------------------------------------
+
+--- From per-micro-batch timings (ett.trace.pipeline).
+function pipeline.from_timings(timings, view, only)
+  local ranks, totals, windows, bubbles, lengths = {}, {}, {}, {}, {}
+  for _, rank in ipairs(timings.ranks) do
+    local last
+    for i, number in ipairs(rank.iterations) do
+      local each = rank.timings[number]
+      if only and number == only or not only and i > 1 then -- the first iteration pays for start-up
+        totals[#totals + 1], windows[#windows + 1] = each.bubble_vs_total, each.bubble_vs_window
+        bubbles[#bubbles + 1], lengths[#lengths + 1] = each.total_ms - each.busy_ms, each.total_ms
+      end
+      if not only or number == only then last = each end
+    end
+    ranks[tostring(rank.rank)] = last
+  end
+  if #totals == 0 then
+    view:missing(only and "the timings have no iteration %s" or "the timings have one iteration only", only)
+  end
+  local iterations = {}
+  for i, number in ipairs(timings.ranks[1].iterations) do iterations[i] = tostring(number) end
+  return {
+    bubble_ratio = stats.mean(totals), bubble_time_ms = stats.mean(bubbles), total_time_ms = stats.mean(lengths),
+    method = "micro-batch timings", mean_bubble_vs_total_excl_first = stats.mean(totals),
+    mean_bubble_vs_window_excl_first = stats.mean(windows), per_rank_last_iter = ranks, iterations = iterations,
+    config = timings.config,
+  }
+end
+
+local marker_patterns = { "forward_step", "backward_step", "forward_backward_step", "stage_forward", "stage_backward",
+  "Forward_MB", "Backward_MB", "forward_one_chunk", "backward_one_chunk", "pipeline_stage", "fwd_microbatch",
+  "bwd_microbatch", "F%d+_mb%d+", "B%d+_mb%d+", "Stage%s*%d+%s*[FBW]" }
+
+local function is_marker(name)
+  for _, pattern in ipairs(marker_patterns) do
+    if name:find(pattern) then return true end
+  end
+  return false
+end
+
+local function summary(view, method, list, extra)
+  local bubble, total, ranks = 0, 0, {}
+  for _, each in ipairs(list) do
+    bubble, total = bubble + each.bubble, total + each.total
+    ranks[each.key] = { bubble_time_ms = view:ms(each.bubble), total_time_ms = view:ms(each.total),
+      bubble_ratio = stats.ratio(each.bubble, each.total) }
+  end
+  local out = {
+    bubble_ratio = stats.ratio(bubble, total), bubble_time_ms = view:ms(bubble) / #list,
+    total_time_ms = view:ms(total) / #list, method = method, ranks = ranks,
+  }
+  for key, value in pairs(extra or {}) do out[key] = value end
+  return out
+end
+
+--- Stage markers: the device's copies of the ranges, else the kernels launched inside the host's.
+function pipeline.from_markers(view)
+  local on_device = view:named_rows("device_markers", { "device_annotation" }, is_marker)
+  local on_host = view:named_rows("host_markers", { "annotation", "cpu_op" }, is_marker)
+  if #on_device + #on_host == 0 then return nil end
+  local list = {}
+  for _, lane in ipairs(view:lanes()) do
+    local rows = on_device:where{ file = lane.process.files, device = lane.device }
+    local work
+    if #rows > 0 then
+      work = rows:intervals()
+      if lane.from then work = work:clip(lane.from, lane.to) end
+    else
+      local launching
+      work, launching = lane:launched_in(on_host:where{ file = lane.process.files })
+      if launching == 0 then return nil end
+    end
+    local from, to = lane:span()
+    list[#list + 1] = { key = lane.key, bubble = work:gaps(from, to):measure(), total = to - from }
+  end
+  return summary(view, "stage markers", list)
+end
+
+--- Send/receive kernels between stages: the bubble is the time spent in them with no compute.
+function pipeline.from_send_recv(view)
+  local list, found = {}, 0
+  for _, lane in ipairs(view:lanes()) do
+    local waits = {}
+    for _, each in ipairs(lane:collectives()) do
+      if each.kind == "SendRecv" or each.kind == "Send" or each.kind == "Recv" then
+        waits[#waits + 1] = { each.ts, each.stop }
+      end
+    end
+    found = found + #waits
+    list[#list + 1] = { key = lane.key, bubble = (interval.new(waits) - lane:compute()):measure(),
+      total = lane:span_ticks() }
+  end
+  if found == 0 then return nil end
+  return summary(view, "send/recv kernels", list, { send_recv_kernels = found })
 end
 
 return pipeline

@@ -18,9 +18,11 @@
 local comm = require "ett.trace.comm"
 local error_module = require "ett.error"
 
+local Lane = require "ett.trace.lane"
+
 local trace_view = {}
-local View, Lane = {}, {}
-View.__index, Lane.__index = View, Lane
+local View = {}
+View.__index = View
 trace_view.View, trace_view.Lane = View, Lane
 
 --- Methods that other modules of this folder add, which are loaded when one is first asked for.
@@ -42,16 +44,8 @@ add_when_asked(Lane)
 
 local device_classes = { "kernel", "memcpy", "memset" }
 
---- Remembers what make() gives under a name: view:cached("steps", function() … end).
-local function cached(self, name, make)
-  local value = self.cache[name]
-  if value == nil then
-    value = make()
-    self.cache[name] = value
-  end
-  return value
-end
-View.cached, Lane.cached = cached, cached
+local cached = Lane.cached
+View.cached = cached
 
 --- Opens a trace for metrics.
 ---@param path string folder or file
@@ -209,7 +203,9 @@ function View:processes()
   end)
 end
 
-local function is_step(name) return name:find("^ProfilerStep%s*#%s*%d+") ~= nil end
+--- Whether a row's name is that of a step.
+function trace_view.is_step(name) return name:find("^ProfilerStep%s*#%s*%d+") ~= nil end
+local is_step = trace_view.is_step
 
 --- Steps of every process: {number=, name=, spans = { [process index] = {from, to} }}, in order
 --- of number. From ProfilerStep#N on the host track (the device track's copy of it is not used).
@@ -300,23 +296,6 @@ function View:communication_names()
   end)
 end
 
---- XLA rows that are communication by category, else by opcode.
-local function tpu_communication(kernels)
-  local rows = kernels - kernels
-  for _, group in ipairs(kernels:group{ "arg:hlo_category" }) do
-    local category = group.hlo_category
-    if category and comm.is_tpu_opcode(category) then
-      rows = rows + group.events
-    elseif not category then
-      for _, each in ipairs(group.events:group{ "arg:long_name" }) do
-        local opcode = comm.opcode(each.long_name)
-        if opcode and comm.is_tpu_opcode(opcode) then rows = rows + each.events end
-      end
-    end
-  end
-  return rows
-end
-
 --- The device lanes, by rank and device; empty when no row ran on a device.
 ---@return table[] lanes
 function View:lane_list()
@@ -355,87 +334,8 @@ function View:lanes()
   return lanes
 end
 
---- Rows of the lane that touch the window (whole trace without one).
-function Lane:touching()
-  return cached(self, "touching", function()
-    return self.from and self.all:where{ window = { self.from, self.to } } or self.all
-  end)
-end
-
---- Touching rows by what they are: "comm", "compute", "memory", "all".
-function Lane:touching_rows(what)
-  return cached(self, "touching_" .. what, function()
-    local rows = self:touching()
-    if what == "all" then return rows end
-    local view = self.view
-    if what == "memory" then return rows:where{ class = { "memcpy", "memset" } } end
-    local kernels = rows:where{ class = "kernel" }
-    local communication = cached(self, "touching_comm", function()
-      return self.tpu and tpu_communication(kernels) or kernels:where{ names = view:communication_names() }
-    end)
-    if what == "comm" then return communication end
-    return kernels - communication
-  end)
-end
-
---- Rows that start in the window, by what they are.
-function Lane:rows(what)
-  return cached(self, "rows_" .. what, function()
-    local rows = self:touching_rows(what)
-    return self.from and rows:where{ starts_in = { self.from, self.to } } or rows
-  end)
-end
-
 --- Launch calls of the trace.
 function View:launch_calls() return self:class_rows("runtime") end
-
---- All rows that touch the window in order of start, and the launch call of each (a matched
---- selection, with holes where none was recorded).
-function Lane:launches()
-  local found = cached(self, "launches", function()
-    local rows = self:touching():sort("ts")
-    return { rows, rows:match(self.view:launch_calls(), "correlation") }
-  end)
-  return found[1], found[2]
-end
-
---- The communication rows that start in the window in order of start, and their launch calls.
-function Lane:comm_launches()
-  local found = cached(self, "comm_launches", function()
-    local rows = self:rows("comm"):sort("ts")
-    return { rows, rows:match(self.view:launch_calls(), "correlation") }
-  end)
-  return found[1], found[2]
-end
-
---- United intervals of what the lane did, cut to the window.
-function Lane:intervals(what)
-  return cached(self, "intervals_" .. what, function()
-    local set = self:touching_rows(what):intervals()
-    return self.from and set:clip(self.from, self.to) or set
-  end)
-end
-
-function Lane:comm() return self:intervals("comm") end
-function Lane:compute() return self:intervals("compute") end
-function Lane:memory() return self:intervals("memory") end
-function Lane:busy() return self:intervals("all") end
-
---- Start and end of what is looked at: the window, else first start and last end of the rows.
-function Lane:span()
-  if self.from then return self.from, self.to end
-  local from, to = self:busy():span()
-  if from == nil then -- only rows of no duration
-    from, to = self:touching():span()
-  end
-  return from or 0, to or 0
-end
-
---- Length of the span in ticks.
-function Lane:span_ticks()
-  local from, to = self:span()
-  return to - from
-end
 
 --- Rows of all lanes that start in the window, by what they are.
 function View:lane_sum(what)

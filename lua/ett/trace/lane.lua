@@ -1,0 +1,151 @@
+--- A lane: one device (on TPU one core) of one rank. Its rows by what they are, its united
+--- intervals, the launches of its kernels; ett.trace.view makes lanes and says what they mean.
+local comm = require "ett.trace.comm"
+local interval = require "ett.interval"
+
+local Lane = {}
+Lane.__index = Lane
+
+--- Remembers what make() gives under a name: lane:cached("steps", function() … end).
+local function cached(self, name, make)
+  local value = self.cache[name]
+  if value == nil then
+    value = make()
+    self.cache[name] = value
+  end
+  return value
+end
+Lane.cached = cached
+
+--- XLA rows that are communication by category, else by opcode.
+local function tpu_communication(kernels)
+  local rows = kernels - kernels
+  for _, group in ipairs(kernels:group{ "arg:hlo_category" }) do
+    local category = group.hlo_category
+    if category and comm.is_tpu_opcode(category) then
+      rows = rows + group.events
+    elseif not category then
+      for _, each in ipairs(group.events:group{ "arg:long_name" }) do
+        local opcode = comm.opcode(each.long_name)
+        if opcode and comm.is_tpu_opcode(opcode) then rows = rows + each.events end
+      end
+    end
+  end
+  return rows
+end
+
+--- Rows of the lane that touch the window (whole trace without one).
+function Lane:touching()
+  return cached(self, "touching", function()
+    return self.from and self.all:where{ window = { self.from, self.to } } or self.all
+  end)
+end
+
+--- Touching rows by what they are: "comm", "compute", "memory", "all".
+function Lane:touching_rows(what)
+  return cached(self, "touching_" .. what, function()
+    local rows = self:touching()
+    if what == "all" then return rows end
+    local view = self.view
+    if what == "memory" then return rows:where{ class = { "memcpy", "memset" } } end
+    local kernels = rows:where{ class = "kernel" }
+    local communication = cached(self, "touching_comm", function()
+      return self.tpu and tpu_communication(kernels) or kernels:where{ names = view:communication_names() }
+    end)
+    if what == "comm" then return communication end
+    return kernels - communication
+  end)
+end
+
+--- Rows that start in the window, by what they are.
+function Lane:rows(what)
+  return cached(self, "rows_" .. what, function()
+    local rows = self:touching_rows(what)
+    return self.from and rows:where{ starts_in = { self.from, self.to } } or rows
+  end)
+end
+
+--- All rows that touch the window in order of start, and the launch call of each (a matched
+--- selection, with holes where none was recorded).
+function Lane:launches()
+  local found = cached(self, "launches", function()
+    local rows = self:touching():sort("ts")
+    return { rows, rows:match(self.view:launch_calls(), "correlation") }
+  end)
+  return found[1], found[2]
+end
+
+--- The communication rows that start in the window in order of start, and their launch calls.
+function Lane:comm_launches()
+  local found = cached(self, "comm_launches", function()
+    local rows = self:rows("comm"):sort("ts")
+    return { rows, rows:match(self.view:launch_calls(), "correlation") }
+  end)
+  return found[1], found[2]
+end
+
+--- United intervals of what the lane did, cut to the window.
+function Lane:intervals(what)
+  return cached(self, "intervals_" .. what, function()
+    local set = self:touching_rows(what):intervals()
+    return self.from and set:clip(self.from, self.to) or set
+  end)
+end
+
+function Lane:comm() return self:intervals("comm") end
+function Lane:compute() return self:intervals("compute") end
+function Lane:memory() return self:intervals("memory") end
+function Lane:busy() return self:intervals("all") end
+
+--- Start and end of what is looked at: the window, else first start and last end of the rows.
+function Lane:span()
+  if self.from then return self.from, self.to end
+  local from, to = self:busy():span()
+  if from == nil then -- only rows of no duration
+    from, to = self:touching():span()
+  end
+  return from or 0, to or 0
+end
+
+--- Length of the span in ticks.
+function Lane:span_ticks()
+  local from, to = self:span()
+  return to - from
+end
+
+--- Steps of the lane's process that start in its window, and with --step only that one:
+--- {number=, name=, from=, to=}.
+function Lane:steps()
+  local list, only = {}, self.view.options.step
+  for _, step in ipairs(self.view:steps()) do
+    local span = step.spans[self.process.index]
+    local inside = span and (not self.from or (span[1] >= self.from and span[1] < self.to))
+    if inside and (not only or only == step.number) then
+      list[#list + 1] = { number = step.number, name = step.name, from = span[1], to = span[2] }
+    end
+  end
+  return list
+end
+
+--- Device time of host ranges: for each the stretch from the start of the first kernel that was launched in it
+--- (the innermost counts) to the end of the last, united and cut to the window; and how many ranges launched any.
+---@param ranges any a selection of host rows
+function Lane:launched_in(ranges)
+  local home = self.all:match(self.view:launch_calls(), "correlation"):enclosing(ranges):columns{ "row" }
+  local starts, ends = self.all:columns{ "ts", "end" }
+  local spans, list = {}, {}
+  for i, row in ipairs(home) do
+    if row then
+      local span = spans[row]
+      if not span then
+        span = { starts[i], ends[i] }
+        spans[row], list[#list + 1] = span, span
+      end
+      span[1], span[2] = math.min(span[1], starts[i]), math.max(span[2], ends[i])
+    end
+  end
+  local set = interval.new(list)
+  return self.from and set:clip(self.from, self.to) or set, #list
+end
+
+return Lane
