@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "sample/journal.h"
+#include "sample/pages.h"
 #include "sample/space.h"
 #include "sample/stats.h"
 #include "sample/surface.h"
@@ -239,20 +240,68 @@ static ett_tensor *check_tensor(lua_State *L, int index) {
   return t;
 }
 
-/* sample.tensor(count) -> zeroed tensor */
+/* Memory that several tensors lie in. */
+typedef struct {
+  char *at;
+  size_t bytes, used;
+} block;
+
+#define BLOCK_TYPE "ett.tensor.block"
+static const char
+    current_block; /* key of the registry: a weak table of the current one */
+
+static int block_free(lua_State *L) {
+  block *b = luaL_checkudata(L, 1, BLOCK_TYPE);
+  ett_sample_pages_free(b->at, b->bytes);
+  b->at = NULL;
+  return 0;
+}
+
+/* Under the address sanitizer every tensor has a block of its own, so that a step outside
+ * is seen. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { BLOCK_BYTES = 1 };
+#else
+enum { BLOCK_BYTES = 16 << 20 };
+#endif
+
+/* Pushes the table and a block with room for bytes and returns it: the current one, or a
+ * new one that is the current one from now on. */
+static block *block_with(lua_State *L, size_t bytes) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &current_block);
+  if (lua_rawgeti(L, -1, 1) == LUA_TUSERDATA) {
+    block *b = lua_touserdata(L, -1);
+    if (b->bytes - b->used >= bytes)
+      return b;
+  }
+  lua_pop(L, 1);
+  block *b = lua_newuserdatauv(L, sizeof *b, 0);
+  *b = (block){NULL, bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES, 0};
+  luaL_setmetatable(L, BLOCK_TYPE);
+  b->at = ett_sample_pages_new(b->bytes);
+  if (!b->at)
+    luaL_error(L, "out of memory: a tensor of %I elements",
+               (LUAI_UACINT)(bytes / sizeof(float)));
+  lua_pushvalue(L, -1);
+  lua_rawseti(L, -3, 1);
+  return b;
+}
+
+/* sample.tensor(count) -> zeroed tensor, aligned to 64 bytes; a cache line and more apart
+ * from its neighbour, as operands of samples are. */
 static int tensor_new(lua_State *L) {
   lua_Integer count = luaL_checkinteger(L, 1);
   luaL_argcheck(L, count >= 1 && count <= (lua_Integer)1 << 40, 1, "1 to 2^40 elements");
+  const size_t bytes = ((size_t)count * sizeof(float) + 127) / 64 * 64;
   ett_tensor *t = lua_newuserdatauv(L, sizeof *t, 1);
   memset(t, 0, sizeof *t);
   luaL_setmetatable(L, ETT_TENSOR_TYPE);
-  size_t bytes = ((size_t)count * sizeof(float) + 127) / 64 * 64;
-  void *data;
-  if (posix_memalign(&data, 64, bytes) != 0)
-    return luaL_error(L, "out of memory: a tensor of %I elements", count);
-  memset(data, 0, bytes);
-  t->data = data;
+  block *b = block_with(L, bytes);
+  t->data = (float *)(void *)(b->at + b->used);
   t->count = (size_t)count;
+  b->used += bytes;
+  lua_setiuservalue(L, -3, 1); /* the block lives as long as the tensor */
+  lua_pop(L, 1);
   return 1;
 }
 
@@ -267,7 +316,6 @@ static int tensor_view(lua_State *L) {
   ett_tensor *v = lua_newuserdatauv(L, sizeof *v, 1);
   memset(v, 0, sizeof *v);
   luaL_setmetatable(L, ETT_TENSOR_TYPE);
-  v->is_view = 1;
   v->data = t->data + first - 1;
   v->count = (size_t)count;
   lua_pushvalue(L, 1);
@@ -277,9 +325,9 @@ static int tensor_view(lua_State *L) {
 
 static int tensor_close(lua_State *L) {
   ett_tensor *t = luaL_checkudata(L, 1, ETT_TENSOR_TYPE);
-  if (!t->is_view)
-    free(t->data);
   t->data = NULL;
+  lua_pushnil(L);
+  lua_setiuservalue(L, 1, 1);
   return 0;
 }
 
@@ -477,6 +525,8 @@ static int process_id(lua_State *L) {
   return 1;
 }
 
+static const luaL_Reg block_methods[] = {{"__gc", block_free}, {NULL, NULL}};
+
 static const luaL_Reg tensor_methods[] = {
     {"view", tensor_view},         {"close", tensor_close},
     {"get", tensor_get},           {"set", tensor_set},
@@ -545,6 +595,13 @@ int luaopen_ett_sample(lua_State *L) {
   make_type(L, SPACE_TYPE, space_methods);
   make_type(L, SURFACE_TYPE, surface_methods);
   make_type(L, ETT_TENSOR_TYPE, tensor_methods);
+  make_type(L, BLOCK_TYPE, block_methods);
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushliteral(L, "v");
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &current_block);
   luaL_newlib(L, functions);
   return 1;
 }

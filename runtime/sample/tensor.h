@@ -8,9 +8,8 @@
 #define ETT_TENSOR_TYPE "ett.tensor"
 
 typedef struct {
-  float *data; /* NULL once closed; not owned by a view */
+  float *data; /* NULL once closed; its memory lives as long as user value 1 */
   size_t count;
-  int is_view; /* user value 1 holds the owner */
 } ett_tensor;
 
 #endif

@@ -34,8 +34,9 @@ typedef enum {
 typedef struct {
   const char *name;
   ett_cpu_role role;
-  int64_t count; /* 4-byte elements */
-  int64_t limit; /* of an index */
+  int64_t count;   /* 4-byte elements */
+  int64_t limit;   /* of an index */
+  int64_t touched; /* elements that one run reads or writes; 0: all of them */
 } ett_cpu_operand;
 
 typedef struct ett_cpu_kind {

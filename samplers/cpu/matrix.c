@@ -5,7 +5,7 @@
 #include <cblas.h>
 
 static ett_cpu_operand operand(const char *name, ett_cpu_role role, int64_t count) {
-  return (ett_cpu_operand){name, role, count, 0};
+  return (ett_cpu_operand){name, role, count, 0, 0};
 }
 
 static void gemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha,

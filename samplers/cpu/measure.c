@@ -3,9 +3,10 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "sample/pages.h"
 
 enum { MAX_SETS = 1 << 16, MAX_CALLS = 16 };
 
@@ -19,6 +20,7 @@ struct ett_cpu_pool {
   size_t cold_bytes;
   uint64_t seed;
   double best_probe;
+  double walked; /* how far through the arenas the last measurement came, 0 to 1 */
 };
 
 static double now(clockid_t clock) {
@@ -49,13 +51,11 @@ static int arena_grow(arena *a, size_t floats, uint64_t seed, int random, ett_er
   size_t more = 2 * a->floats < (size_t)64 << 20 ? 2 * a->floats : 0;
   floats = floats > more ? floats : more;
   floats = floats > step ? floats : step;
-  if (a->at)
-    munmap(a->at, a->floats * sizeof(float));
+  ett_sample_pages_free(a->at, a->floats * sizeof(float));
   a->at = NULL;
   a->floats = 0;
-  void *at = mmap(NULL, floats * sizeof(float), PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED)
+  float *at = ett_sample_pages_new(floats * sizeof(float));
+  if (!at)
     return ett_err_set(err, ETT_ERR_MEMORY, "out of memory: %.3f GB of operands",
                        (double)floats * 4e-9);
   a->at = at;
@@ -83,10 +83,8 @@ ett_cpu_pool *ett_cpu_pool_new(size_t cold_bytes, uint64_t seed, ett_err *err) {
 void ett_cpu_pool_free(ett_cpu_pool *pool) {
   if (!pool)
     return;
-  if (pool->input.at)
-    munmap(pool->input.at, pool->input.floats * sizeof(float));
-  if (pool->output.at)
-    munmap(pool->output.at, pool->output.floats * sizeof(float));
+  ett_sample_pages_free(pool->input.at, pool->input.floats * sizeof(float));
+  ett_sample_pages_free(pool->output.at, pool->output.floats * sizeof(float));
   free(pool);
 }
 
@@ -130,8 +128,8 @@ static size_t aligned(int64_t count) {
 }
 
 static int lay_out(const ett_cpu_call *calls, size_t count, layout *out, size_t *inputs,
-                   size_t *outputs, ett_err *err) {
-  *inputs = *outputs = 0;
+                   size_t *outputs, size_t *touched, ett_err *err) {
+  *inputs = *outputs = *touched = 0;
   for (size_t c = 0; c < count; c++) {
     out[c].count =
         ett_cpu_operands(calls[c].kind, calls[c].d, calls[c].pass, out[c].operand, err);
@@ -141,6 +139,8 @@ static int lay_out(const ett_cpu_call *calls, size_t count, layout *out, size_t 
       size_t *end = out[c].operand[i].role == ETT_CPU_INPUT ? inputs : outputs;
       out[c].offset[i] = *end;
       *end += aligned(out[c].operand[i].count);
+      *touched += aligned(out[c].operand[i].touched ? out[c].operand[i].touched
+                                                    : out[c].operand[i].count);
     }
   }
   return 0;
@@ -166,6 +166,8 @@ typedef struct {
   float *input, *output;  /* the arenas */
   size_t inputs, outputs; /* floats of one set in each */
   size_t sets, turn;
+  int sparse;     /* all sets together touch less than the pool is to walk through */
+  size_t chilled; /* turn at which the caches were last emptied of them */
 } program;
 
 static float *place(const program *p, size_t set, size_t call, int i) {
@@ -173,6 +175,29 @@ static float *place(const program *p, size_t set, size_t call, int i) {
   return (l->operand[i].role == ETT_CPU_INPUT ? p->input + set * p->inputs
                                               : p->output + set * p->outputs) +
          l->offset[i];
+}
+
+static void read_through(const float *at, size_t floats, size_t from) {
+  volatile float sink = 0;
+  for (size_t i = 0; i < floats; i += 16)
+    sink = at[(from + i) % floats];
+  (void)sink;
+}
+
+/* Called before a timed group of runs. Where a run touches only a few rows of a table,
+ * all sets together may fit in the caches: then the arenas are read through between two
+ * turns, the next set first and the larger arena last, so that the next turn is cold
+ * again. */
+static void chill(program *p, size_t runs) {
+  if (!p->sparse || p->turn + runs <= p->chilled + p->sets)
+    return;
+  const size_t set = p->turn % p->sets;
+  for (int last = 0; last < 2; last++)
+    if ((p->inputs > p->outputs) == last)
+      read_through(p->input, p->sets * p->inputs, set * p->inputs);
+    else
+      read_through(p->output, p->sets * p->outputs, set * p->outputs);
+  p->chilled = p->turn;
 }
 
 static void execute(program *p) {
@@ -191,7 +216,9 @@ static double free_bytes(void) {
 
 static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *options,
                    ett_cpu_result *result, ett_err *err) {
-  if (lay_out(p->calls, p->count, p->layouts, &p->inputs, &p->outputs, err) != 0)
+  size_t touched;
+  if (lay_out(p->calls, p->count, p->layouts, &p->inputs, &p->outputs, &touched, err) !=
+      0)
     return -1;
   const double set_bytes = 4.0 * (double)(p->inputs + p->outputs);
   const double limit = options->limit_bytes > 0 ? options->limit_bytes : free_bytes();
@@ -205,10 +232,15 @@ static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *option
   if (arena_grow(&pool->input, p->inputs * p->sets, pool->seed, 1, err) != 0 ||
       arena_grow(&pool->output, p->outputs * p->sets, pool->seed, 0, err) != 0)
     return -1;
+  p->sparse = 4.0 * (double)(touched * p->sets) < 0.7 * (double)pool->cold_bytes;
   p->input = pool->input.at;
   p->output = pool->output.at;
-  for (size_t set = 0; set < p->sets; set++)
-    for (size_t c = 0; c < p->count; c++)
+  /* On from where the last measurement stopped, and filled in the order of use: the data
+   * of the next repeat is what was touched longest ago. */
+  p->turn = (size_t)(pool->walked * (double)p->sets) + 1;
+  p->chilled = p->turn;
+  for (size_t n = 0; n < p->sets; n++)
+    for (size_t c = 0, set = (p->turn + n) % p->sets; c < p->count; c++)
       for (int i = 0; i < p->layouts[c].count; i++)
         fill(&p->layouts[c].operand[i], place(p, set, c, i), pool->seed + set);
   return 0;
@@ -242,6 +274,7 @@ int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
   double warm = 1e300;
   const double start = now(CLOCK_MONOTONIC);
   for (int i = 0; i < 4; i++) {
+    chill(p, 1);
     double t = now(CLOCK_MONOTONIC);
     execute(p);
     t = now(CLOCK_MONOTONIC) - t;
@@ -253,8 +286,11 @@ int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
   /* One reading of the clocks costs up to a microsecond: time at least 30 of them. */
   int inner = warm < 30e-6 ? (int)(30e-6 / (warm + 1e-9)) + 1 : 1;
   inner = inner > 1000 ? 1000 : inner;
+  if (p->sparse && (size_t)inner > p->sets)
+    inner = (int)p->sets;
   size_t n = 0, all = 0;
   while (all < capacity) {
+    chill(p, (size_t)inner);
     double wall = now(CLOCK_MONOTONIC), thread = now(CLOCK_THREAD_CPUTIME_ID);
     for (int i = 0; i < inner; i++)
       execute(p);
@@ -274,6 +310,7 @@ int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
         break;
     }
   }
+  pool->walked = (double)(p->turn % p->sets) / (double)p->sets;
   result->repeats = (int)all;
   result->dropped = (int)(all - n);
   const double *times = kept;

@@ -3,7 +3,9 @@
  * A pool holds one arena of finite random inputs, never written after it is made, and one
  * of outputs, never read as input: outputs that flow back as inputs grow to infinities
  * and slow exp by several times. A measurement cuts several sets of operands out of the
- * arenas, so that each repeat finds its data outside the caches, as a training step does.
+ * arenas, so that each repeat finds its data outside the caches, as a training step does;
+ * a measurement goes on where the last one stopped, for the start of the arenas is what
+ * the last shape left in the caches. The arenas lie on huge pages (sample/pages.h).
  * Repeats in which the thread lost the processor (wall time above thread time by more
  * than 1 %) are dropped; the clock is compared with the best seen by a fixed chain of
  * dependent multiplications. */

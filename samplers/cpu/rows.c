@@ -4,11 +4,11 @@
 #include "cpu/vec.h"
 
 static ett_cpu_operand operand(const char *name, ett_cpu_role role, int64_t count) {
-  return (ett_cpu_operand){name, role, count, 0};
+  return (ett_cpu_operand){name, role, count, 0, 0};
 }
 
 static ett_cpu_operand index_operand(const char *name, int64_t count, int64_t limit) {
-  return (ett_cpu_operand){name, ETT_CPU_INDEX, count, limit};
+  return (ett_cpu_operand){name, ETT_CPU_INDEX, count, limit, 0};
 }
 
 /* layer_norm: y = (x - mean) rstd g + b over cols (Ba et al. 2016). Backward gives dx and
@@ -234,14 +234,17 @@ static void cross_entropy_run(const int64_t *d, ett_cpu_pass pass, void *const *
 /* embedding: y[r] = table[ids[r]]; backward adds dy into dtable. d = {rows, cols,
  * vocab}. */
 static int embedding_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
+  const int64_t touched = (d[0] < d[2] ? d[0] : d[2]) * d[1];
   out[0] = index_operand("ids", d[0], d[2]);
   if (pass == ETT_CPU_FORWARD) {
     out[1] = operand("table", ETT_CPU_INPUT, d[2] * d[1]);
+    out[1].touched = touched;
     out[2] = operand("y", ETT_CPU_OUTPUT, d[0] * d[1]);
     return 3;
   }
   out[1] = operand("dy", ETT_CPU_INPUT, d[0] * d[1]);
   out[2] = operand("dtable", ETT_CPU_UPDATED, d[2] * d[1]);
+  out[2].touched = touched;
   return 3;
 }
 
