@@ -52,7 +52,7 @@ function operator.check(op, path)
   end
   op.family = op.family or "elementwise"
   op.aliases = op.aliases or {}
-  op.passes = op.passes or { "forward", "backward" }
+  op.passes = op.passes or op.family == "optimizer" and { "update" } or { "forward", "backward" }
   op.path = path
   if not op.kernel_shape then
     op.kernel_shape = function(s)

@@ -9,6 +9,7 @@
 local error_module = require "ett.error"
 local find = require "ett.find"
 local host = require "ett.host"
+local passes = require "ett.sample_passes"
 local sample = require "ett.sample"
 
 local sampler = {}
@@ -33,7 +34,7 @@ function sampler.table_name(device, target, precision, topology, parts, part)
 end
 
 --- Column names of a target's table.
-function sampler.columns(target, backend)
+function sampler.columns(target)
   if target.row_columns then return target.row_columns end
   local columns = table.move(target.columns, 1, #target.columns, 1, {})
   if target.kind == "collective" then
@@ -41,7 +42,7 @@ function sampler.columns(target, backend)
     return columns
   end
   local has = {}
-  for _, pass in ipairs(backend.passes(target.operator)) do has[pass] = true end
+  for _, pass in ipairs(target.operator.passes) do has[pass] = true end
   for _, pass in ipairs(pass_order) do
     if has[pass] then columns[#columns + 1] = pass_columns[pass] end
   end
@@ -100,9 +101,7 @@ local function header(session, target, run, columns)
   for _, entry in ipairs(session.header) do add(entry[1], entry[2]) end
   if target.kind == "operator" then
     add("operator", ("%s"):format(target.operator.name))
-    local passes = {}
-    for _, pass in ipairs(session.backend.passes(target.operator)) do passes[#passes + 1] = pass end
-    add("passes", table.concat(passes, " "))
+    add("passes", table.concat(target.operator.passes, " "))
   else
     add("collective", ("%s, %s"):format(target.collective, target.in_place and "in place" or "out of place"))
   end
@@ -168,7 +167,7 @@ local function pending(target, held, run)
   return list, filtered
 end
 
-local function measure(session, target, values)
+local function measure(session, target, values, before)
   local ok, results, err = pcall(function()
     if target.kind == "collective" then
       -- Back ends count the whole message; the reference's tables count one rank's share of an
@@ -177,28 +176,10 @@ local function measure(session, target, values)
       local shares = target.collective == "all_gather" and t.nodes * t.ranks_per_node or 1
       return session.measure_collective(target, values[1] * shares)
     end
-    return session.measure(target.operator, target.shape(values))
+    return session.measure(target.operator, target.shape(values), before)
   end)
   if not ok then return nil, error_module.from(results) end
   return results, err
-end
-
---- Of two results of the same shape the quicker one, pass by pass; one that kept its processor
---- beats one that did not.
-local function better(a, b)
-  if not a then return b end
-  local best = {}
-  for pass, result in pairs(b) do
-    local before = a[pass]
-    if type(result) ~= "table" or type(before) ~= "table" then
-      best[pass] = result
-    elseif (before.preempted or false) ~= (result.preempted or false) then
-      best[pass] = before.preempted and result or before
-    else
-      best[pass] = before.seconds <= result.seconds and before or result
-    end
-  end
-  return best
 end
 
 --- A journal of one's own, or one shared between the ranks of an MPI job: both have
@@ -222,7 +203,7 @@ local function local_work(journal, count, chooser)
 end
 
 local function open_table(session, target, run, path)
-  local columns = sampler.columns(target, session.backend)
+  local columns = sampler.columns(target)
   local held = sampler.read_table(path, #target.columns)
   if held and held.fingerprint and held.fingerprint ~= run.campaign.fingerprint and not run.continue_changed then
     error_module.raise("argument", "'%s' was begun by another version of this campaign (%s, now %s); give "
@@ -236,6 +217,8 @@ local function open_table(session, target, run, path)
   if not journal then error(err, 0) end
   return journal, sampler.read_table(path, #target.columns)
 end
+
+local function never() return false end
 
 --- Measures one target into its table. Returns { measured, failed, skipped, path }.
 local function run_target(session, target, run, path)
@@ -260,6 +243,7 @@ local function run_target(session, target, run, path)
     if sample.interrupted() or (run.deadline and sample.now() > run.deadline) then report.interrupted = true end
     return report.interrupted
   end
+  report.takes_turns = run.interleave
   if leader then run.on_begin(report) end
   local began = sample.now()
   local function record(values, results, err)
@@ -282,26 +266,30 @@ local function run_target(session, target, run, path)
     end
     if leader then run.on_progress(report) end
   end
-  -- Noise on a machine comes in stretches: each shape is measured in several passes some time
-  -- apart, and its best pass counts.
-  local passes = target.kind == "operator" and session.passes or 1
+  local visits = target.kind == "operator" and session.passes or 1
   local block, finished = {}, false
-  local size = passes == 1 and 1 or chooser and 4 or shared and 8 or run.campaign.block or 8
+  local size = visits == 1 and 1 or chooser and 4 or shared and 8 or run.campaign.block or 8
+  local function visit(values, before) return measure(session, target, values, before) end
+  local function turn(under_way, round_over)
+    report.under_way = under_way
+    if leader and visits > 1 then run.on_progress(report) end
+    if round_over and run.interleave then coroutine.yield() end
+  end
   while not finished do
     local position = work.take(stop())
     finished = position == nil
     if position then block[#block + 1] = { values = target.values(list[position]) } end
     local chosen_all = chooser and chooser.waiting() == 0
-    if #block == size or finished or chosen_all then
-      for _ = 1, passes do
-        for _, entry in ipairs(block) do
-          if not entry.err then
-            local results, err = measure(session, target, entry.values)
-            entry.results, entry.err = results and better(entry.results, results) or nil, err
-          end
+    if #block > 0 and (#block == size or finished or chosen_all) then
+      local whole = passes.run(block, visits, visit, session.merge or passes.better,
+        run.interleave and stop or never, turn)
+      report.under_way = 0
+      for _, entry in ipairs(block) do
+        -- Stopped half-way: what has seen too few visits is measured by the next run.
+        if whole or entry.err or 2 * (entry.visits or 0) >= visits then
+          record(entry.values, entry.results, entry.err)
         end
       end
-      for _, entry in ipairs(block) do record(entry.values, entry.results, entry.err) end
       block = {}
     end
   end
@@ -349,6 +337,9 @@ function sampler.run(given, options)
     on_begin = options.on_begin or nothing, on_progress = options.on_progress or nothing,
     deadline = options.seconds and sample.now() + options.seconds, precisions = options.precisions,
     options_text = options.options_text or "none" }
+  -- The tables' passes take turns, so that a shape's visits lie far apart; a run that may end early, or
+  -- chooses its shapes, fills one table after the other.
+  run.interleave = given.interleave and not (options.share or options.chooser or run.deadline)
   local reports, sessions = {}, {}
   local function session_for(precision)
     if not sessions[precision] then
@@ -370,20 +361,29 @@ function sampler.run(given, options)
     for _, session in pairs(sessions) do session.close() end
   end
   local ok, raised = xpcall(function()
+    local jobs = {}
     for _, target in ipairs(given.targets) do
       for _, precision in ipairs(precisions_of(run, target)) do
         local session = session_for(precision)
-        run.precision = precision
         local topologies = target.kind == "collective" and session.topologies(target) or { false }
         for _, topology in ipairs(topologies) do
-          if topology then session.use(topology) end
-          local path = ("%s/%s"):format(options.out, sampler.table_name(session.device, target, precision,
-            topology or nil, parts, part))
-          if not topology or session.member then
-            reports[#reports + 1] = run_target(session, target, run, path)
-            if reports[#reports].interrupted then return end
+          jobs[#jobs + 1] = function()
+            run.precision = precision
+            if topology then session.use(topology) end
+            local path = ("%s/%s"):format(options.out, sampler.table_name(session.device, target, precision,
+              topology or nil, parts, part))
+            if not topology or session.member then return run_target(session, target, run, path) end
           end
         end
+      end
+    end
+    if run.interleave then
+      reports = passes.take_turns(jobs)
+    else
+      for _, job in ipairs(jobs) do
+        local report = job()
+        reports[#reports + 1] = report
+        if report and report.interrupted then return end
       end
     end
   end, function(value)

@@ -67,8 +67,9 @@ static void push_result(lua_State *L, const ett_cpu_result *r) {
   const char *names[] = {"seconds",        "min_seconds",
                          "median_seconds", "half_width_seconds",
                          "clock_ratio",    "set_bytes"};
-  const double values[] = {r->stats.low_mean,   r->stats.min,   r->stats.median,
-                           r->stats.half_width, r->clock_ratio, r->set_bytes};
+  const double values[] = {r->stats.low,    r->stats.min,
+                           r->stats.median, r->stats.low_half_width,
+                           r->clock_ratio,  r->set_bytes};
   for (int i = 0; i < 6; i++) {
     lua_pushnumber(L, values[i]);
     lua_setfield(L, -2, names[i]);
@@ -111,6 +112,7 @@ static int pool_measure(lua_State *L) {
       .min_repeats = (int)ett_lua_integer_field(L, 3, "min_repeats", 5),
       .max_repeats = (int)ett_lua_integer_field(L, 3, "max_repeats", 200),
       .threads = (int)ett_lua_integer_field(L, 3, "threads", 1),
+      .known_seconds = ett_lua_number_field(L, 3, "known_seconds", 0),
       .limit_bytes = ett_lua_number_field(L, 3, "limit_bytes", 0),
   };
   luaL_argcheck(L, options.max_repeats >= 1 && options.max_repeats <= 4000, 3,

@@ -21,18 +21,21 @@
 #define SPACE_TYPE "ett.sample.space"
 #define SURFACE_TYPE "ett.sample.surface"
 
-/* sample.stats(list) -> { count, min, median, mean, low_mean, half_width } */
+/* sample.stats(list) -> { count, min, median, mean, low_mean, half_width, low,
+ * low_half_width } */
 static int stats(lua_State *L) {
   size_t n;
   double *x = ett_lua_doubles(L, 1, &n);
   ett_sample_stats s;
   ett_sample_stats_compute(x, n, &s);
-  lua_createtable(L, 0, 6);
+  lua_createtable(L, 0, 8);
   lua_pushinteger(L, (lua_Integer)s.count);
   lua_setfield(L, -2, "count");
-  const char *names[] = {"min", "median", "mean", "low_mean", "half_width"};
-  const double values[] = {s.min, s.median, s.mean, s.low_mean, s.half_width};
-  for (int i = 0; i < 5; i++) {
+  const char *names[] = {"min",        "median", "mean",          "low_mean",
+                         "half_width", "low",    "low_half_width"};
+  const double values[] = {s.min,        s.median, s.mean,          s.low_mean,
+                           s.half_width, s.low,    s.low_half_width};
+  for (int i = 0; i < 7; i++) {
     lua_pushnumber(L, values[i]);
     lua_setfield(L, -2, names[i]);
   }

@@ -41,4 +41,14 @@ void ett_sample_stats_compute(const double *x, size_t count, ett_sample_stats *o
     out->half_width = out->median - out->min;
   else
     out->half_width = 2.0 * sqrt(square / (double)(few - 1)) / sqrt((double)few);
+  size_t first = n / 20, end = (3 * n + 19) / 20;
+  if (end < first + 2)
+    end = first + 2 < n ? first + 2 : n;
+  for (size_t i = first; i < end; i++)
+    out->low += sorted[i];
+  out->low /= (double)(end - first);
+  const double centre = 0.1 * (double)n, reach = 1.96 * sqrt(0.09 * (double)n);
+  const size_t below = centre > reach ? (size_t)(centre - reach) : 0;
+  const size_t above = (size_t)ceil(centre + reach);
+  out->low_half_width = 0.5 * (sorted[above < n ? above : n - 1] - sorted[below]);
 }

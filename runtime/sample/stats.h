@@ -9,6 +9,10 @@ typedef struct {
   double min, median, mean;
   double low_mean;   /* mean of the lowest tenth and one more: the sample's value */
   double half_width; /* 95 % half width of low_mean, from the spread of those */
+  double low; /* mean of the repeats from the 5th to the 15th percentile: a low value
+                 that neither noise above nor a fluke below (data that a cache kept)
+                 moves */
+  double low_half_width; /* 95 % half width of the 10th percentile, by order statistics */
 } ett_sample_stats;
 
 /* Any unit; x is not changed. count 0 gives zeros. */

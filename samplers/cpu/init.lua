@@ -126,11 +126,21 @@ function backend.calls(op, s, pass)
   return family(op.kernel_shape(s, pass), pass, op, s)
 end
 
---- The passes an operator has: update for optimizers, forward only when it says so.
-function backend.passes(op)
-  if op.passes then return op.passes end
-  if op.family == "optimizer" then return { "update" } end
-  return { "forward", "backward" }
+--- Two results of one pass as one.
+local function join(a, b, statistic)
+  local function disturbed(r) return r.preempted or r.slow_clock end
+  if disturbed(a) ~= disturbed(b) then
+    local kept, other = a, b
+    if disturbed(a) then kept, other = b, a end
+    kept.repeats, kept.dropped = kept.repeats + other.repeats, kept.dropped + other.dropped
+    return kept
+  end
+  local raw = table.move(b.raw_seconds, 1, #b.raw_seconds, #a.raw_seconds + 1, a.raw_seconds)
+  local stats = sample.stats(raw)
+  return { seconds = statistic == "median" and stats.median or stats.low, min_seconds = stats.min,
+    median_seconds = stats.median, half_width_seconds = stats.low_half_width, raw_seconds = raw,
+    clock_ratio = math.max(a.clock_ratio, b.clock_ratio), set_bytes = b.set_bytes, repeats = a.repeats + b.repeats,
+    dropped = a.dropped + b.dropped, preempted = a.preempted, slow_clock = a.slow_clock }
 end
 
 --- Opens a session: pins the thread, makes the operand pool, describes the machine.
@@ -157,26 +167,40 @@ function backend.open(options)
       { "device", ("%s, %d processors"):format(host.model, sample.processors()) },
       { "clock", ("%s MHz nominal, probe %.3f us"):format(host.mhz or "?", cpu.clock_probe() * 1e6) },
       { "libraries", ("OpenBLAS core %s (%s), kernels %s"):format(info.blas_core, info.blas, info.isa) },
-      { "timing", ("%s, best of %d passes, operands rotate through %d MB"):format(
-        options.statistic == "median" and "median" or "mean of the lowest repeats", passes,
+      { "timing", ("%s of %d visits, operands rotate through %d MB"):format(
+        options.statistic == "median" and "median" or "5th to 15th percentile", passes,
         (options.cold_bytes or 96 << 20) >> 20) },
       { "threads", pinned and ("%d pinned to processor %d"):format(threads, pinned) or tostring(threads) },
     },
     timing = { budget_seconds = (options.budget_seconds or 0.02) / passes, target = options.target, threads = threads,
-      limit_bytes = options.limit_bytes, keep_raw = options.keep_raw, min_repeats = options.min_repeats,
+      limit_bytes = options.limit_bytes, keep_raw = true, min_repeats = options.min_repeats,
       max_repeats = options.max_repeats },
   }
 
-  --- Times every pass of an operator on a shape: { forward = result, … } | nil, error.
-  function session.measure(op, s)
+  --- Times every pass of an operator on a shape: { forward = result, … } | nil, error. before: what
+  --- earlier visits found, so that this one need not learn how long a repeat takes.
+  function session.measure(op, s, before)
     local results = {}
-    for _, pass in ipairs(backend.passes(op)) do
+    for _, pass in ipairs(op.passes) do
+      session.timing.known_seconds = before and before[pass].median_seconds
       local result, err = pool:measure(backend.calls(op, s, pass), session.timing)
       if not result then return nil, err end
       if options.statistic == "median" then result.seconds = result.median_seconds end
       results[pass] = result
     end
     return results
+  end
+
+  --- Two visits of a shape as one: the repeats of both, less those of a visit that lost its processor or ran on a
+  --- slow clock where the other did not. The second value: the time is known to the target.
+  function session.merge(before, now)
+    if not before then return now, false end
+    local merged, settled = {}, true
+    for pass, b in pairs(now) do
+      merged[pass] = join(before[pass], b, options.statistic)
+      settled = settled and merged[pass].half_width_seconds <= (options.target or 0.01) * merged[pass].seconds
+    end
+    return merged, settled
   end
 
   function session.close() pool:close() end

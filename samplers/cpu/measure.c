@@ -280,6 +280,10 @@ int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
     t = now(CLOCK_MONOTONIC) - t;
     const int stable = t > 0.9 * warm && t < 1.1 * warm;
     warm = t < warm ? t : warm;
+    if (options->known_seconds > 0) {
+      warm = options->known_seconds;
+      break;
+    }
     if ((i > 0 && stable) || now(CLOCK_MONOTONIC) - start > options->budget_seconds)
       break;
   }
@@ -306,7 +310,7 @@ int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
       break;
     if (enough && n % 4 == 0) {
       ett_sample_stats_compute(kept, n, &result->stats);
-      if (result->stats.half_width <= options->target * result->stats.low_mean)
+      if (result->stats.low_half_width <= options->target * result->stats.low)
         break;
     }
   }

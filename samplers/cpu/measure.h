@@ -28,8 +28,9 @@ typedef struct {
   double target;         /* stop when half width / low mean is below this */
   int min_repeats;
   int max_repeats;
-  int threads;        /* above 1 the thread-time guard does not apply */
-  double limit_bytes; /* refuse larger operand sets; 0: what the machine has free */
+  int threads;          /* above 1 the thread-time guard does not apply */
+  double known_seconds; /* of one execution; 0: warm up until two agree, to learn it */
+  double limit_bytes;   /* refuse larger operand sets; 0: what the machine has free */
 } ett_cpu_options;
 
 enum {

@@ -27,13 +27,6 @@ function backend.available()
   return true
 end
 
---- The passes an operator has: update for optimizers, forward only when it says so.
-function backend.passes(op)
-  if op.passes then return op.passes end
-  if op.family == "optimizer" then return { "update" } end
-  return { "forward", "backward" }
-end
-
 --- Line of a file at which a piece of it starts, so that compiler messages name the operator's own lines.
 local function first_line_of(path, source)
   local file = path and io.open(path, "r")
@@ -213,7 +206,7 @@ function backend.open(options)
   --- Times every pass of an operator on a shape: { forward = result, … } | nil, error.
   function session.measure(op, s)
     local results = {}
-    for _, pass in ipairs(backend.passes(op)) do
+    for _, pass in ipairs(op.passes) do
       local work <close>, failure = device:work(precision == "fp8" and "bf16" or precision)
       if not work then return nil, failure end
       local recorded, raised = pcall(backend.record, work, op, s, pass, precision,

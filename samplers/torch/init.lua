@@ -33,12 +33,6 @@ function backend.available()
   return true
 end
 
-function backend.passes(op)
-  if op.passes then return op.passes end
-  if op.family == "optimizer" then return { "update" } end
-  return { "forward", "backward" }
-end
-
 local function read_answer(path)
   local file = io.open(path, "r")
   if not file then return nil end
@@ -137,7 +131,7 @@ function backend.open(options)
     end
     count = count + 1
     local trace_path, answer_path = ("%s/%d.json"):format(folder, count), ("%s/%d.answer"):format(folder, count)
-    local passes = backend.passes(op)
+    local passes = op.passes
     worker:write(json.encode { operator = op.name, source = op.torch, shape = s, passes = passes,
       dtype = options.precision or "bf16", warmup = options.warmup or 6, active = options.active or 10,
       trace = trace_path, answer = answer_path }, "\n")

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "sample/journal.h"
+#include "sample/pages.h"
 #include "sample/space.h"
 #include "sample/stats.h"
 
@@ -33,6 +34,44 @@ static void low_mean_ignores_what_noise_adds(void **state) {
   assert_true(s.count == 0 && s.low_mean == 0);
   ett_sample_stats_compute(x, 1, &s);
   assert_true(s.low_mean == x[0] && s.half_width == 0);
+}
+
+static void low_ignores_flukes_below_as_well(void **state) {
+  (void)state;
+  double x[100];
+  for (int i = 0; i < 100; i++)
+    x[i] = i < 4 ? 0.1 : i < 60 ? 1.0 + 0.0001 * i : 2.0 + i; /* 4 % far too quick */
+  ett_sample_stats s;
+  ett_sample_stats_compute(x, 100, &s);
+  assert_true(fabs(s.low - 1.0) < 0.002);
+  assert_true(s.low_half_width < 0.5);
+  assert_true(s.low_mean < 0.8); /* which they do move */
+  for (int i = 4; i < 60; i++)
+    x[i] = 1.0;
+  for (int i = 0; i < 4; i++)
+    x[i] = 1.0;
+  ett_sample_stats_compute(x, 100, &s);
+  assert_true(s.low == 1.0 && s.low_half_width == 0);
+  ett_sample_stats_compute(x, 1, &s);
+  assert_true(s.low == x[0] && s.low_half_width == 0);
+  ett_sample_stats_compute(x, 0, &s);
+  assert_true(s.low == 0 && s.low_half_width == 0);
+}
+
+static void pages_are_zeroed_and_aligned(void **state) {
+  (void)state;
+  const size_t sizes[] = {1, 4096, (2 << 20) - 1, (2 << 20) + 1, 5 << 20};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    char *at = ett_sample_pages_new(sizes[i]);
+    assert_non_null(at);
+    assert_true((uintptr_t)at % 64 == 0);
+    for (size_t k = 0; k < sizes[i]; k += 511)
+      assert_int_equal(at[k], 0);
+    memset(at, 1, sizes[i]);
+    ett_sample_pages_free(at, sizes[i]);
+  }
+  assert_null(ett_sample_pages_new((size_t)-1));
+  ett_sample_pages_free(NULL, 1);
 }
 
 static void ranges_agree_with_counting(void **state) {
@@ -105,6 +144,8 @@ static void journal_keeps_whole_lines_only(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(low_mean_ignores_what_noise_adds),
+      cmocka_unit_test(low_ignores_flukes_below_as_well),
+      cmocka_unit_test(pages_are_zeroed_and_aligned),
       cmocka_unit_test(ranges_agree_with_counting),
       cmocka_unit_test(journal_keeps_whole_lines_only),
   };

@@ -13,28 +13,33 @@ end
 local function progress(quiet)
   local terminal = sample.is_terminal(2)
   local start, last = sample.now(), 0
-  local bar = {}
+  local bar, together = {}, {} -- reports of tables whose passes take turns: one bar for all of them
   function bar.begin(report)
-    start, last = sample.now(), 0
+    if report.takes_turns then together[#together + 1] = report else together = { report } end
+    if #together == 1 then start, last = sample.now(), 0 end
     if not quiet then
       io.stderr:write(("%s: %d shapes to measure, %d held\n"):format(report.name, report.total, report.held))
     end
   end
   function bar.step(report)
     if quiet then return end
-    local done, now = report.measured + report.failed, sample.now()
-    if done < report.total and now - last < (terminal and 0.1 or 5) then return end
+    local done, now, total, failed, disturbed = 0.0, sample.now(), 0, 0, 0
+    for _, one in ipairs(together) do
+      done, total = done + one.measured + one.failed + (one.under_way or 0), total + one.total
+      failed, disturbed = failed + one.failed, disturbed + one.disturbed
+    end
+    if done < total and now - last < (terminal and 0.1 or 5) then return end
     last = now
     local rate = done / math.max(1e-9, now - start)
-    local text = ("%d/%d  %.1f shapes/s  %s left  %d failed  %d disturbed"):format(done, report.total, rate,
-      duration((report.total - done) / math.max(rate, 1e-9)), report.failed, report.disturbed)
+    local text = ("%d/%d  %.1f shapes/s  %s left  %d failed  %d disturbed"):format(math.floor(done), total,
+      rate, duration((total - done) / math.max(rate, 1e-9)), failed, disturbed)
     if terminal then
       local width = 20
-      local full = report.total > 0 and done * width // report.total or width
+      local full = total > 0 and math.floor(done * width / total) or width
       io.stderr:write(("\r[%s%s] %s "):format(("#"):rep(full), ("."):rep(width - full), text))
-      if done >= report.total then io.stderr:write("\n") end
+      if done >= total then io.stderr:write("\n") end
     else
-      io.stderr:write(("%s: %s\n"):format(report.name, text))
+      io.stderr:write(("%s: %s\n"):format(#together > 1 and "all tables" or report.name, text))
     end
   end
   return bar

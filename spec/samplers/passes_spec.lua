@@ -1,0 +1,141 @@
+--- Visits of shapes, turns of tables, and what the CPU back end makes of several visits.
+local passes = require "ett.sample_passes"
+
+local function run(values, count, visit, merge, stop)
+  local block, seen = {}, {}
+  for i, value in ipairs(values) do block[i] = { values = value } end
+  local whole = passes.run(block, count, function(value, before)
+    seen[#seen + 1] = value
+    return visit(value, before)
+  end, merge or passes.better, stop or function() return false end, function() end)
+  return block, seen, whole
+end
+
+describe("the visits of a block", function()
+  it("come round, so that those of one shape lie apart", function()
+    local _, seen, whole = run({ "a", "b" }, 3, function() return { forward = { seconds = 1.0 } } end)
+    assert.equals("ababab", table.concat(seen))
+    assert.is_true(whole)
+  end)
+
+  it("keep the best where the back end has no merge", function()
+    local times = { 3.0, 1.0, 2.0 }
+    local block = run({ "a" }, 3, function() return { forward = { seconds = table.remove(times, 1) } } end)
+    assert.equals(1.0, block[1].results.forward.seconds)
+  end)
+
+  it("end after half of them where the time is known", function()
+    local _, seen = run({ "a", "b" }, 4, function(value) return { name = value } end,
+      function(_, now) return now, now.name == "a" end)
+    assert.equals("ababbb", table.concat(seen))
+  end)
+
+  it("end at a failure, which is the result", function()
+    local block, seen = run({ "a", "b" }, 3, function(value)
+      if value == "a" then return nil, { kind = "memory", message = "no" } end
+      return { forward = { seconds = 1.0 } }
+    end)
+    assert.equals("abbb", table.concat(seen))
+    assert.equals("memory", block[1].err.kind)
+    assert.is_nil(block[1].results)
+  end)
+
+  it("stop between two, and say how many each shape has had", function()
+    local made = 0
+    local block, _, whole = run({ "a", "b" }, 4, function()
+      made = made + 1
+      return { forward = { seconds = 1.0 } }
+    end, nil, function() return made == 5 end)
+    assert.is_false(whole)
+    assert.equals(3, block[1].visits)
+    assert.equals(2, block[2].visits)
+  end)
+end)
+
+describe("tables that take turns", function()
+  it("go on after the others", function()
+    local order = {}
+    local function job(name)
+      return function()
+        for i = 1, 2 do
+          order[#order + 1] = name .. i
+          coroutine.yield()
+        end
+        return name
+      end
+    end
+    local done = passes.take_turns { job "a", job "b" }
+    assert.equals("a1 b1 a2 b2", table.concat(order, " "))
+    assert.equals("a b", table.concat(done, " "))
+  end)
+
+  it("raise what one of them raises", function()
+    local error_module = require "ett.error"
+    local ok, err = pcall(passes.take_turns, { function() coroutine.yield() end,
+      function() error_module.raise("lost", "the device is gone") end })
+    assert.is_false(ok)
+    assert.equals("lost", err.kind)
+  end)
+end)
+
+local backend = require("ett.find").load("samplers", "cpu")
+if not backend.available() then return end
+
+describe("the CPU back end's visits", function()
+  local operator = require "ett.operator"
+  local session
+
+  setup(function() session = assert(backend.open { passes = 2, budget_seconds = 0.004, cold_bytes = 8 << 20 }) end)
+  teardown(function() session.close() end)
+
+  it("are pooled: every repeat of each counts once", function()
+    local op, s = operator.get "gelu", { tokens = 64, width = 64 }
+    local a = assert(session.measure(op, s))
+    local b = assert(session.measure(op, s, a))
+    for _, pass in ipairs(op.passes) do
+      -- Guards may have marked either visit; the spec is about the pooling.
+      for _, visit in ipairs { a, b } do visit[pass].preempted, visit[pass].slow_clock = false, false end
+    end
+    local count = #a.forward.raw_seconds + #b.forward.raw_seconds
+    local sum = a.forward.repeats + b.forward.repeats
+    local merged = session.merge(session.merge(nil, a), b)
+    assert.equals(count, #merged.forward.raw_seconds)
+    assert.equals(sum, merged.forward.repeats)
+    assert.equals(require("ett.sample").stats(merged.forward.raw_seconds).low, merged.forward.seconds)
+  end)
+
+  it("leave out one that was disturbed when the other was not", function()
+    local function visit(seconds, preempted)
+      return { forward = { seconds = seconds, raw_seconds = { seconds }, repeats = 1, dropped = 0, clock_ratio = 1.0,
+        half_width_seconds = 0.0, set_bytes = 1.0, preempted = preempted, slow_clock = false } }
+    end
+    local merged = session.merge(visit(1.0, true), visit(2.0, false))
+    assert.equals(2.0, merged.forward.seconds)
+    assert.is_false(merged.forward.preempted)
+    assert.equals(2, merged.forward.repeats)
+  end)
+
+  it("of a campaign whose tables take turns write every row once", function()
+    local campaign, sampler = require "ett.campaign", require "ett.sampler"
+    local folder = os.tmpname()
+    os.remove(folder)
+    require("ett.folder").make(folder)
+    local given = campaign.resolve({ name = "turns", passes = 3, block = 8, interleave = true, budget_seconds = 0.003,
+      samples = { { operator = "gelu", shapes = { tokens = { 16, 32, 48 }, width = 64 } },
+        { operator = "optimizer", shapes = { params = { 1000, 2000 } } } } }, "turns")
+    given.fingerprint = "0"
+    local begun, at_once = 0, 0
+    local reports = sampler.run(given, { out = folder, on_begin = function() begun = begun + 1 end,
+      on_progress = function(report) if report.measured == 0 then at_once = math.max(at_once, begun) end end })
+    assert.equals(2, at_once) -- both were under way before either had a row
+    assert.equals(5, reports[1].measured + reports[2].measured)
+    for _, report in ipairs(reports) do
+      local held = sampler.read_table(report.path, report.name == "gelu" and 2 or 1)
+      assert.equals(report.name == "gelu" and 3 or 2, held.rows)
+      for _, count in pairs(held.done) do assert.equals(1, count) end
+    end
+    -- Nothing is left to do.
+    for _, report in ipairs(sampler.run(given, { out = folder })) do assert.equals(0, report.measured) end
+    os.execute(("rm -r '%s'"):format(folder))
+  end)
+end)
