@@ -72,8 +72,11 @@ function validate.campaign(scale, ranks)
     { operator = "optimizer", design = "halton", count = n(24), shapes = { params = log(40000, 12000000) } },
   }
   local many = (ranks or 1) > 1
-  return { name = "validate", seed = 11, budget_seconds = 0.02, samples = list, passes = many and 1 or 3,
-    statistic = many and "median" or "low" }
+  if many then
+    return { name = "validate", seed = 11, budget_seconds = 0.02, samples = list, passes = 1, statistic = "median" }
+  end
+  return { name = "validate", seed = 11, budget_seconds = 0.02, samples = list, passes = 8, block = 256,
+    interleave = true, min_repeats = 1 }
 end
 
 --- Collectives between `ranks` ranks of this machine.
