@@ -103,27 +103,56 @@ function families.elementwise(s, pass, op)
     return { merge("mask_fill", pass, { batch = s.rows // s.seq_q, seq_q = s.seq_q, seq_k = s.cols }) }
   end
   local kind = elementwise[op.name]
-  if not kind then
-    error_module.raise("model", "operator '%s' cannot run on the CPU: the CPU back end has no kernel for it; give "
-      .. "it a function 'cpu' (samplers/README.md)", op.name)
-  end
-  return { merge(kind, pass, { rows = s.rows, cols = s.cols }) }
+  return kind and { merge(kind, pass, { rows = s.rows, cols = s.cols }) }
 end
 
---- The calls of one pass of an operator on a shape. An operator may say them itself:
---- op.cpu(s, pass) -> { {kind=, <dimensions>}, … }.
+--- Records what an operator's kernel() asks of the primitives as calls of compiled kinds.
+local function recorded(op, s, pass)
+  local calls = {}
+  local k = { backend = "cpu", dtype = "fp32" }
+  function k.tensor(spec) return spec end
+  function k.gemm(g)
+    local layout = 1 + (g.trans_b and 1 or 0) + (g.trans_a and 2 or 0) + (g.accumulate and 4 or 0)
+    calls[#calls + 1] = merge("gemm", pass, { batch = g.batch or 1, m = g.m, n = g.n, k = g.k, layout = layout })
+  end
+  function k.attention(a)
+    calls[#calls + 1] = merge("attention", a.pass or pass, { batch = a.batch, seq_q = a.seq_q, seq_k = a.seq_k,
+      heads = a.heads, kv_heads = a.kv_heads or a.heads, head_dim = a.head_dim, visible = a.causal and 2 or 1 })
+  end
+  function k.kernel(launch)
+    if type(launch.cpu) ~= "table" or not launch.cpu.kind then
+      error_module.raise("model", "operator '%s' cannot run on the CPU: its launch of '%s' does not say which compiled "
+        .. "kind does the same there; give the launch cpu = { kind = \"scale\", rows = …, cols = … } "
+        .. "(samplers/README.md)", tostring(op.name), tostring(launch.name))
+    end
+    local call = {}
+    for name, value in pairs(launch.cpu) do call[name] = value end
+    call.pass = call.pass or pass
+    calls[#calls + 1] = call
+  end
+  function k.graph(fn) return fn(k) end
+  op.kernel(k, s, pass)
+  if #calls == 0 then
+    error_module.raise("model", "operator '%s' cannot run on the CPU: its kernel asks for nothing in pass '%s'",
+      tostring(op.name), pass)
+  end
+  return calls
+end
+
+--- The calls of one pass of an operator on a shape: its own list (op.cpu(s, pass) -> { {kind=,
+--- <dimensions>}, … }), the kinds of its family, or what its kernel() asks of the primitives.
 function backend.calls(op, s, pass)
   if op.cpu then
     local calls = op.cpu(s, pass)
     for _, call in ipairs(calls) do call.pass = call.pass or pass end
     return calls
   end
-  local family = op.family and families[op.family]
-  if not family or not op.kernel_shape then
-    error_module.raise("model", "operator '%s' cannot run on the CPU: it has neither 'cpu' nor a known 'family' "
-      .. "with 'kernel_shape'", tostring(op.name))
-  end
-  return family(op.kernel_shape(s, pass), pass, op, s)
+  local family = op.family and op.kernel_shape and families[op.family]
+  local calls = family and family(op.kernel_shape(s, pass), pass, op, s)
+  if calls then return calls end
+  if op.kernel then return recorded(op, s, pass) end
+  error_module.raise("model", "operator '%s' cannot run on the CPU: it has neither 'kernel' nor 'cpu', nor is it one "
+    .. "of a family that runs here (samplers/README.md)", tostring(op.name))
 end
 
 --- Two results of one pass as one.

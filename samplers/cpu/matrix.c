@@ -1,4 +1,5 @@
-/* Kinds made of dense products: linear, bmm, attention. OpenBLAS does the products. */
+/* Kinds made of dense products: linear, bmm, gemm, attention. OpenBLAS does the products.
+ */
 #include "cpu/cpu.h"
 #include "cpu/vec.h"
 
@@ -47,6 +48,28 @@ static void linear_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
     gemm(0, 0, m, k, n, 1, dy, n, w, k, 0, (float *)op[3] + i * m * k, k);
     gemm(1, 0, n, k, m, 1, dy, n, x, k, 1, (float *)op[4] + i * n * k, k);
   }
+}
+
+/* gemm: c = op(a) op(b), batch independent ones, what an operator's k.gemm says; the same
+ * in either pass. d = {batch, m, n, k, layout}; layout 1: neither operand transposed, 2:
+ * b, 3: a, 4: both; 4 more when c is added to. */
+static int gemm_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
+  (void)pass;
+  out[0] = operand("a", ETT_CPU_INPUT, d[0] * d[1] * d[3]);
+  out[1] = operand("b", ETT_CPU_INPUT, d[0] * d[3] * d[2]);
+  out[2] = operand("c", d[4] > 4 ? ETT_CPU_UPDATED : ETT_CPU_OUTPUT, d[0] * d[1] * d[2]);
+  return 3;
+}
+
+static void gemm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
+                     const double *scalar) {
+  (void)pass, (void)scalar;
+  const int64_t m = d[1], n = d[2], k = d[3], layout = (d[4] - 1) % 4;
+  const int ta = layout >= 2, tb = layout % 2;
+  for (int64_t i = 0; i < d[0]; i++)
+    gemm(ta, tb, m, n, k, 1, (const float *)op[0] + i * m * k, ta ? m : k,
+         (const float *)op[1] + i * k * n, tb ? k : n, d[4] > 4 ? 1 : 0,
+         (float *)op[2] + i * m * n, n);
 }
 
 /* bmm: c[i] = a[i] b[i]; backward da = dc b^T, db = a^T dc. d = {batch, m, n, k}. */
@@ -169,6 +192,7 @@ static void attention_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 
 const ett_cpu_kind ETT_CPU_NAMED(ett_cpu_matrix)[] = {
     {"linear", {"batch", "m", "n", "k", NULL}, linear_operands, linear_run, 0},
+    {"gemm", {"batch", "m", "n", "k", "layout", NULL}, gemm_operands, gemm_run, 0},
     {"bmm", {"batch", "m", "n", "k", NULL}, bmm_operands, bmm_run, 0},
     {"attention",
      {"batch", "seq_q", "seq_k", "heads", "kv_heads", "head_dim", "visible", NULL},

@@ -217,6 +217,27 @@ describe("the CPU kernels", function()
     end)
   end
 
+  for layout = 1, 8 do
+    it("gemm of layout " .. layout .. " equals the formula in doubles", function()
+      local d = { batch = 2, m = 3, n = 4, k = 5, layout = layout }
+      local transposed_a, transposed_b = (layout - 1) % 4 >= 2, layout % 2 == 0
+      local list, named = operands("gemm", "forward", d, 11)
+      if layout > 4 then named.c:fill(0.5) end
+      local a, b, c = values(named.a), values(named.b), {}
+      for i = 0, d.batch - 1 do for row = 0, d.m - 1 do for col = 0, d.n - 1 do
+        local sum = layout > 4 and 0.5 or 0
+        for k = 0, d.k - 1 do
+          local x = a[i * d.m * d.k + (transposed_a and k * d.m + row or row * d.k + k) + 1]
+          local y = b[i * d.k * d.n + (transposed_b and col * d.k + k or k * d.n + col) + 1]
+          sum = sum + x * y
+        end
+        c[(i * d.m + row) * d.n + col + 1] = sum
+      end end end
+      cpu.run("gemm", "forward", d, list)
+      near(c, named.c, 2e-5, "c")
+    end)
+  end
+
   it("attention over a longer past sees all of it", function()
     local d = { batch = 1, seq_q = 2, seq_k = 5, heads = 2, kv_heads = 1, head_dim = 4, visible = 2 }
     local list, named = operands("attention", "forward", d, 3)

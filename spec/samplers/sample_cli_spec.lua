@@ -71,7 +71,7 @@ describe("ett sample", function()
     local text, status = run "sample c.lua --out out --quiet"
     assert.equal(0, status)
     assert.matches("0 measured, 2 failed", text)
-    assert.matches("the CPU back end has no kernel for it", text)
+    assert.matches("it has neither 'kernel' nor 'cpu', nor is it one of a family that runs here", text)
   end)
 
   it("a full disk stops it with the rows safe, and it goes on when there is room", function()

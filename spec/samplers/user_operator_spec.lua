@@ -1,0 +1,112 @@
+--- A new operator is one Lua file: the one that samplers/README.md prints is sampled on the CPU, fitted and
+--- predicted with, by the commands a user would type.
+local find = require "ett.find"
+local host = require "ett.host"
+local lfs = require "lfs"
+
+local backend = find.load("samplers", "cpu")
+local usable, why = backend.available()
+if not usable then
+  describe("a user's operator", function()
+    it("needs the CPU back end", function() pending(why) end)
+  end)
+  return
+end
+
+local folder
+local function write(name, text)
+  local file = assert(io.open(folder .. "/" .. name, "w"))
+  file:write(text)
+  file:close()
+end
+
+local function run(arguments)
+  local pipe = io.popen(("cd '%s' && ETT_PATH='%s' '%s/bin/ett' %s 2>&1; echo \"status $?\""):format(folder, folder,
+    host.prefix, arguments))
+  local text = pipe:read("a")
+  pipe:close()
+  return text, math.tointeger(tonumber(text:match("status (%d+)\n$")))
+end
+
+--- The first block of Lua of the page that makes an operator of that name.
+local function example(page, name)
+  local path = find.path("samplers", "cpu"):gsub("cpu/init%.lua$", "") .. page
+  local file = assert(io.open(path, "r"))
+  local text = file:read("a")
+  file:close()
+  for block in text:gmatch("```lua\n(.-)```") do
+    if block:find(('name = "%s"'):format(name), 1, true) then return block end
+  end
+  error("no operator " .. name .. " in " .. path)
+end
+
+describe("a user's operator", function()
+  setup(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    lfs.mkdir(folder)
+    lfs.mkdir(folder .. "/operators")
+    lfs.mkdir(folder .. "/lua")
+    lfs.mkdir(folder .. "/lua/architectures")
+    write("operators/adapter.lua", example("README.md", "adapter"))
+    write("operators/low_rank.lua", example("cpu/README.md", "low_rank"))
+  end)
+  teardown(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+
+  it("is sampled, fitted and predicted with", function()
+    write("c.lua", [[return { name = "c", budget_seconds = 0.004, passes = 2, cold_bytes = 8388608, samples = {
+      { operator = "adapter", shapes = { tokens = { 64, 96, 128, 256, 384 }, width = { 64, 128, 192, 256 } } },
+      { operator = "low_rank", shapes = { tokens = { 64, 128 }, width = { 64, 128 }, rank = 16 } } } }
+]])
+    local text, status = run "sample c.lua --backend cpu --out out --quiet"
+    assert.equal(0, status, text)
+    assert.matches("_adapter_fp32%.csv: 20 measured, 0 failed", text)
+    assert.matches("_low_rank_fp32%.csv: 4 measured, 0 failed", text)
+    text, status = run "fit out"
+    assert.equal(0, status, text)
+    assert.matches("adapter fp32 forward", text)
+    assert.matches("adapter fp32 backward", text)
+
+    -- An architecture with the operator in it, on a cluster whose profile is those samples.
+    write("lua/architectures/thin.lua", [[return function()
+      return { layers = { { name = "adapters", count = 4, place = "middle", ops = { "adapter" } } } }
+    end
+]])
+    write("ask.lua", [[
+      local profile = require("ett.profile").from_samples({ "out" }, { cache = false })
+      local one = profile:operator("adapter", { tokens = 200, width = 160 }, "fp32", "forward")
+      print(("one %.9g %s"):format(one.seconds, one.provenance))
+      local cluster = require("ett.validate").cluster(".")
+      local model = require("ett.model").new("thin", { layers = 4, hidden = 160, heads = 1, vocab = 100 })
+      local e = require("ett.estimate").new { model = model, cluster = cluster, profile = profile, plan = {
+        dp = 1, tp = 1, pp = 1, micro_batch = 1, micro_batches = 1, seq = 200, dtype = "fp32", gradient_dtype = "fp32",
+        clip_gradients = false } }
+      print(("step %.9g"):format(e.step_seconds))
+]])
+    text, status = run "run ask.lua"
+    assert.equal(0, status, text)
+    local one, provenance = text:match("one (%S+) (%S+)")
+    assert.equal("interpolated", provenance)
+    one = tonumber(one)
+    assert.is_true(one > 1e-7 and one < 1e-2, text)
+    local step = tonumber(text:match("step (%S+)"))
+    assert.is_true(step >= 4 * one, text) -- four forward passes and the rest
+  end)
+
+  it("says which launch has no counterpart on the CPU", function()
+    local op = require("ett.operator").check({ name = "doubled", summary = "x", schema = { n = "count" },
+      shape = function() return { n = 1 } end, features = function(s) return { s.n } end,
+      flops = function() return 1.0 end, bytes = function() return 8.0 end,
+      kernel = function(k, s) k.kernel { name = "twice", source = "", grid = 1, block = 1, args = { s.n } } end },
+      "doubled.lua")
+    local ok, err = pcall(backend.calls, op, { n = 4 }, "forward")
+    assert.is_false(ok)
+    assert.matches("'twice' does not say which compiled kind does the same there", err.message, 1, true)
+    op.kernel = function(k, s)
+      k.kernel { name = "twice", source = "", grid = 1, block = 1, args = {},
+        cpu = { kind = "scale", rows = s.n, cols = 1 } }
+    end
+    local calls = backend.calls(op, { n = 4 }, "backward")
+    assert.same({ { kind = "scale", rows = 4, cols = 1, pass = "backward" } }, calls)
+  end)
+end)
