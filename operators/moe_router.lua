@@ -109,13 +109,13 @@ function op.kernel(k, s, pass)
   local place = k.tensor { copies, fill = "index", high = copies }
   local rows = k.tensor { copies, s.hidden }
   if pass == "forward" then
-    k.gemm { a = x, b = gate, c = scores, m = s.tokens, n = s.experts, k = s.hidden, trans_b = true }
+    k.gemm { a = x, b = gate, c = scores, m = s.tokens, n = s.experts, k = s.hidden, trans_b = true, wide = true }
     launch.elements(k, "router_top_k", op.cuda, s.tokens, { scores, probability, weight, chosen, s.experts, s.top_k })
   else
     launch.elements(k, "router_scores_backward", op.cuda, s.tokens,
       { probability, weight, chosen, scores, s.experts, s.top_k })
-    k.gemm { a = scores, b = gate, c = y, m = s.tokens, n = s.hidden, k = s.experts }
-    k.gemm { a = scores, b = x, c = gate, m = s.experts, n = s.hidden, k = s.tokens, trans_a = true }
+    k.gemm { a = scores, b = gate, c = y, m = s.tokens, n = s.hidden, k = s.experts, wide = true }
+    k.gemm { a = scores, b = x, c = gate, m = s.experts, n = s.hidden, k = s.tokens, trans_a = true, wide = true }
   end
   launch.rows(k, "router_gather", op.cuda, copies, s.hidden, { x, order, rows })
   launch.rows(k, "router_combine", op.cuda, s.tokens, s.hidden, { rows, place, weight, y, s.top_k })

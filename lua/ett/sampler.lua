@@ -259,6 +259,7 @@ local function run_target(session, target, run, path)
       report.measured = report.measured + 1
       if chooser then chooser.add(target.shape(values), results) end
     else
+      if err.fatal then error(err, 0) end -- no shape's failure: every other one would fail alike
       work.commit { ("#! failed: %s: %s: %s"):format(key, err.kind or "internal", one_line(err.message or err)) }
       report.failed = report.failed + 1
       report.last_failure = ("%s: %s"):format(key, one_line(err.message or err))

@@ -30,6 +30,8 @@ const char *ett_err_kind(ett_err_code code) {
     return "limit";
   case ETT_ERR_MISSING:
     return "missing";
+  case ETT_ERR_LOST:
+    return "lost";
   case ETT_ERR_INTERNAL:
     break;
   }

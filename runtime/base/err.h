@@ -15,6 +15,7 @@ typedef enum ett_err_code {
   ETT_ERR_LIMIT,    /* a stated limit was passed */
   ETT_ERR_MISSING,  /* a library, device or file is not there */
   ETT_ERR_INTERNAL, /* a defect of ett itself */
+  ETT_ERR_LOST,     /* a device that this process cannot use any more */
 } ett_err_code;
 
 typedef struct ett_err {

@@ -1,4 +1,5 @@
 /* ett.cuda: devices, run-time compilation and work lists of samplers/cuda. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,6 +81,31 @@ static int prelude(lua_State *L) {
   return 1;
 }
 
+/* versions() -> "NVRTC 13.0, cuBLASLt 13.1.0, cuDNN 9.19.0": of those that are there */
+static int versions(lua_State *L) {
+  char text[160] = "";
+  int at = 0, major, minor;
+  const ett_cuda_nvrtc *nvrtc = ett_cuda_nvrtc_open(NULL);
+  if (nvrtc && nvrtc->nvrtcVersion(&major, &minor) == NVRTC_SUCCESS)
+    at += snprintf(text + at, sizeof text - (size_t)at, "NVRTC %d.%d", major, minor);
+  const ett_cuda_blas *blas = ett_cuda_blas_open(NULL);
+  if (blas) {
+    size_t v = blas->cublasLtGetVersion();
+    at += snprintf(text + at, sizeof text - (size_t)at, "%scuBLASLt %zu.%zu.%zu",
+                   at ? ", " : "", v / 10000, v / 100 % 100, v % 100);
+  }
+#ifdef ETT_HAVE_CUDNN
+  const ett_cuda_dnn *dnn = ett_cuda_dnn_open(NULL);
+  if (dnn) {
+    size_t v = dnn->cudnnGetVersion();
+    at += snprintf(text + at, sizeof text - (size_t)at, "%scuDNN %zu.%zu.%zu",
+                   at ? ", " : "", v / 10000, v / 100 % 100, v % 100);
+  }
+#endif
+  lua_pushstring(L, text);
+  return 1;
+}
+
 static ett_cuda_device *check_device(lua_State *L, int index) {
   ett_cuda_device *device = luaL_checkudata(L, index, DEVICE_TYPE);
   luaL_argcheck(L, device->driver != NULL, index, "the device is closed");
@@ -126,6 +152,14 @@ static int device_info(lua_State *L) {
     lua_pushinteger(L, facts[i].value);
     lua_setfield(L, -2, facts[i].name);
   }
+  return 1;
+}
+
+/* device:lost() -> nil while it can be used, "kernel" when a kernel made it unusable to
+ * this process, "device" when it failed by itself */
+static int device_lost(lua_State *L) {
+  static const char *const names[] = {NULL, "kernel", "device"};
+  lua_pushstring(L, names[check_device(L, 1)->death]);
   return 1;
 }
 
@@ -261,8 +295,8 @@ static int work_kernel(lua_State *L) {
   return done(L, ett_cuda_work_kernel(work, &kernel, &err), &err);
 }
 
-/* work:gemm{a=, b=, c=, m=, n=, k=, batch=1, trans_a=, trans_b=, accumulate=, autotune=}
- */
+/* work:gemm{a=, b=, c=, m=, n=, k=, batch=1, trans_a=, trans_b=, accumulate=, fast=,
+ * autotune=} */
 static int work_gemm(lua_State *L) {
   ett_cuda_work *work = check_work(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -277,6 +311,7 @@ static int work_gemm(lua_State *L) {
       .trans_a = ett_lua_boolean_field(L, 2, "trans_a", 0),
       .trans_b = ett_lua_boolean_field(L, 2, "trans_b", 0),
       .accumulate = ett_lua_boolean_field(L, 2, "accumulate", 0),
+      .fast = ett_lua_boolean_field(L, 2, "fast", 0),
   };
   int autotune = ett_lua_boolean_field(L, 2, "autotune", 0);
   ett_err err = {ETT_OK, ""};
@@ -365,6 +400,16 @@ static int work_read(lua_State *L) {
   return 1;
 }
 
+/* work:write(tensor, values): sets the first elements, for checks */
+static int work_write(lua_State *L) {
+  ett_cuda_work *work = check_work(L, 1);
+  int index = (int)luaL_checkinteger(L, 2);
+  size_t count;
+  double *values = ett_lua_doubles(L, 3, &count);
+  ett_err err = {ETT_OK, ""};
+  return done(L, ett_cuda_work_write(work, index, values, (long long)count, &err), &err);
+}
+
 /* work:profile([time_limit_seconds=60]) -> { {name=, seconds=}, … } by CUPTI */
 static int work_profile(lua_State *L) {
   enum { ROOM = 256 };
@@ -388,23 +433,27 @@ static int work_profile(lua_State *L) {
 }
 
 static const luaL_Reg functions[] = {
-    {"available", available}, {"compile", compile}, {"open", open_device},
-    {"prelude", prelude},     {NULL, NULL},
+    {"available", available}, {"compile", compile},   {"open", open_device},
+    {"prelude", prelude},     {"versions", versions}, {NULL, NULL},
 };
 
 static const luaL_Reg device_methods[] = {
-    {"info", device_info},
-    {"work", device_work},
-    {"close", device_close},
-    {NULL, NULL},
+    {"info", device_info},   {"lost", device_lost}, {"work", device_work},
+    {"close", device_close}, {NULL, NULL},
 };
 
 static const luaL_Reg work_methods[] = {
-    {"tensor", work_tensor}, {"kernel", work_kernel},
-    {"gemm", work_gemm},     {"attention", work_attention},
-    {"ready", work_ready},   {"time", work_time},
-    {"read", work_read},     {"profile", work_profile},
-    {"close", work_close},   {NULL, NULL},
+    {"tensor", work_tensor},
+    {"kernel", work_kernel},
+    {"gemm", work_gemm},
+    {"attention", work_attention},
+    {"ready", work_ready},
+    {"time", work_time},
+    {"read", work_read},
+    {"profile", work_profile},
+    {"write", work_write},
+    {"close", work_close},
+    {NULL, NULL},
 };
 
 static void new_type(lua_State *L, const char *type, const luaL_Reg *methods,

@@ -1,12 +1,15 @@
-/* Fused attention by cuDNN's unified SDPA operation, through the backend API.
+/* Fused attention by cuDNN, as the graph of elementary operations that its attention
+ * engines recognise.
  *
- * The unified operation of cuDNN 9.19's headers has no mask: a causal request is refused
- * with that reason, never measured without its mask. */
+ * The graphs are those which NVIDIA's open front end writes out for scaled dot-product
+ * attention and its gradient (cudnn-frontend, node/scaled_dot_product_flash_attention.h).
+ * The single "unified" operations are not used: up to cuDNN 9.20 the forward one takes no
+ * mask, and the backward one had no engine in any version that was seen
+ * (JuliaGPU/CUDA.jl, pull request 3238). */
+#include <float.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "samplers/cuda/work.h"
+#include "samplers/cuda/dnn.h"
 
 #ifndef ETT_HAVE_CUDNN
 
@@ -20,100 +23,10 @@ int ett_cuda_work_attention(ett_cuda_work *work, const ett_cuda_attention *atten
 
 #else
 
-typedef cudnnBackendDescriptor_t descriptor;
+/* dQ's buffer is cleared by the engines themselves since this version. */
+enum { LEAST_VERSION = 90600 };
 
-enum { MAX_DESCRIPTORS = 64, MAX_TENSORS = 12 };
-
-typedef struct attention_launch {
-  ett_cuda_launch base;
-  ett_cuda_device *device;
-  const ett_cuda_dnn *dnn;
-  descriptor owned[MAX_DESCRIPTORS];
-  int owned_count;
-  descriptor plan, pack;
-  int64_t ids[MAX_TENSORS];
-  void *pointers[MAX_TENSORS];
-  int tensor_count;
-  CUdeviceptr workspace;
-  float scale;
-  cudnnStatus_t status; /* the first failure while building */
-} attention_launch;
-
-static int fail(const attention_launch *launch, cudnnStatus_t status, const char *doing,
-                ett_err *err) {
-  return ett_err_set(err,
-                     status == CUDNN_STATUS_ALLOC_FAILED ? ETT_ERR_MEMORY : ETT_ERR_IO,
-                     "cuDNN %zu: %s: %s", launch->dnn->cudnnGetVersion(), doing,
-                     launch->dnn->cudnnGetErrorString(status));
-}
-
-static int run_attention(ett_cuda_launch *base, ett_err *err) {
-  attention_launch *launch = (attention_launch *)base;
-  cudnnStatus_t status =
-      launch->dnn->cudnnBackendExecute(launch->device->dnn, launch->plan, launch->pack);
-  return status == CUDNN_STATUS_SUCCESS ? 0 : fail(launch, status, "attention", err);
-}
-
-static void free_attention(ett_cuda_launch *base) {
-  attention_launch *launch = (attention_launch *)base;
-  for (int i = launch->owned_count - 1; i >= 0; i--)
-    launch->dnn->cudnnBackendDestroyDescriptor(launch->owned[i]);
-  if (launch->workspace && launch->device->driver)
-    launch->device->driver->cuMemFree(launch->workspace);
-  free(launch);
-}
-
-/* The building functions below do nothing after the first failure, so that a graph reads
- * as a list; the status is looked at once, at its end. */
-static descriptor make(attention_launch *launch, cudnnBackendDescriptorType_t type) {
-  descriptor made = NULL;
-  if (launch->status != CUDNN_STATUS_SUCCESS)
-    return NULL;
-  if (launch->owned_count == MAX_DESCRIPTORS) {
-    launch->status = CUDNN_STATUS_INTERNAL_ERROR;
-    return NULL;
-  }
-  launch->status = launch->dnn->cudnnBackendCreateDescriptor(type, &made);
-  if (launch->status == CUDNN_STATUS_SUCCESS)
-    launch->owned[launch->owned_count++] = made;
-  return made;
-}
-
-static void set(attention_launch *launch, descriptor d, cudnnBackendAttributeName_t name,
-                cudnnBackendAttributeType_t type, int64_t count, const void *value) {
-  if (launch->status == CUDNN_STATUS_SUCCESS)
-    launch->status = launch->dnn->cudnnBackendSetAttribute(d, name, type, count, value);
-}
-
-static void set_descriptor(attention_launch *launch, descriptor d,
-                           cudnnBackendAttributeName_t name, descriptor value) {
-  set(launch, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
-}
-
-static void finalize(attention_launch *launch, descriptor d) {
-  if (launch->status == CUDNN_STATUS_SUCCESS)
-    launch->status = launch->dnn->cudnnBackendFinalize(d);
-}
-
-/* A dense 4-dimensional tensor and its place in the variant pack. `pointer` is a device
- * address, or a host address when the tensor passes by value. */
-static descriptor tensor(attention_launch *launch, const int64_t dims[4],
-                         cudnnDataType_t type, void *pointer, int by_value) {
-  int64_t id = launch->tensor_count + 1, alignment = by_value ? 4 : 16;
-  int64_t strides[4] = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
-  _Bool value = by_value;
-  descriptor d = make(launch, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  set(launch, d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
-  set(launch, d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-  set(launch, d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
-  set(launch, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
-  set(launch, d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
-  set(launch, d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &value);
-  finalize(launch, d);
-  launch->ids[launch->tensor_count] = id;
-  launch->pointers[launch->tensor_count++] = pointer;
-  return d;
-}
+typedef ett_cuda_operand operand;
 
 static cudnnDataType_t data_type(ett_cuda_dtype dtype) {
   return dtype == ETT_CUDA_FP16   ? CUDNN_DATA_HALF
@@ -121,132 +34,161 @@ static cudnnDataType_t data_type(ett_cuda_dtype dtype) {
                                   : CUDNN_DATA_BFLOAT16;
 }
 
-static descriptor operand(attention_launch *launch, const ett_cuda_work *work, int index,
-                          long long batch, long long heads, long long seq,
-                          long long width) {
-  int64_t dims[4] = {batch, heads, seq, width};
-  return tensor(launch, dims, data_type(ett_cuda_work_tensor_dtype(work, index)),
-                (void *)ett_cuda_work_address(work, index), 0);
+/* One of the caller's tensors, [batch, heads, seq, width]; exchanged: its last two
+ * dimensions change places, as the products with K' and V' want them. */
+static operand given(ett_cuda_graph *graph, const ett_cuda_work *work, int tensor,
+                     long long batch, long long heads, long long seq, long long width,
+                     int exchanged) {
+  int64_t dims[4] = {batch, heads, exchanged ? width : seq, exchanged ? seq : width};
+  int64_t strides[4] = {heads * seq * width, seq * width, exchanged ? 1 : width,
+                        exchanged ? width : 1};
+  return ett_cuda_dnn_bound(graph, dims, strides,
+                            data_type(ett_cuda_work_tensor_dtype(work, tensor)),
+                            (void *)ett_cuda_work_address(work, tensor));
 }
 
-static descriptor forward_operation(attention_launch *launch, const ett_cuda_work *work,
-                                    const ett_cuda_attention *a, descriptor scale) {
-  descriptor q = operand(launch, work, a->q, a->batch, a->heads, a->seq_q, a->head_dim);
-  descriptor k =
-      operand(launch, work, a->k, a->batch, a->kv_heads, a->seq_k, a->head_dim);
-  descriptor v =
-      operand(launch, work, a->v, a->batch, a->kv_heads, a->seq_k, a->head_dim);
-  descriptor o = operand(launch, work, a->out, a->batch, a->heads, a->seq_q, a->head_dim);
-  descriptor stats = operand(launch, work, a->stats, a->batch, a->heads, a->seq_q, 1);
-  descriptor operation = make(launch, CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, q);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, k);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, v);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_FWD_ODESC, o);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_FWD_STATSDESC, stats);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC, scale);
-  finalize(launch, operation);
-  return operation;
+static operand middle(ett_cuda_graph *graph, const operand *like) {
+  return ett_cuda_dnn_virtual(graph, like->dims, CUDNN_DATA_FLOAT);
 }
 
-static descriptor backward_operation(attention_launch *launch, const ett_cuda_work *work,
-                                     const ett_cuda_attention *a, descriptor scale) {
-  long long b = a->batch, h = a->heads, g = a->kv_heads, d = a->head_dim;
-  descriptor q = operand(launch, work, a->q, b, h, a->seq_q, d);
-  descriptor k = operand(launch, work, a->k, b, g, a->seq_k, d);
-  descriptor v = operand(launch, work, a->v, b, g, a->seq_k, d);
-  descriptor o = operand(launch, work, a->out, b, h, a->seq_q, d);
-  descriptor dout = operand(launch, work, a->dout, b, h, a->seq_q, d);
-  descriptor stats = operand(launch, work, a->stats, b, h, a->seq_q, 1);
-  descriptor dq = operand(launch, work, a->dq, b, h, a->seq_q, d);
-  descriptor dk = operand(launch, work, a->dk, b, g, a->seq_k, d);
-  descriptor dv = operand(launch, work, a->dv, b, g, a->seq_k, d);
-  descriptor operation = make(launch, CUDNN_BACKEND_OPERATION_SDPA_BWD_DESCRIPTOR);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_BWD_QDESC, q);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_BWD_KDESC, k);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_BWD_VDESC, v);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_BWD_ODESC, o);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_BWD_STATSDESC, stats);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_BWD_SCALEDESC, scale);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_BWD_DODDESC, dout);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_BWD_DQDESC, dq);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_BWD_DKDESC, dk);
-  set_descriptor(launch, operation, CUDNN_ATTR_OPERATION_SDPA_BWD_DVDESC, dv);
-  finalize(launch, operation);
-  return operation;
+static operand unary(ett_cuda_graph *graph, cudnnPointwiseMode_t mode, const operand *x) {
+  operand y = middle(graph, x);
+  ett_cuda_dnn_pointwise(graph, mode, CUDNN_DATA_FLOAT, x, NULL, NULL, &y);
+  return y;
 }
 
-/* The first engine configuration of the heuristic that makes a plan. */
-static void plan_graph(attention_launch *launch, descriptor operation) {
-  enum { CONFIGURATIONS = 8 };
-  cudnnHandle_t handle = launch->device->dnn;
-  cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
-  descriptor configurations[CONFIGURATIONS];
-  int64_t found = 0;
-  descriptor graph = make(launch, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  set(launch, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-  set_descriptor(launch, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
-  finalize(launch, graph);
-  descriptor heuristic = make(launch, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-  set_descriptor(launch, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-  set(launch, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-  finalize(launch, heuristic);
-  for (int i = 0; i < CONFIGURATIONS; i++)
-    configurations[i] = make(launch, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-  if (launch->status == CUDNN_STATUS_SUCCESS)
-    launch->status = launch->dnn->cudnnBackendGetAttribute(
-        heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-        CONFIGURATIONS, &found, configurations);
-  if (launch->status != CUDNN_STATUS_SUCCESS)
+static operand binary(ett_cuda_graph *graph, cudnnPointwiseMode_t mode, const operand *x,
+                      const operand *b) {
+  operand y = middle(graph, x);
+  ett_cuda_dnn_pointwise(graph, mode, CUDNN_DATA_FLOAT, x, b, NULL, &y);
+  return y;
+}
+
+/* Scores of keys behind the query's own position become the lowest number. */
+static operand mask(ett_cuda_graph *graph, const operand *scores) {
+  operand row = ett_cuda_dnn_virtual(graph, scores->dims, CUDNN_DATA_INT32);
+  operand column = ett_cuda_dnn_virtual(graph, scores->dims, CUDNN_DATA_INT32);
+  operand seen = ett_cuda_dnn_virtual(graph, scores->dims, CUDNN_DATA_BOOLEAN);
+  operand lowest = ett_cuda_dnn_scalar(graph, -FLT_MAX), masked = middle(graph, scores);
+  ett_cuda_dnn_index(graph, 2, scores, &row);
+  ett_cuda_dnn_index(graph, 3, scores, &column);
+  ett_cuda_dnn_pointwise(graph, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, &row, &column,
+                         NULL, &seen);
+  ett_cuda_dnn_pointwise(graph, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, scores,
+                         &lowest, &seen, &masked);
+  return masked;
+}
+
+/* scale · Q K' */
+static operand scores_of(ett_cuda_graph *graph, const operand *q, const operand *keys,
+                         const operand *scale) {
+  const int64_t dims[4] = {q->dims[0], q->dims[1], q->dims[2], keys->dims[3]};
+  operand product = ett_cuda_dnn_virtual(graph, dims, CUDNN_DATA_FLOAT);
+  ett_cuda_dnn_matmul(graph, q, keys, &product);
+  return binary(graph, CUDNN_POINTWISE_MUL, &product, scale);
+}
+
+/* O = softmax(scores) V; stats = the logarithm of each row's sum of exponentials. */
+static void forward(ett_cuda_graph *graph, const ett_cuda_work *work,
+                    const ett_cuda_attention *a) {
+  operand q = given(graph, work, a->q, a->batch, a->heads, a->seq_q, a->head_dim, 0);
+  operand keys =
+      given(graph, work, a->k, a->batch, a->kv_heads, a->seq_k, a->head_dim, 1);
+  operand v = given(graph, work, a->v, a->batch, a->kv_heads, a->seq_k, a->head_dim, 0);
+  operand o = given(graph, work, a->out, a->batch, a->heads, a->seq_q, a->head_dim, 0);
+  operand stats = given(graph, work, a->stats, a->batch, a->heads, a->seq_q, 1, 0);
+  operand scale = ett_cuda_dnn_scalar(graph, 1.0f / sqrtf((float)a->head_dim));
+  operand scores = scores_of(graph, &q, &keys, &scale);
+  if (a->causal)
+    scores = mask(graph, &scores);
+  operand greatest = middle(graph, &stats), sum = middle(graph, &stats);
+  ett_cuda_dnn_reduce(graph, CUDNN_REDUCE_TENSOR_MAX, &scores, &greatest);
+  operand below = binary(graph, CUDNN_POINTWISE_SUB, &scores, &greatest);
+  operand powers = unary(graph, CUDNN_POINTWISE_EXP, &below);
+  ett_cuda_dnn_reduce(graph, CUDNN_REDUCE_TENSOR_ADD, &powers, &sum);
+  operand logarithm = unary(graph, CUDNN_POINTWISE_LOG, &sum);
+  ett_cuda_dnn_pointwise(graph, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, &greatest,
+                         &logarithm, NULL, &stats);
+  /* The second product takes its operands in the tensors' own precision. */
+  operand probabilities = ett_cuda_dnn_virtual(
+      graph, scores.dims, data_type(ett_cuda_work_tensor_dtype(work, a->q)));
+  ett_cuda_dnn_pointwise(graph, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, &powers, &sum,
+                         NULL, &probabilities);
+  ett_cuda_dnn_matmul(graph, &probabilities, &v, &o);
+}
+
+/* gradient = a·b, summed over the query heads that share a key head. */
+static void gradient(ett_cuda_graph *graph, const operand *a, const operand *b,
+                     const operand *out, cudnnDataType_t type) {
+  if (a->dims[1] == out->dims[1]) {
+    ett_cuda_dnn_matmul(graph, a, b, out);
     return;
-  cudnnStatus_t last = CUDNN_STATUS_NOT_SUPPORTED;
-  for (int64_t i = 0; i < found && !launch->plan; i++) {
-    descriptor plan = make(launch, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    set(launch, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-    set_descriptor(launch, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                   configurations[i]);
-    if (launch->status != CUDNN_STATUS_SUCCESS)
-      return;
-    last = launch->dnn->cudnnBackendFinalize(plan);
-    if (last == CUDNN_STATUS_SUCCESS)
-      launch->plan = plan;
   }
-  if (!launch->plan)
-    launch->status = last;
+  const int64_t dims[4] = {out->dims[0], a->dims[1], out->dims[2], out->dims[3]};
+  operand each = ett_cuda_dnn_virtual(graph, dims, type);
+  ett_cuda_dnn_matmul(graph, a, b, &each);
+  ett_cuda_dnn_reduce(graph, CUDNN_REDUCE_TENSOR_ADD, &each, out);
 }
 
-static int pack(attention_launch *launch, ett_err *err) {
-  const ett_cuda_driver *driver = launch->device->driver;
-  int64_t bytes = 0, count = 0;
-  launch->status = launch->dnn->cudnnBackendGetAttribute(
-      launch->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
-      &bytes);
-  if (launch->status == CUDNN_STATUS_SUCCESS && bytes > 0) {
-    CUresult status = driver->cuMemAlloc(&launch->workspace, (size_t)bytes);
-    if (status != CUDA_SUCCESS)
-      return ett_cuda_fail(driver, status, "allocating attention's workspace", err);
-  }
-  void *workspace = (void *)launch->workspace;
-  launch->pack = make(launch, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  set(launch, launch->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
-      launch->tensor_count, launch->ids);
-  set(launch, launch->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-      launch->tensor_count, launch->pointers);
-  set(launch, launch->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
-      &workspace);
-  finalize(launch, launch->pack);
-  return launch->status == CUDNN_STATUS_SUCCESS
-             ? 0
-             : fail(launch, launch->status, "binding attention's tensors", err);
+/* With P = exp(scores - stats) and r = rowsum(dO o O):
+ * dV = P' dO, dS = scale · P o (dO V' - r), dK = dS' Q, dQ = dS K. */
+static void backward(ett_cuda_graph *graph, const ett_cuda_work *work,
+                     const ett_cuda_attention *a) {
+  long long b = a->batch, h = a->heads, g = a->kv_heads, d = a->head_dim;
+  long long rows = a->seq_q, columns = a->seq_k;
+  cudnnDataType_t type = data_type(ett_cuda_work_tensor_dtype(work, a->q));
+  operand q = given(graph, work, a->q, b, h, rows, d, 0);
+  operand keys = given(graph, work, a->k, b, g, columns, d, 1);
+  operand values = given(graph, work, a->v, b, g, columns, d, 1);
+  operand o = given(graph, work, a->out, b, h, rows, d, 0);
+  operand dout = given(graph, work, a->dout, b, h, rows, d, 0);
+  operand stats = given(graph, work, a->stats, b, h, rows, 1, 0);
+  operand dq = given(graph, work, a->dq, b, h, rows, d, 0);
+  operand dk = given(graph, work, a->dk, b, g, columns, d, 0);
+  operand dv = given(graph, work, a->dv, b, g, columns, d, 0);
+  operand scale = ett_cuda_dnn_scalar(graph, 1.0f / sqrtf((float)d));
+  operand one = ett_cuda_dnn_scalar(graph, 1.0f); /* the place of dropout's factor */
+
+  operand products = binary(graph, CUDNN_POINTWISE_MUL, &dout, &o);
+  operand sum = middle(graph, &stats), row_sum = ett_cuda_dnn_kept(graph, stats.dims);
+  ett_cuda_dnn_reduce(graph, CUDNN_REDUCE_TENSOR_ADD, &products, &sum);
+  ett_cuda_dnn_pointwise(graph, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, &sum, &one, NULL,
+                         &row_sum);
+
+  operand scores = scores_of(graph, &q, &keys, &scale);
+  operand below = binary(graph, CUDNN_POINTWISE_SUB, &scores, &stats);
+  if (a->causal)
+    below = mask(graph, &below);
+  operand p = unary(graph, CUDNN_POINTWISE_EXP, &below);
+  operand p_exchanged = ett_cuda_dnn_transposed(graph, &p, type);
+  gradient(graph, &p_exchanged, &dout, &dv, type);
+
+  operand dp = middle(graph, &scores);
+  ett_cuda_dnn_matmul(graph, &dout, &values, &dp);
+  operand centred = binary(graph, CUDNN_POINTWISE_SUB, &dp, &row_sum);
+  operand weighted = binary(graph, CUDNN_POINTWISE_MUL, &centred, &p);
+  operand ds = binary(graph, CUDNN_POINTWISE_MUL, &weighted, &scale);
+  operand ds_exchanged = ett_cuda_dnn_transposed(graph, &ds, type);
+  gradient(graph, &ds_exchanged, &q, &dk, type);
+
+  operand k = ett_cuda_dnn_transposed(graph, &keys, type);
+  operand accumulated = ett_cuda_dnn_kept(graph, dq.dims);
+  ett_cuda_dnn_matmul(graph, &ds, &k, &accumulated);
+  ett_cuda_dnn_pointwise(graph, CUDNN_POINTWISE_IDENTITY, CUDNN_DATA_FLOAT, &accumulated,
+                         NULL, NULL, &dq);
+}
+
+/* a·b·c·d, or LLONG_MAX. */
+static long long product(long long a, long long b, long long c, long long d) {
+  long long result;
+  if (__builtin_mul_overflow(a, b, &result) ||
+      __builtin_mul_overflow(result, c, &result) ||
+      __builtin_mul_overflow(result, d, &result))
+    return INT64_MAX;
+  return result;
 }
 
 static int check(const ett_cuda_work *work, const ett_cuda_attention *a, ett_err *err) {
-  if (a->causal)
-    return ett_err_set(err, ETT_ERR_MISSING,
-                       "cuDNN's unified attention of the version ett was built with (%d) "
-                       "has no causal mask; sample with causal = false, or build with a "
-                       "cuDNN whose unified operation takes a mask",
-                       (int)CUDNN_VERSION);
   if (a->batch <= 0 || a->heads <= 0 || a->kv_heads <= 0 || a->seq_q <= 0 ||
       a->seq_k <= 0 || a->head_dim <= 0 || a->heads % a->kv_heads != 0)
     return ett_err_set(
@@ -254,8 +196,16 @@ static int check(const ett_cuda_work *work, const ett_cuda_attention *a, ett_err
         "attention: sizes must be positive and kv_heads (%lld) must divide "
         "heads (%lld)",
         a->kv_heads, a->heads);
-  long long queries = a->batch * a->heads * a->seq_q * a->head_dim;
-  long long keys = a->batch * a->kv_heads * a->seq_k * a->head_dim;
+  ett_cuda_dtype dtype = ett_cuda_work_tensor_dtype(work, a->q);
+  if (dtype != ETT_CUDA_FP16 && dtype != ETT_CUDA_BF16)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "attention: cuDNN's fused engines take fp16 and bf16 only");
+  if (a->head_dim % 8 != 0)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "attention: head_dim must be a multiple of 8, got %lld",
+                       a->head_dim);
+  long long queries = product(a->batch, a->heads, a->seq_q, a->head_dim);
+  long long keys = product(a->batch, a->kv_heads, a->seq_k, a->head_dim);
   const struct {
     const char *name;
     int tensor, used;
@@ -265,7 +215,7 @@ static int check(const ett_cuda_work *work, const ett_cuda_attention *a, ett_err
       {"k", a->k, 1, keys},
       {"v", a->v, 1, keys},
       {"out", a->out, 1, queries},
-      {"stats", a->stats, 1, a->batch * a->heads * a->seq_q},
+      {"stats", a->stats, 1, product(a->batch, a->heads, a->seq_q, 1)},
       {"dout", a->dout, a->backward, queries},
       {"dq", a->dq, a->backward, queries},
       {"dk", a->dk, a->backward, keys},
@@ -278,51 +228,33 @@ static int check(const ett_cuda_work *work, const ett_cuda_attention *a, ett_err
                          "attention: %s needs %lld elements, the tensor has %lld",
                          operands[i].name, operands[i].wanted,
                          ett_cuda_work_count(work, operands[i].tensor));
-  return 0;
-}
-
-static int start(ett_cuda_device *device, const ett_cuda_dnn *dnn, ett_err *err) {
-  if (device->dnn)
-    return 0;
-  cudnnHandle_t handle;
-  cudnnStatus_t status = dnn->cudnnCreate(&handle);
-  if (status != CUDNN_STATUS_SUCCESS)
-    return ett_err_set(err, ETT_ERR_IO, "cuDNN: starting: %s",
-                       dnn->cudnnGetErrorString(status));
-  dnn->cudnnSetStream(handle, (cudaStream_t)device->stream);
-  device->dnn = handle;
+  if (ett_cuda_work_tensor_dtype(work, a->stats) != ETT_CUDA_FP32)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "attention: stats must be fp32");
   return 0;
 }
 
 int ett_cuda_work_attention(ett_cuda_work *work, const ett_cuda_attention *attention,
                             ett_err *err) {
-  ett_cuda_device *device = ett_cuda_work_device(work);
-  const ett_cuda_dnn *dnn = ett_cuda_dnn_open(err);
-  if (!dnn || check(work, attention, err) != 0 || start(device, dnn, err) != 0)
+  if (check(work, attention, err) != 0)
     return -1;
-  attention_launch *launch = calloc(1, sizeof *launch);
-  if (!launch)
-    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for a launch");
-  launch->base.run = run_attention;
-  launch->base.free = free_attention;
-  launch->device = device;
-  launch->dnn = dnn;
-  launch->status = CUDNN_STATUS_SUCCESS;
-  launch->scale = 1.0f / sqrtf((float)attention->head_dim);
-  const int64_t one[4] = {1, 1, 1, 1};
-  descriptor scale = tensor(launch, one, CUDNN_DATA_FLOAT, &launch->scale, 1);
-  descriptor operation = attention->backward
-                             ? backward_operation(launch, work, attention, scale)
-                             : forward_operation(launch, work, attention, scale);
-  plan_graph(launch, operation);
-  int result = launch->status == CUDNN_STATUS_SUCCESS
-                   ? pack(launch, err)
-                   : fail(launch, launch->status, "planning attention", err);
-  if (result != 0) {
-    free_attention(&launch->base);
+  ett_cuda_graph *graph = ett_cuda_dnn_graph(ett_cuda_work_device(work), err);
+  if (!graph)
+    return -1;
+  if (graph->dnn->cudnnGetVersion() < LEAST_VERSION) {
+    ett_err_set(err, ETT_ERR_MISSING,
+                "attention needs cuDNN 9.6 or newer, found %zu; install it",
+                graph->dnn->cudnnGetVersion());
+    graph->base.free(&graph->base);
     return -1;
   }
-  return ett_cuda_work_add(work, &launch->base, err);
+  if (attention->backward)
+    backward(graph, work, attention);
+  else
+    forward(graph, work, attention);
+  if (ett_cuda_dnn_finish(graph, "cuDNN has no attention engine for this shape", err) !=
+      0)
+    return -1;
+  return ett_cuda_work_add(work, &graph->base, err);
 }
 
 #endif

@@ -1,6 +1,8 @@
 #include "samplers/cuda/device.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 int ett_cuda_device_count(ett_err *err) {
   const ett_cuda_driver *driver = ett_cuda_driver_open(err);
@@ -65,12 +67,10 @@ static int open_parts(ett_cuda_device *device, int ordinal, ett_err *err) {
   if (status != CUDA_SUCCESS)
     return ett_cuda_fail(driver, status, "making a context", err);
   device->flush_bytes = 2 * (size_t)device->l2_bytes;
-  if (device->flush_bytes > 0) {
-    status = driver->cuMemAlloc(&device->flush, device->flush_bytes);
-    if (status != CUDA_SUCCESS)
-      return ett_cuda_fail(driver, status, "allocating the cache-flush buffer", err);
-  }
-  return 0;
+  return device->flush_bytes == 0
+             ? 0
+             : ett_cuda_device_allocate(device, device->flush_bytes,
+                                        "the cache-flush buffer", &device->flush, err);
 }
 
 int ett_cuda_device_open(ett_cuda_device *device, int ordinal, ett_err *err) {
@@ -94,19 +94,217 @@ void ett_cuda_device_close(ett_cuda_device *device) {
   const ett_cuda_driver *driver = device->driver;
   if (!driver)
     return;
-  if (device->blas)
-    ett_cuda_blas_open(NULL)->cublasLtDestroy(device->blas);
+  int alive = device->death == ETT_CUDA_ALIVE;
+  if (alive && device->context)
+    driver->cuCtxSetCurrent(device->context);
+  for (int i = 0; i < device->module_count; i++) {
+    if (alive)
+      driver->cuModuleUnload(device->modules[i].module);
+    free(device->modules[i].source);
+  }
+  free(device->modules);
+  for (int i = 0; alive && i < device->event_count; i++)
+    driver->cuEventDestroy(device->events[i]);
+  free(device->events);
+  if (alive) {
+    if (device->blas)
+      ett_cuda_blas_open(NULL)->cublasLtDestroy(device->blas);
 #ifdef ETT_HAVE_CUDNN
-  if (device->dnn)
-    ett_cuda_dnn_open(NULL)->cudnnDestroy(device->dnn);
+    if (device->dnn)
+      ett_cuda_dnn_open(NULL)->cudnnDestroy(device->dnn);
 #endif
-  if (device->workspace)
-    driver->cuMemFree(device->workspace);
-  if (device->flush)
-    driver->cuMemFree(device->flush);
-  if (device->stream)
-    driver->cuStreamDestroy(device->stream);
-  if (device->context)
-    driver->cuDevicePrimaryCtxRelease(device->ordinal);
+    if (device->workspace)
+      driver->cuMemFree(device->workspace);
+    if (device->flush)
+      driver->cuMemFree(device->flush);
+    if (device->stream)
+      driver->cuStreamDestroy(device->stream);
+    if (device->context)
+      driver->cuDevicePrimaryCtxRelease(device->ordinal);
+  }
   memset(device, 0, sizeof *device);
+}
+
+int ett_cuda_device_use(const ett_cuda_device *device, ett_err *err) {
+  if (device->death != ETT_CUDA_ALIVE)
+    return ett_err_set(err, ETT_ERR_LOST, "device %d (%s) failed before", device->ordinal,
+                       device->name);
+  CUresult status = device->driver->cuCtxSetCurrent(device->context);
+  return status == CUDA_SUCCESS
+             ? 0
+             : ett_cuda_fail(device->driver, status, "using the device", err);
+}
+
+/* --- failures ------------------------------------------------------------------- */
+
+/* An error of a context that died stays: every later call returns it. */
+static CUresult sticky(ett_cuda_device *device) {
+  if (!device->stream)
+    return CUDA_SUCCESS;
+  CUresult status = device->driver->cuStreamQuery(device->stream);
+  return status == CUDA_ERROR_NOT_READY || status == CUDA_ERROR_OUT_OF_MEMORY ||
+                 status == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+             ? CUDA_SUCCESS
+             : status;
+}
+
+/* What a kernel can do to its context; anything else is the device's own failure. */
+static int by_kernel(CUresult status) {
+  return status == CUDA_ERROR_ILLEGAL_ADDRESS || status == CUDA_ERROR_LAUNCH_FAILED ||
+         status == CUDA_ERROR_LAUNCH_TIMEOUT || status == CUDA_ERROR_ASSERT ||
+         status == CUDA_ERROR_HARDWARE_STACK_ERROR ||
+         status == CUDA_ERROR_ILLEGAL_INSTRUCTION ||
+         status == CUDA_ERROR_MISALIGNED_ADDRESS ||
+         status == CUDA_ERROR_INVALID_ADDRESS_SPACE || status == CUDA_ERROR_INVALID_PC;
+}
+
+static const char *text_of(const ett_cuda_device *device, CUresult status) {
+  const char *text = NULL;
+  device->driver->cuGetErrorString(status, &text);
+  return text ? text : "unknown error";
+}
+
+static int died(ett_cuda_device *device, CUresult status, const char *doing,
+                ett_err *err) {
+  device->death = by_kernel(status) ? ETT_CUDA_KERNEL_FAULT : ETT_CUDA_DEVICE_FAULT;
+  return ett_err_set(err, ETT_ERR_LOST, "%s: %s", doing, text_of(device, status));
+}
+
+int ett_cuda_device_fail(ett_cuda_device *device, CUresult status, const char *doing,
+                         ett_err *err) {
+  CUresult cause = sticky(device);
+  if (cause != CUDA_SUCCESS)
+    return died(device, cause, doing, err);
+  return ett_cuda_fail(device->driver, status, doing, err);
+}
+
+int ett_cuda_library_fail(ett_cuda_device *device, ett_err_code code, const char *doing,
+                          const char *text, ett_err *err) {
+  CUresult cause = sticky(device);
+  if (cause != CUDA_SUCCESS)
+    return died(device, cause, doing, err);
+  return ett_err_set(err, code, "%s: %s", doing, text);
+}
+
+static double now_seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+int ett_cuda_device_wait(ett_cuda_device *device, double limit_seconds, ett_err *err) {
+  double start = now_seconds();
+  for (;;) {
+    CUresult status = device->driver->cuStreamQuery(device->stream);
+    if (status == CUDA_SUCCESS)
+      return 0;
+    if (status != CUDA_ERROR_NOT_READY)
+      return ett_cuda_device_fail(device, status, "running the kernels", err);
+    if (now_seconds() - start > limit_seconds) {
+      device->death = ETT_CUDA_KERNEL_FAULT;
+      return ett_err_set(err, ETT_ERR_LOST,
+                         "the kernels had not ended after %g seconds (one that never "
+                         "ends?)",
+                         limit_seconds);
+    }
+    struct timespec pause = {0, 20000};
+    nanosleep(&pause, NULL);
+  }
+}
+
+/* --- what is kept ---------------------------------------------------------------- */
+
+int ett_cuda_device_allocate(ett_cuda_device *device, size_t bytes, const char *what,
+                             CUdeviceptr *address, ett_err *err) {
+  const ett_cuda_driver *driver = device->driver;
+  CUresult status = driver->cuMemAlloc(address, bytes);
+  if (status == CUDA_SUCCESS)
+    return 0;
+  *address = 0;
+  if (status != CUDA_ERROR_OUT_OF_MEMORY)
+    return ett_cuda_device_fail(device, status, "allocating", err);
+  size_t available = 0, total = 0;
+  driver->cuMemGetInfo(&available, &total);
+  return ett_err_set(err, ETT_ERR_MEMORY,
+                     "out of memory on device %d (%s): %s needs %zu bytes, %zu of %zu "
+                     "are free",
+                     device->ordinal, device->name, what, bytes, available, total);
+}
+
+void *ett_cuda_grow(void *array, int count, int *room, size_t size, ett_err *err) {
+  if (count < *room)
+    return array;
+  int wanted = *room ? 2 * *room : 16;
+  void *larger = realloc(array, (size_t)wanted * size);
+  if (!larger) {
+    ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for a longer list");
+    return NULL;
+  }
+  *room = wanted;
+  return larger;
+}
+
+CUevent *ett_cuda_device_events(ett_cuda_device *device, int count, ett_err *err) {
+  while (device->event_count < count) {
+    CUevent *larger = ett_cuda_grow(device->events, device->event_count,
+                                    &device->event_room, sizeof *larger, err);
+    if (!larger)
+      return NULL;
+    device->events = larger;
+    CUresult status = device->driver->cuEventCreate(&device->events[device->event_count],
+                                                    CU_EVENT_DEFAULT);
+    if (status != CUDA_SUCCESS) {
+      ett_cuda_device_fail(device, status, "making an event", err);
+      return NULL;
+    }
+    device->event_count++;
+  }
+  return device->events;
+}
+
+static int load(ett_cuda_device *device, ett_cuda_module *made, const char *source,
+                const char *label, int first_line, ett_cuda_dtype dtype, ett_err *err) {
+  void *cubin;
+  size_t bytes;
+  if (ett_cuda_compile(source, label, first_line, dtype, device->capability, &cubin,
+                       &bytes, NULL, err) != 0)
+    return -1;
+  CUresult status = device->driver->cuModuleLoadData(&made->module, cubin);
+  free(cubin);
+  if (status != CUDA_SUCCESS)
+    return ett_cuda_device_fail(device, status, label, err);
+  made->dtype = dtype;
+  made->source = strdup(source);
+  if (!made->source) {
+    device->driver->cuModuleUnload(made->module);
+    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for a kernel's source");
+  }
+  return 0;
+}
+
+int ett_cuda_device_function(ett_cuda_device *device, const char *source,
+                             const char *label, int first_line, ett_cuda_dtype dtype,
+                             const char *name, CUfunction *function, ett_err *err) {
+  const ett_cuda_module *found = NULL;
+  for (int i = 0; i < device->module_count && !found; i++)
+    if (device->modules[i].dtype == dtype &&
+        strcmp(device->modules[i].source, source) == 0)
+      found = &device->modules[i];
+  if (!found) {
+    ett_cuda_module *larger = ett_cuda_grow(device->modules, device->module_count,
+                                            &device->module_room, sizeof *larger, err);
+    if (!larger)
+      return -1;
+    device->modules = larger;
+    if (load(device, &larger[device->module_count], source, label, first_line, dtype,
+             err) != 0)
+      return -1;
+    found = &larger[device->module_count++];
+  }
+  CUresult status = device->driver->cuModuleGetFunction(function, found->module, name);
+  if (status == CUDA_ERROR_NOT_FOUND)
+    return ett_err_set(err, ETT_ERR_FORMAT,
+                       "%s: the source has no kernel '%s' (extern \"C\" __global__)",
+                       label, name);
+  return status == CUDA_SUCCESS ? 0 : ett_cuda_device_fail(device, status, name, err);
 }

@@ -1,8 +1,23 @@
-/* device.h - one GPU: its facts, its stream, and the library handles bound to it. */
+/* device.h - one GPU: its facts, its stream, and what is kept for all work on it. */
 #ifndef ETT_CUDA_DEVICE_H
 #define ETT_CUDA_DEVICE_H
 
+#include "samplers/cuda/compile.h"
 #include "samplers/cuda/libraries.h"
+
+/* A compiled kernel source, loaded once a device: every shape of a campaign uses it. */
+typedef struct ett_cuda_module {
+  char *source;
+  ett_cuda_dtype dtype;
+  CUmodule module;
+} ett_cuda_module;
+
+/* Why a device cannot be used any more. */
+typedef enum ett_cuda_death {
+  ETT_CUDA_ALIVE,
+  ETT_CUDA_KERNEL_FAULT, /* a kernel did what it must not, or never ended */
+  ETT_CUDA_DEVICE_FAULT, /* the device itself failed or went away */
+} ett_cuda_death;
 
 typedef struct ett_cuda_device {
   const ett_cuda_driver *driver;
@@ -14,6 +29,11 @@ typedef struct ett_cuda_device {
   cublasLtHandle_t blas; /* NULL until the first GEMM */
   CUdeviceptr workspace;
   void *dnn; /* cudnnHandle_t, NULL until the first attention */
+  ett_cuda_module *modules;
+  int module_count, module_room;
+  CUevent *events; /* made at their first use, then used again */
+  int event_count, event_room;
+  ett_cuda_death death;
 
   char name[256];
   int capability;       /* major * 10 + minor */
@@ -34,7 +54,40 @@ int ett_cuda_device_count(ett_err *err);
  * buffer. A half-open device is closed again. */
 int ett_cuda_device_open(ett_cuda_device *device, int ordinal, ett_err *err);
 
-/* Safe to call twice, and on a zeroed device. */
+/* Safe to call twice, and on a zeroed device. What a dead device holds is left to the end
+ * of the process: freeing would wait for it. */
 void ett_cuda_device_close(ett_cuda_device *device);
+
+/* Makes the device's context current on this thread; -1 when the device is dead. */
+int ett_cuda_device_use(const ett_cuda_device *device, ett_err *err);
+
+/* Fills err from a status of work on the device and returns -1. The device is asked
+ * whether its context still lives; if not, the device is marked dead and the error is
+ * ETT_ERR_LOST. */
+int ett_cuda_device_fail(ett_cuda_device *device, CUresult status, const char *doing,
+                         ett_err *err);
+
+/* The same for a library's call that failed with `text`: code unless the device died. */
+int ett_cuda_library_fail(ett_cuda_device *device, ett_err_code code, const char *doing,
+                          const char *text, ett_err *err);
+
+/* At least `count` events, owned by the device; NULL on failure. */
+CUevent *ett_cuda_device_events(ett_cuda_device *device, int count, ett_err *err);
+
+/* Waits for the stream, at most so long; then the device is dead (a kernel that never
+ * ends would hold a campaign for ever). */
+int ett_cuda_device_wait(ett_cuda_device *device, double limit_seconds, ett_err *err);
+
+/* The function `name` of a source (compile.h), compiled and loaded at its first use. */
+int ett_cuda_device_function(ett_cuda_device *device, const char *source,
+                             const char *label, int first_line, ett_cuda_dtype dtype,
+                             const char *name, CUfunction *function, ett_err *err);
+
+/* Makes room for one more element; returns the (possibly moved) array or NULL. */
+void *ett_cuda_grow(void *array, int count, int *room, size_t size, ett_err *err);
+
+/* Allocates; out of memory says how much was asked for and how much is free. */
+int ett_cuda_device_allocate(ett_cuda_device *device, size_t bytes, const char *what,
+                             CUdeviceptr *address, ett_err *err);
 
 #endif

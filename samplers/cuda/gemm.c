@@ -18,11 +18,11 @@ typedef struct gemm_launch {
 
 #define CANDIDATES 16
 
-static int fail(const ett_cuda_blas *blas, cublasStatus_t status, const char *doing,
-                ett_err *err) {
-  return ett_err_set(err,
-                     status == CUBLAS_STATUS_ALLOC_FAILED ? ETT_ERR_MEMORY : ETT_ERR_IO,
-                     "cuBLASLt: %s: %s", doing, blas->cublasLtGetStatusString(status));
+static int fail(ett_cuda_device *device, const ett_cuda_blas *blas, cublasStatus_t status,
+                const char *doing, ett_err *err) {
+  return ett_cuda_library_fail(
+      device, status == CUBLAS_STATUS_ALLOC_FAILED ? ETT_ERR_MEMORY : ETT_ERR_IO, doing,
+      blas->cublasLtGetStatusString(status), err);
 }
 
 static cublasStatus_t multiply(gemm_launch *launch,
@@ -38,8 +38,9 @@ static cublasStatus_t multiply(gemm_launch *launch,
 static int run_gemm(ett_cuda_launch *base, ett_err *err) {
   gemm_launch *launch = (gemm_launch *)base;
   cublasStatus_t status = multiply(launch, &launch->algorithm);
-  return status == CUBLAS_STATUS_SUCCESS ? 0
-                                         : fail(launch->blas, status, "multiplying", err);
+  return status == CUBLAS_STATUS_SUCCESS
+             ? 0
+             : fail(launch->device, launch->blas, status, "cuBLASLt: multiplying", err);
 }
 
 static void free_gemm(ett_cuda_launch *base) {
@@ -92,6 +93,7 @@ static cublasStatus_t describe(gemm_launch *launch, const ett_cuda_gemm *gemm,
   /* The transposes of the swapped operands: B comes first. */
   int32_t first = gemm->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   int32_t second = gemm->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  int8_t fast = gemm->fast != 0;
   cublasStatus_t status =
       blas->cublasLtMatmulDescCreate(&launch->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   if (status == CUBLAS_STATUS_SUCCESS)
@@ -100,6 +102,9 @@ static cublasStatus_t describe(gemm_launch *launch, const ett_cuda_gemm *gemm,
   if (status == CUBLAS_STATUS_SUCCESS)
     status = blas->cublasLtMatmulDescSetAttribute(
         launch->operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
+  if (status == CUBLAS_STATUS_SUCCESS && fast)
+    status = blas->cublasLtMatmulDescSetAttribute(
+        launch->operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
   if (status == CUBLAS_STATUS_SUCCESS)
     status = make_layout(blas, &launch->first, operand, gemm->trans_b ? gemm->n : gemm->k,
                          gemm->trans_b ? gemm->k : gemm->n, gemm->batch);
@@ -116,27 +121,19 @@ static cublasStatus_t describe(gemm_launch *launch, const ett_cuda_gemm *gemm,
 static float time_algorithm(gemm_launch *launch, const cublasLtMatmulAlgo_t *algorithm) {
   const ett_cuda_driver *driver = launch->device->driver;
   CUstream stream = launch->device->stream;
-  CUevent start = NULL, stop = NULL;
+  const CUevent *events = ett_cuda_device_events(launch->device, 2, NULL);
   float best = -1;
-  if (driver->cuEventCreate(&start, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
-      driver->cuEventCreate(&stop, CU_EVENT_DEFAULT) == CUDA_SUCCESS) {
-    for (int i = 0; i < 4; i++) {
-      float elapsed;
-      driver->cuEventRecord(start, stream);
-      if (multiply(launch, algorithm) != CUBLAS_STATUS_SUCCESS)
-        break;
-      driver->cuEventRecord(stop, stream);
-      if (driver->cuStreamSynchronize(stream) != CUDA_SUCCESS ||
-          driver->cuEventElapsedTime(&elapsed, start, stop) != CUDA_SUCCESS)
-        break;
-      if (i > 0 && (best < 0 || elapsed < best))
-        best = elapsed;
-    }
+  for (int i = 0; events && i < 4; i++) {
+    float elapsed;
+    if (driver->cuEventRecord(events[0], stream) != CUDA_SUCCESS ||
+        multiply(launch, algorithm) != CUBLAS_STATUS_SUCCESS ||
+        driver->cuEventRecord(events[1], stream) != CUDA_SUCCESS ||
+        ett_cuda_device_wait(launch->device, 60, NULL) != 0 ||
+        driver->cuEventElapsedTime(&elapsed, events[0], events[1]) != CUDA_SUCCESS)
+      break;
+    if (i > 0 && (best < 0 || elapsed < best))
+      best = elapsed;
   }
-  if (start)
-    driver->cuEventDestroy(start);
-  if (stop)
-    driver->cuEventDestroy(stop);
   return best;
 }
 
@@ -154,24 +151,39 @@ static int choose(gemm_launch *launch, int autotune, ett_err *err) {
   if (status == CUBLAS_STATUS_SUCCESS)
     status = blas->cublasLtMatmulAlgoGetHeuristic(
         launch->device->blas, launch->operation, launch->first, launch->second,
-        launch->result, launch->result, preference, autotune ? CANDIDATES : 1, candidates,
+        launch->result, launch->result, preference, autotune ? CANDIDATES : 4, candidates,
         &found);
   if (preference)
     blas->cublasLtMatmulPreferenceDestroy(preference);
-  if (status != CUBLAS_STATUS_SUCCESS || found == 0)
-    return fail(blas,
-                status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status,
-                "choosing an algorithm for this shape and precision", err);
-  launch->algorithm = candidates[0].algo;
+  /* Each proposal says of itself whether it can be run. */
   float best = -1;
-  for (int i = 0; autotune && i < found; i++) {
+  int chosen = -1;
+  for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found; i++) {
+    if (candidates[i].state != CUBLAS_STATUS_SUCCESS)
+      continue;
+    if (!autotune) {
+      chosen = i;
+      break;
+    }
     float elapsed = time_algorithm(launch, &candidates[i].algo);
-    if (elapsed >= 0 && (best < 0 || elapsed < best)) {
+    if (elapsed >= 0 && (chosen < 0 || elapsed < best)) {
       best = elapsed;
-      launch->algorithm = candidates[i].algo;
+      chosen = i;
     }
   }
+  if (chosen < 0)
+    return fail(launch->device, blas,
+                status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status,
+                "cuBLASLt has no algorithm for this shape and precision", err);
+  launch->algorithm = candidates[chosen].algo;
   return 0;
+}
+
+/* Whether an operand has a*b*batch elements, computed without overflow. */
+static int holds(long long count, long long a, long long b, long long batch) {
+  long long wanted;
+  return !__builtin_mul_overflow(a, b, &wanted) &&
+         !__builtin_mul_overflow(wanted, batch, &wanted) && count >= wanted;
 }
 
 static int check_counts(const ett_cuda_work *work, const ett_cuda_gemm *gemm,
@@ -181,20 +193,31 @@ static int check_counts(const ett_cuda_work *work, const ett_cuda_gemm *gemm,
                        "gemm: m, n, k and batch must be positive, got %lld, %lld, %lld, "
                        "%lld",
                        gemm->m, gemm->n, gemm->k, gemm->batch);
+  if (gemm->batch > INT32_MAX)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "gemm: a batch of %lld is too large",
+                       gemm->batch);
   const struct {
     const char *name;
     int tensor;
-    long long wanted;
-  } operands[] = {{"a", gemm->a, gemm->m * gemm->k * gemm->batch},
-                  {"b", gemm->b, gemm->k * gemm->n * gemm->batch},
-                  {"c", gemm->c, gemm->m * gemm->n * gemm->batch}};
+    long long rows, columns;
+  } operands[] = {{"a", gemm->a, gemm->m, gemm->k},
+                  {"b", gemm->b, gemm->k, gemm->n},
+                  {"c", gemm->c, gemm->m, gemm->n}};
   for (int i = 0; i < 3; i++) {
     long long count = ett_cuda_work_count(work, operands[i].tensor);
-    if (count < operands[i].wanted)
-      return ett_err_set(err, ETT_ERR_ARGUMENT,
-                         "gemm: %s needs %lld elements, the tensor has %lld",
-                         operands[i].name, operands[i].wanted, count);
+    if (!holds(count, operands[i].rows, operands[i].columns, gemm->batch))
+      return ett_err_set(
+          err, ETT_ERR_ARGUMENT,
+          "gemm: %s needs %lld x %lld x %lld elements, the tensor has %lld",
+          operands[i].name, gemm->batch, operands[i].rows, operands[i].columns, count);
   }
+  if (ett_cuda_work_tensor_dtype(work, gemm->a) == ETT_CUDA_FP8 &&
+      (gemm->k % 16 != 0 || gemm->n % 16 != 0 || gemm->trans_a || !gemm->trans_b))
+    return ett_err_set(
+        err, ETT_ERR_ARGUMENT,
+        "gemm: fp8 products need k and n in multiples of 16 (and k innermost "
+        "in both operands), got k %lld and n %lld",
+        gemm->k, gemm->n);
   return 0;
 }
 
@@ -202,12 +225,13 @@ int ett_cuda_work_gemm(ett_cuda_work *work, const ett_cuda_gemm *gemm, int autot
                        ett_err *err) {
   ett_cuda_device *device = ett_cuda_work_device(work);
   const ett_cuda_blas *blas = ett_cuda_blas_open(err);
-  if (!blas || check_counts(work, gemm, err) != 0 || ett_cuda_workspace(device, err) != 0)
+  if (!blas || check_counts(work, gemm, err) != 0 ||
+      ett_cuda_device_use(device, err) != 0 || ett_cuda_workspace(device, err) != 0)
     return -1;
   if (!device->blas) {
     cublasStatus_t status = blas->cublasLtCreate(&device->blas);
     if (status != CUBLAS_STATUS_SUCCESS)
-      return fail(blas, status, "starting", err);
+      return fail(device, blas, status, "cuBLASLt: starting", err);
   }
   gemm_launch *launch = calloc(1, sizeof *launch);
   if (!launch)
@@ -225,8 +249,9 @@ int ett_cuda_work_gemm(ett_cuda_work *work, const ett_cuda_gemm *gemm, int autot
       describe(launch, gemm, data_type(ett_cuda_work_tensor_dtype(work, gemm->a)),
                data_type(ett_cuda_work_tensor_dtype(work, gemm->c)));
   if (status != CUBLAS_STATUS_SUCCESS) {
+    fail(device, blas, status, "cuBLASLt: describing the product", err);
     free_gemm(&launch->base);
-    return fail(blas, status, "describing the product", err);
+    return -1;
   }
   if (choose(launch, autotune, err) != 0) {
     free_gemm(&launch->base);

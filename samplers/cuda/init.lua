@@ -13,7 +13,11 @@ local backend = {
   precisions = { fp16 = true, bf16 = true, fp32 = true, fp8 = true },
 }
 
-local TIME_LIMIT_SECONDS = 60
+-- ETT_KERNEL_SECONDS: after so long a kernel counts as one that never ends.
+local TIME_LIMIT_SECONDS = tonumber(os.getenv("ETT_KERNEL_SECONDS")) or 60
+
+-- Tensor cores have bf16 since Ampere and fp8 since Ada and Hopper.
+local least_capability = { bf16 = 80, fp8 = 89 }
 
 --- true, or nil and one sentence on what is missing.
 function backend.available()
@@ -64,7 +68,6 @@ function backend.primitives(sink, op, precision, options)
   -- Under fp8 the operands of a product are fp8 copies of the same size; the result stays bf16.
   local narrow = {}
   local function operand(tensor)
-    if precision ~= "fp8" then return tensor.tensor end
     if not narrow[tensor] then
       local spec = { table.unpack(tensor.spec) }
       spec.dtype, spec.fill, spec.seed = "fp8", "normal", tensor.spec.seed
@@ -74,9 +77,17 @@ function backend.primitives(sink, op, precision, options)
   end
 
   function k.gemm(g)
-    must(sink:gemm { a = operand(g.a), b = operand(g.b), c = g.c.tensor, m = g.m, n = g.n, k = g.k,
-      batch = g.batch or 1, trans_a = g.trans_a, trans_b = g.trans_b, accumulate = g.accumulate,
-      autotune = options.autotune or false })
+    -- The tensor cores of Ada and Hopper take fp8 operands with k innermost only: frameworks keep a transposed
+    -- copy where a product wants the other order, so every fp8 product is of this form. Transformer Engine
+    -- lets forward products add up in the tensor cores' own precision.
+    local fp8 = precision == "fp8" and not g.wide
+    local trans_a, trans_b = g.trans_a, g.trans_b
+    if fp8 then trans_a, trans_b = false, true end
+    local a, b = g.a.tensor, g.b.tensor
+    if fp8 then a, b = operand(g.a), operand(g.b) end
+    must(sink:gemm { a = a, b = b, c = g.c.tensor, m = g.m, n = g.n, k = g.k,
+      batch = g.batch or 1, trans_a = trans_a, trans_b = trans_b, accumulate = g.accumulate,
+      fast = fp8 and options.pass == "forward", autotune = options.autotune or false })
   end
 
   function k.attention(a)
@@ -110,123 +121,196 @@ function backend.record(sink, op, s, pass, precision, options)
   if not op.kernel then
     error_module.raise("model", "operator '%s' cannot run on CUDA: it has no 'kernel' function", tostring(op.name))
   end
-  op.kernel(backend.primitives(sink, op, precision, options), s, pass)
+  options = options or {}
+  op.kernel(backend.primitives(sink, op, precision, { seed = options.seed, autotune = options.autotune, pass = pass }),
+    s, pass)
 end
 
 --- Seconds of a work list: repeats until the low mean is known to `target` or the budget is spent.
 local function time_work(work, options)
   local budget, target = options.budget_seconds or 0.05, options.target or 0.01
-  local seconds, err = work:time { repeats = 3, time_limit_seconds = TIME_LIMIT_SECONDS }
+  local most, least = options.max_repeats or 200, options.min_repeats or 7
+  local seconds, err = work:time { repeats = math.min(3, most), time_limit_seconds = TIME_LIMIT_SECONDS }
   if not seconds then return nil, err end
-  local most = options.max_repeats or 200
-  local began = sample.now()
-  repeat
-    local stats = sample.stats(seconds)
-    if #seconds >= (options.min_repeats or 7) and stats.half_width <= target * stats.low_mean then break end
-    local batch = math.max(1, math.min(20, most - #seconds))
+  local began, stats = sample.now(), sample.stats(seconds)
+  while #seconds < most and (#seconds < least or stats.half_width > target * stats.low_mean
+      and sample.now() - began <= budget) do
     local more
-    more, err = work:time { repeats = batch, time_limit_seconds = TIME_LIMIT_SECONDS }
+    more, err = work:time { repeats = math.min(20, most - #seconds), time_limit_seconds = TIME_LIMIT_SECONDS }
     if not more then return nil, err end
     table.move(more, 1, #more, #seconds + 1, seconds)
-  until #seconds >= most or sample.now() - began > budget
-  local stats = sample.stats(seconds)
-  return { seconds = stats.low_mean, min = stats.min, median = stats.median, mean = stats.mean,
-    half_width = stats.half_width, repeats = #seconds, dropped = 0,
+    stats = sample.stats(seconds)
+  end
+  return { seconds = stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
+    mean_seconds = stats.mean, half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
     raw_seconds = options.keep_raw and seconds or nil }
 end
 
--- A chain of dependent multiply-adds takes as long as the SM clock says: its time against the best
--- seen tells a throttled device.
+-- A chain of dependent multiply-adds counts its own cycles: over its time they are the SM clock, and a clock
+-- below the best seen tells a throttled device. Without steps it is the shortest kernel there is.
+local PROBE_STEPS = 20000
 local probe_source = [[
-extern "C" __global__ void clock_probe(float *out, long long n) {
+extern "C" __global__ void clock_probe(float *out, long long *cycles, long long n) {
   float x = threadIdx.x;
+  long long start = clock64();
   for (long long i = 0; i < n; i++) x = x * 0.999f + 0.5f;
   out[threadIdx.x] = x;
+  if (threadIdx.x == 0) *cycles = clock64() - start;
 }
 ]]
 
-local function make_probe(device)
+local function probe_work(device, steps)
   local work, err = device:work("fp32")
   if not work then return nil, err end
-  local out
+  local function fail(why)
+    work:close()
+    return nil, why
+  end
+  local out, cycles, ok
   out, err = work:tensor { 32, dtype = "fp32", fill = "zero" }
-  if not out then return nil, err end
-  local ok
+  if not out then return fail(err) end
+  cycles, err = work:tensor { 1, dtype = "int64", fill = "zero" }
+  if not cycles then return fail(err) end
   ok, err = work:kernel { source = probe_source, name = "clock_probe", label = "clock probe", grid = 1, block = 32,
-    args = { { tensor = out }, 20000 } }
-  if ok then ok, err = work:ready() end
-  if not ok then return nil, err end
-  local best
-  return function()
-    local seconds = work:time { repeats = 3, flush = false }
-    if not seconds then return 1 end
+    args = { { tensor = out }, { tensor = cycles }, steps } }
+  if ok then ok, err = work:ready { time_limit_seconds = TIME_LIMIT_SECONDS } end
+  if not ok then return fail(err) end
+  return work, cycles
+end
+
+--- { floor_seconds, clock_hz or nil, ratio() -> best clock over the present one | nil, error, close() }
+local function make_probe(device)
+  local empty, err = probe_work(device, 0)
+  if not empty then return nil, err end
+  local floor
+  floor, err = empty:time { repeats = 20, flush = false, time_limit_seconds = TIME_LIMIT_SECONDS }
+  empty:close()
+  if not floor then return nil, err end
+  local work, cycles = probe_work(device, PROBE_STEPS)
+  if not work then return nil, cycles end
+  local probe, best = { floor_seconds = sample.stats(floor).low_mean }, nil
+  function probe.ratio()
+    local seconds, why = work:time { repeats = 3, flush = false, time_limit_seconds = TIME_LIMIT_SECONDS }
+    if not seconds then return nil, why end
     local now = math.min(table.unpack(seconds))
     best = math.min(best or now, now)
     return now / best
   end
-end
-
---- After these the context is gone: the campaign must end, its finished rows safe.
-local function lost(err, op)
-  if err.kind == "io" or err.kind == "limit" then
-    local object = error_module.new("lost", "%s: %s", op.name, err.message)
-    return object
+  function probe.close() work:close() end
+  local ok
+  ok, err = probe.ratio()
+  local count = ok and work:read(cycles)
+  if not ok or not count then
+    work:close()
+    return nil, err
   end
-  return error_module.from(err)
+  if count[1] > 0 and best > probe.floor_seconds then
+    probe.clock_hz = count[1] / (best - probe.floor_seconds)
+  end
+  return probe
 end
 
 --- Opens a session on one device.
----@param options table device (ordinal), precision, seed, budget_seconds, target, max_repeats, keep_raw,
---- autotune, profile
+---@param options table device (ordinal), precision, seed, budget_seconds, target, min_repeats, max_repeats,
+--- keep_raw, autotune, profile
 function backend.open(options)
   options = options or {}
   local ok, why = backend.available()
   if not ok then return nil, error_module.new("missing", "%s", why) end
   local cuda = require "ett.cuda"
-  local device, err = cuda.open(options.device or 0)
+  local ordinal = options.device or 0
+  local device, err = cuda.open(ordinal)
   if not device then return nil, err end
-  local info = device:info()
-  local clock_ratio
-  clock_ratio, err = make_probe(device)
-  if not clock_ratio then return nil, err end
-  local precision = options.precision or "bf16"
+  local info, precision = device:info(), options.precision or "bf16"
+  local named = ("device %d (%s)"):format(ordinal, info.name)
+  local least = least_capability[precision]
+  if least and info.capability < least then
+    device:close()
+    return nil, error_module.new("missing", "%s has compute capability %d.%d, %s needs %d.%d; choose %s", named,
+      info.capability // 10, info.capability % 10, precision, least // 10, least % 10,
+      precision == "fp8" and "bf16, fp16 or fp32" or "fp16 or fp32")
+  end
+  local probe
+  probe, err = make_probe(device)
+  if not probe then
+    if device:lost() then err = error_module.new("lost", "%s failed: %s", named, err.message) end
+    device:close()
+    return nil, err
+  end
   local session = {
     backend = backend,
     device = (info.name:gsub("[^%w%-]", "")),
     header = {
       { "machine", sample.hostname() },
-      { "device", ("%s, sm_%d, %d SMs, %.1f GiB"):format(info.name, info.capability, info.multiprocessors,
-        info.memory_bytes / 2 ^ 30) },
+      { "device", ("%d, %s, sm_%d, %d SMs, %.1f GiB, L2 cache %.0f MiB"):format(ordinal, info.name, info.capability,
+        info.multiprocessors, info.memory_bytes / 2 ^ 30, info.l2_bytes / 2 ^ 20) },
       { "driver", ("CUDA %d.%d"):format(info.driver_version // 1000, info.driver_version % 1000 // 10) },
-      { "clock", ("%.0f MHz maximum, memory %.0f MHz"):format(info.clock_hz / 1e6, info.memory_clock_hz / 1e6) },
+      { "libraries", cuda.versions() },
+      { "clock", ("%.0f MHz maximum%s, memory %.0f MHz"):format(info.clock_hz / 1e6, probe.clock_hz
+        and (", %.0f MHz measured"):format(probe.clock_hz / 1e6) or "", info.memory_clock_hz / 1e6) },
+      { "time", ("CUDA events around a graph, L2 overwritten before each run; an empty kernel takes %.1f us"):format(
+        probe.floor_seconds * 1e6) },
       { "gemm", options.autotune and "cuBLASLt, autotuned" or "cuBLASLt, first heuristic" },
     },
   }
+
+  --- What a failure is to the campaign. A kernel that made the device unusable is the shape's failure and the end
+  --- of this process's work; a device that failed by itself, a source that does not compile and a library that
+  --- is not there are no shape's failure: `fatal`, and the campaign ends with nothing noted.
+  local function judged(failure, op)
+    local object = error_module.from(failure)
+    local how = device:lost()
+    if how then
+      object = error_module.new("lost", how == "kernel" and "%s: %s: %s; this process cannot use the device any "
+        .. "more: its rows are safe, run the same command again to go on after this shape"
+        or "%s: %s: %s; the rows are safe, run the same command again when the device is back", op.name, named,
+        object.message)
+      object.fatal = how == "device"
+    elseif object.kind == "format" or object.kind == "missing" then
+      object.fatal = true
+    end
+    return object
+  end
+
+  local function measure_pass(op, s, pass)
+    local work <close>, failure = device:work(precision == "fp8" and "bf16" or precision)
+    if not work then return nil, failure end
+    local recorded, raised = pcall(backend.record, work, op, s, pass, precision,
+      { seed = options.seed, autotune = options.autotune })
+    if not recorded then return nil, raised end
+    local ready, ratio, result
+    ready, failure = work:ready { time_limit_seconds = TIME_LIMIT_SECONDS }
+    if not ready then return nil, failure end
+    ratio, failure = probe.ratio()
+    if not ratio then return nil, failure end
+    result, failure = time_work(work, options)
+    if not result then return nil, failure end
+    result.clock_ratio, result.slow_clock = ratio, ratio > 1.05
+    if options.profile then
+      result.kernels, failure = work:profile(TIME_LIMIT_SECONDS)
+      if not result.kernels then
+        if device:lost() then return nil, failure end
+        result.kernels_missing = failure.message
+      end
+    end
+    return result
+  end
 
   --- Times every pass of an operator on a shape: { forward = result, … } | nil, error.
   function session.measure(op, s)
     local results = {}
     for _, pass in ipairs(op.passes) do
-      local work <close>, failure = device:work(precision == "fp8" and "bf16" or precision)
-      if not work then return nil, failure end
-      local recorded, raised = pcall(backend.record, work, op, s, pass, precision,
-        { seed = options.seed, autotune = options.autotune })
-      if not recorded then return nil, lost(error_module.from(raised), op) end
-      local ready
-      ready, failure = work:ready { time_limit_seconds = TIME_LIMIT_SECONDS }
-      if not ready then return nil, lost(failure, op) end
-      local ratio = clock_ratio()
-      local result
-      result, failure = time_work(work, options)
-      if not result then return nil, lost(failure, op) end
-      result.clock_ratio, result.slow_clock = ratio, ratio > 1.05
-      if options.profile then result.kernels = work:profile() end
+      local result, failure = measure_pass(op, s, pass)
+      if not result then return nil, judged(failure, op) end
       results[pass] = result
     end
     return results
   end
 
-  function session.close() device:close() end
+  function session.close()
+    probe.close()
+    device:close()
+  end
   return session
 end
 

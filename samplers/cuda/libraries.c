@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* cuda.h renames functions by macro (cuMemAlloc is cuMemAlloc_v2): the symbol to look up
  * is the expanded name. */
@@ -13,6 +14,7 @@
 typedef struct symbol {
   const char *name;
   size_t offset; /* of the function pointer in the table */
+  int optional;
 } symbol;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -42,7 +44,10 @@ static int fill(void *table, const char *const *names, const symbol *symbols,
     return ett_err_set(err, ETT_ERR_MISSING, "%s", remedy);
   for (size_t i = 0; i < count; i++) {
     void *address = dlsym(library, symbols[i].name);
-    if (!address)
+    /* The second version came with CUDA 12.8 and has the arguments of the first. */
+    if (!address && strcmp(symbols[i].name, "cuEventElapsedTime_v2") == 0)
+      address = dlsym(library, "cuEventElapsedTime");
+    if (!address && !symbols[i].optional)
       return ett_err_set(err, ETT_ERR_MISSING, "%s; the one found lacks %s", remedy,
                          symbols[i].name);
     *(void **)((char *)table + symbols[i].offset) = address;
@@ -50,8 +55,11 @@ static int fill(void *table, const char *const *names, const symbol *symbols,
   return 0;
 }
 
-#define ENTRY(type, name) {SYMBOL(name), offsetof(type, name)},
+#define ENTRY(type, name) {SYMBOL(name), offsetof(type, name), 0},
 #define DRIVER_ENTRY(name) ENTRY(ett_cuda_driver, name)
+#define DRIVER_OPTIONAL_ENTRY(name) {SYMBOL(name), offsetof(ett_cuda_driver, name), 1},
+#define DRIVER_ENTRIES(X)                                                                \
+  ETT_CUDA_DRIVER(X) ETT_CUDA_DRIVER_OPTIONAL(DRIVER_OPTIONAL_ENTRY)
 #define NVRTC_ENTRY(name) ENTRY(ett_cuda_nvrtc, name)
 #define BLAS_ENTRY(name) ENTRY(ett_cuda_blas, name)
 #define DNN_ENTRY(name) ENTRY(ett_cuda_dnn, name)
@@ -72,7 +80,7 @@ static int fill(void *table, const char *const *names, const symbol *symbols,
     return opened;                                                                       \
   }
 
-OPENER(ett_cuda_driver_open, ett_cuda_driver, ETT_CUDA_DRIVER, DRIVER_ENTRY,
+OPENER(ett_cuda_driver_open, ett_cuda_driver, DRIVER_ENTRIES, DRIVER_ENTRY,
        "no CUDA driver on this machine (libcuda.so.1); install the NVIDIA driver",
        "libcuda.so.1")
 OPENER(ett_cuda_nvrtc_open, ett_cuda_nvrtc, ETT_CUDA_NVRTC, NVRTC_ENTRY,

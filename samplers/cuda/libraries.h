@@ -24,12 +24,12 @@
   X(cuDeviceGetCount)                                                                    \
   X(cuDeviceGet)                                                                         \
   X(cuDeviceGetName)                                                                     \
-  X(cuDeviceGetUuid)                                                                     \
   X(cuDeviceGetAttribute)                                                                \
   X(cuDeviceTotalMem)                                                                    \
   X(cuDevicePrimaryCtxRetain)                                                            \
   X(cuDevicePrimaryCtxRelease)                                                           \
   X(cuCtxSetCurrent)                                                                     \
+  X(cuCtxSynchronize)                                                                    \
   X(cuGetErrorString)                                                                    \
   X(cuMemAlloc)                                                                          \
   X(cuMemFree)                                                                           \
@@ -56,6 +56,13 @@
   X(cuEventRecord)                                                                       \
   X(cuEventElapsedTime)                                                                  \
   X(cuEventDestroy)
+
+/* What a driver may be without: NULL in the table then. */
+#if CUDA_VERSION >= 12040
+#define ETT_CUDA_DRIVER_OPTIONAL(X) X(cuFuncGetParamInfo)
+#else
+#define ETT_CUDA_DRIVER_OPTIONAL(X)
+#endif
 
 #define ETT_CUDA_NVRTC(X)                                                                \
   X(nvrtcVersion)                                                                        \
@@ -109,6 +116,7 @@
 #define ETT_CUDA_FIELD(name) __typeof__(name) *name;
 typedef struct ett_cuda_driver {
   ETT_CUDA_DRIVER(ETT_CUDA_FIELD)
+  ETT_CUDA_DRIVER_OPTIONAL(ETT_CUDA_FIELD)
 } ett_cuda_driver;
 typedef struct ett_cuda_nvrtc {
   ETT_CUDA_NVRTC(ETT_CUDA_FIELD)
@@ -140,7 +148,8 @@ const ett_cuda_dnn *ett_cuda_dnn_open(ett_err *err);
 const ett_cuda_cupti *ett_cuda_cupti_open(ett_err *err);
 #endif
 
-/* Fills err from a driver status; returns -1. */
+/* Fills err from a driver status; returns -1. Work on an open device reports through
+ * ett_cuda_device_fail (device.h), which knows whether the device can still be used. */
 int ett_cuda_fail(const ett_cuda_driver *driver, CUresult status, const char *doing,
                   ett_err *err);
 

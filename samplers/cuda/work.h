@@ -42,6 +42,7 @@ typedef struct ett_cuda_gemm {
   int a, b, c;
   long long m, n, k, batch;
   int trans_a, trans_b, accumulate;
+  int fast; /* fp8 on Hopper: sums kept in the tensor cores' own precision */
 } ett_cuda_gemm;
 
 /* Fused attention over [batch, heads, seq, head_dim] tensors; stats is fp32
@@ -87,6 +88,9 @@ int ett_cuda_work_time(ett_cuda_work *work, int repeats, int flush,
  */
 int ett_cuda_work_read(ett_cuda_work *work, int tensor, double *values, long long count,
                        ett_err *err);
+/* The other way, for checks that set an operand: fp32, bf16 and int64 tensors. */
+int ett_cuda_work_write(ett_cuda_work *work, int tensor, const double *values,
+                        long long count, ett_err *err);
 long long ett_cuda_work_count(const ett_cuda_work *work, int tensor);
 /* Device address of a tensor, 0 when there is no such tensor. */
 CUdeviceptr ett_cuda_work_address(const ett_cuda_work *work, int tensor);

@@ -130,6 +130,9 @@ local function print_profile(one)
       print(("# %s: kernels (us)"):format(pass))
       for _, kernel in ipairs(result.kernels) do print(("%s,%.3f"):format(kernel.name, kernel.seconds * 1e6)) end
     end
+    if result and result.kernels_missing then
+      print(("# %s: no kernel times: %s"):format(pass, result.kernels_missing))
+    end
   end
 end
 
@@ -187,6 +190,7 @@ return {
       profile = opts.profile }
     if mode ~= "get_all" then
       if mode == "run_function" then common.max_repeats = 1 end
+      if mode == "get_profiler" then common.profile = true end
       local one = sampler.one(given, common)
       print_one(one)
       if mode == "get_profiler" then print_profile(one) end

@@ -1,0 +1,210 @@
+/* Tensors of a work list: buffers on the device, filled there. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "samplers/cuda/list.h"
+
+/* Fills buffers on the device: copying gigabytes of random numbers would take longer than
+ * the measurement. Kind 4 is for fp8 (e4m3): both signs of 1/4 to 9/8, since random bits
+ * would hold NaNs. A counter-based generator (splitmix64) makes element i independent of
+ * the launch shape. */
+static const char fill_source[] =
+    "extern \"C\" __global__ void ett_fill(void *out, long long n, long long kind,\n"
+    "                                     long long high, long long seed) {\n"
+    "  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
+    "  for (; i < n; i += (long long)gridDim.x * blockDim.x) {\n"
+    "    unsigned long long z = (unsigned long long)seed +\n"
+    "                           0x9e3779b97f4a7c15ull * (unsigned long long)(i + 1);\n"
+    "    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;\n"
+    "    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;\n"
+    "    z ^= z >> 31;\n"
+    "    float u = ((z >> 40) + 0.5f) * 5.9604645e-8f;\n"
+    "    float w = ((z & 0xffffff) + 0.5f) * 5.9604645e-8f;\n"
+    "    if (kind == 3) ((long long *)out)[i] = (long long)(z % (unsigned long "
+    "long)high);\n"
+    "    else if (kind == 4) ((unsigned char *)out)[i] = (z & 0x80) | (0x28 + (z >> 40) "
+    "% 18);\n"
+    "    else store((T *)out, i, kind == 1 ? u\n"
+    "               : 0.5f * sqrtf(-2.0f * logf(u)) * cosf(6.2831853f * w));\n"
+    "  }\n"
+    "}\n";
+
+long long ett_cuda_work_count(const ett_cuda_work *work, int index) {
+  return index >= 0 && index < work->tensor_count ? work->tensors[index].count : -1;
+}
+
+CUdeviceptr ett_cuda_work_address(const ett_cuda_work *work, int index) {
+  return index >= 0 && index < work->tensor_count ? work->tensors[index].address : 0;
+}
+
+ett_cuda_dtype ett_cuda_work_tensor_dtype(const ett_cuda_work *work, int index) {
+  return index >= 0 && index < work->tensor_count ? work->tensors[index].dtype
+                                                  : work->dtype;
+}
+
+static int fill_tensor(ett_cuda_work *work, int index, ett_cuda_fill fill, long long high,
+                       uint64_t seed, ett_err *err) {
+  ett_cuda_device *device = work->device;
+  const ett_cuda_tensor *t = &work->tensors[index];
+  CUresult status;
+  if (fill == ETT_CUDA_FILL_ZERO) {
+    status = device->driver->cuMemsetD8Async(
+        t->address, 0, (size_t)t->count * ett_cuda_dtype_bytes(t->dtype), device->stream);
+    return status == CUDA_SUCCESS
+               ? 0
+               : ett_cuda_device_fail(device, status, "filling a tensor", err);
+  }
+  CUfunction function;
+  ett_cuda_dtype element =
+      t->dtype == ETT_CUDA_INT64 || t->dtype == ETT_CUDA_FP8 ? ETT_CUDA_FP32 : t->dtype;
+  if (ett_cuda_device_function(device, fill_source, "fill", 1, element, "ett_fill",
+                               &function, err) != 0)
+    return -1;
+  CUdeviceptr address = t->address;
+  long long kind = t->dtype == ETT_CUDA_FP8 ? 4 : (long long)fill;
+  long long n = t->count, start = (long long)seed;
+  void *args[] = {&address, &n, &kind, &high, &start};
+  long long blocks = (n + 255) / 256;
+  status =
+      device->driver->cuLaunchKernel(function, blocks < 2048 ? (unsigned)blocks : 2048u,
+                                     1, 1, 256, 1, 1, 0, device->stream, args, NULL);
+  return status == CUDA_SUCCESS
+             ? 0
+             : ett_cuda_device_fail(device, status, "filling a tensor", err);
+}
+
+int ett_cuda_work_tensor(ett_cuda_work *work, long long count, ett_cuda_dtype dtype,
+                         ett_cuda_fill fill, long long high, uint64_t seed,
+                         ett_err *err) {
+  ett_cuda_device *device = work->device;
+  if (ett_cuda_device_use(device, err) != 0)
+    return -1;
+  if (count <= 0 || count > (long long)(SIZE_MAX / 16))
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "a tensor of %lld elements is impossible",
+                       count);
+  if (fill == ETT_CUDA_FILL_INDEX && (dtype != ETT_CUDA_INT64 || high <= 0))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "an index tensor is int64 and needs a positive 'high'");
+  if (dtype == ETT_CUDA_INT64 && fill != ETT_CUDA_FILL_INDEX &&
+      fill != ETT_CUDA_FILL_ZERO)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "an int64 tensor is filled with 'index' or 'zero'");
+  ett_cuda_tensor *larger = ett_cuda_grow(work->tensors, work->tensor_count,
+                                          &work->tensor_room, sizeof *larger, err);
+  if (!larger)
+    return -1;
+  work->tensors = larger;
+  ett_cuda_tensor *t = &work->tensors[work->tensor_count];
+  if (ett_cuda_device_allocate(device, (size_t)count * ett_cuda_dtype_bytes(dtype),
+                               "a tensor", &t->address, err) != 0)
+    return -1;
+  t->count = count;
+  t->dtype = dtype;
+  int index = work->tensor_count++;
+  return fill_tensor(work, index, fill, high, seed, err) == 0 ? index : -1;
+}
+
+static double half_value(uint16_t h) {
+  int exponent = (h >> 10) & 31, fraction = h & 1023;
+  double value = exponent == 31  ? (fraction ? NAN : INFINITY)
+                 : exponent == 0 ? ldexp(fraction, -24)
+                                 : ldexp(1024 + fraction, exponent - 25);
+  return h & 0x8000 ? -value : value;
+}
+
+static double fp8_value(uint8_t byte) { /* e4m3: no infinity, 0x7f is NaN */
+  int exponent = (byte >> 3) & 15, fraction = byte & 7;
+  double value = (byte & 0x7f) == 0x7f ? NAN
+                 : exponent == 0       ? ldexp(fraction, -9)
+                                       : ldexp(8 + fraction, exponent - 10);
+  return byte & 0x80 ? -value : value;
+}
+
+static double element(const void *data, long long i, ett_cuda_dtype dtype) {
+  float f;
+  uint32_t bits;
+  switch (dtype) {
+  case ETT_CUDA_FP16:
+    return half_value(((const uint16_t *)data)[i]);
+  case ETT_CUDA_BF16:
+    bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+  case ETT_CUDA_FP32:
+    return ((const float *)data)[i];
+  case ETT_CUDA_FP8:
+    return fp8_value(((const uint8_t *)data)[i]);
+  case ETT_CUDA_INT64:
+    return (double)((const int64_t *)data)[i];
+  }
+  return NAN;
+}
+
+/* Waits for the list's work, so that a copy sees what it computed. */
+static int settle(ett_cuda_work *work, int index, long long count, ett_err *err) {
+  if (index < 0 || index >= work->tensor_count || count <= 0 ||
+      count > work->tensors[index].count)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "no tensor %d of %lld elements", index,
+                       count);
+  if (ett_cuda_device_use(work->device, err) != 0)
+    return -1;
+  return ett_cuda_device_wait(work->device, 60, err);
+}
+
+int ett_cuda_work_read(ett_cuda_work *work, int index, double *values, long long count,
+                       ett_err *err) {
+  if (settle(work, index, count, err) != 0)
+    return -1;
+  const ett_cuda_tensor *t = &work->tensors[index];
+  size_t bytes = (size_t)count * ett_cuda_dtype_bytes(t->dtype);
+  void *copy = malloc(bytes);
+  if (!copy)
+    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to read a tensor");
+  CUresult status = work->device->driver->cuMemcpyDtoH(copy, t->address, bytes);
+  if (status == CUDA_SUCCESS)
+    for (long long i = 0; i < count; i++)
+      values[i] = element(copy, i, t->dtype);
+  free(copy);
+  return status == CUDA_SUCCESS
+             ? 0
+             : ett_cuda_device_fail(work->device, status, "reading a tensor", err);
+}
+
+/* bf16 rounds to nearest even, as the kernels do. */
+static void set_element(void *data, long long i, ett_cuda_dtype dtype, double value) {
+  float f = (float)value;
+  uint32_t bits;
+  memcpy(&bits, &f, sizeof bits);
+  if (dtype == ETT_CUDA_FP32)
+    ((float *)data)[i] = f;
+  else if (dtype == ETT_CUDA_INT64)
+    ((int64_t *)data)[i] = (int64_t)value;
+  else
+    ((uint16_t *)data)[i] = (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+int ett_cuda_work_write(ett_cuda_work *work, int index, const double *values,
+                        long long count, ett_err *err) {
+  if (settle(work, index, count, err) != 0)
+    return -1;
+  const ett_cuda_tensor *t = &work->tensors[index];
+  if (t->dtype != ETT_CUDA_FP32 && t->dtype != ETT_CUDA_BF16 &&
+      t->dtype != ETT_CUDA_INT64)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "values are written to fp32, bf16 and int64 tensors only");
+  size_t bytes = (size_t)count * ett_cuda_dtype_bytes(t->dtype);
+  void *copy = malloc(bytes);
+  if (!copy)
+    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to write a tensor");
+  for (long long i = 0; i < count; i++)
+    set_element(copy, i, t->dtype, values[i]);
+  const ett_cuda_driver *driver = work->device->driver;
+  CUresult status = driver->cuMemcpyHtoD(t->address, copy, bytes);
+  if (status == CUDA_SUCCESS) /* the copy may return before it has arrived */
+    status = driver->cuCtxSynchronize();
+  free(copy);
+  return status == CUDA_SUCCESS
+             ? 0
+             : ett_cuda_device_fail(work->device, status, "writing a tensor", err);
+}
