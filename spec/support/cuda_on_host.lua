@@ -29,6 +29,8 @@ local function values_of(spec, tensor, count)
   return values
 end
 
+cuda_on_host.values_of = values_of
+
 ---@param set table<integer, number[]>? values instead of the made ones, by tensor number
 ---@return { before: number[][], after: number[][], launches: table[] }
 function cuda_on_host.run(backend, op, s, pass, set)

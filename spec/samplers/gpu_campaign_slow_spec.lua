@@ -1,0 +1,154 @@
+--- Campaigns of the CUDA back end on the stand-in GPU (spec/support/gpu): every call that ett makes to the driver
+--- and the libraries, checked as strictly as they document it.
+local stand_in = require "stand_in"
+
+local reason = stand_in.missing()
+local folder
+
+-- Every operator of the library at one small shape that fp8 products can take too.
+local every_operator = [[
+local configuration = { tp = 1, cp = 1, ep = 1, micro_batch = 2, seq = 64, hidden = 128, heads = 4, kv_heads = 2,
+  head_dim = 32, ffn = 512, moe_ffn = 256, vocab = 1024, experts = 4, top_k = 2, layers = 2, gated_mlp = true,
+  causal = true, dtype = "bf16" }
+local samples = {}
+for _, op in ipairs(require("ett.operator").list()) do
+  local shapes = {}
+  for name, value in pairs(op.shape(configuration)) do shapes[name] = { value } end
+  samples[#samples + 1] = { operator = op.name, shapes = shapes }
+end
+return { name = "every", backend = "cuda", precision = "bf16", seed = 3, min_repeats = 3, max_repeats = 5,
+  samples = samples }
+]]
+
+local function campaign(name, samples, fields)
+  stand_in.write(folder, name .. ".lua", ("return { name = %q, backend = 'cuda', precision = 'bf16', seed = 3, %s "
+    .. "min_repeats = 3, max_repeats = 3, samples = { %s } }\n"):format(name, fields or "", samples))
+end
+
+local linear = "{ operator = 'linear_qkv', shapes = { tokens = %s, in_features = { 64, 128 }, out_features = { 64 } } }"
+
+local function rows(name)
+  local list = {}
+  for line in (stand_in.read(folder, name) or ""):gmatch("[^\n]+") do
+    if line:match("^%d") then list[#list + 1] = line end
+  end
+  return list
+end
+
+describe("ett sample --backend cuda", function()
+  before_each(function() folder = stand_in.folder() end)
+  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+
+  for precision, skipped in pairs { bf16 = 0, fp16 = 0, fp32 = 1, fp8 = 0 } do
+    it("measures every operator forward and backward in " .. precision, function()
+      if reason then pending(reason) return end
+      stand_in.write(folder, "every.lua", every_operator)
+      local out, status = stand_in.run(folder, "sample every.lua --out s --quiet --precision " .. precision,
+        { ETT_GPU_REPORT = "report" })
+      assert.equal(0, status, out)
+      local tables, failed = 0, 0
+      for measured, lost in out:gmatch("(%d+) measured, (%d+) failed") do
+        tables, failed = tables + 1, failed + lost
+        assert.equal(1, measured + lost, out)
+      end
+      assert.equal(#require("ett.operator").list(), tables, out)
+      assert.equal(skipped, failed, out) -- fp32: cuDNN's fused attention has none
+      local counts = stand_in.report(folder, "report")
+      assert.equal(0, counts.held_bytes)
+      assert.equal(0, counts.held_objects)
+    end)
+  end
+
+  it("compiles a kernel once a campaign, and holds no memory from one shape to the next", function()
+    if reason then pending(reason) return end
+    local one = "{ operator = 'gelu', shapes = { tokens = { %s }, width = { 4096 } } }"
+    campaign("few", one:format "16")
+    campaign("many", one:format "16, 32, 48, 64, 80, 96, 112, 128")
+    local counts = {}
+    for _, name in ipairs { "few", "many" } do
+      local out, status = stand_in.run(folder, ("sample %s.lua --out %s --quiet"):format(name, name),
+        { ETT_GPU_REPORT = name .. ".report" })
+      assert.equal(0, status, out)
+      counts[name] = stand_in.report(folder, name .. ".report")
+    end
+    assert.equal(counts.few.cuModuleLoadData, counts.many.cuModuleLoadData)
+    assert.equal(counts.few.cuEventCreate, counts.many.cuEventCreate)
+    -- The largest shape alone decides how much is held at once: three tensors of 128 x 4096 bf16 numbers.
+    assert.is_true(counts.many.peak_bytes - counts.few.peak_bytes <= 3 * 2 * 4096 * 112)
+  end)
+
+  it("takes well below 20 ms of host time a sample with fixed repeats", function()
+    if reason then pending(reason) return end
+    campaign("small", linear:format "{ start = 16, stop = 800, step = 16 }")
+    local out, status = stand_in.run(folder, "sample small.lua --out s --quiet", { ETT_GPU_REPORT = "report" })
+    assert.equal(0, status, out)
+    assert.equal(100, #rows "s/Stand-In90_linear_qkv_bf16.csv")
+    local counts = stand_in.report(folder, "report")
+    local calls = 0
+    for name, count in pairs(counts) do
+      if name:match("^cu") and name ~= "cuStreamQuery" then calls = calls + count end
+    end
+    -- A driver call takes microseconds; what would take milliseconds happens once.
+    assert.is_true(calls / 100 < 120, ("%.0f calls a sample"):format(calls / 100))
+    assert.is_true(counts.cuModuleLoadData <= 3)
+  end)
+
+  it("autotunes among cuBLASLt's proposals and leaves out those that are none", function()
+    if reason then pending(reason) return end
+    campaign("tuned", linear:format "{ 256 }")
+    local out, status = stand_in.run(folder, "sample tuned.lua --out s --quiet --autotune", { ETT_GPU_REPORT = "r" })
+    assert.equal(0, status, out)
+    assert.matches("# gemm: cuBLASLt, autotuned", stand_in.read(folder, "s/Stand-In90_linear_qkv_bf16.csv"))
+    -- 3 products a shape, 2 shapes: each of 4 usable proposals runs 4 times.
+    assert.is_true(stand_in.report(folder, "r").cublasLtMatmul >= 3 * 2 * 16)
+  end)
+
+  it("prints each kernel's time with --profile, and says why when CUPTI gives none", function()
+    if reason then pending(reason) return end
+    campaign("one", linear:format "{ 256 }")
+    local out, status = stand_in.run(folder, "sample one.lua --run get_profiler --profile")
+    assert.equal(0, status, out)
+    assert.matches("# forward: kernels %(us%)\nstand_in_gemm,%d+%.%d+\n", out)
+    assert.matches("# backward: kernels %(us%)\nstand_in_gemm,%d+%.%d+\nstand_in_gemm,%d+%.%d+\n", out)
+    out, status = stand_in.run(folder, "sample one.lua --run get_profiler", { ETT_GPU_NO_CUPTI = 1 })
+    assert.equal(0, status, out)
+    assert.matches("# forward: no kernel times: CUPTI: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", out)
+  end)
+
+  it("uses the device that --device names, and says how many there are", function()
+    if reason then pending(reason) return end
+    campaign("one", linear:format "{ 256 }")
+    local out, status = stand_in.run(folder, "sample one.lua --out s --quiet --device 1", { ETT_GPU_DEVICES = 2 })
+    assert.equal(0, status, out)
+    assert.matches("# device: 1, Stand%-In 90, sm_90", stand_in.read(folder, "s/Stand-In90_linear_qkv_bf16.csv"))
+    out, status = stand_in.run(folder, "sample one.lua --out t --quiet --device 2", { ETT_GPU_DEVICES = 2 })
+    assert.equal(1, status)
+    assert.equal("ett: device 2 is not there: this machine has 2 CUDA devices\n", out)
+  end)
+
+  it("runs a user's operator with its own kernel, tensors and graph", function()
+    if reason then pending(reason) return end
+    stand_in.write(folder, "own.lua", [[
+      local op = { name = "own", summary = "mine", family = "elementwise", passes = { "forward" },
+        schema = { n = "count" } }
+      function op.shape(c) return { n = c.hidden } end
+      function op.features(s) return { s.n } end
+      function op.flops(s) return s.n + 0.0 end
+      function op.bytes(s) return 8.0 * s.n end
+      op.cuda = 'extern "C" __global__ void own_forward(const T *x, T *y, long long n, double f) {\n'
+        .. '  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n'
+        .. '  if (i < n) store(y, i, load(x, i) * (float)f);\n}\n'
+      function op.kernel(k, s)
+        local x, y = k.tensor { s.n }, k.tensor { s.n }
+        k.graph(function()
+          k.kernel { name = "own_forward", grid = (s.n + 255) // 256, block = 256, args = { x, y, s.n, 2.5 } }
+        end)
+      end
+      return op
+    ]])
+    campaign("mine", "{ operator = 'own', shapes = { n = { 1000, 2000 } } }")
+    local out, status = stand_in.run(folder, "sample mine.lua --out s --quiet")
+    assert.equal(0, status, out)
+    assert.equal(2, #rows "s/Stand-In90_own_bf16.csv")
+  end)
+end)

@@ -1,0 +1,59 @@
+/* stand_in.h - what the parts of the stand-in GPU share.
+ *
+ * The stand-in is a set of shared objects under the names of NVIDIA's libraries. It
+ * checks every call the way the documentation of the real one says, keeps device memory
+ * on the host, and lets device time pass beside the host's clock: work put on a stream is
+ * done at once, but counts as running for as long as a simple model says. What a real
+ * library would answer with an error code is answered with that code; what a real library
+ * would not survive, or would leak, ends the process with a line that begins "stand-in:".
+ *
+ * Set by the environment (all optional):
+ *   ETT_GPU_DEVICES, ETT_GPU_CAPABILITY, ETT_GPU_MEMORY (bytes), ETT_GPU_L2 (bytes)
+ *   ETT_GPU_ALLOCATION_FAILS=n   the n-th allocation and all that follow find no memory
+ *   ETT_GPU_LOST=n:status        the n-th launch makes the context fail with that
+ * CUresult from then on ETT_GPU_EXECUTE=FOLDER       kernels are really computed (needs
+ * the stand-in libnvrtc and a C++ compiler) ETT_GPU_REPORT=FILE          at exit: counts
+ * of calls, and what is still held */
+#ifndef ETT_STAND_IN_H
+#define ETT_STAND_IN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda.h>
+
+/* Ends the process: a call that a real device would not survive. */
+void ett_stand_in_abort(const char *format, ...)
+    __attribute__((format(printf, 1, 2), noreturn));
+
+/* Counts a call under a name, for the report. */
+void ett_stand_in_count(const char *name);
+
+/* A piece of device work: run(data) does it on the host, NULL is allowed; data is freed
+ * by the stand-in. */
+typedef struct ett_stand_in_work {
+  const char *name;
+  double seconds;
+  void (*run)(void *data);
+  void *data;
+  size_t data_bytes; /* copied when a graph records it */
+} ett_stand_in_work;
+
+/* Enqueues work on a stream, or records it when the stream is being captured. */
+CUresult ett_stand_in_enqueue(CUstream stream, const ett_stand_in_work *work);
+
+/* Status of the context of the calling thread: CUDA_SUCCESS, or the error it died of. */
+CUresult ett_stand_in_status(void);
+
+/* Whether [address, address + bytes) lies inside one live allocation. */
+int ett_stand_in_holds(CUdeviceptr address, size_t bytes);
+
+/* Capability (90 for sm_90) of the device in use. */
+int ett_stand_in_capability(void);
+
+/* How a profiler hears of finished work: called for each piece with its start and end in
+ * nanoseconds. */
+typedef void ett_stand_in_listener(const char *name, uint64_t start_ns, uint64_t end_ns);
+void ett_stand_in_listen(ett_stand_in_listener *listener);
+
+#endif

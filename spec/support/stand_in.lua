@@ -1,0 +1,80 @@
+--- Runs ett against the stand-in GPU (spec/support/gpu): NVIDIA's libraries by name, on the host.
+--
+-- Only processes started here see it: LD_LIBRARY_PATH is set for them alone.
+local host = require "ett.host"
+local lfs = require "lfs"
+
+local libraries = host.prefix .. "/stand-in"
+local stand_in = {}
+
+--- Why the stand-in cannot be used here, or nil.
+function stand_in.missing()
+  if not lfs.attributes(libraries .. "/libcuda.so.1") then
+    return "the stand-in GPU is not built here: no CUDA toolkit headers"
+  end
+  local ok, cuda = pcall(require, "ett.cuda")
+  if not ok then return "the CUDA back end is not built here: no toolkit headers" end
+  if not cuda.compile { source = 'extern "C" __global__ void probe(T *p) { store(p, 0, 1.0f); }' } then
+    return "no NVRTC on this machine"
+  end
+end
+
+--- A folder of its own for a spec.
+function stand_in.folder()
+  local folder = os.tmpname()
+  os.remove(folder)
+  assert(lfs.mkdir(folder))
+  return folder
+end
+
+local function quoted(text) return "'" .. tostring(text):gsub("'", "'\\''") .. "'" end
+
+--- A command line that runs `ett ARGUMENTS` in a folder with the stand-in.
+---@param settings table<string, string|number>? environment: ETT_GPU_… and others
+function stand_in.command(folder, arguments, settings)
+  local words = { "cd", quoted(folder), "&&", "env", "-u", "LD_PRELOAD" }
+  local path = libraries
+  settings = settings or {}
+  if settings.ETT_GPU_EXECUTE then path = libraries .. "/execute:" .. libraries end
+  words[#words + 1] = "LD_LIBRARY_PATH=" .. quoted(path)
+  for name, value in pairs(settings) do words[#words + 1] = name .. "=" .. quoted(value) end
+  words[#words + 1] = quoted(host.prefix .. "/bin/ett")
+  words[#words + 1] = arguments
+  return table.concat(words, " ")
+end
+
+--- Runs `ett ARGUMENTS`: its output (both streams) and exit status.
+function stand_in.run(folder, arguments, settings)
+  local pipe = io.popen(("{ %s; } 2>&1; echo \"status $?\""):format(stand_in.command(folder, arguments, settings)))
+  local text = pipe:read("a")
+  pipe:close()
+  local output, status = text:match("^(.*)status (%d+)\n$")
+  return output, math.tointeger(tonumber(status))
+end
+
+--- Writes a file of the folder.
+function stand_in.write(folder, name, text)
+  local file = assert(io.open(folder .. "/" .. name, "w"))
+  file:write(text)
+  file:close()
+end
+
+--- Text of a file of the folder, or nil.
+function stand_in.read(folder, name)
+  local file = io.open(folder .. "/" .. name, "r")
+  if not file then return nil end
+  local text = file:read("a")
+  file:close()
+  return text
+end
+
+--- What the stand-in counted: name -> number (settings.ETT_GPU_REPORT named the file).
+function stand_in.report(folder, name)
+  local counts = {}
+  for key, count in (stand_in.read(folder, name) or ""):gmatch("(%S+) (%d+)\n") do
+    counts[key] = (counts[key] or 0) + math.tointeger(tonumber(count))
+  end
+  return counts
+end
+
+return stand_in
