@@ -15,6 +15,10 @@ return {
   options = { { "json", "print JSON" }, { "quiet", "print only what missed its target" } },
   run = function(opts, names)
     if #names == 0 then names = names_of() end
+    if #names == 0 then
+      error_module.raise("missing", "bench: no measures here: spec/bench is part of the source tree, not of an "
+        .. "installed one")
+    end
     local all = {}
     for _, name in ipairs(names) do
       if not find.path("spec/bench", name) then

@@ -29,6 +29,9 @@ return {
     _G.arg = argv
     _G.arg[0] = "ett spec"
     local host = require "ett.host"
+    if not require("lfs").attributes(host.root .. "/spec/support") then
+      require("ett.error").raise("missing", "spec: spec/support is part of the source tree, not of an installed one")
+    end
     package.path = package.path .. ";" .. host.root .. "/spec/support/?.lua"
     local loaded_before, globals_before = keys(package.loaded), keys(_G)
     local real_exit = os.exit
