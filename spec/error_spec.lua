@@ -15,3 +15,38 @@ describe("ett.error", function()
     assert.is_nil(error_module.nearest("zzzzzz", { "gelu", "rms_norm" }))
   end)
 end)
+
+describe("a module that may not be built", function()
+  it("is there, or is said to be missing with the remedy", function()
+    assert.equal(require "ett.json", error_module.part("ett.json", "JSON", "install it"))
+    local part, why = error_module.part("ett.no_such_part", "the part", "install libpart-dev")
+    assert.is_nil(part)
+    assert.equal("the part is not built: install libpart-dev and build again", why)
+  end)
+
+  it("is not said to be missing when it does not load", function()
+    package.preload["ett.broken_part"] = function() error("libpart.so.4: cannot open shared object file\nmore", 0) end
+    local part, why = error_module.part("ett.broken_part", "the part", "install libpart-dev")
+    package.preload["ett.broken_part"] = nil
+    assert.is_nil(part)
+    assert.matches("^the part cannot be loaded: .*libpart%.so%.4: cannot open shared object file$", why)
+  end)
+end)
+
+describe("a suggestion", function()
+  it("completes a beginning of three letters that only one name has, else takes the nearest", function()
+    assert.equal("; did you mean 'llemma_7b'?", error_module.suggestion("lle", { "gpt_175b", "llemma_7b" }))
+    assert.equal("", error_module.suggestion("ll", { "gpt_175b", "llemma_7b" }))
+    assert.equal("", error_module.suggestion("llemma", { "llemma_70b_x", "llemma_7b_xy" }))
+  end)
+end)
+
+describe("what is raised without being an error object", function()
+  it("is shown as what it holds", function()
+    assert.equal('{ 1, a = "b" }', tostring(error_module.from { 1, a = "b" }))
+    assert.equal("nil was raised", tostring(error_module.from(nil)))
+    assert.equal("own words", tostring(error_module.from(setmetatable({}, { __tostring = function()
+      return "own words"
+    end }))))
+  end)
+end)

@@ -132,7 +132,8 @@ function cluster_init.text(name, facts)
   end
   if not facts.wire and ranks > 1 then
     add("-- No MPI at hand: the link below is the memory's, halved; install openmpi-bin and run this again.")
-    facts.wire = { bandwidth = facts.cpu.bandwidth / 2, send_bandwidth = facts.cpu.bandwidth / 2, latency = 1e-6 }
+    facts.wire = { bandwidth = facts.cpu.bandwidth / 2, send_bandwidth = facts.cpu.bandwidth / 2, latency = 1e-6,
+      source = "half the memory's bandwidth, 1 us assumed" }
   end
   add("local probe = \"probe of ett cluster init\"")
   add("return {")
@@ -146,7 +147,7 @@ function cluster_init.text(name, facts)
   if facts.wire and ranks > 1 then
     add("  links = { intra = { name = \"shared memory\", bandwidth = %s, send_bandwidth = %s, latency = %s,",
       number(facts.wire.bandwidth), number(facts.wire.send_bandwidth), number(facts.wire.latency))
-    add("    source = probe .. \": two MPI ranks, 4 MiB\" } },")
+    add("    source = probe .. \": %s\" } },", facts.wire.source or "two MPI ranks, 4 MiB")
   else
     add("  links = {},")
   end

@@ -65,6 +65,21 @@ function error_module.label(value, label)
   return object
 end
 
+--- A module that is built only where its library is there; else nil and one sentence.
+---@param module string such as "ett.dist"
+---@param what string "the MPI back end"
+---@param remedy string "install libopenmpi-dev and openmpi-bin"
+---@return any? module, string? why
+function error_module.part(module, what, remedy)
+  local ok, value = pcall(require, module)
+  if ok then return value end
+  local why = tostring(value)
+  if why:find("module '" .. module .. "' not found", 1, true) then
+    return nil, ("%s is not built: %s and build again"):format(what, remedy)
+  end
+  return nil, ("%s cannot be loaded: %s"):format(what, why:match("^[^\n]*"))
+end
+
 local function finish(label, ok, ...)
   if ok then return ... end
   error(error_module.label(..., label), 0)

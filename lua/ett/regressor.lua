@@ -221,10 +221,8 @@ function regressor.load(path)
 end
 
 local function loaded()
-  local ok, fit = pcall(require, "ett.regress_fit")
-  if not ok then
-    error_module.raise("missing", "fitting needs XGBoost: %s", tostring(fit):match("^[^\n]*"))
-  end
+  local fit, why = error_module.part("ett.regress_fit", "what fits regressors", "install libxgboost-dev")
+  if not fit then error_module.raise("missing", "%s", why) end
   return fit
 end
 

@@ -70,7 +70,23 @@ local function sorted_files(folder)
   return files
 end
 
---- The sample files of a folder and of its folders operator and nccl, sorted.
+--- Whether a table of `ett sample` has no row yet: it was just begun, or every shape of it failed.
+local function is_begun(path)
+  local file = io.open(path, "r")
+  local line = file and file:read("l")
+  local begun = line and line:sub(1, 6) == "# ett:"
+  local lines = 0 -- the names of the columns are one
+  while begun and line do
+    if line ~= "" and line:sub(1, 1) ~= "#" then lines = lines + 1 end
+    begun = lines < 2
+    line = file:read("l")
+  end
+  if file then file:close() end
+  return begun
+end
+
+--- The sample files of a folder and of its folders operator and nccl, sorted; tables of a
+--- campaign that hold no row yet are left out.
 ---@return table[]|nil { path=, gpu=, name=, dtype=, nodes=, gpus=, operator= | collective= }, ett.Error?
 function samples.index(folder)
   local list = {}
@@ -87,7 +103,7 @@ function samples.index(folder)
           local known, kind = pcall(require("ett.collective").kind, entry.name)
           if known then entry.collective = kind end
         end
-        if entry.operator or entry.collective then list[#list + 1] = entry end
+        if (entry.operator or entry.collective) and not is_begun(entry.path) then list[#list + 1] = entry end
       end
     end
   end

@@ -18,11 +18,9 @@ function share.join()
     -- More ranks than processors: a rank that waits must not spin on one that another needs.
     sample.default_environment("OMPI_MCA_mpi_yield_when_idle", "1")
   end
-  local ok, dist = pcall(require, "ett.dist")
-  if not ok then
-    require("ett.error").raise("missing", "this process runs under mpirun or srun, but the MPI back end is not "
-      .. "built: install libopenmpi-dev and build again")
-  end
+  local error_module = require "ett.error"
+  local dist, why = error_module.part("ett.dist", "the MPI back end", "install libopenmpi-dev and openmpi-bin")
+  if not dist then error_module.raise("missing", "this process runs under mpirun or srun, but %s", why) end
   return require("ett.share_mpi").open(dist)
 end
 

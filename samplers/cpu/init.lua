@@ -39,10 +39,8 @@ end
 --- true, or nil and one sentence on what is missing.
 function backend.available()
   prepare_environment()
-  local ok, why = pcall(require, "ett.cpu")
-  if ok then return true end
-  return nil, "the CPU back end is not built: it needs OpenBLAS (install libopenblas-dev and build again); "
-    .. tostring(why):match("[^\n]*")
+  local cpu, why = error_module.part("ett.cpu", "the CPU back end", "install libopenblas-dev (OpenBLAS)")
+  return cpu and true, why
 end
 
 local function merge(kind, pass, dims)

@@ -21,10 +21,9 @@ local least_capability = { bf16 = 80, fp8 = 89 }
 
 --- true, or nil and one sentence on what is missing.
 function backend.available()
-  local ok, cuda = pcall(require, "ett.cuda")
-  if not ok then
-    return nil, "the CUDA back end is not built: install the CUDA toolkit (cuda.h, nvrtc.h, cublasLt.h) and build again"
-  end
+  local cuda, why = error_module.part("ett.cuda", "the CUDA back end",
+    "install the CUDA toolkit (cuda.h, nvrtc.h, cublasLt.h)")
+  if not cuda then return nil, why end
   local count, err = cuda.available()
   if not count then return nil, tostring(err.message) end
   if count == 0 then return nil, "this machine has no CUDA device" end

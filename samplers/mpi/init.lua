@@ -14,10 +14,8 @@ local backend = {
 
 --- true, or nil and one sentence on what is missing.
 function backend.available()
-  local ok, why = pcall(require, "ett.dist")
-  if ok then return true end
-  return nil, "the MPI back end is not built: install libopenmpi-dev and openmpi-bin and build again; "
-    .. tostring(why):match("[^\n]*")
+  local dist, why = error_module.part("ett.dist", "the MPI back end", "install libopenmpi-dev and openmpi-bin")
+  return dist and true, why
 end
 
 --- Numbers of nodes (or ranks) that a job of `most` can form: powers of two, and all.

@@ -15,10 +15,8 @@ local backend = {
 
 --- true, or nil and one sentence on what is missing.
 function backend.available()
-  local ok, nccl = pcall(require, "ett.nccl")
-  if not ok then
-    return nil, "the NCCL back end is not built: install NCCL's and CUDA's development files and build again"
-  end
+  local nccl, why = error_module.part("ett.nccl", "the NCCL back end", "install NCCL's and CUDA's development files")
+  if not nccl then return nil, why end
   local version, err = nccl.available()
   if not version then return nil, tostring(err.message) end
   local devices

@@ -142,7 +142,7 @@ $ echo 'coroutine.wrap(function() while true do end end)()' > s.lua; timeout -s 
 ett: s.lua:1: interrupted
 status 124
 
-$ echo 'while true do pcall(function() while true do end end) end' > s.lua; (ett run s.lua & p=$!; sleep 1; kill -INT $p; sleep 0.5; kill -INT $p; wait $p; echo "status $?") 2>/dev/null
+$ echo 'while true do pcall(function() while true do end end) end' > s.lua; (ett run s.lua & p=$!; sleep 1; kill -INT $p; sleep 0.5; kill -INT $p; (sleep 20; kill -KILL $p) >/dev/null 2>&1 & wait $p; echo "status $?"; kill $!) 2>/dev/null
 status 130
 
 What is not a string is shown as what it holds.

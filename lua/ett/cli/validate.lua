@@ -49,6 +49,10 @@ return {
       if word ~= "1x1" and not validate.layouts[word] then
         error_module.raise("usage", "validate: unknown layout '%s'; known are 1x1, 2x1, 1x2, 2x2 and pp2", word)
       end
+      if word ~= "1x1" then
+        local dist, why = error_module.part("ett.dist", "the MPI back end", "install libopenmpi-dev and openmpi-bin")
+        if not dist then error_module.raise("missing", "validate: layout %s: %s", word, why) end
+      end
       layouts[#layouts + 1] = word
     end
     local temporary = not opts.out
