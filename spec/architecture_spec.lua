@@ -142,6 +142,19 @@ describe("wrong architectures", function()
   end)
 end)
 
+describe("a collective of one's own", function()
+  it("runs once for each entry unless it says how often", function()
+    local c = { tp = 4, dtype = "bf16" }
+    local entry = { collective = "all_reduce", group = "tp", elements = function() return 1000 end }
+    local list = collective.expand(entry, c)
+    assert.equal(1, #list)
+    assert.equal(1, list[1].times)
+    assert.equal(2000.0, list[1].bytes)
+    entry.times = 3
+    assert.equal(3, collective.expand(entry, c)[1].times)
+  end)
+end)
+
 describe("collective names", function()
   it("accept the reference's", function()
     assert.equal("all_reduce", collective.kind "allreduce_large")

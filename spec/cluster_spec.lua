@@ -45,6 +45,17 @@ describe("a user's cluster", function()
   it("may be a table", function()
     assert.equal("mine", cluster_module.get(valid()).name)
   end)
+  it("serves the measured curve whose number of ranks is nearest in ratio", function()
+    local c = valid()
+    c.gpus_per_node = 16
+    local two, eight = { 1e6, 1e10, 1e8, 2e10 }, { 1e6, 3e10, 1e8, 4e10 }
+    c.links.intra.curves = { [2] = two, [8] = eight }
+    c = cluster_module.get(c)
+    for ranks, curve in pairs { [2] = two, [3] = two, [4] = eight, [6] = eight, [16] = eight } do
+      assert.same(curve, cluster_module.links(c, ranks).curve, tostring(ranks))
+    end
+    assert.is_nil(cluster_module.links(c, 1).curve)
+  end)
   it("is refused by field", function()
     local c = valid()
     c.device.memory_bandwith = 1

@@ -54,6 +54,26 @@ local function sum(stages, field)
   return total
 end
 
+describe("the source of a line", function()
+  --- Forward passes are calibrated, backward ones extrapolated and `share` of a line's seconds.
+  local function sources(share)
+    local p = profile()
+    function p.operator(_, _, _, _, pass)
+      local seconds = pass == "backward" and share or 1 - share
+      return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, detail = "why " .. pass,
+        provenance = pass == "backward" and "extrapolated" or "calibrated" }
+    end
+    for _, line in ipairs(run({}, { profile = p }).operators) do
+      if line.name == "rms_norm" then return line end
+    end
+  end
+  it("is the least certain that makes a twentieth of it", function()
+    assert.equal("calibrated", sources(0.04).provenance)
+    assert.equal("extrapolated", sources(0.06).provenance)
+  end)
+  it("is told in words", function() assert.equal("why forward", sources(0.5).detail) end)
+end)
+
 describe("estimate", function()
   it("keeps every layer and its work, for every number of stages", function()
     local one = run { pp = 1 }

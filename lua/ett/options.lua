@@ -126,6 +126,24 @@ function options.parse(declared, argv, command)
   return opts, positional
 end
 
+--- Words NAME=VALUE as a table of texts; anything else, and a name given twice, is refused.
+---@param words string[]
+---@param label string whose words they are: a command, a script
+---@param hint string? the end of the message about a word of another form
+---@return table<string, string>
+function options.words(words, label, hint)
+  local by_name = {}
+  for _, word in ipairs(words) do
+    local name, text = word:match("^([%a_][%w_%.]*)=(.*)$")
+    if not name then
+      error_module.raise("usage", "%s: wanted NAME=VALUE, got '%s'%s", label, word, hint or "")
+    end
+    if by_name[name] then error_module.raise("usage", "%s: '%s' is given twice", label, name) end
+    by_name[name] = text
+  end
+  return by_name
+end
+
 --- The aligned option lines of a help text.
 function options.help(declared)
   local lines, width = {}, 0

@@ -104,19 +104,6 @@ function script.options(declared)
   return clean
 end
 
-local function split_words(words, name)
-  local by_name = {}
-  for _, word in ipairs(words) do
-    local key, text = word:match("^([%a_][%w_%.]*)=(.*)$")
-    if not key then
-      error_module.raise("usage", "%s: wanted NAME=VALUE, got '%s'", name, word)
-    end
-    if by_name[key] then error_module.raise("usage", "%s: option '%s' is given twice", name, key) end
-    by_name[key] = text
-  end
-  return by_name
-end
-
 --- The line of the script from which a fault came, if the stack still shows it.
 local function line_of(source)
   for level = 3, 250 do
@@ -197,7 +184,7 @@ function script.run(path, words, opts)
     local placed, count = why:gsub("^.-([^/]+:%d+:)", "%1")
     error_module.raise("model", "%s", count > 0 and placed or ("%s: %s"):format(name, why))
   end
-  current = { path = path, name = name, words = split_words(words, name), help = opts.help }
+  current = { path = path, name = name, words = options.words(words, name), help = opts.help }
   local run, source = current, "@" .. path
   local ok, result = xpcall(chunk, function(value) return labelled(value, source, name) end)
   if not ok then

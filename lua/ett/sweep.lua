@@ -103,7 +103,7 @@ function sweep.new(given)
   local times = given.times or lower_times.new(cluster, given.profile)
   local demands <close> = schedule.demands()
   local workspace <close> = schedule.workspace()
-  local programs, rows, pending, refused = {}, {}, {}, 0
+  local programs, rows, pending, refused, refusal = {}, {}, {}, 0, nil
   local c_plan, c_dtype = plan_module.to_c(base, cluster.gpus_per_node, nil), base.dtype
   local memory_limit = cluster.device.memory_bytes
 
@@ -146,8 +146,9 @@ function sweep.new(given)
   combinations(names, over, p, 1, function()
     if from_global then p.micro_batches = nil end
     if given.devices and p.pp * p.tp * p.cp * p.dp ~= given.devices then return end
-    if #plan_module.broken(p, model, cluster) > 0 then
-      refused = refused + 1
+    local broken = plan_module.broken(p, model, cluster)
+    if #broken > 0 then
+      refused, refusal = refused + 1, refusal or tostring(broken[1])
       return
     end
     if from_global then p.micro_batches = p.global_batch // (p.dp * p.micro_batch) end
@@ -181,7 +182,7 @@ function sweep.new(given)
   for _, row in ipairs(rows) do row.index, row.rank = nil, nil end
   for _, lowered in pairs(programs) do lowered.program:close() end
   return setmetatable({ cluster = cluster.name, model = model.name, fields = names, objective = objective,
-    evaluated = #rows, refused = refused, rows = rows, base = base }, Sweep)
+    evaluated = #rows, refused = refused, refusal = refusal, rows = rows, base = base }, Sweep)
 end
 
 function Sweep.__tostring(self) return require("ett.report").sweep(self, 20) end

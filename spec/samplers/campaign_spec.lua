@@ -116,6 +116,21 @@ describe("the reference's campaigns", function()
   end)
 end)
 
+describe("a reference file's lengths", function()
+  local function given(operators, columns)
+    return campaign.from_reference({ kernel_name = "gelu", first_n_column = 2, columns_name = columns,
+      starts = { 1, 8 }, steps = { 1, 2 }, ends = { 2, 16 }, operators = operators, targets = {} }, "file.yml")
+  end
+  it("may name an operator and a column for each dimension, and no more operators", function()
+    assert.equal(4, given({ "add", "mul" }, { "mp", "dim", "F_dur(us)" }).targets[1].total)
+    local ok, why = pcall(given, { "add", "mul", "add" }, { "mp", "dim", "F_dur(us)" })
+    assert.is_false(ok)
+    assert.matches("2 dimensions need at most as many operators and at least as many columns, got 3 and 3",
+      tostring(why), 1, true)
+    assert.is_false((pcall(given, { "add", "mul" }, { "mp" })))
+  end)
+end)
+
 describe("a campaign file", function()
   find.set_script_folder(here .. "/fixture")
 

@@ -7,16 +7,15 @@ local schema = require "ett.schema"
 local function sort_words(words)
   local plan_schema, hyper_schema = require("ett.plan").schema, require("ett.architecture").hyper_schema
   local plan, hyper = {}, {}
-  for _, word in ipairs(words) do
-    local name, text = word:match("^([%a_][%w_]*)=(.*)$")
-    if not name then error_module.raise("usage", "compare: wanted NAME=VALUE, got '%s'", word) end
+  local given = options.words(words, "compare")
+  for _, name in ipairs(schema.keys(given)) do
     local into = plan_schema[name] and plan or hyper_schema[name] and hyper
     if not into then
       local known = schema.keys(plan_schema)
       for _, field in ipairs(schema.keys(hyper_schema)) do known[#known + 1] = field end
       error_module.raise("usage", "compare: unknown field '%s'%s", name, error_module.suggestion(name, known))
     end
-    into[name] = options.value(text)
+    into[name] = options.value(given[name])
   end
   return plan, hyper
 end

@@ -31,13 +31,11 @@ end
 
 local function assignments(positional)
   local fixed = {}
-  for _, word in ipairs(positional) do
-    local name, text = word:match("^([%a_][%w_]*)=(.+)$")
-    local value = name and options_module.number(text)
-    if not value then
-      error_module.raise("usage", "optimize: '%s' must be parameter=number", word)
+  for name, text in pairs(options_module.words(positional, "optimize")) do
+    fixed[name] = options_module.number(text)
+    if not fixed[name] then
+      error_module.raise("usage", "optimize: '%s=%s' must be parameter=number", name, text)
     end
-    fixed[name] = value
   end
   return fixed
 end

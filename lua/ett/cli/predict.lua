@@ -6,12 +6,7 @@ local schema = require "ett.schema"
 --- NAME=VALUE words as a table; lists are split at commas.
 local function words_of(words)
   local given = {}
-  for _, word in ipairs(words) do
-    local name, text = word:match("^([%a_][%w_]*)=(.*)$")
-    if not name then
-      error_module.raise("usage", "predict: wanted NAME=VALUE, got '%s'; `ett predict --help` says more", word)
-    end
-    if given[name] ~= nil then error_module.raise("usage", "predict: '%s' is given twice", name) end
+  for name, text in pairs(options.words(words, "predict", "; `ett predict --help` says more")) do
     if name == "split" then
       local list = {}
       for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = options.value(item) end

@@ -4,11 +4,14 @@ local options = require "ett.options"
 local schema = require "ett.schema"
 
 --- "1,2,4" or "1..8" (doubling) as a list of values.
-local function values_of(text)
+local function values_of(name, text)
   local low, high = text:match("^(%d+)%.%.(%d+)$")
   local list = {}
   if low then
     local value = math.tointeger(low)
+    if value < 1 or value > math.tointeger(high) then
+      error_module.raise("usage", "sweep: %s=%s must go upwards from 1 or more", name, text)
+    end
     while value <= math.tointeger(high) do
       list[#list + 1] = value
       value = value * 2
@@ -42,11 +45,11 @@ return {
     local is_file = model_module.is_file(opts.model)
     local hyper_schema = require("ett.architecture").hyper_schema
     local plan, over, hyper = {}, {}, {}
-    for _, word in ipairs(words) do
-      local name, text = word:match("^([%a_][%w_]*)=(.*)$")
-      if not name then error_module.raise("usage", "sweep: wanted NAME=VALUE, got '%s'", word) end
+    local given = options.words(words, "sweep")
+    for _, name in ipairs(schema.keys(given)) do
+      local text = given[name]
       if plan_schema[name] then
-        local list = values_of(text)
+        local list = values_of(name, text)
         if #list > 1 then over[name] = list else plan[name] = list[1] end
       elseif not is_file and hyper_schema[name] then
         hyper[name] = options.value(text)
@@ -59,10 +62,14 @@ return {
     local model = is_file and model_module.huggingface(opts.model) or model_module.new(opts.model, hyper)
     local s = require("ett.sweep").new { model = model, cluster = opts.cluster, plan = plan, over = over,
       devices = opts.devices, objective = opts.objective }
+    if #s.rows == 0 then
+      error_module.raise("limit", "sweep: none of its plans can be%s%s", opts.devices
+        and (" on %d devices"):format(opts.devices) or "", s.refusal and "; the first: " .. s.refusal or "")
+    end
     if opts.json then
       io.write(require("ett.json").encode(getmetatable(s).__json(s), { indent = 2 }))
     elseif opts.quiet then
-      print(s.rows[1] and ("%.17g"):format(s.rows[1].step_seconds) or "none")
+      print(("%.17g"):format(s.rows[1].step_seconds))
     else
       print(tostring(s))
     end

@@ -1,0 +1,43 @@
+# What `ett sweep` says; its figures are the business of spec/estimate_spec.lua.
+
+$ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=1..4 tp=1..4 dp=1,2,4 | tail -3; ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=1..4 tp=1..4 dp=1,2,4 --json | grep -c step_seconds
+...yes
+...yes
+... and 7 more (--json prints all)
+28
+
+$ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=1,2 dp=4,8 --devices 8
+llama on perlmutter: 2 plans evaluated, 0 refused, best by step_seconds
+.
+pp  dp  micro-batches  devices ...
+ 2   4             16        8 ...
+ 1   8              8        8 ...
+
+What cannot be is said, and nothing is dropped in silence.
+$ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 tp=3,5 --quiet
+ett: sweep: none of its plans can be; the first: tp = 3 must divide heads = 8; nearest are 2 and 4
+?1
+
+$ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=1,2 --devices 3
+ett: sweep: none of its plans can be on 3 devices
+?1
+
+$ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=8..1 tp=1,2
+ett: sweep: pp=8..1 must go upwards from 1 or more
+?2
+
+$ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=0..4
+ett: sweep: pp=0..4 must go upwards from 1 or more
+?2
+
+$ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=1,2 pp=4,8
+ett: sweep: 'pp' is given twice
+?2
+
+$ ett compare --model llama layers=8 layers=9
+ett: compare: 'layers' is given twice
+?2
+
+$ ett optimize dp=1 dp=2
+ett: optimize: 'dp' is given twice
+?2
