@@ -90,42 +90,29 @@ local function stage_update(self, shape, dtype)
   return self:sampled(stage, { params = shape.params, tensors = 100 }, dtype, "update")
 end
 
--- Whether the cluster's own backward attention beats the datasheet's peak at a large shape: then a
--- kernel of the pass is missing from its samples (vista: 82 % of the rows), and none can be used.
-local function unphysical_attention(self, op, dtype)
-  local key = op.name .. " " .. dtype
-  if self.unphysical[key] == nil then
-    local large = { batch = 4, heads = 16, kv_heads = 16, seq_q = 4096, seq_k = 4096, head_dim = 128, causal = 1 }
-    local answer = ask(self.own, op.name, large, dtype, "backward")
-    local peak = self.cluster.device.peak_flops[dtype]
-    self.unphysical[key] = not missing(answer) and peak ~= nil
-      and op.flops(large, "backward") / answer.seconds > peak
-  end
-  return self.unphysical[key]
-end
-
--- Backward attention from the forward samples: by the other device's backward-to-forward ratio at
--- the same shape, else by the ratio of FLOPs.
-local function attention_by_ratio(self, op, shape, dtype)
-  local forward = ask(self.own, op.name, shape, dtype, "forward")
-  if missing(forward) then return nil end
-  local factor = op.flops(shape, "backward") / op.flops(shape, "forward")
+-- A void pass of the cluster's own samples (ett.profile_physics; vista's backward attention) from its twin: by the
+-- other device's ratio of the two at the same shape, else by the ratio of FLOPs.
+local function from_twin(self, op, shape, dtype, pass, void)
+  local profile = require "ett.profile"
+  local twin, factor = profile.twin(op, shape, pass)
+  local answer = ask(self.own, op.name, shape, dtype, twin)
+  if missing(answer) or self.own:void(op.name, dtype, twin) then return nil end
   local whose = "FLOPs"
   if self.other then
-    local a = self.other:operator(op.name, shape, dtype, "forward")
-    local b = self.other:operator(op.name, shape, dtype, "backward")
+    local a = self.other:operator(op.name, shape, dtype, twin)
+    local b = self.other:operator(op.name, shape, dtype, pass)
     if not missing(a) and not missing(b) then
       factor, whose = b.seconds / a.seconds, self.other.cluster.name
     end
   end
-  return widened(forward, factor, scaled_spread,
-    ("backward samples beat the device's peak; %.2f times forward, as %s"):format(factor, whose))
+  return profile.from_twin(answer, factor, pass, twin, void, whose)
 end
 
 --- What samples say, the cluster's own first.
 function Profile:sampled(op, shape, dtype, pass)
-  if op.family == "attention" and pass == "backward" and unphysical_attention(self, op, dtype) then
-    local answer = attention_by_ratio(self, op, shape, dtype)
+  local void = self.own and self.own.void and pass ~= "update" and self.own:void(op.name, dtype, pass)
+  if void then
+    local answer = from_twin(self, op, shape, dtype, pass, void)
     if answer then return answer end
   end
   if op.name == "optimizer" and not shape.tensors then
@@ -210,12 +197,17 @@ end
 --- The same of a collective: samples where they exist, else the cluster's links.
 function Profile:collective(kind, bytes, topology, dtype)
   if self.own and self.own.collective then
-    local ok, answer = pcall(self.own.collective, self.own, kind, bytes, topology, dtype)
+    local ok, answer, void = pcall(self.own.collective, self.own, kind, bytes, topology, dtype)
     if ok and not missing(answer) then
       -- Samples faster than twice what the links carry are damaged, whatever the fit made of them.
       local links = cluster_module.collective(self.cluster, kind, bytes, topology)
       if answer.seconds >= 0.5 * links.seconds or bytes < 1e6 then return answer end
       links.detail = ("samples say %.3g s, beyond the links; %s"):format(answer.seconds, links.detail)
+      return links
+    end
+    if ok and void then
+      local links = cluster_module.collective(self.cluster, kind, bytes, topology)
+      links.detail = ("samples are void, %s; %s"):format(void, links.detail)
       return links
     end
     if not ok and not (error_module.is(answer) and answer.kind == "missing") then error(answer, 0) end
@@ -234,7 +226,7 @@ function cluster_profile.open(cluster, own)
     own = require("ett.profile").open(cluster)
   end
   local other = said.base or said.borrow
-  return setmetatable({ cluster = cluster, own = own, stream = {}, unphysical = {},
+  return setmetatable({ cluster = cluster, own = own, stream = {},
     other = other and cluster_profile.open(cluster_module.get(other)) or nil }, Profile)
 end
 

@@ -3,12 +3,14 @@
 --
 -- A folder holds one Lua file per pool of operators, and one per kind of collective:
 --   return { format = "ett coefficients 1", pool = "gemm", dtype = "fp16", source = "…",
---     fitted = "2026-11-21", models = { forward = { rows = 7000, error = 0.021, text = "base64 …" } } }
+--     fitted = "2026-11-21", models = { forward = { rows = 7000, error = 0.021, text = "base64 …" } },
+--     void = { backward = "402 of 490 rows (82 %) are faster than the device's peak" } }
 -- `error` is the mean relative error of held-out folds. The text holds the analytic base, small
 -- trees, the interval and the range of the samples.
 local error_module = require "ett.error"
 local files = require "ett.io"
 local json = require "ett.json"
+local profile_fit = require "ett.profile_fit"
 local regressor = require "ett.regressor"
 local schema = require "ett.schema"
 
@@ -50,8 +52,8 @@ local Coefficients = { __name = "ett.coefficients" }
 --- A profile (ett.profile) over a folder of coefficient files; each is read when asked for.
 ---@return ett.Profile
 function coefficients.open(folder, options)
-  local self = setmetatable({ folder = folder, options = options or {}, pools = {}, models = {}, outliers = {},
-    read = {}, topologies = {}, source = folder }, Coefficients)
+  local self = setmetatable({ folder = folder, options = options or {}, pools = {}, models = {}, voids = {},
+    outliers = {}, read = {}, topologies = {}, source = folder }, Coefficients)
   for _, name in ipairs(files_of(folder)) do
     local pool, dtype = name:match("^(.+)%.(%w+)%.coefficients%.lua$")
     if pool then self.pools[pool .. " " .. dtype] = folder .. "/" .. name end
@@ -69,13 +71,13 @@ function Coefficients:__tostring() return ("profile of coefficients in %s"):form
 local function load_model(self, path, name)
   local id = path .. " " .. name
   local known = self.models[id]
-  if known ~= nil then return known end
+  if known ~= nil then return known, self.voids[id] end
   local file = self.read[path] or read(path)
   self.read[path] = file
   local one = file.models[name]
   if not one then
-    self.models[id] = false
-    return false
+    self.models[id], self.voids[id] = false, type(file.void) == "table" and file.void[name] or nil
+    return false, self.voids[id]
   end
   local model, err = regressor.from_text(one.text)
   if not model then error_module.raise("format", "%s: %s: %s", path, name, err.message) end
@@ -96,6 +98,9 @@ function Coefficients:collective_models(kind, dtype, nodes, gpus)
   self.read[path] = file
   for _, name in ipairs(schema.keys(file.models)) do
     if name:match("_(%d+_%d+)$") == nodes .. "_" .. gpus then found[#found + 1] = load_model(self, path, name) end
+  end
+  for _, name in ipairs(schema.keys(type(file.void) == "table" and file.void or {})) do
+    if name:match("_(%d+_%d+)$") == nodes .. "_" .. gpus then found.void = file.void[name] end
   end
   return found
 end
@@ -125,21 +130,31 @@ local function serialise(file)
     line("%s]] },", wrapped(m.text))
   end
   line("  },")
+  if next(file.void) then
+    line("  void = {")
+    for _, name in ipairs(schema.keys(file.void)) do line("    [%q] = %q,", name, file.void[name].reason) end
+    line("  },")
+  end
   line("}")
   return table.concat(out, "\n") .. "\n"
 end
 
-local function calibrated(rows, file, pass, multiprocessors, threads, least)
-  local model, outliers = regressor.fit { family = file.family, dims = file.dims, backward = pass == "backward",
-    multiprocessors = multiprocessors, rows = rows.rows, seconds = rows.seconds,
-    least_seconds = least or nil, threads = threads or 2, compact = true }
+-- Fits one pass into `file`: a small regressor, or why it is void. Trees even where a profile serves a surface:
+-- they are what a coefficient file can hold.
+local function calibrate(file, name, data, threads)
+  local choice = data and profile_fit.choose(data)
+  if not choice then return end
+  if choice.void then
+    file.void[name] = { reason = choice.void, rows = #data.seconds, path = data.entry.path }
+    return
+  end
+  choice.kind, data.threads = "regressor", threads or 2
+  local model, outliers = profile_fit.fit(choice, data, { compact = true })
   local facts = model:facts()
-  return { rows = facts.rows, dropped = facts.dropped, error = facts.error_mean, error_median = facts.error_median,
-    text = model:text(), outliers = require("ett.profile").locate(outliers, rows.origins) }
+  file.models[name] = { rows = facts.rows, dropped = facts.dropped, error = facts.error_mean,
+    error_median = facts.error_median, text = model:text(),
+    outliers = require("ett.profile").locate(outliers, data.origins) }
 end
-
--- Of products and collectives, where the device is known (ett.profile).
-local function least_seconds(...) return require("ett.profile").least_seconds(...) end
 
 --- Fits a small regressor of every pool of a sample profile and writes coefficient files.
 ---@param profile table ett.profile.from_samples
@@ -160,33 +175,29 @@ function coefficients.export(profile, folder, about)
       summary[#summary + 1] = { pool = file.pool, name = name, rows = m.rows, dropped = m.dropped, error = m.error,
         bytes = #m.text, dropped_rows = json.array(m.outliers) }
     end
+    for _, name in ipairs(schema.keys(file.void)) do
+      local v = file.void[name]
+      summary[#summary + 1] = { pool = file.pool, name = name, rows = v.rows, dropped = v.rows, bytes = 0,
+        void = v.reason, dropped_rows = json.array { { row = 0, seconds = 0.0, reason = v.reason, path = v.path,
+          model = file.pool .. " " .. name, void = true } } }
+    end
   end
   local function new(key)
     local pool, dtype = key:match("^(.+) (%w+)$")
     return { pool = pool, dtype = dtype, source = about.source, fitted = about.fitted, device = profile.gpu,
-      models = {} }
+      models = {}, void = {} }
   end
   for _, key in ipairs(schema.keys(profile.pools)) do
     local file, entries = new(key), profile.pools[key]
     for _, pass in ipairs { "forward", "backward", "update" } do
-      local first, rows, seconds, origins = profile.gather(entries, pass)
-      if first and #seconds >= 8 then
-        local least = least_seconds(profile.gpu, first, rows, pass, seconds)
-        file.models[pass] = calibrated({ rows = rows, seconds = seconds, origins = origins }, first, pass,
-          profile.multiprocessors, about.threads, least)
-      end
+      calibrate(file, pass, profile:data(entries, pass), about.threads)
     end
     write(file)
   end
   for _, key in ipairs(schema.keys(profile.collectives)) do
     local file = new(key)
     for _, one in ipairs(profile:topologies(key)) do
-      local first, rows, seconds, origins = profile.gather({ one.entry }, "collective", one.group)
-      if first and #seconds >= 8 then
-        file.models[one.name] = calibrated({ rows = rows, seconds = seconds, origins = origins }, first,
-          "collective", profile.multiprocessors, about.threads,
-          least_seconds(profile.gpu, first, rows, "collective", seconds, one.entry, one.group))
-      end
+      calibrate(file, one.name, profile:data({ one.entry }, "collective", one.group), about.threads)
     end
     write(file)
   end

@@ -21,7 +21,7 @@ function dropped.lines(rows)
   for _, row in ipairs(rows) do
     local key = ("%s\0%s\0%s"):format(row.path, row.model, row.reason)
     if not groups[key] then
-      groups[key] = { path = row.path, model = row.model, reason = row.reason, lines = {} }
+      groups[key] = { path = row.path, model = row.model, reason = row.reason, lines = {}, void = row.void }
       order[#order + 1] = key
     end
     table.insert(groups[key].lines, row.line)
@@ -32,7 +32,8 @@ function dropped.lines(rows)
     local g = groups[key]
     table.sort(g.lines)
     if #g.lines == 0 then
-      out[#out + 1] = ("%s: %s: %s; the rows are kept"):format(g.path, g.model, g.reason)
+      out[#out + 1] = ("%s: %s: %s; %s"):format(g.path, g.model, g.reason,
+        g.void and "the pass is void, nothing of it is served" or "the rows are kept")
     else
       out[#out + 1] = ("%s: %s: %d row%s %s: line%s %s"):format(g.path, g.model, #g.lines, #g.lines > 1 and "s" or "",
         g.reason, #g.lines > 1 and "s" or "", ranges(g.lines))

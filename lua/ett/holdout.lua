@@ -7,8 +7,11 @@
 --            pooling every file's own percentile holds, and a shape held out of one file is
 --            held out of all
 --   tenth    nine tenths of the rows, trained on one tenth
+--
+-- The model of a pool is the one that a profile serves (ett.profile_fit), chosen by all of the pool's rows.
+local error_module = require "ett.error"
+local profile_fit = require "ett.profile_fit"
 local regress = require "ett.regress"
-local regressor = require "ett.regressor"
 local samples = require "ett.samples"
 
 local holdout = {}
@@ -82,66 +85,114 @@ local function blocked_kernels(members, tests)
   return blocked
 end
 
-local function summarise(file, rows, predicted, low, high, seconds)
-  local total, covered, errors, widths = 0.0, 0, {}, {}
-  for i, row in ipairs(rows) do
-    local t = seconds[row]
-    errors[i] = math.abs(predicted[i] / t - 1)
-    total = total + errors[i]
-    if low[i] <= t and t <= high[i] then covered = covered + 1 end
-    widths[i] = (high[i] - low[i]) / 2 / predicted[i]
+local function summarise(file, points)
+  local total, covered, errors, widths, n = 0.0, 0, {}, {}, 0
+  for _, p in ipairs(points) do
+    if p.held_out then
+      n = n + 1
+      errors[n] = math.abs(p.predicted / p.seconds - 1)
+      total = total + errors[n]
+      if p.low <= p.seconds and p.seconds <= p.high then covered = covered + 1 end
+      widths[n] = (p.high - p.low) / 2 / p.predicted
+    end
   end
+  local result = { cluster = file.cluster, file = file.label, path = file.path, entry = file.entry,
+    rows = n }
+  if n == 0 then return result end
   table.sort(errors)
   table.sort(widths)
-  local n = #rows
-  return { cluster = file.cluster, file = file.label, rows = n, error = total / n, median = errors[(n + 1) // 2],
-    coverage = covered / n, half_width = widths[(n + 1) // 2] }
+  result.error, result.median, result.ninety = total / n, errors[(n + 1) // 2], errors[math.ceil(0.9 * n)]
+  result.coverage, result.half_width = covered / n, widths[(n + 1) // 2]
+  return result
 end
 
--- One fit over the training rows of a pool (and group), then each member's test rows.
-local function evaluate(members, tests, pass, options, group, blocked)
-  local flat, seconds, dims = {}, {}, members[1].dims
+-- Rows of a pool's members (and group) that `wanted(m, i)` says, as ett.profile_fit takes them; `origins` are { m, i }.
+local function rows_of(members, pass, group, wanted, threads)
+  local first = members[1]
+  local data = { gpu = first.entry.gpu, family = first.family, dims = first.dims, rows = {}, seconds = {}, pass = pass,
+    entry = first.entry, group = first.entry.collective and group or nil, multiprocessors = first.multiprocessors,
+    threads = threads, origins = {} }
   for m, file in ipairs(members) do
     local times = file.by_pass[pass]
     for i = 1, file.count do
-      if not tests[m][i] and (not group or file.group[i] == group)
-        and not (blocked and blocked[file.kernels[i]]) then
-        append_row(flat, file.rows, i, dims)
-        seconds[#seconds + 1] = times[i]
+      if (not group or file.group[i] == group) and wanted(m, i) then
+        append_row(data.rows, file.rows, i, data.dims)
+        data.seconds[#data.seconds + 1] = times[i]
+        data.origins[#data.origins + 1] = { m, i }
       end
     end
   end
-  local given = { family = members[1].family, backward = pass == "backward", dims = dims,
-    multiprocessors = members[1].multiprocessors, rows = flat, seconds = seconds, threads = options.threads }
-  for field, value in pairs(options.fit or {}) do given[field] = value end
-  local model, outliers = regressor.fit(given)
-  local answers = {}
-  for m, file in ipairs(members) do
-    local asked, rows = {}, {}
-    for i = 1, file.count do
-      if tests[m][i] and (not group or file.group[i] == group) then
-        append_row(asked, file.rows, i, dims)
-        rows[#rows + 1] = i
-      end
-    end
-    local value, low, high = model:predict_rows(asked)
-    answers[m] = { rows = rows, value = value, low = low, high = high }
-  end
-  model:close()
-  return answers, #outliers
+  return data
 end
 
-local function groups_of(file)
-  if not file.group then return { false } end
+-- What a model says of rows, added to points[m].
+local function add_points(points, model, data, members, group, fields)
+  if #data.seconds == 0 then return end
+  local value, low, high = model:predict_rows(data.rows)
+  for k, origin in ipairs(data.origins) do
+    local m, i = origin[1], origin[2]
+    local point = { row = i, line = members[m].lines[i], seconds = data.seconds[k], predicted = value[k], low = low[k],
+      high = high[k], group = group or nil }
+    for name, given in pairs(fields) do point[name] = given end
+    table.insert(points[m], point)
+  end
+end
+
+-- One fit over the training rows of a pool (and group): what it says of each member's test rows, and of the training
+-- rows that its gate dropped. Adds to `points`, one list a member; returns how many were dropped, or nil and why
+-- there is no model.
+local function evaluate(members, tests, pass, options, group, blocked, points)
+  local all = rows_of(members, pass, group, function() return true end, options.threads)
+  local choice, why = profile_fit.choose(all)
+  if choice and options.as_sampled then choice.unbound = true end
+  if choice and choice.void and not options.as_sampled then choice, why = nil, "void: " .. choice.void end
+  if not choice then return nil, why end
+  local train = rows_of(members, pass, group, function(m, i)
+    return not tests[m][i] and not (blocked and blocked[members[m].kernels[i]])
+  end, options.threads)
+  if #train.seconds < profile_fit.least_rows then
+    return nil, ("%d rows to learn from; %d are needed"):format(#train.seconds, profile_fit.least_rows)
+  end
+  local model, outliers = profile_fit.fit(choice, train, options.fit)
+  add_points(points, model, rows_of(members, pass, group, function(m, i) return tests[m][i] end), members, group,
+    { held_out = true })
+  if options.points then
+    local dropped = {}
+    for _, outlier in ipairs(outliers) do
+      local origin = train.origins[outlier.row]
+      dropped[origin[1]] = dropped[origin[1]] or {}
+      dropped[origin[1]][origin[2]] = true
+    end
+    add_points(points, model, rows_of(members, pass, group, function(m, i) return dropped[m] and dropped[m][i] end),
+      members, group, { dropped = true })
+  end
+  model:close()
+  return #outliers
+end
+
+local function groups_of(members)
   local seen, list = {}, {}
-  for _, g in ipairs(file.group) do
-    if not seen[g] then
-      seen[g] = true
-      list[#list + 1] = g
+  for _, file in ipairs(members) do
+    for _, g in ipairs(file.group or { false }) do
+      if not seen[g] then
+        seen[g] = true
+        list[#list + 1] = g
+      end
     end
   end
-  table.sort(list)
+  table.sort(list, function(a, b) return tostring(a) < tostring(b) end)
   return list
+end
+
+local function answers_of(points)
+  local answers = { rows = {}, value = {}, low = {}, high = {} }
+  for _, p in ipairs(points) do
+    if p.held_out then
+      local n = #answers.rows + 1
+      answers.rows[n], answers.value[n], answers.low[n], answers.high[n] = p.row, p.predicted, p.low, p.high
+    end
+  end
+  return answers
 end
 
 -- Results of one pool, pass and split, added to `results`.
@@ -149,46 +200,53 @@ local function run_pool(members, pass, split, options, results)
   local tests = {}
   for m, file in ipairs(members) do tests[m] = options.test_rows(file, split) end
   local blocked = #members > 1 and split == "extrapolation" and blocked_kernels(members, tests) or nil
-  local joined, dropped = {}, 0
-  for m in ipairs(members) do joined[m] = { rows = {}, value = {}, low = {}, high = {} } end
-  for _, group in ipairs(groups_of(members[1])) do
-    local answers, outliers = evaluate(members, tests, pass, options, group or nil, blocked)
-    dropped = dropped + outliers
-    for m, answer in ipairs(answers) do
-      for _, field in ipairs { "rows", "value", "low", "high" } do
-        table.move(answer[field], 1, #answer[field], #joined[m][field] + 1, joined[m][field])
-      end
-    end
+  local points, dropped, faults = {}, 0, {}
+  for m in ipairs(members) do points[m] = {} end
+  for _, group in ipairs(groups_of(members)) do
+    local outliers, why = evaluate(members, tests, pass, options, group, blocked, points)
+    dropped = dropped + (outliers or 0)
+    if why then faults[#faults + 1] = (group and group .. ": " or "") .. why end
   end
   for m, file in ipairs(members) do
-    local j = joined[m]
-    local one = summarise(file, j.rows, j.value, j.low, j.high, file.by_pass[pass])
-    one.pass, one.split, one.dropped, one.corrupt = pass, split, dropped, file.corrupt
-    results[#results + 1] = one
-    if options.each then options.each(file, pass, split, j) end
+    if not options.of or options.of(file) then
+      local one = summarise(file, points[m])
+      one.pass, one.split, one.dropped, one.corrupt = pass, split, dropped, file.corrupt
+      one.points = options.points and points[m] or nil
+      one.fault = #faults > 0 and table.concat(faults, "; ") or one.rows == 0 and "no row is held out" or nil
+      results[#results + 1] = one
+      if options.each then options.each(file, pass, split, answers_of(points[m])) end
+    end
   end
 end
 
---- Reads every sample file of a folder for the hold-out.
-function holdout.read_folder(folder, initial, multiprocessors)
-  local index, err = samples.index(folder)
-  if not index then error(err, 0) end
+--- Reads sample files for the hold-out.
+---@param index table[] of ett.samples.index
+---@param initial string stands before each file's name
+function holdout.read_files(index, initial, multiprocessors)
   local files = {}
   for _, entry in ipairs(index) do
     local file, why = samples.read(entry)
     if not file then error(why, 0) end
-    file.label = entry.name .. (entry.nodes and ("_%d_%d"):format(entry.nodes, entry.gpus) or "")
+    file.entry, file.label = entry, entry.name .. (entry.nodes and ("_%d_%d"):format(entry.nodes, entry.gpus) or "")
     file.cluster, file.multiprocessors, file.path = initial, multiprocessors, entry.path
     file.corrupt = holdout.corrupt[initial .. " " .. file.label] or false
     file.design = { family = file.family, dims = file.dims, multiprocessors = multiprocessors }
     file.kernels = regress.kernels(file.design, file.rows)
     file.by_pass = {}
     for _, p in ipairs(file.passes) do file.by_pass[p.pass] = p.seconds end
-    -- Collectives of each topology stand alone; operators pool by kernel.
-    file.key = initial .. " " .. (entry.collective and file.label or file.pool)
+    -- Collectives of each topology stand alone; operators pool by kernel, and 16-bit ones with each other.
+    file.key = ("%s %s %s"):format(initial, entry.collective and file.label or file.pool,
+      entry.operator and entry.dtype == "bf16" and "fp16" or entry.dtype)
     files[#files + 1] = file
   end
   return files
+end
+
+--- Reads every sample file of a folder for the hold-out.
+function holdout.read_folder(folder, initial, multiprocessors)
+  local index, err = samples.index(folder)
+  if not index then error(err, 0) end
+  return holdout.read_files(index, initial, multiprocessors)
 end
 
 --- Where the reference's shared data is, or nil: $ETT_REFERENCE, else beside the source tree.
@@ -215,7 +273,7 @@ end
 function holdout.linear2(files, options)
   local members, own = {}, nil
   for _, file in ipairs(files) do
-    if file.key == "P gemm" then
+    if file.key == "P gemm fp16" then
       members[#members + 1] = file
       if file.label == "linear2" then own = file end
     end
@@ -235,11 +293,13 @@ function holdout.linear2(files, options)
   end
   local results = {}
   for _, pass in ipairs { "forward", "backward" } do
-    local answers = evaluate(members, tests, pass, options or {})
-    local total, rows = 0.0, 0
-    for m, file in ipairs(members) do
-      for i, row in ipairs(answers[m].rows) do
-        total = total + math.abs(answers[m].value[i] / file.by_pass[pass][row] - 1)
+    local points, total, rows = {}, 0.0, 0
+    for m in ipairs(members) do points[m] = {} end
+    local _, why = evaluate(members, tests, pass, options or {}, false, nil, points)
+    if why then error_module.raise("argument", "linear2 %s: %s", pass, why) end
+    for m in ipairs(members) do
+      for _, p in ipairs(points[m]) do
+        total = total + math.abs(p.predicted / p.seconds - 1)
         rows = rows + 1
       end
     end
@@ -251,26 +311,30 @@ end
 --- Runs the splits over read files.
 ---@param files table[] from holdout.read_folder
 ---@param options table? { splits=, threads=, only=function(file), test_rows=, fit= fields for regressor.fit,
+---  of=function(file): results of these alone, whose whole pools learn; as_sampled= no bound by physics, void passes
+---  too; points= every row's prediction in the results;
 ---  each=function(file, pass, split, { rows=, value=, low=, high= }) for the held-out answers themselves }
----@return table[] results, one per file, pass and split
+---@return table[] results, one per file, pass and split: error, median, ninety (90th percentile), coverage of `rows`
+---held-out rows; `fault` says what could not be held out, and why
 function holdout.run(files, options)
   options = options or {}
   options.test_rows = options.test_rows or holdout.test_rows
   local pools, order, results = {}, {}, {}
   for _, file in ipairs(files) do
-    if not options.only or options.only(file) then
-      if not pools[file.key] then
-        pools[file.key] = {}
-        order[#order + 1] = file.key
+    for _, p in ipairs((not options.only or options.only(file)) and file.passes or {}) do
+      local key = file.key .. "\0" .. p.pass
+      if not pools[key] then
+        pools[key] = { pass = p.pass, dims = file.dims }
+        order[#order + 1] = key
       end
-      table.insert(pools[file.key], file)
+      if file.dims == pools[key].dims then table.insert(pools[key], file) end
     end
   end
   for _, split in ipairs(options.splits or holdout.splits) do
     for _, key in ipairs(order) do
-      for _, p in ipairs(pools[key][1].passes) do
-        run_pool(pools[key], p.pass, split, options, results)
-      end
+      local wanted = not options.of
+      for _, file in ipairs(pools[key]) do wanted = wanted or options.of(file) end
+      if wanted then run_pool(pools[key], pools[key].pass, split, options, results) end
     end
   end
   return results

@@ -7,13 +7,14 @@
 --     --> { seconds, low_seconds, high_seconds, provenance, detail } or nil: nothing is known
 --
 -- What is asked for is fitted when it is first asked for, from every file of the same kernel,
--- and kept in the cache of fitted models (ett.profile_cache).
+-- and kept in the cache of fitted models (ett.profile_cache). A pass most of whose rows beat the
+-- device's peak is void (ett.profile_physics): nothing of it is served, its twin pass answers.
 local cache = require "ett.profile_cache"
 local collective_names = require "ett.collective"
 local error_module = require "ett.error"
 local operator = require "ett.operator"
-local regressor = require "ett.regressor"
-local regressor_surface = require "ett.regressor_surface"
+local physics = require "ett.profile_physics"
+local profile_fit = require "ett.profile_fit"
 local samples = require "ett.samples"
 local schema = require "ett.schema"
 
@@ -23,84 +24,45 @@ local Profile = { __name = "ett.profile" }
 Profile.__index = Profile
 profile.Profile = Profile
 
---- Streaming multiprocessors by device name, for folders without a cluster file.
-local multiprocessors = { { "A100", 108 }, { "A800", 108 }, { "GH200", 132 }, { "H100", 132 }, { "H200", 132 },
-  { "H800", 132 }, { "B200", 148 }, { "V100", 80 }, { "A40", 84 }, { "L40", 142 }, { "MI300", 304 }, { "MI250", 208 } }
-
-function profile.multiprocessors(gpu)
-  for _, pair in ipairs(multiprocessors) do if gpu:find(pair[1], 1, true) then return pair[2] end end
-  return 108
-end
-
--- Dense fp16 FLOP/s by device name (datasheets of the A100 and H100), for the gate.
-local peaks = { { "A100", 312e12 }, { "A800", 312e12 }, { "GH200", 989.4e12 }, { "H100", 989.4e12 },
-  { "H200", 989.4e12 } }
-
--- No link carries more than a terabyte per second into one device (fifth NVLink: 0.9).
-local fastest_link = 1e12
-
-local function least_of_collective(rows, entry, group)
-  local nodes, gpus = (group or ("%d_%d"):format(entry.nodes or 1, entry.gpus or 1)):match("^(%d+)_(%d+)$")
-  local ranks = tonumber(nodes) * tonumber(gpus)
-  local bytes = require("ett.schema").dtype_bytes[entry.dtype] or 2
-  -- A rank's share of an all-gather comes from every other; the rest move their buffer once.
-  local moved = bytes * (entry.collective == "all_gather" and math.max(1, ranks - 1) or 1)
-  local least = {}
-  for i, elements in ipairs(rows) do least[i] = elements * moved / fastest_link end
-  return least
-end
-
---- The least time that each row of products can take, nil where that is not known, and false
---- when more than half of the rows take less: then not the rows are wrong but the file.
----@param file table from samples.read
----@param rows number[] flat dims
----@param entry table? file index entry, of collectives
----@param group string? "nodes_gpus" of a generic file
-function profile.least_seconds(gpu, file, rows, pass, seconds, entry, group)
-  if entry and entry.collective then return least_of_collective(rows, entry, group) end
-  local peak
-  for _, pair in ipairs(peaks) do if gpu:find(pair[1], 1, true) then peak = peak or pair[2] end end
-  if not peak or (file.family ~= "gemm" and file.family ~= "attention") then return nil end
-  local least, fast, d = {}, 0, file.dims
-  for i = 1, #seconds do
-    local at = (i - 1) * d
-    local flops
-    if file.family == "gemm" then -- backward: two products
-      flops = 2.0 * rows[at + 1] * rows[at + 2] * rows[at + 3] * rows[at + 4] * (pass == "backward" and 2 or 1)
-    else -- two products over half of the scores; backward recomputes one: five
-      flops = 2.0 * rows[at + 1] * rows[at + 2] * rows[at + 4] * rows[at + 5] * rows[at + 6]
-        * (rows[at + 7] ~= 0 and 1 or 2) * (pass == "backward" and 2.5 or 1)
-    end
-    least[i] = flops / peak
-    if seconds[i] < least[i] then fast = fast + 1 end
-  end
-  if fast > #seconds / 2 then return false end
-  return least
-end
-
 -- fp16 and bf16 run at the same rates and move the same bytes.
 local function dtype_key(dtype) return dtype == "bf16" and "fp16" or dtype end
 
 local function topology_key(kind, nodes, gpus) return ("%s %d %d"):format(kind, nodes, gpus) end
 
---- A profile over files of samples; nothing is read yet.
----@param folders string[]
----@param options table? { multiprocessors=, threads=, cache=false to neither read nor write it }
----@return ett.Profile
-function profile.from_samples(folders, options)
-  options = options or {}
-  local self = setmetatable({ files = {}, pools = {}, collectives = {}, models = {}, outliers = {}, stamps = {},
-    options = options, source = table.concat(folders, ", ") }, Profile)
+--- The sample files of folders by device.
+---@return table<string, table[]>
+function profile.devices(folders)
+  local devices = {}
   for _, folder in ipairs(folders) do
     local index, err = samples.index(folder)
     if not index then error(err, 0) end
-    for _, entry in ipairs(index) do self.files[#self.files + 1] = entry end
+    for _, entry in ipairs(index) do
+      devices[entry.gpu] = devices[entry.gpu] or {}
+      table.insert(devices[entry.gpu], entry)
+    end
   end
-  if #self.files == 0 then
+  return devices
+end
+
+--- A profile over files of samples; nothing is read yet.
+---@param folders string[]
+---@param options table? { multiprocessors=, threads=, gpu= (device, where the folders hold several),
+---cache=false to neither read nor write it }
+---@return ett.Profile
+function profile.from_samples(folders, options)
+  options = options or {}
+  local self = setmetatable({ files = {}, pools = {}, collectives = {}, models = {}, voids = {}, outliers = {},
+    stamps = {}, options = options, source = table.concat(folders, ", ") }, Profile)
+  local devices = profile.devices(folders)
+  self.gpu = options.gpu or schema.keys(devices)[1]
+  if not self.gpu then
     error_module.raise("format", "%s: no sample files ({gpu}_{operator}_{precision}.csv)", self.source)
+  elseif not options.gpu and next(devices, next(devices)) then
+    error_module.raise("format", "%s: samples of several devices (%s); a profile is of one: keep them in folders "
+      .. "of their own", self.source, table.concat(schema.keys(devices), ", "))
   end
-  self.gpu = self.files[1].gpu
-  self.multiprocessors = options.multiprocessors or profile.multiprocessors(self.gpu)
+  self.files = devices[self.gpu] or {}
+  self.multiprocessors = options.multiprocessors or physics.multiprocessors(self.gpu)
   for _, entry in ipairs(self.files) do
     local dtype = dtype_key(entry.dtype)
     if entry.operator then
@@ -116,8 +78,9 @@ function profile.from_samples(folders, options)
   return self
 end
 
--- Rows of several files of one pool and pass, one after another; `origins` says where each stands.
-local function gather(entries, pass, group)
+--- Rows of several files of one pool and pass, one after another, as ett.profile_fit takes them; `origins` says
+--- where each stands. Nil where there are none.
+function Profile:data(entries, pass, group)
   local rows, seconds, origins, first = {}, {}, {}, nil
   for _, entry in ipairs(entries) do
     local file, err = samples.read(entry)
@@ -135,7 +98,9 @@ local function gather(entries, pass, group)
       end
     end
   end
-  return first, rows, seconds, origins
+  return first and { gpu = self.gpu, family = first.family, dims = first.dims, rows = rows, seconds = seconds,
+    pass = pass, entry = entries[1], group = group, multiprocessors = self.multiprocessors,
+    threads = self.options.threads, origins = origins }
 end
 
 --- Says of each dropped row which line of which file it is.
@@ -147,47 +112,67 @@ function profile.locate(outliers, origins)
   return outliers
 end
 
--- The fitted model of a pool, from memory, the cache, or a fit. False: there is none.
-function Profile:model(key, entries, pass, group)
-  local id = key .. " " .. pass
-  local known = self.models[id]
-  if known ~= nil then return known end
-  local paths = {}
-  for i, entry in ipairs(entries) do paths[i] = entry.path end
-  local stamp = cache.key(paths, entries[1].operator and entries, pass, group or "", self.multiprocessors)
-  local model = self.options.cache ~= false and cache.load(stamp) or nil
-  if model then
-    self.stamps[id] = stamp
-  else
-    local file, rows, seconds, origins = gather(entries, pass, group)
-    if not file or #seconds < 8 then
-      self.models[id] = false
-      return false
-    end
-    if #seconds <= regressor_surface.most_rows and regressor_surface.suits(entries[1].path) then
-      model = regressor_surface.fit { family = file.family, dims = file.dims, rows = rows, seconds = seconds }
-      self.models[id] = model
-      return model
-    end
-    local outliers, suspicion
-    local least = profile.least_seconds(self.gpu, file, rows, pass, seconds, entries[1], group)
-    if least == false then
-      least = nil
-      suspicion = "more than half of the rows are faster than the device can be: "
-        .. "a kernel of this pass is missing"
-    end
-    model, outliers = regressor.fit { least_seconds = least, family = file.family, dims = file.dims,
-      backward = pass == "backward", multiprocessors = self.multiprocessors, rows = rows, seconds = seconds,
-      threads = self.options.threads or 2 }
-    if suspicion then table.insert(outliers, 1, { row = 0, seconds = 0.0, reason = suspicion }) end
-    if #outliers > 0 then self.outliers[id] = profile.locate(outliers, origins) end
-    if self.options.cache ~= false then cache.save(stamp, model, outliers) end
+-- Fits a pool; what the gate drops and what is void goes to self.outliers, and all to the cache.
+local function fit(self, id, entries, pass, group, stamp)
+  local data = self:data(entries, pass, group)
+  local choice = data and profile_fit.choose(data)
+  if not choice then return false end
+  local whole = choice.void and { { row = 0, seconds = 0.0, reason = choice.void, path = entries[1].path } } or {}
+  if choice.void and not self.options.as_sampled then
+    whole[1].void = true
+    self.voids[id], self.outliers[id] = choice.void, whole
+    if stamp then cache.save_void(stamp, whole) end
+    return false
   end
-  self.models[id] = model
+  local model, outliers = profile_fit.fit(choice, data)
+  table.move(profile.locate(outliers, data.origins), 1, #outliers, #whole + 1, whole)
+  if #whole > 0 then self.outliers[id] = whole end
+  if stamp then cache.save(stamp, model, whole) end
   return model
 end
 
-Profile.gather = gather
+--- The fitted model of a pool, from memory, the cache, or a fit. False: there is none, and why the pass is void.
+---@return table|false, string|nil
+function Profile:model(key, entries, pass, group)
+  local id = key .. " " .. pass
+  local known = self.models[id]
+  if known ~= nil then return known, self.voids[id] end
+  local paths, stamp = {}, nil
+  for i, entry in ipairs(entries) do paths[i] = entry.path end
+  if self.options.cache ~= false then
+    stamp = cache.key(paths, entries[1].operator and entries, pass, group or "", self.multiprocessors, self.gpu,
+      self.options.as_sampled and "as sampled" or "")
+    known = cache.load(stamp)
+    if known then
+      self.stamps[id] = stamp
+    else
+      local void = cache.load_void(stamp)
+      if void then known, self.voids[id], self.outliers[id] = false, void[1].reason, void end
+    end
+  end
+  if known == nil then known = fit(self, id, entries, pass, group, stamp) end
+  self.models[id] = known
+  return known, self.voids[id]
+end
+
+--- Why nothing of a pass is served though it was sampled, or nil.
+---@return string|nil
+function Profile:void(name, dtype, pass)
+  local op = operator.get(name)
+  local key = samples.pool(op) .. " " .. dtype_key(dtype)
+  if not self.pools[key] then return nil end
+  return (select(2, self:model(key, self.pools[key], pass)))
+end
+
+--- The same samples with nothing called void: what estimate-train-time makes of them.
+function Profile:as_sampled()
+  local options, same = { as_sampled = true }, {}
+  for name, value in pairs(self.options) do options[name] = value end
+  for name, value in pairs(self) do same[name] = value end
+  same.options, same.models, same.voids, same.outliers, same.stamps = options, {}, {}, {}, {}
+  same.collective_cache = nil
+  return setmetatable(same, getmetatable(self))
+end
 
 --- What is known of a prediction, as the contract has it.
 function profile.answer(predicted, detail)
@@ -223,7 +208,24 @@ function Profile:fit_all()
   return list
 end
 
---- Seconds of one run of an operator, or nil when nothing like it was sampled.
+--- The other pass of a void one, and how many of its times a void one's are by their FLOPs.
+function profile.twin(op, shape, pass)
+  local twin = pass == "backward" and "forward" or "backward"
+  return twin, op.flops(shape, pass) / op.flops(shape, twin)
+end
+
+--- An answer made of a void pass's twin.
+function profile.from_twin(answer, factor, pass, twin, void, whose)
+  local spread = 0.15
+  return { seconds = answer.seconds * factor, low_seconds = answer.low_seconds * factor * (1 - spread),
+    high_seconds = answer.high_seconds * factor * (1 + spread),
+    provenance = answer.provenance == "assumed" and "assumed" or "calibrated",
+    detail = ("%s samples are void, %s; %.2f times %s, as %s; %s"):format(pass, void, factor, twin, whose,
+      answer.detail or "") }
+end
+
+--- Seconds of one run of an operator, or nil when nothing like it was sampled. A void pass is answered from its
+--- twin by the ratio of FLOPs.
 ---@param name string operator or alias
 ---@param shape table the operator's own shape
 ---@param dtype string
@@ -234,7 +236,12 @@ function Profile:operator(name, shape, dtype, pass)
   local key = samples.pool(op) .. " " .. dtype_key(dtype)
   local entries = self.pools[key]
   if not entries then return nil end
-  local model = self:model(key, entries, pass)
+  local model, void = self:model(key, entries, pass)
+  if void and pass ~= "update" and not self:void(op.name, dtype, (profile.twin(op, shape, pass))) then
+    local twin, factor = profile.twin(op, shape, pass)
+    local answer = self:operator(op.name, shape, dtype, twin)
+    return answer and profile.from_twin(answer, factor, pass, twin, void, "FLOPs")
+  end
   if not model or #dims ~= model:facts().dims then return nil end
   return self:answer(model:predict(dims), ("%s, %d samples"):format(pool, model:facts().rows))
 end
@@ -265,16 +272,17 @@ function Profile:collective_models(kind, dtype, nodes, gpus)
   local found = self.collective_cache and self.collective_cache[id]
   if found then return found end
   found = {}
+  local function take(entry, group)
+    local model, void = self:model(id .. " " .. entry.name, { entry }, "collective", group)
+    found[#found + 1], found.void = model or nil, void or found.void
+  end
   for _, entry in ipairs(self.collectives[kind .. " " .. dtype] or {}) do
-    if entry.nodes == nodes and entry.gpus == gpus then
-      found[#found + 1] = self:model(id .. " " .. entry.name, { entry }, "collective") or nil
-    end
+    if entry.nodes == nodes and entry.gpus == gpus then take(entry) end
   end
   if #found == 0 then
     for _, entry in ipairs(self.collectives[kind .. " " .. dtype] or {}) do
       if not entry.nodes then
-        local group = nodes .. "_" .. gpus
-        found[#found + 1] = self:model(id .. " " .. entry.name, { entry }, "collective", group) or nil
+        take(entry, nodes .. "_" .. gpus)
       end
     end
   end
@@ -319,7 +327,7 @@ function Profile:export_coefficients(folder, about)
   return require("ett.coefficients").export(self, folder, about)
 end
 
---- Seconds of a collective; nil when neither it nor its topology was sampled.
+--- Seconds of a collective; nil when neither it nor its topology was sampled, and why if its samples are void.
 ---@param kind string a collective or alias
 ---@param bytes number whole buffer (nccl-tests' convention)
 ---@param topology table { nodes=, gpus_per_node= }
@@ -334,7 +342,7 @@ function Profile:collective(kind, bytes, topology, dtype)
     kind = "all_gather"
     models = self:collective_models(kind, key, nodes, gpus)
   end
-  if #models == 0 then return nil end
+  if #models == 0 then return nil, models.void end
   local size = elements(kind, bytes, nodes * gpus, dtype)
   if size <= 0 then return nil end
   local model = nearest(models, size)

@@ -6,19 +6,22 @@
 -- or not at all. What cannot be read is fitted anew; what cannot be written is said once.
 local files = require "ett.io"
 local regressor = require "ett.regressor"
+local regressor_surface = require "ett.regressor_surface"
 
 local cache = {}
 
 --- Called with a sentence when the cache cannot be written; the command line sets it.
 cache.warn = function() end
 
+local warned = false
 local code_hash
 
 -- The code between a sample file and the regressor.
 local function code()
   if code_hash then return code_hash end
-  local pieces = { regressor.version, "with the rows dropped" }
-  for _, name in ipairs { "ett.samples", "ett.regressor", "ett.operator.gemm", "ett.operator.memory",
+  local pieces = { regressor.version, regressor_surface.version, "with the rows dropped" }
+  for _, name in ipairs { "ett.samples", "ett.regressor", "ett.regressor_surface", "ett.profile_physics",
+    "ett.profile_fit", "ett.operator.gemm", "ett.operator.memory",
     "ett.operator.optimizer", "ett.operator.shapes" } do
     local path = package.searchpath(name, package.path)
     pieces[#pieces + 1] = path and files.hash_file(path) or name
@@ -62,11 +65,19 @@ function cache.folder()
 end
 
 --- A cached model, or nil.
----@return ett.Regressor|nil
+---@return ett.Regressor|ett.RegressorSurface|nil
 function cache.load(key)
   local folder = cache.folder()
   if not folder then return nil end
   return (regressor.load(folder .. "/" .. key .. ".ett"))
+    or (regressor_surface.load(folder .. "/" .. key .. ".surface"))
+end
+
+--- What was kept of a void pass: { { row = 0, reason =, path =, void = true } }, or nil.
+function cache.load_void(key)
+  local folder = cache.folder()
+  local kept = folder and require("ett.json").read(folder .. "/" .. key .. ".void.json")
+  return type(kept) == "table" and type(kept[1]) == "table" and type(kept[1].reason) == "string" and kept or nil
 end
 
 --- The rows that were dropped when a cached model was fitted; nil: none.
@@ -77,25 +88,40 @@ function cache.load_outliers(key)
   return (require("ett.json").read(path))
 end
 
-local warned = false
-
---- Writes a model, and beside it the rows that its fit dropped; a failure is a warning.
-function cache.save(key, model, outliers)
+-- Makes the folder and lets `write(folder)` write into it; a failure is a warning, once.
+local function keep(write)
   local folder = cache.folder()
   local ok, err = folder, nil
   if folder then
     ok, err = files.make_folder(folder)
-    if ok and #outliers > 0 then
-      local json = require "ett.json"
-      ok, err = files.write(folder .. "/" .. key .. ".dropped.json", json.encode(json.array(outliers)))
-    end
-    if ok then ok, err = model:save(folder .. "/" .. key .. ".ett") end
+    if ok then ok, err = write(folder) end
   end
   if not ok and not warned then
     warned = true
     local why = err and tostring(err) or "neither XDG_CACHE_HOME nor HOME is set"
     cache.warn("fitted models are not kept: " .. why)
   end
+end
+
+local function write_rows(path, rows)
+  local json = require "ett.json"
+  return files.write(path, json.encode(json.array(rows)))
+end
+
+--- Writes a model, and beside it the rows that its fit dropped; a failure is a warning.
+function cache.save(key, model, outliers)
+  keep(function(folder)
+    if #outliers > 0 then
+      local ok, err = write_rows(folder .. "/" .. key .. ".dropped.json", outliers)
+      if not ok then return ok, err end
+    end
+    return model:save(folder .. "/" .. key .. (model:facts().kind == "surface" and ".surface" or ".ett"))
+  end)
+end
+
+--- Writes that a pass is void, so that its samples need not be read to know.
+function cache.save_void(key, rows)
+  keep(function(folder) return write_rows(folder .. "/" .. key .. ".void.json", rows) end)
 end
 
 return cache

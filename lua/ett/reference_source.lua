@@ -103,7 +103,7 @@ function reference_source.source(config, config_path, cluster_name)
       .. "with --cluster", config.gpu_name, error_module.suggestion(config.gpu_name, known), table.concat(known, ", "))
   end
   local own = require("ett.profile").open({ operators, collectives },
-    { multiprocessors = cluster.device.multiprocessors })
+    { multiprocessors = cluster.device.multiprocessors, gpu = config.gpu_name })
   cluster = with_nodes_of(cluster, config.plan.gpus_per_node)
   return cluster, require("ett.cluster_profile").open(cluster, own), own
 end
@@ -114,7 +114,7 @@ function reference_source.profile_source(config, config_path, cluster_name)
   local lower_times = require "ett.lower_times"
   local cluster, profile, own = reference_source.source(config, config_path, cluster_name)
   -- The tool takes its samples as they are, damaged ones too: so does its composition.
-  local times = lower_times.new(cluster, own or profile)
+  local times = lower_times.new(cluster, own and own:as_sampled() or profile)
   local plan = config.plan
   local source = { outside = {} }
   local passes = { fwd = "forward", bwd = "backward", dur = "update" }

@@ -1,20 +1,37 @@
---- Charts as SVG text: lines on linear or logarithmic axes, a right axis, stacked areas.
+--- Charts as SVG text: lines and points on linear or logarithmic axes, a right axis, stacked areas.
 --
---   svg.chart { title=, x = { label=, log=true }, y = { label=, log=true }, y2 = { label= },
---     series = { { label=, points = { {x, y}, ... }, right=true, dashed=true, color= } },
+--   svg.chart { title=, notes = { line, ... }, width=, height=,
+--     x = { label=, log=true, low=, high=, minor=true }, y = { label=, log=true }, y2 = { label= },
+--     series = { { label=, points = { {x, y}, ... }, right=true, dashed=true, color=, thickness= } },
+--     scatter = { { label=, color=, shape = "circle" | "cross",
+--       points = { {x, y, low=, high= (a bar), text= (shown by a browser that points at it)}, ... } } },
 --     areas = { { label=, points = { {x, y}, ... } } },        -- stacked, fractions of 1
 --     bands = { { label=, from=, to= } },                     -- named stretches of x
 --     marks = { { x=, y=, text=, right= } } }
--- Same input, same text. Points that are not finite (or not positive on a log axis) are left out.
+-- Same input, same text. Points that are not finite (or not positive on a log axis) are left out. Nothing runs in
+-- a chart and its colours are its own: it reads the same on light and dark pages.
 local svg = {}
 
 svg.colors = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000" }
-local width, height = 860, 480
-local left, right, top, bottom = 80, 80, 46, 100
+local usual_width, usual_height = 860, 480
+local left, right, bottom = 80, 80, 100
+
+--- Text with every byte that XML 1.0 takes: what is no UTF-8 or no character of it becomes U+FFFD.
+local function characters(text)
+  local out, at = {}, 1
+  while at <= #text do
+    local good, bad = utf8.len(text, at)
+    local last = good and #text or bad - 1
+    out[#out + 1] = text:sub(at, last)
+    if not good then out[#out + 1] = "\u{FFFD}" end
+    at = last + 2
+  end
+  return (table.concat(out):gsub("[%z\1-\8\11\12\14-\31]", "\u{FFFD}"):gsub("\xEF\xBF[\xBE\xBF]", "\u{FFFD}"))
+end
 
 local function escape(text)
-  return (tostring(text):gsub("[&<>\"']", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;",
-    ["'"] = "&#39;" }))
+  return (characters(tostring(text)):gsub("[&<>\"']", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;",
+    ['"'] = "&quot;", ["'"] = "&#39;" }))
 end
 svg.escape = escape
 
@@ -25,7 +42,18 @@ local function tick_text(value)
   if value == 0 then return "0" end
   local size = math.abs(value)
   if size >= 1e5 or size < 1e-3 then return (("%.0e"):format(value):gsub("e%+?(%-?)0*(%d)", "e%1%2")) end
-  return (("%.4g"):format(value))
+  return (("%.5g"):format(value))
+end
+
+local function decades(low, high)
+  local a, b = math.floor(math.log(low, 10) + 1e-9), math.ceil(math.log(high, 10) - 1e-9)
+  return a, a == b and a + 1 or b
+end
+
+--- The powers of ten around positive values: a range for two axes that share one.
+function svg.decades(low, high)
+  local a, b = decades(low, high)
+  return 10.0 ^ a, 10.0 ^ b
 end
 
 --- A scale from data to [0, 1] with ticks; every value of `values` fits.
@@ -37,9 +65,12 @@ local function scale_of(axis, values)
   if low > high then low, high = 1, 10 end
   local scale = { ticks = {} }
   if axis.log then
-    local a, b = math.floor(math.log(low, 10) + 1e-9), math.ceil(math.log(high, 10) - 1e-9)
-    if a == b then b = a + 1 end
-    for k = a, b do scale.ticks[#scale.ticks + 1] = 10.0 ^ k end
+    local a, b = decades(axis.low or low, axis.high or high)
+    for k = a, b do
+      for _, factor in ipairs(axis.minor and b - a <= 2 and k < b and { 1, 2, 5 } or { 1 }) do
+        scale.ticks[#scale.ticks + 1] = factor * 10.0 ^ k
+      end
+    end
     function scale.at(value) return (math.log(value, 10) - a) / (b - a) end
     return scale
   end
@@ -60,7 +91,7 @@ end
 
 local function collect(chart)
   local xs, ys, y2s = {}, {}, {}
-  for _, set in ipairs { chart.series or {}, chart.areas or {} } do
+  for _, set in ipairs { chart.series or {}, chart.areas or {}, chart.scatter or {} } do
     for _, series in ipairs(set) do
       for _, point in ipairs(series.points) do
         xs[#xs + 1] = point[1]
@@ -76,9 +107,39 @@ local function collect(chart)
   return xs, ys, y2s
 end
 
+local function draw_mark(add, shape, x, y, colors, inside)
+  if shape == "cross" then
+    add('<path d="M%.2f %.2fl8 8m0 -8l-8 8" %s stroke-width="2">%s</path>', x - 4, y - 4, colors, inside or "")
+  else
+    add('<circle cx="%.2f" cy="%.2f" r="2.5" %s fill-opacity="0.6">%s</circle>', x, y, colors, inside or "")
+  end
+end
+
+--- Draws clouds of points: circles, or crosses; with bars where a point has low and high.
+local function draw_scatter(chart, add, px, py, legend)
+  local function shown(axis, value) return value and finite(value) and (not axis.log or value > 0) end
+  for i, cloud in ipairs(chart.scatter or {}) do
+    local color = cloud.color or svg.colors[(i - 1) % #svg.colors + 1]
+    add('<g class="%s" fill="%s" stroke="%s">', cloud.shape == "cross" and "cross" or "circle", color, color)
+    for _, p in ipairs(cloud.points) do
+      if shown(chart.x, p[1]) and shown(chart.y, p[2]) then
+        local x, y = px(p[1]), py(p[2])
+        if shown(chart.y, p.low) and shown(chart.y, p.high) then
+          add('<path class="bar" d="M%.2f %.2fV%.2f" stroke-opacity="0.4"/>', x, py(p.low), py(p.high))
+        end
+        draw_mark(add, cloud.shape, x, y, "", p.text and "<title>" .. escape(p.text) .. "</title>")
+      end
+    end
+    add("</g>")
+    legend[#legend + 1] = { cloud.label, color, shape = cloud.shape or "circle" }
+  end
+end
+
 --- The chart as one SVG document.
 function svg.chart(chart)
   local out = {}
+  local width, height = chart.width or usual_width, chart.height or usual_height
+  local top = 46 + 17 * #(chart.notes or {})
   local function add(format, ...) out[#out + 1] = select("#", ...) > 0 and format:format(...) or format end
   local xs, ys, y2s = collect(chart)
   local x, y = scale_of(chart.x, xs), scale_of(chart.y, ys)
@@ -89,6 +150,9 @@ function svg.chart(chart)
     .. 'font-size="12">', width, height, width, height)
   add('<rect width="%d" height="%d" fill="#fff"/>', width, height)
   add('<text x="%d" y="24" font-size="16" text-anchor="middle">%s</text>', width // 2, escape(chart.title or ""))
+  for i, line in ipairs(chart.notes or {}) do
+    add('<text x="%d" y="%d" text-anchor="middle" fill="#444">%s</text>', width // 2, 26 + 17 * i, escape(line))
+  end
   for i, band in ipairs(chart.bands or {}) do
     add('<rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s" fill-opacity="0.12"/>', px(band.from), top,
       px(band.to) - px(band.from), height - top - bottom, svg.colors[(band.color or i - 1) % #svg.colors + 1])
@@ -131,10 +195,11 @@ function svg.chart(chart)
         pen = "L"
       end
     end
-    add('<path d="%s" fill="none" stroke="%s" stroke-width="2"%s/>', table.concat(path), color,
-      series.dashed and ' stroke-dasharray="6 4"' or "")
-    legend[#legend + 1] = { series.label, color, series.dashed }
+    add('<path d="%s" fill="none" stroke="%s" stroke-width="%s"%s/>', table.concat(path), color,
+      series.thickness or "2", series.dashed and ' stroke-dasharray="6 4"' or "")
+    if series.label then legend[#legend + 1] = { series.label, color, series.dashed } end
   end
+  draw_scatter(chart, add, px, py, legend)
   for _, mark in ipairs(chart.marks or {}) do
     local at_y = py(mark.y, mark.right and y2 or y)
     add('<circle cx="%.2f" cy="%.2f" r="4" fill="#fff" stroke="#000"/><text x="%.2f" y="%.2f">%s</text>', px(mark.x),
@@ -154,8 +219,14 @@ function svg.chart(chart)
   for i, entry in ipairs(legend) do
     local row = (i - 1) // 4
     if (i - 1) % 4 == 0 then at = left end
-    add('<path d="M%d %dh20" stroke="%s" stroke-width="4"%s/><text x="%d" y="%d">%s</text>', at, height - 44 + row * 20,
-      entry[2], entry[3] and ' stroke-dasharray="6 4"' or "", at + 26, height - 40 + row * 20, escape(entry[1]))
+    local y_of = height - 44 + row * 20
+    if entry.shape then
+      draw_mark(add, entry.shape, at + 10, y_of, ('fill="%s" stroke="%s"'):format(entry[2], entry[2]))
+    else
+      add('<path d="M%d %dh20" stroke="%s" stroke-width="4"%s/>', at, y_of, entry[2],
+        entry[3] and ' stroke-dasharray="6 4"' or "")
+    end
+    add('<text x="%d" y="%d">%s</text>', at + 26, y_of + 4, escape(entry[1]))
     at = at + (width - left - right) // 4
   end
   add("</svg>\n")

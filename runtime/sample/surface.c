@@ -1,10 +1,12 @@
 #include "sample/surface.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST_WIDTH = 16 };
+static const double length_range[2] = {0.05, 60.0}, noise2_range[2] = {1e-6, 0.5};
 
 struct ett_sample_surface {
   size_t count, width;
@@ -75,9 +77,8 @@ static void search(ett_sample_surface *s) {
       for (int direction = 0; direction < 2; direction++) {
         const double before = *value;
         *value = direction ? before * power : before / power;
-        const double lowest = d < s->width ? 0.05 : 1e-6;
-        const double highest = d < s->width ? 60.0 : 0.5;
-        double now = *value >= lowest && *value <= highest ? factorise(s) : INFINITY;
+        const double *range = d < s->width ? length_range : noise2_range;
+        double now = *value >= range[0] && *value <= range[1] ? factorise(s) : INFINITY;
         if (now < best) {
           best = now;
           break;
@@ -89,8 +90,9 @@ static void search(ett_sample_surface *s) {
   factorise(s);
 }
 
-ett_sample_surface *ett_sample_surface_fit(const double *x, const double *y, size_t count,
-                                           size_t width, ett_err *err) {
+/* The points, scaled, with the scales that the search starts from. */
+static ett_sample_surface *place(const double *x, const double *y, size_t count,
+                                 size_t width, ett_err *err) {
   if (count < 2 || width < 1 || width > MOST_WIDTH || count > 5000) {
     ett_err_set(err, ETT_ERR_ARGUMENT,
                 "a surface needs 2 to 5000 points of 1 to %d features, got %zu of %zu",
@@ -128,8 +130,41 @@ ett_sample_surface *ett_sample_surface_fit(const double *x, const double *y, siz
     for (size_t d = 0; d < width; d++)
       s->x[i * width + d] = (x[i * width + d] - s->centre[d]) / s->spread[d];
   }
-  search(s);
   return s;
+}
+
+ett_sample_surface *ett_sample_surface_fit(const double *x, const double *y, size_t count,
+                                           size_t width, ett_err *err) {
+  ett_sample_surface *s = place(x, y, count, width, err);
+  if (s)
+    search(s);
+  return s;
+}
+
+ett_sample_surface *ett_sample_surface_restore(const double *x, const double *y,
+                                               size_t count, size_t width,
+                                               const double *scales, ett_err *err) {
+  ett_sample_surface *s = place(x, y, count, width, err);
+  if (!s)
+    return NULL;
+  bool sound = scales[width] >= noise2_range[0] && scales[width] <= noise2_range[1];
+  for (size_t d = 0; d < width; d++) {
+    s->length[d] = scales[d];
+    sound = sound && scales[d] >= length_range[0] && scales[d] <= length_range[1];
+  }
+  s->noise2 = scales[width];
+  if (!sound || factorise(s) == INFINITY) {
+    ett_err_set(err, ETT_ERR_ARGUMENT, "no scales of a surface through these points");
+    ett_sample_surface_free(s);
+    return NULL;
+  }
+  return s;
+}
+
+double ett_sample_surface_scales(const ett_sample_surface *s, double *scales) {
+  memcpy(scales, s->length, s->width * sizeof *scales);
+  scales[s->width] = s->noise2;
+  return sqrt(s->amplitude2 * s->noise2);
 }
 
 double ett_sample_surface_predict(const ett_sample_surface *s, const double *x,

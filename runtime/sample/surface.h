@@ -17,6 +17,18 @@ typedef struct ett_sample_surface ett_sample_surface;
 ett_sample_surface *ett_sample_surface_fit(const double *x, const double *y, size_t count,
                                            size_t width, ett_err *err);
 
+/* The same surface without the search: scales are width lengths and the noise, as
+ * ett_sample_surface_scales gave them. NULL with err set, also where they are out of the
+ * search's range. */
+ett_sample_surface *ett_sample_surface_restore(const double *x, const double *y,
+                                               size_t count, size_t width,
+                                               const double *scales, ett_err *err);
+
+/* What the search chose: width lengths in units of each feature's spread, then the
+ * noise's variance over the amplitude's. Returns the noise's own deviation, in units of
+ * y. */
+double ett_sample_surface_scales(const ett_sample_surface *surface, double *scales);
+
 /* Mean and standard deviation (of a new noise-free value) at one point. */
 double ett_sample_surface_predict(const ett_sample_surface *surface, const double *x,
                                   double *deviation);

@@ -47,7 +47,7 @@ function bench.run()
   if not files then
     return { { measure = "skipped: no shared sample files (set ETT_REFERENCE)", value = "-" } }
   end
-  local rows, results = {}, holdout.run(files, { threads = 2 })
+  local rows, results = {}, holdout.run(files, { threads = 2, as_sampled = true })
   for _, m in ipairs(holdout.measures(results)) do
     local t = targets[m.split]
     row(rows, m.split .. ": mean error, all files less the corrupt five", 100 * m.mean_error, "%.2f %%",
@@ -59,7 +59,7 @@ function bench.run()
     row(rows, m.split .. ": median half-width of the interval", 100 * m.half_width, "%.1f %%", "<= 10 %",
       m.half_width <= 0.1)
   end
-  for _, r in ipairs(holdout.linear2(files, { threads = 2 })) do
+  for _, r in ipairs(holdout.linear2(files, { threads = 2, as_sampled = true })) do
     row(rows, ("Perlmutter linear2 at mp > 1, %s, %d withheld rows of its siblings"):format(r.pass, r.rows),
       100 * r.error, "%.2f %%", "<= 5 %", r.error <= 0.05)
   end

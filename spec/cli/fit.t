@@ -78,3 +78,31 @@ gelu fp16 forward
 model...
 ett: s/A100_rms_norm_fp16.csv: holds a header and no rows
 ?1
+
+# A plot for each table and pass, and a page of them; the splits are in the JSON. A pass faster than its device is void.
+
+$ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_dur(us),B_dur(us)"; for (b = 1; b <= 5; b++) for (d = 1024; d <= 8192; d += 512) { f = 6e-3 * b * 1024 * d * d / 1e3; printf "1,%d,1024,%d,%.4f,%.4f\n", b, d, f / 200 + 5, f / 200 } }' > s/NVIDIAA100-SXM4-80GB_linear1_fp16.csv; ett fit s --svg out/plots; ls out/plots; ett fit s --splits --json --svg out/plots | grep -E '"(fault|split|seed)"|plots/'
+model ... mean error %   median error %
+gemm fp16 backward                                      -        -              -                -  void: ... of 75 rows (100 %) are faster than the device's peak
+gemm fp16 forward                                      75        0 ...
+.
+set aside by the gate:
+s/NVIDIAA100-SXM4-80GB_linear1_fp16.csv: gemm fp16 backward: ... of 75 rows (100 %) are faster than the device's peak; the pass is void, nothing of it is served
+.
+1 plot in out/plots; out/plots/index.html shows all
+NVIDIAA100-SXM4-80GB_linear1_fp16_forward.svg
+index.html
+      "fault": "void: 75 of 75 rows (100 %) are faster than the device's peak",
+    "out/plots/NVIDIAA100-SXM4-80GB_linear1_fp16_forward.svg",
+    "out/plots/index.html"
+  "seed": ...
+      "split": "random"
+      "fault": "void: 75 of 75 rows (100 %) are faster than the device's peak",
+      "split": "random"
+      "split": "grouped"
+...
+
+$ mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_dur(us)"; for (i = 1; i <= 40; i++) printf "1,4,%d,1024,%d\n", 64 * i, 5 + i }' > s/A100_gelu_fp16.csv; : > file; ett fit s --svg file; ett fit s --svg /dev/null/plots --quiet
+ett: fit: --svg wants a folder, and 'file' is a file
+ett: cannot make folder '/dev/null/plots' for plots: ...
+?1

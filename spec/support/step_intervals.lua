@@ -61,7 +61,7 @@ local fused = { baddbmm = 1, bmm = 1, ScaledUpperTriangMaskedSoftmax = 1 }
 ---@return table answers[cluster][file][key] = { list of { measured, value, low, high } by pass }
 local function collect(files, seed, split)
   local answers = {}
-  holdout.run(files, { threads = 2, splits = { split or "random" },
+  holdout.run(files, { threads = 2, as_sampled = true, splits = { split or "random" },
     only = function(file) return file.family ~= "collective" and not file.corrupt end,
     test_rows = not split and configuration_rows(seed) or function(file, name)
       file.columns = file.columns or raw_columns(file)

@@ -40,85 +40,158 @@ local function holds(entries, path)
   return false
 end
 
-local function fit_all(word, opts, rows, outliers, splits)
-  local folder, path = place(word)
-  local profile = require("ett.profile").from_samples({ folder }, opts.fresh and { cache = false } or {})
-  local found = false
+-- Held-out errors of one profile's tables: all splits, or the grouped one alone, with its points for plots.
+local function hold_out(profile, path, opts, found)
+  local holdout = require "ett.holdout"
+  local files = holdout.read_files(profile.files, "-", profile.multiprocessors)
+  local of = path and function(file) return file.path == path end or nil
+  for _, split in ipairs(opts.splits and holdout.splits or { "grouped" }) do
+    local points = opts.svg ~= nil and split == "grouped"
+    for _, r in ipairs(holdout.run(files, { of = of, splits = { split }, points = points })) do
+      if opts.splits then found.splits[#found.splits + 1] = r end
+      if points then found.plotted[#found.plotted + 1] = r end
+    end
+  end
+end
+
+-- Fits one device's tables of a folder.
+local function fit_device(folder, path, gpu, opts, found)
+  local options = { gpu = gpu }
+  if opts.fresh then options.cache = false end
+  local profile = require("ett.profile").from_samples({ folder }, options)
+  local any = false
   models(profile, function(name, entries, fit)
     if not holds(entries, path) then return end
-    found = true
+    any = true
     local started = os.clock()
-    local model = fit()
-    local row = { model = name, folder = folder, fit_seconds = os.clock() - started }
+    local model, void = fit()
+    local row = { model = name, folder = folder, device = gpu, fit_seconds = os.clock() - started }
     if model then
       local facts = model:facts()
+      row.kind = facts.kind == "surface" and "surface" or "regressor"
       row.rows, row.dropped_rows = facts.rows, facts.dropped
       row.held_out_mean_error, row.held_out_median_error = facts.error_mean, facts.error_median
     else
-      row.fault = "fewer than 8 rows"
+      row.fault = void and "void: " .. void
+        or ("fewer than %d rows"):format(require("ett.profile_fit").least_rows)
     end
-    rows[#rows + 1] = row
+    found.rows[#found.rows + 1] = row
   end)
+  if not any then return false end
   local report = profile:report()
   for _, name in ipairs(require("ett.schema").keys(report)) do
     for _, row in ipairs(report[name]) do
       row.model = name
-      outliers[#outliers + 1] = row
+      found.outliers[#found.outliers + 1] = row
     end
   end
-  if opts.splits then
-    local holdout = require "ett.holdout"
-    local files = holdout.read_folder(folder, "-", profile.multiprocessors)
-    local only = path and function(file) return file.path == path end or nil
-    for _, r in ipairs(holdout.run(files, { threads = 2, only = only })) do splits[#splits + 1] = r end
+  if opts.splits or opts.svg then hold_out(profile, path, opts, found) end
+  return true
+end
+
+local function fit_all(word, opts, found)
+  local folder, path = place(word)
+  local devices, any = require("ett.schema").keys(require("ett.profile").devices { folder }), false
+  if #devices == 0 and not path then
+    error_module.raise("format", "%s: no sample files ({gpu}_{operator}_{precision}.csv)", folder)
   end
-  if not found then
+  for _, gpu in ipairs(devices) do
+    any = fit_device(folder, path, gpu, opts, found) or any
+  end
+  if not any then
     error_module.raise("format", "fit: '%s' is no sample file; they are called {gpu}_{operator}_{precision}.csv", word)
   end
 end
 
 local function percent(value) return value and ("%.2f"):format(100 * value) or "-" end
 
+local function print_table(found)
+  print(("%-48s %8s %8s %14s %16s"):format("model", "rows", "dropped", "mean error %", "median error %"))
+  local devices = {}
+  for _, row in ipairs(found.rows) do devices[row.device] = true end
+  local several = next(devices, next(devices)) ~= nil
+  for _, row in ipairs(found.rows) do
+    print(("%-48s %8s %8s %14s %16s%s%s"):format(row.model, tostring(row.rows or "-"),
+      tostring(row.dropped_rows or "-"), percent(row.held_out_mean_error), percent(row.held_out_median_error),
+      row.fault and "  " .. row.fault or "", several and "  " .. row.device or ""))
+  end
+  if #found.splits > 0 then
+    print(("\n# seed %d"):format(require("ett.holdout").seed))
+    print(("%-36s %-11s %-14s %8s %14s %16s %10s"):format("file", "pass", "split", "rows", "mean error %",
+      "median error %", "covered %"))
+    for _, r in ipairs(found.splits) do
+      print(("%-36s %-11s %-14s %8d %14s %16s %10s%s"):format(r.file, r.pass, r.split, r.rows, percent(r.error),
+        percent(r.median), r.coverage and ("%.1f"):format(100 * r.coverage) or "-", r.fault and "  " .. r.fault or ""))
+    end
+  end
+  local lines = require("ett.dropped").lines(found.outliers)
+  if #lines > 0 then print("\nset aside by the gate:") end
+  for _, line in ipairs(lines) do print(line) end
+end
+
+local function print_json(found, opts)
+  local json = require "ett.json"
+  local out = { models = json.array(found.rows), dropped_rows = json.array(found.outliers) }
+  if opts.splits then
+    local splits = {}
+    for i, r in ipairs(found.splits) do
+      splits[i] = { file = r.file, path = r.path, device = r.entry.gpu, pass = r.pass, split = r.split,
+        held_out_rows = r.rows, dropped_rows = r.dropped, mean_error = r.error, median_error = r.median,
+        ninetieth_percentile_error = r.ninety, coverage = r.coverage, half_width = r.half_width, fault = r.fault }
+    end
+    out.splits, out.seed = json.array(splits), require("ett.holdout").seed
+  end
+  if opts.svg then out.plots = json.array(found.plots) end
+  io.write(json.encode(out, { indent = 2 }))
+end
+
+-- Said before the fits, which may take minutes.
+local function check_folder(folder)
+  local mode = require("lfs").attributes(folder, "mode")
+  if mode and mode ~= "directory" then
+    error_module.raise("io", "fit: --svg wants a folder, and '%s' is a %s", folder, mode)
+  end
+end
+
 return {
   name = "fit",
   summary = "fit every operator and collective of a folder of samples",
-  usage = "fit FOLDER|FILE.csv ... [--fresh] [--json] [--quiet]",
+  usage = "fit FOLDER|FILE.csv ... [--fresh] [--splits] [--svg FOLDER] [--json] [--quiet]",
   description = "Fitted models are cached under $XDG_CACHE_HOME/ett by the content of their samples: what is fitted\n"
     .. "already is loaded. Errors are those of cross-validation, on rows the fit did not see. Rows that\n"
-    .. "the gate set aside are counted, and listed by file, reason and line. --splits holds out a\n"
-    .. "fifth of the rows, a fifth of the kernels, the largest sizes and nine tenths of every file.",
+    .. "the gate set aside are counted, and listed by file, reason and line; a pass most of whose rows\n"
+    .. "are faster than the device can be is void and not served.\n\n"
+    .. "--splits holds out a fifth of the rows, a fifth of the kernels, the largest sizes and nine tenths\n"
+    .. "of every file, and fits to the rest what a profile would serve. --svg draws the rows of the second\n"
+    .. "split, measured against predicted on logarithmic axes, one plot a table and pass: the diagonal\n"
+    .. "and 10 % on either side, what the gate set aside as crosses, 90 % intervals where they are few.\n"
+    .. "FOLDER/index.html shows them all.",
   options = {
     { "fresh", "fit again, without the cache" },
     { "splits", "print the error of seeded splits of every file, too" },
+    { "svg", "FOLDER", "draw held-out rows against their predictions into FOLDER" },
     { "json", "print JSON" },
     { "quiet", "print nothing" },
   },
   run = function(opts, words)
     if #words == 0 then error_module.raise("usage", "fit: which folder? usage: ett fit FOLDER|FILE.csv ...") end
-    local rows, outliers, splits = {}, {}, {}
+    if opts.svg then check_folder(opts.svg) end
+    local found = { rows = {}, outliers = {}, splits = {}, plotted = {} }
     require("ett.profile_cache").warn = function(text) io.stderr:write("ett: fit: warning: " .. text .. "\n") end
-    for _, word in ipairs(words) do fit_all(word, opts, rows, outliers, splits) end
+    for _, word in ipairs(words) do fit_all(word, opts, found) end
+    if opts.svg then
+      local fit_plot = require "ett.fit_plot"
+      found.plots = fit_plot.write(opts.svg, fit_plot.render(found.plotted, found.outliers))
+    end
     if opts.json then
-      local json = require "ett.json"
-      io.write(json.encode({ models = json.array(rows), dropped_rows = json.array(outliers) }, { indent = 2 }))
+      print_json(found, opts)
     elseif not opts.quiet then
-      print(("%-48s %8s %8s %14s %16s"):format("model", "rows", "dropped", "mean error %", "median error %"))
-      for _, row in ipairs(rows) do
-        print(("%-48s %8s %8s %14s %16s%s"):format(row.model, tostring(row.rows or "-"),
-          tostring(row.dropped_rows or "-"), percent(row.held_out_mean_error),
-          percent(row.held_out_median_error), row.fault and "  " .. row.fault or ""))
+      print_table(found)
+      if opts.svg then
+        local plots = #found.plots - 1
+        print(("\n%d plot%s in %s; %s shows all"):format(plots, plots == 1 and "" or "s", opts.svg,
+          found.plots[#found.plots]))
       end
-      if #splits > 0 then
-        print(("\n# seed %d"):format(require("ett.holdout").seed))
-        print(("%-36s %-11s %-14s %8s %14s %10s"):format("file", "pass", "split", "rows", "mean error %", "covered %"))
-        for _, r in ipairs(splits) do
-          print(("%-36s %-11s %-14s %8d %14s %10.1f"):format(r.file, r.pass, r.split, r.rows, percent(r.error),
-            100 * r.coverage))
-        end
-      end
-      local lines = require("ett.dropped").lines(outliers)
-      if #lines > 0 then print("\nset aside by the gate:") end
-      for _, line in ipairs(lines) do print(line) end
     end
     return 0
   end,

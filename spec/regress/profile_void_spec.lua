@@ -1,0 +1,150 @@
+--- A pass most of whose rows beat the device's peak is void: said, not served, answered from its twin; and kept.
+local cache = require "ett.profile_cache"
+local ett_io = require "ett.io"
+local operator = require "ett.operator"
+local profile = require "ett.profile"
+
+local device, peak = "NVIDIAA100-SXM4-80GB", 312e12
+local path, kept = os.tmpname(), os.tmpname()
+local real_folder = cache.folder
+
+-- A linear layer whose backward times lack a product, a sane attention, and a gather that stood still.
+setup(function()
+  for _, folder in ipairs { path, kept } do
+    os.remove(folder)
+    assert(ett_io.make_folder(folder))
+  end
+  local lines = { "mp,b,l,dim,F_dur(us),B_dur(us)" }
+  for b = 1, 5 do
+    for dim = 1024, 8192, 512 do
+      local flops = 2.0 * b * 1024 * dim * 3 * dim
+      lines[#lines + 1] = ("1,%d,1024,%d,%.4f,%.4f"):format(b, dim, flops / 2e14 * 1e6 + 5,
+        2 * flops / (b == 1 and 2e14 or 4e14) * 1e6)
+    end
+  end
+  assert(ett_io.write(("%s/%s_linear1_fp16.csv"):format(path, device), table.concat(lines, "\n") .. "\n"))
+  lines = { "shape,dur(us)" }
+  for i = 1, 40 do lines[i + 1] = ("%d,117"):format(i * 16777216) end
+  assert(ett_io.write(("%s/%s_allgather_large_fp16_8_1.csv"):format(path, device), table.concat(lines, "\n") .. "\n"))
+  cache.folder = function() return kept end
+end)
+
+teardown(function()
+  cache.folder = real_folder
+  for _, folder in ipairs { path, kept } do os.execute(("rm -rf '%s'"):format(folder)) end
+end)
+
+local shape = { tokens = 4096, in_features = 4096, out_features = 12288 }
+local op = operator.get "linear_qkv"
+local reason = "60 of 75 rows (80 %) are faster than the device's peak"
+
+local function check(p)
+  local forward = p:operator("linear_qkv", shape, "fp16", "forward")
+  local backward = p:operator("linear_qkv", shape, "fp16", "backward")
+  assert.equal(reason, p:void("linear_qkv", "fp16", "backward"))
+  assert.is_nil(p:void("linear_qkv", "fp16", "forward"))
+  local factor = op.flops(shape, "backward") / op.flops(shape, "forward")
+  assert.near(factor * forward.seconds, backward.seconds, 1e-9 * backward.seconds)
+  assert.is_true(op.flops(shape, "backward") / backward.seconds < peak)
+  assert.equal("calibrated", backward.provenance)
+  assert.matches("backward samples are void, " .. reason, backward.detail, 1, true)
+  assert.is_true(backward.low_seconds < factor * forward.low_seconds)
+  local none, why = p:collective("all_gather", 1e9, { nodes = 8, gpus_per_node = 1 }, "fp16")
+  assert.is_nil(none)
+  assert.matches("^%d+ of 40 rows %(%d+ %%%) are faster than any link carries$", why)
+end
+
+describe("a void pass", function()
+  it("is answered from its twin by the ratio of FLOPs, and reported", function()
+    for _, options in ipairs { { cache = false }, {}, {} } do -- fitted, kept, and known from the cache
+      local p = profile.from_samples({ path }, options)
+      check(p)
+      local rows = {}
+      for id, list in pairs(p:report()) do
+        for _, row in ipairs(list) do
+          assert.is_true(row.void)
+          row.model = id
+          rows[#rows + 1] = row
+        end
+      end
+      assert.equal(2, #rows)
+      local lines = require("ett.dropped").lines(rows)
+      assert.matches("linear1_fp16.csv: gemm fp16 backward: " .. reason .. "; the pass is void", lines[2], 1, true)
+    end
+  end)
+
+  it("is known from the cache without its samples being read", function()
+    local p = profile.from_samples({ path }, {})
+    p.data = function() error "read" end
+    check(p)
+  end)
+
+  it("is served as it was sampled to who asks for that", function()
+    for _ = 1, 2 do
+      local raw = profile.from_samples({ path }, {}):as_sampled()
+      local answer = raw:operator("linear_qkv", shape, "fp16", "backward")
+      assert.is_true(op.flops(shape, "backward") / answer.seconds > 1.2 * peak)
+      assert.near(117e-6, raw:collective("all_gather", 1e9, { nodes = 8, gpus_per_node = 1 }, "fp16").seconds, 1e-6)
+    end
+    check(profile.from_samples({ path }, {}))
+  end)
+
+  it("stays void in coefficient files", function()
+    local into = path .. "/coefficients"
+    local summary = profile.from_samples({ path }, {}):export_coefficients(into, { source = "made up", fitted = "x" })
+    local void = {}
+    for _, line in ipairs(summary) do if line.void then void[#void + 1] = line.pool .. " " .. line.name end end
+    assert.same({ "gemm backward", "all_gather allgather_large_8_1" }, void)
+    check(profile.open(into))
+  end)
+
+  it("falls to the cluster's other device, and to its links, where it has them", function()
+    local cluster = require("ett.cluster").get "vista" -- borrows from perlmutter
+    local p = require("ett.cluster_profile").open(cluster, profile.from_samples({ path }, {}))
+    local forward = p:operator("linear_qkv", shape, "fp16", "forward")
+    local other = require("ett.cluster_profile").open(require("ett.cluster").get "perlmutter")
+    local ratio = other:operator("linear_qkv", shape, "fp16", "backward").seconds
+      / other:operator("linear_qkv", shape, "fp16", "forward").seconds
+    local backward = p:operator("linear_qkv", shape, "fp16", "backward")
+    assert.near(ratio * forward.seconds, backward.seconds, 1e-9)
+    assert.matches("times forward, as perlmutter", backward.detail, 1, true)
+    local wire = p:collective("all_gather", 1e9, { nodes = 8, gpus_per_node = 1 }, "fp16")
+    assert.matches("^samples are void, ", wire.detail)
+    local links = require("ett.cluster").collective(cluster, "all_gather", 1e9, { nodes = 8, gpus_per_node = 1 })
+    assert.equal(links.seconds, wire.seconds)
+  end)
+
+  it("takes most of the rows: a minority is dropped row by row", function()
+    local other = os.tmpname()
+    os.remove(other)
+    assert(ett_io.make_folder(other))
+    local text = assert(ett_io.read(("%s/%s_linear1_fp16.csv"):format(path, device)))
+    local n = 0
+    text = text:gsub("(1,[45],1024,%d+,)([%d.]+)(,[%d.]+)", function(head, f)
+      n = n + 1
+      return ("%s%s,%.4f"):format(head, f, 0.4 * tonumber(f))
+    end)
+    text = text:gsub("(1,[23],1024,%d+,)([%d.]+)(,[%d.]+)", function(head, f)
+      return ("%s%s,%.4f"):format(head, f, 2.2 * f)
+    end)
+    assert(ett_io.write(("%s/%s_linear1_fp16.csv"):format(other, device), text))
+    local p = profile.from_samples({ other }, { cache = false })
+    assert.is_nil(p:void("linear_qkv", "fp16", "backward"))
+    assert.equal(n, p:model("gemm fp16", p.pools["gemm fp16"], "backward"):facts().dropped)
+    os.execute(("rm -r '%s'"):format(other))
+  end)
+end)
+
+describe("samples of several devices", function()
+  it("make no profile of one", function()
+    local text = assert(ett_io.read(("%s/%s_linear1_fp16.csv"):format(path, device)))
+    assert(ett_io.write(path .. "/NVIDIAGH200120GB_linear1_fp16.csv", text))
+    local ok, why = pcall(profile.from_samples, { path }, {})
+    assert.is_false(ok)
+    assert.matches("samples of several devices (NVIDIAA100-SXM4-80GB, NVIDIAGH200120GB)", tostring(why), 1, true)
+    local p = profile.from_samples({ path }, { gpu = device, cache = false })
+    assert.equal(75, p:model("gemm fp16", p.pools["gemm fp16"], "forward"):facts().rows)
+    assert.equal(132, profile.from_samples({ path }, { gpu = "NVIDIAGH200120GB" }).multiprocessors)
+    os.remove(path .. "/NVIDIAGH200120GB_linear1_fp16.csv")
+  end)
+end)

@@ -1,0 +1,110 @@
+--- The regressor of CPU tables: its error and interval are held out, it drops and names what is off, and it is kept.
+local ett_io = require "ett.io"
+local regress = require "ett.regress"
+local surface = require "ett.regressor_surface"
+
+--- n rows of a made-up rowwise kernel; noise: relative, uniform.
+local function made(n, seed, noise)
+  local rows, seconds = {}, {}
+  for i = 1, n do
+    local function unit(k) return (regress.mix(1000 * seed + 10 * i + k) >> 11) / 2.0 ^ 53 end
+    local r, c = math.floor(2 ^ (5 + 6 * unit(1))), math.floor(2 ^ (6 + 6 * unit(2)))
+    table.move({ r, c, 1 }, 1, 3, #rows + 1, rows)
+    seconds[i] = (3e-7 + 2e-10 * r * c + 1e-9 * r) * (1 + noise * (2 * unit(3) - 1))
+  end
+  return { family = "rowwise", dims = 3, rows = rows, seconds = seconds }
+end
+
+describe("ett.regressor_surface", function()
+  it("holds the coverage and the error that it states, on rows it never saw", function()
+    local covered, asked, said, seen = 0, 0, 0.0, 0.0
+    for seed = 1, 12 do
+      local model = surface.fit(made(40, seed, 0.15))
+      said = said + model:facts().error_mean / 12
+      local fresh = made(60, seed + 500, 0.15)
+      local value, low, high = model:predict_rows(fresh.rows)
+      for i, t in ipairs(fresh.seconds) do
+        asked = asked + 1
+        if low[i] <= t and t <= high[i] then covered = covered + 1 end
+        seen = seen + math.abs(value[i] / t - 1) / (12 * 60)
+      end
+    end
+    assert.is_true(covered / asked > 0.85 and covered / asked < 0.99, covered / asked)
+    assert.is_true(said > 0.9 * seen and said < 1.6 * seen, ("said %.4f seen %.4f"):format(said, seen))
+  end)
+
+  it("keeps twins in one fold: copies of a row say nothing of its error", function()
+    local given = made(20, 3, 0.3)
+    local doubled = { family = given.family, dims = 3, rows = {}, seconds = {} }
+    for _ = 1, 2 do
+      table.move(given.rows, 1, #given.rows, #doubled.rows + 1, doubled.rows)
+      table.move(given.seconds, 1, 20, #doubled.seconds + 1, doubled.seconds)
+    end
+    -- A fold that split twins would know each row from its copy: an error near nothing.
+    assert.is_true(surface.fit(doubled):facts().error_mean > 0.5 * surface.fit(given):facts().error_mean)
+  end)
+
+  it("drops a row of another mode and says which", function()
+    local given = made(50, 4, 0.02)
+    local clean = surface.fit(given)
+    local truth = given.seconds[17]
+    given.seconds[17] = 40 * truth
+    local model, outliers = surface.fit(given)
+    assert.equal(1, #outliers)
+    assert.equal(17, outliers[1].row)
+    assert.equal(40 * truth, outliers[1].seconds)
+    assert.is_string(outliers[1].reason)
+    assert.equal(49, model:facts().rows)
+    assert.equal(1, model:facts().dropped)
+    local d = { given.rows[49], given.rows[50], given.rows[51] }
+    assert.near(truth, model:predict(d).value, 0.1 * truth)
+    assert.is_true(model:facts().error_mean < 2 * clean:facts().error_mean)
+  end)
+
+  it("fits rows that are all one, and few", function()
+    local one = { family = "rowwise", dims = 3, rows = {}, seconds = {} }
+    for i = 1, 12 do
+      table.move({ 64, 128, 1 }, 1, 3, #one.rows + 1, one.rows)
+      one.seconds[i] = 1e-5
+    end
+    local a = surface.fit(one):predict { 64, 128, 1 }
+    assert.near(1e-5, a.value, 1e-8)
+    assert.is_true(a.low <= a.value and a.value <= a.high)
+    local model = surface.fit(made(8, 5, 0.1))
+    assert.is_true(model:facts().error_mean == model:facts().error_mean)
+  end)
+
+  describe("kept", function()
+    local path = os.tmpname()
+    teardown(function() os.remove(path) end)
+
+    it("gives the same digits back", function()
+      local model = surface.fit(made(40, 6, 0.1))
+      assert(model:save(path))
+      local again = assert(surface.load(path))
+      assert.same(model:facts(), again:facts())
+      for i = 1, 30 do
+        local d = { 2 ^ (i % 7) + i, 64 * i, 1 }
+        assert.same(model:predict(d), again:predict(d))
+      end
+    end)
+
+    it("is not used when a byte of it is wrong", function()
+      assert(surface.fit(made(12, 7, 0.1)):save(path))
+      local bytes = assert(ett_io.read(path))
+      for at = 1, #bytes, 7 do
+        assert(ett_io.write(path, bytes:sub(1, at - 1) .. string.char(bytes:byte(at) ~ 1) .. bytes:sub(at + 1)))
+        local none, err = surface.load(path)
+        assert.is_nil(none)
+        assert.is_string(err.message)
+      end
+      for _, text in ipairs { "", "ett surface 1", bytes:sub(1, #bytes // 2) } do
+        assert(ett_io.write(path, text))
+        assert.is_nil((surface.load(path)))
+      end
+      local none, err = surface.load(path .. ".none")
+      assert.is_nil(none)
+      assert.is_string(err.message)
+    end)
+  end)
+end)
