@@ -25,9 +25,9 @@ function calibrate.run(request)
   end
   local options = { multiprocessors = request.cluster and request.cluster.device.multiprocessors }
   local profile = require("ett.profile").from_samples(request.folders, options)
-  if lfs.attributes(request.into, "mode") ~= "directory" then
-    local ok, why = lfs.mkdir(request.into)
-    if not ok then error_module.raise("io", "calibrate: cannot make folder '%s': %s", request.into, tostring(why)) end
+  local mode = lfs.attributes(request.into, "mode") -- said before the fits, which may take a minute
+  if mode and mode ~= "directory" then
+    error_module.raise("io", "calibrate: '%s' is a %s, not a folder to write into", request.into, mode)
   end
   return profile:export_coefficients(request.into, { source = request.source,
     fitted = request.fitted or os.date "!%Y-%m-%d" }), profile

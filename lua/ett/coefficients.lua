@@ -142,8 +142,12 @@ end
 -- Fits one pass into `file`: a small regressor, or why it is void. Trees even where a profile serves a surface:
 -- they are what a coefficient file can hold.
 local function calibrate(file, name, data, threads)
-  local choice = data and profile_fit.choose(data)
-  if not choice then return end
+  if not data then return end
+  local choice, why = profile_fit.choose(data)
+  if not choice then
+    file.faults[name] = { reason = why, rows = #data.seconds }
+    return
+  end
   if choice.void then
     file.void[name] = { reason = choice.void, rows = #data.seconds, path = data.entry.path }
     return
@@ -156,50 +160,70 @@ local function calibrate(file, name, data, threads)
     outliers = require("ett.profile").locate(outliers, data.origins) }
 end
 
---- Fits a small regressor of every pool of a sample profile and writes coefficient files.
+local function summary_of(file)
+  local rows = {}
+  local function add(name, fields)
+    fields.pool, fields.name = file.pool, name
+    for _, row in ipairs(fields.dropped_rows) do row.model = file.pool .. " " .. name end
+    fields.dropped_rows = json.array(fields.dropped_rows)
+    rows[#rows + 1] = fields
+  end
+  for _, name in ipairs(schema.keys(file.models)) do
+    local m = file.models[name]
+    add(name, { rows = m.rows, dropped = m.dropped, error = m.error, bytes = #m.text, dropped_rows = m.outliers })
+  end
+  for _, name in ipairs(schema.keys(file.void)) do
+    local v = file.void[name]
+    add(name, { rows = v.rows, dropped = v.rows, bytes = 0, fault = "void: " .. v.reason,
+      dropped_rows = { { row = 0, seconds = 0.0, reason = v.reason, path = v.path, void = true } } })
+  end
+  for _, name in ipairs(schema.keys(file.faults)) do
+    add(name, { rows = file.faults[name].rows, dropped = 0, bytes = 0, fault = file.faults[name].reason,
+      dropped_rows = {} })
+  end
+  return rows
+end
+
+--- Fits a small regressor of every pool of a sample profile, then writes coefficient files: none where nothing
+--- could be fitted. A fault or an interrupt leaves the folder as it was.
 ---@param profile table ett.profile.from_samples
 ---@param folder string is made
 ---@param about table { source=, fitted= (date), threads= }
----@return table[] summary { pool, name, rows, dropped, dropped_rows, error, bytes }
+---@return table[] summary { pool, name, rows, dropped, dropped_rows, error?, bytes, fault? (why there is no model) }
 function coefficients.export(profile, folder, about)
-  local made, err = files.make_folder(folder)
-  if not made then error(err, 0) end
-  local summary = {}
-  local function write(file)
-    local text = serialise(file)
-    local ok, why = files.write(folder .. "/" .. file_name(file.pool, file.dtype), text)
-    if not ok then error(why, 0) end
-    for _, name in ipairs(schema.keys(file.models)) do
-      local m = file.models[name]
-      for _, row in ipairs(m.outliers) do row.model = file.pool .. " " .. name end
-      summary[#summary + 1] = { pool = file.pool, name = name, rows = m.rows, dropped = m.dropped, error = m.error,
-        bytes = #m.text, dropped_rows = json.array(m.outliers) }
-    end
-    for _, name in ipairs(schema.keys(file.void)) do
-      local v = file.void[name]
-      summary[#summary + 1] = { pool = file.pool, name = name, rows = v.rows, dropped = v.rows, bytes = 0,
-        void = v.reason, dropped_rows = json.array { { row = 0, seconds = 0.0, reason = v.reason, path = v.path,
-          model = file.pool .. " " .. name, void = true } } }
-    end
+  local made, summary = {}, {}
+  local function finish(file)
+    if next(file.models) or next(file.void) then made[#made + 1] = file end
+    local rows = summary_of(file)
+    table.move(rows, 1, #rows, #summary + 1, summary)
   end
   local function new(key)
     local pool, dtype = key:match("^(.+) (%w+)$")
     return { pool = pool, dtype = dtype, source = about.source, fitted = about.fitted, device = profile.gpu,
-      models = {}, void = {} }
+      models = {}, void = {}, faults = {} }
   end
   for _, key in ipairs(schema.keys(profile.pools)) do
     local file, entries = new(key), profile.pools[key]
     for _, pass in ipairs { "forward", "backward", "update" } do
       calibrate(file, pass, profile:data(entries, pass), about.threads)
     end
-    write(file)
+    finish(file)
   end
   for _, key in ipairs(schema.keys(profile.collectives)) do
     local file = new(key)
     for _, one in ipairs(profile:topologies(key)) do
       calibrate(file, one.name, profile:data({ one.entry }, "collective", one.group), about.threads)
     end
-    write(file)
+    finish(file)
+  end
+  if #made == 0 then
+    error_module.raise("format", "%s: nothing to calibrate: %s %s", profile.source, summary[1].name, summary[1].fault)
+  end
+  local ok, err = files.make_folder(folder)
+  if not ok then error(err, 0) end
+  for _, file in ipairs(made) do
+    ok, err = files.write(folder .. "/" .. file_name(file.pool, file.dtype), serialise(file))
+    if not ok then error(err, 0) end
   end
   return summary
 end

@@ -19,7 +19,8 @@ profile_fit.least_rows = 8
 ---@return table|nil, string?
 function profile_fit.choose(data)
   if #data.seconds < profile_fit.least_rows then
-    return nil, ("fewer than %d rows"):format(profile_fit.least_rows)
+    return nil, ("%d row%s; at least %d are needed"):format(#data.seconds, #data.seconds == 1 and "" or "s",
+      profile_fit.least_rows)
   end
   local surface = #data.seconds <= regressor_surface.most_rows and regressor_surface.suits(data.entry.path)
   return { kind = surface and "surface" or "regressor", void = physics.void(data) }

@@ -30,17 +30,18 @@ return {
       into = cluster.folder .. "/" .. folder
     end
     local folders = table.move(words, 2, #words, 1, {})
-    local summary = require("ett.calibrate").run { folders = folders, into = into, source = opts.source,
+    local summary, profile = require("ett.calibrate").run { folders = folders, into = into, source = opts.source,
       fitted = opts.date, cluster = cluster }
     if opts.json then
       io.write(require("ett.json").encode(summary, { indent = 2 }))
     elseif not opts.quiet then
-      print(("# %s from %s into %s"):format(cluster.name, table.concat(folders, ", "), into))
+      print(("# %s (%s) from %s (%s) into %s"):format(cluster.name, cluster.device.name, table.concat(folders, ", "),
+        profile.gpu, into))
       print(("%-44s %8s %8s %18s %10s"):format("model", "samples", "dropped", "held-out error %", "bytes"))
       local rows = {}
       for _, line in ipairs(summary) do
-        print(("%-44s %8d %8d %18s %10d"):format(line.pool .. " " .. line.name, line.rows, line.dropped,
-          line.error and ("%.2f"):format(100 * line.error) or "-", line.bytes))
+        print(("%-44s %8d %8d %18s %10d%s"):format(line.pool .. " " .. line.name, line.rows, line.dropped,
+          line.error and ("%.2f"):format(100 * line.error) or "-", line.bytes, line.fault and "  " .. line.fault or ""))
         table.move(line.dropped_rows, 1, #line.dropped_rows, #rows + 1, rows)
       end
       local lines = require("ett.dropped").lines(rows)

@@ -73,7 +73,7 @@ local function fit_device(folder, path, gpu, opts, found)
       row.held_out_mean_error, row.held_out_median_error = facts.error_mean, facts.error_median
     else
       row.fault = void and "void: " .. void
-        or ("fewer than %d rows"):format(require("ett.profile_fit").least_rows)
+        or ("fewer than the %d rows that a fit needs"):format(require("ett.profile_fit").least_rows)
     end
     found.rows[#found.rows + 1] = row
   end)
@@ -120,8 +120,9 @@ local function print_table(found)
     print(("%-36s %-11s %-14s %8s %14s %16s %10s"):format("file", "pass", "split", "rows", "mean error %",
       "median error %", "covered %"))
     for _, r in ipairs(found.splits) do
-      print(("%-36s %-11s %-14s %8d %14s %16s %10s%s"):format(r.file, r.pass, r.split, r.rows, percent(r.error),
-        percent(r.median), r.coverage and ("%.1f"):format(100 * r.coverage) or "-", r.fault and "  " .. r.fault or ""))
+      print(("%-36s %-11s %-14s %8d %14s %16s %10s%s%s"):format(r.file .. " " .. r.entry.dtype, r.pass, r.split, r.rows,
+        percent(r.error), percent(r.median), r.coverage and ("%.1f"):format(100 * r.coverage) or "-",
+        r.fault and "  " .. r.fault or "", several and "  " .. r.entry.gpu or ""))
     end
   end
   local lines = require("ett.dropped").lines(found.outliers)
