@@ -84,7 +84,8 @@ describe("ett.comm", function()
     end
     assert.matches("unknown collective 'reduce'", message(estimate, "reduce", 1, 1, 2), 1, true)
     assert.matches("bytes of a collective must be at least 0", message(estimate, "all_reduce", -1, 1, 2), 1, true)
-    assert.matches("2 nodes need the cluster's links.inter.bandwidth", message(comm.estimate, { kind = "all_reduce",
+    assert.matches("2 nodes need the cluster's links.inter, with 'bandwidth_per_gpu' and 'bandwidth_per_node'",
+      message(comm.estimate, { kind = "all_reduce",
       bytes = 1, nodes = 2, ranks_per_node = 1, links = { intra_bandwidth = 1e9 } }), 1, true)
     assert.matches("ascending sizes", message(comm.estimate, { kind = "all_reduce", bytes = 1, nodes = 1,
       ranks_per_node = 2, links = { intra_bandwidth = 1e9, curve = { 2, 1e9, 1, 1e9 } } }), 1, true)

@@ -301,6 +301,10 @@ describe("pipeline", function()
       why { { { "F", 1 }, { "F", 1 } }, { { "F", 1 }, { "B", 1 } } })
     assert.matches("^the order waits for itself: stage 1 cannot start unit 1",
       why { { { "B", 1 }, { "F", 1 } }, { { "F", 1 }, { "B", 1 } } })
+    p.weight = { 1, 1 }
+    assert.equal("stage 2: lacks the weight of chunk 1, micro-batch 1",
+      why { { { "F", 1 }, { "B", 1 }, { "W", 1 } }, { { "F", 1 }, { "B", 1 } } })
+    p.weight = nil
     assert.matches("^stage 1: unit 2 is outside the pipeline",
       why { { { "F", 1 }, { "B", 2 } }, { { "F", 1 }, { "B", 1 } } })
   end)

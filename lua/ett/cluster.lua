@@ -66,12 +66,17 @@ end
 function cluster_module.get(source)
   if type(source) == "table" then return cluster_module.check(source, "cluster") end
   local value, path
+  local lfs = require "lfs"
   if type(source) == "string" and (source:match("%.lua$") or source:match("/")) then
+    if lfs.attributes(source, "mode") == "directory" then source = source:gsub("/+$", "") .. "/init.lua" end
     local file, why = io.open(source, "r")
     if not file then error_module.raise("io", "cannot read cluster file %s", tostring(why)) end
     file:close()
     value, path = find.load_file(source), source
   else
+    if type(source) == "string" and not find.path("clusters", source) and lfs.attributes(source .. ".lua") then
+      error_module.raise("missing", "unknown cluster '%s'; a file is named with its ending: %s.lua", source, source)
+    end
     value, path = find.load("clusters", source)
   end
   local clean = cluster_module.check(value, path:match("clusters/(.*)$") or path:match("([^/]+)$"))

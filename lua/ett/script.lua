@@ -186,7 +186,7 @@ function script.run(path, words, opts)
   end
   current = { path = path, name = name, words = options.words(words, name), help = opts.help }
   local run, source = current, "@" .. path
-  local ok, result = xpcall(chunk, function(value) return labelled(value, source, name) end)
+  local ok, result, fault = xpcall(chunk, function(value) return labelled(value, source, name) end)
   if not ok then
     local raised = result
     if type(raised) == "table" and raised.kind == "help" then
@@ -203,6 +203,7 @@ function script.run(path, words, opts)
   if not run.used and next(run.words) then
     error_module.raise("usage", "%s declares no options, got '%s'", name, next(run.words))
   end
+  if result == nil and error_module.is(fault) then error(error_module.label(fault, name), 0) end -- nil, err
   print_result(run, opts, result)
   return 0
 end

@@ -183,9 +183,11 @@ static int check(const ett_comm_links *l, double bytes, const ett_comm_group *g,
                        "%lld ranks in a node need the cluster's links.intra.bandwidth",
                        (long long)g->ranks_per_node);
   if (g->nodes > 1 && !(positive(l->inter_per_gpu) && positive(l->inter_per_node)))
-    return ett_err_set(err, ETT_ERR_MISSING,
-                       "%lld nodes need the cluster's links.inter.bandwidth",
-                       (long long)g->nodes);
+    return ett_err_set(
+        err, ETT_ERR_MISSING,
+        "%lld nodes need the cluster's links.inter, with 'bandwidth_per_gpu' and "
+        "'bandwidth_per_node'",
+        (long long)g->nodes);
   if (!(l->intra_latency >= 0 && l->inter_latency >= 0 && l->base_latency >= 0))
     return ett_err_set(err, ETT_ERR_ARGUMENT, "latencies must be at least 0");
   for (size_t i = 0; i < l->intra.points; i++)

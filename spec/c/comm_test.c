@@ -59,6 +59,18 @@ static void more_bytes_take_longer(void **state) {
     }
 }
 
+/* A ring of 4 x 8 ranks has 31 steps, 4 of them over the network; all_reduce goes round
+ * twice, and its tree takes 7 steps inside and 2 across, up and down. */
+static void small_messages_take_the_steps(void **state) {
+  (void)state;
+  double gather = seconds(ETT_COMM_ALL_GATHER, 1e-6, 4, 8, 1);
+  assert_true(fabs(gather - (5e-6 + 27 * 3e-6 + 4 * 1e-5)) < 1e-12);
+  double reduce = seconds(ETT_COMM_ALL_REDUCE, 1e-6, 4, 8, 1);
+  assert_true(fabs(reduce - (5e-6 + 2 * (7 * 3e-6 + 2 * 1e-5))) < 1e-12);
+  double inside = seconds(ETT_COMM_ALL_GATHER, 1e-6, 1, 8, 1);
+  assert_true(fabs(inside - (5e-6 + 7 * 3e-6)) < 1e-12);
+}
+
 static void groups_share_the_node(void **state) {
   (void)state;
   double alone = seconds(ETT_COMM_ALL_REDUCE, 1e12, 8, 1, 1);
@@ -103,6 +115,7 @@ int main(void) {
       cmocka_unit_test(factors_are_those_of_nccl_tests),
       cmocka_unit_test(all_reduce_is_reduce_scatter_and_all_gather),
       cmocka_unit_test(more_bytes_take_longer),
+      cmocka_unit_test(small_messages_take_the_steps),
       cmocka_unit_test(groups_share_the_node),
       cmocka_unit_test(a_curve_is_read_between_its_points),
       cmocka_unit_test(faults_are_said),

@@ -47,3 +47,23 @@ ett: sweep: no field has several values, such as pp=1,2,4
 $ ett run $ETT_ROOT/examples/llemma_7b.lua tp=2 pp=two
 ett: llemma_7b.lua...: option 'pp' must be a positive integer, got 'two'
 ?2
+
+An option that would change nothing is refused.
+$ ett predict --model llama --config some.yml
+ett: predict: --config names the model: --model llama is one too many
+?2
+
+$ ett predict --config some.yml --composition reference --tokens 1e12
+ett: predict: --tokens goes with --composition default
+?2
+
+A cluster is found by its file, its folder or its name; a name that is a file's without the ending says so.
+$ mkdir -p lab; cp "$ETT_ROOT/clusters/dgx_h100.lua" mine.lua; cp mine.lua lab/init.lua; for c in mine.lua ./lab lab/ mine; do ett predict --cluster $c --model llama hidden=1024 layers=8 heads=8 vocab=32000 seq=1024 micro_batches=4 | head -1; done
+llama (...) on 1 x H100-SXM-80GB (...)
+llama (...) on 1 x H100-SXM-80GB (...)
+llama (...) on 1 x H100-SXM-80GB (...)
+ett: unknown cluster 'mine'; a file is named with its ending: mine.lua
+
+$ echo 'return { name = "lab", summary = "two cards", source = "me", gpus_per_node = 2, device = { name = "x", source = "y", peak_flops = { bf16 = 1e14 }, memory_bytes = 8e10, memory_bandwidth = 1e12 }, links = { intra = { bandwidth = 2e10, source = "z" } } }' > lab.lua; ett predict --cluster lab.lua --model llama hidden=1024 layers=8 heads=8 vocab=32000 seq=1024 micro_batches=4 tp=2 dp=2
+ett: 2 nodes need the cluster's links.inter, with 'bandwidth_per_gpu' and 'bandwidth_per_node'
+?1

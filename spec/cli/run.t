@@ -162,3 +162,8 @@ options:
   --quiet      print nothing but what the script prints itself
   --help       print this help
   --traceback  print where an error was raised
+
+A script that returns what a failed read returned has failed.
+$ echo 'return require("ett.json").read "nowhere.json"' > s.lua; ett run s.lua
+ett: s.lua: cannot read 'nowhere.json': no such file or directory
+?1

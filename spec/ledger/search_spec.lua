@@ -203,3 +203,19 @@ describe("bounds of a compiled program", function()
     end
   end)
 end)
+
+describe("the phases of a layout", function()
+  it("are shares of the whole, each bound by its longest resource", function()
+    local result = optimize.new { model = "pods", objective = "days", fixed = {}, limits = {} }:sweep({ 64 }, {})[1]
+    local share, seconds = 0.0, 0.0
+    for _, phase in pairs(result.phases) do seconds = seconds + phase.seconds end
+    for _, phase in pairs(result.phases) do
+      share = share + phase.fraction
+      assert.is_true(math.abs(phase.fraction - phase.seconds / seconds) < 1e-12)
+      if phase.seconds > 0 then
+        assert.equal(math.max(phase.compute, phase.memory, phase.network), phase[phase.bound_by])
+      end
+    end
+    assert.is_true(math.abs(share - 1) < 1e-12)
+  end)
+end)

@@ -124,7 +124,17 @@ return {
   },
   run = function(opts, words)
     local given = words_of(words)
-    if opts.composition == "reference" then return reference(opts, given) end
+    if opts.config and opts.model then
+      error_module.raise("usage", "predict: --config names the model: --model %s is one too many", opts.model)
+    end
+    if opts.composition == "reference" then
+      for _, name in ipairs { "tokens", "chrome_trace" } do
+        if opts[name] then
+          error_module.raise("usage", "predict: --%s goes with --composition default", (name:gsub("_", "-")))
+        end
+      end
+      return reference(opts, given)
+    end
     if opts.composition ~= "default" then
       error_module.raise("usage", "predict: unknown composition '%s'%s; known are default, reference",
         opts.composition, error_module.suggestion(opts.composition, { "default", "reference" }))
@@ -135,9 +145,6 @@ return {
     local what = subject(opts, given)
     what.units = opts.chrome_trace ~= nil
     what.tokens = opts.tokens
-    if what.tokens and what.tokens <= 0 then
-      error_module.raise("usage", "predict: option '--tokens' must be positive, got %s", schema.describe(what.tokens))
-    end
     local new = require("ett.estimate").new
     local file = opts.config or require("ett.model").is_file(opts.model) and opts.model
     local e = file and error_module.wrap(file, new, what) or new(what)
