@@ -281,7 +281,7 @@ static ett_variable read_variable(lua_State *L, int keep, const char *name) {
 }
 
 /* search{variables = {name = {low=, high=, real=, factor=} or {values=, factor=}},
- *        fixed = {name = value}, gap=, boxes=, product_limit=, product_equal=,
+ *        fixed = {name = value}, gap=, cutoff=, boxes=, product_limit=, product_equal=,
  * tolerance=} minimises the output named `objective`; all other outputs are checks
  * (nonzero = kept). */
 static int program_search(lua_State *L) {
@@ -319,6 +319,8 @@ static int program_search(lua_State *L) {
   }
   ett_search_options options = {
       .gap = ett_lua_number_field(L, 2, "gap", 0),
+      .cut = true,
+      .cutoff = ett_lua_number_field(L, 2, "cutoff", INFINITY),
       .boxes = (size_t)ett_lua_integer_field(L, 2, "boxes", 2000000),
       .product_limit = ett_lua_number_field(L, 2, "product_limit", 0),
       .product_equal = ett_lua_boolean_field(L, 2, "product_equal", 0),

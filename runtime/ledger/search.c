@@ -93,6 +93,13 @@ static bool bound_box(const search *s, box *b) {
   return true;
 }
 
+/* What a point must be less than to count. */
+static double to_beat(const search *s) {
+  if (s->result->found)
+    return s->result->best;
+  return s->options->cut ? s->options->cutoff : INFINITY;
+}
+
 static void try_point(search *s, const double *at) {
   double product = 1;
   for (size_t i = 0; i < s->count; i++) {
@@ -111,7 +118,7 @@ static void try_point(search *s, const double *at) {
     if (s->outputs[j] == 0)
       return;
   double value = s->outputs[0];
-  if (isnan(value) || (s->result->found && value >= s->result->best))
+  if (!(value < to_beat(s)))
     return;
   s->result->found = true;
   s->result->best = value;
@@ -197,9 +204,8 @@ static box pop(search *s) {
 
 /* Best value below which a box is still worth splitting. */
 static double threshold(const search *s) {
-  if (!s->result->found)
-    return INFINITY;
-  return s->result->best - s->options->gap * fabs(s->result->best);
+  double best = to_beat(s);
+  return isinf(best) ? best : best - s->options->gap * fabs(best);
 }
 
 /* Bounds a new box and keeps it when it may hold something better. */
@@ -318,7 +324,7 @@ int ett_search_run(const ett_tape *tape, double *inputs, const ett_variable *var
     status = explore(&s, err);
     double open = s.size > 0 ? s.heap[0].bound : INFINITY;
     result->proven = open >= threshold(&s);
-    result->bound = result->found && open > threshold(&s) ? threshold(&s) : open;
+    result->bound = open > threshold(&s) ? threshold(&s) : open;
     if (result->proven && result->found && options->gap == 0)
       result->bound = result->best;
   }

@@ -33,6 +33,8 @@ typedef struct ett_variable {
 
 typedef struct ett_search_options {
   double gap;           /* relative; stop when the best is proven within it */
+  bool cut;             /* only what is less than the cutoff is looked for */
+  double cutoff;
   size_t boxes;         /* give up after so many */
   double product_limit; /* product of the factors <= this; 0: no limit */
   bool product_equal;   /* product == product_limit */
@@ -40,8 +42,8 @@ typedef struct ett_search_options {
 } ett_search_options;
 
 typedef struct ett_search_result {
-  bool found;  /* a feasible point */
-  bool proven; /* best - bound <= gap |best|, or nothing feasible exists */
+  bool found;  /* a feasible point below the cutoff */
+  bool proven; /* best - bound <= gap |best|, or no such point exists */
   double best, bound;
   double point[ETT_SEARCH_MAX];
   size_t boxes, evaluations;

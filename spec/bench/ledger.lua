@@ -73,6 +73,17 @@ function bench.run()
       ("%.2f"):format(seconds * 1e3),
       "<= 100, exact", seconds <= 0.1 and best.proven and best.gap == 0)
   end
+  local simple = optimize.new { model = "simple" }
+  for _, devices in ipairs { 64, 1024, 16384 } do
+    local best
+    local seconds = repeated(3, function()
+      local start = os.clock()
+      best = simple:best(devices)
+      return os.clock() - start
+    end)
+    row(("exact layout of the simple model, %d devices: %.2f days (ms)"):format(devices, best.days),
+      ("%.2f"):format(seconds * 1e3), "exact", best.proven and best.gap == 0)
+  end
   for _, exponent in ipairs { 9.6, 10.6 } do
     local best
     local seconds = repeated(3, function()

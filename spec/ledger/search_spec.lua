@@ -59,6 +59,49 @@ describe("the layout search", function()
     assert.is_true(distinct > 7) -- the spaces do differ
   end)
 
+  it("says a bound of the simple model that is no more than its values", function()
+    local searchable = require "ett.ledger.searchable.simple"
+    local simple = require "ett.ledger.simple_transformer"
+    local state = 5
+    local function pick(list)
+      state = (state * 6364136223846793005 + 1442695040888963407)
+      return list[(state >> 33) % #list + 1]
+    end
+    local tight = 0
+    for _ = 1, 3000 do
+      local o = {}
+      for name, value in pairs(searchable.parameters) do o[name] = value + 0.0 end
+      for name, values in pairs {
+        n_layers = { 8, 24 }, d_model = { 512, 4096 }, n_experts = { 1, 1, 4 }, n_routed_experts = { 1, 2 },
+        batch_size = { 16, 64 }, microbatch_size = { 1, 2, 8 }, seq_len = { 128, 2048 }, pp = { 1, 2, 4 },
+        pipeline_interleaving = { 1, 2 }, dp = { 1, 2, 8 }, tp = { 1, 2, 8 }, tp2 = { 1, 2, 4 }, zero = { 0, 1, 2, 3 },
+        recompute = { 0, 1 }, gpipe = { 0, 1 }, overlap = { 0, 0.5, 1 }, latency_seconds = { 0, 1e-5 },
+        node_chips = { 1, 8 }, chip_network = { 1e8, 1e10, 1e12 }, chip_memory = { 1e10, 1e12 },
+        precision_bits = { 8, 16 } } do o[name] = pick(values) + 0.0 end
+      o.devices, o.dataset_size = 1e9, 1e9
+      local plain = simple.describe(ledger.new(), o, "corrected")
+      local L = ledger.new()
+      local r = searchable.describe(L, o)
+      local fits = true
+      for _, check in ipairs(L:checks()) do fits = fits and check.ok == 1 end
+      if fits then
+        tight = tight + 1
+        assert.equal(plain.seconds, r.seconds)
+        assert.equal(plain.seconds * plain.chips / 3600 * 3, r.dollars)
+        if plain.memory.total <= plain.memory_limit then assert.equal(1, r.limits[3]) end
+        for i = 4, 5 do assert.equal(1, r.limits[i]) end
+      end
+    end
+    assert.is_true(tight > 300)
+  end)
+
+  it("uses exactly so many devices with experts too", function()
+    local found = optimize.new { model = "simple", fixed = { n_experts = 4, n_routed_experts = 1, n_layers = 8,
+      d_model = 1024, batch_size = 64, seq_len = 512 } }:best(64, { exact_devices = true })
+    assert.is_true(found.found and found.proven)
+    assert.equal(64, found.devices_used)
+  end)
+
   it("equals brute force on small spaces of the simple model", function()
     local fixed = { n_layers = 4, d_model = 64, batch_size = 16, seq_len = 32, node_chips = 4, chip_network = 1e9,
       latency_seconds = 1e-7 }

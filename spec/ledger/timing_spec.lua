@@ -204,6 +204,24 @@ describe("three views of one step", function()
     end
   end)
 
+  it("give grouped queries their own keys and values", function()
+    local layers, d, h, c, tokens = 8, 2048, 16, 128, 2 * 8 * 2 * 2048
+    local whole = views({}, "llama", { kv_heads = h })
+    for kv, held in pairs { [4] = 4, [8] = 8, [2] = 4 } do -- four tensor ranks hold at least a head each
+      local grouped, reasons = views({}, "llama", { kv_heads = kv })
+      -- Two projections: a product and a sum over d forward, four times the product backward; the
+      -- second replica's gradients are added to the first's.
+      local less = 2 * layers * (h - held) * c * (tokens * (d + d - 1 + 4 * d) + d)
+      assert.is_true(math.abs((whole[1].flop - grouped[1].flop) / less - 1) < 1e-12)
+      assert.is_true(grouped[1].memory_bytes < whole[1].memory_bytes)
+      assert.is_true(grouped[1].data_seconds < whole[1].data_seconds)
+      assert.equal(whole[1].tensor_seconds, grouped[1].tensor_seconds)
+      local said
+      for _, reason in ipairs(reasons) do said = said or reason.text:match("grouped queries %(%d+ of 16%).*") end
+      assert.equal(kv == 2, said:find("one for each of 4 tensor ranks", 1, true) ~= nil)
+    end
+  end)
+
   it("repeat the forward pass's traffic with recompute, and hold every expert", function()
     local plain, again = views(), views { recompute = "full" }
     assert.is_true(math.abs(again[2].tensor_seconds / plain[2].tensor_seconds - 1.5) < 1e-12)

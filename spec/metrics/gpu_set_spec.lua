@@ -257,6 +257,16 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
+  it("a window may have no end", function()
+    local r = maker.new{ rank = 0, world = 1 }
+    r:kernel("gemm", 10, 20):kernel("gemm", 50, 20)
+    maker.with({ r }, function(folder)
+      local whole = assert(maker.metric(folder, "device_time", { window = { 0, 1 } }))
+      local endless = assert(maker.metric(folder, "device_time", { window = { 0, 1e300 } }))
+      assert.equal(whole.ranks["0"].busy_us, endless.ranks["0"].busy_us)
+    end)
+  end)
+
   it("a workload card's fault is told with its line, to the metric that asks", function()
     local r = maker.new{ rank = 0, world = 2 }
     r:step(1, 0, 500000):kernel("gemm", 10, 20)

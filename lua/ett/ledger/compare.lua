@@ -28,10 +28,19 @@ local function shapes(hyper)
   return s
 end
 
+--- Key heads of grouped queries in the ledger: fewer than tensor ranks are held once by each rank. Nil where queries
+--- are not grouped, or the groups cannot be shared out evenly.
+local function key_heads(s, p)
+  local kv = math.max(s.kv_heads, p.tp)
+  if s.kv_heads > 1 and kv < s.heads and s.heads % kv == 0 and kv % p.tp == 0 then return kv end
+end
+
 --- View 1: the ledger of `ett transformer`, timed on the cluster's links.
 local function metered(s, p, chip, settings)
   local L = ledger.new()
-  local m = { batch_size = p.global_batch, num_experts = 1.0, seq_len = p.seq, dataset_size = p.global_batch * p.seq,
+  local kv = key_heads(s, p)
+  local m = { kv_heads = kv and kv + 0.0,
+    batch_size = p.global_batch, num_experts = 1.0, seq_len = p.seq, dataset_size = p.global_batch * p.seq,
     num_layers = s.layers, d_model = s.d, d_ffn = s.ffn * s.top_k, num_heads = s.heads, d_head = s.head_dim,
     p_data = p.dp, p_pipe = p.pp, p_exp = 1.0, p_seq = p.cp, p_tensor_int = p.tp, p_tensor_ext = 1.0,
     use_glu = s.gated, no_multi_query_attn = s.kv_heads > 1, activation_checkpointing = p.recompute == "full",
@@ -130,8 +139,10 @@ local function reasons(s, p, views, settings)
   add(nil, "attention scores: %.3g FLOP in the ledger (whole square, no causal mask), none in the simple model",
     scores)
   if s.kv_heads > 1 and s.kv_heads < s.heads then
-    add(nil, "grouped queries (%d of %d): the ledger's program takes all heads for keys and values", s.kv_heads,
-      s.heads)
+    add(nil, "grouped queries (%d of %d): the ledger %s; the simple model has only their weights", s.kv_heads, s.heads,
+      not key_heads(s, p) and "takes all heads for keys and values"
+      or p.tp > s.kv_heads and ("has their keys and values, one for each of %d tensor ranks"):format(p.tp)
+      or "has their keys and values")
   end
   if s.experts > 1 then
     add(nil, "experts: the ledger views hold the %d routed of %d as one wide feed-forward; routing and all-to-all are "

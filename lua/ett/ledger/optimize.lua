@@ -121,8 +121,9 @@ function optimize:best(devices, options)
       for name, value in pairs(set) do given[name] = value end
     end
     local s = self.searcher:search { variables = self.model.variables(o, options), fixed = given,
-      product_limit = devices, product_equal = options.exact_devices or false, gap = options.gap or 0,
-      boxes = options.boxes or 2000000 }
+      product_limit = self.model.product and self.model.product(o) or devices,
+      product_equal = options.exact_devices or false, gap = options.gap or 0,
+      boxes = options.boxes or 2000000, cutoff = found.best }
     found.boxes, found.evaluations = found.boxes + s.boxes, found.evaluations + s.evaluations
     found.proven = found.proven and s.proven
     found.bound = math.min(found.bound, s.bound)

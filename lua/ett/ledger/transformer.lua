@@ -85,8 +85,9 @@ function transformer.nearest_batches(m, least)
   return found
 end
 
---- Describes the run on ledger L. `m` holds the parameters (numbers or expressions of L)
---- and the switches; `options.efficiency` records the efficiency limits too.
+--- Describes the run on ledger L. `m` holds the parameters (numbers or expressions of L), the
+--- switches and, for grouped queries (which the public programs have not), kv_heads: num_heads
+--- is a multiple of it; `options.efficiency` records the efficiency limits too.
 --- Returns { N, D, batches, least, most } (words, tokens, batches, microbatch sizes) and held(),
 --- the words of a rank.
 function transformer.describe(L, m, options)
@@ -96,7 +97,8 @@ function transformer.describe(L, m, options)
   local t = l / e
   local batches = ledger.round(m.dataset_size / (b * l))
   local run = { t = t, batches = batches, D = batches * b * l,
-    N = m.num_layers * e * (2 * d * h * c + 2 * d * (multi_query and c or h * c) + (m.use_glu and 3 or 2) * d * f) }
+    N = m.num_layers * e * (2 * d * h * c + 2 * d * (multi_query and c or (m.kv_heads or h) * c)
+      + (m.use_glu and 3 or 2) * d * f) }
 
   L:label("parameters")
   L:check("divides", "seq_len", l, "num_experts", e)
@@ -118,7 +120,9 @@ function transformer.describe(L, m, options)
   local WRITE_TOKEN = L:dimension("WRITE_TOKEN", t, { axis = TENSOR_EXT, autoreduce = true })
   local D_MODEL = L:dimension("D_MODEL", d, { axis = TENSOR_EXT, autoreduce = true })
   local D_FFN = L:dimension("D_FFN", f, { axis = TENSOR_INT, autoreduce = true })
-  local HEAD = L:dimension("ATTN_HEAD", h, { axis = TENSOR_INT })
+  local HEAD = L:dimension("ATTN_HEAD", m.kv_heads or h, { axis = TENSOR_INT })
+  if m.kv_heads then L:check("divides", "num_heads", h, "kv_heads", m.kv_heads) end
+  local GROUP = m.kv_heads and L:dimension("QUERY_GROUP", h / m.kv_heads) -- query heads of a key head
   local D_HEAD = L:dimension("D_HEAD", c, { autoreduce = true })
 
   L:label("weights")
@@ -128,8 +132,9 @@ function transformer.describe(L, m, options)
   local both = { DATA, SEQ }
   local kv_dimensions = multi_query and { D_MODEL, D_HEAD } or { D_MODEL, HEAD, D_HEAD }
   local kv_scatter = multi_query and { DATA, SEQ, TENSOR_INT } or both
+  local query_dimensions = { D_MODEL, HEAD, D_HEAD, GROUP }
   local w = {
-    q = weight("W_q", { D_MODEL, HEAD, D_HEAD }, both), o = weight("W_o", { D_MODEL, HEAD, D_HEAD }, both),
+    q = weight("W_q", query_dimensions, both), o = weight("W_o", query_dimensions, both),
     k = weight("W_k", kv_dimensions, kv_scatter), v = weight("W_v", kv_dimensions, kv_scatter),
     into = weight("W_in", { D_MODEL, D_FFN }, both), out = weight("W_out", { D_MODEL, D_FFN }, both),
     gate = m.use_glu and weight("W_gate", { D_MODEL, D_FFN }, both) or nil,
@@ -157,6 +162,10 @@ function transformer.describe(L, m, options)
     local values = scores:dot(v)
     L:label("output projection")
     local attention = values:dot(w.o) -- heads are summed with the residual
+    if GROUP then
+      L:label("query group sum")
+      attention = attention:reduce(GROUP)
+    end
     local y = x
     if m.consecutive_attn_and_ffn then
       L:label("attention sum")

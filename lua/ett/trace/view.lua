@@ -260,8 +260,10 @@ function View:window(process)
   end
   if options.window then
     local tick = self.trace.ticks_per_second // 1000
-    local low = self.trace.start + math.floor(options.window[1] * tick + 0.5)
-    local high = self.trace.start + math.floor(options.window[2] * tick + 0.5)
+    local function at(ms) -- as far as ticks go: 1e300 is a window without an end
+      return self.trace.start + math.floor(math.max(-2.0 ^ 61, math.min(2.0 ^ 61, ms * tick + 0.5)))
+    end
+    local low, high = at(options.window[1]), at(options.window[2])
     from, to = math.max(from or low, low), math.min(to or high, high)
   end
   return from, to

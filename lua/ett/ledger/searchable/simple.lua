@@ -12,6 +12,42 @@ for _, set in ipairs { simple.parameters, simple.corrections } do
   for name, value in pairs(set) do searchable.parameters[name] = value end
 end
 
+--- What no layout's batch takes less of, in seconds times chips, and no chip's memory, in bytes: the corrected
+--- model's terms multiplied out, so that a degree stands once in a term, or always in one direction (tokens x
+--- microbatches, where it stands in both, makes an interval's bound loose). The lone experts' exchange is left out and
+--- floors are dropped, so both are at most the model's own.
+local function least(o, r)
+  local max, select, lt = ledger.max, ledger.select, ledger.lt
+  local bytes, experts, m = o.precision_bits / 8, o.n_experts, o.microbatch_size
+  local layers, tokens = o.n_layers * o.batch_size, o.seq_len * o.n_routed_experts
+  local matmuls, passes = 6 + select(o.recompute, 2, 0), 2 + select(o.recompute, 1, 0)
+  local chips, latency = o.pp * o.dp * o.tp * o.tp2 * experts, 2 * o.latency_seconds
+  local function link(span) return select(lt(o.node_chips, span), o.chip_network, o.node_network) end
+  local compute = (matmuls / 6) * r.flop_batch / (o.base_utilization * r.peak)
+  local memory = matmuls * bytes / (o.base_utilization * o.chip_memory) * layers
+    * (r.d_int * o.d_model * experts * o.dp / m + o.d_model * tokens * o.tp + r.d_int * tokens * o.tp2)
+  local busy = max(compute, memory)
+  -- layers x dp x tp x tp2 x experts / m: how often a layer runs, times chips
+  local inner = passes * layers * (2 * bytes * (r.d_int * tokens * (o.tp2 - 1) / link(o.tp2)
+    + o.d_model * o.seq_len * (o.tp * o.n_routed_experts - 1)
+    / link(o.tp * o.tp2 * select(lt(1, o.n_routed_experts), experts, 1)))
+    + latency * (o.tp2 + o.tp * o.n_routed_experts - 2) * o.dp * o.tp * o.tp2 * experts / m)
+  local crossing = select(lt(1, o.pp), 2 * o.batch_size * o.pipeline_interleaving
+    * (2 * bytes * o.seq_len * o.d_model * o.pp / link(o.pp * o.tp * o.tp2 * experts) + latency * chips / m), 0)
+  local waiting = (o.pp - 1) * m / (o.pipeline_interleaving * o.batch_size)
+  local gradient = select(lt(1, o.dp), max(2 * r.P * o.dp * o.gradient_bytes / o.chip_memory,
+    2 * r.P * o.gradient_bytes * (o.dp - 1) / link(chips) + latency * (o.dp - 1) * chips), 0)
+  local optimizer = r.P * select(lt(0, o.zero), 1, o.dp)
+    * (2 * o.optimizer_bytes + o.gradient_bytes + bytes) / o.chip_memory
+  local kept = o.d_model + select(o.recompute, 0, 2 * r.d_int)
+  local activations = o.n_layers * bytes * tokens / experts * kept * ledger.min(m, o.batch_size / o.pp)
+    / (o.dp * o.tp * o.tp2)
+  local held = r.P * (bytes / select(lt(2, o.zero), o.dp, 1) + o.gradient_bytes / select(lt(1, o.zero), o.dp, 1)
+    + o.optimizer_bytes / select(lt(0, o.zero), o.dp, 1)) / (o.pp * o.tp * o.tp2 * experts)
+  return (max(busy, inner + crossing) + waiting * max(busy, inner) + gradient + optimizer) * (1 - 1e-9),
+    (held + activations) * (1 - 1e-9)
+end
+
 function searchable.describe(L, o)
   local given = {}
   for name, value in pairs(o) do given[name] = value end
@@ -19,15 +55,16 @@ function searchable.describe(L, o)
     20 * o.n_experts * 2 * o.n_layers * o.d_model * o.d_internal_ratio * o.d_model)
   local r = simple.describe(L, given, "corrected")
   r.used = r.chips
-  -- No layout beats all devices at full matmul speed. Said once for the whole box, this makes
-  -- interval bounds tight where degrees trade against each other; it changes no value.
-  local matmuls = 1 + ledger.select(o.recompute, 1 / 3, 0)
-  local least = matmuls * r.flop * (1 - 1e-9) / (o.devices * r.peak * o.base_utilization)
-  r.seconds = ledger.max(r.seconds, least)
+  -- Said once more in a form whose bounds are tight over a box of layouts; it changes no value.
+  local chip_seconds, memory = least(given, r)
+  chip_seconds = chip_seconds * r.batches
+  r.seconds = ledger.max(r.seconds, chip_seconds / ledger.min(r.chips, o.devices))
   r.days = r.seconds / 86400
-  r.dollars = r.seconds / 3600 * r.chips * o.chip_dollars_per_hour
+  r.dollars = ledger.max(r.seconds * r.chips, chip_seconds) / 3600 * o.chip_dollars_per_hour
   r.memory_bytes = r.memory.total
-  r.limits = { ledger.le(r.memory.total, r.memory_limit), ledger.le(r.chips, o.devices) }
+  r.limits = { ledger.le(r.memory.total, r.memory_limit), ledger.le(r.chips, o.devices),
+    ledger.le(memory, r.memory_limit), ledger.le(o.pp * o.pipeline_interleaving, o.n_layers),
+    ledger.le(o.dp * o.n_experts, o.microbatch_size * o.seq_len * o.n_routed_experts) }
   for _, check in ipairs(L:checks()) do r.limits[#r.limits + 1] = check.ok end
   return r
 end
@@ -40,6 +77,9 @@ local function divisors(n, most)
   end
   return list
 end
+
+--- The layout's degrees multiply to at most this: each expert has chips of its own.
+function searchable.product(o) return o.devices / o.n_experts end
 
 function searchable.choices()
   return { { recompute = 0 }, { recompute = 1 } }
