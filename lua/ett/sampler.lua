@@ -4,6 +4,7 @@
 -- rows it holds two kinds of marks, comments to every reader:
 --   #! failed: SHAPE: KIND: REASON      not tried again unless asked
 --   #~ disturbed: SHAPE: REASON         the row after it was measured under noise
+--   #~ note: SHAPE: TEXT                what else is known of the row after it, such as bandwidths
 -- Rows are appended one by one and synced; what is in the table is done, so that a
 -- campaign killed at any moment goes on where it was.
 local error_module = require "ett.error"
@@ -253,6 +254,11 @@ local function run_target(session, target, run, path)
       if why then
         report.disturbed = report.disturbed + 1
         lines[1] = ("#~ disturbed: %s: %s"):format(key, one_line(why))
+      end
+      if results.note then
+        lines[#lines + 1] = ("#~ note: %s: %s"):format(key, one_line(results.note))
+        report.notes = report.notes or {}
+        report.notes[#report.notes + 1] = ("%s: %s"):format(key, results.note)
       end
       lines[#lines + 1] = row_of(target, values, results, session.topology)
       work.commit(lines)

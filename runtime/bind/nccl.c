@@ -74,12 +74,14 @@ static int index_field(lua_State *L, const char *field, const char *fallback,
   return luaL_error(L, "unknown %s '%s'", field, name ? name : "nil");
 }
 
-/* comm:time{kind=, count=, dtype="bf16", in_place=false, repeats=10,
- * time_limit_seconds=60} -> {seconds, …} of this rank | nil, error object */
-static int time_collective(lua_State *L) {
+static comm_box *check_comm(lua_State *L) {
   comm_box *box = luaL_checkudata(L, 1, COMM_TYPE);
   luaL_argcheck(L, box->comm != NULL, 1, "the communicator is closed");
   luaL_checktype(L, 2, LUA_TTABLE);
+  return box;
+}
+
+static ett_nccl_request read_request(lua_State *L) {
   ett_nccl_request request = {
       .kind = (ett_nccl_kind)index_field(L, "kind", NULL, kinds),
       .count = ett_lua_integer_field(L, 2, "count", 0),
@@ -90,6 +92,26 @@ static int time_collective(lua_State *L) {
   };
   luaL_argcheck(L, request.repeats > 0 && request.repeats <= 100000, 2,
                 "'repeats' must be 1 to 100000");
+  return request;
+}
+
+/* comm:prepare{…} -> true | nil, error object: checks what time{…} would be given and
+ * gets its buffers */
+static int prepare(lua_State *L) {
+  comm_box *box = check_comm(L);
+  ett_nccl_request request = read_request(L);
+  ett_err err = {ETT_OK, ""};
+  if (ett_nccl_prepare(box->comm, &request, &err) != 0)
+    return ett_lua_fail(L, &err);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+/* comm:time{kind=, count=, dtype="bf16", in_place=false, repeats=10,
+ * time_limit_seconds=60} -> {seconds, …} of this rank | nil, error object */
+static int time_collective(lua_State *L) {
+  comm_box *box = check_comm(L);
+  ett_nccl_request request = read_request(L);
   double *seconds = lua_newuserdatauv(L, (size_t)request.repeats * sizeof *seconds, 0);
   ett_err err = {ETT_OK, ""};
   if (ett_nccl_time(box->comm, &request, seconds, &err) != 0)
@@ -110,6 +132,7 @@ static const luaL_Reg functions[] = {
 };
 
 static const luaL_Reg methods[] = {
+    {"prepare", prepare},
     {"time", time_collective},
     {"close", close_box},
     {NULL, NULL},

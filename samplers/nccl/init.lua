@@ -46,6 +46,40 @@ function backend.bandwidth(collective, bytes, ranks, seconds)
   return algorithm, algorithm * bus_factor[collective](ranks)
 end
 
+-- What NCCL calls its collectives. The point-to-point ones have no algorithm: they are sends and receives.
+local nccl_names = { all_reduce = "AllReduce", all_gather = "AllGather", reduce_scatter = "ReduceScatter",
+  broadcast = "Broadcast" }
+
+--- NCCL says which algorithm and protocol it chose in its log alone: rank 0 of a communicator writes
+--- "AllReduce: 1048576 Bytes -> Algo RING proto SIMPLE ..." there. A user who set NCCL_DEBUG keeps his own log.
+local function open_log()
+  if os.getenv("NCCL_DEBUG") then return nil end
+  local path = os.tmpname()
+  sample.default_environment("NCCL_DEBUG", "INFO")
+  sample.default_environment("NCCL_DEBUG_SUBSYS", "TUNING")
+  sample.default_environment("NCCL_DEBUG_FILE", path)
+  local log, at = {}, 0
+  --- Algorithm and protocol of the last call of that collective since the last question.
+  function log.choice(collective)
+    local name = nccl_names[collective]
+    if not name then return "point to point" end
+    local file = io.open(path, "r")
+    if not file then return nil end
+    file:seek("set", at)
+    local text = file:read("a")
+    at = at + #text
+    file:close()
+    local found
+    for bytes, algorithm, protocol in text:gmatch(name .. ": (%d+) Bytes %-> Algo (%S+) proto (%S+)") do
+      -- Every run begins with a sum of four bytes.
+      if name ~= "AllReduce" or bytes ~= "4" or not found then found = algorithm:lower() .. ", " .. protocol:lower() end
+    end
+    return found
+  end
+  function log.close() os.remove(path) end
+  return log
+end
+
 --- Opens a session; every rank of the job calls it. The GPU of a rank is its local rank.
 ---@param options table precision, min_repeats, max_repeats, budget_seconds, target, share
 function backend.open(options)
@@ -59,8 +93,8 @@ function backend.open(options)
   end
   local devices = cuda.available()
   if job.local_rank >= devices then
-    return nil, error_module.new("missing", "rank %d is the %dth on its node, which has %d CUDA devices; start one "
-      .. "rank a GPU", job.rank, job.local_rank + 1, devices)
+    return nil, error_module.new("missing", "rank %d is number %d on its node, which has %d CUDA device%s; start "
+      .. "one rank a GPU", job.rank, job.local_rank + 1, devices, devices == 1 and "" or "s")
   end
   local device, err = cuda.open(job.local_rank)
   if not device then return nil, err end
@@ -68,6 +102,7 @@ function backend.open(options)
   device:close()
   local version = nccl.available()
   local share, precision = options.share, options.precision or "bf16"
+  local log = open_log() -- before the library starts
   local session = {
     backend = backend, device = (info.name:gsub("[^%w%-]", "")),
     header = {
@@ -76,8 +111,9 @@ function backend.open(options)
       { "driver", ("CUDA %d.%d"):format(info.driver_version // 1000, info.driver_version % 1000 // 10) },
       { "libraries", ("NCCL %d.%d.%d; %s"):format(version // 10000, version // 100 % 100, version % 100,
         job.library) },
-      { "algorithm", ("%s, protocol %s"):format(os.getenv("NCCL_ALGO") or "NCCL's choice",
-        os.getenv("NCCL_PROTO") or "NCCL's choice") },
+      { "algorithm", ("%s, protocol %s%s"):format(os.getenv("NCCL_ALGO") or "NCCL's choice",
+        os.getenv("NCCL_PROTO") or "NCCL's choice", log and ", noted above each row" or "") },
+      { "bandwidth", "as nccl-tests defines it: algbw is bytes over time, busbw its share on a rank's link" },
     },
   }
 
@@ -100,19 +136,41 @@ function backend.open(options)
       size = session.group:size(), id = id })
   end
 
+  local named = ("device %d (%s)"):format(job.local_rank, info.name)
+
+  --- Ends the campaign on all ranks: the job is aborted with this rank's sentence.
+  local function lose(failure)
+    local object = error_module.new("lost", "rank %d, %s: %s; the rows are safe, run the same command again", job.rank,
+      named, failure.message)
+    object.fatal = true
+    error(object, 0)
+  end
+
   --- Slowest rank's seconds of each of `repeats` runs, the same on every rank.
   local function timed(request)
     local seconds, failure = session.comm:time(request)
-    if not seconds then error(error_module.new("lost", "rank %d: %s", job.rank, failure.message), 0) end
+    if not seconds then lose(failure) end
     for i, value in ipairs(seconds) do seconds[i] = session.group:reduce(value, "max") end
     return seconds
+  end
+
+  --- Every rank checks its request and gets its buffers; when one cannot, none starts. What is wrong with the
+  --- request is wrong on every rank; memory may be short on one alone.
+  local function agreed(request)
+    local ready, failure = session.comm:prepare(request)
+    if not ready and failure.kind == "lost" then lose(failure) end
+    local ranks = session.group:size()
+    local first = -session.group:reduce(ready and -ranks or -session.group:rank(), "max")
+    if first == ranks then return true end
+    return nil, failure or error_module.new("memory", "out of memory on the device of rank %d", math.floor(first))
   end
 
   --- Times a collective of `count` elements on the communicator in use: result | nil, error.
   function session.measure_collective(target, count)
     local request = { kind = target.collective, count = count, dtype = precision,
       in_place = target.in_place or false, repeats = 5 }
-    session.group:barrier()
+    local all, refused = agreed(request)
+    if not all then return nil, refused end
     local seconds = timed(request)
     local most = options.max_repeats or 100
     local began = sample.now()
@@ -128,15 +186,19 @@ function backend.open(options)
     until #seconds >= most
     local stats = sample.stats(seconds)
     local ranks = session.group:size()
+    local choice = log and session.group:rank() == 0 and log.choice(target.collective)
     local algorithm, bus = backend.bandwidth(target.collective, count * dtype_bytes[precision], ranks, stats.low_mean)
     return { seconds = stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
       half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
-      algorithm_bandwidth = algorithm, bus_bandwidth = bus }
+      algorithm_bandwidth = algorithm, bus_bandwidth = bus, choice = choice,
+      note = ("algbw %.2f GB/s, busbw %.2f GB/s%s"):format(algorithm / 1e9, bus / 1e9,
+        choice and ", " .. choice or "") }
   end
 
   function session.close()
     if session.comm then session.comm:close() end
     if session.group then session.group:close() end
+    if log then log.close() end
   end
   return session
 end

@@ -34,6 +34,10 @@ struct ett_nccl {
   ett_cuda_device *device;
   ncclComm_t comm;
   int rank, size;
+  CUdeviceptr
+      meeting; /* one number: summed before each run, so that all start together */
+  CUdeviceptr in, out; /* the message; out is 0 until one is needed */
+  size_t in_bytes, out_bytes;
 };
 
 static int open_library(ett_err *err) {
@@ -69,7 +73,7 @@ static int ensure_open(ett_err *err) {
 }
 
 static int fail(ncclResult_t status, const char *doing, ett_err *err) {
-  return ett_err_set(err, ETT_ERR_IO, "NCCL: %s: %s", doing,
+  return ett_err_set(err, ETT_ERR_LOST, "NCCL: %s: %s", doing,
                      nccl.ncclGetErrorString(status));
 }
 
@@ -113,6 +117,11 @@ ett_nccl *ett_nccl_open(ett_cuda_device *device, int rank, int size,
     free(comm);
     return NULL;
   }
+  if (ett_cuda_device_allocate(device, sizeof(float), "a number", &comm->meeting, err) !=
+      0) {
+    ett_nccl_close(comm);
+    return NULL;
+  }
   return comm;
 }
 
@@ -121,6 +130,13 @@ void ett_nccl_close(ett_nccl *comm) {
     return;
   if (comm->comm)
     nccl.ncclCommDestroy(comm->comm);
+  const ett_cuda_device *device = comm->device;
+  if (device->driver && device->death == ETT_CUDA_ALIVE) {
+    const CUdeviceptr buffers[] = {comm->meeting, comm->in, comm->out};
+    for (int i = 0; i < 3; i++)
+      if (buffers[i])
+        device->driver->cuMemFree(buffers[i]);
+  }
   free(comm);
 }
 
@@ -199,7 +215,7 @@ static int wait(ett_nccl *comm, double limit_seconds, ett_err *err) {
     if (status == CUDA_SUCCESS)
       return 0;
     if (status != CUDA_ERROR_NOT_READY)
-      return ett_cuda_fail(driver, status, "running a collective", err);
+      return ett_cuda_device_fail(comm->device, status, "running a collective", err);
     ncclResult_t asynchronous = ncclSuccess;
     nccl.ncclCommGetAsyncError(comm->comm, &asynchronous);
     if (asynchronous != ncclSuccess && asynchronous != ncclInProgress) {
@@ -211,7 +227,7 @@ static int wait(ett_nccl *comm, double limit_seconds, ett_err *err) {
       nccl.ncclCommAbort(comm->comm);
       comm->comm = NULL;
       return ett_err_set(
-          err, ETT_ERR_LIMIT,
+          err, ETT_ERR_LOST,
           "rank %d of %d: the collective had not finished after %g seconds "
           "(a rank that died?)",
           comm->rank, comm->size, limit_seconds);
@@ -227,39 +243,70 @@ static int run_once(ett_nccl *comm, const ett_nccl_request *request, CUdeviceptr
   return status == ncclSuccess ? 0 : fail(status, "enqueuing a collective", err);
 }
 
-static int time_runs(ett_nccl *comm, const ett_nccl_request *request, CUdeviceptr in,
-                     CUdeviceptr out, CUevent events[2], double *seconds, ett_err *err) {
-  const ett_cuda_driver *driver = comm->device->driver;
-  CUstream stream = comm->device->stream;
-  for (int i = -1; i < request->repeats;
-       i++) { /* the run before the first is a warm-up */
-    CUresult status = driver->cuEventRecord(events[0], stream);
-    if (status == CUDA_SUCCESS && run_once(comm, request, in, out, err) != 0)
+/* Each run begins behind a sum of one number: the ranks' hosts are tens of microseconds
+ * apart, and without it the first to come would time its waiting for the last. */
+static int time_runs(ett_nccl *comm, const ett_nccl_request *request, double *seconds,
+                     ett_err *err) {
+  ett_cuda_device *device = comm->device;
+  const ett_cuda_driver *driver = device->driver;
+  const ett_nccl_request start = {
+      .kind = ETT_NCCL_ALL_REDUCE, .count = 1, .dtype = ETT_CUDA_FP32};
+  CUdeviceptr out = request->in_place ? comm->in : comm->out;
+  int runs = request->repeats + 1; /* the first is a warm-up */
+  const CUevent *events = ett_cuda_device_events(device, 2 * runs, err);
+  if (!events)
+    return -1;
+  for (int i = 0; i < runs; i++) {
+    if (run_once(comm, &start, comm->meeting, comm->meeting, err) != 0)
+      return -1;
+    CUresult status = driver->cuEventRecord(events[2 * i], device->stream);
+    if (status == CUDA_SUCCESS && run_once(comm, request, comm->in, out, err) != 0)
       return -1;
     if (status == CUDA_SUCCESS)
-      status = driver->cuEventRecord(events[1], stream);
-    if (status == CUDA_SUCCESS && wait(comm, request->time_limit_seconds, err) != 0)
-      return -1;
-    float milliseconds = 0;
-    if (status == CUDA_SUCCESS)
-      status = driver->cuEventElapsedTime(&milliseconds, events[0], events[1]);
+      status = driver->cuEventRecord(events[2 * i + 1], device->stream);
     if (status != CUDA_SUCCESS)
-      return ett_cuda_fail(driver, status, "timing a collective", err);
-    if (i >= 0)
-      seconds[i] = 1e-3 * (double)milliseconds;
+      return ett_cuda_device_fail(device, status, "timing a collective", err);
+  }
+  if (wait(comm, request->time_limit_seconds, err) != 0)
+    return -1;
+  for (int i = 1; i < runs; i++) {
+    float milliseconds = 0;
+    CUresult status =
+        driver->cuEventElapsedTime(&milliseconds, events[2 * i], events[2 * i + 1]);
+    if (status != CUDA_SUCCESS)
+      return ett_cuda_device_fail(device, status, "timing a collective", err);
+    seconds[i - 1] = 1e-3 * (double)milliseconds;
   }
   return 0;
 }
 
-int ett_nccl_time(ett_nccl *comm, const ett_nccl_request *request, double *seconds,
-                  ett_err *err) {
-  const ett_cuda_driver *driver = comm->device->driver;
-  CUdeviceptr in = 0, out = 0;
-  CUevent events[2] = {NULL, NULL};
+static int reserve(ett_nccl *comm, CUdeviceptr *buffer, size_t *held, size_t bytes,
+                   ett_err *err) {
+  if (*held >= bytes)
+    return 0;
+  if (*buffer)
+    comm->device->driver->cuMemFree(*buffer);
+  *buffer = 0;
+  *held = 0;
+  if (ett_cuda_device_allocate(comm->device, bytes, "a message", buffer, err) != 0)
+    return -1;
+  *held = bytes;
+  CUresult status =
+      comm->device->driver->cuMemsetD8Async(*buffer, 0, bytes, comm->device->stream);
+  return status == CUDA_SUCCESS
+             ? 0
+             : ett_cuda_device_fail(comm->device, status, "clearing a message", err);
+}
+
+int ett_nccl_prepare(ett_nccl *comm, const ett_nccl_request *request, ett_err *err) {
+  size_t bytes;
   if (!comm->comm)
-    return ett_err_set(err, ETT_ERR_IO, "the communicator was aborted after a failure");
-  if (request->count <= 0 || request->repeats <= 0)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "count and repeats must be positive");
+    return ett_err_set(err, ETT_ERR_LOST, "the communicator was aborted after a failure");
+  if (request->count <= 0 || request->repeats <= 0 ||
+      __builtin_mul_overflow((size_t)request->count, ett_cuda_dtype_bytes(request->dtype),
+                             &bytes))
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "an impossible count of elements: %lld",
+                       request->count);
   if (request->kind != ETT_NCCL_ALL_REDUCE && request->kind != ETT_NCCL_SEND_RECV &&
       request->kind != ETT_NCCL_BROADCAST && request->count % comm->size != 0)
     return ett_err_set(
@@ -268,27 +315,22 @@ int ett_nccl_time(ett_nccl *comm, const ett_nccl_request *request, double *secon
         "can is %lld",
         request->count, comm->size,
         request->count / comm->size * comm->size + comm->size);
+  if (request->in_place && request->kind == ETT_NCCL_ALL_TO_ALL)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "an all_to_all in place would overwrite what it has yet to send");
   if (request->dtype == ETT_CUDA_FP8 &&
       (request->kind == ETT_NCCL_ALL_REDUCE || request->kind == ETT_NCCL_REDUCE_SCATTER))
     return ett_err_set(err, ETT_ERR_ARGUMENT, "fp8 messages cannot be summed; use bf16");
-  size_t bytes = (size_t)request->count * ett_cuda_dtype_bytes(request->dtype);
-  CUresult status = driver->cuMemAlloc(&in, bytes);
-  if (status == CUDA_SUCCESS && !request->in_place)
-    status = driver->cuMemAlloc(&out, bytes);
-  if (status == CUDA_SUCCESS)
-    status = driver->cuMemsetD8Async(in, 0, bytes, comm->device->stream);
-  for (int i = 0; i < 2 && status == CUDA_SUCCESS; i++)
-    status = driver->cuEventCreate(&events[i], CU_EVENT_DEFAULT);
-  int result = status == CUDA_SUCCESS
-                   ? time_runs(comm, request, in, request->in_place ? in : out, events,
-                               seconds, err)
-                   : ett_cuda_fail(driver, status, "allocating the message", err);
-  for (int i = 0; i < 2; i++)
-    if (events[i])
-      driver->cuEventDestroy(events[i]);
-  if (in)
-    driver->cuMemFree(in);
-  if (out)
-    driver->cuMemFree(out);
-  return result;
+  if (ett_cuda_device_use(comm->device, err) != 0)
+    return -1;
+  if (reserve(comm, &comm->in, &comm->in_bytes, bytes, err) != 0)
+    return -1;
+  return request->in_place ? 0 : reserve(comm, &comm->out, &comm->out_bytes, bytes, err);
+}
+
+int ett_nccl_time(ett_nccl *comm, const ett_nccl_request *request, double *seconds,
+                  ett_err *err) {
+  if (ett_nccl_prepare(comm, request, err) != 0)
+    return -1;
+  return time_runs(comm, request, seconds, err);
 }

@@ -41,6 +41,10 @@ void ett_nccl_close(ett_nccl *comm); /* NULL is allowed */
 /* Version of the library, such as 22809. */
 int ett_nccl_version(ett_err *err);
 
+/* Checks the request and gets its buffers, so that ranks can agree before one of them
+ * starts alone: out of memory and impossible counts are found here. */
+int ett_nccl_prepare(ett_nccl *comm, const ett_nccl_request *request, ett_err *err);
+
 /* Runs the collective `repeats` times, all ranks together, and writes this rank's seconds
  * of each run (CUDA events). */
 int ett_nccl_time(ett_nccl *comm, const ett_nccl_request *request, double *seconds,

@@ -93,6 +93,7 @@ local function print_report(report, target_error)
     print(("  held-out median error at most %.2f %% (target %.2f %%) with %d of %d shapes"):format(
       100 * report.error, 100 * target_error, report.measured + report.held, report.total + report.held))
   end
+  for _, note in ipairs(report.notes or {}) do print("  " .. note) end
   if report.last_failure then print(("  last failure: %s"):format(report.last_failure)) end
 end
 
