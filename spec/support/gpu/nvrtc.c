@@ -57,7 +57,8 @@ nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source,
   if (!real.nvrtcCreateProgram)
     open_real();
   free(kept_source);
-  kept_source = strdup(source);
+  kept_source = malloc(strlen(source) + 1);
+  strcpy(kept_source, source);
   return real.nvrtcCreateProgram(program, source, name, headers, texts, names);
 }
 

@@ -19,8 +19,19 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cuda.h>
+
+/* Its own memory is not ett's: failed-allocation specs let it have what it asks for. */
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t count, size_t bytes);
+extern void *__libc_realloc(void *block, size_t bytes);
+extern void __libc_free(void *block);
+#define malloc __libc_malloc
+#define calloc __libc_calloc
+#define realloc __libc_realloc
+#define free __libc_free
 
 /* Ends the process: a call that a real device would not survive. */
 void ett_stand_in_abort(const char *format, ...)
