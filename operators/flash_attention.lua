@@ -67,7 +67,7 @@ function op.kernel(k, s, pass)
   local call = { q = k.tensor(q), k = k.tensor(kv), v = k.tensor(kv), out = k.tensor(q),
     stats = k.tensor { s.batch, s.heads, s.seq_q, dtype = "fp32" }, batch = s.batch, heads = s.heads,
     kv_heads = s.kv_heads, seq_q = s.seq_q, seq_k = s.seq_k, head_dim = dim,
-    causal = s.causal ~= 0, pass = pass }
+    causal = s.causal ~= 0, window = s.window, pass = pass }
   if pass == "backward" then
     call.dout, call.dq, call.dk, call.dv = k.tensor(q), k.tensor(q), k.tensor(kv), k.tensor(kv)
   end
@@ -77,6 +77,8 @@ end
 op.reference = shapes.reference(op, { "mp", "b", "h", "l", "dim" }, { "flash_atten" })
 
 op.torch = [[
+if s.window:
+    raise NotImplementedError("scaled_dot_product_attention has no sliding window")
 q = tensor(s.batch, s.heads, s.seq_q, s.head_dim)
 k = tensor(s.batch, s.kv_heads, s.seq_k, s.head_dim)
 v = tensor(s.batch, s.kv_heads, s.seq_k, s.value_dim or s.head_dim)

@@ -177,7 +177,7 @@ local function measure(session, target, values, before)
       local shares = target.collective == "all_gather" and t.nodes * t.ranks_per_node or 1
       return session.measure_collective(target, values[1] * shares)
     end
-    return session.measure(target.operator, target.shape(values), before)
+    return session.measure(target.operator, target.shape(values), before, target)
   end)
   if not ok then return nil, error_module.from(results) end
   return results, err
@@ -336,7 +336,7 @@ function sampler.run(given, options)
     min_repeats = given.min_repeats, max_repeats = given.max_repeats, limit_bytes = options.limit_bytes,
     keep_raw = options.keep_raw, share = options.share, device = device, profile = options.profile,
     autotune = options.autotune, cold_bytes = options.cold_bytes or given.cold_bytes,
-    passes = options.passes or given.passes, statistic = given.statistic }
+    passes = options.passes or given.passes, statistic = given.statistic, schedule = given.schedule }
   local nothing = function() end
   local run = { campaign = given, parts = parts, part = part, retry_failed = options.retry_failed,
     continue_changed = options.continue_changed, limit = options.limit, share = options.share,

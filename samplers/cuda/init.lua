@@ -90,6 +90,9 @@ function backend.primitives(sink, op, precision, options)
   end
 
   function k.attention(a)
+    if a.window then
+      error_module.raise("argument", "attention with a sliding window is not measured: leave out window")
+    end
     local call = {}
     for name, value in pairs(a) do call[name] = type(value) == "table" and value.tensor or value end
     must(sink:attention(call))

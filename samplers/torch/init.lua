@@ -66,22 +66,32 @@ local function wait_for(path, log, limit_seconds)
 end
 
 --- Seconds of each occurrence of a pass in a trace: device rows launched inside its range, or, where PyTorch ran
---- on the host, the range itself.
-local function pass_seconds(trace, pass, on_device)
+--- on the host, the range itself. A campaign's own target (a path of host events) comes first where each
+--- iteration has one; else the second result says why the range was taken.
+local function pass_seconds(trace, pass, on_device, target, active)
   local seconds = {}
-  if on_device then
-    for i, microseconds in ipairs((require("ett.trace.samples").durations(trace, { "ett " .. pass }))) do
-      seconds[i] = microseconds * 1e-6
-    end
+  if not on_device then
+    local durations = trace:events { name = "ett " .. pass, class = { "annotation", "cpu_op" } }:columns { "dur" }
+    for i, ticks in ipairs(durations) do seconds[i] = ticks / trace.ticks_per_second end
     return seconds
   end
-  local durations = trace:events { name = "ett " .. pass, class = { "annotation", "cpu_op" } }:columns { "dur" }
-  for i, ticks in ipairs(durations) do seconds[i] = ticks / trace.ticks_per_second end
-  return seconds
+  local durations = require("ett.trace.samples").durations
+  local list, note
+  if target then
+    list = durations(trace, target)
+    if #list ~= active then
+      note = ("%s by its range: the trace holds %d of the target '%s' in %d iterations"):format(pass, #list,
+        type(target[#target]) == "table" and table.concat(target[#target], "', '") or tostring(target[#target]), active)
+      list = nil
+    end
+  end
+  for i, microseconds in ipairs(list or durations(trace, { "ett " .. pass })) do seconds[i] = microseconds * 1e-6 end
+  return seconds, note
 end
 
 --- Opens a session: starts the worker.
----@param options table precision, warmup, active, keep_raw, device ("cpu" forces the host)
+---@param options table precision, warmup, active (or a campaign's schedule), keep_raw, device (number of a GPU; "cpu"
+--- forces the host)
 function backend.open(options)
   options = options or {}
   local ok, why = backend.available()
@@ -93,7 +103,10 @@ function backend.open(options)
   end
   local device = options.device == "cpu" and "cpu"
     or os.execute(("%s -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)' >/dev/null 2>&1")
-      :format(quoted(python()))) and "cuda" or "cpu"
+      :format(quoted(python()))) and ("cuda:%d"):format(options.device or 0) or "cpu"
+  local schedule = options.schedule or {}
+  local warmup = options.warmup or schedule.warmup and schedule.wait + schedule.warmup or 6
+  local active = options.active or schedule.active or 10
   local log = folder .. "/log"
   local worker = assert(io.popen(("{ %s %s %s %s >%s 2>&1; : >%s; }"):format(quoted(python()),
     quoted(host.root .. "/samplers/torch/worker.py"), device, quoted(folder .. "/hello"), quoted(log),
@@ -118,14 +131,17 @@ function backend.open(options)
       { "machine", sample.hostname() },
       { "device", hello.device },
       { "libraries", ("PyTorch %s%s"):format(hello.torch, hello.cuda and ", CUDA " .. hello.cuda or "") },
-      { "time", on_device and "device rows of the profiler's trace" or "host ranges of the profiler's trace" },
+      { "time", on_device and "device rows of the profiler's trace, caches as the pass before left them"
+        or "host ranges of the profiler's trace" },
+      { "iterations", ("%d timed after %d"):format(active, warmup) },
     },
     close = close,
   }
 
   local count = 0
   --- Times every pass of an operator on a shape: { forward = result, … } | nil, error.
-  function session.measure(op, s)
+  ---@param target table? of the campaign: its `targets` name the host events of each pass
+  function session.measure(op, s, _, target)
     if not op.torch then
       return nil, error_module.new("model", "operator '%s' cannot run under PyTorch: it has no field 'torch'", op.name)
     end
@@ -133,29 +149,38 @@ function backend.open(options)
     local trace_path, answer_path = ("%s/%d.json"):format(folder, count), ("%s/%d.answer"):format(folder, count)
     local passes = op.passes
     worker:write(json.encode { operator = op.name, source = op.torch, shape = s, passes = passes,
-      dtype = options.precision or "bf16", warmup = options.warmup or 6, active = options.active or 10,
+      dtype = options.precision or "bf16", warmup = warmup, active = active,
       trace = trace_path, answer = answer_path }, "\n")
     worker:flush()
     local answer, failure = wait_for(answer_path, log, SHAPE_LIMIT_SECONDS)
     if not answer then return nil, failure end
-    if not answer.ok then return nil, error_module.new(answer.kind, "%s: %s", op.name, answer.message) end
+    if not answer.ok then
+      local what = ("%s: %s"):format(op.name, answer.message)
+      if answer.kind == "lost" then
+        what = ("%s; %s cannot be used by this process any more: its rows are safe, run the same command again to go "
+          .. "on after this shape"):format(what, hello.device)
+      end
+      return nil, error_module.new(answer.kind, "%s", what)
+    end
     local trace
     trace, failure = require("ett.trace").open(trace_path, { profile_mode = "torch" })
     if not trace then return nil, failure end
-    local results = {}
-    for _, pass in ipairs(passes) do
-      local seconds = pass_seconds(trace, pass, on_device)
+    local results, notes, paths = {}, {}, target and target.targets or {}
+    for i, pass in ipairs(passes) do
+      local seconds, note = pass_seconds(trace, pass, on_device, paths[i], active)
+      notes[#notes + 1] = note
       if #seconds == 0 then
         trace:close()
         return nil, error_module.new("model", "%s: the trace holds no time of its %s pass", op.name, pass)
       end
       local stats = sample.stats(seconds)
-      results[pass] = { seconds = stats.low_mean, min = stats.min, median = stats.median, mean = stats.mean,
-        half_width = stats.half_width, repeats = #seconds, dropped = 0,
+      results[pass] = { seconds = stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
+        mean_seconds = stats.mean, half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
         raw_seconds = options.keep_raw and seconds or nil }
     end
     trace:close()
     os.remove(trace_path)
+    if #notes > 0 then results.note = table.concat(notes, "; ") end
     return results
   end
 

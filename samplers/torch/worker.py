@@ -35,7 +35,7 @@ class Shape:
 
 def compile_operator(source, name):
     body = textwrap.indent(textwrap.dedent(source), "    ")
-    code = "def build(s, tensor, index, torch, F):\n" + body
+    code = "def build(s, tensor, index, torch, F):\n" + body + "\n"
     scope = {}
     # Line 0 is the def above: line 1 of a message is line 1 of the operator's own text.
     exec(compile(code, name + " (torch)", "exec"), scope)
@@ -101,6 +101,16 @@ def failure_kind(error):
     return "model"
 
 
+def located(error):
+    """The message with the operator's own line in front, where the error is in its text."""
+    if isinstance(error, SyntaxError):
+        file, line, text = error.filename or "", error.lineno, error.msg
+    else:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if "(torch)" in f.filename]
+        file, line, text = (frames[-1].filename, frames[-1].lineno, str(error)) if frames else ("", 0, str(error))
+    return f"{file}:{max(1, (line or 1) - 1)}: {text}" if "(torch)" in file else text
+
+
 def answer(path, content):
     with open(path + ".part", "w") as out:
         json.dump(content, out)
@@ -111,7 +121,8 @@ def main():
     device = sys.argv[1]
     hello = {"torch": torch.__version__, "device": "cpu"}
     if device != "cpu":
-        hello["device"] = torch.cuda.get_device_name(0)
+        torch.cuda.set_device(device)
+        hello["device"] = torch.cuda.get_device_name(device)
         hello["cuda"] = str(torch.version.cuda)
     answer(sys.argv[2], {key: str(value) for key, value in hello.items()})
     for line in sys.stdin:
@@ -120,11 +131,8 @@ def main():
             measure(request, device)
             answer(request["answer"], {"ok": True})
         except Exception as error:  # whatever an operator raises is its own failure
-            last = traceback.extract_tb(error.__traceback__)[-1]
             answer(request["answer"], {
-                "ok": False, "kind": failure_kind(error),
-                "message": f"{last.filename}:{max(1, (last.lineno or 1) - 1)}: {error}"
-                           if "(torch)" in last.filename else str(error)})
+                "ok": False, "kind": failure_kind(error), "message": located(error)})
         if device != "cpu":
             torch.cuda.empty_cache()
 

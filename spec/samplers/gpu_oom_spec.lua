@@ -5,8 +5,8 @@ local stand_in = require "stand_in"
 
 local cuda_there, cuda = pcall(require, "ett.cuda")
 local reason = stand_in.missing()
-  or (not cuda_there or cuda.versions() == "" or not cuda.available()) and "the stand-in GPU is not on the library path: "
-  .. "run this spec by ctest"
+  or (not cuda_there or cuda.versions() == "" or not cuda.available())
+  and "the stand-in GPU is not on the library path: run this spec by ctest"
 local source = 'extern "C" __global__ void touch(T *x, long long n) { if (threadIdx.x < n) store(x, 0, 1.0f); }'
 
 local function check(result, err)

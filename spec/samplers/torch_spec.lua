@@ -54,6 +54,36 @@ describe("samplers/torch", function()
     assert.is_table((session.measure(operator.get "gelu", { tokens = 4, width = 8 })))
   end)
 
+  it("uses the GPU that is asked for, and as many iterations as a campaign's schedule says", function()
+    if reason then pending(reason) return end
+    local session = assert(backend.open { device = 1, schedule = { wait = 1, warmup = 1, active = 4 } })
+    finally(session.close)
+    assert.equal("FakeGPUcuda1", session.device)
+    assert.equal(4, assert(session.measure(operator.get "gelu", { tokens = 4, width = 8 })).forward.repeats)
+  end)
+
+  it("says where a campaign's own targets are not in the trace, and takes the pass's range", function()
+    if reason then pending(reason) return end
+    local session = assert(backend.open { warmup = 0, active = 2 })
+    finally(session.close)
+    local target = { targets = { { "ett forward" }, { "autograd::engine::evaluate_function: GeluBackward0" } } }
+    local results = assert(session.measure(operator.get "gelu", { tokens = 4, width = 8 }, nil, target))
+    assert.near(40e-6, results.forward.seconds, 1e-9)
+    assert.near(90e-6, results.backward.seconds, 1e-9)
+    assert.equal("backward by its range: the trace holds 0 of the target 'autograd::engine::evaluate_function: "
+      .. "GeluBackward0' in 2 iterations", results.note)
+  end)
+
+  it("names the operator's own line when its code does not parse", function()
+    if reason then pending(reason) return end
+    local session = assert(backend.open { warmup = 0, active = 1 })
+    finally(session.close)
+    local broken = { name = "broken", torch = "x = tensor(s.n)\ny = (1 +\nreturn lambda: x", passes = { "forward" } }
+    local results, err = session.measure(broken, { n = 4 })
+    assert.is_nil(results)
+    assert.matches("broken: broken %(torch%):[23]: ", err.message)
+  end)
+
   it("reports an operator without PyTorch code", function()
     if reason then pending(reason) return end
     local session = assert(backend.open { warmup = 0, active = 1 })

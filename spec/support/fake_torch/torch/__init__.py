@@ -28,7 +28,8 @@ def _tensor(*_args, **_kwargs):
 
 randn = randint = ones = ones_like = randn_like = rand = cat = empty_like = bmm = rsqrt = _tensor
 cuda = SimpleNamespace(is_available=lambda: True, synchronize=lambda: None, empty_cache=lambda: None,
-                       get_device_name=lambda i: "Fake GPU 9000")
+                       set_device=lambda name: _tensor.__dict__.update(device=name),
+                       get_device_name=lambda name: "Fake GPU 9000" if name == "cuda:0" else "Fake GPU " + name)
 optim = SimpleNamespace(AdamW=lambda *a, **k: SimpleNamespace(step=lambda: None))
 
 _ranges = []
