@@ -19,7 +19,7 @@ Surface.__index = Surface
 regressor_surface.most_rows = 600
 
 --- Changes whenever a fit may come out differently: cached fits carry it.
-regressor_surface.version = "2"
+regressor_surface.version = "3"
 
 -- Ten folds say nearly what all rows would; five where a fit is slow and a tenth of the rows teaches little.
 local function folds_of(rows) return rows <= 200 and 10 or 5 end
@@ -38,9 +38,14 @@ local work = {
 
 local function work_of(family) return work[family] or function() return 1.0 end end
 
-local function logarithms(d)
+--- What the surface sees: the logarithms of the dimensions. Rows of rope and softmax come as a product that
+--- the third dimension is a factor of: as factors they are apart. The elements in all tell the caches.
+local function logarithms(d, family)
   local x = {}
   for i = 1, #d do x[i] = math.log(math.max(d[i], 1e-9)) end
+  local rows, width = x[1], x[2]
+  if family == "rowwise" and #d == 3 then x[1] = x[1] - x[3] end
+  if family == "rowwise" or family == "embedding" then x[#x + 1] = rows + width end
   return x
 end
 
@@ -171,10 +176,12 @@ end
 function regressor_surface.fit(given)
   local n, width = #given.seconds, given.dims
   local of = work_of(given.family)
-  local data, all, size = { x = {}, y = {}, width = width }, {}, {}
+  local data, all, size = { x = {}, y = {} }, {}, {}
   for i = 1, n do
     local d = table.move(given.rows, (i - 1) * width + 1, i * width, 1, {})
-    table.move(logarithms(d), 1, width, #data.x + 1, data.x)
+    local features = logarithms(d, given.family)
+    data.width = #features
+    table.move(features, 1, #features, #data.x + 1, data.x)
     data.y[i], size[i], all[i] = math.log(given.seconds[i] / of(d)), d[1], i
   end
   local residual, score = held_out(data, all)
@@ -197,7 +204,7 @@ function regressor_surface.fit(given)
     size_least = math.min(table.unpack(size)), size_most = math.max(table.unpack(size)),
     error_mean = sum / #errors, error_median = median(errors) }
   local x, y = points_of(data, kept)
-  return wrap({ x = x, y = y, width = width }, surface_through(data, kept), conformal(score, kept), facts), outliers
+  return wrap({ x = x, y = y, width = data.width }, surface_through(data, kept), conformal(score, kept), facts), outliers
 end
 
 --- Predicts from dimensions: value, its 90 % interval, how far outside the samples (in factors of two).
@@ -205,7 +212,7 @@ function Surface:predict(d)
   if #d ~= self.held.dims then
     error_module.raise("argument", "%d dimensions wanted, got %d", self.held.dims, #d)
   end
-  local x, outside = logarithms(d), 0
+  local x, outside = logarithms(d, self.held.family), 0
   for k, value in ipairs(x) do
     outside = math.max(outside, (self.low[k] - value) / math.log(2), (value - self.high[k]) / math.log(2))
   end
@@ -236,7 +243,7 @@ function Surface:__tostring()
   return ("surface of %s: %d rows"):format(self.held.family or "raw", self.held.rows)
 end
 
-local format = "ett surface 1"
+local format = "ett surface 2"
 
 --- Writes a surface whole or not at all: its points and scales, with their hash in the first line.
 ---@return true|nil, ett.Error?
@@ -258,9 +265,10 @@ function regressor_surface.load(path)
   local said, why = require("ett.json").decode(body, { name = path })
   if not said then return nil, why end
   local surface
-  surface, why = sample.surface(said.x, said.held.dims, said.y, said.scales)
+  local width = #said.x // #said.y
+  surface, why = sample.surface(said.x, width, said.y, said.scales)
   if not surface then return nil, why end
-  return wrap({ x = said.x, y = said.y, width = said.held.dims }, surface, said.quantile, said.held)
+  return wrap({ x = said.x, y = said.y, width = width }, surface, said.quantile, said.held)
 end
 
 return regressor_surface

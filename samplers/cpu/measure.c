@@ -6,6 +6,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "sample/pages.h"
 
 enum { MAX_SETS = 1 << 16, MAX_CALLS = 16 };
@@ -146,9 +150,20 @@ static int lay_out(const ett_cpu_call *calls, size_t count, layout *out, size_t 
   return 0;
 }
 
+/* Zeroes count floats past the caches; at is aligned to 64 bytes. */
+static void clear(float *at, size_t count) {
+  size_t i = 0;
+#ifdef __SSE2__
+  for (; i + 4 <= count; i += 4)
+    _mm_stream_ps(at + i, _mm_setzero_ps());
+  _mm_sfence();
+#endif
+  memset(at + i, 0, (count - i) * sizeof *at);
+}
+
 static void fill(const ett_cpu_operand *operand, float *at, uint64_t seed) {
   if (operand->role == ETT_CPU_UPDATED) {
-    memset(at, 0, (size_t)operand->count * sizeof *at);
+    clear(at, (size_t)operand->count);
   } else if (operand->role == ETT_CPU_INDEX) {
     int32_t *index = (int32_t *)(void *)at;
     for (int64_t i = 0; i < operand->count; i++)
@@ -166,6 +181,7 @@ typedef struct {
   float *input, *output;  /* the arenas */
   size_t inputs, outputs; /* floats of one set in each */
   size_t sets, turn;
+  size_t limit;   /* turn before which every set was filled */
   int sparse;     /* all sets together touch less than the pool is to walk through */
   size_t chilled; /* turn at which the caches were last emptied of them */
 } program;
@@ -239,7 +255,15 @@ static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *option
    * of the next repeat is what was touched longest ago. */
   p->turn = (size_t)(pool->walked * (double)p->sets) + 1;
   p->chilled = p->turn;
-  for (size_t n = 0; n < p->sets; n++)
+  size_t filled = p->sets;
+  if (options->known_seconds > 0) {
+    /* Twice what the budget pays for, the group of runs that goes past it, and a few. */
+    const double runs =
+        2 * (options->budget_seconds + 30e-6) / options->known_seconds + 4;
+    filled = runs < (double)p->sets ? (size_t)runs : p->sets;
+  }
+  p->limit = filled < p->sets ? p->turn + filled : (size_t)-1;
+  for (size_t n = 0; n < filled; n++)
     for (size_t c = 0, set = (p->turn + n) % p->sets; c < p->count; c++)
       for (int i = 0; i < p->layouts[c].count; i++)
         fill(&p->layouts[c].operand[i], place(p, set, c, i), pool->seed + set);
@@ -293,7 +317,7 @@ int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
   if (p->sparse && (size_t)inner > p->sets)
     inner = (int)p->sets;
   size_t n = 0, all = 0;
-  while (all < capacity) {
+  while (all < capacity && (all == 0 || p->turn + (size_t)inner <= p->limit)) {
     chill(p, (size_t)inner);
     double wall = now(CLOCK_MONOTONIC), thread = now(CLOCK_THREAD_CPUTIME_ID);
     for (int i = 0; i < inner; i++)
