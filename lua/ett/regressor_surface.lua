@@ -204,7 +204,8 @@ function regressor_surface.fit(given)
     size_least = math.min(table.unpack(size)), size_most = math.max(table.unpack(size)),
     error_mean = sum / #errors, error_median = median(errors) }
   local x, y = points_of(data, kept)
-  return wrap({ x = x, y = y, width = data.width }, surface_through(data, kept), conformal(score, kept), facts), outliers
+  return wrap({ x = x, y = y, width = data.width }, surface_through(data, kept), conformal(score, kept), facts),
+    outliers
 end
 
 --- Predicts from dimensions: value, its 90 % interval, how far outside the samples (in factors of two).
