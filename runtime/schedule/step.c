@@ -4,33 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct ett_step_workspace {
-  ett_pipeline_workspace *pipeline;
-  void *memory; /* one block: the arrays of `arrays` */
-  size_t bytes;
-  size_t *demands;
-  size_t demand_count, demand_capacity;
-};
-
-/* Messages of a buffer cut into buckets. */
-typedef struct {
-  double size, full, rest;     /* bytes of a full one, how many, bytes of the last */
-  double full_time, rest_time; /* seconds */
-} buckets;
-
-/* The gradients of one slice on their way through the groups that share them. */
-typedef struct {
-  buckets dense, expert;
-} slice_gradients;
-
-typedef struct {
-  int64_t degree, stride; /* ranks, and how far apart they are */
-} group;
+#include "schedule/messages.h"
 
 typedef struct {
   ett_step_stage *stage;
   ett_layer_sums *sums; /* per slice */
-  slice_gradients *gradients;
+  ett_slice_gradients *gradients;
   double *forward, *backward, *weight; /* per slice */
   double *send_forward, *send_backward, *in_flight;
   int64_t *split, *layers;
@@ -57,121 +36,7 @@ void ett_step_workspace_free(ett_step_workspace *w) {
   free(w);
 }
 
-void ett_group_topology(int64_t degree, int64_t stride, int gpus_per_node, int32_t *nodes,
-                        int32_t *gpus) {
-  int64_t inside = gpus_per_node / stride;
-  if (inside < 1)
-    inside = 1;
-  if (inside > degree)
-    inside = degree;
-  *gpus = (int32_t)inside;
-  *nodes = (int32_t)((degree + inside - 1) / inside);
-}
-
-/* Whether the message from pipeline rank s to s + 1 leaves a node for any of its ranks.
- */
-static int crosses_node(int64_t s, int64_t stride, int gpus_per_node) {
-  int64_t first = s * stride;
-  if (stride >= gpus_per_node)
-    return 1;
-  for (int64_t rank = first; rank < first + stride; rank++)
-    if (rank / gpus_per_node != (rank + stride) / gpus_per_node)
-      return 1;
-  return 0;
-}
-
-typedef struct {
-  const ett_program *program;
-  const ett_step_plan *plan;
-  ett_demands *demands;
-  ett_step_workspace *w;
-  ett_err *err;
-  int untimed, failed;
-  group dense, expert; /* the ranks that share dense and expert weights */
-} evaluation;
-
-static void note(evaluation *e, size_t index) {
-  ett_step_workspace *w = e->w;
-  for (size_t i = 0; i < w->demand_count; i++)
-    if (w->demands[i] == index)
-      return;
-  if (w->demand_count == w->demand_capacity) {
-    size_t capacity = w->demand_capacity ? w->demand_capacity * 2 : 32;
-    size_t *grown = realloc(w->demands, capacity * sizeof *grown);
-    if (!grown) {
-      e->failed = ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for a plan");
-      return;
-    }
-    w->demands = grown;
-    w->demand_capacity = capacity;
-  }
-  w->demands[w->demand_count++] = index;
-}
-
-/* Seconds of one demand; 0 while it is untimed. */
-static double ask(evaluation *e, ett_demand_kind kind, double amount, int32_t nodes,
-                  int32_t gpus, int32_t element_bytes) {
-  if (e->failed || amount <= 0)
-    return 0;
-  ett_demand demand = {kind, amount, nodes, gpus, element_bytes};
-  ptrdiff_t index = ett_demands_find(e->demands, &demand, e->err);
-  if (index < 0) {
-    e->failed = -1;
-    return 0;
-  }
-  note(e, (size_t)index);
-  const ett_demand_time *time = ett_demands_time(e->demands, (size_t)index);
-  if (!time)
-    e->untimed = 1;
-  return time ? time->seconds : 0;
-}
-
-/* The messages of a buffer over a group: buckets, under ZeRO-3 the layers one by one. */
-static buckets ask_buckets(evaluation *e, ett_demand_kind kind, group g, double bytes,
-                           int64_t layers, int32_t element_bytes) {
-  buckets b = {0, 0, 0, 0, 0};
-  if (g.degree <= 1 || bytes <= 0)
-    return b;
-  int32_t nodes, gpus;
-  ett_group_topology(g.degree, g.stride, e->plan->gpus_per_node, &nodes, &gpus);
-  if (e->plan->zero == ETT_ZERO_PARAMETERS && layers > 0) {
-    b.size = b.rest = bytes / (double)layers;
-    b.full = (double)(layers - 1);
-  } else {
-    b.size = e->plan->bucket_bytes;
-    b.full = bytes > b.size ? ceil(bytes / b.size) - 1 : 0;
-    b.rest = b.full > 0 ? bytes - b.full * b.size : bytes;
-  }
-  if (b.full > 0)
-    b.full_time = ask(e, kind, b.size, nodes, gpus, element_bytes);
-  b.rest_time = ask(e, kind, b.rest, nodes, gpus, element_bytes);
-  return b;
-}
-
-static double buckets_seconds(buckets b) {
-  return b.full * b.full_time + b.rest_time;
-}
-
-/* When the last bucket is through, when the gradients of [start, end] come evenly and the
- * link is free from `free` on. Bucket i of n waits for its own gradients and for those
- * before it; with equal buckets the longest wait begins at the first or at the last full
- * one, or at the rest. */
-static double overlapped_end(buckets b, double start, double end, double free) {
-  if (b.rest <= 0)
-    return free;
-  double span = end - start, bytes = b.full * b.size + b.rest;
-  double last = free + buckets_seconds(b), then;
-  if (b.full > 0) {
-    then = start + span * b.size / bytes + b.full * b.full_time + b.rest_time;
-    last = then > last ? then : last;
-    then = start + span * b.size * b.full / bytes + b.full_time + b.rest_time;
-    last = then > last ? then : last;
-  }
-  then = end + b.rest_time;
-  return then > last ? then : last;
-}
-
-static int layout(const evaluation *e, ett_step_workspace *w, arrays *a) {
+static int layout(const ett_evaluation *e, ett_step_workspace *w, arrays *a) {
   size_t ranks = (size_t)e->plan->pp, slices = ranks * (size_t)e->plan->chunks;
   size_t bytes =
       ranks * sizeof *a->stage + slices * (sizeof *a->sums + sizeof *a->gradients +
@@ -187,7 +52,7 @@ static int layout(const evaluation *e, ett_step_workspace *w, arrays *a) {
   a->stage = w->memory;
   memset(a->stage, 0, ranks * sizeof *a->stage);
   a->sums = (ett_layer_sums *)(a->stage + ranks);
-  a->gradients = (slice_gradients *)(a->sums + slices);
+  a->gradients = (ett_slice_gradients *)(a->sums + slices);
   double *at = (double *)(a->gradients + slices);
   a->forward = at, at += slices;
   a->backward = at, at += slices;
@@ -229,28 +94,8 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
   return 0;
 }
 
-/* Gathers the weights of some layers over the groups that shard them. */
-static double gather_seconds(evaluation *e, double parameters, double expert_parameters,
-                             int64_t layers) {
-  int32_t bytes = e->plan->weight_bytes;
-  return buckets_seconds(ask_buckets(e, ETT_DEMAND_ALL_GATHER, e->dense,
-                                     parameters * bytes, layers, bytes)) +
-         buckets_seconds(ask_buckets(e, ETT_DEMAND_ALL_GATHER, e->expert,
-                                     expert_parameters * bytes, layers, bytes));
-}
-
-/* ZeRO-3: weights are gathered before each pass, layer after layer; overlapped gathers
- * hide behind the computing of the layer before, the first one does not. */
-static double with_gathers(const evaluation *e, double compute, double gather,
-                           int64_t layers) {
-  if (!e->plan->overlap_parameters)
-    return compute + gather;
-  double first = layers > 0 ? gather / (double)layers : gather;
-  return (compute > gather - first ? compute : gather - first) + first;
-}
-
 /* Times of every slice and of the messages between them. */
-static void time_slices(evaluation *e, const arrays *a) {
+static void time_slices(ett_evaluation *e, const arrays *a) {
   const ett_step_plan *p = e->plan;
   int slices = p->pp * p->chunks;
   int64_t stride = (int64_t)p->tp * p->cp * p->dp;
@@ -265,26 +110,26 @@ static void time_slices(evaluation *e, const arrays *a) {
     a->backward[v] = backward - a->weight[v];
     if (p->zero == ETT_ZERO_PARAMETERS) {
       double gather =
-          gather_seconds(e, s->parameters, s->expert_parameters, a->layers[v]);
-      a->forward[v] = with_gathers(e, a->forward[v], gather, a->layers[v]);
-      a->backward[v] = with_gathers(e, a->backward[v], gather, a->layers[v]);
+          ett_messages_gather(e, s->parameters, s->expert_parameters, a->layers[v]);
+      a->forward[v] = ett_messages_with_gathers(e, a->forward[v], gather, a->layers[v]);
+      a->backward[v] = ett_messages_with_gathers(e, a->backward[v], gather, a->layers[v]);
     }
     a->send_forward[v] = a->send_backward[v] = 0;
     if (p->pp > 1 && v < slices - 1) {
       /* The last rank's next chunk is the first rank's: as far as any two stages. */
       int across = v % p->pp == p->pp - 1
                        ? (int64_t)p->pp * stride > p->gpus_per_node
-                       : crosses_node(v % p->pp, stride, p->gpus_per_node);
+                       : ett_messages_cross_node(v % p->pp, stride, p->gpus_per_node);
       if (send[across] < 0)
-        send[across] = ask(e, ETT_DEMAND_SEND_RECV, boundary, across ? 2 : 1,
-                           across ? 1 : 2, element);
+        send[across] = ett_messages_ask(e, ETT_DEMAND_SEND_RECV, boundary, across ? 2 : 1,
+                                        across ? 1 : 2, element);
       a->send_forward[v] = a->send_backward[v] = send[across];
     }
   }
 }
 
 /* Whether two neighbouring middle stages hold the same: then they need the same. */
-static int same_stage(const evaluation *e, const arrays *a, int rank) {
+static int same_stage(const ett_evaluation *e, const arrays *a, int rank) {
   const ett_step_plan *p = e->plan;
   if (rank < 2 || rank == p->pp - 1)
     return 0;
@@ -298,7 +143,7 @@ static int same_stage(const evaluation *e, const arrays *a, int rank) {
 }
 
 /* Asks for what follows the pipeline: reducing gradients, updating, gathering weights. */
-static void ask_update(evaluation *e, const arrays *a, int rank) {
+static void ask_update(ett_evaluation *e, const arrays *a, int rank) {
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
   int slices = p->pp * p->chunks;
@@ -316,11 +161,11 @@ static void ask_update(evaluation *e, const arrays *a, int rank) {
   for (int v = rank; v < slices; v += p->pp) {
     const ett_layer_sums *sums = &a->sums[v];
     a->gradients[v].dense =
-        ask_buckets(e, reduce, e->dense, sums->parameters * p->gradient_bytes,
-                    a->layers[v], p->gradient_bytes);
-    a->gradients[v].expert =
-        ask_buckets(e, reduce, e->expert, sums->expert_parameters * p->gradient_bytes,
-                    a->layers[v], p->gradient_bytes);
+        ett_messages_buckets(e, reduce, e->dense, sums->parameters * p->gradient_bytes,
+                             a->layers[v], p->gradient_bytes);
+    a->gradients[v].expert = ett_messages_buckets(
+        e, reduce, e->expert, sums->expert_parameters * p->gradient_bytes, a->layers[v],
+        p->gradient_bytes);
     layers += (double)a->split[v];
   }
   double sharded = p->zero >= ETT_ZERO_OPTIMIZER ? (double)e->dense.degree : 1;
@@ -328,16 +173,17 @@ static void ask_update(evaluation *e, const arrays *a, int rank) {
   ett_stage_place place = rank == 0           ? ETT_STAGE_FIRST
                           : rank == p->pp - 1 ? ETT_STAGE_LAST
                                               : ETT_STAGE_MIDDLE;
-  s->optimizer_seconds =
-      ask(e, ETT_DEMAND_OPTIMIZER,
-          ceil(s->parameters / sharded + s->expert_parameters / expert_sharded),
-          (int32_t)ceil(layers / sharded), (int32_t)place, p->weight_bytes);
+  s->optimizer_seconds = ett_messages_ask(
+      e, ETT_DEMAND_OPTIMIZER,
+      ceil(s->parameters / sharded + s->expert_parameters / expert_sharded),
+      (int32_t)ceil(layers / sharded), (int32_t)place, p->weight_bytes);
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)
-    s->gather_seconds = gather_seconds(e, s->parameters, s->expert_parameters, s->layers);
+    s->gather_seconds =
+        ett_messages_gather(e, s->parameters, s->expert_parameters, s->layers);
 }
 
 /* Lays what was asked for behind the pipeline. */
-static void lay_update(const evaluation *e, const arrays *a, int rank,
+static void lay_update(const ett_evaluation *e, const arrays *a, int rank,
                        const ett_pipeline_result *ends) {
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
@@ -345,13 +191,13 @@ static void lay_update(const evaluation *e, const arrays *a, int rank,
   double finish = ends->last_backward_end[rank], last = 0, total = 0;
   /* The chunks of a rank finish last to first. */
   for (int v = (p->chunks - 1) * p->pp + rank; v >= 0; v -= p->pp) {
-    const slice_gradients *g = &a->gradients[v];
+    const ett_slice_gradients *g = &a->gradients[v];
     double start = ends->last_backward_start[v], end = ends->last_backward_end[v];
-    total += buckets_seconds(g->dense) + buckets_seconds(g->expert);
+    total += ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert);
     finish = end > finish ? end : finish;
     if (p->overlap_gradients) {
-      last = overlapped_end(g->dense, start, end, last);
-      last = overlapped_end(g->expert, start, end, last);
+      last = ett_buckets_overlapped_end(g->dense, start, end, last);
+      last = ett_buckets_overlapped_end(g->expert, start, end, last);
     }
   }
   s->pipeline_seconds = finish;
@@ -372,7 +218,7 @@ static void lay_update(const evaluation *e, const arrays *a, int rank,
   }
 }
 
-static void fill_memory(const evaluation *e, const arrays *a,
+static void fill_memory(const ett_evaluation *e, const arrays *a,
                         const ett_pipeline *pipeline, int rank) {
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
@@ -396,7 +242,7 @@ static void fill_memory(const evaluation *e, const arrays *a,
       s->weight_bytes + s->gradient_bytes + s->optimizer_bytes + s->activation_bytes;
 }
 
-static void fill_stages(const evaluation *e, const arrays *a) {
+static void fill_stages(const ett_evaluation *e, const arrays *a) {
   const ett_step_plan *p = e->plan;
   double m = (double)p->micro_batches;
   for (int rank = 0; rank < p->pp; rank++) {
@@ -419,7 +265,7 @@ static void fill_stages(const evaluation *e, const arrays *a) {
   }
 }
 
-static void finish_step(const evaluation *e, const arrays *a, double tied,
+static void finish_step(const ett_evaluation *e, const arrays *a, double tied,
                         const ett_pipeline_result *ends, ett_step_result *r) {
   const ett_step_plan *p = e->plan;
   double ready = 0;
@@ -468,15 +314,15 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   if (check_plan(plan, err) != 0)
     return -1;
   int64_t data = (int64_t)plan->dp * plan->cp, experts = (int64_t)plan->ep * plan->etp;
-  evaluation e = {program,
-                  plan,
-                  demands,
-                  w,
-                  err,
-                  0,
-                  0,
-                  {data, plan->tp},
-                  {data * plan->tp / experts, experts}};
+  ett_evaluation e = {program,
+                      plan,
+                      demands,
+                      w,
+                      err,
+                      0,
+                      0,
+                      {data, plan->tp},
+                      {data * plan->tp / experts, experts}};
   ett_pipeline pipeline;
   memset(&pipeline, 0, sizeof pipeline);
   pipeline.schedule = plan->schedule;
@@ -507,8 +353,8 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   if (plan->pp > 1 && ett_program_tied_bytes(program) > 0) {
     int64_t stride = (int64_t)plan->tp * plan->cp * plan->dp;
     int across = (int64_t)plan->pp * stride > plan->gpus_per_node;
-    tied = ask(&e, ETT_DEMAND_ALL_REDUCE, ett_program_tied_bytes(program), across ? 2 : 1,
-               across ? 1 : 2, plan->gradient_bytes);
+    tied = ett_messages_ask(&e, ETT_DEMAND_ALL_REDUCE, ett_program_tied_bytes(program),
+                            across ? 2 : 1, across ? 1 : 2, plan->gradient_bytes);
   }
   for (int rank = 0; rank < plan->pp; rank++)
     ask_update(&e, &a, rank);
@@ -545,68 +391,4 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   result->demands = w->demands;
   result->demand_count = w->demand_count;
   return e.failed ? -1 : 0;
-}
-
-/* Adds what one move of a time changes; moves that change nothing cost nothing. */
-typedef struct {
-  double sum[2], squares[2]; /* low, high */
-} moves;
-
-static void add_move(moves *m, int side, double change) {
-  if (side == 0)
-    change = -change;
-  if (change > 0) {
-    m->sum[side] += change;
-    m->squares[side] += change * change;
-  }
-}
-
-int ett_step_interval(ett_program *program, const ett_step_plan *plan,
-                      ett_demands *demands, ett_step_workspace *w, double correlation,
-                      double *low, double *high, ett_err *err) {
-  ett_step_result result;
-  int status = ett_step_evaluate(program, plan, demands, w, 0, &result, err);
-  if (status != 0)
-    return status;
-  double centre = result.step_seconds;
-  moves m;
-  memset(&m, 0, sizeof m);
-  for (size_t i = 0; i < ett_program_operations(program) && status == 0; i++) {
-    const ett_operation *o = ett_program_operation(program, i);
-    for (int side = 0; side < 2 && status == 0; side++) {
-      double end = side == 0 ? o->forward.low + o->backward.low
-                             : o->forward.high + o->backward.high;
-      if (end == o->forward.seconds + o->backward.seconds)
-        continue;
-      ett_program_vary(program, i, side == 0 ? ETT_AT_LOW : ETT_AT_HIGH);
-      status = ett_step_evaluate(program, plan, demands, w, 0, &result, err);
-      add_move(&m, side, result.step_seconds - centre);
-    }
-  }
-  ett_program_vary(program, 0, ETT_AT_TIME);
-  for (size_t i = 0; status == 0 && i < w->demand_count; i++) {
-    size_t index = w->demands[i];
-    ett_demand_time time = *ett_demands_time(demands, index);
-    for (int side = 0; side < 2 && status == 0; side++) {
-      ett_demand_time moved = time;
-      moved.seconds = side == 0 ? time.low : time.high;
-      if (moved.seconds == time.seconds)
-        continue;
-      if (ett_demands_set(demands, index, moved, err) != 0)
-        return -1;
-      status = ett_step_evaluate(program, plan, demands, w, 0, &result, err);
-      add_move(&m, side, result.step_seconds - centre);
-      if (ett_demands_set(demands, index, time, err) != 0)
-        return -1;
-    }
-  }
-  if (status != 0)
-    return status;
-  double half[2];
-  for (int side = 0; side < 2; side++)
-    half[side] = sqrt((1 - correlation) * m.squares[side] +
-                      correlation * m.sum[side] * m.sum[side]);
-  *low = centre > half[0] ? centre - half[0] : 0;
-  *high = centre + half[1];
-  return 0;
 }
