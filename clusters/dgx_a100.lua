@@ -6,6 +6,7 @@ return {
   summary = "8x A100-SXM4-80GB a node, NVSwitch, 8x HDR200 InfiniBand",
   source = datasheet,
   gpus_per_node = 8,
+  -- 108 SMs: NVIDIA A100 architecture whitepaper.
   device = {
     name = "NVIDIAA100-SXM4-80GB", aliases = { "A100-SXM4-80GB" }, source = datasheet,
     peak_flops = { fp32 = 19.5e12, tf32 = 156e12, fp16 = 312e12, bf16 = 312e12, int8 = 624e12 },

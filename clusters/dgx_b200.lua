@@ -7,6 +7,7 @@ return {
   summary = "8x B200-SXM-180GB a node, NVSwitch, 8x NDR400 InfiniBand",
   source = datasheet,
   gpus_per_node = 8,
+  -- 148 SMs: tuning tables of public kernel libraries (B200 148, GB300 152).
   device = {
     name = "B200-SXM-180GB", aliases = { "B200" }, source = datasheet,
     peak_flops = { fp32 = 80e12, tf32 = 1125e12, fp16 = 2250e12, bf16 = 2250e12, fp8 = 4500e12, int8 = 4500e12 },

@@ -7,6 +7,7 @@ return {
   summary = "8x H200-SXM-141GB a node, NVSwitch, 8x NDR400 InfiniBand",
   source = datasheet,
   gpus_per_node = 8,
+  -- 132 SMs: the H100's chip.
   device = {
     name = "H200-SXM-141GB", aliases = { "H200" }, source = datasheet,
     peak_flops = { fp32 = 67e12, tf32 = 494.5e12, fp16 = 989e12, bf16 = 989e12, fp8 = 1979e12, int8 = 1979e12 },

@@ -13,6 +13,11 @@ function op.shape(c)
     tied = c.tied_embeddings and 1 or nil }
 end
 
+--- What counts towards model FLOPs: the vocabulary itself, not the rows that pad it for tensor ranks.
+function op.model_flops(s, c)
+  return gemm.flops(s, "forward") * c.vocab / (shapes.local_vocab(c) * c.tp)
+end
+
 function op.parameters(s) return s.tied and (s.bias or 0) * s.out_features or gemm.parameters(s) end
 
 gemm.define(op)

@@ -12,6 +12,7 @@ return {
   summary = "4x A100-SXM4-80GB a node, NCCL over TCP on Slingshot-11, as sampled",
   source = samples,
   gpus_per_node = 4,
+  -- 108 SMs: NVIDIA A100 architecture whitepaper.
   device = {
     name = "NVIDIAA100-SXM4-80GB", aliases = { "A100-SXM4-80GB", "a100" }, source = datasheet,
     peak_flops = { fp32 = 19.5e12, tf32 = 156e12, fp16 = 312e12, bf16 = 312e12, int8 = 624e12 },

@@ -7,6 +7,7 @@ return {
   summary = "1x GH200-96GB a node, InfiniBand NDR 400 Gb/s, as sampled",
   source = samples,
   gpus_per_node = 1,
+  -- 132 SMs: NVIDIA H100 architecture whitepaper, whose chip it is.
   device = {
     name = "NVIDIAGH200120GB", aliases = { "GH200-96GB", "gh200" }, source = datasheet,
     peak_flops = { fp32 = 67e12, tf32 = 494.5e12, fp16 = 989e12, bf16 = 989e12, fp8 = 1979e12, int8 = 1979e12 },

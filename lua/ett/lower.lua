@@ -53,7 +53,8 @@ local function add_operator(state, item)
     forward_answer = forward, backward_answer = backward,
     parameters = expert and 0 or parameters, expert_parameters = expert and parameters or 0,
     activation_bytes = op.activation_bytes and op.activation_bytes(s, p.dtype) or 0,
-    flops = product[op.family] and 3.0 * op.flops(s, "forward") or 0,
+    flops = product[op.family] and 3.0 * (op.model_flops and op.model_flops(s, state.configuration)
+      or op.flops(s, "forward")) or 0,
   }
   state.index[id] = #state.operations
   return #state.operations
@@ -107,7 +108,8 @@ end
 ---@return table { program = userdata, operations = list, kinds = list, configuration = c }
 function lower.program(model, p, times)
   local c = architecture.configuration(model.hyper, p)
-  local state = { plan = p, times = times, gpus_per_node = times.cluster.gpus_per_node, index = {}, operations = {},
+  local state = { plan = p, configuration = c, times = times,
+    gpus_per_node = times.cluster.gpus_per_node, index = {}, operations = {},
     tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden }
   local width = math.max(schema.dtype_bytes[p.dtype], 2)
   local tokens = p.micro_batch * p.seq // p.cp

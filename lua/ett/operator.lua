@@ -18,8 +18,8 @@ local fields = {
   name = "string", aliases = "list?", summary = "string", family = "string?", schema = "table",
   shape = "function", features = "function", flops = "function", bytes = "function",
   parameters = "function?", activation_bytes = "function?", kernel = "function?",
-  kernel_shape = "function?", reference = "table?", cuda = "string?", torch = "string?", passes = "list?",
-  source = "string?",
+  kernel_shape = "function?", model_flops = "function?", reference = "table?", cuda = "string?", torch = "string?",
+  passes = "list?", source = "string?",
 }
 
 --- Checks what an operator file returned and fills in what may be left out.

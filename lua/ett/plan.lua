@@ -34,8 +34,8 @@ plan.schema = {
   zero = { "natural", default = 0, one_of = { 0, 1, 2, 3 } },
   dtype = { "dtype", default = "bf16" }, gradient_dtype = { "dtype", default = "fp32" },
   sequence_parallel = { "boolean", default = false },
-  optimizer_bytes = { "nonnegative", default = 12 }, -- Adam: fp32 master weight and two moments
-  bucket_bytes = { "positive", default = 500e6 },
+  optimizer_bytes = { "nonnegative", default = 12, most = 1024 }, -- Adam: fp32 master weight and two moments
+  bucket_bytes = { "positive", default = 500e6, least = 1 },
   gradient_all_reduce = { "boolean", default = false }, accumulate_gradients = { "boolean", default = true },
   overlap_gradients = { "boolean", default = false }, overlap_parameters = { "boolean", default = false },
   overlap_sends = { "boolean", default = false }, serial_sends = { "boolean", default = false },

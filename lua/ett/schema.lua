@@ -3,7 +3,7 @@
 --   local spec = { hidden = "count", tp = { "degree", default = 1 }, gated = "boolean?" }
 --   local clean = schema.check(given, spec, "plan")
 --
--- A field is a kind, a kind with "?" (optional), or { kind, default=, optional=, one_of=, most= }.
+-- A field is a kind, a kind with "?" (optional), or { kind, default=, optional=, one_of=, least=, most= }.
 local error_module = require "ett.error"
 
 local schema = {}
@@ -102,6 +102,10 @@ function schema.violations(given, spec)
           found[#found + 1] = ("field '%s' must be one of %s, got %s%s"):format(name,
             table.concat(words, ", "), describe(value), error_module.suggestion(value, words))
         end
+      end
+      local least = type(spec[name]) == "table" and spec[name].least
+      if least and value < least then
+        found[#found + 1] = ("field '%s' must be at least %d, got %s"):format(name, least, describe(value))
       end
       local most = type(spec[name]) == "table" and spec[name].most
       if most and value > most then

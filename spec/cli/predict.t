@@ -67,3 +67,25 @@ ett: unknown cluster 'mine'; a file is named with its ending: mine.lua
 $ echo 'return { name = "lab", summary = "two cards", source = "me", gpus_per_node = 2, device = { name = "x", source = "y", peak_flops = { bf16 = 1e14 }, memory_bytes = 8e10, memory_bandwidth = 1e12 }, links = { intra = { bandwidth = 2e10, source = "z" } } }' > lab.lua; ett predict --cluster lab.lua --model llama hidden=1024 layers=8 heads=8 vocab=32000 seq=1024 micro_batches=4 tp=2 dp=2
 ett: 2 nodes need the cluster's links.inter, with 'bandwidth_per_gpu' and 'bandwidth_per_node'
 ?1
+
+$ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=2 bucket_bytes=1e-300
+ett: plan: field 'bucket_bytes' must be at least 1, got 1e-300
+?1
+
+$ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=9007199254740993 micro_batches=9007199254740993 tp=1e6
+ett: plan: field 'micro_batches' must be at most 16777216, got 9007199254740993; field 'seq' must be at most 16777216, got 9007199254740993; field 'tp' must be at most 16384, got 1000000
+?1
+
+$ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 activation=gelu gated_mlp=true
+ett: llama: activation = 'gelu' contradicts gated_mlp = true; give one of them
+?1
+
+# An architecture in ETT_PATH may stand in several files: require finds those under ETT_PATH/lua.
+
+$ mkdir -p mine/lua/architectures mine/lua/parts
+> echo 'return require "parts.layers"' > mine/lua/architectures/twofold.lua
+> echo 'local blocks = require "ett.architecture_blocks"' > mine/lua/parts/layers.lua
+> echo 'return function(h) return blocks.decoder(h, table.unpack(blocks.dense_layers(h))) end' >> mine/lua/parts/layers.lua
+> ETT_PATH=$PWD/mine ett predict --model twofold layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4
+twofold (0.17 B parameters) on 1 x NVIDIAA100-SXM4-80GB (perlmutter)
+...

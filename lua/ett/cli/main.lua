@@ -68,6 +68,8 @@ local function main(argv)
         error_module.suggestion(name, command_names()))
     end
   end
+  -- require finds modules under ETT_PATH whatever the command, as it does for scripts.
+  if os.getenv "ETT_PATH" then require("ett.find").set_script_folder(nil) end
   local command = dofile(path)
   local rest = table.move(argv, 2, #argv, 1, {})
   if command.raw then return command.run(rest) or 0 end -- parses its own arguments
