@@ -224,6 +224,21 @@ local function read_text(path)
   return text
 end
 
+--- One table holds a collective in place or out of place: rows of one would count as rows of the other.
+local function check_in_place(targets, where)
+  local new = targets[#targets]
+  local function meet(a, b) return a == nil or b == nil or a == b end
+  for i = 1, #targets - 1 do
+    local old = targets[i]
+    if new.kind == "collective" and old.name == new.name and old.in_place ~= new.in_place
+      and meet(old.ranks, new.ranks) and meet(old.nodes, new.nodes) then
+      error_module.raise("model", "%s: %s %s, sample %d measures it %s, and both have one table; give each a campaign "
+        .. "and a folder (--out) of its own", where, new.collective, new.in_place and "in place" or "out of place", i,
+        old.in_place and "in place" or "out of place")
+    end
+  end
+end
+
 --- Resolves the table of a Lua campaign into targets.
 function campaign.resolve(given, label)
   local clean = schema.check(given, file_schema, label)
@@ -236,6 +251,7 @@ function campaign.resolve(given, label)
     end
     targets[i] = error_module.wrap(where, entry.operator and operator_target or collective_target, entry,
       clean.seed, i)
+    check_in_place(targets, where)
   end
   clean.samples = nil
   clean.targets = targets

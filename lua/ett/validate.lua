@@ -1,19 +1,20 @@
 --- The proof: samples this machine, predicts training steps from the samples alone, executes
 --- the same steps for real, and sets the two against each other.
 --
--- On one rank the truth is the thread's processor time, which other programs on the machine
--- hardly move. Ranks of an MPI layout wait for each other: the truth is the wall time, as long
--- as nothing else ran. When something did (the step's wall time is over 5 % above its parts),
--- the truth is the sum of the parts, the operators' processor time and the low mean of each
--- collective's times, and the row says so. The profile is then sampled by as many ranks at
--- once as will compute: they share caches and memory.
+-- The truth is the wall time of the step, the median of those in which no other program had a
+-- processor (ett.validate_ranks). Operators are sampled by as many ranks at once as will compute: they
+-- share caches and memory. What the ranks cost each other is sampled in place (ett.validate_wires),
+-- and both come together in a view of the profile (ett.validate_view) that the estimate of
+-- every plan reads.
+local buffers = require "ett.validate_buffers"
 local campaign = require "ett.campaign"
 local error_module = require "ett.error"
-local folders = require "ett.folder"
 local find = require "ett.find"
-local host = require "ett.host"
-local json = require "ett.json"
-local sample = require "ett.sample"
+local folders = require "ett.folder"
+local ranks = require "ett.validate_ranks"
+local quote = require("ett.shell").quote
+local view_module = require "ett.validate_view"
+local wires = require "ett.validate_wires"
 
 local validate = {}
 
@@ -25,8 +26,12 @@ validate.configurations = {
   { 2, 256, 8, 2048, 4, 1, 64 }, { 8, 128, 4, 256, 2, 1, 256 }, { 3, 512, 8, 512, 2, 1, 64 },
 }
 
---- Layouts of several ranks, as dp, tp, pp.
-validate.layouts = { ["2x1"] = { 2, 1, 1 }, ["1x2"] = { 1, 2, 1 }, ["pp2"] = { 1, 1, 2 }, ["2x2"] = { 2, 2, 1 } }
+--- Layouts as dp, tp, pp.
+validate.layouts = { ["1x1"] = { 1, 1, 1 }, ["2x1"] = { 2, 1, 1 }, ["1x2"] = { 1, 2, 1 }, ["2x2"] = { 2, 2, 1 },
+  ["pp2"] = { 1, 1, 2 } }
+
+--- Their names, in the order they are run.
+validate.layout_names = { "1x1", "2x1", "1x2", "2x2", "pp2" }
 
 --- One configuration under a layout: hyper-parameters and plan.
 function validate.case(configuration, layout)
@@ -44,9 +49,8 @@ local function log(from, to, multiple) return { from = from, to = to, scale = "l
 local function below(most, count) return function(s) return count(s) <= most end end
 
 --- The campaign: random designs over the range of shapes that small models have. No shape of
---- a configuration is asked for by name. Several ranks disturb each other in a step as they do
---- here, so their samples are typical times, not the best.
-function validate.campaign(scale, ranks)
+--- a configuration is asked for by name. Typical times, not the best: a step runs its operators once.
+function validate.campaign(scale, cold_bytes)
   local function n(count) return math.max(8, math.floor(count * scale)) end
   local tokens = log(64, 512, 16)
   local rows = { tokens = tokens, hidden = log(32, 512, 16) }
@@ -71,42 +75,8 @@ function validate.campaign(scale, ranks)
       vocab = log(128, 2048, 64) } },
     { operator = "optimizer", design = "halton", count = n(24), shapes = { params = log(40000, 12000000) } },
   }
-  local many = (ranks or 1) > 1
-  if many then
-    return { name = "validate", seed = 11, budget_seconds = 0.02, samples = list, passes = 1, statistic = "median" }
-  end
-  return { name = "validate", seed = 11, budget_seconds = 0.02, samples = list, passes = 8, block = 256,
-    interleave = true, min_repeats = 1 }
-end
-
---- Collectives between `ranks` ranks of this machine.
-function validate.wires(ranks)
-  local sizes = { shape = { from = 64, to = 12000000, scale = "log" } }
-  local list = {}
-  for _, kind in ipairs { "all_reduce", "all_gather", "send_recv" } do
-    if kind ~= "send_recv" or ranks == 2 then
-      local count = ranks > sample.processors() and 12 or 40
-      list[#list + 1] = { collective = kind, design = "halton", count = count, in_place = kind == "all_reduce",
-        ranks = ranks, nodes = 1, shapes = sizes }
-    end
-  end
-  return { name = "validate_wires", backend = "mpi", seed = 11, budget_seconds = 0.05, min_repeats = 8, samples = list }
-end
-
-local quote = require("ett.shell").quote
-
---- Runs ett under mpirun; returns its output, or raises with it.
-local function launch(ranks, arguments)
-  local crowded = ranks > sample.processors() -- a rank that waits must not spin
-  local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 %s mpirun --oversubscribe "
-    .. "--bind-to %s -n %d %s %s 2>&1"):format(crowded and "OMPI_MCA_mpi_yield_when_idle=1" or "",
-    crowded and "none" or "core", ranks,
-    quote(host.prefix .. "/bin/ett"), arguments))
-  local text = pipe:read("a")
-  if not pipe:close() then
-    error_module.raise("io", "mpirun -n %d failed: %s", ranks, text:sub(-600))
-  end
-  return text
+  return { name = "validate", seed = 11, budget_seconds = 0.02, samples = list, passes = 1, statistic = "median",
+    cold_bytes = cold_bytes }
 end
 
 --- A campaign file for ranks: they need a file, not a table.
@@ -114,110 +84,86 @@ local function write_campaign(path, call)
   return folders.write(path, ("return require(\"ett.validate\").%s\n"):format(call))
 end
 
---- Samples the machine with `ranks` ranks and returns the profile.
-function validate.profile(folder, ranks, scale, on_stage)
-  local sampler = require "ett.sampler"
+--- Samples the operators with `count` ranks at once, on operands that rotate through `cold_bytes`, and
+--- returns the profile.
+function validate.profile(folder, count, scale, cold_bytes)
   folders.make(folder)
-  local file = write_campaign(folder .. "/operators.lua", ("campaign(%.17g, %d)"):format(scale, ranks))
-  on_stage(("sampling operators with %d rank(s)"):format(ranks))
-  if ranks == 1 then
-    sampler.run(campaign.load(file), { out = folder })
+  local file = write_campaign(folder .. "/operators.lua", ("campaign(%.17g, %d)"):format(scale, cold_bytes))
+  if count == 1 then
+    require("ett.sampler").run(campaign.load(file), { out = folder, device = 0 })
   else
-    launch(ranks, ("sample %s --out %s --quiet"):format(quote(file), quote(folder)))
-    on_stage(("sampling collectives between %d ranks"):format(ranks))
-    local wires = write_campaign(folder .. "/wires.lua", ("wires(%d)"):format(ranks))
-    launch(ranks, ("sample %s --out %s --quiet"):format(quote(wires), quote(folder)))
+    ranks.launch(count, ("sample %s --out %s --quiet"):format(quote(file), quote(folder)),
+      "sampling operators")
   end
   return require("ett.profile").from_samples({ folder }, { cache = false })
 end
 
---- Executes a case on this rank: { step_seconds, wall_seconds, parts_seconds, first_loss, last_loss,
---- records, disturbed }.
-function validate.measure(case, steps, job)
-  local validate_model = require "ett.validate_model"
-  local trainer = validate_model.new { hyper = case.hyper, plan = case.plan, job = job }
-  local world = job and job.world
-  local losses, walls, processors, warm = {}, {}, {}, 3
-  for i = 1, steps + warm do
-    if i == warm + 1 then trainer:reset() end
-    if world then world:barrier() end
-    local start, processor, waiting = sample.now(), sample.thread_seconds(), trainer.waiting
-    local loss = trainer:step()
-    local wall = sample.now() - start
-    local computing = sample.thread_seconds() - processor - (trainer.waiting - waiting)
-    if world then
-      wall, computing = world:reduce(wall, "max"), world:reduce(computing, "max")
-      loss = world:reduce(trainer.last and loss or 0, "sum") / (case.plan.dp * case.plan.tp)
-    end
-    if i > warm then walls[#walls + 1], processors[#processors + 1] = wall, computing end
-    losses[i] = loss
+local function profiles_of(folder, count, options)
+  options.on_stage(("sampling operators with %d rank%s"):format(count, count > 1 and "s at once" or ""))
+  local pair = {}
+  for _, name in ipairs { "near", "far" } do
+    pair[name] = validate.profile(("%s/ranks_%d_%s"):format(folder, count, name), count, options.scale or 1,
+      view_module[name .. "_bytes"])
   end
-  local parts, records = sample.stats(processors).median, {}
-  for i, key in ipairs(trainer.order) do
-    local r = trainer.records[key]
-    local each = r.each and sample.stats(r.each).low_mean
-    if each then parts = parts + each * r.calls / steps end
-    records[i] = { name = r.name, pass = r.pass, shape = r.shape, bytes = r.bytes, ranks = r.ranks,
-      calls = r.calls / steps, seconds = each and each * r.calls / steps or r.seconds / steps }
-  end
-  local wall = sample.stats(walls).median
-  -- Stages of a pipeline wait for each other: their parts do not add up to a step.
-  local disturbed = world ~= nil and case.plan.pp == 1 and wall > 1.05 * parts
-  return { step_seconds = world and not disturbed and wall or parts, wall_seconds = wall, parts_seconds = parts,
-    disturbed = disturbed, first_loss = losses[1], last_loss = losses[#losses], records = records }
+  return pair
 end
 
---- A cluster of this machine's processors; rates only matter where the profile is silent.
-function validate.cluster(folder)
-  local path = folders.write(folder .. "/this_machine.lua", ([[
+--- A cluster of this machine's processors under a layout: the tensor ranks are a node, so that what
+--- spans nodes is data or pipeline parallel. Rates only matter where the profile is silent.
+---@param layout integer[]? dp, tp, pp; one rank when left out
+function validate.cluster(folder, layout)
+  layout = layout or { 1, 1, 1 }
+  local path = folders.write(("%s/this_machine_%d_%d_%d.lua"):format(folder, table.unpack(layout)), ([[
 return { name = "this_machine", summary = "the machine under validation", source = "ett validate",
-  gpus_per_node = %d, nodes = 1, device = { name = "cpu", source = "ett validate", peak_flops = { fp32 = 1e11 },
+  gpus_per_node = %d, nodes = %d, device = { name = "cpu", source = "ett validate", peak_flops = { fp32 = 1e11 },
   memory_bytes = 8e9, memory_bandwidth = 1e10 },
-  links = { intra = { bandwidth = 5e9, latency = 1e-6, source = "ett validate" } } }
-]]):format(math.max(4, sample.processors())))
+  links = { intra = { bandwidth = 5e9, latency = 1e-6, source = "ett validate" },
+    inter = { bandwidth_per_gpu = 5e9, bandwidth_per_node = 5e9, latency = 1e-6, source = "ett validate" } } }
+]]):format(layout[2], layout[1] * layout[3]))
   return require("ett.cluster").get(path)
 end
 
---- Predicts a case from the profile alone, through the estimate that serves every plan.
-function validate.predict(case, profile, cluster)
+local function estimate(case, view, cluster)
   local h, p = case.hyper, case.plan
   local model = require("ett.model").new("gpt", { layers = h.layers, hidden = h.hidden, heads = h.heads,
     vocab = h.vocab, position = "rope", tied_embeddings = false, bias = false, vocab_multiple = 1 })
-  return require("ett.estimate").new { model = model, cluster = cluster, profile = profile, plan = {
+  return require("ett.estimate").new { model = model, cluster = cluster, profile = view, plan = {
     dp = p.dp, tp = p.tp, pp = p.pp, micro_batch = p.micro_batch, micro_batches = p.micro_batches, seq = p.seq,
-    dtype = "fp32", gradient_dtype = "fp32", zero = 0, schedule = "1f1b", clip_gradients = false } }
+    dtype = "fp32", gradient_dtype = "fp32", zero = 0, schedule = "1f1b", clip_gradients = false,
+    accumulate_gradients = false } } -- the products add to the gradients they find
 end
 
---- Predicted seconds of one booked line of a step.
-function validate.line(record, profile)
+--- Predicts a case through the estimate that serves every plan: first the computing alone, which says how
+--- much of it lies before each collective, then the step.
+function validate.predict(case, view, cluster)
+  local p = case.plan
+  view:working(buffers.working_bytes(case.hyper, p))
+  view.stretch, view.silent = {}, true
+  local computing = estimate(case, view, cluster)
+  view.silent = false
+  local seconds, collectives = 0.0, 0
+  for _, stage in ipairs(computing.stages) do
+    seconds = seconds + (stage.forward_seconds + stage.backward_seconds) / p.pp
+  end
+  for _, line in ipairs(computing.collectives) do
+    if line.group == "tp" then collectives = collectives + line.runs_per_micro_batch end
+  end
+  local alone = seconds / view.share -- of one rank
+  view.stretch = { dp = alone, pp = alone / (2 * p.micro_batches),
+    tp = collectives > 0 and alone / p.micro_batches / collectives or nil }
+  return estimate(case, view, cluster)
+end
+
+--- Predicted seconds of one booked line of a step: of an operator the processor time of one rank, of a
+--- collective what it adds to the step.
+function validate.line(record, view)
+  local answer
   if record.shape then
-    local answer = profile:operator(record.name, record.shape, "fp32", record.pass)
-    return answer and answer.seconds * record.calls
+    answer = view:alone(record.name, record.shape, "fp32", record.pass)
+  else
+    answer = view:added(record.name, record.pass, record.bytes)
   end
-  local answer = profile:collective(record.pass, record.bytes, { nodes = 1, gpus_per_node = record.ranks }, "fp32")
   return answer and answer.seconds * record.calls
-end
-
---- The ranks' side of a measurement: reads cases, writes results (rank 0).
-function validate.worker(path)
-  find.load("samplers", "cpu").available()
-  local request = assert(json.read(path))
-  local job = require("ett.dist").open()
-  require("ett.cpu").pin(job.local_rank % sample.processors())
-  local results = {}
-  for i, case in ipairs(request.cases) do results[i] = validate.measure(case, request.steps, job) end
-  if job.rank == 0 then
-    folders.write(path .. ".out", json.encode(results))
-  end
-  job.world:barrier()
-end
-
---- Measures cases with `ranks` ranks.
-function validate.measure_ranks(cases, ranks, steps, folder)
-  local path = ("%s/cases_%d.json"):format(folder, ranks)
-  folders.write(path, json.encode { cases = cases, steps = steps })
-  launch(ranks, ("validate --worker %s"):format(quote(path)))
-  return assert(json.read(path .. ".out"))
 end
 
 --- Absolute relative errors of rows, sorted, with their median.
@@ -229,51 +175,84 @@ function validate.errors(rows)
   return errors, n > 0 and 0.5 * (errors[(n + 1) // 2] + errors[n // 2 + 1]) or nil
 end
 
---- Runs the whole proof.
+--- What a case changes of its configuration so that the layout divides it, in words; nil: nothing.
+function validate.changes(configuration, case)
+  local list = {}
+  if case.hyper.heads ~= configuration[3] then
+    list[#list + 1] = ("%d heads instead of %d"):format(case.hyper.heads, configuration[3])
+  end
+  if case.hyper.layers ~= configuration[1] then
+    list[#list + 1] = ("%d layers instead of %d"):format(case.hyper.layers, configuration[1])
+  end
+  if case.plan.micro_batches ~= configuration[6] then
+    list[#list + 1] = ("%d micro-batches instead of %d"):format(case.plan.micro_batches, configuration[6])
+  end
+  return #list > 0 and table.concat(list, ", ") or nil
+end
+
+local function cases_of(layout, count)
+  local cases = {}
+  for i = 1, count do cases[i] = validate.case(validate.configurations[i], layout) end
+  return cases
+end
+
+--- Runs the whole proof: per layout the samples, the predictions, and only then the steps.
 ---@param options table out, steps, scale (of the campaign), layouts (list of names), configurations (how many),
 --- on_stage, on_row
 function validate.run(options)
   local ok, why = find.load("samplers", "cpu").available()
   if not ok then error_module.raise("missing", "%s", why) end
-  local steps, result = options.steps or 12, { groups = {} }
-  local cluster
-  require("ett.folder").make(options.out)
-  cluster = validate.cluster(options.out)
-  local function group(name, ranks, profile, layout, count, measured)
-    local rows = {}
-    for i = 1, count do
-      local case = validate.case(validate.configurations[i], layout)
-      local seen = measured and measured[i] or validate.measure(case, steps)
-      local e = validate.predict(case, profile, cluster)
-      rows[i] = { layout = name, case = case, predicted_seconds = e.step_seconds, measured_seconds = seen.step_seconds,
-        wall_seconds = seen.wall_seconds, disturbed = seen.disturbed, first_loss = seen.first_loss,
-        last_loss = seen.last_loss, records = seen.records }
-      options.on_row(rows[i], profile)
-    end
-    local _, median = validate.errors(rows)
-    result.groups[#result.groups + 1] = { layout = name, ranks = ranks, rows = rows, median_error = median,
-      crowded = ranks > sample.processors() }
-  end
-  local profiles = {}
   for _, name in ipairs(options.layouts) do
-    local layout = validate.layouts[name] or { 1, 1, 1 }
-    local ranks = layout[1] * layout[2] * layout[3]
-    if not profiles[ranks] then
-      profiles[ranks] = validate.profile(("%s/ranks_%d"):format(options.out, ranks), ranks, options.scale or 1,
-        options.on_stage)
+    if name ~= "1x1" then
+      ok, why = ranks.available()
+      if not ok then error_module.raise("missing", "layout %s needs several ranks: %s", name, why) end
     end
-    options.on_stage(("training on %d rank(s), layout %s"):format(ranks, name))
-    local count = math.min(options.configurations or 12, #validate.configurations)
-    local measured
-    if ranks > 1 then
-      local cases = {}
-      for i = 1, count do
-        local case = validate.case(validate.configurations[i], layout)
-        cases[#cases + 1] = case
-      end
-      measured = validate.measure_ranks(cases, ranks, steps, options.out)
+  end
+  local steps, result, profiles = options.steps or 12, { groups = {} }, {}
+  local all = math.min(options.configurations or 12, #validate.configurations)
+  folders.make(options.out)
+  for _, name in ipairs(options.layouts) do
+    local layout = validate.layouts[name]
+    local count = layout[1] * layout[2] * layout[3]
+    if not profiles[count] then
+      profiles[count] = profiles_of(options.out, count, options)
     end
-    group(name, ranks, profiles[ranks], layout, count, measured)
+    local seen
+    if count > 1 then
+      options.on_stage(("sampling the collectives of layout %s"):format(name))
+      seen = ranks.wires({ dp = layout[1], tp = layout[2], pp = layout[3] }, count, options.out, name,
+        options.scale)
+    else
+      require("ett.cpu").pin(0)
+      seen = { host = require("ett.validate_model").host_seconds() }
+    end
+    seen.tp = layout[2]
+    local view = view_module.new(profiles[count].near, profiles[count].far, seen)
+    local cluster = validate.cluster(options.out, layout)
+    local cases, predictions = cases_of(layout, all), {}
+    for i, case in ipairs(cases) do
+      predictions[i] = { step_seconds = validate.predict(case, view, cluster).step_seconds, stretch = view.stretch }
+    end
+    options.on_stage(("training %d configurations on %d rank%s, layout %s"):format(all, count, count > 1 and "s" or "",
+      name))
+    local measured = count > 1 and ranks.measure_all(cases, count, steps, options.out, name)
+    local group = { layout = name, ranks = count, rows = {}, crowded = view.share > 1, ranks_per_processor = view.share,
+      host = seen.host, collectives = view:held_out(),
+      collective_samples = #(seen.rows or {}), disturbed_collective_samples = wires.disturbed(seen.rows or {}) }
+    for i, case in ipairs(cases) do
+      local m = measured and measured[i] or ranks.measure(case, steps)
+      view.stretch = predictions[i].stretch
+      view:working(buffers.working_bytes(case.hyper, case.plan))
+      for _, record in ipairs(m.records) do record.predicted_seconds = validate.line(record, view) end
+      local row = { layout = name, case = case, changed = validate.changes(validate.configurations[i], case),
+        predicted_seconds = predictions[i].step_seconds, measured_seconds = m.step_seconds }
+      for key, value in pairs(m) do row[key] = row[key] or value end
+      group.rows[i] = row
+      options.on_row(row)
+    end
+    local _
+    _, group.median_error = validate.errors(group.rows)
+    result.groups[#result.groups + 1] = group
   end
   return result
 end

@@ -4,113 +4,26 @@
 -- biases and no dropout; every operator of its list is one call here, forward and
 -- backward, on the CPU back end, and every collective one MPI call. Data, tensor and
 -- pipeline parallelism as Megatron lays them out (Narayanan et al. 2021).
+local buffers = require "ett.validate_buffers"
 local cpu = require "ett.cpu"
 local sample = require "ett.sample"
+local now, thread_seconds = sample.now, sample.thread_seconds
 
 local validate_model = {}
 local Trainer = {}
 Trainer.__index = Trainer
 
---- Sizes that one rank sees.
-local function sizes(h, p)
-  return { tokens = p.micro_batch * p.seq, hidden = h.hidden, heads = h.heads // p.tp, width = h.hidden // p.tp,
-    head_dim = h.hidden // h.heads, ffn = 4 * h.hidden // p.tp, vocab = h.vocab // p.tp }
-end
-
---- Views of one flat tensor, handed out one after another.
-local function carve(flat)
-  local at = 1
-  return function(count)
-    local view = flat:view(at, count)
-    at = at + count
-    return view
+--- Groups of this rank in a plan: tensor ranks are neighbours, then data, then pipeline, as ett
+--- places them. { tp_rank, dp_rank, stage, tp_group, dp_group, pp_group }; no groups without a job.
+function validate_model.groups(p, job)
+  local rank = job and job.rank or 0
+  local g = { tp_rank = rank % p.tp, dp_rank = rank // p.tp % p.dp, stage = rank // (p.tp * p.dp) }
+  if job then
+    g.tp_group = job.world:split(rank // p.tp, rank)
+    g.dp_group = job.world:split(g.tp_rank + p.tp * g.stage, rank)
+    g.pp_group = job.world:split(rank % (p.tp * p.dp), rank)
   end
-end
-
---- Parameters of this rank in one flat buffer, and as many for gradients and moments: the
---- optimizer is one call and the gradient reduction one message.
-local function parameters(self)
-  local z, h = self.z, self.hyper
-  local per_layer = 4 * h.hidden + 4 * z.width * h.hidden + 2 * z.ffn * h.hidden
-  local count = self.layers * per_layer
-  if self.first then count = count + (z.vocab + 1) * h.hidden end
-  if self.last then count = count + 2 * h.hidden + z.vocab * h.hidden end
-  self.parameter_count = count
-  self.weights, self.gradients = sample.tensor(count), sample.tensor(count)
-  self.moment1, self.moment2 = sample.tensor(count), sample.tensor(count)
-  local w, g = carve(self.weights), carve(self.gradients)
-  local seed = self.seed * 1000 + self.stage * 100
-  local function both(n, deviation, rank_seed)
-    local pair = { w = w(n), g = g(n) }
-    seed = seed + 1
-    if deviation then
-      pair.w:normal(seed + (rank_seed and 7919 * (1 + self.tp_rank) or 0), deviation)
-    else
-      pair.w:fill(1)
-    end
-    return pair
-  end
-  local function norm()
-    local pair = { gain = both(h.hidden), bias = both(h.hidden) }
-    pair.bias.w:fill(0)
-    return pair
-  end
-  local deviation = 0.02
-  local scaled = deviation / math.sqrt(2 * h.layers) -- GPT-2: residual projections start smaller
-  if self.first then self.embedding = both((z.vocab + 1) * h.hidden, deviation, true) end
-  self.blocks = {}
-  for i = 1, self.layers do
-    self.blocks[i] = { norm1 = norm(), qkv = both(3 * z.width * h.hidden, deviation, true),
-      proj = both(z.width * h.hidden, scaled, true), norm2 = norm(),
-      up = both(z.ffn * h.hidden, deviation, true), down = both(z.ffn * h.hidden, scaled, true) }
-  end
-  if self.last then
-    self.final = norm()
-    self.head = both(z.vocab * h.hidden, deviation, true)
-  end
-end
-
---- What the backward pass of a micro-batch needs, and scratch that all share.
-local function activations(self)
-  local z = self.z
-  local t = sample.tensor
-  local function kept()
-    local a = { ids = t(z.tokens), targets = t(z.tokens), x = t(z.tokens * z.hidden), layer = {} }
-    for i = 1, self.layers do
-      a.layer[i] = { n1 = t(z.tokens * z.hidden), mean1 = t(z.tokens), rstd1 = t(z.tokens),
-        qkv = t(z.tokens * 3 * z.width), o = t(z.tokens * z.width), x1 = t(z.tokens * z.hidden),
-        n2 = t(z.tokens * z.hidden), mean2 = t(z.tokens), rstd2 = t(z.tokens), u = t(z.tokens * z.ffn),
-        g = t(z.tokens * z.ffn), out = t(z.tokens * z.hidden) }
-    end
-    if self.last then
-      a.n = t(z.tokens * z.hidden)
-      a.mean, a.rstd, a.lse, a.loss = t(z.tokens), t(z.tokens), t(z.tokens), t(z.tokens)
-    end
-    return a
-  end
-  self.kept = {}
-  -- 1F1B keeps as many micro-batches as stages still to come.
-  for i = 1, math.min(self.plan.micro_batches, self.plan.pp - self.stage) do self.kept[i] = kept() end
-  local seq2 = self.plan.seq * self.plan.seq
-  self.s = { branch = t(z.tokens * z.hidden), dx = t(z.tokens * z.hidden), dx1 = t(z.tokens * z.hidden),
-    dn = t(z.tokens * z.hidden), dbranch = t(z.tokens * z.hidden), dg = t(z.tokens * z.ffn),
-    du = t(z.tokens * z.ffn), d_o = t(z.tokens * z.width), dqkv = t(z.tokens * 3 * z.width),
-    scratch = t(2 * seq2), incoming = t(z.tokens * z.hidden) }
-  if self.last then
-    self.s.logits, self.s.dlogits = t(z.tokens * z.vocab), t(z.tokens * z.vocab)
-    if self.plan.tp > 1 then
-      self.s.all_lse, self.s.own = t(z.tokens * self.plan.tp), t(z.tokens)
-    end
-  end
-  local half = z.head_dim // 2
-  self.table = t(2 * self.plan.seq * (half + 1))
-  for position = 0, self.plan.seq - 1 do
-    for i = 0, half - 1 do
-      local angle = position * 10000 ^ (-2 * i / z.head_dim)
-      self.table:set(position * half + i + 1, math.cos(angle))
-      self.table:set((self.plan.seq + position) * half + i + 1, math.sin(angle))
-    end
-  end
+  return g
 end
 
 --- Builds the trainer of one rank.
@@ -118,53 +31,63 @@ end
 --- micro_batches, seq }, seed, job (of ett.dist) when there are several ranks
 function validate_model.new(given)
   local p = given.plan
-  local rank = given.job and given.job.rank or 0
-  local self = setmetatable({ hyper = given.hyper, plan = p, seed = given.seed or 1,
-    waiting = 0, z = sizes(given.hyper, p), records = {}, order = {} }, Trainer)
-  -- Tensor ranks are neighbours, then data, then pipeline: as ett places them.
-  self.tp_rank, self.dp_rank, self.stage = rank % p.tp, rank // p.tp % p.dp, rank // (p.tp * p.dp)
-  if given.job then
-    local world = given.job.world
-    self.tp_group = world:split(rank // p.tp, rank)
-    self.dp_group = world:split(self.tp_rank + p.tp * self.stage, rank)
-    self.pp_group = world:split(rank % (p.tp * p.dp), rank)
-  end
+  local self = setmetatable(validate_model.groups(p, given.job), Trainer)
+  self.hyper, self.plan, self.seed, self.z = given.hyper, p, given.seed or 1, buffers.sizes(given.hyper, p)
+  self:reset()
   self.layers = given.hyper.layers // p.pp
   self.first, self.last = self.stage == 0, self.stage == p.pp - 1
-  parameters(self)
-  activations(self)
+  buffers.parameters(self)
+  buffers.activations(self)
   self.step_number = 0
   return self
 end
 
---- Runs one operator and books its time under its library name and shape. Operators are
---- booked in processor time, collectives in wall time: a rank that waits burns a processor.
+--- Runs one operator and books its processor time under its library name and shape.
 function Trainer:op(name, shape, pass, kind, dims, operands, scalars)
-  local start = sample.thread_seconds()
+  local start = thread_seconds()
   cpu.run(kind, pass, dims, operands, scalars)
-  self:book(name, shape, pass, sample.thread_seconds() - start)
+  local seconds = thread_seconds() - start
+  local record = self:record(name, pass, 0)
+  record.shape = shape
+  record.seconds, record.calls = record.seconds + seconds, record.calls + 1
 end
 
-function Trainer:book(name, shape, pass, seconds, bytes, ranks)
-  local key = ("%s %s %s"):format(name, pass, bytes or "")
-  local record = self.records[key]
-  if not record then
-    record = { name = name, pass = pass, shape = shape, seconds = 0.0, calls = 0, bytes = bytes, ranks = ranks,
-      each = bytes and {} or nil }
-    self.records[key] = record
-    self.order[#self.order + 1] = key
+--- The record of an operator's pass, or of a collective of some bytes.
+function Trainer:record(name, pass, bytes)
+  local known = self.known[name]
+  if not known then
+    known = {}
+    self.known[name] = known
   end
-  record.seconds = record.seconds + seconds
-  if bytes then record.each[#record.each + 1] = seconds end
-  record.calls = record.calls + 1
+  local list = known[pass]
+  if not list then
+    list = {}
+    known[pass] = list
+  end
+  local record = list[bytes]
+  if not record then
+    record = { name = name, pass = pass, seconds = 0.0, calls = 0 }
+    list[bytes] = record
+    self.records[("%s %s %s"):format(name, pass, bytes > 0 and bytes or "")] = record
+    self.order[#self.order + 1] = record
+  end
+  return record
+end
+
+--- Books a collective: its wall time, and the processor time in it, which is as much when the
+--- rank has a processor to itself: a rank that waits looks for the message all the time.
+function Trainer:book(label, kind, bytes, ranks, start, processor)
+  local record = self:record(label, kind, bytes)
+  record.bytes, record.ranks = bytes, ranks
+  record.seconds, record.calls = record.seconds + now() - start, record.calls + 1
+  record.processor_seconds = (record.processor_seconds or 0.0) + thread_seconds() - processor
 end
 
 function Trainer:collective(kind, group, label, tensor, other)
   if not group or group:size() < 2 then return end
-  local start, processor = sample.now(), sample.thread_seconds()
+  local start, processor = now(), thread_seconds()
   group:run(kind, tensor, other)
-  self.waiting = self.waiting + sample.thread_seconds() - processor
-  self:book(label, nil, kind, sample.now() - start, 4 * math.max(#tensor, other and #other or 0), group:size())
+  self:book(label, kind, 4 * math.max(#tensor, other and #other or 0), group:size(), start, processor)
 end
 
 function Trainer:linear(name, pass, out_features, in_features, operands)
@@ -332,7 +255,7 @@ function Trainer:tokens(a, micro_batch)
 end
 
 function Trainer:send(direction, tensor, receive)
-  local start, processor = sample.now(), sample.thread_seconds()
+  local start, processor = now(), thread_seconds()
   local other = self.stage + direction
   if tensor and receive then
     self.pp_group:exchange(tensor, receive, other)
@@ -341,8 +264,7 @@ function Trainer:send(direction, tensor, receive)
   else
     self.pp_group:receive(receive, other)
   end
-  self.waiting = self.waiting + sample.thread_seconds() - processor
-  self:book("pp", nil, "send_recv", sample.now() - start, 4 * #(tensor or receive), 2)
+  self:book("pp", "send_recv", 4 * #(tensor or receive), 2, start, processor)
 end
 
 --- One training step: every micro-batch forward and backward in the order of 1F1B, the
@@ -386,7 +308,43 @@ function Trainer:step()
   return self.loss / p.micro_batches
 end
 
---- Forgets what was booked: after the warm-up steps.
-function Trainer:reset() self.records, self.order = {}, {} end
+--- Forgets what was booked.
+function Trainer:reset() self.records, self.order, self.known = {}, {}, {} end
+
+--- Processor seconds beside the kernels: of calling an operator (the call, its dimensions, the booking),
+--- and by operator of what the host does for each of its tokens: making them, and putting the log-sum-exp
+--- of a split vocabulary together. Measured between products that drive the host's own
+--- data out of the caches, as those of a step do.
+---@return table { operator_seconds=, token_seconds = { embedding=, cross_entropy= } }
+function validate_model.host_seconds()
+  local t = sample.tensor
+  local self = setmetatable({ z = { tokens = 128, hidden = 256, vocab = 512 }, stage = 0, tp_rank = 0, dp_rank = 0,
+    seed = 1, step_number = 0, first = true, last = true, hyper = { vocab = 1024 },
+    plan = { tp = 2, micro_batch = 2, seq = 64 } }, Trainer)
+  local z = self.z
+  local x, y, sum = t(z.tokens * z.hidden), t(z.tokens * 3 * z.hidden), t(z.tokens * z.hidden)
+  self.s = { own = t(z.tokens), all_lse = t(2 * z.tokens) }
+  local a = { ids = t(z.tokens), targets = t(z.tokens), lse = t(z.tokens), loss = t(z.tokens) }
+  local weights = {}
+  for i = 1, 24 do weights[i] = t(3 * z.hidden * z.hidden):normal(i, 0.02) end
+  local calls, tokens, joins, rounds = {}, {}, {}, 60
+  for i = 1, rounds do
+    self:reset()
+    local start = thread_seconds()
+    for k = 0, 3 do
+      self:linear("linear_qkv", "forward", 3 * z.hidden, z.hidden, { x, weights[(4 * i + k) % #weights + 1], y })
+      self:residual("forward", x, sum, sum)
+    end
+    local stop, booked = thread_seconds(), 0.0
+    for _, record in ipairs(self.order) do booked = booked + record.seconds end
+    calls[i] = (stop - start - booked) / 8
+    self:tokens(a, 1)
+    local made = thread_seconds()
+    self:join_vocabulary(a) -- without a group: no messages
+    tokens[i], joins[i] = (made - stop) / z.tokens, (thread_seconds() - made) / z.tokens
+  end
+  return { operator_seconds = sample.stats(calls).median, token_seconds = { embedding = sample.stats(tokens).median,
+    cross_entropy = sample.stats(joins).median } }
+end
 
 return validate_model

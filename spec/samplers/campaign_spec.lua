@@ -168,6 +168,9 @@ describe("a campaign file", function()
     fails(one { rows = 1, inner = 2 }, "needs dimension 'outer'")
     fails(one { rows = 1, inner = { start = 0, stop = 4 }, outer = 3 },
       "dimension 'inner'.*start must be a positive integer, got 0")
+    fails({ { collective = "all_reduce", in_place = true, shapes = { shape = 64 } },
+      { collective = "all_reduce", shapes = { shape = 64 } } },
+      "sample 2: all_reduce out of place, sample 1 measures it in place, and both have one table")
     fails({ { collective = "all_redcue", shapes = { shape = 1 } } },
       "unknown collective 'all_redcue'; did you mean 'all_reduce'")
     local scattered = one({ rows = 1, inner = 2, outer = { 3, 4 } })[1]

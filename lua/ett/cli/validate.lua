@@ -7,15 +7,90 @@ local function describe(case)
     p.micro_batch, p.micro_batches, p.seq)
 end
 
-local function print_lines(row, profile)
-  local validate = require "ett.validate"
+local function print_lines(row)
   print(("    %-22s %-10s %8s %12s %12s %8s"):format("operator, collective", "pass", "calls", "predicted ms",
     "measured ms", "error %"))
   for _, record in ipairs(row.records) do
-    local predicted = validate.line(record, profile)
+    local predicted = record.predicted_seconds
     print(("    %-22s %-10s %8.1f %12s %12.4f %8s"):format(record.name, record.pass, record.calls,
       predicted and ("%.4f"):format(predicted * 1e3) or "-", record.seconds * 1e3,
       predicted and ("%+.1f"):format(100 * (predicted / record.seconds - 1)) or "-"))
+  end
+end
+
+local function print_row(row)
+  local error_percent = 100 * (row.predicted_seconds / row.measured_seconds - 1)
+  print(("%-4s %s  predicted %9.3f ms  measured %9.3f ms  error %+6.1f %%  others %4.1f %%%s  loss %.3f -> %.3f")
+    :format(row.layout, describe(row.case), row.predicted_seconds * 1e3, row.measured_seconds * 1e3, error_percent,
+      row.foreign_percent, row.disturbed and " ~" or "", row.first_loss, row.last_loss))
+end
+
+local function print_group(group)
+  local disturbed = 0
+  for i, row in ipairs(group.rows) do
+    disturbed = disturbed + (row.disturbed and 1 or 0)
+    if row.changed then print(("# %s: configuration %d has %s"):format(group.layout, i, row.changed)) end
+  end
+  if disturbed > 0 then
+    print(("# %s: ~ other programs had a processor in nearly every step of %d configurations; their least disturbed "
+      .. "steps count"):format(group.layout, disturbed))
+  end
+  local words = {}
+  for _, c in ipairs(group.collectives) do
+    words[#words + 1] = ("%s %.1f %% of %d"):format(c.name, 100 * c.median, c.points)
+  end
+  if #words > 0 then
+    print(("# %s: held-out error of the collectives' samples: %s; other programs disturbed %d of %d"):format(
+      group.layout, table.concat(words, ", "), group.disturbed_collective_samples, group.collective_samples))
+  end
+  print(("# %s: median error of the step %.1f %% over %d configurations%s"):format(group.layout,
+    100 * group.median_error, #group.rows, group.crowded and ("; %d ranks share a processor"):format(
+      group.ranks_per_processor) or ""))
+end
+
+local function layouts_of(opts)
+  local validate = require "ett.validate"
+  if not opts.layouts then
+    local ok, why = require("ett.validate_ranks").available()
+    return ok and validate.layout_names or { "1x1" }, not ok and why or nil
+  end
+  local list = {}
+  for word in opts.layouts:gmatch("[^,%s]+") do
+    if not validate.layouts[word] then
+      error_module.raise("usage", "validate: unknown layout '%s'; known are %s", word,
+        table.concat(validate.layout_names, ", "))
+    end
+    list[#list + 1] = word
+  end
+  if #list == 0 then error_module.raise("usage", "validate: --layouts names no layout") end
+  return list
+end
+
+local function check(opts)
+  if opts.scale > 100 then
+    error_module.raise("usage", "validate: --scale must be at most 100, got %g", opts.scale)
+  end
+end
+
+local function run(opts, out)
+  local validate, sample = require "ett.validate", require "ett.sample"
+  local layouts, missing = layouts_of(opts)
+  if missing and not opts.quiet then io.stderr:write(("# one rank only: %s\n"):format(missing)) end
+  local began = sample.now()
+  local result = validate.run { out = out, layouts = layouts, configurations = opts.configurations,
+    steps = opts.steps, scale = opts.scale,
+    on_stage = function(text)
+      if not opts.quiet then io.stderr:write(("# %.0f s: %s\n"):format(sample.now() - began, text)) end
+    end,
+    on_row = function(row)
+      if opts.json or opts.quiet then return end
+      print_row(row)
+      if opts.lines then print_lines(row) end
+    end }
+  if opts.json then
+    io.write(require("ett.json").encode(result, { indent = 2 }))
+  elseif not opts.quiet then
+    for _, group in ipairs(result.groups) do print_group(group) end
   end
 end
 
@@ -24,12 +99,14 @@ return {
   summary = "train small transformers on this machine and compare with their prediction",
   usage = "validate [--layouts LIST] [--out DIR] [option ...]",
   description = "Samples the operators (and, with MPI layouts, the collectives), predicts training steps from the\n"
-    .. "samples alone, executes them, and prints both. Layouts are data x tensor parallel ranks; pp2 is a pipeline.",
+    .. "samples alone, executes them, and prints both. Layouts are data x tensor parallel ranks; pp2 is a pipeline.\n"
+    .. "Ranks beyond the processors share them. All layouts take about five minutes; 'others' is the share of the\n"
+    .. "steps in which other programs had a processor.",
   options = {
-    { "layouts", "LIST", "1x1, 2x1, 1x2, 2x2, pp2 (default: those this machine has processors for)" },
+    { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: all; without MPI 1x1)" },
     { "out", "DIR", "folder of the samples (default: a temporary one)" },
     { "configurations", "N", "how many of the twelve", kind = "count", default = 12 },
-    { "steps", "N", "timed steps of each", kind = "count", default = 12 },
+    { "steps", "N", "undisturbed steps of each (at most four times as many are run)", kind = "count", default = 12 },
     { "scale", "X", "size of the sampling campaign", kind = "positive", default = 1 },
     { "lines", "print every operator and collective of each configuration" },
     { "worker", "FILE", "used by the ranks of a layout" },
@@ -37,58 +114,20 @@ return {
     { "quiet", "print nothing" },
   },
   run = function(opts)
-    local validate = require "ett.validate"
-    local sample = require "ett.sample"
     if opts.worker then
-      validate.worker(opts.worker)
+      require("ett.validate_ranks").work(opts.worker)
       return 0
     end
-    local layouts = {}
-    for word in (opts.layouts or (sample.processors() >= 2 and pcall(require, "ett.dist") and "1x1,2x1,1x2"
-      or "1x1")):gmatch("[^,]+") do
-      if word ~= "1x1" and not validate.layouts[word] then
-        error_module.raise("usage", "validate: unknown layout '%s'; known are 1x1, 2x1, 1x2, 2x2 and pp2", word)
-      end
-      if word ~= "1x1" then
-        local dist, why = error_module.part("ett.dist", "the MPI back end", "install libopenmpi-dev and openmpi-bin")
-        if not dist then error_module.raise("missing", "validate: layout %s: %s", word, why) end
-      end
-      layouts[#layouts + 1] = word
+    check(opts)
+    if opts.out then
+      run(opts, opts.out)
+      return 0
     end
-    local temporary = not opts.out
     local folder = require "ett.folder"
-    local out = opts.out or folder.temporary()
-    local began = sample.now()
-    local result = validate.run { out = out, layouts = layouts, configurations = opts.configurations,
-      steps = opts.steps, scale = opts.scale,
-      on_stage = function(text)
-        if not opts.quiet then io.stderr:write(("# %.0f s: %s\n"):format(sample.now() - began, text)) end
-      end,
-      on_row = function(row, profile)
-        if opts.json or opts.quiet then return end
-        print(("%-4s %s  predicted %9.3f ms  measured %9.3f ms%s  error %+6.1f %%  loss %.3f -> %.3f"):format(
-          row.layout, describe(row.case), row.predicted_seconds * 1e3, row.measured_seconds * 1e3,
-          row.disturbed and ("~ (wall %.1f)"):format(row.wall_seconds * 1e3) or "",
-          100 * (row.predicted_seconds / row.measured_seconds - 1), row.first_loss, row.last_loss))
-        if opts.lines then print_lines(row, profile) end
-      end }
-    if temporary then folder.remove(out) end
-    if opts.json then
-      io.write(require("ett.json").encode(result, { indent = 2 }))
-      return 0
-    end
-    for _, group in ipairs(opts.quiet and {} or result.groups) do
-      local disturbed = 0
-      for _, row in ipairs(group.rows) do disturbed = disturbed + (row.disturbed and 1 or 0) end
-      if disturbed > 0 then
-        print(("# %s: other programs ran during %d of the steps: ~ is the sum of a step's parts"):format(group.layout,
-          disturbed))
-      end
-      print(("# %s: median error of the step %.1f %% over %d configurations%s"):format(group.layout,
-        100 * group.median_error, #group.rows, group.crowded
-        and ("; %d ranks on %d processors measure context switches, not a layout"):format(group.ranks,
-          sample.processors()) or ""))
-    end
+    local out = folder.temporary()
+    local ok, why = pcall(run, opts, out)
+    folder.remove(out)
+    if not ok then error(why, 0) end
     return 0
   end,
 }

@@ -1,0 +1,131 @@
+--- `ett validate`: what is chosen as the truth, and how a prediction is put together.
+local find = require "ett.find"
+local usable, why = find.load("samplers", "cpu").available()
+if not usable then
+  describe("ett validate", function()
+    it("is left out", function() pending(why) end)
+  end)
+  return
+end
+local validate = require "ett.validate"
+local view_module = require "ett.validate_view"
+local wires = require "ett.validate_wires"
+
+--- A profile that knows one time for everything.
+local function constant(seconds)
+  return { operator = function()
+    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+  end }
+end
+
+local host = { operator_seconds = 1e-6, token_seconds = { embedding = 1e-7, cross_entropy = 2e-7 } }
+
+--- Samples of a collective that costs 10 us and 1 ns a byte, and a hundredth of the stretch before it.
+local function rows(group, kind)
+  local list = {}
+  for i = 0, 6 do
+    for k = 0, 4 do
+      local elements, stretch = 64 * 4 ^ i // 1 | 0, 40e-6 * 2.5 ^ k
+      list[#list + 1] = { group = group, kind = kind, elements = elements, stretch = stretch,
+        seconds = 10e-6 + 4e-9 * elements + 0.01 * stretch }
+    end
+  end
+  return list
+end
+
+describe("ett validate", function()
+  it("counts the steps that no other program disturbed", function()
+    local median, foreign, chosen = wires.undisturbed({ { cost = 9.0, foreign = 0.5 }, { cost = 1.0, foreign = 0.0 },
+      { cost = 3.0, foreign = 0.01 }, { cost = 2.0, foreign = 0.0 }, { cost = 8.0, foreign = 0.021 } }, 2)
+    assert.equal(2.0, median)
+    assert.equal(3, #chosen)
+    assert.is_true(foreign < wires.foreign)
+    -- All disturbed: the least disturbed count, and their share says so.
+    median, foreign, chosen = wires.undisturbed({ { cost = 9.0, foreign = 0.9 }, { cost = 5.0, foreign = 0.3 },
+      { cost = 4.0, foreign = 0.2 } }, 2)
+    assert.equal(4.5, median)
+    assert.equal(2, #chosen)
+    assert.is_true(math.abs(foreign - 0.25) < 1e-12)
+  end)
+
+  it("finds operands between the near and the far samples, by the bytes of a step", function()
+    local view = view_module.new(constant(1e-3), constant(4e-3), { host = host, tp = 1 })
+    local function seconds(bytes)
+      view:working(bytes)
+      return view:alone("gelu", {}, "fp32", "forward").seconds
+    end
+    assert.is_true(math.abs(seconds(1e5) - 1e-3) < 1e-12)
+    assert.is_true(math.abs(seconds(1e9) - 4e-3) < 1e-12)
+    local middle = math.sqrt(view_module.near_bytes * view_module.far_bytes)
+    assert.is_true(math.abs(seconds(middle) - 2e-3) < 1e-9)
+  end)
+
+  it("counts every rank of a processor, and what the host does", function()
+    local view = view_module.new(constant(1e-3), constant(1e-3), { host = host, tp = 2, share = 3 })
+    local function near(expected, actual) assert.is_true(math.abs(actual / expected - 1) < 1e-9, tostring(actual)) end
+    near(3 * (1e-3 + 1e-6), view:operator("gelu", { tokens = 10 }, "fp32", "forward").seconds)
+    near(3 * (1e-3 + 1e-6 + 1e-6), view:operator("embedding", { tokens = 10 }, "fp32", "forward").seconds)
+    near(3 * (1e-3 + 1e-6 + 2e-6), view:operator("cross_entropy", { tokens = 10 }, "fp32", "forward").seconds)
+    near(3 * (1e-3 + 1e-6), view:operator("cross_entropy", { tokens = 10 }, "fp32", "backward").seconds)
+    view.tp = 1 -- a whole vocabulary is not put together
+    near(3 * (1e-3 + 1e-6), view:operator("cross_entropy", { tokens = 10 }, "fp32", "forward").seconds)
+  end)
+
+  it("asks for a collective at its bytes and at the computing before it", function()
+    local view = view_module.new(constant(1e-3), constant(1e-3), { host = host, tp = 2,
+      rows = rows("tp", "all_reduce") })
+    local within = { nodes = 1, gpus_per_node = 2 }
+    for _, stretch in ipairs { 60e-6, 500e-6 } do
+      view.stretch = { tp = stretch }
+      local expected = 10e-6 + 1e-9 * 20000 + 0.01 * stretch
+      local seconds = view:collective("all_reduce", 20000, within).seconds
+      assert.is_true(math.abs(seconds / expected - 1) < 0.1, ("%g for %g"):format(seconds, expected))
+    end
+    assert.is_nil(view:collective("all_reduce", 20000, { nodes = 2, gpus_per_node = 1 })) -- data ranks: not sampled
+    for _, held in ipairs(view:held_out()) do assert.is_true(held.median < 0.2, held.name) end
+  end)
+
+  it("predicts a step that is its parts' sum", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    require("lfs").mkdir(folder)
+    local function predict(layout, share)
+      local view = view_module.new(constant(1e-3), constant(1e-3), { host = { operator_seconds = 0.0,
+        token_seconds = {} }, tp = layout[2], share = share, rows = rows("tp", "all_reduce") })
+      local case = validate.case({ 2, 64, 4, 512, 4, 1, 64 }, layout)
+      return validate.predict(case, view, validate.cluster(folder, layout)).step_seconds
+    end
+    -- 2 layers of 11 operators, embedding, norm, head, loss; forward and backward; the optimizer. The
+    -- gradients are added by the products: no kernel of its own is predicted for that.
+    assert.is_true(math.abs(predict({ 1, 1, 1 }, 1) - (2 * (2 * 11 + 4) + 1) * 1e-3) < 1e-9)
+    -- Two ranks that share a processor take twice as long, and their collectives on top.
+    local shared = predict({ 1, 2, 1 }, 2)
+    os.execute(("rm -rf '%s'"):format(folder))
+    -- 10 sums of the stream, 3 for the loss; behind more computing than was sampled: the longest sampled.
+    local longest = 40e-6 * 2.5 ^ 4
+    local expected = 2 * 53e-3 + 10 * (10e-6 + 1e-9 * 65536 + 0.01 * longest)
+      + 3 * (10e-6 + 1e-9 * 1024 + 0.01 * longest)
+    assert.is_true(math.abs(shared / expected - 1) < 0.01, ("%g for %g"):format(shared, expected))
+  end)
+
+  it("says what a layout changes of a configuration", function()
+    local odd = { 3, 320, 5, 1280, 1, 2, 96 }
+    assert.equal("4 heads instead of 5", validate.changes(odd, validate.case(odd, { 1, 2, 1 })))
+    assert.equal("2 layers instead of 3, 4 micro-batches instead of 2",
+      validate.changes(odd, validate.case(odd, { 1, 1, 2 })))
+    assert.is_nil(validate.changes(odd, validate.case(odd, { 1, 1, 1 })))
+  end)
+
+  it("writes and reads what the ranks sampled", function()
+    local path = os.tmpname()
+    local list = rows("dp", "all_reduce")
+    for _, row in ipairs(list) do row.foreign = 0.01 end
+    wires.write(path, list, { dp = 2, tp = 1, pp = 1 }, host, 2)
+    local read = wires.read(path)
+    os.remove(path)
+    assert.equal(#list, #read.rows)
+    assert.equal(list[7].elements, read.rows[7].elements)
+    assert.is_true(math.abs(read.rows[7].seconds - list[7].seconds) < 1e-9)
+    assert.is_true(math.abs(read.host.token_seconds.cross_entropy - 2e-7) < 1e-12)
+  end)
+end)
