@@ -9,7 +9,8 @@ local folder
 local every_operator = [[
 local configuration = { tp = 1, cp = 1, ep = 1, micro_batch = 2, seq = 64, hidden = 128, heads = 4, kv_heads = 2,
   head_dim = 32, ffn = 512, moe_ffn = 256, vocab = 1024, experts = 4, top_k = 2, layers = 2, gated_mlp = true,
-  causal = true, dtype = "bf16" }
+  causal = true, dtype = "bf16", kv_lora_rank = 64, q_lora_rank = 64, qk_rope_head_dim = 16, qk_nope_head_dim = 32,
+  v_head_dim = 32 }
 local samples = {}
 for _, op in ipairs(require("ett.operator").list()) do
   local shapes = {}
