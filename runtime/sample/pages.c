@@ -5,12 +5,18 @@
 #include <string.h>
 #include <sys/mman.h>
 
+/* What no object can have: refused here, as AddressSanitizer's allocator ends the process
+ * where the system's says no. */
+static int beyond_memory(size_t bytes) {
+  return bytes > PTRDIFF_MAX;
+}
+
 #ifdef __SANITIZE_ADDRESS__ /* of the allocator it watches, so that a step outside is    \
                                seen */
 
 void *ett_sample_pages_new(size_t bytes) {
   void *at = NULL;
-  if (posix_memalign(&at, 64, bytes ? bytes : 1) != 0)
+  if (beyond_memory(bytes) || posix_memalign(&at, 64, bytes ? bytes : 1) != 0)
     return NULL;
   return memset(at, 0, bytes);
 }
@@ -29,9 +35,9 @@ static size_t rounded(size_t bytes) {
 }
 
 void *ett_sample_pages_new(size_t bytes) {
-  const size_t size = rounded(bytes ? bytes : 1);
-  if (size < bytes || size + huge < size)
+  if (beyond_memory(bytes))
     return NULL;
+  const size_t size = rounded(bytes ? bytes : 1);
   char *at =
       mmap(NULL, size + huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED)
