@@ -22,6 +22,10 @@ function submit.script(job)
   directive("gpus-per-node", job.gpus_per_node)
   directive("output", ('"%s/slurm-%%j.log"'):format(job.out))
   lines[#lines + 1] = "set -euo pipefail"
+  -- Slurm's PMIx plugin has two fences. On fewer nodes than TreeWidth (50) its tree is no tree: every node is a root
+  -- without children and leaves the fence alone, so that a rank sends while another still is inside MPI_Init, which
+  -- kills that one (a call through a null pointer). Its ring waits for everybody.
+  lines[#lines + 1] = "export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}"
   -- Virtual nodes share one machine: shared-memory segments collide, and ranks that believe
   -- they own a processor spin. Both settings cost nothing where nodes are real.
   lines[#lines + 1] = "if [ \"$(srun --ntasks-per-node=1 hostname | sort -u | wc -l)\" -lt \"$SLURM_NNODES\" ]; then"

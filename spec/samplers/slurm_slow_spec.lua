@@ -47,6 +47,7 @@ local function start()
     ("SlurmctldPidFile=%s/slurmctld.pid"):format(folder), ("SlurmdPidFile=%s/slurmd.%%n.pid"):format(folder),
     ("SlurmdSpoolDir=%s/spool/%%n"):format(folder), ("StateSaveLocation=%s/state"):format(folder),
     ("SlurmctldLogFile=%s/log/ctld.log"):format(folder), ("SlurmdLogFile=%s/log/slurmd.%%n.log"):format(folder),
+    "SlurmdDebug=debug",
     "AccountingStorageType=accounting_storage/none", "JobAcctGatherType=jobacct_gather/none",
     "PropagateResourceLimits=NONE", "SlurmdParameters=config_overrides" }
   for n = 1, 4 do
@@ -106,6 +107,10 @@ describe("ett submit on four virtual nodes", function()
       seen[key], rows = true, rows + 1
     end
     assert.equal(48, rows)
+    -- The fences inside MPI_Init: a tree's does not wait on so few nodes, and now and then a rank dies of it.
+    local fences = run(("grep -hE 'pmixp_coll_contrib_local.*COLL_FENCE' '%s'/log/slurmd.*.log"):format(folder))
+    assert.matches("COLL_FENCE_RING", fences)
+    assert.not_matches("COLL_FENCE_TREE", fences)
   end)
 
   it("forms nodes x ranks topologies for collectives from one allocation", function()
