@@ -43,7 +43,7 @@ static int fit_kept(ett_work *w, size_t dropped, ett_model *model, ett_err *err)
   bool probing = n - above > 20 && above > 5;
   if (config->base && probing && ett_fit_hinges(w, limit, err) != 0)
     return -1;
-  if (ett_work_base(w, NULL, err) != 0)
+  if (ett_work_base(w, w->weight, err) != 0)
     return -1;
   for (int i = 0; i < folds; i++)
     ett_fit_task_make(&tasks[count++], w, i, 0);

@@ -183,20 +183,21 @@ int ett_fit_outside(ett_work *w, const ett_fit_task *below, double limit, ett_mo
                     ett_err *err) {
   ett_model_facts *f = &m->facts;
   size_t n = w->rows, p = (size_t)w->columns, inside = 0, above = 0;
-  double *column = malloc((n * (p + 4) + p) * sizeof *column);
+  double *column = malloc((n * (p + 5) + p) * sizeof *column);
   if (!column)
     return ett_err_set(err, ETT_ERR_MEMORY, "no memory for a fit of %zu rows", n);
   double *seconds = column + n * p, *plain = seconds + n, *trees = plain + n,
-         *difficulty = trees + n, *x = difficulty + n;
+         *difficulty = trees + n, *weight = difficulty + n, *x = weight + n;
   int status = 0;
   for (size_t i = 0; i < n; i++)
     if (w->size[i] <= limit) {
       memcpy(column + inside * p, w->column + i * p, p * sizeof *column);
+      weight[inside] = w->weight[i];
       seconds[inside++] = w->seconds[i];
     }
   if (w->config->base)
-    status =
-        ett_nnls_fit(column, seconds, NULL, inside, w->columns, w->config->loss, x, err);
+    status = ett_nnls_fit(column, seconds, weight, inside, w->columns, w->config->loss, x,
+                          err);
   for (size_t i = 0; status == 0 && i < n; i++) {
     if (w->size[i] <= limit)
       continue;

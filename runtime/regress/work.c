@@ -24,7 +24,7 @@ double ett_work_quantile(double *values, size_t n, double q) {
 int ett_work_make(ett_work *w, size_t rows, ett_err *err) {
   size_t n = rows, p = (size_t)w->columns, f = (size_t)w->features;
   w->rows = rows;
-  w->store = calloc(n * (p + 9) + p + (n * (f + 1) + 1) / 2 + 2, sizeof(double));
+  w->store = calloc(n * (p + 10) + p + (n * (f + 1) + 1) / 2 + 2, sizeof(double));
   w->has_twin = calloc(n + 1, 1);
   w->order = malloc((n + 1) * sizeof *w->order);
   if (!w->store || !w->has_twin || !w->order)
@@ -40,6 +40,9 @@ int ett_work_make(ett_work *w, size_t rows, ett_err *err) {
   w->loo = at, at += n;
   w->kernel = (uint64_t *)(void *)at, at += n;
   w->x = at, at += p;
+  w->weight = at, at += n;
+  for (size_t i = 0; i < n; i++)
+    w->weight[i] = 1;
   w->feature = (float *)(void *)at;
   w->label = w->feature + n * f;
   return 0;

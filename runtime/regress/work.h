@@ -5,7 +5,8 @@
 
 #include "regress/fit.h"
 
-#define ETT_FIT_LEVEL 0.9 /* of the interval */
+#define ETT_FIT_LEVEL 0.9  /* of the interval */
+#define ETT_FIT_FAINT 0.05 /* weight of rows that the base hears faintly */
 
 /* Everything of one fit; arrays live in `store`. */
 typedef struct {
@@ -13,7 +14,8 @@ typedef struct {
   const ett_fit_config *config;
   size_t rows;
   int columns, features;
-  double *column, *seconds, *target, *base, *held_out, *scratch, *size, *x, *loo;
+  double *column, *seconds, *target, *base, *held_out, *scratch, *size, *x, *loo,
+      *weight; /* of the base's rows */
   float *feature, *label;
   uint64_t *kernel;
   unsigned char *has_twin;
@@ -49,7 +51,8 @@ double ett_work_cost(const ett_work *w, double residual, size_t i);
 /* gate.c: marks rows in kinds[]. Thresholds come from these rows alone. */
 int ett_fit_gate(ett_work *w, const double *least, unsigned char *kinds, ett_err *err);
 
-/* hinges.c: drops columns that would have misled above the size `limit`. */
+/* hinges.c: drops columns, and fills weight[], so that the base misleads least above the
+ * size `limit`. */
 int ett_fit_hinges(ett_work *w, double limit, ett_err *err);
 
 /* folds.c: one training of trees. */

@@ -105,3 +105,29 @@ describe("hinges of the base", function()
     assert.is_true(total / #above < 0.1, total / #above) -- half of the time and more with every hinge
   end)
 end)
+
+describe("two regimes", function()
+  -- Below a size another kernel runs, whose time falls again where the large one takes over.
+  local function seconds(rows, cols)
+    local z = rows * cols
+    return z < 6e6 and 20e-6 + z * 60e-12 or 30e-6 + z * 2e-12 + cols * 10e-9
+  end
+  it("do not bend the base above the samples", function()
+    local x, y, above = {}, {}, {}
+    for power = 10, 17 do
+      for cols = 256, 2048, 128 do
+        local rows = 2 ^ power
+        if rows * cols >= 3e7 then
+          above[#above + 1] = { rows, cols, cols }
+        else
+          x[#x + 1] = { rows, cols, cols }
+          y[#y + 1] = seconds(rows, cols)
+        end
+      end
+    end
+    local r = regressor.fit { family = "rowwise", rows = x, seconds = y }
+    local total = 0
+    for _, row in ipairs(above) do total = total + math.abs(r:predict(row).value / seconds(row[1], row[2]) - 1) end
+    assert.is_true(total / #above < 0.1, ("%.3f"):format(total / #above)) -- 0.14 with all rows alike
+  end)
+end)
