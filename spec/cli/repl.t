@@ -30,7 +30,7 @@ ett: pp must divide 32
 
 # At a terminal: a history, completion, lines that go on, and Ctrl-C for what runs and what is typed.
 
-$ export HOME=$PWD XDG_STATE_HOME= TERM=xterm; (sleep 1; printf 'abc = { bcd = 1, bce = 2 }\n'; printf 'abc.b\t\t'; printf 'd + 40\n'; printf 'while true do end\n'; sleep 1.5; printf '\003'; sleep 0.2; sleep 0.5; printf 'half typed\003'; sleep 0.5; printf 'for i = 1, 2 do\nprint("line " .. i) end\n'; printf '\033[A\n'; sleep 0.2; printf '\004') | timeout 60 script -qec "ett repl" /dev/null | tr -d '\r'; grep -c . .local/state/ett/history
+$ export HOME=$PWD XDG_STATE_HOME= TERM=xterm; (sleep 1; printf 'abc = { bcd = 1, bce = 2 }\n'; printf 'abc.b\t\t'; printf 'd + 40\n'; printf 'while true do end\n'; sleep 1.5; printf '\003'; sleep 0.2; sleep 0.5; printf 'half typed\003'; sleep 0.5; printf 'for i = 1, 2 do\nprint("line " .. i) end\n'; printf '\033[A\n'; for i in 1 2 3; do sleep 0.7; printf '\004'; done) | timeout 60 script -qec "ett repl" /dev/null | tr -d '\r'; grep -c . .local/state/ett/history
 ett 0.1.0; `help` says what can be typed
 ...
 bcd  bce
