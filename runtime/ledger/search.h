@@ -32,8 +32,8 @@ typedef struct ett_variable {
 } ett_variable;
 
 typedef struct ett_search_options {
-  double gap;           /* relative; stop when the best is proven within it */
-  bool cut;             /* only what is less than the cutoff is looked for */
+  double gap; /* relative; stop when the best is proven within it */
+  bool cut;   /* only what is less than the cutoff is looked for */
   double cutoff;
   size_t boxes;         /* give up after so many */
   double product_limit; /* product of the factors <= this; 0: no limit */
