@@ -43,7 +43,7 @@ end
 
 local function mixture(layers)
   return model_module.new("mixtral", { layers = layers, hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816,
-    vocab = 32000, experts = 8, top_k = 2 })
+    vocab = 32000, experts = 8, top_k = 2, shared_experts = 1 })
 end
 
 --- Random plans that pass; each plan is a fresh table.
@@ -56,6 +56,7 @@ local function plans(count, seed, model)
       schedule = random { "gpipe", "1f1b", "1f1b", "interleaved" }, recompute = random { "none", "selective", "full" },
       zero = random { 0, 1, 2, 3 }, sequence_parallel = random { true, false }, dtype = random { "bf16", "fp8" },
       overlap_gradients = random { true, false }, overlap_parameters = random { true, false },
+      overlap_all_to_all = model.hyper.experts and random { "none", "shared_experts", "batch" } or "none",
       overlap_sends = random { true, false }, clip_gradients = random { true, false },
         bucket_bytes = random { 2e7, 1e12 } }
     if p.schedule == "interleaved" then p.vp = 2 end

@@ -5,8 +5,9 @@
 --   for _, layer in ipairs(model.layers) do architecture.operations(layer, c) end
 --
 -- A layer is { name, count, place = "first" | "middle" | "last", ops = { … } }; an entry of ops is
--- an operator's name, { op = name, times =, selective =, with = { fields of c } or a function of c
--- that returns them }, or { collective = name, … } as ett.collective knows them.
+-- an operator's name, { op = name, times =, selective =, beside = "dispatch" | "combine", with = { fields
+-- of c } or a function of c that returns them }, or { collective = name, … } as ett.collective knows them.
+-- beside: needs nothing of the experts and may run beside that all-to-all (shared experts).
 local collective = require "ett.collective"
 local error_module = require "ett.error"
 local find = require "ett.find"
@@ -62,7 +63,8 @@ local function check_entry(entry, label)
       schema.describe(entry))
   end
   if entry.op ~= nil then
-    schema.check(entry, { op = "string", times = "count?", selective = "boolean?", with = "any?" }, label)
+    schema.check(entry, { op = "string", times = "count?", selective = "boolean?", with = "any?",
+      beside = { "string", optional = true, one_of = { "dispatch", "combine" } } }, label)
     if entry.with ~= nil and type(entry.with) ~= "table" and type(entry.with) ~= "function" then
       error_module.raise("model", "%s: field 'with' must be a table or a function, got %s", label,
         schema.describe(entry.with))
@@ -191,20 +193,28 @@ local function overlay(c, with)
 end
 
 --- What one device runs for one layer: a flat list of
----   { kind = "operator", name, operator, shape, times, selective }
----   { kind = "collective", name, group, degree, bytes, pass, times, overlapped }
+---   { kind = "operator", name, operator, shape, times, selective, role }
+---   { kind = "collective", name, group, degree, bytes, pass, times, overlapped, role }
+--- role: what it is to the all-to-alls of experts (ett_role of runtime/schedule/program.h). What stands
+--- between a first expert_exchange and a second are experts.
 ---@param layer table a layer of a model
 ---@param c table from architecture.configuration
 function architecture.operations(layer, c)
-  local list = {}
+  local list, among_experts = {}, false
   for _, entry in ipairs(layer.ops) do
     if entry.op then
       local op = operator.get(entry.op)
       local s = error_module.wrap(op.name, op.shape, overlay(c, entry.with))
       list[#list + 1] = { kind = "operator", name = op.name, operator = op, shape = s,
-        times = entry.times or 1, selective = entry.selective or false }
+        times = entry.times or 1, selective = entry.selective or false,
+        role = entry.beside and "beside_" .. entry.beside or among_experts and "expert" or "outside" }
     else
-      for _, item in ipairs(collective.expand(entry, overlay(c, entry.with))) do list[#list + 1] = item end
+      local exchange = entry.collective == "expert_exchange"
+      if exchange then among_experts = not among_experts end
+      for _, item in ipairs(collective.expand(entry, overlay(c, entry.with))) do
+        item.role = exchange and "exchange" or "alone"
+        list[#list + 1] = item
+      end
     end
   end
   return list

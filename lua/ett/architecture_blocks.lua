@@ -114,8 +114,9 @@ function blocks.moe_feed(h)
   local shared_ffn = h.shared_ffn or ffn * (h.shared_experts or 0)
   if shared_ffn > 0 then
     local with = { ffn = shared_ffn }
-    shared = { { op = "linear_up", with = with }, { op = h.gated_mlp and "swiglu" or "gelu", with = with },
-      { op = "linear_down", with = with }, "residual_add" }
+    shared = { { op = "linear_up", with = with, beside = "dispatch" },
+      { op = h.gated_mlp and "swiglu" or "gelu", with = with, beside = "dispatch" },
+      { op = "linear_down", with = with, beside = "combine" }, "residual_add" }
   end
   if shared then shared = blocks.join(enter, shared, leave) end
   return blocks.join("moe_router", exchange, { collective = "expert_enter" }, "expert_linear1", activation,

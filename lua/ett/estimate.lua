@@ -110,6 +110,7 @@ local function message_lines(result, p, times, width)
     sums.tied = sums.tied + s.tied_embedding_seconds / pp
     -- Under ZeRO-3 the passes themselves wait for weights.
     local passes = p.micro_batches * (s.micro_batch_forward_seconds + s.micro_batch_backward_seconds)
+    -- (No pairs of micro-batches there, so the passes hold nothing that a pair hides.)
     local waits = passes - s.forward_seconds - s.backward_seconds - s.recompute_seconds
     sums.gather = sums.gather + (s.gather_exposed_seconds + (p.zero == 3 and math.max(0.0, waits) or 0.0)) / pp
     sums.gather_hidden = sums.gather_hidden + (s.gather_seconds - s.gather_exposed_seconds) / pp
@@ -134,6 +135,21 @@ local function message_lines(result, p, times, width)
   add("all_reduce", "tied embedding", sums.tied, 0.0)
   add("all_gather", "dp", sums.gather, sums.gather_hidden)
   return lines, sums, provenance.optimizer
+end
+
+--- Takes what is hidden of the experts' all-to-alls off their line. Returns what stays exposed and
+--- what is hidden, seconds of a device averaged over pipeline stages.
+local function expose_exchange(lines, result, p)
+  local exposed, hidden = 0.0, 0.0
+  for _, s in ipairs(result.stages) do hidden = hidden + s.all_to_all_overlapped_seconds / p.pp end
+  for _, line in ipairs(lines) do
+    if line.name == "all_to_all" and line.group == "ep" then
+      line.overlapped_seconds = hidden
+      line.seconds = math.max(0.0, line.seconds - hidden)
+      exposed = exposed + line.seconds
+    end
+  end
+  return exposed, hidden
 end
 
 local function percent_of(lines, step)
@@ -179,6 +195,7 @@ function estimate.new(given)
   for _, line in ipairs(operators) do
     table.insert(line.kind == "collective" and collectives or computed, line)
   end
+  local exchange_exposed, exchange_hidden = expose_exchange(collectives, result, p)
   local messages, sums, update_provenance = message_lines(result, p, times, model.hyper.hidden)
   table.move(messages, 1, #messages, #collectives + 1, collectives)
   computed[#computed + 1] = { name = "optimizer", kind = "operator", seconds = sums.optimizer,
@@ -204,6 +221,7 @@ function estimate.new(given)
     idle_seconds = math.max(0.0, step - busy), idle_percent = 100 * math.max(0.0, step - busy) / step,
     operators = computed, collectives = collectives, stages = result.stages,
     gradient_exposed_seconds = sums.gradient, gradient_overlapped_seconds = sums.gradient_hidden,
+    all_to_all_exposed_seconds = exchange_exposed, all_to_all_overlapped_seconds = exchange_hidden,
     memory_bytes = result.memory_bytes, memory_limit_bytes = cluster.device.memory_bytes,
     units = result.units,
   }, Estimate)

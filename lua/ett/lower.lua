@@ -1,8 +1,8 @@
 --- Lowering: a model under a plan becomes a step program, the flat arrays that C evaluates.
 --
--- One program serves every plan with the same tp, cp, ep, etp, micro_batch, seq, dtype and
--- sequence_parallel (lower.key): pipeline, data parallelism, schedule, recompute and ZeRO are
--- counting, in runtime/schedule.
+-- One program serves every plan with the same tp, cp, ep, etp, micro_batch, seq, dtype,
+-- sequence_parallel and whether all-to-alls are overlapped (lower.key): pipeline, data parallelism,
+-- schedule, recompute and ZeRO are counting, in runtime/schedule.
 local architecture = require "ett.architecture"
 local lower_times = require "ett.lower_times"
 local schedule = require "ett.schedule"
@@ -17,7 +17,8 @@ local product = { gemm = true, bmm = true, attention = true }
 --- What a program depends on, as text.
 function lower.key(p)
   return table.concat({ p.tp, p.cp, p.ep, p.etp or p.tp, p.micro_batch, p.seq, p.dtype, tostring(p.sequence_parallel),
-    tostring(p.scatter_sends), tostring(p.accumulate_gradients), p.gradient_dtype, p.pp == 1 and "one" or "many" }, " ")
+    tostring(p.scatter_sends), tostring(p.accumulate_gradients), p.gradient_dtype, p.pp == 1 and "one" or "many",
+    p.overlap_all_to_all == "none" and "exposed" or "overlapped" }, " ")
 end
 
 local function seconds_of(answer)
@@ -31,12 +32,16 @@ local function stride_of(group, p)
   return group == "ep" and (p.etp or p.tp) or p.tp
 end
 
+--- Roles matter, and tell operations apart, only where all-to-alls are overlapped.
+local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.role or nil end
+
 local function add_operator(state, item)
   local op, key = item.operator, lower_times.shape_key(item.operator, item.shape)
-  local id = ("%s %s %s"):format(op.name, tostring(item.selective), key)
+  local p, s = state.plan, item.shape
+  local role = role_of(item, p)
+  local id = ("%s %s %s %s"):format(op.name, tostring(item.selective), key, tostring(role))
   local index = state.index[id]
   if index then return index end
-  local p, s = state.plan, item.shape
   local forward = state.times:operator(op, s, p.dtype, "forward", key)
   local backward = state.times:operator(op, s, p.dtype, "backward", key)
   local parameters = op.parameters and op.parameters(s) or 0
@@ -48,7 +53,7 @@ local function add_operator(state, item)
   end
   local expert = op.name:match("^expert_") ~= nil
   state.operations[#state.operations + 1] = {
-    name = op.name, kind = "operator", family = op.family, shape = s, selective = item.selective,
+    name = op.name, kind = "operator", family = op.family, shape = s, selective = item.selective, role = role,
     forward = seconds_of(forward), backward = seconds_of(backward),
     forward_answer = forward, backward_answer = backward,
     parameters = expert and 0 or parameters, expert_parameters = expert and parameters or 0,
@@ -64,7 +69,9 @@ local function add_collective(state, item)
   local p = state.plan
   local nodes, gpus = schedule.group(item.degree, stride_of(item.group, p), state.gpus_per_node)
   local topology = { nodes = nodes, gpus_per_node = gpus }
-  local id = ("%s %s %.17g %s %s"):format(item.name, item.group, item.bytes, item.pass, tostring(item.overlapped))
+  local role = role_of(item, p)
+  local id = ("%s %s %.17g %s %s %s"):format(item.name, item.group, item.bytes, item.pass, tostring(item.overlapped),
+    tostring(role))
   local index = state.index[id]
   if index then return index end
   local answer = state.times:collective(item.name, item.bytes, topology, p.dtype)
@@ -72,7 +79,7 @@ local function add_collective(state, item)
   local seconds = item.overlapped and { 0 } or seconds_of(answer)
   state.operations[#state.operations + 1] = {
     name = item.name, kind = "collective", group = item.group, degree = item.degree, bytes = item.bytes,
-    topology = topology, overlapped = item.overlapped,
+    topology = topology, overlapped = item.overlapped, role = role,
     forward = item.pass == "forward" and seconds or nil, backward = item.pass == "backward" and seconds or nil,
     forward_answer = item.pass == "forward" and answer or nil,
     backward_answer = item.pass == "backward" and answer or nil,
@@ -97,7 +104,8 @@ local function add_accumulation(state, uses)
   local shape = { tokens = math.max(1, math.floor(elements / hidden + 0.5)), hidden = hidden }
   local answer = state.times:operator(op, shape, p.dtype, "backward")
   state.operations[#state.operations + 1] = { name = "gradient_accumulation", kind = "operator", family = op.family,
-    shape = shape, backward = seconds_of(answer), backward_answer = answer, parameters = 0, expert_parameters = 0 }
+    role = "alone", shape = shape, backward = seconds_of(answer), backward_answer = answer,
+    parameters = 0, expert_parameters = 0 }
   uses[#state.operations] = 1
 end
 

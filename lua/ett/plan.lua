@@ -11,6 +11,7 @@ local schema = require "ett.schema"
 local plan = {}
 
 local recomputes = { "none", "selective", "full" }
+local exchange_overlaps = { "none", "shared_experts", "batch" }
 -- Files of these names say what the C core does; it is what runs.
 local built_in = { ["gpipe"] = true, ["1f1b"] = true, ["interleaved"] = true }
 
@@ -38,6 +39,7 @@ plan.schema = {
   bucket_bytes = { "positive", default = 500e6, least = 1 },
   gradient_all_reduce = { "boolean", default = false }, accumulate_gradients = { "boolean", default = true },
   overlap_gradients = { "boolean", default = false }, overlap_parameters = { "boolean", default = false },
+  overlap_all_to_all = { "string", default = "none", one_of = exchange_overlaps },
   overlap_sends = { "boolean", default = false }, serial_sends = { "boolean", default = false },
   clip_gradients = { "boolean", default = true },
   scatter_sends = { "boolean", default = false }, split = "list?",
@@ -62,6 +64,7 @@ plan.help = {
   accumulate_gradients = "a kernel adds each micro-batch's gradients (false: the products do)",
   overlap_gradients = "reduce buckets while the last backward runs",
   overlap_parameters = "gather weights behind the next forward",
+  overlap_all_to_all = "none, shared_experts (beside those of the layer), batch (beside another micro-batch)",
   overlap_sends = "stages compute while they send",
   serial_sends = "receivers spend a message's time too, one after the other (DeepSpeed pipelines)",
   scatter_sends = "activations cross stages split over tp (DeepSpeed, Megatron scatter-gather)",
@@ -92,6 +95,34 @@ local function middle_layers(model)
     if (layer.place or "middle") == "middle" then count = count + layer.count end
   end
   return count
+end
+
+--- Whether a model's layers hold anything that may run beside an all-to-all (entry field `beside`).
+local function has_shared_experts(model)
+  for _, layer in ipairs(model.layers) do
+    for _, entry in ipairs(layer.ops) do if entry.beside then return true end end
+  end
+  return false
+end
+
+--- What overlap_all_to_all asks of a plan: as Megatron-Core asks it of moe_shared_expert_overlap
+--- and overlap_moe_expert_parallel_comm.
+local function broken_overlap(p, model, add)
+  local how = p.overlap_all_to_all
+  if how == "none" then return end
+  local text = ("overlap_all_to_all = '%s'"):format(how)
+  if p.ep < 2 then add("%s needs ep of at least 2, got %d; without it nothing is exchanged", text, p.ep) end
+  if how == "shared_experts" then
+    if model and not has_shared_experts(model) then
+      add("%s needs a model with shared experts (shared_experts or shared_ffn)", text)
+    end
+    return
+  end
+  if p.schedule ~= "1f1b" and p.schedule ~= "interleaved" then
+    add("%s needs schedule = '1f1b' or 'interleaved', got '%s'", text, p.schedule)
+  end
+  if p.recompute == "full" then add("%s needs recompute = 'none' or 'selective', got 'full'", text) end
+  if p.zero == 3 then add("%s needs zero of at most 2, got 3", text) end
 end
 
 --- Rules of a plan that its own degrees and the model decide; sentences of those broken. For
@@ -151,6 +182,7 @@ local function broken(p, model, cluster)
   if p.vp > 1 and p.schedule ~= "interleaved" and built_in[p.schedule] then
     add("vp = %d needs schedule = 'interleaved', got '%s'", p.vp, p.schedule)
   end
+  broken_overlap(p, model, add)
   if p.serial_sends and p.overlap_sends then add("serial_sends and overlap_sends exclude each other") end
   if p.schedule == "interleaved" then
     if p.pp < 2 then add("schedule = 'interleaved' needs pp of at least 2, got %d", p.pp) end
@@ -325,8 +357,8 @@ function plan.to_c(p, gpus_per_node, orders)
     pp = p.pp, vp = p.vp, tp = p.tp, cp = p.cp, ep = p.ep, etp = p.etp, dp = p.dp, gpus_per_node = gpus_per_node,
     micro_batches = p.micro_batches, zero = p.zero, split = p.split,
     gradient_all_reduce = p.gradient_all_reduce, overlap_gradients = p.overlap_gradients,
-    overlap_parameters = p.overlap_parameters, overlap_sends = p.overlap_sends, serial_sends = p.serial_sends,
-    clip_gradients = p.clip_gradients,
+    overlap_parameters = p.overlap_parameters, overlap_all_to_all = p.overlap_all_to_all,
+    overlap_sends = p.overlap_sends, serial_sends = p.serial_sends, clip_gradients = p.clip_gradients,
     gradient_bytes = bytes[p.gradient_dtype], weight_bytes = math.max(bytes[p.dtype], 2),
     optimizer_bytes = p.optimizer_bytes, bucket_bytes = p.bucket_bytes,
   }

@@ -62,6 +62,8 @@ local function plan_text(p)
   words[#words + 1] = p.schedule
   if p.recompute ~= "none" then words[#words + 1] = p.recompute .. " recompute" end
   if p.zero > 0 then words[#words + 1] = "ZeRO-" .. p.zero end
+  if p.overlap_all_to_all == "shared_experts" then words[#words + 1] = "all-to-all beside shared experts" end
+  if p.overlap_all_to_all == "batch" then words[#words + 1] = "all-to-all beside another micro-batch" end
   if p.sequence_parallel then words[#words + 1] = "sequence parallel" end
   return table.concat(words, ", ")
 end
@@ -99,6 +101,10 @@ function report.estimate(e)
   if e.gradient_exposed_seconds + e.gradient_overlapped_seconds > 0 then
     rows[#rows + 1] = { "gradients", ("%s exposed, %s overlapped"):format(time_text(e.gradient_exposed_seconds),
       time_text(e.gradient_overlapped_seconds)) }
+  end
+  if e.all_to_all_exposed_seconds + e.all_to_all_overlapped_seconds > 0 then
+    rows[#rows + 1] = { "all-to-all", ("%s exposed, %s overlapped"):format(time_text(e.all_to_all_exposed_seconds),
+      time_text(e.all_to_all_overlapped_seconds)) }
   end
   if e.price_per_step then
     rows[#rows + 1] = { "cost", ("%.4f a step, %.2f per billion tokens (%.2f per device hour)"):format(e.price_per_step,

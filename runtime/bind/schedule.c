@@ -8,6 +8,8 @@
 int luaopen_ett_schedule(lua_State *L);
 
 const char *const ett_schedule_places[] = {"first", "middle", "last", NULL};
+static const char *const role_names[] = {
+    "outside", "expert", "exchange", "beside_dispatch", "beside_combine", "alone", NULL};
 
 int ett_schedule_name(lua_State *L, const char *field, const char *name,
                       const char *const *names) {
@@ -71,6 +73,8 @@ static void get_operations(lua_State *L, ett_program *program, int list, size_t 
     o.activation_bytes = ett_lua_number_field(L, at, "activation_bytes", 0);
     o.flops = ett_lua_number_field(L, at, "flops", 0);
     o.selective = ett_lua_boolean_field(L, at, "selective", 0);
+    o.role = (ett_role)ett_schedule_name(
+        L, "role", ett_lua_string_field(L, at, "role", "outside"), role_names);
     if (ett_program_set_operation(program, i, &o, &err) != 0) {
       ett_err outer;
       ett_err_set(&outer, err.code, "operation '%s': %s",
@@ -148,6 +152,7 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
   ett_schedule_set_number(L, "forward_seconds", s->forward_seconds);
   ett_schedule_set_number(L, "backward_seconds", s->backward_seconds);
   ett_schedule_set_number(L, "recompute_seconds", s->again_seconds);
+  ett_schedule_set_number(L, "all_to_all_overlapped_seconds", s->exchange_hidden_seconds);
   ett_schedule_set_number(L, "micro_batch_forward_seconds", s->unit_forward_seconds);
   ett_schedule_set_number(L, "micro_batch_backward_seconds", s->unit_backward_seconds);
   ett_schedule_set_number(L, "send_seconds", s->send_seconds);
@@ -226,16 +231,7 @@ static int program_evaluate(lua_State *L) {
   }
   lua_setfield(L, -2, "demands");
   if (keep_units) {
-    ett_pipeline pipeline = {.schedule = plan.schedule,
-                             .stages = plan.pp,
-                             .chunks = plan.chunks,
-                             .micro_batches = plan.micro_batches,
-                             .forward = r.slice_forward,
-                             .backward = r.slice_backward,
-                             .weight = r.slice_weight,
-                             .units = plan.units,
-                             .first_unit = plan.first_unit};
-    ett_schedule_push_units(L, &pipeline, &r.pipeline);
+    ett_schedule_push_units(L, &r.run, &r.pipeline);
     lua_setfield(L, -2, "units");
   }
   return 1;

@@ -33,12 +33,9 @@ void ett_schedule_push_units(lua_State *L, const ett_pipeline *pipeline,
       lua_pushinteger(L, (lua_Integer)u.chunk + 1);
       lua_rawseti(L, -2, 3);
       if (start) {
-        int slice = u.chunk * pipeline->stages + rank;
         ett_schedule_set_number(L, "start_seconds", *start++);
         ett_schedule_set_number(L, "seconds",
-                                u.kind == ETT_UNIT_FORWARD    ? pipeline->forward[slice]
-                                : u.kind == ETT_UNIT_BACKWARD ? pipeline->backward[slice]
-                                                              : pipeline->weight[slice]);
+                                ett_pipeline_unit_seconds(pipeline, rank, k));
       }
       lua_rawseti(L, -2, (lua_Integer)k + 1);
     }
@@ -82,6 +79,15 @@ static void get_pipeline(lua_State *L, ett_pipeline *p) {
   p->weight = get_slices(L, "weight", slices, 0);
   p->send_forward = get_slices(L, "send_forward", slices - 1, 0);
   p->send_backward = get_slices(L, "send_backward", slices - 1, 0);
+  p->forward_hidden = get_slices(L, "forward_hidden", slices, 0);
+  p->backward_hidden = get_slices(L, "backward_hidden", slices, p->forward_hidden != 0);
+  for (size_t v = 0; p->forward_hidden && v < slices; v++)
+    if (p->forward_hidden[v] + p->backward_hidden[v] > p->forward[v] ||
+        p->forward_hidden[v] + p->backward_hidden[v] > p->backward[v])
+      luaL_error(L,
+                 "field 'forward_hidden[%d]' and 'backward_hidden' must be no longer "
+                 "together than either pass",
+                 (int)v + 1);
   double *zeros = lua_newuserdatauv(L, slices * sizeof *zeros, 0);
   memset(zeros, 0, slices * sizeof *zeros);
   p->send_forward = p->send_forward ? p->send_forward : zeros;
@@ -101,9 +107,9 @@ static void get_pipeline(lua_State *L, ett_pipeline *p) {
 }
 
 /* pipeline{schedule=, stages=, chunks=, micro_batches=, forward=, backward=, weight=,
- * send_forward=, send_backward=, blocking_sends=, blocking_receives=, orders=, closed=,
- * keep_units=}: how it runs. closed: gpipe's closed form instead of events; keep_units =
- * false: 1f1b takes its short way. */
+ * send_forward=, send_backward=, forward_hidden=, backward_hidden=, blocking_sends=,
+ * blocking_receives=, orders=, closed=, keep_units=}: how it runs. closed: gpipe's closed
+ * form instead of events; keep_units = false: 1f1b takes its short way. */
 static int pipeline_run(lua_State *L) {
   lua_settop(L, 1);
   luaL_checkstack(L, 40, NULL);

@@ -6,6 +6,7 @@
 
 const char *const ett_schedule_names[] = {"gpipe", "1f1b", "interleaved", "custom", NULL};
 static const char *const recompute_names[] = {"none", "selective", "full", NULL};
+static const char *const overlap_names[] = {"none", "shared_experts", "batch", NULL};
 
 /* orders{ {{"F", micro_batch, chunk}, …}, … }: the units of every stage, in order. */
 static int orders_new(lua_State *L) {
@@ -79,6 +80,9 @@ void ett_schedule_plan(lua_State *L, int index, ett_step_plan *plan) {
   plan->recompute = (ett_recompute)ett_schedule_name(
       L, "recompute", ett_lua_string_field(L, index, "recompute", "none"),
       recompute_names);
+  plan->overlap_all_to_all = (ett_exchange_overlap)ett_schedule_name(
+      L, "overlap_all_to_all",
+      ett_lua_string_field(L, index, "overlap_all_to_all", "none"), overlap_names);
   plan->pp = ett_schedule_integer(L, index, "pp", 1);
   plan->chunks = ett_schedule_integer(L, index, "vp", 1);
   plan->tp = ett_schedule_integer(L, index, "tp", 1);

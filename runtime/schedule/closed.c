@@ -50,7 +50,8 @@ int ett_pipeline_gpipe_closed(const ett_pipeline *p, ett_pipeline_workspace *w,
     makespan = end > makespan ? end : makespan;
   }
   *result =
-      (ett_pipeline_result){makespan, e.busy, e.clock, e.last_start, e.last_end, NULL};
+      (ett_pipeline_result){makespan,   e.busy, e.clock,          e.last_start,
+                            e.last_end, NULL,   e.hidden_forward, e.hidden_backward};
   return 0;
 }
 
@@ -66,6 +67,8 @@ ett_pipeline_bounds ett_pipeline_closed(const ett_pipeline *p) {
     double work = 0, sends = 0;
     for (int v = rank; v < slices; v += p->stages) {
       work += p->forward[v] + p->backward[v] + (p->weight ? p->weight[v] : 0);
+      if (p->forward_hidden) /* at the most, in every pair */
+        work -= p->forward_hidden[v] + p->backward_hidden[v];
       sends += (v < slices - 1 ? p->send_forward[v] : 0) +
                (v > 0 ? p->send_backward[v - 1] : 0) +
                ett_engine_receive(p, v, slices - 1, ETT_UNIT_FORWARD) +
@@ -80,7 +83,8 @@ ett_pipeline_bounds ett_pipeline_closed(const ett_pipeline *p) {
   }
   lower = through > lower ? through : lower;
   double upper = INFINITY;
-  if (p->schedule == ETT_SCHEDULE_1F1B || p->schedule == ETT_SCHEDULE_GPIPE)
+  if ((p->schedule == ETT_SCHEDULE_1F1B && !p->forward_hidden) ||
+      p->schedule == ETT_SCHEDULE_GPIPE)
     upper = through + (m - 1) * slowest;
   if (p->schedule == ETT_SCHEDULE_GPIPE) { /* the halves wait for their own slowest */
     double forward = 0, backward = 0;

@@ -59,18 +59,12 @@ static inline double send(const ett_engine *e, int rank, double *link, double en
   return start + seconds;
 }
 
-static inline double execute(const ett_engine *e, int rank, ett_unit u, double ready) {
+/* Passes on what a unit made. */
+static inline void deliver(const ett_engine *e, int rank, ett_unit u, double start,
+                           double end) {
   const ett_pipeline *p = e->p;
   int slice = u.chunk * p->stages + rank;
   size_t m = (size_t)p->micro_batches, at = (size_t)slice * m + u.micro_batch;
-  double start = e->clock[rank] > ready ? e->clock[rank] : ready;
-  start += ett_engine_receive(p, slice, e->last_slice, u.kind);
-  double seconds = u.kind == ETT_UNIT_FORWARD    ? p->forward[slice]
-                   : u.kind == ETT_UNIT_BACKWARD ? p->backward[slice]
-                                                 : p->weight[slice];
-  double end = start + seconds;
-  e->clock[rank] = end;
-  e->busy[rank] += seconds;
   if (u.kind == ETT_UNIT_FORWARD) {
     if (slice < e->last_slice)
       e->input[at + m] = send(e, rank, e->forward_link, end, p->send_forward[slice]);
@@ -87,7 +81,72 @@ static inline double execute(const ett_engine *e, int rank, ett_unit u, double r
             send(e, rank, e->backward_link, end, p->send_backward[slice - 1]);
     }
   }
+}
+
+static inline double execute(const ett_engine *e, int rank, ett_unit u, double ready) {
+  const ett_pipeline *p = e->p;
+  int slice = u.chunk * p->stages + rank;
+  double start = e->clock[rank] > ready ? e->clock[rank] : ready;
+  start += ett_engine_receive(p, slice, e->last_slice, u.kind);
+  double seconds = u.kind == ETT_UNIT_FORWARD    ? p->forward[slice]
+                   : u.kind == ETT_UNIT_BACKWARD ? p->backward[slice]
+                                                 : p->weight[slice];
+  double end = start + seconds;
+  e->clock[rank] = end;
+  e->busy[rank] += seconds;
+  deliver(e, rank, u, start, end);
   return start;
+}
+
+/* A forward and a backward of another micro-batch together. */
+static double execute_pair(const ett_engine *e, int rank, ett_unit f, ett_unit b,
+                           double ready) {
+  const ett_pipeline *p = e->p;
+  int fs = f.chunk * p->stages + rank, bs = b.chunk * p->stages + rank;
+  double start = e->clock[rank] > ready ? e->clock[rank] : ready;
+  start += ett_engine_receive(p, fs, e->last_slice, f.kind) +
+           ett_engine_receive(p, bs, e->last_slice, b.kind);
+  double forward = ett_order_hidden(p->forward_hidden, fs, bs);
+  double backward = ett_order_hidden(p->backward_hidden, fs, bs);
+  double seconds = p->forward[fs] + p->backward[bs] - forward - backward;
+  double end = start + seconds;
+  e->clock[rank] = end;
+  e->busy[rank] += seconds;
+  e->hidden_forward[rank] += forward;
+  e->hidden_backward[rank] += backward;
+  deliver(e, rank, f, start, end);
+  /* Messages that block leave one behind the other. */
+  deliver(e, rank, b, start, p->blocking_sends ? e->clock[rank] : end);
+  e->last_end[bs] = end;
+  return start;
+}
+
+/* Runs the units of a rank from *k on as far as their inputs are there. kept: NULL, or
+ * where to write when each begins. */
+static void advance(const ett_engine *e, int rank, size_t *k, double *kept) {
+  const ett_pipeline *p = e->p;
+  size_t count = ett_pipeline_unit_count(p, rank);
+  int64_t warm = ett_order_warm_up(p, rank);
+  while (*k < count) {
+    ett_unit u = ett_order_unit(p, rank, warm, (int64_t)*k);
+    double ready = arrival(e, u.chunk * p->stages + rank, u), start;
+    if (ready < 0)
+      return;
+    size_t ran = 1;
+    if (ett_order_opens_pair(p, warm, (int64_t)*k)) {
+      ett_unit b = ett_order_unit(p, rank, warm, (int64_t)*k + 1);
+      double other = arrival(e, b.chunk * p->stages + rank, b);
+      if (other < 0)
+        return;
+      start = execute_pair(e, rank, u, b, other > ready ? other : ready);
+      ran = 2;
+    } else {
+      start = execute(e, rank, u, ready);
+    }
+    for (size_t i = 0; kept && i < ran; i++)
+      kept[*k + i] = start;
+    *k += ran;
+  }
 }
 
 static int blocked(const ett_engine *e, const size_t *next, ett_err *err) {
@@ -114,15 +173,16 @@ static void finish(const ett_engine *e, double *unit_start, ett_pipeline_result 
     e->clock[rank] = end;
     makespan = end > makespan ? end : makespan;
   }
-  *result = (ett_pipeline_result){makespan,      e->busy,     e->clock,
-                                  e->last_start, e->last_end, unit_start};
+  *result = (ett_pipeline_result){makespan,          e->busy,           e->clock,
+                                  e->last_start,     e->last_end,       unit_start,
+                                  e->hidden_forward, e->hidden_backward};
 }
 
 int ett_engine_open(ett_engine *e, const ett_pipeline *p, ett_pipeline_workspace *w,
                     int events, size_t kept, ett_err *err) {
   size_t ranks = (size_t)p->stages, slices = ranks * (size_t)p->chunks;
   size_t grid = events ? slices * (size_t)p->micro_batches : 0;
-  if (reserve(w, grid * (p->weight ? 3 : 2) + 4 * ranks + 2 * slices + kept, ranks,
+  if (reserve(w, grid * (p->weight ? 3 : 2) + 6 * ranks + 2 * slices + kept, ranks,
               err) != 0)
     return -1;
   double *at = w->memory;
@@ -132,6 +192,8 @@ int ett_engine_open(ett_engine *e, const ett_pipeline *p, ett_pipeline_workspace
   e->busy = at, at += ranks;
   e->forward_link = at, at += ranks;
   e->backward_link = at, at += ranks;
+  e->hidden_forward = at, at += ranks;
+  e->hidden_backward = at, at += ranks;
   e->last_start = at, at += slices;
   e->last_end = at, at += slices;
   memset(w->memory, 0, (size_t)(at - w->memory) * sizeof *at);
@@ -219,7 +281,8 @@ int ett_pipeline_run(const ett_pipeline *p, ett_pipeline_workspace *w, int keep_
   if (p->schedule == ETT_SCHEDULE_CUSTOM && ett_order_check_custom(p, err) != 0)
     return -1;
   ett_engine e;
-  if (p->schedule == ETT_SCHEDULE_1F1B && !keep_units && !p->weight) {
+  if (p->schedule == ETT_SCHEDULE_1F1B && !keep_units && !p->weight &&
+      !p->forward_hidden) {
     if (ett_engine_open(&e, p, w, 0, (size_t)p->stages, err) != 0)
       return -1;
     run_1f1b(&e);
@@ -242,35 +305,17 @@ int ett_pipeline_run(const ett_pipeline *p, ett_pipeline_workspace *w, int keep_
     double *kept = unit_start;
     /* Down the pipeline, each rank as far as it can: forwards travel with the loop. */
     for (int rank = 0; rank < p->stages; rank++) {
-      size_t count = ett_pipeline_unit_count(p, rank), k = next[rank];
-      int64_t warm = ett_order_warm_up(p, rank);
-      for (; k < count; k++) {
-        ett_unit u = ett_order_unit(p, rank, warm, (int64_t)k);
-        double ready = arrival(&e, u.chunk * p->stages + rank, u);
-        if (ready < 0)
-          break;
-        double start = execute(&e, rank, u, ready);
-        if (kept)
-          kept[k] = start;
-      }
-      done += k - next[rank];
-      next[rank] = k;
+      size_t from = next[rank];
+      advance(&e, rank, &next[rank], kept);
+      done += next[rank] - from;
       if (kept)
-        kept += count;
+        kept += ett_pipeline_unit_count(p, rank);
     }
     /* And back up: gradients travel with this one. */
     for (int rank = p->stages - 2; rank >= 0 && !kept; rank--) {
-      size_t count = ett_pipeline_unit_count(p, rank), k = next[rank];
-      int64_t warm = ett_order_warm_up(p, rank);
-      for (; k < count; k++) {
-        ett_unit u = ett_order_unit(p, rank, warm, (int64_t)k);
-        double ready = arrival(&e, u.chunk * p->stages + rank, u);
-        if (ready < 0)
-          break;
-        execute(&e, rank, u, ready);
-      }
-      done += k - next[rank];
-      next[rank] = k;
+      size_t from = next[rank];
+      advance(&e, rank, &next[rank], NULL);
+      done += next[rank] - from;
     }
   }
   finish(&e, unit_start, result);

@@ -20,6 +20,7 @@ typedef struct ett_engine {
   double *gradient; /* [slice][micro-batch]: output gradients have arrived */
   double *release;  /* [slice][micro-batch]: weight unit may run (split backward) */
   double *clock, *busy, *forward_link, *backward_link; /* per rank */
+  double *hidden_forward, *hidden_backward;            /* per rank */
   double *last_start, *last_end;                       /* per slice */
 } ett_engine;
 

@@ -28,6 +28,11 @@ int ett_pipeline_check(const ett_pipeline *p, ett_err *err) {
   if (p->blocking_receives && !p->blocking_sends)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "receives that block need sends that block");
+  if (p->forward_hidden &&
+      ((p->schedule != ETT_SCHEDULE_1F1B && p->schedule != ETT_SCHEDULE_INTERLEAVED) ||
+       p->weight || !p->backward_hidden))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "pairs of units need 1f1b or interleaved, and whole backwards");
   if (p->schedule == ETT_SCHEDULE_INTERLEAVED && p->micro_batches % p->stages != 0)
     return ett_err_set(
         err, ETT_ERR_ARGUMENT,
@@ -45,6 +50,24 @@ size_t ett_pipeline_unit_count(const ett_pipeline *p, int rank) {
 
 ett_unit ett_pipeline_unit(const ett_pipeline *p, int rank, size_t k) {
   return ett_order_unit(p, rank, ett_order_warm_up(p, rank), (int64_t)k);
+}
+
+double ett_pipeline_unit_seconds(const ett_pipeline *p, int rank, size_t k) {
+  int64_t warm = ett_order_warm_up(p, rank), at = (int64_t)k;
+  int opens = ett_order_opens_pair(p, warm, at);
+  if (opens || (at > 0 && ett_order_opens_pair(p, warm, at - 1))) {
+    ett_unit f = ett_order_unit(p, rank, warm, opens ? at : at - 1);
+    ett_unit b = ett_order_unit(p, rank, warm, opens ? at + 1 : at);
+    int fs = f.chunk * p->stages + rank, bs = b.chunk * p->stages + rank;
+    return p->forward[fs] + p->backward[bs] -
+           ett_order_hidden(p->forward_hidden, fs, bs) -
+           ett_order_hidden(p->backward_hidden, fs, bs);
+  }
+  ett_unit u = ett_order_unit(p, rank, warm, at);
+  int slice = u.chunk * p->stages + rank;
+  return u.kind == ETT_UNIT_FORWARD    ? p->forward[slice]
+         : u.kind == ETT_UNIT_BACKWARD ? p->backward[slice]
+                                       : p->weight[slice];
 }
 
 int ett_order_check_custom(const ett_pipeline *p, ett_err *err) {
@@ -95,8 +118,9 @@ double ett_pipeline_peak_in_flight(const ett_pipeline *p, int rank,
                                    const double *weight) {
   if (p->schedule == ETT_SCHEDULE_GPIPE || p->schedule == ETT_SCHEDULE_1F1B) {
     double in_flight = (double)p->micro_batches;
-    if (p->schedule == ETT_SCHEDULE_1F1B && in_flight > p->stages - rank)
-      in_flight = p->stages - rank;
+    double most = (double)ett_order_warm_up(p, rank) + 1;
+    if (p->schedule == ETT_SCHEDULE_1F1B && in_flight > most)
+      in_flight = most;
     return in_flight * weight[rank];
   }
   double held = 0, peak = 0;

@@ -10,7 +10,9 @@
 static inline int64_t ett_order_warm_up(const ett_pipeline *p, int rank) {
   int64_t forwards = p->micro_batches * p->chunks;
   int64_t warm = p->stages - 1 - rank;
-  if (p->schedule == ETT_SCHEDULE_INTERLEAVED && p->chunks > 1)
+  if (p->forward_hidden) /* a micro-batch is a pair down and a pair up a stage */
+    warm = warm * 2 + (int64_t)(p->chunks - 1) * p->stages + 1;
+  else if (p->schedule == ETT_SCHEDULE_INTERLEAVED && p->chunks > 1)
     warm = warm * 2 + (int64_t)(p->chunks - 1) * p->stages;
   return warm < forwards ? warm : forwards;
 }
@@ -59,6 +61,17 @@ static inline ett_unit ett_order_unit(const ett_pipeline *p, int rank, int64_t w
   if (p->chunks == 1)
     return (ett_unit){(uint8_t)kind, 0, (uint32_t)n};
   return ett_order_interleaved(p, n, kind);
+}
+
+/* Whether the k-th unit of a rank is the forward of a pair, k + 1 its backward. */
+static inline int ett_order_opens_pair(const ett_pipeline *p, int64_t warm, int64_t k) {
+  return p->forward_hidden && k >= warm && k < 2 * p->micro_batches * p->chunks - warm &&
+         (k - warm) % 2 == 0;
+}
+
+/* What the units of two slices hide as a pair, of either pass. */
+static inline double ett_order_hidden(const double *hidden, int one, int other) {
+  return hidden[one] < hidden[other] ? hidden[one] : hidden[other];
 }
 
 /* Every rank's own order must hold each unit once; allocates a byte per slice and

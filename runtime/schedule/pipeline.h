@@ -56,6 +56,15 @@ typedef struct ett_pipeline {
    * blocking_sends. DeepSpeed's pipelines send so; Megatron-LM's exchange a message for a
    * message, which costs each side one transfer. */
   int blocking_receives;
+  /* Pairs, of 1f1b and interleaved without weight units; NULL: none. Per slice, seconds
+   * of its forward (backward) unit that hide behind the other unit of a pair: in the
+   * steady phase a rank runs the forward of one micro-batch and the backward of another
+   * together, and slices a and b hide what both can, min of a's and b's. Both inputs must
+   * be there; both outputs leave at the end. Each rank warms up by as many forwards more
+   * as make the two independent of each other and of their neighbours': one under the
+   * interleaved order (Megatron-LM, overlap_moe_expert_parallel_comm), twice 1F1B's own
+   * and one with a single chunk. */
+  const double *forward_hidden, *backward_hidden;
   /* ETT_SCHEDULE_CUSTOM: units of rank r are units[first_unit[r] .. first_unit[r+1]). */
   const ett_unit *units;
   const size_t *first_unit;
@@ -69,6 +78,8 @@ typedef struct ett_pipeline_result {
   const double *last_backward_start; /* per slice: its last backward (or weight) unit */
   const double *last_backward_end;
   const double *unit_start; /* per rank and unit in order, when asked for; else NULL */
+  const double *hidden_forward; /* per rank: seconds of forward units hidden in pairs */
+  const double *hidden_backward;
 } ett_pipeline_result;
 
 /* Scratch memory, grown as needed and reused; one per thread. */
@@ -85,6 +96,10 @@ size_t ett_pipeline_unit_count(const ett_pipeline *pipeline, int rank);
 
 /* The k-th unit of a rank, k from 0. */
 ett_unit ett_pipeline_unit(const ett_pipeline *pipeline, int rank, size_t k);
+
+/* Seconds from start to end of the k-th unit of a rank: of the pair, when it is in one.
+ */
+double ett_pipeline_unit_seconds(const ett_pipeline *pipeline, int rank, size_t k);
 
 /* Runs every unit as early as the order allows. Exact for any times. Fails when an order
  * lacks or repeats a unit, or waits for itself (ETT_ERR_ARGUMENT), and when memory ends.
@@ -106,7 +121,8 @@ int ett_pipeline_gpipe_closed(const ett_pipeline *pipeline,
  *   upper: one micro-batch through the whole pipeline and m - 1 cycles of the slowest
  *          rank with its sends (1F1B); for uniform stages without sends both are
  *          (m + stages - 1)(f + b), and (m + (stages - 1) / chunks)(f + b) interleaved.
- * upper is infinite for schedules without a closed upper form. */
+ * upper is infinite for schedules without a closed upper form, and for pairs; their
+ * lower one takes everything that can hide as hidden. */
 typedef struct ett_pipeline_bounds {
   double lower, upper;
 } ett_pipeline_bounds;

@@ -78,6 +78,8 @@ int ett_program_set_operation(ett_program *p, size_t index, const ett_operation 
       check_amount("activation_bytes", o->activation_bytes, err) != 0 ||
       check_amount("flops", o->flops, err) != 0)
     return -1;
+  if ((unsigned)o->role >= ETT_ROLES)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "no role has the number %d", (int)o->role);
   p->operations[index] = *o;
   return 0;
 }
@@ -149,10 +151,50 @@ static double pick(ett_demand_time time, ett_variation variation) {
                                     : time.seconds;
 }
 
+static double least(double a, double b) {
+  return a < b ? a : b;
+}
+
+/* What hides of a layer's all-to-alls. seconds[role]: of its forward and backward.
+ *
+ * Shared experts depend on the layer's input alone, so their up projection runs beside
+ * the dispatch and their down projection beside the combine, in either pass
+ * (Megatron-Core, moe_shared_expert_overlap). In a pair of micro-batches each of the four
+ * all-to-alls runs beside a part of the other micro-batch that needs nothing of it, in
+ * this order (DeepSeek-V3, arXiv 2412.19437, figures 4 and 5; Megatron-Core, combined
+ * 1F1B):
+ *
+ *   computing      attention F | experts B   | experts F   | attention B
+ *   communication  combine B   | dispatch F  | dispatch B  | combine F
+ *
+ * F forward, B backward (of the whole: input and weight gradients); attention is all
+ * computing outside the routed experts. What is longer than its partner stays exposed.
+ * Computing is taken to be as fast beside communication as alone. */
+static void hide(ett_layer_sums *s, const double forward[ETT_ROLES],
+                 const double backward[ETT_ROLES], int again) {
+  double f = forward[ETT_ROLE_EXCHANGE] / 2, b = backward[ETT_ROLE_EXCHANGE] / 2;
+  const ett_exchange_overlap shared = ETT_EXCHANGE_SHARED_EXPERTS;
+  s->forward_hidden[shared] = least(f, forward[ETT_ROLE_BESIDE_DISPATCH]) +
+                              least(f, forward[ETT_ROLE_BESIDE_COMBINE]);
+  s->backward_hidden[shared] = least(b, backward[ETT_ROLE_BESIDE_DISPATCH]) +
+                               least(b, backward[ETT_ROLE_BESIDE_COMBINE]);
+  s->again_hidden = again ? s->forward_hidden[shared] : 0;
+  double outside_forward = forward[ETT_ROLE_OUTSIDE] + forward[ETT_ROLE_BESIDE_DISPATCH] +
+                           forward[ETT_ROLE_BESIDE_COMBINE];
+  double outside_backward = backward[ETT_ROLE_OUTSIDE] +
+                            backward[ETT_ROLE_BESIDE_DISPATCH] +
+                            backward[ETT_ROLE_BESIDE_COMBINE];
+  s->forward_hidden[ETT_EXCHANGE_BATCH] =
+      least(f, backward[ETT_ROLE_EXPERT]) + least(f, outside_backward);
+  s->backward_hidden[ETT_EXCHANGE_BATCH] =
+      least(b, outside_forward) + least(b, forward[ETT_ROLE_EXPERT]);
+}
+
 void ett_program_finish(ett_program *p) {
   for (size_t k = 0; k < p->kind_count; k++) {
     ett_layer_sums s;
     memset(&s, 0, sizeof s);
+    double of_forward[ETT_ROLES] = {0}, of_backward[ETT_ROLES] = {0};
     for (size_t i = 0; i < p->operation_count; i++) {
       double n = p->uses[k * p->operation_count + i];
       if (n == 0)
@@ -162,6 +204,8 @@ void ett_program_finish(ett_program *p) {
       double forward = n * pick(o->forward, v), backward = n * pick(o->backward, v);
       s.forward += forward;
       s.backward += backward;
+      of_forward[o->role] += forward;
+      of_backward[o->role] += backward;
       s.again[ETT_RECOMPUTE_FULL] += forward;
       if (o->selective)
         s.again[ETT_RECOMPUTE_SELECTIVE] += forward;
@@ -175,6 +219,7 @@ void ett_program_finish(ett_program *p) {
         s.activation_bytes[ETT_RECOMPUTE_SELECTIVE] += n * o->activation_bytes;
       s.flops += n * o->flops;
     }
+    hide(&s, of_forward, of_backward, p->kinds[k].place == ETT_PLACE_MIDDLE);
     s.activation_bytes[ETT_RECOMPUTE_FULL] = p->kinds[k].input_bytes;
     s.layer_bytes = s.activation_bytes[ETT_RECOMPUTE_NONE];
     if (p->kinds[k].place !=
@@ -209,6 +254,11 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n) {
   to->forward += n * of->forward;
   to->backward += n * of->backward;
   to->weight += n * of->weight;
+  to->again_hidden += n * of->again_hidden;
+  for (int o = 0; o < ETT_EXCHANGE_OVERLAPS; o++) {
+    to->forward_hidden[o] += n * of->forward_hidden[o];
+    to->backward_hidden[o] += n * of->backward_hidden[o];
+  }
   to->parameters += n * of->parameters;
   to->expert_parameters += n * of->expert_parameters;
   to->flops += n * of->flops;

@@ -28,6 +28,26 @@ typedef enum ett_place {
   ETT_PLACE_LAST,   /* on the last slice: final norm, head, loss */
 } ett_place;
 
+/* What an operation is to the all-to-alls of a mixture of experts (dispatch: tokens to
+ * the ranks of their experts; combine: the results back). */
+typedef enum ett_role {
+  ETT_ROLE_OUTSIDE,         /* computing outside the experts: attention, norms, router */
+  ETT_ROLE_EXPERT,          /* computing between dispatch and combine */
+  ETT_ROLE_EXCHANGE,        /* half of it the dispatch, half the combine */
+  ETT_ROLE_BESIDE_DISPATCH, /* of shared experts: up projection and activation */
+  ETT_ROLE_BESIDE_COMBINE,  /* of shared experts: down projection */
+  ETT_ROLE_ALONE,           /* other communication: neither hides nor is hidden */
+  ETT_ROLES,
+} ett_role;
+
+/* How all-to-alls are hidden. */
+typedef enum ett_exchange_overlap {
+  ETT_EXCHANGE_EXPOSED,
+  ETT_EXCHANGE_SHARED_EXPERTS, /* behind the shared experts of the same layer */
+  ETT_EXCHANGE_BATCH, /* behind the other pass of another micro-batch (ett_pipeline) */
+  ETT_EXCHANGE_OVERLAPS,
+} ett_exchange_overlap;
+
 typedef struct ett_operation {
   ett_demand_time forward, backward; /* one run */
   double parameters;                 /* of one run's weights on this device, dense */
@@ -35,6 +55,7 @@ typedef struct ett_operation {
   double activation_bytes;  /* kept from forward to backward */
   double flops;             /* forward + backward, as model FLOPs count them */
   int selective;            /* run again under ETT_RECOMPUTE_SELECTIVE */
+  ett_role role;
 } ett_operation;
 
 typedef struct ett_layer_kind {
@@ -47,6 +68,10 @@ typedef struct ett_layer_kind {
 typedef struct ett_layer_sums {
   double forward, backward, again[3]; /* seconds; again[recompute] joins the backward */
   double weight;                      /* seconds of weight gradients within backward */
+  /* By ett_exchange_overlap: seconds of all-to-alls within forward and backward that hide
+   * (of ETT_EXCHANGE_BATCH: in a pair with the other pass of the same layer). */
+  double forward_hidden[ETT_EXCHANGE_OVERLAPS], backward_hidden[ETT_EXCHANGE_OVERLAPS];
+  double again_hidden; /* of SHARED_EXPERTS, when the forward pass runs again in full */
   double parameters, expert_parameters;
   double activation_bytes[3]; /* by recompute */
   double layer_bytes;         /* all activations of the largest one layer */

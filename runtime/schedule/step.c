@@ -10,7 +10,8 @@ typedef struct {
   ett_step_stage *stage;
   ett_layer_sums *sums; /* per slice */
   ett_slice_gradients *gradients;
-  double *forward, *backward, *weight; /* per slice */
+  double *forward, *backward, *weight;      /* per slice */
+  double *forward_hidden, *backward_hidden; /* in pairs */
   double *send_forward, *send_backward, *in_flight;
   int64_t *split, *layers;
 } arrays;
@@ -40,7 +41,7 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, arrays *a) {
   size_t ranks = (size_t)e->plan->pp, slices = ranks * (size_t)e->plan->chunks;
   size_t bytes =
       ranks * sizeof *a->stage + slices * (sizeof *a->sums + sizeof *a->gradients +
-                                           6 * sizeof(double) + 2 * sizeof(int64_t));
+                                           8 * sizeof(double) + 2 * sizeof(int64_t));
   if (w->bytes < bytes) {
     void *memory = realloc(w->memory, bytes);
     if (!memory)
@@ -57,6 +58,8 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, arrays *a) {
   a->forward = at, at += slices;
   a->backward = at, at += slices;
   a->weight = at, at += slices;
+  a->forward_hidden = at, at += slices;
+  a->backward_hidden = at, at += slices;
   a->send_forward = at, at += slices;
   a->send_backward = at, at += slices;
   a->in_flight = at, at += slices;
@@ -88,6 +91,11 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
   if (!(p->bucket_bytes > 0))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'bucket_bytes' must be positive, got %g", p->bucket_bytes);
+  if (p->overlap_all_to_all == ETT_EXCHANGE_BATCH &&
+      (p->recompute == ETT_RECOMPUTE_FULL || p->zero == ETT_ZERO_PARAMETERS))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "all-to-alls hide behind another micro-batch without full "
+                       "recomputation and ZeRO-3 only");
   if (p->gradient_bytes < 1 || p->weight_bytes < 1 || !(p->optimizer_bytes >= 0))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "weights and gradients have at least 1 byte, states at least 0");
@@ -104,8 +112,15 @@ static void time_slices(ett_evaluation *e, const arrays *a) {
   double send[2] = {-1, -1}; /* inside a node, across */
   for (int v = 0; v < slices; v++) {
     const ett_layer_sums *s = &a->sums[v];
+    int shared = p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS;
     double backward = s->backward + s->again[p->recompute];
-    a->forward[v] = s->forward;
+    if (shared)
+      backward -= s->backward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] +
+                  (p->recompute == ETT_RECOMPUTE_FULL ? s->again_hidden : 0);
+    a->forward[v] =
+        s->forward - (shared ? s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] : 0);
+    a->forward_hidden[v] = s->forward_hidden[ETT_EXCHANGE_BATCH];
+    a->backward_hidden[v] = s->backward_hidden[ETT_EXCHANGE_BATCH];
     a->weight[v] = p->split_backward ? s->weight : 0;
     a->backward[v] = backward - a->weight[v];
     if (p->zero == ETT_ZERO_PARAMETERS) {
@@ -189,6 +204,10 @@ static void lay_update(const ett_evaluation *e, const arrays *a, int rank,
   ett_step_stage *s = &a->stage[rank];
   double times = p->zero >= ETT_ZERO_GRADIENTS ? (double)p->micro_batches : 1;
   double finish = ends->last_backward_end[rank], last = 0, total = 0;
+  double paired = ends->hidden_forward[rank] + ends->hidden_backward[rank];
+  s->forward_seconds -= ends->hidden_forward[rank];
+  s->backward_seconds -= ends->hidden_backward[rank];
+  s->exchange_hidden_seconds += paired;
   /* The chunks of a rank finish last to first. */
   for (int v = (p->chunks - 1) * p->pp + rank; v >= 0; v -= p->pp) {
     const ett_slice_gradients *g = &a->gradients[v];
@@ -204,7 +223,8 @@ static void lay_update(const ett_evaluation *e, const arrays *a, int rank,
   s->gradient_seconds = total * times;
   if (p->overlap_gradients) {
     /* Reductions of the micro-batches before hide behind the next one's computing. */
-    double hidden = s->unit_forward_seconds + s->unit_backward_seconds;
+    double hidden = s->unit_forward_seconds + s->unit_backward_seconds -
+                    paired / (double)p->micro_batches;
     double early = (times - 1) * (total > hidden ? total - hidden : 0);
     s->gradient_exposed_seconds = early + (last > finish ? last - finish : 0);
   } else {
@@ -255,6 +275,15 @@ static void fill_stages(const ett_evaluation *e, const arrays *a) {
       s->forward_seconds += m * sums->forward;
       s->backward_seconds += m * sums->backward;
       s->again_seconds += m * sums->again[p->recompute];
+      if (p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS) {
+        double forward = m * sums->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
+        double backward = m * sums->backward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
+        double again = p->recompute == ETT_RECOMPUTE_FULL ? m * sums->again_hidden : 0;
+        s->forward_seconds -= forward;
+        s->backward_seconds -= backward;
+        s->again_seconds -= again;
+        s->exchange_hidden_seconds += forward + backward + again;
+      }
       s->unit_forward_seconds += a->forward[v];
       s->unit_backward_seconds += a->backward[v] + a->weight[v];
       s->send_seconds += m * (a->send_forward[v] + (v > 0 ? a->send_backward[v - 1] : 0));
@@ -298,7 +327,8 @@ static void finish_step(const ett_evaluation *e, const arrays *a, double tied,
     if (s->end_seconds > r->step_seconds)
       r->step_seconds = s->end_seconds;
     used += s->unit_forward_seconds * (double)p->micro_batches +
-            s->unit_backward_seconds * (double)p->micro_batches +
+            s->unit_backward_seconds * (double)p->micro_batches -
+            ends->hidden_forward[rank] - ends->hidden_backward[rank] +
             (p->overlap_sends ? 0 : s->send_seconds);
   }
   r->pipeline_seconds = ends->makespan;
@@ -366,6 +396,10 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   pipeline.forward = a.forward;
   pipeline.backward = a.backward;
   pipeline.weight = plan->split_backward ? a.weight : NULL;
+  if (plan->overlap_all_to_all == ETT_EXCHANGE_BATCH) {
+    pipeline.forward_hidden = a.forward_hidden;
+    pipeline.backward_hidden = a.backward_hidden;
+  }
   pipeline.send_forward = a.send_forward;
   pipeline.send_backward = a.send_backward;
   memset(result, 0, sizeof *result);
@@ -383,9 +417,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   }
   for (int v = 0; v < slices; v++)
     result->flops += a.sums[v].flops * (double)plan->micro_batches;
-  result->slice_forward = a.forward;
-  result->slice_backward = a.backward;
-  result->slice_weight = a.weight;
+  result->run = pipeline;
   result->stages = plan->pp;
   result->stage = a.stage;
   result->demands = w->demands;

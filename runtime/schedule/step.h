@@ -30,14 +30,15 @@ typedef struct ett_step_plan {
   int overlap_gradients;   /* buckets are reduced while the last backward runs */
   int overlap_parameters;  /* weights are gathered behind the next forward */
   int overlap_sends;       /* stages compute while they send */
-  int serial_sends;        /* receivers spend a message\'s time as well */
-  int wait_before_update;  /* a gradient norm is taken over all stages first */
-  int32_t gradient_bytes;  /* of one gradient as it is kept and reduced */
-  int32_t weight_bytes;    /* of one weight as it is used and gathered */
-  double optimizer_bytes;  /* state of one parameter: master weight, moments */
-  double bucket_bytes;     /* of one gradient or weight message; infinite: one */
-  const int64_t *split;    /* middle layers per slice; NULL: as even as can be */
-  const ett_unit *units;   /* ETT_SCHEDULE_CUSTOM, as in ett_pipeline */
+  ett_exchange_overlap overlap_all_to_all;
+  int serial_sends;       /* receivers spend a message's time as well */
+  int wait_before_update; /* a gradient norm is taken over all stages first */
+  int32_t gradient_bytes; /* of one gradient as it is kept and reduced */
+  int32_t weight_bytes;   /* of one weight as it is used and gathered */
+  double optimizer_bytes; /* state of one parameter: master weight, moments */
+  double bucket_bytes;    /* of one gradient or weight message; infinite: one */
+  const int64_t *split;   /* middle layers per slice; NULL: as even as can be */
+  const ett_unit *units;  /* ETT_SCHEDULE_CUSTOM, as in ett_pipeline */
   const size_t *first_unit;
   int split_backward; /* custom schedules with weight units */
 } ett_step_plan;
@@ -46,8 +47,10 @@ typedef struct ett_step_plan {
 typedef struct ett_step_stage {
   int64_t layers;
   double parameters, expert_parameters;
-  double forward_seconds, backward_seconds, again_seconds; /* all micro-batches */
-  double unit_forward_seconds, unit_backward_seconds;      /* one, all chunks */
+  /* All micro-batches; what is hidden of their all-to-alls is not counted. */
+  double forward_seconds, backward_seconds, again_seconds;
+  double exchange_hidden_seconds; /* of all-to-alls, behind computing */
+  double unit_forward_seconds, unit_backward_seconds; /* one by itself, all chunks */
   double send_seconds;     /* messages to neighbours; serial: from them as well */
   double pipeline_seconds; /* when its last backward is finished */
   double gradient_seconds, gradient_exposed_seconds;
@@ -69,8 +72,8 @@ typedef struct ett_step_result {
   const ett_step_stage *stage;
   const size_t *demands; /* what the plan asked for, distinct */
   size_t demand_count;
-  const double *slice_forward, *slice_backward, *slice_weight; /* seconds of one unit */
   ett_pipeline_result pipeline;
+  ett_pipeline run; /* what it is the result of */
 } ett_step_result;
 
 typedef struct ett_step_workspace ett_step_workspace;
