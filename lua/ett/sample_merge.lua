@@ -31,18 +31,32 @@ local function tables_in(paths)
   return list
 end
 
---- Header lines, columns, rows (with the mark before them) and failures of a table.
+--- Those of the marks that are of a row.
+local function own_marks(marks, line)
+  local own = { disturbed = false }
+  for _, mark in ipairs(marks) do
+    local kind, shape = mark:match("^#~ (%a+): ([^:]*):")
+    if shape and line:sub(1, #shape + 1) == shape .. "," then
+      own[#own + 1] = mark
+      own.disturbed = own.disturbed or kind == "disturbed"
+    end
+  end
+  return own
+end
+
+--- Header lines, columns, rows (with the marks before them) and failures of a table. Marks without their row (the
+--- machine stopped between the two) are left out.
 local function read(path)
   local file, why = io.open(path, "r")
   if not file then error_module.raise("io", "cannot read '%s': %s", path, tostring(why)) end
   local t = { path = path, header = {}, rows = {}, failed = {} }
-  local mark, number = nil, 0
+  local marks, number = {}, 0
   for line in file:lines() do
     number = number + 1
     if line:match("^#! failed: ") then
       t.failed[#t.failed + 1] = line
     elseif line:match("^#~ ") then
-      mark = line
+      marks[#marks + 1] = line
     elseif line:sub(1, 1) == "#" then
       t.header[#t.header + 1] = line
       local name, value = line:match("^# ([%w ]+): (.*)$")
@@ -55,8 +69,8 @@ local function read(path)
       if commas ~= wanted then
         error_module.raise("format", "%s:%d: %d columns wanted, got %d", path, number, wanted + 1, commas + 1)
       end
-      t.rows[#t.rows + 1] = { line = line, mark = mark }
-      mark = nil
+      t.rows[#t.rows + 1] = { line = line, marks = own_marks(marks, line) }
+      marks = {}
     end
   end
   file:close()
@@ -121,7 +135,9 @@ function sample_merge.merge(paths, folder)
         local text = table.concat(row.key, ",")
         if seen[text] then
           duplicates = duplicates + 1
-          if seen[text].mark and not row.mark then seen[text].line, seen[text].mark = row.line, nil end
+          if seen[text].marks.disturbed and not row.marks.disturbed then
+            seen[text].line, seen[text].marks = row.line, row.marks
+          end
         else
           seen[text] = row
           list[#list + 1] = row
@@ -142,7 +158,7 @@ function sample_merge.merge(paths, folder)
     lines[#lines + 1] = ("# merged: %d tables"):format(#group)
     lines[#lines + 1] = first.columns
     for _, row in ipairs(list) do
-      if row.mark then lines[#lines + 1] = row.mark end
+      table.move(row.marks, 1, #row.marks, #lines + 1, lines)
       lines[#lines + 1] = row.line
     end
     table.move(failed, 1, #failed, #lines + 1, lines)

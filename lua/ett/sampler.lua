@@ -3,13 +3,13 @@
 -- A table is a CSV file in the form of estimate-train-time under a `#` header. Beside its
 -- rows it holds two kinds of marks, comments to every reader:
 --   #! failed: SHAPE: KIND: REASON      not tried again unless asked
---   #~ disturbed: SHAPE: REASON         the row after it was measured under noise
---   #~ note: SHAPE: TEXT                what else is known of the row after it, such as bandwidths
+--   #~ …                                what else is known of the row after it (ett.sample_marks)
 -- Rows are appended one by one and synced; what is in the table is done, so that a
 -- campaign killed at any moment goes on where it was.
 local error_module = require "ett.error"
 local find = require "ett.find"
 local host = require "ett.host"
+local marks = require "ett.sample_marks"
 local passes = require "ett.sample_passes"
 local sample = require "ett.sample"
 
@@ -129,23 +129,6 @@ local function row_of(target, values, results, topology)
   return table.concat(fields, ",")
 end
 
-local function disturbance(results)
-  local reasons = {}
-  local function look(name, result)
-    if type(result) ~= "table" then return end
-    if result.preempted then
-      reasons[#reasons + 1] = ("%s: lost the processor in %d of %d repeats"):format(name, result.dropped,
-        result.repeats)
-    end
-    if result.slow_clock then
-      reasons[#reasons + 1] = ("%s: clock %.0f %% slow"):format(name, 100 * (result.clock_ratio - 1))
-    end
-  end
-  if results.seconds then look("collective", results) end
-  for _, pass in ipairs(pass_order) do look(pass, results[pass]) end
-  return #reasons > 0 and table.concat(reasons, ", ") or nil
-end
-
 --- Shapes of a target that this process is to measure, in order: list of indices.
 local function pending(target, held, run)
   local list, filtered = {}, 0
@@ -168,7 +151,8 @@ local function pending(target, held, run)
   return list, filtered
 end
 
-local function measure(session, target, values, before)
+--- Measures one shape of a target: results | nil, error; never raises.
+function sampler.measure(session, target, values, before)
   local ok, results, err = pcall(function()
     if target.kind == "collective" then
       -- Back ends count the whole message; the reference's tables count one rank's share of an
@@ -194,10 +178,8 @@ local function local_work(journal, count, chooser)
       return not stop and at <= count and at or nil
     end,
     commit = function(lines)
-      for _, line in ipairs(lines) do
-        local ok, err = journal:append(line)
-        if not ok then error(err, 0) end
-      end
+      local ok, err = journal:append(table.concat(lines, "\n"))
+      if not ok then error(err, 0) end
     end,
     close = function() journal:close() end,
   }
@@ -250,15 +232,11 @@ local function run_target(session, target, run, path)
   local function record(values, results, err)
     local key = table.concat(values, ",")
     if results then
-      local lines, why = {}, disturbance(results)
-      if why then
-        report.disturbed = report.disturbed + 1
-        lines[1] = ("#~ disturbed: %s: %s"):format(key, one_line(why))
-      end
-      if results.note then
-        lines[#lines + 1] = ("#~ note: %s: %s"):format(key, one_line(results.note))
+      local lines, why, note = marks.of(key, results, run.keep_raw)
+      if why then report.disturbed = report.disturbed + 1 end
+      if note then
         report.notes = report.notes or {}
-        report.notes[#report.notes + 1] = ("%s: %s"):format(key, results.note)
+        report.notes[#report.notes + 1] = ("%s: %s"):format(key, note)
       end
       lines[#lines + 1] = row_of(target, values, results, session.topology)
       work.commit(lines)
@@ -276,7 +254,7 @@ local function run_target(session, target, run, path)
   local visits = target.kind == "operator" and session.passes or 1
   local block, finished = {}, false
   local size = visits == 1 and 1 or chooser and 4 or shared and 8 or run.campaign.block or 8
-  local function visit(values, before) return measure(session, target, values, before) end
+  local function visit(values, before) return sampler.measure(session, target, values, before) end
   local function turn(under_way, round_over)
     report.under_way = under_way
     if leader and visits > 1 then run.on_progress(report) end
@@ -307,17 +285,44 @@ local function run_target(session, target, run, path)
   return report
 end
 
-local function precisions_of(run, target)
-  local wanted = run.precisions or target.precision or run.campaign.precision
+--- The precisions in which a target is measured: those asked for, else its own, else the campaign's.
+function sampler.precisions_of(options, given, target)
+  local wanted = options.precisions or target.precision or given.precision
   if type(wanted) == "string" then wanted = { wanted } end
   return wanted
+end
+
+--- Raises where the back end does not measure that precision.
+function sampler.check_precision(backend, precision)
+  if not backend.precisions or backend.precisions[precision] then return end
+  local names = {}
+  for name in pairs(backend.precisions) do names[#names + 1] = name end
+  table.sort(names)
+  error_module.raise("usage", "the back end '%s' measures %s, not '%s'", backend.name, table.concat(names, ", "),
+    precision)
+end
+
+--- What a back end's open() gets, but for the precision.
+function sampler.session_options(given, options)
+  -- Ranks that share a machine take a processor, or a GPU, each.
+  local processor, device = options.device, options.device
+  if options.share and not device then
+    device = options.share.job.local_rank
+    processor = device % sample.processors()
+  end
+  return { processor = processor, threads = options.threads or given.threads,
+    seed = given.seed, budget_seconds = options.budget_seconds or given.budget_seconds, target = given.target,
+    min_repeats = given.min_repeats, max_repeats = options.max_repeats or given.max_repeats,
+    limit_bytes = options.limit_bytes, keep_raw = options.keep_raw, share = options.share, device = device,
+    profile = options.profile, autotune = options.autotune, cold_bytes = options.cold_bytes or given.cold_bytes,
+    passes = options.passes or given.passes, statistic = given.statistic, schedule = given.schedule }
 end
 
 --- Runs every target of a campaign.
 ---@param given table campaign (of ett.campaign)
 ---@param options table out (folder), backend, precisions, parts, part, device, retry_failed,
 --- continue_changed, limit (shapes a table), budget_seconds, seconds (whole campaign),
---- share (of ett.dist), on_begin, on_progress
+--- share (of ett.dist), keep_raw (every repeat as a mark), profile (kernel times as marks), on_begin, on_progress
 ---@return table[] reports, one a table
 function sampler.run(given, options)
   local backend = sampler.backend(options.backend or given.backend)
@@ -325,22 +330,11 @@ function sampler.run(given, options)
   if part < 1 or part > parts then
     error_module.raise("usage", "--part must be 1 to %d (--parts), got %d", parts, part)
   end
-  -- Ranks that share a machine take a processor, or a GPU, each.
-  local processor, device = options.device, options.device
-  if options.share and not device then
-    device = options.share.job.local_rank
-    processor = device % sample.processors()
-  end
-  local session_options = { processor = processor, threads = options.threads or given.threads,
-    seed = given.seed, budget_seconds = options.budget_seconds or given.budget_seconds, target = given.target,
-    min_repeats = given.min_repeats, max_repeats = given.max_repeats, limit_bytes = options.limit_bytes,
-    keep_raw = options.keep_raw, share = options.share, device = device, profile = options.profile,
-    autotune = options.autotune, cold_bytes = options.cold_bytes or given.cold_bytes,
-    passes = options.passes or given.passes, statistic = given.statistic, schedule = given.schedule }
+  local session_options = sampler.session_options(given, options)
   local nothing = function() end
   local run = { campaign = given, parts = parts, part = part, retry_failed = options.retry_failed,
     continue_changed = options.continue_changed, limit = options.limit, share = options.share,
-    chooser = options.chooser,
+    chooser = options.chooser, keep_raw = options.keep_raw,
     on_begin = options.on_begin or nothing, on_progress = options.on_progress or nothing,
     deadline = options.seconds and sample.now() + options.seconds, precisions = options.precisions,
     options_text = options.options_text or "none" }
@@ -350,13 +344,7 @@ function sampler.run(given, options)
   local reports, sessions = {}, {}
   local function session_for(precision)
     if not sessions[precision] then
-      if backend.precisions and not backend.precisions[precision] then
-        local names = {}
-        for name in pairs(backend.precisions) do names[#names + 1] = name end
-        table.sort(names)
-        error_module.raise("usage", "the back end '%s' measures %s, not '%s'", backend.name,
-          table.concat(names, ", "), precision)
-      end
+      sampler.check_precision(backend, precision)
       session_options.precision = precision
       local session, err = backend.open(session_options)
       if not session then error(err, 0) end
@@ -370,7 +358,7 @@ function sampler.run(given, options)
   local ok, raised = xpcall(function()
     local jobs = {}
     for _, target in ipairs(given.targets) do
-      for _, precision in ipairs(precisions_of(run, target)) do
+      for _, precision in ipairs(sampler.precisions_of(run, given, target)) do
         local session = session_for(precision)
         local topologies = target.kind == "collective" and session.topologies(target) or { false }
         for _, topology in ipairs(topologies) do
@@ -401,26 +389,6 @@ function sampler.run(given, options)
   close_all()
   if not ok then error(raised, 0) end
   return reports
-end
-
---- Measures a campaign's one shape (run: get_one, get_profiler, run_function) without
---- writing: returns { operator, shape, results | error }.
-function sampler.one(given, options)
-  local backend = sampler.backend(options.backend or given.backend)
-  local target = given.targets[1]
-  local values = options.shape or target.one or target.values(1)
-  local precision = options.precisions and options.precisions[1] or given.precision
-  if backend.precisions and not backend.precisions[precision] then
-    error_module.raise("usage", "the back end '%s' does not measure '%s'", backend.name, precision)
-  end
-  local session, err = backend.open { precision = precision, seed = given.seed, keep_raw = true,
-    processor = options.device, device = options.device, budget_seconds = options.budget_seconds,
-    max_repeats = options.max_repeats, profile = options.profile }
-  if not session then error(err, 0) end
-  local results, why = measure(session, target, values)
-  session.close()
-  return { name = target.name, columns = target.columns, shape = values, results = results, error = why,
-    precision = precision, device = session.device }
 end
 
 return sampler

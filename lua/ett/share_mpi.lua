@@ -46,10 +46,8 @@ function share_mpi.open(dist)
       end,
       commit = function(lines)
         if not leader then return end
-        for _, line in ipairs(lines) do
-          local ok, err = journal:append(line)
-          if not ok then error(err, 0) end
-        end
+        local ok, err = journal:append(table.concat(lines, "\n"))
+        if not ok then error(err, 0) end
       end,
       close = function()
         if journal then journal:close() end

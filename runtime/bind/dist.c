@@ -197,7 +197,7 @@ static int share_text(lua_State *L) {
 }
 
 /* group:time{ kind=, count=, in_place=, min_repeats=, max_repeats=, budget_seconds=,
- * target= } -> result | nil, error */
+ * target=, keep_raw= } -> result | nil, error */
 static int time_collective(lua_State *L) {
   ett_dist_group *g = check_group(L);
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -212,6 +212,12 @@ static int time_collective(lua_State *L) {
       .target = ett_lua_number_field(L, 2, "target", 0.01),
       .in_place = ett_lua_boolean_field(L, 2, "in_place", 0),
   };
+  luaL_argcheck(L, options.max_repeats >= 1 && options.max_repeats <= 1 << 20, 2,
+                "max_repeats is 1 to 1048576");
+  const int keep = ett_lua_boolean_field(L, 2, "keep_raw", 0);
+  if (keep)
+    options.raw =
+        lua_newuserdatauv(L, (size_t)options.max_repeats * sizeof *options.raw, 0);
   ett_dist_timing t;
   ett_err err = {0};
   if (ett_dist_time(job_of(L), g, (ett_dist_collective)kind, (size_t)count, &options, &t,
@@ -232,6 +238,14 @@ static int time_collective(lua_State *L) {
   lua_setfield(L, -2, "dropped");
   lua_pushboolean(L, t.late);
   lua_setfield(L, -2, "preempted");
+  if (keep) {
+    lua_createtable(L, t.used, 0);
+    for (int i = 0; i < t.used; i++) {
+      lua_pushnumber(L, options.raw[i]);
+      lua_seti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_setfield(L, -2, "raw_seconds");
+  }
   return 1;
 }
 

@@ -126,7 +126,7 @@ static int journal_open(lua_State *L) {
   return b->journal ? 1 : ett_lua_fail(L, &err);
 }
 
-/* journal:append(line) -> true | nil, error */
+/* journal:append(lines) -> true | nil, error: one line or several, in one write */
 static int journal_append(lua_State *L) {
   ett_sample_journal *j = check_journal(L);
   size_t bytes;
@@ -138,7 +138,7 @@ static int journal_append(lua_State *L) {
   return 1;
 }
 
-/* journal:repaired() -> bytes of an incomplete last line that were cut off */
+/* journal:repaired() -> bytes of incomplete last lines that were cut off */
 static int journal_repaired(lua_State *L) {
   lua_pushinteger(L, (lua_Integer)ett_sample_journal_repaired(check_journal(L)));
   return 1;

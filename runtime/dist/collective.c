@@ -163,9 +163,12 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
   }
   ett_sample_stats stats = {0};
   out->late = kept < 3;
+  out->used = out->late ? late : kept;
+  if (times && options->raw)
+    memcpy(options->raw, out->late ? late_times : times,
+           (size_t)out->used * sizeof *times);
   if (times)
-    ett_sample_stats_compute(out->late ? late_times : times,
-                             (size_t)(out->late ? late : kept), &stats);
+    ett_sample_stats_compute(out->late ? late_times : times, (size_t)out->used, &stats);
   free(times);
   free(b.memory);
   if (status == 0 && !times)

@@ -60,12 +60,14 @@ typedef struct {
   int min_repeats, max_repeats;
   double budget_seconds, target;
   int in_place;
+  double *raw; /* where the repeats' seconds go: room for max_repeats, or NULL */
 } ett_dist_time_options;
 
 typedef struct {
   double seconds; /* low mean over repeats of the slowest rank's time */
   double min_seconds, median_seconds, half_width_seconds;
   int repeats, dropped; /* dropped: a rank came late to the synchronised start */
+  int used;             /* repeats behind the times above: how many are in raw */
   int late; /* nearly every repeat was late: their times were used, from that start on */
 } ett_dist_timing;
 

@@ -25,15 +25,8 @@ static int64_t take(ett_dist_work *w) {
 }
 
 static int commit(ett_dist_work *w, const char *text, size_t bytes, ett_err *err) {
-  int status = 0;
   pthread_mutex_lock(&w->mutex);
-  while (bytes > 0 && status == 0) {
-    const char *end = memchr(text, '\n', bytes);
-    const size_t line = end ? (size_t)(end - text) : bytes;
-    status = ett_sample_journal_append(w->journal, text, line, err);
-    text += line + (end != NULL);
-    bytes -= line + (end != NULL);
-  }
+  int status = ett_sample_journal_append(w->journal, text, bytes, err);
   pthread_mutex_unlock(&w->mutex);
   return status;
 }

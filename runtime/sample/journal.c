@@ -65,18 +65,14 @@ static int create(const char *path, const char *header, ett_err *err) {
   return 0;
 }
 
-/* Cuts the file after its last newline. */
-static int repair(ett_sample_journal *j, ett_err *err) {
-  struct stat info;
-  if (fstat(j->file, &info) != 0)
-    return ett_err_set(err, ETT_ERR_IO, "cannot read '%s': %s", j->path, strerror(errno));
-  off_t end = info.st_size;
+/* Where the last line of the first `end` bytes begins: behind the newline before it, 0
+ * without one; -1 when the file cannot be read. */
+static off_t last_line(const ett_sample_journal *j, off_t end) {
   char block[4096];
   while (end > 0) {
     size_t want = end < (off_t)sizeof block ? (size_t)end : sizeof block;
-    ssize_t got = pread(j->file, block, want, end - (off_t)want);
-    if (got != (ssize_t)want)
-      return ett_err_set(err, ETT_ERR_IO, "cannot read '%s'", j->path);
+    if (pread(j->file, block, want, end - (off_t)want) != (ssize_t)want)
+      return -1;
     size_t i = want;
     while (i > 0 && block[i - 1] != '\n')
       i--;
@@ -84,6 +80,27 @@ static int repair(ett_sample_journal *j, ett_err *err) {
     if (i > 0)
       break;
   }
+  return end;
+}
+
+/* Cuts off an incomplete last line, and marks ("#~ ") whose row was to follow. */
+static int repair(ett_sample_journal *j, ett_err *err) {
+  struct stat info;
+  if (fstat(j->file, &info) != 0)
+    return ett_err_set(err, ETT_ERR_IO, "cannot read '%s': %s", j->path, strerror(errno));
+  off_t end = last_line(j, info.st_size);
+  while (end > 0) {
+    char start[3] = "";
+    off_t line = last_line(j, end - 1);
+    if (line < 0 || pread(j->file, start, sizeof start, line) < 0)
+      end = -1;
+    else if (memcmp(start, "#~ ", 3) == 0)
+      end = line;
+    else
+      break;
+  }
+  if (end < 0)
+    return ett_err_set(err, ETT_ERR_IO, "cannot read '%s'", j->path);
   if (end < info.st_size) {
     if (ftruncate(j->file, end) != 0)
       return ett_err_set(err, ETT_ERR_IO, "cannot repair '%s': %s", j->path,
@@ -146,14 +163,15 @@ failed:
   return NULL;
 }
 
-int ett_sample_journal_append(ett_sample_journal *j, const char *line, size_t bytes,
+int ett_sample_journal_append(ett_sample_journal *j, const char *lines, size_t bytes,
                               ett_err *err) {
-  if (memchr(line, '\n', bytes))
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "a line must not hold a newline");
+  for (size_t i = 0; i < bytes; i++)
+    if (lines[i] == '\n' && (i == 0 || i + 1 == bytes || lines[i - 1] == '\n'))
+      return ett_err_set(err, ETT_ERR_ARGUMENT, "a line must not be empty");
   char *text = malloc(bytes + 1);
   if (!text)
     return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
-  memcpy(text, line, bytes);
+  memcpy(text, lines, bytes);
   text[bytes] = '\n';
   int failed = write_all(j->file, text, bytes + 1) != 0 || fdatasync(j->file) != 0;
   int why = errno;

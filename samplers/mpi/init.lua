@@ -46,7 +46,7 @@ function backend.topologies(job, target)
 end
 
 --- Opens a session; every rank of the job calls it.
----@param options table min_repeats, max_repeats, budget_seconds, target, share
+---@param options table min_repeats, max_repeats, budget_seconds, target, keep_raw, share
 function backend.open(options)
   options = options or {}
   local ok, why = backend.available()
@@ -84,7 +84,7 @@ function backend.open(options)
   function session.measure_collective(target, count)
     return session.group:time { kind = target.collective, count = count, in_place = target.in_place,
       min_repeats = options.min_repeats, max_repeats = options.max_repeats,
-      budget_seconds = options.budget_seconds, target = options.target }
+      budget_seconds = options.budget_seconds, target = options.target, keep_raw = options.keep_raw }
   end
 
   function session.close()

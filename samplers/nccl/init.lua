@@ -81,7 +81,7 @@ local function open_log()
 end
 
 --- Opens a session; every rank of the job calls it. The GPU of a rank is its local rank.
----@param options table precision, min_repeats, max_repeats, budget_seconds, target, share
+---@param options table precision, min_repeats, max_repeats, budget_seconds, target, keep_raw, share
 function backend.open(options)
   options = options or {}
   local ok, why = backend.available()
@@ -190,6 +190,7 @@ function backend.open(options)
     local algorithm, bus = backend.bandwidth(target.collective, count * dtype_bytes[precision], ranks, stats.low_mean)
     return { seconds = stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
       half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
+      raw_seconds = options.keep_raw and seconds or nil,
       algorithm_bandwidth = algorithm, bus_bandwidth = bus, choice = choice,
       note = ("algbw %.2f GB/s, busbw %.2f GB/s%s"):format(algorithm / 1e9, bus / 1e9,
         choice and ", " .. choice or "") }

@@ -110,7 +110,8 @@ static void journal_keeps_whole_lines_only(void **state) {
   ett_sample_journal *j = ett_sample_journal_open(path, "# h\n", &err);
   assert_non_null(j);
   assert_int_equal(ett_sample_journal_append(j, "1,2", 3, &err), 0);
-  assert_int_equal(ett_sample_journal_append(j, "a\nb", 3, &err), -1);
+  assert_int_equal(ett_sample_journal_append(j, "a\n", 2, &err), -1);
+  assert_int_equal(ett_sample_journal_append(j, "a\n\nb", 4, &err), -1);
   assert_null(ett_sample_journal_open(path, "# h\n", &err)); /* held */
   assert_int_equal(err.code, ETT_ERR_LIMIT);
 
@@ -134,6 +135,17 @@ static void journal_keeps_whole_lines_only(void **state) {
   assert_non_null(j);
   assert_int_equal(ett_sample_journal_repaired(j), 2);
   assert_string_equal(contents(path), "# h\n1,2\n5,6\n");
+  assert_int_equal(ett_sample_journal_append(j, "#~ mark\n7,8", 11, &err), 0);
+  ett_sample_journal_close(j);
+
+  /* Marks whose row did not come are cut off with it. */
+  file = open(path, O_WRONLY | O_APPEND);
+  assert_int_equal(write(file, "#~ one\n#~ two\n9", 15), 15);
+  close(file);
+  j = ett_sample_journal_open(path, "# other\n", &err);
+  assert_non_null(j);
+  assert_int_equal(ett_sample_journal_repaired(j), 15);
+  assert_string_equal(contents(path), "# h\n1,2\n5,6\n#~ mark\n7,8\n");
   ett_sample_journal_close(j);
   ett_sample_journal_close(NULL);
   unlink(path);

@@ -116,6 +116,37 @@ describe("ett sample --backend cuda", function()
     assert.matches("# forward: no kernel times: CUPTI: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", out)
   end)
 
+  it("writes each kernel's time and every repeat above a row with --profile and --raw, whatever is run", function()
+    if reason then pending(reason) return end
+    campaign("one", linear:format "{ 256 }")
+    local out, status = stand_in.run(folder, "sample one.lua --out s --quiet --profile --raw")
+    assert.equal(0, status, out)
+    local read, kernels, repeats = require("ett.sample_marks").read, {}, {}
+    for line in stand_in.read(folder, "s/Stand-In90_linear_qkv_bf16.csv"):gmatch("[^\n]+") do
+      local mark = read(line)
+      if mark and mark.kind == "kernel" then
+        kernels[#kernels + 1] = mark.pass .. " " .. mark.name
+        assert.is_true(mark.seconds > 0)
+      elseif mark and mark.kind == "repeats" then
+        repeats[#repeats + 1] = #mark.seconds
+      elseif line:match("^%d") then
+        assert.equal("forward stand_in_gemm, backward stand_in_gemm, backward stand_in_gemm",
+          table.concat(kernels, ", "))
+        assert.same({ 3, 3 }, repeats)
+        kernels, repeats = {}, {}
+      end
+    end
+    for _, mode in ipairs { "get_one", "run_function" } do
+      out, status = stand_in.run(folder, "sample one.lua --profile --run " .. mode)
+      assert.equal(0, status, out)
+      assert.matches("# forward: kernels %(us%)\nstand_in_gemm,%d+%.%d+\n", out)
+    end
+    out, status = stand_in.run(folder, "sample one.lua --out t --quiet --profile", { ETT_GPU_NO_CUPTI = 1 })
+    assert.equal(0, status, out)
+    assert.matches("\n#~ note: 64,64,256: no kernel times of the forward pass: CUPTI: CUPTI_ERROR_INSUFF",
+      stand_in.read(folder, "t/Stand-In90_linear_qkv_bf16.csv"))
+  end)
+
   it("uses the device that --device names, and says how many there are", function()
     if reason then pending(reason) return end
     campaign("one", linear:format "{ 256 }")

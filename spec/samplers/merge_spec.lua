@@ -30,6 +30,22 @@ describe("merging the tables of parts", function()
     assert.is_nil(text:find("disturbed", 1, true))
   end)
 
+  it("keeps every mark of the row that is kept, and none of the other", function()
+    write("D_gelu_fp32_2_1.csv", head .. "#~ disturbed: 4,8: clock\n#~ repeats: 4,8: forward: 9 10\n4,8,9,9\n")
+    write("D_gelu_fp32_2_2.csv", head .. "#~ note: 4,8: quiet\n#~ repeats: 4,8: forward: 3 3.5\n"
+      .. "#~ kernel: 4,8: forward: 2.5: void f<int, 4>()\n4,8,3,4\n#~ repeats: 5,8: forward: 1\n6,8,1,1\n")
+    local report = merge({ folder }, folder .. "/out")[1]
+    local text = io.open(report.path):read("a")
+    assert.matches("\n#~ note: 4,8: quiet\n#~ repeats: 4,8: forward: 3 3.5\n#~ kernel: 4,8: forward: "
+      .. "2.5: void f<int, 4>%(%)\n4,8,3,4\n6,8,1,1\n$", text)
+    assert.is_nil(text:find("clock", 1, true))
+    local marks = require "ett.sample_marks"
+    local kernel = marks.read("#~ kernel: 4,8: forward: 2.5: void f<int, 4>::g()")
+    assert.same({ "4,8", "forward", "void f<int, 4>::g()" }, { kernel.key, kernel.pass, kernel.name })
+    assert.near(2.5e-6, kernel.seconds, 1e-12)
+    assert.is_nil(marks.read("4,8,3,4"))
+  end)
+
   it("keeps topologies of collectives apart", function()
     local wires = "# collective: all_reduce\n# campaign: c 00ff\nshape,nodes,GPUsPerNode,dur(us)\n"
     write("D_all_reduce_fp32_1_2.csv", wires .. "64,1,2,5\n")

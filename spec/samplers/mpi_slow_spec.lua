@@ -125,6 +125,59 @@ describe("the MPI back end", function()
     end
   end)
 
+  it("measures one shape on all ranks with get_one, and keeps repeats with --raw", function()
+    local file = write("one.lua", [[
+      return { name = "one", backend = "mpi", max_repeats = 10, min_repeats = 3, budget_seconds = 0.005, samples = {
+        { collective = "all_reduce", in_place = true, shapes = { shape = { 64, 4096 } } } } }
+    ]])
+    local text, ok = run(3, ("sample '%s' --run get_one"):format(file))
+    assert(ok, text)
+    assert.matches("# all_reduce on %S+%-cpu, fp32\nshape: shape=64 nodes=1 GPUsPerNode=3\ncollective +[%d.]+ us", text)
+    assert.equal(1, select(2, text:gsub("collective +%d", "")), text) -- one rank prints
+    text, ok = run(2, ("sample '%s' --run get_profiler"):format(file))
+    assert(ok, text)
+    assert.matches("# collective: every repeat %(us%)\n1,[%d.]+\n2,", text)
+    text, ok = run(2, ("sample '%s' --out '%s/raw' --quiet --raw"):format(file, folder))
+    assert(ok, text)
+    local rows, mark = 0, nil
+    for line in io.lines(text:match("(%S+all_reduce_fp32_1_2%.csv): 2 measured")) do
+      mark = line:match("^#~ repeats") and require("ett.sample_marks").read(line) or mark
+      local shape, time = line:match("^(%d+),1,2,(.*)$")
+      if shape then
+        rows = rows + 1
+        assert.equal(shape, mark.key)
+        local low = require("ett.sample").stats(mark.seconds).low_mean * 1e6
+        assert.near(tonumber(time), low, 1e-4 * low)
+      end
+    end
+    assert.equal(2, rows)
+  end)
+
+  it("--raw of shared work keeps a row and its repeats together", function()
+    local file = write("kept.lua", [[
+      return { name = "kept", max_repeats = 2, min_repeats = 2, passes = 1, budget_seconds = 0.001, samples = { {
+        operator = "gelu", shapes = { tokens = { start = 1, stop = 30 }, width = 8 } } } }
+    ]])
+    local text, ok = run(3, ("sample '%s' --out '%s/kept' --quiet --raw"):format(file, folder))
+    assert(ok, text)
+    local rows, marks = 0, {}
+    for line in io.lines(text:match("(%S+%.csv): ")) do
+      if line:match("^#~") then marks[#marks + 1] = line end
+      local key = line:match("^(%d+,8),")
+      if key then
+        rows = rows + 1
+        local repeats = 0
+        for _, mark in ipairs(marks) do
+          assert.equal(key, mark:match("^#~ %a+: ([^:]*):"))
+          if mark:match("^#~ repeats") then repeats = repeats + 1 end
+        end
+        assert.equal(2, repeats)
+        marks = {}
+      end
+    end
+    assert.equal(30, rows)
+  end)
+
   it("a rank that dies ends the campaign, named, with the finished rows safe", function()
     local file = write("dies.lua", [[
       return { name = "dies", passes = 1, max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, samples = { {

@@ -49,6 +49,20 @@ describe("ett sample --backend nccl", function()
   before_each(function() folder = stand_in.folder() end)
   after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
 
+  it("keeps every repeat with --raw, and measures one shape with get_one", function()
+    if reason then pending(reason) return end
+    campaign({ "all_reduce" }, "shapes = { shape = { 1024 } }")
+    local out, status = ranks "sample c.lua --out s --quiet --raw"
+    assert.equal(0, status, out)
+    local times = tables():match("\n#~ repeats: 1024: collective: ([%d. ]+)\n1024,1,2,")
+    assert(times, (tables()))
+    assert.is_true(select(2, times:gsub("%S+", "")) >= 3, times)
+    out, status = ranks "sample c.lua --run get_one"
+    assert.equal(0, status, out)
+    assert.matches("shape: shape=1024 nodes=1 GPUsPerNode=2\ncollective +[%d.]+ us", out)
+    assert.matches("\nalgbw [%d.]+ GB/s, busbw", out)
+  end)
+
   it("measures every collective, with bandwidths as nccl-tests defines them and NCCL's own choice", function()
     if reason then pending(reason) return end
     campaign({ "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast" },

@@ -120,11 +120,52 @@ describe("ett sample", function()
     says("c.lua --tagret-error 1", "unknown option '%-%-tagret%-error'; did you mean '%-%-target%-error'")
   end)
 
+  for _, order in ipairs { "one table after the other", "tables that take turns" } do
+    it("--raw keeps every repeat behind a row, and goes on: " .. order, function()
+      local turns = order:find "turns" and "interleave = true," or ""
+      write("c.lua", "return { name = 'c', passes = 2, min_repeats = 2, max_repeats = 4, " .. turns .. " samples = { "
+        .. "{ operator = 'gelu', shapes = { tokens = { 16, 32, 48 }, width = 8 } }, "
+        .. "{ operator = 'optimizer', shapes = { params = { 100, 200 } } } } }\n")
+      local marks = require "ett.sample_marks"
+      local text, status = run "sample c.lua --out out --quiet --raw --limit 2"
+      assert.equal(0, status, text)
+      text, status = run "sample c.lua --out out --quiet --raw"
+      assert.equal(0, status, text)
+      for name, passes in pairs { gelu = { "forward", "backward" }, optimizer = { "update" } } do
+        local path = text:match("(out/%S+_" .. name .. "_fp32%.csv)")
+        local rows, repeats = 0, {}
+        for line in io.lines(folder .. "/" .. path) do
+          local mark = marks.read(line)
+          if mark and mark.kind == "repeats" then
+            repeats[mark.pass] = mark
+          elseif line:match("^%d") then
+            rows = rows + 1
+            local columns = {}
+            for word in line:gmatch("[^,]+") do columns[#columns + 1] = tonumber(word) end
+            for i, pass in ipairs(passes) do
+              local mark_of = assert(repeats[pass], line)
+              assert.equal(mark_of.key .. ",", line:sub(1, #mark_of.key + 1))
+              assert.is_true(#mark_of.seconds >= 2)
+              local time = require("ett.sample").stats(mark_of.seconds).low * 1e6
+              assert.near(columns[#columns - #passes + i], time, 1e-4 * time)
+            end
+            repeats = {}
+          end
+        end
+        assert.equal(name == "gelu" and 3 or 2, rows)
+      end
+      -- To the readers of tables they are comments.
+      assert.equal(3, #require("ett.sample_profile").read(folder .. "/" .. text:match("(out/%S+_gelu_fp32%.csv)")).rows)
+    end)
+  end
+
   it("lists, measures one shape and profiles it, as the reference's run modes do", function()
     write("c.lua", campaign "{ tokens = { 16, 32 }, width = 8 }")
     assert.matches("# gelu: 2 shapes\ntokens,width\n16,8\n32,8\n", (run "sample c.lua --list"))
     assert.matches("forward +[%d.]+ us", (run "sample c.lua --run get_one"))
     assert.matches("# backward: every repeat %(us%)\n1,[%d.]+\n", (run "sample c.lua --run get_profiler"))
+    assert.matches("# backward: every repeat %(us%)\n1,[%d.]+\n", (run "sample c.lua --run get_one --raw"))
+    assert.is_nil((run "sample c.lua --run get_one"):find("every repeat", 1, true))
     assert.is_nil((io.open(folder .. "/samples")))
   end)
 end)

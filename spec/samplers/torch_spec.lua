@@ -33,6 +33,24 @@ describe("samplers/torch", function()
     end
   end)
 
+  it("keeps every iteration's time in a campaign's table with keep_raw", function()
+    if reason then pending(reason) return end
+    local campaign, sampler = require "ett.campaign", require "ett.sampler"
+    local folder = os.tmpname()
+    os.remove(folder)
+    require("ett.folder").make(folder)
+    finally(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+    local given = campaign.resolve({ name = "kept", backend = "torch", precision = "bf16",
+      samples = { { operator = "gelu", shapes = { tokens = { 16, 32 }, width = 64 } } } }, "kept")
+    given.fingerprint, given.schedule = "0", { wait = 0, warmup = 1, active = 3 }
+    local report = sampler.run(given, { out = folder, keep_raw = true })[1]
+    assert.equal(2, report.measured)
+    local file = assert(io.open(report.path))
+    local text = file:read("a")
+    file:close()
+    assert.matches("\n#~ repeats: 16,64: forward: 40 40 40\n#~ repeats: 16,64: backward: 90 90 90\n16,64,40,90\n", text)
+  end)
+
   it("takes the host's time where PyTorch has no GPU", function()
     if reason then pending(reason) return end
     local session = assert(backend.open { device = "cpu", precision = "fp32", warmup = 0, active = 2 })

@@ -105,36 +105,69 @@ local function plain(report)
     interrupted = report.interrupted or false }
 end
 
+--- pass, result of what was measured; a collective is one.
+local function passes_of(results)
+  local list = {}
+  if results.seconds then list[1] = { "collective", results } end
+  for _, pass in ipairs { "forward", "backward", "update" } do
+    if results[pass] then list[#list + 1] = { pass, results[pass] } end
+  end
+  return list
+end
+
 local function print_one(one)
   if not one.results then error(one.error, 0) end
   local shape = {}
   for i, column in ipairs(one.columns) do shape[i] = ("%s=%d"):format(column, one.shape[i]) end
+  if one.topology then
+    shape[#shape + 1] = ("nodes=%d GPUsPerNode=%d"):format(one.topology.nodes, one.topology.ranks_per_node)
+  end
   print(("# %s on %s, %s"):format(one.name, one.device, one.precision))
   print(("shape: %s"):format(table.concat(shape, " ")))
-  for _, pass in ipairs { "forward", "backward", "update" } do
-    local result = one.results[pass]
-    if result then
-      print(("%-9s %12.3f us  +- %.3f us, %d repeats, %d dropped"):format(pass, result.seconds * 1e6,
-        result.half_width_seconds * 1e6, result.repeats, result.dropped))
-    end
+  for _, entry in ipairs(passes_of(one.results)) do
+    local pass, result = entry[1], entry[2]
+    print(("%-9s %12.3f us  +- %.3f us, %d repeats, %d dropped"):format(pass, result.seconds * 1e6,
+      result.half_width_seconds * 1e6, result.repeats, result.dropped))
+  end
+  if one.results.note then print(one.results.note) end
+end
+
+local function print_repeats(one)
+  for _, entry in ipairs(passes_of(one.results)) do
+    print(("# %s: every repeat (us)"):format(entry[1]))
+    for i, seconds in ipairs(entry[2].raw_seconds or {}) do print(("%d,%.4f"):format(i, seconds * 1e6)) end
   end
 end
 
-local function print_profile(one)
-  for _, pass in ipairs { "forward", "backward", "update" } do
-    local result = one.results and one.results[pass]
-    if result and result.raw_seconds then
-      print(("# %s: every repeat (us)"):format(pass))
-      for i, seconds in ipairs(result.raw_seconds) do print(("%d,%.4f"):format(i, seconds * 1e6)) end
-    end
-    if result and result.kernels then
+local function print_kernels(one)
+  for _, entry in ipairs(passes_of(one.results)) do
+    local pass, result = entry[1], entry[2]
+    if result.kernels then
       print(("# %s: kernels (us)"):format(pass))
       for _, kernel in ipairs(result.kernels) do print(("%s,%.3f"):format(kernel.name, kernel.seconds * 1e6)) end
     end
-    if result and result.kernels_missing then
-      print(("# %s: no kernel times: %s"):format(pass, result.kernels_missing))
-    end
+    if result.kernels_missing then print(("# %s: no kernel times: %s"):format(pass, result.kernels_missing)) end
   end
+end
+
+--- run: get_one, get_profiler, run_function: one shape, printed.
+local function run_one(given, mode, common, raw)
+  if mode == "run_function" then common.max_repeats = 1 end
+  if mode == "get_profiler" then common.profile = true end
+  common.share = require("ett.share").join()
+  local ok, one = pcall(require("ett.sample_one").measure, given, common)
+  if not ok and common.share then -- the others would wait for ever
+    io.stderr:write(("ett: rank %d: %s\n"):format(common.share.rank(), tostring(one)))
+    common.share.abort(1)
+  end
+  if not ok then error(one, 0) end
+  if one.leader then
+    print_one(one)
+    if mode == "get_profiler" or raw then print_repeats(one) end
+    print_kernels(one)
+  end
+  if common.share then common.share.leave() end
+  return 0
 end
 
 return {
@@ -162,7 +195,8 @@ return {
     { "active", "choose the next shape where the regressor is least sure" },
     { "target-error", "E", "with --active: stop at this held-out error (0.05)", kind = "positive" },
     { "autotune", "with cuda: time cuBLASLt's candidates and keep the best" },
-    { "profile", "with cuda: per-kernel times from CUPTI" },
+    { "profile", "with cuda: per-kernel times from CUPTI, as marks above each row" },
+    { "raw", "keep every repeat's time, as a mark above each row" },
     { "list", "print the shapes and stop" },
     { "json", "print what was measured as JSON" },
     { "quiet", "no progress, only a line for each table" },
@@ -188,15 +222,8 @@ return {
       parts = opts.parts, part = opts.part, device = opts.device or opts.device_num, threads = opts.threads,
       seconds = opts.seconds, budget_seconds = opts.budget, limit = opts.limit, limit_bytes = opts.memory,
       retry_failed = opts.retry_failed, continue_changed = opts.continue_changed, autotune = opts.autotune,
-      profile = opts.profile }
-    if mode ~= "get_all" then
-      if mode == "run_function" then common.max_repeats = 1 end
-      if mode == "get_profiler" then common.profile = true end
-      local one = sampler.one(given, common)
-      print_one(one)
-      if mode == "get_profiler" then print_profile(one) end
-      return 0
-    end
+      profile = opts.profile, keep_raw = opts.raw }
+    if mode ~= "get_all" then return run_one(given, mode, common, opts.raw) end
     sample.catch_interrupts()
     local share = require("ett.share").join()
     if not share or share.rank() == 0 then require("ett.folder").make(opts.out) end
