@@ -1,5 +1,6 @@
 --- From samples to coefficient files to predictions without the samples.
 local lfs = require "lfs"
+local fits = require("needs").fitting(it, pending)
 
 local folder
 
@@ -40,7 +41,7 @@ end)
 teardown(function() remove(folder) end)
 
 describe("ett calibrate", function()
-  it("writes small files with source, date and held-out error, which predict alone", function()
+  fits("writes small files with source, date and held-out error, which predict alone", function()
     local into = folder .. "/profile"
     local summary = require("ett.calibrate").run { folders = { folder .. "/samples" }, into = into,
       source = "made up", fitted = "2026-01-02" }

@@ -3,6 +3,12 @@
 local oom = require "oom"
 local regressor = require "ett.regressor"
 
+local there, reason = regressor.fitting()
+if not there then
+  describe("with failing allocations", function() it("are left out", function() pending(reason) end) end)
+  return
+end
+
 describe("with failing allocations", function()
   local rows, seconds = {}, {}
   for i = 1, 40 do

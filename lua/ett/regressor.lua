@@ -224,8 +224,14 @@ function regressor.load(path)
   return self
 end
 
+--- What fits, or nil and what to install for it: XGBoost may not have been there when ett was built.
+---@return table|nil, string?
+function regressor.fitting()
+  return error_module.part("ett.regress_fit", "what fits regressors", "install libxgboost-dev")
+end
+
 local function loaded()
-  local fit, why = error_module.part("ett.regress_fit", "what fits regressors", "install libxgboost-dev")
+  local fit, why = regressor.fitting()
   if not fit then error_module.raise("missing", "%s", why) end
   return fit
 end

@@ -24,12 +24,14 @@ ett: calibrate: 'file' is a file, not a folder to write into
 
 # A fault in the last table leaves the files of the first as they were.
 
+# needs ett.regress_fit
 $ mkdir s out; awk 'BEGIN { print "mp,b,l,dim,F_dur(us)"; for (i = 1; i <= 40; i++) printf "1,4,%d,1024,%d\n", 64 * i, 5 + i }' > s/A100_gelu_fp16.csv; echo old > out/gelu.fp16.coefficients.lua; printf 'mp,b,l,dim,F_dur(us)\n1,4,512,1024,nan\n' > s/A100_layernorm_fp16.csv; ett calibrate perlmutter s --into out --source us; cat out/*
 ett: s/A100_layernorm_fp16.csv: line 2: column 'F_dur(us)' must be a positive number, got 'nan'
 old
 
 # Two devices are two profiles: a cluster is calibrated from one, ett fit takes each.
 
+# needs ett.regress_fit
 $ export XDG_CACHE_HOME=$PWD/cache; mkdir s; for d in A100 H100; do awk 'BEGIN { print "mp,b,l,dim,F_dur(us)"; for (i = 1; i <= 40; i++) printf "1,4,%d,1024,%d\n", 64 * i, 5 + i }' > s/${d}_gelu_fp16.csv; done; ett fit s; ett calibrate perlmutter s --into out --source us
 model ...
 gelu fp16 forward ... 40 ... A100

@@ -1,5 +1,6 @@
 # Samples become fitted models; faults of a sample file name the line, the column and the text.
 
+# needs ett.regress_fit
 $ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_dur(us),B_dur(us)"; for (i = 1; i <= 40; i++) printf "1,4,%d,%d,%.3f,%.3f\n", 512 + 64 * i, 1024 * (1 + i % 4), 5 + i * (1 + i % 4), 9 + 2 * i * (1 + i % 4) }' > s/A100_gelu_fp16.csv; ett fit s; ett fit s --json | grep -E '"(model|rows)"'; ett fit s/A100_gelu_fp16.csv --quiet; ls cache/ett/models | wc -l
 model ... mean error %   median error %
 gelu fp16 backward ...
@@ -52,11 +53,13 @@ ett: s/A100_gelu_fp16.csv: line 3: not UTF-8 at byte 48 (0xff)
 
 # Columns may stand in any order.
 
+# needs ett.regress_fit
 $ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "B_dur(us),dim,l,b,mp,F_dur(us)"; for (i = 1; i <= 40; i++) printf "%.3f,%d,%d,4,1,%.3f\n", 9 + 2 * i * (1 + i % 4), 1024 * (1 + i % 4), 512 + 64 * i, 5 + i * (1 + i % 4) }' > s/A100_gelu_fp16.csv; ett fit s | wc -l
 3
 
 # What the gate sets aside is named by file, reason and line; of models from the cache too.
 
+# needs ett.regress_fit
 $ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_dur(us)"; for (i = 1; i <= 60; i++) printf "1,4,%d,%d,%.3f\n", 512 + 64 * i, 1024 * (1 + i % 4), (i == 30 ? 1000 : 1) * (5 + i * (1 + i % 4)) }' > s/A100_gelu_fp16.csv; ett fit s; ett fit s | tail -1; ett fit s --json | grep '"line"'; ett calibrate perlmutter s --into out --source us | tail -4
 model ... dropped ...
 gelu fp16 forward ... 59 ... 1 ...
@@ -71,6 +74,7 @@ set aside by the gate:
 s/A100_gelu_fp16.csv: gelu forward: 1 row ...: line 31
 
 A table of a campaign that holds no row yet is left out; one that is not ours is damaged.
+# needs ett.regress_fit
 $ mkdir s; printf '# ett: 0.1.0\nmp,b,l,dim,F_dur(us),B_dur(us)\n# failed: 1,4,512,8: no memory\n' > s/A100_rms_norm_fp16.csv; ett fit s; awk 'BEGIN { print "# ett: 0.1.0\nmp,b,l,dim,F_dur(us),B_dur(us)"; for (i = 1; i <= 8; i++) printf "1,4,%d,%d,%.3f,%.3f\n", 512 * i, 1024, 5 * i, 9 * i }' > s/A100_gelu_fp16.csv; XDG_CACHE_HOME=$PWD ett fit s | cut -d" " -f1-3 | sort -u; printf 'mp,b,l,dim,F_dur(us),B_dur(us)\n' > s/A100_rms_norm_fp16.csv; ett fit s
 ett: s: no sample files ({gpu}_{operator}_{precision}.csv)
 gelu fp16 backward
@@ -81,6 +85,7 @@ ett: s/A100_rms_norm_fp16.csv: holds a header and no rows
 
 # A plot for each table and pass, and a page of them; the splits are in the JSON. A pass faster than its device is void.
 
+# needs ett.regress_fit
 $ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_dur(us),B_dur(us)"; for (b = 1; b <= 5; b++) for (d = 1024; d <= 8192; d += 512) { f = 6e-3 * b * 1024 * d * d / 1e3; printf "1,%d,1024,%d,%.4f,%.4f\n", b, d, f / 200 + 5, f / 200 } }' > s/NVIDIAA100-SXM4-80GB_linear1_fp16.csv; ett fit s --svg out/plots; ls out/plots; ett fit s --splits --json --svg out/plots | grep -E '"(fault|split|seed)"|plots/'
 model ... mean error %   median error %
 gemm fp16 backward                                      -        -              -                -  void: ... of 75 rows (100 %) are faster than the device's peak
@@ -102,6 +107,7 @@ index.html
       "split": "grouped"
 ...
 
+# needs ett.regress_fit
 $ mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_dur(us)"; for (i = 1; i <= 40; i++) printf "1,4,%d,1024,%d\n", 64 * i, 5 + i }' > s/A100_gelu_fp16.csv; : > file; ett fit s --svg file; ett fit s --svg /dev/null/plots --quiet
 ett: fit: --svg wants a folder, and 'file' is a file
 ett: cannot make folder '/dev/null/plots' for plots: ...

@@ -1,4 +1,5 @@
 local regressor = require "ett.regressor"
+local fits = require("needs").fitting(it, pending)
 
 -- Sizes of a collective and their times.
 local function line(count, time, step)
@@ -17,21 +18,21 @@ local function near(expected, got, share)
 end
 
 describe("a fit", function()
-  it("of constant times is that constant", function()
+  fits("of constant times is that constant", function()
     local rows, seconds = line(60, function() return 7e-4 end)
     local r, outliers = regressor.fit { family = "collective", rows = rows, seconds = seconds }
     assert.are.equal(0, #outliers)
     for _, elements in ipairs { 1.02e8, 1.5e8, 2.2e8 } do near(7e-4, r:predict({ elements }).value, 0.002) end
   end)
 
-  it("of an exact law is that law, inside and far above", function()
+  fits("of an exact law is that law, inside and far above", function()
     local rows, seconds = line(100, law)
     local r = regressor.fit { family = "collective", rows = rows, seconds = seconds }
     near(law(1.51e8), r:predict({ 1.51e8 }).value, 0.002)
     near(law(1.2e9), r:predict({ 1.2e9 }).value, 0.02)
   end)
 
-  it("does not depend on the order of rows, nor on how often each is given", function()
+  fits("does not depend on the order of rows, nor on how often each is given", function()
     local rows, seconds = line(80, function(x, i) return law(x) * (1 + 0.01 * math.sin(i)) end)
     local back, reversed, twice, doubled = {}, {}, {}, {}
     for i, row in ipairs(rows) do
@@ -49,7 +50,7 @@ describe("a fit", function()
     near(one, fit("hybrid", twice, doubled):predict({ 1.7e8 }).value, 0.01)
   end)
 
-  it("takes two rows, not one", function()
+  fits("takes two rows, not one", function()
     local ok, err = pcall(regressor.fit, { family = "collective", rows = { { 1e8 } }, seconds = { 1e-3 } })
     assert.is_false(ok)
     assert.truthy(tostring(err):find("at least 2 rows", 1, true), tostring(err))
@@ -64,7 +65,7 @@ describe("the gate of a family on a line", function()
   local function two(x, i) return ((i >= 70) ~= (strays[i] or false)) and 1.17e-4 or law(x) end
   local rows, seconds = line(100, two, 5e5)
 
-  it("believes physics before numbers", function()
+  fits("believes physics before numbers", function()
     local least = {}
     for i, row in ipairs(rows) do least[i] = row[1] / 5e11 end
     local r, outliers = regressor.fit { family = "collective", rows = rows, seconds = seconds, least_seconds = least }
@@ -73,7 +74,7 @@ describe("the gate of a family on a line", function()
     near(law(1.4525e8), r:predict({ 1.4525e8 }).value, 0.03)
   end)
 
-  it("drops single rows of another mode as ever", function()
+  fits("drops single rows of another mode as ever", function()
     local x, y = line(100, function(e, i) return law(e) * (i % 20 == 0 and 50 or 1) end)
     local _, outliers = regressor.fit { family = "collective", rows = x, seconds = y }
     assert.are.equal(5, #outliers)
@@ -86,7 +87,7 @@ describe("hinges of the base", function()
   local function padded(rows, cols)
     return 4e-6 + rows * cols * (0.7 + 1.3 * 2 ^ math.ceil(math.log(cols, 2)) / cols) * 1e-12
   end
-  it("do not carry a few rows' slope above the samples", function()
+  fits("do not carry a few rows' slope above the samples", function()
     local x, y, above = {}, {}, {}
     for cols = 1024, 2048, 64 do
       for power = 0, 5 do
@@ -112,7 +113,7 @@ describe("two regimes", function()
     local z = rows * cols
     return z < 6e6 and 20e-6 + z * 60e-12 or 30e-6 + z * 2e-12 + cols * 10e-9
   end
-  it("do not bend the base above the samples", function()
+  fits("do not bend the base above the samples", function()
     local x, y, above = {}, {}, {}
     for power = 10, 17 do
       for cols = 256, 2048, 128 do

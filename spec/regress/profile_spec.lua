@@ -2,6 +2,7 @@ local coefficients = require "ett.coefficients"
 local ett_io = require "ett.io"
 local operator = require "ett.operator"
 local profile = require "ett.profile"
+local fits = require("needs").fitting(it, pending)
 
 local function write(path, text) assert(ett_io.write(path, text)) end
 
@@ -50,7 +51,7 @@ describe("ett.profile", function()
   local path = folder()
   local none = { cache = false }
 
-  it("answers from the samples, and what was not sampled from the same kernel's siblings", function()
+  fits("answers from the samples, and what was not sampled from the same kernel's siblings", function()
     local p = profile.open(path, none)
     local answer, flops = ask(p, "linear1")
     assert.are.equal("measured", answer.provenance)
@@ -72,7 +73,7 @@ describe("ett.profile", function()
     assert.is_nil(p:operator("linear1", op.shape(c), "fp32", "forward"))
   end)
 
-  it("takes a topology out of a generic file", function()
+  fits("takes a topology out of a generic file", function()
     local p = profile.open(path, none)
     local one = p:collective("all_reduce", 2 * 30 * 1048576, { nodes = 1, gpus_per_node = 4 }, "fp16")
     local two = p:collective("allreduce", 2 * 30 * 1048576, { nodes = 2, gpus_per_node = 4 }, "fp16")
@@ -81,7 +82,7 @@ describe("ett.profile", function()
     assert.is_true(math.abs(two.seconds / 2440e-6 - 1) < 0.02, two.seconds)
   end)
 
-  it("carries everything in coefficient files of a few kilobytes", function()
+  fits("carries everything in coefficient files of a few kilobytes", function()
     local p = profile.open(path, none)
     local out = path .. "/coefficients"
     local summary = p:export_coefficients(out, { source = "a made-up device", fitted = "2026-01-01" })
@@ -125,7 +126,7 @@ describe("ett.profile", function()
     os.execute(("rm -r '%s'"):format(bad))
   end)
 
-  it("reads columns in any order", function()
+  fits("reads columns in any order", function()
     local other = folder()
     local file = other .. "/operator/NVIDIAA100-SXM4-80GB_linear1_fp16.csv"
     local text = assert(ett_io.read(file)):gsub("([^,\n]+),([^,\n]+),([^,\n]+),([^,\n]+),([^,\n]+),([^,\n]+)",
@@ -155,7 +156,7 @@ describe("ett.profile", function()
     after_each(function() cache.folder, cache.warn = real_folder, real_warn end)
     teardown(function() os.execute(("rm -rf '%s'"):format(kept)) end)
 
-    it("keeps a fit, reads it back, and fits again what was damaged", function()
+    fits("keeps a fit, reads it back, and fits again what was damaged", function()
       local first = ask(profile.open(path), "linear1")
       local files = entries()
       assert.are.equal(1, #files)
@@ -168,7 +169,7 @@ describe("ett.profile", function()
       end
     end)
 
-    it("knows other samples for other samples", function()
+    fits("knows other samples for other samples", function()
       local before = #entries()
       local other = folder()
       local file = other .. "/operator/NVIDIAA100-SXM4-80GB_linear1_fp16.csv"
@@ -183,7 +184,7 @@ describe("ett.profile", function()
       os.execute(("rm -r '%s'"):format(other))
     end)
 
-    it("only warns when it cannot be written", function()
+    fits("only warns when it cannot be written", function()
       local said
       cache.folder = function() return "/dev/null/cache" end
       cache.warn = function(text) said = text end

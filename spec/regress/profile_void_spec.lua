@@ -3,6 +3,7 @@ local cache = require "ett.profile_cache"
 local ett_io = require "ett.io"
 local operator = require "ett.operator"
 local profile = require "ett.profile"
+local fits = require("needs").fitting(it, pending)
 
 local device, peak = "NVIDIAA100-SXM4-80GB", 312e12
 local path, kept = os.tmpname(), os.tmpname()
@@ -55,7 +56,7 @@ local function check(p)
 end
 
 describe("a void pass", function()
-  it("is answered from its twin by the ratio of FLOPs, and reported", function()
+  fits("is answered from its twin by the ratio of FLOPs, and reported", function()
     for _, options in ipairs { { cache = false }, {}, {} } do -- fitted, kept, and known from the cache
       local p = profile.from_samples({ path }, options)
       check(p)
@@ -73,13 +74,13 @@ describe("a void pass", function()
     end
   end)
 
-  it("is known from the cache without its samples being read", function()
+  fits("is known from the cache without its samples being read", function()
     local p = profile.from_samples({ path }, {})
     p.data = function() error "read" end
     check(p)
   end)
 
-  it("is served as it was sampled to who asks for that", function()
+  fits("is served as it was sampled to who asks for that", function()
     for _ = 1, 2 do
       local raw = profile.from_samples({ path }, {}):as_sampled()
       local answer = raw:operator("linear_qkv", shape, "fp16", "backward")
@@ -89,7 +90,7 @@ describe("a void pass", function()
     check(profile.from_samples({ path }, {}))
   end)
 
-  it("stays void in coefficient files", function()
+  fits("stays void in coefficient files", function()
     local into = path .. "/coefficients"
     local summary = profile.from_samples({ path }, {}):export_coefficients(into, { source = "made up", fitted = "x" })
     local void = {}
@@ -100,7 +101,7 @@ describe("a void pass", function()
     check(profile.open(into))
   end)
 
-  it("falls to the cluster's other device, and to its links, where it has them", function()
+  fits("falls to the cluster's other device, and to its links, where it has them", function()
     local cluster = require("ett.cluster").get "vista" -- borrows from perlmutter
     local p = require("ett.cluster_profile").open(cluster, profile.from_samples({ path }, {}))
     local forward = p:operator("linear_qkv", shape, "fp16", "forward")
@@ -116,7 +117,7 @@ describe("a void pass", function()
     assert.equal(links.seconds, wire.seconds)
   end)
 
-  it("takes most of the rows: a minority is dropped row by row", function()
+  fits("takes most of the rows: a minority is dropped row by row", function()
     local other = os.tmpname()
     os.remove(other)
     assert(ett_io.make_folder(other))
@@ -138,7 +139,7 @@ describe("a void pass", function()
 end)
 
 describe("samples of several devices", function()
-  it("make no profile of one", function()
+  fits("make no profile of one", function()
     local text = assert(ett_io.read(("%s/%s_linear1_fp16.csv"):format(path, device)))
     assert(ett_io.write(path .. "/NVIDIAGH200120GB_linear1_fp16.csv", text))
     local ok, why = pcall(profile.from_samples, { path }, {})

@@ -1,5 +1,6 @@
 local operator = require "ett.operator"
 local regressor = require "ett.regressor"
+local fits = require("needs").fitting(it, pending)
 
 -- Made-up device: 2e14 FLOP/s, 1.5e12 bytes/s, 5 us to launch; a ripple that no base knows.
 local function made_up(n)
@@ -22,7 +23,7 @@ end
 describe("ett.regressor", function()
   local rows, seconds = made_up(600)
 
-  it("hybrid finds the law, the ripple and their range", function()
+  fits("hybrid finds the law, the ripple and their range", function()
     local r, outliers = regressor.fit { family = "gemm", rows = rows, seconds = seconds }
     assert.are.equal(0, #outliers)
     assert.is_true(r:facts().error_mean < 0.02, r:facts().error_mean)
@@ -46,14 +47,14 @@ describe("ett.regressor", function()
     assert.is_true(math.abs(far.value / truth_far - 1) < 0.06, far.value / truth_far)
   end)
 
-  it("gives the same bytes twice, with any number of threads", function()
+  fits("gives the same bytes twice, with any number of threads", function()
     local given = { family = "gemm", rows = rows, seconds = seconds, rounds = 20 }
     local a = regressor.fit(given):bytes()
     given.threads = 1
     assert.are.equal(a, regressor.fit(given):bytes())
   end)
 
-  it("serves what it saved, and refuses what is damaged", function()
+  fits("serves what it saved, and refuses what is damaged", function()
     local r = regressor.fit { family = "gemm", rows = rows, seconds = seconds, rounds = 20 }
     local path = os.tmpname()
     assert.is_true(r:save(path))
@@ -69,7 +70,7 @@ describe("ett.regressor", function()
     assert.are.equal("missing", why.kind)
   end)
 
-  it("keeps its answers in a coefficient text of a few kilobytes", function()
+  fits("keeps its answers in a coefficient text of a few kilobytes", function()
     local r = regressor.fit { family = "gemm", rows = rows, seconds = seconds, compact = true }
     local text = r:text()
     assert.is_true(#text < 40000, #text)
@@ -79,7 +80,7 @@ describe("ett.regressor", function()
     end
   end)
 
-  it("drops rows of another mode and says so", function()
+  fits("drops rows of another mode and says so", function()
     local bad = table.move(seconds, 1, #seconds, 1, {})
     for i = 10, 600, 30 do bad[i] = bad[i] * 1000 end
     local r, outliers = regressor.fit { family = "gemm", rows = rows, seconds = bad, rounds = 50 }
@@ -89,7 +90,7 @@ describe("ett.regressor", function()
     assert.is_true(r:facts().error_mean < 0.03)
   end)
 
-  it("drops rows that no device could run so fast", function()
+  fits("drops rows that no device could run so fast", function()
     local least = {}
     for i, row in ipairs(rows) do least[i] = 2.0 * row[2] * row[3] * row[4] / 2.5e14 end
     local fast = table.move(seconds, 1, #seconds, 1, {})
@@ -101,7 +102,7 @@ describe("ett.regressor", function()
     assert.truthy(outliers[1].reason:find("faster"))
   end)
 
-  it("fits every kind", function()
+  fits("fits every kind", function()
     for _, kind in ipairs { "boosted_trees", "random_forest", "robust_linear" } do
       local r = regressor.fit { kind = kind, family = kind == "robust_linear" and "gemm" or nil, rows = rows,
         seconds = seconds }
@@ -118,14 +119,14 @@ describe("ett.regressor", function()
     assert.is_true(math.abs(found[1] / 2e-5 - 1) < 1e-3 and math.abs(found[2] * 1e11 - 1) < 1e-3)
   end)
 
-  it("searches hyper-parameters by held-out folds", function()
+  fits("searches hyper-parameters by held-out folds", function()
     local _, chosen, tried = regressor.search({ family = "gemm", rows = rows, seconds = seconds },
       { { rounds = 1 }, { rounds = 60 } })
     assert.are.equal(60, chosen.rounds)
     assert.is_true(tried[2].error < tried[1].error)
   end)
 
-  it("understands the reference's choices", function()
+  fits("understands the reference's choices", function()
     local config = assert(regressor.read_config(
       "{'max_depth': None, 'max_features': None, 'min_samples_leaf': 1, 'min_samples_split': 2, 'n_estimators': 40}"))
     local given = regressor.from_reference("rforest", config)
@@ -141,7 +142,7 @@ describe("ett.regressor", function()
     assert.has_error(function() regressor.from_reference("svm", {}) end)
   end)
 
-  it("refuses what cannot be fitted, in words", function()
+  fits("refuses what cannot be fitted, in words", function()
     for _, case in ipairs {
       { { rows = rows, seconds = { 1 } }, "times want" },
       { { family = "gem", rows = rows, seconds = seconds }, "gem" },
@@ -157,8 +158,30 @@ describe("ett.regressor", function()
   end)
 end)
 
+describe("without XGBoost", function()
+  local part, path = package.loaded["ett.regress_fit"], package.cpath
+  before_each(function() package.loaded["ett.regress_fit"], package.cpath = nil, "" end)
+  after_each(function() package.loaded["ett.regress_fit"], package.cpath = part, path end)
+
+  it("a fit says what to install", function()
+    local rows = { { 1, 64, 64, 64 }, { 1, 128, 64, 64 } }
+    local ok, err = pcall(regressor.fit, { family = "gemm", rows = rows, seconds = { 1e-3, 2e-3 } })
+    assert.is_false(ok)
+    assert.equal("missing", err.kind)
+    assert.equal("what fits regressors is not built: install libxgboost-dev and build again", err.message)
+  end)
+
+  it("coefficient files answer", function()
+    local p = require("ett.cluster_profile").open(require("ett.cluster").get "perlmutter")
+    local answer = p:operator("linear_up", { tokens = 4096, in_features = 4096, out_features = 16384 }, "fp16",
+      "forward")
+    assert.equal("calibrated", answer.provenance)
+    assert.is_true(answer.seconds > 2.0 * 4096 * 4096 * 16384 / 312e12)
+  end)
+end)
+
 describe("ett.regress_fit", function()
-  it("evaluates trees as the library does, to the last bit", function()
+  fits("evaluates trees as the library does, to the last bit", function()
     local rows, seconds = made_up(500)
     local flat, target = {}, {}
     for i, row in ipairs(rows) do
