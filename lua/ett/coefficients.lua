@@ -212,7 +212,7 @@ function coefficients.export(profile, folder, about)
   for _, key in ipairs(schema.keys(profile.collectives)) do
     local file = new(key)
     for _, one in ipairs(profile:topologies(key)) do
-      calibrate(file, one.name, profile:data({ one.entry }, "collective", one.group), about.threads)
+      calibrate(file, one.name, profile:data(one.entries, "collective", one.group), about.threads)
     end
     finish(file)
   end

@@ -234,9 +234,9 @@ function holdout.read_files(index, initial, multiprocessors)
     file.kernels = regress.kernels(file.design, file.rows)
     file.by_pass = {}
     for _, p in ipairs(file.passes) do file.by_pass[p.pass] = p.seconds end
-    -- Collectives of each topology stand alone; operators pool by kernel, and 16-bit ones with each other.
+    -- As ett.profile pools: collectives by name and topology, operators by kernel, fp16 and bf16 together.
     file.key = ("%s %s %s"):format(initial, entry.collective and file.label or file.pool,
-      entry.operator and entry.dtype == "bf16" and "fp16" or entry.dtype)
+      entry.dtype == "bf16" and "fp16" or entry.dtype)
     files[#files + 1] = file
   end
   return files

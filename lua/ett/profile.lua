@@ -186,28 +186,6 @@ end
 
 function Profile.answer(_, predicted, detail) return profile.answer(predicted, detail) end
 
---- Fits everything that was sampled: { name, rows, dropped, error_mean, error_median }, sorted.
-function Profile:fit_all()
-  local list = {}
-  local function add(name, model)
-    if not model then return end
-    local f = model:facts()
-    list[#list + 1] = { name = name, rows = f.rows, dropped = f.dropped, error_mean = f.error_mean,
-      error_median = f.error_median }
-  end
-  for _, key in ipairs(schema.keys(self.pools)) do
-    for _, pass in ipairs { "forward", "backward", "update" } do
-      add(key .. " " .. pass, self:model(key, self.pools[key], pass))
-    end
-  end
-  for _, key in ipairs(schema.keys(self.collectives)) do
-    for _, one in ipairs(self:topologies(key)) do
-      add(one.name, self:model(one.name, { one.entry }, "collective", one.group))
-    end
-  end
-  return list
-end
-
 --- The other pass of a void one, and how many of its times a void one's are by their FLOPs.
 function profile.twin(op, shape, pass)
   local twin = pass == "backward" and "forward" or "backward"
@@ -266,41 +244,50 @@ local function nearest(models, size)
   return best
 end
 
---- Models of a kind at one topology: its own files first, else its rows of a generic file.
+--- Models of a kind at one topology: its own files first, else its rows of a generic file. Files of one name are one
+--- model: of fp16 and bf16.
 function Profile:collective_models(kind, dtype, nodes, gpus)
-  local id = topology_key(kind .. " " .. dtype, nodes, gpus)
+  local key = kind .. " " .. dtype
+  local id = topology_key(key, nodes, gpus)
   local found = self.collective_cache and self.collective_cache[id]
   if found then return found end
   found = {}
-  local function take(entry, group)
-    local model, void = self:model(id .. " " .. entry.name, { entry }, "collective", group)
-    found[#found + 1], found.void = model or nil, void or found.void
-  end
-  for _, entry in ipairs(self.collectives[kind .. " " .. dtype] or {}) do
-    if entry.nodes == nodes and entry.gpus == gpus then take(entry) end
-  end
-  if #found == 0 then
-    for _, entry in ipairs(self.collectives[kind .. " " .. dtype] or {}) do
-      if not entry.nodes then
-        take(entry, nodes .. "_" .. gpus)
+  local function take(own)
+    local by_name = {}
+    for _, entry in ipairs(self.collectives[key] or {}) do
+      if own and entry.nodes == nodes and entry.gpus == gpus or not own and not entry.nodes then
+        by_name[entry.name] = by_name[entry.name] or {}
+        table.insert(by_name[entry.name], entry)
       end
     end
+    for _, name in ipairs(schema.keys(by_name)) do
+      local model, void = self:model(id .. " " .. name, by_name[name], "collective",
+        not own and nodes .. "_" .. gpus or nil)
+      found[#found + 1], found.void = model or nil, void or found.void
+    end
   end
+  take(true)
+  if #found == 0 then take(false) end
   self.collective_cache = self.collective_cache or {}
   self.collective_cache[id] = found
   return found
 end
 
---- Every topology that a kind was sampled at: { name=, entry=, group= }, sorted. A topology of
---- a generic file counts when it has no file of its own.
+--- Every topology that a kind was sampled at: { name=, entries=, group= }, sorted. A topology of
+--- a generic file counts when it has no file of its own. Files of one name and topology (fp16 and
+--- bf16) stand together.
 ---@param key string kind and dtype, a key of self.collectives
 function Profile:topologies(key)
-  local list, own = {}, {}
-  for _, entry in ipairs(self.collectives[key] or {}) do
-    if entry.nodes then
-      own[entry.name .. " " .. entry.nodes .. "_" .. entry.gpus] = true
-      list[#list + 1] = { name = ("%s_%d_%d"):format(entry.name, entry.nodes, entry.gpus), entry = entry }
+  local list, own, generic = {}, {}, {}
+  local function add(known, name, entry, group)
+    if not known[name] then
+      known[name] = { name = name, entries = {}, group = group }
+      list[#list + 1] = known[name]
     end
+    table.insert(known[name].entries, entry)
+  end
+  for _, entry in ipairs(self.collectives[key] or {}) do
+    if entry.nodes then add(own, ("%s_%d_%d"):format(entry.name, entry.nodes, entry.gpus), entry) end
   end
   for _, entry in ipairs(self.collectives[key] or {}) do
     if not entry.nodes then
@@ -308,9 +295,8 @@ function Profile:topologies(key)
       if not file then error(err, 0) end
       local seen = {}
       for _, group in ipairs(file.group) do
-        if not seen[group] and not own[entry.name .. " " .. group] then
-          list[#list + 1] = { name = entry.name .. "_" .. group, entry = entry, group = group }
-        end
+        local name = entry.name .. "_" .. group
+        if not seen[group] and not own[name] then add(generic, name, entry, group) end
         seen[group] = true
       end
     end

@@ -82,6 +82,43 @@ describe("ett.profile", function()
     assert.is_true(math.abs(two.seconds / 2440e-6 - 1) < 0.02, two.seconds)
   end)
 
+  fits("pools fp16 and bf16 files of one collective and topology, and keeps fp32 apart", function()
+    local several = os.tmpname()
+    os.remove(several)
+    assert(ett_io.make_folder(several))
+    local function seconds(elements, bytes) return 20e-6 + elements * bytes / 5e10 end
+    for dtype, range in pairs { fp16 = { 1, 40, 2 }, bf16 = { 41, 70, 2 }, fp32 = { 1, 50, 4 } } do
+      local lines = { "shape,dur(us)" }
+      for i = range[1], range[2] do
+        local elements = i * 1048576
+        lines[#lines + 1] = ("%d,%.3f"):format(elements, 1e6 * seconds(elements, range[3]))
+      end
+      write(("%s/A100_allreduce_%s_2_4.csv"):format(several, dtype), table.concat(lines, "\n") .. "\n")
+    end
+    local p = profile.from_samples({ several }, none)
+    local held_out = {}
+    local holdout = require "ett.holdout"
+    for _, file in ipairs(holdout.read_folder(several, "-", 108)) do
+      held_out[file.key] = (held_out[file.key] or 0) + file.count
+    end
+    assert.same({ ["- allreduce_2_4 fp16"] = 70, ["- allreduce_2_4 fp32"] = 50 }, held_out)
+    local listed, about = {}, { source = "a made-up device", fitted = "2026-01-01" }
+    for i, one in ipairs(p:export_coefficients(several .. "/coefficients", about)) do
+      listed[i] = ("%s %s: %d"):format(one.pool, one.name, one.rows)
+    end
+    assert.same({ "all_reduce allreduce_2_4: 70", "all_reduce allreduce_2_4: 50" }, listed) -- of 16 and of 32 bits
+    for _, q in ipairs { p, profile.from_samples({ several }, none), profile.open(several .. "/coefficients") } do
+      for _, case in ipairs { { "fp16", 60 }, { "bf16", 5 }, { "fp16", 5 }, { "bf16", 60 }, { "fp32", 30 } } do
+        local dtype, bytes = case[1], case[1] == "fp32" and 4 or 2
+        local elements = case[2] * 1048576
+        local answer = q:collective("all_reduce", elements * bytes, { nodes = 2, gpus_per_node = 4 }, dtype)
+        assert.is_true(math.abs(answer.seconds / seconds(elements, bytes) - 1) < 0.02, dtype .. " " .. case[2])
+        assert.not_equal("extrapolated", answer.provenance)
+      end
+    end
+    os.execute(("rm -r '%s'"):format(several))
+  end)
+
   fits("carries everything in coefficient files of a few kilobytes", function()
     local p = profile.open(path, none)
     local out = path .. "/coefficients"

@@ -26,9 +26,9 @@ local function models(profile, each)
   end
   for _, key in ipairs(schema.keys(profile.collectives)) do
     for _, topology in ipairs(profile:topologies(key)) do
-      each(key .. " " .. topology.name, { topology.entry }, function()
-        local id = key .. " " .. topology.name
-        return profile:model(id, { topology.entry }, "collective", topology.group)
+      local id = key .. " " .. topology.name
+      each(id, topology.entries, function()
+        return profile:model(id, topology.entries, "collective", topology.group)
       end)
     end
   end
