@@ -3,7 +3,7 @@
 -- A Lua file returns
 --   { name =, backend = "cpu", precision = "fp32", seed = 1, budget_seconds = per shape,
 --     passes = 3, block = 8 (each shape is timed in so many passes over so many shapes; they are put together),
---     interleave = true (the passes of all its tables take turns),
+--     interleave = true (the visits of all its tables take turns),
 --     statistic = "low" (mean of the lowest repeats) or "median",
 --     samples = { { operator = "gelu", shapes = { rows = …, cols = … }, design =, count =,
 --                   where = function(s) … end, with = function(s) s.kv_heads = s.heads end }, … } }

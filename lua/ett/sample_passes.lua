@@ -22,20 +22,34 @@ function passes.better(a, b)
   return best
 end
 
+--- Gives a shape the visits that an earlier run made of it.
+---@param entry table of a block
+---@param made table[] results, visit by visit
+---@param count integer visits of a shape
+---@param merge function as in run
+function passes.restore(entry, made, count, merge)
+  for i = 1, math.min(#made, count) do
+    local settled
+    entry.results, settled = merge(entry.results, made[i])
+    entry.settled = settled and 2 * i >= count
+    entry.visits = i
+  end
+end
+
 --- Measures a block of shapes in `count` visits each.
----@param block table[] { values = }; gains results or err, and visits
+---@param block table[] { values = }; gains results or err, and visits; goes on after the visits it has
 ---@param count integer visits of a shape
 ---@param visit fun(values, before): table|nil, ett.Error? measures once; before: the result so far
 ---@param merge fun(before: table|nil, now: table): table, boolean? all visits so far as one result, and whether
 --- they are enough
 ---@param stop fun(): boolean asked before every visit
----@param turn fun(under_way: number) called after every round, with the shapes' worth of visits made
+---@param turn fun(under_way: number) called after every visit, with the shapes' worth of visits made
 ---@return boolean whole: false when it was stopped
 function passes.run(block, count, visit, merge, stop, turn)
   for round = 1, count do
     for i, entry in ipairs(block) do
       if stop() then return false end
-      if not entry.err and not entry.settled then
+      if not entry.err and not entry.settled and (entry.visits or 0) < round then
         local results, err = visit(entry.values, entry.results)
         if results then
           local settled
@@ -45,32 +59,36 @@ function passes.run(block, count, visit, merge, stop, turn)
           entry.results, entry.err = nil, err
         end
       end
-      entry.visits = round
-      turn((round - 1 + i / #block) / count * #block, i == #block and round < count)
+      entry.visits = math.max(entry.visits or 0, round)
+      turn(((round - 1) * #block + i) / count)
     end
   end
   return true
 end
 
---- Runs functions side by side: each is left where it calls coroutine.yield and taken up again after
---- the others. What one raises is raised here. Returns what they returned, first done first.
+--- Runs functions side by side: each is left where it calls coroutine.yield(progress), 0 to 1, and the one
+--- that came least far is taken up next. What one raises is raised here. Returns what they returned, first done
+--- first.
 function passes.take_turns(functions)
-  local threads, results, alive = {}, {}, #functions
-  for i, fn in ipairs(functions) do threads[i] = coroutine.create(fn) end
-  while alive > 0 do
-    for _, thread in ipairs(threads) do
-      if coroutine.status(thread) ~= "dead" then
-        local ok, result = coroutine.resume(thread)
-        if not ok then
-          local object = error_module.from(result)
-          object.traceback = object.traceback or debug.traceback(thread)
-          error(object, 0)
-        end
-        if coroutine.status(thread) == "dead" then
-          results[#results + 1] = result
-          alive = alive - 1
-        end
-      end
+  local threads, results = {}, {}
+  for i, fn in ipairs(functions) do threads[i] = { run = coroutine.create(fn), progress = -1.0 } end
+  while #threads > 0 do
+    local least = 1
+    for i, thread in ipairs(threads) do
+      if thread.progress < threads[least].progress then least = i end
+    end
+    local thread = threads[least]
+    local ok, result = coroutine.resume(thread.run)
+    if not ok then
+      local object = error_module.from(result)
+      object.traceback = object.traceback or debug.traceback(thread.run)
+      error(object, 0)
+    end
+    if coroutine.status(thread.run) == "dead" then
+      results[#results + 1] = result
+      table.remove(threads, least)
+    else
+      thread.progress = result
     end
   end
   return results

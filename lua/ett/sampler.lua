@@ -5,13 +5,15 @@
 --   #! failed: SHAPE: KIND: REASON      not tried again unless asked
 --   #~ …                                what else is known of the row after it (ett.sample_marks)
 -- Rows are appended one by one and synced; what is in the table is done, so that a
--- campaign killed at any moment goes on where it was.
+-- campaign killed at any moment goes on where it was. Where a shape takes several visits, those
+-- of shapes without a row yet are in a file beside the table (ett.sample_visits).
 local error_module = require "ett.error"
 local find = require "ett.find"
 local host = require "ett.host"
 local marks = require "ett.sample_marks"
 local passes = require "ett.sample_passes"
 local sample = require "ett.sample"
+local sample_visits = require "ett.sample_visits"
 
 local sampler = {}
 
@@ -254,20 +256,30 @@ local function run_target(session, target, run, path)
   local visits = target.kind == "operator" and session.passes or 1
   local block, finished = {}, false
   local size = visits == 1 and 1 or chooser and 4 or shared and 8 or run.campaign.block or 8
-  local function visit(values, before) return sampler.measure(session, target, values, before) end
-  local function turn(under_way, round_over)
+  local merge = session.merge or passes.better
+  local kept = visits > 1 and not shared and not chooser
+    and sample_visits.open(path, ("%s %s"):format(run.campaign.name, run.campaign.fingerprint))
+  local function visit(values, before)
+    local results, err = sampler.measure(session, target, values, before)
+    if kept and results then kept.add(table.concat(values, ","), results) end
+    return results, err
+  end
+  local function turn(under_way)
     report.under_way = under_way
     if leader and visits > 1 then run.on_progress(report) end
-    if round_over and run.interleave then coroutine.yield() end
+    if run.interleave then coroutine.yield((report.measured + report.failed + under_way) / report.total) end
   end
   while not finished do
     local position = work.take(stop())
     finished = position == nil
-    if position then block[#block + 1] = { values = target.values(list[position]) } end
+    if position then
+      local entry = { values = target.values(list[position]) }
+      block[#block + 1] = entry
+      if kept then passes.restore(entry, kept.of(table.concat(entry.values, ",")), visits, merge) end
+    end
     local chosen_all = chooser and chooser.waiting() == 0
     if #block > 0 and (#block == size or finished or chosen_all) then
-      local whole = passes.run(block, visits, visit, session.merge or passes.better,
-        run.interleave and stop or never, turn)
+      local whole = passes.run(block, visits, visit, merge, run.interleave and stop or never, turn)
       report.under_way = 0
       for _, entry in ipairs(block) do
         -- Stopped half-way: what has seen too few visits is measured by the next run.
@@ -278,6 +290,7 @@ local function run_target(session, target, run, path)
       block = {}
     end
   end
+  if kept then kept.close(not report.interrupted) end
   work.close()
   report.seconds = sample.now() - began
   report.error = chooser and chooser.error

@@ -126,13 +126,33 @@ static int journal_open(lua_State *L) {
   return b->journal ? 1 : ett_lua_fail(L, &err);
 }
 
-/* journal:append(lines) -> true | nil, error: one line or several, in one write */
-static int journal_append(lua_State *L) {
+typedef int appender(ett_sample_journal *, const char *, size_t, ett_err *);
+
+static int append_lines(lua_State *L, appender *append) {
   ett_sample_journal *j = check_journal(L);
   size_t bytes;
-  const char *line = luaL_checklstring(L, 2, &bytes);
+  const char *lines = luaL_checklstring(L, 2, &bytes);
   ett_err err = {0};
-  if (ett_sample_journal_append(j, line, bytes, &err) != 0)
+  if (append(j, lines, bytes, &err) != 0)
+    return ett_lua_fail(L, &err);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+/* journal:append(lines) -> true | nil, error: one line or several, in one write */
+static int journal_append(lua_State *L) {
+  return append_lines(L, ett_sample_journal_append);
+}
+
+/* journal:write(lines) -> true | nil, error: append without the sync */
+static int journal_write(lua_State *L) {
+  return append_lines(L, ett_sample_journal_write);
+}
+
+/* journal:sync() -> true | nil, error */
+static int journal_sync(lua_State *L) {
+  ett_err err = {0};
+  if (ett_sample_journal_sync(check_journal(L), &err) != 0)
     return ett_lua_fail(L, &err);
   lua_pushboolean(L, 1);
   return 1;
@@ -152,8 +172,10 @@ static int journal_close(lua_State *L) {
 }
 
 static const luaL_Reg journal_methods[] = {
-    {"append", journal_append}, {"repaired", journal_repaired}, {"close", journal_close},
-    {"__gc", journal_close},    {"__close", journal_close},     {NULL, NULL},
+    {"append", journal_append}, {"write", journal_write},
+    {"sync", journal_sync},     {"repaired", journal_repaired},
+    {"close", journal_close},   {"__gc", journal_close},
+    {"__close", journal_close}, {NULL, NULL},
 };
 
 static const luaL_Reg space_methods[] = {

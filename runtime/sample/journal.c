@@ -163,8 +163,8 @@ failed:
   return NULL;
 }
 
-int ett_sample_journal_append(ett_sample_journal *j, const char *lines, size_t bytes,
-                              ett_err *err) {
+static int add(ett_sample_journal *j, const char *lines, size_t bytes, int sync,
+               ett_err *err) {
   for (size_t i = 0; i < bytes; i++)
     if (lines[i] == '\n' && (i == 0 || i + 1 == bytes || lines[i - 1] == '\n'))
       return ett_err_set(err, ETT_ERR_ARGUMENT, "a line must not be empty");
@@ -173,7 +173,8 @@ int ett_sample_journal_append(ett_sample_journal *j, const char *lines, size_t b
     return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
   memcpy(text, lines, bytes);
   text[bytes] = '\n';
-  int failed = write_all(j->file, text, bytes + 1) != 0 || fdatasync(j->file) != 0;
+  int failed =
+      write_all(j->file, text, bytes + 1) != 0 || (sync && fdatasync(j->file) != 0);
   int why = errno;
   free(text);
   if (failed) {
@@ -183,6 +184,22 @@ int ett_sample_journal_append(ett_sample_journal *j, const char *lines, size_t b
                        strerror(why));
   }
   j->bytes += (off_t)bytes + 1;
+  return 0;
+}
+
+int ett_sample_journal_append(ett_sample_journal *j, const char *lines, size_t bytes,
+                              ett_err *err) {
+  return add(j, lines, bytes, 1, err);
+}
+
+int ett_sample_journal_write(ett_sample_journal *j, const char *lines, size_t bytes,
+                             ett_err *err) {
+  return add(j, lines, bytes, 0, err);
+}
+
+int ett_sample_journal_sync(ett_sample_journal *j, ett_err *err) {
+  if (fdatasync(j->file) != 0)
+    return ett_err_set(err, ETT_ERR_IO, "cannot sync '%s': %s", j->path, strerror(errno));
   return 0;
 }
 

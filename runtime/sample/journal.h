@@ -27,6 +27,13 @@ ett_sample_journal *ett_sample_journal_open(const char *path, const char *header
 int ett_sample_journal_append(ett_sample_journal *journal, const char *lines,
                               size_t bytes, ett_err *err);
 
+/* The same without the sync: what is written outlives the process, not the machine. */
+int ett_sample_journal_write(ett_sample_journal *journal, const char *lines, size_t bytes,
+                             ett_err *err);
+
+/* Syncs what was written. Returns 0, or -1 with err set. */
+int ett_sample_journal_sync(ett_sample_journal *journal, ett_err *err);
+
 /* How many bytes of incomplete last lines were cut off by open. */
 size_t ett_sample_journal_repaired(const ett_sample_journal *journal);
 

@@ -52,26 +52,67 @@ describe("the visits of a block", function()
   end)
 end)
 
+describe("visits that an earlier run made", function()
+  it("are not made again", function()
+    local a, b = { values = "a" }, { values = "b" }
+    local seen = {}
+    passes.restore(a, { { forward = { seconds = 2.0 } }, { forward = { seconds = 1.0 } } }, 3, passes.better)
+    assert.equals(1.0, a.results.forward.seconds)
+    passes.run({ a, b }, 3, function(value)
+      seen[#seen + 1] = value
+      return { forward = { seconds = 1.5 } }
+    end, passes.better, function() return false end, function() end)
+    assert.equals("bbab", table.concat(seen))
+    assert.equals(1.0, a.results.forward.seconds)
+  end)
+
+  it("are read as they were written, but of the same campaign only", function()
+    local sample_visits = require "ett.sample_visits"
+    local table_path = os.tmpname()
+    local path = sample_visits.path(table_path)
+    local visits = sample_visits.open(table_path, "one 1")
+    visits.add("8,16", { forward = { seconds = 0.1, raw_seconds = { 0.1, 0.2 }, preempted = false } })
+    visits.add("8,16", { forward = { seconds = 0.3, raw_seconds = { 0.3 }, preempted = true } })
+    visits.add("9,16", { forward = { seconds = 0.4, raw_seconds = { 0.4 }, preempted = false } })
+    visits.close(false)
+    local file = assert(io.open(path, "a"))
+    file:write('{"shape":"9,16","results":{"forw') -- cut by a kill
+    file:close()
+    visits = sample_visits.open(table_path, "one 1")
+    assert.same({ { forward = { seconds = 0.1, raw_seconds = { 0.1, 0.2 }, preempted = false } },
+      { forward = { seconds = 0.3, raw_seconds = { 0.3 }, preempted = true } } }, visits.of "8,16")
+    assert.equals(1, #visits.of "9,16")
+    visits.add("9,16", { forward = { seconds = 0.5 } }) -- after the cut tail, which goes
+    visits.close(false)
+    assert.equals(2, #sample_visits.open(table_path, "one 1").of "9,16")
+    assert.equals(0, #sample_visits.open(table_path, "one 2").of "9,16")
+    assert.is_nil(io.open(path))
+    sample_visits.open(table_path, "one 2").close(true)
+    os.remove(table_path)
+  end)
+end)
+
 describe("tables that take turns", function()
-  it("go on after the others", function()
+  it("go on where the least is done", function()
     local order = {}
-    local function job(name)
+    local function job(name, steps)
       return function()
-        for i = 1, 2 do
+        for i = 1, steps do
           order[#order + 1] = name .. i
-          coroutine.yield()
+          coroutine.yield(i / steps)
         end
         return name
       end
     end
-    local done = passes.take_turns { job "a", job "b" }
-    assert.equals("a1 b1 a2 b2", table.concat(order, " "))
+    local done = passes.take_turns { job("a", 2), job("b", 4) }
+    -- One step of a is two of b, so that all are done at about the same time.
+    assert.equals("a1 b1 b2 a2 b3 b4", table.concat(order, " "))
     assert.equals("a b", table.concat(done, " "))
   end)
 
   it("raise what one of them raises", function()
     local error_module = require "ett.error"
-    local ok, err = pcall(passes.take_turns, { function() coroutine.yield() end,
+    local ok, err = pcall(passes.take_turns, { function() coroutine.yield(1.0) end,
       function() error_module.raise("lost", "the device is gone") end })
     assert.is_false(ok)
     assert.equals("lost", err.kind)
