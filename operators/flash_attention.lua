@@ -8,6 +8,11 @@ local op = { name = "flash_attention", aliases = { "flash_atten", "fused_attenti
 op.schema = { batch = "count", heads = "count", kv_heads = "count", seq_q = "count", seq_k = "count",
   head_dim = "count", value_dim = "count?", causal = "natural", window = "count?" }
 
+op.constraints = {
+  { "heads must divide by kv_heads", function(s) return s.heads % s.kv_heads == 0 end },
+  { "causal must be 0 or 1", function(s) return s.causal <= 1 end },
+}
+
 --- Values of a width of their own (multi-head latent attention): value_dim.
 function op.shape(c)
   local value = c.v_head_dim

@@ -8,6 +8,12 @@ local op = { name = "rope", aliases = { "RoPE", "rotary" }, family = "rope", sum
 op.schema = { batch = "count", seq = "count", heads = "count", kv_heads = "count", head_dim = "count",
   rotary_dim = "count" }
 
+op.constraints = {
+  { "heads must divide by kv_heads", function(s) return s.heads % s.kv_heads == 0 end },
+  { "rotary_dim must be even", function(s) return s.rotary_dim % 2 == 0 end },
+  { "rotary_dim must be at most head_dim", function(s) return s.rotary_dim <= s.head_dim end },
+}
+
 function op.shape(c)
   local head_dim = shapes.head_dim(c)
   return { batch = c.micro_batch, seq = shapes.divide("seq", c.seq, "cp", c.cp or 1),

@@ -10,11 +10,12 @@
 -- where each dimension of `shapes` is a number, a list, or a range
 --   { start =, stop =, step =, op = "add"|"mul" }   inclusive, integers
 --   { from =, to =, scale = "log"|"linear", multiple = 1 }   for design "random" | "halton"
+-- (ett.campaign_space). `where` chooses shapes, `with` sets dimensions that follow from others.
 -- The YAML files of estimate-train-time are read as they are.
+local campaign_space = require "ett.campaign_space"
 local error_module = require "ett.error"
 local find = require "ett.find"
 local operator = require "ett.operator"
-local sample = require "ett.sample"
 local schema = require "ett.schema"
 
 local campaign = {}
@@ -33,9 +34,6 @@ local sample_schema = {
   count = "count?", columns = "list?", with = "function?", in_place = "boolean?", precision = "any?",
   ranks = "count?", nodes = "count?",
 }
-local axis_schema = { start = "integer?", stop = "integer?", step = "integer?", op = "string?",
-  from = "positive?", to = "positive?", scale = "string?", multiple = "count?" }
-
 --- FNV-1a of a text, as 16 hexadecimal digits: tells whether a campaign was edited.
 function campaign.fingerprint(text)
   local hash = -3750763034362895579
@@ -43,118 +41,40 @@ function campaign.fingerprint(text)
   return ("%016x"):format(hash)
 end
 
---- Values of one grid dimension as a range the C enumeration takes, or a list.
-local function grid_axis(name, given)
-  if math.type(given) == "integer" then return { start = given, stop = given } end
-  if type(given) ~= "table" then
-    error_module.raise("model", "dimension '%s' must be an integer, a list or a range, got %s", name,
-      schema.describe(given))
+local function contains(list, name)
+  for _, entry in ipairs(list) do
+    if entry == name then return true end
   end
-  if given[1] ~= nil then
-    for i, value in ipairs(given) do
-      if math.type(value) ~= "integer" or value < 1 then
-        error_module.raise("model", "dimension '%s': value %d must be a positive integer, got %s", name, i,
-          schema.describe(value))
-      end
-    end
-    return { start = 1, stop = #given, list = given }
-  end
-  local axis = schema.check(given, axis_schema, ("dimension '%s'"):format(name))
-  if not axis.start or not axis.stop then
-    error_module.raise("model", "dimension '%s': a grid needs start and stop; from and to are for designs "
-      .. "'random' and 'halton'", name)
-  end
-  if axis.start < 1 then
-    error_module.raise("model", "dimension '%s': start must be a positive integer, got %d", name, axis.start)
-  end
-  return { start = axis.start, stop = axis.stop, step = axis.step or 1, op = axis.op or "add" }
+  return false
 end
 
-local function grid(columns, axes)
-  local list = {}
-  for i, name in ipairs(columns) do
-    list[i] = error_module.wrap(("dimension '%s'"):format(name), grid_axis, name, axes[name])
-  end
-  local space = error_module.wrap(table.concat(columns, ", "), sample.space, list)
-  return {
-    total = space:count(),
-    shape = function(index)
-      local values = space:shape(index)
-      for i, axis in ipairs(list) do
-        if axis.list then values[i] = axis.list[values[i]] end
-      end
-      return values
-    end,
-  }
-end
-
---- A seeded uniform number in [0, 1) from two integers (splitmix64).
-local function uniform(seed, index)
-  local x = seed * -7046029254386353131 + index * -4658895280553007687
-  x = (x ~ (x >> 30)) * -4658895280553007687
-  x = (x ~ (x >> 27)) * -7723592293110705685
-  x = x ~ (x >> 31)
-  return (x >> 11) * 2.0 ^ -53
-end
-
-local function place(axis, u)
-  if type(axis) ~= "table" then return axis end
-  if axis[1] ~= nil then return axis[math.min(#axis, 1 + math.floor(u * #axis))] end
-  local from, to, multiple = axis.from or axis.start, axis.to or axis.stop, axis.multiple or 1
-  local value = axis.scale == "linear" and from + u * (to - from)
-    or math.exp(math.log(from) + u * (math.log(to) - math.log(from)))
-  local steps = math.max(1, math.floor(value / multiple + 0.5))
-  return math.tointeger(math.floor(math.min(math.max(steps * multiple, math.ceil(from)), math.floor(to))))
-end
-
---- A random or low-discrepancy design of `count` distinct shapes that pass `where`.
-local function scattered(columns, axes, entry, seed)
-  local label = table.concat(columns, ", ")
-  if not entry.count then
-    error_module.raise("model", "%s: design '%s' needs count", label, entry.design)
-  end
-  for _, name in ipairs(columns) do
-    local axis = axes[name]
-    if type(axis) == "table" and axis[1] == nil then
-      schema.check(axis, axis_schema, ("dimension '%s'"):format(name))
-      local from, to = axis.from or axis.start, axis.to or axis.stop
-      if not from or not to or from > to then
-        error_module.raise("model", "dimension '%s': needs from below to", name)
+--- The dimensions of an operator's table, checked against the operator's own: the campaign's order, else the
+--- operator's, else by name.
+local function columns_of(op, entry)
+  local fields = schema.keys(op.schema)
+  local columns = entry.columns or op.columns or schema.keys(entry.shapes)
+  for _, list in ipairs { schema.keys(entry.shapes), columns } do
+    for _, name in ipairs(list) do
+      if not contains(fields, name) then
+        error_module.raise("model", "operator '%s' has no dimension '%s'%s; it has %s", op.name, name,
+          error_module.suggestion(name, fields), table.concat(fields, ", "))
       end
     end
   end
-  local shapes, seen, tries = {}, {}, 0
-  while #shapes < entry.count and tries < 1000 * entry.count do
-    tries = tries + 1
-    local values, named = {}, {}
-    for i, name in ipairs(columns) do
-      local u = entry.design == "halton" and sample.halton(tries, i, seed) or uniform(seed * 131 + i, tries)
-      values[i] = place(axes[name], u)
-      named[name] = values[i]
-    end
-    if entry.with then -- dimensions that follow from others
-      entry.with(named)
-      for i, name in ipairs(columns) do values[i] = named[name] end
-    end
-    local key = table.concat(values, ",")
-    if not seen[key] and (not entry.where or entry.where(named)) then
-      seen[key] = true
-      shapes[#shapes + 1] = values
+  local missing = {}
+  for _, name in ipairs(fields) do
+    local given = entry.shapes[name] ~= nil
+    if not given and (contains(columns, name) or not schema.optional(op.schema[name])) then
+      missing[#missing + 1] = ("'%s'"):format(name)
+    elseif given and not contains(columns, name) then
+      error_module.raise("model", "dimension '%s' of shapes is not among columns", name)
     end
   end
-  if #shapes < entry.count then
-    error_module.raise("model", "%s: only %d of %d shapes satisfy the constraints after %d tries", label, #shapes,
-      entry.count, tries)
+  if #missing > 0 then
+    error_module.raise("model", "operator '%s' needs dimension%s %s", op.name, #missing > 1 and "s" or "",
+      table.concat(missing, ", "))
   end
-  return { total = #shapes, shape = function(index) return shapes[index] end, filtered = true }
-end
-
-local function ordered(op, given)
-  if op.columns then return op.columns end
-  local names = {}
-  for name in pairs(given) do names[#names + 1] = name end
-  table.sort(names)
-  return names
+  return columns
 end
 
 local function named(columns, values)
@@ -165,28 +85,12 @@ end
 
 local function operator_target(entry, seed, index)
   local op = operator.get(entry.operator)
-  local columns = entry.columns or ordered(op, entry.shapes)
-  for name in pairs(entry.shapes) do
-    local known = false
-    for _, column in ipairs(columns) do known = known or column == name end
-    if not known then
-      error_module.raise("model", "operator '%s' has no dimension '%s'%s", op.name, name,
-        error_module.suggestion(name, columns))
-    end
-  end
-  for _, name in ipairs(columns) do
-    if entry.shapes[name] == nil then
-      error_module.raise("model", "operator '%s' needs dimension '%s'", op.name, name)
-    end
-  end
-  local space = entry.design == "grid" and grid(columns, entry.shapes)
-    or scattered(columns, entry.shapes, entry, seed + index)
+  local columns = columns_of(op, entry)
+  local space = campaign_space.of(columns, entry, seed + index)
   return {
     kind = "operator", operator = op, name = op.name, columns = columns, total = space.total,
-    values = space.shape, where = not space.filtered and entry.where or nil, precision = entry.precision,
-    shape = function(values)
-      return schema.check(named(columns, values), op.schema, op.name)
-    end,
+    values = space.shape, precision = entry.precision,
+    shape = function(values) return operator.check_shape(op, named(columns, values)) end,
   }
 end
 
@@ -209,8 +113,12 @@ local function collective_target(entry, seed, index)
   if entry.shapes.shape == nil then
     error_module.raise("model", "collective '%s' needs dimension 'shape' (elements)", entry.collective)
   end
-  local space = entry.design == "grid" and grid(columns, entry.shapes)
-    or scattered(columns, entry.shapes, entry, seed + index)
+  for _, name in ipairs(schema.keys(entry.shapes)) do
+    if name ~= "shape" then
+      error_module.raise("model", "collective '%s' has no dimension '%s'; it has shape (elements)", kind, name)
+    end
+  end
+  local space = campaign_space.of(columns, entry, seed + index)
   return { kind = "collective", collective = kind, name = entry.name or entry.collective, columns = columns,
     total = space.total, values = space.shape, in_place = entry.in_place or false, ranks = entry.ranks,
     nodes = entry.nodes, precision = entry.precision }
@@ -288,7 +196,7 @@ function campaign.from_reference(document, label)
       notes[#notes + 1] = ("dimension '%s' has no operator: 'add' is taken"):format(name)
     end
   end
-  local space = grid(columns, axes)
+  local space = campaign_space.grid(columns, axes)
   local kind = campaign.collective(clean.kernel_name)
   local target = { kind = kind and "collective" or "operator", name = clean.kernel_name, columns = columns,
     total = space.total, values = space.shape, targets = clean.targets, reference = true,
@@ -309,6 +217,7 @@ function campaign.from_reference(document, label)
         error_module.raise("model", "operator '%s' does not say how a row of the reference becomes its shape "
           .. "(field 'reference')", op.name)
       end
+      if op.reference.check then op.reference.check(row) end
       return op.reference.shape(row)
     end
   end

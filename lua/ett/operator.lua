@@ -18,8 +18,8 @@ local fields = {
   name = "string", aliases = "list?", summary = "string", family = "string?", schema = "table",
   shape = "function", features = "function", flops = "function", bytes = "function",
   parameters = "function?", activation_bytes = "function?", kernel = "function?",
-  kernel_shape = "function?", model_flops = "function?", reference = "table?", cuda = "string?", torch = "string?",
-  passes = "list?", source = "string?",
+  kernel_shape = "function?", constraints = "list?", model_flops = "function?", reference = "table?",
+  cuda = "string?", torch = "string?", passes = "list?", source = "string?",
 }
 
 --- Checks what an operator file returned and fills in what may be left out.
@@ -42,6 +42,11 @@ function operator.check(op, path)
     end
   end
   schema.check(contract, fields, label)
+  for i, constraint in ipairs(op.constraints or {}) do
+    if type(constraint) ~= "table" or type(constraint[1]) ~= "string" or type(constraint[2]) ~= "function" then
+      error_module.raise("model", "%s: constraint %d must be { \"what must hold\", function(s) … end }", label, i)
+    end
+  end
   if op.family then
     local known = false
     for _, family in ipairs(operator.families) do known = known or family == op.family end
@@ -125,8 +130,19 @@ function operator.list()
   return ops
 end
 
---- Checks a shape against the operator's schema.
-function operator.check_shape(op, s) return schema.check(s, op.schema, op.name) end
+--- Checks a shape against the operator's schema and constraints; raises with every constraint that it breaks.
+function operator.check_shape(op, s)
+  local clean = schema.check(s, op.schema, op.name)
+  local broken = {}
+  for _, constraint in ipairs(op.constraints or {}) do
+    if not constraint[2](clean) then broken[#broken + 1] = constraint[1] end
+  end
+  if #broken == 0 then return clean end
+  local got = {}
+  for i, name in ipairs(schema.keys(clean)) do got[i] = ("%s = %s"):format(name, schema.describe(clean[name])) end
+  error_module.raise("model", "%s: impossible shape: %s, got %s", op.name, table.concat(broken, "; "),
+    table.concat(got, ", "))
+end
 
 --- Forgets what was loaded (a REPL reloads edited files so).
 function operator.forget() loaded, by_name, by_alias, alias_roots = {}, {}, nil, nil end

@@ -60,6 +60,9 @@ local function rule_of(rule)
   return rule[1], rule.optional or rule.default ~= nil, rule.default, rule.one_of
 end
 
+--- Whether a field of that rule may be left out.
+function schema.optional(rule) return (select(2, rule_of(rule))) end
+
 --- Sorted keys of a table, as strings.
 function schema.keys(t)
   local names = {}

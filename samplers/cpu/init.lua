@@ -58,7 +58,10 @@ end
 function families.bmm(s, pass)
   return { merge("bmm", pass, { batch = s.batch or 1, m = s.m, n = s.n, k = s.k }) }
 end
-function families.attention(s, pass)
+function families.attention(s, pass, op)
+  if s.window then
+    error_module.raise("model", "%s: the CPU back end has no sliding window: leave out window = %d", op.name, s.window)
+  end
   return { merge("attention", pass, { batch = s.batch, seq_q = s.seq_q, seq_k = s.seq_k, heads = s.heads,
     kv_heads = s.kv_heads or s.heads, head_dim = s.head_dim, visible = s.causal and 2 or 1 }) }
 end
@@ -70,7 +73,11 @@ function families.softmax(s, pass, op)
   return { merge("softmax", pass, { batch = s.rows // rows, rows = rows, cols = s.cols,
     visible = op.name:find("mask", 1, true) and 2 or 1 }) }
 end
-function families.rope(_, pass, _, shape)
+function families.rope(_, pass, op, shape)
+  if shape.rotary_dim ~= shape.head_dim then
+    error_module.raise("model", "%s: the CPU back end turns whole heads: rotary_dim must be head_dim = %d, got %d",
+      op.name, shape.head_dim, shape.rotary_dim)
+  end
   return { merge("rope", pass, { batch = shape.batch, seq = shape.seq, heads = shape.heads,
     kv_heads = shape.kv_heads or shape.heads, head_dim = shape.head_dim }) }
 end

@@ -102,12 +102,23 @@ function shapes.reference_configuration(row)
   }
 end
 
+--- Raises for a row that no model has: the reference's ranges cross widths, heads and ranks that do not divide.
+function shapes.check_reference(row)
+  local function whole(what, value, by, degree)
+    if value and degree then shapes.divide(what, shapes.int(value), by, shapes.int(degree)) end
+  end
+  whole("dim", row.dim, "h", row.h)
+  whole("h", row.h, "mp", row.mp)
+  whole("dim", row.dim, "mp", row.mp)
+end
+
 --- `reference` table of an operator file: its sample columns, its names there, and how a row
 --- of them becomes a shape (through op.shape, so that both ways stay one).
 function shapes.reference(op, columns, names)
   return {
     columns = columns, names = names,
     shape = function(row) return op.shape(shapes.reference_configuration(row)) end,
+    check = shapes.check_reference,
   }
 end
 

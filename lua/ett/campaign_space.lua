@@ -1,0 +1,200 @@
+--- The shapes of one table of a campaign: grids of ranges and lists, random and low-discrepancy designs.
+--
+-- A space is { total = number of shapes, shape(index) -> list of integers in the order of the columns }. Only indices
+-- are kept of a grid, so that its million shapes cost nothing until they are asked for.
+local error_module = require "ett.error"
+local sample = require "ett.sample"
+local schema = require "ett.schema"
+
+local campaign_space = {}
+
+local axis_schema = { start = "integer?", stop = "integer?", step = "integer?", op = "string?",
+  from = "positive?", to = "positive?", scale = { "string", optional = true, one_of = { "log", "linear" } },
+  multiple = "count?" }
+
+--- Values of one grid dimension as a range the C enumeration takes, or a list.
+local function grid_axis(name, given)
+  if math.type(given) == "integer" then return { start = given, stop = given } end
+  if type(given) ~= "table" then
+    error_module.raise("model", "dimension '%s' must be an integer, a list or a range, got %s", name,
+      schema.describe(given))
+  end
+  if given[1] ~= nil then
+    local seen = {}
+    for i, value in ipairs(given) do
+      if math.type(value) ~= "integer" or value < 1 then
+        error_module.raise("model", "dimension '%s': value %d must be a positive integer, got %s", name, i,
+          schema.describe(value))
+      end
+      if seen[value] then
+        error_module.raise("model", "dimension '%s': value %d is %d again; list each value once", name, i, value)
+      end
+      seen[value] = true
+    end
+    return { start = 1, stop = #given, list = given }
+  end
+  local axis = schema.check(given, axis_schema, ("dimension '%s'"):format(name))
+  if not axis.start or not axis.stop then
+    error_module.raise("model", "dimension '%s': a grid needs start and stop; from and to are for designs "
+      .. "'random' and 'halton'", name)
+  end
+  if axis.scale or axis.multiple then
+    error_module.raise("model", "dimension '%s': scale and multiple go with from and to; start and stop go with step "
+      .. "and op", name)
+  end
+  if axis.start < 1 then
+    error_module.raise("model", "dimension '%s': start must be a positive integer, got %d", name, axis.start)
+  end
+  return { start = axis.start, stop = axis.stop, step = axis.step or 1, op = axis.op or "add" }
+end
+
+local function named_by(columns, values)
+  local named = {}
+  for i, name in ipairs(columns) do named[name] = values[i] end
+  return named
+end
+
+--- Dimensions that follow from others are set by the campaign's own function.
+local function follow(columns, entry, values)
+  local named = named_by(columns, values)
+  entry.with(named)
+  for i, name in ipairs(columns) do
+    local value = named[name]
+    if math.type(value) ~= "integer" or value < 0 then
+      error_module.raise("model", "with: dimension '%s' must be an integer, it was set to %s", name,
+        schema.describe(value))
+    end
+    values[i] = value
+  end
+  for name in pairs(named) do
+    local known = false
+    for _, column in ipairs(columns) do known = known or column == name end
+    if not known then
+      error_module.raise("model", "with: '%s' is no dimension of this table%s; give it in shapes too", tostring(name),
+        error_module.suggestion(name, columns))
+    end
+  end
+  return values
+end
+
+--- The shapes of a grid that the campaign's functions leave: `with` sets dimensions, `where` chooses.
+local function chosen(columns, entry, space)
+  local kept, seen = {}, entry.with and {}
+  for index = 1, space.total do
+    local values = space.shape(index)
+    if entry.with then follow(columns, entry, values) end
+    local key = seen and table.concat(values, ",")
+    if not (seen and seen[key]) and (not entry.where or entry.where(named_by(columns, values))) then
+      kept[#kept + 1] = index
+      if seen then seen[key] = true end
+    end
+  end
+  if #kept == 0 then
+    error_module.raise("model", "%s: none of %d shapes satisfies 'where'", table.concat(columns, ", "), space.total)
+  end
+  return { total = #kept, shape = function(at)
+    local values = space.shape(kept[at])
+    return entry.with and follow(columns, entry, values) or values
+  end }
+end
+
+--- The grid of axes, last dimension fastest, ends inclusive.
+---@param columns string[]
+---@param axes table<string, any> by column: integer, list, or { start =, stop =, step =, op = }
+---@param entry table? of the campaign: `where`, `with`
+function campaign_space.grid(columns, axes, entry)
+  local list = {}
+  for i, name in ipairs(columns) do
+    list[i] = error_module.wrap(("dimension '%s'"):format(name), grid_axis, name, axes[name])
+  end
+  local range = error_module.wrap(table.concat(columns, ", "), sample.space, list)
+  local space = { total = range:count(), shape = function(index)
+    local values = range:shape(index)
+    for i, axis in ipairs(list) do
+      if axis.list then values[i] = axis.list[values[i]] end
+    end
+    return values
+  end }
+  return entry and (entry.where or entry.with) and chosen(columns, entry, space) or space
+end
+
+--- A seeded uniform number in [0, 1) from two integers (splitmix64).
+local function uniform(seed, index)
+  local x = seed * -7046029254386353131 + index * -4658895280553007687
+  x = (x ~ (x >> 30)) * -4658895280553007687
+  x = (x ~ (x >> 27)) * -7723592293110705685
+  x = x ~ (x >> 31)
+  return (x >> 11) * 2.0 ^ -53
+end
+
+--- Where one dimension of a design may lie: u in [0, 1) -> integer.
+local function placer(name, axis)
+  if type(axis) ~= "table" or axis[1] ~= nil or axis.start or axis.stop then
+    local one = campaign_space.grid({ name }, { [name] = axis })
+    return function(u) return one.shape(math.min(one.total, 1 + math.floor(u * one.total)))[1] end
+  end
+  schema.check(axis, axis_schema, ("dimension '%s'"):format(name))
+  local from, to, multiple = axis.from, axis.to, axis.multiple or 1
+  if not from or not to or from > to then
+    error_module.raise("model", "dimension '%s': needs from below to", name)
+  end
+  if axis.step or axis.op then
+    error_module.raise("model", "dimension '%s': step and op go with start and stop; with from and to give multiple",
+      name)
+  end
+  local lowest, highest = math.ceil(from / multiple) * multiple, math.floor(to / multiple) * multiple
+  if lowest > highest then
+    error_module.raise("model", "dimension '%s': no multiple of %d lies from %s to %s", name, multiple,
+      schema.describe(from), schema.describe(to))
+  end
+  return function(u)
+    local value = axis.scale == "linear" and from + u * (to - from)
+      or math.exp(math.log(from) + u * (math.log(to) - math.log(from)))
+    local steps = math.max(1, math.floor(value / multiple + 0.5))
+    return math.tointeger(math.min(math.max(steps * multiple, lowest), highest))
+  end
+end
+
+--- A random or low-discrepancy design of `count` distinct shapes that pass `where`.
+---@param entry table of the campaign: design = "random"|"halton", count, where, with
+function campaign_space.scattered(columns, axes, entry, seed)
+  local label = table.concat(columns, ", ")
+  if not entry.count then
+    error_module.raise("model", "%s: design '%s' needs count", label, entry.design)
+  end
+  local place = {}
+  for i, name in ipairs(columns) do place[i] = placer(name, axes[name]) end
+  local shapes, seen, tries = {}, {}, 0
+  while #shapes < entry.count and tries < 1000 * entry.count do
+    tries = tries + 1
+    local values = {}
+    for i in ipairs(columns) do
+      values[i] = place[i](entry.design == "halton" and sample.halton(tries, i, seed)
+        or uniform(seed * 131 + i, tries))
+    end
+    if entry.with then follow(columns, entry, values) end
+    local key = table.concat(values, ",")
+    if not seen[key] and (not entry.where or entry.where(named_by(columns, values))) then
+      seen[key] = true
+      shapes[#shapes + 1] = values
+    end
+  end
+  if #shapes < entry.count then
+    error_module.raise("model", "%s: only %d of %d shapes satisfy the constraints after %d tries", label, #shapes,
+      entry.count, tries)
+  end
+  return { total = #shapes, shape = function(index) return { table.unpack(shapes[index]) } end }
+end
+
+--- The space that an entry of a campaign describes.
+function campaign_space.of(columns, entry, seed)
+  if entry.design == "grid" then
+    if entry.count then
+      error_module.raise("model", "count goes with design 'random' or 'halton'; a grid has the shapes of its ranges")
+    end
+    return campaign_space.grid(columns, entry.shapes, entry)
+  end
+  return campaign_space.scattered(columns, entry.shapes, entry, seed)
+end
+
+return campaign_space

@@ -1,0 +1,162 @@
+--- What a campaign file may say about its shapes, and what it may not.
+local campaign = require "ett.campaign"
+local operator = require "ett.operator"
+
+local function of(entry)
+  entry.operator = entry.operator or "gelu"
+  return campaign.resolve({ name = "c", samples = { entry } }, "c.lua").targets[1]
+end
+
+local function all(target)
+  local list = {}
+  for i = 1, target.total do list[i] = table.concat(target.values(i), ",") end
+  return list
+end
+
+local function refusal(entry)
+  local ok, why = pcall(of, entry)
+  assert.is_false(ok)
+  return tostring(why)
+end
+
+describe("a grid", function()
+  it("holds only the shapes that satisfy 'where'", function()
+    local target = of { shapes = { tokens = { 16, 32, 64 }, width = { 16, 32 } },
+      where = function(s) return s.tokens <= s.width end }
+    assert.same({ "16,16", "16,32", "32,32" }, all(target))
+  end)
+
+  it("sets dimensions by 'with' before 'where' looks, and holds each shape once", function()
+    local target = of { shapes = { tokens = { 16, 32, 64 }, width = { 1, 2 } },
+      with = function(s) s.width = 4 * s.tokens end, where = function(s) return s.width < 200 end }
+    assert.same({ "16,64", "32,128" }, all(target))
+  end)
+
+  it("takes its dimensions in the order of columns", function()
+    local target = of { columns = { "width", "tokens" }, shapes = { tokens = { 1, 2 }, width = { 8, 9 } } }
+    assert.same({ "8,1", "8,2", "9,1", "9,2" }, all(target))
+  end)
+
+  it("is refused where no shape is left", function()
+    assert.matches("c.lua: sample 1: tokens, width: none of 1 shapes satisfies 'where'", refusal {
+      shapes = { tokens = 1, width = 1 }, where = function() return false end }, 1, true)
+  end)
+
+  it("of a collective obeys 'where', too", function()
+    local target = campaign.resolve { name = "c", backend = "mpi", samples = { { collective = "all_reduce",
+      shapes = { shape = { 1, 2, 3, 4 } }, where = function(s) return s.shape % 2 == 0 end } } }.targets[1]
+    assert.same({ "2", "4" }, all(target))
+  end)
+end)
+
+describe("a design", function()
+  for _, design in ipairs { "random", "halton" } do
+    it(design .. " takes values of ranges with a step, and multiples", function()
+      local seen = {}
+      local target = of { design = design, count = 40, shapes = {
+        tokens = { start = 3, stop = 400, step = 2, op = "mul" }, width = { from = 70, to = 500, multiple = 64 } } }
+      for i = 1, target.total do
+        local values = target.values(i)
+        seen[values[1]] = true
+        assert.equal(0, values[2] % 64, values[2])
+        assert.is_true(values[2] >= 70 and values[2] <= 500, values[2])
+      end
+      for value in pairs(seen) do assert.is_true(({ [3] = 1, [6] = 1, [12] = 1, [24] = 1, [48] = 1, [96] = 1,
+        [192] = 1, [384] = 1 })[value] ~= nil, tostring(value)) end
+    end)
+  end
+end)
+
+describe("a campaign's dimensions", function()
+  it("are the operator's own, all of them", function()
+    assert.matches("operator 'gelu' has no dimension 'with'; did you mean 'width'?; it has tokens, width",
+      refusal { shapes = { tokens = 1, with = 1 } }, 1, true)
+    assert.matches("operator 'gelu' needs dimension 'width'", refusal { shapes = { tokens = 1 } }, 1, true)
+    assert.matches("operator 'flash_attention' needs dimensions 'batch', 'causal', 'head_dim', 'kv_heads', 'seq_k'",
+      refusal { operator = "flash_attention", shapes = { heads = 1, seq_q = 1 } }, 1, true)
+    assert.matches("dimension 'width' of shapes is not among columns",
+      refusal { columns = { "tokens" }, shapes = { tokens = 1, width = 1 } }, 1, true)
+  end)
+
+  it("say what does not go together", function()
+    for said, entry in pairs {
+      ["value 3 is 16 again; list each value once"] = { shapes = { tokens = { 16, 32, 16 }, width = 1 } },
+      ["count goes with design 'random' or 'halton'"] = { count = 3, shapes = { tokens = 1, width = 1 } },
+      ["dimension 'width': step and op go with start and stop"] = { design = "random", count = 2,
+        shapes = { tokens = 1, width = { from = 1, to = 8, step = 2 } } },
+      ["dimension 'width': scale and multiple go with from and to"] = { design = "random", count = 2,
+        shapes = { tokens = 1, width = { start = 1, stop = 8, scale = "log" } } },
+      ["no multiple of 64 lies from 65 to 100"] = { design = "random", count = 2,
+        shapes = { tokens = 1, width = { from = 65, to = 100, multiple = 64 } } },
+      ["must be one of log, linear, got 'lin'; did you mean 'linear'?"] = { design = "halton", count = 2,
+        shapes = { tokens = 1, width = { from = 1, to = 8, scale = "lin" } } },
+      ["with: dimension 'width' must be an integer, it was set to 0.5"] = { shapes = { tokens = 1, width = 1 },
+        with = function(s) s.width = s.tokens / 2 end },
+      ["with: 'wdth' is no dimension of this table; did you mean 'width'?"] = { shapes = { tokens = 1, width = 1 },
+        with = function(s) s.wdth = 2 end },
+    } do assert.matches(said, refusal(entry), 1, true) end
+  end)
+end)
+
+describe("an impossible shape", function()
+  it("is rejected with the constraint named", function()
+    for said, entry in pairs {
+      ["moe_router: impossible shape: top_k must be at most experts, got experts = 2"] =
+        { operator = "moe_router", shapes = { tokens = 1, hidden = 1, experts = 2, top_k = 4 } },
+      ["flash_attention: impossible shape: heads must divide by kv_heads; causal must be 0 or 1, got batch = 1"] =
+        { operator = "flash_attention", shapes = { batch = 1, heads = 4, kv_heads = 3, seq_q = 1, seq_k = 1,
+          head_dim = 1, causal = 2 } },
+      ["rope: impossible shape: rotary_dim must be even; rotary_dim must be at most head_dim, got"] =
+        { operator = "rope", shapes = { batch = 1, seq = 1, heads = 1, kv_heads = 1, head_dim = 16, rotary_dim = 17 } },
+    } do
+      local target = of(entry)
+      local ok, why = pcall(target.shape, target.values(1))
+      assert.is_false(ok)
+      assert.matches(said, tostring(why), 1, true)
+    end
+  end)
+
+  it("is one that an operator's file says is", function()
+    local ok, why = pcall(operator.check, { name = "o", summary = "s", schema = {}, shape = print, features = print,
+      flops = print, bytes = print, constraints = { { "always" } } }, "o.lua")
+    assert.is_false(ok)
+    assert.matches('o.lua: constraint 1 must be { "what must hold", function(s)', tostring(why), 1, true)
+  end)
+
+  it("of the reference's ranges is told from those that its tables hold", function()
+    local fields = { kernel_name = "RoPE", first_n_column = 5,
+      columns_name = { "mp", "b", "h", "l", "dim", "F_dur(us)" },
+      starts = { 1, 4, 16, 1024, 2048 }, steps = { 2, 2, 8, 512, 512 }, ends = { 16, 8, 80, 5120, 8192 },
+      operators = { "mul", "mul", "add", "add", "add" } }
+    local target = campaign.from_reference(fields, "RoPE.yml").targets[1]
+    local possible, why = 0, {}
+    for i = 1, target.total do
+      local ok, err = pcall(target.shape, target.values(i))
+      if ok then possible = possible + 1 else why[tostring(err):gsub("%d+", "N")] = true end
+    end
+    assert.equal(10530, target.total)
+    assert.equal(4860, possible) -- the rows of both of its tables
+    assert.same({ ["dim = N must divide by h = N"] = true, ["h = N must divide by mp = N"] = true }, why)
+  end)
+
+  it("of moe.yml has more choices than experts", function()
+    local op = operator.get "moe"
+    local row = { mp = 1, b = 4, l = 1024, dim = 2048, moe_num_experts = 8, intermediate_size = 2, top_k = 2 }
+    assert.same({ tokens = 4096, hidden = 2048, experts = 8, top_k = 2 }, op.reference.shape(row))
+    row.top_k = 9
+    assert.matches("top_k must be at most experts", tostring(select(2, pcall(op.reference.shape, row))), 1, true)
+  end)
+end)
+
+describe("the CPU back end", function()
+  it("refuses what its kernels do not do", function()
+    local backend = require("ett.find").load("samplers", "cpu")
+    local rope, attention = operator.get "rope", operator.get "flash_attention"
+    local s = { batch = 1, seq = 8, heads = 2, kv_heads = 2, head_dim = 64, rotary_dim = 16 }
+    assert.matches("rotary_dim must be head_dim = 64, got 16", tostring(select(2, pcall(backend.calls, rope, s,
+      "forward"))), 1, true)
+    s = { batch = 1, heads = 2, kv_heads = 2, seq_q = 64, seq_k = 64, head_dim = 16, causal = 1, window = 8 }
+    assert.matches("no sliding window: leave out window = 8", tostring(select(2, pcall(backend.calls, attention, s,
+      "forward"))), 1, true)
+  end)
+end)
