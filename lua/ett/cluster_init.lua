@@ -35,16 +35,17 @@ local function folders(path, pattern)
 end
 
 --- Network cards that are up: list of { name, megabits per second or nil }.
-local function network_cards()
+---@param root string where the kernel shows them: "/sys"
+function cluster_init.network_cards(root)
   local cards = {}
-  for _, name in ipairs(folders("/sys/class/net", "^[^.]")) do
-    if name ~= "lo" and first_line(("/sys/class/net/%s/operstate"):format(name)) == "up" then
-      local speed = tonumber(first_line(("/sys/class/net/%s/speed"):format(name)) or "")
+  for _, name in ipairs(folders(root .. "/class/net", "^[^.]")) do
+    if name ~= "lo" and first_line(("%s/class/net/%s/operstate"):format(root, name)) == "up" then
+      local speed = tonumber(first_line(("%s/class/net/%s/speed"):format(root, name)) or "")
       cards[#cards + 1] = { name = name, megabits = speed and speed > 0 and speed or nil }
     end
   end
-  for _, name in ipairs(folders("/sys/class/infiniband", "^[^.]")) do
-    local rate = first_line(("/sys/class/infiniband/%s/ports/1/rate"):format(name)) or ""
+  for _, name in ipairs(folders(root .. "/class/infiniband", "^[^.]")) do
+    local rate = first_line(("%s/class/infiniband/%s/ports/1/rate"):format(root, name)) or ""
     local gigabits = tonumber(rate:match("^(%d+)"))
     cards[#cards + 1] = { name = name, megabits = gigabits and gigabits * 1000 }
   end
@@ -109,7 +110,8 @@ end
 function cluster_init.look()
   local host = require "ett.host"
   local facts = { host = sample.hostname(), processors = sample.processors(), memory_bytes = memory_bytes(),
-    numa_nodes = #folders("/sys/devices/system/node", "^node%d+$"), cards = network_cards(), gpu = gpus() }
+    numa_nodes = #folders("/sys/devices/system/node", "^node%d+$"), cards = cluster_init.network_cards "/sys",
+    gpu = gpus() }
   facts.cpu = cpu_rates()
   facts.wire = facts.processors > 1 and wire_rates(host.prefix) or nil
   return facts

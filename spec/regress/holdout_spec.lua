@@ -142,4 +142,39 @@ describe("ett.holdout", function()
       if r.path == only[1].path then assert.equal(r.error, only[1].error) end
     end
   end)
+
+  it("marks a fifth, or all but a tenth, of the rows: spread, seeded, and the same again", function()
+    local file = { count = 400 }
+    local function tested(split, seed)
+      local rows, halves = {}, { 0, 0 }
+      for i, test in ipairs(holdout.test_rows(file, split, seed)) do
+        if test then
+          rows[#rows + 1] = i
+          halves[i <= 200 and 1 or 2] = halves[i <= 200 and 1 or 2] + 1
+        end
+      end
+      return rows, halves
+    end
+    for split, count in pairs { random = 80, tenth = 360 } do
+      local rows, halves = tested(split)
+      assert.equal(count, #rows)
+      assert.is_true(math.abs(halves[1] - halves[2]) < 40, split .. " " .. halves[1]) -- 4 standard deviations
+      assert.same(rows, (tested(split, holdout.seed)))
+      assert.not_same(rows, (tested(split, holdout.seed + 1)))
+    end
+  end)
+
+  fits("fits each topology of a generic table by itself", function()
+    local lines = { "shape,nodes,GPUsPerNode,dur(us)" }
+    for i = 1, 40 do
+      for nodes = 1, 3 do lines[#lines + 1] = ("%d,%d,4,%.3f"):format(i * 1048576, nodes, (20 + i * 40) * nodes) end
+    end
+    local path = folder { ["A100_allreduce_fp16.csv"] = table.concat(lines, "\n") .. "\n" }
+    local r = holdout.run(read(path), { splits = { "grouped" }, points = true })[1]
+    local seen = {}
+    for _, p in ipairs(r.points) do seen[p.group] = (seen[p.group] or 0) + 1 end
+    assert.equal(r.rows // 3, seen["1_4"])
+    assert.same({ seen["1_4"], seen["1_4"] }, { seen["2_4"], seen["3_4"] })
+    assert.is_true(r.error < 0.05, r.error) -- topologies differ two- and threefold
+  end)
 end)

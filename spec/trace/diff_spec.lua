@@ -1,0 +1,76 @@
+--- What differs between two traces small enough to do the sums by hand. Times in microseconds.
+local diff = require "ett.trace.diff"
+local maker = require "trace_maker"
+
+local nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+
+--- One rank: a product, a copy and a collective, each `factor` times as long; `twice` adds another product.
+local function recording(rank, factor, twice)
+  local r = maker.new { rank = rank, world = 2, device = rank }
+  r:step(1, 0, 2000)
+  r:kernel("gemm", 100, 200 * factor)
+  if twice then r:kernel("gemm", 1500, 100) end
+  r:kernel("Memcpy DtoH", 800, 50 * factor, { cat = "gpu_memcpy" })
+  r:kernel(nccl, 1000, 40 * factor, { stream = 20 })
+  return r
+end
+
+local function compare(first, second, options)
+  local result
+  maker.with(first, function(a)
+    maker.with(second, function(b)
+      local view = require("ett.trace.view")
+      local x <close> = assert(view.open(a, {}))
+      local y <close> = assert(view.open(b, {}))
+      result = diff.compare(x, y, options)
+    end)
+  end)
+  return result
+end
+
+local function named(list)
+  local out = {}
+  for _, row in ipairs(list) do out[row.name] = row end
+  return out
+end
+
+local function near(want, got) assert.is_true(math.abs(want - got) < 1e-9, ("want %s, got %s"):format(want, got)) end
+
+describe("ett.trace.diff", function()
+  it("sums each kernel, collective and copy by name, a mean over devices", function()
+    local result = compare({ recording(0, 1), recording(1, 1) }, { recording(0, 2), recording(1, 2, true) })
+    assert.same({ 2, 2 }, result.devices)
+    assert.same({ 3, 0, 0 }, { result.kernel_names, result.only_first, result.only_second })
+    local rows = named(result.kernels)
+    for name, want in pairs { gemm = { 1, 1.5, 0.2, 0.45 }, [nccl] = { 1, 1, 0.04, 0.08 },
+      ["Memcpy DtoH"] = { 1, 1, 0.05, 0.1 } } do
+      local row = rows[name]
+      near(want[1], row.first_count)
+      near(want[2], row.second_count)
+      near(want[3], row.first_ms)
+      near(want[4], row.second_ms)
+      near(want[4] - want[3], row.difference_ms)
+      assert.equal(name == nccl and "communication" or "other", row.kind)
+    end
+    assert.same({ "gemm", "Memcpy DtoH", nccl },
+      { result.kernels[1].name, result.kernels[2].name, result.kernels[3].name })
+    local parts = named(result.parts)
+    near(0.2, parts.compute.first_ms)
+    near(0.45, parts.compute.second_ms)
+    near(0.08, parts.communication.second_ms)
+    near(0.1, parts.memory.second_ms)
+    near(2, parts.memory.ratio)
+  end)
+
+  it("counts the names of one side alone, and keeps the largest differences", function()
+    local other = maker.new { rank = 0, world = 1 }
+    other:step(1, 0, 2000)
+    other:kernel("gemm", 100, 200)
+    other:kernel("softmax", 400, 10)
+    local result = compare({ recording(0, 1) }, { other }, { top = 2 })
+    assert.same({ 4, 2, 1 }, { result.kernel_names, result.only_first, result.only_second })
+    assert.same({ "Memcpy DtoH", nccl }, { result.kernels[1].name, result.kernels[2].name })
+    near(-0.05, result.kernels[1].difference_ms)
+    near(0, result.kernels[1].second_count)
+  end)
+end)
