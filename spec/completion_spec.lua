@@ -13,7 +13,8 @@ describe("ett.completion", function()
   env.plan = setmetatable({ pp = 1, ppp = 2, tp = 3 }, { __index = { predict = print, page = 4 } })
 
   for text, wanted in pairs {
-    ["pla"] = "plan", ["plan."] = "page pp ppp predict tp", ["plan.p"] = "page pp ppp predict", ["plan:p"] = "predict",
+    ["pla"] = "plan plan_rules", ["plan."] = "page pp ppp predict tp", ["plan.p"] = "page pp ppp predict",
+    ["plan:p"] = "predict",
     ["x = plan.pp"] = "pp ppp", ["whi"] = "while", ["string.for"] = "format", ["nosuch."] = "", ["plan.pp."] = "",
     ['require "ett.jso'] = "ett.json", ["json.dec"] = "decode",
   } do

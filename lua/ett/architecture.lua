@@ -108,6 +108,10 @@ end
 ---@return table model { name, hyper, layers }
 function architecture.new(source, hyper)
   local name, build = source, source
+  if type(source) ~= "string" and type(source) ~= "function" then
+    error_module.raise("argument", "an architecture must be a name (%s) or a function of hyper-parameters, got %s",
+      table.concat(architecture.names(), ", "), schema.describe(source))
+  end
   if type(source) == "string" then
     build = find.load("lua/architectures", source)
   else

@@ -229,6 +229,7 @@ end
 
 --- Reads a campaign file (.lua, .yml, .yaml) or a bundled campaign by name.
 function campaign.load(path)
+  schema.argument(path, "string", "ett.campaign.load", "path")
   if not path:match("%.%w+$") then
     local bundled = find.path("samplers/campaigns", path)
     if not bundled then

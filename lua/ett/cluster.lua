@@ -64,6 +64,7 @@ end
 --- A cluster by name, by path of a file ("mine.lua"), or as a table.
 ---@param source string|table
 function cluster_module.get(source)
+  schema.argument(source, "cluster", "ett.cluster.get", "source")
   if type(source) == "table" then return cluster_module.check(source, "cluster") end
   local value, path
   local lfs = require "lfs"
@@ -123,16 +124,23 @@ end
 ---  fill the node, as all ranks of a training job work at once
 function cluster_module.collective(cluster, kind, bytes, topology)
   local comm = require "ett.comm"
-  local ranks = topology.gpus_per_node
+  local where = "ett.cluster.collective"
+  schema.argument(cluster, "table", where, "cluster")
+  schema.argument(cluster.gpus_per_node, "count", where, "cluster.gpus_per_node")
+  schema.argument(cluster.links, "table", where, "cluster.links")
+  schema.argument(bytes, "nonnegative", where, "bytes")
+  schema.argument(topology, "table", where, "topology")
+  local nodes = schema.argument(topology.nodes, "count", where, "topology.nodes")
+  local ranks = schema.argument(topology.gpus_per_node, "count", where, "topology.gpus_per_node")
   if ranks > cluster.gpus_per_node then
     error_module.raise("plan", "%d ranks per node on %s, whose nodes have %d", ranks, cluster.name,
       cluster.gpus_per_node)
   end
   local links = cluster_module.links(cluster, ranks)
-  local time = comm.estimate { kind = collective_names.kind(kind), bytes = bytes, nodes = topology.nodes,
+  local time = comm.estimate { kind = collective_names.kind(kind), bytes = bytes, nodes = nodes,
     ranks_per_node = ranks, groups_per_node = topology.groups_per_node or math.max(1, cluster.gpus_per_node // ranks),
     links = links }
-  local calibrated = topology.nodes == 1 and links.curve ~= nil
+  local calibrated = nodes == 1 and links.curve ~= nil
   local spread = calibrated and 0.15 or 0.30
   return { seconds = time.seconds, low_seconds = time.seconds * (1 - spread),
     high_seconds = time.seconds * (1 + spread), provenance = calibrated and "calibrated" or "assumed",

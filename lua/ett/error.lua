@@ -61,7 +61,7 @@ end
 function error_module.label(value, label)
   local object = error_module.from(value)
   object.context = object.context or {}
-  table.insert(object.context, 1, label)
+  table.insert(object.context, 1, tostring(label))
   return object
 end
 

@@ -14,6 +14,7 @@ local lower = require "ett.lower"
 local lower_times = require "ett.lower_times"
 local plan_module = require "ett.plan"
 local schedule = require "ett.schedule"
+local schema = require "ett.schema"
 
 local estimate = {}
 
@@ -172,10 +173,14 @@ local function warnings_of(e)
   return list
 end
 
+local fields = { model = "model", plan = "table", cluster = "cluster", profile = "profile?", times = "table?",
+  units = "boolean?", tokens = "positive?" }
+
 --- Makes an estimate.
 ---@param given table { model, plan, cluster, profile?, times?, units?, tokens? }: model from ett.model,
 ---  plan as ett.plan takes it, cluster a name, file or table; tokens of a whole run
 function estimate.new(given)
+  given = schema.check(given, fields, "ett.estimate", "argument")
   local cluster = given.cluster
   if not (type(cluster) == "table" and cluster.path) then cluster = require("ett.cluster").get(cluster) end
   local model = given.model

@@ -150,9 +150,12 @@ end
 function find.load(kind, name)
   local path = find.path(kind, name)
   if not path then
-    local noun = kind:match("([^/]+)$"):gsub("s$", "")
-    error_module.raise("missing", "unknown %s '%s'%s", noun, tostring(name),
-      error_module.suggestion(name, find.names(kind)))
+    local leaf = kind:match("([^/]+)$")
+    local hint = error_module.suggestion(name, find.names(kind))
+    if hint == "" and require("ett.catalog").folders[leaf] == kind then
+      hint = ("; `ett list %s` names them all"):format(leaf)
+    end
+    error_module.raise("missing", "unknown %s '%s'%s", (leaf:gsub("s$", "")), tostring(name), hint)
   end
   return find.load_file(path), path
 end

@@ -5,6 +5,7 @@
 --   model.list({ "rms_norm", "linear_qkv", … }, { layers = 32, … })    -- plain operator names
 local architecture = require "ett.architecture"
 local error_module = require "ett.error"
+local schema = require "ett.schema"
 
 local model = {}
 
@@ -21,6 +22,7 @@ end
 --- A model from a Hugging Face config.json; model.notes says what of it is not followed.
 ---@param path string
 function model.huggingface(path)
+  schema.argument(path, "string", "ett.model.huggingface", "path")
   local config, err = require("ett.json").read(path)
   if config == nil then error(error_module.from(err), 0) end
   if type(config) ~= "table" then error_module.raise("format", "%s: must hold a JSON object", path) end
@@ -31,6 +33,8 @@ function model.huggingface(path)
 end
 
 --- Whether a name is a file rather than an architecture.
-function model.is_file(name) return name:match("%.json$") ~= nil or name:match("/") ~= nil end
+function model.is_file(name)
+  return type(name) == "string" and (name:match("%.json$") ~= nil or name:match("/") ~= nil)
+end
 
 return model

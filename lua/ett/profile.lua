@@ -359,6 +359,7 @@ end
 ---@param source string|table folder, list of folders, cluster from ett.cluster, or cluster name
 ---@return ett.Profile|nil nil: the cluster has none
 function profile.open(source, options)
+  schema.argument(source, "cluster", "ett.profile.open", "source")
   if type(source) == "string" and not is_folder(source) then source = require("ett.cluster").get(source) end
   if type(source) == "string" then source = { source } end
   if #source > 0 then

@@ -79,6 +79,7 @@ local function check_operators(config, found)
 end
 
 local function decoded(reader, path)
+  schema.argument(path, "string", "ett.reference", "path")
   local value, err = require(reader).read(path)
   if value == nil and err ~= nil then error(error_module.from(err), 0) end
   return value
@@ -204,6 +205,9 @@ end
 ---@param config table from reference.check
 ---@param source table {operator = fn(model, name, pass), collective = fn(name, elements), outside = set}
 function reference.predict(config, source)
+  schema.argument(config, "table", "ett.reference.predict", "config")
+  schema.argument(config.plan, "table", "ett.reference.predict", "config.plan")
+  schema.argument(source, "table", "ett.reference.predict", "source")
   local plan = config.plan
   local layout = composition.layout(plan)
   local run_time, times = {}, { encoder = {} }

@@ -89,6 +89,7 @@ end
 --- campaign that hold no row yet are left out.
 ---@return table[]|nil { path=, gpu=, name=, dtype=, nodes=, gpus=, operator= | collective= }, ett.Error?
 function samples.index(folder)
+  schema.argument(folder, "string", "ett.samples.index", "folder")
   local list = {}
   for _, sub in ipairs { "", "/operator", "/nccl" } do
     local files, err = sorted_files(folder .. sub)

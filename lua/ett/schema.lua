@@ -14,6 +14,8 @@ local function is_integer(value) return math.type(value) == "integer" or
 local function describe(value)
   if type(value) == "string" then return ("'%s'"):format(#value > 60 and value:sub(1, 57) .. "..." or value) end
   if type(value) == "table" then return "a table" end
+  if tostring(value):match("^%a+: 0x") or type(value) == "function" then return "a " .. type(value) end
+  if value ~= value then return "NaN" end
   if type(value) == "number" and math.type(value) == "float" and value == math.floor(value)
     and math.abs(value) < 2 ^ 53 then return ("%d"):format(value) end
   return tostring(value)
@@ -41,13 +43,37 @@ local kinds = {
   any = { "any value", function(v) return v ~= nil end },
 }
 local dtypes = { fp16 = 2, bf16 = 2, fp32 = 4, tf32 = 4, fp8 = 1, fp64 = 8, int8 = 1 }
+local training_dtypes = { bf16 = true, fp16 = true, fp32 = true, fp64 = true, fp8 = true, tf32 = true }
+kinds.training_dtype = { "one of bf16, fp16, fp32, fp64, fp8, tf32 (int8 does not train)",
+  function(v) return training_dtypes[v] ~= nil end }
 kinds.dtype = { "one of bf16, fp16, fp32, fp64, fp8, int8, tf32", function(v) return dtypes[v] ~= nil end }
+
+-- What functions of the library take from each other.
+kinds.model = { "a model of ett.model.new, .list or .huggingface",
+  function(v) return type(v) == "table" and type(v.layers) == "table" and type(v.hyper) == "table" end }
+kinds.cluster = { "a cluster's name, file or table, see `ett list clusters`",
+  function(v) return type(v) == "string" or type(v) == "table" end }
+kinds.profile = { "a profile (ett.cluster_profile.open, ett.profile.open), or false for datasheet rates alone",
+  function(v) return v == false or type(v) == "table" and v.operator ~= nil and v.collective ~= nil end }
 
 --- Bytes of one element of a dtype.
 schema.dtype_bytes = dtypes
 
 --- Adds a kind: schema.kind("ratio", "a ratio from 0 to 1", function(v) … end).
 function schema.kind(name, sentence, test, convert) kinds[name] = { sentence, test, convert } end
+
+--- Checks one argument of a function by its kind (or kind with "?"), and returns it as the kind has it:
+--- schema.argument(path, "string", "ett.model.huggingface", "path") raises "ett.model.huggingface:
+--- argument 'path' must be a string, got nil".
+function schema.argument(value, kind, where, name)
+  local optional = kind:sub(-1) == "?"
+  local check = kinds[optional and kind:sub(1, -2) or kind]
+  if value == nil and optional then return nil end
+  if not check[2](value) then
+    error_module.raise("argument", "%s: argument '%s' must be %s, got %s", where, name, check[1], describe(value))
+  end
+  return check[3] and check[3](value) or value
+end
 
 --- A value as messages show it: strings quoted, long ones cut.
 schema.describe = describe
@@ -84,9 +110,16 @@ function schema.violations(given, spec)
     end
   end
   for _, name in ipairs(names) do
+    if type(spec[name]) ~= "string" and type(spec[name]) ~= "table" then
+      error_module.raise("argument", "the rule of field '%s' must be a kind such as 'count', or { kind, default = … }, "
+        .. "got %s", name, describe(spec[name]))
+    end
     local kind, optional, default, one_of = rule_of(spec[name])
     local check = kinds[kind]
-    if not check then error_module.raise("internal", "schema: unknown kind '%s' of field '%s'", kind, name) end
+    if not check then
+      error_module.raise("argument", "unknown kind '%s' of field '%s'%s; known are %s", tostring(kind), name,
+        error_module.suggestion(tostring(kind), schema.keys(kinds)), table.concat(schema.keys(kinds), ", "))
+    end
     local value = given[name]
     if value == nil then
       if not optional then

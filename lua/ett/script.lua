@@ -85,6 +85,7 @@ end
 ---@param declared table<string, string|table>
 ---@return table<string, any>
 function script.options(declared)
+  schema.argument(declared, "table", "ett.options", "declared")
   local given, words = {}, current and current.words or {}
   if current then
     current.used = true

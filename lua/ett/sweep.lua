@@ -10,6 +10,7 @@ local error_module = require "ett.error"
 local lower = require "ett.lower"
 local lower_times = require "ett.lower_times"
 local plan_module = require "ett.plan"
+local plan_rules = require "ett.plan_rules"
 local schedule = require "ett.schedule"
 local schema = require "ett.schema"
 
@@ -25,6 +26,9 @@ for i, name in ipairs(order) do position[name] = i end
 
 local objectives = { step_seconds = "step_seconds", memory_bytes = "memory_bytes",
   tokens_per_second = "tokens_per_second", tokens_per_second_per_device = "tokens_per_second_per_device" }
+
+local fields = { model = "model", plan = "table", cluster = "cluster", over = "table", devices = "count?",
+  objective = "string?", profile = "profile?", times = "table?" }
 
 local function check_over(over)
   local names = {}
@@ -47,13 +51,20 @@ local function check_over(over)
   return names
 end
 
+--- Raises what is wrong with single fields of a plan.
+local function check_fields(p)
+  local found = {}
+  plan_module.check_fields(p, found)
+  if #found > 0 then error_module.raise("plan", "sweep: plan: %s", table.concat(found, "; ")) end
+end
+
 --- Visits every combination; p is one table, changed in place.
-local function combinations(names, over, p, depth, visit)
+local function combinations(names, values, p, depth, visit)
   local name = names[depth]
   if not name then return visit(p) end
-  for _, value in ipairs(over[name]) do
+  for _, value in ipairs(values[name]) do
     p[name] = value
-    combinations(names, over, p, depth + 1, visit)
+    combinations(names, values, p, depth + 1, visit)
   end
 end
 
@@ -72,6 +83,7 @@ local rare = { "dtype", "gradient_dtype", "optimizer_bytes", "bucket_bytes", "gr
 ---@param given table { model, cluster, plan = base fields, over = { field = list }, devices?, objective?,
 ---  profile?, times? }; devices keeps only plans on that many
 function sweep.new(given)
+  given = schema.check(given, fields, "ett.sweep", "argument")
   local cluster = given.cluster
   if not (type(cluster) == "table" and cluster.path) then cluster = require("ett.cluster").get(cluster) end
   local model, over = given.model, given.over
@@ -85,12 +97,16 @@ function sweep.new(given)
   for name, value in pairs(given.plan) do first[name] = value end
   for _, name in ipairs(names) do first[name] = over[name][1] end
   local base = schema.check(first, plan_module.schema, "sweep: plan", "plan")
+  check_fields(base)
   -- Each swept value must be of its field's kind, whatever the others are.
+  local values = {}
   for _, name in ipairs(names) do
+    values[name] = {}
     for i, value in ipairs(over[name]) do
       local trial = setmetatable({ [name] = value }, { __index = base })
       local own = schema.check({ [name] = trial[name] }, { [name] = plan_module.schema[name] }, "sweep: plan", "plan")
-      over[name][i] = own[name]
+      values[name][i], trial[name] = own[name], own[name]
+      check_fields(trial)
     end
   end
   if not (base.micro_batches or base.global_batch) then
@@ -128,10 +144,12 @@ function sweep.new(given)
 
   local function evaluate(p, row)
     local lowered = program_of(p)
-    if swept_rarely or p.dtype ~= c_dtype then
-      c_plan, c_dtype = plan_module.to_c(p, cluster.gpus_per_node, nil), p.dtype
+    local orders = plan_module.orders(p) -- of a schedule from a file
+    if swept_rarely or p.dtype ~= c_dtype or orders or c_plan.orders then
+      c_plan, c_dtype = plan_module.to_c(p, cluster.gpus_per_node, orders), p.dtype
     end
     update_c_plan(c_plan, p)
+    if orders then c_plan.schedule = "custom" end
     local step, memory, bubble = lowered.program:totals(c_plan, demands, workspace)
     if not step then return false end
     row.step_seconds, row.memory_bytes, row.bubble_percent = step, memory, 100 * bubble
@@ -143,10 +161,10 @@ function sweep.new(given)
   end
 
   local p = setmetatable({}, { __index = base })
-  combinations(names, over, p, 1, function()
+  combinations(names, values, p, 1, function()
     if from_global then p.micro_batches = nil end
     if given.devices and p.pp * p.tp * p.cp * p.dp ~= given.devices then return end
-    local broken = plan_module.broken(p, model, cluster)
+    local broken = plan_rules.broken(p, model, cluster)
     if #broken > 0 then
       refused, refusal = refused + 1, refusal or tostring(broken[1])
       return

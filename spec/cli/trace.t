@@ -19,7 +19,7 @@ coll_call_num                      number of collective calls, in all, per rank 
 wall_time_s                        elapsed time that the device rows cover
 
 $ ett trace $SPEC/trace_run nonsense_metric
-ett: unknown metric 'nonsense_metric'
+ett: unknown metric 'nonsense_metric'; `ett list metrics` names them all
 ?1
 
 $ ett trace $SPEC/trace_run iter_tiem
