@@ -1,0 +1,74 @@
+--- Operators over attention scores, [batch, heads, seq_q, seq_k]: softmaxes, masks.
+--
+--   scores.define(op, cost)      -- schema, shape, rows of keys; the cost as ett.operator.memory has it
+--   scores.softmax(op, masked)   -- its kernels: over every key, or over those that a causal mask leaves
+local launch = require "ett.operator.launch"
+local memory = require "ett.operator.memory"
+local shapes = require "ett.operator.shapes"
+
+local scores = {}
+
+--- Completes an operator: what it sees of a layer, and its cost per score.
+function scores.define(op, cost)
+  op.schema = { batch = "count", heads = "count", seq_q = "count", seq_k = "count" }
+  function op.shape(c)
+    return { batch = c.micro_batch, heads = shapes.local_heads(c),
+      seq_q = shapes.divide("seq", c.seq, "cp", c.cp or 1), seq_k = c.seq }
+  end
+  function op.kernel_shape(s) return { rows = s.batch * s.heads * s.seq_q, cols = s.seq_k, seq_q = s.seq_q } end
+  memory.define(op, cost)
+end
+
+--- Tensors of a run: `count` of them, a row for each query.
+function scores.tensors(k, s, count)
+  local rows, list = s.batch * s.heads * s.seq_q, {}
+  for i = 1, count do list[i] = k.tensor { rows, s.seq_k } end
+  return list
+end
+
+-- A block takes a row. NAME, SEEN: the kernels' name, how many keys of the row take part.
+local source = [[
+extern "C" __global__ void NAME_forward(const T *x, T *y, ARGUMENTSlong long cols) {
+  const long long row = blockIdx.x * cols;
+  const long long seen = SEEN;
+  float most = -3.4e38f, sum = 0.0f;
+  for (long long j = threadIdx.x; j < seen; j += blockDim.x) most = fmaxf(most, load(x, row + j));
+  most = block_max(most);
+  for (long long j = threadIdx.x; j < seen; j += blockDim.x) sum += expf(load(x, row + j) - most);
+  float inverse = 1.0f / block_sum(sum);
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x)
+    store(y, row + j, j < seen ? expf(load(x, row + j) - most) * inverse : 0.0f);
+}
+
+// dx = y (dy - sum(y dy))
+extern "C" __global__ void NAME_backward(const T *y, const T *dy, T *dx, ARGUMENTSlong long cols) {
+  const long long row = blockIdx.x * cols;
+  const long long seen = SEEN;
+  float sum = 0.0f;
+  for (long long j = threadIdx.x; j < seen; j += blockDim.x) sum += load(y, row + j) * load(dy, row + j);
+  sum = block_sum(sum);
+  for (long long j = threadIdx.x; j < cols; j += blockDim.x)
+    store(dx, row + j, j < seen ? load(y, row + j) * (load(dy, row + j) - sum) : 0.0f);
+}
+]]
+
+--- The kernels of a softmax. masked: row r is query r % seq_q and sees the keys up to its own; the rest is
+--- written as zero.
+function scores.softmax(op, masked)
+  local text = { NAME = op.name, ARGUMENTS = masked and "long long seq_q, " or "",
+    SEEN = masked and "blockIdx.x % seq_q + 1 < cols ? blockIdx.x % seq_q + 1 : cols" or "cols" }
+  op.cuda = source:gsub("%u%u%u%u+", text)
+  function op.kernel(k, s, pass)
+    local args = scores.tensors(k, s, pass == "backward" and 3 or 2)
+    if masked then args[#args + 1] = s.seq_q end
+    launch.rows(k, op.name .. "_" .. pass, op.cuda, s.batch * s.heads * s.seq_q, s.seq_k, args)
+  end
+end
+
+--- PyTorch's lines that make the scores and the causal mask over them.
+scores.torch_masked = [[
+x = tensor(s.batch, s.heads, s.seq_q, s.seq_k)
+mask = torch.ones(s.seq_q, s.seq_k, device=x.device, dtype=torch.bool).triu(1)
+]]
+
+return scores
