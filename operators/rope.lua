@@ -34,15 +34,16 @@ memory.define(op, {
 op.reference = shapes.reference(op, { "mp", "b", "h", "l", "dim" }, { "RoPE" })
 
 op.cuda = [[
-// x is [tokens, heads, head_dim]; element d of the first half of rotary_dim turns with its partner in the second
-// half by the angle of its token. sign -1 turns back: the backward pass.
+// x is [tokens, heads, head_dim] with `row` elements from one token to the next; element d of the first half of
+// rotary_dim turns with its partner in the second half by the angle of its token. sign -1 turns back: the backward
+// pass. y may be x.
 static __device__ void rotate(const T *x, const float *angle, T *y, float sign, long long seq, long long heads,
-                              long long head_dim, long long half, long long n) {
+                              long long head_dim, long long row, long long half, long long n) {
   for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x) {
     long long d = i % half, vector = i / half;
-    long long token = vector / heads % seq, at = vector * head_dim + d;
+    long long token = vector / heads, at = token * row + vector % heads * head_dim + d;
     float c, s;
-    sincosf(angle[token * half + d], &s, &c);
+    sincosf(angle[token % seq * half + d], &s, &c);
     float a = load(x, at), b = load(x, at + half);
     store(y, at, a * c - sign * b * s);
     store(y, at + half, b * c + sign * a * s);
@@ -50,24 +51,25 @@ static __device__ void rotate(const T *x, const float *angle, T *y, float sign, 
 }
 
 extern "C" __global__ void rope_forward(const T *x, const float *angle, T *y, long long seq, long long heads,
-                                        long long head_dim, long long half, long long n) {
-  rotate(x, angle, y, 1.0f, seq, heads, head_dim, half, n);
+                                        long long head_dim, long long row, long long half, long long n) {
+  rotate(x, angle, y, 1.0f, seq, heads, head_dim, row, half, n);
 }
 
 extern "C" __global__ void rope_backward(const T *dy, const float *angle, T *dx, long long seq, long long heads,
-                                         long long head_dim, long long half, long long n) {
-  rotate(dy, angle, dx, -1.0f, seq, heads, head_dim, half, n);
+                                         long long head_dim, long long row, long long half, long long n) {
+  rotate(dy, angle, dx, -1.0f, seq, heads, head_dim, row, half, n);
 }
 ]]
 
--- Queries and keys are one launch each, as frameworks run them.
+-- Queries and keys are one launch each, as frameworks run them; both may be slices of a packed projection.
 function op.kernel(k, s, pass)
   local half = math.max(1, s.rotary_dim // 2)
   local angle = k.tensor { s.seq, half, dtype = "fp32", fill = "uniform" }
   for _, heads in ipairs { s.heads, s.kv_heads } do
     local dims = { s.batch * s.seq, heads, s.head_dim }
+    local x, y = k.tensor(dims), k.tensor(dims)
     launch.elements(k, "rope_" .. pass, op.cuda, s.batch * s.seq * heads * half,
-      { k.tensor(dims), angle, k.tensor(dims), s.seq, heads, s.head_dim, half })
+      { x, angle, y, s.seq, heads, s.head_dim, x.row or heads * s.head_dim, half })
   end
 end
 

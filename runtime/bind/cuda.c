@@ -225,6 +225,20 @@ static int work_tensor(lua_State *L) {
   return 1;
 }
 
+/* work:view(tensor, first, count) -> number of a tensor that is `count` elements of
+ * another, from its element `first` (from 1) on | nil, error object */
+static int work_view(lua_State *L) {
+  ett_cuda_work *work = check_work(L, 1);
+  int tensor = (int)luaL_checkinteger(L, 2);
+  long long first = luaL_checkinteger(L, 3), count = luaL_checkinteger(L, 4);
+  ett_err err = {ETT_OK, ""};
+  int index = ett_cuda_work_view(work, tensor, first - 1, count, &err);
+  if (index < 0)
+    return ett_lua_fail(L, &err);
+  lua_pushinteger(L, index);
+  return 1;
+}
+
 static void read_sizes(lua_State *L, const char *field, unsigned sizes[3]) {
   int type = lua_getfield(L, 2, field);
   sizes[0] = sizes[1] = sizes[2] = 1;
@@ -319,7 +333,8 @@ static int work_gemm(lua_State *L) {
 }
 
 /* work:attention{q=, k=, v=, out=, stats=, batch=, heads=, kv_heads=, seq_q=, seq_k=,
- * head_dim=, causal=, pass="forward"|"backward", dout=, dq=, dk=, dv=} */
+ * head_dim=, q_row=0, kv_row=0, out_row=0, causal=, pass="forward"|"backward", dout=,
+ * dq=, dk=, dv=} */
 static int work_attention(lua_State *L) {
   ett_cuda_work *work = check_work(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -340,6 +355,9 @@ static int work_attention(lua_State *L) {
       .seq_q = ett_lua_integer_field(L, 2, "seq_q", 0),
       .seq_k = ett_lua_integer_field(L, 2, "seq_k", 0),
       .head_dim = ett_lua_integer_field(L, 2, "head_dim", 0),
+      .q_row = ett_lua_integer_field(L, 2, "q_row", 0),
+      .kv_row = ett_lua_integer_field(L, 2, "kv_row", 0),
+      .out_row = ett_lua_integer_field(L, 2, "out_row", 0),
       .causal = ett_lua_boolean_field(L, 2, "causal", 1),
       .backward = strcmp(ett_lua_string_field(L, 2, "pass", "forward"), "backward") == 0,
   };
@@ -410,6 +428,65 @@ static int work_write(lua_State *L) {
   return done(L, ett_cuda_work_write(work, index, values, (long long)count, &err), &err);
 }
 
+/* work:fill(tensor, {fill="normal", deviation=0.5, high=, seed=0}): now, not as a launch
+ * of the list */
+static int work_fill(lua_State *L) {
+  ett_cuda_work *work = check_work(L, 1);
+  int tensor = (int)luaL_checkinteger(L, 2);
+  luaL_checktype(L, 3, LUA_TTABLE);
+  const char *name = ett_lua_string_field(L, 3, "fill", "normal");
+  ett_cuda_fill fill = (ett_cuda_fill)name_index(L, name, fill_names, "fill");
+  long long high = ett_lua_integer_field(L, 3, "high", 0);
+  double deviation = ett_lua_number_field(L, 3, "deviation", 0.5);
+  uint64_t seed = (uint64_t)ett_lua_integer_field(L, 3, "seed", 0);
+  ett_err err = {ETT_OK, ""};
+  return done(L, ett_cuda_work_fill(work, tensor, fill, high, deviation, seed, &err),
+              &err);
+}
+
+/* work:run([time_limit_seconds=60]) -> wall seconds of one run | nil, error object */
+static int work_run(lua_State *L) {
+  ett_cuda_work *work = check_work(L, 1);
+  double limit = luaL_optnumber(L, 2, 60), seconds;
+  ett_err err = {ETT_OK, ""};
+  if (ett_cuda_work_run(work, limit, &seconds, &err) != 0)
+    return ett_lua_fail(L, &err);
+  lua_pushnumber(L, seconds);
+  return 1;
+}
+
+/* work:launches() -> launches recorded so far */
+static int work_launches(lua_State *L) {
+  lua_pushinteger(L, ett_cuda_work_launches(check_work(L, 1)));
+  return 1;
+}
+
+/* work:time_parts({ends, …} [, time_limit_seconds=60]) -> {seconds, …}: one run, launch
+ * by launch; part i is up to launch ends[i] | nil, error object */
+static int work_time_parts(lua_State *L) {
+  ett_cuda_work *work = check_work(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  double limit = luaL_optnumber(L, 3, 60);
+  lua_Integer parts = luaL_len(L, 2);
+  luaL_argcheck(L, parts >= 1 && parts <= 1 << 20, 2, "1 to 2^20 parts");
+  int *ends = lua_newuserdatauv(L, (size_t)parts * sizeof *ends, 0);
+  for (lua_Integer i = 0; i < parts; i++) {
+    lua_geti(L, 2, i + 1);
+    ends[i] = (int)luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
+  double *seconds = lua_newuserdatauv(L, (size_t)parts * sizeof *seconds, 0);
+  ett_err err = {ETT_OK, ""};
+  if (ett_cuda_work_time_parts(work, ends, (int)parts, limit, seconds, &err) != 0)
+    return ett_lua_fail(L, &err);
+  lua_createtable(L, (int)parts, 0);
+  for (lua_Integer i = 0; i < parts; i++) {
+    lua_pushnumber(L, seconds[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
 /* work:profile([time_limit_seconds=60]) -> { {name=, seconds=}, … } by CUPTI */
 static int work_profile(lua_State *L) {
   enum { ROOM = 256 };
@@ -444,11 +521,16 @@ static const luaL_Reg device_methods[] = {
 
 static const luaL_Reg work_methods[] = {
     {"tensor", work_tensor},
+    {"view", work_view},
+    {"fill", work_fill},
     {"kernel", work_kernel},
     {"gemm", work_gemm},
     {"attention", work_attention},
     {"ready", work_ready},
     {"time", work_time},
+    {"run", work_run},
+    {"launches", work_launches},
+    {"time_parts", work_time_parts},
     {"read", work_read},
     {"profile", work_profile},
     {"write", work_write},

@@ -34,14 +34,16 @@ static cudnnDataType_t data_type(ett_cuda_dtype dtype) {
                                   : CUDNN_DATA_BFLOAT16;
 }
 
-/* One of the caller's tensors, [batch, heads, seq, width]; exchanged: its last two
- * dimensions change places, as the products with K' and V' want them. */
+/* One of the caller's tensors, [batch, heads, seq, width]; row: elements between the
+ * positions of a [batch, seq, heads, width] one, or 0; exchanged: its last two dimensions
+ * change places, as the products with K' and V' want them. */
 static operand given(ett_cuda_graph *graph, const ett_cuda_work *work, int tensor,
                      long long batch, long long heads, long long seq, long long width,
-                     int exchanged) {
+                     long long row, int exchanged) {
+  int64_t position = row ? row : width;
   int64_t dims[4] = {batch, heads, exchanged ? width : seq, exchanged ? seq : width};
-  int64_t strides[4] = {heads * seq * width, seq * width, exchanged ? 1 : width,
-                        exchanged ? width : 1};
+  int64_t strides[4] = {seq * (row ? row : heads * width), row ? width : seq * width,
+                        exchanged ? 1 : position, exchanged ? position : 1};
   return ett_cuda_dnn_bound(graph, dims, strides,
                             data_type(ett_cuda_work_tensor_dtype(work, tensor)),
                             (void *)ett_cuda_work_address(work, tensor));
@@ -91,12 +93,15 @@ static operand scores_of(ett_cuda_graph *graph, const operand *q, const operand 
 /* O = softmax(scores) V; stats = the logarithm of each row's sum of exponentials. */
 static void forward(ett_cuda_graph *graph, const ett_cuda_work *work,
                     const ett_cuda_attention *a) {
-  operand q = given(graph, work, a->q, a->batch, a->heads, a->seq_q, a->head_dim, 0);
-  operand keys =
-      given(graph, work, a->k, a->batch, a->kv_heads, a->seq_k, a->head_dim, 1);
-  operand v = given(graph, work, a->v, a->batch, a->kv_heads, a->seq_k, a->head_dim, 0);
-  operand o = given(graph, work, a->out, a->batch, a->heads, a->seq_q, a->head_dim, 0);
-  operand stats = given(graph, work, a->stats, a->batch, a->heads, a->seq_q, 1, 0);
+  operand q =
+      given(graph, work, a->q, a->batch, a->heads, a->seq_q, a->head_dim, a->q_row, 0);
+  operand keys = given(graph, work, a->k, a->batch, a->kv_heads, a->seq_k, a->head_dim,
+                       a->kv_row, 1);
+  operand v = given(graph, work, a->v, a->batch, a->kv_heads, a->seq_k, a->head_dim,
+                    a->kv_row, 0);
+  operand o = given(graph, work, a->out, a->batch, a->heads, a->seq_q, a->head_dim,
+                    a->out_row, 0);
+  operand stats = given(graph, work, a->stats, a->batch, a->heads, a->seq_q, 1, 0, 0);
   operand scale = ett_cuda_dnn_scalar(graph, 1.0f / sqrtf((float)a->head_dim));
   operand scores = scores_of(graph, &q, &keys, &scale);
   if (a->causal)
@@ -137,15 +142,15 @@ static void backward(ett_cuda_graph *graph, const ett_cuda_work *work,
   long long b = a->batch, h = a->heads, g = a->kv_heads, d = a->head_dim;
   long long rows = a->seq_q, columns = a->seq_k;
   cudnnDataType_t type = data_type(ett_cuda_work_tensor_dtype(work, a->q));
-  operand q = given(graph, work, a->q, b, h, rows, d, 0);
-  operand keys = given(graph, work, a->k, b, g, columns, d, 1);
-  operand values = given(graph, work, a->v, b, g, columns, d, 1);
-  operand o = given(graph, work, a->out, b, h, rows, d, 0);
-  operand dout = given(graph, work, a->dout, b, h, rows, d, 0);
-  operand stats = given(graph, work, a->stats, b, h, rows, 1, 0);
-  operand dq = given(graph, work, a->dq, b, h, rows, d, 0);
-  operand dk = given(graph, work, a->dk, b, g, columns, d, 0);
-  operand dv = given(graph, work, a->dv, b, g, columns, d, 0);
+  operand q = given(graph, work, a->q, b, h, rows, d, a->q_row, 0);
+  operand keys = given(graph, work, a->k, b, g, columns, d, a->kv_row, 1);
+  operand values = given(graph, work, a->v, b, g, columns, d, a->kv_row, 1);
+  operand o = given(graph, work, a->out, b, h, rows, d, a->out_row, 0);
+  operand dout = given(graph, work, a->dout, b, h, rows, d, a->out_row, 0);
+  operand stats = given(graph, work, a->stats, b, h, rows, 1, 0, 0);
+  operand dq = given(graph, work, a->dq, b, h, rows, d, a->q_row, 0);
+  operand dk = given(graph, work, a->dk, b, g, columns, d, a->kv_row, 0);
+  operand dv = given(graph, work, a->dv, b, g, columns, d, a->kv_row, 0);
   operand scale = ett_cuda_dnn_scalar(graph, 1.0f / sqrtf((float)d));
   operand one = ett_cuda_dnn_scalar(graph, 1.0f); /* the place of dropout's factor */
 
@@ -188,6 +193,18 @@ static long long product(long long a, long long b, long long c, long long d) {
   return result;
 }
 
+/* Elements from the first of a tensor to its last; -1: the row is too short for it. */
+static long long elements(long long batch, long long heads, long long seq,
+                          long long width, long long row) {
+  if (row == 0)
+    return product(batch, heads, seq, width);
+  long long used = product(heads, width, 1, 1);
+  if (row < used || row % 8 != 0)
+    return -1;
+  long long all = product(batch, seq, row, 1);
+  return all == INT64_MAX ? all : all - row + used;
+}
+
 static int check(const ett_cuda_work *work, const ett_cuda_attention *a, ett_err *err) {
   if (a->batch <= 0 || a->heads <= 0 || a->kv_heads <= 0 || a->seq_q <= 0 ||
       a->seq_k <= 0 || a->head_dim <= 0 || a->heads % a->kv_heads != 0)
@@ -204,8 +221,14 @@ static int check(const ett_cuda_work *work, const ett_cuda_attention *a, ett_err
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "attention: head_dim must be a multiple of 8, got %lld",
                        a->head_dim);
-  long long queries = product(a->batch, a->heads, a->seq_q, a->head_dim);
-  long long keys = product(a->batch, a->kv_heads, a->seq_k, a->head_dim);
+  long long queries = elements(a->batch, a->heads, a->seq_q, a->head_dim, a->q_row);
+  long long outputs = elements(a->batch, a->heads, a->seq_q, a->head_dim, a->out_row);
+  long long keys = elements(a->batch, a->kv_heads, a->seq_k, a->head_dim, a->kv_row);
+  if (queries < 0 || outputs < 0 || keys < 0)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "attention: a row must be a multiple of 8 and hold its heads, got "
+                       "%lld, %lld and %lld",
+                       a->q_row, a->kv_row, a->out_row);
   const struct {
     const char *name;
     int tensor, used;
@@ -214,9 +237,9 @@ static int check(const ett_cuda_work *work, const ett_cuda_attention *a, ett_err
       {"q", a->q, 1, queries},
       {"k", a->k, 1, keys},
       {"v", a->v, 1, keys},
-      {"out", a->out, 1, queries},
+      {"out", a->out, 1, outputs},
       {"stats", a->stats, 1, product(a->batch, a->heads, a->seq_q, 1)},
-      {"dout", a->dout, a->backward, queries},
+      {"dout", a->dout, a->backward, outputs},
       {"dq", a->dq, a->backward, queries},
       {"dk", a->dk, a->backward, keys},
       {"dv", a->dv, a->backward, keys},

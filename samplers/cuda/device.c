@@ -186,21 +186,24 @@ int ett_cuda_library_fail(ett_cuda_device *device, ett_err_code code, const char
   return ett_err_set(err, code, "%s: %s", doing, text);
 }
 
-static double now_seconds(void) {
+double ett_cuda_seconds(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-int ett_cuda_device_wait(ett_cuda_device *device, double limit_seconds, ett_err *err) {
-  double start = now_seconds();
+/* Asks the stream until it is done, without a pause for the first `awake_seconds`. */
+static int wait_for(ett_cuda_device *device, double limit_seconds, double awake_seconds,
+                    ett_err *err) {
+  double start = ett_cuda_seconds();
   for (;;) {
     CUresult status = device->driver->cuStreamQuery(device->stream);
     if (status == CUDA_SUCCESS)
       return 0;
     if (status != CUDA_ERROR_NOT_READY)
       return ett_cuda_device_fail(device, status, "running the kernels", err);
-    if (now_seconds() - start > limit_seconds) {
+    double passed = ett_cuda_seconds() - start;
+    if (passed > limit_seconds) {
       device->death = ETT_CUDA_KERNEL_FAULT;
       return ett_err_set(err, ETT_ERR_LOST,
                          "the kernels had not ended after %g seconds (one that never "
@@ -208,8 +211,17 @@ int ett_cuda_device_wait(ett_cuda_device *device, double limit_seconds, ett_err 
                          limit_seconds);
     }
     struct timespec pause = {0, 20000};
-    nanosleep(&pause, NULL);
+    if (passed > awake_seconds)
+      nanosleep(&pause, NULL);
   }
+}
+
+int ett_cuda_device_wait(ett_cuda_device *device, double limit_seconds, ett_err *err) {
+  return wait_for(device, limit_seconds, 0, err);
+}
+
+int ett_cuda_device_watch(ett_cuda_device *device, double limit_seconds, ett_err *err) {
+  return wait_for(device, limit_seconds, 5, err);
 }
 
 /* --- what is kept ---------------------------------------------------------------- */

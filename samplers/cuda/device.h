@@ -78,6 +78,12 @@ CUevent *ett_cuda_device_events(ett_cuda_device *device, int count, ett_err *err
  * ends would hold a campaign for ever). */
 int ett_cuda_device_wait(ett_cuda_device *device, double limit_seconds, ett_err *err);
 
+/* The same awake: a pause would be added to what is timed by the clock. */
+int ett_cuda_device_watch(ett_cuda_device *device, double limit_seconds, ett_err *err);
+
+/* Seconds of a clock that never goes back. */
+double ett_cuda_seconds(void);
+
 /* The function `name` of a source (compile.h), compiled and loaded at its first use. */
 int ett_cuda_device_function(ett_cuda_device *device, const char *source,
                              const char *label, int first_line, ett_cuda_dtype dtype,

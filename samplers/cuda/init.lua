@@ -42,7 +42,8 @@ local function first_line_of(path, source)
 end
 
 --- The primitives that an operator's kernel() calls, recording into `sink`: an object with tensor, kernel,
---- gemm and attention as a work list of ett.cuda has them.
+--- gemm and attention as a work list of ett.cuda has them. sink:tensor may answer a second number: the elements
+--- between the rows of the tensor where it is a slice of a wider one.
 ---@param precision string the campaign's precision; under fp8 only GEMM operands are fp8
 function backend.primitives(sink, op, precision, options)
   options = options or {}
@@ -61,7 +62,8 @@ function backend.primitives(sink, op, precision, options)
     local dtype = spec.dtype or (fill == "index" and "int64") or (precision == "fp8" and "bf16") or precision
     local described = { table.unpack(spec) }
     described.dtype, described.fill, described.high, described.seed = dtype, fill, spec.high, seed
-    return { tensor = must(sink:tensor(described)), spec = described }
+    local number, row = sink:tensor(described)
+    return { tensor = must(number, row), spec = described, row = number and row or nil }
   end
 
   -- Under fp8 the operands of a product are fp8 copies of the same size; the result stays bf16.
@@ -93,7 +95,8 @@ function backend.primitives(sink, op, precision, options)
     if a.window then
       error_module.raise("argument", "attention with a sliding window is not measured: leave out window")
     end
-    local call = {}
+    if precision == "fp32" then return require("ett.operator.attention").launch(k, a) end -- cuDNN has none
+    local call = { q_row = a.q.row, kv_row = a.k.row, out_row = a.out.row }
     for name, value in pairs(a) do call[name] = type(value) == "table" and value.tensor or value end
     must(sink:attention(call))
   end
@@ -104,10 +107,10 @@ function backend.primitives(sink, op, precision, options)
       error_module.raise("model", "operator '%s' launches '%s' without a source: give 'source' or the field 'cuda'",
         op.name, tostring(launch.name))
     end
-    sources[source] = sources[source] or first_line_of(op.path, source)
+    sources[source] = sources[source] or not launch.label and first_line_of(op.path, source) or 1
     local args = {}
     for i, arg in ipairs(launch.args) do args[i] = type(arg) == "table" and { tensor = arg.tensor } or arg end
-    must(sink:kernel { source = source, name = launch.name, label = (op.path or op.name):match("[^/]+$"),
+    must(sink:kernel { source = source, name = launch.name, label = launch.label or (op.path or op.name):match("[^/]+$"),
       first_line = sources[source], grid = launch.grid, block = launch.block, shared = launch.shared or 0,
       args = args })
   end
@@ -143,7 +146,7 @@ local function time_work(work, options)
     table.move(more, 1, #more, #seconds + 1, seconds)
     stats = sample.stats(seconds)
   end
-  return { seconds = stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
+  return { seconds = options.statistic == "median" and stats.median or stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
     mean_seconds = stats.mean, half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
     raw_seconds = options.keep_raw and seconds or nil }
 end

@@ -1,4 +1,4 @@
-/* list.h - what work.c and tensor.c share: the recorded list itself. */
+/* list.h - what work.c, kernel.c and tensor.c share: the recorded list itself. */
 #ifndef ETT_CUDA_LIST_H
 #define ETT_CUDA_LIST_H
 
@@ -8,6 +8,7 @@ typedef struct ett_cuda_tensor {
   CUdeviceptr address;
   long long count;
   ett_cuda_dtype dtype;
+  int is_view; /* of another tensor's memory */
 } ett_cuda_tensor;
 
 struct ett_cuda_work {

@@ -11,7 +11,8 @@
  * the launch shape. */
 static const char fill_source[] =
     "extern \"C\" __global__ void ett_fill(void *out, long long n, long long kind,\n"
-    "                                     long long high, long long seed) {\n"
+    "                                     long long high, double deviation,\n"
+    "                                     long long seed) {\n"
     "  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
     "  for (; i < n; i += (long long)gridDim.x * blockDim.x) {\n"
     "    unsigned long long z = (unsigned long long)seed +\n"
@@ -26,9 +27,13 @@ static const char fill_source[] =
     "    else if (kind == 4) ((unsigned char *)out)[i] = (z & 0x80) | (0x28 + (z >> 40) "
     "% 18);\n"
     "    else store((T *)out, i, kind == 1 ? u\n"
-    "               : 0.5f * sqrtf(-2.0f * logf(u)) * cosf(6.2831853f * w));\n"
+    "               : (float)deviation * sqrtf(-2.0f * logf(u)) * cosf(6.2831853f * "
+    "w));\n"
     "  }\n"
     "}\n";
+
+/* Of activations; a model sets its own. */
+static const double USUAL_DEVIATION = 0.5;
 
 long long ett_cuda_work_count(const ett_cuda_work *work, int index) {
   return index >= 0 && index < work->tensor_count ? work->tensors[index].count : -1;
@@ -44,7 +49,7 @@ ett_cuda_dtype ett_cuda_work_tensor_dtype(const ett_cuda_work *work, int index) 
 }
 
 static int fill_tensor(ett_cuda_work *work, int index, ett_cuda_fill fill, long long high,
-                       uint64_t seed, ett_err *err) {
+                       double deviation, uint64_t seed, ett_err *err) {
   ett_cuda_device *device = work->device;
   const ett_cuda_tensor *t = &work->tensors[index];
   CUresult status;
@@ -64,7 +69,7 @@ static int fill_tensor(ett_cuda_work *work, int index, ett_cuda_fill fill, long 
   CUdeviceptr address = t->address;
   long long kind = t->dtype == ETT_CUDA_FP8 ? 4 : (long long)fill;
   long long n = t->count, start = (long long)seed;
-  void *args[] = {&address, &n, &kind, &high, &start};
+  void *args[] = {&address, &n, &kind, &high, &deviation, &start};
   long long blocks = (n + 255) / 256;
   status =
       device->driver->cuLaunchKernel(function, blocks < 2048 ? (unsigned)blocks : 2048u,
@@ -72,6 +77,18 @@ static int fill_tensor(ett_cuda_work *work, int index, ett_cuda_fill fill, long 
   return status == CUDA_SUCCESS
              ? 0
              : ett_cuda_device_fail(device, status, "filling a tensor", err);
+}
+
+static int check_fill(ett_cuda_dtype dtype, ett_cuda_fill fill, long long high,
+                      ett_err *err) {
+  if (fill == ETT_CUDA_FILL_INDEX && (dtype != ETT_CUDA_INT64 || high <= 0))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "an index tensor is int64 and needs a positive 'high'");
+  if (dtype == ETT_CUDA_INT64 && fill != ETT_CUDA_FILL_INDEX &&
+      fill != ETT_CUDA_FILL_ZERO)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "an int64 tensor is filled with 'index' or 'zero'");
+  return 0;
 }
 
 int ett_cuda_work_tensor(ett_cuda_work *work, long long count, ett_cuda_dtype dtype,
@@ -83,13 +100,8 @@ int ett_cuda_work_tensor(ett_cuda_work *work, long long count, ett_cuda_dtype dt
   if (count <= 0 || count > (long long)(SIZE_MAX / 16))
     return ett_err_set(err, ETT_ERR_ARGUMENT, "a tensor of %lld elements is impossible",
                        count);
-  if (fill == ETT_CUDA_FILL_INDEX && (dtype != ETT_CUDA_INT64 || high <= 0))
-    return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "an index tensor is int64 and needs a positive 'high'");
-  if (dtype == ETT_CUDA_INT64 && fill != ETT_CUDA_FILL_INDEX &&
-      fill != ETT_CUDA_FILL_ZERO)
-    return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "an int64 tensor is filled with 'index' or 'zero'");
+  if (check_fill(dtype, fill, high, err) != 0)
+    return -1;
   ett_cuda_tensor *larger = ett_cuda_grow(work->tensors, work->tensor_count,
                                           &work->tensor_room, sizeof *larger, err);
   if (!larger)
@@ -101,8 +113,40 @@ int ett_cuda_work_tensor(ett_cuda_work *work, long long count, ett_cuda_dtype dt
     return -1;
   t->count = count;
   t->dtype = dtype;
+  t->is_view = 0;
   int index = work->tensor_count++;
-  return fill_tensor(work, index, fill, high, seed, err) == 0 ? index : -1;
+  return fill_tensor(work, index, fill, high, USUAL_DEVIATION, seed, err) == 0 ? index
+                                                                               : -1;
+}
+
+int ett_cuda_work_view(ett_cuda_work *work, int tensor, long long first, long long count,
+                       ett_err *err) {
+  long long all = ett_cuda_work_count(work, tensor);
+  if (first < 0 || count <= 0 || first > all || count > all - first)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "a view of %lld elements from element %lld: tensor %d has %lld",
+                       count, first, tensor, all);
+  ett_cuda_tensor *larger = ett_cuda_grow(work->tensors, work->tensor_count,
+                                          &work->tensor_room, sizeof *larger, err);
+  if (!larger)
+    return -1;
+  work->tensors = larger;
+  ett_cuda_tensor view = work->tensors[tensor];
+  view.address += (CUdeviceptr)first * ett_cuda_dtype_bytes(view.dtype);
+  view.count = count;
+  view.is_view = 1;
+  work->tensors[work->tensor_count] = view;
+  return work->tensor_count++;
+}
+
+int ett_cuda_work_fill(ett_cuda_work *work, int tensor, ett_cuda_fill fill,
+                       long long high, double deviation, uint64_t seed, ett_err *err) {
+  if (ett_cuda_work_count(work, tensor) <= 0)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "no tensor %d to fill", tensor);
+  if (check_fill(work->tensors[tensor].dtype, fill, high, err) != 0 ||
+      ett_cuda_device_use(work->device, err) != 0)
+    return -1;
+  return fill_tensor(work, tensor, fill, high, deviation, seed, err);
 }
 
 static double half_value(uint16_t h) {

@@ -46,10 +46,14 @@ typedef struct ett_cuda_gemm {
 } ett_cuda_gemm;
 
 /* Fused attention over [batch, heads, seq, head_dim] tensors; stats is fp32
- * [batch, heads, seq_q, 1]. In the backward pass dout, dq, dk, dv are used too. */
+ * [batch, heads, seq_q, 1]. In the backward pass dout, dq, dk, dv are used too.
+ * Where a row is given, the tensors lie as [batch, seq, heads, head_dim] with so many
+ * elements from one position to the next, as slices of a packed projection do: q_row of q
+ * and dq, kv_row of k, v, dk and dv, out_row of out and dout. */
 typedef struct ett_cuda_attention {
   int q, k, v, out, stats, dout, dq, dk, dv;
   long long batch, heads, kv_heads, seq_q, seq_k, head_dim;
+  long long q_row, kv_row, out_row; /* 0: dense */
   int causal, backward;
 } ett_cuda_attention;
 
@@ -64,6 +68,16 @@ void ett_cuda_work_free(ett_cuda_work *work); /* NULL is allowed */
  */
 int ett_cuda_work_tensor(ett_cuda_work *work, long long count, ett_cuda_dtype dtype,
                          ett_cuda_fill fill, long long high, uint64_t seed, ett_err *err);
+
+/* The elements of a tensor from `first` (0 is its own first) on, as a tensor of its own:
+ * its number, or -1. The memory stays the tensor's. */
+int ett_cuda_work_view(ett_cuda_work *work, int tensor, long long first, long long count,
+                       ett_err *err);
+
+/* Fills a tensor or a view at once: not a launch of the list. deviation: of
+ * ETT_CUDA_FILL_NORMAL. Element i depends on the seed and i alone, whatever the dtype. */
+int ett_cuda_work_fill(ett_cuda_work *work, int tensor, ett_cuda_fill fill,
+                       long long high, double deviation, uint64_t seed, ett_err *err);
 
 int ett_cuda_work_kernel(ett_cuda_work *work, const ett_cuda_kernel *kernel,
                          ett_err *err);
@@ -83,6 +97,20 @@ int ett_cuda_work_ready(ett_cuda_work *work, int graph, double time_limit_second
  * has not finished within the limit: the device is then unusable by this process. */
 int ett_cuda_work_time(ett_cuda_work *work, int repeats, int flush,
                        double time_limit_seconds, double *seconds, ett_err *err);
+
+/* Runs the list once and writes the wall seconds from the first enqueuing call until the
+ * device was seen to have finished. */
+int ett_cuda_work_run(ett_cuda_work *work, double time_limit_seconds, double *seconds,
+                      ett_err *err);
+
+/* Launches recorded so far. */
+int ett_cuda_work_launches(const ett_cuda_work *work);
+
+/* Runs the list once, launch by launch, and writes the seconds of each of its parts, by
+ * CUDA events between them; part i ends before launch ends[i], the last at the end. The
+ * device is held up first, so that it never waits for the host. */
+int ett_cuda_work_time_parts(ett_cuda_work *work, const int *ends, int parts,
+                             double time_limit_seconds, double *seconds, ett_err *err);
 
 /* Element i of tensor as doubles, for checks of outputs; count elements from the start.
  */

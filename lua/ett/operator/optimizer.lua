@@ -23,17 +23,26 @@ end
 
 function optimizer.kernel_shape(s) return { params = s.params, tensors = s.tensors or 1 } end
 
+--- What an update does, wherever it runs.
+optimizer.rate, optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.decay = 1e-3, 0.9, 0.95, 1e-8, 0.01
+
+--- By how much the moments of step `step` (from 1) fall short: 1 / (1 - beta^step) of each.
+function optimizer.corrections(step)
+  return { 1 / (1 - optimizer.beta1 ^ step), 1 / (1 - optimizer.beta2 ^ step) }
+end
+
 optimizer.cuda = [[
-// Adam with decoupled weight decay on fp32 master weights; writes the model's own copy too.
+// Adam with bias correction (two numbers in memory, so that a graph of launches need not change from step to step)
+// and decoupled weight decay on fp32 master weights; writes the model's own copy too.
 extern "C" __global__ void adam(const float *gradient, float *master, float *first, float *second, T *model,
-                                double rate, long long n) {
-  const float lr = (float)rate;
+                                const float *correction, double rate, double decay, double epsilon, long long n) {
+  const float lr = (float)rate * correction[0], unbias = correction[1], keep = (float)(1.0 - rate * decay);
   for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
        i += (long long)gridDim.x * blockDim.x) {
     float g = gradient[i], w = master[i];
     float m = first[i] = 0.9f * first[i] + 0.1f * g;
     float v = second[i] = 0.95f * second[i] + 0.05f * g * g;
-    w -= lr * (m / (sqrtf(v) + 1e-8f) + 0.1f * w);
+    w = keep * w - lr * m / (sqrtf(v * unbias) + (float)epsilon);
     master[i] = w;
     store(model, i, w);
   }
@@ -43,7 +52,8 @@ extern "C" __global__ void adam(const float *gradient, float *master, float *fir
 function optimizer.kernel(k, s)
   local function state(fill) return k.tensor { s.params, dtype = "fp32", fill = fill } end
   launch.elements(k, "adam", optimizer.cuda, s.params,
-    { state(), state(), state(), state("uniform"), k.tensor { s.params }, 1e-4 })
+    { state(), state(), state(), state("uniform"), k.tensor { s.params }, k.tensor { 2, dtype = "fp32", fill = "uniform" },
+      optimizer.rate, optimizer.decay, optimizer.epsilon })
 end
 
 --- Parameters and tensors of `layers` GPT encoder layers on one tensor rank: qkv, proj, up, down
