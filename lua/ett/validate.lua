@@ -224,7 +224,7 @@ function validate.run(options)
         options.scale)
     else
       require("ett.cpu").pin(0)
-      seen = { host = require("ett.validate_model").host_seconds() }
+      seen = { host = require("ett.validate_kernels_cpu").host_seconds() }
     end
     seen.tp = layout[2]
     local view = view_module.new(profiles[count].near, profiles[count].far, seen)

@@ -1,17 +1,32 @@
 --- A small transformer that really trains, made of the operator library's own kernels.
 --
--- The layers are those of the architecture `gpt` with rotary positions, untied head, no
--- biases and no dropout; every operator of its list is one call here, forward and
--- backward, on the CPU back end, and every collective one MPI call. Data, tensor and
--- pipeline parallelism as Megatron lays them out (Narayanan et al. 2021).
+-- The layers are those of the architecture `gpt` with rotary positions, untied head, no biases and no dropout; every
+-- operator of its list is one call here, forward and backward. What runs it is a back end:
+--
+--   ett.validate_kernels_cpu    the kernels of samplers/cpu, one call after the other; collectives are MPI calls
+--   ett.validate_kernels_cuda   the operators' own CUDA code, recorded once and then run as one CUDA graph
+--
+-- A back end has, with t the trainer:
+--   tensor(count, kind)         of activations, or kind "fp32": statistics
+--   hold(t, list)               weights and gradients (w, g) of the parameters that ett.validate_buffers lists, and
+--                               t.optimizer_state, the operands of the update
+--   attention_state(t), entropy_state(t), rotation(t), inputs(t, a)
+--                               what attention and cross entropy keep for their backward pass, the table of
+--                               rotary angles, and tokens, targets and losses of a kept micro-batch
+--   run(t, name, shape, pass, operands)    one pass of an operator; operands by name
+--   feed(t, a, i)               the tokens of micro-batch i become those of the kept one a
+--   end_group(t, group)         the gradients of a layer are whole
+--   book_loss(t, a), step(t)    the loss of a micro-batch; one training step, by t:walk()
+--
+-- Data, tensor and pipeline parallelism as Megatron lays them out (Narayanan et al. 2021).
 local buffers = require "ett.validate_buffers"
-local cpu = require "ett.cpu"
 local sample = require "ett.sample"
 local now, thread_seconds = sample.now, sample.thread_seconds
 
 local validate_model = {}
 local Trainer = {}
 Trainer.__index = Trainer
+validate_model.Trainer = Trainer
 
 --- Groups of this rank in a plan: tensor ranks are neighbours, then data, then pipeline, as ett
 --- places them. { tp_rank, dp_rank, stage, tp_group, dp_group, pp_group }; no groups without a job.
@@ -26,9 +41,25 @@ function validate_model.groups(p, job)
   return g
 end
 
+--- Shape of each operator of the list, in its own words, on a rank of sizes z.
+function validate_model.shapes(z, p)
+  local function linear(from, to) return { tokens = z.tokens, in_features = from, out_features = to } end
+  local rows = { tokens = z.tokens, hidden = z.hidden }
+  return {
+    embedding = { tokens = z.tokens, vocab = z.vocab, hidden = z.hidden }, layer_norm = rows, residual_add = rows,
+    linear_qkv = linear(z.hidden, 3 * z.width), linear_proj = linear(z.width, z.hidden),
+    linear_up = linear(z.hidden, z.ffn), linear_down = linear(z.ffn, z.hidden), lm_head = linear(z.hidden, z.vocab),
+    rope = { batch = p.micro_batch, seq = p.seq, heads = z.heads, kv_heads = z.heads, head_dim = z.head_dim,
+      rotary_dim = z.head_dim },
+    flash_attention = { batch = p.micro_batch, heads = z.heads, kv_heads = z.heads, seq_q = p.seq, seq_k = p.seq,
+      head_dim = z.head_dim, causal = 1 },
+    gelu = { tokens = z.tokens, width = z.ffn }, cross_entropy = { tokens = z.tokens, vocab = z.vocab },
+  }
+end
+
 --- Builds the trainer of one rank.
 ---@param given table hyper { layers, hidden, heads, vocab }, plan { tp, dp, pp, micro_batch,
---- micro_batches, seq }, seed, job (of ett.dist) when there are several ranks
+--- micro_batches, seq }, seed, backend (left out: the CPU's), job (of ett.dist) when there are several ranks
 function validate_model.new(given)
   local p = given.plan
   local self = setmetatable(validate_model.groups(p, given.job), Trainer)
@@ -36,20 +67,19 @@ function validate_model.new(given)
   self:reset()
   self.layers = given.hyper.layers // p.pp
   self.first, self.last = self.stage == 0, self.stage == p.pp - 1
+  self.foreign = p.tp > 1 and 1 or 0 -- a row for the tokens of other ranks
+  self.shapes = validate_model.shapes(self.z, p)
+  self.backend = given.backend or require("ett.validate_kernels_cpu").new()
   buffers.parameters(self)
+  self.shapes.optimizer = { params = self.parameter_count }
   buffers.activations(self)
   self.step_number = 0
   return self
 end
 
---- Runs one operator and books its processor time under its library name and shape.
-function Trainer:op(name, shape, pass, kind, dims, operands, scalars)
-  local start = thread_seconds()
-  cpu.run(kind, pass, dims, operands, scalars)
-  local seconds = thread_seconds() - start
-  local record = self:record(name, pass, 0)
-  record.shape = shape
-  record.seconds, record.calls = record.seconds + seconds, record.calls + 1
+--- Runs one pass of an operator; the back end books it under its library name and shape.
+function Trainer:op(name, pass, operands)
+  self.backend:run(self, name, self.shapes[name], pass, operands)
 end
 
 --- The record of an operator's pass, or of a collective of some bytes.
@@ -90,80 +120,43 @@ function Trainer:collective(kind, group, label, tensor, other)
   self:book(label, kind, 4 * math.max(#tensor, other and #other or 0), group:size(), start, processor)
 end
 
-function Trainer:linear(name, pass, out_features, in_features, operands)
-  local m = self.z.tokens
-  self:op(name, { tokens = m, in_features = in_features, out_features = out_features }, pass, "linear",
-    { batch = 1, m = m, n = out_features, k = in_features }, operands)
-end
-
-function Trainer:layer_norm(pass, operands)
-  local z = self.z
-  self:op("layer_norm", { tokens = z.tokens, hidden = z.hidden }, pass, "layer_norm",
-    { rows = z.tokens, cols = z.hidden }, operands)
-end
-
-function Trainer:residual(pass, a, b, out)
-  local z = self.z
-  self:op("residual_add", { tokens = z.tokens, hidden = z.hidden }, pass, "add",
-    { rows = z.tokens, cols = z.hidden }, { a, b, out })
-end
-
-function Trainer:gelu(pass, operands)
-  local z = self.z
-  self:op("gelu", { tokens = z.tokens, width = z.ffn }, pass, "gelu", { rows = z.tokens, cols = z.ffn }, operands)
-end
-
-function Trainer:attention(pass, operands)
-  local z, p = self.z, self.plan
-  self:op("flash_attention", { batch = p.micro_batch, heads = z.heads, kv_heads = z.heads, seq_q = p.seq,
-    seq_k = p.seq, head_dim = z.head_dim, causal = 1 }, pass, "attention", { batch = p.micro_batch, seq_q = p.seq,
-    seq_k = p.seq, heads = z.heads, kv_heads = z.heads, head_dim = z.head_dim, visible = 2 }, operands)
-end
-
-function Trainer:rope(pass, tensor)
-  local z, p = self.z, self.plan
-  self:op("rope", { batch = p.micro_batch, seq = p.seq, heads = z.heads, kv_heads = z.heads, head_dim = z.head_dim,
-    rotary_dim = z.head_dim }, pass, "rope", { batch = p.micro_batch, seq = p.seq, heads = z.heads,
-    kv_heads = z.heads, head_dim = z.head_dim }, { tensor, self.table })
-end
-
 --- Forward of this stage for one micro-batch; input is the stream from the stage before.
 function Trainer:forward(a, input)
-  local z, s = self.z, self.s
-  local embed = { rows = z.tokens, cols = z.hidden, vocab = z.vocab + 1 }
+  local s = self.s
   if self.first then
-    self:op("embedding", { tokens = z.tokens, vocab = z.vocab, hidden = z.hidden }, "forward", "embedding", embed,
-      { a.ids, self.embedding.w, a.x })
+    self:op("embedding", "forward", { ids = a.ids, table = self.embedding.w, out = a.x })
     self:collective("all_reduce", self.tp_group, "tp", a.x)
   else
     a.x:copy(input)
   end
   local x = a.x
   for i, block in ipairs(self.blocks) do
-    local l = a.layer[i]
-    self:layer_norm("forward", { x, block.norm1.gain.w, block.norm1.bias.w, l.n1, l.mean1, l.rstd1 })
-    self:linear("linear_qkv", "forward", 3 * z.width, z.hidden, { l.n1, block.qkv.w, l.qkv })
-    self:rope("forward", l.qkv)
-    self:attention("forward", { l.qkv, l.o, s.scratch })
-    self:linear("linear_proj", "forward", z.hidden, z.width, { l.o, block.proj.w, s.branch })
+    local l, norm1, norm2 = a.layer[i], block.norm1, block.norm2
+    self:op("layer_norm", "forward", { x = x, gain = norm1.gain.w, bias = norm1.bias.w, y = l.n1, mean = l.mean1,
+      inverse = l.rstd1 })
+    self:op("linear_qkv", "forward", { x = l.n1, w = block.qkv.w, y = l.qkv })
+    self:op("rope", "forward", { x = l.qkv, table = self.rotation })
+    self:op("flash_attention", "forward", { qkv = l.qkv, out = l.o, kept = l.attention })
+    self:op("linear_proj", "forward", { x = l.o, w = block.proj.w, y = s.branch })
     self:collective("all_reduce", self.tp_group, "tp", s.branch)
-    self:residual("forward", x, s.branch, l.x1)
-    self:layer_norm("forward", { l.x1, block.norm2.gain.w, block.norm2.bias.w, l.n2, l.mean2, l.rstd2 })
-    self:linear("linear_up", "forward", z.ffn, z.hidden, { l.n2, block.up.w, l.u })
-    self:gelu("forward", { l.u, l.g })
-    self:linear("linear_down", "forward", z.hidden, z.ffn, { l.g, block.down.w, s.branch })
+    self:op("residual_add", "forward", { a = x, b = s.branch, sum = l.x1 })
+    self:op("layer_norm", "forward", { x = l.x1, gain = norm2.gain.w, bias = norm2.bias.w, y = l.n2, mean = l.mean2,
+      inverse = l.rstd2 })
+    self:op("linear_up", "forward", { x = l.n2, w = block.up.w, y = l.u })
+    self:op("gelu", "forward", { x = l.u, y = l.g })
+    self:op("linear_down", "forward", { x = l.g, w = block.down.w, y = s.branch })
     self:collective("all_reduce", self.tp_group, "tp", s.branch)
-    self:residual("forward", l.x1, s.branch, l.out)
+    self:op("residual_add", "forward", { a = l.x1, b = s.branch, sum = l.out })
     x = l.out
   end
   a.last_x = x
   if not self.last then return x end
-  self:layer_norm("forward", { x, self.final.gain.w, self.final.bias.w, a.n, a.mean, a.rstd })
-  self:linear("lm_head", "forward", z.vocab, z.hidden, { a.n, self.head.w, s.logits })
-  self:op("cross_entropy", { tokens = z.tokens, vocab = z.vocab }, "forward", "cross_entropy",
-    { rows = z.tokens, vocab = z.vocab }, { s.logits, a.targets, a.loss, a.lse })
+  self:op("layer_norm", "forward", { x = x, gain = self.final.gain.w, bias = self.final.bias.w, y = a.n, mean = a.mean,
+    inverse = a.rstd })
+  self:op("lm_head", "forward", { x = a.n, w = self.head.w, y = s.logits })
+  self:op("cross_entropy", "forward", { logits = s.logits, target = a.targets, loss = a.loss, kept = a.entropy })
   self:join_vocabulary(a)
-  self.loss = self.loss + a.loss:sum() / z.tokens
+  self.backend:book_loss(self, a)
   return nil
 end
 
@@ -172,68 +165,74 @@ function Trainer:join_vocabulary(a)
   local tp, tokens = self.plan.tp, self.z.tokens
   if tp == 1 then return end
   local own, all = self.s.own, self.s.all_lse
-  for i = 1, tokens do own:set(i, a.lse:get(i) - a.loss:get(i)) end -- the target's logit, or 0
-  self:collective("all_gather", self.tp_group, "tp", all, a.lse)
+  for i = 1, tokens do own:set(i, a.entropy:get(i) - a.loss:get(i)) end -- the target's logit, or 0
+  self:collective("all_gather", self.tp_group, "tp", all, a.entropy)
   self:collective("all_reduce", self.tp_group, "tp", own)
   for i = 1, tokens do
     local top, sum = -math.huge, 0
     for r = 0, tp - 1 do top = math.max(top, all:get(r * tokens + i)) end
     for r = 0, tp - 1 do sum = sum + math.exp(all:get(r * tokens + i) - top) end
     local lse = top + math.log(sum)
-    a.lse:set(i, lse)
+    a.entropy:set(i, lse)
     a.loss:set(i, lse - own:get(i))
   end
 end
 
+--- Share of one token in the gradient of a step's mean loss.
+function Trainer:token_share() return 1 / (self.z.tokens * self.plan.micro_batches * self.plan.dp) end
+
 --- Backward of this stage; grad is the stream's gradient from the stage after. Returns the
 --- gradient of this stage's input.
 function Trainer:backward(a, grad)
-  local z, s = self.z, self.s
+  local z, s, b = self.z, self.s, self.backend
   local dx = s.dx
   if self.last then
-    self:op("cross_entropy", { tokens = z.tokens, vocab = z.vocab }, "backward", "cross_entropy",
-      { rows = z.tokens, vocab = z.vocab }, { s.logits, a.targets, a.lse, s.dlogits },
-      { 1 / (z.tokens * self.plan.micro_batches * self.plan.dp) })
-    self:linear("lm_head", "backward", z.vocab, z.hidden, { a.n, self.head.w, s.dlogits, s.dn, self.head.g })
+    local final = self.final
+    self:op("cross_entropy", "backward", { logits = s.logits, target = a.targets, kept = a.entropy,
+      dlogits = s.dlogits })
+    self:op("lm_head", "backward", { x = a.n, w = self.head.w, dy = s.dlogits, dx = s.dn, dw = self.head.g })
     self:collective("all_reduce", self.tp_group, "tp", s.dn)
-    self:layer_norm("backward", { a.last_x, self.final.gain.w, s.dn, a.mean, a.rstd, dx, self.final.gain.g,
-      self.final.bias.g })
+    self:op("layer_norm", "backward", { x = a.last_x, gain = final.gain.w, dy = s.dn, mean = a.mean, inverse = a.rstd,
+      dx = dx, dgain = final.gain.g, dbias = final.bias.g })
+    b:end_group(self, self.head.group)
   else
     dx:copy(grad)
   end
   for i = self.layers, 1, -1 do
     local l, block = a.layer[i], self.blocks[i]
+    local norm1, norm2 = block.norm1, block.norm2
     local x = i == 1 and a.x or a.layer[i - 1].out
-    self:linear("linear_down", "backward", z.hidden, z.ffn, { l.g, block.down.w, dx, s.dg, block.down.g })
-    self:gelu("backward", { l.u, s.dg, s.du })
-    self:linear("linear_up", "backward", z.ffn, z.hidden, { l.n2, block.up.w, s.du, s.dn, block.up.g })
+    self:op("linear_down", "backward", { x = l.g, w = block.down.w, dy = dx, dx = s.dg, dw = block.down.g })
+    self:op("gelu", "backward", { x = l.u, dy = s.dg, dx = s.du })
+    self:op("linear_up", "backward", { x = l.n2, w = block.up.w, dy = s.du, dx = s.dn, dw = block.up.g })
     self:collective("all_reduce", self.tp_group, "tp", s.dn)
-    self:layer_norm("backward", { l.x1, block.norm2.gain.w, s.dn, l.mean2, l.rstd2, s.dbranch, block.norm2.gain.g,
-      block.norm2.bias.g })
-    self:residual("backward", dx, s.dbranch, s.dx1)
-    self:linear("linear_proj", "backward", z.hidden, z.width, { l.o, block.proj.w, s.dx1, s.d_o, block.proj.g })
-    self:attention("backward", { l.qkv, l.o, s.d_o, s.dqkv, s.scratch })
-    self:rope("backward", s.dqkv)
-    self:linear("linear_qkv", "backward", 3 * z.width, z.hidden, { l.n1, block.qkv.w, s.dqkv, s.dn, block.qkv.g })
+    self:op("layer_norm", "backward", { x = l.x1, gain = norm2.gain.w, dy = s.dn, mean = l.mean2, inverse = l.rstd2,
+      dx = s.dbranch, dgain = norm2.gain.g, dbias = norm2.bias.g })
+    self:op("residual_add", "backward", { a = dx, b = s.dbranch, sum = s.dx1 })
+    self:op("linear_proj", "backward", { x = l.o, w = block.proj.w, dy = s.dx1, dx = s.d_o, dw = block.proj.g })
+    self:op("flash_attention", "backward", { qkv = l.qkv, out = l.o, dout = s.d_o, dqkv = s.dqkv, kept = l.attention })
+    self:op("rope", "backward", { x = s.dqkv, table = self.rotation })
+    self:op("linear_qkv", "backward", { x = l.n1, w = block.qkv.w, dy = s.dqkv, dx = s.dn, dw = block.qkv.g })
     self:collective("all_reduce", self.tp_group, "tp", s.dn)
-    self:layer_norm("backward", { x, block.norm1.gain.w, s.dn, l.mean1, l.rstd1, s.dbranch, block.norm1.gain.g,
-      block.norm1.bias.g })
-    self:residual("backward", s.dx1, s.dbranch, dx)
+    self:op("layer_norm", "backward", { x = x, gain = norm1.gain.w, dy = s.dn, mean = l.mean1, inverse = l.rstd1,
+      dx = s.dbranch, dgain = norm1.gain.g, dbias = norm1.bias.g })
+    self:op("residual_add", "backward", { a = s.dx1, b = s.dbranch, sum = dx })
+    b:end_group(self, block.qkv.group)
   end
   if self.first then
-    self:op("embedding", { tokens = z.tokens, vocab = z.vocab, hidden = z.hidden }, "backward", "embedding",
-      { rows = z.tokens, cols = z.hidden, vocab = z.vocab + 1 }, { a.ids, dx, self.embedding.g })
-    if self.plan.tp > 1 then -- the row of foreign tokens stays zero
+    self:op("embedding", "backward", { ids = a.ids, dy = dx, dtable = self.embedding.g })
+    if self.foreign > 0 then -- the row of foreign tokens stays zero
       self.embedding.g:view(z.vocab * z.hidden + 1, z.hidden):fill(0)
       self.embedding.w:view(z.vocab * z.hidden + 1, z.hidden):fill(0)
     end
+    b:end_group(self, self.embedding.group)
   end
   return dx
 end
 
---- Tokens of a micro-batch: sequences in which each token decides the next, so that there is
---- something to learn. The same for the ranks of a tensor group.
-function Trainer:tokens(a, micro_batch)
+--- Tokens and targets of a micro-batch, lists of integers: sequences in which each token decides the
+--- next, so that there is something to learn. The same for the ranks of a tensor group.
+function Trainer:tokens(micro_batch)
   local z, p, vocab = self.z, self.plan, self.hyper.vocab
   local ids, targets = {}, {}
   local base = self.tp_rank * z.vocab
@@ -250,8 +249,7 @@ function Trainer:tokens(a, micro_batch)
       token = following
     end
   end
-  if self.first then a.ids:integers(ids) end
-  if self.last then a.targets:integers(targets) end
+  return ids, targets
 end
 
 function Trainer:send(direction, tensor, receive)
@@ -267,19 +265,21 @@ function Trainer:send(direction, tensor, receive)
   self:book("pp", "send_recv", 4 * #(tensor or receive), 2, start, processor)
 end
 
---- One training step: every micro-batch forward and backward in the order of 1F1B, the
---- gradients summed over data-parallel ranks, Adam. Returns the mean loss on the last stage.
+--- One training step. Returns the mean loss on the last stage.
 function Trainer:step()
-  local p, kept = self.plan, self.kept
   self.step_number = self.step_number + 1
-  self.loss = 0
+  return self.backend:step(self)
+end
+
+--- What a step runs: every micro-batch forward and backward in the order of 1F1B, the gradients summed
+--- over data-parallel ranks, Adam.
+function Trainer:walk()
+  local p, kept, s = self.plan, self.kept, self.s
   local warm = math.min(p.micro_batches, p.pp - self.stage - 1)
-  local s = self.s
-  s.grad_in = s.grad_in or sample.tensor(self.z.tokens * self.z.hidden)
   local function slot(i) return kept[(i - 1) % #kept + 1] end
   local function run_forward(i)
     local a = slot(i)
-    self:tokens(a, i)
+    self.backend:feed(self, a, i)
     return self:forward(a, s.incoming)
   end
   for i = 1, warm do
@@ -303,48 +303,10 @@ function Trainer:step()
     if not self.first then self:send(-1, dx) end
   end
   self:collective("all_reduce", self.dp_group, "dp", self.gradients)
-  self:op("optimizer", { params = self.parameter_count }, "update", "adam", { count = self.parameter_count },
-    { self.weights, self.gradients, self.moment1, self.moment2 }, { 1e-3, 0.9, 0.95, 1e-8, 0.01, self.step_number })
-  return self.loss / p.micro_batches
+  self:op("optimizer", "update", self.optimizer_state)
 end
 
 --- Forgets what was booked.
 function Trainer:reset() self.records, self.order, self.known = {}, {}, {} end
-
---- Processor seconds beside the kernels: of calling an operator (the call, its dimensions, the booking),
---- and by operator of what the host does for each of its tokens: making them, and putting the log-sum-exp
---- of a split vocabulary together. Measured between products that drive the host's own
---- data out of the caches, as those of a step do.
----@return table { operator_seconds=, token_seconds = { embedding=, cross_entropy= } }
-function validate_model.host_seconds()
-  local t = sample.tensor
-  local self = setmetatable({ z = { tokens = 128, hidden = 256, vocab = 512 }, stage = 0, tp_rank = 0, dp_rank = 0,
-    seed = 1, step_number = 0, first = true, last = true, hyper = { vocab = 1024 },
-    plan = { tp = 2, micro_batch = 2, seq = 64 } }, Trainer)
-  local z = self.z
-  local x, y, sum = t(z.tokens * z.hidden), t(z.tokens * 3 * z.hidden), t(z.tokens * z.hidden)
-  self.s = { own = t(z.tokens), all_lse = t(2 * z.tokens) }
-  local a = { ids = t(z.tokens), targets = t(z.tokens), lse = t(z.tokens), loss = t(z.tokens) }
-  local weights = {}
-  for i = 1, 24 do weights[i] = t(3 * z.hidden * z.hidden):normal(i, 0.02) end
-  local calls, tokens, joins, rounds = {}, {}, {}, 60
-  for i = 1, rounds do
-    self:reset()
-    local start = thread_seconds()
-    for k = 0, 3 do
-      self:linear("linear_qkv", "forward", 3 * z.hidden, z.hidden, { x, weights[(4 * i + k) % #weights + 1], y })
-      self:residual("forward", x, sum, sum)
-    end
-    local stop, booked = thread_seconds(), 0.0
-    for _, record in ipairs(self.order) do booked = booked + record.seconds end
-    calls[i] = (stop - start - booked) / 8
-    self:tokens(a, 1)
-    local made = thread_seconds()
-    self:join_vocabulary(a) -- without a group: no messages
-    tokens[i], joins[i] = (made - stop) / z.tokens, (thread_seconds() - made) / z.tokens
-  end
-  return { operator_seconds = sample.stats(calls).median, token_seconds = { embedding = sample.stats(tokens).median,
-    cross_entropy = sample.stats(joins).median } }
-end
 
 return validate_model

@@ -126,7 +126,7 @@ function ranks.work(path)
   require("ett.cpu").pin(job.local_rank % sample.processors())
   if request.wires then
     local plan = request.wires
-    local own = require("ett.validate_model").host_seconds() -- all ranks at once, as they train
+    local own = require("ett.validate_kernels_cpu").host_seconds() -- all ranks at once, as they train
     local rows = wires.sample(job, plan, request.effort)
     if job.rank == 0 then wires.write(request.out, rows, plan, own, job.size) end
   else

@@ -30,7 +30,7 @@ end
 ---@param near table ett.profile of operands that rotate through validate_view.near_bytes
 ---@param far table of those that rotate through validate_view.far_bytes
 ---@param given table ranks on the fullest processor (share), host (of
---- validate_model.host_seconds), tp, rows (of ett.validate_wires)
+--- validate_kernels_cpu.host_seconds), tp, rows (of ett.validate_wires)
 function validate_view.new(near, far, given)
   local self = setmetatable({ near = near, far = far, farness = 1.0, share = given.share or 1, host = given.host,
     tp = given.tp, wires = {}, stretch = {} }, View)

@@ -95,7 +95,8 @@ function backend.primitives(sink, op, precision, options)
     if a.window then
       error_module.raise("argument", "attention with a sliding window is not measured: leave out window")
     end
-    if precision == "fp32" then return require("ett.operator.attention").launch(k, a) end -- cuDNN has none
+    -- cuDNN's engines take 16 bits only.
+    if precision == "fp32" then return require("ett.operator.attention").launch(k, a) end
     local call = { q_row = a.q.row, kv_row = a.k.row, out_row = a.out.row }
     for name, value in pairs(a) do call[name] = type(value) == "table" and value.tensor or value end
     must(sink:attention(call))
@@ -110,7 +111,8 @@ function backend.primitives(sink, op, precision, options)
     sources[source] = sources[source] or not launch.label and first_line_of(op.path, source) or 1
     local args = {}
     for i, arg in ipairs(launch.args) do args[i] = type(arg) == "table" and { tensor = arg.tensor } or arg end
-    must(sink:kernel { source = source, name = launch.name, label = launch.label or (op.path or op.name):match("[^/]+$"),
+    local label = launch.label or (op.path or op.name):match("[^/]+$")
+    must(sink:kernel { source = source, name = launch.name, label = label,
       first_line = sources[source], grid = launch.grid, block = launch.block, shared = launch.shared or 0,
       args = args })
   end
@@ -146,8 +148,9 @@ local function time_work(work, options)
     table.move(more, 1, #more, #seconds + 1, seconds)
     stats = sample.stats(seconds)
   end
-  return { seconds = options.statistic == "median" and stats.median or stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
-    mean_seconds = stats.mean, half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
+  return { seconds = options.statistic == "median" and stats.median or stats.low_mean,
+    min_seconds = stats.min, median_seconds = stats.median, mean_seconds = stats.mean,
+    half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
     raw_seconds = options.keep_raw and seconds or nil }
 end
 

@@ -20,14 +20,14 @@ describe("the training step", function()
     local function loss()
       t.step_number, t.loss = 0, 0
       for i = 1, plan.micro_batches do
-        t:tokens(t.kept[1], i)
+        t.backend:feed(t, t.kept[1], i)
         t:forward(t.kept[1])
       end
       return t.loss / plan.micro_batches
     end
     t.loss = 0
     for i = 1, plan.micro_batches do
-      t:tokens(t.kept[1], i)
+      t.backend:feed(t, t.kept[1], i)
       t:forward(t.kept[1])
       t:backward(t.kept[1])
     end

@@ -52,8 +52,8 @@ extern "C" __global__ void adam(const float *gradient, float *master, float *fir
 function optimizer.kernel(k, s)
   local function state(fill) return k.tensor { s.params, dtype = "fp32", fill = fill } end
   launch.elements(k, "adam", optimizer.cuda, s.params,
-    { state(), state(), state(), state("uniform"), k.tensor { s.params }, k.tensor { 2, dtype = "fp32", fill = "uniform" },
-      optimizer.rate, optimizer.decay, optimizer.epsilon })
+    { state(), state(), state(), state("uniform"), k.tensor { s.params },
+      k.tensor { 2, dtype = "fp32", fill = "uniform" }, optimizer.rate, optimizer.decay, optimizer.epsilon })
 end
 
 --- Parameters and tensors of `layers` GPT encoder layers on one tensor rank: qkv, proj, up, down
