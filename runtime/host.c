@@ -1,5 +1,6 @@
 #include "host.h"
 
+#include <errno.h>
 #include <lauxlib.h>
 #include <limits.h>
 #include <lualib.h>
@@ -152,12 +153,29 @@ static int open_state(lua_State *L) {
   return 0;
 }
 
+/* Whether the library stands where the executable looks for it; else a sentence. */
+static const char *missing_library(const char *prefix) {
+  static char why[PATH_MAX + 200];
+  char path[PATH_MAX + 64];
+  snprintf(path, sizeof path, "%s/share/ett/lua/ett/cli/main.lua", prefix);
+  if (access(path, R_OK) == 0)
+    return NULL;
+  snprintf(why, sizeof why,
+           "cannot read the library at %s/share/ett (%s); the executable works from the "
+           "tree it was built or installed in: link to it, or move the whole tree",
+           prefix, strerror(errno));
+  return why;
+}
+
 lua_State *host_open(const char **why) {
   static char prefix[PATH_MAX];
   if (find_prefix(prefix) != 0) {
     *why = "cannot find the folder of the ett executable (is /proc mounted?)";
     return NULL;
   }
+  *why = missing_library(prefix);
+  if (*why)
+    return NULL;
   memory.limit = memory_limit();
   if (memory.limit < (size_t)1 << 20) {
     *why = "ETT_MEMORY_LIMIT must be a size of at least 1M, such as 512M or 4G";

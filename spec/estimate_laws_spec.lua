@@ -3,74 +3,11 @@
 local cluster_module = require "ett.cluster"
 local estimate = require "ett.estimate"
 local json = require "ett.json"
-local model_module = require "ett.model"
-local plan_module = require "ett.plan"
+local random_plans = require "random_plans"
 local schedule = require "ett.schedule"
 
-local flat = { name = "flat", path = "spec", gpus_per_node = 4,
-  device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13, fp8 = 2e14 }, memory_bytes = 80e9,
-    memory_bandwidth = 1e12 } }
-
-local function proportional(link)
-  link = link or 1
-  local operator = require "ett.operator"
-  local function answer(seconds)
-    return { seconds = seconds, low_seconds = 0.9 * seconds, high_seconds = 1.1 * seconds, provenance = "measured" }
-  end
-  return {
-    operator = function(_, name, shape, dtype, pass)
-      local op = operator.get(name)
-      return answer(op.flops(shape, pass) / 1e14 + op.bytes(shape, dtype, pass) / 1e12)
-    end,
-    collective = function(_, _, bytes, topology)
-      return answer(1e-5 * topology.nodes + bytes / (topology.nodes > 1 and 1e10 or 1e11) / link)
-    end,
-  }
-end
-
-local function generator(seed)
-  local state = seed
-  local function random(list)
-    state = (state * 1103515245 + 12345) % 2147483648
-    return list[1 + state // 65536 % #list]
-  end
-  return random
-end
-
-local function llama(layers)
-  return model_module.new("llama", { layers = layers, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 })
-end
-
-local function mixture(layers)
-  return model_module.new("mixtral", { layers = layers, hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816,
-    vocab = 32000, experts = 8, top_k = 2, shared_experts = 1 })
-end
-
---- Random plans that pass; each plan is a fresh table.
-local function plans(count, seed, model)
-  local random, list = generator(seed), {}
-  while #list < count do
-    local p = { pp = random { 1, 2, 3, 4, 5 }, tp = random { 1, 2, 4 }, dp = random { 1, 2, 4, 8 },
-      cp = random { 1, 1, 2 }, ep = model.hyper.experts and random { 1, 2, 4 } or 1, seq = random { 1024, 2048 },
-      micro_batch = random { 1, 2 }, micro_batches = random { 1, 4, 8 },
-      schedule = random { "gpipe", "1f1b", "1f1b", "interleaved" }, recompute = random { "none", "selective", "full" },
-      zero = random { 0, 1, 2, 3 }, sequence_parallel = random { true, false }, dtype = random { "bf16", "fp8" },
-      overlap_gradients = random { true, false }, overlap_parameters = random { true, false },
-      overlap_all_to_all = model.hyper.experts and random { "none", "shared_experts", "batch" } or "none",
-      overlap_sends = random { true, false }, clip_gradients = random { true, false },
-        bucket_bytes = random { 2e7, 1e12 } }
-    if p.schedule == "interleaved" then p.vp = 2 end
-    if #plan_module.violations(p, model, flat) == 0 then list[#list + 1] = p end
-  end
-  return list
-end
-
-local function with(p, changes)
-  local copy = {}
-  for k, v in pairs(p) do copy[k] = v end
-  for k, v in pairs(changes) do copy[k] = v end
-  return copy
-end
+local flat, proportional, generator = random_plans.flat, random_plans.profile, random_plans.generator
+local llama, mixture, plans, with = random_plans.llama, random_plans.mixture, random_plans.plans, random_plans.with
 
 local function run(p, model, link)
   return estimate.new { model = model, cluster = flat, profile = proportional(link), plan = p }

@@ -12,6 +12,12 @@ true
 0
 ?1
 
+# The executable alone says what it lacks; a link to it lacks nothing.
+
+$ cp "$(readlink -f "$(command -v ett)")" alone; ./alone list 2>&1 | sed "s,$(dirname "$PWD"),HERE,"; ln -s "$(readlink -f "$(command -v ett)")" linked; ./linked list --quiet clusters | head -1
+ett: cannot read the library at HERE/share/ett (No such file or directory); the executable works from the tree it was built or installed in: link to it, or move the whole tree
+dgx_a100
+
 # It holds no tests, and what it holds can be read by everybody.
 
 $ build=$(dirname "$(dirname "$(readlink -f "$(command -v ett)")")"); cmake --install "$build" --prefix "$PWD/tree" > log || tail -3 log; find tree -name '*_spec.lua' -o -name testing.so -o -name 'oom_shim*'; find tree ! -perm -o=r | head; ls tree tree/share/ett
