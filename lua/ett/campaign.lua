@@ -4,6 +4,7 @@
 --   { name =, backend = "cpu", precision = "fp32", seed = 1, budget_seconds = per shape,
 --     passes = 3, block = 8 (each shape is timed in so many passes over so many shapes; they are put together),
 --     interleave = true (the visits of all its tables take turns),
+--     seconds = 32 (of an interleaved one: what is left of them goes to shapes whose visits were disturbed),
 --     statistic = "low" (mean of the lowest repeats) or "median",
 --     samples = { { operator = "gelu", shapes = { rows = …, cols = … }, design =, count =,
 --                   where = function(s) … end, with = function(s) s.kv_heads = s.heads end }, … } }
@@ -25,7 +26,7 @@ local file_schema = {
   precision = { "any", default = "fp32" }, seed = { "integer", default = 1 },
   samples = "list", budget_seconds = "positive?", target = "positive?", min_repeats = "count?",
   max_repeats = "count?", threads = "count?", cold_bytes = "natural?", passes = "count?",
-  block = "count?", interleave = "boolean?",
+  block = "count?", interleave = "boolean?", seconds = "positive?",
   statistic = { "string", default = "low", one_of = { "low", "median" } },
 }
 local sample_schema = {

@@ -34,6 +34,10 @@ local function disturbance(results)
     if result.slow_clock then
       reasons[#reasons + 1] = ("%s: clock %.0f %% slow"):format(pass, 100 * (result.clock_ratio - 1))
     end
+    if result.slow_memory then
+      reasons[#reasons + 1] = ("%s: memory up to %.0f %% slow, %d of %d visits undisturbed"):format(pass,
+        100 * (result.memory_ratio - 1), result.quiet_visits, #result.visits)
+    end
   end
   return #reasons > 0 and table.concat(reasons, ", ") or nil
 end

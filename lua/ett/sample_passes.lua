@@ -22,51 +22,69 @@ function passes.better(a, b)
   return best
 end
 
+-- One more visit of a shape; settled only after half of the rounds.
+local function add(entry, results, merge, late)
+  local settled
+  entry.results, settled, entry.wanting = merge(entry.results, results)
+  entry.settled = settled and late
+end
+
 --- Gives a shape the visits that an earlier run made of it.
 ---@param entry table of a block
 ---@param made table[] results, visit by visit
 ---@param count integer visits of a shape
 ---@param merge function as in run
 function passes.restore(entry, made, count, merge)
-  for i = 1, math.min(#made, count) do
-    local settled
-    entry.results, settled = merge(entry.results, made[i])
-    entry.settled = settled and 2 * i >= count
+  for i, results in ipairs(made) do
+    add(entry, results, merge, 2 * i >= count)
     entry.visits = i
   end
 end
 
---- Measures a block of shapes in `count` visits each.
+--- Measures a block of shapes in `count` visits each, and those whose visits were disturbed in some more.
 ---@param block table[] { values = }; gains results or err, and visits; goes on after the visits it has
 ---@param count integer visits of a shape
----@param visit fun(values, before): table|nil, ett.Error? measures once; before: the result so far
----@param merge fun(before: table|nil, now: table): table, boolean? all visits so far as one result, and whether
---- they are enough
----@param stop fun(): boolean asked before every visit
----@param turn fun(under_way: number) called after every visit, with the shapes' worth of visits made
+---@param tasks table visit(values, before): table|nil, ett.Error? measures once; before: the result so far.
+--- merge(before|nil, now): table, boolean?, boolean? all visits so far as one result, whether they are enough, whether
+--- too few were undisturbed.
+--- stop(): boolean asked before every visit.
+--- turn(under_way, rounds) called after every visit with the shapes' worth of visits made and the rounds begun.
+--- again(): boolean asked before every visit beyond `count`; nil: there are none
 ---@return boolean whole: false when it was stopped
-function passes.run(block, count, visit, merge, stop, turn)
+function passes.run(block, count, tasks)
+  local function make(entry, late)
+    local results, err = tasks.visit(entry.values, entry.results)
+    if results then
+      add(entry, results, tasks.merge, late)
+    else
+      entry.results, entry.err = nil, err
+    end
+  end
   for round = 1, count do
     for i, entry in ipairs(block) do
-      if stop() then return false end
-      if not entry.err and not entry.settled and (entry.visits or 0) < round then
-        local results, err = visit(entry.values, entry.results)
-        if results then
-          local settled
-          entry.results, settled = merge(entry.results, results)
-          entry.settled = settled and 2 * round >= count
-        else
-          entry.results, entry.err = nil, err
-        end
-      end
+      if tasks.stop() then return false end
+      if not entry.err and not entry.settled and (entry.visits or 0) < round then make(entry, 2 * round >= count) end
       entry.visits = math.max(entry.visits or 0, round)
-      turn(((round - 1) * #block + i) / count)
+      tasks.turn(((round - 1) * #block + i) / count, round)
+    end
+  end
+  local round, left = count, tasks.again ~= nil
+  while left do
+    round, left = round + 1, false
+    for _, entry in ipairs(block) do
+      if entry.wanting and not entry.err then
+        if tasks.stop() then return false end
+        if not tasks.again() then return true end
+        make(entry, true)
+        entry.visits, left = entry.visits + 1, true
+        tasks.turn(#block, round)
+      end
     end
   end
   return true
 end
 
---- Runs functions side by side: each is left where it calls coroutine.yield(progress), 0 to 1, and the one
+--- Runs functions side by side: each is left where it calls coroutine.yield(progress), and the one
 --- that came least far is taken up next. What one raises is raised here. Returns what they returned, first done
 --- first.
 function passes.take_turns(functions)

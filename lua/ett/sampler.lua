@@ -256,18 +256,23 @@ local function run_target(session, target, run, path)
   local visits = target.kind == "operator" and session.passes or 1
   local block, finished = {}, false
   local size = visits == 1 and 1 or chooser and 4 or shared and 8 or run.campaign.block or 8
-  local merge = session.merge or passes.better
   local kept = visits > 1 and not shared and not chooser
     and sample_visits.open(path, ("%s %s"):format(run.campaign.name, run.campaign.fingerprint))
-  local function visit(values, before)
+  local tasks = { merge = session.merge or passes.better, stop = run.interleave and stop or never }
+  function tasks.visit(values, before)
     local results, err = sampler.measure(session, target, values, before)
     if kept and results then kept.add(table.concat(values, ","), results) end
     return results, err
   end
-  local function turn(under_way)
+  function tasks.turn(under_way, rounds)
     report.under_way = under_way
     if leader and visits > 1 then run.on_progress(report) end
-    if run.interleave then coroutine.yield((report.measured + report.failed + under_way) / report.total) end
+    if run.interleave then
+      coroutine.yield((report.measured + report.failed + under_way) / report.total + math.max(0, rounds - visits))
+    end
+  end
+  if run.revisit_until and session.await then
+    function tasks.again() return sample.now() < run.revisit_until and session.await(run.revisit_until) end
   end
   while not finished do
     local position = work.take(stop())
@@ -275,11 +280,15 @@ local function run_target(session, target, run, path)
     if position then
       local entry = { values = target.values(list[position]) }
       block[#block + 1] = entry
-      if kept then passes.restore(entry, kept.of(table.concat(entry.values, ",")), visits, merge) end
+      if kept then
+        local made = kept.of(table.concat(entry.values, ","))
+        for _, results in ipairs(session.recall and made or {}) do session.recall(results) end
+        passes.restore(entry, made, visits, tasks.merge)
+      end
     end
     local chosen_all = chooser and chooser.waiting() == 0
     if #block > 0 and (#block == size or finished or chosen_all) then
-      local whole = passes.run(block, visits, visit, merge, run.interleave and stop or never, turn)
+      local whole = passes.run(block, visits, tasks)
       report.under_way = 0
       for _, entry in ipairs(block) do
         -- Stopped half-way: what has seen too few visits is measured by the next run.
@@ -354,6 +363,7 @@ function sampler.run(given, options)
   -- The tables' passes take turns, so that a shape's visits lie far apart; a run that may end early, or
   -- chooses its shapes, fills one table after the other.
   run.interleave = given.interleave and not (options.share or options.chooser or run.deadline)
+  run.revisit_until = run.interleave and given.seconds and sample.now() + given.seconds
   local reports, sessions = {}, {}
   local function session_for(precision)
     if not sessions[precision] then

@@ -62,6 +62,15 @@ static int pool_close(lua_State *L) {
   return 0;
 }
 
+/* pool:probe() -> seconds of reading a piece of cold memory */
+static int pool_probe(lua_State *L) {
+  pool_box *b = luaL_checkudata(L, 1, POOL_TYPE);
+  if (!b->pool)
+    return luaL_error(L, "the pool is closed");
+  lua_pushnumber(L, ett_cpu_memory_probe(b->pool));
+  return 1;
+}
+
 static void push_result(lua_State *L, const ett_cpu_result *r) {
   lua_createtable(L, 0, 12);
   const char *names[] = {"seconds",        "min_seconds",
@@ -267,8 +276,8 @@ static int clock_probe(lua_State *L) {
 }
 
 static const luaL_Reg pool_methods[] = {
-    {"measure", pool_measure}, {"close", pool_close}, {"__gc", pool_close},
-    {"__close", pool_close},   {NULL, NULL},
+    {"measure", pool_measure}, {"probe", pool_probe},   {"close", pool_close},
+    {"__gc", pool_close},      {"__close", pool_close}, {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {

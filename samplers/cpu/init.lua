@@ -4,6 +4,7 @@
 -- are pinned and stated in the header of every table.
 local error_module = require "ett.error"
 local sample = require "ett.sample"
+local sample_sentinel = require "ett.sample_sentinel"
 
 local backend = {
   name = "cpu",
@@ -160,21 +161,34 @@ function backend.calls(op, s, pass)
     .. "of a family that runs here (samplers/README.md)", tostring(op.name))
 end
 
---- Two results of one pass as one.
-local function join(a, b, statistic)
-  local function disturbed(r) return r.preempted or r.slow_clock end
-  if disturbed(a) ~= disturbed(b) then
-    local kept, other = a, b
-    if disturbed(a) then kept, other = b, a end
-    kept.repeats, kept.dropped = kept.repeats + other.repeats, kept.dropped + other.dropped
-    return kept
+--- What other sessions of this process know of a processor's memory undisturbed, seconds of a probe.
+local undisturbed = {}
+
+--- The visits of one pass as one result: of those that count, every repeat.
+---@param visits table[] results of the pool
+---@param watch table sentinel
+---@param least integer visits that are to count at least
+---@return table result, integer quiet how many visits were undisturbed
+local function combine(visits, watch, least, statistic)
+  local seen, all = {}, { repeats = 0, dropped = 0 }
+  for i, visit in ipairs(visits) do
+    seen[i] = { disturbed = visit.preempted or visit.slow_clock, ratio = watch:ratio(visit.memory_seconds),
+      visit = visit }
+    all.repeats, all.dropped = all.repeats + visit.repeats, all.dropped + visit.dropped
   end
-  local raw = table.move(b.raw_seconds, 1, #b.raw_seconds, #a.raw_seconds + 1, a.raw_seconds)
-  local stats = sample.stats(raw)
+  local chosen, quiet = sample_sentinel.choose(seen, watch:limit(), least)
+  local raw, clock_ratio, memory_ratio = {}, 0, 0
+  for _, one in ipairs(chosen) do
+    table.move(one.visit.raw_seconds, 1, #one.visit.raw_seconds, #raw + 1, raw)
+    clock_ratio, memory_ratio = math.max(clock_ratio, one.visit.clock_ratio), math.max(memory_ratio, one.ratio)
+  end
+  local stats, first = sample.stats(raw), chosen[1].visit
   return { seconds = statistic == "median" and stats.median or stats.low, min_seconds = stats.min,
     median_seconds = stats.median, half_width_seconds = stats.low_half_width, raw_seconds = raw,
-    clock_ratio = math.max(a.clock_ratio, b.clock_ratio), set_bytes = b.set_bytes, repeats = a.repeats + b.repeats,
-    dropped = a.dropped + b.dropped, preempted = a.preempted, slow_clock = a.slow_clock }
+    clock_ratio = clock_ratio, memory_ratio = memory_ratio, set_bytes = first.set_bytes, repeats = all.repeats,
+    dropped = all.dropped, preempted = first.preempted, slow_clock = first.slow_clock,
+    slow_memory = quiet < math.min(least, #visits) and memory_ratio > watch:limit(), quiet_visits = quiet,
+    visits = visits }, quiet
 end
 
 --- Opens a session: pins the thread, makes the operand pool, describes the machine.
@@ -191,6 +205,7 @@ function backend.open(options)
   cpu.set_threads(threads)
   local pool, failure = cpu.pool(options.cold_bytes or 96 << 20, options.seed or 1)
   if not pool then return nil, failure end
+  local watch = sample_sentinel.new(undisturbed[pinned or -1])
   local host, info = processor(), cpu.info()
   local passes = options.passes or 3
   local session = {
@@ -215,29 +230,56 @@ function backend.open(options)
   --- earlier visits found, so that this one need not learn how long a repeat takes.
   function session.measure(op, s, before)
     local results = {}
+    watch:add(pool:probe())
     for _, pass in ipairs(op.passes) do
       session.timing.known_seconds = before and before[pass].median_seconds
       local result, err = pool:measure(backend.calls(op, s, pass), session.timing)
       if not result then return nil, err end
       if options.statistic == "median" then result.seconds = result.median_seconds end
+      watch:add(pool:probe())
+      result.memory_seconds = watch:figure()
       results[pass] = result
     end
     return results
   end
 
-  --- Two visits of a shape as one: the repeats of both, less those of a visit that lost its processor or ran on a
-  --- slow clock where the other did not. The second value: the time is known to the target.
+  --- One more visit of a shape beside those so far: the repeats of the undisturbed visits as one result. The other
+  --- values: the time is known to the target; too few visits were undisturbed, and others should be made.
+  ---@param before table|nil of this function
+  ---@param now table of measure(), here or in an earlier run
   function session.merge(before, now)
-    if not before then return now, false end
-    local merged, settled = {}, true
-    for pass, b in pairs(now) do
-      merged[pass] = join(before[pass], b, options.statistic)
+    local merged, settled, wanting = {}, true, false
+    for pass, visit in pairs(now) do
+      local visits = before and before[pass].visits or {}
+      visits[#visits + 1] = visit
+      local quiet
+      merged[pass], quiet = combine(visits, watch, (passes + 2) // 3, options.statistic)
       settled = settled and merged[pass].half_width_seconds <= (options.target or 0.01) * merged[pass].seconds
+        and 2 * quiet >= passes
+      wanting = wanting or 2 * quiet < passes
     end
-    return merged, settled
+    return merged, settled, wanting
   end
 
-  function session.close() pool:close() end
+  --- Takes a visit of an earlier run into what is known of the machine.
+  function session.recall(visit)
+    for _, result in pairs(visit) do watch:recall(result.memory_seconds) end
+  end
+
+  --- Waits until memory is undisturbed; false when it was not by the deadline (of sample.now()) or Ctrl-C came.
+  function session.await(deadline)
+    repeat
+      for _ = 1, 3 do watch:add(pool:probe()) end
+      if watch:ratio(watch:last(3)) <= watch:limit() then return true end
+      sample.pause(0.003)
+    until sample.now() > deadline or sample.interrupted()
+    return false
+  end
+
+  function session.close()
+    undisturbed[pinned or -1] = watch:undisturbed()
+    pool:close()
+  end
   return session
 end
 

@@ -12,7 +12,7 @@
 
 #include "sample/pages.h"
 
-enum { MAX_SETS = 1 << 16, MAX_CALLS = 16 };
+enum { MAX_SETS = 1 << 16, MAX_CALLS = 16, PIECE = 1 << 17 /* floats a probe reads */ };
 
 typedef struct {
   float *at;
@@ -24,7 +24,9 @@ struct ett_cpu_pool {
   size_t cold_bytes;
   uint64_t seed;
   double best_probe;
-  double walked; /* how far through the arenas the last measurement came, 0 to 1 */
+  arena sentinel; /* what the memory probe reads, a piece at a time */
+  size_t read;    /* floats of it that were read since the last turn */
+  double walked;  /* how far through the arenas the last measurement came, 0 to 1 */
 };
 
 static double now(clockid_t clock) {
@@ -81,12 +83,18 @@ ett_cpu_pool *ett_cpu_pool_new(size_t cold_bytes, uint64_t seed, ett_err *err) {
   pool->cold_bytes = cold_bytes;
   pool->seed = seed;
   pool->best_probe = ett_cpu_clock_probe();
+  const size_t floats = cold_bytes / sizeof(float);
+  if (arena_grow(&pool->sentinel, floats > PIECE ? floats : PIECE, seed, 0, err) != 0) {
+    free(pool);
+    return NULL;
+  }
   return pool;
 }
 
 void ett_cpu_pool_free(ett_cpu_pool *pool) {
   if (!pool)
     return;
+  ett_sample_pages_free(pool->sentinel.at, pool->sentinel.floats * sizeof(float));
   ett_sample_pages_free(pool->input.at, pool->input.floats * sizeof(float));
   ett_sample_pages_free(pool->output.at, pool->output.floats * sizeof(float));
   free(pool);
@@ -105,6 +113,24 @@ double ett_cpu_clock_probe(void) {
     best = t < best ? t : best;
   }
   return best;
+}
+
+double ett_cpu_memory_probe(ett_cpu_pool *pool) {
+  if (pool->read + PIECE > pool->sentinel.floats)
+    pool->read = 0;
+  const float *at = pool->sentinel.at + pool->read;
+  pool->read += PIECE;
+  float sum[16] = {0};
+  double t = now(CLOCK_MONOTONIC);
+  for (size_t i = 0; i < PIECE; i += 16)
+    for (size_t k = 0; k < 16; k++)
+      sum[k] += at[i + k];
+  t = now(CLOCK_MONOTONIC) - t;
+  volatile float sink = 0;
+  for (int k = 0; k < 16; k++)
+    sink += sum[k];
+  (void)sink;
+  return t;
 }
 
 int ett_cpu_pin(int processor, ett_err *err) {

@@ -59,6 +59,11 @@ int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
                     const ett_cpu_options *options, double *raw, size_t raw_capacity,
                     ett_cpu_result *result, ett_err *err);
 
+/* Seconds of reading the next half megabyte of memory of the pool's own, as far out of
+ * the caches as operands are: what other programs and guests leave of the memory system.
+ */
+double ett_cpu_memory_probe(ett_cpu_pool *pool);
+
 /* Pins the calling thread to one processor; -1: the one it runs on. Returns the processor
  * or -1 with err set. */
 int ett_cpu_pin(int processor, ett_err *err);

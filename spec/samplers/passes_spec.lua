@@ -1,13 +1,15 @@
 --- Visits of shapes, turns of tables, and what the CPU back end makes of several visits.
 local passes = require "ett.sample_passes"
 
-local function run(values, count, visit, merge, stop)
+local function run(values, count, visit, merge, stop, again)
   local block, seen = {}, {}
   for i, value in ipairs(values) do block[i] = { values = value } end
-  local whole = passes.run(block, count, function(value, before)
-    seen[#seen + 1] = value
-    return visit(value, before)
-  end, merge or passes.better, stop or function() return false end, function() end)
+  local whole = passes.run(block, count, { merge = merge or passes.better, again = again,
+    visit = function(value, before)
+      seen[#seen + 1] = value
+      return visit(value, before)
+    end,
+    stop = stop or function() return false end, turn = function() end })
   return block, seen, whole
 end
 
@@ -28,6 +30,21 @@ describe("the visits of a block", function()
     local _, seen = run({ "a", "b" }, 4, function(value) return { name = value } end,
       function(_, now) return now, now.name == "a" end)
     assert.equals("ababbb", table.concat(seen))
+  end)
+
+  it("are more where they were disturbed, while there is time", function()
+    local disturbed, left = { a = 3, b = 0, c = 9 }, 5
+    local block, seen, whole = run({ "a", "b", "c" }, 2, function(value) return { name = value } end,
+      function(before, now)
+        now.visits = (before and before.visits or 0) + 1
+        return now, false, now.visits <= disturbed[now.name]
+      end, nil, function()
+        left = left - 1
+        return left >= 0
+      end)
+    assert.equals("abcabc" .. "ac" .. "ac" .. "c", table.concat(seen))
+    assert.is_true(whole)
+    assert.equals(5, block[3].visits)
   end)
 
   it("end at a failure, which is the result", function()
@@ -58,10 +75,11 @@ describe("visits that an earlier run made", function()
     local seen = {}
     passes.restore(a, { { forward = { seconds = 2.0 } }, { forward = { seconds = 1.0 } } }, 3, passes.better)
     assert.equals(1.0, a.results.forward.seconds)
-    passes.run({ a, b }, 3, function(value)
-      seen[#seen + 1] = value
-      return { forward = { seconds = 1.5 } }
-    end, passes.better, function() return false end, function() end)
+    passes.run({ a, b }, 3, { merge = passes.better, stop = function() return false end, turn = function() end,
+      visit = function(value)
+        seen[#seen + 1] = value
+        return { forward = { seconds = 1.5 } }
+      end })
     assert.equals("bbab", table.concat(seen))
     assert.equals(1.0, a.results.forward.seconds)
   end)
@@ -148,9 +166,10 @@ describe("the CPU back end's visits", function()
   it("leave out one that was disturbed when the other was not", function()
     local function visit(seconds, preempted)
       return { forward = { seconds = seconds, raw_seconds = { seconds }, repeats = 1, dropped = 0, clock_ratio = 1.0,
-        half_width_seconds = 0.0, set_bytes = 1.0, preempted = preempted, slow_clock = false } }
+        half_width_seconds = 0.0, set_bytes = 1.0, preempted = preempted, slow_clock = false,
+        memory_seconds = 1e-5 } }
     end
-    local merged = session.merge(visit(1.0, true), visit(2.0, false))
+    local merged = session.merge(session.merge(nil, visit(1.0, true)), visit(2.0, false))
     assert.equals(2.0, merged.forward.seconds)
     assert.is_false(merged.forward.preempted)
     assert.equals(2, merged.forward.repeats)

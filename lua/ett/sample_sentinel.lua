@@ -1,0 +1,104 @@
+--- Whether the memory system was disturbed while something was measured: a fixed piece of work, timed between
+--- measurements, and what it says of the visits of a shape.
+--
+-- Other programs and other guests of a host slow memory in stretches of milliseconds to seconds. One probe is as
+-- noisy as any timing: a measurement's own figure is the median of the last five probes, or the lesser of the two
+-- right before and after it where that is more. It is compared with the machine undisturbed, the fifth percentile of
+-- all probes; what is at most 5 % slower counts as quiet, up to 10 % where the machine's probes spread that much.
+local sample_sentinel = {}
+
+local Sentinel = {}
+Sentinel.__index = Sentinel
+
+local window, undisturbed_quantile = 5, 0.05
+local least_limit, most_limit, limit_quantile = 1.05, 1.10, 0.25
+
+--- A sentinel; known: what an earlier one of this processor says of the machine undisturbed, seconds.
+function sample_sentinel.new(known)
+  return setmetatable({ probes = {}, figures = {}, known = known or math.huge, judged = 0 }, Sentinel)
+end
+
+--- Takes one probe, seconds.
+function Sentinel:add(seconds) self.probes[#self.probes + 1] = seconds end
+
+local function median(list)
+  table.sort(list)
+  return list[(#list + 1) // 2]
+end
+
+--- The median of the last probes.
+function Sentinel:last(count)
+  return median(table.move(self.probes, math.max(1, #self.probes - count + 1), #self.probes, 1, {}))
+end
+
+--- The figure, in seconds, of what was measured between the last two probes.
+function Sentinel:figure()
+  local n = #self.probes
+  local own = math.min(self.probes[n], self.probes[n - 1] or self.probes[n])
+  local figure = math.max(self:last(window), own)
+  self.figures[#self.figures + 1] = figure
+  return figure
+end
+
+--- Takes the figure of a visit that an earlier run made.
+function Sentinel:recall(figure)
+  self.probes[#self.probes + 1] = figure
+  self.figures[#self.figures + 1] = figure
+end
+
+local function quantile(list, q)
+  local sorted = table.move(list, 1, #list, 1, {})
+  table.sort(sorted)
+  return sorted[math.max(1, math.ceil(q * #sorted))]
+end
+
+-- Anew once there are a tenth more probes: sorting them after each would cost more than probing.
+function Sentinel:judge()
+  if #self.probes == 0 then -- nothing was measured
+    self.base, self.most = self.known, least_limit
+    return
+  elseif self.judged > 0 and #self.probes < 1.1 * self.judged then
+    return
+  end
+  self.judged = #self.probes
+  self.base = math.min(self.known, quantile(self.probes, undisturbed_quantile))
+  local spread = #self.figures > 0 and quantile(self.figures, limit_quantile) / self.base or 1
+  self.most = math.max(least_limit, math.min(most_limit, spread))
+end
+
+--- A probe of the machine undisturbed, seconds.
+function Sentinel:undisturbed()
+  self:judge()
+  return self.base
+end
+
+--- How much slower than undisturbed a figure says that memory was; 1 is undisturbed.
+function Sentinel:ratio(figure)
+  self:judge()
+  return figure / self.base
+end
+
+--- The ratio up to which a measurement counts as quiet.
+function Sentinel:limit()
+  self:judge()
+  return self.most
+end
+
+--- Of the visits of a shape those that count.
+---@param visits table[] { disturbed = boolean: lost its processor or its clock, ratio = of the sentinel }
+---@param limit number quiet up to this ratio
+---@param least integer visits that are to count at least, if there are as many
+---@return table[] chosen every quiet visit; where these are fewer than `least` also the quietest of the others; a visit
+--- disturbed otherwise only when all are
+---@return integer quiet how many are quiet
+function sample_sentinel.choose(visits, limit, least)
+  local sound, disturbed = {}, {}
+  for _, visit in ipairs(visits) do table.insert(visit.disturbed and disturbed or sound, visit) end
+  if #sound == 0 then return disturbed, 0 end
+  table.sort(sound, function(a, b) return a.ratio < b.ratio end)
+  local quiet = 0
+  while sound[quiet + 1] and sound[quiet + 1].ratio <= limit do quiet = quiet + 1 end
+  return table.move(sound, 1, math.min(#sound, math.max(quiet, least)), 1, {}), quiet
+end
+
+return sample_sentinel
