@@ -1,6 +1,6 @@
 """Errors of estimate-train-time's own models on the hold-out's splits, file by file.
 
-    ett run spec/bench/holdout_splits.lua > splits.txt
+    ett run spec/bench/support/holdout_splits.lua > splits.txt
     python3 spec/bench/holdout_reference.py splits.txt > spec/bench/holdout_reference.tsv
 
 Its method: scikit-learn's RandomForestRegressor or XGBoost's XGBRegressor with the Best_model
