@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
 
+#include "sample/memory.h"
 #include "sample/pages.h"
 
 enum { MAX_SETS = 1 << 16, MAX_CALLS = 16, PIECE = 1 << 17 /* floats a probe reads */ };
@@ -252,10 +252,6 @@ static void execute(program *p) {
   }
 }
 
-static double free_bytes(void) {
-  return 0.8 * (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-}
-
 static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *options,
                    ett_cpu_result *result, ett_err *err) {
   size_t touched;
@@ -263,7 +259,8 @@ static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *option
       0)
     return -1;
   const double set_bytes = 4.0 * (double)(p->inputs + p->outputs);
-  const double limit = options->limit_bytes > 0 ? options->limit_bytes : free_bytes();
+  const double limit =
+      options->limit_bytes > 0 ? options->limit_bytes : 0.8 * ett_sample_memory_free("");
   result->set_bytes = set_bytes;
   if (set_bytes > limit)
     return ett_err_set(err, ETT_ERR_MEMORY,

@@ -13,9 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sample/journal.h"
+#include "sample/memory.h"
 #include "sample/pages.h"
 #include "sample/space.h"
 #include "sample/stats.h"
@@ -155,6 +157,48 @@ static void journal_keeps_whole_lines_only(void **state) {
   unlink(lock);
 }
 
+static void put(const char *root, const char *path, const char *text) {
+  char at[512];
+  snprintf(at, sizeof at, "%s%s", root, path);
+  for (char *slash = strchr(at + strlen(root) + 1, '/'); slash;
+       slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    mkdir(at, 0777);
+    *slash = '/';
+  }
+  FILE *file = fopen(at, "w");
+  assert_non_null(file);
+  fputs(text, file);
+  fclose(file);
+}
+
+static void memory_that_is_free_is_what_every_group_leaves(void **state) {
+  (void)state;
+  char root[] = "/tmp/ett_groups_XXXXXX", command[64];
+  assert_non_null(mkdtemp(root));
+  const double machine = ett_sample_memory_free(root); /* no groups at all */
+  assert_true(machine > 1e8);
+  put(root, "/proc/self/cgroup", "5:cpu:/x\n4:memory:/jobs/7\n0::/jobs/7\n");
+  put(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  assert_true(ett_sample_memory_free(root) > 1e8); /* the largest number is no limit */
+  put(root, "/sys/fs/cgroup/memory/jobs/memory.limit_in_bytes", "50000000\n");
+  put(root, "/sys/fs/cgroup/memory/jobs/memory.usage_in_bytes", "30000000\n");
+  put(root, "/sys/fs/cgroup/memory/jobs/memory.stat",
+      "inactive_file 1\ntotal_inactive_file 10000000\n");
+  assert_true(ett_sample_memory_free(root) ==
+              30e6); /* 50 less 30, of which 10 are files */
+  put(root, "/sys/fs/cgroup/memory/jobs/7/memory.limit_in_bytes", "20000000\n");
+  assert_true(ett_sample_memory_free(root) == 20e6);
+  put(root, "/sys/fs/cgroup/jobs/7/memory.max", "max\n"); /* v2 beside it */
+  put(root, "/sys/fs/cgroup/jobs/memory.max", "9000000\n");
+  put(root, "/sys/fs/cgroup/jobs/memory.current", "8000000\n");
+  assert_true(ett_sample_memory_free(root) == 1e6);
+  put(root, "/sys/fs/cgroup/jobs/memory.current", "9500000\n");
+  assert_true(ett_sample_memory_free(root) == 0);
+  snprintf(command, sizeof command, "rm -rf %s", root);
+  assert_int_equal(system(command), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(low_mean_ignores_what_noise_adds),
@@ -162,6 +206,7 @@ int main(void) {
       cmocka_unit_test(pages_are_zeroed_and_aligned),
       cmocka_unit_test(ranges_agree_with_counting),
       cmocka_unit_test(journal_keeps_whole_lines_only),
+      cmocka_unit_test(memory_that_is_free_is_what_every_group_leaves),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
