@@ -13,6 +13,7 @@ local host = require "ett.host"
 local marks = require "ett.sample_marks"
 local passes = require "ett.sample_passes"
 local sample = require "ett.sample"
+local sample_limit = require "ett.sample_limit"
 local sample_visits = require "ett.sample_visits"
 
 local sampler = {}
@@ -155,7 +156,7 @@ end
 
 --- Measures one shape of a target: results | nil, error; never raises.
 function sampler.measure(session, target, values, before)
-  local ok, results, err = pcall(function()
+  local ok, results, err = sample_limit.call(function()
     if target.kind == "collective" then
       -- Back ends count the whole message; the reference's tables count one rank's share of an
       -- all_gather, and so do ours.

@@ -123,6 +123,7 @@ static int pool_measure(lua_State *L) {
       .threads = (int)ett_lua_integer_field(L, 3, "threads", 1),
       .known_seconds = ett_lua_number_field(L, 3, "known_seconds", 0),
       .limit_bytes = ett_lua_number_field(L, 3, "limit_bytes", 0),
+      .limit_seconds = ett_lua_number_field(L, 3, "limit_seconds", 0),
   };
   luaL_argcheck(L, options.max_repeats >= 1 && options.max_repeats <= 4000, 3,
                 "max_repeats is 1 to 4000");

@@ -5,6 +5,7 @@
 local error_module = require "ett.error"
 local sample = require "ett.sample"
 local sample_sentinel = require "ett.sample_sentinel"
+local sample_limit = require "ett.sample_limit"
 
 local backend = {
   name = "cpu",
@@ -222,9 +223,24 @@ function backend.open(options)
       { "threads", pinned and ("%d pinned to processor %d"):format(threads, pinned) or tostring(threads) },
     },
     timing = { budget_seconds = (options.budget_seconds or 0.02) / passes, target = options.target, threads = threads,
-      limit_bytes = options.limit_bytes, keep_raw = true, min_repeats = options.min_repeats,
+      limit_bytes = options.limit_bytes, limit_seconds = sample_limit.seconds,
+      keep_raw = true, min_repeats = options.min_repeats,
       max_repeats = options.max_repeats },
   }
+
+  local function measure_pass(op, s, pass)
+    local calls = backend.calls(op, s, pass)
+    local measured, result, err = pcall(pool.measure, pool, calls, session.timing)
+    if not measured then -- a call that names no kind, or not its dimensions: the operator's file says so
+      error_module.raise("model", "%s: its %s pass on the CPU: %s", op.path or op.name, pass,
+        (tostring(result):gsub("^[^:]+:%d+: ", "")))
+    end
+    if err and err.kind == "limit" and not result and err.message:find("had not ended", 1, true) then
+      return nil, error_module.new("limit", "%s: one run of its %s pass: %s (ETT_KERNEL_SECONDS)", op.name, pass,
+        err.message)
+    end
+    return result, err
+  end
 
   --- Times every pass of an operator on a shape: { forward = result, … } | nil, error. before: what
   --- earlier visits found, so that this one need not learn how long a repeat takes.
@@ -233,7 +249,7 @@ function backend.open(options)
     watch:add(pool:probe())
     for _, pass in ipairs(op.passes) do
       session.timing.known_seconds = before and before[pass].median_seconds
-      local result, err = pool:measure(backend.calls(op, s, pass), session.timing)
+      local result, err = measure_pass(op, s, pass)
       if not result then return nil, err end
       if options.statistic == "median" then result.seconds = result.median_seconds end
       watch:add(pool:probe())

@@ -1,6 +1,7 @@
 #include "cpu/measure.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,6 +10,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "cpu/limit.h"
 #include "sample/memory.h"
 #include "sample/pages.h"
 
@@ -248,7 +250,9 @@ static void execute(program *p) {
     void *operand[ETT_CPU_MAX_OPERANDS];
     for (int i = 0; i < p->layouts[c].count; i++)
       operand[i] = place(p, set, c, i);
+    ett_cpu_limit_enter();
     p->calls[c].kind->run(p->calls[c].d, p->calls[c].pass, operand, NULL);
+    ett_cpu_limit_leave();
   }
 }
 
@@ -293,35 +297,36 @@ static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *option
   return 0;
 }
 
-int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
-                    const ett_cpu_options *options, double *raw, size_t raw_capacity,
-                    ett_cpu_result *result, ett_err *err) {
-  memset(result, 0, sizeof *result);
-  if (count < 1 || count > MAX_CALLS)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "a list must have 1 to %d calls, got %zu",
-                       MAX_CALLS, count);
-  size_t capacity = (size_t)(options->max_repeats > 1 ? options->max_repeats : 1);
-  double *scratch = malloc(2 * capacity * sizeof *scratch);
-  program *p = calloc(1, sizeof *p);
-  int status = -1;
-  if (!p || !scratch) {
-    ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
-    goto done;
-  }
-  p->calls = calls;
-  p->count = count;
-  if (prepare(pool, p, options, result, err) != 0)
-    goto done;
-  double *kept = scratch, *thread_times = scratch + capacity;
+/* What run_repeats reads and fills. */
+typedef struct {
+  ett_cpu_pool *pool;
+  program *p;
+  const ett_cpu_options *options;
+  double *scratch; /* of 2 capacity */
+  size_t capacity;
+  double *raw;
+  size_t raw_capacity;
+  ett_cpu_result *result;
+} measurement;
+
+static void run_repeats(void *data) {
+  const measurement *m = data;
+  ett_cpu_pool *pool = m->pool;
+  program *p = m->p;
+  const ett_cpu_options *options = m->options;
+  ett_cpu_result *result = m->result;
+  const size_t capacity = m->capacity;
+  double *kept = m->scratch, *thread_times = m->scratch + capacity;
   int waits = options->threads > 1;
-  for (size_t c = 0; c < count; c++)
-    waits |= calls[c].kind->waits;
+  for (size_t c = 0; c < p->count; c++)
+    waits |= p->calls[c].kind->waits;
 
   /* Warm up until two executions agree within 10 %, and learn how long one takes. */
   double warm = 1e300;
   const double start = now(CLOCK_MONOTONIC);
   for (int i = 0; i < 4; i++) {
     chill(p, 1);
+    ett_cpu_limit_renew();
     double t = now(CLOCK_MONOTONIC);
     execute(p);
     t = now(CLOCK_MONOTONIC) - t;
@@ -342,6 +347,7 @@ int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
   size_t n = 0, all = 0;
   while (all < capacity && (all == 0 || p->turn + (size_t)inner <= p->limit)) {
     chill(p, (size_t)inner);
+    ett_cpu_limit_renew();
     double wall = now(CLOCK_MONOTONIC), thread = now(CLOCK_THREAD_CPUTIME_ID);
     for (int i = 0; i < inner; i++)
       execute(p);
@@ -372,14 +378,57 @@ int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
     used = all;
   }
   ett_sample_stats_compute(times, used, &result->stats);
-  for (size_t i = 0; i < used && i < raw_capacity; i++)
-    raw[i] = times[i];
+  for (size_t i = 0; i < used && i < m->raw_capacity; i++)
+    m->raw[i] = times[i];
   const double probe = ett_cpu_clock_probe();
   pool->best_probe = probe < pool->best_probe ? probe : pool->best_probe;
   result->clock_ratio = probe / pool->best_probe;
   if (result->clock_ratio > 1.05)
     result->disturbed |= ETT_CPU_SLOW_CLOCK;
-  status = 0;
+}
+
+/* What a process says whose threads are past the limit. */
+static void describe_limit(const ett_cpu_call *call, const ett_cpu_options *options,
+                           char *text, size_t bytes) {
+  size_t n = (size_t)snprintf(text, bytes, "ett: %s with", call->kind->name);
+  for (int i = 0; call->kind->dims[i] && n < bytes; i++)
+    n += (size_t)snprintf(text + n, bytes - n, " %s = %lld", call->kind->dims[i],
+                          (long long)call->d[i]);
+  if (n < bytes)
+    snprintf(text + n, bytes - n,
+             " had not ended after %g seconds (ETT_KERNEL_SECONDS) on %d threads, which "
+             "cannot be stopped: the rows are safe; leave the shape out by 'where', or "
+             "give --threads 1, which marks it and goes on\n",
+             options->limit_seconds, options->threads);
+}
+
+int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
+                    const ett_cpu_options *options, double *raw, size_t raw_capacity,
+                    ett_cpu_result *result, ett_err *err) {
+  memset(result, 0, sizeof *result);
+  if (count < 1 || count > MAX_CALLS)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "a list must have 1 to %d calls, got %zu",
+                       MAX_CALLS, count);
+  size_t capacity = (size_t)(options->max_repeats > 1 ? options->max_repeats : 1);
+  double *scratch = malloc(2 * capacity * sizeof *scratch);
+  program *p = calloc(1, sizeof *p);
+  int status = -1;
+  if (!p || !scratch) {
+    ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+    goto done;
+  }
+  p->calls = calls;
+  p->count = count;
+  if (prepare(pool, p, options, result, err) != 0)
+    goto done;
+  measurement m = {pool, p, options, scratch, capacity, raw, raw_capacity, result};
+  char words[512];
+  describe_limit(calls, options, words, sizeof words);
+  status = ett_cpu_limit_run(run_repeats, &m, options->limit_seconds,
+                             options->threads > 1 ? words : NULL);
+  if (status != 0)
+    ett_err_set(err, ETT_ERR_LIMIT, "it had not ended after %g seconds",
+                options->limit_seconds);
 done:
   free(scratch);
   free(p);

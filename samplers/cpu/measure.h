@@ -31,6 +31,7 @@ typedef struct {
   int threads;          /* above 1 the thread-time guard does not apply */
   double known_seconds; /* of one execution; 0: warm up until two agree, to learn it */
   double limit_bytes;   /* refuse larger operand sets; 0: what the machine has free */
+  double limit_seconds; /* of one execution or one group of short ones; 0: none */
 } ett_cpu_options;
 
 enum {
@@ -54,7 +55,9 @@ void ett_cpu_pool_free(ett_cpu_pool *pool);
 
 /* Times the calls run one after another. raw receives up to raw_capacity seconds, kept
  * repeats first to last, its count in stats.count. Returns 0, or -1 with err set
- * (ETT_ERR_ARGUMENT impossible shape, ETT_ERR_MEMORY operands too large). */
+ * (ETT_ERR_ARGUMENT impossible shape, ETT_ERR_MEMORY operands too large, ETT_ERR_LIMIT
+ * kernels that did not end in time; with threads above 1 these end the process, for its
+ * threads cannot be stopped). */
 int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
                     const ett_cpu_options *options, double *raw, size_t raw_capacity,
                     ett_cpu_result *result, ett_err *err);

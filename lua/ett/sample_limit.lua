@@ -1,0 +1,38 @@
+--- A time limit on the Lua of operators and campaigns: a loop that never ends fails its shape instead of the campaign.
+--
+-- A hook looks at the clock every million instructions. Only time spent in Lua counts: what lies between two looks a
+-- second or more apart was spent elsewhere (a measurement, a device), which has limits of its own.
+local error_module = require "ett.error"
+local sample = require "ett.sample"
+
+local sample_limit = {}
+
+local INSTRUCTIONS, ELSEWHERE_SECONDS = 1000000, 1
+
+--- Seconds after which a kernel, or Lua that describes one, counts as never ending (ETT_KERNEL_SECONDS).
+sample_limit.seconds = tonumber(os.getenv("ETT_KERNEL_SECONDS")) or 60
+
+--- Calls fn(...) in the running coroutine; raises an error of kind "limit" when its Lua takes longer than the limit.
+function sample_limit.call(fn, ...)
+  local spent, last = 0.0, sample.now()
+  local finish
+  local function look()
+    local now = sample.now()
+    if now - last < ELSEWHERE_SECONDS then spent = spent + now - last end
+    last = now
+    if spent < sample_limit.seconds then return end
+    local where = debug.getinfo(2, "Slf")
+    if where and (where.func == finish or where.func == sample_limit.call) then return debug.sethook() end
+    debug.sethook(look, "", 1) -- again at once, should somebody catch it
+    error_module.raise("limit", "%s:%d: this Lua had not ended after %g seconds (ETT_KERNEL_SECONDS)",
+      where and where.short_src or "?", where and where.currentline or 0, sample_limit.seconds)
+  end
+  function finish(...)
+    debug.sethook()
+    return ...
+  end
+  debug.sethook(look, "", INSTRUCTIONS)
+  return finish(pcall(fn, ...))
+end
+
+return sample_limit

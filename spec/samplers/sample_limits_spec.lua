@@ -1,0 +1,103 @@
+--- What `ett sample` does with what never ends, and with operators that ask for what is not there.
+local find = require "ett.find"
+local host = require "ett.host"
+local lfs = require "lfs"
+
+local usable, why = find.load("samplers", "cpu").available()
+if not usable then
+  describe("ett sample", function()
+    it("needs the CPU back end", function() pending(why) end)
+  end)
+  return
+end
+
+local folder
+local function run(arguments, before)
+  local pipe = io.popen(("cd '%s' && %s timeout 60 '%s/bin/ett' %s 2>&1; echo \"status $?\""):format(folder,
+    before or "", host.prefix, arguments))
+  local text = pipe:read("a")
+  pipe:close()
+  return text, math.tointeger(tonumber(text:match("status (%d+)\n$")))
+end
+
+local function write(name, text)
+  local file = assert(io.open(folder .. "/" .. name, "w"))
+  file:write(text)
+  file:close()
+end
+
+--- An operator of one dimension, and a campaign of its values.
+local function operator(name, body, values)
+  write(("operators/%s.lua"):format(name), ([[
+local op = { name = "%s", summary = "of a spec", schema = { n = "count" } }
+function op.shape(c) return { n = c.seq } end
+function op.features(s) return { s.n } end
+function op.flops(s) return 1.0 * s.n end
+function op.bytes(s) return 4.0 * s.n end
+%s
+return op
+]]):format(name, body))
+  write("c.lua", ("return { name = 'c', backend = 'cpu', passes = 1, min_repeats = 1, max_repeats = 1, "
+    .. "samples = { { operator = '%s', shapes = { n = { %s } } } } }"):format(name, values))
+end
+
+local function rows(text)
+  local path = text:match("(%S+%.csv): ")
+  local file, done, failed = assert(io.open(folder .. "/" .. path)), {}, {}
+  for line in file:lines() do
+    if line:match("^%d") then done[#done + 1] = line:match("^%d+") end
+    local key, reason = line:match("^#! failed: (%d+): (.*)")
+    if key then failed[key] = reason end
+  end
+  file:close()
+  return done, failed
+end
+
+describe("ett sample", function()
+  before_each(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    lfs.mkdir(folder)
+    lfs.mkdir(folder .. "/operators")
+  end)
+  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+
+  it("records a kernel that does not end in time, and goes on", function()
+    operator("sleeper", "function op.cpu(s) return { { kind = 'sleep', microseconds = s.n } } end", "1, 30000000, 2")
+    local text, status = run("sample c.lua --quiet", "ETT_KERNEL_SECONDS=0.3")
+    assert.equal(0, status, text)
+    local done, failed = rows(text)
+    assert.same({ "1", "2" }, done)
+    assert.equal("limit: sleeper: one run of its forward pass: it had not ended after 0.3 seconds "
+      .. "(ETT_KERNEL_SECONDS)", failed["30000000"])
+    assert.matches("0 measured, 0 failed", (run("sample c.lua --quiet", "ETT_KERNEL_SECONDS=0.3")))
+  end)
+
+  it("says which kernel does not end where its threads cannot be stopped, with the rows safe", function()
+    operator("sleeper", "function op.cpu(s) return { { kind = 'sleep', microseconds = s.n } } end", "1, 30000000, 2")
+    local text, status = run("sample c.lua --quiet --threads 2", "ETT_KERNEL_SECONDS=0.3")
+    assert.equal(1, status, text)
+    assert.matches("ett: sleep with microseconds = 30000000 had not ended after 0.3 seconds (ETT_KERNEL_SECONDS) on 2 "
+      .. "threads, which cannot be stopped: the rows are safe; leave the shape out by 'where'", text, 1, true)
+  end)
+
+  it("records a loop of the operator's own Lua that never ends, and goes on", function()
+    operator("looper", "function op.cpu(s)\n  while s.n == 7 do pcall(string.rep, 'x', 1) end\n"
+      .. "  return { { kind = 'scale', rows = s.n, cols = 8 } }\nend", "3, 7, 5")
+    local text, status = run("sample c.lua --quiet", "ETT_KERNEL_SECONDS=0.3")
+    assert.equal(0, status, text)
+    local done, failed = rows(text)
+    assert.same({ "3", "5" }, done)
+    assert.matches("looper.lua:7: this Lua had not ended after 0.3 seconds", failed["7"], 1, true)
+  end)
+
+  it("names the operator's file where it asks for what the back end does not have", function()
+    operator("odd", "function op.cpu(s)\n  return s.n == 1 and { { kind = 'scalee', rows = 1, cols = 1 } }\n"
+      .. "    or { { kind = 'scale', rows = 1, columns = 1 } }\nend", "1, 2")
+    local _, failed = rows((run "sample c.lua --quiet"))
+    assert.equal("model: ./operators/odd.lua: its forward pass on the CPU: the CPU back end has no kernel 'scalee'",
+      failed["1"])
+    assert.equal("model: ./operators/odd.lua: its forward pass on the CPU: scale: missing dimension 'cols'",
+      failed["2"])
+  end)
+end)
