@@ -9,7 +9,7 @@
 
 #define POOL_TYPE "ett.cpu.pool"
 
-enum { MOST_RAW = 4096, MOST_CALLS = 16 };
+enum { MOST_RAW = 4096, MOST_CALLS = 16, MOST_THREADS = 1024 };
 
 typedef struct {
   ett_cpu_pool *pool;
@@ -242,19 +242,25 @@ static int kinds(lua_State *L) {
   return 1;
 }
 
-/* cpu.pin([processor]) -> processor | nil, error */
+/* cpu.pin([processor [, count]]) -> { processor, … } | nil, error */
 static int pin(lua_State *L) {
   ett_err err = {0};
-  int processor = ett_cpu_pin((int)luaL_optinteger(L, 1, -1), &err);
-  if (processor < 0)
+  int chosen[MOST_THREADS];
+  lua_Integer count = luaL_optinteger(L, 2, 1);
+  luaL_argcheck(L, count >= 1 && count <= MOST_THREADS, 2, "1 to 1024");
+  if (ett_cpu_pin((int)luaL_optinteger(L, 1, -1), (int)count, chosen, &err) != 0)
     return ett_lua_fail(L, &err);
-  lua_pushinteger(L, processor);
+  lua_createtable(L, (int)count, 0);
+  for (int i = 0; i < (int)count; i++) {
+    lua_pushinteger(L, chosen[i]);
+    lua_seti(L, -2, i + 1);
+  }
   return 1;
 }
 
 static int threads(lua_State *L) {
   lua_Integer n = luaL_checkinteger(L, 1);
-  luaL_argcheck(L, n >= 1 && n <= 1024, 1, "1 to 1024 threads");
+  luaL_argcheck(L, n >= 1 && n <= MOST_THREADS, 1, "1 to 1024 threads");
   ett_cpu_set_threads((int)n);
   return 0;
 }

@@ -201,8 +201,10 @@ function backend.open(options)
   local ok, why = backend.available()
   if not ok then return nil, error_module.new("missing", "%s", why) end
   local cpu = require "ett.cpu"
-  local pinned
-  if threads == 1 then pinned = cpu.pin(options.processor or -1) end
+  -- Before its threads are there: they inherit where they may run.
+  local pinned, unpinned = cpu.pin(options.processor or -1, threads)
+  if not pinned and options.share then pinned, unpinned = cpu.pin(-1, threads) end -- mpirun may bind ranks itself
+  if not pinned then return nil, unpinned end
   cpu.set_threads(threads)
   local pool, failure = cpu.pool(options.cold_bytes or 96 << 20, options.seed or 1)
   if not pool then return nil, failure end
@@ -220,7 +222,8 @@ function backend.open(options)
       { "timing", ("%s of %d visits, operands rotate through %d MB"):format(
         options.statistic == "median" and "median" or "5th to 15th percentile", passes,
         (options.cold_bytes or 96 << 20) >> 20) },
-      { "threads", pinned and ("%d pinned to processor %d"):format(threads, pinned) or tostring(threads) },
+      { "threads", ("%d pinned to processor%s %s"):format(threads, threads == 1 and "" or "s",
+        table.concat(pinned, ", ")) },
     },
     timing = { budget_seconds = (options.budget_seconds or 0.02) / passes, target = options.target, threads = threads,
       limit_bytes = options.limit_bytes, limit_seconds = sample_limit.seconds,

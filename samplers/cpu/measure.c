@@ -1,6 +1,5 @@
 #include "cpu/measure.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,19 +132,6 @@ double ett_cpu_memory_probe(ett_cpu_pool *pool) {
     sink += sum[k];
   (void)sink;
   return t;
-}
-
-int ett_cpu_pin(int processor, ett_err *err) {
-  if (processor < 0)
-    processor = sched_getcpu();
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (processor < 0 || processor >= CPU_SETSIZE)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "no processor %d", processor);
-  CPU_SET(processor, &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "cannot pin to processor %d", processor);
-  return processor;
 }
 
 /* Where the operands of one call lie, in floats from the start of a set. */

@@ -67,9 +67,10 @@ int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
  */
 double ett_cpu_memory_probe(ett_cpu_pool *pool);
 
-/* Pins the calling thread to one processor; -1: the one it runs on. Returns the processor
- * or -1 with err set. */
-int ett_cpu_pin(int processor, ett_err *err);
+/* Pins the calling thread, and the threads that it starts from now on, to count
+ * processors of those that the process began with: from that processor on, -1 from the
+ * one it runs on. chosen gets their numbers. Returns 0, or -1 with err set. */
+int ett_cpu_pin(int processor, int count, int *chosen, ett_err *err);
 
 /* Best of a few rounds of the clock probe, in seconds. */
 double ett_cpu_clock_probe(void);

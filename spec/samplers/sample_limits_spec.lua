@@ -91,6 +91,27 @@ describe("ett sample", function()
     assert.matches("looper.lua:7: this Lua had not ended after 0.3 seconds", failed["7"], 1, true)
   end)
 
+  it("pins its threads, says where, and refuses more than there are processors", function()
+    operator("scaler", "function op.cpu(s) return { { kind = 'scale', rows = s.n, cols = 8 } } end", "3")
+    local all = require("ett.sample").processors()
+    for threads = 1, math.min(2, all) do
+      local text, status = run(("sample c.lua --quiet --threads %d --device 0 --out t%d"):format(threads, threads))
+      assert.equal(0, status, text)
+      local file = assert(io.open(folder .. "/" .. text:match("(%S+%.csv): ")))
+      assert.matches(threads == 1 and "# threads: 1 pinned to processor 0\n"
+        or "# threads: 2 pinned to processors 0, %d+\n",
+        file:read("a"))
+      file:close()
+    end
+    local text, status = run "sample c.lua --quiet --threads 1000"
+    assert.equal(1, status)
+    assert.matches("ett: 1000 threads need 1000 processors, this process may use %d+\n", text)
+    if os.execute("taskset -c 0 true 2>/dev/null") then
+      assert.matches("2 threads need 2 processors, this process may use 1",
+        (run("sample c.lua --quiet --threads 2 --out u", "taskset -c 0")))
+    end
+  end)
+
   it("names the operator's file where it asks for what the back end does not have", function()
     operator("odd", "function op.cpu(s)\n  return s.n == 1 and { { kind = 'scalee', rows = 1, cols = 1 } }\n"
       .. "    or { { kind = 'scale', rows = 1, columns = 1 } }\nend", "1, 2")

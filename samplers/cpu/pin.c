@@ -1,0 +1,31 @@
+#include <sched.h>
+
+#include "cpu/measure.h"
+
+int ett_cpu_pin(int processor, int count, int *chosen, ett_err *err) {
+  static cpu_set_t
+      allowed; /* as the process began: an earlier pin narrows what is asked */
+  static int known;
+  if (!known && sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "cannot ask for the processors");
+  known = 1;
+  if (processor < 0)
+    processor = sched_getcpu();
+  if (processor < 0 || processor >= CPU_SETSIZE || !CPU_ISSET(processor, &allowed))
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "no processor %d that this process may use",
+                       processor);
+  if (count < 1 || count > CPU_COUNT(&allowed))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "%d threads need %d processors, this process may use %d", count,
+                       count, CPU_COUNT(&allowed));
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int n = 0; n < count; processor = (processor + 1) % CPU_SETSIZE)
+    if (CPU_ISSET(processor, &allowed)) {
+      CPU_SET(processor, &set);
+      chosen[n++] = processor;
+    }
+  if (sched_setaffinity(0, sizeof set, &set) != 0)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "cannot pin to processor %d", chosen[0]);
+  return 0;
+}
