@@ -4,8 +4,8 @@
 -- are pinned and stated in the header of every table.
 local error_module = require "ett.error"
 local sample = require "ett.sample"
-local sample_sentinel = require "ett.sample_sentinel"
 local sample_limit = require "ett.sample_limit"
+local sample_sentinel = require "ett.sample_sentinel"
 
 local backend = {
   name = "cpu",
