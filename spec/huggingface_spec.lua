@@ -301,6 +301,12 @@ describe("a Hugging Face configuration", function()
     assert.matches("window of 4096 tokens: 0.75 of attention to all", inside.detail, 1, true)
   end)
 
+  it("follows routers that choose groups of experts first", function()
+    local m = built(changed("deepseek-v3", { n_group = 8, topk_group = 4 }))
+    assert.same({ 8, 4 }, { m.hyper.expert_groups, m.hyper.top_groups })
+    assert.is_nil(built(changed("deepseek-v3", { n_group = 1, topk_group = 1 })).hyper.expert_groups)
+  end)
+
   it("notes what it does not follow", function()
     local m = built(changed("deepseek-v3", {}))
     assert.same({ "quantization_config (fp8) is that of stored weights; the estimate is in the plan's dtype",

@@ -30,6 +30,9 @@ describe("published measured steps", function()
     assert.equal("interleaved", interleaved.schedule)
     assert.equal("selective", interleaved.recompute)
     assert.is_true(interleaved.sequence_parallel)
+    local overlapped = published.plan(by_id.moezoo_qwen3_235b_h100_1, "bf16") -- "DeepEP, 1F1B A2A overlap"
+    assert.same({ "batch", true }, { overlapped.overlap_all_to_all, overlapped.deduplicate_tokens })
+    assert.is_nil(published.plan(by_id.moezoo_qwen3_235b_h100_3, "bf16").deduplicate_tokens) -- "NCCL A2A dispatcher"
     assert.equal(85e9, published.cluster(by_id.vtrain_multi_0000).links.inter.bandwidth_per_node)
     assert.is_nil(published.dtype { precision = "nvfp4 (recipe _fp4)" })
     assert.equal("fp8", published.dtype { precision = "MXFP8" })

@@ -1,4 +1,5 @@
 --- Sparse mixture of experts (Jiang et al. 2024): a llama whose MLP is a router and experts.
+-- A router may first choose top_groups of expert_groups and then experts among them (DeepSeek-V2, -V3).
 -- first_dense_layers and moe_every leave layers dense; shared_experts see every token (DeepSeekMoE).
 local blocks = require "ett.architecture_blocks"
 local error_module = require "ett.error"
@@ -9,6 +10,19 @@ return function(hyper)
   end
   if hyper.top_k > hyper.experts then
     error_module.raise("model", "top_k = %d must not exceed experts = %d", hyper.top_k, hyper.experts)
+  end
+  local groups, top = hyper.expert_groups, hyper.top_groups
+  if top and not groups then error_module.raise("model", "top_groups = %d needs expert_groups", top) end
+  if groups then
+    top = top or groups
+    if hyper.experts % groups ~= 0 then
+      error_module.raise("model", "expert_groups = %d must divide experts = %d", groups, hyper.experts)
+    elseif top > groups then
+      error_module.raise("model", "top_groups = %d must not exceed expert_groups = %d", top, groups)
+    elseif hyper.top_k > top * hyper.experts // groups then
+      error_module.raise("model", "top_k = %d must not exceed the %d experts of top_groups = %d", hyper.top_k,
+        top * hyper.experts // groups, top)
+    end
   end
   hyper.norm = hyper.norm or "rms_norm"
   hyper.position = hyper.position or "rope"

@@ -35,13 +35,14 @@ architecture.hyper_schema = {
   q_lora_rank = "count?", kv_lora_rank = "count?", qk_nope_head_dim = "count?", qk_rope_head_dim = "count?",
   v_head_dim = "count?",
   experts = "count?", top_k = "count?", moe_ffn = "count?", shared_experts = "natural?", shared_ffn = "count?",
+  expert_groups = "count?", top_groups = "count?",
   first_dense_layers = "natural?", moe_every = "count?", encoder_function_list = "list?",
 }
 for field, most in pairs { layers = 1 << 16, hidden = 1 << 20, heads = 1 << 14, vocab = 1 << 26, kv_heads = 1 << 14,
   head_dim = 1 << 14, ffn = 1 << 22, vocab_multiple = 1 << 20, max_positions = 1 << 26, q_lora_rank = 1 << 20,
   kv_lora_rank = 1 << 20, qk_nope_head_dim = 1 << 14, qk_rope_head_dim = 1 << 14, v_head_dim = 1 << 14,
   experts = 1 << 16, top_k = 1 << 16, moe_ffn = 1 << 20, shared_experts = 1 << 10, shared_ffn = 1 << 22,
-  first_dense_layers = 1 << 16, moe_every = 1 << 16 } do
+  expert_groups = 1 << 16, top_groups = 1 << 16, first_dense_layers = 1 << 16, moe_every = 1 << 16 } do
   local kind = architecture.hyper_schema[field]
   architecture.hyper_schema[field] = { (kind:gsub("%?$", "")), optional = kind:sub(-1) == "?", most = most }
 end
@@ -172,7 +173,7 @@ end
 local configured = { "hidden", "heads", "kv_heads", "head_dim", "vocab", "vocab_multiple", "experts", "top_k",
   "moe_ffn", "layers", "gated_mlp", "bias", "qkv_bias", "attention_bias", "mlp_bias", "head_bias", "norm_bias",
   "causal", "window", "rotary_fraction", "tied_embeddings", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim",
-  "qk_rope_head_dim", "v_head_dim" }
+  "qk_rope_head_dim", "v_head_dim", "expert_groups", "top_groups" }
 
 --- What one device of a plan sees of a layer: the `c` of operator files.
 ---@param hyper table checked hyper-parameters

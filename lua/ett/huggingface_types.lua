@@ -129,6 +129,9 @@ add("deepseek_v2 deepseek_v3 kimi_k2", "mixtral", nil, { latent = true, read = f
   end
   hyper.kv_heads, hyper.head_dim, hyper.rotary_fraction = nil, nil, nil
   hyper.moe_every = nil
+  if (number(config.n_group) or 1) > 1 then
+    hyper.expert_groups, hyper.top_groups = number(config.n_group), number(config.topk_group)
+  end
   if not number(hyper.experts) then
     hyper.architecture = "llama" -- no experts: dense layers of the same attention
     notes[#notes + 1] = "no field 'n_routed_experts': every layer is taken as dense"

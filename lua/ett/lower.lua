@@ -1,7 +1,7 @@
 --- Lowering: a model under a plan becomes a step program, the flat arrays that C evaluates.
 --
 -- One program serves every plan with the same tp, cp, ep, etp, micro_batch, seq, dtype,
--- sequence_parallel and whether all-to-alls are overlapped (lower.key): pipeline, data parallelism,
+-- sequence_parallel and whether all-to-alls are overlapped or deduplicated (lower.key): pipeline, data parallelism,
 -- schedule, recompute and ZeRO are counting, in runtime/schedule.
 local architecture = require "ett.architecture"
 local lower_times = require "ett.lower_times"
@@ -18,7 +18,7 @@ local product = { gemm = true, bmm = true, attention = true }
 function lower.key(p)
   return table.concat({ p.tp, p.cp, p.ep, p.etp or p.tp, p.micro_batch, p.seq, p.dtype, tostring(p.sequence_parallel),
     tostring(p.scatter_sends), tostring(p.accumulate_gradients), p.gradient_dtype, p.pp == 1 and "one" or "many",
-    p.overlap_all_to_all == "none" and "exposed" or "overlapped" }, " ")
+    p.overlap_all_to_all == "none" and "exposed" or "overlapped", tostring(p.deduplicate_tokens) }, " ")
 end
 
 local function seconds_of(answer)
@@ -70,15 +70,20 @@ local function add_collective(state, item)
   local nodes, gpus = schedule.group(item.degree, stride_of(item.group, p), state.gpus_per_node)
   local topology = { nodes = nodes, gpus_per_node = gpus }
   local role = role_of(item, p)
-  local id = ("%s %s %.17g %s %s %s"):format(item.name, item.group, item.bytes, item.pass, tostring(item.overlapped),
+  local bytes = item.bytes
+  if item.role == "exchange" and p.deduplicate_tokens then
+    local c = state.configuration
+    bytes = bytes * require("ett.expert_spread").expected(nodes > 1 and nodes or gpus, c) / c.top_k
+  end
+  local id = ("%s %s %.17g %s %s %s"):format(item.name, item.group, bytes, item.pass, tostring(item.overlapped),
     tostring(role))
   local index = state.index[id]
   if index then return index end
-  local answer = state.times:collective(item.name, item.bytes, topology, p.dtype)
+  local answer = state.times:collective(item.name, bytes, topology, p.dtype)
   -- What runs beside a product costs nothing of its own; it is listed with no time.
   local seconds = item.overlapped and { 0 } or seconds_of(answer)
   state.operations[#state.operations + 1] = {
-    name = item.name, kind = "collective", group = item.group, degree = item.degree, bytes = item.bytes,
+    name = item.name, kind = "collective", group = item.group, degree = item.degree, bytes = bytes,
     topology = topology, overlapped = item.overlapped, role = role,
     forward = item.pass == "forward" and seconds or nil, backward = item.pass == "backward" and seconds or nil,
     forward_answer = item.pass == "forward" and answer or nil,

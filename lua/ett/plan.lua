@@ -42,6 +42,7 @@ plan.schema = {
   overlap_all_to_all = { "string", default = "none", one_of = exchange_overlaps },
   overlap_sends = { "boolean", default = false }, serial_sends = { "boolean", default = false },
   clip_gradients = { "boolean", default = true },
+  deduplicate_tokens = { "boolean", default = false },
   scatter_sends = { "boolean", default = false }, split = "list?",
 }
 
@@ -67,6 +68,7 @@ plan.help = {
   overlap_all_to_all = "none, shared_experts (beside those of the layer), batch (beside another micro-batch)",
   overlap_sends = "stages compute while they send",
   serial_sends = "receivers spend a message's time too, one after the other (DeepSpeed pipelines)",
+  deduplicate_tokens = "a token goes once to a node with experts of it, not once to each of them (DeepEP)",
   scatter_sends = "activations cross stages split over tp (DeepSpeed, Megatron scatter-gather)",
   clip_gradients = "all stages wait for one global gradient norm", split = "repeated layers of each pp * vp slice",
 }

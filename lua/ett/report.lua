@@ -64,6 +64,7 @@ local function plan_text(p)
   if p.zero > 0 then words[#words + 1] = "ZeRO-" .. p.zero end
   if p.overlap_all_to_all == "shared_experts" then words[#words + 1] = "all-to-all beside shared experts" end
   if p.overlap_all_to_all == "batch" then words[#words + 1] = "all-to-all beside another micro-batch" end
+  if p.deduplicate_tokens then words[#words + 1] = "deduplicated tokens" end
   if p.sequence_parallel then words[#words + 1] = "sequence parallel" end
   return table.concat(words, ", ")
 end

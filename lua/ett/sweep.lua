@@ -76,8 +76,8 @@ end
 
 -- Fields that update_c_plan does not carry: they make a fresh C plan.
 local rare = { "dtype", "gradient_dtype", "optimizer_bytes", "bucket_bytes", "gradient_all_reduce", "overlap_gradients",
-  "overlap_parameters", "overlap_all_to_all", "overlap_sends", "serial_sends", "scatter_sends", "accumulate_gradients",
-  "sequence_parallel", "clip_gradients", "split" }
+  "overlap_parameters", "overlap_all_to_all", "overlap_sends", "serial_sends", "deduplicate_tokens", "scatter_sends",
+  "accumulate_gradients", "sequence_parallel", "clip_gradients", "split" }
 
 --- Evaluates every combination.
 ---@param given table { model, cluster, plan = base fields, over = { field = list }, devices?, objective?,

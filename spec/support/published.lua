@@ -168,6 +168,8 @@ function published.plan(row, dtype)
     -- backward, in buckets of 1.26e9 fp16 elements.
     serial_sends = neox, gradient_all_reduce = neox, bucket_bytes = neox and 2.52e9 or nil,
     overlap_gradients = modern and zero > 0, overlap_parameters = modern and zero > 0,
+    overlap_all_to_all = has(row.notes, "1f1b a2a overlap") and "batch" or nil,
+    deduplicate_tokens = has(row.notes, "deepep") or nil,
     scatter_sends = tp > 1 and row.sp ~= true, -- both Megatron and DeepSpeed send 1 / tp from each rank
     split = neox and published.neox_split(row, pp) or nil,
   }

@@ -58,8 +58,8 @@ function random_plans.plans(count, seed, model)
       zero = random { 0, 1, 2, 3 }, sequence_parallel = random { true, false }, dtype = random { "bf16", "fp8" },
       overlap_gradients = random { true, false }, overlap_parameters = random { true, false },
       overlap_all_to_all = model.hyper.experts and random { "none", "shared_experts", "batch" } or "none",
-      overlap_sends = random { true, false }, clip_gradients = random { true, false },
-        bucket_bytes = random { 2e7, 1e12 } }
+      deduplicate_tokens = random { true, false }, overlap_sends = random { true, false },
+      clip_gradients = random { true, false }, bucket_bytes = random { 2e7, 1e12 } }
     if p.schedule == "interleaved" then p.vp = 2 end
     if #plan_module.violations(p, model, random_plans.flat) == 0 then list[#list + 1] = p end
   end
