@@ -7,7 +7,7 @@
 
 struct ett_step_workspace {
   ett_pipeline_workspace *pipeline;
-  void *memory; /* one block: the arrays of `arrays` */
+  void *memory; /* one block: ett_step_arrays */
   size_t bytes;
   size_t *demands;
   size_t demand_count, demand_capacity;
@@ -40,6 +40,17 @@ typedef struct ett_evaluation {
   ett_rank_group dense, expert; /* the ranks that share dense and expert weights */
 } ett_evaluation;
 
+/* The arrays of one evaluation, in the workspace's block of memory. */
+typedef struct ett_step_arrays {
+  ett_step_stage *stage;
+  ett_layer_sums *sums; /* per slice */
+  ett_slice_gradients *gradients;
+  double *forward, *backward, *weight;      /* per slice */
+  double *forward_hidden, *backward_hidden; /* in pairs */
+  double *send_forward, *send_backward, *in_flight;
+  int64_t *split, *layers;
+} ett_step_arrays;
+
 /* Whether the message from pipeline rank s to s + 1 leaves a node for any of its ranks.
  */
 int ett_messages_cross_node(int64_t s, int64_t stride, int gpus_per_node);
@@ -70,5 +81,14 @@ double ett_messages_gather(ett_evaluation *e, double parameters, double expert_p
  * hide behind the computing of the layer before, the first one does not. */
 double ett_messages_with_gathers(const ett_evaluation *e, double compute, double gather,
                                  int64_t layers);
+
+/* Asks for what follows the pipeline on a stage: reducing gradients, updating, gathering
+ * weights. */
+void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank);
+
+/* Lays what was asked for behind the stage's pipeline, and takes what its pairs hid off
+ * its passes. */
+void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
+                    const ett_pipeline_result *ends);
 
 #endif

@@ -1,20 +1,9 @@
 #include "schedule/step.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "schedule/messages.h"
-
-typedef struct {
-  ett_step_stage *stage;
-  ett_layer_sums *sums; /* per slice */
-  ett_slice_gradients *gradients;
-  double *forward, *backward, *weight;      /* per slice */
-  double *forward_hidden, *backward_hidden; /* in pairs */
-  double *send_forward, *send_backward, *in_flight;
-  int64_t *split, *layers;
-} arrays;
 
 ett_step_workspace *ett_step_workspace_new(void) {
   ett_step_workspace *w = calloc(1, sizeof *w);
@@ -37,7 +26,7 @@ void ett_step_workspace_free(ett_step_workspace *w) {
   free(w);
 }
 
-static int layout(const ett_evaluation *e, ett_step_workspace *w, arrays *a) {
+static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_arrays *a) {
   size_t ranks = (size_t)e->plan->pp, slices = ranks * (size_t)e->plan->chunks;
   size_t bytes =
       ranks * sizeof *a->stage + slices * (sizeof *a->sums + sizeof *a->gradients +
@@ -103,7 +92,7 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
 }
 
 /* Times of every slice and of the messages between them. */
-static void time_slices(ett_evaluation *e, const arrays *a) {
+static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   int slices = p->pp * p->chunks;
   int64_t stride = (int64_t)p->tp * p->cp * p->dp;
@@ -143,102 +132,7 @@ static void time_slices(ett_evaluation *e, const arrays *a) {
   }
 }
 
-/* Whether two neighbouring middle stages hold the same: then they need the same. */
-static int same_stage(const ett_evaluation *e, const arrays *a, int rank) {
-  const ett_step_plan *p = e->plan;
-  if (rank < 2 || rank == p->pp - 1)
-    return 0;
-  for (int v = rank; v < p->pp * p->chunks; v += p->pp) {
-    const ett_layer_sums *one = &a->sums[v], *other = &a->sums[v - 1];
-    if (one->parameters != other->parameters || a->split[v] != a->split[v - 1] ||
-        one->expert_parameters != other->expert_parameters)
-      return 0;
-  }
-  return 1;
-}
-
-/* Asks for what follows the pipeline: reducing gradients, updating, gathering weights. */
-static void ask_update(ett_evaluation *e, const arrays *a, int rank) {
-  const ett_step_plan *p = e->plan;
-  ett_step_stage *s = &a->stage[rank];
-  int slices = p->pp * p->chunks;
-  if (same_stage(e, a, rank)) {
-    for (int v = rank; v < slices; v += p->pp)
-      a->gradients[v] = a->gradients[v - 1];
-    s->optimizer_seconds = s[-1].optimizer_seconds;
-    s->gather_seconds = s[-1].gather_seconds;
-    return;
-  }
-  ett_demand_kind reduce = p->zero == ETT_ZERO_NONE || p->gradient_all_reduce
-                               ? ETT_DEMAND_ALL_REDUCE
-                               : ETT_DEMAND_REDUCE_SCATTER;
-  double layers = 0;
-  for (int v = rank; v < slices; v += p->pp) {
-    const ett_layer_sums *sums = &a->sums[v];
-    a->gradients[v].dense =
-        ett_messages_buckets(e, reduce, e->dense, sums->parameters * p->gradient_bytes,
-                             a->layers[v], p->gradient_bytes);
-    a->gradients[v].expert = ett_messages_buckets(
-        e, reduce, e->expert, sums->expert_parameters * p->gradient_bytes, a->layers[v],
-        p->gradient_bytes);
-    layers += (double)a->split[v];
-  }
-  double sharded = p->zero >= ETT_ZERO_OPTIMIZER ? (double)e->dense.degree : 1;
-  double expert_sharded = p->zero >= ETT_ZERO_OPTIMIZER ? (double)e->expert.degree : 1;
-  ett_stage_place place = rank == 0           ? ETT_STAGE_FIRST
-                          : rank == p->pp - 1 ? ETT_STAGE_LAST
-                                              : ETT_STAGE_MIDDLE;
-  s->optimizer_seconds = ett_messages_ask(
-      e, ETT_DEMAND_OPTIMIZER,
-      ceil(s->parameters / sharded + s->expert_parameters / expert_sharded),
-      (int32_t)ceil(layers / sharded), (int32_t)place, p->weight_bytes);
-  if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)
-    s->gather_seconds =
-        ett_messages_gather(e, s->parameters, s->expert_parameters, s->layers);
-}
-
-/* Lays what was asked for behind the pipeline. */
-static void lay_update(const ett_evaluation *e, const arrays *a, int rank,
-                       const ett_pipeline_result *ends) {
-  const ett_step_plan *p = e->plan;
-  ett_step_stage *s = &a->stage[rank];
-  double times = p->zero >= ETT_ZERO_GRADIENTS ? (double)p->micro_batches : 1;
-  double finish = ends->last_backward_end[rank], last = 0, total = 0;
-  double paired = ends->hidden_forward[rank] + ends->hidden_backward[rank];
-  s->forward_seconds -= ends->hidden_forward[rank];
-  s->backward_seconds -= ends->hidden_backward[rank];
-  s->exchange_hidden_seconds += paired;
-  /* The chunks of a rank finish last to first. */
-  for (int v = (p->chunks - 1) * p->pp + rank; v >= 0; v -= p->pp) {
-    const ett_slice_gradients *g = &a->gradients[v];
-    double start = ends->last_backward_start[v], end = ends->last_backward_end[v];
-    total += ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert);
-    finish = end > finish ? end : finish;
-    if (p->overlap_gradients) {
-      last = ett_buckets_overlapped_end(g->dense, start, end, last);
-      last = ett_buckets_overlapped_end(g->expert, start, end, last);
-    }
-  }
-  s->pipeline_seconds = finish;
-  s->gradient_seconds = total * times;
-  if (p->overlap_gradients) {
-    /* Reductions of the micro-batches before hide behind the next one's computing. */
-    double hidden = s->unit_forward_seconds + s->unit_backward_seconds -
-                    paired / (double)p->micro_batches;
-    double early = (times - 1) * (total > hidden ? total - hidden : 0);
-    s->gradient_exposed_seconds = early + (last > finish ? last - finish : 0);
-  } else {
-    s->gradient_exposed_seconds = s->gradient_seconds;
-  }
-  s->gather_exposed_seconds = s->gather_seconds;
-  if (p->overlap_parameters) {
-    double behind = s->unit_forward_seconds / p->chunks;
-    s->gather_exposed_seconds =
-        s->gather_seconds > behind ? s->gather_seconds - behind : 0;
-  }
-}
-
-static void fill_memory(const ett_evaluation *e, const arrays *a,
+static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
                         const ett_pipeline *pipeline, int rank) {
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
@@ -262,7 +156,7 @@ static void fill_memory(const ett_evaluation *e, const arrays *a,
       s->weight_bytes + s->gradient_bytes + s->optimizer_bytes + s->activation_bytes;
 }
 
-static void fill_stages(const ett_evaluation *e, const arrays *a) {
+static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   double m = (double)p->micro_batches;
   for (int rank = 0; rank < p->pp; rank++) {
@@ -294,13 +188,13 @@ static void fill_stages(const ett_evaluation *e, const arrays *a) {
   }
 }
 
-static void finish_step(const ett_evaluation *e, const arrays *a, double tied,
+static void finish_step(const ett_evaluation *e, const ett_step_arrays *a, double tied,
                         const ett_pipeline_result *ends, ett_step_result *r) {
   const ett_step_plan *p = e->plan;
   double ready = 0;
   for (int rank = 0; rank < p->pp; rank++) {
     ett_step_stage *s = &a->stage[rank];
-    lay_update(e, a, rank, ends);
+    ett_update_lay(e, a, rank, ends);
     s->end_seconds = s->pipeline_seconds + s->gradient_exposed_seconds;
   }
   if (tied > 0) { /* first and last stage meet */
@@ -365,7 +259,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   pipeline.first_unit = plan->first_unit;
   if (ett_pipeline_check(&pipeline, err) != 0)
     return -1;
-  arrays a = {0};
+  ett_step_arrays a = {0};
   if (layout(&e, w, &a) != 0)
     return -1;
   w->demand_count = 0;
@@ -387,7 +281,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
                             across ? 2 : 1, across ? 1 : 2, plan->gradient_bytes);
   }
   for (int rank = 0; rank < plan->pp; rank++)
-    ask_update(&e, &a, rank);
+    ett_update_ask(&e, &a, rank);
   if (e.failed)
     return -1;
   if (e.untimed)
