@@ -4,7 +4,7 @@
 --   { name =, backend = "cpu", precision = "fp32", seed = 1, budget_seconds = per shape,
 --     passes = 3, block = 8 (each shape is timed in so many passes over so many shapes; they are put together),
 --     interleave = true (the visits of all its tables take turns),
---     seconds = 32 (of an interleaved one: what is left of them goes to shapes whose visits were disturbed),
+--     seconds = 30 (of an interleaved one: the time in which visits may wait for quiet moments or be made again),
 --     statistic = "low" (mean of the lowest repeats) or "median",
 --     samples = { { operator = "gelu", shapes = { rows = …, cols = … }, design =, count =,
 --                   where = function(s) … end, with = function(s) s.kv_heads = s.heads end }, … } }

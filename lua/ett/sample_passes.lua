@@ -48,6 +48,8 @@ end
 --- merge(before|nil, now): table, boolean?, boolean? all visits so far as one result, whether they are enough, whether
 --- too few were undisturbed.
 --- stop(): boolean asked before every visit.
+--- pace(done): boolean asked before every visit with how much of the block is done, 0 to 1; it may wait for a better
+--- moment. False: there is no time for more than half of the visits. nil: there is time.
 --- turn(under_way, rounds) called after every visit with the shapes' worth of visits made and the rounds begun.
 --- again(): boolean asked before every visit beyond `count`; nil: there are none
 ---@return boolean whole: false when it was stopped
@@ -63,7 +65,12 @@ function passes.run(block, count, tasks)
   for round = 1, count do
     for i, entry in ipairs(block) do
       if tasks.stop() then return false end
-      if not entry.err and not entry.settled and (entry.visits or 0) < round then make(entry, 2 * round >= count) end
+      if not entry.err and not entry.settled and (entry.visits or 0) < round then
+        local late = 2 * round > count
+        local timely = not tasks.pace or tasks.pace((round - 1 + (i - 1) / #block) / count)
+        if late and not timely then return true end
+        make(entry, 2 * round >= count)
+      end
       entry.visits = math.max(entry.visits or 0, round)
       tasks.turn(((round - 1) * #block + i) / count, round)
     end

@@ -272,8 +272,15 @@ local function run_target(session, target, run, path)
       coroutine.yield((report.measured + report.failed + under_way) / report.total + math.max(0, rounds - visits))
     end
   end
-  if run.revisit_until and session.await then
-    function tasks.again() return sample.now() < run.revisit_until and session.await(run.revisit_until) end
+  if run.seconds and session.await then
+    local last = run.began + run.seconds
+    function tasks.again() return sample.now() < last and session.await(last) end
+    -- Waits for quiet moments as long as half of the visits still fit in.
+    function tasks.pace(done)
+      local progress = (report.measured + report.failed + done * #block) / report.total
+      session.await(run.began + run.seconds * math.min(1, 2 * progress))
+      return sample.now() < last
+    end
   end
   while not finished do
     local position = work.take(stop())
@@ -364,7 +371,7 @@ function sampler.run(given, options)
   -- The tables' passes take turns, so that a shape's visits lie far apart; a run that may end early, or
   -- chooses its shapes, fills one table after the other.
   run.interleave = given.interleave and not (options.share or options.chooser or run.deadline)
-  run.revisit_until = run.interleave and given.seconds and sample.now() + given.seconds
+  run.began, run.seconds = sample.now(), run.interleave and given.seconds
   local reports, sessions = {}, {}
   local function session_for(precision)
     if not sessions[precision] then

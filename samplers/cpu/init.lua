@@ -209,6 +209,7 @@ function backend.open(options)
   local pool, failure = cpu.pool(options.cold_bytes or 96 << 20, options.seed or 1)
   if not pool then return nil, failure end
   local watch = sample_sentinel.new(undisturbed[pinned or -1])
+  for _ = 1, 5 do watch:add(pool:probe()) end
   local host, info = processor(), cpu.info()
   local passes = options.passes or 3
   local session = {
@@ -287,12 +288,12 @@ function backend.open(options)
 
   --- Waits until memory is undisturbed; false when it was not by the deadline (of sample.now()) or Ctrl-C came.
   function session.await(deadline)
-    repeat
-      for _ = 1, 3 do watch:add(pool:probe()) end
-      if watch:ratio(watch:last(3)) <= watch:limit() then return true end
+    while watch:ratio(watch:last(3)) > watch:limit() do
+      if sample.now() > deadline or sample.interrupted() then return false end
       sample.pause(0.003)
-    until sample.now() > deadline or sample.interrupted()
-    return false
+      for _ = 1, 3 do watch:add(pool:probe()) end
+    end
+    return true
   end
 
   function session.close()

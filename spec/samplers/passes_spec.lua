@@ -47,6 +47,25 @@ describe("the visits of a block", function()
     assert.equals(5, block[3].visits)
   end)
 
+  it("end where there is no more time, but not before half of them", function()
+    local asked = {}
+    local block, seen = { { values = "a" }, { values = "b" } }, {}
+    local whole = passes.run(block, 4, { merge = passes.better, stop = function() return false end,
+      turn = function() end,
+      visit = function(value)
+        seen[#seen + 1] = value
+        return { forward = { seconds = 1.0 } }
+      end,
+      pace = function(done)
+        asked[#asked + 1] = done
+        return done < 0.3
+      end })
+    assert.is_true(whole)
+    assert.equals("abab", table.concat(seen))
+    assert.same({ 0, 0.125, 0.25, 0.375, 0.5 }, asked)
+    assert.equals(2, block[2].visits)
+  end)
+
   it("end at a failure, which is the result", function()
     local block, seen = run({ "a", "b" }, 3, function(value)
       if value == "a" then return nil, { kind = "memory", message = "no" } end
