@@ -81,7 +81,7 @@ end
 --- Rows of several files of one pool and pass, one after another, as ett.profile_fit takes them; `origins` says
 --- where each stands. Nil where there are none.
 function Profile:data(entries, pass, group)
-  local rows, seconds, origins, first = {}, {}, {}, nil
+  local rows, seconds, origins, disturbed, first = {}, {}, {}, {}, nil
   for _, entry in ipairs(entries) do
     local file, err = samples.read(entry)
     if not file then error(err, 0) end
@@ -93,6 +93,7 @@ function Profile:data(entries, pass, group)
             for d = (i - 1) * file.dims + 1, i * file.dims do rows[#rows + 1] = file.rows[d] end
             seconds[#seconds + 1] = p.seconds[i]
             origins[#seconds] = { path = file.path, line = file.lines[i] }
+            disturbed[#seconds] = p.disturbed[i]
           end
         end
       end
@@ -100,7 +101,7 @@ function Profile:data(entries, pass, group)
   end
   return first and { gpu = self.gpu, family = first.family, dims = first.dims, rows = rows, seconds = seconds,
     pass = pass, entry = entries[1], group = group, multiprocessors = self.multiprocessors,
-    threads = self.options.threads, origins = origins }
+    threads = self.options.threads, origins = origins, disturbed = disturbed }
 end
 
 --- Says of each dropped row which line of which file it is.

@@ -32,7 +32,8 @@ end
 ---@return table model, table[] outliers
 function profile_fit.fit(choice, data, fields)
   if choice.kind == "surface" then
-    return regressor_surface.fit { family = data.family, dims = data.dims, rows = data.rows, seconds = data.seconds }
+    return regressor_surface.fit { family = data.family, dims = data.dims, rows = data.rows, seconds = data.seconds,
+      disturbed = data.disturbed }
   end
   local least
   if not choice.void and not choice.unbound then least = physics.least_seconds(data) end

@@ -19,10 +19,12 @@ Surface.__index = Surface
 regressor_surface.most_rows = 600
 
 --- Changes whenever a fit may come out differently: cached fits carry it.
-regressor_surface.version = "3"
+regressor_surface.version = "4"
 
 -- Ten folds say nearly what all rows would; five where a fit is slow and a tenth of the rows teaches little.
 local function folds_of(rows) return rows <= 200 and 10 or 5 end
+-- A row that was measured under noise counts with four times the deviation of the others.
+local doubtful = 16.0
 -- A held-out residual beyond both is a row of another mode: a factor, and so many robust deviations.
 local gate_ratio, gate_deviations = 3, 8
 
@@ -64,17 +66,18 @@ end
 
 --- The points of some rows as ett.sample takes them.
 local function points_of(data, rows)
-  local x, y = {}, {}
-  for _, i in ipairs(rows) do
+  local x, y, doubt = {}, {}, data.doubt and {}
+  for k, i in ipairs(rows) do
     table.move(data.x, (i - 1) * data.width + 1, i * data.width, #x + 1, x)
-    y[#y + 1] = data.y[i]
+    y[k] = data.y[i]
+    if doubt then doubt[k] = data.doubt[i] end
   end
-  return x, y
+  return { x = x, y = y, doubt = doubt, width = data.width }
 end
 
-local function surface_through(data, rows, scales)
-  local x, y = points_of(data, rows)
-  local surface, err = sample.surface(x, data.width, y, scales)
+local function surface_through(data, rows)
+  local points = points_of(data, rows)
+  local surface, err = sample.surface(points.x, points.width, points.y, nil, points.doubt)
   if not surface then error(err, 0) end
   return surface
 end
@@ -171,7 +174,8 @@ local function wrap(data, surface, quantile, held)
     noise = noise, quantile = quantile, held = held }, Surface)
 end
 
---- Fits. given: { family, dims, rows (flat), seconds } as ett.regressor takes them.
+--- Fits. given: { family, dims, rows (flat), seconds } as ett.regressor takes them, and disturbed = { [row] = true }
+--- for rows measured under noise, which weigh less.
 ---@return ett.RegressorSurface, table[] outliers { row=, seconds=, reason= }
 function regressor_surface.fit(given)
   local n, width = #given.seconds, given.dims
@@ -183,6 +187,10 @@ function regressor_surface.fit(given)
     data.width = #features
     table.move(features, 1, #features, #data.x + 1, data.x)
     data.y[i], size[i], all[i] = math.log(given.seconds[i] / of(d)), d[1], i
+  end
+  if given.disturbed and next(given.disturbed) then
+    data.doubt = {}
+    for i = 1, n do data.doubt[i] = given.disturbed[i] and doubtful or 1.0 end
   end
   local residual, score = held_out(data, all)
   local dropped, kept = outliers_of(all, residual)
@@ -203,9 +211,7 @@ function regressor_surface.fit(given)
   local facts = { kind = "surface", family = given.family, dims = width, rows = #kept, dropped = #dropped,
     size_least = math.min(table.unpack(size)), size_most = math.max(table.unpack(size)),
     error_mean = sum / #errors, error_median = median(errors) }
-  local x, y = points_of(data, kept)
-  return wrap({ x = x, y = y, width = data.width }, surface_through(data, kept), conformal(score, kept), facts),
-    outliers
+  return wrap(points_of(data, kept), surface_through(data, kept), conformal(score, kept), facts), outliers
 end
 
 --- Predicts from dimensions: value, its 90 % interval, how far outside the samples (in factors of two).
@@ -249,8 +255,8 @@ local format = "ett surface 2"
 --- Writes a surface whole or not at all: its points and scales, with their hash in the first line.
 ---@return true|nil, ett.Error?
 function Surface:save(path)
-  local text = require("ett.json").encode { x = self.data.x, y = self.data.y, scales = (self.surface:scales()),
-    quantile = self.quantile, held = self.held }
+  local text = require("ett.json").encode { x = self.data.x, y = self.data.y, doubt = self.data.doubt,
+    scales = (self.surface:scales()), quantile = self.quantile, held = self.held }
   return files.write(path, ("%s %s\n%s"):format(format, files.hash(text), text))
 end
 
@@ -267,9 +273,9 @@ function regressor_surface.load(path)
   if not said then return nil, why end
   local surface
   local width = #said.x // #said.y
-  surface, why = sample.surface(said.x, width, said.y, said.scales)
+  surface, why = sample.surface(said.x, width, said.y, said.scales, said.doubt)
   if not surface then return nil, why end
-  return wrap({ x = said.x, y = said.y, width = width }, surface, said.quantile, said.held)
+  return wrap({ x = said.x, y = said.y, doubt = said.doubt, width = width }, surface, said.quantile, said.held)
 end
 
 return regressor_surface

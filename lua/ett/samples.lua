@@ -185,8 +185,27 @@ local function read_collective(t, entry)
   return out
 end
 
+--- Why rows of a table of `ett sample` are marked as disturbed, by row.
+local function disturbances(path, lines)
+  local file = io.open(path, "r")
+  if not file then return {} end
+  local row_at, reasons, number, reason = {}, {}, 0, nil
+  for r, line in ipairs(lines) do row_at[line] = r end
+  for line in file:lines() do
+    number = number + 1
+    if row_at[number] then
+      reasons[row_at[number]], reason = reason, nil
+    else
+      reason = line:match("^#~ disturbed: [^:]*: (.*)$") or reason
+    end
+  end
+  file:close()
+  return reasons
+end
+
 --- Reads a sample file.
----@return table|nil { pool, family, dims, rows (flat dims), group?, passes = { { pass=, seconds= } },
+---@return table|nil { pool, family, dims, rows (flat dims), group?,
+---passes = { { pass=, seconds=, disturbed = { [row] = true: measured under noise } } },
 ---count, path, lines (of the file, by row) }, ett.Error?
 function samples.read(entry)
   local t, err = csv.read(entry.path)
@@ -210,6 +229,11 @@ function samples.read(entry)
   end
   out.count, out.path, out.lines = t:rows(), entry.path, {}
   for r = 1, out.count do out.lines[r] = t:line(r) end
+  local reasons = disturbances(entry.path, out.lines)
+  for _, p in ipairs(out.passes) do
+    p.disturbed = {}
+    for r, reason in pairs(reasons) do p.disturbed[r] = reason:find(p.pass .. ": ", 1, true) and true or nil end
+  end
   t:close()
   return out
 end

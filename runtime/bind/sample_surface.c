@@ -13,25 +13,31 @@ typedef struct {
   size_t count, width;
 } surface_box;
 
-/* sample.surface(points, width, values, scales?) -> surface | nil, error; points: the
- * features of all points in one list, point after point; scales: of surface:scales(),
- * where the search for them is to be spared. */
+/* sample.surface(points, width, values, scales?, doubt?) -> surface | nil, error; points:
+ * the features of all points in one list, point after point; scales: of surface:scales(),
+ * where the search for them is to be spared; doubt: a factor of the noise's variance for
+ * each point. */
 static int surface_new(lua_State *L) {
-  size_t n, all, given = 0;
-  lua_settop(L, 4);
+  size_t n, all, given = 0, doubts = 0;
+  lua_settop(L, 5);
   lua_Integer width = luaL_checkinteger(L, 2);
-  double *x = ett_lua_doubles(L, 1, &all), *y = ett_lua_doubles(L, 3, &n);
+  ett_sample_points points = {.x = ett_lua_doubles(L, 1, &all),
+                              .y = ett_lua_doubles(L, 3, &n)};
   luaL_argcheck(L, width >= 1 && all == n * (size_t)width, 1, "width features a value");
   double *scales = lua_isnoneornil(L, 4) ? NULL : ett_lua_doubles(L, 4, &given);
   luaL_argcheck(L, !scales || given == (size_t)width + 1, 4, "width lengths and a noise");
+  points.doubt = lua_isnoneornil(L, 5) ? NULL : ett_lua_doubles(L, 5, &doubts);
+  luaL_argcheck(L, !points.doubt || doubts == n, 5, "a factor for every point");
+  points.count = n;
+  points.width = (size_t)width;
   surface_box *b = lua_newuserdatauv(L, sizeof *b, 0);
   b->surface = NULL;
   b->count = n;
   b->width = (size_t)width;
   luaL_setmetatable(L, SURFACE_TYPE);
   ett_err err = {0};
-  b->surface = scales ? ett_sample_surface_restore(x, y, n, (size_t)width, scales, &err)
-                      : ett_sample_surface_fit(x, y, n, (size_t)width, &err);
+  b->surface = scales ? ett_sample_surface_restore(&points, scales, &err)
+                      : ett_sample_surface_fit(&points, &err);
   return b->surface ? 1 : ett_lua_fail(L, &err);
 }
 

@@ -12,6 +12,7 @@ struct ett_sample_surface {
   size_t count, width;
   double *x;      /* count x width, scaled to unit spread */
   double *y;      /* centred */
+  double *doubt;  /* factors of noise2 */
   double *factor; /* lower Cholesky factor of the kernel matrix */
   double *weight; /* inverse kernel matrix times y */
   double centre[MOST_WIDTH], spread[MOST_WIDTH], length[MOST_WIDTH];
@@ -28,16 +29,16 @@ static double kernel(const ett_sample_surface *s, const double *a, const double 
   return (1 + r) * exp(-r);
 }
 
-/* Factors K + noise2 I and solves for the weights. Returns minus the log marginal
- * likelihood up to a constant, the amplitude being its best value; INFINITY when the
- * matrix is not positive definite. */
+/* Factors K + noise2 diag(doubt) and solves for the weights. Returns minus the log
+ * marginal likelihood up to a constant, the amplitude being its best value; INFINITY when
+ * the matrix is not positive definite. */
 static double factorise(ett_sample_surface *s) {
   const size_t n = s->count;
   double *l = s->factor, logdet = 0;
   for (size_t i = 0; i < n; i++)
     for (size_t j = 0; j <= i; j++) {
       double v = kernel(s, s->x + i * s->width, s->x + j * s->width);
-      v += i == j ? s->noise2 : 0;
+      v += i == j ? s->noise2 * s->doubt[i] : 0;
       for (size_t k = 0; k < j; k++)
         v -= l[i * n + k] * l[j * n + k];
       if (i == j) {
@@ -91,22 +92,31 @@ static void search(ett_sample_surface *s) {
 }
 
 /* The points, scaled, with the scales that the search starts from. */
-static ett_sample_surface *place(const double *x, const double *y, size_t count,
-                                 size_t width, ett_err *err) {
+static ett_sample_surface *place(const ett_sample_points *points, ett_err *err) {
+  const size_t count = points->count, width = points->width;
+  const double *x = points->x, *y = points->y;
   if (count < 2 || width < 1 || width > MOST_WIDTH || count > 5000) {
     ett_err_set(err, ETT_ERR_ARGUMENT,
                 "a surface needs 2 to 5000 points of 1 to %d features, got %zu of %zu",
                 MOST_WIDTH, count, width);
     return NULL;
   }
+  for (size_t i = 0; points->doubt && i < count; i++)
+    if (!(points->doubt[i] > 0) || isinf(points->doubt[i])) {
+      ett_err_set(err, ETT_ERR_ARGUMENT,
+                  "point %zu of a surface: its doubt must be positive, got %g", i + 1,
+                  points->doubt[i]);
+      return NULL;
+    }
   ett_sample_surface *s = calloc(1, sizeof *s);
   if (s) {
     s->x = malloc(count * width * sizeof *x);
     s->y = malloc(count * sizeof *y);
+    s->doubt = malloc(count * sizeof *y);
     s->factor = malloc(count * count * sizeof *y);
     s->weight = malloc(count * sizeof *y);
   }
-  if (!s || !s->x || !s->y || !s->factor || !s->weight) {
+  if (!s || !s->x || !s->y || !s->doubt || !s->factor || !s->weight) {
     ett_sample_surface_free(s);
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
     return NULL;
@@ -127,26 +137,27 @@ static ett_sample_surface *place(const double *x, const double *y, size_t count,
   s->noise2 = 1e-2;
   for (size_t i = 0; i < count; i++) {
     s->y[i] = y[i] - s->mean;
+    s->doubt[i] = points->doubt ? points->doubt[i] : 1;
     for (size_t d = 0; d < width; d++)
       s->x[i * width + d] = (x[i * width + d] - s->centre[d]) / s->spread[d];
   }
   return s;
 }
 
-ett_sample_surface *ett_sample_surface_fit(const double *x, const double *y, size_t count,
-                                           size_t width, ett_err *err) {
-  ett_sample_surface *s = place(x, y, count, width, err);
+ett_sample_surface *ett_sample_surface_fit(const ett_sample_points *points,
+                                           ett_err *err) {
+  ett_sample_surface *s = place(points, err);
   if (s)
     search(s);
   return s;
 }
 
-ett_sample_surface *ett_sample_surface_restore(const double *x, const double *y,
-                                               size_t count, size_t width,
+ett_sample_surface *ett_sample_surface_restore(const ett_sample_points *points,
                                                const double *scales, ett_err *err) {
-  ett_sample_surface *s = place(x, y, count, width, err);
+  ett_sample_surface *s = place(points, err);
   if (!s)
     return NULL;
+  const size_t width = points->width;
   bool sound = scales[width] >= noise2_range[0] && scales[width] <= noise2_range[1];
   for (size_t d = 0; d < width; d++) {
     s->length[d] = scales[d];
@@ -250,6 +261,7 @@ void ett_sample_surface_free(ett_sample_surface *s) {
     return;
   free(s->x);
   free(s->y);
+  free(s->doubt);
   free(s->factor);
   free(s->weight);
   free(s);

@@ -11,17 +11,22 @@
 
 typedef struct ett_sample_surface ett_sample_surface;
 
-/* x: count rows of width features, y: count values; both are copied. Lengths and noise
- * are those of greatest marginal likelihood found by a fixed search: the same input gives
- * the same digits. NULL with err set. */
-ett_sample_surface *ett_sample_surface_fit(const double *x, const double *y, size_t count,
-                                           size_t width, ett_err *err);
+/* Points with a value each; copied by what takes them. */
+typedef struct {
+  const double *x;     /* count rows of width features */
+  const double *y;     /* count values */
+  const double *doubt; /* count factors of the noise's variance, positive; NULL: 1 each */
+  size_t count, width;
+} ett_sample_points;
+
+/* Lengths and noise are those of greatest marginal likelihood found by a fixed search:
+ * the same input gives the same digits. NULL with err set. */
+ett_sample_surface *ett_sample_surface_fit(const ett_sample_points *points, ett_err *err);
 
 /* The same surface without the search: scales are width lengths and the noise, as
  * ett_sample_surface_scales gave them. NULL with err set, also where they are out of the
  * search's range. */
-ett_sample_surface *ett_sample_surface_restore(const double *x, const double *y,
-                                               size_t count, size_t width,
+ett_sample_surface *ett_sample_surface_restore(const ett_sample_points *points,
                                                const double *scales, ett_err *err);
 
 /* What the search chose: width lengths in units of each feature's spread, then the

@@ -220,4 +220,23 @@ describe("ett.samples", function()
       assert.are.same({ "gemm", "gemm", 4 }, { pool, family, #dims })
     end
   end)
+
+  it("says which rows and passes of a table were measured under noise", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert(require("ett.io").make_folder(folder))
+    local path = folder .. "/CPU_gelu_fp32.csv"
+    assert(require("ett.io").write(path, table.concat({ "# ett: 1", "# backend: cpu",
+      "tokens,width,F_dur(us),B_dur(us)", "16,64,1.5,2.5", "#~ disturbed: 32,64: backward: memory up to 30 % slow",
+      "#~ note: 32,64: a mark between", "32,64,3,7", "48,64,4.5,7.5",
+      "#~ disturbed: 64,64: forward: clock 9 % slow, backward: clock 9 % slow", "64,64,6.5,11" }, "\n") .. "\n"))
+    local read = assert(samples.read(assert(samples.index(folder))[1]))
+    assert.equal(4, read.count)
+    assert.same({ [4] = true }, read.passes[1].disturbed)
+    assert.same({ [2] = true, [4] = true }, read.passes[2].disturbed)
+    local data = require("ett.profile").from_samples({ folder }, { cache = false }):data(
+      { samples.index(folder)[1] }, "backward")
+    assert.same({ [2] = true, [4] = true }, data.disturbed)
+    os.execute(("rm -r '%s'"):format(folder))
+  end)
 end)

@@ -48,6 +48,21 @@ describe("a surface through measurements", function()
     assert.is_true(math.abs(direct - held[20]) < 0.02, ("%g %g"):format(direct, held[20]))
   end)
 
+  it("heeds a doubtful point less", function()
+    local off = table.move(values, 1, n, 1, {})
+    off[20] = off[20] + 0.3
+    local doubt = {}
+    for i = 1, n do doubt[i] = i == 20 and 1e4 or 1.0 end
+    local place = { points[39], points[40] }
+    local misled = assert(sample.surface(points, 2, off))
+    local heedless = assert(sample.surface(points, 2, off, nil, doubt))
+    local wrong, right = misled:predict(place) - values[20], heedless:predict(place) - values[20]
+    assert.is_true(math.abs(right) < 0.5 * math.abs(wrong),
+      ("off by %g with doubt, %g without"):format(right, wrong))
+    local again = assert(sample.surface(points, 2, off, (heedless:scales()), doubt))
+    assert.equal(heedless:predict(place), (again:predict(place)))
+  end)
+
   it("gives the same digits again", function()
     local again = assert(sample.surface(points, 2, values))
     assert.equal(surface:predict { 1, 1 }, (again:predict { 1, 1 }))
@@ -58,5 +73,9 @@ describe("a surface through measurements", function()
     assert.is_nil(none)
     assert.matches("2 to 5000 points", err.message)
     assert.error_matches(function() sample.surface({ 1, 2, 3 }, 2, { 1, 2 }) end, "width features a value")
+    assert.error_matches(function() sample.surface({ 1, 2 }, 1, { 1, 2 }, nil, { 1 }) end, "a factor for every point")
+    none, err = sample.surface({ 1, 2 }, 1, { 1, 2 }, nil, { 1, 0 })
+    assert.is_nil(none)
+    assert.matches("point 2 of a surface: its doubt must be positive, got 0", err.message)
   end)
 end)
