@@ -1,6 +1,7 @@
 --- Vocabulary-parallel cross entropy over fp32 logits (Megatron; Shoeybi et al. 2019).
 -- The reductions over tensor ranks (maximum, target logit, sum of exponents: one number a token
 -- each) are collectives of the architecture, not of this operator.
+local doubles = require "ett.doubles"
 local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 
@@ -53,6 +54,20 @@ extern "C" __global__ void cross_entropy_backward(const float *probability, cons
     store(dlogits, row + j, dloss[blockIdx.x] * (probability[row + j] - (j == target[blockIdx.x])));
 }
 ]]
+
+-- What each kernel computes, in double precision, with its arguments as lists.
+op.doubles = {
+  cross_entropy_forward = function(logits, target, probability, loss, cols)
+    for i, v in ipairs(doubles.softmax(logits, cols)) do probability[i] = v end
+    for row, own in ipairs(target) do loss[row] = -math.log(probability[(row - 1) * cols + own + 1]) end
+  end,
+  cross_entropy_backward = function(probability, target, dloss, dlogits, cols)
+    for i, p in ipairs(probability) do
+      local row, column = (i - 1) // cols + 1, (i - 1) % cols
+      dlogits[i] = dloss[row] * (p - (column == target[row] and 1 or 0))
+    end
+  end,
+}
 
 function op.kernel(k, s, pass)
   local target = k.tensor { s.tokens, fill = "index", high = s.vocab }

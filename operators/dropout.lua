@@ -52,6 +52,27 @@ extern "C" __global__ void dropout_backward(const T *dy, T *dx, const unsigned c
 }
 ]]
 
+-- splitmix64, as the kernel counts it: integers wrap alike.
+local function kept(i)
+  local z = 0x9e3779b97f4a7c15 * i
+  z = (z ~ (z >> 30)) * 0xbf58476d1ce4e5b9
+  z = (z ~ (z >> 27)) * 0x94d049bb133111eb
+  return z >> 40 > 1677721
+end
+
+-- What each kernel computes, in double precision, with its arguments as lists.
+op.doubles = {
+  dropout_forward = function(x, y, mask)
+    for i, v in ipairs(x) do
+      mask[i] = kept(i) and 1 or 0
+      y[i] = mask[i] * v / 0.9
+    end
+  end,
+  dropout_backward = function(dy, dx, mask)
+    for i, v in ipairs(dy) do dx[i] = mask[i] ~= 0 and v / 0.9 or 0.0 end
+  end,
+}
+
 function op.kernel(k, s, pass)
   local mask = k.tensor { s.rows, s.cols, dtype = "fp8", fill = "zero" } -- bytes
   local x, y = k.tensor { s.rows, s.cols }, k.tensor { s.rows, s.cols }

@@ -65,6 +65,22 @@ extern "C" __global__ void embedding_backward(const long long *ids, const T *dy,
 }
 ]]
 
+-- What each kernel computes, in double precision, with its arguments as lists.
+op.doubles = {
+  embedding_forward = function(ids, table, out, cols)
+    for i = 1, #ids * cols do out[i] = table[ids[(i - 1) // cols + 1] * cols + (i - 1) % cols + 1] end
+  end,
+  embedding_clear = function(dtable)
+    for i = 1, #dtable do dtable[i] = 0.0 end
+  end,
+  embedding_backward = function(ids, dy, dtable, cols)
+    for i, v in ipairs(dy) do
+      local at = ids[(i - 1) // cols + 1] * cols + (i - 1) % cols + 1
+      dtable[at] = dtable[at] + v
+    end
+  end,
+}
+
 function op.kernel(k, s, pass)
   local ids = k.tensor { s.tokens, fill = "index", high = s.vocab }
   local table, rows = k.tensor { s.vocab, s.hidden }, k.tensor { s.tokens, s.hidden }

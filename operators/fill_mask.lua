@@ -31,6 +31,18 @@ extern "C" __global__ void clear_mask(const T *dy, T *dx, long long seq_q, long 
 }
 ]]
 
+-- What each kernel computes, in double precision, with its arguments as lists.
+local function masked(x, y, fill, seq_q, cols)
+  for i, v in ipairs(x) do
+    local row, column = (i - 1) // cols, (i - 1) % cols
+    y[i] = column > row % seq_q and fill or v
+  end
+end
+op.doubles = {
+  write_mask = function(x, y, seq_q, cols) masked(x, y, -10000, seq_q, cols) end,
+  clear_mask = function(dy, dx, seq_q, cols) masked(dy, dx, 0, seq_q, cols) end,
+}
+
 function op.kernel(k, s, pass)
   local args = scores.tensors(k, s, 2)
   table.move({ s.seq_q, s.seq_k }, 1, 2, 3, args)

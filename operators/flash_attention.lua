@@ -65,6 +65,19 @@ function op.kernel_shape(s)
     head_dim = kernel_dim(s), causal = s.causal ~= 0, window = s.window }
 end
 
+--- Where its outputs are checked: grouped heads stay grouped, more keys than queries stay more; lengths that cuDNN's
+--- engines take.
+function op.small(s)
+  local small, grouped = {}, s.heads > s.kv_heads
+  for name, value in pairs(s) do small[name] = value end
+  small.batch, small.kv_heads = math.min(s.batch, 2), math.min(s.kv_heads, grouped and 1 or 2)
+  small.heads = grouped and 2 or small.kv_heads
+  small.seq_q, small.seq_k = math.min(s.seq_q, 64), math.min(s.seq_k, s.seq_k > s.seq_q and 128 or 64)
+  small.head_dim, small.value_dim = math.min(s.head_dim, 32), s.value_dim and math.min(s.value_dim, 32)
+  small.window = s.window and math.min(s.window, 16)
+  return small
+end
+
 function op.kernel(k, s, pass)
   local dim = kernel_dim(s)
   local q = { s.batch, s.heads, s.seq_q, dim }

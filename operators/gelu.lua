@@ -1,4 +1,5 @@
 --- Gaussian error linear unit, tanh form (Hendrycks & Gimpel 2016).
+local doubles = require "ett.doubles"
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
@@ -37,6 +38,16 @@ extern "C" __global__ void gelu_backward(const T *x, const T *dy, T *dx, long lo
   }
 }
 ]]
+
+-- What each kernel computes, in double precision, with its arguments as lists.
+op.doubles = {
+  gelu_forward = function(x, y)
+    for i, v in ipairs(x) do y[i] = doubles.gelu(v) end
+  end,
+  gelu_backward = function(x, dy, dx)
+    for i, v in ipairs(x) do dx[i] = dy[i] * doubles.gelu_slope(v) end
+  end,
+}
 
 function op.kernel(k, s, pass)
   local x, y = k.tensor { s.tokens, s.width }, k.tensor { s.tokens, s.width }

@@ -1,4 +1,5 @@
 --- Layer normalisation over the hidden dimension (Ba et al. 2016).
+local doubles = require "ett.doubles"
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
@@ -85,6 +86,28 @@ extern "C" __global__ void layer_norm_weights(const T *x, const T *dy, const flo
   }
 }
 ]]
+
+local function set(to, from) for i, v in ipairs(from) do to[i] = v end end
+
+-- What each kernel computes, in double precision, with its arguments as lists.
+op.doubles = {
+  layer_norm_forward = function(x, gain, bias, y, mean, inverse)
+    local out, means, inverses = doubles.norm(x, gain, bias)
+    set(y, out)
+    set(mean, means)
+    set(inverse, inverses)
+  end,
+  layer_norm_backward = function(x, gain, dy, mean, inverse, dx)
+    set(dx, (doubles.norm_backward(x, gain, dy, mean, inverse)))
+  end,
+  layer_norm_weights = function(x, dy, mean, inverse, dgain, dbias, rows, cols)
+    for i = 1, rows * cols do
+      local j, row = (i - 1) % cols + 1, (i - 1) // cols + 1
+      dgain[j] = dgain[j] + dy[i] * (x[i] - mean[row]) * inverse[row]
+      dbias[j] = dbias[j] + dy[i]
+    end
+  end,
+}
 
 function op.kernel(k, s, pass)
   local function full() return k.tensor { s.tokens, s.hidden } end

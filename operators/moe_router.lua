@@ -1,4 +1,5 @@
 --- Router of a mixture of experts: fp32 scores, top-k choice and the permutation of tokens.
+local doubles = require "ett.doubles"
 local operator = require "ett.operator"
 local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
@@ -106,6 +107,44 @@ extern "C" __global__ void router_scores_backward(const float *probability, cons
   }
 }
 ]==]
+
+-- What each kernel computes, in double precision, with its arguments as lists.
+op.doubles = {
+  router_top_k = function(scores, probability, weight, chosen, experts, top_k)
+    for i, v in ipairs(doubles.softmax(scores, experts)) do probability[i] = v end
+    for row = 0, #scores // experts - 1 do
+      local order = {}
+      for e = 1, experts do order[e] = e - 1 end
+      table.sort(order, function(a, b)
+        local x, y = scores[row * experts + a + 1], scores[row * experts + b + 1]
+        if x == y then return a < b end
+        return x > y
+      end)
+      for k = 1, top_k do
+        chosen[row * top_k + k], weight[row * top_k + k] = order[k], probability[row * experts + order[k] + 1]
+      end
+    end
+  end,
+  router_gather = function(x, order, copies, cols)
+    for i = 1, #copies do copies[i] = x[order[(i - 1) // cols + 1] * cols + (i - 1) % cols + 1] end
+  end,
+  router_combine = function(copies, place, weight, y, top_k, cols)
+    for i = 1, #y do
+      local token, j, sum = (i - 1) // cols, (i - 1) % cols + 1, 0.0
+      for k = token * top_k + 1, (token + 1) * top_k do sum = sum + weight[k] * copies[place[k] * cols + j] end
+      y[i] = sum
+    end
+  end,
+  router_scores_backward = function(probability, dweight, chosen, dscores, experts, top_k)
+    local dprobability = {}
+    for i = 1, #probability do dprobability[i] = 0.0 end
+    for k, e in ipairs(chosen) do
+      local at = (k - 1) // top_k * experts + e + 1
+      dprobability[at] = dprobability[at] + dweight[k]
+    end
+    for i, v in ipairs(doubles.softmax_backward(probability, dprobability, experts)) do dscores[i] = v end
+  end,
+}
 
 -- Forward: scores, top-k, gather into expert order, and the combination after the experts. Backward: the
 -- gradients the other way (combine spreads copies, gather sums them) and of the scores' product.

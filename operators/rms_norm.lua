@@ -1,4 +1,5 @@
 --- Root-mean-square normalisation over the hidden dimension (Zhang & Sennrich 2019).
+local doubles = require "ett.doubles"
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
@@ -59,6 +60,26 @@ extern "C" __global__ void rms_norm_gain(const T *x, const T *dy, const float *i
   }
 }
 ]]
+
+local function set(to, from) for i, v in ipairs(from) do to[i] = v end end
+
+-- What each kernel computes, in double precision, with its arguments as lists.
+op.doubles = {
+  rms_norm_forward = function(x, gain, y, inverse)
+    local out, _, statistics = doubles.norm(x, gain)
+    set(y, out)
+    set(inverse, statistics)
+  end,
+  rms_norm_backward = function(x, gain, dy, inverse, dx)
+    set(dx, (doubles.norm_backward(x, gain, dy, nil, inverse)))
+  end,
+  rms_norm_gain = function(x, dy, inverse, dgain, rows, cols)
+    for i = 1, rows * cols do
+      local j, row = (i - 1) % cols + 1, (i - 1) // cols + 1
+      dgain[j] = dgain[j] + dy[i] * x[i] * inverse[row]
+    end
+  end,
+}
 
 function op.kernel(k, s, pass)
   local function full() return k.tensor { s.tokens, s.hidden } end

@@ -61,6 +61,23 @@ extern "C" __global__ void rope_backward(const T *dy, const float *angle, T *dx,
 }
 ]]
 
+-- What each kernel computes, in double precision, with its arguments as lists.
+local function rotate(x, angle, y, sign, seq, heads, head_dim, row, half, n)
+  for vector = 0, n // half - 1 do
+    local token = vector // heads
+    for d = 1, half do
+      local turn, at = angle[token % seq * half + d], token * row + vector % heads * head_dim + d
+      local a, b = x[at], x[at + half]
+      y[at] = a * math.cos(turn) - sign * b * math.sin(turn)
+      y[at + half] = b * math.cos(turn) + sign * a * math.sin(turn)
+    end
+  end
+end
+op.doubles = {
+  rope_forward = function(x, angle, y, ...) rotate(x, angle, y, 1, ...) end,
+  rope_backward = function(dy, angle, dx, ...) rotate(dy, angle, dx, -1, ...) end,
+}
+
 -- Queries and keys are one launch each, as frameworks run them; both may be slices of a packed projection.
 function op.kernel(k, s, pass)
   local half = math.max(1, s.rotary_dim // 2)

@@ -1,4 +1,5 @@
 --- Gated activation silu(gate) * up (Shazeer 2020); width is that of the output.
+local doubles = require "ett.doubles"
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
@@ -38,6 +39,19 @@ extern "C" __global__ void swiglu_backward(const T *gate, const T *up, const T *
   }
 }
 ]]
+
+-- What each kernel computes, in double precision, with its arguments as lists.
+op.doubles = {
+  swiglu_forward = function(gate, up, y)
+    for i, g in ipairs(gate) do y[i] = doubles.swiglu(g, up[i]) end
+  end,
+  swiglu_backward = function(gate, up, dy, dgate, dup)
+    for i, g in ipairs(gate) do
+      local _, by_gate, by_up = doubles.swiglu(g, up[i])
+      dgate[i], dup[i] = dy[i] * by_gate, dy[i] * by_up
+    end
+  end,
+}
 
 function op.kernel(k, s, pass)
   local args = {}

@@ -18,7 +18,8 @@ local fields = {
   name = "string", aliases = "list?", summary = "string", family = "string?", schema = "table",
   shape = "function", features = "function", flops = "function", bytes = "function",
   parameters = "function?", activation_bytes = "function?", kernel = "function?",
-  kernel_shape = "function?", constraints = "list?", model_flops = "function?", reference = "table?",
+  kernel_shape = "function?", constraints = "list?", model_flops = "function?",
+  doubles = "table?", small = "function?", reference = "table?",
   cuda = "string?", torch = "string?", passes = "list?", source = "string?",
 }
 

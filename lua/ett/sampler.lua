@@ -2,7 +2,7 @@
 --
 -- A table is a CSV file in the form of estimate-train-time under a `#` header. Beside its
 -- rows it holds two kinds of marks, comments to every reader:
---   #! failed: SHAPE: KIND: REASON      not tried again unless asked
+--   #! failed: SHAPE: KIND: REASON      not tried again unless asked; SHAPE all: none of the table's shapes
 --   #~ …                                what else is known of the row after it (ett.sample_marks)
 -- Rows are appended one by one and synced; what is in the table is done, so that a
 -- campaign killed at any moment goes on where it was. Where a shape takes several visits, those
@@ -13,6 +13,7 @@ local host = require "ett.host"
 local marks = require "ett.sample_marks"
 local passes = require "ett.sample_passes"
 local sample = require "ett.sample"
+local sample_check = require "ett.sample_check"
 local sample_limit = require "ett.sample_limit"
 local sample_visits = require "ett.sample_visits"
 
@@ -77,6 +78,7 @@ function sampler.read_table(path, dimensions)
       if key then held.disturbed[key] = reason end
     elseif line:sub(1, 1) == "#" then
       held.fingerprint = held.fingerprint or line:match("^# campaign: .* (%x+)$")
+      held.checked = line:match("^#!? checked: (.*)$") or held.checked
     elseif not held.columns then
       held.columns = line
     elseif line ~= "" then
@@ -89,7 +91,7 @@ function sampler.read_table(path, dimensions)
       key = table.concat(fields, ",")
       held.rows = held.rows + 1
       held.done[key] = (held.done[key] or 0) + 1
-      held.failed[key] = nil
+      held.failed[key], held.failed.all = nil, nil
     end
   end
   file:close()
@@ -109,6 +111,7 @@ local function header(session, target, run, columns)
   else
     add("collective", ("%s, %s"):format(target.collective, target.in_place and "in place" or "out of place"))
   end
+  if run.verdict then add("checked", run.verdict.text) end
   add("precision", run.precision)
   add("seed", run.campaign.seed)
   add("options", run.options_text)
@@ -135,6 +138,7 @@ end
 --- Shapes of a target that this process is to measure, in order: list of indices.
 local function pending(target, held, run)
   local list, filtered = {}, 0
+  if held and held.failed.all and not run.retry_failed then return list, filtered end
   for index = 1, target.total do
     if (index - 1) % run.parts == run.part - 1 then
       local values = target.values(index)
@@ -209,13 +213,25 @@ local function never() return false end
 --- Measures one target into its table. Returns { measured, failed, skipped, path }.
 local function run_target(session, target, run, path)
   local journal, list, held
+  run.verdict = nil
   local shared = run.share
   local leader = not shared or shared.rank() == 0
+  -- A new table's header says how its operator was checked; one with nothing to measure needs no check.
+  local begun = leader and sampler.read_table(path, #target.columns) ~= nil
+  if shared or not begun then run.verdict = sample_check.target(session, target, run) end
   if leader then
     journal, held = open_table(session, target, run, path)
     list = pending(target, held, run)
+    if not shared and begun and #list > 0 then run.verdict = sample_check.target(session, target, run) end
+    if run.verdict and run.verdict.failure then
+      local report = sample_check.refuse(journal, held, target, path, run.verdict.failure)
+      run.on_begin(report)
+      return report
+    end
+    if #list > 0 then sample_check.note(journal, held, run.verdict) end
     if run.limit and #list > run.limit then list = table.move(list, 1, run.limit, 1, {}) end
   end
+  if run.verdict and run.verdict.failure then return nil end
   local chooser = run.chooser and run.chooser(target, list, run.precision, path)
   local work
   if shared then
@@ -310,6 +326,7 @@ local function run_target(session, target, run, path)
   if kept then kept.close(not report.interrupted) end
   work.close()
   report.seconds = sample.now() - began
+  report.refused = leader and not run.retry_failed and held.failed.all or nil
   report.error = chooser and chooser.error
   if shared and target.kind == "operator" then shared.sum(report, { "measured", "failed", "disturbed" }) end
   return report
@@ -352,7 +369,8 @@ end
 ---@param given table campaign (of ett.campaign)
 ---@param options table out (folder), backend, precisions, parts, part, device, retry_failed,
 --- continue_changed, limit (shapes a table), budget_seconds, seconds (whole campaign),
---- share (of ett.dist), keep_raw (every repeat as a mark), profile (kernel times as marks), on_begin, on_progress
+--- share (of ett.dist), check (false: no operator's outputs are held against double precision), keep_raw (every repeat
+--- as a mark), profile (kernel times as marks), on_begin, on_progress
 ---@return table[] reports, one a table
 function sampler.run(given, options)
   local backend = sampler.backend(options.backend or given.backend)
@@ -364,7 +382,7 @@ function sampler.run(given, options)
   local nothing = function() end
   local run = { campaign = given, parts = parts, part = part, retry_failed = options.retry_failed,
     continue_changed = options.continue_changed, limit = options.limit, share = options.share,
-    chooser = options.chooser, keep_raw = options.keep_raw,
+    chooser = options.chooser, keep_raw = options.keep_raw, check = options.check ~= false,
     on_begin = options.on_begin or nothing, on_progress = options.on_progress or nothing,
     deadline = options.seconds and sample.now() + options.seconds, precisions = options.precisions,
     options_text = options.options_text or "none" }

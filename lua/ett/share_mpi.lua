@@ -66,6 +66,12 @@ function share_mpi.open(dist)
     for _, name in ipairs(names) do report[name] = math.tointeger(job.world:reduce(report[name], "sum")) end
   end
 
+  --- The first rank where something is wrong, or nil: the same on every rank.
+  function share.worst(wrong)
+    local rank = math.floor(job.world:reduce(wrong and job.rank or job.size, "min"))
+    return rank < job.size and rank or nil
+  end
+
   --- Waits for the others at the end of the campaign.
   function share.leave() job.world:barrier() end
 

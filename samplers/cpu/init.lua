@@ -3,6 +3,7 @@
 -- Dense products go through OpenBLAS, the rest is compiled C (samplers/cpu/*.c); threads
 -- are pinned and stated in the header of every table.
 local error_module = require "ett.error"
+local find = require "ett.find"
 local sample = require "ett.sample"
 local sample_limit = require "ett.sample_limit"
 local sample_sentinel = require "ett.sample_sentinel"
@@ -279,6 +280,11 @@ function backend.open(options)
       wanting = wanting or 2 * quiet < passes
     end
     return merged, settled, wanting
+  end
+
+  --- What the kinds of one pass compute on a small shape, beside double precision (ett.sample_check).
+  function session.check(op, s, pass)
+    return find.load("samplers/cpu", "check")(backend.calls(op, s, pass))
   end
 
   --- Takes a visit of an earlier run into what is known of the machine.

@@ -30,6 +30,11 @@ function backend.available()
   return true
 end
 
+local function must(value, err)
+  if value == nil then error(err, 0) end
+  return value
+end
+
 --- Line of a file at which a piece of it starts, so that compiler messages name the operator's own lines.
 local function first_line_of(path, source)
   local file = path and io.open(path, "r")
@@ -51,17 +56,13 @@ function backend.primitives(sink, op, precision, options)
   local seed = options.seed or 1
   local sources = {}
 
-  local function must(value, err)
-    if value == nil then error(err, 0) end
-    return value
-  end
-
   function k.tensor(spec)
     seed = seed + 1
     local fill = spec.fill or "normal"
     local dtype = spec.dtype or (fill == "index" and "int64") or (precision == "fp8" and "bf16") or precision
     local described = { table.unpack(spec) }
     described.dtype, described.fill, described.high, described.seed = dtype, fill, spec.high, seed
+    described.bytes = spec.dtype == "fp8" -- an operator's own one-byte elements are masks
     local number, row = sink:tensor(described)
     return { tensor = must(number, row), spec = described, row = number and row or nil }
   end
@@ -114,7 +115,7 @@ function backend.primitives(sink, op, precision, options)
     local label = launch.label or (op.path or op.name):match("[^/]+$")
     must(sink:kernel { source = source, name = launch.name, label = label,
       first_line = sources[source], grid = launch.grid, block = launch.block, shared = launch.shared or 0,
-      args = args })
+      args = args, doubles = launch.doubles or op.doubles and op.doubles[launch.name] })
   end
 
   --- On CUDA every recording becomes one graph; the function only has to run.
@@ -313,6 +314,19 @@ function backend.open(options)
       results[pass] = result
     end
     return results
+  end
+
+  --- What one pass computes on a small shape, beside double precision (ett.sample_check).
+  function session.check(op, s, pass)
+    local check = find.load("samplers/cuda", "check")
+    local work <close> = must(device:work(precision == "fp8" and "bf16" or precision))
+    local sink, kept = check.recorder(work)
+    local ran, list, left = pcall(function()
+      backend.record(sink, op, s, pass, precision, { seed = options.seed })
+      return check.run(work, kept, TIME_LIMIT_SECONDS)
+    end)
+    if not ran then error(judged(list, op), 0) end
+    return list, left
   end
 
   function session.close()

@@ -215,6 +215,31 @@ int ett_cuda_work_read(ett_cuda_work *work, int index, double *values, long long
              : ett_cuda_device_fail(work->device, status, "reading a tensor", err);
 }
 
+/* Nearest half, ties to even. */
+static uint16_t half_bits(double value) {
+  const uint16_t sign = signbit(value) ? 0x8000 : 0;
+  const double a = fabs(value);
+  if (isnan(value))
+    return 0x7e00;
+  if (a >= 65520)
+    return sign | 0x7c00;
+  if (a < ldexp(1, -14))
+    return (uint16_t)(sign | (unsigned)nearbyint(ldexp(a, 24)));
+  const int exponent = ilogb(a);
+  const unsigned fraction = (unsigned)nearbyint(ldexp(a, 10 - exponent)) - 1024;
+  return (uint16_t)(sign | ((unsigned)(exponent + 15) * 1024 + fraction));
+}
+
+/* The byte whose value is nearest. */
+static uint8_t fp8_bits(double value) {
+  unsigned best = 0;
+  for (unsigned byte = 0; byte < 0x7f; byte++)
+    if (fabs(fp8_value((uint8_t)byte) - fabs(value)) <
+        fabs(fp8_value((uint8_t)best) - fabs(value)))
+      best = byte;
+  return (uint8_t)(best | (signbit(value) ? 0x80 : 0));
+}
+
 /* bf16 rounds to nearest even, as the kernels do. */
 static void set_element(void *data, long long i, ett_cuda_dtype dtype, double value) {
   float f = (float)value;
@@ -224,6 +249,10 @@ static void set_element(void *data, long long i, ett_cuda_dtype dtype, double va
     ((float *)data)[i] = f;
   else if (dtype == ETT_CUDA_INT64)
     ((int64_t *)data)[i] = (int64_t)value;
+  else if (dtype == ETT_CUDA_FP16)
+    ((uint16_t *)data)[i] = half_bits(value);
+  else if (dtype == ETT_CUDA_FP8)
+    ((uint8_t *)data)[i] = fp8_bits(value);
   else
     ((uint16_t *)data)[i] = (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
@@ -233,10 +262,6 @@ int ett_cuda_work_write(ett_cuda_work *work, int index, const double *values,
   if (settle(work, index, count, err) != 0)
     return -1;
   const ett_cuda_tensor *t = &work->tensors[index];
-  if (t->dtype != ETT_CUDA_FP32 && t->dtype != ETT_CUDA_BF16 &&
-      t->dtype != ETT_CUDA_INT64)
-    return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "values are written to fp32, bf16 and int64 tensors only");
   size_t bytes = (size_t)count * ett_cuda_dtype_bytes(t->dtype);
   void *copy = malloc(bytes);
   if (!copy)

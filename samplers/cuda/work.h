@@ -116,7 +116,7 @@ int ett_cuda_work_time_parts(ett_cuda_work *work, const int *ends, int parts,
  */
 int ett_cuda_work_read(ett_cuda_work *work, int tensor, double *values, long long count,
                        ett_err *err);
-/* The other way, for checks that set an operand: fp32, bf16 and int64 tensors. */
+/* The other way, for checks that set an operand: rounded to the nearest element. */
 int ett_cuda_work_write(ett_cuda_work *work, int tensor, const double *values,
                         long long count, ett_err *err);
 long long ett_cuda_work_count(const ett_cuda_work *work, int tensor);

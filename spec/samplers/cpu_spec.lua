@@ -41,147 +41,8 @@ local function near(expected, tensor, tolerance, what)
   end
 end
 
-local function sigmoid(x) return 1 / (1 + math.exp(-x)) end
-local function softmax(row, open)
-  local top, sum, out = -math.huge, 0, {}
-  for i = 1, open do top = math.max(top, row[i]) end
-  for i = 1, open do out[i] = math.exp(row[i] - top); sum = sum + out[i] end
-  for i = 1, #row do out[i] = i <= open and out[i] / sum or 0 end
-  return out
-end
-
---- Forward passes written a second time, in doubles, from the formulas.
-local reference = {
-  linear = function(d, v)
-    local y = {}
-    for b = 0, d.batch - 1 do for i = 0, d.m - 1 do for j = 0, d.n - 1 do
-      local sum = 0
-      for k = 0, d.k - 1 do
-        sum = sum + v.x[(b * d.m + i) * d.k + k + 1] * v.w[(b * d.n + j) * d.k + k + 1]
-      end
-      y[(b * d.m + i) * d.n + j + 1] = sum
-    end end end
-    return { y = y }
-  end,
-  bmm = function(d, v)
-    local c = {}
-    for b = 0, d.batch - 1 do for i = 0, d.m - 1 do for j = 0, d.n - 1 do
-      local sum = 0
-      for k = 0, d.k - 1 do
-        sum = sum + v.a[(b * d.m + i) * d.k + k + 1] * v.b[(b * d.k + k) * d.n + j + 1]
-      end
-      c[(b * d.m + i) * d.n + j + 1] = sum
-    end end end
-    return { c = c }
-  end,
-  attention = function(d, v)
-    local o, width, mixed = {}, (d.heads + 2 * d.kv_heads) * d.head_dim, d.heads * d.head_dim
-    local function at(b, row, head, i) return v.qkv[(b * d.seq_k + row) * width + head * d.head_dim + i + 1] end
-    for b = 0, d.batch - 1 do for h = 0, d.heads - 1 do
-      local kv = h * d.kv_heads // d.heads
-      for r = 0, d.seq_q - 1 do
-        local scores, query = {}, d.seq_k - d.seq_q + r
-        for c = 0, d.seq_k - 1 do
-          local sum = 0
-          for i = 0, d.head_dim - 1 do sum = sum + at(b, query, h, i) * at(b, c, d.heads + kv, i) end
-          scores[c + 1] = sum / math.sqrt(d.head_dim)
-        end
-        local p = softmax(scores, d.visible == 2 and query + 1 or d.seq_k)
-        for i = 0, d.head_dim - 1 do
-          local sum = 0
-          for c = 0, d.seq_k - 1 do sum = sum + p[c + 1] * at(b, c, d.heads + d.kv_heads + kv, i) end
-          o[(b * d.seq_q + r) * mixed + h * d.head_dim + i + 1] = sum
-        end
-      end
-    end end
-    return { o = o }
-  end,
-  layer_norm = function(d, v)
-    local y, means, rstds = {}, {}, {}
-    for r = 0, d.rows - 1 do
-      local mean, var = 0, 0
-      for i = 1, d.cols do mean = mean + v.x[r * d.cols + i] / d.cols end
-      for i = 1, d.cols do var = var + (v.x[r * d.cols + i] - mean) ^ 2 / d.cols end
-      means[r + 1], rstds[r + 1] = mean, 1 / math.sqrt(var + 1e-5)
-      for i = 1, d.cols do
-        y[r * d.cols + i] = (v.x[r * d.cols + i] - mean) * rstds[r + 1] * v.gain[i] + v.bias[i]
-      end
-    end
-    return { y = y, mean = means, rstd = rstds }
-  end,
-  rms_norm = function(d, v)
-    local y, rstds = {}, {}
-    for r = 0, d.rows - 1 do
-      local square = 0
-      for i = 1, d.cols do square = square + v.x[r * d.cols + i] ^ 2 / d.cols end
-      rstds[r + 1] = 1 / math.sqrt(square + 1e-5)
-      for i = 1, d.cols do y[r * d.cols + i] = v.x[r * d.cols + i] * rstds[r + 1] * v.gain[i] end
-    end
-    return { y = y, rstd = rstds }
-  end,
-  softmax = function(d, v)
-    local y = {}
-    for r = 0, d.batch * d.rows - 1 do
-      local row = {}
-      for i = 1, d.cols do row[i] = v.x[r * d.cols + i] end
-      local p = softmax(row, d.visible == 2 and math.min(d.cols, r % d.rows + 1) or d.cols)
-      for i = 1, d.cols do y[r * d.cols + i] = p[i] end
-    end
-    return { y = y }
-  end,
-  cross_entropy = function(d, v)
-    local loss, lses = {}, {}
-    for r = 0, d.rows - 1 do
-      local top, sum = -math.huge, 0
-      for i = 1, d.vocab do top = math.max(top, v.logits[r * d.vocab + i]) end
-      for i = 1, d.vocab do sum = sum + math.exp(v.logits[r * d.vocab + i] - top) end
-      lses[r + 1] = top + math.log(sum)
-      local own = v.targets[r + 1] < d.vocab and v.logits[r * d.vocab + v.targets[r + 1] + 1] or 0
-      loss[r + 1] = lses[r + 1] - own
-    end
-    return { loss = loss, lse = lses }
-  end,
-  embedding = function(d, v)
-    local y = {}
-    for r = 0, d.rows - 1 do
-      for i = 1, d.cols do y[r * d.cols + i] = v.table[v.ids[r + 1] * d.cols + i] end
-    end
-    return { y = y }
-  end,
-  gelu = function(_, v)
-    local y = {}
-    for i, x in ipairs(v.x) do
-      local t = math.sqrt(2 / math.pi) * (x + 0.044715 * x ^ 3)
-      y[i] = 0.5 * x * (1 + (2 * sigmoid(2 * t) - 1))
-    end
-    return { y = y }
-  end,
-  swiglu = function(d, v)
-    local y = {}
-    for r = 0, d.rows - 1 do
-      for i = 1, d.cols do
-        local gate, up = v.x[r * 2 * d.cols + i], v.x[r * 2 * d.cols + d.cols + i]
-        y[r * d.cols + i] = gate * sigmoid(gate) * up
-      end
-    end
-    return { y = y }
-  end,
-  add = function(_, v)
-    local y = {}
-    for i, a in ipairs(v.a) do y[i] = a + v.b[i] end
-    return { y = y }
-  end,
-  mask_fill = function(d, v)
-    local y = {}
-    for b = 0, d.batch * d.seq_q - 1 do
-      for j = 1, d.seq_k do
-        local at = b * d.seq_k + j
-        y[at] = j <= b % d.seq_q + 1 and v.x[at] or -10000
-      end
-    end
-    return { y = y }
-  end,
-}
+--- What the kinds compute, written a second time in doubles from the formulas.
+local reference = require("ett.find").load("samplers/cpu", "doubles")
 
 local shapes = {
   linear = { batch = 2, m = 5, n = 7, k = 9 },
@@ -199,9 +60,8 @@ local shapes = {
 }
 
 describe("the CPU kernels", function()
-  for kind, compute in pairs(reference) do
+  for kind, d in pairs(shapes) do
     it(kind .. " forward equals the formula in doubles", function()
-      local d = shapes[kind]
       local list, named = operands(kind, "forward", d, 11)
       local v = {}
       for _, o in ipairs(cpu.operands(kind, "forward", d)) do
@@ -213,7 +73,9 @@ describe("the CPU kernels", function()
         end
       end
       cpu.run(kind, "forward", d, list)
-      for name, expected in pairs(compute(d, v)) do near(expected, named[name], 2e-5, kind .. "." .. name) end
+      for name, expected in pairs(reference[kind](d, v, "forward")) do
+        near(expected, named[name], 2e-5, kind .. "." .. name)
+      end
     end)
   end
 
@@ -243,7 +105,7 @@ describe("the CPU kernels", function()
     local list, named = operands("attention", "forward", d, 3)
     local v = { qkv = values(named.qkv) }
     cpu.run("attention", "forward", d, list)
-    near(reference.attention(d, v).o, named.o, 2e-5, "o")
+    near(reference.attention(d, v, "forward").o, named.o, 2e-5, "o")
   end)
 
   --- Checks d(sum y.w)/dx against the backward pass, one input at a time.

@@ -94,6 +94,9 @@ local function print_report(report, target_error)
       100 * report.error, 100 * target_error, report.measured + report.held, report.total + report.held))
   end
   for _, note in ipairs(report.notes or {}) do print("  " .. note) end
+  if report.refused then
+    print(("  not measured: %s; --retry-failed checks again"):format((report.refused:gsub("^wrong: ", ""))))
+  end
   if report.last_failure then print(("  last failure: %s"):format(report.last_failure)) end
 end
 
@@ -101,7 +104,7 @@ end
 local function plain(report)
   return { path = report.path, name = report.name, measured = report.measured, failed = report.failed,
     disturbed = report.disturbed, held = report.held, total = report.total, seconds = report.seconds,
-    last_failure = report.last_failure, held_out_error_fraction = report.error,
+    last_failure = report.last_failure, refused = report.refused, held_out_error_fraction = report.error,
     interrupted = report.interrupted or false }
 end
 
@@ -198,6 +201,7 @@ return {
     { "autotune", "with cuda: time cuBLASLt's candidates and keep the best" },
     { "profile", "with cuda: per-kernel times from CUPTI, as marks above each row" },
     { "raw", "keep every repeat's time, as a mark above each row" },
+    { "no-check", "do not hold each operator's outputs against double precision first" },
     { "list", "print the shapes and stop" },
     { "json", "print what was measured as JSON" },
     { "quiet", "no progress, only a line for each table" },
@@ -223,7 +227,7 @@ return {
       parts = opts.parts, part = opts.part, device = opts.device or opts.device_num, threads = opts.threads,
       seconds = opts.seconds, budget_seconds = opts.budget, limit = opts.limit, limit_bytes = opts.memory,
       retry_failed = opts.retry_failed, continue_changed = opts.continue_changed, autotune = opts.autotune,
-      profile = opts.profile, keep_raw = opts.raw }
+      profile = opts.profile, keep_raw = opts.raw, check = not opts.no_check }
     if mode ~= "get_all" then return run_one(given, mode, common, opts.raw) end
     sample.catch_interrupts()
     local share = require("ett.share").join()
@@ -255,6 +259,7 @@ return {
     if speaks and opts.json then io.write(json.encode(json.array(docs), { indent = 2 })) end
     if share then share.leave() end
     if interrupted and sample.interrupted() then return 130 end -- not when --seconds are over
+    for _, report in ipairs(reports) do if report.refused then return 1 end end
     return 0
   end,
 }

@@ -2,6 +2,7 @@
 --
 -- One block a query (forward, dQ) or a key (dK, dV); scores exist a tile at a time and the softmax is
 -- kept up as tiles come (Milakov & Gimelshein 2018, Dao et al. 2022). No atomics: the same sums in every run.
+local doubles = require "ett.doubles"
 local error_module = require "ett.error"
 
 local attention = {}
@@ -133,6 +134,29 @@ extern "C" __global__ void attention_keys(const T *q, const T *k, const T *v, co
 }
 ]]
 
+local function shape_of(q, heads, group, rows, columns, dim, causal)
+  return { batch = #q // (heads * rows * dim), heads = heads, kv_heads = heads // group, seq_q = rows, seq_k = columns,
+    head_dim = dim, causal = causal ~= 0 }
+end
+local function set(to, from) for i, v in ipairs(from) do to[i] = v end end
+
+-- What each kernel computes on dense tensors, in double precision, with its arguments as lists.
+attention.doubles = {
+  attention_forward = function(q, k, v, out, stats, ...)
+    local wanted, sums = doubles.attention(q, k, v, shape_of(q, ...))
+    set(out, wanted)
+    set(stats, sums)
+  end,
+  attention_queries = function(q, k, v, out, dout, stats, dq, ...)
+    set(dq, (doubles.attention_backward(q, k, v, out, stats, dout, shape_of(q, ...))))
+  end,
+  attention_keys = function(q, k, v, out, dout, stats, dk, dv, ...)
+    local _, by_keys, by_values = doubles.attention_backward(q, k, v, out, stats, dout, shape_of(q, ...))
+    set(dk, by_keys)
+    set(dv, by_values)
+  end,
+}
+
 --- Strides of batch, head and position of a tensor: of [batch, seq, heads, dim] with `row` elements between
 --- positions, or of a dense [batch, heads, seq, dim].
 local function strides(heads, seq, dim, row)
@@ -159,7 +183,7 @@ function attention.launch(k, a)
   end
   local function run(name, blocks, over, tensors)
     k.kernel { name = name, source = attention.cuda, label = "attention.lua", grid = blocks, block = threads(over),
-      args = table.move(sizes, 1, #sizes, #tensors + 1, tensors) }
+      doubles = attention.doubles[name], args = table.move(sizes, 1, #sizes, #tensors + 1, tensors) }
   end
   local queries, keys = a.batch * heads * a.seq_q, a.batch * kv_heads * a.seq_k
   if a.pass ~= "backward" then

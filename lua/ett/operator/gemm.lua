@@ -41,6 +41,16 @@ function gemm.kernel_shape(s)
   return { m = s.tokens, n = s.out_features, k = s.in_features, batch = s.batch or 1 }
 end
 
+--- Where its outputs are checked (ett.sample_check): multiples of 16, as fp8 products need them.
+function gemm.small(s)
+  local small = {}
+  for name, value in pairs(s) do small[name] = value end
+  for name, most in pairs { tokens = 32, in_features = 48, out_features = 64, batch = 2, stored_tokens = 32 } do
+    small[name] = small[name] and math.min(small[name], most)
+  end
+  return small
+end
+
 --- Sampler lines: input x[m,k], weight w[n,k] as PyTorch stores it.
 function gemm.kernel(k, s, pass)
   local batch, m, n, depth = s.batch or 1, s.tokens, s.out_features, s.in_features
@@ -70,7 +80,7 @@ function gemm.define(op)
   op.family = op.family or "gemm"
   op.schema = op.schema or gemm.schema
   op.features = op.features or function(s) return { s.tokens, s.in_features, s.out_features } end
-  for _, name in ipairs { "flops", "bytes", "parameters", "activation_bytes", "kernel_shape", "kernel",
+  for _, name in ipairs { "flops", "bytes", "parameters", "activation_bytes", "kernel_shape", "kernel", "small",
     "torch" } do
     op[name] = op[name] or gemm[name]
   end

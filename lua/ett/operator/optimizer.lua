@@ -49,6 +49,18 @@ extern "C" __global__ void adam(const float *gradient, float *master, float *fir
 }
 ]]
 
+optimizer.doubles = {
+  adam = function(gradient, master, first, second, model, correction, rate, decay, epsilon)
+    for i, g in ipairs(gradient) do
+      first[i] = optimizer.beta1 * first[i] + (1 - optimizer.beta1) * g
+      second[i] = optimizer.beta2 * second[i] + (1 - optimizer.beta2) * g * g
+      local step = rate * correction[1] * first[i] / (math.sqrt(second[i] * correction[2]) + epsilon)
+      master[i] = (1 - rate * decay) * master[i] - step
+      model[i] = master[i]
+    end
+  end,
+}
+
 function optimizer.kernel(k, s)
   local function state(fill) return k.tensor { s.params, dtype = "fp32", fill = fill } end
   launch.elements(k, "adam", optimizer.cuda, s.params,
@@ -91,6 +103,7 @@ function optimizer.stage(op, extra)
   op.features, op.flops, op.bytes = optimizer.features, optimizer.flops, optimizer.bytes
   op.kernel_shape = optimizer.kernel_shape
   op.cuda, op.kernel, op.torch = optimizer.cuda, optimizer.kernel, optimizer.torch
+  op.doubles = optimizer.doubles
   op.reference = op.reference or shapes.reference(op, { "mp", "dim", "encoders" }, { op.aliases[1] })
   return op
 end

@@ -2,6 +2,7 @@
 --
 --   scores.define(op, cost)      -- schema, shape, rows of keys; the cost as ett.operator.memory has it
 --   scores.softmax(op, masked)   -- its kernels: over every key, or over those that a causal mask leaves
+local doubles = require "ett.doubles"
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
@@ -55,6 +56,17 @@ extern "C" __global__ void NAME_backward(const T *y, const T *dy, T *dx, ARGUMEN
 --- The kernels of a softmax. masked: row r is query r % seq_q and sees the keys up to its own; the rest is
 --- written as zero.
 function scores.softmax(op, masked)
+  local function set(to, from) for i, v in ipairs(from) do to[i] = v end end
+  local function seen_by(seq_q) return masked and function(row) return row % seq_q + 1 end or nil end
+  -- What each kernel computes, in double precision, with its arguments as lists; of a masked one seq_q is the fourth.
+  op.doubles = {
+    [op.name .. "_forward"] = function(x, y, ...)
+      set(y, doubles.softmax(x, select(-1, ...), seen_by((...))))
+    end,
+    [op.name .. "_backward"] = function(y, dy, dx, ...)
+      set(dx, doubles.softmax_backward(y, dy, select(-1, ...), seen_by((...))))
+    end,
+  }
   local text = { NAME = op.name, ARGUMENTS = masked and "long long seq_q, " or "",
     SEEN = masked and "blockIdx.x % seq_q + 1 < cols ? blockIdx.x % seq_q + 1 : cols" or "cols" }
   op.cuda = source:gsub("%u%u%u%u+", text)
