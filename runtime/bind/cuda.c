@@ -1,35 +1,27 @@
-/* ett.cuda: devices, run-time compilation and work lists of samplers/cuda. */
+/* ett.cuda: devices, run-time compilation and work lists of samplers/cuda. What goes into
+ * a work list and what is done with one are in the files beside this one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bind/common.h"
+#include "bind/cuda.h"
 #include "samplers/cuda/compile.h"
-#include "samplers/cuda/profile.h"
-#include "samplers/cuda/work.h"
 
-#define DEVICE_TYPE "ett.cuda.device"
-#define WORK_TYPE "ett.cuda.work"
+const char *const ett_bind_cuda_dtypes[] = {"fp16", "bf16", "fp32", "fp8", "int64", NULL};
+const char *const ett_bind_cuda_fills[] = {"normal", "uniform", "zero", "index", NULL};
 
-static const char *const dtype_names[] = {"fp16", "bf16", "fp32", "fp8", "int64", NULL};
-static const char *const fill_names[] = {"normal", "uniform", "zero", "index", NULL};
-
-typedef struct work_box {
-  ett_cuda_work *work; /* NULL once closed; its device is user value 1 */
-} work_box;
-
-static int name_index(lua_State *L, const char *name, const char *const *names,
-                      const char *what) {
+int ett_bind_cuda_name(lua_State *L, const char *name, const char *const *names,
+                       const char *what) {
   for (int i = 0; names[i]; i++)
     if (strcmp(names[i], name) == 0)
       return i;
   return luaL_error(L, "unknown %s '%s'", what, name);
 }
 
-static ett_cuda_dtype dtype_field(lua_State *L, int index, const char *field,
-                                  const char *fallback) {
+ett_cuda_dtype ett_bind_cuda_dtype(lua_State *L, int index, const char *field,
+                                   const char *fallback) {
   const char *name = ett_lua_string_field(L, index, field, fallback);
-  return (ett_cuda_dtype)name_index(L, name, dtype_names, "dtype");
+  return (ett_cuda_dtype)ett_bind_cuda_name(L, name, ett_bind_cuda_dtypes, "dtype");
 }
 
 /* --- ett.cuda ------------------------------------------------------------------- */
@@ -52,7 +44,7 @@ static int compile(lua_State *L) {
   const char *label = ett_lua_string_field(L, 1, "label", "kernel");
   int first_line = (int)ett_lua_integer_field(L, 1, "first_line", 1);
   lua_Integer capability = ett_lua_integer_field(L, 1, "capability", 90);
-  ett_cuda_dtype dtype = dtype_field(L, 1, "dtype", "bf16");
+  ett_cuda_dtype dtype = ett_bind_cuda_dtype(L, 1, "dtype", "bf16");
   luaL_argcheck(L, source != NULL, 1, "missing field 'source'");
   luaL_argcheck(L, capability > 0 && capability < 1000, 1, "impossible 'capability'");
   ett_err err = {ETT_OK, ""};
@@ -106,7 +98,7 @@ static int versions(lua_State *L) {
   return 1;
 }
 
-static ett_cuda_device *check_device(lua_State *L, int index) {
+ett_cuda_device *ett_bind_cuda_device(lua_State *L, int index) {
   ett_cuda_device *device = luaL_checkudata(L, index, DEVICE_TYPE);
   luaL_argcheck(L, device->driver != NULL, index, "the device is closed");
   return device;
@@ -132,7 +124,7 @@ static int device_close(lua_State *L) {
 
 /* device:info() -> {name=, capability=, multiprocessors=, clock_hz=, …} */
 static int device_info(lua_State *L) {
-  const ett_cuda_device *device = check_device(L, 1);
+  const ett_cuda_device *device = ett_bind_cuda_device(L, 1);
   const struct {
     const char *name;
     lua_Integer value;
@@ -159,27 +151,28 @@ static int device_info(lua_State *L) {
  * this process, "device" when it failed by itself */
 static int device_lost(lua_State *L) {
   static const char *const names[] = {NULL, "kernel", "device"};
-  lua_pushstring(L, names[check_device(L, 1)->death]);
+  lua_pushstring(L, names[ett_bind_cuda_device(L, 1)->death]);
   return 1;
 }
 
 /* --- work lists ----------------------------------------------------------------- */
 
-static ett_cuda_work *check_work(lua_State *L, int index) {
-  work_box *box = luaL_checkudata(L, index, WORK_TYPE);
+ett_cuda_work *ett_bind_cuda_work(lua_State *L, int index) {
+  ett_bind_cuda_work_box *box = luaL_checkudata(L, index, WORK_TYPE);
   luaL_argcheck(L, box->work != NULL, index, "the work list is closed");
   lua_getiuservalue(L, index, 1);
-  check_device(L, -1);
+  ett_bind_cuda_device(L, -1);
   lua_pop(L, 1);
   return box->work;
 }
 
 /* device:work(dtype) -> work */
 static int device_work(lua_State *L) {
-  ett_cuda_device *device = check_device(L, 1);
+  ett_cuda_device *device = ett_bind_cuda_device(L, 1);
   const char *name = luaL_optstring(L, 2, "bf16");
-  ett_cuda_dtype dtype = (ett_cuda_dtype)name_index(L, name, dtype_names, "dtype");
-  work_box *box = lua_newuserdatauv(L, sizeof *box, 1);
+  ett_cuda_dtype dtype =
+      (ett_cuda_dtype)ett_bind_cuda_name(L, name, ett_bind_cuda_dtypes, "dtype");
+  ett_bind_cuda_work_box *box = lua_newuserdatauv(L, sizeof *box, 1);
   box->work = NULL;
   luaL_setmetatable(L, WORK_TYPE);
   lua_pushvalue(L, 1);
@@ -190,322 +183,16 @@ static int device_work(lua_State *L) {
 }
 
 static int work_close(lua_State *L) {
-  work_box *box = luaL_checkudata(L, 1, WORK_TYPE);
+  ett_bind_cuda_work_box *box = luaL_checkudata(L, 1, WORK_TYPE);
   ett_cuda_work_free(box->work);
   box->work = NULL;
   return 0;
 }
 
-/* work:tensor{ d1, d2, …, dtype=, fill="normal", high=, seed=0 } -> number
- * | nil, error object */
-static int work_tensor(lua_State *L) {
-  ett_cuda_work *work = check_work(L, 1);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  long long count = 1;
-  for (lua_Integer i = 1; lua_rawgeti(L, 2, i) != LUA_TNIL; i++) {
-    int is_integer;
-    long long dimension = lua_tointegerx(L, -1, &is_integer);
-    luaL_argcheck(L, is_integer && dimension > 0, 2, "dimensions are positive integers");
-    luaL_argcheck(L, !__builtin_mul_overflow(count, dimension, &count), 2,
-                  "the tensor is too large");
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-  const char *fill_name = ett_lua_string_field(L, 2, "fill", "normal");
-  ett_cuda_fill fill = (ett_cuda_fill)name_index(L, fill_name, fill_names, "fill");
-  ett_cuda_dtype dtype =
-      dtype_field(L, 2, "dtype", fill == ETT_CUDA_FILL_INDEX ? "int64" : "bf16");
-  long long high = ett_lua_integer_field(L, 2, "high", 0);
-  uint64_t seed = (uint64_t)ett_lua_integer_field(L, 2, "seed", 0);
-  ett_err err = {ETT_OK, ""};
-  int index = ett_cuda_work_tensor(work, count, dtype, fill, high, seed, &err);
-  if (index < 0)
-    return ett_lua_fail(L, &err);
-  lua_pushinteger(L, index);
-  return 1;
-}
-
-/* work:view(tensor, first, count) -> number of a tensor that is `count` elements of
- * another, from its element `first` (from 1) on | nil, error object */
-static int work_view(lua_State *L) {
-  ett_cuda_work *work = check_work(L, 1);
-  int tensor = (int)luaL_checkinteger(L, 2);
-  long long first = luaL_checkinteger(L, 3), count = luaL_checkinteger(L, 4);
-  ett_err err = {ETT_OK, ""};
-  int index = ett_cuda_work_view(work, tensor, first - 1, count, &err);
-  if (index < 0)
-    return ett_lua_fail(L, &err);
-  lua_pushinteger(L, index);
-  return 1;
-}
-
-static void read_sizes(lua_State *L, const char *field, unsigned sizes[3]) {
-  int type = lua_getfield(L, 2, field);
-  sizes[0] = sizes[1] = sizes[2] = 1;
-  if (type == LUA_TNUMBER) {
-    sizes[0] = (unsigned)luaL_checkinteger(L, -1);
-  } else if (type == LUA_TTABLE) {
-    for (int i = 0; i < 3; i++) {
-      if (lua_rawgeti(L, -1, i + 1) != LUA_TNIL)
-        sizes[i] = (unsigned)luaL_checkinteger(L, -1);
-      lua_pop(L, 1);
-    }
-  } else {
-    luaL_error(L, "field '%s' must be a number or a list of up to three", field);
-  }
-  lua_pop(L, 1);
-}
-
-/* An argument is {tensor=number}, an integer or a float. */
-static void read_args(lua_State *L, ett_cuda_kernel *kernel) {
-  if (lua_getfield(L, 2, "args") != LUA_TTABLE)
-    luaL_error(L, "field 'args' must be a list");
-  int count = (int)lua_rawlen(L, -1);
-  if (count > ETT_CUDA_MAX_ARGS)
-    luaL_error(L, "a kernel takes at most %d arguments, got %d", ETT_CUDA_MAX_ARGS,
-               count);
-  for (int i = 0; i < count; i++) {
-    ett_cuda_arg *arg = &kernel->args[i];
-    int type = lua_rawgeti(L, -1, i + 1);
-    if (type == LUA_TTABLE) {
-      arg->kind = ETT_CUDA_ARG_TENSOR;
-      arg->tensor = (int)ett_lua_integer_field(L, -1, "tensor", -1);
-    } else if (lua_isinteger(L, -1)) {
-      arg->kind = ETT_CUDA_ARG_INTEGER;
-      arg->integer = lua_tointeger(L, -1);
-    } else {
-      arg->kind = ETT_CUDA_ARG_NUMBER;
-      arg->number = luaL_checknumber(L, -1);
-    }
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-  kernel->arg_count = count;
-}
-
-static int done(lua_State *L, int status, const ett_err *err) {
+int ett_bind_cuda_done(lua_State *L, int status, const ett_err *err) {
   if (status != 0)
     return ett_lua_fail(L, err);
   lua_pushboolean(L, 1);
-  return 1;
-}
-
-/* work:kernel{source=, name=, label=, first_line=1, grid=, block=, shared=0, args={…}} */
-static int work_kernel(lua_State *L) {
-  ett_cuda_work *work = check_work(L, 1);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  ett_cuda_kernel kernel;
-  memset(&kernel, 0, sizeof kernel);
-  kernel.source = ett_lua_string_field(L, 2, "source", NULL);
-  kernel.name = ett_lua_string_field(L, 2, "name", NULL);
-  kernel.label = ett_lua_string_field(L, 2, "label", kernel.name);
-  kernel.first_line = (int)ett_lua_integer_field(L, 2, "first_line", 1);
-  luaL_argcheck(L, kernel.source && kernel.name, 2, "needs 'source' and 'name'");
-  kernel.shared_bytes = (unsigned)ett_lua_integer_field(L, 2, "shared", 0);
-  read_sizes(L, "grid", kernel.grid);
-  read_sizes(L, "block", kernel.block);
-  read_args(L, &kernel);
-  ett_err err = {ETT_OK, ""};
-  return done(L, ett_cuda_work_kernel(work, &kernel, &err), &err);
-}
-
-/* work:gemm{a=, b=, c=, m=, n=, k=, batch=1, trans_a=, trans_b=, accumulate=, fast=,
- * autotune=} */
-static int work_gemm(lua_State *L) {
-  ett_cuda_work *work = check_work(L, 1);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  ett_cuda_gemm gemm = {
-      .a = (int)ett_lua_integer_field(L, 2, "a", -1),
-      .b = (int)ett_lua_integer_field(L, 2, "b", -1),
-      .c = (int)ett_lua_integer_field(L, 2, "c", -1),
-      .m = ett_lua_integer_field(L, 2, "m", 0),
-      .n = ett_lua_integer_field(L, 2, "n", 0),
-      .k = ett_lua_integer_field(L, 2, "k", 0),
-      .batch = ett_lua_integer_field(L, 2, "batch", 1),
-      .trans_a = ett_lua_boolean_field(L, 2, "trans_a", 0),
-      .trans_b = ett_lua_boolean_field(L, 2, "trans_b", 0),
-      .accumulate = ett_lua_boolean_field(L, 2, "accumulate", 0),
-      .fast = ett_lua_boolean_field(L, 2, "fast", 0),
-  };
-  int autotune = ett_lua_boolean_field(L, 2, "autotune", 0);
-  ett_err err = {ETT_OK, ""};
-  return done(L, ett_cuda_work_gemm(work, &gemm, autotune, &err), &err);
-}
-
-/* work:attention{q=, k=, v=, out=, stats=, batch=, heads=, kv_heads=, seq_q=, seq_k=,
- * head_dim=, q_row=0, kv_row=0, out_row=0, causal=, pass="forward"|"backward", dout=,
- * dq=, dk=, dv=} */
-static int work_attention(lua_State *L) {
-  ett_cuda_work *work = check_work(L, 1);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  lua_Integer heads = ett_lua_integer_field(L, 2, "heads", 0);
-  ett_cuda_attention attention = {
-      .q = (int)ett_lua_integer_field(L, 2, "q", -1),
-      .k = (int)ett_lua_integer_field(L, 2, "k", -1),
-      .v = (int)ett_lua_integer_field(L, 2, "v", -1),
-      .out = (int)ett_lua_integer_field(L, 2, "out", -1),
-      .stats = (int)ett_lua_integer_field(L, 2, "stats", -1),
-      .dout = (int)ett_lua_integer_field(L, 2, "dout", -1),
-      .dq = (int)ett_lua_integer_field(L, 2, "dq", -1),
-      .dk = (int)ett_lua_integer_field(L, 2, "dk", -1),
-      .dv = (int)ett_lua_integer_field(L, 2, "dv", -1),
-      .batch = ett_lua_integer_field(L, 2, "batch", 0),
-      .heads = heads,
-      .kv_heads = ett_lua_integer_field(L, 2, "kv_heads", heads),
-      .seq_q = ett_lua_integer_field(L, 2, "seq_q", 0),
-      .seq_k = ett_lua_integer_field(L, 2, "seq_k", 0),
-      .head_dim = ett_lua_integer_field(L, 2, "head_dim", 0),
-      .q_row = ett_lua_integer_field(L, 2, "q_row", 0),
-      .kv_row = ett_lua_integer_field(L, 2, "kv_row", 0),
-      .out_row = ett_lua_integer_field(L, 2, "out_row", 0),
-      .causal = ett_lua_boolean_field(L, 2, "causal", 1),
-      .backward = strcmp(ett_lua_string_field(L, 2, "pass", "forward"), "backward") == 0,
-  };
-  ett_err err = {ETT_OK, ""};
-  return done(L, ett_cuda_work_attention(work, &attention, &err), &err);
-}
-
-/* work:ready{graph=true, time_limit_seconds=60} */
-static int work_ready(lua_State *L) {
-  ett_cuda_work *work = check_work(L, 1);
-  lua_settop(L, 2);
-  if (lua_isnil(L, 2)) {
-    lua_newtable(L);
-    lua_replace(L, 2);
-  }
-  int graph = ett_lua_boolean_field(L, 2, "graph", 1);
-  double limit = ett_lua_number_field(L, 2, "time_limit_seconds", 60);
-  ett_err err = {ETT_OK, ""};
-  return done(L, ett_cuda_work_ready(work, graph, limit, &err), &err);
-}
-
-/* work:time{repeats=10, flush=true, time_limit_seconds=60} -> {seconds, …} */
-static int work_time(lua_State *L) {
-  ett_cuda_work *work = check_work(L, 1);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  lua_Integer repeats = ett_lua_integer_field(L, 2, "repeats", 10);
-  int flush = ett_lua_boolean_field(L, 2, "flush", 1);
-  double limit = ett_lua_number_field(L, 2, "time_limit_seconds", 60);
-  luaL_argcheck(L, repeats > 0 && repeats <= 100000, 2, "'repeats' must be 1 to 100000");
-  double *seconds = lua_newuserdatauv(L, (size_t)repeats * sizeof *seconds, 0);
-  ett_err err = {ETT_OK, ""};
-  if (ett_cuda_work_time(work, (int)repeats, flush, limit, seconds, &err) != 0)
-    return ett_lua_fail(L, &err);
-  lua_createtable(L, (int)repeats, 0);
-  for (lua_Integer i = 0; i < repeats; i++) {
-    lua_pushnumber(L, seconds[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-  return 1;
-}
-
-/* work:read(tensor [, count]) -> {values} */
-static int work_read(lua_State *L) {
-  ett_cuda_work *work = check_work(L, 1);
-  int index = (int)luaL_checkinteger(L, 2);
-  long long count = luaL_optinteger(L, 3, ett_cuda_work_count(work, index));
-  luaL_argcheck(L, count > 0 && count <= ett_cuda_work_count(work, index), 3,
-                "no such tensor, or not that many elements");
-  double *values = lua_newuserdatauv(L, (size_t)count * sizeof *values, 0);
-  ett_err err = {ETT_OK, ""};
-  if (ett_cuda_work_read(work, index, values, count, &err) != 0)
-    return ett_lua_fail(L, &err);
-  lua_createtable(L, (int)(count < 1 << 20 ? count : 0), 0);
-  for (long long i = 0; i < count; i++) {
-    lua_pushnumber(L, values[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-  return 1;
-}
-
-/* work:write(tensor, values): sets the first elements, for checks */
-static int work_write(lua_State *L) {
-  ett_cuda_work *work = check_work(L, 1);
-  int index = (int)luaL_checkinteger(L, 2);
-  size_t count;
-  double *values = ett_lua_doubles(L, 3, &count);
-  ett_err err = {ETT_OK, ""};
-  return done(L, ett_cuda_work_write(work, index, values, (long long)count, &err), &err);
-}
-
-/* work:fill(tensor, {fill="normal", deviation=0.5, high=, seed=0}): now, not as a launch
- * of the list */
-static int work_fill(lua_State *L) {
-  ett_cuda_work *work = check_work(L, 1);
-  int tensor = (int)luaL_checkinteger(L, 2);
-  luaL_checktype(L, 3, LUA_TTABLE);
-  const char *name = ett_lua_string_field(L, 3, "fill", "normal");
-  ett_cuda_fill fill = (ett_cuda_fill)name_index(L, name, fill_names, "fill");
-  long long high = ett_lua_integer_field(L, 3, "high", 0);
-  double deviation = ett_lua_number_field(L, 3, "deviation", 0.5);
-  uint64_t seed = (uint64_t)ett_lua_integer_field(L, 3, "seed", 0);
-  ett_err err = {ETT_OK, ""};
-  return done(L, ett_cuda_work_fill(work, tensor, fill, high, deviation, seed, &err),
-              &err);
-}
-
-/* work:run([time_limit_seconds=60]) -> wall seconds of one run | nil, error object */
-static int work_run(lua_State *L) {
-  ett_cuda_work *work = check_work(L, 1);
-  double limit = luaL_optnumber(L, 2, 60), seconds;
-  ett_err err = {ETT_OK, ""};
-  if (ett_cuda_work_run(work, limit, &seconds, &err) != 0)
-    return ett_lua_fail(L, &err);
-  lua_pushnumber(L, seconds);
-  return 1;
-}
-
-/* work:launches() -> launches recorded so far */
-static int work_launches(lua_State *L) {
-  lua_pushinteger(L, ett_cuda_work_launches(check_work(L, 1)));
-  return 1;
-}
-
-/* work:time_parts({ends, …} [, time_limit_seconds=60]) -> {seconds, …}: one run, launch
- * by launch; part i is up to launch ends[i] | nil, error object */
-static int work_time_parts(lua_State *L) {
-  ett_cuda_work *work = check_work(L, 1);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  double limit = luaL_optnumber(L, 3, 60);
-  lua_Integer parts = luaL_len(L, 2);
-  luaL_argcheck(L, parts >= 1 && parts <= 1 << 20, 2, "1 to 2^20 parts");
-  int *ends = lua_newuserdatauv(L, (size_t)parts * sizeof *ends, 0);
-  for (lua_Integer i = 0; i < parts; i++) {
-    lua_geti(L, 2, i + 1);
-    ends[i] = (int)luaL_checkinteger(L, -1);
-    lua_pop(L, 1);
-  }
-  double *seconds = lua_newuserdatauv(L, (size_t)parts * sizeof *seconds, 0);
-  ett_err err = {ETT_OK, ""};
-  if (ett_cuda_work_time_parts(work, ends, (int)parts, limit, seconds, &err) != 0)
-    return ett_lua_fail(L, &err);
-  lua_createtable(L, (int)parts, 0);
-  for (lua_Integer i = 0; i < parts; i++) {
-    lua_pushnumber(L, seconds[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-  return 1;
-}
-
-/* work:profile([time_limit_seconds=60]) -> { {name=, seconds=}, … } by CUPTI */
-static int work_profile(lua_State *L) {
-  enum { ROOM = 256 };
-  ett_cuda_work *work = check_work(L, 1);
-  double limit = luaL_optnumber(L, 2, 60);
-  ett_cuda_kernel_time *times = lua_newuserdatauv(L, ROOM * sizeof *times, 0);
-  ett_err err = {ETT_OK, ""};
-  int count = ett_cuda_profile(work, limit, times, ROOM, &err);
-  if (count < 0)
-    return ett_lua_fail(L, &err);
-  lua_newtable(L);
-  for (int i = 0; i < count && i < ROOM; i++) {
-    lua_createtable(L, 0, 2);
-    lua_pushstring(L, times[i].name);
-    lua_setfield(L, -2, "name");
-    lua_pushnumber(L, times[i].seconds);
-    lua_setfield(L, -2, "seconds");
-    lua_rawseti(L, -2, i + 1);
-  }
   return 1;
 }
 
@@ -520,20 +207,6 @@ static const luaL_Reg device_methods[] = {
 };
 
 static const luaL_Reg work_methods[] = {
-    {"tensor", work_tensor},
-    {"view", work_view},
-    {"fill", work_fill},
-    {"kernel", work_kernel},
-    {"gemm", work_gemm},
-    {"attention", work_attention},
-    {"ready", work_ready},
-    {"time", work_time},
-    {"run", work_run},
-    {"launches", work_launches},
-    {"time_parts", work_time_parts},
-    {"read", work_read},
-    {"profile", work_profile},
-    {"write", work_write},
     {"close", work_close},
     {NULL, NULL},
 };
@@ -557,6 +230,11 @@ int luaopen_ett_cuda(lua_State *L);
 int luaopen_ett_cuda(lua_State *L) {
   new_type(L, DEVICE_TYPE, device_methods, device_close);
   new_type(L, WORK_TYPE, work_methods, work_close);
+  luaL_getmetatable(L, WORK_TYPE);
+  lua_getfield(L, -1, "__index");
+  luaL_setfuncs(L, ett_bind_cuda_recording, 0);
+  luaL_setfuncs(L, ett_bind_cuda_running, 0);
+  lua_pop(L, 2);
   luaL_newlib(L, functions);
   return 1;
 }
