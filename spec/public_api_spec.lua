@@ -31,12 +31,13 @@ local functions = {
   { "ett.options", ett.options, { pp = "degree" } },
 }
 
-local wrong = { false, 0, -1, 0 / 0, math.huge, 1 << 62, 1.5, "", "x", {}, { 1, 2, "x" }, { a = { b = {} } }, type,
+local wrong = { false, 0, -1, 0 / 0, math.huge, 1 << 62, 1e30, 1.5, "", "x", {}, { 1, 2, "x" },
+  { a = { b = {} } }, type,
   io.stdout, ("x"):rep(1000) }
 
 --- Calls; what is raised must be a sentence of ours.
 local function call(label, fn, arguments, count)
-  local ok, raised = pcall(fn, table.unpack(arguments, 1, count))
+  local ok, raised = pcall(function() return tostring(fn(table.unpack(arguments, 1, count))) end)
   if ok then return end
   local text = tostring(raised)
   assert.is_true(error_module.is(raised), label .. ": raised " .. text)

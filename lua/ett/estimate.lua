@@ -174,7 +174,7 @@ local function warnings_of(e)
 end
 
 local fields = { model = "model", plan = "table", cluster = "cluster", profile = "profile?", times = "table?",
-  units = "boolean?", tokens = "positive?" }
+  units = "boolean?", tokens = { "positive", optional = true, most = 1 << 60 } }
 
 --- Makes an estimate.
 ---@param given table { model, plan, cluster, profile?, times?, units?, tokens? }: model from ett.model,

@@ -141,11 +141,11 @@ function schema.violations(given, spec)
       end
       local least = type(spec[name]) == "table" and spec[name].least
       if least and value < least then
-        found[#found + 1] = ("field '%s' must be at least %d, got %s"):format(name, least, describe(value))
+        found[#found + 1] = ("field '%s' must be at least %s, got %s"):format(name, describe(least), describe(value))
       end
       local most = type(spec[name]) == "table" and spec[name].most
       if most and value > most then
-        found[#found + 1] = ("field '%s' must be at most %d, got %s"):format(name, most, describe(value))
+        found[#found + 1] = ("field '%s' must be at most %s, got %s"):format(name, describe(most), describe(value))
       end
       clean[name] = check[3] and check[3](value) or value
     end
