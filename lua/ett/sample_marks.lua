@@ -35,7 +35,7 @@ local function disturbance(results)
       reasons[#reasons + 1] = ("%s: clock %.0f %% slow"):format(pass, 100 * (result.clock_ratio - 1))
     end
     if result.slow_memory then
-      reasons[#reasons + 1] = ("%s: memory up to %.0f %% slow, %d of %d visits undisturbed"):format(pass,
+      reasons[#reasons + 1] = ("%s: memory %.0f %% slow, %d of %d visits undisturbed"):format(pass,
         100 * (result.memory_ratio - 1), result.quiet_visits, #result.visits)
     end
   end

@@ -13,6 +13,9 @@ Sentinel.__index = Sentinel
 local window, undisturbed_quantile = 5, 0.05
 local least_limit, most_limit, limit_quantile = 1.05, 1.10, 0.25
 
+--- Visits that count and whose mean ratio is above this are in doubt: their row is marked.
+sample_sentinel.doubtful = 1.15
+
 --- A sentinel; known: what an earlier one of this processor says of the machine undisturbed, seconds.
 function sample_sentinel.new(known)
   return setmetatable({ probes = {}, figures = {}, known = known or math.huge, judged = 0 }, Sentinel)

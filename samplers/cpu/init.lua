@@ -6,6 +6,7 @@ local error_module = require "ett.error"
 local find = require "ett.find"
 local sample = require "ett.sample"
 local sample_limit = require "ett.sample_limit"
+local sample_processor = require "ett.sample_processor"
 local sample_sentinel = require "ett.sample_sentinel"
 
 local backend = {
@@ -166,6 +167,9 @@ end
 --- What other sessions of this process know of a processor's memory undisturbed, seconds of a probe.
 local undisturbed = {}
 
+--- The processor of this process's sessions of one thread: sessions of a process are to be alike.
+local chosen_processor
+
 --- The visits of one pass as one result: of those that count, every repeat.
 ---@param visits table[] results of the pool
 ---@param watch table sentinel
@@ -179,18 +183,18 @@ local function combine(visits, watch, least, statistic)
     all.repeats, all.dropped = all.repeats + visit.repeats, all.dropped + visit.dropped
   end
   local chosen, quiet = sample_sentinel.choose(seen, watch:limit(), least)
-  local raw, clock_ratio, memory_ratio = {}, 0, 0
+  local raw, clock_ratio, memory_ratio = {}, 0, 0.0
   for _, one in ipairs(chosen) do
     table.move(one.visit.raw_seconds, 1, #one.visit.raw_seconds, #raw + 1, raw)
-    clock_ratio, memory_ratio = math.max(clock_ratio, one.visit.clock_ratio), math.max(memory_ratio, one.ratio)
+    clock_ratio = math.max(clock_ratio, one.visit.clock_ratio)
+    memory_ratio = memory_ratio + one.ratio / #chosen
   end
   local stats, first = sample.stats(raw), chosen[1].visit
   return { seconds = statistic == "median" and stats.median or stats.low, min_seconds = stats.min,
     median_seconds = stats.median, half_width_seconds = stats.low_half_width, raw_seconds = raw,
     clock_ratio = clock_ratio, memory_ratio = memory_ratio, set_bytes = first.set_bytes, repeats = all.repeats,
     dropped = all.dropped, preempted = first.preempted, slow_clock = first.slow_clock,
-    slow_memory = quiet < math.min(least, #visits) and memory_ratio > watch:limit(), quiet_visits = quiet,
-    visits = visits }, quiet
+    slow_memory = memory_ratio > sample_sentinel.doubtful, quiet_visits = quiet, visits = visits }, quiet
 end
 
 --- Opens a session: pins the thread, makes the operand pool, describes the machine.
@@ -203,13 +207,19 @@ function backend.open(options)
   if not ok then return nil, error_module.new("missing", "%s", why) end
   local cpu = require "ett.cpu"
   -- Before its threads are there: they inherit where they may run.
-  local pinned, unpinned = cpu.pin(options.processor or -1, threads)
+  local wanted = options.processor
+  if threads == 1 and not wanted and not options.share then
+    chosen_processor = chosen_processor or sample_processor.choose()
+    wanted = chosen_processor
+  end
+  local pinned, unpinned = cpu.pin(wanted or -1, threads)
   if not pinned and options.share then pinned, unpinned = cpu.pin(-1, threads) end -- mpirun may bind ranks itself
   if not pinned then return nil, unpinned end
   cpu.set_threads(threads)
   local pool, failure = cpu.pool(options.cold_bytes or 96 << 20, options.seed or 1)
   if not pool then return nil, failure end
-  local watch = sample_sentinel.new(undisturbed[pinned or -1])
+  local place = table.concat(pinned, ", ")
+  local watch = sample_sentinel.new(undisturbed[place])
   for _ = 1, 5 do watch:add(pool:probe()) end
   local host, info = processor(), cpu.info()
   local passes = options.passes or 3
@@ -225,7 +235,7 @@ function backend.open(options)
         options.statistic == "median" and "median" or "5th to 15th percentile", passes,
         (options.cold_bytes or 96 << 20) >> 20) },
       { "threads", ("%d pinned to processor%s %s"):format(threads, threads == 1 and "" or "s",
-        table.concat(pinned, ", ")) },
+        place) },
     },
     timing = { budget_seconds = (options.budget_seconds or 0.02) / passes, target = options.target, threads = threads,
       limit_bytes = options.limit_bytes, limit_seconds = sample_limit.seconds,
@@ -303,7 +313,7 @@ function backend.open(options)
   end
 
   function session.close()
-    undisturbed[pinned or -1] = watch:undisturbed()
+    undisturbed[place] = watch:undisturbed()
     pool:close()
   end
   return session

@@ -81,7 +81,7 @@ describe("ett sample", function()
     assert.matches("cannot append to 'out/%S+_gelu_fp32%.csv': File too large", text)
     local path = folder .. "/" .. text:match("'(out/%S+%.csv)'")
     local held = require("ett.sampler").read_table(path, 2)
-    assert.is_true(held.rows > 10 and held.rows < 400)
+    assert.is_true(held.rows > 0 and held.rows < 400) -- marks of a busy machine take room as well
     text, status = run "sample c.lua --out out --quiet"
     assert.equal(0, status)
     assert.matches((": %d measured"):format(400 - held.rows), text)
