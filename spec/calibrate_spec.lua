@@ -60,6 +60,44 @@ describe("ett calibrate", function()
     assert.is_true(a.low_seconds <= a.seconds and a.seconds <= a.high_seconds)
   end)
 
+  it("writes the surface that a profile of a small CPU table serves, not trees", function()
+    local samples, into = folder .. "/cpu", folder .. "/cpu_profile"
+    lfs.mkdir(samples)
+    local file = assert(io.open(samples .. "/host_gelu_fp32.csv", "w"))
+    file:write("# ett: 0.1.0\n# backend: cpu\ntokens,width,F_dur(us),B_dur(us)\n")
+    for i = 1, 6 do
+      for j = 1, 6 do
+        local n = 2.0 ^ (i + j + 6)
+        file:write(("%d,%d,%.5f,%.5f\n"):format(16 << i, 4 << j, 0.3 + n * 1e-3 * (1 + 0.1 * math.sin(i)),
+          1 + n * 2e-3))
+      end
+    end
+    file:close()
+    local summary = require("ett.calibrate").run { folders = { samples }, into = into, source = "made up" }
+    assert.equal(2, #summary)
+    local text = assert(io.open(into .. "/gelu.fp32.coefficients.lua")):read "a"
+    assert.equal(2, select(2, text:gsub('kind = "surface"', "")))
+    local profile, open = require "ett.profile", require("ett.profile").open { into }
+    local served = profile.from_samples({ samples }, { cache = false })
+    for _, s in ipairs { { tokens = 100, width = 50 }, { tokens = 700, width = 130 }, { tokens = 9000, width = 64 } } do
+      for _, pass in ipairs { "forward", "backward" } do
+        local a, b = served:operator("gelu", s, "fp32", pass), open:operator("gelu", s, "fp32", pass)
+        assert.near(a.seconds, b.seconds, 1e-9 * a.seconds)
+        assert.near(a.low_seconds, b.low_seconds, 1e-9 * a.seconds)
+        assert.equal(a.provenance == "extrapolated" and "extrapolated" or "calibrated", b.provenance)
+      end
+    end
+    -- A damaged one is not used.
+    local broken = assert(io.open(into .. "/gelu.fp32.coefficients.lua", "w"))
+    broken:write((text:gsub('"quantile":%d', '"quantile":9')))
+    broken:close()
+    local ok, why = pcall(function()
+      return require("ett.profile").open({ into }):operator("gelu", { tokens = 100, width = 50 }, "fp32", "forward")
+    end)
+    assert.is_false(ok)
+    assert.matches("gelu.fp32.coefficients.lua: .*not a surface of this version of ett, or damaged", tostring(why))
+  end)
+
   it("refuses without source or folder", function()
     local run = require("ett.calibrate").run
     local function message(request)

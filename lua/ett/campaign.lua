@@ -84,9 +84,20 @@ local function named(columns, values)
   return s
 end
 
+--- The dimensions of an operator that may be 0: those that its schema lets be.
+local function zeros_of(op)
+  local zero = {}
+  for name, rule in pairs(op.schema) do
+    local kind = type(rule) == "table" and rule[1] or rule
+    zero[name] = kind:match("^natural%??$") ~= nil or kind:match("^integer%??$") ~= nil or nil
+  end
+  return zero
+end
+
 local function operator_target(entry, seed, index)
   local op = operator.get(entry.operator)
   local columns = columns_of(op, entry)
+  entry.zero = zeros_of(op)
   local space = campaign_space.of(columns, entry, seed + index)
   return {
     kind = "operator", operator = op, name = op.name, columns = columns, total = space.total,

@@ -12,9 +12,14 @@ local axis_schema = { start = "integer?", stop = "integer?", step = "integer?", 
   from = "positive?", to = "positive?", scale = { "string", optional = true, one_of = { "log", "linear" } },
   multiple = "count?" }
 
---- Values of one grid dimension as a range the C enumeration takes, or a list.
-local function grid_axis(name, given)
-  if math.type(given) == "integer" then return { start = given, stop = given } end
+--- Values of one grid dimension as a range the C enumeration takes, or a list. least: 1, or 0 where the operator
+--- takes that.
+local function grid_axis(name, given, least)
+  local wanted = least == 0 and "an integer of at least 0" or "a positive integer"
+  if math.type(given) == "integer" then
+    if given < least then error_module.raise("model", "dimension '%s' must be %s, got %d", name, wanted, given) end
+    return { start = given, stop = given }
+  end
   if type(given) ~= "table" then
     error_module.raise("model", "dimension '%s' must be an integer, a list or a range, got %s", name,
       schema.describe(given))
@@ -22,8 +27,8 @@ local function grid_axis(name, given)
   if given[1] ~= nil then
     local seen = {}
     for i, value in ipairs(given) do
-      if math.type(value) ~= "integer" or value < 1 then
-        error_module.raise("model", "dimension '%s': value %d must be a positive integer, got %s", name, i,
+      if math.type(value) ~= "integer" or value < least then
+        error_module.raise("model", "dimension '%s': value %d must be %s, got %s", name, i, wanted,
           schema.describe(value))
       end
       if seen[value] then
@@ -42,8 +47,8 @@ local function grid_axis(name, given)
     error_module.raise("model", "dimension '%s': scale and multiple go with from and to; start and stop go with step "
       .. "and op", name)
   end
-  if axis.start < 1 then
-    error_module.raise("model", "dimension '%s': start must be a positive integer, got %d", name, axis.start)
+  if axis.start < least then
+    error_module.raise("model", "dimension '%s': start must be %s, got %d", name, wanted, axis.start)
   end
   return { start = axis.start, stop = axis.stop, step = axis.step or 1, op = axis.op or "add" }
 end
@@ -101,11 +106,12 @@ end
 --- The grid of axes, last dimension fastest, ends inclusive.
 ---@param columns string[]
 ---@param axes table<string, any> by column: integer, list, or { start =, stop =, step =, op = }
----@param entry table? of the campaign: `where`, `with`
+---@param entry table? of the campaign: `where`, `with`; zero: the set of columns that may be 0
 function campaign_space.grid(columns, axes, entry)
-  local list = {}
+  local list, zero = {}, entry and entry.zero or {}
   for i, name in ipairs(columns) do
-    list[i] = error_module.wrap(("dimension '%s'"):format(name), grid_axis, name, axes[name])
+    list[i] = error_module.wrap(("dimension '%s'"):format(name), grid_axis, name, axes[name],
+      zero[name] and 0 or 1)
   end
   local range = error_module.wrap(table.concat(columns, ", "), sample.space, list)
   local space = { total = range:count(), shape = function(index)
@@ -128,9 +134,9 @@ local function uniform(seed, index)
 end
 
 --- Where one dimension of a design may lie: u in [0, 1) -> integer.
-local function placer(name, axis)
+local function placer(name, axis, zero)
   if type(axis) ~= "table" or axis[1] ~= nil or axis.start or axis.stop then
-    local one = campaign_space.grid({ name }, { [name] = axis })
+    local one = campaign_space.grid({ name }, { [name] = axis }, { zero = zero })
     return function(u) return one.shape(math.min(one.total, 1 + math.floor(u * one.total)))[1] end
   end
   schema.check(axis, axis_schema, ("dimension '%s'"):format(name))
@@ -163,7 +169,7 @@ function campaign_space.scattered(columns, axes, entry, seed)
     error_module.raise("model", "%s: design '%s' needs count", label, entry.design)
   end
   local place = {}
-  for i, name in ipairs(columns) do place[i] = placer(name, axes[name]) end
+  for i, name in ipairs(columns) do place[i] = placer(name, axes[name], entry.zero) end
   local shapes, seen, tries = {}, {}, 0
   while #shapes < entry.count and tries < 1000 * entry.count do
     tries = tries + 1

@@ -6,12 +6,14 @@
 --     fitted = "2026-11-21", models = { forward = { rows = 7000, error = 0.021, text = "base64 …" } },
 --     void = { backward = "402 of 490 rows (82 %) are faster than the device's peak" } }
 -- `error` is the mean relative error of held-out folds. The text holds the analytic base, small
--- trees, the interval and the range of the samples.
+-- trees, the interval and the range of the samples; with kind = "surface" the points and scales of
+-- the surface that serves small CPU tables: a file serves what a profile of its samples would.
 local error_module = require "ett.error"
 local files = require "ett.io"
 local json = require "ett.json"
 local profile_fit = require "ett.profile_fit"
 local regressor = require "ett.regressor"
+local regressor_surface = require "ett.regressor_surface"
 local schema = require "ett.schema"
 
 local coefficients = {}
@@ -79,7 +81,12 @@ local function load_model(self, path, name)
     self.models[id], self.voids[id] = false, type(file.void) == "table" and file.void[name] or nil
     return false, self.voids[id]
   end
-  local model, err = regressor.from_text(one.text)
+  local model, err
+  if one.kind == "surface" then
+    model, err = regressor_surface.from_text(one.text:gsub("\n", ""), path)
+  else
+    model, err = regressor.from_text(one.text)
+  end
   if not model then error_module.raise("format", "%s: %s: %s", path, name, err.message) end
   self.models[id] = model
   return model
@@ -125,9 +132,9 @@ local function serialise(file)
   line("  models = {")
   for _, name in ipairs(schema.keys(file.models)) do
     local m = file.models[name]
-    line("    [%q] = { rows = %d, dropped = %d, error = %.4f, error_median = %.4f, text = [[", name, m.rows,
-      m.dropped, m.error, m.error_median)
-    line("%s]] },", wrapped(m.text))
+    line("    [%q] = { rows = %d, dropped = %d, error = %.4f, error_median = %.4f,%s text = [=[", name, m.rows,
+      m.dropped, m.error, m.error_median, m.kind == "surface" and ' kind = "surface",' or "")
+    line("%s]=] },", wrapped(m.text))
   end
   line("  },")
   if next(file.void) then
@@ -139,8 +146,7 @@ local function serialise(file)
   return table.concat(out, "\n") .. "\n"
 end
 
--- Fits one pass into `file`: a small regressor, or why it is void. Trees even where a profile serves a surface:
--- they are what a coefficient file can hold.
+-- Fits one pass into `file`: a small regressor, or the surface where a profile serves one, or why it is void.
 local function calibrate(file, name, data, threads)
   if not data then return end
   local choice, why = profile_fit.choose(data)
@@ -152,11 +158,11 @@ local function calibrate(file, name, data, threads)
     file.void[name] = { reason = choice.void, rows = #data.seconds, path = data.entry.path }
     return
   end
-  choice.kind, data.threads = "regressor", threads or 2
+  data.threads = threads or 2
   local model, outliers = profile_fit.fit(choice, data, { compact = true })
   local facts = model:facts()
   file.models[name] = { rows = facts.rows, dropped = facts.dropped, error = facts.error_mean,
-    error_median = facts.error_median, text = model:text(),
+    error_median = facts.error_median, kind = choice.kind, text = model:text(),
     outliers = require("ett.profile").locate(outliers, data.origins) }
 end
 

@@ -250,32 +250,42 @@ function Surface:__tostring()
   return ("surface of %s: %d rows"):format(self.held.family or "raw", self.held.rows)
 end
 
-local format = "ett surface 2"
+local format = "ett surface 3"
 
---- Writes a surface whole or not at all: its points and scales, with their hash in the first line.
----@return true|nil, ett.Error?
-function Surface:save(path)
+--- A surface as one line of text: its points and scales, with their hash in front.
+function Surface:text()
   local text = require("ett.json").encode { x = self.data.x, y = self.data.y, doubt = self.data.doubt,
     scales = (self.surface:scales()), quantile = self.quantile, held = self.held }
-  return files.write(path, ("%s %s\n%s"):format(format, files.hash(text), text))
+  return ("%s %s %s"):format(format, files.hash(text), text)
 end
 
---- Reads a surface; of one that is damaged nothing is used.
+--- The surface of such a text; of one that is damaged nothing is used.
+---@param name string for messages
 ---@return ett.RegressorSurface|nil, ett.Error?
-function regressor_surface.load(path)
-  local text, err = files.read(path)
-  if not text then return nil, err end
-  local hash, body = text:match("^" .. format .. " (%x+)\n(.*)$")
+function regressor_surface.from_text(text, name)
+  local hash, body = text:match("^" .. format .. " (%x+) (.*)$")
   if not hash or files.hash(body) ~= hash then
-    return nil, error_module.new("format", "%s: not a surface of this version of ett, or damaged", path)
+    return nil, error_module.new("format", "%s: not a surface of this version of ett, or damaged", name)
   end
-  local said, why = require("ett.json").decode(body, { name = path })
+  local said, why = require("ett.json").decode(body, { name = name })
   if not said then return nil, why end
   local surface
   local width = #said.x // #said.y
   surface, why = sample.surface(said.x, width, said.y, said.scales, said.doubt)
   if not surface then return nil, why end
   return wrap({ x = said.x, y = said.y, doubt = said.doubt, width = width }, surface, said.quantile, said.held)
+end
+
+--- Writes a surface whole or not at all.
+---@return true|nil, ett.Error?
+function Surface:save(path) return files.write(path, self:text()) end
+
+--- Reads a surface.
+---@return ett.RegressorSurface|nil, ett.Error?
+function regressor_surface.load(path)
+  local text, err = files.read(path)
+  if not text then return nil, err end
+  return regressor_surface.from_text(text, path)
 end
 
 return regressor_surface

@@ -37,6 +37,31 @@ describe("a grid", function()
     assert.same({ "8,1", "8,2", "9,1", "9,2" }, all(target))
   end)
 
+  it("holds 0 where the operator takes it, and nowhere else", function()
+    local function flash(shapes)
+      local whole = { batch = 1, heads = 2, kv_heads = 2, seq_q = 64, seq_k = 64, head_dim = 32 }
+      for name, value in pairs(shapes) do whole[name] = value end
+      return { operator = "flash_attention", columns = { "seq_q", "causal", "batch", "heads", "kv_heads", "seq_k",
+        "head_dim" }, shapes = whole }
+    end
+    assert.same({ "64,0,1,2,2,64,32" }, all(of(flash { causal = { 0 } })))
+    assert.same({ "64,0,1,2,2,64,32" }, all(of(flash { causal = 0 })))
+    assert.same({ "64,0,1,2,2,64,32", "64,1,1,2,2,64,32" }, all(of(flash { causal = { start = 0, stop = 1 } })))
+    local target = of(flash { causal = { 0, 1 } })
+    assert.equal(2, target.total)
+    assert.equal(0, target.shape(target.values(1)).causal)
+    local random = flash { causal = { 0, 1 }, seq_q = { from = 16, to = 64 } }
+    random.design, random.count = "random", 8
+    assert.equal(8, of(random).total)
+    assert.matches("dimension 'causal': value 1 must be an integer of at least 0, got %-1",
+      refusal(flash { causal = { -1 } }))
+    assert.matches("dimension 'batch': value 2 must be a positive integer, got 0", refusal(flash { causal = 1,
+      batch = { 1, 0 } }))
+    assert.matches("dimension 'batch' must be a positive integer, got 0", refusal(flash { causal = 1, batch = 0 }))
+    assert.matches("dimension 'heads': start must be a positive integer, got 0", refusal(flash { causal = 1,
+      heads = { start = 0, stop = 4 } }))
+  end)
+
   it("is refused where no shape is left", function()
     assert.matches("c.lua: sample 1: tokens, width: none of 1 shapes satisfies 'where'", refusal {
       shapes = { tokens = 1, width = 1 }, where = function() return false end }, 1, true)

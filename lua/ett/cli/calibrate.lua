@@ -6,7 +6,8 @@ return {
   summary = "make a cluster's coefficient files from folders of samples",
   usage = "calibrate CLUSTER FOLDER ... --source WORDS [--into FOLDER] [--json]",
   description = "Fits every operator and collective sampled in the folders and writes small coefficient files,\n"
-    .. "each with its source, date of fit and held-out error, into the profile folder of the cluster\n"
+    .. "each with its source, date of fit and held-out error (of a small CPU table the surface that a\n"
+    .. "profile of it would serve), into the profile folder of the cluster\n"
     .. "(a name whose file is a folder with init.lua), so that predictions need no samples.",
   options = {
     { "source", "WORDS", "where the samples come from; kept in every file" },

@@ -54,6 +54,8 @@ local function hold_out(profile, path, opts, found)
   end
 end
 
+local faulty = {} -- row without a model -> its tables
+
 -- Fits one device's tables of a folder.
 local function fit_device(folder, path, gpu, opts, found)
   local options = { gpu = gpu }
@@ -74,6 +76,7 @@ local function fit_device(folder, path, gpu, opts, found)
     else
       row.fault = void and "void: " .. void
         or ("fewer than the %d rows that a fit needs"):format(require("ett.profile_fit").least_rows)
+      faulty[row] = entries
     end
     found.rows[#found.rows + 1] = row
   end)
@@ -146,6 +149,26 @@ local function print_json(found, opts)
   io.write(json.encode(out, { indent = 2 }))
 end
 
+-- Raises where nothing at all could be fitted, with every table and why.
+local function check_fitted(found)
+  local why, reasons, few = {}, {}, false
+  for _, row in ipairs(found.rows) do
+    if not row.fault then return end
+    few = few or row.fault:match("^fewer") ~= nil
+    for _, entry in ipairs(faulty[row]) do
+      if not why[entry.path] then
+        reasons[#reasons + 1] = entry.path
+        why[entry.path] = row.fault
+      end
+    end
+  end
+  local words = {}
+  for i = 1, math.min(#reasons, 10) do words[i] = ("%s (%s)"):format(reasons[i], why[reasons[i]]) end
+  if #reasons > 10 then words[#words + 1] = ("and %d more"):format(#reasons - 10) end
+  error_module.raise("format", "fit: no table could be fitted: %s%s", table.concat(words, ", "),
+    few and "; measure more shapes" or "")
+end
+
 -- Said before the fits, which may take minutes.
 local function check_folder(folder)
   local mode = require("lfs").attributes(folder, "mode")
@@ -161,7 +184,8 @@ return {
   description = "Fitted models are cached under $XDG_CACHE_HOME/ett by the content of their samples: what is fitted\n"
     .. "already is loaded. Errors are those of cross-validation, on rows the fit did not see. Rows that\n"
     .. "the gate set aside are counted, and listed by file, reason and line; a pass most of whose rows\n"
-    .. "are faster than the device can be is void and not served.\n\n"
+    .. "are faster than the device can be is void and not served. Exit status 1 when no table could be\n"
+    .. "fitted.\n\n"
     .. "--splits holds out a fifth of the rows, a fifth of the kernels, the largest sizes and nine tenths\n"
     .. "of every file, and fits to the rest what a profile would serve. --svg draws the rows of the second\n"
     .. "split, measured against predicted on logarithmic axes, one plot a table and pass: the diagonal\n"
@@ -194,6 +218,7 @@ return {
           found.plots[#found.plots]))
       end
     end
+    check_fitted(found)
     return 0
   end,
 }
