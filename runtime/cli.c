@@ -89,8 +89,8 @@ int cli_main(int argc, char **argv) {
     status = status ? status : 1;
   }
   if (interrupted) { /* die of the signal, so that a calling shell stops too */
-    signal(SIGINT, SIG_DFL);
-    raise(SIGINT);
+    signal(host_interrupt_signal(), SIG_DFL);
+    raise(host_interrupt_signal());
   }
   return status;
 }

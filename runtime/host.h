@@ -18,13 +18,20 @@ lua_State *host_open(const char **why);
  * status. On failure the error value (an object or a string) is left on the stack. */
 int host_call(lua_State *L, int arguments, int results);
 
-/* From now on the first SIGINT raises an error object of kind "interrupt" in the running
- * Lua code (coroutines included); of those that follow before host_interrupt_reset, the
- * one after `patience` kills the process as it would have without us. */
+/* From now on the first SIGINT or SIGTERM raises an error object of kind "interrupt" in
+ * the running Lua code (coroutines included); of those that follow before
+ * host_interrupt_reset, the one after `patience` kills the process as it would have
+ * without us. After a SIGTERM the process lives for ten seconds more at most, to remove
+ * what it made. */
 void host_interrupt_catch(lua_State *L, int patience);
 void host_interrupt_patience(int patience);
 
-/* Whether a SIGINT came since the last reset; forgets it. */
+/* Whether a SIGINT came since the last reset; forgets it. After a SIGTERM it does not
+ * return. */
 int host_interrupt_reset(void);
+
+/* The signal behind an error object of kind "interrupt": of what the process then dies.
+ */
+int host_interrupt_signal(void);
 
 #endif

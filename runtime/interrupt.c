@@ -1,6 +1,7 @@
-/* Ctrl-C: a hook set from the signal handler, which Lua allows, on whichever coroutine is
- * running. Hooks belong to coroutines, so resume and wrap are replaced by versions that
- * note who runs; a hook set in advance would cost every script half its speed. */
+/* Ctrl-C and SIGTERM: a hook set from the signal handler, which Lua allows, on whichever
+ * coroutine is running. Hooks belong to coroutines, so resume and wrap are replaced by
+ * versions that note who runs; a hook set in advance would cost every script half its
+ * speed. */
 #include <lauxlib.h>
 #include <lualib.h>
 #include <signal.h>
@@ -15,6 +16,9 @@
 static lua_State *volatile running;
 static volatile sig_atomic_t signals;
 static volatile sig_atomic_t signals_allowed;
+static timer_t again; /* sends SIGTERM once more */
+static int has_timer;
+static volatile sig_atomic_t terminating; /* SIGTERM came: no script goes on after it */
 
 /* Raises in the Lua code. After a second signal it stays armed, so that code which
  * catches every error cannot go on. */
@@ -25,11 +29,20 @@ static void raise_interrupt(lua_State *L, lua_Debug *where) {
   lua_createtable(L, 0, 2);
   lua_pushliteral(L, "interrupt");
   lua_setfield(L, -2, "kind");
-  lua_pushliteral(L, "interrupted");
+  lua_pushstring(L, terminating ? "terminated" : "interrupted");
   lua_setfield(L, -2, "message");
   luaL_getmetatable(L, "ett.error");
   lua_setmetatable(L, -2);
   lua_error(L);
+}
+
+/* A program that was told to end has so long to remove its temporary files (Slurm kills
+ * after 30 seconds); then it dies of the signal wherever it is. */
+#define TERMINATION_SECONDS 10
+
+static void die(int number) {
+  signal(number, SIG_DFL);
+  raise(number);
 }
 
 /* `timeout` and some shells send one Ctrl-C twice, to the process and to its group: a
@@ -52,16 +65,23 @@ static void on_signal(int number) {
   if (is_echo())
     return;
   signals++;
-  if (signals > signals_allowed) {
-    signal(number, SIG_DFL);
-    raise(number);
+  if (signals > signals_allowed || terminating) {
+    die(number);
     return;
+  }
+  if (number == SIGTERM) {
+    const struct itimerspec grace = {.it_value = {.tv_sec = TERMINATION_SECONDS}};
+    terminating = 1;
+    if (has_timer) /* SIGALRM belongs to others */
+      timer_settime(again, 0, &grace, NULL);
   }
   if (running)
     lua_sethook(running, raise_interrupt, HOOK_EVENTS, 1);
 }
 
 int host_interrupt_reset(void) {
+  if (terminating)
+    die(SIGTERM);
   const int came = signals > 0;
   signals = 0;
   if (running)
@@ -135,6 +155,10 @@ static int wrap(lua_State *L) {
   return 1;
 }
 
+int host_interrupt_signal(void) {
+  return terminating ? SIGTERM : SIGINT;
+}
+
 void host_interrupt_patience(int patience) {
   signals_allowed = patience;
 }
@@ -154,4 +178,10 @@ void host_interrupt_catch(lua_State *L, int patience) {
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL); /* no SA_RESTART: a read at a prompt returns */
+  sigaction(SIGTERM, &action, NULL);
+  struct sigevent event;
+  memset(&event, 0, sizeof event);
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGTERM;
+  has_timer = timer_create(CLOCK_MONOTONIC, &event, &again) == 0;
 }

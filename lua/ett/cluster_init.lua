@@ -72,21 +72,22 @@ end
 --- Bandwidth and latency between two ranks of this machine, or nil without MPI.
 local function wire_rates(prefix)
   if not pcall(require, "ett.dist") or not os.execute("command -v mpirun >/dev/null 2>&1") then return nil end
-  local folder = folder_module.temporary()
-  local script = folder_module.write(folder .. "/wires.lua", [[
-    local job = require("ett.dist").open()
-    local small = assert(job.world:time { kind = "send_recv", count = 1, budget_seconds = 0.2 })
-    local large = assert(job.world:time { kind = "send_recv", count = 1048576, budget_seconds = 0.3 })
-    local all = assert(job.world:time { kind = "all_reduce", count = 1048576, budget_seconds = 0.3, in_place = true })
-    if job.rank == 0 then
-      io.stdout:write(("wires %.9g %.9g %.9g\n"):format(small.seconds, large.seconds, all.seconds))
-    end
-  ]])
-  local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 2 "
-    .. "%s run %s 2>/dev/null"):format(quote(prefix .. "/bin/ett"), quote(script)))
-  local text = pipe:read("a")
-  pipe:close()
-  folder_module.remove(folder)
+  local text = folder_module.within(function(folder)
+    local script = folder_module.write(folder .. "/wires.lua", [[
+      local job = require("ett.dist").open()
+      local small = assert(job.world:time { kind = "send_recv", count = 1, budget_seconds = 0.2 })
+      local large = assert(job.world:time { kind = "send_recv", count = 1048576, budget_seconds = 0.3 })
+      local all = assert(job.world:time { kind = "all_reduce", count = 1048576, budget_seconds = 0.3, in_place = true })
+      if job.rank == 0 then
+        io.stdout:write(("wires %.9g %.9g %.9g\n"):format(small.seconds, large.seconds, all.seconds))
+      end
+    ]])
+    local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 2 "
+      .. "%s run %s 2>/dev/null"):format(quote(prefix .. "/bin/ett"), quote(script)))
+    local text = pipe:read("a")
+    pipe:close()
+    return text
+  end)
   local latency, send, reduce = text:match("wires (%S+) (%S+) (%S+)")
   if not latency then return nil end
   latency, send, reduce = tonumber(latency), tonumber(send), tonumber(reduce)

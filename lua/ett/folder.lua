@@ -40,6 +40,17 @@ function folder.temporary()
   return error_module.raise("io", "cannot make a temporary folder in '%s': %s", under, tostring(why))
 end
 
+--- Calls work(path) with a new temporary folder and removes it afterwards, whatever happened. Returns and raises what
+--- work does.
+---@param work fun(path: string): ...
+function folder.within(work)
+  local path = folder.temporary()
+  local results = table.pack(pcall(work, path))
+  folder.remove(path)
+  if not results[1] then error(results[2], 0) end
+  return table.unpack(results, 2, results.n)
+end
+
 --- Removes a folder and all that is in it; links are removed, not followed.
 ---@param path string
 function folder.remove(path)

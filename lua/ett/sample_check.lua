@@ -68,7 +68,7 @@ function sample_check.operator(session, op, s, precision)
     local ran, list, why = pcall(session.check, op, small, pass)
     if not ran then -- a shape's failure, as it would be in the campaign; the rest ends the campaign here as there
       local failure = error_module.from(list)
-      if failure.fatal or failure.kind == "lost" then error(failure, 0) end
+      if failure.fatal or failure.kind == "lost" or failure.kind == "interrupt" then error(failure, 0) end
       list, why = nil, tostring(failure.message)
     end
     if why or list.skipped then left[#left + 1] = ("%s: %s"):format(pass, why or list.skipped) end

@@ -27,11 +27,12 @@ function sample_limit.call(fn, ...)
     error_module.raise("limit", "%s:%d: this Lua had not ended after %g seconds (ETT_KERNEL_SECONDS)",
       where and where.short_src or "?", where and where.currentline or 0, sample_limit.seconds)
   end
+  -- The host's own hook (Ctrl-C, SIGTERM) stays: it is waiting to raise.
   function finish(...)
-    debug.sethook()
+    if debug.gethook() == look then debug.sethook() end
     return ...
   end
-  debug.sethook(look, "", INSTRUCTIONS)
+  if not debug.gethook() then debug.sethook(look, "", INSTRUCTIONS) end
   return finish(pcall(fn, ...))
 end
 

@@ -158,7 +158,7 @@ local function pending(target, held, run)
   return list, filtered
 end
 
---- Measures one shape of a target: results | nil, error; never raises.
+--- Measures one shape of a target: results | nil, error; raises only when it was interrupted.
 function sampler.measure(session, target, values, before)
   local ok, results, err = sample_limit.call(function()
     if target.kind == "collective" then
@@ -170,7 +170,8 @@ function sampler.measure(session, target, values, before)
     end
     return session.measure(target.operator, target.shape(values), before, target)
   end)
-  if not ok then return nil, error_module.from(results) end
+  if not ok then results, err = nil, error_module.from(results) end
+  if err and err.kind == "interrupt" then error(err, 0) end -- no fault of the shape
   return results, err
 end
 

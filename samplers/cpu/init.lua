@@ -246,6 +246,7 @@ function backend.open(options)
   local function measure_pass(op, s, pass)
     local calls = backend.calls(op, s, pass)
     local measured, result, err = pcall(pool.measure, pool, calls, session.timing)
+    if not measured and error_module.from(result).kind == "interrupt" then error(result, 0) end
     if not measured then -- a call that names no kind, or not its dimensions: the operator's file says so
       error_module.raise("model", "%s: its %s pass on the CPU: %s", op.path or op.name, pass,
         (tostring(result):gsub("^[^:]+:%d+: ", "")))

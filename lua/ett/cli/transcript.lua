@@ -44,15 +44,15 @@ end
 -- Runs a command in a folder of its own: its lines and its exit status.
 local function answer(case, path)
   local folders, host, quote = require "ett.folder", require "ett.host", require("ett.shell").quote
-  local folder = folders.temporary()
-  local script = ("cd %s && export PATH=%s:$PATH ETT_ROOT=%s SPEC=%s && (%s) 2>&1"):format(quote(folder),
-    quote(host.prefix .. "/bin"), quote(host.root), quote(path:match("^(.*)/[^/]*$") or "."), case.command)
-  local pipe = assert(io.popen(script, "r"))
-  local actual = {}
-  for line in pipe:lines() do actual[#actual + 1] = line end
-  local _, _, status = pipe:close()
-  folders.remove(folder)
-  return actual, status
+  return folders.within(function(folder)
+    local script = ("cd %s && export PATH=%s:$PATH ETT_ROOT=%s SPEC=%s && (%s) 2>&1"):format(quote(folder),
+      quote(host.prefix .. "/bin"), quote(host.root), quote(path:match("^(.*)/[^/]*$") or "."), case.command)
+    local pipe = assert(io.popen(script, "r"))
+    local actual = {}
+    for line in pipe:lines() do actual[#actual + 1] = line end
+    local _, _, status = pipe:close()
+    return actual, status
+  end)
 end
 
 return {
