@@ -1,30 +1,41 @@
 --- The proof: samples this machine, predicts training steps from the samples alone, executes
 --- the same steps for real, and sets the two against each other.
 --
--- The truth is the wall time of the step, the median of those in which no other program had a
--- processor (ett.validate_ranks). Operators are sampled by as many ranks at once as will compute: they
--- share caches and memory. What the ranks cost each other is sampled in place (ett.validate_wires),
--- and both come together in a view of the profile (ett.validate_view) that the estimate of
--- every plan reads.
+-- What is sampled and trained on is a back end: ett.validate_cpu (processors, ranks over MPI) or ett.validate_cuda
+-- (one GPU). Either has
+--   open(options)                     ready to sample and train, or raises what is missing
+--   view(name)                        samples for the layout of that name: the profile as its ranks see it, which the
+--                                     estimate of every plan reads, and what the report says of the samples
+--   device                            of the cluster that the estimate is told
+--   trainer(cases, name, steps)       a function that trains case i: see ett.validate_ranks.measure
+--   close()
+-- A view has operator and collective as a profile does; alone (one pass of an operator by itself), added (what a
+-- collective adds to a step), plan (fields of the plan that the back end decides), launch_seconds (once a step).
 local buffers = require "ett.validate_buffers"
-local campaign = require "ett.campaign"
 local error_module = require "ett.error"
-local find = require "ett.find"
 local folders = require "ett.folder"
-local ranks = require "ett.validate_ranks"
-local quote = require("ett.shell").quote
-local view_module = require "ett.validate_view"
-local wires = require "ett.validate_wires"
 
 local validate = {}
 
---- { layers, hidden, heads, vocab, micro_batch, micro_batches, seq } of the twelve configurations.
-validate.configurations = {
+--- { layers, hidden, heads, vocab, micro_batch, micro_batches, seq } of the twelve configurations of each back end: on
+--- processors steps of milliseconds to tenths of a second, on a GPU products that fill it, the smaller models first.
+validate.sizes = {
+  cuda = {
+    { 2, 768, 12, 8192, 4, 1, 1024 }, { 4, 1024, 16, 16384, 4, 1, 1024 }, { 2, 1024, 8, 32768, 4, 1, 1024 },
+    { 6, 768, 12, 8192, 8, 1, 1024 }, { 8, 1024, 16, 8192, 8, 1, 512 }, { 2, 2048, 16, 8192, 2, 2, 2048 },
+    { 4, 1536, 12, 16384, 2, 1, 2048 }, { 2, 1280, 20, 50304, 4, 2, 1024 }, { 4, 2048, 32, 16384, 4, 1, 1024 },
+    { 3, 2560, 20, 8192, 1, 2, 2048 }, { 2, 3072, 24, 8192, 2, 1, 2048 }, { 4, 2048, 16, 8192, 1, 1, 8192 },
+  },
+}
+validate.sizes.cpu = {
   { 2, 64, 4, 512, 4, 1, 64 }, { 4, 128, 4, 512, 2, 2, 64 }, { 2, 256, 4, 1024, 1, 2, 128 },
   { 4, 256, 8, 512, 2, 1, 128 }, { 2, 384, 6, 1024, 2, 1, 64 }, { 6, 192, 6, 768, 2, 1, 128 },
   { 3, 320, 5, 1280, 1, 2, 96 }, { 2, 512, 8, 1024, 1, 1, 128 }, { 4, 384, 6, 512, 1, 2, 64 },
   { 2, 256, 8, 2048, 4, 1, 64 }, { 8, 128, 4, 256, 2, 1, 256 }, { 3, 512, 8, 512, 2, 1, 64 },
 }
+
+--- The twelve of the CPU back end.
+validate.configurations = validate.sizes.cpu
 
 --- Layouts as dp, tp, pp.
 validate.layouts = { ["1x1"] = { 1, 1, 1 }, ["2x1"] = { 2, 1, 1 }, ["1x2"] = { 1, 2, 1 }, ["2x2"] = { 2, 2, 1 },
@@ -45,81 +56,22 @@ function validate.case(configuration, layout)
   }
 end
 
-local function log(from, to, multiple) return { from = from, to = to, scale = "log", multiple = multiple or 1 } end
-local function below(most, count) return function(s) return count(s) <= most end end
-
---- The campaign: random designs over the range of shapes that small models have. No shape of
---- a configuration is asked for by name. Typical times, not the best: a step runs its operators once.
-function validate.campaign(scale, cold_bytes)
-  local function n(count) return math.max(8, math.floor(count * scale)) end
-  local tokens = log(64, 512, 16)
-  local rows = { tokens = tokens, hidden = log(32, 512, 16) }
-  local product = function(s) return 2.0 * s.tokens * s.in_features * s.out_features end
-  local list = {
-    { operator = "linear_qkv", design = "halton", count = n(160), where = below(5e8, product),
-      shapes = { tokens = tokens, in_features = log(32, 2048, 16), out_features = log(48, 2048, 16) } },
-    { operator = "layer_norm", design = "halton", count = n(32), shapes = rows },
-    { operator = "residual_add", design = "halton", count = n(32), shapes = rows },
-    { operator = "gelu", design = "halton", count = n(32), shapes = { tokens = tokens, width = log(128, 2048, 16) } },
-    { operator = "rope", design = "halton", count = n(40), shapes = { batch = { 1, 2, 4 }, seq = log(64, 256, 16),
-      heads = { 1, 2, 4, 8 }, kv_heads = 1, head_dim = { 16, 32, 64 }, rotary_dim = 1 },
-      with = function(s) s.kv_heads, s.rotary_dim = s.heads, s.head_dim end,
-      where = below(1024, function(s) return s.batch * s.seq end) },
-    { operator = "flash_attention", design = "halton", count = n(60), shapes = { batch = { 1, 2, 4 },
-      heads = { 1, 2, 4, 6, 8 }, kv_heads = 1, seq_q = log(48, 256, 16), seq_k = 1, head_dim = { 16, 32, 64 },
-      causal = 1 }, with = function(s) s.kv_heads, s.seq_k = s.heads, s.seq_q end,
-      where = below(1024, function(s) return s.batch * s.seq_q end) },
-    { operator = "embedding", design = "halton", count = n(32), shapes = { tokens = tokens, vocab = log(128, 2048, 64),
-      hidden = log(32, 512, 16) } },
-    { operator = "cross_entropy", design = "halton", count = n(32), shapes = { tokens = tokens,
-      vocab = log(128, 2048, 64) } },
-    { operator = "optimizer", design = "halton", count = n(24), shapes = { params = log(40000, 12000000) } },
-  }
-  return { name = "validate", seed = 11, budget_seconds = 0.02, samples = list, passes = 1, statistic = "median",
-    cold_bytes = cold_bytes }
-end
-
---- A campaign file for ranks: they need a file, not a table.
-local function write_campaign(path, call)
-  return folders.write(path, ("return require(\"ett.validate\").%s\n"):format(call))
-end
-
---- Samples the operators with `count` ranks at once, on operands that rotate through `cold_bytes`, and
---- returns the profile.
-function validate.profile(folder, count, scale, cold_bytes)
-  folders.make(folder)
-  local file = write_campaign(folder .. "/operators.lua", ("campaign(%.17g, %d)"):format(scale, cold_bytes))
-  if count == 1 then
-    require("ett.sampler").run(campaign.load(file), { out = folder, device = 0 })
-  else
-    ranks.launch(count, ("sample %s --out %s --quiet"):format(quote(file), quote(folder)),
-      "sampling operators")
-  end
-  return require("ett.profile").from_samples({ folder }, { cache = false })
-end
-
-local function profiles_of(folder, count, options)
-  options.on_stage(("sampling operators with %d rank%s"):format(count, count > 1 and "s at once" or ""))
-  local pair = {}
-  for _, name in ipairs { "near", "far" } do
-    pair[name] = validate.profile(("%s/ranks_%d_%s"):format(folder, count, name), count, options.scale or 1,
-      view_module[name .. "_bytes"])
-  end
-  return pair
-end
-
---- A cluster of this machine's processors under a layout: the tensor ranks are a node, so that what
+--- A cluster of this machine's devices under a layout: the tensor ranks are a node, so that what
 --- spans nodes is data or pipeline parallel. Rates only matter where the profile is silent.
 ---@param layout integer[]? dp, tp, pp; one rank when left out
-function validate.cluster(folder, layout)
+---@param device table? name, peak_flops, memory_bytes, memory_bandwidth; left out: a processor
+function validate.cluster(folder, layout, device)
   layout = layout or { 1, 1, 1 }
+  device = device or { name = "cpu", peak_flops = 1e11, memory_bytes = 8e9, memory_bandwidth = 1e10 }
+  local peak = device.peak_flops
   local path = folders.write(("%s/this_machine_%d_%d_%d.lua"):format(folder, table.unpack(layout)), ([[
 return { name = "this_machine", summary = "the machine under validation", source = "ett validate",
-  gpus_per_node = %d, nodes = %d, device = { name = "cpu", source = "ett validate", peak_flops = { fp32 = 1e11 },
-  memory_bytes = 8e9, memory_bandwidth = 1e10 },
+  gpus_per_node = %d, nodes = %d, device = { name = %q, source = "ett validate",
+  peak_flops = { fp32 = %.17g, fp16 = %.17g, bf16 = %.17g }, memory_bytes = %.17g, memory_bandwidth = %.17g },
   links = { intra = { bandwidth = 5e9, latency = 1e-6, source = "ett validate" },
     inter = { bandwidth_per_gpu = 5e9, bandwidth_per_node = 5e9, latency = 1e-6, source = "ett validate" } } }
-]]):format(layout[2], layout[1] * layout[3]))
+]]):format(layout[2], layout[1] * layout[3], device.name, peak, peak, peak, device.memory_bytes,
+    device.memory_bandwidth))
   return require("ett.cluster").get(path)
 end
 
@@ -129,8 +81,8 @@ local function estimate(case, view, cluster)
     vocab = h.vocab, position = "rope", tied_embeddings = false, bias = false, vocab_multiple = 1 })
   return require("ett.estimate").new { model = model, cluster = cluster, profile = view, plan = {
     dp = p.dp, tp = p.tp, pp = p.pp, micro_batch = p.micro_batch, micro_batches = p.micro_batches, seq = p.seq,
-    dtype = "fp32", gradient_dtype = "fp32", zero = 0, schedule = "1f1b", clip_gradients = false,
-    accumulate_gradients = false } } -- the products add to the gradients they find
+    dtype = view.plan.dtype, gradient_dtype = "fp32", zero = 0, schedule = "1f1b", clip_gradients = false,
+    accumulate_gradients = view.plan.accumulate_gradients } }
 end
 
 --- Predicts a case through the estimate that serves every plan: first the computing alone, which says how
@@ -154,12 +106,12 @@ function validate.predict(case, view, cluster)
   return estimate(case, view, cluster)
 end
 
---- Predicted seconds of one booked line of a step: of an operator the processor time of one rank, of a
---- collective what it adds to the step.
+--- Predicted seconds of one booked line of a step: of an operator the time of one rank, of a
+--- collective what it adds to the step; nil where the estimate knows nothing of the kind.
 function validate.line(record, view)
   local answer
   if record.shape then
-    answer = view:alone(record.name, record.shape, "fp32", record.pass)
+    answer = view:alone(record.operator or record.name, record.shape, view.plan.dtype, record.pass)
   else
     answer = view:added(record.name, record.pass, record.bytes)
   end
@@ -190,70 +142,64 @@ function validate.changes(configuration, case)
   return #list > 0 and table.concat(list, ", ") or nil
 end
 
-local function cases_of(layout, count)
+local function cases_of(sizes, layout)
   local cases = {}
-  for i = 1, count do cases[i] = validate.case(validate.configurations[i], layout) end
+  for i, configuration in ipairs(sizes) do cases[i] = validate.case(configuration, layout) end
   return cases
 end
 
+--- One row of the report: what was predicted of a case before, and what was measured.
+local function row_of(name, configuration, case, predicted, measured, view)
+  view.stretch = predicted.stretch
+  view:working(buffers.working_bytes(case.hyper, case.plan))
+  for _, record in ipairs(measured.records) do record.predicted_seconds = validate.line(record, view) end
+  local row = { layout = name, case = case, changed = validate.changes(configuration, case),
+    predicted_seconds = predicted.step_seconds, measured_seconds = measured.step_seconds }
+  for key, value in pairs(measured) do row[key] = row[key] or value end
+  return row
+end
+
+local function prove(backend, name, sizes, options)
+  local layout = validate.layouts[name]
+  local count = layout[1] * layout[2] * layout[3]
+  local view, group = backend:view(name)
+  local cluster = validate.cluster(options.out, layout, backend.device)
+  local cases, predictions = cases_of(sizes, layout), {}
+  for i, case in ipairs(cases) do
+    predictions[i] = { step_seconds = validate.predict(case, view, cluster).step_seconds + view.launch_seconds,
+      stretch = view.stretch }
+  end
+  options.on_stage(("training %d configurations on %s, layout %s"):format(#cases, backend.named
+    or ("%d rank%s"):format(count, count > 1 and "s" or ""), name))
+  local train = backend:trainer(cases, name, options.steps or 12)
+  group.layout, group.ranks, group.rows = name, count, {}
+  for i, case in ipairs(cases) do
+    local row = row_of(name, sizes[i], case, predictions[i],
+      error_module.wrap(("configuration %d"):format(i), train, i), view)
+    group.rows[i] = row
+    options.on_row(row)
+  end
+  local _
+  _, group.median_error = validate.errors(group.rows)
+  return group
+end
+
 --- Runs the whole proof: per layout the samples, the predictions, and only then the steps.
----@param options table out, steps, scale (of the campaign), layouts (list of names), configurations (how many),
---- on_stage, on_row
+---@param options table backend ("cpu" or "cuda"), out, steps, scale (of the campaign), layouts (list of names),
+--- configurations (how many), sizes (those instead of validate.sizes), device and precision of a GPU, on_stage, on_row
 function validate.run(options)
-  local ok, why = find.load("samplers", "cpu").available()
-  if not ok then error_module.raise("missing", "%s", why) end
-  for _, name in ipairs(options.layouts) do
-    if name ~= "1x1" then
-      ok, why = ranks.available()
-      if not ok then error_module.raise("missing", "layout %s needs several ranks: %s", name, why) end
-    end
-  end
-  local steps, result, profiles = options.steps or 12, { groups = {} }, {}
-  local all = math.min(options.configurations or 12, #validate.configurations)
+  local name = options.backend or "cpu"
+  local sizes = options.sizes or validate.sizes[name]
+  sizes = table.move(sizes, 1, math.min(options.configurations or #sizes, #sizes), 1, {})
   folders.make(options.out)
-  for _, name in ipairs(options.layouts) do
-    local layout = validate.layouts[name]
-    local count = layout[1] * layout[2] * layout[3]
-    if not profiles[count] then
-      profiles[count] = profiles_of(options.out, count, options)
-    end
-    local seen
-    if count > 1 then
-      options.on_stage(("sampling the collectives of layout %s"):format(name))
-      seen = ranks.wires({ dp = layout[1], tp = layout[2], pp = layout[3] }, count, options.out, name,
-        options.scale)
-    else
-      require("ett.cpu").pin(0)
-      seen = { host = require("ett.validate_kernels_cpu").host_seconds() }
-    end
-    seen.tp = layout[2]
-    local view = view_module.new(profiles[count].near, profiles[count].far, seen)
-    local cluster = validate.cluster(options.out, layout)
-    local cases, predictions = cases_of(layout, all), {}
-    for i, case in ipairs(cases) do
-      predictions[i] = { step_seconds = validate.predict(case, view, cluster).step_seconds, stretch = view.stretch }
-    end
-    options.on_stage(("training %d configurations on %d rank%s, layout %s"):format(all, count, count > 1 and "s" or "",
-      name))
-    local measured = count > 1 and ranks.measure_all(cases, count, steps, options.out, name)
-    local group = { layout = name, ranks = count, rows = {}, crowded = view.share > 1, ranks_per_processor = view.share,
-      host = seen.host, collectives = view:held_out(),
-      collective_samples = #(seen.rows or {}), disturbed_collective_samples = wires.disturbed(seen.rows or {}) }
-    for i, case in ipairs(cases) do
-      local m = measured and measured[i] or ranks.measure(case, steps)
-      view.stretch = predictions[i].stretch
-      view:working(buffers.working_bytes(case.hyper, case.plan))
-      for _, record in ipairs(m.records) do record.predicted_seconds = validate.line(record, view) end
-      local row = { layout = name, case = case, changed = validate.changes(validate.configurations[i], case),
-        predicted_seconds = predictions[i].step_seconds, measured_seconds = m.step_seconds }
-      for key, value in pairs(m) do row[key] = row[key] or value end
-      group.rows[i] = row
-      options.on_row(row)
-    end
-    local _
-    _, group.median_error = validate.errors(group.rows)
-    result.groups[#result.groups + 1] = group
-  end
+  local backend = require("ett.validate_" .. name).open { out = options.out, layouts = options.layouts, sizes = sizes,
+    scale = options.scale or 1, device = options.device, precision = options.precision, on_stage = options.on_stage }
+  local result = { backend = name, precision = backend.precision, device = backend.named, groups = {} }
+  local ok, raised = xpcall(function()
+    for i, layout in ipairs(options.layouts) do result.groups[i] = prove(backend, layout, sizes, options) end
+  end, error_module.from)
+  backend:close()
+  if not ok then error(raised, 0) end
   return result
 end
 

@@ -17,6 +17,9 @@ Kernels.__index = Kernels
 -- Parameters begin at multiples of this: 256 bytes in 16 bits, what cuBLASLt supposes of its operands.
 local ALIGNED = 128
 
+-- Wider models learn at a rate that falls with their width (Yang et al. 2021): there is no warm-up.
+local WIDTH_AT_RATE = 512
+
 local source = [[
 // The first micro-batch of a step finds nothing to add to.
 extern "C" __global__ void gradient_accumulation(const T *gradient, float *kept, long long first, long long n) {
@@ -268,7 +271,9 @@ local function load_inputs(self, t)
     must(self.work:write(own.ids.number, ids))
     must(self.work:write(own.targets.number, targets))
   end
-  must(self.work:write(self.state.correction.number, optimizer.corrections(t.step_number)))
+  local corrections = optimizer.corrections(t.step_number)
+  corrections[1] = corrections[1] * math.min(1, WIDTH_AT_RATE / t.z.hidden)
+  must(self.work:write(self.state.correction.number, corrections))
 end
 
 local function loss_of(self, t)

@@ -10,7 +10,8 @@
 local sample = require "ett.sample"
 
 local validate_view = {}
-local View = {}
+-- The products add to the gradients they find; what launches a step is counted by operator.
+local View = { plan = { dtype = "fp32", accumulate_gradients = false }, launch_seconds = 0.0 }
 View.__index = View
 
 --- Bytes through which the operands of the two campaigns rotate: more than private caches and more than

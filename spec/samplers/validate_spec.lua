@@ -128,4 +128,53 @@ describe("ett validate", function()
     assert.is_true(math.abs(read.rows[7].seconds - list[7].seconds) < 1e-9)
     assert.is_true(math.abs(read.host.token_seconds.cross_entropy - 2e-7) < 1e-12)
   end)
+
+  it("samples a GPU over the range of what its configurations run, under the same limits", function()
+    local campaigns, model = require "ett.validate_campaign", require "ett.validate_model"
+    local buffers = require "ett.validate_buffers"
+    for _, precision in ipairs { "bf16", "fp32" } do
+      local entries = {}
+      for _, entry in ipairs(campaigns.cuda(validate.sizes.cuda, 1, precision).samples) do
+        entries[entry.operator] = entry
+      end
+      for i, configuration in ipairs(validate.sizes.cuda) do
+        local case = validate.case(configuration)
+        assert.is_nil(validate.changes(configuration, case))
+        local z = buffers.sizes(case.hyper, case.plan)
+        for name, shape in pairs(model.shapes(z, case.plan)) do
+          local entry = assert(entries[name] or entries.linear_qkv, name)
+          for dimension, axis in pairs(entry.shapes) do
+            local value, inside = shape[dimension], axis == 1 -- 1: follows from others
+            if type(axis) == "table" and axis.from then
+              inside = axis.from <= value and value <= axis.to
+            elseif type(axis) == "table" then
+              for _, listed in ipairs(axis) do inside = inside or listed == value end
+            end
+            assert(inside, ("configuration %d: %s %s = %d is not sampled"):format(i, name, dimension, value))
+          end
+          assert(not entry.where or entry.where(shape), ("configuration %d: %s is too large"):format(i, name))
+        end
+      end
+    end
+  end)
+
+  it("adds to a step of a GPU what a sample has beyond its launch, and the step's own launch", function()
+    local costs = { alone_seconds = 7e-6, chained_seconds = 2e-6, marked_seconds = 3e-6, launch_seconds = 9e-6 }
+    local view = require("ett.validate_cuda").view(constant(25e-6), costs, "bf16")
+    local function near(expected, actual) assert.is_true(math.abs(actual / expected - 1) < 1e-9, tostring(actual)) end
+    near(20e-6, view:operator("gelu", {}, "bf16", "forward").seconds)
+    near(9e-6, view.launch_seconds)
+    -- No operator is shorter than the shortest kernel.
+    near(2e-6, require("ett.validate_cuda").view(constant(4e-6), costs, "bf16"):operator("gelu", {}, "bf16",
+      "forward").seconds)
+    local folder = os.tmpname()
+    os.remove(folder)
+    require("lfs").mkdir(folder)
+    local case = validate.case { 2, 64, 4, 512, 4, 2, 64 }
+    local step = validate.predict(case, view, validate.cluster(folder)).step_seconds
+    os.execute(("rm -rf '%s'"):format(folder))
+    -- Two micro-batches of 2 layers of 11 operators, embedding, norm, head and loss, forward and backward, and of the
+    -- adding of four layers' gradients; the optimizer.
+    near((2 * (2 * (2 * 11 + 4) + 4) + 1) * 20e-6, step)
+  end)
 end)

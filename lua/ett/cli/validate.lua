@@ -20,9 +20,11 @@ end
 
 local function print_row(row)
   local error_percent = 100 * (row.predicted_seconds / row.measured_seconds - 1)
-  print(("%-4s %s  predicted %9.3f ms  measured %9.3f ms  error %+6.1f %%  others %4.1f %%%s  loss %.3f -> %.3f")
-    :format(row.layout, describe(row.case), row.predicted_seconds * 1e3, row.measured_seconds * 1e3, error_percent,
-      row.foreign_percent, row.disturbed and " ~" or "", row.first_loss, row.last_loss))
+  local others = row.foreign_percent
+    and ("  others %4.1f %%%s"):format(row.foreign_percent, row.disturbed and " ~" or "")
+  print(("%-4s %s  predicted %9.3f ms  measured %9.3f ms  error %+6.1f %%%s  loss %.3f -> %.3f"):format(row.layout,
+    describe(row.case), row.predicted_seconds * 1e3, row.measured_seconds * 1e3, error_percent, others or "",
+    row.first_loss, row.last_loss))
 end
 
 local function print_group(group)
@@ -48,9 +50,10 @@ local function print_group(group)
       group.ranks_per_processor) or ""))
 end
 
-local function layouts_of(opts)
+local function layouts_of(opts, backend)
   local validate = require "ett.validate"
   if not opts.layouts then
+    if backend == "cuda" then return { "1x1" } end
     local ok, why = require("ett.validate_ranks").available()
     return ok and validate.layout_names or { "1x1" }, not ok and why or nil
   end
@@ -66,19 +69,46 @@ local function layouts_of(opts)
   return list
 end
 
-local function check(opts)
+local backends = { "cpu", "cuda" }
+
+--- The back end asked for; without a word, the GPU where there is one and nothing asks for several ranks.
+local function backend_of(opts)
+  local name = opts.backend
+  if not name then
+    local gpu = (opts.layouts == nil or opts.layouts == "1x1") and require("ett.validate_cuda").available()
+    return gpu and "cuda" or "cpu"
+  end
+  if name ~= "cpu" and name ~= "cuda" then
+    error_module.raise("usage", "validate: --backend must be cpu or cuda, got '%s'%s", name,
+      error_module.suggestion(name, backends))
+  end
+  return name
+end
+
+local function check(opts, backend)
   if opts.scale > 100 then
     error_module.raise("usage", "validate: --scale must be at most 100, got %g", opts.scale)
+  end
+  if opts.device and backend == "cpu" then
+    error_module.raise("usage", "validate: --device goes with the back end cuda, not cpu")
+  end
+  if opts.device and opts.device < 0 then
+    error_module.raise("usage", "validate: --device must be 0 or more, got %d", opts.device)
+  end
+  if opts.precision and backend == "cpu" and opts.precision ~= "fp32" then
+    error_module.raise("usage", "validate: the back end cpu trains in fp32, not in '%s'", opts.precision)
   end
 end
 
 local function run(opts, out)
   local validate, sample = require "ett.validate", require "ett.sample"
-  local layouts, missing = layouts_of(opts)
+  local backend = backend_of(opts)
+  check(opts, backend)
+  local layouts, missing = layouts_of(opts, backend)
   if missing and not opts.quiet then io.stderr:write(("# one rank only: %s\n"):format(missing)) end
   local began = sample.now()
-  local result = validate.run { out = out, layouts = layouts, configurations = opts.configurations,
-    steps = opts.steps, scale = opts.scale,
+  local result = validate.run { backend = backend, out = out, layouts = layouts, configurations = opts.configurations,
+    steps = opts.steps, scale = opts.scale, device = opts.device, precision = opts.precision,
     on_stage = function(text)
       if not opts.quiet then io.stderr:write(("# %.0f s: %s\n"):format(sample.now() - began, text)) end
     end,
@@ -90,6 +120,10 @@ local function run(opts, out)
   if opts.json then
     io.write(require("ett.json").encode(result, { indent = 2 }))
   elseif not opts.quiet then
+    if result.backend == "cuda" then
+      print(("# %s, %s; a step is one CUDA graph, launching it takes %.1f us"):format(result.device, result.precision,
+        result.groups[1].host.launch_seconds * 1e6))
+    end
     for _, group in ipairs(result.groups) do print_group(group) end
   end
 end
@@ -97,13 +131,17 @@ end
 return {
   name = "validate",
   summary = "train small transformers on this machine and compare with their prediction",
-  usage = "validate [--layouts LIST] [--out DIR] [option ...]",
+  usage = "validate [--backend NAME] [--layouts LIST] [--out DIR] [option ...]",
   description = "Samples the operators (and, with MPI layouts, the collectives), predicts training steps from the\n"
     .. "samples alone, executes them, and prints both. Layouts are data x tensor parallel ranks; pp2 is a pipeline.\n"
     .. "Ranks beyond the processors share them. All layouts take about five minutes; 'others' is the share of the\n"
-    .. "steps in which other programs had a processor.",
+    .. "steps in which other programs had a processor. With cuda a step runs on one GPU, as one CUDA graph; the\n"
+    .. "operators' times are events between them in a few more steps.",
   options = {
-    { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: all; without MPI 1x1)" },
+    { "backend", "NAME", "cpu or cuda (default: cuda where a GPU is and no layout of several ranks is named)" },
+    { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: all; without MPI, and with cuda, 1x1)" },
+    { "device", "K", "with cuda: the GPU to use", kind = "integer" },
+    { "precision", "NAME", "with cuda: bf16 or fp32 (default: bf16 where the GPU and cuDNN have it); cpu: fp32" },
     { "out", "DIR", "folder of the samples (default: a temporary one)" },
     { "configurations", "N", "how many of the twelve", kind = "count", default = 12 },
     { "steps", "N", "undisturbed steps of each (at most four times as many are run)", kind = "count", default = 12 },
@@ -118,7 +156,6 @@ return {
       require("ett.validate_ranks").work(opts.worker)
       return 0
     end
-    check(opts)
     if opts.out then
       run(opts, opts.out)
       return 0
