@@ -50,9 +50,11 @@ function validate_cuda.open(options)
         name)
     end
   end
-  local known = table.concat(validate_cuda.precisions, " or ")
-  if options.precision and not known:find(options.precision, 1, true) then
-    error_module.raise("usage", "validate: the back end cuda trains in %s, not in '%s'", known, options.precision)
+  local known = options.precision == nil
+  for _, name in ipairs(validate_cuda.precisions) do known = known or name == options.precision end
+  if not known then
+    error_module.raise("usage", "validate: the back end cuda trains in %s, not in '%s'",
+      table.concat(validate_cuda.precisions, " or "), options.precision)
   end
   local ordinal = options.device or 0
   local device = must(require("ett.cuda").open(ordinal))

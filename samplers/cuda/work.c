@@ -166,23 +166,37 @@ int ett_cuda_work_launches(const ett_cuda_work *work) {
   return work->launch_count;
 }
 
-/* Work that keeps the device busy for longer than the host takes to enqueue the list:
- * 2 MB a microsecond is more than any memory takes, 10 us a launch more than it costs. */
-static CUresult hold_device(ett_cuda_device *device, int launches) {
-  if (!device->flush)
-    return CUDA_SUCCESS;
-  double rounds = 10.0 * launches * 2e6 / (double)device->flush_bytes;
-  CUresult status = CUDA_SUCCESS;
-  for (int i = 0; i <= rounds && status == CUDA_SUCCESS; i++)
-    status = device->driver->cuMemsetD8Async(device->flush, (unsigned char)i,
-                                             device->flush_bytes, device->stream);
-  return status;
+/* A chain of dependent multiply-adds, four cycles each: keeps the device busy, and
+ * nothing else. What it computes is never negative. */
+static const char hold_source[] =
+    "extern \"C\" __global__ void ett_hold(float *never, long long n) {\n"
+    "  float x = 1.0f;\n"
+    "  for (long long i = 0; i < n; i++) x = x * 0.999f + 0.5f;\n"
+    "  if (x < 0) *never = x;\n"
+    "}\n";
+
+/* Busy for about 10 us a launch of the list: longer than the host takes to enqueue it. */
+static int hold_device(ett_cuda_device *device, int launches, ett_err *err) {
+  CUfunction function;
+  if (ett_cuda_device_function(device, hold_source, "hold", 1, ETT_CUDA_FP32, "ett_hold",
+                               &function, err) != 0)
+    return -1;
+  CUdeviceptr never = 0;
+  long long n = 6000ll * launches;
+  void *args[] = {&never, &n};
+  CUresult status = device->driver->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0,
+                                                   device->stream, args, NULL);
+  return status == CUDA_SUCCESS
+             ? 0
+             : ett_cuda_device_fail(device, status, "holding the device up", err);
 }
 
 static int enqueue_parts(ett_cuda_work *work, const int *ends, int parts,
                          const CUevent *events, ett_err *err) {
   ett_cuda_device *device = work->device;
-  CUresult status = hold_device(device, work->launch_count);
+  if (hold_device(device, work->launch_count, err) != 0)
+    return -1;
+  CUresult status = CUDA_SUCCESS;
   for (int part = 0, i = 0; part <= parts && status == CUDA_SUCCESS; part++) {
     status = device->driver->cuEventRecord(events[part], device->stream);
     for (; part < parts && i < ends[part]; i++)
