@@ -6,11 +6,14 @@ local op = { name = "flash_attention", aliases = { "flash_atten", "fused_attenti
   summary = "fused attention over local heads" }
 
 op.schema = { batch = "count", heads = "count", kv_heads = "count", seq_q = "count", seq_k = "count",
-  head_dim = "count", value_dim = "count?", causal = "natural", window = "count?" }
+  head_dim = "count", value_dim = "count?", causal = "natural", window = "count?",
+  shards = "count?" }
 
 op.constraints = {
   { "heads must divide by kv_heads", function(s) return s.heads % s.kv_heads == 0 end },
   { "causal must be 0 or 1", function(s) return s.causal <= 1 end },
+  { "a causal mask needs at least as many keys (seq_k) as queries (seq_q)",
+    function(s) return s.causal == 0 or s.seq_q <= s.seq_k end },
 }
 
 --- Values of a width of their own (multi-head latent attention): value_dim.
@@ -19,17 +22,20 @@ function op.shape(c)
   return { batch = c.micro_batch, heads = shapes.local_heads(c), kv_heads = shapes.local_kv_heads(c),
     seq_q = shapes.divide("seq", c.seq, "cp", c.cp or 1), seq_k = c.seq, head_dim = shapes.head_dim(c),
     value_dim = value and value ~= shapes.head_dim(c) and value or nil, causal = c.causal == false and 0 or 1,
-    window = c.window and c.window < c.seq and c.window or nil }
+    window = c.window and c.window < c.seq and c.window or nil, shards = c.cp and c.cp > 1 and c.cp or nil }
 end
 
 function op.features(s) return { s.batch, s.seq_q, s.heads, s.head_dim } end
 
---- Query-key pairs that are computed: half of them under a causal mask (context ranks balance by
---- taking an early and a late piece each), a band of them under a sliding window.
+--- Query-key pairs that are computed. Under a causal mask the queries are the last of the keys' sequence (the mask is
+--- aligned at the bottom right), so that each sees every key before the first query and half of the queries' own: with
+--- as many keys as queries half of all. Context ranks that share a sequence (shards) take an early and a late piece
+--- each: half of all. A sliding window leaves a band.
 local function pairs_of(s)
   local all = (s.seq_q + 0.0) * s.seq_k
   if s.window then return s.seq_q * (s.window - (s.window * 0.5) * (s.window / s.seq_k)) end
-  return s.causal ~= 0 and all / 2 or all
+  if s.causal == 0 then return all end
+  return s.shards and all / 2 or s.seq_q * (s.seq_k - s.seq_q / 2)
 end
 
 --- Two products forward; five backward (scores again, dV, dP, dQ, dK).
@@ -101,6 +107,9 @@ q = tensor(s.batch, s.heads, s.seq_q, s.head_dim)
 k = tensor(s.batch, s.kv_heads, s.seq_k, s.head_dim)
 v = tensor(s.batch, s.kv_heads, s.seq_k, s.value_dim or s.head_dim)
 grouped = {"enable_gqa": True} if s.heads != s.kv_heads else {}
+if s.causal and s.seq_q != s.seq_k:  # is_causal is aligned at the top left
+    from torch.nn.attention.bias import causal_lower_right
+    return lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=causal_lower_right(s.seq_q, s.seq_k), **grouped)
 return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=bool(s.causal), **grouped)
 ]]
 

@@ -157,6 +157,28 @@ describe("the reference's names and samples", function()
     assert.same({ batch = 64, m = 4096, k = 128, n = 4096 }, scores)
   end)
 
+  it("count the pairs of a causal mask at the bottom right, and half of all for context ranks", function()
+    local flash = operator.get "flash_attention"
+    local function flops(s)
+      return flash.flops(operator.check_shape(flash, { batch = 2, heads = 3, kv_heads = 3, seq_q = s[1], seq_k = s[2],
+        head_dim = 8, causal = s[3], shards = s[4] }), "forward")
+    end
+    local one_pair = 2 * 2.0 * 2 * 3 * 8
+    for _, s in ipairs { { 64, 64 }, { 64, 256 }, { 1, 256 } } do
+      local seen = 0 -- query i is row seq_k - seq_q + i of the sequence; of its own key it counts half
+      for i = 1, s[1] do seen = seen + (s[2] - s[1] + i) - 0.5 end
+      assert.equal(one_pair * seen, flops { s[1], s[2], 1 })
+      assert.equal(one_pair * s[1] * s[2], flops { s[1], s[2], 0 })
+    end
+    assert.equal(one_pair * 64 * 256 / 2, flops { 64, 256, 1, 4 })
+    local c = { tp = 1, cp = 4, micro_batch = 1, seq = 256, hidden = 32, heads = 4, kv_heads = 4, head_dim = 8 }
+    assert.equal(4, flash.shape(c).shards)
+    c.cp = 1
+    assert.is_nil(flash.shape(c).shards)
+    assert.has_error(function() flops { 65, 64, 1 } end)
+    assert.equal(one_pair * 65 * 64, flops { 65, 64, 0 })
+  end)
+
   it("count the parameters of the sampled optimizers", function()
     -- optimizer row: 2 layers of 256 = 27335680 parameters in 28 tensors, as the sample file says
     local op = operator.get "optimizer"

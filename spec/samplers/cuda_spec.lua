@@ -34,6 +34,28 @@ describe("ett.cuda", function()
     assert.matches("nothing", err.log)
   end)
 
+  it("measures no causal attention over more keys than queries: its masks begin at the top left", function()
+    local backend = require("ett.find").load("samplers", "cuda")
+    local op = require("ett.operator").get "flash_attention"
+    local calls = {}
+    local sink = { tensor = function() return 1 end, kernel = function() return true end,
+      attention = function(_, a)
+        calls[#calls + 1] = a.seq_k
+        return true
+      end }
+    local s = { batch = 1, heads = 2, kv_heads = 2, seq_q = 64, seq_k = 128, head_dim = 32, causal = 1 }
+    for _, precision in ipairs { "bf16", "fp32" } do
+      local ok, failure = pcall(backend.record, sink, op, s, "forward", precision)
+      assert.is_false(ok)
+      assert.matches("as many keys as queries only, got 64 queries and 128 keys: make seq_k equal", failure.message)
+    end
+    s.causal = 0
+    backend.record(sink, op, s, "forward", "bf16")
+    s.causal, s.seq_k = 1, 64
+    backend.record(sink, op, s, "forward", "bf16")
+    assert.same({ 128, 64 }, calls)
+  end)
+
   it("says in one sentence that there is no driver", function()
     if not cuda then pending(reason) return end
     local count, err = cuda.available()
