@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static ett_dist_job job;
 static int opened;
@@ -21,24 +22,30 @@ static void finalize(void) {
     MPI_Finalize();
 }
 
-/* Identity of the running kernel: ranks with the same one share a clock. */
-static uint64_t boot_identity(void) {
-  char text[64] = "";
-  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-  if (file) {
-    if (!fgets(text, sizeof text, file))
-      text[0] = '\0';
-    fclose(file);
-  }
-  uint64_t hash = 1469598103934665603u;
+static uint64_t mixed(uint64_t hash, const char *text) {
   for (const char *c = text; *c; c++)
     hash = (hash ^ (unsigned char)*c) * 1099511628211u;
   return hash;
 }
 
+/* Identity of the clock: that of the running kernel and of the time namespace in it (a
+ * container may have its own). Ranks with the same one share a clock. */
+static uint64_t clock_identity(void) {
+  char boot[64] = "", space[64] = "";
+  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+  if (file) {
+    if (!fgets(boot, sizeof boot, file))
+      boot[0] = '\0';
+    fclose(file);
+  }
+  if (readlink("/proc/self/ns/time", space, sizeof space - 1) < 0)
+    space[0] = '\0';
+  return mixed(mixed(1469598103934665603u, boot), space);
+}
+
 /* Offset of rank 0's clock by the quickest of some round trips (Cristian 1989). */
 static double clock_offset(const ett_dist_group *world) {
-  uint64_t mine = boot_identity(), first = mine;
+  uint64_t mine = clock_identity(), first = mine;
   MPI_Bcast(&first, 1, MPI_UINT64_T, 0, world->comm);
   int foreign = first != mine, any = 0;
   MPI_Allreduce(&foreign, &any, 1, MPI_INT, MPI_MAX, world->comm);

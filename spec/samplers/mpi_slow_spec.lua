@@ -153,6 +153,38 @@ describe("the MPI back end", function()
     assert.equal(2, rows)
   end)
 
+  it("times collectives between clocks that are a day apart", function()
+    if not os.execute("unshare --time --monotonic 86400 true >/dev/null 2>&1") then
+      pending "no time namespaces here: they need root and Linux 5.6"
+      return
+    end
+    local file = write("far.lua", [[
+      return { name = "far", backend = "mpi", max_repeats = 20, min_repeats = 5, budget_seconds = 0.01, samples = {
+        { collective = "all_reduce", in_place = true, shapes = { shape = { 64, 4096 } } } } }
+    ]])
+    local ett = ("'%s/bin/ett' sample '%s' --out '%s/far' --quiet"):format(host.prefix, file, folder)
+    for _, ahead in ipairs { "", "unshare --time --monotonic 86400 " } do -- rank 1's clock, then rank 0's
+      local behind = ahead == "" and "unshare --time --monotonic 86400 " or ""
+      local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+        .. "OMPI_MCA_mpi_yield_when_idle=1 timeout 60 mpirun --oversubscribe --bind-to none "
+        .. "-n 1 %s%s : -n 1 %s%s 2>&1"):format(ahead, ett, behind, ett))
+      local text = pipe:read("a")
+      assert(pipe:close(), text)
+      local rows = 0
+      -- The second time nothing is left: what is done is told by the rows, whatever the clock says.
+      local path, measured = text:match("(%S+all_reduce_fp32_1_2%.csv): (%d+) measured")
+      assert.equal(ahead == "" and "2" or "0", measured, text)
+      for line in io.lines(path) do
+        local time = line:match("^%d+,1,2,(.*)$")
+        if time then
+          rows = rows + 1
+          assert.is_true(tonumber(time) > 0 and tonumber(time) < 1e5, line)
+        end
+      end
+      assert.equal(2, rows, text)
+    end
+  end)
+
   it("--raw of shared work keeps a row and its repeats together", function()
     local file = write("kept.lua", [[
       return { name = "kept", max_repeats = 2, min_repeats = 2, passes = 1, budget_seconds = 0.001, samples = { {

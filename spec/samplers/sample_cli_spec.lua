@@ -107,6 +107,21 @@ describe("ett sample", function()
     assert.equal(measured, held.rows)
   end)
 
+  it("goes on by what the tables hold, whatever a machine's clock says", function()
+    write("c.lua", campaign "{ tokens = { 16, 32 }, width = 8 }")
+    local text, status = run "sample c.lua --out out --quiet --limit 1"
+    assert.equal(0, status, text)
+    for _, date in ipairs { "2099-01-01", "1980-01-01" } do -- a file server ahead of this machine, and behind it
+      os.execute(("touch -d %s '%s'/out/*.csv '%s/c.lua'"):format(date, folder, folder))
+      text, status = run "sample c.lua --out out --quiet"
+      assert.equal(0, status, text)
+      assert.matches(date == "2099-01-01" and ": 1 measured" or ": 0 measured", text)
+    end
+    local body = io.open(folder .. "/" .. text:match("(out/%S+%.csv)")):read("a")
+    assert.equal(2, select(2, body:gsub("\n%d+,8,", "")))
+    assert.is_nil(body:find(os.date "%Y-%m", 1, true)) -- no date that two machines could disagree about
+  end)
+
   it("refuses usage that cannot be", function()
     write("c.lua", campaign "{ tokens = 16, width = 8 }")
     local function says(arguments, pattern)
