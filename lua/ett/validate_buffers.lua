@@ -88,7 +88,7 @@ function buffers.activations(self)
   if self.last then
     self.s.logits, self.s.dlogits = t(z.tokens * z.vocab), t(z.tokens * z.vocab)
     if self.plan.tp > 1 then
-      self.s.all_lse, self.s.own = b:tensor(z.tokens * self.plan.tp, "fp32"), statistic()
+      self.s.top, self.s.target, self.s.sum = statistic(), statistic(), statistic()
     end
   end
   self.rotation = b:rotation(self)

@@ -140,7 +140,7 @@ function validate_kernels_cpu.host_seconds()
     last = true, foreign = 1, hyper = { vocab = 1024 }, plan = plan, shapes = model.shapes(z, plan),
     backend = validate_kernels_cpu.new() }, model.Trainer)
   local x, y, sum = tensor(z.tokens * z.hidden), tensor(z.tokens * 3 * z.hidden), tensor(z.tokens * z.hidden)
-  t.s = { own = tensor(z.tokens), all_lse = tensor(2 * z.tokens) }
+  t.s = { top = tensor(z.tokens), target = tensor(z.tokens), sum = tensor(z.tokens) }
   local a = { entropy = t.backend:entropy_state(t) }
   t.backend:inputs(t, a)
   local weights = {}

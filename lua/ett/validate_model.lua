@@ -113,10 +113,11 @@ function Trainer:book(label, kind, bytes, ranks, start, processor)
   record.processor_seconds = (record.processor_seconds or 0.0) + thread_seconds() - processor
 end
 
-function Trainer:collective(kind, group, label, tensor, other)
+--- kind: what it is booked as; run: what runs, where that differs.
+function Trainer:collective(kind, group, label, tensor, other, run)
   if not group or group:size() < 2 then return end
   local start, processor = now(), thread_seconds()
-  group:run(kind, tensor, other)
+  group:run(run or kind, tensor, other)
   self:book(label, kind, 4 * math.max(#tensor, other and #other or 0), group:size(), start, processor)
 end
 
@@ -160,21 +161,24 @@ function Trainer:forward(a, input)
   return nil
 end
 
---- Puts the ranks' parts of the vocabulary together: log-sum-exp and the target's logit.
+--- Puts the ranks' parts of the vocabulary together: log-sum-exp and the target's logit, by the three
+--- reductions of Megatron-LM's vocabulary-parallel cross entropy (largest, target, sum of exponents).
 function Trainer:join_vocabulary(a)
   local tp, tokens = self.plan.tp, self.z.tokens
   if tp == 1 then return end
-  local own, all = self.s.own, self.s.all_lse
-  for i = 1, tokens do own:set(i, a.entropy:get(i) - a.loss:get(i)) end -- the target's logit, or 0
-  self:collective("all_gather", self.tp_group, "tp", all, a.entropy)
-  self:collective("all_reduce", self.tp_group, "tp", own)
+  local top, target, sum = self.s.top, self.s.target, self.s.sum
   for i = 1, tokens do
-    local top, sum = -math.huge, 0
-    for r = 0, tp - 1 do top = math.max(top, all:get(r * tokens + i)) end
-    for r = 0, tp - 1 do sum = sum + math.exp(all:get(r * tokens + i) - top) end
-    local lse = top + math.log(sum)
+    top:set(i, a.entropy:get(i))
+    target:set(i, a.entropy:get(i) - a.loss:get(i)) -- the target's logit, or 0
+  end
+  self:collective("all_reduce", self.tp_group, "tp", top, nil, "all_reduce_max")
+  self:collective("all_reduce", self.tp_group, "tp", target)
+  for i = 1, tokens do sum:set(i, math.exp(a.entropy:get(i) - top:get(i))) end
+  self:collective("all_reduce", self.tp_group, "tp", sum)
+  for i = 1, tokens do
+    local lse = top:get(i) + math.log(sum:get(i))
     a.entropy:set(i, lse)
-    a.loss:set(i, lse - own:get(i))
+    a.loss:set(i, lse - target:get(i))
   end
 end
 

@@ -20,7 +20,7 @@ local wires = {}
 
 --- By group: { collective, elements of the whole message, stretch in seconds, points }.
 wires.designs = {
-  tp = { { "all_reduce", { 64, 262144 }, { 40e-6, 2e-3 }, 30 }, { "all_gather", { 64, 2048 }, { 40e-6, 2e-3 }, 8 } },
+  tp = { { "all_reduce", { 64, 262144 }, { 40e-6, 2e-3 }, 34 } },
   dp = { { "all_reduce", { 30000, 12000000 }, { 2e-3, 60e-3 }, 24 } },
   pp = { { "send_recv", { 4096, 262144 }, { 400e-6, 10e-3 }, 14 } },
 }
@@ -82,12 +82,10 @@ end
 local function measure(job, k, group, sharers, kind, elements, seconds, stretch)
   local world = job.world
   local tensor = sample.tensor(elements)
-  local part = kind == "all_gather" and group and sample.tensor(elements // group:size()) or nil
-  local written = part or tensor
   local function compute()
     local start = sample.thread_seconds()
     stretch(seconds)
-    written:fill(0) -- a step has just written what it sends
+    tensor:fill(0) -- a step has just written what it sends
     return sample.thread_seconds() - start
   end
   local pair = kind == "send_recv"
@@ -104,7 +102,7 @@ local function measure(job, k, group, sharers, kind, elements, seconds, stretch)
         busy = busy + there_and_back(group, tensor, compute)
       else
         busy = busy + compute()
-        group:run(kind, tensor, part)
+        group:run(kind, tensor)
       end
     end
     local stop = sample.now()

@@ -8,8 +8,9 @@
 #include "dist/dist.h"
 #include "sample/stats.h"
 
-static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter",
-                                    "all_to_all", "send_recv",  "broadcast"};
+static const char *const names[] = {"all_reduce",    "all_gather", "reduce_scatter",
+                                    "all_to_all",    "send_recv",  "broadcast",
+                                    "all_reduce_max"};
 
 int ett_dist_collective_find(const char *name) {
   for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
@@ -36,6 +37,9 @@ int ett_dist_run(const ett_dist_group *g, ett_dist_collective kind, const float 
   switch (kind) {
   case ETT_DIST_ALL_REDUCE:
     status = MPI_Allreduce(from, out, n, MPI_FLOAT, MPI_SUM, g->comm);
+    break;
+  case ETT_DIST_ALL_REDUCE_MAX:
+    status = MPI_Allreduce(from, out, n, MPI_FLOAT, MPI_MAX, g->comm);
     break;
   case ETT_DIST_ALL_GATHER:
     status = MPI_Allgather(from, share, MPI_FLOAT, out, share, MPI_FLOAT, g->comm);

@@ -43,8 +43,9 @@ typedef enum {
   ETT_DIST_ALL_GATHER,
   ETT_DIST_REDUCE_SCATTER,
   ETT_DIST_ALL_TO_ALL,
-  ETT_DIST_SEND_RECV, /* rank 0 sends to rank 1 */
-  ETT_DIST_BROADCAST, /* from rank 0 */
+  ETT_DIST_SEND_RECV,      /* rank 0 sends to rank 1 */
+  ETT_DIST_BROADCAST,      /* from rank 0 */
+  ETT_DIST_ALL_REDUCE_MAX, /* the largest in place of the sum */
 } ett_dist_collective;
 
 /* Name to collective; -1 when unknown. */

@@ -51,6 +51,9 @@ describe("the MPI back end", function()
           local t = filled(6, function(i) return i * (rank + 1) end)
           world:run("all_reduce", t)
           for i = 1, 6 do assert.equal(i * n * (n + 1) / 2, t:get(i)) end
+          local top = filled(6, function(i) return i % 2 == 0 and rank or -rank end)
+          world:run("all_reduce_max", top)
+          for i = 1, 6 do assert.equal(i % 2 == 0 and n - 1 or 0, top:get(i)) end
           local gathered = sample.tensor(6)
           world:run("all_gather", gathered, filled(2, function(i) return 10 * rank + i end))
           for r = 0, n - 1 do for i = 1, 2 do assert.equal(10 * r + i, gathered:get(2 * r + i)) end end

@@ -85,4 +85,71 @@ describe("the training step", function()
     for _ in pairs(expected) do listed = listed + 1 end
     assert.equal(listed, run)
   end)
+
+  it("puts a split vocabulary together by the messages that the estimate counts", function()
+    local ranks, tokens, part = 3, 5, 4
+    local logits = sample.tensor(tokens * ranks * part):normal(11, 3)
+    local function logit(token, at) return logits:get((token - 1) * ranks * part + at) end
+    local function log_sum(token, from, to)
+      local sum = 0
+      for at = from, to do sum = sum + math.exp(logit(token, at)) end
+      return math.log(sum)
+    end
+    local function target(token) return (7 * token) % (ranks * part) + 1 end
+    -- A reduction waits for every rank, so each rank is a coroutine.
+    local group, booked = { given = {} }, {}
+    function group.size() return ranks end
+    function group:run(kind, tensor)
+      self.given[#self.given + 1] = tensor
+      if #self.given < ranks then
+        coroutine.yield()
+        return
+      end
+      for i = 1, #tensor do
+        local largest, sum = -math.huge, 0
+        for _, t in ipairs(self.given) do largest, sum = math.max(largest, t:get(i)), sum + t:get(i) end
+        for _, t in ipairs(self.given) do t:set(i, kind == "all_reduce_max" and largest or sum) end
+      end
+      self.given = {}
+    end
+    local threads, results = {}, {}
+    for rank = 1, ranks do
+      local function t() return sample.tensor(tokens) end
+      local trainer = setmetatable({ z = { tokens = tokens }, plan = { tp = ranks }, tp_group = group,
+        s = { top = t(), target = t(), sum = t() } }, validate_model.Trainer)
+      trainer:reset()
+      local a = { entropy = t(), loss = t() }
+      for token = 1, tokens do
+        local own = log_sum(token, (rank - 1) * part + 1, rank * part)
+        local at = target(token)
+        a.entropy:set(token, own)
+        a.loss:set(token, own - ((at - 1) // part + 1 == rank and logit(token, at) or 0))
+      end
+      results[rank], booked[rank] = a, trainer
+      threads[rank] = coroutine.create(function() trainer:join_vocabulary(a) end)
+    end
+    for _ = 1, 4 do
+      for rank = 1, ranks do
+        if coroutine.status(threads[rank]) ~= "dead" then assert(coroutine.resume(threads[rank])) end
+      end
+    end
+    for rank = 1, ranks do
+      assert.equal("dead", coroutine.status(threads[rank]))
+      for token = 1, tokens do
+        local whole = log_sum(token, 1, ranks * part)
+        assert.near(whole, results[rank].entropy:get(token), 1e-5)
+        assert.near(whole - logit(token, target(token)), results[rank].loss:get(token), 1e-5)
+      end
+      local counted = require("ett.collective").expand({ collective = "vocabulary_reduce" }, { tp = ranks,
+        micro_batch = 1, seq = tokens, dtype = "fp32" })
+      local calls = 0
+      for _, record in ipairs(booked[rank].order) do
+        assert.equal("tp", record.name)
+        assert.equal(counted[1].name, record.pass)
+        assert.equal(counted[1].bytes, record.bytes)
+        calls = calls + record.calls
+      end
+      assert.equal(#counted, calls)
+    end
+  end)
 end)
