@@ -1,38 +1,38 @@
---- Active sampling: measures where the regressor is least sure, until its held-out error is
---- small enough.
+--- Active sampling: measures where the regressor is least sure, until its held-out error is small enough.
 --
--- The candidates are the campaign's own shapes. After a low-discrepancy start, each round fits
--- a surface to what was measured (ett.sample_profile) and takes the shapes that would lower its
--- variance over all candidates most (Cohn 1996), apart from each other. It stops when the 90 % upper bound of the
--- leave-one-out median error is below the target for every pass.
+-- The candidates are the campaign's own shapes; shapes of one kernel count as one. After a start that reaches the
+-- corners, each round fits rough surfaces to what was measured (ett.sample_profile) and takes the shapes that
+-- would lower their variance over all candidates most (Cohn 1996), one after the other: what a shape teaches does
+-- not depend on what it measures. A round is a quarter of what was measured, so that there are few fits.
+--
+-- It ends when the 90 % upper bound of the leave-one-out median error is below the target for every pass, or when the
+-- whole grid would do no better and could not reach the target either: the deviation of a new measurement, as the
+-- surfaces have it, is then within a tenth of what all shapes measured would leave (chooser.excess).
 local campaign_operator = require "ett.operator"
 local error_module = require "ett.error"
+local sample = require "ett.sample"
 local sample_profile = require "ett.sample_profile"
 local sampler = require "ett.sampler"
 
 local active = {}
+
+-- Distinct shapes that a design looks at: it holds their covariance, and the grid's costs their number cubed.
+local most_candidates = 1000
+-- A round's share of what was measured, and its least shapes; the share when the end is near.
+local growth, least_round, last_growth, near = 0.25, 4, 0.08, 1.18
+--- What no timing repeats better than counts as noise.
+active.repeatable = 0.005
+--- A shape is visited so many times as often as in a whole grid, where the back end makes visits: what the fewer shapes
+--- save is spent in part on their noise.
+active.visits = 3
+--- As good as the grid: so many times the deviation that the grid would leave.
+active.grid_excess = 1.1
 
 --- Upper 90 % bound of the median of sorted errors, by its order statistic (a binomial of 1/2).
 function active.median_bound(sorted)
   local n = #sorted
   local at = math.ceil(0.5 * n + 0.64 * math.sqrt(n)) -- 1.28 * sqrt(n) / 2
   return sorted[math.min(n, at)]
-end
-
---- Positions of `count` starting shapes, spread over the list by the golden ratio.
-local function start(list, count)
-  local chosen, seen, n = {}, {}, #list
-  local fraction = 0.5
-  while #chosen < math.min(count, n) do
-    local at = 1 + math.floor(fraction * n)
-    if not seen[at] then
-      seen[at] = true
-      chosen[#chosen + 1] = at
-    end
-    fraction = (fraction + 0.6180339887498949) % 1
-    if #chosen < n and #chosen >= count then break end
-  end
-  return chosen, seen
 end
 
 --- Largest leave-one-out bound over the passes of an operator.
@@ -46,78 +46,195 @@ local function error_of(profile, keys)
   return worst
 end
 
+--- `most` entries spread over a list by the golden ratio; the list itself where it is short.
+local function thinned(list, most)
+  if #list <= most then return list end
+  local chosen, seen, fraction = {}, {}, 0.5
+  while #chosen < most do
+    local at = 1 + math.floor(fraction * #list)
+    if not seen[at] then
+      seen[at] = true
+      chosen[#chosen + 1] = list[at]
+    end
+    fraction = (fraction + 0.6180339887498949) % 1
+  end
+  return chosen
+end
+
+--- The distinct kernels among the shapes of a list: { at = its first position, x = features, weight = shapes }, by
+--- name; the positions of the others.
+local function kernels_of(op, target, list)
+  local kernels, by_name, twins = {}, {}, {}
+  for i, index in ipairs(list) do
+    local ok, s = pcall(target.shape, target.values(index))
+    if ok then
+      local x = sample_profile.features(op, s)
+      local name = table.concat(x, " ")
+      local kernel = by_name[name]
+      if kernel then
+        kernel.weight = kernel.weight + 1
+        twins[#twins + 1] = i
+      else
+        kernel = { at = i, x = x, weight = 1 }
+        by_name[name], kernels[#kernels + 1] = kernel, kernel
+      end
+    end
+  end
+  return kernels, by_name, twins
+end
+
+--- Squared distance of two points, each feature by its scale.
+local function distance(a, b, scale)
+  local sum = 0
+  for d = 1, #a do sum = sum + ((a[d] - b[d]) / scale[d]) ^ 2 end
+  return sum
+end
+
+--- Centre of the kernels' features, and each one's spread (1 where there is none).
+local function centre_of(kernels)
+  local centre, spread = {}, {}
+  for d = 1, #kernels[1].x do
+    local sum, square = 0, 0
+    for _, kernel in ipairs(kernels) do sum = sum + kernel.x[d] / #kernels end
+    for _, kernel in ipairs(kernels) do square = square + (kernel.x[d] - sum) ^ 2 / #kernels end
+    centre[d], spread[d] = sum, square > 1e-12 and math.sqrt(square) or 1
+  end
+  return centre, spread
+end
+
+--- Starting kernels: the middle, then always the one farthest from all before it (Gonzalez 1985), which reaches
+--- the corners first. `known` lists points that were measured before.
+local function start(kernels, known, count)
+  local open, far, chosen = {}, {}, {}
+  for _, kernel in ipairs(kernels) do if not kernel.taken then open[#open + 1] = kernel end end
+  if #open == 0 then return chosen end
+  local centre, spread = centre_of(open)
+  local function seen(x)
+    for i, kernel in ipairs(open) do far[i] = math.min(far[i] or math.huge, distance(kernel.x, x, spread)) end
+  end
+  for _, x in ipairs(known) do seen(x) end
+  while #chosen < math.min(count, #open) do
+    local best, most = 1, -math.huge
+    for i, kernel in ipairs(open) do
+      local value = far[i] or -distance(kernel.x, centre, spread)
+      if value > most and not kernel.taken then best, most = i, value end
+    end
+    open[best].taken = true
+    chosen[#chosen + 1] = open[best]
+    seen(open[best].x)
+  end
+  return chosen
+end
+
+--- How sure the surfaces are over the candidates, and a design that says what to measure next.
+---@return userdata design, number excess worst over the surfaces: mean deviation of a measurement at an open
+--- candidate over that which the whole grid would leave there
+local function look(profile, keys, candidates, shapes, visits, with_grid)
+  local points, weights = {}, {}
+  for i, kernel in ipairs(candidates) do
+    table.move(kernel.x, 1, #kernel.x, #points + 1, points)
+    weights[i] = kernel.weight
+  end
+  local design, excess = assert(sample.design(weights)), 0
+  for number, key in ipairs(keys) do
+    local surface = profile:surface(key)
+    assert(design:add(surface, points))
+    local noise2 = select(2, surface:scales()) ^ 2
+    local floor2 = math.max(0, active.repeatable ^ 2 - noise2)
+    local now, grid = 0, 0
+    if with_grid then
+      local deviations, reached = design:deviations(number), assert(surface:grid_deviation(points, visits))
+      for i, kernel in ipairs(candidates) do
+        if not kernel.taken then
+          now = now + math.sqrt(deviations[i] ^ 2 + noise2 + floor2)
+          -- Candidates that stand for more shapes: what is not noise falls as their number.
+          grid = grid + math.sqrt(noise2 + floor2 + math.max(0, reached[i] ^ 2 - noise2) * #candidates / shapes)
+        end
+      end
+    end
+    excess = math.max(excess, grid > 0 and now / grid or 1)
+  end
+  for i, kernel in ipairs(candidates) do if kernel.taken then design:shut(i) end end
+  return design, excess
+end
+
 --- Chooses shapes of a list one round at a time.
 ---@param target table operator target of a campaign
 ---@param list integer[] indices of its shapes that may be measured
----@param options table target_error, first (12), batch (4), dtype
+---@param options table target_error (0 or "grid": as good as the whole grid), first (how many to start with), dtype,
+--- visits (of a shape here, for each that it would have in a whole grid: 1)
 function active.chooser(target, list, options)
   local op = campaign_operator.get(target.operator.name)
   local profile = sample_profile.new(options.dtype)
-  local shapes, keys = {}, {}
-  for i, index in ipairs(list) do
-    local ok, s = pcall(target.shape, target.values(index))
-    shapes[i] = ok and s or false
-  end
-  local queue, taken = start(list, options.first or math.max(8, 4 * #target.columns))
+  local kernels, by_name, twins = kernels_of(op, target, list)
+  local goal = options.target_error == "grid" and 0 or options.target_error
+  local first = options.first or math.max(8, 4 * #target.columns)
+  local keys, queue, known, candidates = {}, {}, {}, {}
   local chooser = { profile = profile, measured = 0 }
 
   --- Takes in one measurement.
   function chooser.add(s, results)
     for pass, result in pairs(results) do
       local key = sample_profile.pool_name(op) .. " " .. pass
-      local known = false
-      for _, k in ipairs(keys) do known = known or k == key end
-      if not known then keys[#keys + 1] = key end
+      local new = true
+      for _, k in ipairs(keys) do new = new and k ~= key end
+      if new then keys[#keys + 1] = key end
       profile:add(op, s, pass, result.seconds)
     end
+    table.sort(keys)
+    local x = sample_profile.features(op, s)
+    local kernel = by_name[table.concat(x, " ")]
+    if kernel then kernel.taken = true end
+    known[#known + 1] = x
     chooser.measured = chooser.measured + 1
   end
 
-  local function refill()
-    if chooser.measured < 4 then return end
-    chooser.error = error_of(profile, keys)
-    if chooser.error <= options.target_error then
-      chooser.done = true
-      return
-    end
-    -- Largest gain first; a shape near one already chosen this round waits.
-    local points, places = {}, {}
-    for i, s in ipairs(shapes) do
-      if s then
-        local x = sample_profile.features(op, s)
-        table.move(x, 1, #x, #points + 1, points)
-        places[#places + 1] = { at = i, gain = 0, x = x }
-      end
-    end
-    for _, key in ipairs(keys) do
-      for i, gain in ipairs(profile:surface(key):gain(points)) do places[i].gain = places[i].gain + gain end
-    end
-    local ranked = {}
-    for _, place in ipairs(places) do if not taken[place.at] then ranked[#ranked + 1] = place end end
-    table.sort(ranked, function(a, b)
-      if a.gain == b.gain then return a.at < b.at end
-      return a.gain > b.gain
-    end)
-    local picked = {}
-    for _, candidate in ipairs(ranked) do
-      local apart = true
-      for _, other in ipairs(picked) do
-        local distance = 0
-        for d = 1, #candidate.x do distance = math.max(distance, math.abs(candidate.x[d] - other.x[d])) end
-        apart = apart and distance > 0.3
-      end
-      if apart then
-        picked[#picked + 1] = candidate
-        taken[candidate.at] = true
-        queue[#queue + 1] = candidate.at
-        if #picked == (options.batch or 4) then break end
-      end
-    end
+  local function take(kernel)
+    kernel.taken = true
+    queue[#queue + 1] = kernel.at
   end
 
-  --- After add() of earlier rows: as many starting shapes are not needed any more.
-  function chooser.resume()
-    for _ = 1, math.min(chooser.measured, #queue) do taken[table.remove(queue)] = nil end
+  --- Whether enough was measured; says why in chooser.done.
+  local function met()
+    chooser.error = error_of(profile, keys)
+    if chooser.error <= goal then chooser.done = "target" end
+    -- Fewer points than this tell noise from structure by luck.
+    local enough = chooser.measured >= 12 * (#known[1] + 1)
+    return chooser.done ~= nil, enough
+  end
+
+  local function open_candidates()
+    for _, kernel in ipairs(candidates) do if not kernel.taken then return true end end
+    local open = {}
+    for _, kernel in ipairs(kernels) do if not kernel.taken then open[#open + 1] = kernel end end
+    candidates = #candidates == 0 and thinned(kernels, most_candidates) or thinned(open, most_candidates)
+    return #open > 0
+  end
+
+  local was_near = false -- one look may be luck
+
+  local function refill()
+    local done, enough = met()
+    if done then return end
+    if not open_candidates() then -- what is left are shapes of kernels that were measured
+      queue, twins = twins, {}
+      return
+    end
+    local design <close>, excess = look(profile, keys, candidates, #kernels, options.visits or 1, enough)
+    if enough then
+      chooser.excess = excess
+      if excess <= active.grid_excess and was_near and chooser.error / excess > goal then
+        chooser.done = "grid"
+        return
+      end
+      was_near = excess < near
+    end
+    local share = chooser.excess and chooser.excess < near and last_growth or growth
+    for _ = 1, math.max(least_round, math.ceil(share * chooser.measured)) do
+      local i = design:next()
+      if not i then break end
+      take(candidates[i])
+    end
   end
 
   --- How many chosen shapes wait for their turn.
@@ -125,7 +242,13 @@ function active.chooser(target, list, options)
 
   --- The next position of the list, or nil when the target is met or nothing is left.
   function chooser.next()
-    if #queue == 0 and not chooser.done then refill() end
+    if #queue == 0 and not chooser.done then
+      if chooser.measured < first then
+        for _, kernel in ipairs(start(kernels, known, first - chooser.measured)) do take(kernel) end
+      end
+      if #queue == 0 and chooser.measured >= 4 then refill() end
+      if #queue == 0 then queue, twins = chooser.done and {} or twins, {} end
+    end
     if chooser.done then return nil end
     return table.remove(queue, 1)
   end
@@ -137,9 +260,15 @@ function active.run(given, options, target_error)
   if options.share then
     error_module.raise("usage", "--active chooses one shape after the other: run it on one rank")
   end
+  local visits
+  if (options.backend or given.backend) == "cpu" then
+    visits = active.visits
+    options.passes = active.visits * (given.passes or 3)
+    options.budget_seconds = active.visits * (options.budget_seconds or given.budget_seconds or 0.02)
+  end
   options.chooser = function(target, list, precision, path)
     if target.kind ~= "operator" then return nil end
-    local chooser = active.chooser(target, list, { target_error = target_error, dtype = precision })
+    local chooser = active.chooser(target, list, { target_error = target_error, dtype = precision, visits = visits })
     -- Rows of an earlier run count.
     for _, row in ipairs(sample_profile.read(path).rows) do
       local values, results = table.move(row, 1, #target.columns, 1, {}), {}
@@ -147,7 +276,6 @@ function active.run(given, options, target_error)
       local ok, s = pcall(target.shape, values)
       if ok then chooser.add(s, results) end
     end
-    chooser.resume()
     return chooser
   end
   return sampler.run(given, options)

@@ -1,5 +1,5 @@
---- A profile straight from the tables of one campaign: a smooth surface (ett.sample) through
---- the samples of each kernel, in units of its roofline time.
+--- A profile straight from the tables of one campaign: a surface (ett.sample) through the samples of each kernel, in
+--- units of its roofline time; of operators a rough one, of collectives a smooth one.
 --
 -- It answers as ett.profile does and is what active sampling uses while it chooses: quick to fit again after every
 -- round. What serves predictions is ett.profile; its surfaces (ett.regressor_surface) state held-out errors.
@@ -71,7 +71,7 @@ function Profile:add(op, s, pass, seconds)
   local key = pool_name(op) .. " " .. pass
   local pool = self.pools[key]
   if not pool then
-    pool = { x = {}, y = {}, width = nil, count = 0 }
+    pool = { x = {}, y = {}, width = nil, count = 0, rough = true }
     self.pools[key] = pool
   end
   local x = features(op, s)
@@ -115,12 +115,24 @@ function Profile:add_table(path, target)
   return #read.rows
 end
 
+-- Above so many points the scales of an earlier surface serve until there are half as many points again; above so
+-- many more, for good.
+local searched_points, most_searched = 200, 400
+
 local function surface_of(pool, what)
   if not pool.surface then
-    local surface, err = sample.surface(pool.x, pool.width, pool.y)
-    if not surface then error(error_module.label(err, what), 0) end
+    local surface, err
+    if pool.scales and pool.count > searched_points
+      and (pool.count < 1.5 * pool.searched or pool.searched >= most_searched) then
+      surface = sample.surface(pool.x, pool.width, pool.y, pool.scales, nil, pool.rough)
+    end
+    if not surface then
+      surface, err = sample.surface(pool.x, pool.width, pool.y, nil, nil, pool.rough)
+      if not surface then error(error_module.label(err, what), 0) end
+      pool.searched = pool.count
+    end
     pool.surface = surface
-    pool.noise = select(2, surface:scales())
+    pool.scales, pool.noise = surface:scales()
   end
   return pool.surface
 end

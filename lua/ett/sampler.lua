@@ -329,6 +329,7 @@ local function run_target(session, target, run, path)
   report.seconds = sample.now() - began
   report.refused = leader and not run.retry_failed and held.failed.all or nil
   report.error = chooser and chooser.error
+  report.excess = chooser and chooser.excess
   if shared and target.kind == "operator" then shared.sum(report, { "measured", "failed", "disturbed" }) end
   return report
 end

@@ -1,33 +1,11 @@
-#include "sample/surface.h"
-
-#include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WIDTH = 16 };
+#include "sample/surface_kernel.h"
+
+enum { MOST_WIDTH = ETT_SAMPLE_MOST_WIDTH };
 static const double length_range[2] = {0.05, 60.0}, noise2_range[2] = {1e-6, 0.5};
-
-struct ett_sample_surface {
-  size_t count, width;
-  double *x;      /* count x width, scaled to unit spread */
-  double *y;      /* centred */
-  double *doubt;  /* factors of noise2 */
-  double *factor; /* lower Cholesky factor of the kernel matrix */
-  double *weight; /* inverse kernel matrix times y */
-  double centre[MOST_WIDTH], spread[MOST_WIDTH], length[MOST_WIDTH];
-  double mean, amplitude2, noise2;
-};
-
-static double kernel(const ett_sample_surface *s, const double *a, const double *b) {
-  double sum = 0;
-  for (size_t d = 0; d < s->width; d++) {
-    const double u = (a[d] - b[d]) / s->length[d];
-    sum += u * u;
-  }
-  const double r = sqrt(3 * sum);
-  return (1 + r) * exp(-r);
-}
+static const double rough_range[2] = {1e-4, 0.9}, local_range[2] = {0.05, 5.0};
 
 /* Factors K + noise2 diag(doubt) and solves for the weights. Returns minus the log
  * marginal likelihood up to a constant, the amplitude being its best value; INFINITY when
@@ -37,7 +15,7 @@ static double factorise(ett_sample_surface *s) {
   double *l = s->factor, logdet = 0;
   for (size_t i = 0; i < n; i++)
     for (size_t j = 0; j <= i; j++) {
-      double v = kernel(s, s->x + i * s->width, s->x + j * s->width);
+      double v = ett_sample_surface_kernel(s, s->x + i * s->width, s->x + j * s->width);
       v += i == j ? s->noise2 * s->doubt[i] : 0;
       for (size_t k = 0; k < j; k++)
         v -= l[i * n + k] * l[j * n + k];
@@ -68,18 +46,44 @@ static double factorise(ett_sample_surface *s) {
   return 0.5 * logdet + 0.5 * (double)n * log(s->amplitude2);
 }
 
-/* Coordinate search over the logarithms of the lengths and of the noise. */
+typedef struct {
+  double *value;
+  const double *range;
+  bool squared; /* of a variance: searched in squares of the step */
+} scale;
+
+/* The scales in the order of ett_sample_surface_scales; how many there are. */
+static size_t scales_of(ett_sample_surface *s, scale list[MOST_WIDTH + 3]) {
+  size_t n = 0;
+  for (size_t d = 0; d < s->width; d++)
+    list[n++] = (scale){&s->length[d], length_range, false};
+  list[n++] = (scale){&s->noise2, noise2_range, true};
+  if (s->rough > 0) {
+    list[n++] = (scale){&s->rough, rough_range, true};
+    list[n++] = (scale){&s->local, local_range, false};
+  }
+  return n;
+}
+
+static bool within(double value, const double range[2]) {
+  return value >= range[0] && value <= range[1];
+}
+
+/* Coordinate search over the logarithms of the scales. It stays within a factor of 4 of
+ * where it starts (16 of a variance's), which keeps few points from making noise
+ * structure or structure noise. */
 static void search(ett_sample_surface *s) {
+  scale list[MOST_WIDTH + 3];
+  const size_t scales = scales_of(s, list);
   double best = factorise(s), step = 2.0;
   for (int round = 0; round < 6; round++, step = sqrt(step)) {
-    for (size_t d = 0; d <= s->width; d++) {
-      double *value = d < s->width ? &s->length[d] : &s->noise2;
-      const double power = d < s->width ? step : step * step;
+    for (size_t k = 0; k < scales; k++) {
+      double *value = list[k].value;
+      const double power = list[k].squared ? step * step : step;
       for (int direction = 0; direction < 2; direction++) {
         const double before = *value;
         *value = direction ? before * power : before / power;
-        const double *range = d < s->width ? length_range : noise2_range;
-        double now = *value >= range[0] && *value <= range[1] ? factorise(s) : INFINITY;
+        double now = within(*value, list[k].range) ? factorise(s) : INFINITY;
         if (now < best) {
           best = now;
           break;
@@ -135,6 +139,8 @@ static ett_sample_surface *place(const ett_sample_points *points, ett_err *err) 
     s->length[d] = 2.0 * sqrt((double)width);
   }
   s->noise2 = 1e-2;
+  s->rough = points->rough ? 0.1 : 0;
+  s->local = 0.5;
   for (size_t i = 0; i < count; i++) {
     s->y[i] = y[i] - s->mean;
     s->doubt[i] = points->doubt ? points->doubt[i] : 1;
@@ -157,13 +163,13 @@ ett_sample_surface *ett_sample_surface_restore(const ett_sample_points *points,
   ett_sample_surface *s = place(points, err);
   if (!s)
     return NULL;
-  const size_t width = points->width;
-  bool sound = scales[width] >= noise2_range[0] && scales[width] <= noise2_range[1];
-  for (size_t d = 0; d < width; d++) {
-    s->length[d] = scales[d];
-    sound = sound && scales[d] >= length_range[0] && scales[d] <= length_range[1];
+  scale list[MOST_WIDTH + 3];
+  const size_t n = scales_of(s, list);
+  bool sound = true;
+  for (size_t k = 0; k < n; k++) {
+    *list[k].value = scales[k];
+    sound = sound && within(scales[k], list[k].range);
   }
-  s->noise2 = scales[width];
   if (!sound || factorise(s) == INFINITY) {
     ett_err_set(err, ETT_ERR_ARGUMENT, "no scales of a surface through these points");
     ett_sample_surface_free(s);
@@ -172,9 +178,21 @@ ett_sample_surface *ett_sample_surface_restore(const ett_sample_points *points,
   return s;
 }
 
+size_t ett_sample_surface_scale_count(size_t width, bool rough) {
+  return width + (rough ? 3 : 1);
+}
+
 double ett_sample_surface_scales(const ett_sample_surface *s, double *scales) {
   memcpy(scales, s->length, s->width * sizeof *scales);
   scales[s->width] = s->noise2;
+  if (s->rough > 0) {
+    scales[s->width + 1] = s->rough;
+    scales[s->width + 2] = s->local;
+  }
+  return ett_sample_surface_noise(s);
+}
+
+double ett_sample_surface_noise(const ett_sample_surface *s) {
   return sqrt(s->amplitude2 * s->noise2);
 }
 
@@ -185,11 +203,11 @@ double ett_sample_surface_predict(const ett_sample_surface *s, const double *x,
   for (size_t d = 0; d < s->width; d++)
     point[d] = (x[d] - s->centre[d]) / s->spread[d];
   for (size_t i = 0; i < n; i++)
-    mean += s->weight[i] * kernel(s, point, s->x + i * s->width);
+    mean += s->weight[i] * ett_sample_surface_kernel(s, point, s->x + i * s->width);
   if (deviation) {
     double *v = malloc(n * sizeof *v), variance = 1;
     for (size_t i = 0; v && i < n; i++) {
-      v[i] = kernel(s, point, s->x + i * s->width);
+      v[i] = ett_sample_surface_kernel(s, point, s->x + i * s->width);
       for (size_t k = 0; k < i; k++)
         v[i] -= s->factor[i * n + k] * v[k];
       v[i] /= s->factor[i * n + i];
@@ -216,44 +234,6 @@ double ett_sample_surface_leave_one_out(const ett_sample_surface *s, size_t i) {
   }
   free(v);
   return s->mean + s->y[i] - s->weight[i] / diagonal;
-}
-
-int ett_sample_surface_gain(const ett_sample_surface *s, const double *points,
-                            size_t count, double *gain, ett_err *err) {
-  const size_t n = s->count, w = s->width;
-  double *scaled = malloc((count * w + 1) * sizeof *scaled);
-  double *v = malloc((count * n + 1) * sizeof *v); /* rows: L^-1 k of each point */
-  if (!scaled || !v) {
-    free(scaled);
-    free(v);
-    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
-  }
-  for (size_t i = 0; i < count; i++) {
-    double *point = scaled + i * w, *row = v + i * n;
-    for (size_t d = 0; d < w; d++)
-      point[d] = (points[i * w + d] - s->centre[d]) / s->spread[d];
-    for (size_t k = 0; k < n; k++) {
-      row[k] = kernel(s, point, s->x + k * w);
-      for (size_t j = 0; j < k; j++)
-        row[k] -= s->factor[k * n + j] * row[j];
-      row[k] /= s->factor[k * n + k];
-    }
-  }
-  for (size_t i = 0; i < count; i++) {
-    double own = 1 + s->noise2, sum = 0;
-    for (size_t k = 0; k < n; k++)
-      own -= v[i * n + k] * v[i * n + k];
-    for (size_t j = 0; j < count; j++) {
-      double shared = kernel(s, scaled + i * w, scaled + j * w);
-      for (size_t k = 0; k < n; k++)
-        shared -= v[i * n + k] * v[j * n + k];
-      sum += shared * shared;
-    }
-    gain[i] = s->amplitude2 * sum / (own > 1e-12 ? own : 1e-12);
-  }
-  free(scaled);
-  free(v);
-  return 0;
 }
 
 void ett_sample_surface_free(ett_sample_surface *s) {

@@ -43,6 +43,14 @@ $ ett sample cpu_30s --target-error 0.1
 ett: sample: --target-error goes with --active
 ?2
 
+$ ett sample cpu_30s --active --target-error gird
+ett: sample: option '--target-error' must be a positive number such as 0.05, or 'grid', got 'gird'
+?2
+
+$ ett sample cpu_30s --active --target-error -1
+ett: sample: option '--target-error' must be a positive number such as 0.05, or 'grid', got '-1'
+?2
+
 $ ett sample cpu_30s --autotune
 ett: sample: --autotune goes with the back end cuda, not cpu
 ?2

@@ -301,10 +301,14 @@ describe("a table", function()
     end
     assert.is_true(chooser.done and chooser.error <= 0.03)
     assert.is_true(chooser.measured < target.total // 2, tostring(chooser.measured))
+    assert.equal("target", chooser.done)
     local few = small { rows = { start = 8, stop = 40, step = 8 }, inner = { 8, 16 }, outer = { 8, 16 } }
     local first = active.run(few, { out = folder }, 10)[1]
     assert.is_true(first.measured > 0 and first.measured < 20)
     assert.equal(0, active.run(few, { out = folder }, 10)[1].measured)
+    -- Nothing is left to choose: no fault.
+    assert.equal(20 - first.measured, sampler.run(few, { out = folder })[1].measured)
+    assert.equal(0, active.run(few, { out = folder }, "grid")[1].measured)
   end)
 
   it("a full disk loses nothing that was written", function()

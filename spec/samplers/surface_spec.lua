@@ -24,11 +24,91 @@ describe("a surface through measurements", function()
     assert.is_true(far > 10 * near)
   end)
 
-  it("gains most from where it knows least", function()
-    -- A cluster of candidates far from every point: each of them teaches about all of them.
-    local gain = surface:gain { points[1], points[2], points[3], points[4], 9, 9, 9.1, 9, 9, 9.1 }
-    assert.equal(5, #gain)
-    for i = 3, 5 do assert.is_true(gain[i] > 10 * gain[1] and gain[i] > 10 * gain[2]) end
+  it("a design takes what teaches most, and each shape once", function()
+    -- Two known points, then a cluster of candidates far from every point: one of them teaches about all of them.
+    local shapes = { points[1], points[2], points[3], points[4], 9, 9, 9.1, 9, 9, 9.1 }
+    local design <close> = assert(sample.design { 1, 1, 1, 1, 1 })
+    assert.is_true(design:add(surface, shapes))
+    local before = design:deviations(1)
+    local first = design:next()
+    assert.is_true(first >= 3)
+    local after = design:deviations(1)
+    for i = 3, 5 do assert.is_true(after[i] < 0.5 * before[i]) end
+    for i = 1, 5 do assert.is_true(after[i] <= before[i] + 1e-9) end
+    local seen = { [first] = true }
+    design:shut(1)
+    for _ = 1, 3 do
+      local i = design:next()
+      assert.is_true(i ~= 1 and not seen[i])
+      seen[i] = true
+    end
+    assert.is_nil(design:next())
+  end)
+
+  it("a design's deviation is that of a surface with the shape among its points", function()
+    local scales = surface:scales()
+    local shapes = { 4, 1, 3.5, 2.5 }
+    local design <close> = assert(sample.design { 1, 1 })
+    assert(design:add(surface, shapes))
+    local at = design:next()
+    local more, more_values = table.move(points, 1, #points, 1, {}), table.move(values, 1, n, 1, {})
+    more[#more + 1], more[#more + 2] = shapes[2 * at - 1], shapes[2 * at]
+    more_values[n + 1] = surface:predict { shapes[2 * at - 1], shapes[2 * at] }
+    -- Centre and spread of the points move with a new one, and the lengths are in units of them.
+    local with = assert(sample.surface(more, 2, more_values, scales))
+    local other = 3 - at
+    local _, deviation = with:predict { shapes[2 * other - 1], shapes[2 * other] }
+    assert.is_true(math.abs(design:deviations(1)[other] / deviation - 1) < 0.1)
+  end)
+
+  it("says what a whole grid could reach: less than now, never less than the noise", function()
+    local shapes = {}
+    for i = 0, 6 do for j = 0, 6 do shapes[#shapes + 1], shapes[#shapes + 2] = i / 2, j / 3 end end
+    local few = assert(sample.surface(table.move(points, 1, 24, 1, {}), 2, table.move(values, 1, 12, 1, {})))
+    local design <close> = assert(sample.design((function()
+      local ones = {}
+      for i = 1, #shapes / 2 do ones[i] = 1 end
+      return ones
+    end)()))
+    assert(design:add(few, shapes))
+    local noise, now, grid = select(2, few:scales()), 0, 0
+    local noisier = few:grid_deviation(shapes, 10)
+    for i, deviation in ipairs(few:grid_deviation(shapes)) do
+      assert.is_true(deviation >= noise and noisier[i] >= deviation - 1e-12)
+      now, grid = now + math.sqrt(design:deviations(1)[i] ^ 2 + noise ^ 2), grid + deviation
+    end
+    assert.is_true(grid < now)
+  end)
+
+  it("a rough surface follows steps that a smooth one takes for noise", function()
+    local x, y, count = {}, {}, 250
+    for i = 1, count do
+      local a, b = spread(i, 1), spread(i, 2)
+      x[#x + 1], x[#x + 2], y[i] = a, b, 2 * a + 2 * b + 0.3 * ((math.floor(3 * a) + math.floor(3 * b)) % 2)
+    end
+    local smooth, rough = assert(sample.surface(x, 2, y)), assert(sample.surface(x, 2, y, nil, nil, true))
+    local off_smooth, off_rough = 0, 0
+    local left_smooth, left_rough = smooth:leave_one_out(), rough:leave_one_out()
+    for i = 1, count do
+      off_smooth, off_rough = off_smooth + math.abs(left_smooth[i] - y[i]), off_rough + math.abs(left_rough[i] - y[i])
+    end
+    assert.is_true(off_rough < 0.9 * off_smooth, ("%g %g"):format(off_rough, off_smooth))
+    assert.is_true(select(2, rough:scales()) < 0.6 * select(2, smooth:scales()))
+    local again = assert(sample.surface(x, 2, y, (rough:scales()), nil, true))
+    assert.equal(rough:predict { 0.3, 0.3 }, (again:predict { 0.3, 0.3 }))
+    local function without_rough() sample.surface(x, 2, y, (rough:scales())) end
+    assert.error_matches(without_rough, "as many scales as such a surface has")
+  end)
+
+  it("a design refuses what cannot be one", function()
+    local none, err = sample.design {}
+    assert.is_nil(none)
+    assert.matches("1 to 4000 shapes, got 0", err.message)
+    local design = assert(sample.design { 1, 1 })
+    assert.error_matches(function() design:add(surface, { 1, 2 }) end, "a point of as many features a shape")
+    assert.error_matches(function() design:shut(3) end, "a shape of the design")
+    design:close()
+    assert.error_matches(function() design:next() end, "the design is closed")
   end)
 
   it("leaves one out as a fit without it would", function()

@@ -70,6 +70,11 @@ local function check(opts, mode, backend)
   if opts.target_error and not opts.active then
     error_module.raise("usage", "sample: --target-error goes with --active")
   end
+  local error_given = opts.target_error and tonumber(opts.target_error)
+  if opts.target_error and opts.target_error ~= "grid" and not (error_given and error_given > 0) then
+    error_module.raise("usage", "sample: option '--target-error' must be a positive number such as 0.05, or 'grid', "
+      .. "got '%s'", opts.target_error)
+  end
   for _, name in ipairs { "autotune", "profile" } do
     if opts[name] and backend ~= "cuda" then
       error_module.raise("usage", "sample: --%s goes with the back end cuda, not %s", name, backend)
@@ -90,8 +95,12 @@ local function print_report(report, target_error)
   print(("%s: %d measured, %d failed, %d disturbed in %.1f s"):format(report.path, report.measured,
     report.failed, report.disturbed, report.seconds))
   if report.error then
-    print(("  held-out median error at most %.2f %% (target %.2f %%) with %d of %d shapes"):format(
-      100 * report.error, 100 * target_error, report.measured + report.held, report.total + report.held))
+    print(("  held-out median error at most %.2f %%%s with %d of %d shapes"):format(100 * report.error,
+      type(target_error) == "number" and (" (target %.2f %%)"):format(100 * target_error) or "",
+      report.measured + report.held, report.total + report.held))
+  end
+  if report.excess then
+    print(("  its error is %.2f times what the whole grid would leave"):format(report.excess))
   end
   for _, note in ipairs(report.notes or {}) do print("  " .. note) end
   if report.refused then
@@ -105,6 +114,7 @@ local function plain(report)
   return { path = report.path, name = report.name, measured = report.measured, failed = report.failed,
     disturbed = report.disturbed, held = report.held, total = report.total, seconds = report.seconds,
     last_failure = report.last_failure, refused = report.refused, held_out_error_fraction = report.error,
+    error_over_grid = report.excess,
     interrupted = report.interrupted or false }
 end
 
@@ -197,7 +207,7 @@ return {
     { "retry-failed", "try the shapes that failed again" },
     { "continue-changed", "go on although the campaign was edited" },
     { "active", "choose the next shape where the regressor is least sure" },
-    { "target-error", "E", "with --active: stop at this held-out error (0.05)", kind = "positive" },
+    { "target-error", "E", "with --active: stop at this held-out error (0.05), or 'grid': at the whole grid's" },
     { "autotune", "with cuda: time cuBLASLt's candidates and keep the best" },
     { "profile", "with cuda: per-kernel times from CUPTI, as marks above each row" },
     { "raw", "keep every repeat's time, as a mark above each row" },
@@ -223,6 +233,7 @@ return {
       end
       return 0
     end
+    local target_error = tonumber(opts.target_error or 0.05) or opts.target_error
     local common = { out = opts.out, backend = opts.backend, precisions = list_of(opts.precision),
       parts = opts.parts, part = opts.part, device = opts.device or opts.device_num, threads = opts.threads,
       seconds = opts.seconds, budget_seconds = opts.budget, limit = opts.limit, limit_bytes = opts.memory,
@@ -239,7 +250,7 @@ return {
     for _, note in ipairs(given.notes or {}) do io.stderr:write("ett: note: " .. note .. "\n") end
     common.share = share
     local ok, reports = pcall(function()
-      if opts.active then return require("ett.active").run(given, common, opts.target_error or 0.05) end
+      if opts.active then return require("ett.active").run(given, common, target_error) end
       return sampler.run(given, common)
     end)
     if not ok then
@@ -254,7 +265,7 @@ return {
     for i, report in ipairs(reports) do
       interrupted = interrupted or report.interrupted
       docs[i] = plain(report)
-      if speaks and not opts.json then print_report(report, opts.target_error or 0.05) end
+      if speaks and not opts.json then print_report(report, target_error) end
     end
     if speaks and opts.json then io.write(json.encode(json.array(docs), { indent = 2 })) end
     if share then share.leave() end

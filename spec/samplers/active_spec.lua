@@ -1,0 +1,88 @@
+--- Active sampling on made-up times: what it chooses, and when it ends.
+local active = require "ett.active"
+local campaign = require "ett.campaign"
+local find = require "ett.find"
+
+find.set_script_folder(debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") .. "/fixture")
+
+local side = { start = 8, stop = 160, step = 8 }
+
+local function target_of(shapes)
+  return campaign.resolve({ name = "small", samples = { { operator = "spec_linear", shapes = shapes } } }).targets[1]
+end
+
+--- Runs a chooser over 400 shapes to its end; seconds_of(shape, position). Also what it measured, in order.
+local function run_chooser(seconds_of, target_error)
+  local target = target_of { rows = side, inner = side, outer = 8 }
+  local list, chosen = {}, {}
+  for i = 1, target.total do list[i] = i end
+  local chooser = active.chooser(target, list, { target_error = target_error, dtype = "fp32" })
+  for at in chooser.next do
+    chosen[#chosen + 1] = at
+    local s = target.shape(target.values(at))
+    chooser.add(s, { forward = { seconds = seconds_of(s, at) } })
+  end
+  return chooser, chosen, target
+end
+
+--- A factor within `size` of 1, of a position.
+local function noise(at, size)
+  local mix = require("ett.regress").mix
+  return 1 + size * ((mix(at) >> 11) / 2.0 ^ 52 - 1)
+end
+
+local function smooth(s) return 1e-6 + 2e-11 * s.rows * s.inner end
+
+describe("active sampling", function()
+  it("ends when the rest of the grid would not help", function()
+    -- Noise of 10 % on every measurement: no target below it can be met, and the grid would not do better.
+    for _, target_error in ipairs { "grid", 0.001 } do
+      local chooser, chosen, target = run_chooser(function(s, at) return smooth(s) * noise(at, 0.1) end, target_error)
+      assert.equal("grid", chooser.done)
+      assert.is_true(chooser.excess <= 1.1 and #chosen < target.total / 3, tostring(#chosen))
+      -- What it knows is nearer to the truth than a measurement is.
+      local sum = 0
+      for i = 1, target.total do
+        local s = target.shape(target.values(i))
+        local answer = chooser.profile:operator(target.operator.name, s, "fp32", "forward")
+        sum = sum + math.abs(answer.seconds / smooth(s) - 1)
+      end
+      assert.is_true(sum / target.total < 0.03, tostring(sum / target.total))
+    end
+  end)
+
+  it("goes on where the rest of the grid would help", function()
+    -- Steps as of tiles: what is known of a tile says little about the next.
+    local function stepped(s) return smooth(s) * (1 + 0.6 * (s.rows // 56 % 2) + 0.4 * (s.inner // 48 % 2)) end
+    local _, rough = run_chooser(stepped, "grid")
+    local _, even = run_chooser(function(s, at) return smooth(s) * noise(at, 0.1) end, "grid")
+    assert.is_true(#rough > 1.5 * #even, ("%d %d"):format(#rough, #even))
+  end)
+
+  it("starts at the corners", function()
+    local _, chosen, target = run_chooser(smooth, 0.02)
+    local corners = {}
+    for k = 1, 8 do
+      local s = target.shape(target.values(chosen[k]))
+      if (s.rows == 8 or s.rows == 160) and (s.inner == 8 or s.inner == 160) then corners[#corners + 1] = k end
+    end
+    assert.equal(4, #corners)
+  end)
+
+  it("measures shapes of one kernel once", function()
+    -- Each of 20 kernels three times over.
+    local base = target_of { rows = side, inner = 16, outer = 8 }
+    local thrice = setmetatable({ total = 60, values = function(i) return base.values((i - 1) % 20 + 1) end },
+      { __index = base })
+    local list, seen = {}, {}
+    for i = 1, 60 do list[i] = i end
+    local chooser = active.chooser(thrice, list, { target_error = 1e-9, dtype = "fp32" })
+    for _ = 1, 20 do
+      local at = chooser.next()
+      assert.is_nil(seen[(at - 1) % 20])
+      seen[(at - 1) % 20] = true
+      local s = thrice.shape(thrice.values(at))
+      chooser.add(s, { forward = { seconds = smooth(s) * noise(at, 0.1) } })
+    end
+  end)
+end)
