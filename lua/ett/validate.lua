@@ -186,14 +186,16 @@ end
 
 --- Runs the whole proof: per layout the samples, the predictions, and only then the steps.
 ---@param options table backend ("cpu" or "cuda"), out, steps, scale (of the campaign), layouts (list of names),
---- configurations (how many), sizes (those instead of validate.sizes), device and precision of a GPU, on_stage, on_row
+--- configurations (how many), sizes (those instead of validate.sizes), of a GPU device, precision and check
+--- (false: none), on_stage, on_row
 function validate.run(options)
   local name = options.backend or "cpu"
   local sizes = options.sizes or validate.sizes[name]
   sizes = table.move(sizes, 1, math.min(options.configurations or #sizes, #sizes), 1, {})
   folders.make(options.out)
   local backend = require("ett.validate_" .. name).open { out = options.out, layouts = options.layouts, sizes = sizes,
-    scale = options.scale or 1, device = options.device, precision = options.precision, on_stage = options.on_stage }
+    scale = options.scale or 1, check = options.check ~= false, device = options.device,
+    precision = options.precision, on_stage = options.on_stage }
   local result = { backend = name, precision = backend.precision, device = backend.named, groups = {} }
   local ok, raised = xpcall(function()
     for i, layout in ipairs(options.layouts) do result.groups[i] = prove(backend, layout, sizes, options) end

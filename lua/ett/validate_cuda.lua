@@ -40,7 +40,8 @@ local function usual_precision(info)
   return info.capability >= 80 and require("ett.cuda").versions():find "cuDNN" and "bf16" or "fp32"
 end
 
----@param options table out, layouts, sizes, scale, device (ordinal, 0), precision (that of the device), on_stage
+---@param options table out, layouts, sizes, scale, check (operators' results, before they are sampled; true), device
+--- (ordinal, 0), precision (that of the device), on_stage
 function validate_cuda.open(options)
   local ok, why = validate_cuda.available()
   if not ok then error_module.raise("missing", "%s; ett validate --backend cpu needs none", why) end
@@ -140,8 +141,9 @@ local function sample_operators(self)
   folders.make(folder)
   local file = campaigns.write(folder .. "/operators.lua", "cuda", options.sizes, options.scale, self.precision)
   local reports = require("ett.sampler").run(require("ett.campaign").load(file), { out = folder,
-    device = self.ordinal })
+    device = self.ordinal, check = options.check })
   for _, report in ipairs(reports) do
+    if report.refused then error_module.raise("model", "%s: %s", self.named, report.refused) end
     if report.measured + report.held == 0 then
       error_module.raise("missing", "%s: no shape of %s could be measured in %s: %s", self.named, report.name,
         self.precision, report.last_failure or "none was tried")

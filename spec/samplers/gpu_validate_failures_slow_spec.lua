@@ -45,6 +45,13 @@ describe("ett validate --backend cuda that fails", function()
       .. "%d+ of 1500000000 are free; %-%-configurations 1 leaves it out\n$", out)
   end)
 
+  it("samples nothing of an operator that computes a wrong result", function()
+    if reason then pending(reason) return end
+    local out, status = stand_in.run(folder, "validate --quiet --scale 0.1 --configurations 1") -- it computes nothing
+    one_sentence(out, status, 1)
+    assert.matches("^ett: device 0 %(Stand%-In 90%): %l+_%l+ forward in bf16 computes a wrong result: ", out)
+  end)
+
   it("names the configuration in whose step the device failed", function()
     if reason then pending(reason) return end
     local out, status = stand_in.run(folder, short .. " --out samples")

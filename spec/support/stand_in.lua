@@ -41,7 +41,9 @@ function stand_in.command(folder, arguments, settings)
   words[#words + 1] = quoted(host.prefix .. "/bin/ett")
   words[#words + 1] = arguments
   -- It computes only when told to: what it writes else is no number.
-  if arguments:match("^sample ") and not settings.ETT_GPU_EXECUTE then words[#words + 1] = "--no-check" end
+  if not settings.ETT_GPU_EXECUTE and (arguments:match("^sample ") or arguments:match("^validate .*cuda")) then
+    words[#words + 1] = "--no-check"
+  end
   return table.concat(words, " ")
 end
 

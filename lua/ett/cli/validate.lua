@@ -109,6 +109,7 @@ local function run(opts, out)
   local began = sample.now()
   local result = validate.run { backend = backend, out = out, layouts = layouts, configurations = opts.configurations,
     steps = opts.steps, scale = opts.scale, device = opts.device, precision = opts.precision,
+    check = not opts.no_check,
     on_stage = function(text)
       if not opts.quiet then io.stderr:write(("# %.0f s: %s\n"):format(sample.now() - began, text)) end
     end,
@@ -142,6 +143,7 @@ return {
     { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: all; without MPI, and with cuda, 1x1)" },
     { "device", "K", "with cuda: the GPU to use", kind = "integer" },
     { "precision", "NAME", "with cuda: bf16 or fp32 (default: bf16 where the GPU and cuDNN have it); cpu: fp32" },
+    { "no-check", "with cuda: do not hold each operator's outputs against double precision first" },
     { "out", "DIR", "folder of the samples (default: a temporary one)" },
     { "configurations", "N", "how many of the twelve", kind = "count", default = 12 },
     { "steps", "N", "undisturbed steps of each (at most four times as many are run)", kind = "count", default = 12 },
