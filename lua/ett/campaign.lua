@@ -24,9 +24,10 @@ local campaign = {}
 local file_schema = {
   name = "string", summary = "string?", backend = { "string", default = "cpu" },
   precision = { "any", default = "fp32" }, seed = { "integer", default = 1 },
-  samples = "list", budget_seconds = "positive?", target = "positive?", min_repeats = "count?",
-  max_repeats = "count?", threads = "count?", cold_bytes = "natural?", passes = "count?",
-  block = "count?", interleave = "boolean?", seconds = "positive?",
+  samples = "list", budget_seconds = "positive?", target = "positive?",
+  min_repeats = { "count", optional = true, most = 4000 },
+  max_repeats = { "count", optional = true, most = 4000 }, threads = "count?", cold_bytes = "natural?",
+  passes = "count?", block = "count?", interleave = "boolean?", seconds = "positive?",
   statistic = { "string", default = "low", one_of = { "low", "median" } },
 }
 local sample_schema = {
@@ -173,6 +174,10 @@ function campaign.resolve(given, label)
       clean.seed, i)
     check_in_place(targets, where)
   end
+  if clean.min_repeats and clean.max_repeats and clean.min_repeats > clean.max_repeats then
+    error_module.raise("model", "%smin_repeats = %d is more than max_repeats = %d", label and label .. ": " or "",
+      clean.min_repeats, clean.max_repeats)
+  end
   clean.samples = nil
   clean.targets = targets
   return clean
@@ -208,6 +213,10 @@ function campaign.from_reference(document, label)
       notes[#notes + 1] = ("dimension '%s' has no operator: 'add' is taken"):format(name)
     end
   end
+  if clean.shapes and #clean.shapes ~= dimensions then
+    notes[#notes + 1] = ("shapes has %d values for %d dimensions: get_one, get_profiler and run_function take the "
+      .. "first shape of the ranges"):format(#clean.shapes, dimensions)
+  end
   local space = campaign_space.grid(columns, axes)
   local kind = campaign.collective(clean.kernel_name)
   local target = { kind = kind and "collective" or "operator", name = clean.kernel_name, columns = columns,
@@ -234,7 +243,7 @@ function campaign.from_reference(document, label)
     end
   end
   return { name = clean.kernel_name, backend = kind and "nccl" or "cuda", precision = "fp16", seed = 1,
-    targets = { target }, run = clean.run, notes = notes,
+    targets = { target }, run = clean.run, notes = notes, min_repeats = clean.active or 10,
     schedule = { wait = clean.wait or 0, warmup = clean.warmup or 0, active = clean.active or 10,
       warmup_shapes = clean.warmup_shapes } }
 end

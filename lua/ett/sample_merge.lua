@@ -60,7 +60,8 @@ local function read(path)
     elseif line:sub(1, 1) == "#" then
       t.header[#t.header + 1] = line
       local name, value = line:match("^# ([%w ]+): (.*)$")
-      if name then t[name] = t[name] or value end
+      -- A campaign that was edited and continued says so by a second line: the last is what its parts share.
+      if name then t[name] = name ~= "campaign" and t[name] or value end
     elseif not t.columns then
       t.columns = line
     elseif line ~= "" then

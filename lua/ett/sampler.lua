@@ -9,11 +9,11 @@
 -- of shapes without a row yet are in a file beside the table (ett.sample_visits).
 local error_module = require "ett.error"
 local find = require "ett.find"
-local host = require "ett.host"
 local marks = require "ett.sample_marks"
 local passes = require "ett.sample_passes"
 local sample = require "ett.sample"
 local sample_check = require "ett.sample_check"
+local sample_header = require "ett.sample_header"
 local sample_limit = require "ett.sample_limit"
 local sample_visits = require "ett.sample_visits"
 
@@ -77,7 +77,7 @@ function sampler.read_table(path, dimensions)
       key, reason = line:match("^#~ disturbed: ([^:]*): (.*)$")
       if key then held.disturbed[key] = reason end
     elseif line:sub(1, 1) == "#" then
-      held.fingerprint = held.fingerprint or line:match("^# campaign: .* (%x+)$")
+      held.fingerprint = line:match("^# campaign: .* (%x+)$") or held.fingerprint -- the last: --continue-changed
       held.checked = line:match("^#!? checked: (.*)$") or held.checked
     elseif not held.columns then
       held.columns = line
@@ -96,27 +96,6 @@ function sampler.read_table(path, dimensions)
   end
   file:close()
   return held
-end
-
-local function header(session, target, run, columns)
-  local lines = {}
-  local function add(name, value) lines[#lines + 1] = ("# %s: %s"):format(name, one_line(value)) end
-  add("ett", host.version)
-  add("campaign", ("%s %s"):format(run.campaign.name, run.campaign.fingerprint))
-  add("backend", session.backend.name)
-  for _, entry in ipairs(session.header) do add(entry[1], entry[2]) end
-  if target.kind == "operator" then
-    add("operator", ("%s"):format(target.operator.name))
-    add("passes", table.concat(target.operator.passes, " "))
-  else
-    add("collective", ("%s, %s"):format(target.collective, target.in_place and "in place" or "out of place"))
-  end
-  if run.verdict then add("checked", run.verdict.text) end
-  add("precision", run.precision)
-  add("seed", run.campaign.seed)
-  add("options", run.options_text)
-  lines[#lines + 1] = table.concat(columns, ",")
-  return table.concat(lines, "\n") .. "\n"
 end
 
 --- A measured row as a CSV line; nil and the reason when a pass is missing.
@@ -204,8 +183,12 @@ local function open_table(session, target, run, path)
     error_module.raise("format", "'%s' has columns %s, this campaign writes %s", path, held.columns,
       table.concat(columns, ","))
   end
-  local journal, err = sample.journal(path, header(session, target, run, columns))
+  local journal, err = sample.journal(path, sample_header.text(session, target, run, columns))
   if not journal then error(err, 0) end
+  if held and held.fingerprint and held.fingerprint ~= run.campaign.fingerprint then -- the rows below are of this one
+    local ok, failure = journal:append(("# campaign: %s %s"):format(run.campaign.name, run.campaign.fingerprint))
+    if not ok then error(failure, 0) end
+  end
   return journal, sampler.read_table(path, #target.columns)
 end
 
@@ -246,7 +229,7 @@ local function run_target(session, target, run, path)
     if sample.interrupted() or (run.deadline and sample.now() > run.deadline) then report.interrupted = true end
     return report.interrupted
   end
-  report.takes_turns = run.interleave
+  report.takes_turns, report.count = run.interleave, work.count
   if leader then run.on_begin(report) end
   local began = sample.now()
   local function record(values, results, err)
@@ -326,11 +309,15 @@ local function run_target(session, target, run, path)
   end
   if kept then kept.close(not report.interrupted) end
   work.close()
+  report.count = nil
   report.seconds = sample.now() - began
   report.refused = leader and not run.retry_failed and held.failed.all or nil
   report.error = chooser and chooser.error
   report.excess = chooser and chooser.excess
-  if shared and target.kind == "operator" then shared.sum(report, { "measured", "failed", "disturbed" }) end
+  if shared and target.kind == "operator" then
+    shared.sum(report, { "measured", "failed", "disturbed" })
+    if leader then run.on_progress(report) end
+  end
   return report
 end
 
@@ -361,10 +348,31 @@ function sampler.session_options(given, options)
   end
   return { processor = processor, threads = options.threads or given.threads,
     seed = given.seed, budget_seconds = options.budget_seconds or given.budget_seconds, target = given.target,
-    min_repeats = given.min_repeats, max_repeats = options.max_repeats or given.max_repeats,
+    min_repeats = given.min_repeats, max_repeats = options.max_repeats or given.max_repeats
+      or (given.min_repeats or 0) > 100 and given.min_repeats or nil,
     limit_bytes = options.limit_bytes, keep_raw = options.keep_raw, share = options.share, device = device,
     profile = options.profile, autotune = options.autotune, cold_bytes = options.cold_bytes or given.cold_bytes,
     passes = options.passes or given.passes, statistic = given.statistic, schedule = given.schedule }
+end
+
+--- Runs jobs whose passes take turns, but for those that write the same table: they come one after the other.
+local function interleaved(jobs)
+  local tables, first, reports = {}, {}, {}
+  for _, job in ipairs(jobs) do
+    if first[job.path] then
+      table.insert(first[job.path], job)
+    else
+      first[job.path] = { job }
+      tables[#tables + 1] = function()
+        for _, one in ipairs(first[job.path]) do
+          local report = one.run() -- others may have ended meanwhile
+          reports[#reports + 1] = report
+        end
+      end
+    end
+  end
+  passes.take_turns(tables)
+  return reports
 end
 
 --- Runs every target of a campaign.
@@ -387,7 +395,7 @@ function sampler.run(given, options)
     chooser = options.chooser, keep_raw = options.keep_raw, check = options.check ~= false,
     on_begin = options.on_begin or nothing, on_progress = options.on_progress or nothing,
     deadline = options.seconds and sample.now() + options.seconds, precisions = options.precisions,
-    options_text = options.options_text or "none" }
+    limit_bytes = options.limit_bytes }
   -- The tables' passes take turns, so that a shape's visits lie far apart; a run that may end early, or
   -- chooses its shapes, fills one table after the other.
   run.interleave = given.interleave and not (options.share or options.chooser or run.deadline)
@@ -413,23 +421,25 @@ function sampler.run(given, options)
         local session = session_for(precision)
         local topologies = target.kind == "collective" and session.topologies(target) or { false }
         for _, topology in ipairs(topologies) do
-          jobs[#jobs + 1] = function()
+          local path = ("%s/%s"):format(options.out, sampler.table_name(session.device, target, precision,
+            topology or nil, parts, part))
+          jobs[#jobs + 1] = { path = path, run = function()
             run.precision = precision
             if topology then session.use(topology) end
-            local path = ("%s/%s"):format(options.out, sampler.table_name(session.device, target, precision,
-              topology or nil, parts, part))
             if not topology or session.member then return run_target(session, target, run, path) end
-          end
+          end }
         end
       end
     end
     if run.interleave then
-      reports = passes.take_turns(jobs)
+      reports = interleaved(jobs)
     else
       for _, job in ipairs(jobs) do
-        local report = job()
+        local report = job.run()
         reports[#reports + 1] = report
-        if report and report.interrupted then return end
+        local stopped = report and report.interrupted
+        if run.share then stopped = run.share.any(stopped) end
+        if stopped then return end
       end
     end
   end, function(value)

@@ -26,6 +26,7 @@ function share_mpi.open(dist)
         return work:take()
       end,
       commit = function(lines) work:commit(table.concat(lines, "\n")) end,
+      count = journal and function() return work:count() end, -- of all ranks, on rank 0
       close = function()
         work:close()
         if journal then journal:close() end
@@ -41,8 +42,7 @@ function share_mpi.open(dist)
     return {
       take = function(stop)
         at = at + 1
-        local go = (leader and not stop and at <= #list) and 1 or 0
-        return group:reduce(go, "max") > 0 and at or nil
+        return group:agree((leader and not stop and at <= #list) and 1 or 0) > 0 and at or nil
       end,
       commit = function(lines)
         if not leader then return end
@@ -61,8 +61,13 @@ function share_mpi.open(dist)
     return dynamic(journal, list)
   end
 
+  --- Whether any rank has been told to stop. Every rank of the job comes here between two tables: one that went on
+  --- alone would wait for the others for ever.
+  function share.any(stopped) return job.world:agree(stopped and 1 or 0) > 0 end
+
   --- Adds up fields of a report over the ranks.
   function share.sum(report, names)
+    job.world:agree(0) -- asleep, while others measure their last shapes
     for _, name in ipairs(names) do report[name] = math.tointeger(job.world:reduce(report[name], "sum")) end
   end
 
@@ -73,7 +78,7 @@ function share_mpi.open(dist)
   end
 
   --- Waits for the others at the end of the campaign.
-  function share.leave() job.world:barrier() end
+  function share.leave() job.world:agree(0) end
 
   --- Ends every rank: called when this one cannot go on.
   function share.abort(status) dist.abort(status or 1) end

@@ -133,6 +133,12 @@ static int run(lua_State *L) {
   return 0;
 }
 
+/* group:agree(number) -> the largest of the ranks' numbers; who comes early sleeps */
+static int agree(lua_State *L) {
+  lua_pushnumber(L, ett_dist_agree(check_group(L), luaL_checknumber(L, 2)));
+  return 1;
+}
+
 /* group:send(tensor, rank), group:receive(tensor, rank) */
 static int transfer(lua_State *L, int sending) {
   ett_dist_group *g = check_group(L);
@@ -298,6 +304,15 @@ static int work_commit(lua_State *L) {
   return 0;
 }
 
+/* work:count() -> positions that came back to rank 0, those of them that failed */
+static int work_count(lua_State *L) {
+  int64_t committed, failed;
+  ett_dist_work_count(check_work(L), &committed, &failed);
+  lua_pushinteger(L, committed);
+  lua_pushinteger(L, failed);
+  return 2;
+}
+
 static int work_close(lua_State *L) {
   work_box *b = luaL_checkudata(L, 1, WORK_TYPE);
   ett_dist_work *work = b->work;
@@ -318,6 +333,7 @@ static const luaL_Reg group_methods[] = {
     {"receive", receive_tensor},
     {"exchange", exchange},
     {"reduce", reduce},
+    {"agree", agree},
     {"share_text", share_text},
     {"time", time_collective},
     {"work", work_new},
@@ -327,9 +343,8 @@ static const luaL_Reg group_methods[] = {
 };
 
 static const luaL_Reg work_methods[] = {
-    {"take", work_take},   {"commit", work_commit},
-    {"close", work_close}, {"__close", work_close},
-    {NULL, NULL},
+    {"take", work_take},   {"commit", work_commit}, {"count", work_count},
+    {"close", work_close}, {"__close", work_close}, {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {

@@ -81,6 +81,10 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *group,
                   const ett_dist_time_options *options, ett_dist_timing *out,
                   ett_err *err);
 
+/* The largest of the ranks' numbers, on each of them. Ranks that come early sleep: a rank
+ * that waited inside MPI would spin on a processor that another measures on. */
+double ett_dist_agree(const ett_dist_group *group, double number);
+
 /* Work shared by the ranks: rank 0 hands out positions 1..count one by one, from a thread
  * beside its own work, and appends the lines that come back to its journal. */
 typedef struct ett_dist_work ett_dist_work;
@@ -98,6 +102,10 @@ int64_t ett_dist_work_take(ett_dist_work *work, ett_err *err);
  */
 int ett_dist_work_commit(ett_dist_work *work, const char *text, size_t bytes,
                          ett_err *err);
+
+/* On rank 0: how many positions came back from all ranks, and how many of them as
+ * failures (text that begins with "#!"). */
+void ett_dist_work_count(ett_dist_work *work, int64_t *committed, int64_t *failed);
 
 /* Rank 0 waits here until every other rank has closed too. */
 void ett_dist_work_close(ett_dist_work *work);

@@ -11,11 +11,29 @@ struct ett_dist_work {
   MPI_Comm comm;
   int rank, size;
   ett_sample_journal *journal;
-  int64_t next, count;
-  pthread_mutex_t mutex; /* next and journal, between rank 0's own work and its server */
+  int64_t next, count, committed, failed;
+  pthread_mutex_t
+      mutex; /* the counts and journal, between rank 0's own work and its server */
   pthread_t server;
   int serving;
 };
+
+static void nap(void) {
+  struct timespec pause = {0, 100000};
+  nanosleep(&pause, NULL);
+}
+
+double ett_dist_agree(const ett_dist_group *group, double number) {
+  double largest = number;
+  MPI_Request request;
+  MPI_Iallreduce(&number, &largest, 1, MPI_DOUBLE, MPI_MAX, group->comm, &request);
+  for (int done = 0;;) {
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (done)
+      return largest;
+    nap();
+  }
+}
 
 static int64_t take(ett_dist_work *w) {
   pthread_mutex_lock(&w->mutex);
@@ -26,6 +44,8 @@ static int64_t take(ett_dist_work *w) {
 
 static int commit(ett_dist_work *w, const char *text, size_t bytes, ett_err *err) {
   pthread_mutex_lock(&w->mutex);
+  w->committed++;
+  w->failed += bytes > 2 && memcmp(text, "#!", 2) == 0;
   int status = ett_sample_journal_append(w->journal, text, bytes, err);
   pthread_mutex_unlock(&w->mutex);
   return status;
@@ -71,8 +91,7 @@ static void *serve(void *argument) {
       left -= serve_one(w, status.MPI_SOURCE, bytes);
       continue;
     }
-    struct timespec pause = {0, 100000};
-    nanosleep(&pause, NULL);
+    nap();
   }
   return NULL;
 }
@@ -110,8 +129,7 @@ static int ask(ett_dist_work *w, const char *text, int bytes, char *answer, int 
     MPI_Status status;
     MPI_Iprobe(0, TAG_ANSWER, w->comm, &flag, &status);
     if (!flag) {
-      struct timespec pause = {0, 100000};
-      nanosleep(&pause, NULL);
+      nap();
       continue;
     }
     MPI_Get_count(&status, MPI_BYTE, &length);
@@ -147,6 +165,13 @@ int ett_dist_work_commit(ett_dist_work *w, const char *text, size_t bytes, ett_e
     return 0;
   answer[length] = '\0';
   return ett_err_set(err, ETT_ERR_IO, "%s", answer);
+}
+
+void ett_dist_work_count(ett_dist_work *w, int64_t *committed, int64_t *failed) {
+  pthread_mutex_lock(&w->mutex);
+  *committed = w->committed;
+  *failed = w->failed;
+  pthread_mutex_unlock(&w->mutex);
 }
 
 void ett_dist_work_close(ett_dist_work *w) {

@@ -4,6 +4,7 @@
 -- are pinned and stated in the header of every table.
 local error_module = require "ett.error"
 local find = require "ett.find"
+local machine = require "ett.machine"
 local sample = require "ett.sample"
 local sample_limit = require "ett.sample_limit"
 local sample_processor = require "ett.sample_processor"
@@ -16,24 +17,10 @@ local backend = {
   precisions = { fp32 = true },
 }
 
-local function processor()
-  local info, file = {}, io.open("/proc/cpuinfo", "r")
-  if not file then return { model = "unknown", flags = "", vendor = "" } end
-  for line in file:lines() do
-    local key, value = line:match("^(.-)%s*:%s*(.*)$")
-    if key == "model name" then info.model = info.model or value end
-    if key == "flags" then info.flags = info.flags or value .. " " end
-    if key == "vendor_id" then info.vendor = info.vendor or value end
-    if key == "cpu MHz" then info.mhz = info.mhz or value end
-  end
-  file:close()
-  return { model = info.model or "unknown", flags = info.flags or "", vendor = info.vendor or "", mhz = info.mhz }
-end
-
 --- OpenBLAS before 0.3.26 takes newer AMD cores for Haswell, at half their speed; it reads
 --- the environment once, when it is loaded.
 local function prepare_environment(threads)
-  local host = processor()
+  local host = machine.processor()
   if host.vendor == "AuthenticAMD" and host.flags:find("avx512vl ", 1, true) then
     sample.default_environment("OPENBLAS_CORETYPE", "SkylakeX")
   end
@@ -221,10 +208,12 @@ function backend.open(options)
   local place = table.concat(pinned, ", ")
   local watch = sample_sentinel.new(undisturbed[place])
   for _ = 1, 5 do watch:add(pool:probe()) end
-  local host, info = processor(), cpu.info()
+  local host, info = machine.processor(), cpu.info()
   local passes = options.passes or 3
   local session = {
     backend = backend, passes = passes,
+    resolved = { budget_seconds = options.budget_seconds or 0.02, target = options.target or 0.01,
+      min_repeats = options.min_repeats or 5, max_repeats = options.max_repeats or 200 },
     device = host.model:gsub("[^%w%-]", ""):gsub("^$", "cpu"),
     header = {
       { "machine", sample.hostname() },

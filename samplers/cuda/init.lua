@@ -4,6 +4,7 @@
 -- records it into a work list, makes it one CUDA graph and times that with CUDA events.
 local error_module = require "ett.error"
 local find = require "ett.find"
+local machine = require "ett.machine"
 local sample = require "ett.sample"
 
 local backend = {
@@ -140,10 +141,16 @@ function backend.record(sink, op, s, pass, precision, options)
     s, pass)
 end
 
+--- What is taken where the campaign leaves it open.
+local function resolved(options)
+  return { budget_seconds = options.budget_seconds or 0.05, target = options.target or 0.01,
+    min_repeats = options.min_repeats or 7, max_repeats = options.max_repeats or 200 }
+end
+
 --- Seconds of a work list: repeats until the low mean is known to `target` or the budget is spent.
 local function time_work(work, options)
-  local budget, target = options.budget_seconds or 0.05, options.target or 0.01
-  local most, least = options.max_repeats or 200, options.min_repeats or 7
+  local r = resolved(options)
+  local budget, target, most, least = r.budget_seconds, r.target, r.max_repeats, r.min_repeats
   local seconds, err = work:time { repeats = math.min(3, most), time_limit_seconds = TIME_LIMIT_SECONDS }
   if not seconds then return nil, err end
   local began, stats = sample.now(), sample.stats(seconds)
@@ -253,13 +260,13 @@ function backend.open(options)
     return nil, err
   end
   local session = {
-    backend = backend,
+    backend = backend, resolved = resolved(options),
     device = (info.name:gsub("[^%w%-]", "")),
     header = {
       { "machine", sample.hostname() },
       { "device", ("%d, %s, sm_%d, %d SMs, %.1f GiB, L2 cache %.0f MiB"):format(ordinal, info.name, info.capability,
         info.multiprocessors, info.memory_bytes / 2 ^ 30, info.l2_bytes / 2 ^ 20) },
-      { "driver", ("CUDA %d.%d"):format(info.driver_version // 1000, info.driver_version % 1000 // 10) },
+      { "driver", machine.driver_text(info.driver_version) },
       { "libraries", cuda.versions() },
       { "clock", ("%.0f MHz maximum%s, memory %.0f MHz"):format(info.clock_hz / 1e6, probe.clock_hz
         and (", %.0f MHz measured"):format(probe.clock_hz / 1e6) or "", info.memory_clock_hz / 1e6) },

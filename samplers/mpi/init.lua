@@ -3,6 +3,7 @@
 -- Sizes are in elements, counted as nccl-tests counts them: the whole message. The time of
 -- a repeat is the slowest rank's, from a start that all ranks agreed on beforehand.
 local error_module = require "ett.error"
+local machine = require "ett.machine"
 local sample = require "ett.sample"
 
 local backend = {
@@ -55,12 +56,16 @@ function backend.open(options)
   if job.size < 2 then
     return nil, error_module.new("missing", "collectives need at least 2 ranks: run under mpirun -n 2 or srun -n 2")
   end
-  local share = options.share
+  local share, processor = options.share, machine.processor()
   local session = {
-    backend = backend, device = (sample.hostname():gsub("[^%w%-]", "") .. "-cpu"),
+    backend = backend, resolved = { budget_seconds = options.budget_seconds or 0.05, target = options.target or 0.01,
+      min_repeats = options.min_repeats or 10, max_repeats = options.max_repeats or 200 },
+    device = (sample.hostname():gsub("[^%w%-]", "") .. "-cpu"),
     header = {
       { "machine", sample.hostname() },
-      { "device", ("%d ranks on %d nodes, %d processors here"):format(job.size, job.nodes, sample.processors()) },
+      { "device", ("%s, %d ranks on %d nodes, %d processors here"):format(processor.model, job.size, job.nodes,
+        sample.processors()) },
+      { "clock", ("%s MHz nominal"):format(processor.mhz or "?") },
       { "libraries", job.library },
     },
   }

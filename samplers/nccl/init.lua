@@ -3,6 +3,7 @@
 -- Counts are in elements and bandwidths as nccl-tests defines them: algorithm bandwidth is message bytes over time,
 -- bus bandwidth multiplies it by the share of the message that crosses a rank's link (its doc/PERFORMANCE.md).
 local error_module = require "ett.error"
+local machine = require "ett.machine"
 local sample = require "ett.sample"
 local dtype_bytes = require("ett.schema").dtype_bytes
 
@@ -104,11 +105,14 @@ function backend.open(options)
   local share, precision = options.share, options.precision or "bf16"
   local log = open_log() -- before the library starts
   local session = {
-    backend = backend, device = (info.name:gsub("[^%w%-]", "")),
+    backend = backend, resolved = { budget_seconds = options.budget_seconds or 1, target = options.target or 0.02,
+      min_repeats = options.min_repeats or 10, max_repeats = options.max_repeats or 100 },
+    device = (info.name:gsub("[^%w%-]", "")),
     header = {
       { "machine", sample.hostname() },
       { "device", ("%s, %d ranks on %d nodes"):format(info.name, job.size, job.nodes) },
-      { "driver", ("CUDA %d.%d"):format(info.driver_version // 1000, info.driver_version % 1000 // 10) },
+      { "driver", machine.driver_text(info.driver_version) },
+      { "clock", ("%.0f MHz maximum, memory %.0f MHz"):format(info.clock_hz / 1e6, info.memory_clock_hz / 1e6) },
       { "libraries", ("NCCL %d.%d.%d; %s"):format(version // 10000, version // 100 % 100, version % 100,
         job.library) },
       { "algorithm", ("%s, protocol %s%s"):format(os.getenv("NCCL_ALGO") or "NCCL's choice",

@@ -6,6 +6,7 @@ local error_module = require "ett.error"
 local find = require "ett.find"
 local host = require "ett.host"
 local json = require "ett.json"
+local machine = require "ett.machine"
 local sample = require "ett.sample"
 
 local backend = {
@@ -125,11 +126,14 @@ function backend.open(options)
   end
   local on_device = hello.device ~= "cpu"
   local session = {
-    backend = backend,
+    backend = backend, keeps_schedule = true,
     device = (hello.device:gsub("[^%w%-]", "")),
     header = {
       { "machine", sample.hostname() },
       { "device", hello.device },
+      { "driver", on_device and machine.gpu_driver() or on_device and "unknown" or "none" },
+      { "clock", on_device and machine.gpu_clock_text(options.device or 0)
+        or ("%s MHz nominal"):format(machine.processor().mhz or "?") },
       { "libraries", ("PyTorch %s%s"):format(hello.torch, hello.cuda and ", CUDA " .. hello.cuda or "") },
       { "time", on_device and "device rows of the profiler's trace, caches as the pass before left them"
         or "host ranges of the profiler's trace" },

@@ -12,9 +12,10 @@ if not (usable and has_launcher) then
 end
 
 local folder
-local function run(ranks, arguments)
+local function run(ranks, arguments, before)
   local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
-    .. "mpirun --oversubscribe --bind-to none -n %d '%s/bin/ett' %s 2>&1"):format(ranks, host.prefix, arguments))
+    .. "%smpirun --oversubscribe --bind-to none -n %d '%s/bin/ett' %s 2>&1"):format(before or "", ranks, host.prefix,
+    arguments))
   local text = pipe:read("a"):gsub("\27%[[%d;]*m", "")
   local ok = pipe:close()
   return text, ok
@@ -110,6 +111,28 @@ describe("the MPI back end", function()
     end
     assert.equal(60, rows)
     assert.matches(" 0 measured, 0 failed", (run(2, ("sample '%s' --out '%s/out' --quiet"):format(file, folder))))
+  end)
+
+  it("counts the shapes of all ranks as it goes", function()
+    local file = write("counted.lua", [[
+      return { name = "counted", max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, samples = { {
+        operator = "gelu", shapes = { tokens = { start = 1, stop = 60 }, width = 8 } } } }
+    ]])
+    local text, ok = run(3, ("sample '%s' --out '%s/out'"):format(file, folder))
+    assert(ok, text)
+    assert.matches("\ngelu: 60/60 ", text)
+  end)
+
+  it("stops all ranks together when the seconds are over, whatever table each is in", function()
+    local file = write("wires.lua", [[
+      return { name = "wires", backend = "mpi", min_repeats = 20, max_repeats = 20, budget_seconds = 1, samples = {
+        { collective = "all_reduce", shapes = { shape = { start = 1, stop = 100000 } } },
+        { collective = "broadcast", shapes = { shape = { start = 1, stop = 100000 } } } } }
+    ]])
+    local text, ok = run(4, ("sample '%s' --out '%s/out' --quiet --seconds 2"):format(file, folder), "timeout 60 ")
+    assert(ok, text)
+    assert.matches("all_reduce_fp32_1_2.csv: %d+ measured, 0 failed", text) -- ranks 2 and 3 wait for the next topology
+    assert.is_nil(text:find("all_reduce_fp32_1_4", 1, true), text)
   end)
 
   it("measures collectives into the reference's columns, one table a topology", function()

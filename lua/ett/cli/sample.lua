@@ -13,6 +13,7 @@ end
 local function progress(quiet)
   local terminal = sample.is_terminal(2)
   local start, last = sample.now(), 0
+  local open_line = false
   local bar, together = {}, {} -- reports of tables whose passes take turns: one bar for all of them
   function bar.begin(report)
     if report.takes_turns then together[#together + 1] = report else together = { report } end
@@ -25,8 +26,10 @@ local function progress(quiet)
     if quiet then return end
     local done, now, total, failed, disturbed = 0.0, sample.now(), 0, 0, 0
     for _, one in ipairs(together) do
-      done, total = done + one.measured + one.failed + (one.under_way or 0), total + one.total
-      failed, disturbed = failed + one.failed, disturbed + one.disturbed
+      local came, came_failed = one.measured + one.failed, one.failed
+      if one.count then came, came_failed = one.count() end -- from all ranks
+      done, total = done + came + (one.under_way or 0), total + one.total
+      failed, disturbed = failed + came_failed, disturbed + one.disturbed
     end
     if done < total and now - last < (terminal and 0.1 or 5) then return end
     last = now
@@ -37,10 +40,16 @@ local function progress(quiet)
       local width = 20
       local full = total > 0 and math.floor(done * width / total) or width
       io.stderr:write(("\r[%s%s] %s "):format(("#"):rep(full), ("."):rep(width - full), text))
-      if done >= total then io.stderr:write("\n") end
+      open_line = done < total
+      if not open_line then io.stderr:write("\n") end
     else
       io.stderr:write(("%s: %s\n"):format(#together > 1 and "all tables" or report.name, text))
     end
+  end
+  --- Ends a bar that stopped half-way: what comes next begins on a line of its own.
+  function bar.finish()
+    if open_line then io.stderr:write("\n") end
+    open_line = false
   end
   return bar
 end
@@ -55,6 +64,27 @@ local function list_of(text)
   end
   if #list == 0 then error_module.raise("usage", "sample: option '--precision' names no precision") end
   return list
+end
+
+local function say_notes(given)
+  for _, note in ipairs(given.notes or {}) do io.stderr:write("ett: note: " .. note .. "\n") end
+end
+
+--- The shapes of this part, as `ett sample` would go through them.
+local function list_shapes(given, opts)
+  if opts.part > opts.parts then
+    error_module.raise("usage", "--part must be 1 to %d (--parts), got %d", opts.parts, opts.part)
+  end
+  for _, target in ipairs(given.targets) do
+    local mine = (target.total - opts.part) // opts.parts + 1
+    print(("# %s: %d shapes%s"):format(target.name, mine, opts.parts > 1
+      and (" of %d, part %d of %d"):format(target.total, opts.part, opts.parts) or ""))
+    print(table.concat(target.columns, ","))
+    for i = 1, math.min(mine, opts.limit or mine) do
+      print(table.concat(target.values((i - 1) * opts.parts + opts.part), ","))
+    end
+  end
+  return 0
 end
 
 local modes = { "get_all", "get_one", "get_profiler", "run_function" }
@@ -175,6 +205,7 @@ local function run_one(given, mode, common, raw)
   end
   if not ok then error(one, 0) end
   if one.leader then
+    say_notes(given)
     print_one(one)
     if mode == "get_profiler" or raw then print_repeats(one) end
     print_kernels(one)
@@ -223,16 +254,7 @@ return {
     local given = campaign.load(positional[1])
     local mode = opts.run or given.run or "get_all"
     check(opts, mode, opts.backend or given.backend)
-    if opts.list then
-      for _, target in ipairs(given.targets) do
-        print(("# %s: %d shapes"):format(target.name, target.total))
-        print(table.concat(target.columns, ","))
-        for i = 1, math.min(target.total, opts.limit or target.total) do
-          print(table.concat(target.values(i), ","))
-        end
-      end
-      return 0
-    end
+    if opts.list then return list_shapes(given, opts) end
     local target_error = tonumber(opts.target_error or 0.05) or opts.target_error
     local common = { out = opts.out, backend = opts.backend, precisions = list_of(opts.precision),
       parts = opts.parts, part = opts.part, device = opts.device or opts.device_num, threads = opts.threads,
@@ -245,14 +267,13 @@ return {
     if not share or share.rank() == 0 then require("ett.folder").make(opts.out) end
     local bar = progress(opts.quiet or (opts.json and not sample.is_terminal(2)))
     common.on_begin, common.on_progress = bar.begin, bar.step
-    common.options_text = ("backend %s, parts %d, part %d, budget %s s"):format(opts.backend or given.backend,
-      opts.parts, opts.part, tostring(opts.budget or given.budget_seconds or 0.02))
-    for _, note in ipairs(given.notes or {}) do io.stderr:write("ett: note: " .. note .. "\n") end
+    if not share or share.rank() == 0 then say_notes(given) end
     common.share = share
     local ok, reports = pcall(function()
       if opts.active then return require("ett.active").run(given, common, target_error) end
       return sampler.run(given, common)
     end)
+    bar.finish()
     if not ok then
       if share then -- the others would wait for ever
         io.stderr:write(("ett: rank %d: %s\n"):format(share.rank(), tostring(reports)))
@@ -261,9 +282,11 @@ return {
       error(reports, 0)
     end
     local interrupted, docs, json = false, {}, require "ett.json"
+    local held, failed = 0, 0
     local speaks = not share or share.rank() == 0
     for i, report in ipairs(reports) do
       interrupted = interrupted or report.interrupted
+      held, failed = held + report.held + report.measured, failed + report.failed
       docs[i] = plain(report)
       if speaks and not opts.json then print_report(report, target_error) end
     end
@@ -271,6 +294,10 @@ return {
     if share then share.leave() end
     if interrupted and sample.interrupted() then return 130 end -- not when --seconds are over
     for _, report in ipairs(reports) do if report.refused then return 1 end end
+    if failed > 0 and held == 0 then
+      if speaks then io.stderr:write("ett: no shape could be measured; the tables hold the reasons (#! failed)\n") end
+      return 1
+    end
     return 0
   end,
 }

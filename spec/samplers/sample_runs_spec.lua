@@ -1,0 +1,178 @@
+--- `ett sample` from one run to the next: what the header says, what a changed campaign leaves, which shapes are whose.
+local find = require "ett.find"
+local host = require "ett.host"
+local lfs = require "lfs"
+
+local usable, why = find.load("samplers", "cpu").available()
+if not usable then
+  describe("ett sample", function()
+    it("needs the CPU back end", function() pending(why) end)
+  end)
+  return
+end
+
+local folder
+local function run(arguments)
+  local pipe = io.popen(("cd '%s' && timeout 60 '%s/bin/ett' %s 2>&1; echo \"status $?\""):format(folder, host.prefix,
+    arguments))
+  local text = pipe:read("a")
+  pipe:close()
+  return text, math.tointeger(tonumber(text:match("status (%d+)\n$")))
+end
+
+local function write(name, text)
+  local file = assert(io.open(folder .. "/" .. name, "w"))
+  file:write(text)
+  file:close()
+end
+
+--- The only table of a folder: its text.
+local function table_in(name)
+  for entry in lfs.dir(folder .. "/" .. name) do
+    if entry:match("%.csv$") and entry:sub(1, 1) ~= "." then
+      local file = assert(io.open(("%s/%s/%s"):format(folder, name, entry)))
+      local text = file:read("a")
+      file:close()
+      return text
+    end
+  end
+end
+
+local function rows(text)
+  local list = {}
+  for line in text:gmatch("[^\n]+") do
+    if line:match("^%d") then list[#list + 1] = line:match("^(%d+,%d+),") end
+  end
+  table.sort(list)
+  return list
+end
+
+local function campaign(fields, samples)
+  return ("return { name = 'c', passes = 1, min_repeats = 1, max_repeats = 2, %s samples = { %s } }\n"):format(fields,
+    samples)
+end
+
+local gelu = "{ operator = 'gelu', shapes = { tokens = { 16, 32, 48 }, width = 8 } },"
+
+describe("ett sample", function()
+  before_each(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    lfs.mkdir(folder)
+  end)
+  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+
+  it("writes what the back end made of the options into the header", function()
+    write("c.lua", campaign("", gelu))
+    local text, status = run "sample c.lua --out s --quiet --budget 0.003 --limit 2"
+    assert.equal(0, status, text)
+    local made = table_in "s"
+    assert.matches("\n# clock: %S+ MHz nominal", made)
+    assert.matches("\n# options: backend cpu, parts 1, part 1, budget 0.003 s, target 1 %, at least 1 repeats, "
+      .. "at most 2 repeats, 1 visits, at most 2 shapes\n", made, 1, true)
+  end)
+
+  it("says what it makes of the schedule of estimate-train-time's files, and of shapes that do not fit", function()
+    write("g.yml", "{ kernel_name: gelu, first_n_column: 4, columns_name: [mp, b, l, dim, 'F_dur(us)', 'B_dur(us)'],\n"
+      .. " starts: [1, 1, 8, 16], steps: [2, 2, 8, 16], ends: [1, 1, 16, 16], operators: [mul, mul, add, add],\n"
+      .. " targets: [[a], [b]], wait: 4, warmup: 6, active: 12, warmup_shapes: [1, 1, 8, 16], shapes: [1, 1] }\n")
+    local text, status = run "sample g.yml --backend cpu --precision fp32 --out s"
+    assert.equal(0, status, text)
+    assert.matches("ett: note: shapes has 2 values for 4 dimensions: get_one, get_profiler and run_function take the "
+      .. "first shape of the ranges\n", text, 1, true)
+    assert.matches("\n# schedule: warmed until stable in place of wait 4, warmup 6 and warmup_shapes; active 12: "
+      .. "at least so many repeats\n", table_in "s", 1, true)
+    assert.matches(", at least 12 repeats, ", table_in "s", 1, true)
+    assert.matches("shape: mp=1 b=1 l=8 dim=16\n", (run
+      "sample g.yml --backend cpu --precision fp32 --run get_one"), 1, true)
+  end)
+
+  it("goes on with an edited campaign once it was told so, and refuses the version before", function()
+    write("c.lua", campaign("", gelu))
+    write("d.lua", campaign("", gelu .. " "))
+    run "sample c.lua --out s --quiet --limit 1"
+    local text, status = run "sample d.lua --out s --quiet"
+    assert.equal(1, status)
+    assert.matches("was begun by another version of this campaign", text)
+    assert.equal(0, (select(2, run "sample d.lua --out s --quiet --continue-changed --limit 1")))
+    assert.equal(0, (select(2, run "sample d.lua --out s --quiet")))
+    assert.equal(1, (select(2, run "sample c.lua --out s --quiet")))
+    local made = table_in "s"
+    assert.same({ "16,8", "32,8", "48,8" }, rows(made))
+    -- The second line stands above the rows of the second version.
+    local first, second = made:match("^.-\n# campaign: c (%x+)\n.-\n16,8,[^\n]*\n# campaign: c (%x+)\n")
+    assert.is_true(second ~= nil and first ~= second, made)
+    text, status = run "samples merge s --output m"
+    assert.equal(0, status, text)
+    assert.matches("3 rows of 1 tables", text)
+  end)
+
+  it("fails when every shape does", function()
+    lfs.mkdir(folder .. "/operators")
+    write("operators/broken.lua", "local op = { name = 'broken', summary = 's', schema = { n = 'count' } }\n"
+      .. "function op.shape() return { n = 1 } end\nfunction op.features(s) return { s.n } end\n"
+      .. "function op.flops() return 1.0 end\nfunction op.bytes() return 1.0 end\n"
+      .. "function op.cpu(s)\nif s.n > 1 then error 'too many' end\n"
+      .. "return { { kind = 'scale', rows = 1, cols = 1 } } end\n"
+      .. "return op\n")
+    write("c.lua", campaign("", "{ operator = 'broken', shapes = { n = { 2, 3 } } }"))
+    local text, status = run "sample c.lua --out s --quiet"
+    assert.equal(1, status)
+    assert.matches("0 measured, 2 failed", text)
+    assert.matches("ett: no shape could be measured; the tables hold the reasons %(#! failed%)\n", text)
+    write("d.lua", campaign("", "{ operator = 'broken', shapes = { n = { 1, 2 } } }"))
+    assert.equal(0, (select(2, run "sample d.lua --out t --quiet")))
+  end)
+
+  it("lists the shapes of a part", function()
+    write("c.lua", campaign("", gelu))
+    assert.equal("# gelu: 2 shapes of 3, part 1 of 2\ntokens,width\n16,8\n48,8\nstatus 0\n",
+      (run "sample c.lua --list --parts 2"))
+    assert.equal("# gelu: 1 shapes of 3, part 2 of 2\ntokens,width\n32,8\nstatus 0\n",
+      (run "sample c.lua --list --parts 2 --part 2"))
+    assert.matches("--part must be 1 to 2 (--parts), got 3\nstatus 2",
+      (run "sample c.lua --list --parts 2 --part 3"), 1, true)
+  end)
+
+  it("fills one table from two entries of a campaign, also where tables take turns", function()
+    for _, fields in ipairs { "", "interleave = true," } do
+      write("c.lua", campaign(fields, gelu .. "{ operator = 'gelu', shapes = { tokens = { 48, 64 }, width = 8 } }, "
+        .. "{ operator = 'residual_add', shapes = { tokens = 16, hidden = 8 } }"))
+      os.execute(("rm -rf '%s/s'"):format(folder))
+      local text, status = run "sample c.lua --out s --quiet"
+      assert.equal(0, status, text)
+      assert.matches("gelu_fp32.csv: 3 measured.+gelu_fp32.csv: 1 measured", text)
+      assert.matches("residual_add_fp32.csv: 1 measured", text)
+    end
+  end)
+
+  it("refuses repeats that no back end makes", function()
+    for said, fields in pairs {
+      ["c.lua: field 'max_repeats' must be at most 4000, got 100000"] = "max_repeats = 100000,",
+      ["c.lua: min_repeats = 9 is more than max_repeats = 3"] = "min_repeats = 9, max_repeats = 3,",
+    } do
+      write("c.lua", ("return { name = 'c', %s samples = { %s } }"):format(fields, gelu))
+      local text, status = run "sample c.lua --out s --quiet"
+      assert.equal(1, status)
+      assert.matches(said, text, 1, true)
+    end
+  end)
+end)
+
+describe("the header's driver", function()
+  it("is the kernel's, of either module, and the CUDA version that it serves", function()
+    local machine = require "ett.machine"
+    local path = os.tmpname()
+    finally(function() os.remove(path) end)
+    for said, text in pairs {
+      ["580.65.06, CUDA 13.0"] = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27 07:06:06\n",
+      ["570.86.15, CUDA 13.0"] = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n",
+      ["CUDA 13.0"] = "no such thing\n",
+    } do
+      local file = assert(io.open(path, "w"))
+      file:write(text)
+      file:close()
+      assert.equal(said, machine.driver_text(13000, path))
+    end
+  end)
+end)
