@@ -89,6 +89,33 @@ describe("scaling", function()
   end)
 end)
 
+describe("updates", function()
+  local shape = { params = 5000000, layers = 4, hidden = 512 }
+  local function update(own)
+    local cluster = cluster_module.get "dgx_h100"
+    cluster.profile = nil
+    local times = require("ett.lower_times").new(cluster, cluster_profile.open(cluster, own))
+    return times:update({ parameters = shape.params, layers = shape.layers, place = "first" }, "fp32", shape.hidden)
+  end
+  local function only(names)
+    return fake(function(op, s) return names[op.name] and names[op.name] * s.params end)
+  end
+
+  it("come from the samples of `optimizer` where no stage's update was sampled", function()
+    local answer = update(only { optimizer = 1e-9 })
+    assert.equal("interpolated", answer.provenance)
+    assert.near(5e-3, answer.seconds, 1e-12)
+    assert.near(1e-2, update(only { optimizer = 1e-9, first_stage_optimizer = 2e-9 }).seconds, 1e-12)
+    assert.near(1e-2, update(only { optimizer = 1e-9, middle_stage_optimizer = 2e-9 }).seconds, 1e-12)
+  end)
+
+  it("are assumed where neither was", function()
+    local answer = update(only {})
+    assert.equal("assumed", answer.provenance)
+    assert.matches("bandwidth of residual_add", answer.detail, 1, true)
+  end)
+end)
+
 describe("collectives", function()
   it("prefer samples, unless they beat the links", function()
     local fast = fake(function() return nil end)

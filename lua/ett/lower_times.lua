@@ -109,6 +109,15 @@ end
 local update_operators = { first = "first_stage_optimizer", middle = "middle_stage_optimizer",
   last = "last_stage_optimizer" }
 
+-- The stage's own answer unless it is only assumed and one of the whole model's update is not: a profile of a
+-- cluster answers what it streams for a stage that nobody sampled.
+local function sampled_update(profile, op, shape, dtype)
+  local stage = profile and profile:operator(op.name, shape, dtype, "update")
+  if not profile or stage and stage.provenance ~= "assumed" then return stage end
+  local whole = profile:operator("optimizer", shape, dtype, "update")
+  return whole and (not stage or whole.provenance ~= "assumed") and whole or stage
+end
+
 --- Seconds of one optimizer update: the fused kernel's of a pipeline stage (what its sample
 --- files hold), else whatever a profile has for the operator `optimizer`.
 ---@param d table { parameters, layers, place = "first" | "middle" | "last" }
@@ -123,9 +132,7 @@ function Times:update(d, dtype, hidden)
   local id = op.name .. " " .. dtype .. " " .. key
   local answer = known[id]
   if not answer then
-    local profile = self.profile
-    answer = profile and (profile:operator(op.name, shape, dtype, "update")
-      or profile:operator("optimizer", shape, dtype, "update")) or roofline(self.cluster, op, shape, dtype, "update")
+    answer = sampled_update(self.profile, op, shape, dtype) or roofline(self.cluster, op, shape, dtype, "update")
     known[id] = check(answer, op.name)
   end
   return answer
