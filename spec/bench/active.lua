@@ -1,8 +1,8 @@
 --- Active sampling against the full grid on this machine's processor.
 --
--- Every shape of three grids is measured, in sweeps over all of them: noise comes in stretches. The grid's model has
--- three visits of each shape, active sampling's has ett.active's times as many of the few that it chooses, and
--- held-out shapes are held to all visits. The recorded campaigns of GPUs are `active_recorded`.
+-- Every shape of three grids of some 550 is measured, in sweeps over all of them: noise comes in stretches. The
+-- grid's model has three visits of each shape, active sampling's has ett.active's times as many of the few that it
+-- chooses, and held-out shapes are held to all visits. The recorded campaigns of GPUs are `active_recorded`.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/bench/support/?.lua"
 local active = require "ett.active"
 local active_campaign = require "active_campaign"
@@ -14,12 +14,13 @@ local seed, sweeps = 20261121, 3
 local bench = { summary = ("shapes that active sampling needs for the grid's held-out error, seed %d"):format(seed) }
 
 local entries = {
-  { operator = "linear_qkv", shapes = { tokens = { 32, 64, 96, 128, 192, 256, 384 },
-    in_features = { 64, 96, 128, 192, 256, 384, 512 }, out_features = { 64, 128, 192, 256, 384, 512 } } },
-  { operator = "gelu", shapes = { tokens = { start = 64, stop = 512, step = 32 },
-    width = { start = 128, stop = 1024, step = 64 } } },
-  { operator = "cross_entropy", shapes = { tokens = { start = 64, stop = 512, step = 32 },
-    vocab = { start = 128, stop = 2048, step = 128 } } },
+  { operator = "linear_qkv", shapes = { tokens = { 32, 48, 64, 96, 128, 192, 256, 384 },
+    in_features = { 64, 96, 128, 160, 192, 256, 320, 384, 512 },
+    out_features = { 64, 96, 128, 192, 256, 320, 384, 512 } } },
+  { operator = "gelu", shapes = { tokens = { start = 64, stop = 512, step = 16 },
+    width = { start = 128, stop = 1024, step = 48 } } },
+  { operator = "cross_entropy", shapes = { tokens = { start = 64, stop = 512, step = 16 },
+    vocab = { start = 128, stop = 2048, step = 112 } } },
 }
 
 --- The grid of an entry as a table of the campaign, its times still to come.
