@@ -19,7 +19,7 @@ local holdout = {}
 holdout.seed = 20261121
 holdout.splits = { "random", "grouped", "extrapolation", "tenth" }
 
---- Files that hold faults of their sampling, by cluster initial (issue 2, section 7).
+--- Files that hold faults of their sampling, by cluster initial.
 holdout.corrupt = {
   ["P allgather_large"] = true, ["P allgather_large_1_4"] = true, ["V allgather_large_4_1"] = true,
   ["V allgather_large_8_1"] = true, ["V firstStage_optimizer"] = true,
@@ -347,7 +347,7 @@ local function median(values)
   return n % 2 == 1 and values[(n + 1) // 2] or (values[n // 2] + values[n // 2 + 1]) / 2
 end
 
---- Means and medians over entries, one row per split: the measures of issue 2, section 7.
+--- Means and medians over entries, one row per split.
 ---@return table[] { split, entries, mean_error (less the corrupt), median_error (all), coverage, half_width }
 function holdout.measures(results)
   local rows = {}

@@ -30,18 +30,26 @@ local function dtype_key(dtype) return dtype == "bf16" and "fp16" or dtype end
 local function topology_key(kind, nodes, gpus) return ("%s %d %d"):format(kind, nodes, gpus) end
 
 --- The sample files of folders by device.
----@return table<string, table[]>
+---@return table<string, table[]> devices, table[] unknown tables of operators without a file here
 function profile.devices(folders)
-  local devices = {}
+  local devices, unknown = {}, {}
   for _, folder in ipairs(folders) do
-    local index, err = samples.index(folder)
-    if not index then error(err, 0) end
+    local index, others = samples.index(folder)
+    if not index then error(others, 0) end
+    table.move(others, 1, #others, #unknown + 1, unknown)
     for _, entry in ipairs(index) do
       devices[entry.gpu] = devices[entry.gpu] or {}
       table.insert(devices[entry.gpu], entry)
     end
   end
-  return devices
+  return devices, unknown
+end
+
+--- Raises where folders hold no table that can be used.
+function profile.check_devices(devices, unknown, source)
+  if next(devices) then return end
+  if unknown[1] then error_module.raise("missing", "%s", samples.unknown_text(unknown[1])) end
+  error_module.raise("format", "%s: no sample files ({gpu}_{operator}_{precision}.csv)", source)
 end
 
 --- A profile over files of samples; nothing is read yet.
@@ -53,11 +61,10 @@ function profile.from_samples(folders, options)
   options = options or {}
   local self = setmetatable({ files = {}, pools = {}, collectives = {}, models = {}, voids = {}, outliers = {},
     stamps = {}, options = options, source = table.concat(folders, ", ") }, Profile)
-  local devices = profile.devices(folders)
+  local devices, unknown = profile.devices(folders)
+  if not options.gpu then profile.check_devices(devices, unknown, self.source) end
   self.gpu = options.gpu or schema.keys(devices)[1]
-  if not self.gpu then
-    error_module.raise("format", "%s: no sample files ({gpu}_{operator}_{precision}.csv)", self.source)
-  elseif not options.gpu and next(devices, next(devices)) then
+  if not options.gpu and next(devices, next(devices)) then
     error_module.raise("format", "%s: samples of several devices (%s); a profile is of one: keep them in folders "
       .. "of their own", self.source, table.concat(schema.keys(devices), ", "))
   end

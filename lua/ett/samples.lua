@@ -87,10 +87,11 @@ end
 
 --- The sample files of a folder and of its folders operator and nccl, sorted; tables of a
 --- campaign that hold no row yet are left out.
----@return table[]|nil { path=, gpu=, name=, dtype=, nodes=, gpus=, operator= | collective= }, ett.Error?
+---@return table[]|nil { path=, gpu=, name=, dtype=, nodes=, gpus=, operator= | collective= }
+---@return table[]|ett.Error unknown tables of names that are no operator's or collective's: { path=, name= }
 function samples.index(folder)
   schema.argument(folder, "string", "ett.samples.index", "folder")
-  local list = {}
+  local list, unknown = {}, {}
   for _, sub in ipairs { "", "/operator", "/nccl" } do
     local files, err = sorted_files(folder .. sub)
     if not files and sub == "" then return nil, err end
@@ -104,11 +105,21 @@ function samples.index(folder)
           local known, kind = pcall(require("ett.collective").kind, entry.name)
           if known then entry.collective = kind end
         end
-        if (entry.operator or entry.collective) and not is_begun(entry.path) then list[#list + 1] = entry end
+        if not entry.operator and not entry.collective then
+          unknown[#unknown + 1] = { path = entry.path, name = entry.name }
+        elseif not is_begun(entry.path) then
+          list[#list + 1] = entry
+        end
       end
     end
   end
-  return list
+  return list, unknown
+end
+
+--- What to say of a table whose operator has no file here.
+function samples.unknown_text(entry)
+  return ("%s: no operator or collective '%s' is known here; name the folder of its file in ETT_PATH")
+    :format(entry.path, entry.name)
 end
 
 local function faulty(message, ...) return nil, error_module.new("format", message, ...) end

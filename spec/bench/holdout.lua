@@ -1,5 +1,5 @@
---- Held-out error, coverage and width of the regressors on the shared sample files: rows 1 to 4
---- of issue 2, section 7. Skips, saying so, where the files are not there.
+--- Held-out error, coverage and width of the regressors on the shared sample files.
+--- Skips, saying so, where the files are not there.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/bench/support/?.lua"
 local find = require "ett.find"
 local floor = require "holdout_floor"

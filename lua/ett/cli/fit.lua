@@ -94,11 +94,19 @@ end
 
 local function fit_all(word, opts, found)
   local folder, path = place(word)
-  local devices, any = require("ett.schema").keys(require("ett.profile").devices { folder }), false
-  if #devices == 0 and not path then
-    error_module.raise("format", "%s: no sample files ({gpu}_{operator}_{precision}.csv)", folder)
+  local profile, any = require "ett.profile", false
+  local devices, unknown = profile.devices { folder }
+  if path then
+    for _, entry in ipairs(unknown) do
+      if entry.path == path then error_module.raise("missing", "%s", require("ett.samples").unknown_text(entry)) end
+    end
+  else
+    profile.check_devices(devices, unknown, folder)
+    for _, entry in ipairs(unknown) do
+      io.stderr:write(("ett: note: %s; left out\n"):format(require("ett.samples").unknown_text(entry)))
+    end
   end
-  for _, gpu in ipairs(devices) do
+  for _, gpu in ipairs(require("ett.schema").keys(devices)) do
     any = fit_device(folder, path, gpu, opts, found) or any
   end
   if not any then
