@@ -4,6 +4,7 @@ local error_module = require "ett.error"
 local folder_module = require "ett.folder"
 local quote = require("ett.shell").quote
 local find = require "ett.find"
+local gpu = require "ett.cluster_init_gpu"
 local sample = require "ett.sample"
 
 local cluster_init = {}
@@ -34,20 +35,26 @@ local function folders(path, pattern)
   return names
 end
 
---- Network cards that are up: list of { name, megabits per second or nil }.
+--- Network cards that are up: list of { name, kind = "ethernet", "infiniband" or "virtual" (no hardware of its own: a
+--- bridge, a container's end), megabits per second or nil }.
 ---@param root string where the kernel shows them: "/sys"
 function cluster_init.network_cards(root)
   local cards = {}
   for _, name in ipairs(folders(root .. "/class/net", "^[^.]")) do
-    if name ~= "lo" and first_line(("%s/class/net/%s/operstate"):format(root, name)) == "up" then
-      local speed = tonumber(first_line(("%s/class/net/%s/speed"):format(root, name)) or "")
-      cards[#cards + 1] = { name = name, megabits = speed and speed > 0 and speed or nil }
+    local card = ("%s/class/net/%s"):format(root, name)
+    if name ~= "lo" and first_line(card .. "/operstate") == "up" then
+      local speed = tonumber(first_line(card .. "/speed") or "")
+      cards[#cards + 1] = { name = name, megabits = speed and speed > 0 and speed or nil,
+        kind = require("lfs").attributes(card .. "/device") and "ethernet" or "virtual" }
     end
   end
   for _, name in ipairs(folders(root .. "/class/infiniband", "^[^.]")) do
-    local rate = first_line(("%s/class/infiniband/%s/ports/1/rate"):format(root, name)) or ""
-    local gigabits = tonumber(rate:match("^(%d+)"))
-    cards[#cards + 1] = { name = name, megabits = gigabits and gigabits * 1000 }
+    local port = ("%s/class/infiniband/%s/ports/1"):format(root, name)
+    if (first_line(port .. "/state") or "ACTIVE"):find "ACTIVE" then
+      local gigabits = tonumber((first_line(port .. "/rate") or ""):match("^([%d.]+)"))
+      cards[#cards + 1] = { name = name, kind = "infiniband",
+        megabits = gigabits and math.floor(gigabits * 1000 + 0.5) }
+    end
   end
   return cards
 end
@@ -96,23 +103,34 @@ local function wire_rates(prefix)
     bandwidth = 4194304 / math.max(reduce - 2 * latency, 1e-9) }
 end
 
-local function gpus()
-  local ok, cuda = pcall(require, "ett.cuda")
-  local count = ok and cuda.available()
-  if not count or count == 0 then return nil end
-  local device = cuda.open(0)
-  if not device then return nil end
-  local info = device:info()
-  info.count = count
-  return info
+local backends = { cpu = true, cuda = true }
+
+--- Which back end measures this machine: what was asked for, else "cuda" where it finds a device. Second: why a GPU
+--- that may be there cannot be used, or nil.
+local function choose(asked)
+  if asked and not backends[asked] then
+    error_module.raise("usage", "cluster init: --backend must be cpu or cuda, got '%s'%s", asked,
+      error_module.suggestion(asked, { "cpu", "cuda" }))
+  end
+  if asked == "cpu" then return "cpu" end
+  local why, kind = gpu.missing()
+  if not why then return "cuda" end
+  if asked then error_module.raise("missing", "cluster init: --backend cuda: %s", why) end
+  return "cpu", kind ~= "missing" and why or nil
 end
 
 --- What was found: a table of facts, each with where it came from.
-function cluster_init.look()
+---@param asked string? "cpu" or "cuda"; nil: the GPUs where there are any
+function cluster_init.look(asked)
   local host = require "ett.host"
+  local backend, unusable = choose(asked)
   local facts = { host = sample.hostname(), processors = sample.processors(), memory_bytes = memory_bytes(),
     numa_nodes = #folders("/sys/devices/system/node", "^node%d+$"), cards = cluster_init.network_cards "/sys",
-    gpu = gpus() }
+    date = os.date "%Y-%m-%d", unusable_gpu = unusable }
+  if backend == "cuda" then
+    facts.gpu = gpu.look()
+    return facts
+  end
   facts.cpu = cpu_rates()
   facts.wire = facts.processors > 1 and wire_rates(host.prefix) or nil
   return facts
@@ -120,25 +138,13 @@ end
 
 local function number(value) return ("%.4g"):format(value) end
 
---- The text of a cluster file for a CPU machine.
-function cluster_init.text(name, facts)
-  local lines = {}
-  local function add(format, ...) lines[#lines + 1] = format:format(...) end
+local function describe_cpu(add, name, facts)
   local ranks = facts.processors
-  add("--- %s: written by `ett cluster init %s` from what it found on the machine.", facts.host, name)
-  add("-- %d processors, %d NUMA node(s).", facts.processors, math.max(1, facts.numa_nodes))
-  for _, card in ipairs(facts.cards) do
-    add("-- network card %s: %s", card.name, card.megabits and ("%d Mbit/s"):format(card.megabits) or "speed unknown")
-  end
-  if facts.gpu then
-    add("-- %d GPU(s): %s; `ett sample --backend cuda` measures them.", facts.gpu.count, tostring(facts.gpu.name))
-  end
   if not facts.wire and ranks > 1 then
     add("-- No MPI at hand: the link below is the memory's, halved; install openmpi-bin and run this again.")
     facts.wire = { bandwidth = facts.cpu.bandwidth / 2, send_bandwidth = facts.cpu.bandwidth / 2, latency = 1e-6,
       source = "half the memory's bandwidth, 1 us assumed" }
   end
-  add("local probe = \"probe of ett cluster init\"")
   add("return {")
   add("  name = %q, summary = \"%d processors of %s\", source = probe,", name, ranks, facts.cpu.device)
   add("  gpus_per_node = %d, nodes = 1,", ranks)
@@ -155,11 +161,29 @@ function cluster_init.text(name, facts)
     add("  links = {},")
   end
   add("}")
+end
+
+--- The text of a cluster file: of the GPUs where facts.gpu says what they are, else of the processors.
+---@param name string
+---@param facts table of look()
+function cluster_init.text(name, facts)
+  local lines = {}
+  local function add(format, ...) lines[#lines + 1] = format:format(...) end
+  add("--- %s: written by `ett cluster init %s` from what it found on the machine.", facts.host, name)
+  add("-- %d processors, %d NUMA node(s).", facts.processors, math.max(1, facts.numa_nodes))
+  for _, card in ipairs(facts.cards) do
+    add("-- network card %s: %s", card.name, card.megabits and ("%d Mbit/s"):format(card.megabits) or "speed unknown")
+  end
+  if facts.unusable_gpu then add("-- No GPU could be used: %s.", (facts.unusable_gpu:gsub("%s+", " "))) end
+  add("local probe = \"measured by ett cluster init on %s\"", facts.date)
+  if facts.gpu then gpu.describe(add, name, facts) else describe_cpu(add, name, facts) end
   return table.concat(lines, "\n") .. "\n"
 end
 
---- Writes FOLDER/NAME.lua; refuses to overwrite.
-function cluster_init.write(name, folder)
+--- Writes FOLDER/NAME.lua; refuses to overwrite, and writes nothing when a probe fails.
+---@param backend string? as of look()
+---@return string path, string text
+function cluster_init.write(name, folder, backend)
   if not name:match("^[%a][%w_%-]*$") then
     error_module.raise("usage", "cluster init: a name is letters, digits, '_' and '-', got '%s'", name)
   end
@@ -169,8 +193,8 @@ function cluster_init.write(name, folder)
     existing:close()
     error_module.raise("usage", "cluster init: '%s' is there already", path)
   end
+  local text = cluster_init.text(name, cluster_init.look(backend))
   folder_module.make(folder)
-  local text = cluster_init.text(name, cluster_init.look())
   return folder_module.write(path, text), text
 end
 

@@ -6,6 +6,7 @@
 
 #include "bind/cuda.h"
 #include "samplers/cuda/compile.h"
+#include "samplers/cuda/peer.h"
 
 const char *const ett_bind_cuda_dtypes[] = {"fp16", "bf16", "fp32", "fp8", "int64", NULL};
 const char *const ett_bind_cuda_fills[] = {"normal", "uniform", "zero", "index", NULL};
@@ -155,6 +156,30 @@ static int device_lost(lua_State *L) {
   return 1;
 }
 
+/* device:peer(other, {bytes=, repeats=5, time_limit_seconds=60}) -> {bandwidth=,
+ * direct=}: bytes/s of a one-way copy to another device, and whether it goes over the
+ * link between them instead of the host's memory | nil, error object */
+static int device_peer(lua_State *L) {
+  ett_cuda_device *from = ett_bind_cuda_device(L, 1), *to = ett_bind_cuda_device(L, 2);
+  luaL_checktype(L, 3, LUA_TTABLE);
+  lua_Integer bytes = ett_lua_integer_field(L, 3, "bytes", 0);
+  lua_Integer repeats = ett_lua_integer_field(L, 3, "repeats", 5);
+  double limit = ett_lua_number_field(L, 3, "time_limit_seconds", 60);
+  luaL_argcheck(L, bytes > 0, 3, "'bytes' must be positive");
+  luaL_argcheck(L, repeats > 0 && repeats <= 10000, 3, "'repeats' must be 1 to 10000");
+  ett_err err = {ETT_OK, ""};
+  ett_cuda_peer peer;
+  if (ett_cuda_peer_measure(from, to, (size_t)bytes, (int)repeats, limit, &peer, &err) !=
+      0)
+    return ett_lua_fail(L, &err);
+  lua_createtable(L, 0, 2);
+  lua_pushnumber(L, peer.bandwidth);
+  lua_setfield(L, -2, "bandwidth");
+  lua_pushboolean(L, peer.direct);
+  lua_setfield(L, -2, "direct");
+  return 1;
+}
+
 /* --- work lists ----------------------------------------------------------------- */
 
 ett_cuda_work *ett_bind_cuda_work(lua_State *L, int index) {
@@ -202,8 +227,8 @@ static const luaL_Reg functions[] = {
 };
 
 static const luaL_Reg device_methods[] = {
-    {"info", device_info},   {"lost", device_lost}, {"work", device_work},
-    {"close", device_close}, {NULL, NULL},
+    {"info", device_info}, {"lost", device_lost},   {"work", device_work},
+    {"peer", device_peer}, {"close", device_close}, {NULL, NULL},
 };
 
 static const luaL_Reg work_methods[] = {

@@ -20,6 +20,11 @@ local TIME_LIMIT_SECONDS = tonumber(os.getenv("ETT_KERNEL_SECONDS")) or 60
 -- Tensor cores have bf16 since Ampere and fp8 since Ada and Hopper.
 local least_capability = { bf16 = 80, fp8 = 89 }
 
+--- Whether a device of a compute capability (90 for 9.0) computes in a precision.
+function backend.has(precision, capability)
+  return backend.precisions[precision] ~= nil and capability >= (least_capability[precision] or 0)
+end
+
 --- true, or nil and one sentence on what is missing.
 function backend.available()
   local cuda, why = error_module.part("ett.cuda", "the CUDA back end",
@@ -245,8 +250,8 @@ function backend.open(options)
   if not device then return nil, err end
   local info, precision = device:info(), options.precision or "bf16"
   local named = ("device %d (%s)"):format(ordinal, info.name)
-  local least = least_capability[precision]
-  if least and info.capability < least then
+  if not backend.has(precision, info.capability) then
+    local least = least_capability[precision]
     device:close()
     return nil, error_module.new("missing", "%s has compute capability %d.%d, %s needs %d.%d; choose %s", named,
       info.capability // 10, info.capability % 10, precision, least // 10, least % 10,

@@ -26,9 +26,12 @@
   X(cuDeviceGetName)                                                                     \
   X(cuDeviceGetAttribute)                                                                \
   X(cuDeviceTotalMem)                                                                    \
+  X(cuDeviceCanAccessPeer)                                                               \
   X(cuDevicePrimaryCtxRetain)                                                            \
   X(cuDevicePrimaryCtxRelease)                                                           \
   X(cuCtxSetCurrent)                                                                     \
+  X(cuCtxEnablePeerAccess)                                                               \
+  X(cuCtxDisablePeerAccess)                                                              \
   X(cuCtxSynchronize)                                                                    \
   X(cuGetErrorString)                                                                    \
   X(cuMemAlloc)                                                                          \
@@ -36,6 +39,7 @@
   X(cuMemGetInfo)                                                                        \
   X(cuMemcpyHtoD)                                                                        \
   X(cuMemcpyDtoH)                                                                        \
+  X(cuMemcpyPeerAsync)                                                                   \
   X(cuMemsetD8Async)                                                                     \
   X(cuModuleLoadData)                                                                    \
   X(cuModuleUnload)                                                                      \

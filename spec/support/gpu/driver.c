@@ -192,6 +192,14 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
   }
 }
 
+CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
+  NEED_INIT;
+  if (!known(device) || !known(peer))
+    return CUDA_ERROR_INVALID_DEVICE;
+  *can = device != peer && number("ETT_GPU_PEER", 1) != 0;
+  return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   NEED_INIT;
   if (!known(device))
@@ -215,6 +223,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
   int left = 0;
   for (int i = 0; i < state.allocation_count; i++)
     left += state.allocations[i].context == context;
+  if (context->died == CUDA_SUCCESS && context->peers)
+    ett_stand_in_abort("the context is released while it still has access to a peer");
   if (context->died == CUDA_SUCCESS && (left || context->objects))
     ett_stand_in_abort(
         "the context is released while %d allocations and %d streams, events, modules or "
@@ -231,6 +241,30 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) {
 
 CUcontext ett_stand_in_context(void) {
   return current;
+}
+
+CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
+  ENTER("cuCtxEnablePeerAccess");
+  if (flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!peer || peer == current || !peer->references)
+    return CUDA_ERROR_INVALID_CONTEXT;
+  if (number("ETT_GPU_PEER", 1) == 0)
+    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  if (current->peers >> peer->ordinal & 1)
+    return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  current->peers |= 1u << peer->ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
+  ENTER("cuCtxDisablePeerAccess");
+  if (!peer || !peer->references)
+    return CUDA_ERROR_INVALID_CONTEXT;
+  if (!(current->peers >> peer->ordinal & 1))
+    return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  current->peers &= ~(1u << peer->ordinal);
+  return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxSynchronize(void) {
@@ -332,6 +366,16 @@ int ett_stand_in_holds(CUdeviceptr address, size_t bytes) {
   return 0;
 }
 
+static int held_by(CUdeviceptr address, size_t bytes, CUcontext context) {
+  for (int i = 0; i < state.allocation_count; i++) {
+    const allocation *a = &state.allocations[i];
+    if (a->context == context && address >= a->address &&
+        address - a->address <= a->bytes)
+      return bytes <= a->bytes - (address - a->address);
+  }
+  return 0;
+}
+
 CUresult CUDAAPI cuMemGetInfo(size_t *available, size_t *total) {
   ENTER("cuMemGetInfo");
   *available = state.memory - state.used;
@@ -378,5 +422,23 @@ CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_
   set_data data = {address, bytes, value};
   ett_stand_in_work work = {"[memset]", 1e-6 + (double)bytes / 2e12, run_set, &data,
                             sizeof data};
+  return ett_stand_in_enqueue(stream, &work);
+}
+
+/* Over the link where access is enabled, else by way of the host, at an eighth. */
+CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                                   CUcontext from_context, size_t bytes,
+                                   CUstream stream) {
+  ENTER("cuMemcpyPeerAsync");
+  if (!to_context || !from_context || !to_context->references ||
+      !from_context->references)
+    return CUDA_ERROR_INVALID_CONTEXT;
+  if (!held_by(to, bytes, to_context) || !held_by(from, bytes, from_context))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (to_context->died != CUDA_SUCCESS || from_context->died != CUDA_SUCCESS)
+    return to_context->died != CUDA_SUCCESS ? to_context->died : from_context->died;
+  CUcontext other = current == from_context ? to_context : from_context;
+  double rate = current->peers >> other->ordinal & 1 ? 4e11 : 5e10;
+  ett_stand_in_work work = {"[memcpy peer]", 2e-6 + (double)bytes / rate, NULL, NULL, 0};
   return ett_stand_in_enqueue(stream, &work);
 }

@@ -8,7 +8,8 @@ enum { MAX_DEVICES = 8, MAX_ALLOCATIONS = 512, MAX_COUNTERS = 96 };
 
 struct CUctx_st {
   int ordinal, references;
-  int objects; /* streams, events, modules, graphs */
+  int objects;    /* streams, events, modules, graphs */
+  unsigned peers; /* bit i: may write into device i */
   CUresult died;
 };
 

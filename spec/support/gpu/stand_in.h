@@ -9,6 +9,7 @@
  *
  * Set by the environment (all optional):
  *   ETT_GPU_DEVICES, ETT_GPU_CAPABILITY, ETT_GPU_MEMORY (bytes), ETT_GPU_L2 (bytes)
+ *   ETT_GPU_PEER=0               no device reaches another's memory
  *   ETT_GPU_ALLOCATION_FAILS=n   the n-th allocation and all that follow find no memory
  *   ETT_GPU_LOST=n:status        the n-th launch makes the context fail with that
  * CUresult from then on ETT_GPU_EXECUTE=FOLDER       kernels are really computed (needs
