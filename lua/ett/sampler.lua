@@ -1,26 +1,19 @@
 --- Runs a campaign: one table per operator, precision, device and topology.
 --
--- A table is a CSV file in the form of estimate-train-time under a `#` header. Beside its
--- rows it holds two kinds of marks, comments to every reader:
---   #! failed: SHAPE: KIND: REASON      not tried again unless asked; SHAPE all: none of the table's shapes
---   #~ …                                what else is known of the row after it (ett.sample_marks)
--- Rows are appended one by one and synced; what is in the table is done, so that a
--- campaign killed at any moment goes on where it was. Where a shape takes several visits, those
--- of shapes without a row yet are in a file beside the table (ett.sample_visits).
+-- What is in a table is done, so that a campaign killed at any moment goes on where it was (ett.sample_table).
+-- Where a shape takes several visits, those of shapes without a row yet are in a file beside the table
+-- (ett.sample_visits).
 local error_module = require "ett.error"
 local find = require "ett.find"
 local marks = require "ett.sample_marks"
 local passes = require "ett.sample_passes"
 local sample = require "ett.sample"
 local sample_check = require "ett.sample_check"
-local sample_header = require "ett.sample_header"
 local sample_limit = require "ett.sample_limit"
+local sample_table = require "ett.sample_table"
 local sample_visits = require "ett.sample_visits"
 
 local sampler = {}
-
-local pass_columns = { forward = "F_dur(us)", backward = "B_dur(us)", update = "dur(us)" }
-local pass_order = { "forward", "backward", "update" }
 
 --- Loads the back end of that name; raises with what is missing.
 function sampler.backend(name)
@@ -30,89 +23,7 @@ function sampler.backend(name)
   return backend
 end
 
---- The name of a table: DEVICE_NAME_PRECISION[_NODES_RANKS][_PARTS_PART].csv.
-function sampler.table_name(device, target, precision, topology, parts, part)
-  local name = ("%s_%s_%s"):format(device, target.name, precision)
-  if topology then name = ("%s_%d_%d"):format(name, topology.nodes, topology.ranks_per_node) end
-  if parts > 1 then name = ("%s_%d_%d"):format(name, parts, part) end
-  return name .. ".csv"
-end
-
---- Column names of a target's table.
-function sampler.columns(target)
-  if target.row_columns then return target.row_columns end
-  local columns = table.move(target.columns, 1, #target.columns, 1, {})
-  if target.kind == "collective" then
-    for _, name in ipairs { "nodes", "GPUsPerNode", "dur(us)" } do columns[#columns + 1] = name end
-    return columns
-  end
-  local has = {}
-  for _, pass in ipairs(target.operator.passes) do has[pass] = true end
-  for _, pass in ipairs(pass_order) do
-    if has[pass] then columns[#columns + 1] = pass_columns[pass] end
-  end
-  return columns
-end
-
-local function number(value)
-  if math.type(value) == "integer" then return ("%d"):format(value) end
-  return ("%.7g"):format(value)
-end
-
 local function one_line(text) return (tostring(text):gsub("%s+", " ")) end
-
---- What a table already holds: { done = { key = true }, failed = { key = reason },
---- disturbed = { key = reason }, rows =, fingerprint =, columns = } or nil when there is none.
-function sampler.read_table(path, dimensions)
-  local file = io.open(path, "r")
-  if not file then return nil end
-  local held = { done = {}, failed = {}, disturbed = {}, rows = 0, order = {} }
-  for line in file:lines("L") do
-    if line:sub(-1) ~= "\n" then break end -- an incomplete last line: opening cuts it off
-    line = line:sub(1, -2)
-    local key, reason = line:match("^#! failed: ([^:]*): (.*)$")
-    if key then
-      held.failed[key] = reason
-    elseif line:match("^#~ disturbed: ") then
-      key, reason = line:match("^#~ disturbed: ([^:]*): (.*)$")
-      if key then held.disturbed[key] = reason end
-    elseif line:sub(1, 1) == "#" then
-      held.fingerprint = line:match("^# campaign: .* (%x+)$") or held.fingerprint -- the last: --continue-changed
-      held.checked = line:match("^#!? checked: (.*)$") or held.checked
-    elseif not held.columns then
-      held.columns = line
-    elseif line ~= "" then
-      local fields, n = {}, 0
-      for field in line:gmatch("[^,]+") do
-        n = n + 1
-        if n > dimensions then break end
-        fields[n] = field
-      end
-      key = table.concat(fields, ",")
-      held.rows = held.rows + 1
-      held.done[key] = (held.done[key] or 0) + 1
-      held.failed[key], held.failed.all = nil, nil
-    end
-  end
-  file:close()
-  return held
-end
-
---- A measured row as a CSV line; nil and the reason when a pass is missing.
-local function row_of(target, values, results, topology)
-  local fields = {}
-  for i, value in ipairs(values) do fields[i] = number(value) end
-  if target.kind == "collective" then
-    fields[#fields + 1] = number(topology.nodes)
-    fields[#fields + 1] = number(topology.ranks_per_node)
-    fields[#fields + 1] = number(results.seconds * 1e6)
-    return table.concat(fields, ",")
-  end
-  for _, pass in ipairs(pass_order) do
-    if results[pass] then fields[#fields + 1] = number(results[pass].seconds * 1e6) end
-  end
-  return table.concat(fields, ",")
-end
 
 --- Shapes of a target that this process is to measure, in order: list of indices.
 local function pending(target, held, run)
@@ -172,26 +83,6 @@ local function local_work(journal, count, chooser)
   }
 end
 
-local function open_table(session, target, run, path)
-  local columns = sampler.columns(target)
-  local held = sampler.read_table(path, #target.columns)
-  if held and held.fingerprint and held.fingerprint ~= run.campaign.fingerprint and not run.continue_changed then
-    error_module.raise("argument", "'%s' was begun by another version of this campaign (%s, now %s); give "
-      .. "--continue-changed to go on, or --out for a new folder", path, held.fingerprint, run.campaign.fingerprint)
-  end
-  if held and held.columns and held.columns ~= table.concat(columns, ",") then
-    error_module.raise("format", "'%s' has columns %s, this campaign writes %s", path, held.columns,
-      table.concat(columns, ","))
-  end
-  local journal, err = sample.journal(path, sample_header.text(session, target, run, columns))
-  if not journal then error(err, 0) end
-  if held and held.fingerprint and held.fingerprint ~= run.campaign.fingerprint then -- the rows below are of this one
-    local ok, failure = journal:append(("# campaign: %s %s"):format(run.campaign.name, run.campaign.fingerprint))
-    if not ok then error(failure, 0) end
-  end
-  return journal, sampler.read_table(path, #target.columns)
-end
-
 local function never() return false end
 
 --- Measures one target into its table. Returns { measured, failed, skipped, path }.
@@ -201,10 +92,10 @@ local function run_target(session, target, run, path)
   local shared = run.share
   local leader = not shared or shared.rank() == 0
   -- A new table's header says how its operator was checked; one with nothing to measure needs no check.
-  local begun = leader and sampler.read_table(path, #target.columns) ~= nil
+  local begun = leader and sample_table.read(path, #target.columns) ~= nil
   if shared or not begun then run.verdict = sample_check.target(session, target, run) end
   if leader then
-    journal, held = open_table(session, target, run, path)
+    journal, held = sample_table.open(session, target, run, path)
     list = pending(target, held, run)
     if not shared and begun and #list > 0 then run.verdict = sample_check.target(session, target, run) end
     if run.verdict and run.verdict.failure then
@@ -241,7 +132,7 @@ local function run_target(session, target, run, path)
         report.notes = report.notes or {}
         report.notes[#report.notes + 1] = ("%s: %s"):format(key, note)
       end
-      lines[#lines + 1] = row_of(target, values, results, session.topology)
+      lines[#lines + 1] = sample_table.row(target, values, results, session.topology)
       work.commit(lines)
       report.measured = report.measured + 1
       if chooser then chooser.add(target.shape(values), results) end
@@ -421,7 +312,7 @@ function sampler.run(given, options)
         local session = session_for(precision)
         local topologies = target.kind == "collective" and session.topologies(target) or { false }
         for _, topology in ipairs(topologies) do
-          local path = ("%s/%s"):format(options.out, sampler.table_name(session.device, target, precision,
+          local path = ("%s/%s"):format(options.out, sample_table.name(session.device, target, precision,
             topology or nil, parts, part))
           jobs[#jobs + 1] = { path = path, run = function()
             run.precision = precision

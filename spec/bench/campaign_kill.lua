@@ -22,14 +22,6 @@ local function rows_of(folder)
   return rows, twice
 end
 
-local function bytes_of(folder)
-  local sum = 0
-  for entry in lfs.dir(folder) do
-    if entry:match("%.csv$") then sum = sum + (lfs.attributes(folder .. "/" .. entry, "size") or 0) end
-  end
-  return sum
-end
-
 local function alive(pid)
   local stat = io.open(("/proc/%d/stat"):format(pid))
   if not stat then return false end
@@ -56,10 +48,9 @@ function bench.run(opts)
     local pipe = io.popen(("%s & echo $!"):format((command():gsub("^", "exec "))))
     local pid = tonumber(pipe:read("l"))
     random = (random * 1103515245 + 12345) % 2147483648
-    -- Every fifth kill falls anywhere, starting up included; the others once a row was added.
+    -- Every fifth kill falls anywhere, starting up included; the others once a row was added (a header is none).
     local fraction, grows = random / 2147483648, killed % 5 ~= 0
-    local size = bytes_of(folder)
-    while grows and alive(pid) and bytes_of(folder) <= size do sample.pause(0.001) end
+    while grows and alive(pid) and rows_of(folder) <= before do sample.pause(0.001) end
     local until_ = sample.now() + (grows and 0.1 or 0.3) * fraction
     while sample.now() < until_ and alive(pid) do sample.pause(0.001) end
     if grows then growing = growing + 1 end

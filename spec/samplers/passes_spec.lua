@@ -198,6 +198,7 @@ describe("the CPU back end's visits", function()
 
   it("of a campaign whose tables take turns write every row once", function()
     local campaign, sampler = require "ett.campaign", require "ett.sampler"
+    local sample_table = require "ett.sample_table"
     local folder = os.tmpname()
     os.remove(folder)
     require("ett.folder").make(folder)
@@ -211,7 +212,7 @@ describe("the CPU back end's visits", function()
     assert.equals(2, at_once) -- both were under way before either had a row
     assert.equals(5, reports[1].measured + reports[2].measured)
     for _, report in ipairs(reports) do
-      local held = sampler.read_table(report.path, report.name == "gelu" and 2 or 1)
+      local held = sample_table.read(report.path, report.name == "gelu" and 2 or 1)
       assert.equals(report.name == "gelu" and 3 or 2, held.rows)
       for _, count in pairs(held.done) do assert.equals(1, count) end
     end

@@ -1,0 +1,121 @@
+--- The tables of campaigns: CSV files in the form of estimate-train-time under a `#` header. Beside its rows a
+-- table holds two kinds of marks, comments to every reader:
+--   #! failed: SHAPE: KIND: REASON      not tried again unless asked; SHAPE all: none of the table's shapes
+--   #~ …                                what else is known of the row after it (ett.sample_marks)
+-- Rows are appended one by one and synced; what is in the table is done, so that a campaign killed at any
+-- moment goes on where it was.
+local error_module = require "ett.error"
+local sample = require "ett.sample"
+local sample_header = require "ett.sample_header"
+
+local sample_table = {}
+
+local pass_columns = { forward = "F_dur(us)", backward = "B_dur(us)", update = "dur(us)" }
+local pass_order = { "forward", "backward", "update" }
+
+--- The name of a table: DEVICE_NAME_PRECISION[_NODES_RANKS][_PARTS_PART].csv.
+function sample_table.name(device, target, precision, topology, parts, part)
+  local name = ("%s_%s_%s"):format(device, target.name, precision)
+  if topology then name = ("%s_%d_%d"):format(name, topology.nodes, topology.ranks_per_node) end
+  if parts > 1 then name = ("%s_%d_%d"):format(name, parts, part) end
+  return name .. ".csv"
+end
+
+--- Column names of a target's table.
+function sample_table.columns(target)
+  if target.row_columns then return target.row_columns end
+  local columns = table.move(target.columns, 1, #target.columns, 1, {})
+  if target.kind == "collective" then
+    for _, name in ipairs { "nodes", "GPUsPerNode", "dur(us)" } do columns[#columns + 1] = name end
+    return columns
+  end
+  local has = {}
+  for _, pass in ipairs(target.operator.passes) do has[pass] = true end
+  for _, pass in ipairs(pass_order) do
+    if has[pass] then columns[#columns + 1] = pass_columns[pass] end
+  end
+  return columns
+end
+
+local function number(value)
+  if math.type(value) == "integer" then return ("%d"):format(value) end
+  return ("%.7g"):format(value)
+end
+
+--- What a table already holds: { done = { key = true }, failed = { key = reason },
+--- disturbed = { key = reason }, rows =, fingerprint =, columns = } or nil when there is none.
+function sample_table.read(path, dimensions)
+  local file = io.open(path, "r")
+  if not file then return nil end
+  local held = { done = {}, failed = {}, disturbed = {}, rows = 0, order = {} }
+  for line in file:lines("L") do
+    if line:sub(-1) ~= "\n" then break end -- an incomplete last line: opening cuts it off
+    line = line:sub(1, -2)
+    local key, reason = line:match("^#! failed: ([^:]*): (.*)$")
+    if key then
+      held.failed[key] = reason
+    elseif line:match("^#~ disturbed: ") then
+      key, reason = line:match("^#~ disturbed: ([^:]*): (.*)$")
+      if key then held.disturbed[key] = reason end
+    elseif line:sub(1, 1) == "#" then
+      held.fingerprint = line:match("^# campaign: .* (%x+)$") or held.fingerprint -- the last: --continue-changed
+      held.checked = line:match("^#!? checked: (.*)$") or held.checked
+    elseif not held.columns then
+      held.columns = line
+    elseif line ~= "" then
+      local fields, n = {}, 0
+      for field in line:gmatch("[^,]+") do
+        n = n + 1
+        if n > dimensions then break end
+        fields[n] = field
+      end
+      key = table.concat(fields, ",")
+      held.rows = held.rows + 1
+      held.done[key] = (held.done[key] or 0) + 1
+      held.failed[key], held.failed.all = nil, nil
+    end
+  end
+  file:close()
+  return held
+end
+
+--- A measured row as a CSV line; nil and the reason when a pass is missing.
+function sample_table.row(target, values, results, topology)
+  local fields = {}
+  for i, value in ipairs(values) do fields[i] = number(value) end
+  if target.kind == "collective" then
+    fields[#fields + 1] = number(topology.nodes)
+    fields[#fields + 1] = number(topology.ranks_per_node)
+    fields[#fields + 1] = number(results.seconds * 1e6)
+    return table.concat(fields, ",")
+  end
+  for _, pass in ipairs(pass_order) do
+    if results[pass] then fields[#fields + 1] = number(results[pass].seconds * 1e6) end
+  end
+  return table.concat(fields, ",")
+end
+
+--- Opens a target's table to append to, and begins it where there is none. Raises where another campaign, or another
+--- version of this one, began it.
+---@return userdata journal, table held as of read()
+function sample_table.open(session, target, run, path)
+  local columns = sample_table.columns(target)
+  local held = sample_table.read(path, #target.columns)
+  if held and held.fingerprint and held.fingerprint ~= run.campaign.fingerprint and not run.continue_changed then
+    error_module.raise("argument", "'%s' was begun by another version of this campaign (%s, now %s); give "
+      .. "--continue-changed to go on, or --out for a new folder", path, held.fingerprint, run.campaign.fingerprint)
+  end
+  if held and held.columns and held.columns ~= table.concat(columns, ",") then
+    error_module.raise("format", "'%s' has columns %s, this campaign writes %s", path, held.columns,
+      table.concat(columns, ","))
+  end
+  local journal, err = sample.journal(path, sample_header.text(session, target, run, columns))
+  if not journal then error(err, 0) end
+  if held and held.fingerprint and held.fingerprint ~= run.campaign.fingerprint then -- the rows below are of this one
+    local ok, failure = journal:append(("# campaign: %s %s"):format(run.campaign.name, run.campaign.fingerprint))
+    if not ok then error(failure, 0) end
+  end
+  return journal, sample_table.read(path, #target.columns)
+end
+
+return sample_table
