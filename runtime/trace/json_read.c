@@ -354,9 +354,8 @@ int ett_json_read(ett_json_job *job, ett_err *err) {
   outcome o = job->start == ETT_JSON_DOCUMENT ? document(&r)
               : job->start == ETT_JSON_GUESS  ? guess(&r)
                                               : events(&r);
-  /* behind the array: the rest of the root object, or the end of a bare array */
-  if (o == CLOSED && job->start == ETT_JSON_DOCUMENT)
-    o = FINISHED;
+  /* Behind the array: the rest of the root object, or the end of a bare array. A stretch
+   * cannot know which, so members behind a bare array are read wherever reading began. */
   if (o == CLOSED) {
     int c = peek(&r);
     o = c < 0 ? FAILED : c == ',' || c == '}' ? members(&r) : FINISHED;

@@ -133,6 +133,37 @@ static void test_stretches_agree(void **unused) {
   free(t.bytes);
 }
 
+/* A stretch that begins inside an array cannot know whether the array is a member of the
+ * root object or the document: what stands behind a bare array is read from anywhere
+ * alike. */
+static void test_members_behind_a_bare_array(void **unused) {
+  (void)unused;
+  static const char document[] =
+      "[{\"ph\": \"X\", \"name\": \"a\", \"ts\": 1, \"dur\": 1},\n"
+      " {\"ph\": \"X\", \"name\": \"b\", \"ts\": 2, \"dur\": 1}], \"traceEvents\": [\n"
+      " {\"ph\": \"X\", \"name\": \"c\", \"ts\": 3, \"dur\": 1}]}";
+  const size_t length = sizeof document - 1;
+  const uint64_t second = (uint64_t)(strchr(document, '\n') + 2 - document);
+  const ett_json_scanner *s = ett_json_scanner_best();
+  ett_json_args args;
+  ett_lexicon lexicon = {0};
+  ett_trace_part part;
+  ett_err err;
+  assert_int_equal(ett_json_args_init(&args, asked, ASKED), 0);
+  assert_int_equal(read_memory(s, document, length, 0, ETT_JSON_DOCUMENT, 0, UINT64_MAX,
+                               &args, &lexicon, &part, &err),
+                   0);
+  assert_int_equal(part.seen, 3);
+  ett_part_free(&part);
+  assert_int_equal(read_memory(s, document, length, 0, ETT_JSON_ARRAY, second, UINT64_MAX,
+                               &args, &lexicon, &part, &err),
+                   0);
+  assert_int_equal(part.seen, 2);
+  ett_part_free(&part);
+  ett_lexicon_free(&lexicon);
+  ett_json_args_free(&args);
+}
+
 static int64_t time_of(const char *digits, unsigned decimals, uint64_t *damaged) {
   char document[256];
   int n = snprintf(document, sizeof document,
@@ -227,6 +258,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_instruction_sets_agree),
       cmocka_unit_test(test_stretches_agree),
+      cmocka_unit_test(test_members_behind_a_bare_array),
       cmocka_unit_test(test_times),
       cmocka_unit_test(test_strings),
   };
