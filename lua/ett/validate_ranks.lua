@@ -39,6 +39,7 @@ end
 function ranks.launch(count, arguments, what)
   local ok, why = ranks.available()
   if not ok then error_module.raise("missing", "%s needs %d ranks: %s", what, count, why) end
+  require("ett.cpu").unpin() -- the ranks inherit where this process may run
   local crowded = wires.share(count) > 1 -- a rank that waits must not spin
   local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 %s exec %s mpirun --oversubscribe "
     .. "--bind-to none -n %d %s %s 2>&1 </dev/null"):format(crowded and "OMPI_MCA_mpi_yield_when_idle=1" or "",

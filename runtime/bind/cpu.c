@@ -258,6 +258,13 @@ static int pin(lua_State *L) {
   return 1;
 }
 
+/* cpu.unpin(): as the process began, for what it starts */
+static int unpin(lua_State *L) {
+  (void)L;
+  ett_cpu_unpin();
+  return 0;
+}
+
 static int threads(lua_State *L) {
   lua_Integer n = luaL_checkinteger(L, 1);
   luaL_argcheck(L, n >= 1 && n <= MOST_THREADS, 1, "1 to 1024 threads");
@@ -288,10 +295,15 @@ static const luaL_Reg pool_methods[] = {
 };
 
 static const luaL_Reg functions[] = {
-    {"pool", pool_new},     {"run", run},
-    {"operands", operands}, {"kinds", kinds},
-    {"pin", pin},           {"set_threads", threads},
-    {"info", info},         {"clock_probe", clock_probe},
+    {"pool", pool_new},
+    {"run", run},
+    {"operands", operands},
+    {"kinds", kinds},
+    {"unpin", unpin},
+    {"pin", pin},
+    {"set_threads", threads},
+    {"info", info},
+    {"clock_probe", clock_probe},
     {NULL, NULL},
 };
 

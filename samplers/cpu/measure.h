@@ -72,6 +72,10 @@ double ett_cpu_memory_probe(ett_cpu_pool *pool);
  * one it runs on. chosen gets their numbers. Returns 0, or -1 with err set. */
 int ett_cpu_pin(int processor, int count, int *chosen, ett_err *err);
 
+/* Lets the calling thread run where the process began to: programs that it starts inherit
+ * where it may run. */
+void ett_cpu_unpin(void);
+
 /* Best of a few rounds of the clock probe, in seconds. */
 double ett_cpu_clock_probe(void);
 

@@ -2,10 +2,16 @@
 
 #include "cpu/measure.h"
 
+/* As the process began: an earlier pin narrows what is asked. */
+static cpu_set_t allowed;
+static int known;
+
+void ett_cpu_unpin(void) {
+  if (known)
+    sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 int ett_cpu_pin(int processor, int count, int *chosen, ett_err *err) {
-  static cpu_set_t
-      allowed; /* as the process began: an earlier pin narrows what is asked */
-  static int known;
   if (!known && sched_getaffinity(0, sizeof allowed, &allowed) != 0)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "cannot ask for the processors");
   known = 1;

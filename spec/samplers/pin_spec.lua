@@ -1,0 +1,30 @@
+--- Programs that a pinned process starts run where it began to once it is unpinned: ranks of `ett validate` do.
+local backend = require("ett.find").load("samplers", "cpu")
+if not backend.available() then return end
+
+describe("unpinning", function()
+  local cpu = require "ett.cpu"
+
+  local function allowed(path)
+    for line in io.lines(path) do
+      local list = line:match "^Cpus_allowed_list:%s*(%S+)"
+      if list then return list end
+    end
+  end
+
+  local function of_child()
+    local pipe = io.popen "grep Cpus_allowed_list /proc/self/status"
+    local list = pipe:read("a"):match ":%s*(%S+)"
+    pipe:close()
+    return list
+  end
+
+  it("gives back what pinning took, to programs started from then on too", function()
+    local before = allowed "/proc/thread-self/status"
+    local pinned = assert(cpu.pin(-1))
+    assert.equals(tostring(pinned[1]), of_child())
+    cpu.unpin()
+    assert.equals(before, allowed "/proc/thread-self/status")
+    assert.equals(before, of_child())
+  end)
+end)
