@@ -157,6 +157,10 @@ local undisturbed = {}
 --- The processor of this process's sessions of one thread: sessions of a process are to be alike.
 local chosen_processor
 
+--- Sessions that are open. With the last of them the thread may run where it could before: programs started later
+--- (the ranks of `ett cluster init`) inherit that.
+local open_sessions = 0
+
 --- The visits of one pass as one result: of those that count, every repeat.
 ---@param visits table[] results of the pool
 ---@param watch table sentinel
@@ -204,7 +208,10 @@ function backend.open(options)
   if not pinned then return nil, unpinned end
   cpu.set_threads(threads)
   local pool, failure = cpu.pool(options.cold_bytes or 96 << 20, options.seed or 1)
-  if not pool then return nil, failure end
+  if not pool then
+    if open_sessions == 0 then cpu.unpin() end
+    return nil, failure
+  end
   local place = table.concat(pinned, ", ")
   local watch = sample_sentinel.new(undisturbed[place])
   for _ = 1, 5 do watch:add(pool:probe()) end
@@ -302,10 +309,16 @@ function backend.open(options)
     return true
   end
 
+  local open = true
   function session.close()
+    if not open then return end
+    open = false
     undisturbed[place] = watch:undisturbed()
     pool:close()
+    open_sessions = open_sessions - 1
+    if open_sessions == 0 then cpu.unpin() end
   end
+  open_sessions = open_sessions + 1
   return session
 end
 

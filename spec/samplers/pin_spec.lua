@@ -1,4 +1,5 @@
---- Programs that a pinned process starts run where it began to once it is unpinned: ranks of `ett validate` do.
+--- Programs that a pinned process starts run where it began to once it is unpinned: ranks of `ett validate` and of
+--- `ett cluster init` do.
 local backend = require("ett.find").load("samplers", "cpu")
 if not backend.available() then return end
 
@@ -25,6 +26,22 @@ describe("unpinning", function()
     assert.equals(tostring(pinned[1]), of_child())
     cpu.unpin()
     assert.equals(before, allowed "/proc/thread-self/status")
+    assert.equals(before, of_child())
+  end)
+
+  it("is done by the last session that is closed", function()
+    local before = of_child()
+    local first = assert(backend.open { cold_bytes = 1 << 20 })
+    local pinned = of_child()
+    assert.matches("^%d+$", pinned)
+    local second = assert(backend.open { cold_bytes = 1 << 20 })
+    first.close()
+    first.close()
+    assert.equals(pinned, of_child())
+    second.close()
+    assert.equals(before, of_child())
+    -- One that was not opened leaves nothing.
+    assert.is_nil((backend.open { threads = 1000 }))
     assert.equals(before, of_child())
   end)
 end)
