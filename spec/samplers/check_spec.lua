@@ -1,6 +1,7 @@
 --- Outputs checked before a campaign's first sample: the references in double precision, what is refused, and what a
 --- user reads about it.
 local check = require "ett.sample_check"
+local command = require "command"
 local doubles = require "ett.doubles"
 local find = require "ett.find"
 local host = require "ett.host"
@@ -147,30 +148,16 @@ describe("a check's verdict", function()
   end)
 end)
 
+if not require("needs").cpu("the CPU back end's outputs", _ENV) then return end
 local backend = find.load("samplers", "cpu")
-if not backend.available() then return end
 
 describe("the CPU back end's outputs", function()
   local folder
-  before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    lfs.mkdir(folder)
-  end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+  before_each(function() folder = command.folder() end)
+  after_each(function() command.remove(folder) end)
 
-  local function write(name, text)
-    local file = assert(io.open(folder .. "/" .. name, "w"))
-    file:write(text)
-    file:close()
-  end
-  local function run(arguments)
-    local pipe = io.popen(("cd '%s' && '%s/bin/ett' %s 2>&1; echo \"status $?\""):format(folder, host.prefix,
-      arguments))
-    local text = pipe:read("a")
-    pipe:close()
-    return text, math.tointeger(tonumber(text:match("status (%d+)\n$")))
-  end
+  local function write(name, text) command.write(folder, name, text) end
+  local function run(arguments) return command.ett(folder, arguments) end
   local function table_text()
     for name in lfs.dir(folder .. "/out") do
       if name:match("%.csv$") then return io.open(folder .. "/out/" .. name):read("a") end

@@ -156,8 +156,8 @@ describe("tables that take turns", function()
   end)
 end)
 
+if not require("needs").cpu("the CPU back end's visits", _ENV) then return end
 local backend = require("ett.find").load("samplers", "cpu")
-if not backend.available() then return end
 
 describe("the CPU back end's visits", function()
   local operator = require "ett.operator"

@@ -1,30 +1,12 @@
 --- `ett sample` from the command line: what a user sees when something is wrong.
-local find = require "ett.find"
-local host = require "ett.host"
+local command = require "command"
 local lfs = require "lfs"
 
-local usable, why = find.load("samplers", "cpu").available()
-if not usable then
-  describe("ett sample", function()
-    it("needs the CPU back end", function() pending(why) end)
-  end)
-  return
-end
+if not require("needs").cpu("ett sample", _ENV) then return end
 
 local folder
-local function run(arguments, before)
-  local pipe = io.popen(("cd '%s' && %s '%s/bin/ett' %s 2>&1; echo \"status $?\""):format(folder, before or "",
-    host.prefix, arguments))
-  local text = pipe:read("a")
-  pipe:close()
-  return text, math.tointeger(tonumber(text:match("status (%d+)\n$")))
-end
-
-local function write(name, text)
-  local file = assert(io.open(folder .. "/" .. name, "w"))
-  file:write(text)
-  file:close()
-end
+local function run(arguments, before) return command.ett(folder, arguments, before) end
+local function write(name, text) command.write(folder, name, text) end
 
 local function campaign(shapes)
   return ("return { name = 'c', passes = 1, min_repeats = 1, max_repeats = 2, samples = { { operator = 'gelu', "
@@ -33,11 +15,9 @@ end
 
 describe("ett sample", function()
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    lfs.mkdir(folder)
+    folder = command.folder()
   end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+  after_each(function() command.remove(folder) end)
 
   it("measures, and says where the rows are", function()
     write("c.lua", campaign "{ tokens = { 16, 32 }, width = 8 }")

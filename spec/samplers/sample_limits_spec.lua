@@ -1,30 +1,14 @@
 --- What `ett sample` does with what never ends, and with operators that ask for what is not there.
-local find = require "ett.find"
-local host = require "ett.host"
+local command = require "command"
 local lfs = require "lfs"
 
-local usable, why = find.load("samplers", "cpu").available()
-if not usable then
-  describe("ett sample", function()
-    it("needs the CPU back end", function() pending(why) end)
-  end)
-  return
-end
+if not require("needs").cpu("ett sample", _ENV) then return end
 
 local folder
-local function run(arguments, before)
-  local pipe = io.popen(("cd '%s' && %s timeout 60 '%s/bin/ett' %s 2>&1; echo \"status $?\""):format(folder,
-    before or "", host.prefix, arguments))
-  local text = pipe:read("a")
-  pipe:close()
-  return text, math.tointeger(tonumber(text:match("status (%d+)\n$")))
-end
+local function run(arguments, before) return command.ett(folder, arguments, before) end
+local function write(name, text) command.write(folder, name, text) end
 
-local function write(name, text)
-  local file = assert(io.open(folder .. "/" .. name, "w"))
-  file:write(text)
-  file:close()
-end
+local short = "ETT_KERNEL_SECONDS=0.3 timeout 60"
 
 --- An operator of one dimension, and a campaign of its values.
 local function operator(name, body, values)
@@ -55,27 +39,25 @@ end
 
 describe("ett sample", function()
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    lfs.mkdir(folder)
+    folder = command.folder()
     lfs.mkdir(folder .. "/operators")
   end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+  after_each(function() command.remove(folder) end)
 
   it("records a kernel that does not end in time, and goes on", function()
     operator("sleeper", "function op.cpu(s) return { { kind = 'sleep', microseconds = s.n } } end", "1, 30000000, 2")
-    local text, status = run("sample c.lua --quiet", "ETT_KERNEL_SECONDS=0.3")
+    local text, status = run("sample c.lua --quiet", short)
     assert.equal(0, status, text)
     local done, failed = rows(text)
     assert.same({ "1", "2" }, done)
     assert.equal("limit: sleeper: one run of its forward pass: it had not ended after 0.3 seconds "
       .. "(ETT_KERNEL_SECONDS)", failed["30000000"])
-    assert.matches("0 measured, 0 failed", (run("sample c.lua --quiet", "ETT_KERNEL_SECONDS=0.3")))
+    assert.matches("0 measured, 0 failed", (run("sample c.lua --quiet", short)))
   end)
 
   it("says which kernel does not end where its threads cannot be stopped, with the rows safe", function()
     operator("sleeper", "function op.cpu(s) return { { kind = 'sleep', microseconds = s.n } } end", "1, 30000000, 2")
-    local text, status = run("sample c.lua --quiet --threads 2", "ETT_KERNEL_SECONDS=0.3")
+    local text, status = run("sample c.lua --quiet --threads 2", short)
     assert.equal(1, status, text)
     assert.matches("ett: sleep with microseconds = 30000000 had not ended after 0.3 seconds (ETT_KERNEL_SECONDS) on 2 "
       .. "threads, which cannot be stopped: the rows are safe; leave the shape out by 'where'", text, 1, true)
@@ -84,7 +66,7 @@ describe("ett sample", function()
   it("records a loop of the operator's own Lua that never ends, and goes on", function()
     operator("looper", "function op.cpu(s)\n  while s.n == 7 do pcall(string.rep, 'x', 1) end\n"
       .. "  return { { kind = 'scale', rows = s.n, cols = 8 } }\nend", "3, 7, 5")
-    local text, status = run("sample c.lua --quiet", "ETT_KERNEL_SECONDS=0.3")
+    local text, status = run("sample c.lua --quiet", short)
     assert.equal(0, status, text)
     local done, failed = rows(text)
     assert.same({ "3", "5" }, done)
@@ -108,7 +90,7 @@ describe("ett sample", function()
     assert.matches("ett: 1000 threads need 1000 processors, this process may use %d+\n", text)
     if os.execute("taskset -c 0 true 2>/dev/null") then
       assert.matches("2 threads need 2 processors, this process may use 1",
-        (run("sample c.lua --quiet --threads 2 --out u", "taskset -c 0")))
+        (run("sample c.lua --quiet --threads 2 --out u", "taskset -c 0 timeout 60")))
     end
   end)
 

@@ -1,30 +1,12 @@
 --- `ett sample` from one run to the next: what the header says, what a changed campaign leaves, which shapes are whose.
-local find = require "ett.find"
-local host = require "ett.host"
+local command = require "command"
 local lfs = require "lfs"
 
-local usable, why = find.load("samplers", "cpu").available()
-if not usable then
-  describe("ett sample", function()
-    it("needs the CPU back end", function() pending(why) end)
-  end)
-  return
-end
+if not require("needs").cpu("ett sample", _ENV) then return end
 
 local folder
-local function run(arguments)
-  local pipe = io.popen(("cd '%s' && timeout 60 '%s/bin/ett' %s 2>&1; echo \"status $?\""):format(folder, host.prefix,
-    arguments))
-  local text = pipe:read("a")
-  pipe:close()
-  return text, math.tointeger(tonumber(text:match("status (%d+)\n$")))
-end
-
-local function write(name, text)
-  local file = assert(io.open(folder .. "/" .. name, "w"))
-  file:write(text)
-  file:close()
-end
+local function run(arguments, before) return command.ett(folder, arguments, before) end
+local function write(name, text) command.write(folder, name, text) end
 
 --- The only table of a folder: its text.
 local function table_in(name)
@@ -56,11 +38,9 @@ local gelu = "{ operator = 'gelu', shapes = { tokens = { 16, 32, 48 }, width = 8
 
 describe("ett sample", function()
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    lfs.mkdir(folder)
+    folder = command.folder()
   end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+  after_each(function() command.remove(folder) end)
 
   it("writes what the back end made of the options into the header", function()
     write("c.lua", campaign("", gelu))
@@ -126,12 +106,13 @@ describe("ett sample", function()
 
   it("lists the shapes of a part", function()
     write("c.lua", campaign("", gelu))
-    assert.equal("# gelu: 2 shapes of 3, part 1 of 2\ntokens,width\n16,8\n48,8\nstatus 0\n",
-      (run "sample c.lua --list --parts 2"))
-    assert.equal("# gelu: 1 shapes of 3, part 2 of 2\ntokens,width\n32,8\nstatus 0\n",
-      (run "sample c.lua --list --parts 2 --part 2"))
-    assert.matches("--part must be 1 to 2 (--parts), got 3\nstatus 2",
-      (run "sample c.lua --list --parts 2 --part 3"), 1, true)
+    assert.same({ "# gelu: 2 shapes of 3, part 1 of 2\ntokens,width\n16,8\n48,8\n", 0 },
+      { run "sample c.lua --list --parts 2" })
+    assert.same({ "# gelu: 1 shapes of 3, part 2 of 2\ntokens,width\n32,8\n", 0 },
+      { run "sample c.lua --list --parts 2 --part 2" })
+    local text, status = run "sample c.lua --list --parts 2 --part 3"
+    assert.equal(2, status)
+    assert.matches("--part must be 1 to 2 (--parts), got 3\n", text, 1, true)
   end)
 
   it("fills one table from two entries of a campaign, also where tables take turns", function()

@@ -77,8 +77,8 @@ describe("of the visits of a shape", function()
   end)
 end)
 
+if not require("needs").cpu("the CPU back end", _ENV) then return end
 local backend = require("ett.find").load("samplers", "cpu")
-if not backend.available() then return end
 
 describe("the CPU back end", function()
   local session, op

@@ -1,32 +1,15 @@
 --- A new operator is one Lua file: the one that samplers/README.md prints is sampled on the CPU, fitted and
 --- predicted with, by the commands a user would type.
+local command = require "command"
 local find = require "ett.find"
-local host = require "ett.host"
 local lfs = require "lfs"
 
+if not require("needs").cpu("a user's operator", _ENV) then return end
 local backend = find.load("samplers", "cpu")
-local usable, why = backend.available()
-if not usable then
-  describe("a user's operator", function()
-    it("needs the CPU back end", function() pending(why) end)
-  end)
-  return
-end
 
 local folder
-local function write(name, text)
-  local file = assert(io.open(folder .. "/" .. name, "w"))
-  file:write(text)
-  file:close()
-end
-
-local function run(arguments)
-  local pipe = io.popen(("cd '%s' && ETT_PATH='%s' '%s/bin/ett' %s 2>&1; echo \"status $?\""):format(folder, folder,
-    host.prefix, arguments))
-  local text = pipe:read("a")
-  pipe:close()
-  return text, math.tointeger(tonumber(text:match("status (%d+)\n$")))
-end
+local function write(name, text) command.write(folder, name, text) end
+local function run(arguments) return command.ett(folder, arguments, ("ETT_PATH='%s' timeout 60"):format(folder)) end
 
 --- The first block of Lua of the page that makes an operator of that name.
 local function example(page, name)
@@ -42,16 +25,14 @@ end
 
 describe("a user's operator", function()
   setup(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    lfs.mkdir(folder)
+    folder = command.folder()
     lfs.mkdir(folder .. "/operators")
     lfs.mkdir(folder .. "/lua")
     lfs.mkdir(folder .. "/lua/architectures")
     write("operators/adapter.lua", example("README.md", "adapter"))
     write("operators/low_rank.lua", example("cpu/README.md", "low_rank"))
   end)
-  teardown(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+  teardown(function() command.remove(folder) end)
 
   it("is sampled, fitted and predicted with", function()
     write("c.lua", [[return { name = "c", budget_seconds = 0.004, passes = 2, cold_bytes = 8388608, samples = {

@@ -1,11 +1,12 @@
 --- Runs ett against the stand-in GPU (spec/support/gpu): NVIDIA's libraries by name, on the host.
 --
 -- Only processes started here see it: LD_LIBRARY_PATH is set for them alone.
+local command = require "command"
 local host = require "ett.host"
 local lfs = require "lfs"
 
 local libraries = host.prefix .. "/stand-in"
-local stand_in = {}
+local stand_in = { folder = command.folder, write = command.write, read = command.read }
 
 --- Why the stand-in cannot be used here, or nil.
 function stand_in.missing()
@@ -17,14 +18,6 @@ function stand_in.missing()
   if not cuda.compile { source = 'extern "C" __global__ void probe(T *p) { store(p, 0, 1.0f); }' } then
     return "no NVRTC on this machine"
   end
-end
-
---- A folder of its own for a spec.
-function stand_in.folder()
-  local folder = os.tmpname()
-  os.remove(folder)
-  assert(lfs.mkdir(folder))
-  return folder
 end
 
 local function quoted(text) return "'" .. tostring(text):gsub("'", "'\\''") .. "'" end
@@ -49,27 +42,7 @@ end
 
 --- Runs `ett ARGUMENTS`: its output (both streams) and exit status.
 function stand_in.run(folder, arguments, settings)
-  local pipe = io.popen(("{ %s; } 2>&1; echo \"status $?\""):format(stand_in.command(folder, arguments, settings)))
-  local text = pipe:read("a")
-  pipe:close()
-  local output, status = text:match("^(.*)status (%d+)\n$")
-  return output, math.tointeger(tonumber(status))
-end
-
---- Writes a file of the folder.
-function stand_in.write(folder, name, text)
-  local file = assert(io.open(folder .. "/" .. name, "w"))
-  file:write(text)
-  file:close()
-end
-
---- Text of a file of the folder, or nil.
-function stand_in.read(folder, name)
-  local file = io.open(folder .. "/" .. name, "r")
-  if not file then return nil end
-  local text = file:read("a")
-  file:close()
-  return text
+  return command.shell(stand_in.command(folder, arguments, settings))
 end
 
 --- What the stand-in counted: name -> number (settings.ETT_GPU_REPORT named the file).
