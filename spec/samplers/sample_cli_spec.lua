@@ -56,12 +56,13 @@ describe("ett sample", function()
 
   it("a full disk stops it with the rows safe, and it goes on when there is room", function()
     write("c.lua", campaign "{ tokens = { start = 1, stop = 400 }, width = 8 }")
-    local text, status = run("sample c.lua --out out --quiet", "ulimit -f 8;") -- 8 blocks of 512 or 1024 bytes
+    local text, status = run("sample c.lua --out out --quiet", "ulimit -f 9;") -- 9 blocks of 512 or 1024 bytes
     assert.equal(1, status)
     assert.matches("cannot append to 'out/%S+_gelu_fp32%.csv': File too large", text)
     local path = folder .. "/" .. text:match("'(out/%S+%.csv)'")
     local held = require("ett.sample_table").read(path, 2)
-    assert.is_true(held.rows > 0 and held.rows < 400) -- marks of a busy machine take room as well
+    -- A row and all that can be marked of it are less than 300 bytes, a row alone is more than 24.
+    assert.is_true(held.rows > 10 and held.rows < 400)
     text, status = run "sample c.lua --out out --quiet"
     assert.equal(0, status)
     assert.matches((": %d measured"):format(400 - held.rows), text)
