@@ -5,6 +5,7 @@
 --   { { name = "tensor 3 'y' of gelu_forward", want = { … }, got = { … } }, …, skipped = "what was left out" or nil }
 -- It raises what a shape would fail with, and what would end the campaign.
 local error_module = require "ett.error"
+local one_line = require("ett.sample_marks").one_line
 local operator = require "ett.operator"
 local schema = require "ett.schema"
 
@@ -48,8 +49,6 @@ local function shape_text(s)
   for i, name in ipairs(schema.keys(s)) do words[i] = ("%s=%s"):format(name, tostring(s[name])) end
   return table.concat(words, " ")
 end
-
-local function one_line(text) return (tostring(text):gsub("%s+", " ")) end
 
 local function number(value) return ("%.6g"):format(value) end
 

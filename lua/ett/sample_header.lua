@@ -1,9 +1,8 @@
 --- The header of a sample table: comments to every reader of the rows.
 local host = require "ett.host"
+local one_line = require("ett.sample_marks").one_line
 
 local sample_header = {}
-
-local function one_line(text) return (tostring(text):gsub("%s+", " ")) end
 
 --- What the run was asked for, and what its back end made of what was left open.
 local function options_text(session, run)
@@ -35,7 +34,7 @@ function sample_header.text(session, target, run, columns)
   add("backend", session.backend.name)
   for _, entry in ipairs(session.header) do add(entry[1], entry[2]) end
   if target.kind == "operator" then
-    add("operator", ("%s"):format(target.operator.name))
+    add("operator", target.operator.name)
     add("passes", table.concat(target.operator.passes, " "))
   else
     add("collective", ("%s, %s"):format(target.collective, target.in_place and "in place" or "out of place"))

@@ -11,10 +11,12 @@ local marks = {}
 
 local pass_order = { "forward", "backward", "update" }
 
-local function one_line(text) return (tostring(text):gsub("%s+", " ")) end
+--- A text as it may stand in a mark or a header.
+function marks.one_line(text) return (tostring(text):gsub("%s+", " ")) end
+local one_line = marks.one_line
 
---- pass, result of every pass that was measured, in the order of a table's columns.
-local function each(results)
+--- { pass, result } of every pass that was measured, in the order of a table's columns; a collective is one pass.
+function marks.passes(results)
   if results.seconds then return { { "collective", results } } end
   local list = {}
   for _, pass in ipairs(pass_order) do
@@ -25,7 +27,7 @@ end
 
 local function disturbance(results)
   local reasons = {}
-  for _, entry in ipairs(each(results)) do
+  for _, entry in ipairs(marks.passes(results)) do
     local pass, result = entry[1], entry[2]
     if result.preempted then
       reasons[#reasons + 1] = ("%s: lost the processor in %d of %d repeats"):format(pass, result.dropped,
@@ -50,12 +52,12 @@ end
 function marks.of(key, results, keep_raw)
   local lines, why, notes = {}, disturbance(results), { results.note }
   if why then lines[1] = ("#~ disturbed: %s: %s"):format(key, one_line(why)) end
-  for _, entry in ipairs(each(results)) do
+  for _, entry in ipairs(marks.passes(results)) do
     local missing = entry[2].kernels_missing
     if missing then notes[#notes + 1] = ("no kernel times of the %s pass: %s"):format(entry[1], missing) end
   end
   for _, note in ipairs(notes) do lines[#lines + 1] = ("#~ note: %s: %s"):format(key, one_line(note)) end
-  for _, entry in ipairs(each(results)) do
+  for _, entry in ipairs(marks.passes(results)) do
     local pass, result = entry[1], entry[2]
     if keep_raw and result.raw_seconds then
       local times = {}

@@ -6,6 +6,7 @@
 -- moment goes on where it was.
 local error_module = require "ett.error"
 local sample = require "ett.sample"
+local marks = require "ett.sample_marks"
 local sample_header = require "ett.sample_header"
 
 local sample_table = {}
@@ -42,21 +43,18 @@ local function number(value)
   return ("%.7g"):format(value)
 end
 
---- What a table already holds: { done = { key = true }, failed = { key = reason },
---- disturbed = { key = reason }, rows =, fingerprint =, columns = } or nil when there is none.
+--- What a table already holds: { done = { key = how many rows }, failed = { key = reason }, rows =, columns =,
+--- fingerprint = of its campaign, checked = verdict } or nil when there is none.
 function sample_table.read(path, dimensions)
   local file = io.open(path, "r")
   if not file then return nil end
-  local held = { done = {}, failed = {}, disturbed = {}, rows = 0, order = {} }
+  local held = { done = {}, failed = {}, rows = 0 }
   for line in file:lines("L") do
     if line:sub(-1) ~= "\n" then break end -- an incomplete last line: opening cuts it off
     line = line:sub(1, -2)
     local key, reason = line:match("^#! failed: ([^:]*): (.*)$")
     if key then
       held.failed[key] = reason
-    elseif line:match("^#~ disturbed: ") then
-      key, reason = line:match("^#~ disturbed: ([^:]*): (.*)$")
-      if key then held.disturbed[key] = reason end
     elseif line:sub(1, 1) == "#" then
       held.fingerprint = line:match("^# campaign: .* (%x+)$") or held.fingerprint -- the last: --continue-changed
       held.checked = line:match("^#!? checked: (.*)$") or held.checked
@@ -79,19 +77,15 @@ function sample_table.read(path, dimensions)
   return held
 end
 
---- A measured row as a CSV line; nil and the reason when a pass is missing.
+--- A measured row as a CSV line.
 function sample_table.row(target, values, results, topology)
   local fields = {}
   for i, value in ipairs(values) do fields[i] = number(value) end
   if target.kind == "collective" then
     fields[#fields + 1] = number(topology.nodes)
     fields[#fields + 1] = number(topology.ranks_per_node)
-    fields[#fields + 1] = number(results.seconds * 1e6)
-    return table.concat(fields, ",")
   end
-  for _, pass in ipairs(pass_order) do
-    if results[pass] then fields[#fields + 1] = number(results[pass].seconds * 1e6) end
-  end
+  for _, entry in ipairs(marks.passes(results)) do fields[#fields + 1] = number(entry[2].seconds * 1e6) end
   return table.concat(fields, ",")
 end
 
@@ -101,7 +95,8 @@ end
 function sample_table.open(session, target, run, path)
   local columns = sample_table.columns(target)
   local held = sample_table.read(path, #target.columns)
-  if held and held.fingerprint and held.fingerprint ~= run.campaign.fingerprint and not run.continue_changed then
+  local changed = held and held.fingerprint and held.fingerprint ~= run.campaign.fingerprint
+  if changed and not run.continue_changed then
     error_module.raise("argument", "'%s' was begun by another version of this campaign (%s, now %s); give "
       .. "--continue-changed to go on, or --out for a new folder", path, held.fingerprint, run.campaign.fingerprint)
   end
@@ -111,11 +106,11 @@ function sample_table.open(session, target, run, path)
   end
   local journal, err = sample.journal(path, sample_header.text(session, target, run, columns))
   if not journal then error(err, 0) end
-  if held and held.fingerprint and held.fingerprint ~= run.campaign.fingerprint then -- the rows below are of this one
+  if changed then -- the rows below are of this one
     local ok, failure = journal:append(("# campaign: %s %s"):format(run.campaign.name, run.campaign.fingerprint))
     if not ok then error(failure, 0) end
   end
-  return journal, sample_table.read(path, #target.columns)
+  return journal, sample_table.read(path, #target.columns) -- again: now nobody else writes
 end
 
 return sample_table

@@ -5,6 +5,7 @@
 -- (ett.sample_visits).
 local error_module = require "ett.error"
 local find = require "ett.find"
+local lfs = require "lfs"
 local marks = require "ett.sample_marks"
 local passes = require "ett.sample_passes"
 local sample = require "ett.sample"
@@ -23,29 +24,15 @@ function sampler.backend(name)
   return backend
 end
 
-local function one_line(text) return (tostring(text):gsub("%s+", " ")) end
-
 --- Shapes of a target that this process is to measure, in order: list of indices.
 local function pending(target, held, run)
-  local list, filtered = {}, 0
-  if held and held.failed.all and not run.retry_failed then return list, filtered end
-  for index = 1, target.total do
-    if (index - 1) % run.parts == run.part - 1 then
-      local values = target.values(index)
-      local key = table.concat(values, ",")
-      local named
-      if target.where then
-        named = {}
-        for i, name in ipairs(target.columns) do named[name] = values[i] end
-      end
-      if named and not target.where(named) then
-        filtered = filtered + 1
-      elseif not held or not (held.done[key] or (held.failed[key] and not run.retry_failed)) then
-        list[#list + 1] = index
-      end
-    end
+  local list = {}
+  if held.failed.all and not run.retry_failed then return list end
+  for index = run.part, target.total, run.parts do
+    local key = table.concat(target.values(index), ",")
+    if not held.done[key] and (run.retry_failed or not held.failed[key]) then list[#list + 1] = index end
   end
-  return list, filtered
+  return list
 end
 
 --- Measures one shape of a target: results | nil, error; raises only when it was interrupted.
@@ -85,14 +72,14 @@ end
 
 local function never() return false end
 
---- Measures one target into its table. Returns { measured, failed, skipped, path }.
+--- Measures one target into its table. Returns its report; nil on a rank that is to measure nothing.
 local function run_target(session, target, run, path)
   local journal, list, held
   run.verdict = nil
   local shared = run.share
   local leader = not shared or shared.rank() == 0
   -- A new table's header says how its operator was checked; one with nothing to measure needs no check.
-  local begun = leader and sample_table.read(path, #target.columns) ~= nil
+  local begun = leader and lfs.attributes(path, "mode") ~= nil
   if shared or not begun then run.verdict = sample_check.target(session, target, run) end
   if leader then
     journal, held = sample_table.open(session, target, run, path)
@@ -138,9 +125,9 @@ local function run_target(session, target, run, path)
       if chooser then chooser.add(target.shape(values), results) end
     else
       if err.fatal then error(err, 0) end -- no shape's failure: every other one would fail alike
-      work.commit { ("#! failed: %s: %s: %s"):format(key, err.kind or "internal", one_line(err.message or err)) }
+      work.commit { ("#! failed: %s: %s: %s"):format(key, err.kind or "internal", marks.one_line(err.message or err)) }
       report.failed = report.failed + 1
-      report.last_failure = ("%s: %s"):format(key, one_line(err.message or err))
+      report.last_failure = ("%s: %s"):format(key, marks.one_line(err.message or err))
       if err.kind == "lost" then error(err, 0) end -- the device is gone: nothing more can be measured
     end
     if leader then run.on_progress(report) end

@@ -9,7 +9,7 @@
 
 #define POOL_TYPE "ett.cpu.pool"
 
-enum { MOST_RAW = 4096, MOST_CALLS = 16, MOST_THREADS = 1024 };
+enum { MOST_RAW = 4096, MOST_THREADS = 1024 };
 
 typedef struct {
   ett_cpu_pool *pool;
@@ -72,14 +72,12 @@ static int pool_probe(lua_State *L) {
 }
 
 static void push_result(lua_State *L, const ett_cpu_result *r) {
-  lua_createtable(L, 0, 12);
-  const char *names[] = {"seconds",        "min_seconds",
-                         "median_seconds", "half_width_seconds",
-                         "clock_ratio",    "set_bytes"};
-  const double values[] = {r->stats.low,    r->stats.min,
-                           r->stats.median, r->stats.low_half_width,
-                           r->clock_ratio,  r->set_bytes};
-  for (int i = 0; i < 6; i++) {
+  lua_createtable(L, 0, 11);
+  const char *names[] = {"seconds", "min_seconds", "median_seconds", "half_width_seconds",
+                         "clock_ratio"};
+  const double values[] = {r->stats.low, r->stats.min, r->stats.median,
+                           r->stats.low_half_width, r->clock_ratio};
+  for (int i = 0; i < 5; i++) {
     lua_pushnumber(L, values[i]);
     lua_setfield(L, -2, names[i]);
   }
@@ -103,9 +101,9 @@ static int pool_measure(lua_State *L) {
     lua_settop(L, 2);
     lua_newtable(L);
   }
-  ett_cpu_call calls[MOST_CALLS];
+  ett_cpu_call calls[ETT_CPU_MAX_CALLS];
   lua_Integer count = luaL_len(L, 2);
-  luaL_argcheck(L, count >= 1 && count <= MOST_CALLS, 2, "1 to 16 calls");
+  luaL_argcheck(L, count >= 1 && count <= ETT_CPU_MAX_CALLS, 2, "1 to 16 calls");
   for (lua_Integer i = 0; i < count; i++) {
     lua_geti(L, 2, i + 1);
     luaL_checktype(L, -1, LUA_TTABLE);

@@ -158,12 +158,6 @@ static int journal_sync(lua_State *L) {
   return 1;
 }
 
-/* journal:repaired() -> bytes of incomplete last lines that were cut off */
-static int journal_repaired(lua_State *L) {
-  lua_pushinteger(L, (lua_Integer)ett_sample_journal_repaired(check_journal(L)));
-  return 1;
-}
-
 static int journal_close(lua_State *L) {
   journal_box *b = luaL_checkudata(L, 1, JOURNAL_TYPE);
   ett_sample_journal_close(b->journal);
@@ -172,10 +166,13 @@ static int journal_close(lua_State *L) {
 }
 
 static const luaL_Reg journal_methods[] = {
-    {"append", journal_append}, {"write", journal_write},
-    {"sync", journal_sync},     {"repaired", journal_repaired},
-    {"close", journal_close},   {"__gc", journal_close},
-    {"__close", journal_close}, {NULL, NULL},
+    {"append", journal_append},
+    {"write", journal_write},
+    {"sync", journal_sync},
+    {"close", journal_close},
+    {"__gc", journal_close},
+    {"__close", journal_close},
+    {NULL, NULL},
 };
 
 static const luaL_Reg space_methods[] = {

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 static volatile sig_atomic_t interrupts;
 
 static void on_interrupt(int signal_number) {
@@ -36,21 +38,15 @@ static int interrupted(lua_State *L) {
   return 1;
 }
 
-static double clock_seconds(clockid_t clock) {
-  struct timespec t;
-  clock_gettime(clock, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Seconds of a clock that never goes back. */
 static int now(lua_State *L) {
-  lua_pushnumber(L, clock_seconds(CLOCK_MONOTONIC));
+  lua_pushnumber(L, ett_clock(CLOCK_MONOTONIC));
   return 1;
 }
 
 /* Processor seconds of the calling thread. */
 static int thread_seconds(lua_State *L) {
-  lua_pushnumber(L, clock_seconds(CLOCK_THREAD_CPUTIME_ID));
+  lua_pushnumber(L, ett_clock(CLOCK_THREAD_CPUTIME_ID));
   return 1;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "sample/pages.h"
+#include "sample/random.h"
 #include "sample/tensor.h"
 
 static ett_tensor *check_tensor(lua_State *L, int index) {
@@ -139,21 +140,14 @@ static int tensor_fill(lua_State *L) {
   return 1;
 }
 
-static uint64_t mix(uint64_t *state) {
-  uint64_t x = *state += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 /* tensor:normal(seed, deviation): seeded normal deviates (Box and Muller 1958). */
 static int tensor_normal(lua_State *L) {
   ett_tensor *t = check_tensor(L, 1);
   uint64_t state = (uint64_t)luaL_checkinteger(L, 2) * 0x2545f4914f6cdd1du;
   double deviation = luaL_optnumber(L, 3, 1.0);
   for (size_t i = 0; i < t->count; i++) {
-    double u = (double)((mix(&state) >> 11) + 1) * 0x1p-53;
-    double v = (double)(mix(&state) >> 11) * 0x1p-53;
+    double u = (double)((ett_sample_random(&state) >> 11) + 1) * 0x1p-53;
+    double v = (double)(ett_sample_random(&state) >> 11) * 0x1p-53;
     t->data[i] = (float)(deviation * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
   }
   lua_settop(L, 1);

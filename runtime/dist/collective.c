@@ -2,9 +2,9 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "dist/dist.h"
 #include "sample/stats.h"
 
@@ -17,12 +17,6 @@ int ett_dist_collective_find(const char *name) {
     if (strcmp(names[i], name) == 0)
       return i;
   return -1;
-}
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 int ett_dist_run(const ett_dist_group *g, ett_dist_collective kind, const float *in,
@@ -94,13 +88,13 @@ static int make_buffers(buffers *b, size_t count, ett_err *err) {
 
 /* Waits for a moment of rank 0's clock; returns whether this rank was there in time. */
 static int wait_until(double moment, double offset, int crowded) {
-  double at = now() + offset;
+  double at = ett_clock(CLOCK_MONOTONIC) + offset;
   if (at > moment)
     return 0;
-  while (now() + offset < moment)
+  while (ett_clock(CLOCK_MONOTONIC) + offset < moment)
     if (crowded)
       sched_yield();
-  return now() + offset < moment + 2e-6;
+  return ett_clock(CLOCK_MONOTONIC) + offset < moment + 2e-6;
 }
 
 int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
@@ -117,37 +111,38 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
   if (kind == ETT_DIST_SEND_RECV && g->size < 2)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "send_recv needs two ranks");
   buffers b = {0};
-  ett_err mine = {0};
-  int failed = make_buffers(&b, count, &mine) != 0, any = 0;
+  ett_err mine = {.message = "out of memory"};
+  const int most = options->max_repeats > 0 ? options->max_repeats : 100;
+  double *times = calloc((size_t)most * 2, sizeof *times);
+  int failed = !times || make_buffers(&b, count, &mine) != 0, any = 0;
   MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, g->comm);
   if (any) {
-    if (!failed)
-      free(b.memory);
+    free(times);
+    free(b.memory);
     return ett_err_set(err, ETT_ERR_MEMORY, "%s",
                        failed ? mine.message : "out of memory on another rank");
   }
-  const int most = options->max_repeats > 0 ? options->max_repeats : 100;
-  double *times = calloc((size_t)most * 2, sizeof *times);
   double *late_times = times + most;
   const int crowded = job->world.size > (int)sysconf(_SC_NPROCESSORS_ONLN);
   double ahead = 30e-6; /* grows while ranks come late */
   int kept = 0, late = 0, all = 0, status = 0;
-  const double start = now();
+  const double start = ett_clock(CLOCK_MONOTONIC);
   for (int warm = 0; warm < 3 && status == 0; warm++)
     status =
         ett_dist_run(g, kind, b.memory,
                      options->in_place ? b.memory : b.memory + b.stride / 2, count, err);
-  while (times && status == 0) {
+  while (status == 0) {
     float *in = b.memory + (size_t)all % b.sets * b.stride;
     float *to = options->in_place ? in : in + b.stride / 2;
-    double moment = now() + job->offset_seconds + ahead;
+    double moment = ett_clock(CLOCK_MONOTONIC) + job->offset_seconds + ahead;
     MPI_Bcast(&moment, 1, MPI_DOUBLE, 0, g->comm);
     double report[3]; /* time, lateness, whether rank 0 wants to stop */
     report[1] = !wait_until(moment, job->offset_seconds, crowded);
     status = ett_dist_run(g, kind, in, to, count, err);
-    report[0] = now() + job->offset_seconds - moment;
+    report[0] = ett_clock(CLOCK_MONOTONIC) + job->offset_seconds - moment;
     const int done = kept >= options->min_repeats || all >= 4 * options->min_repeats + 20;
-    report[2] = g->rank == 0 && done && now() - start > options->budget_seconds;
+    report[2] = g->rank == 0 && done &&
+                ett_clock(CLOCK_MONOTONIC) - start > options->budget_seconds;
     MPI_Allreduce(MPI_IN_PLACE, report, 3, MPI_DOUBLE, MPI_MAX, g->comm);
     if (report[1] > 0) {
       ahead = ahead < 10e-3 ? 1.5 * ahead : ahead;
@@ -168,15 +163,12 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
   ett_sample_stats stats = {0};
   out->late = kept < 3;
   out->used = out->late ? late : kept;
-  if (times && options->raw)
+  if (options->raw)
     memcpy(options->raw, out->late ? late_times : times,
            (size_t)out->used * sizeof *times);
-  if (times)
-    ett_sample_stats_compute(out->late ? late_times : times, (size_t)out->used, &stats);
+  ett_sample_stats_compute(out->late ? late_times : times, (size_t)out->used, &stats);
   free(times);
   free(b.memory);
-  if (status == 0 && !times)
-    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
   out->seconds = stats.low_mean;
   out->min_seconds = stats.min;
   out->median_seconds = stats.median;

@@ -3,17 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 static ett_dist_job job;
 static int opened;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void finalize(void) {
   int done;
@@ -56,17 +51,17 @@ static double clock_offset(const ett_dist_group *world) {
     for (int round = 0; round < 50; round++) {
       double theirs = 0;
       if (world->rank == rank) {
-        double sent = now();
+        double sent = ett_clock(CLOCK_MONOTONIC);
         MPI_Send(&sent, 1, MPI_DOUBLE, 0, 7, world->comm);
         MPI_Recv(&theirs, 1, MPI_DOUBLE, 0, 7, world->comm, MPI_STATUS_IGNORE);
-        double back = now();
+        double back = ett_clock(CLOCK_MONOTONIC);
         if (back - sent < best) {
           best = back - sent;
           offset = theirs - 0.5 * (sent + back);
         }
       } else if (world->rank == 0) {
         MPI_Recv(&theirs, 1, MPI_DOUBLE, rank, 7, world->comm, MPI_STATUS_IGNORE);
-        theirs = now();
+        theirs = ett_clock(CLOCK_MONOTONIC);
         MPI_Send(&theirs, 1, MPI_DOUBLE, rank, 7, world->comm);
       }
     }

@@ -1,5 +1,7 @@
 #include "sample/space.h"
 
+#include "sample/random.h"
+
 int64_t ett_sample_axis_count(const ett_sample_axis *axis, ett_err *err) {
   if (axis->start > axis->end)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "range starts at %lld above its end %lld",
@@ -55,13 +57,6 @@ void ett_sample_space_shape(const ett_sample_axis *axes, const int64_t *counts, 
   }
 }
 
-static uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 double ett_sample_halton(uint64_t index, int dimension, uint64_t seed) {
   static const unsigned char primes[32] = {
       2,  3,  5,  7,  11, 13, 17, 19, 23, 29,  31,  37,  41,  43,  47,  53,
@@ -72,6 +67,7 @@ double ett_sample_halton(uint64_t index, int dimension, uint64_t seed) {
     fraction /= base;
     value += fraction * (double)(index % base);
   }
-  value += (double)(mix(seed * 64 + (uint64_t)dimension) >> 11) * 0x1p-53;
+  uint64_t state = seed * 64 + (uint64_t)dimension;
+  value += (double)(ett_sample_random(&state) >> 11) * 0x1p-53;
   return value >= 1 ? value - 1 : value;
 }

@@ -183,7 +183,7 @@ local function combine(visits, watch, least, statistic)
   local stats, first = sample.stats(raw), chosen[1].visit
   return { seconds = statistic == "median" and stats.median or stats.low, min_seconds = stats.min,
     median_seconds = stats.median, half_width_seconds = stats.low_half_width, raw_seconds = raw,
-    clock_ratio = clock_ratio, memory_ratio = memory_ratio, set_bytes = first.set_bytes, repeats = all.repeats,
+    clock_ratio = clock_ratio, memory_ratio = memory_ratio, repeats = all.repeats,
     dropped = all.dropped, preempted = first.preempted, slow_clock = first.slow_clock,
     slow_memory = memory_ratio > sample_sentinel.doubtful, quiet_visits = quiet, visits = visits }, quiet
 end

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 /* glibc has no name for it before 2.34. */
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid
@@ -27,8 +29,6 @@ static void set_timer(double seconds) {
   when.it_value.tv_sec = (time_t)seconds;
   when.it_value.tv_nsec = (long)((seconds - floor(seconds)) * 1e9);
   when.it_interval.tv_nsec = 100000000; /* again, should it come between two kernels */
-  if (seconds == 0)
-    when.it_interval.tv_nsec = 0;
   timer_settime(timer, 0, &when, NULL);
 }
 
@@ -45,19 +45,13 @@ static void on_alarm(int number) {
   siglongjmp(out, 1);
 }
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* A call of the kernel before each of many short repeats would show in what they find in
  * the caches: the timer is set again when an eighth of it is over. */
 void ett_cpu_limit_renew(void) {
-  if (!armed || now() - set_at < limit_seconds / 8)
+  if (!armed || ett_clock(CLOCK_MONOTONIC) - set_at < limit_seconds / 8)
     return;
   set_timer(limit_seconds);
-  set_at = now();
+  set_at = ett_clock(CLOCK_MONOTONIC);
 }
 
 void ett_cpu_limit_enter(void) {
@@ -89,7 +83,7 @@ int ett_cpu_limit_run(void (*work)(void *data), void *data, double seconds,
   int status = 0;
   if (sigsetjmp(out, 1) == 0) {
     armed = 1;
-    set_at = now();
+    set_at = ett_clock(CLOCK_MONOTONIC);
     set_timer(seconds);
     work(data);
   } else {

@@ -3,77 +3,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
 
+#include "base/clock.h"
+#include "cpu/arena.h"
 #include "cpu/limit.h"
 #include "sample/memory.h"
-#include "sample/pages.h"
+#include "sample/random.h"
 
-enum { MAX_SETS = 1 << 16, MAX_CALLS = 16, PIECE = 1 << 17 /* floats a probe reads */ };
-
-typedef struct {
-  float *at;
-  size_t floats; /* capacity */
-} arena;
+enum { MAX_SETS = 1 << 16, PIECE = 1 << 17 /* floats a probe reads */ };
 
 struct ett_cpu_pool {
-  arena input, output;
+  ett_cpu_arena input, output;
   size_t cold_bytes;
   uint64_t seed;
   double best_probe;
-  arena sentinel; /* what the memory probe reads, a piece at a time */
-  size_t read;    /* floats of it that were read since the last turn */
-  double walked;  /* how far through the arenas the last measurement came, 0 to 1 */
+  ett_cpu_arena sentinel; /* what the memory probe reads, a piece at a time */
+  size_t read;            /* floats of it that were read since the last turn */
+  double walked; /* how far through the arenas the last measurement came, 0 to 1 */
 };
-
-static double now(clockid_t clock) {
-  struct timespec t;
-  clock_gettime(clock, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static uint64_t next_random(uint64_t *state) {
-  uint64_t x = *state += 0x9e3779b97f4a7c15u; /* splitmix64 (Steele et al. 2014) */
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-/* Sum of four 16-bit uniforms: near enough to a normal of unit variance. */
-static float random_normal(uint64_t *state) {
-  uint64_t x = next_random(state);
-  int32_t sum = (int32_t)(x & 0xffff) + (int32_t)(x >> 16 & 0xffff) +
-                (int32_t)(x >> 32 & 0xffff) + (int32_t)(x >> 48);
-  return (float)(sum - 131070) * 2.643e-5f;
-}
-
-static int arena_grow(arena *a, size_t floats, uint64_t seed, int random, ett_err *err) {
-  if (floats <= a->floats)
-    return 0;
-  const size_t step = (size_t)4 << 20; /* grow by doubling, 16 MB at least */
-  size_t more = 2 * a->floats < (size_t)64 << 20 ? 2 * a->floats : 0;
-  floats = floats > more ? floats : more;
-  floats = floats > step ? floats : step;
-  ett_sample_pages_free(a->at, a->floats * sizeof(float));
-  a->at = NULL;
-  a->floats = 0;
-  float *at = ett_sample_pages_new(floats * sizeof(float));
-  if (!at)
-    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory: %.3f GB of operands",
-                       (double)floats * 4e-9);
-  a->at = at;
-  a->floats = floats;
-  if (random)
-    for (size_t i = 0; i < floats; i++)
-      a->at[i] = random_normal(&seed);
-  else
-    memset(at, 0, floats * sizeof(float)); /* touch the pages now, not while timing */
-  return 0;
-}
 
 ett_cpu_pool *ett_cpu_pool_new(size_t cold_bytes, uint64_t seed, ett_err *err) {
   ett_cpu_pool *pool = calloc(1, sizeof *pool);
@@ -85,7 +36,8 @@ ett_cpu_pool *ett_cpu_pool_new(size_t cold_bytes, uint64_t seed, ett_err *err) {
   pool->seed = seed;
   pool->best_probe = ett_cpu_clock_probe();
   const size_t floats = cold_bytes / sizeof(float);
-  if (arena_grow(&pool->sentinel, floats > PIECE ? floats : PIECE, seed, 0, err) != 0) {
+  if (ett_cpu_arena_grow(&pool->sentinel, floats > PIECE ? floats : PIECE, seed, 0,
+                         err) != 0) {
     free(pool);
     return NULL;
   }
@@ -95,9 +47,9 @@ ett_cpu_pool *ett_cpu_pool_new(size_t cold_bytes, uint64_t seed, ett_err *err) {
 void ett_cpu_pool_free(ett_cpu_pool *pool) {
   if (!pool)
     return;
-  ett_sample_pages_free(pool->sentinel.at, pool->sentinel.floats * sizeof(float));
-  ett_sample_pages_free(pool->input.at, pool->input.floats * sizeof(float));
-  ett_sample_pages_free(pool->output.at, pool->output.floats * sizeof(float));
+  ett_cpu_arena_free(&pool->sentinel);
+  ett_cpu_arena_free(&pool->input);
+  ett_cpu_arena_free(&pool->output);
   free(pool);
 }
 
@@ -106,11 +58,11 @@ double ett_cpu_clock_probe(void) {
   for (int round = 0; round < 5; round++) {
     volatile uint64_t start = 88172645463325252u;
     uint64_t x = start;
-    double t = now(CLOCK_MONOTONIC);
+    double t = ett_clock(CLOCK_MONOTONIC);
     for (int i = 0; i < 10000; i++)
       x = x * 6364136223846793005u + 1442695040888963407u;
     start = x;
-    t = now(CLOCK_MONOTONIC) - t;
+    t = ett_clock(CLOCK_MONOTONIC) - t;
     best = t < best ? t : best;
   }
   return best;
@@ -122,11 +74,11 @@ double ett_cpu_memory_probe(ett_cpu_pool *pool) {
   const float *at = pool->sentinel.at + pool->read;
   pool->read += PIECE;
   float sum[16] = {0};
-  double t = now(CLOCK_MONOTONIC);
+  double t = ett_clock(CLOCK_MONOTONIC);
   for (size_t i = 0; i < PIECE; i += 16)
     for (size_t k = 0; k < 16; k++)
       sum[k] += at[i + k];
-  t = now(CLOCK_MONOTONIC) - t;
+  t = ett_clock(CLOCK_MONOTONIC) - t;
   volatile float sink = 0;
   for (int k = 0; k < 16; k++)
     sink += sum[k];
@@ -181,17 +133,17 @@ static void fill(const ett_cpu_operand *operand, float *at, uint64_t seed) {
   } else if (operand->role == ETT_CPU_INDEX) {
     int32_t *index = (int32_t *)(void *)at;
     for (int64_t i = 0; i < operand->count; i++)
-      index[i] = (int32_t)(next_random(&seed) % (uint64_t)operand->limit);
+      index[i] = (int32_t)(ett_sample_random(&seed) % (uint64_t)operand->limit);
   } else if (operand->role == ETT_CPU_POSITIVE) {
     for (int64_t i = 0; i < operand->count; i++)
-      at[i] = 0.5f + (float)(next_random(&seed) >> 40) * 0x1p-24f;
+      at[i] = 0.5f + (float)(ett_sample_random(&seed) >> 40) * 0x1p-24f;
   }
 }
 
 typedef struct {
   const ett_cpu_call *calls;
   size_t count;
-  layout layouts[MAX_CALLS];
+  layout layouts[ETT_CPU_MAX_CALLS];
   float *input, *output;  /* the arenas */
   size_t inputs, outputs; /* floats of one set in each */
   size_t sets, turn;
@@ -243,7 +195,7 @@ static void execute(program *p) {
 }
 
 static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *options,
-                   ett_cpu_result *result, ett_err *err) {
+                   ett_err *err) {
   size_t touched;
   if (lay_out(p->calls, p->count, p->layouts, &p->inputs, &p->outputs, &touched, err) !=
       0)
@@ -251,15 +203,14 @@ static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *option
   const double set_bytes = 4.0 * (double)(p->inputs + p->outputs);
   const double limit =
       options->limit_bytes > 0 ? options->limit_bytes : 0.8 * ett_sample_memory_free("");
-  result->set_bytes = set_bytes;
   if (set_bytes > limit)
     return ett_err_set(err, ETT_ERR_MEMORY,
                        "out of memory: the operands need %.3f GB, %.3f GB are free",
                        set_bytes * 1e-9, limit * 1e-9);
   const double sets = (double)pool->cold_bytes / set_bytes + 1;
   p->sets = sets > MAX_SETS ? MAX_SETS : (size_t)sets;
-  if (arena_grow(&pool->input, p->inputs * p->sets, pool->seed, 1, err) != 0 ||
-      arena_grow(&pool->output, p->outputs * p->sets, pool->seed, 0, err) != 0)
+  if (ett_cpu_arena_grow(&pool->input, p->inputs * p->sets, pool->seed, 1, err) != 0 ||
+      ett_cpu_arena_grow(&pool->output, p->outputs * p->sets, pool->seed, 0, err) != 0)
     return -1;
   p->sparse = 4.0 * (double)(touched * p->sets) < 0.7 * (double)pool->cold_bytes;
   p->input = pool->input.at;
@@ -309,20 +260,20 @@ static void run_repeats(void *data) {
 
   /* Warm up until two executions agree within 10 %, and learn how long one takes. */
   double warm = 1e300;
-  const double start = now(CLOCK_MONOTONIC);
+  const double start = ett_clock(CLOCK_MONOTONIC);
   for (int i = 0; i < 4; i++) {
     chill(p, 1);
     ett_cpu_limit_renew();
-    double t = now(CLOCK_MONOTONIC);
+    double t = ett_clock(CLOCK_MONOTONIC);
     execute(p);
-    t = now(CLOCK_MONOTONIC) - t;
+    t = ett_clock(CLOCK_MONOTONIC) - t;
     const int stable = t > 0.9 * warm && t < 1.1 * warm;
     warm = t < warm ? t : warm;
     if (options->known_seconds > 0) {
       warm = options->known_seconds;
       break;
     }
-    if ((i > 0 && stable) || now(CLOCK_MONOTONIC) - start > options->budget_seconds)
+    if ((i > 0 && stable) || ett_clock(CLOCK_MONOTONIC) - start > options->budget_seconds)
       break;
   }
   /* One reading of the clocks costs up to a microsecond: time at least 30 of them. */
@@ -334,15 +285,15 @@ static void run_repeats(void *data) {
   while (all < capacity && (all == 0 || p->turn + (size_t)inner <= p->limit)) {
     chill(p, (size_t)inner);
     ett_cpu_limit_renew();
-    double wall = now(CLOCK_MONOTONIC), thread = now(CLOCK_THREAD_CPUTIME_ID);
+    double wall = ett_clock(CLOCK_MONOTONIC), thread = ett_clock(CLOCK_THREAD_CPUTIME_ID);
     for (int i = 0; i < inner; i++)
       execute(p);
-    thread = now(CLOCK_THREAD_CPUTIME_ID) - thread;
-    wall = now(CLOCK_MONOTONIC) - wall;
+    thread = ett_clock(CLOCK_THREAD_CPUTIME_ID) - thread;
+    wall = ett_clock(CLOCK_MONOTONIC) - wall;
     thread_times[all++] = thread / inner;
     if (waits || wall - thread <= 0.01 * wall + 1.5e-6)
       kept[n++] = wall / inner;
-    const double spent = now(CLOCK_MONOTONIC) - start;
+    const double spent = ett_clock(CLOCK_MONOTONIC) - start;
     const int enough = (int)n >= options->min_repeats;
     if (spent > 4 * options->budget_seconds ||
         (enough && spent > options->budget_seconds))
@@ -392,9 +343,9 @@ int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
                     const ett_cpu_options *options, double *raw, size_t raw_capacity,
                     ett_cpu_result *result, ett_err *err) {
   memset(result, 0, sizeof *result);
-  if (count < 1 || count > MAX_CALLS)
+  if (count < 1 || count > ETT_CPU_MAX_CALLS)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "a list must have 1 to %d calls, got %zu",
-                       MAX_CALLS, count);
+                       ETT_CPU_MAX_CALLS, count);
   size_t capacity = (size_t)(options->max_repeats > 1 ? options->max_repeats : 1);
   double *scratch = malloc(2 * capacity * sizeof *scratch);
   program *p = calloc(1, sizeof *p);
@@ -405,7 +356,7 @@ int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
   }
   p->calls = calls;
   p->count = count;
-  if (prepare(pool, p, options, result, err) != 0)
+  if (prepare(pool, p, options, err) != 0)
     goto done;
   measurement m = {pool, p, options, scratch, capacity, raw, raw_capacity, result};
   char words[512];

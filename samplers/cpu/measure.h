@@ -15,6 +15,8 @@
 #include "cpu/cpu.h"
 #include "sample/stats.h"
 
+enum { ETT_CPU_MAX_CALLS = 16 }; /* of one measurement */
+
 typedef struct ett_cpu_pool ett_cpu_pool;
 
 typedef struct {
@@ -45,7 +47,6 @@ typedef struct {
   int dropped;            /* of those, disturbed */
   unsigned disturbed;     /* bits above */
   double clock_ratio;     /* probe time now / best probe time; 1 is undisturbed */
-  double set_bytes;       /* operands of one execution */
 } ett_cpu_result;
 
 /* cold_bytes: how much memory the repeats walk through (two to four times the last

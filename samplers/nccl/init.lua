@@ -195,7 +195,6 @@ function backend.open(options)
     return { seconds = stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
       half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
       raw_seconds = options.keep_raw and seconds or nil,
-      algorithm_bandwidth = algorithm, bus_bandwidth = bus, choice = choice,
       note = ("algbw %.2f GB/s, busbw %.2f GB/s%s"):format(algorithm / 1e9, bus / 1e9,
         choice and ", " .. choice or "") }
   end

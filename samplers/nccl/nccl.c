@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
+
 #define NCCL_FUNCTIONS(X)                                                                \
   X(ncclGetVersion)                                                                      \
   X(ncclGetUniqueId)                                                                     \
@@ -200,16 +202,10 @@ static ncclResult_t enqueue(ett_nccl *comm, const ett_nccl_request *request, cha
   return status != ncclSuccess ? status : ended;
 }
 
-static double now_seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Waits for the stream; a peer that died shows as an asynchronous error or as silence. */
 static int wait(ett_nccl *comm, double limit_seconds, ett_err *err) {
   const ett_cuda_driver *driver = comm->device->driver;
-  double start = now_seconds();
+  double start = ett_clock(CLOCK_MONOTONIC);
   for (;;) {
     CUresult status = driver->cuStreamQuery(comm->device->stream);
     if (status == CUDA_SUCCESS)
@@ -223,7 +219,7 @@ static int wait(ett_nccl *comm, double limit_seconds, ett_err *err) {
       comm->comm = NULL;
       return fail(asynchronous, "a rank failed", err);
     }
-    if (now_seconds() - start > limit_seconds) {
+    if (ett_clock(CLOCK_MONOTONIC) - start > limit_seconds) {
       nccl.ncclCommAbort(comm->comm);
       comm->comm = NULL;
       return ett_err_set(

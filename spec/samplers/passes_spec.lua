@@ -187,7 +187,7 @@ describe("the CPU back end's visits", function()
   it("leave out one that was disturbed when the other was not", function()
     local function visit(seconds, preempted)
       return { forward = { seconds = seconds, raw_seconds = { seconds }, repeats = 1, dropped = 0, clock_ratio = 1.0,
-        half_width_seconds = 0.0, set_bytes = 1.0, preempted = preempted, slow_clock = false,
+        half_width_seconds = 0.0, preempted = preempted, slow_clock = false,
         memory_seconds = 1e-5 } }
     end
     local merged = session.merge(session.merge(nil, visit(1.0, true)), visit(2.0, false))

@@ -93,7 +93,7 @@ describe("the CPU back end", function()
 
   local function visit(seconds, memory_seconds)
     return { forward = { seconds = seconds, raw_seconds = { seconds, seconds, seconds }, repeats = 3, dropped = 0,
-      clock_ratio = 1.0, half_width_seconds = 0.0, set_bytes = 1.0, preempted = false, slow_clock = false,
+      clock_ratio = 1.0, half_width_seconds = 0.0, preempted = false, slow_clock = false,
       memory_seconds = memory_seconds } }
   end
 

@@ -1,5 +1,6 @@
 --- ett sample: measures a campaign.
 local error_module = require "ett.error"
+local passes_of = require("ett.sample_marks").passes
 local sample = require "ett.sample"
 
 local function duration(seconds)
@@ -146,16 +147,6 @@ local function plain(report)
     last_failure = report.last_failure, refused = report.refused, held_out_error_fraction = report.error,
     error_over_grid = report.excess,
     interrupted = report.interrupted or false }
-end
-
---- pass, result of what was measured; a collective is one.
-local function passes_of(results)
-  local list = {}
-  if results.seconds then list[1] = { "collective", results } end
-  for _, pass in ipairs { "forward", "backward", "update" } do
-    if results[pass] then list[#list + 1] = { pass, results[pass] } end
-  end
-  return list
 end
 
 local function print_one(one)
