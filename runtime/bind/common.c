@@ -43,6 +43,14 @@ double *ett_lua_doubles(lua_State *L, int index, size_t *count) {
   return values;
 }
 
+void ett_lua_push_doubles(lua_State *L, const double *values, size_t count) {
+  lua_createtable(L, count < 1 << 20 ? (int)count : 0, 0);
+  for (size_t i = 0; i < count; i++) {
+    lua_pushnumber(L, values[i]);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+}
+
 static int field(lua_State *L, int index, const char *name, int type,
                  const char *wanted) {
   if (lua_getfield(L, index, name) == LUA_TNIL)

@@ -27,6 +27,9 @@ int ett_lua_raise(lua_State *L, const ett_err *err) __attribute__((noreturn));
  * memory that survives a raise). Sets *count. Raises when an element is not a number. */
 double *ett_lua_doubles(lua_State *L, int index, size_t *count);
 
+/* Pushes a list of numbers. */
+void ett_lua_push_doubles(lua_State *L, const double *values, size_t count);
+
 /* Field access with a default; raises with the field's name when the kind is wrong. */
 lua_Number ett_lua_number_field(lua_State *L, int index, const char *name,
                                 lua_Number fallback);

@@ -29,11 +29,7 @@ static int work_time(lua_State *L) {
   ett_err err = {ETT_OK, ""};
   if (ett_cuda_work_time(work, (int)repeats, flush, limit, seconds, &err) != 0)
     return ett_lua_fail(L, &err);
-  lua_createtable(L, (int)repeats, 0);
-  for (lua_Integer i = 0; i < repeats; i++) {
-    lua_pushnumber(L, seconds[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
+  ett_lua_push_doubles(L, seconds, (size_t)repeats);
   return 1;
 }
 
@@ -48,11 +44,7 @@ static int work_read(lua_State *L) {
   ett_err err = {ETT_OK, ""};
   if (ett_cuda_work_read(work, index, values, count, &err) != 0)
     return ett_lua_fail(L, &err);
-  lua_createtable(L, (int)(count < 1 << 20 ? count : 0), 0);
-  for (long long i = 0; i < count; i++) {
-    lua_pushnumber(L, values[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
+  ett_lua_push_doubles(L, values, (size_t)count);
   return 1;
 }
 
@@ -119,11 +111,7 @@ static int work_time_parts(lua_State *L) {
   ett_err err = {ETT_OK, ""};
   if (ett_cuda_work_time_parts(work, ends, (int)parts, limit, seconds, &err) != 0)
     return ett_lua_fail(L, &err);
-  lua_createtable(L, (int)parts, 0);
-  for (lua_Integer i = 0; i < parts; i++) {
-    lua_pushnumber(L, seconds[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
+  ett_lua_push_doubles(L, seconds, (size_t)parts);
   return 1;
 }
 

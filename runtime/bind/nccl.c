@@ -116,11 +116,7 @@ static int time_collective(lua_State *L) {
   ett_err err = {ETT_OK, ""};
   if (ett_nccl_time(box->comm, &request, seconds, &err) != 0)
     return ett_lua_fail(L, &err);
-  lua_createtable(L, request.repeats, 0);
-  for (int i = 0; i < request.repeats; i++) {
-    lua_pushnumber(L, seconds[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
+  ett_lua_push_doubles(L, seconds, (size_t)request.repeats);
   return 1;
 }
 

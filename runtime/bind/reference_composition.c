@@ -17,11 +17,7 @@ static void set_integer(lua_State *L, const char *name, int64_t value) {
 }
 
 static void set_stage_numbers(lua_State *L, const char *name, const double *values) {
-  lua_createtable(L, ETT_REFERENCE_STAGES, 0);
-  for (int i = 0; i < ETT_REFERENCE_STAGES; i++) {
-    lua_pushnumber(L, values[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
+  ett_lua_push_doubles(L, values, ETT_REFERENCE_STAGES);
   lua_setfield(L, -2, name);
 }
 

@@ -99,11 +99,7 @@ static void set_number(lua_State *L, const char *name, double value) {
 }
 
 static void set_doubles(lua_State *L, const char *name, const double *values, int count) {
-  lua_createtable(L, count, 0);
-  for (int i = 0; i < count; i++) {
-    lua_pushnumber(L, values[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
+  ett_lua_push_doubles(L, values, (size_t)count);
   lua_setfield(L, -2, name);
 }
 

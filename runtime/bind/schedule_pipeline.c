@@ -7,11 +7,7 @@
 
 static void set_numbers(lua_State *L, const char *name, const double *values,
                         size_t count) {
-  lua_createtable(L, (int)count, 0);
-  for (size_t i = 0; i < count; i++) {
-    lua_pushnumber(L, values[i]);
-    lua_rawseti(L, -2, (lua_Integer)i + 1);
-  }
+  ett_lua_push_doubles(L, values, count);
   lua_setfield(L, -2, name);
 }
 

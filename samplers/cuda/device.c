@@ -274,6 +274,16 @@ CUevent *ett_cuda_device_events(ett_cuda_device *device, int count, ett_err *err
   return device->events;
 }
 
+int ett_cuda_device_elapsed(ett_cuda_device *device, CUevent from, CUevent to,
+                            double *seconds, ett_err *err) {
+  float milliseconds = 0;
+  CUresult status = device->driver->cuEventElapsedTime(&milliseconds, from, to);
+  *seconds = 1e-3 * (double)milliseconds;
+  return status == CUDA_SUCCESS
+             ? 0
+             : ett_cuda_device_fail(device, status, "reading an event", err);
+}
+
 static int load(ett_cuda_device *device, ett_cuda_module *made, const char *source,
                 const char *label, int first_line, ett_cuda_dtype dtype, ett_err *err) {
   void *cubin;

@@ -74,6 +74,10 @@ int ett_cuda_library_fail(ett_cuda_device *device, ett_err_code code, const char
 /* At least `count` events, owned by the device; NULL on failure. */
 CUevent *ett_cuda_device_events(ett_cuda_device *device, int count, ett_err *err);
 
+/* Seconds between two recorded events that the device has reached. */
+int ett_cuda_device_elapsed(ett_cuda_device *device, CUevent from, CUevent to,
+                            double *seconds, ett_err *err);
+
 /* Waits for the stream, at most so long; then the device is dead (a kernel that never
  * ends would hold a campaign for ever). */
 int ett_cuda_device_wait(ett_cuda_device *device, double limit_seconds, ett_err *err);

@@ -18,12 +18,7 @@ static int time_copy(ett_cuda_device *from, CUdeviceptr source, ett_cuda_device 
     return ett_cuda_device_fail(from, status, "copying to another device", err);
   if (ett_cuda_device_wait(from, limit, err) != 0)
     return -1;
-  float milliseconds;
-  status = driver->cuEventElapsedTime(&milliseconds, events[0], events[1]);
-  *seconds = 1e-3 * (double)milliseconds;
-  return status == CUDA_SUCCESS
-             ? 0
-             : ett_cuda_device_fail(from, status, "reading an event", err);
+  return ett_cuda_device_elapsed(from, events[0], events[1], seconds, err);
 }
 
 static int copies(ett_cuda_device *from, CUdeviceptr source, ett_cuda_device *to,

@@ -126,14 +126,10 @@ static int time_runs(ett_cuda_work *work, const CUevent *events, int repeats, in
   }
   if (ett_cuda_device_wait(device, limit, err) != 0)
     return -1;
-  for (int i = 0; i < repeats; i++) {
-    float milliseconds;
-    CUresult status =
-        driver->cuEventElapsedTime(&milliseconds, events[2 * i], events[2 * i + 1]);
-    if (status != CUDA_SUCCESS)
-      return ett_cuda_device_fail(device, status, "reading an event", err);
-    seconds[i] = 1e-3 * (double)milliseconds;
-  }
+  for (int i = 0; i < repeats; i++)
+    if (ett_cuda_device_elapsed(device, events[2 * i], events[2 * i + 1], &seconds[i],
+                                err) != 0)
+      return -1;
   return 0;
 }
 
@@ -175,7 +171,8 @@ static const char hold_source[] =
     "  if (x < 0) *never = x;\n"
     "}\n";
 
-/* Busy for about 10 us a launch of the list: longer than the host takes to enqueue it. */
+/* Busy for about 10 us a launch of the list, which is taken to be longer than the host
+ * needs to enqueue it. */
 static int hold_device(ett_cuda_device *device, int launches, ett_err *err) {
   CUfunction function;
   if (ett_cuda_device_function(device, hold_source, "hold", 1, ETT_CUDA_FP32, "ett_hold",
@@ -224,14 +221,9 @@ int ett_cuda_work_time_parts(ett_cuda_work *work, const int *ends, int parts,
   if (!events || enqueue_parts(work, ends, parts, events, err) != 0 ||
       ett_cuda_device_wait(device, time_limit_seconds, err) != 0)
     return -1;
-  for (int i = 0; i < parts; i++) {
-    float milliseconds;
-    CUresult status =
-        device->driver->cuEventElapsedTime(&milliseconds, events[i], events[i + 1]);
-    if (status != CUDA_SUCCESS)
-      return ett_cuda_device_fail(device, status, "reading an event", err);
-    seconds[i] = 1e-3 * (double)milliseconds;
-  }
+  for (int i = 0; i < parts; i++)
+    if (ett_cuda_device_elapsed(device, events[i], events[i + 1], &seconds[i], err) != 0)
+      return -1;
   return 0;
 }
 

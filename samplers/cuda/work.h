@@ -108,7 +108,7 @@ int ett_cuda_work_launches(const ett_cuda_work *work);
 
 /* Runs the list once, launch by launch, and writes the seconds of each of its parts, by
  * CUDA events between them; part i ends before launch ends[i], the last at the end. The
- * device is held up first, so that it never waits for the host. */
+ * device is held up first, for about 10 us a launch, so as not to wait for the host. */
 int ett_cuda_work_time_parts(ett_cuda_work *work, const int *ends, int parts,
                              double time_limit_seconds, double *seconds, ett_err *err);
 
