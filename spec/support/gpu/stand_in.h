@@ -8,13 +8,23 @@
  * would not survive, or would leak, ends the process with a line that begins "stand-in:".
  *
  * Set by the environment (all optional):
+ *
  *   ETT_GPU_DEVICES, ETT_GPU_CAPABILITY, ETT_GPU_MEMORY (bytes), ETT_GPU_L2 (bytes)
- *   ETT_GPU_PEER=0               no device reaches another's memory
- *   ETT_GPU_ALLOCATION_FAILS=n   the n-th allocation and all that follow find no memory
- *   ETT_GPU_LOST=n:status        the n-th launch makes the context fail with that
- * CUresult from then on ETT_GPU_EXECUTE=FOLDER       kernels are really computed (needs
- * the stand-in libnvrtc and a C++ compiler) ETT_GPU_REPORT=FILE          at exit: counts
- * of calls, and what is still held */
+ *
+ *   ETT_GPU_PEER=0: no device reaches another's memory
+ *
+ *   ETT_GPU_NO_CUPTI: CUPTI refuses to profile
+ *
+ *   ETT_GPU_ALLOCATION_FAILS=n: the n-th allocation and all that follow find no memory
+ *
+ *   ETT_GPU_LOST=n:status: the n-th launch makes the context fail with that CUresult
+ *
+ *   ETT_GPU_RANK_DIES=rank:call: that rank ends at that NCCL call
+ *
+ *   ETT_GPU_EXECUTE=FOLDER, ETT_GPU_HOST_HEADER=FILE: kernels are really computed; needs
+ *   the stand-in libnvrtc and a C++ compiler
+ *
+ *   ETT_GPU_REPORT=FILE: at exit, counts of calls and what is still held */
 #ifndef ETT_STAND_IN_H
 #define ETT_STAND_IN_H
 
