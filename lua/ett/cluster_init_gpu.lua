@@ -1,9 +1,10 @@
 --- The GPU side of `ett cluster init`: what the driver says of device 0, its rates by short probes, the link to the
 --- next device by a copy, and the cluster file's text.
 --
--- Two rates of a product are kept apart: its best run is the device's peak, its median over some tenths of a second
--- without a pause is what the device sustains (power and heat have told by then).
+-- Two rates of a product are kept apart: its best run is taken as the device's peak, its median over 0.4 s without a
+-- pause as what the device sustains.
 local error_module = require "ett.error"
+local must = error_module.must
 local find = require "ett.find"
 
 local gpu = {}
@@ -11,7 +12,7 @@ local gpu = {}
 local PRECISIONS = { "fp32", "fp16", "bf16", "fp8" }
 local SIZE = 8192 -- of a square product: 1.1 TFLOP
 local COPY_BYTES = 256 << 20
-local TIME_LIMIT_SECONDS = 60
+local TIME_LIMIT_SECONDS = find.load("samplers", "cuda").time_limit_seconds
 
 -- A card's line rate is more than a collective gets of it: 84.8 GB/s of four HDR200 cards' 100.
 local LINE_SHARE = 0.85
@@ -23,11 +24,6 @@ extern "C" __global__ void copy_probe(const float4 *from, float4 *to, long long 
   if (i < n) to[i] = from[i];
 }
 ]]
-
-local function must(value, err)
-  if value == nil then error(err, 0) end
-  return value
-end
 
 --- Runs a probe; a failure says which probe of which device, and what to do instead.
 local function probe(what, named, fn)
@@ -84,12 +80,9 @@ end
 --- Why no GPU cluster can be written here, or nil; second, "missing" where that is for want of a part (no driver, no
 --- device, not built), else the kind of the driver's failure.
 function gpu.missing()
-  local ok, why = find.load("samplers", "cuda").available()
+  local ok, why, kind = find.load("samplers", "cuda").available()
   if ok then return nil end
-  local built, cuda = pcall(require, "ett.cuda")
-  local count, err = nil, nil
-  if built then count, err = cuda.available() end
-  return why, not count and err and err.kind or "missing"
+  return why, kind or "missing"
 end
 
 --- What device 0 is and reaches, and the link from it to device 1: { count, name, multiprocessors, memory_bytes,

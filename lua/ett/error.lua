@@ -57,6 +57,12 @@ function error_module.from(value)
   return error_module.new("internal", "%s", text)
 end
 
+--- The value of a call that answers nil and an error where it fails; that error is raised.
+function error_module.must(value, failure)
+  if value == nil then error(failure, 0) end
+  return value
+end
+
 --- Adds one label in front of an error object's context and returns it.
 function error_module.label(value, label)
   local object = error_module.from(value)

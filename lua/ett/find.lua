@@ -145,6 +145,16 @@ function find.load_file(path)
   return error_module.wrap(path:match("([^/]+)$"), chunk)
 end
 
+--- Loads a part of a description that has a folder of its own, such as the file `check` of "samplers/cpu". A root's
+--- file of exactly that path counts; one that only has the part's name and stands beside a script does not.
+function find.part(folder, name)
+  for _, root in ipairs(find.roots()) do
+    local path = ("%s/%s/%s.lua"):format(root, folder, name)
+    if readable(path) then return find.load_file(path) end
+  end
+  error_module.raise("missing", "%s has no part '%s'", folder, name)
+end
+
 --- Finds and loads the description of `name`; raises with the nearest valid name.
 ---@return any value, string path
 function find.load(kind, name)

@@ -34,9 +34,6 @@ validate.sizes.cpu = {
   { 2, 256, 8, 2048, 4, 1, 64 }, { 8, 128, 4, 256, 2, 1, 256 }, { 3, 512, 8, 512, 2, 1, 64 },
 }
 
---- The twelve of the CPU back end.
-validate.configurations = validate.sizes.cpu
-
 --- Layouts as dp, tp, pp.
 validate.layouts = { ["1x1"] = { 1, 1, 1 }, ["2x1"] = { 2, 1, 1 }, ["1x2"] = { 1, 2, 1 }, ["2x2"] = { 2, 2, 1 },
   ["pp2"] = { 1, 1, 2 } }

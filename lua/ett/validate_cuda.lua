@@ -11,6 +11,7 @@
 -- makes it faster than predicted.
 local campaigns = require "ett.validate_campaign"
 local error_module = require "ett.error"
+local must = error_module.must
 local find = require "ett.find"
 local folders = require "ett.folder"
 local kernels = require "ett.validate_kernels_cuda"
@@ -24,15 +25,10 @@ Backend.__index = Backend
 --- Precisions of a training step here: fp16 would need its losses scaled, fp8 its operands.
 validate_cuda.precisions = { "bf16", "fp32" }
 
-local TIME_LIMIT_SECONDS = tonumber(os.getenv("ETT_KERNEL_SECONDS")) or 60
+local TIME_LIMIT_SECONDS = find.load("samplers", "cuda").time_limit_seconds
 local WARM_STEPS, PARTED_STEPS = 3, 3
 
-local function must(value, failure)
-  if value == nil then error(failure, 0) end
-  return value
-end
-
---- The number of devices, or nil and why there is none.
+--- true, or nil and why no GPU can be used.
 function validate_cuda.available() return find.load("samplers", "cuda").available() end
 
 --- bf16 where the device multiplies it and cuDNN is there for its attention.

@@ -7,6 +7,7 @@
 -- (gradient_accumulation), which is how ett.lower counts them.
 local buffers = require "ett.validate_buffers"
 local error_module = require "ett.error"
+local must = error_module.must
 local operator = require "ett.operator"
 local optimizer = require "ett.operator.optimizer"
 
@@ -50,12 +51,6 @@ local bindings = {
 }
 for _, name in ipairs { "linear_qkv", "linear_proj", "linear_up", "linear_down", "lm_head" } do
   bindings[name] = bindings.linear
-end
-
---- The value of a call of ett.cuda; its failure is raised.
-local function must(value, failure)
-  if value == nil then error(failure, 0) end
-  return value
 end
 
 ---@param device userdata of ett.cuda; it must outlive the kernels

@@ -4,7 +4,7 @@ local cpu = require "ett.cpu"
 local find = require "ett.find"
 local sample = require "ett.sample"
 
-local kinds = find.load("samplers/cpu", "doubles")
+local kinds = find.part("samplers/cpu", "doubles")
 
 local function is_bytes(operand) return operand.name == "mask" end
 local function is_index(operand) return operand.role == "x" or operand.name == "experts" end

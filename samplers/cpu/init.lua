@@ -291,7 +291,7 @@ function backend.open(options)
 
   --- What the kinds of one pass compute on a small shape, beside double precision (ett.sample_check).
   function session.check(op, s, pass)
-    return find.load("samplers/cpu", "check")(backend.calls(op, s, pass))
+    return find.part("samplers/cpu", "check")(backend.calls(op, s, pass))
   end
 
   --- Takes a visit of an earlier run into what is known of the machine.

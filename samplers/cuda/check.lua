@@ -3,6 +3,7 @@
 --- (ett.sample_check).
 local doubles = require "ett.doubles"
 local error_module = require "ett.error"
+local must = error_module.must
 
 local check = {}
 
@@ -49,11 +50,6 @@ function check.recorder(work)
     return work:attention(a)
   end
   return sink, kept
-end
-
-local function must(value, err)
-  if value == nil then error(err, 0) end
-  return value
 end
 
 -- A byte is read and written as the fp8 number of the same bits: 1 is 1/512.

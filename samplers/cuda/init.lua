@@ -1,21 +1,21 @@
 --- CUDA back end: the operators of the library on one GPU.
 --
 -- An operator's own `kernel(k, s, pass)` says what runs (samplers/README.md lists the primitives); this file
--- records it into a work list, makes it one CUDA graph and times that with CUDA events.
+-- records it into a work list and makes it one CUDA graph; timing.lua times that with CUDA events.
 local error_module = require "ett.error"
+local must = error_module.must
 local find = require "ett.find"
 local machine = require "ett.machine"
 local sample = require "ett.sample"
+local timing = find.part("samplers/cuda", "timing")
 
 local backend = {
   name = "cuda",
   summary = "operators on a GPU: cuBLASLt, cuDNN, and the operators' own CUDA C by NVRTC",
   needs = "an NVIDIA driver, the CUDA toolkit and cuDNN",
   precisions = { fp16 = true, bf16 = true, fp32 = true, fp8 = true },
+  time_limit_seconds = timing.limit_seconds,
 }
-
--- ETT_KERNEL_SECONDS: after so long a kernel counts as one that never ends.
-local TIME_LIMIT_SECONDS = tonumber(os.getenv("ETT_KERNEL_SECONDS")) or 60
 
 -- Tensor cores have bf16 since Ampere and fp8 since Ada and Hopper.
 local least_capability = { bf16 = 80, fp8 = 89 }
@@ -25,20 +25,15 @@ function backend.has(precision, capability)
   return backend.precisions[precision] ~= nil and capability >= (least_capability[precision] or 0)
 end
 
---- true, or nil and one sentence on what is missing.
+--- true, or nil, one sentence on what is missing, and the kind of the driver's failure where that is it.
 function backend.available()
   local cuda, why = error_module.part("ett.cuda", "the CUDA back end",
     "install the CUDA toolkit (cuda.h, nvrtc.h, cublasLt.h)")
   if not cuda then return nil, why end
   local count, err = cuda.available()
-  if not count then return nil, tostring(err.message) end
+  if not count then return nil, tostring(err.message), err.kind end
   if count == 0 then return nil, "this machine has no CUDA device" end
   return true
-end
-
-local function must(value, err)
-  if value == nil then error(err, 0) end
-  return value
 end
 
 --- Line of a file at which a piece of it starts, so that compiler messages name the operator's own lines.
@@ -146,97 +141,6 @@ function backend.record(sink, op, s, pass, precision, options)
     s, pass)
 end
 
---- What is taken where the campaign leaves it open.
-local function resolved(options)
-  return { budget_seconds = options.budget_seconds or 0.05, target = options.target or 0.01,
-    min_repeats = options.min_repeats or 7, max_repeats = options.max_repeats or 200 }
-end
-
---- Seconds of a work list: repeats until the low mean is known to `target` or the budget is spent.
-local function time_work(work, options)
-  local r = resolved(options)
-  local budget, target, most, least = r.budget_seconds, r.target, r.max_repeats, r.min_repeats
-  local seconds, err = work:time { repeats = math.min(3, most), time_limit_seconds = TIME_LIMIT_SECONDS }
-  if not seconds then return nil, err end
-  local began, stats = sample.now(), sample.stats(seconds)
-  while #seconds < most and (#seconds < least or stats.half_width > target * stats.low_mean
-      and sample.now() - began <= budget) do
-    local more
-    more, err = work:time { repeats = math.min(20, most - #seconds), time_limit_seconds = TIME_LIMIT_SECONDS }
-    if not more then return nil, err end
-    table.move(more, 1, #more, #seconds + 1, seconds)
-    stats = sample.stats(seconds)
-  end
-  return { seconds = options.statistic == "median" and stats.median or stats.low_mean,
-    min_seconds = stats.min, median_seconds = stats.median, mean_seconds = stats.mean,
-    half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
-    raw_seconds = options.keep_raw and seconds or nil }
-end
-
--- A chain of dependent multiply-adds counts its own cycles: over its time they are the SM clock, and a clock
--- below the best seen tells a throttled device. Without steps it is the shortest kernel there is.
-local PROBE_STEPS = 20000
-local probe_source = [[
-extern "C" __global__ void clock_probe(float *out, long long *cycles, long long n) {
-  float x = threadIdx.x;
-  long long start = clock64();
-  for (long long i = 0; i < n; i++) x = x * 0.999f + 0.5f;
-  out[threadIdx.x] = x;
-  if (threadIdx.x == 0) *cycles = clock64() - start;
-}
-]]
-
-local function probe_work(device, steps)
-  local work, err = device:work("fp32")
-  if not work then return nil, err end
-  local function fail(why)
-    work:close()
-    return nil, why
-  end
-  local out, cycles, ok
-  out, err = work:tensor { 32, dtype = "fp32", fill = "zero" }
-  if not out then return fail(err) end
-  cycles, err = work:tensor { 1, dtype = "int64", fill = "zero" }
-  if not cycles then return fail(err) end
-  ok, err = work:kernel { source = probe_source, name = "clock_probe", label = "clock probe", grid = 1, block = 32,
-    args = { { tensor = out }, { tensor = cycles }, steps } }
-  if ok then ok, err = work:ready { time_limit_seconds = TIME_LIMIT_SECONDS } end
-  if not ok then return fail(err) end
-  return work, cycles
-end
-
---- { floor_seconds, clock_hz or nil, ratio() -> best clock over the present one | nil, error, close() }
-local function make_probe(device)
-  local empty, err = probe_work(device, 0)
-  if not empty then return nil, err end
-  local floor
-  floor, err = empty:time { repeats = 20, flush = false, time_limit_seconds = TIME_LIMIT_SECONDS }
-  empty:close()
-  if not floor then return nil, err end
-  local work, cycles = probe_work(device, PROBE_STEPS)
-  if not work then return nil, cycles end
-  local probe, best = { floor_seconds = sample.stats(floor).low_mean }, nil
-  function probe.ratio()
-    local seconds, why = work:time { repeats = 3, flush = false, time_limit_seconds = TIME_LIMIT_SECONDS }
-    if not seconds then return nil, why end
-    local now = math.min(table.unpack(seconds))
-    best = math.min(best or now, now)
-    return now / best
-  end
-  function probe.close() work:close() end
-  local ok
-  ok, err = probe.ratio()
-  local count = ok and work:read(cycles)
-  if not ok or not count then
-    work:close()
-    return nil, err
-  end
-  if count[1] > 0 and best > probe.floor_seconds then
-    probe.clock_hz = count[1] / (best - probe.floor_seconds)
-  end
-  return probe
-end
-
 --- Opens a session on one device.
 ---@param options table device (ordinal), precision, seed, budget_seconds, target, min_repeats, max_repeats,
 --- keep_raw, autotune, profile
@@ -258,14 +162,14 @@ function backend.open(options)
       precision == "fp8" and "bf16, fp16 or fp32" or "fp16 or fp32")
   end
   local probe
-  probe, err = make_probe(device)
+  probe, err = timing.probe(device)
   if not probe then
     if device:lost() then err = error_module.new("lost", "%s failed: %s", named, err.message) end
     device:close()
     return nil, err
   end
   local session = {
-    backend = backend, resolved = resolved(options),
+    backend = backend, resolved = timing.resolved(options),
     device = (info.name:gsub("[^%w%-]", "")),
     header = {
       { "machine", sample.hostname() },
@@ -306,15 +210,15 @@ function backend.open(options)
       { seed = options.seed, autotune = options.autotune })
     if not recorded then return nil, raised end
     local ready, ratio, result
-    ready, failure = work:ready { time_limit_seconds = TIME_LIMIT_SECONDS }
+    ready, failure = work:ready { time_limit_seconds = timing.limit_seconds }
     if not ready then return nil, failure end
     ratio, failure = probe.ratio()
     if not ratio then return nil, failure end
-    result, failure = time_work(work, options)
+    result, failure = timing.work(work, options)
     if not result then return nil, failure end
     result.clock_ratio, result.slow_clock = ratio, ratio > 1.05
     if options.profile then
-      result.kernels, failure = work:profile(TIME_LIMIT_SECONDS)
+      result.kernels, failure = work:profile(timing.limit_seconds)
       if not result.kernels then
         if device:lost() then return nil, failure end
         result.kernels_missing = failure.message
@@ -336,12 +240,12 @@ function backend.open(options)
 
   --- What one pass computes on a small shape, beside double precision (ett.sample_check).
   function session.check(op, s, pass)
-    local check = find.load("samplers/cuda", "check")
+    local check = find.part("samplers/cuda", "check")
     local work <close> = must(device:work(precision == "fp8" and "bf16" or precision))
     local sink, kept = check.recorder(work)
     local ran, list, left = pcall(function()
       backend.record(sink, op, s, pass, precision, { seed = options.seed })
-      return check.run(work, kept, TIME_LIMIT_SECONDS)
+      return check.run(work, kept, timing.limit_seconds)
     end)
     if not ran then error(judged(list, op), 0) end
     return list, left
@@ -393,13 +297,6 @@ function backend.compile(op, s, pass, precision, capability)
   }
   backend.record(sink, op, s, pass, precision)
   return kernels
-end
-
---- Loads an operator by name or file for use here (its path is kept for messages).
-function backend.operator(name)
-  local op, path = find.load("operators", name)
-  op.path = path
-  return op
 end
 
 return backend

@@ -3,7 +3,6 @@
 -- One Python process (worker.py) runs for the length of a session. Each shape is recorded by torch.profiler and
 -- the Kineto trace is read by ett.trace: device time on a GPU, host time where PyTorch has no GPU.
 local error_module = require "ett.error"
-local find = require "ett.find"
 local host = require "ett.host"
 local json = require "ett.json"
 local machine = require "ett.machine"
@@ -190,8 +189,5 @@ function backend.open(options)
 
   return session
 end
-
---- Loads an operator by name for use here.
-function backend.operator(name) return (find.load("operators", name)) end
 
 return backend

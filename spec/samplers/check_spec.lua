@@ -210,6 +210,15 @@ describe("the CPU back end's outputs", function()
     assert.equal(0, status, text)
   end)
 
+  it("are looked at with the back end's own parts, whatever stands beside the campaign", function()
+    write("c.lua", "return { name = 'c', passes = 1, min_repeats = 1, max_repeats = 2, samples = { "
+      .. "{ operator = 'gelu', shapes = { tokens = 16, width = 8 } } } }\n")
+    for _, name in ipairs { "check", "doubles", "timing" } do write(name .. ".lua", "error 'this is the user\'s'\n") end
+    local text, status = run "sample c.lua --out out --quiet"
+    assert.equal(0, status, text)
+    assert.matches("\n# checked: yes, worst relative error ", table_text())
+  end)
+
   it("are not looked at with --no-check, and the header says so", function()
     write("c.lua", "return { name = 'c', passes = 1, min_repeats = 1, max_repeats = 2, samples = { "
       .. "{ operator = 'gelu', shapes = { tokens = 16, width = 8 } } } }\n")

@@ -42,7 +42,7 @@ local function near(expected, tensor, tolerance, what)
 end
 
 --- What the kinds compute, written a second time in doubles from the formulas.
-local reference = require("ett.find").load("samplers/cpu", "doubles")
+local reference = require("ett.find").part("samplers/cpu", "doubles")
 
 local shapes = {
   linear = { batch = 2, m = 5, n = 7, k = 9 },

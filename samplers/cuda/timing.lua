@@ -1,0 +1,100 @@
+--- Seconds of a work list by CUDA events, and the probe that tells a throttled clock.
+local sample = require "ett.sample"
+
+local timing = {}
+
+--- ETT_KERNEL_SECONDS: after so long a kernel counts as one that never ends.
+timing.limit_seconds = tonumber(os.getenv("ETT_KERNEL_SECONDS")) or 60
+
+--- What is taken where the campaign leaves it open.
+function timing.resolved(options)
+  return { budget_seconds = options.budget_seconds or 0.05, target = options.target or 0.01,
+    min_repeats = options.min_repeats or 7, max_repeats = options.max_repeats or 200 }
+end
+
+--- Seconds of a work list: repeats until the low mean is known to `target` or the budget is spent.
+function timing.work(work, options)
+  local r = timing.resolved(options)
+  local budget, target, most, least = r.budget_seconds, r.target, r.max_repeats, r.min_repeats
+  local seconds, err = work:time { repeats = math.min(3, most), time_limit_seconds = timing.limit_seconds }
+  if not seconds then return nil, err end
+  local began, stats = sample.now(), sample.stats(seconds)
+  while #seconds < most and (#seconds < least or stats.half_width > target * stats.low_mean
+      and sample.now() - began <= budget) do
+    local more
+    more, err = work:time { repeats = math.min(20, most - #seconds), time_limit_seconds = timing.limit_seconds }
+    if not more then return nil, err end
+    table.move(more, 1, #more, #seconds + 1, seconds)
+    stats = sample.stats(seconds)
+  end
+  return { seconds = options.statistic == "median" and stats.median or stats.low_mean,
+    min_seconds = stats.min, median_seconds = stats.median, mean_seconds = stats.mean,
+    half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
+    raw_seconds = options.keep_raw and seconds or nil }
+end
+
+-- A chain of dependent multiply-adds counts its own cycles: over its time they are the SM clock, and a clock
+-- below the best seen tells a throttled device. Without steps it is the shortest kernel there is.
+local PROBE_STEPS = 20000
+local probe_source = [[
+extern "C" __global__ void clock_probe(float *out, long long *cycles, long long n) {
+  float x = threadIdx.x;
+  long long start = clock64();
+  for (long long i = 0; i < n; i++) x = x * 0.999f + 0.5f;
+  out[threadIdx.x] = x;
+  if (threadIdx.x == 0) *cycles = clock64() - start;
+}
+]]
+
+local function probe_work(device, steps)
+  local work, err = device:work("fp32")
+  if not work then return nil, err end
+  local function fail(why)
+    work:close()
+    return nil, why
+  end
+  local out, cycles, ok
+  out, err = work:tensor { 32, dtype = "fp32", fill = "zero" }
+  if not out then return fail(err) end
+  cycles, err = work:tensor { 1, dtype = "int64", fill = "zero" }
+  if not cycles then return fail(err) end
+  ok, err = work:kernel { source = probe_source, name = "clock_probe", label = "clock probe", grid = 1, block = 32,
+    args = { { tensor = out }, { tensor = cycles }, steps } }
+  if ok then ok, err = work:ready { time_limit_seconds = timing.limit_seconds } end
+  if not ok then return fail(err) end
+  return work, cycles
+end
+
+--- { floor_seconds, clock_hz or nil, ratio() -> best clock over the present one | nil, error, close() }
+function timing.probe(device)
+  local empty, err = probe_work(device, 0)
+  if not empty then return nil, err end
+  local floor
+  floor, err = empty:time { repeats = 20, flush = false, time_limit_seconds = timing.limit_seconds }
+  empty:close()
+  if not floor then return nil, err end
+  local work, cycles = probe_work(device, PROBE_STEPS)
+  if not work then return nil, cycles end
+  local probe, best = { floor_seconds = sample.stats(floor).low_mean }, nil
+  function probe.ratio()
+    local seconds, why = work:time { repeats = 3, flush = false, time_limit_seconds = timing.limit_seconds }
+    if not seconds then return nil, why end
+    local now = math.min(table.unpack(seconds))
+    best = math.min(best or now, now)
+    return now / best
+  end
+  function probe.close() work:close() end
+  local ok
+  ok, err = probe.ratio()
+  local count = ok and work:read(cycles)
+  if not ok or not count then
+    work:close()
+    return nil, err
+  end
+  if count[1] > 0 and best > probe.floor_seconds then
+    probe.clock_hz = count[1] / (best - probe.floor_seconds)
+  end
+  return probe
+end
+
+return timing
