@@ -1,13 +1,8 @@
 --- Outputs checked within campaigns of the CUDA back end, on the stand-in GPU that computes.
-local host = require "ett.host"
 local stand_in = require "stand_in"
 
 local reason = stand_in.missing()
 local folder
-
-local function settings()
-  return { ETT_GPU_EXECUTE = folder, ETT_GPU_HOST_HEADER = host.root .. "/spec/support/cuda_host.h" }
-end
 
 -- y = 2.5 x, with a mistake or without.
 local function own(factor, reference)
@@ -33,7 +28,7 @@ local function own(factor, reference)
 end
 
 local function sample(options)
-  return stand_in.run(folder, "sample mine.lua --out s --quiet" .. (options or ""), settings())
+  return stand_in.run(folder, "sample mine.lua --out s --quiet" .. (options or ""), stand_in.computing(folder))
 end
 
 local function table_text() return stand_in.read(folder, "s/Stand-In90_own_bf16.csv") end
@@ -86,7 +81,7 @@ describe("outputs of the CUDA back end", function()
         end
         session.close()
       ]]):format(precision, precision))
-      local out, status = stand_in.run(folder, "run all.lua", settings())
+      local out, status = stand_in.run(folder, "run all.lua", stand_in.computing(folder))
       assert.equal(0, status, out)
       local checked = 0
       for name, text in out:gmatch("([%w_]+): ([^\n]+)") do

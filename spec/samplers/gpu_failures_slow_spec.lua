@@ -2,6 +2,7 @@
 --- safe, exit status 1, and the next run goes on.
 local stand_in = require "stand_in"
 
+local one_sentence = stand_in.one_sentence
 local reason = stand_in.missing()
 local folder
 
@@ -37,13 +38,6 @@ local function held(name)
   local text = stand_in.read(folder, ("s/Stand-In90_%s_bf16.csv"):format(name)) or ""
   local rows = select(2, text:gsub("\n%d[%d%.,]*", ""))
   return rows, select(2, text:gsub("\n#! failed", "")), text
-end
-
-local function one_sentence(out)
-  local lines = select(2, out:gsub("\n", ""))
-  assert.equal(1, lines, out)
-  assert.matches("^ett: ", out)
-  assert.is_nil(out:find("stack traceback", 1, true))
 end
 
 describe("a GPU that fails", function()

@@ -1,15 +1,10 @@
 --- `ett validate --backend cuda` on the stand-in GPU: training steps that compute, against the CPU back end's; the
 --- whole command from samples to the report. What goes wrong: gpu_validate_failures_slow_spec.lua.
-local host = require "ett.host"
 local json = require "ett.json"
 local stand_in = require "stand_in"
 
 local reason = stand_in.missing()
 local folder
-
-local function computing()
-  return { ETT_GPU_EXECUTE = folder, ETT_GPU_HOST_HEADER = host.root .. "/spec/support/cuda_host.h" }
-end
 
 --- Losses of steps on either back end from the same parameters, and how many launches a step has.
 local same_steps = [[
@@ -54,7 +49,7 @@ describe("ett validate --backend cuda", function()
     it("has the CPU back end's losses in " .. precision .. ", step by step", function()
       if reason then pending(reason) return end
       stand_in.write(folder, "same.lua", same_steps:format(precision, 4))
-      local out, status = stand_in.run(folder, "run same.lua", computing())
+      local out, status = stand_in.run(folder, "run same.lua", stand_in.computing(folder))
       assert.equal(0, status, out)
       local first, last
       local steps = 0
@@ -80,7 +75,7 @@ describe("ett validate --backend cuda", function()
         print(#row.records)
       end
     ]])
-    local out, status = stand_in.run(folder, "run prove.lua", computing())
+    local out, status = stand_in.run(folder, "run prove.lua", stand_in.computing(folder))
     assert.equal(0, status, out)
     assert.equal("29\n29\n", out)
   end)

@@ -4,6 +4,7 @@
 local command = require "command"
 local host = require "ett.host"
 local lfs = require "lfs"
+local quote = require("ett.shell").quote
 
 local libraries = host.prefix .. "/stand-in"
 local stand_in = { folder = command.folder, write = command.write, read = command.read }
@@ -20,18 +21,21 @@ function stand_in.missing()
   end
 end
 
-local function quoted(text) return "'" .. tostring(text):gsub("'", "'\\''") .. "'" end
+--- Settings with which kernels, products and attention really compute.
+function stand_in.computing(folder)
+  return { ETT_GPU_EXECUTE = folder, ETT_GPU_HOST_HEADER = host.root .. "/spec/support/cuda_host.h" }
+end
 
 --- A command line that runs `ett ARGUMENTS` in a folder with the stand-in.
 ---@param settings table<string, string|number>? environment: ETT_GPU_… and others
 function stand_in.command(folder, arguments, settings)
-  local words = { "cd", quoted(folder), "&&", "env", "-u", "LD_PRELOAD" }
+  local words = { "cd", quote(folder), "&&", "env", "-u", "LD_PRELOAD" }
   local path = libraries
   settings = settings or {}
   if settings.ETT_GPU_EXECUTE then path = libraries .. "/execute:" .. libraries end
-  words[#words + 1] = "LD_LIBRARY_PATH=" .. quoted(path)
-  for name, value in pairs(settings) do words[#words + 1] = name .. "=" .. quoted(value) end
-  words[#words + 1] = quoted(host.prefix .. "/bin/ett")
+  words[#words + 1] = "LD_LIBRARY_PATH=" .. quote(path)
+  for name, value in pairs(settings) do words[#words + 1] = name .. "=" .. quote(tostring(value)) end
+  words[#words + 1] = quote(host.prefix .. "/bin/ett")
   words[#words + 1] = arguments
   -- It computes only when told to: what it writes else is no number.
   if not settings.ETT_GPU_EXECUTE and (arguments:match("^sample ") or arguments:match("^validate .*cuda")) then
@@ -43,6 +47,11 @@ end
 --- Runs `ett ARGUMENTS`: its output (both streams) and exit status.
 function stand_in.run(folder, arguments, settings)
   return command.shell(stand_in.command(folder, arguments, settings))
+end
+
+--- What a failure must print: one line that begins "ett: ", without a traceback.
+function stand_in.one_sentence(out)
+  assert(select(2, out:gsub("\n", "")) == 1 and out:match("^ett: ") and not out:find("stack traceback", 1, true), out)
 end
 
 --- What the stand-in counted: name -> number (settings.ETT_GPU_REPORT named the file).
