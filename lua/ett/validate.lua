@@ -183,8 +183,8 @@ end
 
 --- Runs the whole proof: per layout the samples, the predictions, and only then the steps.
 ---@param options table backend ("cpu" or "cuda"), out, steps, scale (of the campaign), layouts (list of names),
---- configurations (how many), sizes (those instead of validate.sizes), of a GPU device, precision and check
---- (false: none), on_stage, on_row
+--- configurations (how many), sizes (those instead of validate.sizes), check (false: none), of a GPU device and
+--- precision, on_stage, on_row
 function validate.run(options)
   local name = options.backend or "cpu"
   local sizes = options.sizes or validate.sizes[name]

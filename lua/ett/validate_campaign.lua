@@ -1,5 +1,6 @@
 --- The campaigns of `ett validate`: random designs over the range of shapes that its models have. No shape of a
 --- configuration is asked for by name. Typical times, not the best: a step runs its operators once.
+local error_module = require "ett.error"
 local folders = require "ett.folder"
 
 local validate_campaign = {}
@@ -136,6 +137,21 @@ function validate_campaign.write(path, back_end, ...)
   for i, word in ipairs(words) do words[i] = literal(word) end
   return folders.write(path, ("return require(\"ett.validate_campaign\").%s(%s)\n"):format(back_end,
     table.concat(words, ", ")))
+end
+
+--- Measures a campaign's file in this process; raises where an operator computes something else, or nothing of it could
+--- be measured.
+---@param where string the device in words
+---@param precision string
+---@param options table of ett.sampler
+function validate_campaign.run(path, where, precision, options)
+  for _, report in ipairs(require("ett.sampler").run(require("ett.campaign").load(path), options)) do
+    if report.refused then error_module.raise("model", "%s: %s", where, report.refused) end
+    if report.measured + report.held == 0 then
+      error_module.raise("missing", "%s: no shape of %s could be measured in %s: %s", where, report.name, precision,
+        report.last_failure or "none was tried")
+    end
+  end
 end
 
 return validate_campaign

@@ -18,7 +18,7 @@ local validate_cpu = {}
 local Backend = { precision = "fp32" }
 Backend.__index = Backend
 
----@param options table out, layouts, scale, on_stage
+---@param options table out, layouts, scale, check (operators' results, before they are sampled; true), on_stage
 function validate_cpu.open(options)
   local ok, why = find.load("samplers", "cpu").available()
   if not ok then error_module.raise("missing", "%s", why) end
@@ -33,14 +33,14 @@ end
 
 --- Samples the operators with `count` ranks at once, on operands that rotate through `cold_bytes`, and
 --- returns the profile.
-local function profile(folder, count, scale, cold_bytes)
+local function profile(folder, count, options, cold_bytes)
   folders.make(folder)
-  local file = campaigns.write(folder .. "/operators.lua", "cpu", scale, cold_bytes)
+  local file = campaigns.write(folder .. "/operators.lua", "cpu", options.scale, cold_bytes)
   if count == 1 then
-    require("ett.sampler").run(require("ett.campaign").load(file), { out = folder, device = 0 })
+    campaigns.run(file, "this machine", Backend.precision, { out = folder, device = 0, check = options.check })
   else
-    ranks.launch(count, ("sample %s --out %s --quiet"):format(quote(file), quote(folder)),
-      "sampling operators")
+    ranks.launch(count, ("sample %s --out %s --quiet%s"):format(quote(file), quote(folder),
+      options.check == false and " --no-check" or ""), "sampling operators")
   end
   return require("ett.profile").from_samples({ folder }, { cache = false })
 end
@@ -52,7 +52,7 @@ function Backend:profiles_of(count)
   options.on_stage(("sampling operators with %d rank%s"):format(count, count > 1 and "s at once" or ""))
   pair = {}
   for _, name in ipairs { "near", "far" } do
-    pair[name] = profile(("%s/ranks_%d_%s"):format(options.out, count, name), count, options.scale,
+    pair[name] = profile(("%s/ranks_%d_%s"):format(options.out, count, name), count, options,
       view_module[name .. "_bytes"])
   end
   self.profiles[count] = pair

@@ -130,21 +130,13 @@ function validate_cuda.view(profile, costs, precision)
     plan = { dtype = precision, accumulate_gradients = true } }, View)
 end
 
---- Samples the operators; raises where nothing of one could be measured.
+--- Samples the operators.
 local function sample_operators(self)
   local options = self.options
   local folder = ("%s/gpu_%s"):format(options.out, self.precision)
   folders.make(folder)
   local file = campaigns.write(folder .. "/operators.lua", "cuda", options.sizes, options.scale, self.precision)
-  local reports = require("ett.sampler").run(require("ett.campaign").load(file), { out = folder,
-    device = self.ordinal, check = options.check })
-  for _, report in ipairs(reports) do
-    if report.refused then error_module.raise("model", "%s: %s", self.named, report.refused) end
-    if report.measured + report.held == 0 then
-      error_module.raise("missing", "%s: no shape of %s could be measured in %s: %s", self.named, report.name,
-        self.precision, report.last_failure or "none was tried")
-    end
-  end
+  campaigns.run(file, self.named, self.precision, { out = folder, device = self.ordinal, check = options.check })
   return require("ett.profile").from_samples({ folder }, { cache = false })
 end
 

@@ -95,6 +95,21 @@ describe("ett validate between ranks", function()
     assert(nothing_left())
   end)
 
+  it("predicts nothing from an operator that computes a wrong result", function()
+    os.execute(("mkdir -p '%s/samplers/cpu'"):format(folder))
+    require("ett.folder").write(folder .. "/samplers/cpu/doubles.lua", ("local kinds = dofile '%s/samplers/cpu/"
+      .. "doubles.lua'\nkinds.gelu = function(_, v) return { y = v.x, dx = v.x } end\nreturn kinds\n"):format(host.root))
+    for layout, where in pairs { ["1x1"] = "this machine", ["2x1"] = "sampling operators, 2 ranks" } do
+      local text, ok = read(("ETT_PATH='%s' %s --quiet --layouts %s --configurations 1 2>&1"):format(folder, command,
+        layout))
+      assert.is_falsy(ok)
+      assert.is_truthy(text:find("ett: " .. where, 1, true), text)
+    end
+    local text, ok = read(("ETT_PATH='%s' %s --quiet --no-check --layouts 1x1 --configurations 1 --steps 3 2>&1"):format(
+      folder, command))
+    assert(ok, text)
+  end)
+
   it("says what is missing where mpirun is not", function()
     local text, ok = read(("PATH=/nowhere %s --layouts 2x1 2>&1"):format(command))
     assert.is_falsy(ok)

@@ -143,7 +143,7 @@ return {
     { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: all; without MPI, and with cuda, 1x1)" },
     { "device", "K", "with cuda: the GPU to use", kind = "integer" },
     { "precision", "NAME", "with cuda: bf16 or fp32 (default: bf16 where the GPU and cuDNN have it); cpu: fp32" },
-    { "no-check", "with cuda: do not hold each operator's outputs against double precision first" },
+    { "no-check", "do not hold each operator's outputs against double precision first" },
     { "out", "DIR", "folder of the samples (default: a temporary one)" },
     { "configurations", "N", "how many of the twelve", kind = "count", default = 12 },
     { "steps", "N", "undisturbed steps of each (at most four times as many are run)", kind = "count", default = 12 },
