@@ -130,3 +130,40 @@ describe("collectives", function()
     assert.equal("own", open("vista", sane):collective("all_gather", 1e9, topology, "fp16").detail)
   end)
 end)
+
+describe("assumptions where nothing was sampled", function()
+  local lower_times = require "ett.lower_times"
+
+  it("put large products where samples have them", function()
+    for _, name in ipairs { "perlmutter", "vista" } do
+      for _, pass in ipairs { "forward", "backward" } do
+        local assumed = lower_times.new(cluster_module.get(name), false):operator(operator.get "linear_up", product,
+          "fp16", pass)
+        local sampled = open(name):operator("linear_up", product, "fp16", pass)
+        assert.equal("assumed", assumed.provenance)
+        assert.near(1, assumed.seconds / sampled.seconds, 0.1, name .. " " .. pass)
+      end
+    end
+  end)
+
+  it("run plain products and memory at what probes reached, and at less than a datasheet says", function()
+    local function seconds(fields, name, shape)
+      local device = { name = "x", source = "y", peak_flops = { bf16 = 1e14 }, memory_bytes = 8e10,
+        memory_bandwidth = 1e12 }
+      for field, value in pairs(fields) do device[field] = value end
+      local cluster = cluster_module.get { name = "mine", summary = "a card", source = "s", gpus_per_node = 1,
+        device = device, links = {} }
+      return lower_times.new(cluster, false):operator(operator.get(name), shape, "bf16", "forward").seconds - 5e-6
+    end
+    local flops = operator.get("linear_up").flops(product, "forward")
+    local bytes = operator.get("residual_add").bytes(rows, "bf16", "forward")
+    local function near(expected, ...) assert.near(1, seconds(...) / expected, 1e-9) end
+    near(flops / 6e13, {}, "linear_up", product)
+    near(flops / 1e14, { probed = true }, "linear_up", product)
+    near(flops / 9e13, { probed = true, measured_flops = { bf16 = 9e13 } }, "linear_up", product)
+    near(flops / 9e13, { measured_flops = { bf16 = 9e13 } }, "linear_up", product)
+    near(flops / 6e13, { measured_flops = { fp8 = 9e13 } }, "linear_up", product)
+    near(bytes / 8e11, {}, "residual_add", rows)
+    near(bytes / 1e12, { probed = true }, "residual_add", rows)
+  end)
+end)

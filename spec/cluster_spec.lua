@@ -65,6 +65,9 @@ describe("a user's cluster", function()
     c.device.peak_flops = { bf61 = 1 }
     assert.matches("unknown dtype 'bf61'; did you mean 'bf16'", message(cluster_module.get, c), 1, true)
     c = valid()
+    c.device.measured_flops = { bf61 = 1 }
+    assert.matches("measured_flops: unknown dtype 'bf61'; did you mean 'bf16'", message(cluster_module.get, c), 1, true)
+    c = valid()
     c.links = {}
     assert.matches("links: missing field 'intra'", message(cluster_module.get, c), 1, true)
     assert.matches("unknown cluster 'perlmuter'; did you mean 'perlmutter'",

@@ -309,7 +309,7 @@ describe("estimate", function()
     for _, line in ipairs(e.operators) do
       assert.equal(line.name == "rope" and "assumed" or "measured", line.provenance)
     end
-    assert.equal("no samples of rope: assumed from datasheet rates", e.warnings[1])
+    assert.equal("no samples of rope: assumed from the device's rates", e.warnings[1])
   end)
 
   it("costs what its devices cost", function()

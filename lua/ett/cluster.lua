@@ -13,7 +13,7 @@ local cluster_module = {}
 local device_fields = {
   name = "string", aliases = "list?", source = "string", peak_flops = "table", memory_bytes = "positive",
   memory_bandwidth = "positive", multiprocessors = "count?", power_watts = "positive?",
-  measured_flops = "table?", measured_source = "string?",
+  measured_flops = "table?", measured_source = "string?", probed = "boolean?",
 }
 local intra_fields = { bandwidth = "positive", latency = "nonnegative?", send_bandwidth = "positive?",
   curves = "table?", name = "string?", source = "string" }
@@ -49,6 +49,7 @@ function cluster_module.check(given, label)
   local clean = schema.check(given, cluster_fields, label)
   clean.device = schema.check(clean.device, device_fields, label .. ": device")
   check_peaks(clean.device.peak_flops, label .. ": device: peak_flops")
+  check_peaks(clean.device.measured_flops or {}, label .. ": device: measured_flops")
   clean.links = schema.check(clean.links, { intra = "table?", inter = "table?" }, label .. ": links")
   if clean.links.intra then
     clean.links.intra = schema.check(clean.links.intra, intra_fields, label .. ": links: intra")
@@ -85,6 +86,10 @@ function cluster_module.get(source)
   clean.folder = path:match("^(.*)/init%.lua$")
   return clean
 end
+
+--- Bytes/s that a kernel which streams memory is assumed to reach: all of what a copy reached here, 80 % of a
+--- datasheet's bandwidth.
+function cluster_module.stream_bandwidth(device) return device.memory_bandwidth * (device.probed and 1 or 0.8) end
 
 --- Names of every cluster found.
 function cluster_module.names() return find.names("clusters") end

@@ -150,8 +150,8 @@ local function describe_cpu(add, name, facts)
   add("  gpus_per_node = %d, nodes = 1,", ranks)
   add("  device = {")
   add("    name = %q, source = probe .. \": a 768^3 product, a copy of 64 MiB, one thread\",", facts.cpu.device)
-  add("    peak_flops = { fp32 = %s }, memory_bandwidth = %s, memory_bytes = %s,", number(facts.cpu.flops),
-    number(facts.cpu.bandwidth), number(facts.memory_bytes / ranks))
+  add("    peak_flops = { fp32 = %s }, memory_bandwidth = %s, probed = true, memory_bytes = %s,",
+    number(facts.cpu.flops), number(facts.cpu.bandwidth), number(facts.memory_bytes / ranks))
   add("  },")
   if facts.wire and ranks > 1 then
     add("  links = { intra = { name = \"shared memory\", bandwidth = %s, send_bandwidth = %s, latency = %s,",

@@ -69,7 +69,7 @@ function Profile:stream_bandwidth(dtype)
   local shape = { tokens = 8192, hidden = 6144 }
   local answer = self:sampled(add, shape, dtype, "forward")
   known = not missing(answer) and add.bytes(shape, dtype, "forward") / answer.seconds
-    or 0.8 * self.cluster.device.memory_bandwidth
+    or cluster_module.stream_bandwidth(self.cluster.device)
   self.stream[dtype] = known
   return known
 end

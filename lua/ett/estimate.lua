@@ -168,7 +168,7 @@ local function warnings_of(e)
     if line.provenance == "assumed" then assumed[#assumed + 1] = line.name end
   end
   if #assumed > 0 then
-    list[#list + 1] = "no samples of " .. table.concat(assumed, ", ") .. ": assumed from datasheet rates"
+    list[#list + 1] = "no samples of " .. table.concat(assumed, ", ") .. ": assumed from the device's rates"
   end
   return list
 end

@@ -53,7 +53,7 @@ kinds.model = { "a model of ett.model.new, .list or .huggingface",
   function(v) return type(v) == "table" and type(v.layers) == "table" and type(v.hyper) == "table" end }
 kinds.cluster = { "a cluster's name, file or table, see `ett list clusters`",
   function(v) return type(v) == "string" or type(v) == "table" end }
-kinds.profile = { "a profile (ett.cluster_profile.open, ett.profile.open), or false for datasheet rates alone",
+kinds.profile = { "a profile (ett.cluster_profile.open, ett.profile.open), or false for the device's rates alone",
   function(v) return v == false or type(v) == "table" and v.operator ~= nil and v.collective ~= nil end }
 
 --- Bytes of one element of a dtype.
