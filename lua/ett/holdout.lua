@@ -352,12 +352,11 @@ end
 function holdout.measures(results)
   local rows = {}
   for _, split in ipairs(holdout.splits) do
-    local sum, n, covered, all, widths, covered_all = 0.0, 0, 0.0, {}, {}, 0.0
+    local sum, n, covered, all, widths = 0.0, 0, 0.0, {}, {}
     for _, r in ipairs(results) do
       if r.split == split then
         all[#all + 1] = r.error
         widths[#widths + 1] = r.half_width
-        covered_all = covered_all + r.coverage
         if not r.corrupt then
           sum, n, covered = sum + r.error, n + 1, covered + r.coverage
         end
@@ -365,7 +364,7 @@ function holdout.measures(results)
     end
     if n > 0 then
       rows[#rows + 1] = { split = split, entries = #all, mean_error = sum / n, median_error = median(all),
-        coverage = covered / n, coverage_all = covered_all / #all, half_width = median(widths) }
+        coverage = covered / n, half_width = median(widths) }
     end
   end
   return rows

@@ -15,6 +15,12 @@ local profile_fit = {}
 --- Fewer rows make no model.
 profile_fit.least_rows = 8
 
+-- A surface through rows of one kernel has no row to hold out.
+local function several_kernels(data)
+  for i = data.dims + 1, #data.rows do if data.rows[i] ~= data.rows[i - data.dims] then return true end end
+  return false
+end
+
 --- The choice for a pool: { kind = "surface" | "regressor", void = reason? }, or nil and why there is no model.
 ---@return table|nil, string?
 function profile_fit.choose(data)
@@ -22,7 +28,8 @@ function profile_fit.choose(data)
     return nil, ("%d row%s; at least %d are needed"):format(#data.seconds, #data.seconds == 1 and "" or "s",
       profile_fit.least_rows)
   end
-  local surface = #data.seconds <= regressor_surface.most_rows and regressor_surface.suits(data.entry.path)
+  local surface = #data.seconds <= regressor_surface.most_rows and several_kernels(data)
+    and regressor_surface.suits(data.entry.path)
   return { kind = surface and "surface" or "regressor", void = physics.void(data) }
 end
 

@@ -194,7 +194,10 @@ function regressor_surface.fit(given)
   end
   local residual, score = held_out(data, all)
   local dropped, kept = outliers_of(all, residual)
-  if #dropped > 0 then residual, score = held_out(data, kept) end -- what they spoiled is not the surface's error
+  if #dropped > 0 then -- what they spoiled is not the surface's error
+    local again, scores = held_out(data, kept)
+    if next(again) then residual, score = again, scores else dropped, kept = {}, all end -- one kernel: none is outside
+  end
   local errors, sum = {}, 0
   for _, i in ipairs(kept) do
     if residual[i] then

@@ -1,6 +1,7 @@
 #include "regress/work.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,7 +94,7 @@ void ett_fit_task_make(ett_fit_task *t, const ett_work *w, int fold, double size
   t->config = w->config->boost;
   int n = t->config.parameters;
   if (n < ETT_BOOST_PARAMETERS) {
-    t->seed[0] = (char)('3' + fold);
+    snprintf(t->seed, sizeof t->seed, "%d", 3 + fold);
     t->config.parameter[n] = (ett_boost_parameter){"seed", t->seed};
     t->config.parameters = n + 1;
   }

@@ -38,8 +38,8 @@ local function against_reference(rows, results, files)
       compared = compared + 1
       if r.error > 1.1 * theirs then
         local file = by_path[r.path]
-        local least = floor.of(file, holdout.test_rows(file, r.split), r.pass)
-        worse[#worse + 1] = { r = r, theirs = theirs, floor = least }
+        local least, faster, n = floor.of(file, holdout.test_rows(file, r.split), r.pass)
+        worse[#worse + 1] = { r = r, theirs = theirs, floor = least, faster = faster, rows = n }
         if least <= 1.1 * theirs then within = within + 1 end
       end
     end
@@ -48,8 +48,9 @@ local function against_reference(rows, results, files)
     "%d", "0", #worse == 0)
   row(rows, "  those that an answer within the link's rate could meet", within, "%d", "0", within == 0)
   for _, w in ipairs(worse) do
-    row(rows, ("  %s %s %s %s%s: reference %.2f %%, floor %.2f %%"):format(w.r.cluster, w.r.file, w.r.pass, w.r.split,
-      w.r.corrupt and " (corrupt)" or "", 100 * w.theirs, 100 * w.floor), 100 * w.r.error, "%.2f %%")
+    row(rows, ("  %s %s %s %s%s: reference %.2f %%, floor %.2f %% (%d of %d rows faster)"):format(w.r.cluster, w.r.file,
+      w.r.pass, w.r.split, w.r.corrupt and " (corrupt)" or "", 100 * w.theirs, 100 * w.floor, w.faster, w.rows),
+      100 * w.r.error, "%.2f %%")
   end
 end
 

@@ -44,7 +44,7 @@ end
 function bench.run(opts)
   local rows, why = published.rows()
   if not rows then return { { measure = "published steps", value = "skipped: " .. why } } end
-  local profiles, groups, names, refused, details = {}, {}, {}, {}, {}
+  local profiles, groups, names, refused, details, inside = {}, {}, {}, {}, {}, 0
   local function add(name, e)
     if not groups[name] then
       groups[name] = {}
@@ -59,6 +59,7 @@ function bench.run(opts)
       local answer, reason = estimate(row, profiles)
       if answer then
         local e = answer.step_seconds / row.step_time_s - 1
+        if answer.low_seconds <= row.step_time_s and row.step_time_s <= answer.high_seconds then inside = inside + 1 end
         details[#details + 1] = { measure = row.id, value = ("%.4g s"):format(answer.step_seconds),
           target = ("%.4g s"):format(row.step_time_s), error_percent = 100 * e,
           step_seconds = answer.step_seconds, measured_seconds = row.step_time_s }
@@ -80,6 +81,8 @@ function bench.run(opts)
     group_row("Perlmutter A100: GPT-20B, Llemma-7B, MAPE", special.neox_a100, 4),
     group_row("Vista GH200: GPT-20B, Llemma-7B, MAPE", special.neox_gh200, 8),
   }
+  out[#out + 1] = { measure = ("measured steps inside the estimate's interval, of %d"):format(#details),
+    value = ("%d"):format(inside) }
   table.sort(names)
   for _, name in ipairs(names) do out[#out + 1] = group_row(name, groups[name]) end
   local reasons = require("ett.schema").keys(refused)

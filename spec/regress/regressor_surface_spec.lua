@@ -98,6 +98,35 @@ describe("ett.regressor_surface", function()
     assert.is_true(model:facts().error_mean == model:facts().error_mean)
   end)
 
+  it("drops nothing that would leave rows of one kernel alone: their error could not be told", function()
+    local two = { family = "rowwise", dims = 3, rows = {}, seconds = {} }
+    for i = 1, 11 do
+      table.move({ i <= 9 and 64 or 640, 64, 1 }, 1, 3, #two.rows + 1, two.rows)
+      two.seconds[i] = (i <= 9 and 1e-5 or 1e-2) * (1 + 1e-3 * i)
+    end
+    local model, outliers = surface.fit(two)
+    assert.same({}, outliers)
+    assert.equal(11, model:facts().rows)
+    assert.is_true(model:facts().error_mean > 0)
+    assert.is_string(model:text())
+  end)
+
+  it("is not what serves a table of one kernel", function()
+    local path = os.tmpname()
+    assert(ett_io.write(path, "# ett: samples\n# backend: cpu\n"))
+    local data = { gpu = "cpu", family = "rowwise", dims = 3, rows = {}, seconds = {}, pass = "forward",
+      entry = { path = path } }
+    for i = 1, 9 do
+      table.move({ 64, 128, 1 }, 1, 3, #data.rows + 1, data.rows)
+      data.seconds[i] = 1e-5 * (1 + 1e-2 * i)
+    end
+    local choose = require("ett.profile_fit").choose
+    assert.equal("regressor", choose(data).kind)
+    data.rows[4] = 65
+    assert.equal("surface", choose(data).kind)
+    os.remove(path)
+  end)
+
   describe("kept", function()
     local path = os.tmpname()
     teardown(function() os.remove(path) end)

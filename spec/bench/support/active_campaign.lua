@@ -133,8 +133,9 @@ local function surely_worse(errors, others)
 end
 
 --- Chooses in every table until it stops by itself and compares.
----@return table used, grid (shapes), ratio (geometric mean over tables and passes of the mean errors'), full, reached
---- (mean error), worse, surely_worse, compared, charged (shapes, the grid where surely worse), honest, said, lines
+---@return table used, grid (shapes), visited (shapes, each times its visits), ratio (geometric mean over tables and
+--- passes of the mean errors'), full, reached (mean error), worse, surely_worse, compared, charged (shapes, the grid
+--- where surely worse), honest, said, lines
 function campaign.judge(tables, target_error)
   local all, some, choosers = {}, {}, {}
   for _, one in ipairs(tables) do
@@ -142,8 +143,8 @@ function campaign.judge(tables, target_error)
     some[one], choosers[one] = campaign.choose(one, target_error)
   end
   local full, reached = campaign.errors(tables, all), campaign.errors(tables, some, true)
-  local r = { used = 0, grid = 0, ratio = 0, full = 0, reached = 0, worse = 0, surely_worse = 0, compared = 0,
-    charged = 0, honest = 0, said = 0, lines = {} }
+  local r = { used = 0, grid = 0, visited = 0, ratio = 0, full = 0, reached = 0, worse = 0, surely_worse = 0,
+    compared = 0, charged = 0, honest = 0, said = 0, lines = {} }
   for _, one in ipairs(tables) do
     local words, sure, median = {}, false, 0
     for _, pass in ipairs(one.file.passes) do
@@ -160,7 +161,7 @@ function campaign.judge(tables, target_error)
       words[#words + 1] = ("%s %.2f for %.2f %%"):format(pass.pass, 100 * a.mean, 100 * f.mean)
     end
     local used, grid, chooser = #some[one], #one.rest, choosers[one]
-    r.used, r.grid = r.used + used, r.grid + grid
+    r.used, r.grid, r.visited = r.used + used, r.grid + grid, r.visited + used * (one.visits or 1)
     r.charged = r.charged + (sure and grid or used)
     r.said, r.honest = r.said + 1, r.honest + (median <= chooser.error and 1 or 0)
     r.lines[#r.lines + 1] = { measure = ("  %s: %d of %d shapes; %s; median %.2f, said at most %.2f %%"):format(
@@ -203,6 +204,7 @@ function campaign.rows(label, tables)
   local rows = {
     { measure = label .. ": share of the shapes when it stopped by itself", value = percent(r.used, r.grid),
       target = "<= 25 %", pass = r.used <= 0.25 * r.grid },
+    { measure = "  share of the grid's visits", value = percent(r.visited, r.grid) },
     { measure = ("  its mean held-out error over the whole grid's (%.2f for %.2f %%), mean of %d operators and passes")
       :format(100 * r.reached, 100 * r.full, r.compared), value = ("%.2f"):format(r.ratio), target = "<= 1.10",
       pass = r.ratio <= 1.1 },
