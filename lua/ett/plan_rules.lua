@@ -167,8 +167,8 @@ local function describe(p, base)
 end
 
 --- Passing plans on the same number of devices, nearest first (sum of |log2| of the changes);
---- at most `limit` of them.
-function rules.nearest(p, model, cluster, limit)
+--- at most three of them.
+function rules.nearest(p, model, cluster)
   local devices, passing = p.pp * p.tp * p.cp * p.dp, {}
   local function distance(q)
     local sum = 0
@@ -195,7 +195,7 @@ function rules.nearest(p, model, cluster, limit)
   local words, seen = {}, {}
   for _, entry in ipairs(passing) do
     local text = describe(entry[1], p)
-    if not seen[text] and #words < (limit or 3) then
+    if not seen[text] and #words < 3 then
       seen[text] = true
       words[#words + 1] = text == "" and "all degrees 1" or text
     end

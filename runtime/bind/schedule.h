@@ -25,7 +25,6 @@ typedef struct ett_schedule_workspace_box {
 typedef struct ett_schedule_orders_box {
   int stages;
   int has_weight;
-  size_t count;
   size_t *first_unit;
   ett_unit *units;
 } ett_schedule_orders_box;

@@ -27,7 +27,6 @@ static int orders_new(lua_State *L) {
       L, sizeof *box + (stages + 1) * sizeof(size_t) + count * sizeof(ett_unit), 0);
   box->stages = (int)stages;
   box->has_weight = 0;
-  box->count = count;
   box->first_unit = (size_t *)(box + 1);
   box->units = (ett_unit *)(box->first_unit + stages + 1);
   luaL_setmetatable(L, ETT_LUA_ORDERS);
