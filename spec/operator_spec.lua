@@ -231,10 +231,11 @@ describe("a user's own operator", function()
     local text = message(operator.get, "bad")
     assert.matches("bad%.lua: unknown function 'flop'; did you mean 'flops'", text)
     write("bad", [[return { name = "bad", schema = {}, shape = function() end, features = function() end,
-      flops = 3, bytes = function() end }]])
+      flops = 3, bytes = function() end, cpu = {} }]])
     text = message(operator.get, "bad")
     assert.matches("missing field 'summary'", text, 1, true)
     assert.matches("field 'flops' must be a function, got 3", text, 1, true)
+    assert.matches("field 'cpu' must be a function, got a table", text, 1, true)
   end)
 
   it("names the nearest when unknown", function()

@@ -20,7 +20,7 @@ local fields = {
   parameters = "function?", activation_bytes = "function?", kernel = "function?",
   kernel_shape = "function?", constraints = "list?", model_flops = "function?",
   doubles = "table?", small = "function?", reference = "table?",
-  cuda = "string?", torch = "string?", passes = "list?", source = "string?",
+  cpu = "function?", cuda = "string?", torch = "string?", passes = "list?",
 }
 
 --- Checks what an operator file returned and fills in what may be left out.
