@@ -35,6 +35,24 @@ describe("bindings of runtime/regress with failing allocations:", function()
     ["model:predict_rows"] = function() return model:predict_rows(rows) end,
     ["model:facts and text"] = function() return model:facts(), model:text(), model:bytes(), tostring(model) end,
     ["regress.kernels and sizes"] = function() return regress.kernels(design, rows), regress.sizes(design, rows) end,
+    ["a model's whole life"] = function()
+      local one, err = regressor.open(bytes)
+      if not one then return nil, err end
+      local value = one:predict { 1, 2000, 1024, 512 }
+      local values = one:predict_rows { { 1, 64, 256, 512 }, { 1, 128, 512, 512 } }
+      local again, why = regressor.from_text(one:text())
+      if not again then return nil, why end
+      local facts = again:facts()
+      one:close()
+      again:close()
+      return value.value + #values + facts.dims + #one:__tostring()
+    end,
+    ["regressor.open of a half"] = function()
+      local one, err = regressor.open(bytes:sub(1, #bytes // 2))
+      if one then error "a half is no model" end
+      if err.kind == "memory" then return nil, err end
+      return err.kind
+    end,
     -- Without trees: the library's own allocations are not ours to fail.
     ["regress_fit.fit of a base"] = function() return fit "robust_linear" end,
   } do
