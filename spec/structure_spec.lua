@@ -95,6 +95,20 @@ describe("the library", function()
     end
     assert_none(found)
   end)
+
+  it("names every module in the README of its folder", function()
+    local unnamed = {}
+    for _, path in ipairs(tree.files "^lua/ett/.*%.lua$") do
+      local folder, name = path:match("^(lua/ett.*)/([^/]+)%.lua$")
+      local listed = folder:match("^lua/ett$") or folder:match("/operator$") or folder:match("/trace$")
+      local text = listed and tree.read(folder .. "/README.md")
+      if listed and not (text:find("`ett." .. name .. "`", 1, true) or text:find("`" .. name .. "`", 1, true)
+        or text:find("`" .. name .. ".lua`", 1, true)) then
+        unnamed[#unnamed + 1] = path
+      end
+    end
+    assert_none(unnamed)
+  end)
 end)
 
 describe("folders", function()
