@@ -110,7 +110,8 @@ int64_t ett_program_middle_layers(const ett_program *program);
 void ett_program_finish(ett_program *program);
 
 /* Middle layers of each slice: as even as can be; what is left over goes to the slices
- * behind the first, last of all to the last, whose neighbours embedding and head are. */
+ * between the first and the last, which hold embedding and head, and then to the first.
+ */
 void ett_split_even(int64_t layers, int slices, int64_t *split);
 
 /* What each slice holds under a split of the middle layers (their sum must be right).

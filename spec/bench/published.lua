@@ -81,8 +81,10 @@ function bench.run(opts)
     group_row("Perlmutter A100: GPT-20B, Llemma-7B, MAPE", special.neox_a100, 4),
     group_row("Vista GH200: GPT-20B, Llemma-7B, MAPE", special.neox_gh200, 8),
   }
-  out[#out + 1] = { measure = ("measured steps inside the estimate's interval, of %d"):format(#details),
-    value = ("%d"):format(inside) }
+  if #details > 0 then
+    out[#out + 1] = { measure = "inside the 90 % interval of their estimate, all rows",
+      value = ("%.1f %%"):format(100 * inside / #details), target = ("n=%d of %d"):format(inside, #details) }
+  end
   table.sort(names)
   for _, name in ipairs(names) do out[#out + 1] = group_row(name, groups[name]) end
   local reasons = require("ett.schema").keys(refused)
