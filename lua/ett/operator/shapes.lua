@@ -1,9 +1,6 @@
 --- What operator files share when they turn an encoder configuration into a shape.
 --
--- The configuration `c` is what one device of a plan sees of one layer:
---   tp cp ep micro_batch seq hidden heads kv_heads head_dim ffn vocab experts top_k layers
---   sequence_parallel dtype, and optionally gated_mlp bias causal window rotary_fraction
---   moe_ffn etp dropout.
+-- The configuration `c` is what one device of a plan sees of one layer (operators/README.md lists its fields).
 -- The shape `s` that comes out carries plain integers with tp, cp and ep divided in.
 local error_module = require "ett.error"
 
