@@ -17,9 +17,18 @@ typedef struct {
 
 static const ett_cpu_kind *check_kind(lua_State *L, const char *name) {
   const ett_cpu_kind *kind = ett_cpu_find(name);
-  if (!kind)
-    luaL_error(L, "the CPU back end has no kernel '%s'", name);
-  return kind;
+  if (kind)
+    return kind;
+  luaL_Buffer known;
+  luaL_buffinit(L, &known);
+  for (size_t i = 0; (kind = ett_cpu_kind_at(i)); i++) {
+    luaL_addstring(&known, i ? ", " : "");
+    luaL_addstring(&known, kind->name);
+  }
+  luaL_pushresult(&known);
+  luaL_error(L, "the CPU back end has no kernel '%s'; it has %s", name,
+             lua_tostring(L, -1));
+  return NULL;
 }
 
 static ett_cpu_pass check_pass(lua_State *L, const char *pass) {
@@ -40,6 +49,20 @@ static void check_dims(lua_State *L, int index, const ett_cpu_kind *kind, int64_
     if (!is_integer)
       luaL_error(L, "%s: dimension '%s' must be an integer", kind->name, kind->dims[i]);
     lua_pop(L, 1);
+  }
+}
+
+/* Raises where the call at index names what is no dimension of its kind: the time would
+ * be that of another shape than its author meant. */
+static void check_names(lua_State *L, int index, const ett_cpu_kind *kind) {
+  for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+    const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+    int known = strcmp(name, "kind") == 0 || strcmp(name, "pass") == 0;
+    for (int i = 0; kind->dims[i]; i++)
+      known |= strcmp(name, kind->dims[i]) == 0;
+    if (!known)
+      luaL_error(L, "%s: it has no dimension '%s' (samplers/cpu/README.md)", kind->name,
+                 name);
   }
 }
 
@@ -103,7 +126,9 @@ static int pool_measure(lua_State *L) {
   }
   ett_cpu_call calls[ETT_CPU_MAX_CALLS];
   lua_Integer count = luaL_len(L, 2);
-  luaL_argcheck(L, count >= 1 && count <= ETT_CPU_MAX_CALLS, 2, "1 to 16 calls");
+  if (count < 1 || count > ETT_CPU_MAX_CALLS)
+    return luaL_error(L, "1 to %d calls of compiled kinds make a pass, got %I",
+                      ETT_CPU_MAX_CALLS, (LUAI_UACINT)count);
   for (lua_Integer i = 0; i < count; i++) {
     lua_geti(L, 2, i + 1);
     luaL_checktype(L, -1, LUA_TTABLE);
@@ -111,6 +136,7 @@ static int pool_measure(lua_State *L) {
     calls[i].kind = check_kind(L, ett_lua_string_field(L, call, "kind", ""));
     calls[i].pass = check_pass(L, ett_lua_string_field(L, call, "pass", "forward"));
     check_dims(L, call, calls[i].kind, calls[i].d);
+    check_names(L, call, calls[i].kind);
     lua_pop(L, 1);
   }
   ett_cpu_options options = {

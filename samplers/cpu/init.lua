@@ -5,6 +5,7 @@
 local error_module = require "ett.error"
 local find = require "ett.find"
 local machine = require "ett.machine"
+local primitives = require "ett.primitives"
 local sample = require "ett.sample"
 local sample_limit = require "ett.sample_limit"
 local sample_processor = require "ett.sample_processor"
@@ -106,7 +107,7 @@ end
 local function recorded(op, s, pass)
   local calls = {}
   local k = { backend = "cpu", dtype = "fp32" }
-  function k.tensor(spec) return spec end
+  function k.tensor(spec) return { table.unpack(spec) } end
   function k.gemm(g)
     local layout = 1 + (g.trans_b and 1 or 0) + (g.trans_a and 2 or 0) + (g.accumulate and 4 or 0)
     calls[#calls + 1] = merge("gemm", pass, { batch = g.batch or 1, m = g.m, n = g.n, k = g.k, layout = layout })
@@ -126,8 +127,7 @@ local function recorded(op, s, pass)
     call.pass = call.pass or pass
     calls[#calls + 1] = call
   end
-  function k.graph(fn) return fn(k) end
-  op.kernel(k, s, pass)
+  op.kernel(primitives.checked(op, k), s, pass)
   if #calls == 0 then
     error_module.raise("model", "operator '%s' cannot run on the CPU: its kernel asks for nothing in pass '%s'",
       tostring(op.name), pass)

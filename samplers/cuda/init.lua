@@ -6,6 +6,7 @@ local error_module = require "ett.error"
 local must = error_module.must
 local find = require "ett.find"
 local machine = require "ett.machine"
+local primitives = require "ett.primitives"
 local sample = require "ett.sample"
 local timing = find.part("samplers/cuda", "timing")
 
@@ -125,10 +126,8 @@ function backend.primitives(sink, op, precision, options)
       args = args, doubles = launch.doubles or op.doubles and op.doubles[launch.name] })
   end
 
-  --- On CUDA every recording becomes one graph; the function only has to run.
-  function k.graph(fn) return fn(k) end
-
-  return k
+  -- k.graph only runs its function: on CUDA every recording becomes one graph.
+  return primitives.checked(op, k)
 end
 
 --- Records one pass of an operator into a sink; raises when the operator cannot run here.
