@@ -16,6 +16,7 @@
 local campaign_space = require "ett.campaign_space"
 local error_module = require "ett.error"
 local find = require "ett.find"
+local host = require "ett.host"
 local operator = require "ett.operator"
 local schema = require "ett.schema"
 
@@ -246,6 +247,16 @@ function campaign.from_reference(document, label)
     targets = { target }, run = clean.run, notes = notes, min_repeats = clean.active or 10,
     schedule = { wait = clean.wait or 0, warmup = clean.warmup or 0, active = clean.active or 10,
       warmup_shapes = clean.warmup_shapes } }
+end
+
+--- The fingerprint of an operator's file; nil of a bundled one, whose version is ett's.
+function campaign.operator_fingerprint(op)
+  local bundled = host.root .. "/operators/"
+  local file = op.path and op.path:sub(1, #bundled) ~= bundled and io.open(op.path, "r")
+  if not file then return nil end
+  local text = file:read("a")
+  file:close()
+  return text and campaign.fingerprint(text)
 end
 
 --- Reads a campaign file (.lua, .yml, .yaml) or a bundled campaign by name.

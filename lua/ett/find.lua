@@ -1,7 +1,8 @@
 --- Finds description files by name under the roots; there is no list to edit.
 --
 -- The roots, in order: the running script's folder, each entry of ETT_PATH, the installed
--- tree. `find.path("operators", "gelu")` looks for operators/gelu.lua and
+-- tree; where no script runs, the working folder after them all, so that it adds names and
+-- hides none. `find.path("operators", "gelu")` looks for operators/gelu.lua and
 -- operators/gelu/init.lua under each root, and in the script's folder for gelu.lua too.
 local error_module = require "ett.error"
 local host = require "ett.host"
@@ -18,12 +19,26 @@ local function split(path, separator)
   return entries
 end
 
+-- Those that are named: not the working folder.
+local function named_roots()
+  local roots = {}
+  if script_folder then roots[#roots + 1] = script_folder end
+  for _, entry in ipairs(split(os.getenv("ETT_PATH"), ":")) do
+    if entry:sub(1, 1) ~= "/" then
+      error_module.raise("usage", "ETT_PATH: '%s' must be an absolute folder", entry)
+    end
+    roots[#roots + 1] = entry
+  end
+  roots[#roots + 1] = host.root
+  return roots
+end
+
 --- Says in which folder the running script stands; its files are found first.
 function find.set_script_folder(folder)
   script_folder = folder
   find.generation = find.generation + 1
   local front = {}
-  for _, root in ipairs(find.roots()) do
+  for _, root in ipairs(named_roots()) do
     if root ~= host.root then
       front[#front + 1] = root .. "/?.lua"
       front[#front + 1] = root .. "/?/init.lua"
@@ -38,15 +53,12 @@ end
 --- The roots, first found wins.
 ---@return string[]
 function find.roots()
-  local roots = {}
-  if script_folder then roots[#roots + 1] = script_folder end
-  for _, entry in ipairs(split(os.getenv("ETT_PATH"), ":")) do
-    if entry:sub(1, 1) ~= "/" then
-      error_module.raise("usage", "ETT_PATH: '%s' must be an absolute folder", entry)
-    end
-    roots[#roots + 1] = entry
+  local roots, here = named_roots(), require("lfs").currentdir()
+  if script_folder or not here then return roots end
+  for _, root in ipairs(roots) do
+    if root == here then return roots end
   end
-  roots[#roots + 1] = host.root
+  roots[#roots + 1] = here
   return roots
 end
 
@@ -58,9 +70,10 @@ local function readable(path)
   return ok
 end
 
-local function candidates(root, kind, name)
+local function candidates(root, kind, name, last)
   local places = { ("%s/%s/%s.lua"):format(root, kind, name), ("%s/%s/%s/init.lua"):format(root, kind, name) }
-  if root == script_folder then
+  -- Beside the script; beside the user where none runs, but for what a command line names by its file.
+  if root == script_folder or last and kind ~= "clusters" then
     local leaf = kind:match("([^/]+)$")
     places[#places + 1] = ("%s/%s/%s.lua"):format(root, leaf, name)
     places[#places + 1] = ("%s/%s.lua"):format(root, name)
@@ -72,8 +85,9 @@ end
 ---@param kind string folder under the roots, such as "operators" or "lua/architectures"
 function find.path(kind, name)
   if type(name) ~= "string" or not name:match("^[%w_][%w_%-%.]*$") then return nil end
-  for _, root in ipairs(find.roots()) do
-    for _, path in ipairs(candidates(root, kind, name)) do
+  local roots = find.roots()
+  for i, root in ipairs(roots) do
+    for _, path in ipairs(candidates(root, kind, name, i == #roots and not script_folder)) do
       if readable(path) then return path end
     end
   end

@@ -103,7 +103,8 @@ function fit_plot.chart(result, lines)
   local notes = { ("held out, a fifth of the kernels: %d rows; error median %s, 90th percentile %s"):format(
     result.rows, percent(result.median), percent(result.ninety)),
     ("the 90 %% interval holds %.1f %% of them"):format(100 * result.coverage) .. (#aside > 0
-      and ("; crosses: %d rows set aside by the gate, %d of them held out"):format(#aside, held_aside) or "") }
+      and ("; crosses: %d row%s set aside by the gate, %d of them held out"):format(#aside, #aside == 1 and "" or "s",
+        held_aside) or "") }
   notes[3] = result.fault
   return svg.chart { title = fit_plot.title(result), notes = notes, width = width, height = height,
     x = { label = "measured, us", log = true, low = low, high = high, minor = true },

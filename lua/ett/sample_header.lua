@@ -1,4 +1,5 @@
 --- The header of a sample table: comments to every reader of the rows.
+local campaign = require "ett.campaign"
 local host = require "ett.host"
 local one_line = require("ett.sample_marks").one_line
 
@@ -28,13 +29,16 @@ end
 ---@param columns string[]
 function sample_header.text(session, target, run, columns)
   local lines = {}
-  local function add(name, value) lines[#lines + 1] = ("# %s: %s"):format(name, one_line(value)) end
+  local function add(name, value)
+    if value then lines[#lines + 1] = ("# %s: %s"):format(name, one_line(value)) end
+  end
   add("ett", host.version)
   add("campaign", ("%s %s"):format(run.campaign.name, run.campaign.fingerprint))
   add("backend", session.backend.name)
   for _, entry in ipairs(session.header) do add(entry[1], entry[2]) end
   if target.kind == "operator" then
     add("operator", target.operator.name)
+    add("operator file", campaign.operator_fingerprint(target.operator))
     add("passes", table.concat(target.operator.passes, " "))
   else
     add("collective", ("%s, %s"):format(target.collective, target.in_place and "in place" or "out of place"))

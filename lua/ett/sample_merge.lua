@@ -44,6 +44,8 @@ local function own_marks(marks, line)
   return own
 end
 
+local last_counts = { campaign = true, ["operator file"] = true }
+
 --- Header lines, columns, rows (with the marks before them) and failures of a table. Marks without their row (the
 --- machine stopped between the two) are left out.
 local function read(path)
@@ -60,8 +62,8 @@ local function read(path)
     elseif line:sub(1, 1) == "#" then
       t.header[#t.header + 1] = line
       local name, value = line:match("^# ([%w ]+): (.*)$")
-      -- A campaign that was edited and continued says so by a second line: the last is what its parts share.
-      if name then t[name] = name ~= "campaign" and t[name] or value end
+      -- What was edited and continued says so by a second line: the last is what a campaign's parts share.
+      if name then t[name] = not last_counts[name] and t[name] or value end
     elseif not t.columns then
       t.columns = line
     elseif line ~= "" then
@@ -125,8 +127,9 @@ function sample_merge.merge(paths, folder)
     local first = group[1]
     local seen, list, duplicates, failed, failed_seen = {}, {}, 0, {}, {}
     for _, t in ipairs(group) do
-      for _, field in ipairs { "columns", "campaign", "device", "precision" } do
-        if t[field] ~= first[field] then
+      for _, field in ipairs { "columns", "campaign", "operator file", "device", "precision" } do
+        local older = field == "operator file" and not (t[field] and first[field])
+        if t[field] ~= first[field] and not older then
           error_module.raise("format", "%s and %s differ in %s: '%s' and '%s'", first.path, t.path, field,
             tostring(first[field]), tostring(t[field]))
         end

@@ -4,6 +4,7 @@
 --   #~ …                                what else is known of the row after it (ett.sample_marks)
 -- Rows are appended one by one and synced; what is in the table is done, so that a campaign killed at any
 -- moment goes on where it was.
+local campaign = require "ett.campaign"
 local error_module = require "ett.error"
 local sample = require "ett.sample"
 local marks = require "ett.sample_marks"
@@ -44,7 +45,7 @@ local function number(value)
 end
 
 --- What a table already holds: { done = { key = how many rows }, failed = { key = reason }, rows =, columns =,
---- fingerprint = of its campaign, checked = verdict } or nil when there is none.
+--- fingerprint = of its campaign, operator = of its operator's file, checked = verdict } or nil when there is none.
 function sample_table.read(path, dimensions)
   local file = io.open(path, "r")
   if not file then return nil end
@@ -58,6 +59,9 @@ function sample_table.read(path, dimensions)
     elseif line:sub(1, 1) == "#" then
       held.fingerprint = line:match("^# campaign: .* (%x+)$") or held.fingerprint -- the last: --continue-changed
       held.checked = line:match("^#!? checked: (.*)$") or held.checked
+      local file_print = line:match("^# operator file: (%x+)$")
+      if held.operator and file_print then held.failed = {} end -- what failed by another file's lines
+      held.operator = file_print or held.operator
     elseif not held.columns then
       held.columns = line
     elseif line ~= "" then
@@ -89,16 +93,28 @@ function sample_table.row(target, values, results, topology)
   return table.concat(fields, ",")
 end
 
+--- What names the campaign, and the operator's file where that is no bundled one: visits of others do not count.
+function sample_table.title(target, run)
+  return table.concat({ run.campaign.name, run.campaign.fingerprint,
+    campaign.operator_fingerprint(target.operator) }, " ")
+end
+
 --- Opens a target's table to append to, and begins it where there is none. Raises where another campaign, or another
 --- version of this one, began it.
 ---@return userdata journal, table held as of read()
 function sample_table.open(session, target, run, path)
   local columns = sample_table.columns(target)
+  local file_print = target.kind == "operator" and campaign.operator_fingerprint(target.operator) or nil
   local held = sample_table.read(path, #target.columns)
   local changed = held and held.fingerprint and held.fingerprint ~= run.campaign.fingerprint
   if changed and not run.continue_changed then
     error_module.raise("argument", "'%s' was begun by another version of this campaign (%s, now %s); give "
       .. "--continue-changed to go on, or --out for a new folder", path, held.fingerprint, run.campaign.fingerprint)
+  end
+  local edited = held and held.operator and file_print and held.operator ~= file_print
+  if edited and held.rows > 0 and not run.continue_changed then
+    error_module.raise("argument", "'%s' was begun by another version of %s (%s, now %s); give --continue-changed to "
+      .. "go on, or --out for a new folder", path, target.operator.path, held.operator, file_print)
   end
   if held and held.columns and held.columns ~= table.concat(columns, ",") then
     error_module.raise("format", "'%s' has columns %s, this campaign writes %s", path, held.columns,
@@ -106,10 +122,13 @@ function sample_table.open(session, target, run, path)
   end
   local journal, err = sample.journal(path, sample_header.text(session, target, run, columns))
   if not journal then error(err, 0) end
-  if changed then -- the rows below are of this one
-    local ok, failure = journal:append(("# campaign: %s %s"):format(run.campaign.name, run.campaign.fingerprint))
+  local function add(line)
+    local ok, failure = journal:append(line)
     if not ok then error(failure, 0) end
   end
+  -- The rows below are of this one.
+  if changed then add(("# campaign: %s %s"):format(run.campaign.name, run.campaign.fingerprint)) end
+  if edited then add("# operator file: " .. file_print) end
   return journal, sample_table.read(path, #target.columns) -- again: now nobody else writes
 end
 

@@ -24,15 +24,18 @@ function sampler.backend(name)
   return backend
 end
 
---- Shapes of a target that this process is to measure, in order: list of indices.
+--- Shapes of a target that this process is to measure, in order: list of indices, and how many are left out because
+--- they failed before.
 local function pending(target, held, run)
-  local list = {}
-  if held.failed.all and not run.retry_failed then return list end
+  local list, left = {}, 0
+  if held.failed.all and not run.retry_failed then return list, left end
   for index = run.part, target.total, run.parts do
     local key = table.concat(target.values(index), ",")
-    if not held.done[key] and (run.retry_failed or not held.failed[key]) then list[#list + 1] = index end
+    local failed = held.failed[key] and not run.retry_failed
+    if not held.done[key] and not failed then list[#list + 1] = index end
+    if not held.done[key] and failed then left = left + 1 end
   end
-  return list
+  return list, left
 end
 
 --- Measures one shape of a target: results | nil, error; raises only when it was interrupted.
@@ -74,7 +77,7 @@ local function never() return false end
 
 --- Measures one target into its table. Returns its report; nil on a rank that is to measure nothing.
 local function run_target(session, target, run, path)
-  local journal, list, held
+  local journal, list, held, left
   run.verdict = nil
   local shared = run.share
   local leader = not shared or shared.rank() == 0
@@ -83,7 +86,7 @@ local function run_target(session, target, run, path)
   if shared or not begun then run.verdict = sample_check.target(session, target, run) end
   if leader then
     journal, held = sample_table.open(session, target, run, path)
-    list = pending(target, held, run)
+    list, left = pending(target, held, run)
     if not shared and begun and #list > 0 then run.verdict = sample_check.target(session, target, run) end
     if run.verdict and run.verdict.failure then
       local report = sample_check.refuse(journal, held, target, path, run.verdict.failure)
@@ -102,7 +105,7 @@ local function run_target(session, target, run, path)
     work = local_work(journal, #list, chooser)
   end
   local report = { path = path, name = target.name, measured = 0, failed = 0, disturbed = 0, total = #list,
-    held = held and held.rows or 0 }
+    held = held and held.rows or 0, left = left }
   local function stop()
     if sample.interrupted() or (run.deadline and sample.now() > run.deadline) then report.interrupted = true end
     return report.interrupted
@@ -136,7 +139,7 @@ local function run_target(session, target, run, path)
   local block, finished = {}, false
   local size = visits == 1 and 1 or chooser and 4 or shared and 8 or run.campaign.block or 8
   local kept = visits > 1 and not shared and not chooser
-    and sample_visits.open(path, ("%s %s"):format(run.campaign.name, run.campaign.fingerprint))
+    and sample_visits.open(path, sample_table.title(target, run))
   local tasks = { merge = session.merge or passes.better, stop = run.interleave and stop or never }
   function tasks.visit(values, before)
     local results, err = sampler.measure(session, target, values, before)

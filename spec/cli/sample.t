@@ -10,6 +10,7 @@ a/...gelu_fp32.csv: 3 measured, 0 failed, ... disturbed in ...
   {
     "disturbed": ...,
     "failed": 0,
+    "failed_before": 0,
     "held": 3,
     "interrupted": false,
     "measured": 0,

@@ -58,6 +58,12 @@ describe("merging the tables of parts", function()
     write("D_gelu_fp32_2_2.csv", (head:gsub("00ff", "00fe")) .. "4,8,1,2\n")
     assert.error_matches(function() merge({ folder }, folder .. "/out") end,
       "differ in campaign: 'c 00ff' and 'c 00fe'")
+    -- Of an operator's own file the last version counts, as of the campaign.
+    local edited = "# operator file: 0a\n" .. head .. "# operator file: 0b\n"
+    write("D_gelu_fp32_2_1.csv", edited .. "2,8,1,2\n")
+    write("D_gelu_fp32_2_2.csv", (edited:gsub("0b", "0c")) .. "4,8,1,2\n")
+    assert.error_matches(function() merge({ folder }, folder .. "/out") end,
+      "differ in operator file: '0b' and '0c'")
     local broken = write("D_add_fp32.csv", head .. "2,8,1\n")
     assert.error_matches(function() merge({ broken }, folder .. "/out") end,
       "D_add_fp32.csv:6: 4 columns wanted, got 3")

@@ -74,6 +74,116 @@ describe("a user's operator", function()
     assert.is_true(step >= 4 * one, text) -- four forward passes and the rest
   end)
 
+  it("is known to fit, predict and list where its file is, and an installed name is not hidden", function()
+    local here = command.folder()
+    finally(function() command.remove(here) end)
+    local function ett(arguments) return command.ett(here, arguments) end
+    lfs.mkdir(here .. "/operators")
+    lfs.mkdir(here .. "/lua")
+    lfs.mkdir(here .. "/lua/architectures")
+    command.write(here, "adapter.lua", example("README.md", "adapter"))
+    command.write(here, "operators/gelu.lua", "error 'hides that of ett'")
+    command.write(here, "lua/architectures/thin.lua", [[return function()
+      return { layers = { { name = "adapters", count = 4, place = "middle", ops = { "adapter", "gelu" } } } }
+    end
+]])
+    command.write(here, "c.lua", [[return { name = "c", budget_seconds = 0.004, passes = 1, cold_bytes = 8388608,
+      samples = { { operator = "adapter", shapes = { tokens = { 64, 128, 256, 384 }, width = { 64, 128, 256 } } } } }
+]])
+    os.execute(("rm '%s/operators/gelu.lua'"):format(here)) -- beside the campaign it would count
+    local text, status = ett "sample c.lua --quiet"
+    assert.equal(0, status, text)
+    command.write(here, "operators/gelu.lua", "error 'hides that of ett'")
+    text, status = ett "fit samples"
+    assert.equal(0, status, text)
+    assert.matches("adapter fp32 forward", text)
+    text, status = ett("predict --cluster dgx_h100 --model thin layers=4 hidden=128 heads=1 ffn=128 vocab=100 seq=64 "
+      .. "micro_batches=1")
+    assert.equal(0, status, text)
+    assert.matches("\n  adapter +%d", text)
+    command.write(here, "operators/other.lua",
+      (example("README.md", "adapter"):gsub('name = "adapter"', 'name = "other"')))
+    assert.matches("\n *other +low%-rank adapter", (ett "list operators"))
+  end)
+
+  it("may be edited while its table holds no rows; then only with --continue-changed", function()
+    local here = command.folder()
+    finally(function() command.remove(here) end)
+    local function ett(arguments) return command.ett(here, arguments) end
+    local function operator(products)
+      command.write(here, "own.lua", ([[local op = { name = "own", summary = "x", schema = { n = "count" } }
+function op.shape() return { n = 8 } end
+function op.features(s) return { s.n } end
+function op.flops() return 1.0 end
+function op.bytes() return 8.0 end
+function op.kernel(k, s)
+  local x = k.tensor { s.n, s.n }
+  k.gemm { a = x, b = k.tensor { s.n, s.n }, c = k.tensor { s.n, s.n }, m = s.n, n = s.n, k = s.n%s }
+end
+return op
+]]):format(products))
+    end
+    local function campaign(sizes)
+      command.write(here, "c.lua", ([[return { name = "c", budget_seconds = 0.002, passes = 1, cold_bytes = 8388608,
+        samples = { { operator = "own", shapes = { n = { %s } } } } }]]):format(sizes))
+    end
+    campaign "8, 16"
+    operator ", trans_B = true"
+    local text, status = ett "sample c.lua --quiet"
+    assert.equal(1, status, text)
+    assert.matches("last failure: 16: operator 'own': k.gemm: unknown field 'trans_B'; did you mean 'trans_b'?", text,
+      1, true)
+    text, status = ett "sample c.lua --quiet"
+    assert.equal(1, status, text)
+    assert.matches("0 measured, 0 failed.*\n  2 left out, failed before %(#! failed%); "
+      .. "%-%-retry%-failed tries them again", text)
+    operator ", trans_b = true"
+    text, status = ett "sample c.lua --quiet"
+    assert.equal(0, status, text)
+    assert.matches("2 measured, 0 failed", text)
+    operator ", trans_a = true"
+    text, status = ett "sample c.lua --quiet"
+    assert.equal(1, status, text)
+    assert.matches("was begun by another version of %./own%.lua %(%x+, now %x+%); give %-%-continue%-changed to go on, "
+      .. "or %-%-out for a new folder", text)
+    campaign "8, 16, 32"
+    text, status = ett "sample c.lua --quiet --continue-changed"
+    assert.equal(0, status, text)
+    assert.matches("1 measured, 0 failed", text)
+    local files = 0
+    for name in lfs.dir(here .. "/samples") do
+      if name:match "%.csv$" then
+        local _, count = command.read(here, "samples/" .. name):gsub("# operator file: %x+\n", "")
+        files = files + count
+      end
+    end
+    assert.equal(3, files) -- as it began, as it was mended, as it was changed
+  end)
+
+  it("is told which kinds and dimensions there are", function()
+    local session = assert(backend.open { passes = 1, budget_seconds = 0.002, cold_bytes = 8 << 20 })
+    finally(session.close)
+    local function refused(call)
+      local op = { name = "own", passes = { "forward" }, cpu = function() return call end }
+      local ok, err = pcall(session.measure, op, { n = 4 })
+      assert.is_false(ok)
+      return err.message
+    end
+    assert.matches("no kernel 'scal'; it has linear, gemm, .*scale, .*sleep$", refused { { kind = "scal" } })
+    assert.matches("scale: it has no dimension 'vocab'", refused { { kind = "scale", rows = 2, cols = 2, vocab = 3 } })
+    local many = {}
+    for i = 1, 17 do many[i] = { kind = "scale", rows = 2, cols = 2 } end
+    assert.matches("1 to 16 calls of compiled kinds make a pass, got 17", refused(many))
+    -- And its page lists them as they are.
+    local file = assert(io.open((find.path("samplers", "cpu"):gsub("init%.lua$", "README.md"))))
+    local page = file:read("a")
+    file:close()
+    for _, kind in ipairs(require("ett.cpu").kinds()) do
+      local row = page:match("\n| [^|\n]*`" .. kind.name .. "`[^|\n]*| `([^`]+)`")
+      assert.equal(table.concat(kind.dims, ", "), row, kind.name)
+    end
+  end)
+
   it("says which launch has no counterpart on the CPU", function()
     local op = require("ett.operator").check({ name = "doubled", summary = "x", schema = { n = "count" },
       shape = function() return { n = 1 } end, features = function(s) return { s.n } end,

@@ -138,12 +138,16 @@ local function print_report(report, target_error)
     print(("  not measured: %s; --retry-failed checks again"):format((report.refused:gsub("^wrong: ", ""))))
   end
   if report.last_failure then print(("  last failure: %s"):format(report.last_failure)) end
+  if (report.left or 0) > 0 then
+    print(("  %d left out, failed before (#! failed); --retry-failed tries them again"):format(report.left))
+  end
 end
 
 --- A report as JSON, units in its names.
 local function plain(report)
   return { path = report.path, name = report.name, measured = report.measured, failed = report.failed,
-    disturbed = report.disturbed, held = report.held, total = report.total, seconds = report.seconds,
+    failed_before = report.left or 0, disturbed = report.disturbed,
+    held = report.held, total = report.total, seconds = report.seconds,
     last_failure = report.last_failure, refused = report.refused, held_out_error_fraction = report.error,
     error_over_grid = report.excess,
     interrupted = report.interrupted or false }
@@ -277,7 +281,7 @@ return {
     local speaks = not share or share.rank() == 0
     for i, report in ipairs(reports) do
       interrupted = interrupted or report.interrupted
-      held, failed = held + report.held + report.measured, failed + report.failed
+      held, failed = held + report.held + report.measured, failed + report.failed + (report.left or 0)
       docs[i] = plain(report)
       if speaks and not opts.json then print_report(report, target_error) end
     end
