@@ -83,7 +83,9 @@ function error_module.part(module, what, remedy)
   if why:find("module '" .. module .. "' not found", 1, true) then
     return nil, ("%s is not built: %s and build again"):format(what, remedy)
   end
-  return nil, ("%s cannot be loaded: %s"):format(what, why:match("^[^\n]*"))
+  -- Lua says which file first, and what the loader missed on the next line.
+  why = why:gsub("^error loading module '[^']*' from file '[^']*':%s*", "")
+  return nil, ("%s cannot be loaded: %s; %s"):format(what, why:match("^[^\n]*"), remedy)
 end
 
 local function finish(label, ok, ...)
