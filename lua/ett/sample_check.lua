@@ -7,6 +7,7 @@
 local error_module = require "ett.error"
 local one_line = require("ett.sample_marks").one_line
 local operator = require "ett.operator"
+local sample_limit = require "ett.sample_limit"
 local schema = require "ett.schema"
 
 local sample_check = {}
@@ -56,7 +57,7 @@ local function number(value) return ("%.6g"):format(value) end
 ---@return table { text = for the header, failure = sentence or nil }
 function sample_check.operator(session, op, s, precision)
   if not session.check then return { text = "no: the back end leaves the computing to another program" } end
-  local ok, small = pcall(sample_check.small, op, s)
+  local ok, small = sample_limit.call(sample_check.small, op, s)
   if not ok then return { text = "no: it has no small shape: " .. tostring(error_module.from(small).message) } end
   session.checked = session.checked or {}
   local key = op.name .. " " .. shape_text(small)
@@ -64,7 +65,7 @@ function sample_check.operator(session, op, s, precision)
   local tolerance = sample_check.tolerance[precision] or sample_check.tolerance.bf16
   local verdict, worst, left, done = {}, 0.0, {}, 0
   for _, pass in ipairs(op.passes) do
-    local ran, list, why = pcall(session.check, op, small, pass)
+    local ran, list, why = sample_limit.call(session.check, op, small, pass)
     if not ran then -- a shape's failure, as it would be in the campaign; the rest ends the campaign here as there
       local failure = error_module.from(list)
       if failure.fatal or failure.kind == "lost" or failure.kind == "interrupt" then error(failure, 0) end
@@ -99,7 +100,7 @@ end
 function sample_check.target(session, target, run)
   if target.kind ~= "operator" then return nil end
   if not run.check then return { text = "no: --no-check" } end
-  local ok, s = pcall(target.shape, target.values(1))
+  local ok, s = sample_limit.call(target.shape, target.values(1))
   if not ok then return { text = "no: the campaign's first shape is none of the operator's" } end
   local verdict = sample_check.operator(session, target.operator, s, run.precision)
   if run.share then

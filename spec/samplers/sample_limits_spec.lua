@@ -73,6 +73,13 @@ describe("ett sample", function()
     assert.matches("looper.lua:7: this Lua had not ended after 0.3 seconds", failed["7"], 1, true)
   end)
 
+  it("ends the check of an operator whose kernel never ends", function()
+    operator("looper", "function op.kernel(k, s)\n  while true do end\nend", "3")
+    local text, status = run("sample c.lua --quiet", "timeout -k 1 60 env " .. short)
+    assert.equal(1, status, text)
+    assert.matches("looper.lua:7: this Lua had not ended after 0.3 seconds", text, 1, true)
+  end)
+
   it("pins its threads, says where, and refuses more than there are processors", function()
     operator("scaler", "function op.cpu(s) return { { kind = 'scale', rows = s.n, cols = 8 } } end", "3")
     local all = require("ett.sample").processors()
