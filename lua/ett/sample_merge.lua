@@ -20,7 +20,10 @@ local function tables_in(paths)
     if lfs.attributes(path, "mode") == "directory" then
       local names = {}
       for name in lfs.dir(path) do
-        if name:match("%.csv$") and name:sub(1, 1) ~= "." then names[#names + 1] = path .. "/" .. name end
+        local whole = path .. "/" .. name
+        if name:match("%.csv$") and name:sub(1, 1) ~= "." and lfs.attributes(whole, "mode") ~= "directory" then
+          names[#names + 1] = whole
+        end
       end
       table.sort(names)
       table.move(names, 1, #names, #list + 1, list)
@@ -47,14 +50,17 @@ end
 local last_counts = { campaign = true, ["operator file"] = true }
 
 --- Header lines, columns, rows (with the marks before them) and failures of a table. Marks without their row (the
---- machine stopped between the two) are left out.
+--- machine stopped between the two) are left out, and so is a last line that a full disk or a kill cut: of what ett
+--- writes every line ends.
 local function read(path)
   local file, why = io.open(path, "r")
   if not file then error_module.raise("io", "cannot read '%s': %s", path, tostring(why)) end
   local t = { path = path, header = {}, rows = {}, failed = {} }
   local marks, number = {}, 0
-  for line in file:lines() do
+  for whole in file:lines("L") do
     number = number + 1
+    local line = whole:gsub("\r?\n$", "")
+    if t.ett and whole:sub(-1) ~= "\n" then break end
     if line:match("^#! failed: ") then
       t.failed[#t.failed + 1] = line
     elseif line:match("^#~ ") then
@@ -72,6 +78,11 @@ local function read(path)
       if commas ~= wanted then
         error_module.raise("format", "%s:%d: %d columns wanted, got %d", path, number, wanted + 1, commas + 1)
       end
+      for field in (line .. ","):gmatch("([^,]*),") do
+        if not tonumber(field) then
+          error_module.raise("format", "%s:%d: '%s' is not a number", path, number, field)
+        end
+      end
       t.rows[#t.rows + 1] = { line = line, marks = own_marks(marks, line) }
       marks = {}
     end
@@ -84,6 +95,12 @@ local function read(path)
   end
   t.dimensions = shape
   return t
+end
+
+local function same_file(a, b)
+  local lfs = require "lfs"
+  local one, other = lfs.attributes(a), lfs.attributes(b)
+  return a == b or one ~= nil and other ~= nil and one.ino == other.ino and one.dev == other.dev
 end
 
 local function key_of(line, dimensions)
@@ -127,7 +144,7 @@ function sample_merge.merge(paths, folder)
     local first = group[1]
     local seen, list, duplicates, failed, failed_seen = {}, {}, 0, {}, {}
     for _, t in ipairs(group) do
-      for _, field in ipairs { "columns", "campaign", "operator file", "device", "precision" } do
+      for _, field in ipairs { "columns", "campaign", "operator file", "backend", "device", "precision" } do
         local older = field == "operator file" and not (t[field] and first[field])
         if t[field] ~= first[field] and not older then
           error_module.raise("format", "%s and %s differ in %s: '%s' and '%s'", first.path, t.path, field,
@@ -168,7 +185,7 @@ function sample_merge.merge(paths, folder)
     table.move(failed, 1, #failed, #lines + 1, lines)
     local path = ("%s/%s.csv"):format(folder, name)
     for _, t in ipairs(group) do
-      if t.path == path then error_module.raise("usage", "samples merge: '%s' would be overwritten", path) end
+      if same_file(t.path, path) then error_module.raise("usage", "samples merge: '%s' would be overwritten", path) end
     end
     require("ett.folder").write(path, table.concat(lines, "\n") .. "\n")
     reports[#reports + 1] = { path = path, rows = #list, tables = #group, duplicates = duplicates, failed = #failed }

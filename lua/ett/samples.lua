@@ -215,11 +215,35 @@ local function disturbances(path, lines)
   return reasons
 end
 
+--- The number of a last line that a kill or a full disk cut: of what `ett sample` writes every line ends.
+local function cut_line(path)
+  local file = io.open(path, "r")
+  if not file then return nil end
+  local first = file:read("L")
+  local size = file:seek("end")
+  local cut
+  if first and first:sub(1, 6) == "# ett:" and size > 0 then
+    file:seek("set", size - 1)
+    if file:read(1) ~= "\n" then
+      cut = 0
+      file:seek("set")
+      for _ in file:lines() do cut = cut + 1 end
+    end
+  end
+  file:close()
+  return cut
+end
+
 --- Reads a sample file.
 ---@return table|nil { pool, family, dims, rows (flat dims), group?,
 ---passes = { { pass=, seconds=, disturbed = { [row] = true: measured under noise } } },
 ---count, path, lines (of the file, by row) }, ett.Error?
 function samples.read(entry)
+  local cut = cut_line(entry.path)
+  if cut then
+    return faulty("%s:%d: the last line was cut; run its campaign again, which measures that row anew, or remove "
+      .. "the line", entry.path, cut)
+  end
   local t, err = csv.read(entry.path)
   if not t then return nil, err end
   local times = time_columns(t, entry)

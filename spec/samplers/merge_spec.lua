@@ -53,6 +53,30 @@ describe("merging the tables of parts", function()
     assert.equal(2, #merge({ folder }, folder .. "/out"))
   end)
 
+  it("leaves out a last line that was cut, of a table of ett", function()
+    write("D_gelu_fp32_2_1.csv", head .. "2,8,1,2\n4,8,1.5,2.")
+    write("D_add_fp32_2_1.csv", "rows,cols,F_dur(us),B_dur(us)\n2,8,1,2\n4,8,1.5,2.5")
+    local reports = merge({ folder }, folder .. "/out")
+    assert.same({ 2, 1 }, { reports[1].rows, reports[2].rows }) -- who else writes tables may end them so
+    assert.is_nil(io.open(reports[2].path):read("a"):find("4,8", 1, true))
+  end)
+
+  it("reads lines that end as on Windows", function()
+    write("D_gelu_fp32_2_1.csv", head .. "2,8,1,2\n")
+    write("D_gelu_fp32_2_2.csv", ((head .. "4,8,1,2\n"):gsub("\n", "\r\n")))
+    assert.equal(2, merge({ folder }, folder .. "/out")[1].rows)
+  end)
+
+  it("refuses rows that are no numbers, and parts of different back ends", function()
+    local words = write("D_gelu_fp32.csv", head .. "foo,8,1,2\n")
+    assert.error_matches(function() merge({ words }, folder .. "/out") end, "D_gelu_fp32.csv:6: 'foo' is not a number")
+    os.remove(words)
+    write("D_gelu_fp32_2_1.csv", "# backend: cuda\n" .. head .. "2,8,1,2\n")
+    write("D_gelu_fp32_2_2.csv", "# backend: torch\n" .. head .. "4,8,1,2\n")
+    assert.error_matches(function() merge({ folder }, folder .. "/out") end,
+      "differ in backend: 'cuda' and 'torch'")
+  end)
+
   it("refuses parts of different campaigns, broken rows, and its own input", function()
     local a = write("D_gelu_fp32_2_1.csv", head .. "2,8,1,2\n")
     write("D_gelu_fp32_2_2.csv", (head:gsub("00ff", "00fe")) .. "4,8,1,2\n")

@@ -87,7 +87,7 @@ local function from_trace(opts, words)
     return 0
   end
   local name = ("%s/%s_%s_%s.csv"):format(opts.output, opts.device or device or "unknown", config.kernel_name,
-    opts.precision)
+    opts.precision or "fp16")
   require("ett.folder").write(name, body)
   if not opts.quiet then print("wrote " .. name) end
   return 0
@@ -119,13 +119,17 @@ return {
   options = {
     { "shape", "N,N,...", "values of the shape columns" },
     { "output", "FOLDER", "write FOLDER/DEVICE_OPERATOR_PRECISION.csv instead of printing" },
-    { "precision", "NAME", "precision in the file's name (fp16)", default = "fp16" },
+    { "precision", "NAME", "precision in the file's name (fp16)" },
     { "device", "NAME", "device in the file's name instead of the trace's" },
     { "json", "with merge: print what was joined as JSON" },
     { "quiet", "print the table only, or nothing" },
   },
   run = function(opts, positional)
     local what = table.remove(positional, 1)
+    local idle = what == "from-trace" and { "json" } or what == "merge" and { "shape", "precision", "device" } or {}
+    for _, name in ipairs(idle) do
+      if opts[name] then error_module.raise("usage", "samples %s: --%s changes nothing here", what, name) end
+    end
     if what == "from-trace" then return from_trace(opts, positional) end
     if what == "merge" then return merge(opts, positional) end
     error_module.raise("usage", "samples: needs what to do: from-trace or merge%s",
