@@ -27,7 +27,8 @@ local file_schema = {
   precision = { "any", default = "fp32" }, seed = { "integer", default = 1 },
   samples = "list", budget_seconds = "positive?", target = "positive?",
   min_repeats = { "count", optional = true, most = 4000 },
-  max_repeats = { "count", optional = true, most = 4000 }, threads = "count?", cold_bytes = "natural?",
+  max_repeats = { "count", optional = true, most = 4000 },
+  threads = { "count", optional = true, most = 1024 }, cold_bytes = "natural?",
   passes = "count?", block = "count?", interleave = "boolean?", seconds = "positive?",
   statistic = { "string", default = "low", one_of = { "low", "median" } },
 }
@@ -49,6 +50,19 @@ local function contains(list, name)
     if entry == name then return true end
   end
   return false
+end
+
+--- Checks that a campaign's, or a sample's, precisions are a name or a list of names.
+local function check_precision(given, label)
+  local names = type(given) == "table" and given or { given }
+  local count = 0
+  for _ in pairs(names) do count = count + 1 end
+  local good = count > 0 and count == #names
+  for _, name in ipairs(names) do good = good and type(name) == "string" end
+  if not good then
+    error_module.raise("model", "%sfield 'precision' must be a name such as \"fp32\" or a list of names, got %s",
+      label and label .. ": " or "", schema.describe(given))
+  end
 end
 
 --- The dimensions of an operator's table, checked against the operator's own: the campaign's order, else the
@@ -139,10 +153,13 @@ local function collective_target(entry, seed, index)
 end
 
 local function read_text(path)
+  local text
   local file, why = io.open(path, "r")
-  if not file then error_module.raise("io", "cannot read '%s': %s", path, tostring(why)) end
-  local text = file:read("a")
-  file:close()
+  if file then
+    text, why = file:read("a") -- nil of a folder
+    file:close()
+  end
+  if not text then error_module.raise("io", "cannot read '%s': %s", path, tostring(why)) end
   return text
 end
 
@@ -164,10 +181,16 @@ end
 --- Resolves the table of a Lua campaign into targets.
 function campaign.resolve(given, label)
   local clean = schema.check(given, file_schema, label)
+  check_precision(clean.precision, label)
+  if #clean.samples == 0 then
+    error_module.raise("model", "%sfield 'samples' is empty: there is nothing to measure",
+      label and label .. ": " or "")
+  end
   local targets = {}
   for i, entry in ipairs(clean.samples) do
     local where = ("%ssample %d"):format(label and label .. ": " or "", i)
     entry = schema.check(entry, sample_schema, where)
+    if entry.precision ~= nil then check_precision(entry.precision, where) end
     if (entry.operator == nil) == (entry.collective == nil) then
       error_module.raise("model", "%s: needs either operator or collective", where)
     end

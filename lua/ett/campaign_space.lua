@@ -8,6 +8,12 @@ local schema = require "ett.schema"
 
 local campaign_space = {}
 
+-- Shapes of a design, which are all held in memory.
+local MOST_SCATTERED = 1 << 24
+
+-- The largest dimension of a design: beyond it not every integer is a float.
+local MOST_VALUE = 1 << 53
+
 local axis_schema = { start = "integer?", stop = "integer?", step = "integer?", op = "string?",
   from = "positive?", to = "positive?", scale = { "string", optional = true, one_of = { "log", "linear" } },
   multiple = "count?" }
@@ -23,6 +29,9 @@ local function grid_axis(name, given, least)
   if type(given) ~= "table" then
     error_module.raise("model", "dimension '%s' must be an integer, a list or a range, got %s", name,
       schema.describe(given))
+  end
+  if next(given) == nil then
+    error_module.raise("model", "dimension '%s': the list is empty", name)
   end
   if given[1] ~= nil then
     local seen = {}
@@ -66,8 +75,8 @@ local function follow(columns, entry, values)
   for i, name in ipairs(columns) do
     local value = named[name]
     if math.type(value) ~= "integer" or value < 0 then
-      error_module.raise("model", "with: dimension '%s' must be an integer, it was set to %s", name,
-        schema.describe(value))
+      error_module.raise("model", "with: dimension '%s' must be %s, it was set to %s", name,
+        math.type(value) == "integer" and "at least 0" or "an integer", schema.describe(value))
     end
     values[i] = value
   end
@@ -148,6 +157,10 @@ local function placer(name, axis, zero)
     error_module.raise("model", "dimension '%s': step and op go with start and stop; with from and to give multiple",
       name)
   end
+  if to > MOST_VALUE then
+    error_module.raise("model", "dimension '%s': to must be at most %d, got %s", name, MOST_VALUE,
+      schema.describe(to))
+  end
   local lowest, highest = math.ceil(from / multiple) * multiple, math.floor(to / multiple) * multiple
   if lowest > highest then
     error_module.raise("model", "dimension '%s': no multiple of %d lies from %s to %s", name, multiple,
@@ -167,6 +180,9 @@ function campaign_space.scattered(columns, axes, entry, seed)
   local label = table.concat(columns, ", ")
   if not entry.count then
     error_module.raise("model", "%s: design '%s' needs count", label, entry.design)
+  end
+  if entry.count > MOST_SCATTERED then
+    error_module.raise("model", "%s: count must be at most %d, got %d", label, MOST_SCATTERED, entry.count)
   end
   local place = {}
   for i, name in ipairs(columns) do place[i] = placer(name, axes[name], entry.zero) end

@@ -6,6 +6,7 @@
 -- moment goes on where it was.
 local campaign = require "ett.campaign"
 local error_module = require "ett.error"
+local lfs = require "lfs"
 local sample = require "ett.sample"
 local marks = require "ett.sample_marks"
 local sample_header = require "ett.sample_header"
@@ -44,15 +45,38 @@ local function number(value)
   return ("%.7g"):format(value)
 end
 
+--- The numbers of a row as texts. Raises where they are not as many as the columns, or no numbers: the shape would
+--- count as measured.
+local function fields_of(line, columns, path, at)
+  local fields, numbers = {}, true
+  for field in (line .. ","):gmatch("([^,]*),") do
+    fields[#fields + 1] = field
+    numbers = numbers and tonumber(field) ~= nil
+  end
+  local _, commas = columns:gsub(",", "")
+  if #fields ~= commas + 1 or not numbers then
+    error_module.raise("format", "'%s' line %d is damaged: %d numbers with commas are wanted; remove the line, and its "
+      .. "shape is measured again", path, at, commas + 1)
+  end
+  return fields
+end
+
 --- What a table already holds: { done = { key = how many rows }, failed = { key = reason }, rows =, columns =,
---- fingerprint = of its campaign, operator = of its operator's file, checked = verdict } or nil when there is none.
+--- fingerprint = of its campaign, operator = of its operator's file, backend =, checked = verdict } or nil when there
+--- is none. Raises where a row is damaged.
 function sample_table.read(path, dimensions)
+  local kind = lfs.attributes(path, "mode")
+  if kind and kind ~= "file" then
+    error_module.raise("io", "'%s' is a %s, and a sample table is to be there; move it away", path, kind)
+  end
   local file = io.open(path, "r")
   if not file then return nil end
   local held = { done = {}, failed = {}, rows = 0 }
+  local at = 0
   for line in file:lines("L") do
     if line:sub(-1) ~= "\n" then break end -- an incomplete last line: opening cuts it off
-    line = line:sub(1, -2)
+    at = at + 1
+    line = line:gsub("\r?\n$", "")
     local key, reason = line:match("^#! failed: ([^:]*): (.*)$")
     if key then
       held.failed[key] = reason
@@ -62,16 +86,11 @@ function sample_table.read(path, dimensions)
       local file_print = line:match("^# operator file: (%x+)$")
       if held.operator and file_print then held.failed = {} end -- what failed by another file's lines
       held.operator = file_print or held.operator
+      held.backend = line:match("^# backend: (.*)$") or held.backend
     elseif not held.columns then
       held.columns = line
     elseif line ~= "" then
-      local fields, n = {}, 0
-      for field in line:gmatch("[^,]+") do
-        n = n + 1
-        if n > dimensions then break end
-        fields[n] = field
-      end
-      key = table.concat(fields, ",")
+      key = table.concat(fields_of(line, held.columns, path, at), ",", 1, dimensions)
       held.rows = held.rows + 1
       held.done[key] = (held.done[key] or 0) + 1
       held.failed[key], held.failed.all = nil, nil
@@ -95,7 +114,7 @@ end
 
 --- What names the campaign, and the operator's file where that is no bundled one: visits of others do not count.
 function sample_table.title(target, run)
-  return table.concat({ run.campaign.name, run.campaign.fingerprint,
+  return table.concat({ marks.one_line(run.campaign.name), run.campaign.fingerprint,
     campaign.operator_fingerprint(target.operator) }, " ")
 end
 
@@ -116,20 +135,31 @@ function sample_table.open(session, target, run, path)
     error_module.raise("argument", "'%s' was begun by another version of %s (%s, now %s); give --continue-changed to "
       .. "go on, or --out for a new folder", path, target.operator.path, held.operator, file_print)
   end
+  if held and held.backend and held.backend ~= session.backend.name then
+    error_module.raise("argument", "'%s' holds what the back end '%s' measured, not '%s'; give --out for a new folder",
+      path, held.backend, session.backend.name)
+  end
   if held and held.columns and held.columns ~= table.concat(columns, ",") then
     error_module.raise("format", "'%s' has columns %s, this campaign writes %s", path, held.columns,
       table.concat(columns, ","))
   end
-  local journal, err = sample.journal(path, sample_header.text(session, target, run, columns))
+  local header = sample_header.text(session, target, run, columns)
+  local journal, err = sample.journal(path, header)
   if not journal then error(err, 0) end
-  local function add(line)
-    local ok, failure = journal:append(line)
+  local function append(text)
+    local ok, failure = journal:append(text)
     if not ok then error(failure, 0) end
   end
-  -- The rows below are of this one.
-  if changed then add(("# campaign: %s %s"):format(run.campaign.name, run.campaign.fingerprint)) end
-  if edited then add("# operator file: " .. file_print) end
-  return journal, sample_table.read(path, #target.columns) -- again: now nobody else writes
+  held = sample_table.read(path, #target.columns) -- again: now nobody else writes
+  if not held.columns then -- cut before its first row, by whatever
+    append((header:gsub("\n$", "")))
+  else -- the rows below are of this one
+    if changed then
+      append(("# campaign: %s %s"):format(marks.one_line(run.campaign.name), run.campaign.fingerprint))
+    end
+    if edited then append("# operator file: " .. file_print) end
+  end
+  return journal, sample_table.read(path, #target.columns)
 end
 
 return sample_table

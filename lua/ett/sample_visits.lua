@@ -1,9 +1,11 @@
 --- Visits of shapes whose rows are not written yet, in a file beside the table: a campaign that is killed goes on
 -- with them.
 --
--- TABLE.visits is one line a visit, JSON: { "shape": "64,128", "results": … }, under a line that names the campaign.
+-- TABLE.visits is one line a visit, HASH and JSON: { "shape": "64,128", "results": … }, under a line that names the
+-- campaign. A line that does not hash to what it says is a visit less.
 -- A visit is written when it was made and survives the process from then on; the file is synced once a second,
 -- for a sync lasts as long as a visit. The table's own lock guards both.
+local io_module = require "ett.io"
 local json = require "ett.json"
 local sample = require "ett.sample"
 
@@ -27,8 +29,9 @@ local function read(path, title)
   local held = {}
   if file:read("l") == title then
     for line in file:lines("L") do
-      local visit = line:sub(-1) == "\n" and json.decode(line) -- a cut or damaged line is a visit less
-      if type(visit) == "table" and type(visit.shape) == "string" and type(visit.results) == "table" then
+      local hash, text = line:match("^(%x+) (.*)\n$")
+      if hash and hash == io_module.hash(text) then
+        local visit = json.decode(text)
         held[visit.shape] = held[visit.shape] or {}
         table.insert(held[visit.shape], visit.results)
       end
@@ -64,7 +67,8 @@ function sample_visits.open(table_path, title)
 
   function visits.add(key, results)
     journal = journal or check(sample.journal(path, title .. "\n"))
-    check(journal:write(json.encode { shape = key, results = results }))
+    local text = json.encode { shape = key, results = results }
+    check(journal:write(io_module.hash(text) .. " " .. text))
     local now = sample.now()
     if now - (synced or -math.huge) > sync_seconds then
       check(journal:sync())

@@ -24,12 +24,21 @@ function sampler.backend(name)
   return backend
 end
 
---- Shapes of a target that this process is to measure, in order: list of indices, and how many are left out because
---- they failed before.
+-- Shapes of a table that are gone through at once.
+local MOST_PENDING = 1 << 26
+
+--- Shapes of a target that this process is to measure, in order: list of indices, run.limit of them where it is given;
+--- and how many are left out because they failed before.
 local function pending(target, held, run)
   local list, left = {}, 0
   if held.failed.all and not run.retry_failed then return list, left end
+  local mine = (target.total - run.part) // run.parts + 1
+  if mine > MOST_PENDING and not run.limit then
+    error_module.raise("limit", "%s: %d shapes are more than the %d that one run goes through; give --limit, --parts, "
+      .. "or a design with count", target.name, mine, MOST_PENDING)
+  end
   for index = run.part, target.total, run.parts do
+    if #list == run.limit or sample.interrupted() then break end
     local key = table.concat(target.values(index), ",")
     local failed = held.failed[key] and not run.retry_failed
     if not held.done[key] and not failed then list[#list + 1] = index end
@@ -94,7 +103,6 @@ local function run_target(session, target, run, path)
       return report
     end
     if #list > 0 then sample_check.note(journal, held, run.verdict) end
-    if run.limit and #list > run.limit then list = table.move(list, 1, run.limit, 1, {}) end
   end
   if run.verdict and run.verdict.failure then return nil end
   local chooser = run.chooser and run.chooser(target, list, run.precision, path)

@@ -37,6 +37,14 @@ describe("the MPI back end", function()
   end)
   after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
 
+  it("ends every rank where the folder cannot be made", function()
+    local path = write("c.lua", "return { name = 'c', samples = { { operator = 'gelu', "
+      .. "shapes = { tokens = 16, width = 8 } } } }\n")
+    local text, ok = run(2, ("sample %s --out /proc/nowhere"):format(path), "timeout -k 1 60 ")
+    assert.is_nil(ok)
+    assert.matches("ett: rank 0: cannot make folder '/proc/nowhere'", text)
+  end)
+
   it("computes every collective on 3 ranks", function()
     local spec = write("ranks_spec.lua", [[
       local sample, dist = require "ett.sample", require "ett.dist"

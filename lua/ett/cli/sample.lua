@@ -114,6 +114,23 @@ local function check(opts, mode, backend)
   if opts.threads and backend ~= "cpu" then
     error_module.raise("usage", "sample: --threads goes with the back end cpu, not %s", backend)
   end
+  if opts.threads and opts.threads > 1024 then
+    error_module.raise("usage", "sample: --threads must be at most 1024, got %d", opts.threads)
+  end
+  if opts.device and opts.device_num and opts.device ~= opts.device_num then
+    error_module.raise("usage", "sample: --device %d and --device_num %d are the same option; give one", opts.device,
+      opts.device_num)
+  end
+  if mode ~= "get_all" and not opts.list then
+    local idle = { active = opts.active, parts = opts.parts > 1, part = opts.part > 1, seconds = opts.seconds,
+      limit = opts.limit, ["retry-failed"] = opts.retry_failed, ["continue-changed"] = opts.continue_changed }
+    for _, name in ipairs { "active", "parts", "part", "seconds", "limit", "retry-failed", "continue-changed" } do
+      if idle[name] then
+        error_module.raise("usage", "sample: --%s goes with --run get_all; %s measures one shape and writes no table",
+          name, mode)
+      end
+    end
+  end
   local device = opts.device or opts.device_num
   local most = backend == "cpu" and sample.processors() - 1 or math.maxinteger
   if device and (device < 0 or device > most) then
@@ -153,8 +170,24 @@ local function plain(report)
     interrupted = report.interrupted or false }
 end
 
+--- One shape's results as JSON, units in its names.
+local function one_as_json(one, raw)
+  local json = require "ett.json"
+  local doc = { name = one.name, device = one.device, precision = one.precision, shape = {}, passes = {},
+    nodes = one.topology and one.topology.nodes, ranks_per_node = one.topology and one.topology.ranks_per_node,
+    note = one.results.note }
+  for i, column in ipairs(one.columns) do doc.shape[column] = one.shape[i] end
+  for _, entry in ipairs(passes_of(one.results)) do
+    local pass, result = entry[1], entry[2]
+    doc.passes[pass] = { seconds = result.seconds, half_width_seconds = result.half_width_seconds,
+      repeats = result.repeats, dropped = result.dropped,
+      repeats_seconds = raw and json.array(result.raw_seconds or {}) or nil,
+      kernels = result.kernels and json.array(result.kernels), kernels_missing = result.kernels_missing }
+  end
+  return json.encode(doc, { indent = 2 })
+end
+
 local function print_one(one)
-  if not one.results then error(one.error, 0) end
   local shape = {}
   for i, column in ipairs(one.columns) do shape[i] = ("%s=%d"):format(column, one.shape[i]) end
   if one.topology then
@@ -189,7 +222,8 @@ local function print_kernels(one)
 end
 
 --- run: get_one, get_profiler, run_function: one shape, printed.
-local function run_one(given, mode, common, raw)
+local function run_one(given, mode, common, opts)
+  local raw = mode == "get_profiler" or opts.raw
   if mode == "run_function" then common.max_repeats = 1 end
   if mode == "get_profiler" then common.profile = true end
   common.share = require("ett.share").join()
@@ -201,9 +235,14 @@ local function run_one(given, mode, common, raw)
   if not ok then error(one, 0) end
   if one.leader then
     say_notes(given)
-    print_one(one)
-    if mode == "get_profiler" or raw then print_repeats(one) end
-    print_kernels(one)
+    if not one.results then error(one.error, 0) end
+    if opts.json then
+      io.write(one_as_json(one, raw))
+    else
+      print_one(one)
+      if raw then print_repeats(one) end
+      print_kernels(one)
+    end
   end
   if common.share then common.share.leave() end
   return 0
@@ -256,15 +295,15 @@ return {
       seconds = opts.seconds, budget_seconds = opts.budget, limit = opts.limit, limit_bytes = opts.memory,
       retry_failed = opts.retry_failed, continue_changed = opts.continue_changed, autotune = opts.autotune,
       profile = opts.profile, keep_raw = opts.raw, check = not opts.no_check }
-    if mode ~= "get_all" then return run_one(given, mode, common, opts.raw) end
+    if mode ~= "get_all" then return run_one(given, mode, common, opts) end
     sample.catch_interrupts()
     local share = require("ett.share").join()
-    if not share or share.rank() == 0 then require("ett.folder").make(opts.out) end
     local bar = progress(opts.quiet or (opts.json and not sample.is_terminal(2)))
     common.on_begin, common.on_progress = bar.begin, bar.step
     if not share or share.rank() == 0 then say_notes(given) end
     common.share = share
     local ok, reports = pcall(function()
+      if not share or share.rank() == 0 then require("ett.folder").make(opts.out) end
       if opts.active then return require("ett.active").run(given, common, target_error) end
       return sampler.run(given, common)
     end)

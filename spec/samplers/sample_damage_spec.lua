@@ -1,0 +1,232 @@
+--- Tables, visits and options as a user may find or give them: cut, damaged, of another back end, without effect.
+local command = require "command"
+local lfs = require "lfs"
+
+if not require("needs").cpu("ett sample", _ENV) then return end
+
+local folder
+local function run(arguments, before) return command.ett(folder, arguments, before) end
+local function write(name, text) command.write(folder, name, text) end
+
+local function campaign(fields, shapes)
+  return ("return { name = 'c', min_repeats = 1, max_repeats = 2, budget_seconds = 0.001, %s samples = { { "
+    .. "operator = 'gelu', shapes = %s } } }\n"):format(fields, shapes or "{ tokens = { 16, 32 }, width = 8 }")
+end
+
+--- The name of the one table in a folder.
+local function table_in(name)
+  for entry in lfs.dir(folder .. "/" .. name) do
+    if entry:match("^[^.].*%.csv$") then return name .. "/" .. entry end
+  end
+end
+
+--- The lines of a table that are neither comments nor empty.
+local function rows(name)
+  local list = {}
+  for line in command.read(folder, name):gmatch("[^\n]+") do
+    if line:sub(1, 1) ~= "#" then list[#list + 1] = line end
+  end
+  return list
+end
+
+describe("ett sample goes on", function()
+  before_each(function()
+    folder = command.folder()
+    write("c.lua", campaign "passes = 1,")
+  end)
+  after_each(function() command.remove(folder) end)
+
+  local function measured()
+    local text, status = run "sample c.lua --out out --quiet"
+    assert.equal(0, status, text)
+    local name = table_in "out"
+    return name, command.read(folder, name)
+  end
+
+  it("behind a table that was cut before its first row: the columns have their names", function()
+    local name, whole = measured()
+    local columns = whole:find("tokens,width,", 1, true)
+    for _, length in ipairs { 0, 10, 60, columns - 1, columns + 8 } do
+      write(name, whole:sub(1, length))
+      local text, status = run "sample c.lua --out out --quiet"
+      assert.equal(0, status, text)
+      assert.matches(": 2 measured", text)
+      local found = rows(name)
+      assert.equal("tokens,width,F_dur(us),B_dur(us)", found[1])
+      assert.equal(3, #found)
+    end
+  end)
+
+  it("in a table whose lines end as on Windows, and still sees that the campaign was edited", function()
+    local name, whole = measured()
+    write(name, (whole:gsub("\n", "\r\n")))
+    local text, status = run "sample c.lua --out out --quiet"
+    assert.equal(0, status, text)
+    assert.matches(": 0 measured", text)
+    write("c.lua", campaign("passes = 1,", "{ tokens = { 16, 32, 64 }, width = 8 }"))
+    text, status = run "sample c.lua --out out --quiet"
+    assert.equal(1, status)
+    assert.matches("was begun by another version of this campaign", text)
+  end)
+
+  it("not behind a damaged row, which would count as measured", function()
+    local name, whole = measured()
+    for _, row in ipairs { "32,8,1.5", "32,8,1.5,", "32,8,foo,1", "\0\0\0\0", "32,8,1,2,3" } do
+      write(name, (whole:gsub("\n32,8,[^\n]*\n", "\n" .. row .. "\n")))
+      local text, status = run "sample c.lua --out out --quiet"
+      assert.equal(1, status, text)
+      assert.matches("ett: 'out/%S+' line %d+ is damaged: 4 numbers with commas are wanted; remove the line, and its "
+        .. "shape is measured again\n$", text)
+    end
+  end)
+
+  it("with nothing where the table's name is a folder's", function()
+    local name = measured()
+    os.remove(folder .. "/" .. name)
+    lfs.mkdir(folder .. "/" .. name)
+    local text, status = run "sample c.lua --out out --quiet"
+    assert.equal(1, status)
+    assert.matches("^ett: 'out/%S+' is a directory, and a sample table is to be there; move it away\n$", text)
+  end)
+
+  it("with nothing that another back end measured", function()
+    local name, whole = measured()
+    write(name, (whole:gsub("# backend: cpu", "# backend: torch")))
+    local text, status = run "sample c.lua --out out --quiet --continue-changed"
+    assert.equal(1, status)
+    assert.matches("holds what the back end 'torch' measured, not 'cpu'; give %-%-out", text)
+  end)
+
+  it("under a campaign's name of two lines", function()
+    write("c.lua", (campaign("passes = 1,"):gsub("'c'", "'c\\nd'")))
+    local name = measured()
+    write("c.lua", (campaign("passes = 1,", "{ tokens = { 16, 32, 64 }, width = 8 }"):gsub("'c'", "'c\\nd'")))
+    local text, status = run "sample c.lua --out out --quiet --continue-changed"
+    assert.equal(0, status, text)
+    assert.equal(4, #rows(name))
+    text, status = run "sample c.lua --out out --quiet"
+    assert.equal(0, status, text)
+    assert.matches(": 0 measured", text)
+  end)
+
+  it("without the visits that were damaged", function()
+    write("c.lua", campaign("passes = 2,"))
+    local name = measured()
+    local visits = name:gsub("%.csv$", ".visits")
+    local whole = command.read(folder, name)
+    local fingerprint = whole:match("# campaign: c (%x+)")
+    local io_module = require "ett.io"
+    local good = '{"shape":"32,8","results":{"forward":3}}'
+    for _, line in ipairs { good, "0123 " .. good, io_module.hash(good) .. " " .. good:gsub("3}", "4}"), "{", "[1]" } do
+      write(name, (whole:gsub("\n32,8,[^\n]*\n", "\n"):gsub("#~[^\n]*\n", "")))
+      write(visits, "# visits: c " .. fingerprint .. "\n" .. line .. "\n")
+      local text, status = run "sample c.lua --out out --quiet"
+      assert.equal(0, status, text)
+      assert.matches(": 1 measured", text)
+    end
+  end)
+end)
+
+describe("ett samples and ett fit", function()
+  before_each(function() folder = command.folder() end)
+  after_each(function() command.remove(folder) end)
+
+  it("say which options change nothing, and that a table's last line was cut", function()
+    for arguments, sentence in pairs {
+      ["merge a --output b --shape 1"] = "samples merge: %-%-shape changes nothing here",
+      ["merge a --output b --precision fp16"] = "samples merge: %-%-precision changes nothing here",
+      ["from-trace a b.yml --json"] = "samples from%-trace: %-%-json changes nothing here",
+    } do
+      local text, status = run("samples " .. arguments)
+      assert.equal(2, status, text)
+      assert.matches("^ett: " .. sentence .. "\n$", text)
+    end
+    write("D_gelu_fp32.csv", "# ett: 0.1.0\ntokens,width,F_dur(us),B_dur(us)\n8,8,1,2\n16,8,2,4.")
+    local entry = require("ett.samples").index(folder)[1]
+    local read, why = require("ett.samples").read(entry)
+    assert.is_nil(read)
+    assert.matches("D_gelu_fp32.csv:4: the last line was cut; run its campaign again", why.message)
+  end)
+end)
+
+describe("ett sample", function()
+  before_each(function()
+    folder = command.folder()
+    write("c.lua", campaign "passes = 1,")
+  end)
+  after_each(function() command.remove(folder) end)
+
+  it("goes through as many shapes as --limit asks of a grid of any size, and says which are too many", function()
+    write("c.lua", campaign("passes = 1,", "{ tokens = { start = 1, stop = 1 << 30 }, "
+      .. "width = { start = 1, stop = 1 << 30 } }"))
+    local text, status = run("sample c.lua --out out --quiet --limit 2", "timeout -k 1 60")
+    assert.equal(0, status, text)
+    assert.matches(": 2 measured", text)
+    text, status = run("sample c.lua --out out --quiet", "timeout -k 1 60")
+    assert.equal(1, status)
+    assert.matches("^ett: gelu: 1152921504606846976 shapes are more than the %d+ that one run goes through; give "
+      .. "%-%-limit, %-%-parts, or a design with count\n$", text)
+  end)
+
+  it("refuses what would change nothing", function()
+    for option, sentence in pairs {
+      ["--run get_one --active"] = "%-%-active goes with %-%-run get_all; get_one measures one shape and writes no "
+        .. "table",
+      ["--run get_one --parts 2"] = "%-%-parts goes with %-%-run get_all",
+      ["--run run_function --limit 2"] = "%-%-limit goes with %-%-run get_all",
+      ["--run get_profiler --retry-failed"] = "%-%-retry%-failed goes with %-%-run get_all",
+      ["--device 0 --device_num 1"] = "%-%-device 0 and %-%-device_num 1 are the same option; give one",
+      ["--threads 100000"] = "%-%-threads must be at most 1024, got 100000",
+    } do
+      local text, status = run("sample c.lua " .. option)
+      assert.equal(2, status, text)
+      assert.matches("^ett: sample: " .. sentence, text)
+    end
+  end)
+
+  it("prints one shape as JSON", function()
+    local text, status = run "sample c.lua --run get_profiler --json"
+    assert.equal(0, status, text)
+    local doc = require("ett.json").decode(text)
+    assert.same({ tokens = 16, width = 8 }, doc.shape)
+    assert.is_true(doc.passes.forward.seconds > 0 and doc.passes.backward.repeats >= 1)
+    assert.is_true(#doc.passes.forward.repeats_seconds >= 1)
+  end)
+
+  it("says what is wrong of a campaign with nothing in it", function()
+    lfs.mkdir(folder .. "/folder.yml")
+    local text, status = run "sample folder.yml"
+    assert.equal(1, status)
+    assert.matches("^ett: cannot read 'folder.yml': Is a directory\n$", text)
+    for fields, sentence in pairs {
+      ["precision = {},"] = "field 'precision' must be a name such as \"fp32\" or a list of names",
+      ["precision = 5,"] = "field 'precision' must be a name such as \"fp32\" or a list of names, got 5",
+      ["precision = { fp32 = 1 },"] = "field 'precision' must be a name",
+      ["precision = { 'fp32', 7 },"] = "field 'precision' must be a name",
+      ["threads = 5000,"] = "field 'threads' must be at most 1024, got 5000",
+    } do
+      write("c.lua", campaign(fields))
+      text, status = run "sample c.lua --out out"
+      assert.equal(1, status, text)
+      assert.matches("^ett: c.lua: " .. sentence, text)
+    end
+    for shapes, sentence in pairs {
+      ["{ tokens = {}, width = 8 }"] = "dimension 'tokens': the list is empty",
+      ["{ tokens = 16, width = 8 }, with = function(s) s.width = -4 end"] =
+        "with: dimension 'width' must be at least 0, it was set to %-4",
+      ["{ tokens = { from = 1, to = 1e300 }, width = 8 }, design = 'halton', count = 3"] =
+        "dimension 'tokens': to must be at most 9007199254740992, got 1e%+300",
+      ["{ tokens = { from = 1, to = 9 }, width = 8 }, design = 'random', count = 10^12 // 1 | 0"] =
+        "count must be at most 16777216, got 1000000000000",
+    } do
+      write("c.lua", campaign("", shapes))
+      text, status = run "sample c.lua --out out"
+      assert.equal(1, status, text)
+      assert.matches("^ett: c.lua: sample 1: [^\n]*" .. sentence .. "\n$", text)
+    end
+    write("c.lua", "return { name = 'c', samples = {} }\n")
+    text, status = run "sample c.lua --out out"
+    assert.equal(1, status)
+    assert.matches("c.lua: field 'samples' is empty: there is nothing to measure", text)
+  end)
+end)
