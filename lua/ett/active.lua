@@ -5,14 +5,19 @@
 -- would lower their variance over all candidates most (Cohn 1996), one after the other: what a shape teaches does
 -- not depend on what it measures. A round is a quarter of what was measured, so that there are few fits.
 --
+-- Trees serve what GPUs measure: there every other shape of a round is the one farthest from all that were measured, of
+-- this operator or of another one of the campaign that runs the same kernel.
+--
 -- It ends when the 90 % upper bound of the leave-one-out median error is below the target for every pass, or when the
 -- whole grid would do no better and could not reach the target either: the deviation of a new measurement, as the
--- surfaces have it, is then within a tenth of what all shapes measured would leave (chooser.excess).
+-- surfaces have it, is then within a tenth of what all shapes measured would leave (chooser.excess). Of trees
+-- the surfaces cannot say that: "grid" is then a number of shapes (active.spend).
 local campaign_operator = require "ett.operator"
 local error_module = require "ett.error"
 local sample = require "ett.sample"
 local sample_profile = require "ett.sample_profile"
 local sampler = require "ett.sampler"
+local samples = require "ett.samples"
 
 local active = {}
 
@@ -27,6 +32,9 @@ active.repeatable = 0.005
 active.visits = 3
 --- As good as the grid: so many times the deviation that the grid would leave.
 active.grid_excess = 1.1
+--- Where trees will serve (not a surface): with "grid", so many times the square root of the shapes are measured, a
+--- quarter of 1200, and a fifth of the shapes where that is more: a model is made of rows, not of shares.
+active.spend, active.spend_share = math.sqrt(1200) / 4, 0.2
 
 --- Upper 90 % bound of the median of sorted errors, by its order statistic (a binomial of 1/2).
 function active.median_bound(sorted)
@@ -102,28 +110,33 @@ local function centre_of(kernels)
   return centre, spread
 end
 
---- Starting kernels: the middle, then always the one farthest from all before it (Gonzalez 1985), which reaches
---- the corners first. `known` lists points that were measured before.
-local function start(kernels, known, count)
-  local open, far, chosen = {}, {}, {}
-  for _, kernel in ipairs(kernels) do if not kernel.taken then open[#open + 1] = kernel end end
-  if #open == 0 then return chosen end
-  local centre, spread = centre_of(open)
-  local function seen(x)
-    for i, kernel in ipairs(open) do far[i] = math.min(far[i] or math.huge, distance(kernel.x, x, spread)) end
-  end
-  for _, x in ipairs(known) do seen(x) end
-  while #chosen < math.min(count, #open) do
-    local best, most = 1, -math.huge
-    for i, kernel in ipairs(open) do
-      local value = far[i] or -distance(kernel.x, centre, spread)
-      if value > most and not kernel.taken then best, most = i, value end
+--- What fills the space of the kernels: the middle, then always the open one farthest from all that were measured
+--- (Gonzalez 1985), which reaches the corners first.
+local function filler(kernels)
+  local fill, centre, spread, empty = {}, nil, nil, true
+  if #kernels > 0 then centre, spread = centre_of(kernels) end
+
+  --- Takes in a point that was measured.
+  function fill.seen(x)
+    if not centre or #x ~= #centre then return end
+    empty = false
+    for _, kernel in ipairs(kernels) do
+      kernel.far = math.min(kernel.far or math.huge, distance(kernel.x, x, spread))
     end
-    open[best].taken = true
-    chosen[#chosen + 1] = open[best]
-    seen(open[best].x)
   end
-  return chosen
+
+  --- The next of a list of kernels, and where it is; nil when none is open.
+  function fill.next(list)
+    local best, most, at
+    for i, kernel in ipairs(list) do
+      if not kernel.taken then
+        local value = empty and -distance(kernel.x, centre, spread) or kernel.far
+        if not best or value > most then best, most, at = kernel, value, i end
+      end
+    end
+    return best, at
+  end
+  return fill
 end
 
 --- How sure the surfaces are over the candidates, and a design that says what to measure next.
@@ -162,15 +175,18 @@ end
 ---@param target table operator target of a campaign
 ---@param list integer[] indices of its shapes that may be measured
 ---@param options table target_error (0 or "grid": as good as the whole grid), first (how many to start with), dtype,
---- visits (of a shape here, for each that it would have in a whole grid: 1)
+--- visits (of a shape here, for each that it would have in a whole grid: 1), trees (whether they serve the samples,
+--- not a surface), known (list of features: what was measured of the same kernels elsewhere; what is measured is added)
 function active.chooser(target, list, options)
   local op = campaign_operator.get(target.operator.name)
   local profile = sample_profile.new(options.dtype)
   local kernels, by_name, twins = kernels_of(op, target, list)
+  local fill, total = filler(kernels), #kernels
   local goal = options.target_error == "grid" and 0 or options.target_error
   local first = options.first or math.max(8, 4 * #target.columns)
-  local keys, queue, known, candidates = {}, {}, {}, {}
+  local keys, queue, candidates, width = {}, {}, {}, nil
   local chooser = { profile = profile, measured = 0 }
+  for _, x in ipairs(options.known or {}) do fill.seen(x) end
 
   --- Takes in one measurement.
   function chooser.add(s, results)
@@ -184,23 +200,38 @@ function active.chooser(target, list, options)
     table.sort(keys)
     local x = sample_profile.features(op, s)
     local kernel = by_name[table.concat(x, " ")]
-    if kernel then kernel.taken = true end
-    known[#known + 1] = x
+    if not kernel then
+      by_name[table.concat(x, " ")] = { taken = true }
+      total = total + 1
+    elseif not kernel.taken then
+      kernel.taken = true
+      fill.seen(x)
+    end
+    if options.known then options.known[#options.known + 1] = x end
+    width = #x
     chooser.measured = chooser.measured + 1
   end
 
   local function take(kernel)
     kernel.taken = true
     queue[#queue + 1] = kernel.at
+    fill.seen(kernel.x)
   end
 
-  --- Whether enough was measured; says why in chooser.done.
+  --- Shapes that trees are worth.
+  local function spend() return math.ceil(math.max(active.spend * math.sqrt(total), active.spend_share * total)) end
+
+  --- Whether enough was measured (says why in chooser.done), and whether the surfaces may be asked about the grid.
   local function met()
     chooser.error = error_of(profile, keys)
-    if chooser.error <= goal then chooser.done = "target" end
-    -- Fewer points than this tell noise from structure by luck.
-    local enough = chooser.measured >= 12 * (#known[1] + 1)
-    return chooser.done ~= nil, enough
+    if chooser.error <= goal then
+      chooser.done = "target"
+    elseif options.trees and options.target_error == "grid" and chooser.measured >= spend() then
+      chooser.done = "spent"
+    end
+    -- Fewer points than this tell noise from structure by luck; trees need more than the surfaces think.
+    local enough = math.max(12 * (width + 1), options.trees and spend() or 0)
+    return chooser.done ~= nil, chooser.measured >= enough
   end
 
   local function open_candidates()
@@ -230,8 +261,16 @@ function active.chooser(target, list, options)
       was_near = excess < near
     end
     local share = chooser.excess and chooser.excess < near and last_growth or growth
-    for _ = 1, math.max(least_round, math.ceil(share * chooser.measured)) do
-      local i = design:next()
+    local count = math.max(least_round, math.ceil(share * chooser.measured))
+    if options.trees and options.target_error == "grid" then count = math.min(count, spend() - chooser.measured) end
+    for k = 1, count do
+      local i
+      if options.trees and k % 2 == 0 then -- trees step where the surfaces are smooth
+        i = select(2, fill.next(candidates))
+        if i then design:take(i) end
+      else
+        i = design:next()
+      end
       if not i then break end
       take(candidates[i])
     end
@@ -244,7 +283,11 @@ function active.chooser(target, list, options)
   function chooser.next()
     if #queue == 0 and not chooser.done then
       if chooser.measured < first then
-        for _, kernel in ipairs(start(kernels, known, first - chooser.measured)) do take(kernel) end
+        for _ = chooser.measured + 1, first do
+          local kernel = fill.next(kernels)
+          if not kernel then break end
+          take(kernel)
+        end
       end
       if #queue == 0 and chooser.measured >= 4 then refill() end
       if #queue == 0 then queue, twins = chooser.done and {} or twins, {} end
@@ -266,9 +309,13 @@ function active.run(given, options, target_error)
     options.passes = active.visits * (given.passes or 3)
     options.budget_seconds = active.visits * (options.budget_seconds or given.budget_seconds or 0.02)
   end
+  local known = {} -- by pool and precision
   options.chooser = function(target, list, precision, path)
     if target.kind ~= "operator" then return nil end
-    local chooser = active.chooser(target, list, { target_error = target_error, dtype = precision, visits = visits })
+    local pool = samples.pool(target.operator) .. " " .. precision
+    known[pool] = known[pool] or {}
+    local chooser = active.chooser(target, list, { target_error = target_error, dtype = precision, visits = visits,
+      trees = not visits, known = not visits and known[pool] or nil })
     -- Rows of an earlier run count.
     for _, row in ipairs(sample_profile.read(path).rows) do
       local values, results = table.move(row, 1, #target.columns, 1, {}), {}

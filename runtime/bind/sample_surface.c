@@ -207,6 +207,15 @@ static int design_next(lua_State *L) {
   return 1;
 }
 
+/* design:take(shape): chosen by other means, now taken as measured */
+static int design_take(lua_State *L) {
+  design_box *b = check_design(L);
+  const size_t shape = check_shape(L, b, 2);
+  b->open[shape] = 0;
+  ett_sample_design_take(b->design, shape);
+  return 0;
+}
+
 /* design:deviations(surface) -> list: of a noise-free value at each shape */
 static int design_deviations(lua_State *L) {
   design_box *b = check_design(L);
@@ -230,10 +239,15 @@ static int design_close(lua_State *L) {
 }
 
 static const luaL_Reg design_methods[] = {
-    {"add", design_add},       {"shut", design_shut},
-    {"next", design_next},     {"deviations", design_deviations},
-    {"close", design_close},   {"__gc", design_close},
-    {"__close", design_close}, {NULL, NULL},
+    {"add", design_add},
+    {"shut", design_shut},
+    {"next", design_next},
+    {"take", design_take},
+    {"deviations", design_deviations},
+    {"close", design_close},
+    {"__gc", design_close},
+    {"__close", design_close},
+    {NULL, NULL},
 };
 
 void ett_bind_sample_surface(lua_State *L) {

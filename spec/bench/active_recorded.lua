@@ -43,6 +43,7 @@ function bench.run()
       end
     end
     for _, row in ipairs(campaign.rows(cluster, tables)) do rows[#rows + 1] = row end
+    for _, row in ipairs(campaign.blind_rows(tables)) do rows[#rows + 1] = row end
   end
   return rows
 end

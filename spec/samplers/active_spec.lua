@@ -12,11 +12,13 @@ local function target_of(shapes)
 end
 
 --- Runs a chooser over 400 shapes to its end; seconds_of(shape, position). Also what it measured, in order.
-local function run_chooser(seconds_of, target_error)
+local function run_chooser(seconds_of, target_error, options)
   local target = target_of { rows = side, inner = side, outer = 8 }
   local list, chosen = {}, {}
   for i = 1, target.total do list[i] = i end
-  local chooser = active.chooser(target, list, { target_error = target_error, dtype = "fp32" })
+  local given = { target_error = target_error, dtype = "fp32" }
+  for name, value in pairs(options or {}) do given[name] = value end
+  local chooser = active.chooser(target, list, given)
   for at in chooser.next do
     chosen[#chosen + 1] = at
     local s = target.shape(target.values(at))
@@ -57,6 +59,28 @@ describe("active sampling", function()
     local _, rough = run_chooser(stepped, "grid")
     local _, even = run_chooser(function(s, at) return smooth(s) * noise(at, 0.1) end, "grid")
     assert.is_true(#rough > 1.5 * #even, ("%d %d"):format(#rough, #even))
+  end)
+
+  it("spends on trees what the number of shapes says, unless a target is met or cannot be", function()
+    local function noisy(s, at) return smooth(s) * noise(at, 0.1) end
+    local chooser, chosen = run_chooser(noisy, "grid", { trees = true })
+    assert.equal("spent", chooser.done)
+    assert.equal(math.ceil(active.spend * 20), #chosen) -- the root of 400
+    local met, fewer = run_chooser(noisy, 0.2, { trees = true })
+    assert.equal("target", met.done)
+    assert.is_true(#fewer < #chosen and met.error <= 0.2)
+    assert.equal("grid", (run_chooser(noisy, 0.001, { trees = true })).done)
+  end)
+
+  it("leaves what another operator measured of the same kernels", function()
+    local known = {}
+    local _, first = run_chooser(smooth, 0.02, { trees = true, known = known })
+    assert.equal(#first, #known)
+    local seen = {}
+    for _, at in ipairs(first) do seen[at] = true end
+    local _, second = run_chooser(smooth, 0.02, { trees = true, known = known })
+    for k = 1, 8 do assert.is_nil(seen[second[k]]) end
+    assert.equal(#first + #second, #known)
   end)
 
   it("starts at the corners", function()

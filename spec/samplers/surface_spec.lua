@@ -45,6 +45,18 @@ describe("a surface through measurements", function()
     assert.is_nil(design:next())
   end)
 
+  it("a design takes what it is told to", function()
+    local shapes = { points[1], points[2], 9, 9, 9.1, 9 }
+    local design <close> = assert(sample.design { 1, 1, 1 })
+    assert(design:add(surface, shapes))
+    local before = design:deviations(1)
+    design:take(2)
+    assert.is_true(design:deviations(1)[3] < 0.5 * before[3])
+    assert.is_true(design:next() ~= 2 and design:next() ~= 2)
+    assert.is_nil(design:next())
+    assert.is_false((pcall(design.take, design, 4)))
+  end)
+
   it("a design's deviation is that of a surface with the shape among its points", function()
     local scales = surface:scales()
     local shapes = { 4, 1, 3.5, 2.5 }

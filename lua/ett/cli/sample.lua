@@ -272,7 +272,7 @@ return {
     { "retry-failed", "try the shapes that failed again" },
     { "continue-changed", "go on although the campaign was edited" },
     { "active", "choose the next shape where the regressor is least sure" },
-    { "target-error", "E", "with --active: stop at this held-out error (0.05), or 'grid': at the whole grid's" },
+    { "target-error", "E", "with --active: stop at this held-out error (0.05), or 'grid': near the whole grid's" },
     { "autotune", "with cuda: time cuBLASLt's candidates and keep the best" },
     { "profile", "with cuda: per-kernel times from CUPTI, as marks above each row" },
     { "raw", "keep every repeat's time, as a mark above each row" },

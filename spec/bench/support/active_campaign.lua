@@ -49,9 +49,11 @@ end
 
 --- Rows of a table that active sampling measures before it stops, and its chooser.
 ---@param stop? fun(chosen: integer[]): boolean asked after every round; true ends it
-function campaign.choose(one, target_error, stop)
+---@param known? table features that tables of the same pool had measured before; this one's are added
+function campaign.choose(one, target_error, stop, known)
   local chooser = active.chooser(one.target, one.rest, { target_error = target_error, dtype = one.entry.dtype,
-    visits = one.visits })
+    visits = one.visits, trees = not one.choice,
+    known = not one.choice and known or nil })
   local chosen = {}
   for at in chooser.next do
     local i, results = one.rest[at], {}
@@ -124,6 +126,52 @@ function campaign.errors(tables, rows, repeated)
   return errors
 end
 
+--- A quarter of a table's rows: drawn at random, or each the farthest from all before it.
+local choices = {}
+
+function choices.random(one)
+  local quarter = math.ceil(#one.rest / 4)
+  local file = { count = #one.rest }
+  local rows = {}
+  for _, k in ipairs(drawn(file, quarter, 1)) do rows[#rows + 1] = one.rest[k] end
+  return rows
+end
+
+choices["space-filling"] = function(one)
+  local chooser = active.chooser(one.target, one.rest, { target_error = 0, dtype = one.entry.dtype,
+    first = math.ceil(#one.rest / 4) })
+  local rows = {}
+  repeat
+    rows[#rows + 1] = one.rest[chooser.next()]
+  until chooser.waiting() == 0
+  return rows
+end
+
+--- Geometric mean over tables and passes of mean errors over the grid's.
+local function ratio_of(tables, errors, full)
+  local sum, count = 0, 0
+  for _, one in ipairs(tables) do
+    for pass, e in pairs(errors[one]) do
+      sum, count = sum + math.log(math.max(floor, e.mean) / math.max(floor, full[one][pass].mean)), count + 1
+    end
+  end
+  return math.exp(sum / count)
+end
+
+--- Rows of a bench: what a quarter of every table gives without looking at any time.
+function campaign.blind_rows(tables)
+  local all, rows = {}, {}
+  for _, one in ipairs(tables) do all[one] = one.rest end
+  local full = campaign.errors(tables, all)
+  for _, name in ipairs { "random", "space-filling" } do
+    local some = {}
+    for _, one in ipairs(tables) do some[one] = choices[name](one) end
+    rows[#rows + 1] = { measure = ("  a %s quarter of every table: held-out error over the grid's"):format(name),
+      value = ("%.2f"):format(ratio_of(tables, campaign.errors(tables, some), full)) }
+  end
+  return rows
+end
+
 --- Whether errors are more than a tenth above others, row by row, beyond the rows' own noise: one-sided, 95 %.
 local function surely_worse(errors, others)
   local n, sum, square = #errors, 0, 0
@@ -137,10 +185,11 @@ end
 --- passes of the mean errors'), full, reached (mean error), worse, surely_worse, compared, charged (shapes, the grid
 --- where surely worse), honest, said, lines
 function campaign.judge(tables, target_error)
-  local all, some, choosers = {}, {}, {}
+  local all, some, choosers, known = {}, {}, {}, {}
   for _, one in ipairs(tables) do
     all[one] = one.rest
-    some[one], choosers[one] = campaign.choose(one, target_error)
+    known[one.file.pool] = known[one.file.pool] or {}
+    some[one], choosers[one] = campaign.choose(one, target_error, nil, known[one.file.pool])
   end
   local full, reached = campaign.errors(tables, all), campaign.errors(tables, some, true)
   local r = { used = 0, grid = 0, visited = 0, ratio = 0, full = 0, reached = 0, worse = 0, surely_worse = 0,
