@@ -5,6 +5,7 @@
 --     passes = 3, block = 8 (each shape is timed in so many passes over so many shapes; they are put together),
 --     interleave = true (the visits of all its tables take turns),
 --     seconds = 30 (of an interleaved one: the time in which visits may wait for quiet moments or be made again),
+--     together = true (the ranks of a job measure every shape at once, instead of sharing the shapes),
 --     statistic = "low" (mean of the lowest repeats) or "median",
 --     samples = { { operator = "gelu", shapes = { rows = …, cols = … }, design =, count =,
 --                   where = function(s) … end, with = function(s) s.kv_heads = s.heads end }, … } }
@@ -30,6 +31,7 @@ local file_schema = {
   max_repeats = { "count", optional = true, most = 4000 },
   threads = { "count", optional = true, most = 1024 }, cold_bytes = "natural?",
   passes = "count?", block = "count?", interleave = "boolean?", seconds = "positive?",
+  together = "boolean?",
   statistic = { "string", default = "low", one_of = { "low", "median" } },
 }
 local sample_schema = {

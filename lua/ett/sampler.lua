@@ -84,6 +84,13 @@ end
 
 local function never() return false end
 
+--- What the ranks that measured a shape at once make of it: where one failed, all did.
+local function agreed(shared, results, err)
+  local rank = shared.worst(results == nil)
+  if not rank or err then return results, err end
+  return nil, error_module.new("model", "rank %d could not measure it", rank)
+end
+
 --- Measures one target into its table. Returns its report; nil on a rank that is to measure nothing.
 local function run_target(session, target, run, path)
   local journal, list, held, left
@@ -107,8 +114,9 @@ local function run_target(session, target, run, path)
   if run.verdict and run.verdict.failure then return nil end
   local chooser = run.chooser and run.chooser(target, list, run.precision, path)
   local work
+  local together = shared and run.together and target.kind == "operator"
   if shared then
-    work, list = shared.work(journal, list, target)
+    work, list = shared.work(journal, list, target, together)
   else
     work = local_work(journal, #list, chooser)
   end
@@ -124,6 +132,9 @@ local function run_target(session, target, run, path)
   local function record(values, results, err)
     local key = table.concat(values, ",")
     if results then
+      for _, entry in ipairs(together and marks.passes(results) or {}) do
+        entry[2].seconds = shared.mean(entry[2].seconds)
+      end
       local lines, why, note = marks.of(key, results, run.keep_raw)
       if why then report.disturbed = report.disturbed + 1 end
       if note then
@@ -145,14 +156,26 @@ local function run_target(session, target, run, path)
   end
   local visits = target.kind == "operator" and session.passes or 1
   local block, finished = {}, false
-  local size = visits == 1 and 1 or chooser and 4 or shared and 8 or run.campaign.block or 8
+  local size = visits == 1 and 1 or chooser and 4 or shared and not together and 8 or run.campaign.block or 8
   local kept = visits > 1 and not shared and not chooser
     and sample_visits.open(path, sample_table.title(target, run))
   local tasks = { merge = session.merge or passes.better, stop = run.interleave and stop or never }
   function tasks.visit(values, before)
     local results, err = sampler.measure(session, target, values, before)
+    if together then results, err = agreed(shared, results, err) end
     if kept and results then kept.add(table.concat(values, ","), results) end
     return results, err
+  end
+  if together then -- no rank may leave a shape that another still measures
+    local merge = tasks.merge
+    function tasks.stop()
+      report.interrupted = shared.align(stop())
+      return report.interrupted
+    end
+    function tasks.merge(before, now)
+      local merged, settled, wanting = merge(before, now)
+      return merged, not shared.worst(not settled), wanting
+    end
   end
   function tasks.turn(under_way, rounds)
     report.under_way = under_way
@@ -203,7 +226,7 @@ local function run_target(session, target, run, path)
   report.refused = leader and not run.retry_failed and held.failed.all or nil
   report.error = chooser and chooser.error
   report.excess = chooser and chooser.excess
-  if shared and target.kind == "operator" then
+  if shared and target.kind == "operator" and not together then
     shared.sum(report, { "measured", "failed", "disturbed" })
     if leader then run.on_progress(report) end
   end
@@ -241,7 +264,8 @@ function sampler.session_options(given, options)
       or (given.min_repeats or 0) > 100 and given.min_repeats or nil,
     limit_bytes = options.limit_bytes, keep_raw = options.keep_raw, share = options.share, device = device,
     profile = options.profile, autotune = options.autotune, cold_bytes = options.cold_bytes or given.cold_bytes,
-    passes = options.passes or given.passes, statistic = given.statistic, schedule = given.schedule }
+    passes = options.passes or given.passes, statistic = given.statistic, together = options.share and given.together,
+    schedule = given.schedule }
 end
 
 --- Runs jobs whose passes take turns, but for those that write the same table: they come one after the other.
@@ -284,7 +308,7 @@ function sampler.run(given, options)
     chooser = options.chooser, keep_raw = options.keep_raw, check = options.check ~= false,
     on_begin = options.on_begin or nothing, on_progress = options.on_progress or nothing,
     deadline = options.seconds and sample.now() + options.seconds, precisions = options.precisions,
-    limit_bytes = options.limit_bytes }
+    limit_bytes = options.limit_bytes, together = given.together }
   -- The tables' passes take turns, so that a shape's visits lie far apart; a run that may end early, or
   -- chooses its shapes, fills one table after the other.
   run.interleave = given.interleave and not (options.share or options.chooser or run.deadline)

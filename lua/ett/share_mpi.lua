@@ -34,9 +34,8 @@ function share_mpi.open(dist)
     }, list
   end
 
-  --- Every member measures the same shape at once; rank 0 of the group writes it down.
-  local function lockstep(journal, list)
-    local group = share.topology_group
+  --- Every member of a group measures the same shape at once; its rank 0 writes it down.
+  local function lockstep(journal, list, group)
     list = share_list(group, list)
     local at, leader = 0, group:rank() == 0
     return {
@@ -55,11 +54,18 @@ function share_mpi.open(dist)
     }, list
   end
 
-  --- The work of one target; journal and list are rank 0's.
-  function share.work(journal, list, target)
-    if target.kind == "collective" then return lockstep(journal, list) end
+  --- The work of one target; journal and list are rank 0's. together: every rank measures every shape.
+  function share.work(journal, list, target, together)
+    if target.kind == "collective" then return lockstep(journal, list, share.topology_group) end
+    if together then return lockstep(journal, list, job.world) end
     return dynamic(journal, list)
   end
+
+  --- Returns on every rank at the same moment: whether any has been told to stop.
+  function share.align(stopped) return job.world:reduce(stopped and 1 or 0, "max") > 0 end
+
+  --- The mean of a number over the ranks; every rank comes here.
+  function share.mean(value) return job.world:reduce(value, "sum") / job.size end
 
   --- Whether any rank has been told to stop. Every rank of the job comes here between two tables: one that went on
   --- alone would wait for the others for ever.

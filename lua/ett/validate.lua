@@ -7,7 +7,7 @@
 --   view(name)                        samples for the layout of that name: the profile as its ranks see it, which the
 --                                     estimate of every plan reads, and what the report says of the samples
 --   device                            of the cluster that the estimate is told
---   trainer(cases, name, steps)       a function that trains case i: see ett.validate_ranks.measure
+--   trainer(cases, name, steps)       a function that trains case i: see ett.validate_ranks.train
 --   close()
 -- A view has operator and collective as a profile does; alone (one pass of an operator by itself), added (what a
 -- collective adds to a step), plan (fields of the plan that the back end decides), launch_seconds (once a step).
@@ -98,8 +98,12 @@ function validate.predict(case, view, cluster)
     if line.group == "tp" then collectives = collectives + line.runs_per_micro_batch end
   end
   local alone = seconds / view.share -- of one rank
-  view.stretch = { dp = alone, pp = alone / (2 * p.micro_batches),
-    tp = collectives > 0 and alone / p.micro_batches / collectives or nil }
+  view.stretch = { dp = alone, pp = alone / (2 * p.micro_batches) }
+  if p.tp > 1 then -- the loss's three follow each other, with a third of the host's work on its tokens between them
+    local tokens = p.micro_batch * p.seq
+    view.stretch.tp = alone / p.micro_batches / (collectives - 3)
+    view.stretch.loss, view.stretch.loss_bytes = view.host.token_seconds.cross_entropy * tokens / 3, 4 * tokens
+  end
   return estimate(case, view, cluster)
 end
 

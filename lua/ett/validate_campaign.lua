@@ -36,8 +36,8 @@ function validate_campaign.cpu(scale, cold_bytes)
       vocab = log(128, 2048, 64) } },
     { operator = "optimizer", design = "halton", count = n(24), shapes = { params = log(40000, 12000000) } },
   }
-  return { name = "validate", seed = 11, budget_seconds = 0.02, samples = list, passes = 1, statistic = "median",
-    cold_bytes = cold_bytes }
+  return { name = "validate", seed = 11, budget_seconds = 0.03, target = 1e-9, samples = list, passes = 5, block = 256,
+    statistic = "median", together = true, cold_bytes = cold_bytes }
 end
 
 --- Least and greatest of what `of` says of each configuration (may be several numbers), with a margin.

@@ -1,7 +1,7 @@
 --- `ett validate` on processors: the CPU back end, and ranks over MPI (the interface is in ett.validate).
 --
--- The truth is the wall time of the step, the median of those in which no other program had a
--- processor (ett.validate_ranks). Operators are sampled by as many ranks at once as will compute: they
+-- The truth is the wall time of the step, the median of those that nothing disturbed (ett.validate_ranks,
+-- ett.validate_watch). Operators are sampled by as many ranks at once as will compute, each shape by all of them: they
 -- share caches and memory. What the ranks cost each other is sampled in place (ett.validate_wires),
 -- and both come together in a view of the profile (ett.validate_view).
 local error_module = require "ett.error"
@@ -68,10 +68,10 @@ function Backend:view(name)
     options.on_stage(("sampling the collectives of layout %s"):format(name))
     seen = ranks.wires({ dp = layout[1], tp = layout[2], pp = layout[3] }, count, options.out, name, options.scale)
   else
-    require("ett.cpu").pin(0)
+    find.load("samplers", "cpu").core().pin(0)
     seen = { host = require("ett.validate_kernels_cpu").host_seconds() }
   end
-  seen.tp = layout[2]
+  seen.tp, self.undisturbed = layout[2], seen.undisturbed
   local view = view_module.new(pair.near, pair.far, seen)
   return view, { crowded = view.share > 1, ranks_per_processor = view.share, host = seen.host,
     collectives = view:held_out(), collective_samples = #(seen.rows or {}),
@@ -81,8 +81,8 @@ end
 function Backend:trainer(cases, name, steps)
   local layout = validate.layouts[name]
   local count = layout[1] * layout[2] * layout[3]
-  if count == 1 then return function(i) return ranks.measure(cases[i], steps) end end
-  local measured = ranks.measure_all(cases, count, steps, self.options.out, name)
+  local measured = count == 1 and ranks.train(cases, steps)
+    or ranks.train_all(cases, count, steps, self.options.out, name, self.undisturbed)
   return function(i) return measured[i] end
 end
 

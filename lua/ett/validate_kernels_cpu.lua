@@ -1,8 +1,8 @@
 --- The training step of `ett validate` on the CPU back end: tensors of the host, the compiled kinds that samplers/cpu
 --- measures, processor time. The interface is that of ett.validate_model.
 local buffers = require "ett.validate_buffers"
-local cpu = require "ett.cpu"
 local find = require "ett.find"
+local cpu = find.load("samplers", "cpu").core()
 local operator = require "ett.operator"
 local optimizer = require "ett.operator.optimizer"
 local sample = require "ett.sample"

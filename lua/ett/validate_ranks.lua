@@ -5,6 +5,7 @@ local folders = require "ett.folder"
 local host = require "ett.host"
 local json = require "ett.json"
 local sample = require "ett.sample"
+local validate_watch = require "ett.validate_watch"
 local wires = require "ett.validate_wires"
 
 local ranks = {}
@@ -39,7 +40,7 @@ end
 function ranks.launch(count, arguments, what)
   local ok, why = ranks.available()
   if not ok then error_module.raise("missing", "%s needs %d ranks: %s", what, count, why) end
-  require("ett.cpu").unpin() -- the ranks inherit where this process may run
+  find.load("samplers", "cpu").core().unpin() -- the ranks inherit where this process may run
   local crowded = wires.share(count) > 1 -- a rank that waits must not spin
   local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 %s exec %s mpirun --oversubscribe "
     .. "--bind-to none -n %d %s %s 2>&1 </dev/null"):format(crowded and "OMPI_MCA_mpi_yield_when_idle=1" or "",
@@ -47,23 +48,6 @@ function ranks.launch(count, arguments, what)
   local text = pipe:read("a")
   if not pipe:close() then error_module.raise("io", "%s, %d ranks: %s", what, count, reason(text)) end
   return text
-end
-
---- Wall seconds of a call of `run` over all ranks, and the share in which something else had a
---- processor. Ranks never sleep: one that waits looks
---- for its message all the time or hands the processor on to one that shares it.
-local function observe(job, sharers, run)
-  local world = job and job.world
-  if world then world:barrier() end
-  local start, processor = sample.now(), sample.thread_seconds()
-  run()
-  local stop = sample.now()
-  if world then world:barrier() end -- who is done waits for the others, awake
-  local passed, used = sample.now() - start, sample.thread_seconds() - processor
-  if not world then return passed, (passed - used) / passed end
-  local wall = world:reduce(stop, "max") - world:reduce(start, "min")
-  local foreign = sharers:reduce(passed, "max") - sharers:reduce(used, "sum")
-  return wall, world:reduce(foreign, "max") / wall
 end
 
 --- Mean over the chosen steps, and over ranks, of what was booked: per operator the processor time of
@@ -85,35 +69,65 @@ local function lines(chosen, job, pp, share)
   return list
 end
 
---- Executes a case on this rank, until `steps` steps were undisturbed or four times as many are done.
---- The step is the median wall time of the undisturbed ones; with fewer than three of these, of the
---- three least disturbed. { step_seconds, wall_seconds (median of all), steps, undisturbed_steps,
---- foreign_percent (of the steps that count), disturbed, first_loss, last_loss, records }.
-function ranks.measure(case, steps, job)
-  local trainer = require("ett.validate_model").new { hyper = case.hyper, plan = case.plan, job = job }
-  local world = job and job.world
-  local sharers = world and world:split(job.local_rank % sample.processors(), job.rank)
-  local share = world and wires.share(job.size) or 1
-  local seen, walls, first_loss, last_loss, warm, quiet = {}, {}, nil, nil, 3, 0
-  for i = 1, 4 * steps + warm do
+--- A case under way on this rank.
+local function begin(case, job)
+  return { case = case, trainer = require("ett.validate_model").new { hyper = case.hyper, plan = case.plan, job = job },
+    seen = {}, trained = 0 }
+end
+
+-- Steps before the first that is timed, of a case and of each later visit.
+local warm_steps, warm_again = 3, 1
+
+--- Trains a case for `count` timed steps, behind a few that warm up.
+local function visit(one, count, steps, job, watch)
+  local trainer, plan = one.trainer, one.case.plan
+  local warm = one.trained == 0 and warm_steps or warm_again
+  for i = 1, warm + count do
     trainer:reset()
     local loss
-    local wall, foreign = observe(job, sharers, function() loss = trainer:step() end)
-    if world then loss = world:reduce(trainer.last and loss or 0, "sum") / (case.plan.dp * case.plan.tp) end
-    first_loss = first_loss or loss
-    if i <= warm + steps then last_loss = loss end -- of the same step however many follow
+    local seen = watch:observe(function() loss = trainer:step() end)
+    local world = job and job.world
+    if world then loss = world:reduce(trainer.last and loss or 0, "sum") / (plan.dp * plan.tp) end
+    one.trained = one.trained + 1
+    one.first_loss = one.first_loss or loss
+    if one.trained <= warm_steps + steps then one.last_loss = loss end -- of the same step however many follow
     if i > warm then
-      seen[#seen + 1] = { cost = wall, foreign = foreign, order = trainer.order }
-      walls[#walls + 1] = wall
-      if foreign <= wires.foreign then quiet = quiet + 1 end
-      if quiet >= steps then break end
+      seen.cost, seen.order = seen.seconds, trainer.order
+      one.seen[#one.seen + 1] = seen
     end
   end
-  local count = #seen
-  local step, foreign, chosen = wires.undisturbed(seen, math.min(3, count))
-  return { step_seconds = step, wall_seconds = sample.stats(walls).median, steps = count, undisturbed_steps = quiet,
-    foreign_percent = 100 * foreign, disturbed = quiet < math.min(3, steps), first_loss = first_loss,
-    last_loss = last_loss, records = lines(chosen, job, case.plan.pp, share) }
+end
+
+--- Executes cases on this rank, all ranks of the job together, until `steps` steps of each were undisturbed or four
+--- times as many are done. They are visited in turn: what disturbs the machine for a while disturbs few steps of each.
+--- A step's time is the median of the undisturbed ones; with fewer than three of these, of the three least disturbed.
+---@param known number? of ett.validate_watch
+---@return table[] { step_seconds, wall_seconds (median of all), steps, undisturbed_steps, foreign_percent and
+--- memory_ratio (of the steps that count), disturbed, first_loss, last_loss, records }
+function ranks.train(cases, steps, job, known)
+  local watch = validate_watch.new(job, known)
+  local share = job and wires.share(job.size) or 1
+  local under_way, results = {}, {}
+  for i, case in ipairs(cases) do under_way[i] = begin(case, job) end
+  local count = math.max(1, steps // 3)
+  for turn = 1, (4 * steps) // count do
+    for _, one in ipairs(under_way) do
+      if watch:quiet(one.seen) < steps then
+        if turn > 3 then watch:await(0.5) end
+        visit(one, count, steps, job, watch)
+      end
+    end
+  end
+  for i, one in ipairs(under_way) do
+    local walls = {}
+    for k, step in ipairs(one.seen) do walls[k] = step.cost end
+    local chosen = watch:choose(one.seen, math.min(3, #one.seen))
+    results[i] = { step_seconds = chosen.cost, wall_seconds = sample.stats(walls).median, steps = #walls,
+      undisturbed_steps = chosen.quiet, foreign_percent = 100 * chosen.foreign, memory_ratio = chosen.memory,
+      disturbed = chosen.quiet < math.min(3, steps), first_loss = one.first_loss, last_loss = one.last_loss,
+      records = lines(chosen.chosen, job, one.case.plan.pp, share) }
+  end
+  return results
 end
 
 local function write_json(path, value) folders.write(path, json.encode(value)) end
@@ -122,17 +136,17 @@ local function write_json(path, value) folders.write(path, json.encode(value)) e
 function ranks.work(path)
   local request, why = json.read(path)
   if not request then error(why, 0) end
-  find.load("samplers", "cpu").available()
+  local cpu = find.load("samplers", "cpu").core()
   local job = require("ett.dist").open()
-  require("ett.cpu").pin(job.local_rank % sample.processors())
+  cpu.pin(job.local_rank % sample.processors())
   if request.wires then
     local plan = request.wires
     local own = require("ett.validate_kernels_cpu").host_seconds() -- all ranks at once, as they train
-    local rows = wires.sample(job, plan, request.effort)
-    if job.rank == 0 then wires.write(request.out, rows, plan, own, job.size) end
+    local watch = validate_watch.new(job)
+    local rows = wires.sample(job, plan, request.effort, watch)
+    if job.rank == 0 then wires.write(request.out, rows, plan, own, job.size, watch:undisturbed()) end
   else
-    local results = {}
-    for i, case in ipairs(request.cases) do results[i] = ranks.measure(case, request.steps, job) end
+    local results = ranks.train(request.cases, request.steps, job, request.undisturbed)
     if job.rank == 0 then write_json(request.out, results) end
   end
   job.world:barrier()
@@ -153,11 +167,12 @@ function ranks.wires(plan, count, folder, name, effort)
   return read
 end
 
---- Trains cases with `count` ranks.
-function ranks.measure_all(cases, count, steps, folder, name)
+--- Trains cases with `count` ranks, as ranks.train.
+---@param undisturbed number? what was learned of the machine before
+function ranks.train_all(cases, count, steps, folder, name, undisturbed)
   local out = ("%s/steps_%s.json"):format(folder, name)
-  ask({ cases = cases, steps = steps, out = out }, count, ("%s/cases_%s.json"):format(folder, name),
-    "training layout " .. name)
+  ask({ cases = cases, steps = steps, out = out, undisturbed = undisturbed }, count,
+    ("%s/cases_%s.json"):format(folder, name), "training layout " .. name)
   return assert(json.read(out))
 end
 

@@ -84,7 +84,9 @@ end
 function View:added(group, kind, bytes)
   local wire = self.wires[group .. " " .. kind]
   if not wire then return nil end
-  local before = math.min(wire.high, math.max(wire.low, self.stretch[group] or wire.low))
+  local stretch = self.stretch
+  local before = group == "tp" and bytes == stretch.loss_bytes and stretch.loss or stretch[group] or wire.low
+  before = math.min(wire.high, math.max(wire.low, before))
   local value, deviation = surface(wire):predict { math.log(bytes), math.log(before) }
   local seconds, spread = scale(bytes) * math.exp(value), math.exp(1.645 * deviation)
   return { seconds = seconds, low_seconds = seconds / spread, high_seconds = seconds * spread,

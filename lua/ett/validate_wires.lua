@@ -13,7 +13,7 @@
 -- C: mean processor time of a rank's n stretches; k: ranks on the fullest processor. A step of k C of
 -- computing and these collectives is then right by construction where the stretches are like a
 -- step's, and the prediction asks for that length (feature `stretch`).
-local cpu = require "ett.cpu"
+local find = require "ett.find"
 local sample = require "ett.sample"
 
 local wires = {}
@@ -21,7 +21,7 @@ local wires = {}
 --- By group: { collective, elements of the whole message, stretch in seconds, points }.
 wires.designs = {
   tp = { { "all_reduce", { 64, 262144 }, { 40e-6, 2e-3 }, 34 } },
-  dp = { { "all_reduce", { 30000, 12000000 }, { 2e-3, 60e-3 }, 24 } },
+  dp = { { "all_reduce", { 30000, 12000000 }, { 2e-3, 60e-3 }, 36 } },
   pp = { { "send_recv", { 4096, 262144 }, { 400e-6, 10e-3 }, 14 } },
 }
 
@@ -32,6 +32,7 @@ local function between(range, at) return range[1] * (range[2] / range[1]) ^ at e
 
 --- Products of two sizes whose weights rotate through more than a private cache holds.
 local function stretches()
+  local cpu = find.load("samplers", "cpu").core()
   local list = {}
   for i, size in ipairs { { 64, 128, 128 }, { 128, 256, 256 } } do
     local m, n, k = table.unpack(size)
@@ -77,79 +78,46 @@ local function there_and_back(group, tensor, compute)
   return busy
 end
 
---- Times one point on every rank: seconds a collective, and the share of the wall time in which
+-- Rounds of a visit: some milliseconds of them, for what comes in between is their mean.
+local function rounds_of(k, point) return math.max(1, math.min(32, math.ceil(0.01 / (k * point.stretch)))) end
+
+--- One visit of a point on every rank, as of Watch:observe: the cost of a collective is told without the time in which
 --- other programs had a processor.
-local function measure(job, k, group, sharers, kind, elements, seconds, stretch)
-  local world = job.world
-  local tensor = sample.tensor(elements)
+local function visit(k, point, stretch, watch)
+  local group, tensor = point.over, point.tensor
   local function compute()
     local start = sample.thread_seconds()
-    stretch(seconds)
+    stretch(point.stretch)
     tensor:fill(0) -- a step has just written what it sends
     return sample.thread_seconds() - start
   end
-  local pair = kind == "send_recv"
-  local n = math.max(1, math.min(16, math.ceil(0.015 / (k * seconds + elements * 1e-9))))
-  local costs, kept, tries = {}, 0, 0
-  repeat
-    tries = tries + 1
-    world:barrier()
-    local start, processor, busy = sample.now(), sample.thread_seconds(), 0.0
-    for _ = 1, n do
-      if not group then
-        break
-      elseif pair then
+  local pair, busy = point.kind == "send_recv", 0.0
+  local function run(rounds)
+    for _ = 1, group and rounds or 0 do
+      if pair then
         busy = busy + there_and_back(group, tensor, compute)
       else
         busy = busy + compute()
-        group:run(kind, tensor)
+        group:run(point.kind, tensor)
       end
     end
-    local stop = sample.now()
-    local used = sharers:reduce(sample.thread_seconds() - processor, "sum")
-    local wall = world:reduce(stop, "max") - world:reduce(start, "min")
-    local mean = world:reduce(busy, "sum") / world:reduce(group and 1 or 0, "sum")
-    local foreign = world:reduce(wall - used, "max") / wall
-    if foreign > wires.foreign then wall = wall * (1 - foreign) end -- without the time that others had
-    local cost = pair and (wall - 2 * mean) / (2 * n) or (wall - k * mean) / n
-    costs[tries] = { cost = cost, foreign = foreign }
-    if foreign <= wires.foreign then kept = kept + 1 end
-  until kept > 4 or tries >= 12
-  table.remove(costs, 1) -- the first round warms up
-  return wires.undisturbed(costs, 3)
-end
-
---- The largest share of other programs in what counts as undisturbed. (Interrupts take about 0.5 %.)
-wires.foreign = 0.02
-
---- How many of some rows other programs disturbed.
-function wires.disturbed(rows)
-  local count = 0
-  for _, row in ipairs(rows) do count = count + (row.foreign > wires.foreign and 1 or 0) end
-  return count
-end
-
---- Of { cost=, foreign= } those that no other program disturbed, or when these are fewer than
---- `least` the least disturbed ones: median cost, mean foreign share, the entries.
-function wires.undisturbed(list, least)
-  table.sort(list, function(a, b) return a.foreign < b.foreign end)
-  local values, foreign, chosen = {}, 0.0, {}
-  for i, entry in ipairs(list) do
-    if i > least and entry.foreign > wires.foreign then break end
-    values[i], chosen[i] = entry.cost, entry
-    foreign = foreign + entry.foreign
   end
-  return sample.stats(values).median, foreign / #values, chosen
+  run(1) -- another point's buffers were in the caches
+  busy = 0.0
+  local n = rounds_of(k, point)
+  local seen = watch:observe(function() run(n) end)
+  local mean = watch.world:reduce(busy, "sum") / watch.world:reduce(group and 1 or 0, "sum")
+  local wall = seen.seconds * (1 - math.max(0.0, seen.foreign))
+  seen.cost = pair and (wall - 2 * mean) / (2 * n) or (wall - k * mean) / n
+  return seen
 end
 
---- Samples the groups of a plan; every rank of the job calls it. Returns the rows on every rank.
----@param effort number? size of the designs: 1 is all of their points
-function wires.sample(job, plan, effort)
-  local groups = require("ett.validate_model").groups(plan, job)
-  local k = wires.share(job.size)
-  local sharers = job.world:split(job.local_rank % sample.processors(), job.rank)
-  local stretch = stretches()
-  local rows = {}
+--- Visits of a point, and most of them where too few were undisturbed.
+wires.visits, wires.most_visits = 8, 16
+
+--- The points of a plan's groups, in the order of their designs.
+local function points_of(groups, effort)
+  local list = {}
   for _, name in ipairs { "tp", "dp", "pp" } do
     local group = groups[name .. "_group"]
     -- A line of more than two stages: its first two stand for every pair.
@@ -159,34 +127,64 @@ function wires.sample(job, plan, effort)
       group = pair:is_member() and pair or nil
     end
     for _, design in ipairs(degree > 1 and wires.designs[name] or {}) do
-      local kind, sizes, lengths, points = table.unpack(design)
-      points = math.max(6, math.floor(points * (effort or 1)))
-      for i = 1, points do
-        local u = { sample.halton(i, 1, 7), sample.halton(i, 2, 7) }
-        local elements = math.floor(between(sizes, u[1]) / degree + 0.5) * degree
-        local seconds = between(lengths, u[2])
-        local cost, foreign = measure(job, k, group, sharers, kind, elements, seconds, stretch)
-        rows[#rows + 1] = { group = name, kind = kind, elements = elements, stretch = seconds, seconds = cost,
-          foreign = foreign }
+      local kind, sizes, lengths, count = table.unpack(design)
+      local buffer = sample.tensor(sizes[2])
+      for i = 1, math.max(6, math.floor(count * effort)) do
+        local elements = math.floor(between(sizes, sample.halton(i, 1, 7)) / degree + 0.5) * degree
+        list[#list + 1] = { group = name, over = group, kind = kind, elements = elements,
+          stretch = between(lengths, sample.halton(i, 2, 7)), tensor = buffer:view(1, elements), visits = {} }
       end
     end
+  end
+  return list
+end
+
+--- Samples the groups of a plan; every rank of the job calls it. The points are visited in turn, so that the visits of
+--- each lie apart: what disturbs a machine comes in stretches. Returns the rows on every rank.
+---@param effort number? size of the designs: 1 is all of their points
+---@param watch table of ett.validate_watch
+function wires.sample(job, plan, effort, watch)
+  local k = wires.share(job.size)
+  local stretch = stretches()
+  local points = points_of(require("ett.validate_model").groups(plan, job), effort or 1)
+  for turn = 1, wires.most_visits do
+    for _, point in ipairs(points) do
+      if turn <= wires.visits or 2 * watch:quiet(point.visits) < wires.visits then
+        point.visits[#point.visits + 1] = visit(k, point, stretch, watch)
+      end
+    end
+  end
+  local rows = {}
+  for i, point in ipairs(points) do
+    local chosen = watch:choose(point.visits, 3)
+    rows[i] = { group = point.group, kind = point.kind, elements = point.elements, stretch = point.stretch,
+      seconds = chosen.cost, foreign = chosen.foreign, quiet = chosen.quiet, visits = #point.visits }
   end
   return rows
 end
 
-local columns = "group,collective,shape,stretch(us),dur(us),foreign"
+--- How many of some rows had too few undisturbed visits.
+function wires.disturbed(rows)
+  local count = 0
+  for _, row in ipairs(rows) do count = count + (2 * row.quiet < wires.visits and 1 or 0) end
+  return count
+end
+
+local columns = "group,collective,shape,stretch(us),dur(us),foreign,quiet,visits"
 
 --- Writes rows as a table with a `#` header.
-function wires.write(path, rows, plan, host, ranks)
+---@param undisturbed number seconds of a probe of the memory (ett.validate_watch)
+function wires.write(path, rows, plan, host, ranks, undisturbed)
   local file = assert(io.open(path, "w"))
   file:write("# ett validate: collectives behind stretches of computing\n")
   file:write(("# layout: dp %d tp %d pp %d\n"):format(plan.dp, plan.tp, plan.pp))
   file:write(("# processors: %d, ranks on the fullest: %d\n"):format(sample.processors(), wires.share(ranks)))
+  file:write(("# memory undisturbed: probe %.3f us\n"):format(undisturbed * 1e6))
   file:write(("# host(us): %.4f an operator, %.5f a token, %.5f a token of a split vocabulary\n%s\n"):format(
     host.operator_seconds * 1e6, host.token_seconds.embedding * 1e6, host.token_seconds.cross_entropy * 1e6, columns))
   for _, r in ipairs(rows) do
-    file:write(("%s,%s,%d,%.3f,%.3f,%.4f\n"):format(r.group, r.kind, r.elements, r.stretch * 1e6, r.seconds * 1e6,
-      r.foreign))
+    file:write(("%s,%s,%d,%.3f,%.3f,%.4f,%d,%d\n"):format(r.group, r.kind, r.elements, r.stretch * 1e6,
+      r.seconds * 1e6, r.foreign, r.quiet, r.visits))
   end
   file:close()
 end
@@ -200,11 +198,14 @@ function wires.read(path)
       read.host = { operator_seconds = call * 1e-6, token_seconds = { embedding = token * 1e-6,
         cross_entropy = join * 1e-6 } }
     end
-    local group, kind, elements, stretch, seconds, foreign =
-      line:match("^(%l+),([%l_]+),(%d+),([^,]+),([^,]+),(.*)$")
+    local probe = line:match("^# memory undisturbed: probe (%S+) us")
+    if probe then read.undisturbed = probe * 1e-6 end
+    local group, kind, elements, stretch, seconds, foreign, quiet, visits =
+      line:match("^(%l+),([%l_]+),(%d+),([^,]+),([^,]+),([^,]+),(%d+),(%d+)$")
     if group then
       read.rows[#read.rows + 1] = { group = group, kind = kind, elements = math.tointeger(tonumber(elements)),
-        stretch = stretch * 1e-6, seconds = seconds * 1e-6, foreign = tonumber(foreign) }
+        stretch = stretch * 1e-6, seconds = seconds * 1e-6, foreign = tonumber(foreign),
+        quiet = math.tointeger(tonumber(quiet)), visits = math.tointeger(tonumber(visits)) }
     end
   end
   return read

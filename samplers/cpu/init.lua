@@ -35,6 +35,12 @@ function backend.available()
   return cpu and true, why
 end
 
+--- The compiled kinds and the timing of them (ett.cpu), loaded only now: OpenBLAS reads its environment once.
+function backend.core()
+  prepare_environment()
+  return require "ett.cpu"
+end
+
 local function merge(kind, pass, dims)
   dims.kind, dims.pass = kind, pass
   return dims
@@ -196,7 +202,7 @@ function backend.open(options)
   prepare_environment(threads)
   local ok, why = backend.available()
   if not ok then return nil, error_module.new("missing", "%s", why) end
-  local cpu = require "ett.cpu"
+  local cpu = backend.core()
   -- Before its threads are there: they inherit where they may run.
   local wanted = options.processor
   if threads == 1 and not wanted and not options.share then
@@ -264,7 +270,7 @@ function backend.open(options)
       local result, err = measure_pass(op, s, pass)
       if not result then return nil, err end
       if options.statistic == "median" then result.seconds = result.median_seconds end
-      watch:add(pool:probe())
+      if not options.together then watch:add(pool:probe()) end -- the ranks' probes are alike only where they began
       result.memory_seconds = watch:figure()
       results[pass] = result
     end

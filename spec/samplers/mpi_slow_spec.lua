@@ -121,6 +121,79 @@ describe("the MPI back end", function()
     assert.matches(" 0 measured, 0 failed", (run(2, ("sample '%s' --out '%s/out' --quiet"):format(file, folder))))
   end)
 
+  describe("together", function()
+    -- Sleeps for as long as its rank says, counts its calls, and fails on rank 1 at shape 5.
+    local function campaign(fields)
+      require("lfs").mkdir(folder .. "/operators")
+      write("operators/spec_rank.lua", [[
+        local rank = math.tointeger(tonumber(os.getenv "OMPI_COMM_WORLD_RANK" or "0"))
+        local op = { name = "spec_rank", summary = "sleeps by rank", passes = { "forward" },
+          columns = { "number" }, schema = { number = "count" } }
+        function op.shape() return { number = 1 } end
+        function op.features(s) return { s.number } end
+        function op.flops() return 0.0 end
+        function op.bytes() return 0.0 end
+        function op.cpu(s)
+          if s.number == 5 and rank == 1 then error "not here" end
+          local file = io.open(("%s/seen_%d_%d"):format(os.getenv "ETT_SPEC_FOLDER", rank, s.number), "a")
+          file:write("x")
+          file:close()
+          return { { kind = "sleep", microseconds = 1000 + 2000 * rank } }
+        end
+        return op
+      ]])
+      return write("together.lua", ([[
+        return { name = "together", max_repeats = 2, min_repeats = 2, budget_seconds = 0.001, %s samples = { {
+          operator = "spec_rank", shapes = { number = { start = 1, stop = 6 } } } } }
+      ]]):format(fields))
+    end
+
+    it("measures every shape on every rank; a row is the mean, and one rank's failure is the shape's", function()
+      local file = campaign "together = true, passes = 2,"
+      local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(file, folder),
+        ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))
+      assert(ok, text)
+      assert.matches("5 measured, 1 failed", text)
+      local rows, failures = {}, {}
+      for line in io.lines((text:match("(%S+%.csv): "))) do
+        local number, microseconds = line:match("^(%d+),([%d.]+)$")
+        if number then
+          assert.is_nil(rows[number])
+          rows[number] = tonumber(microseconds)
+        end
+        failures[#failures + 1] = line:match("^#! failed: .*")
+      end
+      for _, number in ipairs { "1", "2", "3", "4", "6" } do
+        assert.is_true(rows[number] > 1950 and rows[number] < 3000, ("%s: %s"):format(number, rows[number]))
+        for rank = 0, 1 do
+          assert.is_truthy(io.open(("%s/seen_%d_%s"):format(folder, rank, number)), number)
+        end
+      end
+      assert.same({ "#! failed: 5: model: rank 1 could not measure it" }, failures)
+      assert.matches(" 0 measured, 0 failed", (run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(file,
+        folder), ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))))
+    end)
+
+    it("is a matter of the campaign: without it a shape is one rank's", function()
+      local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(campaign "passes = 1,", folder),
+        ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))
+      assert(ok, text)
+      for number = 1, 4 do
+        local seen = 0
+        for rank = 0, 1 do
+          seen = seen + (require("lfs").attributes(("%s/seen_%d_%d"):format(folder, rank, number)) and 1 or 0)
+        end
+        assert.equal(1, seen)
+      end
+    end)
+
+    it("is told apart from a list", function()
+      local text, ok = run(1, ("sample '%s' --out '%s/out'"):format(campaign "together = 2,", folder))
+      assert.is_falsy(ok)
+      assert.matches("together", text)
+    end)
+  end)
+
   it("counts the shapes of all ranks as it goes", function()
     local file = write("counted.lua", [[
       return { name = "counted", max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, samples = { {

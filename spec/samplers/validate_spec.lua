@@ -34,20 +34,6 @@ local function rows(group, kind)
 end
 
 describe("ett validate", function()
-  it("counts the steps that no other program disturbed", function()
-    local median, foreign, chosen = wires.undisturbed({ { cost = 9.0, foreign = 0.5 }, { cost = 1.0, foreign = 0.0 },
-      { cost = 3.0, foreign = 0.01 }, { cost = 2.0, foreign = 0.0 }, { cost = 8.0, foreign = 0.021 } }, 2)
-    assert.equal(2.0, median)
-    assert.equal(3, #chosen)
-    assert.is_true(foreign < wires.foreign)
-    -- All disturbed: the least disturbed count, and their share says so.
-    median, foreign, chosen = wires.undisturbed({ { cost = 9.0, foreign = 0.9 }, { cost = 5.0, foreign = 0.3 },
-      { cost = 4.0, foreign = 0.2 } }, 2)
-    assert.equal(4.5, median)
-    assert.equal(2, #chosen)
-    assert.is_true(math.abs(foreign - 0.25) < 1e-12)
-  end)
-
   it("finds operands between the near and the far samples, by the bytes of a step", function()
     local view = view_module.new(constant(1e-3), constant(4e-3), { host = host, tp = 1 })
     local function seconds(bytes)
@@ -91,7 +77,7 @@ describe("ett validate", function()
     require("lfs").mkdir(folder)
     local function predict(layout, share)
       local view = view_module.new(constant(1e-3), constant(1e-3), { host = { operator_seconds = 0.0,
-        token_seconds = {} }, tp = layout[2], share = share, rows = rows("tp", "all_reduce") })
+        token_seconds = { cross_entropy = 0.0 } }, tp = layout[2], share = share, rows = rows("tp", "all_reduce") })
       local case = validate.case({ 2, 64, 4, 512, 4, 1, 64 }, layout)
       return validate.predict(case, view, validate.cluster(folder, layout)).step_seconds
     end
@@ -101,10 +87,11 @@ describe("ett validate", function()
     -- Two ranks that share a processor take twice as long, and their collectives on top.
     local shared = predict({ 1, 2, 1 }, 2)
     os.execute(("rm -rf '%s'"):format(folder))
-    -- 10 sums of the stream, 3 for the loss; behind more computing than was sampled: the longest sampled.
-    local longest = 40e-6 * 2.5 ^ 4
+    -- 10 sums of the stream behind more computing than was sampled: the longest sampled. 3 for the loss behind nothing
+    -- but the host's work on the tokens, here none: the shortest.
+    local shortest, longest = 40e-6, 40e-6 * 2.5 ^ 4
     local expected = 2 * 53e-3 + 10 * (10e-6 + 1e-9 * 65536 + 0.01 * longest)
-      + 3 * (10e-6 + 1e-9 * 1024 + 0.01 * longest)
+      + 3 * (10e-6 + 1e-9 * 1024 + 0.01 * shortest)
     assert.is_true(math.abs(shared / expected - 1) < 0.01, ("%g for %g"):format(shared, expected))
   end)
 
@@ -119,14 +106,22 @@ describe("ett validate", function()
   it("writes and reads what the ranks sampled", function()
     local path = os.tmpname()
     local list = rows("dp", "all_reduce")
-    for _, row in ipairs(list) do row.foreign = 0.01 end
-    wires.write(path, list, { dp = 2, tp = 1, pp = 1 }, host, 2)
+    for i, row in ipairs(list) do row.foreign, row.quiet, row.visits = 0.01, i % 9, 8 + i % 3 end
+    wires.write(path, list, { dp = 2, tp = 1, pp = 1 }, host, 2, 27.5e-6)
     local read = wires.read(path)
     os.remove(path)
     assert.equal(#list, #read.rows)
     assert.equal(list[7].elements, read.rows[7].elements)
     assert.is_true(math.abs(read.rows[7].seconds - list[7].seconds) < 1e-9)
     assert.is_true(math.abs(read.host.token_seconds.cross_entropy - 2e-7) < 1e-12)
+    assert.is_true(math.abs(read.undisturbed - 27.5e-6) < 1e-9)
+    for i, row in ipairs(list) do
+      assert.same({ row.quiet, row.visits }, { read.rows[i].quiet, read.rows[i].visits })
+    end
+    local few = 0 -- less than half of the visits that a point is to have
+    for _, row in ipairs(list) do few = few + (row.quiet < wires.visits / 2 and 1 or 0) end
+    assert.is_true(few > 0)
+    assert.equal(few, wires.disturbed(read.rows))
   end)
 
   it("samples a GPU over the range of what its configurations run, under the same limits", function()

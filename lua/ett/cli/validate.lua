@@ -34,15 +34,15 @@ local function print_group(group)
     if row.changed then print(("# %s: configuration %d has %s"):format(group.layout, i, row.changed)) end
   end
   if disturbed > 0 then
-    print(("# %s: ~ other programs had a processor in nearly every step of %d configurations; their least disturbed "
-      .. "steps count"):format(group.layout, disturbed))
+    print(("# %s: ~ other programs had a processor, or slowed the memory, in nearly every step of %d configurations; "
+      .. "their least disturbed steps count"):format(group.layout, disturbed))
   end
   local words = {}
   for _, c in ipairs(group.collectives) do
     words[#words + 1] = ("%s %.1f %% of %d"):format(c.name, 100 * c.median, c.points)
   end
   if #words > 0 then
-    print(("# %s: held-out error of the collectives' samples: %s; other programs disturbed %d of %d"):format(
+    print(("# %s: held-out error of the collectives' samples: %s; %d of %d disturbed"):format(
       group.layout, table.concat(words, ", "), group.disturbed_collective_samples, group.collective_samples))
   end
   print(("# %s: median error of the step %.1f %% over %d configurations%s"):format(group.layout,
