@@ -10,7 +10,7 @@ local function below(most, count) return function(s) return count(s) <= most end
 local function product(s) return 2.0 * s.tokens * s.in_features * s.out_features end
 
 --- On processors.
----@param scale number of the number of shapes
+---@param scale number of the number of shapes, and below 1 of the visits of each
 ---@param cold_bytes integer through which the operands rotate
 function validate_campaign.cpu(scale, cold_bytes)
   local function n(count) return math.max(8, math.floor(count * scale)) end
@@ -36,7 +36,9 @@ function validate_campaign.cpu(scale, cold_bytes)
       vocab = log(128, 2048, 64) } },
     { operator = "optimizer", design = "halton", count = n(24), shapes = { params = log(40000, 12000000) } },
   }
-  return { name = "validate", seed = 11, budget_seconds = 0.03, target = 1e-9, samples = list, passes = 5, block = 256,
+  local passes = math.max(2, math.floor(5 * math.min(1, scale) + 0.5))
+  return { name = "validate", seed = 11, budget_seconds = 0.006 * passes, target = 1e-9, samples = list,
+    passes = passes, block = 256,
     statistic = "median", together = true, cold_bytes = cold_bytes }
 end
 

@@ -112,8 +112,11 @@ local function visit(k, point, stretch, watch)
   return seen
 end
 
---- Visits of a point, and most of them where too few were undisturbed.
-wires.visits, wires.most_visits = 8, 16
+--- Visits of a point; where half of them were disturbed it has up to twice as many.
+wires.visits = 8
+
+--- Visits that count at least, if need be the least disturbed ones.
+wires.least = 3
 
 --- The points of a plan's groups, in the order of their designs.
 local function points_of(groups, effort)
@@ -141,32 +144,33 @@ end
 
 --- Samples the groups of a plan; every rank of the job calls it. The points are visited in turn, so that the visits of
 --- each lie apart: what disturbs a machine comes in stretches. Returns the rows on every rank.
----@param effort number? size of the designs: 1 is all of their points
+---@param effort number? size of the designs: 1 is all of their points; below 1 also of the visits
 ---@param watch table of ett.validate_watch
 function wires.sample(job, plan, effort, watch)
   local k = wires.share(job.size)
   local stretch = stretches()
   local points = points_of(require("ett.validate_model").groups(plan, job), effort or 1)
-  for turn = 1, wires.most_visits do
+  local visits = math.max(3, math.floor(wires.visits * math.min(1, effort or 1)))
+  for turn = 1, 2 * visits do
     for _, point in ipairs(points) do
-      if turn <= wires.visits or 2 * watch:quiet(point.visits) < wires.visits then
+      if turn <= visits or 2 * watch:quiet(point.visits) < visits then
         point.visits[#point.visits + 1] = visit(k, point, stretch, watch)
       end
     end
   end
   local rows = {}
   for i, point in ipairs(points) do
-    local chosen = watch:choose(point.visits, 3)
+    local chosen = watch:choose(point.visits, wires.least)
     rows[i] = { group = point.group, kind = point.kind, elements = point.elements, stretch = point.stretch,
       seconds = chosen.cost, foreign = chosen.foreign, quiet = chosen.quiet, visits = #point.visits }
   end
   return rows
 end
 
---- How many of some rows had too few undisturbed visits.
+--- How many of some rows had so few undisturbed visits that disturbed ones count.
 function wires.disturbed(rows)
   local count = 0
-  for _, row in ipairs(rows) do count = count + (2 * row.quiet < wires.visits and 1 or 0) end
+  for _, row in ipairs(rows) do count = count + (row.quiet < wires.least and 1 or 0) end
   return count
 end
 
