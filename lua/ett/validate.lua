@@ -1,13 +1,15 @@
 --- The proof: samples this machine, predicts training steps from the samples alone, executes
---- the same steps for real, and sets the two against each other.
+--- the same steps for real, and sets the two against each other. Ranks sample what they cost each other between their
+--- steps, for what lies between processors does not stay as it is for minutes; no prediction sees a step.
 --
 -- What is sampled and trained on is a back end: ett.validate_cpu (processors, ranks over MPI) or ett.validate_cuda
 -- (one GPU). Either has
 --   open(options)                     ready to sample and train, or raises what is missing
---   view(name)                        samples for the layout of that name: the profile as its ranks see it, which the
+--   view(name, cases, steps)          samples for the layout of that name: the profile as its ranks see it, which the
 --                                     estimate of every plan reads, and what the report says of the samples
 --   device                            of the cluster that the estimate is told
---   trainer(cases, name, steps)       a function that trains case i: see ett.validate_ranks.train
+--   trainer(cases, name, steps)       a function that trains case i, or tells what was measured when it was trained
+--                                     between the samples (see Training:results of ett.validate_ranks)
 --   close()
 -- A view has operator and collective as a profile does; alone (one pass of an operator by itself), added (what a
 -- collective adds to a step), plan (fields of the plan that the back end decides), launch_seconds (once a step).
@@ -82,11 +84,15 @@ local function estimate(case, view, cluster)
     accumulate_gradients = view.plan.accumulate_gradients } }
 end
 
+local function tell_sizes(view, case)
+  view:working(buffers.working_bytes(case.hyper, case.plan), buffers.layer_bytes(case.hyper, case.plan))
+end
+
 --- Predicts a case through the estimate that serves every plan: first the computing alone, which says how
 --- much of it lies before each collective, then the step.
 function validate.predict(case, view, cluster)
   local p = case.plan
-  view:working(buffers.working_bytes(case.hyper, p))
+  tell_sizes(view, case)
   view.stretch, view.silent = {}, true
   local computing = estimate(case, view, cluster)
   view.silent = false
@@ -152,7 +158,7 @@ end
 --- One row of the report: what was predicted of a case before, and what was measured.
 local function row_of(name, configuration, case, predicted, measured, view)
   view.stretch = predicted.stretch
-  view:working(buffers.working_bytes(case.hyper, case.plan))
+  tell_sizes(view, case)
   for _, record in ipairs(measured.records) do record.predicted_seconds = validate.line(record, view) end
   local row = { layout = name, case = case, changed = validate.changes(configuration, case),
     predicted_seconds = predicted.step_seconds, measured_seconds = measured.step_seconds }
@@ -163,16 +169,14 @@ end
 local function prove(backend, name, sizes, options)
   local layout = validate.layouts[name]
   local count = layout[1] * layout[2] * layout[3]
-  local view, group = backend:view(name)
+  local cases, predictions, steps = cases_of(sizes, layout), {}, options.steps or 12
+  local view, group = backend:view(name, cases, steps)
   local cluster = validate.cluster(options.out, layout, backend.device)
-  local cases, predictions = cases_of(sizes, layout), {}
   for i, case in ipairs(cases) do
     predictions[i] = { step_seconds = validate.predict(case, view, cluster).step_seconds + view.launch_seconds,
       stretch = view.stretch }
   end
-  options.on_stage(("training %d configurations on %s, layout %s"):format(#cases, backend.named
-    or ("%d rank%s"):format(count, count > 1 and "s" or ""), name))
-  local train = backend:trainer(cases, name, options.steps or 12)
+  local train = backend:trainer(cases, name, steps)
   group.layout, group.ranks, group.rows = name, count, {}
   for i, case in ipairs(cases) do
     local row = row_of(name, sizes[i], case, predictions[i],
@@ -185,7 +189,7 @@ local function prove(backend, name, sizes, options)
   return group
 end
 
---- Runs the whole proof: per layout the samples, the predictions, and only then the steps.
+--- Runs the whole proof, layout by layout.
 ---@param options table backend ("cpu" or "cuda"), out, steps, scale (of the campaign), layouts (list of names),
 --- configurations (how many), sizes (those instead of validate.sizes), check (false: none), of a GPU device and
 --- precision, on_stage, on_row

@@ -19,6 +19,12 @@ function buffers.working_bytes(h, p)
   return 16.0 * parameters + 4.0 * kept + 8.0 * z.tokens * z.vocab
 end
 
+--- Bytes that one layer of a rank goes through forward: its weights, and what it writes.
+function buffers.layer_bytes(h, p)
+  local z = buffers.sizes(h, p)
+  return 4.0 * (4 * z.width + 2 * z.ffn) * h.hidden + 4.0 * z.tokens * (4 * z.hidden + 4 * z.width + 2 * z.ffn)
+end
+
 --- Parameters of this rank, which the back end then holds (weights `w`, gradients `g`) as it likes:
 --- groups of { count, group, deviation and seed of normal weights | value of constant ones }.
 function buffers.parameters(self)

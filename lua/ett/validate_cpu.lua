@@ -2,8 +2,8 @@
 --
 -- The truth is the wall time of the step, the median of those that nothing disturbed (ett.validate_ranks,
 -- ett.validate_watch). Operators are sampled by as many ranks at once as will compute, each shape by all of them: they
--- share caches and memory. What the ranks cost each other is sampled in place (ett.validate_wires),
--- and both come together in a view of the profile (ett.validate_view).
+-- share caches and memory. What the ranks cost each other is sampled in place (ett.validate_wires), in turn
+-- with the steps, and both come together in a view of the profile (ett.validate_view).
 local error_module = require "ett.error"
 local find = require "ett.find"
 local folders = require "ett.folder"
@@ -59,19 +59,21 @@ function Backend:profiles_of(count)
   return pair
 end
 
-function Backend:view(name)
+function Backend:view(name, cases, steps)
   local options, layout = self.options, validate.layouts[name]
   local count = layout[1] * layout[2] * layout[3]
   local pair = self:profiles_of(count)
   local seen
   if count > 1 then
-    options.on_stage(("sampling the collectives of layout %s"):format(name))
-    seen = ranks.wires({ dp = layout[1], tp = layout[2], pp = layout[3] }, count, options.out, name, options.scale)
+    options.on_stage(("layout %s: sampling its collectives and training %d configurations on %d ranks, in turn"):format(
+      name, #cases, count))
+    seen, self.measured = ranks.run { plan = { dp = layout[1], tp = layout[2], pp = layout[3] }, count = count,
+      cases = cases, steps = steps, effort = options.scale, folder = options.out, name = name }
   else
     find.load("samplers", "cpu").core().pin(0)
     seen = { host = require("ett.validate_kernels_cpu").host_seconds() }
   end
-  seen.tp, self.undisturbed = layout[2], seen.undisturbed
+  seen.tp = layout[2]
   local view = view_module.new(pair.near, pair.far, seen)
   return view, { crowded = view.share > 1, ranks_per_processor = view.share, host = seen.host,
     collectives = view:held_out(), collective_samples = #(seen.rows or {}),
@@ -79,10 +81,12 @@ function Backend:view(name)
 end
 
 function Backend:trainer(cases, name, steps)
-  local layout = validate.layouts[name]
-  local count = layout[1] * layout[2] * layout[3]
-  local measured = count == 1 and ranks.train(cases, steps)
-    or ranks.train_all(cases, count, steps, self.options.out, name, self.undisturbed)
+  local measured = self.measured
+  if not measured then
+    self.options.on_stage(("layout %s: training %d configurations on one rank"):format(name, #cases))
+    measured = ranks.train(cases, steps)
+  end
+  self.measured = nil
   return function(i) return measured[i] end
 end
 

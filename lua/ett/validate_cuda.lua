@@ -192,7 +192,8 @@ local function train(self, case, steps)
 end
 
 --- Larger models come later: where one does not fit, those before it still can be run.
-function Backend:trainer(cases, _, steps)
+function Backend:trainer(cases, name, steps)
+  self.options.on_stage(("layout %s: training %d configurations on %s"):format(name, #cases, self.named))
   return function(i)
     local ok, result = pcall(train, self, cases[i], steps)
     if ok then return result end

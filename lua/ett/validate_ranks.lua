@@ -69,13 +69,7 @@ local function lines(chosen, job, pp, share)
   return list
 end
 
---- A case under way on this rank.
-local function begin(case, job)
-  return { case = case, trainer = require("ett.validate_model").new { hyper = case.hyper, plan = case.plan, job = job },
-    seen = {}, trained = 0 }
-end
-
--- Steps before the first that is timed, of a case and of each later visit.
+-- Steps before the first that is timed, of a case and of each later turn.
 local warm_steps, warm_again = 3, 1
 
 --- Trains a case for `count` timed steps, behind a few that warm up.
@@ -98,82 +92,105 @@ local function visit(one, count, steps, job, watch)
   end
 end
 
---- Executes cases on this rank, all ranks of the job together, until `steps` steps of each were undisturbed or four
---- times as many are done. They are visited in turn: what disturbs the machine for a while disturbs few steps of each.
---- A step's time is the median of the undisturbed ones; with fewer than three of these, of the three least disturbed.
----@param known number? of ett.validate_watch
----@return table[] { step_seconds, wall_seconds (median of all), steps, undisturbed_steps, foreign_percent and
---- memory_ratio (of the steps that count), disturbed, first_loss, last_loss, records }
-function ranks.train(cases, steps, job, known)
-  local watch = validate_watch.new(job, known)
-  local share = job and wires.share(job.size) or 1
-  local under_way, results = {}, {}
-  for i, case in ipairs(cases) do under_way[i] = begin(case, job) end
-  local count = math.max(1, steps // 3)
-  for turn = 1, (4 * steps) // count do
-    for _, one in ipairs(under_way) do
-      if watch:quiet(one.seen) < steps then
-        if turn > 3 then watch:await(0.5) end
-        visit(one, count, steps, job, watch)
-      end
+local Training = {}
+Training.__index = Training
+
+--- Begins to train cases on this rank, all ranks of the job together, until `steps` steps of each were undisturbed or
+--- four times as many are done. They are visited in turn: what disturbs the machine for a while disturbs few steps of
+--- each.
+---@param watch table of ett.validate_watch
+function ranks.begin(cases, steps, job, watch)
+  local self = setmetatable({ list = {}, steps = steps, job = job, watch = watch, turns = 0,
+    count = math.max(1, steps // 4) }, Training)
+  for i, case in ipairs(cases) do
+    self.list[i] = { case = case, seen = {}, trained = 0,
+      trainer = require("ett.validate_model").new { hyper = case.hyper, plan = case.plan, job = job } }
+  end
+  return self
+end
+
+--- Trains every case that wants it for a quarter of the steps. Returns whether there are to be more turns.
+function Training:turn()
+  self.turns = self.turns + 1
+  local more = false
+  for _, one in ipairs(self.list) do
+    if self.watch:quiet(one.seen) < self.steps and #one.seen + self.count <= 4 * self.steps then
+      if self.turns * self.count > self.steps then self.watch:await(0.5) end
+      visit(one, self.count, self.steps, self.job, self.watch)
+      more = true
     end
   end
-  for i, one in ipairs(under_way) do
+  return more
+end
+
+--- What was measured: a step's time is the mean of the middle half of the undisturbed ones; with fewer than three of
+--- these, of the three least disturbed.
+---@return table[] { step_seconds, wall_seconds (median of all), steps, undisturbed_steps, foreign_percent, memory_ratio
+--- and way_ratio (of the steps that count), disturbed, first_loss, last_loss, records }
+function Training:results()
+  local results = {}
+  for i, one in ipairs(self.list) do
     local walls = {}
     for k, step in ipairs(one.seen) do walls[k] = step.cost end
-    local chosen = watch:choose(one.seen, math.min(3, #one.seen))
+    local chosen = self.watch:choose(one.seen, math.min(3, #one.seen))
     results[i] = { step_seconds = chosen.cost, wall_seconds = sample.stats(walls).median, steps = #walls,
       undisturbed_steps = chosen.quiet, foreign_percent = 100 * chosen.foreign, memory_ratio = chosen.memory,
-      disturbed = chosen.quiet < math.min(3, steps), first_loss = one.first_loss, last_loss = one.last_loss,
-      records = lines(chosen.chosen, job, one.case.plan.pp, share) }
+      way_ratio = chosen.way, disturbed = chosen.quiet < math.min(3, self.steps), first_loss = one.first_loss,
+      last_loss = one.last_loss, records = lines(chosen.chosen, self.job, one.case.plan.pp,
+        self.job and wires.share(self.job.size) or 1) }
   end
   return results
 end
 
+--- Trains cases in this process alone: see Training:results.
+function ranks.train(cases, steps)
+  local training = ranks.begin(cases, steps, nil, validate_watch.new())
+  repeat until not training:turn()
+  return training:results()
+end
+
 local function write_json(path, value) folders.write(path, json.encode(value)) end
 
---- The ranks' side: reads what is asked, samples collectives or trains cases, writes results (rank 0).
+--- The ranks' side: reads what is asked, samples collectives, trains cases, writes rows and results (rank 0).
+--- Samples and steps take turns: the machine that a step meets is the one that its collectives were sampled on.
 function ranks.work(path)
   local request, why = json.read(path)
   if not request then error(why, 0) end
   local cpu = find.load("samplers", "cpu").core()
   local job = require("ett.dist").open()
   cpu.pin(job.local_rank % sample.processors())
-  if request.wires then
-    local plan = request.wires
-    local own = require("ett.validate_kernels_cpu").host_seconds() -- all ranks at once, as they train
-    local watch = validate_watch.new(job)
-    local rows = wires.sample(job, plan, request.effort, watch)
-    if job.rank == 0 then wires.write(request.out, rows, plan, own, job.size, watch:undisturbed()) end
-  else
-    local results = ranks.train(request.cases, request.steps, job, request.undisturbed)
-    if job.rank == 0 then write_json(request.out, results) end
+  local own = require("ett.validate_kernels_cpu").host_seconds() -- all ranks at once, as they train
+  local watch = validate_watch.new(job)
+  local sampling = wires.begin(job, request.plan, request.effort, watch)
+  local training = ranks.begin(request.cases, request.steps, job, watch)
+  local sample_more, train_more = true, true
+  while sample_more or train_more do
+    for _ = 1, 2 do -- an undisturbed run takes eight turns of the one and four of the other
+      if sample_more then sample_more = sampling:turn() end
+    end
+    if train_more then train_more = training:turn() end
+  end
+  local rows, results = sampling:rows(), training:results()
+  if job.rank == 0 then
+    wires.write(request.rows, rows, request.plan, own, job.size)
+    write_json(request.results, results)
   end
   job.world:barrier()
 end
 
-local function ask(request, count, path, what)
-  write_json(path, request)
-  ranks.launch(count, ("validate --worker %s"):format(quote(path)), what)
-end
-
---- Samples what the ranks of a plan cost each other: { host, rows, share }.
-function ranks.wires(plan, count, folder, name, effort)
-  local out = ("%s/wires_%s.csv"):format(folder, name)
-  ask({ wires = plan, effort = effort, out = out }, count, ("%s/wires_%s.json"):format(folder, name),
-    "sampling the collectives of layout " .. name)
-  local read = wires.read(out)
-  read.share = wires.share(count)
-  return read
-end
-
---- Trains cases with `count` ranks, as ranks.train.
----@param undisturbed number? what was learned of the machine before
-function ranks.train_all(cases, count, steps, folder, name, undisturbed)
-  local out = ("%s/steps_%s.json"):format(folder, name)
-  ask({ cases = cases, steps = steps, out = out, undisturbed = undisturbed }, count,
-    ("%s/cases_%s.json"):format(folder, name), "training layout " .. name)
-  return assert(json.read(out))
+--- Samples what the ranks of a plan cost each other, and trains cases with them.
+---@param given table plan, count (ranks), cases, steps, effort, folder and name (of the files)
+---@return table { host, rows, share } of the samples
+---@return table[] of Training:results
+function ranks.run(given)
+  local function file(kind) return ("%s/%s_%s"):format(given.folder, kind, given.name) end
+  local path, rows, results = file "ranks" .. ".json", file "wires" .. ".csv", file "steps" .. ".json"
+  write_json(path, { plan = given.plan, cases = given.cases, steps = given.steps, effort = given.effort, rows = rows,
+    results = results })
+  ranks.launch(given.count, ("validate --worker %s"):format(quote(path)), "layout " .. given.name)
+  local read = wires.read(rows)
+  read.share = wires.share(given.count)
+  return read, assert(json.read(results))
 end
 
 return ranks

@@ -1,7 +1,9 @@
 --- A profile as the ranks of a layout see it; what predicts a step of `ett validate`.
 --
--- Operators: sampled twice, on operands that rotate through few bytes and through many; a step that goes
--- through B bytes finds its own somewhere between, taken linear in the logarithm of B.
+-- Operators: sampled twice, on operands that rotate through few bytes and through many; one that goes
+-- through B bytes from an operand to the next meeting with it finds it somewhere between, taken linear in the
+-- logarithm of B. That is a step's bytes for weights and for what the forward pass kept, a layer's for what
+-- operators of the same layer have just written.
 -- What the host spends to call an operator is added, and the sum counts once for each of the ranks
 -- that share a processor. Ranks that take turns on a processor never leave it idle while one of
 -- them has work, so a step lasts the sum of their processor times (processor sharing, Kleinrock 1967,
@@ -22,6 +24,13 @@ validate_view.near_bytes, validate_view.far_bytes = 4 << 20, 96 << 20
 local function scale(bytes) return bytes / 5e9 + 2e-6 end
 local least_seconds = 2e-7 -- noise can make a sample of nothing negative
 
+-- Passes whose operands were all written by the layer just before, as ett.validate_model runs them.
+local fresh = {
+  rope = { forward = true, backward = true }, residual_add = { forward = true, backward = true },
+  layer_norm = { forward = true }, flash_attention = { forward = true }, gelu = { forward = true },
+  cross_entropy = { forward = true },
+}
+
 local function scaled(answer, factor, more)
   return { seconds = (answer.seconds + more) * factor, low_seconds = (answer.low_seconds + more) * factor,
     high_seconds = (answer.high_seconds + more) * factor, provenance = answer.provenance, detail = answer.detail }
@@ -33,8 +42,8 @@ end
 ---@param given table ranks on the fullest processor (share), host (of
 --- validate_kernels_cpu.host_seconds), tp, rows (of ett.validate_wires)
 function validate_view.new(near, far, given)
-  local self = setmetatable({ near = near, far = far, farness = 1.0, share = given.share or 1, host = given.host,
-    tp = given.tp, wires = {}, stretch = {} }, View)
+  local self = setmetatable({ near = near, far = far, step_farness = 1.0, layer_farness = 1.0, host = given.host,
+    share = given.share or 1, tp = given.tp, wires = {}, stretch = {} }, View)
   for _, row in ipairs(given.rows or {}) do
     local key = row.group .. " " .. row.kind
     local wire = self.wires[key] or { x = {}, y = {}, low = math.huge, high = 0.0 }
@@ -47,18 +56,24 @@ function validate_view.new(near, far, given)
   return self
 end
 
---- Says through how many bytes the step to be predicted goes.
-function View:working(bytes)
+local function farness(bytes)
   local least, most = math.log(validate_view.near_bytes), math.log(validate_view.far_bytes)
-  self.farness = math.min(1.0, math.max(0.0, (math.log(bytes) - least) / (most - least)))
+  return math.min(1.0, math.max(0.0, (math.log(bytes) - least) / (most - least)))
 end
 
---- Processor seconds of one run on one rank, without the call.
+--- Says through how many bytes the step to be predicted goes, and a layer of it.
+function View:working(step_bytes, layer_bytes)
+  self.step_farness, self.layer_farness = farness(step_bytes), farness(layer_bytes)
+end
+
+--- Processor seconds of one run on one rank, as ett.validate_kernels_cpu books them: the call and the kernel.
 function View:alone(name, shape, dtype, pass)
   local far = self.far:operator(name, shape, dtype, pass)
-  local near = far and self.near:operator(name, shape, dtype, pass)
-  if not near then return far end
-  local function between(field) return near[field] * (far[field] / near[field]) ^ self.farness end
+  if not far then return nil end
+  local near = self.near:operator(name, shape, dtype, pass) or far
+  local at = fresh[name] and fresh[name][pass] and self.layer_farness or self.step_farness
+  local call = self.host.call_seconds
+  local function between(field) return call + near[field] * (far[field] / near[field]) ^ at end
   return { seconds = between "seconds", low_seconds = between "low_seconds", high_seconds = between "high_seconds",
     provenance = far.provenance, detail = far.detail }
 end

@@ -107,7 +107,7 @@ local function visit(k, point, stretch, watch)
   local n = rounds_of(k, point)
   local seen = watch:observe(function() run(n) end)
   local mean = watch.world:reduce(busy, "sum") / watch.world:reduce(group and 1 or 0, "sum")
-  local wall = seen.seconds * (1 - math.max(0.0, seen.foreign))
+  local wall = seen.seconds * (1 - seen.foreign)
   seen.cost = pair and (wall - 2 * mean) / (2 * n) or (wall - k * mean) / n
   return seen
 end
@@ -142,25 +142,37 @@ local function points_of(groups, effort)
   return list
 end
 
---- Samples the groups of a plan; every rank of the job calls it. The points are visited in turn, so that the visits of
---- each lie apart: what disturbs a machine comes in stretches. Returns the rows on every rank.
+local Sampling = {}
+Sampling.__index = Sampling
+
+--- Begins to sample the groups of a plan; every rank of the job calls it, and what it returns alike. The points are
+--- visited in turn, so that the visits of each lie apart: what disturbs a machine comes in stretches.
 ---@param effort number? size of the designs: 1 is all of their points; below 1 also of the visits
 ---@param watch table of ett.validate_watch
-function wires.sample(job, plan, effort, watch)
-  local k = wires.share(job.size)
-  local stretch = stretches()
-  local points = points_of(require("ett.validate_model").groups(plan, job), effort or 1)
-  local visits = math.max(3, math.floor(wires.visits * math.min(1, effort or 1)))
-  for turn = 1, 2 * visits do
-    for _, point in ipairs(points) do
-      if turn <= visits or 2 * watch:quiet(point.visits) < visits then
-        point.visits[#point.visits + 1] = visit(k, point, stretch, watch)
-      end
+function wires.begin(job, plan, effort, watch)
+  return setmetatable({ k = wires.share(job.size), watch = watch, stretch = stretches(), turns = 0,
+    visits = math.max(3, math.floor(wires.visits * math.min(1, effort or 1))),
+    points = points_of(require("ett.validate_model").groups(plan, job), effort or 1) }, Sampling)
+end
+
+--- Visits every point that wants it once. Returns whether there are to be more turns.
+function Sampling:turn()
+  self.turns = self.turns + 1
+  local more = self.turns < self.visits
+  for _, point in ipairs(self.points) do
+    if self.turns <= self.visits or 2 * self.watch:quiet(point.visits) < self.visits then
+      point.visits[#point.visits + 1] = visit(self.k, point, self.stretch, self.watch)
+      more = more or 2 * self.watch:quiet(point.visits) < self.visits
     end
   end
+  return more and self.turns < 2 * self.visits
+end
+
+--- The rows so far, on every rank.
+function Sampling:rows()
   local rows = {}
-  for i, point in ipairs(points) do
-    local chosen = watch:choose(point.visits, wires.least)
+  for i, point in ipairs(self.points) do
+    local chosen = self.watch:choose(point.visits, wires.least)
     rows[i] = { group = point.group, kind = point.kind, elements = point.elements, stretch = point.stretch,
       seconds = chosen.cost, foreign = chosen.foreign, quiet = chosen.quiet, visits = #point.visits }
   end
@@ -177,15 +189,14 @@ end
 local columns = "group,collective,shape,stretch(us),dur(us),foreign,quiet,visits"
 
 --- Writes rows as a table with a `#` header.
----@param undisturbed number seconds of a probe of the memory (ett.validate_watch)
-function wires.write(path, rows, plan, host, ranks, undisturbed)
+function wires.write(path, rows, plan, host, ranks)
   local file = assert(io.open(path, "w"))
   file:write("# ett validate: collectives behind stretches of computing\n")
   file:write(("# layout: dp %d tp %d pp %d\n"):format(plan.dp, plan.tp, plan.pp))
   file:write(("# processors: %d, ranks on the fullest: %d\n"):format(sample.processors(), wires.share(ranks)))
-  file:write(("# memory undisturbed: probe %.3f us\n"):format(undisturbed * 1e6))
-  file:write(("# host(us): %.4f an operator, %.5f a token, %.5f a token of a split vocabulary\n%s\n"):format(
-    host.operator_seconds * 1e6, host.token_seconds.embedding * 1e6, host.token_seconds.cross_entropy * 1e6, columns))
+  file:write(("# host(us): %.4f an operator, %.4f its call, %.5f a token, %.5f a token of a split vocabulary\n%s\n")
+    :format(host.operator_seconds * 1e6, host.call_seconds * 1e6, host.token_seconds.embedding * 1e6,
+      host.token_seconds.cross_entropy * 1e6, columns))
   for _, r in ipairs(rows) do
     file:write(("%s,%s,%d,%.3f,%.3f,%.4f,%d,%d\n"):format(r.group, r.kind, r.elements, r.stretch * 1e6,
       r.seconds * 1e6, r.foreign, r.quiet, r.visits))
@@ -197,13 +208,12 @@ end
 function wires.read(path)
   local read = { rows = {} }
   for line in io.lines(path) do
-    local call, token, join = line:match("^# host%(us%): (%S+) an operator, (%S+) a token, (%S+) a token")
+    local operator, call, token, join =
+      line:match("^# host%(us%): (%S+) an operator, (%S+) its call, (%S+) a token, (%S+) a token")
     if call then
-      read.host = { operator_seconds = call * 1e-6, token_seconds = { embedding = token * 1e-6,
-        cross_entropy = join * 1e-6 } }
+      read.host = { operator_seconds = operator * 1e-6, call_seconds = call * 1e-6,
+        token_seconds = { embedding = token * 1e-6, cross_entropy = join * 1e-6 } }
     end
-    local probe = line:match("^# memory undisturbed: probe (%S+) us")
-    if probe then read.undisturbed = probe * 1e-6 end
     local group, kind, elements, stretch, seconds, foreign, quiet, visits =
       line:match("^(%l+),([%l_]+),(%d+),([^,]+),([^,]+),([^,]+),(%d+),(%d+)$")
     if group then

@@ -42,7 +42,7 @@ local function start()
   os.execute(("%s --layouts 2x1 --steps 60 --out %s/out >%s/text 2>&1 & echo $! >%s/pid"):format(command, folder,
     folder, folder))
   local ranks = wait_for(function()
-    local list = processes(("^[^ ]*/ett validate --worker %s/out/cases"):format(folder))
+    local list = processes(("^[^ ]*/ett validate --worker %s/out/ranks"):format(folder))
     return #list == 2 and list
   end, 120)
   assert(ranks, "two ranks train")
@@ -83,7 +83,7 @@ describe("ett validate between ranks", function()
       return said:match("ett: ") and said
     end, 30)
     assert(text, "it ends")
-    assert.matches("ett: training layout 2x1, 2 ranks: rank [01] died: signal 9 %(Killed%); the other ranks were ended",
+    assert.matches("ett: layout 2x1, 2 ranks: rank [01] died: signal 9 %(Killed%); the other ranks were ended",
       text)
     assert(nothing_left())
   end)
@@ -98,15 +98,16 @@ describe("ett validate between ranks", function()
   it("predicts nothing from an operator that computes a wrong result", function()
     os.execute(("mkdir -p '%s/samplers/cpu'"):format(folder))
     require("ett.folder").write(folder .. "/samplers/cpu/doubles.lua", ("local kinds = dofile '%s/samplers/cpu/"
-      .. "doubles.lua'\nkinds.gelu = function(_, v) return { y = v.x, dx = v.x } end\nreturn kinds\n"):format(host.root))
+      .. "doubles.lua'\nkinds.gelu = function(_, v) return { y = v.x, dx = v.x } end\nreturn kinds\n")
+      :format(host.root))
     for layout, where in pairs { ["1x1"] = "this machine", ["2x1"] = "sampling operators, 2 ranks" } do
       local text, ok = read(("ETT_PATH='%s' %s --quiet --layouts %s --configurations 1 2>&1"):format(folder, command,
         layout))
       assert.is_falsy(ok)
       assert.is_truthy(text:find("ett: " .. where, 1, true), text)
     end
-    local text, ok = read(("ETT_PATH='%s' %s --quiet --no-check --layouts 1x1 --configurations 1 --steps 3 2>&1"):format(
-      folder, command))
+    local text, ok = read(("ETT_PATH='%s' %s --quiet --no-check --layouts 1x1 --configurations 1 --steps 3 2>&1")
+      :format(folder, command))
     assert(ok, text)
   end)
 
