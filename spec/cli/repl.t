@@ -28,9 +28,18 @@ function: ...
 ett: pp must divide 32
 "still here"
 
-# At a terminal: a history, completion, lines that go on, and Ctrl-C for what runs and what is typed.
+# At a terminal: a history, completion, lines that go on, and Ctrl-C for what runs and what is typed. Every key waits for
+# what shows that ett is where it is to be: under load a Ctrl-D that comes while a line runs is no end of the input.
 
-$ export HOME=$PWD XDG_STATE_HOME= TERM=xterm; (sleep 1; printf 'abc = { bcd = 1, bce = 2 }\n'; printf 'abc.b\t\t'; printf 'd + 40\n'; printf 'while true do end\n'; sleep 1.5; printf '\003'; sleep 0.2; sleep 0.5; printf 'half typed\003'; sleep 0.5; printf 'for i = 1, 2 do\nprint("line " .. i) end\n'; printf '\033[A\n'; for i in 1 2 3; do sleep 0.7; printf '\004'; done) | timeout 60 script -qec "ett repl" /dev/null | tr -d '\r'; grep -c . .local/state/ett/history
+$ export HOME=$PWD XDG_STATE_HOME= TERM=xterm
+> : > shown
+> after() { until tr -d '\r\n' < shown | grep -q -- "$1\$" || [ -e left ]; do sleep 0.05; done; sleep 0.2; shift; printf "$@"; }
+> (after '> ' 'abc = { bcd = 1, bce = 2 }\n'; after '2 }> ' 'abc.b\t\t'; after 'bcd  bce.*> abc\.bc' 'd + 40\n'
+>  after '41> ' 'print("runs" .. " on") while true do end\n'; after 'runs on' '\003'; after 'interrupted> ' 'half typed'
+>  after 'half typed' '\003'; after 'half typed> ' 'for i = 1, 2 do\nprint("line " .. i) end\n'
+>  after 'line 2> ' '\033[A\n'; after 'line 2> .*line 2> ' '\004'; until [ -e left ]; do printf '\004'; sleep 0.5; done) |
+>  (timeout 240 script -qefc "ett repl" /dev/null > shown; touch left)
+> tr -d '\r' < shown; grep -c . .local/state/ett/history
 ett 0.1.0; `help` says what can be typed
 ...
 bcd  bce
