@@ -42,6 +42,11 @@ $ ett picture --layers 0
 ett: picture: option '--layers' must be a positive integer, got '0'
 ?2
 
+$ ett spec --help
+usage: ett spec FILE ...
+...
+  --traceback  print where an error was raised
+
 $ ett list clusters >&-
 ett: cannot write the output: Bad file descriptor
 ?1

@@ -72,6 +72,10 @@ local function main(argv)
   if os.getenv "ETT_PATH" then require("ett.find").set_script_folder(nil) end
   local command = dofile(path)
   local rest = table.move(argv, 2, #argv, 1, {})
+  if command.raw and command.asks_help and command.asks_help(rest) then
+    print_help(command)
+    return 0
+  end
   if command.raw then return command.run(rest) or 0 end -- parses its own arguments
   local opts, positional = options.parse(command.options, rest, command.name)
   if opts.help and not (command.own_help and positional[1]) then

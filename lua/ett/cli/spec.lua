@@ -17,12 +17,23 @@ local function keys(t)
   return set
 end
 
+-- Whether the words ask for help. busted's own reader answers that with its usage, and with status 1.
+local function wants_help(argv)
+  for _, word in ipairs(argv) do
+    if word == "--" then return false end
+    if word == "--help" or word == "-h" then return true end
+  end
+  return false
+end
+
 return {
   name = "spec",
   summary = "run busted specs inside the host",
   usage = "spec FILE ...",
+  description = "Options of busted go with it, such as --filter PATTERN and --list.",
   hidden = true,
   raw = true,
+  asks_help = wants_help,
   run = function(argv)
     -- Insulation would throw away what libraries keep before it can be counted.
     table.insert(argv, 1, "--no-auto-insulate")
