@@ -128,13 +128,16 @@ function find.names(kind)
   return names
 end
 
---- Environment of a description or script: reads globals, cannot create undeclared ones.
+--- Environment of a description or script: reads globals, cannot create undeclared ones. Says which line wants to: it
+--- may stand in a function that is called long after the file was loaded.
 function find.sandbox()
   return setmetatable({}, {
     __index = _G,
     __newindex = function(_, name, _)
-      error_module.raise("model", "assignment to undeclared global '%s'; write 'local %s'",
-        tostring(name), tostring(name))
+      local place = debug.getinfo(2, "Sl")
+      local file = place and place.currentline > 0 and place.source:match("^@(.*)$")
+      error_module.raise("model", "%sassignment to undeclared global '%s'; write 'local %s'",
+        file and ("%s:%d: "):format(file, place.currentline) or "", tostring(name), tostring(name))
     end,
   })
 end

@@ -184,6 +184,17 @@ return op
     end
   end)
 
+  it("says which line of a function sets a global", function()
+    write("operators/loose.lua", "local op = { name = 'loose', summary = 's', schema = { n = 'count' } }\n"
+      .. "function op.shape() return { n = 1 } end\nfunction op.features(s) return { s.n } end\n"
+      .. "function op.flops() return 1.0 end\nfunction op.bytes() return 1.0 end\nfunction op.cpu()\n"
+      .. "  calls = { { kind = 'scale', rows = 1, cols = 1 } }\n  return calls\nend\nreturn op\n")
+    write("l.lua", "return { name = 'l', samples = { { operator = 'loose', shapes = { n = 1 } } } }\n")
+    local text, status = run "sample l.lua --out loose --quiet"
+    assert.equal(1, status)
+    assert.matches("/operators/loose%.lua:7: assignment to undeclared global 'calls'; write 'local calls'", text)
+  end)
+
   it("says which launch has no counterpart on the CPU", function()
     local op = require("ett.operator").check({ name = "doubled", summary = "x", schema = { n = "count" },
       shape = function() return { n = 1 } end, features = function(s) return { s.n } end,
