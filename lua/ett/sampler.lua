@@ -87,8 +87,11 @@ local function never() return false end
 --- What the ranks that measured a shape at once make of it: where one failed, all did.
 local function agreed(shared, results, err)
   local rank = shared.worst(results == nil)
-  if not rank or err then return results, err end
-  return nil, error_module.new("model", "rank %d could not measure it", rank)
+  if not rank then return results end
+  local own = err and ("%s %s"):format(err.kind or "internal", tostring(err)) or ""
+  local kind, reason = shared.text_of(rank, own):match("^(%S+) (.*)$")
+  if err then return nil, err end -- this rank's own
+  return nil, error_module.new(kind, "rank %d: %s", rank, reason)
 end
 
 --- Measures one target into its table. Returns its report; nil on a rank that is to measure nothing.

@@ -83,6 +83,9 @@ function share_mpi.open(dist)
     return rank < job.size and rank or nil
   end
 
+  --- The text of one rank on all of them; every rank comes here with the same rank.
+  function share.text_of(rank, text) return job.world:share_text(text, rank) end
+
   --- Waits for the others at the end of the campaign.
   function share.leave() job.world:agree(0) end
 

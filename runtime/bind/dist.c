@@ -185,19 +185,21 @@ static int reduce(lua_State *L) {
   return 1;
 }
 
-/* group:share_text(text of rank 0) -> that text on every rank */
+/* group:share_text(text [, rank]) -> the text of that rank (0) on every rank */
 static int share_text(lua_State *L) {
   ett_dist_group *g = check_group(L);
   size_t bytes = 0;
   const char *text = luaL_optlstring(L, 2, "", &bytes);
+  const lua_Integer from = luaL_optinteger(L, 3, 0);
+  luaL_argcheck(L, from >= 0 && from < g->size, 3, "no such rank");
   unsigned long long n = bytes;
-  MPI_Bcast(&n, 1, MPI_UNSIGNED_LONG_LONG, 0, g->comm);
+  MPI_Bcast(&n, 1, MPI_UNSIGNED_LONG_LONG, (int)from, g->comm);
   if (n > 0x7fffffff)
     return luaL_error(L, "more than 2 GB of text");
   char *copy = lua_newuserdatauv(L, (size_t)n + 1, 0);
-  if (g->rank == 0)
+  if (g->rank == (int)from)
     memcpy(copy, text, bytes);
-  MPI_Bcast(copy, (int)n, MPI_BYTE, 0, g->comm);
+  MPI_Bcast(copy, (int)n, MPI_BYTE, (int)from, g->comm);
   lua_pushlstring(L, copy, (size_t)n);
   return 1;
 }

@@ -122,7 +122,7 @@ describe("the MPI back end", function()
   end)
 
   describe("together", function()
-    -- Sleeps for as long as its rank says, counts its calls, and fails on rank 1 at shape 5.
+    -- Sleeps for as long as its rank says, counts its calls, and fails on rank 1 at shapes 5 and 7.
     local function campaign(fields)
       require("lfs").mkdir(folder .. "/operators")
       write("operators/spec_rank.lua", [[
@@ -135,6 +135,7 @@ describe("the MPI back end", function()
         function op.bytes() return 0.0 end
         function op.cpu(s)
           if s.number == 5 and rank == 1 then error "not here" end
+          if s.number == 7 and rank == 1 then require("ett.error").raise("memory", "no room\nhere") end
           local file = io.open(("%s/seen_%d_%d"):format(os.getenv "ETT_SPEC_FOLDER", rank, s.number), "a")
           file:write("x")
           file:close()
@@ -144,7 +145,7 @@ describe("the MPI back end", function()
       ]])
       return write("together.lua", ([[
         return { name = "together", max_repeats = 2, min_repeats = 2, budget_seconds = 0.001, %s samples = { {
-          operator = "spec_rank", shapes = { number = { start = 1, stop = 6 } } } } }
+          operator = "spec_rank", shapes = { number = { start = 1, stop = 7 } } } } }
       ]]):format(fields))
     end
 
@@ -153,7 +154,7 @@ describe("the MPI back end", function()
       local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(file, folder),
         ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))
       assert(ok, text)
-      assert.matches("5 measured, 1 failed", text)
+      assert.matches("5 measured, 2 failed", text)
       local rows, failures = {}, {}
       for line in io.lines((text:match("(%S+%.csv): "))) do
         local number, microseconds = line:match("^(%d+),([%d.]+)$")
@@ -169,7 +170,9 @@ describe("the MPI back end", function()
           assert.is_truthy(io.open(("%s/seen_%d_%s"):format(folder, rank, number)), number)
         end
       end
-      assert.same({ "#! failed: 5: model: rank 1 could not measure it" }, failures)
+      assert.equal(2, #failures)
+      assert.matches("^#! failed: 5: internal: rank 1: %S*spec_rank%.lua:9: not here$", failures[1])
+      assert.equal("#! failed: 7: memory: rank 1: no room here", failures[2])
       assert.matches(" 0 measured, 0 failed", (run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(file,
         folder), ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))))
     end)
