@@ -18,6 +18,11 @@ local sampler = {}
 
 --- Loads the back end of that name; raises with what is missing.
 function sampler.backend(name)
+  if not find.path("samplers", name) then
+    local known = find.names("samplers")
+    error_module.raise("missing", "unknown back end '%s'%s; known are %s", name, error_module.suggestion(name, known),
+      table.concat(known, ", "))
+  end
   local backend = find.load("samplers", name)
   local ok, why = backend.available()
   if not ok then error_module.raise("missing", "%s", why) end

@@ -132,6 +132,11 @@ local function check(opts, mode, backend)
     end
   end
   local device = opts.device or opts.device_num
+  if device and (backend == "mpi" or backend == "nccl") then
+    error_module.raise("usage", "sample: --device does not go with the back end %s: %s", backend, backend == "mpi"
+      and "where a rank runs is mpirun's or srun's to say (--bind-to, --cpu-bind)"
+      or "the GPU of a rank is its number on its node (CUDA_VISIBLE_DEVICES chooses)")
+  end
   local most = backend == "cpu" and sample.processors() - 1 or math.maxinteger
   if device and (device < 0 or device > most) then
     error_module.raise("usage", "sample: --device must be %s, got %d", backend == "cpu"
@@ -270,7 +275,7 @@ return {
     { "limit", "N", "at most N shapes a table", kind = "count" },
     { "memory", "BYTES", "refuse operands above this (80G)", kind = "positive" },
     { "retry-failed", "try the shapes that failed again" },
-    { "continue-changed", "go on although the campaign was edited" },
+    { "continue-changed", "go on although the campaign, or what its tables were measured with, was changed" },
     { "active", "choose the next shape where the regressor is least sure" },
     { "target-error", "E", "with --active: stop at this held-out error (0.05), or 'grid': near the whole grid's" },
     { "autotune", "with cuda: time cuBLASLt's candidates and keep the best" },
