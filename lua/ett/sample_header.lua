@@ -22,6 +22,24 @@ local function options_text(session, run)
   return table.concat(words, ", ")
 end
 
+--- What a table's rows were measured with and the next would not be. A back end's header entry is compared where it has
+--- `decides`, a function that takes from its text what must not change.
+---@param held table name -> text of the header lines of a table
+---@return table[] { name =, was =, is =, line = of a header } each
+function sample_header.changed(session, held)
+  local list = {}
+  for _, entry in ipairs(session.header) do
+    local name, text = entry[1], one_line(entry[2])
+    if entry.decides and held[name] then
+      local was, is = entry.decides(held[name]), entry.decides(text)
+      if was ~= is then
+        list[#list + 1] = { name = name, was = was or held[name], is = is, line = ("# %s: %s"):format(name, text) }
+      end
+    end
+  end
+  return list
+end
+
 --- The header of a new table: where, with what and how its rows were measured, then the names of its columns.
 ---@param session table of the back end: its own header, resolved (what it took where the campaign says nothing)
 ---@param target table of the campaign

@@ -10,6 +10,7 @@ local lfs = require "lfs"
 local sample = require "ett.sample"
 local marks = require "ett.sample_marks"
 local sample_header = require "ett.sample_header"
+local sample_visits = require "ett.sample_visits"
 
 local sample_table = {}
 
@@ -62,8 +63,8 @@ local function fields_of(line, columns, path, at)
 end
 
 --- What a table already holds: { done = { key = how many rows }, failed = { key = reason }, rows =, columns =,
---- fingerprint = of its campaign, operator = of its operator's file, backend =, checked = verdict } or nil when there
---- is none. Raises where a row is damaged.
+--- fingerprint = of its campaign, operator = of its operator's file, backend =, checked = verdict, header = { name =
+--- text } } or nil when there is none. Raises where a row is damaged.
 function sample_table.read(path, dimensions)
   local kind = lfs.attributes(path, "mode")
   if kind and kind ~= "file" then
@@ -71,7 +72,7 @@ function sample_table.read(path, dimensions)
   end
   local file = io.open(path, "r")
   if not file then return nil end
-  local held = { done = {}, failed = {}, rows = 0 }
+  local held = { done = {}, failed = {}, rows = 0, header = {} }
   local at = 0
   for line in file:lines("L") do
     if line:sub(-1) ~= "\n" then break end -- an incomplete last line: opening cuts it off
@@ -87,6 +88,8 @@ function sample_table.read(path, dimensions)
       if held.operator and file_print then held.failed = {} end -- what failed by another file's lines
       held.operator = file_print or held.operator
       held.backend = line:match("^# backend: (.*)$") or held.backend
+      local name, text = line:match("^# ([%w ]+): (.*)$")
+      if name then held.header[name] = text end -- the last, as above
     elseif not held.columns then
       held.columns = line
     elseif line ~= "" then
@@ -125,8 +128,12 @@ function sample_table.open(session, target, run, path)
   local columns = sample_table.columns(target)
   local file_print = target.kind == "operator" and campaign.operator_fingerprint(target.operator) or nil
   local held = sample_table.read(path, #target.columns)
-  local changed = held and held.fingerprint and held.fingerprint ~= run.campaign.fingerprint
-  if changed and not run.continue_changed then
+  local changed = held and held.fingerprint ~= run.campaign.fingerprint
+  if changed and not held.fingerprint and held.rows > 0 and not run.continue_changed then
+    error_module.raise("argument", "'%s' does not say which campaign began it (no line '# campaign: NAME HASH'); give "
+      .. "--continue-changed to go on, or --out for a new folder", path)
+  end
+  if changed and held.fingerprint and not run.continue_changed then
     error_module.raise("argument", "'%s' was begun by another version of this campaign (%s, now %s); give "
       .. "--continue-changed to go on, or --out for a new folder", path, held.fingerprint, run.campaign.fingerprint)
   end
@@ -134,6 +141,11 @@ function sample_table.open(session, target, run, path)
   if edited and held.rows > 0 and not run.continue_changed then
     error_module.raise("argument", "'%s' was begun by another version of %s (%s, now %s); give --continue-changed to "
       .. "go on, or --out for a new folder", path, target.operator.path, held.operator, file_print)
+  end
+  local others = held and sample_header.changed(session, held.header) or {}
+  if #others > 0 and held.rows > 0 and not run.continue_changed then
+    error_module.raise("argument", "'%s' was begun with %s: %s, now %s; give --continue-changed to go on, or --out for "
+      .. "a new folder", path, others[1].name, others[1].was, others[1].is)
   end
   if held and held.backend and held.backend ~= session.backend.name then
     error_module.raise("argument", "'%s' holds what the back end '%s' measured, not '%s'; give --out for a new folder",
@@ -158,6 +170,8 @@ function sample_table.open(session, target, run, path)
       append(("# campaign: %s %s"):format(marks.one_line(run.campaign.name), run.campaign.fingerprint))
     end
     if edited then append("# operator file: " .. file_print) end
+    for _, other in ipairs(others) do append(other.line) end
+    if #others > 0 then sample_visits.drop(path) end
   end
   return journal, sample_table.read(path, #target.columns)
 end

@@ -23,6 +23,9 @@ local function remove(path)
   os.remove(lock_of(path))
 end
 
+--- Throws the visits of a table away. Only under the table's lock.
+function sample_visits.drop(table_path) remove(sample_visits.path(table_path)) end
+
 local function read(path, title)
   local file = io.open(path, "r")
   if not file then return {} end

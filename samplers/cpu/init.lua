@@ -167,6 +167,9 @@ local chosen_processor
 --- (the ranks of `ett cluster init`) inherit that.
 local open_sessions = 0
 
+--- A header's timing but for the number of visits: a chosen shape (ett.active) gets more of them than one of a grid.
+local function but_visits(text) return (text:gsub(" of %d+ visits", "", 1)) end
+
 --- The visits of one pass as one result: of those that count, every repeat.
 ---@param visits table[] results of the pool
 ---@param watch table sentinel
@@ -235,9 +238,9 @@ function backend.open(options)
       { "libraries", ("OpenBLAS core %s (%s), kernels %s"):format(info.blas_core, info.blas, info.isa) },
       { "timing", ("%s of %d visits, operands rotate through %d MB"):format(
         options.statistic == "median" and "median" or "5th to 15th percentile", passes,
-        (options.cold_bytes or 96 << 20) >> 20) },
+        (options.cold_bytes or 96 << 20) >> 20), decides = but_visits },
       { "threads", ("%d pinned to processor%s %s"):format(threads, threads == 1 and "" or "s",
-        place) },
+        place), decides = function(text) return text:match("^%d+") end },
     },
     timing = { budget_seconds = (options.budget_seconds or 0.02) / passes, target = options.target, threads = threads,
       limit_bytes = options.limit_bytes, limit_seconds = sample_limit.seconds,

@@ -97,6 +97,41 @@ describe("ett sample goes on", function()
     assert.matches("holds what the back end 'torch' measured, not 'cpu'; give %-%-out", text)
   end)
 
+  it("with nothing under other threads, but where it is told to, and says so above the rows", function()
+    local name = measured()
+    write(name, (command.read(folder, name):gsub("\n32,8,[^\n]*\n", "\n")))
+    local text, status = run "sample c.lua --out out --quiet --threads 2"
+    assert.equal(1, status)
+    assert.matches("^ett: 'out/%S+' was begun with threads: 1, now 2; give %-%-continue%-changed to go on, or %-%-out "
+      .. "for a new folder\n$", text)
+    text, status = run "sample c.lua --out out --quiet --threads 2 --continue-changed"
+    assert.equal(0, status, text)
+    local made = command.read(folder, name):gsub("#~[^\n]*\n", "")
+    assert.matches("\n16,8,[^\n]*\n# threads: 2 pinned to processors [^\n]*\n32,8,[^\n]*\n$", made)
+    assert.matches("was begun with threads: 2, now 1; give", (run "sample c.lua --out out --quiet"))
+  end)
+
+  it("with nothing that was timed in another way", function()
+    local name, whole = measured()
+    write(name, (whole:gsub("rotate through 96 MB", "rotate through 8 MB")))
+    local text, status = run "sample c.lua --out out --quiet"
+    assert.equal(1, status)
+    assert.matches("was begun with timing: 5th to 15th percentile, operands rotate through 8 MB, now 5th to "
+      .. "15th percentile, operands rotate through 96 MB; give --continue-changed", text, 1, true)
+  end)
+
+  it("not in a table whose rows no campaign has signed, but where it is told to", function()
+    local name, whole = measured()
+    write(name, (whole:gsub("# campaign: [^\n]*\n", "")))
+    local text, status = run "sample c.lua --out out --quiet"
+    assert.equal(1, status)
+    assert.matches("^ett: 'out/%S+' does not say which campaign began it %(no line '# campaign: NAME HASH'%); give "
+      .. "%-%-continue%-changed to go on, or %-%-out for a new folder\n$", text)
+    text, status = run "sample c.lua --out out --quiet --continue-changed"
+    assert.equal(0, status, text)
+    assert.equal(0, (select(2, run "sample c.lua --out out --quiet")))
+  end)
+
   it("under a campaign's name of two lines", function()
     write("c.lua", (campaign("passes = 1,"):gsub("'c'", "'c\\nd'")))
     local name = measured()
