@@ -135,7 +135,7 @@ return {
   usage = "validate [--backend NAME] [--layouts LIST] [--out DIR] [option ...]",
   description = "Samples the operators (and, with MPI layouts, the collectives), predicts training steps from the\n"
     .. "samples alone, executes them, and prints both. Layouts are data x tensor parallel ranks; pp2 is a pipeline.\n"
-    .. "Ranks beyond the processors share them. All layouts take about eight minutes; 'others' is the share of the\n"
+    .. "Ranks beyond the processors share them. All layouts take about ten minutes; 'others' is the share of the\n"
     .. "steps in which other programs had a processor. With cuda a step runs on one GPU, as one CUDA graph; the\n"
     .. "operators' times are events between them in a few more steps.",
   options = {
