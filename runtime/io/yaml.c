@@ -1,6 +1,5 @@
 #include "io/yaml.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -8,8 +7,8 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "io/number.h"
 #include "io/utf8.h"
+#include "io/yaml_scalar.h"
 
 const ett_yaml_limits ett_yaml_default_limits = {64, 1000000, (size_t)64 << 20};
 
@@ -136,89 +135,6 @@ static int add_text(builder *b, ett_yaml_node *node, const char *text, size_t le
   return 0;
 }
 
-static bool is_word(const char *text, size_t length, const char *lower) {
-  /* The core schema knows three spellings: null, Null, NULL. */
-  if (strlen(lower) != length)
-    return false;
-  bool all_lower = true, all_upper = true, rest_lower = true;
-  for (size_t i = 0; i < length; i++) {
-    char up = lower[i] >= 'a' && lower[i] <= 'z' ? (char)(lower[i] - 32) : lower[i];
-    all_lower = all_lower && text[i] == lower[i];
-    all_upper = all_upper && text[i] == up;
-    rest_lower = rest_lower && text[i] == (i == 0 ? up : lower[i]);
-  }
-  return all_lower || all_upper || rest_lower;
-}
-
-static int digit_of(char c) {
-  if (c >= '0' && c <= '9')
-    return c - '0';
-  if (c >= 'a' && c <= 'f')
-    return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F')
-    return c - 'A' + 10;
-  return 99;
-}
-
-/* 0x1F and 0o17. */
-static bool resolve_based(ett_yaml_node *node, const char *text, size_t length) {
-  int base = length > 2 && text[0] == '0' ? (text[1] == 'x'   ? 16
-                                             : text[1] == 'o' ? 8
-                                                              : 0)
-                                          : 0;
-  if (base == 0)
-    return false;
-  int64_t value = 0;
-  for (size_t i = 2; i < length; i++) {
-    int digit = digit_of(text[i]);
-    if (digit >= base || value > (INT64_MAX - digit) / base)
-      return false;
-    value = value * base + digit;
-  }
-  node->kind = ETT_YAML_INTEGER;
-  node->value.integer = value;
-  return true;
-}
-
-static bool resolve_special_float(ett_yaml_node *node, const char *text, size_t length) {
-  size_t sign = length > 0 && (text[0] == '-' || text[0] == '+');
-  if (is_word(text + sign, length - sign, ".inf") ||
-      (sign == 0 && length == 4 && memcmp(text, ".Inf", 4) == 0))
-    node->value.number = text[0] == '-' ? -INFINITY : INFINITY;
-  else if (sign == 0 && (is_word(text, length, ".nan") ||
-                         (length == 4 && memcmp(text, ".NaN", 4) == 0)))
-    node->value.number = NAN;
-  else
-    return false;
-  node->kind = ETT_YAML_FLOAT;
-  return true;
-}
-
-/* Gives a plain scalar its kind by the core schema; false when it is a string. */
-static bool resolve(ett_yaml_node *node, const char *text, size_t length) {
-  if (length == 0 || is_word(text, length, "null") || (length == 1 && text[0] == '~')) {
-    node->kind = ETT_YAML_NULL;
-    return true;
-  }
-  if (is_word(text, length, "true") || is_word(text, length, "false")) {
-    node->kind = ETT_YAML_BOOLEAN;
-    node->value.integer = text[0] == 't' || text[0] == 'T';
-    return true;
-  }
-  ett_number number = ett_number_parse(text, length);
-  if (number.kind == ETT_NUMBER_INTEGER) {
-    node->kind = ETT_YAML_INTEGER;
-    node->value.integer = number.integer;
-    return true;
-  }
-  if (number.kind == ETT_NUMBER_FLOAT) {
-    node->kind = ETT_YAML_FLOAT;
-    node->value.number = number.number;
-    return true;
-  }
-  return resolve_based(node, text, length) || resolve_special_float(node, text, length);
-}
-
 /* Whether a tag asks for the core kind: "tag:yaml.org,2002:int". */
 static bool tag_is(const char *tag, const char *kind) {
   static const char core[] = "tag:yaml.org,2002:";
@@ -243,7 +159,7 @@ static int apply_tag(builder *b, const yaml_event_t *event, ett_yaml_node *node)
       continue;
     if (kinds[i].kind == ETT_YAML_STRING)
       return add_text(b, node, text, length, &event->start_mark);
-    bool resolved = resolve(node, text, length);
+    bool resolved = ett_yaml_resolve(node, text, length);
     if (resolved && kinds[i].kind == ETT_YAML_FLOAT && node->kind == ETT_YAML_INTEGER) {
       node->value.number = (double)node->value.integer;
       node->kind = ETT_YAML_FLOAT;
@@ -284,7 +200,8 @@ static int scalar(builder *b, const yaml_event_t *event) {
   if (event->data.scalar.tag && strcmp((const char *)event->data.scalar.tag, "!") != 0)
     return apply_tag(b, event, node);
   if (event->data.scalar.plain_implicit &&
-      event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE && resolve(node, text, length))
+      event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+      ett_yaml_resolve(node, text, length))
     return 0;
   return add_text(b, node, text, length, &event->start_mark);
 }
