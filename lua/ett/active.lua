@@ -32,6 +32,9 @@ active.repeatable = 0.005
 active.visits = 3
 --- As good as the grid: so many times the deviation that the grid would leave.
 active.grid_excess = 1.1
+--- With fewer shapes than a dozen for each feature, or on a small grid than this share of it, the surfaces are not
+--- asked about the grid.
+active.least_share = 0.15
 --- Where trees will serve (not a surface): with "grid", so many times the square root of the shapes are measured, a
 --- quarter of 1200, and a fifth of the shapes where that is more: a model is made of rows, not of shares.
 active.spend, active.spend_share = math.sqrt(1200) / 4, 0.2
@@ -229,8 +232,14 @@ function active.chooser(target, list, options)
     elseif options.trees and options.target_error == "grid" and chooser.measured >= spend() then
       chooser.done = "spent"
     end
-    -- Fewer points than this tell noise from structure by luck; trees need more than the surfaces think.
-    local enough = math.max(12 * (width + 1), options.trees and spend() or 0)
+    -- Fewer points than a dozen a feature tell noise from structure by luck, but of a small grid so many are most of
+    -- it. Trees need more than the surfaces think.
+    local enough = 12 * (width + 1)
+    if options.trees then
+      enough = math.max(enough, spend())
+    else
+      enough = math.min(enough, math.max(4 * (width + 1), math.ceil(active.least_share * total)))
+    end
     return chooser.done ~= nil, chooser.measured >= enough
   end
 

@@ -11,9 +11,10 @@ local function target_of(shapes)
   return campaign.resolve({ name = "small", samples = { { operator = "spec_linear", shapes = shapes } } }).targets[1]
 end
 
---- Runs a chooser over 400 shapes to its end; seconds_of(shape, position). Also what it measured, in order.
-local function run_chooser(seconds_of, target_error, options)
-  local target = target_of { rows = side, inner = side, outer = 8 }
+--- Runs a chooser over 400 shapes, or a grid of another side, to its end; seconds_of(shape, position). Also what it
+--- measured, in order.
+local function run_chooser(seconds_of, target_error, options, rows)
+  local target = target_of { rows = rows or side, inner = rows or side, outer = 8 }
   local list, chosen = {}, {}
   for i = 1, target.total do list[i] = i end
   local given = { target_error = target_error, dtype = "fp32" }
@@ -59,6 +60,42 @@ describe("active sampling", function()
     local _, rough = run_chooser(stepped, "grid")
     local _, even = run_chooser(function(s, at) return smooth(s) * noise(at, 0.1) end, "grid")
     assert.is_true(#rough > 1.5 * #even, ("%d %d"):format(#rough, #even))
+  end)
+
+  it("ends on a small grid after its share, and goes on there too where the rest would help", function()
+    local coarse = { start = 8, stop = 152, step = 16 }
+    local function even(s, at) return smooth(s) * noise(at, 0.1) end
+    local most = 0
+    for _, target_error in ipairs { "grid", 0.001 } do
+      local chooser, chosen, target = run_chooser(even, target_error, { visits = active.visits }, coarse)
+      assert.equal(100, target.total)
+      assert.equal("grid", chooser.done)
+      assert.is_true(chooser.excess <= active.grid_excess and #chosen <= target.total / 3, tostring(#chosen))
+      assert.is_true(#chosen >= active.least_share * target.total, tostring(#chosen))
+      most = math.max(most, #chosen)
+    end
+    local function stepped(s) return smooth(s) * (1 + 0.6 * (s.rows // 56 % 2) + 0.4 * (s.inner // 48 % 2)) end
+    local _, rough = run_chooser(stepped, "grid", { visits = active.visits }, coarse)
+    assert.is_true(#rough > 1.25 * most, ("%d %d"):format(#rough, most))
+  end)
+
+  it("says of a target that was met what its own measurements bear out", function()
+    local coarse = { start = 8, stop = 152, step = 16 }
+    local function even(s, at) return smooth(s) * noise(at, 0.1) end
+    local chooser, chosen, target = run_chooser(even, 0.08, nil, coarse)
+    assert.equal("target", chooser.done)
+    assert.is_true(chooser.error <= 0.08 and #chosen < 50)
+    local seen, errors = {}, {}
+    for _, at in ipairs(chosen) do seen[at] = true end
+    for i = 1, target.total do
+      if not seen[i] then
+        local s = target.shape(target.values(i))
+        local answer = chooser.profile:operator(target.operator.name, s, "fp32", "forward")
+        errors[#errors + 1] = math.abs(answer.seconds / (smooth(s) * noise(i, 0.1)) - 1)
+      end
+    end
+    table.sort(errors)
+    assert.is_true(errors[(#errors + 1) // 2] <= chooser.error)
   end)
 
   it("spends on trees what the number of shapes says, unless a target is met or cannot be", function()
