@@ -78,4 +78,18 @@ describe("SIGTERM", function()
     assert.is_true(held.rows < 40000)
     assert.same({}, left())
   end)
+
+  it("does not wait for the whole of a large block: its visits are kept", function()
+    if not require("ett.find").load("samplers", "cpu").available() then pending "no CPU back end" return end
+    write("c.lua", "return { name = 'c', passes = 4, block = 256, budget_seconds = 0.4, target = 1e-9, "
+      .. "max_repeats = 4000, samples = { { operator = 'gelu', "
+      .. "shapes = { tokens = { start = 1, stop = 256 }, width = 4096 } } } }\n")
+    local began = require("ett.sample").now()
+    local text, status = terminated("sample c.lua --out out --quiet", "grep -q 3,4096 out/*.visits 2>/dev/null")
+    assert.equal(130, status, text)
+    assert.is_true(require("ett.sample").now() - began < 60) -- the block takes 200 s
+    assert.matches(" 0 measured", text)
+    local kept = io.popen(("cat '%s'/out/*.visits"):format(folder)):read("a")
+    assert.is_truthy(kept:find("3,4096", 1, true))
+  end)
 end)

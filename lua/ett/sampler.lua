@@ -167,7 +167,7 @@ local function run_target(session, target, run, path)
   local size = visits == 1 and 1 or chooser and 4 or shared and not together and 8 or run.campaign.block or 8
   local kept = visits > 1 and not shared and not chooser
     and sample_visits.open(path, sample_table.title(target, run))
-  local tasks = { merge = session.merge or passes.better, stop = run.interleave and stop or never }
+  local tasks = { merge = session.merge or passes.better, stop = (run.interleave or size > 8) and stop or never }
   function tasks.visit(values, before)
     local results, err = sampler.measure(session, target, values, before)
     if together then results, err = agreed(shared, results, err) end
