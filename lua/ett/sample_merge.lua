@@ -1,5 +1,6 @@
 --- Joins the tables of a campaign's parts into one table each.
 local error_module = require "ett.error"
+local lfs = require "lfs"
 
 local sample_merge = {}
 
@@ -14,7 +15,6 @@ local function whole_name(path, is_collective)
 end
 
 local function tables_in(paths)
-  local lfs = require "lfs"
   local list = {}
   for _, path in ipairs(paths) do
     if lfs.attributes(path, "mode") == "directory" then
@@ -98,7 +98,6 @@ local function read(path)
 end
 
 local function same_file(a, b)
-  local lfs = require "lfs"
   local one, other = lfs.attributes(a), lfs.attributes(b)
   return a == b or one ~= nil and other ~= nil and one.ino == other.ino and one.dev == other.dev
 end

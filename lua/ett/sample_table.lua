@@ -158,9 +158,11 @@ function sample_table.open(session, target, run, path)
   local header = sample_header.text(session, target, run, columns)
   local journal, err = sample.journal(path, header)
   if not journal then error(err, 0) end
+  local appended = false
   local function append(text)
     local ok, failure = journal:append(text)
     if not ok then error(failure, 0) end
+    appended = true
   end
   held = sample_table.read(path, #target.columns) -- again: now nobody else writes
   if not held.columns then -- cut before its first row, by whatever
@@ -173,7 +175,8 @@ function sample_table.open(session, target, run, path)
     for _, other in ipairs(others) do append(other.line) end
     if #others > 0 then sample_visits.drop(path) end
   end
-  return journal, sample_table.read(path, #target.columns)
+  if appended then held = sample_table.read(path, #target.columns) end
+  return journal, held
 end
 
 return sample_table

@@ -11,6 +11,7 @@ local backend = {
   summary = "collectives over MPI between the ranks of an mpirun or srun job",
   needs = "MPI (libopenmpi-dev, openmpi-bin)",
   precisions = { fp32 = true },
+  placed = "where a rank runs is mpirun's or srun's to say (--bind-to, --cpu-bind)",
 }
 
 --- true, or nil and one sentence on what is missing.

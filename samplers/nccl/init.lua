@@ -11,6 +11,7 @@ local backend = {
   name = "nccl",
   summary = "collectives between GPUs by NCCL, ranks brought together by MPI",
   needs = "NCCL, MPI, and one GPU a rank",
+  placed = "the GPU of a rank is its number on its node (CUDA_VISIBLE_DEVICES chooses)",
   precisions = { fp16 = true, bf16 = true, fp32 = true, fp8 = true },
 }
 

@@ -1,5 +1,6 @@
 --- ett sample: measures a campaign.
 local error_module = require "ett.error"
+local find = require "ett.find"
 local passes_of = require("ett.sample_marks").passes
 local sample = require "ett.sample"
 
@@ -132,10 +133,9 @@ local function check(opts, mode, backend)
     end
   end
   local device = opts.device or opts.device_num
-  if device and (backend == "mpi" or backend == "nccl") then
-    error_module.raise("usage", "sample: --device does not go with the back end %s: %s", backend, backend == "mpi"
-      and "where a rank runs is mpirun's or srun's to say (--bind-to, --cpu-bind)"
-      or "the GPU of a rank is its number on its node (CUDA_VISIBLE_DEVICES chooses)")
+  local placed = device and find.path("samplers", backend) and find.load("samplers", backend).placed
+  if placed then
+    error_module.raise("usage", "sample: --device does not go with the back end %s: %s", backend, placed)
   end
   local most = backend == "cpu" and sample.processors() - 1 or math.maxinteger
   if device and (device < 0 or device > most) then
