@@ -79,23 +79,13 @@ static void skip_space(ett_json_reader *r) {
   }
 }
 
-static int hex_digit(char c) {
-  if (c >= '0' && c <= '9')
-    return c - '0';
-  if (c >= 'a' && c <= 'f')
-    return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F')
-    return c - 'A' + 10;
-  return -1;
-}
-
 /* Reads count hexadecimal digits at the position; -1 when they are not there. */
 static int64_t hex_code(ett_json_reader *r, int count) {
   int64_t code = 0;
   if (r->length - r->position < (size_t)count)
     return -1;
   for (int i = 0; i < count; i++) {
-    int digit = hex_digit(r->data[r->position + (size_t)i]);
+    int digit = ett_hex_digit(r->data[r->position + (size_t)i]);
     if (digit < 0)
       return -1;
     code = code * 16 + digit;

@@ -111,3 +111,13 @@ size_t ett_number_format(double value, char out[ETT_NUMBER_FORMAT_SIZE]) {
   }
   return (size_t)length;
 }
+
+int ett_hex_digit(char c) {
+  if (is_digit(c))
+    return c - '0';
+  if (c >= 'a' && c <= 'f')
+    return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F')
+    return c - 'A' + 10;
+  return -1;
+}

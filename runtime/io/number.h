@@ -1,4 +1,4 @@
-/* Decimal numbers as text, the same in every locale-free reader and writer of ett.
+/* Numbers as text, the same in every locale-free reader and writer of ett.
  *
  * Reading tells integers from floats, because dimensions are integers and times are not.
  * Writing gives the shortest of 15, 16 or 17 digits that reads back to the same double.
@@ -32,5 +32,8 @@ ett_number ett_number_parse(const char *text, size_t length);
 /* Writes value and a NUL; returns the length. Integral values keep a ".0", so that a
  * float reads back as a float. NaN and infinities are written "nan", "inf", "-inf". */
 size_t ett_number_format(double value, char out[ETT_NUMBER_FORMAT_SIZE]);
+
+/* The value of a hexadecimal digit, 0 to 15; -1 of another character. */
+int ett_hex_digit(char c);
 
 #endif

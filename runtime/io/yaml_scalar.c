@@ -19,16 +19,6 @@ static bool is_word(const char *text, size_t length, const char *lower) {
   return all_lower || all_upper || rest_lower;
 }
 
-static int digit_of(char c) {
-  if (c >= '0' && c <= '9')
-    return c - '0';
-  if (c >= 'a' && c <= 'f')
-    return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F')
-    return c - 'A' + 10;
-  return 99;
-}
-
 /* 0x1F and 0o17. */
 static bool resolve_based(ett_yaml_node *node, const char *text, size_t length) {
   int base = length > 2 && text[0] == '0' ? (text[1] == 'x'   ? 16
@@ -39,8 +29,8 @@ static bool resolve_based(ett_yaml_node *node, const char *text, size_t length) 
     return false;
   int64_t value = 0;
   for (size_t i = 2; i < length; i++) {
-    int digit = digit_of(text[i]);
-    if (digit >= base || value > (INT64_MAX - digit) / base)
+    int digit = ett_hex_digit(text[i]);
+    if (digit < 0 || digit >= base || value > (INT64_MAX - digit) / base)
       return false;
     value = value * base + digit;
   }

@@ -1,8 +1,8 @@
 /* What the scanner needs seldom: escapes, odd numbers, damage, setting up. */
+#include "io/number.h"
 #include "io/utf8.h"
 #include "trace/json_scan.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,10 +96,10 @@ static int hex4(const char *p, const char *end, uint32_t *v) {
     return -1;
   *v = 0;
   for (int i = 0; i < 4; i++) {
-    unsigned char c = (unsigned char)p[i];
-    if (!isxdigit(c))
+    int digit = ett_hex_digit(p[i]);
+    if (digit < 0)
       return -1;
-    *v = *v << 4 | (uint32_t)(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
+    *v = *v << 4 | (uint32_t)digit;
   }
   return 0;
 }

@@ -1,4 +1,5 @@
 /* Numbers, UTF-8 and hashes: what every reader stands on. */
+#include <ctype.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,6 +44,16 @@ static void what_is_no_number(void **state) {
                    ETT_NUMBER_FLOAT);
   assert_int_equal(ett_number_parse(longest, ETT_NUMBER_MAX_LENGTH + 1).kind,
                    ETT_NUMBER_NONE);
+}
+
+/* The oracle is the C library's strtol, over every character. */
+static void hexadecimal_digits(void **state) {
+  (void)state;
+  for (int c = 0; c < 256; c++) {
+    const char text[2] = {(char)c, '\0'};
+    const int wanted = isxdigit(c) ? (int)strtol(text, NULL, 16) : -1;
+    assert_int_equal(ett_hex_digit((char)c), wanted);
+  }
 }
 
 /* The oracle is the C library's strtod, over every shape the fast way tells apart. */
@@ -169,6 +180,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(integers_stay_integers),
       cmocka_unit_test(what_is_no_number),
+      cmocka_unit_test(hexadecimal_digits),
       cmocka_unit_test(floats_are_those_of_strtod),
       cmocka_unit_test(formats_read_back),
       cmocka_unit_test(utf8_agrees_with_the_plain_rule),
