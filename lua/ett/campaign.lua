@@ -19,6 +19,7 @@ local error_module = require "ett.error"
 local find = require "ett.find"
 local host = require "ett.host"
 local operator = require "ett.operator"
+local sample = require "ett.sample"
 local schema = require "ett.schema"
 
 local campaign = {}
@@ -29,7 +30,7 @@ local file_schema = {
   samples = "list", budget_seconds = "positive?", target = "positive?",
   min_repeats = { "count", optional = true, most = 4000 },
   max_repeats = { "count", optional = true, most = 4000 },
-  threads = { "count", optional = true, most = 1024 }, cold_bytes = "natural?",
+  threads = { "count", optional = true, most = sample.most_threads }, cold_bytes = "natural?",
   passes = "count?", block = "count?", interleave = "boolean?", seconds = "positive?",
   together = "boolean?",
   statistic = { "string", default = "low", one_of = { "low", "median" } },

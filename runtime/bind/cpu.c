@@ -6,10 +6,11 @@
 #include "cpu/cpu.h"
 #include "cpu/measure.h"
 #include "sample/tensor.h"
+#include "sample/threads.h"
 
 #define POOL_TYPE "ett.cpu.pool"
 
-enum { MOST_RAW = 4096, MOST_THREADS = 1024 };
+enum { MOST_RAW = 4096 };
 
 typedef struct {
   ett_cpu_pool *pool;
@@ -266,16 +267,22 @@ static int kinds(lua_State *L) {
   return 1;
 }
 
+static int check_threads(lua_State *L, int argument, lua_Integer count) {
+  if (count < 1 || count > ETT_SAMPLE_MOST_THREADS)
+    luaL_argerror(L, argument,
+                  lua_pushfstring(L, "1 to %d threads", ETT_SAMPLE_MOST_THREADS));
+  return (int)count;
+}
+
 /* cpu.pin([processor [, count]]) -> { processor, … } | nil, error */
 static int pin(lua_State *L) {
   ett_err err = {0};
-  int chosen[MOST_THREADS];
-  lua_Integer count = luaL_optinteger(L, 2, 1);
-  luaL_argcheck(L, count >= 1 && count <= MOST_THREADS, 2, "1 to 1024");
-  if (ett_cpu_pin((int)luaL_optinteger(L, 1, -1), (int)count, chosen, &err) != 0)
+  int chosen[ETT_SAMPLE_MOST_THREADS];
+  const int count = check_threads(L, 2, luaL_optinteger(L, 2, 1));
+  if (ett_cpu_pin((int)luaL_optinteger(L, 1, -1), count, chosen, &err) != 0)
     return ett_lua_fail(L, &err);
-  lua_createtable(L, (int)count, 0);
-  for (int i = 0; i < (int)count; i++) {
+  lua_createtable(L, count, 0);
+  for (int i = 0; i < count; i++) {
     lua_pushinteger(L, chosen[i]);
     lua_seti(L, -2, i + 1);
   }
@@ -290,9 +297,7 @@ static int unpin(lua_State *L) {
 }
 
 static int threads(lua_State *L) {
-  lua_Integer n = luaL_checkinteger(L, 1);
-  luaL_argcheck(L, n >= 1 && n <= MOST_THREADS, 1, "1 to 1024 threads");
-  ett_cpu_set_threads((int)n);
+  ett_cpu_set_threads(check_threads(L, 1, luaL_checkinteger(L, 1)));
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "sample/threads.h"
 
 static volatile sig_atomic_t interrupts;
 
@@ -102,4 +103,6 @@ static const luaL_Reg functions[] = {
 
 void ett_bind_sample_machine(lua_State *L) {
   luaL_setfuncs(L, functions, 0);
+  lua_pushinteger(L, ETT_SAMPLE_MOST_THREADS);
+  lua_setfield(L, -2, "most_threads");
 }

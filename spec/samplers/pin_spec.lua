@@ -45,3 +45,15 @@ describe("unpinning", function()
     assert.equals(before, of_child())
   end)
 end)
+
+describe("the CPU back end", function()
+  it("takes as many threads as a campaign may ask for, and no more", function()
+    local cpu, most = require "ett.cpu", require("ett.sample").most_threads
+    local ok, why = cpu.pin(-1, most)
+    assert.matches(("%d threads need %d processors"):format(most, most), tostring(why))
+    assert.is_nil(ok)
+    for _, call in ipairs { function() cpu.pin(-1, most + 1) end, function() cpu.set_threads(most + 1) end } do
+      assert.error_matches(call, ("1 to %d threads"):format(most))
+    end
+  end)
+end)

@@ -115,8 +115,8 @@ local function check(opts, mode, backend)
   if opts.threads and backend ~= "cpu" then
     error_module.raise("usage", "sample: --threads goes with the back end cpu, not %s", backend)
   end
-  if opts.threads and opts.threads > 1024 then
-    error_module.raise("usage", "sample: --threads must be at most 1024, got %d", opts.threads)
+  if opts.threads and opts.threads > sample.most_threads then
+    error_module.raise("usage", "sample: --threads must be at most %d, got %d", sample.most_threads, opts.threads)
   end
   if opts.device and opts.device_num and opts.device ~= opts.device_num then
     error_module.raise("usage", "sample: --device %d and --device_num %d are the same option; give one", opts.device,
