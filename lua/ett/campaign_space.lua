@@ -4,12 +4,19 @@
 -- are kept of a grid, so that its million shapes cost nothing until they are asked for.
 local error_module = require "ett.error"
 local sample = require "ett.sample"
+local sample_limit = require "ett.sample_limit"
 local schema = require "ett.schema"
 
 local campaign_space = {}
 
 -- Shapes of a design, which are all held in memory.
 local MOST_SCATTERED = 1 << 24
+
+-- Shapes of a grid that the campaign's functions look at.
+local MOST_LOOKED_AT = 1 << 26
+
+-- Tries after which a design that finds too few shapes may be given up.
+local LEAST_TRIES = 100000
 
 -- The largest dimension of a design: beyond it not every integer is a float.
 local MOST_VALUE = 1 << 53
@@ -68,10 +75,29 @@ local function named_by(columns, values)
   return named
 end
 
+--- Runs body(call), where call("where", s) is the campaign's function of that name: one that raises, or never ends, is
+--- named.
+local function with_functions(entry, body)
+  local under_way
+  local ok, result = sample_limit.each(function(limited)
+    return body(function(name, s)
+      under_way = name
+      local answer = limited(entry[name], s)
+      under_way = nil
+      return answer
+    end)
+  end)
+  if ok then return result end
+  if under_way then
+    result = error_module.label(result, ("'%s' of %s"):format(under_way, entry.operator or entry.collective))
+  end
+  error(result, 0)
+end
+
 --- Dimensions that follow from others are set by the campaign's own function.
-local function follow(columns, entry, values)
+local function follow(columns, call, values)
   local named = named_by(columns, values)
-  entry.with(named)
+  call("with", named)
   for i, name in ipairs(columns) do
     local value = named[name]
     if math.type(value) ~= "integer" or value < 0 then
@@ -93,22 +119,29 @@ end
 
 --- The shapes of a grid that the campaign's functions leave: `with` sets dimensions, `where` chooses.
 local function chosen(columns, entry, space)
-  local kept, seen = {}, entry.with and {}
-  for index = 1, space.total do
-    local values = space.shape(index)
-    if entry.with then follow(columns, entry, values) end
-    local key = seen and table.concat(values, ",")
-    if not (seen and seen[key]) and (not entry.where or entry.where(named_by(columns, values))) then
-      kept[#kept + 1] = index
-      if seen then seen[key] = true end
-    end
+  if space.total > MOST_LOOKED_AT then
+    error_module.raise("limit", "%s: 'where' and 'with' look at every shape of a grid, at most %d, and this one has "
+      .. "%d; take design 'random' or 'halton' with count", table.concat(columns, ", "), MOST_LOOKED_AT, space.total)
   end
+  local kept, seen = {}, entry.with and {}
+  with_functions(entry, function(call)
+    for index = 1, space.total do
+      local values = space.shape(index)
+      if entry.with then follow(columns, call, values) end
+      local key = seen and table.concat(values, ",")
+      if not (seen and seen[key]) and (not entry.where or call("where", named_by(columns, values))) then
+        kept[#kept + 1] = index
+        if seen then seen[key] = true end
+      end
+    end
+  end)
   if #kept == 0 then
     error_module.raise("model", "%s: none of %d shapes satisfies 'where'", table.concat(columns, ", "), space.total)
   end
   return { total = #kept, shape = function(at)
     local values = space.shape(kept[at])
-    return entry.with and follow(columns, entry, values) or values
+    if not entry.with then return values end
+    return with_functions(entry, function(call) return follow(columns, call, values) end)
   end }
 end
 
@@ -142,11 +175,12 @@ local function uniform(seed, index)
   return (x >> 11) * 2.0 ^ -53
 end
 
---- Where one dimension of a design may lie: u in [0, 1) -> integer.
+--- Where one dimension of a design may lie: u in [0, 1) -> integer; and in how many places.
 local function placer(name, axis, zero)
   if type(axis) ~= "table" or axis[1] ~= nil or axis.start or axis.stop then
     local one = campaign_space.grid({ name }, { [name] = axis }, { zero = zero })
-    return function(u) return one.shape(math.min(one.total, 1 + math.floor(u * one.total)))[1] end
+    return function(u) return one.shape(math.min(one.total, 1 + math.floor(u * one.total)))[1] end,
+      one.total
   end
   schema.check(axis, axis_schema, ("dimension '%s'"):format(name))
   local from, to, multiple = axis.from, axis.to, axis.multiple or 1
@@ -171,7 +205,7 @@ local function placer(name, axis, zero)
       or math.exp(math.log(from) + u * (math.log(to) - math.log(from)))
     local steps = math.max(1, math.floor(value / multiple + 0.5))
     return math.tointeger(math.min(math.max(steps * multiple, lowest), highest))
-  end
+  end, (highest - lowest) / multiple + 1
 end
 
 --- A random or low-discrepancy design of `count` distinct shapes that pass `where`.
@@ -184,23 +218,33 @@ function campaign_space.scattered(columns, axes, entry, seed)
   if entry.count > MOST_SCATTERED then
     error_module.raise("model", "%s: count must be at most %d, got %d", label, MOST_SCATTERED, entry.count)
   end
-  local place = {}
-  for i, name in ipairs(columns) do place[i] = placer(name, axes[name], entry.zero) end
-  local shapes, seen, tries = {}, {}, 0
-  while #shapes < entry.count and tries < 1000 * entry.count do
-    tries = tries + 1
-    local values = {}
-    for i in ipairs(columns) do
-      values[i] = place[i](entry.design == "halton" and sample.halton(tries, i, seed)
-        or uniform(seed * 131 + i, tries))
-    end
-    if entry.with then follow(columns, entry, values) end
-    local key = table.concat(values, ",")
-    if not seen[key] and (not entry.where or entry.where(named_by(columns, values))) then
-      seen[key] = true
-      shapes[#shapes + 1] = values
-    end
+  local place, most = {}, 1.0
+  for i, name in ipairs(columns) do
+    local places
+    place[i], places = placer(name, axes[name], entry.zero)
+    most = most * places
   end
+  if entry.count > most then
+    error_module.raise("model", "%s: count is %d, there are %d such shapes", label, entry.count, most)
+  end
+  local shapes, seen, tries, last = {}, {}, 0, 0 -- last: the try that found a shape
+  with_functions(entry, function(call)
+    -- Given up: less than one in 2000 is new and passes `where`, or the last half of all tries found none.
+    while #shapes < entry.count and (tries < LEAST_TRIES or tries < 2000 * #shapes and tries < 2 * last) do
+      tries = tries + 1
+      local values = {}
+      for i in ipairs(columns) do
+        values[i] = place[i](entry.design == "halton" and sample.halton(tries, i, seed)
+          or uniform(seed * 131 + i, tries))
+      end
+      if entry.with then follow(columns, call, values) end
+      local key = table.concat(values, ",")
+      if not seen[key] and (not entry.where or call("where", named_by(columns, values))) then
+        seen[key] = true
+        shapes[#shapes + 1], last = values, tries
+      end
+    end
+  end)
   if #shapes < entry.count then
     error_module.raise("model", "%s: only %d of %d shapes satisfy the constraints after %d tries", label, #shapes,
       entry.count, tries)

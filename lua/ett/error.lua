@@ -93,14 +93,15 @@ local function finish(label, ok, ...)
   error(error_module.label(..., label), 0)
 end
 
---- Calls fn(...); what it raises goes on with `label` in front.
-function error_module.wrap(label, fn, ...)
-  return finish(label, xpcall(fn, function(value)
-    local object = error_module.from(value)
-    object.traceback = object.traceback or debug.traceback(nil, 2)
-    return object
-  end, ...))
+--- A handler for xpcall: what was raised as an error object that knows from where.
+function error_module.traced(value)
+  local object = error_module.from(value)
+  object.traceback = object.traceback or debug.traceback(nil, 2)
+  return object
 end
+
+--- Calls fn(...); what it raises goes on with `label` in front.
+function error_module.wrap(label, fn, ...) return finish(label, xpcall(fn, error_module.traced, ...)) end
 
 local function distance(a, b)
   local previous = {}

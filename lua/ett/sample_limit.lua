@@ -12,17 +12,22 @@ local INSTRUCTIONS, ELSEWHERE_SECONDS = 1000000, 1
 --- Seconds after which a kernel, or Lua that describes one, counts as never ending (ETT_KERNEL_SECONDS).
 sample_limit.seconds = tonumber(os.getenv("ETT_KERNEL_SECONDS")) or 60
 
---- Calls fn(...) in the running coroutine; raises an error of kind "limit" when its Lua takes longer than the limit.
-function sample_limit.call(fn, ...)
-  local spent, last = 0.0, sample.now()
+--- Calls fn(...) in the running coroutine. clock.spent: its seconds up to the last look, nil where what is limited began
+--- after that; clock.stands: nothing limited is under way.
+local function limited(clock, fn, ...)
+  local last = sample.now()
   local finish
   local function look()
     local now = sample.now()
-    if now - last < ELSEWHERE_SECONDS then spent = spent + now - last end
+    if not clock.spent then
+      clock.spent = 0.0
+    elseif now - last < ELSEWHERE_SECONDS then
+      clock.spent = clock.spent + now - last
+    end
     last = now
-    if spent < sample_limit.seconds then return end
+    if clock.stands or clock.spent < sample_limit.seconds then return end
     local where = debug.getinfo(2, "Slf")
-    if where and (where.func == finish or where.func == sample_limit.call) then return debug.sethook() end
+    if where and (where.func == finish or where.func == limited) then return debug.sethook() end
     debug.sethook(look, "", 1) -- again at once, should somebody catch it
     error_module.raise("limit", "%s:%d: this Lua had not ended after %g seconds (ETT_KERNEL_SECONDS)",
       where and where.short_src or "?", where and where.currentline or 0, sample_limit.seconds)
@@ -33,7 +38,24 @@ function sample_limit.call(fn, ...)
     return ...
   end
   if not debug.gethook() then debug.sethook(look, "", INSTRUCTIONS) end
-  return finish(pcall(fn, ...))
+  return finish(xpcall(fn, error_module.traced, ...))
+end
+
+--- Calls fn(...); raises an error of kind "limit" when its Lua takes longer than the limit.
+---@return boolean ok, any ... results, or an error object
+function sample_limit.call(fn, ...) return limited({ spent = 0.0 }, fn, ...) end
+
+--- Calls loop(call), whose own Lua may take as long as it likes: the limit is on each call(fn, argument). For loops over
+--- many short calls, which sample_limit.call would make several times as long.
+---@return boolean ok, any ... results, or an error object
+function sample_limit.each(loop)
+  local clock = { stands = true }
+  return limited(clock, loop, function(fn, argument)
+    clock.spent, clock.stands = nil, false
+    local result = fn(argument)
+    clock.stands = true
+    return result
+  end)
 end
 
 return sample_limit

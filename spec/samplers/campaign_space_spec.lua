@@ -1,6 +1,8 @@
 --- What a campaign file may say about its shapes, and what it may not.
 local campaign = require "ett.campaign"
 local operator = require "ett.operator"
+local sample = require "ett.sample"
+local sample_limit = require "ett.sample_limit"
 
 local function of(entry)
   entry.operator = entry.operator or "gelu"
@@ -90,6 +92,81 @@ describe("a design", function()
         [192] = 1, [384] = 1 })[value] ~= nil, tostring(value)) end
     end)
   end
+end)
+
+describe("a design that cannot be filled", function()
+  it("says how many shapes there are", function()
+    local shapes = { tokens = { start = 1, stop = 9 }, width = { from = 16, to = 160, multiple = 16 } }
+    assert.matches("c.lua: sample 1: tokens, width: count is 100, there are 90 such shapes",
+      refusal { design = "random", count = 100, shapes = shapes }, 1, true)
+    assert.equal(90, of { design = "random", count = 90, shapes = shapes }.total)
+  end)
+
+  for _, design in ipairs { "random", "halton" } do
+    it(design .. " is given up after so many tries that a few seconds pass", function()
+      local wide = { from = 1, to = 1 << 20 }
+      assert.matches("only 0 of 10000000 shapes satisfy the constraints after 100000 tries", refusal { design = design,
+        count = 10000000, shapes = { tokens = wide, width = wide }, where = function() return false end }, 1, true)
+      assert.matches("only %d+ of 10000000 shapes satisfy the constraints after 1%d%d%d%d%d tries", refusal {
+        design = design, count = 10000000, shapes = { tokens = wide, width = wide },
+        where = function(s) return s.tokens == s.width end })
+      assert.matches("only 100 of 1000000 shapes satisfy the constraints after 100000 tries", refusal { design = design,
+        count = 1000000, shapes = { tokens = wide, width = wide }, with = function(s)
+          s.tokens, s.width = s.tokens % 100 + 1, 1 end }, 1, true)
+    end)
+  end
+end)
+
+describe("a campaign's own function", function()
+  local try, rep = pcall, string.rep -- what the limit stops is in this file then, and not in busted's environment
+  local shapes, limit = { tokens = { 16, 32 }, width = 8 }, sample_limit.seconds
+  before_each(function() sample_limit.seconds = 0.2 end)
+  after_each(function() sample_limit.seconds = limit end)
+
+  for design, fields in pairs { grid = {}, random = { design = "random", count = 2 } } do
+    it("of a " .. design .. " that never ends, or fails, is named with its file and target", function()
+      for name in pairs { where = true, with = true } do
+        local function refused_by(fn)
+          return refusal { shapes = shapes, design = fields.design, count = fields.count, [name] = fn }
+        end
+        for _, fn in ipairs { function() while true do end end,
+          function() while true do try(rep, "x", 1) end end,
+          function() try(function() while true do end end) return true end } do
+          assert.matches(("^c%%.lua: sample 1: '%s' of gelu: .*campaign_space_spec.lua:%%d+: this Lua had not ended "
+            .. "after 0.2 seconds %%(ETT_KERNEL_SECONDS%%)$"):format(name), refused_by(fn))
+        end
+        assert.matches(("^c%%.lua: sample 1: '%s' of gelu: .*campaign_space_spec.lua:%%d+: attempt to "):format(name),
+          refused_by(function(s) return s.tokens.x end))
+      end
+    end)
+  end
+
+  it("may take its time over all shapes", function()
+    local target = of { shapes = { tokens = { start = 1, stop = 20 }, width = 8 }, where = function()
+      local began = sample.now()
+      while sample.now() < began + 0.03 do end
+      return true
+    end }
+    assert.equal(20, target.total)
+  end)
+
+  it("that never ends only when a shape is asked for is named, too", function()
+    local calls = 0
+    local target = of { shapes = { tokens = 1, width = 8 }, with = function()
+      calls = calls + 1
+      while calls > 1 do end
+    end }
+    local ok, why = pcall(target.values, 1)
+    assert.is_false(ok)
+    assert.matches("^'with' of gelu: .*: this Lua had not ended after 0.2 seconds", tostring(why))
+  end)
+
+  it("looks at a grid that can be gone through", function()
+    assert.matches("c.lua: sample 1: tokens, width: 'where' and 'with' look at every shape of a grid, at most "
+      .. "67108864, and this one has 1099511627776; take design 'random' or 'halton' with count",
+      refusal { where = print, shapes = { tokens = { start = 1, stop = 1 << 20 },
+        width = { start = 1, stop = 1 << 20 } } }, 1, true)
+  end)
 end)
 
 describe("a campaign's dimensions", function()

@@ -178,7 +178,7 @@ describe("a campaign file", function()
     scattered.design = "halton"
     fails({ scattered }, "needs count")
     scattered.count = 9
-    fails({ scattered }, "only 2 of 9 shapes")
+    fails({ scattered }, "count is 9, there are 2 such shapes")
   end)
 end)
 
