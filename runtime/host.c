@@ -86,6 +86,15 @@ static int interrupt_reset(lua_State *L) {
   return 1;
 }
 
+/* host.interrupt_within(fn, ...) -> as of pcall; from then on Ctrl-C comes only there */
+static int interrupt_within(lua_State *L) {
+  luaL_checkany(L, 1);
+  const int status = host_interrupt_within(L, lua_gettop(L) - 1);
+  lua_pushboolean(L, status == LUA_OK);
+  lua_insert(L, 1);
+  return lua_gettop(L);
+}
+
 static int interrupt_patience(lua_State *L) {
   host_interrupt_patience((int)luaL_checkinteger(L, 1));
   return 0;
@@ -94,7 +103,7 @@ static int interrupt_patience(lua_State *L) {
 static void set_host_table(lua_State *L, const char *prefix) {
   char share[PATH_MAX + 16], resolved[PATH_MAX];
   snprintf(share, sizeof share, "%s/share/ett", prefix);
-  lua_createtable(L, 0, 7);
+  lua_createtable(L, 0, 9);
   lua_pushinteger(L, (lua_Integer)memory.limit);
   lua_setfield(L, -2, "memory_limit");
   lua_pushstring(L, ETT_VERSION);
@@ -105,6 +114,8 @@ static void set_host_table(lua_State *L, const char *prefix) {
   lua_setfield(L, -2, "prefix");
   lua_pushcfunction(L, interrupt_reset);
   lua_setfield(L, -2, "interrupt_reset");
+  lua_pushcfunction(L, interrupt_within);
+  lua_setfield(L, -2, "interrupt_within");
   lua_pushcfunction(L, interrupt_patience);
   lua_setfield(L, -2, "interrupt_patience");
   lua_pushboolean(L, isatty(STDOUT_FILENO));

@@ -30,6 +30,12 @@ void host_interrupt_patience(int patience);
  * return. */
 int host_interrupt_reset(void);
 
+/* Calls the function below its arguments, protected; returns the Lua status, with all
+ * results on the stack. From then on signals come only within such calls, and wait
+ * outside: nothing is raised between two of them. A signal that came too late for one is
+ * forgotten. */
+int host_interrupt_within(lua_State *L, int arguments);
+
 /* The signal behind an error object of kind "interrupt": of what the process then dies.
  */
 int host_interrupt_signal(void);

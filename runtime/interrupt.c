@@ -4,6 +4,7 @@
  * speed. */
 #include <lauxlib.h>
 #include <lualib.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #define HOOK_EVENTS (LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT)
 
 static lua_State *volatile running;
+static pthread_t lua_thread;
 static volatile sig_atomic_t signals;
 static volatile sig_atomic_t signals_allowed;
 static timer_t again; /* sends SIGTERM once more */
@@ -40,9 +42,18 @@ static void raise_interrupt(lua_State *L, lua_Debug *where) {
  * after 30 seconds); then it dies of the signal wherever it is. */
 #define TERMINATION_SECONDS 10
 
+static void hold(int how) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  pthread_sigmask(how, &set, NULL);
+}
+
 static void die(int number) {
   signal(number, SIG_DFL);
   raise(number);
+  hold(SIG_UNBLOCK);
 }
 
 /* `timeout` and some shells send one Ctrl-C twice, to the process and to its group: a
@@ -62,6 +73,10 @@ static int is_echo(void) {
 }
 
 static void on_signal(int number) {
+  if (!pthread_equal(pthread_self(), lua_thread)) { /* a wait there is to end, too */
+    pthread_kill(lua_thread, number);
+    return;
+  }
   if (is_echo())
     return;
   signals++;
@@ -87,6 +102,14 @@ int host_interrupt_reset(void) {
   if (running)
     lua_sethook(running, NULL, 0, 0);
   return came;
+}
+
+int host_interrupt_within(lua_State *L, int arguments) {
+  hold(SIG_UNBLOCK);
+  const int status = lua_pcall(L, arguments, LUA_MULTRET, 0);
+  hold(SIG_BLOCK);
+  host_interrupt_reset();
+  return status;
 }
 
 /* resume(co, ...) as the library's, with co noted as running meanwhile. */
@@ -165,6 +188,7 @@ void host_interrupt_patience(int patience) {
 
 void host_interrupt_catch(lua_State *L, int patience) {
   running = L;
+  lua_thread = pthread_self();
   signals = 0;
   signals_allowed = patience;
   lua_getglobal(L, "coroutine");

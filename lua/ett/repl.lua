@@ -8,9 +8,8 @@ local host = require "ett.host"
 local pretty = require "ett.pretty"
 
 -- What a session may overwrite in _G must not break the prompt.
-local load, pcall, print, select, table, tostring, type, xpcall = load, pcall, print, select, table, tostring, type,
-  xpcall
-local debug, io, os, package, require, setmetatable = debug, io, os, package, require, setmetatable
+local load, pcall, print, table, tostring, type, xpcall = load, pcall, print, table, tostring, type, xpcall
+local io, os, package, require, setmetatable = io, os, package, require, setmetatable
 
 local repl = {}
 
@@ -158,6 +157,8 @@ local function step(read, remember, env, terminal)
   return true
 end
 
+local function print_fault(value) print("ett: " .. describe(value)) end
+
 --- Runs a session until the end of input; returns the exit status.
 function repl.run()
   local env = repl.environment()
@@ -165,13 +166,9 @@ function repl.run()
   host.interrupt_patience(4)
   if terminal then print(("ett %s; `help` says what can be typed"):format(host.version)) end
   while true do
-    local ok, more = pcall(step, read, remember, env, terminal)
+    local ok, more = host.interrupt_within(step, read, remember, env, terminal)
     if ok and not more then break end
-    if not ok then
-      host.interrupt_reset()
-      pcall(print, "ett: " .. select(2, pcall(describe, more)))
-    end
-    debug.sethook()
+    if not ok then host.interrupt_within(print_fault, more) end
   end
   close()
   if terminal then print() end

@@ -59,6 +59,21 @@ static int complete_text(lua_State *L) {
   return 2;
 }
 
+static int nothing(lua_State *L) {
+  (void)L;
+  return 0;
+}
+
+/* A signal leaves a hook that raises in the next Lua call: this is one. */
+static bool stopped(void *context) {
+  lua_State *L = ((line_box *)context)->L;
+  lua_pushcfunction(L, nothing);
+  if (lua_pcall(L, 0, 0, 0) == LUA_OK)
+    return false;
+  lua_pop(L, 1);
+  return true;
+}
+
 /* terminal:read(prompt [, complete]) -> text | nil, "end" | nil, "interrupted".
  * complete(text before the cursor) -> what to insert or nil, what to show or nil */
 static int line_read(lua_State *L) {
@@ -74,6 +89,7 @@ static int line_read(lua_State *L) {
   lua_setiuservalue(L, 1, 1);
   box->L = L;
   ett_line_set_complete(box->line, complete, box);
+  ett_line_set_stopped(box->line, stopped, box);
   const char *text = NULL;
   const ett_line_event event = ett_line_read(box->line, prompt, &text);
   box->L = NULL;

@@ -3,7 +3,8 @@
 #include <errno.h>
 #include <histedit.h>
 #include <locale.h>
-#include <stdbool.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,9 @@ struct ett_line {
   const char *prompt;
   bool interrupted;
   ett_line_complete *complete;
-  void *context;
+  void *context; /* of complete */
+  ett_line_stopped *stopped;
+  void *stopped_context;
 };
 
 static ett_line *line_of(EditLine *editor) {
@@ -32,6 +35,23 @@ static char *prompt_of(EditLine *editor) {
   return (char *)line_of(editor)->prompt;
 }
 
+/* Waits for a key, or a signal: whether it was a signal. Between the question whether one
+ * has come and the wait none can come unnoticed. */
+static bool wait_for_key(const ett_line *line) {
+  sigset_t held, before;
+  sigemptyset(&held);
+  sigaddset(&held, SIGINT);
+  sigaddset(&held, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &held, &before);
+  bool stopped = line->stopped && line->stopped(line->stopped_context);
+  if (!stopped) {
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    stopped = ppoll(&input, 1, NULL, &before) < 0 && errno == EINTR;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return stopped;
+}
+
 /* Reads one character from the terminal. libedit's own reader goes on after a signal;
  * this one ends the line, so that Ctrl-C drops it. */
 static int read_character(EditLine *editor, wchar_t *character) {
@@ -39,10 +59,11 @@ static int read_character(EditLine *editor, wchar_t *character) {
   char bytes[8];
   size_t count = 0;
   while (count < sizeof bytes) {
-    const ssize_t got = read(STDIN_FILENO, bytes + count, 1);
-    if (got < 0 && errno == EINTR)
+    if (wait_for_key(line)) {
       line->interrupted = true;
-    if (got <= 0)
+      return 0;
+    }
+    if (read(STDIN_FILENO, bytes + count, 1) <= 0)
       return 0;
     count++;
     mbstate_t state;
@@ -121,6 +142,11 @@ void ett_line_set_complete(ett_line *line, ett_line_complete *complete_with,
                            void *context) {
   line->complete = complete_with;
   line->context = context;
+}
+
+void ett_line_set_stopped(ett_line *line, ett_line_stopped *stopped, void *context) {
+  line->stopped = stopped;
+  line->stopped_context = context;
 }
 
 ett_line_event ett_line_read(ett_line *line, const char *prompt, const char **text) {

@@ -6,6 +6,7 @@
 #ifndef ETT_LINE_LINE_H
 #define ETT_LINE_LINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
@@ -29,6 +30,15 @@ ett_line *ett_line_new(ett_err *err);
 
 /* Says who completes; NULL for nobody. */
 void ett_line_set_complete(ett_line *line, ett_line_complete *complete, void *context);
+
+/* Says whether a signal came that nobody has answered yet. It is asked before each wait
+ * for a key with SIGINT and SIGTERM held back, so that what comes after its answer ends
+ * the wait. */
+typedef bool ett_line_stopped(void *context);
+
+/* Says who is asked; NULL for nobody: then only what comes during a wait ends the line.
+ */
+void ett_line_set_stopped(ett_line *line, ett_line_stopped *stopped, void *context);
 
 /* Reads a line under a prompt. *text is valid until the next call and has no newline. */
 ett_line_event ett_line_read(ett_line *line, const char *prompt, const char **text);
