@@ -1,144 +1,34 @@
 #include "trace/load.h"
 
-#include "trace/json_read.h"
-
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "trace/load_task.h"
+
 #define CHUNK_LEAST ((uint64_t)4 << 20)
 #define CHUNK_MOST ((uint64_t)16 << 20)
 
-typedef struct task {
-  uint32_t file;
-  uint64_t begin, stop;
-  ett_json_start start;
-  int status;
-  ett_err err;
-  char fault[96];
-  uint64_t produced; /* bytes that came out of the source */
-} task;
-
 typedef struct run {
-  const ett_sources *sources;
-  const ett_trace_options *options;
-  const ett_json_scanner *scanner;
-  ett_json_args args;
-  int64_t ticks_per_second;
-  ett_trace_reader nsys;
+  ett_load_shared shared;
   ett_load *load;
-  task *tasks;
+  ett_load_task *tasks;
   uint32_t task_count;
-  bool readahead;
   atomic_uint next, busy;
-  atomic_ullong done;
-  atomic_bool cancelled;
   pthread_mutex_t lock;
   pthread_cond_t finished;
 } run;
 
-/* A source that counts what passes and stops when the caller asked to. */
-typedef struct counter {
-  run *run;
-  ett_byte_source from;
-  uint64_t bytes;
-  bool progress;
-} counter;
-
-static ptrdiff_t counted_read(void *context, void *buffer, size_t size, ett_err *err) {
-  counter *c = context;
-  if (atomic_load_explicit(&c->run->cancelled, memory_order_relaxed))
-    return ett_err_set(err, ETT_ERR_LIMIT, "reading was stopped");
-  ptrdiff_t n = c->from.read(c->from.context, buffer, size, err);
-  if (n > 0) {
-    c->bytes += (uint64_t)n;
-    if (c->progress)
-      atomic_fetch_add_explicit(&c->run->done, (unsigned long long)n,
-                                memory_order_relaxed);
-  }
-  return n;
-}
-
-static int read_json(run *r, task *t, ett_trace_part *part) {
-  const ett_source *s = &r->sources->items[t->file];
-  int fd = open(s->path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return ett_err_set(&t->err, ETT_ERR_IO, "cannot open '%s': %s", s->path,
-                       strerror(errno));
-  uint64_t from = t->begin ? t->begin - 1 : 0; /* the byte before tells of an escape */
-  if (t->start == ETT_JSON_ARRAY)
-    from = t->begin;
-  ett_file_source file = {fd, from};
-  counter raw = {r, {&file, ett_file_source_read}, 0, true};
-  counter out = {.run = r, .progress = false};
-  ett_inflate *in = NULL;
-  ett_readahead *ahead = NULL;
-  int status = -1;
-  ett_byte_source source = {&raw, counted_read};
-  if (s->compression != ETT_COMPRESSION_NONE) {
-    in = ett_inflate_new(s->compression, source);
-    if (!in) {
-      ett_err_set(&t->err, ETT_ERR_MEMORY, "out of memory");
-      goto done;
-    }
-    source = (ett_byte_source){in, ett_inflate_read};
-    if (r->readahead) {
-      ahead = ett_readahead_new(source, (size_t)512 << 10, 4, &t->err);
-      if (!ahead)
-        goto done;
-      source = (ett_byte_source){ahead, ett_readahead_read};
-    }
-  }
-  out.from = source;
-  ett_json_job job = {.scanner = r->scanner,
-                      .args = &r->args,
-                      .part = part,
-                      .source = {&out, counted_read},
-                      .start = t->start,
-                      .offset = from,
-                      .stop = t->stop,
-                      .decimals = r->ticks_per_second == 1000000000 ? 3 : 6,
-                      .flows = r->options->flows};
-  status = ett_json_read(&job, &t->err);
-  t->produced = out.bytes;
-done:
-  ett_readahead_free(ahead);
-  if (in && ett_inflate_fault(in))
-    snprintf(t->fault, sizeof t->fault, "%s", ett_inflate_fault(in));
-  ett_inflate_free(in);
-  close(fd);
-  return status;
-}
-
-static int run_task(run *r, task *t, ett_trace_part *part, ett_lexicon *lexicon) {
-  const ett_source *s = &r->sources->items[t->file];
-  const ett_trace_options *o = r->options;
-  if (ett_part_init(part, t->file, o->arg_count, lexicon))
-    return ett_err_set(&t->err, ETT_ERR_MEMORY, "out of memory");
-  if (s->kind == ETT_TRACE_KINETO || s->kind == ETT_TRACE_TPU_JSON)
-    return read_json(r, t, part);
-  part->begin = 0;
-  part->end = ETT_JSON_NOWHERE;
-  part->saw_events = true;
-  t->produced = s->bytes;
-  int status = (s->kind == ETT_TRACE_XPLANE ? ett_xplane_read : r->nsys)(
-      s->path, part, o->args, o->arg_count, r->ticks_per_second, &t->err);
-  atomic_fetch_add(&r->done, s->bytes);
-  return status;
-}
-
 static void work(run *r, ett_lexicon *lexicon) {
   for (;;) {
     uint32_t i = atomic_fetch_add(&r->next, 1);
-    if (i >= r->task_count || atomic_load(&r->cancelled))
+    if (i >= r->task_count || atomic_load(&r->shared.cancelled))
       break;
-    r->tasks[i].status = run_task(r, &r->tasks[i], &r->load->parts[i], lexicon);
+    r->tasks[i].status =
+        ett_load_task_run(&r->shared, &r->tasks[i], &r->load->parts[i], lexicon);
   }
 }
 
@@ -168,8 +58,8 @@ static uint64_t total_bytes(const ett_sources *s) {
 
 /* Waits for the workers, telling of progress meanwhile. */
 static int wait_for(run *r, ett_err *err) {
-  const ett_trace_options *o = r->options;
-  uint64_t total = total_bytes(r->sources);
+  const ett_trace_options *o = r->shared.options;
+  uint64_t total = total_bytes(r->shared.sources);
   int stopped = 0;
   pthread_mutex_lock(&r->lock);
   while (atomic_load(&r->busy)) {
@@ -184,9 +74,9 @@ static int wait_for(run *r, ett_err *err) {
       pthread_cond_wait(&r->finished, &r->lock);
     else if (pthread_cond_timedwait(&r->finished, &r->lock, &until) == ETIMEDOUT) {
       pthread_mutex_unlock(&r->lock);
-      if (!stopped && o->progress(o->context, atomic_load(&r->done), total)) {
+      if (!stopped && o->progress(o->context, atomic_load(&r->shared.done), total)) {
         stopped = 1;
-        atomic_store(&r->cancelled, true);
+        atomic_store(&r->shared.cancelled, true);
       }
       pthread_mutex_lock(&r->lock);
     }
@@ -201,7 +91,7 @@ static int wait_for(run *r, ett_err *err) {
 
 static int in_threads(run *r, ett_err *err) {
   ett_load *l = r->load;
-  if (l->lexicon_count == 1 && !r->options->progress) {
+  if (l->lexicon_count == 1 && !r->shared.options->progress) {
     work(r, &l->lexicons[0]);
     return 0;
   }
@@ -218,7 +108,7 @@ static int in_threads(run *r, ett_err *err) {
         pthread_create(&workers[started].thread, NULL, worker_main, &workers[started]);
     if (code) {
       status = ett_err_set(err, ETT_ERR_IO, "cannot start a thread: %s", strerror(code));
-      atomic_store(&r->cancelled, true);
+      atomic_store(&r->shared.cancelled, true);
       atomic_fetch_sub(&r->busy, l->lexicon_count - started);
       break;
     }
@@ -233,7 +123,7 @@ static int in_threads(run *r, ett_err *err) {
 
 /* Tasks: a file each; a large uncompressed JSON file in several stretches. */
 static int plan(run *r, unsigned threads, ett_err *err) {
-  const ett_sources *s = r->sources;
+  const ett_sources *s = r->shared.sources;
   uint32_t capacity = 0;
   for (int pass = 0; pass < 2; pass++) {
     uint32_t n = 0;
@@ -244,8 +134,8 @@ static int plan(run *r, unsigned threads, ett_err *err) {
       uint64_t chunk = x->bytes + 1;
       if (x->compression == ETT_COMPRESSION_NONE &&
           (x->kind == ETT_TRACE_KINETO || x->kind == ETT_TRACE_TPU_JSON)) {
-        if (r->options->chunk_bytes) {
-          chunk = r->options->chunk_bytes;
+        if (r->shared.options->chunk_bytes) {
+          chunk = r->shared.options->chunk_bytes;
         } else if (threads > 1) {
           chunk = x->bytes / (threads * 4) + 1;
           if (chunk < CHUNK_LEAST)
@@ -258,11 +148,11 @@ static int plan(run *r, unsigned threads, ett_err *err) {
       do {
         uint64_t stop = at + chunk < x->bytes ? at + chunk : UINT64_MAX;
         if (pass)
-          r->tasks[n] = (task){.file = i,
-                               .begin = at,
-                               .stop = stop,
-                               .start = at ? ETT_JSON_GUESS : ETT_JSON_DOCUMENT,
-                               .status = 1};
+          r->tasks[n] = (ett_load_task){.file = i,
+                                        .begin = at,
+                                        .stop = stop,
+                                        .start = at ? ETT_JSON_GUESS : ETT_JSON_DOCUMENT,
+                                        .status = 1};
         n++;
         at += chunk;
       } while (at < x->bytes);
@@ -285,7 +175,7 @@ static int verify(run *r, ett_err *err) {
   ett_load *l = r->load;
   uint64_t position = 0;
   for (uint32_t i = 0; i < r->task_count; i++) {
-    task *t = &r->tasks[i];
+    ett_load_task *t = &r->tasks[i];
     ett_trace_part *p = &l->parts[i];
     ett_load_file *f = &l->files[t->file];
     if (t->start == ETT_JSON_DOCUMENT)
@@ -296,7 +186,7 @@ static int verify(run *r, ett_err *err) {
                  (position == ETT_JSON_NOWHERE || t->status < 0 || p->begin != position);
     if (wrong) {
       ett_part_free(p);
-      if (ett_part_init(p, t->file, r->options->arg_count, &l->lexicons[0]))
+      if (ett_part_init(p, t->file, r->shared.options->arg_count, &l->lexicons[0]))
         return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
       t->status = 0;
       t->produced = 0;
@@ -304,7 +194,7 @@ static int verify(run *r, ett_err *err) {
         continue;
       t->begin = position;
       t->start = ETT_JSON_ARRAY;
-      t->status = read_json(r, t, p);
+      t->status = ett_load_stretch(&r->shared, t, p);
     }
     if (t->status < 0) {
       if (t->err.code == ETT_ERR_MEMORY) {
@@ -325,14 +215,14 @@ static int verify(run *r, ett_err *err) {
 int ett_load_run(ett_load *l, const ett_sources *sources,
                  const ett_trace_options *options, int64_t ticks_per_second,
                  ett_err *err) {
-  run r = {.sources = sources,
-           .options = options,
-           .ticks_per_second = ticks_per_second,
+  run r = {.shared = {.sources = sources,
+                      .options = options,
+                      .ticks_per_second = ticks_per_second},
            .load = l};
   memset(l, 0, sizeof *l);
-  r.scanner = options->scanner ? ett_json_scanner_named(options->scanner)
-                               : ett_json_scanner_best();
-  if (!r.scanner)
+  r.shared.scanner = options->scanner ? ett_json_scanner_named(options->scanner)
+                                      : ett_json_scanner_best();
+  if (!r.shared.scanner)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "this machine has no '%s' instructions",
                        options->scanner);
   unsigned threads = options->threads;
@@ -347,28 +237,29 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
   pthread_mutex_init(&r.lock, NULL);
   pthread_cond_init(&r.finished, NULL);
   l->files = calloc(sources->count ? sources->count : 1, sizeof *l->files);
-  if (!l->files || ett_json_args_init(&r.args, options->args, options->arg_count)) {
+  if (!l->files ||
+      ett_json_args_init(&r.shared.args, options->args, options->arg_count)) {
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
     goto done;
   }
   for (uint32_t i = 0; i < sources->count; i++) {
     const ett_source *s = &sources->items[i];
     compressed += !s->ignored && s->compression != ETT_COMPRESSION_NONE;
-    if (s->ignored || s->kind != ETT_TRACE_NSYS || r.nsys)
+    if (s->ignored || s->kind != ETT_TRACE_NSYS || r.shared.nsys)
       continue;
     if (!options->nsys) {
       ett_err_set(err, ETT_ERR_MISSING, "reading '%s' needs the Nsight reader", s->path);
       goto done;
     }
     /* cppcheck-suppress AssignmentIntegerToAddress ; the callback gives a function */
-    r.nsys = options->nsys(options->context, err);
-    if (!r.nsys)
+    r.shared.nsys = options->nsys(options->context, err);
+    if (!r.shared.nsys)
       goto done;
   }
   if (plan(&r, threads, err))
     goto done;
   /* a decoder in a thread of its own pays when there are fewer streams than threads */
-  r.readahead = compressed && r.task_count < threads;
+  r.shared.readahead = compressed && r.task_count < threads;
   l->lexicon_count = threads < r.task_count ? threads : r.task_count;
   if (!l->lexicon_count)
     l->lexicon_count = 1;
@@ -390,7 +281,7 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
 done:
   pthread_mutex_destroy(&r.lock);
   pthread_cond_destroy(&r.finished);
-  ett_json_args_free(&r.args);
+  ett_json_args_free(&r.shared.args);
   free(r.tasks);
   if (status)
     ett_load_free(l);

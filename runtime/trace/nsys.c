@@ -1,64 +1,15 @@
-/* Exports differ between versions of Nsight Systems: tables and columns are looked up,
- * and what is not there is NULL. Times are nanoseconds since the session's start, whose
- * UTC is the file's base. An arg is a column of that name; the names that Kineto uses for
- * launch geometry and sizes are kept as aliases. */
+/* Times of an export are nanoseconds since the session's start, whose UTC is the file's
+ * base. */
 #include "trace/nsys.h"
 
 #include <inttypes.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "io/utf8.h"
+#include "trace/nsys_query.h"
 #include "trace/part.h"
-
-typedef enum row_kind { ON_DEVICE, ON_HOST } row_kind;
-
-typedef struct table {
-  const char *name;
-  row_kind where;
-  const char *text;   /* column with the name's text, or NULL */
-  const char *ids[3]; /* columns that refer to StringIds, best first */
-  const char *fixed;  /* the name when there is no column for it */
-} table;
-
-static const table tables[] = {
-    {"CUPTI_ACTIVITY_KIND_KERNEL", ON_DEVICE, NULL, {"demangledName", "shortName"}, NULL},
-    {"CUPTI_ACTIVITY_KIND_MEMCPY", ON_DEVICE, NULL, {NULL}, "Memcpy"},
-    {"CUPTI_ACTIVITY_KIND_MEMSET", ON_DEVICE, NULL, {NULL}, "Memset"},
-    {"CUPTI_ACTIVITY_KIND_RUNTIME", ON_HOST, "name", {"nameId"}, NULL},
-    {"NVTX_EVENTS", ON_HOST, "text", {"textId", "jsonTextId"}, NULL},
-    {"MPI_COLLECTIVES_EVENTS", ON_HOST, NULL, {"textId", "nameId"}, NULL},
-    {"MPI_P2P_EVENTS", ON_HOST, NULL, {"textId", "nameId"}, NULL},
-    {"MPI_START_WAIT_EVENTS", ON_HOST, NULL, {"textId", "nameId"}, NULL},
-    {"MPI_OTHER_EVENTS", ON_HOST, NULL, {"textId", "nameId"}, NULL},
-    {"CUBLAS_EVENTS", ON_HOST, NULL, {"nameId"}, NULL},
-    {"CUDNN_EVENTS", ON_HOST, NULL, {"nameId"}, NULL},
-    {"OSRT_API", ON_HOST, NULL, {"nameId"}, NULL},
-};
-
-typedef struct alias {
-  const char *arg, *table, *expression; /* of columns a, b, c below */
-  const char *columns[3];
-} alias;
-
-static const alias aliases[] = {
-    {"grid",
-     "CUPTI_ACTIVITY_KIND_KERNEL",
-     "'[' || a || ', ' || b || ', ' || c || ']'",
-     {"gridX", "gridY", "gridZ"}},
-    {"block",
-     "CUPTI_ACTIVITY_KIND_KERNEL",
-     "'[' || a || ', ' || b || ', ' || c || ']'",
-     {"blockX", "blockY", "blockZ"}},
-    {"registers per thread", "CUPTI_ACTIVITY_KIND_KERNEL", NULL, {"registersPerThread"}},
-    {"shared memory",
-     "CUPTI_ACTIVITY_KIND_KERNEL",
-     "a + b",
-     {"staticSharedMemory", "dynamicSharedMemory"}},
-};
 
 typedef struct reading {
   sqlite3 *db;
@@ -75,85 +26,6 @@ static int failed(reading *r) {
   return ett_err_set(r->err, ETT_ERR_FORMAT, "%s", sqlite3_errmsg(r->db));
 }
 
-/* 1 when the table (a real one, no view) has the column; any column for NULL. */
-static int has(reading *r, const char *name, const char *column) {
-  sqlite3_stmt *s = NULL;
-  int found = 0;
-  static const char sql[] =
-      "SELECT c.name FROM sqlite_master m, pragma_table_info(m.name) c "
-      "WHERE m.type = 'table' AND m.name = ?1 COLLATE NOCASE";
-  if (sqlite3_prepare_v2(r->db, sql, -1, &s, NULL) == SQLITE_OK) {
-    sqlite3_bind_text(s, 1, name, -1, SQLITE_STATIC);
-    while (!found && sqlite3_step(s) == SQLITE_ROW) {
-      const char *text = (const char *)sqlite3_column_text(s, 0);
-      found = !column || (text && strcasecmp(text, column) == 0);
-    }
-  }
-  sqlite3_finalize(s);
-  return found;
-}
-
-/* The column as SQL, or NULL's name. Columns come from lists above or are quoted. */
-static void append_column(reading *r, sqlite3_str *sql, const char *table,
-                          const char *name) {
-  if (has(r, table, name))
-    sqlite3_str_appendf(sql, ", t.\"%w\"", name);
-  else
-    sqlite3_str_appendall(sql, ", NULL");
-}
-
-static void append_arg(reading *r, sqlite3_str *sql, const char *table, const char *arg) {
-  for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
-    const alias *a = &aliases[i];
-    if (strcmp(a->arg, arg) != 0 || strcmp(a->table, table) != 0)
-      continue;
-    int all = 1;
-    for (int k = 0; k < 3 && a->columns[k]; k++)
-      all &= has(r, table, a->columns[k]);
-    if (!all)
-      break;
-    if (!a->expression) {
-      sqlite3_str_appendf(sql, ", t.\"%w\"", a->columns[0]);
-      return;
-    }
-    sqlite3_str_appendall(sql, ", ");
-    for (const char *p = a->expression; *p; p++) {
-      if (*p >= 'a' && *p <= 'c')
-        sqlite3_str_appendf(sql, "t.\"%w\"", a->columns[*p - 'a']);
-      else
-        sqlite3_str_appendchar(sql, 1, *p);
-    }
-    return;
-  }
-  append_column(r, sql, table, arg);
-}
-
-enum { START, END, DEVICE, STREAM, CORRELATION, GLOBAL, COPY_KIND, TYPE, TEXT, ARGS };
-
-static char *query(reading *r, const table *t, int strings) {
-  sqlite3_str *sql = sqlite3_str_new(r->db);
-  sqlite3_str_appendf(sql, "SELECT t.start");
-  append_column(r, sql, t->name, "end");
-  append_column(r, sql, t->name, "deviceId");
-  append_column(r, sql, t->name, "streamId");
-  append_column(r, sql, t->name, "correlationId");
-  append_column(r, sql, t->name, t->where == ON_DEVICE ? "globalPid" : "globalTid");
-  append_column(r, sql, t->name, "copyKind");
-  append_column(r, sql, t->name, "eventType");
-  sqlite3_str_appendall(sql, ", coalesce(NULL");
-  for (int i = 0; i < 3 && t->ids[i]; i++)
-    if (strings && has(r, t->name, t->ids[i]))
-      sqlite3_str_appendf(sql, ", (SELECT value FROM StringIds WHERE id = t.\"%w\")",
-                          t->ids[i]);
-  if (t->text && has(r, t->name, t->text))
-    sqlite3_str_appendf(sql, ", t.\"%w\"", t->text);
-  sqlite3_str_appendall(sql, ", NULL)");
-  for (uint32_t i = 0; i < r->arg_count; i++)
-    append_arg(r, sql, t->name, r->args[i]);
-  sqlite3_str_appendf(sql, " FROM \"%w\" t", t->name);
-  return sqlite3_str_finish(sql);
-}
-
 static uint32_t intern(reading *r, const char *text, size_t length) {
   int fresh;
   uint32_t id = ett_strings_put(&r->part->lexicon->strings, text, length,
@@ -165,13 +37,13 @@ static uint32_t intern(reading *r, const char *text, size_t length) {
   return id;
 }
 
-static uint32_t name_of(reading *r, const table *t, sqlite3_stmt *s) {
-  const char *text = (const char *)sqlite3_column_text(s, TEXT);
+static uint32_t name_of(reading *r, const ett_nsys_table *t, sqlite3_stmt *s) {
+  const char *text = (const char *)sqlite3_column_text(s, ETT_NSYS_TEXT);
   if (text)
-    return intern(r, text, (size_t)sqlite3_column_bytes(s, TEXT));
+    return intern(r, text, (size_t)sqlite3_column_bytes(s, ETT_NSYS_TEXT));
   char copy[40];
   if (t->fixed && strcmp(t->fixed, "Memcpy") == 0) {
-    int kind = sqlite3_column_int(s, COPY_KIND);
+    int kind = sqlite3_column_int(s, ETT_NSYS_COPY_KIND);
     const char *way = kind == 1    ? "HtoD"
                       : kind == 2  ? "DtoH"
                       : kind == 8  ? "DtoD"
@@ -187,7 +59,7 @@ static uint32_t name_of(reading *r, const table *t, sqlite3_stmt *s) {
 static int take_args(reading *r, sqlite3_stmt *s) {
   for (uint32_t i = 0; i < r->arg_count; i++) {
     ett_trace_arg arg = {.row = ett_part_next(r->part)};
-    int column = ARGS + (int)i;
+    int column = ETT_NSYS_ARGS + (int)i;
     switch (sqlite3_column_type(s, column)) {
     case SQLITE_INTEGER:
       arg.type = ETT_ARG_INTEGER;
@@ -216,20 +88,21 @@ static int take_args(reading *r, sqlite3_stmt *s) {
   return 0;
 }
 
-static int take_row(reading *r, const table *t, sqlite3_stmt *s, uint16_t category) {
+static int take_row(reading *r, const ett_nsys_table *t, sqlite3_stmt *s,
+                    uint16_t category) {
   r->part->seen++;
-  if (sqlite3_column_type(s, START) != SQLITE_INTEGER) {
+  if (sqlite3_column_type(s, ETT_NSYS_START) != SQLITE_INTEGER) {
     ett_part_damage(r->part, ETT_DAMAGE_BAD_EVENT, 0);
     return 0;
   }
-  ett_row row = {.ts = sqlite3_column_int64(s, START),
+  ett_row row = {.ts = sqlite3_column_int64(s, ETT_NSYS_START),
                  .category = category,
                  .correlation = -1,
                  .stream = -1,
                  .device = -1,
                  .ph = 'X'};
-  if (sqlite3_column_type(s, END) == SQLITE_INTEGER) {
-    if (__builtin_sub_overflow(sqlite3_column_int64(s, END), row.ts, &row.dur))
+  if (sqlite3_column_type(s, ETT_NSYS_END) == SQLITE_INTEGER) {
+    if (__builtin_sub_overflow(sqlite3_column_int64(s, ETT_NSYS_END), row.ts, &row.dur))
       row.dur = -1;
     if (row.dur < 0) {
       ett_part_damage(r->part, ETT_DAMAGE_NEGATIVE_DUR, 0);
@@ -237,16 +110,16 @@ static int take_row(reading *r, const table *t, sqlite3_stmt *s, uint16_t catego
     }
   } else {
     /* NVTX: names of domains (75) and other records that are no times are no rows */
-    if (sqlite3_column_int(s, TYPE) >= 75)
+    if (sqlite3_column_int(s, ETT_NSYS_TYPE) >= 75)
       return 0;
     row.ph = 'i';
   }
-  if (sqlite3_column_type(s, CORRELATION) == SQLITE_INTEGER)
-    row.correlation = sqlite3_column_int64(s, CORRELATION);
-  int64_t device = sqlite3_column_int64(s, DEVICE),
-          stream = sqlite3_column_int64(s, STREAM);
-  int64_t global = sqlite3_column_int64(s, GLOBAL);
-  if (t->where == ON_DEVICE) {
+  if (sqlite3_column_type(s, ETT_NSYS_CORRELATION) == SQLITE_INTEGER)
+    row.correlation = sqlite3_column_int64(s, ETT_NSYS_CORRELATION);
+  int64_t device = sqlite3_column_int64(s, ETT_NSYS_DEVICE),
+          stream = sqlite3_column_int64(s, ETT_NSYS_STREAM);
+  int64_t global = sqlite3_column_int64(s, ETT_NSYS_GLOBAL);
+  if (t->where == ETT_NSYS_ON_DEVICE) {
     row.device = device >= 0 && device <= INT16_MAX ? (int16_t)device : -1;
     row.stream = stream >= 0 && stream <= INT32_MAX ? (int32_t)stream : -1;
     row.track = ett_part_track(r->part, device, ETT_ID_INTEGER, stream, ETT_ID_INTEGER);
@@ -266,9 +139,9 @@ static int take_row(reading *r, const table *t, sqlite3_stmt *s, uint16_t catego
   return ett_part_append(r->part, &row);
 }
 
-static int take_table(reading *r, const table *t, int strings) {
+static int take_table(reading *r, const ett_nsys_table *t) {
   uint16_t category = ett_lexicon_category(r->part->lexicon, t->name, strlen(t->name));
-  char *sql = query(r, t, strings);
+  char *sql = ett_nsys_query(r->db, t, r->args, r->arg_count);
   sqlite3_stmt *s = NULL;
   int status = -1, code;
   if (!sql || category == ETT_CATEGORY_NONE) {
@@ -349,12 +222,12 @@ int ett_nsys_read_database(void *database, ett_trace_part *part, const char *con
   reading r = {database, part, args, arg_count, err};
   if (ticks_per_second != 1000000000)
     return ett_err_set(err, ETT_ERR_INTERNAL, "an Nsight export is read in nanoseconds");
-  int strings = has(&r, "StringIds", "value"), any = 0;
-  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-    if (!has(&r, tables[i].name, "start"))
+  bool any = false;
+  for (const ett_nsys_table *t = ett_nsys_tables; t->name; t++) {
+    if (!ett_nsys_has(r.db, t->name, "start"))
       continue;
-    any = 1;
-    if (take_table(&r, &tables[i], strings))
+    any = true;
+    if (take_table(&r, t))
       return -1;
   }
   if (!any) {
