@@ -12,8 +12,8 @@ local INSTRUCTIONS, ELSEWHERE_SECONDS = 1000000, 1
 --- Seconds after which a kernel, or Lua that describes one, counts as never ending (ETT_KERNEL_SECONDS).
 sample_limit.seconds = tonumber(os.getenv("ETT_KERNEL_SECONDS")) or 60
 
---- Calls fn(...) in the running coroutine. clock.spent: its seconds up to the last look, nil where what is limited began
---- after that; clock.stands: nothing limited is under way.
+--- Calls fn(...) in the running coroutine. clock.spent: its seconds up to the last look, nil where what is limited
+--- began after that; clock.stands: nothing limited is under way.
 local function limited(clock, fn, ...)
   local last = sample.now()
   local finish
@@ -45,8 +45,8 @@ end
 ---@return boolean ok, any ... results, or an error object
 function sample_limit.call(fn, ...) return limited({ spent = 0.0 }, fn, ...) end
 
---- Calls loop(call), whose own Lua may take as long as it likes: the limit is on each call(fn, argument). For loops over
---- many short calls, which sample_limit.call would make several times as long.
+--- Calls loop(call), whose own Lua may take as long as it likes: the limit is on each call(fn, argument). For loops
+--- over many short calls, which sample_limit.call would make several times as long.
 ---@return boolean ok, any ... results, or an error object
 function sample_limit.each(loop)
   local clock = { stands = true }
