@@ -15,6 +15,7 @@
 local campaign_operator = require "ett.operator"
 local error_module = require "ett.error"
 local sample = require "ett.sample"
+local sample_limit = require "ett.sample_limit"
 local sample_profile = require "ett.sample_profile"
 local sampler = require "ett.sampler"
 local samples = require "ett.samples"
@@ -77,7 +78,7 @@ end
 local function kernels_of(op, target, list)
   local kernels, by_name, twins = {}, {}, {}
   for i, index in ipairs(list) do
-    local ok, s = pcall(target.shape, target.values(index))
+    local ok, s = sample_limit.call(target.shape, target.values(index))
     if ok then
       local x = sample_profile.features(op, s)
       local name = table.concat(x, " ")

@@ -73,6 +73,16 @@ describe("ett sample", function()
     assert.matches("looper.lua:7: this Lua had not ended after 0.3 seconds", failed["7"], 1, true)
   end)
 
+  it("chooses shapes although a constraint of the operator never ends", function()
+    operator("looper", "op.constraints = { { 'n must end', function(s) while s.n == 7 do end return true end } }\n"
+      .. "function op.cpu(s) return { { kind = 'scale', rows = s.n, cols = 8 } } end", "3, 7, 5")
+    local text, status = run("sample c.lua --quiet --active", "timeout -k 1 60 env " .. short)
+    assert.equal(0, status, text)
+    local done = rows(text)
+    table.sort(done)
+    assert.same({ "3", "5" }, done)
+  end)
+
   it("ends the check of an operator whose kernel never ends", function()
     operator("looper", "function op.kernel(k, s)\n  while true do end\nend", "3")
     local text, status = run("sample c.lua --quiet", "timeout -k 1 60 env " .. short)
