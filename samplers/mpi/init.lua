@@ -8,6 +8,7 @@ local sample = require "ett.sample"
 
 local backend = {
   name = "mpi",
+  measures = "collective",
   summary = "collectives over MPI between the ranks of an mpirun or srun job",
   needs = "MPI (libopenmpi-dev, openmpi-bin)",
   precisions = { fp32 = true },

@@ -9,6 +9,7 @@ local dtype_bytes = require("ett.schema").dtype_bytes
 
 local backend = {
   name = "nccl",
+  measures = "collective",
   summary = "collectives between GPUs by NCCL, ranks brought together by MPI",
   needs = "NCCL, MPI, and one GPU a rank",
   placed = "the GPU of a rank is its number on its node (CUDA_VISIBLE_DEVICES chooses)",

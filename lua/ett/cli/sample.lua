@@ -144,6 +144,19 @@ local function check(opts, mode, backend)
   end
 end
 
+--- Refuses targets that the back end does not measure: one measures operators or, where it says so, collectives.
+local function check_targets(given, backend)
+  if not find.path("samplers", backend) then return end -- the sampler says which there are
+  local measures = find.load("samplers", backend).measures or "operator"
+  for i, target in ipairs(given.targets) do
+    if target.kind ~= measures then
+      error_module.raise("model", "%s: sample %d: %s is %s, the back end %s measures %ss%s",
+        given.path:match("([^/]+)$"), i, target.name, target.kind == "operator" and "an operator" or "a collective",
+        backend, measures, measures == "operator" and "; mpi and nccl measure collectives" or "")
+    end
+  end
+end
+
 local function print_report(report, target_error)
   print(("%s: %d measured, %d failed, %d disturbed in %.1f s"):format(report.path, report.measured,
     report.failed, report.disturbed, report.seconds))
@@ -294,6 +307,7 @@ return {
     local mode = opts.run or given.run or "get_all"
     check(opts, mode, opts.backend or given.backend)
     if opts.list then return list_shapes(given, opts) end
+    check_targets(given, opts.backend or given.backend)
     local target_error = tonumber(opts.target_error or 0.05) or opts.target_error
     local common = { out = opts.out, backend = opts.backend, precisions = list_of(opts.precision),
       parts = opts.parts, part = opts.part, device = opts.device or opts.device_num, threads = opts.threads,
