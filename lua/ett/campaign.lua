@@ -24,14 +24,17 @@ local schema = require "ett.schema"
 
 local campaign = {}
 
+local most_repeats = 4000
+
 local file_schema = {
   name = "string", summary = "string?", backend = { "string", default = "cpu" },
   precision = { "any", default = "fp32" }, seed = { "integer", default = 1 },
   samples = "list", budget_seconds = "positive?", target = "positive?",
-  min_repeats = { "count", optional = true, most = 4000 },
-  max_repeats = { "count", optional = true, most = 4000 },
-  threads = { "count", optional = true, most = sample.most_threads }, cold_bytes = "natural?",
-  passes = "count?", block = "count?", interleave = "boolean?", seconds = "positive?",
+  min_repeats = { "count", optional = true, most = most_repeats },
+  max_repeats = { "count", optional = true, most = most_repeats },
+  threads = { "count", optional = true, most = sample.most_threads },
+  cold_bytes = { "natural", optional = true, most = sample.most_cold_bytes },
+  passes = { "count", optional = true, most = 1000 }, block = "count?", interleave = "boolean?", seconds = "positive?",
   together = "boolean?",
   statistic = { "string", default = "low", one_of = { "low", "median" } },
 }
@@ -55,6 +58,12 @@ local function contains(list, name)
   return false
 end
 
+--- Raises where a field is no list of all that stands in it.
+local function check_list(list, field)
+  local fault = schema.list_fault(list)
+  if fault then error_module.raise("model", "field '%s': %s", field, fault) end
+end
+
 --- Checks that a campaign's, or a sample's, precisions are a name or a list of names.
 local function check_precision(given, label)
   local names = type(given) == "table" and given or { given }
@@ -66,12 +75,32 @@ local function check_precision(given, label)
     error_module.raise("model", "%sfield 'precision' must be a name such as \"fp32\" or a list of names, got %s",
       label and label .. ": " or "", schema.describe(given))
   end
+  for i, name in ipairs(names) do
+    if contains({ table.unpack(names, 1, i - 1) }, name) then
+      error_module.raise("model", "%sfield 'precision' names '%s' twice", label and label .. ": " or "", name)
+    end
+  end
+end
+
+--- Checks that a field is a list of columns, each once.
+local function check_columns(columns, field)
+  check_list(columns, field)
+  local seen = {}
+  for i, name in ipairs(columns) do
+    if type(name) ~= "string" or name == "" or name:find('[,"%c]') then -- a column of a CSV table
+      error_module.raise("model", "field '%s': value %d must be a name without commas, got %s", field, i,
+        schema.describe(name))
+    end
+    if seen[name] then error_module.raise("model", "field '%s' names '%s' twice", field, name) end
+    seen[name] = true
+  end
 end
 
 --- The dimensions of an operator's table, checked against the operator's own: the campaign's order, else the
 --- operator's, else by name.
 local function columns_of(op, entry)
   local fields = schema.keys(op.schema)
+  if entry.columns then check_columns(entry.columns, "columns") end
   local columns = entry.columns or op.columns or schema.keys(entry.shapes)
   for _, list in ipairs { schema.keys(entry.shapes), columns } do
     for _, name in ipairs(list) do
@@ -115,6 +144,9 @@ end
 
 local function operator_target(entry, seed, index)
   local op = operator.get(entry.operator)
+  for _, field in ipairs { "in_place", "nodes", "ranks" } do
+    if entry[field] ~= nil then error_module.raise("model", "field '%s' goes with a collective", field) end
+  end
   local columns = columns_of(op, entry)
   entry.zero = zeros_of(op)
   local space = campaign_space.of(columns, entry, seed + index)
@@ -141,6 +173,9 @@ local function collective_target(entry, seed, index)
       error_module.suggestion(entry.collective, schema.keys(collectives)))
   end
   local columns = { "shape" }
+  if entry.columns then
+    error_module.raise("model", "field 'columns' goes with an operator; a collective has the dimension 'shape'")
+  end
   if entry.shapes.shape == nil then
     error_module.raise("model", "collective '%s' needs dimension 'shape' (elements)", entry.collective)
   end
@@ -166,17 +201,37 @@ local function read_text(path)
   return text
 end
 
---- One table holds a collective in place or out of place: rows of one would count as rows of the other.
-local function check_in_place(targets, where)
+local function meet(a, b) return a == nil or b == nil or a == b end
+
+--- Whether two targets are measured in a precision that both have; default: the campaign's.
+local function share_precision(a, b, default)
+  local function names(target)
+    local given = target.precision or default
+    return type(given) == "table" and given or { given }
+  end
+  for _, name in ipairs(names(a)) do
+    if contains(names(b), name) then return true end
+  end
+  return false
+end
+
+--- What two samples write into one table must be of one kind. One holds a collective in place or out of place: rows of
+--- one would count as rows of the other; and an operator's columns in one order.
+local function check_one_table(targets, where, precision)
   local new = targets[#targets]
-  local function meet(a, b) return a == nil or b == nil or a == b end
   for i = 1, #targets - 1 do
     local old = targets[i]
-    if new.kind == "collective" and old.name == new.name and old.in_place ~= new.in_place
+    if new.name == old.name and new.kind == "collective" and old.kind == "collective" and old.in_place ~= new.in_place
       and meet(old.ranks, new.ranks) and meet(old.nodes, new.nodes) then
       error_module.raise("model", "%s: %s %s, sample %d measures it %s, and both have one table; give each a campaign "
         .. "and a folder (--out) of its own", where, new.collective, new.in_place and "in place" or "out of place", i,
         old.in_place and "in place" or "out of place")
+    end
+    local columns, before = table.concat(new.columns, ","), table.concat(old.columns, ",")
+    if new.name == old.name and new.kind == old.kind and columns ~= before
+      and share_precision(new, old, precision) then
+      error_module.raise("model", "%s: %s has columns %s, sample %d has %s, and both have one table; give both the "
+        .. "same 'columns'", where, new.name, columns, i, before)
     end
   end
 end
@@ -189,6 +244,10 @@ function campaign.resolve(given, label)
     error_module.raise("model", "%sfield 'samples' is empty: there is nothing to measure",
       label and label .. ": " or "")
   end
+  local list_fault = schema.list_fault(clean.samples)
+  if list_fault then
+    error_module.raise("model", "%sfield 'samples': %s", label and label .. ": " or "", list_fault)
+  end
   local targets = {}
   for i, entry in ipairs(clean.samples) do
     local where = ("%ssample %d"):format(label and label .. ": " or "", i)
@@ -199,7 +258,7 @@ function campaign.resolve(given, label)
     end
     targets[i] = error_module.wrap(where, entry.operator and operator_target or collective_target, entry,
       clean.seed, i)
-    check_in_place(targets, where)
+    check_one_table(targets, where, clean.precision)
   end
   if clean.min_repeats and clean.max_repeats and clean.min_repeats > clean.max_repeats then
     error_module.raise("model", "%smin_repeats = %d is more than max_repeats = %d", label and label .. ": " or "",
@@ -213,7 +272,7 @@ end
 local reference_fields = { module_name = "string?", kernel_name = "string", function_name = "string?",
   columns_name = "list", targets = "list?", first_n_column = "count", starts = "list", steps = "list",
   ends = "list", operators = "list", warmup_shapes = "list?", wait = "natural?", warmup = "natural?",
-  active = "count?", shapes = "list?",
+  active = { "count", optional = true, most = most_repeats }, shapes = "list?",
   run = { "string", default = "get_all", one_of = { "get_all", "get_one", "get_profiler", "run_function" } } }
 
 --- A file of estimate-train-time. Every entry of `starts` is a dimension, whatever
@@ -230,6 +289,16 @@ function campaign.from_reference(document, label)
     error_module.raise("model", "%s: %d dimensions need at most as many operators and at least as many columns, "
       .. "got %d and %d", label, dimensions, #clean.operators, #clean.columns_name)
   end
+  if dimensions == 0 then error_module.raise("model", "%s: field 'starts' is empty", label) end
+  error_module.wrap(label, check_columns, clean.columns_name, "columns_name")
+  if clean.shapes then
+    for i, value in ipairs(clean.shapes) do
+      if math.type(value) ~= "integer" or value < 1 then
+        error_module.raise("model", "%s: field 'shapes': value %d must be a positive integer, got %s", label, i,
+          schema.describe(value))
+      end
+    end
+  end
   local columns, axes, notes = {}, {}, {}
   for i = 1, dimensions do
     local name = clean.columns_name[i]
@@ -244,7 +313,7 @@ function campaign.from_reference(document, label)
     notes[#notes + 1] = ("shapes has %d values for %d dimensions: get_one, get_profiler and run_function take the "
       .. "first shape of the ranges"):format(#clean.shapes, dimensions)
   end
-  local space = campaign_space.grid(columns, axes)
+  local space = error_module.wrap(label, campaign_space.grid, columns, axes)
   local kind = campaign.collective(clean.kernel_name)
   local target = { kind = kind and "collective" or "operator", name = clean.kernel_name, columns = columns,
     total = space.total, values = space.shape, targets = clean.targets, reference = true,
@@ -254,7 +323,13 @@ function campaign.from_reference(document, label)
     -- Enumerating needs no operator; measuring does, so it is looked up when asked.
     setmetatable(target, { __index = function(self, key)
       if key ~= "operator" then return nil end
-      local op = operator.get(rawget(self, "name"))
+      local op = error_module.wrap(label, operator.get, rawget(self, "name"))
+      for _, name in ipairs(op.reference and op.reference.columns and columns or {}) do
+        if not contains(op.reference.columns, name) then
+          error_module.raise("model", "%s: field 'columns_name': operator '%s' has no column '%s'; it has %s", label,
+            op.name, name, table.concat(op.reference.columns, ", "))
+        end
+      end
       rawset(self, "operator", op)
       return op
     end })

@@ -21,17 +21,41 @@ local LEAST_TRIES = 100000
 -- The largest dimension of a design: beyond it not every integer is a float.
 local MOST_VALUE = 1 << 53
 
-local axis_schema = { start = "integer?", stop = "integer?", step = "integer?", op = "string?",
+local axis_schema = { start = "integer?", stop = "integer?", step = "integer?",
+  op = { "string", optional = true, one_of = { "add", "mul" } },
   from = "positive?", to = "positive?", scale = { "string", optional = true, one_of = { "log", "linear" } },
   multiple = "count?" }
+
+--- Whether a dimension is given as a list: of values, with maybe names among them.
+local function is_list(given) return type(given) == "table" and given[1] ~= nil end
+
+--- A list of different integers of at least `least`; 16.0 is one.
+local function list_axis(name, given, least, wanted)
+  local fault = schema.list_fault(given)
+  if fault then error_module.raise("model", "dimension '%s': %s", name, fault) end
+  local list, seen = {}, {}
+  for i, entry in ipairs(given) do
+    local value = math.type(entry) and math.tointeger(entry)
+    if not value or value < least then
+      error_module.raise("model", "dimension '%s': value %d must be %s, got %s", name, i, wanted,
+        schema.describe(entry))
+    end
+    if seen[value] then
+      error_module.raise("model", "dimension '%s': value %d is %d again; list each value once", name, i, value)
+    end
+    list[i], seen[value] = value, true
+  end
+  return { start = 1, stop = #list, list = list }
+end
 
 --- Values of one grid dimension as a range the C enumeration takes, or a list. least: 1, or 0 where the operator
 --- takes that.
 local function grid_axis(name, given, least)
   local wanted = least == 0 and "an integer of at least 0" or "a positive integer"
-  if math.type(given) == "integer" then
-    if given < least then error_module.raise("model", "dimension '%s' must be %s, got %d", name, wanted, given) end
-    return { start = given, stop = given }
+  local one = math.type(given) and math.tointeger(given)
+  if one then
+    if one < least then error_module.raise("model", "dimension '%s' must be %s, got %d", name, wanted, one) end
+    return { start = one, stop = one }
   end
   if type(given) ~= "table" then
     error_module.raise("model", "dimension '%s' must be an integer, a list or a range, got %s", name,
@@ -40,20 +64,7 @@ local function grid_axis(name, given, least)
   if next(given) == nil then
     error_module.raise("model", "dimension '%s': the list is empty", name)
   end
-  if given[1] ~= nil then
-    local seen = {}
-    for i, value in ipairs(given) do
-      if math.type(value) ~= "integer" or value < least then
-        error_module.raise("model", "dimension '%s': value %d must be %s, got %s", name, i, wanted,
-          schema.describe(value))
-      end
-      if seen[value] then
-        error_module.raise("model", "dimension '%s': value %d is %d again; list each value once", name, i, value)
-      end
-      seen[value] = true
-    end
-    return { start = 1, stop = #given, list = given }
-  end
+  if is_list(given) then return list_axis(name, given, least, wanted) end
   local axis = schema.check(given, axis_schema, ("dimension '%s'"):format(name))
   if not axis.start or not axis.stop then
     error_module.raise("model", "dimension '%s': a grid needs start and stop; from and to are for designs "
@@ -98,15 +109,16 @@ end
 local function follow(columns, call, values)
   local named = named_by(columns, values)
   call("with", named)
-  for i, name in ipairs(columns) do
-    local value = named[name]
-    if math.type(value) ~= "integer" or value < 0 then
+  for i, name in ipairs(columns) do -- raw: the function may have set a metatable
+    local given = rawget(named, name)
+    local value = math.type(given) and math.tointeger(given)
+    if not value or value < 0 then
       error_module.raise("model", "with: dimension '%s' must be %s, it was set to %s", name,
-        math.type(value) == "integer" and "at least 0" or "an integer", schema.describe(value))
+        value and "at least 0" or "an integer", schema.describe(given))
     end
     values[i] = value
   end
-  for name in pairs(named) do
+  for name in next, named do
     local known = false
     for _, column in ipairs(columns) do known = known or column == name end
     if not known then
@@ -152,8 +164,8 @@ end
 function campaign_space.grid(columns, axes, entry)
   local list, zero = {}, entry and entry.zero or {}
   for i, name in ipairs(columns) do
-    list[i] = error_module.wrap(("dimension '%s'"):format(name), grid_axis, name, axes[name],
-      zero[name] and 0 or 1)
+    list[i] = grid_axis(name, axes[name], zero[name] and 0 or 1)
+    error_module.wrap(("dimension '%s'"):format(name), sample.space, { list[i] })
   end
   local range = error_module.wrap(table.concat(columns, ", "), sample.space, list)
   local space = { total = range:count(), shape = function(index)
@@ -177,7 +189,7 @@ end
 
 --- Where one dimension of a design may lie: u in [0, 1) -> integer; and in how many places.
 local function placer(name, axis, zero)
-  if type(axis) ~= "table" or axis[1] ~= nil or axis.start or axis.stop then
+  if type(axis) ~= "table" or is_list(axis) or axis.start or axis.stop then
     local one = campaign_space.grid({ name }, { [name] = axis }, { zero = zero })
     return function(u) return one.shape(math.min(one.total, 1 + math.floor(u * one.total)))[1] end,
       one.total

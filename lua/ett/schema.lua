@@ -78,6 +78,22 @@ end
 --- A value as messages show it: strings quoted, long ones cut.
 schema.describe = describe
 
+--- What keeps a table from being a list, as a sentence: a name in it, or an entry that is nil. Such entries would be
+--- passed over in silence.
+function schema.list_fault(list)
+  local last, count = 0, 0
+  for key in pairs(list) do
+    if math.type(key) ~= "integer" or key < 1 then
+      return ("a list has no place for %s"):format(describe(key))
+    end
+    last, count = math.max(last, key), count + 1
+  end
+  if count == last then return nil end
+  local hole = 1
+  while list[hole] ~= nil do hole = hole + 1 end
+  return ("value %d is nil"):format(hole)
+end
+
 local function rule_of(rule)
   if type(rule) == "string" then
     if rule:sub(-1) == "?" then return rule:sub(1, -2), true end

@@ -5,8 +5,8 @@
 
 #include "cpu/cpu.h"
 #include "cpu/measure.h"
+#include "sample/bounds.h"
 #include "sample/tensor.h"
-#include "sample/threads.h"
 
 #define POOL_TYPE "ett.cpu.pool"
 
@@ -70,7 +70,7 @@ static void check_names(lua_State *L, int index, const ett_cpu_kind *kind) {
 /* cpu.pool(cold_bytes, seed) -> pool | nil, error */
 static int pool_new(lua_State *L) {
   lua_Integer cold = luaL_checkinteger(L, 1), seed = luaL_optinteger(L, 2, 1);
-  luaL_argcheck(L, cold >= 0 && cold <= (lua_Integer)1 << 36, 1, "0 to 64 GiB");
+  luaL_argcheck(L, cold >= 0 && cold <= ETT_SAMPLE_MOST_COLD_BYTES, 1, "0 to 64 GiB");
   pool_box *b = lua_newuserdatauv(L, sizeof *b, 0);
   b->pool = NULL;
   luaL_setmetatable(L, POOL_TYPE);

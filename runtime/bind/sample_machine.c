@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "sample/threads.h"
+#include "sample/bounds.h"
 
 static volatile sig_atomic_t interrupts;
 
@@ -105,4 +105,6 @@ void ett_bind_sample_machine(lua_State *L) {
   luaL_setfuncs(L, functions, 0);
   lua_pushinteger(L, ETT_SAMPLE_MOST_THREADS);
   lua_setfield(L, -2, "most_threads");
+  lua_pushinteger(L, ETT_SAMPLE_MOST_COLD_BYTES);
+  lua_setfield(L, -2, "most_cold_bytes");
 }

@@ -180,6 +180,46 @@ describe("a campaign's dimensions", function()
       refusal { columns = { "tokens" }, shapes = { tokens = 1, width = 1 } }, 1, true)
   end)
 
+  it("are integers, also where Lua computed them as floats", function()
+    local target = of { shapes = { tokens = { 2 ^ 10, 2 ^ 11 }, width = 2 ^ 3 },
+      with = function(s) s.width = s.tokens / 2 end }
+    assert.same({ "1024,512", "2048,1024" }, all(target))
+  end)
+
+  it("are named each once, where they go", function()
+    local shapes = { tokens = 1, width = 1 }
+    for said, entry in pairs {
+      ["field 'columns' names 'tokens' twice"] = { columns = { "tokens", "tokens", "width" } },
+      ["field 'columns': value 2 must be a name without commas, got a table"] = { columns = { "tokens", {} } },
+      ["field 'columns': value 3 is nil"] = { columns = { "tokens", "width", nil, "x" } },
+      ["field 'ranks' goes with a collective"] = { ranks = 2 },
+      ["field 'nodes' goes with a collective"] = { nodes = 2 },
+      ["field 'in_place' goes with a collective"] = { in_place = false },
+    } do
+      entry.shapes = shapes
+      assert.matches("c.lua: sample 1: " .. said, refusal(entry), 1, true)
+    end
+    local ok, why = pcall(campaign.resolve, { name = "c", samples = { { collective = "all_reduce",
+      columns = { "shape" }, shapes = { shape = 1 } } } }, "c.lua")
+    assert.is_false(ok)
+    assert.matches("c.lua: sample 1: field 'columns' goes with an operator", tostring(why), 1, true)
+  end)
+
+  it("have one order in one table", function()
+    local shapes = { tokens = 1, width = 1 }
+    local function two(first, second)
+      return pcall(campaign.resolve, { name = "c", precision = "fp32", samples = {
+        { operator = "gelu", shapes = shapes, precision = first },
+        { operator = "gelu", shapes = shapes, precision = second, columns = { "width", "tokens" } } } }, "c.lua")
+    end
+    local ok, why = two(nil, { "fp16", "fp32" })
+    assert.is_false(ok)
+    assert.matches("c.lua: sample 2: gelu has columns width,tokens, sample 1 has tokens,width, and both have one "
+      .. "table; give both the same 'columns'", tostring(why), 1, true)
+    assert.is_true((two("fp16", "fp32")))
+    assert.is_true((two(nil, "fp16")))
+  end)
+
   it("say what does not go together", function()
     for said, entry in pairs {
       ["value 3 is 16 again; list each value once"] = { shapes = { tokens = { 16, 32, 16 }, width = 1 } },
@@ -194,6 +234,18 @@ describe("a campaign's dimensions", function()
         shapes = { tokens = 1, width = { from = 1, to = 8, scale = "lin" } } },
       ["with: dimension 'width' must be an integer, it was set to 0.5"] = { shapes = { tokens = 1, width = 1 },
         with = function(s) s.width = s.tokens / 2 end },
+      ["dimension 'tokens': value 2 is nil"] = { shapes = { tokens = { 16, nil, 32 }, width = 1 } },
+      ["dimension 'tokens': a list has no place for 'stop'"] = { shapes = { tokens = { 16, stop = 32 }, width = 1 } },
+      ["sample 1: dimension 'width': range starts at 5 above its end 2"] = { shapes = { tokens = 1,
+        width = { start = 5, stop = 2 } } },
+      ["sample 1: dimension 'width': step of an 'add' range must be at least 1, got 0"] = { shapes = { tokens = 1,
+        width = { start = 1, stop = 2, step = 0 } } },
+      ["sample 1: dimension 'width': field 'op' must be one of add, mul, got 'pow'"] = { shapes = { tokens = 1,
+        width = { start = 1, stop = 2, op = "pow" } } },
+      ["sample 1: dimension 'width' must be an integer, a list or a range, got 1.5"] = { shapes = { tokens = 1,
+        width = 1.5 } },
+      ["with: dimension 'width' must be an integer, it was set to nil"] = { shapes = { tokens = 1, width = 1 },
+        with = function(s) setmetatable(s, { __index = error, __pairs = error }).width = nil end },
       ["with: 'wdth' is no dimension of this table; did you mean 'width'?"] = { shapes = { tokens = 1, width = 1 },
         with = function(s) s.wdth = 2 end },
     } do assert.matches(said, refusal(entry), 1, true) end

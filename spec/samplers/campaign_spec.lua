@@ -132,6 +132,39 @@ describe("a reference file's lengths", function()
   end)
 end)
 
+describe("a reference file", function()
+  local function refusal(changes)
+    local fields = { kernel_name = "RoPE", first_n_column = 5,
+      columns_name = { "mp", "b", "h", "l", "dim", "F_dur(us)" }, starts = { 1, 4, 16, 1024, 2048 },
+      steps = { 2, 2, 8, 512, 512 }, ends = { 1, 8, 24, 1024, 2048 },
+      operators = { "mul", "mul", "add", "add", "add" } }
+    for name, value in pairs(changes) do fields[name] = value end
+    local ok, why = pcall(function() return campaign.from_reference(fields, "file.yml").targets[1].operator end)
+    return ok and "" or tostring(why)
+  end
+  it("is refused with its name, the field and the value", function()
+    assert.equal("", refusal {})
+    local null = require("ett.json").null
+    for said, changes in pairs {
+      ["dimension 'mp': field 'start' must be an integer, got 'a'"] = { starts = { "a", 4, 16, 1024, 2048 } },
+      ["dimension 'h': range starts at 16 above its end 8"] = { ends = { 1, 8, 8, 1024, 2048 } },
+      ["dimension 'mp': field 'op' must be one of add, mul, got 'pow'"] = { operators = { "pow" } },
+      ["field 'starts' is empty"] = { starts = {}, steps = {}, ends = {}, operators = {} },
+      ["field 'columns_name' names 'mp' twice"] = { columns_name = { "mp", "mp", "h", "l", "dim" } },
+      ["field 'columns_name': value 2 must be a name without commas, got null"] = {
+        columns_name = { "mp", null, "h", "l", "dim" } },
+      ["field 'columns_name': value 1 must be a name without commas, got 'm,p'"] = {
+        columns_name = { "m,p", "b", "h", "l", "dim" } },
+      ["field 'columns_name': operator 'rope' has no column 'batch'; it has mp, b, h, l, dim"] = {
+        columns_name = { "mp", "batch", "h", "l", "dim" } },
+      ["field 'shapes': value 2 must be a positive integer, got null"] = { shapes = { 1, null, 16, 1024, 2048 } },
+      ["field 'shapes': value 1 must be a positive integer, got -1"] = { shapes = { -1, 4, 16, 1024, 2048 } },
+      ["field 'active' must be at most 4000, got 1000000000"] = { active = 1000000000 },
+      ["unknown operator 'RoPES'; did you mean 'RoPE'?"] = { kernel_name = "RoPES" },
+    } do assert.matches("file.yml: " .. said, refusal(changes), 1, true) end
+  end)
+end)
+
 describe("a campaign file", function()
   find.set_script_folder(here .. "/fixture")
 

@@ -219,6 +219,34 @@ describe("ett sample", function()
     end
   end)
 
+  it("refuses samples of which it would leave some out", function()
+    for samples, sentence in pairs {
+      ["one, nil, one"] = "field 'samples': value 2 is nil",
+      ["one, extra = one"] = "field 'samples': a list has no place for 'extra'",
+    } do
+      write("c.lua", "local one = { operator = 'gelu', shapes = { tokens = 1, width = 1 } }\n"
+        .. "return { name = 'c', samples = { " .. samples .. " } }\n")
+      local text, status = run "sample c.lua --out out"
+      assert.equal(1, status, text)
+      assert.matches("^ett: c.lua: " .. sentence .. "\n$", text)
+    end
+  end)
+
+  it("refuses what the back end does not measure", function()
+    for _, mode in ipairs { "", "--run get_one", "--active" } do
+      write("c.lua", "return { name = 'c', backend = 'cpu', samples = { { collective = 'all_reduce', "
+        .. "shapes = { shape = 16 } } } }\n")
+      local text, status = run("sample c.lua --out out " .. mode)
+      assert.equal(1, status, text)
+      assert.matches("^ett: c.lua: sample 1: all_reduce is a collective, the back end cpu measures operators; mpi and "
+        .. "nccl measure collectives\n$", text)
+      write("c.lua", campaign "")
+      text, status = run("sample c.lua --out out --backend mpi " .. mode)
+      assert.equal(1, status, text)
+      assert.matches("^ett: c.lua: sample 1: gelu is an operator, the back end mpi measures collectives\n$", text)
+    end
+  end)
+
   it("prints one shape as JSON", function()
     local text, status = run "sample c.lua --run get_profiler --json"
     assert.equal(0, status, text)
@@ -239,6 +267,9 @@ describe("ett sample", function()
       ["precision = { fp32 = 1 },"] = "field 'precision' must be a name",
       ["precision = { 'fp32', 7 },"] = "field 'precision' must be a name",
       ["threads = 5000,"] = "field 'threads' must be at most 1024, got 5000",
+      ["cold_bytes = 1 << 60,"] = "field 'cold_bytes' must be at most 68719476736, got 1152921504606846976",
+      ["passes = 10^9 // 1 | 0,"] = "field 'passes' must be at most 1000, got 1000000000",
+      ["precision = { 'fp32', 'fp16', 'fp32' },"] = "field 'precision' names 'fp32' twice",
     } do
       write("c.lua", campaign(fields))
       text, status = run "sample c.lua --out out"
