@@ -23,8 +23,8 @@ typedef struct {
 } block;
 
 #define BLOCK_TYPE "ett.tensor.block"
-static const char
-    current_block; /* key of the registry: a weak table of the current one */
+/* Key of the registry: a weak table of the current block and how many there were. */
+static const char current_block;
 
 static int block_free(lua_State *L) {
   block *b = luaL_checkudata(L, 1, BLOCK_TYPE);
@@ -36,9 +36,9 @@ static int block_free(lua_State *L) {
 /* Under the address sanitizer every tensor has a block of its own, so that a step outside
  * is seen. */
 #if defined(__SANITIZE_ADDRESS__)
-enum { BLOCK_BYTES = 1 };
+enum { BLOCK_BYTES = 1, STARTS = 1 };
 #else
-enum { BLOCK_BYTES = 16 << 20 };
+enum { BLOCK_BYTES = 16 << 20, STARTS = 4096 / ETT_SAMPLE_GAP };
 #endif
 
 /* Pushes the table and a block with room for bytes and returns it: the current one, or a
@@ -51,8 +51,15 @@ static block *block_with(lua_State *L, size_t bytes) {
       return b;
   }
   lua_pop(L, 1);
+  lua_rawgeti(L, -1, 2);
+  const lua_Integer before = lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  lua_pushinteger(L, before + 1);
+  lua_rawseti(L, -2, 2);
+  /* Tensors as large as a block are neighbours of each other too. */
+  const size_t start = (size_t)(before % STARTS) * ETT_SAMPLE_GAP;
   block *b = lua_newuserdatauv(L, sizeof *b, 0);
-  *b = (block){NULL, bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES, 0};
+  *b = (block){NULL, start + bytes > BLOCK_BYTES ? start + bytes : BLOCK_BYTES, start};
   luaL_setmetatable(L, BLOCK_TYPE);
   b->at = ett_sample_pages_new(b->bytes);
   if (!b->at)
@@ -63,12 +70,12 @@ static block *block_with(lua_State *L, size_t bytes) {
   return b;
 }
 
-/* sample.tensor(count) -> zeroed tensor, aligned to 64 bytes; a cache line and more apart
- * from its neighbour, as operands of samples are. */
+/* sample.tensor(count) -> zeroed tensor, aligned to 64 bytes; as far from its neighbour
+ * as operands of samples are. */
 static int tensor_new(lua_State *L) {
   lua_Integer count = luaL_checkinteger(L, 1);
   luaL_argcheck(L, count >= 1 && count <= (lua_Integer)1 << 40, 1, "1 to 2^40 elements");
-  const size_t bytes = ((size_t)count * sizeof(float) + 127) / 64 * 64;
+  const size_t bytes = ((size_t)count * sizeof(float) + 63) / 64 * 64 + ETT_SAMPLE_GAP;
   ett_tensor *t = lua_newuserdatauv(L, sizeof *t, 1);
   memset(t, 0, sizeof *t);
   luaL_setmetatable(L, ETT_TENSOR_TYPE);

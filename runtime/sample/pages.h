@@ -8,6 +8,12 @@
 
 #include <stddef.h>
 
+/* Bytes left free between two neighbours in such memory, behind whole cache lines.
+ * Operands whose sizes are powers of two would else begin at nearly the same offset of
+ * their pages, where a load waits for a store to another of them: additions and Adam
+ * took 1.2 to 3.6 times as long, a gelu up to 2.6 times. */
+enum { ETT_SAMPLE_GAP = 5 * 64 };
+
 /* bytes, rounded up to whole huge pages, aligned to one; NULL when there is no memory.
  * Pages are backed when they are first written. */
 void *ett_sample_pages_new(size_t bytes);

@@ -29,6 +29,7 @@ typedef enum {
   ETT_CPU_UPDATED = 'u',  /* read and written; starts as zeros */
   ETT_CPU_INDEX = 'x',    /* read only; int32 in [0, limit) */
   ETT_CPU_POSITIVE = 'p', /* read only; floats in [0.5, 1.5) */
+  ETT_CPU_SCRATCH = 's',  /* written before it is read; one workspace serves all runs */
 } ett_cpu_role;
 
 typedef struct {

@@ -114,13 +114,13 @@ static int attention_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_opera
   out[0] = operand("qkv", ETT_CPU_INPUT, packed);
   if (pass == ETT_CPU_FORWARD) {
     out[1] = operand("o", ETT_CPU_OUTPUT, mixed);
-    out[2] = operand("scratch", ETT_CPU_OUTPUT, d[1] * d[2]);
+    out[2] = operand("scratch", ETT_CPU_SCRATCH, d[1] * d[2]);
     return 3;
   }
   out[1] = operand("o", ETT_CPU_INPUT, mixed);
   out[2] = operand("do", ETT_CPU_INPUT, mixed);
   out[3] = operand("dqkv", ETT_CPU_OUTPUT, packed);
-  out[4] = operand("scratch", ETT_CPU_OUTPUT, 2 * d[1] * d[2]);
+  out[4] = operand("scratch", ETT_CPU_SCRATCH, 2 * d[1] * d[2]);
   return 5;
 }
 

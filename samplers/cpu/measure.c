@@ -12,9 +12,14 @@
 #include "cpu/arena.h"
 #include "cpu/limit.h"
 #include "sample/memory.h"
+#include "sample/pages.h"
 #include "sample/random.h"
 
-enum { MAX_SETS = 1 << 16, PIECE = 1 << 17 /* floats a probe reads */ };
+enum {
+  MAX_SETS = 1 << 16,
+  PIECE = 1 << 17, /* floats a probe reads */
+  AWAY = 512 /* floats from where outputs begin to the start of a page, as inputs do */
+};
 
 struct ett_cpu_pool {
   ett_cpu_arena input, output;
@@ -93,24 +98,35 @@ typedef struct {
   int count;
 } layout;
 
-static size_t aligned(int64_t count) {
-  return ((size_t)count + 31) / 16 * 16;
+/* Floats that an operand takes of a set. */
+static size_t padded(int64_t count) {
+  return ((size_t)count + 15) / 16 * 16 + ETT_SAMPLE_GAP / sizeof(float);
 }
 
-static int lay_out(const ett_cpu_call *calls, size_t count, layout *out, size_t *inputs,
-                   size_t *outputs, size_t *touched, ett_err *err) {
-  *inputs = *outputs = *touched = 0;
+/* Floats of one set of operands, and of what all sets share. */
+typedef struct {
+  size_t inputs, outputs, touched, scratch;
+} extent;
+
+static int lay_out(const ett_cpu_call *calls, size_t count, layout *out, extent *all,
+                   ett_err *err) {
+  *all = (extent){0};
   for (size_t c = 0; c < count; c++) {
     out[c].count =
         ett_cpu_operands(calls[c].kind, calls[c].d, calls[c].pass, out[c].operand, err);
     if (out[c].count < 0)
       return -1;
     for (int i = 0; i < out[c].count; i++) {
-      size_t *end = out[c].operand[i].role == ETT_CPU_INPUT ? inputs : outputs;
+      const ett_cpu_role role = out[c].operand[i].role;
+      size_t *end = role == ETT_CPU_INPUT     ? &all->inputs
+                    : role == ETT_CPU_SCRATCH ? &all->scratch
+                                              : &all->outputs;
       out[c].offset[i] = *end;
-      *end += aligned(out[c].operand[i].count);
-      *touched += aligned(out[c].operand[i].touched ? out[c].operand[i].touched
-                                                    : out[c].operand[i].count);
+      *end += padded(out[c].operand[i].count);
+      if (role == ETT_CPU_SCRATCH)
+        continue;
+      all->touched += padded(out[c].operand[i].touched ? out[c].operand[i].touched
+                                                       : out[c].operand[i].count);
     }
   }
   return 0;
@@ -144,7 +160,7 @@ typedef struct {
   const ett_cpu_call *calls;
   size_t count;
   layout layouts[ETT_CPU_MAX_CALLS];
-  float *input, *output;  /* the arenas */
+  float *input, *output;  /* the arenas; behind the sets of outputs is the scratch */
   size_t inputs, outputs; /* floats of one set in each */
   size_t sets, turn;
   size_t limit;   /* turn before which every set was filled */
@@ -154,8 +170,11 @@ typedef struct {
 
 static float *place(const program *p, size_t set, size_t call, int i) {
   const layout *l = &p->layouts[call];
-  return (l->operand[i].role == ETT_CPU_INPUT ? p->input + set * p->inputs
-                                              : p->output + set * p->outputs) +
+  const ett_cpu_role role = l->operand[i].role;
+  if (role == ETT_CPU_SCRATCH)
+    set = p->sets;
+  return (role == ETT_CPU_INPUT ? p->input + set * p->inputs
+                                : p->output + set * p->outputs) +
          l->offset[i];
 }
 
@@ -196,25 +215,28 @@ static void execute(program *p) {
 
 static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *options,
                    ett_err *err) {
-  size_t touched;
-  if (lay_out(p->calls, p->count, p->layouts, &p->inputs, &p->outputs, &touched, err) !=
-      0)
+  extent all;
+  if (lay_out(p->calls, p->count, p->layouts, &all, err) != 0)
     return -1;
+  p->inputs = all.inputs;
+  p->outputs = all.outputs;
   const double set_bytes = 4.0 * (double)(p->inputs + p->outputs);
+  const double bytes = set_bytes + 4.0 * (double)all.scratch;
   const double limit =
       options->limit_bytes > 0 ? options->limit_bytes : 0.8 * ett_sample_memory_free("");
-  if (set_bytes > limit)
+  if (bytes > limit)
     return ett_err_set(err, ETT_ERR_MEMORY,
                        "out of memory: the operands need %.3f GB, %.3f GB are free",
-                       set_bytes * 1e-9, limit * 1e-9);
+                       bytes * 1e-9, limit * 1e-9);
   const double sets = (double)pool->cold_bytes / set_bytes + 1;
   p->sets = sets > MAX_SETS ? MAX_SETS : (size_t)sets;
   if (ett_cpu_arena_grow(&pool->input, p->inputs * p->sets, pool->seed, 1, err) != 0 ||
-      ett_cpu_arena_grow(&pool->output, p->outputs * p->sets, pool->seed, 0, err) != 0)
+      ett_cpu_arena_grow(&pool->output, AWAY + p->outputs * p->sets, pool->seed, 0,
+                         err) != 0)
     return -1;
-  p->sparse = 4.0 * (double)(touched * p->sets) < 0.7 * (double)pool->cold_bytes;
+  p->sparse = 4.0 * (double)(all.touched * p->sets) < 0.7 * (double)pool->cold_bytes;
   p->input = pool->input.at;
-  p->output = pool->output.at;
+  p->output = pool->output.at + AWAY;
   /* On from where the last measurement stopped, and filled in the order of use: the data
    * of the next repeat is what was touched longest ago. */
   p->turn = (size_t)(pool->walked * (double)p->sets) + 1;

@@ -277,7 +277,7 @@ describe("a table", function()
   it("records what failed with the reason and does not try it for ever", function()
     if not usable then return pending("no CPU back end") end
     local given = small()
-    local report = sampler.run(given, { out = folder, limit_bytes = 4 * 400 })[1]
+    local report = sampler.run(given, { out = folder, limit_bytes = 4 * 400 + 5 * 320 })[1] -- 320 between them
     assert.is_true(report.failed > 0 and report.measured > 0)
     local text = table.concat(lines_of(report.path), "\n")
     assert.matches("#! failed: 8,24,8: memory: out of memory: the operands need", text)

@@ -265,6 +265,23 @@ describe("the CPU kernels", function()
     assert.equal("memory", raised.kind)
   end)
 
+  it("has one workspace for all repeats, and counts it", function()
+    local d = { kind = "attention", pass = "forward", batch = 1, seq_q = 256, seq_k = 256, heads = 1, kv_heads = 1,
+      head_dim = 8, visible = 1 }
+    for _, pass in ipairs { "forward", "backward" } do
+      local described = cpu.operands("attention", pass, d)
+      for i, operand in ipairs(described) do assert.equal(i == #described, operand.role == "s") end
+    end
+    local pool = cpu.pool(1 << 20, 1)
+    local few = { max_repeats = 1, min_repeats = 1, limit_bytes = 4 * 256 * 256 } -- the workspace alone
+    local result, err = pool:measure({ d }, few)
+    assert.is_nil(result)
+    assert.matches("the operands need 0%.000 GB", tostring(err.message or err))
+    few.limit_bytes = few.limit_bytes + 4 * 256 * 32 + 4096
+    assert(pool:measure({ d }, few))
+    pool:close()
+  end)
+
   it("times what is asked: twice the sleep is twice the time", function()
     local pool = assert(cpu.pool(1 << 20, 1))
     -- The quickest of many: on a busy machine most of a few sleeps end late.
