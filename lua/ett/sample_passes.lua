@@ -94,15 +94,22 @@ end
 --- Runs functions side by side: each is left where it calls coroutine.yield(progress), and the one
 --- that came least far is taken up next. What one raises is raised here. Returns what they returned, first done
 --- first.
-function passes.take_turns(functions)
+---@param functions function[]
+---@param after function? called with the least progress whenever one was left: where this itself takes turns with
+--- something else, it may yield
+---@param quantum number? progress is counted in whole ones of these: a function goes on until it has another
+function passes.take_turns(functions, after, quantum)
   local threads, results = {}, {}
   for i, fn in ipairs(functions) do threads[i] = { run = coroutine.create(fn), progress = -1.0 } end
-  while #threads > 0 do
-    local least = 1
-    for i, thread in ipairs(threads) do
-      if thread.progress < threads[least].progress then least = i end
+  local function least()
+    local thread, at = threads[1], 1
+    for i = 2, #threads do
+      if threads[i].progress < thread.progress then thread, at = threads[i], i end
     end
-    local thread = threads[least]
+    return thread, at
+  end
+  while #threads > 0 do
+    local thread, at = least()
     local ok, result = coroutine.resume(thread.run)
     if not ok then
       local object = error_module.from(result)
@@ -111,9 +118,10 @@ function passes.take_turns(functions)
     end
     if coroutine.status(thread.run) == "dead" then
       results[#results + 1] = result
-      table.remove(threads, least)
+      table.remove(threads, at)
     else
-      thread.progress = result
+      thread.progress = quantum and result // quantum or result
+      if after then after(least().progress) end
     end
   end
   return results

@@ -277,7 +277,7 @@ function sampler.session_options(given, options)
 end
 
 --- Runs jobs whose passes take turns, but for those that write the same table: they come one after the other.
-local function interleaved(jobs)
+local function interleaved(jobs, on_turn)
   local tables, first, reports = {}, {}, {}
   for _, job in ipairs(jobs) do
     if first[job.path] then
@@ -292,8 +292,15 @@ local function interleaved(jobs)
       end
     end
   end
-  passes.take_turns(tables)
+  passes.take_turns(tables, on_turn)
   return reports
+end
+
+local function only_operators(given)
+  for _, target in ipairs(given.targets) do
+    if target.kind ~= "operator" then return false end
+  end
+  return true
 end
 
 --- Runs every target of a campaign.
@@ -301,7 +308,8 @@ end
 ---@param options table out (folder), backend, precisions, parts, part, device, retry_failed,
 --- continue_changed, limit (shapes a table), budget_seconds, seconds (whole campaign),
 --- share (of ett.dist), check (false: no operator's outputs are held against double precision), keep_raw (every repeat
---- as a mark), profile (kernel times as marks), on_begin, on_progress
+--- as a mark), profile (kernel times as marks), on_begin, on_progress, on_turn (called with the least progress of the
+--- tables whenever the next of an interleaved campaign takes its turn)
 ---@return table[] reports, one a table
 function sampler.run(given, options)
   local backend = sampler.backend(options.backend or given.backend)
@@ -318,8 +326,9 @@ function sampler.run(given, options)
     deadline = options.seconds and sample.now() + options.seconds, precisions = options.precisions,
     limit_bytes = options.limit_bytes, together = given.together }
   -- The tables' passes take turns, so that a shape's visits lie far apart; a run that may end early, or
-  -- chooses its shapes, fills one table after the other.
-  run.interleave = given.interleave and not (options.share or options.chooser or run.deadline)
+  -- chooses its shapes, fills one table after the other, and so do ranks, but where they measure every shape at once.
+  local ranks_apart = options.share and not (given.together and only_operators(given))
+  run.interleave = given.interleave and not (ranks_apart or options.chooser or run.deadline)
   run.began, run.seconds = sample.now(), run.interleave and given.seconds
   local reports, sessions = {}, {}
   local function session_for(precision)
@@ -353,7 +362,7 @@ function sampler.run(given, options)
       end
     end
     if run.interleave then
-      reports = interleaved(jobs)
+      reports = interleaved(jobs, options.on_turn)
     else
       for _, job in ipairs(jobs) do
         local report = job.run()

@@ -178,6 +178,43 @@ describe("the MPI back end", function()
         folder), ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))))
     end)
 
+    it("takes turns between tables, on every rank alike", function()
+      require("lfs").mkdir(folder .. "/operators")
+      for _, name in ipairs { "spec_one", "spec_two" } do
+        write(("operators/%s.lua"):format(name), ([[
+          local rank = os.getenv "OMPI_COMM_WORLD_RANK"
+          local op = { name = "%s", summary = "sleeps", passes = { "forward" }, columns = { "number" },
+            schema = { number = "count" } }
+          function op.shape() return { number = 1 } end
+          function op.features(s) return { s.number } end
+          function op.flops() return 0.0 end
+          function op.bytes() return 0.0 end
+          function op.cpu(s)
+            local file = io.open(os.getenv "ETT_SPEC_FOLDER" .. "/order_" .. rank, "a")
+            file:write(op.name:sub(6), s.number, " ")
+            file:close()
+            return { { kind = "sleep", microseconds = 100 } }
+          end
+          return op
+        ]]):format(name))
+      end
+      local file = write("turns.lua", [[
+        local function numbers(name) return { operator = name, shapes = { number = { start = 1, stop = 2 } } } end
+        return { name = "turns", together = true, interleave = true, passes = 2, block = 8, max_repeats = 3,
+          min_repeats = 3, target = 1e-9, budget_seconds = 0.001, samples = { numbers "spec_one", numbers "spec_two" } }
+      ]])
+      local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(file, folder),
+        ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))
+      assert(ok, text)
+      local _, measured = text:gsub("2 measured, 0 failed", "")
+      assert.equal(2, measured)
+      for rank = 0, 1 do
+        local order = io.open(("%s/order_%d"):format(folder, rank)):read("a")
+        assert.equal("one1 two1 one2 two2 one1 two1 one2 two2 ", order)
+      end
+      assert.matches("tables take turns", io.open((text:match("(%S+%.csv): "))):read("a"))
+    end)
+
     it("is a matter of the campaign: without it a shape is one rank's", function()
       local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(campaign "passes = 1,", folder),
         ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))

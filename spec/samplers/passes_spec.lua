@@ -147,6 +147,39 @@ describe("tables that take turns", function()
     assert.equals("a b", table.concat(done, " "))
   end)
 
+  it("take turns of some length, and tell how far all have come", function()
+    local order, told = {}, {}
+    local function job(name, steps)
+      return function()
+        for i = 1, steps do
+          order[#order + 1] = name .. i
+          coroutine.yield(i / steps)
+        end
+      end
+    end
+    passes.take_turns({ job("a", 8), job("b", 4) }, function(least) told[#told + 1] = least end, 0.5)
+    -- Each until it has another half.
+    assert.equals("a1 b1 a2 a3 a4 b2 a5 a6 a7 a8 b3 b4", table.concat(order, " "))
+    assert.equals(12, #told)
+    assert.equals(0.0, told[3])
+    assert.equals(2.0, told[#told])
+  end)
+
+  it("take turns with something else", function()
+    local order = {}
+    local function pair(name)
+      return function()
+        passes.take_turns({ function() for i = 1, 2 do order[#order + 1] = name .. i coroutine.yield(i / 2) end end,
+          function() for i = 3, 4 do order[#order + 1] = name .. i coroutine.yield(i / 2 - 1) end end },
+          coroutine.yield)
+        return name
+      end
+    end
+    local done = passes.take_turns { pair "a", pair "b" }
+    assert.equals("a1 a3 b1 b3 a2 a4 b2 b4", table.concat(order, " "))
+    assert.equals("a b", table.concat(done, " "))
+  end)
+
   it("raise what one of them raises", function()
     local error_module = require "ett.error"
     local ok, err = pcall(passes.take_turns, { function() coroutine.yield(1.0) end,
@@ -194,6 +227,26 @@ describe("the CPU back end's visits", function()
     assert.equals(2.0, merged.forward.seconds)
     assert.is_false(merged.forward.preempted)
     assert.equals(2, merged.forward.repeats)
+  end)
+
+  it("all count where what is typical is asked for, and else those whose memory was undisturbed", function()
+    local function visit(seconds, memory_seconds)
+      return { forward = { seconds = seconds, raw_seconds = { seconds, seconds, seconds }, repeats = 3, dropped = 0,
+        clock_ratio = 1.0, half_width_seconds = 0.0, preempted = false, slow_clock = false,
+        memory_seconds = memory_seconds } }
+    end
+    local function merged(from)
+      local quick, slow = visit(1.0, 1e-9), visit(2.0, 1.0)
+      return from.merge(from.merge(from.merge(nil, quick), slow), visit(2.0, 1.0)).forward
+    end
+    local typical = assert(backend.open { passes = 3, statistic = "median", cold_bytes = 8 << 20 })
+    local ok, why = pcall(function()
+      assert.equals(2.0, merged(typical).seconds)
+      assert.equals(9, #merged(typical).raw_seconds)
+    end)
+    typical.close()
+    if not ok then error(why, 0) end
+    assert.equals(1.0, merged(session).seconds)
   end)
 
   it("of a campaign whose tables take turns write every row once", function()
