@@ -1,6 +1,6 @@
 --- The proof: samples this machine, predicts training steps from the samples alone, executes
---- the same steps for real, and sets the two against each other. Ranks sample what they cost each other between their
---- steps, for what lies between processors does not stay as it is for minutes; no prediction sees a step.
+--- the same steps for real, and sets the two against each other. Samples are taken between the steps, for a machine
+--- does not stay as it is for minutes; no prediction sees a step.
 --
 -- What is sampled and trained on is a back end: ett.validate_cpu (processors, ranks over MPI) or ett.validate_cuda
 -- (one GPU). Either has
@@ -9,11 +9,11 @@
 --                                     estimate of every plan reads, and what the report says of the samples
 --   device                            of the cluster that the estimate is told
 --   trainer(cases, name, steps)       a function that trains case i, or tells what was measured when it was trained
---                                     between the samples (see Training:results of ett.validate_ranks)
+--                                     between the samples (see Training:results of ett.validate_training)
 --   close()
--- A view has operator and collective as a profile does; alone (one pass of an operator by itself), added (what a
--- collective adds to a step), plan (fields of the plan that the back end decides), launch_seconds (once a step).
-local buffers = require "ett.validate_buffers"
+-- A view has operator and collective as a profile does; expect(case) says whose steps are asked for; alone (one pass
+-- of an operator by itself), added (what a collective adds to a step), plan (fields of the plan that the back end
+-- decides), launch_seconds (once a step).
 local error_module = require "ett.error"
 local folders = require "ett.folder"
 
@@ -84,15 +84,11 @@ local function estimate(case, view, cluster)
     accumulate_gradients = view.plan.accumulate_gradients } }
 end
 
-local function tell_sizes(view, case)
-  view:working(buffers.working_bytes(case.hyper, case.plan), buffers.layer_bytes(case.hyper, case.plan))
-end
-
 --- Predicts a case through the estimate that serves every plan: first the computing alone, which says how
 --- much of it lies before each collective, then the step.
 function validate.predict(case, view, cluster)
   local p = case.plan
-  tell_sizes(view, case)
+  view:expect(case)
   view.stretch, view.silent = {}, true
   local computing = estimate(case, view, cluster)
   view.silent = false
@@ -149,16 +145,17 @@ function validate.changes(configuration, case)
   return #list > 0 and table.concat(list, ", ") or nil
 end
 
-local function cases_of(sizes, layout)
+--- Configurations under the layout of that name.
+function validate.cases(sizes, name)
   local cases = {}
-  for i, configuration in ipairs(sizes) do cases[i] = validate.case(configuration, layout) end
+  for i, configuration in ipairs(sizes) do cases[i] = validate.case(configuration, validate.layouts[name]) end
   return cases
 end
 
 --- One row of the report: what was predicted of a case before, and what was measured.
 local function row_of(name, configuration, case, predicted, measured, view)
   view.stretch = predicted.stretch
-  tell_sizes(view, case)
+  view:expect(case)
   for _, record in ipairs(measured.records) do record.predicted_seconds = validate.line(record, view) end
   local row = { layout = name, case = case, changed = validate.changes(configuration, case),
     predicted_seconds = predicted.step_seconds, measured_seconds = measured.step_seconds }
@@ -169,7 +166,7 @@ end
 local function prove(backend, name, sizes, options)
   local layout = validate.layouts[name]
   local count = layout[1] * layout[2] * layout[3]
-  local cases, predictions, steps = cases_of(sizes, layout), {}, options.steps or 12
+  local cases, predictions, steps = validate.cases(sizes, name), {}, options.steps or 12
   local view, group = backend:view(name, cases, steps)
   local cluster = validate.cluster(options.out, layout, backend.device)
   for i, case in ipairs(cases) do

@@ -8,23 +8,6 @@ function buffers.sizes(h, p)
     head_dim = h.hidden // h.heads, ffn = 4 * h.hidden // p.tp, vocab = h.vocab // p.tp }
 end
 
---- Bytes that a step of one rank goes through: parameters, gradients and moments, what the backward pass
---- needs of every micro-batch it keeps, logits. What of them the caches still hold when they are met
---- again decides how fast an operator finds its operands.
-function buffers.working_bytes(h, p)
-  local z = buffers.sizes(h, p)
-  local layers = h.layers // p.pp
-  local parameters = layers * (4 * z.width + 2 * z.ffn) * h.hidden + (p.pp == 1 and 2 or 1) * z.vocab * h.hidden
-  local kept = math.min(p.micro_batches, p.pp) * layers * z.tokens * (4 * z.hidden + 4 * z.width + 2 * z.ffn)
-  return 16.0 * parameters + 4.0 * kept + 8.0 * z.tokens * z.vocab
-end
-
---- Bytes that one layer of a rank goes through forward: its weights, and what it writes.
-function buffers.layer_bytes(h, p)
-  local z = buffers.sizes(h, p)
-  return 4.0 * (4 * z.width + 2 * z.ffn) * h.hidden + 4.0 * z.tokens * (4 * z.hidden + 4 * z.width + 2 * z.ffn)
-end
-
 --- Parameters of this rank, which the back end then holds (weights `w`, gradients `g`) as it likes:
 --- groups of { count, group, deviation and seed of normal weights | value of constant ones }.
 function buffers.parameters(self)

@@ -1,14 +1,13 @@
 --- `ett validate` on processors: the CPU back end, and ranks over MPI (the interface is in ett.validate).
 --
--- The truth is the wall time of the step, the median of those that nothing disturbed (ett.validate_ranks,
--- ett.validate_watch). Operators are sampled by as many ranks at once as will compute, each shape by all of them: they
--- share caches and memory. What the ranks cost each other is sampled in place (ett.validate_wires), in turn
--- with the steps, and both come together in a view of the profile (ett.validate_view).
+-- The truth is the wall time of the step (ett.validate_training). Operators are sampled by as many ranks at once as
+-- will compute, each shape by all of them: they share caches and memory. What the ranks cost each other is sampled in
+-- place (ett.validate_wires). Samples and steps take turns (ett.validate_ranks), and the samples come together in a
+-- view of the profile (ett.validate_view).
 local error_module = require "ett.error"
 local find = require "ett.find"
 local folders = require "ett.folder"
 local campaigns = require "ett.validate_campaign"
-local quote = require("ett.shell").quote
 local ranks = require "ett.validate_ranks"
 local validate = require "ett.validate"
 local view_module = require "ett.validate_view"
@@ -18,7 +17,7 @@ local validate_cpu = {}
 local Backend = { precision = "fp32" }
 Backend.__index = Backend
 
----@param options table out, layouts, scale, check (operators' results, before they are sampled; true), on_stage
+---@param options table out, layouts, sizes, scale, check (operators' results, before they are sampled; true), on_stage
 function validate_cpu.open(options)
   local ok, why = find.load("samplers", "cpu").available()
   if not ok then error_module.raise("missing", "%s", why) end
@@ -28,66 +27,69 @@ function validate_cpu.open(options)
       if not ok then error_module.raise("missing", "layout %s needs several ranks: %s", name, why) end
     end
   end
-  return setmetatable({ options = options, profiles = {} }, Backend)
+  return setmetatable({ options = options, measured = {} }, Backend)
 end
 
---- Samples the operators with `count` ranks at once, on operands that rotate through `cold_bytes`, and
---- returns the profile.
-local function profile(folder, count, options, cold_bytes)
-  folders.make(folder)
-  local file = campaigns.write(folder .. "/operators.lua", "cpu", options.scale, cold_bytes)
-  if count == 1 then
-    campaigns.run(file, "this machine", Backend.precision, { out = folder, device = 0, check = options.check })
-  else
-    ranks.launch(count, ("sample %s --out %s --quiet%s"):format(quote(file), quote(folder),
-      options.check == false and " --no-check" or ""), "sampling operators")
-  end
-  return require("ett.profile").from_samples({ folder }, { cache = false })
+local function count_of(name)
+  local layout = validate.layouts[name]
+  return layout[1] * layout[2] * layout[3]
 end
 
---- The profiles of so many ranks at once, with operands near and far.
-function Backend:profiles_of(count)
-  local pair, options = self.profiles[count], self.options
-  if pair then return pair end
-  options.on_stage(("sampling operators with %d rank%s"):format(count, count > 1 and "s at once" or ""))
-  pair = {}
-  for _, name in ipairs { "near", "far" } do
-    pair[name] = profile(("%s/ranks_%d_%s"):format(options.out, count, name), count, options,
-      view_module[name .. "_bytes"])
+--- Samples and trains with a number of ranks, all layouts of so many at once: they need the same operators.
+---@return table { near = profile, far = profile, host =, [layout's name] = { rows =, results = } }
+local function measure(options, count, steps)
+  local given = { count = count, campaigns = {}, near_bytes = view_module.near_bytes,
+    far_bytes = view_module.far_bytes, check = options.check, layouts = {}, steps = steps,
+    effort = options.scale, folder = options.out }
+  local names = {}
+  for _, name in ipairs(options.layouts) do
+    if count_of(name) == count then
+      local layout = validate.layouts[name]
+      names[#names + 1] = name
+      given.layouts[#names] = { plan = { dp = layout[1], tp = layout[2], pp = layout[3] },
+        cases = validate.cases(options.sizes, name) }
+    end
   end
-  self.profiles[count] = pair
-  return pair
+  for i, kind in ipairs { "near", "far" } do
+    local folder = folders.make(("%s/ranks_%d_%s"):format(options.out, count, kind))
+    given.campaigns[i] = { folder = folder, file = campaigns.write(folder .. "/operators.lua", "cpu", options.scale,
+      view_module[kind .. "_bytes"]) }
+  end
+  local listed = table.concat(names, ", ")
+  given.what = ("layout%s %s"):format(#names > 1 and "s" or "", listed)
+  options.on_stage(("layout%s %s: %d rank%s sample%s and train%s %d configurations, in turn"):format(
+    #names > 1 and "s" or "", listed, count, count > 1 and "s" or "", count > 1 and "" or "s", count > 1 and "" or "s",
+    #options.sizes))
+  local answer = ranks.run(given)
+  local measured = { host = answer.host, retention = answer.retention }
+  for i, name in ipairs(names) do
+    measured[name] = answer.layouts[i]
+    if count > 1 then
+      wires.write(("%s/wires_%s.csv"):format(options.out, name), answer.layouts[i].rows, given.layouts[i].plan,
+        answer.host, count)
+    end
+  end
+  for i, kind in ipairs { "near", "far" } do
+    measured[kind] = require("ett.profile").from_samples({ given.campaigns[i].folder }, { cache = false })
+  end
+  return measured
 end
 
-function Backend:view(name, cases, steps)
-  local options, layout = self.options, validate.layouts[name]
-  local count = layout[1] * layout[2] * layout[3]
-  local pair = self:profiles_of(count)
-  local seen
-  if count > 1 then
-    options.on_stage(("layout %s: sampling its collectives and training %d configurations on %d ranks, in turn"):format(
-      name, #cases, count))
-    seen, self.measured = ranks.run { plan = { dp = layout[1], tp = layout[2], pp = layout[3] }, count = count,
-      cases = cases, steps = steps, effort = options.scale, folder = options.out, name = name }
-  else
-    find.load("samplers", "cpu").core().pin(0)
-    seen = { host = require("ett.validate_kernels_cpu").host_seconds() }
-  end
-  seen.tp = layout[2]
-  local view = view_module.new(pair.near, pair.far, seen)
-  return view, { crowded = view.share > 1, ranks_per_processor = view.share, host = seen.host,
-    collectives = view:held_out(), collective_samples = #(seen.rows or {}),
-    disturbed_collective_samples = wires.disturbed(seen.rows or {}) }
+function Backend:view(name, _, steps)
+  local count = count_of(name)
+  local measured = self.measured[count] or measure(self.options, count, steps)
+  self.measured[count] = measured
+  local rows = measured[name].rows
+  local view = view_module.new(measured.near, measured.far, { host = measured.host, rows = rows,
+    retention = measured.retention, tp = validate.layouts[name][2], share = wires.share(count) })
+  return view, { crowded = view.share > 1, ranks_per_processor = view.share, host = measured.host,
+    retention = measured.retention, collectives = view:held_out(), collective_samples = #rows,
+    disturbed_collective_samples = wires.disturbed(rows) }
 end
 
-function Backend:trainer(cases, name, steps)
-  local measured = self.measured
-  if not measured then
-    self.options.on_stage(("layout %s: training %d configurations on one rank"):format(name, #cases))
-    measured = ranks.train(cases, steps)
-  end
-  self.measured = nil
-  return function(i) return measured[i] end
+function Backend:trainer(_, name)
+  local results = self.measured[count_of(name)][name].results
+  return function(i) return results[i] end
 end
 
 function Backend.close() end

@@ -122,7 +122,7 @@ end
 View.operator = View.alone
 function View.collective() end
 function View.added() end
-function View.working() end
+function View.expect() end
 
 --- A view of a profile of samples; costs as validate_cuda.launch_costs has them.
 function validate_cuda.view(profile, costs, precision)

@@ -1,14 +1,25 @@
---- The ranks of `ett validate`: launching them, and timing training steps on each.
+--- The ranks of `ett validate` on processors: launching them, and what they do together.
+--
+-- All that is measured with a number of ranks is measured side by side: operators, what the ranks cost each other, and
+-- training steps take turns. The machine that a step meets is then the one that was sampled, for on a host with other
+-- guests it does not stay as it is for minutes: products were seen 3 % slower from one minute to the next, and the way
+-- between two processors twice as long.
 local error_module = require "ett.error"
 local find = require "ett.find"
 local folders = require "ett.folder"
 local host = require "ett.host"
 local json = require "ett.json"
 local sample = require "ett.sample"
+local passes = require "ett.sample_passes"
+local retention = require "ett.validate_retention"
+local training = require "ett.validate_training"
 local validate_watch = require "ett.validate_watch"
 local wires = require "ett.validate_wires"
 
 local ranks = {}
+
+--- Pieces in which samples and steps take turns: that much of each at a time.
+ranks.quantum = 0.1
 
 local quote = require("ett.shell").quote
 
@@ -50,147 +61,104 @@ function ranks.launch(count, arguments, what)
   return text
 end
 
---- Mean over the chosen steps, and over ranks, of what was booked: per operator the processor time of
---- one rank, per collective what it added to the step.
-local function lines(chosen, job, pp, share)
-  local list = {}
-  for i, first in ipairs(chosen[1].order) do
-    local record = { name = first.name, pass = first.pass, shape = first.shape, bytes = first.bytes,
-      ranks = first.ranks, calls = first.calls, seconds = 0.0 }
-    for _, step in ipairs(chosen) do
-      local r = step.order[i]
-      -- Ranks that share a processor wait while the others work: only their processor time is spent.
-      local seconds = r.bytes and share > 1 and share * r.processor_seconds or r.seconds
-      record.seconds = record.seconds + seconds / #chosen
-    end
-    if job and pp == 1 then record.seconds = job.world:reduce(record.seconds, "sum") / job.size end
-    list[i] = record
-  end
-  return list
-end
-
--- Steps before the first that is timed, of a case and of each later turn.
-local warm_steps, warm_again = 3, 1
-
---- Trains a case for `count` timed steps, behind a few that warm up.
-local function visit(one, count, steps, job, watch)
-  local trainer, plan = one.trainer, one.case.plan
-  local warm = one.trained == 0 and warm_steps or warm_again
-  for i = 1, warm + count do
-    trainer:reset()
-    local loss
-    local seen = watch:observe(function() loss = trainer:step() end)
-    local world = job and job.world
-    if world then loss = world:reduce(trainer.last and loss or 0, "sum") / (plan.dp * plan.tp) end
-    one.trained = one.trained + 1
-    one.first_loss = one.first_loss or loss
-    if one.trained <= warm_steps + steps then one.last_loss = loss end -- of the same step however many follow
-    if i > warm then
-      seen.cost, seen.order = seen.seconds, trainer.order
-      one.seen[#one.seen + 1] = seen
-    end
+--- A function that samples the operators of a campaign, a turn at a time.
+---@param one table file, folder
+local function sampling(one, given, share)
+  return function()
+    require("ett.validate_campaign").run(one.file, "sampling operators", "fp32", { out = one.folder, share = share,
+      device = not share and 0 or nil, check = given.check, on_turn = coroutine.yield })
   end
 end
 
-local Training = {}
-Training.__index = Training
-
---- Begins to train cases on this rank, all ranks of the job together, until `steps` steps of each were undisturbed or
---- four times as many are done. They are visited in turn: what disturbs the machine for a while disturbs few steps of
---- each.
----@param watch table of ett.validate_watch
-function ranks.begin(cases, steps, job, watch)
-  local self = setmetatable({ list = {}, steps = steps, job = job, watch = watch, turns = 0,
-    count = math.max(1, steps // 4) }, Training)
-  for i, case in ipairs(cases) do
-    self.list[i] = { case = case, seen = {}, trained = 0,
-      trainer = require("ett.validate_model").new { hyper = case.hyper, plan = case.plan, job = job } }
+--- Medians of the fields that several readings of validate_kernels_cpu.host_seconds have.
+local function medians(readings)
+  local answer = {}
+  for key, value in pairs(readings[1]) do
+    local list = {}
+    for i, reading in ipairs(readings) do list[i] = reading[key] end
+    answer[key] = type(value) == "table" and medians(list) or sample.stats(list).median
   end
-  return self
+  return answer
 end
 
---- Trains every case that wants it for a quarter of the steps. Returns whether there are to be more turns.
-function Training:turn()
-  self.turns = self.turns + 1
-  local more = false
-  for _, one in ipairs(self.list) do
-    if self.watch:quiet(one.seen) < self.steps and #one.seen + self.count <= 4 * self.steps then
-      if self.turns * self.count > self.steps then self.watch:await(0.5) end
-      visit(one, self.count, self.steps, self.job, self.watch)
-      more = true
-    end
-  end
-  return more
-end
-
---- What was measured: a step's time is the mean of the middle half of the undisturbed ones; with fewer than three of
---- these, of the three least disturbed.
----@return table[] { step_seconds, wall_seconds (median of all), steps, undisturbed_steps, foreign_percent, memory_ratio
---- and way_ratio (of the steps that count), disturbed, first_loss, last_loss, records }
-function Training:results()
-  local results = {}
-  for i, one in ipairs(self.list) do
-    local walls = {}
-    for k, step in ipairs(one.seen) do walls[k] = step.cost end
-    local chosen = self.watch:choose(one.seen, math.min(3, #one.seen))
-    results[i] = { step_seconds = chosen.cost, wall_seconds = sample.stats(walls).median, steps = #walls,
-      undisturbed_steps = chosen.quiet, foreign_percent = 100 * chosen.foreign, memory_ratio = chosen.memory,
-      way_ratio = chosen.way, disturbed = chosen.quiet < math.min(3, self.steps), first_loss = one.first_loss,
-      last_loss = one.last_loss, records = lines(chosen.chosen, self.job, one.case.plan.pp,
-        self.job and wires.share(self.job.size) or 1) }
-  end
-  return results
-end
-
---- Trains cases in this process alone: see Training:results.
-function ranks.train(cases, steps)
-  local training = ranks.begin(cases, steps, nil, validate_watch.new())
-  repeat until not training:turn()
-  return training:results()
-end
-
-local function write_json(path, value) folders.write(path, json.encode(value)) end
-
---- The ranks' side: reads what is asked, samples collectives, trains cases, writes rows and results (rank 0).
---- Samples and steps take turns: the machine that a step meets is the one that its collectives were sampled on.
-function ranks.work(path)
-  local request, why = json.read(path)
-  if not request then error(why, 0) end
+--- What one rank does, together with all others of the job: samples operators and collectives and trains, in turn.
+---@param given table of ranks.run
+---@param share table? of ett.share; none: this process alone
+---@return table answer of ranks.run on rank 0
+local function work(given, share)
   local cpu = find.load("samplers", "cpu").core()
-  local job = require("ett.dist").open()
-  cpu.pin(job.local_rank % sample.processors())
-  local own = require("ett.validate_kernels_cpu").host_seconds() -- all ranks at once, as they train
+  local job = share and share.job
+  local processor = job and job.local_rank % sample.processors() or 0
+  cpu.pin(processor)
   local watch = validate_watch.new(job)
-  local sampling = wires.begin(job, request.plan, request.effort, watch)
-  local training = ranks.begin(request.cases, request.steps, job, watch)
-  local sample_more, train_more = true, true
-  while sample_more or train_more do
-    for _ = 1, 2 do -- an undisturbed run takes eight turns of the one and four of the other
-      if sample_more then sample_more = sampling:turn() end
+  local answer, readings, tasks = { layouts = {} }, {}, {}
+  for _, one in ipairs(given.campaigns) do tasks[#tasks + 1] = sampling(one, given, share) end
+  local function task(step)
+    tasks[#tasks + 1] = function()
+      local progress
+      repeat
+        cpu.pin(processor) -- the last campaign to end lets the thread run anywhere
+        progress = step()
+        if progress then coroutine.yield(progress) end
+      until not progress
     end
-    if train_more then train_more = training:turn() end
   end
-  local rows, results = sampling:rows(), training:results()
-  if job.rank == 0 then
-    wires.write(request.rows, rows, request.plan, own, job.size)
-    write_json(request.results, results)
+  local retained = retention.begin(given.near_bytes, given.far_bytes, job)
+  task(function() -- all ranks at once, as they train
+    readings[#readings + 1] = require("ett.validate_kernels_cpu").host_seconds(10)
+    retained:turn()
+    return #readings < training.turns and #readings / training.turns
+  end)
+  for i, layout in ipairs(given.layouts) do
+    local measured = { rows = {} }
+    answer.layouts[i] = measured
+    if job then
+      local between = wires.begin(job, layout.plan, given.effort, watch)
+      task(function()
+        if between:turn() then return between:progress() end
+        measured.rows = between:rows()
+      end)
+    end
+    local trainings = training.begin(layout.cases, given.steps, job, watch)
+    task(function()
+      if trainings:turn() then return trainings:progress() end
+      measured.results = trainings:results()
+    end)
   end
-  job.world:barrier()
+  passes.take_turns(tasks, nil, ranks.quantum)
+  cpu.unpin()
+  answer.host, answer.retention = medians(readings), retained:curve()
+  return answer
 end
 
---- Samples what the ranks of a plan cost each other, and trains cases with them.
----@param given table plan, count (ranks), cases, steps, effort, folder and name (of the files)
----@return table { host, rows, share } of the samples
----@return table[] of Training:results
+--- The ranks' side of ranks.run.
+---@param path string of what is asked
+function ranks.work(path)
+  local given, why = json.read(path)
+  if not given then error(why, 0) end
+  local share = require("ett.share").join()
+  local ok, answer = xpcall(work, error_module.from, given, share)
+  if not ok then -- the others would wait for ever
+    io.stderr:write(("ett: %s\n"):format(tostring(answer)))
+    share.abort(1)
+  end
+  if share.rank() == 0 then folders.write(given.answer, json.encode(answer)) end
+  share.leave()
+end
+
+--- Samples operators and what ranks cost each other, and trains with them, by as many ranks as are asked for.
+---@param given table count (ranks; one: this process), campaigns (list of { file, folder }), near_bytes and far_bytes
+--- (that their operands rotate through), check, layouts (list of
+--- { name, plan, cases }), steps, effort, folder (of files), what (in words, for errors)
+---@return table { host = of validate_kernels_cpu.host_seconds, retention = of Retention:curve, layouts = list of
+--- { rows = of Sampling:rows, results = of Training:results } }
 function ranks.run(given)
-  local function file(kind) return ("%s/%s_%s"):format(given.folder, kind, given.name) end
-  local path, rows, results = file "ranks" .. ".json", file "wires" .. ".csv", file "steps" .. ".json"
-  write_json(path, { plan = given.plan, cases = given.cases, steps = given.steps, effort = given.effort, rows = rows,
-    results = results })
-  ranks.launch(given.count, ("validate --worker %s"):format(quote(path)), "layout " .. given.name)
-  local read = wires.read(rows)
-  read.share = wires.share(given.count)
-  return read, assert(json.read(results))
+  if given.count == 1 then return work(given) end
+  local function file(kind) return ("%s/%s_%d.json"):format(given.folder, kind, given.count) end
+  given.answer = file "measured"
+  folders.write(file "ranks", json.encode(given))
+  ranks.launch(given.count, ("validate --worker %s"):format(quote(file "ranks")), given.what)
+  return assert(json.read(given.answer))
 end
 
 return ranks

@@ -1,14 +1,14 @@
 --- A profile as the ranks of a layout see it; what predicts a step of `ett validate`.
 --
--- Operators: sampled twice, on operands that rotate through few bytes and through many; one that goes
--- through B bytes from an operand to the next meeting with it finds it somewhere between, taken linear in the
--- logarithm of B. That is a step's bytes for weights and for what the forward pass kept, a layer's for what
--- operators of the same layer have just written.
+-- Operators: sampled twice, on operands that rotate through few bytes and through many. A step that goes
+-- through B bytes from one use of an operand to the next (ett.validate_reuse) finds it somewhere between, as far as
+-- ett.validate_retention has sampled; of several operands each counts by its bytes.
 -- What the host spends to call an operator is added, and the sum counts once for each of the ranks
 -- that share a processor. Ranks that take turns on a processor never leave it idle while one of
 -- them has work, so a step lasts the sum of their processor times (processor sharing, Kleinrock 1967,
 -- of equal jobs that start and end together). Collectives: what they add to such a step
 -- (ett.validate_wires), at the length of computing that lies before them in the step.
+local retention = require "ett.validate_retention"
 local sample = require "ett.sample"
 
 local validate_view = {}
@@ -24,13 +24,6 @@ validate_view.near_bytes, validate_view.far_bytes = 4 << 20, 96 << 20
 local function scale(bytes) return bytes / 5e9 + 2e-6 end
 local least_seconds = 2e-7 -- noise can make a sample of nothing negative
 
--- Passes whose operands were all written by the layer just before, as ett.validate_model runs them.
-local fresh = {
-  rope = { forward = true, backward = true }, residual_add = { forward = true, backward = true },
-  layer_norm = { forward = true }, flash_attention = { forward = true }, gelu = { forward = true },
-  cross_entropy = { forward = true },
-}
-
 local function scaled(answer, factor, more)
   return { seconds = (answer.seconds + more) * factor, low_seconds = (answer.low_seconds + more) * factor,
     high_seconds = (answer.high_seconds + more) * factor, provenance = answer.provenance, detail = answer.detail }
@@ -42,7 +35,8 @@ end
 ---@param given table ranks on the fullest processor (share), host (of
 --- validate_kernels_cpu.host_seconds), tp, rows (of ett.validate_wires)
 function validate_view.new(near, far, given)
-  local self = setmetatable({ near = near, far = far, step_farness = 1.0, layer_farness = 1.0, host = given.host,
+  local self = setmetatable({ near = near, far = far, retention = given.retention,
+    reuse = function() return 1.0 end, host = given.host,
     share = given.share or 1, tp = given.tp, wires = {}, stretch = {} }, View)
   for _, row in ipairs(given.rows or {}) do
     local key = row.group .. " " .. row.kind
@@ -56,14 +50,11 @@ function validate_view.new(near, far, given)
   return self
 end
 
-local function farness(bytes)
-  local least, most = math.log(validate_view.near_bytes), math.log(validate_view.far_bytes)
-  return math.min(1.0, math.max(0.0, (math.log(bytes) - least) / (most - least)))
-end
-
---- Says through how many bytes the step to be predicted goes, and a layer of it.
-function View:working(step_bytes, layer_bytes)
-  self.step_farness, self.layer_farness = farness(step_bytes), farness(layer_bytes)
+--- Says whose steps are to be predicted.
+---@param case table of validate.case
+function View:expect(case)
+  local curve = self.retention
+  self.reuse = require("ett.validate_reuse").of(case, function(bytes) return retention.of(curve, bytes) end)
 end
 
 --- Processor seconds of one run on one rank, as ett.validate_kernels_cpu books them: the call and the kernel.
@@ -71,7 +62,7 @@ function View:alone(name, shape, dtype, pass)
   local far = self.far:operator(name, shape, dtype, pass)
   if not far then return nil end
   local near = self.near:operator(name, shape, dtype, pass) or far
-  local at = fresh[name] and fresh[name][pass] and self.layer_farness or self.step_farness
+  local at = self.reuse(name, pass)
   local call = self.host.call_seconds
   local function between(field) return call + near[field] * (far[field] / near[field]) ^ at end
   return { seconds = between "seconds", low_seconds = between "low_seconds", high_seconds = between "high_seconds",

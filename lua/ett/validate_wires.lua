@@ -15,6 +15,7 @@
 -- step's, and the prediction asks for that length (feature `stretch`).
 local find = require "ett.find"
 local sample = require "ett.sample"
+local validate_watch = require "ett.validate_watch"
 
 local wires = {}
 
@@ -160,19 +161,22 @@ function Sampling:turn()
   self.turns = self.turns + 1
   local more = self.turns < self.visits
   for _, point in ipairs(self.points) do
-    if self.turns <= self.visits or 2 * self.watch:quiet(point.visits) < self.visits then
+    if self.turns <= self.visits or 2 * validate_watch.quiet(point.visits) < self.visits then
       point.visits[#point.visits + 1] = visit(self.k, point, self.stretch, self.watch)
-      more = more or 2 * self.watch:quiet(point.visits) < self.visits
+      more = more or 2 * validate_watch.quiet(point.visits) < self.visits
     end
   end
   return more and self.turns < 2 * self.visits
 end
 
+--- How much is done, where nothing was disturbed: 1 is all.
+function Sampling:progress() return self.turns / self.visits end
+
 --- The rows so far, on every rank.
 function Sampling:rows()
   local rows = {}
   for i, point in ipairs(self.points) do
-    local chosen = self.watch:choose(point.visits, wires.least)
+    local chosen = validate_watch.choose(point.visits, wires.least)
     rows[i] = { group = point.group, kind = point.kind, elements = point.elements, stretch = point.stretch,
       seconds = chosen.cost, foreign = chosen.foreign, quiet = chosen.quiet, visits = #point.visits }
   end
@@ -202,27 +206,6 @@ function wires.write(path, rows, plan, host, ranks)
       r.seconds * 1e6, r.foreign, r.quiet, r.visits))
   end
   file:close()
-end
-
---- Reads what wires.write wrote: { host=, rows= }.
-function wires.read(path)
-  local read = { rows = {} }
-  for line in io.lines(path) do
-    local operator, call, token, join =
-      line:match("^# host%(us%): (%S+) an operator, (%S+) its call, (%S+) a token, (%S+) a token")
-    if call then
-      read.host = { operator_seconds = operator * 1e-6, call_seconds = call * 1e-6,
-        token_seconds = { embedding = token * 1e-6, cross_entropy = join * 1e-6 } }
-    end
-    local group, kind, elements, stretch, seconds, foreign, quiet, visits =
-      line:match("^(%l+),([%l_]+),(%d+),([^,]+),([^,]+),([^,]+),(%d+),(%d+)$")
-    if group then
-      read.rows[#read.rows + 1] = { group = group, kind = kind, elements = math.tointeger(tonumber(elements)),
-        stretch = stretch * 1e-6, seconds = seconds * 1e-6, foreign = tonumber(foreign),
-        quiet = math.tointeger(tonumber(quiet)), visits = math.tointeger(tonumber(visits)) }
-    end
-  end
-  return read
 end
 
 return wires

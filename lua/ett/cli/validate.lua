@@ -34,7 +34,7 @@ local function print_group(group)
     if row.changed then print(("# %s: configuration %d has %s"):format(group.layout, i, row.changed)) end
   end
   if disturbed > 0 then
-    print(("# %s: ~ other programs had a processor, or slowed the memory, in nearly every step of %d configurations; "
+    print(("# %s: ~ other programs had a processor in nearly every step of %d configurations; "
       .. "their least disturbed steps count"):format(group.layout, disturbed))
   end
   local words = {}
@@ -135,9 +135,10 @@ return {
   usage = "validate [--backend NAME] [--layouts LIST] [--out DIR] [option ...]",
   description = "Samples the operators (and, with MPI layouts, the collectives), predicts training steps from the\n"
     .. "samples alone, executes them, and prints both. Layouts are data x tensor parallel ranks; pp2 is a pipeline.\n"
-    .. "Ranks beyond the processors share them. All layouts take about ten minutes; 'others' is the share of the\n"
-    .. "steps in which other programs had a processor. With cuda a step runs on one GPU, as one CUDA graph; the\n"
-    .. "operators' times are events between them in a few more steps.",
+    .. "Ranks beyond the processors share them. On processors samples and steps take turns; all layouts take about\n"
+    .. "ten minutes and 6 GB; 'others' is the share of the steps in which other programs had a processor.\n"
+    .. "With cuda a step runs on one GPU, as one CUDA graph; the operators' times are events between them in a few\n"
+    .. "more steps.",
   options = {
     { "backend", "NAME", "cpu or cuda (default: cuda where a GPU is and no layout of several ranks is named)" },
     { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: all; without MPI, and with cuda, 1x1)" },
@@ -146,7 +147,8 @@ return {
     { "no-check", "do not hold each operator's outputs against double precision first" },
     { "out", "DIR", "folder of the samples (default: a temporary one)" },
     { "configurations", "N", "how many of the twelve", kind = "count", default = 12 },
-    { "steps", "N", "undisturbed steps of each (at most four times as many are run)", kind = "count", default = 12 },
+    { "steps", "N", "undisturbed steps of each (at most three times as many are run on processors)", kind = "count",
+      default = 12 },
     { "scale", "X", "size of the sampling campaign", kind = "positive", default = 1 },
     { "lines", "print every operator and collective of each configuration" },
     { "worker", "FILE", "used by the ranks of a layout" },
