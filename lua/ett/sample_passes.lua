@@ -114,6 +114,7 @@ function passes.take_turns(functions, after, quantum)
     if not ok then
       local object = error_module.from(result)
       object.traceback = object.traceback or debug.traceback(thread.run)
+      for _, other in ipairs(threads) do coroutine.close(other.run) end -- with what they hold open
       error(object, 0)
     end
     if coroutine.status(thread.run) == "dead" then

@@ -329,7 +329,7 @@ function sampler.run(given, options)
   -- chooses its shapes, fills one table after the other, and so do ranks, but where they measure every shape at once.
   local ranks_apart = options.share and not (given.together and only_operators(given))
   run.interleave = given.interleave and not (ranks_apart or options.chooser or run.deadline)
-  run.began, run.seconds = sample.now(), run.interleave and given.seconds
+  run.began, run.seconds = sample.now(), run.interleave and not options.share and given.seconds
   local reports, sessions = {}, {}
   local function session_for(precision)
     if not sessions[precision] then
@@ -341,9 +341,9 @@ function sampler.run(given, options)
     end
     return sessions[precision]
   end
-  local function close_all()
+  local closing <close> = setmetatable({}, { __close = function() -- luacheck: ignore closing
     for _, session in pairs(sessions) do session.close() end
-  end
+  end })
   local ok, raised = xpcall(function()
     local jobs = {}
     for _, target in ipairs(given.targets) do
@@ -377,7 +377,6 @@ function sampler.run(given, options)
     object.traceback = object.traceback or debug.traceback(nil, 2)
     return object
   end)
-  close_all()
   if not ok then error(raised, 0) end
   return reports
 end

@@ -38,7 +38,7 @@ function validate_campaign.cpu(scale, cold_bytes)
   }
   local passes = math.max(2, math.floor(5 * math.min(1, scale) + 0.5))
   return { name = "validate", seed = 11, budget_seconds = 0.006 * passes, target = 1e-9, samples = list,
-    passes = passes, block = 256,
+    passes = passes, block = 256, interleave = true,
     statistic = "median", together = true, cold_bytes = cold_bytes }
 end
 
@@ -141,13 +141,15 @@ function validate_campaign.write(path, back_end, ...)
     table.concat(words, ", ")))
 end
 
---- Measures a campaign's file in this process; raises where an operator computes something else, or nothing of it could
---- be measured.
+--- Measures a campaign's file in this process, or on this rank; raises where an operator computes something else, or
+--- nothing of it could be measured.
 ---@param where string the device in words
 ---@param precision string
 ---@param options table of ett.sampler
 function validate_campaign.run(path, where, precision, options)
-  for _, report in ipairs(require("ett.sampler").run(require("ett.campaign").load(path), options)) do
+  local reports = require("ett.sampler").run(require("ett.campaign").load(path), options)
+  if options.share and options.share.rank() > 0 then return end -- rank 0 holds the tables
+  for _, report in ipairs(reports) do
     if report.refused then error_module.raise("model", "%s: %s", where, report.refused) end
     if report.measured + report.held == 0 then
       error_module.raise("missing", "%s: no shape of %s could be measured in %s: %s", where, report.name, precision,

@@ -89,6 +89,7 @@ local function work(given, share)
   local cpu = find.load("samplers", "cpu").core()
   local job = share and share.job
   local processor = job and job.local_rank % sample.processors() or 0
+  local pinned <close> = setmetatable({}, { __close = function() cpu.unpin() end }) -- luacheck: ignore pinned
   cpu.pin(processor)
   local watch = validate_watch.new(job)
   local answer, readings, tasks = { layouts = {} }, {}, {}
@@ -126,7 +127,6 @@ local function work(given, share)
     end)
   end
   passes.take_turns(tasks, nil, ranks.quantum)
-  cpu.unpin()
   answer.host, answer.retention = medians(readings), retained:curve()
   return answer
 end
@@ -137,19 +137,22 @@ function ranks.work(path)
   local given, why = json.read(path)
   if not given then error(why, 0) end
   local share = require("ett.share").join()
-  local ok, answer = xpcall(work, error_module.from, given, share)
+  if not share then error_module.raise("usage", "validate --worker is started by mpirun, which this process is not") end
+  local ok, raised = xpcall(function()
+    local answer = work(given, share)
+    if share.rank() == 0 then folders.write(given.answer, json.encode(answer)) end
+  end, error_module.from)
   if not ok then -- the others would wait for ever
-    io.stderr:write(("ett: %s\n"):format(tostring(answer)))
+    io.stderr:write(("ett: %s\n"):format(tostring(raised)))
     share.abort(1)
   end
-  if share.rank() == 0 then folders.write(given.answer, json.encode(answer)) end
   share.leave()
 end
 
 --- Samples operators and what ranks cost each other, and trains with them, by as many ranks as are asked for.
 ---@param given table count (ranks; one: this process), campaigns (list of { file, folder }), near_bytes and far_bytes
---- (that their operands rotate through), check, layouts (list of
---- { name, plan, cases }), steps, effort, folder (of files), what (in words, for errors)
+--- (that their operands rotate through), check, layouts (list of { plan, cases }), steps, effort, folder (of files),
+--- what (in words, for errors)
 ---@return table { host = of validate_kernels_cpu.host_seconds, retention = of Retention:curve, layouts = list of
 --- { rows = of Sampling:rows, results = of Training:results } }
 function ranks.run(given)

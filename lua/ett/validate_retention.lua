@@ -9,23 +9,33 @@
 --
 -- t: time of the addition with so many bytes between its uses of its operands; near, far: the same addition as a
 -- campaign times it, on operands that rotate through few bytes and through many (ett.validate_view).
+local error_module = require "ett.error"
 local find = require "ett.find"
 local sample = require "ett.sample"
 
+local must = error_module.must
 local validate_retention = {}
 local Retention = {}
 Retention.__index = Retention
-
---- Bytes between two uses at which it is sampled, the addition's own included.
-validate_retention.bytes = {}
-for i = 0, 15 do validate_retention.bytes[i + 1] = 2.0 ^ (19 + 0.5 * i) end -- 512 kB to 90 MB
 
 local count = 32768 -- elements of each operand
 local addition = { kind = "add", pass = "forward", rows = 128, cols = 256 }
 local product = { batch = 1, m = 128, n = 256, k = 256 }
 local product_bytes = 4 * (product.m * product.k + product.n * product.k + product.m * product.n)
+local own_bytes = 4 * 3 * count
+
+--- Products between two uses, and the bytes gone through with them, the addition's own included: 0.9 to 92 MB.
+validate_retention.points = {}
+for i = 0, 15 do
+  local products = math.floor(2 ^ (0.5 * i) + 0.5)
+  local last = validate_retention.points[#validate_retention.points]
+  if not last or products > last.products then
+    table.insert(validate_retention.points, { products = products, bytes = own_bytes + products * product_bytes + 0.0 })
+  end
+end
+
 local nothing = { rows = 1, cols = 1 } -- an addition of one number is the call alone
-local timing = { budget_seconds = 0.003, target = 1e-9, min_repeats = 5, max_repeats = 200 }
+local timing = { budget_seconds = 0.01, target = 1e-9, min_repeats = 5, max_repeats = 2000 }
 
 --- Begins to sample; every rank of a job does, and all add at the same moment, as the ranks of a step do.
 ---@param near_bytes integer through which the operands of the near campaign rotate
@@ -34,13 +44,14 @@ local timing = { budget_seconds = 0.003, target = 1e-9, min_repeats = 5, max_rep
 function validate_retention.begin(near_bytes, far_bytes, job)
   local cpu, tensor = find.load("samplers", "cpu").core(), sample.tensor
   local self = setmetatable({ cpu = cpu, world = job and job.world, at = 0, products = {}, seen = {}, near = {},
-    far = {}, call = {}, pools = { near = cpu.pool(near_bytes, 1), far = cpu.pool(far_bytes, 1) } }, Retention)
+    far = {}, call = {}, pools = { near = must(cpu.pool(near_bytes, 1)), far = must(cpu.pool(far_bytes, 1)) } },
+    Retention)
   for i = 1, far_bytes // product_bytes do
     self.products[i] = { tensor(product.m * product.k):normal(1, 1), tensor(product.n * product.k):normal(i, 1),
       tensor(product.m * product.n) }
   end
   self.operands = { tensor(count):normal(1, 1), tensor(count):normal(2, 1), tensor(count) }
-  for i in ipairs(validate_retention.bytes) do self.seen[i] = {} end
+  for i in ipairs(validate_retention.points) do self.seen[i] = {} end
   return self
 end
 
@@ -62,12 +73,13 @@ end
 function Retention:turn()
   for _, name in ipairs { "near", "far" } do
     if self.world then self.world:barrier() end
-    table.insert(self[name], self.pools[name]:measure({ addition }, timing).median_seconds)
+    local function measured() return must(self.pools[name]:measure({ addition }, timing)).median_seconds end
+    measured() -- memory that lay idle for seconds is up to three times slower when it is used again
+    table.insert(self[name], measured())
   end
-  for i, bytes in ipairs(validate_retention.bytes) do
-    local times = math.max(1, math.floor((bytes - 12 * count) / product_bytes + 0.5))
-    for _ = 1, math.max(3, 24 // times) do
-      self:multiply(times)
+  for i, point in ipairs(validate_retention.points) do
+    for _ = 1, math.max(3, 24 // point.products) do
+      self:multiply(point.products)
       table.insert(self.seen[i], self:timed(addition))
     end
     self:multiply(1)
@@ -80,9 +92,11 @@ function Retention:curve()
   local function median(list) return sample.stats(list).median end
   local near, far, call = median(self.near), median(self.far), median(self.call)
   local curve = {}
-  for i, bytes in ipairs(validate_retention.bytes) do
-    local seconds = math.max(median(self.seen[i]) - call, near)
-    curve[i] = { bytes = bytes, farness = math.min(1.0, math.log(seconds / near) / math.log(far / near)) }
+  for i, point in ipairs(validate_retention.points) do
+    local seconds = median(self.seen[i]) - call
+    local farness = 0.0 -- where caches hold what the far campaign goes through, its operands are near
+    if far > near and seconds > near then farness = math.min(1.0, math.log(seconds / near) / math.log(far / near)) end
+    curve[i] = { bytes = point.bytes, farness = farness }
   end
   return curve
 end

@@ -9,44 +9,53 @@ local validate_reuse = {}
 local Tensor = {}
 Tensor.__index = Tensor
 function Tensor:__len() return self.count end
-function Tensor:view(_, count) return setmetatable({ count = count, parts = self.parts }, Tensor) end
-function Tensor.copy() end
+function Tensor:view(_, count) return setmetatable({ count = count, parts = self.parts, walk = self.walk }, Tensor) end
+function Tensor:copy(other)
+  self.walk:use(other.parts)
+  self.walk:use(self.parts)
+end
 function Tensor.fill() end
 function Tensor.set() end
 function Tensor.get() return 0.0 end
 
---- A tensor that is one piece, or those given.
-local function tensor(count, parts)
-  local t = setmetatable({ count = count }, Tensor)
-  t.parts = parts or { t }
-  return t
-end
-
 local Walk = {}
 Walk.__index = Walk
 
-function Walk.tensor(_, count) return tensor(count) end
+--- A tensor that is one piece.
+function Walk:tensor(count)
+  local t = setmetatable({ count = count, walk = self }, Tensor)
+  t.parts = { t }
+  return t
+end
 
-function Walk.hold(_, t, list)
+--- A tensor made of others.
+function Walk:joined(parts)
+  local t = self:tensor(0)
+  t.parts = parts
+  for _, part in ipairs(parts) do t.count = t.count + part.count end
+  return t
+end
+
+function Walk:hold(t, list)
   local count, weights, gradients = 0, {}, {}
   for i, entry in ipairs(list) do
     count = count + entry.count
-    entry.w, entry.g = tensor(entry.count), tensor(entry.count)
+    entry.w, entry.g = self:tensor(entry.count), self:tensor(entry.count)
     weights[i], gradients[i] = entry.w, entry.g
   end
-  t.parameter_count, t.gradients = count, tensor(count, gradients)
-  t.optimizer_state = { weights = tensor(count, weights), gradients = t.gradients, first = tensor(count),
-    second = tensor(count) }
+  t.parameter_count, t.gradients = count, self:joined(gradients)
+  t.optimizer_state = { weights = self:joined(weights), gradients = t.gradients, first = self:tensor(count),
+    second = self:tensor(count) }
 end
 
 function Walk:attention_state(t)
-  self.scratch = self.scratch or tensor(2 * t.plan.seq * t.plan.seq)
+  self.scratch = self.scratch or self:tensor(2 * t.plan.seq * t.plan.seq)
   return self.scratch
 end
-function Walk.entropy_state(_, t) return tensor(t.z.tokens) end
-function Walk.rotation(_, t) return tensor(t.plan.seq * t.z.head_dim) end
-function Walk.inputs(_, t, a)
-  a.ids, a.targets, a.loss = tensor(t.z.tokens), tensor(t.z.tokens), tensor(t.z.tokens)
+function Walk:entropy_state(t) return self:tensor(t.z.tokens) end
+function Walk:rotation(t) return self:tensor(t.plan.seq * t.z.head_dim) end
+function Walk:inputs(t, a)
+  a.ids, a.targets, a.loss = self:tensor(t.z.tokens), self:tensor(t.z.tokens), self:tensor(t.z.tokens)
 end
 function Walk.feed() end
 function Walk.end_group() end
@@ -98,11 +107,14 @@ function Walk:run(_, name, _, pass, operands)
   mean.sum, mean.calls = mean.sum + sum / elements, mean.calls + 1
 end
 
---- A group of one rank, whichever it is: sends what nobody takes.
-local alone = { size = function() return 1 end }
-function alone.send() end
-function alone.receive() end
-function alone.exchange() end
+--- A group of so many ranks of which only this one is there: what passes through its memory is used.
+local function group(walk, size)
+  local function use(_, tensor) walk:use(tensor.parts) end
+  return { size = function() return size end, send = use, receive = use, exchange = function(_, out, into)
+    walk:use(out.parts)
+    walk:use(into.parts)
+  end, run = function(_, _, tensor) walk:use(tensor.parts) end }
+end
 
 --- Of every pass of an operator in the steps of a case, the mean over its calls and over the bytes of its operands of
 --- what `far` says of their reuse distance.
@@ -113,7 +125,9 @@ function validate_reuse.of(case, far)
   local means, p = {}, case.plan
   for stage = 0, p.pp - 1 do
     local walk = setmetatable({ uses = {}, last = {}, calls = 0, far = far, means = {} }, Walk)
-    local job = { rank = stage * p.tp * p.dp, world = { split = function() return alone end } }
+    local degrees = { p.tp, p.dp, p.pp } -- in the order of ett.validate_model.groups
+    local job = { rank = stage * p.tp * p.dp,
+      world = { split = function() return group(walk, table.remove(degrees, 1)) end } }
     local t = model.new { hyper = case.hyper, plan = p, job = job, backend = walk }
     t:step()
     walk.means = means -- the second step meets what the first has left

@@ -36,9 +36,9 @@ static int block_free(lua_State *L) {
 /* Under the address sanitizer every tensor has a block of its own, so that a step outside
  * is seen. */
 #if defined(__SANITIZE_ADDRESS__)
-enum { BLOCK_BYTES = 1, STARTS = 1 };
+enum { BLOCK_BYTES = 1, STARTS = 1, GAP = 0 };
 #else
-enum { BLOCK_BYTES = 16 << 20, STARTS = 4096 / ETT_SAMPLE_GAP };
+enum { BLOCK_BYTES = 16 << 20, STARTS = 4096 / ETT_SAMPLE_GAP, GAP = ETT_SAMPLE_GAP };
 #endif
 
 /* Pushes the table and a block with room for bytes and returns it: the current one, or a
@@ -75,7 +75,7 @@ static block *block_with(lua_State *L, size_t bytes) {
 static int tensor_new(lua_State *L) {
   lua_Integer count = luaL_checkinteger(L, 1);
   luaL_argcheck(L, count >= 1 && count <= (lua_Integer)1 << 40, 1, "1 to 2^40 elements");
-  const size_t bytes = ((size_t)count * sizeof(float) + 63) / 64 * 64 + ETT_SAMPLE_GAP;
+  const size_t bytes = ((size_t)count * sizeof(float) + 63) / 64 * 64 + GAP;
   ett_tensor *t = lua_newuserdatauv(L, sizeof *t, 1);
   memset(t, 0, sizeof *t);
   luaL_setmetatable(L, ETT_TENSOR_TYPE);

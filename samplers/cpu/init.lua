@@ -196,7 +196,8 @@ local function combine(visits, watch, least, statistic)
     median_seconds = stats.median, half_width_seconds = stats.low_half_width, raw_seconds = raw,
     clock_ratio = clock_ratio, memory_ratio = memory_ratio, repeats = all.repeats,
     dropped = all.dropped, preempted = first.preempted, slow_clock = first.slow_clock,
-    slow_memory = memory_ratio > sample_sentinel.doubtful, quiet_visits = quiet, visits = visits }, quiet
+    slow_memory = statistic ~= "median" and memory_ratio > sample_sentinel.doubtful,
+    quiet_visits = quiet, visits = visits }, quiet
 end
 
 --- Opens a session: pins the thread, makes the operand pool, describes the machine.

@@ -231,8 +231,8 @@ static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *option
   const double sets = (double)pool->cold_bytes / set_bytes + 1;
   p->sets = sets > MAX_SETS ? MAX_SETS : (size_t)sets;
   if (ett_cpu_arena_grow(&pool->input, p->inputs * p->sets, pool->seed, 1, err) != 0 ||
-      ett_cpu_arena_grow(&pool->output, AWAY + p->outputs * p->sets, pool->seed, 0,
-                         err) != 0)
+      ett_cpu_arena_grow(&pool->output, AWAY + p->outputs * p->sets + all.scratch,
+                         pool->seed, 0, err) != 0)
     return -1;
   p->sparse = 4.0 * (double)(all.touched * p->sets) < 0.7 * (double)pool->cold_bytes;
   p->input = pool->input.at;

@@ -17,6 +17,14 @@
 
 enum { PATIENCE_SECONDS = 20 };
 
+#ifdef __SANITIZE_ADDRESS__
+/* libedit copies what EL_ADDFN names, and keeps the copies when the editor ends. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) {
+  return "leak:wcsdup\n";
+}
+#endif
+
 static int keyboard, terminal, report; /* the terminal's ends; where results are told */
 static ett_line *line;
 static volatile sig_atomic_t came;

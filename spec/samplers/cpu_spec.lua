@@ -279,6 +279,9 @@ describe("the CPU kernels", function()
     assert.matches("the operands need 0%.000 GB", tostring(err.message or err))
     few.limit_bytes = few.limit_bytes + 4 * 256 * 32 + 4096
     assert(pool:measure({ d }, few))
+    -- Larger than all that operands rotate through: nothing else of the arena would hold it.
+    d.pass, d.seq_q, d.seq_k, few.limit_bytes = "backward", 2500, 2500, 1 << 30
+    assert(pool:measure({ d }, few))
     pool:close()
   end)
 

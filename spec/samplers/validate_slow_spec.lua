@@ -75,6 +75,17 @@ describe("ett validate between ranks", function()
     end)
   end
 
+  it("goes on from the samples of an earlier run, which operators and steps took in turn", function()
+    local ran = ("%s --layouts 2x1 --configurations 1 --steps 3 --out '%s/out' 2>&1"):format(command, folder)
+    local text, ok = read(ran)
+    assert(ok, text)
+    assert.matches("tables take turns", read(("cat '%s/out/ranks_2_near/'*gelu*.csv"):format(folder)))
+    local rows = read(("cat '%s/out/ranks_2_near/'*.csv | grep -c '^[0-9]'"):format(folder))
+    text, ok = read(ran)
+    assert(ok, text)
+    assert.equal(rows, read(("cat '%s/out/ranks_2_near/'*.csv | grep -c '^[0-9]'"):format(folder)))
+  end)
+
   it("names a rank that dies while it trains, and leaves nothing behind", function()
     local ranks = start()
     os.execute("kill -9 " .. ranks[2])

@@ -139,6 +139,21 @@ describe("ett validate", function()
     assert.equal(few, wires.disturbed(list))
   end)
 
+  it("samples operators a turn at a time", function()
+    local campaign = require "ett.campaign"
+    local folder = require("ett.folder").temporary()
+    local path = require("ett.validate_campaign").write(folder .. "/few.lua", "cpu", 0.01, 4 << 20)
+    local turns, least = 0, -1.0
+    require("ett.sampler").run(campaign.load(path), { out = folder, check = false, on_turn = function(progress)
+      turns = turns + 1
+      assert(progress >= least)
+      least = progress
+    end })
+    require("ett.folder").remove(folder)
+    assert.is_true(turns >= 9 * 8 * 2, tostring(turns)) -- nine tables of eight shapes, two visits of each
+    assert.is_true(least > 0.9)
+  end)
+
   it("samples a GPU over the range of what its configurations run, under the same limits", function()
     local campaigns, model = require "ett.validate_campaign", require "ett.validate_model"
     local buffers = require "ett.validate_buffers"
