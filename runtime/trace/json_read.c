@@ -225,12 +225,20 @@ static outcome events(reader *r) {
   }
 }
 
-/* The members of the root object from the position on. */
-static outcome members(reader *r) {
+/* The members of the root object from the position on, which may stand right behind an
+ * array of events. A stretch cannot know whether that array was a member or is the whole
+ * document, so this does not ask either: both are read alike, and a source that ends
+ * there is left to the caller's judgement (cut_at). */
+static outcome members(reader *r, bool behind_array) {
   for (;;) {
     int c = peek(r), status;
     if (c < 0)
       return FAILED;
+    if (c == 0 && behind_array) {
+      r->job->part->cut_at = offset(r, at(r));
+      return FINISHED;
+    }
+    behind_array = false;
     if (c == ',') {
       r->position++;
       continue;
@@ -277,6 +285,7 @@ static outcome members(reader *r) {
       outcome o = events(r);
       if (o != CLOSED)
         return o;
+      behind_array = true;
       continue;
     }
     q = value(r, ETT_JSON_MEMBER, &status);
@@ -312,8 +321,9 @@ static outcome document(reader *r) {
   }
   if (c == '{' || c == '[') {
     r->position++;
+    r->job->part->root_object = c == '{';
     if (c == '{')
-      return members(r);
+      return members(r, false);
     r->job->part->saw_events = true;
     return events(r);
   }
@@ -354,12 +364,8 @@ int ett_json_read(ett_json_job *job, ett_err *err) {
   outcome o = job->start == ETT_JSON_DOCUMENT ? document(&r)
               : job->start == ETT_JSON_GUESS  ? guess(&r)
                                               : events(&r);
-  /* Behind the array: the rest of the root object, or the end of a bare array. A stretch
-   * cannot know which, so members behind a bare array are read wherever reading began. */
-  if (o == CLOSED) {
-    int c = peek(&r);
-    o = c < 0 ? FAILED : c == ',' || c == '}' ? members(&r) : FINISHED;
-  }
+  if (o == CLOSED)
+    o = members(&r, true);
   ett_json_scan_free(&r.scan);
   free(r.buffer);
   return o == FAILED ? -1 : 0;

@@ -170,10 +170,12 @@ static int plan(run *r, unsigned threads, ett_err *err) {
 }
 
 /* A guessed boundary stands only if the stretch before ended at it; else that stretch is
- * read again from where the one before ended. */
+ * read again from where the one before ended. Then it is known what the file's root is.
+ */
 static int verify(run *r, ett_err *err) {
   ett_load *l = r->load;
   uint64_t position = 0;
+  bool object = false;
   for (uint32_t i = 0; i < r->task_count; i++) {
     ett_load_task *t = &r->tasks[i];
     ett_trace_part *p = &l->parts[i];
@@ -208,6 +210,10 @@ static int verify(run *r, ett_err *err) {
     if (t->fault[0])
       memcpy(f->fault, t->fault, sizeof f->fault);
     position = p->end;
+    if (t->start == ETT_JSON_DOCUMENT)
+      object = p->root_object;
+    if (object && p->cut_at) /* a bare array may end with the file, a member may not */
+      ett_part_damage(p, ETT_DAMAGE_TRUNCATED, p->cut_at);
   }
   return 0;
 }

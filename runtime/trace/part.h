@@ -94,7 +94,9 @@ typedef struct ett_trace_part {
   uint32_t member_count, member_capacity;
   uint64_t seen;       /* records of any kind */
   uint64_t begin, end; /* bytes of the file that it covers */
+  uint64_t cut_at;     /* where the file ended right behind an array, or 0 */
   bool saw_events;     /* a traceEvents array began here */
+  bool root_object;    /* the document began here, with '{' */
   struct {
     uint64_t count, offset;
   } damage[ETT_DAMAGE_COUNT];

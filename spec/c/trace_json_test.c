@@ -134,33 +134,52 @@ static void test_stretches_agree(void **unused) {
 }
 
 /* A stretch that begins inside an array cannot know whether the array is a member of the
- * root object or the document: what stands behind a bare array is read from anywhere
- * alike. */
-static void test_members_behind_a_bare_array(void **unused) {
+ * root object or the document: what stands behind it is read from anywhere alike, in
+ * damaged documents too. */
+static void test_members_behind_an_array(void **unused) {
   (void)unused;
-  static const char document[] =
-      "[{\"ph\": \"X\", \"name\": \"a\", \"ts\": 1, \"dur\": 1},\n"
-      " {\"ph\": \"X\", \"name\": \"b\", \"ts\": 2, \"dur\": 1}], \"traceEvents\": [\n"
-      " {\"ph\": \"X\", \"name\": \"c\", \"ts\": 3, \"dur\": 1}]}";
-  const size_t length = sizeof document - 1;
-  const uint64_t second = (uint64_t)(strchr(document, '\n') + 2 - document);
+  static const struct {
+    const char *root, *behind;
+    uint64_t seen; /* in the whole document */
+  } cases[] = {
+      {"", "], \"traceEvents\": [", 3},
+      {"{\"traceEvents\": ", "], \"traceEvents\": [", 3},
+      {"", "]\"traceEvents\": [", 3},
+      {"{\"traceEvents\": ", "]\"traceEvents\": [", 3},
+      {"", "]}, \"traceEvents\": [", 2},
+      {"{\"traceEvents\": ", "]}, \"traceEvents\": [", 2},
+      {"", "] 7, \"traceEvents\": [", 2},
+      {"{\"traceEvents\": ", "] 7, \"traceEvents\": [", 2},
+  };
   const ett_json_scanner *s = ett_json_scanner_best();
   ett_json_args args;
-  ett_lexicon lexicon = {0};
-  ett_trace_part part;
-  ett_err err;
   assert_int_equal(ett_json_args_init(&args, asked, ASKED), 0);
-  assert_int_equal(read_memory(s, document, length, 0, ETT_JSON_DOCUMENT, 0, UINT64_MAX,
-                               &args, &lexicon, &part, &err),
-                   0);
-  assert_int_equal(part.seen, 3);
-  ett_part_free(&part);
-  assert_int_equal(read_memory(s, document, length, 0, ETT_JSON_ARRAY, second, UINT64_MAX,
-                               &args, &lexicon, &part, &err),
-                   0);
-  assert_int_equal(part.seen, 2);
-  ett_part_free(&part);
-  ett_lexicon_free(&lexicon);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char document[512];
+    const size_t length =
+        (size_t)snprintf(document, sizeof document,
+                         "%s[{\"ph\": \"X\", \"name\": \"a\", \"ts\": 1, \"dur\": 1},\n"
+                         " {\"ph\": \"X\", \"name\": \"b\", \"ts\": 2, \"dur\": 1}%s\n"
+                         " {\"ph\": \"X\", \"name\": \"c\", \"ts\": 3, \"dur\": 1}]}",
+                         cases[i].root, cases[i].behind);
+    const uint64_t second = (uint64_t)(strchr(document, '\n') + 2 - document);
+    ett_lexicon lexicon = {0};
+    ett_trace_part part;
+    ett_err err;
+    uint64_t damage[2];
+    for (int stretch = 0; stretch < 2; stretch++) {
+      assert_int_equal(read_memory(s, document, length, 0,
+                                   stretch ? ETT_JSON_ARRAY : ETT_JSON_DOCUMENT,
+                                   stretch ? second : 0, UINT64_MAX, &args, &lexicon,
+                                   &part, &err),
+                       0);
+      assert_int_equal(part.seen, cases[i].seen - (uint64_t)stretch);
+      damage[stretch] = part.damage[ETT_DAMAGE_BAD_EVENT].count;
+      ett_part_free(&part);
+    }
+    assert_int_equal(damage[0], damage[1]);
+    ett_lexicon_free(&lexicon);
+  }
   ett_json_args_free(&args);
 }
 
@@ -258,7 +277,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_instruction_sets_agree),
       cmocka_unit_test(test_stretches_agree),
-      cmocka_unit_test(test_members_behind_a_bare_array),
+      cmocka_unit_test(test_members_behind_an_array),
       cmocka_unit_test(test_times),
       cmocka_unit_test(test_strings),
   };

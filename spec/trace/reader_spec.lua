@@ -193,6 +193,13 @@ describe("ett.trace readers", function()
       end
       local list = {}
       for i = 1, 3000 do list[i] = event { ts = i, name = "k" .. i * 7919 % 1000 } end
+      -- an object may not end with its array, the array alone may; wherever reading began
+      local events = "[" .. table.concat(list, ",\n") .. "]"
+      for _, chunk in ipairs { 1000000, 20011 } do
+        local cut = open(write("t.json", '{"traceEvents": ' .. events), { threads = 3, chunk_bytes = chunk })
+        assert.equal(#events + 16, warning(cut, "truncated").offset)
+        assert.is_nil(warning(open(write("t.json", events), { threads = 3, chunk_bytes = chunk }), "truncated"))
+      end
       run(("gzip -c %q | head -c 9000 > %q"):format(write("u.json", document(list)), folder .. "/v.json.gz"))
       local t = open(folder .. "/v.json.gz")
       assert.is_true(#t:events() > 500 and #t:events() < 3000)
