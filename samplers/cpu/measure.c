@@ -98,9 +98,9 @@ typedef struct {
   int count;
 } layout;
 
-/* Floats that an operand takes of a set. */
-static size_t padded(int64_t count) {
-  return ((size_t)count + 15) / 16 * 16 + ETT_SAMPLE_GAP / sizeof(float);
+/* Floats of the cache lines that hold so many. */
+static size_t in_lines(int64_t count) {
+  return ((size_t)count + 15) / 16 * 16;
 }
 
 /* Floats of one set of operands, and of what all sets share. */
@@ -122,11 +122,11 @@ static int lay_out(const ett_cpu_call *calls, size_t count, layout *out, extent 
                     : role == ETT_CPU_SCRATCH ? &all->scratch
                                               : &all->outputs;
       out[c].offset[i] = *end;
-      *end += padded(out[c].operand[i].count);
+      *end += in_lines(out[c].operand[i].count) + ETT_SAMPLE_GAP / sizeof(float);
       if (role == ETT_CPU_SCRATCH)
         continue;
-      all->touched += padded(out[c].operand[i].touched ? out[c].operand[i].touched
-                                                       : out[c].operand[i].count);
+      all->touched += in_lines(out[c].operand[i].touched ? out[c].operand[i].touched
+                                                         : out[c].operand[i].count);
     }
   }
   return 0;
