@@ -36,7 +36,8 @@ local function count_of(name)
 end
 
 --- Samples and trains with a number of ranks, all layouts of so many at once: they need the same operators.
----@return table { near = profile, far = profile, host =, [layout's name] = { rows =, results = } }
+---@return table { near = profile, far = profile, host = and retention = of ett.validate_ranks.run, [layout's name] =
+--- { rows =, results = } }
 local function measure(options, count, steps)
   local given = { count = count, campaigns = {}, near_bytes = view_module.near_bytes,
     far_bytes = view_module.far_bytes, check = options.check, layouts = {}, steps = steps,

@@ -2,8 +2,8 @@
 --
 -- All that is measured with a number of ranks is measured side by side: operators, what the ranks cost each other, and
 -- training steps take turns. The machine that a step meets is then the one that was sampled, for on a host with other
--- guests it does not stay as it is for minutes: products were seen 3 % slower from one minute to the next, and the way
--- between two processors twice as long.
+-- guests it does not stay as it is for minutes: products were seen 3 to 25 % slower from one minute to the next,
+-- and the way between two processors twice as long.
 local error_module = require "ett.error"
 local find = require "ett.find"
 local folders = require "ett.folder"
@@ -18,8 +18,7 @@ local wires = require "ett.validate_wires"
 
 local ranks = {}
 
---- Pieces in which samples and steps take turns: that much of each at a time.
-ranks.quantum = 0.1
+local quantum = 0.1 -- samples and steps take turns: that share of each at a time
 
 local quote = require("ett.shell").quote
 
@@ -126,7 +125,7 @@ local function work(given, share)
       measured.results = trainings:results()
     end)
   end
-  passes.take_turns(tasks, nil, ranks.quantum)
+  passes.take_turns(tasks, nil, quantum)
   answer.host, answer.retention = medians(readings), retained:curve()
   return answer
 end

@@ -1,9 +1,9 @@
 --- What the caches still hold of an operand when a step uses it again, sampled in place: an addition behind products
 -- that go through so many bytes in between.
 --
--- It depends on more than the caches' size. On a host with other guests the cache that processors share is emptied by
--- them within a millisecond or two: operands that rotate through a few megabytes in a loop are all found there, and the
--- same operands behind a millisecond of products are not.
+-- It depends on more than the caches' size. On a host with other guests, operands that rotate through a few megabytes
+-- in a loop were all found in the cache that processors share, and the same operands behind a millisecond of products
+-- were not: other guests empty it meanwhile, as it seems from inside one.
 --
 -- farness(bytes) = log(t / near) / log(far / near)
 --

@@ -217,27 +217,27 @@ describe("the CPU back end's visits", function()
     assert.equals(require("ett.sample").stats(merged.forward.raw_seconds).low, merged.forward.seconds)
   end)
 
+  --- A visit of one pass as session.measure returns it.
+  local function visit(seconds, repeats, marked)
+    local raw = {}
+    for i = 1, repeats do raw[i] = seconds end
+    local pass = { seconds = seconds, raw_seconds = raw, repeats = repeats, dropped = 0, clock_ratio = 1.0,
+      half_width_seconds = 0.0, preempted = false, slow_clock = false, memory_seconds = 1e-9 }
+    for key, value in pairs(marked or {}) do pass[key] = value end
+    return { forward = pass }
+  end
+
   it("leave out one that was disturbed when the other was not", function()
-    local function visit(seconds, preempted)
-      return { forward = { seconds = seconds, raw_seconds = { seconds }, repeats = 1, dropped = 0, clock_ratio = 1.0,
-        half_width_seconds = 0.0, preempted = preempted, slow_clock = false,
-        memory_seconds = 1e-5 } }
-    end
-    local merged = session.merge(session.merge(nil, visit(1.0, true)), visit(2.0, false))
+    local merged = session.merge(session.merge(nil, visit(1.0, 1, { preempted = true })), visit(2.0, 1))
     assert.equals(2.0, merged.forward.seconds)
     assert.is_false(merged.forward.preempted)
     assert.equals(2, merged.forward.repeats)
   end)
 
   it("all count where what is typical is asked for, and else those whose memory was undisturbed", function()
-    local function visit(seconds, memory_seconds)
-      return { forward = { seconds = seconds, raw_seconds = { seconds, seconds, seconds }, repeats = 3, dropped = 0,
-        clock_ratio = 1.0, half_width_seconds = 0.0, preempted = false, slow_clock = false,
-        memory_seconds = memory_seconds } }
-    end
+    local function slow() return visit(2.0, 3, { memory_seconds = 1.0 }) end
     local function merged(from)
-      local quick, slow = visit(1.0, 1e-9), visit(2.0, 1.0)
-      return from.merge(from.merge(from.merge(nil, quick), slow), visit(2.0, 1.0)).forward
+      return from.merge(from.merge(from.merge(nil, visit(1.0, 3)), slow()), slow()).forward
     end
     local typical = assert(backend.open { passes = 3, statistic = "median", cold_bytes = 8 << 20 })
     local ok, why = pcall(function()

@@ -21,10 +21,12 @@ local function read(pipe_command)
   return text, pipe:close()
 end
 
---- Numbers of the processes whose command line begins with some words.
-local function processes(words)
+--- Numbers of the processes whose command line has some words.
+---@param parent string? only of its children
+local function processes(words, parent)
   local list = {}
-  for number in read(("pgrep -f '%s'"):format(words)):gmatch("%d+") do list[#list + 1] = number end
+  local of = parent and "-P " .. parent or ""
+  for number in read(("pgrep %s -f '%s'"):format(of, words)):gmatch("%d+") do list[#list + 1] = number end
   return list
 end
 
@@ -42,8 +44,10 @@ local function start()
   os.execute(("%s --layouts 2x1 --steps 60 --out %s/out >%s/text 2>&1 & echo $! >%s/pid"):format(command, folder,
     folder, folder))
   local ranks = wait_for(function()
-    local list = processes(("^[^ ]*/ett validate --worker %s/out/ranks"):format(folder))
-    return #list == 2 and list
+    local launcher = processes(("^mpirun .*/ett validate --worker %s/out/ranks"):format(folder))[1]
+    -- a command that a rank has just forked looks like a rank, but is not mpirun's child
+    local list = launcher and processes(("^[^ ]*/ett validate --worker %s/out/ranks"):format(folder), launcher)
+    return list and #list == 2 and list
   end, 120)
   assert(ranks, "two ranks train")
   return ranks, io.open(folder .. "/pid"):read("n")
