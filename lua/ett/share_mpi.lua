@@ -86,8 +86,11 @@ function share_mpi.open(dist)
   --- The text of one rank on all of them; every rank comes here with the same rank.
   function share.text_of(rank, text) return job.world:share_text(text, rank) end
 
-  --- Waits for the others at the end of the campaign.
-  function share.leave() job.world:agree(0) end
+  --- Waits for the others at the end; from then on each may exit with a status of its own.
+  function share.leave()
+    job.world:agree(0)
+    dist.leave()
+  end
 
   --- Ends every rank: called when this one cannot go on.
   function share.abort(status) dist.abort(status or 1) end

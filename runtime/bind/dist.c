@@ -64,6 +64,13 @@ static int open_job(lua_State *L) {
   return 1;
 }
 
+/* dist.leave(): every rank has come to its end, and may exit with a status of its own */
+static int leave(lua_State *L) {
+  (void)L;
+  ett_dist_leave();
+  return 0;
+}
+
 static int abort_job(lua_State *L) {
   ett_dist_abort((int)luaL_optinteger(L, 1, 1));
   return 0;
@@ -351,6 +358,7 @@ static const luaL_Reg work_methods[] = {
 
 static const luaL_Reg functions[] = {
     {"open", open_job},
+    {"leave", leave},
     {"abort", abort_job},
     {NULL, NULL},
 };

@@ -8,13 +8,19 @@
 #include "base/clock.h"
 
 static ett_dist_job job;
-static int opened;
+static int opened, agreed_to_end;
 
-static void finalize(void) {
+/* MPI_Finalize waits for every rank. One that ends because of an error ends the job: the
+ * others wait for it in a collective, and would for ever. */
+static void finalize(int status, void *unused) {
+  (void)unused;
   int done;
   MPI_Finalized(&done);
-  if (!done)
-    MPI_Finalize();
+  if (done)
+    return;
+  if (status != 0 && !agreed_to_end && job.world.size > 1)
+    MPI_Abort(MPI_COMM_WORLD, status);
+  MPI_Finalize();
 }
 
 static uint64_t mixed(uint64_t hash, const char *text) {
@@ -104,7 +110,7 @@ const ett_dist_job *ett_dist_open(ett_err *err) {
     ett_err_set(err, ETT_ERR_MISSING, "this MPI has no MPI_THREAD_MULTIPLE");
     return NULL;
   }
-  atexit(finalize);
+  on_exit(finalize, NULL);
   memset(&job, 0, sizeof job);
   MPI_Comm_dup(MPI_COMM_WORLD, &job.world.comm);
   MPI_Comm_rank(job.world.comm, &job.world.rank);
@@ -116,6 +122,10 @@ const ett_dist_job *ett_dist_open(ett_err *err) {
   job.library[strcspn(job.library, ",\n")] = '\0';
   opened = 1;
   return &job;
+}
+
+void ett_dist_leave(void) {
+  agreed_to_end = 1;
 }
 
 void ett_dist_abort(int status) {

@@ -29,6 +29,10 @@ typedef struct {
 /* Initialises MPI once per process. Returns the job, owned by the library, or NULL. */
 const ett_dist_job *ett_dist_open(ett_err *err);
 
+/* Every rank has come to its end: from now on this one may exit with any status. Until
+ * then a status other than 0 ends every rank, and 0 waits for all of them. */
+void ett_dist_leave(void);
+
 /* Ends every rank of the job, naming this one on standard error. Does not return. */
 void ett_dist_abort(int status);
 

@@ -37,14 +37,6 @@ describe("the MPI back end", function()
   end)
   after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
 
-  it("ends every rank where the folder cannot be made", function()
-    local path = write("c.lua", "return { name = 'c', samples = { { operator = 'gelu', "
-      .. "shapes = { tokens = 16, width = 8 } } } }\n")
-    local text, ok = run(2, ("sample %s --out /proc/nowhere"):format(path), "timeout -k 1 60 ")
-    assert.is_nil(ok)
-    assert.matches("ett: rank 0: cannot make folder '/proc/nowhere'", text)
-  end)
-
   it("computes every collective on 3 ranks", function()
     local spec = write("ranks_spec.lua", [[
       local sample, dist = require "ett.sample", require "ett.dist"
@@ -356,36 +348,5 @@ describe("the MPI back end", function()
       end
     end
     assert.equal(30, rows)
-  end)
-
-  it("a rank that dies ends the campaign, named, with the finished rows safe", function()
-    local file = write("dies.lua", [[
-      return { name = "dies", passes = 1, max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, samples = { {
-        operator = "spec_dies", shapes = { number = { start = 1, stop = 40 } } } } }
-    ]])
-    require("lfs").mkdir(folder .. "/operators")
-    write("operators/spec_dies.lua", [[
-      local op = { name = "spec_dies", summary = "ends its process at shape 30", passes = { "forward" },
-        columns = { "number" }, schema = { number = "count" } }
-      function op.shape() return { number = 1 } end
-      function op.features(s) return { s.number } end
-      function op.flops() return 0.0 end
-      function op.bytes() return 0.0 end
-      function op.cpu(s)
-        if s.number == 30 then os.execute("kill -9 " .. require("ett.sample").process_id()) end
-        return { { kind = "sleep", microseconds = 1000 } }
-      end
-      return op
-    ]])
-    local text, ok = run(3, ("sample '%s' --out '%s/out' --quiet"):format(file, folder))
-    assert.is_falsy(ok)
-    assert.matches("rank %d", text)
-    local rows = 0
-    local pipe = io.popen(("cat '%s'/out/*.csv"):format(folder))
-    for line in pipe:lines() do if line:match("^%d+,") then rows = rows + 1 end end
-    pipe:close()
-    -- A rank asks for its next shape once its row is written: when number 30 is out, at most the
-    -- shapes in the hands of the other two are not.
-    assert.is_true(rows >= 27 and rows < 40, tostring(rows))
   end)
 end)
