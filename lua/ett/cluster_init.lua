@@ -5,6 +5,7 @@ local folder_module = require "ett.folder"
 local quote = require("ett.shell").quote
 local find = require "ett.find"
 local gpu = require "ett.cluster_init_gpu"
+local mpirun = require "ett.mpirun"
 local sample = require "ett.sample"
 
 local cluster_init = {}
@@ -77,8 +78,8 @@ local function cpu_rates()
 end
 
 --- Bandwidth and latency between two ranks of this machine, or nil without MPI.
-local function wire_rates(prefix)
-  if not pcall(require, "ett.dist") or not os.execute("command -v mpirun >/dev/null 2>&1") then return nil end
+local function wire_rates()
+  if not mpirun.available() then return nil end
   local text = folder_module.within(function(folder)
     local script = folder_module.write(folder .. "/wires.lua", [[
       local job = require("ett.dist").open()
@@ -89,11 +90,10 @@ local function wire_rates(prefix)
         io.stdout:write(("wires %.9g %.9g %.9g\n"):format(small.seconds, large.seconds, all.seconds))
       end
     ]])
-    local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 2 "
-      .. "%s run %s 2>/dev/null"):format(quote(prefix .. "/bin/ett"), quote(script)))
-    local text = pipe:read("a")
-    pipe:close()
-    return text
+    local ok, text = pcall(mpirun.run, 2, "run " .. quote(script), { what = "cluster init", log = folder .. "/log",
+      bound = true })
+    if not ok and error_module.from(text).kind == "interrupt" then error(text, 0) end
+    return ok and text or ""
   end)
   local latency, send, reduce = text:match("wires (%S+) (%S+) (%S+)")
   if not latency then return nil end
@@ -122,7 +122,6 @@ end
 --- What was found: a table of facts, each with where it came from.
 ---@param asked string? "cpu" or "cuda"; nil: the GPUs where there are any
 function cluster_init.look(asked)
-  local host = require "ett.host"
   local backend, unusable = choose(asked)
   local facts = { host = sample.hostname(), processors = sample.processors(), memory_bytes = memory_bytes(),
     numa_nodes = #folders("/sys/devices/system/node", "^node%d+$"), cards = cluster_init.network_cards "/sys",
@@ -132,7 +131,7 @@ function cluster_init.look(asked)
     return facts
   end
   facts.cpu = cpu_rates()
-  facts.wire = facts.processors > 1 and wire_rates(host.prefix) or nil
+  facts.wire = facts.processors > 1 and wire_rates() or nil
   return facts
 end
 

@@ -58,6 +58,7 @@ local function number(value) return ("%.6g"):format(value) end
 function sample_check.operator(session, op, s, precision)
   if not session.check then return { text = "no: the back end leaves the computing to another program" } end
   local ok, small = sample_limit.call(sample_check.small, op, s)
+  if not ok and error_module.from(small).kind == "interrupt" then error(small, 0) end
   if not ok then return { text = "no: it has no small shape: " .. tostring(error_module.from(small).message) } end
   session.checked = session.checked or {}
   local key = op.name .. " " .. shape_text(small)
@@ -101,6 +102,7 @@ function sample_check.target(session, target, run)
   if target.kind ~= "operator" then return nil end
   if not run.check then return { text = "no: --no-check" } end
   local ok, s = sample_limit.call(target.shape, target.values(1))
+  if not ok and error_module.from(s).kind == "interrupt" then error(s, 0) end
   if not ok then return { text = "no: the campaign's first shape is none of the operator's" } end
   local verdict = sample_check.operator(session, target.operator, s, run.precision)
   if run.share then

@@ -101,6 +101,9 @@ end
 function passes.take_turns(functions, after, quantum)
   local threads, results = {}, {}
   for i, fn in ipairs(functions) do threads[i] = { run = coroutine.create(fn), progress = -1.0 } end
+  local left <close> = setmetatable({}, { __close = function() -- luacheck: ignore left
+    for _, thread in ipairs(threads) do coroutine.close(thread.run) end -- with what they hold open
+  end })
   local function least()
     local thread, at = threads[1], 1
     for i = 2, #threads do
@@ -114,7 +117,6 @@ function passes.take_turns(functions, after, quantum)
     if not ok then
       local object = error_module.from(result)
       object.traceback = object.traceback or debug.traceback(thread.run)
-      for _, other in ipairs(threads) do coroutine.close(other.run) end -- with what they hold open
       error(object, 0)
     end
     if coroutine.status(thread.run) == "dead" then

@@ -101,7 +101,11 @@ end
 
 --- Measures one target into its table. Returns its report; nil on a rank that is to measure nothing.
 local function run_target(session, target, run, path)
-  local journal, list, held, left
+  local journal, list, held, left, kept
+  local files <close> = setmetatable({}, { __close = function() -- luacheck: ignore files
+    if kept then pcall(kept.close, false) end -- what was raised first is what counts
+    if journal and not run.share then journal:close() end -- of a job it is closed with the work, or the job is aborted
+  end })
   run.verdict = nil
   local shared = run.share
   local leader = not shared or shared.rank() == 0
@@ -165,7 +169,7 @@ local function run_target(session, target, run, path)
   local visits = target.kind == "operator" and session.passes or 1
   local block, finished = {}, false
   local size = visits == 1 and 1 or chooser and 4 or shared and not together and 8 or run.campaign.block or 8
-  local kept = visits > 1 and not shared and not chooser
+  kept = visits > 1 and not shared and not chooser
     and sample_visits.open(path, sample_table.title(target, run))
   local tasks = { merge = session.merge or passes.better, stop = (run.interleave or size > 8) and stop or never }
   function tasks.visit(values, before)
@@ -228,6 +232,7 @@ local function run_target(session, target, run, path)
     end
   end
   if kept then kept.close(not report.interrupted) end
+  kept = nil
   work.close()
   report.count = nil
   report.seconds = sample.now() - began
@@ -260,13 +265,9 @@ end
 
 --- What a back end's open() gets, but for the precision.
 function sampler.session_options(given, options)
-  -- Ranks that share a machine take a processor, or a GPU, each.
-  local processor, device = options.device, options.device
-  if options.share and not device then
-    device = options.share.job.local_rank
-    processor = device % sample.processors()
-  end
-  return { processor = processor, threads = options.threads or given.threads,
+  -- Ranks that share a machine take a GPU each, or a processor.
+  local device = options.device or options.share and options.share.job.local_rank
+  return { processor = options.device, threads = options.threads or given.threads,
     seed = given.seed, budget_seconds = options.budget_seconds or given.budget_seconds, target = given.target,
     min_repeats = given.min_repeats, max_repeats = options.max_repeats or given.max_repeats
       or (given.min_repeats or 0) > 100 and given.min_repeats or nil,

@@ -23,7 +23,7 @@ function validate_cpu.open(options)
   if not ok then error_module.raise("missing", "%s", why) end
   for _, name in ipairs(options.layouts) do
     if name ~= "1x1" then
-      ok, why = ranks.available()
+      ok, why = require("ett.mpirun").available()
       if not ok then error_module.raise("missing", "layout %s needs several ranks: %s", name, why) end
     end
   end

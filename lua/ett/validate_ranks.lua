@@ -1,4 +1,4 @@
---- The ranks of `ett validate` on processors: launching them, and what they do together.
+--- The ranks of `ett validate` on processors, and what they do together.
 --
 -- All that is measured with a number of ranks is measured side by side: operators, what the ranks cost each other, and
 -- training steps take turns. The machine that a step meets is then the one that was sampled, for on a host with other
@@ -7,8 +7,9 @@
 local error_module = require "ett.error"
 local find = require "ett.find"
 local folders = require "ett.folder"
-local host = require "ett.host"
 local json = require "ett.json"
+local mpirun = require "ett.mpirun"
+local quote = require("ett.shell").quote
 local sample = require "ett.sample"
 local passes = require "ett.sample_passes"
 local retention = require "ett.validate_retention"
@@ -16,56 +17,17 @@ local training = require "ett.validate_training"
 local validate_watch = require "ett.validate_watch"
 local wires = require "ett.validate_wires"
 
+local must = error_module.must
 local ranks = {}
 
 local quantum = 0.1 -- samples and steps take turns: that share of each at a time
 
-local quote = require("ett.shell").quote
-
-local function has(command) return os.execute(("command -v %s >/dev/null 2>&1"):format(command)) == true end
-
---- true, or nil and one sentence on what a layout of several ranks lacks here.
-function ranks.available()
-  local ok, why = find.load("samplers", "mpi").available()
-  if not ok then return nil, why end
-  if not has("mpirun") then return nil, "no mpirun here: install openmpi-bin" end
-  return true
-end
-
---- Why a launch failed, in one sentence: the rank that died, what ett said, or mpirun's own last words.
-local function reason(text)
-  local rank, signal = text:match("process rank (%d+) with PID %d+ on node %S+ exited on signal (%d+ ?%b())")
-  if rank then return ("rank %s died: signal %s; the other ranks were ended"):format(rank, signal:gsub("%.$", "")) end
-  local said = text:match("ett: ([^\n]+)")
-  if said then return said end
-  text = text:gsub("%-%-%-+\n?", ""):gsub("%s+", " ")
-  return "mpirun says: " .. text:sub(-600)
-end
-
---- Runs ett under mpirun; raises with what went wrong. The ranks end with this process, however it
---- ends, where setpriv (util-linux) is at hand.
----@param count integer ranks
----@param arguments string
----@param what string in words, for errors
-function ranks.launch(count, arguments, what)
-  local ok, why = ranks.available()
-  if not ok then error_module.raise("missing", "%s needs %d ranks: %s", what, count, why) end
-  find.load("samplers", "cpu").core().unpin() -- the ranks inherit where this process may run
-  local crowded = wires.share(count) > 1 -- a rank that waits must not spin
-  local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 %s exec %s mpirun --oversubscribe "
-    .. "--bind-to none -n %d %s %s 2>&1 </dev/null"):format(crowded and "OMPI_MCA_mpi_yield_when_idle=1" or "",
-    has("setpriv") and "setpriv --pdeathsig TERM" or "", count, quote(host.prefix .. "/bin/ett"), arguments))
-  local text = pipe:read("a")
-  if not pipe:close() then error_module.raise("io", "%s, %d ranks: %s", what, count, reason(text)) end
-  return text
-end
-
 --- A function that samples the operators of a campaign, a turn at a time.
 ---@param one table file, folder
-local function sampling(one, given, share)
+local function sampling(one, given, share, processor)
   return function()
     require("ett.validate_campaign").run(one.file, "sampling operators", "fp32", { out = one.folder, share = share,
-      device = not share and 0 or nil, check = given.check, on_turn = coroutine.yield })
+      device = not share and processor or nil, check = given.check, on_turn = coroutine.yield })
   end
 end
 
@@ -85,19 +47,19 @@ end
 ---@param share table? of ett.share; none: this process alone
 ---@return table answer of ranks.run on rank 0
 local function work(given, share)
-  local cpu = find.load("samplers", "cpu").core()
-  local job = share and share.job
-  local processor = job and job.local_rank % sample.processors() or 0
+  local back_end = find.load("samplers", "cpu")
+  local cpu, job = back_end.core(), share and share.job
+  local processor = back_end.processor_of(job and job.local_rank or 0)
   local pinned <close> = setmetatable({}, { __close = function() cpu.unpin() end }) -- luacheck: ignore pinned
-  cpu.pin(processor)
+  must(cpu.pin(processor))
   local watch = validate_watch.new(job)
   local answer, readings, tasks = { layouts = {} }, {}, {}
-  for _, one in ipairs(given.campaigns) do tasks[#tasks + 1] = sampling(one, given, share) end
+  for _, one in ipairs(given.campaigns) do tasks[#tasks + 1] = sampling(one, given, share, processor) end
   local function task(step)
     tasks[#tasks + 1] = function()
       local progress
       repeat
-        cpu.pin(processor) -- the last campaign to end lets the thread run anywhere
+        must(cpu.pin(processor)) -- the last campaign to end lets the thread run anywhere
         progress = step()
         if progress then coroutine.yield(progress) end
       until not progress
@@ -141,7 +103,8 @@ function ranks.work(path)
     local answer = work(given, share)
     if share.rank() == 0 then folders.write(given.answer, json.encode(answer)) end
   end, error_module.from)
-  if not ok then -- the others would wait for ever
+  if not ok then
+    if raised.kind == "interrupt" then error(raised, 0) end -- it dies of the signal, and mpirun ends the others
     io.stderr:write(("ett: %s\n"):format(tostring(raised)))
     share.abort(1)
   end
@@ -159,7 +122,11 @@ function ranks.run(given)
   local function file(kind) return ("%s/%s_%d.json"):format(given.folder, kind, given.count) end
   given.answer = file "measured"
   folders.write(file "ranks", json.encode(given))
-  ranks.launch(given.count, ("validate --worker %s"):format(quote(file "ranks")), given.what)
+  find.load("samplers", "cpu").core().unpin() -- the ranks inherit where this process may run
+  collectgarbage() -- what this process trained with is memory that the ranks need
+  mpirun.run(given.count, ("validate --worker %s"):format(quote(file "ranks")), { what = given.what,
+    log = ("%s/ranks_%d.log"):format(given.folder, given.count),
+    environment = wires.share(given.count) > 1 and "OMPI_MCA_mpi_yield_when_idle=1" or nil }) -- none is to spin in vain
   return assert(json.read(given.answer))
 end
 

@@ -2,6 +2,7 @@
 --- of a tensor to the next (its reuse distance, Mattson et al. 1970), from which follows what of it caches still hold
 --- (ett.validate_retention). A step of ett.validate_model is walked by a back end that computes nothing and keeps the
 --- order of uses.
+local schema = require "ett.schema"
 local model = require "ett.validate_model"
 
 local validate_reuse = {}
@@ -95,7 +96,9 @@ end
 
 function Walk:run(_, name, _, pass, operands)
   local pieces, elements, sum = {}, 0, 0.0
-  for _, operand in pairs(operands) do table.move(operand.parts, 1, #operand.parts, #pieces + 1, pieces) end
+  for _, key in ipairs(schema.keys(operands)) do -- in one order: sums of floats depend on it
+    table.move(operands[key].parts, 1, #operands[key].parts, #pieces + 1, pieces)
+  end
   for _, piece in ipairs(pieces) do
     elements = elements + piece.count
     sum = sum + piece.count * self.far(self:distance(piece))

@@ -32,8 +32,8 @@ end
 --- A view of operator profiles under a layout.
 ---@param near table ett.profile of operands that rotate through validate_view.near_bytes
 ---@param far table of those that rotate through validate_view.far_bytes
----@param given table ranks on the fullest processor (share), host (of
---- validate_kernels_cpu.host_seconds), tp, rows (of ett.validate_wires)
+---@param given table ranks on the fullest processor (share), host (of validate_kernels_cpu.host_seconds), retention
+--- (of Retention:curve; View:expect needs it), tp, rows (of ett.validate_wires)
 function validate_view.new(near, far, given)
   local self = setmetatable({ near = near, far = far, retention = given.retention,
     reuse = function() return 1.0 end, host = given.host,

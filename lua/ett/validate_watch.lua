@@ -5,6 +5,7 @@
 -- the host moves processors so that a message between two takes twice as long, for seconds or for hours. Samples and
 -- steps take turns and meet the same of it, so that what is typical of either belongs together; of the quickest of each
 -- that could not be said.
+local find = require "ett.find"
 local sample = require "ett.sample"
 
 local validate_watch = {}
@@ -18,7 +19,7 @@ validate_watch.foreign = 0.02
 ---@param job table? of ett.dist
 function validate_watch.new(job)
   return setmetatable({ world = job and job.world,
-    sharers = job and job.world:split(job.local_rank % sample.processors(), job.rank) }, Watch)
+    sharers = job and job.world:split(find.load("samplers", "cpu").processor_of(job.local_rank), job.rank) }, Watch)
 end
 
 --- Runs something on every rank at once. Ranks never sleep: one that waits looks for its message all the time or hands

@@ -26,8 +26,11 @@ wires.designs = {
   pp = { { "send_recv", { 4096, 262144 }, { 400e-6, 10e-3 }, 14 } },
 }
 
---- Ranks on the fullest processor: rank r of a machine runs on processor r modulo their number.
-function wires.share(ranks) return (ranks + sample.processors() - 1) // sample.processors() end
+--- Ranks on the fullest processor: rank r of a machine runs on processor r modulo their number, of those it may use.
+function wires.share(ranks)
+  local processors = find.load("samplers", "cpu").processors()
+  return (ranks + processors - 1) // processors
+end
 
 local function between(range, at) return range[1] * (range[2] / range[1]) ^ at end
 
@@ -197,7 +200,8 @@ function wires.write(path, rows, plan, host, ranks)
   local file = assert(io.open(path, "w"))
   file:write("# ett validate: collectives behind stretches of computing\n")
   file:write(("# layout: dp %d tp %d pp %d\n"):format(plan.dp, plan.tp, plan.pp))
-  file:write(("# processors: %d, ranks on the fullest: %d\n"):format(sample.processors(), wires.share(ranks)))
+  file:write(("# processors: %d, ranks on the fullest: %d\n"):format(find.load("samplers", "cpu").processors(),
+    wires.share(ranks)))
   file:write(("# host(us): %.4f an operator, %.4f its call, %.5f a token, %.5f a token of a split vocabulary\n%s\n")
     :format(host.operator_seconds * 1e6, host.call_seconds * 1e6, host.token_seconds.embedding * 1e6,
       host.token_seconds.cross_entropy * 1e6, columns))

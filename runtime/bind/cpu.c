@@ -289,6 +289,18 @@ static int pin(lua_State *L) {
   return 1;
 }
 
+/* cpu.allowed() -> { processor, … } that the process began with | nil, error */
+static int allowed(lua_State *L) {
+  ett_err err = {0};
+  lua_newtable(L);
+  lua_Integer n = 0;
+  for (int at = 0; (at = ett_cpu_allowed(at, &err)) >= 0; at++) {
+    lua_pushinteger(L, at);
+    lua_seti(L, -2, ++n);
+  }
+  return n > 0 ? 1 : ett_lua_fail(L, &err);
+}
+
 /* cpu.unpin(): as the process began, for what it starts */
 static int unpin(lua_State *L) {
   (void)L;
@@ -324,15 +336,11 @@ static const luaL_Reg pool_methods[] = {
 };
 
 static const luaL_Reg functions[] = {
-    {"pool", pool_new},
-    {"run", run},
-    {"operands", operands},
-    {"kinds", kinds},
-    {"unpin", unpin},
-    {"pin", pin},
-    {"set_threads", threads},
-    {"info", info},
-    {"clock_probe", clock_probe},
+    {"pool", pool_new},     {"run", run},
+    {"operands", operands}, {"kinds", kinds},
+    {"allowed", allowed},   {"unpin", unpin},
+    {"pin", pin},           {"set_threads", threads},
+    {"info", info},         {"clock_probe", clock_probe},
     {NULL, NULL},
 };
 

@@ -41,6 +41,16 @@ function backend.core()
   return require "ett.cpu"
 end
 
+--- Processors that this process may use.
+function backend.processors() return #error_module.must(backend.core().allowed()) end
+
+--- Where a rank of this machine runs: each on a processor of its own while there are enough.
+---@param local_rank integer
+function backend.processor_of(local_rank)
+  local allowed = error_module.must(backend.core().allowed())
+  return allowed[1 + local_rank % #allowed]
+end
+
 local function merge(kind, pass, dims)
   dims.kind, dims.pass = kind, pass
   return dims
@@ -215,8 +225,10 @@ function backend.open(options)
     chosen_processor = chosen_processor or sample_processor.choose()
     wanted = chosen_processor
   end
+  if options.share and not wanted then -- ranks of one machine take a processor each, of those that mpirun left them
+    wanted = backend.processor_of(options.share.job.local_rank)
+  end
   local pinned, unpinned = cpu.pin(wanted or -1, threads)
-  if not pinned and options.share then pinned, unpinned = cpu.pin(-1, threads) end -- mpirun may bind ranks itself
   if not pinned then return nil, unpinned end
   cpu.set_threads(threads)
   local pool, failure = cpu.pool(options.cold_bytes or 96 << 20, options.seed or 1)

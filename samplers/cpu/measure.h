@@ -73,6 +73,10 @@ double ett_cpu_memory_probe(ett_cpu_pool *pool);
  * one it runs on. chosen gets their numbers. Returns 0, or -1 with err set. */
 int ett_cpu_pin(int processor, int count, int *chosen, ett_err *err);
 
+/* The first processor of those that the process began with, from that number on, or -1:
+ * without err set there is none. */
+int ett_cpu_allowed(int processor, ett_err *err);
+
 /* Lets the calling thread run where the process began to: programs that it starts inherit
  * where it may run. */
 void ett_cpu_unpin(void);

@@ -6,15 +6,29 @@
 static cpu_set_t allowed;
 static int known;
 
+static int ask(ett_err *err) {
+  if (!known && sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "cannot ask for the processors");
+  known = 1;
+  return 0;
+}
+
+int ett_cpu_allowed(int processor, ett_err *err) {
+  if (ask(err) != 0)
+    return -1;
+  while (processor < CPU_SETSIZE && !CPU_ISSET(processor, &allowed))
+    processor++;
+  return processor < CPU_SETSIZE ? processor : -1;
+}
+
 void ett_cpu_unpin(void) {
   if (known)
     sched_setaffinity(0, sizeof allowed, &allowed);
 }
 
 int ett_cpu_pin(int processor, int count, int *chosen, ett_err *err) {
-  if (!known && sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "cannot ask for the processors");
-  known = 1;
+  if (ask(err) != 0)
+    return -1;
   if (processor < 0)
     processor = sched_getcpu();
   if (processor < 0 || processor >= CPU_SETSIZE || !CPU_ISSET(processor, &allowed))

@@ -2,7 +2,7 @@
 local bench = { summary = "training steps predicted from this machine's samples against the same steps executed" }
 
 function bench.run()
-  local ranks = require "ett.validate_ranks"
+  local ranks = require "ett.mpirun"
   local validate = require "ett.validate"
   local has_ranks, why = ranks.available()
   local folder = require "ett.folder"

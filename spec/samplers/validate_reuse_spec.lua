@@ -136,7 +136,14 @@ describe("ett.validate_retention", function()
   it("samples the caches of this machine", function()
     local self = retention.begin(1 << 20, 24 << 20)
     for _ = 1, 2 do self:turn() end
+    assert.same({ 2, 2 }, { #self.near, #self.far })
+    for i, point in ipairs(retention.points) do
+      assert.equal(2 * math.max(3, 24 // point.products), #self.seen[i])
+      for _, seconds in ipairs(self.seen[i]) do assert.is_true(seconds > 0) end
+    end
     local curve = self:curve()
+    -- The addition of 98304 numbers takes longer than the call of one.
+    assert.is_true(require("ett.sample").stats(self.seen[1]).median > require("ett.sample").stats(self.call).median)
     for i, point in ipairs(curve) do
       assert.equal(retention.points[i].bytes, point.bytes)
       assert.is_true(i == 1 or point.bytes > curve[i - 1].bytes)

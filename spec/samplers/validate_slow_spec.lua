@@ -4,7 +4,7 @@ local host = require "ett.host"
 local sample = require "ett.sample"
 
 local usable, why = find.load("samplers", "cpu").available()
-if usable then usable, why = require("ett.validate_ranks").available() end
+if usable then usable, why = require("ett.mpirun").available() end
 if not usable then
   describe("ett validate between ranks", function()
     it("is not at hand", function() pending(why) end)
@@ -39,8 +39,9 @@ local function wait_for(condition, seconds)
   end
 end
 
---- Starts a run of many steps; returns the ranks' numbers once they train, and the launcher's.
-local function start()
+--- Starts a run of many steps; returns the ranks' numbers once both are there, and the number of ett itself.
+---@param busy boolean? once they sample and train in turn
+local function start(busy)
   os.execute(("%s --layouts 2x1 --steps 60 --out %s/out >%s/text 2>&1 & echo $! >%s/pid"):format(command, folder,
     folder, folder))
   local ranks = wait_for(function()
@@ -49,12 +50,25 @@ local function start()
     local list = launcher and processes(("^[^ ]*/ett validate --worker %s/out/ranks"):format(folder), launcher)
     return list and #list == 2 and list
   end, 120)
-  assert(ranks, "two ranks train")
+  assert(ranks, "two ranks are there")
+  if busy then
+    assert(wait_for(function() return read(("cat %s/out/ranks_2_*/*gelu*.csv 2>&1"):format(folder)):find "checked" end,
+      60), "they sample")
+    sample.pause(2)
+  end
   return ranks, io.open(folder .. "/pid"):read("n")
 end
 
-local function nothing_left()
-  return wait_for(function() return #processes("[e]tt validate.*" .. folder) == 0 end, 20)
+local function nothing_left(seconds)
+  return wait_for(function() return #processes("[e]tt validate.*" .. folder) == 0 end, seconds or 20)
+end
+
+--- What ett has said when it has ended, nil when it does not within 30 s.
+local function said_at_the_end()
+  return wait_for(function()
+    local text = read(("cat %s/text"):format(folder))
+    return text:match("ett: ") and text
+  end, 30)
 end
 
 describe("ett validate between ranks", function()
@@ -63,7 +77,9 @@ describe("ett validate between ranks", function()
     os.remove(folder)
     require("lfs").mkdir(folder)
   end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+  after_each(function() -- a job that goes on would disturb what comes after it
+    os.execute(("pkill -KILL -f '[e]tt validate.*%s'; rm -rf '%s'"):format(folder, folder))
+  end)
 
   for layout, collective in pairs { ["2x1"] = "dp +all_reduce", ["1x2"] = "tp +all_reduce", ["pp2"] = "pp +send_recv",
     ["2x2"] = "tp +all_reduce" } do
@@ -90,24 +106,45 @@ describe("ett validate between ranks", function()
     assert.equal(rows, (read(("cat '%s/out/ranks_2_near/'*.csv | grep -c '^[0-9]'"):format(folder))))
   end)
 
-  it("names a rank that dies while it trains, and leaves nothing behind", function()
-    local ranks = start()
-    os.execute("kill -9 " .. ranks[2])
-    local text = wait_for(function()
-      local said = read(("cat %s/text"):format(folder))
-      return said:match("ett: ") and said
-    end, 30)
-    assert(text, "it ends")
-    assert.matches("ett: layout 2x1, 2 ranks: rank [01] died: signal 9 %(Killed%); the other ranks were ended",
-      text)
-    assert(nothing_left())
-  end)
+  for moment, busy in pairs { ["as it starts"] = false, ["while it samples and trains"] = true } do
+    it("names a rank that dies " .. moment .. ", and leaves nothing behind", function()
+      local ranks = start(busy)
+      os.execute("kill -9 " .. ranks[2])
+      local text = said_at_the_end()
+      if not text then text = read("ps -eo pid,ppid,stat,wchan:30,args | grep -E '[m]pirun|[e]tt validate'") end
+      assert.matches("ett: layout 2x1, 2 ranks: rank [01] died: signal 9 %(Killed%); the other ranks were ended",
+        text)
+      assert(nothing_left())
+    end)
+  end
 
   it("leaves no rank behind when it is killed itself", function()
-    if not os.execute("command -v setpriv >/dev/null 2>&1") then return pending("no setpriv (util-linux)") end
+    if not os.execute("setpriv --pdeathsig TERM true >/dev/null 2>&1") then return pending "no setpriv (util-linux)" end
     local _, own = start()
     os.execute(("kill -9 %d"):format(own))
     assert(nothing_left())
+  end)
+
+  for signal, word in pairs { INT = "interrupted", TERM = "terminated" } do
+    it("ends its ranks at SIG" .. signal, function()
+      local _, own = start(true)
+      os.execute(("kill -%s %d"):format(signal, own))
+      assert.matches("ett: " .. word .. "\n", assert(said_at_the_end()))
+      assert(nothing_left(2)) -- they have ended before it said so
+    end)
+  end
+
+  it("runs where it may, though that is not the first processor", function()
+    if not os.execute("taskset -c 1 true >/dev/null 2>&1") then return pending "one processor, or no taskset" end
+    for layout, crowded in pairs { ["1x1"] = "over 1 configurations\n$",
+      ["2x1"] = "over 1 configurations; 2 ranks share a processor\n$" } do
+      local text, ok = read(("taskset -c 1 %s --layouts %s --configurations 1 --steps 3 --out %s/%s 2>&1"):format(
+        command, layout, folder, layout))
+      assert(ok, text)
+      assert.matches(crowded, text)
+      assert.matches("# threads: 1 pinned to processor 1\n",
+        (read(("cat %s/%s/ranks_*_near/*gelu*.csv"):format(folder, layout))))
+    end
   end)
 
   it("predicts nothing from an operator that computes a wrong result", function()

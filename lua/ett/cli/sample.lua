@@ -272,7 +272,8 @@ return {
   usage = "sample CAMPAIGN [--out DIR] [option ...]",
   description = "Rows are appended and synced one by one: run the same command again to go on after an\n"
     .. "interruption; visits of shapes without a row yet are kept in TABLE.visits.\n"
-    .. "Ctrl-C and SIGTERM finish the running shape. Under mpirun or srun the ranks share the work.",
+    .. "Ctrl-C and SIGTERM finish the running shape. Under mpirun or srun the ranks share the work; there only rows\n"
+    .. "are kept, and mpirun leaves a rank a second after SIGTERM.",
   options = {
     { "out", "DIR", "folder of the sample tables", default = "samples" },
     { "backend", "NAME", "cpu, mpi, cuda, nccl or torch (default: the campaign's)" },

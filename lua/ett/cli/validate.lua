@@ -54,7 +54,7 @@ local function layouts_of(opts, backend)
   local validate = require "ett.validate"
   if not opts.layouts then
     if backend == "cuda" then return { "1x1" } end
-    local ok, why = require("ett.validate_ranks").available()
+    local ok, why = require("ett.mpirun").available()
     return ok and validate.layout_names or { "1x1" }, not ok and why or nil
   end
   local list = {}

@@ -1,0 +1,61 @@
+--- Launching ranks: an mpirun that goes wrong ends in bounded time, with a sentence. The mpirun here is a script.
+local command = require "command"
+local find = require "ett.find"
+
+local usable, why = find.load("samplers", "mpi").available()
+if not usable then
+  describe("ett.mpirun", function() it("is not at hand", function() pending(why) end) end)
+  return
+end
+
+local folder
+
+--- What ett.mpirun makes of a launcher that is this script.
+local function launch(script)
+  command.write(folder, "mpirun", "#!/bin/sh\n" .. script)
+  command.shell(("chmod +x '%s/mpirun'"):format(folder))
+  command.write(folder, "launch.lua", [[
+    local mpirun = require "ett.mpirun"
+    mpirun.patience_seconds = 1
+    print("said " .. mpirun.run(2, "list", { what = "a spec", log = "log" }))
+  ]])
+  local text, status = command.ett(folder, "run launch.lua", ("PATH='%s':\"$PATH\" timeout 20"):format(folder))
+  local left = command.shell(("pgrep -f '%s/[m]pirun'"):format(folder))
+  assert.equal("", left)
+  return (text:gsub("^ett: launch.lua:3: ", "ett: ")), status
+end
+
+describe("ett.mpirun", function()
+  before_each(function() folder = command.folder() end)
+  after_each(function() command.remove(folder) end)
+
+  it("gives back what the ranks said", function()
+    local text, status = launch("echo words\n")
+    assert.equal("said words\n\n", text)
+    assert.equal(0, status)
+    assert.is_nil(command.read(folder, "log"))
+  end)
+
+  it("waits as long as the ranks are there", function()
+    local text = launch("sleep 2.5 & sleep 2.5 & wait\necho words\n")
+    assert.equal("said words\n\n", text)
+  end)
+
+  it("names what was said last", function()
+    assert.equal("ett: a spec, 2 ranks: no such thing\n", (launch("echo 'ett: no such thing'; exit 1\n")))
+    assert.equal("ett: a spec, 2 ranks: mpirun says: No slots.\n", (launch("echo 'No slots.'; exit 1\n")))
+    assert.equal("ett: a spec, 2 ranks: mpirun ended without a word: exit 7\n", (launch("exit 7\n")))
+    assert.equal("ett: a spec, 2 ranks: mpirun ended without a word: signal 9\n", (launch("kill -9 $$\n")))
+  end)
+
+  it("ends an mpirun that goes on without its ranks", function()
+    local dies = "echo 'mpirun noticed that process rank 1 with PID 5 on node n exited on signal 9 (Killed).'\n"
+    assert.equal("ett: a spec, 2 ranks: rank 1 died: signal 9 (Killed); the other ranks were ended\n",
+      (launch(dies .. "exec sleep 100\n")))
+    assert.equal("ett: a spec, 2 ranks: ranks ended, and mpirun did not within 1 s; all were ended\n",
+      (launch("exec sleep 100\n")))
+    -- one that does not listen, with a rank left
+    assert.equal("ett: a spec, 2 ranks: ranks ended, and mpirun did not within 1 s; all were ended\n",
+      (launch("trap '' TERM\nsleep 100\n")))
+  end)
+end)
