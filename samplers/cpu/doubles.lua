@@ -57,42 +57,44 @@ local function unpacked(d, first, heads, rows, width, f)
   end
 end
 
---- Queries are the last seq_q of seq_k rows of qkv [batch, seq_k, (heads + 2 kv_heads) head_dim]; visible: 1 all keys,
---- 2 those up to the query's own.
+--- Queries are the last seq_q rows of qkv [batch, max(seq_q, seq_k), (heads + 2 kv_heads) head_dim], keys and values
+--- the last seq_k; visible: 1 all keys, 2 those up to the query's own.
 function kinds.attention(d, v, pass)
-  local width = (d.heads + 2 * d.kv_heads) * d.head_dim
+  local width, dim, rows = (d.heads + 2 * d.kv_heads) * d.head_dim, d.head_dim, math.max(d.seq_q, d.seq_k)
   local s = { batch = d.batch, heads = d.heads, kv_heads = d.kv_heads, seq_q = d.seq_q, seq_k = d.seq_k,
     head_dim = d.head_dim, causal = d.visible == 2, first = d.seq_k - d.seq_q }
-  local function part(first, heads)
-    local out = {}
-    unpacked(d, first, heads, d.seq_k, width, function(from, to) out[to] = v.qkv[from] end)
-    return out
-  end
-  local function late(all) -- the queries among all rows
-    local out, dim = {}, d.head_dim
-    for head = 0, d.batch * d.heads - 1 do
-      table.move(all, (head * d.seq_k + s.first) * dim + 1, (head + 1) * d.seq_k * dim, head * d.seq_q * dim + 1, out)
+  --- The last `seq` rows of some heads, as [batch, heads, seq, head_dim].
+  local function part(first, heads, seq)
+    local all, out = {}, {}
+    unpacked(d, first, heads, rows, width, function(from, to) all[to] = v.qkv[from] end)
+    for head = 0, d.batch * heads - 1 do
+      table.move(all, (head * rows + rows - seq) * dim + 1, (head + 1) * rows * dim, head * seq * dim + 1, out)
     end
     return out
   end
-  local q, k, values = late(part(0, d.heads)), part(d.heads, d.kv_heads), part(d.heads + d.kv_heads, d.kv_heads)
+  local q, k = part(0, d.heads, d.seq_q), part(d.heads, d.kv_heads, d.seq_k)
+  local values = part(d.heads + d.kv_heads, d.kv_heads, d.seq_k)
   local out, stats = doubles.attention(q, k, values, s)
   if pass == "forward" then
     local o = {}
-    unpacked(d, 0, d.heads, d.seq_q, d.heads * d.head_dim, function(to, from) o[to] = out[from] end)
+    unpacked(d, 0, d.heads, d.seq_q, d.heads * dim, function(to, from) o[to] = out[from] end)
     return { o = o }
   end
   local dout = {}
-  unpacked(d, 0, d.heads, d.seq_q, d.heads * d.head_dim, function(from, to) dout[to] = v["do"][from] end)
+  unpacked(d, 0, d.heads, d.seq_q, d.heads * dim, function(from, to) dout[to] = v["do"][from] end)
+  local dqkv = {}
+  --- Puts gradients of the last `seq` rows where they belong; the rows before have none.
+  local function put(gradient, first, heads, seq)
+    unpacked(d, first, heads, rows, width, function(to, from)
+      local vector = (from - 1) // dim
+      local head, row = vector // rows, vector % rows - (rows - seq)
+      dqkv[to] = row < 0 and 0.0 or gradient[(head * seq + row) * dim + (from - 1) % dim + 1]
+    end)
+  end
   local dq, dk, dv = doubles.attention_backward(q, k, values, out, stats, dout, s)
-  local dqkv, dim = {}, d.head_dim
-  unpacked(d, 0, d.heads, d.seq_k, width, function(to, from)
-    local vector = (from - 1) // dim
-    local head, row = vector // d.seq_k, vector % d.seq_k - s.first
-    dqkv[to] = row < 0 and 0.0 or dq[(head * d.seq_q + row) * dim + (from - 1) % dim + 1]
-  end)
-  unpacked(d, d.heads, d.kv_heads, d.seq_k, width, function(to, from) dqkv[to] = dk[from] end)
-  unpacked(d, d.heads + d.kv_heads, d.kv_heads, d.seq_k, width, function(to, from) dqkv[to] = dv[from] end)
+  put(dq, 0, d.heads, d.seq_q)
+  put(dk, d.heads, d.kv_heads, d.seq_k)
+  put(dv, d.heads + d.kv_heads, d.kv_heads, d.seq_k)
   return { dqkv = dqkv }
 end
 

@@ -104,12 +104,17 @@ static void bmm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 }
 
 /* attention: softmax(q k^T / sqrt(head_dim)) v of a packed projection
- * qkv[batch*seq_k][(heads + 2 kv_heads) head_dim], queries being the last seq_q rows of
- * each sequence. Backward recomputes the probabilities instead of keeping them, as flash
- * attention does (Dao et al. 2022). visible: 1 all keys, 2 causal.
- * d = {batch, seq_q, seq_k, heads, kv_heads, head_dim, visible}. */
+ * qkv[batch*max(seq_q, seq_k)][(heads + 2 kv_heads) head_dim], queries being the last
+ * seq_q rows of each sequence and keys the last seq_k. Backward recomputes the
+ * probabilities instead of keeping them, as flash attention does (Dao et al. 2022).
+ * visible: 1 all keys, 2 causal. d = {batch, seq_q, seq_k, heads, kv_heads, head_dim,
+ * visible}. */
+static int64_t attention_rows(const int64_t *d) {
+  return d[1] > d[2] ? d[1] : d[2];
+}
+
 static int attention_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
-  const int64_t packed = d[0] * d[2] * (d[3] + 2 * d[4]) * d[5];
+  const int64_t packed = d[0] * attention_rows(d) * (d[3] + 2 * d[4]) * d[5];
   const int64_t mixed = d[0] * d[1] * d[3] * d[5];
   out[0] = operand("qkv", ETT_CPU_INPUT, packed);
   if (pass == ETT_CPU_FORWARD) {
@@ -131,7 +136,9 @@ static void probabilities(const int64_t *d, const float *q, const float *k, int6
   gemm(0, 1, rows, cols, d[5], 1, q, width, k, width, 0, p, cols);
   for (int64_t r = 0; r < rows; r++) {
     float *restrict x = p + r * cols;
-    const int64_t open = d[6] == 2 ? cols - rows + r + 1 : cols;
+    int64_t open = d[6] == 2 ? cols - rows + r + 1 : cols;
+    if (open < 0)
+      open = 0;
     float top = -3.4e38f, sum = 0;
     for (int64_t i = 0; i < open; i++)
       top = x[i] > top ? x[i] : top;
@@ -152,15 +159,18 @@ static void attention_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
   (void)scalar;
   const int64_t sq = d[1], sk = d[2], heads = d[3], kv_heads = d[4], hd = d[5];
   const int64_t width = (heads + 2 * kv_heads) * hd, mixed = heads * hd;
+  const int64_t rows = attention_rows(d), first_q = (rows - sq) * width,
+                first_k = (rows - sk) * width;
   const float scale = 1.0f / sqrtf((float)hd);
   for (int64_t b = 0; b < d[0]; b++) {
-    const float *base = (const float *)op[0] + b * sk * width;
+    const float *base = (const float *)op[0] + b * rows * width;
     if (pass == ETT_CPU_BACKWARD)
-      memset((float *)op[3] + b * sk * width, 0, (size_t)(sk * width) * sizeof(float));
+      memset((float *)op[3] + b * rows * width, 0,
+             (size_t)(rows * width) * sizeof(float));
     for (int64_t h = 0; h < heads; h++) {
       const int64_t kv = h * kv_heads / heads, at = b * sq * mixed + h * hd;
-      const float *q = base + (sk - sq) * width + h * hd;
-      const float *k = base + (heads + kv) * hd, *v = k + kv_heads * hd;
+      const float *q = base + first_q + h * hd;
+      const float *k = base + first_k + (heads + kv) * hd, *v = k + kv_heads * hd;
       if (pass == ETT_CPU_FORWARD) {
         float *p = op[2];
         probabilities(d, q, k, width, p);
@@ -168,9 +178,9 @@ static void attention_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
         continue;
       }
       const float *o = (const float *)op[1] + at, *dout = (const float *)op[2] + at;
-      float *dbase = (float *)op[3] + b * sk * width;
-      float *dq = dbase + (sk - sq) * width + h * hd;
-      float *dk = dbase + (heads + kv) * hd, *dv = dk + kv_heads * hd;
+      float *dbase = (float *)op[3] + b * rows * width;
+      float *dq = dbase + first_q + h * hd;
+      float *dk = dbase + first_k + (heads + kv) * hd, *dv = dk + kv_heads * hd;
       float *p = op[4], *ds = p + sq * sk;
       probabilities(d, q, k, width, p);
       gemm(1, 0, sk, hd, sq, 1, p, sk, dout, mixed, 1, dv, width);
