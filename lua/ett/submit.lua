@@ -59,4 +59,48 @@ function submit.submit(job)
   return tonumber(number), path
 end
 
+local unfinished = { PENDING = true, RUNNING = true, COMPLETING = true, CONFIGURING = true, SUSPENDED = true,
+  REQUEUED = true, REQUEUE_HOLD = true, REQUEUE_FED = true, RESIZING = true, SIGNALING = true, STAGE_OUT = true,
+  STOPPED = true, SPECIAL_EXIT = true, RESV_DEL_HOLD = true }
+
+-- How long an unreachable controller is asked again, and the pauses between two questions.
+local controller_seconds, first_pause, longest_pause = 120, 0.2, 5.0
+
+local function output_of(line)
+  local pipe = io.popen(line .. " 2>&1")
+  local text = pipe:read("a")
+  pipe:close()
+  return text
+end
+
+--- Waits for a job's end; an interrupt (sample.catch_interrupts) ends the waiting, not the job.
+---@param number integer of the job
+---@return string? state that Slurm gives it ("COMPLETED", "FAILED", …), nil when interrupted; raises where Slurm does
+--- not say
+---@return string? more exit code and the path of its output, in words
+function submit.wait(number)
+  local sample = require "ett.sample"
+  local pause, last = first_pause, sample.now() + controller_seconds
+  while not sample.interrupted() do
+    local text = output_of(("scontrol -o show job %d"):format(number))
+    local state = text:match("JobState=(%u[%u_]*)")
+    if state then
+      last = sample.now() + controller_seconds
+      if not unfinished[state] then
+        return state, ("exit code %s, its output is in %s"):format(text:match("ExitCode=(%d+:%d+)") or "unknown",
+          text:match("StdOut=(%S+)") or "its folder")
+      end
+    elseif text:find("Invalid job id", 1, true) then -- the controller forgets a job some minutes after its end
+      state = output_of(("sacct -n -X -P -o State -j %d"):format(number)):match("^(%u[%u_]*)")
+      if state then return state, "as sacct has it" end
+      error_module.raise("io", "job %d has ended, and Slurm no longer says how: see its output", number)
+    elseif sample.now() > last then
+      error_module.raise("io", "job %d: scontrol says: %s", number, (text:gsub("%s+", " ")))
+    end
+    sample.pause(pause)
+    pause = math.min(longest_pause, 1.2 * pause)
+  end
+  return nil
+end
+
 return submit

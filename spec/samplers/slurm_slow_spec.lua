@@ -126,6 +126,19 @@ describe("ett submit on four virtual nodes", function()
     end
   end)
 
+  it("--wait says that a job failed, and where its output is", function()
+    if not started then return pending("Slurm did not start on this machine") end
+    local file = write("fails.lua", [[
+      return { name = "fails", backend = "cpu", precision = "fp16", samples = { { operator = "gelu",
+        shapes = { tokens = 8, width = 8 } } } }
+    ]])
+    local text = submit(file, "2>&1; echo \"status $?\"")
+    assert.matches("ett: job %d+ ended as FAILED: exit code 2:0, its output is in %S+slurm%-%d+%.log\n", text)
+    assert.matches("status 1\n", text)
+    local log = text:match("is in (%S+)")
+    assert.matches("the back end 'cpu' measures fp32, not 'fp16'", (run("cat " .. log)))
+  end)
+
   it("does not queue a campaign that does not load", function()
     local file = write("broken.lua", "return { name = 'x', samples = { { operator = 'no_such' } } }")
     local text = run(("'%s/bin/ett' submit '%s' --out '%s/out'"):format(host.prefix, file, folder))

@@ -18,7 +18,7 @@ return {
     { "backend", "NAME", "back end (default: the campaign's)" },
     { "mpi", "NAME", "how srun starts MPI", default = "pmix" },
     { "precision", "LIST", "precisions, separated by commas" },
-    { "wait", "wait for the job's end" },
+    { "wait", "wait for the job's end; the exit status is 1 when it failed" },
     { "print", "print the script and stop" },
     { "json", "print the job's number and script as JSON" },
     { "quiet", "print the job's number only" },
@@ -45,14 +45,9 @@ return {
     if opts.wait then
       local sample = require "ett.sample"
       sample.catch_interrupts()
-      while not sample.interrupted() do
-        local pipe = io.popen(("squeue -h -j %d 2>/dev/null"):format(number))
-        local text = pipe:read("a")
-        pipe:close()
-        if not text:match("%d") then return 0 end
-        sample.pause(0.2)
-      end
-      return 130
+      local state, more = submit.wait(number)
+      if not state then return 130 end
+      if state ~= "COMPLETED" then error_module.raise("io", "job %d ended as %s: %s", number, state, more) end
     end
     return 0
   end,
