@@ -93,6 +93,8 @@ function mpirun.run(count, arguments, options)
   if not ok then error_module.raise("missing", "%s needs %d ranks: %s", options.what, count, why) end
   local log = options.log
   local with_us = works("setpriv --pdeathsig TERM true") and "setpriv --pdeathsig TERM" or ""
+  -- A Ctrl-C goes to this process alone: an mpirun that is told twice leaves its files in /tmp and /dev/shm.
+  if works("setsid true") then with_us = with_us .. " setsid" end
   local pipe = io.popen(("echo $$; OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 %s exec %s mpirun "
     .. "--oversubscribe %s -n %d %s %s >%s 2>&1 </dev/null"):format(options.environment or "", with_us,
     options.bound and "" or "--bind-to none", count, quote(host.prefix .. "/bin/ett"), arguments, quote(log)))

@@ -5,6 +5,10 @@ local one_line = require("ett.sample_marks").one_line
 
 local sample_header = {}
 
+local function least_unless(resolved)
+  return resolved.most_budgets and (" unless they take %d budgets"):format(resolved.most_budgets) or ""
+end
+
 --- What the run was asked for, and what its back end made of what was left open.
 local function options_text(session, run)
   local r = session.resolved or {}
@@ -12,7 +16,7 @@ local function options_text(session, run)
   local function add(format, value) words[#words + 1] = value and format:format(value) or nil end
   add("budget %g s", r.budget_seconds)
   add("target %g %%", r.target and 100 * r.target)
-  add("at least %d repeats", r.min_repeats)
+  add("at least %d repeats" .. least_unless(r), r.min_repeats)
   add("at most %d repeats", r.max_repeats)
   add("%d visits", session.passes)
   add("in blocks of %d", session.passes and run.campaign.block)
@@ -66,8 +70,9 @@ function sample_header.text(session, target, run, columns)
   add("seed", run.campaign.seed)
   local schedule = run.campaign.schedule
   if schedule and not session.keeps_schedule then
-    add("schedule", ("warmed until stable in place of wait %d, warmup %d%s; active %d: at least so many repeats")
-      :format(schedule.wait, schedule.warmup, schedule.warmup_shapes and " and warmup_shapes" or "", schedule.active))
+    add("schedule", ("warmed until stable in place of wait %d, warmup %d%s; active %d: at least so many repeats%s")
+      :format(schedule.wait, schedule.warmup, schedule.warmup_shapes and " and warmup_shapes" or "", schedule.active,
+      least_unless(session.resolved or {})))
   end
   add("options", options_text(session, run))
   lines[#lines + 1] = table.concat(columns, ",")

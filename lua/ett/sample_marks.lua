@@ -25,7 +25,8 @@ function marks.passes(results)
   return list
 end
 
-local function disturbance(results)
+--- Why some results count as disturbed, in words, or nil.
+function marks.disturbance(results)
   local reasons = {}
   for _, entry in ipairs(marks.passes(results)) do
     local pass, result = entry[1], entry[2]
@@ -50,7 +51,7 @@ end
 ---@param keep_raw boolean? with every repeat
 ---@return string[] lines, string? disturbed the reason, string? note
 function marks.of(key, results, keep_raw)
-  local lines, why, notes = {}, disturbance(results), { results.note }
+  local lines, why, notes = {}, marks.disturbance(results), { results.note }
   if why then lines[1] = ("#~ disturbed: %s: %s"):format(key, one_line(why)) end
   for _, entry in ipairs(marks.passes(results)) do
     local missing = entry[2].kernels_missing

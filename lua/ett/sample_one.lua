@@ -3,11 +3,28 @@
 -- estimate-train-time's configurations give that shape in `shapes`; else it is the campaign's first. A collective is
 -- measured on the largest topology that the job forms for it, by every rank of it.
 local error_module = require "ett.error"
+local marks = require "ett.sample_marks"
 local sampler = require "ett.sampler"
 
+local must = error_module.must
 local sample_one = {}
 
---- Measures the one shape. Under mpirun or srun every rank calls it.
+--- Seconds of repeats with which every pass has its least number, or nil where it has, or is not to have, so many.
+local function budget_for(resolved, results)
+  if not (results and resolved and resolved.most_budgets) then return nil end
+  if resolved.max_repeats < resolved.min_repeats then return nil end
+  local budget
+  for _, entry in ipairs(marks.passes(results)) do
+    local result = entry[2]
+    if result.repeats - result.dropped < resolved.min_repeats then
+      budget = math.max(budget or 0, 2 * resolved.min_repeats * result.seconds / resolved.most_budgets)
+    end
+  end
+  return budget and budget > resolved.budget_seconds and budget or nil
+end
+
+--- Measures the one shape; nothing waits behind it, so that its repeats are made however long they take. Under mpirun
+--- or srun every rank calls it.
 ---@param given table campaign (of ett.campaign)
 ---@param options table as of sampler.run; shape: other values of its columns
 ---@return table { name, columns, shape, results | error, precision, device, topology (of a collective), leader }
@@ -25,7 +42,7 @@ function sample_one.measure(given, options)
   settings.precision, settings.keep_raw, settings.passes = precision, true, 1
   local session, err = backend.open(settings)
   if not session then error(err, 0) end
-  local ok, raised = pcall(function()
+  local ok, raised = xpcall(function()
     if target.kind == "collective" then
       local topologies = session.topologies(target)
       one.topology = topologies[#topologies]
@@ -39,7 +56,13 @@ function sample_one.measure(given, options)
       one.leader = session.group:rank() == 0
     end
     one.results, one.error = sampler.measure(session, target, values)
-  end)
+    settings.budget_seconds = budget_for(session.resolved, one.results)
+    if settings.budget_seconds then
+      session.close()
+      session = must(backend.open(settings))
+      one.results, one.error = sampler.measure(session, target, values)
+    end
+  end, error_module.from)
   one.device = session.device
   session.close()
   if not ok then error(raised, 0) end

@@ -128,24 +128,25 @@ function sample_table.open(session, target, run, path)
   local columns = sample_table.columns(target)
   local file_print = target.kind == "operator" and campaign.operator_fingerprint(target.operator) or nil
   local held = sample_table.read(path, #target.columns)
+  local advice = run.changed_advice or "give --continue-changed to go on, or --out for a new folder"
   local changed = held and held.fingerprint ~= run.campaign.fingerprint
   if changed and not held.fingerprint and held.rows > 0 and not run.continue_changed then
-    error_module.raise("argument", "'%s' does not say which campaign began it (no line '# campaign: NAME HASH'); give "
-      .. "--continue-changed to go on, or --out for a new folder", path)
+    error_module.raise("argument", "'%s' does not say which campaign began it (no line '# campaign: NAME HASH'); %s",
+      path, advice)
   end
   if changed and held.fingerprint and not run.continue_changed then
-    error_module.raise("argument", "'%s' was begun by another version of this campaign (%s, now %s); give "
-      .. "--continue-changed to go on, or --out for a new folder", path, held.fingerprint, run.campaign.fingerprint)
+    error_module.raise("argument", "'%s' was begun by another version of this campaign (%s, now %s); %s", path,
+      held.fingerprint, run.campaign.fingerprint, advice)
   end
   local edited = held and held.operator and file_print and held.operator ~= file_print
   if edited and held.rows > 0 and not run.continue_changed then
-    error_module.raise("argument", "'%s' was begun by another version of %s (%s, now %s); give --continue-changed to "
-      .. "go on, or --out for a new folder", path, target.operator.path, held.operator, file_print)
+    error_module.raise("argument", "'%s' was begun by another version of %s (%s, now %s); %s", path,
+      target.operator.path, held.operator, file_print, advice)
   end
   local others = held and sample_header.changed(session, held.header) or {}
   if #others > 0 and held.rows > 0 and not run.continue_changed then
-    error_module.raise("argument", "'%s' was begun with %s: %s, now %s; give --continue-changed to go on, or --out for "
-      .. "a new folder", path, others[1].name, others[1].was, others[1].is)
+    error_module.raise("argument", "'%s' was begun with %s: %s, now %s; %s", path, others[1].name,
+      others[1].was, others[1].is, advice)
   end
   if held and held.backend and held.backend ~= session.backend.name then
     error_module.raise("argument", "'%s' holds what the back end '%s' measured, not '%s'; give --out for a new folder",

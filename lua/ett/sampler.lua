@@ -241,6 +241,8 @@ local function run_target(session, target, run, path)
   report.excess = chooser and chooser.excess
   if shared and target.kind == "operator" and not together then
     shared.sum(report, { "measured", "failed", "disturbed" })
+    local rank = shared.worst(report.last_failure)
+    if rank then report.last_failure = shared.text_of(rank, report.last_failure or "") end
     if leader then run.on_progress(report) end
   end
   return report
@@ -307,10 +309,10 @@ end
 --- Runs every target of a campaign.
 ---@param given table campaign (of ett.campaign)
 ---@param options table out (folder), backend, precisions, parts, part, device, retry_failed,
---- continue_changed, limit (shapes a table), budget_seconds, seconds (whole campaign),
---- share (of ett.dist), check (false: no operator's outputs are held against double precision), keep_raw (every repeat
---- as a mark), profile (kernel times as marks), on_begin, on_progress, on_turn (called with the least progress of the
---- tables whenever the next of an interleaved campaign takes its turn)
+--- continue_changed, changed_advice (what to do without it, in words), limit (shapes a table), budget_seconds, seconds
+--- (whole campaign), share (of ett.dist), check (false: no operator's outputs are held against double precision),
+--- keep_raw (every repeat as a mark), profile (kernel times as marks), on_begin, on_progress, on_turn (called with the
+--- least progress of the tables whenever the next of an interleaved campaign takes its turn)
 ---@return table[] reports, one a table
 function sampler.run(given, options)
   local backend = sampler.backend(options.backend or given.backend)
@@ -321,7 +323,8 @@ function sampler.run(given, options)
   local session_options = sampler.session_options(given, options)
   local nothing = function() end
   local run = { campaign = given, parts = parts, part = part, retry_failed = options.retry_failed,
-    continue_changed = options.continue_changed, limit = options.limit, share = options.share,
+    continue_changed = options.continue_changed, changed_advice = options.changed_advice, limit = options.limit,
+    share = options.share,
     chooser = options.chooser, keep_raw = options.keep_raw, check = options.check ~= false,
     on_begin = options.on_begin or nothing, on_progress = options.on_progress or nothing,
     deadline = options.seconds and sample.now() + options.seconds, precisions = options.precisions,

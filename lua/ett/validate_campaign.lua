@@ -147,6 +147,7 @@ end
 ---@param precision string
 ---@param options table of ett.sampler
 function validate_campaign.run(path, where, precision, options)
+  options.changed_advice = "give --out for a new folder"
   local reports = require("ett.sampler").run(require("ett.campaign").load(path), options)
   if options.share and options.share.rank() > 0 then return end -- rank 0 holds the tables
   for _, report in ipairs(reports) do

@@ -244,7 +244,8 @@ function backend.open(options)
   local session = {
     backend = backend, passes = passes,
     resolved = { budget_seconds = options.budget_seconds or 0.02, target = options.target or 0.01,
-      min_repeats = options.min_repeats or 5, max_repeats = options.max_repeats or 200 },
+      min_repeats = options.min_repeats or 5, max_repeats = options.max_repeats or 200,
+      most_budgets = 4 }, -- the least repeats are made as long as so many budgets last
     device = host.model:gsub("[^%w%-]", ""):gsub("^$", "cpu"),
     header = {
       { "machine", sample.hostname() },

@@ -48,8 +48,8 @@ describe("ett sample", function()
     assert.equal(0, status, text)
     local made = table_in "s"
     assert.matches("\n# clock: %S+ MHz nominal", made)
-    assert.matches("\n# options: backend cpu, parts 1, part 1, budget 0.003 s, target 1 %, at least 1 repeats, "
-      .. "at most 2 repeats, 1 visits, at most 2 shapes\n", made, 1, true)
+    assert.matches("\n# options: backend cpu, parts 1, part 1, budget 0.003 s, target 1 %, at least 1 repeats "
+      .. "unless they take 4 budgets, at most 2 repeats, 1 visits, at most 2 shapes\n", made, 1, true)
   end)
 
   it("says what it makes of the schedule of estimate-train-time's files, and of shapes that do not fit", function()
@@ -61,10 +61,28 @@ describe("ett sample", function()
     assert.matches("ett: note: shapes has 2 values for 4 dimensions: get_one, get_profiler and run_function take the "
       .. "first shape of the ranges\n", text, 1, true)
     assert.matches("\n# schedule: warmed until stable in place of wait 4, warmup 6 and warmup_shapes; active 12: "
-      .. "at least so many repeats\n", table_in "s", 1, true)
-    assert.matches(", at least 12 repeats, ", table_in "s", 1, true)
+      .. "at least so many repeats unless they take 4 budgets\n", table_in "s", 1, true)
+    assert.matches(", at least 12 repeats unless they take 4 budgets, ", table_in "s", 1, true)
     assert.matches("shape: mp=1 b=1 l=8 dim=16\n", (run
       "sample g.yml --backend cpu --precision fp32 --run get_one"), 1, true)
+  end)
+
+  it("makes the least number of repeats of the one shape however long they take, and says where one was all", function()
+    write("c.lua", "return { name = 'c', cold_bytes = 1 << 20, budget_seconds = 1e-4, min_repeats = 9, samples = { "
+      .. "{ operator = 'gelu', shapes = { tokens = 512, width = 2048 } } } }\n")
+    local made = run "sample c.lua --run get_one"
+    for _, pass in ipairs { "forward", "backward" } do
+      local repeats, dropped = made:match(pass .. " .- us, (%d+) repeats, (%d+) dropped")
+      assert(repeats and (repeats - dropped >= 9 or made:find("disturbed: ", 1, true)), made)
+    end
+    assert.matches("forward +[%d.]+ us  %+%- unknown, 1 repeats", (run "sample c.lua --run run_function"))
+  end)
+
+  it("lists no shapes of an operator that nobody has", function()
+    write("c.lua", "return { name = 'c', samples = { { operator = 'nosuch', shapes = { b = { 1, 2 } } } } }\n")
+    local text, status = run "sample c.lua --list"
+    assert.equal(1, status)
+    assert.matches("unknown operator 'nosuch'", text)
   end)
 
   it("goes on with an edited campaign once it was told so, and refuses the version before", function()

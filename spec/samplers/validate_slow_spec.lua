@@ -42,8 +42,8 @@ end
 --- Starts a run of many steps; returns the ranks' numbers once both are there, and the number of ett itself.
 ---@param busy boolean? once they sample and train in turn
 local function start(busy)
-  os.execute(("%s --layouts 2x1 --steps 60 --out %s/out >%s/text 2>&1 & echo $! >%s/pid"):format(command, folder,
-    folder, folder))
+  os.execute(("mkdir %s/tmp; TMPDIR=%s/tmp setsid %s --layouts 2x1 --steps 60 --out %s/out >%s/text 2>&1 & "
+    .. "echo $! >%s/pid"):format(folder, folder, command, folder, folder, folder))
   local ranks = wait_for(function()
     local launcher = processes(("^mpirun .*/ett validate --worker %s/out/ranks"):format(folder))[1]
     -- a command that a rank has just forked looks like a rank, but is not mpirun's child
@@ -128,9 +128,11 @@ describe("ett validate between ranks", function()
   for signal, word in pairs { INT = "interrupted", TERM = "terminated" } do
     it("ends its ranks at SIG" .. signal, function()
       local _, own = start(true)
-      os.execute(("kill -%s %d"):format(signal, own))
+      -- to the whole group of processes, as a terminal sends it
+      os.execute(("kill -%s -- -%d 2>/dev/null || kill -%s %d"):format(signal, own, signal, own))
       assert.matches("ett: " .. word .. "\n", assert(said_at_the_end()))
       assert(nothing_left(2)) -- they have ended before it said so
+      assert.equal("", (read(("find %s/tmp -name 'pid.*'"):format(folder)))) -- an mpirun that could not clean up
     end)
   end
 

@@ -74,6 +74,9 @@ end
 
 --- The shapes of this part, as `ett sample` would go through them.
 local function list_shapes(given, opts)
+  for _, target in ipairs(given.targets) do
+    if target.kind == "operator" then require("ett.operator").get(target.operator.name) end
+  end
   if opts.part > opts.parts then
     error_module.raise("usage", "--part must be 1 to %d (--parts), got %d", opts.parts, opts.part)
   end
@@ -193,11 +196,12 @@ local function one_as_json(one, raw)
   local json = require "ett.json"
   local doc = { name = one.name, device = one.device, precision = one.precision, shape = {}, passes = {},
     nodes = one.topology and one.topology.nodes, ranks_per_node = one.topology and one.topology.ranks_per_node,
-    note = one.results.note }
+    note = one.results.note, disturbed = require("ett.sample_marks").disturbance(one.results) }
   for i, column in ipairs(one.columns) do doc.shape[column] = one.shape[i] end
   for _, entry in ipairs(passes_of(one.results)) do
     local pass, result = entry[1], entry[2]
-    doc.passes[pass] = { seconds = result.seconds, half_width_seconds = result.half_width_seconds,
+    doc.passes[pass] = { seconds = result.seconds,
+      half_width_seconds = result.repeats > 1 and result.half_width_seconds or nil,
       repeats = result.repeats, dropped = result.dropped,
       repeats_seconds = raw and json.array(result.raw_seconds or {}) or nil,
       kernels = result.kernels and json.array(result.kernels), kernels_missing = result.kernels_missing }
@@ -215,9 +219,13 @@ local function print_one(one)
   print(("shape: %s"):format(table.concat(shape, " ")))
   for _, entry in ipairs(passes_of(one.results)) do
     local pass, result = entry[1], entry[2]
-    print(("%-9s %12.3f us  +- %.3f us, %d repeats, %d dropped"):format(pass, result.seconds * 1e6,
-      result.half_width_seconds * 1e6, result.repeats, result.dropped))
+    -- One repeat says nothing of how far the next would be from it.
+    local half_width = result.repeats > 1 and ("%.3f us"):format(result.half_width_seconds * 1e6) or "unknown"
+    print(("%-9s %12.3f us  +- %s, %d repeats, %d dropped"):format(pass, result.seconds * 1e6, half_width,
+      result.repeats, result.dropped))
   end
+  local why = require("ett.sample_marks").disturbance(one.results)
+  if why then print("disturbed: " .. why) end
   if one.results.note then print(one.results.note) end
 end
 

@@ -89,6 +89,10 @@ local function check(opts, backend)
   if opts.scale > 100 then
     error_module.raise("usage", "validate: --scale must be at most 100, got %g", opts.scale)
   end
+  local most = #require("ett.validate").sizes[backend]
+  if opts.configurations > most then
+    error_module.raise("usage", "validate: --configurations must be at most %d, got %d", most, opts.configurations)
+  end
   if opts.device and backend == "cpu" then
     error_module.raise("usage", "validate: --device goes with the back end cuda, not cpu")
   end
@@ -155,7 +159,10 @@ return {
     { "json", "print JSON" },
     { "quiet", "print nothing" },
   },
-  run = function(opts)
+  run = function(opts, positional)
+    if #positional > 0 then
+      error_module.raise("usage", "validate: unexpected '%s': it takes options only", positional[1])
+    end
     if opts.worker then
       require("ett.validate_ranks").work(opts.worker)
       return 0
