@@ -1,15 +1,7 @@
 --- Ranks that cannot go on: the job ends, says why, and keeps what it has.
 local command = require "command"
-local find = require "ett.find"
 
-local has_launcher = os.execute("command -v mpirun >/dev/null 2>&1")
-local usable, why = find.load("samplers", "mpi").available()
-if not (usable and has_launcher) then
-  describe("ranks that cannot go on", function()
-    it("are not at hand", function() pending(why or "no mpirun: install openmpi-bin") end)
-  end)
-  return
-end
+if not require("needs").ranks("ranks that cannot go on", _ENV) then return end
 
 local folder
 local function write(name, text) command.write(folder, name, text) end

@@ -1,15 +1,7 @@
 --- The MPI back end: collectives compute what they should, and shared campaigns lose nothing.
-local find = require "ett.find"
 local host = require "ett.host"
 
-local has_launcher = os.execute("command -v mpirun >/dev/null 2>&1")
-local usable, why = find.load("samplers", "mpi").available()
-if not (usable and has_launcher) then
-  describe("the MPI back end", function()
-    it("is not at hand", function() pending(why or "no mpirun: install openmpi-bin") end)
-  end)
-  return
-end
+if not require("needs").ranks("the MPI back end", _ENV) then return end
 
 local folder
 local function run(ranks, arguments, before)

@@ -46,7 +46,6 @@ local function start(busy)
     .. "echo $! >%s/pid"):format(folder, folder, command, folder, folder, folder))
   local ranks = wait_for(function()
     local launcher = processes(("^mpirun .*/ett validate --worker %s/out/ranks"):format(folder))[1]
-    -- a command that a rank has just forked looks like a rank, but is not mpirun's child
     local list = launcher and processes(("^[^ ]*/ett validate --worker %s/out/ranks"):format(folder), launcher)
     return list and #list == 2 and list
   end, 120)

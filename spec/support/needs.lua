@@ -11,18 +11,28 @@ function needs.fitting(it, pending)
   return function(name) pending(("%s: %s"):format(name, why)) end
 end
 
+local function unless(usable, why, needed, what, busted)
+  if not usable then
+    busted.describe(what, function()
+      busted.it("needs " .. needed, function() busted.pending(why) end)
+    end)
+  end
+  return usable
+end
+
 --- Whether the CPU back end can be used; without it the file's one spec is pending, with the reason.
 ---   if not require("needs").cpu("ett sample", _ENV) then return end
 ---@param what string what the file is about
 ---@param busted table describe, it and pending, as a spec file has them
 function needs.cpu(what, busted)
   local usable, why = require("ett.find").load("samplers", "cpu").available()
-  if not usable then
-    busted.describe(what, function()
-      busted.it("needs the CPU back end", function() busted.pending(why) end)
-    end)
-  end
-  return usable
+  return unless(usable, why, "the CPU back end", what, busted)
+end
+
+--- Whether ett can be run on several ranks, by MPI and mpirun; as needs.cpu.
+function needs.ranks(what, busted)
+  local usable, why = require("ett.mpirun").available()
+  return unless(usable, why, "several ranks", what, busted)
 end
 
 return needs
