@@ -1,7 +1,7 @@
 --- Vocabulary-parallel cross entropy over fp32 logits (Megatron; Shoeybi et al. 2019).
 -- The reductions over tensor ranks (maximum, target logit, sum of exponents: one number a token
 -- each) are collectives of the architecture, not of this operator.
-local doubles = require "ett.doubles"
+local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 

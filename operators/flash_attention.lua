@@ -1,5 +1,5 @@
 --- Fused attention that never writes its probabilities (Dao 2023, arXiv 2307.08691).
-local dtype_bytes = require("ett.schema").dtype_bytes
+local dtype_bytes = require("ett.base.schema").dtype_bytes
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "flash_attention", aliases = { "flash_atten", "fused_attention" }, family = "attention",

@@ -1,5 +1,5 @@
 --- Layer normalisation over the hidden dimension (Ba et al. 2016).
-local doubles = require "ett.doubles"
+local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"

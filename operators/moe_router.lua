@@ -1,5 +1,5 @@
 --- Router of a mixture of experts: fp32 scores, top-k choice and the permutation of tokens.
-local doubles = require "ett.doubles"
+local doubles = require "ett.operator.doubles"
 local operator = require "ett.operator"
 local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"

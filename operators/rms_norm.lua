@@ -1,5 +1,5 @@
 --- Root-mean-square normalisation over the hidden dimension (Zhang & Sennrich 2019).
-local doubles = require "ett.doubles"
+local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"

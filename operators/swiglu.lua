@@ -1,5 +1,5 @@
 --- Gated activation silu(gate) * up (Shazeer 2020); width is that of the output.
-local doubles = require "ett.doubles"
+local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"

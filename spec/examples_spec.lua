@@ -1,5 +1,5 @@
 --- The estimating examples run, and what their comments promise of measured steps holds.
-local find = require "ett.find"
+local find = require "ett.base.find"
 local host = require "ett.host"
 
 local function run(name, words)

@@ -1,6 +1,6 @@
 --- What scripts call, called wrongly: whatever is handed in, what is raised is one sentence of the
 --- library's own that names the argument or field, never Lua's about a line of ours.
-local error_module = require "ett.error"
+local error_module = require "ett.base.error"
 local ett = require "ett"
 
 local function llama() return ett.model.new("llama", { layers = 4, hidden = 512, heads = 8, vocab = 32000 }) end
@@ -45,7 +45,7 @@ local function call(label, fn, arguments, count)
   assert.is_true(#text > 5 and #text < 1500, label .. ": " .. text)
 end
 
-local function describe_value(value) return require("ett.schema").describe(value) end
+local function describe_value(value) return require("ett.base.schema").describe(value) end
 
 --- Changes one field after the other; `value` nil takes it away.
 local function each_field(given, value, visit)

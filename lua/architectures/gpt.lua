@@ -1,5 +1,5 @@
 --- GPT-2 and GPT-3 decoder (Brown et al. 2020), GPT-J and GPT-NeoX with parallel_block and rope.
-local blocks = require "ett.architecture_blocks"
+local blocks = require "ett.model.blocks"
 
 return function(hyper)
   hyper.norm = hyper.norm or "layer_norm"

@@ -1,5 +1,5 @@
 --- Llama decoder (Touvron et al. 2023): RMS norm, rotary positions, gated MLP, grouped queries.
-local blocks = require "ett.architecture_blocks"
+local blocks = require "ett.model.blocks"
 
 return function(hyper)
   hyper.norm = hyper.norm or "rms_norm"

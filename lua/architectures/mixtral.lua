@@ -1,8 +1,8 @@
 --- Sparse mixture of experts (Jiang et al. 2024): a llama whose MLP is a router and experts.
 -- A router may first choose top_groups of expert_groups and then experts among them (DeepSeek-V2, -V3).
 -- first_dense_layers and moe_every leave layers dense; shared_experts see every token (DeepSeekMoE).
-local blocks = require "ett.architecture_blocks"
-local error_module = require "ett.error"
+local blocks = require "ett.model.blocks"
+local error_module = require "ett.base.error"
 
 return function(hyper)
   if not (hyper.experts and hyper.top_k) then

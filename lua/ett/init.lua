@@ -1,17 +1,67 @@
 --- The library as one table: `local ett = require "ett"`, then ett.model, ett.plan,
---- ett.cluster, ett.estimate, ett.sweep, … Each is the module of that name, loaded when used.
+--- ett.estimate, ett.sweep, … Each is loaded when first used.
 local ett = {}
 
---- Declares the options of the running script; see ett.script.
-function ett.options(declared) return require("ett.script").options(declared) end
+--- The public names: name -> module. Any module `ett.NAME` is reached by its name too.
+local public = {
+  architecture = "ett.model.architecture",
+  calibrate = "ett.profile.calibrate",
+  campaign = "ett.sampling.campaign",
+  cluster = "ett.profile.cluster",
+  coefficients = "ett.profile.coefficients",
+  collective = "ett.operator.collective",
+  doubles = "ett.operator.doubles",
+  error = "ett.base.error",
+  estimate = "ett.step.estimate",
+  find = "ett.base.find",
+  folder = "ett.base.folder",
+  holdout = "ett.profile.holdout",
+  huggingface = "ett.import.huggingface",
+  pretty = "ett.base.pretty",
+  reference = "ett.import.estimate_train_time",
+  regressor = "ett.profile.regressor",
+  sampler = "ett.sampling.sampler",
+  schema = "ett.base.schema",
+  share = "ett.sampling.share",
+  submit = "ett.sampling.submit",
+  svg = "ett.report.svg",
+  sweep = "ett.search.sweep",
+}
+
+--- Declares the options of the running script; see ett.cli.script.
+function ett.options(declared) return require("ett.cli.script").options(declared) end
+
+--- The module behind a public name, or nil.
+---@param name string
+---@return string?
+function ett.module(name)
+  local module = public[name] or "ett." .. name
+  if package.loaded[module] or package.preload[module] or package.searchpath(module, package.path)
+    or package.searchpath(module, package.cpath) then
+    return module
+  end
+  return nil
+end
+
+--- Every public name, sorted.
+---@return string[]
+function ett.names()
+  local names = { "options" }
+  for name in pairs(public) do names[#names + 1] = name end
+  for _, name in ipairs { "csv", "io", "json", "ledger", "model", "operator", "plan", "profile", "report", "samples",
+    "trace", "validate", "yaml" } do
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  return names
+end
 
 return setmetatable(ett, {
   __index = function(self, name)
     if type(name) ~= "string" then return nil end
-    local module = "ett." .. name
-    if not (package.loaded[module] or package.preload[module] or package.searchpath(module, package.path)
-      or package.searchpath(module, package.cpath)) then
-      local error_module = require "ett.error"
+    local module = ett.module(name)
+    if not module then
+      local error_module = require "ett.base.error"
       error_module.raise("missing", "ett has no module '%s'", name)
     end
     local value = require(module)

@@ -8,7 +8,7 @@ static void push_error_object(lua_State *L, const ett_err *err) {
   lua_setfield(L, -2, "kind");
   lua_pushstring(L, err->message);
   lua_setfield(L, -2, "message");
-  luaL_getmetatable(L, "ett.error"); /* registered by lua/ett/error.lua, else nil */
+  luaL_getmetatable(L, "ett.error"); /* registered by lua/ett/base/error.lua, else nil */
   lua_setmetatable(L, -2);
 }
 

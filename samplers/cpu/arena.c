@@ -1,9 +1,9 @@
-#include "cpu/arena.h"
+#include "samplers/cpu/arena.h"
 
 #include <string.h>
 
-#include "sample/pages.h"
-#include "sample/random.h"
+#include "samplers/core/pages.h"
+#include "samplers/core/random.h"
 
 /* Sum of four 16-bit uniforms: near enough to a normal of unit variance. */
 static float random_normal(uint64_t *state) {

@@ -1,7 +1,7 @@
 --- Runs the compiled kinds of one pass of an operator on small operands and puts what they wrote beside what
---- samplers/cpu/doubles.lua computes (ett.sample_check).
+--- samplers/cpu/doubles.lua computes (ett.sampling.check).
 local cpu = require "ett.cpu"
-local find = require "ett.find"
+local find = require "ett.base.find"
 local sample = require "ett.sample"
 
 local kinds = find.part("samplers/cpu", "doubles")

@@ -1,4 +1,4 @@
-#include "cpu/cpu.h"
+#include "samplers/cpu/cpu.h"
 
 #include <cblas.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 --- What each compiled kind computes, in double precision: kind -> function(d, v, pass) -> { operand = values }.
 --
 -- d: its dimensions; v: its operands before the run by name, lists of numbers (bytes of a mask, integers of an index).
--- A campaign's first run of an operator is held against these (ett.sample_check), and so are the kinds themselves
+-- A campaign's first run of an operator is held against these (ett.sampling.check), and so are the kinds themselves
 -- (spec/samplers/cpu_spec.lua).
-local doubles = require "ett.doubles"
+local doubles = require "ett.operator.doubles"
 
 local kinds = {}
 

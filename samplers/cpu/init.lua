@@ -2,14 +2,14 @@
 --
 -- Dense products go through OpenBLAS, the rest is compiled C (samplers/cpu/*.c); threads
 -- are pinned and stated in the header of every table.
-local error_module = require "ett.error"
-local find = require "ett.find"
-local machine = require "ett.machine"
-local primitives = require "ett.primitives"
+local error_module = require "ett.base.error"
+local find = require "ett.base.find"
+local machine = require "ett.sampling.machine"
+local primitives = require "ett.operator.primitives"
 local sample = require "ett.sample"
-local sample_limit = require "ett.sample_limit"
-local sample_processor = require "ett.sample_processor"
-local sample_sentinel = require "ett.sample_sentinel"
+local sample_limit = require "ett.sampling.limit"
+local sample_processor = require "ett.sampling.processor"
+local sample_sentinel = require "ett.sampling.sentinel"
 
 local backend = {
   name = "cpu",
@@ -314,7 +314,7 @@ function backend.open(options)
     return merged, settled, wanting
   end
 
-  --- What the kinds of one pass compute on a small shape, beside double precision (ett.sample_check).
+  --- What the kinds of one pass compute on a small shape, beside double precision (ett.sampling.check).
   function session.check(op, s, pass)
     return find.part("samplers/cpu", "check")(backend.calls(op, s, pass))
   end

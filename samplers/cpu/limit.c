@@ -1,4 +1,4 @@
-#include "cpu/limit.h"
+#include "samplers/cpu/limit.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* Kinds made of dense products: linear, bmm, gemm, attention. OpenBLAS does the products.
  */
-#include "cpu/cpu.h"
-#include "cpu/vec.h"
+#include "samplers/cpu/cpu.h"
+#include "samplers/cpu/vec.h"
 
 #include <cblas.h>
 

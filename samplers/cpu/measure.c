@@ -1,4 +1,4 @@
-#include "cpu/measure.h"
+#include "samplers/cpu/measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,11 +9,11 @@
 #endif
 
 #include "base/clock.h"
-#include "cpu/arena.h"
-#include "cpu/limit.h"
-#include "sample/memory.h"
-#include "sample/pages.h"
-#include "sample/random.h"
+#include "samplers/core/memory.h"
+#include "samplers/core/pages.h"
+#include "samplers/core/random.h"
+#include "samplers/cpu/arena.h"
+#include "samplers/cpu/limit.h"
 
 enum {
   MAX_SETS = 1 << 16,

@@ -12,8 +12,8 @@
 #ifndef ETT_CPU_MEASURE_H
 #define ETT_CPU_MEASURE_H
 
-#include "cpu/cpu.h"
-#include "sample/stats.h"
+#include "samplers/core/stats.h"
+#include "samplers/cpu/cpu.h"
 
 enum { ETT_CPU_MAX_CALLS = 16 }; /* of one measurement */
 

@@ -1,6 +1,6 @@
 #include <sched.h>
 
-#include "cpu/measure.h"
+#include "samplers/cpu/measure.h"
 
 /* As the process began: an earlier pin narrows what is asked. */
 static cpu_set_t allowed;

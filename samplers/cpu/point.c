@@ -1,6 +1,6 @@
 /* Element-wise kinds: gelu, swiglu, add, copy, mask_fill, rope, adam, sleep. */
-#include "cpu/cpu.h"
-#include "cpu/vec.h"
+#include "samplers/cpu/cpu.h"
+#include "samplers/cpu/vec.h"
 
 #include <time.h>
 

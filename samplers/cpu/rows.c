@@ -1,7 +1,7 @@
 /* Kinds that reduce along a row: layer_norm, rms_norm, softmax, cross_entropy,
  * embedding, router. */
-#include "cpu/cpu.h"
-#include "cpu/vec.h"
+#include "samplers/cpu/cpu.h"
+#include "samplers/cpu/vec.h"
 
 static ett_cpu_operand operand(const char *name, ett_cpu_role role, int64_t count) {
   return (ett_cpu_operand){name, role, count, 0, 0};

@@ -1,8 +1,8 @@
 --- Runs one pass of an operator on small tensors and puts what the device wrote beside what the same list of calls
 --- gives in double precision: products and attention by ett.doubles, launches by the operator's field `doubles`
---- (ett.sample_check).
-local doubles = require "ett.doubles"
-local error_module = require "ett.error"
+--- (ett.sampling.check).
+local doubles = require "ett.operator.doubles"
+local error_module = require "ett.base.error"
 local must = error_module.must
 
 local check = {}

@@ -2,11 +2,11 @@
 --
 -- An operator's own `kernel(k, s, pass)` says what runs (samplers/README.md lists the primitives); this file
 -- records it into a work list and makes it one CUDA graph; timing.lua times that with CUDA events.
-local error_module = require "ett.error"
+local error_module = require "ett.base.error"
 local must = error_module.must
-local find = require "ett.find"
-local machine = require "ett.machine"
-local primitives = require "ett.primitives"
+local find = require "ett.base.find"
+local machine = require "ett.sampling.machine"
+local primitives = require "ett.operator.primitives"
 local sample = require "ett.sample"
 local timing = find.part("samplers/cuda", "timing")
 
@@ -238,7 +238,7 @@ function backend.open(options)
     return results
   end
 
-  --- What one pass computes on a small shape, beside double precision (ett.sample_check).
+  --- What one pass computes on a small shape, beside double precision (ett.sampling.check).
   function session.check(op, s, pass)
     local check = find.part("samplers/cuda", "check")
     local work <close> = must(device:work(precision == "fp8" and "bf16" or precision))

@@ -2,8 +2,8 @@
 --
 -- Sizes are in elements, counted as nccl-tests counts them: the whole message. The time of
 -- a repeat is the slowest rank's, from a start that all ranks agreed on beforehand.
-local error_module = require "ett.error"
-local machine = require "ett.machine"
+local error_module = require "ett.base.error"
+local machine = require "ett.sampling.machine"
 local sample = require "ett.sample"
 
 local backend = {

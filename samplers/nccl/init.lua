@@ -2,10 +2,10 @@
 --
 -- Counts are in elements and bandwidths as nccl-tests defines them: algorithm bandwidth is message bytes over time,
 -- bus bandwidth multiplies it by the share of the message that crosses a rank's link (its doc/PERFORMANCE.md).
-local error_module = require "ett.error"
-local machine = require "ett.machine"
+local error_module = require "ett.base.error"
+local machine = require "ett.sampling.machine"
 local sample = require "ett.sample"
-local dtype_bytes = require("ett.schema").dtype_bytes
+local dtype_bytes = require("ett.base.schema").dtype_bytes
 
 local backend = {
   name = "nccl",
@@ -123,7 +123,7 @@ function backend.open(options)
     },
   }
 
-  local mpi = require("ett.find").load("samplers", "mpi")
+  local mpi = require("ett.base.find").load("samplers", "mpi")
   --- nodes x ranks a node that this job can form for a target.
   function session.topologies(target) return mpi.topologies(job, target) end
 

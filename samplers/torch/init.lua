@@ -2,10 +2,10 @@
 --
 -- One Python process (worker.py) runs for the length of a session. Each shape is recorded by torch.profiler and
 -- the Kineto trace is read by ett.trace: device time on a GPU, host time where PyTorch has no GPU.
-local error_module = require "ett.error"
+local error_module = require "ett.base.error"
 local host = require "ett.host"
 local json = require "ett.json"
-local machine = require "ett.machine"
+local machine = require "ett.sampling.machine"
 local sample = require "ett.sample"
 
 local backend = {

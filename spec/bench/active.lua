@@ -5,9 +5,9 @@
 -- held-out shapes are held to all visits. The same times serve as small grids too: every other value of every
 -- dimension. The recorded campaigns of GPUs are `active_recorded`.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/bench/support/?.lua"
-local active = require "ett.active"
+local active = require "ett.sampling.active"
 local active_campaign = require "active_campaign"
-local campaign = require "ett.campaign"
+local campaign = require "ett.sampling.campaign"
 local samples = require "ett.samples"
 
 local seed, sweeps = 20261121, 3
@@ -39,7 +39,7 @@ local function table_of(entry)
 end
 
 local function measure(tables)
-  local backend = require("ett.sampler").backend "cpu"
+  local backend = require("ett.sampling.sampler").backend "cpu"
   local session = assert(backend.open { budget_seconds = 0.012, min_repeats = 3, passes = 1, seed = seed })
   for _, one in ipairs(tables) do
     local results, grid, target = {}, {}, one.target
@@ -86,7 +86,7 @@ local function coarse(one)
 end
 
 function bench.run()
-  local ok, why = require("ett.find").load("samplers", "cpu").available()
+  local ok, why = require("ett.base.find").load("samplers", "cpu").available()
   if not ok then return { { measure = "skipped: " .. why, value = "-" } } end
   local tables = {}
   for i, entry in ipairs(entries) do tables[i] = table_of(entry) end

@@ -1,26 +1,26 @@
 --- Held-out error of a CPU profile: the half-minute campaign, and other shapes than it measured.
-local campaign = require "ett.campaign"
+local campaign = require "ett.sampling.campaign"
 local sample = require "ett.sample"
-local sampler = require "ett.sampler"
+local sampler = require "ett.sampling.sampler"
 
 local bench = { summary = "held-out error of a CPU profile sampled in half a minute" }
 
 local function quantile(sorted, q) return sorted[math.max(1, math.ceil(q * #sorted))] end
 
 function bench.run()
-  local ok, why = require("ett.find").load("samplers", "cpu").available()
+  local ok, why = require("ett.base.find").load("samplers", "cpu").available()
   if not ok then return { { measure = "skipped: " .. why, value = "-" } } end
   local out = os.tmpname()
   os.remove(out)
   local folders = { out .. "/train", out .. "/test" }
-  for _, folder in ipairs(folders) do require("ett.folder").make(folder) end
+  for _, folder in ipairs(folders) do require("ett.base.folder").make(folder) end
   local given = campaign.load "cpu_30s"
   local began = sample.now()
   sampler.run(given, { out = folders[1] })
   local seconds = sample.now() - began
 
   -- The same ranges, another seed and a quarter of the shapes: none is in the first campaign.
-  local find = require "ett.find"
+  local find = require "ett.base.find"
   local other = find.load_file(find.path("samplers/campaigns", "cpu_30s"))
   other.seed = other.seed + 1000
   for _, entry in ipairs(other.samples) do entry.count = math.max(10, entry.count // 4) end
@@ -29,8 +29,8 @@ function bench.run()
   sampler.run(test, { out = folders[2] })
 
   local profile = require("ett.profile").from_samples({ folders[1] }, { cache = false })
-  local surfaces = require("ett.sample_profile").new "fp32"
-  local read = require("ett.sample_profile").read
+  local surfaces = require("ett.sampling.profile").new "fp32"
+  local read = require("ett.sampling.profile").read
   local device
   for name in require("lfs").dir(folders[1]) do device = device or name:match("^(.-)_linear_qkv_fp32%.csv$") end
   for _, target in ipairs(given.targets) do

@@ -1,9 +1,9 @@
 --- Held-out error, coverage and width of the regressors on the shared sample files.
 --- Skips, saying so, where the files are not there.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/bench/support/?.lua"
-local find = require "ett.find"
+local find = require "ett.base.find"
 local floor = require "holdout_floor"
-local holdout = require "ett.holdout"
+local holdout = require "ett.profile.holdout"
 
 local bench = { summary = ("held-out error of the regressors, seed %d"):format(holdout.seed) }
 

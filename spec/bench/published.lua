@@ -14,9 +14,9 @@ local function estimate(row, profiles)
     local name, hyper = published.model(row)
     local model = require("ett.model").new(name, hyper)
     local key = cluster.name .. cluster.device.name
-    profiles[key] = profiles[key] or require("ett.cluster_profile").open(cluster)
+    profiles[key] = profiles[key] or require("ett.profile.of_cluster").open(cluster)
     profiles[key].cluster = cluster -- same device, this row's network
-    return require("ett.estimate").new { model = model, plan = published.plan(row, dtype), cluster = cluster,
+    return require("ett.step.estimate").new { model = model, plan = published.plan(row, dtype), cluster = cluster,
       profile = profiles[key] }
   end)
   if not ok then return nil, tostring(answer):match("^[^\n]*") end
@@ -87,7 +87,7 @@ function bench.run(opts)
   end
   table.sort(names)
   for _, name in ipairs(names) do out[#out + 1] = group_row(name, groups[name]) end
-  local reasons = require("ett.schema").keys(refused)
+  local reasons = require("ett.base.schema").keys(refused)
   for _, reason in ipairs(reasons) do
     out[#out + 1] = { measure = "not estimated: " .. reason:sub(1, 90), value = refused[reason] }
   end

@@ -1,8 +1,8 @@
 --- Coverage of a step's 90 % interval: steps put together from held-out measured operator times of
 --- the shared samples, against the interval that estimates would print for them.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
-local estimate = require "ett.estimate"
-local holdout = require "ett.holdout"
+local estimate = require "ett.step.estimate"
+local holdout = require "ett.profile.holdout"
 local step_intervals = require "step_intervals"
 
 local bench = { summary = ("coverage of a step's interval, steps of held-out samples, seed %d"):format(holdout.seed) }

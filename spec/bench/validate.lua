@@ -2,10 +2,10 @@
 local bench = { summary = "training steps predicted from this machine's samples against the same steps executed" }
 
 function bench.run()
-  local ranks = require "ett.mpirun"
+  local ranks = require "ett.sampling.mpirun"
   local validate = require "ett.validate"
   local has_ranks, why = ranks.available()
-  local folder = require "ett.folder"
+  local folder = require "ett.base.folder"
   local out = folder.temporary()
   local ok, result = pcall(validate.run, { out = out, layouts = has_ranks and validate.layout_names or { "1x1" },
     on_stage = function() end, on_row = function() end })

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "regress/forest.h"
+#include "regress/serve/forest.h"
 
 enum { INNER = 200, NODES = 2 * INNER + 1 };
 

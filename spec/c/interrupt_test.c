@@ -16,7 +16,7 @@
 #include <lauxlib.h>
 #include <lualib.h>
 
-#include "host.h"
+#include "host/host.h"
 
 enum { PATIENCE_SECONDS = 20 };
 

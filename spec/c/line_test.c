@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "line/line.h"
+#include "host/line.h"
 
 enum { PATIENCE_SECONDS = 20 };
 

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "regress/compact.h"
-#include "regress/model.h"
+#include "regress/serve/compact.h"
+#include "regress/serve/model.h"
 
 static const double gemm[4] = {1, 4096, 6144, 4096};
 

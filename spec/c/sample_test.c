@@ -16,11 +16,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sample/journal.h"
-#include "sample/memory.h"
-#include "sample/pages.h"
-#include "sample/space.h"
-#include "sample/stats.h"
+#include "samplers/core/journal.h"
+#include "samplers/core/memory.h"
+#include "samplers/core/pages.h"
+#include "samplers/core/space.h"
+#include "samplers/core/stats.h"
 
 static void low_mean_ignores_what_noise_adds(void **state) {
   (void)state;

@@ -8,11 +8,11 @@
 
 #include <cmocka.h>
 
-#include "schedule/demand.h"
-#include "schedule/pipeline.h"
-#include "schedule/program.h"
-#include "schedule/reference.h"
-#include "schedule/step.h"
+#include "step/demand.h"
+#include "step/pipeline.h"
+#include "step/program.h"
+#include "step/reference.h"
+#include "step/step.h"
 
 static void finds_each_demand_once(void **state) {
   (void)state;

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "trace/interval.h"
+#include "trace/query/interval.h"
 
 #define WORLD 96
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/json_read.h"
+#include "trace/read/json/json_read.h"
 
 typedef struct text {
   char *bytes;

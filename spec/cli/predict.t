@@ -84,7 +84,7 @@ ett: llama: activation = 'gelu' contradicts gated_mlp = true; give one of them
 
 $ mkdir -p mine/lua/architectures mine/lua/parts
 > echo 'return require "parts.layers"' > mine/lua/architectures/twofold.lua
-> echo 'local blocks = require "ett.architecture_blocks"' > mine/lua/parts/layers.lua
+> echo 'local blocks = require "ett.model.blocks"' > mine/lua/parts/layers.lua
 > echo 'return function(h) return blocks.decoder(h, table.unpack(blocks.dense_layers(h))) end' >> mine/lua/parts/layers.lua
 > ETT_PATH=$PWD/mine ett predict --model twofold layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4
 twofold (0.17 B parameters) on 1 x NVIDIAA100-SXM4-80GB (perlmutter)

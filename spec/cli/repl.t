@@ -12,7 +12,7 @@ Type Lua...
 
 # It survives every fault, and says each in a line.
 
-$ ETT_MEMORY_LIMIT=128M; export ETT_MEMORY_LIMIT; printf '%s\n' 'error { }' 'error()' 'error "text"' 'local t; t.x = 1' '= 3' 'setmetatable({}, {__tostring = error})' 'local function f() return 1 + f() end f()' 't = {}; while true do t[#t + 1] = ("x"):rep(1e6) .. #t end' 't = nil' 'string.rep = nil' 'print = nil; pcall = nil' 'coroutine.yield()' 'coroutine.wrap(error)(nil)' 'require "nothing"' 'json.decode' 'require("ett.error").raise("plan", "pp must divide %d", 32)' '"still here"' | ett repl
+$ ETT_MEMORY_LIMIT=128M; export ETT_MEMORY_LIMIT; printf '%s\n' 'error { }' 'error()' 'error "text"' 'local t; t.x = 1' '= 3' 'setmetatable({}, {__tostring = error})' 'local function f() return 1 + f() end f()' 't = {}; while true do t[#t + 1] = ("x"):rep(1e6) .. #t end' 't = nil' 'string.rep = nil' 'print = nil; pcall = nil' 'coroutine.yield()' 'coroutine.wrap(error)(nil)' 'require "nothing"' 'json.decode' 'require("ett.base.error").raise("plan", "pp must divide %d", 32)' '"still here"' | ett repl
 ett: {}
 ett: nil was raised
 ett: prompt:1: text

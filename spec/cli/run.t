@@ -4,7 +4,7 @@ $ cat > s.lua <<'X'
 > #!/usr/bin/env -S ett run
 > --- Squares a number.
 > -- A second line.
-> local script = require "ett.script"
+> local script = require "ett.cli.script"
 > local o = script.options { n = { "count", default = 3, help = "what is squared" }, who = "string?" }
 > return { square = o.n * o.n, who = o.who }
 > X
@@ -17,7 +17,7 @@ $ cat > s.lua <<'X'
 # ett 0.1.0, s.lua: n=5
 { square = 25 }
 
-$ printf -- '--- Squares a number.\nlocal o = require("ett.script").options { n = { "count", default = 3, help = "what is squared" } }\nerror("must not run")\n' > s.lua; ett run s.lua --help
+$ printf -- '--- Squares a number.\nlocal o = require("ett.cli.script").options { n = { "count", default = 3, help = "what is squared" } }\nerror("must not run")\n' > s.lua; ett run s.lua --help
 usage: ett run s.lua [NAME=VALUE ...] [--json] [--quiet]
 .
 Squares a number.
@@ -28,7 +28,7 @@ options of the script:
 options:
 ...
 
-$ printf 'local o = require("ett.script").options { hidden = "count", tp = "degree" }\n' > s.lua; ett run s.lua hiden=3 tp=x
+$ printf 'local o = require("ett.cli.script").options { hidden = "count", tp = "degree" }\n' > s.lua; ett run s.lua hiden=3 tp=x
 ett: s.lua:1: unknown option 'hiden'; did you mean 'hidden'?; missing option 'hidden' (a positive integer); option 'tp' must be a positive integer, got 'x'
 ?2
 

@@ -1,4 +1,4 @@
-# What `ett sweep` says; its figures are the business of spec/estimate_spec.lua.
+# What `ett sweep` says; its figures are the business of spec/step/estimate_spec.lua.
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=1..4 tp=1..4 dp=1,2,4 | tail -3; ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=1..4 tp=1..4 dp=1,2,4 --json | grep -c step_seconds
 ...yes

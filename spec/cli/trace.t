@@ -95,7 +95,7 @@ missing/ ...cannot read 'missing/'...
 ?1
 
 # A metric of one's own: one file in a folder of ETT_PATH; a communication library likewise.
-$ mkdir -p mine/lua/ett/metrics mine/lua/ett/communication && cat > mine/lua/ett/metrics/longest_gap.lua <<'EOF'
+$ mkdir -p mine/lua/ett/metrics mine/lua/ett/trace/communication && cat > mine/lua/ett/metrics/longest_gap.lua <<'EOF'
 > return { name = "longest_gap", summary = "longest time a device did nothing", needs = "device rows",
 >   definition = "Longest gap between busy intervals of a device, over all devices.", units = { longest_gap_us = "us" },
 >   compute = function(view)
@@ -106,7 +106,7 @@ $ mkdir -p mine/lua/ett/metrics mine/lua/ett/communication && cat > mine/lua/ett
 >     return { longest_gap_us = view:us(longest), comm = #view:lanes()[1]:rows("comm") }
 >   end }
 > EOF
-> echo 'return { name = "mine", patterns = { "^gemm" } }' > mine/lua/ett/communication/mine.lua
+> echo 'return { name = "mine", patterns = { "^gemm" } }' > mine/lua/ett/trace/communication/mine.lua
 > ETT_PATH=$PWD/mine ett trace $SPEC/trace_run longest_gap --json
 {
   "comm": 2,

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "regress/compact.h"
-#include "regress/model.h"
+#include "regress/serve/compact.h"
+#include "regress/serve/model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

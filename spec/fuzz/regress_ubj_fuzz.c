@@ -2,7 +2,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "regress/forest.h"
+#include "regress/serve/forest.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

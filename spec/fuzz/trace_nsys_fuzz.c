@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/nsys.h"
+#include "trace/read/nsys.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

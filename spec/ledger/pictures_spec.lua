@@ -2,7 +2,7 @@
 local figures = require "ett.ledger.figures"
 local optimize = require "ett.ledger.optimize"
 local picture = require "ett.ledger.picture"
-local svg = require "ett.svg"
+local svg = require "ett.report.svg"
 
 local function count(text, pattern)
   return select(2, text:gsub(pattern, ""))

@@ -84,7 +84,7 @@ describe("the metric files", function()
     file:write('return { name = "half", summary = "x", definitoin = "y", units = {}, needs = "", '
       .. 'compute = function() end }')
     file:close()
-    local find = require "ett.find"
+    local find = require "ett.base.find"
     local roots = find.roots
     find.roots = function() return { folder } end
     local ok, why = pcall(metrics.load, "half")

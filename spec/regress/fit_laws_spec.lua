@@ -1,4 +1,4 @@
-local regressor = require "ett.regressor"
+local regressor = require "ett.profile.regressor"
 local fits = require("needs").fitting(it, pending)
 
 -- Sizes of a collective and their times.

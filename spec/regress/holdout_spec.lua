@@ -1,6 +1,6 @@
 --- The hold-out fits what a profile serves, with the profile's own gate, and never lets a held-out row teach.
 local ett_io = require "ett.io"
-local holdout = require "ett.holdout"
+local holdout = require "ett.profile.holdout"
 local profile = require "ett.profile"
 local samples = require "ett.samples"
 local fits = require("needs").fitting(it, pending)
@@ -61,7 +61,7 @@ describe("ett.holdout", function()
         seconds[#seconds + 1] = file.by_pass.forward[i]
       end
     end
-    local surface = require("ett.regressor_surface").fit { family = file.family, dims = file.dims, rows = rows,
+    local surface = require("ett.profile.surface").fit { family = file.family, dims = file.dims, rows = rows,
       seconds = seconds }
     local checked = 0
     for _, p in ipairs(r.points) do

@@ -1,4 +1,4 @@
-local coefficients = require "ett.coefficients"
+local coefficients = require "ett.profile.coefficients"
 local ett_io = require "ett.io"
 local operator = require "ett.operator"
 local profile = require "ett.profile"
@@ -97,7 +97,7 @@ describe("ett.profile", function()
     end
     local p = profile.from_samples({ several }, none)
     local held_out = {}
-    local holdout = require "ett.holdout"
+    local holdout = require "ett.profile.holdout"
     for _, file in ipairs(holdout.read_folder(several, "-", 108)) do
       held_out[file.key] = (held_out[file.key] or 0) + file.count
     end
@@ -175,7 +175,7 @@ describe("ett.profile", function()
   end)
 
   describe("cache", function()
-    local cache = require "ett.profile_cache"
+    local cache = require "ett.profile.cache"
     local real_folder, real_warn = cache.folder, cache.warn
     local kept = os.tmpname()
     os.remove(kept)

@@ -1,5 +1,5 @@
 --- A pass most of whose rows beat the device's peak is void: said, not served, answered from its twin; and kept.
-local cache = require "ett.profile_cache"
+local cache = require "ett.profile.cache"
 local ett_io = require "ett.io"
 local operator = require "ett.operator"
 local profile = require "ett.profile"
@@ -69,7 +69,7 @@ describe("a void pass", function()
         end
       end
       assert.equal(2, #rows)
-      local lines = require("ett.dropped").lines(rows)
+      local lines = require("ett.samples.dropped").lines(rows)
       assert.matches("linear1_fp16.csv: gemm fp16 backward: " .. reason .. "; the pass is void", lines[2], 1, true)
     end
   end)
@@ -102,10 +102,10 @@ describe("a void pass", function()
   end)
 
   fits("falls to the cluster's other device, and to its links, where it has them", function()
-    local cluster = require("ett.cluster").get "vista" -- borrows from perlmutter
-    local p = require("ett.cluster_profile").open(cluster, profile.from_samples({ path }, {}))
+    local cluster = require("ett.profile.cluster").get "vista" -- borrows from perlmutter
+    local p = require("ett.profile.of_cluster").open(cluster, profile.from_samples({ path }, {}))
     local forward = p:operator("linear_qkv", shape, "fp16", "forward")
-    local other = require("ett.cluster_profile").open(require("ett.cluster").get "perlmutter")
+    local other = require("ett.profile.of_cluster").open(require("ett.profile.cluster").get "perlmutter")
     local ratio = other:operator("linear_qkv", shape, "fp16", "backward").seconds
       / other:operator("linear_qkv", shape, "fp16", "forward").seconds
     local backward = p:operator("linear_qkv", shape, "fp16", "backward")
@@ -113,7 +113,8 @@ describe("a void pass", function()
     assert.matches("times forward, as perlmutter", backward.detail, 1, true)
     local wire = p:collective("all_gather", 1e9, { nodes = 8, gpus_per_node = 1 }, "fp16")
     assert.matches("^samples are void, ", wire.detail)
-    local links = require("ett.cluster").collective(cluster, "all_gather", 1e9, { nodes = 8, gpus_per_node = 1 })
+    local links = require("ett.profile.cluster").collective(cluster, "all_gather", 1e9,
+      { nodes = 8, gpus_per_node = 1 })
     assert.equal(links.seconds, wire.seconds)
   end)
 

@@ -1,6 +1,6 @@
 local oom = require "oom"
 local regress = require "ett.regress"
-local regressor = require "ett.regressor"
+local regressor = require "ett.profile.regressor"
 
 local there, reason = regressor.fitting()
 if not there then

@@ -1,5 +1,5 @@
 local operator = require "ett.operator"
-local regressor = require "ett.regressor"
+local regressor = require "ett.profile.regressor"
 local fits = require("needs").fitting(it, pending)
 
 -- Made-up device: 2e14 FLOP/s, 1.5e12 bytes/s, 5 us to launch; a ripple that no base knows.
@@ -172,7 +172,7 @@ describe("without XGBoost", function()
   end)
 
   it("coefficient files answer", function()
-    local p = require("ett.cluster_profile").open(require("ett.cluster").get "perlmutter")
+    local p = require("ett.profile.of_cluster").open(require("ett.profile.cluster").get "perlmutter")
     local answer = p:operator("linear_up", { tokens = 4096, in_features = 4096, out_features = 16384 }, "fp16",
       "forward")
     assert.equal("calibrated", answer.provenance)

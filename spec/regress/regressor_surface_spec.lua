@@ -1,7 +1,7 @@
 --- The regressor of CPU tables: its error and interval are held out, it drops and names what is off, and it is kept.
 local ett_io = require "ett.io"
 local regress = require "ett.regress"
-local surface = require "ett.regressor_surface"
+local surface = require "ett.profile.surface"
 
 --- n rows of a made-up rowwise kernel; noise: relative, uniform.
 local function made(n, seed, noise)
@@ -15,7 +15,7 @@ local function made(n, seed, noise)
   return { family = "rowwise", dims = 3, rows = rows, seconds = seconds }
 end
 
-describe("ett.regressor_surface", function()
+describe("ett.profile.surface", function()
   it("holds the coverage and the error that it states, on rows it never saw", function()
     local covered, asked, said, seen = 0, 0, 0.0, 0.0
     for seed = 1, 12 do
@@ -120,7 +120,7 @@ describe("ett.regressor_surface", function()
       table.move({ 64, 128, 1 }, 1, 3, #data.rows + 1, data.rows)
       data.seconds[i] = 1e-5 * (1 + 1e-2 * i)
     end
-    local choose = require("ett.profile_fit").choose
+    local choose = require("ett.profile.fit").choose
     assert.equal("regressor", choose(data).kind)
     data.rows[4] = 65
     assert.equal("surface", choose(data).kind)

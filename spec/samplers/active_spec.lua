@@ -1,7 +1,7 @@
 --- Active sampling on made-up times: what it chooses, and when it ends.
-local active = require "ett.active"
-local campaign = require "ett.campaign"
-local find = require "ett.find"
+local active = require "ett.sampling.active"
+local campaign = require "ett.sampling.campaign"
+local find = require "ett.base.find"
 
 find.set_script_folder(debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") .. "/fixture")
 

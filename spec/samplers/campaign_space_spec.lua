@@ -1,8 +1,8 @@
 --- What a campaign file may say about its shapes, and what it may not.
-local campaign = require "ett.campaign"
+local campaign = require "ett.sampling.campaign"
 local operator = require "ett.operator"
 local sample = require "ett.sample"
-local sample_limit = require "ett.sample_limit"
+local sample_limit = require "ett.sampling.limit"
 
 local function of(entry)
   entry.operator = entry.operator or "gelu"
@@ -304,7 +304,7 @@ end)
 
 describe("the CPU back end", function()
   it("refuses what its kernels do not do", function()
-    local backend = require("ett.find").load("samplers", "cpu")
+    local backend = require("ett.base.find").load("samplers", "cpu")
     local rope, attention = operator.get "rope", operator.get "flash_attention"
     local s = { batch = 1, seq = 8, heads = 2, kv_heads = 2, head_dim = 64, rotary_dim = 16 }
     assert.matches("rotary_dim must be head_dim = 64, got 16", tostring(select(2, pcall(backend.calls, rope, s,

@@ -1,9 +1,9 @@
-local campaign = require "ett.campaign"
-local find = require "ett.find"
+local campaign = require "ett.sampling.campaign"
+local find = require "ett.base.find"
 local lfs = require "lfs"
 local sample = require "ett.sample"
-local sampler = require "ett.sampler"
-local sample_table = require "ett.sample_table"
+local sampler = require "ett.sampling.sampler"
+local sample_table = require "ett.samples.table"
 
 local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
 local reference = os.getenv("ETT_REFERENCE") or "../shared/reference"
@@ -317,7 +317,7 @@ describe("a table", function()
 
   it("active sampling stops at its target and counts the rows of an earlier run", function()
     if not usable then return pending("no CPU back end") end
-    local active = require "ett.active"
+    local active = require "ett.sampling.active"
     -- Times that follow a formula exactly: what is left is the choice.
     local four = { 8, 16, 32, 64 }
     local given = small { rows = { start = 8, stop = 64, step = 8 }, inner = four, outer = four }

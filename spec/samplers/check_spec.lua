@@ -1,9 +1,9 @@
 --- Outputs checked before a campaign's first sample: the references in double precision, what is refused, and what a
 --- user reads about it.
-local check = require "ett.sample_check"
+local check = require "ett.sampling.check"
 local command = require "command"
-local doubles = require "ett.doubles"
-local find = require "ett.find"
+local doubles = require "ett.operator.doubles"
+local find = require "ett.base.find"
 local host = require "ett.host"
 local lfs = require "lfs"
 local operator = require "ett.operator"

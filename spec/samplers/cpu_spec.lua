@@ -1,6 +1,6 @@
 --- The CPU kernels against plain double-precision Lua and against finite differences.
 local has, sample = pcall(require, "ett.sample")
-local backend = require("ett.find").load("samplers", "cpu")
+local backend = require("ett.base.find").load("samplers", "cpu")
 local usable, why = backend.available()
 if not (has and usable) then
   describe("the CPU kernels", function()
@@ -42,7 +42,7 @@ local function near(expected, tensor, tolerance, what)
 end
 
 --- What the kinds compute, written a second time in doubles from the formulas.
-local reference = require("ett.find").part("samplers/cpu", "doubles")
+local reference = require("ett.base.find").part("samplers/cpu", "doubles")
 
 local shapes = {
   linear = { batch = 2, m = 5, n = 7, k = 9 },
@@ -300,7 +300,7 @@ describe("the CPU kernels", function()
   end)
 
   it("runs every operator of the library, each pass", function()
-    local find = require "ett.find"
+    local find = require "ett.base.find"
     local operator = require "ett.operator"
     local pool = assert(cpu.pool(1 << 20, 1))
     local c = { tp = 2, cp = 1, ep = 1, micro_batch = 2, seq = 16, hidden = 32, heads = 4, kv_heads = 4, head_dim = 8,

@@ -14,7 +14,7 @@ describe("operators' CUDA kernels", function()
       assert.is_function(op.kernel, op.name .. " has no kernel function")
       if not ok then pending("the CUDA back end is not built here: no toolkit headers") return end
       if not cuda.compile { source = probe } then pending("no NVRTC on this machine") return end
-      local backend = require("ett.find").load("samplers", "cuda")
+      local backend = require("ett.base.find").load("samplers", "cuda")
       for _, capability in ipairs { 80, 90, 100 } do
         for _, pass in ipairs(op.passes) do
           local kernels = backend.compile(op, op.shape(configuration), pass, capability == 80 and "fp16" or "bf16",

@@ -2,7 +2,7 @@
 --- those. Only a device, or its stand-in, has cuBLASLt and cuDNN; attention in fp32 is ett's own and runs anywhere.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local cuda_results = require "cuda_results"
-local find = require "ett.find"
+local find = require "ett.base.find"
 local operator = require "ett.operator"
 
 local gradient, map, reason = cuda_results.gradient, cuda_results.map, cuda_results.missing

@@ -3,7 +3,7 @@
 --- device where there is one, else on the host (spec/support/cuda_host.h).
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local cuda_results = require "cuda_results"
-local find = require "ett.find"
+local find = require "ett.base.find"
 local operator = require "ett.operator"
 
 local gradient, map, reason = cuda_results.gradient, cuda_results.map, cuda_results.missing

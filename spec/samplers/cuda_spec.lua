@@ -35,7 +35,7 @@ describe("ett.cuda", function()
   end)
 
   it("measures no causal attention over more keys than queries: its masks begin at the top left", function()
-    local backend = require("ett.find").load("samplers", "cuda")
+    local backend = require("ett.base.find").load("samplers", "cuda")
     local op = require("ett.operator").get "flash_attention"
     local calls = {}
     local sink = { tensor = function() return 1 end, kernel = function() return true end,

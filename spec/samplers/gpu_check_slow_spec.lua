@@ -70,7 +70,7 @@ describe("outputs of the CUDA back end", function()
       if reason then pending(reason) return end
       -- The stand-in computes no fp16: its conversions are instructions of a GPU.
       stand_in.write(folder, "all.lua", ([[
-        local check, find, operator = require "ett.sample_check", require "ett.find", require "ett.operator"
+        local check, find, operator = require "ett.sampling.check", require "ett.base.find", require "ett.operator"
         local c = { tp = 1, cp = 1, ep = 1, micro_batch = 2, seq = 2048, hidden = 4096, heads = 32, kv_heads = 8,
           head_dim = 128, ffn = 11008, moe_ffn = 256, vocab = 32000, experts = 8, top_k = 2, layers = 2, causal = true,
           gated_mlp = true, dtype = "bf16", kv_lora_rank = 64, q_lora_rank = 64, qk_rope_head_dim = 16,
@@ -100,7 +100,7 @@ describe("outputs of the CUDA back end", function()
   it("may be written and read in every precision", function()
     if reason then pending(reason) return end
     stand_in.write(folder, "numbers.lua", [[
-      local doubles = require "ett.doubles"
+      local doubles = require "ett.operator.doubles"
       local device <close> = assert(require("ett.cuda").open(0))
       local work <close> = assert(device:work "fp16")
       local values = { 1 / 3, -1 / 3, 65504.0, 1e-5, -3e-8, 2049.0, 2051.0, 0.0, 1.0009765625 }

@@ -1,5 +1,5 @@
 --- The measure "a campaign killed at random moments", with fewer kills than the bench; and visits that outlive a kill.
-local bench = require("ett.find").load("spec/bench", "campaign_kill")
+local bench = require("ett.base.find").load("spec/bench", "campaign_kill")
 
 describe("a campaign killed by SIGKILL at random moments", function()
   it("loses no row, writes none twice and goes on each time", function()

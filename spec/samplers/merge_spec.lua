@@ -1,5 +1,5 @@
 local lfs = require "lfs"
-local merge = require("ett.sample_merge").merge
+local merge = require("ett.samples.merge").merge
 
 describe("merging the tables of parts", function()
   local folder
@@ -39,7 +39,7 @@ describe("merging the tables of parts", function()
     assert.matches("\n#~ note: 4,8: quiet\n#~ repeats: 4,8: forward: 3 3.5\n#~ kernel: 4,8: forward: "
       .. "2.5: void f<int, 4>%(%)\n4,8,3,4\n6,8,1,1\n$", text)
     assert.is_nil(text:find("clock", 1, true))
-    local marks = require "ett.sample_marks"
+    local marks = require "ett.samples.marks"
     local kernel = marks.read("#~ kernel: 4,8: forward: 2.5: void f<int, 4>::g()")
     assert.same({ "4,8", "forward", "void f<int, 4>::g()" }, { kernel.key, kernel.pass, kernel.name })
     assert.near(2.5e-6, kernel.seconds, 1e-12)

@@ -119,7 +119,7 @@ describe("the MPI back end", function()
         function op.bytes() return 0.0 end
         function op.cpu(s)
           if s.number == 5 and rank == 1 then error "not here" end
-          if s.number == 7 and rank == 1 then require("ett.error").raise("memory", "no room\nhere") end
+          if s.number == 7 and rank == 1 then require("ett.base.error").raise("memory", "no room\nhere") end
           local file = io.open(("%s/seen_%d_%d"):format(os.getenv "ETT_SPEC_FOLDER", rank, s.number), "a")
           file:write("x")
           file:close()
@@ -273,7 +273,7 @@ describe("the MPI back end", function()
     assert(ok, text)
     local rows, mark = 0, nil
     for line in io.lines(text:match("(%S+all_reduce_fp32_1_2%.csv): 2 measured")) do
-      mark = line:match("^#~ repeats") and require("ett.sample_marks").read(line) or mark
+      mark = line:match("^#~ repeats") and require("ett.samples.marks").read(line) or mark
       local shape, time = line:match("^(%d+),1,2,(.*)$")
       if shape then
         rows = rows + 1

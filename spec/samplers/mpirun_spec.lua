@@ -1,6 +1,6 @@
 --- Launching ranks: an mpirun that goes wrong ends in bounded time, with a sentence. The mpirun here is a script.
 local command = require "command"
-local find = require "ett.find"
+local find = require "ett.base.find"
 
 local usable, why = find.load("samplers", "mpi").available()
 if not usable then
@@ -15,7 +15,7 @@ local function launch(script)
   command.write(folder, "mpirun", "#!/bin/sh\n" .. script)
   command.shell(("chmod +x '%s/mpirun'"):format(folder))
   command.write(folder, "launch.lua", [[
-    local mpirun = require "ett.mpirun"
+    local mpirun = require "ett.sampling.mpirun"
     mpirun.patience_seconds = 1
     print("said " .. mpirun.run(2, "list", { what = "a spec", log = "log" }))
   ]])

@@ -1,5 +1,5 @@
 --- Visits of shapes, turns of tables, and what the CPU back end makes of several visits.
-local passes = require "ett.sample_passes"
+local passes = require "ett.sampling.passes"
 
 local function run(values, count, visit, merge, stop, again)
   local block, seen = {}, {}
@@ -104,7 +104,7 @@ describe("visits that an earlier run made", function()
   end)
 
   it("are read as they were written, but of the same campaign only", function()
-    local sample_visits = require "ett.sample_visits"
+    local sample_visits = require "ett.samples.visits"
     local table_path = os.tmpname()
     local path = sample_visits.path(table_path)
     local visits = sample_visits.open(table_path, "one 1")
@@ -181,7 +181,7 @@ describe("tables that take turns", function()
   end)
 
   it("raise what one of them raises", function()
-    local error_module = require "ett.error"
+    local error_module = require "ett.base.error"
     local ok, err = pcall(passes.take_turns, { function() coroutine.yield(1.0) end,
       function() error_module.raise("lost", "the device is gone") end })
     assert.is_false(ok)
@@ -190,7 +190,7 @@ describe("tables that take turns", function()
 end)
 
 if not require("needs").cpu("the CPU back end's visits", _ENV) then return end
-local backend = require("ett.find").load("samplers", "cpu")
+local backend = require("ett.base.find").load("samplers", "cpu")
 
 describe("the CPU back end's visits", function()
   local operator = require "ett.operator"
@@ -250,11 +250,11 @@ describe("the CPU back end's visits", function()
   end)
 
   it("of a campaign whose tables take turns write every row once", function()
-    local campaign, sampler = require "ett.campaign", require "ett.sampler"
-    local sample_table = require "ett.sample_table"
+    local campaign, sampler = require "ett.sampling.campaign", require "ett.sampling.sampler"
+    local sample_table = require "ett.samples.table"
     local folder = os.tmpname()
     os.remove(folder)
-    require("ett.folder").make(folder)
+    require("ett.base.folder").make(folder)
     local given = campaign.resolve({ name = "turns", passes = 3, block = 8, interleave = true, budget_seconds = 0.003,
       samples = { { operator = "gelu", shapes = { tokens = { 16, 32, 48 }, width = 64 } },
         { operator = "optimizer", shapes = { params = { 1000, 2000 } } } } }, "turns")

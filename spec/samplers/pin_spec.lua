@@ -1,7 +1,7 @@
 --- Programs that a pinned process starts run where it began to once it is unpinned: ranks of `ett validate` and of
 --- `ett cluster init` do.
 if not require("needs").cpu("unpinning", _ENV) then return end
-local backend = require("ett.find").load("samplers", "cpu")
+local backend = require("ett.base.find").load("samplers", "cpu")
 
 describe("unpinning", function()
   local cpu = require "ett.cpu"

@@ -1,5 +1,5 @@
 --- ett.primitives: what an operator's kernel() asks for is checked before a back end records it.
-local primitives = require "ett.primitives"
+local primitives = require "ett.operator.primitives"
 
 local recorded
 local function k()

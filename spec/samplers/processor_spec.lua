@@ -1,5 +1,5 @@
 --- The processor that a measuring thread is pinned to, from made-up counters of the system.
-local processor = require "ett.sample_processor"
+local processor = require "ett.sampling.processor"
 
 --- Counters of processors that were busy for these shares of 100 ticks.
 local function counters(shares)

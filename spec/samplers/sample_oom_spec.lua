@@ -41,7 +41,7 @@ describe("with failing allocations", function()
   end)
 
   it("ett.cpu runs a kernel", function()
-    local usable = require("ett.find").load("samplers", "cpu").available()
+    local usable = require("ett.base.find").load("samplers", "cpu").available()
     if not usable then pending("the CPU kernels need AVX2") return end
     local cpu = require "ett.cpu"
     local d = { batch = 2, m = 3, n = 4, k = 5 }

@@ -1,7 +1,7 @@
 --- The quick surfaces of active sampling: their 90 % intervals are of measurements, noise and all.
 local operator = require "ett.operator"
 local regress = require "ett.regress"
-local sample_profile = require "ett.sample_profile"
+local sample_profile = require "ett.sampling.profile"
 
 local op = operator.get "residual_add"
 
@@ -12,7 +12,7 @@ local function row(i, seed)
   return s, (2e-7 + op.bytes(s, "fp32", "forward") / 2e10) * (0.8 + 0.4 * unit(3))
 end
 
-describe("ett.sample_profile", function()
+describe("ett.sampling.profile", function()
   it("covers nine of ten measurements that it has not seen", function()
     local covered, asked = 0, 0
     for seed = 1, 10 do

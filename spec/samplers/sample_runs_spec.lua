@@ -160,7 +160,7 @@ end)
 
 describe("the header's driver", function()
   it("is the kernel's, of either module, and the CUDA version that it serves", function()
-    local machine = require "ett.machine"
+    local machine = require "ett.sampling.machine"
     local path = os.tmpname()
     finally(function() os.remove(path) end)
     for said, text in pairs {

@@ -1,5 +1,5 @@
 --- What the probes of the memory system say of the visits between them, on made-up probes.
-local sentinel = require "ett.sample_sentinel"
+local sentinel = require "ett.sampling.sentinel"
 
 --- A sentinel that saw `count` probes of each of the seconds given, in that order.
 local function seen(...)
@@ -78,7 +78,7 @@ describe("of the visits of a shape", function()
 end)
 
 if not require("needs").cpu("the CPU back end", _ENV) then return end
-local backend = require("ett.find").load("samplers", "cpu")
+local backend = require("ett.base.find").load("samplers", "cpu")
 
 describe("the CPU back end", function()
   local session, op
@@ -126,7 +126,7 @@ describe("the CPU back end", function()
   it("marks a row that no visit saw quiet", function()
     local result = merged(visit(1.5, 2e-5), visit(1.4, 1.5e-5), visit(1.6, 3e-5))
     assert.is_true(result.slow_memory)
-    local marks = require "ett.sample_marks"
+    local marks = require "ett.samples.marks"
     local lines, why = marks.of("16,16", { forward = result })
     assert.matches("^#~ disturbed: 16,16: forward: memory %d+ %% slow, 0 of 3 visits undisturbed$", lines[1])
     assert.is_not_nil(why)

@@ -1,5 +1,5 @@
 --- The PyTorch back end against a stand-in for PyTorch (spec/support/fake_torch), and what it says without one.
-local find = require "ett.find"
+local find = require "ett.base.find"
 local host = require "ett.host"
 local operator = require "ett.operator"
 local sample = require "ett.sample"
@@ -35,10 +35,10 @@ describe("samplers/torch", function()
 
   it("keeps every iteration's time in a campaign's table with keep_raw", function()
     if reason then pending(reason) return end
-    local campaign, sampler = require "ett.campaign", require "ett.sampler"
+    local campaign, sampler = require "ett.sampling.campaign", require "ett.sampling.sampler"
     local folder = os.tmpname()
     os.remove(folder)
-    require("ett.folder").make(folder)
+    require("ett.base.folder").make(folder)
     finally(function() os.execute(("rm -rf '%s'"):format(folder)) end)
     local given = campaign.resolve({ name = "kept", backend = "torch", precision = "bf16",
       samples = { { operator = "gelu", shapes = { tokens = { 16, 32 }, width = 64 } } } }, "kept")

@@ -1,5 +1,5 @@
 --- The training step of `ett validate`: its gradients, its learning, its operators.
-local find = require "ett.find"
+local find = require "ett.base.find"
 local usable, why = find.load("samplers", "cpu").available()
 if not usable then
   describe("the training step", function()
@@ -8,7 +8,7 @@ if not usable then
   return
 end
 local sample = require "ett.sample"
-local validate_model = require "ett.validate_model"
+local validate_model = require "ett.validate.model"
 
 local hyper = { layers = 2, hidden = 32, heads = 4, vocab = 128 }
 local plan = { tp = 1, dp = 1, pp = 1, micro_batch = 2, micro_batches = 2, seq = 16 }
@@ -58,7 +58,7 @@ describe("the training step", function()
   it("runs the operators that the architecture lists, as often", function()
     local t = validate_model.new { hyper = hyper, plan = plan, seed = 3 }
     t:step()
-    local architecture = require "ett.architecture"
+    local architecture = require "ett.model.architecture"
     local model = require("ett.model").new("gpt", { layers = 2, hidden = 32, heads = 4, vocab = 128, position = "rope",
       tied_embeddings = false, bias = false })
     local p = { tp = 1, cp = 1, ep = 1, dp = 1, pp = 1, micro_batch = 2, micro_batches = 2, seq = 16, dtype = "fp32" }
@@ -140,7 +140,7 @@ describe("the training step", function()
         assert.near(whole, results[rank].entropy:get(token), 1e-5)
         assert.near(whole - logit(token, target(token)), results[rank].loss:get(token), 1e-5)
       end
-      local counted = require("ett.collective").expand({ collective = "vocabulary_reduce" }, { tp = ranks,
+      local counted = require("ett.operator.collective").expand({ collective = "vocabulary_reduce" }, { tp = ranks,
         micro_batch = 1, seq = tokens, dtype = "fp32" })
       local calls = 0
       for _, record in ipairs(booked[rank].order) do

@@ -1,7 +1,7 @@
 --- A new operator is one Lua file: the one that samplers/README.md prints is sampled on the CPU, fitted and
 --- predicted with, by the commands a user would type.
 local command = require "command"
-local find = require "ett.find"
+local find = require "ett.base.find"
 local lfs = require "lfs"
 
 if not require("needs").cpu("a user's operator", _ENV) then return end
@@ -59,7 +59,7 @@ describe("a user's operator", function()
       print(("one %.9g %s"):format(one.seconds, one.provenance))
       local cluster = require("ett.validate").cluster(".")
       local model = require("ett.model").new("thin", { layers = 4, hidden = 160, heads = 1, vocab = 100 })
-      local e = require("ett.estimate").new { model = model, cluster = cluster, profile = profile, plan = {
+      local e = require("ett.step.estimate").new { model = model, cluster = cluster, profile = profile, plan = {
         dp = 1, tp = 1, pp = 1, micro_batch = 1, micro_batches = 1, seq = 200, dtype = "fp32", gradient_dtype = "fp32",
         clip_gradients = false } }
       print(("step %.9g"):format(e.step_seconds))

@@ -13,7 +13,7 @@ function command.folder()
 end
 
 --- Removes such a folder.
-function command.remove(folder) require("ett.folder").remove(folder) end
+function command.remove(folder) require("ett.base.folder").remove(folder) end
 
 --- Writes a file of the folder.
 function command.write(folder, name, text)

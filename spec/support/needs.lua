@@ -6,7 +6,7 @@ local needs = {}
 ---@param it function
 ---@param pending function busted's, as a spec file has them
 function needs.fitting(it, pending)
-  local part, why = require("ett.regressor").fitting()
+  local part, why = require("ett.profile.regressor").fitting()
   if part then return it end
   return function(name) pending(("%s: %s"):format(name, why)) end
 end
@@ -25,13 +25,13 @@ end
 ---@param what string what the file is about
 ---@param busted table describe, it and pending, as a spec file has them
 function needs.cpu(what, busted)
-  local usable, why = require("ett.find").load("samplers", "cpu").available()
+  local usable, why = require("ett.base.find").load("samplers", "cpu").available()
   return unless(usable, why, "the CPU back end", what, busted)
 end
 
 --- Whether ett can be run on several ranks, by MPI and mpirun; as needs.cpu.
 function needs.ranks(what, busted)
-  local usable, why = require("ett.mpirun").available()
+  local usable, why = require("ett.sampling.mpirun").available()
   return unless(usable, why, "several ranks", what, busted)
 end
 

@@ -3,7 +3,7 @@
 -- What a row does not state is taken from what its framework does (Megatron-LM keeps fp16
 -- gradients in fp16 and bf16 ones in fp32, DeepSpeed's pipeline engine reduces after the last
 -- backward, …). Nothing here was fitted on the rows.
-local cluster_module = require "ett.cluster"
+local cluster_module = require "ett.profile.cluster"
 
 local published = {}
 

@@ -4,7 +4,7 @@
 local command = require "command"
 local host = require "ett.host"
 local lfs = require "lfs"
-local quote = require("ett.shell").quote
+local quote = require("ett.base.shell").quote
 
 local libraries = host.prefix .. "/stand-in"
 local stand_in = { folder = command.folder, write = command.write, read = command.read }

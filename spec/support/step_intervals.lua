@@ -5,7 +5,7 @@
 -- on the rest. A step at a withheld configuration is then a sum of held-out measured times over counts
 -- of a random number of layers, against the sum of the predictions and its interval, combined from
 -- the operators' own as estimates combine them.
-local holdout = require "ett.holdout"
+local holdout = require "ett.profile.holdout"
 local regress = require "ett.regress"
 
 local step_intervals = {}
@@ -114,21 +114,21 @@ local function parts_of(of, c, layers, key)
   local core = ({ { flash_atten = 1 }, unfused, fused })[key % 3 + 1]
   local norm = (key >> 8) % 2 == 0 and "RMSlayernorm" or "layernorm"
   local gemms = 0
-  for _, name in ipairs(require("ett.schema").keys(layer_uses)) do
+  for _, name in ipairs(require("ett.base.schema").keys(layer_uses)) do
     if add(name, layers * layer_uses[name]) and name:match "^linear" then gemms = gemms + 1 end
   end
-  for _, name in ipairs(require("ett.schema").keys(core)) do add(name, layers * core[name]) end
+  for _, name in ipairs(require("ett.base.schema").keys(core)) do add(name, layers * core[name]) end
   add(norm, 2 * layers + 1)
-  for _, name in ipairs(require("ett.schema").keys(model_uses)) do add(name, model_uses[name]) end
+  for _, name in ipairs(require("ett.base.schema").keys(model_uses)) do add(name, model_uses[name]) end
   return gemms >= 3 and parts or nil
 end
 
 --- Steps of one seed: a list of { cluster, parts }.
 function step_intervals.steps(files, seed, split)
   local answers, steps = collect(files, seed, split), {}
-  for _, cluster in ipairs(require("ett.schema").keys(answers)) do
+  for _, cluster in ipairs(require("ett.base.schema").keys(answers)) do
     local of = answers[cluster]
-    for _, key in ipairs(require("ett.schema").keys(of.flash_atten or {})) do
+    for _, key in ipairs(require("ett.base.schema").keys(of.flash_atten or {})) do
       local mp, b, l, h, dim = key:match "^(%S+) (%S+) (%S+) (%S+) (%S+)$"
       local hash = hash_of(key .. cluster, seed + 1)
       local parts = parts_of(of, { mp = mp, b = b, l = l, h = h, dim = dim }, 4 + (hash >> 16) % 61, hash >> 24)

@@ -1,4 +1,4 @@
--- Made by `ett calibrate`; see lua/ett/coefficients.lua. Not written by hand.
+-- Made by `ett calibrate`; see lua/ett/profile/coefficients.lua. Not written by hand.
 return {
   format = "ett coefficients 1", pool = "middle_stage_optimizer", dtype = "fp16",
   source = "samples of estimate-train-time (Littlesnakess/GPUModeling25, arXiv 2509.22832)",

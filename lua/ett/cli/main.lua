@@ -1,11 +1,11 @@
---- The command line: finds lua/ett/cli/COMMAND.lua and runs it.
-local error_module = require "ett.error"
+--- The command line: finds lua/ett/cli/commands/COMMAND.lua and runs it.
+local error_module = require "ett.base.error"
 local host = require "ett.host"
-local options = require "ett.options"
+local options = require "ett.base.options"
 
 local function command_path(name)
-  if not name:match("^%a[%w%-]*$") or name == "main" then return nil end
-  local path = ("%s/lua/ett/cli/%s.lua"):format(host.root, name)
+  if not name:match("^%a[%w%-]*$") then return nil end
+  local path = ("%s/lua/ett/cli/commands/%s.lua"):format(host.root, name)
   local file = io.open(path, "r")
   if not file then return nil end
   file:close()
@@ -15,9 +15,9 @@ end
 local function command_names()
   local lfs = require "lfs"
   local names = {}
-  for entry in lfs.dir(host.root .. "/lua/ett/cli") do
+  for entry in lfs.dir(host.root .. "/lua/ett/cli/commands") do
     local name = entry:match("^(%a[%w%-]*)%.lua$")
-    if name and name ~= "main" then names[#names + 1] = name end
+    if name then names[#names + 1] = name end
   end
   table.sort(names)
   return names
@@ -69,7 +69,7 @@ local function main(argv)
     end
   end
   -- require finds modules under ETT_PATH whatever the command, as it does for scripts.
-  if os.getenv "ETT_PATH" then require("ett.find").set_script_folder(nil) end
+  if os.getenv "ETT_PATH" then require("ett.base.find").set_script_folder(nil) end
   local command = dofile(path)
   local rest = table.move(argv, 2, #argv, 1, {})
   if command.raw and command.asks_help and command.asks_help(rest) then

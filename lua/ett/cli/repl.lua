@@ -1,10 +1,174 @@
---- The prompt.
-return {
-  name = "repl",
-  summary = "type Lua and see what it comes to",
-  usage = "repl",
-  run = function(_, words)
-    if words[1] then require("ett.error").raise("usage", "repl: takes no arguments, got '%s'", words[1]) end
-    return require("ett.repl").run()
-  end,
-}
+--- The prompt: reads Lua, prints what it comes to, and survives whatever it does.
+--
+-- The modules of ett stand ready under their short names (`model`, `json`, …) and are loaded
+-- when first used; `_` is the last result. An unfinished line goes on at the next.
+local completion = require "ett.cli.completion"
+local error_module = require "ett.base.error"
+local host = require "ett.host"
+local pretty = require "ett.base.pretty"
+
+-- What a session may overwrite in _G must not break the prompt.
+local load, pcall, print, table, tostring, type, xpcall = load, pcall, print, table, tostring, type, xpcall
+local io, os, require, setmetatable = io, os, require, setmetatable
+
+local repl = {}
+
+local guide = [[
+Type Lua; what it comes to is printed, and `_` is the last result. `ett` and the names of its modules
+(json, model, plan, …) load them: `ett.estimate { model = ett.model.new("llama", { … }), plan = { … } }`.
+Tab completes, arrows recall, Ctrl-C stops what runs, Ctrl-D or `exit` leaves.]]
+
+--- The names a session sees: its own, then Lua's, then ett's modules.
+function repl.environment()
+  local env = {}
+  return setmetatable(env, {
+    __index = function(_, name)
+      local value = _G[name]
+      if name == "ett" and value == nil then return require "ett" end
+      if value ~= nil or type(name) ~= "string" or not name:match("^%a[%w_]*$") then return value end
+      local module = name ~= "error" and require("ett").module(name)
+      return module and require(module) or nil
+    end,
+  })
+end
+
+--- Compiles a piece of input: an expression or statements. The third result says that more is
+-- wanted.
+---@return function? chunk, string? why, boolean? incomplete
+function repl.compile(text, env)
+  local chunk = load("return " .. text, "=prompt", "t", env)
+  if chunk then return chunk end
+  local why
+  chunk, why = load(text, "=prompt", "t", env)
+  if chunk then return chunk end
+  return nil, why, why:sub(-5) == "<eof>"
+end
+
+local function describe(value)
+  local object = value
+  if type(value) ~= "table" then object = error_module.from(value) end
+  local ok, text = pcall(function()
+    if error_module.is(object) then return tostring(object) end
+    return pretty.value(object)
+  end)
+  return ok and text or "error without a description"
+end
+
+--- Runs a chunk and prints its results, or its fault; never raises.
+---@return boolean ok
+function repl.evaluate(chunk, env)
+  local results = table.pack(xpcall(chunk, function(value)
+    if type(value) == "table" and error_module.is(value) then return value end
+    return value == nil and "nil was raised" or value
+  end))
+  if not results[1] then
+    print("ett: " .. describe(results[2]))
+    return false
+  end
+  if results.n == 1 then return true end
+  env._ = results[2]
+  local parts = {}
+  for i = 2, results.n do
+    local ok, text = pcall(pretty.value, results[i])
+    parts[#parts + 1] = ok and text or ("a %s that cannot be shown: %s"):format(type(results[i]), describe(text))
+  end
+  print(table.concat(parts, "\t"))
+  return true
+end
+
+local function history_path()
+  local state = os.getenv("XDG_STATE_HOME")
+  local home = os.getenv("HOME")
+  if not state or state:sub(1, 1) ~= "/" then
+    if not home then return nil end
+    state = home .. "/.local/state"
+  end
+  local folder = state .. "/ett"
+  if not require("ett.io").make_folder(folder) then return nil end
+  return folder .. "/history"
+end
+
+--- A reader of lines from a terminal, or from a pipe without prompts.
+---@return fun(prompt: string): string?, string? read
+---@return fun(text: string) remember
+---@return fun() close
+---@return boolean terminal
+local function open_input(env)
+  local terminal
+  if host.terminal then terminal = require("ett.line").open() end
+  if not terminal then
+    return function() return io.read("L"), "end" end, function() end, function() end, false
+  end
+  local path = history_path()
+  if path then terminal:load(path) end
+  local function complete(text) return completion.complete(text, env) end
+  return function(prompt) return terminal:read(prompt, complete) end,
+    function(text)
+      terminal:remember(text)
+      if path then terminal:save(path) end
+    end,
+    function() terminal:close() end, true
+end
+
+--- Reads until a piece of input is whole: text, or nil and "end" or "interrupted".
+local function read_piece(read, env)
+  local piece
+  while true do
+    io.stdout:flush()
+    local line, why = read(piece and ".. " or "> ")
+    if not line then
+      if piece and why == "end" then return piece end
+      return nil, why
+    end
+    line = line:gsub("[\r\n]+$", "")
+    piece = piece and piece .. "\n" .. line or line
+    local _, _, incomplete = repl.compile(piece, env)
+    if not incomplete then return piece end
+  end
+end
+
+--- One round; false when the session is over.
+local function step(read, remember, env, terminal)
+  local piece, why = read_piece(read, env)
+  if not piece then
+    if why ~= "interrupted" then return false end
+    host.interrupt_reset()
+    return true
+  end
+  if piece:match("^%s*$") then return true end
+  remember(piece)
+  local word = piece:match("^%s*(%a+)%s*$")
+  if word == "exit" or word == "quit" then return false end
+  if word == "help" then
+    print(guide)
+    return true
+  end
+  local chunk, fault = repl.compile(piece, env)
+  if not chunk then
+    print("ett: " .. fault:gsub("^prompt:", "line "))
+    return true
+  end
+  repl.evaluate(chunk, env)
+  if host.interrupt_reset() and terminal then io.write("\n") end
+  return true
+end
+
+local function print_fault(value) print("ett: " .. describe(value)) end
+
+--- Runs a session until the end of input; returns the exit status.
+function repl.run()
+  local env = repl.environment()
+  local read, remember, close, terminal = open_input(env)
+  host.interrupt_patience(4)
+  if terminal then print(("ett %s; `help` says what can be typed"):format(host.version)) end
+  while true do
+    local ok, more = host.interrupt_within(step, read, remember, env, terminal)
+    if ok and not more then break end
+    if not ok then host.interrupt_within(print_fault, more) end
+  end
+  close()
+  if terminal then print() end
+  return 0
+end
+
+return repl

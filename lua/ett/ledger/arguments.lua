@@ -4,7 +4,7 @@
 -- A flag is { name, kind [, default] [, required=] [, choices=] [, extension=] [, help=] };
 -- kind "int", "float", "text", "choice" or "switch". Extensions are ett's own: they never
 -- make a prefix of the others ambiguous.
-local error_module = require "ett.error"
+local error_module = require "ett.base.error"
 
 local arguments = {}
 

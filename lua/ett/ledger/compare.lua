@@ -1,6 +1,6 @@
 --- Three views of one training step: the metered ledger, the corrected simple model, and the
 --- operator-level estimate of `ett predict`; from one model, one plan and one cluster.
-local architecture_error = require "ett.error"
+local architecture_error = require "ett.base.error"
 local ledger = require "ett.ledger"
 local links = require "ett.ledger.links"
 local simple = require "ett.ledger.simple_transformer"
@@ -179,7 +179,7 @@ end
 --- The views of a model under a plan on a cluster. given: { model, plan, cluster, utilization
 --- (0.6), overlap (1) }. Returns { views = list, reasons = list, plan =, hyper = }.
 function compare.new(given)
-  local estimate = require("ett.estimate").new { model = given.model, plan = given.plan, cluster = given.cluster }
+  local estimate = require("ett.step.estimate").new { model = given.model, plan = given.plan, cluster = given.cluster }
   local chip = links.chip(given.cluster)
   chip.intra, chip.inter = chip.intra or chip.inter, chip.inter or chip.intra
   local settings = { utilization = given.utilization or 0.6, overlap = given.overlap or 1 }

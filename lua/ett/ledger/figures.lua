@@ -1,5 +1,5 @@
 --- Figures of a sweep of optimize: degrees and utilisation, phases, binding resources.
-local svg = require "ett.svg"
+local svg = require "ett.report.svg"
 
 local figures = {}
 
@@ -96,7 +96,8 @@ end
 function figures.write(prefix, results, title)
   local paths = {}
   for _, name in ipairs { "degrees", "phases", "resources" } do
-    paths[#paths + 1] = require("ett.folder").write(("%s-%s.svg"):format(prefix, name), figures[name](results, title))
+    local path = ("%s-%s.svg"):format(prefix, name)
+    paths[#paths + 1] = require("ett.base.folder").write(path, figures[name](results, title))
   end
   return paths
 end

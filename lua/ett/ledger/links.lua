@@ -1,5 +1,5 @@
 --- A cluster file's device and links as the ledger's time models want them.
-local cluster_module = require "ett.cluster"
+local cluster_module = require "ett.profile.cluster"
 
 local links = {}
 
@@ -11,7 +11,7 @@ function links.chip(source)
   local device, intra, inter = cluster.device, cluster.links.intra, cluster.links.inter
   local half = device.peak_flops.bf16 or device.peak_flops.fp16
   if not half then
-    require("ett.error").raise("model", "cluster '%s': device: peak_flops has neither bf16 nor fp16", cluster.name)
+    require("ett.base.error").raise("model", "cluster '%s': device: peak_flops has neither bf16 nor fp16", cluster.name)
   end
   return {
     name = device.name, flops = 2 * half, memory = device.memory_bandwidth, capacity = device.memory_bytes,

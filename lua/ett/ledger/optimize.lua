@@ -3,7 +3,7 @@
 -- A searchable model is a file lua/ett/ledger/searchable/NAME.lua: { parameters =, describe(L, o) -> r,
 -- variables(o) }: r has days, dollars, used (devices), limits (list of 1-or-0 expressions).
 -- A layout uses at most `devices` devices; with gap 0 the result is the optimum.
-local error_module = require "ett.error"
+local error_module = require "ett.base.error"
 local ledger = require "ett.ledger"
 
 local optimize = {}

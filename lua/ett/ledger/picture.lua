@@ -6,8 +6,8 @@
 -- product lights its whole volume, model x hidden x microbatch. Communication flashes black:
 -- between stages, between tensor slices, between replicas. Forward, then backward, then weight
 -- gradients and their exchange (GPipe).
-local error_module = require "ett.error"
-local schema = require "ett.schema"
+local error_module = require "ett.base.error"
+local schema = require "ett.base.schema"
 
 local picture = {}
 

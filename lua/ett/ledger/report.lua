@@ -57,7 +57,7 @@ end
 function report.text(L)
   local violations = require "ett.ledger.violations"
   local broken = violations.list(L)
-  if #broken > 0 then require("ett.error").raise("limit", "%s", violations.message(broken)) end
+  if #broken > 0 then require("ett.base.error").raise("limit", "%s", violations.message(broken)) end
   return report.entries(L) .. "\n" .. report.totals(L)
 end
 

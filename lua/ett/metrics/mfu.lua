@@ -35,7 +35,7 @@ local function peak_of(view, options)
     if card.peak_flops then return card.peak_flops, "card" end
     view:missing("needs the device's peak: --peak-flops, or --cluster NAME (or peak_flops in the card)")
   end
-  local cluster = require("ett.cluster").get(options.cluster)
+  local cluster = require("ett.profile.cluster").get(options.cluster)
   local dtype = type(card.precision) == "string" and card.precision:lower() or "bf16"
   local peak = cluster.device.peak_flops[dtype]
   if not peak then

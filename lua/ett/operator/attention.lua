@@ -2,8 +2,8 @@
 --
 -- One block a query (forward, dQ) or a key (dK, dV); scores exist a tile at a time and the softmax is
 -- kept up as tiles come (Milakov & Gimelshein 2018, Dao et al. 2022). No atomics: the same sums in every run.
-local doubles = require "ett.doubles"
-local error_module = require "ett.error"
+local doubles = require "ett.operator.doubles"
+local error_module = require "ett.base.error"
 
 local attention = {}
 

@@ -4,7 +4,7 @@
 -- optionally bias (1), stored_tokens (tokens of the input kept for the backward pass when it is
 -- sharded over tp) and batch (independent products).
 -- Forward: C[m,n] = A[m,k] B[k,n]. Backward: dA = dC B' and dB = A' dC, so twice the FLOPs.
-local dtype_bytes = require("ett.schema").dtype_bytes
+local dtype_bytes = require("ett.base.schema").dtype_bytes
 
 local gemm = {}
 
@@ -41,7 +41,7 @@ function gemm.kernel_shape(s)
   return { m = s.tokens, n = s.out_features, k = s.in_features, batch = s.batch or 1 }
 end
 
---- Where its outputs are checked (ett.sample_check): multiples of 16, as fp8 products need them.
+--- Where its outputs are checked (ett.sampling.check): multiples of 16, as fp8 products need them.
 function gemm.small(s)
   local small = {}
   for name, value in pairs(s) do small[name] = value end

@@ -4,7 +4,7 @@
 --   cost.forward / cost.backward = { reads=, writes=, flops= } in elements of the operator's dtype
 --   cost.extra(s, pass) = further bytes of other kinds (fp32 statistics, byte masks)
 --   cost.saved = elements kept for the backward pass, per element
-local dtype_bytes = require("ett.schema").dtype_bytes
+local dtype_bytes = require("ett.base.schema").dtype_bytes
 
 local memory = {}
 

@@ -4,7 +4,7 @@
 -- (16 bytes), writes master weight and moments (12) and the model's own weight (its dtype).
 -- With an fp32 model the master weight is the weight. Arithmetic: 14 operations (Adam with
 -- bias correction and decoupled weight decay; Kingma & Ba 2015, Loshchilov & Hutter 2019).
-local dtype_bytes = require("ett.schema").dtype_bytes
+local dtype_bytes = require("ett.base.schema").dtype_bytes
 local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 

@@ -2,7 +2,7 @@
 --
 --   scores.define(op, cost)      -- schema, shape, rows of keys; the cost as ett.operator.memory has it
 --   scores.softmax(op, masked)   -- its kernels: over every key, or over those that a causal mask leaves
-local doubles = require "ett.doubles"
+local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"

@@ -2,7 +2,7 @@
 --
 -- The configuration `c` is what one device of a plan sees of one layer (operators/README.md lists its fields).
 -- The shape `s` that comes out carries plain integers with tp, cp and ep divided in.
-local error_module = require "ett.error"
+local error_module = require "ett.base.error"
 
 local shapes = {}
 

@@ -2,7 +2,7 @@
 --
 -- Cards nest differently from one project to the next, so each value is looked for under
 -- every name it is known by, at any depth; the shallowest, then first in sorted order wins.
-local error_module = require "ett.error"
+local error_module = require "ett.base.error"
 
 local card = {}
 

@@ -1,7 +1,7 @@
 --- What is communication, which collective it is, and how many bytes it moves.
 --
 -- A device row is communication when its name matches one of the libraries described in
--- lua/ett/communication/*.lua (of every root and of the current folder, so a user adds a file,
+-- lua/ett/trace/communication/*.lua (of every root and of the current folder, so a user adds a file,
 -- not a patch).
 -- On TPU the row's hlo_category decides, else the opcode of its HLO text; the op's name
 -- never does (JAX calls an all-reduce "psum.12"), and the bare word "reduce" never does.
@@ -11,8 +11,8 @@
 --   all-gather: bytes received by a rank (ranks x its own part);
 --   reduce-scatter, all-to-all: bytes that a rank hands in;
 -- algorithm bandwidth = S / t, bus bandwidth = algorithm bandwidth x factor(kind, n).
-local find = require "ett.find"
-local error_module = require "ett.error"
+local find = require "ett.base.find"
+local error_module = require "ett.base.error"
 
 local comm = {}
 
@@ -22,7 +22,7 @@ local libraries
 function comm.libraries()
   if libraries then return libraries end
   libraries = {}
-  for _, entry in ipairs(find.list("lua/ett/communication", ".")) do
+  for _, entry in ipairs(find.list("lua/ett/trace/communication", ".")) do
     local library = find.load_file(entry.path)
     if type(library) ~= "table" or type(library.patterns) ~= "table" then
       error_module.raise("model", "%s: must return a table with 'patterns', a list of Lua patterns", entry.path)

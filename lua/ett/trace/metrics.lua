@@ -1,7 +1,7 @@
 --- Finds, checks and runs the metric files (lua/ett/metrics/NAME.lua in every root; NAME.lua where one stands).
-local error_module = require "ett.error"
-local find = require "ett.find"
-local schema = require "ett.schema"
+local error_module = require "ett.base.error"
+local find = require "ett.base.find"
+local schema = require "ett.base.schema"
 
 local metrics = {}
 

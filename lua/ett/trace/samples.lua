@@ -6,7 +6,7 @@
 -- that all of its names together are one occurrence. The time of an occurrence is last end -
 -- first start of the device rows launched inside it. A column's sample is the mean of the third
 -- to the seventh smallest occurrence, as the sampling tool of these configurations takes it.
-local error_module = require "ett.error"
+local error_module = require "ett.base.error"
 local stats = require "ett.trace.stats"
 
 local samples = {}

@@ -9,14 +9,14 @@
 --   end
 --
 -- Definitions (all of them per lane, intervals united before they are measured):
---   communication C: kernels of a library in lua/ett/communication; on TPU by hlo_category / opcode
+--   communication C: kernels of a library in lua/ett/trace/communication; on TPU by hlo_category / opcode
 --   compute K:       the other kernels
 --   memory M:        copies and memsets
 --   busy B:          C | K | M;  span: first start to last end;  idle = span - |B|
 -- With --step or --window intervals are cut to the window, the span is the window, and a
 -- row is counted when it starts in it (so that counts of adjoining windows add up).
 local comm = require "ett.trace.comm"
-local error_module = require "ett.error"
+local error_module = require "ett.base.error"
 
 local Lane = require "ett.trace.lane"
 

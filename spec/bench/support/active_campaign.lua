@@ -1,10 +1,10 @@
 --- Active sampling against the full grid: a campaign whose every shape is known, measured whole or chosen actively.
 --
 -- Both are judged on the same held-out fifth of the kernels, which neither sees: a kernel is held out of every
--- table that has it. The models are those that a profile would serve (ett.profile_fit), one a pool of operators and
+-- table that has it. The models are those that a profile would serve (ett.profile.fit), one a pool of operators and
 -- pass. Active sampling stops by itself: by "grid", when its surfaces say that the rest would not help.
-local active = require "ett.active"
-local profile_fit = require "ett.profile_fit"
+local active = require "ett.sampling.active"
+local profile_fit = require "ett.profile.fit"
 local regress = require "ett.regress"
 
 local campaign = {}
@@ -33,7 +33,7 @@ local function drawn(file, most, seed)
 end
 
 --- A table of the campaign (visits: as ett.active takes them): which of its rows are held out.
----@param one table name, target (of a campaign; row i is shape i), choice (of ett.profile_fit)?, file { pool, family,
+---@param one table name, target (of a campaign; row i is shape i), choice (of ett.profile.fit)?, file { pool, family,
 --- dims, rows (flat), count, passes = { { pass =, seconds =, repeated =?, truth =? } } }, entry { gpu, dtype, path? };
 --- repeated: what active sampling sees of a shape, which it may visit oftener; truth: what held-out rows are held to
 ---@param seed integer
@@ -86,7 +86,7 @@ local function data_of(pool, rows, repeated)
   local first = pool[1]
   local data = { gpu = first.one.entry.gpu, family = first.one.file.family, dims = first.one.file.dims, rows = {},
     seconds = {}, pass = first.pass.pass, entry = first.one.entry,
-    multiprocessors = require("ett.profile_physics").multiprocessors(first.one.entry.gpu) }
+    multiprocessors = require("ett.profile.physics").multiprocessors(first.one.entry.gpu) }
   for _, member in ipairs(pool) do
     for _, i in ipairs(rows[member.one]) do
       table.move(row_of(member.one.file, i), 1, data.dims, #data.rows + 1, data.rows)

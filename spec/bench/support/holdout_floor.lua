@@ -1,8 +1,8 @@
 --- The error that no physical answer can go below: of rows that were measured faster than the device or the link
 --- allows, whatever keeps to physics errs by at least what they lack.
 ---   floor.of(file, tested, pass) = mean of max(0, least / measured - 1) over the tested rows
-local physics = require "ett.profile_physics"
-local schema = require "ett.schema"
+local physics = require "ett.profile.physics"
+local schema = require "ett.base.schema"
 
 local floor = {}
 

@@ -1,7 +1,7 @@
 --- Writes which rows each split of the hold-out tests, for spec/bench/holdout_reference.py:
 ---   ett run spec/bench/support/holdout_splits.lua > splits.txt
 --- One line per file and split: initial, path, split, then a character per row (1: tested).
-local holdout = require "ett.holdout"
+local holdout = require "ett.profile.holdout"
 for _, file in ipairs(holdout.read_reference()) do
   for _, split in ipairs(holdout.splits) do
     local marks = {}

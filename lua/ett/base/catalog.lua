@@ -1,0 +1,71 @@
+--- What there is to name: operators, architectures, clusters, …, each a folder of files.
+local error_module = require "ett.base.error"
+local find = require "ett.base.find"
+
+local catalog = {}
+
+--- kind -> folder under the roots.
+catalog.folders = {
+  architectures = "lua/architectures",
+  campaigns = "samplers/campaigns",
+  clusters = "clusters",
+  communication = "lua/ett/trace/communication",
+  examples = "examples",
+  measures = "spec/bench",
+  metrics = "lua/ett/metrics",
+  operators = "operators",
+  schedules = "lua/schedules",
+}
+
+--- Every kind, sorted.
+function catalog.kinds()
+  local kinds = {}
+  for kind in pairs(catalog.folders) do kinds[#kinds + 1] = kind end
+  table.sort(kinds)
+  return kinds
+end
+
+--- First line of the comment a file begins with.
+local function first_comment(path)
+  for line in io.lines(path) do
+    local text = line:match("^%-%-+%s*(.-)%s*$")
+    if text then
+      if text ~= "" then return text end
+    elseif not line:match("^#!") then
+      break
+    end
+  end
+  return nil
+end
+
+-- Examples and measures are programs: to list one is not to run it.
+local runs = { examples = true, measures = true }
+
+local function describe(kind, entry)
+  local described = { name = entry.name, path = entry.path, summary = first_comment(entry.path) }
+  if runs[kind] then return described end
+  local ok, value = pcall(find.load_file, entry.path)
+  if not ok then
+    described.fault = tostring(value)
+  elseif type(value) == "table" then
+    described.summary = value.summary or described.summary
+    described.aliases = value.aliases and #value.aliases > 0 and value.aliases or nil
+    described.source = type(value.source) == "string" and value.source or nil
+  end
+  return described
+end
+
+--- Every file of a kind: list of {name, path, summary, aliases?, source?, fault?}, sorted.
+---@param kind string
+function catalog.list(kind)
+  local folder = catalog.folders[kind]
+  if not folder then
+    error_module.raise("usage", "nothing is called '%s'%s; there are %s", kind,
+      error_module.suggestion(kind, catalog.kinds()), table.concat(catalog.kinds(), ", "))
+  end
+  local list = {}
+  for i, entry in ipairs(find.list(folder)) do list[i] = describe(kind, entry) end
+  return list
+end
+
+return catalog

@@ -1,0 +1,156 @@
+--- Error objects: what went wrong, said in one line that a user can act on.
+--
+-- A fault of a model, plan, cluster or file is raised as {kind, message, context}. Each
+-- container that it passes on its way up adds one label:
+--   llama.lua: layer 3: linear_qkv: field 'hidden' must be a positive integer, got -4096
+local error_module = {}
+
+---@class ett.Error
+---@field kind string "usage", "argument", "model", "plan", "io", "format", "limit", "missing", "memory", "internal"
+---@field message string lower case, no full stop
+---@field context string[] labels, outermost first
+---@field traceback string?
+local Error = { __name = "ett.error" }
+Error.__index = Error
+
+function Error:__tostring()
+  local labels = rawget(self, "context")
+  local message = tostring(rawget(self, "message"))
+  if labels and #labels > 0 then return table.concat(labels, ": ") .. ": " .. message end
+  return message
+end
+
+-- The C side (runtime/bind/common.c) finds the metatable here.
+debug.getregistry()["ett.error"] = Error
+
+--- Makes an error object without raising it.
+---@return ett.Error
+function error_module.new(kind, format, ...)
+  local message = select("#", ...) > 0 and format:format(...) or format
+  return setmetatable({ kind = kind, message = message, context = {} }, Error)
+end
+
+--- Raises an error object: error.raise("plan", "pp must divide %d", layers).
+function error_module.raise(kind, format, ...)
+  error(error_module.new(kind, format, ...), 0)
+end
+
+--- Whether a value is an error object.
+function error_module.is(value) return getmetatable(value) == Error end
+
+--- Any raised value as an error object; strings become kind "internal".
+function error_module.from(value)
+  if error_module.is(value) then return value end
+  if value == "not enough memory" then
+    return error_module.new("memory", "not enough memory: Lua may hold %d MiB (ETT_MEMORY_LIMIT sets it)",
+      require("ett.host").memory_limit >> 20)
+  end
+  local text = value == nil and "nil was raised" or tostring(value)
+  local meta = getmetatable(value)
+  if type(value) == "table" and not (type(meta) == "table" and meta.__tostring) then -- say what it holds
+    text = require("ett.base.pretty").inline(value)
+  end
+  local missing = text:match("^(.*module '[^']+' not found):\n\tno field")
+  if missing then -- without Lua's list of every file it tried
+    return error_module.new("missing", "%s; it is not in the script's folder, ETT_PATH or the installed tree", missing)
+  end
+  return error_module.new("internal", "%s", text)
+end
+
+--- The value of a call that answers nil and an error where it fails; that error is raised.
+function error_module.must(value, failure)
+  if value == nil then error(failure, 0) end
+  return value
+end
+
+--- Adds one label in front of an error object's context and returns it.
+function error_module.label(value, label)
+  local object = error_module.from(value)
+  object.context = object.context or {}
+  table.insert(object.context, 1, tostring(label))
+  return object
+end
+
+--- A module that is built only where its library is there; else nil and one sentence.
+---@param module string such as "ett.dist"
+---@param what string "the MPI back end"
+---@param remedy string "install libopenmpi-dev and openmpi-bin"
+---@return any? module, string? why
+function error_module.part(module, what, remedy)
+  local ok, value = pcall(require, module)
+  if ok then return value end
+  local why = tostring(value)
+  if why:find("module '" .. module .. "' not found", 1, true) then
+    return nil, ("%s is not built: %s and build again"):format(what, remedy)
+  end
+  -- Lua says which file first, and what the loader missed on the next line.
+  why = why:gsub("^error loading module '[^']*' from file '[^']*':%s*", "")
+  return nil, ("%s cannot be loaded: %s; %s"):format(what, why:match("^[^\n]*"), remedy)
+end
+
+local function finish(label, ok, ...)
+  if ok then return ... end
+  error(error_module.label(..., label), 0)
+end
+
+--- A handler for xpcall: what was raised as an error object that knows from where.
+function error_module.traced(value)
+  local object = error_module.from(value)
+  object.traceback = object.traceback or debug.traceback(nil, 2)
+  return object
+end
+
+--- Calls fn(...); what it raises goes on with `label` in front.
+function error_module.wrap(label, fn, ...) return finish(label, xpcall(fn, error_module.traced, ...)) end
+
+local function distance(a, b)
+  local previous = {}
+  for j = 0, #b do previous[j] = j end
+  for i = 1, #a do
+    local current = { [0] = i }
+    for j = 1, #b do
+      local cost = a:byte(i) == b:byte(j) and 0 or 1
+      current[j] = math.min(previous[j] + 1, current[j - 1] + 1, previous[j - 1] + cost)
+    end
+    previous = current
+  end
+  return previous[#b]
+end
+
+--- The candidate spelt most like `name`, or nil when none is near.
+---@param name string
+---@param candidates string[]
+---@return string?
+function error_module.nearest(name, candidates)
+  local best, best_distance
+  local lower = tostring(name):lower()
+  if #lower > 100 then return nil end
+  for _, candidate in ipairs(candidates) do
+    local d = #candidate <= 100 and distance(lower, candidate:lower()) or math.huge
+    if not best or d < best_distance or (d == best_distance and candidate < best) then
+      best, best_distance = candidate, d
+    end
+  end
+  if best and best_distance <= math.max(2, #lower // 3) and best_distance < #lower then return best end
+  return nil
+end
+
+--- The only candidate that begins as `name` does, or nil.
+local function completed(name, candidates)
+  local found
+  for _, candidate in ipairs(candidates) do
+    if #name >= 3 and candidate:sub(1, #name) == name then
+      if found then return nil end
+      found = candidate
+    end
+  end
+  return found
+end
+
+--- "; did you mean 'x'?" or "" for the end of a message.
+function error_module.suggestion(name, candidates)
+  local near = completed(tostring(name), candidates) or error_module.nearest(name, candidates)
+  return near and ("; did you mean '%s'?"):format(near) or ""
+end
+
+return error_module

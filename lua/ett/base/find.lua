@@ -1,0 +1,190 @@
+--- Finds description files by name under the roots; there is no list to edit.
+--
+-- The roots, in order: the running script's folder, each entry of ETT_PATH, the installed
+-- tree; where no script runs, the working folder after them all, so that it adds names and
+-- hides none. `find.path("operators", "gelu")` looks for operators/gelu.lua and
+-- operators/gelu/init.lua under each root, and in the script's folder for gelu.lua too.
+local error_module = require "ett.base.error"
+local host = require "ett.host"
+
+local find = {}
+local script_folder
+
+--- Counts changes of the roots: what was found under one number is found again.
+find.generation = 0
+
+local function split(path, separator)
+  local entries = {}
+  for entry in (path or ""):gmatch("[^" .. separator .. "]+") do entries[#entries + 1] = entry end
+  return entries
+end
+
+-- Those that are named: not the working folder.
+local function named_roots()
+  local roots = {}
+  if script_folder then roots[#roots + 1] = script_folder end
+  for _, entry in ipairs(split(os.getenv("ETT_PATH"), ":")) do
+    if entry:sub(1, 1) ~= "/" then
+      error_module.raise("usage", "ETT_PATH: '%s' must be an absolute folder", entry)
+    end
+    roots[#roots + 1] = entry
+  end
+  roots[#roots + 1] = host.root
+  return roots
+end
+
+--- Says in which folder the running script stands; its files are found first.
+function find.set_script_folder(folder)
+  script_folder = folder
+  find.generation = find.generation + 1
+  local front = {}
+  for _, root in ipairs(named_roots()) do
+    if root ~= host.root then
+      front[#front + 1] = root .. "/?.lua"
+      front[#front + 1] = root .. "/?/init.lua"
+      front[#front + 1] = root .. "/lua/?.lua"
+    end
+  end
+  find.default_path = find.default_path or package.path
+  front[#front + 1] = find.default_path
+  package.path = table.concat(front, ";")
+end
+
+--- The roots, first found wins.
+---@return string[]
+function find.roots()
+  local roots, here = named_roots(), require("lfs").currentdir()
+  if script_folder or not here then return roots end
+  for _, root in ipairs(roots) do
+    if root == here then return roots end
+  end
+  roots[#roots + 1] = here
+  return roots
+end
+
+local function readable(path)
+  local file = io.open(path, "r")
+  if not file then return false end
+  local ok = file:read(0) ~= nil or file:seek("end") == 0
+  file:close()
+  return ok
+end
+
+local function candidates(root, kind, name, last)
+  local places = { ("%s/%s/%s.lua"):format(root, kind, name), ("%s/%s/%s/init.lua"):format(root, kind, name) }
+  -- Beside the script; beside the user where none runs, but for what a command line names by its file.
+  if root == script_folder or last and kind ~= "clusters" then
+    local leaf = kind:match("([^/]+)$")
+    places[#places + 1] = ("%s/%s/%s.lua"):format(root, leaf, name)
+    places[#places + 1] = ("%s/%s.lua"):format(root, name)
+  end
+  return places
+end
+
+--- Path of the file that describes `name`, or nil.
+---@param kind string folder under the roots, such as "operators" or "lua/architectures"
+function find.path(kind, name)
+  if type(name) ~= "string" or not name:match("^[%w_][%w_%-%.]*$") then return nil end
+  local roots = find.roots()
+  for i, root in ipairs(roots) do
+    for _, path in ipairs(candidates(root, kind, name, i == #roots and not script_folder)) do
+      if readable(path) then return path end
+    end
+  end
+  return nil
+end
+
+--- Every name found under the roots for a kind, sorted: list of {name=, path=}.
+---@param kind string
+---@param before string? a folder that is looked through before the roots
+function find.list(kind, before)
+  local lfs = require "lfs"
+  local seen, entries, roots = {}, {}, find.roots()
+  if before then table.insert(roots, 1, before) end
+  for _, root in ipairs(roots) do
+    local folder = root .. "/" .. kind
+    if lfs.attributes(folder, "mode") == "directory" then
+      for entry in lfs.dir(folder) do
+        local name = entry:match("^([%w_][%w_%-%.]*)%.lua$")
+        local path = folder .. "/" .. entry
+        if not name and entry:sub(1, 1) ~= "." and lfs.attributes(path .. "/init.lua", "mode") == "file" then
+          name, path = entry, path .. "/init.lua"
+        end
+        if name and not seen[name] then
+          seen[name] = true
+          entries[#entries + 1] = { name = name, path = path }
+        end
+      end
+    end
+  end
+  table.sort(entries, function(a, b) return a.name < b.name end)
+  return entries
+end
+
+--- Names only.
+function find.names(kind)
+  local names = {}
+  for i, entry in ipairs(find.list(kind)) do names[i] = entry.name end
+  return names
+end
+
+--- Environment of a description or script: reads globals, cannot create undeclared ones. Says which line wants to: it
+--- may stand in a function that is called long after the file was loaded.
+function find.sandbox()
+  return setmetatable({}, {
+    __index = _G,
+    __newindex = function(_, name, _)
+      local place = debug.getinfo(2, "Sl")
+      local file = place and place.currentline > 0 and place.source:match("^@(.*)$")
+      error_module.raise("model", "%sassignment to undeclared global '%s'; write 'local %s'",
+        file and ("%s:%d: "):format(file, place.currentline) or "", tostring(name), tostring(name))
+    end,
+  })
+end
+
+--- From now on modules cannot create globals either: a forgotten `local` raises.
+function find.protect_globals()
+  local meta = getmetatable(_G) or {}
+  meta.__newindex = function(_, name)
+    error_module.raise("model", "assignment to undeclared global '%s'; write 'local %s'",
+      tostring(name), tostring(name))
+  end
+  setmetatable(_G, meta)
+end
+
+--- Loads and runs a Lua file (text only, never bytecode) in a sandbox; returns its value.
+function find.load_file(path)
+  local chunk, why = loadfile(path, "t", find.sandbox())
+  if not chunk then
+    why = tostring(why)
+    error_module.raise("model", "%s", why:find(path, 1, true) == 1 and why or ("%s: %s"):format(path, why))
+  end
+  return error_module.wrap(path:match("([^/]+)$"), chunk)
+end
+
+--- Loads a part of a description that has a folder of its own, such as the file `check` of "samplers/cpu". A root's
+--- file of exactly that path counts; one that only has the part's name and stands beside a script does not.
+function find.part(folder, name)
+  for _, root in ipairs(find.roots()) do
+    local path = ("%s/%s/%s.lua"):format(root, folder, name)
+    if readable(path) then return find.load_file(path) end
+  end
+  error_module.raise("missing", "%s has no part '%s'", folder, name)
+end
+
+--- Finds and loads the description of `name`; raises with the nearest valid name.
+---@return any value, string path
+function find.load(kind, name)
+  local path = find.path(kind, name)
+  if not path then
+    local leaf = kind:match("([^/]+)$")
+    local hint = error_module.suggestion(name, find.names(kind))
+    if hint == "" and require("ett.base.catalog").folders[leaf] == kind then
+      hint = ("; `ett list %s` names them all"):format(leaf)
+    end
+    error_module.raise("missing", "unknown %s '%s'%s", (leaf:gsub("s$", "")), tostring(name), hint)
+  end
+  return find.load_file(path), path
+end
+
+return find

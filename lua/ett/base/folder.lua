@@ -1,0 +1,68 @@
+--- Folders, and whole files written into them.
+local error_module = require "ett.base.error"
+
+local folder = {}
+
+--- Makes a folder and the ones above it; raises when that cannot be.
+---@param path string
+---@return string path
+function folder.make(path)
+  if path == "" then error_module.raise("usage", "the name of a folder is empty") end
+  local ok, why = require("ett.io").make_folder(path)
+  if not ok then error(error_module.from(why), 0) end
+  return path
+end
+
+--- Writes a whole file, or leaves the one that was there; raises when that cannot be.
+---@param path string
+---@param text string
+---@return string path
+function folder.write(path, text)
+  local ok, why = require("ett.io").write(path, text)
+  if not ok then error(error_module.from(why), 0) end
+  return path
+end
+
+--- A new empty folder for temporary files, under TMPDIR or /tmp. Whoever makes it removes it.
+---@return string path
+function folder.temporary()
+  local lfs = require "lfs"
+  local under = os.getenv "TMPDIR"
+  if not under or lfs.attributes(under, "mode") ~= "directory" then under = "/tmp" end
+  local why
+  for _ = 1, 100 do
+    local path = ("%s/ett-%08x"):format(under, math.random(0, 0xffffffff))
+    local ok
+    ok, why = lfs.mkdir(path)
+    if ok then return path end
+    if not lfs.attributes(path) then break end
+  end
+  return error_module.raise("io", "cannot make a temporary folder in '%s': %s", under, tostring(why))
+end
+
+--- Calls work(path) with a new temporary folder and removes it afterwards, whatever happened. Returns and raises what
+--- work does.
+---@param work fun(path: string): ...
+function folder.within(work)
+  local path = folder.temporary()
+  local results = table.pack(pcall(work, path))
+  folder.remove(path)
+  if not results[1] then error(results[2], 0) end
+  return table.unpack(results, 2, results.n)
+end
+
+--- Removes a folder and all that is in it; links are removed, not followed.
+---@param path string
+function folder.remove(path)
+  local lfs = require "lfs"
+  if lfs.symlinkattributes(path, "mode") == "directory" then
+    for entry in lfs.dir(path) do
+      if entry ~= "." and entry ~= ".." then folder.remove(path .. "/" .. entry) end
+    end
+    lfs.rmdir(path)
+  else
+    os.remove(path)
+  end
+end
+
+return folder

@@ -1,0 +1,45 @@
+--- Runs the measures of spec/bench and prints them as a table or as JSON.
+local find = require "ett.base.find"
+local error_module = require "ett.base.error"
+
+local function names_of()
+  local names = {}
+  for _, entry in ipairs(find.list("spec/bench")) do names[#names + 1] = entry.name end
+  return names
+end
+
+return {
+  name = "bench",
+  summary = "run the measures of spec/bench (all, or those named)",
+  usage = "bench [NAME ...] [--json] [--quiet]",
+  options = { { "json", "print JSON" }, { "quiet", "print only what missed its target" } },
+  run = function(opts, names)
+    if #names == 0 then names = names_of() end
+    if #names == 0 then
+      error_module.raise("missing", "bench: no measures here: spec/bench is part of the source tree, not of an "
+        .. "installed one")
+    end
+    local all = {}
+    for _, name in ipairs(names) do
+      if not find.path("spec/bench", name) then
+        error_module.raise("usage", "bench: no measure '%s'%s", name, error_module.suggestion(name, names_of()))
+      end
+      local bench = find.load("spec/bench", name)
+      all[#all + 1] = { name = name, summary = bench.summary, rows = bench.run(opts) }
+    end
+    if opts.json then
+      io.write(require("ett.json").encode(all, { indent = 2 }))
+      return 0
+    end
+    for _, bench in ipairs(all) do
+      if not opts.quiet then print(("# %s: %s"):format(bench.name, bench.summary)) end
+      for _, row in ipairs(bench.rows) do
+        if row.pass == false or not opts.quiet then
+          print(("  %-64s %14s  must be %-14s %s"):format(row.measure, tostring(row.value),
+            tostring(row.target or "-"), row.pass == nil and "" or row.pass and "ok" or "MISSED"))
+        end
+      end
+    end
+    return 0
+  end,
+}

@@ -1,0 +1,55 @@
+--- Makes a cluster's coefficient files from folders of samples.
+local error_module = require "ett.base.error"
+
+return {
+  name = "calibrate",
+  summary = "make a cluster's coefficient files from folders of samples",
+  usage = "calibrate CLUSTER FOLDER ... --source WORDS [--into FOLDER] [--json]",
+  description = "Fits every operator and collective sampled in the folders and writes small coefficient files,\n"
+    .. "each with its source, date of fit and held-out error (of a small CPU table the surface that a\n"
+    .. "profile of it would serve), into the profile folder of the cluster\n"
+    .. "(a name whose file is a folder with init.lua), so that predictions need no samples.",
+  options = {
+    { "source", "WORDS", "where the samples come from; kept in every file" },
+    { "into", "FOLDER", "where to write (default: the cluster's own profile folder)" },
+    { "date", "YYYY-MM-DD", "date of the fit (default: today)" },
+    { "json", "print JSON" },
+    { "quiet", "print nothing" },
+  },
+  run = function(opts, words)
+    if #words < 2 then
+      error_module.raise("usage", "calibrate: wanted CLUSTER FOLDER ...; `ett calibrate --help` says more")
+    end
+    local cluster = require("ett.profile.cluster").get(words[1])
+    local into = opts.into
+    if not into then
+      local folder = type(cluster.profile) == "table" and cluster.profile.folder or cluster.profile
+      if not cluster.folder or type(folder) ~= "string" then
+        error_module.raise("usage", "calibrate: cluster %s has no profile folder of its own; give --into FOLDER",
+          cluster.name)
+      end
+      into = cluster.folder .. "/" .. folder
+    end
+    local folders = table.move(words, 2, #words, 1, {})
+    local calibrate = require "ett.profile.calibrate"
+    local summary, profile = calibrate.run { folders = folders, into = into, source = opts.source,
+      fitted = opts.date, cluster = cluster }
+    if opts.json then
+      io.write(require("ett.json").encode(summary, { indent = 2 }))
+    elseif not opts.quiet then
+      print(("# %s (%s) from %s (%s) into %s"):format(cluster.name, cluster.device.name, table.concat(folders, ", "),
+        profile.gpu, into))
+      print(("%-44s %8s %8s %18s %10s"):format("model", "samples", "dropped", "held-out error %", "bytes"))
+      local rows = {}
+      for _, line in ipairs(summary) do
+        print(("%-44s %8d %8d %18s %10d%s"):format(line.pool .. " " .. line.name, line.rows, line.dropped,
+          line.error and ("%.2f"):format(100 * line.error) or "-", line.bytes, line.fault and "  " .. line.fault or ""))
+        table.move(line.dropped_rows, 1, #line.dropped_rows, #rows + 1, rows)
+      end
+      local lines = require("ett.samples.dropped").lines(rows)
+      if #lines > 0 then print("\nset aside by the gate:") end
+      for _, line in ipairs(lines) do print(line) end
+    end
+    return 0
+  end,
+}

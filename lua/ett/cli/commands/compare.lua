@@ -1,0 +1,110 @@
+--- `ett compare`: the metered ledger, the simple model and `ett predict` side by side.
+local error_module = require "ett.base.error"
+local options = require "ett.base.options"
+local schema = require "ett.base.schema"
+
+--- NAME=VALUE words as plan fields and hyper-parameters.
+local function sort_words(words)
+  local plan_schema, hyper_schema = require("ett.plan").schema, require("ett.model.architecture").hyper_schema
+  local plan, hyper = {}, {}
+  local given = options.words(words, "compare")
+  for _, name in ipairs(schema.keys(given)) do
+    local into = plan_schema[name] and plan or hyper_schema[name] and hyper
+    if not into then
+      local known = schema.keys(plan_schema)
+      for _, field in ipairs(schema.keys(hyper_schema)) do known[#known + 1] = field end
+      error_module.raise("usage", "compare: unknown field '%s'%s", name, error_module.suggestion(name, known))
+    end
+    into[name] = options.value(given[name])
+  end
+  return plan, hyper
+end
+
+local rows = {
+  { "FLOP of the step", "flop", "%.4g" }, { "matmul time (s)", "compute_seconds", "%.5f" },
+  { "other operators (s)", "other_seconds", "%.5f" }, { "tensor traffic (s)", "tensor_seconds", "%.5f" },
+  { "pipeline traffic (s)", "pipeline_seconds", "%.5f" }, { "data traffic (s)", "data_seconds", "%.5f" },
+  { "other traffic (s)", "other_traffic_seconds", "%.5f" },
+  { "optimizer (s)", "optimizer_seconds", "%.5f" }, { "bubble, waiting (s)", "bubble_seconds", "%.5f" },
+  { "step (s)", "step_seconds", "%.5f" }, { "model FLOP utilization", "mfu", "%.4f" },
+  { "memory a device (GB)", "memory_bytes", "%.3f", 1e-9 }, { "bound by", "bound_by", "%s" },
+}
+
+local function print_table(result)
+  local line = "%-24s"
+  for _ = 1, #result.views do line = line .. " %18s" end
+  local cells = {}
+  for i, view in ipairs(result.views) do cells[i] = view.view end
+  print(("# %d devices, cluster %s; utilization %.2f and overlap %.2f in the first two views"):format(result.devices,
+    result.cluster, result.settings.utilization, result.settings.overlap))
+  print(line:format("", table.unpack(cells)))
+  for _, row in ipairs(rows) do
+    for i, view in ipairs(result.views) do
+      local value = view[row[2]]
+      cells[i] = value == nil and "-" or row[3]:format(row[4] and value * row[4] or value)
+    end
+    print(line:format(row[1], table.unpack(cells)))
+  end
+  print("\nwhere they differ, and why")
+  for _, reason in ipairs(result.reasons) do
+    print(("  %s%s"):format(reason.text, reason.seconds and (" [%.5f s]"):format(reason.seconds) or ""))
+  end
+end
+
+return {
+  name = "compare",
+  summary = "three views of one step side by side: metered ledger, simple model, ett predict",
+  usage = "compare --model NAME|config.json --cluster NAME [NAME=VALUE ...]",
+  description = "Plan fields and hyper-parameters are words NAME=VALUE, as for `ett predict`.",
+  options = {
+    { "model", "NAME", "an architecture by name, or a Hugging Face config.json" },
+    { "cluster", "NAME", "a cluster by name or file", default = "dgx_h100" },
+    { "utilization", "U", "fraction of peak that matmuls reach in the ledger views", kind = "number", default = 0.6 },
+    { "overlap", "F", "fraction of traffic that may hide in the ledger views", kind = "number", default = 1 },
+    { "json", "print JSON" },
+    { "csv", "print CSV" },
+    { "quiet", "print the seconds of the step in each view only" },
+  },
+  run = function(opts, words)
+    if not opts.model then error_module.raise("usage", "compare: needs --model NAME or config.json") end
+    local plan, hyper = sort_words(words)
+    local model_module = require "ett.model"
+    local model
+    if model_module.is_file(opts.model) then
+      if next(hyper) then
+        error_module.raise("usage", "compare: '%s=' comes from %s", next(hyper), opts.model)
+      end
+      model = model_module.huggingface(opts.model)
+    else
+      model = model_module.new(opts.model, hyper)
+    end
+    for _, name in ipairs { "utilization", "overlap" } do
+      if not (opts[name] >= 0 and opts[name] <= 1) or (name == "utilization" and opts[name] == 0) then
+        error_module.raise("usage", "compare: --%s must be a fraction of 1, got %g", name, opts[name])
+      end
+    end
+    local result = require("ett.ledger.compare").new { model = model, plan = plan, cluster = opts.cluster,
+      utilization = opts.utilization, overlap = opts.overlap }
+    if opts.json then
+      io.write(require("ett.json").encode({ views = result.views, reasons = result.reasons, devices = result.devices },
+        { indent = 2 }))
+    elseif opts.csv then
+      local names = {}
+      for i, view in ipairs(result.views) do names[i] = ('"%s"'):format(view.view) end
+      print("quantity," .. table.concat(names, ","))
+      for _, row in ipairs(rows) do
+        local cells = {}
+        for i, view in ipairs(result.views) do
+          local value = view[row[2]]
+          cells[i] = type(value) == "number" and ("%.17g"):format(value) or tostring(value or "")
+        end
+        print(row[2] .. "," .. table.concat(cells, ","))
+      end
+    elseif opts.quiet then
+      for _, view in ipairs(result.views) do print(("%.17g"):format(view.step_seconds)) end
+    else
+      print_table(result)
+    end
+    return 0
+  end,
+}

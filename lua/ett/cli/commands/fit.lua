@@ -1,0 +1,232 @@
+--- Fits everything that was sampled, so that predictions find it in the cache.
+local error_module = require "ett.base.error"
+
+--- The folder and the one path wanted of it (nil: all) that a word names.
+local function place(word)
+  local mode = require("lfs").attributes(word, "mode")
+  if mode == "directory" then return word, nil end
+  if mode == "file" then return word:match("^(.*)/[^/]*$") or ".", word:match("/") and word or "./" .. word end
+  error_module.raise("missing", "fit: cannot read '%s': no such file or folder", word)
+end
+
+--- Every model of a profile in a fixed order: calls each(name, path, fit) where fit() fits or loads it.
+local function models(profile, each)
+  local schema = require "ett.base.schema"
+  for _, key in ipairs(schema.keys(profile.pools)) do
+    local entries = profile.pools[key]
+    local seen = {}
+    for _, entry in ipairs(entries) do
+      local file, err = require("ett.samples").read(entry)
+      if not file then error(err, 0) end
+      for _, p in ipairs(file.passes) do seen[p.pass] = true end
+    end
+    for _, pass in ipairs(schema.keys(seen)) do
+      each(key .. " " .. pass, entries, function() return profile:model(key, entries, pass) end)
+    end
+  end
+  for _, key in ipairs(schema.keys(profile.collectives)) do
+    for _, topology in ipairs(profile:topologies(key)) do
+      local id = key .. " " .. topology.name
+      each(id, topology.entries, function()
+        return profile:model(id, topology.entries, "collective", topology.group)
+      end)
+    end
+  end
+end
+
+local function holds(entries, path)
+  if not path then return true end
+  for _, entry in ipairs(entries) do if entry.path == path then return true end end
+  return false
+end
+
+-- Held-out errors of one profile's tables: all splits, or the grouped one alone, with its points for plots.
+local function hold_out(profile, path, opts, found)
+  local holdout = require "ett.profile.holdout"
+  local files = holdout.read_files(profile.files, "-", profile.multiprocessors)
+  local of = path and function(file) return file.path == path end or nil
+  for _, split in ipairs(opts.splits and holdout.splits or { "grouped" }) do
+    local points = opts.svg ~= nil and split == "grouped"
+    for _, r in ipairs(holdout.run(files, { of = of, splits = { split }, points = points })) do
+      if opts.splits then found.splits[#found.splits + 1] = r end
+      if points then found.plotted[#found.plotted + 1] = r end
+    end
+  end
+end
+
+local faulty = {} -- row without a model -> its tables
+
+-- Fits one device's tables of a folder.
+local function fit_device(folder, path, gpu, opts, found)
+  local options = { gpu = gpu }
+  if opts.fresh then options.cache = false end
+  local profile = require("ett.profile").from_samples({ folder }, options)
+  local any = false
+  models(profile, function(name, entries, fit)
+    if not holds(entries, path) then return end
+    any = true
+    local started = os.clock()
+    local model, void = fit()
+    local row = { model = name, folder = folder, device = gpu, fit_seconds = os.clock() - started }
+    if model then
+      local facts = model:facts()
+      row.kind = facts.kind == "surface" and "surface" or "regressor"
+      row.rows, row.dropped_rows = facts.rows, facts.dropped
+      row.held_out_mean_error, row.held_out_median_error = facts.error_mean, facts.error_median
+    else
+      row.fault = void and "void: " .. void
+        or ("fewer than the %d rows that a fit needs"):format(require("ett.profile.fit").least_rows)
+      faulty[row] = entries
+    end
+    found.rows[#found.rows + 1] = row
+  end)
+  if not any then return false end
+  local report = profile:report()
+  for _, name in ipairs(require("ett.base.schema").keys(report)) do
+    for _, row in ipairs(report[name]) do
+      row.model = name
+      found.outliers[#found.outliers + 1] = row
+    end
+  end
+  if opts.splits or opts.svg then hold_out(profile, path, opts, found) end
+  return true
+end
+
+local function fit_all(word, opts, found)
+  local folder, path = place(word)
+  local profile, any = require "ett.profile", false
+  local devices, unknown = profile.devices { folder }
+  if path then
+    for _, entry in ipairs(unknown) do
+      if entry.path == path then error_module.raise("missing", "%s", require("ett.samples").unknown_text(entry)) end
+    end
+  else
+    profile.check_devices(devices, unknown, folder)
+    for _, entry in ipairs(unknown) do
+      io.stderr:write(("ett: note: %s; left out\n"):format(require("ett.samples").unknown_text(entry)))
+    end
+  end
+  for _, gpu in ipairs(require("ett.base.schema").keys(devices)) do
+    any = fit_device(folder, path, gpu, opts, found) or any
+  end
+  if not any then
+    error_module.raise("format", "fit: '%s' is no sample file; they are called {gpu}_{operator}_{precision}.csv", word)
+  end
+end
+
+local function percent(value) return value and ("%.2f"):format(100 * value) or "-" end
+
+local function print_table(found)
+  print(("%-48s %8s %8s %14s %16s"):format("model", "rows", "dropped", "mean error %", "median error %"))
+  local devices = {}
+  for _, row in ipairs(found.rows) do devices[row.device] = true end
+  local several = next(devices, next(devices)) ~= nil
+  for _, row in ipairs(found.rows) do
+    print(("%-48s %8s %8s %14s %16s%s%s"):format(row.model, tostring(row.rows or "-"),
+      tostring(row.dropped_rows or "-"), percent(row.held_out_mean_error), percent(row.held_out_median_error),
+      row.fault and "  " .. row.fault or "", several and "  " .. row.device or ""))
+  end
+  if #found.splits > 0 then
+    print(("\n# seed %d"):format(require("ett.profile.holdout").seed))
+    print(("%-36s %-11s %-14s %8s %14s %16s %10s"):format("file", "pass", "split", "rows", "mean error %",
+      "median error %", "covered %"))
+    for _, r in ipairs(found.splits) do
+      print(("%-36s %-11s %-14s %8d %14s %16s %10s%s%s"):format(r.file .. " " .. r.entry.dtype, r.pass, r.split, r.rows,
+        percent(r.error), percent(r.median), r.coverage and ("%.1f"):format(100 * r.coverage) or "-",
+        r.fault and "  " .. r.fault or "", several and "  " .. r.entry.gpu or ""))
+    end
+  end
+  local lines = require("ett.samples.dropped").lines(found.outliers)
+  if #lines > 0 then print("\nset aside by the gate:") end
+  for _, line in ipairs(lines) do print(line) end
+end
+
+local function print_json(found, opts)
+  local json = require "ett.json"
+  local out = { models = json.array(found.rows), dropped_rows = json.array(found.outliers) }
+  if opts.splits then
+    local splits = {}
+    for i, r in ipairs(found.splits) do
+      splits[i] = { file = r.file, path = r.path, device = r.entry.gpu, pass = r.pass, split = r.split,
+        held_out_rows = r.rows, dropped_rows = r.dropped, mean_error = r.error, median_error = r.median,
+        ninetieth_percentile_error = r.ninety, coverage = r.coverage, half_width = r.half_width, fault = r.fault }
+    end
+    out.splits, out.seed = json.array(splits), require("ett.profile.holdout").seed
+  end
+  if opts.svg then out.plots = json.array(found.plots) end
+  io.write(json.encode(out, { indent = 2 }))
+end
+
+-- Raises where nothing at all could be fitted, with every table and why.
+local function check_fitted(found)
+  local why, reasons, few = {}, {}, false
+  for _, row in ipairs(found.rows) do
+    if not row.fault then return end
+    few = few or row.fault:match("^fewer") ~= nil
+    for _, entry in ipairs(faulty[row]) do
+      if not why[entry.path] then
+        reasons[#reasons + 1] = entry.path
+        why[entry.path] = row.fault
+      end
+    end
+  end
+  local words = {}
+  for i = 1, math.min(#reasons, 10) do words[i] = ("%s (%s)"):format(reasons[i], why[reasons[i]]) end
+  if #reasons > 10 then words[#words + 1] = ("and %d more"):format(#reasons - 10) end
+  error_module.raise("format", "fit: no table could be fitted: %s%s", table.concat(words, ", "),
+    few and "; measure more shapes" or "")
+end
+
+-- Said before the fits, which may take minutes.
+local function check_folder(folder)
+  local mode = require("lfs").attributes(folder, "mode")
+  if mode and mode ~= "directory" then
+    error_module.raise("io", "fit: --svg wants a folder, and '%s' is a %s", folder, mode)
+  end
+end
+
+return {
+  name = "fit",
+  summary = "fit every operator and collective of a folder of samples",
+  usage = "fit FOLDER|FILE.csv ... [--fresh] [--splits] [--svg FOLDER] [--json] [--quiet]",
+  description = "Fitted models are cached under $XDG_CACHE_HOME/ett by the content of their samples: what is fitted\n"
+    .. "already is loaded. Errors are those of cross-validation, on rows the fit did not see. Rows that\n"
+    .. "the gate set aside are counted, and listed by file, reason and line; a pass most of whose rows\n"
+    .. "are faster than the device can be is void and not served. Exit status 1 when no table could be\n"
+    .. "fitted.\n\n"
+    .. "--splits holds out a fifth of the rows, a fifth of the kernels, the largest sizes and nine tenths\n"
+    .. "of every file, and fits to the rest what a profile would serve. --svg draws the rows of the second\n"
+    .. "split, measured against predicted on logarithmic axes, one plot a table and pass: the diagonal\n"
+    .. "and 10 % on either side, what the gate set aside as crosses, 90 % intervals where they are few.\n"
+    .. "FOLDER/index.html shows them all.",
+  options = {
+    { "fresh", "fit again, without the cache" },
+    { "splits", "print the error of seeded splits of every file, too" },
+    { "svg", "FOLDER", "draw held-out rows against their predictions into FOLDER" },
+    { "json", "print JSON" },
+    { "quiet", "print nothing" },
+  },
+  run = function(opts, words)
+    if #words == 0 then error_module.raise("usage", "fit: which folder? usage: ett fit FOLDER|FILE.csv ...") end
+    if opts.svg then check_folder(opts.svg) end
+    local found = { rows = {}, outliers = {}, splits = {}, plotted = {} }
+    require("ett.profile.cache").warn = function(text) io.stderr:write("ett: fit: warning: " .. text .. "\n") end
+    for _, word in ipairs(words) do fit_all(word, opts, found) end
+    if opts.svg then
+      local fit_plot = require "ett.profile.plot"
+      found.plots = fit_plot.write(opts.svg, fit_plot.render(found.plotted, found.outliers))
+    end
+    if opts.json then
+      print_json(found, opts)
+    elseif not opts.quiet then
+      print_table(found)
+      if opts.svg then
+        local plots = #found.plots - 1
+        print(("\n%d plot%s in %s; %s shows all"):format(plots, plots == 1 and "" or "s", opts.svg,
+          found.plots[#found.plots]))
+      end
+    end
+    check_fitted(found)
+    return 0
+  end,
+}

@@ -1,0 +1,246 @@
+--- `ett optimize`: the best layout for a budget and a device count, proven; inverse questions;
+--- sweeps, the Pareto front and figures. The search is ett.ledger.optimize.
+local error_module = require "ett.base.error"
+local figures = require "ett.ledger.figures"
+local optimize = require "ett.ledger.optimize"
+local options_module = require "ett.base.options"
+
+local function number_list(text, what)
+  local list = {}
+  for word in text:gmatch("[^,]+") do
+    local value = options_module.number(word)
+    if not value or value < 1 or not math.tointeger(value) then
+      error_module.raise("usage", "optimize: %s must be whole numbers separated by commas, got '%s'", what, word)
+    end
+    list[#list + 1] = math.tointeger(value)
+  end
+  return list
+end
+
+--- `low:high`, `low:high:per_octave` or a list.
+local function device_counts(text)
+  local low, high, per = text:match("^([^:,]+):([^:,]+):?([^:,]*)$")
+  if not low then return number_list(text, "--devices") end
+  low, high = options_module.number(low), options_module.number(high)
+  per = per == "" and 2 or options_module.number(per)
+  if not low or not high or not per or low < 1 or high < low or per <= 0 then
+    error_module.raise("usage", "optimize: --devices must be N, N,M,... or LOW:HIGH[:PER_OCTAVE], got '%s'", text)
+  end
+  return optimize.counts(low, high, per)
+end
+
+local function assignments(positional)
+  local fixed = {}
+  for name, text in pairs(options_module.words(positional, "optimize")) do
+    fixed[name] = options_module.number(text)
+    if not fixed[name] then
+      error_module.raise("usage", "optimize: '%s=%s' must be parameter=number", name, text)
+    end
+  end
+  return fixed
+end
+
+local order = { "pp", "pipeline_interleaving", "dp", "tp", "tp2", "tp_hidden", "tp_residual", "microbatch_size",
+  "microbatches", "recompute" }
+
+local function layout_text(layout)
+  local words = {}
+  for _, name in ipairs(order) do
+    if layout[name] then
+      words[#words + 1] = ("%s=%s"):format(name, math.type(layout[name]) == "integer" and layout[name]
+        or ("%.3g"):format(layout[name]))
+    end
+  end
+  return table.concat(words, " ")
+end
+
+local function bound_by(result)
+  local best
+  for _, name in ipairs(figures.phase_names(result.phases)) do
+    local phase = result.phases[name]
+    if not best or phase.seconds > best.seconds then best = phase end
+  end
+  return best and best.bound_by or "-"
+end
+
+local function print_sensitivities(list)
+  print("\nSENSITIVITIES, searched anew     days        util      dollars  layout")
+  for _, row in ipairs(list) do
+    local what = ("%s x %g"):format(row.name, row.factor)
+    if row.found then
+      print(("%-24s %+10.2f %% %+9.2f %% %+10.2f %%  %s"):format(what, row.days * 100, row.utilization * 100,
+        row.dollars * 100, layout_text(row.layout)))
+    else
+      print(("%-24s no layout"):format(what))
+    end
+  end
+end
+
+local function print_table(results)
+  print(("%10s %10s %10s %8s %12s  %-8s %s"):format("devices", "used", "days", "util", "dollars", "bound by", "layout"))
+  for _, r in ipairs(results) do
+    print(("%10d %10.6g %10.2f %8.4f %12.4g  %-8s %s%s"):format(r.devices, r.devices_used, r.days, r.utilization,
+      r.dollars, bound_by(r), layout_text(r.layout), r.gap > 1e-12 and ("  (gap %.3g)"):format(r.gap) or ""))
+  end
+  for _, r in ipairs(results) do
+    if r.sensitivities then print_sensitivities(r.sensitivities) end
+  end
+end
+
+--- A result as JSON: finite numbers, units in the names.
+local function plain(result)
+  local doc = {}
+  for name, value in pairs(result) do
+    if value ~= math.huge and value ~= -math.huge then doc[name] = value end
+  end
+  doc.phases = {}
+  for name, p in pairs(result.phases) do
+    doc.phases[name] = { seconds = p.seconds, fraction = p.fraction, bound_by = p.bound_by,
+      compute_seconds = p.compute, memory_seconds = p.memory, network_seconds = p.network }
+  end
+  if result.sensitivities then
+    doc.sensitivities = {}
+    for i, row in ipairs(result.sensitivities) do
+      doc.sensitivities[i] = { name = row.name, factor = row.factor, found = row.found, layout = row.layout,
+        days_change = row.days, utilization_change = row.utilization, dollars_change = row.dollars }
+    end
+  end
+  return doc
+end
+
+local function show(opts, results)
+  if opts.json then
+    local docs = {}
+    for i, result in ipairs(results) do docs[i] = plain(result) end
+    io.write(require("ett.json").encode(docs, { indent = 2 }))
+  elseif opts.csv then
+    print("devices,devices_used,days,utilization,dollars,bound_by,gap," .. table.concat(order, ","))
+    for _, r in ipairs(results) do
+      local cells = { r.devices, r.devices_used, r.days, r.utilization, r.dollars, bound_by(r), r.gap }
+      for i, name in ipairs(order) do cells[7 + i] = r.layout[name] or "" end
+      for i, cell in ipairs(cells) do
+        cells[i] = math.type(cell) == "float" and ("%.17g"):format(cell) or tostring(cell)
+      end
+      print(table.concat(cells, ","))
+    end
+  elseif opts.quiet then
+    for _, r in ipairs(results) do print(layout_text(r.layout)) end
+  else
+    print_table(results)
+  end
+end
+
+local function none(opts, devices)
+  error_module.raise("limit", "optimize: no layout of at most %d devices meets the limits of model '%s'%s", devices,
+    opts.model, opts.max_days and (" and %g days"):format(opts.max_days) or "")
+end
+
+local front_fields = { days = "days", dollars = "dollars", devices = "devices_used" }
+
+--- The two fields of `--pareto FIELD[,FIELD]`; one alone goes with devices.
+local function front_of(text)
+  local words = {}
+  for word in text:gmatch("[^,]+") do words[#words + 1] = word end
+  if #words == 1 then table.insert(words, 1, "devices") end
+  for i, word in ipairs(words) do
+    if #words ~= 2 or not front_fields[word] or words[1] == words[2] then
+      error_module.raise("usage", "optimize: --pareto must be one or two of days, dollars, devices, got '%s'%s", text,
+        error_module.suggestion(word, optimize.objectives))
+    end
+    words[i] = front_fields[word] and word
+  end
+  return front_fields[words[1]], front_fields[words[2]]
+end
+
+--- A cluster's device and links as parameters of the simple model, where not given.
+local function on_cluster(opts, fixed)
+  if not opts.cluster then return fixed end
+  if opts.model ~= "simple" then
+    error_module.raise("usage", "optimize: --cluster goes with --model simple")
+  end
+  local chip = require("ett.ledger.links").chip(opts.cluster)
+  local facts = { chip_flops = chip.flops, chip_memory = chip.memory, chip_capacity = chip.capacity,
+    chip_network = chip.network, node_network = chip.node_network, node_chips = chip.node_chips,
+    latency_seconds = chip.latency_seconds }
+  for name, value in pairs(facts) do
+    if fixed[name] == nil then fixed[name] = value end
+  end
+  return fixed
+end
+
+local function run(opts, positional)
+  for name, known in pairs { model = optimize.models, objective = optimize.objectives } do
+    if not (" " .. table.concat(known, " ") .. " "):find(" " .. opts[name] .. " ", 1, true) then
+      error_module.raise("usage", "optimize: --%s must be one of %s, got '%s'%s", name, table.concat(known, ", "),
+        opts[name], error_module.suggestion(opts[name], known))
+    end
+  end
+  local front_x, front_y
+  if opts.pareto then front_x, front_y = front_of(opts.pareto) end
+  local fixed = on_cluster(opts, assignments(positional))
+  local search = optimize.new { model = opts.model, objective = opts.objective, fixed = fixed,
+    limits = { days = opts.max_days, dollars = opts.max_dollars } }
+  local settings = { gap = opts.gap, exact_devices = opts.exact_devices, real = opts.real }
+  if opts.real and opts.gap == 0 then settings.gap = 0.005 end
+  if opts.days then
+    local most = opts.devices and device_counts(opts.devices)
+    local found, best = search:fewest_devices(opts.days, most and most[#most] or 100000, settings)
+    if not found then
+      error_module.raise("limit", "optimize: %g days cannot be reached with at most %d devices%s", opts.days,
+        most and most[#most] or 100000, best.found and ("; the best is %.2f days"):format(best.days) or "")
+    end
+    show(opts, { found })
+    return 0
+  end
+  local counts = device_counts(opts.devices or "1024")
+  if opts.utilization then
+    local bandwidth, best = search:least_bandwidth(opts.utilization, counts[1], settings)
+    if not bandwidth then
+      error_module.raise("limit", "optimize: no bandwidth gives %d devices %g of their peak%s", counts[1],
+        opts.utilization, best.found and ("; the best is %.4f"):format(best.utilization_of_all) or "")
+    end
+    if not (opts.json or opts.csv or opts.quiet) then print(("least bandwidth: %.6g bytes/s"):format(bandwidth)) end
+    best.bandwidth_bytes_per_second = bandwidth
+    show(opts, { best })
+    return 0
+  end
+  local results = search:sweep(counts, settings)
+  if #results == 0 then none(opts, counts[#counts]) end
+  if front_x then results = optimize.pareto(results, front_x, front_y) end
+  if opts.sensitivities then
+    for _, result in ipairs(results) do result.sensitivities = search:sensitivities(result.devices, settings) end
+  end
+  show(opts, results)
+  if opts.svg then
+    for _, path in ipairs(figures.write(opts.svg, results, opts.model)) do io.stderr:write("wrote ", path, "\n") end
+  end
+  return 0
+end
+
+return {
+  name = "optimize",
+  summary = "find the best layout for a budget and a device count, with proof",
+  usage = "optimize [--model pods|simple] [--devices N | N,M | LOW:HIGH[:PER_OCTAVE]] [parameter=number ...]",
+  description = "Branch and bound over all whole-number layouts; the result is the optimum of the model unless a gap "
+    .. "is printed.\nmodels: pods (a FLOP budget on pods), simple (the corrected simple-transformer, with memory).",
+  options = {
+    { "model", "NAME", "pods or simple", default = "pods" },
+    { "cluster", "NAME", "cluster whose device and links the simple model runs on" },
+    { "devices", "N", "at most so many devices; a list or LOW:HIGH[:PER_OCTAVE] sweeps" },
+    { "objective", "WHAT", "days, dollars or devices", default = "days" },
+    { "max-days", "D", "only layouts of at most D days", kind = "positive" },
+    { "max-dollars", "D", "only layouts of at most D dollars", kind = "positive" },
+    { "days", "D", "inverse: the fewest devices that finish in D days", kind = "positive" },
+    { "utilization", "U", "inverse: the least network bandwidth for this fraction of peak", kind = "number" },
+    { "exact-devices", "use exactly the devices given" },
+    { "real", "allow fractions of degrees: a bound for every layout (pods)" },
+    { "gap", "G", "stop when proven within this fraction", kind = "number", default = 0 },
+    { "pareto", "FIELD", "of a sweep, only what nothing beats in FIELD[,FIELD]: days, dollars, devices (default)" },
+    { "sensitivities", "what more bandwidth, memory, FLOP/s, batch and devices change, searched anew" },
+    { "svg", "PREFIX", "write figures PREFIX-degrees.svg, -phases.svg, -resources.svg of a sweep" },
+    { "json", "print JSON" },
+    { "csv", "print CSV" },
+    { "quiet", "print the layouts only" },
+  },
+  run = run,
+}

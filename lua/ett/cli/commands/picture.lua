@@ -1,0 +1,27 @@
+--- `ett picture`: a batch's matrix products and communication as one HTML page, animated.
+local names = { "layers", "pp", "dp", "tp", "microbatches", "width", "hidden", "batch" }
+local help = { layers = "layers of two matrices", pp = "pipeline stages", dp = "replicas", tp = "tensor slices",
+  microbatches = "microbatches of a replica", width = "model width drawn", hidden = "hidden width drawn",
+  batch = "samples drawn" }
+local options = { { "output", "FILE", "the page to write (default: print it)", short = "o" } }
+for _, name in ipairs(names) do
+  options[#options + 1] = { name, "N", help[name], kind = "count" }
+end
+
+return {
+  name = "picture",
+  summary = "draw a batch's matrix products and communication in 3-D, as one HTML page",
+  usage = "picture [--layers N] [--pp N] [--dp N] [--tp N] [--microbatches N] -o FILE.html",
+  options = options,
+  run = function(opts)
+    local given = {}
+    for _, name in ipairs(names) do given[name] = opts[name] end
+    local page = require("ett.ledger.picture").page(given)
+    if not opts.output then
+      io.write(page)
+      return 0
+    end
+    require("ett.base.folder").write(opts.output, page)
+    return 0
+  end,
+}

@@ -1,0 +1,23 @@
+--- Runs a script: a description with options of its own, and a value to print.
+local error_module = require "ett.base.error"
+local script = require "ett.cli.script"
+
+return {
+  name = "run",
+  summary = "run a script",
+  usage = "run SCRIPT.lua [NAME=VALUE ...] [--json] [--quiet]",
+  description = "The options of a script are words NAME=VALUE; `ett run SCRIPT.lua --help` lists them.\n"
+    .. "What the script returns is printed: as a table, with --json as JSON, with --quiet not at all.",
+  options = {
+    { "json", "print what the script returns as JSON" },
+    { "quiet", "print nothing but what the script prints itself" },
+  },
+  own_help = true,
+  run = function(opts, words)
+    local path = table.remove(words, 1)
+    if not path then
+      error_module.raise("usage", "run: which script? usage: ett run SCRIPT.lua [NAME=VALUE ...]")
+    end
+    return script.run(path, words, opts)
+  end,
+}

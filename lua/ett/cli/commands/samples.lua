@@ -1,0 +1,138 @@
+--- Operator samples from what was recorded elsewhere.
+local error_module = require "ett.base.error"
+
+local function number_text(value)
+  local text = ("%.17g"):format(value)
+  for digits = 1, 16 do
+    local shorter = ("%%.%dg"):format(digits):format(value)
+    if tonumber(shorter) == value then text = shorter break end
+  end
+  if text:find("e", 1, true) and math.abs(value) < 1e15 and value == math.floor(value) then
+    text = ("%.0f"):format(value)
+  end
+  return text:find("[%.en]") and text or text .. ".0"
+end
+
+local function shape_of(opts, config, path, columns)
+  local samples = require "ett.trace.samples"
+  if opts.shape then
+    local shape = {}
+    for word in opts.shape:gmatch("[^,]+") do
+      local value = tonumber(word)
+      if not value then
+        error_module.raise("usage", "samples: option '--shape' must be numbers with commas, got '%s'", word)
+      end
+      shape[#shape + 1] = value
+    end
+    return shape, "--shape"
+  end
+  local named = samples.shape_of_name(path, columns)
+  if named then return named, "the name of the trace" end
+  if type(config.shapes) == "table" and #config.shapes == columns then
+    return config.shapes, "'shapes' of the configuration"
+  end
+  error_module.raise("missing", "samples: %s: the shape is not known: give --shape with %d numbers (%s)", path, columns,
+    table.concat(config.columns_name, ", ", 1, columns))
+end
+
+--- The traces below a folder whose own folders are named by shape, else the folder itself.
+local function expand(paths, columns)
+  local lfs = require "lfs"
+  local samples = require "ett.trace.samples"
+  local list = {}
+  for _, path in ipairs(paths) do
+    local inner = {}
+    if lfs.attributes(path, "mode") == "directory" then
+      for entry in lfs.dir(path) do
+        local whole = path .. "/" .. entry
+        if entry ~= "." and entry ~= ".." and lfs.attributes(whole, "mode") == "directory"
+          and samples.shape_of_name(entry, columns) then
+          inner[#inner + 1] = whole
+        end
+      end
+    end
+    table.sort(inner)
+    if #inner == 0 then inner[1] = path end
+    table.move(inner, 1, #inner, #list + 1, list)
+  end
+  return list
+end
+
+local function from_trace(opts, words)
+  local samples = require "ett.trace.samples"
+  local trace = require "ett.trace"
+  if #words < 2 then error_module.raise("usage", "samples from-trace: needs DIR and CONFIG.yml") end
+  local config_path = table.remove(words)
+  local config = samples.config(config_path)
+  local columns = #config.columns_name - #config.targets
+  local lines, device = {}, nil
+  for _, path in ipairs(expand(words, columns)) do
+    local shape, source = shape_of(opts, config, path, columns)
+    local t, why = trace.open(path, {})
+    if not t then error(error_module.from(why), 0) end
+    local held <close> = t
+    local row, counts = error_module.wrap(path, samples.row, held, config, shape)
+    device = device or samples.device_name(held)
+    local cells = {}
+    for i, value in ipairs(row) do cells[i] = number_text(value) end
+    lines[#lines + 1] = table.concat(cells, ",")
+    if not opts.quiet then
+      io.stderr:write(("ett: samples: %s: %s occurrences; shape from %s\n"):format(path,
+        table.concat(counts, " and "), source))
+    end
+  end
+  local body = table.concat(config.columns_name, ",") .. "\n" .. table.concat(lines, "\n") .. "\n"
+  if not opts.output then
+    io.write(body)
+    return 0
+  end
+  local name = ("%s/%s_%s_%s.csv"):format(opts.output, opts.device or device or "unknown", config.kernel_name,
+    opts.precision or "fp16")
+  require("ett.base.folder").write(name, body)
+  if not opts.quiet then print("wrote " .. name) end
+  return 0
+end
+
+local function merge(opts, words)
+  local report = require("ett.samples.merge").merge(words, opts.output)
+  if opts.json then
+    local json = require "ett.json"
+    io.write(json.encode(json.array(report), { indent = 2 }))
+    return 0
+  end
+  for _, entry in ipairs(opts.quiet and {} or report) do
+    print(("%s: %d rows of %d tables, %d duplicates dropped, %d failed shapes"):format(entry.path, entry.rows,
+      entry.tables, entry.duplicates, entry.failed))
+  end
+  return 0
+end
+
+return {
+  name = "samples",
+  summary = "sample tables: from recorded traces, or merged from parts",
+  usage = "samples from-trace DIR [DIR ...] CONFIG.yml [--shape N,N,...] [--output FOLDER]\n"
+    .. "       ett samples merge TABLE|FOLDER ... --output FOLDER",
+  description = "CONFIG.yml is a sampling configuration: its 'targets' are paths of event names, one for each\n"
+    .. "measured column. The shape columns come from --shape, else from the end of the folder's name,\n"
+    .. "else from 'shapes'.\n"
+    .. "merge joins the tables of a campaign's parts: each shape once, in order, headers checked.",
+  options = {
+    { "shape", "N,N,...", "values of the shape columns" },
+    { "output", "FOLDER", "write FOLDER/DEVICE_OPERATOR_PRECISION.csv instead of printing" },
+    { "precision", "NAME", "precision in the file's name (fp16)" },
+    { "device", "NAME", "device in the file's name instead of the trace's" },
+    { "json", "with merge: print what was joined as JSON" },
+    { "quiet", "print the table only, or nothing" },
+  },
+  run = function(opts, positional)
+    local what = table.remove(positional, 1)
+    local idle = what == "from-trace" and { "json" } or what == "merge" and { "shape", "precision", "device" } or {}
+    for _, name in ipairs(idle) do
+      if opts[name] then error_module.raise("usage", "samples %s: --%s changes nothing here", what, name) end
+    end
+    if what == "from-trace" then return from_trace(opts, positional) end
+    if what == "merge" then return merge(opts, positional) end
+    error_module.raise("usage", "samples: needs what to do: from-trace or merge%s",
+      what and error_module.suggestion(what, { "from-trace", "merge" }) or "")
+  end,
+}

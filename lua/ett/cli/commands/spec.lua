@@ -1,0 +1,67 @@
+--- Runs busted specs inside the host, so that they see exactly what scripts see. A file fails
+-- too when, all its specs done, ett objects are still held by a library.
+
+--- Drops what busted and the spec files hold.
+local function forget(loaded_before, globals_before)
+  for name in pairs(package.loaded) do
+    if not loaded_before[name] and not name:match("^ett%.") then package.loaded[name] = nil end
+  end
+  for name in pairs(_G) do
+    if not globals_before[name] then _G[name] = nil end
+  end
+end
+
+local function keys(t)
+  local set = {}
+  for key in pairs(t) do set[key] = true end
+  return set
+end
+
+-- Whether the words ask for help. busted's own reader answers that with its usage, and with status 1.
+local function wants_help(argv)
+  for _, word in ipairs(argv) do
+    if word == "--" then return false end
+    if word == "--help" or word == "-h" then return true end
+  end
+  return false
+end
+
+return {
+  name = "spec",
+  summary = "run busted specs inside the host",
+  usage = "spec FILE ...",
+  description = "Options of busted go with it, such as --filter PATTERN and --list.",
+  hidden = true,
+  raw = true,
+  asks_help = wants_help,
+  run = function(argv)
+    -- Insulation would throw away what libraries keep before it can be counted.
+    table.insert(argv, 1, "--no-auto-insulate")
+    _G.arg = argv
+    _G.arg[0] = "ett spec"
+    local host = require "ett.host"
+    if not require("lfs").attributes(host.root .. "/spec/support") then
+      local error_module = require "ett.base.error"
+      error_module.raise("missing", "spec: spec/support is part of the source tree, not of an installed one")
+    end
+    package.path = package.path .. ";" .. host.root .. "/spec/support/?.lua"
+    local loaded_before, globals_before = keys(package.loaded), keys(_G)
+    local real_exit = os.exit
+    local status
+    os.exit = function(code) -- luacheck: ignore
+      status = code == true and 0 or code == false and 1 or code or 0
+      error(setmetatable({}, { __tostring = function() return "exit" end }), 0)
+    end
+    local ok, why = pcall(require "busted.runner", { standalone = false })
+    os.exit = real_exit -- luacheck: ignore
+    if status == nil and not ok then error(why, 0) end
+    local open = require "handles".open
+    forget(loaded_before, globals_before)
+    local left = open()
+    if #left > 0 and (status or 0) == 0 then
+      io.stderr:write("still open after the last spec: ", table.concat(left, ", "), "\n")
+      return 1
+    end
+    return status or 0
+  end,
+}

@@ -1,0 +1,54 @@
+--- ett submit: a campaign as a Slurm job.
+local error_module = require "ett.base.error"
+
+return {
+  name = "submit",
+  summary = "write and submit the Slurm job of a campaign",
+  usage = "submit CAMPAIGN [--nodes N] [--ranks N] [option ...]",
+  description = "The ranks of the job split an operator campaign dynamically and form the topologies of a\n"
+    .. "collective's. The script goes beside the samples; --print only shows it.",
+  options = {
+    { "out", "DIR", "folder of the sample tables", default = "samples" },
+    { "nodes", "N", "nodes", kind = "count", default = 1 },
+    { "ranks", "N", "ranks a node", kind = "count", default = 1 },
+    { "gpus", "N", "GPUs a node", kind = "count" },
+    { "minutes", "N", "time limit", kind = "count" },
+    { "partition", "NAME", "partition" },
+    { "account", "NAME", "account" },
+    { "backend", "NAME", "back end (default: the campaign's)" },
+    { "mpi", "NAME", "how srun starts MPI", default = "pmix" },
+    { "precision", "LIST", "precisions, separated by commas" },
+    { "wait", "wait for the job's end; the exit status is 1 when it failed" },
+    { "print", "print the script and stop" },
+    { "json", "print the job's number and script as JSON" },
+    { "quiet", "print the job's number only" },
+  },
+  run = function(opts, positional)
+    if #positional ~= 1 then error_module.raise("usage", "submit: give one campaign") end
+    require("ett.sampling.campaign").load(positional[1]) -- a campaign that does not load is not queued
+    local submit = require "ett.sampling.submit"
+    local words = {}
+    if opts.precision then words = { "--precision", opts.precision } end
+    local job = { campaign = positional[1], out = opts.out, nodes = opts.nodes, ranks_per_node = opts.ranks,
+      gpus_per_node = opts.gpus, minutes = opts.minutes, partition = opts.partition, account = opts.account,
+      backend = opts.backend, mpi = opts.mpi, words = words }
+    if opts.print then
+      io.write(submit.script(job))
+      return 0
+    end
+    local number, path = submit.submit(job)
+    if opts.json then
+      io.write(require("ett.json").encode({ job = number, script = path }, { indent = 2 }))
+    else
+      print(opts.quiet and tostring(number) or ("job %d: %s"):format(number, path))
+    end
+    if opts.wait then
+      local sample = require "ett.sample"
+      sample.catch_interrupts()
+      local state, more = submit.wait(number)
+      if not state then return 130 end
+      if state ~= "COMPLETED" then error_module.raise("io", "job %d ended as %s: %s", number, state, more) end
+    end
+    return 0
+  end,
+}

@@ -1,0 +1,322 @@
+--- Reads recorded runs and computes metrics over them.
+local error_module = require "ett.base.error"
+
+local function split_positional(words, all_paths)
+  local lfs = require "lfs"
+  local paths, names = {}, {}
+  for _, word in ipairs(words) do
+    if #paths > 0 and not all_paths and word:find("%.lua$") then
+      names[#names + 1] = word
+    elseif all_paths or lfs.attributes(word, "mode") or (#paths == 0 and #names == 0) or word:find("/", 1, true) then
+      paths[#paths + 1] = word
+    else
+      names[#names + 1] = word
+    end
+  end
+  return paths, names
+end
+
+local function parse_window(word)
+  if not word then return nil end
+  local from, to = word:match("^%s*([%d%.eE+-]+)%s*[:,]%s*([%d%.eE+-]+)%s*$")
+  from, to = tonumber(from), tonumber(to)
+  if not from or not to or from >= to then
+    error_module.raise("usage",
+      "trace: option '--window' must be FROM:TO in milliseconds from the trace's start, got '%s'", word)
+  end
+  return { from, to }
+end
+
+local modes = { auto = true, torch = true, nsys = true, tpu = true }
+local aligns = { auto = true, none = true, clocks = true, force = true }
+
+local function check(opts)
+  if opts.profile_mode and not modes[opts.profile_mode] then
+    error_module.raise("usage", "trace: option '--profile-mode' must be torch, nsys, tpu or auto, got '%s'",
+      opts.profile_mode)
+  end
+  if opts.align and not aligns[opts.align] then
+    error_module.raise("usage", "trace: option '--align' must be auto, none, clocks or force, got '%s'", opts.align)
+  end
+end
+
+local function list_metrics(opts)
+  local metrics = require "ett.trace.metrics"
+  local rows = {}
+  for i, name in ipairs(metrics.names()) do
+    local metric = metrics.load(name)
+    rows[i] = { name = name, summary = metric.summary, needs = metric.needs, definition = metric.definition,
+      units = metric.units, differs = metric.differs }
+  end
+  if opts.json then
+    io.write(require("ett.json").encode(rows, { indent = 2 }))
+  else
+    for _, row in ipairs(rows) do print(("%-34s %s"):format(row.name, row.summary)) end
+  end
+  return 0
+end
+
+--- A progress line on a terminal, and nothing elsewhere.
+local function progress_line(quiet)
+  if quiet or not require("ett.host").error_terminal then return nil end
+  local shown = false
+  return function(done, total)
+    if total <= 0 then return end
+    shown = done < total
+    io.stderr:write(("\rreading %3d %% of %.1f MB%s"):format(done * 100 // total, total / 1e6,
+      shown and "" or "\r\27[K"))
+  end
+end
+
+local function open(path, opts, chosen)
+  local view, why = require("ett.trace.view").open(path, {
+    args = require("ett.trace.metrics").args(chosen), profile_mode = opts.profile_mode, step = opts.step,
+    window = parse_window(opts.window), threads = opts.threads, n_chips = opts.n_chips,
+    model_params = opts.model_params, flops_per_token = opts.flops_per_token, peak_flops = opts.peak_flops,
+    cluster = opts.cluster,
+    batch_size = opts.batch_size, seq_len = opts.seq_len, align = opts.align, tolerance_us = opts.tolerance_us,
+    collective = opts.collective, card = opts.card, top = opts.top, progress = progress_line(opts.quiet),
+  })
+  if not view then error(error_module.from(why), 0) end
+  return view
+end
+
+local function warn(view, opts)
+  if opts.quiet or not view.trace then return end
+  local list = view.trace.warnings
+  for i = 1, math.min(#list, 12) do
+    local w = list[i]
+    local place = w.offset and (" at byte %d"):format(w.offset) or ""
+    io.stderr:write(("ett: trace: %s%s: %s%s\n"):format(w.file or "?", place, w.message or w.code,
+      (w.count or 1) > 1 and (" (%d times)"):format(w.count) or ""))
+  end
+  if #list > 12 then io.stderr:write(("ett: trace: and %d more warnings\n"):format(#list - 12)) end
+end
+
+local function run_metrics(view, chosen)
+  local metrics = require "ett.trace.metrics"
+  local results, reasons = {}, {}
+  for _, metric in ipairs(chosen) do
+    local result, reason = metrics.compute(metric, view)
+    if result then results[metric.name] = result else reasons[metric.name] = reason end
+  end
+  return results, reasons
+end
+
+local function heading(view)
+  if not view.trace then return ("%s: per-micro-batch timings"):format(view.path) end
+  local kinds, bytes = {}, 0
+  for _, file in ipairs(view.trace.files) do
+    kinds[file.kind] = true
+    bytes = bytes + (file.bytes or 0)
+  end
+  local stats = require "ett.trace.stats"
+  return ("%s: %d file%s (%s), %d events, %.1f MB"):format(view.path, #view.trace.files,
+    #view.trace.files == 1 and "" or "s", table.concat(stats.keys(kinds), ", "), view.trace.event_count, bytes / 1e6)
+end
+
+local function print_one(view, opts, chosen, results, reasons)
+  local json, text, stats = require "ett.json", require "ett.trace.text", require "ett.trace.stats"
+  if opts.json then
+    if #chosen == 1 then
+      io.write(json.encode(results[chosen[1].name], { indent = 2 }))
+      return
+    end
+    local out = { metrics = results, unavailable = reasons, trace = view.path }
+    if view.trace then out.warnings = json.array(view.trace.warnings) end
+    io.write(json.encode(out, { indent = 2 }))
+  elseif opts.csv then
+    print("trace,metric,field,value")
+    for _, metric in ipairs(chosen) do
+      if results[metric.name] then
+        text.walk(results[metric.name], function(path, value)
+          print(text.csv_row({ view.path, metric.name, path, value }, 4))
+        end)
+      end
+    end
+  else
+    print(heading(view))
+    for _, metric in ipairs(chosen) do
+      if results[metric.name] then
+        print(("\n%s: %s"):format(metric.name, metric.summary))
+        local shown = metric.table and metric.table(results[metric.name]) or results[metric.name]
+        for _, line in ipairs(text.lines(shown, metric.units)) do print(line) end
+      end
+    end
+    local missing = stats.keys(reasons)
+    if #missing > 0 then
+      print("\nnot in this trace:")
+      for _, name in ipairs(missing) do print(("  %s: %s"):format(name, reasons[name])) end
+    end
+  end
+end
+
+--- Columns of the batch table as text; --csv and --json have every number.
+local batch_columns = {
+  { "device_time", "devices" }, { "iter_time", "avg_iter_time_ms" }, { "comm_comp_overlap", "comm_time_ms" },
+  { "comm_comp_overlap", "comp_time_ms" }, { "comm_comp_overlap", "overlap_ratio_of_comm" },
+  { "temporal_breakdown", "idle_share" }, { "coll_call_num", "total_calls" }, { "straggler_lag", "mean_lag_us" },
+}
+
+local function batch(paths, opts, chosen)
+  local json, text, stats = require "ett.json", require "ett.trace.text", require "ett.trace.stats"
+  local rows, failed = {}, false
+  for i, path in ipairs(paths) do
+    local ok, why = pcall(function()
+      local view <close> = open(path, opts, chosen)
+      warn(view, opts)
+      local results, reasons = run_metrics(view, chosen)
+      local devices = results.device_time and #stats.keys(results.device_time.ranks) or nil
+      rows[i] = { trace = path, metrics = results, unavailable = reasons, devices = devices }
+    end)
+    if not ok then
+      local object = error_module.from(why)
+      if object.kind == "internal" then error(object, 0) end
+      rows[i], failed = { trace = path, error = tostring(object) }, true
+    end
+  end
+  if opts.json then
+    io.write(json.encode(rows, { indent = 2 }))
+  elseif opts.csv then
+    local flat, names = {}, {}
+    for i, row in ipairs(rows) do
+      flat[i] = {}
+      for name, result in pairs(row.metrics or {}) do
+        for key, value in pairs(result) do
+          if type(value) ~= "table" then
+            flat[i][name .. "." .. key] = value
+            names[name .. "." .. key] = true
+          end
+        end
+      end
+    end
+    local keys = stats.keys(names)
+    print(text.csv_row({ "trace", "error", table.unpack(keys) }, #keys + 2))
+    for i, row in ipairs(rows) do
+      local cells = { row.trace, row.error }
+      for k, key in ipairs(keys) do cells[k + 2] = flat[i][key] end
+      print(text.csv_row(cells, #keys + 2))
+    end
+  else
+    local columns, lines = { { key = "trace", title = "trace" } }, {}
+    local wanted = {}
+    for _, metric in ipairs(chosen) do wanted[metric.name] = true end
+    for _, c in ipairs(batch_columns) do
+      if wanted[c[1]] then columns[#columns + 1] = { key = c[2], title = c[2], metric = c[1] } end
+    end
+    columns[#columns + 1] = { key = "error", title = "" }
+    for i, row in ipairs(rows) do
+      lines[i] = { trace = row.trace, error = row.error or "", devices = row.devices }
+      for _, column in ipairs(columns) do
+        local result = column.metric and row.metrics and row.metrics[column.metric]
+        if result and column.key ~= "devices" then lines[i][column.key] = result[column.key] end
+      end
+    end
+    for _, line in ipairs(text.table(columns, lines)) do print(line) end
+  end
+  return failed and 1 or 0
+end
+
+local function print_diff(paths, opts, chosen)
+  if #paths ~= 2 then error_module.raise("usage", "trace: --diff needs two traces, got %d", #paths) end
+  local first <close> = open(paths[1], opts, chosen)
+  local second <close> = open(paths[2], opts, chosen)
+  local result = require("ett.trace.diff").compare(first, second, opts)
+  if opts.json then
+    io.write(require("ett.json").encode(result, { indent = 2 }))
+    return 0
+  end
+  local text = require "ett.trace.text"
+  print(("first  %s\nsecond %s\n"):format(heading(first), heading(second)))
+  for _, line in ipairs(text.table({ { key = "name", title = "mean of devices" },
+    { key = "first_ms", title = "first ms" }, { key = "second_ms", title = "second ms" },
+    { key = "difference_ms", title = "difference ms" },
+    { key = "ratio", title = "ratio" } }, result.parts)) do print(line) end
+  print(("\nkernels, by difference (%d names; %d only in the first, %d only in the second)"):format(
+    result.kernel_names, result.only_first, result.only_second))
+  for _, line in ipairs(text.table({ { key = "name", title = "name" }, { key = "first_count", title = "first n" },
+    { key = "second_count", title = "second n" }, { key = "first_ms", title = "first ms" },
+    { key = "second_ms", title = "second ms" }, { key = "difference_ms", title = "difference ms" } },
+    result.kernels)) do print(line) end
+  return 0
+end
+
+local overview = { "device_time", "temporal_breakdown", "comm_comp_overlap", "coll_call_num" }
+local overview_of_timings = { "pipeline_bubble" }
+
+local function run(opts, positional)
+  opts.json = opts.json or opts.output_json
+  if opts.list_metrics then return list_metrics(opts) end
+  check(opts)
+  local metrics = require "ett.trace.metrics"
+  local paths, names = split_positional(positional, opts.diff)
+  for _, name in ipairs(opts.metric or {}) do
+    for word in name:gmatch("[^,]+") do names[#names + 1] = word end
+  end
+  if #paths == 0 then error_module.raise("usage", "trace: needs the folder or file of a trace (ett trace DIR)") end
+  if opts.diff then return print_diff(paths, opts, metrics.load_all{ "device_time" }) end
+  local asked = #names > 0
+  if opts.all then names = metrics.names() elseif not asked then names = overview end
+  local chosen = metrics.load_all(names)
+  if #paths > 1 then return batch(paths, opts, chosen) end
+  local needed = opts.html and metrics.load_all(metrics.names()) or chosen
+  local view <close> = open(paths[1], opts, needed)
+  warn(view, opts)
+  if opts.html then
+    local ok, why = require("ett.trace.html").write(view, opts.html)
+    if not ok then error(error_module.from(why), 0) end
+    if not asked and not opts.all then
+      if not opts.quiet then print("wrote " .. opts.html) end
+      return 0
+    end
+  end
+  if not view.trace and not asked and not opts.all then chosen = metrics.load_all(overview_of_timings) end
+  local results, reasons = run_metrics(view, chosen)
+  if asked and not opts.all and next(results) == nil then
+    error_module.raise("missing", "trace: %s: %s", chosen[1].name, reasons[chosen[1].name])
+  end
+  print_one(view, opts, chosen, results, reasons)
+  return 0
+end
+
+return {
+  name = "trace",
+  summary = "metrics of recorded runs (PyTorch / Kineto, TPU, XPlane, Nsight Systems)",
+  usage = "trace DIR [METRIC ...] [--all | --metric NAME] [--step N] [--window FROM:TO]\n"
+    .. "                     [--json | --csv] [--html FILE]\n"
+    .. "       ett trace --all DIR DIR ...     one row per trace\n"
+    .. "       ett trace --diff DIR DIR        what differs\n"
+    .. "       ett trace --list-metrics",
+  description = "A metric is one Lua file, lua/ett/metrics/NAME.lua, in the installed tree or in ETT_PATH, or\n"
+    .. "NAME.lua in the current folder. A metric whose needs the trace does not meet says which field is missing.",
+  options = {
+    { "metric", "NAME", "metric to compute (may be repeated, or a list with commas)", many = true },
+    { "all", "every metric; with several folders one row for each" },
+    { "list-metrics", "list the metrics and what they say (--json: with definitions and units)" },
+    { "diff", "compare two traces" },
+    { "json", "print JSON" },
+    { "output-json", "the same" },
+    { "csv", "print CSV: field and value; with several folders one line for each" },
+    { "html", "FILE", "write one self-contained page: timelines, breakdown, collectives" },
+    { "step", "N", "only ProfilerStep#N of each rank", kind = "integer" },
+    { "window", "FROM:TO", "only this window, milliseconds from the start of the trace" },
+    { "profile-mode", "MODE", "torch, nsys, tpu or auto (by content)" },
+    { "align", "MODE", "matching of collectives over ranks: auto, none (as recorded), clocks or force" },
+    { "tolerance-us", "US", "greatest median difference of ends between ranks, for matching", kind = "number" },
+    { "collective", "KIND", "collective for the Hockney fit (AllReduce)" },
+    { "n-chips", "N", "ranks of a collective where the trace does not say", kind = "count" },
+    { "n_chips", "N", "the same", kind = "count" },
+    { "model-params", "N", "parameters of the model (7e9)", kind = "positive" },
+    { "model_params", "N", "the same", kind = "positive" },
+    { "flops-per-token", "N", "FLOPs per token instead of 6 or 2 x parameters", kind = "positive" },
+    { "peak-flops", "N", "peak FLOP/s of a device for mfu", kind = "positive" },
+    { "cluster", "NAME", "cluster whose device's peak mfu takes" },
+    { "batch-size", "N", "global batch where no workload card says", kind = "positive" },
+    { "seq-len", "N", "sequence length where no workload card says", kind = "positive" },
+    { "card", "FILE", "workload card (default: workload_card*.yaml beside the trace)" },
+    { "top", "N", "kernels listed (20)", kind = "count" },
+    { "threads", "N", "threads that read", kind = "count" },
+    { "quiet", "no warnings, no progress" },
+  },
+  run = run,
+}

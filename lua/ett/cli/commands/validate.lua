@@ -1,0 +1,181 @@
+--- ett validate: real training steps against their prediction from this machine's samples.
+local error_module = require "ett.base.error"
+
+local function describe(case)
+  local h, p = case.hyper, case.plan
+  return ("%d x %-3d heads %d vocab %-4d batch %dx%d seq %-3d"):format(h.layers, h.hidden, h.heads, h.vocab,
+    p.micro_batch, p.micro_batches, p.seq)
+end
+
+local function print_lines(row)
+  print(("    %-22s %-10s %8s %12s %12s %8s"):format("operator, collective", "pass", "calls", "predicted ms",
+    "measured ms", "error %"))
+  for _, record in ipairs(row.records) do
+    local predicted = record.predicted_seconds
+    print(("    %-22s %-10s %8.1f %12s %12.4f %8s"):format(record.name, record.pass, record.calls,
+      predicted and ("%.4f"):format(predicted * 1e3) or "-", record.seconds * 1e3,
+      predicted and ("%+.1f"):format(100 * (predicted / record.seconds - 1)) or "-"))
+  end
+end
+
+local function print_row(row)
+  local error_percent = 100 * (row.predicted_seconds / row.measured_seconds - 1)
+  local others = row.foreign_percent
+    and ("  others %4.1f %%%s"):format(row.foreign_percent, row.disturbed and " ~" or "")
+  print(("%-4s %s  predicted %9.3f ms  measured %9.3f ms  error %+6.1f %%%s  loss %.3f -> %.3f"):format(row.layout,
+    describe(row.case), row.predicted_seconds * 1e3, row.measured_seconds * 1e3, error_percent, others or "",
+    row.first_loss, row.last_loss))
+end
+
+local function print_group(group)
+  local disturbed = 0
+  for i, row in ipairs(group.rows) do
+    disturbed = disturbed + (row.disturbed and 1 or 0)
+    if row.changed then print(("# %s: configuration %d has %s"):format(group.layout, i, row.changed)) end
+  end
+  if disturbed > 0 then
+    print(("# %s: ~ other programs had a processor in nearly every step of %d configurations; "
+      .. "their least disturbed steps count"):format(group.layout, disturbed))
+  end
+  local words = {}
+  for _, c in ipairs(group.collectives) do
+    words[#words + 1] = ("%s %.1f %% of %d"):format(c.name, 100 * c.median, c.points)
+  end
+  if #words > 0 then
+    print(("# %s: held-out error of the collectives' samples: %s; %d of %d disturbed"):format(
+      group.layout, table.concat(words, ", "), group.disturbed_collective_samples, group.collective_samples))
+  end
+  print(("# %s: median error of the step %.1f %% over %d configurations%s"):format(group.layout,
+    100 * group.median_error, #group.rows, group.crowded and ("; %d ranks share a processor"):format(
+      group.ranks_per_processor) or ""))
+end
+
+local function layouts_of(opts, backend)
+  local validate = require "ett.validate"
+  if not opts.layouts then
+    if backend == "cuda" then return { "1x1" } end
+    local ok, why = require("ett.sampling.mpirun").available()
+    return ok and validate.layout_names or { "1x1" }, not ok and why or nil
+  end
+  local list = {}
+  for word in opts.layouts:gmatch("[^,%s]+") do
+    if not validate.layouts[word] then
+      error_module.raise("usage", "validate: unknown layout '%s'; known are %s", word,
+        table.concat(validate.layout_names, ", "))
+    end
+    list[#list + 1] = word
+  end
+  if #list == 0 then error_module.raise("usage", "validate: --layouts names no layout") end
+  return list
+end
+
+local backends = { "cpu", "cuda" }
+
+--- The back end asked for; without a word, the GPU where there is one and nothing asks for several ranks.
+local function backend_of(opts)
+  local name = opts.backend
+  if not name then
+    local gpu = (opts.layouts == nil or opts.layouts == "1x1") and require("ett.validate.cuda").available()
+    return gpu and "cuda" or "cpu"
+  end
+  if name ~= "cpu" and name ~= "cuda" then
+    error_module.raise("usage", "validate: --backend must be cpu or cuda, got '%s'%s", name,
+      error_module.suggestion(name, backends))
+  end
+  return name
+end
+
+local function check(opts, backend)
+  if opts.scale > 100 then
+    error_module.raise("usage", "validate: --scale must be at most 100, got %g", opts.scale)
+  end
+  local most = #require("ett.validate").sizes[backend]
+  if opts.configurations > most then
+    error_module.raise("usage", "validate: --configurations must be at most %d, got %d", most, opts.configurations)
+  end
+  if opts.device and backend == "cpu" then
+    error_module.raise("usage", "validate: --device goes with the back end cuda, not cpu")
+  end
+  if opts.device and opts.device < 0 then
+    error_module.raise("usage", "validate: --device must be 0 or more, got %d", opts.device)
+  end
+  if opts.precision and backend == "cpu" and opts.precision ~= "fp32" then
+    error_module.raise("usage", "validate: the back end cpu trains in fp32, not in '%s'", opts.precision)
+  end
+end
+
+local function run(opts, out)
+  local validate, sample = require "ett.validate", require "ett.sample"
+  local backend = backend_of(opts)
+  check(opts, backend)
+  local layouts, missing = layouts_of(opts, backend)
+  if missing and not opts.quiet then io.stderr:write(("# one rank only: %s\n"):format(missing)) end
+  local began = sample.now()
+  local result = validate.run { backend = backend, out = out, layouts = layouts, configurations = opts.configurations,
+    steps = opts.steps, scale = opts.scale, device = opts.device, precision = opts.precision,
+    check = not opts.no_check,
+    on_stage = function(text)
+      if not opts.quiet then io.stderr:write(("# %.0f s: %s\n"):format(sample.now() - began, text)) end
+    end,
+    on_row = function(row)
+      if opts.json or opts.quiet then return end
+      print_row(row)
+      if opts.lines then print_lines(row) end
+    end }
+  if opts.json then
+    io.write(require("ett.json").encode(result, { indent = 2 }))
+  elseif not opts.quiet then
+    if result.backend == "cuda" then
+      print(("# %s, %s; a step is one CUDA graph, launching it takes %.1f us"):format(result.device, result.precision,
+        result.groups[1].host.launch_seconds * 1e6))
+    end
+    for _, group in ipairs(result.groups) do print_group(group) end
+  end
+end
+
+return {
+  name = "validate",
+  summary = "train small transformers on this machine and compare with their prediction",
+  usage = "validate [--backend NAME] [--layouts LIST] [--out DIR] [option ...]",
+  description = "Samples the operators (and, with MPI layouts, the collectives), predicts training steps from the\n"
+    .. "samples alone, executes them, and prints both. Layouts are data x tensor parallel ranks; pp2 is a pipeline.\n"
+    .. "Ranks beyond the processors share them. On processors samples and steps take turns; all layouts take about\n"
+    .. "ten minutes and 6 GB; 'others' is the share of the steps in which other programs had a processor.\n"
+    .. "With cuda a step runs on one GPU, as one CUDA graph; the operators' times are events between them in a few\n"
+    .. "more steps.",
+  options = {
+    { "backend", "NAME", "cpu or cuda (default: cuda where a GPU is and no layout of several ranks is named)" },
+    { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: all; without MPI, and with cuda, 1x1)" },
+    { "device", "K", "with cuda: the GPU to use", kind = "integer" },
+    { "precision", "NAME", "with cuda: bf16 or fp32 (default: bf16 where the GPU and cuDNN have it); cpu: fp32" },
+    { "no-check", "do not hold each operator's outputs against double precision first" },
+    { "out", "DIR", "folder of the samples (default: a temporary one)" },
+    { "configurations", "N", "how many of the twelve", kind = "count", default = 12 },
+    { "steps", "N", "undisturbed steps of each (at most three times as many are run on processors)", kind = "count",
+      default = 12 },
+    { "scale", "X", "size of the sampling campaign", kind = "positive", default = 1 },
+    { "lines", "print every operator and collective of each configuration" },
+    { "worker", "FILE", "used by the ranks of a layout" },
+    { "json", "print JSON" },
+    { "quiet", "print nothing" },
+  },
+  run = function(opts, positional)
+    if #positional > 0 then
+      error_module.raise("usage", "validate: unexpected '%s': it takes options only", positional[1])
+    end
+    if opts.worker then
+      require("ett.validate.ranks").work(opts.worker)
+      return 0
+    end
+    if opts.out then
+      run(opts, opts.out)
+      return 0
+    end
+    local folder = require "ett.base.folder"
+    local out = folder.temporary()
+    local ok, why = pcall(run, opts, out)
+    folder.remove(out)
+    if not ok then error(why, 0) end
+    return 0
+  end,
+}

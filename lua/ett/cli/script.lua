@@ -1,0 +1,212 @@
+--- Scripts: options declared as data, values from the command line, results printed.
+--
+--   local script = require "ett.cli.script"
+--   local plan = script.options {
+--     pp = { "degree", default = 4, help = "pipeline stages" },
+--     cluster = { "string", default = "perlmutter", help = "cluster to predict on" },
+--   }
+--   return estimate                  -- printed by `ett run`; --json asks its metatable's __json
+--
+-- `ett run script.lua pp=8` sets pp; `ett run script.lua --help` lists the options, headed by
+-- the comment the script begins with. The same script works under `dofile`, with defaults.
+local error_module = require "ett.base.error"
+local find = require "ett.base.find"
+local options = require "ett.base.options"
+local pretty = require "ett.base.pretty"
+local schema = require "ett.base.schema"
+
+local script = {}
+
+---@class ett.script.Run
+---@field path string
+---@field name string the file's last part, for messages
+---@field words table<string, string> NAME=VALUE as given
+---@field used boolean whether the script asked for options
+---@field help boolean
+---@field resolved table? what script.options returned
+
+---@type ett.script.Run?
+local current
+
+local function rule_parts(rule)
+  if type(rule) == "string" then return rule:gsub("%?$", ""), nil, nil end
+  return rule[1]:gsub("%?$", ""), rule.default, rule.help
+end
+
+--- The text of a word as the kind its option wants: "4k" is 4000 for a count, a string stays
+-- as it is, a list is split at commas.
+local function convert(text, kind)
+  if kind == "string" or kind == "dtype" then return text end
+  if kind == "list" then
+    local list = {}
+    for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = options.value(item) end
+    return list
+  end
+  return options.value(text)
+end
+
+local function help_lines(declared)
+  local left, width = {}, 0
+  local names = schema.keys(declared)
+  for i, name in ipairs(names) do
+    local kind = rule_parts(declared[name])
+    left[i] = ("%s=%s"):format(name, kind:upper())
+    width = math.max(width, #left[i])
+  end
+  local lines = {}
+  for i, name in ipairs(names) do
+    local _, default, help = rule_parts(declared[name])
+    local text = help or ""
+    if default ~= nil then
+      text = ("%s%s(default %s)"):format(text, text == "" and "" or " ", pretty.inline(default))
+    end
+    lines[i] = (("  %%-%ds  %%s"):format(width)):format(left[i], text)
+  end
+  return table.concat(lines, "\n")
+end
+
+--- The comment a file begins with, less its dashes: what `--help` says about a script.
+---@return string
+function script.header(path)
+  local lines = {}
+  for line in io.lines(path) do
+    local text = line:match("^%-%-+%s?(.*)$")
+    if text then
+      lines[#lines + 1] = text
+    elseif not (line:match("^#!") and #lines == 0) then
+      break
+    end
+  end
+  return table.concat(lines, "\n")
+end
+
+--- Declares the options of the running script and returns their values. A rule is one of
+-- ett.schema's, with `help` beside `default`. Unknown and wrong values raise, all at once.
+---@param declared table<string, string|table>
+---@return table<string, any>
+function script.options(declared)
+  schema.argument(declared, "table", "ett.options", "declared")
+  local given, words = {}, current and current.words or {}
+  if current then
+    current.used = true
+    current.declared = declared
+    if current.help then error({ kind = "help" }, 0) end
+  end
+  for name, text in pairs(words) do
+    local kind = declared[name] and rule_parts(declared[name]) or "string"
+    given[name] = convert(text, kind)
+  end
+  local found, clean = schema.violations(given, declared)
+  if #found > 0 then
+    for i, sentence in ipairs(found) do found[i] = sentence:gsub("field", "option") end
+    error_module.raise("usage", "%s", table.concat(found, "; "))
+  end
+  if current then current.resolved = clean end
+  return clean
+end
+
+--- The line of the script from which a fault came, if the stack still shows it.
+local function line_of(source)
+  for level = 3, 250 do
+    local info = debug.getinfo(level, "Sl")
+    if not info then return nil end
+    if info.source == source then return info.currentline end
+  end
+  return nil
+end
+
+--- Turns whatever was raised into an error object headed "script.lua:12".
+local function labelled(value, source, name)
+  if type(value) == "table" and value.kind == "help" then return value end
+  local line = line_of(source)
+  local object = error_module.from(value)
+  object.traceback = object.traceback or debug.traceback(nil, 3)
+  local path = source:sub(2)
+  local message = tostring(object.message)
+  if message:sub(1, #path + 1) == path .. ":" then -- Lua has put the place there itself
+    local where, rest = message:sub(#path + 2):match("^(%d+): (.*)$")
+    if where then
+      line, object.message = tonumber(where), rest
+      if object.kind == "internal" then object.kind = "model" end
+    end
+  end
+  return error_module.label(object, line and line > 0 and ("%s:%d"):format(name, line) or name)
+end
+
+local function print_help(run)
+  print(("usage: ett run %s [NAME=VALUE ...] [--json] [--quiet]\n"):format(run.path))
+  local header = script.header(run.path)
+  if header ~= "" then print(header .. "\n") end
+  if run.declared and next(run.declared) then print("options of the script:\n" .. help_lines(run.declared) .. "\n") end
+  print("options:\n" .. options.help(require("ett.cli.commands.run").options))
+end
+
+local function print_heading(run)
+  local host = require "ett.host"
+  local words = {}
+  for _, name in ipairs(schema.keys(run.resolved or {})) do
+    words[#words + 1] = ("%s=%s"):format(name, pretty.inline(run.resolved[name]))
+  end
+  print(("# ett %s, %s%s"):format(host.version, run.name, #words > 0 and ": " .. table.concat(words, " ") or ""))
+end
+
+local function print_result(run, opts, value)
+  if value == nil then return end
+  if opts.json then
+    local meta = getmetatable(value)
+    local to_json = type(meta) == "table" and meta.__json
+    io.write(require("ett.json").encode(to_json and to_json(value) or value, { indent = 2 }))
+  elseif not opts.quiet then
+    print_heading(run)
+    print(pretty.show(value))
+  end
+end
+
+local function absolute(path)
+  if path:sub(1, 1) == "/" then return path end
+  return require("lfs").currentdir() .. "/" .. path
+end
+
+--- Runs a script file under the command line's words; returns the exit status.
+---@param path string
+---@param words string[]
+---@param opts { json: boolean?, quiet: boolean?, help: boolean? }
+function script.run(path, words, opts)
+  local name = path:match("([^/]+)$") or path
+  local attributes = require("lfs").attributes(path)
+  if not attributes then error_module.raise("missing", "cannot read '%s': no such file", path) end
+  if attributes.mode == "directory" then error_module.raise("io", "cannot read '%s': it is a folder", path) end
+  local full = absolute(path)
+  find.set_script_folder(full:match("^(.*)/[^/]*$"))
+  find.protect_globals()
+  local chunk, why = loadfile(path, "t", find.sandbox())
+  if not chunk then
+    why = tostring(why)
+    local placed, count = why:gsub("^.-([^/]+:%d+:)", "%1")
+    error_module.raise("model", "%s", count > 0 and placed or ("%s: %s"):format(name, why))
+  end
+  current = { path = path, name = name, words = options.words(words, name), help = opts.help }
+  local run, source = current, "@" .. path
+  local ok, result, fault = xpcall(chunk, function(value) return labelled(value, source, name) end)
+  if not ok then
+    local raised = result
+    if type(raised) == "table" and raised.kind == "help" then
+      print_help(run)
+      return 0
+    end
+    if raised == "not enough memory" then raised = error_module.label(error_module.from(raised), name) end
+    error(raised, 0)
+  end
+  if opts.help then
+    print_help(run)
+    return 0
+  end
+  if not run.used and next(run.words) then
+    error_module.raise("usage", "%s declares no options, got '%s'", name, next(run.words))
+  end
+  if result == nil and error_module.is(fault) then error(error_module.label(fault, name), 0) end -- nil, err
+  print_result(run, opts, result)
+  return 0
+end
+
+return script

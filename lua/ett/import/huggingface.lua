@@ -1,0 +1,209 @@
+--- Hugging Face configurations: from a config.json to an architecture and its hyper-parameters.
+--
+--   local name, hyper, notes = huggingface.hyper(config, "config.json")
+--
+-- What each model type leaves unsaid (its class's defaults) is in ett.import.huggingface_types. What a
+-- configuration says and an estimate does not follow comes back as notes, sentences for people.
+local error_module = require "ett.base.error"
+local json = require "ett.json"
+local schema = require "ett.base.schema"
+local types = require "ett.import.huggingface_types"
+
+local huggingface = {}
+
+-- Field names of the configurations, first found wins.
+local common = {
+  layers = { "num_hidden_layers", "n_layer", "num_layers", "n_layers" },
+  hidden = { "hidden_size", "n_embd", "d_model", "n_embed" },
+  heads = { "num_attention_heads", "n_head", "num_heads", "n_heads" },
+  kv_heads = { "num_key_value_heads" },
+  head_dim = { "head_dim" },
+  ffn = { "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size" },
+  vocab = { "vocab_size" },
+  tied_embeddings = { "tie_word_embeddings" },
+  max_positions = { "max_position_embeddings", "n_positions" },
+  window = { "sliding_window" },
+  experts = { "num_local_experts", "num_experts", "n_routed_experts" },
+  top_k = { "num_experts_per_tok" },
+  moe_ffn = { "moe_intermediate_size" },
+  shared_experts = { "n_shared_experts" },
+  shared_ffn = { "shared_expert_intermediate_size", "shared_intermediate_size" },
+  first_dense_layers = { "first_k_dense_replace" },
+  moe_every = { "decoder_sparse_step", "interleave_moe_layer_step" },
+  rotary_fraction = { "rotary_pct", "partial_rotary_factor" },
+  parallel_block = { "use_parallel_residual" },
+  attention_bias = { "attention_bias" },
+  mlp_bias = { "mlp_bias" },
+  bias = { "use_bias", "bias" },
+  qkv_bias = { "use_qkv_bias" },
+  q_lora_rank = { "q_lora_rank" }, kv_lora_rank = { "kv_lora_rank" },
+  qk_nope_head_dim = { "qk_nope_head_dim" }, qk_rope_head_dim = { "qk_rope_head_dim" },
+  v_head_dim = { "v_head_dim" },
+}
+
+local booleans = { tied_embeddings = true, parallel_block = true, attention_bias = true, mlp_bias = true, bias = true,
+  qkv_bias = true }
+
+local mixture = { "experts", "top_k", "moe_ffn", "shared_experts", "shared_ffn", "first_dense_layers", "moe_every" }
+local latent = { "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim" }
+
+--- The part of a configuration that describes the language model: multi-modal models nest it.
+local function text_part(config, label, notes)
+  local kind = config.model_type
+  for _, key in ipairs { "text_config", "llm_config", "language_config" } do
+    local inner = config[key]
+    if type(inner) == "table" then
+      notes[#notes + 1] = ("only '%s' of this %s model is estimated; its other parts are not"):format(key,
+        tostring(kind))
+      local part = {}
+      for name, value in pairs(inner) do part[name] = value end
+      part.model_type = part.model_type or types.text_of[kind]
+      -- Whether the head is tied is said outside by some.
+      if part.tie_word_embeddings == nil then part.tie_word_embeddings = config.tie_word_embeddings end
+      if type(part.model_type) ~= "string" then
+        error_module.raise("model", "%s: field '%s': missing field 'model_type' (a string)", label, key)
+      end
+      return part
+    end
+  end
+  for _, key in ipairs { "vision_config", "audio_config" } do
+    if type(config[key]) == "table" then
+      notes[#notes + 1] = ("'%s' is not estimated, only the language model"):format(key)
+    end
+  end
+  return config
+end
+
+local function type_of(config, label)
+  local kind = config.model_type
+  if type(kind) ~= "string" then
+    error_module.raise("model", "%s: missing field 'model_type' (a string); is this a Hugging Face config.json?", label)
+  end
+  local known = types.known[kind]
+  if known then return kind, known end
+  local why = types.refused[kind]
+  if why then
+    error_module.raise("model", "%s: field 'model_type': '%s' is %s; ett estimates decoders of attention and MLPs",
+      label, kind, why)
+  end
+  error_module.raise("model", "%s: field 'model_type': unknown model '%s'%s; known are %s", label, kind,
+    error_module.suggestion(kind, schema.keys(types.known)), table.concat(schema.keys(types.known), ", "))
+end
+
+--- Reads the common fields; returns which key gave each.
+local function read_common(config, hyper, found)
+  local from = {}
+  for _, name in ipairs(schema.keys(common)) do
+    local wanted = booleans[name] and "boolean" or "number"
+    for _, key in ipairs(common[name]) do
+      local value = config[key]
+      if type(value) == wanted then
+        hyper[name], from[name] = value, key
+        break
+      elseif value ~= nil and value ~= json.null then
+        if value ~= false then -- where a number stands it means "none"
+          found[#found + 1] = ("field '%s' must be %s, got %s"):format(key,
+            wanted == "boolean" and "true or false" or "a number", schema.describe(value))
+        end
+        from[name] = key
+        break
+      end
+    end
+  end
+  for _, name in ipairs { "heads", "hidden", "layers", "vocab" } do
+    if not from[name] then
+      found[#found + 1] = ("missing field '%s' (a positive integer)"):format(table.concat(common[name], "' or '"))
+    end
+  end
+  return from
+end
+
+--- The sliding window, and which layers have it.
+local function read_window(config, hyper, notes)
+  if config.use_sliding_window == false or hyper.window == 0 then hyper.window = nil end
+  local kinds = config.layer_types
+  if not hyper.window then
+    hyper.window_every = nil
+    return
+  end
+  local every = config.sliding_window_pattern or config._sliding_window_pattern
+  if type(every) == "number" then hyper.window_every = every > 1 and every or nil end
+  if type(kinds) ~= "table" then
+    if config.use_sliding_window and type(config.max_window_layers) == "number" then
+      notes[#notes + 1] = ("the window of the layers from max_window_layers = %d on is not followed: "
+        .. "every layer attends to everything"):format(config.max_window_layers)
+      hyper.window = nil
+    end
+    return
+  end
+  local full, regular, every_found = 0, true, nil
+  for i, kind in ipairs(kinds) do
+    if kind == "full_attention" then
+      full = full + 1
+      every_found = every_found or i
+    end
+  end
+  for i, kind in ipairs(kinds) do
+    regular = regular and (kind == "full_attention") == (every_found ~= nil and i % every_found == 0)
+  end
+  if full == #kinds then
+    hyper.window, hyper.window_every = nil, nil
+  elseif regular then
+    hyper.window_every = every_found
+  else
+    notes[#notes + 1] = ("the window of %d of %d layers (layer_types) has no regular order and is not followed: "
+      .. "every layer attends to everything"):format(#kinds - full, #kinds)
+    hyper.window, hyper.window_every = nil, nil
+  end
+end
+
+local function add_notes(config, hyper, notes)
+  if type(config.quantization_config) == "table" then
+    local method = config.quantization_config.quant_method
+    notes[#notes + 1] = ("quantization_config%s is that of stored weights; the estimate is in the plan's dtype"):format(
+      type(method) == "string" and (" (%s)"):format(method) or "")
+  end
+  local extra = config.num_nextn_predict_layers
+  if type(extra) == "number" and extra > 0 then
+    notes[#notes + 1] = ("the %d layers of multi-token prediction (num_nextn_predict_layers) are not estimated"):format(
+      extra)
+  end
+  local project = config.word_embed_proj_dim
+  if type(project) == "number" and project ~= hyper.hidden then
+    notes[#notes + 1] = ("word_embed_proj_dim = %d is taken as %d, the width of the layers"):format(project,
+      hyper.hidden)
+  end
+  if type(config.mlp_only_layers) == "table" and #config.mlp_only_layers > 0 then
+    notes[#notes + 1] = "mlp_only_layers is not followed: those layers are taken as mixtures, too"
+  end
+  if type(config.attention_chunk_size) == "number" then
+    notes[#notes + 1] = ("attention in chunks of %d tokens is taken as attention to everything"):format(
+      config.attention_chunk_size)
+  end
+end
+
+--- Hyper-parameters and architecture of a Hugging Face configuration.
+---@param config table the decoded config.json
+---@param label string its file, for messages
+---@return string architecture, table hyper, string[] notes
+function huggingface.hyper(config, label)
+  local notes, found, hyper = {}, {}, {}
+  if not types.known[config.model_type] or config.text_config then config = text_part(config, label, notes) end
+  local kind, known = type_of(config, label)
+  for name, value in pairs(known[2] or {}) do hyper[name] = value end
+  read_common(config, hyper, found)
+  local name = known[1]
+  if known.read then known.read(config, hyper, notes, found) end
+  if #found > 0 then error_module.raise("model", "%s: %s", label, table.concat(found, "; ")) end
+  name = hyper.architecture or name
+  hyper.architecture = nil
+  if name ~= "mixtral" then for _, field in ipairs(mixture) do hyper[field] = nil end end
+  if not known.latent then for _, field in ipairs(latent) do hyper[field] = nil end end
+  if hyper.position ~= "learned" and not known.learned then hyper.max_positions = nil end
+  if hyper.rotary_fraction == 1 then hyper.rotary_fraction = nil end
+  read_window(config, hyper, notes)
+  add_notes(config, hyper, notes)
+  return name, hyper, notes, kind
+end
+
+return huggingface

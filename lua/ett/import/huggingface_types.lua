@@ -1,0 +1,160 @@
+--- Hugging Face model types: the architecture of each, what its configuration leaves unsaid, and
+--- how it is read where it differs from the rest.
+--
+-- The defaults are those of the transformers library's configuration classes
+-- (src/transformers/models/*/configuration_*.py); counts of parameters are tested against the
+-- published ones in spec/import/huggingface_spec.lua.
+local types = {}
+
+-- An entry: { architecture, unsaid hyper-parameters, read = function(config, hyper, notes, found) }.
+local known = {}
+types.known = known
+
+local function add(names, architecture, unsaid, more)
+  local entry = more or {}
+  entry[1], entry[2] = architecture, unsaid
+  for name in names:gmatch "%S+" do known[name] = entry end
+end
+
+local function number(value) return type(value) == "number" and value or nil end
+
+--- RMS norm, rotary positions, gated MLP.
+add("llama mistral ministral phi3 yi internlm2 granite smollm3 exaone4 hunyuan_v1_dense arcee", "llama")
+add("qwen2 qwen2_5_vl_text qwen2_vl_text qwen2_vl qwen2_5_vl", "llama", { qkv_bias = true }, { read = function(_, hyper)
+  hyper.attention_bias = nil
+end })
+add("qwen3 qwen3_vl_text", "llama", { qk_norm = true })
+add("glm", "llama", { qkv_bias = true, attention_bias = false, rotary_fraction = 0.5 }, { read = function(config, hyper)
+  hyper.qkv_bias, hyper.attention_bias = config.attention_bias ~= false, false
+end })
+add("olmo2", "llama", { qk_norm = true, qk_norm_whole = true })
+known.arcee = { "llama", { gated_mlp = false } }
+known.internlm2 = { "llama", nil, read = function(config, hyper)
+  hyper.attention_bias, hyper.bias = config.bias == true, false
+end }
+
+--- Gemma: heads of a width of their own, the head tied; 2 and 3 norm behind each block, too, and
+--- mix local and global layers.
+add("gemma", "llama", { tied_embeddings = true })
+add("gemma2", "llama", { tied_embeddings = true, post_norms = true, window_every = 2 })
+add("gemma3_text", "llama", { tied_embeddings = true, post_norms = true, qk_norm = true, window_every = 6 })
+
+--- Layer norms in an otherwise llama-like layer.
+add("olmo", "llama", { norm = "layer_norm", norm_bias = false })
+add("stablelm", "llama", { norm = "layer_norm", rotary_fraction = 0.25 }, { read = function(config, hyper)
+  if hyper.parallel_block then hyper.shared_norm = true end
+  if config.qk_layernorm then hyper.qk_norm, hyper.qk_norm_whole = true, true end
+end })
+add("starcoder2", "llama", { norm = "layer_norm", gated_mlp = false, bias = true, tied_embeddings = true })
+add("nemotron", "llama", { norm = "layer_norm", gated_mlp = false, rotary_fraction = 0.5 })
+local function cohere(config, hyper)
+  if config.use_qk_norm then hyper.qk_norm, hyper.qk_norm_whole = true, true end
+end
+add("cohere", "llama", { norm = "layer_norm", norm_bias = false, tied_embeddings = true, parallel_block = true,
+  shared_norm = true }, { read = cohere })
+add("cohere2", "llama", { norm = "layer_norm", norm_bias = false, tied_embeddings = true, parallel_block = true,
+  shared_norm = true, window_every = 4 }, { read = cohere })
+
+--- Layer norm, GELU.
+add("gpt2", "gpt", { tied_embeddings = true })
+add("gpt_bigcode", "gpt", { tied_embeddings = true }, { read = function(config, hyper)
+  if config.multi_query ~= false then hyper.kv_heads = 1 end
+end })
+add("gpt_neox", "gpt", { position = "rope", tied_embeddings = false, parallel_block = true, rotary_fraction = 0.25 })
+add("gptj", "gpt", { position = "rope", tied_embeddings = false, parallel_block = true, shared_norm = true,
+  attention_bias = false, head_bias = true }, { read = function(config, hyper)
+  local turned = number(config.rotary_dim)
+  if turned and number(hyper.hidden) and number(hyper.heads) and hyper.heads > 0 and hyper.hidden >= hyper.heads then
+    hyper.rotary_fraction = math.max(0, math.min(1, turned / (hyper.hidden / hyper.heads)))
+  end
+end })
+add("phi", "gpt", { position = "rope", tied_embeddings = false, parallel_block = true, shared_norm = true,
+  head_bias = true, rotary_fraction = 0.5 }, { read = function(config, hyper)
+  if config.qk_layernorm then hyper.qk_norm = true end
+end })
+add("opt", "gpt", { tied_embeddings = true }, { learned = true, read = function(config, hyper)
+  -- Two rows of the table stand before the first position.
+  if number(hyper.max_positions) then hyper.max_positions = hyper.max_positions + 2 end
+  if config.enable_bias == false then hyper.bias = false end
+end })
+known.gpt2.learned, known.gpt_bigcode.learned = true, true
+add("bloom", "gpt", { position = "alibi", tied_embeddings = true, embedding_norm = true })
+add("mpt", "gpt", { position = "alibi", tied_embeddings = true }, { read = function(config, hyper, notes)
+  local ratio = number(config.expansion_ratio)
+  if ratio and number(hyper.hidden) then hyper.ffn = hyper.hidden * ratio end
+  local no_bias = config.no_bias ~= false
+  hyper.bias, hyper.norm_bias = not no_bias, not no_bias
+  local attention = type(config.attn_config) == "table" and config.attn_config or {}
+  if attention.alibi == false then
+    hyper.position = "learned"
+    hyper.max_positions = number(config.max_seq_len)
+  end
+  local kv = number(attention.kv_n_heads)
+  if kv then hyper.kv_heads = kv end
+  if attention.attn_type == "multiquery_attention" then hyper.kv_heads = 1 end
+  if number(config.logit_scale) then notes[#notes + 1] = "logit_scale costs nothing and is left out" end
+end })
+add("falcon", "gpt", { position = "rope", tied_embeddings = true, bias = false }, { read = function(config, hyper)
+  local new = config.new_decoder_architecture == true
+  if config.alibi then hyper.position = "alibi" end
+  if new then
+    hyper.kv_heads = number(config.num_kv_heads) or hyper.heads
+  elseif config.multi_query ~= false then
+    hyper.kv_heads = 1
+  end
+  hyper.parallel_block = new or config.parallel_attn ~= false
+  local norms = number(config.num_ln_in_parallel_attn) or (new and 2 or 1)
+  hyper.shared_norm = hyper.parallel_block and norms == 1 or nil
+end })
+
+--- Mixtures of experts.
+add("mixtral", "mixtral")
+add("qwen2_moe", "mixtral", { qkv_bias = true }, { read = function(_, hyper) hyper.attention_bias = nil end })
+add("qwen3_moe qwen3_vl_moe_text", "mixtral", { qk_norm = true })
+add("olmoe", "mixtral", { qk_norm = true, qk_norm_whole = true })
+add("granitemoe granitemoeshared", "mixtral", { tied_embeddings = true })
+add("phimoe", "mixtral", { norm = "layer_norm" }, { read = function(config, hyper)
+  hyper.head_bias = config.lm_head_bias == true
+end })
+add("gpt_oss", "mixtral", { bias = true, window_every = 2 })
+add("llama4_text", "mixtral", { shared_experts = 1 }, { read = function(config, hyper)
+  -- intermediate_size is that of an expert; dense layers have intermediate_size_mlp.
+  hyper.moe_ffn = hyper.ffn
+  hyper.ffn = number(config.intermediate_size_mlp) or hyper.ffn
+end })
+add("deepseek_v2 deepseek_v3 kimi_k2", "mixtral", nil, { latent = true, read = function(config, hyper, notes, found)
+  local every = number(config.moe_layer_freq)
+  if every and every ~= 1 then
+    found[#found + 1] = ("field 'moe_layer_freq' must be 1, got %s: nothing published has another"):format(every)
+  end
+  hyper.kv_heads, hyper.head_dim, hyper.rotary_fraction = nil, nil, nil
+  hyper.moe_every = nil
+  if (number(config.n_group) or 1) > 1 then
+    hyper.expert_groups, hyper.top_groups = number(config.n_group), number(config.topk_group)
+  end
+  if not number(hyper.experts) then
+    hyper.architecture = "llama" -- no experts: dense layers of the same attention
+    notes[#notes + 1] = "no field 'n_routed_experts': every layer is taken as dense"
+  end
+end })
+
+--- Model types of the language model inside multi-modal ones, where it does not say its own.
+types.text_of = { gemma3 = "gemma3_text", llava = "llama", llava_next = "llama", llama4 = "llama4_text",
+  mistral3 = "mistral", idefics3 = "llama", paligemma = "gemma", qwen2_vl = "qwen2", qwen2_5_vl = "qwen2",
+  video_llava = "llama", vipllama = "llama" }
+
+--- Known, and refused: what each of them is.
+local encoder_decoder, encoder, state_space = "an encoder-decoder", "an encoder", "a state-space or recurrent model"
+types.refused = {
+  t5 = encoder_decoder, mt5 = encoder_decoder, umt5 = encoder_decoder, longt5 = encoder_decoder,
+  bart = encoder_decoder, mbart = encoder_decoder, pegasus = encoder_decoder, marian = encoder_decoder,
+  m2m_100 = encoder_decoder, whisper = encoder_decoder, switch_transformers = encoder_decoder,
+  bert = encoder, roberta = encoder, ["xlm-roberta"] = encoder, deberta = encoder, ["deberta-v2"] = encoder,
+  distilbert = encoder, electra = encoder, modernbert = encoder, vit = encoder, clip = "a pair of encoders",
+  mamba = state_space, mamba2 = state_space, rwkv = state_space, falcon_mamba = state_space,
+  jamba = "a mixture of state-space and attention layers", zamba2 = "a mixture of state-space and attention layers",
+  bamba = "a mixture of state-space and attention layers", recurrent_gemma = state_space,
+  mllama = "a model with cross-attention layers", mllama_text_model = "a model with cross-attention layers",
+}
+
+return types

@@ -1,0 +1,40 @@
+--- Models: an architecture with its hyper-parameters, however they are given.
+--
+--   model.new("llama", { layers = 32, hidden = 4096, heads = 32, vocab = 32000 })
+--   model.huggingface "config.json"
+--   model.list({ "rms_norm", "linear_qkv", … }, { layers = 32, … })    -- plain operator names
+local architecture = require "ett.model.architecture"
+local error_module = require "ett.base.error"
+local schema = require "ett.base.schema"
+
+local model = {}
+
+--- A model of an architecture found by name, or of a function.
+function model.new(name, hyper) return architecture.new(name, hyper) end
+
+--- A model whose repeated layer is a list of operator names.
+function model.list(names, hyper)
+  local built = architecture.from_list(names, hyper)
+  built.name = "encoder_function_list"
+  return built
+end
+
+--- A model from a Hugging Face config.json; model.notes says what of it is not followed.
+---@param path string
+function model.huggingface(path)
+  schema.argument(path, "string", "ett.model.huggingface", "path")
+  local config, err = require("ett.json").read(path)
+  if config == nil then error(error_module.from(err), 0) end
+  if type(config) ~= "table" then error_module.raise("format", "%s: must hold a JSON object", path) end
+  local name, hyper, notes, kind = require("ett.import.huggingface").hyper(config, path)
+  local built = error_module.wrap(path, architecture.new, name, hyper)
+  built.name, built.notes = ("%s (%s)"):format(kind, path:match("([^/]+)$")), notes
+  return built
+end
+
+--- Whether a name is a file rather than an architecture.
+function model.is_file(name)
+  return type(name) == "string" and (name:match("%.json$") ~= nil or name:match("/") ~= nil)
+end
+
+return model

@@ -1,0 +1,143 @@
+--- Collectives as architectures name them, and as a device runs them.
+--
+-- Conventions of nccl-tests: `bytes` is the size of the whole buffer (what all_gather ends with,
+-- what reduce_scatter starts with); `degree` ranks take part.
+local error_module = require "ett.base.error"
+local schema = require "ett.base.schema"
+local shapes = require "ett.operator.shapes"
+local width = require("ett.operator.memory").width
+
+local collective = {}
+
+--- The kinds that profiles and cluster links answer for.
+collective.kinds = { "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast" }
+
+--- Other names for them, the reference's among them.
+collective.aliases = { allreduce = "all_reduce", allreduce_large = "all_reduce", allgather = "all_gather",
+  allgather_large = "all_gather", reducescatter = "reduce_scatter", reducescatter_large = "reduce_scatter",
+  alltoall = "all_to_all", p2p = "send_recv", sendrecv = "send_recv", bcast = "broadcast" }
+
+--- Standard name of a kind or alias; raises with the nearest.
+function collective.kind(name)
+  for _, kind in ipairs(collective.kinds) do if kind == name then return kind end end
+  if collective.aliases[name] then return collective.aliases[name] end
+  local known = {}
+  for _, kind in ipairs(collective.kinds) do known[#known + 1] = kind end
+  for alias in pairs(collective.aliases) do known[#known + 1] = alias end
+  table.sort(known)
+  error_module.raise("missing", "unknown collective '%s'%s; known are %s", tostring(name),
+    error_module.suggestion(name, known), table.concat(collective.kinds, ", "))
+end
+
+local function one(kind, group, degree, bytes, pass, overlapped)
+  if degree == 1 then return {} end
+  return { { kind = "collective", name = kind, group = group, degree = degree, bytes = bytes, pass = pass,
+    times = 1, overlapped = overlapped or false } }
+end
+
+local function join(...)
+  local list = {}
+  for _, part in ipairs { ... } do
+    for _, item in ipairs(part) do list[#list + 1] = item end
+  end
+  return list
+end
+
+local function hidden_bytes(c) return width(c.dtype) * (shapes.tokens(c) + 0.0) * c.hidden end
+
+-- Patterns of model parallelism. Each says what runs in either pass.
+local patterns = {
+  --- Into a tensor-parallel region (Megatron's f): forward copies, backward sums the gradient of
+  --- the input. With sequence parallelism forward gathers the sequence, backward scatters the
+  --- sum, and gathers the input once more for the weight gradient, behind the data gradient
+  --- (Korthikanti et al. 2022, section 4.2.2).
+  tensor_enter = function(c)
+    local bytes = hidden_bytes(c)
+    if c.sequence_parallel then
+      return join(one("all_gather", "tp", c.tp, bytes, "forward"),
+        one("reduce_scatter", "tp", c.tp, bytes, "backward"),
+        one("all_gather", "tp", c.tp, bytes, "backward", true))
+    end
+    return one("all_reduce", "tp", c.tp, bytes, "backward")
+  end,
+  --- Out of it (Megatron's g): forward sums, backward copies.
+  tensor_leave = function(c)
+    local bytes = hidden_bytes(c)
+    if c.sequence_parallel then
+      return join(one("reduce_scatter", "tp", c.tp, bytes, "forward"),
+        one("all_gather", "tp", c.tp, bytes, "backward"))
+    end
+    return one("all_reduce", "tp", c.tp, bytes, "forward")
+  end,
+  --- Vocabulary-parallel cross entropy: maximum, target logit and sum of exponents, fp32 a token.
+  vocabulary_reduce = function(c)
+    local bytes = 4.0 * shapes.tokens(c)
+    local list = {}
+    for _ = 1, 3 do list = join(list, one("all_reduce", "tp", c.tp, bytes, "forward")) end
+    return list
+  end,
+  --- Tokens to the ranks of their experts, and back: top_k copies of each token of this rank.
+  expert_exchange = function(c)
+    local tokens = shapes.tokens(c)
+    if (c.etp or c.tp) < c.tp then tokens = tokens * (c.etp or c.tp) // c.tp end
+    local bytes = width(c.dtype) * (tokens + 0.0) * c.hidden * c.top_k
+    return join(one("all_to_all", "ep", c.ep, bytes, "forward"), one("all_to_all", "ep", c.ep, bytes, "backward"))
+  end,
+  --- Context parallelism by all-gather of keys and values (Llama 3, section 3.3.2): gathered
+  --- forward, gradients scattered backward.
+  context_exchange = function(c)
+    local dims = shapes.head_dim(c) + (c.v_head_dim or shapes.head_dim(c))
+    local kv = 1.0 * width(c.dtype) * c.micro_batch * c.seq * shapes.local_kv_heads(c) * dims
+    return join(one("all_gather", "cp", c.cp, kv, "forward"), one("reduce_scatter", "cp", c.cp, kv, "backward"),
+      one("all_gather", "cp", c.cp, kv, "backward"))
+  end,
+}
+
+-- Around experts: tensor-parallel experts (etp = tp) are a region as any other. With etp below tp
+-- the ranks hold different tokens under sequence parallelism and nothing is exchanged over tp;
+-- without it they hold the same, each keeps its share, and the results are gathered (Megatron-Core).
+function patterns.expert_enter(c)
+  if (c.etp or c.tp) == c.tp then return patterns.tensor_enter(c) end
+  return c.sequence_parallel and {} or one("all_gather", "tp", c.tp, hidden_bytes(c), "backward")
+end
+function patterns.expert_leave(c)
+  if (c.etp or c.tp) == c.tp then return patterns.tensor_leave(c) end
+  return c.sequence_parallel and {} or one("all_gather", "tp", c.tp, hidden_bytes(c), "forward")
+end
+
+--- Names of the patterns.
+function collective.patterns() return schema.keys(patterns) end
+
+local explicit = { collective = "string", group = { "string", one_of = { "tp", "cp", "ep", "dp" } },
+  elements = "function", pass = { "string", default = "forward", one_of = { "forward", "backward" } },
+  times = "count?", overlapped = "boolean?", with = "table?" }
+
+--- Checks an entry { collective = pattern } or { collective = kind, group, elements, pass }.
+function collective.check_entry(entry, label)
+  if patterns[entry.collective] then
+    schema.check(entry, { collective = "string", with = "table?" }, label)
+    return
+  end
+  local known = schema.keys(patterns)
+  for _, kind in ipairs(collective.kinds) do known[#known + 1] = kind end
+  local is_kind = collective.aliases[entry.collective] ~= nil
+  for _, kind in ipairs(collective.kinds) do is_kind = is_kind or kind == entry.collective end
+  if not is_kind then
+    error_module.raise("missing", "%s: unknown collective '%s'%s; known are %s", label, tostring(entry.collective),
+      error_module.suggestion(entry.collective, known), table.concat(known, ", "))
+  end
+  schema.check(entry, explicit, label)
+end
+
+--- What a device runs for an entry: list of { kind, name, group, degree, bytes, pass, times, overlapped }.
+function collective.expand(entry, c)
+  local pattern = patterns[entry.collective]
+  if pattern then return pattern(c) end
+  local degree = c[entry.group] or 1
+  local list = one(collective.kind(entry.collective), entry.group, degree,
+    width(c.dtype) * (entry.elements(c) + 0.0), entry.pass or "forward", entry.overlapped)
+  if list[1] then list[1].times = entry.times or 1 end
+  return list
+end
+
+return collective

@@ -1,0 +1,206 @@
+--- Rules that a plan's fields keep among each other, with the model and with the cluster, and the
+--- plans nearby that keep them.
+local schema = require "ett.base.schema"
+
+local rules = {}
+
+--- Schedules that the C core knows by name: files of these names say what it does.
+rules.built_in = { ["gpipe"] = true, ["1f1b"] = true, ["interleaved"] = true }
+local built_in = rules.built_in
+
+local function divisors(n)
+  local list = {}
+  for d = 1, math.min(n, 4096) do if n % d == 0 then list[#list + 1] = d end end
+  return list
+end
+
+--- "nearest are 2 and 4" from sorted candidates.
+local function nearest(value, candidates)
+  local below, above
+  for _, c in ipairs(candidates) do
+    if c <= value then below = c end
+    if c > value and not above then above = c end
+  end
+  if below and above then return ("; nearest are %d and %d"):format(below, above) end
+  return (below or above) and ("; nearest is %d"):format(below or above) or ""
+end
+
+--- Repeated layers of a model: those that are spread over stages.
+local function middle_layers(model)
+  local count = 0
+  for _, layer in ipairs(model.layers) do
+    if (layer.place or "middle") == "middle" then count = count + layer.count end
+  end
+  return count
+end
+
+--- Whether a model's layers hold anything that may run beside an all-to-all (entry field `beside`).
+local function has_shared_experts(model)
+  for _, layer in ipairs(model.layers) do
+    for _, entry in ipairs(layer.ops) do if entry.beside then return true end end
+  end
+  return false
+end
+
+--- What overlap_all_to_all asks of a plan: as Megatron-Core asks it of moe_shared_expert_overlap
+--- and overlap_moe_expert_parallel_comm.
+local function broken_overlap(p, model, add)
+  local how = p.overlap_all_to_all
+  if how == "none" then return end
+  local text = ("overlap_all_to_all = '%s'"):format(how)
+  if p.ep < 2 then add("%s needs ep of at least 2, got %d; without it nothing is exchanged", text, p.ep) end
+  if how == "shared_experts" then
+    if model and not has_shared_experts(model) then
+      add("%s needs a model with shared experts (shared_experts or shared_ffn)", text)
+    end
+    return
+  end
+  if p.schedule ~= "1f1b" and p.schedule ~= "interleaved" then
+    add("%s needs schedule = '1f1b' or 'interleaved', got '%s'", text, p.schedule)
+  end
+  if p.recompute == "full" then add("%s needs recompute = 'none' or 'selective', got 'full'", text) end
+  if p.zero == 3 then add("%s needs zero of at most 2, got 3", text) end
+end
+
+--- Rules of a plan that its own degrees and the model decide; sentences of those broken. For
+--- sweeps, where only these can change; everybody else wants plan.violations.
+--- p: a clean plan (schema.check done).
+function rules.broken(p, model, cluster)
+  local found = {}
+  local function add(format, ...) found[#found + 1] = format:format(...) end
+  local function divides(name, value, what, whole)
+    if whole and whole % value ~= 0 then
+      add("%s = %d must divide %s = %d%s", name, value, what, whole, nearest(value, divisors(whole)))
+    end
+  end
+  local hyper = model and model.hyper or {}
+  divides("tp", p.tp, "heads", hyper.heads)
+  local kv = hyper.kv_heads
+  if kv and kv ~= hyper.heads then
+    if kv >= p.tp then
+      divides("tp", p.tp, "kv_heads", kv)
+    elseif p.tp % kv ~= 0 then
+      add("kv_heads = %d must divide tp = %d%s", kv, p.tp, nearest(p.tp, { p.tp // kv * kv, (p.tp // kv + 1) * kv }))
+    end
+  end
+  local dense = not hyper.experts or (hyper.first_dense_layers or 0) > 0 or (hyper.moe_every or 1) > 1
+  divides("tp", p.tp, "ffn", dense and hyper.ffn or nil)
+  divides("cp", p.cp, "seq", p.seq)
+  if hyper.experts then
+    divides("ep", p.ep, "experts", hyper.experts)
+    divides(p.etp and "etp" or "tp", p.etp or p.tp, "moe_ffn", hyper.moe_ffn or hyper.ffn)
+    divides("tp", p.tp, "shared_ffn", hyper.shared_ffn)
+  elseif p.ep > 1 then
+    add("ep = %d needs a model with experts; the nearest is 1", p.ep)
+  end
+  if p.etp and p.etp ~= p.tp then
+    local ranks, experts = p.dp * p.cp * p.tp, p.ep * p.etp
+    if ranks % experts ~= 0 then
+      add("ep * etp = %d must divide dp * cp * tp = %d%s", experts, ranks, nearest(experts, divisors(ranks)))
+    end
+  else
+    divides("ep", p.ep, "dp * cp", p.dp * p.cp)
+  end
+  if p.sequence_parallel and p.seq % p.cp == 0 and (p.micro_batch * p.seq // p.cp) % p.tp ~= 0 then
+    add("tp = %d must divide the tokens of a micro-batch = %d under sequence_parallel%s", p.tp,
+      p.micro_batch * p.seq // p.cp, nearest(p.tp, divisors(p.micro_batch * p.seq // p.cp)))
+  end
+  if p.global_batch then
+    local unit = p.dp * p.micro_batch
+    if p.global_batch % unit ~= 0 then
+      add("dp * micro_batch = %d must divide global_batch = %d; nearest are %d and %d", unit, p.global_batch,
+        math.max(1, p.global_batch // unit) * unit, (p.global_batch // unit + 1) * unit)
+    elseif p.micro_batches and p.micro_batches ~= p.global_batch // unit then
+      add("micro_batches = %d contradicts global_batch = %d, which makes %d; give one of them", p.micro_batches,
+        p.global_batch, p.global_batch // unit)
+    end
+  end
+  local m = p.micro_batches or p.global_batch and math.max(1, p.global_batch // (p.dp * p.micro_batch))
+  if p.vp > 1 and p.schedule ~= "interleaved" and built_in[p.schedule] then
+    add("vp = %d needs schedule = 'interleaved', got '%s'", p.vp, p.schedule)
+  end
+  broken_overlap(p, model, add)
+  if p.serial_sends and p.overlap_sends then add("serial_sends and overlap_sends exclude each other") end
+  if p.schedule == "interleaved" then
+    if p.pp < 2 then add("schedule = 'interleaved' needs pp of at least 2, got %d", p.pp) end
+    if p.vp < 2 then add("schedule = 'interleaved' needs vp of at least 2, got %d", p.vp) end
+    if m and m % p.pp ~= 0 then
+      add("pp = %d must divide micro_batches = %d under interleaved; nearest are %d and %d micro-batches", p.pp, m,
+        math.max(1, m // p.pp) * p.pp, (m // p.pp + 1) * p.pp)
+    end
+  end
+  if model then
+    local layers = middle_layers(model)
+    if p.split then
+      local sum = 0
+      for _, n in ipairs(p.split) do sum = sum + (math.type(n) == "integer" and n or 0) end
+      if #p.split ~= p.pp * p.vp then
+        add("split must hold pp * vp = %d numbers of layers, got %d", p.pp * p.vp, #p.split)
+      elseif sum ~= layers then
+        add("split must add up to the model's %d layers, got %d", layers, sum)
+      end
+    elseif p.pp * p.vp > layers + 2 then -- the first and the last may hold embedding and head alone
+      add("pp * vp = %d must not exceed the model's %d layers, embedding and head; the nearest pp is %d", p.pp * p.vp,
+        layers, math.max(1, (layers + 2) // p.vp))
+    end
+  end
+  local rates = cluster and cluster.device and cluster.device.peak_flops
+  if rates and not rates[p.dtype] then
+    add("dtype = '%s' needs a device with a rate for it in peak_flops; %s states %s", p.dtype,
+      tostring(cluster.device.name), table.concat(schema.keys(rates), ", "))
+  end
+  local devices = p.pp * p.tp * p.cp * p.dp
+  if cluster and cluster.nodes and cluster.gpus_per_node and devices > cluster.nodes * cluster.gpus_per_node then
+    add("the plan needs %d devices, %s has %d", devices, tostring(cluster.name), cluster.nodes * cluster.gpus_per_node)
+  end
+  return found
+end
+
+local layout_fields = { "pp", "tp", "dp", "cp", "ep", "vp" }
+
+local function describe(p, base)
+  local words = {}
+  for _, name in ipairs(layout_fields) do
+    if p[name] ~= 1 or base[name] ~= 1 then words[#words + 1] = ("%s=%d"):format(name, p[name]) end
+  end
+  return table.concat(words, " ")
+end
+
+--- Passing plans on the same number of devices, nearest first (sum of |log2| of the changes);
+--- at most three of them.
+function rules.nearest(p, model, cluster)
+  local devices, passing = p.pp * p.tp * p.cp * p.dp, {}
+  local function distance(q)
+    local sum = 0
+    for _, name in ipairs(layout_fields) do sum = sum + math.abs(math.log(q[name] / p[name], 2)) end
+    return sum
+  end
+  for _, tp in ipairs(divisors(devices)) do
+    for _, pp in ipairs(divisors(devices // tp)) do
+      for _, cp in ipairs(p.cp == 1 and { 1 } or divisors(devices // tp // pp)) do
+        for _, ep in ipairs(p.ep == 1 and { 1 } or divisors(p.ep)) do
+          for _, vp in ipairs(p.vp == 1 and { 1 } or { p.vp, 2 }) do
+            local q = setmetatable({ tp = tp, pp = pp, cp = cp, ep = ep, vp = vp, dp = devices // tp // pp // cp },
+              { __index = p })
+            if #rules.broken(q, model, cluster) == 0 then passing[#passing + 1] = { q, distance(q) } end
+          end
+        end
+      end
+    end
+  end
+  table.sort(passing, function(a, b)
+    if a[2] ~= b[2] then return a[2] < b[2] end
+    return describe(a[1], p) < describe(b[1], p)
+  end)
+  local words, seen = {}, {}
+  for _, entry in ipairs(passing) do
+    local text = describe(entry[1], p)
+    if not seen[text] and #words < 3 then
+      seen[text] = true
+      words[#words + 1] = text == "" and "all degrees 1" or text
+    end
+  end
+  return words
+end
+
+return rules

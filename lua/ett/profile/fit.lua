@@ -1,0 +1,53 @@
+--- Which model serves a pool of samples, and its fit: the one place that chooses, for profiles (ett.profile), for
+--- coefficient files (ett.coefficients) and for their held-out errors (ett.holdout).
+--
+--   local choice = profile_fit.choose(data)          -- from all rows
+--   local model, outliers = profile_fit.fit(choice, data)  -- of all or some of them
+--
+-- data: { gpu=, family=, dims=, rows= (flat), seconds=, pass=, entry= (of the first file), group=? "nodes_gpus",
+--   multiprocessors=, threads=? }
+local physics = require "ett.profile.physics"
+local regressor = require "ett.profile.regressor"
+local regressor_surface = require "ett.profile.surface"
+
+local profile_fit = {}
+
+--- Fewer rows make no model.
+profile_fit.least_rows = 8
+
+-- A surface through rows of one kernel has no row to hold out.
+local function several_kernels(data)
+  for i = data.dims + 1, #data.rows do if data.rows[i] ~= data.rows[i - data.dims] then return true end end
+  return false
+end
+
+--- The choice for a pool: { kind = "surface" | "regressor", void = reason? }, or nil and why there is no model.
+---@return table|nil, string?
+function profile_fit.choose(data)
+  if #data.seconds < profile_fit.least_rows then
+    return nil, ("%d row%s; at least %d are needed"):format(#data.seconds, #data.seconds == 1 and "" or "s",
+      profile_fit.least_rows)
+  end
+  local surface = #data.seconds <= regressor_surface.most_rows and several_kernels(data)
+    and regressor_surface.suits(data.entry.path)
+  return { kind = surface and "surface" or "regressor", void = physics.void(data) }
+end
+
+--- Fits what was chosen. A void pass is fitted like any other when it is asked for: without its bound, which it
+--- does not keep. What is dropped comes back as { row, seconds, reason }.
+---@param fields table? more fields for ett.regressor.fit
+---@return table model, table[] outliers
+function profile_fit.fit(choice, data, fields)
+  if choice.kind == "surface" then
+    return regressor_surface.fit { family = data.family, dims = data.dims, rows = data.rows, seconds = data.seconds,
+      disturbed = data.disturbed }
+  end
+  local least
+  if not choice.void and not choice.unbound then least = physics.least_seconds(data) end
+  local given = { least_seconds = least, family = data.family, dims = data.dims, backward = data.pass == "backward",
+    multiprocessors = data.multiprocessors, rows = data.rows, seconds = data.seconds, threads = data.threads or 2 }
+  for name, value in pairs(fields or {}) do given[name] = value end
+  return regressor.fit(given)
+end
+
+return profile_fit

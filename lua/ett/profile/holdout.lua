@@ -1,0 +1,373 @@
+--- Held-out error of the regressors over sample files: seeded splits, one entry per file and
+--- pass. Held-out rows touch no fit, no choice and no threshold.
+--
+--   random   a fifth of the rows
+--   grouped  a fifth of the kernels: every row, of every pooled file, of the same shape
+--   extrapolation  rows above the 80th percentile of size, trained on those below; under
+--            pooling every file's own percentile holds, and a shape held out of one file is
+--            held out of all
+--   tenth    nine tenths of the rows, trained on one tenth
+--
+-- The model of a pool is the one that a profile serves (ett.profile.fit), chosen by all of the pool's rows.
+local error_module = require "ett.base.error"
+local profile_fit = require "ett.profile.fit"
+local regress = require "ett.regress"
+local samples = require "ett.samples"
+
+local holdout = {}
+
+holdout.seed = 20261121
+holdout.splits = { "random", "grouped", "extrapolation", "tenth" }
+
+--- Files that hold faults of their sampling, by cluster initial.
+holdout.corrupt = {
+  ["P allgather_large"] = true, ["P allgather_large_1_4"] = true, ["V allgather_large_4_1"] = true,
+  ["V allgather_large_8_1"] = true, ["V firstStage_optimizer"] = true,
+}
+
+local function unit(key) return (key >> 11) / 2.0 ^ 53 end
+
+-- Rows ordered by a seeded key; the first `count` are marked true.
+local function marked(rows, count, salt, seed)
+  local keys, order, mark = {}, {}, {}
+  local start = regress.mix(seed + salt)
+  for i = 1, rows do
+    keys[i] = regress.mix(start + i - 1)
+    order[i] = i
+    mark[i] = false
+  end
+  table.sort(order, function(a, b)
+    if keys[a] == keys[b] then return a < b end
+    return math.ult(keys[a], keys[b])
+  end)
+  for i = 1, count do mark[order[i]] = true end
+  return mark
+end
+
+--- Marks the test rows of one read file.
+---@param file table from samples.read, with design
+---@param split string
+---@return boolean[]
+function holdout.test_rows(file, split, seed)
+  seed = seed or holdout.seed
+  local n = file.count
+  if split == "random" then return marked(n, n // 5, 0, seed) end
+  if split == "tenth" then
+    local train = marked(n, math.max(1, n // 10), 1, seed)
+    for i = 1, n do train[i] = not train[i] end
+    return train
+  end
+  local test = {}
+  if split == "grouped" then
+    for i, kernel in ipairs(regress.kernels(file.design, file.rows)) do
+      test[i] = unit(regress.mix(kernel ~ (seed + 2))) < 0.2
+    end
+    return test
+  end
+  local sizes = regress.sizes(file.design, file.rows)
+  local sorted = table.move(sizes, 1, n, 1, {})
+  table.sort(sorted)
+  local limit = sorted[math.floor(0.8 * (n - 1)) + 1]
+  for i = 1, n do test[i] = sizes[i] > limit end
+  return test
+end
+
+local function append_row(flat, rows, i, dims)
+  for d = (i - 1) * dims + 1, i * dims do flat[#flat + 1] = rows[d] end
+end
+
+-- Kernels held out of any file of a pool are held out of all of them.
+local function blocked_kernels(members, tests)
+  local blocked = {}
+  for m, file in ipairs(members) do
+    for i, kernel in ipairs(file.kernels) do if tests[m][i] then blocked[kernel] = true end end
+  end
+  return blocked
+end
+
+local function summarise(file, points)
+  local total, covered, errors, widths, n = 0.0, 0, {}, {}, 0
+  for _, p in ipairs(points) do
+    if p.held_out then
+      n = n + 1
+      errors[n] = math.abs(p.predicted / p.seconds - 1)
+      total = total + errors[n]
+      if p.low <= p.seconds and p.seconds <= p.high then covered = covered + 1 end
+      widths[n] = (p.high - p.low) / 2 / p.predicted
+    end
+  end
+  local result = { cluster = file.cluster, file = file.label, path = file.path, entry = file.entry,
+    rows = n }
+  if n == 0 then return result end
+  table.sort(errors)
+  table.sort(widths)
+  result.error, result.median, result.ninety = total / n, errors[(n + 1) // 2], errors[math.ceil(0.9 * n)]
+  result.coverage, result.half_width = covered / n, widths[(n + 1) // 2]
+  return result
+end
+
+-- Rows of a pool's members (and group) that `wanted(m, i)` says, as ett.profile.fit takes them; `origins` are { m, i }.
+local function rows_of(members, pass, group, wanted, threads)
+  local first = members[1]
+  local data = { gpu = first.entry.gpu, family = first.family, dims = first.dims, rows = {}, seconds = {}, pass = pass,
+    entry = first.entry, group = first.entry.collective and group or nil, multiprocessors = first.multiprocessors,
+    threads = threads, origins = {} }
+  for m, file in ipairs(members) do
+    local times = file.by_pass[pass]
+    for i = 1, file.count do
+      if (not group or file.group[i] == group) and wanted(m, i) then
+        append_row(data.rows, file.rows, i, data.dims)
+        data.seconds[#data.seconds + 1] = times[i]
+        data.origins[#data.origins + 1] = { m, i }
+      end
+    end
+  end
+  return data
+end
+
+-- What a model says of rows, added to points[m].
+local function add_points(points, model, data, members, group, fields)
+  if #data.seconds == 0 then return end
+  local value, low, high = model:predict_rows(data.rows)
+  for k, origin in ipairs(data.origins) do
+    local m, i = origin[1], origin[2]
+    local point = { row = i, line = members[m].lines[i], seconds = data.seconds[k], predicted = value[k], low = low[k],
+      high = high[k], group = group or nil }
+    for name, given in pairs(fields) do point[name] = given end
+    table.insert(points[m], point)
+  end
+end
+
+-- One fit over the training rows of a pool (and group): what it says of each member's test rows, and of the training
+-- rows that its gate dropped. Adds to `points`, one list a member; returns how many were dropped, or nil and why
+-- there is no model.
+local function evaluate(members, tests, pass, options, group, blocked, points)
+  local all = rows_of(members, pass, group, function() return true end, options.threads)
+  local choice, why = profile_fit.choose(all)
+  if choice and options.as_sampled then choice.unbound = true end
+  if choice and choice.void and not options.as_sampled then choice, why = nil, "void: " .. choice.void end
+  if not choice then return nil, why end
+  local train = rows_of(members, pass, group, function(m, i)
+    return not tests[m][i] and not (blocked and blocked[members[m].kernels[i]])
+  end, options.threads)
+  if #train.seconds < profile_fit.least_rows then
+    return nil, ("%d rows to learn from; %d are needed"):format(#train.seconds, profile_fit.least_rows)
+  end
+  local model, outliers = profile_fit.fit(choice, train, options.fit)
+  add_points(points, model, rows_of(members, pass, group, function(m, i) return tests[m][i] end), members, group,
+    { held_out = true })
+  if options.points then
+    local dropped = {}
+    for _, outlier in ipairs(outliers) do
+      local origin = train.origins[outlier.row]
+      dropped[origin[1]] = dropped[origin[1]] or {}
+      dropped[origin[1]][origin[2]] = true
+    end
+    add_points(points, model, rows_of(members, pass, group, function(m, i) return dropped[m] and dropped[m][i] end),
+      members, group, { dropped = true })
+  end
+  model:close()
+  return #outliers
+end
+
+local function groups_of(members)
+  local seen, list = {}, {}
+  for _, file in ipairs(members) do
+    for _, g in ipairs(file.group or { false }) do
+      if not seen[g] then
+        seen[g] = true
+        list[#list + 1] = g
+      end
+    end
+  end
+  table.sort(list, function(a, b) return tostring(a) < tostring(b) end)
+  return list
+end
+
+local function answers_of(points)
+  local answers = { rows = {}, value = {}, low = {}, high = {} }
+  for _, p in ipairs(points) do
+    if p.held_out then
+      local n = #answers.rows + 1
+      answers.rows[n], answers.value[n], answers.low[n], answers.high[n] = p.row, p.predicted, p.low, p.high
+    end
+  end
+  return answers
+end
+
+-- Results of one pool, pass and split, added to `results`.
+local function run_pool(members, pass, split, options, results)
+  local tests = {}
+  for m, file in ipairs(members) do tests[m] = options.test_rows(file, split) end
+  local blocked = #members > 1 and split == "extrapolation" and blocked_kernels(members, tests) or nil
+  local points, dropped, faults = {}, 0, {}
+  for m in ipairs(members) do points[m] = {} end
+  for _, group in ipairs(groups_of(members)) do
+    local outliers, why = evaluate(members, tests, pass, options, group, blocked, points)
+    dropped = dropped + (outliers or 0)
+    if why then faults[#faults + 1] = (group and group .. ": " or "") .. why end
+  end
+  for m, file in ipairs(members) do
+    if not options.of or options.of(file) then
+      local one = summarise(file, points[m])
+      one.pass, one.split, one.dropped, one.corrupt = pass, split, dropped, file.corrupt
+      one.points = options.points and points[m] or nil
+      one.fault = #faults > 0 and table.concat(faults, "; ") or one.rows == 0 and "no row is held out" or nil
+      results[#results + 1] = one
+      if options.each then options.each(file, pass, split, answers_of(points[m])) end
+    end
+  end
+end
+
+--- Reads sample files for the hold-out.
+---@param index table[] of ett.samples.index
+---@param initial string stands before each file's name
+function holdout.read_files(index, initial, multiprocessors)
+  local files = {}
+  for _, entry in ipairs(index) do
+    local file, why = samples.read(entry)
+    if not file then error(why, 0) end
+    file.entry, file.label = entry, entry.name .. (entry.nodes and ("_%d_%d"):format(entry.nodes, entry.gpus) or "")
+    file.cluster, file.multiprocessors, file.path = initial, multiprocessors, entry.path
+    file.corrupt = holdout.corrupt[initial .. " " .. file.label] or false
+    file.design = { family = file.family, dims = file.dims, multiprocessors = multiprocessors }
+    file.kernels = regress.kernels(file.design, file.rows)
+    file.by_pass = {}
+    for _, p in ipairs(file.passes) do file.by_pass[p.pass] = p.seconds end
+    -- As ett.profile pools: collectives by name and topology, operators by kernel, fp16 and bf16 together.
+    file.key = ("%s %s %s"):format(initial, entry.collective and file.label or file.pool,
+      entry.dtype == "bf16" and "fp16" or entry.dtype)
+    files[#files + 1] = file
+  end
+  return files
+end
+
+--- Reads every sample file of a folder for the hold-out.
+function holdout.read_folder(folder, initial, multiprocessors)
+  local index, err = samples.index(folder)
+  if not index then error(err, 0) end
+  return holdout.read_files(index, initial, multiprocessors)
+end
+
+--- Where the reference's shared data is, or nil: $ETT_REFERENCE, else beside the source tree.
+function holdout.reference_folder()
+  local host = require "ett.host"
+  local root = os.getenv("ETT_REFERENCE") or (host.root .. "/../shared/reference")
+  local folder = root .. "/estimate-train-time/regressors"
+  return require("lfs").attributes(folder, "mode") == "directory" and folder or nil
+end
+
+--- The sample files of both clusters of the reference, or nil.
+function holdout.read_reference()
+  local folder = holdout.reference_folder()
+  if not folder then return nil end
+  local files = holdout.read_folder(folder .. "/Perlmutter", "P", 108)
+  for _, file in ipairs(holdout.read_folder(folder .. "/Vista", "V", 132)) do files[#files + 1] = file end
+  return files
+end
+
+--- Error at Perlmutter linear2's shapes with tensor ranks, which nobody sampled under that name:
+--- the same GEMMs are measured in the sibling files (linear4 at four times the ranks, say).
+--- Those rows are withheld from every file, the pool is fitted, and asked for them.
+---@return table[] { pass=, rows=, error= }
+function holdout.linear2(files, options)
+  local members, own = {}, nil
+  for _, file in ipairs(files) do
+    if file.key == "P gemm fp16" then
+      members[#members + 1] = file
+      if file.label == "linear2" then own = file end
+    end
+  end
+  if not own then return {} end
+  local wanted = {}
+  for i = 1, own.count do
+    local m, n = own.rows[4 * i - 2], own.rows[4 * i - 1]
+    for _, tp in ipairs { 2, 4, 8, 16 } do
+      if n % tp == 0 then wanted[regress.kernels(own.design, { 1, m, n, n // tp })[1]] = true end
+    end
+  end
+  local tests = {}
+  for m, file in ipairs(members) do
+    tests[m] = {}
+    for i, kernel in ipairs(file.kernels) do tests[m][i] = wanted[kernel] or false end
+  end
+  local results = {}
+  for _, pass in ipairs { "forward", "backward" } do
+    local points, total, rows = {}, 0.0, 0
+    for m in ipairs(members) do points[m] = {} end
+    local _, why = evaluate(members, tests, pass, options or {}, false, nil, points)
+    if why then error_module.raise("argument", "linear2 %s: %s", pass, why) end
+    for m in ipairs(members) do
+      for _, p in ipairs(points[m]) do
+        total = total + math.abs(p.predicted / p.seconds - 1)
+        rows = rows + 1
+      end
+    end
+    results[#results + 1] = { pass = pass, rows = rows, error = total / rows }
+  end
+  return results
+end
+
+--- Runs the splits over read files.
+---@param files table[] from holdout.read_folder
+---@param options table? { splits=, threads=, only=function(file), test_rows=, fit= fields for regressor.fit,
+---  of=function(file): results of these alone, whose whole pools learn; as_sampled= no bound by physics, void passes
+---  too; points= every row's prediction in the results;
+---  each=function(file, pass, split, { rows=, value=, low=, high= }) for the held-out answers themselves }
+---@return table[] results, one per file, pass and split: error, median, ninety (90th percentile), coverage of `rows`
+---held-out rows; `fault` says what could not be held out, and why
+function holdout.run(files, options)
+  options = options or {}
+  options.test_rows = options.test_rows or holdout.test_rows
+  local pools, order, results = {}, {}, {}
+  for _, file in ipairs(files) do
+    for _, p in ipairs((not options.only or options.only(file)) and file.passes or {}) do
+      local key = file.key .. "\0" .. p.pass
+      if not pools[key] then
+        pools[key] = { pass = p.pass, dims = file.dims }
+        order[#order + 1] = key
+      end
+      if file.dims == pools[key].dims then table.insert(pools[key], file) end
+    end
+  end
+  for _, split in ipairs(options.splits or holdout.splits) do
+    for _, key in ipairs(order) do
+      local wanted = not options.of
+      for _, file in ipairs(pools[key]) do wanted = wanted or options.of(file) end
+      if wanted then run_pool(pools[key], pools[key].pass, split, options, results) end
+    end
+  end
+  return results
+end
+
+local function median(values)
+  table.sort(values)
+  local n = #values
+  if n == 0 then return 0 / 0 end
+  return n % 2 == 1 and values[(n + 1) // 2] or (values[n // 2] + values[n // 2 + 1]) / 2
+end
+
+--- Means and medians over entries, one row per split.
+---@return table[] { split, entries, mean_error (less the corrupt), median_error (all), coverage, half_width }
+function holdout.measures(results)
+  local rows = {}
+  for _, split in ipairs(holdout.splits) do
+    local sum, n, covered, all, widths = 0.0, 0, 0.0, {}, {}
+    for _, r in ipairs(results) do
+      if r.split == split then
+        all[#all + 1] = r.error
+        widths[#widths + 1] = r.half_width
+        if not r.corrupt then
+          sum, n, covered = sum + r.error, n + 1, covered + r.coverage
+        end
+      end
+    end
+    if n > 0 then
+      rows[#rows + 1] = { split = split, entries = #all, mean_error = sum / n, median_error = median(all),
+        coverage = covered / n, half_width = median(widths) }
+    end
+  end
+  return rows
+end
+
+return holdout

@@ -1,0 +1,237 @@
+--- The profile of a cluster: its own samples, then those of the nearest calibrated device.
+--
+-- A cluster's `profile` says where operator times come from:
+--   "profile"                    a folder of coefficient files or samples beside its init.lua
+--   { base = "vista" }           another cluster's operators, scaled to this device
+--   { folder =, borrow = NAME }  its own; what it lacks is borrowed, scaled, from another
+-- Scaling (marked in `detail`, provenance "calibrated" and the interval widened): products and
+-- attention by the ratio of sustained matmul rates (device.measured_flops, else peaks), what
+-- moves memory by the ratio of memory bandwidths.
+--
+-- Two corrections are physics, not fits:
+-- * No product runs faster than the device's sustained rate on random data
+--   (device.measured_flops). Bursts on constant operands draw less power and clock higher: the
+--   shared samples reach 97 to 99 % of the datasheet's peak, steps do not.
+-- * What nobody sampled but only streams memory takes its bytes over the bandwidth that the
+--   profile's own residual addition reaches, or its arithmetic at the fp32 rate. Of the sampled
+--   streaming kernels gelu reaches 0.83 to 0.97 of that bandwidth on the A100 and 0.66 to 0.79 on
+--   the GH200, which the interval of 25 % is for (swiglu, moe_router, dropout).
+local cluster_module = require "ett.profile.cluster"
+local error_module = require "ett.base.error"
+local operator = require "ett.operator"
+
+local cluster_profile = {}
+local Profile = {}
+Profile.__index = Profile
+
+local products = { gemm = true, bmm = true, attention = true }
+local scaled_spread, streamed_spread = 0.15, 0.25
+
+local function rate(device, dtype)
+  local measured = device.measured_flops and device.measured_flops[dtype]
+  return measured or device.peak_flops[dtype], measured ~= nil
+end
+
+--- Factor on times of `from` to have those of `to`, for products of a dtype or for memory.
+local function ratio(from, to, family, dtype)
+  if not products[family] then return from.memory_bandwidth / to.memory_bandwidth end
+  local a, a_measured = rate(from, dtype)
+  local b, b_measured = rate(to, dtype)
+  if not (a and b) then return nil end
+  if a_measured ~= b_measured then a, b = from.peak_flops[dtype], to.peak_flops[dtype] end
+  return a / b
+end
+
+local function missing(answer) return answer == nil or answer.provenance == "assumed" end
+
+--- Answer of a source, or nil where it has none; other faults go on.
+local function ask(source, name, shape, dtype, pass)
+  if not source then return nil end
+  local ok, answer = pcall(source.operator, source, name, shape, dtype, pass)
+  if ok then return answer end
+  if error_module.is(answer) and answer.kind == "missing" then return nil end
+  error(answer, 0)
+end
+
+local function widened(answer, factor, spread, detail)
+  return { seconds = answer.seconds * factor,
+    low_seconds = (answer.low_seconds or answer.seconds) * factor * (1 - spread),
+    high_seconds = (answer.high_seconds or answer.seconds) * factor * (1 + spread),
+    provenance = answer.provenance == "assumed" and "assumed" or "calibrated",
+    detail = answer.detail and (detail .. "; " .. answer.detail) or detail }
+end
+
+--- Bandwidth that a large residual addition reaches, bytes/s.
+function Profile:stream_bandwidth(dtype)
+  local known = self.stream[dtype]
+  if known then return known end
+  local add = operator.get "residual_add"
+  local shape = { tokens = 8192, hidden = 6144 }
+  local answer = self:sampled(add, shape, dtype, "forward")
+  known = not missing(answer) and add.bytes(shape, dtype, "forward") / answer.seconds
+    or cluster_module.stream_bandwidth(self.cluster.device)
+  self.stream[dtype] = known
+  return known
+end
+
+local function from_other(self, op, shape, dtype, pass)
+  local other = self.other
+  if not other then return nil end
+  local factor = ratio(other.cluster.device, self.cluster.device, op.family, dtype)
+  local answer = factor and other:operator(op.name, shape, dtype, pass)
+  if missing(answer) then return nil end
+  if factor == 1 and other.cluster.device.name == self.cluster.device.name then return answer end
+  return widened(answer, factor, scaled_spread, ("%s's, scaled by %.3f"):format(other.cluster.name, factor))
+end
+
+-- A plan's optimizer knows its parameters but not in how many tensors they lie: a hundred, the
+-- middle of the sampled stages, and those stages' own kernel (one fused update of long tensors; the
+-- generic `optimizer` samples are of models of short ones, bound by launches).
+local function stage_update(self, shape, dtype)
+  local stage = operator.get "middle_stage_optimizer"
+  return self:sampled(stage, { params = shape.params, tensors = 100 }, dtype, "update")
+end
+
+-- A void pass of the cluster's own samples (ett.profile.physics; vista's backward attention) from its twin: by the
+-- other device's ratio of the two at the same shape, else by the ratio of FLOPs.
+local function from_twin(self, op, shape, dtype, pass, void)
+  local profile = require "ett.profile"
+  local twin, factor = profile.twin(op, shape, pass)
+  local answer = ask(self.own, op.name, shape, dtype, twin)
+  if missing(answer) or self.own:void(op.name, dtype, twin) then return nil end
+  local whose = "FLOPs"
+  if self.other then
+    local a = self.other:operator(op.name, shape, dtype, twin)
+    local b = self.other:operator(op.name, shape, dtype, pass)
+    if not missing(a) and not missing(b) then
+      factor, whose = b.seconds / a.seconds, self.other.cluster.name
+    end
+  end
+  return profile.from_twin(answer, factor, pass, twin, void, whose)
+end
+
+--- What samples say, the cluster's own first.
+function Profile:sampled(op, shape, dtype, pass)
+  local void = self.own and self.own.void and pass ~= "update" and self.own:void(op.name, dtype, pass)
+  if void then
+    local answer = from_twin(self, op, shape, dtype, pass, void)
+    if answer then return answer end
+  end
+  if op.name == "optimizer" and not shape.tensors then
+    local answer = stage_update(self, shape, dtype)
+    if not missing(answer) then return answer end
+  end
+  local answer = ask(self.own, op.name, shape, dtype, pass)
+  if missing(answer) then answer = from_other(self, op, shape, dtype, pass) or answer end
+  return answer
+end
+
+-- fp8 products where only 16-bit ones were sampled: the 16-bit time by the ratio of rates, and
+-- never less than moving the operands.
+local function from_sixteen_bits(self, op, shape, dtype, pass)
+  if dtype ~= "fp8" or not products[op.family] then return nil end
+  local wide = self:sampled(op, shape, "bf16", pass) or self:sampled(op, shape, "fp16", pass)
+  local device = self.cluster.device
+  local eight, sixteen = rate(device, "fp8"), rate(device, "bf16")
+  if missing(wide) or not (eight and sixteen) or op.family == "attention" then return wide end
+  local answer = widened(wide, sixteen / eight, scaled_spread, "bf16 time by the ratio of rates")
+  local floor = op.bytes(shape, dtype, pass) / self:stream_bandwidth "bf16"
+  answer.seconds = math.max(answer.seconds, floor)
+  answer.high_seconds = math.max(answer.high_seconds, answer.seconds)
+  return answer
+end
+
+-- Bytes over the streaming bandwidth, or arithmetic at the fp32 rate.
+local function streamed(self, op, shape, dtype, pass)
+  if products[op.family] then return nil end
+  local device = self.cluster.device
+  local moving = op.bytes(shape, dtype, pass) / self:stream_bandwidth(dtype == "fp8" and "bf16" or dtype)
+  local counting = op.flops(shape, pass) / (device.peak_flops.fp32 or device.peak_flops[dtype])
+  local seconds = math.max(moving, counting) + 3e-6
+  return { seconds = seconds, low_seconds = seconds * (1 - streamed_spread),
+    high_seconds = seconds * (1 + streamed_spread), provenance = "assumed",
+    detail = "its bytes at the bandwidth of residual_add" }
+end
+
+-- Holds products at the sustained rate.
+local function sustained(self, op, shape, dtype, pass, answer)
+  if op.family ~= "gemm" and op.family ~= "bmm" then return answer end
+  local device = self.cluster.device
+  local measured = device.measured_flops and device.measured_flops[dtype]
+  local least = measured and op.flops(shape, pass) / measured
+  if not least or answer.seconds >= least then return answer end
+  local held = {}
+  for key, value in pairs(answer) do held[key] = value end
+  held.seconds = least
+  held.low_seconds = math.min(answer.low_seconds or least, least)
+  held.high_seconds = math.max(answer.high_seconds or least, least * 1.05)
+  held.provenance = "calibrated"
+  held.detail = ("held at the sustained %.1f TFLOP/s"):format(measured / 1e12)
+  return held
+end
+
+-- Attention inside a sliding window: nobody sampled it, so the time of attention to everything by
+-- the ratio of FLOPs, which the kernels' skipping of whole blocks follows.
+local function windowed(self, op, shape, dtype, pass)
+  local whole = {}
+  for field, value in pairs(shape) do whole[field] = value end
+  whole.window = nil
+  local answer = self:operator(op.name, whole, dtype, pass)
+  if missing(answer) then return nil end
+  local factor = op.flops(shape, pass) / op.flops(whole, pass)
+  return widened(answer, factor, scaled_spread, ("window of %d tokens: %.2f of attention to all"):format(shape.window,
+    factor))
+end
+
+--- { seconds, low_seconds, high_seconds, provenance, detail } of one run of an operator, or nil.
+function Profile:operator(name, shape, dtype, pass)
+  local op = operator.get(name)
+  if op.family == "attention" and shape.window then
+    local answer = windowed(self, op, shape, dtype, pass)
+    if answer then return answer end
+  end
+  local answer = self:sampled(op, shape, dtype, pass)
+  if missing(answer) then answer = from_sixteen_bits(self, op, shape, dtype, pass) or answer end
+  if missing(answer) then answer = streamed(self, op, shape, dtype, pass) or answer end
+  return answer and sustained(self, op, shape, dtype, pass, answer)
+end
+
+--- The same of a collective: samples where they exist, else the cluster's links.
+function Profile:collective(kind, bytes, topology, dtype)
+  if self.own and self.own.collective then
+    local ok, answer, void = pcall(self.own.collective, self.own, kind, bytes, topology, dtype)
+    if ok and not missing(answer) then
+      -- Samples much faster than what the links carry are damaged, whatever the fit made of them. Of
+      -- the shared samples from 1 MB on, the fastest sound one takes 0.74 of the links' time (vista's
+      -- all-gather over two nodes), the damaged ones 0.002: the threshold lies between.
+      local links = cluster_module.collective(self.cluster, kind, bytes, topology)
+      if answer.seconds >= 0.5 * links.seconds or bytes < 1e6 then return answer end
+      links.detail = ("samples say %.3g s, beyond the links; %s"):format(answer.seconds, links.detail)
+      return links
+    end
+    if ok and void then
+      local links = cluster_module.collective(self.cluster, kind, bytes, topology)
+      links.detail = ("samples are void, %s; %s"):format(void, links.detail)
+      return links
+    end
+    if not ok and not (error_module.is(answer) and answer.kind == "missing") then error(answer, 0) end
+  end
+  return cluster_module.collective(self.cluster, kind, bytes, topology)
+end
+
+--- Opens the profile of a cluster.
+---@param cluster table from ett.cluster
+---@param own table? a profile to use as the cluster's own instead of what its file names
+function cluster_profile.open(cluster, own)
+  local said = cluster.profile
+  if type(said) == "string" then said = { folder = said } end
+  said = said or {}
+  if not own and said.folder then
+    own = require("ett.profile").open(cluster)
+  end
+  local other = said.base or said.borrow
+  return setmetatable({ cluster = cluster, own = own, stream = {},
+    other = other and cluster_profile.open(cluster_module.get(other)) or nil }, Profile)
+end
+
+return cluster_profile

@@ -1,0 +1,294 @@
+--- The regressor of CPU sample tables: a smooth surface through the samples (samplers/core/surface.h).
+--
+-- A few dozen shapes of a kernel without waves or tiles leave trees little to split on. Median held-out error over
+-- operators against the hybrid's, in two runs on a busy machine: 3.8 and 9.7 %, 6.7 and 6.6 %.
+--
+-- What it says of its own error is held out: in each of ten folds (twins together) the lengths and the noise are
+-- searched anew without the fold's rows. The closed form of leaving one out would keep the scales that those
+-- rows helped to choose. Interval: the surface's own deviation times the 90 % quantile of the held-out residuals
+-- over theirs (conformal; Lei et al. 2018).
+local error_module = require "ett.base.error"
+local files = require "ett.io"
+local sample = require "ett.sample"
+
+local regressor_surface = {}
+local Surface = { __name = "ett.profile.surface" }
+Surface.__index = Surface
+
+--- Rows above which trees do better and a surface is slow to fit.
+regressor_surface.most_rows = 600
+
+--- Changes whenever a fit may come out differently: cached fits carry it.
+regressor_surface.version = "4"
+
+-- Ten folds say nearly what all rows would; five where a fit is slow and a tenth of the rows teaches little.
+local function folds_of(rows) return rows <= 200 and 10 or 5 end
+-- A row that was measured under noise counts with four times the deviation of the others.
+local doubtful = 16.0
+-- A held-out residual beyond both is a row of another mode: a factor, and so many robust deviations.
+local gate_ratio, gate_deviations = 3, 8
+
+--- Work of a kernel by family and dimensions (ett.samples): what its time is divided by before the fit.
+local work = {
+  gemm = function(d) return d[1] * d[2] * d[3] * d[4] + 64.0 * d[1] * (d[2] * d[4] + d[3] * d[4] + d[2] * d[3]) end,
+  attention = function(d) return 1.0 * d[1] * d[2] * d[4] * d[5] * (d[6] + 8) end,
+  rowwise = function(d) return d[1] * (d[2] + 16.0) end,
+  embedding = function(d) return d[1] * (d[2] + 16.0) end,
+  optimizer = function(d) return d[1] + 1000.0 end,
+  collective = function(d) return d[1] + 4000.0 end,
+}
+
+local function work_of(family) return work[family] or function() return 1.0 end end
+
+--- What the surface sees: the logarithms of the dimensions. Rows of rope and softmax come as a product that
+--- the third dimension is a factor of: as factors they are apart. The elements in all tell the caches.
+local function logarithms(d, family)
+  local x = {}
+  for i = 1, #d do x[i] = math.log(math.max(d[i], 1e-9)) end
+  local rows, width = x[1], x[2]
+  if family == "rowwise" and #d == 3 then x[1] = x[1] - x[3] end
+  if family == "rowwise" or family == "embedding" then x[#x + 1] = rows + width end
+  return x
+end
+
+--- Whether a table was written by the CPU back end of `ett sample`.
+function regressor_surface.suits(path)
+  local file = io.open(path, "r")
+  if not file then return false end
+  local found = false
+  for line in file:lines() do
+    if line:sub(1, 1) ~= "#" then break end
+    found = found or line:match("^# backend: (%a+)") == "cpu" or line:match("^# backend: (%a+)") == "mpi"
+  end
+  file:close()
+  return found
+end
+
+--- The points of some rows as ett.sample takes them.
+local function points_of(data, rows)
+  local x, y, doubt = {}, {}, data.doubt and {}
+  for k, i in ipairs(rows) do
+    table.move(data.x, (i - 1) * data.width + 1, i * data.width, #x + 1, x)
+    y[k] = data.y[i]
+    if doubt then doubt[k] = data.doubt[i] end
+  end
+  return { x = x, y = y, doubt = doubt, width = data.width }
+end
+
+local function surface_through(data, rows)
+  local points = points_of(data, rows)
+  local surface, err = sample.surface(points.x, points.width, points.y, nil, points.doubt)
+  if not surface then error(err, 0) end
+  return surface
+end
+
+--- Fold of each row: distinct points in turn after a fixed shuffle, so that twins are never apart.
+local function fold_of(data, rows)
+  local mix, point, keys, key_of = require("ett.regress").mix, {}, {}, {}
+  for _, i in ipairs(rows) do
+    local name = table.concat(data.x, " ", (i - 1) * data.width + 1, i * data.width)
+    if not point[name] then
+      keys[#keys + 1] = name
+      point[name] = mix(#keys)
+    end
+    key_of[i] = name
+  end
+  table.sort(keys, function(a, b) return math.ult(point[a], point[b]) end)
+  local fold, folds = {}, folds_of(#rows)
+  for order, name in ipairs(keys) do point[name] = order % folds end
+  for _, i in ipairs(rows) do fold[i] = point[key_of[i]] end
+  return fold, folds
+end
+
+-- A new measurement's deviation: that of the surface there, and of the noise.
+local function deviation_at(surface, x, noise)
+  local mean, deviation = surface:predict(x)
+  return mean, math.sqrt(deviation ^ 2 + noise ^ 2) + 1e-9
+end
+
+--- Residual of every row by a surface that never saw its fold, and that residual over the surface's deviation there.
+local function held_out(data, rows)
+  local fold, folds = fold_of(data, rows)
+  local residual, score = {}, {}
+  for f = 0, folds - 1 do
+    local train, test = {}, {}
+    for _, i in ipairs(rows) do table.insert(fold[i] == f and test or train, i) end
+    if #test > 0 and #train >= 2 then
+      local surface = surface_through(data, train)
+      local _, noise = surface:scales()
+      for _, i in ipairs(test) do
+        local x = table.move(data.x, (i - 1) * data.width + 1, i * data.width, 1, {})
+        local mean, deviation = deviation_at(surface, x, noise)
+        residual[i] = mean - data.y[i]
+        score[i] = math.abs(residual[i]) / deviation
+      end
+      surface:close()
+    end
+  end
+  return residual, score
+end
+
+local function median(values)
+  table.sort(values)
+  return values[(#values + 1) // 2]
+end
+
+--- Rows whose held-out residual is far from every other's.
+local function outliers_of(rows, residual)
+  local values, off = {}, {}
+  for _, i in ipairs(rows) do values[#values + 1] = residual[i] end
+  if #values < 8 then return {}, rows end
+  local middle = median(values)
+  for k, value in ipairs(values) do off[k] = math.abs(value - middle) end
+  local limit = math.max(math.log(gate_ratio), gate_deviations * 1.4826 * median(off))
+  local dropped, kept = {}, {}
+  for _, i in ipairs(rows) do
+    table.insert(residual[i] and math.abs(residual[i] - middle) > limit and dropped or kept, i)
+  end
+  return dropped, kept
+end
+
+--- The quantile of the scores that covers nine tenths of new rows.
+local function conformal(score, rows)
+  local sorted = {}
+  for _, i in ipairs(rows) do sorted[#sorted + 1] = score[i] end
+  table.sort(sorted)
+  local n = #sorted
+  if n == 0 then return 1.645 end
+  return math.max(0.5, sorted[math.min(n, math.ceil(0.9 * (n + 1)))])
+end
+
+local function range_of(data)
+  local low, high = {}, {}
+  for i, value in ipairs(data.x) do
+    local k = (i - 1) % data.width + 1
+    low[k], high[k] = math.min(low[k] or value, value), math.max(high[k] or value, value)
+  end
+  return low, high
+end
+
+local function wrap(data, surface, quantile, held)
+  local _, noise = surface:scales()
+  local low, high = range_of(data)
+  return setmetatable({ data = data, surface = surface, of = work_of(held.family), low = low, high = high,
+    noise = noise, quantile = quantile, held = held }, Surface)
+end
+
+--- Fits. given: { family, dims, rows (flat), seconds } as ett.regressor takes them, and disturbed = { [row] = true }
+--- for rows measured under noise, which weigh less.
+---@return ett.RegressorSurface, table[] outliers { row=, seconds=, reason= }
+function regressor_surface.fit(given)
+  local n, width = #given.seconds, given.dims
+  local of = work_of(given.family)
+  local data, all, size = { x = {}, y = {} }, {}, {}
+  for i = 1, n do
+    local d = table.move(given.rows, (i - 1) * width + 1, i * width, 1, {})
+    local features = logarithms(d, given.family)
+    data.width = #features
+    table.move(features, 1, #features, #data.x + 1, data.x)
+    data.y[i], size[i], all[i] = math.log(given.seconds[i] / of(d)), d[1], i
+  end
+  if given.disturbed and next(given.disturbed) then
+    data.doubt = {}
+    for i = 1, n do data.doubt[i] = given.disturbed[i] and doubtful or 1.0 end
+  end
+  local residual, score = held_out(data, all)
+  local dropped, kept = outliers_of(all, residual)
+  if #dropped > 0 then -- what they spoiled is not the surface's error
+    local again, scores = held_out(data, kept)
+    if next(again) then residual, score = again, scores else dropped, kept = {}, all end -- one kernel: none is outside
+  end
+  local errors, sum = {}, 0
+  for _, i in ipairs(kept) do
+    if residual[i] then
+      errors[#errors + 1] = math.abs(math.exp(residual[i]) - 1)
+      sum = sum + errors[#errors]
+    end
+  end
+  local outliers = {}
+  for k, i in ipairs(dropped) do
+    outliers[k] = { row = i, seconds = given.seconds[i], reason = "far from what its neighbours say" }
+  end
+  for k, i in ipairs(kept) do size[k] = size[i] end -- ascending: i is never below k
+  size = table.move(size, 1, #kept, 1, {})
+  local facts = { kind = "surface", family = given.family, dims = width, rows = #kept, dropped = #dropped,
+    size_least = math.min(table.unpack(size)), size_most = math.max(table.unpack(size)),
+    error_mean = sum / #errors, error_median = median(errors) }
+  return wrap(points_of(data, kept), surface_through(data, kept), conformal(score, kept), facts), outliers
+end
+
+--- Predicts from dimensions: value, its 90 % interval, how far outside the samples (in factors of two).
+function Surface:predict(d)
+  if #d ~= self.held.dims then
+    error_module.raise("argument", "%d dimensions wanted, got %d", self.held.dims, #d)
+  end
+  local x, outside = logarithms(d, self.held.family), 0
+  for k, value in ipairs(x) do
+    outside = math.max(outside, (self.low[k] - value) / math.log(2), (value - self.high[k]) / math.log(2))
+  end
+  local mean, deviation = deviation_at(self.surface, x, self.noise)
+  local spread = math.exp(self.quantile * deviation)
+  local base = self.of(d)
+  local value = base * math.exp(mean)
+  return { value = value, low = value / spread, high = value * spread, outside = outside, base = base,
+    provenance = outside > 0.01 and "extrapolated" or "interpolated" }
+end
+
+--- Many predictions of one flat list of dimensions, as ett.regressor's.
+---@return number[] values, number[] lows, number[] highs, string[] provenances
+function Surface:predict_rows(rows)
+  local values, lows, highs, provenances, width = {}, {}, {}, {}, self.held.dims
+  for i = 1, #rows // width do
+    local one = self:predict(table.move(rows, (i - 1) * width + 1, i * width, 1, {}))
+    values[i], lows[i], highs[i], provenances[i] = one.value, one.low, one.high, one.provenance
+  end
+  return values, lows, highs, provenances
+end
+
+function Surface:facts() return self.held end
+
+function Surface:close() self.surface:close() end
+
+function Surface:__tostring()
+  return ("surface of %s: %d rows"):format(self.held.family or "raw", self.held.rows)
+end
+
+local format = "ett surface 3"
+
+--- A surface as one line of text: its points and scales, with their hash in front.
+function Surface:text()
+  local text = require("ett.json").encode { x = self.data.x, y = self.data.y, doubt = self.data.doubt,
+    scales = (self.surface:scales()), quantile = self.quantile, held = self.held }
+  return ("%s %s %s"):format(format, files.hash(text), text)
+end
+
+--- The surface of such a text; of one that is damaged nothing is used.
+---@param name string for messages
+---@return ett.RegressorSurface|nil, ett.Error?
+function regressor_surface.from_text(text, name)
+  local hash, body = text:match("^" .. format .. " (%x+) (.*)$")
+  if not hash or files.hash(body) ~= hash then
+    return nil, error_module.new("format", "%s: not a surface of this version of ett, or damaged", name)
+  end
+  local said, why = require("ett.json").decode(body, { name = name })
+  if not said then return nil, why end
+  local surface
+  local width = #said.x // #said.y
+  surface, why = sample.surface(said.x, width, said.y, said.scales, said.doubt)
+  if not surface then return nil, why end
+  return wrap({ x = said.x, y = said.y, doubt = said.doubt, width = width }, surface, said.quantile, said.held)
+end
+
+--- Writes a surface whole or not at all.
+---@return true|nil, ett.Error?
+function Surface:save(path) return files.write(path, self:text()) end
+
+--- Reads a surface.
+---@return ett.RegressorSurface|nil, ett.Error?
+function regressor_surface.load(path)
+  local text, err = files.read(path)
+  if not text then return nil, err end
+  return regressor_surface.from_text(text, path)
+end
+
+return regressor_surface

@@ -1,0 +1,224 @@
+--- Estimates as people and machines read them.
+local report = {}
+
+local function time_text(seconds)
+  if seconds >= 1 then return ("%.3f s"):format(seconds) end
+  if seconds >= 1e-3 then return ("%.3f ms"):format(seconds * 1e3) end
+  return ("%.1f us"):format(seconds * 1e6)
+end
+
+report.time = time_text
+
+local function gigabytes(bytes) return ("%.2f"):format(bytes / 1e9) end
+
+--- Aligned columns: `align` holds "l" or "r" per column.
+local function columns(rows, align, indent)
+  local widths = {}
+  for _, row in ipairs(rows) do
+    for i, cell in ipairs(row) do widths[i] = math.max(widths[i] or 0, #cell) end
+  end
+  local lines = {}
+  for _, row in ipairs(rows) do
+    local cells = {}
+    for i, cell in ipairs(row) do
+      local pad = (" "):rep(widths[i] - #cell)
+      cells[i] = align:sub(i, i) == "r" and pad .. cell or cell .. pad
+    end
+    lines[#lines + 1] = (indent or "") .. table.concat(cells, "  "):gsub("%s+$", "")
+  end
+  return lines
+end
+
+report.columns = columns
+
+local function add_all(to, lines) table.move(lines, 1, #lines, #to + 1, to) end
+
+local function milliseconds(seconds) return ("%.3f"):format(seconds * 1e3) end
+
+local function breakdown(lines, title, list)
+  if #list == 0 then return end
+  local rows = { { title, "ms", "%", "from" } }
+  for _, line in ipairs(list) do
+    local name = line.name .. (line.group and (" (%s)"):format(line.group) or "")
+    local from = line.provenance or "-"
+    if (line.overlapped_seconds or 0) > 0 then
+      from = ("%s, %s ms more overlapped"):format(from, milliseconds(line.overlapped_seconds))
+    end
+    rows[#rows + 1] = { "  " .. name, milliseconds(line.seconds), ("%.1f"):format(line.percent), from }
+  end
+  lines[#lines + 1] = ""
+  add_all(lines, columns(rows, "lrrl"))
+end
+
+local function plan_text(p)
+  local words = {}
+  for _, name in ipairs { "pp", "tp", "dp" } do words[#words + 1] = ("%s %d"):format(name, p[name]) end
+  for _, name in ipairs { "cp", "ep", "vp" } do
+    if p[name] > 1 then words[#words + 1] = ("%s %d"):format(name, p[name]) end
+  end
+  words[#words + 1] = ("micro-batch %d x %d"):format(p.micro_batch, p.micro_batches)
+  words[#words + 1] = ("sequence %d"):format(p.seq)
+  words[#words + 1] = p.dtype
+  words[#words + 1] = p.schedule
+  if p.recompute ~= "none" then words[#words + 1] = p.recompute .. " recompute" end
+  if p.zero > 0 then words[#words + 1] = "ZeRO-" .. p.zero end
+  if p.overlap_all_to_all == "shared_experts" then words[#words + 1] = "all-to-all beside shared experts" end
+  if p.overlap_all_to_all == "batch" then words[#words + 1] = "all-to-all beside another micro-batch" end
+  if p.deduplicate_tokens then words[#words + 1] = "deduplicated tokens" end
+  if p.sequence_parallel then words[#words + 1] = "sequence parallel" end
+  return table.concat(words, ", ")
+end
+
+local function stage_rows(e)
+  local rows = { { "stage", "layers", "forward ms", "backward ms", "recompute ms", "gradients ms", "update ms",
+    "weights GB", "gradients GB", "optimizer GB", "activations GB", "total GB" } }
+  for i, s in ipairs(e.stages) do
+    rows[#rows + 1] = { "  " .. i, ("%d"):format(s.layers), milliseconds(s.forward_seconds),
+      milliseconds(s.backward_seconds), milliseconds(s.recompute_seconds), milliseconds(s.gradient_exposed_seconds),
+      milliseconds(s.optimizer_seconds + s.gather_exposed_seconds), gigabytes(s.weight_bytes),
+      gigabytes(s.gradient_bytes), gigabytes(s.optimizer_bytes), gigabytes(s.activation_bytes),
+      gigabytes(s.memory_bytes) }
+  end
+  return rows
+end
+
+--- An estimate as a table for people. Times of operators and collectives are those of a device,
+--- averaged over pipeline stages; with idle they add up to the step.
+function report.estimate(e)
+  local lines = {
+    ("%s (%.2f B parameters) on %d x %s (%s)"):format(e.model.name, e.model.parameters / 1e9, e.devices, e.device,
+      e.cluster),
+    plan_text(e.plan), "",
+  }
+  local rows = {
+    { "step time", ("%s   [%s, %s] at %d %%"):format(time_text(e.step_seconds), time_text(e.low_seconds),
+      time_text(e.high_seconds), e.interval_percent) },
+    { "throughput", ("%.0f tokens/s, %.1f per device"):format(e.tokens_per_second, e.tokens_per_second_per_device) },
+  }
+  if e.mfu_percent then rows[#rows + 1] = { "MFU", ("%.1f %%"):format(e.mfu_percent) } end
+  rows[#rows + 1] = { "bubble", ("%.1f %% of the pipeline"):format(e.bubble_percent) }
+  rows[#rows + 1] = { "memory", ("%s GB of %s GB on the fullest device"):format(gigabytes(e.memory_bytes),
+    gigabytes(e.memory_limit_bytes)) }
+  if e.gradient_exposed_seconds + e.gradient_overlapped_seconds > 0 then
+    rows[#rows + 1] = { "gradients", ("%s exposed, %s overlapped"):format(time_text(e.gradient_exposed_seconds),
+      time_text(e.gradient_overlapped_seconds)) }
+  end
+  if e.all_to_all_exposed_seconds + e.all_to_all_overlapped_seconds > 0 then
+    rows[#rows + 1] = { "all-to-all", ("%s exposed, %s overlapped"):format(time_text(e.all_to_all_exposed_seconds),
+      time_text(e.all_to_all_overlapped_seconds)) }
+  end
+  if e.price_per_step then
+    rows[#rows + 1] = { "cost", ("%.4f a step, %.2f per billion tokens (%.2f per device hour)"):format(e.price_per_step,
+      e.price_per_billion_tokens, e.price_per_device_hour) }
+  end
+  if e.run_seconds then
+    rows[#rows + 1] = { "run", ("%.3g tokens in %.2f days (%d steps)%s"):format(e.run_tokens, e.run_seconds / 86400,
+      e.run_steps, e.run_price and (", cost %.0f"):format(e.run_price) or "") }
+  end
+  add_all(lines, columns(rows, "ll"))
+  breakdown(lines, "operator", e.operators)
+  breakdown(lines, "collective", e.collectives)
+  lines[#lines + 1] = ""
+  lines[#lines + 1] = ("idle %s ms, %.1f %%"):format(milliseconds(e.idle_seconds), e.idle_percent)
+  lines[#lines + 1] = ""
+  add_all(lines, columns(stage_rows(e), "lrrrrrrrrrrr"))
+  if #e.warnings > 0 then
+    lines[#lines + 1] = ""
+    for _, text in ipairs(e.warnings) do lines[#lines + 1] = "warning: " .. text end
+  end
+  if #e.notes > 0 then
+    if #e.warnings == 0 then lines[#lines + 1] = "" end
+    for _, text in ipairs(e.notes) do lines[#lines + 1] = "note: " .. text end
+  end
+  return table.concat(lines, "\n")
+end
+
+--- An estimate as plain data for ett.json.
+function report.json(e)
+  local copy = {}
+  for key, value in pairs(e) do copy[key] = value end
+  return copy
+end
+
+local unit_names = { F = "forward", B = "backward", W = "weight gradient" }
+
+--- The units of an estimate as Chrome trace events: one row a stage (chrome://tracing, Perfetto).
+--- e.units: estimate.new with units = true. Times in microseconds, as the format wants them.
+function report.chrome_trace(e)
+  local events = {}
+  for stage, units in ipairs(e.units) do
+    events[#events + 1] = { name = "process_name", ph = "M", pid = stage, args = { name = "stage " .. stage } }
+    local function add(name, start, seconds, args)
+      if seconds > 0 then
+        events[#events + 1] = { name = name, ph = "X", pid = stage, tid = 1, ts = start * 1e6, dur = seconds * 1e6,
+          args = args }
+      end
+    end
+    for _, u in ipairs(units) do
+      add(("%s %d"):format(unit_names[u[1]], u[2]), u.start_seconds, u.seconds, { micro_batch = u[2], chunk = u[3] })
+    end
+    local s = e.stages[stage]
+    local at = s.end_seconds - s.optimizer_seconds - s.gather_exposed_seconds
+    add("gradients", s.pipeline_seconds, s.gradient_exposed_seconds, {})
+    add("optimizer", at, s.optimizer_seconds, {})
+    add("gather weights", at + s.optimizer_seconds, s.gather_exposed_seconds, {})
+  end
+  return { displayTimeUnit = "ms", traceEvents = events }
+end
+
+--- Writes report.chrome_trace as a whole file.
+function report.write_chrome_trace(e, path)
+  local ok, err = require("ett.json").write(path, report.chrome_trace(e))
+  if not ok then error(require("ett.base.error").from(err), 0) end
+end
+
+--- The best rows of a sweep as a table for people.
+function report.sweep(s, limit)
+  local lines = { ("%s on %s: %d plans evaluated, %d refused, best by %s"):format(s.model, s.cluster, s.evaluated,
+    s.refused, s.objective) , "" }
+  local header = {}
+  for i, name in ipairs(s.fields) do header[i] = name end
+  for _, name in ipairs { "micro-batches", "devices", "step ms", "tokens/s", "bubble %", "memory GB", "fits" } do
+    header[#header + 1] = name
+  end
+  local rows = { header }
+  for i = 1, math.min(limit or 20, #s.rows) do
+    local r, cells = s.rows[i], {}
+    for k, name in ipairs(s.fields) do cells[k] = tostring(r[name]) end
+    local n = #cells
+    cells[n + 1], cells[n + 2], cells[n + 3] = ("%d"):format(r.micro_batches), ("%d"):format(r.devices),
+      milliseconds(r.step_seconds)
+    cells[n + 4], cells[n + 5], cells[n + 6] = ("%.0f"):format(r.tokens_per_second), ("%.1f"):format(r.bubble_percent),
+      gigabytes(r.memory_bytes)
+    cells[n + 7] = r.fits and "yes" or "no"
+    rows[#rows + 1] = cells
+  end
+  add_all(lines, columns(rows, ("r"):rep(#header)))
+  local more = #s.rows - (limit or 20)
+  if more > 0 then lines[#lines + 1] = ("... and %d more (--json prints all)"):format(more) end
+  return table.concat(lines, "\n")
+end
+
+--- A reference composition as a table for people.
+function report.reference(r)
+  local lines = { ("step time  %s (reference composition)"):format(time_text(r.total_us / 1e6)), "" }
+  local rows = { { "part", "ms", "%" } }
+  local function add(name, us)
+    rows[#rows + 1] = { name, ("%.3f"):format(us / 1e3), ("%.1f"):format(100 * us / r.total_us) }
+  end
+  add("pipeline", r.pipeline_us)
+  add("gradient all-reduce of the first stage", r.head_dp_allreduce_us)
+  add("slowest update", r.max_update_us)
+  add_all(lines, columns(rows, "lrr"))
+  lines[#lines + 1] = ""
+  local stages = { { "stage", "layers", "forward ms", "backward ms" } }
+  for i, name in ipairs { "head", "middle", "tail" } do
+    stages[#stages + 1] = { name, ("%d"):format(r.layers_head_middle_tail[i]),
+      ("%.3f"):format(r.afab_stage_fwd_with_p2p[i] / 1e3), ("%.3f"):format(r.afab_stage_bwd_with_p2p[i] / 1e3) }
+  end
+  add_all(lines, columns(stages, "lrrr"))
+  for _, text in ipairs(r.warnings) do lines[#lines + 1] = "warning: " .. text end
+  return table.concat(lines, "\n")
+end
+
+return report

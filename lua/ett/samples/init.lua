@@ -1,0 +1,277 @@
+--- Sample files: what was measured, as rows of kernel dimensions and seconds.
+--
+-- The layout is estimate-train-time's: {gpu}_{name}_{precision}.csv for operators,
+-- {gpu}_{name}_{precision}_{nodes}_{gpus}.csv for collectives of one topology,
+-- {gpu}_{name}_{precision}.csv with columns nodes and GPUsPerNode for collectives of several, and
+-- {gpu}.csv for the reference's choice of models.
+local csv = require "ett.csv"
+local error_module = require "ett.base.error"
+local operator = require "ett.operator"
+local schema = require "ett.base.schema"
+
+local samples = {}
+
+local passes = { ["F_dur(us)"] = "forward", ["B_dur(us)"] = "backward", ["dur(us)"] = "update", dur = "update" }
+
+--- Kernel dimensions of an operator's shape (runtime/regress/serve/design.h), and the pool that the
+--- operator shares with others that run the same kernel.
+---@return string pool, string family, number[] dims
+function samples.dims(op, s)
+  local k = op.kernel_shape(s)
+  local family = op.family
+  if family == "gemm" or family == "bmm" then
+    return family, "gemm", { k.batch or 1, k.m, k.n, k.k }
+  elseif family == "attention" then
+    return op.name, "attention", { k.batch, k.heads, k.kv_heads or k.heads, k.seq_q, k.seq_k, k.head_dim,
+      k.causal == false and 0 or 1 }
+  elseif family == "embedding" then
+    return op.name, "embedding", { k.rows, k.cols, k.vocab }
+  elseif family == "optimizer" then
+    local layers = math.max(1, s.layers or 1)
+    return op.name, "optimizer", { s.params, s.tensors or 12 * layers, layers,
+      s.hidden or math.max(1, math.floor(math.sqrt(s.params / (12 * layers)))) }
+  elseif family == "rope" and k.heads then
+    return op.name, "rowwise", { k.rows * k.heads, k.head_dim, k.rows }
+  elseif k.rows and k.cols then
+    return op.name, "rowwise", { k.rows, k.cols, k.seq_q or 1 }
+  end
+  local dims = { op.flops(s, "forward"), op.bytes(s, "fp16", "forward") }
+  for _, name in ipairs(schema.keys(k)) do
+    if type(k[name]) == "number" and #dims < 16 then dims[#dims + 1] = k[name] end
+  end
+  return op.name, "wave", dims
+end
+
+--- The pool of an operator, without a shape.
+function samples.pool(op)
+  return (op.family == "gemm" or op.family == "bmm") and op.family or op.name
+end
+
+local dtypes = { fp16 = true, bf16 = true, fp32 = true, fp8 = true, tf32 = true, fp64 = true, int8 = true }
+
+--- What a file name says, or nil: { gpu=, name=, dtype=, nodes=, gpus= }.
+function samples.parse_name(file)
+  local stem = file:match("([^/]+)%.csv$")
+  if not stem then return nil end
+  local head, nodes, gpus = stem:match("^(.+)_(%d+)_(%d+)$")
+  local gpu, name, dtype = (head or stem):match("^([^_]+)_(.+)_(%w+)$")
+  if not gpu or not dtypes[dtype] then return nil end
+  return { gpu = gpu, name = name, dtype = dtype, nodes = math.tointeger(tonumber(nodes)),
+    gpus = math.tointeger(tonumber(gpus)) }
+end
+
+local function sorted_files(folder)
+  local lfs = require "lfs"
+  local ok, iterate, state = pcall(lfs.dir, folder)
+  if not ok then return nil, error_module.new("io", "cannot read folder %s: %s", folder, tostring(iterate)) end
+  local files = {}
+  for entry in iterate, state do files[#files + 1] = entry end
+  table.sort(files)
+  return files
+end
+
+--- Whether a table of `ett sample` has no row yet: it was just begun, or every shape of it failed.
+local function is_begun(path)
+  local file = io.open(path, "r")
+  local line = file and file:read("l")
+  local begun = line and line:sub(1, 6) == "# ett:"
+  local lines = 0 -- the names of the columns are one
+  while begun and line do
+    if line ~= "" and line:sub(1, 1) ~= "#" then lines = lines + 1 end
+    begun = lines < 2
+    line = file:read("l")
+  end
+  if file then file:close() end
+  return begun
+end
+
+--- The sample files of a folder and of its folders operator and nccl, sorted; tables of a
+--- campaign that hold no row yet are left out.
+---@return table[]|nil { path=, gpu=, name=, dtype=, nodes=, gpus=, operator= | collective= }
+---@return table[]|ett.Error unknown tables of names that are no operator's or collective's: { path=, name= }
+function samples.index(folder)
+  schema.argument(folder, "string", "ett.samples.index", "folder")
+  local list, unknown = {}, {}
+  for _, sub in ipairs { "", "/operator", "/nccl" } do
+    local files, err = sorted_files(folder .. sub)
+    if not files and sub == "" then return nil, err end
+    for _, file in ipairs(files or {}) do
+      local entry = samples.parse_name(file)
+      if entry then
+        entry.path = folder .. sub .. "/" .. file
+        if operator.exists(entry.name) then -- no pcall of get: a miss looks for the nearest of all names
+          entry.operator = operator.get(entry.name)
+        else
+          local known, kind = pcall(require("ett.operator.collective").kind, entry.name)
+          if known then entry.collective = kind end
+        end
+        if not entry.operator and not entry.collective then
+          unknown[#unknown + 1] = { path = entry.path, name = entry.name }
+        elseif not is_begun(entry.path) then
+          list[#list + 1] = entry
+        end
+      end
+    end
+  end
+  return list, unknown
+end
+
+--- What to say of a table whose operator has no file here.
+function samples.unknown_text(entry)
+  return ("%s: no operator or collective '%s' is known here; run where its file is, or name that folder in "
+    .. "ETT_PATH")
+    :format(entry.path, entry.name)
+end
+
+local function faulty(message, ...) return nil, error_module.new("format", message, ...) end
+
+local function time_columns(t, entry)
+  local found = {}
+  for _, name in ipairs(t:names()) do
+    local pass = passes[name]
+    if pass then found[#found + 1] = { name = name, pass = entry.collective and "collective" or pass } end
+  end
+  return found
+end
+
+--- The columns of a table and how a row of them becomes a shape: the reference's, or the
+--- operator's own fields as `ett sample` writes them for a campaign of ett.
+local function shape_columns(t, op)
+  local has = {}
+  for _, name in ipairs(t:names()) do has[name] = true end
+  local reference = op.reference
+  if reference then
+    local all = true
+    for _, name in ipairs(reference.columns) do all = all and has[name] end
+    if all then return reference.columns, reference.shape end
+  end
+  local own = {}
+  for _, name in ipairs(schema.keys(op.schema)) do if has[name] then own[#own + 1] = name end end
+  if #own == 0 then return reference and reference.columns, reference and reference.shape end
+  return own, function(row)
+    local s = {}
+    for _, name in ipairs(own) do s[name] = row[name] end
+    return schema.check(s, op.schema, op.name)
+  end
+end
+
+local function read_operator(t, entry)
+  local op = entry.operator
+  local names, shape_of = shape_columns(t, op)
+  if not names then return faulty("%s: operator '%s' has no reference columns", entry.path, op.name) end
+  local columns, width = {}, #names
+  for i, name in ipairs(names) do
+    local values, err = t:numbers(name, op.reference and names == op.reference.columns and "positive" or "number")
+    if not values then return nil, err end
+    columns[i] = values
+  end
+  local flat, n, row = {}, 0, {}
+  local pool, family, dims
+  for i = 1, t:rows() do
+    for c = 1, width do row[names[c]] = columns[c][i] end
+    local seen
+    pool, family, seen = samples.dims(op, shape_of(row))
+    dims = #seen
+    for d = 1, dims do
+      n = n + 1
+      flat[n] = seen[d]
+    end
+  end
+  return { pool = pool, family = family, dims = dims or 1, rows = flat }
+end
+
+-- Collectives: elements; files of several topologies are told apart by `group`.
+local function read_collective(t, entry)
+  local elements, err = t:numbers("shape", "positive")
+  if not elements then return nil, err end
+  local out = { pool = entry.name, family = "collective", dims = 1, rows = elements }
+  if not entry.nodes then
+    local nodes, why = t:numbers("nodes", "count")
+    if not nodes then return nil, why end
+    local gpus
+    gpus, why = t:numbers("GPUsPerNode", "count")
+    if not gpus then return nil, why end
+    out.group = {}
+    for i = 1, #elements do out.group[i] = nodes[i] .. "_" .. gpus[i] end
+  end
+  return out
+end
+
+--- Why rows of a table of `ett sample` are marked as disturbed, by row.
+local function disturbances(path, lines)
+  local file = io.open(path, "r")
+  if not file then return {} end
+  local row_at, reasons, number, reason = {}, {}, 0, nil
+  for r, line in ipairs(lines) do row_at[line] = r end
+  for line in file:lines() do
+    number = number + 1
+    if row_at[number] then
+      reasons[row_at[number]], reason = reason, nil
+    else
+      reason = line:match("^#~ disturbed: [^:]*: (.*)$") or reason
+    end
+  end
+  file:close()
+  return reasons
+end
+
+--- The number of a last line that a kill or a full disk cut: of what `ett sample` writes every line ends.
+local function cut_line(path)
+  local file = io.open(path, "r")
+  if not file then return nil end
+  local first = file:read("L")
+  local size = file:seek("end")
+  local cut
+  if first and first:sub(1, 6) == "# ett:" and size > 0 then
+    file:seek("set", size - 1)
+    if file:read(1) ~= "\n" then
+      cut = 0
+      file:seek("set")
+      for _ in file:lines() do cut = cut + 1 end
+    end
+  end
+  file:close()
+  return cut
+end
+
+--- Reads a sample file.
+---@return table|nil { pool, family, dims, rows (flat dims), group?,
+---passes = { { pass=, seconds=, disturbed = { [row] = true: measured under noise } } },
+---count, path, lines (of the file, by row) }, ett.Error?
+function samples.read(entry)
+  local cut = cut_line(entry.path)
+  if cut then
+    return faulty("%s:%d: the last line was cut; run its campaign again, which measures that row anew, or remove "
+      .. "the line", entry.path, cut)
+  end
+  local t, err = csv.read(entry.path)
+  if not t then return nil, err end
+  local times = time_columns(t, entry)
+  if #times == 0 then
+    return faulty("%s: no column of times; 'F_dur(us)', 'B_dur(us)' or 'dur(us)' is wanted, it has %s", entry.path,
+      table.concat(t:names(), ", "))
+  end
+  if t:rows() == 0 then return faulty("%s: no rows", entry.path) end
+  local out
+  if entry.operator then out, err = read_operator(t, entry) else out, err = read_collective(t, entry) end
+  if not out then return nil, err end
+  out.passes = {}
+  for i, column in ipairs(times) do
+    local us, why = t:numbers(column.name, "positive")
+    if not us then return nil, why end
+    local seconds = {}
+    for r = 1, #us do seconds[r] = us[r] * 1e-6 end
+    out.passes[i] = { pass = column.pass, seconds = seconds }
+  end
+  out.count, out.path, out.lines = t:rows(), entry.path, {}
+  for r = 1, out.count do out.lines[r] = t:line(r) end
+  local reasons = disturbances(entry.path, out.lines)
+  for _, p in ipairs(out.passes) do
+    p.disturbed = {}
+    for r, reason in pairs(reasons) do p.disturbed[r] = reason:find(p.pass .. ": ", 1, true) and true or nil end
+  end
+  t:close()
+  return out
+end
+
+return samples

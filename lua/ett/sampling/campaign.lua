@@ -1,0 +1,391 @@
+--- A campaign: which operators or collectives to measure, on which shapes.
+--
+-- A Lua file returns
+--   { name =, backend = "cpu", precision = "fp32", seed = 1, budget_seconds = per shape,
+--     passes = 3, block = 8 (each shape is timed in so many passes over so many shapes; they are put together),
+--     interleave = true (the visits of all its tables take turns),
+--     seconds = 30 (of an interleaved one: the time in which visits may wait for quiet moments or be made again),
+--     together = true (the ranks of a job measure every shape at once, instead of sharing the shapes),
+--     statistic = "low" (mean of the lowest repeats) or "median",
+--     samples = { { operator = "gelu", shapes = { rows = …, cols = … }, design =, count =,
+--                   where = function(s) … end, with = function(s) s.kv_heads = s.heads end }, … } }
+-- where each dimension of `shapes` is a number, a list, or a range
+--   { start =, stop =, step =, op = "add"|"mul" }   inclusive, integers
+--   { from =, to =, scale = "log"|"linear", multiple = 1 }   for design "random" | "halton"
+-- (ett.sampling.space). `where` chooses shapes, `with` sets dimensions that follow from others.
+-- The YAML files of estimate-train-time are read as they are.
+local campaign_space = require "ett.sampling.space"
+local error_module = require "ett.base.error"
+local find = require "ett.base.find"
+local host = require "ett.host"
+local operator = require "ett.operator"
+local sample = require "ett.sample"
+local schema = require "ett.base.schema"
+
+local campaign = {}
+
+local most_repeats = 4000
+
+local file_schema = {
+  name = "string", summary = "string?", backend = { "string", default = "cpu" },
+  precision = { "any", default = "fp32" }, seed = { "integer", default = 1 },
+  samples = "list", budget_seconds = "positive?", target = "positive?",
+  min_repeats = { "count", optional = true, most = most_repeats },
+  max_repeats = { "count", optional = true, most = most_repeats },
+  threads = { "count", optional = true, most = sample.most_threads },
+  cold_bytes = { "natural", optional = true, most = sample.most_cold_bytes },
+  passes = { "count", optional = true, most = 1000 }, block = "count?", interleave = "boolean?", seconds = "positive?",
+  together = "boolean?",
+  statistic = { "string", default = "low", one_of = { "low", "median" } },
+}
+local sample_schema = {
+  operator = "string?", collective = "string?", shapes = "table", where = "function?",
+  design = { "string", default = "grid", one_of = { "grid", "random", "halton" } },
+  count = "count?", columns = "list?", with = "function?", in_place = "boolean?", precision = "any?",
+  ranks = "count?", nodes = "count?",
+}
+--- FNV-1a of a text, as 16 hexadecimal digits: tells whether a campaign was edited.
+function campaign.fingerprint(text)
+  local hash = -3750763034362895579
+  for i = 1, #text do hash = (hash ~ text:byte(i)) * 1099511628211 end
+  return ("%016x"):format(hash)
+end
+
+local function contains(list, name)
+  for _, entry in ipairs(list) do
+    if entry == name then return true end
+  end
+  return false
+end
+
+--- Raises where a field is no list of all that stands in it.
+local function check_list(list, field)
+  local fault = schema.list_fault(list)
+  if fault then error_module.raise("model", "field '%s': %s", field, fault) end
+end
+
+--- Checks that a campaign's, or a sample's, precisions are a name or a list of names.
+local function check_precision(given, label)
+  local names = type(given) == "table" and given or { given }
+  local count = 0
+  for _ in pairs(names) do count = count + 1 end
+  local good = count > 0 and count == #names
+  for _, name in ipairs(names) do good = good and type(name) == "string" end
+  if not good then
+    error_module.raise("model", "%sfield 'precision' must be a name such as \"fp32\" or a list of names, got %s",
+      label and label .. ": " or "", schema.describe(given))
+  end
+  for i, name in ipairs(names) do
+    if contains({ table.unpack(names, 1, i - 1) }, name) then
+      error_module.raise("model", "%sfield 'precision' names '%s' twice", label and label .. ": " or "", name)
+    end
+  end
+end
+
+--- Checks that a field is a list of columns, each once.
+local function check_columns(columns, field)
+  check_list(columns, field)
+  local seen = {}
+  for i, name in ipairs(columns) do
+    if type(name) ~= "string" or name == "" or name:find('[,"%c]') then -- a column of a CSV table
+      error_module.raise("model", "field '%s': value %d must be a name without commas, got %s", field, i,
+        schema.describe(name))
+    end
+    if seen[name] then error_module.raise("model", "field '%s' names '%s' twice", field, name) end
+    seen[name] = true
+  end
+end
+
+--- The dimensions of an operator's table, checked against the operator's own: the campaign's order, else the
+--- operator's, else by name.
+local function columns_of(op, entry)
+  local fields = schema.keys(op.schema)
+  if entry.columns then check_columns(entry.columns, "columns") end
+  local columns = entry.columns or op.columns or schema.keys(entry.shapes)
+  for _, list in ipairs { schema.keys(entry.shapes), columns } do
+    for _, name in ipairs(list) do
+      if not contains(fields, name) then
+        error_module.raise("model", "operator '%s' has no dimension '%s'%s; it has %s", op.name, name,
+          error_module.suggestion(name, fields), table.concat(fields, ", "))
+      end
+    end
+  end
+  local missing = {}
+  for _, name in ipairs(fields) do
+    local given = entry.shapes[name] ~= nil
+    if not given and (contains(columns, name) or not schema.optional(op.schema[name])) then
+      missing[#missing + 1] = ("'%s'"):format(name)
+    elseif given and not contains(columns, name) then
+      error_module.raise("model", "dimension '%s' of shapes is not among columns", name)
+    end
+  end
+  if #missing > 0 then
+    error_module.raise("model", "operator '%s' needs dimension%s %s", op.name, #missing > 1 and "s" or "",
+      table.concat(missing, ", "))
+  end
+  return columns
+end
+
+local function named(columns, values)
+  local s = {}
+  for i, name in ipairs(columns) do s[name] = values[i] end
+  return s
+end
+
+--- The dimensions of an operator that may be 0: those that its schema lets be.
+local function zeros_of(op)
+  local zero = {}
+  for name, rule in pairs(op.schema) do
+    local kind = type(rule) == "table" and rule[1] or rule
+    zero[name] = kind:match("^natural%??$") ~= nil or kind:match("^integer%??$") ~= nil or nil
+  end
+  return zero
+end
+
+local function operator_target(entry, seed, index)
+  local op = operator.get(entry.operator)
+  for _, field in ipairs { "in_place", "nodes", "ranks" } do
+    if entry[field] ~= nil then error_module.raise("model", "field '%s' goes with a collective", field) end
+  end
+  local columns = columns_of(op, entry)
+  entry.zero = zeros_of(op)
+  local space = campaign_space.of(columns, entry, seed + index)
+  return {
+    kind = "operator", operator = op, name = op.name, columns = columns, total = space.total,
+    values = space.shape, precision = entry.precision,
+    shape = function(values) return operator.check_shape(op, named(columns, values)) end,
+  }
+end
+
+--- The collectives and the names the reference's campaigns use for them.
+local collectives = { all_reduce = "all_reduce", allreduce = "all_reduce", all_gather = "all_gather",
+  allgather = "all_gather", reduce_scatter = "reduce_scatter", reducescatter = "reduce_scatter",
+  all_to_all = "all_to_all", alltoall = "all_to_all", send_recv = "send_recv", p2p = "send_recv",
+  broadcast = "broadcast" }
+
+--- The collective that a name of ours or of the reference stands for, or nil.
+function campaign.collective(name) return collectives[(tostring(name):gsub("_large$", ""))] end
+
+local function collective_target(entry, seed, index)
+  local kind = campaign.collective(entry.collective)
+  if not kind then
+    error_module.raise("missing", "unknown collective '%s'%s", entry.collective,
+      error_module.suggestion(entry.collective, schema.keys(collectives)))
+  end
+  local columns = { "shape" }
+  if entry.columns then
+    error_module.raise("model", "field 'columns' goes with an operator; a collective has the dimension 'shape'")
+  end
+  if entry.shapes.shape == nil then
+    error_module.raise("model", "collective '%s' needs dimension 'shape' (elements)", entry.collective)
+  end
+  for _, name in ipairs(schema.keys(entry.shapes)) do
+    if name ~= "shape" then
+      error_module.raise("model", "collective '%s' has no dimension '%s'; it has shape (elements)", kind, name)
+    end
+  end
+  local space = campaign_space.of(columns, entry, seed + index)
+  return { kind = "collective", collective = kind, name = entry.name or entry.collective, columns = columns,
+    total = space.total, values = space.shape, in_place = entry.in_place or false, ranks = entry.ranks,
+    nodes = entry.nodes, precision = entry.precision }
+end
+
+local function read_text(path)
+  local text
+  local file, why = io.open(path, "r")
+  if file then
+    text, why = file:read("a") -- nil of a folder
+    file:close()
+  end
+  if not text then error_module.raise("io", "cannot read '%s': %s", path, tostring(why)) end
+  return text
+end
+
+local function meet(a, b) return a == nil or b == nil or a == b end
+
+--- Whether two targets are measured in a precision that both have; default: the campaign's.
+local function share_precision(a, b, default)
+  local function names(target)
+    local given = target.precision or default
+    return type(given) == "table" and given or { given }
+  end
+  for _, name in ipairs(names(a)) do
+    if contains(names(b), name) then return true end
+  end
+  return false
+end
+
+--- What two samples write into one table must be of one kind. One holds a collective in place or out of place: rows of
+--- one would count as rows of the other; and an operator's columns in one order.
+local function check_one_table(targets, where, precision)
+  local new = targets[#targets]
+  for i = 1, #targets - 1 do
+    local old = targets[i]
+    if new.name == old.name and new.kind == "collective" and old.kind == "collective" and old.in_place ~= new.in_place
+      and meet(old.ranks, new.ranks) and meet(old.nodes, new.nodes) then
+      error_module.raise("model", "%s: %s %s, sample %d measures it %s, and both have one table; give each a campaign "
+        .. "and a folder (--out) of its own", where, new.collective, new.in_place and "in place" or "out of place", i,
+        old.in_place and "in place" or "out of place")
+    end
+    local columns, before = table.concat(new.columns, ","), table.concat(old.columns, ",")
+    if new.name == old.name and new.kind == old.kind and columns ~= before
+      and share_precision(new, old, precision) then
+      error_module.raise("model", "%s: %s has columns %s, sample %d has %s, and both have one table; give both the "
+        .. "same 'columns'", where, new.name, columns, i, before)
+    end
+  end
+end
+
+--- Resolves the table of a Lua campaign into targets.
+function campaign.resolve(given, label)
+  local clean = schema.check(given, file_schema, label)
+  check_precision(clean.precision, label)
+  if #clean.samples == 0 then
+    error_module.raise("model", "%sfield 'samples' is empty: there is nothing to measure",
+      label and label .. ": " or "")
+  end
+  local list_fault = schema.list_fault(clean.samples)
+  if list_fault then
+    error_module.raise("model", "%sfield 'samples': %s", label and label .. ": " or "", list_fault)
+  end
+  local targets = {}
+  for i, entry in ipairs(clean.samples) do
+    local where = ("%ssample %d"):format(label and label .. ": " or "", i)
+    entry = schema.check(entry, sample_schema, where)
+    if entry.precision ~= nil then check_precision(entry.precision, where) end
+    if (entry.operator == nil) == (entry.collective == nil) then
+      error_module.raise("model", "%s: needs either operator or collective", where)
+    end
+    targets[i] = error_module.wrap(where, entry.operator and operator_target or collective_target, entry,
+      clean.seed, i)
+    check_one_table(targets, where, clean.precision)
+  end
+  if clean.min_repeats and clean.max_repeats and clean.min_repeats > clean.max_repeats then
+    error_module.raise("model", "%smin_repeats = %d is more than max_repeats = %d", label and label .. ": " or "",
+      clean.min_repeats, clean.max_repeats)
+  end
+  clean.samples = nil
+  clean.targets = targets
+  return clean
+end
+
+local reference_fields = { module_name = "string?", kernel_name = "string", function_name = "string?",
+  columns_name = "list", targets = "list?", first_n_column = "count", starts = "list", steps = "list",
+  ends = "list", operators = "list", warmup_shapes = "list?", wait = "natural?", warmup = "natural?",
+  active = { "count", optional = true, most = most_repeats }, shapes = "list?",
+  run = { "string", default = "get_all", one_of = { "get_all", "get_one", "get_profiler", "run_function" } } }
+
+--- A file of estimate-train-time. Every entry of `starts` is a dimension, whatever
+--- first_n_column says (moe.yml says 5 for its 7); dimensions beyond the list of operators
+--- are 'add' ranges.
+function campaign.from_reference(document, label)
+  local clean = schema.check(document, reference_fields, label)
+  local dimensions = #clean.starts
+  if #clean.steps ~= dimensions or #clean.ends ~= dimensions then
+    error_module.raise("model", "%s: starts, steps and ends must have the same length, got %d, %d and %d", label,
+      dimensions, #clean.steps, #clean.ends)
+  end
+  if #clean.operators > dimensions or #clean.columns_name < dimensions then
+    error_module.raise("model", "%s: %d dimensions need at most as many operators and at least as many columns, "
+      .. "got %d and %d", label, dimensions, #clean.operators, #clean.columns_name)
+  end
+  if dimensions == 0 then error_module.raise("model", "%s: field 'starts' is empty", label) end
+  error_module.wrap(label, check_columns, clean.columns_name, "columns_name")
+  if clean.shapes then
+    for i, value in ipairs(clean.shapes) do
+      if math.type(value) ~= "integer" or value < 1 then
+        error_module.raise("model", "%s: field 'shapes': value %d must be a positive integer, got %s", label, i,
+          schema.describe(value))
+      end
+    end
+  end
+  local columns, axes, notes = {}, {}, {}
+  for i = 1, dimensions do
+    local name = clean.columns_name[i]
+    columns[i] = name
+    axes[name] = { start = clean.starts[i], step = clean.steps[i], stop = clean.ends[i],
+      op = clean.operators[i] or "add" }
+    if not clean.operators[i] then
+      notes[#notes + 1] = ("dimension '%s' has no operator: 'add' is taken"):format(name)
+    end
+  end
+  if clean.shapes and #clean.shapes ~= dimensions then
+    notes[#notes + 1] = ("shapes has %d values for %d dimensions: get_one, get_profiler and run_function take the "
+      .. "first shape of the ranges"):format(#clean.shapes, dimensions)
+  end
+  local space = error_module.wrap(label, campaign_space.grid, columns, axes)
+  local kind = campaign.collective(clean.kernel_name)
+  local target = { kind = kind and "collective" or "operator", name = clean.kernel_name, columns = columns,
+    total = space.total, values = space.shape, targets = clean.targets, reference = true,
+    row_columns = clean.columns_name, in_place = kind == "all_reduce", collective = kind }
+  if clean.shapes and #clean.shapes == dimensions then target.one = clean.shapes end
+  if not kind then
+    -- Enumerating needs no operator; measuring does, so it is looked up when asked.
+    setmetatable(target, { __index = function(self, key)
+      if key ~= "operator" then return nil end
+      local op = error_module.wrap(label, operator.get, rawget(self, "name"))
+      for _, name in ipairs(op.reference and op.reference.columns and columns or {}) do
+        if not contains(op.reference.columns, name) then
+          error_module.raise("model", "%s: field 'columns_name': operator '%s' has no column '%s'; it has %s", label,
+            op.name, name, table.concat(op.reference.columns, ", "))
+        end
+      end
+      rawset(self, "operator", op)
+      return op
+    end })
+    target.shape = function(values)
+      local op = target.operator
+      local row = named(columns, values)
+      if not (op.reference and op.reference.shape) then
+        error_module.raise("model", "operator '%s' does not say how a row of the reference becomes its shape "
+          .. "(field 'reference')", op.name)
+      end
+      if op.reference.check then op.reference.check(row) end
+      return op.reference.shape(row)
+    end
+  end
+  return { name = clean.kernel_name, backend = kind and "nccl" or "cuda", precision = "fp16", seed = 1,
+    targets = { target }, run = clean.run, notes = notes, min_repeats = clean.active or 10,
+    schedule = { wait = clean.wait or 0, warmup = clean.warmup or 0, active = clean.active or 10,
+      warmup_shapes = clean.warmup_shapes } }
+end
+
+--- The fingerprint of an operator's file; nil of a bundled one, whose version is ett's.
+function campaign.operator_fingerprint(op)
+  local bundled = host.root .. "/operators/"
+  local file = op.path and op.path:sub(1, #bundled) ~= bundled and io.open(op.path, "r")
+  if not file then return nil end
+  local text = file:read("a")
+  file:close()
+  return text and campaign.fingerprint(text)
+end
+
+--- Reads a campaign file (.lua, .yml, .yaml) or a bundled campaign by name.
+function campaign.load(path)
+  schema.argument(path, "string", "ett.campaign.load", "path")
+  if not path:match("%.%w+$") then
+    local bundled = find.path("samplers/campaigns", path)
+    if not bundled then
+      error_module.raise("missing", "unknown campaign '%s'%s; a path ends in .lua or .yml", path,
+        error_module.suggestion(path, find.names("samplers/campaigns")))
+    end
+    path = bundled
+  end
+  local text = read_text(path)
+  local loaded
+  if path:match("%.ya?ml$") then
+    local yaml = require "ett.yaml"
+    local document, why = yaml.decode(text)
+    if document == nil then error_module.raise("format", "%s: %s", path, tostring(why)) end
+    loaded = campaign.from_reference(document, path)
+  else
+    local folder = path:match("^(.*)/[^/]*$") or "."
+    if not path:find("samplers/campaigns", 1, true) then find.set_script_folder(folder) end
+    loaded = campaign.resolve(find.load_file(path), path:match("([^/]+)$"))
+  end
+  loaded.path = path
+  loaded.fingerprint = campaign.fingerprint(text)
+  return loaded
+end
+
+return campaign

@@ -1,0 +1,200 @@
+--- Finds out what this machine is and writes it down as a cluster file: devices, memory,
+--- NUMA nodes, network cards, and rates measured by short probes.
+local error_module = require "ett.base.error"
+local folder_module = require "ett.base.folder"
+local quote = require("ett.base.shell").quote
+local find = require "ett.base.find"
+local gpu = require "ett.sampling.cluster_init_gpu"
+local mpirun = require "ett.sampling.mpirun"
+local sample = require "ett.sample"
+
+local cluster_init = {}
+
+local function first_line(path)
+  local file = io.open(path, "r")
+  if not file then return nil end
+  local line = file:read("l")
+  file:close()
+  return line
+end
+
+local function memory_bytes()
+  for line in io.lines("/proc/meminfo") do
+    local kilobytes = line:match("^MemTotal:%s+(%d+)")
+    if kilobytes then return tonumber(kilobytes) * 1024.0 end
+  end
+end
+
+local function folders(path, pattern)
+  local lfs = require "lfs"
+  local names = {}
+  if lfs.attributes(path, "mode") ~= "directory" then return names end
+  for name in lfs.dir(path) do
+    if name:match(pattern) then names[#names + 1] = name end
+  end
+  table.sort(names)
+  return names
+end
+
+--- Network cards that are up: list of { name, kind = "ethernet", "infiniband" or "virtual" (no hardware of its own: a
+--- bridge, a container's end), megabits per second or nil }.
+---@param root string where the kernel shows them: "/sys"
+function cluster_init.network_cards(root)
+  local cards = {}
+  for _, name in ipairs(folders(root .. "/class/net", "^[^.]")) do
+    local card = ("%s/class/net/%s"):format(root, name)
+    if name ~= "lo" and first_line(card .. "/operstate") == "up" then
+      local speed = tonumber(first_line(card .. "/speed") or "")
+      cards[#cards + 1] = { name = name, megabits = speed and speed > 0 and speed or nil,
+        kind = require("lfs").attributes(card .. "/device") and "ethernet" or "virtual" }
+    end
+  end
+  for _, name in ipairs(folders(root .. "/class/infiniband", "^[^.]")) do
+    local port = ("%s/class/infiniband/%s/ports/1"):format(root, name)
+    if (first_line(port .. "/state") or "ACTIVE"):find "ACTIVE" then
+      local gigabits = tonumber((first_line(port .. "/rate") or ""):match("^([%d.]+)"))
+      cards[#cards + 1] = { name = name, kind = "infiniband",
+        megabits = gigabits and math.floor(gigabits * 1000 + 0.5) }
+    end
+  end
+  return cards
+end
+
+--- Best rates of one processor by short probes: FLOP/s of a product, bytes/s of a copy.
+local function cpu_rates()
+  local backend = find.load("samplers", "cpu")
+  local session, err = backend.open { passes = 1 }
+  if not session then error(err, 0) end
+  local cpu = require "ett.cpu"
+  local pool = assert(cpu.pool(256 << 20, 1))
+  local options = { budget_seconds = 0.3, max_repeats = 40 }
+  local product = assert(pool:measure({ { kind = "linear", pass = "forward", batch = 1, m = 768, n = 768, k = 768 } },
+    options))
+  local copy = assert(pool:measure({ { kind = "scale", pass = "forward", rows = 4096, cols = 4096 } }, options))
+  pool:close()
+  session.close()
+  return { device = session.device, flops = 2.0 * 768 ^ 3 / product.min_seconds,
+    bandwidth = 8.0 * 4096 * 4096 / copy.min_seconds }
+end
+
+--- Bandwidth and latency between two ranks of this machine, or nil without MPI.
+local function wire_rates()
+  if not mpirun.available() then return nil end
+  local text = folder_module.within(function(folder)
+    local script = folder_module.write(folder .. "/wires.lua", [[
+      local job = require("ett.dist").open()
+      local small = assert(job.world:time { kind = "send_recv", count = 1, budget_seconds = 0.2 })
+      local large = assert(job.world:time { kind = "send_recv", count = 1048576, budget_seconds = 0.3 })
+      local all = assert(job.world:time { kind = "all_reduce", count = 1048576, budget_seconds = 0.3, in_place = true })
+      if job.rank == 0 then
+        io.stdout:write(("wires %.9g %.9g %.9g\n"):format(small.seconds, large.seconds, all.seconds))
+      end
+    ]])
+    local ok, text = pcall(mpirun.run, 2, "run " .. quote(script), { what = "cluster init", log = folder .. "/log",
+      bound = true })
+    if not ok and error_module.from(text).kind == "interrupt" then error(text, 0) end
+    return ok and text or ""
+  end)
+  local latency, send, reduce = text:match("wires (%S+) (%S+) (%S+)")
+  if not latency then return nil end
+  latency, send, reduce = tonumber(latency), tonumber(send), tonumber(reduce)
+  -- Bus bandwidth of nccl-tests: an all-reduce of S bytes over n ranks moves 2 (n - 1) / n S.
+  return { latency = latency, send_bandwidth = 4194304 / math.max(send - latency, 1e-9),
+    bandwidth = 4194304 / math.max(reduce - 2 * latency, 1e-9) }
+end
+
+local backends = { cpu = true, cuda = true }
+
+--- Which back end measures this machine: what was asked for, else "cuda" where it finds a device. Second: why a GPU
+--- that may be there cannot be used, or nil.
+local function choose(asked)
+  if asked and not backends[asked] then
+    error_module.raise("usage", "cluster init: --backend must be cpu or cuda, got '%s'%s", asked,
+      error_module.suggestion(asked, { "cpu", "cuda" }))
+  end
+  if asked == "cpu" then return "cpu" end
+  local why, kind = gpu.missing()
+  if not why then return "cuda" end
+  if asked then error_module.raise("missing", "cluster init: --backend cuda: %s", why) end
+  return "cpu", kind ~= "missing" and why or nil
+end
+
+--- What was found: a table of facts, each with where it came from.
+---@param asked string? "cpu" or "cuda"; nil: the GPUs where there are any
+function cluster_init.look(asked)
+  local backend, unusable = choose(asked)
+  local facts = { host = sample.hostname(), processors = sample.processors(), memory_bytes = memory_bytes(),
+    numa_nodes = #folders("/sys/devices/system/node", "^node%d+$"), cards = cluster_init.network_cards "/sys",
+    date = os.date "%Y-%m-%d", unusable_gpu = unusable }
+  if backend == "cuda" then
+    facts.gpu = gpu.look()
+    return facts
+  end
+  facts.cpu = cpu_rates()
+  facts.wire = facts.processors > 1 and wire_rates() or nil
+  return facts
+end
+
+local function number(value) return ("%.4g"):format(value) end
+
+local function describe_cpu(add, name, facts)
+  local ranks = facts.processors
+  if not facts.wire and ranks > 1 then
+    add("-- No MPI at hand: the link below is the memory's, halved; install openmpi-bin and run this again.")
+    facts.wire = { bandwidth = facts.cpu.bandwidth / 2, send_bandwidth = facts.cpu.bandwidth / 2, latency = 1e-6,
+      source = "half the memory's bandwidth, 1 us assumed" }
+  end
+  add("return {")
+  add("  name = %q, summary = \"%d processors of %s\", source = probe,", name, ranks, facts.cpu.device)
+  add("  gpus_per_node = %d, nodes = 1,", ranks)
+  add("  device = {")
+  add("    name = %q, source = probe .. \": a 768^3 product, a copy of 64 MiB, one thread\",", facts.cpu.device)
+  add("    peak_flops = { fp32 = %s }, memory_bandwidth = %s, probed = true, memory_bytes = %s,",
+    number(facts.cpu.flops), number(facts.cpu.bandwidth), number(facts.memory_bytes / ranks))
+  add("  },")
+  if facts.wire and ranks > 1 then
+    add("  links = { intra = { name = \"shared memory\", bandwidth = %s, send_bandwidth = %s, latency = %s,",
+      number(facts.wire.bandwidth), number(facts.wire.send_bandwidth), number(facts.wire.latency))
+    add("    source = probe .. \": %s\" } },", facts.wire.source or "two MPI ranks, 4 MiB")
+  else
+    add("  links = {},")
+  end
+  add("}")
+end
+
+--- The text of a cluster file: of the GPUs where facts.gpu says what they are, else of the processors.
+---@param name string
+---@param facts table of look()
+function cluster_init.text(name, facts)
+  local lines = {}
+  local function add(format, ...) lines[#lines + 1] = format:format(...) end
+  add("--- %s: written by `ett cluster init %s` from what it found on the machine.", facts.host, name)
+  add("-- %d processors, %d NUMA node(s).", facts.processors, math.max(1, facts.numa_nodes))
+  for _, card in ipairs(facts.cards) do
+    add("-- network card %s: %s", card.name, card.megabits and ("%d Mbit/s"):format(card.megabits) or "speed unknown")
+  end
+  if facts.unusable_gpu then add("-- No GPU could be used: %s.", (facts.unusable_gpu:gsub("%s+", " "))) end
+  add("local probe = \"measured by ett cluster init on %s\"", facts.date)
+  if facts.gpu then gpu.describe(add, name, facts) else describe_cpu(add, name, facts) end
+  return table.concat(lines, "\n") .. "\n"
+end
+
+--- Writes FOLDER/NAME.lua; refuses to overwrite, and writes nothing when a probe fails.
+---@param backend string? as of look()
+---@return string path, string text
+function cluster_init.write(name, folder, backend)
+  if not name:match("^[%a][%w_%-]*$") then
+    error_module.raise("usage", "cluster init: a name is letters, digits, '_' and '-', got '%s'", name)
+  end
+  local path = ("%s/%s.lua"):format(folder, name)
+  local existing = io.open(path, "r")
+  if existing then
+    existing:close()
+    error_module.raise("usage", "cluster init: '%s' is there already", path)
+  end
+  local text = cluster_init.text(name, cluster_init.look(backend))
+  folder_module.make(folder)
+  return folder_module.write(path, text), text
+end
+
+return cluster_init

@@ -1,0 +1,278 @@
+--- The shapes of one table of a campaign: grids of ranges and lists, random and low-discrepancy designs.
+--
+-- A space is { total = number of shapes, shape(index) -> list of integers in the order of the columns }. Only indices
+-- are kept of a grid, so that its million shapes cost nothing until they are asked for.
+local error_module = require "ett.base.error"
+local sample = require "ett.sample"
+local sample_limit = require "ett.sampling.limit"
+local schema = require "ett.base.schema"
+
+local campaign_space = {}
+
+-- Shapes of a design, which are all held in memory.
+local MOST_SCATTERED = 1 << 24
+
+-- Shapes of a grid that the campaign's functions look at.
+local MOST_LOOKED_AT = 1 << 26
+
+-- Tries after which a design that finds too few shapes may be given up.
+local LEAST_TRIES = 100000
+
+-- The largest dimension of a design: beyond it not every integer is a float.
+local MOST_VALUE = 1 << 53
+
+local axis_schema = { start = "integer?", stop = "integer?", step = "integer?",
+  op = { "string", optional = true, one_of = { "add", "mul" } },
+  from = "positive?", to = "positive?", scale = { "string", optional = true, one_of = { "log", "linear" } },
+  multiple = "count?" }
+
+--- Whether a dimension is given as a list: of values, with maybe names among them.
+local function is_list(given) return type(given) == "table" and given[1] ~= nil end
+
+--- A list of different integers of at least `least`; 16.0 is one.
+local function list_axis(name, given, least, wanted)
+  local fault = schema.list_fault(given)
+  if fault then error_module.raise("model", "dimension '%s': %s", name, fault) end
+  local list, seen = {}, {}
+  for i, entry in ipairs(given) do
+    local value = math.type(entry) and math.tointeger(entry)
+    if not value or value < least then
+      error_module.raise("model", "dimension '%s': value %d must be %s, got %s", name, i, wanted,
+        schema.describe(entry))
+    end
+    if seen[value] then
+      error_module.raise("model", "dimension '%s': value %d is %d again; list each value once", name, i, value)
+    end
+    list[i], seen[value] = value, true
+  end
+  return { start = 1, stop = #list, list = list }
+end
+
+--- Values of one grid dimension as a range the C enumeration takes, or a list. least: 1, or 0 where the operator
+--- takes that.
+local function grid_axis(name, given, least)
+  local wanted = least == 0 and "an integer of at least 0" or "a positive integer"
+  local one = math.type(given) and math.tointeger(given)
+  if one then
+    if one < least then error_module.raise("model", "dimension '%s' must be %s, got %d", name, wanted, one) end
+    return { start = one, stop = one }
+  end
+  if type(given) ~= "table" then
+    error_module.raise("model", "dimension '%s' must be an integer, a list or a range, got %s", name,
+      schema.describe(given))
+  end
+  if next(given) == nil then
+    error_module.raise("model", "dimension '%s': the list is empty", name)
+  end
+  if is_list(given) then return list_axis(name, given, least, wanted) end
+  local axis = schema.check(given, axis_schema, ("dimension '%s'"):format(name))
+  if not axis.start or not axis.stop then
+    error_module.raise("model", "dimension '%s': a grid needs start and stop; from and to are for designs "
+      .. "'random' and 'halton'", name)
+  end
+  if axis.scale or axis.multiple then
+    error_module.raise("model", "dimension '%s': scale and multiple go with from and to; start and stop go with step "
+      .. "and op", name)
+  end
+  if axis.start < least then
+    error_module.raise("model", "dimension '%s': start must be %s, got %d", name, wanted, axis.start)
+  end
+  return { start = axis.start, stop = axis.stop, step = axis.step or 1, op = axis.op or "add" }
+end
+
+local function named_by(columns, values)
+  local named = {}
+  for i, name in ipairs(columns) do named[name] = values[i] end
+  return named
+end
+
+--- Runs body(call), where call("where", s) is the campaign's function of that name: one that raises, or never ends, is
+--- named.
+local function with_functions(entry, body)
+  local under_way
+  local ok, result = sample_limit.each(function(limited)
+    return body(function(name, s)
+      under_way = name
+      local answer = limited(entry[name], s)
+      under_way = nil
+      return answer
+    end)
+  end)
+  if ok then return result end
+  if under_way then
+    result = error_module.label(result, ("'%s' of %s"):format(under_way, entry.operator or entry.collective))
+  end
+  error(result, 0)
+end
+
+--- Dimensions that follow from others are set by the campaign's own function.
+local function follow(columns, call, values)
+  local named = named_by(columns, values)
+  call("with", named)
+  for i, name in ipairs(columns) do -- raw: the function may have set a metatable
+    local given = rawget(named, name)
+    local value = math.type(given) and math.tointeger(given)
+    if not value or value < 0 then
+      error_module.raise("model", "with: dimension '%s' must be %s, it was set to %s", name,
+        value and "at least 0" or "an integer", schema.describe(given))
+    end
+    values[i] = value
+  end
+  for name in next, named do
+    local known = false
+    for _, column in ipairs(columns) do known = known or column == name end
+    if not known then
+      error_module.raise("model", "with: '%s' is no dimension of this table%s; give it in shapes too", tostring(name),
+        error_module.suggestion(name, columns))
+    end
+  end
+  return values
+end
+
+--- The shapes of a grid that the campaign's functions leave: `with` sets dimensions, `where` chooses.
+local function chosen(columns, entry, space)
+  if space.total > MOST_LOOKED_AT then
+    error_module.raise("limit", "%s: 'where' and 'with' look at every shape of a grid, at most %d, and this one has "
+      .. "%d; take design 'random' or 'halton' with count", table.concat(columns, ", "), MOST_LOOKED_AT, space.total)
+  end
+  local kept, seen = {}, entry.with and {}
+  with_functions(entry, function(call)
+    for index = 1, space.total do
+      local values = space.shape(index)
+      if entry.with then follow(columns, call, values) end
+      local key = seen and table.concat(values, ",")
+      if not (seen and seen[key]) and (not entry.where or call("where", named_by(columns, values))) then
+        kept[#kept + 1] = index
+        if seen then seen[key] = true end
+      end
+    end
+  end)
+  if #kept == 0 then
+    error_module.raise("model", "%s: none of %d shapes satisfies 'where'", table.concat(columns, ", "), space.total)
+  end
+  return { total = #kept, shape = function(at)
+    local values = space.shape(kept[at])
+    if not entry.with then return values end
+    return with_functions(entry, function(call) return follow(columns, call, values) end)
+  end }
+end
+
+--- The grid of axes, last dimension fastest, ends inclusive.
+---@param columns string[]
+---@param axes table<string, any> by column: integer, list, or { start =, stop =, step =, op = }
+---@param entry table? of the campaign: `where`, `with`; zero: the set of columns that may be 0
+function campaign_space.grid(columns, axes, entry)
+  local list, zero = {}, entry and entry.zero or {}
+  for i, name in ipairs(columns) do
+    list[i] = grid_axis(name, axes[name], zero[name] and 0 or 1)
+    error_module.wrap(("dimension '%s'"):format(name), sample.space, { list[i] })
+  end
+  local range = error_module.wrap(table.concat(columns, ", "), sample.space, list)
+  local space = { total = range:count(), shape = function(index)
+    local values = range:shape(index)
+    for i, axis in ipairs(list) do
+      if axis.list then values[i] = axis.list[values[i]] end
+    end
+    return values
+  end }
+  return entry and (entry.where or entry.with) and chosen(columns, entry, space) or space
+end
+
+--- A seeded uniform number in [0, 1) from two integers (splitmix64).
+local function uniform(seed, index)
+  local x = seed * -7046029254386353131 + index * -4658895280553007687
+  x = (x ~ (x >> 30)) * -4658895280553007687
+  x = (x ~ (x >> 27)) * -7723592293110705685
+  x = x ~ (x >> 31)
+  return (x >> 11) * 2.0 ^ -53
+end
+
+--- Where one dimension of a design may lie: u in [0, 1) -> integer; and in how many places.
+local function placer(name, axis, zero)
+  if type(axis) ~= "table" or is_list(axis) or axis.start or axis.stop then
+    local one = campaign_space.grid({ name }, { [name] = axis }, { zero = zero })
+    return function(u) return one.shape(math.min(one.total, 1 + math.floor(u * one.total)))[1] end,
+      one.total
+  end
+  schema.check(axis, axis_schema, ("dimension '%s'"):format(name))
+  local from, to, multiple = axis.from, axis.to, axis.multiple or 1
+  if not from or not to or from > to then
+    error_module.raise("model", "dimension '%s': needs from below to", name)
+  end
+  if axis.step or axis.op then
+    error_module.raise("model", "dimension '%s': step and op go with start and stop; with from and to give multiple",
+      name)
+  end
+  if to > MOST_VALUE then
+    error_module.raise("model", "dimension '%s': to must be at most %d, got %s", name, MOST_VALUE,
+      schema.describe(to))
+  end
+  local lowest, highest = math.ceil(from / multiple) * multiple, math.floor(to / multiple) * multiple
+  if lowest > highest then
+    error_module.raise("model", "dimension '%s': no multiple of %d lies from %s to %s", name, multiple,
+      schema.describe(from), schema.describe(to))
+  end
+  return function(u)
+    local value = axis.scale == "linear" and from + u * (to - from)
+      or math.exp(math.log(from) + u * (math.log(to) - math.log(from)))
+    local steps = math.max(1, math.floor(value / multiple + 0.5))
+    return math.tointeger(math.min(math.max(steps * multiple, lowest), highest))
+  end, (highest - lowest) / multiple + 1
+end
+
+--- A random or low-discrepancy design of `count` distinct shapes that pass `where`.
+---@param entry table of the campaign: design = "random"|"halton", count, where, with
+function campaign_space.scattered(columns, axes, entry, seed)
+  local label = table.concat(columns, ", ")
+  if not entry.count then
+    error_module.raise("model", "%s: design '%s' needs count", label, entry.design)
+  end
+  if entry.count > MOST_SCATTERED then
+    error_module.raise("model", "%s: count must be at most %d, got %d", label, MOST_SCATTERED, entry.count)
+  end
+  local place, most = {}, 1.0
+  for i, name in ipairs(columns) do
+    local places
+    place[i], places = placer(name, axes[name], entry.zero)
+    most = most * places
+  end
+  if entry.count > most then
+    error_module.raise("model", "%s: count is %d, there are %d such shapes", label, entry.count, most)
+  end
+  local shapes, seen, tries, last = {}, {}, 0, 0 -- last: the try that found a shape
+  with_functions(entry, function(call)
+    -- Given up: less than one in 2000 is new and passes `where`, or the last half of all tries found none.
+    while #shapes < entry.count and (tries < LEAST_TRIES or tries < 2000 * #shapes and tries < 2 * last) do
+      tries = tries + 1
+      local values = {}
+      for i in ipairs(columns) do
+        values[i] = place[i](entry.design == "halton" and sample.halton(tries, i, seed)
+          or uniform(seed * 131 + i, tries))
+      end
+      if entry.with then follow(columns, call, values) end
+      local key = table.concat(values, ",")
+      if not seen[key] and (not entry.where or call("where", named_by(columns, values))) then
+        seen[key] = true
+        shapes[#shapes + 1], last = values, tries
+      end
+    end
+  end)
+  if #shapes < entry.count then
+    error_module.raise("model", "%s: only %d of %d shapes satisfy the constraints after %d tries", label, #shapes,
+      entry.count, tries)
+  end
+  return { total = #shapes, shape = function(index) return { table.unpack(shapes[index]) } end }
+end
+
+--- The space that an entry of a campaign describes.
+function campaign_space.of(columns, entry, seed)
+  if entry.design == "grid" then
+    if entry.count then
+      error_module.raise("model", "count goes with design 'random' or 'halton'; a grid has the shapes of its ranges")
+    end
+    return campaign_space.grid(columns, entry.shapes, entry)
+  end
+  return campaign_space.scattered(columns, entry.shapes, entry, seed)
+end
+
+return campaign_space

@@ -1,0 +1,106 @@
+--- Slurm jobs for campaigns: writes a batch script and submits it.
+local error_module = require "ett.base.error"
+local host = require "ett.host"
+local quote = require("ett.base.shell").quote
+
+local submit = {}
+
+--- The batch script of a campaign.
+---@param job table campaign, out, nodes, ranks_per_node, minutes, partition, account, backend, words (further
+--- arguments of `ett sample`), mpi
+function submit.script(job)
+  local lines = { "#!/bin/bash" }
+  local function directive(name, value)
+    if value then lines[#lines + 1] = ("#SBATCH --%s=%s"):format(name, value) end
+  end
+  directive("job-name", "ett-sample")
+  directive("nodes", job.nodes)
+  directive("ntasks-per-node", job.ranks_per_node)
+  directive("time", job.minutes)
+  directive("partition", job.partition)
+  directive("account", job.account)
+  directive("gpus-per-node", job.gpus_per_node)
+  directive("output", ('"%s/slurm-%%j.log"'):format(job.out))
+  lines[#lines + 1] = "set -euo pipefail"
+  -- Slurm's PMIx plugin has two fences. On fewer nodes than TreeWidth (50) its tree is no tree: every node is a root
+  -- without children and leaves the fence alone, so that a rank sends while another still is inside MPI_Init, which
+  -- kills that one (a call through a null pointer). Its ring waits for everybody.
+  lines[#lines + 1] = "export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}"
+  -- Virtual nodes share one machine: shared-memory segments collide, and ranks that believe
+  -- they own a processor spin. Both settings cost nothing where nodes are real.
+  lines[#lines + 1] = "if [ \"$(srun --ntasks-per-node=1 hostname | sort -u | wc -l)\" -lt \"$SLURM_NNODES\" ]; then"
+  lines[#lines + 1] = "  export OMPI_MCA_btl=self,tcp OMPI_MCA_mpi_yield_when_idle=1"
+  lines[#lines + 1] = "fi"
+  local words = { "srun", "--kill-on-bad-exit=1", "--mpi=" .. (job.mpi or "pmix"), quote(host.prefix .. "/bin/ett"),
+    "sample", quote(job.campaign), "--out", quote(job.out) }
+  if job.backend then
+    words[#words + 1] = "--backend"
+    words[#words + 1] = quote(job.backend)
+  end
+  for _, word in ipairs(job.words or {}) do words[#words + 1] = quote(word) end
+  lines[#lines + 1] = table.concat(words, " ")
+  return table.concat(lines, "\n") .. "\n"
+end
+
+--- Writes the script beside the samples and submits it; returns the job's number and the script's path.
+function submit.submit(job)
+  if not os.execute("command -v sbatch >/dev/null 2>&1") then
+    error_module.raise("missing", "submit: no sbatch here: install Slurm's client (slurm-client) or run `ett sample` "
+      .. "under mpirun")
+  end
+  require("ett.base.folder").make(job.out)
+  local path = job.out .. "/ett-sample.sbatch"
+  require("ett.base.folder").write(path, submit.script(job))
+  local pipe = io.popen(("sbatch --parsable %s 2>&1"):format(quote(path)))
+  local text = pipe:read("a")
+  local ok = pipe:close()
+  local number = text:match("^(%d+)")
+  if not ok or not number then error_module.raise("io", "sbatch refused '%s': %s", path, text:gsub("%s+$", "")) end
+  return tonumber(number), path
+end
+
+local unfinished = { PENDING = true, RUNNING = true, COMPLETING = true, CONFIGURING = true, SUSPENDED = true,
+  REQUEUED = true, REQUEUE_HOLD = true, REQUEUE_FED = true, RESIZING = true, SIGNALING = true, STAGE_OUT = true,
+  STOPPED = true, SPECIAL_EXIT = true, RESV_DEL_HOLD = true }
+
+-- How long an unreachable controller is asked again, and the pauses between two questions.
+local controller_seconds, first_pause, longest_pause = 120, 0.2, 5.0
+
+local function output_of(line)
+  local pipe = io.popen(line .. " 2>&1")
+  local text = pipe:read("a")
+  pipe:close()
+  return text
+end
+
+--- Waits for a job's end; an interrupt (sample.catch_interrupts) ends the waiting, not the job.
+---@param number integer of the job
+---@return string? state that Slurm gives it ("COMPLETED", "FAILED", …), nil when interrupted; raises where Slurm does
+--- not say
+---@return string? more exit code and the path of its output, in words
+function submit.wait(number)
+  local sample = require "ett.sample"
+  local pause, last = first_pause, sample.now() + controller_seconds
+  while not sample.interrupted() do
+    local text = output_of(("scontrol -o show job %d"):format(number))
+    local state = text:match("JobState=(%u[%u_]*)")
+    if state then
+      last = sample.now() + controller_seconds
+      if not unfinished[state] then
+        return state, ("exit code %s, its output is in %s"):format(text:match("ExitCode=(%d+:%d+)") or "unknown",
+          text:match("StdOut=(%S+)") or "its folder")
+      end
+    elseif text:find("Invalid job id", 1, true) then -- the controller forgets a job some minutes after its end
+      state = output_of(("sacct -n -X -P -o State -j %d"):format(number)):match("^(%u[%u_]*)")
+      if state then return state, "as sacct has it" end
+      error_module.raise("io", "job %d has ended, and Slurm no longer says how: see its output", number)
+    elseif sample.now() > last then
+      error_module.raise("io", "job %d: scontrol says: %s", number, (text:gsub("%s+", " ")))
+    end
+    sample.pause(pause)
+    pause = math.min(longest_pause, 1.2 * pause)
+  end
+  return nil
+end
+
+return submit

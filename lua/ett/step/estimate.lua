@@ -1,0 +1,251 @@
+--- Estimates: the time, memory and money of one training step, where each number came from,
+--- and how sure it is.
+--
+--   local e = estimate.new { model = model, plan = plan, cluster = cluster }
+--   print(e)                      -- the table; e.step_seconds, e.stages[1].memory_bytes, …
+--
+-- Interval: every operator and message carries the 90 % interval of its own prediction. All its
+-- runs share one error, so it is moved to either end by itself and the step is evaluated again;
+-- the moves d_i of different ones combine as sqrt((1 - r) sum d_i^2 + r (sum d_i)^2) with
+-- r = 0.25: their errors are neither independent (one device, one set of conditions) nor the same.
+-- Where r comes from and what the interval does not cover: runtime/step/README.md, Intervals.
+local architecture = require "ett.model.architecture"
+local lower = require "ett.step.lower"
+local lower_times = require "ett.step.times"
+local plan_module = require "ett.plan"
+local schedule = require "ett.schedule"
+local schema = require "ett.base.schema"
+
+local estimate = {}
+
+--- The correlation taken between the errors of different operators.
+estimate.correlation = 0.25
+
+local Estimate = { __name = "ett.estimate" }
+Estimate.__index = Estimate
+
+function Estimate.__tostring(self) return require("ett.report").estimate(self) end
+function Estimate.__json(self) return require("ett.report").json(self) end
+
+--- Evaluates a program until everything it asks for is timed.
+local function evaluate(method, lowered, c_plan, demands, workspace, times, ...)
+  local result = table.pack(lowered.program[method](lowered.program, c_plan, demands, workspace, ...))
+  if result.n == 0 then
+    times:answer(demands, lowered.configuration.dtype, lowered.configuration.hidden)
+    result = table.pack(lowered.program[method](lowered.program, c_plan, demands, workspace, ...))
+  end
+  return table.unpack(result, 1, result.n)
+end
+
+estimate.evaluate = evaluate
+
+--- Notes where some seconds of a line came from.
+local function source_of(line, answer, seconds)
+  if not answer then return end
+  local sources = line.provenance_seconds or {}
+  line.provenance_seconds = sources
+  sources[answer.provenance] = (sources[answer.provenance] or 0.0) + seconds
+  line.detail = line.detail or answer.detail
+end
+
+--- One word for a line: the least certain source of at least a twentieth of its time.
+local function one_provenance(line)
+  local total, word = 0.0, nil
+  for _, seconds in pairs(line.provenance_seconds or {}) do total = total + seconds end
+  for _, name in ipairs(lower_times.provenances) do
+    local seconds = line.provenance_seconds and line.provenance_seconds[name]
+    if seconds and seconds >= total / 20 then word = name end
+  end
+  return word
+end
+
+--- Device seconds a step of every operation, averaged over pipeline stages: what a stage of
+--- average load spends on it.
+local function operation_lines(lowered, p)
+  local lines, by_name = {}, {}
+  local per_stage = p.micro_batches / p.pp
+  for k, kind in ipairs(lowered.kinds) do
+    local repeated = kind.place == "middle"
+    for index, uses in pairs(kind.uses) do
+      local o = lowered.operations[index]
+      local again = repeated and (p.recompute == "full" or (p.recompute == "selective" and o.selective))
+      local runs = per_stage * kind.count * uses
+      local forward = o.forward and runs * o.forward[1] or 0.0
+      local backward = o.backward and runs * o.backward[1] or 0.0
+      local id = o.name .. (o.group and " " .. o.group or "")
+      local line = by_name[id]
+      if not line then
+        line = { name = o.name, kind = o.kind, group = o.group, forward_seconds = 0.0, backward_seconds = 0.0,
+          recompute_seconds = 0.0, runs_per_micro_batch = 0, order = k * 1000 + index }
+        by_name[id] = line
+        lines[#lines + 1] = line
+      end
+      line.forward_seconds = line.forward_seconds + forward
+      line.backward_seconds = line.backward_seconds + backward
+      if again then line.recompute_seconds = line.recompute_seconds + forward end
+      line.runs_per_micro_batch = line.runs_per_micro_batch + kind.count * uses
+      line.order = math.min(line.order, k * 1000 + index)
+      source_of(line, o.forward_answer, again and 2 * forward or forward)
+      source_of(line, o.backward_answer, backward)
+      if o.overlapped then line.overlapped = true end
+    end
+  end
+  for _, line in ipairs(lines) do
+    line.seconds = line.forward_seconds + line.backward_seconds + line.recompute_seconds
+    line.provenance = one_provenance(line)
+  end
+  table.sort(lines, function(a, b) return a.order < b.order end)
+  for _, line in ipairs(lines) do line.order = nil end
+  return lines
+end
+
+--- Messages between devices that the plan itself makes: stages, gradients, weights.
+local function message_lines(result, p, times, width)
+  local pp = p.pp
+  local sums = { sends = 0.0, gradient = 0.0, gradient_hidden = 0.0, tied = 0.0, gather = 0.0, gather_hidden = 0.0,
+    optimizer = 0.0, wait = 0.0 }
+  for _, s in ipairs(result.stages) do
+    sums.sends = sums.sends + s.send_seconds / pp
+    sums.gradient = sums.gradient + s.gradient_exposed_seconds / pp
+    sums.gradient_hidden = sums.gradient_hidden + (s.gradient_seconds - s.gradient_exposed_seconds) / pp
+    sums.tied = sums.tied + s.tied_embedding_seconds / pp
+    -- Under ZeRO-3 the passes themselves wait for weights.
+    local passes = p.micro_batches * (s.micro_batch_forward_seconds + s.micro_batch_backward_seconds)
+    -- (No pairs of micro-batches there, so the passes hold nothing that a pair hides.)
+    local waits = passes - s.forward_seconds - s.backward_seconds - s.recompute_seconds
+    sums.gather = sums.gather + (s.gather_exposed_seconds + (p.zero == 3 and math.max(0.0, waits) or 0.0)) / pp
+    sums.gather_hidden = sums.gather_hidden + (s.gather_seconds - s.gather_exposed_seconds) / pp
+    sums.optimizer = sums.optimizer + s.optimizer_seconds / pp
+    sums.wait = sums.wait + s.wait_seconds / pp
+  end
+  local provenance = {}
+  for _, d in ipairs(result.demands) do
+    local answer = times:of_demand(d, p.dtype, width)
+    provenance[d.kind] = lower_times.worse(provenance[d.kind], answer.provenance)
+  end
+  local reduce = provenance.reduce_scatter and "reduce_scatter" or "all_reduce"
+  local lines = {}
+  local function add(name, group, seconds, hidden, kind)
+    if seconds > 0 or hidden > 0 then
+      lines[#lines + 1] = { name = name, kind = "collective", group = group, seconds = seconds,
+        overlapped_seconds = hidden, provenance = provenance[kind or name] }
+    end
+  end
+  add("send_recv", "pp", p.overlap_sends and 0.0 or sums.sends, p.overlap_sends and sums.sends or 0.0)
+  add(reduce, "dp", sums.gradient, sums.gradient_hidden)
+  add("all_reduce", "tied embedding", sums.tied, 0.0)
+  add("all_gather", "dp", sums.gather, sums.gather_hidden)
+  return lines, sums, provenance.optimizer
+end
+
+--- Takes what is hidden of the experts' all-to-alls off their line. Returns what stays exposed and
+--- what is hidden, seconds of a device averaged over pipeline stages.
+local function expose_exchange(lines, result, p)
+  local exposed, hidden = 0.0, 0.0
+  for _, s in ipairs(result.stages) do hidden = hidden + s.all_to_all_overlapped_seconds / p.pp end
+  for _, line in ipairs(lines) do
+    if line.name == "all_to_all" and line.group == "ep" then
+      line.overlapped_seconds = hidden
+      line.seconds = math.max(0.0, line.seconds - hidden)
+      exposed = exposed + line.seconds
+    end
+  end
+  return exposed, hidden
+end
+
+local function percent_of(lines, step)
+  for _, line in ipairs(lines) do line.percent = 100 * line.seconds / step end
+end
+
+local function warnings_of(e)
+  local list = {}
+  if e.memory_limit_bytes and e.memory_bytes > e.memory_limit_bytes then
+    list[#list + 1] = ("the fullest device needs %.1f GB, it has %.1f GB"):format(e.memory_bytes / 1e9,
+      e.memory_limit_bytes / 1e9)
+  end
+  local assumed = {}
+  for _, line in ipairs(e.operators) do
+    if line.provenance == "assumed" then assumed[#assumed + 1] = line.name end
+  end
+  if #assumed > 0 then
+    list[#list + 1] = "no samples of " .. table.concat(assumed, ", ") .. ": assumed from the device's rates"
+  end
+  return list
+end
+
+local fields = { model = "model", plan = "table", cluster = "cluster", profile = "profile?", times = "table?",
+  units = "boolean?", tokens = { "positive", optional = true, most = 1 << 60 } }
+
+--- Makes an estimate.
+---@param given table { model, plan, cluster, profile?, times?, units?, tokens? }: model from ett.model,
+---  plan as ett.plan takes it, cluster a name, file or table; tokens of a whole run
+function estimate.new(given)
+  given = schema.check(given, fields, "ett.estimate", "argument")
+  local cluster = given.cluster
+  if not (type(cluster) == "table" and cluster.path) then cluster = require("ett.profile.cluster").get(cluster) end
+  local model = given.model
+  local p = plan_module.new(given.plan, model, cluster)
+  local times = given.times or lower_times.new(cluster, given.profile)
+  local lowered = lower.program(model, p, times)
+  local demands <close> = schedule.demands()
+  local workspace <close> = schedule.workspace()
+  local program <close> = lowered.program
+  local c_plan = plan_module.to_c(p, cluster.gpus_per_node, plan_module.orders(p))
+  local result = evaluate("evaluate", lowered, c_plan, demands, workspace, times, given.units or false)
+  local low, high = program:interval(c_plan, demands, workspace, estimate.correlation)
+
+  local step, devices, tokens = result.step_seconds, plan_module.devices(p), plan_module.tokens(p)
+  local operators = operation_lines(lowered, p)
+  local collectives, computed = {}, {}
+  for _, line in ipairs(operators) do
+    table.insert(line.kind == "collective" and collectives or computed, line)
+  end
+  local exchange_exposed, exchange_hidden = expose_exchange(collectives, result, p)
+  local messages, sums, update_provenance = message_lines(result, p, times, model.hyper.hidden)
+  table.move(messages, 1, #messages, #collectives + 1, collectives)
+  computed[#computed + 1] = { name = "optimizer", kind = "operator", seconds = sums.optimizer,
+    provenance = update_provenance, runs_per_micro_batch = nil }
+  local busy = 0.0
+  for _, line in ipairs(computed) do busy = busy + line.seconds end
+  for _, line in ipairs(collectives) do busy = busy + line.seconds end
+  percent_of(computed, step)
+  percent_of(collectives, step)
+
+  local peak = cluster.device.peak_flops[p.dtype]
+  local model_flops = result.flops * p.tp * p.cp * p.dp
+  local e = setmetatable({
+    composition = "default", cluster = cluster.name, device = cluster.device.name, devices = devices,
+    model = { name = model.name, parameters = architecture.parameters(model), hyper = model.hyper },
+    plan = p,
+    step_seconds = step, low_seconds = low, high_seconds = high, interval_percent = 90,
+    tokens_per_step = tokens, tokens_per_second = tokens / step,
+    tokens_per_second_per_device = tokens / step / devices,
+    model_flops_per_step = model_flops, peak_flops_per_second = peak,
+    mfu_percent = peak and 100 * model_flops / (step * devices * peak) or nil,
+    pipeline_seconds = result.pipeline_seconds, bubble_percent = 100 * result.bubble_fraction,
+    idle_seconds = math.max(0.0, step - busy), idle_percent = 100 * math.max(0.0, step - busy) / step,
+    operators = computed, collectives = collectives, stages = result.stages,
+    gradient_exposed_seconds = sums.gradient, gradient_overlapped_seconds = sums.gradient_hidden,
+    all_to_all_exposed_seconds = exchange_exposed, all_to_all_overlapped_seconds = exchange_hidden,
+    memory_bytes = result.memory_bytes, memory_limit_bytes = cluster.device.memory_bytes,
+    units = result.units,
+  }, Estimate)
+  for _, s in ipairs(e.stages) do
+    s.percent = 100 * (s.forward_seconds + s.backward_seconds + s.recompute_seconds) / step
+  end
+  if cluster.price_per_gpu_hour then
+    e.price_per_device_hour = cluster.price_per_gpu_hour
+    e.price_per_step = cluster.price_per_gpu_hour * devices * step / 3600
+    e.price_per_billion_tokens = e.price_per_step / tokens * 1e9
+  end
+  if given.tokens then
+    e.run_tokens, e.run_steps = given.tokens, math.ceil(given.tokens / tokens)
+    e.run_seconds = e.run_steps * step
+    if e.price_per_step then e.run_price = e.run_steps * e.price_per_step end
+  end
+  e.warnings = warnings_of(e)
+  e.notes = model.notes and table.move(model.notes, 1, #model.notes, 1, {}) or {}
+  return e
+end
+
+return setmetatable(estimate, { __call = function(_, given) return estimate.new(given) end })

@@ -1,0 +1,154 @@
+--- Lowering: a model under a plan becomes a step program, the flat arrays that C evaluates.
+--
+-- One program serves every plan with the same tp, cp, ep, etp, micro_batch, seq, dtype,
+-- sequence_parallel and whether all-to-alls are overlapped or deduplicated (lower.key): pipeline, data parallelism,
+-- schedule, recompute and ZeRO are counting, in runtime/schedule.
+local architecture = require "ett.model.architecture"
+local lower_times = require "ett.step.times"
+local schedule = require "ett.schedule"
+local schema = require "ett.base.schema"
+
+local lower = {}
+
+--- Families whose FLOPs count as model FLOPs: the matrix products. The backward pass of a
+--- product is two of its size (attention that recomputes its scores counts no more).
+local product = { gemm = true, bmm = true, attention = true }
+
+--- What a program depends on, as text.
+function lower.key(p)
+  return table.concat({ p.tp, p.cp, p.ep, p.etp or p.tp, p.micro_batch, p.seq, p.dtype, tostring(p.sequence_parallel),
+    tostring(p.scatter_sends), tostring(p.accumulate_gradients), p.gradient_dtype, p.pp == 1 and "one" or "many",
+    p.overlap_all_to_all == "none" and "exposed" or "overlapped", tostring(p.deduplicate_tokens) }, " ")
+end
+
+local function seconds_of(answer)
+  return { answer.seconds, answer.low_seconds, answer.high_seconds }
+end
+
+--- Ranks of a group stand this far apart: tensor fastest, then context, then data; among experts
+--- the tensor ranks of one expert fastest.
+local function stride_of(group, p)
+  if group == "tp" then return 1 end
+  return group == "ep" and (p.etp or p.tp) or p.tp
+end
+
+--- Roles matter, and tell operations apart, only where all-to-alls are overlapped.
+local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.role or nil end
+
+local function add_operator(state, item)
+  local op, key = item.operator, lower_times.shape_key(item.operator, item.shape)
+  local p, s = state.plan, item.shape
+  local role = role_of(item, p)
+  local id = ("%s %s %s %s"):format(op.name, tostring(item.selective), key, tostring(role))
+  local index = state.index[id]
+  if index then return index end
+  local forward = state.times:operator(op, s, p.dtype, "forward", key)
+  local backward = state.times:operator(op, s, p.dtype, "backward", key)
+  local parameters = op.parameters and op.parameters(s) or 0
+  if s.tied and p.pp > 1 then -- the last stage holds a copy of the embedding
+    local own = {}
+    for name, value in pairs(s) do own[name] = value end
+    own.tied = nil
+    parameters = op.parameters(own)
+  end
+  local expert = op.name:match("^expert_") ~= nil
+  state.operations[#state.operations + 1] = {
+    name = op.name, kind = "operator", family = op.family, shape = s, selective = item.selective, role = role,
+    forward = seconds_of(forward), backward = seconds_of(backward),
+    forward_answer = forward, backward_answer = backward,
+    parameters = expert and 0 or parameters, expert_parameters = expert and parameters or 0,
+    activation_bytes = op.activation_bytes and op.activation_bytes(s, p.dtype) or 0,
+    flops = product[op.family] and 3.0 * (op.model_flops and op.model_flops(s, state.configuration)
+      or op.flops(s, "forward")) or 0,
+  }
+  state.index[id] = #state.operations
+  return #state.operations
+end
+
+local function add_collective(state, item)
+  local p = state.plan
+  local nodes, gpus = schedule.group(item.degree, stride_of(item.group, p), state.gpus_per_node)
+  local topology = { nodes = nodes, gpus_per_node = gpus }
+  local role = role_of(item, p)
+  local bytes = item.bytes
+  if item.role == "exchange" and p.deduplicate_tokens then
+    local c = state.configuration
+    bytes = bytes * require("ett.step.expert_spread").expected(nodes > 1 and nodes or gpus, c) / c.top_k
+  end
+  local id = ("%s %s %.17g %s %s %s"):format(item.name, item.group, bytes, item.pass, tostring(item.overlapped),
+    tostring(role))
+  local index = state.index[id]
+  if index then return index end
+  local answer = state.times:collective(item.name, bytes, topology, p.dtype)
+  -- What runs beside a product costs nothing of its own; it is listed with no time.
+  local seconds = item.overlapped and { 0 } or seconds_of(answer)
+  state.operations[#state.operations + 1] = {
+    name = item.name, kind = "collective", group = item.group, degree = item.degree, bytes = bytes,
+    topology = topology, overlapped = item.overlapped, role = role,
+    forward = item.pass == "forward" and seconds or nil, backward = item.pass == "backward" and seconds or nil,
+    forward_answer = item.pass == "forward" and answer or nil,
+    backward_answer = item.pass == "backward" and answer or nil,
+  }
+  state.index[id] = #state.operations
+  return #state.operations
+end
+
+--- Adding a micro-batch's gradients to those kept: reads the new one and the kept one, writes the
+--- kept one. It moves memory as a residual addition of as many bytes does, so that is what is timed.
+local function add_accumulation(state, uses)
+  local p, parameters = state.plan, 0.0
+  for index, n in pairs(uses) do
+    local o = state.operations[index]
+    if o.kind == "operator" then parameters = parameters + n * (o.parameters + o.expert_parameters) end
+  end
+  if parameters == 0 then return end
+  local weight, gradient = math.max(schema.dtype_bytes[p.dtype], 2), schema.dtype_bytes[p.gradient_dtype]
+  local op = require("ett.operator").get("residual_add")
+  local elements = parameters * (weight + 2 * gradient) / (3 * weight)
+  local hidden = state.hidden
+  local shape = { tokens = math.max(1, math.floor(elements / hidden + 0.5)), hidden = hidden }
+  local answer = state.times:operator(op, shape, p.dtype, "backward")
+  state.operations[#state.operations + 1] = { name = "gradient_accumulation", kind = "operator", family = op.family,
+    role = "alone", shape = shape, backward = seconds_of(answer), backward_answer = answer,
+    parameters = 0, expert_parameters = 0 }
+  uses[#state.operations] = 1
+end
+
+--- Lowers a model under a clean plan.
+---@param model table from ett.model
+---@param p table from ett.plan
+---@param times table from ett.step.times
+---@return table { program = userdata, operations = list, kinds = list, configuration = c }
+function lower.program(model, p, times)
+  local c = architecture.configuration(model.hyper, p)
+  local state = { plan = p, configuration = c, times = times,
+    gpus_per_node = times.cluster.gpus_per_node, index = {}, operations = {},
+    tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden }
+  local width = math.max(schema.dtype_bytes[p.dtype], 2)
+  local tokens = p.micro_batch * p.seq // p.cp
+  local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch
+  local shared = p.sequence_parallel and stream_bytes / p.tp or stream_bytes
+  local kinds = {}
+  for i, layer in ipairs(model.layers) do
+    local uses = {}
+    for _, item in ipairs(architecture.operations(layer, c)) do
+      local index = item.kind == "operator" and add_operator(state, item) or add_collective(state, item)
+      uses[index] = (uses[index] or 0) + item.times
+    end
+    if p.accumulate_gradients then add_accumulation(state, uses) end
+    kinds[i] = { name = layer.name, place = layer.place or "middle", count = layer.count, input_bytes = shared,
+      uses = uses }
+  end
+  local tied_bytes = 0
+  if state.tied then
+    tied_bytes = (require("ett.operator.shapes").local_vocab(c) + 0.0) * model.hyper.hidden
+      * schema.dtype_bytes[p.gradient_dtype]
+  end
+  local program = schedule.program {
+    operations = state.operations, kinds = kinds, tied_bytes = tied_bytes, element_bytes = width,
+    boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
+  }
+  return { program = program, operations = state.operations, kinds = kinds, configuration = c }
+end
+
+return lower

@@ -1,0 +1,210 @@
+--- The proof: samples this machine, predicts training steps from the samples alone, executes
+--- the same steps for real, and sets the two against each other. Samples are taken between the steps, for a machine
+--- does not stay as it is for minutes; no prediction sees a step.
+--
+-- What is sampled and trained on is a back end: ett.validate.cpu (processors, ranks over MPI) or ett.validate.cuda
+-- (one GPU). Either has
+--   open(options)                     ready to sample and train, or raises what is missing
+--   view(name, cases, steps)          samples for the layout of that name: the profile as its ranks see it, which the
+--                                     estimate of every plan reads, and what the report says of the samples
+--   device                            of the cluster that the estimate is told
+--   trainer(cases, name, steps)       a function that trains case i, or tells what was measured when it was trained
+--                                     between the samples (see Training:results of ett.validate.training)
+--   close()
+-- A view has operator and collective as a profile does; expect(case) says whose steps are asked for; alone (one pass
+-- of an operator by itself), added (what a collective adds to a step), plan (fields of the plan that the back end
+-- decides), launch_seconds (once a step).
+local error_module = require "ett.base.error"
+local folders = require "ett.base.folder"
+
+local validate = {}
+
+--- { layers, hidden, heads, vocab, micro_batch, micro_batches, seq } of the twelve configurations of each back end: on
+--- processors steps of milliseconds to tenths of a second, on a GPU products that fill it, the smaller models first.
+validate.sizes = {
+  cuda = {
+    { 2, 768, 12, 8192, 4, 1, 1024 }, { 4, 1024, 16, 16384, 4, 1, 1024 }, { 2, 1024, 8, 32768, 4, 1, 1024 },
+    { 6, 768, 12, 8192, 8, 1, 1024 }, { 8, 1024, 16, 8192, 8, 1, 512 }, { 2, 2048, 16, 8192, 2, 2, 2048 },
+    { 4, 1536, 12, 16384, 2, 1, 2048 }, { 2, 1280, 20, 50304, 4, 2, 1024 }, { 4, 2048, 32, 16384, 4, 1, 1024 },
+    { 3, 2560, 20, 8192, 1, 2, 2048 }, { 2, 3072, 24, 8192, 2, 1, 2048 }, { 4, 2048, 16, 8192, 1, 1, 8192 },
+  },
+}
+validate.sizes.cpu = {
+  { 2, 64, 4, 512, 4, 1, 64 }, { 4, 128, 4, 512, 2, 2, 64 }, { 2, 256, 4, 1024, 1, 2, 128 },
+  { 4, 256, 8, 512, 2, 1, 128 }, { 2, 384, 6, 1024, 2, 1, 64 }, { 6, 192, 6, 768, 2, 1, 128 },
+  { 3, 320, 5, 1280, 1, 2, 96 }, { 2, 512, 8, 1024, 1, 1, 128 }, { 4, 384, 6, 512, 1, 2, 64 },
+  { 2, 256, 8, 2048, 4, 1, 64 }, { 8, 128, 4, 256, 2, 1, 256 }, { 3, 512, 8, 512, 2, 1, 64 },
+}
+
+--- Layouts as dp, tp, pp.
+validate.layouts = { ["1x1"] = { 1, 1, 1 }, ["2x1"] = { 2, 1, 1 }, ["1x2"] = { 1, 2, 1 }, ["2x2"] = { 2, 2, 1 },
+  ["pp2"] = { 1, 1, 2 } }
+
+--- Their names, in the order they are run.
+validate.layout_names = { "1x1", "2x1", "1x2", "2x2", "pp2" }
+
+--- One configuration under a layout: hyper-parameters and plan.
+function validate.case(configuration, layout)
+  local c, l = configuration, layout or { 1, 1, 1 }
+  local heads = c[3]
+  while heads % l[2] ~= 0 or c[2] % heads ~= 0 do heads = heads - 1 end
+  return {
+    hyper = { layers = c[1] // l[3] * l[3], hidden = c[2], heads = heads, vocab = c[4] },
+    plan = { dp = l[1], tp = l[2], pp = l[3], micro_batch = c[5],
+      micro_batches = l[3] > 1 and math.max(c[6], 4) or c[6], seq = c[7] },
+  }
+end
+
+--- A cluster of this machine's devices under a layout: the tensor ranks are a node, so that what
+--- spans nodes is data or pipeline parallel. Rates only matter where the profile is silent.
+---@param layout integer[]? dp, tp, pp; one rank when left out
+---@param device table? name, peak_flops, memory_bytes, memory_bandwidth; left out: a processor
+function validate.cluster(folder, layout, device)
+  layout = layout or { 1, 1, 1 }
+  device = device or { name = "cpu", peak_flops = 1e11, memory_bytes = 8e9, memory_bandwidth = 1e10 }
+  local peak = device.peak_flops
+  local path = folders.write(("%s/this_machine_%d_%d_%d.lua"):format(folder, table.unpack(layout)), ([[
+return { name = "this_machine", summary = "the machine under validation", source = "ett validate",
+  gpus_per_node = %d, nodes = %d, device = { name = %q, source = "ett validate",
+  peak_flops = { fp32 = %.17g, fp16 = %.17g, bf16 = %.17g }, memory_bytes = %.17g, memory_bandwidth = %.17g },
+  links = { intra = { bandwidth = 5e9, latency = 1e-6, source = "ett validate" },
+    inter = { bandwidth_per_gpu = 5e9, bandwidth_per_node = 5e9, latency = 1e-6, source = "ett validate" } } }
+]]):format(layout[2], layout[1] * layout[3], device.name, peak, peak, peak, device.memory_bytes,
+    device.memory_bandwidth))
+  return require("ett.profile.cluster").get(path)
+end
+
+local function estimate(case, view, cluster)
+  local h, p = case.hyper, case.plan
+  local model = require("ett.model").new("gpt", { layers = h.layers, hidden = h.hidden, heads = h.heads,
+    vocab = h.vocab, position = "rope", tied_embeddings = false, bias = false, vocab_multiple = 1 })
+  return require("ett.step.estimate").new { model = model, cluster = cluster, profile = view, plan = {
+    dp = p.dp, tp = p.tp, pp = p.pp, micro_batch = p.micro_batch, micro_batches = p.micro_batches, seq = p.seq,
+    dtype = view.plan.dtype, gradient_dtype = "fp32", zero = 0, schedule = "1f1b", clip_gradients = false,
+    accumulate_gradients = view.plan.accumulate_gradients } }
+end
+
+--- Predicts a case through the estimate that serves every plan: first the computing alone, which says how
+--- much of it lies before each collective, then the step.
+function validate.predict(case, view, cluster)
+  local p = case.plan
+  view:expect(case)
+  view.stretch, view.silent = {}, true
+  local computing = estimate(case, view, cluster)
+  view.silent = false
+  local seconds, collectives = 0.0, 0
+  for _, stage in ipairs(computing.stages) do
+    seconds = seconds + (stage.forward_seconds + stage.backward_seconds) / p.pp
+  end
+  for _, line in ipairs(computing.collectives) do
+    if line.group == "tp" then collectives = collectives + line.runs_per_micro_batch end
+  end
+  local alone = seconds / view.share -- of one rank
+  view.stretch = { dp = alone, pp = alone / (2 * p.micro_batches) }
+  if p.tp > 1 then -- the loss's three follow each other, with a third of the host's work on its tokens between them
+    local tokens = p.micro_batch * p.seq
+    view.stretch.tp = alone / p.micro_batches / (collectives - 3)
+    view.stretch.loss, view.stretch.loss_bytes = view.host.token_seconds.cross_entropy * tokens / 3, 4 * tokens
+  end
+  return estimate(case, view, cluster)
+end
+
+--- Predicted seconds of one booked line of a step: of an operator the time of one rank, of a
+--- collective what it adds to the step; nil where the estimate knows nothing of the kind.
+function validate.line(record, view)
+  local answer
+  if record.shape then
+    answer = view:alone(record.operator or record.name, record.shape, view.plan.dtype, record.pass)
+  else
+    answer = view:added(record.name, record.pass, record.bytes)
+  end
+  return answer and answer.seconds * record.calls
+end
+
+--- Absolute relative errors of rows, sorted, with their median.
+function validate.errors(rows)
+  local errors = {}
+  for i, row in ipairs(rows) do errors[i] = math.abs(row.predicted_seconds / row.measured_seconds - 1) end
+  table.sort(errors)
+  local n = #errors
+  return errors, n > 0 and 0.5 * (errors[(n + 1) // 2] + errors[n // 2 + 1]) or nil
+end
+
+--- What a case changes of its configuration so that the layout divides it, in words; nil: nothing.
+function validate.changes(configuration, case)
+  local list = {}
+  if case.hyper.heads ~= configuration[3] then
+    list[#list + 1] = ("%d heads instead of %d"):format(case.hyper.heads, configuration[3])
+  end
+  if case.hyper.layers ~= configuration[1] then
+    list[#list + 1] = ("%d layers instead of %d"):format(case.hyper.layers, configuration[1])
+  end
+  if case.plan.micro_batches ~= configuration[6] then
+    list[#list + 1] = ("%d micro-batches instead of %d"):format(case.plan.micro_batches, configuration[6])
+  end
+  return #list > 0 and table.concat(list, ", ") or nil
+end
+
+--- Configurations under the layout of that name.
+function validate.cases(sizes, name)
+  local cases = {}
+  for i, configuration in ipairs(sizes) do cases[i] = validate.case(configuration, validate.layouts[name]) end
+  return cases
+end
+
+--- One row of the report: what was predicted of a case before, and what was measured.
+local function row_of(name, configuration, case, predicted, measured, view)
+  view.stretch = predicted.stretch
+  view:expect(case)
+  for _, record in ipairs(measured.records) do record.predicted_seconds = validate.line(record, view) end
+  local row = { layout = name, case = case, changed = validate.changes(configuration, case),
+    predicted_seconds = predicted.step_seconds, measured_seconds = measured.step_seconds }
+  for key, value in pairs(measured) do row[key] = row[key] or value end
+  return row
+end
+
+local function prove(backend, name, sizes, options)
+  local layout = validate.layouts[name]
+  local count = layout[1] * layout[2] * layout[3]
+  local cases, predictions, steps = validate.cases(sizes, name), {}, options.steps or 12
+  local view, group = backend:view(name, cases, steps)
+  local cluster = validate.cluster(options.out, layout, backend.device)
+  for i, case in ipairs(cases) do
+    predictions[i] = { step_seconds = validate.predict(case, view, cluster).step_seconds + view.launch_seconds,
+      stretch = view.stretch }
+  end
+  local train = backend:trainer(cases, name, steps)
+  group.layout, group.ranks, group.rows = name, count, {}
+  for i, case in ipairs(cases) do
+    local row = row_of(name, sizes[i], case, predictions[i],
+      error_module.wrap(("configuration %d"):format(i), train, i), view)
+    group.rows[i] = row
+    options.on_row(row)
+  end
+  local _
+  _, group.median_error = validate.errors(group.rows)
+  return group
+end
+
+--- Runs the whole proof, layout by layout.
+---@param options table backend ("cpu" or "cuda"), out, steps, scale (of the campaign), layouts (list of names),
+--- configurations (how many), sizes (those instead of validate.sizes), check (false: none), of a GPU device and
+--- precision, on_stage, on_row
+function validate.run(options)
+  local name = options.backend or "cpu"
+  local sizes = options.sizes or validate.sizes[name]
+  sizes = table.move(sizes, 1, math.min(options.configurations or #sizes, #sizes), 1, {})
+  folders.make(options.out)
+  local backend = require("ett.validate." .. name).open { out = options.out, layouts = options.layouts, sizes = sizes,
+    scale = options.scale or 1, check = options.check ~= false, device = options.device,
+    precision = options.precision, on_stage = options.on_stage }
+  local result = { backend = name, precision = backend.precision, device = backend.named, groups = {} }
+  local ok, raised = xpcall(function()
+    for i, layout in ipairs(options.layouts) do result.groups[i] = prove(backend, layout, sizes, options) end
+  end, error_module.from)
+  backend:close()
+  if not ok then error(raised, 0) end
+  return result
+end
+
+return validate

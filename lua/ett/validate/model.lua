@@ -1,0 +1,316 @@
+--- A small transformer that really trains, made of the operator library's own kernels.
+--
+-- The layers are those of the architecture `gpt` with rotary positions, untied head, no biases and no dropout; every
+-- operator of its list is one call here, forward and backward. What runs it is a back end:
+--
+--   ett.validate.kernels_cpu    the kernels of samplers/cpu, one call after the other; collectives are MPI calls
+--   ett.validate.kernels_cuda   the operators' own CUDA code, recorded once and then run as one CUDA graph
+--
+-- A back end has, with t the trainer:
+--   tensor(count, kind)         of activations, or kind "fp32": statistics
+--   hold(t, list)               weights and gradients (w, g) of the parameters that ett.validate.buffers lists, and
+--                               t.optimizer_state, the operands of the update
+--   attention_state(t), entropy_state(t), rotation(t), inputs(t, a)
+--                               what attention and cross entropy keep for their backward pass, the table of
+--                               rotary angles, and tokens, targets and losses of a kept micro-batch
+--   run(t, name, shape, pass, operands)    one pass of an operator; operands by name
+--   feed(t, a, i)               the tokens of micro-batch i become those of the kept one a
+--   end_group(t, group)         the gradients of a layer are whole
+--   book_loss(t, a), step(t)    the loss of a micro-batch; one training step, by t:walk()
+--
+-- Data, tensor and pipeline parallelism as Megatron lays them out (Narayanan et al. 2021).
+local buffers = require "ett.validate.buffers"
+local sample = require "ett.sample"
+local now, thread_seconds = sample.now, sample.thread_seconds
+
+local validate_model = {}
+local Trainer = {}
+Trainer.__index = Trainer
+validate_model.Trainer = Trainer
+
+--- Groups of this rank in a plan: tensor ranks are neighbours, then data, then pipeline, as ett
+--- places them. { tp_rank, dp_rank, stage, tp_group, dp_group, pp_group }; no groups without a job.
+function validate_model.groups(p, job)
+  local rank = job and job.rank or 0
+  local g = { tp_rank = rank % p.tp, dp_rank = rank // p.tp % p.dp, stage = rank // (p.tp * p.dp) }
+  if job then
+    g.tp_group = job.world:split(rank // p.tp, rank)
+    g.dp_group = job.world:split(g.tp_rank + p.tp * g.stage, rank)
+    g.pp_group = job.world:split(rank % (p.tp * p.dp), rank)
+  end
+  return g
+end
+
+--- Shape of each operator of the list, in its own words, on a rank of sizes z.
+function validate_model.shapes(z, p)
+  local function linear(from, to) return { tokens = z.tokens, in_features = from, out_features = to } end
+  local rows = { tokens = z.tokens, hidden = z.hidden }
+  return {
+    embedding = { tokens = z.tokens, vocab = z.vocab, hidden = z.hidden }, layer_norm = rows, residual_add = rows,
+    linear_qkv = linear(z.hidden, 3 * z.width), linear_proj = linear(z.width, z.hidden),
+    linear_up = linear(z.hidden, z.ffn), linear_down = linear(z.ffn, z.hidden), lm_head = linear(z.hidden, z.vocab),
+    rope = { batch = p.micro_batch, seq = p.seq, heads = z.heads, kv_heads = z.heads, head_dim = z.head_dim,
+      rotary_dim = z.head_dim },
+    flash_attention = { batch = p.micro_batch, heads = z.heads, kv_heads = z.heads, seq_q = p.seq, seq_k = p.seq,
+      head_dim = z.head_dim, causal = 1 },
+    gelu = { tokens = z.tokens, width = z.ffn }, cross_entropy = { tokens = z.tokens, vocab = z.vocab },
+  }
+end
+
+--- Builds the trainer of one rank.
+---@param given table hyper { layers, hidden, heads, vocab }, plan { tp, dp, pp, micro_batch,
+--- micro_batches, seq }, seed, backend (left out: the CPU's), job (of ett.dist) when there are several ranks
+function validate_model.new(given)
+  local p = given.plan
+  local self = setmetatable(validate_model.groups(p, given.job), Trainer)
+  self.hyper, self.plan, self.seed, self.z = given.hyper, p, given.seed or 1, buffers.sizes(given.hyper, p)
+  self:reset()
+  self.layers = given.hyper.layers // p.pp
+  self.first, self.last = self.stage == 0, self.stage == p.pp - 1
+  self.foreign = p.tp > 1 and 1 or 0 -- a row for the tokens of other ranks
+  self.shapes = validate_model.shapes(self.z, p)
+  self.backend = given.backend or require("ett.validate.kernels_cpu").new()
+  buffers.parameters(self)
+  self.shapes.optimizer = { params = self.parameter_count }
+  buffers.activations(self)
+  self.step_number = 0
+  return self
+end
+
+--- Runs one pass of an operator; the back end books it under its library name and shape.
+function Trainer:op(name, pass, operands)
+  self.backend:run(self, name, self.shapes[name], pass, operands)
+end
+
+--- The record of an operator's pass, or of a collective of some bytes.
+function Trainer:record(name, pass, bytes)
+  local known = self.known[name]
+  if not known then
+    known = {}
+    self.known[name] = known
+  end
+  local list = known[pass]
+  if not list then
+    list = {}
+    known[pass] = list
+  end
+  local record = list[bytes]
+  if not record then
+    record = { name = name, pass = pass, seconds = 0.0, calls = 0 }
+    list[bytes] = record
+    self.records[("%s %s %s"):format(name, pass, bytes > 0 and bytes or "")] = record
+    self.order[#self.order + 1] = record
+  end
+  return record
+end
+
+--- Books a collective: its wall time, and the processor time in it, which is as much when the
+--- rank has a processor to itself: a rank that waits looks for the message all the time.
+function Trainer:book(label, kind, bytes, ranks, start, processor)
+  local record = self:record(label, kind, bytes)
+  record.bytes, record.ranks = bytes, ranks
+  record.seconds, record.calls = record.seconds + now() - start, record.calls + 1
+  record.processor_seconds = (record.processor_seconds or 0.0) + thread_seconds() - processor
+end
+
+--- kind: what it is booked as; run: what runs, where that differs.
+function Trainer:collective(kind, group, label, tensor, other, run)
+  if not group or group:size() < 2 then return end
+  local start, processor = now(), thread_seconds()
+  group:run(run or kind, tensor, other)
+  self:book(label, kind, 4 * math.max(#tensor, other and #other or 0), group:size(), start, processor)
+end
+
+--- Forward of this stage for one micro-batch; input is the stream from the stage before.
+function Trainer:forward(a, input)
+  local s = self.s
+  if self.first then
+    self:op("embedding", "forward", { ids = a.ids, table = self.embedding.w, out = a.x })
+    self:collective("all_reduce", self.tp_group, "tp", a.x)
+  else
+    a.x:copy(input)
+  end
+  local x = a.x
+  for i, block in ipairs(self.blocks) do
+    local l, norm1, norm2 = a.layer[i], block.norm1, block.norm2
+    self:op("layer_norm", "forward", { x = x, gain = norm1.gain.w, bias = norm1.bias.w, y = l.n1, mean = l.mean1,
+      inverse = l.rstd1 })
+    self:op("linear_qkv", "forward", { x = l.n1, w = block.qkv.w, y = l.qkv })
+    self:op("rope", "forward", { x = l.qkv, table = self.rotation })
+    self:op("flash_attention", "forward", { qkv = l.qkv, out = l.o, kept = l.attention })
+    self:op("linear_proj", "forward", { x = l.o, w = block.proj.w, y = s.branch })
+    self:collective("all_reduce", self.tp_group, "tp", s.branch)
+    self:op("residual_add", "forward", { a = x, b = s.branch, sum = l.x1 })
+    self:op("layer_norm", "forward", { x = l.x1, gain = norm2.gain.w, bias = norm2.bias.w, y = l.n2, mean = l.mean2,
+      inverse = l.rstd2 })
+    self:op("linear_up", "forward", { x = l.n2, w = block.up.w, y = l.u })
+    self:op("gelu", "forward", { x = l.u, y = l.g })
+    self:op("linear_down", "forward", { x = l.g, w = block.down.w, y = s.branch })
+    self:collective("all_reduce", self.tp_group, "tp", s.branch)
+    self:op("residual_add", "forward", { a = l.x1, b = s.branch, sum = l.out })
+    x = l.out
+  end
+  a.last_x = x
+  if not self.last then return x end
+  self:op("layer_norm", "forward", { x = x, gain = self.final.gain.w, bias = self.final.bias.w, y = a.n, mean = a.mean,
+    inverse = a.rstd })
+  self:op("lm_head", "forward", { x = a.n, w = self.head.w, y = s.logits })
+  self:op("cross_entropy", "forward", { logits = s.logits, target = a.targets, loss = a.loss, kept = a.entropy })
+  self:join_vocabulary(a)
+  self.backend:book_loss(self, a)
+  return nil
+end
+
+--- Puts the ranks' parts of the vocabulary together: log-sum-exp and the target's logit, by the three
+--- reductions of Megatron-LM's vocabulary-parallel cross entropy (largest, target, sum of exponents).
+function Trainer:join_vocabulary(a)
+  local tp, tokens = self.plan.tp, self.z.tokens
+  if tp == 1 then return end
+  local top, target, sum = self.s.top, self.s.target, self.s.sum
+  for i = 1, tokens do
+    top:set(i, a.entropy:get(i))
+    target:set(i, a.entropy:get(i) - a.loss:get(i)) -- the target's logit, or 0
+  end
+  self:collective("all_reduce", self.tp_group, "tp", top, nil, "all_reduce_max")
+  self:collective("all_reduce", self.tp_group, "tp", target)
+  for i = 1, tokens do sum:set(i, math.exp(a.entropy:get(i) - top:get(i))) end
+  self:collective("all_reduce", self.tp_group, "tp", sum)
+  for i = 1, tokens do
+    local lse = top:get(i) + math.log(sum:get(i))
+    a.entropy:set(i, lse)
+    a.loss:set(i, lse - target:get(i))
+  end
+end
+
+--- Share of one token in the gradient of a step's mean loss.
+function Trainer:token_share() return 1 / (self.z.tokens * self.plan.micro_batches * self.plan.dp) end
+
+--- Backward of this stage; grad is the stream's gradient from the stage after. Returns the
+--- gradient of this stage's input.
+function Trainer:backward(a, grad)
+  local z, s, b = self.z, self.s, self.backend
+  local dx = s.dx
+  if self.last then
+    local final = self.final
+    self:op("cross_entropy", "backward", { logits = s.logits, target = a.targets, kept = a.entropy,
+      dlogits = s.dlogits })
+    self:op("lm_head", "backward", { x = a.n, w = self.head.w, dy = s.dlogits, dx = s.dn, dw = self.head.g })
+    self:collective("all_reduce", self.tp_group, "tp", s.dn)
+    self:op("layer_norm", "backward", { x = a.last_x, gain = final.gain.w, dy = s.dn, mean = a.mean, inverse = a.rstd,
+      dx = dx, dgain = final.gain.g, dbias = final.bias.g })
+    b:end_group(self, self.head.group)
+  else
+    dx:copy(grad)
+  end
+  for i = self.layers, 1, -1 do
+    local l, block = a.layer[i], self.blocks[i]
+    local norm1, norm2 = block.norm1, block.norm2
+    local x = i == 1 and a.x or a.layer[i - 1].out
+    self:op("linear_down", "backward", { x = l.g, w = block.down.w, dy = dx, dx = s.dg, dw = block.down.g })
+    self:op("gelu", "backward", { x = l.u, dy = s.dg, dx = s.du })
+    self:op("linear_up", "backward", { x = l.n2, w = block.up.w, dy = s.du, dx = s.dn, dw = block.up.g })
+    self:collective("all_reduce", self.tp_group, "tp", s.dn)
+    self:op("layer_norm", "backward", { x = l.x1, gain = norm2.gain.w, dy = s.dn, mean = l.mean2, inverse = l.rstd2,
+      dx = s.dbranch, dgain = norm2.gain.g, dbias = norm2.bias.g })
+    self:op("residual_add", "backward", { a = dx, b = s.dbranch, sum = s.dx1 })
+    self:op("linear_proj", "backward", { x = l.o, w = block.proj.w, dy = s.dx1, dx = s.d_o, dw = block.proj.g })
+    self:op("flash_attention", "backward", { qkv = l.qkv, out = l.o, dout = s.d_o, dqkv = s.dqkv, kept = l.attention })
+    self:op("rope", "backward", { x = s.dqkv, table = self.rotation })
+    self:op("linear_qkv", "backward", { x = l.n1, w = block.qkv.w, dy = s.dqkv, dx = s.dn, dw = block.qkv.g })
+    self:collective("all_reduce", self.tp_group, "tp", s.dn)
+    self:op("layer_norm", "backward", { x = x, gain = norm1.gain.w, dy = s.dn, mean = l.mean1, inverse = l.rstd1,
+      dx = s.dbranch, dgain = norm1.gain.g, dbias = norm1.bias.g })
+    self:op("residual_add", "backward", { a = s.dx1, b = s.dbranch, sum = dx })
+    b:end_group(self, block.qkv.group)
+  end
+  if self.first then
+    self:op("embedding", "backward", { ids = a.ids, dy = dx, dtable = self.embedding.g })
+    if self.foreign > 0 then -- the row of foreign tokens stays zero
+      self.embedding.g:view(z.vocab * z.hidden + 1, z.hidden):fill(0)
+      self.embedding.w:view(z.vocab * z.hidden + 1, z.hidden):fill(0)
+    end
+    b:end_group(self, self.embedding.group)
+  end
+  return dx
+end
+
+--- Tokens and targets of a micro-batch, lists of integers: sequences in which each token decides the
+--- next, so that there is something to learn. The same for the ranks of a tensor group.
+function Trainer:tokens(micro_batch)
+  local z, p, vocab = self.z, self.plan, self.hyper.vocab
+  local ids, targets = {}, {}
+  local base = self.tp_rank * z.vocab
+  local state = (self.step_number * 131 + micro_batch * 17 + self.dp_rank * 7 + self.seed) % 1009
+  local span = math.min(vocab, 97)
+  for b = 1, p.micro_batch do
+    local token = (state * 31 + b * 13) % span
+    for position = 1, p.seq do
+      local following = (token * 5 + 3) % span
+      local at = (b - 1) * p.seq + position
+      local mine, next_mine = token - base, following - base
+      ids[at] = mine >= 0 and mine < z.vocab and mine or z.vocab
+      targets[at] = next_mine >= 0 and next_mine < z.vocab and next_mine or z.vocab
+      token = following
+    end
+  end
+  return ids, targets
+end
+
+function Trainer:send(direction, tensor, receive)
+  local start, processor = now(), thread_seconds()
+  local other = self.stage + direction
+  if tensor and receive then
+    self.pp_group:exchange(tensor, receive, other)
+  elseif tensor then
+    self.pp_group:send(tensor, other)
+  else
+    self.pp_group:receive(receive, other)
+  end
+  self:book("pp", "send_recv", 4 * #(tensor or receive), 2, start, processor)
+end
+
+--- One training step. Returns the mean loss on the last stage.
+function Trainer:step()
+  self.step_number = self.step_number + 1
+  return self.backend:step(self)
+end
+
+--- What a step runs: every micro-batch forward and backward in the order of 1F1B, the gradients summed
+--- over data-parallel ranks, Adam.
+function Trainer:walk()
+  local p, kept, s = self.plan, self.kept, self.s
+  local warm = math.min(p.micro_batches, p.pp - self.stage - 1)
+  local function slot(i) return kept[(i - 1) % #kept + 1] end
+  local function run_forward(i)
+    local a = slot(i)
+    self.backend:feed(self, a, i)
+    return self:forward(a, s.incoming)
+  end
+  for i = 1, warm do
+    if not self.first then self:send(-1, nil, s.incoming) end
+    local out = run_forward(i)
+    self:send(1, out)
+  end
+  local steady = p.micro_batches - warm
+  if steady > 0 and not self.first then self:send(-1, nil, s.incoming) end
+  for i = 1, steady do
+    local out = run_forward(warm + i)
+    if not self.last then self:send(1, out, s.grad_in) end
+    local dx = self:backward(slot(i), s.grad_in)
+    if not self.first then
+      if i < steady then self:send(-1, dx, s.incoming) else self:send(-1, dx) end
+    end
+  end
+  for i = steady + 1, p.micro_batches do
+    if not self.last then self:send(1, nil, s.grad_in) end
+    local dx = self:backward(slot(i), s.grad_in)
+    if not self.first then self:send(-1, dx) end
+  end
+  self:collective("all_reduce", self.dp_group, "dp", self.gradients)
+  self:op("optimizer", "update", self.optimizer_state)
+end
+
+--- Forgets what was booked.
+function Trainer:reset() self.records, self.order, self.known = {}, {}, {} end
+
+return validate_model

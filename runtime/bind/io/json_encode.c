@@ -1,0 +1,285 @@
+#include "bind/io/json_encode.h"
+
+#include <lauxlib.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bind/buffer.h"
+#include "bind/value.h"
+#include "io/number.h"
+#include "io/utf8.h"
+
+#define MAX_DEPTH 128
+
+/* One container on the way to the value being written: what a fault's path is made
+ * of, and what a cycle is found by. */
+typedef struct frame {
+  const struct frame *parent;
+  const void *table;
+  const char *key; /* NULL in an array */
+  lua_Integer index;
+  int depth;
+} frame;
+
+typedef struct {
+  lua_State *L;
+  ett_lua_buffer *out;
+  int indent;
+  bool nan_as_null;
+} writer;
+
+static void add_path(luaL_Buffer *path, lua_State *L, const frame *f) {
+  if (!f) {
+    luaL_addstring(path, "value");
+    return;
+  }
+  add_path(path, L, f->parent);
+  if (f->key) {
+    luaL_addchar(path, '.');
+    luaL_addstring(path, f->key);
+  } else {
+    lua_pushfstring(L, "[%I]", f->index);
+    luaL_addvalue(path);
+  }
+}
+
+/* Raises "json: value.layers[3]: <what>". */
+static int fault(const writer *w, const frame *f, const char *what) {
+  luaL_Buffer path;
+  luaL_buffinit(w->L, &path);
+  luaL_addstring(&path, "json: ");
+  add_path(&path, w->L, f);
+  luaL_addstring(&path, ": ");
+  luaL_addstring(&path, what);
+  luaL_pushresult(&path);
+  return lua_error(w->L);
+}
+
+static void add_string(const writer *w, const frame *f, const char *text, size_t length) {
+  static const char hex[] = "0123456789abcdef";
+  if (ett_utf8_valid_prefix(text, length) < length)
+    fault(w, f, "string is not UTF-8");
+  ett_lua_buffer_add_char(w->out, '"');
+  size_t start = 0;
+  for (size_t i = 0; i < length; i++) {
+    unsigned char c = (unsigned char)text[i];
+    if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7F)
+      continue;
+    ett_lua_buffer_add(w->out, text + start, i - start);
+    start = i + 1;
+    switch (c) {
+    case '"':
+      ett_lua_buffer_add_string(w->out, "\\\"");
+      break;
+    case '\\':
+      ett_lua_buffer_add_string(w->out, "\\\\");
+      break;
+    case '\n':
+      ett_lua_buffer_add_string(w->out, "\\n");
+      break;
+    case '\r':
+      ett_lua_buffer_add_string(w->out, "\\r");
+      break;
+    case '\t':
+      ett_lua_buffer_add_string(w->out, "\\t");
+      break;
+    default: {
+      const char code[] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+      ett_lua_buffer_add(w->out, code, sizeof code);
+    }
+    }
+  }
+  ett_lua_buffer_add(w->out, text + start, length - start);
+  ett_lua_buffer_add_char(w->out, '"');
+}
+
+static void add_number(const writer *w, const frame *f, int value) {
+  if (lua_isinteger(w->L, value)) {
+    char text[24];
+    int length =
+        snprintf(text, sizeof text, "%lld", (long long)lua_tointeger(w->L, value));
+    ett_lua_buffer_add(w->out, text, (size_t)length);
+    return;
+  }
+  const double number = lua_tonumber(w->L, value);
+  if (!isfinite(number)) {
+    if (!w->nan_as_null) {
+      fault(w, f, isnan(number) ? "number is NaN" : "number is infinite");
+    }
+    ett_lua_buffer_add_string(w->out, "null");
+    return;
+  }
+  char text[ETT_NUMBER_FORMAT_SIZE];
+  ett_lua_buffer_add(w->out, text, ett_number_format(number, text));
+}
+
+static void add_newline(const writer *w, int depth) {
+  if (w->indent == 0)
+    return;
+  ett_lua_buffer_add_char(w->out, '\n');
+  for (int i = 0; i < depth * w->indent; i++)
+    ett_lua_buffer_add_char(w->out, ' ');
+}
+
+static void add_value(const writer *w, const frame *parent, int value);
+
+static void add_array(const writer *w, frame *f, int table, lua_Integer count) {
+  ett_lua_buffer_add_char(w->out, '[');
+  for (lua_Integer i = 1; i <= count; i++) {
+    if (i > 1)
+      ett_lua_buffer_add_char(w->out, ',');
+    add_newline(w, f->depth);
+    f->index = i;
+    lua_rawgeti(w->L, table, i);
+    add_value(w, f, lua_gettop(w->L));
+    lua_pop(w->L, 1);
+  }
+  if (count > 0)
+    add_newline(w, f->depth - 1);
+  ett_lua_buffer_add_char(w->out, ']');
+}
+
+typedef struct {
+  const char *text; /* anchored by the table being written */
+  size_t length;
+} key_slice;
+
+static int compare_keys(const void *a, const void *b) {
+  const key_slice *x = a, *y = b;
+  int order = memcmp(x->text, y->text, x->length < y->length ? x->length : y->length);
+  if (order != 0)
+    return order;
+  return (x->length > y->length) - (x->length < y->length);
+}
+
+static void add_object(const writer *w, frame *f, int table, size_t count) {
+  lua_State *L = w->L;
+  key_slice *keys = lua_newuserdatauv(L, (count ? count : 1) * sizeof *keys, 0);
+  size_t n = 0;
+  for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1), n++) {
+    keys[n].text = lua_tolstring(L, -2, &keys[n].length);
+  }
+  qsort(keys, n, sizeof *keys, compare_keys);
+  ett_lua_buffer_add_char(w->out, '{');
+  for (size_t i = 0; i < n; i++) {
+    if (i > 0)
+      ett_lua_buffer_add_char(w->out, ',');
+    add_newline(w, f->depth);
+    f->key = keys[i].text;
+    add_string(w, f, keys[i].text, keys[i].length);
+    ett_lua_buffer_add_string(w->out, w->indent ? ": " : ":");
+    lua_pushlstring(L, keys[i].text, keys[i].length);
+    lua_rawget(L, table);
+    add_value(w, f, lua_gettop(L));
+    lua_pop(L, 1);
+  }
+  if (n > 0)
+    add_newline(w, f->depth - 1);
+  ett_lua_buffer_add_char(w->out, '}');
+  lua_pop(L, 1);
+}
+
+/* Counts the fields of a table by kind of key; raises on keys JSON cannot hold. */
+static void count_fields(const writer *w, const frame *parent, int table, size_t *named,
+                         lua_Integer *positional) {
+  lua_State *L = w->L;
+  lua_Integer highest = 0;
+  for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+    if (lua_type(L, -2) == LUA_TSTRING) {
+      ++*named;
+    } else if (lua_isinteger(L, -2) && lua_tointeger(L, -2) >= 1) {
+      ++*positional;
+      if (lua_tointeger(L, -2) > highest)
+        highest = lua_tointeger(L, -2);
+    } else {
+      fault(w, parent,
+            lua_pushfstring(L, "key %s is neither a string nor a position",
+                            luaL_tolstring(L, -2, NULL)));
+    }
+  }
+  if (*named > 0 && *positional > 0) {
+    fault(w, parent, "table mixes named and positional fields");
+  }
+  if (highest != *positional)
+    fault(w, parent, "array has holes");
+}
+
+static void add_table(const writer *w, const frame *parent, int table) {
+  lua_State *L = w->L;
+  frame f = {parent, lua_topointer(L, table), NULL, 0, parent ? parent->depth + 1 : 1};
+  if (f.depth > MAX_DEPTH)
+    fault(w, parent, "nested deeper than 128 levels");
+  for (const frame *up = parent; up; up = up->parent) {
+    if (up->table == f.table)
+      fault(w, parent, "table holds itself");
+  }
+  luaL_checkstack(L, 12, "json");
+  size_t named = 0;
+  lua_Integer positional = 0;
+  count_fields(w, parent, table, &named, &positional);
+  if (positional > 0 || (named == 0 && ett_lua_is_array(L, table))) {
+    add_array(w, &f, table, positional);
+  } else {
+    add_object(w, &f, table, named);
+  }
+}
+
+static void add_value(const writer *w, const frame *parent, int value) {
+  lua_State *L = w->L;
+  size_t length;
+  switch (lua_type(L, value)) {
+  case LUA_TNIL:
+    ett_lua_buffer_add_string(w->out, "null");
+    break;
+  case LUA_TBOOLEAN:
+    ett_lua_buffer_add_string(w->out, lua_toboolean(L, value) ? "true" : "false");
+    break;
+  case LUA_TNUMBER:
+    add_number(w, parent, value);
+    break;
+  case LUA_TSTRING: {
+    const char *text = lua_tolstring(L, value, &length);
+    add_string(w, parent, text, length);
+    break;
+  }
+  case LUA_TTABLE:
+    add_table(w, parent, value);
+    break;
+  default:
+    if (ett_lua_is_null(L, value)) {
+      ett_lua_buffer_add_string(w->out, "null");
+    } else {
+      fault(w, parent,
+            lua_pushfstring(L, "a %s has no form in JSON", luaL_typename(L, value)));
+    }
+  }
+}
+
+void ett_lua_json_encode(lua_State *L, int value, int options) {
+  writer w = {L, NULL, 0, false};
+  if (!lua_isnoneornil(L, options)) {
+    luaL_checktype(L, options, LUA_TTABLE);
+    if (lua_getfield(L, options, "indent") != LUA_TNIL) {
+      lua_Integer indent = luaL_checkinteger(L, -1);
+      luaL_argcheck(L, indent >= 0 && indent <= 16, options, "indent must be 0 to 16");
+      w.indent = (int)indent;
+    }
+    if (lua_getfield(L, options, "nan") != LUA_TNIL) {
+      const char *nan = luaL_checkstring(L, -1);
+      luaL_argcheck(L, strcmp(nan, "null") == 0, options,
+                    "nan must be \"null\" or absent");
+      w.nan_as_null = true;
+    }
+    lua_pop(L, 2);
+  }
+  w.out = ett_lua_buffer_new(L);
+  add_value(&w, NULL, value);
+  if (w.indent > 0)
+    ett_lua_buffer_add_char(w.out, '\n');
+  ett_lua_buffer_push(w.out);
+  ett_lua_buffer_clear(w.out);
+  lua_remove(L, -2);
+}

@@ -1,0 +1,107 @@
+/* ledger_search.c - the least value of a compiled ledger's objective. */
+#include <math.h>
+#include <string.h>
+
+#include "bind/ledger/ledger.h"
+#include "bind/ledger/program.h"
+#include "ledger/search.h"
+
+/* One variable from the table on top of the stack; its values stay in the list at keep.
+ */
+static ett_variable read_variable(lua_State *L, int keep, const char *name) {
+  ett_variable v = {.domain = ETT_DOMAIN_INTEGER};
+  int at = lua_gettop(L);
+  if (lua_type(L, at) != LUA_TTABLE)
+    luaL_error(L, "variable '%s' must be a table, got %s", name, luaL_typename(L, at));
+  v.factor = ett_lua_boolean_field(L, at, "factor", 0);
+  if (lua_getfield(L, at, "values") != LUA_TNIL) {
+    v.domain = ETT_DOMAIN_LIST;
+    v.values = ett_lua_doubles(L, lua_gettop(L), &v.count);
+    lua_rawseti(L, keep, (lua_Integer)lua_rawlen(L, keep) + 1);
+  } else {
+    if (ett_lua_boolean_field(L, at, "real", 0))
+      v.domain = ETT_DOMAIN_REAL;
+    v.low = ett_lua_number_field(L, at, "low", 1);
+    v.high = ett_lua_number_field(L, at, "high", v.low);
+  }
+  lua_settop(L, at);
+  return v;
+}
+
+/* search{variables = {name = {low=, high=, real=, factor=} or {values=, factor=}},
+ *        fixed = {name = value}, gap=, cutoff=, boxes=, product_limit=, product_equal=,
+ * tolerance=} minimises the output named `objective`; all other outputs are checks
+ * (nonzero = kept). */
+int ett_lua_program_search(lua_State *L) {
+  ett_lua_program_box *p = ett_lua_program(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_settop(L, 2);
+  int outputs = ett_lua_program_names(L, "outputs"); /* 3 */
+  lua_rawgeti(L, outputs, 1);
+  size_t count = ett_tape_outputs(p->tape);
+  const char *first = lua_tostring(L, -1);
+  if (count == 0 || strcmp(first, "1 objective") != 0)
+    return luaL_error(L, "the program has no output '1 objective'");
+  lua_getfield(L, 2, "fixed");
+  lua_replace(L, 4);
+  double *inputs =
+      lua_newuserdatauv(L, (ett_tape_inputs(p->tape) + 1) * sizeof *inputs, 0); /* 5 */
+  ett_lua_program_read(L, p, 4, inputs);
+  lua_newtable(L);                                /* 6: keeps values alive */
+  int names = ett_lua_program_names(L, "inputs"); /* 7 */
+  lua_getfield(L, 2, "variables");                /* 8 */
+  luaL_checktype(L, 8, LUA_TTABLE);
+  size_t variables_count = ett_lua_program_keys(L, 8); /* 9 */
+  if (variables_count > ETT_SEARCH_MAX)
+    return luaL_error(L, "a search takes at most %d variables", ETT_SEARCH_MAX);
+  ett_variable variables[ETT_SEARCH_MAX];
+  for (size_t i = 0; i < variables_count; i++) {
+    lua_rawgeti(L, 9, (lua_Integer)i + 1);
+    int key = lua_gettop(L);
+    size_t input = ett_lua_program_input(L, key, names);
+    lua_pushvalue(L, key);
+    lua_gettable(L, 8);
+    variables[i] = read_variable(L, 6, lua_tostring(L, key));
+    variables[i].input = input;
+    lua_settop(L, 9);
+  }
+  ett_search_options options = {
+      .gap = ett_lua_number_field(L, 2, "gap", 0),
+      .cut = true,
+      .cutoff = ett_lua_number_field(L, 2, "cutoff", INFINITY),
+      .boxes = (size_t)ett_lua_integer_field(L, 2, "boxes", 2000000),
+      .product_limit = ett_lua_number_field(L, 2, "product_limit", 0),
+      .product_equal = ett_lua_boolean_field(L, 2, "product_equal", 0),
+      .tolerance = ett_lua_number_field(L, 2, "tolerance", 1e-6),
+  };
+  ett_search_result result;
+  ett_err err = {0};
+  if (ett_search_run(p->tape, inputs, variables, variables_count, &options, &result,
+                     &err) != 0)
+    return ett_lua_raise(L, &err);
+  lua_createtable(L, 0, 7);
+  lua_pushboolean(L, result.found);
+  lua_setfield(L, -2, "found");
+  lua_pushboolean(L, result.proven);
+  lua_setfield(L, -2, "proven");
+  lua_pushnumber(L, result.best);
+  lua_setfield(L, -2, "best");
+  lua_pushnumber(L, result.bound);
+  lua_setfield(L, -2, "bound");
+  lua_pushinteger(L, (lua_Integer)result.boxes);
+  lua_setfield(L, -2, "boxes");
+  lua_pushinteger(L, (lua_Integer)result.evaluations);
+  lua_setfield(L, -2, "evaluations");
+  lua_createtable(L, 0, (int)variables_count);
+  for (size_t i = 0; result.found && i < variables_count; i++) {
+    lua_rawgeti(L, 9, (lua_Integer)i + 1);
+    if (variables[i].domain == ETT_DOMAIN_REAL ||
+        result.point[i] != rint(result.point[i]))
+      lua_pushnumber(L, result.point[i]);
+    else
+      lua_pushinteger(L, (lua_Integer)result.point[i]);
+    lua_rawset(L, -3);
+  }
+  lua_setfield(L, -2, "point");
+  return 1;
+}

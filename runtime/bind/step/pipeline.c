@@ -1,0 +1,161 @@
+/* Pipelines by themselves: the event engine and the closed forms on times of one's own.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "bind/step/step.h"
+
+static void set_numbers(lua_State *L, const char *name, const double *values,
+                        size_t count) {
+  ett_lua_push_doubles(L, values, count);
+  lua_setfield(L, -2, name);
+}
+
+void ett_schedule_push_units(lua_State *L, const ett_pipeline *pipeline,
+                             const ett_pipeline_result *result) {
+  static const char *const kinds[] = {"F", "B", "W"};
+  const double *start = result->unit_start;
+  lua_createtable(L, pipeline->stages, 0);
+  for (int rank = 0; rank < pipeline->stages; rank++) {
+    size_t count = ett_pipeline_unit_count(pipeline, rank);
+    lua_createtable(L, (int)count, 0);
+    for (size_t k = 0; k < count; k++) {
+      ett_unit u = ett_pipeline_unit(pipeline, rank, k);
+      lua_createtable(L, 3, 2);
+      lua_pushstring(L, kinds[u.kind]);
+      lua_rawseti(L, -2, 1);
+      lua_pushinteger(L, (lua_Integer)u.micro_batch + 1);
+      lua_rawseti(L, -2, 2);
+      lua_pushinteger(L, (lua_Integer)u.chunk + 1);
+      lua_rawseti(L, -2, 3);
+      if (start) {
+        ett_schedule_set_number(L, "start_seconds", *start++);
+        ett_schedule_set_number(L, "seconds",
+                                ett_pipeline_unit_seconds(pipeline, rank, k));
+      }
+      lua_rawseti(L, -2, (lua_Integer)k + 1);
+    }
+    lua_rawseti(L, -2, rank + 1);
+  }
+}
+
+static const double *get_slices(lua_State *L, const char *name, size_t want, int needed) {
+  size_t count = 0;
+  if (lua_getfield(L, 1, name) == LUA_TNIL) {
+    if (needed)
+      luaL_error(L, "missing field '%s' (a list of seconds)", name);
+    return NULL;
+  }
+  const double *values = ett_lua_doubles(L, -1, &count);
+  if (count < want)
+    luaL_error(L, "field '%s' must hold %d numbers, got %d", name, (int)want, (int)count);
+  for (size_t i = 0; i < count; i++)
+    if (!(values[i] >= 0) || isinf(values[i]))
+      luaL_error(L, "field '%s[%d]' must be seconds of at least 0, got %f", name,
+                 (int)i + 1, values[i]);
+  return values;
+}
+
+static void get_pipeline(lua_State *L, ett_pipeline *p) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  memset(p, 0, sizeof *p);
+  p->schedule = (ett_schedule_kind)ett_schedule_name(
+      L, "schedule", ett_lua_string_field(L, 1, "schedule", "1f1b"), ett_schedule_names);
+  p->stages = ett_schedule_integer(L, 1, "stages", 1);
+  p->chunks = ett_schedule_integer(L, 1, "chunks", 1);
+  p->micro_batches = ett_lua_integer_field(L, 1, "micro_batches", 1);
+  p->blocking_sends = ett_lua_boolean_field(L, 1, "blocking_sends", 0);
+  p->blocking_receives = ett_lua_boolean_field(L, 1, "blocking_receives", 0);
+  ett_err err;
+  if (ett_pipeline_check(p, &err) != 0)
+    ett_lua_raise(L, &err);
+  size_t slices = (size_t)p->stages * (size_t)p->chunks;
+  p->forward = get_slices(L, "forward", slices, 1);
+  p->backward = get_slices(L, "backward", slices, 1);
+  p->weight = get_slices(L, "weight", slices, 0);
+  p->send_forward = get_slices(L, "send_forward", slices - 1, 0);
+  p->send_backward = get_slices(L, "send_backward", slices - 1, 0);
+  p->forward_hidden = get_slices(L, "forward_hidden", slices, 0);
+  p->backward_hidden = get_slices(L, "backward_hidden", slices, p->forward_hidden != 0);
+  for (size_t v = 0; p->forward_hidden && v < slices; v++)
+    if (p->forward_hidden[v] + p->backward_hidden[v] > p->forward[v] ||
+        p->forward_hidden[v] + p->backward_hidden[v] > p->backward[v])
+      luaL_error(L,
+                 "field 'forward_hidden[%d]' and 'backward_hidden' must be no longer "
+                 "together than either pass",
+                 (int)v + 1);
+  double *zeros = lua_newuserdatauv(L, slices * sizeof *zeros, 0);
+  memset(zeros, 0, slices * sizeof *zeros);
+  p->send_forward = p->send_forward ? p->send_forward : zeros;
+  p->send_backward = p->send_backward ? p->send_backward : zeros;
+  if (p->schedule == ETT_SCHEDULE_CUSTOM) {
+    lua_getfield(L, 1, "orders");
+    const ett_schedule_orders_box *orders = luaL_checkudata(L, -1, ETT_LUA_ORDERS);
+    if (orders->stages != p->stages)
+      luaL_error(L, "the orders hold %d stages, the pipeline %d", orders->stages,
+                 p->stages);
+    if (orders->has_weight && !p->weight)
+      luaL_error(L,
+                 "missing field 'weight' (a list of seconds): the orders hold W units");
+    p->units = orders->units;
+    p->first_unit = orders->first_unit;
+  }
+}
+
+/* pipeline{schedule=, stages=, chunks=, micro_batches=, forward=, backward=, weight=,
+ * send_forward=, send_backward=, forward_hidden=, backward_hidden=, blocking_sends=,
+ * blocking_receives=, orders=, closed=, keep_units=}: how it runs. closed: gpipe's closed
+ * form instead of events; keep_units = false: 1f1b takes its short way. */
+static int pipeline_run(lua_State *L) {
+  lua_settop(L, 1);
+  luaL_checkstack(L, 40, NULL);
+  ett_pipeline p;
+  get_pipeline(L, &p);
+  int closed = ett_lua_boolean_field(L, 1, "closed", 0);
+  int keep_units = !closed && ett_lua_boolean_field(L, 1, "keep_units", 1);
+  ett_schedule_workspace_new(L);
+  ett_schedule_workspace_box *workspace = ett_schedule_workspace(L, -1);
+  ett_pipeline_result r;
+  ett_err err;
+  int status = closed ? ett_pipeline_gpipe_closed(&p, workspace->pipeline, &r, &err)
+                      : ett_pipeline_run(&p, workspace->pipeline, keep_units, &r, &err);
+  if (status != 0)
+    return ett_lua_raise(L, &err);
+  size_t stages = (size_t)p.stages, slices = stages * (size_t)p.chunks;
+  ett_pipeline_bounds bounds = ett_pipeline_closed(&p);
+  lua_createtable(L, 0, 8);
+  ett_schedule_set_number(L, "makespan_seconds", r.makespan);
+  ett_schedule_set_number(L, "lower_seconds", bounds.lower);
+  ett_schedule_set_number(L, "upper_seconds", bounds.upper);
+  set_numbers(L, "busy_seconds", r.busy, stages);
+  set_numbers(L, "end_seconds", r.end, stages);
+  set_numbers(L, "last_backward_start_seconds", r.last_backward_start, slices);
+  set_numbers(L, "last_backward_end_seconds", r.last_backward_end, slices);
+  if (keep_units) {
+    ett_schedule_push_units(L, &p, &r);
+    lua_setfield(L, -2, "units");
+  }
+  double *ones = lua_newuserdatauv(L, slices * sizeof *ones, 0);
+  for (size_t i = 0; i < slices; i++)
+    ones[i] = 1;
+  lua_createtable(L, p.stages, 0);
+  for (int rank = 0; rank < p.stages; rank++) {
+    lua_pushnumber(L, ett_pipeline_peak_in_flight(&p, rank, ones));
+    lua_rawseti(L, -2, rank + 1);
+  }
+  lua_setfield(L, -3, "peak_in_flight");
+  lua_pop(L, 1);
+  ett_schedule_workspace_box *used = ett_schedule_workspace(L, -2);
+  ett_pipeline_workspace_free(used->pipeline);
+  used->pipeline = NULL;
+  return 1;
+}
+
+static const luaL_Reg functions[] = {
+    {"pipeline", pipeline_run},
+    {NULL, NULL},
+};
+
+void ett_schedule_open_pipelines(lua_State *L) {
+  luaL_setfuncs(L, functions, 0);
+}

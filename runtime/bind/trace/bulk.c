@@ -1,0 +1,92 @@
+/* ett.bulk: sums over rows of selections that metrics need (trace/bulk.h). */
+#include <math.h>
+
+#include "bind/trace/trace.h"
+#include "trace/query/bulk.h"
+
+/* Two selections of the same trace and length: rows and their launches. */
+static const ett_trace *check_pair(lua_State *L, const ett_selection **rows,
+                                   const ett_selection **calls) {
+  ett_trace *t, *other;
+  *rows = &ett_lua_check_selection(L, 1, &t)->s;
+  *calls = &ett_lua_check_selection(L, 2, &other)->s;
+  luaL_argcheck(L, t == other, 2, "must be a selection of the same trace");
+  luaL_argcheck(L, (*rows)->count == (*calls)->count, 2,
+                "must be as long as the first selection (rows:match(…))");
+  return t;
+}
+
+static void set_integer(lua_State *L, const char *name, int64_t value) {
+  lua_pushinteger(L, value);
+  lua_setfield(L, -2, name);
+}
+
+static void set_number(lua_State *L, const char *name, double value) {
+  lua_pushnumber(L, value);
+  lua_setfield(L, -2, name);
+}
+
+/* bulk.launches(rows, calls) -> { launched, short_rows, delay_sum, … } in ticks */
+static int bulk_launches(lua_State *L) {
+  const ett_selection *rows, *calls;
+  const ett_trace *t = check_pair(L, &rows, &calls);
+  ett_launch_stats s;
+  ett_lua_check_memory(L,
+                       ett_launch_stats_of(&s, t, rows->rows, calls->rows, rows->count));
+  lua_createtable(L, 0, 10);
+  set_integer(L, "launched", (int64_t)s.launched);
+  set_integer(L, "short_rows", (int64_t)s.short_rows);
+  set_number(L, "delay_sum", s.delay_sum);
+  set_number(L, "call_sum", s.call_sum);
+  set_integer(L, "delay_p50", s.delay_p50);
+  set_integer(L, "delay_p95", s.delay_p95);
+  set_integer(L, "delay_max", s.delay_max);
+  set_integer(L, "queue_most", s.queue_most);
+  if (!isnan(s.queue_mean))
+    set_number(L, "queue_mean", s.queue_mean);
+  return 1;
+}
+
+/* bulk.idle(rows in order of start, calls, gaps) -> host, device, unknown in ticks */
+static int bulk_idle(lua_State *L) {
+  const ett_selection *rows, *calls;
+  const ett_trace *t = check_pair(L, &rows, &calls);
+  const ett_intervals *gaps = luaL_checkudata(L, 3, ETT_LUA_INTERVAL);
+  ett_idle_causes causes;
+  ett_idle_causes_of(&causes, t, rows->rows, calls->rows, rows->count, gaps);
+  lua_pushinteger(L, causes.host);
+  lua_pushinteger(L, causes.device);
+  lua_pushinteger(L, causes.unknown);
+  return 3;
+}
+
+/* bulk.weighted(rows, arg, cap) -> sum of min(cap, value) x duration, duration of the
+ * rows that have the arg (ticks) */
+static int bulk_weighted(lua_State *L) {
+  ett_trace *t;
+  const ett_selection *rows = &ett_lua_check_selection(L, 1, &t)->s;
+  const char *name = luaL_checkstring(L, 2);
+  const double cap = luaL_optnumber(L, 3, HUGE_VAL);
+  const int arg = ett_trace_arg_find(t, name);
+  if (arg < 0)
+    return luaL_error(L, "arg '%s' was not asked for when the trace was opened", name);
+  double weighted, ticks;
+  ett_arg_weighted(t, rows->rows, rows->count, (uint32_t)arg, cap, &weighted, &ticks);
+  lua_pushnumber(L, weighted);
+  lua_pushnumber(L, ticks);
+  return 2;
+}
+
+static const luaL_Reg functions[] = {
+    {"launches", bulk_launches},
+    {"idle", bulk_idle},
+    {"weighted", bulk_weighted},
+    {NULL, NULL},
+};
+
+int luaopen_ett_bulk(lua_State *L);
+
+int luaopen_ett_bulk(lua_State *L) {
+  luaL_newlib(L, functions);
+  return 1;
+}

@@ -1,0 +1,253 @@
+/* ett.interval: sets of half-open intervals of integers. */
+#include "bind/trace/trace.h"
+
+#include <stdlib.h>
+
+void ett_lua_check_memory(lua_State *L, int status) {
+  if (status == 0)
+    return;
+  ett_err err;
+  ett_err_set(&err, ETT_ERR_MEMORY, "out of memory");
+  ett_lua_raise(L, &err);
+}
+
+static ett_intervals *check(lua_State *L, int index) {
+  return luaL_checkudata(L, index, ETT_LUA_INTERVAL);
+}
+
+ett_intervals *ett_lua_new_intervals(lua_State *L) {
+  ett_intervals *s = lua_newuserdatauv(L, sizeof *s, 0);
+  *s = (ett_intervals){0};
+  luaL_setmetatable(L, ETT_LUA_INTERVAL);
+  return s;
+}
+
+static int set_gc(lua_State *L) {
+  ett_intervals_free(check(L, 1));
+  return 0;
+}
+
+/* Interval number i of the list at index: { from, to }. */
+static ett_interval pair(lua_State *L, int index, lua_Integer i) {
+  int ok_from, ok_to;
+  ett_interval x;
+  if (lua_geti(L, index, i) != LUA_TTABLE)
+    luaL_error(L, "interval %d must be { from, to }, got %s", (int)i,
+               luaL_typename(L, -1));
+  lua_geti(L, -1, 1);
+  lua_geti(L, -2, 2);
+  x.from = lua_tointegerx(L, -2, &ok_from);
+  x.to = lua_tointegerx(L, -1, &ok_to);
+  if (!ok_from || !ok_to)
+    luaL_error(L, "interval %d must hold two integers, got %s and %s", (int)i,
+               luaL_tolstring(L, -2, NULL), luaL_tolstring(L, -2, NULL));
+  lua_pop(L, 3);
+  return x;
+}
+
+static int set_new(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_Integer n = luaL_len(L, 1);
+  ett_intervals *s = ett_lua_new_intervals(L);
+  ett_interval *items = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *items, 0);
+  for (lua_Integer i = 0; i < n; i++)
+    items[i] = pair(L, 1, i + 1);
+  ett_lua_check_memory(L, ett_intervals_unite(s, items, (size_t)n));
+  lua_pop(L, 1);
+  return 1;
+}
+
+typedef int binary(ett_intervals *, const ett_intervals *, const ett_intervals *);
+
+static int apply(lua_State *L, binary *operation) {
+  ett_intervals *a = check(L, 1), *b = check(L, 2);
+  ett_lua_check_memory(L, operation(ett_lua_new_intervals(L), a, b));
+  return 1;
+}
+
+static int set_union(lua_State *L) {
+  return apply(L, ett_intervals_union);
+}
+
+static int set_intersect(lua_State *L) {
+  return apply(L, ett_intervals_intersect);
+}
+
+static int set_subtract(lua_State *L) {
+  return apply(L, ett_intervals_subtract);
+}
+
+static int module_union(lua_State *L) {
+  int n = lua_gettop(L);
+  size_t total = 0, used = 0;
+  for (int i = 1; i <= n; i++)
+    total += check(L, i)->count;
+  ett_intervals *s = ett_lua_new_intervals(L);
+  ett_interval *all = lua_newuserdatauv(L, (total + 1) * sizeof *all, 0);
+  for (int i = 1; i <= n; i++) {
+    const ett_intervals *x = check(L, i);
+    for (size_t k = 0; k < x->count; k++)
+      all[used++] = x->items[k];
+  }
+  ett_lua_check_memory(L, ett_intervals_unite(s, all, used));
+  lua_pop(L, 1);
+  return 1;
+}
+
+static int set_measure(lua_State *L) {
+  lua_pushinteger(L, ett_intervals_measure(check(L, 1)));
+  return 1;
+}
+
+static int set_measure_in(lua_State *L) {
+  const ett_intervals *s = check(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_Integer n = luaL_len(L, 2);
+  lua_createtable(L, n < 1 << 20 ? (int)n : 0, 0);
+  for (lua_Integer i = 1; i <= n; i++) {
+    ett_interval w = pair(L, 2, i);
+    lua_pushinteger(L, ett_intervals_measure_in(s, w.from, w.to));
+    lua_seti(L, -2, i);
+  }
+  return 1;
+}
+
+static int set_clip(lua_State *L) {
+  ett_intervals *a = check(L, 1);
+  int64_t from = luaL_checkinteger(L, 2), to = luaL_checkinteger(L, 3);
+  ett_lua_check_memory(L, ett_intervals_clip(ett_lua_new_intervals(L), a, from, to));
+  return 1;
+}
+
+static int set_gaps(lua_State *L) {
+  ett_intervals *a = check(L, 1);
+  int64_t from = luaL_optinteger(L, 2, a->count ? a->items[0].from : 0);
+  int64_t to = luaL_optinteger(L, 3, a->count ? a->items[a->count - 1].to : 0);
+  ett_lua_check_memory(L, ett_intervals_gaps(ett_lua_new_intervals(L), a, from, to));
+  return 1;
+}
+
+static int set_longer(lua_State *L) {
+  ett_intervals *a = check(L, 1);
+  int64_t least = luaL_checkinteger(L, 2);
+  ett_lua_check_memory(L, ett_intervals_longer(ett_lua_new_intervals(L), a, least));
+  return 1;
+}
+
+static int set_shift(lua_State *L) {
+  ett_intervals *a = check(L, 1);
+  int64_t by = luaL_checkinteger(L, 2);
+  ett_intervals *s = ett_lua_new_intervals(L);
+  ett_interval *items = lua_newuserdatauv(L, (a->count + 1) * sizeof *items, 0);
+  for (size_t i = 0; i < a->count; i++)
+    if (__builtin_add_overflow(a->items[i].from, by, &items[i].from) ||
+        __builtin_add_overflow(a->items[i].to, by, &items[i].to))
+      return luaL_error(L, "shift leaves the 64-bit range");
+  ett_lua_check_memory(L, ett_intervals_unite(s, items, a->count));
+  lua_pop(L, 1);
+  return 1;
+}
+
+static int set_contains(lua_State *L) {
+  lua_pushboolean(L, ett_intervals_contains(check(L, 1), luaL_checkinteger(L, 2)));
+  return 1;
+}
+
+static int set_len(lua_State *L) {
+  lua_pushinteger(L, (lua_Integer)check(L, 1)->count);
+  return 1;
+}
+
+static int set_at(lua_State *L) {
+  const ett_intervals *s = check(L, 1);
+  lua_Integer i = luaL_checkinteger(L, 2);
+  if (i < 1 || (size_t)i > s->count)
+    return 0;
+  lua_pushinteger(L, s->items[i - 1].from);
+  lua_pushinteger(L, s->items[i - 1].to);
+  return 2;
+}
+
+static int set_span(lua_State *L) {
+  const ett_intervals *s = check(L, 1);
+  if (!s->count)
+    return 0;
+  lua_pushinteger(L, s->items[0].from);
+  lua_pushinteger(L, s->items[s->count - 1].to);
+  return 2;
+}
+
+static int next(lua_State *L) {
+  const ett_intervals *s = check(L, 1);
+  lua_Integer i = luaL_checkinteger(L, 2);
+  if (i < 0 || (size_t)i >= s->count)
+    return 0;
+  lua_pushinteger(L, i + 1);
+  lua_pushinteger(L, s->items[i].from);
+  lua_pushinteger(L, s->items[i].to);
+  return 3;
+}
+
+static int set_iter(lua_State *L) {
+  check(L, 1);
+  lua_pushcfunction(L, next);
+  lua_pushvalue(L, 1);
+  lua_pushinteger(L, 0);
+  return 3;
+}
+
+static int set_equal(lua_State *L) {
+  const ett_intervals *a = check(L, 1), *b = check(L, 2);
+  int same = a->count == b->count;
+  for (size_t i = 0; same && i < a->count; i++)
+    same = a->items[i].from == b->items[i].from && a->items[i].to == b->items[i].to;
+  lua_pushboolean(L, same);
+  return 1;
+}
+
+static int set_tostring(lua_State *L) {
+  const ett_intervals *s = check(L, 1);
+  lua_pushfstring(L, "%d intervals, %I in all", (int)s->count,
+                  (LUAI_UACINT)ett_intervals_measure(s));
+  return 1;
+}
+
+static const luaL_Reg methods[] = {
+    {"union", set_union},
+    {"intersect", set_intersect},
+    {"subtract", set_subtract},
+    {"measure", set_measure},
+    {"measure_in", set_measure_in},
+    {"clip", set_clip},
+    {"gaps", set_gaps},
+    {"longer", set_longer},
+    {"shift", set_shift},
+    {"contains", set_contains},
+    {"at", set_at},
+    {"span", set_span},
+    {"iter", set_iter},
+    {NULL, NULL},
+};
+
+static const luaL_Reg metamethods[] = {
+    {"__bor", set_union},    {"__band", set_intersect},
+    {"__sub", set_subtract}, {"__len", set_len},
+    {"__eq", set_equal},     {"__tostring", set_tostring},
+    {"__gc", set_gc},        {NULL, NULL},
+};
+
+static const luaL_Reg functions[] = {
+    {"new", set_new},           {"union", module_union},  {"intersect", set_intersect},
+    {"subtract", set_subtract}, {"measure", set_measure}, {NULL, NULL},
+};
+
+int luaopen_ett_interval(lua_State *L) {
+  if (luaL_newmetatable(L, ETT_LUA_INTERVAL)) {
+    luaL_setfuncs(L, metamethods, 0);
+    luaL_newlib(L, methods);
+    lua_setfield(L, -2, "__index");
+  }
+  lua_pop(L, 1);
+  luaL_newlib(L, functions);
+  return 1;
+}

@@ -1,0 +1,18 @@
+/* ett.nsys: hands the Nsight reader to ett.trace, so that SQLite is opened only when an
+ * export is met. */
+#include <string.h>
+
+#include "bind/common.h"
+#include "trace/read/nsys.h"
+#include "trace/table/trace.h"
+
+int luaopen_ett_nsys(lua_State *L);
+
+int luaopen_ett_nsys(lua_State *L) {
+  lua_newtable(L);
+  ett_trace_reader reader = ett_nsys_read;
+  void *box = lua_newuserdatauv(L, sizeof reader, 0);
+  memcpy(box, &reader, sizeof reader);
+  lua_setfield(L, -2, "reader");
+  return 1;
+}

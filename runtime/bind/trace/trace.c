@@ -1,0 +1,241 @@
+/* ett.trace: opening traces and asking them; see runtime/trace/README.md. */
+#include "bind/trace/trace.h"
+
+#include <string.h>
+
+#include "trace/table/strings.h"
+
+static ett_lua_trace_box *check_box(lua_State *L, int index) {
+  return luaL_checkudata(L, index, ETT_LUA_TRACE);
+}
+
+static int trace_events(lua_State *L) {
+  lua_settop(L, 2);
+  ett_lua_push_selected(L, 1, NULL, 2);
+  return 1;
+}
+
+static int trace_intervals(lua_State *L) {
+  ett_trace *t = ett_lua_check_trace(L, 1);
+  lua_settop(L, 2);
+  ett_lua_push_selected(L, 1, NULL, 2);
+  ett_lua_selection *x = lua_touserdata(L, -1);
+  ett_lua_check_memory(L, ett_selection_intervals(ett_lua_new_intervals(L), &x->s, t));
+  return 1;
+}
+
+static int trace_string(lua_State *L) {
+  ett_trace *t = ett_lua_check_trace(L, 1);
+  lua_Integer id = luaL_checkinteger(L, 2);
+  if (id < 0 || id >= (lua_Integer)t->strings->count)
+    return 0;
+  lua_pushlstring(L, t->strings->items[id].text, t->strings->items[id].length);
+  return 1;
+}
+
+static int trace_close(lua_State *L) {
+  ett_lua_trace_box *box = check_box(L, 1);
+  ett_trace_free(box->trace);
+  box->trace = NULL;
+  return 0;
+}
+
+static int trace_tostring(lua_State *L) {
+  ett_lua_trace_box *box = check_box(L, 1);
+  if (!box->trace)
+    lua_pushliteral(L, "trace (closed)");
+  else
+    lua_pushfstring(L, "trace of %d files, %I events", (int)box->trace->file_count,
+                    (LUAI_UACINT)box->trace->event_count);
+  return 1;
+}
+
+/* Fields are computed when asked for; methods are in upvalue 1. */
+static int trace_index(lua_State *L) {
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)
+    return 1;
+  const char *k = luaL_checkstring(L, 2);
+  ett_trace *t = ett_lua_check_trace(L, 1);
+  if (strcmp(k, "files") == 0)
+    ett_lua_push_files(L, t);
+  else if (strcmp(k, "warnings") == 0)
+    ett_lua_push_warnings(L, t);
+  else if (strcmp(k, "event_count") == 0)
+    lua_pushinteger(L, (lua_Integer)t->event_count);
+  else if (strcmp(k, "ticks_per_second") == 0)
+    lua_pushinteger(L, t->ticks_per_second);
+  else if (strcmp(k, "origin_ns") == 0)
+    lua_pushinteger(L, t->origin_ns);
+  else if (strcmp(k, "start") == 0)
+    lua_pushinteger(L, t->start);
+  else if (strcmp(k, "stop") == 0)
+    lua_pushinteger(L, t->stop);
+  else if (strcmp(k, "memory_bytes") == 0)
+    lua_pushinteger(L, (lua_Integer)t->memory_bytes);
+  else if (strcmp(k, "bytes_per_event") == 0)
+    lua_pushnumber(L, t->event_count ? (double)t->memory_bytes / (double)t->event_count
+                                     : 0.0);
+  else
+    return luaL_error(L, "a trace has no field '%s'", k);
+  return 1;
+}
+
+/* ---- opening ---- */
+
+typedef struct caller {
+  lua_State *L;
+  int progress; /* stack index of the function, 0: none */
+  bool raised;  /* an error value waits on the stack top */
+} caller;
+
+static int report(void *context, uint64_t done, uint64_t total) {
+  caller *c = context;
+  if (c->raised)
+    return 1;
+  lua_pushvalue(c->L, c->progress);
+  lua_pushinteger(c->L, (lua_Integer)done);
+  lua_pushinteger(c->L, (lua_Integer)total);
+  if (lua_pcall(c->L, 2, 0, 0) == LUA_OK)
+    return 0;
+  c->raised = true;
+  return 1;
+}
+
+static ett_trace_reader nsys(void *context, ett_err *err) {
+  caller *c = context;
+  lua_getglobal(c->L, "require");
+  lua_pushliteral(c->L, "ett.nsys");
+  if (lua_pcall(c->L, 1, 1, 0) != LUA_OK) {
+    const char *why = lua_tostring(c->L, -1);
+    ett_err_set(err, ETT_ERR_MISSING, "the Nsight reader cannot be loaded: %s",
+                why ? why : "unknown");
+    lua_pop(c->L, 1);
+    return NULL;
+  }
+  lua_getfield(c->L, -1, "reader");
+  void **box = lua_touserdata(c->L, -1);
+  ett_trace_reader reader = NULL;
+  if (box)
+    memcpy(&reader, box, sizeof reader);
+  lua_pop(c->L, 2);
+  if (!reader)
+    ett_err_set(err, ETT_ERR_INTERNAL, "ett.nsys gives no reader");
+  return reader;
+}
+
+static int trace_open(lua_State *L) {
+  static const char *const modes[] = {"auto", "torch", "tpu", "nsys", NULL};
+  static const ett_trace_kind kinds[] = {ETT_TRACE_AUTO, ETT_TRACE_KINETO,
+                                         ETT_TRACE_TPU_JSON, ETT_TRACE_NSYS};
+  const char *path = luaL_checkstring(L, 1);
+  lua_settop(L, 2);
+  if (lua_isnil(L, 2)) {
+    lua_newtable(L);
+    lua_replace(L, 2);
+  }
+  luaL_checktype(L, 2, LUA_TTABLE);
+  static const char *const known[] = {"profile_mode", "args",    "threads",    "flows",
+                                      "progress",     "scanner", "chunk_bytes"};
+  for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
+    size_t i = 0;
+    const char *k = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+    while (i < sizeof known / sizeof *known && strcmp(k, known[i]) != 0)
+      i++;
+    if (i == sizeof known / sizeof *known)
+      return luaL_error(L,
+                        "unknown option '%s' (profile_mode, args, threads, flows, "
+                        "progress)",
+                        k);
+  }
+  ett_trace_options o = {0};
+  lua_getfield(L, 2, "profile_mode");
+  o.mode = kinds[luaL_checkoption(L, -1, "auto", modes)];
+  o.flows = ett_lua_boolean_field(L, 2, "flows", 0);
+  lua_Integer threads = ett_lua_integer_field(L, 2, "threads", 0);
+  luaL_argcheck(L, threads >= 0 && threads <= 1024, 2, "threads must be 0 to 1024");
+  o.threads = (unsigned)threads;
+  o.scanner = ett_lua_string_field(L, 2, "scanner", NULL);
+  lua_Integer chunk = ett_lua_integer_field(L, 2, "chunk_bytes", 0);
+  luaL_argcheck(L, chunk >= 0, 2, "chunk_bytes must not be negative");
+  o.chunk_bytes = (size_t)chunk;
+  if (lua_getfield(L, 2, "args") != LUA_TNIL) {
+    luaL_checktype(L, -1, LUA_TTABLE);
+    lua_Integer n = luaL_len(L, -1);
+    const char **names = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *names, 0);
+    uint32_t count = 0;
+    for (lua_Integer i = 1; i <= n; i++) {
+      lua_geti(L, -2, i);
+      const char *name = luaL_checkstring(L, -1);
+      uint32_t k = 0;
+      while (k < count && strcmp(names[k], name) != 0)
+        k++;
+      if (k == count)
+        names[count++] = name;
+      lua_pop(L, 1);
+    }
+    o.args = names;
+    o.arg_count = count;
+  }
+  caller c = {.L = L};
+  o.context = &c;
+  o.nsys = nsys;
+  if (lua_getfield(L, 2, "progress") != LUA_TNIL) {
+    luaL_checktype(L, -1, LUA_TFUNCTION);
+    c.progress = lua_gettop(L);
+    o.progress = report;
+  }
+  ett_lua_trace_box *box = lua_newuserdatauv(L, sizeof *box, 0);
+  box->trace = NULL;
+  luaL_setmetatable(L, ETT_LUA_TRACE);
+  int self = lua_gettop(L);
+  luaL_checkstack(L, 16, NULL);
+  ett_err err;
+  box->trace = ett_trace_open(path, &o, &err);
+  if (c.raised)
+    return lua_error(L);
+  if (!box->trace)
+    return ett_lua_fail(L, &err);
+  lua_pushvalue(L, self);
+  return 1;
+}
+
+static const luaL_Reg methods[] = {
+    {"events", trace_events},
+    {"intervals", trace_intervals},
+    {"name_set", ett_lua_trace_name_set},
+    {"categories", ett_lua_trace_categories},
+    {"tracks", ett_lua_trace_tracks},
+    {"devices", ett_lua_trace_devices},
+    {"string", trace_string},
+    {"close", trace_close},
+    {NULL, NULL},
+};
+
+static const luaL_Reg metamethods[] = {
+    {"__close", trace_close},
+    {"__gc", trace_close},
+    {"__tostring", trace_tostring},
+    {NULL, NULL},
+};
+
+static const luaL_Reg functions[] = {
+    {"open", trace_open},
+    {NULL, NULL},
+};
+
+int luaopen_ett_trace(lua_State *L) {
+  luaL_requiref(L, "ett.interval", luaopen_ett_interval, 0);
+  luaL_requiref(L, "ett.selection", luaopen_ett_selection, 0);
+  lua_pop(L, 2);
+  if (luaL_newmetatable(L, ETT_LUA_TRACE)) {
+    luaL_setfuncs(L, metamethods, 0);
+    luaL_newlib(L, methods);
+    lua_pushcclosure(L, trace_index, 1);
+    lua_setfield(L, -2, "__index");
+  }
+  lua_pop(L, 1);
+  ett_lua_name_set_type(L);
+  luaL_newlib(L, functions);
+  return 1;
+}

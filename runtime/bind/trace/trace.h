@@ -1,0 +1,131 @@
+/* trace.h - what the bindings of traces, selections and intervals share. */
+#ifndef ETT_BIND_TRACE_H
+#define ETT_BIND_TRACE_H
+
+#include "bind/common.h"
+#include "trace/query/group.h"
+#include "trace/query/interval.h"
+#include "trace/query/link.h"
+#include "trace/query/select.h"
+#include "trace/table/trace.h"
+
+#define ETT_LUA_TRACE "ett.trace"
+#define ETT_LUA_NAME_SET "ett.name_set"
+#define ETT_LUA_SELECTION "ett.selection"
+#define ETT_LUA_INTERVAL "ett.interval"
+
+typedef struct ett_lua_trace_box {
+  ett_trace *trace; /* NULL once closed */
+} ett_lua_trace_box;
+
+/* The trace at an index; raises when it is closed. */
+static inline ett_trace *ett_lua_check_trace(lua_State *L, int index) {
+  ett_lua_trace_box *box = luaL_checkudata(L, index, ETT_LUA_TRACE);
+  luaL_argcheck(L, box->trace != NULL, index, "the trace is closed");
+  return box->trace;
+}
+
+/* ---- trace_filter.c ---- */
+
+typedef struct ett_lua_filter {
+  ett_filter f;
+  ett_arg_test tests[16];
+} ett_lua_filter;
+
+/* Reads the filter table at index (none or nil: no filter). What the filter points to is
+ * left on the stack; raises on an unknown field or a wrong value. */
+void ett_lua_read_filter(lua_State *L, int index, const ett_trace *t, ett_lua_filter *x);
+
+/* Marks the classes named by the string or list at index. */
+void ett_lua_read_classes(lua_State *L, int index, uint8_t *wanted);
+
+/* Item i (1-based) of a string or a list of them; NULL at the end. */
+const char *ett_lua_text_item(lua_State *L, int index, lua_Integer i, const char *field,
+                              size_t *length);
+
+/* n + 1 zero bytes in a userdata left on the stack. */
+uint8_t *ett_lua_zeroes(lua_State *L, size_t n);
+
+/* Column of an arg; raises when it was not asked for. */
+uint32_t ett_lua_arg_column(lua_State *L, const ett_trace *t, const char *name);
+
+/* ---- name_set.c ---- */
+
+/* One byte for each string of the trace that is its user value. */
+typedef struct ett_lua_name_set {
+  uint32_t count, held;
+  uint8_t allow[];
+} ett_lua_name_set;
+
+int ett_lua_trace_name_set(lua_State *L);
+void ett_lua_name_set_type(lua_State *L);
+
+/* ---- trace_tables.c ---- */
+
+void ett_lua_push_files(lua_State *L, const ett_trace *t);
+void ett_lua_push_warnings(lua_State *L, const ett_trace *t);
+int ett_lua_trace_categories(lua_State *L);
+int ett_lua_trace_tracks(lua_State *L);
+int ett_lua_trace_devices(lua_State *L);
+
+/* ---- selection.c ---- */
+
+/* User value 1 is the trace. */
+typedef struct ett_lua_selection {
+  ett_selection s;
+} ett_lua_selection;
+
+/* The selection at an index and its trace; raises when the trace is closed. */
+ett_lua_selection *ett_lua_check_selection(lua_State *L, int index, ett_trace **t);
+
+/* An empty selection of the trace at trace_index, pushed; its rows are filled next. */
+ett_lua_selection *ett_lua_new_selection(lua_State *L, int trace_index);
+
+/* Pushes the selection of all rows (from NULL) or of one's rows that pass the filter
+ * table at filter_index (none or nil: all valid rows). */
+void ett_lua_push_selected(lua_State *L, int trace_index, const ett_selection *from,
+                           int filter_index);
+
+/* ---- interval.c ---- */
+
+/* An empty set, pushed; its items are filled next. */
+ett_intervals *ett_lua_new_intervals(lua_State *L);
+
+/* Raises out of memory when status is not 0. */
+void ett_lua_check_memory(lua_State *L, int status);
+
+/* Pushes a selection of the same trace as the one at index. */
+ett_lua_selection *ett_lua_sibling(lua_State *L, int index);
+
+/* Copies the rows into an empty selection. */
+void ett_lua_take_rows(lua_State *L, ett_lua_selection *x, const uint32_t *rows,
+                       size_t count);
+
+/* ---- selection_groups.c ---- */
+
+/* The key of that name, "arg:NAME" included; raises when there is none. */
+ett_key ett_lua_key_named(lua_State *L, const ett_trace *t, const char *name);
+
+int ett_lua_selection_group(lua_State *L);
+int ett_lua_selection_stats(lua_State *L);
+void ett_lua_groups_type(lua_State *L);
+
+/* Pushes a key's value: class and ph by name, missing as nil. */
+void ett_lua_push_key(lua_State *L, const ett_trace *t, ett_key key,
+                      const ett_key_value *value);
+
+/* ---- selection_rows.c: single rows and columns of rows ---- */
+
+int ett_lua_selection_get(lua_State *L);
+int ett_lua_selection_event(lua_State *L);
+int ett_lua_selection_iter(lua_State *L);
+int ett_lua_selection_columns(lua_State *L);
+int ett_lua_selection_values(lua_State *L);
+int ett_lua_selection_sum(lua_State *L);
+
+/* Makes the metatables of selections and intervals, once per state. */
+int luaopen_ett_selection(lua_State *L);
+int luaopen_ett_interval(lua_State *L);
+int luaopen_ett_trace(lua_State *L);
+
+#endif

@@ -1,0 +1,96 @@
+#include "host/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <lauxlib.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "host/host.h"
+
+static int wants_traceback(int argc, char **argv) {
+  for (int i = 1; i < argc; i++)
+    if (strcmp(argv[i], "--traceback") == 0)
+      return 1;
+  return 0;
+}
+
+/* Prints `ett: message` (and the traceback when asked) for the error on the stack. */
+static void print_error(lua_State *L, int traceback) {
+  int error = lua_gettop(L);
+  int is_table = lua_istable(L, error);
+  if (is_table && luaL_getmetafield(L, error, "__tostring") == LUA_TNIL)
+    lua_getfield(L, error, "message");
+  else
+    luaL_tolstring(L, error, NULL);
+  const char *message = lua_tostring(L, -1);
+  fprintf(stderr, "ett: %s\n", message ? message : "unknown error");
+  if (traceback && is_table && lua_getfield(L, error, "traceback") == LUA_TSTRING)
+    fprintf(stderr, "%s\n", lua_tostring(L, -1));
+}
+
+/* require("ett.cli.main")(argv): returns the exit status. */
+static int run(lua_State *L) {
+  int argc = (int)lua_tointeger(L, 1);
+  char **argv = lua_touserdata(L, 2);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "ett.cli.main");
+  lua_call(L, 1, 1);
+  lua_createtable(L, argc, 0);
+  for (int i = 1; i < argc; i++) {
+    lua_pushstring(L, argv[i]);
+    lua_rawseti(L, -2, i);
+  }
+  lua_call(L, 1, 1);
+  return 1;
+}
+
+/* A standard stream that was closed by the caller is opened on /dev/null, or the first
+ * file opened would take its number and get what is printed. Output is opened for reading
+ * only: that it cannot be written is still found out. */
+static void fill_standard_streams(void) {
+  for (int fd = 0; fd < 3; fd++)
+    if (fcntl(fd, F_GETFD) == -1)
+      open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+int cli_main(int argc, char **argv) {
+  fill_standard_streams();
+  const char *why = "";
+  lua_State *L = host_open(&why);
+  if (!L) {
+    fprintf(stderr, "ett: %s\n", why);
+    return 1;
+  }
+  host_interrupt_catch(L, 1);
+  lua_pushcfunction(L, run);
+  lua_pushinteger(L, argc);
+  lua_pushlightuserdata(L, argv);
+  int status, interrupted = 0;
+  if (host_call(L, 2, 1) == LUA_OK) {
+    status = (int)lua_tointeger(L, -1);
+  } else {
+    status = 1;
+    if (lua_type(L, -1) == LUA_TTABLE) {
+      lua_getfield(L, -1, "kind");
+      const char *kind = lua_tostring(L, -1);
+      if (kind && strcmp(kind, "usage") == 0)
+        status = 2;
+      interrupted = kind && strcmp(kind, "interrupt") == 0;
+      lua_pop(L, 1);
+    }
+    print_error(L, wants_traceback(argc, argv));
+  }
+  lua_close(L);
+  if (fflush(stdout) != 0 || ferror(stdout)) {
+    fprintf(stderr, "ett: cannot write the output: %s\n", strerror(errno));
+    status = status ? status : 1;
+  }
+  if (interrupted) { /* die of the signal, so that a calling shell stops too */
+    signal(host_interrupt_signal(), SIG_DFL);
+    raise(host_interrupt_signal());
+  }
+  return status;
+}

@@ -1,6 +1,0 @@
-/* ett - estimates how long, how much memory and how much money training takes. */
-#include "cli.h"
-
-int main(int argc, char **argv) {
-  return cli_main(argc, argv);
-}

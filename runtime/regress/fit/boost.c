@@ -1,0 +1,155 @@
+#include "regress/fit/boost.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xgboost/c_api.h>
+
+/* The library's message is a stack trace under a time stamp: its first sentence will do.
+ */
+static int library_fault(ett_err *err) {
+  const char *text = XGBGetLastError();
+  char line[400];
+  if (text[0] == '[') {
+    const char *end = strstr(text, "] ");
+    if (end)
+      text = end + 2;
+    const char *colon = strstr(text, ": ");
+    if (colon && strncmp(text, "/", 1) == 0)
+      text = colon + 2;
+  }
+  size_t n = strcspn(text, "\n");
+  if (n >= sizeof line)
+    n = sizeof line - 1;
+  memcpy(line, text, n);
+  line[n] = 0;
+  return ett_err_set(err, ETT_ERR_ARGUMENT, "xgboost: %s", line);
+}
+
+static void silent(const char *message) {
+  (void)message;
+}
+
+void ett_boost_version(char out[32]) {
+  int major, minor, patch;
+  XGBoostVersion(&major, &minor, &patch);
+  snprintf(out, 32, "%d.%d.%d", major, minor, patch);
+}
+
+/* Gradient and majorising Hessian of the smoothed relative error in the logarithm:
+ * r = prediction - log time; |exp(r) - 1| has slope exp(r) on the far side, so that
+ * guessing too high costs more than too low, as it does in the measured error. */
+static void relative_gradient(const float *margin, const float *target, size_t rows,
+                              double delta, float *gradient, float *hessian) {
+  for (size_t i = 0; i < rows; i++) {
+    double r = (double)margin[i] - (double)target[i];
+    double s = sqrt(1 + r * r / (delta * delta));
+    double w = exp(fmax(fmin(r, 1.5), -1.5));
+    gradient[i] = (float)(w * r / s);
+    hessian[i] = (float)(w / s);
+  }
+}
+
+static int rounds(BoosterHandle booster, DMatrixHandle matrix, const float *target,
+                  size_t rows, const ett_boost_config *config, float *gradient,
+                  ett_err *err) {
+  for (int i = 0; i < config->rounds; i++) {
+    if (!config->relative) {
+      if (XGBoosterUpdateOneIter(booster, i, matrix) != 0)
+        return library_fault(err);
+      continue;
+    }
+    bst_ulong count;
+    const float *margin;
+    if (XGBoosterPredict(booster, matrix, 1, 0, 1, &count, &margin) != 0)
+      return library_fault(err);
+    if (count != rows)
+      return ett_err_set(err, ETT_ERR_INTERNAL, "xgboost answers %zu of %zu rows",
+                         (size_t)count, rows);
+    relative_gradient(margin, target, rows, config->delta, gradient, gradient + rows);
+    if (XGBoosterBoostOneIter(booster, matrix, gradient, gradient + rows, rows) != 0)
+      return library_fault(err);
+  }
+  return 0;
+}
+
+static int set_parameters(BoosterHandle booster, double base_score,
+                          const ett_boost_config *config, ett_err *err) {
+  char base[40];
+  snprintf(base, sizeof base, "%.9g", (double)(float)base_score);
+  if (XGBoosterSetParam(booster, "nthread", "1") != 0 ||
+      XGBoosterSetParam(booster, "verbosity", "0") != 0 ||
+      XGBoosterSetParam(booster, "base_score", base) != 0)
+    return library_fault(err);
+  for (int i = 0; i < config->parameters; i++)
+    if (XGBoosterSetParam(booster, config->parameter[i].name,
+                          config->parameter[i].value) != 0)
+      return library_fault(err);
+  return 0;
+}
+
+static int export_forest(BoosterHandle booster, int columns, ett_forest *forest,
+                         ett_err *err) {
+  bst_ulong length;
+  const char *data;
+  if (XGBoosterSaveModelToBuffer(booster, "{\"format\":\"ubj\"}", &length, &data) != 0)
+    return library_fault(err);
+  if (ett_forest_from_ubj((const unsigned char *)data, length, forest, err) != 0)
+    return -1;
+  forest->features = (uint32_t)columns;
+  return 0;
+}
+
+static int ask(BoosterHandle booster, const float *probe, size_t rows, int columns,
+               float *answers, ett_err *err) {
+  DMatrixHandle matrix;
+  bst_ulong count;
+  const float *out;
+  if (XGDMatrixCreateFromMat(probe, rows, (bst_ulong)columns, NAN, &matrix) != 0)
+    return library_fault(err);
+  int status = XGBoosterPredict(booster, matrix, 1, 0, 0, &count, &out);
+  if (status == 0 && count == rows)
+    memcpy(answers, out, rows * sizeof *answers);
+  XGDMatrixFree(matrix);
+  return status == 0 ? 0 : library_fault(err);
+}
+
+int ett_boost_oracle(const float *features, const float *target, size_t count,
+                     int columns, double base_score, const ett_boost_config *config,
+                     const float *probe, size_t probe_rows, float *answers,
+                     ett_forest *forest, ett_err *err) {
+  DMatrixHandle matrix = NULL;
+  BoosterHandle booster = NULL;
+  int status = -1;
+  memset(forest, 0, sizeof *forest);
+  if (count == 0 || columns < 1 || config->rounds < 1)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "training takes rows, columns and rounds");
+  float *gradient = malloc(2 * count * sizeof *gradient);
+  if (!gradient)
+    return ett_err_set(err, ETT_ERR_MEMORY, "no memory for %zu rows", count);
+  XGBRegisterLogCallback(silent);
+  if (XGDMatrixCreateFromMat(features, count, (bst_ulong)columns, NAN, &matrix) != 0 ||
+      XGDMatrixSetFloatInfo(matrix, "label", target, count) != 0 ||
+      XGBoosterCreate(&matrix, 1, &booster) != 0)
+    library_fault(err);
+  else if (set_parameters(booster, base_score, config, err) == 0 &&
+           rounds(booster, matrix, target, count, config, gradient, err) == 0 &&
+           export_forest(booster, columns, forest, err) == 0)
+    status = answers ? ask(booster, probe, probe_rows, columns, answers, err) : 0;
+  if (status != 0)
+    ett_forest_free(forest);
+  if (booster)
+    XGBoosterFree(booster);
+  if (matrix)
+    XGDMatrixFree(matrix);
+  free(gradient);
+  return status;
+}
+
+int ett_boost_train(const float *features, const float *target, size_t rows, int columns,
+                    double base_score, const ett_boost_config *config, ett_forest *forest,
+                    ett_err *err) {
+  return ett_boost_oracle(features, target, rows, columns, base_score, config, NULL, 0,
+                          NULL, forest, err);
+}

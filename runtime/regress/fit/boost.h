@@ -1,0 +1,41 @@
+/* Training of trees through the XGBoost C API. The only user of the library. */
+#ifndef ETT_REGRESS_BOOST_H
+#define ETT_REGRESS_BOOST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "regress/serve/forest.h"
+
+#define ETT_BOOST_PARAMETERS 40
+
+typedef struct {
+  const char *name, *value;
+} ett_boost_parameter;
+
+typedef struct {
+  int rounds;
+  /* Instead of the library's objective: the relative error of exp(prediction), smoothed
+   * like a pseudo-Huber loss at delta, for targets that are logarithms of a time. */
+  bool relative;
+  double delta;
+  int parameters; /* handed to the library as they are; nthread is always 1 */
+  ett_boost_parameter parameter[ETT_BOOST_PARAMETERS];
+} ett_boost_config;
+
+/* Trains on rows by columns features (row-major, NaN is missing) and targets. base_score
+ * is given to the library. Same inputs, same trees. Returns 0 or -1. */
+int ett_boost_train(const float *features, const float *target, size_t rows, int columns,
+                    double base_score, const ett_boost_config *config, ett_forest *forest,
+                    ett_err *err);
+
+/* As ett_boost_train, and the library's own answers for rows of probe (for tests). */
+int ett_boost_oracle(const float *features, const float *target, size_t rows, int columns,
+                     double base_score, const ett_boost_config *config,
+                     const float *probe, size_t probe_rows, float *answers,
+                     ett_forest *forest, ett_err *err);
+
+/* "1.7.4" */
+void ett_boost_version(char out[32]);
+
+#endif

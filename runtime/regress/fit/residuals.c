@@ -1,0 +1,241 @@
+#include "regress/fit/work.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double ett_fit_share(const ett_work *w, const double *correction) {
+  static const double shares[] = {1, 0.75, 0.5, 0.25, 0};
+  double best = 1, least = INFINITY;
+  for (int s = 0; s < 5; s++) {
+    double total = 0;
+    for (size_t i = 0; i < w->rows; i++)
+      total += ett_work_cost(w, shares[s] * correction[i] - w->target[i], i);
+    if (total < least * (1 - 1e-9)) {
+      least = total;
+      best = shares[s];
+    }
+  }
+  return best;
+}
+
+/* Leave-one-out medians of twins, and how much to trust them. */
+double ett_fit_twin_weight(ett_work *w, double shrink) {
+  size_t n = w->rows, having = 0;
+  for (size_t from = 0, to; from < n; from = to) {
+    to = ett_work_group_end(w, from);
+    for (size_t i = from; i < to && to - from > 1; i++) {
+      size_t row = w->order[i];
+      w->loo[row] = ett_work_group_median(w, from, to, row, w->scratch);
+      w->has_twin[row] = 1;
+      having++;
+    }
+  }
+  if (having < 20)
+    return 0;
+  double best = 0, least = INFINITY;
+  for (int s = 0; s <= 4; s++) {
+    double a = s / 4.0, total = 0;
+    for (size_t i = 0; i < n; i++)
+      if (w->has_twin[i])
+        total += ett_work_cost(
+            w, (1 - a) * shrink * w->held_out[i] + a * w->loo[i] - w->target[i], i);
+    if (total < least * (1 - 1e-9)) {
+      least = total;
+      best = a;
+    }
+  }
+  return best;
+}
+
+/* For kernels on a line: how many nearest sizes to listen to and how much, by what
+ * leaving each size out would have cost. Sizes measured one after another share their
+ * drift. */
+int ett_fit_neighbours(ett_work *w, ett_model_facts *f, ett_err *err) {
+  static const size_t counts[] = {2, 3, 4, 6, 10, 20};
+  size_t n = w->rows, groups = 0;
+  double *median =
+      malloc((n + 1) * (1 + sizeof counts / sizeof *counts) * sizeof *median);
+  if (!median)
+    return ett_err_set(err, ETT_ERR_MEMORY, "no memory for %zu neighbours", n);
+  for (size_t from = 0, to; from < n; from = to) {
+    to = ett_work_group_end(w, from);
+    median[groups++] = ett_work_group_median(w, from, to, n, w->scratch);
+  }
+  double least = INFINITY;
+  for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+    double *near = median + (n + 1) * (c + 1), total[5] = {0};
+    for (size_t g = 0; g < groups; g++)
+      near[g] = ett_model_neighbours(median, groups, g, counts[c], g);
+    size_t g = 0;
+    for (size_t from = 0, to; from < n; from = to, g++) {
+      to = ett_work_group_end(w, from);
+      for (size_t i = from; i < to; i++) {
+        size_t row = w->order[i];
+        for (int s = 0; s <= 4; s++)
+          total[s] += ett_work_cost(w,
+                                    (1 - s / 4.0) * f->shrink * w->held_out[row] +
+                                        s / 4.0 * near[g] - w->target[row],
+                                    row);
+      }
+    }
+    for (int s = 0; s <= 4; s++)
+      if (total[s] < least * (1 - 1e-9)) {
+        least = total[s];
+        f->twin_weight = s / 4.0;
+        f->neighbours = (double)counts[c];
+      }
+  }
+  if (f->twin_weight == 0)
+    f->neighbours = 0;
+  for (size_t c = 0; c < sizeof counts / sizeof *counts && f->neighbours > 0; c++) {
+    if (counts[c] != (size_t)f->neighbours)
+      continue;
+    const double *near = median + (n + 1) * (c + 1);
+    size_t g = 0;
+    for (size_t from = 0, to; from < n; from = to, g++) {
+      to = ett_work_group_end(w, from);
+      for (size_t i = from; i < to; i++) {
+        w->loo[w->order[i]] = near[g];
+        w->has_twin[w->order[i]] = 1;
+      }
+    }
+  }
+  free(median);
+  return 0;
+}
+
+/* A small forest for log |residual|: where the regressor is usually wrong. */
+static int fit_difficulty(const ett_work *w, const double *residual, ett_forest *out,
+                          ett_err *err) {
+  ett_boost_config small = {.rounds = w->config->difficulty_rounds,
+                            .parameters = 7,
+                            .parameter = {{"max_depth", "4"},
+                                          {"eta", "0.1"},
+                                          {"subsample", "0.8"},
+                                          {"colsample_bytree", "0.8"},
+                                          {"min_child_weight", "20"},
+                                          {"lambda", "5"},
+                                          {"tree_method", "hist"}}};
+  double mean = 0, least = w->config->log_target ? 1e-4 : 0;
+  if (least == 0) {
+    for (size_t i = 0; i < w->rows; i++)
+      least += fabs(residual[i]);
+    least = fmax(least / (double)w->rows * 1e-3, 1e-300);
+  }
+  for (size_t i = 0; i < w->rows; i++) {
+    w->label[i] = (float)log(fmax(fabs(residual[i]), least));
+    mean += (double)w->label[i];
+  }
+  return ett_boost_train(w->feature, w->label, w->rows, w->features,
+                         mean / (double)w->rows, &small, out, err);
+}
+
+static double level_of(size_t n) {
+  return fmin(1, ETT_FIT_LEVEL * (1 + 1 / (double)(n ? n : 1)));
+}
+
+/* Fills the interval's quantiles: residuals over predicted difficulty. */
+int ett_fit_calibrate(ett_work *w, ett_model *m, ett_err *err) {
+  size_t n = w->rows, twins = 0;
+  ett_model_facts *f = &m->facts;
+  double *residual = w->held_out;
+  for (size_t i = 0; i < n; i++) { /* held_out becomes the residual */
+    double correction = f->shrink * w->held_out[i];
+    w->loo[i] = w->has_twin[i] ? (1 - f->twin_weight) * correction +
+                                     f->twin_weight * w->loo[i] - w->target[i]
+                               : 0;
+    residual[i] = correction - w->target[i];
+  }
+  double total = 0;
+  for (size_t i = 0; i < n; i++)
+    total += w->scratch[i] = ett_work_cost(w, residual[i], i);
+  f->error_mean = total / (double)n;
+  f->error_median = ett_work_quantile(w->scratch, n, 0.5);
+  for (size_t i = 0; i < n; i++)
+    w->scratch[i] = fabs(residual[i]);
+  f->floor = fmax(0.3 * ett_work_quantile(w->scratch, n, 0.5),
+                  w->config->log_target ? 1e-5 : 1e-300);
+  if (w->config->trees && n >= 50 &&
+      fit_difficulty(w, residual, &m->difficulty, err) != 0)
+    return -1;
+  double *scaled = w->scratch, *scaled_twins = w->scratch + n;
+  for (size_t i = 0; i < n; i++) {
+    double difficulty = f->floor;
+    if (m->difficulty.trees)
+      difficulty += exp((double)ett_forest_predict(&m->difficulty,
+                                                   w->feature + i * (size_t)w->features));
+    w->base[i] = difficulty; /* the base is done with */
+    scaled[i] = fabs(residual[i]) / difficulty;
+    if (w->has_twin[i])
+      scaled_twins[twins++] = fabs(w->loo[i]) / difficulty;
+  }
+  f->width_inside = ett_work_quantile(scaled, n, level_of(n));
+  f->width_twin = twins > 50 ? ett_work_quantile(scaled_twins, twins, level_of(twins))
+                             : f->width_inside;
+  return 0;
+}
+
+/* What happens above the largest sizes: the same regressor fitted below the 80th
+ * percentile of size, asked above it. Chooses how much of the trees' correction to carry
+ * outside and how wide the interval is there. */
+int ett_fit_outside(ett_work *w, const ett_fit_task *below, double limit, ett_model *m,
+                    ett_err *err) {
+  ett_model_facts *f = &m->facts;
+  size_t n = w->rows, p = (size_t)w->columns, inside = 0, above = 0;
+  double *column = malloc((n * (p + 5) + p) * sizeof *column);
+  if (!column)
+    return ett_err_set(err, ETT_ERR_MEMORY, "no memory for a fit of %zu rows", n);
+  double *seconds = column + n * p, *plain = seconds + n, *trees = plain + n,
+         *difficulty = trees + n, *weight = difficulty + n, *x = weight + n;
+  int status = 0;
+  for (size_t i = 0; i < n; i++)
+    if (w->size[i] <= limit) {
+      memcpy(column + inside * p, w->column + i * p, p * sizeof *column);
+      weight[inside] = w->weight[i];
+      seconds[inside++] = w->seconds[i];
+    }
+  if (w->config->base)
+    status = ett_nnls_fit(column, seconds, weight, inside, w->columns, w->config->loss, x,
+                          err);
+  for (size_t i = 0; status == 0 && i < n; i++) {
+    if (w->size[i] <= limit)
+      continue;
+    double base = w->config->base ? 0 : 1, correction = 0;
+    if (w->config->base)
+      for (size_t j = 0; j < p; j++)
+        base += w->column[i * p + j] * x[j];
+    if (below)
+      correction = (double)ett_forest_predict(&below->forest,
+                                              w->feature + i * (size_t)w->features);
+    plain[above] = w->config->log_target
+                       ? (base > 0 ? log(base) : log(w->seconds[i])) - log(w->seconds[i])
+                       : (w->config->base ? base : 0) - w->seconds[i];
+    trees[above] = correction;
+    seconds[above] = w->seconds[i];
+    difficulty[above++] = w->base[i];
+  }
+  /* All of it unless less is clearly better: the probe's trees know less than these. */
+  double least = INFINITY, best = f->shrink;
+  for (int s = 4; s >= 2 && status == 0 && below; s--) {
+    double total = 0, share = s / 4.0;
+    for (size_t i = 0; i < above; i++) {
+      double r = plain[i] + share * trees[i];
+      total +=
+          w->config->log_target ? fabs(expm1(fmin(r, 50))) : fabs(r) / fabs(seconds[i]);
+    }
+    if (total < least * 0.9) {
+      least = total;
+      best = share;
+    }
+  }
+  if (!w->config->base)
+    best = 1; /* trees alone: there is nothing else outside */
+  for (size_t i = 0; i < above; i++)
+    plain[i] = fabs(plain[i] + best * trees[i]) / difficulty[i];
+  f->shrink_outside = best;
+  f->width_outside =
+      fmax(f->width_inside, ett_work_quantile(plain, above, ETT_FIT_LEVEL));
+  free(column);
+  return status;
+}

@@ -1,0 +1,133 @@
+#include "regress/fit/work.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int compare(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Quantile q of values[0 .. n), which are reordered. */
+double ett_work_quantile(double *values, size_t n, double q) {
+  if (n == 0)
+    return 0;
+  qsort(values, n, sizeof *values, compare);
+  double at = q * (double)(n - 1);
+  size_t low = (size_t)at;
+  double high = low + 1 < n ? values[low + 1] : values[low];
+  return values[low] + (at - (double)low) * (high - values[low]);
+}
+
+int ett_work_make(ett_work *w, size_t rows, ett_err *err) {
+  size_t n = rows, p = (size_t)w->columns, f = (size_t)w->features;
+  w->rows = rows;
+  w->store = calloc(n * (p + 10) + p + (n * (f + 1) + 1) / 2 + 2, sizeof(double));
+  w->has_twin = calloc(n + 1, 1);
+  w->order = malloc((n + 1) * sizeof *w->order);
+  if (!w->store || !w->has_twin || !w->order)
+    return ett_err_set(err, ETT_ERR_MEMORY, "no memory for a fit of %zu rows", n);
+  double *at = w->store;
+  w->column = at, at += n * p;
+  w->seconds = at, at += n;
+  w->target = at, at += n;
+  w->base = at, at += n;
+  w->held_out = at, at += n;
+  w->scratch = at, at += 2 * n;
+  w->size = at, at += n;
+  w->loo = at, at += n;
+  w->kernel = (uint64_t *)(void *)at, at += n;
+  w->x = at, at += p;
+  w->weight = at, at += n;
+  for (size_t i = 0; i < n; i++)
+    w->weight[i] = 1;
+  w->feature = (float *)(void *)at;
+  w->label = w->feature + n * f;
+  return 0;
+}
+
+void ett_work_drop(ett_work *w) {
+  free(w->store);
+  free(w->has_twin);
+  free(w->order);
+  memset(w, 0, sizeof *w);
+}
+
+/* Fits the base and fills base[]; without one it is 1. */
+int ett_work_base(ett_work *w, const double *weight, ett_err *err) {
+  if (w->config->base && ett_nnls_fit(w->column, w->seconds, weight, w->rows, w->columns,
+                                      w->config->loss, w->x, err) != 0)
+    return -1;
+  for (size_t i = 0; i < w->rows; i++) {
+    double sum = w->config->base ? 0 : 1;
+    if (w->config->base)
+      for (int j = 0; j < w->columns; j++)
+        sum += w->column[i * (size_t)w->columns + (size_t)j] * w->x[j];
+    w->base[i] = sum > 0 ? sum : w->seconds[i];
+    if (w->config->log_target)
+      w->target[i] = log(w->seconds[i]) - log(w->base[i]);
+    else
+      w->target[i] = w->seconds[i] - (w->config->base ? w->base[i] : 0);
+  }
+  return 0;
+}
+
+static const ett_work *sorting; /* qsort has no context; guarded by sort_lock */
+static pthread_mutex_t sort_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int by_kernel(const void *a, const void *b) {
+  size_t i = *(const size_t *)a, j = *(const size_t *)b;
+  uint64_t x = sorting->kernel[i], y = sorting->kernel[j];
+  return x != y ? (x > y) - (x < y) : (i > j) - (i < j);
+}
+
+static void sort_by_kernel(ett_work *w) {
+  for (size_t i = 0; i < w->rows; i++)
+    w->order[i] = i;
+  pthread_mutex_lock(&sort_lock);
+  sorting = w;
+  qsort(w->order, w->rows, sizeof *w->order, by_kernel);
+  sorting = NULL;
+  pthread_mutex_unlock(&sort_lock);
+}
+
+/* Median of the targets of order[from .. to) but for row `without`. */
+double ett_work_group_median(const ett_work *w, size_t from, size_t to, size_t without,
+                             double *scratch) {
+  size_t n = 0;
+  for (size_t i = from; i < to; i++)
+    if (w->order[i] != without)
+      scratch[n++] = w->target[w->order[i]];
+  return ett_work_quantile(scratch, n, 0.5);
+}
+
+size_t ett_work_group_end(const ett_work *w, size_t from) {
+  size_t to = from + 1;
+  while (to < w->rows && w->kernel[w->order[to]] == w->kernel[w->order[from]])
+    to++;
+  return to;
+}
+
+/* Relative error of a residual (prediction - truth) of row i. */
+double ett_work_cost(const ett_work *w, double residual, size_t i) {
+  return w->config->log_target ? fabs(expm1(fmin(residual, 50)))
+                               : fabs(residual) / fmax(fabs(w->seconds[i]), 1e-30);
+}
+
+void ett_work_fill(ett_work *w, const double *dims, const double *seconds,
+                   const unsigned char *kinds, size_t rows) {
+  size_t d = (size_t)w->design->dims, at = 0;
+  for (size_t i = 0; i < rows; i++) {
+    if (kinds && kinds[i])
+      continue;
+    const double *x = dims + i * d;
+    ett_design_row(w->design, x, w->column + at * (size_t)w->columns,
+                   w->feature + at * (size_t)w->features);
+    w->seconds[at] = seconds[i];
+    w->size[at] = ett_design_size(w->design, x);
+    w->kernel[at++] = ett_design_kernel(w->design, x);
+  }
+  sort_by_kernel(w);
+}

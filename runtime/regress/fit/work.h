@@ -1,0 +1,85 @@
+/* What the steps of a fit share: the rows being fitted and everything known of each.
+ * Private to fit.c, gate.c, folds.c, hinges.c and residuals.c. */
+#ifndef ETT_REGRESS_WORK_H
+#define ETT_REGRESS_WORK_H
+
+#include "regress/fit/fit.h"
+
+#define ETT_FIT_LEVEL 0.9  /* of the interval */
+#define ETT_FIT_FAINT 0.05 /* weight of rows that the base hears faintly */
+
+/* Everything of one fit; arrays live in `store`. */
+typedef struct {
+  const ett_design *design;
+  const ett_fit_config *config;
+  size_t rows;
+  int columns, features;
+  double *column, *seconds, *target, *base, *held_out, *scratch, *size, *x, *loo,
+      *weight; /* of the base's rows */
+  float *feature, *label;
+  uint64_t *kernel;
+  unsigned char *has_twin;
+  size_t *order; /* rows by kernel; of ordered families that is by size */
+  double *store;
+} ett_work;
+
+/* Room for so many rows, zeroed; design, config, columns and features are set before. */
+int ett_work_make(ett_work *w, size_t rows, ett_err *err);
+void ett_work_drop(ett_work *w);
+
+/* Columns, features, seconds, size and kernel of the rows whose kinds[] is 0 (kinds may
+ * be NULL), and their order. */
+void ett_work_fill(ett_work *w, const double *dims, const double *seconds,
+                   const unsigned char *kinds, size_t rows);
+
+/* Fits the base and fills base[] and target[]; without one it is 1. */
+int ett_work_base(ett_work *w, const double *weight, ett_err *err);
+
+/* Quantile q of values[0 .. n), which are reordered. */
+double ett_work_quantile(double *values, size_t n, double q);
+
+/* Rows order[from .. end) are of one kernel. */
+size_t ett_work_group_end(const ett_work *w, size_t from);
+
+/* Median of the targets of order[from .. to) but for row `without`. */
+double ett_work_group_median(const ett_work *w, size_t from, size_t to, size_t without,
+                             double *scratch);
+
+/* Relative error of a residual (prediction - truth) of row i. */
+double ett_work_cost(const ett_work *w, double residual, size_t i);
+
+/* gate.c: marks rows in kinds[]. Thresholds come from these rows alone. */
+int ett_fit_gate(ett_work *w, const double *least, unsigned char *kinds, ett_err *err);
+
+/* hinges.c: drops columns, and fills weight[], so that the base misleads least above the
+ * size `limit`. */
+int ett_fit_hinges(ett_work *w, double limit, ett_err *err);
+
+/* folds.c: one training of trees. */
+#define ETT_FIT_BELOW -1 /* holds out rows above a size */
+#define ETT_FIT_WHOLE -2 /* holds out none */
+
+typedef struct {
+  const ett_work *w;
+  int fold; /* rows of it are held out, or one of the above */
+  double size_limit;
+  ett_boost_config config;
+  char seed[16];
+  ett_forest forest;
+  ett_err err;
+  int status;
+} ett_fit_task;
+
+int ett_fit_fold_of(const ett_work *w, size_t row);
+void ett_fit_task_make(ett_fit_task *t, const ett_work *w, int fold, double size_limit);
+int ett_fit_tasks_run(ett_fit_task *tasks, int count, int threads, ett_err *err);
+
+/* residuals.c: choices and quantiles on held-out residuals. */
+double ett_fit_share(const ett_work *w, const double *correction);
+double ett_fit_twin_weight(ett_work *w, double shrink);
+int ett_fit_neighbours(ett_work *w, ett_model_facts *f, ett_err *err);
+int ett_fit_calibrate(ett_work *w, ett_model *m, ett_err *err);
+int ett_fit_outside(ett_work *w, const ett_fit_task *below, double limit, ett_model *m,
+                    ett_err *err);
+
+#endif

@@ -1,0 +1,329 @@
+#include "regress/serve/compact.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT 1
+#define LEAF 255
+#define DEEPEST 64
+#define MOST_NODES 4000000
+
+/* A growing buffer while writing; a bounded view while reading. */
+typedef struct {
+  unsigned char *data;
+  size_t length, room, at;
+  bool bad;
+} bytes;
+
+static void put(bytes *b, const void *from, size_t n) {
+  if (b->bad)
+    return;
+  if (b->length + n > b->room) {
+    size_t room = (b->length + n) * 2 + 256;
+    unsigned char *data = realloc(b->data, room);
+    if (!data) {
+      b->bad = true;
+      return;
+    }
+    b->data = data;
+    b->room = room;
+  }
+  memcpy(b->data + b->length, from, n);
+  b->length += n;
+}
+
+static void put_number(bytes *b, uint64_t value, int n) {
+  unsigned char out[8];
+  for (int i = 0; i < n; i++)
+    out[i] = (unsigned char)(value >> (8 * i));
+  put(b, out, (size_t)n);
+}
+
+static void put_double(bytes *b, double value) {
+  uint64_t bits;
+  memcpy(&bits, &value, 8);
+  put_number(b, bits, 8);
+}
+
+static uint64_t get_number(bytes *b, int n) {
+  if (b->bad || b->length - b->at < (size_t)n) {
+    b->bad = true;
+    return 0;
+  }
+  uint64_t value = 0;
+  for (int i = 0; i < n; i++)
+    value |= (uint64_t)b->data[b->at++] << (8 * i);
+  return value;
+}
+
+static double get_double(bytes *b) {
+  uint64_t bits = get_number(b, 8);
+  double value;
+  memcpy(&value, &bits, 8);
+  return value;
+}
+
+/* --- forests ---------------------------------------------------------------------------
+ */
+
+static void put_node(bytes *b, const ett_tree_node *root, uint32_t at, float scale) {
+  const ett_tree_node *n = &root[at];
+  if (n->feature < 0) {
+    long leaf = scale > 0 ? lround((double)n->value / (double)scale * 32767) : 0;
+    put_number(b, LEAF, 1);
+    put_number(b, (uint64_t)(leaf + 32768), 2);
+    return;
+  }
+  uint32_t bits;
+  memcpy(&bits, &n->value, 4);
+  /* Up, so that a value that was the threshold stays on its side. */
+  bits = (bits + (bits & 0xff ? 0x100 : 0)) >> 8;
+  put_number(b, (uint64_t)n->feature | (n->flags & 1 ? 128u : 0), 1);
+  put_number(b, bits, 3);
+  put_node(b, root, n->left, scale);
+  put_node(b, root, n->left + 1, scale);
+}
+
+static void put_forest(bytes *b, const ett_forest *f) {
+  float scale = 0;
+  for (uint32_t i = 0; i < f->nodes; i++)
+    if (f->node[i].feature < 0)
+      scale = fmaxf(scale, fabsf(f->node[i].value));
+  put_number(b, f->trees, 4);
+  put_number(b, f->nodes, 4);
+  put_double(b, (double)f->base_score);
+  put_double(b, (double)scale);
+  for (uint32_t t = 0; t < f->trees; t++)
+    put_node(b, f->node + f->roots[t], 0, scale);
+}
+
+/* A tree in preorder into `out`, siblings neighbours: each visit fills node `at`. */
+static void get_node(bytes *b, ett_tree_node *out, uint32_t at, uint32_t *used,
+                     uint32_t room, double scale, int depth) {
+  unsigned kind = (unsigned)get_number(b, 1);
+  if (b->bad || depth > DEEPEST) {
+    b->bad = true;
+    return;
+  }
+  if (kind == LEAF) {
+    double leaf = (double)get_number(b, 2) - 32768;
+    out[at] = (ett_tree_node){(float)(leaf / 32767 * scale), -1, 0, 0};
+    return;
+  }
+  uint32_t bits = (uint32_t)get_number(b, 3) << 8;
+  if (b->bad || *used + 2 > room) {
+    b->bad = true;
+    return;
+  }
+  float threshold;
+  memcpy(&threshold, &bits, 4);
+  uint32_t left = *used;
+  *used += 2;
+  out[at] =
+      (ett_tree_node){threshold, (int16_t)(kind & 127), (uint16_t)(kind >> 7), left};
+  get_node(b, out, left, used, room, scale, depth + 1);
+  get_node(b, out, left + 1, used, room, scale, depth + 1);
+}
+
+static int get_forest(bytes *b, ett_forest *f, ett_err *err) {
+  uint64_t trees = get_number(b, 4), nodes = get_number(b, 4);
+  double base = get_double(b), scale = get_double(b);
+  memset(f, 0, sizeof *f);
+  if (b->bad || nodes > MOST_NODES || nodes > (b->length - b->at) / 3 + 1 ||
+      trees > nodes)
+    return ett_err_set(err, ETT_ERR_FORMAT, "its forest is damaged");
+  if (ett_forest_make((uint32_t)trees, (uint32_t)nodes, f, err) != 0)
+    return -1;
+  f->base_score = (float)base;
+  uint32_t at = 0;
+  for (uint32_t t = 0; t < trees && !b->bad; t++) {
+    uint32_t used = 1;
+    if (at >= nodes) {
+      b->bad = true;
+      break;
+    }
+    f->roots[t] = at;
+    get_node(b, f->node + at, 0, &used, (uint32_t)nodes - at, scale, 0);
+    at += used;
+  }
+  if (b->bad || at != nodes)
+    return ett_err_set(err, ETT_ERR_FORMAT, "its trees are damaged");
+  return 0;
+}
+
+/* --- base64 (RFC 4648)
+ * ------------------------------------------------------------------ */
+
+static const char alphabet[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+static char *encode(const unsigned char *data, size_t n, size_t *length) {
+  char *out = malloc((n + 2) / 3 * 4 + 1), *at = out;
+  if (!out)
+    return NULL;
+  for (size_t i = 0; i < n; i += 3) {
+    uint32_t word = (uint32_t)data[i] << 16;
+    word |= i + 1 < n ? (uint32_t)data[i + 1] << 8 : 0;
+    word |= i + 2 < n ? (uint32_t)data[i + 2] : 0;
+    *at++ = alphabet[word >> 18];
+    *at++ = alphabet[word >> 12 & 63];
+    *at++ = i + 1 < n ? alphabet[word >> 6 & 63] : '=';
+    *at++ = i + 2 < n ? alphabet[word & 63] : '=';
+  }
+  *at = 0;
+  *length = (size_t)(at - out);
+  return out;
+}
+
+static int decode(const char *text, size_t n, bytes *out, ett_err *err) {
+  signed char value[256];
+  memset(value, -1, sizeof value);
+  for (int i = 0; i < 64; i++)
+    value[(unsigned char)alphabet[i]] = (signed char)i;
+  out->data = malloc(n / 4 * 3 + 4);
+  if (!out->data)
+    return ett_err_set(err, ETT_ERR_MEMORY, "no memory for %zu characters", n);
+  uint32_t word = 0;
+  int have = 0;
+  for (size_t i = 0; i < n; i++) {
+    unsigned char c = (unsigned char)text[i];
+    if (c == '\n' || c == '\r' || c == ' ' || c == '\t')
+      continue;
+    if (c == '=')
+      break;
+    if (value[c] < 0)
+      return ett_err_set(err, ETT_ERR_FORMAT, "character %zu is not base64", i + 1);
+    word = word << 6 | (uint32_t)value[c];
+    if (++have == 4) {
+      out->data[out->length++] = (unsigned char)(word >> 16);
+      out->data[out->length++] = (unsigned char)(word >> 8);
+      out->data[out->length++] = (unsigned char)word;
+      have = 0;
+      word = 0;
+    }
+  }
+  if (have >= 2)
+    out->data[out->length++] = (unsigned char)(have == 2 ? word >> 4 : word >> 10);
+  if (have == 3)
+    out->data[out->length++] = (unsigned char)(word >> 2);
+  return 0;
+}
+
+/* --- models
+ * ----------------------------------------------------------------------------- */
+
+/* The scalars of a model in the order of the file. */
+static int scalars(ett_model_facts *f, double *list[24]) {
+  double *const all[] = {&f->shrink,       &f->shrink_outside, &f->floor,
+                         &f->width_inside, &f->width_outside,  &f->size_least,
+                         &f->size_most,    &f->error_mean,     &f->error_median,
+                         &f->rows,         &f->dropped};
+  memcpy(list, all, sizeof all);
+  return (int)(sizeof all / sizeof *all);
+}
+
+int ett_model_to_text(const ett_model *m, char **text, size_t *length, ett_err *err) {
+  bytes b = {0};
+  ett_model_facts facts = m->facts;
+  double *list[24];
+  int count = scalars(&facts, list), used = 0;
+  *text = NULL;
+  if (m->features > 126)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "too many features for a coefficient file");
+  for (int i = 0; i < m->columns; i++)
+    used += m->x[i] != 0;
+  put_number(&b, FORMAT, 1);
+  put_number(&b, (uint64_t)m->design.family, 1);
+  put_number(&b,
+             (m->design.backward ? 1u : 0) | (facts.log_target ? 2u : 0) |
+                 (facts.has_base ? 4u : 0),
+             1);
+  put_number(&b, (uint64_t)m->design.dims, 1);
+  put_double(&b, m->design.multiprocessors);
+  for (int i = 0; i < count; i++)
+    put_double(&b, *list[i]);
+  for (int i = 0; i < m->design.dims; i++) {
+    put_double(&b, facts.least[i]);
+    put_double(&b, facts.most[i]);
+  }
+  put_number(&b, (uint64_t)used, 1);
+  for (int i = 0; i < m->columns; i++)
+    if (m->x[i] != 0) {
+      put_number(&b, (uint64_t)i, 1);
+      put_double(&b, m->x[i]);
+    }
+  put_number(&b, (uint64_t)m->forests, 1);
+  for (int i = 0; i < m->forests; i++)
+    put_forest(&b, &m->forest[i]);
+  put_forest(&b, &m->difficulty);
+  if (!b.bad)
+    *text = encode(b.data, b.length, length);
+  free(b.data);
+  return *text ? 0 : ett_err_set(err, ETT_ERR_MEMORY, "no memory for a coefficient file");
+}
+
+static int read_parts(bytes *b, ett_model *parts, double *x, ett_err *err) {
+  ett_model_facts *f = &parts->facts;
+  double *list[24];
+  int count = scalars(f, list);
+  if (get_number(b, 1) != FORMAT)
+    return ett_err_set(err, ETT_ERR_FORMAT, "coefficients of another version");
+  parts->design.family = (ett_family)get_number(b, 1);
+  unsigned flags = (unsigned)get_number(b, 1);
+  parts->design.backward = flags & 1;
+  f->log_target = flags & 2 ? 1 : 0;
+  f->has_base = flags & 4 ? 1 : 0;
+  parts->design.dims = (int)get_number(b, 1);
+  parts->design.multiprocessors = get_double(b);
+  if (b->bad)
+    return ett_err_set(err, ETT_ERR_FORMAT, "coefficients are cut short");
+  if (ett_design_check(&parts->design, err) != 0)
+    return -1;
+  parts->columns = ett_design_columns(&parts->design);
+  parts->features = ett_design_features(&parts->design);
+  for (int i = 0; i < count; i++)
+    *list[i] = get_double(b);
+  for (int i = 0; i < parts->design.dims; i++) {
+    f->least[i] = get_double(b);
+    f->most[i] = get_double(b);
+  }
+  f->width_twin = f->width_inside;
+  int used = (int)get_number(b, 1);
+  for (int i = 0; i < used; i++) {
+    int column = (int)get_number(b, 1);
+    double value = get_double(b);
+    if (b->bad || column >= parts->columns)
+      return ett_err_set(err, ETT_ERR_FORMAT, "coefficients are damaged");
+    x[column] = value;
+  }
+  parts->x = x;
+  int forests = (int)get_number(b, 1);
+  if (b->bad || forests > ETT_MODEL_FORESTS)
+    return ett_err_set(err, ETT_ERR_FORMAT, "coefficients are cut short");
+  for (parts->forests = 0; parts->forests < forests; parts->forests++)
+    if (get_forest(b, &parts->forest[parts->forests], err) != 0) {
+      parts->forests++; /* its memory is freed with the rest */
+      return -1;
+    }
+  return get_forest(b, &parts->difficulty, err);
+}
+
+int ett_model_from_text(const char *text, size_t length, ett_model *model, ett_err *err) {
+  bytes b = {0};
+  ett_model parts = {0};
+  double x[ETT_DESIGN_COLUMNS] = {0};
+  void *block = NULL;
+  size_t size;
+  int status = -1;
+  memset(model, 0, sizeof *model);
+  if (decode(text, length, &b, err) == 0 && read_parts(&b, &parts, x, err) == 0 &&
+      ett_model_pack(&parts, &block, &size, err) == 0)
+    status = ett_model_open(block, size, model, err);
+  for (int i = 0; i < parts.forests; i++)
+    ett_forest_free(&parts.forest[i]);
+  ett_forest_free(&parts.difficulty);
+  free(b.data);
+  return status;
+}

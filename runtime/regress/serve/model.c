@@ -1,0 +1,338 @@
+#include "regress/serve/model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The block, all offsets from its start, all parts 8-byte aligned:
+ *   head; x[columns]; forests + 1 times {trees, nodes, base_score, 0; roots; nodes};
+ *   twin kernels; twin residuals. */
+typedef struct {
+  char magic[8];
+  uint32_t version, order; /* order: 0x01020304 as this machine writes it */
+  uint64_t length, checksum;
+  int32_t family, backward, dims, columns, features, forests;
+  uint64_t twins;
+  double multiprocessors;
+  ett_model_facts facts;
+} head;
+
+typedef struct {
+  uint32_t trees, nodes;
+  float base_score;
+  uint32_t reserved;
+} forest_head;
+
+static const char magic[8] = {'e', 't', 't', 'm', 'o', 'd', 'l', '\n'};
+
+static size_t align(size_t n) {
+  return (n + 7) & ~(size_t)7;
+}
+
+static uint64_t checksum(const unsigned char *data, size_t length) {
+  uint64_t sum = length, word;
+  for (size_t i = 0; i + 8 <= length; i += 8) {
+    memcpy(&word, data + i, 8);
+    sum = (sum ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    sum ^= sum >> 29;
+  }
+  return sum;
+}
+
+static size_t forest_bytes(const ett_forest *f) {
+  return sizeof(forest_head) + align(f->trees * sizeof(uint32_t)) +
+         align(f->nodes * sizeof(ett_tree_node));
+}
+
+static void pack_forest(unsigned char *at, const ett_forest *f) {
+  forest_head h = {f->trees, f->nodes, f->base_score, 0};
+  memcpy(at, &h, sizeof h);
+  at += sizeof h;
+  if (f->trees)
+    memcpy(at, f->roots, f->trees * sizeof(uint32_t));
+  at += align(f->trees * sizeof(uint32_t));
+  if (f->nodes)
+    memcpy(at, f->node, f->nodes * sizeof(ett_tree_node));
+}
+
+int ett_model_pack(const ett_model *m, void **block, size_t *length, ett_err *err) {
+  head h;
+  memset(&h, 0, sizeof h);
+  memcpy(h.magic, magic, 8);
+  h.version = ETT_MODEL_VERSION;
+  h.order = 0x01020304;
+  h.family = (int32_t)m->design.family;
+  h.backward = m->design.backward;
+  h.dims = m->design.dims;
+  h.multiprocessors = m->design.multiprocessors;
+  h.columns = m->columns;
+  h.features = m->features;
+  h.forests = m->forests;
+  h.twins = m->twins;
+  h.facts = m->facts;
+  size_t total = sizeof h + (size_t)m->columns * sizeof(double);
+  for (int i = 0; i < m->forests; i++)
+    total += forest_bytes(&m->forest[i]);
+  total += forest_bytes(&m->difficulty) + (size_t)m->twins * 16;
+  h.length = total;
+  unsigned char *data = calloc(1, total);
+  *block = NULL;
+  if (!data)
+    return ett_err_set(err, ETT_ERR_MEMORY, "no memory for a model of %zu bytes", total);
+  size_t at = sizeof h;
+  memcpy(data + at, m->x, (size_t)m->columns * sizeof(double));
+  at += (size_t)m->columns * sizeof(double);
+  for (int i = 0; i <= m->forests; i++) {
+    const ett_forest *f = i < m->forests ? &m->forest[i] : &m->difficulty;
+    pack_forest(data + at, f);
+    at += forest_bytes(f);
+  }
+  if (m->twins) {
+    memcpy(data + at, m->twin_kernel, (size_t)m->twins * 8);
+    memcpy(data + at + (size_t)m->twins * 8, m->twin_residual, (size_t)m->twins * 8);
+  }
+  memcpy(data, &h, sizeof h);
+  h.checksum = checksum(data + sizeof h, total - sizeof h);
+  uint64_t facts = checksum((const unsigned char *)&h.family,
+                            (sizeof h - offsetof(head, family)) & ~(size_t)7);
+  h.checksum ^= facts;
+  memcpy(data, &h, sizeof h);
+  *block = data;
+  *length = total;
+  return 0;
+}
+
+static int broken(void *block, ett_model *model, ett_err *err, const char *what) {
+  free(block);
+  memset(model, 0, sizeof *model);
+  return ett_err_set(err, ETT_ERR_FORMAT, "not a model of this version of ett: %s", what);
+}
+
+/* A view of the forest at *at; moves *at behind it. */
+static int view_forest(unsigned char *data, size_t length, size_t *at, int features,
+                       ett_forest *f, ett_err *err) {
+  forest_head h;
+  memset(f, 0, sizeof *f);
+  if (length - *at < sizeof h)
+    return ett_err_set(err, ETT_ERR_FORMAT, "truncated");
+  memcpy(&h, data + *at, sizeof h);
+  *at += sizeof h;
+  f->trees = h.trees;
+  f->nodes = h.nodes;
+  f->base_score = h.base_score;
+  f->features = (uint32_t)features;
+  size_t need = align((size_t)h.trees * sizeof(uint32_t)) +
+                align((size_t)h.nodes * sizeof(ett_tree_node));
+  if (need > length - *at)
+    return ett_err_set(err, ETT_ERR_FORMAT, "truncated");
+  f->roots = (uint32_t *)(void *)(data + *at);
+  *at += align((size_t)h.trees * sizeof(uint32_t));
+  f->node = (ett_tree_node *)(void *)(data + *at);
+  *at += align((size_t)h.nodes * sizeof(ett_tree_node));
+  return ett_forest_check(f, err);
+}
+
+static bool facts_are_sane(const head *h) {
+  const ett_model_facts *f = &h->facts;
+  const double all[] = {f->shrink, f->shrink_outside, f->twin_weight, f->neighbours,
+                        f->floor,  f->width_inside,   f->width_twin,  f->width_outside};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    if (!(all[i] >= 0) || !isfinite(all[i]))
+      return false;
+  for (int i = 0; i < h->dims; i++)
+    if (!isfinite(f->least[i]) || !isfinite(f->most[i]))
+      return false;
+  return isfinite(f->size_least) && isfinite(f->size_most);
+}
+
+static int open_block(void *block, size_t length, bool is_signed, ett_model *model,
+                      ett_err *err) {
+  head h;
+  unsigned char *data = block;
+  memset(model, 0, sizeof *model);
+  if (length < sizeof h)
+    return broken(block, model, err, "too short");
+  memcpy(&h, data, sizeof h);
+  if (memcmp(h.magic, magic, 8) != 0 || h.order != 0x01020304)
+    return broken(block, model, err, "another format");
+  if (h.version != ETT_MODEL_VERSION)
+    return broken(block, model, err, "another version");
+  if (h.length != length)
+    return broken(block, model, err, "truncated");
+  uint64_t facts = checksum((const unsigned char *)&h.family,
+                            (sizeof h - offsetof(head, family)) & ~(size_t)7);
+  if (is_signed && h.checksum != (checksum(data + sizeof h, length - sizeof h) ^ facts))
+    return broken(block, model, err, "its checksum is wrong");
+  model->design =
+      (ett_design){(ett_family)h.family, h.backward != 0, h.multiprocessors, h.dims};
+  ett_err why;
+  if (ett_design_check(&model->design, &why) != 0)
+    return broken(block, model, err, why.message);
+  if (h.columns != ett_design_columns(&model->design) ||
+      h.features != ett_design_features(&model->design) || h.forests < 0 ||
+      h.forests > ETT_MODEL_FORESTS || h.twins > length / 16 || !facts_are_sane(&h))
+    return broken(block, model, err, "its counts are wrong");
+  model->facts = h.facts;
+  model->columns = h.columns;
+  model->features = h.features;
+  model->forests = h.forests;
+  size_t at = sizeof h;
+  if ((size_t)h.columns * sizeof(double) > length - at)
+    return broken(block, model, err, "truncated");
+  model->x = (const double *)(void *)(data + at);
+  for (int i = 0; i < h.columns; i++)
+    if (!(model->x[i] >= 0) || !isfinite(model->x[i]))
+      return broken(block, model, err, "a negative coefficient");
+  at += (size_t)h.columns * sizeof(double);
+  for (int i = 0; i <= h.forests; i++) {
+    ett_forest *f = i < h.forests ? &model->forest[i] : &model->difficulty;
+    if (view_forest(data, length, &at, h.features, f, &why) != 0)
+      return broken(block, model, err, why.message);
+  }
+  if (length - at != h.twins * 16)
+    return broken(block, model, err, "truncated");
+  model->twins = (uint32_t)h.twins;
+  model->twin_kernel = (const uint64_t *)(void *)(data + at);
+  model->twin_residual = (const double *)(void *)(data + at + h.twins * 8);
+  for (uint32_t i = 0; i < model->twins; i++)
+    if (!isfinite(model->twin_residual[i]))
+      return broken(block, model, err, "a residual that is not finite");
+  model->memory = block;
+  model->length = length;
+  return 0;
+}
+
+int ett_model_open(void *block, size_t length, ett_model *model, ett_err *err) {
+  return open_block(block, length, true, model, err);
+}
+
+int ett_model_open_unsigned(void *block, size_t length, ett_model *model, ett_err *err) {
+  return open_block(block, length, false, model, err);
+}
+
+void ett_model_close(ett_model *model) {
+  free(model->memory);
+  memset(model, 0, sizeof *model);
+}
+
+double ett_model_correction(const ett_model *model, const float *features) {
+  double sum = 0;
+  for (int i = 0; i < model->forests; i++)
+    sum += (double)ett_forest_predict(&model->forest[i], features);
+  return model->forests ? sum / model->forests : 0;
+}
+
+/* Position of the first kernel that is not below `kernel`. */
+static uint32_t lower_bound(const ett_model *model, uint64_t kernel) {
+  uint32_t from = 0, to = model->twins;
+  while (from < to) {
+    uint32_t middle = from + (to - from) / 2;
+    if (model->twin_kernel[middle] < kernel)
+      from = middle + 1;
+    else
+      to = middle;
+  }
+  return from;
+}
+
+double ett_model_neighbours(const double *residual, size_t total, size_t at, size_t count,
+                            size_t without) {
+  double near[ETT_MODEL_NEIGHBOURS];
+  size_t n = 0, half = (count + 1) / 2;
+  size_t from = at > half ? at - half : 0, to = from + count + (without < total);
+  if (to > total) {
+    to = total;
+    from = to > count + 1 ? to - count - (without < total) : 0;
+  }
+  for (size_t i = from; i < to && n < ETT_MODEL_NEIGHBOURS; i++) {
+    if (i == without)
+      continue;
+    size_t j = n++; /* insertion sort: there are few */
+    while (j > 0 && near[j - 1] > residual[i]) {
+      near[j] = near[j - 1];
+      j--;
+    }
+    near[j] = residual[i];
+  }
+  if (n == 0)
+    return 0;
+  return n % 2 ? near[n / 2] : 0.5 * (near[n / 2 - 1] + near[n / 2]);
+}
+
+/* log2 of the largest ratio by which a dimension leaves the samples' range. */
+static double how_far(const ett_model *model, const double *dims, double size) {
+  const ett_model_facts *f = &model->facts;
+  double far = 0;
+  for (int i = 0; i < model->design.dims; i++) {
+    double x = dims[i], width = f->most[i] - f->least[i];
+    if (x > f->most[i])
+      far = fmax(far, f->most[i] > 0 ? log2(x / f->most[i])
+                                     : log2(1 + (x - f->most[i]) / fmax(width, 1e-9)));
+    else if (x < f->least[i])
+      far = fmax(far, x > 0 ? log2(f->least[i] / x)
+                            : log2(1 + (f->least[i] - x) / fmax(width, 1e-9)));
+  }
+  if (size > f->size_most * 1.0001)
+    far = fmax(far, log2(size / f->size_most));
+  else if (size < f->size_least * 0.9999 && size > 0)
+    far = fmax(far, log2(f->size_least / size));
+  return isfinite(far) ? fmin(far, 60) : 60;
+}
+
+int ett_model_predict(const ett_model *model, const double *dims, ett_prediction *out,
+                      ett_err *err) {
+  double columns[ETT_DESIGN_COLUMNS];
+  float features[ETT_DESIGN_FEATURES];
+  if (ett_design_row_check(&model->design, dims, err) != 0)
+    return -1;
+  const ett_model_facts *f = &model->facts;
+  ett_design_row(&model->design, dims, columns, features);
+  double base = 1;
+  if (f->has_base) {
+    base = 0;
+    for (int i = 0; i < model->columns; i++)
+      base += columns[i] * model->x[i];
+    if (!(base > 0))
+      return ett_err_set(err, ETT_ERR_ARGUMENT, "the base of this regressor is %g here",
+                         base);
+  }
+  double outside = how_far(model, dims, ett_design_size(&model->design, dims));
+  uint64_t kernel = model->twins ? ett_design_kernel(&model->design, dims) : 0;
+  uint32_t at = lower_bound(model, kernel);
+  bool measured = at < model->twins && model->twin_kernel[at] == kernel;
+  double correction = ett_model_correction(model, features);
+  correction *= outside > 0 ? f->shrink_outside : f->shrink;
+  double factor = f->width_inside;
+  out->provenance = outside > 0 ? ETT_EXTRAPOLATED : ETT_INTERPOLATED;
+  if (f->neighbours > 0 && model->twins && outside == 0) {
+    /* The count comes from the file: it may be any number. */
+    size_t count = (size_t)fmin(f->neighbours, ETT_MODEL_NEIGHBOURS);
+    double near =
+        ett_model_neighbours(model->twin_residual, model->twins, at, count, model->twins);
+    correction += f->twin_weight * (near - correction);
+  } else if (measured) {
+    correction += f->twin_weight * (model->twin_residual[at] - correction);
+    factor = f->width_twin;
+  } else if (outside > 0) {
+    factor = f->width_outside * (1 + outside);
+  }
+  if (measured)
+    out->provenance = ETT_MEASURED;
+  double difficulty = f->floor;
+  if (model->difficulty.trees)
+    difficulty += exp((double)ett_forest_predict(&model->difficulty, features));
+  double half = factor * difficulty;
+  out->base = base;
+  out->outside = measured ? 0 : outside;
+  if (f->log_target) {
+    half = fmin(half, 20);
+    out->value = base * exp(correction);
+    out->low = out->value * exp(-half);
+    out->high = out->value * exp(half);
+  } else {
+    out->value = correction + (f->has_base ? base : 0);
+    out->low = out->value - half;
+    out->high = out->value + half;
+  }
+  return 0;
+}

@@ -1,0 +1,87 @@
+/* A fitted regressor as it is served: base, trees, twins and interval in one block of
+ * memory, which is also the model file.
+ */
+#ifndef ETT_REGRESS_MODEL_H
+#define ETT_REGRESS_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "regress/serve/design.h"
+#include "regress/serve/forest.h"
+
+#define ETT_MODEL_VERSION 3
+#define ETT_MODEL_FORESTS 16
+#define ETT_MODEL_NEIGHBOURS 32
+
+typedef enum ett_provenance {
+  ETT_MEASURED,     /* this very kernel was sampled */
+  ETT_INTERPOLATED, /* inside the range of the samples in every dimension */
+  ETT_EXTRAPOLATED
+} ett_provenance;
+
+/* Constants of a model; what the fit found. Residuals are of the logarithm of seconds
+ * when log_target, of the target itself otherwise. */
+typedef struct {
+  uint32_t log_target; /* trees correct log(seconds / base) */
+  uint32_t has_base;   /* otherwise the base is 1 */
+  double shrink;       /* share of the trees' correction that is used inside the range */
+  double shrink_outside; /* and outside */
+  double neighbours;  /* of ordered families: how many nearest sizes stand for a twin */
+  double twin_weight; /* share of the twins' median residual for a measured kernel */
+  double floor;       /* added to the predicted difficulty */
+  double width_inside, width_twin, width_outside; /* 90 % quantiles over difficulty */
+  double size_least, size_most;
+  double least[ETT_DESIGN_DIMS], most[ETT_DESIGN_DIMS];
+  double error_mean, error_median; /* of held-out folds, relative */
+  double rows, dropped;
+} ett_model_facts;
+
+typedef struct {
+  ett_design design;
+  ett_model_facts facts;
+  int columns, features, forests;
+  const double *x;                      /* columns of them */
+  ett_forest forest[ETT_MODEL_FORESTS]; /* their mean is the correction */
+  ett_forest difficulty;                /* log of the expected residual */
+  uint32_t twins;
+  const uint64_t *twin_kernel; /* ascending */
+  const double *twin_residual; /* median of target - base */
+  void *memory;                /* the block that all point into */
+  size_t length;
+} ett_model;
+
+typedef struct {
+  double value, low, high; /* seconds, or the target's unit */
+  double base;
+  ett_provenance provenance;
+  double outside; /* log2 of how far outside the range, 0 inside */
+} ett_prediction;
+
+/* Assembles a block from parts (copied). Returns 0 or -1. free *block. */
+int ett_model_pack(const ett_model *parts, void **block, size_t *length, ett_err *err);
+
+/* Reads a block that is then the model's to free. Everything in it is checked before
+ * anything is believed. Returns 0, or -1 with the block freed. */
+int ett_model_open(void *block, size_t length, ett_model *model, ett_err *err);
+
+/* The same without the checksum, whose only work is to notice accidents early: for a
+ * fuzzer to reach what lies behind it. */
+int ett_model_open_unsigned(void *block, size_t length, ett_model *model, ett_err *err);
+void ett_model_close(ett_model *model);
+
+/* dims[0 .. model->design.dims), checked here. Returns 0 or -1. */
+int ett_model_predict(const ett_model *model, const double *dims, ett_prediction *out,
+                      ett_err *err);
+
+/* Median of the residuals of the `count` sizes nearest to position `at` in a sorted list
+ * of `total`, the one at `without` left out (pass total to leave none out). */
+double ett_model_neighbours(const double *residual, size_t total, size_t at, size_t count,
+                            size_t without);
+
+/* The mean of the forests alone, for tests against the library. */
+double ett_model_correction(const ett_model *model, const float *features);
+
+#endif

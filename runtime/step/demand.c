@@ -1,0 +1,133 @@
+#include "step/demand.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  ett_demand demand;
+  ett_demand_time time;
+  int timed;
+} entry;
+
+struct ett_demands {
+  entry *entries;
+  size_t count, capacity;
+  size_t *slots; /* open addressing, 0: empty, else index + 1; a power of two of them */
+  size_t slot_count;
+};
+
+ett_demands *ett_demands_new(void) {
+  return calloc(1, sizeof(ett_demands));
+}
+
+void ett_demands_free(ett_demands *d) {
+  if (!d)
+    return;
+  free(d->entries);
+  free(d->slots);
+  free(d);
+}
+
+static uint64_t mix(uint64_t h, uint64_t value) {
+  h = (h ^ value) * 0x9E3779B97F4A7C15u;
+  return h ^ h >> 29;
+}
+
+static uint64_t hash(const ett_demand *d) {
+  uint64_t bits;
+  memcpy(&bits, &d->amount, sizeof bits);
+  uint64_t h = mix((uint64_t)d->kind + 1, bits);
+  h = mix(h, (uint64_t)(uint32_t)d->nodes << 32 | (uint32_t)d->gpus_per_node);
+  return mix(h, (uint64_t)d->element_bytes);
+}
+
+static int same(const ett_demand *a, const ett_demand *b) {
+  return a->kind == b->kind && a->amount == b->amount && a->nodes == b->nodes &&
+         a->gpus_per_node == b->gpus_per_node && a->element_bytes == b->element_bytes;
+}
+
+static int grow(ett_demands *d, ett_err *err) {
+  if (d->count == d->capacity) {
+    size_t capacity = d->capacity ? d->capacity * 2 : 64;
+    entry *entries = realloc(d->entries, capacity * sizeof *entries);
+    if (!entries)
+      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu messages",
+                         capacity);
+    d->entries = entries;
+    d->capacity = capacity;
+  }
+  if (d->count * 2 < d->slot_count)
+    return 0;
+  size_t slot_count = d->slot_count ? d->slot_count * 2 : 128;
+  size_t *slots = calloc(slot_count, sizeof *slots);
+  if (!slots)
+    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu messages",
+                       slot_count);
+  for (size_t i = 0; i < d->count; i++) {
+    size_t at = hash(&d->entries[i].demand) & (slot_count - 1);
+    while (slots[at])
+      at = (at + 1) & (slot_count - 1);
+    slots[at] = i + 1;
+  }
+  free(d->slots);
+  d->slots = slots;
+  d->slot_count = slot_count;
+  return 0;
+}
+
+ptrdiff_t ett_demands_find(ett_demands *d, const ett_demand *demand, ett_err *err) {
+  if (grow(d, err) != 0)
+    return -1;
+  size_t at = hash(demand) & (d->slot_count - 1);
+  while (d->slots[at]) {
+    if (same(&d->entries[d->slots[at] - 1].demand, demand))
+      return (ptrdiff_t)d->slots[at] - 1;
+    at = (at + 1) & (d->slot_count - 1);
+  }
+  d->entries[d->count] = (entry){*demand, {0, 0, 0}, 0};
+  d->slots[at] = ++d->count;
+  return (ptrdiff_t)d->count - 1;
+}
+
+size_t ett_demands_count(const ett_demands *d) {
+  return d->count;
+}
+
+const ett_demand *ett_demands_at(const ett_demands *d, size_t index) {
+  return index < d->count ? &d->entries[index].demand : NULL;
+}
+
+const ett_demand_time *ett_demands_time(const ett_demands *d, size_t index) {
+  return index < d->count && d->entries[index].timed ? &d->entries[index].time : NULL;
+}
+
+int ett_time_check(ett_demand_time t, const char *what, ett_err *err) {
+  if (!isfinite(t.seconds) || t.seconds < 0)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "the time of %s must be finite and at least 0, got %g s", what,
+                       t.seconds);
+  if (!(t.low >= 0 && t.low <= t.seconds && t.high >= t.seconds && isfinite(t.high)))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "the interval of %s must hold its time, got %g s in [%g, %g]",
+                       what, t.seconds, t.low, t.high);
+  return 0;
+}
+
+int ett_demands_set(ett_demands *d, size_t index, ett_demand_time time, ett_err *err) {
+  static const char *const names[ETT_DEMAND_KINDS] = {
+      "send_recv", "all_reduce", "reduce_scatter", "all_gather", "the optimizer"};
+  if (index >= d->count)
+    return ett_err_set(err, ETT_ERR_INTERNAL, "message %zu is not there", index);
+  if (ett_time_check(time, names[d->entries[index].demand.kind], err) != 0)
+    return -1;
+  d->entries[index].time = time;
+  d->entries[index].timed = 1;
+  return 0;
+}
+
+size_t ett_demands_untimed(const ett_demands *d, size_t from) {
+  while (from < d->count && d->entries[from].timed)
+    from++;
+  return from;
+}

@@ -1,0 +1,119 @@
+#include "step/messages.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void ett_group_topology(int64_t degree, int64_t stride, int gpus_per_node, int32_t *nodes,
+                        int32_t *gpus) {
+  int64_t inside = gpus_per_node / stride;
+  if (inside < 1)
+    inside = 1;
+  if (inside > degree)
+    inside = degree;
+  *gpus = (int32_t)inside;
+  *nodes = (int32_t)((degree + inside - 1) / inside);
+}
+
+int ett_messages_cross_node(int64_t s, int64_t stride, int gpus_per_node) {
+  int64_t first = s * stride;
+  if (stride >= gpus_per_node)
+    return 1;
+  for (int64_t rank = first; rank < first + stride; rank++)
+    if (rank / gpus_per_node != (rank + stride) / gpus_per_node)
+      return 1;
+  return 0;
+}
+
+static void note(ett_evaluation *e, size_t index) {
+  ett_step_workspace *w = e->w;
+  for (size_t i = 0; i < w->demand_count; i++)
+    if (w->demands[i] == index)
+      return;
+  if (w->demand_count == w->demand_capacity) {
+    size_t capacity = w->demand_capacity ? w->demand_capacity * 2 : 32;
+    size_t *grown = realloc(w->demands, capacity * sizeof *grown);
+    if (!grown) {
+      e->failed = ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for a plan");
+      return;
+    }
+    w->demands = grown;
+    w->demand_capacity = capacity;
+  }
+  w->demands[w->demand_count++] = index;
+}
+
+double ett_messages_ask(ett_evaluation *e, ett_demand_kind kind, double amount,
+                        int32_t nodes, int32_t gpus, int32_t element_bytes) {
+  if (e->failed || amount <= 0)
+    return 0;
+  ett_demand demand = {kind, amount, nodes, gpus, element_bytes};
+  ptrdiff_t index = ett_demands_find(e->demands, &demand, e->err);
+  if (index < 0) {
+    e->failed = -1;
+    return 0;
+  }
+  note(e, (size_t)index);
+  const ett_demand_time *time = ett_demands_time(e->demands, (size_t)index);
+  if (!time)
+    e->untimed = 1;
+  return time ? time->seconds : 0;
+}
+
+ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind,
+                                 ett_rank_group g, double bytes, int64_t layers,
+                                 int32_t element_bytes) {
+  ett_buckets b = {0, 0, 0, 0, 0};
+  if (g.degree <= 1 || bytes <= 0)
+    return b;
+  int32_t nodes, gpus;
+  ett_group_topology(g.degree, g.stride, e->plan->gpus_per_node, &nodes, &gpus);
+  if (e->plan->zero == ETT_ZERO_PARAMETERS && layers > 0) {
+    b.size = b.rest = bytes / (double)layers;
+    b.full = (double)(layers - 1);
+  } else {
+    b.size = e->plan->bucket_bytes;
+    b.full = bytes > b.size ? ceil(bytes / b.size) - 1 : 0;
+    b.rest = b.full > 0 ? bytes - b.full * b.size : bytes;
+  }
+  if (b.full > 0)
+    b.full_time = ett_messages_ask(e, kind, b.size, nodes, gpus, element_bytes);
+  b.rest_time = ett_messages_ask(e, kind, b.rest, nodes, gpus, element_bytes);
+  return b;
+}
+
+double ett_buckets_seconds(ett_buckets b) {
+  return b.full * b.full_time + b.rest_time;
+}
+
+double ett_buckets_overlapped_end(ett_buckets b, double start, double end, double free) {
+  if (b.rest <= 0)
+    return free;
+  double span = end - start, bytes = b.full * b.size + b.rest;
+  double last = free + ett_buckets_seconds(b), then;
+  if (b.full > 0) {
+    then = start + span * b.size / bytes + b.full * b.full_time + b.rest_time;
+    last = then > last ? then : last;
+    then = start + span * b.size * b.full / bytes + b.full_time + b.rest_time;
+    last = then > last ? then : last;
+  }
+  then = end + b.rest_time;
+  return then > last ? then : last;
+}
+
+double ett_messages_gather(ett_evaluation *e, double parameters, double expert_parameters,
+                           int64_t layers) {
+  int32_t bytes = e->plan->weight_bytes;
+  return ett_buckets_seconds(ett_messages_buckets(e, ETT_DEMAND_ALL_GATHER, e->dense,
+                                                  parameters * bytes, layers, bytes)) +
+         ett_buckets_seconds(ett_messages_buckets(e, ETT_DEMAND_ALL_GATHER, e->expert,
+                                                  expert_parameters * bytes, layers,
+                                                  bytes));
+}
+
+double ett_messages_with_gathers(const ett_evaluation *e, double compute, double gather,
+                                 int64_t layers) {
+  if (!e->plan->overlap_parameters)
+    return compute + gather;
+  double first = layers > 0 ? gather / (double)layers : gather;
+  return (compute > gather - first ? compute : gather - first) + first;
+}

@@ -1,0 +1,308 @@
+#include "step/program.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ett_program {
+  ett_operation *operations;
+  ett_layer_kind *kinds;
+  ett_layer_sums *sums; /* per kind */
+  int32_t *uses;        /* [kind][operation] */
+  size_t operation_count, kind_count;
+  double boundary_bytes, tied_bytes;
+  int32_t element_bytes;
+  size_t varied;
+  ett_variation variation;
+};
+
+ett_program *ett_program_new(size_t operations, size_t kinds, ett_err *err) {
+  if (operations < 1 || operations > 100000 || kinds < 1 || kinds > 100000 ||
+      operations * kinds > 10000000) {
+    ett_err_set(err, ETT_ERR_LIMIT,
+                "a program holds 1 to 100000 operations and layer kinds");
+    return NULL;
+  }
+  ett_program *p = calloc(1, sizeof *p);
+  if (p) {
+    p->operation_count = operations;
+    p->kind_count = kinds;
+    p->operations = calloc(operations, sizeof *p->operations);
+    p->kinds = calloc(kinds, sizeof *p->kinds);
+    p->sums = calloc(kinds, sizeof *p->sums);
+    p->uses = calloc(operations * kinds, sizeof *p->uses);
+    p->element_bytes = 2;
+  }
+  if (!p || !p->operations || !p->kinds || !p->sums || !p->uses) {
+    ett_program_free(p);
+    ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for a step program");
+    return NULL;
+  }
+  return p;
+}
+
+void ett_program_free(ett_program *p) {
+  if (!p)
+    return;
+  free(p->operations);
+  free(p->kinds);
+  free(p->sums);
+  free(p->uses);
+  free(p);
+}
+
+size_t ett_program_operations(const ett_program *p) {
+  return p->operation_count;
+}
+
+size_t ett_program_kinds(const ett_program *p) {
+  return p->kind_count;
+}
+
+static int check_amount(const char *name, double value, ett_err *err) {
+  if (isfinite(value) && value >= 0)
+    return 0;
+  return ett_err_set(err, ETT_ERR_ARGUMENT,
+                     "field '%s' must be a number of at least 0, got %g", name, value);
+}
+
+int ett_program_set_operation(ett_program *p, size_t index, const ett_operation *o,
+                              ett_err *err) {
+  if (index >= p->operation_count)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "operation %zu of %zu", index + 1,
+                       p->operation_count);
+  if (ett_time_check(o->forward, "the forward pass", err) != 0 ||
+      ett_time_check(o->backward, "the backward pass", err) != 0 ||
+      check_amount("parameters", o->parameters, err) != 0 ||
+      check_amount("expert_parameters", o->expert_parameters, err) != 0 ||
+      check_amount("activation_bytes", o->activation_bytes, err) != 0 ||
+      check_amount("flops", o->flops, err) != 0)
+    return -1;
+  if ((unsigned)o->role >= ETT_ROLES)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "no role has the number %d", (int)o->role);
+  p->operations[index] = *o;
+  return 0;
+}
+
+int ett_program_set_kind(ett_program *p, size_t index, const ett_layer_kind *kind,
+                         ett_err *err) {
+  if (index >= p->kind_count)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "layer kind %zu of %zu", index + 1,
+                       p->kind_count);
+  if (kind->count < 1 || kind->count > 1000000)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "field 'count' must be 1 to 1000000, got %lld",
+                       (long long)kind->count);
+  if (check_amount("input_bytes", kind->input_bytes, err) != 0)
+    return -1;
+  p->kinds[index] = *kind;
+  return 0;
+}
+
+int ett_program_set_uses(ett_program *p, size_t kind, size_t operation, int32_t uses,
+                         ett_err *err) {
+  if (kind >= p->kind_count || operation >= p->operation_count || uses < 0)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "no such layer kind or operation");
+  p->uses[kind * p->operation_count + operation] = uses;
+  return 0;
+}
+
+int ett_program_set_messages(ett_program *p, double boundary_bytes, double tied_bytes,
+                             int32_t element_bytes, ett_err *err) {
+  if (check_amount("boundary_bytes", boundary_bytes, err) != 0 ||
+      check_amount("tied_bytes", tied_bytes, err) != 0)
+    return -1;
+  if (element_bytes < 1 || element_bytes > 8)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "an element has 1 to 8 bytes, got %d",
+                       element_bytes);
+  p->boundary_bytes = boundary_bytes;
+  p->tied_bytes = tied_bytes;
+  p->element_bytes = element_bytes;
+  return 0;
+}
+
+const ett_operation *ett_program_operation(const ett_program *p, size_t index) {
+  return index < p->operation_count ? &p->operations[index] : NULL;
+}
+
+double ett_program_boundary_bytes(const ett_program *p) {
+  return p->boundary_bytes;
+}
+
+double ett_program_tied_bytes(const ett_program *p) {
+  return p->tied_bytes;
+}
+
+int32_t ett_program_element_bytes(const ett_program *p) {
+  return p->element_bytes;
+}
+
+int64_t ett_program_middle_layers(const ett_program *p) {
+  int64_t layers = 0;
+  for (size_t i = 0; i < p->kind_count; i++)
+    if (p->kinds[i].place == ETT_PLACE_MIDDLE)
+      layers += p->kinds[i].count;
+  return layers;
+}
+
+static double pick(ett_demand_time time, ett_variation variation) {
+  return variation == ETT_AT_LOW    ? time.low
+         : variation == ETT_AT_HIGH ? time.high
+                                    : time.seconds;
+}
+
+static double least(double a, double b) {
+  return a < b ? a : b;
+}
+
+/* What hides of a layer's all-to-alls. seconds[role]: of its forward and backward.
+ *
+ * Shared experts depend on the layer's input alone, so their up projection runs beside
+ * the dispatch and their down projection beside the combine, in either pass
+ * (Megatron-Core, moe_shared_expert_overlap). In a pair of micro-batches each of the four
+ * all-to-alls runs beside a part of the other micro-batch that needs nothing of it, in
+ * this order (DeepSeek-V3, arXiv 2412.19437, figures 4 and 5; Megatron-Core, combined
+ * 1F1B):
+ *
+ *   computing      attention F | experts B   | experts F   | attention B
+ *   communication  combine B   | dispatch F  | dispatch B  | combine F
+ *
+ * F forward, B backward (of the whole: input and weight gradients); attention is all
+ * computing outside the routed experts. What is longer than its partner stays exposed.
+ * Computing is taken to be as fast beside communication as alone. */
+static void hide(ett_layer_sums *s, const double forward[ETT_ROLES],
+                 const double backward[ETT_ROLES], int again) {
+  double f = forward[ETT_ROLE_EXCHANGE] / 2, b = backward[ETT_ROLE_EXCHANGE] / 2;
+  const ett_exchange_overlap shared = ETT_EXCHANGE_SHARED_EXPERTS;
+  s->forward_hidden[shared] = least(f, forward[ETT_ROLE_BESIDE_DISPATCH]) +
+                              least(f, forward[ETT_ROLE_BESIDE_COMBINE]);
+  s->backward_hidden[shared] = least(b, backward[ETT_ROLE_BESIDE_DISPATCH]) +
+                               least(b, backward[ETT_ROLE_BESIDE_COMBINE]);
+  s->again_hidden = again ? s->forward_hidden[shared] : 0;
+  double outside_forward = forward[ETT_ROLE_OUTSIDE] + forward[ETT_ROLE_BESIDE_DISPATCH] +
+                           forward[ETT_ROLE_BESIDE_COMBINE];
+  double outside_backward = backward[ETT_ROLE_OUTSIDE] +
+                            backward[ETT_ROLE_BESIDE_DISPATCH] +
+                            backward[ETT_ROLE_BESIDE_COMBINE];
+  s->forward_hidden[ETT_EXCHANGE_BATCH] =
+      least(f, backward[ETT_ROLE_EXPERT]) + least(f, outside_backward);
+  s->backward_hidden[ETT_EXCHANGE_BATCH] =
+      least(b, outside_forward) + least(b, forward[ETT_ROLE_EXPERT]);
+}
+
+void ett_program_finish(ett_program *p) {
+  for (size_t k = 0; k < p->kind_count; k++) {
+    ett_layer_sums s;
+    memset(&s, 0, sizeof s);
+    double of_forward[ETT_ROLES] = {0}, of_backward[ETT_ROLES] = {0};
+    for (size_t i = 0; i < p->operation_count; i++) {
+      double n = p->uses[k * p->operation_count + i];
+      if (n == 0)
+        continue;
+      const ett_operation *o = &p->operations[i];
+      ett_variation v = i == p->varied ? p->variation : ETT_AT_TIME;
+      double forward = n * pick(o->forward, v), backward = n * pick(o->backward, v);
+      s.forward += forward;
+      s.backward += backward;
+      of_forward[o->role] += forward;
+      of_backward[o->role] += backward;
+      s.again[ETT_RECOMPUTE_FULL] += forward;
+      if (o->selective)
+        s.again[ETT_RECOMPUTE_SELECTIVE] += forward;
+      /* Input and weight gradient of a product are two products of its own size. */
+      if (o->parameters > 0 || o->expert_parameters > 0)
+        s.weight += backward / 2;
+      s.parameters += n * o->parameters;
+      s.expert_parameters += n * o->expert_parameters;
+      s.activation_bytes[ETT_RECOMPUTE_NONE] += n * o->activation_bytes;
+      if (!o->selective)
+        s.activation_bytes[ETT_RECOMPUTE_SELECTIVE] += n * o->activation_bytes;
+      s.flops += n * o->flops;
+    }
+    hide(&s, of_forward, of_backward, p->kinds[k].place == ETT_PLACE_MIDDLE);
+    s.activation_bytes[ETT_RECOMPUTE_FULL] = p->kinds[k].input_bytes;
+    s.layer_bytes = s.activation_bytes[ETT_RECOMPUTE_NONE];
+    if (p->kinds[k].place !=
+        ETT_PLACE_MIDDLE) { /* embedding and head are never run again */
+      s.again[ETT_RECOMPUTE_FULL] = s.again[ETT_RECOMPUTE_SELECTIVE] = 0;
+      s.activation_bytes[ETT_RECOMPUTE_SELECTIVE] =
+          s.activation_bytes[ETT_RECOMPUTE_NONE];
+      s.activation_bytes[ETT_RECOMPUTE_FULL] = s.activation_bytes[ETT_RECOMPUTE_NONE];
+      s.layer_bytes = 0;
+    }
+    p->sums[k] = s;
+  }
+}
+
+void ett_program_vary(ett_program *p, size_t operation, ett_variation variation) {
+  p->varied = operation;
+  p->variation = variation;
+  ett_program_finish(p);
+}
+
+void ett_split_even(int64_t layers, int slices, int64_t *split) {
+  int64_t base = layers / slices, left = layers % slices;
+  for (int v = 0; v < slices; v++)
+    split[v] = base;
+  for (int v = 1; v < slices - 1 && left > 0; v++, left--)
+    split[v]++;
+  if (left > 0)
+    split[0]++;
+}
+
+static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n) {
+  to->forward += n * of->forward;
+  to->backward += n * of->backward;
+  to->weight += n * of->weight;
+  to->again_hidden += n * of->again_hidden;
+  for (int o = 0; o < ETT_EXCHANGE_OVERLAPS; o++) {
+    to->forward_hidden[o] += n * of->forward_hidden[o];
+    to->backward_hidden[o] += n * of->backward_hidden[o];
+  }
+  to->parameters += n * of->parameters;
+  to->expert_parameters += n * of->expert_parameters;
+  to->flops += n * of->flops;
+  for (int r = 0; r < 3; r++) {
+    to->again[r] += n * of->again[r];
+    to->activation_bytes[r] += n * of->activation_bytes[r];
+  }
+  if (of->layer_bytes > to->layer_bytes)
+    to->layer_bytes = of->layer_bytes;
+}
+
+int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
+                       ett_layer_sums *sums, int64_t *layers, ett_err *err) {
+  int64_t middle = ett_program_middle_layers(p), given = 0;
+  memset(sums, 0, (size_t)slices * sizeof *sums);
+  for (int v = 0; v < slices; v++) {
+    if (split[v] < 0)
+      return ett_err_set(err, ETT_ERR_ARGUMENT, "slice %d holds %lld layers", v + 1,
+                         (long long)split[v]);
+    given += split[v];
+    layers[v] = split[v];
+  }
+  if (given != middle)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "the split holds %lld layers, the model has %lld",
+                       (long long)given, (long long)middle);
+  int v = 0;
+  int64_t room = split[0];
+  for (size_t k = 0; k < p->kind_count; k++) {
+    const ett_layer_kind *kind = &p->kinds[k];
+    if (kind->place != ETT_PLACE_MIDDLE) {
+      int at = kind->place == ETT_PLACE_FIRST ? 0 : slices - 1;
+      add_layers(&sums[at], &p->sums[k], (double)kind->count);
+      layers[at] += kind->count;
+      continue;
+    }
+    for (int64_t left = kind->count; left > 0;) {
+      while (room == 0)
+        room = split[++v];
+      int64_t n = left < room ? left : room;
+      add_layers(&sums[v], &p->sums[k], (double)n);
+      left -= n;
+      room -= n;
+    }
+  }
+  return 0;
+}

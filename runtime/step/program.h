@@ -1,0 +1,128 @@
+/* program.h - the step program: an architecture lowered for one device.
+ *
+ * Flat arrays: every distinct operation (operator or collective inside a layer) once,
+ * with its times; every kind of layer with how often one layer of it runs each operation;
+ * and the order of kinds in the model. Lowering under a pipeline split is then counting.
+ * A program holds for one (architecture, tp, cp, ep, micro-batch, sequence); all values
+ * are per device and micro-batch. */
+#ifndef ETT_SCHEDULE_PROGRAM_H
+#define ETT_SCHEDULE_PROGRAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "step/demand.h"
+
+/* What is run again in the backward pass. */
+typedef enum ett_recompute {
+  ETT_RECOMPUTE_NONE,
+  ETT_RECOMPUTE_SELECTIVE, /* operations marked so: the core of attention */
+  ETT_RECOMPUTE_FULL,      /* the forward pass of every repeated layer */
+} ett_recompute;
+
+/* Where the layers of a kind must stand. */
+typedef enum ett_place {
+  ETT_PLACE_FIRST,  /* on the first slice: the embedding */
+  ETT_PLACE_MIDDLE, /* spread over the slices */
+  ETT_PLACE_LAST,   /* on the last slice: final norm, head, loss */
+} ett_place;
+
+/* What an operation is to the all-to-alls of a mixture of experts (dispatch: tokens to
+ * the ranks of their experts; combine: the results back). */
+typedef enum ett_role {
+  ETT_ROLE_OUTSIDE,         /* computing outside the experts: attention, norms, router */
+  ETT_ROLE_EXPERT,          /* computing between dispatch and combine */
+  ETT_ROLE_EXCHANGE,        /* half of it the dispatch, half the combine */
+  ETT_ROLE_BESIDE_DISPATCH, /* of shared experts: up projection and activation */
+  ETT_ROLE_BESIDE_COMBINE,  /* of shared experts: down projection */
+  ETT_ROLE_ALONE,           /* other communication: neither hides nor is hidden */
+  ETT_ROLES,
+} ett_role;
+
+/* How all-to-alls are hidden. */
+typedef enum ett_exchange_overlap {
+  ETT_EXCHANGE_EXPOSED,
+  ETT_EXCHANGE_SHARED_EXPERTS, /* behind the shared experts of the same layer */
+  ETT_EXCHANGE_BATCH, /* behind the other pass of another micro-batch (ett_pipeline) */
+  ETT_EXCHANGE_OVERLAPS,
+} ett_exchange_overlap;
+
+typedef struct ett_operation {
+  ett_demand_time forward, backward; /* one run */
+  double parameters;                 /* of one run's weights on this device, dense */
+  double expert_parameters; /* weights that differ between expert-parallel ranks */
+  double activation_bytes;  /* kept from forward to backward */
+  double flops;             /* forward + backward, as model FLOPs count them */
+  int selective;            /* run again under ETT_RECOMPUTE_SELECTIVE */
+  ett_role role;
+} ett_operation;
+
+typedef struct ett_layer_kind {
+  ett_place place;
+  int64_t count;      /* layers of this kind, standing together in the model */
+  double input_bytes; /* kept by a layer that is recomputed in full */
+} ett_layer_kind;
+
+/* Sums over one layer of a kind, or over a slice. */
+typedef struct ett_layer_sums {
+  double forward, backward, again[3]; /* seconds; again[recompute] joins the backward */
+  double weight;                      /* seconds of weight gradients within backward */
+  /* By ett_exchange_overlap: seconds of all-to-alls within forward and backward that hide
+   * (of ETT_EXCHANGE_BATCH: in a pair with the other pass of the same layer). */
+  double forward_hidden[ETT_EXCHANGE_OVERLAPS], backward_hidden[ETT_EXCHANGE_OVERLAPS];
+  double again_hidden; /* of SHARED_EXPERTS, when the forward pass runs again in full */
+  double parameters, expert_parameters;
+  double activation_bytes[3]; /* by recompute */
+  double layer_bytes;         /* all activations of the largest one layer */
+  double flops;
+} ett_layer_sums;
+
+typedef struct ett_program ett_program;
+
+ett_program *ett_program_new(size_t operations, size_t kinds, ett_err *err);
+void ett_program_free(ett_program *program);
+
+size_t ett_program_operations(const ett_program *program);
+size_t ett_program_kinds(const ett_program *program);
+
+/* Fill in before use; each checks its values (index, sign, finiteness). */
+int ett_program_set_operation(ett_program *program, size_t index,
+                              const ett_operation *operation, ett_err *err);
+int ett_program_set_kind(ett_program *program, size_t index, const ett_layer_kind *kind,
+                         ett_err *err);
+int ett_program_set_uses(ett_program *program, size_t kind, size_t operation,
+                         int32_t uses, ett_err *err);
+/* Activation bytes that one micro-batch sends between neighbouring slices, bytes of the
+ * tied embedding's gradient (0: not tied) and the bytes of an element that moves. */
+int ett_program_set_messages(ett_program *program, double boundary_bytes,
+                             double tied_bytes, int32_t element_bytes, ett_err *err);
+
+const ett_operation *ett_program_operation(const ett_program *program, size_t index);
+double ett_program_boundary_bytes(const ett_program *program);
+double ett_program_tied_bytes(const ett_program *program);
+int32_t ett_program_element_bytes(const ett_program *program);
+
+/* Number of layers that are spread over slices. */
+int64_t ett_program_middle_layers(const ett_program *program);
+
+/* Adds up the kinds; after the last set call, before ett_program_slices. */
+void ett_program_finish(ett_program *program);
+
+/* Middle layers of each slice: as even as can be; what is left over goes to the slices
+ * between the first and the last, which hold embedding and head, and then to the first.
+ */
+void ett_split_even(int64_t layers, int slices, int64_t *split);
+
+/* What each slice holds under a split of the middle layers (their sum must be right).
+ * layers[slice]: layers of every place. */
+int ett_program_slices(const ett_program *program, int slices, const int64_t *split,
+                       ett_layer_sums *sums, int64_t *layers, ett_err *err);
+
+/* Which time of one operation to take: for intervals. */
+typedef enum ett_variation { ETT_AT_TIME, ETT_AT_LOW, ETT_AT_HIGH } ett_variation;
+
+/* The sums again with one operation at another end of its interval. */
+void ett_program_vary(ett_program *program, size_t operation, ett_variation variation);
+
+#endif

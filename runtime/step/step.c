@@ -1,0 +1,320 @@
+#include "step/step.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "step/messages.h"
+
+ett_step_workspace *ett_step_workspace_new(void) {
+  ett_step_workspace *w = calloc(1, sizeof *w);
+  if (!w)
+    return NULL;
+  w->pipeline = ett_pipeline_workspace_new();
+  if (!w->pipeline) {
+    free(w);
+    return NULL;
+  }
+  return w;
+}
+
+void ett_step_workspace_free(ett_step_workspace *w) {
+  if (!w)
+    return;
+  ett_pipeline_workspace_free(w->pipeline);
+  free(w->memory);
+  free(w->demands);
+  free(w);
+}
+
+static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_arrays *a) {
+  size_t ranks = (size_t)e->plan->pp, slices = ranks * (size_t)e->plan->chunks;
+  size_t bytes =
+      ranks * sizeof *a->stage + slices * (sizeof *a->sums + sizeof *a->gradients +
+                                           8 * sizeof(double) + 2 * sizeof(int64_t));
+  if (w->bytes < bytes) {
+    void *memory = realloc(w->memory, bytes);
+    if (!memory)
+      return ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for %zu slices",
+                         slices);
+    w->memory = memory;
+    w->bytes = bytes;
+  }
+  a->stage = w->memory;
+  memset(a->stage, 0, ranks * sizeof *a->stage);
+  a->sums = (ett_layer_sums *)(a->stage + ranks);
+  a->gradients = (ett_slice_gradients *)(a->sums + slices);
+  double *at = (double *)(a->gradients + slices);
+  a->forward = at, at += slices;
+  a->backward = at, at += slices;
+  a->weight = at, at += slices;
+  a->forward_hidden = at, at += slices;
+  a->backward_hidden = at, at += slices;
+  a->send_forward = at, at += slices;
+  a->send_backward = at, at += slices;
+  a->in_flight = at, at += slices;
+  a->split = (int64_t *)at;
+  a->layers = a->split + slices;
+  return 0;
+}
+
+static int check_plan(const ett_step_plan *p, ett_err *err) {
+  const struct {
+    const char *name;
+    int64_t value;
+  } fields[] = {{"pp", p->pp},
+                {"chunks", p->chunks},
+                {"tp", p->tp},
+                {"cp", p->cp},
+                {"ep", p->ep},
+                {"dp", p->dp},
+                {"gpus_per_node", p->gpus_per_node}};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+    if (fields[i].value < 1 || fields[i].value > 1 << 20)
+      return ett_err_set(err, ETT_ERR_ARGUMENT, "field '%s' must be 1 to %d, got %lld",
+                         fields[i].name, 1 << 20, (long long)fields[i].value);
+  int64_t ranks = (int64_t)p->dp * p->cp * p->tp, experts = (int64_t)p->ep * p->etp;
+  if (ranks % experts != 0)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "ep * etp = %lld must divide dp * cp * tp = %lld",
+                       (long long)experts, (long long)ranks);
+  if (!(p->bucket_bytes > 0))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "field 'bucket_bytes' must be positive, got %g", p->bucket_bytes);
+  if (p->overlap_all_to_all == ETT_EXCHANGE_BATCH &&
+      (p->recompute == ETT_RECOMPUTE_FULL || p->zero == ETT_ZERO_PARAMETERS))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "all-to-alls hide behind another micro-batch without full "
+                       "recomputation and ZeRO-3 only");
+  if (p->gradient_bytes < 1 || p->weight_bytes < 1 || !(p->optimizer_bytes >= 0))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "weights and gradients have at least 1 byte, states at least 0");
+  return 0;
+}
+
+/* Times of every slice and of the messages between them. */
+static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
+  const ett_step_plan *p = e->plan;
+  int slices = p->pp * p->chunks;
+  int64_t stride = (int64_t)p->tp * p->cp * p->dp;
+  double boundary = ett_program_boundary_bytes(e->program);
+  int32_t element = ett_program_element_bytes(e->program);
+  double send[2] = {-1, -1}; /* inside a node, across */
+  for (int v = 0; v < slices; v++) {
+    const ett_layer_sums *s = &a->sums[v];
+    int shared = p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS;
+    double backward = s->backward + s->again[p->recompute];
+    if (shared)
+      backward -= s->backward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] +
+                  (p->recompute == ETT_RECOMPUTE_FULL ? s->again_hidden : 0);
+    a->forward[v] =
+        s->forward - (shared ? s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] : 0);
+    a->forward_hidden[v] = s->forward_hidden[ETT_EXCHANGE_BATCH];
+    a->backward_hidden[v] = s->backward_hidden[ETT_EXCHANGE_BATCH];
+    a->weight[v] = p->split_backward ? s->weight : 0;
+    a->backward[v] = backward - a->weight[v];
+    if (p->zero == ETT_ZERO_PARAMETERS) {
+      double gather =
+          ett_messages_gather(e, s->parameters, s->expert_parameters, a->layers[v]);
+      a->forward[v] = ett_messages_with_gathers(e, a->forward[v], gather, a->layers[v]);
+      a->backward[v] = ett_messages_with_gathers(e, a->backward[v], gather, a->layers[v]);
+    }
+    a->send_forward[v] = a->send_backward[v] = 0;
+    if (p->pp > 1 && v < slices - 1) {
+      /* The last rank's next chunk is the first rank's: as far as any two stages. */
+      int across = v % p->pp == p->pp - 1
+                       ? (int64_t)p->pp * stride > p->gpus_per_node
+                       : ett_messages_cross_node(v % p->pp, stride, p->gpus_per_node);
+      if (send[across] < 0)
+        send[across] = ett_messages_ask(e, ETT_DEMAND_SEND_RECV, boundary, across ? 2 : 1,
+                                        across ? 1 : 2, element);
+      a->send_forward[v] = a->send_backward[v] = send[across];
+    }
+  }
+}
+
+static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
+                        const ett_pipeline *pipeline, int rank) {
+  const ett_step_plan *p = e->plan;
+  ett_step_stage *s = &a->stage[rank];
+  double data = (double)e->dense.degree, expert_data = (double)e->expert.degree;
+  double whole = s->parameters + s->expert_parameters;
+  double shard = s->parameters / data + s->expert_parameters / expert_data;
+  double working = 0;
+  s->weight_bytes = (p->zero >= ETT_ZERO_PARAMETERS ? shard : whole) * p->weight_bytes;
+  s->gradient_bytes = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * p->gradient_bytes;
+  s->optimizer_bytes =
+      (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
+  for (int v = rank; v < p->pp * p->chunks; v += p->pp) {
+    a->in_flight[v] = a->sums[v].activation_bytes[p->recompute];
+    if (a->sums[v].layer_bytes > working)
+      working = a->sums[v].layer_bytes;
+  }
+  s->activation_bytes = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight);
+  if (p->recompute == ETT_RECOMPUTE_FULL)
+    s->activation_bytes += working; /* the layer that is being run again */
+  s->memory_bytes =
+      s->weight_bytes + s->gradient_bytes + s->optimizer_bytes + s->activation_bytes;
+}
+
+static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
+  const ett_step_plan *p = e->plan;
+  double m = (double)p->micro_batches;
+  for (int rank = 0; rank < p->pp; rank++) {
+    ett_step_stage *s = &a->stage[rank];
+    for (int v = rank; v < p->pp * p->chunks; v += p->pp) {
+      const ett_layer_sums *sums = &a->sums[v];
+      s->layers += a->layers[v];
+      s->parameters += sums->parameters;
+      s->expert_parameters += sums->expert_parameters;
+      s->forward_seconds += m * sums->forward;
+      s->backward_seconds += m * sums->backward;
+      s->again_seconds += m * sums->again[p->recompute];
+      if (p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS) {
+        double forward = m * sums->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
+        double backward = m * sums->backward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
+        double again = p->recompute == ETT_RECOMPUTE_FULL ? m * sums->again_hidden : 0;
+        s->forward_seconds -= forward;
+        s->backward_seconds -= backward;
+        s->again_seconds -= again;
+        s->exchange_hidden_seconds += forward + backward + again;
+      }
+      s->unit_forward_seconds += a->forward[v];
+      s->unit_backward_seconds += a->backward[v] + a->weight[v];
+      s->send_seconds += m * (a->send_forward[v] + (v > 0 ? a->send_backward[v - 1] : 0));
+      if (p->serial_sends)
+        s->send_seconds +=
+            m * (a->send_backward[v] + (v > 0 ? a->send_forward[v - 1] : 0));
+    }
+  }
+}
+
+static void finish_step(const ett_evaluation *e, const ett_step_arrays *a, double tied,
+                        const ett_pipeline_result *ends, ett_step_result *r) {
+  const ett_step_plan *p = e->plan;
+  double ready = 0;
+  for (int rank = 0; rank < p->pp; rank++) {
+    ett_step_stage *s = &a->stage[rank];
+    ett_update_lay(e, a, rank, ends);
+    s->end_seconds = s->pipeline_seconds + s->gradient_exposed_seconds;
+  }
+  if (tied > 0) { /* first and last stage meet */
+    ett_step_stage *first = &a->stage[0], *last = &a->stage[p->pp - 1];
+    double meet =
+        first->end_seconds > last->end_seconds ? first->end_seconds : last->end_seconds;
+    first->wait_seconds = meet - first->end_seconds;
+    last->wait_seconds = meet - last->end_seconds;
+    first->tied_seconds = last->tied_seconds = tied;
+    first->end_seconds = last->end_seconds = meet + tied;
+  }
+  for (int rank = 0; rank < p->pp; rank++)
+    if (a->stage[rank].end_seconds > ready)
+      ready = a->stage[rank].end_seconds;
+  r->step_seconds = ends->makespan;
+  double used = 0;
+  for (int rank = 0; rank < p->pp; rank++) {
+    ett_step_stage *s = &a->stage[rank];
+    if (p->wait_before_update) {
+      s->wait_seconds += ready - s->end_seconds;
+      s->end_seconds = ready;
+    }
+    s->end_seconds += s->optimizer_seconds + s->gather_exposed_seconds;
+    if (s->end_seconds > r->step_seconds)
+      r->step_seconds = s->end_seconds;
+    used += s->unit_forward_seconds * (double)p->micro_batches +
+            s->unit_backward_seconds * (double)p->micro_batches -
+            ends->hidden_forward[rank] - ends->hidden_backward[rank] +
+            (p->overlap_sends ? 0 : s->send_seconds);
+  }
+  r->pipeline_seconds = ends->makespan;
+  r->bubble_fraction =
+      ends->makespan > 0 ? 1 - used / (ends->makespan * (double)p->pp) : 0;
+  if (r->bubble_fraction < 0) /* rounding */
+    r->bubble_fraction = 0;
+}
+
+int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
+                      ett_demands *demands, ett_step_workspace *w, int keep_units,
+                      ett_step_result *result, ett_err *err) {
+  if (check_plan(plan, err) != 0)
+    return -1;
+  int64_t data = (int64_t)plan->dp * plan->cp, experts = (int64_t)plan->ep * plan->etp;
+  ett_evaluation e = {program,
+                      plan,
+                      demands,
+                      w,
+                      err,
+                      0,
+                      0,
+                      {data, plan->tp},
+                      {data * plan->tp / experts, experts}};
+  ett_pipeline pipeline;
+  memset(&pipeline, 0, sizeof pipeline);
+  pipeline.schedule = plan->schedule;
+  pipeline.stages = plan->pp;
+  pipeline.chunks = plan->chunks;
+  pipeline.micro_batches = plan->micro_batches;
+  pipeline.blocking_sends = !plan->overlap_sends;
+  pipeline.blocking_receives = plan->serial_sends;
+  pipeline.units = plan->units;
+  pipeline.first_unit = plan->first_unit;
+  if (ett_pipeline_check(&pipeline, err) != 0)
+    return -1;
+  ett_step_arrays a = {0};
+  if (layout(&e, w, &a) != 0)
+    return -1;
+  w->demand_count = 0;
+  int slices = plan->pp * plan->chunks;
+  if (plan->split)
+    memcpy(a.split, plan->split, (size_t)slices * sizeof *a.split);
+  else
+    ett_split_even(ett_program_middle_layers(program), slices, a.split);
+  if (ett_program_slices(program, slices, a.split, a.sums, a.layers, err) != 0)
+    return -1;
+
+  time_slices(&e, &a);
+  fill_stages(&e, &a);
+  double tied = 0;
+  if (plan->pp > 1 && ett_program_tied_bytes(program) > 0) {
+    int64_t stride = (int64_t)plan->tp * plan->cp * plan->dp;
+    int across = (int64_t)plan->pp * stride > plan->gpus_per_node;
+    tied = ett_messages_ask(&e, ETT_DEMAND_ALL_REDUCE, ett_program_tied_bytes(program),
+                            across ? 2 : 1, across ? 1 : 2, plan->gradient_bytes);
+  }
+  for (int rank = 0; rank < plan->pp; rank++)
+    ett_update_ask(&e, &a, rank);
+  if (e.failed)
+    return -1;
+  if (e.untimed)
+    return 1;
+
+  pipeline.forward = a.forward;
+  pipeline.backward = a.backward;
+  pipeline.weight = plan->split_backward ? a.weight : NULL;
+  if (plan->overlap_all_to_all == ETT_EXCHANGE_BATCH) {
+    pipeline.forward_hidden = a.forward_hidden;
+    pipeline.backward_hidden = a.backward_hidden;
+  }
+  pipeline.send_forward = a.send_forward;
+  pipeline.send_backward = a.send_backward;
+  memset(result, 0, sizeof *result);
+  int status =
+      plan->schedule == ETT_SCHEDULE_GPIPE && !keep_units
+          ? ett_pipeline_gpipe_closed(&pipeline, w->pipeline, &result->pipeline, err)
+          : ett_pipeline_run(&pipeline, w->pipeline, keep_units, &result->pipeline, err);
+  if (status != 0)
+    return -1;
+  finish_step(&e, &a, tied, &result->pipeline, result);
+  for (int rank = 0; rank < plan->pp; rank++) {
+    fill_memory(&e, &a, &pipeline, rank);
+    if (a.stage[rank].memory_bytes > result->memory_bytes)
+      result->memory_bytes = a.stage[rank].memory_bytes;
+  }
+  for (int v = 0; v < slices; v++)
+    result->flops += a.sums[v].flops * (double)plan->micro_batches;
+  result->run = pipeline;
+  result->stages = plan->pp;
+  result->stage = a.stage;
+  result->demands = w->demands;
+  result->demand_count = w->demand_count;
+  return e.failed ? -1 : 0;
+}

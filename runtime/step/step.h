@@ -1,0 +1,102 @@
+/* step.h - a step program under a plan: the time and memory of one training step.
+ *
+ * The right composition (reference.h is the other): every layer on exactly one slice,
+ * embedding and head where they stand, any degree may be 1. Ranks are laid out as
+ * Megatron-LM does: tensor fastest, then context, data, pipeline; expert groups lie
+ * inside data * context. A step ends when the slowest stage has updated its weights. */
+#ifndef ETT_SCHEDULE_STEP_H
+#define ETT_SCHEDULE_STEP_H
+
+#include "step/demand.h"
+#include "step/pipeline.h"
+#include "step/program.h"
+
+typedef enum ett_zero {
+  ETT_ZERO_NONE,       /* gradients are all-reduced, every rank updates all */
+  ETT_ZERO_OPTIMIZER,  /* ZeRO-1: reduce-scatter, update a shard, all-gather weights */
+  ETT_ZERO_GRADIENTS,  /* ZeRO-2: as 1, gradients reduced after every micro-batch */
+  ETT_ZERO_PARAMETERS, /* ZeRO-3, FSDP: weights gathered for every pass too */
+} ett_zero;
+
+typedef struct ett_step_plan {
+  ett_schedule_kind schedule;
+  int pp, chunks, tp, cp, ep, dp;
+  int etp; /* tensor ranks of an expert; ep * etp ranks hold all experts */
+  int gpus_per_node;
+  int64_t micro_batches;
+  ett_recompute recompute;
+  ett_zero zero;
+  int gradient_all_reduce; /* ZeRO-1/2 that reduces by all-reduce, as DeepSpeed may */
+  int overlap_gradients;   /* buckets are reduced while the last backward runs */
+  int overlap_parameters;  /* weights are gathered behind the next forward */
+  int overlap_sends;       /* stages compute while they send */
+  ett_exchange_overlap overlap_all_to_all;
+  int serial_sends;       /* receivers spend a message's time as well */
+  int wait_before_update; /* a gradient norm is taken over all stages first */
+  int32_t gradient_bytes; /* of one gradient as it is kept and reduced */
+  int32_t weight_bytes;   /* of one weight as it is used and gathered */
+  double optimizer_bytes; /* state of one parameter: master weight, moments */
+  double bucket_bytes;    /* of one gradient or weight message; infinite: one */
+  const int64_t *split;   /* middle layers per slice; NULL: as even as can be */
+  const ett_unit *units;  /* ETT_SCHEDULE_CUSTOM, as in ett_pipeline */
+  const size_t *first_unit;
+  int split_backward; /* custom schedules with weight units */
+} ett_step_plan;
+
+/* One pipeline rank. Seconds of a whole step unless said otherwise. */
+typedef struct ett_step_stage {
+  int64_t layers;
+  double parameters, expert_parameters;
+  /* All micro-batches; what is hidden of their all-to-alls is not counted. */
+  double forward_seconds, backward_seconds, again_seconds;
+  double exchange_hidden_seconds; /* of all-to-alls, behind computing */
+  double unit_forward_seconds, unit_backward_seconds; /* one by itself, all chunks */
+  double send_seconds;     /* messages to neighbours; serial: from them as well */
+  double pipeline_seconds; /* when its last backward is finished */
+  double gradient_seconds, gradient_exposed_seconds;
+  double tied_seconds; /* all-reduce of the tied embedding's gradient */
+  double wait_seconds; /* for the other stages' gradients */
+  double optimizer_seconds;
+  double gather_seconds, gather_exposed_seconds;
+  double end_seconds;
+  double weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes, memory_bytes;
+} ett_step_stage;
+
+typedef struct ett_step_result {
+  double step_seconds;
+  double pipeline_seconds; /* the pipeline alone */
+  double bubble_fraction; /* of it, averaged over stages: neither computing nor sending */
+  double flops;           /* model FLOPs of one rank's pipeline, all micro-batches */
+  double memory_bytes;    /* of the fullest stage */
+  int stages;
+  const ett_step_stage *stage;
+  const size_t *demands; /* what the plan asked for, distinct */
+  size_t demand_count;
+  ett_pipeline_result pipeline;
+  ett_pipeline run; /* what it is the result of */
+} ett_step_result;
+
+typedef struct ett_step_workspace ett_step_workspace;
+ett_step_workspace *ett_step_workspace_new(void);
+void ett_step_workspace_free(ett_step_workspace *workspace);
+
+/* 0: done; 1: demands are untimed, answer them and call again; -1: a fault.
+ * The result's arrays belong to the workspace. keep_units: see ett_pipeline_run. */
+int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
+                      ett_demands *demands, ett_step_workspace *workspace, int keep_units,
+                      ett_step_result *result, ett_err *err);
+
+/* The ends of a 90 % interval of step_seconds. Each operation's and message's error is
+ * shared by all its runs, so each is moved to either end of its own interval by itself;
+ * the moves d_i combine as sqrt((1 - r) sum d_i^2 + r (sum d_i)^2), where r is the
+ * correlation between different operations. Changes program and demands while it
+ * works and restores them. */
+int ett_step_interval(ett_program *program, const ett_step_plan *plan,
+                      ett_demands *demands, ett_step_workspace *workspace,
+                      double correlation, double *low, double *high, ett_err *err);
+
+/* Nodes and GPUs on each that a group of `degree` ranks, `stride` apart, spans. */
+void ett_group_topology(int64_t degree, int64_t stride, int gpus_per_node, int32_t *nodes,
+                        int32_t *gpus);
+
+#endif

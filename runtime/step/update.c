@@ -1,0 +1,98 @@
+/* What follows the pipeline on a stage: gradients reduced, weights updated and gathered.
+ */
+#include <math.h>
+
+#include "step/messages.h"
+
+/* Whether two neighbouring middle stages hold the same: then they need the same. */
+static int same_stage(const ett_evaluation *e, const ett_step_arrays *a, int rank) {
+  const ett_step_plan *p = e->plan;
+  if (rank < 2 || rank == p->pp - 1)
+    return 0;
+  for (int v = rank; v < p->pp * p->chunks; v += p->pp) {
+    const ett_layer_sums *one = &a->sums[v], *other = &a->sums[v - 1];
+    if (one->parameters != other->parameters || a->split[v] != a->split[v - 1] ||
+        one->expert_parameters != other->expert_parameters)
+      return 0;
+  }
+  return 1;
+}
+
+void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
+  const ett_step_plan *p = e->plan;
+  ett_step_stage *s = &a->stage[rank];
+  int slices = p->pp * p->chunks;
+  if (same_stage(e, a, rank)) {
+    for (int v = rank; v < slices; v += p->pp)
+      a->gradients[v] = a->gradients[v - 1];
+    s->optimizer_seconds = s[-1].optimizer_seconds;
+    s->gather_seconds = s[-1].gather_seconds;
+    return;
+  }
+  ett_demand_kind reduce = p->zero == ETT_ZERO_NONE || p->gradient_all_reduce
+                               ? ETT_DEMAND_ALL_REDUCE
+                               : ETT_DEMAND_REDUCE_SCATTER;
+  double layers = 0;
+  for (int v = rank; v < slices; v += p->pp) {
+    const ett_layer_sums *sums = &a->sums[v];
+    a->gradients[v].dense =
+        ett_messages_buckets(e, reduce, e->dense, sums->parameters * p->gradient_bytes,
+                             a->layers[v], p->gradient_bytes);
+    a->gradients[v].expert = ett_messages_buckets(
+        e, reduce, e->expert, sums->expert_parameters * p->gradient_bytes, a->layers[v],
+        p->gradient_bytes);
+    layers += (double)a->split[v];
+  }
+  double sharded = p->zero >= ETT_ZERO_OPTIMIZER ? (double)e->dense.degree : 1;
+  double expert_sharded = p->zero >= ETT_ZERO_OPTIMIZER ? (double)e->expert.degree : 1;
+  ett_stage_place place = rank == 0           ? ETT_STAGE_FIRST
+                          : rank == p->pp - 1 ? ETT_STAGE_LAST
+                                              : ETT_STAGE_MIDDLE;
+  s->optimizer_seconds = ett_messages_ask(
+      e, ETT_DEMAND_OPTIMIZER,
+      ceil(s->parameters / sharded + s->expert_parameters / expert_sharded),
+      (int32_t)ceil(layers / sharded), (int32_t)place, p->weight_bytes);
+  if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)
+    s->gather_seconds =
+        ett_messages_gather(e, s->parameters, s->expert_parameters, s->layers);
+}
+
+void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
+                    const ett_pipeline_result *ends) {
+  const ett_step_plan *p = e->plan;
+  ett_step_stage *s = &a->stage[rank];
+  double times = p->zero >= ETT_ZERO_GRADIENTS ? (double)p->micro_batches : 1;
+  double finish = ends->last_backward_end[rank], last = 0, total = 0;
+  double paired = ends->hidden_forward[rank] + ends->hidden_backward[rank];
+  s->forward_seconds -= ends->hidden_forward[rank];
+  s->backward_seconds -= ends->hidden_backward[rank];
+  s->exchange_hidden_seconds += paired;
+  /* The chunks of a rank finish last to first. */
+  for (int v = (p->chunks - 1) * p->pp + rank; v >= 0; v -= p->pp) {
+    const ett_slice_gradients *g = &a->gradients[v];
+    double start = ends->last_backward_start[v], end = ends->last_backward_end[v];
+    total += ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert);
+    finish = end > finish ? end : finish;
+    if (p->overlap_gradients) {
+      last = ett_buckets_overlapped_end(g->dense, start, end, last);
+      last = ett_buckets_overlapped_end(g->expert, start, end, last);
+    }
+  }
+  s->pipeline_seconds = finish;
+  s->gradient_seconds = total * times;
+  if (p->overlap_gradients) {
+    /* Reductions of the micro-batches before hide behind the next one's computing. */
+    double hidden = s->unit_forward_seconds + s->unit_backward_seconds -
+                    paired / (double)p->micro_batches;
+    double early = (times - 1) * (total > hidden ? total - hidden : 0);
+    s->gradient_exposed_seconds = early + (last > finish ? last - finish : 0);
+  } else {
+    s->gradient_exposed_seconds = s->gradient_seconds;
+  }
+  s->gather_exposed_seconds = s->gather_seconds;
+  if (p->overlap_parameters) {
+    double behind = s->unit_forward_seconds / p->chunks;
+    s->gather_exposed_seconds =
+        s->gather_seconds > behind ? s->gather_seconds - behind : 0;
+  }
+}

@@ -1,0 +1,139 @@
+#include "trace/query/bulk.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/query/select.h"
+
+#define DIGIT_BITS 11
+#define DIGITS (1u << DIGIT_BITS)
+
+/* Least significant digit first; digits that are all the same are left out. spare has n
+ * entries. */
+static void sort_ticks(int64_t *values, int64_t *spare, size_t n) {
+  const uint64_t flip = (uint64_t)1 << 63; /* orders negative values before the others */
+  int64_t *from = values, *to = spare;
+  for (unsigned shift = 0; shift < 64; shift += DIGIT_BITS) {
+    size_t counts[DIGITS] = {0}, at = 0;
+    for (size_t i = 0; i < n; i++)
+      counts[((uint64_t)from[i] ^ flip) >> shift & (DIGITS - 1)]++;
+    if (counts[((uint64_t)from[0] ^ flip) >> shift & (DIGITS - 1)] == n)
+      continue;
+    for (size_t d = 0; d < DIGITS; d++) {
+      const size_t count = counts[d];
+      counts[d] = at;
+      at += count;
+    }
+    for (size_t i = 0; i < n; i++)
+      to[counts[((uint64_t)from[i] ^ flip) >> shift & (DIGITS - 1)]++] = from[i];
+    int64_t *swap = from;
+    from = to;
+    to = swap;
+  }
+  if (from != values)
+    memcpy(values, from, n * sizeof *values);
+}
+
+/* Launches raise the queue, ends lower it; at the same tick ends come first. */
+static void walk_queue(ett_launch_stats *out, const int64_t *launches,
+                       const int64_t *ends, size_t n) {
+  size_t i = 0, k = 0;
+  int64_t depth = 0, most = 0, last = launches[0];
+  double weighted = 0;
+  while (k < n) {
+    const int is_end = i == n || ends[k] <= launches[i];
+    const int64_t at = is_end ? ends[k++] : launches[i++];
+    weighted += (double)depth * (double)(at - last);
+    last = at;
+    depth += is_end ? -1 : 1;
+    if (depth > most)
+      most = depth;
+  }
+  const int64_t from = launches[0] < ends[0] ? launches[0] : ends[0];
+  out->queue_most = most;
+  out->queue_mean = last > from ? weighted / (double)(last - from) : NAN;
+}
+
+int ett_launch_stats_of(ett_launch_stats *out, const ett_trace *t, const uint32_t *rows,
+                        const uint32_t *calls, size_t n) {
+  *out = (ett_launch_stats){.queue_mean = NAN};
+  if (n == 0)
+    return 0;
+  int64_t *delays = malloc(4 * n * sizeof *delays);
+  if (!delays)
+    return -1;
+  int64_t *launches = delays + n, *ends = launches + n, *spare = ends + n;
+  size_t m = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (rows[i] == ETT_TRACE_NONE || calls[i] == ETT_TRACE_NONE)
+      continue;
+    const int64_t ts = ETT_ROW(t, ts, rows[i]), dur = ETT_ROW(t, dur, rows[i]);
+    const int64_t call = ETT_ROW(t, ts, calls[i]), call_dur = ETT_ROW(t, dur, calls[i]);
+    delays[m] = ts - call;
+    launches[m] = call;
+    ends[m] = ts + dur;
+    out->delay_sum += (double)(ts - call);
+    out->call_sum += (double)call_dur;
+    out->short_rows += dur < call_dur;
+    m++;
+  }
+  out->launched = m;
+  if (m > 0) {
+    sort_ticks(delays, spare, m);
+    sort_ticks(launches, spare, m);
+    sort_ticks(ends, spare, m);
+    out->delay_p50 = delays[m / 2];
+    const size_t p95 = (size_t)floor(0.95 * (double)m);
+    out->delay_p95 = delays[p95 < m ? p95 : m - 1];
+    out->delay_max = delays[m - 1];
+    walk_queue(out, launches, ends, m);
+  }
+  free(delays);
+  return 0;
+}
+
+void ett_idle_causes_of(ett_idle_causes *out, const ett_trace *t, const uint32_t *rows,
+                        const uint32_t *calls, size_t n, const ett_intervals *gaps) {
+  *out = (ett_idle_causes){0, 0, 0};
+  size_t i = 0;
+  for (size_t g = 0; g < gaps->count; g++) {
+    const int64_t from = gaps->items[g].from, to = gaps->items[g].to;
+    while (i < n && (rows[i] == ETT_TRACE_NONE || ETT_ROW(t, ts, rows[i]) < to))
+      i++;
+    if (i == n || calls[i] == ETT_TRACE_NONE)
+      out->unknown += to - from;
+    else if (ETT_ROW(t, ts, calls[i]) >= from)
+      out->host += to - from;
+    else
+      out->device += to - from;
+  }
+}
+
+void ett_arg_weighted(const ett_trace *t, const uint32_t *rows, size_t n, uint32_t arg,
+                      double cap, double *weighted, double *ticks) {
+  const ett_trace_arg *args = t->args[arg];
+  const uint32_t length = t->arg_lengths[arg];
+  uint32_t at = 0;
+  *weighted = *ticks = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (rows[i] == ETT_TRACE_NONE)
+      continue;
+    /* Selections are in row order nearly always: the next one is a few entries on. */
+    uint32_t step = 0;
+    while (at < length && args[at].row < rows[i] && step < 64)
+      at++, step++;
+    if (at == length || args[at].row != rows[i]) {
+      const ett_trace_arg *found = ett_trace_arg_at(t, arg, rows[i]);
+      if (!found)
+        continue;
+      at = (uint32_t)(found - args);
+    }
+    double value;
+    if (!ett_arg_number(t, &args[at], &value))
+      continue;
+    const double dur = (double)ETT_ROW(t, dur, rows[i]);
+    *weighted += (value < cap ? value : cap) * dur;
+    *ticks += dur;
+  }
+}

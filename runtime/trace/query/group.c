@@ -1,0 +1,312 @@
+#include "trace/query/group.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const key_names[] = {
+    [ETT_KEY_FILE] = "file",
+    [ETT_KEY_RANK] = "rank",
+    [ETT_KEY_DEVICE] = "device",
+    [ETT_KEY_STREAM] = "stream",
+    [ETT_KEY_TRACK] = "track",
+    [ETT_KEY_PID] = "pid",
+    [ETT_KEY_TID] = "tid",
+    [ETT_KEY_PROCESS] = "process",
+    [ETT_KEY_THREAD] = "thread",
+    [ETT_KEY_NAME] = "name",
+    [ETT_KEY_CATEGORY] = "category",
+    [ETT_KEY_CLASS] = "class",
+    [ETT_KEY_PH] = "ph",
+    [ETT_KEY_CORRELATION] = "correlation",
+};
+
+int ett_key_find(const char *name) {
+  for (size_t i = 0; i < sizeof key_names / sizeof *key_names; i++)
+    if (strcmp(key_names[i], name) == 0)
+      return (int)i;
+  return -1;
+}
+
+static ett_key_value integer(int64_t v) {
+  return (ett_key_value){.type = ETT_ARG_INTEGER, .value.integer = v};
+}
+
+static ett_key_value text(uint32_t id) {
+  if (id == ETT_STRING_NONE)
+    return (ett_key_value){.type = ETT_ARG_NONE};
+  return (ett_key_value){.type = ETT_ARG_TEXT, .value.text = id};
+}
+
+static ett_key_value identity(int64_t v, uint8_t type) {
+  if (type == ETT_ID_INTEGER)
+    return integer(v);
+  if (type == ETT_ID_TEXT)
+    return text((uint32_t)v);
+  return (ett_key_value){.type = ETT_ARG_NONE};
+}
+
+ett_key_value ett_key_of(const ett_trace *t, ett_key key, uint32_t row) {
+  const ett_trace_block *b = &t->blocks[row >> 16];
+  uint32_t i = row & 0xFFFF;
+  const ett_track *w = &t->tracks[b->track[i]];
+  const ett_key_value missing = {.type = ETT_ARG_NONE};
+  switch (key.kind) {
+  case ETT_KEY_FILE:
+    return integer((int64_t)b->file + 1);
+  case ETT_KEY_RANK:
+    return t->files[b->file].has_rank ? integer(t->files[b->file].rank) : missing;
+  case ETT_KEY_DEVICE:
+    return b->device[i] < 0 ? missing : integer(b->device[i]);
+  case ETT_KEY_STREAM:
+    return b->stream[i] < 0 ? missing : integer(b->stream[i]);
+  case ETT_KEY_TRACK:
+    return integer((int64_t)b->track[i] + 1);
+  case ETT_KEY_PID:
+    return identity(w->pid, w->pid_type);
+  case ETT_KEY_TID:
+    return identity(w->tid, w->tid_type);
+  case ETT_KEY_PROCESS:
+    return text(w->process);
+  case ETT_KEY_THREAD:
+    return text(w->thread);
+  case ETT_KEY_NAME:
+    return text(b->name[i]);
+  case ETT_KEY_CATEGORY:
+    return text(t->categories[b->category[i]]);
+  case ETT_KEY_CLASS:
+    return integer(t->category_class[b->category[i]]);
+  case ETT_KEY_PH:
+    return integer(b->ph[i] & 0x7F);
+  case ETT_KEY_CORRELATION:
+    return b->correlation[i] < 0 ? missing : integer(b->correlation[i]);
+  case ETT_KEY_ARG: {
+    const ett_trace_arg *a = ett_trace_arg_at(t, key.arg, row);
+    return a ? *a : missing;
+  }
+  }
+  return missing;
+}
+
+int ett_key_compare(const ett_trace *t, const ett_key_value *a, const ett_key_value *b) {
+  int x = a->type == ETT_ARG_NONE ? 0 : a->type == ETT_ARG_TEXT ? 2 : 1;
+  int y = b->type == ETT_ARG_NONE ? 0 : b->type == ETT_ARG_TEXT ? 2 : 1;
+  if (x != y)
+    return x - y;
+  if (x == 2) {
+    if (a->value.text == b->value.text)
+      return 0;
+    return strcmp(t->strings->items[a->value.text].text,
+                  t->strings->items[b->value.text].text);
+  }
+  if (x == 0)
+    return 0;
+  if (a->type == ETT_ARG_INTEGER && b->type == ETT_ARG_INTEGER)
+    return a->value.integer < b->value.integer ? -1 : a->value.integer > b->value.integer;
+  double p = a->type == ETT_ARG_INTEGER ? (double)a->value.integer : a->value.number;
+  double q = b->type == ETT_ARG_INTEGER ? (double)b->value.integer : b->value.number;
+  return p < q ? -1 : p > q;
+}
+
+/* Numbers pairs (group so far, value) densely, one key at a time. */
+typedef struct pairing {
+  struct pair {
+    uint32_t group, type;
+    uint64_t bits;
+  } * items;
+  uint32_t count, capacity, *slots, mask;
+} pairing;
+
+static uint32_t pair_hash(const struct pair *p) {
+  uint64_t h = (p->bits + p->type) * 0x9E3779B97F4A7C15u;
+  h = (h ^ (h >> 32) ^ p->group) * 0xD6E8FEB86659FD93u;
+  return (uint32_t)(h ^ (h >> 32));
+}
+
+static uint32_t pair_number(pairing *m, struct pair p) {
+  if (m->count == m->capacity) {
+    uint32_t size = m->slots ? (m->mask + 1) * 2 : 128;
+    uint32_t *slots = calloc(size, sizeof *slots);
+    struct pair *items = realloc(m->items, size / 2 * sizeof *items);
+    if (items)
+      m->items = items;
+    if (!slots || !items) {
+      free(slots);
+      return UINT32_MAX;
+    }
+    free(m->slots);
+    m->slots = slots;
+    m->mask = size - 1;
+    m->capacity = size / 2;
+    for (uint32_t i = 0; i < m->count; i++) {
+      uint32_t s = pair_hash(&items[i]) & m->mask;
+      while (slots[s])
+        s = (s + 1) & m->mask;
+      slots[s] = i + 1;
+    }
+  }
+  uint32_t s = pair_hash(&p) & m->mask;
+  for (; m->slots[s]; s = (s + 1) & m->mask) {
+    const struct pair *q = &m->items[m->slots[s] - 1];
+    if (q->group == p.group && q->type == p.type && q->bits == p.bits)
+      return m->slots[s] - 1;
+  }
+  m->items[m->count] = p;
+  m->slots[s] = ++m->count;
+  return m->count - 1;
+}
+
+void ett_groups_free(ett_groups *g) {
+  free(g->values);
+  free(g->begin);
+  free(g->rows);
+  memset(g, 0, sizeof *g);
+}
+
+typedef struct order {
+  const ett_trace *t;
+  const ett_key_value *values;
+  uint32_t keys;
+} order;
+
+static int by_values(const void *a, const void *b, void *context) {
+  const order *o = context;
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  for (uint32_t k = 0; k < o->keys; k++) {
+    int c = ett_key_compare(o->t, &o->values[(size_t)x * o->keys + k],
+                            &o->values[(size_t)y * o->keys + k]);
+    if (c)
+      return c;
+  }
+  return x < y ? -1 : x > y;
+}
+
+int ett_group(ett_groups *out, const ett_trace *t, const ett_selection *s,
+              const ett_key *keys, uint32_t key_count) {
+  memset(out, 0, sizeof *out);
+  out->key_count = key_count;
+  int status = -1;
+  size_t rows = s->count ? s->count : 1;
+  uint32_t *group = calloc(rows, sizeof *group), *rank = NULL, *permutation = NULL;
+  ett_key_value *values = NULL;
+  uint32_t groups = 1;
+  if (!group)
+    goto done;
+  for (uint32_t k = 0; k < key_count; k++) {
+    pairing m = {0};
+    for (size_t i = 0; i < s->count; i++) {
+      if (s->rows[i] == ETT_TRACE_NONE)
+        continue;
+      ett_key_value v = ett_key_of(t, keys[k], s->rows[i]);
+      struct pair p = {group[i], v.type, 0};
+      if (v.type == ETT_ARG_TEXT)
+        p.bits = v.value.text;
+      else if (v.type != ETT_ARG_NONE)
+        memcpy(&p.bits, &v.value, 8);
+      group[i] = pair_number(&m, p);
+      if (group[i] == UINT32_MAX) {
+        free(m.items);
+        free(m.slots);
+        goto done;
+      }
+    }
+    groups = m.count;
+    free(m.items);
+    free(m.slots);
+  }
+  size_t *counts = calloc((size_t)groups + 1, sizeof *counts);
+  out->begin = counts;
+  out->rows = malloc(rows * sizeof *out->rows);
+  values = malloc(((size_t)groups * key_count + 1) * sizeof *values);
+  out->values = malloc(((size_t)groups * key_count + 1) * sizeof *values);
+  permutation = malloc(((size_t)groups + 1) * sizeof *permutation);
+  rank = malloc(((size_t)groups + 1) * sizeof *rank);
+  if (!counts || !out->rows || !values || !out->values || !permutation || !rank)
+    goto done;
+  memset(rank, 0, ((size_t)groups + 1) * sizeof *rank);
+  size_t present = 0;
+  for (size_t i = 0; i < s->count; i++) {
+    if (s->rows[i] == ETT_TRACE_NONE)
+      continue;
+    present++;
+    if (rank[group[i]]++)
+      continue; /* its values are known */
+    for (uint32_t k = 0; k < key_count; k++)
+      values[(size_t)group[i] * key_count + k] = ett_key_of(t, keys[k], s->rows[i]);
+  }
+  if (!present)
+    groups = 0;
+  for (uint32_t g = 0; g < groups; g++)
+    permutation[g] = g;
+  order o = {t, values, key_count};
+  if (groups)
+    qsort_r(permutation, groups, sizeof *permutation, by_values, &o);
+  for (uint32_t i = 0; i < groups; i++) {
+    counts[i + 1] = counts[i] + rank[permutation[i]];
+    memcpy(&out->values[(size_t)i * key_count],
+           &values[(size_t)permutation[i] * key_count], key_count * sizeof *values);
+  }
+  for (uint32_t i = 0; i < groups; i++)
+    rank[permutation[i]] = i;
+  for (size_t i = 0; i < s->count; i++)
+    if (s->rows[i] != ETT_TRACE_NONE)
+      out->rows[counts[rank[group[i]]]++] = s->rows[i];
+  for (uint32_t i = groups; i > 0; i--)
+    counts[i] = counts[i - 1];
+  counts[0] = 0;
+  out->count = groups;
+  status = 0;
+done:
+  free(group);
+  free(rank);
+  free(permutation);
+  free(values);
+  if (status)
+    ett_groups_free(out);
+  return status;
+}
+
+static int by_value(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+void ett_stats_of(ett_stats *out, const ett_trace *t, const uint32_t *rows, size_t count,
+                  int64_t *scratch, int sort) {
+  memset(out, 0, sizeof *out);
+  size_t n = 0;
+  int64_t total = 0, least = INT64_MAX, most = INT64_MIN;
+  for (size_t i = 0; i < count; i++) {
+    if (rows[i] == ETT_TRACE_NONE)
+      continue;
+    int64_t dur = scratch[n++] = ETT_ROW(t, dur, rows[i]);
+    total += dur;
+    if (dur < least)
+      least = dur;
+    if (dur > most)
+      most = dur;
+  }
+  out->count = (int64_t)n;
+  if (!n)
+    return;
+  out->total = total;
+  out->min = least;
+  out->max = most;
+  out->mean = (double)total / (double)n;
+  double sum = 0;
+  for (size_t i = 0; i < n; i++) {
+    double d = (double)scratch[i] - out->mean;
+    sum += d * d;
+  }
+  out->std = sqrt(sum / (double)n);
+  if (sort)
+    qsort(scratch, n, sizeof *scratch, by_value);
+}
+
+int64_t ett_percentile(const int64_t *sorted, size_t count, double percent) {
+  if (!count)
+    return 0;
+  double place = ceil(percent / 100.0 * (double)count);
+  size_t i = place < 1 ? 0 : (size_t)place - 1;
+  return sorted[i < count ? i : count - 1];
+}

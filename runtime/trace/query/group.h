@@ -1,0 +1,65 @@
+/* group.h - rows with equal keys together, and statistics of their durations. */
+#ifndef ETT_TRACE_GROUP_H
+#define ETT_TRACE_GROUP_H
+
+#include "trace/query/select.h"
+
+typedef enum ett_key_kind {
+  ETT_KEY_FILE,
+  ETT_KEY_RANK,
+  ETT_KEY_DEVICE,
+  ETT_KEY_STREAM,
+  ETT_KEY_TRACK,
+  ETT_KEY_PID,
+  ETT_KEY_TID,
+  ETT_KEY_PROCESS,
+  ETT_KEY_THREAD,
+  ETT_KEY_NAME,
+  ETT_KEY_CATEGORY,
+  ETT_KEY_CLASS,
+  ETT_KEY_PH,
+  ETT_KEY_CORRELATION,
+  ETT_KEY_ARG, /* then key.arg */
+} ett_key_kind;
+
+typedef struct ett_key {
+  ett_key_kind kind;
+  uint32_t arg;
+} ett_key;
+
+/* A value of a key: missing, integer, float or string id. */
+typedef ett_trace_arg ett_key_value;
+
+/* The key kind of that name ("rank", "name", …), or -1. */
+int ett_key_find(const char *name);
+
+ett_key_value ett_key_of(const ett_trace *t, ett_key key, uint32_t row);
+
+/* Missing first, then numbers, then texts by their bytes. */
+int ett_key_compare(const ett_trace *t, const ett_key_value *a, const ett_key_value *b);
+
+typedef struct ett_groups {
+  uint32_t count, key_count;
+  ett_key_value *values; /* count × key_count */
+  size_t *begin;         /* count + 1: into rows */
+  uint32_t *rows;        /* of each group in the order of the selection */
+} ett_groups;
+
+/* Groups sorted by their values; holes are in none. 0 or -1. */
+int ett_group(ett_groups *out, const ett_trace *t, const ett_selection *s,
+              const ett_key *keys, uint32_t key_count);
+void ett_groups_free(ett_groups *g);
+
+typedef struct ett_stats {
+  int64_t count, total, min, max;
+  double mean, std; /* population */
+} ett_stats;
+
+/* Statistics of durations; scratch (count entries) holds them then, sorted if wanted. */
+void ett_stats_of(ett_stats *out, const ett_trace *t, const uint32_t *rows, size_t count,
+                  int64_t *scratch, int sort);
+
+/* Nearest rank: the smallest value with at least percent of all at or below it. */
+int64_t ett_percentile(const int64_t *sorted, size_t count, double percent);
+
+#endif

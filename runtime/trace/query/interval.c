@@ -1,0 +1,165 @@
+#include "trace/query/interval.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void ett_intervals_free(ett_intervals *s) {
+  free(s->items);
+  s->items = NULL;
+  s->count = 0;
+}
+
+static int make(ett_intervals *out, size_t most) {
+  out->count = 0;
+  out->items = malloc((most ? most : 1) * sizeof *out->items);
+  return out->items ? 0 : -1;
+}
+
+/* Gives back what was reserved and not used. */
+static int done(ett_intervals *out) {
+  ett_interval *fitted =
+      realloc(out->items, (out->count ? out->count : 1) * sizeof *fitted);
+  if (fitted)
+    out->items = fitted;
+  return 0;
+}
+
+static void put(ett_intervals *out, int64_t from, int64_t to) {
+  if (from >= to)
+    return;
+  ett_interval *last = out->count ? &out->items[out->count - 1] : NULL;
+  if (last && from <= last->to) {
+    if (to > last->to)
+      last->to = to;
+  } else {
+    out->items[out->count++] = (ett_interval){from, to};
+  }
+}
+
+static int by_from(const void *a, const void *b) {
+  const ett_interval *x = a, *y = b;
+  return x->from < y->from ? -1 : x->from > y->from;
+}
+
+int ett_intervals_unite(ett_intervals *out, ett_interval *items, size_t n) {
+  if (make(out, n))
+    return -1;
+  int sorted = 1;
+  for (size_t i = 1; i < n && sorted; i++)
+    sorted = items[i - 1].from <= items[i].from;
+  if (!sorted)
+    qsort(items, n, sizeof *items, by_from);
+  for (size_t i = 0; i < n; i++)
+    put(out, items[i].from, items[i].to);
+  return done(out);
+}
+
+int ett_intervals_union(ett_intervals *out, const ett_intervals *a,
+                        const ett_intervals *b) {
+  if (make(out, a->count + b->count))
+    return -1;
+  size_t i = 0, k = 0;
+  while (i < a->count || k < b->count) {
+    const ett_interval *x =
+        k == b->count || (i < a->count && a->items[i].from <= b->items[k].from)
+            ? &a->items[i++]
+            : &b->items[k++];
+    put(out, x->from, x->to);
+  }
+  return done(out);
+}
+
+int ett_intervals_intersect(ett_intervals *out, const ett_intervals *a,
+                            const ett_intervals *b) {
+  if (make(out, a->count + b->count))
+    return -1;
+  for (size_t i = 0, k = 0; i < a->count && k < b->count;) {
+    const ett_interval x = a->items[i], y = b->items[k];
+    put(out, x.from > y.from ? x.from : y.from, x.to < y.to ? x.to : y.to);
+    if (x.to < y.to)
+      i++;
+    else
+      k++;
+  }
+  return done(out);
+}
+
+int ett_intervals_subtract(ett_intervals *out, const ett_intervals *a,
+                           const ett_intervals *b) {
+  if (make(out, a->count + b->count))
+    return -1;
+  size_t k = 0;
+  for (size_t i = 0; i < a->count; i++) {
+    int64_t from = a->items[i].from, to = a->items[i].to;
+    while (k < b->count && b->items[k].to <= from)
+      k++;
+    for (size_t j = k; j < b->count && b->items[j].from < to; j++) {
+      put(out, from, b->items[j].from);
+      if (b->items[j].to > from)
+        from = b->items[j].to;
+    }
+    put(out, from, to);
+  }
+  return done(out);
+}
+
+/* The first interval that ends behind x. */
+static size_t ending_behind(const ett_intervals *a, int64_t x) {
+  size_t low = 0, high = a->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (a->items[middle].to <= x)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+int ett_intervals_clip(ett_intervals *out, const ett_intervals *a, int64_t from,
+                       int64_t to) {
+  ett_interval window = {from, to};
+  ett_intervals w = {&window, from < to};
+  return ett_intervals_intersect(out, a, &w);
+}
+
+int ett_intervals_gaps(ett_intervals *out, const ett_intervals *a, int64_t from,
+                       int64_t to) {
+  ett_interval window = {from, to};
+  ett_intervals w = {&window, from < to};
+  return ett_intervals_subtract(out, &w, a);
+}
+
+int ett_intervals_longer(ett_intervals *out, const ett_intervals *a, int64_t least) {
+  if (make(out, a->count))
+    return -1;
+  for (size_t i = 0; i < a->count; i++) {
+    uint64_t length = (uint64_t)a->items[i].to - (uint64_t)a->items[i].from;
+    if (least < 0 || length > (uint64_t)least)
+      put(out, a->items[i].from, a->items[i].to);
+  }
+  return done(out);
+}
+
+int64_t ett_intervals_measure(const ett_intervals *a) {
+  uint64_t n = 0; /* wraps where the true sum has no 64-bit value */
+  for (size_t i = 0; i < a->count; i++)
+    n += (uint64_t)a->items[i].to - (uint64_t)a->items[i].from;
+  return (int64_t)n;
+}
+
+int64_t ett_intervals_measure_in(const ett_intervals *a, int64_t from, int64_t to) {
+  uint64_t n = 0;
+  for (size_t i = ending_behind(a, from); i < a->count && a->items[i].from < to; i++) {
+    int64_t x = a->items[i].from > from ? a->items[i].from : from;
+    int64_t y = a->items[i].to < to ? a->items[i].to : to;
+    if (x < y)
+      n += (uint64_t)y - (uint64_t)x;
+  }
+  return (int64_t)n;
+}
+
+int ett_intervals_contains(const ett_intervals *a, int64_t x) {
+  size_t i = ending_behind(a, x);
+  return i < a->count && a->items[i].from <= x;
+}

@@ -1,0 +1,186 @@
+#include "trace/query/link.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int hollow(ett_selection *out, size_t count) {
+  out->rows = malloc((count ? count : 1) * sizeof *out->rows);
+  out->count = count;
+  if (!out->rows)
+    return -1;
+  memset(out->rows, 0xFF, count * sizeof *out->rows);
+  return 0;
+}
+
+typedef struct entry {
+  uint64_t bits;
+  uint32_t file, row; /* row ETT_TRACE_NONE: empty slot */
+} entry;
+
+static int key_bits(const ett_trace *t, ett_key key, uint32_t row, uint64_t *bits) {
+  ett_key_value v = ett_key_of(t, key, row);
+  if (v.type == ETT_ARG_NONE)
+    return 0;
+  if (v.type == ETT_ARG_TEXT)
+    *bits = v.value.text;
+  else
+    memcpy(bits, &v.value, 8);
+  return 1;
+}
+
+static size_t place(uint64_t bits, uint32_t file, size_t mask) {
+  uint64_t h = (bits ^ (uint64_t)file << 48) * 0x9E3779B97F4A7C15u;
+  return (size_t)(h ^ (h >> 31)) & mask;
+}
+
+#define PENDING                                                                          \
+  (ETT_TRACE_NONE - 1) /* a key that is looked for, with no row found yet                \
+                        */
+
+/* The slot of a key, or the empty one where it would go. */
+static entry *slot_of(entry *table, size_t mask, uint64_t bits, uint32_t file) {
+  size_t p = place(bits, file, mask);
+  while (table[p].row != ETT_TRACE_NONE &&
+         (table[p].bits != bits || table[p].file != file))
+    p = (p + 1) & mask;
+  return &table[p];
+}
+
+/* The table holds the keys of the smaller side: a few rows matched against all launches
+ * of a trace stay in cache. */
+int ett_link_match(ett_selection *out, const ett_trace *t, const ett_selection *s,
+                   const ett_selection *r, ett_key key) {
+  const int by_wanted = s->count < r->count;
+  size_t size = 16;
+  while (size < (by_wanted ? s->count : r->count) * 2)
+    size *= 2;
+  entry *table = malloc(size * sizeof *table);
+  *out = (ett_selection){0};
+  if (!table || hollow(out, s->count)) {
+    free(table);
+    return -1;
+  }
+  memset(table, 0xFF, size * sizeof *table);
+  uint64_t bits;
+  for (size_t i = 0; by_wanted && i < s->count; i++) {
+    uint32_t row = s->rows[i];
+    if (row == ETT_TRACE_NONE || !key_bits(t, key, row, &bits))
+      continue;
+    uint32_t file = t->blocks[row >> 16].file;
+    entry *e = slot_of(table, size - 1, bits, file);
+    *e = (entry){bits, file, PENDING};
+  }
+  for (size_t i = 0; i < r->count; i++) {
+    uint32_t row = r->rows[i];
+    if (row == ETT_TRACE_NONE || !key_bits(t, key, row, &bits))
+      continue;
+    uint32_t file = t->blocks[row >> 16].file;
+    entry *e = slot_of(table, size - 1, bits, file);
+    if (e->row == (by_wanted ? PENDING : ETT_TRACE_NONE))
+      *e = (entry){bits, file, row};
+  }
+  for (size_t i = 0; i < s->count; i++) {
+    uint32_t row = s->rows[i];
+    if (row == ETT_TRACE_NONE || !key_bits(t, key, row, &bits))
+      continue;
+    const entry *e = slot_of(table, size - 1, bits, t->blocks[row >> 16].file);
+    if (e->row < PENDING && e->row != row)
+      out->rows[i] = e->row;
+  }
+  free(table);
+  return 0;
+}
+
+typedef struct item {
+  uint32_t track, row;
+  int64_t ts, end;
+  size_t index;
+} item;
+
+/* Outer before inner: by track, start, then the longer first. */
+static int by_start(const void *a, const void *b) {
+  const item *x = a, *y = b;
+  if (x->track != y->track)
+    return x->track < y->track ? -1 : 1;
+  if (x->ts != y->ts)
+    return x->ts < y->ts ? -1 : 1;
+  if (x->end != y->end)
+    return x->end > y->end ? -1 : 1;
+  return x->row < y->row ? -1 : x->row > y->row;
+}
+
+static item *items_of(const ett_trace *t, const ett_selection *s, size_t *count) {
+  item *all = malloc((s->count ? s->count : 1) * sizeof *all);
+  *count = 0;
+  if (!all)
+    return NULL;
+  int sorted = 1;
+  for (size_t i = 0; i < s->count; i++) {
+    uint32_t row = s->rows[i];
+    if (row == ETT_TRACE_NONE)
+      continue;
+    int64_t ts = ETT_ROW(t, ts, row);
+    all[*count] = (item){ETT_ROW(t, track, row), row, ts, ts + ETT_ROW(t, dur, row), i};
+    if (*count && by_start(&all[*count - 1], &all[*count]) > 0)
+      sorted = 0;
+    ++*count;
+  }
+  if (!sorted)
+    qsort(all, *count, sizeof *all, by_start);
+  return all;
+}
+
+static int sweep(ett_selection *out, const ett_trace *t, const ett_selection *s,
+                 const ett_selection *r, int enclosing) {
+  *out = (ett_selection){0};
+  size_t n, m, used = 0, next = 0;
+  item *rows = items_of(t, s, &n), *outer = items_of(t, r, &m);
+  item *stack = malloc((m + 1) * sizeof *stack);
+  int status = -1;
+  if (!rows || !outer || !stack || hollow(out, s->count))
+    goto done;
+  uint32_t track = ETT_TRACE_NONE;
+  for (size_t i = 0; i < n; i++) {
+    const item *q = &rows[i];
+    if (q->track != track) {
+      used = 0;
+      track = q->track;
+    }
+    for (; next < m && (outer[next].track < track ||
+                        (outer[next].track == track && outer[next].ts <= q->ts));
+         next++) {
+      if (outer[next].track < track)
+        continue;
+      while (enclosing && used && stack[used - 1].end < outer[next].ts)
+        used--;
+      stack[used++] = outer[next];
+    }
+    if (enclosing)
+      while (used && stack[used - 1].end < q->ts)
+        used--;
+    for (size_t k = used; k > 0; k--) {
+      if (stack[k - 1].row == q->row || (enclosing && stack[k - 1].end < q->end))
+        continue;
+      out->rows[q->index] = stack[k - 1].row;
+      break;
+    }
+  }
+  status = 0;
+done:
+  free(rows);
+  free(outer);
+  free(stack);
+  if (status)
+    ett_selection_free(out);
+  return status;
+}
+
+int ett_link_enclosing(ett_selection *out, const ett_trace *t, const ett_selection *s,
+                       const ett_selection *r) {
+  return sweep(out, t, s, r, 1);
+}
+
+int ett_link_preceding(ett_selection *out, const ett_trace *t, const ett_selection *s,
+                       const ett_selection *r) {
+  return sweep(out, t, s, r, 0);
+}

@@ -1,0 +1,48 @@
+/* json_read.h - a trace document from a byte stream into a part.
+ *
+ * Reads the members around traceEvents (kept as JSON text up to 1 MiB each) and hands the
+ * array to the scanner window by window, so that a file of any size is read in a window
+ * of ETT_JSON_WINDOW bytes (more only for an event that is longer). A job may begin at
+ * any byte of a file: the boundary of an event is found from the structure around it, and
+ * the caller compares it with where the job before ended. */
+#ifndef ETT_TRACE_JSON_READ_H
+#define ETT_TRACE_JSON_READ_H
+
+#include "io/stream.h"
+#include "trace/read/json/json_scan.h"
+
+#define ETT_JSON_WINDOW ((size_t)256 << 10)
+#define ETT_JSON_LONGEST ((size_t)256 << 20) /* of one event or key */
+#define ETT_JSON_MEMBER ((size_t)1 << 20)
+
+typedef enum ett_json_start {
+  ETT_JSON_DOCUMENT, /* the source begins with the document */
+  ETT_JSON_GUESS,    /* somewhere inside traceEvents: find the next event */
+  ETT_JSON_ARRAY,    /* between two events */
+} ett_json_start;
+
+#define ETT_JSON_NOWHERE UINT64_MAX
+
+typedef struct ett_json_job {
+  const ett_json_scanner *scanner;
+  const ett_json_args *args;
+  ett_trace_part *part;
+  ett_byte_source source;
+  ett_json_start start;
+  uint64_t offset; /* of the source's first byte in the file */
+  uint64_t stop;   /* events that begin at or behind this offset are left alone */
+  unsigned decimals;
+  bool flows;
+} ett_json_job;
+
+/* Runs a job. On success (0) part->begin is the offset of the first event looked at
+ * (ETT_JSON_NOWHERE when a guess failed) and part->end that of the next event, or
+ * ETT_JSON_NOWHERE when the document ended here. Damage is in the part; -1 with *err for
+ * what cannot be survived: the source failed, memory, or the document is no trace. */
+int ett_json_read(ett_json_job *job, ett_err *err);
+
+/* The '{' of an element of the outermost array of objects that shows between p and end,
+ * whether p is inside a string or not; NULL when the stretch does not tell. */
+const char *ett_json_boundary(const char *p, const char *end);
+
+#endif

@@ -1,0 +1,133 @@
+/* json_scan.h - turns the bytes of a traceEvents array into rows.
+ *
+ * One source (json_scan_impl.h) is compiled per instruction set; ett_json_scanner_best
+ * picks at run time. The scanner sees a window of the file followed by
+ * ETT_JSON_PAD bytes of '"', so that nothing is compared against the end on the way; an
+ * event that is not wholly inside is left for the next, larger window. It checks the
+ * grammar of all that it touches (values of args that nobody asked for are stepped over
+ * by structure only) and never trusts a length or a number. */
+#ifndef ETT_TRACE_JSON_SCAN_H
+#define ETT_TRACE_JSON_SCAN_H
+
+#include "trace/read/json/part.h"
+
+#define ETT_JSON_PAD 192
+
+/* Args with a column of their own, in slots behind the requested ones. */
+enum {
+  ETT_JSON_ARG_STREAM = 1,
+  ETT_JSON_ARG_DEVICE = 2,
+  ETT_JSON_ARG_CORRELATION = 4,
+  ETT_JSON_ARG_NAME = 8,
+};
+
+typedef struct ett_json_slot {
+  const char *name;
+  uint32_t length;
+  int32_t requested; /* column of the part, or -1 */
+  uint32_t builtin;  /* ETT_JSON_ARG_… or 0 */
+  int32_t next;      /* slot with the same first byte, or -1 */
+} ett_json_slot;
+
+/* Which args to keep; shared by all threads. */
+typedef struct ett_json_args {
+  ett_json_slot *slots;
+  uint32_t count;
+  uint32_t
+      lengths[256];   /* by first byte: bit min(length, 31) set when some slot has it */
+  int32_t first[256]; /* by first byte: slot or -1 */
+} ett_json_args;
+
+int ett_json_args_init(ett_json_args *a, const char *const *names, uint32_t count);
+void ett_json_args_free(ett_json_args *a);
+
+typedef struct ett_json_scan {
+  ett_trace_part *part;
+  const ett_json_args *args;
+  const char *data;  /* window */
+  uint64_t base;     /* offset of data[0] in the file */
+  unsigned decimals; /* 3: ticks are nanoseconds, 6: picoseconds */
+  bool flows;
+  char *scratch; /* decoded strings */
+  size_t scratch_size;
+  uint64_t whole_limit; /* microseconds that still fit in 64 bits of ticks */
+  const char *bad;      /* where the last malformed event went wrong */
+  int oom, kept_args;
+  struct {
+    ett_trace_damage damage;
+    uint64_t offset;
+  } pending[8]; /* of the event being read: counted once it is whole */
+  uint32_t pending_count;
+  struct {
+    char text[40];
+    uint32_t length;
+    uint16_t id;
+  } category; /* last one seen */
+} ett_json_scan;
+
+typedef enum ett_json_status {
+  ETT_JSON_MORE, /* the window ended; *position is where to go on */
+  ETT_JSON_STOP, /* the next event begins at or behind stop; *position is its '{' */
+  ETT_JSON_END,  /* the array ended; *position is behind its ']' */
+  ETT_JSON_BAD,  /* malformed at scan->bad; *position is the event's '{' (or the spot) */
+  ETT_JSON_MEMORY,
+} ett_json_status;
+
+typedef struct ett_json_scanner {
+  const char *name;
+  /* Reads events from *position (between two events) to end. */
+  ett_json_status (*events)(ett_json_scan *s, const char **position, const char *end,
+                            const char *stop);
+  /* End of the JSON value at p, NULL when malformed or not wholly before end. */
+  const char *(*skip)(const char *p, const char *end);
+} ett_json_scanner;
+
+extern const ett_json_scanner ett_json_plain_scanner;
+#if defined(__x86_64__)
+extern const ett_json_scanner ett_json_sse2_scanner;
+extern const ett_json_scanner ett_json_avx2_scanner;
+#endif
+
+/* The fastest scanner this machine runs; or the one of that name, NULL when it cannot. */
+const ett_json_scanner *ett_json_scanner_best(void);
+const ett_json_scanner *ett_json_scanner_named(const char *name);
+
+/* Decodes the escapes of a string's text into out (at least length bytes); returns the
+ * decoded length. Bad escapes are kept as written and *bad set. */
+size_t ett_json_unescape(const char *text, size_t length, char *out, int *bad);
+
+/* Sets up a scanner state over a part. */
+void ett_json_scan_init(ett_json_scan *s, ett_trace_part *part, const ett_json_args *args,
+                        unsigned decimals, bool flows);
+void ett_json_scan_free(ett_json_scan *s);
+
+/* Slow paths shared by all instruction sets. */
+
+/* Notes damage of the event being read; settles the notes (counts or drops them). */
+void ett_json_hurt(ett_json_scan *s, ett_trace_damage damage, uint64_t offset);
+void ett_json_settle(ett_json_scan *s, int count);
+
+/* Takes back args that were kept for an event that became no row. */
+void ett_json_trim(ett_json_scan *s);
+
+/* A JSON number of any form as double; NULL end when malformed. */
+const char *ett_json_number(const char *p, const char *end, double *value);
+
+/* A time in microseconds, any form, as ticks of 10^-decimals µs: rounded half away from
+ * zero. Returns the end; *status 0 good, 1 overflow, 2 not a number. */
+const char *ett_json_time_slow(const char *p, const char *end, unsigned decimals,
+                               int64_t *ticks, int *status);
+
+/* Interns the raw text of a string (without quotes): decodes, checks, tallies. */
+uint32_t ett_json_text(ett_json_scan *s, const char *raw, size_t length, int escaped,
+                       int control);
+
+/* First place at or behind p where an event seems to begin: a '{' behind '[' or ',' whose
+ * first key is one of an event's. NULL when there is none before end. */
+const char *ett_json_resync(const char *p, const char *end);
+
+/* Closing quote of a string with unescaped quotes that begins behind p[-1]; NULL when
+ * none is plausible within 64 KiB. */
+const char *ett_json_salvage(const char *p, const char *end);
+
+#endif

@@ -1,0 +1,320 @@
+/* json_scan_impl.h - the scanner; included once per instruction set.
+ *
+ * The including file defines SCAN(name), WIDTH and the primitives on WIDTH bytes at p:
+ *   vstop(p)   mask of quote, backslash and bytes below 0x20
+ *   vsolid(p)  mask of bytes above 0x20 (not white space)
+ *   vquote(p), vslash(p), vopen(p) ('{' '['), vclose(p) ('}' ']')
+ *   vscalar(p) mask of ',' '}' ']' '"' and bytes up to 0x20
+ * with hstop, hsolid and hscalar the same on HEAD bytes (most strings, numbers and
+ * stretches of white space are short, and narrow registers answer sooner),
+ * and prefix(m): running exclusive-or of the bits, all in MASK. */
+
+#include "trace/read/json/json_scan_tokens.h"
+
+#include "trace/read/json/json_scan_args.h"
+
+/* A pid, tid: integer, string, or anything (taken as its text). */
+static inline const char *identity(ett_json_scan *s, const char *p, const char *end,
+                                   int64_t *value, uint8_t *type) {
+  const char *q = integer(p, value);
+  if (q != p && (*q == ',' || *q == '}' || (unsigned char)*q <= ' ')) {
+    *type = ETT_ID_INTEGER;
+    return q;
+  }
+  span t;
+  if (*p == '"') {
+    q = string(p + 1, end, &t);
+    if (!q)
+      return NULL;
+    q++;
+    int64_t number = 0;
+    const char *e = integer(t.text, &number); /* old dialect: "tid": "1890023232" */
+    if (t.length && e == t.text + t.length) {
+      *value = number;
+      *type = ETT_ID_INTEGER;
+      return q;
+    }
+  } else {
+    q = skip_value(s, p, end);
+    if (!q)
+      return NULL;
+    if (q - p == 4 && memcmp(p, "null", 4) == 0)
+      return q;
+    t = (span){p, (size_t)(q - p), 0, 0};
+  }
+  uint32_t id = ett_json_text(s, t.text, t.length, t.escaped, t.control);
+  if (id == ETT_STRING_NONE) {
+    s->oom = 1;
+    return NULL;
+  }
+  *value = id;
+  *type = ETT_ID_TEXT;
+  return q;
+}
+
+/* Row, track name or nothing from a whole event that begins at offset. */
+static inline int emit(ett_json_scan *s, event_state *e, uint64_t offset) {
+  ett_trace_part *part = s->part;
+  part->seen++;
+  switch (e->ph) {
+  case 0:
+    ett_json_hurt(s, ETT_DAMAGE_BAD_EVENT, offset);
+    return 0;
+  case 's':
+  case 't':
+  case 'f':
+    if (!s->flows)
+      return 0;
+    break;
+  case 'M': {
+    int process = e->name.length == 12 && memcmp(e->name.text, "process_name", 12) == 0;
+    int thread = e->name.length == 11 && memcmp(e->name.text, "thread_name", 11) == 0;
+    if (!(e->has & ETT_JSON_ARG_NAME) || !(process || thread))
+      return 0;
+    uint32_t track = ett_part_track(part, e->pid, e->pid_type, process ? 0 : e->tid,
+                                    process ? ETT_ID_NONE : e->tid_type);
+    uint32_t text = ett_json_text(s, e->meta_name.text, e->meta_name.length,
+                                  e->meta_name.escaped, e->meta_name.control);
+    if (track == ETT_TRACE_NONE || text == ETT_STRING_NONE)
+      return -1;
+    if (process)
+      part->tracks[track].process = text;
+    else
+      part->tracks[track].thread = text;
+    return 0;
+  }
+  default:
+    break;
+  }
+  ett_row row;
+  row.ph = e->ph;
+  row.ts = e->ts;
+  row.dur = e->dur;
+  if (row.ts == 0)
+    ett_json_hurt(s, ETT_DAMAGE_ZERO_TS, offset);
+  if (row.dur < 0) {
+    ett_json_hurt(s, ETT_DAMAGE_NEGATIVE_DUR, offset);
+    row.ph |= ETT_PH_INVALID;
+  }
+  if (e->bad_time || !e->has_ts)
+    row.ph |= ETT_PH_INVALID;
+  if (__builtin_add_overflow(row.ts, row.dur, &(int64_t){0}))
+    row.ph |= ETT_PH_INVALID;
+  row.name =
+      ett_json_text(s, e->name.text, e->name.length, e->name.escaped, e->name.control);
+  row.track = ett_part_track(part, e->pid, e->pid_type, e->tid, e->tid_type);
+  if (row.name == ETT_STRING_NONE || row.track == ETT_TRACE_NONE)
+    return -1;
+  row.category = ETT_CATEGORY_NONE;
+  ett_trace_class class = ETT_CLASS_OTHER;
+  if (e->has_category) {
+    if (e->category.length == s->category.length &&
+        memcmp(e->category.text, s->category.text, e->category.length) == 0) {
+      row.category = s->category.id;
+    } else {
+      row.category =
+          ett_lexicon_category(part->lexicon, e->category.text, e->category.length);
+      if (e->category.length <= sizeof s->category.text &&
+          row.category != ETT_CATEGORY_NONE) {
+        memcpy(s->category.text, e->category.text, e->category.length);
+        s->category.length = (uint32_t)e->category.length;
+        s->category.id = row.category;
+      }
+    }
+    if (row.category != ETT_CATEGORY_NONE)
+      class = part->lexicon->category_class[row.category];
+  }
+  int on_device = class == ETT_CLASS_KERNEL || class == ETT_CLASS_MEMCPY ||
+                  class == ETT_CLASS_MEMSET || class == ETT_CLASS_DEVICE_ANNOTATION;
+  int64_t device = -1, stream = -1;
+  if (e->has & ETT_JSON_ARG_DEVICE)
+    device = e->device;
+  else if (on_device && e->pid_type == ETT_ID_INTEGER)
+    device = e->pid;
+  if (e->has & ETT_JSON_ARG_STREAM)
+    stream = e->stream;
+  else if (on_device && e->tid_type == ETT_ID_INTEGER)
+    stream = e->tid;
+  row.device = device >= -1 && device <= INT16_MAX ? (int16_t)device : -1;
+  row.stream = stream >= -1 && stream <= INT32_MAX ? (int32_t)stream : -1;
+  row.correlation = e->has & ETT_JSON_ARG_CORRELATION ? e->correlation : -1;
+  s->kept_args = 0; /* they are this row's */
+  return ett_part_append(part, &row);
+}
+
+#define KEY(text) (memcmp(p + 1, text "\"", sizeof text) == 0)
+
+/* One event whose '{' is p; behind its '}', or NULL with s->bad set when malformed. */
+static inline const char *event(ett_json_scan *s, const char *p, const char *end) {
+  event_state e;
+  e.has = 0;
+  e.ph = e.pid_type = e.tid_type = e.has_category = 0;
+  e.has_ts = e.bad_time = 0;
+  e.name = (span){p, 0, 0, 0};
+  e.ts = e.dur = e.pid = e.tid = 0;
+  const char *start = p, *q;
+  p = space(p + 1);
+  if (*p == '}' && p < end)
+    return p + 1; /* {}: what XLA ends its arrays with */
+  for (;;) {
+    if (*p != '"')
+      goto bad;
+    if (KEY("ph")) {
+      p = space(p + 4);
+      if (*p != ':')
+        goto bad;
+      p = space(p + 1);
+      if (p[0] == '"' && p[1] != '\\' && p[1] != '"' && p[2] == '"') {
+        e.ph = (uint8_t)p[1] & 0x7F;
+        q = p + 3;
+      } else {
+        q = skip_value(s, p, end);
+      }
+    } else if (KEY("ts") || KEY("dur")) {
+      int ts = p[1] == 't';
+      p = space(p + (ts ? 4 : 5));
+      if (*p != ':')
+        goto bad;
+      p = space(p + 1);
+      int64_t value = 0;
+      uint8_t wrong = 0;
+      if (*p == '"') {
+        span t;
+        q = string(p + 1, end, &t);
+        if (!q)
+          return NULL;
+        if (time_ticks(s, p + 1, q, &value, &wrong) != q && !wrong) {
+          ett_json_hurt(s, ETT_DAMAGE_BAD_NUMBER, s->base + (uint64_t)(p - s->data));
+          wrong = 1;
+        }
+        q++;
+      } else if (*p == 'n') { /* null: as if it were not there */
+        q = skip_value(s, p, end);
+        if (!q)
+          return NULL;
+        goto next;
+      } else {
+        q = time_ticks(s, p, end, &value, &wrong);
+        if (q == p)
+          q = skip_value(s, p, end);
+      }
+      e.bad_time |= wrong;
+      if (ts) {
+        e.ts = value;
+        e.has_ts = 1;
+      } else {
+        e.dur = value;
+      }
+    } else if (KEY("pid")) {
+      p = space(p + 5);
+      if (*p != ':')
+        goto bad;
+      q = identity(s, space(p + 1), end, &e.pid, &e.pid_type);
+    } else if (KEY("tid")) {
+      p = space(p + 5);
+      if (*p != ':')
+        goto bad;
+      q = identity(s, space(p + 1), end, &e.tid, &e.tid_type);
+    } else if (KEY("cat") || KEY("name")) {
+      int name = p[1] == 'n';
+      p = space(p + (name ? 6 : 5));
+      if (*p != ':')
+        goto bad;
+      p = space(p + 1);
+      if (*p == '"') {
+        span *t = name ? &e.name : &e.category;
+        q = healed(s, p, end, t);
+        if (!name)
+          e.has_category = 1;
+      } else {
+        q = skip_value(s, p, end);
+      }
+    } else if (KEY("args")) {
+      p = space(p + 6);
+      if (*p != ':')
+        goto bad;
+      p = space(p + 1);
+      if (*p == '{') {
+        q = arguments(s, p, end, &e);
+      } else {
+        if (p < end)
+          ett_json_hurt(s, ETT_DAMAGE_ARGS_NOT_OBJECT, s->base + (uint64_t)(p - s->data));
+        q = skip_value(s, p, end);
+      }
+    } else {
+      span key;
+      q = string(p + 1, end, &key);
+      if (!q)
+        return NULL;
+      p = space(q + 1);
+      if (*p != ':')
+        goto bad;
+      p = space(p + 1);
+      q = *p == '"' ? healed(s, p, end, &key) : skip_value(s, p, end);
+    }
+    if (!q)
+      return NULL;
+  next:
+    p = space(q);
+    if (*p == ',') {
+      p = space(p + 1);
+      continue;
+    }
+    if (*p == '}')
+      break;
+    goto bad;
+  }
+  if (emit(s, &e, s->base + (uint64_t)(start - s->data))) {
+    s->oom = 1;
+    return NULL;
+  }
+  if (s->kept_args)
+    ett_json_trim(s);
+  return p + 1;
+bad:
+  s->bad = p;
+  return NULL;
+}
+
+static ett_json_status SCAN(events)(ett_json_scan *s, const char **position,
+                                    const char *end, const char *stop) {
+  const char *p = *position;
+  for (;;) {
+    p = space(p);
+    if (*p == ',' && p < end)
+      p = space(p + 1);
+    if (p >= end) {
+      *position = end;
+      return ETT_JSON_MORE;
+    }
+    if (*p == '{') {
+      if (p >= stop) {
+        *position = p;
+        return ETT_JSON_STOP;
+      }
+      s->bad = NULL;
+      const char *q = event(s, p, end);
+      if (q) {
+        p = q;
+        if (s->pending_count)
+          ett_json_settle(s, 1);
+        continue;
+      }
+      *position = p;
+      if (s->oom)
+        return ETT_JSON_MEMORY;
+      int bad = s->bad && s->bad < end;
+      ett_json_settle(s, bad);
+      return bad ? ETT_JSON_BAD : ETT_JSON_MORE;
+    }
+    *position = p;
+    if (*p == ']') {
+      *position = p + 1;
+      return ETT_JSON_END;
+    }
+    s->bad = p;
+    return ETT_JSON_BAD;
+  }
+}
+
+const ett_json_scanner SCAN(scanner) = {NAME, SCAN(events), SCAN(skip)};

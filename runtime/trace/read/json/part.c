@@ -1,0 +1,290 @@
+#include "trace/read/json/part.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+
+static const struct {
+  const char *name, *text;
+} damages[ETT_DAMAGE_COUNT] = {
+    [ETT_DAMAGE_TRUNCATED] = {"truncated", "the file ends inside a value; what came "
+                                           "before it was read"},
+    [ETT_DAMAGE_BAD_STRING] = {"bad_string", "a string holds an unescaped quote or a bad "
+                                             "escape; its text was taken as written"},
+    [ETT_DAMAGE_BAD_UTF8] = {"bad_utf8", "a name is not UTF-8; its stray bytes read '?'"},
+    [ETT_DAMAGE_CONTROL_CHARACTER] = {"control_character",
+                                      "a string holds a raw control character; kept"},
+    [ETT_DAMAGE_BAD_NUMBER] = {"bad_number", "a number cannot be read; taken as absent"},
+    [ETT_DAMAGE_INTEGER_OVERFLOW] = {"integer_overflow",
+                                     "an integer has more than 64 bits; an arg keeps its "
+                                     "digits as text, a time is not usable"},
+    [ETT_DAMAGE_BAD_EVENT] = {"bad_event",
+                              "an event cannot be read; skipped to the next"},
+    [ETT_DAMAGE_ZERO_TS] = {"zero_ts", "an event's ts is 0 among absolute times; its row "
+                                       "is left out of every question about time"},
+    [ETT_DAMAGE_NEGATIVE_DUR] = {"negative_dur",
+                                 "an event's duration is negative; its "
+                                 "row is left out of every question about "
+                                 "time"},
+    [ETT_DAMAGE_ARGS_NOT_OBJECT] = {"args_not_object",
+                                    "an event's args are no object; ignored"},
+    [ETT_DAMAGE_UNMATCHED_BEGIN] = {"unmatched_begin",
+                                    "a begin or end event has no partner; left out"},
+    [ETT_DAMAGE_BAD_MESSAGE] =
+        {"bad_message", "a message or page is damaged or cut off; what came before "
+                        "it was read"},
+};
+
+const char *ett_trace_damage_name(ett_trace_damage d) {
+  return damages[d].name;
+}
+
+const char *ett_trace_damage_text(ett_trace_damage d) {
+  return damages[d].text;
+}
+
+static const char *class_names[ETT_CLASS_COUNT] = {
+    "other",       "kernel",        "memcpy",       "memset",        "device_annotation",
+    "device_step", "device_module", "device_async", "cpu_op",        "annotation",
+    "runtime",     "python",        "overhead",     "communication", "host",
+};
+
+const char *ett_trace_class_name(ett_trace_class c) {
+  return class_names[c];
+}
+
+int ett_trace_class_find(const char *name) {
+  for (int i = 0; i < ETT_CLASS_COUNT; i++)
+    if (strcmp(class_names[i], name) == 0)
+      return i;
+  return -1;
+}
+
+ett_trace_class ett_trace_classify(const char *category, size_t length) {
+  static const struct {
+    const char *category;
+    ett_trace_class is;
+  } map[] = {
+      {"kernel", ETT_CLASS_KERNEL},
+      {"gpu_memcpy", ETT_CLASS_MEMCPY},
+      {"memcpy", ETT_CLASS_MEMCPY},
+      {"gpu_memset", ETT_CLASS_MEMSET},
+      {"memset", ETT_CLASS_MEMSET},
+      {"gpu_user_annotation", ETT_CLASS_DEVICE_ANNOTATION},
+      {"mtia_ccp_events", ETT_CLASS_DEVICE_ASYNC},
+      {"cpu_op", ETT_CLASS_CPU_OP},
+      {"operator", ETT_CLASS_CPU_OP},
+      {"user_annotation", ETT_CLASS_ANNOTATION},
+      {"cuda_runtime", ETT_CLASS_RUNTIME},
+      {"cuda_driver", ETT_CLASS_RUNTIME},
+      {"hip_runtime", ETT_CLASS_RUNTIME},
+      {"hip_driver", ETT_CLASS_RUNTIME},
+      {"xpu_runtime", ETT_CLASS_RUNTIME},
+      {"xpu_driver", ETT_CLASS_RUNTIME},
+      {"mtia_runtime", ETT_CLASS_RUNTIME},
+      {"privateuse1_runtime", ETT_CLASS_RUNTIME},
+      {"privateuse1_driver", ETT_CLASS_RUNTIME},
+      {"runtime", ETT_CLASS_RUNTIME},
+      {"driver", ETT_CLASS_RUNTIME},
+      {"python_function", ETT_CLASS_PYTHON},
+      {"python", ETT_CLASS_PYTHON},
+      {"overhead", ETT_CLASS_OVERHEAD},
+      {"collective_comm", ETT_CLASS_DEVICE_ANNOTATION},
+      {"CUPTI_ACTIVITY_KIND_KERNEL", ETT_CLASS_KERNEL},
+      {"CUPTI_ACTIVITY_KIND_MEMCPY", ETT_CLASS_MEMCPY},
+      {"CUPTI_ACTIVITY_KIND_MEMSET", ETT_CLASS_MEMSET},
+      {"CUPTI_ACTIVITY_KIND_RUNTIME", ETT_CLASS_RUNTIME},
+      {"NVTX_EVENTS", ETT_CLASS_ANNOTATION},
+      {"MPI_COLLECTIVES_EVENTS", ETT_CLASS_COMMUNICATION},
+      {"MPI_P2P_EVENTS", ETT_CLASS_COMMUNICATION},
+      {"MPI_START_WAIT_EVENTS", ETT_CLASS_COMMUNICATION},
+      {"MPI_OTHER_EVENTS", ETT_CLASS_COMMUNICATION},
+      {"CUBLAS_EVENTS", ETT_CLASS_CPU_OP},
+      {"CUDNN_EVENTS", ETT_CLASS_CPU_OP},
+      {"OSRT_API", ETT_CLASS_HOST},
+  };
+  for (size_t i = 0; i < sizeof map / sizeof *map; i++)
+    if (strlen(map[i].category) == length &&
+        strncasecmp(map[i].category, category, length) == 0)
+      return map[i].is;
+  return ETT_CLASS_OTHER;
+}
+
+void ett_lexicon_free(ett_lexicon *l) {
+  ett_strings_free(&l->strings);
+  ett_strings_free(&l->categories);
+  free(l->category_class);
+  memset(l, 0, sizeof *l);
+}
+
+uint16_t ett_lexicon_category(ett_lexicon *l, const char *text, size_t length) {
+  int fresh;
+  if (l->categories.count >= ETT_CATEGORY_NONE - 1) {
+    uint32_t id = ett_strings_find(&l->categories, text, length);
+    return id == ETT_STRING_NONE ? ETT_CATEGORY_NONE : (uint16_t)id;
+  }
+  if (l->categories.count == l->category_capacity) {
+    uint32_t n = l->category_capacity ? l->category_capacity * 2 : 64;
+    uint8_t *grown = realloc(l->category_class, n);
+    if (!grown)
+      return ETT_CATEGORY_NONE;
+    l->category_class = grown;
+    l->category_capacity = n;
+  }
+  uint32_t id = ett_strings_put(&l->categories, text, length, 0, &fresh);
+  if (id == ETT_STRING_NONE)
+    return ETT_CATEGORY_NONE;
+  if (fresh)
+    l->category_class[id] = (uint8_t)ett_trace_classify(text, length);
+  return (uint16_t)id;
+}
+
+int ett_part_init(ett_trace_part *p, uint32_t file, uint32_t arg_count, ett_lexicon *l) {
+  memset(p, 0, sizeof *p);
+  p->file = file;
+  p->lexicon = l;
+  if (arg_count && !(p->args = calloc(arg_count, sizeof *p->args)))
+    return -1;
+  p->arg_count = arg_count;
+  return 0;
+}
+
+#define BLOCK_BYTES ((size_t)ETT_TRACE_BLOCK * ETT_TRACE_EVENT_BYTES)
+
+void ett_part_free(ett_trace_part *p) {
+  for (uint32_t i = 0; i < p->block_count; i++)
+    munmap(p->blocks[i].memory, BLOCK_BYTES);
+  for (uint32_t i = 0; i < p->arg_count; i++)
+    free(p->args[i].items);
+  for (uint32_t i = 0; i < p->member_count; i++) {
+    free(p->members[i].key);
+    free(p->members[i].value);
+  }
+  free(p->blocks);
+  free(p->args);
+  free(p->tracks);
+  free(p->track_slots);
+  free(p->members);
+  memset(p, 0, sizeof *p);
+}
+
+int ett_part_grow(ett_trace_part *p) {
+  if (p->block_count == p->block_capacity) {
+    uint32_t n = p->block_capacity ? p->block_capacity * 2 : 4;
+    ett_trace_block *grown = realloc(p->blocks, n * sizeof *grown);
+    if (!grown)
+      return -1;
+    p->blocks = grown;
+    p->block_capacity = n;
+  }
+  /* mapped, so that pages of a block that is not filled are never touched */
+  char *m =
+      mmap(NULL, BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (m == MAP_FAILED)
+    return -1;
+  const size_t n = ETT_TRACE_BLOCK;
+  ett_trace_block b = {.file = p->file, .memory = m};
+  b.ts = (int64_t *)(void *)m;
+  b.dur = b.ts + n;
+  b.correlation = b.dur + n;
+  b.name = (uint32_t *)(void *)(b.correlation + n);
+  b.track = b.name + n;
+  b.stream = (int32_t *)(void *)(b.track + n);
+  b.category = (uint16_t *)(void *)(b.stream + n);
+  b.device = (int16_t *)(void *)(b.category + n);
+  b.ph = (uint8_t *)(b.device + n);
+  p->blocks[p->block_count++] = b;
+  return 0;
+}
+
+static uint32_t track_hash(int64_t pid, uint8_t pid_type, int64_t tid, uint8_t tid_type) {
+  uint64_t h = (uint64_t)pid * 0x9E3779B97F4A7C15u + pid_type;
+  h = (h ^ (h >> 29) ^ (uint64_t)tid) * 0xD6E8FEB86659FD93u + tid_type;
+  return (uint32_t)(h ^ (h >> 32));
+}
+
+static int grow_tracks(ett_trace_part *p) {
+  uint32_t size = p->track_slots ? (p->track_mask + 1) * 2 : 64;
+  uint32_t *slots = calloc(size, sizeof *slots);
+  if (!slots)
+    return -1;
+  ett_track *tracks = realloc(p->tracks, size / 2 * sizeof *tracks);
+  if (!tracks) {
+    free(slots);
+    return -1;
+  }
+  free(p->track_slots);
+  p->tracks = tracks;
+  p->track_slots = slots;
+  p->track_capacity = size / 2;
+  p->track_mask = size - 1;
+  for (uint32_t i = 0; i < p->track_count; i++) {
+    ett_track *t = &tracks[i];
+    uint32_t s = track_hash(t->pid, t->pid_type, t->tid, t->tid_type) & p->track_mask;
+    while (slots[s])
+      s = (s + 1) & p->track_mask;
+    slots[s] = i + 1;
+  }
+  return 0;
+}
+
+uint32_t ett_part_track(ett_trace_part *p, int64_t pid, uint8_t pid_type, int64_t tid,
+                        uint8_t tid_type) {
+  if (p->track_count == p->track_capacity && grow_tracks(p))
+    return ETT_TRACE_NONE;
+  uint32_t s = track_hash(pid, pid_type, tid, tid_type) & p->track_mask;
+  for (; p->track_slots[s]; s = (s + 1) & p->track_mask) {
+    ett_track *t = &p->tracks[p->track_slots[s] - 1];
+    if (t->pid == pid && t->tid == tid && t->pid_type == pid_type &&
+        t->tid_type == tid_type)
+      return p->track_slots[s] - 1;
+  }
+  p->tracks[p->track_count] = (ett_track){.pid = pid,
+                                          .tid = tid,
+                                          .pid_type = pid_type,
+                                          .tid_type = tid_type,
+                                          .process = ETT_STRING_NONE,
+                                          .thread = ETT_STRING_NONE,
+                                          .file = p->file};
+  p->track_slots[s] = ++p->track_count;
+  return p->track_count - 1;
+}
+
+int ett_part_arg(ett_trace_part *p, uint32_t arg, ett_trace_arg value) {
+  ett_args_column *c = &p->args[arg];
+  if (c->count && c->items[c->count - 1].row == value.row) {
+    c->items[c->count - 1] = value;
+    return 0;
+  }
+  if (c->count == c->capacity) {
+    uint32_t n = c->capacity ? c->capacity + c->capacity / 2 : 64;
+    ett_trace_arg *grown = realloc(c->items, n * sizeof *grown);
+    if (!grown)
+      return -1;
+    c->items = grown;
+    c->capacity = n;
+  }
+  c->items[c->count++] = value;
+  return 0;
+}
+
+int ett_part_member(ett_trace_part *p, const char *key, size_t key_length,
+                    const char *value, size_t value_length) {
+  if (p->member_count == p->member_capacity) {
+    uint32_t n = p->member_capacity ? p->member_capacity * 2 : 16;
+    ett_member *grown = realloc(p->members, n * sizeof *grown);
+    if (!grown)
+      return -1;
+    p->members = grown;
+    p->member_capacity = n;
+  }
+  ett_member m = {strndup(key, key_length), strndup(value, value_length)};
+  if (!m.key || !m.value) {
+    free(m.key);
+    free(m.value);
+    return -1;
+  }
+  p->members[p->member_count++] = m;
+  return 0;
+}

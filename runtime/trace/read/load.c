@@ -1,0 +1,306 @@
+#include "trace/read/load.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "trace/read/load_task.h"
+
+#define CHUNK_LEAST ((uint64_t)4 << 20)
+#define CHUNK_MOST ((uint64_t)16 << 20)
+
+typedef struct run {
+  ett_load_shared shared;
+  ett_load *load;
+  ett_load_task *tasks;
+  uint32_t task_count;
+  atomic_uint next, busy;
+  pthread_mutex_t lock;
+  pthread_cond_t finished;
+} run;
+
+static void work(run *r, ett_lexicon *lexicon) {
+  for (;;) {
+    uint32_t i = atomic_fetch_add(&r->next, 1);
+    if (i >= r->task_count || atomic_load(&r->shared.cancelled))
+      break;
+    r->tasks[i].status =
+        ett_load_task_run(&r->shared, &r->tasks[i], &r->load->parts[i], lexicon);
+  }
+}
+
+typedef struct worker {
+  run *run;
+  ett_lexicon *lexicon;
+  pthread_t thread;
+} worker;
+
+static void *worker_main(void *argument) {
+  worker *w = argument;
+  work(w->run, w->lexicon);
+  pthread_mutex_lock(&w->run->lock);
+  if (atomic_fetch_sub(&w->run->busy, 1) == 1)
+    pthread_cond_signal(&w->run->finished);
+  pthread_mutex_unlock(&w->run->lock);
+  return NULL;
+}
+
+static uint64_t total_bytes(const ett_sources *s) {
+  uint64_t n = 0;
+  for (uint32_t i = 0; i < s->count; i++)
+    if (!s->items[i].ignored)
+      n += s->items[i].bytes;
+  return n;
+}
+
+/* Waits for the workers, telling of progress meanwhile. */
+static int wait_for(run *r, ett_err *err) {
+  const ett_trace_options *o = r->shared.options;
+  uint64_t total = total_bytes(r->shared.sources);
+  int stopped = 0;
+  pthread_mutex_lock(&r->lock);
+  while (atomic_load(&r->busy)) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 100000000;
+    if (until.tv_nsec >= 1000000000) {
+      until.tv_sec++;
+      until.tv_nsec -= 1000000000;
+    }
+    if (!o->progress)
+      pthread_cond_wait(&r->finished, &r->lock);
+    else if (pthread_cond_timedwait(&r->finished, &r->lock, &until) == ETIMEDOUT) {
+      pthread_mutex_unlock(&r->lock);
+      if (!stopped && o->progress(o->context, atomic_load(&r->shared.done), total)) {
+        stopped = 1;
+        atomic_store(&r->shared.cancelled, true);
+      }
+      pthread_mutex_lock(&r->lock);
+    }
+  }
+  pthread_mutex_unlock(&r->lock);
+  if (stopped)
+    return ett_err_set(err, ETT_ERR_LIMIT, "reading was stopped");
+  if (o->progress && o->progress(o->context, total, total))
+    return ett_err_set(err, ETT_ERR_LIMIT, "reading was stopped");
+  return 0;
+}
+
+static int in_threads(run *r, ett_err *err) {
+  ett_load *l = r->load;
+  if (l->lexicon_count == 1 && !r->shared.options->progress) {
+    work(r, &l->lexicons[0]);
+    return 0;
+  }
+  worker *workers = calloc(l->lexicon_count, sizeof *workers);
+  if (!workers)
+    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+  uint32_t started = 0;
+  int status = 0;
+  atomic_store(&r->busy, l->lexicon_count);
+  for (; started < l->lexicon_count; started++) {
+    workers[started].run = r;
+    workers[started].lexicon = &l->lexicons[started];
+    int code =
+        pthread_create(&workers[started].thread, NULL, worker_main, &workers[started]);
+    if (code) {
+      status = ett_err_set(err, ETT_ERR_IO, "cannot start a thread: %s", strerror(code));
+      atomic_store(&r->shared.cancelled, true);
+      atomic_fetch_sub(&r->busy, l->lexicon_count - started);
+      break;
+    }
+  }
+  if (status == 0)
+    status = wait_for(r, err);
+  for (uint32_t i = 0; i < started; i++)
+    pthread_join(workers[i].thread, NULL);
+  free(workers);
+  return status;
+}
+
+/* Tasks: a file each; a large uncompressed JSON file in several stretches. */
+static int plan(run *r, unsigned threads, ett_err *err) {
+  const ett_sources *s = r->shared.sources;
+  uint32_t capacity = 0;
+  for (int pass = 0; pass < 2; pass++) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->count; i++) {
+      const ett_source *x = &s->items[i];
+      if (x->ignored)
+        continue;
+      uint64_t chunk = x->bytes + 1;
+      if (x->compression == ETT_COMPRESSION_NONE &&
+          (x->kind == ETT_TRACE_KINETO || x->kind == ETT_TRACE_TPU_JSON)) {
+        if (r->shared.options->chunk_bytes) {
+          chunk = r->shared.options->chunk_bytes;
+        } else if (threads > 1) {
+          chunk = x->bytes / (threads * 4) + 1;
+          if (chunk < CHUNK_LEAST)
+            chunk = CHUNK_LEAST;
+          if (chunk > CHUNK_MOST)
+            chunk = CHUNK_MOST;
+        }
+      }
+      uint64_t at = 0;
+      do {
+        uint64_t stop = at + chunk < x->bytes ? at + chunk : UINT64_MAX;
+        if (pass)
+          r->tasks[n] = (ett_load_task){.file = i,
+                                        .begin = at,
+                                        .stop = stop,
+                                        .start = at ? ETT_JSON_GUESS : ETT_JSON_DOCUMENT,
+                                        .status = 1};
+        n++;
+        at += chunk;
+      } while (at < x->bytes);
+    }
+    if (pass == 0) {
+      capacity = n;
+      r->tasks = calloc(capacity ? capacity : 1, sizeof *r->tasks);
+      r->load->parts = calloc(capacity ? capacity : 1, sizeof *r->load->parts);
+      if (!r->tasks || !r->load->parts)
+        return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+    }
+  }
+  r->task_count = r->load->part_count = capacity;
+  return 0;
+}
+
+/* A guessed boundary stands only if the stretch before ended at it; else that stretch is
+ * read again from where the one before ended. Then it is known what the file's root is.
+ */
+static int verify(run *r, ett_err *err) {
+  ett_load *l = r->load;
+  uint64_t position = 0;
+  bool object = false;
+  for (uint32_t i = 0; i < r->task_count; i++) {
+    ett_load_task *t = &r->tasks[i];
+    ett_trace_part *p = &l->parts[i];
+    ett_load_file *f = &l->files[t->file];
+    if (t->start == ETT_JSON_DOCUMENT)
+      position = 0;
+    if (f->failed)
+      continue;
+    bool wrong = t->start == ETT_JSON_GUESS &&
+                 (position == ETT_JSON_NOWHERE || t->status < 0 || p->begin != position);
+    if (wrong) {
+      ett_part_free(p);
+      if (ett_part_init(p, t->file, r->shared.options->arg_count, &l->lexicons[0]))
+        return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+      t->status = 0;
+      t->produced = 0;
+      if (position == ETT_JSON_NOWHERE || position >= t->stop)
+        continue;
+      t->begin = position;
+      t->start = ETT_JSON_ARRAY;
+      t->status = ett_load_stretch(&r->shared, t, p);
+    }
+    if (t->status < 0) {
+      if (t->err.code == ETT_ERR_MEMORY) {
+        *err = t->err;
+        return -1;
+      }
+      f->failed = 1;
+      f->err = t->err;
+      continue;
+    }
+    if (t->fault[0])
+      memcpy(f->fault, t->fault, sizeof f->fault);
+    position = p->end;
+    if (t->start == ETT_JSON_DOCUMENT)
+      object = p->root_object;
+    if (object && p->cut_at) /* a bare array may end with the file, a member may not */
+      ett_part_damage(p, ETT_DAMAGE_TRUNCATED, p->cut_at);
+  }
+  return 0;
+}
+
+int ett_load_run(ett_load *l, const ett_sources *sources,
+                 const ett_trace_options *options, int64_t ticks_per_second,
+                 ett_err *err) {
+  run r = {.shared = {.sources = sources,
+                      .options = options,
+                      .ticks_per_second = ticks_per_second},
+           .load = l};
+  memset(l, 0, sizeof *l);
+  r.shared.scanner = options->scanner ? ett_json_scanner_named(options->scanner)
+                                      : ett_json_scanner_best();
+  if (!r.shared.scanner)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "this machine has no '%s' instructions",
+                       options->scanner);
+  unsigned threads = options->threads;
+  if (!threads) {
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    threads = n > 0 ? (unsigned)n : 1;
+  }
+  if (threads > 64)
+    threads = 64;
+  int status = -1;
+  uint32_t compressed = 0;
+  pthread_mutex_init(&r.lock, NULL);
+  pthread_cond_init(&r.finished, NULL);
+  l->files = calloc(sources->count ? sources->count : 1, sizeof *l->files);
+  if (!l->files ||
+      ett_json_args_init(&r.shared.args, options->args, options->arg_count)) {
+    ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+    goto done;
+  }
+  for (uint32_t i = 0; i < sources->count; i++) {
+    const ett_source *s = &sources->items[i];
+    compressed += !s->ignored && s->compression != ETT_COMPRESSION_NONE;
+    if (s->ignored || s->kind != ETT_TRACE_NSYS || r.shared.nsys)
+      continue;
+    if (!options->nsys) {
+      ett_err_set(err, ETT_ERR_MISSING, "reading '%s' needs the Nsight reader", s->path);
+      goto done;
+    }
+    /* cppcheck-suppress AssignmentIntegerToAddress ; the callback gives a function */
+    r.shared.nsys = options->nsys(options->context, err);
+    if (!r.shared.nsys)
+      goto done;
+  }
+  if (plan(&r, threads, err))
+    goto done;
+  /* a decoder in a thread of its own pays when there are fewer streams than threads */
+  r.shared.readahead = compressed && r.task_count < threads;
+  l->lexicon_count = threads < r.task_count ? threads : r.task_count;
+  if (!l->lexicon_count)
+    l->lexicon_count = 1;
+  l->lexicons = calloc(l->lexicon_count, sizeof *l->lexicons);
+  if (!l->lexicons) {
+    ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+    goto done;
+  }
+  if (in_threads(&r, err) || verify(&r, err))
+    goto done;
+  for (uint32_t i = 0; i < r.task_count; i++) {
+    ett_load_file *f = &l->files[r.tasks[i].file];
+    if (sources->items[r.tasks[i].file].compression != ETT_COMPRESSION_NONE)
+      f->uncompressed_bytes = r.tasks[i].produced;
+    else
+      f->uncompressed_bytes = sources->items[r.tasks[i].file].bytes;
+  }
+  status = 0;
+done:
+  pthread_mutex_destroy(&r.lock);
+  pthread_cond_destroy(&r.finished);
+  ett_json_args_free(&r.shared.args);
+  free(r.tasks);
+  if (status)
+    ett_load_free(l);
+  return status;
+}
+
+void ett_load_free(ett_load *l) {
+  for (uint32_t i = 0; i < l->part_count; i++)
+    ett_part_free(&l->parts[i]);
+  for (uint32_t i = 0; i < l->lexicon_count && l->lexicons; i++)
+    ett_lexicon_free(&l->lexicons[i]);
+  free(l->parts);
+  free(l->lexicons);
+  free(l->files);
+  memset(l, 0, sizeof *l);
+}

@@ -1,0 +1,40 @@
+/* load.h - runs the readers over the files of a trace, in threads, into parts. */
+#ifndef ETT_TRACE_LOAD_H
+#define ETT_TRACE_LOAD_H
+
+#include "trace/read/json/part.h"
+#include "trace/read/source.h"
+
+typedef struct ett_load_file {
+  int failed; /* nothing of it could be read: err says why */
+  ett_err err;
+  char fault[96]; /* of its compression; the data up to there was read */
+  uint64_t uncompressed_bytes;
+} ett_load_file;
+
+/* The outcome: parts in the order of files and of bytes in them. */
+typedef struct ett_load {
+  ett_trace_part *parts;
+  uint32_t part_count;
+  ett_lexicon *lexicons;
+  uint32_t lexicon_count;
+  ett_load_file *files; /* parallel to the sources */
+} ett_load;
+
+/* Reads every source that is not ignored. -1 with *err when memory ran out, a thread
+ * cannot start, or the caller's progress function stopped it. */
+int ett_load_run(ett_load *l, const ett_sources *sources,
+                 const ett_trace_options *options, int64_t ticks_per_second,
+                 ett_err *err);
+void ett_load_free(ett_load *l);
+
+/* XPlane reader: an ett_trace_reader. */
+int ett_xplane_read(const char *path, ett_trace_part *part, const char *const *args,
+                    uint32_t arg_count, int64_t ticks_per_second, ett_err *err);
+
+/* The same from memory, for the fuzzer. */
+int ett_xplane_parse(const void *bytes, size_t size, ett_trace_part *part,
+                     const char *const *args, uint32_t arg_count,
+                     int64_t ticks_per_second, ett_err *err);
+
+#endif

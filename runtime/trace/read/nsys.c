@@ -1,0 +1,296 @@
+/* Times of an export are nanoseconds since the session's start, whose UTC is the file's
+ * base. */
+#include "trace/read/nsys.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/utf8.h"
+#include "trace/read/json/part.h"
+#include "trace/read/nsys_query.h"
+
+typedef struct reading {
+  sqlite3 *db;
+  ett_trace_part *part;
+  const char *const *args;
+  uint32_t arg_count;
+  ett_err *err;
+} reading;
+
+static int failed(reading *r) {
+  int code = sqlite3_errcode(r->db);
+  if (code == SQLITE_NOMEM)
+    return ett_err_set(r->err, ETT_ERR_MEMORY, "out of memory");
+  return ett_err_set(r->err, ETT_ERR_FORMAT, "%s", sqlite3_errmsg(r->db));
+}
+
+static uint32_t intern(reading *r, const char *text, size_t length) {
+  int fresh;
+  uint32_t id = ett_strings_put(&r->part->lexicon->strings, text, length,
+                                (uint64_t)r->part->file << 44, &fresh);
+  if (fresh && ett_utf8_valid_prefix(text, length) < length) {
+    ett_part_damage(r->part, ETT_DAMAGE_BAD_UTF8, 0);
+    r->part->lexicon->dirty = true;
+  }
+  return id;
+}
+
+static uint32_t name_of(reading *r, const ett_nsys_table *t, sqlite3_stmt *s) {
+  const char *text = (const char *)sqlite3_column_text(s, ETT_NSYS_TEXT);
+  if (text)
+    return intern(r, text, (size_t)sqlite3_column_bytes(s, ETT_NSYS_TEXT));
+  char copy[40];
+  if (t->fixed && strcmp(t->fixed, "Memcpy") == 0) {
+    int kind = sqlite3_column_int(s, ETT_NSYS_COPY_KIND);
+    const char *way = kind == 1    ? "HtoD"
+                      : kind == 2  ? "DtoH"
+                      : kind == 8  ? "DtoD"
+                      : kind == 10 ? "PtoP"
+                                   : NULL;
+    int n = way ? snprintf(copy, sizeof copy, "Memcpy %s", way)
+                : snprintf(copy, sizeof copy, "Memcpy (kind %d)", kind);
+    return intern(r, copy, (size_t)n);
+  }
+  return t->fixed ? intern(r, t->fixed, strlen(t->fixed)) : intern(r, "", 0);
+}
+
+static int take_args(reading *r, sqlite3_stmt *s) {
+  for (uint32_t i = 0; i < r->arg_count; i++) {
+    ett_trace_arg arg = {.row = ett_part_next(r->part)};
+    int column = ETT_NSYS_ARGS + (int)i;
+    switch (sqlite3_column_type(s, column)) {
+    case SQLITE_INTEGER:
+      arg.type = ETT_ARG_INTEGER;
+      arg.value.integer = sqlite3_column_int64(s, column);
+      break;
+    case SQLITE_FLOAT:
+      arg.type = ETT_ARG_FLOAT;
+      arg.value.number = sqlite3_column_double(s, column);
+      break;
+    case SQLITE_TEXT: {
+      const char *text = (const char *)sqlite3_column_text(s, column);
+      if (!text)
+        return -1;
+      arg.type = ETT_ARG_TEXT;
+      arg.value.text = intern(r, text, (size_t)sqlite3_column_bytes(s, column));
+      if (arg.value.text == ETT_STRING_NONE)
+        return -1;
+      break;
+    }
+    default:
+      continue;
+    }
+    if (ett_part_arg(r->part, i, arg))
+      return -1;
+  }
+  return 0;
+}
+
+static int take_row(reading *r, const ett_nsys_table *t, sqlite3_stmt *s,
+                    uint16_t category) {
+  r->part->seen++;
+  if (sqlite3_column_type(s, ETT_NSYS_START) != SQLITE_INTEGER) {
+    ett_part_damage(r->part, ETT_DAMAGE_BAD_EVENT, 0);
+    return 0;
+  }
+  ett_row row = {.ts = sqlite3_column_int64(s, ETT_NSYS_START),
+                 .category = category,
+                 .correlation = -1,
+                 .stream = -1,
+                 .device = -1,
+                 .ph = 'X'};
+  if (sqlite3_column_type(s, ETT_NSYS_END) == SQLITE_INTEGER) {
+    if (__builtin_sub_overflow(sqlite3_column_int64(s, ETT_NSYS_END), row.ts, &row.dur))
+      row.dur = -1;
+    if (row.dur < 0) {
+      ett_part_damage(r->part, ETT_DAMAGE_NEGATIVE_DUR, 0);
+      row.ph |= ETT_PH_INVALID;
+    }
+  } else {
+    /* NVTX: names of domains (75) and other records that are no times are no rows */
+    if (sqlite3_column_int(s, ETT_NSYS_TYPE) >= 75)
+      return 0;
+    row.ph = 'i';
+  }
+  if (sqlite3_column_type(s, ETT_NSYS_CORRELATION) == SQLITE_INTEGER)
+    row.correlation = sqlite3_column_int64(s, ETT_NSYS_CORRELATION);
+  int64_t device = sqlite3_column_int64(s, ETT_NSYS_DEVICE),
+          stream = sqlite3_column_int64(s, ETT_NSYS_STREAM);
+  int64_t global = sqlite3_column_int64(s, ETT_NSYS_GLOBAL);
+  if (t->where == ETT_NSYS_ON_DEVICE) {
+    row.device = device >= 0 && device <= INT16_MAX ? (int16_t)device : -1;
+    row.stream = stream >= 0 && stream <= INT32_MAX ? (int32_t)stream : -1;
+    row.track = ett_part_track(r->part, device, ETT_ID_INTEGER, stream, ETT_ID_INTEGER);
+    if (row.track != ETT_TRACE_NONE &&
+        r->part->tracks[row.track].process == ETT_STRING_NONE) {
+      char text[32];
+      int n = snprintf(text, sizeof text, "GPU %" PRId64, device);
+      r->part->tracks[row.track].process = intern(r, text, (size_t)n);
+    }
+  } else { /* serialized ids: hardware 8, VM 8, process 24, thread 24 bits */
+    row.track = ett_part_track(r->part, global >> 24 & 0xFFFFFF, ETT_ID_INTEGER,
+                               global & 0xFFFFFF, ETT_ID_INTEGER);
+  }
+  row.name = name_of(r, t, s);
+  if (row.track == ETT_TRACE_NONE || row.name == ETT_STRING_NONE || take_args(r, s))
+    return -1;
+  return ett_part_append(r->part, &row);
+}
+
+static int take_table(reading *r, const ett_nsys_table *t) {
+  uint16_t category = ett_lexicon_category(r->part->lexicon, t->name, strlen(t->name));
+  char *sql = ett_nsys_query(r->db, t, r->args, r->arg_count);
+  sqlite3_stmt *s = NULL;
+  int status = -1, code;
+  if (!sql || category == ETT_CATEGORY_NONE) {
+    ett_err_set(r->err, ETT_ERR_MEMORY, "out of memory");
+    goto done;
+  }
+  if (sqlite3_prepare_v2(r->db, sql, -1, &s, NULL) != SQLITE_OK) {
+    failed(r);
+    goto done;
+  }
+  while ((code = sqlite3_step(s)) == SQLITE_ROW)
+    if (take_row(r, t, s, category)) {
+      ett_err_set(r->err, ETT_ERR_MEMORY, "out of memory");
+      goto done;
+    }
+  status = 0;
+  if (code == SQLITE_NOMEM)
+    status = failed(r);
+  else if (code != SQLITE_DONE) /* damaged pages: what came before stays */
+    ett_part_damage(r->part, ETT_DAMAGE_BAD_MESSAGE, 0);
+done:
+  sqlite3_finalize(s);
+  sqlite3_free(sql);
+  return status;
+}
+
+/* Names of processes and threads for the tracks that have rows. */
+static void name_tracks(reading *r, const char *sql, int thread) {
+  sqlite3_stmt *s = NULL;
+  if (sqlite3_prepare_v2(r->db, sql, -1, &s, NULL) == SQLITE_OK)
+    while (sqlite3_step(s) == SQLITE_ROW) {
+      int64_t global = sqlite3_column_int64(s, 0);
+      const char *text = (const char *)sqlite3_column_text(s, 1);
+      if (!text)
+        continue;
+      for (uint32_t i = 0; i < r->part->track_count; i++) {
+        ett_track *k = &r->part->tracks[i];
+        if (k->pid != (global >> 24 & 0xFFFFFF) ||
+            (thread ? k->thread : k->process) != ETT_STRING_NONE ||
+            (thread && k->tid != (global & 0xFFFFFF)))
+          continue;
+        uint32_t id = intern(r, text, (size_t)sqlite3_column_bytes(s, 1));
+        if (id == ETT_STRING_NONE)
+          continue;
+        if (thread)
+          k->thread = id;
+        else
+          k->process = id;
+      }
+    }
+  sqlite3_finalize(s);
+}
+
+/* The first integer of a query; 1 when there is one. */
+static int one_integer(reading *r, const char *sql, int64_t *value) {
+  sqlite3_stmt *s = NULL;
+  int found = 0;
+  if (sqlite3_prepare_v2(r->db, sql, -1, &s, NULL) == SQLITE_OK &&
+      sqlite3_step(s) == SQLITE_ROW && sqlite3_column_type(s, 0) == SQLITE_INTEGER) {
+    *value = sqlite3_column_int64(s, 0);
+    found = 1;
+  }
+  sqlite3_finalize(s);
+  return found;
+}
+
+static int integer_member(reading *r, const char *key, const char *before, int64_t value,
+                          const char *behind) {
+  char text[64];
+  int n = snprintf(text, sizeof text, "%s%" PRId64 "%s", before, value, behind);
+  if (ett_part_member(r->part, key, strlen(key), text, (size_t)n))
+    return ett_err_set(r->err, ETT_ERR_MEMORY, "out of memory");
+  return 0;
+}
+
+int ett_nsys_read_database(void *database, ett_trace_part *part, const char *const *args,
+                           uint32_t arg_count, int64_t ticks_per_second, ett_err *err) {
+  reading r = {database, part, args, arg_count, err};
+  if (ticks_per_second != 1000000000)
+    return ett_err_set(err, ETT_ERR_INTERNAL, "an Nsight export is read in nanoseconds");
+  bool any = false;
+  for (const ett_nsys_table *t = ett_nsys_tables; t->name; t++) {
+    if (!ett_nsys_has(r.db, t->name, "start"))
+      continue;
+    any = true;
+    if (take_table(&r, t))
+      return -1;
+  }
+  if (!any) {
+    if (sqlite3_errcode(r.db) == SQLITE_NOTADB || sqlite3_errcode(r.db) == SQLITE_CORRUPT)
+      return failed(&r);
+    return ett_err_set(err, ETT_ERR_FORMAT,
+                       "an SQLite file, but not of Nsight Systems: no table such as "
+                       "CUPTI_ACTIVITY_KIND_KERNEL or NVTX_EVENTS");
+  }
+  name_tracks(&r, "SELECT globalPid, name FROM PROCESSES", 0);
+  name_tracks(&r,
+              "SELECT n.globalTid, s.value FROM ThreadNames n JOIN StringIds s "
+              "ON s.id = n.nameId",
+              1);
+  int64_t value;
+  if (one_integer(&r, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME", &value) &&
+      integer_member(&r, "baseTimeNanoseconds", "", value, ""))
+    return -1;
+  if (one_integer(&r,
+                  "SELECT rank FROM MPI_RANKS GROUP BY 1 HAVING "
+                  "(SELECT count(DISTINCT rank) FROM MPI_RANKS) = 1",
+                  &value) &&
+      integer_member(&r, "distributedInfo", "{\"rank\": ", value, "}"))
+    return -1;
+  return 0;
+}
+
+/* A copy that was cut short: SQLite calls all of it malformed; its header says how long
+ * it was.
+ */
+static void say_if_cut_short(const char *path, ett_err *err) {
+  unsigned char head[32];
+  FILE *file = fopen(path, "rb");
+  if (!file)
+    return;
+  if (fread(head, 1, sizeof head, file) == sizeof head &&
+      fseeko(file, 0, SEEK_END) == 0) {
+    int64_t page = head[16] << 8 | head[17], size = (int64_t)ftello(file);
+    int64_t pages = (int64_t)head[28] << 24 | head[29] << 16 | head[30] << 8 | head[31];
+    int64_t length = pages * (page == 1 ? 65536 : page);
+    if (size >= 0 && size < length)
+      ett_err_set(err, ETT_ERR_FORMAT,
+                  "the database is cut short: it ends at byte %" PRId64 " of %" PRId64,
+                  size, length);
+  }
+  fclose(file);
+}
+
+int ett_nsys_read(const char *path, ett_trace_part *part, const char *const *args,
+                  uint32_t arg_count, int64_t ticks_per_second, ett_err *err) {
+  sqlite3 *db = NULL;
+  int status;
+  if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) !=
+      SQLITE_OK) {
+    status = ett_err_set(err, ETT_ERR_IO, "cannot open '%s': %s", path,
+                         db ? sqlite3_errmsg(db) : "out of memory");
+  } else {
+    sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    status = ett_nsys_read_database(db, part, args, arg_count, ticks_per_second, err);
+    if (status && sqlite3_errcode(db) == SQLITE_CORRUPT)
+      say_if_cut_short(path, err);
+  }
+  sqlite3_close(db);
+  return status;
+}

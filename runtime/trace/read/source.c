@@ -1,0 +1,244 @@
+#include "trace/read/source.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HEAD_BYTES ((size_t)64 << 10)
+#define DEPTH 12
+
+void ett_sources_free(ett_sources *s) {
+  for (uint32_t i = 0; i < s->count; i++)
+    free(s->items[i].path);
+  free(s->items);
+  memset(s, 0, sizeof *s);
+}
+
+static int ends(const char *text, const char *tail) {
+  size_t n = strlen(text), m = strlen(tail);
+  return n >= m && strcasecmp(text + n - m, tail) == 0;
+}
+
+/* Whether a directory's file is looked into at all. */
+static int has_extension(const char *path) {
+  static const char *const list[] = {".json", ".json.gz", ".json.zst", ".gz",
+                                     ".zst",  ".pb",      ".sqlite",   ".sqlite3"};
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+    if (ends(path, list[i]))
+      return 1;
+  return 0;
+}
+
+static int contains(const char *bytes, size_t n, const char *text) {
+  return memmem(bytes, n, text, strlen(text)) != NULL;
+}
+
+/* Kind of the (decompressed) first bytes; AUTO when they are no trace's. */
+static ett_trace_kind kind_of(const char *path, const char *head, size_t n) {
+  if (n >= 16 && memcmp(head, "SQLite format 3", 16) == 0)
+    return ETT_TRACE_NSYS;
+  size_t i = 0;
+  if (n >= 3 && memcmp(head, "\xEF\xBB\xBF", 3) == 0)
+    i = 3;
+  while (i < n && isspace((unsigned char)head[i]))
+    i++;
+  if (i < n && (head[i] == '{' || head[i] == '[')) {
+    if (contains(head, n, "\"highres-ticks\"") || contains(head, n, "\"/device:TPU:") ||
+        contains(head, n, "\"/host:CPU\""))
+      return ETT_TRACE_TPU_JSON;
+    return ETT_TRACE_KINETO;
+  }
+  /* XSpace: field 1 (planes), length-delimited, the first holding id, name or lines */
+  if (n >= 4 && head[0] == 0x0A &&
+      (ends(path, ".pb") || contains(head, n, "/device:") || contains(head, n, "/host:")))
+    return ETT_TRACE_XPLANE;
+  return ETT_TRACE_AUTO;
+}
+
+static int look(ett_source *s, ett_trace_kind mode, ett_err *err) {
+  int fd = open(s->path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return ett_err_set(err, ETT_ERR_IO, "cannot open '%s': %s", s->path, strerror(errno));
+  char *head = malloc(HEAD_BYTES);
+  ett_inflate *in = NULL;
+  int result = -1;
+  if (!head) {
+    ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+    goto done;
+  }
+  ett_file_source file = {fd, 0};
+  ett_byte_source source = {&file, ett_file_source_read};
+  ptrdiff_t n = source.read(source.context, head, 8, err);
+  if (n < 0)
+    goto done;
+  s->compression = ett_compression_of(head, (size_t)n);
+  file.offset = 0;
+  if (s->compression != ETT_COMPRESSION_NONE) {
+    in = ett_inflate_new(s->compression, source);
+    if (!in) {
+      ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+      goto done;
+    }
+    source = (ett_byte_source){in, ett_inflate_read};
+  }
+  size_t got = 0;
+  do {
+    n = source.read(source.context, head + got, HEAD_BYTES - got, err);
+    if (n < 0)
+      goto done;
+    got += (size_t)n;
+  } while (n > 0 && got < HEAD_BYTES);
+  result = 0;
+  s->kind = kind_of(s->path, head, got);
+  if (s->kind == ETT_TRACE_AUTO)
+    s->ignored = got                           ? "not the content of a trace"
+                 : in && ett_inflate_fault(in) ? ett_inflate_fault(in)
+                                               : "an empty file";
+  int json = s->kind == ETT_TRACE_KINETO || s->kind == ETT_TRACE_TPU_JSON;
+  if (mode == ETT_TRACE_NSYS && s->kind != ETT_TRACE_NSYS)
+    s->ignored = "not an Nsight Systems export, which the profile mode asks for";
+  else if (mode == ETT_TRACE_KINETO && !json)
+    s->ignored = "not trace JSON, which the profile mode asks for";
+  else if (mode == ETT_TRACE_TPU_JSON && !json && s->kind != ETT_TRACE_XPLANE)
+    s->ignored = "not a TPU trace, which the profile mode asks for";
+  else if (json && (mode == ETT_TRACE_KINETO || mode == ETT_TRACE_TPU_JSON))
+    s->kind = mode;
+done:
+  ett_inflate_free(in);
+  free(head);
+  close(fd);
+  return result;
+}
+
+static int add(ett_sources *s, const char *path, uint64_t bytes, ett_err *err) {
+  if (s->count == s->capacity) {
+    uint32_t n = s->capacity ? s->capacity * 2 : 16;
+    ett_source *grown = realloc(s->items, n * sizeof *grown);
+    if (!grown)
+      return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+    s->items = grown;
+    s->capacity = n;
+  }
+  char *copy = strdup(path);
+  if (!copy)
+    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+  s->items[s->count++] = (ett_source){.path = copy, .bytes = bytes};
+  return 0;
+}
+
+static int walk(ett_sources *s, const char *folder, int depth, ett_err *err) {
+  DIR *d = opendir(folder);
+  if (!d)
+    return ett_err_set(err, ETT_ERR_IO, "cannot open '%s': %s", folder, strerror(errno));
+  int result = 0;
+  struct dirent *e;
+  while (result == 0 && (e = readdir(d))) {
+    if (e->d_name[0] == '.')
+      continue;
+    size_t n = strlen(folder) + strlen(e->d_name) + 2;
+    char *path = malloc(n);
+    if (!path) {
+      result = ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+      break;
+    }
+    strcpy(path, folder);
+    if (n > 2 && folder[strlen(folder) - 1] != '/')
+      strcat(path, "/");
+    strcat(path, e->d_name);
+    struct stat st;
+    if (stat(path, &st) == 0) {
+      if (S_ISDIR(st.st_mode)) {
+        if (depth < DEPTH)
+          result = walk(s, path, depth + 1, err);
+      } else if (S_ISREG(st.st_mode) && has_extension(path)) {
+        result = add(s, path, (uint64_t)st.st_size, err);
+      }
+    }
+    free(path);
+  }
+  closedir(d);
+  return result;
+}
+
+static int by_path(const void *a, const void *b) {
+  return strcmp(((const ett_source *)a)->path, ((const ett_source *)b)->path);
+}
+
+/* JAX writes the same run as host.xplane.pb and host.trace.json.gz: the protobuf is the
+ * complete one. */
+static void drop_doubles(ett_sources *s) {
+  for (uint32_t i = 0; i < s->count; i++) {
+    ett_source *x = &s->items[i];
+    if (x->kind != ETT_TRACE_XPLANE || !ends(x->path, ".xplane.pb"))
+      continue;
+    size_t stem = strlen(x->path) - strlen("xplane.pb");
+    for (uint32_t k = 0; k < s->count; k++) {
+      ett_source *j = &s->items[k];
+      if (j->kind == ETT_TRACE_TPU_JSON && strncmp(j->path, x->path, stem) == 0 &&
+          strncmp(j->path + stem, "trace.json", 10) == 0)
+        j->ignored = "the same run as the xplane.pb beside it, which is complete";
+    }
+  }
+}
+
+int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode,
+                     ett_err *err) {
+  struct stat st;
+  memset(s, 0, sizeof *s);
+  if (stat(path, &st) != 0)
+    return ett_err_set(err, ETT_ERR_MISSING, "cannot read '%s': %s", path,
+                       strerror(errno));
+  int folder = S_ISDIR(st.st_mode);
+  if (folder ? walk(s, path, 0, err) : add(s, path, (uint64_t)st.st_size, err))
+    goto fail;
+  if (s->count)
+    qsort(s->items, s->count, sizeof *s->items, by_path);
+  uint32_t good = 0;
+  for (uint32_t i = 0; i < s->count; i++) {
+    if (look(&s->items[i], mode, err))
+      goto fail;
+    good += !s->items[i].ignored;
+  }
+  drop_doubles(s);
+  if (good)
+    return 0;
+  if (s->count == 1)
+    ett_err_set(err, ETT_ERR_FORMAT, "'%s' is no trace: %s", s->items[0].path,
+                s->items[0].ignored);
+  else if (folder)
+    ett_err_set(err, ETT_ERR_MISSING,
+                "no trace in '%s': wanted *.json, *.json.gz, *.json.zst, *.xplane.pb or "
+                "*.sqlite%s",
+                path, s->count ? " with the content of a trace" : "");
+fail:
+  ett_sources_free(s);
+  return -1;
+}
+
+int ett_rank_of_name(const char *path, int64_t *rank) {
+  const char *name = strrchr(path, '/');
+  name = name ? name + 1 : path;
+  static const char *const before[] = {"rank", "worker", "-w-", "trace"};
+  for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+    for (const char *p = name; (p = strcasestr(p, before[i])) != NULL; p++) {
+      const char *d = p + strlen(before[i]);
+      if (*d == '-' || *d == '_' || *d == '.')
+        d++;
+      const char *e = d;
+      while (isdigit((unsigned char)*e))
+        e++;
+      if (e == d || e - d > 6)
+        continue;
+      if (i == 3 && *e != '.')
+        continue; /* trace_12.json, not trace_12_of.json */
+      *rank = strtoll(d, NULL, 10);
+      return 1;
+    }
+  }
+  return 0;
+}

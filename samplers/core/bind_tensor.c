@@ -1,0 +1,247 @@
+/* ett.sample: tensors of floats, several in a block of large pages. */
+#include "samplers/core/bind.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "samplers/core/pages.h"
+#include "samplers/core/random.h"
+#include "samplers/core/tensor.h"
+
+static ett_tensor *check_tensor(lua_State *L, int index) {
+  ett_tensor *t = luaL_checkudata(L, index, ETT_TENSOR_TYPE);
+  if (!t->data)
+    luaL_error(L, "the tensor is closed");
+  return t;
+}
+
+/* Memory that several tensors lie in. */
+typedef struct {
+  char *at;
+  size_t bytes, used;
+} block;
+
+#define BLOCK_TYPE "ett.tensor.block"
+/* Key of the registry: a weak table of the current block and how many there were. */
+static const char current_block;
+
+static int block_free(lua_State *L) {
+  block *b = luaL_checkudata(L, 1, BLOCK_TYPE);
+  ett_sample_pages_free(b->at, b->bytes);
+  b->at = NULL;
+  return 0;
+}
+
+/* Under the address sanitizer every tensor has a block of its own, so that a step outside
+ * is seen. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { BLOCK_BYTES = 1, STARTS = 1, GAP = 0 };
+#else
+enum { BLOCK_BYTES = 16 << 20, STARTS = 4096 / ETT_SAMPLE_GAP, GAP = ETT_SAMPLE_GAP };
+#endif
+
+/* Pushes the table and a block with room for bytes and returns it: the current one, or a
+ * new one that is the current one from now on. */
+static block *block_with(lua_State *L, size_t bytes) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &current_block);
+  if (lua_rawgeti(L, -1, 1) == LUA_TUSERDATA) {
+    block *b = lua_touserdata(L, -1);
+    if (b->bytes - b->used >= bytes)
+      return b;
+  }
+  lua_pop(L, 1);
+  lua_rawgeti(L, -1, 2);
+  const lua_Integer before = lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  lua_pushinteger(L, before + 1);
+  lua_rawseti(L, -2, 2);
+  /* Tensors as large as a block are neighbours of each other too. */
+  const size_t start = (size_t)(before % STARTS) * ETT_SAMPLE_GAP;
+  block *b = lua_newuserdatauv(L, sizeof *b, 0);
+  *b = (block){NULL, start + bytes > BLOCK_BYTES ? start + bytes : BLOCK_BYTES, start};
+  luaL_setmetatable(L, BLOCK_TYPE);
+  b->at = ett_sample_pages_new(b->bytes);
+  if (!b->at)
+    luaL_error(L, "out of memory: a tensor of %I elements",
+               (LUAI_UACINT)(bytes / sizeof(float)));
+  lua_pushvalue(L, -1);
+  lua_rawseti(L, -3, 1);
+  return b;
+}
+
+/* sample.tensor(count) -> zeroed tensor, aligned to 64 bytes; as far from its neighbour
+ * as operands of samples are. */
+static int tensor_new(lua_State *L) {
+  lua_Integer count = luaL_checkinteger(L, 1);
+  luaL_argcheck(L, count >= 1 && count <= (lua_Integer)1 << 40, 1, "1 to 2^40 elements");
+  const size_t bytes = ((size_t)count * sizeof(float) + 63) / 64 * 64 + GAP;
+  ett_tensor *t = lua_newuserdatauv(L, sizeof *t, 1);
+  memset(t, 0, sizeof *t);
+  luaL_setmetatable(L, ETT_TENSOR_TYPE);
+  block *b = block_with(L, bytes);
+  t->data = (float *)(void *)(b->at + b->used);
+  t->count = (size_t)count;
+  b->used += bytes;
+  lua_setiuservalue(L, -3, 1); /* the block lives as long as the tensor */
+  lua_pop(L, 1);
+  return 1;
+}
+
+/* tensor:view(first from 1, count) shares memory and keeps the owner alive. */
+static int tensor_view(lua_State *L) {
+  ett_tensor *t = check_tensor(L, 1);
+  lua_Integer first = luaL_checkinteger(L, 2), count = luaL_checkinteger(L, 3);
+  luaL_argcheck(L,
+                first >= 1 && count >= 1 && (size_t)first <= t->count &&
+                    (size_t)count <= t->count - (size_t)first + 1,
+                2, "view leaves the tensor");
+  ett_tensor *v = lua_newuserdatauv(L, sizeof *v, 1);
+  memset(v, 0, sizeof *v);
+  luaL_setmetatable(L, ETT_TENSOR_TYPE);
+  v->data = t->data + first - 1;
+  v->count = (size_t)count;
+  lua_pushvalue(L, 1);
+  lua_setiuservalue(L, -2, 1);
+  return 1;
+}
+
+static int tensor_close(lua_State *L) {
+  ett_tensor *t = luaL_checkudata(L, 1, ETT_TENSOR_TYPE);
+  t->data = NULL;
+  lua_pushnil(L);
+  lua_setiuservalue(L, 1, 1);
+  return 0;
+}
+
+static int tensor_length(lua_State *L) {
+  lua_pushinteger(L, (lua_Integer)check_tensor(L, 1)->count);
+  return 1;
+}
+
+static size_t check_position(lua_State *L, const ett_tensor *t, int index) {
+  lua_Integer i = luaL_checkinteger(L, index);
+  luaL_argcheck(L, i >= 1 && (size_t)i <= t->count, index, "outside the tensor");
+  return (size_t)i - 1;
+}
+
+static int tensor_get(lua_State *L) {
+  ett_tensor *t = check_tensor(L, 1);
+  lua_pushnumber(L, t->data[check_position(L, t, 2)]);
+  return 1;
+}
+
+static int tensor_set(lua_State *L) {
+  ett_tensor *t = check_tensor(L, 1);
+  t->data[check_position(L, t, 2)] = (float)luaL_checknumber(L, 3);
+  return 0;
+}
+
+/* tensor:fill(value) */
+static int tensor_fill(lua_State *L) {
+  ett_tensor *t = check_tensor(L, 1);
+  float value = (float)luaL_checknumber(L, 2);
+  for (size_t i = 0; i < t->count; i++)
+    t->data[i] = value;
+  lua_settop(L, 1);
+  return 1;
+}
+
+/* tensor:normal(seed, deviation): seeded normal deviates (Box and Muller 1958). */
+static int tensor_normal(lua_State *L) {
+  ett_tensor *t = check_tensor(L, 1);
+  uint64_t state = (uint64_t)luaL_checkinteger(L, 2) * 0x2545f4914f6cdd1du;
+  double deviation = luaL_optnumber(L, 3, 1.0);
+  for (size_t i = 0; i < t->count; i++) {
+    double u = (double)((ett_sample_random(&state) >> 11) + 1) * 0x1p-53;
+    double v = (double)(ett_sample_random(&state) >> 11) * 0x1p-53;
+    t->data[i] = (float)(deviation * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+  }
+  lua_settop(L, 1);
+  return 1;
+}
+
+/* tensor:integers(list): int32 bit patterns for index operands. */
+static int tensor_integers(lua_State *L) {
+  ett_tensor *t = check_tensor(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  luaL_argcheck(L, lua_rawlen(L, 2) <= t->count, 2, "more integers than elements");
+  int32_t *out = (int32_t *)(void *)t->data;
+  for (size_t i = 0; i < lua_rawlen(L, 2); i++) {
+    lua_rawgeti(L, 2, (lua_Integer)i + 1);
+    out[i] = (int32_t)luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int tensor_integer(lua_State *L) {
+  ett_tensor *t = check_tensor(L, 1);
+  lua_pushinteger(L, ((int32_t *)(void *)t->data)[check_position(L, t, 2)]);
+  return 1;
+}
+
+/* tensor:copy(other): the first min(#tensor, #other) elements. */
+static int tensor_copy(lua_State *L) {
+  ett_tensor *t = check_tensor(L, 1), *from = check_tensor(L, 2);
+  size_t n = t->count < from->count ? t->count : from->count;
+  memmove(t->data, from->data, n * sizeof(float));
+  lua_settop(L, 1);
+  return 1;
+}
+
+/* tensor:scale(factor) */
+static int tensor_scale(lua_State *L) {
+  ett_tensor *t = check_tensor(L, 1);
+  float factor = (float)luaL_checknumber(L, 2);
+  for (size_t i = 0; i < t->count; i++)
+    t->data[i] *= factor;
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int tensor_sum(lua_State *L) {
+  ett_tensor *t = check_tensor(L, 1);
+  double sum = 0;
+  for (size_t i = 0; i < t->count; i++)
+    sum += t->data[i];
+  lua_pushnumber(L, sum);
+  return 1;
+}
+
+static int tensor_dot(lua_State *L) {
+  ett_tensor *t = check_tensor(L, 1), *other = check_tensor(L, 2);
+  luaL_argcheck(L, t->count == other->count, 2, "tensors differ in length");
+  double sum = 0;
+  for (size_t i = 0; i < t->count; i++)
+    sum += (double)t->data[i] * other->data[i];
+  lua_pushnumber(L, sum);
+  return 1;
+}
+
+static const luaL_Reg block_methods[] = {{"__gc", block_free}, {NULL, NULL}};
+
+static const luaL_Reg tensor_methods[] = {
+    {"view", tensor_view},         {"close", tensor_close},
+    {"get", tensor_get},           {"set", tensor_set},
+    {"fill", tensor_fill},         {"normal", tensor_normal},
+    {"integers", tensor_integers}, {"integer", tensor_integer},
+    {"copy", tensor_copy},         {"scale", tensor_scale},
+    {"sum", tensor_sum},           {"dot", tensor_dot},
+    {"__len", tensor_length},      {"__gc", tensor_close},
+    {"__close", tensor_close},     {NULL, NULL},
+};
+
+void ett_bind_sample_tensor(lua_State *L) {
+  ett_bind_sample_type(L, ETT_TENSOR_TYPE, tensor_methods);
+  ett_bind_sample_type(L, BLOCK_TYPE, block_methods);
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushliteral(L, "v");
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &current_block);
+  lua_pushcfunction(L, tensor_new);
+  lua_setfield(L, -2, "tensor");
+}

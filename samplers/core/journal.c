@@ -1,0 +1,218 @@
+#include "samplers/core/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct ett_sample_journal {
+  int file, lock;
+  off_t bytes;
+  size_t repaired;
+  char path[4096];
+};
+
+static int write_all(int file, const char *text, size_t bytes) {
+  while (bytes > 0) {
+    ssize_t n = write(file, text, bytes);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0)
+      return -1;
+    text += n;
+    bytes -= (size_t)n;
+  }
+  return 0;
+}
+
+static int sync_folder(const char *path) {
+  char folder[4096];
+  snprintf(folder, sizeof folder, "%s", path);
+  char *slash = strrchr(folder, '/');
+  if (slash)
+    slash[slash == folder] = '\0';
+  int file = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0)
+    return -1;
+  int status = fsync(file);
+  close(file);
+  return status;
+}
+
+/* The header goes to a file of its own that is renamed: it is never half there. */
+static int create(const char *path, const char *header, ett_err *err) {
+  char fresh[4200];
+  snprintf(fresh, sizeof fresh, "%s.new", path);
+  int file = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0)
+    return ett_err_set(err, ETT_ERR_IO, "cannot create '%s': %s", fresh, strerror(errno));
+  int failed = write_all(file, header, strlen(header)) != 0 || fsync(file) != 0;
+  int why = errno;
+  failed = close(file) != 0 || failed;
+  if (!failed && rename(fresh, path) != 0) {
+    failed = 1;
+    why = errno;
+  }
+  if (failed) {
+    unlink(fresh);
+    return ett_err_set(err, ETT_ERR_IO, "cannot write '%s': %s", path, strerror(why));
+  }
+  sync_folder(path);
+  return 0;
+}
+
+/* Where the last line of the first `end` bytes begins: behind the newline before it, 0
+ * without one; -1 when the file cannot be read. */
+static off_t last_line(const ett_sample_journal *j, off_t end) {
+  char block[4096];
+  while (end > 0) {
+    size_t want = end < (off_t)sizeof block ? (size_t)end : sizeof block;
+    if (pread(j->file, block, want, end - (off_t)want) != (ssize_t)want)
+      return -1;
+    size_t i = want;
+    while (i > 0 && block[i - 1] != '\n')
+      i--;
+    end -= (off_t)(want - i);
+    if (i > 0)
+      break;
+  }
+  return end;
+}
+
+/* Cuts off an incomplete last line, and marks ("#~ ") whose row was to follow. */
+static int repair(ett_sample_journal *j, ett_err *err) {
+  struct stat info;
+  if (fstat(j->file, &info) != 0)
+    return ett_err_set(err, ETT_ERR_IO, "cannot read '%s': %s", j->path, strerror(errno));
+  off_t end = last_line(j, info.st_size);
+  while (end > 0) {
+    char start[3] = "";
+    off_t line = last_line(j, end - 1);
+    if (line < 0 || pread(j->file, start, sizeof start, line) < 0)
+      end = -1;
+    else if (memcmp(start, "#~ ", 3) == 0)
+      end = line;
+    else
+      break;
+  }
+  if (end < 0)
+    return ett_err_set(err, ETT_ERR_IO, "cannot read '%s'", j->path);
+  if (end < info.st_size) {
+    if (ftruncate(j->file, end) != 0)
+      return ett_err_set(err, ETT_ERR_IO, "cannot repair '%s': %s", j->path,
+                         strerror(errno));
+    j->repaired = (size_t)(info.st_size - end);
+  }
+  j->bytes = end;
+  return 0;
+}
+
+ett_sample_journal *ett_sample_journal_open(const char *path, const char *header,
+                                            ett_err *err) {
+  if (strlen(path) >= 4000) {
+    ett_err_set(err, ETT_ERR_ARGUMENT, "path is too long");
+    return NULL;
+  }
+  ett_sample_journal *j = calloc(1, sizeof *j);
+  if (!j) {
+    ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+    return NULL;
+  }
+  snprintf(j->path, sizeof j->path, "%s", path);
+  char lock[4200];
+  const char *slash = strrchr(path, '/');
+  const int folder = slash ? (int)(slash - path) + 1 : 0;
+  snprintf(lock, sizeof lock, "%.*s.%s.lock", folder, path, path + folder);
+  j->file = -1;
+  j->lock = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (j->lock < 0) {
+    ett_err_set(err, ETT_ERR_IO, "cannot create '%s': %s", lock, strerror(errno));
+    goto failed;
+  }
+  if (flock(j->lock, LOCK_EX | LOCK_NB) != 0) {
+    char holder[64] = "";
+    ssize_t n = pread(j->lock, holder, sizeof holder - 1, 0);
+    holder[n > 0 ? n : 0] = '\0';
+    ett_err_set(err, ETT_ERR_LIMIT,
+                "'%s' is being written by another process (%s); wait for it, or run the "
+                "campaign under mpirun to share the work",
+                path, holder[0] ? holder : "unknown");
+    goto failed;
+  }
+  char self[64];
+  int length = snprintf(self, sizeof self, "pid %ld", (long)getpid());
+  if (ftruncate(j->lock, 0) == 0 && pwrite(j->lock, self, (size_t)length, 0) < 0) {
+    /* the name of the holder is a courtesy only */
+  }
+  if (access(path, F_OK) != 0 && create(path, header, err) != 0)
+    goto failed;
+  j->file = open(path, O_RDWR | O_APPEND | O_CLOEXEC);
+  if (j->file < 0) {
+    ett_err_set(err, ETT_ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    goto failed;
+  }
+  if (repair(j, err) != 0)
+    goto failed;
+  return j;
+failed:
+  ett_sample_journal_close(j);
+  return NULL;
+}
+
+static int add(ett_sample_journal *j, const char *lines, size_t bytes, int sync,
+               ett_err *err) {
+  for (size_t i = 0; i < bytes; i++)
+    if (lines[i] == '\n' && (i == 0 || i + 1 == bytes || lines[i - 1] == '\n'))
+      return ett_err_set(err, ETT_ERR_ARGUMENT, "a line must not be empty");
+  char *text = malloc(bytes + 1);
+  if (!text)
+    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+  memcpy(text, lines, bytes);
+  text[bytes] = '\n';
+  int failed =
+      write_all(j->file, text, bytes + 1) != 0 || (sync && fdatasync(j->file) != 0);
+  int why = errno;
+  free(text);
+  if (failed) {
+    if (ftruncate(j->file, j->bytes) != 0)
+      why = why ? why : errno; /* the next open repairs the tail */
+    return ett_err_set(err, ETT_ERR_IO, "cannot append to '%s': %s", j->path,
+                       strerror(why));
+  }
+  j->bytes += (off_t)bytes + 1;
+  return 0;
+}
+
+int ett_sample_journal_append(ett_sample_journal *j, const char *lines, size_t bytes,
+                              ett_err *err) {
+  return add(j, lines, bytes, 1, err);
+}
+
+int ett_sample_journal_write(ett_sample_journal *j, const char *lines, size_t bytes,
+                             ett_err *err) {
+  return add(j, lines, bytes, 0, err);
+}
+
+int ett_sample_journal_sync(ett_sample_journal *j, ett_err *err) {
+  if (fdatasync(j->file) != 0)
+    return ett_err_set(err, ETT_ERR_IO, "cannot sync '%s': %s", j->path, strerror(errno));
+  return 0;
+}
+
+size_t ett_sample_journal_repaired(const ett_sample_journal *j) {
+  return j->repaired;
+}
+
+void ett_sample_journal_close(ett_sample_journal *j) {
+  if (!j)
+    return;
+  if (j->file >= 0)
+    close(j->file);
+  if (j->lock >= 0)
+    close(j->lock); /* the lock goes with it; the file stays, unlinking would race */
+  free(j);
+}

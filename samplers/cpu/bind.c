@@ -1,0 +1,356 @@
+/* ett.cpu: the CPU back end's kernels and their timing. */
+#include "bind/common.h"
+
+#include <string.h>
+
+#include "samplers/core/bounds.h"
+#include "samplers/core/tensor.h"
+#include "samplers/cpu/cpu.h"
+#include "samplers/cpu/measure.h"
+
+#define POOL_TYPE "ett.cpu.pool"
+
+enum { MOST_RAW = 4096 };
+
+typedef struct {
+  ett_cpu_pool *pool;
+} pool_box;
+
+static const ett_cpu_kind *check_kind(lua_State *L, const char *name) {
+  const ett_cpu_kind *kind = ett_cpu_find(name);
+  if (kind)
+    return kind;
+  luaL_Buffer known;
+  luaL_buffinit(L, &known);
+  for (size_t i = 0; (kind = ett_cpu_kind_at(i)); i++) {
+    luaL_addstring(&known, i ? ", " : "");
+    luaL_addstring(&known, kind->name);
+  }
+  luaL_pushresult(&known);
+  luaL_error(L, "the CPU back end has no kernel '%s'; it has %s", name,
+             lua_tostring(L, -1));
+  return NULL;
+}
+
+static ett_cpu_pass check_pass(lua_State *L, const char *pass) {
+  if (strcmp(pass, "forward") == 0 || strcmp(pass, "update") == 0)
+    return ETT_CPU_FORWARD;
+  if (strcmp(pass, "backward") != 0)
+    luaL_error(L, "pass must be 'forward', 'backward' or 'update', got '%s'", pass);
+  return ETT_CPU_BACKWARD;
+}
+
+/* Reads the kind's dimensions from the table at index, by name. */
+static void check_dims(lua_State *L, int index, const ett_cpu_kind *kind, int64_t *d) {
+  for (int i = 0; kind->dims[i]; i++) {
+    if (lua_getfield(L, index, kind->dims[i]) == LUA_TNIL)
+      luaL_error(L, "%s: missing dimension '%s'", kind->name, kind->dims[i]);
+    int is_integer;
+    d[i] = lua_tointegerx(L, -1, &is_integer);
+    if (!is_integer)
+      luaL_error(L, "%s: dimension '%s' must be an integer", kind->name, kind->dims[i]);
+    lua_pop(L, 1);
+  }
+}
+
+/* Raises where the call at index names what is no dimension of its kind: the time would
+ * be that of another shape than its author meant. */
+static void check_names(lua_State *L, int index, const ett_cpu_kind *kind) {
+  for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+    const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+    int known = strcmp(name, "kind") == 0 || strcmp(name, "pass") == 0;
+    for (int i = 0; kind->dims[i]; i++)
+      known |= strcmp(name, kind->dims[i]) == 0;
+    if (!known)
+      luaL_error(L, "%s: it has no dimension '%s' (samplers/cpu/README.md)", kind->name,
+                 name);
+  }
+}
+
+/* cpu.pool(cold_bytes, seed) -> pool | nil, error */
+static int pool_new(lua_State *L) {
+  lua_Integer cold = luaL_checkinteger(L, 1), seed = luaL_optinteger(L, 2, 1);
+  luaL_argcheck(L, cold >= 0 && cold <= ETT_SAMPLE_MOST_COLD_BYTES, 1, "0 to 64 GiB");
+  pool_box *b = lua_newuserdatauv(L, sizeof *b, 0);
+  b->pool = NULL;
+  luaL_setmetatable(L, POOL_TYPE);
+  ett_err err = {0};
+  b->pool = ett_cpu_pool_new((size_t)cold, (uint64_t)seed, &err);
+  return b->pool ? 1 : ett_lua_fail(L, &err);
+}
+
+static int pool_close(lua_State *L) {
+  pool_box *b = luaL_checkudata(L, 1, POOL_TYPE);
+  ett_cpu_pool_free(b->pool);
+  b->pool = NULL;
+  return 0;
+}
+
+/* pool:probe() -> seconds of reading a piece of cold memory */
+static int pool_probe(lua_State *L) {
+  pool_box *b = luaL_checkudata(L, 1, POOL_TYPE);
+  if (!b->pool)
+    return luaL_error(L, "the pool is closed");
+  lua_pushnumber(L, ett_cpu_memory_probe(b->pool));
+  return 1;
+}
+
+static void push_result(lua_State *L, const ett_cpu_result *r) {
+  lua_createtable(L, 0, 11);
+  const char *names[] = {"seconds", "min_seconds", "median_seconds", "half_width_seconds",
+                         "clock_ratio"};
+  const double values[] = {r->stats.low, r->stats.min, r->stats.median,
+                           r->stats.low_half_width, r->clock_ratio};
+  for (int i = 0; i < 5; i++) {
+    lua_pushnumber(L, values[i]);
+    lua_setfield(L, -2, names[i]);
+  }
+  lua_pushinteger(L, r->repeats);
+  lua_setfield(L, -2, "repeats");
+  lua_pushinteger(L, r->dropped);
+  lua_setfield(L, -2, "dropped");
+  lua_pushboolean(L, (r->disturbed & ETT_CPU_PREEMPTED) != 0);
+  lua_setfield(L, -2, "preempted");
+  lua_pushboolean(L, (r->disturbed & ETT_CPU_SLOW_CLOCK) != 0);
+  lua_setfield(L, -2, "slow_clock");
+}
+
+/* pool:measure({ {kind=, pass=, <dimensions>}, … }, options) -> result | nil, error */
+static int pool_measure(lua_State *L) {
+  pool_box *b = luaL_checkudata(L, 1, POOL_TYPE);
+  if (!b->pool)
+    return luaL_error(L, "the pool is closed");
+  luaL_checktype(L, 2, LUA_TTABLE);
+  if (lua_isnoneornil(L, 3)) {
+    lua_settop(L, 2);
+    lua_newtable(L);
+  }
+  ett_cpu_call calls[ETT_CPU_MAX_CALLS];
+  lua_Integer count = luaL_len(L, 2);
+  if (count < 1 || count > ETT_CPU_MAX_CALLS)
+    return luaL_error(L, "1 to %d calls of compiled kinds make a pass, got %I",
+                      ETT_CPU_MAX_CALLS, (LUAI_UACINT)count);
+  for (lua_Integer i = 0; i < count; i++) {
+    lua_geti(L, 2, i + 1);
+    luaL_checktype(L, -1, LUA_TTABLE);
+    int call = lua_gettop(L);
+    calls[i].kind = check_kind(L, ett_lua_string_field(L, call, "kind", ""));
+    calls[i].pass = check_pass(L, ett_lua_string_field(L, call, "pass", "forward"));
+    check_dims(L, call, calls[i].kind, calls[i].d);
+    check_names(L, call, calls[i].kind);
+    lua_pop(L, 1);
+  }
+  ett_cpu_options options = {
+      .budget_seconds = ett_lua_number_field(L, 3, "budget_seconds", 0.02),
+      .target = ett_lua_number_field(L, 3, "target", 0.01),
+      .min_repeats = (int)ett_lua_integer_field(L, 3, "min_repeats", 5),
+      .max_repeats = (int)ett_lua_integer_field(L, 3, "max_repeats", 200),
+      .threads = (int)ett_lua_integer_field(L, 3, "threads", 1),
+      .known_seconds = ett_lua_number_field(L, 3, "known_seconds", 0),
+      .limit_bytes = ett_lua_number_field(L, 3, "limit_bytes", 0),
+      .limit_seconds = ett_lua_number_field(L, 3, "limit_seconds", 0),
+  };
+  luaL_argcheck(L, options.max_repeats >= 1 && options.max_repeats <= 4000, 3,
+                "max_repeats is 1 to 4000");
+  double *raw = lua_newuserdatauv(L, MOST_RAW * sizeof *raw, 0);
+  ett_cpu_result result;
+  ett_err err = {0};
+  if (ett_cpu_measure(b->pool, calls, (size_t)count, &options, raw, MOST_RAW, &result,
+                      &err) != 0)
+    return ett_lua_fail(L, &err);
+  push_result(L, &result);
+  if (ett_lua_boolean_field(L, 3, "keep_raw", 0)) {
+    lua_createtable(L, (int)result.stats.count, 0);
+    for (size_t i = 0; i < result.stats.count; i++) {
+      lua_pushnumber(L, raw[i]);
+      lua_seti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_setfield(L, -2, "raw_seconds");
+  }
+  return 1;
+}
+
+/* cpu.run(kind, pass, dims, { tensor, … }, { scalar, … }): operands in the order of
+ * cpu.operands, each at least as long as it says. */
+static int run(lua_State *L) {
+  const ett_cpu_kind *kind = check_kind(L, luaL_checkstring(L, 1));
+  ett_cpu_pass pass = check_pass(L, luaL_checkstring(L, 2));
+  luaL_checktype(L, 3, LUA_TTABLE);
+  luaL_checktype(L, 4, LUA_TTABLE);
+  int64_t d[ETT_CPU_MAX_DIMS] = {0};
+  check_dims(L, 3, kind, d);
+  ett_cpu_operand operand[ETT_CPU_MAX_OPERANDS];
+  void *data[ETT_CPU_MAX_OPERANDS];
+  ett_err err = {0};
+  int n = ett_cpu_operands(kind, d, pass, operand, &err);
+  if (n < 0)
+    return ett_lua_raise(L, &err);
+  for (int i = 0; i < n; i++) {
+    lua_geti(L, 4, i + 1);
+    ett_tensor *t = luaL_testudata(L, -1, ETT_TENSOR_TYPE);
+    if (!t || !t->data || t->count < (size_t)operand[i].count)
+      return luaL_error(L, "%s: operand '%s' must be a tensor of %I elements, got %s",
+                        kind->name, operand[i].name, (LUAI_UACINT)operand[i].count,
+                        t ? "a shorter one" : luaL_typename(L, -1));
+    if (operand[i].role == ETT_CPU_INDEX)
+      for (int64_t k = 0; k < operand[i].count; k++) {
+        int32_t index = ((const int32_t *)(const void *)t->data)[k];
+        if (index < 0 || index >= operand[i].limit)
+          return luaL_error(L, "%s: operand '%s' holds index %d outside 0..%I",
+                            kind->name, operand[i].name, (int)index,
+                            (LUAI_UACINT)operand[i].limit - 1);
+      }
+    data[i] = t->data;
+    lua_pop(L, 1);
+  }
+  double scalars[8], *scalar = NULL;
+  if (lua_istable(L, 5)) {
+    memset(scalars, 0, sizeof scalars);
+    lua_Integer m = luaL_len(L, 5);
+    luaL_argcheck(L, m <= 8, 5, "at most 8 scalars");
+    for (lua_Integer i = 0; i < m; i++) {
+      lua_geti(L, 5, i + 1);
+      scalars[i] = luaL_checknumber(L, -1);
+      lua_pop(L, 1);
+    }
+    scalar = scalars;
+  }
+  kind->run(d, pass, data, scalar);
+  return 0;
+}
+
+/* cpu.operands(kind, pass, dims) -> { {name=, role=, count=, limit=}, … } */
+static int operands(lua_State *L) {
+  const ett_cpu_kind *kind = check_kind(L, luaL_checkstring(L, 1));
+  ett_cpu_pass pass = check_pass(L, luaL_checkstring(L, 2));
+  luaL_checktype(L, 3, LUA_TTABLE);
+  int64_t d[ETT_CPU_MAX_DIMS] = {0};
+  check_dims(L, 3, kind, d);
+  ett_cpu_operand operand[ETT_CPU_MAX_OPERANDS];
+  ett_err err = {0};
+  int n = ett_cpu_operands(kind, d, pass, operand, &err);
+  if (n < 0)
+    return ett_lua_raise(L, &err);
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    char role[2] = {(char)operand[i].role, '\0'};
+    lua_createtable(L, 0, 4);
+    lua_pushstring(L, operand[i].name);
+    lua_setfield(L, -2, "name");
+    lua_pushstring(L, role);
+    lua_setfield(L, -2, "role");
+    lua_pushinteger(L, operand[i].count);
+    lua_setfield(L, -2, "count");
+    lua_pushinteger(L, operand[i].limit);
+    lua_setfield(L, -2, "limit");
+    lua_seti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* cpu.kinds() -> { {name=, dims={…}}, … } */
+static int kinds(lua_State *L) {
+  lua_newtable(L);
+  const ett_cpu_kind *kind;
+  for (size_t i = 0; (kind = ett_cpu_kind_at(i)); i++) {
+    lua_createtable(L, 0, 2);
+    lua_pushstring(L, kind->name);
+    lua_setfield(L, -2, "name");
+    lua_newtable(L);
+    for (int k = 0; kind->dims[k]; k++) {
+      lua_pushstring(L, kind->dims[k]);
+      lua_seti(L, -2, k + 1);
+    }
+    lua_setfield(L, -2, "dims");
+    lua_seti(L, -2, (lua_Integer)i + 1);
+  }
+  return 1;
+}
+
+static int check_threads(lua_State *L, int argument, lua_Integer count) {
+  if (count < 1 || count > ETT_SAMPLE_MOST_THREADS)
+    luaL_argerror(L, argument,
+                  lua_pushfstring(L, "1 to %d threads", ETT_SAMPLE_MOST_THREADS));
+  return (int)count;
+}
+
+/* cpu.pin([processor [, count]]) -> { processor, … } | nil, error */
+static int pin(lua_State *L) {
+  ett_err err = {0};
+  int chosen[ETT_SAMPLE_MOST_THREADS];
+  const int count = check_threads(L, 2, luaL_optinteger(L, 2, 1));
+  if (ett_cpu_pin((int)luaL_optinteger(L, 1, -1), count, chosen, &err) != 0)
+    return ett_lua_fail(L, &err);
+  lua_createtable(L, count, 0);
+  for (int i = 0; i < count; i++) {
+    lua_pushinteger(L, chosen[i]);
+    lua_seti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* cpu.allowed() -> { processor, … } that the process began with | nil, error */
+static int allowed(lua_State *L) {
+  ett_err err = {0};
+  lua_newtable(L);
+  lua_Integer n = 0;
+  for (int at = 0; (at = ett_cpu_allowed(at, &err)) >= 0; at++) {
+    lua_pushinteger(L, at);
+    lua_seti(L, -2, ++n);
+  }
+  return n > 0 ? 1 : ett_lua_fail(L, &err);
+}
+
+/* cpu.unpin(): as the process began, for what it starts */
+static int unpin(lua_State *L) {
+  (void)L;
+  ett_cpu_unpin();
+  return 0;
+}
+
+static int threads(lua_State *L) {
+  ett_cpu_set_threads(check_threads(L, 1, luaL_checkinteger(L, 1)));
+  return 0;
+}
+
+/* cpu.info() -> { isa=, blas_core=, blas= } */
+static int info(lua_State *L) {
+  lua_createtable(L, 0, 3);
+  lua_pushstring(L, ett_cpu_isa());
+  lua_setfield(L, -2, "isa");
+  lua_pushstring(L, ett_cpu_blas_core());
+  lua_setfield(L, -2, "blas_core");
+  lua_pushstring(L, ett_cpu_blas_config());
+  lua_setfield(L, -2, "blas");
+  return 1;
+}
+
+static int clock_probe(lua_State *L) {
+  lua_pushnumber(L, ett_cpu_clock_probe());
+  return 1;
+}
+
+static const luaL_Reg pool_methods[] = {
+    {"measure", pool_measure}, {"probe", pool_probe},   {"close", pool_close},
+    {"__gc", pool_close},      {"__close", pool_close}, {NULL, NULL},
+};
+
+static const luaL_Reg functions[] = {
+    {"pool", pool_new},     {"run", run},
+    {"operands", operands}, {"kinds", kinds},
+    {"allowed", allowed},   {"unpin", unpin},
+    {"pin", pin},           {"set_threads", threads},
+    {"info", info},         {"clock_probe", clock_probe},
+    {NULL, NULL},
+};
+
+int luaopen_ett_cpu(lua_State *L);
+int luaopen_ett_cpu(lua_State *L) {
+  luaL_newmetatable(L, POOL_TYPE);
+  luaL_setfuncs(L, pool_methods, 0);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+  luaL_newlib(L, functions);
+  return 1;
+}

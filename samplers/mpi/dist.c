@@ -1,0 +1,154 @@
+#include "samplers/mpi/dist.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+static ett_dist_job job;
+static int opened, agreed_to_end;
+
+/* MPI_Finalize waits for every rank. One that ends because of an error ends the job: the
+ * others wait for it in a collective, and would for ever. */
+static void finalize(int status, void *unused) {
+  (void)unused;
+  int done;
+  MPI_Finalized(&done);
+  if (done)
+    return;
+  if (status != 0 && !agreed_to_end && job.world.size > 1)
+    MPI_Abort(MPI_COMM_WORLD, status);
+  MPI_Finalize();
+}
+
+static uint64_t mixed(uint64_t hash, const char *text) {
+  for (const char *c = text; *c; c++)
+    hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+  return hash;
+}
+
+/* Identity of the clock: that of the running kernel and of the time namespace in it (a
+ * container may have its own). Ranks with the same one share a clock. */
+static uint64_t clock_identity(void) {
+  char boot[64] = "", space[64] = "";
+  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+  if (file) {
+    if (!fgets(boot, sizeof boot, file))
+      boot[0] = '\0';
+    fclose(file);
+  }
+  if (readlink("/proc/self/ns/time", space, sizeof space - 1) < 0)
+    space[0] = '\0';
+  return mixed(mixed(1469598103934665603u, boot), space);
+}
+
+/* Offset of rank 0's clock by the quickest of some round trips (Cristian 1989). */
+static double clock_offset(const ett_dist_group *world) {
+  uint64_t mine = clock_identity(), first = mine;
+  MPI_Bcast(&first, 1, MPI_UINT64_T, 0, world->comm);
+  int foreign = first != mine, any = 0;
+  MPI_Allreduce(&foreign, &any, 1, MPI_INT, MPI_MAX, world->comm);
+  if (!any)
+    return 0;
+  double best = 1e9, offset = 0;
+  for (int rank = 1; rank < world->size; rank++) {
+    for (int round = 0; round < 50; round++) {
+      double theirs = 0;
+      if (world->rank == rank) {
+        double sent = ett_clock(CLOCK_MONOTONIC);
+        MPI_Send(&sent, 1, MPI_DOUBLE, 0, 7, world->comm);
+        MPI_Recv(&theirs, 1, MPI_DOUBLE, 0, 7, world->comm, MPI_STATUS_IGNORE);
+        double back = ett_clock(CLOCK_MONOTONIC);
+        if (back - sent < best) {
+          best = back - sent;
+          offset = theirs - 0.5 * (sent + back);
+        }
+      } else if (world->rank == 0) {
+        MPI_Recv(&theirs, 1, MPI_DOUBLE, rank, 7, world->comm, MPI_STATUS_IGNORE);
+        theirs = ett_clock(CLOCK_MONOTONIC);
+        MPI_Send(&theirs, 1, MPI_DOUBLE, rank, 7, world->comm);
+      }
+    }
+  }
+  return foreign ? offset : 0;
+}
+
+static void find_node(ett_dist_job *j) {
+  const char *slurm = getenv("SLURM_NODEID");
+  MPI_Comm shared;
+  if (slurm && getenv("SLURM_NNODES"))
+    MPI_Comm_split(j->world.comm, atoi(slurm), j->world.rank, &shared);
+  else
+    MPI_Comm_split_type(j->world.comm, MPI_COMM_TYPE_SHARED, j->world.rank, MPI_INFO_NULL,
+                        &shared);
+  int local_size;
+  MPI_Comm_rank(shared, &j->local_rank);
+  MPI_Comm_size(shared, &local_size);
+  MPI_Allreduce(&local_size, &j->ranks_per_node, 1, MPI_INT, MPI_MIN, j->world.comm);
+  /* Nodes are numbered in the order of their first rank. */
+  int leader = j->local_rank == 0, before = 0;
+  MPI_Exscan(&leader, &before, 1, MPI_INT, MPI_SUM, j->world.comm);
+  j->node = j->world.rank == 0 ? 0 : before;
+  MPI_Bcast(&j->node, 1, MPI_INT, 0, shared);
+  MPI_Allreduce(&leader, &j->nodes, 1, MPI_INT, MPI_SUM, j->world.comm);
+  MPI_Comm_free(&shared);
+}
+
+const ett_dist_job *ett_dist_open(ett_err *err) {
+  if (opened)
+    return &job;
+  int provided = 0, before = 0;
+  MPI_Initialized(&before);
+  if (!before && MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided) != 0) {
+    ett_err_set(err, ETT_ERR_MISSING, "MPI cannot start");
+    return NULL;
+  }
+  MPI_Query_thread(&provided);
+  if (provided < MPI_THREAD_MULTIPLE) {
+    ett_err_set(err, ETT_ERR_MISSING, "this MPI has no MPI_THREAD_MULTIPLE");
+    return NULL;
+  }
+  on_exit(finalize, NULL);
+  memset(&job, 0, sizeof job);
+  MPI_Comm_dup(MPI_COMM_WORLD, &job.world.comm);
+  MPI_Comm_rank(job.world.comm, &job.world.rank);
+  MPI_Comm_size(job.world.comm, &job.world.size);
+  find_node(&job);
+  job.offset_seconds = clock_offset(&job.world);
+  int length;
+  MPI_Get_library_version(job.library, &length);
+  job.library[strcspn(job.library, ",\n")] = '\0';
+  opened = 1;
+  return &job;
+}
+
+void ett_dist_leave(void) {
+  agreed_to_end = 1;
+}
+
+void ett_dist_abort(int status) {
+  MPI_Abort(MPI_COMM_WORLD, status);
+}
+
+int ett_dist_split(const ett_dist_group *parent, int color, int key, ett_dist_group *out,
+                   ett_err *err) {
+  if (MPI_Comm_split(parent->comm, color < 0 ? MPI_UNDEFINED : color, key, &out->comm) !=
+      MPI_SUCCESS)
+    return ett_err_set(err, ETT_ERR_INTERNAL, "MPI_Comm_split failed");
+  out->rank = out->size = 0;
+  if (out->comm != MPI_COMM_NULL) {
+    MPI_Comm_rank(out->comm, &out->rank);
+    MPI_Comm_size(out->comm, &out->size);
+  }
+  return 0;
+}
+
+void ett_dist_group_free(ett_dist_group *group) {
+  int done;
+  MPI_Finalized(&done);
+  if (!done && group->comm != MPI_COMM_NULL)
+    MPI_Comm_free(&group->comm);
+  group->comm = MPI_COMM_NULL;
+}

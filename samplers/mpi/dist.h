@@ -1,0 +1,117 @@
+/* The ranks of an MPI job: groups, collectives on host buffers, and shared work.
+ *
+ * MPI is initialised by ett_dist_open with MPI_THREAD_MULTIPLE and finalised when the
+ * process ends. Elements are 4-byte floats; counts are in elements. */
+#ifndef ETT_DIST_DIST_H
+#define ETT_DIST_DIST_H
+
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "samplers/core/journal.h"
+
+typedef struct {
+  MPI_Comm comm;
+  int rank, size;
+} ett_dist_group;
+
+typedef struct {
+  ett_dist_group world;
+  int node, nodes;       /* this rank's node (Slurm's number, else by shared memory) */
+  int local_rank;        /* among the ranks of the node */
+  int ranks_per_node;    /* least over the nodes */
+  double offset_seconds; /* rank 0's clock minus this one's; 0 on the same machine */
+  char library[MPI_MAX_LIBRARY_VERSION_STRING];
+} ett_dist_job;
+
+/* Initialises MPI once per process. Returns the job, owned by the library, or NULL. */
+const ett_dist_job *ett_dist_open(ett_err *err);
+
+/* Every rank has come to its end: from now on this one may exit with any status. Until
+ * then a status other than 0 ends every rank, and 0 waits for all of them. */
+void ett_dist_leave(void);
+
+/* Ends every rank of the job, naming this one on standard error. Does not return. */
+void ett_dist_abort(int status);
+
+/* Collective over the parent. color < 0: this rank is in no group (comm MPI_COMM_NULL).
+ */
+int ett_dist_split(const ett_dist_group *parent, int color, int key, ett_dist_group *out,
+                   ett_err *err);
+void ett_dist_group_free(ett_dist_group *group);
+
+typedef enum {
+  ETT_DIST_ALL_REDUCE,
+  ETT_DIST_ALL_GATHER,
+  ETT_DIST_REDUCE_SCATTER,
+  ETT_DIST_ALL_TO_ALL,
+  ETT_DIST_SEND_RECV,      /* rank 0 sends to rank 1 */
+  ETT_DIST_BROADCAST,      /* from rank 0 */
+  ETT_DIST_ALL_REDUCE_MAX, /* the largest in place of the sum */
+} ett_dist_collective;
+
+/* Name to collective; -1 when unknown. */
+int ett_dist_collective_find(const char *name);
+
+/* Runs one collective. count: elements of the whole message, as nccl-tests count them: of
+ * the reduced, broadcast or sent buffer; of the gathered or scattered whole for the
+ * others (each rank then holds count / size). in == out: in place. Returns 0 or -1. */
+int ett_dist_run(const ett_dist_group *group, ett_dist_collective kind, const float *in,
+                 float *out, size_t count, ett_err *err);
+
+typedef struct {
+  int min_repeats, max_repeats;
+  double budget_seconds, target;
+  int in_place;
+  double *raw; /* where the repeats' seconds go: room for max_repeats, or NULL */
+} ett_dist_time_options;
+
+typedef struct {
+  double seconds; /* low mean over repeats of the slowest rank's time */
+  double min_seconds, median_seconds, half_width_seconds;
+  int repeats, dropped; /* dropped: a rank came late to the synchronised start */
+  int used;             /* repeats behind the times above: how many are in raw */
+  int late; /* nearly every repeat was late: their times were used, from that start on */
+} ett_dist_timing;
+
+/* Times a collective: before each repeat rank 0 names a moment a little ahead and every
+ * rank waits for it on its own corrected clock, so that no rank's lateness is taken for
+ * the network's; the time of a repeat is the slowest rank's. Every rank of the group
+ * calls it and gets the same numbers. job gives the clock offset. */
+int ett_dist_time(const ett_dist_job *job, const ett_dist_group *group,
+                  ett_dist_collective kind, size_t count,
+                  const ett_dist_time_options *options, ett_dist_timing *out,
+                  ett_err *err);
+
+/* The largest of the ranks' numbers, on each of them. Ranks that come early sleep: a rank
+ * that waited inside MPI would spin on a processor that another measures on. */
+double ett_dist_agree(const ett_dist_group *group, double number);
+
+/* Work shared by the ranks: rank 0 hands out positions 1..count one by one, from a thread
+ * beside its own work, and appends the lines that come back to its journal. */
+typedef struct ett_dist_work ett_dist_work;
+
+/* Collective over group. journal: rank 0's (borrowed; must outlive the work), ignored on
+ * the others. */
+ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
+                                  ett_sample_journal *journal, int64_t count,
+                                  ett_err *err);
+
+/* The next position, 0 when none is left, -1 with err set. */
+int64_t ett_dist_work_take(ett_dist_work *work, ett_err *err);
+
+/* Appends text (lines separated by newlines) to the journal; returns when it is synced.
+ */
+int ett_dist_work_commit(ett_dist_work *work, const char *text, size_t bytes,
+                         ett_err *err);
+
+/* On rank 0: how many positions came back from all ranks, and how many of them as
+ * failures (text that begins with "#!"). */
+void ett_dist_work_count(ett_dist_work *work, int64_t *committed, int64_t *failed);
+
+/* Rank 0 waits here until every other rank has closed too. */
+void ett_dist_work_close(ett_dist_work *work);
+
+#endif

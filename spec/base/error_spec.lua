@@ -1,0 +1,64 @@
+local error_module = require "ett.base.error"
+
+describe("ett.error", function()
+  it("adds one label at each level", function()
+    local ok, raised = pcall(error_module.wrap, "a.lua", error_module.wrap, "layer 3", function()
+      error_module.raise("model", "field '%s' is wrong", "hidden")
+    end)
+    assert.is_false(ok)
+    assert.equal("a.lua: layer 3: field 'hidden' is wrong", tostring(raised))
+    assert.equal("model", raised.kind)
+  end)
+
+  it("finds the nearest name", function()
+    assert.equal("rms_norm", error_module.nearest("rms_nrom", { "gelu", "rms_norm", "rope" }))
+    assert.is_nil(error_module.nearest("zzzzzz", { "gelu", "rms_norm" }))
+  end)
+end)
+
+describe("a module that may not be built", function()
+  it("is there, or is said to be missing with the remedy", function()
+    assert.equal(require "ett.json", error_module.part("ett.json", "JSON", "install it"))
+    local part, why = error_module.part("ett.no_such_part", "the part", "install libpart-dev")
+    assert.is_nil(part)
+    assert.equal("the part is not built: install libpart-dev and build again", why)
+  end)
+
+  it("is not said to be missing when it does not load", function()
+    package.preload["ett.broken_part"] = function() error("libpart.so.4: cannot open shared object file\nmore", 0) end
+    local part, why = error_module.part("ett.broken_part", "the part", "install libpart-dev")
+    package.preload["ett.broken_part"] = nil
+    assert.is_nil(part)
+    assert.equal("the part cannot be loaded: libpart.so.4: cannot open shared object file; install libpart-dev", why)
+    -- As Lua says it of a real one: the library that the loader missed stands on the second line.
+    local folder, path = require("ett.base.folder").temporary(), package.cpath
+    finally(function()
+      package.cpath = path
+      require("ett.base.folder").remove(folder)
+    end)
+    require("ett.base.folder").write(folder .. "/ett_short_part.so", "no library")
+    package.cpath = folder .. "/?.so"
+    part, why = error_module.part("ett_short_part", "the part", "install libpart-dev")
+    assert.is_nil(part)
+    assert.equal(("the part cannot be loaded: %s/ett_short_part.so: file too short; install libpart-dev")
+      :format(folder), why)
+  end)
+end)
+
+describe("a suggestion", function()
+  it("completes a beginning of three letters that only one name has, else takes the nearest", function()
+    assert.equal("; did you mean 'llemma_7b'?", error_module.suggestion("lle", { "gpt_175b", "llemma_7b" }))
+    assert.equal("", error_module.suggestion("ll", { "gpt_175b", "llemma_7b" }))
+    assert.equal("", error_module.suggestion("llemma", { "llemma_70b_x", "llemma_7b_xy" }))
+  end)
+end)
+
+describe("what is raised without being an error object", function()
+  it("is shown as what it holds", function()
+    assert.equal('{ 1, a = "b" }', tostring(error_module.from { 1, a = "b" }))
+    assert.equal("nil was raised", tostring(error_module.from(nil)))
+    assert.equal("own words", tostring(error_module.from(setmetatable({}, { __tostring = function()
+      return "own words"
+    end }))))
+  end)
+end)

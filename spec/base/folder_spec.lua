@@ -1,0 +1,67 @@
+--- Folders and whole files: ett.folder, and words of a command line: ett.shell.
+local folder = require "ett.base.folder"
+local lfs = require "lfs"
+local shell = require "ett.base.shell"
+
+local function text_of(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read("a")
+  file:close()
+  return text
+end
+
+describe("ett.folder", function()
+  it("makes parents, and says which folder could not be", function()
+    local top = folder.temporary()
+    folder.make(top .. "/a/b c")
+    assert.equal("directory", lfs.attributes(top .. "/a/b c", "mode"))
+    folder.write(top .. "/file", "x")
+    local ok, why = pcall(folder.make, top .. "/file/below")
+    assert.is_false(ok)
+    assert.matches("cannot make folder '.*/file/below'", tostring(why))
+    ok, why = pcall(folder.make, "")
+    assert.is_false(ok)
+    assert.equal("usage", why.kind)
+    folder.remove(top)
+    assert.is_nil(lfs.attributes(top))
+  end)
+
+  it("writes a whole file or keeps the old one", function()
+    local top = folder.temporary()
+    folder.write(top .. "/x", "old")
+    folder.write(top .. "/x", "new\0er")
+    assert.equal("new\0er", text_of(top .. "/x"))
+    local ok, why = pcall(folder.write, top .. "/none/x", "text")
+    assert.is_false(ok)
+    assert.matches("cannot write '.*/none/x'", tostring(why))
+    ok, why = pcall(folder.write, "/dev/full", "text")
+    assert.is_false(ok)
+    assert.matches("no space left", tostring(why))
+    local left = 0
+    for entry in lfs.dir(top) do left = left + (entry:match("^%.+$") and 0 or 1) end
+    assert.equal(1, left)
+    folder.remove(top)
+  end)
+
+  it("makes temporary folders apart, and removes links without what they point to", function()
+    local one, other = folder.temporary(), folder.temporary()
+    assert.are_not.equal(one, other)
+    folder.write(other .. "/kept", "x")
+    assert(lfs.link(other, one .. "/link", true))
+    folder.remove(one)
+    assert.is_nil(lfs.attributes(one))
+    assert.equal("x", text_of(other .. "/kept"))
+    folder.remove(other)
+  end)
+end)
+
+describe("ett.shell", function()
+  it("quotes so that sh reads the same word", function()
+    for _, word in ipairs { "", "plain-1.0/x", "a b", "it's", "$HOME `id` \"q\"", "new\nline", "*", "~", "ü", "\\" } do
+      local pipe = io.popen("printf '%s|' " .. shell.quote(word))
+      assert.equal(word .. "|", pipe:read("a"))
+      pipe:close()
+    end
+    assert.equal("plain-1.0/x", shell.quote("plain-1.0/x"))
+  end)
+end)

@@ -1,0 +1,95 @@
+--- SIGTERM, as Slurm and timeout send it: what was begun is put away, rows stay whole, and the process dies of it.
+local host = require "ett.host"
+local lfs = require "lfs"
+
+local folder
+
+local function write(name, text)
+  local file = assert(io.open(folder .. "/" .. name, "w"))
+  file:write(text)
+  file:close()
+end
+
+--- Starts a command in the folder; once `ready` (a shell condition) holds it gets SIGTERM `times` times.
+local function terminated(command, ready, times)
+  local pipe = io.popen(([[cd '%s' && export TMPDIR='%s/tmp' && { '%s/bin/ett' %s & pid=$!; n=0
+    until %s || [ $n -gt 600 ]; do sleep 0.05; n=$((n + 1)); done; sleep 0.2
+    for i in %s; do kill -TERM $pid; sleep 0.5; done; wait $pid; echo "status $?"; } 2>&1]]):format(folder, folder,
+    host.prefix, command, ready, times or "1"))
+  local text = pipe:read("a")
+  pipe:close()
+  return text, math.tointeger(tonumber(text:match("status (%d+)\n$")))
+end
+
+local function left()
+  local names = {}
+  for name in lfs.dir(folder .. "/tmp") do if name:sub(1, 1) ~= "." then names[#names + 1] = name end end
+  return names
+end
+
+describe("SIGTERM", function()
+  before_each(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    lfs.mkdir(folder)
+    lfs.mkdir(folder .. "/tmp")
+  end)
+  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+
+  it("closes what a script has open, removes its temporary folder, and ends it", function()
+    write("long.lua", [[
+      require("ett.base.folder").within(function(path)
+        local open <close> = setmetatable({}, { __close = function() io.open("closed", "w"):close() end })
+        io.open(path .. "/file", "w"):close()
+        io.open("begun", "w"):close()
+        while true do end
+      end)
+    ]])
+    local text, status = terminated("run long.lua", "[ -e begun ]")
+    assert.equal(143, status, text)
+    assert.matches("ett: long.lua:%d+: terminated", text)
+    assert.is_table(lfs.attributes(folder .. "/closed"))
+    assert.same({}, left())
+  end)
+
+  it("ends a script that catches every error, at the second", function()
+    write("deaf.lua", "io.open('begun', 'w'):close()\nwhile true do pcall(function() while true do end end) end\n")
+    local text, status = terminated("run deaf.lua", "[ -e begun ]", "1 2")
+    assert.equal(143, status, text)
+  end)
+
+  it("leaves nothing of a validation behind", function()
+    if not require("ett.base.find").load("samplers", "cpu").available() then pending "no CPU back end" return end
+    local text, status = terminated("validate --layouts 1x1 --configurations 1 --quiet", "[ -n \"$(ls tmp)\" ]")
+    assert.equal(143, status, text)
+    assert.same({}, left())
+  end)
+
+  it("lets a campaign finish the running shape and leaves a valid table", function()
+    if not require("ett.base.find").load("samplers", "cpu").available() then pending "no CPU back end" return end
+    write("c.lua", "return { name = 'c', passes = 1, samples = { { operator = 'gelu', "
+      .. "shapes = { tokens = { start = 1, stop = 40000 }, width = 64 } } } }\n")
+    local text, status = terminated("sample c.lua --out out --quiet", "grep -q '^3,64,' out/*.csv 2>/dev/null")
+    assert.equal(130, status, text)
+    local path, measured = text:match("(out/%S+%.csv): (%d+) measured")
+    assert(path, text)
+    local held = require("ett.samples.table").read(folder .. "/" .. path, 2)
+    assert.equal(math.tointeger(tonumber(measured)), held.rows)
+    assert.is_true(held.rows < 40000)
+    assert.same({}, left())
+  end)
+
+  it("does not wait for the whole of a large block: its visits are kept", function()
+    if not require("ett.base.find").load("samplers", "cpu").available() then pending "no CPU back end" return end
+    write("c.lua", "return { name = 'c', passes = 4, block = 256, budget_seconds = 0.4, target = 1e-9, "
+      .. "max_repeats = 4000, samples = { { operator = 'gelu', "
+      .. "shapes = { tokens = { start = 1, stop = 256 }, width = 4096 } } } }\n")
+    local began = require("ett.sample").now()
+    local text, status = terminated("sample c.lua --out out --quiet", "grep -q 3,4096 out/*.visits 2>/dev/null")
+    assert.equal(130, status, text)
+    assert.is_true(require("ett.sample").now() - began < 60) -- the block takes 200 s
+    assert.matches(" 0 measured", text)
+    local kept = io.popen(("cat '%s'/out/*.visits"):format(folder)):read("a")
+    assert.is_truthy(kept:find("3,4096", 1, true))
+  end)
+end)

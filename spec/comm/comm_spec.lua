@@ -1,0 +1,93 @@
+local comm = require "ett.comm"
+
+local links = { intra_bandwidth = 200e9, intra_latency = 3e-6, inter_per_gpu = 25e9, inter_per_node = 200e9,
+  inter_latency = 10e-6, base_latency = 5e-6 }
+
+local function estimate(kind, bytes, nodes, ranks, more)
+  local request = { kind = kind, bytes = bytes, nodes = nodes, ranks_per_node = ranks, links = links }
+  for name, value in pairs(more or {}) do request[name] = value end
+  return comm.estimate(request)
+end
+
+describe("ett.comm", function()
+  it("follows the factors of nccl-tests for large messages", function()
+    local bytes = 1e12 -- latency does not matter
+    for kind, factor in pairs { all_reduce = 2 * 7 / 8, all_gather = 7 / 8, reduce_scatter = 7 / 8 } do
+      assert.near(bytes * factor / 200e9, estimate(kind, bytes, 1, 8).seconds, 1e-3, kind)
+      assert.near(factor, comm.factor(kind, 8), 1e-15)
+    end
+    assert.near(bytes / 200e9, estimate("send_recv", bytes, 1, 2).seconds, 1e-3)
+    assert.near(bytes * 7 / 8 / 200e9, estimate("all_to_all", bytes, 1, 8).seconds, 1e-3)
+  end)
+
+  it("is free for one rank and for nothing", function()
+    assert.equal(0, estimate("all_reduce", 1e9, 1, 1).seconds)
+    assert.equal(0, estimate("all_gather", 0, 4, 8).seconds)
+  end)
+
+  it("grows with bytes and with nodes, and shrinks with bandwidth", function()
+    for _, kind in ipairs { "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv" } do
+      local last = 0
+      for _, bytes in ipairs { 1, 1e3, 1e6, 1e9 } do
+        local seconds = estimate(kind, bytes, 2, 8).seconds
+        assert.is_true(seconds > last, kind)
+        last = seconds
+      end
+      assert.is_true(estimate(kind, 1e8, 8, 8).seconds >= estimate(kind, 1e8, 2, 8).seconds, kind)
+    end
+  end)
+
+  it("takes a tree for small all_reduces over many nodes and a ring for large ones on few", function()
+    assert.equal("tree", estimate("all_reduce", 1e4, 128, 8).algorithm)
+    assert.equal("ring", estimate("all_reduce", 1e9, 2, 8).algorithm)
+  end)
+
+  it("shares a node's cards between the groups that stand on it", function()
+    local alone = estimate("all_reduce", 1e10, 4, 1, { groups_per_node = 1 })
+    local shared = estimate("all_reduce", 1e10, 4, 1, { groups_per_node = 8 })
+    assert.near(25e9, alone.bus_bandwidth, 1)
+    assert.near(25e9, shared.bus_bandwidth, 1) -- eight cards, eight groups
+    links.inter_per_node = 100e9 -- four cards
+    assert.near(12.5e9, estimate("all_reduce", 1e10, 4, 1, { groups_per_node = 8 }).bus_bandwidth, 1)
+    assert.near(100e9, estimate("all_reduce", 1e10, 4, 8).bus_bandwidth, 1)
+    links.inter_per_node = 200e9
+  end)
+
+  it("reads a measured curve, and goes on below it along the line of its first two points", function()
+    local measured = { intra_bandwidth = 200e9, curve = { 1e6, 20e9, 1e8, 180e9 } }
+    local function at(bytes)
+      return comm.estimate { kind = "all_reduce", bytes = bytes, nodes = 1, ranks_per_node = 8, links = measured }
+    end
+    assert.near(1e8 * 1.75 / 180e9, at(1e8).seconds, 1e-12)
+    assert.near(1e6 * 1.75 / 20e9, at(1e6).seconds, 1e-12)
+    local slope = (at(1e8).seconds - at(1e6).seconds) / (1e8 - 1e6)
+    assert.near(at(1e6).seconds - slope * (1e6 - 10), at(10).seconds, 1e-12)
+    assert.near(60e9, at(1e7).bus_bandwidth, 1) -- geometric mean, half way in the logarithm
+  end)
+
+  it("agrees with published measurements of eight H100", function()
+    local cluster_module = require "ett.profile.cluster"
+    local cluster = cluster_module.get "dgx_h100"
+    -- NVIDIA/dgxc-benchmarking v25.10.02 nccl/README.md: 64 MiB in 324.7 us, 1 GiB in 4029.4 us
+    for bytes, us in pairs { [67108864] = 324.7, [1073741824] = 4029.4 } do
+      local answer = cluster_module.collective(cluster, "all_reduce", bytes, { nodes = 1, gpus_per_node = 8 })
+      assert.near(us, answer.seconds * 1e6, us * 0.01)
+      assert.equal("calibrated", answer.provenance)
+    end
+  end)
+
+  it("says what is missing or wrong", function()
+    local function message(...)
+      local ok, why = pcall(...)
+      assert.is_false(ok)
+      return tostring(why)
+    end
+    assert.matches("unknown collective 'reduce'", message(estimate, "reduce", 1, 1, 2), 1, true)
+    assert.matches("bytes of a collective must be at least 0", message(estimate, "all_reduce", -1, 1, 2), 1, true)
+    assert.matches("2 nodes need the cluster's links.inter, with 'bandwidth_per_gpu' and 'bandwidth_per_node'",
+      message(comm.estimate, { kind = "all_reduce",
+      bytes = 1, nodes = 2, ranks_per_node = 1, links = { intra_bandwidth = 1e9 } }), 1, true)
+    assert.matches("ascending sizes", message(comm.estimate, { kind = "all_reduce", bytes = 1, nodes = 1,
+      ranks_per_node = 2, links = { intra_bandwidth = 1e9, curve = { 2, 1e9, 1, 1e9 } } }), 1, true)
+  end)
+end)

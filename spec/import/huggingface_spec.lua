@@ -1,0 +1,360 @@
+--- Hugging Face configurations: parameter counts against published ones, and what is refused or noted.
+-- The configurations are written by hand from public facts: the fields that shape a model, no more.
+local architecture = require "ett.model.architecture"
+local estimate = require "ett.step.estimate"
+local json = require "ett.json"
+local model_module = require "ett.model"
+
+local function built(config)
+  local path = os.tmpname()
+  assert(json.write(path, config))
+  local ok, answer = pcall(model_module.huggingface, path)
+  os.remove(path)
+  if not ok then error(answer, 0) end
+  return answer
+end
+
+local function message(config)
+  local ok, raised = pcall(built, config)
+  assert.is_false(ok)
+  return tostring(raised)
+end
+
+local models = {}
+local function model(name, published, source, config)
+  models[#models + 1] = { name = name, published = published, source = source, config = config }
+end
+
+model("bloom-560m", 559214592, "model card of bigscience/bloom-560m", { model_type = "bloom", n_embed = 1024,
+    n_layer = 24, num_attention_heads = 16, vocab_size = 250880 })
+model("bloom", 176247271424, "model card of bigscience/bloom", { model_type = "bloom", n_embed = 14336, n_layer =
+    70, num_attention_heads = 112, vocab_size = 250880 })
+model("falcon-7b", 6921720704, "weights as stored on its hub page", { model_type = "falcon", hidden_size = 4544,
+    num_hidden_layers = 32, num_attention_heads = 71, vocab_size = 65024, multi_query = true,
+    new_decoder_architecture = false, parallel_attn = true, bias = false, alibi = false, num_kv_heads = 71 })
+model("falcon-40b", 41303293952, "weights as stored on its hub page", { model_type = "falcon", hidden_size = 8192,
+    num_hidden_layers = 60, num_attention_heads = 128, vocab_size = 65024, multi_query = true,
+    new_decoder_architecture = true, parallel_attn = true, bias = false, alibi = false, num_kv_heads = 8 })
+model("falcon-rw-1b", 1311625216, "weights as stored on its hub page", { model_type = "falcon", hidden_size = 2048,
+    num_hidden_layers = 24, num_attention_heads = 32, vocab_size = 50304, multi_query = false,
+    new_decoder_architecture = false, parallel_attn = false, bias = true, alibi = true })
+model("deepseek-v3", 671e9, "arXiv 2412.19437: 671B total, multi-token prediction apart", { model_type =
+    "deepseek_v3", hidden_size = 7168, intermediate_size = 18432, moe_intermediate_size = 2048, num_hidden_layers =
+    61, num_attention_heads = 128, num_key_value_heads = 128, n_routed_experts = 256, n_shared_experts = 1,
+    num_experts_per_tok = 8, first_k_dense_replace = 3, moe_layer_freq = 1, q_lora_rank = 1536, kv_lora_rank = 512,
+    qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128, vocab_size = 129280, num_nextn_predict_layers =
+    1, quantization_config = { quant_method = "fp8" } })
+model("deepseek-v2", 235741434880, "weights as stored on its hub page", { model_type = "deepseek_v2", hidden_size =
+    5120, intermediate_size = 12288, moe_intermediate_size = 1536, num_hidden_layers = 60, num_attention_heads =
+    128, num_key_value_heads = 128, n_routed_experts = 160, n_shared_experts = 2, num_experts_per_tok = 6,
+    first_k_dense_replace = 1, moe_layer_freq = 1, q_lora_rank = 1536, kv_lora_rank = 512, qk_nope_head_dim = 128,
+    qk_rope_head_dim = 64, v_head_dim = 128, vocab_size = 102400 })
+model("deepseek-v2-lite", 15706484224, "weights as stored on its hub page", { model_type = "deepseek_v2",
+    hidden_size = 2048, intermediate_size = 10944, moe_intermediate_size = 1408, num_hidden_layers = 27,
+    num_attention_heads = 16, num_key_value_heads = 16, n_routed_experts = 64, n_shared_experts = 2,
+    num_experts_per_tok = 6, first_k_dense_replace = 1, moe_layer_freq = 1, q_lora_rank = json.null, kv_lora_rank =
+    512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128, vocab_size = 102400 })
+model("gpt-neox-20b", 20554567680, "model card of EleutherAI/gpt-neox-20b", { model_type = "gpt_neox", hidden_size =
+    6144, intermediate_size = 24576, num_hidden_layers = 44, num_attention_heads = 64, vocab_size = 50432,
+    rotary_pct = 0.25, tie_word_embeddings = false })
+model("gpt-j-6b", 6053381344, "model card of EleutherAI/gpt-j-6b", { model_type = "gptj", n_embd = 4096, n_layer =
+    28, n_head = 16, n_inner = json.null, rotary_dim = 64, vocab_size = 50400, tie_word_embeddings = false })
+model("gpt2-xl", 1557611200, "weights as stored on its hub page", { model_type = "gpt2", n_embd = 1600, n_layer =
+    48, n_head = 25, n_positions = 1024, vocab_size = 50257 })
+model("opt-6.7b", 6658473984, "weights as stored on its hub page", { model_type = "opt", hidden_size = 4096, ffn_dim
+    = 16384, num_hidden_layers = 32, num_attention_heads = 32, max_position_embeddings = 2048, vocab_size = 50272,
+    word_embed_proj_dim = 4096 })
+model("mistral-7b", 7241732096, "weights as stored on its hub page", { model_type = "mistral", hidden_size = 4096,
+    intermediate_size = 14336, num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 8, vocab_size
+    = 32000, sliding_window = 4096 })
+model("qwen2-7b", 7615616512, "weights as stored on its hub page", { model_type = "qwen2", hidden_size = 3584,
+    intermediate_size = 18944, num_hidden_layers = 28, num_attention_heads = 28, num_key_value_heads = 4, vocab_size
+    = 152064, use_sliding_window = false, sliding_window = 131072 })
+model("qwen1.5-moe-a2.7b", 14315784192, "weights as stored on its hub page", { model_type = "qwen2_moe", hidden_size
+    = 2048, intermediate_size = 5632, moe_intermediate_size = 1408, shared_expert_intermediate_size = 5632,
+    num_hidden_layers = 24, num_attention_heads = 16, num_key_value_heads = 16, num_experts = 60,
+    num_experts_per_tok = 4, decoder_sparse_step = 1, vocab_size = 151936 })
+model("qwen3-8b", 8190735360, "weights as stored on its hub page", { model_type = "qwen3", hidden_size = 4096,
+    intermediate_size = 12288, num_hidden_layers = 36, num_attention_heads = 32, num_key_value_heads = 8, head_dim =
+    128, vocab_size = 151936, attention_bias = false })
+model("qwen3-30b-a3b", 30532122624, "weights as stored on its hub page", { model_type = "qwen3_moe", hidden_size =
+    2048, intermediate_size = 6144, moe_intermediate_size = 768, num_hidden_layers = 48, num_attention_heads = 32,
+    num_key_value_heads = 4, head_dim = 128, num_experts = 128, num_experts_per_tok = 8, decoder_sparse_step = 1,
+    mlp_only_layers = {}, vocab_size = 151936 })
+model("gemma-7b", 8537680896, "weights as stored on its hub page", { model_type = "gemma", hidden_size = 3072,
+    intermediate_size = 24576, num_hidden_layers = 28, num_attention_heads = 16, num_key_value_heads = 16, head_dim
+    = 256, vocab_size = 256000 })
+model("gemma2-9b", 9241705984, "weights as stored on its hub page", { model_type = "gemma2", hidden_size = 3584,
+    intermediate_size = 14336, num_hidden_layers = 42, num_attention_heads = 16, num_key_value_heads = 8, head_dim =
+    256, vocab_size = 256000, sliding_window = 4096 })
+model("gemma3-27b text", 27009346304, "weights as stored on its hub page", { model_type = "gemma3", text_config = {
+    model_type = "gemma3_text", hidden_size = 5376, intermediate_size = 21504, num_hidden_layers = 62,
+    num_attention_heads = 32, num_key_value_heads = 16, head_dim = 128, vocab_size = 262208, sliding_window = 1024
+    }, vision_config = {} })
+model("phi-2", 2779683840, "weights as stored on its hub page", { model_type = "phi", hidden_size = 2560,
+    intermediate_size = 10240, num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 32,
+    vocab_size = 51200, partial_rotary_factor = 0.4, qk_layernorm = false })
+model("phi-3-mini", 3821079552, "weights as stored on its hub page", { model_type = "phi3", hidden_size = 3072,
+    intermediate_size = 8192, num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 32, vocab_size
+    = 32064, sliding_window = 2047 })
+model("olmo-7b", 6.89e9, "model size of allenai/OLMo-7B-hf on its hub", { model_type = "olmo", hidden_size = 4096,
+    intermediate_size = 11008, num_hidden_layers = 32, num_attention_heads = 32, vocab_size = 50304 })
+model("olmo2-7b", 7298617344, "weights as stored on its hub page", { model_type = "olmo2", hidden_size = 4096,
+    intermediate_size = 11008, num_hidden_layers = 32, num_attention_heads = 32, vocab_size = 100352 })
+model("olmoe", 6919161856, "weights as stored on its hub page", { model_type = "olmoe", hidden_size = 2048,
+    intermediate_size = 1024, num_hidden_layers = 16, num_attention_heads = 16, num_key_value_heads = 16,
+    num_experts = 64, num_experts_per_tok = 8, vocab_size = 50304 })
+model("starcoder2-7b", 7173923840, "weights as stored on its hub page", { model_type = "starcoder2", hidden_size =
+    4608, intermediate_size = 18432, num_hidden_layers = 32, num_attention_heads = 36, num_key_value_heads = 4,
+    vocab_size = 49152, sliding_window = 4096, use_bias = true })
+model("starcoder", 15517456384, "weights as stored on its hub page", { model_type = "gpt_bigcode", n_embd = 6144,
+    n_inner = 24576, n_layer = 40, n_head = 48, n_positions = 8192, multi_query = true, vocab_size = 49152 })
+model("granite-3.0-8b", 8170848256, "weights as stored on its hub page", { model_type = "granite", hidden_size =
+    4096, intermediate_size = 12800, num_hidden_layers = 40, num_attention_heads = 32, num_key_value_heads = 8,
+    vocab_size = 49155, tie_word_embeddings = true })
+model("stablelm-2-1_6b", 1644515328, "model card of stabilityai/stablelm-2-1_6b", { model_type = "stablelm",
+    hidden_size = 2048, intermediate_size = 5632, num_hidden_layers = 24, num_attention_heads = 32,
+    num_key_value_heads = 32, vocab_size = 100352, use_qkv_bias = true, partial_rotary_factor = 0.25 })
+model("stablelm-2-12b", 12143340544, "model card of stabilityai/stablelm-2-12b", { model_type = "stablelm",
+    hidden_size = 5120, intermediate_size = 13824, num_hidden_layers = 40, num_attention_heads = 32,
+    num_key_value_heads = 8, vocab_size = 100352, use_qkv_bias = false, qk_layernorm = true, use_parallel_residual =
+    true })
+model("command-r", 34980831232, "weights as stored on its hub page", { model_type = "cohere", hidden_size = 8192,
+    intermediate_size = 22528, num_hidden_layers = 40, num_attention_heads = 64, num_key_value_heads = 64,
+    vocab_size = 256000, use_qk_norm = false })
+model("command-r-plus", 103810674688, "weights as stored on its hub page", { model_type = "cohere", hidden_size =
+    12288, intermediate_size = 33792, num_hidden_layers = 64, num_attention_heads = 96, num_key_value_heads = 8,
+    vocab_size = 256000, use_qk_norm = true })
+model("mpt-7b", 6649286656, "weights as stored on its hub page", { model_type = "mpt", d_model = 4096, n_heads = 32,
+    n_layers = 32, expansion_ratio = 4, max_seq_len = 2048, vocab_size = 50432, no_bias = true, attn_config = {
+    alibi = true } })
+model("gpt-oss-20b", 20.91e9, "arXiv 2508.10925, table 1", { model_type = "gpt_oss", hidden_size = 2880,
+    intermediate_size = 2880, num_hidden_layers = 24, num_attention_heads = 64, num_key_value_heads = 8, head_dim =
+    64, num_local_experts = 32, num_experts_per_tok = 4, vocab_size = 201088, attention_bias = true, sliding_window
+    = 128, layer_types = { "sliding_attention", "full_attention" }, quantization_config = { quant_method = "mxfp4" }
+    })
+model("llama4-scout text", 107769861120, "weights as stored on its hub page", { model_type = "llama4", text_config =
+    { model_type = "llama4_text", hidden_size = 5120, intermediate_size = 8192, intermediate_size_mlp = 16384,
+    num_hidden_layers = 48, num_attention_heads = 40, num_key_value_heads = 8, head_dim = 128, num_local_experts =
+    16, num_experts_per_tok = 1, interleave_moe_layer_step = 1, vocab_size = 202048, attention_chunk_size = 8192 },
+    vision_config = {} })
+model("llama4-maverick text", 401e9, "hub: 402B, of which the vision encoder is about 1B", { model_type = "llama4",
+    text_config = { model_type = "llama4_text", hidden_size = 5120, intermediate_size = 8192, intermediate_size_mlp
+    = 16384, num_hidden_layers = 48, num_attention_heads = 40, num_key_value_heads = 8, head_dim = 128,
+    num_local_experts = 128, num_experts_per_tok = 1, interleave_moe_layer_step = 2, vocab_size = 202048,
+    attention_chunk_size = 8192 }, vision_config = {} })
+model("granite-3.0-1b-a400m", 1334628352, "weights as stored on its hub page", { model_type = "granitemoe",
+    hidden_size = 1024, intermediate_size = 512, num_hidden_layers = 24, num_attention_heads = 16,
+    num_key_value_heads = 8, num_local_experts = 32, num_experts_per_tok = 8, vocab_size = 49155,
+    tie_word_embeddings = true })
+model("phi-3.5-moe", 41873153344, "weights as stored on its hub page", { model_type = "phimoe", hidden_size = 4096,
+    intermediate_size = 6400, num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 8,
+    num_local_experts = 16, num_experts_per_tok = 2, vocab_size = 32064, attention_bias = true, lm_head_bias = true,
+    sliding_window = 131072 })
+model("nemotron-4-minitron-4b", 4.19e9, "model size of nvidia/Minitron-4B-Base on its hub", { model_type =
+    "nemotron", hidden_size = 3072, intermediate_size = 9216, num_hidden_layers = 32, num_attention_heads = 24,
+    num_key_value_heads = 8, head_dim = 128, vocab_size = 256000 })
+model("glm-4-9b", 9399951360, "weights as stored on its hub page", { model_type = "glm", hidden_size = 4096,
+    intermediate_size = 13696, num_hidden_layers = 40, num_attention_heads = 32, num_key_value_heads = 2, head_dim =
+    128, vocab_size = 151552, attention_bias = true })
+model("internlm2-7b", 7737708544, "weights as stored on its hub page", { model_type = "internlm2", hidden_size =
+    4096, intermediate_size = 14336, num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 8,
+    vocab_size = 92544, bias = false })
+model("llava-7b text", 6738415616, "weights as stored on its hub page", { model_type = "llava", text_config = {
+    model_type = "llama", hidden_size = 4096, intermediate_size = 11008, num_hidden_layers = 32, num_attention_heads
+    = 32, vocab_size = 32000 }, vision_config = {} })
+
+local function changed(name, changes)
+  for _, m in ipairs(models) do
+    if m.name == name then
+      local config = {}
+      for key, value in pairs(m.config) do config[key] = value end
+      for key, value in pairs(changes) do config[key] = value end
+      return config
+    end
+  end
+end
+
+local function names_of(config, tp)
+  local m, names = built(config), {}
+  local c = architecture.configuration(m.hyper, { tp = tp or 1, micro_batch = 1, seq = 4096 })
+  for _, item in ipairs(architecture.operations(m.layers[2], c)) do
+    names[#names + 1] = item.name .. (item.pass and " " .. item.pass or "")
+  end
+  return names, m
+end
+
+describe("a Hugging Face configuration", function()
+  for _, m in ipairs(models) do
+    it(("of %s counts its published parameters (%s)"):format(m.name, m.source), function()
+      local count = architecture.parameters(built(m.config))
+      assert.is_true(math.abs(count / m.published - 1) < 0.005, ("%d against %d"):format(count, m.published))
+    end)
+
+    it(("of %s can be estimated"):format(m.name), function()
+      local e = estimate.new { model = built(m.config), cluster = "dgx_h100",
+        plan = { seq = 2048, micro_batches = 2, dp = 8, ep = m.config.model_type:match "^deepseek" and 8 or 1 } }
+      assert.is_true(e.step_seconds > 0 and e.step_seconds < math.huge)
+      assert.is_true(e.low_seconds <= e.step_seconds and e.step_seconds <= e.high_seconds)
+      assert.is_true(e.mfu_percent > 0 and e.mfu_percent < 100)
+    end)
+  end
+
+  it("counts to the last weight where its class has no odd one", function()
+    for _, name in ipairs { "bloom-560m", "bloom", "falcon-7b", "falcon-40b", "falcon-rw-1b", "deepseek-v2",
+      "deepseek-v2-lite", "gpt-neox-20b", "gpt2-xl", "opt-6.7b", "qwen3-8b", "gemma2-9b", "phi-2", "olmoe", "starcoder",
+      "starcoder2-7b", "command-r-plus", "stablelm-2-1_6b" } do
+      for _, m in ipairs(models) do
+        if m.name == name then assert.equal(m.published, architecture.parameters(built(m.config)), name) end
+      end
+    end
+  end)
+
+  it("of latent attention compresses before it enters the tensor-parallel region", function()
+    local names, m = names_of(changed("deepseek-v3", {}), 2)
+    assert.same({ "rms_norm", "linear_q_down", "rms_norm", "linear_kv_down", "rms_norm", "all_reduce backward",
+      "linear_q_up", "linear_kv_up", "rope", "flash_attention", "linear_proj", "all_reduce forward", "residual_add",
+      "rms_norm", "all_reduce backward", "linear_up", "swiglu", "linear_down", "all_reduce forward", "residual_add" },
+      names)
+    local c = architecture.configuration(m.hyper, { tp = 2, micro_batch = 1, seq = 4096 })
+    local by_name, bytes = {}, {}
+    for _, item in ipairs(architecture.operations(m.layers[3], c)) do
+      if item.operator then by_name[item.name] = by_name[item.name] or item else bytes[#bytes + 1] = item.bytes end
+    end
+    assert.same({ tokens = 4096, in_features = 1536, out_features = 64 * 192 }, by_name.linear_q_up.shape)
+    assert.same({ tokens = 4096, in_features = 512, out_features = 64 * 256 }, by_name.linear_kv_up.shape)
+    assert.equal(64 * 128, by_name.linear_proj.shape.in_features)
+    local attention = by_name.flash_attention
+    assert.same({ 192, 128, 64 }, { attention.shape.head_dim, attention.shape.value_dim, attention.shape.kv_heads })
+    assert.equal(2.0 * 64 * (192 + 128) * 4096 * 4096 / 2, attention.operator.flops(attention.shape, "forward"))
+    -- what crosses tensor ranks backward is the gradient of the compressed, not of the stream
+    assert.equal(2.0 * 4096 * (1536 + 512 + 64), bytes[1])
+  end)
+
+  it("of a mixture leaves its first layers dense and runs its shared experts", function()
+    local _, m = names_of(changed("deepseek-v3", {}))
+    local kinds = {}
+    for i, layer in ipairs(m.layers) do kinds[i] = layer.name .. " " .. layer.count end
+    assert.same({ "embedding 1", "dense 3", "sparse 58", "head 1" }, kinds)
+    local _, maverick = names_of(changed("llama4-maverick text", {}))
+    assert.same({ "dense", "sparse", "dense" },
+      { maverick.layers[2].name, maverick.layers[3].name, maverick.layers[4].name })
+  end)
+
+  it("of a parallel block with one norm enters its region once", function()
+    local names = names_of(changed("falcon-7b", { num_attention_heads = 64, hidden_size = 4096 }), 2)
+    assert.same({ "layer_norm", "all_reduce backward", "linear_qkv", "rope", "flash_attention", "linear_proj",
+      "linear_up", "gelu", "linear_down", "residual_add", "all_reduce forward", "residual_add" }, names)
+    names = names_of(changed("bloom-560m", {}))
+    assert.same({ "layer_norm", "linear_qkv", "flash_attention", "linear_proj", "residual_add", "layer_norm",
+      "linear_up", "gelu", "linear_down", "residual_add" }, names) -- ALiBi: no rope
+  end)
+
+  it("splits the norms of queries and keys over tensor ranks", function()
+    local m = built(changed("qwen3-8b", {}))
+    for tp, rows in pairs { [1] = { 32, 8 }, [8] = { 4, 1 } } do
+      local c, seen = architecture.configuration(m.hyper, { tp = tp, micro_batch = 2, seq = 1024 }), {}
+      for _, item in ipairs(architecture.operations(m.layers[2], c)) do
+        if item.name == "rms_norm" and item.shape.hidden == 128 then seen[#seen + 1] = item.shape.tokens // 2048 end
+      end
+      assert.same(rows, seen)
+    end
+  end)
+
+  it("alternates windows as its model does", function()
+    local function windows(config)
+      local m, list = built(config), {}
+      local c = architecture.configuration(m.hyper, { tp = 1, micro_batch = 1, seq = 8192 })
+      for _, layer in ipairs(m.layers) do
+        for _, item in ipairs(architecture.operations(layer, c)) do
+          if item.name == "flash_attention" then
+            list[#list + 1] = ("%dx%s"):format(layer.count, item.shape.window or "all")
+          end
+        end
+      end
+      return table.concat(list, " ", 1, math.min(4, #list)), #list, m
+    end
+    assert.equal("32x4096", (windows(changed("mistral-7b", {}))))
+    assert.equal("32xall", (windows(changed("mistral-7b", { sliding_window = json.null }))))
+    assert.equal("1x4096 1xall 1x4096 1xall", (windows(changed("gemma2-9b", {}))))
+    local text, count = windows(changed("gemma3-27b text", {}))
+    assert.equal("5x1024 1xall 5x1024 1xall", text)
+    assert.equal(21, count)
+    assert.equal("28xall", (windows(changed("qwen2-7b", {}))))
+    local _, _, m = windows(changed("qwen2-7b", { use_sliding_window = true, max_window_layers = 20 }))
+    assert.matches("max_window_layers = 20 on is not followed", m.notes[1], 1, true)
+    _, _, m = windows(changed("mistral-7b", { layer_types = { "full_attention", "sliding_attention",
+      "sliding_attention" } }))
+    assert.matches("2 of 3 layers (layer_types) has no regular order", m.notes[1], 1, true)
+  end)
+
+  it("costs less attention inside a window, by the ratio of FLOPs, and says so", function()
+    local function attention(window)
+      local e = estimate.new { model = built(changed("mistral-7b", { sliding_window = window })),
+        cluster = "perlmutter",
+        plan = { seq = 8192, micro_batches = 1, tp = 4 } }
+      for _, line in ipairs(e.operators) do if line.name == "flash_attention" then return line end end
+    end
+    local all, inside = attention(json.null), attention(4096)
+    local share = 2 * (4096 / 8192) - (4096 / 8192) ^ 2 -- of the causal half
+    assert.is_true(math.abs(inside.seconds / all.seconds - share) < 1e-9)
+    assert.matches("window of 4096 tokens: 0.75 of attention to all", inside.detail, 1, true)
+  end)
+
+  it("follows routers that choose groups of experts first", function()
+    local m = built(changed("deepseek-v3", { n_group = 8, topk_group = 4 }))
+    assert.same({ 8, 4 }, { m.hyper.expert_groups, m.hyper.top_groups })
+    assert.is_nil(built(changed("deepseek-v3", { n_group = 1, topk_group = 1 })).hyper.expert_groups)
+  end)
+
+  it("notes what it does not follow", function()
+    local m = built(changed("deepseek-v3", {}))
+    assert.same({ "quantization_config (fp8) is that of stored weights; the estimate is in the plan's dtype",
+      "the 1 layers of multi-token prediction (num_nextn_predict_layers) are not estimated" }, m.notes)
+    m = built(changed("gemma3-27b text", {}))
+    assert.same({ "only 'text_config' of this gemma3 model is estimated; its other parts are not" }, m.notes)
+    local e = estimate.new { model = m, cluster = "dgx_h100", plan = { seq = 1024, micro_batches = 1 } }
+    assert.same(m.notes, e.notes)
+    assert.matches("\nnote: only 'text_config' of this gemma3 model", tostring(e), 1, true)
+    assert.same({}, built(changed("bloom", {})).notes)
+  end)
+
+  it("refuses what it cannot estimate, saying what it is", function()
+    assert.matches("'t5' is an encoder-decoder; ett estimates decoders of attention and MLPs",
+      message { model_type = "t5", d_model = 512 }, 1, true)
+    assert.matches("'mamba' is a state-space or recurrent model", message { model_type = "mamba" }, 1, true)
+    assert.matches("'bert' is an encoder;", message { model_type = "bert" }, 1, true)
+    assert.matches("field 'moe_layer_freq' must be 1, got 2", message(changed("deepseek-v3",
+      { moe_layer_freq = 2 })), 1,
+      true)
+    assert.matches("multi-head latent attention also needs 'v_head_dim'",
+      message(changed("deepseek-v3", { v_head_dim = json.null })), 1, true)
+  end)
+
+  it("with absurd, null or wrong values names each", function()
+    local base = "mistral-7b"
+    assert.matches("missing field 'num_hidden_layers' or 'n_layer'",
+      message(changed(base, { num_hidden_layers = json.null })), 1, true)
+    assert.matches("field 'hidden_size' must be a number, got '4096'", message(changed(base, { hidden_size = "4096" })),
+      1, true)
+    assert.matches("field 'vocab_size' must be a number, got true", message(changed(base,
+      { vocab_size = true })), 1, true)
+    assert.matches("field 'num_attention_heads' must be a number, got a table",
+      message(changed(base, { num_attention_heads = { 32 } })), 1, true)
+    assert.matches("field 'layers' must be at most 65536, got 1000000000",
+      message(changed(base, { num_hidden_layers = 1e9 })), 1, true)
+    assert.matches("field 'hidden' must be a positive integer, got 1e+308", message(changed(base,
+      { hidden_size = 1e308 })),
+      1, true)
+    assert.matches("field 'hidden' must be a positive integer, got 4096.5",
+      message(changed(base, { hidden_size = 4096.5 })), 1, true)
+    assert.matches("field 'ffn' must be a positive integer, got -1", message(changed(base,
+      { intermediate_size = -1 })), 1,
+      true)
+    assert.matches("field 'tie_word_embeddings' must be true or false, got 1",
+      message(changed(base, { tie_word_embeddings = 1 })), 1, true)
+    assert.matches("kv_heads = 5 must divide heads = 32", message(changed(base, { num_key_value_heads = 5 })), 1, true)
+    assert.matches("text_config': missing field 'model_type'",
+      message { model_type = "some_vision", text_config = { hidden_size = 8 } }, 1, true)
+  end)
+end)

@@ -1,0 +1,165 @@
+local architecture = require "ett.model.architecture"
+local collective = require "ett.operator.collective"
+
+local function message(fn, ...)
+  local ok, why = pcall(fn, ...)
+  assert.is_false(ok)
+  return tostring(why)
+end
+
+local llama = { layers = 32, hidden = 4096, heads = 32, vocab = 32000, ffn = 11008 }
+
+local function bytes_of(model, plan, group, pass)
+  local c = architecture.configuration(model.hyper, plan)
+  local total = 0
+  for _, layer in ipairs(model.layers) do
+    for _, item in ipairs(architecture.operations(layer, c)) do
+      if item.kind == "collective" and item.group == group and item.pass == pass then
+        total = total + layer.count * item.times * item.bytes
+      end
+    end
+  end
+  return total
+end
+
+describe("bundled architectures", function()
+  it("have the parameters that their models are known for", function()
+    assert.equal(6738415616, architecture.parameters(architecture.new("llama", llama)))
+    assert.equal(70553706496, architecture.parameters(architecture.new("llama",
+      { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, vocab = 128256, ffn = 28672 })))
+    assert.equal(46702792704, architecture.parameters(architecture.new("mixtral", { layers = 32, hidden = 4096,
+      heads = 32, kv_heads = 8, vocab = 32000, ffn = 14336, experts = 8, top_k = 2 })))
+  end)
+
+  it("count GPT-2 small to the last weight, its positions and tied head included", function()
+    assert.equal(124439808, architecture.parameters(architecture.new("gpt", { layers = 12, hidden = 768, heads = 12,
+      vocab = 50257, max_positions = 1024 })))
+  end)
+
+  it("count Qwen2-7B, whose queries, keys and values alone have biases", function()
+    assert.equal(7615616512, architecture.parameters(architecture.new("llama", { layers = 28, hidden = 3584,
+      heads = 28, kv_heads = 4, ffn = 18944, vocab = 152064, qkv_bias = true })))
+  end)
+
+  it("conserve layers: counted, not copied", function()
+    local model = architecture.new("llama", llama)
+    assert.equal(3, #model.layers)
+    assert.equal(32, model.layers[2].count)
+    assert.same({ "first", "middle", "last" },
+      { model.layers[1].place, model.layers[2].place, model.layers[3].place })
+  end)
+
+  it("leave the layers dense that first_dense_layers and moe_every say", function()
+    local model = architecture.new("mixtral", { layers = 8, hidden = 1024, heads = 8, vocab = 1000, experts = 4,
+      top_k = 1, first_dense_layers = 2, moe_every = 2 })
+    local names = {}
+    for i, layer in ipairs(model.layers) do names[i] = layer.name .. layer.count end
+    assert.same({ "embedding1", "dense3", "sparse1", "dense1", "sparse1", "dense1", "sparse1", "head1" }, names)
+  end)
+end)
+
+describe("tensor parallelism", function()
+  local plan = { tp = 4, micro_batch = 2, seq = 2048, dtype = "bf16" }
+  local message_bytes = 2.0 * 2 * 2048 * 4096
+
+  it("sums twice a layer forward and twice backward", function()
+    local model = architecture.new("llama", llama)
+    local forward = bytes_of(model, plan, "tp", "forward")
+    -- 32 layers twice, the embedding once, three fp32 numbers a token in the loss
+    assert.equal((2 * 32 + 1) * message_bytes + 3 * 4 * 2 * 2048, forward)
+    assert.equal((2 * 32 + 1) * message_bytes, bytes_of(model, plan, "tp", "backward"))
+  end)
+
+  it("sums once forward in a parallel block", function()
+    local model = architecture.new("gpt", { layers = 1, hidden = 4096, heads = 32, vocab = 50257,
+      parallel_block = true, position = "rope", tied_embeddings = false })
+    assert.equal(2 * message_bytes + 3 * 4 * 2 * 2048, bytes_of(model, plan, "tp", "forward"))
+    assert.equal(3 * message_bytes, bytes_of(model, plan, "tp", "backward"))
+  end)
+
+  it("gathers and scatters instead under sequence parallelism", function()
+    local model = architecture.new("llama", llama)
+    local c = architecture.configuration(model.hyper,
+      { tp = 4, micro_batch = 2, seq = 2048, sequence_parallel = true })
+    local kinds = {}
+    for _, item in ipairs(architecture.operations(model.layers[2], c)) do
+      if item.kind == "collective" then
+        kinds[#kinds + 1] = item.pass:sub(1, 1) .. " " .. item.name .. (item.overlapped and " overlapped" or "")
+      end
+    end
+    local half = { "f all_gather", "b reduce_scatter", "b all_gather overlapped", "f reduce_scatter", "b all_gather" }
+    local both = {}
+    for _ = 1, 2 do for _, kind in ipairs(half) do both[#both + 1] = kind end end
+    assert.same(both, kinds)
+  end)
+
+  it("exchanges nothing over tp around experts that are whole on their ranks", function()
+    local model = architecture.new("mixtral", { layers = 1, hidden = 4096, heads = 32, vocab = 32000, ffn = 14336,
+      experts = 8, top_k = 2 })
+    local sp = { tp = 4, ep = 2, micro_batch = 2, seq = 2048, dtype = "bf16", sequence_parallel = true }
+    local whole = bytes_of(model, sp, "tp", "forward")
+    sp.etp = 1
+    assert.equal(whole - 2 * message_bytes, bytes_of(model, sp, "tp", "forward"))
+    assert.is_true(bytes_of(model, sp, "ep", "forward") > 0)
+  end)
+
+  it("costs nothing at tp 1", function()
+    local model = architecture.new("llama", llama)
+    assert.equal(0, bytes_of(model, { tp = 1, micro_batch = 2, seq = 2048 }, "tp", "forward"))
+  end)
+end)
+
+describe("plain lists", function()
+  local names = { "RMSlayernorm", "linear1", "RoPE", "flash_atten", "linear2", "RMSlayernorm", "res_add", "linear3",
+    "gelu", "linear4", "res_add" }
+  it("become layers with their collectives found", function()
+    local model = architecture.from_list(names, { layers = 32, hidden = 4096, heads = 32, vocab = 50257 })
+    local plan = { tp = 2, micro_batch = 4, seq = 4096, dtype = "fp16" }
+    assert.equal((2 * 32 + 1) * 2.0 * 4 * 4096 * 4096 + 3 * 4 * 4 * 4096, bytes_of(model, plan, "tp", "forward"))
+  end)
+  it("name an unknown operator with its place and the nearest", function()
+    assert.matches("encoder_function_list: entry 2: unknown operator 'linaer1'; did you mean 'linear1'",
+      message(architecture.from_list, { "gelu", "linaer1" }, llama), 1, true)
+  end)
+end)
+
+describe("wrong architectures", function()
+  it("are named by field", function()
+    assert.matches("unknown architecture 'lama'; did you mean 'llama'",
+      message(architecture.new, "lama", llama), 1, true)
+    assert.matches("llama: unknown field 'hiden'; did you mean 'hidden'", message(architecture.new, "llama",
+      { layers = 1, hiden = 8, hidden = 8, heads = 1, vocab = 8 }), 1, true)
+    assert.matches("heads = 3 must divide hidden = 4096", message(architecture.new, "llama",
+      { layers = 1, hidden = 4096, heads = 3, vocab = 8 }), 1, true)
+    assert.matches("top_k = 9 must not exceed experts = 8", message(architecture.new, "mixtral",
+      { layers = 1, hidden = 4096, heads = 32, vocab = 8, experts = 8, top_k = 9 }), 1, true)
+    assert.matches("layer 1 (odd): entry 1: unknown operator 'linear_quv'", message(architecture.new, function()
+      return { layers = { { name = "odd", ops = { "linear_quv" } } } }
+    end, llama), 1, true)
+    assert.matches("unknown collective 'all_reduse'; did you mean 'all_reduce'", message(architecture.new, function()
+      return { layers = { { name = "odd", ops = { { collective = "all_reduse" } } } } }
+    end, llama), 1, true)
+  end)
+end)
+
+describe("a collective of one's own", function()
+  it("runs once for each entry unless it says how often", function()
+    local c = { tp = 4, dtype = "bf16" }
+    local entry = { collective = "all_reduce", group = "tp", elements = function() return 1000 end }
+    local list = collective.expand(entry, c)
+    assert.equal(1, #list)
+    assert.equal(1, list[1].times)
+    assert.equal(2000.0, list[1].bytes)
+    entry.times = 3
+    assert.equal(3, collective.expand(entry, c)[1].times)
+  end)
+end)
+
+describe("collective names", function()
+  it("accept the reference's", function()
+    assert.equal("all_reduce", collective.kind "allreduce_large")
+    assert.equal("send_recv", collective.kind "p2p")
+    assert.matches("unknown collective 'all_gatter'; did you mean 'all_gather'",
+      message(collective.kind, "all_gatter"), 1, true)
+  end)
+end)

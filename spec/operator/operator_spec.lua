@@ -1,0 +1,255 @@
+local operator = require "ett.operator"
+local find = require "ett.base.find"
+local dtype_bytes = require("ett.base.schema").dtype_bytes
+
+local configuration = { tp = 2, cp = 1, ep = 2, micro_batch = 4, seq = 2048, hidden = 4096, heads = 32,
+  kv_heads = 8, head_dim = 128, ffn = 14336, vocab = 32000, experts = 8, top_k = 2, layers = 4,
+  sequence_parallel = false, gated_mlp = true, dtype = "bf16", causal = true,
+  q_lora_rank = 512, kv_lora_rank = 256, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128 }
+
+local function with(changes)
+  local c = {}
+  for k, v in pairs(configuration) do c[k] = v end
+  for k, v in pairs(changes) do c[k] = v end
+  return c
+end
+
+local function message(fn, ...)
+  local ok, why = pcall(fn, ...)
+  assert.is_false(ok)
+  return tostring(why)
+end
+
+describe("every bundled operator", function()
+  it("is checked, summarised and gives finite, non-negative numbers for every dtype and pass", function()
+    local seen = 0
+    for _, op in ipairs(operator.list()) do
+      seen = seen + 1
+      assert.is_true(#op.summary > 5, op.name)
+      local s = operator.check_shape(op, op.shape(configuration))
+      for name, value in pairs(s) do assert.equal("integer", math.type(value), op.name .. "." .. name) end
+      for _, pass in ipairs(op.passes) do
+        for dtype in pairs { fp16 = 1, bf16 = 1, fp32 = 1, fp8 = 1 } do
+          for _, value in ipairs { op.flops(s, pass), op.bytes(s, dtype, pass) } do
+            assert.equal("float", math.type(value), op.name)
+            assert.is_true(value >= 0 and value < math.huge, op.name)
+          end
+        end
+        if op.family ~= "optimizer" then -- an fp32 model is its own master weight
+          assert.is_true(op.bytes(s, "fp32", pass) >= op.bytes(s, "fp16", pass), op.name)
+        end
+      end
+      for _, value in ipairs(op.features(s)) do assert.is_number(value) end
+      for _, value in pairs(op.kernel_shape(s)) do assert.is_truthy(value ~= nil) end
+      if op.activation_bytes then assert.is_true(op.activation_bytes(s, "bf16") >= 0) end
+      if op.parameters then assert.equal("integer", math.type(op.parameters(s)), op.name) end
+    end
+    assert.is_true(seen >= 26)
+  end)
+
+  it("carries a file header comment and a name equal to its file", function()
+    for _, entry in ipairs(find.list("operators")) do
+      local file = assert(io.open(entry.path))
+      assert.equal("--- ", file:read(4), entry.path)
+      file:close()
+      assert.equal(entry.name, operator.get(entry.name).name)
+    end
+  end)
+end)
+
+describe("laws of shapes", function()
+  it("divides the work of tensor-parallel operators by tp", function()
+    for _, name in ipairs { "linear_qkv", "linear_proj", "linear_up", "linear_down", "flash_attention", "gelu",
+      "swiglu", "softmax", "masked_softmax", "bmm_qk", "bmm_pv", "lm_head", "cross_entropy", "rope" } do
+      local op = operator.get(name)
+      local vocab = 32768 -- padded the same under tp 1 and tp 4
+      local whole = op.flops(op.shape(with { tp = 1, vocab = vocab }), "forward")
+      local part = op.flops(op.shape(with { tp = 4, vocab = vocab }), "forward")
+      assert.near(whole / 4, part, whole * 1e-12, name)
+    end
+  end)
+
+  it("counts the parameters of a llama-2-7b layer", function()
+    local c = with { tp = 1, kv_heads = 32, ffn = 11008 }
+    local total = 0
+    for _, name in ipairs { "linear_qkv", "linear_proj", "linear_up", "linear_down", "rms_norm", "rms_norm" } do
+      local op = operator.get(name)
+      total = total + op.parameters(op.shape(c))
+    end
+    assert.equal(202383360, total) -- 4 h^2 + 3 h * 11008 + 2 h
+  end)
+
+  it("shrinks keys and values under grouped queries and replicates them when tp exceeds them", function()
+    local qkv = operator.get "linear_qkv"
+    assert.equal((16 + 2 * 4) * 128, qkv.shape(with { tp = 2 }).out_features)
+    assert.equal((2 + 2) * 128, qkv.shape(with { tp = 16 }).out_features)
+  end)
+
+  it("doubles the up projection of a gated MLP only", function()
+    local up, down = operator.get "linear_up", operator.get "linear_down"
+    assert.equal(2 * up.shape(with { gated_mlp = false }).out_features, up.shape(configuration).out_features)
+    assert.equal(7168, down.shape(configuration).in_features)
+  end)
+
+  it("splits norms over tp under sequence parallelism, and stored inputs with them", function()
+    local norm, up = operator.get "rms_norm", operator.get "linear_up"
+    local sp = with { sequence_parallel = true }
+    assert.equal(4096, norm.shape(sp).tokens)
+    assert.equal(8192, norm.shape(configuration).tokens)
+    assert.near(up.activation_bytes(up.shape(configuration), "bf16") / 2, up.activation_bytes(up.shape(sp), "bf16"), 1)
+  end)
+
+  it("keeps the routed work of experts constant under ep", function()
+    local op = operator.get "expert_linear1"
+    local one, eight = op.shape(with { ep = 1, tp = 1 }), op.shape(with { ep = 8, tp = 1 })
+    assert.near(op.flops(one, "forward"), op.flops(eight, "forward"), 1)
+    assert.equal(8 * op.parameters(eight), op.parameters(one))
+  end)
+
+  it("halves attention under a causal mask and bounds it by a window", function()
+    local op = operator.get "flash_attention"
+    local causal, full = op.shape(configuration), op.shape(with { causal = false })
+    assert.near(op.flops(full, "forward") / 2, op.flops(causal, "forward"), 1)
+    assert.is_true(op.flops(op.shape(with { window = 256 }), "forward") < op.flops(causal, "forward") / 2)
+    assert.equal(2.5, op.flops(causal, "backward") / op.flops(causal, "forward"))
+  end)
+
+  it("does not wrap: FLOPs and bytes of huge shapes stay positive floats", function()
+    local huge = with { hidden = 1 << 20, ffn = 1 << 24, seq = 1 << 22, heads = 8192, kv_heads = 8192, tp = 1,
+      vocab = 1 << 24, micro_batch = 1 << 16 }
+    for _, name in ipairs { "linear_up", "lm_head", "cross_entropy", "embedding", "softmax", "gelu", "rms_norm" } do
+      local op = operator.get(name)
+      local s = op.shape(huge)
+      assert.is_true(op.flops(s, "backward") > 0, name)
+      assert.is_true(op.bytes(s, "fp32", "backward") > 0, name)
+    end
+  end)
+
+  it("says what does not divide", function()
+    assert.matches("heads = 32 must divide by tp = 3",
+      message(operator.get("flash_attention").shape, with { tp = 3 }), 1, true)
+  end)
+end)
+
+describe("the reference's names and samples", function()
+  local names = { linear1 = "linear_qkv", linear2 = "linear_proj", linear3 = "linear_up", linear4 = "linear_down",
+    linear_final = "lm_head", RMSlayernorm = "rms_norm", layernorm = "layer_norm", flash_atten = "flash_attention",
+    RoPE = "rope", res_add = "residual_add", fillmask = "fill_mask", baddbmm = "bmm_qk", bmm = "bmm_pv",
+    ScaledUpperTriangMaskedSoftmax = "masked_softmax", parallel_cross_entropy_128 = "cross_entropy",
+    firstStage_optimizer = "first_stage_optimizer", middleStage_optimizer = "middle_stage_optimizer",
+    lastStage_optimizer = "last_stage_optimizer" }
+
+  it("are aliases wherever a name is read", function()
+    for alias, name in pairs(names) do assert.equal(name, operator.canonical(alias)) end
+  end)
+
+  it("become shapes: the dimensions that the reference's predictors saw", function()
+    local row = { mp = 2.0, b = 4.0, h = 32.0, l = 4096.0, dim = 4096.0 }
+    local function shape(name) return operator.get(name).reference.shape(row) end
+    local qkv = shape "linear1"
+    assert.same({ 16384, 4096, 6144 }, { qkv.tokens, qkv.in_features, qkv.out_features })
+    assert.equal(25216, shape("linear_final").out_features)
+    assert.equal(25216, shape("parallel_cross_entropy_128").vocab)
+    assert.equal(8192, shape("gelu").width)
+    local flash = shape "flash_atten"
+    assert.same({ 4, 16, 4096, 128 }, { flash.batch, flash.heads, flash.seq_q, flash.head_dim })
+    local scores = operator.get("baddbmm").kernel_shape(shape "baddbmm")
+    assert.same({ batch = 64, m = 4096, k = 128, n = 4096 }, scores)
+  end)
+
+  it("count the pairs of a causal mask at the bottom right, and half of all for context ranks", function()
+    local flash = operator.get "flash_attention"
+    local function flops(s)
+      return flash.flops(operator.check_shape(flash, { batch = 2, heads = 3, kv_heads = 3, seq_q = s[1], seq_k = s[2],
+        head_dim = 8, causal = s[3], shards = s[4] }), "forward")
+    end
+    local one_pair = 2 * 2.0 * 2 * 3 * 8
+    for _, s in ipairs { { 64, 64 }, { 64, 256 }, { 1, 256 } } do
+      local seen = 0 -- query i is row seq_k - seq_q + i of the sequence; of its own key it counts half
+      for i = 1, s[1] do seen = seen + (s[2] - s[1] + i) - 0.5 end
+      assert.equal(one_pair * seen, flops { s[1], s[2], 1 })
+      assert.equal(one_pair * s[1] * s[2], flops { s[1], s[2], 0 })
+    end
+    assert.equal(one_pair * 64 * 256 / 2, flops { 64, 256, 1, 4 })
+    local c = { tp = 1, cp = 4, micro_batch = 1, seq = 256, hidden = 32, heads = 4, kv_heads = 4, head_dim = 8 }
+    assert.equal(4, flash.shape(c).shards)
+    c.cp = 1
+    assert.is_nil(flash.shape(c).shards)
+    assert.has_error(function() flops { 65, 64, 1 } end)
+    assert.equal(one_pair * 65 * 64, flops { 65, 64, 0 })
+  end)
+
+  it("count the parameters of the sampled optimizers", function()
+    -- optimizer row: 2 layers of 256 = 27335680 parameters in 28 tensors, as the sample file says
+    local op = operator.get "optimizer"
+    local s = op.shape { tp = 1, layers = 2, hidden = 256, vocab = 50257, reference = true }
+    assert.equal(27335680, s.params)
+    assert.equal(28, s.tensors)
+  end)
+end)
+
+describe("a user's own operator", function()
+  local lfs = require "lfs"
+  local folder
+
+  before_each(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    lfs.mkdir(folder)
+  end)
+  after_each(function()
+    find.set_script_folder(nil)
+    operator.forget()
+    for entry in lfs.dir(folder) do os.remove(folder .. "/" .. entry) end
+    lfs.rmdir(folder)
+  end)
+
+  local function write(name, text)
+    local file = assert(io.open(folder .. "/" .. name .. ".lua", "w"))
+    file:write(text)
+    file:close()
+    find.set_script_folder(folder)
+    operator.forget()
+  end
+
+  it("is found beside the script", function()
+    write("relu2", [[
+      local op = { name = "relu2", summary = "squared ReLU", schema = { tokens = "count", width = "count" } }
+      function op.shape(c) return { tokens = c.micro_batch * c.seq, width = c.ffn // c.tp } end
+      function op.features(s) return { s.tokens, s.width } end
+      function op.flops(s) return 2.0 * s.tokens * s.width end
+      function op.bytes(s) return 4.0 * s.tokens * s.width end
+      return op]])
+    local op = operator.get "relu2"
+    assert.equal(2.0 * 8192 * 7168, op.flops(op.shape(configuration)))
+    assert.same({ x1 = 8192, x2 = 7168 }, op.kernel_shape(op.shape(configuration)))
+  end)
+
+  it("is refused with its file and what it lacks", function()
+    write("bad", [[return { name = "bad", schema = {}, shape = function() end, features = function() end,
+      flop = function() end, bytes = function() end }]])
+    local text = message(operator.get, "bad")
+    assert.matches("bad%.lua: unknown function 'flop'; did you mean 'flops'", text)
+    write("bad", [[return { name = "bad", schema = {}, shape = function() end, features = function() end,
+      flops = 3, bytes = function() end, cpu = {} }]])
+    text = message(operator.get, "bad")
+    assert.matches("missing field 'summary'", text, 1, true)
+    assert.matches("field 'flops' must be a function, got 3", text, 1, true)
+    assert.matches("field 'cpu' must be a function, got a table", text, 1, true)
+  end)
+
+  it("names the nearest when unknown", function()
+    assert.matches("unknown operator 'linear_qvk'; did you mean 'linear_qkv'",
+      message(operator.get, "linear_qvk"), 1, true)
+  end)
+end)
+
+describe("dtypes", function()
+  it("fp8 halves the operands of a product but not its result", function()
+    local op = operator.get "linear_up"
+    local s = op.shape(configuration)
+    local m, n, k = s.tokens, s.out_features, s.in_features
+    assert.equal(1.0 * (m * k + k * n) + 2.0 * m * n, op.bytes(s, "fp8", "forward"))
+    assert.equal(1, dtype_bytes.fp8)
+  end)
+end)

@@ -1,0 +1,169 @@
+local cluster_module = require "ett.profile.cluster"
+local cluster_profile = require "ett.profile.of_cluster"
+local operator = require "ett.operator"
+
+local function open(name, own) return cluster_profile.open(cluster_module.get(name), own) end
+
+--- A profile that answers with a function of FLOPs and bytes.
+local function fake(answer)
+  return { operator = function(_, name, shape, dtype, pass)
+    local seconds = answer(operator.get(name), shape, dtype, pass)
+    return seconds and { seconds = seconds, low_seconds = seconds * 0.9, high_seconds = seconds * 1.1,
+      provenance = "interpolated", detail = "fake" }
+  end }
+end
+
+local product = { tokens = 8192, in_features = 8192, out_features = 8192 }
+local rows = { tokens = 8192, hidden = 8192 }
+
+describe("bundled profiles", function()
+  it("answer every operator of the library on every cluster, with no data files", function()
+    local c = { tp = 2, cp = 1, ep = 2, micro_batch = 2, seq = 2048, hidden = 4096, heads = 32, kv_heads = 8,
+      head_dim = 128, ffn = 14336, vocab = 32000, experts = 8, top_k = 2, layers = 4, gated_mlp = true, causal = true,
+      q_lora_rank = 1536, kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128 }
+    for _, name in ipairs(cluster_module.names()) do
+      local p = open(name)
+      for _, op in ipairs(operator.list()) do
+        local s = op.shape(c)
+        for _, pass in ipairs(op.passes) do
+          local a = p:operator(op.name, s, "bf16", pass)
+          assert.is_truthy(a, name .. " " .. op.name)
+          assert.is_true(a.seconds > 0 and a.low_seconds <= a.seconds and a.seconds <= a.high_seconds,
+            name .. " " .. op.name .. " " .. pass)
+          assert.is_string(a.provenance)
+        end
+      end
+    end
+  end)
+
+  it("let no product run faster than the device sustains on random data", function()
+    for _, name in ipairs { "perlmutter", "vista", "dgx_h100", "dgx_b200" } do
+      local p = open(name)
+      for _, pass in ipairs { "forward", "backward" } do
+        local a = p:operator("linear_up", product, "bf16", pass)
+        local rate = operator.get("linear_up").flops(product, pass) / a.seconds
+        assert.is_true(rate <= p.cluster.device.measured_flops.bf16 * (1 + 1e-9), name .. " " .. pass)
+        assert.is_true(rate > p.cluster.device.measured_flops.bf16 * 0.6, name .. " " .. pass)
+      end
+    end
+  end)
+
+  it("take vista's backward attention from its forward samples: the backward ones beat the peak", function()
+    local p = open "vista"
+    local s = { batch = 4, heads = 16, kv_heads = 16, seq_q = 4096, seq_k = 4096, head_dim = 128, causal = 1 }
+    local a = p:operator("flash_attention", s, "fp16", "backward")
+    assert.matches("times forward, as perlmutter", a.detail, 1, true)
+    assert.is_true(operator.get("flash_attention").flops(s, "backward") / a.seconds < 989e12)
+    assert.equal("calibrated", a.provenance)
+  end)
+end)
+
+describe("scaling", function()
+  local function half_rate(op, s, _, pass) return op.flops(s, pass) / 1e14 + op.bytes(s, "bf16", pass) / 1e12 end
+
+  it("goes by matmul rate for products and by bandwidth for memory", function()
+    local base, scaled = open "vista", open "dgx_b200"
+    local product_ratio = scaled:operator("linear_up", product, "bf16", "forward").seconds
+      / base:operator("linear_up", product, "bf16", "forward").seconds
+    assert.near(828.6 / 1745, product_ratio, 0.03)
+    local memory_ratio = scaled:operator("rms_norm", rows, "bf16", "forward").seconds
+      / base:operator("rms_norm", rows, "bf16", "forward").seconds
+    assert.near(0.5, memory_ratio, 1e-9)
+  end)
+
+  it("keeps an own profile unscaled", function()
+    local p = open("perlmutter", fake(half_rate))
+    local a = p:operator("rms_norm", rows, "bf16", "forward")
+    assert.near(half_rate(operator.get "rms_norm", rows, "bf16", "forward"), a.seconds, 1e-15)
+    assert.equal("fake", a.detail)
+  end)
+
+  it("streams what nobody sampled at the bandwidth of residual_add, marked assumed", function()
+    local p = open("perlmutter", fake(function(op, s, dtype, pass)
+      return op.name == "residual_add" and op.bytes(s, dtype, pass) / 1e12 or nil
+    end))
+    local op, s = operator.get "swiglu", { tokens = 8192, width = 8192 }
+    local a = p:operator("swiglu", s, "bf16", "forward")
+    assert.equal("assumed", a.provenance)
+    assert.near(op.bytes(s, "bf16", "forward") / 1e12, a.seconds, 4e-6)
+  end)
+end)
+
+describe("updates", function()
+  local shape = { params = 5000000, layers = 4, hidden = 512 }
+  local function update(own)
+    local cluster = cluster_module.get "dgx_h100"
+    cluster.profile = nil
+    local times = require("ett.step.times").new(cluster, cluster_profile.open(cluster, own))
+    return times:update({ parameters = shape.params, layers = shape.layers, place = "first" }, "fp32", shape.hidden)
+  end
+  local function only(names)
+    return fake(function(op, s) return names[op.name] and names[op.name] * s.params end)
+  end
+
+  it("come from the samples of `optimizer` where no stage's update was sampled", function()
+    local answer = update(only { optimizer = 1e-9 })
+    assert.equal("interpolated", answer.provenance)
+    assert.near(5e-3, answer.seconds, 1e-12)
+    assert.near(1e-2, update(only { optimizer = 1e-9, first_stage_optimizer = 2e-9 }).seconds, 1e-12)
+    assert.near(1e-2, update(only { optimizer = 1e-9, middle_stage_optimizer = 2e-9 }).seconds, 1e-12)
+  end)
+
+  it("are assumed where neither was", function()
+    local answer = update(only {})
+    assert.equal("assumed", answer.provenance)
+    assert.matches("bandwidth of residual_add", answer.detail, 1, true)
+  end)
+end)
+
+describe("collectives", function()
+  it("prefer samples, unless they beat the links", function()
+    local fast = fake(function() return nil end)
+    function fast.collective(_, _, bytes)
+      return { seconds = bytes / 1e13, provenance = "measured", detail = "broken" }
+    end
+    local topology = { nodes = 4, gpus_per_node = 1 }
+    local a = open("vista", fast):collective("all_gather", 1e9, topology, "fp16")
+    assert.matches("beyond the links", a.detail, 1, true)
+    local sane = fake(function() return nil end)
+    function sane.collective(_, _, bytes) return { seconds = bytes / 2e10, provenance = "measured", detail = "own" } end
+    assert.equal("own", open("vista", sane):collective("all_gather", 1e9, topology, "fp16").detail)
+  end)
+end)
+
+describe("assumptions where nothing was sampled", function()
+  local lower_times = require "ett.step.times"
+
+  it("put large products where samples have them", function()
+    for _, name in ipairs { "perlmutter", "vista" } do
+      for _, pass in ipairs { "forward", "backward" } do
+        local assumed = lower_times.new(cluster_module.get(name), false):operator(operator.get "linear_up", product,
+          "fp16", pass)
+        local sampled = open(name):operator("linear_up", product, "fp16", pass)
+        assert.equal("assumed", assumed.provenance)
+        assert.near(1, assumed.seconds / sampled.seconds, 0.1, name .. " " .. pass)
+      end
+    end
+  end)
+
+  it("run plain products and memory at what probes reached, and at less than a datasheet says", function()
+    local function seconds(fields, name, shape)
+      local device = { name = "x", source = "y", peak_flops = { bf16 = 1e14 }, memory_bytes = 8e10,
+        memory_bandwidth = 1e12 }
+      for field, value in pairs(fields) do device[field] = value end
+      local cluster = cluster_module.get { name = "mine", summary = "a card", source = "s", gpus_per_node = 1,
+        device = device, links = {} }
+      return lower_times.new(cluster, false):operator(operator.get(name), shape, "bf16", "forward").seconds - 5e-6
+    end
+    local flops = operator.get("linear_up").flops(product, "forward")
+    local bytes = operator.get("residual_add").bytes(rows, "bf16", "forward")
+    local function near(expected, ...) assert.near(1, seconds(...) / expected, 1e-9) end
+    near(flops / 6e13, {}, "linear_up", product)
+    near(flops / 1e14, { probed = true }, "linear_up", product)
+    near(flops / 9e13, { probed = true, measured_flops = { bf16 = 9e13 } }, "linear_up", product)
+    near(flops / 9e13, { measured_flops = { bf16 = 9e13 } }, "linear_up", product)
+    near(flops / 6e13, { measured_flops = { fp8 = 9e13 } }, "linear_up", product)
+    near(bytes / 8e11, {}, "residual_add", rows)
+    near(bytes / 1e12, { probed = true }, "residual_add", rows)
+  end)
+end)

@@ -1,0 +1,77 @@
+local cluster_module = require "ett.profile.cluster"
+
+local function message(fn, ...)
+  local ok, why = pcall(fn, ...)
+  assert.is_false(ok)
+  return tostring(why)
+end
+
+describe("bundled clusters", function()
+  it("check, state sources, and keep measured rates below their peaks", function()
+    local seen = {}
+    for _, name in ipairs(cluster_module.names()) do
+      local cluster = cluster_module.get(name)
+      seen[name] = true
+      assert.equal(name, cluster.name)
+      assert.is_true(#cluster.device.source > 10)
+      for dtype, flops in pairs(cluster.device.measured_flops or {}) do
+        assert.is_true(flops < cluster.device.peak_flops[dtype], name .. " " .. dtype)
+      end
+    end
+    for _, name in ipairs { "perlmutter", "vista", "dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200" } do
+      assert.is_true(seen[name], name)
+    end
+  end)
+
+  it("answer every collective on topologies that were never sampled, marked as such", function()
+    for _, name in ipairs { "perlmutter", "dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200" } do
+      local cluster = cluster_module.get(name)
+      for _, kind in ipairs(require("ett.operator.collective").kinds) do
+        local answer = cluster_module.collective(cluster, kind, 1e8,
+          { nodes = 16, gpus_per_node = cluster.gpus_per_node })
+        assert.equal("assumed", answer.provenance)
+        assert.is_true(answer.low_seconds < answer.seconds and answer.seconds < answer.high_seconds)
+      end
+    end
+  end)
+end)
+
+describe("a user's cluster", function()
+  local function valid()
+    return { name = "mine", summary = "two cards", source = "datasheet", gpus_per_node = 2,
+      device = { name = "x", source = "y", peak_flops = { bf16 = 1e14 }, memory_bytes = 8e10, memory_bandwidth = 1e12 },
+      links = { intra = { bandwidth = 5e10, source = "z" } } }
+  end
+  it("may be a table", function()
+    assert.equal("mine", cluster_module.get(valid()).name)
+  end)
+  it("serves the measured curve whose number of ranks is nearest in ratio", function()
+    local c = valid()
+    c.gpus_per_node = 16
+    local two, eight = { 1e6, 1e10, 1e8, 2e10 }, { 1e6, 3e10, 1e8, 4e10 }
+    c.links.intra.curves = { [2] = two, [8] = eight }
+    c = cluster_module.get(c)
+    for ranks, curve in pairs { [2] = two, [3] = two, [4] = eight, [6] = eight, [16] = eight } do
+      assert.same(curve, cluster_module.links(c, ranks).curve, tostring(ranks))
+    end
+    assert.is_nil(cluster_module.links(c, 1).curve)
+  end)
+  it("is refused by field", function()
+    local c = valid()
+    c.device.memory_bandwith = 1
+    assert.matches("cluster: device: unknown field 'memory_bandwith'; did you mean 'memory_bandwidth'",
+      message(cluster_module.get, c), 1, true)
+    c = valid()
+    c.device.peak_flops = { bf61 = 1 }
+    assert.matches("unknown dtype 'bf61'; did you mean 'bf16'", message(cluster_module.get, c), 1, true)
+    c = valid()
+    c.device.measured_flops = { bf61 = 1 }
+    assert.matches("measured_flops: unknown dtype 'bf61'; did you mean 'bf16'", message(cluster_module.get, c), 1, true)
+    c = valid()
+    c.links = {}
+    assert.matches("links: missing field 'intra'", message(cluster_module.get, c), 1, true)
+    assert.matches("unknown cluster 'perlmuter'; did you mean 'perlmutter'",
+      message(cluster_module.get, "perlmuter"), 1, true)
+    assert.matches("cannot read cluster file", message(cluster_module.get, "/nowhere/x.lua"), 1, true)
+  end)
+end)

@@ -1,0 +1,84 @@
+--- What `ett cluster init` reads of a machine and writes down.
+local cluster_init = require "ett.sampling.cluster_init"
+local ett_io = require "ett.io"
+
+describe("ett.sampling.cluster_init", function()
+  it("finds the cards that are up and their rates, InfiniBand's too", function()
+    local root = os.tmpname()
+    os.remove(root)
+    for path, text in pairs {
+      ["net/lo/operstate"] = "up\n", ["net/lo/speed"] = "10\n",
+      ["net/eth0/operstate"] = "up\n", ["net/eth0/speed"] = "25000\n", ["net/eth0/device/vendor"] = "0x15b3\n",
+      ["net/eth1/operstate"] = "down\n", ["net/eth1/speed"] = "100000\n",
+      ["net/wlan0/operstate"] = "up\n", ["net/wlan0/speed"] = "-1\n",
+      ["infiniband/mlx5_0/ports/1/rate"] = "400 Gb/sec (4X NDR)\n",
+      ["infiniband/mlx5_1/ports/1/state"] = "4: ACTIVE\n", ["infiniband/mlx5_2/ports/1/state"] = "1: DOWN\n",
+      ["infiniband/mlx5_2/ports/1/rate"] = "10 Gb/sec (4X SDR)\n",
+    } do
+      assert(ett_io.make_folder(("%s/class/%s"):format(root, path:match "^(.*)/")))
+      assert(ett_io.write(("%s/class/%s"):format(root, path), text))
+    end
+    local cards = cluster_init.network_cards(root)
+    os.execute(("rm -r '%s'"):format(root))
+    assert.same({ { name = "eth0", megabits = 25000, kind = "ethernet" }, { name = "wlan0", kind = "virtual" },
+      { name = "mlx5_0", megabits = 400000, kind = "infiniband" }, { name = "mlx5_1", kind = "infiniband" } }, cards)
+    assert.same({}, cluster_init.network_cards(root))
+  end)
+
+  it("writes a cluster file that reads back, cards in its head", function()
+    local facts = { host = "box", processors = 4, numa_nodes = 1, memory_bytes = 64e9, date = "2026-01-02",
+      unusable_gpu = "cuda: starting the driver:\nsystem not yet initialized",
+      cards = { { name = "mlx5_0", megabits = 400000 }, { name = "wlan0" } },
+      cpu = { device = "a processor", flops = 5e10, bandwidth = 1.2e10 } }
+    local text = cluster_init.text("mine", facts)
+    assert.matches("-- network card mlx5_0: 400000 Mbit/s\n", text, 1, true)
+    assert.matches("-- network card wlan0: speed unknown\n", text, 1, true)
+    local cluster = require("ett.profile.cluster").get(assert(load(text))())
+    assert.equal(4, cluster.gpus_per_node)
+    assert.equal(16e9, cluster.device.memory_bytes)
+    assert.equal(6e9, cluster.links.intra.bandwidth) -- no MPI: half the memory's
+    assert.is_true(cluster.device.probed)
+    assert.matches("install openmpi-bin", text, 1, true)
+    assert.matches("^measured by ett cluster init on 2026%-01%-02: ", cluster.device.source)
+    assert.matches("-- No GPU could be used: cuda: starting the driver: system not yet initialized.\n", text, 1, true)
+  end)
+
+  local function gpu_facts(cards)
+    return { host = "box", processors = 64, numa_nodes = 2, memory_bytes = 1e12, date = "2026-01-02", cards = cards,
+      gpu = { count = 8, name = "NVIDIA \"X\" 80GB", multiprocessors = 100, memory_bytes = 80e9, capability = 80,
+        peaks = { fp32 = 1.9e13, bf16 = 2.8e14 }, sustained = { fp32 = 1.8e13, bf16 = 2.6e14 }, size = 8192,
+        bandwidth = 1.7e12, copy_bytes = 256 << 20,
+        link = { bandwidth = 2.7e11, direct = true, bytes = 256 << 20, other = "NVIDIA Y" } } }
+  end
+
+  it("writes GPUs with the network of the node's cards, InfiniBand's before Ethernet's", function()
+    local text = cluster_init.text("mine", gpu_facts { { name = "eth0", megabits = 100000, kind = "ethernet" },
+      { name = "mlx5_0", megabits = 400000, kind = "infiniband" }, { name = "mlx5_1", kind = "infiniband" },
+      { name = "mlx5_2", megabits = 200000, kind = "infiniband" } })
+    local cluster = require("ett.profile.cluster").get(assert(load(text))())
+    assert.equal(8, cluster.gpus_per_node)
+    assert.equal("NVIDIAX80GB", cluster.device.name)
+    assert.equal(100, cluster.device.multiprocessors)
+    assert.same({ fp32 = 1.9e13, bf16 = 2.8e14 }, cluster.device.peak_flops)
+    assert.same({ fp32 = 1.8e13, bf16 = 2.6e14 }, cluster.device.measured_flops)
+    assert.is_true(cluster.device.probed)
+    assert.equal(2.7e11, cluster.links.intra.bandwidth)
+    -- 400 and 200 Gbit/s at 85 %.
+    assert.equal(42.5e9, cluster.links.inter.bandwidth_per_gpu)
+    assert.equal(63.75e9, cluster.links.inter.bandwidth_per_node)
+    assert.matches("not measured", cluster.links.inter.source, 1, true)
+    assert.matches("-- GPU 1 is a NVIDIA Y: the device below is GPU 0.\n", text, 1, true)
+  end)
+
+  it("writes no network where no card of a known rate has hardware", function()
+    local text = cluster_init.text("mine", gpu_facts { { name = "docker0", megabits = 10000, kind = "virtual" },
+      { name = "eth0", kind = "ethernet" } })
+    assert.is_nil(require("ett.profile.cluster").get(assert(load(text))()).links.inter)
+  end)
+
+  it("asks for a back end that it has", function()
+    local ok, err = pcall(cluster_init.write, "mine", "/nonexistent", "cudaa")
+    assert.is_false(ok)
+    assert.equal("cluster init: --backend must be cpu or cuda, got 'cudaa'; did you mean 'cuda'?", err.message)
+  end)
+end)

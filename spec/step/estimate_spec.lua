@@ -1,0 +1,373 @@
+--- Laws of estimates, on a cluster and a profile whose every time is known.
+local estimate = require "ett.step.estimate"
+local lower = require "ett.step.lower"
+local lower_times = require "ett.step.times"
+local model_module = require "ett.model"
+local plan_module = require "ett.plan"
+local sweep = require "ett.search.sweep"
+
+local cluster = { name = "flat", path = "spec", gpus_per_node = 4,
+  device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bytes = 80e9, memory_bandwidth = 1e12 } }
+
+--- Times proportional to work; `spread` widens every interval.
+local function profile(scale, spread)
+  scale, spread = scale or 1, spread or 0
+  local function answer(seconds)
+    seconds = seconds * scale
+    return { seconds = seconds, low_seconds = seconds * (1 - spread), high_seconds = seconds * (1 + spread),
+      provenance = "measured" }
+  end
+  local operator = require "ett.operator"
+  return {
+    operator = function(_, name, shape, dtype, pass)
+      local op = operator.get(name)
+      return answer(op.flops(shape, pass) / 1e14 + op.bytes(shape, dtype, pass) / 1e12)
+    end,
+    collective = function(_, _, bytes, topology)
+      return answer(1e-5 * topology.nodes + bytes / (topology.nodes > 1 and 1e10 or 1e11))
+    end,
+  }
+end
+
+local function llama(layers, more)
+  local hyper = { layers = layers or 12, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }
+  for k, v in pairs(more or {}) do hyper[k] = v end
+  return model_module.new("llama", hyper)
+end
+
+local function run(plan, more)
+  local given = { model = llama(), cluster = cluster, profile = profile(),
+    plan = { seq = 2048, micro_batch = 1, micro_batches = 8 } }
+  for k, v in pairs(more or {}) do given[k] = v end
+  for k, v in pairs(plan) do given.plan[k] = v end
+  return estimate.new(given)
+end
+
+local function near(expected, actual, message)
+  assert.is_true(math.abs(expected - actual) <= 1e-9 * math.max(1e-300, math.abs(expected)),
+    ("%s: wanted %.17g, got %.17g"):format(message or "value", expected, actual))
+end
+
+local function sum(stages, field)
+  local total = 0
+  for _, s in ipairs(stages) do total = total + s[field] end
+  return total
+end
+
+describe("the source of a line", function()
+  --- Forward passes are calibrated, backward ones extrapolated and `share` of a line's seconds.
+  local function sources(share)
+    local p = profile()
+    function p.operator(_, _, _, _, pass)
+      local seconds = pass == "backward" and share or 1 - share
+      return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, detail = "why " .. pass,
+        provenance = pass == "backward" and "extrapolated" or "calibrated" }
+    end
+    for _, line in ipairs(run({}, { profile = p }).operators) do
+      if line.name == "rms_norm" then return line end
+    end
+  end
+  it("is the least certain that makes a twentieth of it", function()
+    assert.equal("calibrated", sources(0.04).provenance)
+    assert.equal("extrapolated", sources(0.06).provenance)
+  end)
+  it("is told in words", function() assert.equal("why forward", sources(0.5).detail) end)
+end)
+
+describe("estimate", function()
+  it("keeps every layer and its work, for every number of stages", function()
+    local one = run { pp = 1 }
+    for pp = 1, 12 do
+      local e = run { pp = pp }
+      assert.equal(14, sum(e.stages, "layers")) -- 12 layers, embedding, head
+      near(sum(one.stages, "parameters"), sum(e.stages, "parameters"), "parameters")
+      near(sum(one.stages, "forward_seconds"), sum(e.stages, "forward_seconds"), "forward")
+      near(sum(one.stages, "backward_seconds"), sum(e.stages, "backward_seconds"), "backward")
+    end
+  end)
+
+  it("holds the parameters that the architecture counts", function()
+    local e = run { pp = 3 }
+    local padded = 32000 -- a multiple of 128
+    near(2 * padded * 1024 + 12 * (4 * 1024 * 1024 + 3 * 1024 * 2816 + 2 * 1024) + 1024,
+      sum(e.stages, "parameters"), "parameters")
+    near(e.model.parameters, sum(e.stages, "parameters"), "model")
+  end)
+
+  it("on one device is the sum of its parts", function()
+    local e = run {}
+    local s = e.stages[1]
+    near(s.forward_seconds + s.backward_seconds + s.optimizer_seconds, e.step_seconds, "step")
+    assert.is_true(e.bubble_percent < 1e-9)
+    assert.equal(0, #e.collectives)
+  end)
+
+  it("adds up to 100 percent", function()
+    for _, plan in ipairs { {}, { pp = 4, tp = 2, dp = 2, zero = 1 },
+      { pp = 2, vp = 2, schedule = "interleaved", dp = 2 },
+      { pp = 3, recompute = "full", schedule = "gpipe" }, { dp = 8, zero = 3 },
+      { tp = 4, sequence_parallel = true, cp = 2, pp = 2 } } do
+      local e, total = run(plan), 0
+      for _, line in ipairs(e.operators) do total = total + line.percent end
+      for _, line in ipairs(e.collectives) do total = total + line.percent end
+      near(100, total + e.idle_percent, "percent")
+    end
+  end)
+
+  it("1f1b and gpipe of equal stages take the same time, less memory the former", function()
+    local gpipe = run { pp = 4, schedule = "gpipe" }
+    local one = run { pp = 4, schedule = "1f1b" }
+    assert.is_true(one.memory_bytes < gpipe.memory_bytes)
+    assert.is_true(one.step_seconds <= gpipe.step_seconds * (1 + 1e-12))
+  end)
+
+  it("scales with its times", function()
+    for _, plan in ipairs { { pp = 4, tp = 2, dp = 2, zero = 1 }, { pp = 2, vp = 2, schedule = "interleaved" } } do
+      local a, b = run(plan), run(plan, { profile = profile(4) })
+      near(4 * a.step_seconds, b.step_seconds, "step")
+    end
+  end)
+
+  it("data parallelism adds its all-reduce, exposed, and nothing else", function()
+    local one, two = run {}, run { dp = 2, bucket_bytes = 1e12 }
+    local bytes = one.stages[1].parameters * 4
+    near(one.step_seconds + 1e-5 + bytes / 1e11, two.step_seconds, "step")
+    near(1e-5 + bytes / 1e11, two.gradient_exposed_seconds, "exposed")
+  end)
+
+  it("cuts gradients into buckets by bytes", function()
+    local bytes = run({}).stages[1].parameters * 4
+    local e = run { dp = 2, bucket_bytes = 1e8 }
+    near(math.ceil(bytes / 1e8) * 1e-5 + bytes / 1e11, e.stages[1].gradient_seconds, "buckets")
+  end)
+
+  it("overlapped gradients: exposed and hidden add up, and cannot be slower", function()
+    for _, pp in ipairs { 1, 2, 4 } do
+      local plain = run { pp = pp, dp = 4, bucket_bytes = 2e7 }
+      local hidden = run { pp = pp, dp = 4, bucket_bytes = 2e7, overlap_gradients = true }
+      assert.is_true(hidden.step_seconds < plain.step_seconds)
+      near(plain.gradient_exposed_seconds, hidden.gradient_exposed_seconds + hidden.gradient_overlapped_seconds, "sum")
+      assert.is_true(hidden.gradient_exposed_seconds > 0) -- the last bucket comes with the last gradient
+    end
+  end)
+
+  it("ZeRO-1 shards the optimizer's state and time", function()
+    local plain, sharded = run { dp = 4 }, run { dp = 4, zero = 1 }
+    near(plain.stages[1].optimizer_bytes / 4, sharded.stages[1].optimizer_bytes, "state")
+    assert.is_true(sharded.stages[1].optimizer_seconds < plain.stages[1].optimizer_seconds / 3.9)
+    assert.is_true(sharded.stages[1].gather_seconds > 0)
+  end)
+
+  it("memory falls with every ZeRO stage", function()
+    local before = math.huge
+    for zero = 0, 3 do
+      local e = run { dp = 8, zero = zero }
+      assert.is_true(e.memory_bytes < before)
+      before = e.memory_bytes
+    end
+  end)
+
+  it("recompute runs the repeated layers' forward again and keeps less", function()
+    local none, selective, full = run {}, run { recompute = "selective" }, run { recompute = "full" }
+    assert.is_true(none.step_seconds < selective.step_seconds and selective.step_seconds < full.step_seconds)
+    assert.is_true(none.memory_bytes > selective.memory_bytes and selective.memory_bytes > full.memory_bytes)
+    local head = run({}, { model = llama(1) }).stages[1].forward_seconds
+    local layer = run({}, { model = llama(2) }).stages[1].forward_seconds - head
+    near(12 * layer, full.stages[1].recompute_seconds, "again")
+    for _, line in ipairs(selective.operators) do
+      assert.equal(line.name == "flash_attention", line.recompute_seconds ~= nil and line.recompute_seconds > 0)
+    end
+  end)
+
+  it("accumulates gradients by what they move", function()
+    local with, without = run {}, run { accumulate_gradients = false }
+    local parameters, m = with.stages[1].parameters, 8
+    local bytes = parameters * (2 + 2 * 4) -- the new one in bf16, the kept one in fp32 twice
+    local seconds = m * bytes * (1 / 1e12 + 1 / 6 / 1e14) -- a residual addition: one FLOP per 6 bytes
+    assert.is_true(math.abs(with.step_seconds - without.step_seconds - seconds) < 1e-4 * seconds)
+  end)
+
+  it("sequence parallelism splits what stands outside tensor regions", function()
+    local plain, split = run { tp = 4 }, run { tp = 4, sequence_parallel = true }
+    assert.is_true(split.stages[1].activation_bytes < plain.stages[1].activation_bytes)
+    local names = {}
+    for _, line in ipairs(split.collectives) do names[line.name] = true end
+    assert.is_true(names.all_gather and names.reduce_scatter)
+  end)
+
+  it("sends across each boundary, cheaper inside a node", function()
+    -- tp 1, dp 1: stages 1-4 on one node, 5-8 on the next; only one boundary crosses
+    local e = run { pp = 8 }
+    local bytes = 2048 * 1024 * 2
+    local inside, across = 1e-5 + bytes / 1e11, 2e-5 + bytes / 1e10
+    near(8 * inside, e.stages[1].send_seconds, "first")       -- 8 micro-batches forward
+    near(8 * (inside + across), e.stages[4].send_seconds, "fourth")
+    near(8 * inside, e.stages[8].send_seconds, "last")        -- backward only
+  end)
+
+  it("a tied embedding is held twice over stages, once on one, and reduced", function()
+    local tied = llama(12, { tied_embeddings = true })
+    near(sum(run({}).stages, "parameters") - 32000 * 1024, sum(run({}, { model = tied }).stages, "parameters"), "one")
+    local e = run({ pp = 2 }, { model = tied })
+    near(sum(run({}).stages, "parameters"), sum(e.stages, "parameters"), "two")
+    assert.is_true(e.stages[1].tied_embedding_seconds > 0)
+  end)
+
+  it("experts: their gradients travel over fewer ranks", function()
+    local moe = model_module.new("mixtral", { layers = 4, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000,
+      experts = 8, top_k = 2 })
+    local e = run({ dp = 4, ep = 4 }, { model = moe })
+    local dense, expert = e.stages[1].parameters - e.stages[1].expert_parameters, e.stages[1].expert_parameters
+    near(4 * 2 * 3 * 1024 * 2816, expert, "two of eight experts a rank")
+    -- an expert has no other holder: no gradient to reduce
+    near(1e-5 + dense * 4 / 1e11, e.stages[1].gradient_seconds, "gradients")
+    local names = {}
+    for _, line in ipairs(e.collectives) do names[line.name] = true end
+    assert.is_true(names.all_to_all)
+  end)
+
+  it("experts may span tensor ranks", function()
+    local moe = model_module.new("mixtral", { layers = 4, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000,
+      experts = 8, top_k = 2 })
+    local e = run({ dp = 2, tp = 4, ep = 8, etp = 1 }, { model = moe })
+    near(4 * 1 * 3 * 1024 * 2816, e.stages[1].expert_parameters, "one expert a rank, unsplit")
+    local ok, raised = pcall(run, { dp = 2, tp = 4, ep = 16, etp = 1 }, { model = moe })
+    assert.is_false(ok)
+    assert.matches("ep %* etp = 16 must divide dp %* cp %* tp = 8; nearest is 8", tostring(raised))
+  end)
+
+  it("first and last slices may hold embedding and head alone", function()
+    local e = run({ pp = 14 })
+    assert.equal(14, #e.stages)
+    for _, s in ipairs(e.stages) do assert.equal(1, s.layers) end
+  end)
+
+  it("intervals: none without spread, wider with it, and always around the time", function()
+    local sharp = run { pp = 2, dp = 2 }
+    near(sharp.step_seconds, sharp.low_seconds, "low")
+    near(sharp.step_seconds, sharp.high_seconds, "high")
+    local before = 0
+    for _, spread in ipairs { 0.05, 0.1, 0.2 } do
+      local e = run({ pp = 2, dp = 2 }, { profile = profile(1, spread) })
+      assert.equal(sharp.step_seconds, e.step_seconds)
+      local half = (e.high_seconds - e.low_seconds) / 2 / e.step_seconds
+      assert.is_true(half > before and half < spread) -- errors of different operators cancel in part
+      before = half
+    end
+  end)
+
+  it("a schedule from a file runs, and split backwards fill the bubble", function()
+    local one, zb = run { pp = 4, schedule = "1f1b" }, run { pp = 4, schedule = "zb_h1" }
+    near(sum(one.stages, "backward_seconds"), sum(zb.stages, "backward_seconds"), "same work")
+    assert.is_true(zb.step_seconds < one.step_seconds)
+  end)
+
+  it("sweeps give the digits of single predictions", function()
+    local times = lower_times.new(cluster, profile(1, 0.1))
+    local model, over = llama(), { pp = { 1, 2, 3, 4, 6 }, tp = { 1, 2, 4 }, dp = { 1, 2, 8 },
+      micro_batch = { 1, 2, 4 }, schedule = { "gpipe", "1f1b" }, recompute = { "none", "full" }, zero = { 0, 1 } }
+    local s = sweep.new { model = model, cluster = cluster, times = times, plan = { seq = 2048, global_batch = 64 },
+      over = over }
+    assert.equal(5 * 3 * 3 * 3 * 2 * 2 * 2, s.evaluated + s.refused)
+    assert.is_true(s.evaluated > 500)
+    for i = 1, #s.rows, 7 do
+      local row, plan = s.rows[i], { seq = 2048 }
+      for name in pairs(over) do plan[name] = row[name] end
+      plan.micro_batches = row.micro_batches
+      local e = estimate.new { model = model, cluster = cluster, profile = profile(1, 0.1), plan = plan }
+      assert.equal(e.step_seconds, row.step_seconds)
+      assert.equal(e.memory_bytes, row.memory_bytes)
+      assert.equal(e.bubble_percent, row.bubble_percent)
+      assert.equal(e.tokens_per_second, row.tokens_per_second)
+    end
+  end)
+
+  it("sorts a sweep by its objective, what fits first", function()
+    local s = sweep.new { model = llama(), cluster = cluster, profile = profile(),
+      plan = { seq = 2048, global_batch = 16 }, over = { pp = { 1, 2, 4 }, dp = { 1, 2, 4 } },
+      objective = "tokens_per_second_per_device" }
+    for i = 2, #s.rows do
+      assert.is_true(s.rows[i].tokens_per_second_per_device <= s.rows[i - 1].tokens_per_second_per_device)
+    end
+  end)
+
+  it("names a sweep's wrong field", function()
+    local ok, raised = pcall(sweep.new, { model = llama(), cluster = cluster, profile = profile(),
+      plan = { seq = 2048, micro_batches = 1 }, over = { pq = { 1 } } })
+    assert.is_false(ok)
+    assert.equal("sweep: unknown field 'pq'; did you mean 'pp'?", tostring(raised))
+  end)
+
+  it("says where each number came from", function()
+    local p = profile()
+    local measured = p.operator
+    p.operator = function(self, name, ...)
+      if name == "rope" then return nil end
+      return measured(self, name, ...)
+    end
+    local e = run({}, { profile = p })
+    for _, line in ipairs(e.operators) do
+      assert.equal(line.name == "rope" and "assumed" or "measured", line.provenance)
+    end
+    assert.equal("no samples of rope: assumed from the device's rates", e.warnings[1])
+  end)
+
+  it("costs what its devices cost", function()
+    local priced = {}
+    for k, v in pairs(cluster) do priced[k] = v end
+    priced.price_per_gpu_hour = 2.5
+    local e = run({ pp = 2, dp = 2 }, { cluster = priced, tokens = 1e9 })
+    near(4 * 2.5 * e.step_seconds / 3600, e.price_per_step, "step")
+    assert.equal(math.ceil(1e9 / (2 * 8 * 2048)), e.run_steps)
+    near(e.run_steps * e.step_seconds, e.run_seconds, "run")
+    near(e.run_steps * e.price_per_step, e.run_price, "run's price")
+    assert.is_nil(run({}).price_per_step)
+  end)
+
+  it("MFU counts the products of a forward and twice that of a backward pass", function()
+    local e = run {}
+    local layers, h, ffn, s, tokens = 12, 1024, 2816, 2048, 8 * 2048
+    local weights = layers * (4 * h * h + 3 * h * ffn) + 32000 * h
+    local attention = layers * 2 * h * s / 2 * 2 -- causal: half of two products of 2 s h a token
+    near(3 * tokens * (2 * weights + attention), e.model_flops_per_step, "FLOPs")
+    near(100 * e.model_flops_per_step / (e.step_seconds * 1e14), e.mfu_percent, "MFU")
+    near(run({ pp = 4, tp = 2, dp = 2, cp = 2 }).model_flops_per_step, 2 * e.model_flops_per_step, "any layout")
+  end)
+
+  it("warns when the plan does not fit", function()
+    local small = {}
+    for k, v in pairs(cluster) do small[k] = v end
+    small.device = { name = "S", peak_flops = cluster.device.peak_flops, memory_bytes = 1e9, memory_bandwidth = 1e12 }
+    local e = run({}, { cluster = small })
+    assert.matches("^the fullest device needs [%d%.]+ GB, it has 1.0 GB$", e.warnings[1])
+  end)
+
+  it("refuses times that are none", function()
+    for _, seconds in ipairs { -1, 0 / 0, math.huge } do
+      local p = profile()
+      p.operator = function() return { seconds = seconds } end
+      local ok, raised = pcall(run, {}, { profile = p })
+      assert.is_false(ok)
+      assert.matches("the profile's time of .- must be finite and at least 0", tostring(raised))
+    end
+  end)
+
+  it("answers the same after operators were forgotten", function()
+    local before = run({ pp = 2 }).step_seconds
+    require("ett.operator").forget()
+    assert.equal(before, run({ pp = 2 }).step_seconds)
+  end)
+
+  it("lowers once for all plans that share what a program depends on", function()
+    local base = { seq = 2048, micro_batch = 1, micro_batches = 4, tp = 2 }
+    local function key(more)
+      local p = {}
+      for k, v in pairs(base) do p[k] = v end
+      for k, v in pairs(more) do p[k] = v end
+      return lower.key(plan_module.new(p))
+    end
+    assert.equal(key { pp = 2 }, key { pp = 4, dp = 8, schedule = "gpipe", recompute = "full", zero = 1 })
+    assert.are_not.equal(key { pp = 2 }, key { pp = 2, tp = 4 })
+    assert.are_not.equal(key { pp = 2 }, key { pp = 2, micro_batch = 2 })
+  end)
+end)

@@ -1,0 +1,133 @@
+--- Distinct places of a token's experts: against draws, counted one by one.
+local estimate = require "ett.step.estimate"
+local expert_spread = require "ett.step.expert_spread"
+local model_module = require "ett.model"
+local sweep = require "ett.search.sweep"
+
+local function generator(seed)
+  local state = seed
+  return function(n)
+    state = (state * 6364136223846793005 + 1442695040888963407)
+    return (state >> 33) % n
+  end
+end
+
+--- k distinct numbers below n.
+local function draw(random, n, k)
+  local list, chosen = {}, {}
+  for i = 0, n - 1 do list[i] = i end
+  for i = 0, k - 1 do
+    local j = i + random(n - i)
+    list[i], list[j] = list[j], list[i]
+    chosen[i + 1] = list[i]
+  end
+  return chosen
+end
+
+--- Mean number of distinct places over many tokens: groups first, then experts among them.
+local function counted(random, places, h, tokens)
+  local groups, top = h.expert_groups or 1, h.top_groups or h.expert_groups or 1
+  local size, total = h.experts // groups, 0
+  for _ = 1, tokens do
+    local pool, seen = {}, {}
+    for _, group in ipairs(draw(random, groups, top)) do
+      for i = 0, size - 1 do pool[#pool + 1] = group * size + i end
+    end
+    for _, at in ipairs(draw(random, #pool, h.top_k)) do
+      local place = pool[at + 1] * places // h.experts
+      if not seen[place] then
+        seen[place], total = true, total + 1
+      end
+    end
+  end
+  return total / tokens
+end
+
+describe("the places of a token's experts", function()
+  it("are as many as draws find", function()
+    local random = generator(3)
+    for _, c in ipairs { { 8, 256, 8 }, { 64, 256, 8 }, { 4, 128, 8 }, { 8, 8, 2 }, { 2, 16, 4 }, { 8, 256, 8, 8, 4 },
+      { 64, 256, 8, 8, 4 }, { 4, 256, 8, 8, 4 }, { 2, 160, 6, 8, 3 }, { 16, 160, 6, 8, 3 }, { 1, 64, 6, 8, 2 } } do
+      local h = { experts = c[2], top_k = c[3], expert_groups = c[4], top_groups = c[5] }
+      local expected, mean = expert_spread.expected(c[1], h), counted(random, c[1], h, 6000)
+      assert.is_true(math.abs(expected - mean) < 0.06, ("%d places of %d experts, %d each: wanted %.3f, got %.3f")
+        :format(c[1], c[2], c[3], mean, expected))
+      assert.is_true(expected >= 1 - 1e-12 and expected <= math.min(c[1], c[3]) + 1e-12)
+    end
+  end)
+
+  it("are the ones by hand", function()
+    assert.near(1, expert_spread.expected(1, { experts = 8, top_k = 2 }), 1e-12)
+    assert.near(2, expert_spread.expected(8, { experts = 8, top_k = 2 }), 1e-12) -- one expert a place
+    -- Three of the other seven stand with the first.
+    assert.near(1 + 4 / 7, expert_spread.expected(2, { experts = 8, top_k = 2 }), 1e-12)
+    assert.near(4, expert_spread.expected(8, { experts = 8, top_k = 4, expert_groups = 8, top_groups = 4 }), 1e-12)
+  end)
+end)
+
+describe("a dispatcher that sends a token once to a place", function()
+  local cluster = { name = "flat", path = "spec", gpus_per_node = 4,
+    device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bytes = 80e9, memory_bandwidth = 1e12 } }
+  local asked
+  local profile = {
+    operator = function()
+      return { seconds = 1e-3, low_seconds = 1e-3, high_seconds = 1e-3, provenance = "measured" }
+    end,
+    collective = function(_, kind, bytes)
+      if kind == "all_to_all" then asked = bytes end
+      local seconds = bytes / 1e10
+      return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+    end,
+  }
+  local hyper = { layers = 4, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000, experts = 16, top_k = 4 }
+  local function given(plan, more)
+    local own = {}
+    for k, v in pairs(hyper) do own[k] = v end
+    for k, v in pairs(more or {}) do own[k] = v end
+    local full = { seq = 1024, micro_batches = 4, dp = 8 }
+    for k, v in pairs(plan) do full[k] = v end
+    return { model = model_module.new("mixtral", own), cluster = cluster, profile = profile, plan = full }
+  end
+  local function bytes_of(plan, more)
+    estimate.new(given(plan, more))
+    return asked
+  end
+
+  it("moves as many copies as there are nodes with experts of it, inside a node as there are ranks", function()
+    local all = 2 * 1024 * 1024 * 4.0
+    assert.equal(all, bytes_of { ep = 8 })
+    local nodes = expert_spread.expected(2, { experts = 16, top_k = 4 })
+    assert.near(all * nodes / 4, bytes_of { ep = 8, deduplicate_tokens = true }, 1)
+    local ranks = expert_spread.expected(4, { experts = 16, top_k = 4 })
+    assert.near(all * ranks / 4, bytes_of { ep = 4, deduplicate_tokens = true }, 1)
+    local limited = expert_spread.expected(2, { experts = 16, top_k = 4, expert_groups = 4, top_groups = 2 })
+    assert.is_true(limited < nodes)
+    assert.near(all * limited / 4, bytes_of({ ep = 8, deduplicate_tokens = true },
+      { expert_groups = 4, top_groups = 2 }), 1)
+  end)
+
+  it("is swept with the digits of single estimates", function()
+    local what = given {}
+    what.over = { ep = { 1, 2, 4, 8 }, deduplicate_tokens = { false, true } }
+    local s = sweep.new(what)
+    assert.equal(8, #s.rows)
+    for _, row in ipairs(s.rows) do
+      local e = estimate.new(given { ep = row.ep, deduplicate_tokens = row.deduplicate_tokens })
+      assert.equal(e.step_seconds, row.step_seconds)
+    end
+  end)
+
+  it("needs groups that divide the experts, and room for the chosen ones", function()
+    local function message(more)
+      local ok, raised = pcall(given, {}, more)
+      assert.is_false(ok)
+      return tostring(raised)
+    end
+    assert.matches("expert_groups = 3 must divide experts = 16", message { expert_groups = 3 }, 1, true)
+    assert.matches("top_groups = 5 must not exceed expert_groups = 4", message { expert_groups = 4, top_groups = 5 }, 1,
+      true)
+    assert.matches("top_k = 4 must not exceed the 2 experts of top_groups = 1", message { expert_groups = 8,
+      top_groups = 1 }, 1, true)
+    assert.matches("top_groups = 2 needs expert_groups", message { top_groups = 2 }, 1, true)
+  end)
+end)

@@ -1,0 +1,217 @@
+--- All-to-alls of experts beside computing: what is hidden, against sums by hand on a cluster whose
+--- every time is given by name.
+local estimate = require "ett.step.estimate"
+local json = require "ett.json"
+local model_module = require "ett.model"
+local sweep = require "ett.search.sweep"
+
+local cluster = { name = "flat", path = "spec", gpus_per_node = 4,
+  device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bytes = 80e9, memory_bandwidth = 1e12 } }
+
+-- Seconds of forward and backward; everything else takes no time.
+local named = { flash_attention = { 3, 6 }, moe_router = { 0.5, 0.5 }, expert_linear1 = { 2, 4 },
+  expert_linear2 = { 1, 2 }, linear_up = { 0.5, 1 }, linear_down = { 0.25, 0.5 } }
+
+local function profile(exchange, spread)
+  local function answer(seconds)
+    spread = spread or 0
+    return { seconds = seconds, low_seconds = seconds * (1 - spread), high_seconds = seconds * (1 + spread),
+      provenance = "measured" }
+  end
+  return {
+    operator = function(_, name, _, _, pass)
+      local times = named[name]
+      return answer(times and times[pass == "backward" and 2 or 1] or 0)
+    end,
+    collective = function(_, kind) return answer(kind == "all_to_all" and exchange or 0) end,
+  }
+end
+
+local function mixture(layers, shared)
+  return model_module.new("mixtral", { layers = layers or 3, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000,
+    experts = 8, top_k = 2, shared_experts = shared or 1 })
+end
+
+local function run(how, plan, more)
+  local given = { model = mixture(), cluster = cluster, profile = profile(2),
+    plan = { seq = 1024, micro_batches = 5, dp = 4, ep = 4, overlap_all_to_all = how } }
+  for k, v in pairs(plan or {}) do given.plan[k] = v end
+  for k, v in pairs(more or {}) do given[k] = v end
+  return estimate.new(given)
+end
+
+local function near(expected, actual, message)
+  assert.is_true(math.abs(expected - actual) <= 1e-9 * math.max(1, math.abs(expected)),
+    ("%s: wanted %.17g, got %.17g"):format(message or "value", expected, actual))
+end
+
+local function exchange_line(e)
+  for _, line in ipairs(e.collectives) do if line.name == "all_to_all" then return line end end
+end
+
+-- A layer by itself, forward and backward, without its four all-to-alls.
+local layer = 3 + 0.5 + 2 + 1 + 0.5 + 0.25 + 6 + 0.5 + 4 + 2 + 1 + 0.5
+
+describe("all-to-alls", function()
+  it("are all exposed unless a plan says otherwise", function()
+    local e = run "none"
+    near(5 * 3 * (layer + 4 * 2), e.step_seconds, "step")
+    near(5 * 3 * 4 * 2, e.all_to_all_exposed_seconds, "exposed")
+    assert.equal(0, e.all_to_all_overlapped_seconds)
+    assert.same(e.step_seconds, run(nil).step_seconds)
+  end)
+
+  it("hide behind shared experts: dispatch behind the up, combine behind the down projection", function()
+    for _, exchange in ipairs { 0.25, 2 } do
+      local e = run("shared_experts", {}, { profile = profile(exchange) })
+      local hidden = math.min(exchange, 0.5) + math.min(exchange, 0.25) -- forward
+        + math.min(exchange, 1) + math.min(exchange, 0.5)
+      near(5 * 3 * (layer + 4 * exchange - hidden), e.step_seconds, "step")
+      near(5 * 3 * hidden, e.all_to_all_overlapped_seconds, "overlapped")
+      near(5 * 3 * (4 * exchange - hidden), e.all_to_all_exposed_seconds, "exposed")
+    end
+  end)
+
+  it("hide once more where the forward pass runs again", function()
+    local e = run("shared_experts", { recompute = "full" })
+    local hidden = 2 * (0.5 + 0.25) + 1 + 0.5
+    near(5 * 3 * hidden, e.all_to_all_overlapped_seconds, "overlapped")
+    near(run("none", { recompute = "full" }).step_seconds - 5 * 3 * hidden, e.step_seconds, "step")
+  end)
+
+  it("hide behind another micro-batch, each behind its own partner, but for the first and the last", function()
+    for _, exchange in ipairs { 2, 5, 20 } do
+      local e = run("batch", {}, { profile = profile(exchange) })
+      local forward = math.min(exchange, 4 + 2) + math.min(exchange, 6 + 0.5 + 1 + 0.5)
+      local backward = math.min(exchange, 3 + 0.5 + 0.5 + 0.25) + math.min(exchange, 2 + 1)
+      near(4 * 3 * (forward + backward), e.all_to_all_overlapped_seconds, "overlapped")
+      near(5 * 3 * (layer + 4 * exchange) - 4 * 3 * (forward + backward), e.step_seconds, "step")
+      near(5 * 3 * 4 * exchange, e.all_to_all_exposed_seconds + e.all_to_all_overlapped_seconds, "all of them")
+    end
+    near(run "none".step_seconds, 5 * run("batch", { micro_batches = 1 }).step_seconds, "one has no partner")
+  end)
+
+  it("hide the same whatever else the layer communicates", function()
+    local function tensor(how)
+      return run(how, { tp = 2, etp = 1, dp = 2 }, { profile = setmetatable({ collective = function(_, kind)
+        local seconds = kind == "all_to_all" and 2 or 7
+        return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+      end }, { __index = profile(2) }) })
+    end
+    near(tensor "none".step_seconds - 4 * 3 * 8, tensor "batch".step_seconds, "step")
+  end)
+
+  it("are told apart in the table, in the JSON and per stage, and all adds up", function()
+    for _, how in ipairs { "none", "shared_experts", "batch" } do
+      for _, pp in ipairs { 1, 3 } do
+        local e = run(how, { pp = pp, micro_batches = 7 })
+        local text, data = tostring(e), json.decode(json.encode(e))
+        assert.equal(e.all_to_all_overlapped_seconds, data.all_to_all_overlapped_seconds)
+        assert.matches(("all-to-all  %.3f s exposed, "):format(e.all_to_all_exposed_seconds), text, 1, true)
+        local line, sum, hidden = exchange_line(e), e.idle_seconds, 0
+        near(line.seconds, e.all_to_all_exposed_seconds, "line")
+        near(line.overlapped_seconds, e.all_to_all_overlapped_seconds, "line, overlapped")
+        near(7 * 3 / pp * 4 * 2, line.seconds + line.overlapped_seconds, "the whole of it")
+        for _, list in ipairs { e.operators, e.collectives } do
+          for _, l in ipairs(list) do sum = sum + l.seconds end
+        end
+        near(e.step_seconds, sum, "lines and idleness")
+        for _, s in ipairs(e.stages) do
+          hidden = hidden + s.all_to_all_overlapped_seconds / pp
+          local alone = 7 * (s.micro_batch_forward_seconds + s.micro_batch_backward_seconds)
+          near(alone - (how == "batch" and s.all_to_all_overlapped_seconds or 0),
+            s.forward_seconds + s.backward_seconds, "stage")
+        end
+        near(hidden, e.all_to_all_overlapped_seconds, "stages")
+        assert.is_true(e.bubble_percent >= 0 and e.bubble_percent < 100)
+      end
+    end
+  end)
+
+  it("in pairs keep more micro-batches in memory, and their timeline shows them together", function()
+    local plan = { pp = 3, micro_batches = 9 }
+    local alone, paired = run("none", plan, { units = true }), run("batch", plan, { units = true })
+    assert.is_true(paired.memory_bytes > alone.memory_bytes)
+    assert.is_true(paired.step_seconds < alone.step_seconds)
+    local units = paired.units[3]
+    assert.same({ "F", 2, "B", 1 }, { units[2][1], units[2][2], units[3][1], units[3][2] })
+    assert.equal(units[2].start_seconds, units[3].start_seconds)
+    local busy = alone.stages[3].micro_batch_forward_seconds + alone.stages[3].micro_batch_backward_seconds
+    near(busy - 8, units[2].seconds, "a pair of one layer, all of its all-to-alls hidden")
+  end)
+
+  it("are swept with the digits of single estimates", function()
+    local model, p = mixture(8), profile(1.7, 0.2)
+    local base = { seq = 1024, micro_batches = 8, dp = 4 }
+    local s = sweep.new { model = model, cluster = cluster, profile = p, plan = base, over = { ep = { 1, 2, 4 },
+      pp = { 1, 2, 4 }, vp = { 1, 2 }, schedule = { "1f1b", "interleaved" }, recompute = { "none", "full" },
+      overlap_all_to_all = { "none", "shared_experts", "batch" } } }
+    local seen = {}
+    for _, row in ipairs(s.rows) do
+      local plan = {}
+      for k, v in pairs(base) do plan[k] = v end
+      for _, name in ipairs(s.fields) do plan[name] = row[name] end
+      local e = estimate.new { model = model, cluster = cluster, profile = p, plan = plan }
+      assert.equal(e.step_seconds, row.step_seconds)
+      assert.equal(e.memory_bytes, row.memory_bytes)
+      assert.is_true(e.low_seconds < e.step_seconds and e.step_seconds < e.high_seconds)
+      seen[row.overlap_all_to_all] = (seen[row.overlap_all_to_all] or 0) + 1
+    end
+    -- pp 1, 2, 4 under 1f1b and pp 2, 4 interleaved, by what ep and recompute each mode takes
+    assert.same({ none = 3 * 5 * 2, shared_experts = 2 * 5 * 2, batch = 2 * 5 }, seen)
+  end)
+
+  it("are refused an overlap that the plan or the model cannot have", function()
+    local function message(how, plan, more)
+      local ok, raised = pcall(run, how, plan, more)
+      assert.is_false(ok)
+      return tostring(raised)
+    end
+    assert.matches("field 'overlap_all_to_all' must be one of none, shared_experts, batch, got 'bach'; did you mean "
+      .. "'batch'", message "bach", 1, true)
+    assert.matches("overlap_all_to_all = 'batch' needs ep of at least 2, got 1", message("batch", { ep = 1 }), 1, true)
+    assert.matches("overlap_all_to_all = 'batch' needs schedule = '1f1b' or 'interleaved', got 'gpipe'",
+      message("batch", { schedule = "gpipe" }), 1, true)
+    assert.matches("needs schedule = '1f1b' or 'interleaved', got 'zb_h1'", message("batch", { schedule = "zb_h1" }),
+      1, true)
+    assert.matches("overlap_all_to_all = 'batch' needs recompute = 'none' or 'selective', got 'full'; "
+      .. "overlap_all_to_all = 'batch' needs zero of at most 2, got 3",
+      message("batch", { recompute = "full", zero = 3 }), 1, true)
+    assert.matches("overlap_all_to_all = 'shared_experts' needs a model with shared experts (shared_experts or "
+      .. "shared_ffn)", message("shared_experts", {}, { model = mixture(3, 0) }), 1, true)
+  end)
+
+  -- arXiv 2412.19437, sections 1, 3.2 and 4.2: 3.7 days a trillion tokens on 2048 H800; pipeline 16, experts over 64
+  -- ranks (8 nodes, of which a token visits 4), ZeRO-1, 15360 sequences of 4096 tokens, fp8, all-to-alls overlapped,
+  -- each token sent once to a node. Their pipeline runs in two directions; 8 x 400 Gb/s a node, as here.
+  it("hidden as DeepSeek-V3 hides them leave what its report tells", function()
+    local model = model_module.new("mixtral", { layers = 61, hidden = 7168, heads = 128, ffn = 18432, vocab = 129280,
+      experts = 256, top_k = 8, moe_ffn = 2048, shared_experts = 1, first_dense_layers = 3, q_lora_rank = 1536,
+      kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128, expert_groups = 8,
+      top_groups = 4 })
+    local function rate(how, once)
+      return estimate.new { model = model, cluster = "dgx_h100", plan = { pp = 16, dp = 128, ep = 64,
+        global_batch = 15360, seq = 4096, dtype = "fp8", zero = 1, overlap_sends = true, overlap_gradients = true,
+        overlap_all_to_all = how, deduplicate_tokens = once } }.tokens_per_second
+    end
+    local told = 1e12 / (3.7 * 86400)
+    assert.is_true(math.abs(rate("batch", true) / told - 1) < 0.1)
+    assert.is_true(rate("none", false) / told < 0.6)
+  end)
+
+  it("hide behind what an architecture of one's own marks", function()
+    local function own(beside)
+      local model = model_module.new(function(hyper)
+        return require("ett.model.blocks").decoder(hyper, { name = "block", count = 3, ops = { "flash_attention",
+          { collective = "expert_exchange" }, "expert_linear1", { collective = "expert_exchange" },
+          { op = "linear_up", beside = beside } } })
+      end, { layers = 3, hidden = 1024, heads = 16, vocab = 32000, experts = 8, top_k = 2 })
+      return run("shared_experts", {}, { model = model }).all_to_all_overlapped_seconds
+    end
+    near(5 * 3 * 1.5, own "combine", "beside the combine")
+    near(5 * 3 * 1.5, own "dispatch", "beside the dispatch")
+    local ok, raised = pcall(own, "both")
+    assert.is_false(ok)
+    assert.matches("field 'beside' must be one of dispatch, combine, got 'both'", tostring(raised), 1, true)
+  end)
+end)
