@@ -4,7 +4,7 @@ local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "bias_dropout_add", aliases = { "bias_dropout_residual" }, family = "elementwise",
-  summary = "fused bias, dropout and residual addition" }
+  summary = "fused bias, dropout and residual addition", compiled = "bias_dropout_add" }
 
 function op.shape(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden } end
 

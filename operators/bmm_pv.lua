@@ -4,7 +4,7 @@ local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
 local op = { name = "bmm_pv", aliases = { "bmm" }, family = "bmm",
-  summary = "probabilities times values of unfused attention" }
+  summary = "probabilities times values of unfused attention", selective = true }
 
 op.schema = { batch = "count", tokens = "count", in_features = "count", out_features = "count" }
 
@@ -13,8 +13,6 @@ function op.shape(c)
   return { batch = c.micro_batch * shapes.local_heads(c), tokens = shapes.divide("seq", c.seq, "cp", c.cp or 1),
     in_features = c.seq, out_features = c.v_head_dim or shapes.head_dim(c) }
 end
-
-function op.features(s) return { s.batch, s.tokens, s.in_features, s.out_features } end
 
 function op.parameters() return 0 end
 

@@ -12,8 +12,6 @@ op.schema = { tokens = "count", vocab = "count" }
 
 function op.shape(c) return { tokens = shapes.tokens(c), vocab = shapes.local_vocab(c) } end
 
-function op.features(s) return { s.tokens, s.vocab } end
-
 function op.flops(s, pass) return (pass == "backward" and 3.0 or 6.0) * s.tokens * s.vocab end
 
 --- Forward, in fp32: cast (2 + 4), maximum (4), subtract (8), exponent (8), sum (4), divide (8).

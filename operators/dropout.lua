@@ -4,7 +4,7 @@ local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "dropout", aliases = { "attention_dropout" }, family = "elementwise",
-  summary = "dropout with a byte mask, over the attention probabilities" }
+  summary = "dropout with a byte mask, over the attention probabilities", selective = true, compiled = "dropout" }
 
 op.schema = { rows = "count", cols = "count" }
 

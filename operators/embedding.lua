@@ -12,8 +12,6 @@ function op.shape(c)
   return { tokens = shapes.tokens(c), vocab = shapes.local_vocab(c), hidden = c.hidden }
 end
 
-function op.features(s) return { s.tokens, s.vocab, s.hidden } end
-
 --- A lookup does no arithmetic; the backward pass adds each token's gradient to its row.
 function op.flops(s, pass) return pass == "backward" and 1.0 * s.tokens * s.hidden or 0.0 end
 

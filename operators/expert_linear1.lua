@@ -5,7 +5,7 @@ local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "expert_linear1", aliases = { "grouped_linear1" }, family = "gemm",
-  summary = "up (and gate) projections of the local experts" }
+  summary = "up (and gate) projections of the local experts", experts = true, region = "enter" }
 
 function op.shape(c)
   local etp = c.etp or c.tp
@@ -16,7 +16,5 @@ function op.shape(c)
   return { batch = experts, tokens = math.max(1, (copies + experts - 1) // experts),
     in_features = c.hidden, out_features = ffn * (c.gated_mlp and 2 or 1), bias = shapes.bias(c, "mlp_bias") }
 end
-
-function op.features(s) return { s.batch, s.tokens, s.in_features, s.out_features } end
 
 return gemm.define(op)

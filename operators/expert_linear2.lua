@@ -5,7 +5,7 @@ local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "expert_linear2", aliases = { "grouped_linear2" }, family = "gemm",
-  summary = "down projections of the local experts" }
+  summary = "down projections of the local experts", experts = true, region = "leave" }
 
 function op.shape(c)
   local etp = c.etp or c.tp
@@ -16,7 +16,5 @@ function op.shape(c)
   return { batch = experts, tokens = math.max(1, (copies + experts - 1) // experts),
     in_features = ffn, out_features = c.hidden, bias = shapes.bias(c, "mlp_bias") }
 end
-
-function op.features(s) return { s.batch, s.tokens, s.in_features, s.out_features } end
 
 return gemm.define(op)

@@ -4,7 +4,7 @@ local scores = require "ett.operator.scores"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "fill_mask", aliases = { "fillmask" }, family = "elementwise",
-  summary = "fill of the masked attention scores" }
+  summary = "fill of the masked attention scores", selective = true, compiled = "mask_fill" }
 
 -- Forward copies the scores under the mask; backward clears the masked gradients.
 scores.define(op, {

@@ -3,7 +3,7 @@ local dtype_bytes = require("ett.base.schema").dtype_bytes
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "flash_attention", aliases = { "flash_atten", "fused_attention" }, family = "attention",
-  summary = "fused attention over local heads" }
+  summary = "fused attention over local heads", selective = true }
 
 op.schema = { batch = "count", heads = "count", kv_heads = "count", seq_q = "count", seq_k = "count",
   head_dim = "count", value_dim = "count?", causal = "natural", window = "count?",
@@ -24,8 +24,6 @@ function op.shape(c)
     value_dim = value and value ~= shapes.head_dim(c) and value or nil, causal = c.causal == false and 0 or 1,
     window = c.window and c.window < c.seq and c.window or nil, shards = c.cp and c.cp > 1 and c.cp or nil }
 end
-
-function op.features(s) return { s.batch, s.seq_q, s.heads, s.head_dim } end
 
 --- Query-key pairs that are computed. Under a causal mask the queries are the last of the keys' sequence (the mask is
 --- aligned at the bottom right), so that each sees every key before the first query and half of the queries' own: with

@@ -4,7 +4,8 @@ local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "gelu", aliases = {}, family = "elementwise", summary = "Gaussian error linear unit" }
+local op = { name = "gelu", aliases = {}, family = "elementwise", summary = "Gaussian error linear unit",
+  compiled = "gelu" }
 
 op.schema = { tokens = "count", width = "count" }
 

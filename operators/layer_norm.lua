@@ -4,7 +4,8 @@ local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "layer_norm", aliases = { "layernorm" }, family = "norm", summary = "layer normalisation" }
+local op = { name = "layer_norm", aliases = { "layernorm" }, family = "norm", summary = "layer normalisation",
+  compiled = "layer_norm" }
 
 op.schema = { tokens = "count", hidden = "count", bias = "natural?" }
 

@@ -2,7 +2,8 @@
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "linear_down", aliases = { "linear4" }, summary = "MLP down projection, row-parallel" }
+local op = { name = "linear_down", aliases = { "linear4" }, summary = "MLP down projection, row-parallel",
+  region = "leave" }
 
 function op.shape(c)
   return { tokens = shapes.tokens(c), in_features = shapes.local_ffn(c), out_features = c.hidden,

@@ -2,7 +2,8 @@
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "linear_proj", aliases = { "linear2" }, summary = "attention output projection, row-parallel" }
+local op = { name = "linear_proj", aliases = { "linear2" }, summary = "attention output projection, row-parallel",
+  region = "leave" }
 
 function op.shape(c)
   local rows = c.reference and c.hidden // c.tp or shapes.local_heads(c) * shapes.head_dim(c)

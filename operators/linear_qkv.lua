@@ -2,7 +2,8 @@
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "linear_qkv", aliases = { "linear1" }, summary = "QKV projection, column-parallel" }
+local op = { name = "linear_qkv", aliases = { "linear1" }, summary = "QKV projection, column-parallel",
+  region = "enter" }
 
 local function columns(c)
   -- The reference's sample files hold 3 * dim / mp columns and no head count.

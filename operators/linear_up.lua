@@ -2,7 +2,8 @@
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "linear_up", aliases = { "linear3" }, summary = "MLP up (and gate) projection, column-parallel" }
+local op = { name = "linear_up", aliases = { "linear3" }, summary = "MLP up (and gate) projection, column-parallel",
+  region = "enter" }
 
 function op.shape(c)
   return { tokens = shapes.tokens(c), in_features = c.hidden,

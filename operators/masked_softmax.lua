@@ -3,7 +3,7 @@ local scores = require "ett.operator.scores"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "masked_softmax", aliases = { "ScaledUpperTriangMaskedSoftmax" }, family = "softmax",
-  summary = "fused scale, causal mask and softmax" }
+  summary = "fused scale, causal mask and softmax", selective = true, masked = true }
 
 -- Half of the keys are masked: read half, write all.
 scores.define(op, {

@@ -16,8 +16,6 @@ function op.shape(c)
   return { tokens = shapes.norm_tokens(c), hidden = c.hidden, experts = c.experts, top_k = c.top_k }
 end
 
-function op.features(s) return { s.tokens, s.hidden, s.experts, s.top_k } end
-
 function op.flops(s, pass)
   local scores = 2.0 * s.tokens * s.hidden * s.experts
   return (pass == "backward" and 2.0 or 1.0) * (scores + 8.0 * s.tokens * s.experts)

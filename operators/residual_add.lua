@@ -4,7 +4,7 @@ local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "residual_add", aliases = { "res_add" }, family = "elementwise",
-  summary = "residual addition" }
+  summary = "residual addition", compiled = "add" }
 
 function op.shape(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden } end
 

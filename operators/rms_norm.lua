@@ -5,7 +5,7 @@ local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "rms_norm", aliases = { "RMSlayernorm", "rmsnorm" }, family = "norm",
-  summary = "root-mean-square normalisation" }
+  summary = "root-mean-square normalisation", compiled = "rms_norm" }
 
 function op.shape(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden } end
 

@@ -2,7 +2,7 @@
 local scores = require "ett.operator.scores"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "softmax", aliases = {}, family = "softmax", summary = "softmax over the keys" }
+local op = { name = "softmax", aliases = {}, family = "softmax", summary = "softmax over the keys", selective = true }
 
 -- Forward reads the scores and writes the probabilities; backward reads both and writes the scores' gradient.
 scores.define(op, {

@@ -5,7 +5,7 @@ local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "swiglu", aliases = { "silu_mul", "geglu" }, family = "elementwise",
-  summary = "gated activation silu(gate) * up" }
+  summary = "gated activation silu(gate) * up", compiled = "swiglu" }
 
 op.schema = { tokens = "count", width = "count" }
 

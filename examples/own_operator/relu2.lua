@@ -3,7 +3,6 @@ local op = { name = "relu2", summary = "squared ReLU", schema = { tokens = "coun
 
 function op.shape(c) return { tokens = c.micro_batch * c.seq // c.cp, width = c.ffn // c.tp } end
 
-function op.features(s) return { s.tokens, s.width } end
 
 function op.flops(s) return 2.0 * s.tokens * s.width end
 

@@ -39,7 +39,6 @@ describe("every bundled operator", function()
           assert.is_true(op.bytes(s, "fp32", pass) >= op.bytes(s, "fp16", pass), op.name)
         end
       end
-      for _, value in ipairs(op.features(s)) do assert.is_number(value) end
       for _, value in pairs(op.kernel_shape(s)) do assert.is_truthy(value ~= nil) end
       if op.activation_bytes then assert.is_true(op.activation_bytes(s, "bf16") >= 0) end
       if op.parameters then assert.equal("integer", math.type(op.parameters(s)), op.name) end
@@ -216,26 +215,60 @@ describe("a user's own operator", function()
     write("relu2", [[
       local op = { name = "relu2", summary = "squared ReLU", schema = { tokens = "count", width = "count" } }
       function op.shape(c) return { tokens = c.micro_batch * c.seq, width = c.ffn // c.tp } end
-      function op.features(s) return { s.tokens, s.width } end
       function op.flops(s) return 2.0 * s.tokens * s.width end
       function op.bytes(s) return 4.0 * s.tokens * s.width end
       return op]])
     local op = operator.get "relu2"
     assert.equal(2.0 * 8192 * 7168, op.flops(op.shape(configuration)))
-    assert.same({ x1 = 8192, x2 = 7168 }, op.kernel_shape(op.shape(configuration)))
+    assert.same({ tokens = 8192, width = 7168 }, op.kernel_shape(op.shape(configuration)))
   end)
 
-  it("is refused with its file and what it lacks", function()
-    write("bad", [[return { name = "bad", schema = {}, shape = function() end, features = function() end,
-      flop = function() end, bytes = function() end }]])
+  it("is refused with its file, unknown fields and what it lacks", function()
+    write("bad", [[return { name = "bad", summary = "s", schema = {}, shape = function() end, note = "own",
+      flop = function() end, features = print, bytes = function() end }]])
     local text = message(operator.get, "bad")
-    assert.matches("bad%.lua: unknown function 'flop'; did you mean 'flops'", text)
-    write("bad", [[return { name = "bad", schema = {}, shape = function() end, features = function() end,
+    assert.matches("bad.lua: unknown field 'features'", text, 1, true)
+    assert.matches("unknown field 'flop'; did you mean 'flops'?", text, 1, true)
+    assert.matches("unknown field 'note'", text, 1, true)
+    write("bad", [[return { name = "bad", schema = {}, shape = function() end,
       flops = 3, bytes = function() end, cpu = {} }]])
     text = message(operator.get, "bad")
     assert.matches("missing field 'summary'", text, 1, true)
     assert.matches("field 'flops' must be a function, got 3", text, 1, true)
     assert.matches("field 'cpu' must be a function, got a table", text, 1, true)
+    write("bad", [[return { name = "bad", summary = "s", schema = { n = "cuont" }, shape = print, flops = print,
+      bytes = print }]])
+    assert.matches("bad.lua: schema: unknown kind 'cuont' of field 'n'; did you mean 'count'?",
+      message(operator.get, "bad"), 1, true)
+  end)
+
+  it("has the name of its file", function()
+    write("mine", [[return { name = "other", summary = "s", schema = {}, shape = print, flops = print, bytes = print }]])
+    assert.equal("mine.lua: field 'name' must be the file's name 'mine', got 'other'", message(operator.get, "mine"))
+  end)
+
+  it("is refused for a value that no kernel has, by file, line, field and value", function()
+    local text = [[
+local op = { name = "odd", summary = "s", schema = { n = "count" } }
+function op.shape(c) return { n = c.n } end
+function op.flops(s) return s.n == 7 and 0 / 0 or s.n end
+function op.bytes(s) return s.n == 8 and -1 or s.n end
+function op.parameters(s) return s.n == 9 and 2.5 or s.n end
+function op.activation_bytes(s) return s.n == 10 and "many" or 1.0 * s.n end
+return op]]
+    write("odd", text)
+    local op = operator.get "odd"
+    assert.equal(4, op.shape({ n = 4.0 }).n)
+    assert.equal("odd.lua:2: operator 'odd': shape: field 'n' must be a positive integer, got 2.5",
+      message(op.shape, { n = 2.5 }))
+    assert.equal("odd.lua:3: operator 'odd': flops must return a number of at least 0, got NaN",
+      message(op.flops, { n = 7 }))
+    assert.equal("odd.lua:4: operator 'odd': bytes must return a number of at least 0, got -1",
+      message(op.bytes, { n = 8 }))
+    assert.equal("odd.lua:5: operator 'odd': parameters must return an integer of at least 0, got 2.5",
+      message(op.parameters, { n = 9 }))
+    assert.equal("odd.lua:6: operator 'odd': activation_bytes must return a number of at least 0, got 'many'",
+      message(op.activation_bytes, { n = 10 }))
   end)
 
   it("names the nearest when unknown", function()

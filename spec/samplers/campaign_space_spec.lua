@@ -271,7 +271,7 @@ describe("an impossible shape", function()
   end)
 
   it("is one that an operator's file says is", function()
-    local ok, why = pcall(operator.check, { name = "o", summary = "s", schema = {}, shape = print, features = print,
+    local ok, why = pcall(operator.check, { name = "o", summary = "s", schema = {}, shape = print,
       flops = print, bytes = print, constraints = { { "always" } } }, "o.lua")
     assert.is_false(ok)
     assert.matches('o.lua: constraint 1 must be { "what must hold", function(s)', tostring(why), 1, true)

@@ -164,7 +164,6 @@ describe("ett sample --backend cuda", function()
       local op = { name = "own", summary = "mine", family = "elementwise", passes = { "forward" },
         schema = { n = "count" } }
       function op.shape(c) return { n = c.hidden } end
-      function op.features(s) return { s.n } end
       function op.flops(s) return s.n + 0.0 end
       function op.bytes(s) return 8.0 * s.n end
       op.cuda = 'extern "C" __global__ void own_forward(const T *x, T *y, long long n, double f) {\n'

@@ -10,7 +10,6 @@ local function operator(name, source, launch)
   stand_in.write(folder, name .. ".lua", ([[
 local op = { name = %q, summary = "mine", family = "elementwise", passes = { "forward" }, schema = { n = "count" } }
 function op.shape(c) return { n = c.hidden } end
-function op.features(s) return { s.n } end
 function op.flops(s) return s.n + 0.0 end
 function op.bytes(s) return 8.0 * s.n end
 op.cuda = [=[

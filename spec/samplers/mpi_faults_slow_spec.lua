@@ -58,7 +58,6 @@ describe("ranks that cannot go on", function()
       local op = { name = "spec_dies", summary = "ends its process at shape 30", passes = { "forward" },
         columns = { "number" }, schema = { number = "count" } }
       function op.shape() return { number = 1 } end
-      function op.features(s) return { s.number } end
       function op.flops() return 0.0 end
       function op.bytes() return 0.0 end
       function op.cpu(s)

@@ -114,7 +114,6 @@ describe("the MPI back end", function()
         local op = { name = "spec_rank", summary = "sleeps by rank", passes = { "forward" },
           columns = { "number" }, schema = { number = "count" } }
         function op.shape() return { number = 1 } end
-        function op.features(s) return { s.number } end
         function op.flops() return 0.0 end
         function op.bytes() return 0.0 end
         function op.cpu(s)
@@ -170,7 +169,6 @@ describe("the MPI back end", function()
           local op = { name = "%s", summary = "sleeps", passes = { "forward" }, columns = { "number" },
             schema = { number = "count" } }
           function op.shape() return { number = 1 } end
-          function op.features(s) return { s.number } end
           function op.flops() return 0.0 end
           function op.bytes() return 0.0 end
           function op.cpu(s)

@@ -41,7 +41,6 @@ describe("ett sample", function()
     write("operators/strange.lua", [[
       local op = { name = "strange", summary = "x", family = "elementwise", schema = { n = "count" } }
       function op.shape() return { n = 1 } end
-      function op.features(s) return { s.n } end
       function op.flops() return 1.0 end
       function op.bytes() return 1.0 end
       function op.kernel_shape(s) return { rows = s.n, cols = 1 } end

@@ -15,7 +15,6 @@ local function operator(name, body, values)
   write(("operators/%s.lua"):format(name), ([[
 local op = { name = "%s", summary = "of a spec", schema = { n = "count" } }
 function op.shape(c) return { n = c.seq } end
-function op.features(s) return { s.n } end
 function op.flops(s) return 1.0 * s.n end
 function op.bytes(s) return 4.0 * s.n end
 %s

@@ -108,7 +108,7 @@ describe("ett sample", function()
   it("fails when every shape does", function()
     lfs.mkdir(folder .. "/operators")
     write("operators/broken.lua", "local op = { name = 'broken', summary = 's', schema = { n = 'count' } }\n"
-      .. "function op.shape() return { n = 1 } end\nfunction op.features(s) return { s.n } end\n"
+      .. "function op.shape() return { n = 1 } end\n"
       .. "function op.flops() return 1.0 end\nfunction op.bytes() return 1.0 end\n"
       .. "function op.cpu(s)\nif s.n > 1 then error 'too many' end\n"
       .. "return { { kind = 'scale', rows = 1, cols = 1 } } end\n"

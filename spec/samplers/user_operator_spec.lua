@@ -113,7 +113,6 @@ describe("a user's operator", function()
     local function operator(products)
       command.write(here, "own.lua", ([[local op = { name = "own", summary = "x", schema = { n = "count" } }
 function op.shape() return { n = 8 } end
-function op.features(s) return { s.n } end
 function op.flops() return 1.0 end
 function op.bytes() return 8.0 end
 function op.kernel(k, s)
@@ -186,18 +185,18 @@ return op
 
   it("says which line of a function sets a global", function()
     write("operators/loose.lua", "local op = { name = 'loose', summary = 's', schema = { n = 'count' } }\n"
-      .. "function op.shape() return { n = 1 } end\nfunction op.features(s) return { s.n } end\n"
+      .. "function op.shape() return { n = 1 } end\n"
       .. "function op.flops() return 1.0 end\nfunction op.bytes() return 1.0 end\nfunction op.cpu()\n"
       .. "  calls = { { kind = 'scale', rows = 1, cols = 1 } }\n  return calls\nend\nreturn op\n")
     write("l.lua", "return { name = 'l', samples = { { operator = 'loose', shapes = { n = 1 } } } }\n")
     local text, status = run "sample l.lua --out loose --quiet"
     assert.equal(1, status)
-    assert.matches("/operators/loose%.lua:7: assignment to undeclared global 'calls'; write 'local calls'", text)
+    assert.matches("/operators/loose%.lua:6: assignment to undeclared global 'calls'; write 'local calls'", text)
   end)
 
   it("says which launch has no counterpart on the CPU", function()
     local op = require("ett.operator").check({ name = "doubled", summary = "x", schema = { n = "count" },
-      shape = function() return { n = 1 } end, features = function(s) return { s.n } end,
+      shape = function() return { n = 1 } end,
       flops = function() return 1.0 end, bytes = function() return 8.0 end,
       kernel = function(k, s) k.kernel { name = "twice", source = "", grid = 1, block = 1, args = { s.n } } end },
       "doubled.lua")

@@ -62,6 +62,12 @@ function find.roots()
   return roots
 end
 
+--- The name of a description's file: of "operators/gelu.lua" and of "operators/gelu/init.lua" it is "gelu".
+function find.name_of(path) return (path:gsub("/init%.lua$", ""):match("([^/]+)$"):gsub("%.lua$", "")) end
+
+--- A description's file as messages name it: "gelu.lua", or "gelu/init.lua" of a folder.
+function find.label(path) return path:match("([^/]+/init%.lua)$") or path:match("([^/]+)$") end
+
 local function readable(path)
   local file = io.open(path, "r")
   if not file then return false end
@@ -159,7 +165,7 @@ function find.load_file(path)
     why = tostring(why)
     error_module.raise("model", "%s", why:find(path, 1, true) == 1 and why or ("%s: %s"):format(path, why))
   end
-  return error_module.wrap(path:match("([^/]+)$"), chunk)
+  return error_module.wrap(find.label(path), chunk)
 end
 
 --- Loads a part of a description that has a folder of its own, such as the file `check` of "samplers/cpu". A root's

@@ -59,9 +59,6 @@ kinds.profile = { "a profile (ett.profile.of_cluster.open, ett.profile.open), or
 --- Bytes of one element of a dtype.
 schema.dtype_bytes = dtypes
 
---- Adds a kind: schema.kind("ratio", "a ratio from 0 to 1", function(v) … end).
-function schema.kind(name, sentence, test, convert) kinds[name] = { sentence, test, convert } end
-
 --- Checks one argument of a function by its kind (or kind with "?"), and returns it as the kind has it:
 --- schema.argument(path, "string", "ett.model.huggingface", "path") raises "ett.model.huggingface:
 --- argument 'path' must be a string, got nil".
@@ -94,16 +91,22 @@ function schema.list_fault(list)
   return ("value %d is nil"):format(hole)
 end
 
-local function rule_of(rule)
+--- A rule in its long form; raises for one that is none.
+local function rule_of(rule, name)
   if type(rule) == "string" then
-    if rule:sub(-1) == "?" then return rule:sub(1, -2), true end
-    return rule, false
+    local optional = rule:sub(-1) == "?"
+    rule = { optional and rule:sub(1, -2) or rule, optional = optional }
+  elseif type(rule) ~= "table" then
+    error_module.raise("argument", "the rule of field '%s' must be a kind such as 'count', or { kind, default = … }, "
+      .. "got %s", name, describe(rule))
   end
-  return rule[1], rule.optional or rule.default ~= nil, rule.default, rule.one_of
+  if not kinds[rule[1]] then
+    local known = schema.keys(kinds)
+    error_module.raise("argument", "unknown kind '%s' of field '%s'%s; known are %s", tostring(rule[1]), name,
+      error_module.suggestion(tostring(rule[1]), known), table.concat(known, ", "))
+  end
+  return rule
 end
-
---- Whether a field of that rule may be left out.
-function schema.optional(rule) return (select(2, rule_of(rule))) end
 
 --- Sorted keys of a table, as strings.
 function schema.keys(t)
@@ -113,56 +116,55 @@ function schema.keys(t)
   return names
 end
 
+--- Raises for a rule that is none: schema.check_rules(op.schema).
+function schema.check_rules(spec)
+  for _, name in ipairs(schema.keys(spec)) do rule_of(spec[name], name) end
+end
+
+--- Whether a field of that rule may be left out.
+function schema.optional(rule)
+  rule = rule_of(rule, "?")
+  return rule.optional or rule.default ~= nil
+end
+
+--- What is wrong with a value of the right kind: not a choice, too small, too large.
+local function limit_fault(value, rule)
+  if rule.one_of then
+    local known, words = false, {}
+    for i, choice in ipairs(rule.one_of) do
+      known, words[i] = known or choice == value, tostring(choice)
+    end
+    if not known then
+      return ("one of %s, got %s%s"):format(table.concat(words, ", "), describe(value),
+        error_module.suggestion(value, words))
+    end
+  end
+  local bound = rule.least and value < rule.least and "least" or rule.most and value > rule.most and "most"
+  return bound and ("at %s %s, got %s"):format(bound, describe(rule[bound]), describe(value))
+end
+
 --- Every violation in `given` against `spec`: a list of sentences, and the clean copy.
 function schema.violations(given, spec)
   local found, clean = {}, {}
+  local function add(...) found[#found + 1] = (...):format(select(2, ...)) end
   if type(given) ~= "table" then
     return { ("must be a table of named fields, got %s"):format(describe(given)) }, clean
   end
   local names = schema.keys(spec)
   for _, name in ipairs(schema.keys(given)) do
-    if spec[name] == nil then
-      found[#found + 1] = ("unknown field '%s'%s"):format(name, error_module.suggestion(name, names))
-    end
+    if spec[name] == nil then add("unknown field '%s'%s", name, error_module.suggestion(name, names)) end
   end
   for _, name in ipairs(names) do
-    if type(spec[name]) ~= "string" and type(spec[name]) ~= "table" then
-      error_module.raise("argument", "the rule of field '%s' must be a kind such as 'count', or { kind, default = … }, "
-        .. "got %s", name, describe(spec[name]))
-    end
-    local kind, optional, default, one_of = rule_of(spec[name])
-    local check = kinds[kind]
-    if not check then
-      error_module.raise("argument", "unknown kind '%s' of field '%s'%s; known are %s", tostring(kind), name,
-        error_module.suggestion(tostring(kind), schema.keys(kinds)), table.concat(schema.keys(kinds), ", "))
-    end
-    local value = given[name]
+    local rule, value = rule_of(spec[name], name), given[name]
+    local check = kinds[rule[1]]
     if value == nil then
-      if not optional then
-        found[#found + 1] = ("missing field '%s' (%s)"):format(name, check[1])
-      end
-      clean[name] = default
+      if not rule.optional and rule.default == nil then add("missing field '%s' (%s)", name, check[1]) end
+      clean[name] = rule.default
     elseif not check[2](value) then
-      found[#found + 1] = ("field '%s' must be %s, got %s"):format(name, check[1], describe(value))
+      add("field '%s' must be %s, got %s", name, check[1], describe(value))
     else
-      if one_of then
-        local known = false
-        for _, choice in ipairs(one_of) do known = known or choice == value end
-        if not known then
-          local words = {}
-          for i, choice in ipairs(one_of) do words[i] = tostring(choice) end
-          found[#found + 1] = ("field '%s' must be one of %s, got %s%s"):format(name,
-            table.concat(words, ", "), describe(value), error_module.suggestion(value, words))
-        end
-      end
-      local least = type(spec[name]) == "table" and spec[name].least
-      if least and value < least then
-        found[#found + 1] = ("field '%s' must be at least %s, got %s"):format(name, describe(least), describe(value))
-      end
-      local most = type(spec[name]) == "table" and spec[name].most
-      if most and value > most then
-        found[#found + 1] = ("field '%s' must be at most %s, got %s"):format(name, describe(most), describe(value))
-      end
+      local fault = limit_fault(value, rule)
+      if fault then add("field '%s' must be %s", name, fault) end
       clean[name] = check[3] and check[3](value) or value
     end
   end
@@ -180,6 +182,28 @@ function schema.check(given, spec, label, kind)
     error(object, 0)
   end
   return clean
+end
+
+--- Where a function of a user's file begins: "mine.lua:8", or the file alone if it comes from elsewhere.
+---@param path string? the file
+function schema.place(fn, path)
+  local facts = debug.getinfo(fn, "S")
+  local source = facts.source:match("^@(.*)$")
+  local name = (path or source or "?"):match("([^/]+)$")
+  return (path == nil or source == path) and facts.linedefined > 0 and ("%s:%d"):format(name, facts.linedefined) or name
+end
+
+--- A user's function with a check of what it returns:
+--- schema.returning(op.flops, "nonnegative", "operator 'relu': flops", path) raises
+--- "relu.lua:8: operator 'relu': flops must return a number of at least 0, got NaN".
+function schema.returning(fn, kind, who, path)
+  local check = kinds[kind]
+  return function(...)
+    local value = fn(...)
+    if check[2](value) then return check[3] and check[3](value) or value end
+    error_module.raise("model", "%s: %s must return %s, got %s", schema.place(fn, path), who, check[1],
+      describe(value))
+  end
 end
 
 return schema

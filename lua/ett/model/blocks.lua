@@ -4,19 +4,21 @@
 -- matrix products (dropout, biases, masks) follows the hyper-parameters.
 local blocks = {}
 
---- One list of many; nil parts are skipped.
-function blocks.join(...)
-  local list = {}
+--- Appends entries and lists of entries to a list; nil is skipped.
+function blocks.append(list, ...)
   for i = 1, select("#", ...) do
     local part = select(i, ...)
     if type(part) == "string" or (type(part) == "table" and (part.op or part.collective)) then
       list[#list + 1] = part
     elseif part then
-      for _, entry in ipairs(part) do list[#list + 1] = entry end
+      table.move(part, 1, #part, #list + 1, list)
     end
   end
   return list
 end
+
+--- One list of many; nil is skipped.
+function blocks.join(...) return blocks.append({}, ...) end
 
 local enter, leave = { collective = "tensor_enter" }, { collective = "tensor_leave" }
 blocks.enter, blocks.leave = enter, leave

@@ -79,7 +79,6 @@ return lambda: F.linear(x, w, bias)
 function gemm.define(op)
   op.family = op.family or "gemm"
   op.schema = op.schema or gemm.schema
-  op.features = op.features or function(s) return { s.tokens, s.in_features, s.out_features } end
   for _, name in ipairs { "flops", "bytes", "parameters", "activation_bytes", "kernel_shape", "kernel", "small",
     "torch" } do
     op[name] = op[name] or gemm[name]

@@ -15,58 +15,64 @@ operator.families = { "gemm", "bmm", "attention", "norm", "softmax", "elementwis
   "cross_entropy", "optimizer", "router" }
 
 local fields = {
-  name = "string", aliases = "list?", summary = "string", family = "string?", schema = "table",
-  shape = "function", features = "function", flops = "function", bytes = "function",
-  parameters = "function?", activation_bytes = "function?", kernel = "function?",
-  kernel_shape = "function?", constraints = "list?", model_flops = "function?",
+  name = "string", aliases = "list?", summary = "string", source = "string?", schema = "table",
+  family = { "string", default = "elementwise", one_of = operator.families },
+  experts = "boolean?", masked = "boolean?", selective = "boolean?", compiled = "string?",
+  region = { "string", optional = true, one_of = { "enter", "leave" } },
+  shape = "function", flops = "function", bytes = "function", model_flops = "function?",
+  parameters = "function?", activation_bytes = "function?", constraints = "list?", passes = "list?",
+  kernel_shape = "function?", kernel = "function?", cuda = "string?", cpu = "function?", torch = "string?",
   doubles = "table?", small = "function?", reference = "table?",
-  cpu = "function?", cuda = "string?", torch = "string?", passes = "list?",
 }
+
+--- What the functions of a file must return.
+local returned = { flops = "nonnegative", bytes = "nonnegative", model_flops = "nonnegative", parameters = "natural",
+  activation_bytes = "nonnegative", kernel_shape = "table" }
+
+--- The dimensions of a kernel where a file does not say: the numbers of its shape.
+local function numbers_of(s)
+  local numbers = {}
+  for name, value in pairs(s) do
+    if type(value) == "number" then numbers[name] = value end
+  end
+  return numbers
+end
+
+local function check_constraints(constraints, label)
+  for i, constraint in ipairs(constraints or {}) do
+    if type(constraint) ~= "table" or type(constraint[1]) ~= "string" or type(constraint[2]) ~= "function" then
+      error_module.raise("model", "%s: constraint %d must be { \"what must hold\", function(s) … end }", label, i)
+    end
+  end
+end
+
+--- Functions of the file, each with a check of what it returns.
+local function checked_functions(op, path)
+  local where = ("operator '%s'"):format(op.name)
+  for name, kind in pairs(returned) do
+    if op[name] then op[name] = schema.returning(op[name], kind, ("%s: %s"):format(where, name), path) end
+  end
+  local shape, fields_of_shape = op.shape, op.schema
+  local label = ("%s: %s: shape"):format(schema.place(shape, path), where)
+  op.shape = function(c) return schema.check(shape(c), fields_of_shape, label) end
+end
 
 --- Checks what an operator file returned and fills in what may be left out.
 ---@param op table
 ---@param path string for messages
 function operator.check(op, path)
-  local label = path:match("([^/]+)$")
+  local label = find.label(path)
   if type(op) ~= "table" then
     error_module.raise("model", "%s: an operator file must return a table, got %s", label, schema.describe(op))
   end
-  -- Further fields are the author's own (sampler sources, notes): only the contract is checked.
-  local contract = {}
-  for name in pairs(fields) do contract[name] = op[name] end
-  for name in pairs(op) do
-    if type(name) == "string" and fields[name] == nil and type(op[name]) == "function" then
-      local near = error_module.nearest(name, schema.keys(fields))
-      if near and op[near] == nil then
-        error_module.raise("model", "%s: unknown function '%s'; did you mean '%s'?", label, name, near)
-      end
-    end
-  end
-  schema.check(contract, fields, label)
-  for i, constraint in ipairs(op.constraints or {}) do
-    if type(constraint) ~= "table" or type(constraint[1]) ~= "string" or type(constraint[2]) ~= "function" then
-      error_module.raise("model", "%s: constraint %d must be { \"what must hold\", function(s) … end }", label, i)
-    end
-  end
-  if op.family then
-    local known = false
-    for _, family in ipairs(operator.families) do known = known or family == op.family end
-    if not known then
-      error_module.raise("model", "%s: unknown family '%s'%s; known are %s", label, op.family,
-        error_module.suggestion(op.family, operator.families), table.concat(operator.families, ", "))
-    end
-  end
-  op.family = op.family or "elementwise"
+  op.family = schema.check(op, fields, label).family
+  error_module.wrap(label .. ": schema", schema.check_rules, op.schema)
+  check_constraints(op.constraints, label)
   op.aliases = op.aliases or {}
   op.passes = op.passes or op.family == "optimizer" and { "update" } or { "forward", "backward" }
+  op.kernel_shape = op.kernel_shape or numbers_of
+  checked_functions(op, path)
   op.path = path
-  if not op.kernel_shape then
-    op.kernel_shape = function(s)
-      local named = {}
-      for i, value in ipairs(op.features(s)) do named["x" .. i] = value end
-      return named
-    end
-  end
   return op
 end
 
@@ -75,8 +81,15 @@ local by_name, name_generation = {}, nil -- name or alias -> operator, for one s
 local by_alias, alias_roots -- alias -> name, made once per set of roots
 
 local function load_path(path)
-  if not loaded[path] then loaded[path] = operator.check(find.load_file(path), path) end
-  return loaded[path]
+  if loaded[path] then return loaded[path] end
+  local op = operator.check(find.load_file(path), path)
+  local name = find.name_of(path)
+  if op.name ~= name then
+    error_module.raise("model", "%s: field 'name' must be the file's name '%s', got '%s'", find.label(path), name,
+      op.name)
+  end
+  loaded[path] = op
+  return op
 end
 
 local function aliases()

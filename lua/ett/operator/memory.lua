@@ -18,10 +18,6 @@ function memory.define(op, cost)
     local kernel = op.kernel_shape(s)
     return kernel.rows * (kernel.cols + 0.0)
   end
-  op.features = op.features or function(s)
-    local kernel = op.kernel_shape(s)
-    return { kernel.rows, kernel.cols }
-  end
   op.flops = op.flops or function(s, pass)
     return elements(s) * (pass == "backward" and cost.backward or cost.forward).flops
   end

@@ -12,8 +12,6 @@ local optimizer = {}
 
 optimizer.schema = { params = "count", tensors = "count?", layers = "natural?", hidden = "count?" }
 
-function optimizer.features(s) return { s.params, s.tensors or 1 } end
-
 function optimizer.flops(s) return 14.0 * s.params end
 
 function optimizer.bytes(s, dtype)
@@ -100,7 +98,7 @@ function optimizer.stage(op, extra)
     return { params = c.layers * params + more, tensors = c.layers * tensors + more_tensors,
       layers = c.layers, hidden = c.hidden }
   end
-  op.features, op.flops, op.bytes = optimizer.features, optimizer.flops, optimizer.bytes
+  op.flops, op.bytes = optimizer.flops, optimizer.bytes
   op.kernel_shape = optimizer.kernel_shape
   op.cuda, op.kernel, op.torch = optimizer.cuda, optimizer.kernel, optimizer.torch
   op.doubles = optimizer.doubles
