@@ -243,7 +243,8 @@ describe("a user's own operator", function()
   end)
 
   it("has the name of its file", function()
-    write("mine", [[return { name = "other", summary = "s", schema = {}, shape = print, flops = print, bytes = print }]])
+    write("mine", [[
+      return { name = "other", summary = "s", schema = {}, shape = print, flops = print, bytes = print }]])
     assert.equal("mine.lua: field 'name' must be the file's name 'mine', got 'other'", message(operator.get, "mine"))
   end)
 
