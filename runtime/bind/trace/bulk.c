@@ -1,4 +1,4 @@
-/* ett.bulk: sums over rows of selections that metrics need (trace/bulk.h). */
+/* ett.bulk: sums over rows of selections that metrics need (runtime/trace/query/bulk.h). */
 #include <math.h>
 
 #include "bind/trace/trace.h"

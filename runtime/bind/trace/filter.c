@@ -1,4 +1,4 @@
-/* trace_filter.c - a filter table of Lua as what ett_select takes. */
+/* filter.c - a filter table of Lua as what ett_select takes. */
 #include "bind/trace/trace.h"
 
 #include <string.h>

@@ -4,7 +4,6 @@
 
 #include "bind/common.h"
 #include "trace/read/nsys.h"
-#include "trace/table/trace.h"
 
 int luaopen_ett_nsys(lua_State *L);
 

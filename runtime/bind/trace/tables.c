@@ -1,4 +1,4 @@
-/* trace_tables.c - what a trace holds, as tables: files, warnings, categories, tracks,
+/* tables.c - what a trace holds, as tables: files, warnings, categories, tracks,
  * devices. */
 #include "bind/trace/trace.h"
 

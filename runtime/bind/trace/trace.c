@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "trace/read/open.h"
 #include "trace/table/strings.h"
 
 static ett_lua_trace_box *check_box(lua_State *L, int index) {

@@ -25,7 +25,7 @@ static inline ett_trace *ett_lua_check_trace(lua_State *L, int index) {
   return box->trace;
 }
 
-/* ---- trace_filter.c ---- */
+/* ---- filter.c ---- */
 
 typedef struct ett_lua_filter {
   ett_filter f;
@@ -60,7 +60,7 @@ typedef struct ett_lua_name_set {
 int ett_lua_trace_name_set(lua_State *L);
 void ett_lua_name_set_type(lua_State *L);
 
-/* ---- trace_tables.c ---- */
+/* ---- tables.c ---- */
 
 void ett_lua_push_files(lua_State *L, const ett_trace *t);
 void ett_lua_push_warnings(lua_State *L, const ett_trace *t);

@@ -181,20 +181,14 @@ static int by_values(const void *a, const void *b, void *context) {
   return x < y ? -1 : x > y;
 }
 
-int ett_group(ett_groups *out, const ett_trace *t, const ett_selection *s,
-              const ett_key *keys, uint32_t key_count) {
-  memset(out, 0, sizeof *out);
-  out->key_count = key_count;
-  int status = -1;
-  size_t rows = s->count ? s->count : 1;
-  uint32_t *group = calloc(rows, sizeof *group), *rank = NULL, *permutation = NULL;
-  ett_key_value *values = NULL;
+/* Numbers the groups of the rows in group; their count, or -1 when memory ran out. */
+static int64_t number_groups(uint32_t *group, const ett_trace *t, const ett_selection *s,
+                             const ett_key *keys, uint32_t key_count) {
   uint32_t groups = 1;
-  if (!group)
-    goto done;
   for (uint32_t k = 0; k < key_count; k++) {
     pairing m = {0};
-    for (size_t i = 0; i < s->count; i++) {
+    bool failed = false;
+    for (size_t i = 0; i < s->count && !failed; i++) {
       if (s->rows[i] == ETT_TRACE_NONE)
         continue;
       ett_key_value v = ett_key_of(t, keys[k], s->rows[i]);
@@ -204,61 +198,78 @@ int ett_group(ett_groups *out, const ett_trace *t, const ett_selection *s,
       else if (v.type != ETT_ARG_NONE)
         memcpy(&p.bits, &v.value, 8);
       group[i] = pair_number(&m, p);
-      if (group[i] == UINT32_MAX) {
-        free(m.items);
-        free(m.slots);
-        goto done;
-      }
+      failed = group[i] == UINT32_MAX;
     }
     groups = m.count;
     free(m.items);
     free(m.slots);
+    if (failed)
+      return -1;
   }
-  size_t *counts = calloc((size_t)groups + 1, sizeof *counts);
-  out->begin = counts;
-  out->rows = malloc(rows * sizeof *out->rows);
-  values = malloc(((size_t)groups * key_count + 1) * sizeof *values);
-  out->values = malloc(((size_t)groups * key_count + 1) * sizeof *values);
-  permutation = malloc(((size_t)groups + 1) * sizeof *permutation);
-  rank = malloc(((size_t)groups + 1) * sizeof *rank);
-  if (!counts || !out->rows || !values || !out->values || !permutation || !rank)
+  return groups;
+}
+
+/* Fills the groups' values, in order, and counts their rows (counts[i + 1] is the end of
+ * group i); place[g] becomes the number of group g in that order. */
+static void order_groups(ett_groups *out, uint32_t groups, ett_key_value *values,
+                         uint32_t *place, uint32_t *permutation, const ett_trace *t) {
+  const uint32_t keys = out->key_count;
+  for (uint32_t g = 0; g < groups; g++)
+    permutation[g] = g;
+  order o = {t, values, keys};
+  if (groups)
+    qsort_r(permutation, groups, sizeof *permutation, by_values, &o);
+  for (uint32_t i = 0; i < groups; i++) {
+    out->begin[i + 1] = out->begin[i] + place[permutation[i]];
+    memcpy(&out->values[(size_t)i * keys], &values[(size_t)permutation[i] * keys],
+           keys * sizeof *values);
+  }
+  for (uint32_t i = 0; i < groups; i++)
+    place[permutation[i]] = i;
+  out->count = groups;
+}
+
+int ett_group(ett_groups *out, const ett_trace *t, const ett_selection *s,
+              const ett_key *keys, uint32_t key_count) {
+  memset(out, 0, sizeof *out);
+  out->key_count = key_count;
+  int status = -1;
+  size_t rows = s->count ? s->count : 1, present = 0;
+  uint32_t *group = calloc(rows, sizeof *group), *place = NULL, *permutation = NULL;
+  ett_key_value *values = NULL;
+  int64_t found = group ? number_groups(group, t, s, keys, key_count) : -1;
+  if (found < 0)
     goto done;
-  memset(rank, 0, ((size_t)groups + 1) * sizeof *rank);
-  size_t present = 0;
+  size_t groups = (size_t)found;
+  out->begin = calloc(groups + 1, sizeof *out->begin);
+  out->rows = malloc(rows * sizeof *out->rows);
+  values = malloc((groups * key_count + 1) * sizeof *values);
+  out->values = malloc((groups * key_count + 1) * sizeof *values);
+  permutation = malloc((groups + 1) * sizeof *permutation);
+  place = calloc(groups + 1, sizeof *place); /* first the number of rows */
+  if (!out->begin || !out->rows || !values || !out->values || !permutation || !place)
+    goto done;
   for (size_t i = 0; i < s->count; i++) {
     if (s->rows[i] == ETT_TRACE_NONE)
       continue;
     present++;
-    if (rank[group[i]]++)
+    if (place[group[i]]++)
       continue; /* its values are known */
     for (uint32_t k = 0; k < key_count; k++)
       values[(size_t)group[i] * key_count + k] = ett_key_of(t, keys[k], s->rows[i]);
   }
-  if (!present)
-    groups = 0;
-  for (uint32_t g = 0; g < groups; g++)
-    permutation[g] = g;
-  order o = {t, values, key_count};
-  if (groups)
-    qsort_r(permutation, groups, sizeof *permutation, by_values, &o);
-  for (uint32_t i = 0; i < groups; i++) {
-    counts[i + 1] = counts[i] + rank[permutation[i]];
-    memcpy(&out->values[(size_t)i * key_count],
-           &values[(size_t)permutation[i] * key_count], key_count * sizeof *values);
-  }
-  for (uint32_t i = 0; i < groups; i++)
-    rank[permutation[i]] = i;
+  order_groups(out, present ? (uint32_t)groups : 0, values, place, permutation, t);
+  size_t *next = out->begin;
   for (size_t i = 0; i < s->count; i++)
     if (s->rows[i] != ETT_TRACE_NONE)
-      out->rows[counts[rank[group[i]]]++] = s->rows[i];
-  for (uint32_t i = groups; i > 0; i--)
-    counts[i] = counts[i - 1];
-  counts[0] = 0;
-  out->count = groups;
+      out->rows[next[place[group[i]]]++] = s->rows[i];
+  for (uint32_t i = out->count; i > 0; i--)
+    next[i] = next[i - 1];
+  next[0] = 0;
   status = 0;
 done:
   free(group);
-  free(rank);
+  free(place);
   free(permutation);
   free(values);
   if (status)

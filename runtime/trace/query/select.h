@@ -3,7 +3,7 @@
 #define ETT_TRACE_SELECT_H
 
 #include "trace/query/interval.h"
-#include "trace/read/json/part.h"
+#include "trace/table/part.h"
 #include "trace/table/trace.h"
 
 /* Row numbers. Matched selections have ETT_TRACE_NONE where nothing was found. */

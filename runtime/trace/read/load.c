@@ -1,21 +1,139 @@
 #include "trace/read/load.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "trace/read/load_task.h"
+#include "trace/read/json/json_read.h"
 
 #define CHUNK_LEAST ((uint64_t)4 << 20)
 #define CHUNK_MOST ((uint64_t)16 << 20)
 
+/* One file, or a stretch of one: bytes from begin to stop. */
+typedef struct load_task {
+  uint32_t file;
+  uint64_t begin, stop;
+  ett_json_start start;
+  int status;
+  ett_err err;
+  char fault[96];
+  uint64_t produced; /* bytes that came out of the source */
+} load_task;
+
+/* What the tasks of a trace share. */
+typedef struct load_shared {
+  const ett_sources *sources;
+  const ett_trace_options *options;
+  const ett_json_scanner *scanner;
+  ett_json_args args;
+  int64_t ticks_per_second;
+  ett_trace_reader nsys;
+  bool readahead;
+  atomic_ullong done; /* bytes read so far */
+  atomic_bool cancelled;
+} load_shared;
+
+/* A source that counts what passes and stops when the caller asked to. */
+typedef struct counter {
+  load_shared *shared;
+  ett_byte_source from;
+  uint64_t bytes;
+  bool progress;
+} counter;
+
+static ptrdiff_t counted_read(void *context, void *buffer, size_t size, ett_err *err) {
+  counter *c = context;
+  if (atomic_load_explicit(&c->shared->cancelled, memory_order_relaxed))
+    return ett_err_set(err, ETT_ERR_LIMIT, "reading was stopped");
+  ptrdiff_t n = c->from.read(c->from.context, buffer, size, err);
+  if (n > 0) {
+    c->bytes += (uint64_t)n;
+    if (c->progress)
+      atomic_fetch_add_explicit(&c->shared->done, (unsigned long long)n,
+                                memory_order_relaxed);
+  }
+  return n;
+}
+
+static int read_stretch(load_shared *shared, load_task *t, ett_trace_part *part) {
+  const ett_source *s = &shared->sources->items[t->file];
+  int fd = open(s->path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return ett_err_set(&t->err, ETT_ERR_IO, "cannot open '%s': %s", s->path,
+                       strerror(errno));
+  uint64_t from = t->begin ? t->begin - 1 : 0; /* the byte before tells of an escape */
+  if (t->start == ETT_JSON_ARRAY)
+    from = t->begin;
+  ett_file_source file = {fd, from};
+  counter raw = {shared, {&file, ett_file_source_read}, 0, true};
+  counter out = {.shared = shared, .progress = false};
+  ett_inflate *in = NULL;
+  ett_readahead *ahead = NULL;
+  int status = -1;
+  ett_byte_source source = {&raw, counted_read};
+  if (s->compression != ETT_COMPRESSION_NONE) {
+    in = ett_inflate_new(s->compression, source);
+    if (!in) {
+      ett_err_set(&t->err, ETT_ERR_MEMORY, "out of memory");
+      goto done;
+    }
+    source = (ett_byte_source){in, ett_inflate_read};
+    if (shared->readahead) {
+      ahead = ett_readahead_new(source, (size_t)512 << 10, 4, &t->err);
+      if (!ahead)
+        goto done;
+      source = (ett_byte_source){ahead, ett_readahead_read};
+    }
+  }
+  out.from = source;
+  ett_json_job job = {.scanner = shared->scanner,
+                      .args = &shared->args,
+                      .part = part,
+                      .source = {&out, counted_read},
+                      .start = t->start,
+                      .offset = from,
+                      .stop = t->stop,
+                      .decimals = shared->ticks_per_second == 1000000000 ? 3 : 6,
+                      .flows = shared->options->flows};
+  status = ett_json_read(&job, &t->err);
+  t->produced = out.bytes;
+done:
+  ett_readahead_free(ahead);
+  if (in && ett_inflate_fault(in))
+    snprintf(t->fault, sizeof t->fault, "%s", ett_inflate_fault(in));
+  ett_inflate_free(in);
+  close(fd);
+  return status;
+}
+
+static int run_task(load_shared *shared, load_task *t, ett_trace_part *part,
+                    ett_lexicon *lexicon) {
+  const ett_source *s = &shared->sources->items[t->file];
+  const ett_trace_options *o = shared->options;
+  if (ett_part_init(part, t->file, o->arg_count, lexicon))
+    return ett_err_set(&t->err, ETT_ERR_MEMORY, "out of memory");
+  if (s->kind == ETT_TRACE_KINETO || s->kind == ETT_TRACE_TPU_JSON)
+    return read_stretch(shared, t, part);
+  part->begin = 0;
+  part->end = ETT_JSON_NOWHERE;
+  part->saw_events = true;
+  t->produced = s->bytes;
+  int status = (s->kind == ETT_TRACE_XPLANE ? ett_xplane_read : shared->nsys)(
+      s->path, part, o->args, o->arg_count, shared->ticks_per_second, &t->err);
+  atomic_fetch_add(&shared->done, s->bytes);
+  return status;
+}
+
 typedef struct run {
-  ett_load_shared shared;
+  load_shared shared;
   ett_load *load;
-  ett_load_task *tasks;
+  load_task *tasks;
   uint32_t task_count;
   atomic_uint next, busy;
   pthread_mutex_t lock;
@@ -27,8 +145,7 @@ static void work(run *r, ett_lexicon *lexicon) {
     uint32_t i = atomic_fetch_add(&r->next, 1);
     if (i >= r->task_count || atomic_load(&r->shared.cancelled))
       break;
-    r->tasks[i].status =
-        ett_load_task_run(&r->shared, &r->tasks[i], &r->load->parts[i], lexicon);
+    r->tasks[i].status = run_task(&r->shared, &r->tasks[i], &r->load->parts[i], lexicon);
   }
 }
 
@@ -148,11 +265,11 @@ static int plan(run *r, unsigned threads, ett_err *err) {
       do {
         uint64_t stop = at + chunk < x->bytes ? at + chunk : UINT64_MAX;
         if (pass)
-          r->tasks[n] = (ett_load_task){.file = i,
-                                        .begin = at,
-                                        .stop = stop,
-                                        .start = at ? ETT_JSON_GUESS : ETT_JSON_DOCUMENT,
-                                        .status = 1};
+          r->tasks[n] = (load_task){.file = i,
+                                    .begin = at,
+                                    .stop = stop,
+                                    .start = at ? ETT_JSON_GUESS : ETT_JSON_DOCUMENT,
+                                    .status = 1};
         n++;
         at += chunk;
       } while (at < x->bytes);
@@ -177,7 +294,7 @@ static int verify(run *r, ett_err *err) {
   uint64_t position = 0;
   bool object = false;
   for (uint32_t i = 0; i < r->task_count; i++) {
-    ett_load_task *t = &r->tasks[i];
+    load_task *t = &r->tasks[i];
     ett_trace_part *p = &l->parts[i];
     ett_load_file *f = &l->files[t->file];
     if (t->start == ETT_JSON_DOCUMENT)
@@ -196,7 +313,7 @@ static int verify(run *r, ett_err *err) {
         continue;
       t->begin = position;
       t->start = ETT_JSON_ARRAY;
-      t->status = ett_load_stretch(&r->shared, t, p);
+      t->status = read_stretch(&r->shared, t, p);
     }
     if (t->status < 0) {
       if (t->err.code == ETT_ERR_MEMORY) {

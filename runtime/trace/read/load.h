@@ -2,7 +2,7 @@
 #ifndef ETT_TRACE_LOAD_H
 #define ETT_TRACE_LOAD_H
 
-#include "trace/read/json/part.h"
+#include "trace/read/open.h"
 #include "trace/read/source.h"
 
 typedef struct ett_load_file {

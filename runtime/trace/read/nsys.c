@@ -3,13 +3,155 @@
 #include "trace/read/nsys.h"
 
 #include <inttypes.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "io/utf8.h"
-#include "trace/read/json/part.h"
-#include "trace/read/nsys_query.h"
+
+typedef enum nsys_place { ON_DEVICE, ON_HOST } nsys_place;
+
+typedef struct nsys_table {
+  const char *name;
+  nsys_place where;
+  const char *text;   /* column with the name's text, or NULL */
+  const char *ids[3]; /* columns that refer to StringIds, best first */
+  const char *fixed;  /* the name when there is no column for it */
+} nsys_table;
+
+/* The columns of a query; the args follow from COLUMN_ARGS on. */
+enum {
+  COLUMN_START,
+  COLUMN_END,
+  COLUMN_DEVICE,
+  COLUMN_STREAM,
+  COLUMN_CORRELATION,
+  COLUMN_GLOBAL, /* serialized process, and thread on the host */
+  COLUMN_COPY_KIND,
+  COLUMN_TYPE,
+  COLUMN_TEXT,
+  COLUMN_ARGS
+};
+
+static const nsys_table tables[] = {
+    {"CUPTI_ACTIVITY_KIND_KERNEL", ON_DEVICE, NULL, {"demangledName", "shortName"}, NULL},
+    {"CUPTI_ACTIVITY_KIND_MEMCPY", ON_DEVICE, NULL, {NULL}, "Memcpy"},
+    {"CUPTI_ACTIVITY_KIND_MEMSET", ON_DEVICE, NULL, {NULL}, "Memset"},
+    {"CUPTI_ACTIVITY_KIND_RUNTIME", ON_HOST, "name", {"nameId"}, NULL},
+    {"NVTX_EVENTS", ON_HOST, "text", {"textId", "jsonTextId"}, NULL},
+    {"MPI_COLLECTIVES_EVENTS", ON_HOST, NULL, {"textId", "nameId"}, NULL},
+    {"MPI_P2P_EVENTS", ON_HOST, NULL, {"textId", "nameId"}, NULL},
+    {"MPI_START_WAIT_EVENTS", ON_HOST, NULL, {"textId", "nameId"}, NULL},
+    {"MPI_OTHER_EVENTS", ON_HOST, NULL, {"textId", "nameId"}, NULL},
+    {"CUBLAS_EVENTS", ON_HOST, NULL, {"nameId"}, NULL},
+    {"CUDNN_EVENTS", ON_HOST, NULL, {"nameId"}, NULL},
+    {"OSRT_API", ON_HOST, NULL, {"nameId"}, NULL},
+    {NULL, ON_HOST, NULL, {NULL}, NULL},
+};
+
+typedef struct alias {
+  const char *arg, *table, *expression; /* of columns a, b, c below */
+  const char *columns[3];
+} alias;
+
+static const alias aliases[] = {
+    {"grid",
+     "CUPTI_ACTIVITY_KIND_KERNEL",
+     "'[' || a || ', ' || b || ', ' || c || ']'",
+     {"gridX", "gridY", "gridZ"}},
+    {"block",
+     "CUPTI_ACTIVITY_KIND_KERNEL",
+     "'[' || a || ', ' || b || ', ' || c || ']'",
+     {"blockX", "blockY", "blockZ"}},
+    {"registers per thread", "CUPTI_ACTIVITY_KIND_KERNEL", NULL, {"registersPerThread"}},
+    {"shared memory",
+     "CUPTI_ACTIVITY_KIND_KERNEL",
+     "a + b",
+     {"staticSharedMemory", "dynamicSharedMemory"}},
+};
+
+/* Whether the database has the table with that column (NULL: any column). */
+static bool has_column(sqlite3 *db, const char *name, const char *column) {
+  sqlite3_stmt *s = NULL;
+  bool found = false;
+  static const char sql[] =
+      "SELECT c.name FROM sqlite_master m, pragma_table_info(m.name) c "
+      "WHERE m.type = 'table' AND m.name = ?1 COLLATE NOCASE";
+  if (sqlite3_prepare_v2(db, sql, -1, &s, NULL) == SQLITE_OK) {
+    sqlite3_bind_text(s, 1, name, -1, SQLITE_STATIC);
+    while (!found && sqlite3_step(s) == SQLITE_ROW) {
+      const char *text = (const char *)sqlite3_column_text(s, 0);
+      found = !column || (text && strcasecmp(text, column) == 0);
+    }
+  }
+  sqlite3_finalize(s);
+  return found;
+}
+
+/* The column as SQL, or NULL's name. Columns come from lists above or are quoted. */
+static void append_column(sqlite3 *db, sqlite3_str *sql, const char *table,
+                          const char *name) {
+  if (has_column(db, table, name))
+    sqlite3_str_appendf(sql, ", t.\"%w\"", name);
+  else
+    sqlite3_str_appendall(sql, ", NULL");
+}
+
+static void append_arg(sqlite3 *db, sqlite3_str *sql, const char *table,
+                       const char *arg) {
+  for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
+    const alias *a = &aliases[i];
+    if (strcmp(a->arg, arg) != 0 || strcmp(a->table, table) != 0)
+      continue;
+    bool all = true;
+    for (int k = 0; k < 3 && a->columns[k]; k++)
+      all = all && has_column(db, table, a->columns[k]);
+    if (!all)
+      break;
+    if (!a->expression) {
+      sqlite3_str_appendf(sql, ", t.\"%w\"", a->columns[0]);
+      return;
+    }
+    sqlite3_str_appendall(sql, ", ");
+    for (const char *p = a->expression; *p; p++) {
+      if (*p >= 'a' && *p <= 'c')
+        sqlite3_str_appendf(sql, "t.\"%w\"", a->columns[*p - 'a']);
+      else
+        sqlite3_str_appendchar(sql, 1, *p);
+    }
+    return;
+  }
+  append_column(db, sql, table, arg);
+}
+
+/* The rows of a table as SQL, freed by sqlite3_free; NULL when memory ran out. */
+static char *query_of(sqlite3 *db, const nsys_table *t, const char *const *args,
+                      uint32_t arg_count) {
+  const bool strings = has_column(db, "StringIds", "value");
+  sqlite3_str *sql = sqlite3_str_new(db);
+  sqlite3_str_appendf(sql, "SELECT t.start");
+  append_column(db, sql, t->name, "end");
+  append_column(db, sql, t->name, "deviceId");
+  append_column(db, sql, t->name, "streamId");
+  append_column(db, sql, t->name, "correlationId");
+  append_column(db, sql, t->name, t->where == ON_DEVICE ? "globalPid" : "globalTid");
+  append_column(db, sql, t->name, "copyKind");
+  append_column(db, sql, t->name, "eventType");
+  sqlite3_str_appendall(sql, ", coalesce(NULL");
+  for (int i = 0; i < 3 && t->ids[i]; i++)
+    if (strings && has_column(db, t->name, t->ids[i]))
+      sqlite3_str_appendf(sql, ", (SELECT value FROM StringIds WHERE id = t.\"%w\")",
+                          t->ids[i]);
+  if (t->text && has_column(db, t->name, t->text))
+    sqlite3_str_appendf(sql, ", t.\"%w\"", t->text);
+  sqlite3_str_appendall(sql, ", NULL)");
+  for (uint32_t i = 0; i < arg_count; i++)
+    append_arg(db, sql, t->name, args[i]);
+  sqlite3_str_appendf(sql, " FROM \"%w\" t", t->name);
+  return sqlite3_str_finish(sql);
+}
 
 typedef struct reading {
   sqlite3 *db;
@@ -37,13 +179,13 @@ static uint32_t intern(reading *r, const char *text, size_t length) {
   return id;
 }
 
-static uint32_t name_of(reading *r, const ett_nsys_table *t, sqlite3_stmt *s) {
-  const char *text = (const char *)sqlite3_column_text(s, ETT_NSYS_TEXT);
+static uint32_t name_of(reading *r, const nsys_table *t, sqlite3_stmt *s) {
+  const char *text = (const char *)sqlite3_column_text(s, COLUMN_TEXT);
   if (text)
-    return intern(r, text, (size_t)sqlite3_column_bytes(s, ETT_NSYS_TEXT));
+    return intern(r, text, (size_t)sqlite3_column_bytes(s, COLUMN_TEXT));
   char copy[40];
   if (t->fixed && strcmp(t->fixed, "Memcpy") == 0) {
-    int kind = sqlite3_column_int(s, ETT_NSYS_COPY_KIND);
+    int kind = sqlite3_column_int(s, COLUMN_COPY_KIND);
     const char *way = kind == 1    ? "HtoD"
                       : kind == 2  ? "DtoH"
                       : kind == 8  ? "DtoD"
@@ -59,7 +201,7 @@ static uint32_t name_of(reading *r, const ett_nsys_table *t, sqlite3_stmt *s) {
 static int take_args(reading *r, sqlite3_stmt *s) {
   for (uint32_t i = 0; i < r->arg_count; i++) {
     ett_trace_arg arg = {.row = ett_part_next(r->part)};
-    int column = ETT_NSYS_ARGS + (int)i;
+    int column = COLUMN_ARGS + (int)i;
     switch (sqlite3_column_type(s, column)) {
     case SQLITE_INTEGER:
       arg.type = ETT_ARG_INTEGER;
@@ -88,21 +230,20 @@ static int take_args(reading *r, sqlite3_stmt *s) {
   return 0;
 }
 
-static int take_row(reading *r, const ett_nsys_table *t, sqlite3_stmt *s,
-                    uint16_t category) {
+static int take_row(reading *r, const nsys_table *t, sqlite3_stmt *s, uint16_t category) {
   r->part->seen++;
-  if (sqlite3_column_type(s, ETT_NSYS_START) != SQLITE_INTEGER) {
+  if (sqlite3_column_type(s, COLUMN_START) != SQLITE_INTEGER) {
     ett_part_damage(r->part, ETT_DAMAGE_BAD_EVENT, 0);
     return 0;
   }
-  ett_row row = {.ts = sqlite3_column_int64(s, ETT_NSYS_START),
+  ett_row row = {.ts = sqlite3_column_int64(s, COLUMN_START),
                  .category = category,
                  .correlation = -1,
                  .stream = -1,
                  .device = -1,
                  .ph = 'X'};
-  if (sqlite3_column_type(s, ETT_NSYS_END) == SQLITE_INTEGER) {
-    if (__builtin_sub_overflow(sqlite3_column_int64(s, ETT_NSYS_END), row.ts, &row.dur))
+  if (sqlite3_column_type(s, COLUMN_END) == SQLITE_INTEGER) {
+    if (__builtin_sub_overflow(sqlite3_column_int64(s, COLUMN_END), row.ts, &row.dur))
       row.dur = -1;
     if (row.dur < 0) {
       ett_part_damage(r->part, ETT_DAMAGE_NEGATIVE_DUR, 0);
@@ -110,16 +251,16 @@ static int take_row(reading *r, const ett_nsys_table *t, sqlite3_stmt *s,
     }
   } else {
     /* NVTX: names of domains (75) and other records that are no times are no rows */
-    if (sqlite3_column_int(s, ETT_NSYS_TYPE) >= 75)
+    if (sqlite3_column_int(s, COLUMN_TYPE) >= 75)
       return 0;
     row.ph = 'i';
   }
-  if (sqlite3_column_type(s, ETT_NSYS_CORRELATION) == SQLITE_INTEGER)
-    row.correlation = sqlite3_column_int64(s, ETT_NSYS_CORRELATION);
-  int64_t device = sqlite3_column_int64(s, ETT_NSYS_DEVICE),
-          stream = sqlite3_column_int64(s, ETT_NSYS_STREAM);
-  int64_t global = sqlite3_column_int64(s, ETT_NSYS_GLOBAL);
-  if (t->where == ETT_NSYS_ON_DEVICE) {
+  if (sqlite3_column_type(s, COLUMN_CORRELATION) == SQLITE_INTEGER)
+    row.correlation = sqlite3_column_int64(s, COLUMN_CORRELATION);
+  int64_t device = sqlite3_column_int64(s, COLUMN_DEVICE),
+          stream = sqlite3_column_int64(s, COLUMN_STREAM);
+  int64_t global = sqlite3_column_int64(s, COLUMN_GLOBAL);
+  if (t->where == ON_DEVICE) {
     row.device = device >= 0 && device <= INT16_MAX ? (int16_t)device : -1;
     row.stream = stream >= 0 && stream <= INT32_MAX ? (int32_t)stream : -1;
     row.track = ett_part_track(r->part, device, ETT_ID_INTEGER, stream, ETT_ID_INTEGER);
@@ -139,9 +280,9 @@ static int take_row(reading *r, const ett_nsys_table *t, sqlite3_stmt *s,
   return ett_part_append(r->part, &row);
 }
 
-static int take_table(reading *r, const ett_nsys_table *t) {
+static int take_table(reading *r, const nsys_table *t) {
   uint16_t category = ett_lexicon_category(r->part->lexicon, t->name, strlen(t->name));
-  char *sql = ett_nsys_query(r->db, t, r->args, r->arg_count);
+  char *sql = query_of(r->db, t, r->args, r->arg_count);
   sqlite3_stmt *s = NULL;
   int status = -1, code;
   if (!sql || category == ETT_CATEGORY_NONE) {
@@ -223,8 +364,8 @@ int ett_nsys_read_database(void *database, ett_trace_part *part, const char *con
   if (ticks_per_second != 1000000000)
     return ett_err_set(err, ETT_ERR_INTERNAL, "an Nsight export is read in nanoseconds");
   bool any = false;
-  for (const ett_nsys_table *t = ett_nsys_tables; t->name; t++) {
-    if (!ett_nsys_has(r.db, t->name, "start"))
+  for (const nsys_table *t = tables; t->name; t++) {
+    if (!has_column(r.db, t->name, "start"))
       continue;
     any = true;
     if (take_table(&r, t))

@@ -2,9 +2,9 @@
 #ifndef ETT_TRACE_NSYS_H
 #define ETT_TRACE_NSYS_H
 
-#include "trace/read/json/part.h"
+#include "trace/read/open.h"
 
-/* An ett_trace_reader (trace.h). */
+/* An ett_trace_reader (open.h). */
 int ett_nsys_read(const char *path, ett_trace_part *part, const char *const *args,
                   uint32_t arg_count, int64_t ticks_per_second, ett_err *err);
 

@@ -1,12 +1,12 @@
 /* trace.h - a recorded run as columns.
  *
- * A trace is what one path holds: files, each of one rank, on one time axis and with one
- * string table. Events are rows of blocks: a row number is (block << 16 | index), stable
- * for the life of the trace and increasing with file and position. The readers fill the
- * columns; select.h, stats.h and interval.h answer questions about them in bulk.
+ * A trace holds the files of one path, each of one rank, on one time axis and with one
+ * string table. Events are rows of blocks. A row number is (block << 16 | index): it is
+ * fixed for the life of the trace and grows with file and position. The readers of
+ * runtime/trace/read fill the columns; runtime/trace/query selects and sums rows.
  *
- * Memory: 41 bytes an event (ETT_TRACE_EVENT_BYTES), 16 for each requested arg that an
- * event has, and each distinct string once. */
+ * Memory: ETT_TRACE_EVENT_BYTES an event, 16 for each requested arg that an event has,
+ * and each distinct string once. */
 #ifndef ETT_TRACE_TRACE_H
 #define ETT_TRACE_TRACE_H
 
@@ -19,7 +19,6 @@
 struct ett_member;
 struct ett_strings;
 struct ett_track;
-struct ett_trace_part;
 
 #define ETT_TRACE_BLOCK 65536u
 #define ETT_TRACE_EVENT_BYTES 41
@@ -139,30 +138,6 @@ typedef struct ett_trace {
   size_t memory_bytes;
 } ett_trace;
 
-/* Reads the file at path into a part (struct ett_trace_part); the Nsight reader, which is
- * a module of its own because of SQLite, is handed in as one of these. 0 or -1. */
-typedef int (*ett_trace_reader)(const char *path, struct ett_trace_part *part,
-                                const char *const *args, uint32_t arg_count,
-                                int64_t ticks_per_second, ett_err *err);
-
-typedef struct ett_trace_options {
-  ett_trace_kind mode; /* AUTO, KINETO ("torch"), TPU_JSON ("tpu") or NSYS */
-  const char *const *args;
-  uint32_t arg_count;
-  unsigned threads; /* 0: the number of cores */
-  bool flows;
-  const char *scanner; /* instruction set by name, for tests; NULL: the best */
-  size_t chunk_bytes;  /* of a file that several threads share; 0: chosen, for tests */
-  /* Called from the caller's thread a few times a second; nonzero stops the reading. */
-  int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
-  /* The Nsight reader, or NULL with *err; called once, when such a file is met. */
-  ett_trace_reader (*nsys)(void *context, ett_err *err);
-  void *context;
-} ett_trace_options;
-
-/* Everything at path; NULL with *err when it is not there or holds no trace. */
-ett_trace *ett_trace_open(const char *path, const ett_trace_options *options,
-                          ett_err *err);
 void ett_trace_free(ett_trace *t);
 
 /* Fills class_rows; 0, or -1 when memory ran out. */

@@ -9,7 +9,7 @@
 #ifndef ETT_TRACE_JSON_SCAN_H
 #define ETT_TRACE_JSON_SCAN_H
 
-#include "trace/read/json/part.h"
+#include "trace/table/part.h"
 
 #define ETT_JSON_PAD 192
 

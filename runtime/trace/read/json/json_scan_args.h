@@ -8,147 +8,167 @@ typedef struct event_state {
   uint8_t ph, pid_type, tid_type, has_category, has_ts, bad_time;
 } event_state;
 
-static const char *keep_arg(ett_json_scan *s, const ett_json_slot *slot, const char *p,
-                            const char *end, event_state *e) {
-  ett_trace_arg arg = {.row = ett_part_next(s->part), .type = ETT_ARG_NONE};
+/* The value of an arg. */
+typedef struct arg_value {
+  ett_trace_arg arg; /* but for the id of a text */
+  span text;
+  int64_t number;
+  bool integral; /* number holds the value, which may be the text of an integer */
+} arg_value;
+
+/* A number at p that is no integer of up to 18 digits. */
+static const char *long_number(ett_json_scan *s, const char *p, const char *end,
+                               arg_value *v) {
+  const char *stop = scalar(p);
+  if (stop >= end)
+    return NULL;
+  uint64_t value;
+  unsigned n;
+  const char *q = digits(p + (*p == '-'), &value, &n);
+  if (q != stop) {
+    q = ett_json_number(p, end, &v->arg.value.number);
+    if (q && q == stop) {
+      v->arg.type = ETT_ARG_FLOAT;
+      return q;
+    }
+    ett_json_hurt(s, ETT_DAMAGE_BAD_NUMBER, s->base + (uint64_t)(p - s->data));
+    return stop;
+  }
+  bool wide = false;
+  value = 0;
+  for (q = p + (*p == '-'); q < stop; q++)
+    wide |= __builtin_mul_overflow(value, 10u, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*q - '0'), &value);
+  if (!wide && value <= (uint64_t)INT64_MAX) {
+    v->arg.type = ETT_ARG_INTEGER;
+    v->arg.value.integer = v->number = *p == '-' ? -(int64_t)value : (int64_t)value;
+    v->integral = true;
+  } else {
+    ett_json_hurt(s, ETT_DAMAGE_INTEGER_OVERFLOW, s->base + (uint64_t)(p - s->data));
+    v->arg.type = ETT_ARG_TEXT;
+    v->text = (span){p, (size_t)(stop - p), 0, 0};
+  }
+  return q;
+}
+
+/* Reads the value at p; returns its end, or NULL. */
+static const char *read_arg(ett_json_scan *s, const char *p, const char *end,
+                            arg_value *v) {
   const char *q;
-  int64_t number = 0;
-  span t = {0};
   if (*p == '"') {
-    q = healed(s, p, end, &t);
+    q = healed(s, p, end, &v->text);
     if (!q)
       return NULL;
-    arg.type = ETT_ARG_TEXT;
-    const char *last = integer(t.text, &number);
-    if (slot->builtin & ETT_JSON_ARG_NAME) {
-      e->meta_name = t;
-      e->has |= ETT_JSON_ARG_NAME;
-    } else if (slot->builtin && t.length && last == t.text + t.length) {
-      e->has |= slot->builtin;
-    }
-  } else if ((q = integer(p, &number)) != p) {
-    arg.type = ETT_ARG_INTEGER;
-    arg.value.integer = number;
-    if (!(slot->builtin & ETT_JSON_ARG_NAME))
-      e->has |= slot->builtin;
+    v->arg.type = ETT_ARG_TEXT;
+    v->integral = integer(v->text.text, &v->number) == v->text.text + v->text.length &&
+                  v->text.length;
+  } else if ((q = integer(p, &v->number)) != p) {
+    v->arg.type = ETT_ARG_INTEGER;
+    v->arg.value.integer = v->number;
+    v->integral = true;
   } else if (*p == '-' || (unsigned char)(*p - '0') < 10) {
-    const char *stop = scalar(p);
-    if (stop >= end)
-      return NULL;
-    uint64_t v;
-    unsigned n;
-    q = digits(p + (*p == '-'), &v, &n);
-    if (q == stop) { /* an integer, of more than 18 digits */
-      q = p + (*p == '-');
-      uint64_t value = 0;
-      int wide = 0;
-      for (; q < stop; q++)
-        wide |= __builtin_mul_overflow(value, 10u, &value) ||
-                __builtin_add_overflow(value, (uint64_t)(*q - '0'), &value);
-      if (!wide && value <= (uint64_t)INT64_MAX) {
-        arg.type = ETT_ARG_INTEGER;
-        arg.value.integer = number = *p == '-' ? -(int64_t)value : (int64_t)value;
-        if (!(slot->builtin & ETT_JSON_ARG_NAME))
-          e->has |= slot->builtin;
-      } else {
-        ett_json_hurt(s, ETT_DAMAGE_INTEGER_OVERFLOW, s->base + (uint64_t)(p - s->data));
-        arg.type = ETT_ARG_TEXT;
-        t = (span){p, (size_t)(stop - p), 0, 0};
-      }
-    } else {
-      q = ett_json_number(p, end, &arg.value.number);
-      if (!q || q != stop) {
-        ett_json_hurt(s, ETT_DAMAGE_BAD_NUMBER, s->base + (uint64_t)(p - s->data));
-        q = stop;
-      } else {
-        arg.type = ETT_ARG_FLOAT;
-      }
-    }
+    q = long_number(s, p, end, v);
   } else {
     q = skip_value(s, p, end);
     if (!q)
       return NULL;
     if (*p == '[' || *p == '{') {
-      arg.type = ETT_ARG_TEXT;
-      t = (span){p, (size_t)(q - p), 0, 0};
+      v->arg.type = ETT_ARG_TEXT;
+      v->text = (span){p, (size_t)(q - p), 0, 0};
     } else if (q - p == 4 && memcmp(p, "true", 4) == 0) {
-      arg.type = ETT_ARG_INTEGER;
-      arg.value.integer = 1;
+      v->arg.type = ETT_ARG_INTEGER;
+      v->arg.value.integer = 1;
     } else if (q - p == 5 && memcmp(p, "false", 5) == 0) {
-      arg.type = ETT_ARG_INTEGER;
-      arg.value.integer = 0;
+      v->arg.type = ETT_ARG_INTEGER;
+      v->arg.value.integer = 0;
     }
-  }
-  if (e->has & slot->builtin) {
-    switch (slot->builtin) {
-    case ETT_JSON_ARG_STREAM:
-      e->stream = number;
-      break;
-    case ETT_JSON_ARG_DEVICE:
-      e->device = number;
-      break;
-    case ETT_JSON_ARG_CORRELATION:
-      e->correlation = number;
-      break;
-    default:
-      break;
-    }
-  }
-  if (slot->requested >= 0 && arg.type != ETT_ARG_NONE) {
-    if (arg.type == ETT_ARG_TEXT) {
-      arg.value.text = ett_json_text(s, t.text, t.length, t.escaped, t.control);
-      if (arg.value.text == ETT_STRING_NONE)
-        goto oom;
-    }
-    if (ett_part_arg(s->part, (uint32_t)slot->requested, arg))
-      goto oom;
-    s->kept_args = 1;
   }
   return q;
-oom:
-  s->oom = 1;
-  return NULL;
+}
+
+static const char *keep_arg(ett_json_scan *s, const ett_json_slot *slot, const char *p,
+                            const char *end, event_state *e) {
+  arg_value v = {.arg = {.row = ett_part_next(s->part), .type = ETT_ARG_NONE}};
+  const char *q = read_arg(s, p, end, &v);
+  if (!q)
+    return NULL;
+  if (slot->builtin & ETT_JSON_ARG_NAME) {
+    if (*p == '"') {
+      e->meta_name = v.text;
+      e->has |= ETT_JSON_ARG_NAME;
+    }
+  } else if (v.integral) {
+    e->has |= slot->builtin;
+  }
+  switch (e->has & slot->builtin) {
+  case ETT_JSON_ARG_STREAM:
+    e->stream = v.number;
+    break;
+  case ETT_JSON_ARG_DEVICE:
+    e->device = v.number;
+    break;
+  case ETT_JSON_ARG_CORRELATION:
+    e->correlation = v.number;
+    break;
+  default:
+    break;
+  }
+  if (slot->requested < 0 || v.arg.type == ETT_ARG_NONE)
+    return q;
+  if (v.arg.type == ETT_ARG_TEXT) {
+    v.arg.value.text =
+        ett_json_text(s, v.text.text, v.text.length, v.text.escaped, v.text.control);
+    if (v.arg.value.text == ETT_STRING_NONE) {
+      s->oom = 1;
+      return NULL;
+    }
+  }
+  if (ett_part_arg(s->part, (uint32_t)slot->requested, v.arg)) {
+    s->oom = 1;
+    return NULL;
+  }
+  s->kept_args = 1;
+  return q;
+}
+
+/* The slot of an arg's key, or NULL when nobody asked for it. */
+static inline const ett_json_slot *slot_of(const ett_json_args *wanted, const span *key) {
+  unsigned char c = (unsigned char)*key->text;
+  const ett_json_slot *slot = NULL;
+  if (wanted->lengths[c] >> (key->length < 31 ? key->length : 31) & 1)
+    for (int32_t i = wanted->first[c]; i >= 0; i = wanted->slots[i].next)
+      if (wanted->slots[i].length == key->length &&
+          memcmp(wanted->slots[i].name, key->text, key->length) == 0)
+        slot = &wanted->slots[i];
+  return slot;
 }
 
 /* The args object that opens at p; behind it, or NULL. */
 static const char *arguments(ett_json_scan *s, const char *p, const char *end,
                              event_state *e) {
-  const ett_json_args *wanted = s->args;
   p = space(p + 1);
   if (*p == '}')
     return p + 1;
   for (;;) {
     span key;
     if (*p != '"')
-      goto bad;
+      break;
     const char *q = string(p + 1, end, &key);
     if (!q)
       return NULL;
     p = space(q + 1);
     if (*p != ':')
-      goto bad;
+      break;
     p = space(p + 1);
-    unsigned char c = (unsigned char)*key.text;
-    const ett_json_slot *slot = NULL;
-    if (wanted->lengths[c] >> (key.length < 31 ? key.length : 31) & 1) {
-      for (int32_t i = wanted->first[c]; i >= 0; i = wanted->slots[i].next)
-        if (wanted->slots[i].length == key.length &&
-            memcmp(wanted->slots[i].name, key.text, key.length) == 0)
-          slot = &wanted->slots[i];
-    }
-    if (slot) {
+    const ett_json_slot *slot = slot_of(s->args, &key);
+    if (slot)
       q = keep_arg(s, slot, p, end, e);
-      if (!q)
-        return NULL;
-    } else if (*p == '"') {
+    else if (*p == '"')
       q = healed(s, p, end, &key);
-      if (!q)
-        return NULL;
-    } else {
+    else
       q = skip_value(s, p, end);
-      if (!q)
-        return NULL;
-    }
+    if (!q)
+      return NULL;
     p = space(q);
     if (*p == ',') {
       p = space(p + 1);
@@ -156,9 +176,8 @@ static const char *arguments(ett_json_scan *s, const char *p, const char *end,
     }
     if (*p == '}')
       return p + 1;
-    goto bad;
+    break;
   }
-bad:
   s->bad = p;
   return NULL;
 }

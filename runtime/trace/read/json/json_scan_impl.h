@@ -52,7 +52,43 @@ static inline const char *identity(ett_json_scan *s, const char *p, const char *
   return q;
 }
 
-/* Row, track name or nothing from a whole event that begins at offset. */
+/* A metadata event: the name of a process or thread. -1 when memory ran out. */
+static inline int name_track(ett_json_scan *s, const event_state *e) {
+  int process = e->name.length == 12 && memcmp(e->name.text, "process_name", 12) == 0;
+  int thread = e->name.length == 11 && memcmp(e->name.text, "thread_name", 11) == 0;
+  if (!(e->has & ETT_JSON_ARG_NAME) || !(process || thread))
+    return 0;
+  uint32_t track = ett_part_track(s->part, e->pid, e->pid_type, process ? 0 : e->tid,
+                                  process ? ETT_ID_NONE : e->tid_type);
+  uint32_t text = ett_json_text(s, e->meta_name.text, e->meta_name.length,
+                                e->meta_name.escaped, e->meta_name.control);
+  if (track == ETT_TRACE_NONE || text == ETT_STRING_NONE)
+    return -1;
+  if (process)
+    s->part->tracks[track].process = text;
+  else
+    s->part->tracks[track].thread = text;
+  return 0;
+}
+
+/* Number of the event's category; events of one category often follow one another. */
+static inline uint16_t category_of(ett_json_scan *s, const event_state *e) {
+  if (!e->has_category)
+    return ETT_CATEGORY_NONE;
+  if (e->category.length == s->category.length &&
+      memcmp(e->category.text, s->category.text, e->category.length) == 0)
+    return s->category.id;
+  uint16_t id =
+      ett_lexicon_category(s->part->lexicon, e->category.text, e->category.length);
+  if (e->category.length <= sizeof s->category.text && id != ETT_CATEGORY_NONE) {
+    memcpy(s->category.text, e->category.text, e->category.length);
+    s->category.length = (uint32_t)e->category.length;
+    s->category.id = id;
+  }
+  return id;
+}
+
+/* Makes a row, a track's name or nothing of a whole event that begins at offset. */
 static inline int emit(ett_json_scan *s, event_state *e, uint64_t offset) {
   ett_trace_part *part = s->part;
   part->seen++;
@@ -66,23 +102,8 @@ static inline int emit(ett_json_scan *s, event_state *e, uint64_t offset) {
     if (!s->flows)
       return 0;
     break;
-  case 'M': {
-    int process = e->name.length == 12 && memcmp(e->name.text, "process_name", 12) == 0;
-    int thread = e->name.length == 11 && memcmp(e->name.text, "thread_name", 11) == 0;
-    if (!(e->has & ETT_JSON_ARG_NAME) || !(process || thread))
-      return 0;
-    uint32_t track = ett_part_track(part, e->pid, e->pid_type, process ? 0 : e->tid,
-                                    process ? ETT_ID_NONE : e->tid_type);
-    uint32_t text = ett_json_text(s, e->meta_name.text, e->meta_name.length,
-                                  e->meta_name.escaped, e->meta_name.control);
-    if (track == ETT_TRACE_NONE || text == ETT_STRING_NONE)
-      return -1;
-    if (process)
-      part->tracks[track].process = text;
-    else
-      part->tracks[track].thread = text;
-    return 0;
-  }
+  case 'M':
+    return name_track(s, e);
   default:
     break;
   }
@@ -105,25 +126,10 @@ static inline int emit(ett_json_scan *s, event_state *e, uint64_t offset) {
   row.track = ett_part_track(part, e->pid, e->pid_type, e->tid, e->tid_type);
   if (row.name == ETT_STRING_NONE || row.track == ETT_TRACE_NONE)
     return -1;
-  row.category = ETT_CATEGORY_NONE;
-  ett_trace_class class = ETT_CLASS_OTHER;
-  if (e->has_category) {
-    if (e->category.length == s->category.length &&
-        memcmp(e->category.text, s->category.text, e->category.length) == 0) {
-      row.category = s->category.id;
-    } else {
-      row.category =
-          ett_lexicon_category(part->lexicon, e->category.text, e->category.length);
-      if (e->category.length <= sizeof s->category.text &&
-          row.category != ETT_CATEGORY_NONE) {
-        memcpy(s->category.text, e->category.text, e->category.length);
-        s->category.length = (uint32_t)e->category.length;
-        s->category.id = row.category;
-      }
-    }
-    if (row.category != ETT_CATEGORY_NONE)
-      class = part->lexicon->category_class[row.category];
-  }
+  row.category = category_of(s, e);
+  ett_trace_class class = row.category == ETT_CATEGORY_NONE
+                              ? ETT_CLASS_OTHER
+                              : part->lexicon->category_class[row.category];
   int on_device = class == ETT_CLASS_KERNEL || class == ETT_CLASS_MEMCPY ||
                   class == ETT_CLASS_MEMSET || class == ETT_CLASS_DEVICE_ANNOTATION;
   int64_t device = -1, stream = -1;
@@ -142,7 +148,103 @@ static inline int emit(ett_json_scan *s, event_state *e, uint64_t offset) {
   return ett_part_append(part, &row);
 }
 
+/* Behind the colon that follows a key; NULL with s->bad set when there is none. */
+static inline const char *behind_colon(ett_json_scan *s, const char *p) {
+  p = space(p);
+  if (*p == ':')
+    return space(p + 1);
+  s->bad = p;
+  return NULL;
+}
+
+/* The ts or dur at p: a number, or a string that holds one. */
+static inline const char *event_time(ett_json_scan *s, const char *p, const char *end,
+                                     event_state *e, int ts) {
+  int64_t value = 0;
+  uint8_t wrong = 0;
+  const char *q;
+  if (*p == '"') {
+    span t;
+    q = string(p + 1, end, &t);
+    if (!q)
+      return NULL;
+    if (time_ticks(s, p + 1, q, &value, &wrong) != q && !wrong) {
+      ett_json_hurt(s, ETT_DAMAGE_BAD_NUMBER, s->base + (uint64_t)(p - s->data));
+      wrong = 1;
+    }
+    q++;
+  } else if (*p == 'n') { /* null: as if it were not there */
+    return skip_value(s, p, end);
+  } else {
+    q = time_ticks(s, p, end, &value, &wrong);
+    if (q == p)
+      q = skip_value(s, p, end);
+  }
+  e->bad_time |= wrong;
+  if (ts) {
+    e->ts = value;
+    e->has_ts = 1;
+  } else {
+    e->dur = value;
+  }
+  return q;
+}
+
 #define KEY(text) (memcmp(p + 1, text "\"", sizeof text) == 0)
+
+/* The member of an event whose key opens at p; behind its value, or NULL. */
+static inline const char *member(ett_json_scan *s, const char *p, const char *end,
+                                 event_state *e) {
+  if (KEY("ph")) {
+    p = behind_colon(s, p + 4);
+    if (!p)
+      return NULL;
+    if (p[0] != '"' || p[1] == '\\' || p[1] == '"' || p[2] != '"')
+      return skip_value(s, p, end);
+    e->ph = (uint8_t)p[1] & 0x7F;
+    return p + 3;
+  }
+  if (KEY("ts") || KEY("dur")) {
+    int ts = p[1] == 't';
+    p = behind_colon(s, p + (ts ? 4 : 5));
+    return p ? event_time(s, p, end, e, ts) : NULL;
+  }
+  if (KEY("pid")) {
+    p = behind_colon(s, p + 5);
+    return p ? identity(s, p, end, &e->pid, &e->pid_type) : NULL;
+  }
+  if (KEY("tid")) {
+    p = behind_colon(s, p + 5);
+    return p ? identity(s, p, end, &e->tid, &e->tid_type) : NULL;
+  }
+  if (KEY("cat") || KEY("name")) {
+    int name = p[1] == 'n';
+    p = behind_colon(s, p + (name ? 6 : 5));
+    if (!p)
+      return NULL;
+    if (*p != '"')
+      return skip_value(s, p, end);
+    e->has_category |= !name;
+    return healed(s, p, end, name ? &e->name : &e->category);
+  }
+  if (KEY("args")) {
+    p = behind_colon(s, p + 6);
+    if (!p)
+      return NULL;
+    if (*p == '{')
+      return arguments(s, p, end, e);
+    if (p < end)
+      ett_json_hurt(s, ETT_DAMAGE_ARGS_NOT_OBJECT, s->base + (uint64_t)(p - s->data));
+    return skip_value(s, p, end);
+  }
+  span key;
+  p = string(p + 1, end, &key);
+  if (p)
+    p = behind_colon(s, p + 1);
+  if (!p)
+    return NULL;
+  return *p == '"' ? healed(s, p, end, &key) : skip_value(s, p, end);
+}
 
 /* One event whose '{' is p; behind its '}', or NULL with s->bad set when malformed. */
 static inline const char *event(ett_json_scan *s, const char *p, const char *end) {
@@ -152,126 +254,31 @@ static inline const char *event(ett_json_scan *s, const char *p, const char *end
   e.has_ts = e.bad_time = 0;
   e.name = (span){p, 0, 0, 0};
   e.ts = e.dur = e.pid = e.tid = 0;
-  const char *start = p, *q;
+  const char *start = p;
   p = space(p + 1);
   if (*p == '}' && p < end)
     return p + 1; /* {}: what XLA ends its arrays with */
   for (;;) {
     if (*p != '"')
-      goto bad;
-    if (KEY("ph")) {
-      p = space(p + 4);
-      if (*p != ':')
-        goto bad;
-      p = space(p + 1);
-      if (p[0] == '"' && p[1] != '\\' && p[1] != '"' && p[2] == '"') {
-        e.ph = (uint8_t)p[1] & 0x7F;
-        q = p + 3;
-      } else {
-        q = skip_value(s, p, end);
-      }
-    } else if (KEY("ts") || KEY("dur")) {
-      int ts = p[1] == 't';
-      p = space(p + (ts ? 4 : 5));
-      if (*p != ':')
-        goto bad;
-      p = space(p + 1);
-      int64_t value = 0;
-      uint8_t wrong = 0;
-      if (*p == '"') {
-        span t;
-        q = string(p + 1, end, &t);
-        if (!q)
-          return NULL;
-        if (time_ticks(s, p + 1, q, &value, &wrong) != q && !wrong) {
-          ett_json_hurt(s, ETT_DAMAGE_BAD_NUMBER, s->base + (uint64_t)(p - s->data));
-          wrong = 1;
-        }
-        q++;
-      } else if (*p == 'n') { /* null: as if it were not there */
-        q = skip_value(s, p, end);
-        if (!q)
-          return NULL;
-        goto next;
-      } else {
-        q = time_ticks(s, p, end, &value, &wrong);
-        if (q == p)
-          q = skip_value(s, p, end);
-      }
-      e.bad_time |= wrong;
-      if (ts) {
-        e.ts = value;
-        e.has_ts = 1;
-      } else {
-        e.dur = value;
-      }
-    } else if (KEY("pid")) {
-      p = space(p + 5);
-      if (*p != ':')
-        goto bad;
-      q = identity(s, space(p + 1), end, &e.pid, &e.pid_type);
-    } else if (KEY("tid")) {
-      p = space(p + 5);
-      if (*p != ':')
-        goto bad;
-      q = identity(s, space(p + 1), end, &e.tid, &e.tid_type);
-    } else if (KEY("cat") || KEY("name")) {
-      int name = p[1] == 'n';
-      p = space(p + (name ? 6 : 5));
-      if (*p != ':')
-        goto bad;
-      p = space(p + 1);
-      if (*p == '"') {
-        span *t = name ? &e.name : &e.category;
-        q = healed(s, p, end, t);
-        if (!name)
-          e.has_category = 1;
-      } else {
-        q = skip_value(s, p, end);
-      }
-    } else if (KEY("args")) {
-      p = space(p + 6);
-      if (*p != ':')
-        goto bad;
-      p = space(p + 1);
-      if (*p == '{') {
-        q = arguments(s, p, end, &e);
-      } else {
-        if (p < end)
-          ett_json_hurt(s, ETT_DAMAGE_ARGS_NOT_OBJECT, s->base + (uint64_t)(p - s->data));
-        q = skip_value(s, p, end);
-      }
-    } else {
-      span key;
-      q = string(p + 1, end, &key);
-      if (!q)
-        return NULL;
-      p = space(q + 1);
-      if (*p != ':')
-        goto bad;
-      p = space(p + 1);
-      q = *p == '"' ? healed(s, p, end, &key) : skip_value(s, p, end);
-    }
+      break;
+    const char *q = member(s, p, end, &e);
     if (!q)
       return NULL;
-  next:
     p = space(q);
     if (*p == ',') {
       p = space(p + 1);
       continue;
     }
-    if (*p == '}')
+    if (*p != '}')
       break;
-    goto bad;
+    if (emit(s, &e, s->base + (uint64_t)(start - s->data))) {
+      s->oom = 1;
+      return NULL;
+    }
+    if (s->kept_args)
+      ett_json_trim(s);
+    return p + 1;
   }
-  if (emit(s, &e, s->base + (uint64_t)(start - s->data))) {
-    s->oom = 1;
-    return NULL;
-  }
-  if (s->kept_args)
-    ett_json_trim(s);
-  return p + 1;
-bad:
   s->bad = p;
   return NULL;
 }

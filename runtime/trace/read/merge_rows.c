@@ -1,6 +1,6 @@
 /* Rows of a trace: the parts' blocks with the trace's numbers, pairs joined, one time
  * axis. */
-#include "trace/table/merge.h"
+#include "trace/read/merge.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "trace/read/json/part.h"
+#include "trace/table/part.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Files of a trace: what each is, and what was found about it. */
-#include "trace/read/json/members.h"
-#include "trace/table/merge.h"
+#include "trace/read/merge.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +35,44 @@ int ett_merge_warn(ett_merge *m, uint32_t file, const char *code, uint64_t count
   return 0;
 }
 
+/* An integer member of the JSON text of an object: 1 when it is there. */
+static int member_integer(const char *object, const char *key, int64_t *value) {
+  size_t n = strlen(key);
+  int depth = 0;
+  for (const char *p = object; *p; p++) {
+    if (*p == '{' || *p == '[') {
+      depth++;
+    } else if (*p == '}' || *p == ']') {
+      depth--;
+    } else if (*p == '"') {
+      const char *start = p + 1;
+      for (p++; *p && *p != '"'; p++)
+        if (*p == '\\' && p[1])
+          p++;
+      if (!*p)
+        return 0;
+      if (depth != 1 || (size_t)(p - start) != n || memcmp(start, key, n) != 0)
+        continue;
+      const char *q = p + 1;
+      while (isspace((unsigned char)*q))
+        q++;
+      if (*q != ':')
+        continue;
+      q++;
+      while (isspace((unsigned char)*q))
+        q++;
+      bool quoted = *q == '"';
+      char *end;
+      long long v = strtoll(q + quoted, &end, 10);
+      if (end == q + quoted || (quoted && *end != '"'))
+        return 0;
+      *value = v;
+      return 1;
+    }
+  }
+  return 0;
+}
+
 static int describe_file(ett_merge *m, uint32_t i, ett_trace_part *first,
                          uint32_t parts) {
   ett_trace_file *f = &m->t->files[i];
@@ -60,11 +98,11 @@ static int describe_file(ett_merge *m, uint32_t i, ett_trace_part *first,
   for (uint32_t k = 0; k < f->member_count; k++) {
     const ett_member *x = &f->members[k];
     if (strcmp(x->key, "distributedInfo") == 0) {
-      if (ett_member_integer(x->value, "rank", &f->rank)) {
+      if (member_integer(x->value, "rank", &f->rank)) {
         f->has_rank = true;
         f->rank_source = "distributedInfo";
       }
-      f->has_world = ett_member_integer(x->value, "world_size", &f->world_size);
+      f->has_world = member_integer(x->value, "world_size", &f->world_size);
     } else if (strcmp(x->key, "baseTimeNanoseconds") == 0) {
       f->base_ns = strtoll(x->value + (x->value[0] == '"'), NULL, 10);
     }

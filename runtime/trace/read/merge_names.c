@@ -1,6 +1,6 @@
 /* Names of a trace: one string table, its categories, its tracks. */
 #include "io/utf8.h"
-#include "trace/table/merge.h"
+#include "trace/read/merge.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -177,68 +177,66 @@ static ett_trace_class line_class(const char *process, const char *thread) {
   return ETT_CLASS_DEVICE_ANNOTATION;
 }
 
-int ett_merge_tracks(ett_merge *m) {
-  ett_load *l = m->load;
-  ett_trace *t = m->t;
-  for (uint32_t from = 0; from < l->part_count;) {
-    uint32_t to = from, file = l->parts[from].file;
-    while (to < l->part_count && l->parts[to].file == file)
-      to++;
-    ett_trace_part all; /* only its track table is used */
-    if (ett_part_init(&all, file, 0, NULL))
-      return ett_merge_memory(m);
-    uint32_t base = t->track_count;
-    for (uint32_t i = from; i < to; i++) {
-      const ett_trace_part *p = &l->parts[i];
-      if (!p->track_count)
-        continue;
-      m->part_tracks[i] = malloc(p->track_count * sizeof **m->part_tracks);
-      if (!m->part_tracks[i])
-        goto out;
-      for (uint32_t k = 0; k < p->track_count; k++) {
-        const ett_track *x = &p->tracks[k];
-        int64_t pid = x->pid, tid = x->tid;
-        if (x->pid_type == ETT_ID_TEXT)
-          pid = ett_merge_text(m, p->lexicon, (uint32_t)pid);
-        if (x->tid_type == ETT_ID_TEXT)
-          tid = ett_merge_text(m, p->lexicon, (uint32_t)tid);
-        uint32_t id = ett_part_track(&all, pid, x->pid_type, tid, x->tid_type);
-        if (id == ETT_TRACE_NONE)
-          goto out;
-        ett_track *y = &all.tracks[id];
-        y->events += x->events;
-        if (x->process != ETT_STRING_NONE)
-          y->process = ett_merge_text(m, p->lexicon, x->process);
-        if (x->thread != ETT_STRING_NONE)
-          y->thread = ett_merge_text(m, p->lexicon, x->thread);
-        m->part_tracks[i][k] = base + id;
-      }
-    }
-    for (uint32_t k = 0, n = all.track_count; k < n; k++) {
-      const ett_track x = all.tracks[k];
-      if (x.process != ETT_STRING_NONE)
-        continue;
-      uint32_t owner = ett_part_track(&all, x.pid, x.pid_type, 0, ETT_ID_NONE);
-      if (owner == ETT_TRACE_NONE)
-        goto out;
-      all.tracks[k].process = all.tracks[owner].process;
-    }
-    if (all.track_count) {
-      ett_track *grown =
-          realloc(t->tracks, ((size_t)base + all.track_count) * sizeof *grown);
-      if (!grown)
-        goto out;
-      t->tracks = grown;
-      memcpy(t->tracks + base, all.tracks, all.track_count * sizeof *grown);
-      t->track_count = base + all.track_count;
-    }
-    ett_part_free(&all);
-    from = to;
-    continue;
-  out:
-    ett_part_free(&all);
-    return ett_merge_memory(m);
+/* Adds the tracks of a part to those of its file, which begin at number base. */
+static int add_tracks(ett_merge *m, uint32_t part, ett_trace_part *all, uint32_t base) {
+  const ett_trace_part *p = &m->load->parts[part];
+  if (!p->track_count)
+    return 0;
+  m->part_tracks[part] = malloc(p->track_count * sizeof **m->part_tracks);
+  if (!m->part_tracks[part])
+    return -1;
+  for (uint32_t k = 0; k < p->track_count; k++) {
+    const ett_track *x = &p->tracks[k];
+    int64_t pid = x->pid, tid = x->tid;
+    if (x->pid_type == ETT_ID_TEXT)
+      pid = ett_merge_text(m, p->lexicon, (uint32_t)pid);
+    if (x->tid_type == ETT_ID_TEXT)
+      tid = ett_merge_text(m, p->lexicon, (uint32_t)tid);
+    uint32_t id = ett_part_track(all, pid, x->pid_type, tid, x->tid_type);
+    if (id == ETT_TRACE_NONE)
+      return -1;
+    ett_track *y = &all->tracks[id];
+    y->events += x->events;
+    if (x->process != ETT_STRING_NONE)
+      y->process = ett_merge_text(m, p->lexicon, x->process);
+    if (x->thread != ETT_STRING_NONE)
+      y->thread = ett_merge_text(m, p->lexicon, x->thread);
+    m->part_tracks[part][k] = base + id;
   }
+  return 0;
+}
+
+/* Tracks of one file, whose parts are from ... to; `all` is only used for its table. */
+static int file_tracks(ett_merge *m, uint32_t from, uint32_t to, ett_trace_part *all) {
+  ett_trace *t = m->t;
+  uint32_t base = t->track_count;
+  for (uint32_t i = from; i < to; i++)
+    if (add_tracks(m, i, all, base))
+      return -1;
+  for (uint32_t k = 0, n = all->track_count; k < n; k++) {
+    const ett_track x = all->tracks[k];
+    if (x.process != ETT_STRING_NONE)
+      continue;
+    uint32_t owner = ett_part_track(all, x.pid, x.pid_type, 0, ETT_ID_NONE);
+    if (owner == ETT_TRACE_NONE)
+      return -1;
+    all->tracks[k].process = all->tracks[owner].process;
+  }
+  if (!all->track_count)
+    return 0;
+  ett_track *grown =
+      realloc(t->tracks, ((size_t)base + all->track_count) * sizeof *grown);
+  if (!grown)
+    return -1;
+  t->tracks = grown;
+  memcpy(t->tracks + base, all->tracks, all->track_count * sizeof *grown);
+  t->track_count = base + all->track_count;
+  return 0;
+}
+
+/* Device and category that the rows of each line of an XLA trace get. */
+static int merge_lines(ett_merge *m) {
+  const ett_trace *t = m->t;
   uint32_t n = t->track_count ? t->track_count : 1;
   m->line_category = malloc(n * sizeof *m->line_category);
   m->line_device = malloc(n * sizeof *m->line_device);
@@ -264,4 +262,19 @@ int ett_merge_tracks(ett_merge *m) {
       return ett_merge_memory(m);
   }
   return 0;
+}
+
+int ett_merge_tracks(ett_merge *m) {
+  const ett_load *l = m->load;
+  for (uint32_t from = 0, to; from < l->part_count; from = to) {
+    ett_trace_part all;
+    for (to = from; to < l->part_count && l->parts[to].file == l->parts[from].file;)
+      to++;
+    int status = ett_part_init(&all, l->parts[from].file, 0, NULL) ||
+                 file_tracks(m, from, to, &all);
+    ett_part_free(&all);
+    if (status)
+      return ett_merge_memory(m);
+  }
+  return merge_lines(m);
 }

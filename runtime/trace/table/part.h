@@ -1,7 +1,8 @@
 /* part.h - what one reader thread makes of one stretch of one file.
  *
- * A part owns blocks of rows, args, tracks, root members and a tally of damage; its
- * string ids belong to the lexicon of the thread that filled it. trace.c merges parts. */
+ * A part owns blocks of rows, args, tracks, root members and a count of damage. Its
+ * string ids belong to the lexicon of the thread that filled it. read/merge.h joins
+ * parts. */
 #ifndef ETT_TRACE_PART_H
 #define ETT_TRACE_PART_H
 
