@@ -10,7 +10,7 @@ op.schema = { batch = "count", heads = "count", kv_heads = "count", seq_q = "cou
   shards = "count?" }
 
 op.constraints = {
-  { "heads must divide by kv_heads", function(s) return s.heads % s.kv_heads == 0 end },
+  { "heads must be divisible by kv_heads", function(s) return s.heads % s.kv_heads == 0 end },
   { "causal must be 0 or 1", function(s) return s.causal <= 1 end },
   { "a causal mask needs at least as many keys (seq_k) as queries (seq_q)",
     function(s) return s.causal == 0 or s.seq_q <= s.seq_k end },

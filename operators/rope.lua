@@ -9,7 +9,7 @@ op.schema = { batch = "count", seq = "count", heads = "count", kv_heads = "count
   rotary_dim = "count" }
 
 op.constraints = {
-  { "heads must divide by kv_heads", function(s) return s.heads % s.kv_heads == 0 end },
+  { "heads must be divisible by kv_heads", function(s) return s.heads % s.kv_heads == 0 end },
   { "rotary_dim must be even", function(s) return s.rotary_dim % 2 == 0 end },
   { "rotary_dim must be at most head_dim", function(s) return s.rotary_dim <= s.head_dim end },
 }

@@ -113,6 +113,36 @@ describe("the command line", function()
   end)
 end)
 
+describe("an architecture of one's own", function()
+  local words = "layers=2 hidden=512 heads=8 vocab=1000 seq=512 micro_batches=1 "
+  local mine = [[
+local blocks = require "ett.model.blocks"
+return { schema = { attention_every = { "count", default = 2, help = "layers from one attention to the next" } },
+  build = function(h)
+    return blocks.decoder(h, { name = "block", count = h.layers // h.attention_every, ops = { "gelu" } })
+  end }
+]]
+
+  it("has its declared fields on every command line and in --help", function()
+    write("mine.lua", mine)
+    for _, command in ipairs { "predict --quiet", "sweep --quiet tp=1,2" } do
+      local seconds = {}
+      for i, every in ipairs { 1, 2 } do
+        local code, out, err = run(("%s --model mine %s attention_every=%d"):format(command, words, every))
+        assert.equal(0, code, err)
+        seconds[i] = tonumber(out)
+      end
+      assert.is_true(seconds[1] > seconds[2])
+      refused(("%s --model mine %s attention_evry=1"):format(command, words),
+        ("%s: unknown field 'attention_evry'; did you mean 'attention_every'?"):format(command:match("%a+")), 2)
+    end
+    for _, command in ipairs { "predict", "sweep" } do
+      assert.matches("attention_every +layers from one attention to the next %(default 2%)",
+        select(2, run(command .. " --model mine --help")), nil)
+    end
+  end)
+end)
+
 describe("a cluster, model or profile of one's own", function()
   local llama = "predict --model llama hidden=4096 layers=32 heads=32 vocab=32000 seq=4096 "
   it("with a fault in the file", function()

@@ -1,5 +1,4 @@
 -- The shape of the tree: what a reader may rely on without looking.
-local catalog = require "ett.base.catalog"
 local find = require "ett.base.find"
 local tree = require "tree"
 
@@ -22,7 +21,7 @@ describe("description files:", function()
   for kind, fields in pairs(wanted) do
     it(kind .. " say their name, summary and schema", function()
       local missing = {}
-      for _, entry in ipairs(find.list(catalog.folders[kind])) do
+      for _, entry in ipairs(find.list(find.folders[kind])) do
         local value = find.load_file(entry.path)
         for field, type_wanted in pairs(fields) do
           if type(value[field]) ~= type_wanted then

@@ -6,6 +6,10 @@
 static const char *const kind_names[ETT_COMM_KINDS] = {
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast"};
 
+const char *ett_comm_kind_name(ett_comm_kind kind) {
+  return kind_names[kind];
+}
+
 int ett_comm_kind_of(const char *name) {
   for (int kind = 0; kind < ETT_COMM_KINDS; kind++)
     if (strcmp(name, kind_names[kind]) == 0)

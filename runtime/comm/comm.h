@@ -1,16 +1,13 @@
 /* comm.h - how long a collective takes over a cluster's links: hierarchical alpha-beta.
  *
- * A group of nodes * ranks_per_node ranks works on a buffer of `bytes`, in the
- * conventions of nccl-tests (doc/PERFORMANCE.md there derives them): bytes is the whole
- * buffer - what all_gather ends with, what reduce_scatter starts with, what one rank of
- * Trees that reduce inside the node before they leave it (NCCL's NVLSTree on NVSwitch
- * with in-switch reduction) make a node count as one rank on the network: on two nodes of
- * eight H100 the bus bandwidth is 338 GB/s over 200 GB/s of network cards. Older ones
- * measure the ring's: 85 of 100 GB/s on three nodes of eight A100 (NVIDIA/nccl-tests
- * issue 119). all_to_all sends out in all - and seconds = alpha + bytes * factor /
- * bus_bandwidth factor: all_reduce 2 (n-1)/n; all_gather, reduce_scatter, all_to_all
- * (n-1)/n; broadcast, send_recv 1 so that bus_bandwidth is a property of the links and
- * not of n.
+ * A group of nodes * ranks_per_node ranks works on a buffer of `bytes`. Conventions are
+ * those of nccl-tests (its doc/PERFORMANCE.md derives them): bytes is the whole buffer,
+ * that is the result of all_gather, the input of reduce_scatter and what one rank of
+ * all_to_all sends. Then
+ *     seconds = alpha + bytes * factor / bus_bandwidth
+ *     factor: all_reduce 2 (n-1)/n; all_gather, reduce_scatter, all_to_all (n-1)/n;
+ *             broadcast, send_recv 1
+ * so that bus_bandwidth is a property of the links and does not depend on n.
  *
  * Two levels. Inside a node the bus bandwidth is that of the intra link, measured (a
  * curve over message size) or stated. Between nodes a ring leaves each node once per
@@ -22,6 +19,12 @@
  * cross the network; a tree 2 (log2(nodes) network steps + ranks_per_node - 1); the
  * faster is taken. all_to_all sends each rank's share pairwise: the part for other nodes
  * over its share of the network, the rest inside, at the same time.
+ *
+ * Trees that reduce inside the node before they leave it (links.hierarchical: NCCL's
+ * NVLSTree on NVSwitch with in-switch reduction) make a node count as one rank on the
+ * network: on two nodes of eight H100 the bus bandwidth is 338 GB/s over 200 GB/s of
+ * network cards. Older nodes measure the ring's: 85 of 100 GB/s on three nodes of eight
+ * A100 (NVIDIA/nccl-tests issue 119).
  *
  * Not modelled: congestion between different kinds of groups, topology above the node
  * (fat-tree levels are taken as non-blocking), switch reduction (give its bus bandwidth
@@ -69,7 +72,7 @@ typedef struct ett_comm_links {
   double inter_per_node;  /* of a whole node, one direction; 0: no network */
   double inter_send;      /* of one send between nodes; 0: as collectives have it */
   double inter_latency;   /* seconds of one step */
-  int hierarchical;       /* trees reduce inside the node first (NVLSTree); below */
+  int hierarchical;       /* trees reduce inside the node first (NVLSTree) */
   double base_latency;    /* seconds of starting any collective */
 } ett_comm_links;
 
@@ -84,7 +87,8 @@ typedef struct ett_comm_time {
   ett_comm_algorithm algorithm;
 } ett_comm_time;
 
-/* The kind of a standard name ("all_reduce", ...), or -1. */
+/* The standard name of a kind ("all_reduce", ...), and the kind of a name, or -1. */
+const char *ett_comm_kind_name(ett_comm_kind kind);
 int ett_comm_kind_of(const char *name);
 const char *ett_comm_algorithm_name(ett_comm_algorithm algorithm);
 

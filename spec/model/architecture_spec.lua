@@ -1,5 +1,6 @@
 local architecture = require "ett.model.architecture"
 local collective = require "ett.operator.collective"
+local model_module = require "ett.model"
 
 local function message(fn, ...)
   local ok, why = pcall(fn, ...)
@@ -113,13 +114,13 @@ describe("plain lists", function()
   local names = { "RMSlayernorm", "linear1", "RoPE", "flash_atten", "linear2", "RMSlayernorm", "res_add", "linear3",
     "gelu", "linear4", "res_add" }
   it("become layers with their collectives found", function()
-    local model = architecture.from_list(names, { layers = 32, hidden = 4096, heads = 32, vocab = 50257 })
+    local model = model_module.list(names, { layers = 32, hidden = 4096, heads = 32, vocab = 50257 })
     local plan = { tp = 2, micro_batch = 4, seq = 4096, dtype = "fp16" }
     assert.equal((2 * 32 + 1) * 2.0 * 4 * 4096 * 4096 + 3 * 4 * 4 * 4096, bytes_of(model, plan, "tp", "forward"))
   end)
   it("name an unknown operator with its place and the nearest", function()
     assert.matches("encoder_function_list: entry 2: unknown operator 'linaer1'; did you mean 'linear1'",
-      message(architecture.from_list, { "gelu", "linaer1" }, llama), 1, true)
+      message(model_module.list, { "gelu", "linaer1" }, llama), 1, true)
   end)
 end)
 
@@ -139,6 +140,78 @@ describe("wrong architectures", function()
     assert.matches("unknown collective 'all_reduse'; did you mean 'all_reduce'", message(architecture.new, function()
       return { layers = { { name = "odd", ops = { { collective = "all_reduse" } } } } }
     end, llama), 1, true)
+  end)
+end)
+
+describe("an architecture of one's own", function()
+  local find, lfs, operator = require "ett.base.find", require "lfs", require "ett.operator"
+  local folder
+  before_each(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    lfs.mkdir(folder)
+    find.set_script_folder(folder)
+  end)
+  after_each(function()
+    find.set_script_folder(nil)
+    operator.forget()
+    require("ett.base.folder").remove(folder)
+  end)
+
+  local function write(name, text)
+    local file = assert(io.open(folder .. "/" .. name .. ".lua", "w"))
+    file:write(text)
+    file:close()
+  end
+
+  local function built(ops, more)
+    write("mine", ([[
+return { %s
+  build = function(h)
+    return { layers = { { name = "block", count = h.layers, ops = { %s } } } }
+  end }]]):format(more or "", ops))
+    return architecture.new("mine", llama)
+  end
+
+  it("declares its fields, which operators see", function()
+    write("mine", [[
+return { summary = "s", schema = { every = { "count", default = 3, help = "layers between wide ones" } },
+  build = function(h) return { layers = { { name = "block", count = h.every, ops = { "gelu" } } } } end }]])
+    local model = architecture.new("mine", llama)
+    assert.equal(3, model.layers[1].count)
+    assert.equal(3, architecture.configuration(model.hyper, { seq = 1 }).every)
+    local all, own = architecture.fields "mine"
+    assert.same({ "every" }, require("ett.base.schema").keys(own))
+    assert.is_truthy(all.hidden and all.every)
+  end)
+
+  it("is refused by file and line for what it returns", function()
+    assert.equal("mine.lua:2: layer 1 (block): entry 1: unknown field 'tiems'; did you mean 'times'?",
+      message(built, "{ op = 'gelu', tiems = 2 }"))
+    assert.equal("mine.lua: unknown field 'shcema'; did you mean 'schema'?", message(built, "'gelu'", "shcema = {},"))
+    assert.equal("mine.lua: schema: unknown kind 'cont' of field 'n'; did you mean 'count'?",
+      (message(built, "'gelu'", "schema = { n = 'cont' },"):gsub("; known are.*", "")))
+    write("mine", "return function() return { layers = {}, layrs = 1 } end")
+    assert.matches("mine.lua:1: must return a table with a non-empty list 'layers'",
+      message(architecture.new, "mine", llama), 1, true)
+    write("mine", "return function() return { layers = { { name = 'x', ops = { 'gelu' } } }, notes = 1 } end")
+    assert.matches("mine.lua:1: unknown field 'notes'", message(architecture.new, "mine", llama), 1, true)
+  end)
+
+  it("is refused for fields of 'with' and for numbers that cannot be", function()
+    local plan = { seq = 64, micro_batch = 1, tp = 2 }
+    local function run(ops)
+      local model = built(ops)
+      return architecture.operations(model.layers[1], architecture.configuration(model.hyper, plan))
+    end
+    assert.equal(512, run("{ op = 'gelu', with = { ffn = 1024 } }")[1].shape.width)
+    assert.equal(16, run("{ op = 'gelu', with = { rank = 8, ffn = 32 } }")[1].shape.width) -- a user's own field
+    assert.equal("gelu: unknown field 'hiden' in 'with'; did you mean 'hidden'?",
+      message(run, "{ op = 'gelu', with = { hiden = 8 } }"))
+    assert.equal("mine.lua:3: gelu: 'with' must return a table, got 3",
+      message(run, "{ op = 'gelu', with = function() return 3 end }"))
+    assert.matches("mine.lua:3: collective 'all_reduce': elements must return a number of at least 0, got -1",
+      message(run, "{ collective = 'all_reduce', group = 'tp', elements = function() return -1 end }"), 1, true)
   end)
 end)
 

@@ -125,7 +125,7 @@ describe("laws of shapes", function()
   end)
 
   it("says what does not divide", function()
-    assert.matches("heads = 32 must divide by tp = 3",
+    assert.matches("heads = 32 must be divisible by tp = 3",
       message(operator.get("flash_attention").shape, with { tp = 3 }), 1, true)
   end)
 end)

@@ -56,6 +56,20 @@ describe("a user's cluster", function()
     end
     assert.is_nil(cluster_module.links(c, 1).curve)
   end)
+  it("is refused for a curve that is none", function()
+    for wanted, curve in pairs {
+      ["curves[2]: must be a list { bytes, bytes/s, bytes, bytes/s, … }, got 3 numbers"] = { 1, 2, 3 },
+      ["curves[2]: number 4 must be positive, got -2"] = { 1, 2, 3, -2 },
+      ["curves[2]: sizes must ascend, got 1 bytes behind 1"] = { 1, 2, 1, 2 },
+    } do
+      local c = valid()
+      c.links.intra.curves = { [2] = curve }
+      assert.equal("cluster: links: intra: " .. wanted, message(cluster_module.get, c))
+    end
+    local c = valid()
+    c.links.intra.curves = { eight = { 1, 2 } }
+    assert.matches("curves[eight]: the key must be a number of ranks", message(cluster_module.get, c), 1, true)
+  end)
   it("is refused by field", function()
     local c = valid()
     c.device.memory_bandwith = 1
@@ -63,10 +77,19 @@ describe("a user's cluster", function()
       message(cluster_module.get, c), 1, true)
     c = valid()
     c.device.peak_flops = { bf61 = 1 }
-    assert.matches("unknown dtype 'bf61'; did you mean 'bf16'", message(cluster_module.get, c), 1, true)
+    assert.matches("unknown field 'bf61'; did you mean 'bf16'", message(cluster_module.get, c), 1, true)
     c = valid()
     c.device.measured_flops = { bf61 = 1 }
-    assert.matches("measured_flops: unknown dtype 'bf61'; did you mean 'bf16'", message(cluster_module.get, c), 1, true)
+    assert.matches("measured_flops: unknown field 'bf61'; did you mean 'bf16'", message(cluster_module.get, c), 1, true)
+    c = valid()
+    c.device.peak_flops.bf16 = -1
+    assert.equal("cluster: device: peak_flops: field 'bf16' must be a positive number, got -1",
+      message(cluster_module.get, c))
+    c = valid()
+    c.profile = { bass = "perlmutter" }
+    assert.equal("cluster: profile: unknown field 'bass'; did you mean 'base'?", message(cluster_module.get, c))
+    c.profile = 3
+    assert.equal("cluster: field 'profile' must be a string or a table, got 3", message(cluster_module.get, c))
     c = valid()
     c.links = {}
     assert.matches("links: missing field 'intra'", message(cluster_module.get, c), 1, true)

@@ -257,7 +257,7 @@ describe("an impossible shape", function()
     for said, entry in pairs {
       ["moe_router: impossible shape: top_k must be at most experts, got experts = 2"] =
         { operator = "moe_router", shapes = { tokens = 1, hidden = 1, experts = 2, top_k = 4 } },
-      ["flash_attention: impossible shape: heads must divide by kv_heads; causal must be 0 or 1, got batch = 1"] =
+      ["flash_attention: impossible shape: heads must be divisible by kv_heads; causal must be 0 or 1, got batch = 1"] =
         { operator = "flash_attention", shapes = { batch = 1, heads = 4, kv_heads = 3, seq_q = 1, seq_k = 1,
           head_dim = 1, causal = 2 } },
       ["rope: impossible shape: rotary_dim must be even; rotary_dim must be at most head_dim, got"] =
@@ -290,7 +290,7 @@ describe("an impossible shape", function()
     end
     assert.equal(10530, target.total)
     assert.equal(4860, possible) -- the rows of both of its tables
-    assert.same({ ["dim = N must divide by h = N"] = true, ["h = N must divide by mp = N"] = true }, why)
+    assert.same({ ["dim = N must be divisible by h = N"] = true, ["h = N must divide by mp = N"] = true }, why)
   end)
 
   it("of moe.yml has more choices than experts", function()

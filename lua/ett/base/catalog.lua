@@ -1,29 +1,12 @@
 --- What there is to name: operators, architectures, clusters, …, each a folder of files.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local schema = require "ett.base.schema"
 
 local catalog = {}
 
---- kind -> folder under the roots.
-catalog.folders = {
-  architectures = "lua/architectures",
-  campaigns = "samplers/campaigns",
-  clusters = "clusters",
-  communication = "lua/ett/trace/communication",
-  examples = "examples",
-  measures = "spec/bench",
-  metrics = "lua/ett/metrics",
-  operators = "operators",
-  schedules = "lua/schedules",
-}
-
 --- Every kind, sorted.
-function catalog.kinds()
-  local kinds = {}
-  for kind in pairs(catalog.folders) do kinds[#kinds + 1] = kind end
-  table.sort(kinds)
-  return kinds
-end
+function catalog.kinds() return schema.keys(find.folders) end
 
 --- First line of the comment a file begins with.
 local function first_comment(path)
@@ -58,7 +41,7 @@ end
 --- Every file of a kind: list of {name, path, summary, aliases?, source?, fault?}, sorted.
 ---@param kind string
 function catalog.list(kind)
-  local folder = catalog.folders[kind]
+  local folder = find.folders[kind]
   if not folder then
     error_module.raise("usage", "nothing is called '%s'%s; there are %s", kind,
       error_module.suggestion(kind, catalog.kinds()), table.concat(catalog.kinds(), ", "))

@@ -10,6 +10,19 @@ local host = require "ett.host"
 local find = {}
 local script_folder
 
+--- What there is to name: kind -> folder under the roots.
+find.folders = {
+  architectures = "lua/architectures",
+  campaigns = "samplers/campaigns",
+  clusters = "clusters",
+  communication = "lua/ett/trace/communication",
+  examples = "examples",
+  measures = "spec/bench",
+  metrics = "lua/ett/metrics",
+  operators = "operators",
+  schedules = "lua/schedules",
+}
+
 --- Counts changes of the roots: what was found under one number is found again.
 find.generation = 0
 
@@ -185,7 +198,7 @@ function find.load(kind, name)
   if not path then
     local leaf = kind:match("([^/]+)$")
     local hint = error_module.suggestion(name, find.names(kind))
-    if hint == "" and require("ett.base.catalog").folders[leaf] == kind then
+    if hint == "" and find.folders[leaf] == kind then
       hint = ("; `ett list %s` names them all"):format(leaf)
     end
     error_module.raise("missing", "unknown %s '%s'%s", (leaf:gsub("s$", "")), tostring(name), hint)

@@ -3,7 +3,8 @@
 --   local spec = { hidden = "count", tp = { "degree", default = 1 }, gated = "boolean?" }
 --   local clean = schema.check(given, spec, "plan")
 --
--- A field is a kind, a kind with "?" (optional), or { kind, default=, optional=, one_of=, least=, most= }.
+-- A field is a kind, a kind with "?" (optional), or { kind, default=, optional=, one_of=, least=, most=, help=,
+-- fields = { … } of a table }.
 local error_module = require "ett.base.error"
 
 local schema = {}
@@ -38,6 +39,7 @@ local kinds = {
   boolean = { "true or false", function(v) return type(v) == "boolean" end },
   string = { "a string", function(v) return type(v) == "string" end },
   table = { "a table", function(v) return type(v) == "table" end },
+  text_or_table = { "a string or a table", function(v) return type(v) == "string" or type(v) == "table" end },
   list = { "a list", function(v) return type(v) == "table" and (next(v) == nil or v[1] ~= nil) end },
   ["function"] = { "a function", function(v) return type(v) == "function" end },
   any = { "any value", function(v) return v ~= nil end },
@@ -121,6 +123,12 @@ function schema.check_rules(spec)
   for _, name in ipairs(schema.keys(spec)) do rule_of(spec[name], name) end
 end
 
+--- What a field of that rule must be, in words: "a positive integer".
+function schema.sentence(rule)
+  rule = rule_of(rule, "?")
+  return rule.one_of and "one of " .. table.concat(rule.one_of, ", ") or kinds[rule[1]][1]
+end
+
 --- Whether a field of that rule may be left out.
 function schema.optional(rule)
   rule = rule_of(rule, "?")
@@ -165,6 +173,11 @@ function schema.violations(given, spec)
     else
       local fault = limit_fault(value, rule)
       if fault then add("field '%s' must be %s", name, fault) end
+      if rule.fields and type(value) == "table" then
+        local inner
+        inner, value = schema.violations(value, rule.fields)
+        for _, sentence in ipairs(inner) do add("%s: %s", name, sentence) end
+      end
       clean[name] = check[3] and check[3](value) or value
     end
   end

@@ -33,9 +33,11 @@ local function print_overview()
   print("\n`ett COMMAND --help` says more; `ett --version` prints the version.")
 end
 
-local function print_help(command)
+local function print_help(command, opts)
   print(("usage: ett %s\n"):format(command.usage or command.name))
-  print(command.summary .. (command.description and "\n\n" .. command.description or "") .. "\n")
+  local more = command.description
+  if type(more) == "function" then more = more(opts or {}) end
+  print(command.summary .. (more and "\n\n" .. more or "") .. "\n")
   print("options:\n" .. options.help(command.options))
 end
 
@@ -79,7 +81,7 @@ local function main(argv)
   if command.raw then return command.run(rest) or 0 end -- parses its own arguments
   local opts, positional = options.parse(command.options, rest, command.name)
   if opts.help and not (command.own_help and positional[1]) then
-    print_help(command)
+    print_help(command, opts)
     return 0
   end
   return command.run(opts, positional) or 0

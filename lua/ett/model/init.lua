@@ -5,6 +5,8 @@
 --   model.list({ "rms_norm", "linear_qkv", … }, { layers = 32, … })    -- plain operator names
 local architecture = require "ett.model.architecture"
 local error_module = require "ett.base.error"
+local find = require "ett.base.find"
+local list = require "ett.model.list"
 local schema = require "ett.base.schema"
 
 local model = {}
@@ -12,9 +14,10 @@ local model = {}
 --- A model of an architecture found by name, or of a function.
 function model.new(name, hyper) return architecture.new(name, hyper) end
 
---- A model whose repeated layer is a list of operator names.
+--- A model whose repeated layer is a list of operator names: the reference's encoder_function_list. Embedding, final
+--- norm, head and loss are added. Collectives enclose each tensor-parallel region.
 function model.list(names, hyper)
-  local built = architecture.from_list(names, hyper)
+  local built = architecture.new(function(clean) return list(names, clean) end, hyper)
   built.name = "encoder_function_list"
   return built
 end
@@ -26,7 +29,7 @@ function model.huggingface(path)
   local config, err = require("ett.json").read(path)
   if config == nil then error(error_module.from(err), 0) end
   if type(config) ~= "table" then error_module.raise("format", "%s: must hold a JSON object", path) end
-  local name, hyper, notes, kind = require("ett.import.huggingface").hyper(config, path)
+  local name, hyper, notes, kind = find.load("lua/ett/import", "huggingface").hyper(config, path)
   local built = error_module.wrap(path, architecture.new, name, hyper)
   built.name, built.notes = ("%s (%s)"):format(kind, path:match("([^/]+)$")), notes
   return built

@@ -3,31 +3,14 @@
 -- Conventions of nccl-tests: `bytes` is the size of the whole buffer (what all_gather ends with,
 -- what reduce_scatter starts with); `degree` ranks take part.
 local error_module = require "ett.base.error"
+local names = require "ett.base.collective"
 local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
 local collective = {}
 
---- The kinds that profiles and cluster links answer for.
-collective.kinds = { "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast" }
-
---- Other names for them, the reference's among them.
-collective.aliases = { allreduce = "all_reduce", allreduce_large = "all_reduce", allgather = "all_gather",
-  allgather_large = "all_gather", reducescatter = "reduce_scatter", reducescatter_large = "reduce_scatter",
-  alltoall = "all_to_all", p2p = "send_recv", sendrecv = "send_recv", bcast = "broadcast" }
-
---- Standard name of a kind or alias; raises with the nearest.
-function collective.kind(name)
-  for _, kind in ipairs(collective.kinds) do if kind == name then return kind end end
-  if collective.aliases[name] then return collective.aliases[name] end
-  local known = {}
-  for _, kind in ipairs(collective.kinds) do known[#known + 1] = kind end
-  for alias in pairs(collective.aliases) do known[#known + 1] = alias end
-  table.sort(known)
-  error_module.raise("missing", "unknown collective '%s'%s; known are %s", tostring(name),
-    error_module.suggestion(name, known), table.concat(collective.kinds, ", "))
-end
+collective.kinds, collective.aliases, collective.kind = names.kinds, names.aliases, names.kind
 
 local function one(kind, group, degree, bytes, pass, overlapped)
   if degree == 1 then return {} end
@@ -110,32 +93,31 @@ function collective.patterns() return schema.keys(patterns) end
 
 local explicit = { collective = "string", group = { "string", one_of = { "tp", "cp", "ep", "dp" } },
   elements = "function", pass = { "string", default = "forward", one_of = { "forward", "backward" } },
-  times = "count?", overlapped = "boolean?", with = "table?" }
+  times = "count?", overlapped = "boolean?", with = "any?" }
 
 --- Checks an entry { collective = pattern } or { collective = kind, group, elements, pass }.
-function collective.check_entry(entry, label)
+function collective.check_entry(entry)
   if patterns[entry.collective] then
-    schema.check(entry, { collective = "string", with = "table?" }, label)
+    schema.check(entry, { collective = "string", with = "any?" })
     return
   end
-  local known = schema.keys(patterns)
-  for _, kind in ipairs(collective.kinds) do known[#known + 1] = kind end
-  local is_kind = collective.aliases[entry.collective] ~= nil
-  for _, kind in ipairs(collective.kinds) do is_kind = is_kind or kind == entry.collective end
-  if not is_kind then
-    error_module.raise("missing", "%s: unknown collective '%s'%s; known are %s", label, tostring(entry.collective),
+  if not names.find(entry.collective) then
+    local known = schema.keys(patterns)
+    table.move(names.kinds, 1, #names.kinds, #known + 1, known)
+    error_module.raise("missing", "unknown collective '%s'%s; known are %s", tostring(entry.collective),
       error_module.suggestion(entry.collective, known), table.concat(known, ", "))
   end
-  schema.check(entry, explicit, label)
+  schema.check(entry, explicit)
 end
 
 --- What a device runs for an entry: list of { kind, name, group, degree, bytes, pass, times, overlapped }.
 function collective.expand(entry, c)
   local pattern = patterns[entry.collective]
   if pattern then return pattern(c) end
-  local degree = c[entry.group] or 1
-  local list = one(collective.kind(entry.collective), entry.group, degree,
-    width(c.dtype) * (entry.elements(c) + 0.0), entry.pass or "forward", entry.overlapped)
+  local elements = schema.returning(entry.elements, "nonnegative",
+    ("collective '%s': elements"):format(entry.collective))(c)
+  local list = one(names.kind(entry.collective), entry.group, c[entry.group] or 1, width(c.dtype) * (elements + 0.0),
+    entry.pass or "forward", entry.overlapped)
   if list[1] then list[1].times = entry.times or 1 end
   return list
 end

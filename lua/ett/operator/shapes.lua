@@ -9,7 +9,7 @@ local shapes = {}
 --- value / degree, which must be whole.
 function shapes.divide(what, value, by, degree)
   if value % degree ~= 0 then
-    error_module.raise("plan", "%s = %d must divide by %s = %d", what, value, by, degree)
+    error_module.raise("plan", "%s = %d must be divisible by %s = %d", what, value, by, degree)
   end
   return value // degree
 end

@@ -3,40 +3,59 @@
 --   local cluster = require("ett.profile.cluster").get "perlmutter"   -- or a file name, or a table
 --   cluster.device.peak_flops.bf16                            -- FLOP/s, dense
 --   require("ett.profile.cluster").collective(cluster, "all_reduce", 1e8, { nodes = 2, gpus_per_node = 8 })
-local collective_names = require "ett.operator.collective"
+local collective_names = require "ett.base.collective"
+local comm = require "ett.comm"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local schema = require "ett.base.schema"
 
 local cluster_module = {}
 
-local device_fields = {
-  name = "string", aliases = "list?", source = "string", peak_flops = "table", memory_bytes = "positive",
-  memory_bandwidth = "positive", multiprocessors = "count?", power_watts = "positive?",
-  measured_flops = "table?", measured_source = "string?", probed = "boolean?",
-}
-local intra_fields = { bandwidth = "positive", latency = "nonnegative?", send_bandwidth = "positive?",
-  curves = "table?", name = "string?", source = "string" }
-local inter_fields = { bandwidth_per_gpu = "positive", bandwidth_per_node = "positive", latency = "nonnegative?",
-  send_bandwidth = "positive?", hierarchical = "boolean?", name = "string?", source = "string" }
-local cluster_fields = {
-  name = "string", summary = "string", source = "string", device = "table", gpus_per_node = "count",
-  links = "table", profile = "any?", nodes = "count?", price_per_gpu_hour = "nonnegative?", note = "string?",
+local peaks = {}
+for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = "positive?" end
+
+local fields = {
+  name = "string", summary = "string", source = "string", gpus_per_node = "count", nodes = "count?",
+  price_per_gpu_hour = "nonnegative?", note = "string?",
+  device = { "table", fields = {
+    name = "string", aliases = "list?", source = "string", peak_flops = { "table", fields = peaks },
+    memory_bytes = "positive", memory_bandwidth = "positive", multiprocessors = "count?", power_watts = "positive?",
+    measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
+  } },
+  links = { "table", fields = {
+    intra = { "table", optional = true, fields = { bandwidth = "positive", latency = "nonnegative?",
+      send_bandwidth = "positive?", curves = "table?", name = "string?", source = "string" } },
+    inter = { "table", optional = true, fields = { bandwidth_per_gpu = "positive", bandwidth_per_node = "positive",
+      latency = "nonnegative?", send_bandwidth = "positive?", hierarchical = "boolean?", name = "string?",
+      source = "string" } },
+  } },
+  profile = { "text_or_table", optional = true,
+    fields = { folder = "string?", base = "string?", borrow = "string?" } },
 }
 
---- NCCL's own latencies of a step, "Simple" protocol, as its tuner holds them
+--- NCCL's own latencies of a step, "Simple" protocol, from its tuner
 --- (NVIDIA/nccl src/graph/tuning.cc: hwLat NVLink ring 3.4 us, network ring 14 us, base 8.4 us).
 cluster_module.default_latency = { intra = 3.4e-6, inter = 14e-6, base = 8.4e-6 }
 
-local function check_peaks(peaks, label)
-  for dtype, value in pairs(peaks) do
-    if not schema.dtype_bytes[dtype] then
-      error_module.raise("model", "%s: unknown dtype '%s'%s", label, tostring(dtype),
-        error_module.suggestion(dtype, schema.keys(schema.dtype_bytes)))
+--- A curve is a flat list of pairs, message sizes ascending.
+local function check_curves(curves, label)
+  for ranks, curve in pairs(curves) do
+    local where = ("%s: links: intra: curves[%s]"):format(label, tostring(ranks))
+    if not math.tointeger(ranks) or ranks < 2 then
+      error_module.raise("model", "%s: the key must be a number of ranks of at least 2", where)
     end
-    if type(value) ~= "number" or value <= 0 then
-      error_module.raise("model", "%s: %s must be a positive number of FLOP/s, got %s", label, dtype,
-        schema.describe(value))
+    local count = type(curve) == "table" and #curve or 1
+    if count == 0 or count % 2 ~= 0 then
+      error_module.raise("model", "%s: must be a list { bytes, bytes/s, bytes, bytes/s, … }, got %s", where,
+        type(curve) == "table" and count .. " numbers" or schema.describe(curve))
+    end
+    for i, value in ipairs(curve) do
+      if type(value) ~= "number" or not (value > 0 and value < math.huge) then
+        error_module.raise("model", "%s: number %d must be positive, got %s", where, i, schema.describe(value))
+      elseif i > 2 and i % 2 == 1 and value <= curve[i - 2] then
+        error_module.raise("model", "%s: sizes must ascend, got %s bytes behind %s", where, schema.describe(value),
+          schema.describe(curve[i - 2]))
+      end
     end
   end
 end
@@ -46,19 +65,12 @@ function cluster_module.check(given, label)
   if type(given) ~= "table" then
     error_module.raise("model", "%s: a cluster file must return a table, got %s", label, schema.describe(given))
   end
-  local clean = schema.check(given, cluster_fields, label)
-  clean.device = schema.check(clean.device, device_fields, label .. ": device")
-  check_peaks(clean.device.peak_flops, label .. ": device: peak_flops")
-  check_peaks(clean.device.measured_flops or {}, label .. ": device: measured_flops")
-  clean.links = schema.check(clean.links, { intra = "table?", inter = "table?" }, label .. ": links")
-  if clean.links.intra then
-    clean.links.intra = schema.check(clean.links.intra, intra_fields, label .. ": links: intra")
-  elseif clean.gpus_per_node > 1 then
+  local clean = schema.check(given, fields, label)
+  local intra = clean.links.intra
+  if not intra and clean.gpus_per_node > 1 then
     error_module.raise("model", "%s: links: missing field 'intra' (gpus_per_node is %d)", label, clean.gpus_per_node)
   end
-  if clean.links.inter then
-    clean.links.inter = schema.check(clean.links.inter, inter_fields, label .. ": links: inter")
-  end
+  if intra and intra.curves then check_curves(intra.curves, label) end
   return clean
 end
 
@@ -69,26 +81,25 @@ function cluster_module.get(source)
   if type(source) == "table" then return cluster_module.check(source, "cluster") end
   local value, path
   local lfs = require "lfs"
-  if type(source) == "string" and (source:match("%.lua$") or source:match("/")) then
+  if source:match("%.lua$") or source:match("/") then
     if lfs.attributes(source, "mode") == "directory" then source = source:gsub("/+$", "") .. "/init.lua" end
     local file, why = io.open(source, "r")
     if not file then error_module.raise("io", "cannot read cluster file %s", tostring(why)) end
     file:close()
     value, path = find.load_file(source), source
   else
-    if type(source) == "string" and not find.path("clusters", source) and lfs.attributes(source .. ".lua") then
+    if not find.path("clusters", source) and lfs.attributes(source .. ".lua") then
       error_module.raise("missing", "unknown cluster '%s'; a file is named with its ending: %s.lua", source, source)
     end
     value, path = find.load("clusters", source)
   end
-  local clean = cluster_module.check(value, path:match("clusters/(.*)$") or path:match("([^/]+)$"))
+  local clean = cluster_module.check(value, find.label(path))
   clean.path = path
   clean.folder = path:match("^(.*)/init%.lua$")
   return clean
 end
 
---- Bytes/s that a kernel which streams memory is assumed to reach: all of what a copy reached here, 80 % of a
---- datasheet's bandwidth.
+--- Bytes/s assumed of a kernel that streams memory: a probed bandwidth, or 80 % of a datasheet's.
 function cluster_module.stream_bandwidth(device) return device.memory_bandwidth * (device.probed and 1 or 0.8) end
 
 --- Names of every cluster found.
@@ -120,15 +131,15 @@ function cluster_module.links(cluster, ranks_per_node)
   }
 end
 
---- Seconds of a collective from the cluster's links alone. Provenance: "calibrated" where the
---- size and number of ranks lie on a measured curve, else "assumed". The 90 % interval is a
---- judgement, not a fit: 15 % calibrated, 30 % assumed.
+-- Half width of the 90 % interval of a collective from links, relative: assumed, not fitted.
+local assumed_spread = { calibrated = 0.15, assumed = 0.30 }
+
+--- Seconds of a collective from the cluster's links alone. Provenance: "calibrated" if a measured curve answers for
+--- its number of ranks, else "assumed".
 ---@param kind string a collective or alias
 ---@param bytes number whole buffer
----@param topology table { nodes=, gpus_per_node=, groups_per_node= }; groups default to those that
----  fill the node, as all ranks of a training job work at once
+---@param topology table { nodes=, gpus_per_node=, groups_per_node= }; by default the groups fill the node
 function cluster_module.collective(cluster, kind, bytes, topology)
-  local comm = require "ett.comm"
   local where = "ett.cluster.collective"
   schema.argument(cluster, "table", where, "cluster")
   schema.argument(cluster.gpus_per_node, "count", where, "cluster.gpus_per_node")
@@ -145,10 +156,10 @@ function cluster_module.collective(cluster, kind, bytes, topology)
   local time = comm.estimate { kind = collective_names.kind(kind), bytes = bytes, nodes = nodes,
     ranks_per_node = ranks, groups_per_node = topology.groups_per_node or math.max(1, cluster.gpus_per_node // ranks),
     links = links }
-  local calibrated = nodes == 1 and links.curve ~= nil
-  local spread = calibrated and 0.15 or 0.30
+  local provenance = nodes == 1 and links.curve and "calibrated" or "assumed"
+  local spread = assumed_spread[provenance]
   return { seconds = time.seconds, low_seconds = time.seconds * (1 - spread),
-    high_seconds = time.seconds * (1 + spread), provenance = calibrated and "calibrated" or "assumed",
+    high_seconds = time.seconds * (1 + spread), provenance = provenance,
     detail = ("%s over the cluster's links, %.1f GB/s"):format(time.algorithm, time.bus_bandwidth / 1e9) }
 end
 

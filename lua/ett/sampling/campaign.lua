@@ -15,6 +15,7 @@
 -- (ett.sampling.space). `where` chooses shapes, `with` sets dimensions that follow from others.
 -- The YAML files of estimate-train-time are read as they are.
 local campaign_space = require "ett.sampling.space"
+local collective = require "ett.base.collective"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local host = require "ett.host"
@@ -157,21 +158,8 @@ local function operator_target(entry, seed, index)
   }
 end
 
---- The collectives and the names the reference's campaigns use for them.
-local collectives = { all_reduce = "all_reduce", allreduce = "all_reduce", all_gather = "all_gather",
-  allgather = "all_gather", reduce_scatter = "reduce_scatter", reducescatter = "reduce_scatter",
-  all_to_all = "all_to_all", alltoall = "all_to_all", send_recv = "send_recv", p2p = "send_recv",
-  broadcast = "broadcast" }
-
---- The collective that a name of ours or of the reference stands for, or nil.
-function campaign.collective(name) return collectives[(tostring(name):gsub("_large$", ""))] end
-
 local function collective_target(entry, seed, index)
-  local kind = campaign.collective(entry.collective)
-  if not kind then
-    error_module.raise("missing", "unknown collective '%s'%s", entry.collective,
-      error_module.suggestion(entry.collective, schema.keys(collectives)))
-  end
+  local kind = collective.kind(entry.collective)
   local columns = { "shape" }
   if entry.columns then
     error_module.raise("model", "field 'columns' goes with an operator; a collective has the dimension 'shape'")
@@ -314,7 +302,7 @@ function campaign.from_reference(document, label)
       .. "first shape of the ranges"):format(#clean.shapes, dimensions)
   end
   local space = error_module.wrap(label, campaign_space.grid, columns, axes)
-  local kind = campaign.collective(clean.kernel_name)
+  local kind = collective.find(clean.kernel_name)
   local target = { kind = kind and "collective" or "operator", name = clean.kernel_name, columns = columns,
     total = space.total, values = space.shape, targets = clean.targets, reference = true,
     row_columns = clean.columns_name, in_place = kind == "all_reduce", collective = kind }

@@ -73,7 +73,18 @@ static int comm_factor(lua_State *L) {
   return 1;
 }
 
+/* comm.kinds() -> names of the collectives, in the order of ett_comm_kind. */
+static int comm_kinds(lua_State *L) {
+  lua_createtable(L, ETT_COMM_KINDS, 0);
+  for (int kind = 0; kind < ETT_COMM_KINDS; kind++) {
+    lua_pushstring(L, ett_comm_kind_name((ett_comm_kind)kind));
+    lua_rawseti(L, -2, kind + 1);
+  }
+  return 1;
+}
+
 static const luaL_Reg functions[] = {
+    {"kinds", comm_kinds},
     {"estimate", comm_estimate},
     {"factor", comm_factor},
     {NULL, NULL},

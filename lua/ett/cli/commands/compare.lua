@@ -1,24 +1,7 @@
 --- `ett compare`: the metered ledger, the simple model and `ett predict` side by side.
 local error_module = require "ett.base.error"
+local fields = require "ett.cli.fields"
 local options = require "ett.base.options"
-local schema = require "ett.base.schema"
-
---- NAME=VALUE words as plan fields and hyper-parameters.
-local function sort_words(words)
-  local plan_schema, hyper_schema = require("ett.plan").schema, require("ett.model.architecture").hyper_schema
-  local plan, hyper = {}, {}
-  local given = options.words(words, "compare")
-  for _, name in ipairs(schema.keys(given)) do
-    local into = plan_schema[name] and plan or hyper_schema[name] and hyper
-    if not into then
-      local known = schema.keys(plan_schema)
-      for _, field in ipairs(schema.keys(hyper_schema)) do known[#known + 1] = field end
-      error_module.raise("usage", "compare: unknown field '%s'%s", name, error_module.suggestion(name, known))
-    end
-    into[name] = options.value(given[name])
-  end
-  return plan, hyper
-end
 
 local rows = {
   { "FLOP of the step", "flop", "%.4g" }, { "matmul time (s)", "compute_seconds", "%.5f" },
@@ -67,24 +50,15 @@ return {
   },
   run = function(opts, words)
     if not opts.model then error_module.raise("usage", "compare: needs --model NAME or config.json") end
-    local plan, hyper = sort_words(words)
-    local model_module = require "ett.model"
-    local model
-    if model_module.is_file(opts.model) then
-      if next(hyper) then
-        error_module.raise("usage", "compare: '%s=' comes from %s", next(hyper), opts.model)
-      end
-      model = model_module.huggingface(opts.model)
-    else
-      model = model_module.new(opts.model, hyper)
-    end
+    local plan, hyper = fields.sort("compare", options.words(words, "compare"), opts.model)
+    local model = fields.model(opts.model, hyper)
     for _, name in ipairs { "utilization", "overlap" } do
       if not (opts[name] >= 0 and opts[name] <= 1) or (name == "utilization" and opts[name] == 0) then
         error_module.raise("usage", "compare: --%s must be a fraction of 1, got %g", name, opts[name])
       end
     end
-    local result = require("ett.ledger.compare").new { model = model, plan = plan, cluster = opts.cluster,
-      utilization = opts.utilization, overlap = opts.overlap }
+    local result = require("ett.ledger.compare").new { model = model, plan = fields.values(plan),
+      cluster = opts.cluster, utilization = opts.utilization, overlap = opts.overlap }
     if opts.json then
       io.write(require("ett.json").encode({ views = result.views, reasons = result.reasons, devices = result.devices },
         { indent = 2 }))

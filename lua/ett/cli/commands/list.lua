@@ -1,5 +1,6 @@
 --- Lists what can be named.
 local catalog = require "ett.base.catalog"
+local find = require "ett.base.find"
 
 local function print_kind(kind, list, quiet)
   local width = 0
@@ -29,7 +30,7 @@ return {
         return 0
       end
       for _, kind in ipairs(catalog.kinds()) do
-        print(opts.quiet and kind or ("  %-14s %d"):format(kind, #require("ett.base.find").list(catalog.folders[kind])))
+        print(opts.quiet and kind or ("  %-14s %d"):format(kind, #find.list(find.folders[kind])))
       end
       return 0
     end

@@ -1,22 +1,7 @@
 --- Predicts one training step from a model, a plan and a cluster.
 local error_module = require "ett.base.error"
+local fields = require "ett.cli.fields"
 local options = require "ett.base.options"
-local schema = require "ett.base.schema"
-
---- NAME=VALUE words as a table; lists are split at commas.
-local function words_of(words)
-  local given = {}
-  for name, text in pairs(options.words(words, "predict", "; `ett predict --help` says more")) do
-    if name == "split" then
-      local list = {}
-      for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = options.value(item) end
-      given[name] = list
-    else
-      given[name] = options.value(text)
-    end
-  end
-  return given
-end
 
 local function print_json(value)
   io.write(require("ett.json").encode(value, { indent = 2 }))
@@ -51,31 +36,11 @@ local function reference(opts, given)
   return 0
 end
 
---- Splits words into plan fields and hyper-parameters.
-local function sort_words(given, with_hyper)
-  local plan_schema = require("ett.plan").schema
-  local hyper_schema = require("ett.model.architecture").hyper_schema
-  local plan, hyper = {}, {}
-  local known = schema.keys(plan_schema)
-  if with_hyper then table.move(schema.keys(hyper_schema), 1, #schema.keys(hyper_schema), #known + 1, known) end
-  for _, name in ipairs(schema.keys(given)) do
-    if plan_schema[name] then
-      plan[name] = given[name]
-    elseif with_hyper and hyper_schema[name] then
-      hyper[name] = given[name]
-    else
-      error_module.raise("usage", "predict: unknown field '%s'%s", name, error_module.suggestion(name, known))
-    end
-  end
-  return plan, hyper
-end
-
 local function subject(opts, given)
-  local model_module = require "ett.model"
   if opts.config then
     local module = require "ett.import.estimate_train_time"
     local config = module.check(module.read(opts.config), opts.config)
-    local plan = sort_words(given, false)
+    local plan = fields.values(fields.sort("predict", given))
     local reference_source = require "ett.import.estimate_train_time.source"
     return error_module.wrap(opts.config, reference_source.subject, config, opts.config, plan,
       opts.cluster)
@@ -84,35 +49,16 @@ local function subject(opts, given)
     error_module.raise("usage",
       "predict: needs --config FILE.yml, or --model NAME or config.json; `ett predict --help` says more")
   end
-  local is_file = model_module.is_file(opts.model)
-  local plan, hyper = sort_words(given, not is_file)
-  local model
-  if is_file then
-    model = model_module.huggingface(opts.model)
-  else
-    model = model_module.new(opts.model, hyper)
-  end
-  return { model = model, plan = plan, cluster = opts.cluster or "perlmutter" }
-end
-
-local function help_fields()
-  local plan = require "ett.plan"
-  local lines = {}
-  for _, name in ipairs(schema.keys(plan.schema)) do
-    local rule = plan.schema[name]
-    local default = type(rule) == "table" and rule.default
-    lines[#lines + 1] = ("  %-20s %s%s"):format(name, plan.help[name] or "",
-      default ~= nil and default ~= false and (" (default %s)"):format(tostring(default)) or "")
-  end
-  return table.concat(lines, "\n")
+  local plan, hyper = fields.sort("predict", given, opts.model)
+  return { model = fields.model(opts.model, hyper), plan = fields.values(plan),
+    cluster = opts.cluster or "perlmutter" }
 end
 
 return {
   name = "predict",
   summary = "predict one training step",
   usage = "predict --config FILE.yml | --model NAME|config.json [--cluster NAME|FILE.lua] [NAME=VALUE ...]",
-  description = "Fields of the plan are words NAME=VALUE; hyper-parameters too, with --model NAME:\n\n"
-    .. help_fields(),
+  description = fields.help,
   options = {
     { "config", "FILE", "a configuration of estimate-train-time (YAML)" },
     { "model", "NAME", "an architecture by name, or a Hugging Face config.json" },
@@ -125,7 +71,7 @@ return {
     { "quiet", "print the step's seconds only" },
   },
   run = function(opts, words)
-    local given = words_of(words)
+    local given = options.words(words, "predict", "; `ett predict --help` says more")
     if opts.config and opts.model then
       error_module.raise("usage", "predict: --config names the model: --model %s is one too many", opts.model)
     end

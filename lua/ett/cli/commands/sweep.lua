@@ -1,7 +1,7 @@
 --- Evaluates every combination of plan fields.
 local error_module = require "ett.base.error"
+local fields = require "ett.cli.fields"
 local options = require "ett.base.options"
-local schema = require "ett.base.schema"
 
 --- "1,2,4" or "1..8" (doubling) as a list of values.
 local function values_of(name, text)
@@ -26,8 +26,10 @@ return {
   name = "sweep",
   summary = "evaluate every combination of plan fields",
   usage = "sweep --model NAME|config.json [--cluster NAME|FILE.lua] NAME=A,B,C NAME=1..64 NAME=VALUE ...",
-  description = "A field with several values (1,2,4, or 1..64 for doublings) is swept, others are set.\n"
-    .. "`ett predict --help` lists the fields.",
+  description = function(opts)
+    return "A field with several values (1,2,4, or 1..64 for doublings) is swept, others are set.\n\n"
+      .. fields.help(opts)
+  end,
   options = {
     { "model", "NAME", "an architecture by name, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = "perlmutter" },
@@ -41,27 +43,15 @@ return {
     if not opts.model then
       error_module.raise("usage", "sweep: needs --model NAME or config.json; `ett sweep --help` says more")
     end
-    local model_module, plan_schema = require "ett.model", require("ett.plan").schema
-    local is_file = model_module.is_file(opts.model)
-    local hyper_schema = require("ett.model.architecture").hyper_schema
-    local plan, over, hyper = {}, {}, {}
-    local given = options.words(words, "sweep")
-    for _, name in ipairs(schema.keys(given)) do
-      local text = given[name]
-      if plan_schema[name] then
-        local list = values_of(name, text)
-        if #list > 1 then over[name] = list else plan[name] = list[1] end
-      elseif not is_file and hyper_schema[name] then
-        hyper[name] = options.value(text)
-      else
-        error_module.raise("usage", "sweep: unknown field '%s'%s", name,
-          error_module.suggestion(name, schema.keys(plan_schema)))
-      end
+    local texts, hyper = fields.sort("sweep", options.words(words, "sweep"), opts.model)
+    local plan, over = {}, {}
+    for name, text in pairs(texts) do
+      local list = values_of(name, text)
+      if #list > 1 then over[name] = list else plan[name] = list[1] end
     end
     if not next(over) then error_module.raise("usage", "sweep: no field has several values, such as pp=1,2,4") end
-    local model = is_file and model_module.huggingface(opts.model) or model_module.new(opts.model, hyper)
-    local s = require("ett.search.sweep").new { model = model, cluster = opts.cluster, plan = plan, over = over,
-      devices = opts.devices, objective = opts.objective }
+    local s = require("ett.search.sweep").new { model = fields.model(opts.model, hyper),
+      cluster = opts.cluster, plan = plan, over = over, devices = opts.devices, objective = opts.objective }
     if #s.rows == 0 then
       error_module.raise("limit", "sweep: none of its plans can be%s%s", opts.devices
         and (" on %d devices"):format(opts.devices) or "", s.refusal and "; the first: " .. s.refusal or "")

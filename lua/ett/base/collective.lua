@@ -1,0 +1,34 @@
+--- Names of the collectives, once: kinds as ett.comm has them, and their aliases.
+--
+--   collective.kind "allreduce_large"  --> "all_reduce"
+local comm = require "ett.comm"
+local error_module = require "ett.base.error"
+
+local collective = {}
+
+--- The kinds that profiles and a cluster's links know: all_reduce, all_gather, …
+collective.kinds = comm.kinds()
+
+--- Other names, among them those of the reference's sample files.
+collective.aliases = { allreduce = "all_reduce", allgather = "all_gather", reducescatter = "reduce_scatter",
+  alltoall = "all_to_all", p2p = "send_recv", sendrecv = "send_recv", bcast = "broadcast" }
+
+for _, kind in ipairs(collective.kinds) do collective.aliases[kind] = kind end
+
+--- Standard name of a kind or alias, or nil. The reference calls large messages "allreduce_large".
+function collective.find(name)
+  return type(name) == "string" and collective.aliases[(name:gsub("_large$", ""))] or nil
+end
+
+--- Standard name of a kind or alias; raises with the nearest.
+function collective.kind(name)
+  local kind = collective.find(name)
+  if kind then return kind end
+  local known = {}
+  for alias in pairs(collective.aliases) do known[#known + 1] = alias end
+  table.sort(known)
+  error_module.raise("missing", "unknown collective '%s'%s; known are %s", tostring(name),
+    error_module.suggestion(name, known), table.concat(collective.kinds, ", "))
+end
+
+return collective

@@ -1,0 +1,83 @@
+--- Words NAME=VALUE of a command line as fields of a plan and hyper-parameters of a model.
+local error_module = require "ett.base.error"
+local model_module = require "ett.model"
+local options = require "ett.base.options"
+local schema = require "ett.base.schema"
+
+local fields = {}
+
+--- Rules of the hyper-parameters that words may set: none for a file, which has its own.
+local function hyper_fields(source)
+  if not source or model_module.is_file(source) then return {}, {} end
+  return require("ett.model.architecture").fields(source)
+end
+
+--- Sorts texts by name: those of the plan, those of the model.
+---@param command string for messages
+---@param texts table<string, string>
+---@param source string? an architecture's name, or a Hugging Face config.json
+---@return table<string, string> plan, table<string, string> hyper
+function fields.sort(command, texts, source)
+  local plan_rules, hyper_rules = require("ett.plan").schema, hyper_fields(source)
+  local known, plan, hyper = schema.keys(plan_rules), {}, {}
+  table.move(schema.keys(hyper_rules), 1, #schema.keys(hyper_rules), #known + 1, known)
+  for _, name in ipairs(schema.keys(texts)) do
+    local into = plan_rules[name] and plan or hyper_rules[name] and hyper
+    if not into then
+      if source and model_module.is_file(source) and require("ett.model.hyper").fields[name] then
+        error_module.raise("usage", "%s: '%s=' cannot be given: it comes from %s", command, name, source)
+      end
+      error_module.raise("usage", "%s: unknown field '%s'%s", command, name, error_module.suggestion(name, known))
+    end
+    into[name] = texts[name]
+  end
+  return plan, hyper
+end
+
+--- A text as the value of a field. A list is split at commas.
+function fields.value(name, text)
+  if name ~= "split" then return options.value(text) end
+  local list = {}
+  for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = options.value(item) end
+  return list
+end
+
+--- Every text as a value.
+function fields.values(texts)
+  local values = {}
+  for name, text in pairs(texts) do values[name] = fields.value(name, text) end
+  return values
+end
+
+--- The model of a name with hyper-parameters, or of a Hugging Face config.json.
+function fields.model(source, hyper)
+  if model_module.is_file(source) then return model_module.huggingface(source) end
+  return model_module.new(source, fields.values(hyper))
+end
+
+local function lines_of(rules, help)
+  local lines = {}
+  for _, name in ipairs(schema.keys(rules)) do
+    local rule = rules[name]
+    local long = type(rule) == "table" and rule or {}
+    local text = long.help or help[name] or schema.sentence(rule)
+    if long.default ~= nil and long.default ~= false then
+      text = ("%s (default %s)"):format(text, tostring(long.default))
+    end
+    lines[#lines + 1] = ("  %-21s %s"):format(name, text)
+  end
+  return table.concat(lines, "\n")
+end
+
+--- Help text of the plan's fields and, with --model NAME, of the model's hyper-parameters.
+function fields.help(opts)
+  local plan = require "ett.plan"
+  local text = "Fields of the plan are words NAME=VALUE; hyper-parameters too, with --model NAME:\n\n"
+    .. lines_of(plan.schema, plan.help or {})
+  if not opts.model or model_module.is_file(opts.model) then
+    return text .. "\n\n`--model NAME --help` lists the hyper-parameters of NAME, too."
+  end
+  return ("%s\n\nhyper-parameters of %s:\n\n%s"):format(text, opts.model, lines_of(hyper_fields(opts.model), {}))
+end
+
+return fields
