@@ -290,7 +290,7 @@ describe("an impossible shape", function()
     end
     assert.equal(10530, target.total)
     assert.equal(4860, possible) -- the rows of both of its tables
-    assert.same({ ["dim = N must be divisible by h = N"] = true, ["h = N must divide by mp = N"] = true }, why)
+    assert.same({ ["dim = N must be divisible by h = N"] = true, ["h = N must be divisible by mp = N"] = true }, why)
   end)
 
   it("of moe.yml has more choices than experts", function()

@@ -22,7 +22,7 @@ local fields = {
   shape = "function", flops = "function", bytes = "function", model_flops = "function?",
   parameters = "function?", activation_bytes = "function?", constraints = "list?", passes = "list?",
   kernel_shape = "function?", kernel = "function?", cuda = "string?", cpu = "function?", torch = "string?",
-  doubles = "table?", small = "function?", reference = "table?",
+  doubles = "table?", small = "function?", reference = "table?", columns = "list?",
 }
 
 --- What the functions of a file must return.
