@@ -12,12 +12,12 @@ cd "$(dirname "$(readlink -f "$0")")"
 
 packages=(
   build-essential cmake ninja-build pkg-config
-  liblua5.4-dev lua-filesystem
+  liblua5.4-dev lua-filesystem lua-cjson
   libyaml-dev libedit-dev libxxhash-dev libxgboost-dev libopenblas-dev
   libisal-dev libzstd-dev libsqlite3-dev
   libopenmpi-dev openmpi-bin
 )
-test_packages=(lua5.4 lua-busted lua-cjson libcmocka-dev libsimdjson-dev sqlite3 zstd python3)
+test_packages=(lua5.4 lua-busted libcmocka-dev libsimdjson-dev sqlite3 zstd python3)
 lint_packages=(clang clang-format clang-tidy libclang-rt-dev cppcheck lua-check)
 
 jobs=${JOBS:-$(nproc)}

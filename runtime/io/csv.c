@@ -207,7 +207,7 @@ int ett_csv_read(const char *data, size_t length, char separator, ett_csv_table 
   size_t valid = ett_utf8_valid_prefix(data, length);
   if (valid < length)
     return ett_err_set(err, ETT_ERR_FORMAT, "line %zu: not UTF-8 at byte %zu (0x%02x)",
-                       ett_line_of(data, valid), valid, (unsigned char)data[valid]);
+                       ett_place_of(data, valid).line, valid, (unsigned char)data[valid]);
   table->data = malloc(length + 1);
   if (!table->data)
     return no_memory(err);

@@ -79,12 +79,13 @@ size_t ett_utf8_encode(uint32_t code, char out[4]) {
   return 4;
 }
 
-size_t ett_line_of(const char *data, size_t offset) {
-  size_t line = 1;
-  const char *p = data, *end = data + offset;
-  while (p < end && (p = memchr(p, '\n', (size_t)(end - p))) != NULL) {
-    line++;
-    p++;
+ett_place ett_place_of(const char *data, size_t offset) {
+  ett_place place = {1, 1};
+  const char *start = data, *end = data + offset, *newline;
+  while (start < end && (newline = memchr(start, '\n', (size_t)(end - start))) != NULL) {
+    place.line++;
+    start = newline + 1;
   }
-  return line;
+  place.column = (size_t)(end - start) + 1;
+  return place;
 }

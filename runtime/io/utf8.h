@@ -12,7 +12,11 @@ size_t ett_utf8_valid_prefix(const char *data, size_t length);
 /* Writes the UTF-8 form of code (<= 0x10FFFF) and returns its length, 1 to 4. */
 size_t ett_utf8_encode(uint32_t code, char out[4]);
 
-/* Number of the line (from 1) that holds data[offset]. */
-size_t ett_line_of(const char *data, size_t offset);
+/* Line and column of data[offset], both from 1; columns count bytes. */
+typedef struct {
+  size_t line, column;
+} ett_place;
+
+ett_place ett_place_of(const char *data, size_t offset);
 
 #endif

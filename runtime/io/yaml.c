@@ -346,11 +346,11 @@ static int check_text(const char *data, size_t length, ett_err *err) {
   size_t valid = ett_utf8_valid_prefix(data, length);
   if (valid < length)
     return ett_err_set(err, ETT_ERR_FORMAT, "line %zu: not UTF-8 at byte %zu (0x%02x)",
-                       ett_line_of(data, valid), valid, (unsigned char)data[valid]);
+                       ett_place_of(data, valid).line, valid, (unsigned char)data[valid]);
   const char *nul = length ? memchr(data, '\0', length) : NULL;
   if (nul)
     return ett_err_set(err, ETT_ERR_FORMAT, "line %zu: NUL at byte %zu; is this text?",
-                       ett_line_of(data, (size_t)(nul - data)), (size_t)(nul - data));
+                       ett_place_of(data, (size_t)(nul - data)).line, (size_t)(nul - data));
   return 0;
 }
 

@@ -12,41 +12,40 @@
 
 #include "io/csv.h"
 #include "io/file.h"
-#include "io/json_read.h"
+#include "io/json_prepare.h"
 #include "io/yaml.h"
 
-static void json_events_in_order(void **state) {
-  (void)state;
-  static const char text[] = "{\"a\": [1, 2.5, null], \"b\\n\": \"x\"}";
-  static const ett_json_kind wanted[] = {
-      ETT_JSON_OBJECT_BEGIN, ETT_JSON_KEY,        ETT_JSON_ARRAY_BEGIN, ETT_JSON_INTEGER,
-      ETT_JSON_FLOAT,        ETT_JSON_NULL,       ETT_JSON_ARRAY_END,   ETT_JSON_KEY,
-      ETT_JSON_STRING,       ETT_JSON_OBJECT_END, ETT_JSON_END,         ETT_JSON_END};
-  ett_json_reader reader;
-  ett_json_event event;
+static void assert_prepared(const char *text, const char *wanted) {
+  char out[128];
+  size_t measured, written;
   ett_err err;
-  ett_json_reader_init(&reader, text, sizeof text - 1, ETT_JSON_STRICT);
-  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-    assert_int_equal(ett_json_next(&reader, &event, &err), 0);
-    assert_int_equal(event.kind, wanted[i]);
-    if (i == 7)
-      assert_memory_equal(event.text, "b\n", 2);
-  }
-  ett_json_reader_free(&reader);
-  ett_json_reader_free(&reader);
+  assert_int_equal(ett_json_prepare(text, strlen(text), NULL, &measured, &err), 0);
+  assert_int_equal(ett_json_prepare(text, strlen(text), out, &written, &err), 0);
+  assert_int_equal(measured, written);
+  assert_int_equal(written, strlen(wanted));
+  assert_memory_equal(out, wanted, written);
 }
 
-static void json_stays_failed(void **state) {
+static void json_keeps_what_cjson_would_lose(void **state) {
   (void)state;
-  ett_json_reader reader;
-  ett_json_event event;
+  assert_prepared("{\"a\": [1, -2.5, null, \"[]1.0\\\"[]\"]}",
+                  "{\"a\": [1, -2.5, null, \"[]1.0\\\"[]\"]}");
+  assert_prepared("9007199254740991", "9007199254740991");
+  assert_prepared("[9007199254740993,-1e3]", "[\"\xFF"
+                                             "9007199254740993\",\"\xFF-1e3\"]");
+  assert_prepared("-0", "-0");
+  assert_prepared("[ ]", "[\"\xFF\" ]");
+  assert_prepared("[01, 1e, \"", "[01, 1e, \"");
+}
+
+static void json_faults_have_a_place(void **state) {
+  (void)state;
+  size_t written;
   ett_err err;
-  ett_json_reader_init(&reader, "[nul]", 5, ETT_JSON_STRICT);
-  assert_int_equal(ett_json_next(&reader, &event, &err), 0);
-  assert_int_equal(ett_json_next(&reader, &event, &err), -1);
-  assert_string_equal(err.message, "line 1 (byte 1): wanted a value, got 'nul'");
-  assert_int_equal(ett_json_next(&reader, &event, &err), -1);
-  ett_json_reader_free(&reader);
+  assert_int_equal(ett_json_prepare("[\n 1e999]", 9, NULL, &written, &err), -1);
+  assert_string_equal(err.message, "2:2: number too large for a double");
+  assert_int_equal(ett_json_prepare("\"a\xFF\"", 4, NULL, &written, &err), -1);
+  assert_string_equal(err.message, "1:3: not UTF-8");
 }
 
 static void yaml_nodes_know_their_place(void **state) {
@@ -135,8 +134,8 @@ static void files_are_whole(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(json_events_in_order),
-      cmocka_unit_test(json_stays_failed),
+      cmocka_unit_test(json_keeps_what_cjson_would_lose),
+      cmocka_unit_test(json_faults_have_a_place),
       cmocka_unit_test(yaml_nodes_know_their_place),
       cmocka_unit_test(yaml_faults_leave_nothing),
       cmocka_unit_test(csv_columns),

@@ -162,7 +162,9 @@ static void utf8_agrees_with_the_plain_rule(void **state) {
                      plainly_valid(bytes, 3));
   }
   assert_int_equal(ett_utf8_valid_prefix("0123456789\xFF", 11), 10);
-  assert_int_equal(ett_line_of("a\nb\nc", 4), 3);
+  const ett_place place = ett_place_of("a\nb\ncd", 5);
+  assert_int_equal(place.line, 3);
+  assert_int_equal(place.column, 2);
 }
 
 static void hashes_tell_pieces_apart(void **state) {

@@ -110,10 +110,16 @@ function regressor.from_reference(kind, config)
   error_module.raise("argument", "Best_model must be 'xgboost' or 'rforest', got '%s'", tostring(kind))
 end
 
+--- A Python dictionary of numbers, names and None as JSON.
+local function json_of(text)
+  local words = { None = "null", nan = "null", True = "true", False = "false" }
+  return (text:gsub("'([^'\"\\]*)'", '"%1"'):gsub("%a+", words):gsub(",%s*([%]}])", "%1"))
+end
+
 --- Reads a Python literal such as "{'max_depth': None, 'n_estimators': 400}".
 ---@return table|nil, ett.Error?
 function regressor.read_config(text)
-  local value, err = require("ett.json").decode(text, { dialect = "python", name = "Best_config" })
+  local value, err = require("ett.json").decode(json_of(text), { name = "Best_config" })
   if value == nil then return nil, err end
   if type(value) ~= "table" or #value > 0 then
     return nil, error_module.new("format", "Best_config: a dictionary is wanted, got %s", schema.describe(value))

@@ -1,16 +1,21 @@
-/* ett.json: JSON that is the same text every time, and a reader that keeps integers. */
+/* ett.json: JSON documents. Reading is lua-cjson's; the same value is always written as
+ * the same text. */
 #include <lauxlib.h>
 #include <lua.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bind/common.h"
 #include "bind/io/json_encode.h"
 #include "bind/value.h"
 #include "io/file.h"
-#include "io/json_read.h"
+#include "io/json_prepare.h"
+#include "io/number.h"
 #include "io/utf8.h"
 
-#define READER_TYPE "ett.json.reader"
+#define CJSON_DECODE "ett.json.cjson_decode"
+#define MAX_DEPTH 256
 #define MAX_FILE_BYTES ((size_t)1 << 30)
 
 /* json.encode(value [, {indent = 0, nan = "null"}]) -> text */
@@ -37,152 +42,181 @@ static int json_write(lua_State *L) {
   return 1;
 }
 
-static int reader_gc(lua_State *L) {
-  ett_json_reader_free(luaL_checkudata(L, 1, READER_TYPE));
-  return 0;
-}
-
-/* Stores the value on top of the stack in the container below it, or leaves it as the
- * result. Stack while in a container: ..., container [, key], value. */
-static void store(lua_State *L, int depth, const lua_Integer *index, const bool *object) {
-  if (depth == 0)
-    return;
-  if (object[depth - 1])
-    lua_rawset(L, -3);
-  else
-    lua_rawseti(L, -2, index[depth - 1]);
-}
-
-/* Pushes a key, unless the object below it has it already. */
-static bool push_key(lua_State *L, const ett_json_reader *reader,
-                     const ett_json_event *event, ett_err *err) {
-  lua_pushlstring(L, event->text, event->length);
-  lua_pushvalue(L, -1);
-  if (lua_rawget(L, -3) != LUA_TNIL) {
-    ett_err_set(err, ETT_ERR_FORMAT, "line %zu (byte %zu): key '%s' appears twice",
-                ett_line_of(reader->data, event->offset), event->offset,
-                lua_tostring(L, -2));
+/* Pushes lua-cjson's decode function, with settings of its own. Returns false, with err
+ * filled and nothing pushed, when the library is missing. */
+static bool push_cjson_decode(lua_State *L, ett_err *err) {
+  if (lua_getfield(L, LUA_REGISTRYINDEX, CJSON_DECODE) == LUA_TFUNCTION)
+    return true;
+  lua_pop(L, 1);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "cjson");
+  if (lua_pcall(L, 1, 1, 0) != LUA_OK) {
+    lua_pop(L, 1);
+    ett_err_set(err, ETT_ERR_MISSING, "cannot read JSON: install lua-cjson for Lua 5.4");
     return false;
   }
-  lua_pop(L, 1);
+  lua_getfield(L, -1, "new");
+  lua_call(L, 0, 1);
+  lua_replace(L, -2);
+  lua_getfield(L, -1, "decode_invalid_numbers");
+  lua_pushboolean(L, 0);
+  lua_call(L, 1, 0);
+  lua_getfield(L, -1, "decode_max_depth");
+  lua_pushinteger(L, MAX_DEPTH);
+  lua_call(L, 1, 0);
+  lua_getfield(L, -1, "decode");
+  lua_replace(L, -2);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, LUA_REGISTRYINDEX, CJSON_DECODE);
   return true;
 }
 
-static bool pull(lua_State *L, ett_json_reader *reader, ett_err *err) {
-  lua_Integer index[ETT_JSON_MAX_DEPTH + 1] = {0};
-  bool object[ETT_JSON_MAX_DEPTH + 1] = {false};
-  int depth = 0;
-  ett_json_event event;
-  while (ett_json_next(reader, &event, err) == 0) {
-    luaL_checkstack(L, 8, "json");
-    const int inner = depth > 0 ? depth - 1 : 0; /* the open container, if any */
-    bool inside_array = depth > 0 && !object[inner];
-    bool opens =
-        event.kind == ETT_JSON_ARRAY_BEGIN || event.kind == ETT_JSON_OBJECT_BEGIN;
-    bool closes = event.kind == ETT_JSON_ARRAY_END || event.kind == ETT_JSON_OBJECT_END;
-    if (inside_array && !closes)
-      index[inner]++;
-    switch (event.kind) {
-    case ETT_JSON_END:
-      return true;
-    case ETT_JSON_NULL:
-      ett_lua_push_null(L);
-      break;
-    case ETT_JSON_FALSE:
-    case ETT_JSON_TRUE:
-      lua_pushboolean(L, event.kind == ETT_JSON_TRUE);
-      break;
-    case ETT_JSON_INTEGER:
-      lua_pushinteger(L, event.integer);
-      break;
-    case ETT_JSON_FLOAT:
-      lua_pushnumber(L, event.number);
-      break;
-    case ETT_JSON_KEY:
-      if (!push_key(L, reader, &event, err))
-        return false;
-      break;
-    case ETT_JSON_STRING:
-      lua_pushlstring(L, event.text, event.length);
-      break;
-    case ETT_JSON_ARRAY_BEGIN:
-    case ETT_JSON_OBJECT_BEGIN:
-      lua_newtable(L);
-      index[depth] = 0;
-      object[depth++] = event.kind == ETT_JSON_OBJECT_BEGIN;
-      break;
-    case ETT_JSON_ARRAY_END:
-      if (index[inner] == 0)
-        ett_lua_mark_array(L, -1);
-      depth = inner;
-      break;
-    case ETT_JSON_OBJECT_END:
-      depth = inner;
-      break;
-    }
-    if (opens || event.kind == ETT_JSON_KEY)
-      continue;
-    store(L, depth, index, object);
+/* Makes "1:4: expected value but found ']'" of lua-cjson's
+ * "Expected value but found T_ARR_END at character 4". */
+static void explain(const char *text, size_t length, const char *message, ett_err *err) {
+  static const char before_position[] = " at character ";
+  const char *position = strstr(message, before_position);
+  if (!position) {
+    ett_err_set(err, ETT_ERR_FORMAT, "%s", message);
+    return;
   }
+  size_t offset = strtoull(position + sizeof before_position - 1, NULL, 10) - 1;
+  if (offset > length)
+    offset = length;
+  const ett_place place = ett_place_of(text, offset);
+  const char *token = strstr(message, "T_");
+  const char *end = token ? token : position;
+  const char thing[] = {'\'', offset < length ? text[offset] : '\0', '\'', '\0'};
+  ett_err_set(err, ETT_ERR_FORMAT, "%zu:%zu: %c%.*s%s", place.line, place.column,
+              message[0] | 0x20, (int)(end - message - 1), message + 1,
+              !token            ? ""
+              : offset < length ? thing
+                                : "the end of the text");
+}
+
+/* Calls lua-cjson on the text on top of the stack and replaces it by the value, or by the
+ * error message when it returns false. Raises when memory runs out. */
+static bool call_cjson(lua_State *L, int decode_function) {
+  lua_pushvalue(L, decode_function);
+  lua_insert(L, -2);
+  int status = lua_pcall(L, 1, 1, 0);
+  if (status == LUA_ERRMEM)
+    lua_error(L);
+  return status == LUA_OK;
+}
+
+/* Replaces the value on top of the stack as lua-cjson made it by ett's: null, integers,
+ * and what ett_json_prepare kept. */
+static void restore(lua_State *L) {
+  size_t length;
+  int is_integer;
+  luaL_checkstack(L, 8, "json");
+  switch (lua_type(L, -1)) {
+  case LUA_TLIGHTUSERDATA:
+    lua_pop(L, 1);
+    ett_lua_push_null(L);
+    break;
+  case LUA_TNUMBER: {
+    lua_Integer integer = lua_tointegerx(L, -1, &is_integer);
+    if (is_integer) {
+      lua_pop(L, 1);
+      lua_pushinteger(L, integer);
+    }
+    break;
+  }
+  case LUA_TSTRING: {
+    const char *text = lua_tolstring(L, -1, &length);
+    if (length < 2 || text[0] != ETT_JSON_KEPT)
+      break;
+    const ett_number number = ett_number_parse(text + 1, length - 1);
+    lua_pop(L, 1);
+    if (number.kind == ETT_NUMBER_INTEGER)
+      lua_pushinteger(L, number.integer);
+    else
+      lua_pushnumber(L, number.number);
+    break;
+  }
+  case LUA_TTABLE:
+    if (lua_rawgeti(L, -1, 1) == LUA_TSTRING &&
+        strcmp(lua_tostring(L, -1), "\xFF") == 0) {
+      lua_pushnil(L);
+      lua_rawseti(L, -3, 1);
+      ett_lua_mark_array(L, -2);
+    }
+    lua_pop(L, 1);
+    for (lua_pushnil(L); lua_next(L, -2);) {
+      restore(L);
+      lua_pushvalue(L, -2);
+      lua_insert(L, -2);
+      lua_rawset(L, -4);
+    }
+    break;
+  default:
+    break;
+  }
+}
+
+/* Pushes the value of a text and returns true, or fills err and returns false. */
+static bool decode(lua_State *L, const char *text, size_t length, ett_err *err) {
+  size_t prepared = 0;
+  if (length >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) { /* byte-order mark */
+    text += 3;
+    length -= 3;
+  }
+  if (ett_json_prepare(text, length, NULL, &prepared, err) != 0 ||
+      !push_cjson_decode(L, err))
+    return false;
+  const int decode_function = lua_gettop(L);
+  luaL_Buffer buffer;
+  char *out = luaL_buffinitsize(L, &buffer, prepared);
+  ett_json_prepare(text, length, out, &prepared, err);
+  luaL_pushresultsize(&buffer, prepared);
+  if (call_cjson(L, decode_function)) {
+    restore(L);
+    return true;
+  }
+  /* The place of the fault in the text as it was given. */
+  lua_pushlstring(L, text, length);
+  if (call_cjson(L, decode_function))
+    ett_err_set(err, ETT_ERR_INTERNAL, "internal error: %s", lua_tostring(L, -2));
+  else
+    explain(text, length, lua_tostring(L, -1), err);
   return false;
 }
 
-/* Decodes data, anchored on the stack, and pushes the value, or nil and err with the name
- * put in front. */
-static int decode(lua_State *L, const char *data, size_t length, const char *name,
-                  ett_json_dialect dialect) {
-  ett_json_reader *reader = lua_newuserdatauv(L, sizeof *reader, 0);
-  ett_json_reader_init(reader, data, length, dialect);
-  luaL_setmetatable(L, READER_TYPE);
+/* Returns what a Lua function returns: the value, or nil and an error that begins with
+ * the name of the text. */
+static int decode_named(lua_State *L, const char *name, const char *text, size_t length) {
   ett_err err = {ETT_OK, ""};
-  int top = lua_gettop(L);
-  if (pull(L, reader, &err)) {
-    ett_json_reader_free(reader);
+  if (decode(L, text, length, &err))
     return 1;
-  }
-  lua_settop(L, top);
-  ett_json_reader_free(reader);
   ett_err named;
-  ett_err_set(&named, err.code, "%s: %s", name, err.message);
+  ett_err_set(&named, err.code, err.code == ETT_ERR_FORMAT ? "%s:%s" : "%s: %s", name,
+              err.message);
   return ett_lua_fail(L, &named);
 }
 
-static ett_json_dialect dialect_option(lua_State *L, int options) {
-  static const char *const names[] = {"json", "python", NULL};
-  static const ett_json_dialect values[] = {ETT_JSON_STRICT, ETT_JSON_PYTHON};
-  if (lua_isnoneornil(L, options))
-    return ETT_JSON_STRICT;
-  luaL_checktype(L, options, LUA_TTABLE);
-  lua_getfield(L, options, "dialect");
-  ett_json_dialect dialect = values[luaL_checkoption(L, -1, "json", names)];
-  lua_pop(L, 1);
-  return dialect;
-}
-
-/* json.decode(text [, {name = "json", dialect = "json"|"python"}]) -> value | nil, err */
+/* json.decode(text [, {name = "json"}]) -> value | nil, err */
 static int json_decode(lua_State *L) {
   size_t length;
   const char *text = luaL_checklstring(L, 1, &length);
   lua_settop(L, 2);
-  ett_json_dialect dialect = dialect_option(L, 2);
   const char *name = "json";
-  if (lua_istable(L, 2)) {
-    lua_getfield(L, 2, "name");
-    name = luaL_optstring(L, -1, name);
+  if (!lua_isnil(L, 2)) {
+    luaL_checktype(L, 2, LUA_TTABLE);
+    name = ett_lua_string_field(L, 2, "name", name);
   }
-  return decode(L, text, length, name, dialect);
+  return decode_named(L, name, text, length);
 }
 
-/* json.read(path [, options]) -> value | nil, err */
+/* json.read(path) -> value | nil, err */
 static int json_read(lua_State *L) {
   const char *path = luaL_checkstring(L, 1);
-  lua_settop(L, 2);
-  ett_json_dialect dialect = dialect_option(L, 2);
   ett_err err = {ETT_OK, ""};
   ett_lua_file *file = ett_lua_file_read(L, path, MAX_FILE_BYTES, &err);
   if (!file)
     return ett_lua_fail(L, &err);
-  int results = decode(L, file->data, file->length, path, dialect);
+  int results = decode_named(L, path, file->data, file->length);
   ett_lua_file_free(file);
   return results;
 }
@@ -207,10 +241,6 @@ static const luaL_Reg functions[] = {
 int luaopen_ett_json(lua_State *L);
 
 int luaopen_ett_json(lua_State *L) {
-  if (luaL_newmetatable(L, READER_TYPE)) {
-    lua_pushcfunction(L, reader_gc);
-    lua_setfield(L, -2, "__gc");
-  }
   luaL_newlib(L, functions);
   ett_lua_push_null(L);
   lua_setfield(L, -2, "null");
