@@ -154,11 +154,10 @@ static int blocked(const ett_engine *e, const size_t *next, ett_err *err) {
     if (next[rank] >= ett_pipeline_unit_count(e->p, rank))
       continue;
     ett_unit u = ett_pipeline_unit(e->p, rank, next[rank]);
-    return ett_err_set(
-        err, ETT_ERR_ARGUMENT,
-        "the order waits for itself: stage %d cannot start unit %zu (kind %d, "
-        "chunk %d, micro-batch %u)",
-        rank + 1, next[rank] + 1, u.kind, u.chunk + 1, u.micro_batch + 1);
+    char text[ETT_ORDER_TEXT];
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "the order waits for itself: stage %d cannot start unit %zu, %s",
+                       rank + 1, next[rank] + 1, ett_order_describe(u, text));
   }
   return ett_err_set(err, ETT_ERR_INTERNAL, "pipeline stopped early");
 }

@@ -2,6 +2,8 @@
  * memory. */
 #include "step/order.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 int ett_pipeline_check(const ett_pipeline *p, ett_err *err) {
@@ -70,8 +72,14 @@ double ett_pipeline_unit_seconds(const ett_pipeline *p, int rank, size_t k) {
                                        : p->weight[slice];
 }
 
+const char *ett_order_describe(ett_unit u, char text[ETT_ORDER_TEXT]) {
+  snprintf(text, ETT_ORDER_TEXT, "{\"%c\", %" PRIu64 ", %d}", "FBW?"[u.kind & 3],
+           (uint64_t)u.micro_batch + 1, u.chunk + 1);
+  return text;
+}
+
 int ett_order_check_custom(const ett_pipeline *p, ett_err *err) {
-  static const char *const kinds[] = {"forward", "backward", "weight"};
+  char text[ETT_ORDER_TEXT];
   size_t slices = (size_t)p->stages * (size_t)p->chunks;
   size_t m = (size_t)p->micro_batches;
   unsigned char *seen = calloc(slices * m, 1);
@@ -83,20 +91,19 @@ int ett_order_check_custom(const ett_pipeline *p, ett_err *err) {
       ett_unit u = p->units[k];
       if (u.kind > ETT_UNIT_WEIGHT || u.chunk >= p->chunks || u.micro_batch >= m ||
           !(wanted >> u.kind & 1)) {
-        status =
-            ett_err_set(err, ETT_ERR_ARGUMENT,
-                        "stage %d: unit %zu is outside the pipeline (kind %d, chunk %d, "
-                        "micro-batch %u)",
-                        rank + 1, k - p->first_unit[rank] + 1, u.kind, u.chunk + 1,
-                        u.micro_batch + 1);
+        status = ett_err_set(err, ETT_ERR_ARGUMENT,
+                             "stage %d: unit %zu, %s, is outside the plan, which has %zu "
+                             "micro-batches and %d chunks a stage",
+                             rank + 1, k - p->first_unit[rank] + 1,
+                             ett_order_describe(u, text), m, p->chunks);
         break;
       }
       unsigned char *mark =
           &seen[((size_t)u.chunk * p->stages + rank) * m + u.micro_batch];
       if (*mark >> u.kind & 1) {
         status = ett_err_set(err, ETT_ERR_ARGUMENT,
-                             "stage %d: the %s of chunk %d, micro-batch %u stands twice",
-                             rank + 1, kinds[u.kind], u.chunk + 1, u.micro_batch + 1);
+                             "stage %d: unit %zu, %s, is there twice", rank + 1,
+                             k - p->first_unit[rank] + 1, ett_order_describe(u, text));
         break;
       }
       *mark |= (unsigned char)(1 << u.kind);
@@ -104,11 +111,13 @@ int ett_order_check_custom(const ett_pipeline *p, ett_err *err) {
   }
   for (size_t i = 0; i < slices * m && status == 0; i++)
     if (seen[i] != wanted) {
-      int lacking = !(seen[i] & 1) ? 0 : !(seen[i] & 2) ? 1 : 2;
-      status = ett_err_set(err, ETT_ERR_ARGUMENT,
-                           "stage %zu: lacks the %s of chunk %zu, micro-batch %zu",
-                           i / m % (size_t)p->stages + 1, kinds[lacking],
-                           i / m / (size_t)p->stages + 1, i % m + 1);
+      int kind = !(seen[i] & 1)   ? ETT_UNIT_FORWARD
+                 : !(seen[i] & 2) ? ETT_UNIT_BACKWARD
+                                  : ETT_UNIT_WEIGHT;
+      ett_unit u = {(uint8_t)kind, (uint16_t)(i / m / (size_t)p->stages),
+                    (uint32_t)(i % m)};
+      status = ett_err_set(err, ETT_ERR_ARGUMENT, "stage %zu lacks unit %s",
+                           i / m % (size_t)p->stages + 1, ett_order_describe(u, text));
     }
   free(seen);
   return status;

@@ -74,6 +74,12 @@ static inline double ett_order_hidden(const double *hidden, int one, int other) 
   return hidden[one] < hidden[other] ? hidden[one] : hidden[other];
 }
 
+/* Room for any unit as ett_order_describe writes it. */
+#define ETT_ORDER_TEXT 48
+
+/* A unit as a schedule file writes it: {"B", 2, 1}. */
+const char *ett_order_describe(ett_unit unit, char text[ETT_ORDER_TEXT]);
+
 /* Every rank's own order must hold each unit once; allocates a byte per slice and
  * micro-batch. */
 int ett_order_check_custom(const ett_pipeline *pipeline, ett_err *err);

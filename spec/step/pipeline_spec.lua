@@ -22,6 +22,16 @@ local function near(expected, actual, message)
     ("%s: wanted %.17g, got %.17g"):format(message or "value", expected, actual))
 end
 
+--- The units of every stage as a schedule gives them.
+local function without_times(units)
+  local stages = {}
+  for stage, list in ipairs(units) do
+    stages[stage] = {}
+    for k, unit in ipairs(list) do stages[stage][k] = { unit[1], unit[2], unit[3] } end
+  end
+  return stages
+end
+
 --- Longest path by plain recursion over the rules, with nothing of the engine: a unit starts
 --- when the unit before it on its rank has ended (and sent, if sends block) and its input came.
 local function oracle(p, orders)
@@ -250,7 +260,7 @@ describe("pipeline", function()
     for trial = 1, 40 do
       local p = random_pipeline(random, names[trial % 3 + 1], true)
       local run = schedule.pipeline(p)
-      p.schedule, p.orders = "custom", schedule.orders(run.units)
+      p.schedule, p.orders = "custom", schedule.orders(without_times(run.units))
       assert.equal(run.makespan_seconds, schedule.pipeline(p).makespan_seconds)
       assert.same(run.peak_in_flight, schedule.pipeline(p).peak_in_flight)
     end
@@ -265,8 +275,7 @@ describe("pipeline", function()
       local file = find.load("lua/schedules", p.schedule)
       for stage = 1, p.stages do
         local order = file.order(stage, { pp = p.stages, vp = p.chunks, micro_batches = p.micro_batches })
-        for _, unit in ipairs(run.units[stage]) do unit.start_seconds, unit.seconds = nil, nil end
-        assert.same(run.units[stage], order)
+        assert.same(without_times(run.units)[stage], order)
       end
     end
   end)
@@ -295,17 +304,17 @@ describe("pipeline", function()
       assert.is_false(ok)
       return raised.message
     end
-    assert.equal("stage 2: lacks the backward of chunk 1, micro-batch 1",
+    assert.equal('stage 2 lacks unit {"B", 1, 1}',
       why { { { "F", 1 }, { "B", 1 } }, { { "F", 1 } } })
-    assert.equal("stage 1: the forward of chunk 1, micro-batch 1 stands twice",
+    assert.equal('stage 1: unit 2, {"F", 1, 1}, is there twice',
       why { { { "F", 1 }, { "F", 1 } }, { { "F", 1 }, { "B", 1 } } })
-    assert.matches("^the order waits for itself: stage 1 cannot start unit 1",
+    assert.equal('the order waits for itself: stage 1 cannot start unit 1, {"B", 1, 1}',
       why { { { "B", 1 }, { "F", 1 } }, { { "F", 1 }, { "B", 1 } } })
     p.weight = { 1, 1 }
-    assert.equal("stage 2: lacks the weight of chunk 1, micro-batch 1",
+    assert.equal('stage 2 lacks unit {"W", 1, 1}',
       why { { { "F", 1 }, { "B", 1 }, { "W", 1 } }, { { "F", 1 }, { "B", 1 } } })
     p.weight = nil
-    assert.matches("^stage 1: unit 2 is outside the pipeline",
+    assert.equal('stage 1: unit 2, {"B", 2, 1}, is outside the plan, which has 1 micro-batches and 1 chunks a stage',
       why { { { "F", 1 }, { "B", 2 } }, { { "F", 1 }, { "B", 1 } } })
   end)
 

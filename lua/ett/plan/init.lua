@@ -5,15 +5,14 @@
 -- Every violation is found at once, each with the rule it breaks and the nearest values that
 -- keep it, and the nearest passing plans on as many devices.
 local error_module = require "ett.base.error"
-local find = require "ett.base.find"
 local plan_rules = require "ett.plan.rules"
+local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
 
 local plan = {}
 
 local recomputes = { "none", "selective", "full" }
 local exchange_overlaps = { "none", "shared_experts", "batch" }
-local built_in = plan_rules.built_in
 
 -- Largest degrees and sizes: beyond anything built, and small enough that no count of devices,
 -- tokens or bytes leaves 64 bits.
@@ -76,8 +75,8 @@ plan.help = {
 --- Faults of single fields beyond their kinds: an unknown schedule, numbers of layers that are none.
 --- Makes the numbers of a split integers.
 local function check_fields(p, found)
-  if not built_in[p.schedule] and not find.path("lua/schedules", p.schedule) then
-    local known = plan.schedules()
+  if not schedules.exists(p.schedule) then
+    local known = schedules.names()
     found[#found + 1] = ("field 'schedule': unknown schedule '%s'%s; known are %s"):format(p.schedule,
       error_module.suggestion(p.schedule, known), table.concat(known, ", "))
   end
@@ -166,9 +165,6 @@ function plan.deepspeed_split(layers, pp)
   return split
 end
 
---- Names of every schedule.
-function plan.schedules() return find.names("lua/schedules") end
-
 --- The plan as ett.schedule's C side reads it. orders: of a schedule from a file, else nil.
 function plan.to_c(p, gpus_per_node, orders)
   local bytes = schema.dtype_bytes
@@ -182,19 +178,6 @@ function plan.to_c(p, gpus_per_node, orders)
     gradient_bytes = bytes[p.gradient_dtype], weight_bytes = math.max(bytes[p.dtype], 2),
     optimizer_bytes = p.optimizer_bytes, bucket_bytes = p.bucket_bytes,
   }
-end
-
---- Orders of a schedule file: order(stage, plan) yields {"F"|"B"|"W", micro_batch, chunk} units.
-function plan.orders(p)
-  if built_in[p.schedule] then return nil end
-  local schedule, path = find.load("lua/schedules", p.schedule)
-  local label = path:match("([^/]+)$")
-  if type(schedule) ~= "table" or type(schedule.order) ~= "function" then
-    error_module.raise("model", "%s: a schedule file must return a table with the function 'order'", label)
-  end
-  local stages = {}
-  for stage = 1, p.pp do stages[stage] = error_module.wrap(label, schedule.order, stage, p) end
-  return require("ett.schedule").orders(stages)
 end
 
 return plan

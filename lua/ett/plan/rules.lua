@@ -1,12 +1,9 @@
 --- Rules that a plan's fields keep among each other, with the model and with the cluster, and the
 --- plans nearby that keep them.
+local built_in = require("ett.plan.schedules").built_in
 local schema = require "ett.base.schema"
 
 local rules = {}
-
---- Schedules that the C core knows by name: files of these names say what it does.
-rules.built_in = { ["gpipe"] = true, ["1f1b"] = true, ["interleaved"] = true }
-local built_in = rules.built_in
 
 local function divisors(n)
   local list = {}

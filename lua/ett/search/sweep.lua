@@ -12,6 +12,7 @@ local lower_times = require "ett.step.times"
 local plan_module = require "ett.plan"
 local plan_rules = require "ett.plan.rules"
 local schedule = require "ett.schedule"
+local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
 
 local sweep = {}
@@ -144,13 +145,14 @@ function sweep.new(given)
 
   local function evaluate(p, row)
     local lowered = program_of(p)
-    local orders = plan_module.orders(p) -- of a schedule from a file
+    local orders, label = schedules.orders(p) -- of a schedule from a file
     if swept_rarely or p.dtype ~= c_dtype or orders or c_plan.orders then
       c_plan, c_dtype = plan_module.to_c(p, cluster.gpus_per_node, orders), p.dtype
     end
     update_c_plan(c_plan, p)
     if orders then c_plan.schedule = "custom" end
-    local step, memory, bubble = lowered.program:totals(c_plan, demands, workspace)
+    local program = lowered.program
+    local step, memory, bubble = schedules.call(label, program.totals, program, c_plan, demands, workspace)
     if not step then return false end
     row.step_seconds, row.memory_bytes, row.bubble_percent = step, memory, 100 * bubble
     row.devices = p.pp * p.tp * p.cp * p.dp
@@ -158,6 +160,13 @@ function sweep.new(given)
     row.tokens_per_second_per_device = row.tokens_per_second / row.devices
     row.fits = memory <= memory_limit
     return true
+  end
+
+  -- What a plan alone is at fault for refuses it; the others go on.
+  local function refuse(raised)
+    local kind = error_module.from(raised).kind
+    if kind ~= "plan" and kind ~= "model" and kind ~= "argument" and kind ~= "limit" then error(raised, 0) end
+    refused, refusal = refused + 1, refusal or tostring(raised)
   end
 
   local p = setmetatable({}, { __index = base })
@@ -175,16 +184,29 @@ function sweep.new(given)
       tokens_per_second_per_device = 0.0, fits = false, micro_batches = 0, rank = 0.0, index = 0 }
     for i = 1, #names do row[names[i]] = p[names[i]] end
     row.micro_batches = p.micro_batches
+    local ok, done = pcall(evaluate, p, row)
+    if not ok then return refuse(done) end
     rows[#rows + 1] = row
-    if not evaluate(p, row) then pending[#pending + 1] = row end
+    if not done then pending[#pending + 1] = row end
   end)
   if #pending > 0 then
     times:answer(demands, base.dtype, model.hyper.hidden)
     for _, row in ipairs(pending) do
       for i = 1, #names do p[names[i]] = row[names[i]] end
       p.micro_batches = row.micro_batches
-      if not evaluate(p, row) then error_module.raise("internal", "sweep: a plan asks for times without end") end
+      local ok, done = pcall(evaluate, p, row)
+      if not ok then
+        refuse(done)
+        row.refused = true
+      elseif not done then
+        error_module.raise("internal", "sweep: demands are still untimed after they were answered")
+      end
     end
+    local kept = {}
+    for _, row in ipairs(rows) do
+      if not row.refused then kept[#kept + 1] = row end
+    end
+    rows = kept
   end
 
   local up = objective:match("^tokens") ~= nil

@@ -14,6 +14,7 @@ local lower = require "ett.step.lower"
 local lower_times = require "ett.step.times"
 local plan_module = require "ett.plan"
 local schedule = require "ett.schedule"
+local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
 
 local estimate = {}
@@ -27,17 +28,6 @@ Estimate.__index = Estimate
 function Estimate.__tostring(self) return require("ett.report").estimate(self) end
 function Estimate.__json(self) return require("ett.report").json(self) end
 
---- Evaluates a program until everything it asks for is timed.
-local function evaluate(method, lowered, c_plan, demands, workspace, times, ...)
-  local result = table.pack(lowered.program[method](lowered.program, c_plan, demands, workspace, ...))
-  if result.n == 0 then
-    times:answer(demands, lowered.configuration.dtype, lowered.configuration.hidden)
-    result = table.pack(lowered.program[method](lowered.program, c_plan, demands, workspace, ...))
-  end
-  return table.unpack(result, 1, result.n)
-end
-
-estimate.evaluate = evaluate
 
 --- Notes where some seconds of a line came from.
 local function source_of(line, answer, seconds)
@@ -190,8 +180,16 @@ function estimate.new(given)
   local demands <close> = schedule.demands()
   local workspace <close> = schedule.workspace()
   local program <close> = lowered.program
-  local c_plan = plan_module.to_c(p, cluster.gpus_per_node, plan_module.orders(p))
-  local result = evaluate("evaluate", lowered, c_plan, demands, workspace, times, given.units or false)
+  local orders, label = schedules.orders(p)
+  local c_plan = plan_module.to_c(p, cluster.gpus_per_node, orders)
+  local function evaluate()
+    return schedules.call(label, program.evaluate, program, c_plan, demands, workspace, given.units or false)
+  end
+  local result = evaluate()
+  if not result then -- everything it asked for is timed, and it is evaluated again
+    times:answer(demands, p.dtype, model.hyper.hidden)
+    result = evaluate()
+  end
   local low, high = program:interval(c_plan, demands, workspace, estimate.correlation)
 
   local step, devices, tokens = result.step_seconds, plan_module.devices(p), plan_module.tokens(p)

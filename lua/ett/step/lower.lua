@@ -51,7 +51,7 @@ local function add_operator(state, item)
     own.tied = nil
     parameters = op.parameters(own)
   end
-  local expert = op.name:match("^expert_") ~= nil
+  local expert = op.experts -- its weights differ between expert-parallel ranks
   state.operations[#state.operations + 1] = {
     name = op.name, kind = "operator", family = op.family, shape = s, selective = item.selective, role = role,
     forward = seconds_of(forward), backward = seconds_of(backward),

@@ -8,6 +8,55 @@ const char *const ett_schedule_names[] = {"gpipe", "1f1b", "interleaved", "custo
 static const char *const recompute_names[] = {"none", "selective", "full", NULL};
 static const char *const overlap_names[] = {"none", "shared_experts", "batch", NULL};
 
+/* Raises what is wrong with the unit at `at`, whose first three entries follow it. */
+static void refuse_unit(lua_State *L, int at, size_t stage, size_t index) {
+  const char *got = luaL_tolstring(L, at, NULL);
+  if (lua_istable(L, at)) {
+    const char *kind = luaL_tolstring(L, at + 1, NULL);
+    const char *micro_batch = luaL_tolstring(L, at + 2, NULL);
+    got = lua_pushfstring(L, "{%s, %s, %s}", kind, micro_batch,
+                          luaL_tolstring(L, at + 3, NULL));
+  }
+  ett_err err;
+  ett_err_set(&err, ETT_ERR_ARGUMENT,
+              "stage %zu: unit %zu must be {\"F\", \"B\" or \"W\", micro-batch from 1, "
+              "chunk from 1} and nothing else, got %s",
+              stage, index, got);
+  ett_lua_raise(L, &err);
+}
+
+static const char kinds[] = "FBW"; /* by ett_unit_kind */
+
+static lua_Integer get_count(lua_State *L, int at, lua_Integer most) {
+  lua_Integer value = lua_type(L, at) == LUA_TNUMBER ? lua_tointeger(L, at) : 0;
+  return value <= most ? value : 0;
+}
+
+/* Reads and pops the unit on top of the stack. */
+static ett_unit get_unit(lua_State *L, size_t stage, size_t index) {
+  int at = lua_gettop(L), is_table = lua_istable(L, at), entries = 0;
+  for (int i = 1; i <= 3; i++) {
+    lua_pushnil(L);
+    if (is_table && lua_rawgeti(L, at, i) != LUA_TNIL)
+      entries++;
+    if (is_table)
+      lua_remove(L, -2);
+  }
+  const char *kind = lua_type(L, at + 1) == LUA_TSTRING ? lua_tostring(L, at + 1) : "";
+  const char *known = strlen(kind) == 1 ? strchr(kinds, *kind) : NULL;
+  lua_Integer micro_batch = get_count(L, at + 2, UINT32_MAX);
+  lua_Integer chunk =
+      lua_isnil(L, at + 3) ? 1 : get_count(L, at + 3, ETT_PIPELINE_MAX_CHUNKS);
+  if (is_table)
+    for (lua_pushnil(L); lua_next(L, at); lua_pop(L, 1))
+      entries--;
+  if (!known || micro_batch < 1 || chunk < 1 || entries != 0)
+    refuse_unit(L, at, stage, index);
+  lua_settop(L, at - 1);
+  return (ett_unit){(uint8_t)(known - kinds), (uint16_t)(chunk - 1),
+                    (uint32_t)(micro_batch - 1)};
+}
+
 /* orders{ {{"F", micro_batch, chunk}, …}, … }: the units of every stage, in order. */
 static int orders_new(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -36,26 +85,10 @@ static int orders_new(lua_State *L) {
     size_t length = lua_rawlen(L, -1);
     box->first_unit[s] = n;
     for (size_t k = 0; k < length; k++) {
-      if (lua_rawgeti(L, -1, (lua_Integer)k + 1) != LUA_TTABLE)
-        return luaL_error(L, "stage %d: unit %d must be {kind, micro_batch, chunk}",
-                          (int)s + 1, (int)k + 1);
-      lua_rawgeti(L, -1, 1);
-      lua_rawgeti(L, -2, 2);
-      lua_rawgeti(L, -3, 3);
-      const char *kind = lua_tostring(L, -3);
-      const char *at = kind && strlen(kind) == 1 ? strchr("FBW", *kind) : NULL;
-      lua_Integer micro_batch = lua_tointeger(L, -2);
-      lua_Integer chunk = lua_isnil(L, -1) ? 1 : lua_tointeger(L, -1);
-      if (!at || micro_batch < 1 || micro_batch > UINT32_MAX || chunk < 1 ||
-          chunk > ETT_PIPELINE_MAX_CHUNKS)
-        return luaL_error(L,
-                          "stage %d: unit %d must be {\"F\", \"B\" or \"W\", micro-batch "
-                          "from 1, chunk from 1}",
-                          (int)s + 1, (int)k + 1);
-      box->units[n++] = (ett_unit){(uint8_t)(at - "FBW"), (uint16_t)(chunk - 1),
-                                   (uint32_t)(micro_batch - 1)};
-      box->has_weight |= *kind == 'W';
-      lua_pop(L, 4);
+      lua_rawgeti(L, -1, (lua_Integer)k + 1);
+      ett_unit unit = get_unit(L, s + 1, k + 1);
+      box->has_weight |= unit.kind == ETT_UNIT_WEIGHT;
+      box->units[n++] = unit;
     }
     lua_pop(L, 1);
   }

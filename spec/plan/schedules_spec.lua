@@ -1,0 +1,73 @@
+--- A user's schedule file: what is wrong with it is said with its file, line and unit.
+local command = require "command"
+local find = require "ett.base.find"
+local lfs = require "lfs"
+local schedules = require "ett.plan.schedules"
+
+local folder
+
+--- What is raised when a plan's orders are asked of a schedule file with that text.
+local function why(text, name)
+  command.write(folder, "lua/schedules/" .. (name or "mine") .. ".lua", text)
+  local ok, raised = pcall(schedules.orders, { schedule = name or "mine", pp = 2, vp = 1, micro_batches = 2 })
+  assert.is_false(ok)
+  return tostring(raised), raised.kind
+end
+
+local function schedule(body) return "return { name = 'mine', summary = 's', order = function(stage, p)\n" .. body end
+
+describe("a schedule file", function()
+  setup(function()
+    folder = command.folder()
+    for _, part in ipairs { "/lua", "/lua/schedules" } do lfs.mkdir(folder .. part) end
+    find.set_script_folder(folder)
+  end)
+  teardown(function()
+    find.set_script_folder(nil)
+    command.remove(folder)
+  end)
+
+  it("is a table with the function order, under its own name", function()
+    assert.equal("mine.lua: a schedule file must return a table with the function 'order', got 3", why "return 3")
+    assert.equal("mine.lua: missing field 'order' (a function)", why "return { name = 'mine' }")
+    assert.equal("mine.lua: field 'name' must be 'mine' as the file's, got 'other'",
+      why "return { name = 'other', order = print }")
+  end)
+
+  it("holds no field that would be ignored", function()
+    assert.equal("mine.lua: unknown field 'placement'; unknown field 'sumary'; did you mean 'summary'?",
+      (why "return { sumary = 's', placement = { 1 }, order = print }"))
+  end)
+
+  it("yields units that can be run", function()
+    local must = 'must be {"F", "B" or "W", micro-batch from 1, chunk from 1} and nothing else, got '
+    for unit, got in pairs { ["{ 'X', 1 }"] = "{X, 1, nil}", ["{ 'F', 0 }"] = "{F, 0, nil}",
+      ["{ 'F', '1' }"] = "{F, 1, nil}", ["{ 'F', 1.5 }"] = "{F, 1.5, nil}", ["{ 'F', 1, 0 }"] = "{F, 1, 0}",
+      ["{ 'F', 1, 1, 9 }"] = "{F, 1, 1}", ["{ 'F', 1, chunk = 2 }"] = "{F, 1, nil}", ["'F'"] = "F" } do
+      assert.equal("mine.lua:1: stage 1: unit 2 " .. must .. got,
+        (why(schedule("return { { 'F', 1 }, " .. unit .. "} end }"))))
+    end
+    assert.equal("mine.lua:1: stage 1: 'order' must return a list of units, got nil", (why(schedule("end }"))))
+  end)
+
+  it("that raises is named with its own line", function()
+    local text, kind = why(schedule("local t = nil\nreturn t[stage] end }"))
+    assert.matches("mine%.lua:3: attempt to index a nil value", text)
+    assert.equal("model", kind)
+    assert.not_matches("plan", (text:gsub(folder, "", 1, true)))
+  end)
+
+  it("whose order cannot run is named with the unit", function()
+    local function estimate(body)
+      command.write(folder, "lua/schedules/mine.lua", schedule(body))
+      local ok, raised = pcall(require("ett.step.estimate").new, { cluster = "perlmutter", profile = false,
+        model = require("ett.model").new("llama", { layers = 4, hidden = 512, heads = 8, vocab = 1000 }),
+        plan = { pp = 2, seq = 512, micro_batches = 2, schedule = "mine" } })
+      assert.is_false(ok)
+      return tostring(raised)
+    end
+    assert.equal('mine.lua:1: the order waits for itself: stage 1 cannot start unit 1, {"B", 1, 1}',
+      estimate "return { { 'B', 1 }, { 'F', 1 }, { 'B', 2 }, { 'F', 2 } } end }")
+    assert.equal('mine.lua:1: stage 1 lacks unit {"F", 2, 1}', estimate "return { { 'F', 1 }, { 'B', 1 } } end }")
+  end)
+end)
