@@ -38,7 +38,7 @@ local function load(name)
   if schedule.name and schedule.name ~= name then
     error_module.raise("model", "%s: field 'name' must be '%s' as the file's, got '%s'", file, name, schedule.name)
   end
-  return schedule.order, ("%s:%d"):format(file, debug.getinfo(schedule.order, "S").linedefined)
+  return schedule.order, schema.place(schedule.order, path)
 end
 
 --- The units of every stage under a plan, as C reads them, and a label for faults; nil for a built-in schedule.
