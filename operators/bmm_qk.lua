@@ -3,7 +3,7 @@ local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
-local op = { name = "bmm_qk", aliases = { "baddbmm" }, family = "bmm",
+local op = { name = "bmm_qk", family = "bmm",
   summary = "queries times keys of unfused attention", selective = true }
 
 op.schema = { batch = "count", tokens = "count", in_features = "count", out_features = "count" }
@@ -22,6 +22,5 @@ function op.activation_bytes(s, dtype)
 end
 
 gemm.define(op)
-op.reference = shapes.reference(op, { "mp", "b", "h", "l", "dim" }, { "baddbmm" })
 
 return op

@@ -5,7 +5,7 @@ local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "cross_entropy", aliases = { "parallel_cross_entropy_128", "parallel_cross_entropy" },
+local op = { name = "cross_entropy", aliases = { "parallel_cross_entropy" },
   family = "cross_entropy", summary = "cross entropy, vocabulary-parallel" }
 
 op.schema = { tokens = "count", vocab = "count" }
@@ -24,8 +24,6 @@ end
 function op.activation_bytes(s) return 4.0 * s.tokens * s.vocab end
 
 function op.kernel_shape(s) return { rows = s.tokens, cols = s.vocab } end
-
-op.reference = shapes.reference(op, { "mp", "b", "l" }, { "parallel_cross_entropy_128" })
 
 op.cuda = [[
 // Writes the fp32 probabilities for the backward pass and each token's loss.

@@ -3,7 +3,7 @@ local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
-local op = { name = "embedding", aliases = {}, family = "embedding",
+local op = { name = "embedding", family = "embedding",
   summary = "token embedding, vocabulary-parallel" }
 
 op.schema = { tokens = "count", vocab = "count", hidden = "count" }
@@ -26,8 +26,6 @@ end
 function op.parameters(s) return s.vocab * s.hidden end
 function op.activation_bytes(s) return 8.0 * s.tokens end
 function op.kernel_shape(s) return { rows = s.tokens, cols = s.hidden, vocab = s.vocab } end
-
-op.reference = shapes.reference(op, { "mp", "b", "l", "dim" }, { "embedding" })
 
 op.cuda = [[
 extern "C" __global__ void embedding_forward(const long long *ids, const T *table, T *out, long long cols) {

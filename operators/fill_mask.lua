@@ -1,9 +1,8 @@
 --- Fills masked scores with a large negative number, out of place.
 local launch = require "ett.operator.launch"
 local scores = require "ett.operator.scores"
-local shapes = require "ett.operator.shapes"
 
-local op = { name = "fill_mask", aliases = { "fillmask" }, family = "elementwise",
+local op = { name = "fill_mask", family = "elementwise",
   summary = "fill of the masked attention scores", selective = true, compiled = "mask_fill" }
 
 -- Forward copies the scores under the mask; backward clears the masked gradients.
@@ -12,7 +11,6 @@ scores.define(op, {
   backward = { reads = 1, writes = 1, flops = 1 },
   saved = 0,
 })
-op.reference = shapes.reference(op, { "mp", "b", "h", "l", "dim" }, { "fillmask" })
 
 op.cuda = [[
 // Row r belongs to query r % seq_q; keys after the query are masked.

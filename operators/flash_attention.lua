@@ -2,7 +2,7 @@
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "flash_attention", aliases = { "flash_atten", "fused_attention" }, family = "attention",
+local op = { name = "flash_attention", aliases = { "fused_attention" }, family = "attention",
   summary = "fused attention over local heads", selective = true }
 
 op.schema = { batch = "count", heads = "count", kv_heads = "count", seq_q = "count", seq_k = "count",
@@ -95,8 +95,6 @@ function op.kernel(k, s, pass)
   end
   k.attention(call)
 end
-
-op.reference = shapes.reference(op, { "mp", "b", "h", "l", "dim" }, { "flash_atten" })
 
 op.torch = [[
 if s.window:

@@ -4,7 +4,7 @@ local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "gelu", aliases = {}, family = "elementwise", summary = "Gaussian error linear unit",
+local op = { name = "gelu", family = "elementwise", summary = "Gaussian error linear unit",
   compiled = "gelu" }
 
 op.schema = { tokens = "count", width = "count" }
@@ -19,7 +19,6 @@ memory.define(op, {
   backward = { reads = 2, writes = 1, flops = 16 },
   saved = 1,
 })
-op.reference = shapes.reference(op, { "mp", "b", "l", "dim" }, { "gelu" })
 
 op.cuda = [[
 static __device__ float cdf_argument(float x) { return 0.79788456f * (x + 0.044715f * x * x * x); }

@@ -2,7 +2,6 @@
 local family = require "ett.operator.optimizer"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "last_stage_optimizer", aliases = { "lastStage_optimizer" },
-  summary = "Adam update of the last pipeline stage" }
+local op = { name = "last_stage_optimizer", summary = "Adam update of the last pipeline stage" }
 
 return family.stage(op, function(c) return (shapes.local_vocab(c) + 2) * c.hidden, 3 end)

@@ -4,7 +4,7 @@ local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "layer_norm", aliases = { "layernorm" }, family = "norm", summary = "layer normalisation",
+local op = { name = "layer_norm", family = "norm", summary = "layer normalisation",
   compiled = "layer_norm" }
 
 op.schema = { tokens = "count", hidden = "count", bias = "natural?" }
@@ -23,7 +23,6 @@ memory.define(op, {
   extra = function(s) return 8.0 * s.tokens end,
   saved = 1,
 })
-op.reference = shapes.reference(op, { "b", "l", "dim" }, { "layernorm" })
 
 op.cuda = [[
 extern "C" __global__ void layer_norm_forward(const T *x, const T *gain, const T *bias, T *y, float *mean,

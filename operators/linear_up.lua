@@ -2,7 +2,7 @@
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "linear_up", aliases = { "linear3" }, summary = "MLP up (and gate) projection, column-parallel",
+local op = { name = "linear_up", summary = "MLP up (and gate) projection, column-parallel",
   region = "enter" }
 
 function op.shape(c)
@@ -12,6 +12,5 @@ function op.shape(c)
 end
 
 gemm.define(op)
-op.reference = shapes.reference(op, { "mp", "b", "l", "dim" }, { "linear3" })
 
 return op

@@ -2,7 +2,7 @@
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "lm_head", aliases = { "linear_final" }, summary = "projection to the vocabulary, column-parallel" }
+local op = { name = "lm_head", summary = "projection to the vocabulary, column-parallel" }
 
 op.schema = { tokens = "count", in_features = "count", out_features = "count", bias = "natural?",
   stored_tokens = "count?", batch = "count?", tied = "natural?" }
@@ -21,6 +21,5 @@ end
 function op.parameters(s) return s.tied and (s.bias or 0) * s.out_features or gemm.parameters(s) end
 
 gemm.define(op)
-op.reference = shapes.reference(op, { "mp", "b", "l", "dim" }, { "linear_final" })
 
 return op

@@ -1,8 +1,7 @@
 --- Fused scale, upper-triangular mask and softmax (Megatron's kernel): masked keys are not read.
 local scores = require "ett.operator.scores"
-local shapes = require "ett.operator.shapes"
 
-local op = { name = "masked_softmax", aliases = { "ScaledUpperTriangMaskedSoftmax" }, family = "softmax",
+local op = { name = "masked_softmax", family = "softmax",
   summary = "fused scale, causal mask and softmax", selective = true, masked = true }
 
 -- Half of the keys are masked: read half, write all.
@@ -11,8 +10,6 @@ scores.define(op, {
   backward = { reads = 1, writes = 1, flops = 2.5 },
   saved = 1,
 })
-op.reference = shapes.reference(op, { "mp", "b", "h", "l" }, { "ScaledUpperTriangMaskedSoftmax" })
-
 scores.softmax(op, true)
 
 op.torch = scores.torch_masked .. [[

@@ -1,7 +1,6 @@
 --- Adam over a middle pipeline stage: encoder layers alone.
 local family = require "ett.operator.optimizer"
 
-local op = { name = "middle_stage_optimizer", aliases = { "middleStage_optimizer" },
-  summary = "Adam update of the middle pipeline stage" }
+local op = { name = "middle_stage_optimizer", summary = "Adam update of the middle pipeline stage" }
 
 return family.stage(op, function() return 0, 0 end)

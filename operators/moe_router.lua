@@ -1,11 +1,10 @@
 --- Router of a mixture of experts: fp32 scores, top-k choice and the permutation of tokens.
 local doubles = require "ett.operator.doubles"
-local operator = require "ett.operator"
 local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
-local op = { name = "moe_router", aliases = { "router", "moe" }, family = "router",
+local op = { name = "moe_router", aliases = { "router" }, family = "router",
   summary = "expert scores, top-k and token permutation" }
 
 op.schema = { tokens = "count", hidden = "count", experts = "count", top_k = "count" }
@@ -39,14 +38,6 @@ end
 function op.kernel_shape(s)
   return { rows = s.tokens, cols = s.hidden, experts = s.experts, top_k = s.top_k }
 end
-
--- moe.yml also crosses ranks and widths of the experts, which routing does not see.
-op.reference = { columns = { "mp", "b", "l", "dim", "moe_num_experts", "intermediate_size", "top_k" },
-  names = { "moe" },
-  shape = function(row)
-    return operator.check_shape(op, { tokens = shapes.int(row.b) * shapes.int(row.l), hidden = shapes.int(row.dim),
-      experts = shapes.int(row.moe_num_experts), top_k = shapes.int(row.top_k) })
-  end }
 
 op.cuda = [==[
 // One thread a token: softmax of its scores, then the top_k largest.

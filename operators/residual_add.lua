@@ -3,7 +3,7 @@ local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "residual_add", aliases = { "res_add" }, family = "elementwise",
+local op = { name = "residual_add", family = "elementwise",
   summary = "residual addition", compiled = "add" }
 
 function op.shape(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden } end
@@ -13,7 +13,6 @@ memory.define(op, {
   forward = { reads = 2, writes = 1, flops = 1 },
   backward = { reads = 2, writes = 1, flops = 1 },
 })
-op.reference = shapes.reference(op, { "b", "l", "dim" }, { "res_add" })
 
 op.cuda = [[
 extern "C" __global__ void residual_add(const T *a, const T *b, T *sum, long long n) {

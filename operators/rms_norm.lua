@@ -4,7 +4,7 @@ local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "rms_norm", aliases = { "RMSlayernorm", "rmsnorm" }, family = "norm",
+local op = { name = "rms_norm", aliases = { "rmsnorm" }, family = "norm",
   summary = "root-mean-square normalisation", compiled = "rms_norm" }
 
 function op.shape(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden } end
@@ -18,7 +18,6 @@ memory.define(op, {
   extra = function(s) return 8.0 * s.tokens end,
   saved = 1,
 })
-op.reference = shapes.reference(op, { "b", "l", "dim" }, { "RMSlayernorm" })
 
 op.cuda = [[
 extern "C" __global__ void rms_norm_forward(const T *x, const T *gain, T *y, float *inverse, long long cols) {

@@ -3,7 +3,7 @@ local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "rope", aliases = { "RoPE", "rotary" }, family = "rope", summary = "rotary position embedding" }
+local op = { name = "rope", aliases = { "rotary" }, family = "rope", summary = "rotary position embedding" }
 
 op.schema = { batch = "count", seq = "count", heads = "count", kv_heads = "count", head_dim = "count",
   rotary_dim = "count" }
@@ -31,7 +31,6 @@ memory.define(op, {
   forward = { reads = 1, writes = 1, flops = 3 },
   backward = { reads = 1, writes = 1, flops = 3 },
 })
-op.reference = shapes.reference(op, { "mp", "b", "h", "l", "dim" }, { "RoPE" })
 
 op.cuda = [[
 // x is [tokens, heads, head_dim] with `row` elements from one token to the next; element d of the first half of

@@ -1,8 +1,7 @@
 --- Softmax over the keys.
 local scores = require "ett.operator.scores"
-local shapes = require "ett.operator.shapes"
 
-local op = { name = "softmax", aliases = {}, family = "softmax", summary = "softmax over the keys", selective = true }
+local op = { name = "softmax", family = "softmax", summary = "softmax over the keys", selective = true }
 
 -- Forward reads the scores and writes the probabilities; backward reads both and writes the scores' gradient.
 scores.define(op, {
@@ -10,8 +9,6 @@ scores.define(op, {
   backward = { reads = 2, writes = 1, flops = 4 },
   saved = 1,
 })
-op.reference = shapes.reference(op, { "mp", "b", "h", "l" }, { "softmax" })
-
 scores.softmax(op)
 
 op.torch = [[

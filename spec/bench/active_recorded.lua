@@ -10,7 +10,7 @@ local bench = { summary = ("shapes that active sampling needs on recorded GPU ca
 --- The rows of a recorded table as shapes of a campaign.
 local function target_of(entry)
   local t = assert(require("ett.csv").read(entry.path))
-  local op, columns, names = entry.operator, {}, entry.operator.reference.columns
+  local op, columns, names = entry.operator, {}, entry.operator.sample_row.columns
   for c, name in ipairs(names) do columns[c] = assert(t:numbers(name)) end
   local target = { kind = "operator", operator = op, name = entry.name, columns = names, total = t:rows() }
   function target.values(i)
@@ -21,7 +21,7 @@ local function target_of(entry)
   function target.shape(values)
     local row = {}
     for c, name in ipairs(names) do row[name] = values[c] end
-    return op.reference.shape(row)
+    return op.sample_row.shape(row)
   end
   t:close()
   return target

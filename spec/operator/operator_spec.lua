@@ -144,7 +144,7 @@ describe("the reference's names and samples", function()
 
   it("become shapes: the dimensions that the reference's predictors saw", function()
     local row = { mp = 2.0, b = 4.0, h = 32.0, l = 4096.0, dim = 4096.0 }
-    local function shape(name) return operator.get(name).reference.shape(row) end
+    local function shape(name) return operator.get(name).sample_row.shape(row) end
     local qkv = shape "linear1"
     assert.same({ 16384, 4096, 6144 }, { qkv.tokens, qkv.in_features, qkv.out_features })
     assert.equal(25216, shape("linear_final").out_features)
@@ -181,7 +181,7 @@ describe("the reference's names and samples", function()
   it("count the parameters of the sampled optimizers", function()
     -- optimizer row: 2 layers of 256 = 27335680 parameters in 28 tensors, as the sample file says
     local op = operator.get "optimizer"
-    local s = op.shape { tp = 1, layers = 2, hidden = 256, vocab = 50257, reference = true }
+    local s = op.shape { tp = 1, layers = 2, hidden = 256, vocab = 50257 }
     assert.equal(27335680, s.params)
     assert.equal(28, s.tensors)
   end)

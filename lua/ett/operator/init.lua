@@ -1,9 +1,10 @@
 --- Operators: found by file name, checked once, answered under every alias.
 --
---   local op = operator.get "linear1"            -- aliases work wherever a name is read
+--   local op = operator.get "rotary"             -- aliases work wherever a name is read
 --   op.flops(op.shape(c), "forward")
 --
 -- A file beside the script, under ETT_PATH or in operators/ is enough; nothing is registered.
+local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local schema = require "ett.base.schema"
@@ -22,7 +23,7 @@ local fields = {
   shape = "function", flops = "function", bytes = "function", model_flops = "function?",
   parameters = "function?", activation_bytes = "function?", constraints = "list?", passes = "list?",
   kernel_shape = "function?", kernel = "function?", cuda = "string?", cpu = "function?", torch = "string?",
-  doubles = "table?", small = "function?", reference = "table?", columns = "list?",
+  doubles = "table?", small = "function?", columns = "list?", sample_row = "table?",
 }
 
 --- What the functions of a file must return.
@@ -72,6 +73,7 @@ function operator.check(op, path)
   op.passes = op.passes or op.family == "optimizer" and { "update" } or { "forward", "backward" }
   op.kernel_shape = op.kernel_shape or numbers_of
   checked_functions(op, path)
+  dialect.complete(op)
   op.path = path
   return op
 end

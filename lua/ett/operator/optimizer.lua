@@ -6,7 +6,6 @@
 -- bias correction and decoupled weight decay; Kingma & Ba 2015, Loshchilov & Hutter 2019).
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 local launch = require "ett.operator.launch"
-local shapes = require "ett.operator.shapes"
 
 local optimizer = {}
 
@@ -72,7 +71,6 @@ function optimizer.encoder(c)
   local h, tp = c.hidden, c.tp
   local heads, kv = c.heads or 1, c.kv_heads or c.heads or 1
   local d = c.head_dim or h // heads
-  if c.reference then heads, kv, d = 1, 1, h end
   local ffn, up = c.ffn or 4 * h, c.gated_mlp and 2 or 1
   local weights = h * (heads + 2 * kv) * d + heads * d * h + h * ffn * up + ffn * h
   local column_bias = (heads + 2 * kv) * d + ffn * up
@@ -102,7 +100,6 @@ function optimizer.stage(op, extra)
   op.kernel_shape = optimizer.kernel_shape
   op.cuda, op.kernel, op.torch = optimizer.cuda, optimizer.kernel, optimizer.torch
   op.doubles = optimizer.doubles
-  op.reference = op.reference or shapes.reference(op, { "mp", "dim", "encoders" }, { op.aliases[1] })
   return op
 end
 

@@ -41,14 +41,12 @@ end
 --- Key/value heads on one tensor rank: at least one, replicated when tp exceeds them (Megatron).
 function shapes.local_kv_heads(c)
   local kv = c.kv_heads or c.heads
-  if c.reference then return math.max(1, kv // c.tp) end
   if kv >= c.tp then return shapes.divide("kv_heads", kv, "tp", c.tp) end
   return 1
 end
 
 --- Heads on one tensor rank.
 function shapes.local_heads(c)
-  if c.reference then return math.max(1, c.heads // c.tp) end -- samples hold counts that do not divide
   return shapes.divide("heads", c.heads, "tp", c.tp)
 end
 
@@ -78,45 +76,5 @@ end
 
 --- Width of the dense MLP on one tensor rank.
 function shapes.local_ffn(c) return shapes.divide("ffn", c.ffn or 4 * c.hidden, "tp", c.tp) end
-
--- The reference's sample files carry floats and fixed constants: vocabulary 50257 padded to
--- 128 * mp, MLP 4 * dim, as many key/value heads as heads.
-shapes.reference_vocab = 50257
-
---- A field of a reference sample row as an integer.
-function shapes.int(value) return math.tointeger(value) or math.floor(value + 0.5) end
-
---- A row of the reference's sample files as an encoder configuration.
-function shapes.reference_configuration(row)
-  local int = shapes.int
-  local dim = row.dim and int(row.dim)
-  local heads = row.h and int(row.h) or 1
-  return {
-    tp = row.mp and int(row.mp) or 1, cp = 1, ep = 1, micro_batch = row.b and int(row.b) or 1,
-    seq = row.l and int(row.l) or 1, hidden = dim or 1, heads = heads, kv_heads = heads,
-    head_dim = dim and math.max(1, dim // heads) or 1, ffn = 4 * (dim or 1), vocab = shapes.reference_vocab,
-    layers = row.encoders and int(row.encoders) or 1, causal = true, reference = true,
-  }
-end
-
---- Raises for a row that no model has: the reference's ranges cross widths, heads and ranks that do not divide.
-function shapes.check_reference(row)
-  local function whole(what, value, by, degree)
-    if value and degree then shapes.divide(what, shapes.int(value), by, shapes.int(degree)) end
-  end
-  whole("dim", row.dim, "h", row.h)
-  whole("h", row.h, "mp", row.mp)
-  whole("dim", row.dim, "mp", row.mp)
-end
-
---- `reference` table of an operator file: its sample columns, its names there, and how a row
---- of them becomes a shape (through op.shape, so that both ways stay one).
-function shapes.reference(op, columns, names)
-  return {
-    columns = columns, names = names,
-    shape = function(row) return op.shape(shapes.reference_configuration(row)) end,
-    check = shapes.check_reference,
-  }
-end
 
 return shapes

@@ -17,6 +17,7 @@
 --   streaming kernels gelu reaches 0.83 to 0.97 of that bandwidth on the A100 and 0.66 to 0.79 on
 --   the GH200, which the interval of 25 % is for (swiglu, moe_router, dropout).
 local cluster_module = require "ett.profile.cluster"
+local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"
 
@@ -84,14 +85,6 @@ local function from_other(self, op, shape, dtype, pass)
   return widened(answer, factor, scaled_spread, ("%s's, scaled by %.3f"):format(other.cluster.name, factor))
 end
 
--- A plan's optimizer knows its parameters but not in how many tensors they lie: a hundred, the
--- middle of the sampled stages, and those stages' own kernel (one fused update of long tensors; the
--- generic `optimizer` samples are of models of short ones, bound by launches).
-local function stage_update(self, shape, dtype)
-  local stage = operator.get "middle_stage_optimizer"
-  return self:sampled(stage, { params = shape.params, tensors = 100 }, dtype, "update")
-end
-
 -- A void pass of the cluster's own samples (ett.profile.physics; vista's backward attention) from its twin: by the
 -- other device's ratio of the two at the same shape, else by the ratio of FLOPs.
 local function from_twin(self, op, shape, dtype, pass, void)
@@ -117,8 +110,9 @@ function Profile:sampled(op, shape, dtype, pass)
     local answer = from_twin(self, op, shape, dtype, pass, void)
     if answer then return answer end
   end
-  if op.name == "optimizer" and not shape.tensors then
-    local answer = stage_update(self, shape, dtype)
+  local name, other = dialect.stand_in(op.name, shape)
+  if name then
+    local answer = self:sampled(operator.get(name), other, dtype, pass)
     if not missing(answer) then return answer end
   end
   local answer = ask(self.own, op.name, shape, dtype, pass)

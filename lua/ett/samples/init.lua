@@ -134,20 +134,20 @@ local function time_columns(t, entry)
   return found
 end
 
---- The columns of a table and how a row of them becomes a shape: the reference's, or the
---- operator's own fields as `ett sample` writes them for a campaign of ett.
+--- The columns of a table and how a row of them becomes a shape: those of op.sample_row (ett.operator.dialect), else
+--- the fields of the operator's shape, as `ett sample` writes them.
 local function shape_columns(t, op)
   local has = {}
   for _, name in ipairs(t:names()) do has[name] = true end
-  local reference = op.reference
-  if reference then
+  local foreign = op.sample_row
+  if foreign then
     local all = true
-    for _, name in ipairs(reference.columns) do all = all and has[name] end
-    if all then return reference.columns, reference.shape end
+    for _, name in ipairs(foreign.columns) do all = all and has[name] end
+    if all then return foreign.columns, foreign.shape end
   end
   local own = {}
   for _, name in ipairs(schema.keys(op.schema)) do if has[name] then own[#own + 1] = name end end
-  if #own == 0 then return reference and reference.columns, reference and reference.shape end
+  if #own == 0 then return foreign and foreign.columns, foreign and foreign.shape end
   return own, function(row)
     local s = {}
     for _, name in ipairs(own) do s[name] = row[name] end
@@ -158,10 +158,10 @@ end
 local function read_operator(t, entry)
   local op = entry.operator
   local names, shape_of = shape_columns(t, op)
-  if not names then return faulty("%s: operator '%s' has no reference columns", entry.path, op.name) end
+  if not names then return faulty("%s: operator '%s' finds no column of its shape", entry.path, op.name) end
   local columns, width = {}, #names
   for i, name in ipairs(names) do
-    local values, err = t:numbers(name, op.reference and names == op.reference.columns and "positive" or "number")
+    local values, err = t:numbers(name, op.sample_row and names == op.sample_row.columns and "positive" or "number")
     if not values then return nil, err end
     columns[i] = values
   end

@@ -312,10 +312,10 @@ function campaign.from_reference(document, label)
     setmetatable(target, { __index = function(self, key)
       if key ~= "operator" then return nil end
       local op = error_module.wrap(label, operator.get, rawget(self, "name"))
-      for _, name in ipairs(op.reference and op.reference.columns and columns or {}) do
-        if not contains(op.reference.columns, name) then
+      for _, name in ipairs(op.sample_row and op.sample_row.columns and columns or {}) do
+        if not contains(op.sample_row.columns, name) then
           error_module.raise("model", "%s: field 'columns_name': operator '%s' has no column '%s'; it has %s", label,
-            op.name, name, table.concat(op.reference.columns, ", "))
+            op.name, name, table.concat(op.sample_row.columns, ", "))
         end
       end
       rawset(self, "operator", op)
@@ -324,12 +324,12 @@ function campaign.from_reference(document, label)
     target.shape = function(values)
       local op = target.operator
       local row = named(columns, values)
-      if not (op.reference and op.reference.shape) then
-        error_module.raise("model", "operator '%s' does not say how a row of the reference becomes its shape "
-          .. "(field 'reference')", op.name)
+      if not (op.sample_row and op.sample_row.shape) then
+        error_module.raise("model", "operator '%s' does not say how a row of these columns becomes its shape "
+          .. "(field 'sample_row')", op.name)
       end
-      if op.reference.check then op.reference.check(row) end
-      return op.reference.shape(row)
+      if op.sample_row.check then op.sample_row.check(row) end
+      return op.sample_row.shape(row)
     end
   end
   return { name = clean.kernel_name, backend = kind and "nccl" or "cuda", precision = "fp16", seed = 1,

@@ -124,11 +124,11 @@ function reference_source.profile_source(config, config_path, cluster_name)
   end
   function source.operator(model, name, pass, layers)
     local op = operator.get(name)
-    if not op.reference then
+    if not op.sample_row then
       error_module.raise("model", "field 'function_list': '%s' is no operator of estimate-train-time, whose "
         .. "composition knows no such shape; use one of its own, or --composition default", name)
     end
-    local shape = op.reference.shape { mp = plan.mp, b = plan.b, h = plan.h, l = plan.l, dim = plan.dim,
+    local shape = op.sample_row.shape { mp = plan.mp, b = plan.b, h = plan.h, l = plan.l, dim = plan.dim,
       encoders = layers and math.max(1, layers) }
     return note(times:operator(op, shape, "fp16", passes[pass]), model)
   end

@@ -1,0 +1,64 @@
+--- Dialects: how the files of another tool name operators and lay out sample tables.
+--
+-- A dialect is a file lua/ett/import/NAME/dialect.lua under a root (ett.base.find). All of them are read once:
+--   { name =, summary =, source =,
+--     operators = { linear_qkv = { aliases = { "linear1" }, columns = { "mp", "b" }, shape = function(op, row) … end,
+--       check = function(row) … end } },       -- check raises for a row that no model has
+--     stand_ins = { optimizer = { lacks = "tensors", operator =, shape = function(s) … end } } }
+-- `stand_ins`: where a shape lacks a field, the operator whose samples answer instead, and the shape it gets.
+local find = require "ett.base.find"
+local schema = require "ett.base.schema"
+
+local dialect = {}
+
+local fields = { name = "string", summary = "string", source = "string", operators = "table?", stand_ins = "table?" }
+local operator_fields = { aliases = "list?", columns = "list?", shape = "function?", check = "function?" }
+local stand_in_fields = { lacks = "string", operator = "string", shape = "function" }
+
+local known, generation
+
+--- Every dialect found, sorted by name.
+function dialect.list()
+  if known and generation == find.generation then return known end
+  known, generation = {}, find.generation
+  for _, entry in ipairs(find.list "lua/ett/import") do
+    local path = entry.path:match("^(.*)/init%.lua$")
+    local file = path and io.open(path .. "/dialect.lua", "r")
+    if file then
+      file:close()
+      local label = entry.name .. "/dialect.lua"
+      local one = schema.check(find.load_file(path .. "/dialect.lua"), fields, label)
+      for name, op in pairs(one.operators or {}) do
+        one.operators[name] = schema.check(op, operator_fields, ("%s: operators: %s"):format(label, name))
+      end
+      for name, stand_in in pairs(one.stand_ins or {}) do
+        one.stand_ins[name] = schema.check(stand_in, stand_in_fields, ("%s: stand_ins: %s"):format(label, name))
+      end
+      known[#known + 1] = one
+    end
+  end
+  return known
+end
+
+--- Completes an operator of a file: other names, and `sample_row` unless the file has one.
+function dialect.complete(op)
+  for _, one in ipairs(dialect.list()) do
+    local given = one.operators and one.operators[op.name] or {}
+    for _, alias in ipairs(given.aliases or {}) do op.aliases[#op.aliases + 1] = alias end
+    if given.columns and not op.sample_row then
+      op.sample_row = { columns = given.columns, check = given.check,
+        shape = function(row) return given.shape(op, row) end }
+    end
+  end
+end
+
+--- What answers for an operator whose shape lacks a field: an operator's name and its shape; or nil.
+function dialect.stand_in(name, shape)
+  for _, one in ipairs(dialect.list()) do
+    local given = one.stand_ins and one.stand_ins[name]
+    if given and shape[given.lacks] == nil then return given.operator, given.shape(shape) end
+  end
+  return nil
+end
+
+return dialect

@@ -1,0 +1,56 @@
+--- A dialect is a file: another tool's names and tables are read without a line in the core.
+local dialect = require "ett.operator.dialect"
+local find = require "ett.base.find"
+local operator = require "ett.operator"
+local folder_module = require "lfs"
+
+describe("a dialect beside the script", function()
+  local folder
+
+  local function write(text)
+    local file = assert(io.open(folder .. "/lua/ett/import/mine/dialect.lua", "w"))
+    file:write(text)
+    file:close()
+    find.set_script_folder(folder)
+    operator.forget()
+  end
+
+  before_each(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    for _, part in ipairs { "", "/lua", "/lua/ett", "/lua/ett/import", "/lua/ett/import/mine" } do
+      assert(folder_module.mkdir(folder .. part))
+    end
+    assert(io.open(folder .. "/lua/ett/import/mine/init.lua", "w")):close()
+  end)
+
+  after_each(function()
+    os.execute("rm -r " .. folder)
+    find.set_script_folder(nil)
+    operator.forget()
+  end)
+
+  it("gives operators names, and rows of its tables shapes", function()
+    write [[return { name = "mine", summary = "s", source = "s", operators = { dropout = { aliases = { "my_drop" },
+      columns = { "n" }, shape = function(op, row) return { name = op.name, n = row.n } end } } }]]
+    local op = operator.get "my_drop"
+    assert.equal("dropout", op.name)
+    assert.same({ "n" }, op.sample_row.columns)
+    assert.same({ name = "dropout", n = 7 }, op.sample_row.shape { n = 7 })
+  end)
+
+  it("says which operator answers for a shape that lacks a field", function()
+    write [[return { name = "mine", summary = "s", source = "s", stand_ins = { gelu = { lacks = "width",
+      operator = "dropout", shape = function(s) return { tokens = s.tokens, width = 1 } end } } }]]
+    assert.same({ "dropout", { tokens = 3, width = 1 } }, { dialect.stand_in("gelu", { tokens = 3 }) })
+    assert.is_nil(dialect.stand_in("gelu", { tokens = 3, width = 2 }))
+  end)
+
+  it("with an unknown field is refused by its file", function()
+    write [[return { name = "mine", summary = "s", source = "s", operators = { gelu = { colums = {} } } }]]
+    local ok, raised = pcall(dialect.list)
+    assert.is_false(ok)
+    assert.matches("mine/dialect.lua: operators: gelu: unknown field 'colums'; did you mean 'columns'",
+      tostring(raised), 1, true)
+  end)
+end)
