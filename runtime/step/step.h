@@ -1,6 +1,6 @@
 /* step.h - a step program under a plan: the time and memory of one training step.
  *
- * The right composition (reference.h is the other): every layer on exactly one slice,
+ * Every layer is on exactly one slice,
  * embedding and head where they stand, any degree may be 1. Ranks are laid out as
  * Megatron-LM does: tensor fastest, then context, data, pipeline; expert groups lie
  * inside data * context. A step ends when the slowest stage has updated its weights. */

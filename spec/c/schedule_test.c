@@ -11,7 +11,6 @@
 #include "step/demand.h"
 #include "step/pipeline.h"
 #include "step/program.h"
-#include "step/reference.h"
 #include "step/step.h"
 
 static void finds_each_demand_once(void **state) {
@@ -66,55 +65,6 @@ static void spans_nodes(void **state) {
   }
 }
 
-/* The tool's own loop, element by element, against the closed count of messages. */
-static void cuts_like_the_loop(void **state) {
-  (void)state;
-  ett_reference_plan plan = {.pp = 1,
-                             .mp = 1,
-                             .dp = 2,
-                             .b = 1,
-                             .h = 1,
-                             .l = 1,
-                             .dim = 8,
-                             .steps_per_update = 1,
-                             .gpus_per_node = 4,
-                             .encoders = 3};
-  ett_err err;
-  for (int64_t bucket = 1; bucket < 3000000; bucket = bucket * 3 + 1) {
-    ett_reference_layout layout;
-    plan.comm_bucket = bucket;
-    assert_int_equal(ett_reference_lay_out(&plan, &layout, &err), 0);
-    for (int s = 0; s < ETT_REFERENCE_STAGES; s++) {
-      int64_t left = layout.parameters[s], full = 0, rest = 0;
-      while (left > 0) {
-        if (bucket < left)
-          full++;
-        else
-          rest = left;
-        left -= bucket;
-      }
-      assert_int_equal(layout.all_reduce[s].full, full);
-      assert_int_equal(layout.all_reduce[s].rest, rest);
-    }
-  }
-}
-
-static void reference_limits(void **state) {
-  (void)state;
-  ett_reference_plan plan = {4, 2, 2, 4, 32, 4096, 4096, 8, 4, 1000, 32, 2, 2};
-  ett_reference_layout layout;
-  ett_err err;
-  assert_int_equal(ett_reference_lay_out(&plan, &layout, &err), 0);
-  plan.dim = ETT_REFERENCE_LIMIT;
-  plan.b = plan.l = ETT_REFERENCE_LIMIT;
-  assert_int_equal(ett_reference_lay_out(&plan, &layout, &err), -1);
-  assert_int_equal(err.code, ETT_ERR_LIMIT);
-  plan.b = 0;
-  assert_int_equal(ett_reference_lay_out(&plan, &layout, &err), -1);
-  assert_string_equal(err.message,
-                      "field 'b' must be an integer from 1 to 10000000, got 0");
-}
-
 /* Interleaved layers of two kinds: every layer on one slice, in order. */
 static void lays_kinds_on_slices(void **state) {
   (void)state;
@@ -156,8 +106,6 @@ int main(void) {
       cmocka_unit_test(finds_each_demand_once),
       cmocka_unit_test(refuses_times_that_are_none),
       cmocka_unit_test(spans_nodes),
-      cmocka_unit_test(cuts_like_the_loop),
-      cmocka_unit_test(reference_limits),
       cmocka_unit_test(lays_kinds_on_slices),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,4 @@
 local oom = require "oom"
-local composition = require "ett.reference_composition"
 local schedule = require "ett.schedule"
 
 local time = { 1.0, 0.9, 1.2 }
@@ -35,19 +34,6 @@ describe("ett.schedule", function()
       local orders = schedule.orders { { { "F", 1 }, { "B", 1 } }, { { "F", 1 }, { "B", 1 } } }
       return schedule.pipeline { schedule = "custom", stages = 2, micro_batches = 1, forward = { 1, 1 },
         backward = { 1, 1 }, orders = orders }.makespan_seconds == 4
-    end)
-  end)
-
-  it("survives failed allocations of the reference composition", function()
-    local plan = { pp = 2, mp = 1, dp = 2, b = 1, h = 1, l = 1, dim = 4, steps_per_update = 2, gpus_per_node = 1,
-      comm_bucket = 100, encoders = 4, fwd_syncs = 2, bwd_syncs = 2 }
-    local one = { fwd = 1, bwd = 2 }
-    oom.every_allocation(function()
-      local layout = composition.layout(plan)
-      local r = composition.compose(plan, { encoder = { one, one }, embedding = one, norm = one, linear_final = one,
-        cross_entropy = one, p2p = 1, all_reduce_full = 1, all_gather_full = 1, all_reduce_rest = { 1, 1, 1 },
-        all_gather_rest = { 1, 1, 1 }, optimizer = { 1, 1, 1 } })
-      return #layout.layers == 3 and r.total > 0
     end)
   end)
 end)

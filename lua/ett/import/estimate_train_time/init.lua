@@ -1,11 +1,11 @@
 --- The composition of estimate-train-time, quirks included, over its own configuration
 --- files: what `ett predict --composition reference` prints.
 --
--- The arithmetic is runtime/step/reference.c; here are the configuration file, the
+-- The arithmetic is in composition.lua; here are the configuration file, the
 -- names of what has to be timed, and two sources of times: a list of recorded model calls
 -- (`--timings`) and a profile.
 local error_module = require "ett.base.error"
-local composition = require "ett.reference_composition"
+local composition = require "ett.import.estimate_train_time.composition"
 local json = require "ett.json"
 local schema = require "ett.base.schema"
 
@@ -38,7 +38,7 @@ reference.schema = {
   bwd_syncs = "natural",
 }
 
---- The largest size field and number of encoders (runtime/step/reference.h).
+--- The largest size field and number of encoders (their products stay below 2^63).
 local size_limit, encoder_limit = 10000000, 1000
 
 local function check_names(config, key, found)
@@ -240,7 +240,7 @@ function reference.predict(config, source)
     end
   end
 
-  local r = composition.compose(plan, times)
+  local r = composition.compose(plan, layout, times)
   run_time.pp_p2p, run_time.mp_allreduce = times.p2p, times.mp_all_reduce
   run_time.dp_allreduce, run_time.dp_allgather = r.all_reduce, r.all_gather
   run_time.optimizer, run_time.update = r.optimizer, r.update
