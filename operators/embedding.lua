@@ -6,10 +6,12 @@ local width = require("ett.operator.memory").width
 local op = { name = "embedding", family = "embedding",
   summary = "token embedding, vocabulary-parallel" }
 
-op.schema = { tokens = "count", vocab = "count", hidden = "count" }
+-- vocab: rows of this rank; whole_vocab: of all ranks together, from which tokens are drawn (vocab if left out).
+op.schema = { tokens = "count", vocab = "count", hidden = "count", whole_vocab = "count?" }
 
 function op.shape(c)
-  return { tokens = shapes.tokens(c), vocab = shapes.local_vocab(c), hidden = c.hidden }
+  return { tokens = shapes.tokens(c), vocab = shapes.local_vocab(c), hidden = c.hidden,
+    whole_vocab = shapes.padded_vocab(c.vocab, 1, c.vocab_multiple) }
 end
 
 --- A lookup does no arithmetic; the backward pass adds each token's gradient to its row.
@@ -25,7 +27,10 @@ end
 
 function op.parameters(s) return s.vocab * s.hidden end
 function op.activation_bytes(s) return 8.0 * s.tokens end
-function op.kernel_shape(s) return { rows = s.tokens, cols = s.hidden, vocab = s.vocab } end
+
+function op.kernel_shape(s)
+  return { rows = s.tokens, cols = s.hidden, vocab = s.vocab, whole_vocab = s.whole_vocab }
+end
 
 op.cuda = [[
 extern "C" __global__ void embedding_forward(const long long *ids, const T *table, T *out, long long cols) {

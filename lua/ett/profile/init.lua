@@ -218,7 +218,7 @@ end
 ---@param pass string "forward", "backward", "update"
 function Profile:operator(name, shape, dtype, pass)
   local op = operator.get(name)
-  local pool, _, dims = samples.dims(op, shape)
+  local pool, family, dims = samples.dims(op, shape)
   local key = samples.pool(op) .. " " .. dtype_key(dtype)
   local entries = self.pools[key]
   if not entries then return nil end
@@ -229,7 +229,11 @@ function Profile:operator(name, shape, dtype, pass)
     return answer and profile.from_twin(answer, factor, pass, twin, void, "FLOPs")
   end
   if not model or #dims ~= model:facts().dims then return nil end
-  return self:answer(model:predict(dims), ("%s, %d samples"):format(pool, model:facts().rows))
+  local answer = self:answer(model:predict(dims), ("%s, %d samples"):format(pool, model:facts().rows))
+  if family == "embedding" and model:facts().most and dims[4] > model:facts().most[4] then
+    answer.sampled_vocab = model:facts().most[4] -- the largest
+  end
+  return answer
 end
 
 -- Elements in a row of the sample files for `bytes` of the whole buffer. The reference's

@@ -103,6 +103,22 @@ local function from_twin(self, op, shape, dtype, pass, void)
   return profile.from_twin(answer, factor, pass, twin, void, whose)
 end
 
+-- A lookup in a larger vocabulary than any sampled takes at least the further bytes longer: its backward pass clears
+-- the gradient of the whole table, a part that few samples tell from the rest.
+local function with_table(self, op, shape, dtype, pass, answer)
+  if missing(answer) or not answer.sampled_vocab then return answer end
+  local sampled = {}
+  for field, value in pairs(shape) do sampled[field] = value end
+  sampled.whole_vocab = answer.sampled_vocab
+  sampled.vocab = math.ceil(shape.vocab * answer.sampled_vocab / (shape.whole_vocab or shape.vocab))
+  local more = (op.bytes(shape, dtype, pass) - op.bytes(sampled, dtype, pass)) / self:stream_bandwidth(dtype)
+  local least = ask(self.own, op.name, sampled, dtype, pass).seconds + more
+  if answer.seconds < least then
+    answer.seconds, answer.high_seconds = least, answer.high_seconds + least - answer.seconds
+  end
+  return answer
+end
+
 --- What samples say, the cluster's own first.
 function Profile:sampled(op, shape, dtype, pass)
   local void = self.own and self.own.void and pass ~= "update" and self.own:void(op.name, dtype, pass)
@@ -115,7 +131,7 @@ function Profile:sampled(op, shape, dtype, pass)
     local answer = self:sampled(operator.get(name), other, dtype, pass)
     if not missing(answer) then return answer end
   end
-  local answer = ask(self.own, op.name, shape, dtype, pass)
+  local answer = with_table(self, op, shape, dtype, pass, ask(self.own, op.name, shape, dtype, pass))
   if missing(answer) then answer = from_other(self, op, shape, dtype, pass) or answer end
   return answer
 end

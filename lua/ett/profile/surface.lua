@@ -19,7 +19,7 @@ Surface.__index = Surface
 regressor_surface.most_rows = 600
 
 --- Changes whenever a fit may come out differently: cached fits carry it.
-regressor_surface.version = "4"
+regressor_surface.version = "5"
 
 -- Ten folds say nearly what all rows would; five where a fit is slow and a tenth of the rows teaches little.
 local function folds_of(rows) return rows <= 200 and 10 or 5 end
@@ -44,7 +44,8 @@ local function work_of(family) return work[family] or function() return 1.0 end 
 --- the third dimension is a factor of: as factors they are apart. The elements in all tell the caches.
 local function logarithms(d, family)
   local x = {}
-  for i = 1, #d do x[i] = math.log(math.max(d[i], 1e-9)) end
+  local count = family == "embedding" and 3 or #d -- the vocabulary of all ranks does not change the kernel
+  for i = 1, count do x[i] = math.log(math.max(d[i], 1e-9)) end
   local rows, width = x[1], x[2]
   if family == "rowwise" and #d == 3 then x[1] = x[1] - x[3] end
   if family == "rowwise" or family == "embedding" then x[#x + 1] = rows + width end

@@ -25,7 +25,7 @@ function samples.dims(op, s)
     return op.name, "attention", { k.batch, k.heads, k.kv_heads or k.heads, k.seq_q, k.seq_k, k.head_dim,
       k.causal == false and 0 or 1 }
   elseif family == "embedding" then
-    return op.name, "embedding", { k.rows, k.cols, k.vocab }
+    return op.name, "embedding", { k.rows, k.cols, k.vocab, k.whole_vocab or k.vocab }
   elseif family == "optimizer" then
     local layers = math.max(1, s.layers or 1)
     return op.name, "optimizer", { s.params, s.tensors or 12 * layers, layers,

@@ -6,7 +6,7 @@
 static const char *const names[ETT_FAMILY_COUNT] = {
     "raw",       "gemm",       "attention",  "rowwise", "embedding",
     "optimizer", "collective", "alpha_beta", "wave"};
-static const int wanted[ETT_FAMILY_COUNT] = {0, 4, 7, 3, 3, 4, 1, 1, 0};
+static const int wanted[ETT_FAMILY_COUNT] = {0, 4, 7, 3, 4, 4, 1, 1, 0};
 
 int ett_family_find(const char *name) {
   for (int i = 0; i < ETT_FAMILY_COUNT; i++)
@@ -187,11 +187,10 @@ static void rowwise_row(const double *x, row *r) {
   feature(r, z);
 }
 
-/* Tokens fall on this rank's share of the vocabulary, each row of which is read or
- * reduced once however many tokens name it. */
+/* Tokens name rows of the whole vocabulary with equal chance: `here` of them name rows of
+ * this rank, which are `unique` different ones. */
 static void embedding_row(const double *x, row *r) {
-  const double whole = 50304; /* the vocabulary that the samples were drawn from */
-  double m = x[0], dim = x[1], v = x[2];
+  double m = x[0], dim = x[1], v = x[2], whole = x[3];
   double here = m * fmin(1, v / whole), unique = v * (1 - exp(-m / whole));
   column(r, 1), column(r, m), column(r, m * dim), column(r, here * dim);
   column(r, unique * dim), column(r, v * dim), column(r, here), column(r, unique);
@@ -208,6 +207,16 @@ static void embedding_row(const double *x, row *r) {
   feature(r, v), feature(r, v * dim), feature(r, log(v * dim));
   feature(r, here), feature(r, unique), feature(r, log(here * dim));
   feature(r, log(unique * dim)), feature(r, here / unique), feature(r, log(here));
+}
+
+/* Columns of embedding_row that grow with the table alone. */
+enum { TABLE_ELEMENTS = 5, TABLE_ROWS = 8 };
+
+void ett_design_table(const ett_design *design, const double *dims, double *columns) {
+  if (design->family != ETT_FAMILY_EMBEDDING)
+    return;
+  columns[TABLE_ELEMENTS] = dims[2] * dims[1];
+  columns[TABLE_ROWS] = dims[2];
 }
 
 static void optimizer_row(const double *x, row *r) {
@@ -341,7 +350,8 @@ uint64_t ett_design_kernel(const ett_design *design, const double *dims) {
     return bits;
   }
   uint64_t hash = ett_mix64((uint64_t)design->family + 1);
-  for (int i = 0; i < design->dims; i++) {
+  int counted = design->dims - (design->family == ETT_FAMILY_EMBEDDING);
+  for (int i = 0; i < counted; i++) {
     double whole = nearbyint(dims[i]);
     uint64_t bits;
     if (fabs(whole - dims[i]) > 1e-6 || fabs(whole) > 9e15)

@@ -7,7 +7,7 @@
  *   gemm        batch, m, n, k
  *   attention   batch, heads, kv_heads, seq_q, seq_k, head_dim, causal (0 or 1)
  *   rowwise     rows, cols, aux (a length inside rows, or 1)
- *   embedding   rows, cols, vocabulary of this rank
+ *   embedding   rows, cols, vocabulary of this rank, of all ranks together
  *   optimizer   params, tensors, layers, hidden
  *   collective  elements
  *   alpha_beta  elements; base columns 1 and elements alone
@@ -70,6 +70,10 @@ int ett_design_row_check(const ett_design *design, const double *dims, ett_err *
 void ett_design_row(const ett_design *design, const double *dims, double *columns,
                     float *features);
 
+/* Of a lookup: sets the columns that grow with the table's size alone to those of dims.
+ */
+void ett_design_table(const ett_design *design, const double *dims, double *columns);
+
 /* How large the kernel is, for ranges: the product that its time grows with. */
 double ett_design_size(const ett_design *design, const double *dims);
 
@@ -77,7 +81,8 @@ double ett_design_size(const ett_design *design, const double *dims);
  * Their ett_design_kernel then grows with the size. */
 bool ett_design_ordered(const ett_design *design);
 
-/* Equal for equal dims (rounded to whole numbers), on every machine. */
+/* Equal for equal dims (rounded to whole numbers), on every machine. The vocabulary of
+ * all ranks is left out: kernels that differ in it alone share a fold. */
 uint64_t ett_design_kernel(const ett_design *design, const double *dims);
 
 /* splitmix64 (Steele, Lea, Flood 2014), the generator behind every seeded split. */

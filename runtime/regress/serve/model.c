@@ -259,11 +259,13 @@ double ett_model_neighbours(const double *residual, size_t total, size_t at, siz
   return n % 2 ? near[n / 2] : 0.5 * (near[n / 2 - 1] + near[n / 2]);
 }
 
-/* log2 of the largest ratio by which a dimension leaves the samples' range. */
-static double how_far(const ett_model *model, const double *dims, double size) {
+/* log2 of the largest ratio by which a dimension leaves the samples' range. The
+ * vocabulary of all ranks has no range: it counts through this rank's share of it. */
+static double how_far(const ett_model *model, const double *dims) {
   const ett_model_facts *f = &model->facts;
-  double far = 0;
-  for (int i = 0; i < model->design.dims; i++) {
+  double far = 0, size = ett_design_size(&model->design, dims);
+  int ranged = model->design.dims - (model->design.family == ETT_FAMILY_EMBEDDING);
+  for (int i = 0; i < ranged; i++) {
     double x = dims[i], width = f->most[i] - f->least[i];
     if (x > f->most[i])
       far = fmax(far, f->most[i] > 0 ? log2(x / f->most[i])
@@ -279,14 +281,44 @@ static double how_far(const ett_model *model, const double *dims, double size) {
   return isfinite(far) ? fmin(far, 60) : 60;
 }
 
+/* Samples of a lookup hold few vocabularies (one, with a share for each rank): the time
+ * is asked at the nearest sampled one, with the same share, and what its columns of the
+ * table's size add is corrected to the real table. Other lookups: dims themselves. */
+static const double *sampled_table(const ett_model *model, const double *dims,
+                                   double *near) {
+  const ett_model_facts *f = &model->facts;
+  if (model->design.family != ETT_FAMILY_EMBEDDING ||
+      (dims[3] >= f->least[3] && dims[3] <= f->most[3]))
+    return dims;
+  near[0] = dims[0];
+  near[1] = dims[1];
+  near[3] = fmax(f->least[3], fmin(f->most[3], dims[3]));
+  near[2] = dims[2] * near[3] / dims[3];
+  return near;
+}
+
+/* Whether this very kernel was sampled: position `at` of the twins holds it, and of a
+ * lookup the vocabulary of all ranks is a sampled one, too. */
+static bool is_measured(const ett_model *model, const double *dims, uint32_t at,
+                        uint64_t kernel) {
+  const ett_model_facts *f = &model->facts;
+  if (at >= model->twins || model->twin_kernel[at] != kernel)
+    return false;
+  return model->design.family != ETT_FAMILY_EMBEDDING ||
+         (dims[3] >= f->least[3] && dims[3] <= f->most[3]);
+}
+
 int ett_model_predict(const ett_model *model, const double *dims, ett_prediction *out,
                       ett_err *err) {
-  double columns[ETT_DESIGN_COLUMNS];
+  double columns[ETT_DESIGN_COLUMNS], near[ETT_DESIGN_DIMS];
   float features[ETT_DESIGN_FEATURES];
   if (ett_design_row_check(&model->design, dims, err) != 0)
     return -1;
   const ett_model_facts *f = &model->facts;
-  ett_design_row(&model->design, dims, columns, features);
+  const double *asked = sampled_table(model, dims, near);
+  ett_design_row(&model->design, asked, columns, features);
+  if (asked != dims)
+    ett_design_table(&model->design, dims, columns);
   double base = 1;
   if (f->has_base) {
     base = 0;
@@ -296,12 +328,13 @@ int ett_model_predict(const ett_model *model, const double *dims, ett_prediction
       return ett_err_set(err, ETT_ERR_ARGUMENT, "the base of this regressor is %g here",
                          base);
   }
-  double outside = how_far(model, dims, ett_design_size(&model->design, dims));
+  double outside = how_far(model, dims);
+  double asked_outside = asked == dims ? outside : how_far(model, asked);
   uint64_t kernel = model->twins ? ett_design_kernel(&model->design, dims) : 0;
   uint32_t at = lower_bound(model, kernel);
-  bool measured = at < model->twins && model->twin_kernel[at] == kernel;
+  bool measured = is_measured(model, dims, at, kernel);
   double correction = ett_model_correction(model, features);
-  correction *= outside > 0 ? f->shrink_outside : f->shrink;
+  correction *= asked_outside > 0 ? f->shrink_outside : f->shrink;
   double factor = f->width_inside;
   out->provenance = outside > 0 ? ETT_EXTRAPOLATED : ETT_INTERPOLATED;
   if (f->neighbours > 0 && model->twins && outside == 0) {
