@@ -1,7 +1,7 @@
 # Metrics of recorded runs. trace_run holds one rank: a step of 1000 us, compute 500 us, an
 # all-reduce of 400 us, 200 us of which is under the compute.
 $ ett trace
-ett: trace: needs the folder or file of a trace (ett trace DIR)
+ett: trace: give the folder or file of a trace: ett trace DIR
 ?2
 
 $ ett trace nowhere
@@ -139,7 +139,7 @@ $ for m in $(ett trace --list-metrics | cut -d' ' -f1); do ett trace $SPEC/trace
 ?1
 
 $ cd $SPEC && ett trace trace_run iter_time --window 5:6
-ett: the window 5:6 ms holds nothing; the trace is 1 ms long
+ett: window 5:6 ms is outside the trace of 1 ms
 ?1
 
 $ mkdir run && cp $SPEC/trace_run/rank0.json run && cat > longest_gap.lua <<'X'
@@ -165,9 +165,9 @@ $ mkdir pp && for r in 0 1; do cat > pp/pp_rank_$r.json <<'X'
 > done; ett trace pp | head -n 6; ett trace pp pipeline_bubble --window 0:5
 pp: per-micro-batch timings
 .
-pipeline_bubble: share of the step a pipeline stage waits for the schedule, and how it was found
+pipeline_bubble: share of the step that a pipeline stage waits because of the schedule, and how it was found
   bubble_ratio                      0.25 share
   bubble_time_ms                    25 ms
   method                            micro-batch timings
-ett: trace: pipeline_bubble: the timings are told apart by iteration, not by time: give --step instead of --window
+ett: trace: pipeline_bubble: timings are by iteration, not by time: give --step instead of --window
 ?1

@@ -94,6 +94,13 @@ describe("the metric files", function()
     assert.matches("half.lua: unknown field 'definitoin'; did you mean 'definition'%?", tostring(why))
   end)
 
+  it("refuse a library of kernel names with an unknown field, or with a pattern that is none", function()
+    local function fault(library) return tostring(select(2, pcall(comm.add, library))) end
+    assert.matches("unknown field 'paterns'; did you mean 'patterns'%?", fault{ name = "mine", paterns = { "x" } })
+    assert.matches("patterns%[2%] must be a Lua pattern, got '%(x'", fault{ name = "mine", patterns = { "x", "(x" } })
+    assert.matches("kinds%[1%] must be { PATTERN, KIND }", fault{ name = "mine", patterns = { "x" }, kinds = { "x" } })
+  end)
+
   it("take communication libraries from Lua", function()
     assert.is_nil(comm.library_of("my_ring_exchange<float>"))
     comm.add{ name = "mine", patterns = { "^my_ring_exchange" }, kinds = { { "exchange", "AllToAll" } } }

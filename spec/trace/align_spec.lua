@@ -60,7 +60,7 @@ describe("ett.trace.align", function()
     local regular = {}
     for i = 1, 40 do regular[i] = { ts = 100 * i, stop = 100 * i + 90, kernel_type = "AllReduce" } end
     local _, reason = align.match({ regular, regular }, { tolerance = 10, mode = "clocks" })
-    assert.matches("so regular", reason)
+    assert.matches("too regular", reason)
   end)
 
   it("refuses different kernels", function()

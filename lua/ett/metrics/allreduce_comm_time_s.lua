@@ -1,19 +1,15 @@
 --- Time in all-reduces.
 local collective = require "ett.trace.collective"
-local totals = require "ett.trace.totals"
 
 local function is_all_reduce(each) return each.kind == "AllReduce" end
 
-return {
+return require("ett.trace.totals").metric {
   name = "allreduce_comm_time_s",
   summary = "time with an all-reduce running",
-  definition = "As total_comm_time_s, of the collectives whose kind is AllReduce; mean over devices.",
+  definition = "As total_comm_time_s, for collectives of kind AllReduce only; mean over devices.",
   needs = "device rows",
-  units = { allreduce_comm_time_s = "s" },
+  unit = "s",
   args = collective.args,
-  differs = "the public tool goes by the op's name and so misses JAX's psum",
-  compute = function(view)
-    return totals.per_device(view, "allreduce_comm_time_s", "mean",
-      function(lane) return view:s(lane:comm_ticks(is_all_reduce)) end)
-  end,
+  differs = "the public tool matches the op's name and misses JAX's psum",
+  value = function(lane, view) return view:s(lane:comm_ticks(is_all_reduce)) end,
 }

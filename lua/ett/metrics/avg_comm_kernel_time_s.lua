@@ -1,17 +1,16 @@
 --- Mean duration of a communication kernel.
-local collective = require "ett.trace.collective"
 local stats = require "ett.trace.stats"
 local totals = require "ett.trace.totals"
 
 return {
   name = "avg_comm_kernel_time_s",
   summary = "mean duration of a communication kernel",
-  definition = [[Sum of the durations of the communication rows over their number, per device; the value given
-first is over all devices together.]],
+  definition = [[Sum of the durations of the communication rows over their number: over all devices together, and
+per device.]],
   needs = "device rows with communication",
   units = { avg_comm_kernel_time_s = "s" },
-  args = collective.args,
-  differs = "the public tool takes rows of the host into the mean, and misses JAX's psum",
+  args = require("ett.trace.collective").args,
+  differs = "the public tool includes host rows, and misses JAX's psum",
   compute = function(view)
     local ticks, count = 0.0, 0
     local out = totals.per_device(view, "avg_comm_kernel_time_s", "mean", function(lane)
@@ -20,7 +19,7 @@ first is over all devices together.]],
       ticks, count = ticks + sum, count + #list
       return #list > 0 and view:s(sum / #list) or nil
     end)
-    if count == 0 then view:missing("needs communication rows on a device; the trace has none") end
+    if count == 0 then view:missing_communication() end
     out.avg_comm_kernel_time_s, out.num_comm_kernels = view:s(stats.ratio(ticks, count)), count
     out.over_devices = "all kernels"
     return out

@@ -6,12 +6,12 @@ return {
   name = "coll_call_num",
   summary = "number of collective calls, in all, per rank and by kind",
   definition = [[Device rows that are communication, each counted once. calls_by_type goes by the collective's
-kind (argument, else enclosing annotation, else kernel name), calls_by_kernel_type by the kernel alone: an NCCL
+kind (argument, else enclosing annotation, else kernel name), calls_by_kernel_type by the kernel alone. An NCCL
 all-to-all is AllToAll in the first and SendRecv in the second. annotations: host nccl:* ranges, for comparison.]],
   needs = "device rows",
   units = { total_calls = "count", calls_per_rank = "count", calls_by_type = "count" },
   args = collective.args,
-  differs = "the public tool also counts the host rows and the annotations of the same call: 3 to 4 times too many",
+  differs = "the public tool also counts the host rows and the annotations of the same call: 3 to 4 times as many",
   compute = function(view)
     local out = { total_calls = 0, calls_per_rank = {}, calls_by_type = {}, calls_by_kernel_type = {},
       annotations = {} }

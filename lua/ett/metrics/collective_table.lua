@@ -7,10 +7,10 @@ return {
   name = "collective_table",
   summary = "collectives by kind, message size and group, with algorithm and bus bandwidth",
   definition = [[Over all devices, by kind, message bytes and group size: calls, total and mean time, p50 and
-p95 (value at position floor(p n)), algbw = S x calls / time, busbw = algbw x factor with nccl-tests' S and
-factors (2 (n - 1) / n for all-reduce, (n - 1) / n for all-gather, reduce-scatter and all-to-all, else 1). Times
-are kernel durations, so waiting for the last rank is in them: straggler_lag has the transfer times. n/a where
-bytes or group size are not known.]],
+p95 (value at position floor(p n)), algbw = S x calls / time, busbw = algbw x factor. S and the factors are
+nccl-tests': 2 (n - 1) / n for all-reduce, (n - 1) / n for all-gather, reduce-scatter and all-to-all, else 1.
+Times are kernel durations and include waiting for the last rank; straggler_lag has the transfer times. n/a
+where bytes or group size are unknown.]],
   needs = "device rows with communication",
   units = { bytes = "bytes", total_ms = "ms", mean_us = "us", algbw_GBps = "GB/s", busbw_GBps = "GB/s" },
   args = collective.args,
@@ -52,7 +52,7 @@ bytes or group size are not known.]],
         algbw_GBps = stats.known(algbw), busbw_GBps = algbw and factor and algbw * factor or stats.null,
       }
     end
-    if #rows == 0 then view:missing("needs communication rows on a device; the trace has none") end
+    if #rows == 0 then view:missing_communication() end
     return { collectives = rows }
   end,
 }

@@ -4,13 +4,13 @@ local stats = require "ett.trace.stats"
 return {
   name = "comm_comp_overlap",
   summary = "communication time, compute time and their overlap",
-  definition = [[Per device: comm = |C|, comp = |K|, overlap = |C n K| of united intervals. The times given
-first are means over the devices; the ratios are those of the sums. A ratio with nothing under it is n/a.]],
+  definition = [[Per device: comm = |C|, comp = |K|, overlap = |C n K| of united intervals. Over the devices: times
+are means, ratios are those of the sums. A ratio over 0 is n/a.]],
   needs = "device rows",
   units = { comm_time_ms = "ms", comp_time_ms = "ms", overlap_time_ms = "ms", overlap_ratio_of_comm = "share",
     overlap_ratio_of_comp = "share" },
-  args = { "hlo_category", "long_name" },
-  differs = "the public tool reads one rank, adds durations up without uniting them, and counts host rows named nccl:*",
+  args = require("ett.trace.comm").args,
+  differs = "the public tool reads one rank, adds durations without uniting them, and counts host rows named nccl:*",
   compute = function(view)
     local sums, ranks = { comm = 0, comp = 0, overlap = 0, comm_kernels = 0, comp_kernels = 0 }, {}
     local lanes = view:lanes()

@@ -1,4 +1,4 @@
---- Where the time of each device went: the figures every other metric is made of.
+--- Busy, idle, communication, compute and copy time of each device.
 local stats = require "ett.trace.stats"
 local comm = require "ett.trace.comm"
 
@@ -33,14 +33,13 @@ return {
   name = "device_time",
   summary = "span, busy, idle, communication, compute, copies and their overlap for each device",
   definition = [[Per device, intervals united: communication C, compute K, copies M, busy = |C u K u M|, idle =
-span - busy, overlap = |C n K|, exposed = |C| - |C n K|. *_sum_us add durations up without uniting.
-top_kernel_share: largest total of one kernel name over the total of all kernels. bad and neg: rows that could
-not be read, rows of negative duration. gaps_gt_1ms_us: idle time in gaps of more than 1 ms between first start
-and last end.]],
+span - busy, overlap = |C n K|, exposed = |C| - |C n K|. *_sum_us add durations without uniting them.
+top_kernel_share: largest total of one kernel name over the total of all kernels. bad and neg: numbers of
+unreadable rows and of rows of negative duration. gaps_gt_1ms_us: idle time in gaps of more than 1 ms.]],
   needs = "device rows; a process without them is listed with kernels = 0",
   units = { gpu_span_us = "us", busy_us = "us", idle_us = "us", top_kernel_share = "share" },
-  args = { "hlo_category", "long_name" },
-  differs = "tools that classify by name count host rows and annotations as device time as well",
+  args = comm.args,
+  differs = "tools that classify by name also count host rows and annotations as device time",
   compute = function(view)
     local ranks, with_lane = {}, {}
     for _, lane in ipairs(view:lane_list()) do

@@ -1,5 +1,5 @@
---- Tokens that the trace's FLOPs amount to.
-local tokens = require "ett.trace.tokens"
+--- Tokens, estimated from the trace's FLOPs.
+local totals = require "ett.trace.totals"
 
 return {
   name = "estimated_total_tokens",
@@ -7,11 +7,11 @@ return {
   definition = "Sum of model_flops over all cores / flops_per_token_used.",
   needs = "device rows with model_flops (TPU traces), --model-params",
   units = { estimated_total_tokens = "tokens" },
-  args = tokens.args,
+  args = totals.args,
   options = { "model_params", "flops_per_token" },
-  differs = "the public tool takes 7e9 parameters when none are given, and always 6 FLOPs each",
-  compute = function(view, options)
-    local found = tokens.estimate(view, options)
+  differs = "the public tool assumes 7e9 parameters when none are given, and always 6 FLOPs each",
+  compute = function(view)
+    local found = totals.tokens(view)
     return { estimated_total_tokens = found.tokens, total_model_flops = found.flops,
       flops_per_token_used = found.flops_per_token, how = found.how }
   end,

@@ -5,10 +5,10 @@ return {
   name = "iter_time",
   summary = "mean, least, greatest and deviation of the iteration time",
   definition = [[One duration for each ProfilerStep#N of the host track: the longest of all ranks, since the
-slowest one ends the step. std is the sample deviation (n - 1), 0 for one step.]],
+slowest rank ends the step. std is the sample deviation (n - 1), 0 for one step.]],
   needs = "ProfilerStep# markers on the host track",
   units = { avg_iter_time_ms = "ms", min_iter_time_ms = "ms", max_iter_time_ms = "ms", std_iter_time_ms = "ms" },
-  differs = "the public tool takes one rank's file, whichever the file system lists first",
+  differs = "the public tool reads one rank's file, the first that the file system lists",
   compute = function(view)
     view:events_needed()
     local list = view:iterations()

@@ -1,15 +1,15 @@
---- Which kernels the device time went to.
+--- Device time by kernel.
 local stats = require "ett.trace.stats"
 
 return {
   name = "kernel_breakdown",
   summary = "kernels by total time, with share and percentiles",
-  definition = [[Device rows of all devices by name: count, total, share of the total of all kernels (copies
-left out), mean, p50, p95 (nearest rank), max. The first --top names (20); the rest is summed up. On TPU also by
-hlo_category.]],
+  definition = [[Device rows of all devices by name: count, total, share of the total of all kernels (without
+copies), mean, p50, p95 (nearest rank), max. The first --top names (20), and the sum of the rest. On TPU also
+by hlo_category.]],
   needs = "device rows",
   units = { total_ms = "ms", mean_us = "us", share = "share" },
-  args = { "hlo_category", "long_name" },
+  args = require("ett.trace.comm").args,
   options = { "top" },
   compute = function(view, options)
     local compute, communication = view:lane_sum("compute"), view:lane_sum("comm")

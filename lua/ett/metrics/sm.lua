@@ -1,18 +1,18 @@
---- How much of the device's multiprocessors kernels cover.
+--- Share of the device's multiprocessors that kernels cover.
 local bulk = require "ett.bulk"
 local stats = require "ett.trace.stats"
 
 return {
   name = "sm",
   summary = "share of the multiprocessors that kernels cover, weighted by their time",
-  definition = [[Per kernel coverage = min(1, blocks per SM): below 1 some multiprocessors have no block.
-Weighted by duration over the kernels that state it (mean_sm_coverage), and over the whole span, idle counted as
-0 (sm_coverage_over_span). mean_warps_per_sm and est_achieved_occupancy are the profiler's own figures, weighted
+  definition = [[Coverage of a kernel = min(1, blocks per SM): below 1 some multiprocessors have no block. The mean
+is weighted by duration: over the kernels that state it (mean_sm_coverage), and over the whole span with idle
+as 0 (sm_coverage_over_span). mean_warps_per_sm and est_achieved_occupancy are the profiler's figures, weighted
 the same way.]],
   needs = "kernels with the argument 'blocks per SM'",
   units = { mean_sm_coverage = "share", sm_coverage_over_span = "share", est_achieved_occupancy = "share" },
   args = { "blocks per SM", "warps per SM", "est. achieved occupancy %", "hlo_category", "long_name" },
-  differs = "the public tool takes the mean of the first files only, and counts no idle time in any figure",
+  differs = "the public tool averages the first files only, and excludes idle time from every figure",
   compute = function(view)
     local ranks, sums = {}, { covered = 0.0, ticks = 0, span = 0 }
     for _, lane in ipairs(view:lanes()) do

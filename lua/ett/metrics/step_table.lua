@@ -1,4 +1,4 @@
---- Every step of every device: how long, and what of it was communication, compute and idle.
+--- Each step of each device: duration, communication, compute, idle.
 local stats = require "ett.trace.stats"
 local trace_view = require "ett.trace.view"
 
@@ -14,11 +14,11 @@ return {
   name = "step_table",
   summary = "duration, communication, compute, busy and idle share of every step on every device",
   definition = [[A step is the host's ProfilerStep#N interval of the rank; device intervals are cut to it.
-idle_frac = 1 - busy / duration. max_step_ms is the longest rank's. gpu_step_ms lists the device track's copies
-of the step markers, which are shorter: from the first kernel of the step to its last.]],
+idle_frac = 1 - busy / duration. max_step_ms is that of the slowest rank. gpu_step_ms lists the device track's
+copies of the step markers, which are shorter: from the first kernel of the step to its last.]],
   needs = "ProfilerStep# markers on the host track, device rows",
   units = { step_ms = "ms", comm_union_us = "us", comp_union_us = "us", busy_us = "us", idle_frac = "share" },
-  args = { "hlo_category", "long_name" },
+  args = require("ett.trace.comm").args,
   --- As text: one line for each step and rank.
   table = function(result)
     local rows = {}

@@ -1,4 +1,4 @@
---- How far the slowest rank trails the first when a collective starts.
+--- Lag of the last rank behind the first at the start of each collective.
 local align = require "ett.trace.align"
 local collective = require "ett.trace.collective"
 local stats = require "ett.trace.stats"
@@ -31,11 +31,11 @@ return {
   name = "straggler_lag",
   summary = "lag of the last rank at each collective, who it is, and what waiting cost",
   definition = [[Collectives are matched inside their process group by sequence, after the offset of each rank's
-recording has been found (the one at which ends agree best). lag = last start - first start; wait of a rank =
-last start - its start, summed; transfer = first end - last start; end_spread = last end - first end. Percentile
-p is the value at position floor(p n) of the sorted lags. last_arriver counts a tie for the highest rank,
-last_arriver_lowest_tie for the lowest. --align none matches by index as recorded, clocks takes a constant
-difference of the hosts' clocks out, force never refuses.]],
+recording is found: the one at which ends agree best. lag = last start - first start; wait of a rank = last
+start - its start, summed; transfer = first end - last start; end_spread = last end - first end. Percentile p
+is the value at position floor(p n) of the sorted lags. last_arriver counts a tie for the highest rank,
+last_arriver_lowest_tie for the lowest. --align none matches by index as recorded, clocks subtracts a constant
+difference of the hosts' clocks, force never refuses.]],
   needs = "device rows of at least two ranks that ran the same collectives",
   units = { mean_lag_us = "us", p50_lag_us = "us", p95_lag_us = "us", max_lag_us = "us", num_collectives = "count",
     wait_us_per_rank = "us", sum_transfer_us = "us" },

@@ -1,32 +1,24 @@
---- The span of each device split into what it was spent on, and why it was idle.
+--- The span of each device in parts, with the causes of idle time.
 local bulk = require "ett.bulk"
 local stats = require "ett.trace.stats"
-
---- Idle ticks by cause: a gap belongs to the row that ends it. "host": that row was launched
---- after the gap began; "device": it was launched before and waited for the device (a
---- dependency, a stream); "unknown": its launch was not recorded.
-local function idle_causes(lane)
-  local gaps = lane:busy():gaps()
-  local rows, calls = lane:launches()
-  return bulk.idle(rows, calls, gaps)
-end
 
 return {
   name = "temporal_breakdown",
   summary = "compute, exposed communication, copies and idle time with its cause, as shares of the span",
   definition = [[The span of a device in parts that add up to it: compute |K|, exposed communication |C - K|,
-copies that nothing covers |M - K - C|, idle. Idle between rows is "host" when the row after the gap was
-launched after the gap began, "device" when it had been launched before (dependency, stream order), "unknown"
-when its launch is not in the trace; idle_outside is window time before the first and after the last row.]],
+exposed copies |M - K - C|, idle. The row after a gap gives the cause: "host" if it was launched after the gap
+began, "device" if before (dependency, stream order), "unknown" if its launch was not recorded. idle_outside is
+window time before the first and after the last row.]],
   needs = "device rows; launches (cuda_runtime …) with correlation for the causes",
   units = { compute_ms = "ms", exposed_comm_ms = "ms", memory_ms = "ms", idle_ms = "ms" },
-  args = { "hlo_category", "long_name" },
+  args = require("ett.trace.comm").args,
   compute = function(view)
     local ranks, sums = {}, {}
     for _, lane in ipairs(view:lanes()) do
       local C, K, M = lane:comm(), lane:compute(), lane:memory()
       local span, busy = lane:span_ticks(), lane:busy():measure()
-      local host, device, unknown = idle_causes(lane)
+      local rows, calls = lane:launches()
+      local host, device, unknown = bulk.idle(rows, calls, lane:busy():gaps())
       local parts = {
         compute = K:measure(), exposed_comm = (C - K):measure(), memory = (M - (K | C)):measure(),
         idle = span - busy, idle_host = host, idle_device = device, idle_unknown = unknown,

@@ -1,4 +1,4 @@
---- Tokens that each rank sends to and takes from the others' experts.
+--- Tokens that each rank sends to and receives from the other ranks' experts.
 local collective = require "ett.trace.collective"
 local stats = require "ett.trace.stats"
 
@@ -11,19 +11,15 @@ end
 
 return {
   name = "token_to_expert_assignment",
-  summary = "rows handed to each expert rank by the all-to-alls, and how uneven that is",
+  summary = "rows sent to each expert rank by the all-to-alls, and their imbalance",
   definition = [[Of every all-to-all whose split sizes are recorded: rows that the rank sends to each member of
-the group (In split size) and takes from each (Out split size), summed. imbalance = greatest / mean of what the
-members receive from this rank. Split sizes are rows of the tensor's first dimension; with expert parallelism
-one row is one token of one of its top-k experts.]],
+the group (In split size) and receives from each (Out split size), summed. imbalance = greatest / mean of the
+rows that the members receive from this rank. Split sizes are rows of the tensor's first dimension: with expert
+parallelism, one row is one token for one of its top-k experts.]],
   needs = "all-to-alls with the arguments 'In split size' and 'Out split size'",
   units = { sent = "rows", received = "rows", imbalance = "ratio" },
-  args = (function()
-    local list = table.move(collective.args, 1, #collective.args, 1, {})
-    list[#list + 1], list[#list + 2] = "In split size", "Out split size"
-    return list
-  end)(),
-  differs = "planned only in the public set; the definition here is ett's own",
+  args = { "In split size", "Out split size", table.unpack(collective.args) },
+  differs = "only planned in the public set; the definition is ett's own",
   compute = function(view)
     local ranks, any, calls = {}, false, 0
     for _, lane in ipairs(view:lanes()) do

@@ -1,17 +1,11 @@
 --- Time in which a device computed.
-local totals = require "ett.trace.totals"
-
-return {
+return require("ett.trace.totals").metric {
   name = "total_compute_time_s",
   summary = "time with at least one compute kernel running",
-  definition = [[|K| of united intervals of the device rows that are neither communication nor copies; mean over
-devices.]],
+  definition = "|K| of united intervals: device rows that are neither communication nor copies; mean over devices.",
   needs = "device rows",
-  units = { total_compute_time_s = "s" },
-  args = { "hlo_category", "long_name" },
-  differs = "the public tool adds durations of whatever its word list takes for compute, all chips together",
-  compute = function(view)
-    return totals.per_device(view, "total_compute_time_s", "mean",
-      function(lane) return view:s(lane:compute():measure()) end)
-  end,
+  unit = "s",
+  args = require("ett.trace.comm").args,
+  differs = "the public tool adds the durations of all rows that match a list of words, over all chips",
+  value = function(lane, view) return view:s(lane:compute():measure()) end,
 }

@@ -5,12 +5,12 @@ local stats = require "ett.trace.stats"
 return {
   name = "tpot",
   summary = "time between the ends of successive decode steps",
-  definition = [[A decode step gives every running request one token, so the time per output token is the time
-from the end of one decode step to the end of the next on the same rank (the end of the last kernel it
-launched). With one decode step, its own duration.]],
+  definition = [[A decode step gives every running request one token. So the time per output token is the time from
+the end of one decode step to the end of the next on the same rank; a step ends with the last kernel it
+launched. With one decode step: its duration.]],
   needs = "the engine's decode ranges on the host",
   units = { mean_tpot_ms = "ms", p50_tpot_ms = "ms", max_tpot_ms = "ms" },
-  differs = "public tools read the serving benchmark's log, the mean over requests; this is the device's step",
+  differs = "public tools read the serving benchmark's log and average over requests; this averages device steps",
   compute = function(view)
     local times, steps = {}, 0
     for _, list in pairs(serving.steps(view)) do

@@ -1,6 +1,5 @@
 --- Time of each TPU core by HLO category and collective.
 local stats = require "ett.trace.stats"
-local totals = require "ett.trace.totals"
 local collective = require "ett.trace.collective"
 
 local function device_ps(events)
@@ -51,10 +50,7 @@ device_duration_ps where the rows have it; collectives by opcode and bytes of th
 time; by_hlo_category_ms gives the number of ops and their time.]],
   needs = "a TPU trace (Torch-XLA or JAX trace.json, or xplane.pb)",
   units = { span_ms = "ms", comm_ms = "ms", model_flops = "flop", flops_per_s_over_span = "flop/s" },
-  args = (function()
-    local list = table.move(totals.args, 1, #totals.args, 1, {})
-    return table.move(collective.args, 1, #collective.args, #list + 1, list)
-  end)(),
+  args = { "model_flops", table.unpack(collective.args) },
   compute = function(view)
     local cores, any = {}, false
     for _, lane in ipairs(view:lanes()) do

@@ -6,11 +6,11 @@ local stats = require "ett.trace.stats"
 return {
   name = "traffic_distribution",
   summary = "bytes and time moved for data, tensor, pipeline, expert and context parallelism",
-  definition = [[Each collective's message bytes (nccl-tests' S, from its arguments) and device time, summed
-over all devices by the dimension it serves (lua/ett/trace/parallel.lua says how that is told). Fractions are of
-the bytes whose dimension is known or not, *_time_ms of all communication. What could not be told is under
-unknown_*; collectives without bytes are counted in calls_without_bytes. mode names what told the dimension.]],
-  needs = "device rows; process-group arguments, host ranges or a workload card to tell dimensions apart",
+  definition = [[Message bytes (nccl-tests' S, from the arguments) and device time of the collectives, summed over
+all devices by dimension (lua/ett/trace/parallel.lua defines how the dimension is found). Fractions are of all
+bytes, unknown dimensions included. unknown_*: collectives without a known dimension. calls_without_bytes:
+collectives without known bytes. mode: the sources of the dimensions.]],
+  needs = "device rows; process-group arguments, host ranges or a workload card to find the dimensions",
   units = { dp_bytes = "bytes", tp_bytes = "bytes", pp_bytes = "bytes", ep_bytes = "bytes", fractions = "share" },
   args = collective.args,
   differs = "the public tool guesses the dimension from the kind of kernel alone",
@@ -36,7 +36,7 @@ unknown_*; collectives without bytes are counted in calls_without_bytes. mode na
     end
     local any = 0
     for _, name in ipairs(names) do any = any + calls[name] end
-    if any == 0 then view:missing("needs communication rows on a device; the trace has none") end
+    if any == 0 then view:missing_communication() end
     local out = { fractions = {}, calls = calls, calls_without_bytes = without, told_by = modes }
     for _, name in ipairs(names) do
       out[name .. "_bytes"] = (calls[name] > 0 and total == 0) and stats.null or bytes[name]

@@ -5,13 +5,13 @@ local stats = require "ett.trace.stats"
 return {
   name = "traffic_window",
   summary = "time between the end of one dimension's traffic and the start of the next one's",
-  definition = [[Per device, collectives in order of start. Whenever the dimension changes (dp, tp, pp, ep, cp,
-unknown) the window is start of the later - end of the earlier; a negative one means that they overlap. Windows
-are listed by pair of dimensions over all devices; percentile p is the value at position floor(p n).]],
+  definition = [[Per device, collectives in order of start. Where the dimension changes (dp, tp, pp, ep, cp,
+unknown), window = start of the later - end of the earlier; it is negative if they overlap. Windows are listed
+by pair of dimensions over all devices; percentile p is the value at position floor(p n).]],
   needs = "device rows with communication of at least two dimensions",
   units = { mean_window_us = "us", p50_us = "us", max_us = "us" },
   args = collective.args,
-  differs = "planned only in the public set; the definition here is ett's own",
+  differs = "only planned in the public set; the definition is ett's own",
   compute = function(view)
     local pairs_of, all = {}, {}
     local seen = {}

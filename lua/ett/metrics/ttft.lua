@@ -6,11 +6,10 @@ return {
   name = "ttft",
   summary = "time of a prefill step, from its start to the end of its last kernel",
   definition = [[For every prefill step of the engine: end of the last kernel it launched - start of its range.
-That is the part of time-to-first-token that the device side can show; queueing before the step is not in a
-trace.]],
+Queueing before the step is not in a trace, so this is a part of the time to first token only.]],
   needs = "the engine's prefill ranges on the host",
   units = { mean_ttft_ms = "ms", p50_ttft_ms = "ms", max_ttft_ms = "ms" },
-  differs = "public tools read the serving benchmark's log, which has the queueing in it; a trace has not",
+  differs = "public tools read the serving benchmark's log, which includes queueing; a trace does not",
   compute = function(view)
     local times, tokens = {}, 0
     for _, list in pairs(serving.steps(view)) do

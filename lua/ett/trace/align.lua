@@ -1,13 +1,12 @@
 --- Matching of the same collective on several ranks, by its place in the sequence.
 --
--- Within a process group every rank issues the same collectives in the same order, so the
--- i-th of one rank is the (i + offset)-th of another whose recording starts later or earlier.
--- A collective ends on all ranks within microseconds of one moment (its transfer is common),
--- so the offset is the one at which the ends agree best: the smallest median |end difference|.
--- When even that is above the tolerance the ranks cannot be matched (a sampled trace, clocks
--- of hosts that were not aligned) and no lag is computed. Clocks that are apart by a constant
--- show as differences that agree with one another; mode "clocks" finds the offset at which
--- they agree best and takes their median for the clocks' difference.
+-- Within a process group every rank issues the same collectives in the same order. The i-th of
+-- one rank is the (i + offset)-th of another, whose recording starts later or earlier.
+-- A collective ends on all ranks within microseconds, since they share its transfer. So the
+-- offset is the one with the smallest median |end difference|. If that is above the tolerance,
+-- the ranks cannot be matched (a sampled trace, or host clocks that differ) and no lag is
+-- computed. Clocks that differ by a constant give differences that are nearly equal. Mode "clocks"
+-- finds the offset at which they are most equal, and takes their median as the clock difference.
 local align = {}
 
 local search = 32         -- offsets tried on either side
@@ -51,8 +50,8 @@ local function spread(values)
   return median(away), middle
 end
 
---- Offset of `list` against `reference`: {offset=, median=} in ticks; with by_spread the one at
---- which the differences agree best, and {clock=} their median. second: the next best's.
+--- Offset of `list` against `reference`: {offset=, median=, second=} in ticks; second is the median of the next
+--- best offset. With by_spread: the offset at which the differences are most equal, and {clock=} their median.
 function align.offset(reference, list, by_spread)
   local best
   local shorter = math.min(#reference, #list)
@@ -84,7 +83,7 @@ end
 --- stop and kernel_type.
 ---@param lists table[] one list for each rank
 ---@param options table mode = "auto" (align, refuse when the ends disagree), "none" (by index),
----  "clocks" (align, and take a constant difference of clocks out) or "force" (align, never refuse);
+---  "clocks" (align, and subtract a constant difference of clocks) or "force" (align, never refuse);
 ---  tolerance in ticks
 ---@return table? result { offsets, medians, clocks, matches = { {collective of rank 1, …}, … } }
 ---@return string? reason why the ranks cannot be matched
@@ -102,7 +101,7 @@ function align.match(lists, options)
       if not found then
         return nil, "the ranks ran different kernels at every offset tried"
       elseif found.clock and found.second and found.second < math.max(3 * found.median, options.tolerance / 50) then
-        return nil, "the run is so regular that a difference of clocks and a late recording cannot be told apart"
+        return nil, "the run is too regular to tell a clock difference from a late recording"
       end
       result.offsets[r], result.medians[r] = found.offset, found.median
       result.clocks[r] = found.clock and math.floor(found.clock + 0.5)
@@ -156,7 +155,7 @@ function align.lags(result, ranks)
   return out
 end
 
---- Why a group of View:matched_groups was not matched, in a sentence.
+--- Why a group of View:matched_groups was not matched, as a sentence.
 function align.refusal(view, each)
   if each.reason ~= "ends" then return each.reason end
   local worst, apart = 0, 0
@@ -170,11 +169,11 @@ function align.refusal(view, each)
     apart = math.max(apart, math.abs(found.clock))
   end
   if apart then
-    return ("the ends of the same collective differ by %.1f us (median) between ranks, and always alike: the "
-      .. "clocks are apart by up to %.1f us; --align clocks takes that out"):format(view:us(worst), view:us(apart))
+    return ("the ends of the same collective differ by %.1f us (median) between ranks, by a constant: the clocks "
+      .. "differ by up to %.1f us; --align clocks corrects that"):format(view:us(worst), view:us(apart))
   end
   return ("the ends of the same collective differ by %.1f us (median) between ranks even at the best offset, "
-    .. "so the trace is sampled or the hosts' clocks are apart; --align force reports it all the same")
+    .. "so the trace is sampled or the hosts' clocks differ; --align force reports it anyway")
     :format(view:us(worst))
 end
 

@@ -1,7 +1,7 @@
 --- The workload card beside a trace: workload_card*.yaml, or the one given with --card.
 --
--- Cards nest differently from one project to the next, so each value is looked for under
--- every name it is known by, at any depth; the shallowest, then first in sorted order wins.
+-- Projects nest their cards differently. Each value is searched under all its known names, at any
+-- depth; the shallowest wins, then the first in sorted order.
 local error_module = require "ett.base.error"
 
 local card = {}
@@ -24,7 +24,7 @@ local names = {
   precision = { "precision" },
 }
 
---- Fields that are numbers, and the least they may be; a degree of 0 is one that is not used.
+--- Fields that are numbers, and their least values; a degree of 0 means unused.
 local least = { batch_size = 1, seq_len = 1, iterations = 1, num_params = 1, devices = 1, peak_flops = 1, dp = 0,
   dp_replicate = 0, dp_shard = 0, tp = 0, pp = 0, cp = 0, ep = 0 }
 
@@ -56,8 +56,8 @@ local function lookup(tree, list)
   return nil
 end
 
---- Flattens a parsed card: {batch_size=, seq_len=, tp=, …}; unknown values are nil. A field that should be a number
---- and is none raises when somebody asks for it, with its line when `lines` (of ett.yaml) has it.
+--- Flattens a parsed card: {batch_size=, seq_len=, tp=, …}; unknown values are nil. Reading a field that should be
+--- a number and is not raises, with its line if `lines` (of ett.yaml) has it.
 function card.values(tree, file, lines)
   local out, faults = {}, {}
   for field, list in pairs(names) do
@@ -101,8 +101,8 @@ function card.find(path)
   return found
 end
 
---- The card's values for a trace (empty when there is none); options.card names a file. A card that was found and
---- cannot be read is what the metrics that ask for it lack; one that was named is a fault.
+--- The card's values for a trace (empty without a card); options.card names a file. An unreadable card that was
+--- found raises "missing", so that only the metrics that need it fail; one that was named raises its fault.
 function card.read(path, options)
   local file = options and options.card
   if not file then

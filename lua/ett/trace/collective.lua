@@ -1,25 +1,23 @@
 --- The collectives of a lane in order, with kind, bytes and process group.
 --
--- Kind: the row's "Collective name" argument; else the annotation that encloses its launch on
--- the host ("nccl:all_to_all", linked by correlation); else the kernel's own name. On TPU the
--- hlo_category, else the opcode. Bytes: elements x dtype from the row's arguments, else from
--- the record_param_comms or nccl: row that encloses the launch (Input Dims, Input type), else
--- unknown; never bytes_accessed, which is another unit.
+-- Kind: the row's argument "Collective name"; else the host annotation that encloses its launch
+-- ("nccl:all_to_all", linked by correlation); else the kernel's name. On TPU: the hlo_category,
+-- else the opcode. Bytes: elements x dtype from the row's arguments, else from the
+-- record_param_comms or nccl: row that encloses the launch (Input Dims, Input type), else
+-- unknown. bytes_accessed is never used: it counts memory traffic, not the message.
 local align = require "ett.trace.align"
 local comm = require "ett.trace.comm"
 local stats = require "ett.trace.stats"
-local trace_view = require "ett.trace.view"
 
 local collective = {}
-local Lane, View = trace_view.Lane, trace_view.View
 
---- Args that must be kept while reading for collectives to be told apart.
-collective.args = { "Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size", "Process Group Name",
-  "Process Group Description", "Process Group Ranks", "Input Dims", "Input type", "hlo_category", "long_name",
-  "shape_with_layout", "device_duration_ps" }
-
+--- Args of a collective row on a GPU.
 local row_args = { "Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size", "Process Group Name",
   "Process Group Description", "Process Group Ranks" }
+
+--- Args to keep while reading, so that collectives can be described.
+collective.args = table.move({ "Input Dims", "Input type", "hlo_category", "long_name", "shape_with_layout",
+  "device_duration_ps" }, 1, 6, #row_args + 1, { table.unpack(row_args) })
 
 ---@class ett.Collective
 ---@field ts integer start in ticks
@@ -27,7 +25,7 @@ local row_args = { "Collective name", "In msg nelems", "Out msg nelems", "dtype"
 ---@field dur integer duration in ticks
 ---@field name string
 ---@field kind string AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce, SendRecv, Send, Recv, …
----@field kernel_type string what the kernel itself is
+---@field kernel_type string kind of the kernel itself
 ---@field bytes number? message size S of nccl-tests
 ---@field group string? key of the process group
 ---@field group_size integer?
@@ -61,8 +59,8 @@ local function host_rows(view)
   end)
 end
 
---- Columns that decide what a collective is: its name and args, and (where some row does not name
---- its collective) those of the host rows around its launch. Each array is as long as the rows.
+--- Columns that determine the kind and bytes of a collective: its name and args, and, where a row does not
+--- name its collective, those of the host rows around its launch. Each array is as long as the rows.
 local function deciding_columns(lane, rows)
   local columns = table.pack(rows:columns{ "name", table.unpack(row_args) })
   local named = true
@@ -86,7 +84,7 @@ local function deciding_columns(lane, rows)
   return columns
 end
 
---- What all collectives with these values of the deciding columns are.
+--- Description of all collectives with these values of the deciding columns.
 local function describe(lane, values)
   local name, count = values[1], #row_args
   local around, dims, types = values[count + 2], values[count + 3], values[count + 4]
@@ -118,8 +116,8 @@ local function describe(lane, values)
   }
 end
 
---- Each collective holds its times; the rest it shares with all that have the same values (a run has
---- thousands of collectives of few sorts).
+--- Each collective holds its own times and shares the rest with all collectives of the same values: a run has
+--- thousands of collectives, but few different ones.
 local function gpu_collectives(lane, rows)
   local ts, dur = rows:columns{ "ts", "dur" }
   local columns = deciding_columns(lane, rows)
@@ -161,7 +159,7 @@ local function tpu_collectives(lane, rows)
       ts = columns.ts[i], dur = columns.dur[i], stop = columns.ts[i] + columns.dur[i], name = columns.name[i],
       kind = kind, kernel_type = opcode or "other", opcode = opcode,
       device_ticks = device and device * ticks_per_ps or columns.dur[i] + 0.0,
-      -- The shape is the op's result; a reduce-scatter hands in n times that.
+      -- The shape is that of the op's result; the input of a reduce-scatter is n times as large.
       bytes = output and (kind == "ReduceScatter" and (n and output * n) or kind ~= "ReduceScatter" and output) or nil,
       result_bytes = output, group_size = n,
     }
@@ -169,70 +167,55 @@ local function tpu_collectives(lane, rows)
   return list
 end
 
---- Collectives that start in the window, by start (ties: by row).
+--- Collectives of a lane that start in its window, in order of start (ties: by row).
 ---@return ett.Collective[]
-function Lane:collectives()
-  return self:cached("collectives", function()
-    if self.tpu then return tpu_collectives(self, self:rows("comm"):sort("ts")) end
-    return gpu_collectives(self, (self:comm_launches()))
-  end)
+function collective.of_lane(lane)
+  if lane.tpu then return tpu_collectives(lane, lane:rows("comm"):sort("ts")) end
+  return gpu_collectives(lane, (lane:comm_launches()))
 end
 
---- Every lane's collectives, keyed by the process group they ran in:
---- { {group=, size=, description=, members = { {lane=, list=} }} }, groups in sorted order.
---- Collectives whose group the trace does not name form one group per lane set, "unnamed".
-function View:collective_groups()
-  return self:cached("collective_groups", function()
-    local by_key, order = {}, {}
-    for _, lane in ipairs(self:lanes()) do
-      local mine = {}
-      for _, each in ipairs(lane:collectives()) do
-        local key = each.group or "unnamed"
-        local list = mine[key]
-        if not list then
-          list = {}
-          mine[key] = list
-          local group = by_key[key]
-          if not group then
-            group = { group = key, size = each.group_size, description = each.group_description, members = {} }
-            by_key[key] = group
-            order[#order + 1] = group
-          end
-          table.insert(group.members, { lane = lane, list = list })
+--- The collectives of some lanes by process group: { {group=, size=, description=, members = { {lane=, list=} }} },
+--- sorted by group. Collectives whose group the trace does not name are in the group "unnamed".
+function collective.groups(lanes)
+  local by_key, order = {}, {}
+  for _, lane in ipairs(lanes) do
+    local mine = {}
+    for _, each in ipairs(lane:collectives()) do
+      local key = each.group or "unnamed"
+      local list = mine[key]
+      if not list then
+        list = {}
+        mine[key] = list
+        local group = by_key[key]
+        if not group then
+          group = { group = key, size = each.group_size, description = each.group_description, members = {} }
+          by_key[key] = group
+          order[#order + 1] = group
         end
-        list[#list + 1] = each
+        table.insert(group.members, { lane = lane, list = list })
       end
+      list[#list + 1] = each
     end
-    table.sort(order, function(a, b) return a.group < b.group end)
-    return order
-  end)
+  end
+  table.sort(order, function(a, b) return a.group < b.group end)
+  return order
 end
 
---- Every group of two ranks or more with its collectives matched (ett.trace.align):
---- { {group=, result=} or {group=, reason=, tried=} }, and the number of groups on one rank.
----@param mode string "auto", "none" or "force"
----@param tolerance integer greatest median difference of ends, in ticks
-function View:matched_groups(mode, tolerance)
-  local found = self:cached(("matched_%s_%d"):format(mode, tolerance), function()
-    local list, alone = {}, 0
-    for _, group in ipairs(self:collective_groups()) do
-      if #group.members < 2 then
-        alone = alone + 1
-      else
-        local lists = {}
-        for i, member in ipairs(group.members) do lists[i] = member.list end
-        local result, reason, tried = align.match(lists, { mode = mode, tolerance = tolerance })
-        list[#list + 1] = { group = group, result = result, reason = reason, tried = tried }
-      end
+--- The groups of two ranks or more, matched (ett.trace.align): { {group=, result=} or {group=, reason=, tried=} },
+--- and the number of groups on one rank.
+function collective.match(groups, mode, tolerance)
+  local list, alone = {}, 0
+  for _, group in ipairs(groups) do
+    if #group.members < 2 then
+      alone = alone + 1
+    else
+      local lists = {}
+      for i, member in ipairs(group.members) do lists[i] = member.list end
+      local result, reason, tried = align.match(lists, { mode = mode, tolerance = tolerance })
+      list[#list + 1] = { group = group, result = result, reason = reason, tried = tried }
     end
-    return { list, alone }
-  end)
-  return found[1], found[2]
-end
-
---- The tolerance of matching in ticks: options.tolerance_us, else 1 ms.
-function View:tolerance()
-  return math.floor((self.options.tolerance_us or 1000) * (self.trace.ticks_per_second // 1000000))
+  end
+  return list, alone
 end
 
 return collective

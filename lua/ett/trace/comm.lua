@@ -1,41 +1,56 @@
 --- What is communication, which collective it is, and how many bytes it moves.
 --
--- A device row is communication when its name matches one of the libraries described in
--- lua/ett/trace/communication/*.lua (of every root and of the current folder, so a user adds a file,
--- not a patch).
--- On TPU the row's hlo_category decides, else the opcode of its HLO text; the op's name
--- never does (JAX calls an all-reduce "psum.12"), and the bare word "reduce" never does.
+-- A device row is communication when its name matches a pattern of a library in
+-- lua/ett/trace/communication/*.lua, of any root or of the current folder.
+-- On TPU the row's hlo_category decides, else the opcode of its HLO text. The op's name does not
+-- count (JAX calls an all-reduce "psum.12"), nor does the word "reduce" alone.
 --
 -- Bytes follow nccl-tests (doc/PERFORMANCE.md of that project): S is
---   all-reduce, reduce, broadcast, send/recv: the bytes of one rank's message;
---   all-gather: bytes received by a rank (ranks x its own part);
---   reduce-scatter, all-to-all: bytes that a rank hands in;
+--   all-reduce, reduce, broadcast, send/recv: bytes of one rank's message;
+--   all-gather: bytes that a rank receives (ranks x its own part);
+--   reduce-scatter, all-to-all: bytes that a rank sends;
 -- algorithm bandwidth = S / t, bus bandwidth = algorithm bandwidth x factor(kind, n).
-local find = require "ett.base.find"
 local error_module = require "ett.base.error"
+local find = require "ett.base.find"
+local schema = require "ett.base.schema"
 
 local comm = {}
 
+--- Args of TPU rows that tell communication from compute.
+comm.args = { "hlo_category", "long_name" }
+
 local libraries
 
---- The communication libraries known: array of {name, patterns, kinds?}, sorted by name.
+local library_fields = { name = "string", summary = "string?", source = "string?", patterns = "list", kinds = "list?" }
+
+local function checked(library, label)
+  schema.check(library, library_fields, label)
+  for i, pattern in ipairs(library.patterns) do
+    if type(pattern) ~= "string" or not pcall(string.find, "", pattern) then
+      error_module.raise("model", "%s: patterns[%d] must be a Lua pattern, got %s", label, i, schema.describe(pattern))
+    end
+  end
+  for i, rule in ipairs(library.kinds or {}) do
+    if type(rule) ~= "table" or type(rule[1]) ~= "string" or type(rule[2]) ~= "string" then
+      error_module.raise("model", '%s: kinds[%d] must be { PATTERN, KIND }, e.g. { "exchange", "AllToAll" }', label, i)
+    end
+  end
+  return library
+end
+
+--- The known communication libraries: array of {name, patterns, kinds?}, sorted by name.
 function comm.libraries()
   if libraries then return libraries end
   libraries = {}
   for _, entry in ipairs(find.list("lua/ett/trace/communication", ".")) do
-    local library = find.load_file(entry.path)
-    if type(library) ~= "table" or type(library.patterns) ~= "table" then
-      error_module.raise("model", "%s: must return a table with 'patterns', a list of Lua patterns", entry.path)
-    end
-    libraries[#libraries + 1] = library
+    libraries[#libraries + 1] = checked(find.load_file(entry.path), entry.path)
   end
   return libraries
 end
 
 --- Adds a library for this run: comm.add{ name = "mine", patterns = {"^my_allreduce"} }.
 function comm.add(library)
-  comm.libraries()
-  libraries[#libraries + 1] = library
+  table.insert(comm.libraries(), checked(library, "ett.trace.comm.add"))
 end
 
 --- The library whose pattern the kernel's name matches, or nil.
@@ -49,7 +64,7 @@ function comm.library_of(name)
   return nil
 end
 
--- Ordered: the longer word first, so that "reduce" is read only when nothing longer fits.
+-- Longer words first: "reduce" is tried after "allreduce".
 local words = {
   { "reducescatter", "ReduceScatter" }, { "allreduce", "AllReduce" }, { "allgather", "AllGather" },
   { "alltoall", "AllToAll" }, { "all2all", "AllToAll" }, { "broadcast", "Broadcast" }, { "bcast", "Broadcast" },
@@ -70,8 +85,8 @@ function comm.kind_of(text)
   return nil
 end
 
---- What the kernel itself is: NCCL runs an all-to-all as a SendRecv kernel, so this is not
---- the collective that was asked for. "other" when the name does not say.
+--- Kind of the kernel itself, by its name; "other" when the name does not say. It may differ from the
+--- collective that the program called: NCCL runs an all-to-all as a SendRecv kernel.
 ---@param name string name of a device row that is communication
 function comm.kernel_type(name)
   local library = comm.library_of(name)
@@ -117,7 +132,7 @@ local dtype_bytes = {
   f64 = 8, c64 = 8, c128 = 16, s4 = 0.5, u4 = 0.5,
 }
 
---- Bytes of one element of a dtype as PyTorch, NCCL or XLA write it, or nil.
+--- Bytes of one element of a dtype by its name in PyTorch, NCCL or XLA, or nil.
 function comm.dtype_bytes(name)
   if type(name) ~= "string" then return nil end
   local lower = name:lower()
@@ -125,7 +140,7 @@ function comm.dtype_bytes(name)
   return dtype_bytes[lower]
 end
 
---- Elements of the tensors of an "Input Dims" text: "[[[4,2048],[8]],[]]" -> 8200; nil when it holds no shape.
+--- Elements of the tensors of an "Input Dims" text: "[[[4,2048],[8]],[]]" -> 8200; nil without a shape.
 function comm.elements(text)
   if type(text) ~= "string" then return nil end
   local total
@@ -137,7 +152,7 @@ function comm.elements(text)
   return total
 end
 
---- Bytes of an XLA shape text: "bf16[1024,5120]{1,0:T(8,128)}" or a tuple of such; nil when it is none.
+--- Bytes of an XLA shape text: "bf16[1024,5120]{1,0:T(8,128)}" or a tuple of them; nil otherwise.
 function comm.shape_bytes(text)
   if type(text) ~= "string" then return nil end
   local total
@@ -166,7 +181,7 @@ end
 
 --- Message size S of nccl-tests, in bytes, or nil when the elements or dtype are not known.
 ---@param kind string
----@param elements_in number? elements that one rank hands in
+---@param elements_in number? elements that one rank sends
 ---@param elements_out number? elements that one rank receives
 ---@param dtype string?
 ---@param n integer? ranks of the group

@@ -1,4 +1,4 @@
---- What differs between two traces: time by part, kernels, collectives.
+--- Differences between two traces: time by part, and kernels and collectives by name.
 local comm = require "ett.trace.comm"
 local stats = require "ett.trace.stats"
 

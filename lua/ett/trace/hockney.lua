@@ -3,10 +3,10 @@
 -- steps and volume are those of the ring algorithm of the collective on n ranks
 -- (ett.trace.comm.ring; Thakur, Rabenseifner, Gropp, 2005): an all-reduce of S bytes takes
 -- 2 (n - 1) steps and moves 2 (n - 1) / n * S bytes. The time of a collective is its transfer time,
--- first end - last start over the ranks, so that waiting for a late rank is not taken for
--- slowness of the network; with one rank recorded the least time of each size stands in, and
--- the result says so. The median of each size is fitted by least absolute relative deviations
--- (iteratively reweighted), which one bad size cannot drag away.
+-- first end - last start over the ranks: waiting for a late rank is excluded. With one rank
+-- recorded, the least time of each size is used instead, and the result says so. The median of
+-- each size is fitted by least absolute relative deviations (iteratively reweighted), so that one
+-- outlier among the sizes does not move the fit.
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local stats = require "ett.trace.stats"
@@ -77,8 +77,8 @@ local function fit(points)
   return alpha, beta
 end
 
---- The fit for a view: alpha_s, beta_s_per_byte, residual, points …; raises "missing" when the
---- sizes do not decide it.
+--- The fit for a view: alpha_s, beta_s_per_byte, residual, points …; raises "missing" when the sizes do not
+--- determine alpha and beta.
 ---@param options table n_chips? (group size where the trace has none), collective? (AllReduce), tolerance_us?
 function hockney.fit(view, options)
   return view:cached("hockney", function()
@@ -93,7 +93,7 @@ function hockney.fit(view, options)
       for _, n in ipairs(stats.keys(by_size[bytes])) do found[#found + 1] = by_size[bytes][n] end
     end
     for _, point in ipairs(found) do
-      -- Skew removed: the median; a single rank: the least time, in which least waiting is left.
+      -- Skew removed: the median. A single rank: the least time, which holds the least waiting.
       local time = removed and stats.median(point.times) or stats.sorted(point.times)[1]
       points[#points + 1] = { kind = point.kind, bytes = point.bytes, n = point.n, steps = point.steps,
         volume = point.volume, t = view:s(time), weight = math.sqrt(#point.times), count = #point.times }
@@ -103,7 +103,7 @@ function hockney.fit(view, options)
     local distinct = #stats.keys(sizes)
     if distinct == 0 then
       view:missing("needs %s calls with known bytes and group size%s", kind,
-        options.n_chips and "" or " (give --n-chips where the trace does not say)")
+        options.n_chips and "" or " (give --n-chips if the trace has no group size)")
     elseif distinct == 1 then
       view:missing("alpha and beta are not identifiable: every %s in the trace has the same size (%s bytes, %d calls)",
         kind, ("%.0f"):format(points[1].bytes), points[1].count)
@@ -118,7 +118,7 @@ function hockney.fit(view, options)
     end
     local verdict = "identified"
     if beta <= 0 or alpha < 0 then verdict = "not physical: " .. (beta <= 0 and "beta <= 0" or "alpha < 0")
-    elseif distinct == 2 then verdict = "two sizes only: the line goes through both, nothing tests it" end
+    elseif distinct == 2 then verdict = "two sizes only: the line passes through both, so the fit is untested" end
     return {
       collective = kind, alpha_s = alpha, beta_s_per_byte = beta,
       inverse_beta_Bps = beta > 0 and 1 / beta or stats.null,
@@ -136,13 +136,13 @@ function hockney.metric(m)
     summary = m.what .. ", by T = steps alpha + volume beta",
     definition = [[Least absolute relative deviations over the median transfer time of each size; steps and volume
 are the ring algorithm's (lua/ett/trace/hockney.lua). Transfer time is first end - last start over the ranks.
-The residual, the number of sizes and whether they decide the fit come with it; with one size there is no
-answer.]],
+The result includes the residual, the number of sizes, and whether they determine the fit. One size alone does
+not.]],
     needs = "all-reduces of at least two sizes with known bytes and group size (--n-chips), best on two ranks or more",
     units = { [m.name] = m.unit },
     args = collective.args,
     options = { "n_chips", "collective", "tolerance_us" },
-    differs = "the public tool fits kernel durations, in which waiting for the last rank counts as transfer",
+    differs = "the public tool fits kernel durations, which include waiting for the last rank",
     compute = function(view, options)
       view:events_needed()
       local out = {}

@@ -1,7 +1,7 @@
 --- One self-contained page about a trace: timelines, breakdown, steps, collectives, kernels.
 --
--- The page is lua/ett/trace/page.html with the data put where it says DATA; it loads nothing
--- from anywhere and runs under a policy that forbids it.
+-- The page is lua/ett/trace/page.html with the data in place of DATA. It loads nothing else, and its
+-- content security policy forbids that.
 local json = require "ett.json"
 local metrics = require "ett.trace.metrics"
 local stats = require "ett.trace.stats"
@@ -86,7 +86,7 @@ function html.page(view)
   if not file then return nil, why end
   local template = file:read("a")
   file:close()
-  -- "<" is escaped so that no text of a trace can end the script element.
+  -- "<" is escaped: text of a trace must not end the script element.
   local data = json.encode(html.data(view)):gsub("<", "\\u003c")
   local before, after = template:match("^(.*)/%*DATA%*/null(.*)$")
   return before .. data .. after

@@ -1,12 +1,14 @@
---- A lane: one device (on TPU one core) of one rank. Its rows by what they are, its united
---- intervals, the launches of its kernels; ett.trace.view makes lanes and says what they mean.
+--- A lane: one device (on TPU one core) of one rank, with its rows by kind, its united intervals, its
+--- collectives and the launches of its kernels. ett.trace.view makes lanes and defines the terms.
+local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local interval = require "ett.interval"
+local parallel = require "ett.trace.parallel"
 
 local Lane = {}
 Lane.__index = Lane
 
---- Remembers what make() gives under a name: lane:cached("steps", function() … end).
+--- Computes a value once and keeps it under a name: lane:cached("steps", function() … end).
 local function cached(self, name, make)
   local value = self.cache[name]
   if value == nil then
@@ -41,7 +43,7 @@ function Lane:touching()
   end)
 end
 
---- Touching rows by what they are: "comm", "compute", "memory", "all".
+--- Touching rows of a kind: "comm", "compute", "memory", "all".
 function Lane:touching_rows(what)
   return cached(self, "touching_" .. what, function()
     local rows = self:touching()
@@ -57,7 +59,7 @@ function Lane:touching_rows(what)
   end)
 end
 
---- Rows that start in the window, by what they are.
+--- Rows of a kind that start in the window.
 function Lane:rows(what)
   return cached(self, "rows_" .. what, function()
     local rows = self:touching_rows(what)
@@ -84,7 +86,7 @@ function Lane:comm_launches()
   return found[1], found[2]
 end
 
---- United intervals of what the lane did, cut to the window.
+--- United intervals of the rows of a kind, cut to the window.
 function Lane:intervals(what)
   return cached(self, "intervals_" .. what, function()
     local set = self:touching_rows(what):intervals()
@@ -97,7 +99,7 @@ function Lane:compute() return self:intervals("compute") end
 function Lane:memory() return self:intervals("memory") end
 function Lane:busy() return self:intervals("all") end
 
---- Start and end of what is looked at: the window, else first start and last end of the rows.
+--- Start and end of the span: the window, else first start and last end of the rows.
 function Lane:span()
   if self.from then return self.from, self.to end
   local from, to = self:busy():span()
@@ -146,6 +148,64 @@ function Lane:launched_in(ranges)
   end
   local set = interval.new(list)
   return self.from and set:clip(self.from, self.to) or set, #list
+end
+
+--- Collectives that start in the window, in order of start (ett.trace.collective).
+function Lane:collectives()
+  return cached(self, "collectives", function() return collective.of_lane(self) end)
+end
+
+--- The dimension of the parallel layout of each collective, and how it was found (ett.trace.parallel).
+function Lane:dimensions()
+  return cached(self, "dimensions", function() return parallel.of_lane(self) end)
+end
+
+--- United communication time in ticks of the collectives that pass keep(). On TPU, where the rows of a lane do
+--- not overlap, the sum of device_duration_ps (a float): the profiler rounds ts and dur from it.
+function Lane:comm_ticks(keep)
+  local all, kept, sum, device_sum = self:collectives(), {}, 0, 0.0
+  for _, each in ipairs(all) do
+    if not keep or keep(each) then
+      kept[#kept + 1] = each
+      sum = sum + each.dur
+      device_sum = device_sum + (each.device_ticks or each.dur)
+    end
+  end
+  if #kept == 0 then return 0 end
+  local set
+  if #kept == #all then
+    set = self:comm()
+  else
+    local list = {}
+    for i, each in ipairs(kept) do list[i] = { each.ts, each.stop } end
+    set = interval.new(list)
+    if self.from then set = set:clip(self.from, self.to) end
+  end
+  local united = set:measure()
+  if self.tpu and united == sum then return device_sum end
+  return united
+end
+
+--- FLOPs that the rows state (TPU model_flops), or nil when no row states any.
+function Lane:model_flops()
+  return self:cached("model_flops", function()
+    local sum, count = self:rows("all"):sum("model_flops")
+    return count > 0 and sum or false
+  end) or nil
+end
+
+--- FLOPs and device seconds of the rows that state FLOPs.
+function Lane:flops_seconds()
+  local rows = self:rows("all"):where{ has_arg = "model_flops" }
+  local sum, seconds = 0.0, 0.0
+  for _, group in ipairs(rows:stats{ by = { "arg:model_flops" } }) do
+    local flops = tonumber(group.model_flops) or 0
+    if flops > 0 then
+      sum = sum + flops * group.count
+      seconds = seconds + self.view:s(group.total)
+    end
+  end
+  return sum, seconds
 end
 
 return Lane

@@ -1,4 +1,4 @@
---- Finds, checks and runs the metric files (lua/ett/metrics/NAME.lua in every root; NAME.lua where one stands).
+--- Finds, checks and runs metric files: lua/ett/metrics/NAME.lua in every root, or NAME.lua in the current folder.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local schema = require "ett.base.schema"
@@ -15,7 +15,7 @@ local fields = {
 --- Names of all metrics, sorted.
 function metrics.names() return find.names(kind) end
 
---- Path of a metric that stands in the current folder, or that is named by its file.
+--- Path of a metric in the current folder, or of one that is named by its file.
 local function own_path(name)
   if name:find("%.lua$") then return name end
   for _, path in ipairs{ name .. ".lua", kind .. "/" .. name .. ".lua" } do

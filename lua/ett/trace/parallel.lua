@@ -1,12 +1,11 @@
 --- Which dimension of the parallel layout (dp, tp, pp, ep, cp) a collective serves.
 --
--- Asked in this order, and what answered is kept: the process group's description or name
--- ("tp", "fsdp", "mesh_dp", …); a host range around the launch whose name says it
--- ("DistributedDataParallel", "_ReduceFromModelParallelRegion", "FSDP::", …); the group's
--- size when only one dimension of the workload card has it; the kind of the collective when the
--- card leaves one choice (send/recv with pp > 1, all-to-all with ep > 1). Else it is unknown.
-local trace_view = require "ett.trace.view"
-
+-- The first source that answers counts, and is recorded:
+--   1. the process group's description or name ("tp", "fsdp", "mesh_dp", …);
+--   2. a host range around the launch ("DistributedDataParallel", "_ReduceFromModelParallelRegion", "FSDP::", …);
+--   3. the group's size, if only one dimension of the workload card has that size;
+--   4. the kind of the collective, if the card leaves one choice (send/recv with pp > 1, all-to-all with ep > 1).
+-- Otherwise the dimension is unknown.
 local parallel = {}
 
 parallel.dimensions = { "dp", "tp", "pp", "ep", "cp" }
@@ -31,7 +30,7 @@ local range_patterns = {
 
 local exchanges = { AllToAll = true, SendRecv = true, Send = true, Recv = true }
 
---- The dimension that a group's description or name says, or nil.
+--- The dimension in a group's description or name, or nil.
 function parallel.of_group(text)
   if not text then return nil end
   local tokens = {}
@@ -44,7 +43,7 @@ function parallel.of_group(text)
   return nil
 end
 
---- The dimension that a host range's name says, or nil.
+--- The dimension in a host range's name, or nil.
 function parallel.of_range(name)
   for _, rule in ipairs(range_patterns) do
     for _, pattern in ipairs(rule[2]) do
@@ -54,7 +53,7 @@ function parallel.of_range(name)
   return nil
 end
 
---- The only dimension of the card that fits, by size or by kind: dimension, how.
+--- The only dimension of the card that fits, by size or by kind: dimension, "sizes" or "kind".
 function parallel.of_card(card, kind, size)
   local fitting, wider = {}, {}
   for _, dimension in ipairs(parallel.dimensions) do
@@ -73,40 +72,38 @@ function parallel.of_card(card, kind, size)
 end
 
 --- Dimension and how it was found for each collective of a lane (arrays as long as the list).
-function trace_view.Lane:dimensions()
-  return self:cached("dimensions", function()
-    local view = self.view
-    local list, card = self:collectives(), view:card()
-    local dims, how, open = {}, {}, false
-    local by_group = {}
-    for i, each in ipairs(list) do
-      local described = by_group[each.group or ""] or {}
-      by_group[each.group or ""] = described
-      local said = described[each.group_description or ""]
-      if said == nil then
-        said = parallel.of_group(each.group_description) or parallel.of_group(each.group) or false
-        described[each.group_description or ""] = said
-      end
-      if said then dims[i], how[i] = said, "process groups" else open = true end
+function parallel.of_lane(lane)
+  local view = lane.view
+  local list, card = lane:collectives(), view:card()
+  local dims, how, open = {}, {}, false
+  local by_group = {}
+  for i, each in ipairs(list) do
+    local described = by_group[each.group or ""] or {}
+    by_group[each.group or ""] = described
+    local said = described[each.group_description or ""]
+    if said == nil then
+      said = parallel.of_group(each.group_description) or parallel.of_group(each.group) or false
+      described[each.group_description or ""] = said
     end
-    if not open then return { dims = dims, how = how } end
-    local ranges
-    if not self.tpu then
-      local host = view:named_rows("parallel", { "annotation", "cpu_op" },
-        function(name) return parallel.of_range(name) ~= nil end)
-      local _, calls = self:comm_launches()
-      ranges = calls:enclosing(host):columns{ "name" }
+    if said then dims[i], how[i] = said, "process groups" else open = true end
+  end
+  if not open then return { dims = dims, how = how } end
+  local ranges
+  if not lane.tpu then
+    local host = view:named_rows("parallel", { "annotation", "cpu_op" },
+      function(name) return parallel.of_range(name) ~= nil end)
+    local _, calls = lane:comm_launches()
+    ranges = calls:enclosing(host):columns{ "name" }
+  end
+  for i, each in ipairs(list) do
+    if not dims[i] and ranges and ranges[i] then
+      local said = parallel.of_range(ranges[i])
+      -- Data parallelism reduces and gathers: exchanges inside its range serve another dimension.
+      if said ~= "dp" or not exchanges[each.kind] then dims[i], how[i] = said, "ranges" end
     end
-    for i, each in ipairs(list) do
-      if not dims[i] and ranges and ranges[i] then
-        local said = parallel.of_range(ranges[i])
-        -- Data parallelism reduces and gathers; what it merely encloses is somebody else's.
-        if said ~= "dp" or not exchanges[each.kind] then dims[i], how[i] = said, "ranges" end
-      end
-      if not dims[i] then dims[i], how[i] = parallel.of_card(card, each.kind, each.group_size) end
-    end
-    return { dims = dims, how = how }
-  end)
+    if not dims[i] then dims[i], how[i] = parallel.of_card(card, each.kind, each.group_size) end
+  end
+  return { dims = dims, how = how }
 end
 
 return parallel

@@ -1,8 +1,8 @@
 --- Per-micro-batch timings of a pipeline: pp_rank_N.json files beside a config.json.
 --
--- Each file maps an iteration to { total, fwd_start[], fwd_end[], bwd_start[], bwd_end[] }
--- (and wgrad_start / wgrad_end when weight gradients are a unit of their own), all in
--- milliseconds from the start of the iteration on that rank.
+-- Each file maps an iteration to { total, fwd_start[], fwd_end[], bwd_start[], bwd_end[] }, and
+-- wgrad_start / wgrad_end where weight gradients are separate units. Times are milliseconds from
+-- the start of the iteration on that rank.
 local stats = require "ett.trace.stats"
 local interval = require "ett.interval"
 
@@ -53,7 +53,7 @@ function pipeline.iteration(record)
   }
 end
 
---- Reads a folder of timings, or nil when it is none.
+--- Reads a folder of timings; nil if the folder has none.
 ---@return table? { ranks = { {rank=, iterations = {number…}, [number] = timings} }, config = table }
 function pipeline.read(path)
   local lfs = require "lfs"
@@ -81,7 +81,7 @@ function pipeline.read(path)
   return { ranks = ranks, config = read_json(path .. "/config.json") or {} }
 end
 
--- The bubble, from what there is ------------------------------------------------------
+-- The bubble by source ----------------------------------------------------------------
 
 --- From per-micro-batch timings (ett.trace.pipeline).
 function pipeline.from_timings(timings, view, only)
@@ -90,7 +90,7 @@ function pipeline.from_timings(timings, view, only)
     local last
     for i, number in ipairs(rank.iterations) do
       local each = rank.timings[number]
-      if only and number == only or not only and i > 1 then -- the first iteration pays for start-up
+      if only and number == only or not only and i > 1 then -- the first iteration includes start-up
         totals[#totals + 1], windows[#windows + 1] = each.bubble_vs_total, each.bubble_vs_window
         bubbles[#bubbles + 1], lengths[#lengths + 1] = each.total_ms - each.busy_ms, each.total_ms
       end
@@ -160,7 +160,7 @@ function pipeline.from_markers(view)
   return summary(view, "stage markers", list)
 end
 
---- Send/receive kernels between stages: the bubble is the time spent in them with no compute.
+--- Send/receive kernels between stages: the bubble is their time without compute.
 function pipeline.from_send_recv(view)
   local list, found = {}, 0
   for _, lane in ipairs(view:lanes()) do

@@ -1,11 +1,11 @@
 --- Operator samples out of a recorded trace, by the `targets` of a sampling configuration.
 --
--- A configuration names, for each measured column, a path of host events: the first name is
--- looked for in the whole trace, each next one inside every event found (by start time, on any
--- thread: the backward pass runs on a thread of its own). A list at the end of a path means
--- that all of its names together are one occurrence. The time of an occurrence is last end -
--- first start of the device rows launched inside it. A column's sample is the mean of the third
--- to the seventh smallest occurrence, as the sampling tool of these configurations takes it.
+-- For each measured column a configuration gives a path of host events. The first name is searched
+-- in the whole trace, each next name inside every event found: by start time, on any thread, since
+-- the backward pass runs on its own thread. A list at the end of a path means that all its names
+-- together are one occurrence. The time of an occurrence is last end - first start of the device
+-- rows launched inside it. A column's sample is the mean of the third to the seventh smallest
+-- occurrence, as in the sampling tool of these configurations.
 local error_module = require "ett.base.error"
 local stats = require "ett.trace.stats"
 
@@ -34,8 +34,8 @@ end
 
 local function plain(name) return (name:gsub("^<", "")) end
 
---- Host events of a name, by start: exact, else those that begin with it ("nn.Module: RMSNorm" finds
---- "nn.Module: RMSNorm_0", and a name without its object address finds the one with it).
+--- Host events of a name, by start: exact matches, else names that begin with it ("nn.Module: RMSNorm" finds
+--- "nn.Module: RMSNorm_0", and a name without its object address finds the name with one).
 local function find_named(t, cache, name)
   local rows = cache[name]
   if rows then return rows end
@@ -175,7 +175,7 @@ function samples.row(t, config, shape)
   return row, counts
 end
 
---- The shape values of a folder name that ends in them (…_1_2_1024_2048), or nil.
+--- The shape values at the end of a folder name (…_1_2_1024_2048), or nil.
 function samples.shape_of_name(path, count)
   local leaf = path:gsub("/+$", ""):match("([^/]+)$") or ""
   local tail = leaf:gsub("%.pt%.trace%.json.*$", ""):gsub("%.json.*$", "")

@@ -1,11 +1,11 @@
 --- Prefill and decode steps of a serving engine, from its host ranges.
 --
 -- vLLM writes execute_context_C(T)_generation_G(S): C requests in prefill with T tokens, G in
--- decode with S. Other engines name their ranges prefill / decode. The end of a step is the end of the last
--- kernel it launched, or of the range when no launch is recorded.
+-- decode with S. Other engines name their ranges prefill / decode. A step ends with the last kernel
+-- it launched, or with its range when no launch is recorded.
 local serving = {}
 
---- What a range's name says: {prefill = requests, prefill_tokens =, decode = requests}, or nil.
+--- Requests in a range's name: {prefill = requests, prefill_tokens =, decode = requests}, or nil.
 function serving.parse(name)
   local c, t, g = name:match("execute_context_(%d+)%(([^%)]*)%)_generation_(%d+)%(")
   if c then
@@ -56,7 +56,7 @@ function serving.steps(view)
     end
     if not any then
       view:missing("needs the engine's ranges (execute_context_…_generation_…, prefill, decode) on the host; "
-        .. "none is there")
+        .. "the trace has none")
     end
     return out
   end)

@@ -1,9 +1,9 @@
---- Small statistics that metrics share, and the null of their tables.
+--- Statistics that metrics share, and the null of their tables.
 local json = require "ett.json"
 
 local stats = {}
 
---- What stands in a result for a value that cannot be known ("n/a" in tables, null in JSON).
+--- An unknown value in a result ("n/a" in tables, null in JSON).
 stats.null = json.null
 
 --- The value, or null.
@@ -12,7 +12,7 @@ function stats.known(value)
   return value
 end
 
---- a / b, or null when b is 0: a share of nothing is not 0.
+--- a / b, or null when b is 0.
 function stats.ratio(a, b)
   if b == 0 then return json.null end
   return a / b
@@ -76,7 +76,7 @@ end
 
 --- Columns of a selection by name: stats.columns(rows, { "ts", "dur" }).ts[1] (false where absent).
 ---@param selection any a selection of ett.trace
----@param fields string[] column names, or args asked for when the trace was opened
+---@param fields string[] column names, or args requested when the trace was opened
 function stats.columns(selection, fields)
   local arrays, out = table.pack(selection:columns(fields)), {}
   for i, field in ipairs(fields) do out[field] = arrays[i] end

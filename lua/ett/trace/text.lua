@@ -95,7 +95,7 @@ local function array_lines(rows)
   return text.table(columns_of(rows, first), rows)
 end
 
---- The same table with a line for each field: what is wide is read better this way.
+--- The same table with one line for each field, for wide tables.
 local function transposed(columns, rows)
   local heads, lines = { { key = "field", title = "" } }, {}
   for r, row in ipairs(rows) do heads[r + 1] = { key = r, title = row.key } end
@@ -142,7 +142,7 @@ function text.lines(result, units)
   for _, key in ipairs(stats.keys(result)) do
     if is_scalar(result[key]) then scalars[#scalars + 1] = key else tables[#tables + 1] = key end
   end
-  -- What the metric states a unit for comes first.
+  -- Fields with a unit come first.
   table.sort(scalars, function(a, b)
     local x, y = units[a] ~= nil, units[b] ~= nil
     if x ~= y then return x end

@@ -1,67 +1,14 @@
---- Totals of each lane that the throughput-oriented metrics share, and how they are given.
---
--- On TPU the profiler rounds ts and dur; device_duration_ps is the chip's own count. Where
--- rows of a lane do not overlap, communication time is the sum of device_duration_ps.
-local interval = require "ett.interval"
+--- Totals of each device that several metrics share, and metrics that are one number per device.
 local stats = require "ett.trace.stats"
-local trace_view = require "ett.trace.view"
 
 local totals = {}
 
---- Args of the TPU rows that the totals read.
+--- Args of TPU rows that the totals read.
 totals.args = { "hlo_category", "long_name", "device_duration_ps", "model_flops", "shape_with_layout" }
 
-local Lane = trace_view.Lane
-
---- Communication time in ticks (float on TPU) of the collectives that pass keep(), united.
-function Lane:comm_ticks(keep)
-  local all, kept, sum, device_sum = self:collectives(), {}, 0, 0.0
-  for _, each in ipairs(all) do
-    if not keep or keep(each) then
-      kept[#kept + 1] = each
-      sum = sum + each.dur
-      device_sum = device_sum + (each.device_ticks or each.dur)
-    end
-  end
-  if #kept == 0 then return 0 end
-  local set
-  if #kept == #all then
-    set = self:comm()
-  else
-    local list = {}
-    for i, each in ipairs(kept) do list[i] = { each.ts, each.stop } end
-    set = interval.new(list)
-    if self.from then set = set:clip(self.from, self.to) end
-  end
-  local united = set:measure()
-  if self.tpu and united == sum then return device_sum end
-  return united
-end
-
---- FLOPs that the rows say they did (TPU model_flops), or nil when no row says.
-function Lane:model_flops()
-  return self:cached("model_flops", function()
-    local sum, count = self:rows("all"):sum("model_flops")
-    return count > 0 and sum or false
-  end) or nil
-end
-
---- Device seconds of the rows that state FLOPs.
-function Lane:flops_seconds()
-  local rows = self:rows("all"):where{ has_arg = "model_flops" }
-  local sum, seconds = 0.0, 0.0
-  for _, group in ipairs(rows:stats{ by = { "arg:model_flops" } }) do
-    local flops = tonumber(group.model_flops) or 0
-    if flops > 0 then
-      sum = sum + flops * group.count
-      seconds = seconds + self.view:s(group.total)
-    end
-  end
-  return sum, seconds
-end
-
---- Result of a metric that is one number per lane: {[name] = mean or sum, per_device = {...}}.
----@param fold string "mean" or "sum" over the lanes
+--- Result of a metric that is one number per device: {[name] = mean or sum, per_device = {...}}.
+---@param fold string "mean" or "sum" over the devices
+---@param value function of a lane; nil or null where it is not known
 function totals.per_device(view, name, fold, value)
   local map, list = {}, {}
   for _, lane in ipairs(view:lanes()) do
@@ -69,14 +16,59 @@ function totals.per_device(view, name, fold, value)
     map[lane.key] = stats.known(each)
     if each ~= nil and each ~= stats.null then list[#list + 1] = each end
   end
-  local total
-  if #list == 0 then total = stats.null
-  elseif fold == "mean" then total = stats.mean(list)
-  else
+  local total = stats.null
+  if fold == "mean" then
+    total = stats.mean(list)
+  elseif #list > 0 then
     total = list[1]
     for i = 2, #list do total = total + list[i] end
   end
   return { [name] = total, per_device = map, over_devices = fold }
+end
+
+--- A metric that is one number per device. Besides the fields of any metric: unit; value(lane, view);
+--- fold = "sum" (default "mean"); lacking: what the trace lacks when no device has a value.
+function totals.metric(m)
+  local lacking, fold, value = m.lacking, m.fold or "mean", m.value
+  m.units, m.unit, m.lacking, m.fold, m.value = { [m.name] = m.unit }, nil, nil, nil, nil
+  function m.compute(view)
+    local out = totals.per_device(view, m.name, fold, function(lane) return value(lane, view) end)
+    if lacking and out[m.name] == stats.null then view:missing("%s", lacking) end
+    return out
+  end
+  return m
+end
+
+--- Why a metric of model_flops has no value.
+totals.no_flops = "needs the argument model_flops on device rows; no row has it"
+
+--- FLOPs for each token and parameter: 6 in training, 2 in inference (Kaplan et al., 2020, section 2.1).
+function totals.flops_per_parameter(view)
+  local phase = view:card().phase or view.options.phase
+  return (phase == "inference" or phase == "serving") and 2.0 or 6.0
+end
+
+--- FLOPs per token, and how they were found.
+function totals.flops_per_token(view)
+  if view.options.flops_per_token then return view.options.flops_per_token, "given" end
+  local params = view:fact("num_params", "model_params")
+  if not params then view:missing("needs --model-params, num_params in the card, or --flops-per-token") end
+  local factor = totals.flops_per_parameter(view)
+  return factor * params, ("%d x parameters (%s)"):format(factor, factor == 2 and "inference" or "training")
+end
+
+--- Tokens estimated from the model_flops of all cores: { tokens=, wall_s=, flops=, flops_per_token=, how= }.
+function totals.tokens(view)
+  local per_token, how = totals.flops_per_token(view)
+  local flops, walls, any = 0.0, {}, false
+  for i, lane in ipairs(view:lanes()) do
+    local each = lane:model_flops()
+    if each then flops, any = flops + each, true end
+    walls[i] = view:s(lane:span_ticks())
+  end
+  if not any then view:missing("%s", totals.no_flops) end
+  return { tokens = flops / per_token, wall_s = stats.mean(walls), flops = flops, flops_per_token = per_token,
+    how = how }
 end
 
 --- Mean bandwidth in bytes a second of a lane's collectives whose bytes and time are known.

@@ -1,20 +1,21 @@
---- A trace as metrics see it: device lanes, what each row is, the window, steps, collectives.
+--- A trace as metrics see it: device lanes, kinds of rows, the window, steps, collectives.
 --
--- A lane is one device (on TPU one core) of one rank. Everything a metric asks for is
--- computed once and kept, so that all metrics together cost little more than one.
+-- A lane is one device (on TPU one core) of one rank. Each value is computed once and kept, so that
+-- all metrics together cost little more than one.
 --
 --   local view <close> = assert(trace_view.open("runs/rank8", { step = 4 }))
 --   for _, lane in ipairs(view:lanes()) do
 --     print(lane.key, view:ms(lane:comm():measure()), view:ms((lane:comm() & lane:compute()):measure()))
 --   end
 --
--- Definitions (all of them per lane, intervals united before they are measured):
+-- Definitions (per lane; intervals are united before they are measured):
 --   communication C: kernels of a library in lua/ett/trace/communication; on TPU by hlo_category / opcode
 --   compute K:       the other kernels
 --   memory M:        copies and memsets
 --   busy B:          C | K | M;  span: first start to last end;  idle = span - |B|
--- With --step or --window intervals are cut to the window, the span is the window, and a
--- row is counted when it starts in it (so that counts of adjoining windows add up).
+-- With --step or --window, intervals are cut to the window and the span is the window. A row is
+-- counted if it starts in the window, so that counts of adjoining windows add up.
+local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local error_module = require "ett.base.error"
 
@@ -23,24 +24,6 @@ local Lane = require "ett.trace.lane"
 local trace_view = {}
 local View = {}
 View.__index = View
-trace_view.View, trace_view.Lane = View, Lane
-
---- Methods that other modules of this folder add, which are loaded when one is first asked for.
-local added = {
-  collectives = "collective", collective_groups = "collective", matched_groups = "collective",
-  tolerance = "collective", dimensions = "parallel", comm_ticks = "totals", model_flops = "totals",
-  flops_seconds = "totals",
-}
-
-local function add_when_asked(class)
-  setmetatable(class, { __index = function(_, key)
-    if not added[key] then return nil end
-    require("ett.trace." .. added[key])
-    return rawget(class, key)
-  end })
-end
-add_when_asked(View)
-add_when_asked(Lane)
 
 local device_classes = { "kernel", "memcpy", "memset" }
 
@@ -50,7 +33,7 @@ View.cached = cached
 --- Opens a trace for metrics.
 ---@param path string folder or file
 ---@param options table? profile_mode, args (list of arg names to keep), step, window = {from_ms, to_ms}, threads,
----  progress, and what metrics take (n_chips, model_params, peak_flops, align, top …)
+---  progress, and options of metrics (n_chips, model_params, peak_flops, align, top …; cluster: a cluster table)
 ---@return table? view, any? err
 function trace_view.open(path, options)
   options = options or {}
@@ -66,7 +49,7 @@ function trace_view.open(path, options)
     local length = view:ms(opened.stop - opened.start)
     if options.window[1] > length or options.window[2] <= 0 then
       opened:close()
-      error_module.raise("argument", "the window %g:%g ms holds nothing; the trace is %.6g ms long", options.window[1],
+      error_module.raise("argument", "window %g:%g ms is outside the trace of %.6g ms", options.window[1],
         options.window[2], length)
     end
   end
@@ -84,7 +67,7 @@ function View:close()
 end
 View.__close = View.close
 
---- Raises "missing" with the reason; a metric whose needs are not met ends here.
+--- Raises "missing" with the reason why a metric has no value.
 function View.missing(_, format, ...) error_module.raise("missing", format, ...) end
 
 --- The trace, or a "missing" error when the folder holds only per-micro-batch timings.
@@ -92,6 +75,9 @@ function View:events_needed()
   if not self.trace then self:missing("needs trace events; the folder holds only per-micro-batch timings") end
   return self.trace
 end
+
+--- Raises "missing" when no row is communication.
+function View:missing_communication() self:missing("needs communication rows on a device; the trace has none") end
 
 --- Ticks as seconds, milliseconds, microseconds (floats).
 function View:s(ticks) return ticks / self.trace.ticks_per_second end
@@ -103,13 +89,16 @@ function View:card()
   return cached(self, "card", function() return require("ett.trace.card").read(self.path, self.options) end)
 end
 
---- All rows of a class, selected once: narrow it with :where instead of asking the trace again.
+--- A number of the run: an option, else the card's field, or nil. The option has the field's name, or `option`.
+function View:fact(field, option) return self.options[option or field] or tonumber(self:card()[field]) end
+
+--- All rows of a class, selected once; narrow the selection with :where.
 function View:class_rows(class)
   return cached(self, "class_" .. class, function() return self:events_needed():events{ class = class } end)
 end
 
 --- Rows of some classes whose names pass a test, selected once for each key.
----@param key string what it is remembered as
+---@param key string name under which the selection is kept
 ---@param classes string[]
 ---@param test function of the name
 function View:named_rows(key, classes, test)
@@ -125,7 +114,7 @@ end
 
 local function is_library_range(name) return name:find("^[nrh]ccl:") ~= nil end
 
---- Host ranges nccl:NAME of a process that start in its window, by name: what the program asked for.
+--- Host ranges nccl:NAME of a process that start in its window, counted by name.
 function View:library_ranges(process)
   local rows = self:named_rows("library_ranges", { "annotation" }, is_library_range):where{ file = process.files }
   local from, to = self:window(process)
@@ -135,7 +124,7 @@ function View:library_ranges(process)
   return counts
 end
 
---- Damage met in the files of a process: rows that could not be read, rows of negative duration.
+--- Damage in the files of a process: numbers of unreadable rows and of rows of negative duration.
 function View:damage(process)
   local bad, negative = 0, 0
   for _, w in ipairs(self.trace.warnings) do
@@ -160,16 +149,16 @@ local function span_overlap(a, b)
   return shorter > 0 and overlap / shorter or 0
 end
 
---- Groups of files that are one process: {rank=, files={index…}, label=}. Files that give the
---- same rank and follow one another in time are one run recorded in pieces; files that give
---- the same rank for the same time are different processes and stay apart.
+--- Groups of files that are one process: {rank=, files={index…}, key=}. Files of the same rank that
+--- follow one another in time are pieces of one run. Files of the same rank and the same time are
+--- different processes.
 function View:processes()
   return cached(self, "processes", function()
     local t, by_rank, list = self:events_needed(), {}, {}
     local spans = {}
     for _, group in ipairs(self:device_rows():group{ "file" }) do spans[group.file] = { group.events:span() } end
     for _, file in ipairs(t.files) do
-      local index = file.index -- its number among all files met, those left out as well
+      local index = file.index -- its number among all files found, ignored files included
       local from, to = table.unpack(spans[index] or {})
       if from == nil and #t.files > 1 then from, to = t:events{ file = index }:span() end
       local piece = { from = from or 0, to = to or 0 }
@@ -212,7 +201,7 @@ local is_step = trace_view.is_step
 function View:steps()
   return cached(self, "steps", function()
     local rows = self:named_rows("steps", { "annotation" }, is_step)
-    if #rows == 0 then -- the dialect of 2021 has them among the operators
+    if #rows == 0 then -- the dialect of 2021 writes them as operators
       rows = self:named_rows("old_steps", { "cpu_op", "host", "other" }, is_step)
     end
     local home = {}
@@ -222,7 +211,7 @@ function View:steps()
     local by_number, list = {}, {}
     for i = 1, #rows do
       local name, from = rows:get(i, "name"), rows:get(i, "ts")
-      -- A number beyond 64 bits is damage; the step is still one.
+      -- A number beyond 64 bits is damage; the step still counts.
       local number = math.tointeger(tonumber(name:match("#%s*(%d+)"))) or math.maxinteger
       local step = by_number[number]
       if not step then
@@ -238,8 +227,8 @@ function View:steps()
   end)
 end
 
---- The window in ticks of one process: from, to; nothing when there is none; false when the
---- step asked for is not in that process.
+--- The window in ticks of one process: from, to; nothing without a window; false when the process does
+--- not have the step.
 function View:window(process)
   local options = self.options
   local from, to
@@ -260,7 +249,7 @@ function View:window(process)
   end
   if options.window then
     local tick = self.trace.ticks_per_second // 1000
-    local function at(ms) -- as far as ticks go: 1e300 is a window without an end
+    local function at(ms) -- within the range of ticks: 1e300 is a window without an end
       return self.trace.start + math.floor(math.max(-2.0 ^ 61, math.min(2.0 ^ 61, ms * tick + 0.5)))
     end
     local low, high = at(options.window[1]), at(options.window[2])
@@ -269,8 +258,8 @@ function View:window(process)
   return from, to
 end
 
---- The iterations to be measured: {number=, ticks=} with the longest rank's duration; with a
---- window only those that start in it on that rank.
+--- The measured iterations: {number=, ticks=} with the longest rank's duration; with a window only
+--- iterations that start in it on that rank.
 function View:iterations()
   return cached(self, "iterations", function()
     local list = {}
@@ -287,6 +276,13 @@ function View:iterations()
     end
     return list
   end)
+end
+
+--- Sum of the iterations' ticks, and their number.
+function View:iteration_ticks()
+  local ticks, list = 0, self:iterations()
+  for _, each in ipairs(list) do ticks = ticks + each.ticks end
+  return ticks, #list
 end
 
 -- Lanes ------------------------------------------------------------------------------
@@ -336,26 +332,36 @@ function View:lanes()
   return lanes
 end
 
+--- Every lane's collectives by process group (ett.trace.collective).
+function View:collective_groups()
+  return cached(self, "collective_groups", function() return collective.groups(self:lanes()) end)
+end
+
+--- Groups of two ranks or more with their collectives matched, and the number of groups on one rank.
+---@param mode string "auto", "none", "clocks" or "force"
+---@param tolerance integer greatest median difference of ends, in ticks
+function View:matched_groups(mode, tolerance)
+  local found = cached(self, ("matched_%s_%d"):format(mode, tolerance), function()
+    return { collective.match(self:collective_groups(), mode, tolerance) }
+  end)
+  return found[1], found[2]
+end
+
+--- The tolerance of matching in ticks: options.tolerance_us, else 1 ms.
+function View:tolerance()
+  return math.floor((self.options.tolerance_us or 1000) * (self.trace.ticks_per_second // 1000000))
+end
+
 --- Launch calls of the trace.
 function View:launch_calls() return self:class_rows("runtime") end
 
---- Rows of all lanes that start in the window, by what they are.
+--- Rows of a kind of all lanes that start in the window.
 function View:lane_sum(what)
   return cached(self, "lane_sum_" .. what, function()
     local sum
     for _, lane in ipairs(self:lanes()) do sum = sum and sum + lane:rows(what) or lane:rows(what) end
     return sum
   end)
-end
-
---- Bulk helper: value of fn(lane) for every lane, as {[key] = value}, and the list of values.
-function View:per_lane(fn)
-  local map, list = {}, {}
-  for i, lane in ipairs(self:lanes()) do
-    list[i] = fn(lane)
-    map[lane.key] = list[i]
-  end
-  return map, list
 end
 
 return trace_view

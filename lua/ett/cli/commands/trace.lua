@@ -27,16 +27,9 @@ local function parse_window(word)
   return { from, to }
 end
 
-local modes = { auto = true, torch = true, nsys = true, tpu = true }
-local aligns = { auto = true, none = true, clocks = true, force = true }
-
-local function check(opts)
-  if opts.profile_mode and not modes[opts.profile_mode] then
-    error_module.raise("usage", "trace: option '--profile-mode' must be torch, nsys, tpu or auto, got '%s'",
-      opts.profile_mode)
-  end
-  if opts.align and not aligns[opts.align] then
-    error_module.raise("usage", "trace: option '--align' must be auto, none, clocks or force, got '%s'", opts.align)
+local function one_of(option, value, choices)
+  if value and not (" " .. choices:gsub("[, ]+or ", " "):gsub(",", "") .. " "):find(" " .. value .. " ", 1, true) then
+    error_module.raise("usage", "trace: option '%s' must be %s, got '%s'", option, choices, value)
   end
 end
 
@@ -56,7 +49,7 @@ local function list_metrics(opts)
   return 0
 end
 
---- A progress line on a terminal, and nothing elsewhere.
+--- A function that shows progress; nil if the standard error is no terminal.
 local function progress_line(quiet)
   if quiet or not require("ett.host").error_terminal then return nil end
   local shown = false
@@ -68,15 +61,14 @@ local function progress_line(quiet)
   end
 end
 
+local view_options = { "profile_mode", "step", "threads", "n_chips", "model_params", "flops_per_token", "peak_flops",
+  "cluster", "batch_size", "seq_len", "align", "tolerance_us", "collective", "card", "top" }
+
 local function open(path, opts, chosen)
-  local view, why = require("ett.trace.view").open(path, {
-    args = require("ett.trace.metrics").args(chosen), profile_mode = opts.profile_mode, step = opts.step,
-    window = parse_window(opts.window), threads = opts.threads, n_chips = opts.n_chips,
-    model_params = opts.model_params, flops_per_token = opts.flops_per_token, peak_flops = opts.peak_flops,
-    cluster = opts.cluster,
-    batch_size = opts.batch_size, seq_len = opts.seq_len, align = opts.align, tolerance_us = opts.tolerance_us,
-    collective = opts.collective, card = opts.card, top = opts.top, progress = progress_line(opts.quiet),
-  })
+  local options = { args = require("ett.trace.metrics").args(chosen), window = parse_window(opts.window),
+    progress = progress_line(opts.quiet) }
+  for _, name in ipairs(view_options) do options[name] = opts[name] end
+  local view, why = require("ett.trace.view").open(path, options)
   if not view then error(error_module.from(why), 0) end
   return view
 end
@@ -151,7 +143,7 @@ local function print_one(view, opts, chosen, results, reasons)
   end
 end
 
---- Columns of the batch table as text; --csv and --json have every number.
+--- Columns of the table of several traces; --csv and --json print every number.
 local batch_columns = {
   { "device_time", "devices" }, { "iter_time", "avg_iter_time_ms" }, { "comm_comp_overlap", "comm_time_ms" },
   { "comm_comp_overlap", "comp_time_ms" }, { "comm_comp_overlap", "overlap_ratio_of_comm" },
@@ -218,7 +210,7 @@ local function batch(paths, opts, chosen)
 end
 
 local function print_diff(paths, opts, chosen)
-  if #paths ~= 2 then error_module.raise("usage", "trace: --diff needs two traces, got %d", #paths) end
+  if #paths ~= 2 then error_module.raise("usage", "trace: --diff takes two traces, got %d", #paths) end
   local first <close> = open(paths[1], opts, chosen)
   local second <close> = open(paths[2], opts, chosen)
   local result = require("ett.trace.diff").compare(first, second, opts)
@@ -247,13 +239,15 @@ local overview_of_timings = { "pipeline_bubble" }
 local function run(opts, positional)
   opts.json = opts.json or opts.output_json
   if opts.list_metrics then return list_metrics(opts) end
-  check(opts)
+  one_of("--profile-mode", opts.profile_mode, "torch, nsys, tpu or auto")
+  one_of("--align", opts.align, "auto, none, clocks or force")
+  opts.cluster = opts.cluster and require("ett.profile.cluster").get(opts.cluster)
   local metrics = require "ett.trace.metrics"
   local paths, names = split_positional(positional, opts.diff)
   for _, name in ipairs(opts.metric or {}) do
     for word in name:gmatch("[^,]+") do names[#names + 1] = word end
   end
-  if #paths == 0 then error_module.raise("usage", "trace: needs the folder or file of a trace (ett trace DIR)") end
+  if #paths == 0 then error_module.raise("usage", "trace: give the folder or file of a trace: ett trace DIR") end
   if opts.diff then return print_diff(paths, opts, metrics.load_all{ "device_time" }) end
   local asked = #names > 0
   if opts.all then names = metrics.names() elseif not asked then names = overview end
@@ -285,37 +279,37 @@ return {
   usage = "trace DIR [METRIC ...] [--all | --metric NAME] [--step N] [--window FROM:TO]\n"
     .. "                     [--json | --csv] [--html FILE]\n"
     .. "       ett trace --all DIR DIR ...     one row per trace\n"
-    .. "       ett trace --diff DIR DIR        what differs\n"
+    .. "       ett trace --diff DIR DIR        compare two traces\n"
     .. "       ett trace --list-metrics",
-  description = "A metric is one Lua file, lua/ett/metrics/NAME.lua, in the installed tree or in ETT_PATH, or\n"
-    .. "NAME.lua in the current folder. A metric whose needs the trace does not meet says which field is missing.",
+  description = "A metric is one Lua file: lua/ett/metrics/NAME.lua in the installed tree or in ETT_PATH, or\n"
+    .. "NAME.lua in the current folder. If the trace lacks what a metric needs, the metric names the missing field.",
   options = {
-    { "metric", "NAME", "metric to compute (may be repeated, or a list with commas)", many = true },
-    { "all", "every metric; with several folders one row for each" },
-    { "list-metrics", "list the metrics and what they say (--json: with definitions and units)" },
+    { "metric", "NAME", "metric to compute (repeat the option, or separate names with commas)", many = true },
+    { "all", "every metric; with several folders, one row for each" },
+    { "list-metrics", "list the metrics (--json: with definitions and units)" },
     { "diff", "compare two traces" },
     { "json", "print JSON" },
-    { "output-json", "the same" },
-    { "csv", "print CSV: field and value; with several folders one line for each" },
-    { "html", "FILE", "write one self-contained page: timelines, breakdown, collectives" },
+    { "output-json", "same as --json" },
+    { "csv", "print CSV: field and value; with several folders, one line for each" },
+    { "html", "FILE", "write a self-contained page: timelines, breakdown, collectives" },
     { "step", "N", "only ProfilerStep#N of each rank", kind = "integer" },
     { "window", "FROM:TO", "only this window, milliseconds from the start of the trace" },
     { "profile-mode", "MODE", "torch, nsys, tpu or auto (by content)" },
-    { "align", "MODE", "matching of collectives over ranks: auto, none (as recorded), clocks or force" },
-    { "tolerance-us", "US", "greatest median difference of ends between ranks, for matching", kind = "number" },
+    { "align", "MODE", "how to match collectives over ranks: auto, none (as recorded), clocks or force" },
+    { "tolerance-us", "US", "greatest median difference of ends between ranks when matching", kind = "number" },
     { "collective", "KIND", "collective for the Hockney fit (AllReduce)" },
-    { "n-chips", "N", "ranks of a collective where the trace does not say", kind = "count" },
-    { "n_chips", "N", "the same", kind = "count" },
+    { "n-chips", "N", "ranks of a collective, if the trace has no group size", kind = "count" },
+    { "n_chips", "N", "same as --n-chips", kind = "count" },
     { "model-params", "N", "parameters of the model (7e9)", kind = "positive" },
-    { "model_params", "N", "the same", kind = "positive" },
+    { "model_params", "N", "same as --model-params", kind = "positive" },
     { "flops-per-token", "N", "FLOPs per token instead of 6 or 2 x parameters", kind = "positive" },
     { "peak-flops", "N", "peak FLOP/s of a device for mfu", kind = "positive" },
-    { "cluster", "NAME", "cluster whose device's peak mfu takes" },
-    { "batch-size", "N", "global batch where no workload card says", kind = "positive" },
-    { "seq-len", "N", "sequence length where no workload card says", kind = "positive" },
+    { "cluster", "NAME", "cluster whose device has the peak FLOP/s for mfu" },
+    { "batch-size", "N", "global batch, if no workload card has it", kind = "positive" },
+    { "seq-len", "N", "sequence length, if no workload card has it", kind = "positive" },
     { "card", "FILE", "workload card (default: workload_card*.yaml beside the trace)" },
     { "top", "N", "kernels listed (20)", kind = "count" },
-    { "threads", "N", "threads that read", kind = "count" },
+    { "threads", "N", "threads for reading", kind = "count" },
     { "quiet", "no warnings, no progress" },
   },
   run = run,
