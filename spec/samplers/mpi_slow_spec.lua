@@ -155,7 +155,7 @@ describe("the MPI back end", function()
         end
       end
       assert.equal(2, #failures)
-      assert.matches("^#! failed: 5: internal: rank 1: %S*spec_rank%.lua:9: not here$", failures[1])
+      assert.matches("^#! failed: 5: internal: rank 1: %S*spec_rank%.lua:8: not here$", failures[1])
       assert.equal("#! failed: 7: memory: rank 1: no room here", failures[2])
       assert.matches(" 0 measured, 0 failed", (run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(file,
         folder), ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))))
