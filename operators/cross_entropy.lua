@@ -31,22 +31,22 @@ extern "C" __global__ void cross_entropy_forward(const T *logits, const long lon
                                                  float *loss, long long cols) {
   const long long row = blockIdx.x * cols;
   float most = -3.4e38f, sum = 0.0f;
-  for (long long j = threadIdx.x; j < cols; j += blockDim.x) most = fmaxf(most, load(logits, row + j));
+  each_column(j, cols) most = fmaxf(most, load(logits, row + j));
   most = block_max(most);
-  for (long long j = threadIdx.x; j < cols; j += blockDim.x) {
+  each_column(j, cols) {
     float e = expf(load(logits, row + j) - most);
     probability[row + j] = e;
     sum += e;
   }
   sum = block_sum(sum);
-  for (long long j = threadIdx.x; j < cols; j += blockDim.x) probability[row + j] /= sum;
+  each_column(j, cols) probability[row + j] /= sum;
   if (threadIdx.x == 0) loss[blockIdx.x] = logf(sum) + most - load(logits, row + target[blockIdx.x]);
 }
 
 extern "C" __global__ void cross_entropy_backward(const float *probability, const long long *target, const float *dloss,
                                                   T *dlogits, long long cols) {
   const long long row = blockIdx.x * cols;
-  for (long long j = threadIdx.x; j < cols; j += blockDim.x)
+  each_column(j, cols)
     store(dlogits, row + j, dloss[blockIdx.x] * (probability[row + j] - (j == target[blockIdx.x])));
 }
 ]]

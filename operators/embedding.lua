@@ -35,12 +35,11 @@ end
 op.cuda = [[
 extern "C" __global__ void embedding_forward(const long long *ids, const T *table, T *out, long long cols) {
   const long long from = ids[blockIdx.x] * cols, to = blockIdx.x * cols;
-  for (long long j = threadIdx.x; j < cols; j += blockDim.x) store(out, to + j, load(table, from + j));
+  each_column(j, cols) store(out, to + j, load(table, from + j));
 }
 
 extern "C" __global__ void embedding_clear(T *dtable, long long n) {
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
-       i += (long long)gridDim.x * blockDim.x)
+  each_element(i, n)
     store(dtable, i, 0.0f);
 }
 
@@ -62,7 +61,7 @@ static __device__ void add(T *p, long long i, float value) {
 
 extern "C" __global__ void embedding_backward(const long long *ids, const T *dy, T *dtable, long long cols) {
   const long long to = ids[blockIdx.x] * cols, from = blockIdx.x * cols;
-  for (long long j = threadIdx.x; j < cols; j += blockDim.x) add(dtable, to + j, load(dy, from + j));
+  each_column(j, cols) add(dtable, to + j, load(dy, from + j));
 }
 ]]
 

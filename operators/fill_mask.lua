@@ -15,8 +15,7 @@ scores.define(op, {
 op.cuda = [[
 // Row r belongs to query r % seq_q; keys after the query are masked.
 static __device__ void masked_copy(const T *x, T *y, float fill, long long seq_q, long long cols, long long n) {
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
-       i += (long long)gridDim.x * blockDim.x)
+  each_element(i, n)
     store(y, i, i % cols > i / cols % seq_q ? fill : load(x, i));
 }
 

@@ -43,7 +43,7 @@ op.cuda = [==[
 // One thread a token: softmax of its scores, then the top_k largest.
 extern "C" __global__ void router_top_k(const T *scores, float *probability, float *weight, long long *chosen,
                                         long long experts, long long top_k, long long n) {
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x) {
+  each_element(i, n) {
     float most = -3.4e38f, sum = 0.0f;
     for (long long e = 0; e < experts; e++) most = fmaxf(most, load(scores, i * experts + e));
     for (long long e = 0; e < experts; e++) sum += expf(load(scores, i * experts + e) - most);
@@ -65,13 +65,13 @@ extern "C" __global__ void router_top_k(const T *scores, float *probability, flo
 // One block a copy: row `order` of the tokens goes to the copy's place.
 extern "C" __global__ void router_gather(const T *x, const long long *order, T *copies, long long cols) {
   const long long from = order[blockIdx.x] * cols, to = blockIdx.x * cols;
-  for (long long j = threadIdx.x; j < cols; j += blockDim.x) store(copies, to + j, load(x, from + j));
+  each_column(j, cols) store(copies, to + j, load(x, from + j));
 }
 
 // One block a token: the weighted sum of its copies.
 extern "C" __global__ void router_combine(const T *copies, const long long *place, const float *weight, T *y,
                                           long long top_k, long long cols) {
-  for (long long j = threadIdx.x; j < cols; j += blockDim.x) {
+  each_column(j, cols) {
     float sum = 0.0f;
     for (long long k = 0; k < top_k; k++)
       sum += weight[blockIdx.x * top_k + k] * load(copies, place[blockIdx.x * top_k + k] * cols + j);
@@ -83,7 +83,7 @@ extern "C" __global__ void router_combine(const T *copies, const long long *plac
 extern "C" __global__ void router_scores_backward(const float *probability, const float *dweight,
                                                   const long long *chosen, T *dscores, long long experts,
                                                   long long top_k, long long n) {
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x) {
+  each_element(i, n) {
     float dot = 0.0f;
     for (long long k = 0; k < top_k; k++)
       dot += dweight[i * top_k + k] * probability[i * experts + chosen[i * top_k + k]];

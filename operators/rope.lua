@@ -38,7 +38,7 @@ op.cuda = [[
 // pass. y may be x.
 static __device__ void rotate(const T *x, const float *angle, T *y, float sign, long long seq, long long heads,
                               long long head_dim, long long row, long long half, long long n) {
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x) {
+  each_element(i, n) {
     long long d = i % half, vector = i / half;
     long long token = vector / heads, at = token * row + vector % heads * head_dim + d;
     float c, s;

@@ -20,10 +20,11 @@ size_t ett_cuda_dtype_bytes(ett_cuda_dtype dtype);
 /* Compiles `source` (an operator's CUDA C; `label` names it in messages) for
  * compute capability major*10+minor, such as 80, 90, 100. In front of the source stands a
  * prelude that defines the element type T (from dtype), `float load(const T *, long
- * long)` and `void store(T *, long long, float)`, block_sum() and block_max(); line
- * numbers in messages are the operator's own. On success *cubin (free() it) holds *bytes
- * bytes. On failure err carries the first line of the compiler's log and, when log is
- * given, *log (free() it) the whole of it. */
+ * long)` and `void store(T *, long long, float)`, block_sum() and block_max(), and the
+ * loops each_element(i, n) of a grid and each_column(j, cols) of a block. Line numbers in
+ * messages are the operator's own. On success *cubin (free() it) holds *bytes bytes. On
+ * failure err carries the first line of the compiler's log and, when log is given, *log
+ * (free() it) the whole of it. */
 int ett_cuda_compile(const char *source, const char *label, int first_line,
                      ett_cuda_dtype dtype, int capability, void **cubin, size_t *bytes,
                      char **log, ett_err *err);

@@ -56,7 +56,7 @@ describe("CUDA kernels", function()
     return { [2] = map(n, function(i) return gelu(before[1][i]) end) }
   end)
   check("gelu", { tokens = tokens, width = hidden }, "backward", function(before)
-    return { [2] = gradient(before[1], before[3], function(x) return map(n, function(i) return gelu(x[i]) end) end) }
+    return { [3] = gradient(before[1], before[2], function(x) return map(n, function(i) return gelu(x[i]) end) end) }
   end)
 
   check("swiglu", { tokens = tokens, width = hidden }, "forward", function(before)

@@ -87,7 +87,7 @@ describe("a GPU that fails", function()
     local out, status = sample()
     assert.equal(1, status)
     one_sentence(out)
-    assert.matches("^ett: broken.lua: the kernel does not compile for sm_90: broken.lua%(8%): error: identifier "
+    assert.matches("^ett: broken.lua: the kernel does not compile for sm_90: broken.lua%(7%): error: identifier "
       .. '"nothing" is undefined', out)
     local rows, failed = held "broken"
     assert.equal(0, rows + failed)

@@ -3,6 +3,9 @@
 --- kernels.
 local doubles = {}
 
+--- Copies a list into another: how a kernel's double writes a tensor.
+function doubles.set(to, from) table.move(from, 1, #from, 1, to) end
+
 --- Parameters of every gelu here: its tanh form (Hendrycks & Gimpel 2016).
 local ROOT_2_PI, CUBIC = math.sqrt(2 / math.pi), 0.044715
 

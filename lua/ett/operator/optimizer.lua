@@ -34,8 +34,7 @@ optimizer.cuda = [[
 extern "C" __global__ void adam(const float *gradient, float *master, float *first, float *second, T *model,
                                 const float *correction, double rate, double decay, double epsilon, long long n) {
   const float lr = (float)rate * correction[0], unbias = correction[1], keep = (float)(1.0 - rate * decay);
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
-       i += (long long)gridDim.x * blockDim.x) {
+  each_element(i, n) {
     float g = gradient[i], w = master[i];
     float m = first[i] = 0.9f * first[i] + 0.1f * g;
     float v = second[i] = 0.95f * second[i] + 0.05f * g * g;

@@ -33,11 +33,11 @@ extern "C" __global__ void NAME_forward(const T *x, T *y, ARGUMENTSlong long col
   const long long row = blockIdx.x * cols;
   const long long seen = SEEN;
   float most = -3.4e38f, sum = 0.0f;
-  for (long long j = threadIdx.x; j < seen; j += blockDim.x) most = fmaxf(most, load(x, row + j));
+  each_column(j, seen) most = fmaxf(most, load(x, row + j));
   most = block_max(most);
-  for (long long j = threadIdx.x; j < seen; j += blockDim.x) sum += expf(load(x, row + j) - most);
+  each_column(j, seen) sum += expf(load(x, row + j) - most);
   float inverse = 1.0f / block_sum(sum);
-  for (long long j = threadIdx.x; j < cols; j += blockDim.x)
+  each_column(j, cols)
     store(y, row + j, j < seen ? expf(load(x, row + j) - most) * inverse : 0.0f);
 }
 
@@ -46,9 +46,9 @@ extern "C" __global__ void NAME_backward(const T *y, const T *dy, T *dx, ARGUMEN
   const long long row = blockIdx.x * cols;
   const long long seen = SEEN;
   float sum = 0.0f;
-  for (long long j = threadIdx.x; j < seen; j += blockDim.x) sum += load(y, row + j) * load(dy, row + j);
+  each_column(j, seen) sum += load(y, row + j) * load(dy, row + j);
   sum = block_sum(sum);
-  for (long long j = threadIdx.x; j < cols; j += blockDim.x)
+  each_column(j, cols)
     store(dx, row + j, j < seen ? load(y, row + j) * (load(dy, row + j) - sum) : 0.0f);
 }
 ]]

@@ -74,6 +74,16 @@ function shapes.bias(c, ...)
   return c.bias and 1 or nil
 end
 
+--- Experts of one rank, the tokens of each, and the width of each on one tensor rank. Routing is assumed balanced: the
+--- experts of a rank together receive as many copies of tokens as the rank sends, top_k of each token.
+function shapes.experts(c)
+  local etp = c.etp or c.tp
+  local experts = shapes.divide("experts", c.experts, "ep", c.ep or 1)
+  local copies = shapes.tokens(c) * c.top_k * etp // c.tp -- a group of etp ranks shares its tokens
+  return experts, math.max(1, (copies + experts - 1) // experts),
+    shapes.divide("moe_ffn", c.moe_ffn or c.ffn, "etp", etp)
+end
+
 --- Width of the dense MLP on one tensor rank.
 function shapes.local_ffn(c) return shapes.divide("ffn", c.ffn or 4 * c.hidden, "tp", c.tp) end
 

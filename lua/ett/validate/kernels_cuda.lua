@@ -44,7 +44,7 @@ local bindings = {
   flash_attention = { forward = { "q", "k", "v", "out", "stats" },
     backward = { "q", "k", "v", "out", "stats", "dout", "dq", "dk", "dv" } },
   residual_add = { forward = { "a", "b", "sum" }, backward = { "a", "b", "sum" } },
-  gelu = { forward = { "x", "y" }, backward = { "x", "dx", "dy" } },
+  gelu = { forward = { "x", "y" }, backward = { "x", "dy", "dx" } },
   cross_entropy = { forward = { "target", "probability", "loss", "logits" },
     backward = { "target", "probability", "dloss", "dlogits" } },
   optimizer = { update = { "gradients", "master", "first", "second", "weights", "correction" } },
