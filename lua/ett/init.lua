@@ -21,6 +21,7 @@ local public = {
   reference = "ett.import.estimate_train_time",
   regressor = "ett.profile.regressor",
   sampler = "ett.sampling.sampler",
+  samples = "ett.profile.samples",
   schema = "ett.base.schema",
   share = "ett.sampling.share",
   submit = "ett.sampling.submit",
@@ -48,7 +49,7 @@ end
 function ett.names()
   local names = { "options" }
   for name in pairs(public) do names[#names + 1] = name end
-  for _, name in ipairs { "csv", "io", "json", "ledger", "model", "operator", "plan", "profile", "report", "samples",
+  for _, name in ipairs { "csv", "io", "json", "ledger", "model", "operator", "plan", "profile", "report",
     "trace", "validate", "yaml" } do
     names[#names + 1] = name
   end

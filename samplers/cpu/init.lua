@@ -8,7 +8,6 @@ local machine = require "ett.sampling.machine"
 local primitives = require "ett.operator.primitives"
 local sample = require "ett.sample"
 local sample_limit = require "ett.sampling.limit"
-local sample_processor = require "ett.sampling.processor"
 local sample_sentinel = require "ett.sampling.sentinel"
 
 local backend = {
@@ -222,7 +221,7 @@ function backend.open(options)
   -- Before its threads are there: they inherit where they may run.
   local wanted = options.processor
   if threads == 1 and not wanted and not options.share then
-    chosen_processor = chosen_processor or sample_processor.choose()
+    chosen_processor = chosen_processor or machine.choose_processor()
     wanted = chosen_processor
   end
   if options.share and not wanted then -- ranks of one machine take a processor each, of those that mpirun left them

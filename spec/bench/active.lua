@@ -8,7 +8,7 @@ package.path = package.path .. ";" .. require("ett.host").root .. "/spec/bench/s
 local active = require "ett.sampling.active"
 local active_campaign = require "active_campaign"
 local campaign = require "ett.sampling.campaign"
-local samples = require "ett.samples"
+local samples = require "ett.profile.samples"
 
 local seed, sweeps = 20261121, 3
 

@@ -1,7 +1,7 @@
 --- Active sampling against the full grid on the shared sample tables of GPUs: the same rows at every run.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/bench/support/?.lua"
 local campaign = require "active_campaign"
-local samples = require "ett.samples"
+local samples = require "ett.profile.samples"
 
 local seed, most = 20261121, 1500
 

@@ -30,7 +30,7 @@ function bench.run()
 
   local profile = require("ett.profile").from_samples({ folders[1] }, { cache = false })
   local surfaces = require("ett.sampling.profile").new "fp32"
-  local read = require("ett.sampling.profile").read
+  local sample_table = require "ett.samples.table"
   local device
   for name in require("lfs").dir(folders[1]) do device = device or name:match("^(.-)_linear_qkv_fp32%.csv$") end
   for _, target in ipairs(given.targets) do
@@ -38,11 +38,12 @@ function bench.run()
   end
   local medians, nineties, surface_medians, lines = {}, {}, {}, {}
   for _, target in ipairs(test.targets) do
-    local t = read(("%s/%s_%s_fp32.csv"):format(folders[2], device, target.name))
+    local t = assert(sample_table.read(("%s/%s_%s_fp32.csv"):format(folders[2], device, target.name)))
     for column = #target.columns + 1, #t.columns do
       local pass = ({ F = "forward", B = "backward", d = "update" })[t.columns[column]:sub(1, 1)]
       local errors, surface_errors = {}, {}
-      for _, row in ipairs(t.rows) do
+      for r in ipairs(t.rows) do
+        local row = sample_table.numbers(t, r)
         local s = target.shape(table.move(row, 1, #target.columns, 1, {}))
         local truth = row[column] * 1e-6
         local answer = profile:operator(target.name, s, "fp32", pass)

@@ -2,7 +2,7 @@
 local ett_io = require "ett.io"
 local holdout = require "ett.profile.holdout"
 local profile = require "ett.profile"
-local samples = require "ett.samples"
+local samples = require "ett.profile.samples"
 local fits = require("needs").fitting(it, pending)
 
 local folders = {}

@@ -148,7 +148,7 @@ describe("ett.profile", function()
       { "mp,b,l,dim,F_dur(us),B_dur(us)\n1,1,1024,2048,nan,3\n", "F_dur" },
       { "mp,b,l,dim,F_dur(us),B_dur(us)\n1,1,1024,2048,-4,3\n", "F_dur" },
       { "mp,b,l,F_dur(us),B_dur(us)\n1,1,1024,4,3\n", "dim" },
-      { "mp,b,l,dim\n1,1,1024,2048\n", "no column of times" },
+      { "mp,b,l,dim\n1,1,1024,2048\n", "expected a column of times" },
       { "mp,b,l,dim,F_dur(us),B_dur(us)\n", "no rows" },
       { "mp,b,l,dim,F_dur(us),B_dur(us)\n1,1,10", "linear1" },
       { "mp,b,l,dim,F_dur(us),B_dur(us)\n1,1,1024,20\xff48,4,3\n", "UTF-8" },

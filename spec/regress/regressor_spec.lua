@@ -201,7 +201,7 @@ describe("ett.regress_fit", function()
 end)
 
 describe("ett.samples", function()
-  local samples = require "ett.samples"
+  local samples = require "ett.profile.samples"
 
   it("reads names of files", function()
     local one = samples.parse_name "a/NVIDIAA100-SXM4-80GB_allgather_large_fp16_1_2.csv"

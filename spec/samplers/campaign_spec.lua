@@ -3,7 +3,7 @@ local find = require "ett.base.find"
 local lfs = require "lfs"
 local sample = require "ett.sample"
 local sampler = require "ett.sampling.sampler"
-local sample_table = require "ett.samples.table"
+local store = require "ett.sampling.store"
 
 local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
 local reference = os.getenv("ETT_REFERENCE") or "../shared/reference"
@@ -249,7 +249,7 @@ describe("a table", function()
     local report = sampler.run(given, { out = folder })[1]
     assert.equal(4, report.measured)
     assert.equal(0, sampler.run(given, { out = folder })[1].measured)
-    local held = sample_table.read(report.path, 3)
+    local held = store.held(report.path, 3)
     assert.equal(6, held.rows)
     for _, times in pairs(held.done) do assert.equal(1, times) end
     assert.equal("rows,inner,outer,F_dur(us),B_dur(us)", held.columns)
@@ -262,7 +262,7 @@ describe("a table", function()
     local text = io.open(path):read("a")
     io.open(path, "w"):write(text:sub(1, -4)):close()
     assert.equal(4, sampler.run(given, { out = folder })[1].measured)
-    assert.equal(6, sample_table.read(path, 3).rows)
+    assert.equal(6, store.held(path, 3).rows)
   end)
 
   it("refuses an edited campaign until told", function()
@@ -285,7 +285,7 @@ describe("a table", function()
     assert.equal(0, again.measured + again.failed)
     again = sampler.run(given, { out = folder, retry_failed = true })[1]
     assert.equal(report.failed, again.measured)
-    assert.same({}, sample_table.read(report.path, 3).failed)
+    assert.same({}, store.held(report.path, 3).failed)
   end)
 
   it("is written by one process at a time", function()
@@ -304,7 +304,7 @@ describe("a table", function()
     for part = 1, 4 do
       local report = sampler.run(given, { out = folder, parts = 4, part = part })[1]
       assert.matches(("_4_%d.csv$"):format(part), report.path)
-      for key in pairs(sample_table.read(report.path, 3).done) do
+      for key in pairs(store.held(report.path, 3).done) do
         assert.is_nil(seen[key])
         seen[key] = true
       end

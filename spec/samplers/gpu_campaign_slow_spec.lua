@@ -121,7 +121,7 @@ describe("ett sample --backend cuda", function()
     campaign("one", linear:format "{ 256 }")
     local out, status = stand_in.run(folder, "sample one.lua --out s --quiet --profile --raw")
     assert.equal(0, status, out)
-    local read, kernels, repeats = require("ett.samples.marks").read, {}, {}
+    local read, kernels, repeats = require("ett.samples.table").mark, {}, {}
     for line in stand_in.read(folder, "s/Stand-In90_linear_qkv_bf16.csv"):gmatch("[^\n]+") do
       local mark = read(line)
       if mark and mark.kind == "kernel" then

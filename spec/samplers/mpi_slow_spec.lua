@@ -271,7 +271,7 @@ describe("the MPI back end", function()
     assert(ok, text)
     local rows, mark = 0, nil
     for line in io.lines(text:match("(%S+all_reduce_fp32_1_2%.csv): 2 measured")) do
-      mark = line:match("^#~ repeats") and require("ett.samples.marks").read(line) or mark
+      mark = line:match("^#~ repeats") and require("ett.samples.table").mark(line) or mark
       local shape, time = line:match("^(%d+),1,2,(.*)$")
       if shape then
         rows = rows + 1

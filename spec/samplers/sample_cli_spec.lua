@@ -59,13 +59,13 @@ describe("ett sample", function()
     assert.equal(1, status)
     assert.matches("cannot append to 'out/%S+_gelu_fp32%.csv': File too large", text)
     local path = folder .. "/" .. text:match("'(out/%S+%.csv)'")
-    local held = require("ett.samples.table").read(path, 2)
+    local held = require("ett.sampling.store").held(path, 2)
     -- A row and all that can be marked of it are less than 300 bytes, a row alone is more than 24.
     assert.is_true(held.rows > 10 and held.rows < 400)
     text, status = run "sample c.lua --out out --quiet"
     assert.equal(0, status)
     assert.matches((": %d measured"):format(400 - held.rows), text)
-    assert.equal(400, require("ett.samples.table").read(path, 2).rows)
+    assert.equal(400, require("ett.sampling.store").held(path, 2).rows)
   end)
 
   it("a folder that cannot be written is an error before anything is measured", function()
@@ -82,7 +82,7 @@ describe("ett sample", function()
     local path = text:match("(out/%S+%.csv): ")
     assert(path, text)
     local measured = math.tointeger(tonumber(text:match(": (%d+) measured")))
-    local held = require("ett.samples.table").read(folder .. "/" .. path, 2)
+    local held = require("ett.sampling.store").held(folder .. "/" .. path, 2)
     assert.is_true(measured > 0 and measured < 40000)
     assert.equal(measured, held.rows)
   end)
@@ -127,7 +127,7 @@ describe("ett sample", function()
       write("c.lua", "return { name = 'c', passes = 2, min_repeats = 2, max_repeats = 4, " .. turns .. " samples = { "
         .. "{ operator = 'gelu', shapes = { tokens = { 16, 32, 48 }, width = 8 } }, "
         .. "{ operator = 'optimizer', shapes = { params = { 100, 200 } } } } }\n")
-      local marks = require "ett.samples.marks"
+      local sample_table = require "ett.samples.table"
       local text, status = run "sample c.lua --out out --quiet --raw --limit 2"
       assert.equal(0, status, text)
       text, status = run "sample c.lua --out out --quiet --raw"
@@ -136,7 +136,7 @@ describe("ett sample", function()
         local path = text:match("(out/%S+_" .. name .. "_fp32%.csv)")
         local rows, repeats = 0, {}
         for line in io.lines(folder .. "/" .. path) do
-          local mark = marks.read(line)
+          local mark = sample_table.mark(line)
           if mark and mark.kind == "repeats" then
             repeats[mark.pass] = mark
           elseif line:match("^%d") then
@@ -156,8 +156,7 @@ describe("ett sample", function()
         assert.equal(name == "gelu" and 3 or 2, rows)
       end
       -- To the readers of tables they are comments.
-      local read = require("ett.sampling.profile").read
-      assert.equal(3, #read(folder .. "/" .. text:match("(out/%S+_gelu_fp32%.csv)")).rows)
+      assert.equal(3, #sample_table.read(folder .. "/" .. text:match("(out/%S+_gelu_fp32%.csv)")).rows)
     end)
   end
 

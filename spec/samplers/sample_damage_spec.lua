@@ -75,8 +75,8 @@ describe("ett sample goes on", function()
       write(name, (whole:gsub("\n32,8,[^\n]*\n", "\n" .. row .. "\n")))
       local text, status = run "sample c.lua --out out --quiet"
       assert.equal(1, status, text)
-      assert.matches("ett: 'out/%S+' line %d+ is damaged: 4 numbers with commas are wanted; remove the line, and its "
-        .. "shape is measured again\n$", text)
+      assert.matches("ett: 'out/%S+' line %d+ is damaged: expected 4 numbers separated by commas, got '[^\n]*'; "
+        .. "remove the line to measure its shape again\n$", text)
     end
   end)
 
@@ -86,7 +86,7 @@ describe("ett sample goes on", function()
     lfs.mkdir(folder .. "/" .. name)
     local text, status = run "sample c.lua --out out --quiet"
     assert.equal(1, status)
-    assert.matches("^ett: 'out/%S+' is a directory, and a sample table is to be there; move it away\n$", text)
+    assert.matches("^ett: expected a sample table at 'out/%S+', found a directory; move it away\n$", text)
   end)
 
   it("with nothing that another back end measured", function()
@@ -102,8 +102,8 @@ describe("ett sample goes on", function()
     write(name, (command.read(folder, name):gsub("\n32,8,[^\n]*\n", "\n")))
     local text, status = run "sample c.lua --out out --quiet --threads 2"
     assert.equal(1, status)
-    assert.matches("^ett: 'out/%S+' was begun with threads: 1, now 2; give %-%-continue%-changed to go on, or %-%-out "
-      .. "for a new folder\n$", text)
+    assert.matches("^ett: 'out/%S+' was begun with threads: 1, now 2; give %-%-continue%-changed to continue, or "
+      .. "%-%-out for a new folder\n$", text)
     text, status = run "sample c.lua --out out --quiet --threads 2 --continue-changed"
     assert.equal(0, status, text)
     local made = command.read(folder, name):gsub("#~[^\n]*\n", "")
@@ -126,7 +126,7 @@ describe("ett sample goes on", function()
     local text, status = run "sample c.lua --out out --quiet"
     assert.equal(1, status)
     assert.matches("^ett: 'out/%S+' does not say which campaign began it %(no line '# campaign: NAME HASH'%); give "
-      .. "%-%-continue%-changed to go on, or %-%-out for a new folder\n$", text)
+      .. "%-%-continue%-changed to continue, or %-%-out for a new folder\n$", text)
     text, status = run "sample c.lua --out out --quiet --continue-changed"
     assert.equal(0, status, text)
     assert.equal(0, (select(2, run "sample c.lua --out out --quiet")))
@@ -177,8 +177,8 @@ describe("ett samples and ett fit", function()
       assert.matches("^ett: " .. sentence .. "\n$", text)
     end
     write("D_gelu_fp32.csv", "# ett: 0.1.0\ntokens,width,F_dur(us),B_dur(us)\n8,8,1,2\n16,8,2,4.")
-    local entry = require("ett.samples").index(folder)[1]
-    local read, why = require("ett.samples").read(entry)
+    local entry = require("ett.profile.samples").index(folder)[1]
+    local read, why = require("ett.profile.samples").read(entry)
     assert.is_nil(read)
     assert.matches("D_gelu_fp32.csv:4: the last line was cut; run its campaign again", why.message)
   end)

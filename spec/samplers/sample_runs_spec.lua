@@ -61,7 +61,7 @@ describe("ett sample", function()
     assert.matches("ett: note: shapes has 2 values for 4 dimensions: get_one, get_profiler and run_function take the "
       .. "first shape of the ranges\n", text, 1, true)
     assert.matches("\n# schedule: warmed until stable in place of wait 4, warmup 6 and warmup_shapes; active 12: "
-      .. "at least so many repeats unless they take 4 budgets\n", table_in "s", 1, true)
+      .. "at least this many repeats unless they take 4 budgets\n", table_in "s", 1, true)
     assert.matches(", at least 12 repeats unless they take 4 budgets, ", table_in "s", 1, true)
     assert.matches("shape: mp=1 b=1 l=8 dim=16\n", (run
       "sample g.yml --backend cpu --precision fp32 --run get_one"), 1, true)

@@ -126,8 +126,8 @@ describe("the CPU back end", function()
   it("marks a row that no visit saw quiet", function()
     local result = merged(visit(1.5, 2e-5), visit(1.4, 1.5e-5), visit(1.6, 3e-5))
     assert.is_true(result.slow_memory)
-    local marks = require "ett.samples.marks"
-    local lines, why = marks.of("16,16", { forward = result })
+    local sample_table = require "ett.samples.table"
+    local lines, why = sample_table.marks_of("16,16", { forward = result })
     assert.matches("^#~ disturbed: 16,16: forward: memory %d+ %% slow, 0 of 3 visits undisturbed$", lines[1])
     assert.is_not_nil(why)
   end)

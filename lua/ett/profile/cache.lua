@@ -20,9 +20,9 @@ local code_hash
 local function code()
   if code_hash then return code_hash end
   local pieces = { regressor.version, regressor_surface.version, "with the rows dropped" }
-  for _, name in ipairs { "ett.samples", "ett.regressor", "ett.profile.surface", "ett.profile.physics",
-    "ett.profile.fit", "ett.operator.gemm", "ett.operator.memory",
-    "ett.operator.optimizer", "ett.operator.shapes" } do
+  for _, name in ipairs { "ett.profile.samples", "ett.samples.table", "ett.regressor", "ett.profile.surface",
+    "ett.profile.physics", "ett.profile.fit", "ett.operator.gemm", "ett.operator.memory", "ett.operator.optimizer",
+    "ett.operator.shapes" } do
     local path = package.searchpath(name, package.path)
     pieces[#pieces + 1] = path and files.hash_file(path) or name
   end

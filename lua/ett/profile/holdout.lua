@@ -12,7 +12,7 @@
 local error_module = require "ett.base.error"
 local profile_fit = require "ett.profile.fit"
 local regress = require "ett.regress"
-local samples = require "ett.samples"
+local samples = require "ett.profile.samples"
 
 local holdout = {}
 

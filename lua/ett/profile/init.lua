@@ -15,7 +15,7 @@ local error_module = require "ett.base.error"
 local operator = require "ett.operator"
 local physics = require "ett.profile.physics"
 local profile_fit = require "ett.profile.fit"
-local samples = require "ett.samples"
+local samples = require "ett.profile.samples"
 local schema = require "ett.base.schema"
 
 local profile = {}

@@ -1,21 +1,30 @@
---- The tables of campaigns: CSV files in the form of estimate-train-time under a `#` header. Beside its rows a
--- table holds two kinds of marks, comments to every reader:
---   #! failed: SHAPE: KIND: REASON      not tried again unless asked; SHAPE all: none of the table's shapes
---   #~ …                                what else is known of the row after it (ett.samples.marks)
--- Rows are appended one by one and synced; what is in the table is done, so that a campaign killed at any
--- moment goes on where it was.
-local campaign = require "ett.sampling.campaign"
+--- Sample tables: the one reader and the one writer.
+--
+-- A table is a CSV file under a header of `# NAME: TEXT` lines. Lines that begin with '#' are comments to other
+-- readers; two kinds of them belong to rows:
+--
+--   #! failed: SHAPE: KIND: REASON       not measured; SHAPE "all": no shape of the table can be measured
+--   #~ disturbed: SHAPE: REASON          the next row was measured under noise
+--   #~ note: SHAPE: TEXT                 bandwidths, NCCL's choice, why kernel times are missing
+--   #~ repeats: SHAPE: PASS: US US …     every repeat behind the row's time, in the order measured (--raw)
+--   #~ kernel: SHAPE: PASS: US: NAME     one kernel of the pass, in the order of their starts (--profile)
+--
+-- SHAPE is the row's first columns, PASS forward, backward, update or collective, US microseconds. A row and its marks
+-- are written at once, so a row that is there has all of its marks.
 local error_module = require "ett.base.error"
 local lfs = require "lfs"
-local sample = require "ett.sample"
-local marks = require "ett.samples.marks"
-local sample_header = require "ett.samples.header"
-local sample_visits = require "ett.samples.visits"
 
 local sample_table = {}
 
 local pass_columns = { forward = "F_dur(us)", backward = "B_dur(us)", update = "dur(us)" }
 local pass_order = { "forward", "backward", "update" }
+
+--- The pass whose time a column holds, by the column's name; a collective's time is under "update".
+sample_table.pass_of = { ["F_dur(us)"] = "forward", ["B_dur(us)"] = "backward", ["dur(us)"] = "update", dur = "update" }
+
+--- A text without line breaks, as headers and marks need it.
+function sample_table.one_line(text) return (tostring(text):gsub("%s+", " ")) end
+local one_line = sample_table.one_line
 
 --- The name of a table: DEVICE_NAME_PRECISION[_NODES_RANKS][_PARTS_PART].csv.
 function sample_table.name(device, target, precision, topology, parts, part)
@@ -25,13 +34,12 @@ function sample_table.name(device, target, precision, topology, parts, part)
   return name .. ".csv"
 end
 
---- Column names of a target's table.
+--- Column names of a campaign target's table.
 function sample_table.columns(target)
   if target.row_columns then return target.row_columns end
   local columns = table.move(target.columns, 1, #target.columns, 1, {})
   if target.kind == "collective" then
-    for _, name in ipairs { "nodes", "GPUsPerNode", "dur(us)" } do columns[#columns + 1] = name end
-    return columns
+    return table.move({ "nodes", "GPUsPerNode", "dur(us)" }, 1, 3, #columns + 1, columns)
   end
   local has = {}
   for _, pass in ipairs(target.operator.passes) do has[pass] = true end
@@ -41,67 +49,136 @@ function sample_table.columns(target)
   return columns
 end
 
-local function number(value)
-  if math.type(value) == "integer" then return ("%d"):format(value) end
-  return ("%.7g"):format(value)
-end
-
---- The numbers of a row as texts. Raises where they are not as many as the columns, or no numbers: the shape would
---- count as measured.
-local function fields_of(line, columns, path, at)
-  local fields, numbers = {}, true
-  for field in (line .. ","):gmatch("([^,]*),") do
-    fields[#fields + 1] = field
-    numbers = numbers and tonumber(field) ~= nil
-  end
-  local _, commas = columns:gsub(",", "")
-  if #fields ~= commas + 1 or not numbers then
-    error_module.raise("format", "'%s' line %d is damaged: %d numbers with commas are wanted; remove the line, and its "
-      .. "shape is measured again", path, at, commas + 1)
-  end
-  return fields
-end
-
---- What a table already holds: { done = { key = how many rows }, failed = { key = reason }, rows =, columns =,
---- fingerprint = of its campaign, operator = of its operator's file, backend =, checked = verdict, header = { name =
---- text } } or nil when there is none. Raises where a row is damaged.
-function sample_table.read(path, dimensions)
+local function read_text(path)
   local kind = lfs.attributes(path, "mode")
   if kind and kind ~= "file" then
-    error_module.raise("io", "'%s' is a %s, and a sample table is to be there; move it away", path, kind)
+    return nil, error_module.new("io", "expected a sample table at '%s', found a %s; move it away", path, kind)
   end
-  local file = io.open(path, "r")
-  if not file then return nil end
-  local held = { done = {}, failed = {}, rows = 0, header = {} }
-  local at = 0
-  for line in file:lines("L") do
-    if line:sub(-1) ~= "\n" then break end -- an incomplete last line: opening cuts it off
-    at = at + 1
-    line = line:gsub("\r?\n$", "")
-    local key, reason = line:match("^#! failed: ([^:]*): (.*)$")
-    if key then
-      held.failed[key] = reason
-    elseif line:sub(1, 1) == "#" then
-      held.fingerprint = line:match("^# campaign: .* (%x+)$") or held.fingerprint -- the last: --continue-changed
-      held.checked = line:match("^#!? checked: (.*)$") or held.checked
-      local file_print = line:match("^# operator file: (%x+)$")
-      if held.operator and file_print then held.failed = {} end -- what failed by another file's lines
-      held.operator = file_print or held.operator
-      held.backend = line:match("^# backend: (.*)$") or held.backend
-      local name, text = line:match("^# ([%w ]+): (.*)$")
-      if name then held.header[name] = text end -- the last, as above
-    elseif not held.columns then
-      held.columns = line
-    elseif line ~= "" then
-      key = table.concat(fields_of(line, held.columns, path, at), ",", 1, dimensions)
-      held.rows = held.rows + 1
-      held.done[key] = (held.done[key] or 0) + 1
-      held.failed[key], held.failed.all = nil, nil
+  local file, why = io.open(path, "r")
+  local text
+  if file then
+    text, why = file:read("a")
+    file:close()
+  end
+  if not text then return nil, error_module.new("io", "cannot read '%s': %s", path, tostring(why)) end
+  return text
+end
+
+--- Those of the marks that name the row below them. Others lost their row when the machine stopped between the two.
+local function own_marks(marks, line)
+  local own = {}
+  for _, mark in ipairs(marks) do
+    local shape = mark:match("^#~ %a+: ([^:]*):")
+    if shape and line:sub(1, #shape + 1) == shape .. "," then own[#own + 1] = mark end
+  end
+  return own[1] and own
+end
+
+--- Takes in one comment line; returns the marks that wait for their row.
+local function comment(t, line, at, marks)
+  local key, reason = line:match("^#! failed: ([^:]*): (.*)$")
+  if key then
+    t.failed[#t.failed + 1] = { key = key, reason = reason, text = line, at = at }
+  elseif line:match("^#~ ") then
+    marks = marks or {}
+    marks[#marks + 1] = line
+  else
+    local name, text = line:match("^#!? ([%w ]+): (.*)$")
+    t.header[#t.header + 1] = { name = name, text = line, at = at }
+    if name then
+      t.first[name], t.last[name] = t.first[name] or text, text
     end
   end
-  file:close()
-  return held
+  return marks
 end
+
+local function names_of(line)
+  local names = {}
+  for name in line:gmatch("[^,]+") do names[#names + 1] = name end
+  return names
+end
+
+--- Reads a table. Numbers are not looked at: numbers() does that.
+---@return table|nil { path, text (of the file), ett (whether ett wrote it), header = { { name=, text=, at= }, … },
+--- first, last (header name -> its first and its last text), columns, rows (lines), at (line number by row),
+--- marks (lines of marks by row), failed = { { key=, reason=, text=, at= }, … }, cut (number of a last line that does
+--- not end: ett ends every line, so such a line of its own tables is no row) }, ett.Error?
+function sample_table.read(path)
+  local text, err = read_text(path)
+  if not text then return nil, err end
+  local t = { path = path, text = text, ett = text:sub(1, 6) == "# ett:", header = {}, first = {}, last = {}, rows = {},
+    at = {}, marks = {}, failed = {} }
+  local at, marks = 0, nil
+  for line, ending in text:gmatch("([^\n]*)(\n?)") do
+    at = at + 1
+    if ending == "" then
+      if line == "" then break end
+      t.cut = at
+      if t.ett then break end
+    end
+    if line:byte(-1) == 13 then line = line:sub(1, -2) end
+    if line:byte() == 35 then -- '#'
+      marks = comment(t, line, at, marks)
+    elseif not t.columns then
+      if ending ~= "" then t.columns = names_of(line) end
+    elseif line ~= "" then
+      local row = #t.rows + 1
+      t.rows[row], t.at[row] = line, at
+      if marks then t.marks[row], marks = own_marks(marks, line), nil end
+    end
+  end
+  return t
+end
+
+--- Whether a table of ett has no row yet: it was just begun, or every shape failed.
+function sample_table.is_begun(path)
+  local file = io.open(path, "r")
+  local line = file and file:read("l")
+  local begun, lines = line and line:sub(1, 6) == "# ett:", 0 -- the names of the columns are one line
+  while begun and line do
+    if line ~= "" and line:sub(1, 1) ~= "#" then lines = lines + 1 end
+    begun = lines < 2
+    line = file:read("l")
+  end
+  if file then file:close() end
+  return begun
+end
+
+--- The fields of a row: texts, and the same as numbers. Raises where there are more or fewer than columns, or where
+--- one is no number: the shape would count as measured.
+function sample_table.numbers(t, row)
+  local line, texts, numbers, sound = t.rows[row], {}, {}, true
+  for field in (line .. ","):gmatch("([^,]*),") do
+    texts[#texts + 1] = field
+    numbers[#texts] = math.tointeger(tonumber(field)) or tonumber(field)
+    sound = sound and numbers[#texts] ~= nil
+  end
+  if #texts ~= #t.columns or not sound then
+    error_module.raise("format", "'%s' line %d is damaged: expected %d numbers separated by commas, got '%s'; remove "
+      .. "the line to measure its shape again", t.path, t.at[row], #t.columns, (line:sub(1, 80):gsub("%c", "?")))
+  end
+  return numbers, texts
+end
+
+--- Why a row is marked as disturbed, or nil.
+function sample_table.disturbed(t, row)
+  for _, mark in ipairs(t.marks[row] or {}) do
+    local reason = mark:match("^#~ disturbed: [^:]*: (.*)$")
+    if reason then return reason end
+  end
+end
+
+--- { pass, result } of every pass that was measured, in the order of a table's columns; a collective is one pass.
+function sample_table.passes(results)
+  if results.seconds then return { { "collective", results } } end
+  local list = {}
+  for _, pass in ipairs(pass_order) do
+    if type(results[pass]) == "table" then list[#list + 1] = { pass, results[pass] } end
+  end
+  return list
+end
+
+local function number(value) return (math.type(value) == "integer" and "%d" or "%.7g"):format(value) end
 
 --- A measured row as a CSV line.
 function sample_table.row(target, values, results, topology)
@@ -111,73 +188,101 @@ function sample_table.row(target, values, results, topology)
     fields[#fields + 1] = number(topology.nodes)
     fields[#fields + 1] = number(topology.ranks_per_node)
   end
-  for _, entry in ipairs(marks.passes(results)) do fields[#fields + 1] = number(entry[2].seconds * 1e6) end
+  for _, entry in ipairs(sample_table.passes(results)) do fields[#fields + 1] = number(entry[2].seconds * 1e6) end
   return table.concat(fields, ",")
 end
 
---- What names the campaign, and the operator's file where that is no bundled one: visits of others do not count.
-function sample_table.title(target, run)
-  return table.concat({ marks.one_line(run.campaign.name), run.campaign.fingerprint,
-    campaign.operator_fingerprint(target.operator) }, " ")
+--- The line that marks a shape as failed.
+function sample_table.failure(key, reason) return ("#! failed: %s: %s"):format(key, one_line(reason)) end
+
+--- Why results count as disturbed, in words, or nil.
+function sample_table.disturbance(results)
+  local reasons = {}
+  local function add(format, ...) reasons[#reasons + 1] = format:format(...) end
+  for _, entry in ipairs(sample_table.passes(results)) do
+    local pass, result = entry[1], entry[2]
+    if result.preempted then
+      add("%s: lost the processor in %d of %d repeats", pass, result.dropped, result.repeats)
+    end
+    if result.slow_clock then add("%s: clock %.0f %% slow", pass, 100 * (result.clock_ratio - 1)) end
+    if result.slow_memory then
+      add("%s: memory %.0f %% slow, %d of %d visits undisturbed", pass, 100 * (result.memory_ratio - 1),
+        result.quiet_visits, #result.visits)
+    end
+  end
+  return #reasons > 0 and table.concat(reasons, ", ") or nil
 end
 
---- Opens a target's table to append to, and begins it where there is none. Raises where another campaign, or another
---- version of this one, began it.
----@return userdata journal, table held as of read()
-function sample_table.open(session, target, run, path)
-  local columns = sample_table.columns(target)
-  local file_print = target.kind == "operator" and campaign.operator_fingerprint(target.operator) or nil
-  local held = sample_table.read(path, #target.columns)
-  local advice = run.changed_advice or "give --continue-changed to go on, or --out for a new folder"
-  local changed = held and held.fingerprint ~= run.campaign.fingerprint
-  if changed and not held.fingerprint and held.rows > 0 and not run.continue_changed then
-    error_module.raise("argument", "'%s' does not say which campaign began it (no line '# campaign: NAME HASH'); %s",
-      path, advice)
+--- The marks of a row.
+---@param key string the shape as the row begins
+---@param results table of a back end
+---@param keep_raw boolean? with every repeat
+---@return string[] lines, string? disturbed the reason, string? note
+function sample_table.marks_of(key, results, keep_raw)
+  local lines, why, notes = {}, sample_table.disturbance(results), { results.note }
+  local function add(name, format, ...)
+    lines[#lines + 1] = ("#~ %s: %s: %s"):format(name, key, one_line(format:format(...)))
   end
-  if changed and held.fingerprint and not run.continue_changed then
-    error_module.raise("argument", "'%s' was begun by another version of this campaign (%s, now %s); %s", path,
-      held.fingerprint, run.campaign.fingerprint, advice)
+  if why then add("disturbed", "%s", why) end
+  local measured = sample_table.passes(results)
+  for _, entry in ipairs(measured) do
+    local missing = entry[2].kernels_missing
+    if missing then notes[#notes + 1] = ("no kernel times of the %s pass: %s"):format(entry[1], missing) end
   end
-  local edited = held and held.operator and file_print and held.operator ~= file_print
-  if edited and held.rows > 0 and not run.continue_changed then
-    error_module.raise("argument", "'%s' was begun by another version of %s (%s, now %s); %s", path,
-      target.operator.path, held.operator, file_print, advice)
-  end
-  local others = held and sample_header.changed(session, held.header) or {}
-  if #others > 0 and held.rows > 0 and not run.continue_changed then
-    error_module.raise("argument", "'%s' was begun with %s: %s, now %s; %s", path, others[1].name,
-      others[1].was, others[1].is, advice)
-  end
-  if held and held.backend and held.backend ~= session.backend.name then
-    error_module.raise("argument", "'%s' holds what the back end '%s' measured, not '%s'; give --out for a new folder",
-      path, held.backend, session.backend.name)
-  end
-  if held and held.columns and held.columns ~= table.concat(columns, ",") then
-    error_module.raise("format", "'%s' has columns %s, this campaign writes %s", path, held.columns,
-      table.concat(columns, ","))
-  end
-  local header = sample_header.text(session, target, run, columns)
-  local journal, err = sample.journal(path, header)
-  if not journal then error(err, 0) end
-  local appended = false
-  local function append(text)
-    local ok, failure = journal:append(text)
-    if not ok then error(failure, 0) end
-    appended = true
-  end
-  held = sample_table.read(path, #target.columns) -- again: now nobody else writes
-  if not held.columns then -- cut before its first row, by whatever
-    append((header:gsub("\n$", "")))
-  else -- the rows below are of this one
-    if changed then
-      append(("# campaign: %s %s"):format(marks.one_line(run.campaign.name), run.campaign.fingerprint))
+  for _, note in ipairs(notes) do add("note", "%s", note) end
+  for _, entry in ipairs(measured) do
+    local pass, result = entry[1], entry[2]
+    if keep_raw and result.raw_seconds then
+      local times = {}
+      for i, seconds in ipairs(result.raw_seconds) do times[i] = ("%.7g"):format(seconds * 1e6) end
+      add("repeats", "%s: %s", pass, table.concat(times, " "))
     end
-    if edited then append("# operator file: " .. file_print) end
-    for _, other in ipairs(others) do append(other.line) end
-    if #others > 0 then sample_visits.drop(path) end
+    for _, kernel in ipairs(result.kernels or {}) do
+      add("kernel", "%s: %.7g: %s", pass, kernel.seconds * 1e6, kernel.name)
+    end
   end
-  if appended then held = sample_table.read(path, #target.columns) end
-  return journal, held
+  return lines, why, #notes > 0 and table.concat(notes, "; ") or nil
+end
+
+--- What a mark says: { kind =, key =, pass =, seconds = { … } | number, name =, text = }; nil for another line.
+function sample_table.mark(line)
+  local kind, key, rest = line:match("^#~ (%a+): ([^:]*): (.*)$")
+  if not kind then return nil end
+  local mark = { kind = kind, key = key, text = rest }
+  if kind == "repeats" then
+    local pass, times = rest:match("^(%a+): (.*)$")
+    mark.pass, mark.seconds = pass, {}
+    for word in (times or ""):gmatch("%S+") do mark.seconds[#mark.seconds + 1] = tonumber(word) * 1e-6 end
+  elseif kind == "kernel" then
+    local pass, microseconds, name = rest:match("^(%a+): (%S+): (.*)$")
+    mark.pass, mark.seconds, mark.name = pass, tonumber(microseconds) and tonumber(microseconds) * 1e-6, name
+  end
+  return mark
+end
+
+--- A header: the lines of its entries, then the names of the columns.
+---@param entries table[] { name, text }; an entry without text is left out
+function sample_table.header(entries, columns)
+  local lines = {}
+  for _, entry in ipairs(entries) do
+    if entry[2] then lines[#lines + 1] = ("# %s: %s"):format(entry[1], one_line(entry[2])) end
+  end
+  lines[#lines + 1] = table.concat(columns, ",")
+  return table.concat(lines, "\n") .. "\n"
+end
+
+--- A whole table as text: header, columns, each row below its marks, failures.
+---@param t table header, columns, rows, marks, failed as read() gives them
+function sample_table.encode(t)
+  local lines = {}
+  for _, entry in ipairs(t.header) do lines[#lines + 1] = entry.text end
+  lines[#lines + 1] = table.concat(t.columns, ",")
+  for row, line in ipairs(t.rows) do
+    table.move(t.marks[row] or {}, 1, #(t.marks[row] or {}), #lines + 1, lines)
+    lines[#lines + 1] = line
+  end
+  for _, failure in ipairs(t.failed) do lines[#lines + 1] = failure.text end
+  return table.concat(lines, "\n") .. "\n"
 end
 
 return sample_table

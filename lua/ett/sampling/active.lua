@@ -18,7 +18,8 @@ local sample = require "ett.sample"
 local sample_limit = require "ett.sampling.limit"
 local sample_profile = require "ett.sampling.profile"
 local sampler = require "ett.sampling.sampler"
-local samples = require "ett.samples"
+local sample_table = require "ett.samples.table"
+local samples = require "ett.profile.samples"
 
 local active = {}
 
@@ -327,7 +328,9 @@ function active.run(given, options, target_error)
     local chooser = active.chooser(target, list, { target_error = target_error, dtype = precision, visits = visits,
       trees = not visits, known = not visits and known[pool] or nil })
     -- Rows of an earlier run count.
-    for _, row in ipairs(sample_profile.read(path).rows) do
+    local held = error_module.must(sample_table.read(path))
+    for r in ipairs(held.rows) do
+      local row = sample_table.numbers(held, r)
       local values, results = table.move(row, 1, #target.columns, 1, {}), {}
       for i, pass in ipairs(target.operator.passes) do results[pass] = { seconds = row[#target.columns + i] * 1e-6 } end
       local ok, s = pcall(target.shape, values)

@@ -45,12 +45,9 @@ local sample_schema = {
   count = "count?", columns = "list?", with = "function?", in_place = "boolean?", precision = "any?",
   ranks = "count?", nodes = "count?",
 }
---- FNV-1a of a text, as 16 hexadecimal digits: tells whether a campaign was edited.
-function campaign.fingerprint(text)
-  local hash = -3750763034362895579
-  for i = 1, #text do hash = (hash ~ text:byte(i)) * 1099511628211 end
-  return ("%016x"):format(hash)
-end
+
+--- A hash of a file's text: tells whether a campaign or an operator's file was edited.
+campaign.fingerprint = require("ett.io").hash
 
 local function contains(list, name)
   for _, entry in ipairs(list) do
@@ -158,6 +155,13 @@ local function operator_target(entry, seed, index)
   }
 end
 
+--- How a collective's row counts its elements: back ends take the whole message, tables hold one rank's share of an
+--- all_gather, as estimate-train-time's do.
+local function message_of(kind)
+  if kind ~= "all_gather" then return function(elements) return elements end end
+  return function(elements, topology) return elements * topology.nodes * topology.ranks_per_node end
+end
+
 local function collective_target(entry, seed, index)
   local kind = collective.kind(entry.collective)
   local columns = { "shape" }
@@ -173,8 +177,8 @@ local function collective_target(entry, seed, index)
     end
   end
   local space = campaign_space.of(columns, entry, seed + index)
-  return { kind = "collective", collective = kind, name = entry.name or entry.collective, columns = columns,
-    total = space.total, values = space.shape, in_place = entry.in_place or false, ranks = entry.ranks,
+  return { kind = "collective", collective = kind, message = message_of(kind), columns = columns,
+    name = entry.name or entry.collective, total = space.total, values = space.shape, in_place = entry.in_place or false, ranks = entry.ranks,
     nodes = entry.nodes, precision = entry.precision }
 end
 
@@ -305,7 +309,8 @@ function campaign.from_reference(document, label)
   local kind = collective.find(clean.kernel_name)
   local target = { kind = kind and "collective" or "operator", name = clean.kernel_name, columns = columns,
     total = space.total, values = space.shape, targets = clean.targets, reference = true,
-    row_columns = clean.columns_name, in_place = kind == "all_reduce", collective = kind }
+    row_columns = clean.columns_name, in_place = kind == "all_reduce", collective = kind,
+    message = kind and message_of(kind) }
   if clean.shapes and #clean.shapes == dimensions then target.one = clean.shapes end
   if not kind then
     -- Enumerating needs no operator; measuring does, so it is looked up when asked.

@@ -5,7 +5,7 @@
 --   { { name = "tensor 3 'y' of gelu_forward", want = { … }, got = { … } }, …, skipped = "what was left out" or nil }
 -- It raises what a shape would fail with, and what would end the campaign.
 local error_module = require "ett.base.error"
-local one_line = require("ett.samples.marks").one_line
+local sample_table = require "ett.samples.table"
 local operator = require "ett.operator"
 local sample_limit = require "ett.sampling.limit"
 local schema = require "ett.base.schema"
@@ -119,9 +119,9 @@ end
 
 --- Notes that none of a table's shapes may be measured; its report.
 function sample_check.refuse(journal, held, target, path, failure)
-  local line = "wrong: " .. one_line(failure)
+  local line = "wrong: " .. sample_table.one_line(failure)
   if line ~= held.failed.all then
-    local ok, err = journal:append("#! failed: all: " .. line)
+    local ok, err = journal:append(sample_table.failure("all", line))
     if not ok then error(err, 0) end
   end
   journal:close()
@@ -133,7 +133,7 @@ end
 --- A table that was begun with another verdict gets the present one where its rows go on.
 function sample_check.note(journal, held, verdict)
   if not verdict or not held.checked or held.checked:match("^%a+") == verdict.text:match("^%a+") then return end
-  local ok, err = journal:append("#! checked: " .. one_line(verdict.text))
+  local ok, err = journal:append("#! checked: " .. sample_table.one_line(verdict.text))
   if not ok then error(err, 0) end
 end
 

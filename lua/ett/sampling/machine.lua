@@ -1,5 +1,15 @@
---- What the system says of this machine: its processor, and the driver and clocks of its NVIDIA GPUs.
+--- What the system says of this machine: its processor, the driver and clocks of its NVIDIA GPUs, and which processor
+--- a single measuring thread is pinned to.
+local sample = require "ett.sample"
+
 local machine = {}
+
+local function read(path)
+  local file = io.open(path, "r")
+  local text = file and file:read("a")
+  if file then file:close() end
+  return text
+end
 
 --- Model, vendor, flags (each followed by a blank) and nominal clock in MHz (text, nil where unknown) of the processor.
 function machine.processor()
@@ -18,10 +28,7 @@ end
 
 --- The version of the NVIDIA kernel driver, "580.65.06", or nil. path: in specs, of another file.
 function machine.gpu_driver(path)
-  local file = io.open(path or "/proc/driver/nvidia/version", "r")
-  local text = file and file:read("a") or ""
-  if file then file:close() end
-  return text:match("Kernel Module[^\n]-%s(%d+%.[%d%.]+)")
+  return (read(path or "/proc/driver/nvidia/version") or ""):match("Kernel Module[^\n]-%s(%d+%.[%d%.]+)")
 end
 
 --- The driver as headers of tables say it: the kernel driver's version, where there is one, and the CUDA version that
@@ -40,6 +47,83 @@ function machine.gpu_clock_text(device)
   if pipe then pipe:close() end
   local sm, memory = text:match("(%d+),%s*(%d+)")
   return sm and ("%s MHz maximum, memory %s MHz"):format(sm, memory) or "unknown: no nvidia-smi"
+end
+
+-- How long loads are watched, what counts as the same load, and the share of the greatest clock that a core of the
+-- fast kind has.
+local LOOK_SECONDS, ALIKE, LEAST_CLOCK = 0.1, 0.03, 0.9
+
+--- Numbers of a list such as "0-2,8".
+function machine.numbers(text)
+  local list = {}
+  for part in (text or ""):gmatch("[%d%-]+") do
+    local first, last = part:match("^(%d+)%-(%d+)$")
+    for n = tonumber(first or part) or 0, tonumber(last or part) or -1 do list[#list + 1] = math.tointeger(n) end
+  end
+  return list
+end
+
+--- Busy and all ticks of each processor from the text of /proc/stat: { [n] = { busy =, all = } }.
+function machine.ticks(text)
+  local ticks = {}
+  for n, rest in text:gmatch("cpu(%d+) ([^\n]*)") do
+    local all, idle, field = 0, 0, 0
+    for word in rest:gmatch("%d+") do
+      field = field + 1
+      if field <= 8 then all = all + tonumber(word) end -- user time includes guests
+      if field == 4 or field == 5 then idle = idle + tonumber(word) end -- waiting for input is idle
+    end
+    ticks[math.tointeger(tonumber(n))] = { busy = all - idle, all = all }
+  end
+  return ticks
+end
+
+--- The least busy of some processors, their sibling threads included: a core whose other hardware thread is busy runs
+--- at about half speed, and processor 0 often serves interrupts. Where clocks differ by kind of core, only the fast
+--- cores are considered.
+---@param allowed integer[]
+---@param before table of ticks()
+---@param after table the same later
+---@param siblings fun(n): integer[] processors of the same core
+---@param clock fun(n): number|nil its greatest clock
+---@param current integer kept unless another is clearly less busy
+---@return integer
+function machine.quietest(allowed, before, after, siblings, clock, current)
+  local function busy(n)
+    local a, b = before[n], after[n]
+    return a and b and b.all > a.all and (b.busy - a.busy) / (b.all - a.all) or 0
+  end
+  local fastest = 0
+  for _, n in ipairs(allowed) do fastest = math.max(fastest, clock(n) or 0) end
+  local best, least
+  for _, n in ipairs(allowed) do
+    if (clock(n) or fastest) >= LEAST_CLOCK * fastest then
+      local load = busy(n) + (n == 0 and ALIKE / 2 or 0) - (n == current and ALIKE or 0)
+      for _, other in ipairs(siblings(n)) do
+        if other ~= n then load = load + 0.5 * busy(other) end
+      end
+      if not least or load < least then best, least = n, load end
+    end
+  end
+  return best or current
+end
+
+--- The processor to pin a measuring thread to; -1, the one it runs on, where the system says too little.
+function machine.choose_processor()
+  local status, before = read "/proc/self/status", read "/proc/stat"
+  if not status or not before then return -1 end
+  local allowed = machine.numbers(status:match("Cpus_allowed_list:%s*(%S+)"))
+  if #allowed < 2 then return allowed[1] or -1 end
+  local stat = read "/proc/self/stat" -- field 39 is the processor; the name before may hold spaces
+  local fields = {}
+  for word in (stat or ""):gsub("^.*%) ", ""):gmatch("%S+") do fields[#fields + 1] = word end
+  local current = math.tointeger(tonumber(fields[37])) or allowed[1]
+  sample.pause(LOOK_SECONDS)
+  local core = "/sys/devices/system/cpu/cpu%d/"
+  local function siblings(n) return machine.numbers(read((core .. "topology/thread_siblings_list"):format(n))) end
+  local function clock(n) return tonumber(read((core .. "cpufreq/cpuinfo_max_freq"):format(n))) end
+  return machine.quietest(allowed, machine.ticks(before), machine.ticks(read "/proc/stat" or ""), siblings, clock,
+    current)
 end
 
 return machine

@@ -6,39 +6,12 @@
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"
 local sample = require "ett.sample"
+local sample_table = require "ett.samples.table"
 local schema = require "ett.base.schema"
 
 local sample_profile = {}
 local Profile = {}
 Profile.__index = Profile
-
-local pass_of = { ["F_dur(us)"] = "forward", ["B_dur(us)"] = "backward", ["dur(us)"] = "update" }
-
---- Rows of a table: { columns =, header = { name = value }, rows = { { number, … } … } }.
-function sample_profile.read(path)
-  local file, why = io.open(path, "r")
-  if not file then error_module.raise("io", "cannot read '%s': %s", path, tostring(why)) end
-  local read = { header = {}, rows = {}, disturbed = {} }
-  local disturbed
-  for line in file:lines() do
-    if line:sub(1, 1) == "#" then
-      local name, value = line:match("^# ([%w ]+): (.*)$")
-      if name then read.header[name] = read.header[name] or value end
-      if line:match("^#~ disturbed: ") then disturbed = true end
-    elseif not read.columns then
-      read.columns = {}
-      for word in line:gmatch("[^,]+") do read.columns[#read.columns + 1] = word end
-    elseif line ~= "" then
-      local row = {}
-      for word in line:gmatch("[^,]+") do row[#row + 1] = math.tointeger(tonumber(word)) or tonumber(word) end
-      read.rows[#read.rows + 1] = row
-      read.disturbed[#read.rows] = disturbed
-      disturbed = nil
-    end
-  end
-  file:close()
-  return read
-end
 
 --- What pools into one surface: every product is the same kernel, whatever layer it serves.
 local function pool_name(op) return op.family == "gemm" and "gemm" or op.name end
@@ -97,22 +70,23 @@ end
 
 --- Adds every sample of a table that `ett sample` wrote for a target of a campaign.
 function Profile:add_table(path, target)
-  local read = sample_profile.read(path)
-  for _, row in ipairs(read.rows) do
+  local held = error_module.must(sample_table.read(path))
+  for r in ipairs(held.rows) do
+    local row = sample_table.numbers(held, r)
     if target.kind == "collective" then
       local n = #row
-      local shares = target.collective == "all_gather" and row[n - 2] * row[n - 1] or 1
-      self:add_collective(target.collective, { nodes = row[n - 2], gpus_per_node = row[n - 1] },
-        row[1] * 4.0 * shares, row[n] * 1e-6)
+      local topology = { nodes = row[n - 2], gpus_per_node = row[n - 1], ranks_per_node = row[n - 1] }
+      self:add_collective(target.collective, topology, 4.0 * target.message(row[1], topology), row[n] * 1e-6)
     else
       local values = table.move(row, 1, #target.columns, 1, {})
       local s = target.shape(values)
-      for i, column in ipairs(read.columns) do
-        if pass_of[column] then self:add(target.operator, s, pass_of[column], row[i] * 1e-6) end
+      for i, column in ipairs(held.columns) do
+        local pass = sample_table.pass_of[column]
+        if pass then self:add(target.operator, s, pass, row[i] * 1e-6) end
       end
     end
   end
-  return #read.rows
+  return #held.rows
 end
 
 -- Above so many points the scales of an earlier surface serve until there are half as many points again; above so

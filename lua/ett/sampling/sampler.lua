@@ -1,19 +1,12 @@
---- Runs a campaign: one table per operator, precision, device and topology.
---
--- What is in a table is done, so that a campaign killed at any moment goes on where it was (ett.samples.table).
--- Where a shape takes several visits, those of shapes without a row yet are in a file beside the table
--- (ett.samples.visits).
+--- Runs a campaign: one table per operator, precision, device and topology (ett.sampling.runner), or one shape of it.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
-local lfs = require "lfs"
-local marks = require "ett.samples.marks"
-local passes = require "ett.sampling.passes"
+local runner = require "ett.sampling.runner"
 local sample = require "ett.sample"
-local sample_check = require "ett.sampling.check"
-local sample_limit = require "ett.sampling.limit"
 local sample_table = require "ett.samples.table"
-local sample_visits = require "ett.samples.visits"
+local turns = require "ett.sampling.turns"
 
+local must = error_module.must
 local sampler = {}
 
 --- Loads the back end of that name; raises with what is missing.
@@ -29,234 +22,14 @@ function sampler.backend(name)
   return backend
 end
 
--- Shapes of a table that are gone through at once.
-local MOST_PENDING = 1 << 26
-
---- Shapes of a target that this process is to measure, in order: list of indices, run.limit of them where it is given;
---- and how many are left out because they failed before.
-local function pending(target, held, run)
-  local list, left = {}, 0
-  if held.failed.all and not run.retry_failed then return list, left end
-  local mine = (target.total - run.part) // run.parts + 1
-  if mine > MOST_PENDING and not run.limit then
-    error_module.raise("limit", "%s: %d shapes are more than the %d that one run goes through; give --limit, --parts, "
-      .. "or a design with count", target.name, mine, MOST_PENDING)
-  end
-  for index = run.part, target.total, run.parts do
-    if #list == run.limit or sample.interrupted() then break end
-    local key = table.concat(target.values(index), ",")
-    local failed = held.failed[key] and not run.retry_failed
-    if not held.done[key] and not failed then list[#list + 1] = index end
-    if not held.done[key] and failed then left = left + 1 end
-  end
-  return list, left
-end
-
---- Measures one shape of a target: results | nil, error; raises only when it was interrupted.
-function sampler.measure(session, target, values, before)
-  local ok, results, err = sample_limit.call(function()
-    if target.kind == "collective" then
-      -- Back ends count the whole message; the reference's tables count one rank's share of an
-      -- all_gather, and so do ours.
-      local t = session.topology
-      local shares = target.collective == "all_gather" and t.nodes * t.ranks_per_node or 1
-      return session.measure_collective(target, values[1] * shares)
-    end
-    return session.measure(target.operator, target.shape(values), before, target)
-  end)
-  if not ok then results, err = nil, error_module.from(results) end
-  if err and err.kind == "interrupt" then error(err, 0) end -- no fault of the shape
-  return results, err
-end
-
---- A journal of one's own, or one shared between the ranks of an MPI job: both have
---- take(stop) -> position or nil, commit(lines), close().
-local function local_work(journal, count, chooser)
-  local at = 0
-  return {
-    take = function(stop)
-      if chooser then return not stop and chooser.next() or nil end
-      at = at + 1
-      return not stop and at <= count and at or nil
-    end,
-    commit = function(lines)
-      local ok, err = journal:append(table.concat(lines, "\n"))
-      if not ok then error(err, 0) end
-    end,
-    close = function() journal:close() end,
-  }
-end
-
-local function never() return false end
-
---- What the ranks that measured a shape at once make of it: where one failed, all did.
-local function agreed(shared, results, err)
-  local rank = shared.worst(results == nil)
-  if not rank then return results end
-  local own = err and ("%s %s"):format(err.kind or "internal", tostring(err)) or ""
-  local kind, reason = shared.text_of(rank, own):match("^(%S+) (.*)$")
-  if err then return nil, err end -- this rank's own
-  return nil, error_module.new(kind, "rank %d: %s", rank, reason)
-end
-
---- Measures one target into its table. Returns its report; nil on a rank that is to measure nothing.
-local function run_target(session, target, run, path)
-  local journal, list, held, left, kept
-  local files <close> = setmetatable({}, { __close = function() -- luacheck: ignore files
-    if kept then pcall(kept.close, false) end -- what was raised first is what counts
-    if journal and not run.share then journal:close() end -- of a job it is closed with the work, or the job is aborted
-  end })
-  run.verdict = nil
-  local shared = run.share
-  local leader = not shared or shared.rank() == 0
-  -- A new table's header says how its operator was checked; one with nothing to measure needs no check.
-  local begun = leader and lfs.attributes(path, "mode") ~= nil
-  if shared or not begun then run.verdict = sample_check.target(session, target, run) end
-  if leader then
-    journal, held = sample_table.open(session, target, run, path)
-    list, left = pending(target, held, run)
-    if not shared and begun and #list > 0 then run.verdict = sample_check.target(session, target, run) end
-    if run.verdict and run.verdict.failure then
-      local report = sample_check.refuse(journal, held, target, path, run.verdict.failure)
-      run.on_begin(report)
-      return report
-    end
-    if #list > 0 then sample_check.note(journal, held, run.verdict) end
-  end
-  if run.verdict and run.verdict.failure then return nil end
-  local chooser = run.chooser and run.chooser(target, list, run.precision, path)
-  local work
-  local together = shared and run.together and target.kind == "operator"
-  if shared then
-    work, list = shared.work(journal, list, target, together)
-  else
-    work = local_work(journal, #list, chooser)
-  end
-  local report = { path = path, name = target.name, measured = 0, failed = 0, disturbed = 0, total = #list,
-    held = held and held.rows or 0, left = left }
-  local function stop()
-    if sample.interrupted() or (run.deadline and sample.now() > run.deadline) then report.interrupted = true end
-    return report.interrupted
-  end
-  report.takes_turns, report.count = run.interleave, work.count
-  if leader then run.on_begin(report) end
-  local began = sample.now()
-  local function record(values, results, err)
-    local key = table.concat(values, ",")
-    if results then
-      for _, entry in ipairs(together and marks.passes(results) or {}) do
-        entry[2].seconds = shared.mean(entry[2].seconds)
-      end
-      local lines, why, note = marks.of(key, results, run.keep_raw)
-      if why then report.disturbed = report.disturbed + 1 end
-      if note then
-        report.notes = report.notes or {}
-        report.notes[#report.notes + 1] = ("%s: %s"):format(key, note)
-      end
-      lines[#lines + 1] = sample_table.row(target, values, results, session.topology)
-      work.commit(lines)
-      report.measured = report.measured + 1
-      if chooser then chooser.add(target.shape(values), results) end
-    else
-      if err.fatal then error(err, 0) end -- no shape's failure: every other one would fail alike
-      work.commit { ("#! failed: %s: %s: %s"):format(key, err.kind or "internal", marks.one_line(err.message or err)) }
-      report.failed = report.failed + 1
-      report.last_failure = ("%s: %s"):format(key, marks.one_line(err.message or err))
-      if err.kind == "lost" then error(err, 0) end -- the device is gone: nothing more can be measured
-    end
-    if leader then run.on_progress(report) end
-  end
-  local visits = target.kind == "operator" and session.passes or 1
-  local block, finished = {}, false
-  local size = visits == 1 and 1 or chooser and 4 or shared and not together and 8 or run.campaign.block or 8
-  kept = visits > 1 and not shared and not chooser
-    and sample_visits.open(path, sample_table.title(target, run))
-  local tasks = { merge = session.merge or passes.better, stop = (run.interleave or size > 8) and stop or never }
-  function tasks.visit(values, before)
-    local results, err = sampler.measure(session, target, values, before)
-    if together then results, err = agreed(shared, results, err) end
-    if kept and results then kept.add(table.concat(values, ","), results) end
-    return results, err
-  end
-  if together then -- no rank may leave a shape that another still measures
-    local merge = tasks.merge
-    function tasks.stop()
-      report.interrupted = shared.align(stop())
-      return report.interrupted
-    end
-    function tasks.merge(before, now)
-      local merged, settled, wanting = merge(before, now)
-      return merged, not shared.worst(not settled), wanting
-    end
-  end
-  function tasks.turn(under_way, rounds)
-    report.under_way = under_way
-    if leader and visits > 1 then run.on_progress(report) end
-    if run.interleave then
-      coroutine.yield((report.measured + report.failed + under_way) / report.total + math.max(0, rounds - visits))
-    end
-  end
-  if run.seconds and session.await then
-    local last = run.began + run.seconds
-    function tasks.again() return sample.now() < last and session.await(last) end
-    -- Waits for quiet moments as long as half of the visits still fit in.
-    function tasks.pace(done)
-      local progress = (report.measured + report.failed + done * #block) / report.total
-      session.await(run.began + run.seconds * math.min(1, 2 * progress))
-      return sample.now() < last
-    end
-  end
-  while not finished do
-    local position = work.take(stop())
-    finished = position == nil
-    if position then
-      local entry = { values = target.values(list[position]) }
-      block[#block + 1] = entry
-      if kept then
-        local made = kept.of(table.concat(entry.values, ","))
-        for _, results in ipairs(session.recall and made or {}) do session.recall(results) end
-        passes.restore(entry, made, visits, tasks.merge)
-      end
-    end
-    local chosen_all = chooser and chooser.waiting() == 0
-    if #block > 0 and (#block == size or finished or chosen_all) then
-      local whole = passes.run(block, visits, tasks)
-      report.under_way = 0
-      for _, entry in ipairs(block) do
-        -- Stopped half-way: what has seen too few visits is measured by the next run.
-        if whole or entry.err or 2 * (entry.visits or 0) >= visits then
-          record(entry.values, entry.results, entry.err)
-        end
-      end
-      block = {}
-    end
-  end
-  if kept then kept.close(not report.interrupted) end
-  kept = nil
-  work.close()
-  report.count = nil
-  report.seconds = sample.now() - began
-  report.refused = leader and not run.retry_failed and held.failed.all or nil
-  report.error = chooser and chooser.error
-  report.excess = chooser and chooser.excess
-  if shared and target.kind == "operator" and not together then
-    shared.sum(report, { "measured", "failed", "disturbed" })
-    local rank = shared.worst(report.last_failure)
-    if rank then report.last_failure = shared.text_of(rank, report.last_failure or "") end
-    if leader then run.on_progress(report) end
-  end
-  return report
-end
-
---- The precisions in which a target is measured: those asked for, else its own, else the campaign's.
-function sampler.precisions_of(options, given, target)
+--- The precisions in which a target is measured: the run's, else its own, else the campaign's.
+local function precisions_of(options, given, target)
   local wanted = options.precisions or target.precision or given.precision
-  if type(wanted) == "string" then wanted = { wanted } end
-  return wanted
+  return type(wanted) == "string" and { wanted } or wanted
 end
 
 --- Raises where the back end does not measure that precision.
-function sampler.check_precision(backend, precision)
+local function check_precision(backend, precision)
   if not backend.precisions or backend.precisions[precision] then return end
   local names = {}
   for name in pairs(backend.precisions) do names[#names + 1] = name end
@@ -265,8 +38,8 @@ function sampler.check_precision(backend, precision)
     precision)
 end
 
---- What a back end's open() gets, but for the precision.
-function sampler.session_options(given, options)
+--- The options of a back end's open(), without the precision.
+local function session_options(given, options)
   -- Ranks that share a machine take a GPU each, or a processor.
   local device = options.device or options.share and options.share.job.local_rank
   return { processor = options.device, threads = options.threads or given.threads,
@@ -279,23 +52,38 @@ function sampler.session_options(given, options)
     schedule = given.schedule }
 end
 
---- Runs jobs whose passes take turns, but for those that write the same table: they come one after the other.
+--- Runs jobs that take turns. Jobs that write the same table run one after the other.
 local function interleaved(jobs, on_turn)
-  local tables, first, reports = {}, {}, {}
+  local tables, by_path, reports = {}, {}, {}
   for _, job in ipairs(jobs) do
-    if first[job.path] then
-      table.insert(first[job.path], job)
+    local same = by_path[job.path]
+    if same then
+      same[#same + 1] = job
     else
-      first[job.path] = { job }
+      same = { job }
+      by_path[job.path] = same
       tables[#tables + 1] = function()
-        for _, one in ipairs(first[job.path]) do
+        for _, one in ipairs(same) do
           local report = one.run() -- others may have ended meanwhile
           reports[#reports + 1] = report
         end
       end
     end
   end
-  passes.take_turns(tables, on_turn)
+  turns.take(tables, on_turn)
+  return reports
+end
+
+--- Runs jobs one after the other, until one was stopped.
+local function in_order(jobs, share)
+  local reports = {}
+  for _, job in ipairs(jobs) do
+    local report = job.run()
+    reports[#reports + 1] = report
+    local stopped = report and report.interrupted
+    if share then stopped = share.any(stopped) end
+    if stopped then break end
+  end
   return reports
 end
 
@@ -306,83 +94,140 @@ local function only_operators(given)
   return true
 end
 
---- Runs every target of a campaign.
----@param given table campaign (of ett.campaign)
----@param options table out (folder), backend, precisions, parts, part, device, retry_failed,
---- continue_changed, changed_advice (what to do without it, in words), limit (shapes a table), budget_seconds, seconds
---- (whole campaign), share (of ett.dist), check (false: no operator's outputs are held against double precision),
---- keep_raw (every repeat as a mark), profile (kernel times as marks), on_begin, on_progress, on_turn (called with the
---- least progress of the tables whenever the next of an interleaved campaign takes its turn)
----@return table[] reports, one a table
-function sampler.run(given, options)
-  local backend = sampler.backend(options.backend or given.backend)
+--- What the tables of one run share.
+local function run_of(given, options)
   local parts, part = options.parts or 1, options.part or 1
   if part < 1 or part > parts then
     error_module.raise("usage", "--part must be 1 to %d (--parts), got %d", parts, part)
   end
-  local session_options = sampler.session_options(given, options)
   local nothing = function() end
-  local run = { campaign = given, parts = parts, part = part, retry_failed = options.retry_failed,
-    continue_changed = options.continue_changed, changed_advice = options.changed_advice, limit = options.limit,
-    share = options.share,
-    chooser = options.chooser, keep_raw = options.keep_raw, check = options.check ~= false,
+  local run = { campaign = given, parts = parts, part = part, check = options.check ~= false,
     on_begin = options.on_begin or nothing, on_progress = options.on_progress or nothing,
-    deadline = options.seconds and sample.now() + options.seconds, precisions = options.precisions,
-    limit_bytes = options.limit_bytes, together = given.together }
-  -- The tables' passes take turns, so that a shape's visits lie far apart; a run that may end early, or
-  -- chooses its shapes, fills one table after the other, and so do ranks, but where they measure every shape at once.
+    deadline = options.seconds and sample.now() + options.seconds, together = given.together, began = sample.now() }
+  for _, name in ipairs { "retry_failed", "continue_changed", "changed_advice", "limit", "share", "chooser", "keep_raw",
+    "precisions", "limit_bytes" } do
+    run[name] = options[name]
+  end
+  -- The visits of all tables take turns, so that a shape's visits lie far apart. A run that may end early, or chooses
+  -- its shapes, fills one table after the other; so do ranks, unless they measure every shape together.
   local ranks_apart = options.share and not (given.together and only_operators(given))
   run.interleave = given.interleave and not (ranks_apart or options.chooser or run.deadline)
-  run.began, run.seconds = sample.now(), run.interleave and not options.share and given.seconds
-  local reports, sessions = {}, {}
+  run.seconds = run.interleave and not options.share and given.seconds
+  return run
+end
+
+--- One job for each target, precision and topology.
+local function jobs_of(given, options, run, session_for)
+  local jobs = {}
+  for _, target in ipairs(given.targets) do
+    for _, precision in ipairs(precisions_of(run, given, target)) do
+      local session = session_for(precision)
+      for _, topology in ipairs(target.kind == "collective" and session.topologies(target) or { false }) do
+        local path = ("%s/%s"):format(options.out, sample_table.name(session.device, target, precision,
+          topology or nil, run.parts, run.part))
+        jobs[#jobs + 1] = { path = path, run = function()
+          run.precision = precision
+          if topology then session.use(topology) end
+          if not topology or session.member then return runner.run(session, target, run, path) end
+        end }
+      end
+    end
+  end
+  return jobs
+end
+
+--- Runs every target of a campaign.
+---@param given table campaign (of ett.campaign)
+---@param options table out (folder), backend, precisions, parts, part, device, retry_failed,
+--- continue_changed, changed_advice (what to do without it, in words), limit (shapes a table), budget_seconds, seconds
+--- (whole campaign), share (of ett.share), chooser (of ett.sampling.active), check (false: outputs are not compared
+--- with double precision), keep_raw (every repeat as a mark), profile (kernel times as marks), on_begin, on_progress,
+--- on_turn (called with the least progress of the tables whenever the next table of an interleaved campaign takes its
+--- turn)
+---@return table[] reports, one a table
+function sampler.run(given, options)
+  local backend = sampler.backend(options.backend or given.backend)
+  local run, settings, sessions = run_of(given, options), session_options(given, options), {}
   local function session_for(precision)
     if not sessions[precision] then
-      sampler.check_precision(backend, precision)
-      session_options.precision = precision
-      local session, err = backend.open(session_options)
-      if not session then error(err, 0) end
-      sessions[precision] = session
+      check_precision(backend, precision)
+      settings.precision = precision
+      sessions[precision] = must(backend.open(settings))
     end
     return sessions[precision]
   end
   local closing <close> = setmetatable({}, { __close = function() -- luacheck: ignore closing
     for _, session in pairs(sessions) do session.close() end
   end })
+  local ok, result = xpcall(function()
+    local jobs = jobs_of(given, options, run, session_for)
+    return run.interleave and interleaved(jobs, options.on_turn) or in_order(jobs, run.share)
+  end, error_module.traced)
+  if not ok then error(result, 0) end
+  return result
+end
+
+--- Seconds of repeats that give every pass its least number; nil where it has them, or may not have as many.
+local function budget_for(resolved, results)
+  if not (results and resolved and resolved.most_budgets) then return nil end
+  if resolved.max_repeats < resolved.min_repeats then return nil end
+  local budget
+  for _, entry in ipairs(sample_table.passes(results)) do
+    local result = entry[2]
+    if result.repeats - result.dropped < resolved.min_repeats then
+      budget = math.max(budget or 0, 2 * resolved.min_repeats * result.seconds / resolved.most_budgets)
+    end
+  end
+  return budget and budget > resolved.budget_seconds and budget or nil
+end
+
+--- Takes the largest topology that the job forms for a collective. False on a rank outside it.
+local function use_topology(session, target, one)
+  local topologies = session.topologies(target)
+  one.topology = topologies[#topologies]
+  if not one.topology then
+    error_module.raise("argument", "%s: this job forms no topology for it: %s", target.name,
+      target.collective == "send_recv" and "send_recv goes between 2 ranks, so give its sample ranks = 2, "
+        .. "nodes = 1, or ranks = 1, nodes = 2" or "start at least 2 ranks")
+  end
+  session.use(one.topology)
+  if not session.member then return false end
+  one.leader = session.group:rank() == 0
+  return true
+end
+
+--- Measures one shape and writes nothing (run: get_one, get_profiler, run_function): `shapes` of an
+--- estimate-train-time configuration, else the campaign's first. Its repeats are made however long they take. Under
+--- mpirun or srun every rank calls it.
+---@param given table campaign (of ett.campaign)
+---@param options table as of sampler.run; shape: other values of its columns
+---@return table { name, columns, shape, results | error, precision, device, topology (of a collective), leader }
+function sampler.run_one(given, options)
+  local backend = sampler.backend(options.backend or given.backend)
+  local target, share = given.targets[1], options.share
+  local values = options.shape or target.one or target.values(1)
+  local precision = precisions_of(options, given, target)[1]
+  check_precision(backend, precision)
+  local one = { name = target.name, columns = target.columns, shape = values, precision = precision,
+    leader = not share or share.rank() == 0 }
+  if target.kind == "operator" and not one.leader then return one end -- the leader measures it alone
+  local settings = session_options(given, options)
+  settings.precision, settings.keep_raw, settings.passes = precision, true, 1
+  local session = must(backend.open(settings))
   local ok, raised = xpcall(function()
-    local jobs = {}
-    for _, target in ipairs(given.targets) do
-      for _, precision in ipairs(sampler.precisions_of(run, given, target)) do
-        local session = session_for(precision)
-        local topologies = target.kind == "collective" and session.topologies(target) or { false }
-        for _, topology in ipairs(topologies) do
-          local path = ("%s/%s"):format(options.out, sample_table.name(session.device, target, precision,
-            topology or nil, parts, part))
-          jobs[#jobs + 1] = { path = path, run = function()
-            run.precision = precision
-            if topology then session.use(topology) end
-            if not topology or session.member then return run_target(session, target, run, path) end
-          end }
-        end
-      end
+    if target.kind == "collective" and not use_topology(session, target, one) then return end
+    one.results, one.error = runner.measure(session, target, values)
+    settings.budget_seconds = budget_for(session.resolved, one.results)
+    if settings.budget_seconds then
+      session.close()
+      session = must(backend.open(settings))
+      one.results, one.error = runner.measure(session, target, values)
     end
-    if run.interleave then
-      reports = interleaved(jobs, options.on_turn)
-    else
-      for _, job in ipairs(jobs) do
-        local report = job.run()
-        reports[#reports + 1] = report
-        local stopped = report and report.interrupted
-        if run.share then stopped = run.share.any(stopped) end
-        if stopped then return end
-      end
-    end
-  end, function(value)
-    local object = error_module.from(value)
-    object.traceback = object.traceback or debug.traceback(nil, 2)
-    return object
-  end)
+  end, error_module.from)
+  one.device = session.device
+  session.close()
   if not ok then error(raised, 0) end
-  return reports
+  return one
 end
 
 return sampler

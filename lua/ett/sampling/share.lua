@@ -1,7 +1,10 @@
 --- Shares a campaign between the ranks of an MPI job (mpirun, srun).
 --
--- Rank 0 holds the tables: it hands out positions of the list of pending shapes one by
--- one and appends the rows that come back, while it measures too.
+-- Rank 0 holds the tables. It hands out positions of the list of pending shapes one by one and appends the rows that
+-- come back, while it measures too. The ranks go through a collective's shapes together.
+local error_module = require "ett.base.error"
+local sample = require "ett.sample"
+
 local share = {}
 
 local function in_job()
@@ -10,18 +13,110 @@ local function in_job()
   return size and size > 1
 end
 
+local function share_list(group, list)
+  local shared = {}
+  for word in group:share_text(list and table.concat(list, ",") or ""):gmatch("%d+") do
+    shared[#shared + 1] = math.tointeger(tonumber(word))
+  end
+  return shared
+end
+
+--- Rank 0 hands positions out while it measures too.
+local function dynamic(job, journal, list)
+  list = share_list(job.world, list)
+  local work = job.world:work(journal, #list)
+  return {
+    take = function(stop) return not stop and work:take() or nil end,
+    commit = function(lines) work:commit(table.concat(lines, "\n")) end,
+    count = journal and function() return work:count() end, -- of all ranks, on rank 0
+    close = function()
+      work:close()
+      if journal then journal:close() end
+    end,
+  }, list
+end
+
+--- Every member of a group measures the same shape at once; its rank 0 writes it down.
+local function lockstep(group, journal, list)
+  list = share_list(group, list)
+  local at, leader = 0, group:rank() == 0
+  return {
+    take = function(stop)
+      at = at + 1
+      return group:agree((leader and not stop and at <= #list) and 1 or 0) > 0 and at or nil
+    end,
+    commit = function(lines)
+      if leader then error_module.must(journal:append(table.concat(lines, "\n"))) end
+    end,
+    close = function()
+      if journal then journal:close() end
+    end,
+  }, list
+end
+
+--- The job as a campaign sees it. dist: the module ett.dist.
+local function open(dist)
+  local job = dist.open()
+  local world = job.world
+  local shared = { job = job, topology_group = nil }
+
+  function shared.rank() return job.rank end
+
+  --- take(stop), commit(lines) and close() of one target, and its list on every rank; journal and list are rank 0's.
+  --- together: every rank measures every shape.
+  function shared.work(journal, list, target, together)
+    if target.kind == "collective" then return lockstep(shared.topology_group, journal, list) end
+    if together then return lockstep(world, journal, list) end
+    return dynamic(job, journal, list)
+  end
+
+  --- Returns on every rank at the same moment: whether any rank was told to stop.
+  function shared.align(stopped) return world:reduce(stopped and 1 or 0, "max") > 0 end
+
+  --- The mean of a number over the ranks; every rank calls it.
+  function shared.mean(value) return world:reduce(value, "sum") / job.size end
+
+  --- Whether any rank was told to stop. Every rank calls it between two tables: a rank that continued alone would wait
+  --- for the others for ever.
+  function shared.any(stopped) return world:agree(stopped and 1 or 0) > 0 end
+
+  --- Adds up fields of a report over the ranks.
+  function shared.sum(report, names)
+    world:agree(0) -- sleeps while others measure their last shapes
+    for _, name in ipairs(names) do report[name] = math.tointeger(world:reduce(report[name], "sum")) end
+  end
+
+  --- The first rank where something is wrong, or nil: the same on every rank.
+  function shared.worst(wrong)
+    local rank = math.floor(world:reduce(wrong and job.rank or job.size, "min"))
+    return rank < job.size and rank or nil
+  end
+
+  --- The text of one rank on all of them; every rank calls it with the same rank.
+  function shared.text_of(rank, text) return world:share_text(text, rank) end
+
+  --- Waits for the others at the end; afterwards each rank may exit with a status of its own.
+  function shared.leave()
+    world:agree(0)
+    dist.leave()
+  end
+
+  --- Ends every rank: called when this one cannot continue.
+  function shared.abort(status) dist.abort(status or 1) end
+
+  return shared
+end
+
 --- The shared job of this process, or nil when it runs alone.
 function share.join()
   if not in_job() then return nil end
-  local sample = require "ett.sample"
   if (tonumber(os.getenv("OMPI_COMM_WORLD_LOCAL_SIZE") or os.getenv("SLURM_NTASKS")) or 1) > sample.processors() then
-    -- More ranks than processors: a rank that waits must not spin on one that another needs.
+    -- More ranks than processors: a rank that waits must not spin on the processor of another.
     sample.default_environment("OMPI_MCA_mpi_yield_when_idle", "1")
   end
-  local error_module = require "ett.base.error"
   local dist, why = error_module.part("ett.dist", "the MPI back end", "install libopenmpi-dev and openmpi-bin")
   if not dist then error_module.raise("missing", "this process runs under mpirun or srun, but %s", why) end
-  return require("ett.sampling.share_mpi").open(dist)
+  return open(dist)
 end
 
 return share

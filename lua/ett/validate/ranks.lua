@@ -11,7 +11,7 @@ local json = require "ett.json"
 local mpirun = require "ett.sampling.mpirun"
 local quote = require("ett.base.shell").quote
 local sample = require "ett.sample"
-local passes = require "ett.sampling.passes"
+local turns = require "ett.sampling.turns"
 local retention = require "ett.validate.retention"
 local training = require "ett.validate.training"
 local validate_watch = require "ett.validate.watch"
@@ -87,7 +87,7 @@ local function work(given, share)
       measured.results = trainings:results()
     end)
   end
-  passes.take_turns(tasks, nil, quantum)
+  turns.take(tasks, nil, quantum)
   answer.host, answer.retention = medians(readings), retained:curve()
   return answer
 end

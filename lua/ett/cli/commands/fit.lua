@@ -16,7 +16,7 @@ local function models(profile, each)
     local entries = profile.pools[key]
     local seen = {}
     for _, entry in ipairs(entries) do
-      local file, err = require("ett.samples").read(entry)
+      local file, err = require("ett.profile.samples").read(entry)
       if not file then error(err, 0) end
       for _, p in ipairs(file.passes) do seen[p.pass] = true end
     end
@@ -98,12 +98,12 @@ local function fit_all(word, opts, found)
   local devices, unknown = profile.devices { folder }
   if path then
     for _, entry in ipairs(unknown) do
-      if entry.path == path then error_module.raise("missing", "%s", require("ett.samples").unknown_text(entry)) end
+      if entry.path == path then error_module.raise("missing", "%s", require("ett.profile.samples").unknown_text(entry)) end
     end
   else
     profile.check_devices(devices, unknown, folder)
     for _, entry in ipairs(unknown) do
-      io.stderr:write(("ett: note: %s; left out\n"):format(require("ett.samples").unknown_text(entry)))
+      io.stderr:write(("ett: note: %s; left out\n"):format(require("ett.profile.samples").unknown_text(entry)))
     end
   end
   for _, gpu in ipairs(require("ett.base.schema").keys(devices)) do

@@ -1,7 +1,7 @@
 --- ett sample: measures a campaign.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
-local passes_of = require("ett.samples.marks").passes
+local sample_table = require "ett.samples.table"
 local sample = require "ett.sample"
 
 local function duration(seconds)
@@ -196,9 +196,9 @@ local function one_as_json(one, raw)
   local json = require "ett.json"
   local doc = { name = one.name, device = one.device, precision = one.precision, shape = {}, passes = {},
     nodes = one.topology and one.topology.nodes, ranks_per_node = one.topology and one.topology.ranks_per_node,
-    note = one.results.note, disturbed = require("ett.samples.marks").disturbance(one.results) }
+    note = one.results.note, disturbed = sample_table.disturbance(one.results) }
   for i, column in ipairs(one.columns) do doc.shape[column] = one.shape[i] end
-  for _, entry in ipairs(passes_of(one.results)) do
+  for _, entry in ipairs(sample_table.passes(one.results)) do
     local pass, result = entry[1], entry[2]
     doc.passes[pass] = { seconds = result.seconds,
       half_width_seconds = result.repeats > 1 and result.half_width_seconds or nil,
@@ -217,27 +217,27 @@ local function print_one(one)
   end
   print(("# %s on %s, %s"):format(one.name, one.device, one.precision))
   print(("shape: %s"):format(table.concat(shape, " ")))
-  for _, entry in ipairs(passes_of(one.results)) do
+  for _, entry in ipairs(sample_table.passes(one.results)) do
     local pass, result = entry[1], entry[2]
     -- One repeat says nothing of how far the next would be from it.
     local half_width = result.repeats > 1 and ("%.3f us"):format(result.half_width_seconds * 1e6) or "unknown"
     print(("%-9s %12.3f us  +- %s, %d repeats, %d dropped"):format(pass, result.seconds * 1e6, half_width,
       result.repeats, result.dropped))
   end
-  local why = require("ett.samples.marks").disturbance(one.results)
+  local why = sample_table.disturbance(one.results)
   if why then print("disturbed: " .. why) end
   if one.results.note then print(one.results.note) end
 end
 
 local function print_repeats(one)
-  for _, entry in ipairs(passes_of(one.results)) do
+  for _, entry in ipairs(sample_table.passes(one.results)) do
     print(("# %s: every repeat (us)"):format(entry[1]))
     for i, seconds in ipairs(entry[2].raw_seconds or {}) do print(("%d,%.4f"):format(i, seconds * 1e6)) end
   end
 end
 
 local function print_kernels(one)
-  for _, entry in ipairs(passes_of(one.results)) do
+  for _, entry in ipairs(sample_table.passes(one.results)) do
     local pass, result = entry[1], entry[2]
     if result.kernels then
       print(("# %s: kernels (us)"):format(pass))
@@ -253,7 +253,7 @@ local function run_one(given, mode, common, opts)
   if mode == "run_function" then common.max_repeats = 1 end
   if mode == "get_profiler" then common.profile = true end
   common.share = require("ett.sampling.share").join()
-  local ok, one = pcall(require("ett.sampling.one").measure, given, common)
+  local ok, one = pcall(require("ett.sampling.sampler").run_one, given, common)
   if not ok and common.share then -- the others would wait for ever
     io.stderr:write(("ett: rank %d: %s\n"):format(common.share.rank(), tostring(one)))
     common.share.abort(1)

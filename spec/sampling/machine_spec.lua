@@ -1,5 +1,5 @@
 --- The processor that a measuring thread is pinned to, from made-up counters of the system.
-local processor = require "ett.sampling.processor"
+local processor = require "ett.sampling.machine"
 
 --- Counters of processors that were busy for these shares of 100 ticks.
 local function counters(shares)
@@ -39,15 +39,15 @@ describe("the processor of a measuring thread", function()
   end)
 
   it("is read off lists and counters as the system writes them", function()
-    assert.same({ 0, 1, 2, 8 }, processor.list "0-2,8")
-    assert.same({}, processor.list(nil))
+    assert.same({ 0, 1, 2, 8 }, processor.numbers "0-2,8")
+    assert.same({}, processor.numbers(nil))
     local ticks = processor.ticks "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 10 1 5 100 20 2 3 4 6 0\ncpu12 1 1 1 1 1 1 1 1 0 0\n"
     assert.same({ busy = 25, all = 145 }, ticks[0])
     assert.same({ busy = 6, all = 8 }, ticks[12])
   end)
 
   it("is one of this machine's", function()
-    local chosen = processor.choose()
+    local chosen = processor.choose_processor()
     assert.is_true(chosen >= -1 and math.type(chosen) == "integer")
   end)
 end)

@@ -39,11 +39,11 @@ describe("merging the tables of parts", function()
     assert.matches("\n#~ note: 4,8: quiet\n#~ repeats: 4,8: forward: 3 3.5\n#~ kernel: 4,8: forward: "
       .. "2.5: void f<int, 4>%(%)\n4,8,3,4\n6,8,1,1\n$", text)
     assert.is_nil(text:find("clock", 1, true))
-    local marks = require "ett.samples.marks"
-    local kernel = marks.read("#~ kernel: 4,8: forward: 2.5: void f<int, 4>::g()")
+    local sample_table = require "ett.samples.table"
+    local kernel = sample_table.mark("#~ kernel: 4,8: forward: 2.5: void f<int, 4>::g()")
     assert.same({ "4,8", "forward", "void f<int, 4>::g()" }, { kernel.key, kernel.pass, kernel.name })
     assert.near(2.5e-6, kernel.seconds, 1e-12)
-    assert.is_nil(marks.read("4,8,3,4"))
+    assert.is_nil(sample_table.mark("4,8,3,4"))
   end)
 
   it("keeps topologies of collectives apart", function()
@@ -69,7 +69,8 @@ describe("merging the tables of parts", function()
 
   it("refuses rows that are no numbers, and parts of different back ends", function()
     local words = write("D_gelu_fp32.csv", head .. "foo,8,1,2\n")
-    assert.error_matches(function() merge({ words }, folder .. "/out") end, "D_gelu_fp32.csv:6: 'foo' is not a number")
+    assert.error_matches(function() merge({ words }, folder .. "/out") end,
+      "D_gelu_fp32.csv' line 6 is damaged: expected 4 numbers separated by commas, got 'foo,8,1,2'")
     os.remove(words)
     write("D_gelu_fp32_2_1.csv", "# backend: cuda\n" .. head .. "2,8,1,2\n")
     write("D_gelu_fp32_2_2.csv", "# backend: torch\n" .. head .. "4,8,1,2\n")
@@ -90,7 +91,7 @@ describe("merging the tables of parts", function()
       "differ in operator file: '0b' and '0c'")
     local broken = write("D_add_fp32.csv", head .. "2,8,1\n")
     assert.error_matches(function() merge({ broken }, folder .. "/out") end,
-      "D_add_fp32.csv:6: 4 columns wanted, got 3")
+      "D_add_fp32.csv' line 6 is damaged: expected 4 numbers separated by commas, got '2,8,1'")
     assert.error_matches(function() merge({ a }, nil) end, "give %-%-output")
     local own = write("D_up_fp32.csv", head .. "2,8,1,2\n")
     assert.error_matches(function() merge({ own }, folder) end, "would be overwritten")

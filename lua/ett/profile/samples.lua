@@ -1,17 +1,17 @@
---- Sample files: what was measured, as rows of kernel dimensions and seconds.
+--- Sample tables as regressors see them: rows of kernel dimensions and seconds.
 --
 -- The layout is estimate-train-time's: {gpu}_{name}_{precision}.csv for operators,
 -- {gpu}_{name}_{precision}_{nodes}_{gpus}.csv for collectives of one topology,
 -- {gpu}_{name}_{precision}.csv with columns nodes and GPUsPerNode for collectives of several, and
 -- {gpu}.csv for the reference's choice of models.
+local collective = require "ett.base.collective"
 local csv = require "ett.csv"
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"
+local sample_table = require "ett.samples.table"
 local schema = require "ett.base.schema"
 
 local samples = {}
-
-local passes = { ["F_dur(us)"] = "forward", ["B_dur(us)"] = "backward", ["dur(us)"] = "update", dur = "update" }
 
 --- Kernel dimensions of an operator's shape (runtime/regress/serve/design.h), and the pool that the
 --- operator shares with others that run the same kernel.
@@ -70,21 +70,6 @@ local function sorted_files(folder)
   return files
 end
 
---- Whether a table of `ett sample` has no row yet: it was just begun, or every shape of it failed.
-local function is_begun(path)
-  local file = io.open(path, "r")
-  local line = file and file:read("l")
-  local begun = line and line:sub(1, 6) == "# ett:"
-  local lines = 0 -- the names of the columns are one
-  while begun and line do
-    if line ~= "" and line:sub(1, 1) ~= "#" then lines = lines + 1 end
-    begun = lines < 2
-    line = file:read("l")
-  end
-  if file then file:close() end
-  return begun
-end
-
 --- The sample files of a folder and of its folders operator and nccl, sorted; tables of a
 --- campaign that hold no row yet are left out.
 ---@return table[]|nil { path=, gpu=, name=, dtype=, nodes=, gpus=, operator= | collective= }
@@ -102,12 +87,11 @@ function samples.index(folder)
         if operator.exists(entry.name) then -- no pcall of get: a miss looks for the nearest of all names
           entry.operator = operator.get(entry.name)
         else
-          local known, kind = pcall(require("ett.operator.collective").kind, entry.name)
-          if known then entry.collective = kind end
+          entry.collective = collective.find(entry.name)
         end
         if not entry.operator and not entry.collective then
           unknown[#unknown + 1] = { path = entry.path, name = entry.name }
-        elseif not is_begun(entry.path) then
+        elseif not sample_table.is_begun(entry.path) then
           list[#list + 1] = entry
         end
       end
@@ -128,7 +112,7 @@ local function faulty(message, ...) return nil, error_module.new("format", messa
 local function time_columns(t, entry)
   local found = {}
   for _, name in ipairs(t:names()) do
-    local pass = passes[name]
+    local pass = sample_table.pass_of[name]
     if pass then found[#found + 1] = { name = name, pass = entry.collective and "collective" or pass } end
   end
   return found
@@ -197,58 +181,23 @@ local function read_collective(t, entry)
   return out
 end
 
---- Why rows of a table of `ett sample` are marked as disturbed, by row.
-local function disturbances(path, lines)
-  local file = io.open(path, "r")
-  if not file then return {} end
-  local row_at, reasons, number, reason = {}, {}, 0, nil
-  for r, line in ipairs(lines) do row_at[line] = r end
-  for line in file:lines() do
-    number = number + 1
-    if row_at[number] then
-      reasons[row_at[number]], reason = reason, nil
-    else
-      reason = line:match("^#~ disturbed: [^:]*: (.*)$") or reason
-    end
-  end
-  file:close()
-  return reasons
-end
-
---- The number of a last line that a kill or a full disk cut: of what `ett sample` writes every line ends.
-local function cut_line(path)
-  local file = io.open(path, "r")
-  if not file then return nil end
-  local first = file:read("L")
-  local size = file:seek("end")
-  local cut
-  if first and first:sub(1, 6) == "# ett:" and size > 0 then
-    file:seek("set", size - 1)
-    if file:read(1) ~= "\n" then
-      cut = 0
-      file:seek("set")
-      for _ in file:lines() do cut = cut + 1 end
-    end
-  end
-  file:close()
-  return cut
-end
-
 --- Reads a sample file.
 ---@return table|nil { pool, family, dims, rows (flat dims), group?,
 ---passes = { { pass=, seconds=, disturbed = { [row] = true: measured under noise } } },
 ---count, path, lines (of the file, by row) }, ett.Error?
 function samples.read(entry)
-  local cut = cut_line(entry.path)
-  if cut then
+  local held, err = sample_table.read(entry.path)
+  if not held then return nil, err end
+  if held.ett and held.cut then
     return faulty("%s:%d: the last line was cut; run its campaign again, which measures that row anew, or remove "
-      .. "the line", entry.path, cut)
+      .. "the line", entry.path, held.cut)
   end
-  local t, err = csv.read(entry.path)
+  local t
+  t, err = csv.decode(held.text, { name = entry.path })
   if not t then return nil, err end
   local times = time_columns(t, entry)
   if #times == 0 then
-    return faulty("%s: no column of times; 'F_dur(us)', 'B_dur(us)' or 'dur(us)' is wanted, it has %s", entry.path,
+    return faulty("%s: expected a column of times ('F_dur(us)', 'B_dur(us)' or 'dur(us)'), found %s", entry.path,
       table.concat(t:names(), ", "))
   end
   if t:rows() == 0 then return faulty("%s: no rows", entry.path) end
@@ -261,14 +210,17 @@ function samples.read(entry)
     if not us then return nil, why end
     local seconds = {}
     for r = 1, #us do seconds[r] = us[r] * 1e-6 end
-    out.passes[i] = { pass = column.pass, seconds = seconds }
+    out.passes[i] = { pass = column.pass, seconds = seconds, disturbed = {} }
   end
   out.count, out.path, out.lines = t:rows(), entry.path, {}
-  for r = 1, out.count do out.lines[r] = t:line(r) end
-  local reasons = disturbances(entry.path, out.lines)
-  for _, p in ipairs(out.passes) do
-    p.disturbed = {}
-    for r, reason in pairs(reasons) do p.disturbed[r] = reason:find(p.pass .. ": ", 1, true) and true or nil end
+  local reasons = {}
+  for r in pairs(held.marks) do reasons[held.at[r]] = sample_table.disturbed(held, r) end
+  for r = 1, out.count do
+    out.lines[r] = t:line(r)
+    local reason = reasons[out.lines[r]]
+    for _, p in ipairs(reason and out.passes or {}) do
+      p.disturbed[r] = reason:find(p.pass .. ": ", 1, true) and true or nil
+    end
   end
   t:close()
   return out

@@ -1,10 +1,11 @@
 --- Visits of shapes, turns of tables, and what the CPU back end makes of several visits.
-local passes = require "ett.sampling.passes"
+local turns = require "ett.sampling.turns"
+local Visits = require "ett.sampling.visits"
 
 local function run(values, count, visit, merge, stop, again)
   local block, seen = {}, {}
   for i, value in ipairs(values) do block[i] = { values = value } end
-  local whole = passes.run(block, count, { merge = merge or passes.better, again = again,
+  local whole = Visits.run(block, count, { merge = merge or Visits.better, again = again,
     visit = function(value, before)
       seen[#seen + 1] = value
       return visit(value, before)
@@ -50,7 +51,7 @@ describe("the visits of a block", function()
   it("end where there is no more time, but not before half of them", function()
     local asked = {}
     local block, seen = { { values = "a" }, { values = "b" } }, {}
-    local whole = passes.run(block, 4, { merge = passes.better, stop = function() return false end,
+    local whole = Visits.run(block, 4, { merge = Visits.better, stop = function() return false end,
       turn = function() end,
       visit = function(value)
         seen[#seen + 1] = value
@@ -92,9 +93,9 @@ describe("visits that an earlier run made", function()
   it("are not made again", function()
     local a, b = { values = "a" }, { values = "b" }
     local seen = {}
-    passes.restore(a, { { forward = { seconds = 2.0 } }, { forward = { seconds = 1.0 } } }, 3, passes.better)
+    Visits.restore(a, { { forward = { seconds = 2.0 } }, { forward = { seconds = 1.0 } } }, 3, Visits.better)
     assert.equals(1.0, a.results.forward.seconds)
-    passes.run({ a, b }, 3, { merge = passes.better, stop = function() return false end, turn = function() end,
+    Visits.run({ a, b }, 3, { merge = Visits.better, stop = function() return false end, turn = function() end,
       visit = function(value)
         seen[#seen + 1] = value
         return { forward = { seconds = 1.5 } }
@@ -104,7 +105,7 @@ describe("visits that an earlier run made", function()
   end)
 
   it("are read as they were written, but of the same campaign only", function()
-    local sample_visits = require "ett.samples.visits"
+    local sample_visits = Visits
     local table_path = os.tmpname()
     local path = sample_visits.path(table_path)
     local visits = sample_visits.open(table_path, "one 1")
@@ -141,7 +142,7 @@ describe("tables that take turns", function()
         return name
       end
     end
-    local done = passes.take_turns { job("a", 2), job("b", 4) }
+    local done = turns.take { job("a", 2), job("b", 4) }
     -- One step of a is two of b, so that all are done at about the same time.
     assert.equals("a1 b1 b2 a2 b3 b4", table.concat(order, " "))
     assert.equals("a b", table.concat(done, " "))
@@ -157,7 +158,7 @@ describe("tables that take turns", function()
         end
       end
     end
-    passes.take_turns({ job("a", 8), job("b", 4) }, function(least) told[#told + 1] = least end, 0.5)
+    turns.take({ job("a", 8), job("b", 4) }, function(least) told[#told + 1] = least end, 0.5)
     -- Each until it has another half.
     assert.equals("a1 b1 a2 a3 a4 b2 a5 a6 a7 a8 b3 b4", table.concat(order, " "))
     assert.equals(12, #told)
@@ -169,20 +170,20 @@ describe("tables that take turns", function()
     local order = {}
     local function pair(name)
       return function()
-        passes.take_turns({ function() for i = 1, 2 do order[#order + 1] = name .. i coroutine.yield(i / 2) end end,
+        turns.take({ function() for i = 1, 2 do order[#order + 1] = name .. i coroutine.yield(i / 2) end end,
           function() for i = 3, 4 do order[#order + 1] = name .. i coroutine.yield(i / 2 - 1) end end },
           coroutine.yield)
         return name
       end
     end
-    local done = passes.take_turns { pair "a", pair "b" }
+    local done = turns.take { pair "a", pair "b" }
     assert.equals("a1 a3 b1 b3 a2 a4 b2 b4", table.concat(order, " "))
     assert.equals("a b", table.concat(done, " "))
   end)
 
   it("raise what one of them raises", function()
     local error_module = require "ett.base.error"
-    local ok, err = pcall(passes.take_turns, { function() coroutine.yield(1.0) end,
+    local ok, err = pcall(turns.take, { function() coroutine.yield(1.0) end,
       function() error_module.raise("lost", "the device is gone") end })
     assert.is_false(ok)
     assert.equals("lost", err.kind)
@@ -251,7 +252,7 @@ describe("the CPU back end's visits", function()
 
   it("of a campaign whose tables take turns write every row once", function()
     local campaign, sampler = require "ett.sampling.campaign", require "ett.sampling.sampler"
-    local sample_table = require "ett.samples.table"
+    local store = require "ett.sampling.store"
     local folder = os.tmpname()
     os.remove(folder)
     require("ett.base.folder").make(folder)
@@ -265,7 +266,7 @@ describe("the CPU back end's visits", function()
     assert.equals(2, at_once) -- both were under way before either had a row
     assert.equals(5, reports[1].measured + reports[2].measured)
     for _, report in ipairs(reports) do
-      local held = sample_table.read(report.path, report.name == "gelu" and 2 or 1)
+      local held = store.held(report.path, report.name == "gelu" and 2 or 1)
       assert.equals(report.name == "gelu" and 3 or 2, held.rows)
       for _, count in pairs(held.done) do assert.equals(1, count) end
     end

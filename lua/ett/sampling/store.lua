@@ -1,0 +1,184 @@
+--- The table of a campaign's target: its header, what it already holds, and opening it to append rows.
+--
+-- Rows are appended and synced one by one. What is in the table is done, so a campaign that was killed continues.
+local campaign = require "ett.sampling.campaign"
+local error_module = require "ett.base.error"
+local host = require "ett.host"
+local lfs = require "lfs"
+local sample = require "ett.sample"
+local sample_table = require "ett.samples.table"
+local sample_visits = require "ett.sampling.visits"
+
+local one_line = sample_table.one_line
+local store = {}
+
+local function least_unless(resolved)
+  return resolved.most_budgets and (" unless they take %d budgets"):format(resolved.most_budgets) or ""
+end
+
+--- The run's options, and what its back end chose where they were open.
+local function options_text(session, run)
+  local r = session.resolved or {}
+  local words = { ("backend %s, parts %d, part %d"):format(session.backend.name, run.parts, run.part) }
+  local function add(format, value) words[#words + 1] = value and format:format(value) or nil end
+  add("budget %g s", r.budget_seconds)
+  add("target %g %%", r.target and 100 * r.target)
+  add("at least %d repeats" .. least_unless(r), r.min_repeats)
+  add("at most %d repeats", r.max_repeats)
+  add("%d visits", session.passes)
+  add("in blocks of %d", session.passes and run.campaign.block)
+  add("at most %d shapes", run.limit)
+  add("operands up to %g bytes", run.limit_bytes)
+  if run.interleave then add("%s", "tables take turns") end
+  return table.concat(words, ", ")
+end
+
+local function schedule_text(session, schedule)
+  if not schedule or session.keeps_schedule then return nil end
+  return ("warmed until stable in place of wait %d, warmup %d%s; active %d: at least this many repeats%s"):format(
+    schedule.wait, schedule.warmup, schedule.warmup_shapes and " and warmup_shapes" or "", schedule.active,
+    least_unless(session.resolved or {}))
+end
+
+--- The header of a new table: where, with what and how its rows were measured; then the names of its columns.
+---@param session table of the back end: its own header, resolved (what it chose where the campaign leaves it open)
+local function header_text(session, target, run, columns)
+  local given, op = run.campaign, target.operator
+  local entries = { { "ett", host.version }, { "campaign", ("%s %s"):format(given.name, given.fingerprint) },
+    { "backend", session.backend.name } }
+  local function add(name, text) entries[#entries + 1] = { name, text } end
+  for _, entry in ipairs(session.header) do add(entry[1], entry[2]) end
+  if target.kind == "operator" then
+    add("operator", op.name)
+    add("operator file", campaign.operator_fingerprint(op))
+    add("passes", table.concat(op.passes, " "))
+  else
+    add("collective", ("%s, %s"):format(target.collective, target.in_place and "in place" or "out of place"))
+  end
+  add("checked", run.verdict and run.verdict.text)
+  add("precision", run.precision)
+  add("seed", given.seed)
+  add("schedule", schedule_text(session, given.schedule))
+  add("options", options_text(session, run))
+  return sample_table.header(entries, columns)
+end
+
+--- Settings of the back end that differ from those a table's rows were measured with. A header entry of the back end
+--- with a function `decides` is compared by what that function takes from its text.
+---@param last table header name -> text
+---@return table[] { name =, was =, is =, line = of a header } each
+local function changed_settings(session, last)
+  local list = {}
+  for _, entry in ipairs(session.header) do
+    local name, text = entry[1], one_line(entry[2])
+    if entry.decides and last[name] then
+      local was, is = entry.decides(last[name]), entry.decides(text)
+      if was ~= is then
+        list[#list + 1] = { name = name, was = was or last[name], is = is, line = ("# %s: %s"):format(name, text) }
+      end
+    end
+  end
+  return list
+end
+
+--- Failures that still hold: later than a change of the operator's file, and without a row since.
+local function standing_failures(t, last_row)
+  local changed, before = 0, nil
+  for _, entry in ipairs(t.header) do
+    if entry.name == "operator file" then
+      if before then changed = entry.at end
+      before = true
+    end
+  end
+  local failed, newest = {}, t.at[#t.at] or 0
+  for _, failure in ipairs(t.failed) do
+    local row_at = failure.key == "all" and newest or last_row[failure.key] or 0
+    if failure.at > changed and failure.at > row_at then failed[failure.key] = failure.reason end
+  end
+  return failed
+end
+
+--- What a table holds: { done = { shape = number of rows }, failed = { shape = reason }, rows = number, columns = text,
+--- fingerprint (of its campaign), operator (of its operator's file), backend, checked, last (header) }; nil where there
+--- is no table. Raises where a row is damaged.
+---@param dimensions integer the first columns of a row, which name its shape
+function store.held(path, dimensions)
+  if not lfs.attributes(path) then return nil end
+  local t = error_module.must(sample_table.read(path))
+  local done, last_row, rows = {}, {}, 0
+  for r in ipairs(t.rows) do
+    if t.at[r] ~= t.cut then -- opening the table removes a line that was cut
+      local _, texts = sample_table.numbers(t, r)
+      local shape = table.concat(texts, ",", 1, dimensions)
+      done[shape], last_row[shape], rows = (done[shape] or 0) + 1, t.at[r], rows + 1
+    end
+  end
+  return { done = done, failed = standing_failures(t, last_row), rows = rows, last = t.last,
+    columns = t.columns and table.concat(t.columns, ","), checked = t.last.checked,
+    fingerprint = (t.last.campaign or ""):match(" (%x+)$"), operator = t.last["operator file"],
+    backend = t.last.backend }
+end
+
+--- Names the campaign and, where it is not bundled, the operator's file: visits under another title are dropped.
+function store.title(target, run)
+  return table.concat({ one_line(run.campaign.name), run.campaign.fingerprint,
+    campaign.operator_fingerprint(target.operator) }, " ")
+end
+
+--- Raises where a table's rows were measured by another campaign, operator file, back end or with other settings.
+---@return string[] lines that say what changed, for --continue-changed; boolean: whether settings changed
+local function check_continues(session, target, run, path, held)
+  local lines = {}
+  local advice = run.changed_advice or "give --continue-changed to continue, or --out for a new folder"
+  local function changed(line, format, ...)
+    lines[#lines + 1] = line
+    if held.rows > 0 and not run.continue_changed then
+      error_module.raise("argument", "'%s' " .. format .. "; %s", path, ...)
+    end
+  end
+  local given = run.campaign
+  if held.fingerprint ~= given.fingerprint then
+    local line = ("# campaign: %s %s"):format(one_line(given.name), given.fingerprint)
+    if held.fingerprint and not run.continue_changed then
+      error_module.raise("argument", "'%s' was begun by another version of this campaign (%s, now %s); %s", path,
+        held.fingerprint, given.fingerprint, advice)
+    end
+    changed(line, "does not say which campaign began it (no line '# campaign: NAME HASH')", advice)
+  end
+  local file_print = target.kind == "operator" and campaign.operator_fingerprint(target.operator)
+  if held.operator and file_print and held.operator ~= file_print then
+    changed("# operator file: " .. file_print, "was begun by another version of %s (%s, now %s)", target.operator.path,
+      held.operator, file_print, advice)
+  end
+  local settings = changed_settings(session, held.last)
+  for _, setting in ipairs(settings) do
+    changed(setting.line, "was begun with %s: %s, now %s", setting.name, setting.was, setting.is, advice)
+  end
+  if held.backend and held.backend ~= session.backend.name then
+    error_module.raise("argument", "'%s' holds what the back end '%s' measured, not '%s'; give --out for a new folder",
+      path, held.backend, session.backend.name)
+  end
+  local columns = table.concat(sample_table.columns(target), ",")
+  if held.columns and held.columns ~= columns then
+    error_module.raise("format", "'%s' has columns %s, this campaign writes %s", path, held.columns, columns)
+  end
+  return lines, #settings > 0
+end
+
+--- Opens a target's table to append to, and begins it where there is none. Raises where it cannot be continued.
+---@return userdata journal, table held
+function store.open(session, target, run, path)
+  local dimensions = #target.columns
+  local held, lines, settings_changed = store.held(path, dimensions), {}, false
+  if held then lines, settings_changed = check_continues(session, target, run, path, held) end
+  local header = header_text(session, target, run, sample_table.columns(target))
+  local journal = error_module.must(sample.journal(path, header))
+  held = store.held(path, dimensions) -- again: from here on no other process writes
+  if not held.columns then lines = { (header:gsub("\n$", "")) } end -- it was cut before its first row
+  for _, line in ipairs(lines) do error_module.must(journal:append(line)) end
+  if settings_changed then sample_visits.drop(path) end
+  if #lines > 0 then held = store.held(path, dimensions) end
+  return journal, held
+end
+
+return store
