@@ -178,8 +178,8 @@ local function collective_target(entry, seed, index)
   end
   local space = campaign_space.of(columns, entry, seed + index)
   return { kind = "collective", collective = kind, message = message_of(kind), columns = columns,
-    name = entry.name or entry.collective, total = space.total, values = space.shape, in_place = entry.in_place or false, ranks = entry.ranks,
-    nodes = entry.nodes, precision = entry.precision }
+    name = entry.name or entry.collective, total = space.total, values = space.shape, ranks = entry.ranks,
+    in_place = entry.in_place or false, nodes = entry.nodes, precision = entry.precision }
 end
 
 local function read_text(path)

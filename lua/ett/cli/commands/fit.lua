@@ -98,7 +98,9 @@ local function fit_all(word, opts, found)
   local devices, unknown = profile.devices { folder }
   if path then
     for _, entry in ipairs(unknown) do
-      if entry.path == path then error_module.raise("missing", "%s", require("ett.profile.samples").unknown_text(entry)) end
+      if entry.path == path then
+        error_module.raise("missing", "%s", require("ett.profile.samples").unknown_text(entry))
+      end
     end
   else
     profile.check_devices(devices, unknown, folder)
