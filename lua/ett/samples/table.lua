@@ -60,7 +60,8 @@ local function read_text(path)
     text, why = file:read("a")
     file:close()
   end
-  if not text then return nil, error_module.new("io", "cannot read '%s': %s", path, (tostring(why):gsub("^.*: ", ""))) end
+  why = tostring(why):gsub("^.*: ", "")
+  if not text then return nil, error_module.new("io", "cannot read '%s': %s", path, why) end
   return text
 end
 
