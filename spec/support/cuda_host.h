@@ -1,9 +1,13 @@
 // cuda_host.h - runs CUDA C on the host, for checking kernels where there is no device.
 //
-// Each thread of a block is a fiber; __syncthreads() and __shfl_xor_sync() wait as a
-// device does (for the block, for the warp), and a block that can never go on is
-// reported. Blocks run one after another, so atomics are plain operations.
+// Each thread of a block is a fiber. __syncthreads() waits for the block and
+// __shfl_xor_sync() for the warp, as on a device; a block whose threads wait at different
+// places is reported. Blocks run one after another, so atomics are plain operations.
+// A fiber starts once with makecontext() and then runs one thread of each block. Switches
+// use _setjmp() and _longjmp(), because swapcontext() makes two system calls.
+#undef _FORTIFY_SOURCE // its longjmp refuses another stack
 #include <math.h>
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +25,7 @@ static dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 enum wait_state { READY, AT_BLOCK, AT_WARP, DONE };
 struct fiber {
-  ucontext_t context;
+  jmp_buf context;
   dim3 index;
   wait_state state;
   float value;
@@ -29,13 +33,15 @@ struct fiber {
 };
 static fiber fibers[1024];
 static int fiber_count, current;
-static ucontext_t scheduler;
+static jmp_buf scheduler;
+static ucontext_t first_context;
 static void (*body)(void *);
 static void *body_argument;
 
 static void wait_as(wait_state state) {
   fibers[current].state = state;
-  swapcontext(&fibers[current].context, &scheduler);
+  if (_setjmp(fibers[current].context) == 0)
+    _longjmp(scheduler, 1);
 }
 static void __syncthreads() {
   wait_as(AT_BLOCK);
@@ -77,9 +83,31 @@ static float rsqrtf(float x) {
 }
 
 static void enter() {
-  body(body_argument);
-  fibers[current].state = DONE;
-  swapcontext(&fibers[current].context, &scheduler);
+  for (;;) {
+    body(body_argument);
+    wait_as(DONE);
+  }
+}
+
+// Gives a fiber its stack; switch_to() then begins enter().
+static void create(fiber *f) {
+  f->stack = (char *)malloc(1 << 16);
+  getcontext(&first_context);
+  first_context.uc_stack.ss_sp = f->stack;
+  first_context.uc_stack.ss_size = 1 << 16;
+  makecontext(&first_context, enter, 0);
+}
+
+// Runs fiber `current` until it waits.
+static void switch_to(fiber *f) {
+  bool is_new = !f->stack;
+  if (is_new)
+    create(f);
+  if (_setjmp(scheduler) != 0)
+    return;
+  if (is_new)
+    setcontext(&first_context);
+  _longjmp(f->context, 1);
 }
 
 // True when every living fiber from first to last waits as `state`; sets *any.
@@ -104,16 +132,9 @@ static void run_block() {
   fiber_count = blockDim.x * blockDim.y * blockDim.z;
   for (int i = 0; i < fiber_count; i++) {
     fiber *f = &fibers[i];
-    if (!f->stack)
-      f->stack = (char *)malloc(1 << 16);
     f->state = READY;
     f->index = {i % blockDim.x, i / blockDim.x % blockDim.y,
                 i / (blockDim.x * blockDim.y)};
-    getcontext(&f->context);
-    f->context.uc_stack.ss_sp = f->stack;
-    f->context.uc_stack.ss_size = 1 << 16;
-    f->context.uc_link = &scheduler;
-    makecontext(&f->context, enter, 0);
   }
   for (;;) {
     bool moved = false, any;
@@ -121,7 +142,7 @@ static void run_block() {
       if (fibers[current].state == READY) {
         threadIdx = fibers[current].index;
         moved = true;
-        swapcontext(&scheduler, &fibers[current].context);
+        switch_to(&fibers[current]);
       }
     for (int w = 0; w < fiber_count; w += 32) {
       int end = w + 32 < fiber_count ? w + 32 : fiber_count;
