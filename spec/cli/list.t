@@ -13,7 +13,7 @@ $ ett list --quiet operators | grep -x rms_norm
 rms_norm
 
 $ ett list oprators
-ett: nothing is called 'oprators'; did you mean 'operators'?; there are architectures, ...
+ett: unknown kind 'oprators'; did you mean 'operators'?; known are architectures, ...
 ?2
 
 # A file beside the script, or under ETT_PATH, is found by its name; one that cannot be loaded is said to be so.

@@ -1,4 +1,4 @@
---- What there is to name: operators, architectures, clusters, …, each a folder of files.
+--- Lists description files: operators, architectures, clusters, …, with their summaries.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local schema = require "ett.base.schema"
@@ -21,7 +21,7 @@ local function first_comment(path)
   return nil
 end
 
--- Examples and measures are programs: to list one is not to run it.
+-- Examples and measures are programs: listing must not run them.
 local runs = { examples = true, measures = true }
 
 local function describe(kind, entry)
@@ -43,7 +43,7 @@ end
 function catalog.list(kind)
   local folder = find.folders[kind]
   if not folder then
-    error_module.raise("usage", "nothing is called '%s'%s; there are %s", kind,
+    error_module.raise("usage", "unknown kind '%s'%s; known are %s", kind,
       error_module.suggestion(kind, catalog.kinds()), table.concat(catalog.kinds(), ", "))
   end
   local list = {}

@@ -1,7 +1,7 @@
---- Error objects: what went wrong, said in one line that a user can act on.
+--- Error objects: one line that says what is wrong, where, and what to do.
 --
--- A fault of a model, plan, cluster or file is raised as {kind, message, context}. Each
--- container that it passes on its way up adds one label:
+-- A fault of a model, plan, cluster or file is raised as { kind, message, context }. Each caller on the way up may add
+-- one label:
 --   llama.lua: layer 3: linear_qkv: field 'hidden' must be a positive integer, got -4096
 local error_module = {}
 
@@ -47,7 +47,7 @@ function error_module.from(value)
   end
   local text = value == nil and "nil was raised" or tostring(value)
   local meta = getmetatable(value)
-  if type(value) == "table" and not (type(meta) == "table" and meta.__tostring) then -- say what it holds
+  if type(value) == "table" and not (type(meta) == "table" and meta.__tostring) then
     text = require("ett.base.pretty").inline(value)
   end
   local missing = text:match("^(.*module '[^']+' not found):\n\tno field")
@@ -57,7 +57,7 @@ function error_module.from(value)
   return error_module.new("internal", "%s", text)
 end
 
---- The value of a call that answers nil and an error where it fails; that error is raised.
+--- The value of a call that returns nil and an error when it fails; the error is raised.
 function error_module.must(value, failure)
   if value == nil then error(failure, 0) end
   return value
@@ -71,7 +71,7 @@ function error_module.label(value, label)
   return object
 end
 
---- A module that is built only where its library is there; else nil and one sentence.
+--- A module that is built only if its library is installed; otherwise nil and one sentence.
 ---@param module string such as "ett.dist"
 ---@param what string "the MPI back end"
 ---@param remedy string "install libopenmpi-dev and openmpi-bin"
@@ -83,7 +83,7 @@ function error_module.part(module, what, remedy)
   if why:find("module '" .. module .. "' not found", 1, true) then
     return nil, ("%s is not built: %s and build again"):format(what, remedy)
   end
-  -- Lua says which file first, and what the loader missed on the next line.
+  -- Lua's first line names the file, the next one the missing library.
   why = why:gsub("^error loading module '[^']*' from file '[^']*':%s*", "")
   return nil, ("%s cannot be loaded: %s; %s"):format(what, why:match("^[^\n]*"), remedy)
 end
@@ -93,14 +93,14 @@ local function finish(label, ok, ...)
   error(error_module.label(..., label), 0)
 end
 
---- A handler for xpcall: what was raised as an error object that knows from where.
+--- A handler for xpcall: the raised value as an error object with a traceback.
 function error_module.traced(value)
   local object = error_module.from(value)
   object.traceback = object.traceback or debug.traceback(nil, 2)
   return object
 end
 
---- Calls fn(...); what it raises goes on with `label` in front.
+--- Calls fn(...); an error is raised again with `label` in front.
 function error_module.wrap(label, fn, ...) return finish(label, xpcall(fn, error_module.traced, ...)) end
 
 local function distance(a, b)
@@ -117,7 +117,7 @@ local function distance(a, b)
   return previous[#b]
 end
 
---- The candidate spelt most like `name`, or nil when none is near.
+--- The candidate whose spelling is nearest to `name`, or nil if none is near.
 ---@param name string
 ---@param candidates string[]
 ---@return string?
@@ -135,7 +135,7 @@ function error_module.nearest(name, candidates)
   return nil
 end
 
---- The only candidate that begins as `name` does, or nil.
+--- The only candidate that begins with `name`, or nil.
 local function completed(name, candidates)
   local found
   for _, candidate in ipairs(candidates) do

@@ -1,42 +1,28 @@
 --- Finds description files by name under the roots; there is no list to edit.
 --
--- The roots, in order: the running script's folder, each entry of ETT_PATH, the installed
--- tree; where no script runs, the working folder after them all, so that it adds names and
--- hides none. `find.path("operators", "gelu")` looks for operators/gelu.lua and
--- operators/gelu/init.lua under each root, and in the script's folder for gelu.lua too.
+-- The roots, in order: the running script's folder, each entry of ETT_PATH, the installed tree. Without a script the
+-- working folder comes last: it adds names and hides none. `find.path("operators", "gelu")` looks for gelu.lua and
+-- the file init.lua of a folder gelu, in operators/ of each root. In the script's folder it looks for gelu.lua, too.
 local error_module = require "ett.base.error"
 local host = require "ett.host"
 
 local find = {}
 local script_folder
 
---- What there is to name: kind -> folder under the roots.
+--- Kinds of description files: kind -> folder under the roots.
 find.folders = {
-  architectures = "lua/architectures",
-  campaigns = "samplers/campaigns",
-  clusters = "clusters",
-  communication = "lua/ett/trace/communication",
-  examples = "examples",
-  measures = "spec/bench",
-  metrics = "lua/ett/metrics",
-  operators = "operators",
-  schedules = "lua/schedules",
+  architectures = "lua/architectures", campaigns = "samplers/campaigns", clusters = "clusters",
+  communication = "lua/ett/trace/communication", examples = "examples", measures = "spec/bench",
+  metrics = "lua/ett/metrics", operators = "operators", schedules = "lua/schedules",
 }
 
---- Counts changes of the roots: what was found under one number is found again.
+--- Counts changes of the roots. Results of find.path hold while it stays the same.
 find.generation = 0
 
-local function split(path, separator)
-  local entries = {}
-  for entry in (path or ""):gmatch("[^" .. separator .. "]+") do entries[#entries + 1] = entry end
-  return entries
-end
-
--- Those that are named: not the working folder.
+-- All roots but the working folder.
 local function named_roots()
-  local roots = {}
-  if script_folder then roots[#roots + 1] = script_folder end
-  for _, entry in ipairs(split(os.getenv("ETT_PATH"), ":")) do
+  local roots = { script_folder }
+  for entry in (os.getenv "ETT_PATH" or ""):gmatch "[^:]+" do
     if entry:sub(1, 1) ~= "/" then
       error_module.raise("usage", "ETT_PATH: '%s' must be an absolute folder", entry)
     end
@@ -46,16 +32,14 @@ local function named_roots()
   return roots
 end
 
---- Says in which folder the running script stands; its files are found first.
+--- Sets the folder of the running script; its files are found first.
 function find.set_script_folder(folder)
   script_folder = folder
   find.generation = find.generation + 1
   local front = {}
   for _, root in ipairs(named_roots()) do
     if root ~= host.root then
-      front[#front + 1] = root .. "/?.lua"
-      front[#front + 1] = root .. "/?/init.lua"
-      front[#front + 1] = root .. "/lua/?.lua"
+      front[#front + 1] = ("%s/?.lua;%s/?/init.lua;%s/lua/?.lua"):format(root, root, root)
     end
   end
   find.default_path = find.default_path or package.path
@@ -63,7 +47,7 @@ function find.set_script_folder(folder)
   package.path = table.concat(front, ";")
 end
 
---- The roots, first found wins.
+--- The roots; the first that has a file wins.
 ---@return string[]
 function find.roots()
   local roots, here = named_roots(), require("lfs").currentdir()
@@ -91,7 +75,7 @@ end
 
 local function candidates(root, kind, name, last)
   local places = { ("%s/%s/%s.lua"):format(root, kind, name), ("%s/%s/%s/init.lua"):format(root, kind, name) }
-  -- Beside the script; beside the user where none runs, but for what a command line names by its file.
+  -- Beside the script, or in the working folder without one. A command line names a cluster there by its file.
   if root == script_folder or last and kind ~= "clusters" then
     local leaf = kind:match("([^/]+)$")
     places[#places + 1] = ("%s/%s/%s.lua"):format(root, leaf, name)
@@ -115,7 +99,7 @@ end
 
 --- Every name found under the roots for a kind, sorted: list of {name=, path=}.
 ---@param kind string
----@param before string? a folder that is looked through before the roots
+---@param before string? a folder to search before the roots
 function find.list(kind, before)
   local lfs = require "lfs"
   local seen, entries, roots = {}, {}, find.roots()
@@ -147,8 +131,8 @@ function find.names(kind)
   return names
 end
 
---- Environment of a description or script: reads globals, cannot create undeclared ones. Says which line wants to: it
---- may stand in a function that is called long after the file was loaded.
+--- Environment of a description or script: it reads globals and cannot create them. The error names the line, as the
+--- function may run long after the file was loaded.
 function find.sandbox()
   return setmetatable({}, {
     __index = _G,
@@ -161,7 +145,7 @@ function find.sandbox()
   })
 end
 
---- From now on modules cannot create globals either: a forgotten `local` raises.
+--- After this call modules cannot create globals either.
 function find.protect_globals()
   local meta = getmetatable(_G) or {}
   meta.__newindex = function(_, name)
@@ -181,8 +165,8 @@ function find.load_file(path)
   return error_module.wrap(find.label(path), chunk)
 end
 
---- Loads a part of a description that has a folder of its own, such as the file `check` of "samplers/cpu". A root's
---- file of exactly that path counts; one that only has the part's name and stands beside a script does not.
+--- Loads another file of a description's folder, such as `check` of "samplers/cpu". Only the full path under a root
+--- counts, never a file of that name beside a script.
 function find.part(folder, name)
   for _, root in ipairs(find.roots()) do
     local path = ("%s/%s/%s.lua"):format(root, folder, name)

@@ -1,9 +1,9 @@
---- Folders, and whole files written into them.
+--- Makes, writes and removes folders and files.
 local error_module = require "ett.base.error"
 
 local folder = {}
 
---- Makes a folder and the ones above it; raises when that cannot be.
+--- Makes a folder and its parents; raises if it cannot.
 ---@param path string
 ---@return string path
 function folder.make(path)
@@ -13,7 +13,7 @@ function folder.make(path)
   return path
 end
 
---- Writes a whole file, or leaves the one that was there; raises when that cannot be.
+--- Writes a whole file; if that fails, the old file stays and an error is raised.
 ---@param path string
 ---@param text string
 ---@return string path
@@ -23,7 +23,7 @@ function folder.write(path, text)
   return path
 end
 
---- A new empty folder for temporary files, under TMPDIR or /tmp. Whoever makes it removes it.
+--- A new empty folder under TMPDIR or /tmp. The caller removes it.
 ---@return string path
 function folder.temporary()
   local lfs = require "lfs"
@@ -40,8 +40,7 @@ function folder.temporary()
   return error_module.raise("io", "cannot make a temporary folder in '%s': %s", under, tostring(why))
 end
 
---- Calls work(path) with a new temporary folder and removes it afterwards, whatever happened. Returns and raises what
---- work does.
+--- Calls work(path) with a new temporary folder and always removes it afterwards. Returns what work returns.
 ---@param work fun(path: string): ...
 function folder.within(work)
   local path = folder.temporary()
@@ -51,7 +50,7 @@ function folder.within(work)
   return table.unpack(results, 2, results.n)
 end
 
---- Removes a folder and all that is in it; links are removed, not followed.
+--- Removes a folder and its contents; links are removed, not followed.
 ---@param path string
 function folder.remove(path)
   local lfs = require "lfs"

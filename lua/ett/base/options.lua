@@ -1,4 +1,4 @@
---- Command-line options declared as data; help is made from the same table.
+--- Command-line options, declared as data: parsing and help text.
 --
 --   options = {
 --     { "cluster", "NAME", "cluster to predict on", default = "perlmutter" },
@@ -6,8 +6,8 @@
 --     { "n", "N", "how many", kind = "count", short = "n" },
 --   }
 --
--- Kinds: string (the default), number (finite), positive (number above 0), integer, count (from
--- 1). --help and --traceback are every command's; what else a command does not declare is refused.
+-- Kinds: string (the default), number (finite), positive (above 0), integer, count (from 1). Every command has --help
+-- and --traceback. Undeclared options are refused.
 local error_module = require "ett.base.error"
 
 local options = {}
@@ -29,7 +29,7 @@ function options.number(text)
   return nil
 end
 
---- A command-line value in its natural kind: number, true/false or string.
+--- A command-line value: a number, true, false or the text itself.
 function options.value(text)
   if text == "true" then return true end
   if text == "false" then return false end
@@ -126,10 +126,10 @@ function options.parse(declared, argv, command)
   return opts, positional
 end
 
---- Words NAME=VALUE as a table of texts; anything else, and a name given twice, is refused.
+--- Words NAME=VALUE as a table of texts. Other words, and a name given twice, are refused.
 ---@param words string[]
----@param label string whose words they are: a command, a script
----@param hint string? the end of the message about a word of another form
+---@param label string the command or script, for messages
+---@param hint string? appended to the message about another word
 ---@return table<string, string>
 function options.words(words, label, hint)
   local by_name = {}

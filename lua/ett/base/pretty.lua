@@ -1,5 +1,4 @@
---- Shows any value as text a reader can take in: keys sorted, depth and length bounded,
--- cycles marked. For eyes, not for machines; those get ett.json.
+--- Any value as text for people: keys sorted, depth and length bounded, cycles marked. Machines get ett.json.
 local pretty = {}
 
 local limits = { width = 100, depth = 6, entries = 200, text = 2000 }
@@ -19,7 +18,7 @@ local function key_text(key)
   return "[" .. tostring(key) .. "]"
 end
 
---- Keys in an order that never changes: numbers, then strings, then the rest by type.
+--- Keys in a fixed order: numbers, strings, the rest.
 local function sorted_keys(t)
   local rank = { number = 1, string = 2 }
   local keys = {}

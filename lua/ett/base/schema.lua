@@ -1,69 +1,68 @@
---- Checks tables of named fields: unknown, missing and wrong-kind each get a sentence.
+--- Checks tables of named fields. Unknown, missing and wrong fields get a sentence each.
 --
 --   local spec = { hidden = "count", tp = { "degree", default = 1 }, gated = "boolean?" }
 --   local clean = schema.check(given, spec, "plan")
 --
--- A field is a kind, a kind with "?" (optional), or { kind, default=, optional=, one_of=, least=, most=, help=,
--- fields = { … } of a table }.
+-- README.md lists the kinds and the fields of a rule.
 local error_module = require "ett.base.error"
 
 local schema = {}
 
-local function is_integer(value) return math.type(value) == "integer" or
-  (math.type(value) == "float" and value == math.floor(value) and math.abs(value) < 2 ^ 53) end
+local function is_integer(value)
+  return math.type(value) == "integer"
+    or (math.type(value) == "float" and value == math.floor(value) and math.abs(value) < 2 ^ 53)
+end
+local function to_integer(value) return math.tointeger(value) or math.floor(value) end
+local function is_finite(value) return type(value) == "number" and value - value == 0 end
+local function of_type(name) return function(value) return type(value) == name end end
 
-local function describe(value)
+--- A value as messages show it: strings quoted, long ones cut.
+function schema.describe(value)
   if type(value) == "string" then return ("'%s'"):format(#value > 60 and value:sub(1, 57) .. "..." or value) end
   if type(value) == "table" then return "a table" end
   if tostring(value):match("^%a+: 0x") or type(value) == "function" then return "a " .. type(value) end
   if value ~= value then return "NaN" end
-  if type(value) == "number" and math.type(value) == "float" and value == math.floor(value)
-    and math.abs(value) < 2 ^ 53 then return ("%d"):format(value) end
+  if type(value) == "number" and is_integer(value) then return ("%d"):format(value) end
   return tostring(value)
 end
-
---- kind -> { sentence, test, [convert] }. Counts and degrees come back as Lua integers.
-local function to_integer(value) return math.tointeger(value) or math.floor(value) end
-local kinds = {
-  count = { "a positive integer", function(v) return is_integer(v) and v > 0 end, to_integer },
-  degree = { "a positive integer", function(v) return is_integer(v) and v > 0 end, to_integer },
-  integer = { "an integer", is_integer, to_integer },
-  natural = { "an integer of at least 0", function(v) return is_integer(v) and v >= 0 end, to_integer },
-  number = { "a finite number", function(v)
-    return type(v) == "number" and v == v and v ~= math.huge and v ~= -math.huge end },
-  positive = { "a positive number", function(v)
-    return type(v) == "number" and v > 0 and v < math.huge end },
-  nonnegative = { "a number of at least 0", function(v)
-    return type(v) == "number" and v >= 0 and v < math.huge end },
-  fraction = { "a number from 0 to 1", function(v) return type(v) == "number" and v >= 0 and v <= 1 end },
-  boolean = { "true or false", function(v) return type(v) == "boolean" end },
-  string = { "a string", function(v) return type(v) == "string" end },
-  table = { "a table", function(v) return type(v) == "table" end },
-  text_or_table = { "a string or a table", function(v) return type(v) == "string" or type(v) == "table" end },
-  list = { "a list", function(v) return type(v) == "table" and (next(v) == nil or v[1] ~= nil) end },
-  ["function"] = { "a function", function(v) return type(v) == "function" end },
-  any = { "any value", function(v) return v ~= nil end },
-}
-local dtypes = { fp16 = 2, bf16 = 2, fp32 = 4, tf32 = 4, fp8 = 1, fp64 = 8, int8 = 1 }
-local training_dtypes = { bf16 = true, fp16 = true, fp32 = true, fp64 = true, fp8 = true, tf32 = true }
-kinds.training_dtype = { "one of bf16, fp16, fp32, fp64, fp8, tf32 (int8 does not train)",
-  function(v) return training_dtypes[v] ~= nil end }
-kinds.dtype = { "one of bf16, fp16, fp32, fp64, fp8, int8, tf32", function(v) return dtypes[v] ~= nil end }
-
--- What functions of the library take from each other.
-kinds.model = { "a model of ett.model.new, .list or .huggingface",
-  function(v) return type(v) == "table" and type(v.layers) == "table" and type(v.hyper) == "table" end }
-kinds.cluster = { "a cluster's name, file or table, see `ett list clusters`",
-  function(v) return type(v) == "string" or type(v) == "table" end }
-kinds.profile = { "a profile (ett.profile.of_cluster.open, ett.profile.open), or false for the device's rates alone",
-  function(v) return v == false or type(v) == "table" and v.operator ~= nil and v.collective ~= nil end }
+local describe = schema.describe
 
 --- Bytes of one element of a dtype.
-schema.dtype_bytes = dtypes
+schema.dtype_bytes = { fp16 = 2, bf16 = 2, fp32 = 4, tf32 = 4, fp8 = 1, fp64 = 8, int8 = 1 }
+local dtype_bytes = schema.dtype_bytes
 
---- Checks one argument of a function by its kind (or kind with "?"), and returns it as the kind has it:
---- schema.argument(path, "string", "ett.model.huggingface", "path") raises "ett.model.huggingface:
---- argument 'path' must be a string, got nil".
+local function is_count(value) return is_integer(value) and value > 0 end
+
+--- kind -> { sentence, test, conversion }. Counts and degrees become Lua integers.
+local kinds = {
+  count = { "a positive integer", is_count, to_integer }, degree = { "a positive integer", is_count, to_integer },
+  integer = { "an integer", is_integer, to_integer },
+  natural = { "an integer of at least 0", function(v) return is_integer(v) and v >= 0 end, to_integer },
+  number = { "a finite number", is_finite },
+  positive = { "a positive number", function(v) return is_finite(v) and v > 0 end },
+  nonnegative = { "a number of at least 0", function(v) return is_finite(v) and v >= 0 end },
+  fraction = { "a number from 0 to 1", function(v) return is_finite(v) and v >= 0 and v <= 1 end },
+  boolean = { "true or false", of_type "boolean" }, string = { "a string", of_type "string" },
+  table = { "a table", of_type "table" }, ["function"] = { "a function", of_type "function" },
+  text_or_table = { "a string or a table", function(v) return type(v) == "string" or type(v) == "table" end },
+  list = { "a list", function(v) return type(v) == "table" and (next(v) == nil or v[1] ~= nil) end },
+  any = { "any value", function(v) return v ~= nil end },
+  dtype = { "one of bf16, fp16, fp32, fp64, fp8, int8, tf32", function(v) return dtype_bytes[v] ~= nil end },
+  training_dtype = { "one of bf16, fp16, fp32, fp64, fp8, tf32 (int8 does not train)",
+    function(v) return v ~= "int8" and dtype_bytes[v] ~= nil end },
+  model = { "a model of ett.model.new, .list or .huggingface",
+    function(v) return type(v) == "table" and type(v.layers) == "table" and type(v.hyper) == "table" end },
+  cluster = { "a cluster's name, file or table, see `ett list clusters`",
+    function(v) return type(v) == "string" or type(v) == "table" end },
+  profile = { "a profile (ett.profile.of_cluster.open, ett.profile.open), or false for the device's rates alone",
+    function(v) return v == false or type(v) == "table" and v.operator ~= nil and v.collective ~= nil end },
+}
+
+local function converted(kind, value) return kind[3] and kind[3](value) or value end
+
+--- Checks one argument of a function by its kind (or kind with "?") and returns it:
+--- schema.argument(nil, "string", "ett.model.huggingface", "path") raises
+--- "ett.model.huggingface: argument 'path' must be a string, got nil".
 function schema.argument(value, kind, where, name)
   local optional = kind:sub(-1) == "?"
   local check = kinds[optional and kind:sub(1, -2) or kind]
@@ -71,20 +70,14 @@ function schema.argument(value, kind, where, name)
   if not check[2](value) then
     error_module.raise("argument", "%s: argument '%s' must be %s, got %s", where, name, check[1], describe(value))
   end
-  return check[3] and check[3](value) or value
+  return converted(check, value)
 end
 
---- A value as messages show it: strings quoted, long ones cut.
-schema.describe = describe
-
---- What keeps a table from being a list, as a sentence: a name in it, or an entry that is nil. Such entries would be
---- passed over in silence.
+--- Why a table is no list, as a sentence: it has a name, or an entry that is nil. Returns nil for a list.
 function schema.list_fault(list)
   local last, count = 0, 0
   for key in pairs(list) do
-    if math.type(key) ~= "integer" or key < 1 then
-      return ("a list has no place for %s"):format(describe(key))
-    end
+    if math.type(key) ~= "integer" or key < 1 then return ("a list has no place for %s"):format(describe(key)) end
     last, count = math.max(last, key), count + 1
   end
   if count == last then return nil end
@@ -178,7 +171,7 @@ function schema.violations(given, spec)
         inner, value = schema.violations(value, rule.fields)
         for _, sentence in ipairs(inner) do add("%s: %s", name, sentence) end
       end
-      clean[name] = check[3] and check[3](value) or value
+      clean[name] = converted(check, value)
     end
   end
   return found, clean
@@ -213,7 +206,7 @@ function schema.returning(fn, kind, who, path)
   local check = kinds[kind]
   return function(...)
     local value = fn(...)
-    if check[2](value) then return check[3] and check[3](value) or value end
+    if check[2](value) then return converted(check, value) end
     error_module.raise("model", "%s: %s must return %s, got %s", schema.place(fn, path), who, check[1],
       describe(value))
   end
