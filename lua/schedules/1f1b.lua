@@ -1,5 +1,5 @@
 --- One forward, one backward, with a flush (Narayanan et al. 2021, section 2.2.1). The built-in
---- of runtime/schedule gives the same orders; a spec compares them.
+--- of runtime/step gives the same orders; a spec compares them.
 local schedule = { name = "1f1b", summary = "one forward, one backward: as many in flight as stages behind" }
 
 --- Units of one stage, in order.

@@ -1,4 +1,4 @@
---- All forward, then all backward (Huang et al. 2019, GPipe). The built-in of runtime/schedule
+--- All forward, then all backward (Huang et al. 2019, GPipe). The built-in of runtime/step
 --- gives the same orders; a spec compares them.
 local schedule = { name = "gpipe", summary = "all micro-batches forward, then all backward" }
 

@@ -3,8 +3,8 @@
  * Evaluating a plan asks for times; those not yet known are noted, so that the caller can
  * answer all of them at once (through a profile) and evaluate again. A sweep shares one
  * table between its plans: each distinct message is predicted once. */
-#ifndef ETT_SCHEDULE_DEMAND_H
-#define ETT_SCHEDULE_DEMAND_H
+#ifndef ETT_STEP_DEMAND_H
+#define ETT_STEP_DEMAND_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,9 +31,10 @@ typedef enum ett_stage_place {
 typedef struct ett_demand {
   ett_demand_kind kind;
   double amount; /* bytes of the whole buffer; parameters for updates */
-  /* Ranks of the group: nodes * gpus_per_node. Of an update: repeated layers it holds,
-   * and its ett_stage_place. */
-  int32_t nodes, gpus_per_node;
+  int32_t nodes,
+      gpus_per_node;     /* of a message: its group has nodes * gpus_per_node ranks */
+  int32_t layers;        /* of an update: repeated layers that it holds */
+  ett_stage_place place; /* of an update */
   int32_t element_bytes; /* 4, 2 or 1: which dtype moves */
 } ett_demand;
 

@@ -1,7 +1,7 @@
 /* engine.h - the arrays that the event engine and the closed forms fill: inside
- * runtime/schedule only. */
-#ifndef ETT_SCHEDULE_ENGINE_H
-#define ETT_SCHEDULE_ENGINE_H
+ * runtime/step only. */
+#ifndef ETT_STEP_ENGINE_H
+#define ETT_STEP_ENGINE_H
 
 #include "step/pipeline.h"
 

@@ -42,11 +42,9 @@ static void note(ett_evaluation *e, size_t index) {
   w->demands[w->demand_count++] = index;
 }
 
-double ett_messages_ask(ett_evaluation *e, ett_demand_kind kind, double amount,
-                        int32_t nodes, int32_t gpus, int32_t element_bytes) {
-  if (e->failed || amount <= 0)
+double ett_messages_ask(ett_evaluation *e, ett_demand demand) {
+  if (e->failed || demand.amount <= 0)
     return 0;
-  ett_demand demand = {kind, amount, nodes, gpus, element_bytes};
   ptrdiff_t index = ett_demands_find(e->demands, &demand, e->err);
   if (index < 0) {
     e->failed = -1;
@@ -75,9 +73,15 @@ ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind,
     b.full = bytes > b.size ? ceil(bytes / b.size) - 1 : 0;
     b.rest = b.full > 0 ? bytes - b.full * b.size : bytes;
   }
+  ett_demand message = {.kind = kind,
+                        .amount = b.size,
+                        .nodes = nodes,
+                        .gpus_per_node = gpus,
+                        .element_bytes = element_bytes};
   if (b.full > 0)
-    b.full_time = ett_messages_ask(e, kind, b.size, nodes, gpus, element_bytes);
-  b.rest_time = ett_messages_ask(e, kind, b.rest, nodes, gpus, element_bytes);
+    b.full_time = ett_messages_ask(e, message);
+  message.amount = b.rest;
+  b.rest_time = ett_messages_ask(e, message);
   return b;
 }
 

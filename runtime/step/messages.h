@@ -1,7 +1,7 @@
 /* messages.h - the messages of a step: what a plan asks to have timed, and how buckets of
- * gradients and weights lie behind or beside computing. Inside runtime/schedule only. */
-#ifndef ETT_SCHEDULE_MESSAGES_H
-#define ETT_SCHEDULE_MESSAGES_H
+ * gradients and weights lie behind or beside computing. Inside runtime/step only. */
+#ifndef ETT_STEP_MESSAGES_H
+#define ETT_STEP_MESSAGES_H
 
 #include "step/step.h"
 
@@ -55,9 +55,8 @@ typedef struct ett_step_arrays {
  */
 int ett_messages_cross_node(int64_t s, int64_t stride, int gpus_per_node);
 
-/* Seconds of one demand; 0 while it is untimed. */
-double ett_messages_ask(ett_evaluation *e, ett_demand_kind kind, double amount,
-                        int32_t nodes, int32_t gpus, int32_t element_bytes);
+/* Seconds of one demand; 0 while it is untimed, and of an amount of 0. */
+double ett_messages_ask(ett_evaluation *e, ett_demand demand);
 
 /* The messages of a buffer over a group: buckets, under ZeRO-3 the layers one by one. */
 ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind,

@@ -1,8 +1,8 @@
-/* order.h - which unit a rank runs k-th: inside runtime/schedule only.
+/* order.h - which unit a rank runs k-th: inside runtime/step only.
  *
  * Inline, since the event engine asks for every unit of every rank. */
-#ifndef ETT_SCHEDULE_ORDER_H
-#define ETT_SCHEDULE_ORDER_H
+#ifndef ETT_STEP_ORDER_H
+#define ETT_STEP_ORDER_H
 
 #include "step/pipeline.h"
 

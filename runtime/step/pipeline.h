@@ -6,8 +6,8 @@
  * backward is split also a weight-gradient unit. A rank runs its units one after the
  * other in the order that its schedule says; a unit starts when its rank is free and its
  * input has arrived. Times are seconds, all of them at least 0. */
-#ifndef ETT_SCHEDULE_PIPELINE_H
-#define ETT_SCHEDULE_PIPELINE_H
+#ifndef ETT_STEP_PIPELINE_H
+#define ETT_STEP_PIPELINE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -10,7 +10,7 @@ struct ett_program {
   ett_layer_sums *sums; /* per kind */
   int32_t *uses;        /* [kind][operation] */
   size_t operation_count, kind_count;
-  double boundary_bytes, tied_bytes;
+  double boundary_bytes, tied_embedding_bytes;
   int32_t element_bytes;
   size_t varied;
   ett_variation variation;
@@ -73,7 +73,7 @@ int ett_program_set_operation(ett_program *p, size_t index, const ett_operation 
                        p->operation_count);
   if (ett_time_check(o->forward, "the forward pass", err) != 0 ||
       ett_time_check(o->backward, "the backward pass", err) != 0 ||
-      check_amount("parameters", o->parameters, err) != 0 ||
+      check_amount("dense_parameters", o->dense_parameters, err) != 0 ||
       check_amount("expert_parameters", o->expert_parameters, err) != 0 ||
       check_amount("activation_bytes", o->activation_bytes, err) != 0 ||
       check_amount("flops", o->flops, err) != 0)
@@ -107,16 +107,17 @@ int ett_program_set_uses(ett_program *p, size_t kind, size_t operation, int32_t 
   return 0;
 }
 
-int ett_program_set_messages(ett_program *p, double boundary_bytes, double tied_bytes,
-                             int32_t element_bytes, ett_err *err) {
+int ett_program_set_messages(ett_program *p, double boundary_bytes,
+                             double tied_embedding_bytes, int32_t element_bytes,
+                             ett_err *err) {
   if (check_amount("boundary_bytes", boundary_bytes, err) != 0 ||
-      check_amount("tied_bytes", tied_bytes, err) != 0)
+      check_amount("tied_embedding_bytes", tied_embedding_bytes, err) != 0)
     return -1;
   if (element_bytes < 1 || element_bytes > 8)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "an element has 1 to 8 bytes, got %d",
                        element_bytes);
   p->boundary_bytes = boundary_bytes;
-  p->tied_bytes = tied_bytes;
+  p->tied_embedding_bytes = tied_embedding_bytes;
   p->element_bytes = element_bytes;
   return 0;
 }
@@ -129,8 +130,8 @@ double ett_program_boundary_bytes(const ett_program *p) {
   return p->boundary_bytes;
 }
 
-double ett_program_tied_bytes(const ett_program *p) {
-  return p->tied_bytes;
+double ett_program_tied_embedding_bytes(const ett_program *p) {
+  return p->tied_embedding_bytes;
 }
 
 int32_t ett_program_element_bytes(const ett_program *p) {
@@ -171,14 +172,14 @@ static double least(double a, double b) {
  * computing outside the routed experts. What is longer than its partner stays exposed.
  * Computing is taken to be as fast beside communication as alone. */
 static void hide(ett_layer_sums *s, const double forward[ETT_ROLES],
-                 const double backward[ETT_ROLES], int again) {
+                 const double backward[ETT_ROLES], int recomputed) {
   double f = forward[ETT_ROLE_EXCHANGE] / 2, b = backward[ETT_ROLE_EXCHANGE] / 2;
   const ett_exchange_overlap shared = ETT_EXCHANGE_SHARED_EXPERTS;
   s->forward_hidden[shared] = least(f, forward[ETT_ROLE_BESIDE_DISPATCH]) +
                               least(f, forward[ETT_ROLE_BESIDE_COMBINE]);
   s->backward_hidden[shared] = least(b, backward[ETT_ROLE_BESIDE_DISPATCH]) +
                                least(b, backward[ETT_ROLE_BESIDE_COMBINE]);
-  s->again_hidden = again ? s->forward_hidden[shared] : 0;
+  s->recompute_hidden = recomputed ? s->forward_hidden[shared] : 0;
   double outside_forward = forward[ETT_ROLE_OUTSIDE] + forward[ETT_ROLE_BESIDE_DISPATCH] +
                            forward[ETT_ROLE_BESIDE_COMBINE];
   double outside_backward = backward[ETT_ROLE_OUTSIDE] +
@@ -206,13 +207,13 @@ void ett_program_finish(ett_program *p) {
       s.backward += backward;
       of_forward[o->role] += forward;
       of_backward[o->role] += backward;
-      s.again[ETT_RECOMPUTE_FULL] += forward;
+      s.recompute[ETT_RECOMPUTE_FULL] += forward;
       if (o->selective)
-        s.again[ETT_RECOMPUTE_SELECTIVE] += forward;
+        s.recompute[ETT_RECOMPUTE_SELECTIVE] += forward;
       /* Input and weight gradient of a product are two products of its own size. */
-      if (o->parameters > 0 || o->expert_parameters > 0)
+      if (o->dense_parameters > 0 || o->expert_parameters > 0)
         s.weight += backward / 2;
-      s.parameters += n * o->parameters;
+      s.dense_parameters += n * o->dense_parameters;
       s.expert_parameters += n * o->expert_parameters;
       s.activation_bytes[ETT_RECOMPUTE_NONE] += n * o->activation_bytes;
       if (!o->selective)
@@ -224,7 +225,7 @@ void ett_program_finish(ett_program *p) {
     s.layer_bytes = s.activation_bytes[ETT_RECOMPUTE_NONE];
     if (p->kinds[k].place !=
         ETT_PLACE_MIDDLE) { /* embedding and head are never run again */
-      s.again[ETT_RECOMPUTE_FULL] = s.again[ETT_RECOMPUTE_SELECTIVE] = 0;
+      s.recompute[ETT_RECOMPUTE_FULL] = s.recompute[ETT_RECOMPUTE_SELECTIVE] = 0;
       s.activation_bytes[ETT_RECOMPUTE_SELECTIVE] =
           s.activation_bytes[ETT_RECOMPUTE_NONE];
       s.activation_bytes[ETT_RECOMPUTE_FULL] = s.activation_bytes[ETT_RECOMPUTE_NONE];
@@ -254,16 +255,16 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n) {
   to->forward += n * of->forward;
   to->backward += n * of->backward;
   to->weight += n * of->weight;
-  to->again_hidden += n * of->again_hidden;
+  to->recompute_hidden += n * of->recompute_hidden;
   for (int o = 0; o < ETT_EXCHANGE_OVERLAPS; o++) {
     to->forward_hidden[o] += n * of->forward_hidden[o];
     to->backward_hidden[o] += n * of->backward_hidden[o];
   }
-  to->parameters += n * of->parameters;
+  to->dense_parameters += n * of->dense_parameters;
   to->expert_parameters += n * of->expert_parameters;
   to->flops += n * of->flops;
   for (int r = 0; r < 3; r++) {
-    to->again[r] += n * of->again[r];
+    to->recompute[r] += n * of->recompute[r];
     to->activation_bytes[r] += n * of->activation_bytes[r];
   }
   if (of->layer_bytes > to->layer_bytes)

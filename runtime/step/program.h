@@ -5,8 +5,8 @@
  * and the order of kinds in the model. Lowering under a pipeline split is then counting.
  * A program holds for one (architecture, tp, cp, ep, micro-batch, sequence); all values
  * are per device and micro-batch. */
-#ifndef ETT_SCHEDULE_PROGRAM_H
-#define ETT_SCHEDULE_PROGRAM_H
+#ifndef ETT_STEP_PROGRAM_H
+#define ETT_STEP_PROGRAM_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -50,7 +50,7 @@ typedef enum ett_exchange_overlap {
 
 typedef struct ett_operation {
   ett_demand_time forward, backward; /* one run */
-  double parameters;                 /* of one run's weights on this device, dense */
+  double dense_parameters;           /* weights on this device that every run uses */
   double expert_parameters; /* weights that differ between expert-parallel ranks */
   double activation_bytes;  /* kept from forward to backward */
   double flops;             /* forward + backward, as model FLOPs count them */
@@ -66,13 +66,13 @@ typedef struct ett_layer_kind {
 
 /* Sums over one layer of a kind, or over a slice. */
 typedef struct ett_layer_sums {
-  double forward, backward, again[3]; /* seconds; again[recompute] joins the backward */
-  double weight;                      /* seconds of weight gradients within backward */
+  double forward, backward, recompute[3]; /* seconds; one joins the backward */
+  double weight; /* seconds of weight gradients within backward */
   /* By ett_exchange_overlap: seconds of all-to-alls within forward and backward that hide
    * (of ETT_EXCHANGE_BATCH: in a pair with the other pass of the same layer). */
   double forward_hidden[ETT_EXCHANGE_OVERLAPS], backward_hidden[ETT_EXCHANGE_OVERLAPS];
-  double again_hidden; /* of SHARED_EXPERTS, when the forward pass runs again in full */
-  double parameters, expert_parameters;
+  double recompute_hidden; /* of SHARED_EXPERTS, under full recomputation */
+  double dense_parameters, expert_parameters;
   double activation_bytes[3]; /* by recompute */
   double layer_bytes;         /* all activations of the largest one layer */
   double flops;
@@ -96,11 +96,12 @@ int ett_program_set_uses(ett_program *program, size_t kind, size_t operation,
 /* Activation bytes that one micro-batch sends between neighbouring slices, bytes of the
  * tied embedding's gradient (0: not tied) and the bytes of an element that moves. */
 int ett_program_set_messages(ett_program *program, double boundary_bytes,
-                             double tied_bytes, int32_t element_bytes, ett_err *err);
+                             double tied_embedding_bytes, int32_t element_bytes,
+                             ett_err *err);
 
 const ett_operation *ett_program_operation(const ett_program *program, size_t index);
 double ett_program_boundary_bytes(const ett_program *program);
-double ett_program_tied_bytes(const ett_program *program);
+double ett_program_tied_embedding_bytes(const ett_program *program);
 int32_t ett_program_element_bytes(const ett_program *program);
 
 /* Number of layers that are spread over slices. */

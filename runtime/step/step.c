@@ -27,7 +27,7 @@ void ett_step_workspace_free(ett_step_workspace *w) {
 }
 
 static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_arrays *a) {
-  size_t ranks = (size_t)e->plan->pp, slices = ranks * (size_t)e->plan->chunks;
+  size_t ranks = (size_t)e->plan->pp, slices = ranks * (size_t)e->plan->vp;
   size_t bytes =
       ranks * sizeof *a->stage + slices * (sizeof *a->sums + sizeof *a->gradients +
                                            8 * sizeof(double) + 2 * sizeof(int64_t));
@@ -62,7 +62,7 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
     const char *name;
     int64_t value;
   } fields[] = {{"pp", p->pp},
-                {"chunks", p->chunks},
+                {"vp", p->vp},
                 {"tp", p->tp},
                 {"cp", p->cp},
                 {"ep", p->ep},
@@ -91,10 +91,20 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
   return 0;
 }
 
+/* Seconds of a message between two ranks, inside a node or across nodes. */
+static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, int across,
+                       int32_t element_bytes) {
+  return ett_messages_ask(e, (ett_demand){.kind = kind,
+                                          .amount = bytes,
+                                          .nodes = across ? 2 : 1,
+                                          .gpus_per_node = across ? 1 : 2,
+                                          .element_bytes = element_bytes});
+}
+
 /* Times of every slice and of the messages between them. */
 static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
-  int slices = p->pp * p->chunks;
+  int slices = p->pp * p->vp;
   int64_t stride = (int64_t)p->tp * p->cp * p->dp;
   double boundary = ett_program_boundary_bytes(e->program);
   int32_t element = ett_program_element_bytes(e->program);
@@ -102,10 +112,10 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   for (int v = 0; v < slices; v++) {
     const ett_layer_sums *s = &a->sums[v];
     int shared = p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS;
-    double backward = s->backward + s->again[p->recompute];
+    double backward = s->backward + s->recompute[p->recompute];
     if (shared)
       backward -= s->backward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] +
-                  (p->recompute == ETT_RECOMPUTE_FULL ? s->again_hidden : 0);
+                  (p->recompute == ETT_RECOMPUTE_FULL ? s->recompute_hidden : 0);
     a->forward[v] =
         s->forward - (shared ? s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] : 0);
     a->forward_hidden[v] = s->forward_hidden[ETT_EXCHANGE_BATCH];
@@ -114,7 +124,7 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
     a->backward[v] = backward - a->weight[v];
     if (p->zero == ETT_ZERO_PARAMETERS) {
       double gather =
-          ett_messages_gather(e, s->parameters, s->expert_parameters, a->layers[v]);
+          ett_messages_gather(e, s->dense_parameters, s->expert_parameters, a->layers[v]);
       a->forward[v] = ett_messages_with_gathers(e, a->forward[v], gather, a->layers[v]);
       a->backward[v] = ett_messages_with_gathers(e, a->backward[v], gather, a->layers[v]);
     }
@@ -125,8 +135,7 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
                        ? (int64_t)p->pp * stride > p->gpus_per_node
                        : ett_messages_cross_node(v % p->pp, stride, p->gpus_per_node);
       if (send[across] < 0)
-        send[across] = ett_messages_ask(e, ETT_DEMAND_SEND_RECV, boundary, across ? 2 : 1,
-                                        across ? 1 : 2, element);
+        send[across] = ask_pair(e, ETT_DEMAND_SEND_RECV, boundary, across, element);
       a->send_forward[v] = a->send_backward[v] = send[across];
     }
   }
@@ -137,14 +146,14 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
   double data = (double)e->dense.degree, expert_data = (double)e->expert.degree;
-  double whole = s->parameters + s->expert_parameters;
-  double shard = s->parameters / data + s->expert_parameters / expert_data;
+  double whole = s->dense_parameters + s->expert_parameters;
+  double shard = s->dense_parameters / data + s->expert_parameters / expert_data;
   double working = 0;
   s->weight_bytes = (p->zero >= ETT_ZERO_PARAMETERS ? shard : whole) * p->weight_bytes;
   s->gradient_bytes = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * p->gradient_bytes;
   s->optimizer_bytes =
       (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
-  for (int v = rank; v < p->pp * p->chunks; v += p->pp) {
+  for (int v = rank; v < p->pp * p->vp; v += p->pp) {
     a->in_flight[v] = a->sums[v].activation_bytes[p->recompute];
     if (a->sums[v].layer_bytes > working)
       working = a->sums[v].layer_bytes;
@@ -161,25 +170,26 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
   double m = (double)p->micro_batches;
   for (int rank = 0; rank < p->pp; rank++) {
     ett_step_stage *s = &a->stage[rank];
-    for (int v = rank; v < p->pp * p->chunks; v += p->pp) {
+    for (int v = rank; v < p->pp * p->vp; v += p->pp) {
       const ett_layer_sums *sums = &a->sums[v];
       s->layers += a->layers[v];
-      s->parameters += sums->parameters;
+      s->dense_parameters += sums->dense_parameters;
       s->expert_parameters += sums->expert_parameters;
       s->forward_seconds += m * sums->forward;
       s->backward_seconds += m * sums->backward;
-      s->again_seconds += m * sums->again[p->recompute];
+      s->recompute_seconds += m * sums->recompute[p->recompute];
       if (p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS) {
         double forward = m * sums->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
         double backward = m * sums->backward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
-        double again = p->recompute == ETT_RECOMPUTE_FULL ? m * sums->again_hidden : 0;
+        double recompute =
+            p->recompute == ETT_RECOMPUTE_FULL ? m * sums->recompute_hidden : 0;
         s->forward_seconds -= forward;
         s->backward_seconds -= backward;
-        s->again_seconds -= again;
-        s->exchange_hidden_seconds += forward + backward + again;
+        s->recompute_seconds -= recompute;
+        s->all_to_all_overlapped_seconds += forward + backward + recompute;
       }
-      s->unit_forward_seconds += a->forward[v];
-      s->unit_backward_seconds += a->backward[v] + a->weight[v];
+      s->micro_batch_forward_seconds += a->forward[v];
+      s->micro_batch_backward_seconds += a->backward[v] + a->weight[v];
       s->send_seconds += m * (a->send_forward[v] + (v > 0 ? a->send_backward[v - 1] : 0));
       if (p->serial_sends)
         s->send_seconds +=
@@ -203,7 +213,7 @@ static void finish_step(const ett_evaluation *e, const ett_step_arrays *a, doubl
         first->end_seconds > last->end_seconds ? first->end_seconds : last->end_seconds;
     first->wait_seconds = meet - first->end_seconds;
     last->wait_seconds = meet - last->end_seconds;
-    first->tied_seconds = last->tied_seconds = tied;
+    first->tied_embedding_seconds = last->tied_embedding_seconds = tied;
     first->end_seconds = last->end_seconds = meet + tied;
   }
   for (int rank = 0; rank < p->pp; rank++)
@@ -213,15 +223,15 @@ static void finish_step(const ett_evaluation *e, const ett_step_arrays *a, doubl
   double used = 0;
   for (int rank = 0; rank < p->pp; rank++) {
     ett_step_stage *s = &a->stage[rank];
-    if (p->wait_before_update) {
+    if (p->clip_gradients) {
       s->wait_seconds += ready - s->end_seconds;
       s->end_seconds = ready;
     }
     s->end_seconds += s->optimizer_seconds + s->gather_exposed_seconds;
     if (s->end_seconds > r->step_seconds)
       r->step_seconds = s->end_seconds;
-    used += s->unit_forward_seconds * (double)p->micro_batches +
-            s->unit_backward_seconds * (double)p->micro_batches -
+    used += s->micro_batch_forward_seconds * (double)p->micro_batches +
+            s->micro_batch_backward_seconds * (double)p->micro_batches -
             ends->hidden_forward[rank] - ends->hidden_backward[rank] +
             (p->overlap_sends ? 0 : s->send_seconds);
   }
@@ -251,7 +261,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   memset(&pipeline, 0, sizeof pipeline);
   pipeline.schedule = plan->schedule;
   pipeline.stages = plan->pp;
-  pipeline.chunks = plan->chunks;
+  pipeline.chunks = plan->vp;
   pipeline.micro_batches = plan->micro_batches;
   pipeline.blocking_sends = !plan->overlap_sends;
   pipeline.blocking_receives = plan->serial_sends;
@@ -263,7 +273,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   if (layout(&e, w, &a) != 0)
     return -1;
   w->demand_count = 0;
-  int slices = plan->pp * plan->chunks;
+  int slices = plan->pp * plan->vp;
   if (plan->split)
     memcpy(a.split, plan->split, (size_t)slices * sizeof *a.split);
   else
@@ -274,11 +284,11 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   time_slices(&e, &a);
   fill_stages(&e, &a);
   double tied = 0;
-  if (plan->pp > 1 && ett_program_tied_bytes(program) > 0) {
+  if (plan->pp > 1 && ett_program_tied_embedding_bytes(program) > 0) {
     int64_t stride = (int64_t)plan->tp * plan->cp * plan->dp;
     int across = (int64_t)plan->pp * stride > plan->gpus_per_node;
-    tied = ett_messages_ask(&e, ETT_DEMAND_ALL_REDUCE, ett_program_tied_bytes(program),
-                            across ? 2 : 1, across ? 1 : 2, plan->gradient_bytes);
+    tied = ask_pair(&e, ETT_DEMAND_ALL_REDUCE, ett_program_tied_embedding_bytes(program),
+                    across, plan->gradient_bytes);
   }
   for (int rank = 0; rank < plan->pp; rank++)
     ett_update_ask(&e, &a, rank);

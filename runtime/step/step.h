@@ -4,8 +4,8 @@
  * embedding and head where they stand, any degree may be 1. Ranks are laid out as
  * Megatron-LM does: tensor fastest, then context, data, pipeline; expert groups lie
  * inside data * context. A step ends when the slowest stage has updated its weights. */
-#ifndef ETT_SCHEDULE_STEP_H
-#define ETT_SCHEDULE_STEP_H
+#ifndef ETT_STEP_H
+#define ETT_STEP_H
 
 #include "step/demand.h"
 #include "step/pipeline.h"
@@ -20,7 +20,7 @@ typedef enum ett_zero {
 
 typedef struct ett_step_plan {
   ett_schedule_kind schedule;
-  int pp, chunks, tp, cp, ep, dp;
+  int pp, vp, tp, cp, ep, dp; /* vp: model chunks a stage */
   int etp; /* tensor ranks of an expert; ep * etp ranks hold all experts */
   int gpus_per_node;
   int64_t micro_batches;
@@ -32,7 +32,7 @@ typedef struct ett_step_plan {
   int overlap_sends;       /* stages compute while they send */
   ett_exchange_overlap overlap_all_to_all;
   int serial_sends;       /* receivers spend a message's time as well */
-  int wait_before_update; /* a gradient norm is taken over all stages first */
+  int clip_gradients;     /* a gradient norm is taken over all stages first */
   int32_t gradient_bytes; /* of one gradient as it is kept and reduced */
   int32_t weight_bytes;   /* of one weight as it is used and gathered */
   double optimizer_bytes; /* state of one parameter: master weight, moments */
@@ -46,16 +46,17 @@ typedef struct ett_step_plan {
 /* One pipeline rank. Seconds of a whole step unless said otherwise. */
 typedef struct ett_step_stage {
   int64_t layers;
-  double parameters, expert_parameters;
+  double dense_parameters, expert_parameters;
   /* All micro-batches; what is hidden of their all-to-alls is not counted. */
-  double forward_seconds, backward_seconds, again_seconds;
-  double exchange_hidden_seconds; /* of all-to-alls, behind computing */
-  double unit_forward_seconds, unit_backward_seconds; /* one by itself, all chunks */
+  double forward_seconds, backward_seconds, recompute_seconds;
+  double all_to_all_overlapped_seconds; /* of all-to-alls, behind computing */
+  double micro_batch_forward_seconds,
+      micro_batch_backward_seconds; /* one by itself, all chunks */
   double send_seconds;     /* messages to neighbours; serial: from them as well */
   double pipeline_seconds; /* when its last backward is finished */
   double gradient_seconds, gradient_exposed_seconds;
-  double tied_seconds; /* all-reduce of the tied embedding's gradient */
-  double wait_seconds; /* for the other stages' gradients */
+  double tied_embedding_seconds; /* all-reduce of the tied embedding's gradient */
+  double wait_seconds;           /* for the other stages' gradients */
   double optimizer_seconds;
   double gather_seconds, gather_exposed_seconds;
   double end_seconds;

@@ -9,9 +9,10 @@ static int same_stage(const ett_evaluation *e, const ett_step_arrays *a, int ran
   const ett_step_plan *p = e->plan;
   if (rank < 2 || rank == p->pp - 1)
     return 0;
-  for (int v = rank; v < p->pp * p->chunks; v += p->pp) {
+  for (int v = rank; v < p->pp * p->vp; v += p->pp) {
     const ett_layer_sums *one = &a->sums[v], *other = &a->sums[v - 1];
-    if (one->parameters != other->parameters || a->split[v] != a->split[v - 1] ||
+    if (one->dense_parameters != other->dense_parameters ||
+        a->split[v] != a->split[v - 1] ||
         one->expert_parameters != other->expert_parameters)
       return 0;
   }
@@ -21,7 +22,7 @@ static int same_stage(const ett_evaluation *e, const ett_step_arrays *a, int ran
 void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
-  int slices = p->pp * p->chunks;
+  int slices = p->pp * p->vp;
   if (same_stage(e, a, rank)) {
     for (int v = rank; v < slices; v += p->pp)
       a->gradients[v] = a->gradients[v - 1];
@@ -35,9 +36,9 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
   double layers = 0;
   for (int v = rank; v < slices; v += p->pp) {
     const ett_layer_sums *sums = &a->sums[v];
-    a->gradients[v].dense =
-        ett_messages_buckets(e, reduce, e->dense, sums->parameters * p->gradient_bytes,
-                             a->layers[v], p->gradient_bytes);
+    a->gradients[v].dense = ett_messages_buckets(
+        e, reduce, e->dense, sums->dense_parameters * p->gradient_bytes, a->layers[v],
+        p->gradient_bytes);
     a->gradients[v].expert = ett_messages_buckets(
         e, reduce, e->expert, sums->expert_parameters * p->gradient_bytes, a->layers[v],
         p->gradient_bytes);
@@ -48,13 +49,16 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
   ett_stage_place place = rank == 0           ? ETT_STAGE_FIRST
                           : rank == p->pp - 1 ? ETT_STAGE_LAST
                                               : ETT_STAGE_MIDDLE;
-  s->optimizer_seconds = ett_messages_ask(
-      e, ETT_DEMAND_OPTIMIZER,
-      ceil(s->parameters / sharded + s->expert_parameters / expert_sharded),
-      (int32_t)ceil(layers / sharded), (int32_t)place, p->weight_bytes);
+  ett_demand update = {.kind = ETT_DEMAND_OPTIMIZER,
+                       .amount = ceil(s->dense_parameters / sharded +
+                                      s->expert_parameters / expert_sharded),
+                       .layers = (int32_t)ceil(layers / sharded),
+                       .place = place,
+                       .element_bytes = p->weight_bytes};
+  s->optimizer_seconds = ett_messages_ask(e, update);
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)
     s->gather_seconds =
-        ett_messages_gather(e, s->parameters, s->expert_parameters, s->layers);
+        ett_messages_gather(e, s->dense_parameters, s->expert_parameters, s->layers);
 }
 
 void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
@@ -66,9 +70,9 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   double paired = ends->hidden_forward[rank] + ends->hidden_backward[rank];
   s->forward_seconds -= ends->hidden_forward[rank];
   s->backward_seconds -= ends->hidden_backward[rank];
-  s->exchange_hidden_seconds += paired;
+  s->all_to_all_overlapped_seconds += paired;
   /* The chunks of a rank finish last to first. */
-  for (int v = (p->chunks - 1) * p->pp + rank; v >= 0; v -= p->pp) {
+  for (int v = (p->vp - 1) * p->pp + rank; v >= 0; v -= p->pp) {
     const ett_slice_gradients *g = &a->gradients[v];
     double start = ends->last_backward_start[v], end = ends->last_backward_end[v];
     total += ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert);
@@ -82,7 +86,7 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   s->gradient_seconds = total * times;
   if (p->overlap_gradients) {
     /* Reductions of the micro-batches before hide behind the next one's computing. */
-    double hidden = s->unit_forward_seconds + s->unit_backward_seconds -
+    double hidden = s->micro_batch_forward_seconds + s->micro_batch_backward_seconds -
                     paired / (double)p->micro_batches;
     double early = (times - 1) * (total > hidden ? total - hidden : 0);
     s->gradient_exposed_seconds = early + (last > finish ? last - finish : 0);
@@ -91,7 +95,7 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   }
   s->gather_exposed_seconds = s->gather_seconds;
   if (p->overlap_parameters) {
-    double behind = s->unit_forward_seconds / p->chunks;
+    double behind = s->micro_batch_forward_seconds / p->vp;
     s->gather_exposed_seconds =
         s->gather_seconds > behind ? s->gather_seconds - behind : 0;
   }

@@ -4,7 +4,7 @@ local cluster_module = require "ett.profile.cluster"
 local estimate = require "ett.step.estimate"
 local json = require "ett.json"
 local random_plans = require "random_plans"
-local schedule = require "ett.schedule"
+local step_core = require "ett.step"
 
 local flat, proportional, generator = random_plans.flat, random_plans.profile, random_plans.generator
 local llama, mixture, plans, with = random_plans.llama, random_plans.mixture, random_plans.plans, random_plans.with
@@ -162,8 +162,8 @@ describe("schedules", function()
         p.forward[i], p.backward[i] = random { 1, 2, 3.5 }, random { 2, 4.25, 5 }
         p.send_forward[i], p.send_backward[i] = random { 0, 0.5 }, random { 0, 0.25 }
       end
-      local a, b = schedule.pipeline(with(p, { schedule = "1f1b" })),
-        schedule.pipeline(with(p, { schedule = "interleaved" }))
+      local a, b = step_core.pipeline(with(p, { schedule = "1f1b" })),
+        step_core.pipeline(with(p, { schedule = "interleaved" }))
       assert.equal(a.makespan_seconds, b.makespan_seconds)
       assert.same(a.busy_seconds, b.busy_seconds)
       assert.same(a.peak_in_flight, b.peak_in_flight)

@@ -1,6 +1,5 @@
 --- Laws of estimates, on a cluster and a profile whose every time is known.
 local estimate = require "ett.step.estimate"
-local lower = require "ett.step.lower"
 local lower_times = require "ett.step.times"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
@@ -364,7 +363,7 @@ describe("estimate", function()
       local p = {}
       for k, v in pairs(base) do p[k] = v end
       for k, v in pairs(more) do p[k] = v end
-      return lower.key(plan_module.new(p))
+      return require("ett.plan.fields").program_key(plan_module.new(p))
     end
     assert.equal(key { pp = 2 }, key { pp = 4, dp = 8, schedule = "gpipe", recompute = "full", zero = 1 })
     assert.are_not.equal(key { pp = 2 }, key { pp = 2, tp = 4 })

@@ -1,6 +1,6 @@
 --- Pairs of a forward and a backward of different micro-batches: the event engine against a longest
 --- path over cells that knows nothing of it, and against what one stage must take.
-local schedule = require "ett.schedule"
+local step_core = require "ett.step"
 
 local function generator(seed)
   local state = seed
@@ -122,33 +122,33 @@ describe("pairs of micro-batches", function()
     for i = 1, 300 do
       local p = random_pipeline(random, i % 2 == 0 and "1f1b" or "interleaved")
       local text = ("%s, %d stages of %d, %d micro-batches"):format(p.schedule, p.stages, p.chunks, p.micro_batches)
-      local run = schedule.pipeline(p)
+      local run = step_core.pipeline(p)
       near(longest_path(p), run.makespan_seconds, text)
       assert.is_true(run.makespan_seconds >= run.lower_seconds - 1e-9, text)
-      assert.equal(run.makespan_seconds, schedule.pipeline(without(p, { keep_units = false })).makespan_seconds)
+      assert.equal(run.makespan_seconds, step_core.pipeline(without(p, { keep_units = false })).makespan_seconds)
       p.blocking_receives = true
-      near(longest_path(p), schedule.pipeline(p).makespan_seconds, text .. ", receives block")
+      near(longest_path(p), step_core.pipeline(p).makespan_seconds, text .. ", receives block")
     end
   end)
 
   it("hide in all but the first forward and the last backward of a pipeline of one", function()
     local p = { schedule = "1f1b", stages = 1, micro_batches = 9, forward = { 2 }, backward = { 3 },
       forward_hidden = { 0.5 }, backward_hidden = { 0.75 } }
-    near(2 + 8 * (5 - 1.25) + 3, schedule.pipeline(p).makespan_seconds, "nine micro-batches")
+    near(2 + 8 * (5 - 1.25) + 3, step_core.pipeline(p).makespan_seconds, "nine micro-batches")
     p.micro_batches = 1
-    near(5, schedule.pipeline(p).makespan_seconds, "one has no other to pair with")
+    near(5, step_core.pipeline(p).makespan_seconds, "one has no other to pair with")
   end)
 
   it("never take longer when more of them hides", function()
     local random = generator(8)
     for i = 1, 200 do
       local p = random_pipeline(random, i % 2 == 0 and "1f1b" or "interleaved")
-      local before = schedule.pipeline(p).makespan_seconds
+      local before = step_core.pipeline(p).makespan_seconds
       for v = 1, #p.forward do
         local room = math.min(p.forward[v], p.backward[v]) - p.backward_hidden[v] - p.forward_hidden[v]
         p.forward_hidden[v] = p.forward_hidden[v] + 0.9 * room
       end
-      assert.is_true(schedule.pipeline(p).makespan_seconds <= before + 1e-9)
+      assert.is_true(step_core.pipeline(p).makespan_seconds <= before + 1e-9)
     end
   end)
 
@@ -156,7 +156,7 @@ describe("pairs of micro-batches", function()
     local random = generator(9)
     for i = 1, 60 do
       local p = random_pipeline(random, "1f1b")
-      local run = schedule.pipeline(p)
+      local run = step_core.pipeline(p)
       for r, units in ipairs(run.units) do
         local warm = math.min(p.micro_batches, 2 * (p.stages - r) + 1)
         assert.equal(math.min(p.micro_batches, warm + 1), run.peak_in_flight[r])
@@ -179,7 +179,7 @@ describe("pairs of micro-batches", function()
       local p = { schedule = "1f1b", stages = 2, micro_batches = 4, forward = { 1, 1 }, backward = { 2, 2 },
         forward_hidden = { 0.5, 0.5 }, backward_hidden = { 0.5, 0.5 } }
       for key, value in pairs(changes) do p[key] = value or nil end
-      local ok, raised = pcall(schedule.pipeline, p)
+      local ok, raised = pcall(step_core.pipeline, p)
       assert.is_false(ok)
       return tostring(raised)
     end

@@ -1,6 +1,6 @@
 --- Laws of pipelines: the event engine against closed forms, an independent longest-path
 --- oracle and what the literature proves.
-local schedule = require "ett.schedule"
+local step_core = require "ett.step"
 
 --- A seeded generator of numbers in [0, 1), the same on every machine.
 local function generator(seed)
@@ -132,7 +132,7 @@ describe("pipeline", function()
     local random = generator(1)
     for trial = 1, 120 do
       local p = random_pipeline(random, names[trial % 3 + 1], true)
-      local run = schedule.pipeline(p)
+      local run = step_core.pipeline(p)
       near(oracle(p, run.units), run.makespan_seconds, ("trial %d (%s)"):format(trial, p.schedule))
     end
   end)
@@ -141,9 +141,9 @@ describe("pipeline", function()
     local random = generator(2)
     for trial = 1, 100 do
       local p = random_pipeline(random, "gpipe", true)
-      local run = schedule.pipeline(p)
+      local run = step_core.pipeline(p)
       p.closed = true
-      local closed = schedule.pipeline(p)
+      local closed = step_core.pipeline(p)
       near(run.makespan_seconds, closed.makespan_seconds, "trial " .. trial)
       for s = 1, p.stages do
         near(run.last_backward_end_seconds[s], closed.last_backward_end_seconds[s], "end of stage " .. s)
@@ -157,9 +157,9 @@ describe("pipeline", function()
     local random = generator(9)
     for trial = 1, 200 do
       local p = random_pipeline(random, "1f1b", trial % 4 > 0)
-      local run = schedule.pipeline(p)
+      local run = step_core.pipeline(p)
       p.keep_units = false
-      local short = schedule.pipeline(p)
+      local short = step_core.pipeline(p)
       for _, name in ipairs { "makespan_seconds", "end_seconds", "last_backward_start_seconds",
         "last_backward_end_seconds" } do
         assert.same(run[name], short[name], name)
@@ -172,7 +172,7 @@ describe("pipeline", function()
     local random = generator(3)
     for trial = 1, 150 do
       local p = random_pipeline(random, names[trial % 3 + 1], true)
-      local run = schedule.pipeline(p)
+      local run = step_core.pipeline(p)
       assert.is_true(run.makespan_seconds >= run.lower_seconds - 1e-12, "below the lower bound")
       assert.is_true(run.makespan_seconds <= run.upper_seconds + 1e-12, "above the upper bound")
     end
@@ -182,7 +182,7 @@ describe("pipeline", function()
     for _, stages in ipairs { 1, 2, 4, 8 } do
       for _, m in ipairs { 1, 3, 8, 32 } do
         for _, name in ipairs { "gpipe", "1f1b" } do
-          local run = schedule.pipeline { schedule = name, stages = stages, micro_batches = m,
+          local run = step_core.pipeline { schedule = name, stages = stages, micro_batches = m,
             forward = filled(stages, 1.5), backward = filled(stages, 2.5) }
           near((m + stages - 1) * 4.0, run.makespan_seconds, name)
           near(run.lower_seconds, run.upper_seconds, "closed forms")
@@ -196,7 +196,7 @@ describe("pipeline", function()
     for _, stages in ipairs { 2, 4, 8 } do
       for _, chunks in ipairs { 1, 2, 4 } do
         local m = 2 * stages
-        local run = schedule.pipeline { schedule = "interleaved", stages = stages, chunks = chunks,
+        local run = step_core.pipeline { schedule = "interleaved", stages = stages, chunks = chunks,
           micro_batches = m, forward = filled(stages * chunks, 1.5 / chunks),
           backward = filled(stages * chunks, 2.5 / chunks) }
         near(m * 4.0 + (stages - 1) * 4.0 / chunks, run.makespan_seconds, "makespan")
@@ -208,11 +208,11 @@ describe("pipeline", function()
   it("keeps as many micro-batches as each schedule allows", function()
     local four = { stages = 4, micro_batches = 8, forward = filled(4, 1), backward = filled(4, 1) }
     four.schedule = "gpipe"
-    assert.same({ 8, 8, 8, 8 }, schedule.pipeline(four).peak_in_flight)
+    assert.same({ 8, 8, 8, 8 }, step_core.pipeline(four).peak_in_flight)
     four.schedule = "1f1b"
-    assert.same({ 4, 3, 2, 1 }, schedule.pipeline(four).peak_in_flight)
+    assert.same({ 4, 3, 2, 1 }, step_core.pipeline(four).peak_in_flight)
     -- Megatron: 2 (p - 1 - r) + (v - 1) p + 1 chunks in flight
-    local run = schedule.pipeline { schedule = "interleaved", stages = 4, chunks = 2, micro_batches = 8,
+    local run = step_core.pipeline { schedule = "interleaved", stages = 4, chunks = 2, micro_batches = 8,
       forward = filled(8, 1), backward = filled(8, 1) }
     assert.same({ 11, 9, 7, 5 }, run.peak_in_flight)
   end)
@@ -221,11 +221,11 @@ describe("pipeline", function()
     local random = generator(4)
     for trial = 1, 60 do
       local p = random_pipeline(random, names[trial % 3 + 1], true)
-      local before = schedule.pipeline(p).makespan_seconds
+      local before = step_core.pipeline(p).makespan_seconds
       local list = p[({ "forward", "backward", "send_forward", "send_backward" })[trial % 4 + 1]]
       local at = 1 + math.floor(random() * #list)
       list[at] = list[at] + 0.5
-      assert.is_true(schedule.pipeline(p).makespan_seconds >= before - 1e-12)
+      assert.is_true(step_core.pipeline(p).makespan_seconds >= before - 1e-12)
     end
   end)
 
@@ -233,11 +233,11 @@ describe("pipeline", function()
     local random = generator(5)
     for trial = 1, 30 do
       local p = random_pipeline(random, names[trial % 3 + 1], true)
-      local before = schedule.pipeline(p).makespan_seconds
+      local before = step_core.pipeline(p).makespan_seconds
       for _, list in ipairs { p.forward, p.backward, p.send_forward, p.send_backward } do
         for i = 1, #list do list[i] = list[i] * 8 end
       end
-      assert.equal(before * 8, schedule.pipeline(p).makespan_seconds) -- a power of two: exact
+      assert.equal(before * 8, step_core.pipeline(p).makespan_seconds) -- a power of two: exact
     end
   end)
 
@@ -246,12 +246,12 @@ describe("pipeline", function()
     for trial = 1, 60 do
       local p = random_pipeline(random, names[trial % 3 + 1], true)
       p.blocking_sends, p.blocking_receives = true, true
-      local serial = schedule.pipeline(p).makespan_seconds
+      local serial = step_core.pipeline(p).makespan_seconds
       p.blocking_receives = false
-      assert.is_true(schedule.pipeline(p).makespan_seconds <= serial + 1e-12)
-      local blocking = schedule.pipeline(p).makespan_seconds
+      assert.is_true(step_core.pipeline(p).makespan_seconds <= serial + 1e-12)
+      local blocking = step_core.pipeline(p).makespan_seconds
       p.blocking_sends = false
-      assert.is_true(schedule.pipeline(p).makespan_seconds <= blocking + 1e-12)
+      assert.is_true(step_core.pipeline(p).makespan_seconds <= blocking + 1e-12)
     end
   end)
 
@@ -259,10 +259,10 @@ describe("pipeline", function()
     local random = generator(7)
     for trial = 1, 40 do
       local p = random_pipeline(random, names[trial % 3 + 1], true)
-      local run = schedule.pipeline(p)
-      p.schedule, p.orders = "custom", schedule.orders(without_times(run.units))
-      assert.equal(run.makespan_seconds, schedule.pipeline(p).makespan_seconds)
-      assert.same(run.peak_in_flight, schedule.pipeline(p).peak_in_flight)
+      local run = step_core.pipeline(p)
+      p.schedule, p.orders = "custom", step_core.orders(without_times(run.units))
+      assert.equal(run.makespan_seconds, step_core.pipeline(p).makespan_seconds)
+      assert.same(run.peak_in_flight, step_core.pipeline(p).peak_in_flight)
     end
   end)
 
@@ -271,7 +271,7 @@ describe("pipeline", function()
     local random = generator(10)
     for trial = 1, 60 do
       local p = random_pipeline(random, names[trial % 3 + 1], false)
-      local run = schedule.pipeline(p)
+      local run = step_core.pipeline(p)
       local file = find.load("lua/schedules", p.schedule)
       for stage = 1, p.stages do
         local order = file.order(stage, { pp = p.stages, vp = p.chunks, micro_batches = p.micro_batches })
@@ -284,7 +284,7 @@ describe("pipeline", function()
     local random = generator(8)
     for trial = 1, 40 do
       local p = random_pipeline(random, names[trial % 3 + 1], true)
-      local run = schedule.pipeline(p)
+      local run = step_core.pipeline(p)
       for rank = 1, p.stages do
         local free = 0
         for _, unit in ipairs(run.units[rank]) do
@@ -299,8 +299,8 @@ describe("pipeline", function()
   it("names what is wrong with an order", function()
     local p = { schedule = "custom", stages = 2, micro_batches = 1, forward = { 1, 1 }, backward = { 1, 1 } }
     local function why(orders)
-      p.orders = schedule.orders(orders)
-      local ok, raised = pcall(schedule.pipeline, p)
+      p.orders = step_core.orders(orders)
+      local ok, raised = pcall(step_core.pipeline, p)
       assert.is_false(ok)
       return raised.message
     end
@@ -319,7 +319,7 @@ describe("pipeline", function()
   end)
 
   it("refuses interleaving that the stages do not divide", function()
-    local ok, raised = pcall(schedule.pipeline, { schedule = "interleaved", stages = 4, chunks = 2,
+    local ok, raised = pcall(step_core.pipeline, { schedule = "interleaved", stages = 4, chunks = 2,
       micro_batches = 6, forward = filled(8, 1), backward = filled(8, 1) })
     assert.is_false(ok)
     assert.equal("the interleaved schedule needs micro-batches to be a multiple of 4 stages, got 6", raised.message)
@@ -329,13 +329,13 @@ describe("pipeline", function()
     for layers = 1, 40 do
       for slices = 1, 12 do
         local sum, low, high = 0, math.huge, 0
-        for _, n in ipairs(schedule.split(layers, slices)) do
+        for _, n in ipairs(step_core.split(layers, slices)) do
           sum, low, high = sum + n, math.min(low, n), math.max(high, n)
         end
         assert.equal(layers, sum)
         assert.is_true(high - low <= 1)
       end
     end
-    assert.same({ 6, 7, 7, 6, 6 }, schedule.split(32, 5))
+    assert.same({ 6, 7, 7, 6, 6 }, step_core.split(32, 5))
   end)
 end)

@@ -55,12 +55,12 @@ function fields.model(source, hyper)
   return model_module.new(source, fields.values(hyper))
 end
 
-local function lines_of(rules, help)
+local function lines_of(rules)
   local lines = {}
   for _, name in ipairs(schema.keys(rules)) do
     local rule = rules[name]
     local long = type(rule) == "table" and rule or {}
-    local text = long.help or help[name] or schema.sentence(rule)
+    local text = long.help or schema.sentence(rule)
     if long.default ~= nil and long.default ~= false then
       text = ("%s (default %s)"):format(text, tostring(long.default))
     end
@@ -73,11 +73,11 @@ end
 function fields.help(opts)
   local plan = require "ett.plan"
   local text = "Fields of the plan are words NAME=VALUE; hyper-parameters too, with --model NAME:\n\n"
-    .. lines_of(plan.schema, plan.help or {})
+    .. lines_of(plan.schema)
   if not opts.model or model_module.is_file(opts.model) then
     return text .. "\n\n`--model NAME --help` lists the hyper-parameters of NAME, too."
   end
-  return ("%s\n\nhyper-parameters of %s:\n\n%s"):format(text, opts.model, lines_of(hyper_fields(opts.model), {}))
+  return ("%s\n\nhyper-parameters of %s:\n\n%s"):format(text, opts.model, lines_of(hyper_fields(opts.model)))
 end
 
 return fields

@@ -5,72 +5,15 @@
 -- Every violation is found at once, each with the rule it breaks and the nearest values that
 -- keep it, and the nearest passing plans on as many devices.
 local error_module = require "ett.base.error"
+local fields = require "ett.plan.fields"
 local plan_rules = require "ett.plan.rules"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
 
 local plan = {}
 
-local recomputes = { "none", "selective", "full" }
-local exchange_overlaps = { "none", "shared_experts", "batch" }
-
--- Largest degrees and sizes: beyond anything built, and small enough that no count of devices,
--- tokens or bytes leaves 64 bits.
-local most = { stages = 1 << 12, ranks = 1 << 14, replicas = 1 << 20, chunks = 1 << 10, sequences = 1 << 14,
-  micro_batches = 1 << 24, tokens = 1 << 24 }
-
---- Fields of a plan. Sizes are per device group: a global batch is
---- dp * micro_batch * micro_batches sequences.
-plan.schema = {
-  pp = { "degree", default = 1, most = most.stages }, tp = { "degree", default = 1, most = most.ranks },
-  dp = { "degree", default = 1, most = most.replicas }, cp = { "degree", default = 1, most = most.ranks },
-  ep = { "degree", default = 1, most = most.replicas }, etp = { "degree", optional = true, most = most.ranks },
-  vp = { "degree", default = 1, most = most.chunks },
-  micro_batch = { "count", default = 1, most = most.sequences },
-  micro_batches = { "count", optional = true, most = most.micro_batches },
-  global_batch = { "count", optional = true, most = 1 << 58 }, seq = { "count", most = most.tokens },
-  schedule = { "string", default = "1f1b" },
-  recompute = { "string", default = "none", one_of = recomputes },
-  zero = { "natural", default = 0, one_of = { 0, 1, 2, 3 } },
-  dtype = { "training_dtype", default = "bf16" }, gradient_dtype = { "training_dtype", default = "fp32" },
-  sequence_parallel = { "boolean", default = false },
-  optimizer_bytes = { "nonnegative", default = 12, most = 1024 }, -- Adam: fp32 master weight and two moments
-  bucket_bytes = { "positive", default = 500e6, least = 1 },
-  gradient_all_reduce = { "boolean", default = false }, accumulate_gradients = { "boolean", default = true },
-  overlap_gradients = { "boolean", default = false }, overlap_parameters = { "boolean", default = false },
-  overlap_all_to_all = { "string", default = "none", one_of = exchange_overlaps },
-  overlap_sends = { "boolean", default = false }, serial_sends = { "boolean", default = false },
-  clip_gradients = { "boolean", default = true },
-  deduplicate_tokens = { "boolean", default = false },
-  scatter_sends = { "boolean", default = false }, split = "list?",
-}
-
---- One sentence about each field, for help texts.
-plan.help = {
-  pp = "pipeline stages", tp = "tensor-parallel ranks", dp = "data-parallel replicas",
-  cp = "context-parallel ranks",
-  ep = "expert-parallel ranks, inside dp * cp",
-  etp = "tensor-parallel ranks of experts (default tp)", vp = "model chunks a stage, for interleaved",
-  micro_batch = "sequences of one micro-batch", micro_batches = "micro-batches a step (or give global_batch)",
-  global_batch = "sequences a step over all replicas", seq = "tokens of a sequence",
-  schedule = "gpipe, 1f1b, interleaved, or a file of schedules/",
-  recompute = "what the backward pass runs again: none, selective, full",
-  zero = "0: none, 1: optimizer sharded over dp, 2: gradients too, 3: weights too",
-  dtype = "of weights and activations", gradient_dtype = "gradients are kept and reduced in",
-  sequence_parallel = "norms and residuals split over tp (Korthikanti et al. 2022)",
-  optimizer_bytes = "optimizer state of one parameter, master weight included",
-  bucket_bytes = "bytes of one gradient or weight message",
-  gradient_all_reduce = "ZeRO-1 that all-reduces instead of reduce-scattering (DeepSpeed pipelines)",
-  accumulate_gradients = "a kernel adds each micro-batch's gradients (false: the products do)",
-  overlap_gradients = "reduce buckets while the last backward runs",
-  overlap_parameters = "gather weights behind the next forward",
-  overlap_all_to_all = "none, shared_experts (beside those of the layer), batch (beside another micro-batch)",
-  overlap_sends = "stages compute while they send",
-  serial_sends = "receivers spend a message's time too, one after the other (DeepSpeed pipelines)",
-  deduplicate_tokens = "a token goes once to a node with experts of it, not once to each of them (DeepEP)",
-  scatter_sends = "activations cross stages split over tp (DeepSpeed, Megatron scatter-gather)",
-  clip_gradients = "all stages wait for one global gradient norm", split = "repeated layers of each pp * vp slice",
-}
+--- Fields of a plan as ett.base.schema takes them. A global batch is dp * micro_batch * micro_batches sequences.
+plan.schema = fields.schema
 
 --- Faults of single fields beyond their kinds: an unknown schedule, numbers of layers that are none.
 --- Makes the numbers of a split integers.
@@ -150,9 +93,9 @@ end
 function plan.deepspeed_split(layers, pp)
   layers = schema.argument(layers, "count", "ett.plan.deepspeed_split", "layers")
   pp = schema.argument(pp, "count", "ett.plan.deepspeed_split", "pp")
-  if pp > most.stages then
+  if pp > fields.schema.pp.most then
     error_module.raise("argument", "ett.plan.deepspeed_split: argument 'pp' must be at most %d, got %d",
-      most.stages, pp)
+      fields.schema.pp.most, pp)
   end
   if pp == 1 then return { layers } end
   local slots, split = layers + 5, {}
@@ -163,21 +106,6 @@ function plan.deepspeed_split(layers, pp)
       pp, layers, math.max(1, slots // 3))
   end
   return split
-end
-
---- The plan as ett.schedule's C side reads it. orders: of a schedule from a file, else nil.
-function plan.to_c(p, gpus_per_node, orders)
-  local bytes = schema.dtype_bytes
-  return {
-    schedule = orders and "custom" or p.schedule, orders = orders, recompute = p.recompute,
-    pp = p.pp, vp = p.vp, tp = p.tp, cp = p.cp, ep = p.ep, etp = p.etp, dp = p.dp, gpus_per_node = gpus_per_node,
-    micro_batches = p.micro_batches, zero = p.zero, split = p.split,
-    gradient_all_reduce = p.gradient_all_reduce, overlap_gradients = p.overlap_gradients,
-    overlap_parameters = p.overlap_parameters, overlap_all_to_all = p.overlap_all_to_all,
-    overlap_sends = p.overlap_sends, serial_sends = p.serial_sends, clip_gradients = p.clip_gradients,
-    gradient_bytes = bytes[p.gradient_dtype], weight_bytes = math.max(bytes[p.dtype], 2),
-    optimizer_bytes = p.optimizer_bytes, bucket_bytes = p.bucket_bytes,
-  }
 end
 
 return plan

@@ -61,7 +61,7 @@ function schedules.orders(p)
     end
     stages[stage] = units
   end
-  return schedules.call(label, require("ett.schedule").orders, stages), label
+  return schedules.call(label, require("ett.step").orders, stages), label
 end
 
 return schedules

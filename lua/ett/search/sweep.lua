@@ -4,39 +4,36 @@
 --     over = { pp = { 1, 2, 4 }, tp = { 1, 2, 4 }, dp = { 1, 2, 4, 8 }, micro_batch = { 1, 2, 4 } } }
 --   s.rows[1].step_seconds
 --
--- The model is lowered once per (tp, cp, ep, micro-batch, sequence); each plan is then one call of
--- the evaluation that single predictions use, so the totals are the same digits.
+-- Any field of a plan may be swept. The model is lowered once per program (ett.plan.fields); each plan is then one call
+-- of the evaluation that single predictions use, so the totals have the same digits.
 local error_module = require "ett.base.error"
+local fields = require "ett.plan.fields"
 local lower = require "ett.step.lower"
-local lower_times = require "ett.step.times"
 local plan_module = require "ett.plan"
 local plan_rules = require "ett.plan.rules"
-local schedule = require "ett.schedule"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
+local step_core = require "ett.step"
+local times_module = require "ett.step.times"
 
 local sweep = {}
 local Sweep = { __name = "ett.sweep" }
 Sweep.__index = Sweep
 
--- Outermost first: what a program depends on, so that one is used up before the next.
-local order = { "seq", "tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel", "dtype", "pp", "dp", "vp",
-  "schedule", "recompute", "zero", "micro_batches", "global_batch" }
-local position = {}
-for i, name in ipairs(order) do position[name] = i end
+--- Whether rows with a larger value of an objective come first.
+local objectives = { step_seconds = false, memory_bytes = false, tokens_per_second = true,
+  tokens_per_second_per_device = true }
 
-local objectives = { step_seconds = "step_seconds", memory_bytes = "memory_bytes",
-  tokens_per_second = "tokens_per_second", tokens_per_second_per_device = "tokens_per_second_per_device" }
+local argument_fields = { model = "model", plan = "table", cluster = "cluster", over = "table", devices = "count?",
+  objective = { "string", default = "step_seconds" }, profile = "profile?", times = "table?" }
 
-local fields = { model = "model", plan = "table", cluster = "cluster", over = "table", devices = "count?",
-  objective = "string?", profile = "profile?", times = "table?" }
-
-local function check_over(over)
+--- Names of the swept fields, the outermost loop first.
+local function swept_names(over)
   local names = {}
   for _, name in ipairs(schema.keys(over)) do
-    if not plan_module.schema[name] then
+    if not fields.schema[name] then
       error_module.raise("plan", "sweep: unknown field '%s'%s", name,
-        error_module.suggestion(name, schema.keys(plan_module.schema)))
+        error_module.suggestion(name, schema.keys(fields.schema)))
     end
     if type(over[name]) ~= "table" or #over[name] == 0 then
       error_module.raise("plan", "sweep: field '%s' must be a non-empty list of values, got %s", name,
@@ -44,11 +41,7 @@ local function check_over(over)
     end
     names[#names + 1] = name
   end
-  table.sort(names, function(a, b)
-    local pa, pb = position[a] or 100, position[b] or 100
-    if pa ~= pb then return pa < pb end
-    return a < b
-  end)
+  table.sort(names, function(a, b) return fields.position[a] < fields.position[b] end)
   return names
 end
 
@@ -59,170 +52,156 @@ local function check_fields(p)
   if #found > 0 then error_module.raise("plan", "sweep: plan: %s", table.concat(found, "; ")) end
 end
 
---- Visits every combination; p is one table, changed in place.
-local function combinations(names, values, p, depth, visit)
-  local name = names[depth]
-  if not name then return visit(p) end
-  for _, value in ipairs(values[name]) do
-    p[name] = value
-    combinations(names, values, p, depth + 1, visit)
-  end
-end
-
--- Fields of the C plan that a sweep may change, and what they are called in a plan.
-local function update_c_plan(c, p)
-  c.pp, c.tp, c.cp, c.ep, c.etp, c.dp, c.vp = p.pp, p.tp, p.cp, p.ep, p.etp, p.dp, p.vp
-  c.micro_batches, c.schedule, c.recompute, c.zero = p.micro_batches, p.schedule, p.recompute, p.zero
-end
-
--- Fields that update_c_plan does not carry: they make a fresh C plan.
-local rare = { "dtype", "gradient_dtype", "optimizer_bytes", "bucket_bytes", "gradient_all_reduce", "overlap_gradients",
-  "overlap_parameters", "overlap_all_to_all", "overlap_sends", "serial_sends", "deduplicate_tokens", "scatter_sends",
-  "accumulate_gradients", "sequence_parallel", "clip_gradients", "split" }
-
---- Evaluates every combination.
----@param given table { model, cluster, plan = base fields, over = { field = list }, devices?, objective?,
----  profile?, times? }; devices keeps only plans on that many
-function sweep.new(given)
-  given = schema.check(given, fields, "ett.sweep", "argument")
-  local cluster = given.cluster
-  if not (type(cluster) == "table" and cluster.path) then cluster = require("ett.profile.cluster").get(cluster) end
-  local model, over = given.model, given.over
-  local names = check_over(over)
-  local objective = objectives[given.objective or "step_seconds"]
-  if not objective then
-    error_module.raise("usage", "sweep: unknown objective '%s'%s; known are %s", tostring(given.objective),
-      error_module.suggestion(given.objective, schema.keys(objectives)), table.concat(schema.keys(objectives), ", "))
-  end
-  local first = {}
+--- The plan of the first combination, and the checked values of every swept field.
+local function checked_plan(given, names)
+  local first, values = {}, {}
   for name, value in pairs(given.plan) do first[name] = value end
-  for _, name in ipairs(names) do first[name] = over[name][1] end
-  local base = schema.check(first, plan_module.schema, "sweep: plan", "plan")
+  for _, name in ipairs(names) do first[name] = given.over[name][1] end
+  local base = schema.check(first, fields.schema, "sweep: plan", "plan")
   check_fields(base)
-  -- Each swept value must be of its field's kind, whatever the others are.
-  local values = {}
   for _, name in ipairs(names) do
     values[name] = {}
-    for i, value in ipairs(over[name]) do
-      local trial = setmetatable({ [name] = value }, { __index = base })
-      local own = schema.check({ [name] = trial[name] }, { [name] = plan_module.schema[name] }, "sweep: plan", "plan")
-      values[name][i], trial[name] = own[name], own[name]
-      check_fields(trial)
+    for i, value in ipairs(given.over[name]) do
+      local own = schema.check({ [name] = value }, { [name] = fields.schema[name] }, "sweep: plan", "plan")
+      values[name][i] = own[name]
+      check_fields(setmetatable(own, { __index = base }))
     end
   end
   if not (base.micro_batches or base.global_batch) then
     error_module.raise("plan", "sweep: missing field 'micro_batches' (a positive integer), or 'global_batch'")
   end
-  local from_global = given.plan.global_batch or over.global_batch
-  local swept_rarely = false
-  for _, name in ipairs(rare) do swept_rarely = swept_rarely or over[name] ~= nil end
+  return base, values
+end
 
-  local times = given.times or lower_times.new(cluster, given.profile)
-  local demands <close> = schedule.demands()
-  local workspace <close> = schedule.workspace()
-  local programs, rows, pending, refused, refusal = {}, {}, {}, 0, nil
-  local c_plan, c_dtype = plan_module.to_c(base, cluster.gpus_per_node, nil), base.dtype
-  local memory_limit = cluster.device.memory_bytes
-
-  -- Programs change in the outer loops only: the last one is nearly always the one wanted.
-  local last, last_program = {}, nil
-  local function program_of(p)
-    if last_program and last.tp == p.tp and last.micro_batch == p.micro_batch and last.seq == p.seq
-      and last.cp == p.cp and last.ep == p.ep and last.etp == p.etp and last.one == (p.pp == 1)
-      and not swept_rarely then
-      return last_program
-    end
-    local key = lower.key(p)
-    last_program = programs[key]
-    if not last_program then
-      last_program = lower.program(model, p, times)
-      programs[key] = last_program
-    end
-    last.tp, last.micro_batch, last.seq, last.cp, last.ep, last.etp = p.tp, p.micro_batch, p.seq, p.cp, p.ep, p.etp
-    last.one = p.pp == 1
-    return last_program
+--- The lowered program of a plan. `run.lowered` is that of the plan before, until a field changes that it depends on.
+local function lowered_of(run, p)
+  if not run.lowered then
+    local key = fields.program_key(p)
+    run.lowered = run.programs[key] or lower.program(run.model, p, run.times)
+    run.programs[key] = run.lowered
   end
+  return run.lowered
+end
 
-  local function evaluate(p, row)
-    local lowered = program_of(p)
-    local orders, label = schedules.orders(p) -- of a schedule from a file
-    if swept_rarely or p.dtype ~= c_dtype or orders or c_plan.orders then
-      c_plan, c_dtype = plan_module.to_c(p, cluster.gpus_per_node, orders), p.dtype
-    end
-    update_c_plan(c_plan, p)
-    if orders then c_plan.schedule = "custom" end
-    local program = lowered.program
-    local step, memory, bubble = schedules.call(label, program.totals, program, c_plan, demands, workspace)
-    if not step then return false end
-    row.step_seconds, row.memory_bytes, row.bubble_percent = step, memory, 100 * bubble
-    row.devices = p.pp * p.tp * p.cp * p.dp
-    row.tokens_per_second = p.dp * p.micro_batch * p.micro_batches * p.seq / step
-    row.tokens_per_second_per_device = row.tokens_per_second / row.devices
-    row.fits = memory <= memory_limit
-    return true
+--- Demands of the plans of one dtype: the same message may take another time in another dtype.
+local function demands_of(run, dtype)
+  local demands = run.demands[dtype]
+  if not demands then
+    demands = step_core.demands()
+    run.demands[dtype] = demands
   end
+  return demands
+end
 
-  -- What a plan alone is at fault for refuses it; the others go on.
-  local function refuse(raised)
-    local kind = error_module.from(raised).kind
-    if kind ~= "plan" and kind ~= "model" and kind ~= "argument" and kind ~= "limit" then error(raised, 0) end
-    refused, refusal = refused + 1, refusal or tostring(raised)
-  end
+--- Fills a row; false while its demands are untimed.
+local function evaluate(run, p, row)
+  local program, c_plan = lowered_of(run, p).program, run.c_plan
+  local orders, label = schedules.orders(p)
+  fields.to_c(p, c_plan).orders = orders
+  local step, memory, bubble = schedules.call(label, program.totals, program, c_plan, demands_of(run, p.dtype),
+    run.workspace)
+  if not step then return false end
+  row.step_seconds, row.memory_bytes, row.bubble_percent = step, memory, 100 * bubble
+  row.devices = p.pp * p.tp * p.cp * p.dp
+  row.tokens_per_second = p.dp * p.micro_batch * p.micro_batches * p.seq / step
+  row.tokens_per_second_per_device = row.tokens_per_second / row.devices
+  row.fits = memory <= run.memory_limit
+  return true
+end
 
-  local p = setmetatable({}, { __index = base })
-  combinations(names, values, p, 1, function()
-    if from_global then p.micro_batches = nil end
-    if given.devices and p.pp * p.tp * p.cp * p.dp ~= given.devices then return end
-    local broken = plan_rules.broken(p, model, cluster)
-    if #broken > 0 then
-      refused, refusal = refused + 1, refusal or tostring(broken[1])
-      return
-    end
-    if from_global then p.micro_batches = p.global_batch // (p.dp * p.micro_batch) end
-    -- Every field from the start: a table that grows is copied at each doubling.
-    local row = { step_seconds = 0.0, memory_bytes = 0.0, bubble_percent = 0.0, devices = 0, tokens_per_second = 0.0,
-      tokens_per_second_per_device = 0.0, fits = false, micro_batches = 0, rank = 0.0, index = 0 }
-    for i = 1, #names do row[names[i]] = p[names[i]] end
-    row.micro_batches = p.micro_batches
-    local ok, done = pcall(evaluate, p, row)
-    if not ok then return refuse(done) end
-    rows[#rows + 1] = row
-    if not done then pending[#pending + 1] = row end
-  end)
-  if #pending > 0 then
-    times:answer(demands, base.dtype, model.hyper.hidden)
-    for _, row in ipairs(pending) do
-      for i = 1, #names do p[names[i]] = row[names[i]] end
-      p.micro_batches = row.micro_batches
-      local ok, done = pcall(evaluate, p, row)
-      if not ok then
-        refuse(done)
-        row.refused = true
-      elseif not done then
-        error_module.raise("internal", "sweep: demands are still untimed after they were answered")
-      end
-    end
-    local kept = {}
-    for _, row in ipairs(rows) do
-      if not row.refused then kept[#kept + 1] = row end
-    end
-    rows = kept
-  end
+--- Counts a plan as refused. Faults that are not the plan's own are raised.
+local function refuse(run, raised)
+  local kind = error_module.from(raised).kind
+  if kind ~= "plan" and kind ~= "model" and kind ~= "argument" and kind ~= "limit" then error(raised, 0) end
+  run.refused, run.refusal = run.refused + 1, run.refusal or tostring(raised)
+end
 
-  local up = objective:match("^tokens") ~= nil
-  for i, row in ipairs(rows) do
-    row.index = i
-    row.rank = up and -row[objective] or row[objective]
+--- Evaluates one combination; p is one table, changed in place.
+local function visit(run, p)
+  if run.from_global then p.micro_batches = nil end
+  if run.devices and p.pp * p.tp * p.cp * p.dp ~= run.devices then return end
+  local broken = plan_rules.broken(p, run.model, run.cluster)
+  if #broken > 0 then return refuse(run, error_module.new("plan", "%s", broken[1])) end
+  if p.global_batch then p.micro_batches = p.global_batch // (p.dp * p.micro_batch) end
+  -- Every field from the start: a table that grows is copied at each doubling.
+  local row = { step_seconds = 0.0, memory_bytes = 0.0, bubble_percent = 0.0, devices = 0, tokens_per_second = 0.0,
+    tokens_per_second_per_device = 0.0, fits = false, micro_batches = 0, rank = 0.0, index = 0 }
+  for i = 1, #run.names do row[run.names[i]] = p[run.names[i]] end
+  row.micro_batches = p.micro_batches
+  local ok, done = pcall(evaluate, run, p, row)
+  if not ok then return refuse(run, done) end
+  local list = done and run.rows or run.pending
+  run.index = run.index + 1
+  row.index = run.index
+  list[#list + 1] = row
+end
+
+local function combinations(run, p, depth)
+  local name = run.names[depth]
+  if not name then return visit(run, p) end
+  local changes_program = fields.list[fields.position[name]].program
+  for _, value in ipairs(run.values[name]) do
+    p[name] = value
+    if changes_program then run.lowered = nil end
+    combinations(run, p, depth + 1)
   end
+end
+
+--- Times every demand, and evaluates the rows that waited for them.
+local function finish_pending(run, p)
+  for dtype, demands in pairs(run.demands) do run.times:answer(demands, dtype, run.model.hyper.hidden) end
+  for _, row in ipairs(run.pending) do
+    for _, name in ipairs(run.names) do p[name] = row[name] end
+    p.micro_batches, run.lowered = row.micro_batches, nil
+    local ok, done = pcall(evaluate, run, p, row)
+    if not ok then
+      refuse(run, done)
+    elseif not done then
+      error_module.raise("internal", "sweep: demands are still untimed after they were answered")
+    else
+      run.rows[#run.rows + 1] = row
+    end
+  end
+end
+
+--- Rows that fit the device's memory first, then by the objective, then in the order of the combinations.
+local function sort_rows(rows, objective)
+  for _, row in ipairs(rows) do row.rank = objectives[objective] and -row[objective] or row[objective] end
   table.sort(rows, function(a, b)
     if a.fits ~= b.fits then return a.fits end
     if a.rank ~= b.rank then return a.rank < b.rank end
     return a.index < b.index
   end)
   for _, row in ipairs(rows) do row.index, row.rank = nil, nil end
-  for _, lowered in pairs(programs) do lowered.program:close() end
-  return setmetatable({ cluster = cluster.name, model = model.name, fields = names, objective = objective,
-    evaluated = #rows, refused = refused, refusal = refusal, rows = rows, base = base }, Sweep)
+end
+
+--- Evaluates every combination.
+---@param given table { model, cluster, plan = base fields, over = { field = list }, devices?, objective?,
+---  profile?, times? }; devices keeps only plans on that many
+function sweep.new(given)
+  given = schema.check(given, argument_fields, "ett.sweep", "argument")
+  local cluster, objective, over = given.cluster, given.objective, given.over
+  if not (type(cluster) == "table" and cluster.path) then cluster = require("ett.profile.cluster").get(cluster) end
+  local names = swept_names(over)
+  if objectives[objective] == nil then
+    error_module.raise("usage", "sweep: unknown objective '%s'%s; known are %s", objective,
+      error_module.suggestion(objective, schema.keys(objectives)), table.concat(schema.keys(objectives), ", "))
+  end
+  local base, values = checked_plan(given, names)
+  local workspace <close> = step_core.workspace()
+  local run = { model = given.model, cluster = cluster, times = given.times or times_module.new(cluster, given.profile),
+    names = names, values = values, devices = given.devices, memory_limit = cluster.device.memory_bytes,
+    from_global = base.global_batch and not over.micro_batches, workspace = workspace,
+    c_plan = { gpus_per_node = cluster.gpus_per_node }, programs = {}, demands = {}, rows = {}, pending = {},
+    refused = 0, index = 0 }
+  local p = setmetatable({}, { __index = base })
+  combinations(run, p, 1)
+  finish_pending(run, p)
+  for _, lowered in pairs(run.programs) do lowered.program:close() end
+  for _, demands in pairs(run.demands) do demands:close() end
+  sort_rows(run.rows, objective)
+  return setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
+    evaluated = #run.rows, refused = run.refused, refusal = run.refusal, rows = run.rows, base = base }, Sweep)
 end
 
 function Sweep.__tostring(self) return require("ett.report").sweep(self, 20) end

@@ -12,8 +12,9 @@
 local architecture = require "ett.model.architecture"
 local lower = require "ett.step.lower"
 local lower_times = require "ett.step.times"
+local plan_fields = require "ett.plan.fields"
 local plan_module = require "ett.plan"
-local schedule = require "ett.schedule"
+local step_core = require "ett.step"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
 
@@ -177,11 +178,11 @@ function estimate.new(given)
   local p = plan_module.new(given.plan, model, cluster)
   local times = given.times or lower_times.new(cluster, given.profile)
   local lowered = lower.program(model, p, times)
-  local demands <close> = schedule.demands()
-  local workspace <close> = schedule.workspace()
+  local demands <close> = step_core.demands()
+  local workspace <close> = step_core.workspace()
   local program <close> = lowered.program
   local orders, label = schedules.orders(p)
-  local c_plan = plan_module.to_c(p, cluster.gpus_per_node, orders)
+  local c_plan = plan_fields.to_c(p, { gpus_per_node = cluster.gpus_per_node, orders = orders })
   local function evaluate()
     return schedules.call(label, program.evaluate, program, c_plan, demands, workspace, given.units or false)
   end

@@ -1,11 +1,10 @@
 --- Lowering: a model under a plan becomes a step program, the flat arrays that C evaluates.
 --
--- One program serves every plan with the same tp, cp, ep, etp, micro_batch, seq, dtype,
--- sequence_parallel and whether all-to-alls are overlapped or deduplicated (lower.key): pipeline, data parallelism,
--- schedule, recompute and ZeRO are counting, in runtime/schedule.
+-- One program serves every plan that agrees in the fields marked `program` in ett.plan.fields. The others (pipeline,
+-- data parallelism, schedule, recompute, ZeRO) are counted in runtime/step.
 local architecture = require "ett.model.architecture"
 local lower_times = require "ett.step.times"
-local schedule = require "ett.schedule"
+local step_core = require "ett.step"
 local schema = require "ett.base.schema"
 
 local lower = {}
@@ -13,13 +12,6 @@ local lower = {}
 --- Families whose FLOPs count as model FLOPs: the matrix products. The backward pass of a
 --- product is two of its size (attention that recomputes its scores counts no more).
 local product = { gemm = true, bmm = true, attention = true }
-
---- What a program depends on, as text.
-function lower.key(p)
-  return table.concat({ p.tp, p.cp, p.ep, p.etp or p.tp, p.micro_batch, p.seq, p.dtype, tostring(p.sequence_parallel),
-    tostring(p.scatter_sends), tostring(p.accumulate_gradients), p.gradient_dtype, p.pp == 1 and "one" or "many",
-    p.overlap_all_to_all == "none" and "exposed" or "overlapped", tostring(p.deduplicate_tokens) }, " ")
-end
 
 local function seconds_of(answer)
   return { answer.seconds, answer.low_seconds, answer.high_seconds }
@@ -56,7 +48,7 @@ local function add_operator(state, item)
     name = op.name, kind = "operator", family = op.family, shape = s, selective = item.selective, role = role,
     forward = seconds_of(forward), backward = seconds_of(backward),
     forward_answer = forward, backward_answer = backward,
-    parameters = expert and 0 or parameters, expert_parameters = expert and parameters or 0,
+    dense_parameters = expert and 0 or parameters, expert_parameters = expert and parameters or 0,
     activation_bytes = op.activation_bytes and op.activation_bytes(s, p.dtype) or 0,
     flops = product[op.family] and 3.0 * (op.model_flops and op.model_flops(s, state.configuration)
       or op.flops(s, "forward")) or 0,
@@ -67,7 +59,7 @@ end
 
 local function add_collective(state, item)
   local p = state.plan
-  local nodes, gpus = schedule.group(item.degree, stride_of(item.group, p), state.gpus_per_node)
+  local nodes, gpus = step_core.group(item.degree, stride_of(item.group, p), state.gpus_per_node)
   local topology = { nodes = nodes, gpus_per_node = gpus }
   local role = role_of(item, p)
   local bytes = item.bytes
@@ -99,7 +91,7 @@ local function add_accumulation(state, uses)
   local p, parameters = state.plan, 0.0
   for index, n in pairs(uses) do
     local o = state.operations[index]
-    if o.kind == "operator" then parameters = parameters + n * (o.parameters + o.expert_parameters) end
+    if o.kind == "operator" then parameters = parameters + n * (o.dense_parameters + o.expert_parameters) end
   end
   if parameters == 0 then return end
   local weight, gradient = math.max(schema.dtype_bytes[p.dtype], 2), schema.dtype_bytes[p.gradient_dtype]
@@ -110,7 +102,7 @@ local function add_accumulation(state, uses)
   local answer = state.times:operator(op, shape, p.dtype, "backward")
   state.operations[#state.operations + 1] = { name = "gradient_accumulation", kind = "operator", family = op.family,
     role = "alone", shape = shape, backward = seconds_of(answer), backward_answer = answer,
-    parameters = 0, expert_parameters = 0 }
+    dense_parameters = 0, expert_parameters = 0 }
   uses[#state.operations] = 1
 end
 
@@ -139,13 +131,13 @@ function lower.program(model, p, times)
     kinds[i] = { name = layer.name, place = layer.place or "middle", count = layer.count, input_bytes = shared,
       uses = uses }
   end
-  local tied_bytes = 0
+  local tied_embedding_bytes = 0
   if state.tied then
-    tied_bytes = (require("ett.operator.shapes").local_vocab(c) + 0.0) * model.hyper.hidden
+    tied_embedding_bytes = (require("ett.operator.shapes").local_vocab(c) + 0.0) * model.hyper.hidden
       * schema.dtype_bytes[p.gradient_dtype]
   end
-  local program = schedule.program {
-    operations = state.operations, kinds = kinds, tied_bytes = tied_bytes, element_bytes = width,
+  local program = step_core.program {
+    operations = state.operations, kinds = kinds, tied_embedding_bytes = tied_embedding_bytes, element_bytes = width,
     boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
   }
   return { program = program, operations = state.operations, kinds = kinds, configuration = c }

@@ -147,7 +147,7 @@ function Times:update(d, dtype, hidden)
   return answer
 end
 
---- Answers everything that is untimed in `demands` (ett.schedule).
+--- Answers everything that is untimed in `demands` (ett.step).
 ---@param dtype string of weights and activations
 ---@param hidden integer width of the model
 function Times:answer(demands, dtype, hidden)

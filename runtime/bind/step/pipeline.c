@@ -11,7 +11,7 @@ static void set_numbers(lua_State *L, const char *name, const double *values,
   lua_setfield(L, -2, name);
 }
 
-void ett_schedule_push_units(lua_State *L, const ett_pipeline *pipeline,
+void ett_step_lua_push_units(lua_State *L, const ett_pipeline *pipeline,
                              const ett_pipeline_result *result) {
   static const char *const kinds[] = {"F", "B", "W"};
   const double *start = result->unit_start;
@@ -29,8 +29,8 @@ void ett_schedule_push_units(lua_State *L, const ett_pipeline *pipeline,
       lua_pushinteger(L, (lua_Integer)u.chunk + 1);
       lua_rawseti(L, -2, 3);
       if (start) {
-        ett_schedule_set_number(L, "start_seconds", *start++);
-        ett_schedule_set_number(L, "seconds",
+        ett_step_lua_set_number(L, "start_seconds", *start++);
+        ett_step_lua_set_number(L, "seconds",
                                 ett_pipeline_unit_seconds(pipeline, rank, k));
       }
       lua_rawseti(L, -2, (lua_Integer)k + 1);
@@ -59,10 +59,10 @@ static const double *get_slices(lua_State *L, const char *name, size_t want, int
 static void get_pipeline(lua_State *L, ett_pipeline *p) {
   luaL_checktype(L, 1, LUA_TTABLE);
   memset(p, 0, sizeof *p);
-  p->schedule = (ett_schedule_kind)ett_schedule_name(
-      L, "schedule", ett_lua_string_field(L, 1, "schedule", "1f1b"), ett_schedule_names);
-  p->stages = ett_schedule_integer(L, 1, "stages", 1);
-  p->chunks = ett_schedule_integer(L, 1, "chunks", 1);
+  p->schedule = (ett_schedule_kind)ett_step_lua_name(
+      L, "schedule", ett_lua_string_field(L, 1, "schedule", "1f1b"), ett_step_lua_names);
+  p->stages = ett_step_lua_integer(L, 1, "stages", 1);
+  p->chunks = ett_step_lua_integer(L, 1, "chunks", 1);
   p->micro_batches = ett_lua_integer_field(L, 1, "micro_batches", 1);
   p->blocking_sends = ett_lua_boolean_field(L, 1, "blocking_sends", 0);
   p->blocking_receives = ett_lua_boolean_field(L, 1, "blocking_receives", 0);
@@ -90,7 +90,7 @@ static void get_pipeline(lua_State *L, ett_pipeline *p) {
   p->send_backward = p->send_backward ? p->send_backward : zeros;
   if (p->schedule == ETT_SCHEDULE_CUSTOM) {
     lua_getfield(L, 1, "orders");
-    const ett_schedule_orders_box *orders = luaL_checkudata(L, -1, ETT_LUA_ORDERS);
+    const ett_step_lua_orders_box *orders = luaL_checkudata(L, -1, ETT_LUA_ORDERS);
     if (orders->stages != p->stages)
       luaL_error(L, "the orders hold %d stages, the pipeline %d", orders->stages,
                  p->stages);
@@ -113,8 +113,8 @@ static int pipeline_run(lua_State *L) {
   get_pipeline(L, &p);
   int closed = ett_lua_boolean_field(L, 1, "closed", 0);
   int keep_units = !closed && ett_lua_boolean_field(L, 1, "keep_units", 1);
-  ett_schedule_workspace_new(L);
-  ett_schedule_workspace_box *workspace = ett_schedule_workspace(L, -1);
+  ett_step_lua_workspace_new(L);
+  ett_step_lua_workspace_box *workspace = ett_step_lua_workspace(L, -1);
   ett_pipeline_result r;
   ett_err err;
   int status = closed ? ett_pipeline_gpipe_closed(&p, workspace->pipeline, &r, &err)
@@ -124,15 +124,15 @@ static int pipeline_run(lua_State *L) {
   size_t stages = (size_t)p.stages, slices = stages * (size_t)p.chunks;
   ett_pipeline_bounds bounds = ett_pipeline_closed(&p);
   lua_createtable(L, 0, 8);
-  ett_schedule_set_number(L, "makespan_seconds", r.makespan);
-  ett_schedule_set_number(L, "lower_seconds", bounds.lower);
-  ett_schedule_set_number(L, "upper_seconds", bounds.upper);
+  ett_step_lua_set_number(L, "makespan_seconds", r.makespan);
+  ett_step_lua_set_number(L, "lower_seconds", bounds.lower);
+  ett_step_lua_set_number(L, "upper_seconds", bounds.upper);
   set_numbers(L, "busy_seconds", r.busy, stages);
   set_numbers(L, "end_seconds", r.end, stages);
   set_numbers(L, "last_backward_start_seconds", r.last_backward_start, slices);
   set_numbers(L, "last_backward_end_seconds", r.last_backward_end, slices);
   if (keep_units) {
-    ett_schedule_push_units(L, &p, &r);
+    ett_step_lua_push_units(L, &p, &r);
     lua_setfield(L, -2, "units");
   }
   double *ones = lua_newuserdatauv(L, slices * sizeof *ones, 0);
@@ -145,7 +145,7 @@ static int pipeline_run(lua_State *L) {
   }
   lua_setfield(L, -3, "peak_in_flight");
   lua_pop(L, 1);
-  ett_schedule_workspace_box *used = ett_schedule_workspace(L, -2);
+  ett_step_lua_workspace_box *used = ett_step_lua_workspace(L, -2);
   ett_pipeline_workspace_free(used->pipeline);
   used->pipeline = NULL;
   return 1;
@@ -156,6 +156,6 @@ static const luaL_Reg functions[] = {
     {NULL, NULL},
 };
 
-void ett_schedule_open_pipelines(lua_State *L) {
+void ett_step_lua_open_pipelines(lua_State *L) {
   luaL_setfuncs(L, functions, 0);
 }

@@ -1,10 +1,10 @@
-/* Plans and orders of ett.schedule: what a schedule is told. */
-#include <math.h>
+/* Plans and orders of ett.step: what a schedule is told. */
+#include <stddef.h>
 #include <string.h>
 
 #include "bind/step/step.h"
 
-const char *const ett_schedule_names[] = {"gpipe", "1f1b", "interleaved", "custom", NULL};
+const char *const ett_step_lua_names[] = {"gpipe", "1f1b", "interleaved", "custom", NULL};
 static const char *const recompute_names[] = {"none", "selective", "full", NULL};
 static const char *const overlap_names[] = {"none", "shared_experts", "batch", NULL};
 
@@ -72,7 +72,7 @@ static int orders_new(lua_State *L) {
   }
   luaL_argcheck(L, count <= 3 * (size_t)ETT_PIPELINE_MAX_UNITS, 1,
                 "holds too many units");
-  ett_schedule_orders_box *box = lua_newuserdatauv(
+  ett_step_lua_orders_box *box = lua_newuserdatauv(
       L, sizeof *box + (stages + 1) * sizeof(size_t) + count * sizeof(ett_unit), 0);
   box->stages = (int)stages;
   box->has_weight = 0;
@@ -96,60 +96,119 @@ static int orders_new(lua_State *L) {
   return 1;
 }
 
-int ett_schedule_integer(lua_State *L, int index, const char *name, int fallback) {
+int ett_step_lua_integer(lua_State *L, int index, const char *name, int fallback) {
   lua_Integer value = ett_lua_integer_field(L, index, name, fallback);
   if (value < INT32_MIN || value > INT32_MAX)
     luaL_error(L, "field '%s' must fit 32 bits, got %I", name, (LUAI_UACINT)value);
   return (int)value;
 }
 
-void ett_schedule_plan(lua_State *L, int index, ett_step_plan *plan) {
+/* The fields that C reads of a plan; lua/ett/plan/fields.lua declares them and fills in
+ * defaults. */
+static const struct {
+  const char *name;
+  enum {
+    INTEGER,
+    BIG_INTEGER,
+    NUMBER,
+    BOOLEAN,
+    NAME
+  } kind; /* int, int64_t, double, int, an enumeration */
+  size_t offset;
+  const char *const *names;
+} plan_fields[] = {
+#define FIELD(name, kind, names)                                                         \
+  { #name, kind, offsetof(ett_step_plan, name), names }
+    FIELD(schedule, NAME, ett_step_lua_names),
+    FIELD(recompute, NAME, recompute_names),
+    FIELD(overlap_all_to_all, NAME, overlap_names),
+    FIELD(pp, INTEGER, NULL),
+    FIELD(vp, INTEGER, NULL),
+    FIELD(tp, INTEGER, NULL),
+    FIELD(cp, INTEGER, NULL),
+    FIELD(ep, INTEGER, NULL),
+    FIELD(etp, INTEGER, NULL),
+    FIELD(dp, INTEGER, NULL),
+    FIELD(gpus_per_node, INTEGER, NULL),
+    FIELD(zero, INTEGER, NULL),
+    FIELD(gradient_bytes, INTEGER, NULL),
+    FIELD(weight_bytes, INTEGER, NULL),
+    FIELD(micro_batches, BIG_INTEGER, NULL),
+    FIELD(optimizer_bytes, NUMBER, NULL),
+    FIELD(bucket_bytes, NUMBER, NULL),
+    FIELD(gradient_all_reduce, BOOLEAN, NULL),
+    FIELD(overlap_gradients, BOOLEAN, NULL),
+    FIELD(overlap_parameters, BOOLEAN, NULL),
+    FIELD(overlap_sends, BOOLEAN, NULL),
+    FIELD(serial_sends, BOOLEAN, NULL),
+    FIELD(clip_gradients, BOOLEAN, NULL),
+#undef FIELD
+};
+
+/* Reads the field on top of the stack. */
+static void get_field(lua_State *L, size_t i, ett_step_plan *plan) {
+  void *to = (char *)plan + plan_fields[i].offset;
+  const char *name = plan_fields[i].name;
+  int is_right = 0, value = 0;
+  switch (plan_fields[i].kind) {
+  case BIG_INTEGER:
+    *(int64_t *)to = lua_tointegerx(L, -1, &is_right);
+    break;
+  case NUMBER:
+    *(double *)to = lua_tonumberx(L, -1, &is_right);
+    break;
+  case INTEGER: {
+    lua_Integer integer = lua_tointegerx(L, -1, &is_right);
+    is_right = is_right && integer >= INT32_MIN && integer <= INT32_MAX;
+    value = (int)integer;
+    break;
+  }
+  case BOOLEAN:
+    is_right = lua_isboolean(L, -1);
+    value = lua_toboolean(L, -1);
+    break;
+  case NAME:
+    is_right = lua_type(L, -1) == LUA_TSTRING;
+    value = is_right
+                ? ett_step_lua_name(L, name, lua_tostring(L, -1), plan_fields[i].names)
+                : 0;
+    break;
+  }
+  if (!is_right)
+    luaL_error(L,
+               "internal error: field '%s' of a plan is missing or of the wrong kind: %s",
+               name, luaL_tolstring(L, -1, NULL));
+  if (plan_fields[i].kind != BIG_INTEGER && plan_fields[i].kind != NUMBER)
+    memcpy(to, &value, sizeof value);
+}
+
+static void get_split(lua_State *L, int index, ett_step_plan *plan) {
+  if (lua_getfield(L, index, "split") == LUA_TNIL)
+    return;
+  size_t count;
+  double *given = ett_lua_doubles(L, -1, &count);
+  if ((int64_t)count != (int64_t)plan->pp * plan->vp)
+    luaL_error(L, "field 'split' must hold pp * vp = %d numbers of layers, got %d",
+               plan->pp * plan->vp, (int)count);
+  int64_t *split = lua_newuserdatauv(L, (count + 1) * sizeof *split, 0);
+  for (size_t i = 0; i < count; i++)
+    split[i] = (int64_t)given[i];
+  plan->split = split;
+}
+
+void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan) {
   luaL_checktype(L, index, LUA_TTABLE);
   memset(plan, 0, sizeof *plan);
-  plan->schedule = (ett_schedule_kind)ett_schedule_name(
-      L, "schedule", ett_lua_string_field(L, index, "schedule", "1f1b"),
-      ett_schedule_names);
-  plan->recompute = (ett_recompute)ett_schedule_name(
-      L, "recompute", ett_lua_string_field(L, index, "recompute", "none"),
-      recompute_names);
-  plan->overlap_all_to_all = (ett_exchange_overlap)ett_schedule_name(
-      L, "overlap_all_to_all",
-      ett_lua_string_field(L, index, "overlap_all_to_all", "none"), overlap_names);
-  plan->pp = ett_schedule_integer(L, index, "pp", 1);
-  plan->chunks = ett_schedule_integer(L, index, "vp", 1);
-  plan->tp = ett_schedule_integer(L, index, "tp", 1);
-  plan->cp = ett_schedule_integer(L, index, "cp", 1);
-  plan->ep = ett_schedule_integer(L, index, "ep", 1);
-  plan->etp = ett_schedule_integer(L, index, "etp", plan->tp);
-  plan->dp = ett_schedule_integer(L, index, "dp", 1);
-  plan->gpus_per_node = ett_schedule_integer(L, index, "gpus_per_node", 1);
-  plan->micro_batches = ett_lua_integer_field(L, index, "micro_batches", 1);
-  plan->zero = (ett_zero)ett_schedule_integer(L, index, "zero", 0);
-  plan->gradient_all_reduce = ett_lua_boolean_field(L, index, "gradient_all_reduce", 0);
-  plan->overlap_gradients = ett_lua_boolean_field(L, index, "overlap_gradients", 0);
-  plan->overlap_parameters = ett_lua_boolean_field(L, index, "overlap_parameters", 0);
-  plan->overlap_sends = ett_lua_boolean_field(L, index, "overlap_sends", 0);
-  plan->serial_sends = ett_lua_boolean_field(L, index, "serial_sends", 0);
-  plan->wait_before_update = ett_lua_boolean_field(L, index, "clip_gradients", 1);
-  plan->gradient_bytes = ett_schedule_integer(L, index, "gradient_bytes", 4);
-  plan->weight_bytes = ett_schedule_integer(L, index, "weight_bytes", 2);
-  plan->optimizer_bytes = ett_lua_number_field(L, index, "optimizer_bytes", 12);
-  plan->bucket_bytes = ett_lua_number_field(L, index, "bucket_bytes", INFINITY);
-  luaL_argcheck(L, plan->zero <= ETT_ZERO_PARAMETERS, index, "zero must be 0 to 3");
-  if (lua_getfield(L, index, "split") != LUA_TNIL) {
-    size_t count;
-    double *given = ett_lua_doubles(L, -1, &count);
-    if ((int64_t)count != (int64_t)plan->pp * plan->chunks)
-      luaL_error(L, "field 'split' must hold pp * vp = %d numbers of layers, got %d",
-                 plan->pp * plan->chunks, (int)count);
-    int64_t *split = lua_newuserdatauv(L, (count + 1) * sizeof *split, 0);
-    for (size_t i = 0; i < count; i++)
-      split[i] = (int64_t)given[i];
-    plan->split = split;
+  for (size_t i = 0; i < sizeof plan_fields / sizeof *plan_fields; i++) {
+    lua_getfield(L, index, plan_fields[i].name);
+    get_field(L, i, plan);
+    lua_pop(L, 1);
   }
+  luaL_argcheck(L, plan->zero <= ETT_ZERO_PARAMETERS, index, "zero must be 0 to 3");
+  get_split(L, index, plan);
   if (plan->schedule == ETT_SCHEDULE_CUSTOM) {
     lua_getfield(L, index, "orders");
-    const ett_schedule_orders_box *orders = luaL_checkudata(L, -1, ETT_LUA_ORDERS);
+    const ett_step_lua_orders_box *orders = luaL_checkudata(L, -1, ETT_LUA_ORDERS);
     if (orders->stages != plan->pp)
       luaL_error(L, "the orders hold %d stages, the plan %d", orders->stages, plan->pp);
     plan->units = orders->units;
@@ -158,16 +217,27 @@ void ett_schedule_plan(lua_State *L, int index, ett_step_plan *plan) {
   }
 }
 
+/* plan_fields(): the names of what C reads of a plan. */
+static int push_plan_fields(lua_State *L) {
+  lua_newtable(L);
+  for (size_t i = 0; i < sizeof plan_fields / sizeof *plan_fields; i++) {
+    lua_pushstring(L, plan_fields[i].name);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  return 1;
+}
+
 static const luaL_Reg orders_methods[] = {
     {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {
     {"orders", orders_new},
+    {"plan_fields", push_plan_fields},
     {NULL, NULL},
 };
 
-void ett_schedule_open_plans(lua_State *L) {
-  ett_schedule_make_type(L, ETT_LUA_ORDERS, orders_methods, NULL);
+void ett_step_lua_open_plans(lua_State *L) {
+  ett_step_lua_make_type(L, ETT_LUA_ORDERS, orders_methods, NULL);
   luaL_setfuncs(L, functions, 0);
 }

@@ -1,4 +1,4 @@
-/* The parts of runtime/schedule that Lua sees only through others. */
+/* The parts of runtime/step that Lua sees only through others. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,11 @@ static void finds_each_demand_once(void **state) {
   assert_non_null(d);
   for (int round = 0; round < 2; round++)
     for (int i = 0; i < 5000; i++) {
-      ett_demand demand = {(ett_demand_kind)(i % 4), i / 4 * 0.5 + 1, i % 7 + 1, 4, 2};
+      ett_demand demand = {.kind = (ett_demand_kind)(i % 4),
+                           .amount = i / 4 * 0.5 + 1,
+                           .nodes = i % 7 + 1,
+                           .gpus_per_node = 4,
+                           .element_bytes = 2};
       assert_int_equal(ett_demands_find(d, &demand, &err), i);
     }
   assert_int_equal(ett_demands_count(d), 5000);
@@ -71,8 +75,8 @@ static void lays_kinds_on_slices(void **state) {
   ett_err err;
   ett_program *p = ett_program_new(2, 4, &err);
   assert_non_null(p);
-  ett_operation a = {.forward = {1, 1, 1}, .parameters = 1};
-  ett_operation b = {.forward = {10, 10, 10}, .parameters = 100};
+  ett_operation a = {.forward = {1, 1, 1}, .dense_parameters = 1};
+  ett_operation b = {.forward = {10, 10, 10}, .dense_parameters = 100};
   assert_int_equal(ett_program_set_operation(p, 0, &a, &err), 0);
   assert_int_equal(ett_program_set_operation(p, 1, &b, &err), 0);
   const ett_layer_kind kinds[] = {{ETT_PLACE_FIRST, 1, 0},
@@ -92,7 +96,7 @@ static void lays_kinds_on_slices(void **state) {
   assert_float_equal(sums[0].forward, 1 + 2, 0);      /* first, two of kind 1 */
   assert_float_equal(sums[1].forward, 1 + 2 * 10, 0); /* one of kind 1, two of 2 */
   assert_float_equal(sums[2].forward, 2 * 10 + 2, 0); /* two of kind 2, two last */
-  assert_float_equal(sums[1].parameters, 1 + 2 * 100, 0);
+  assert_float_equal(sums[1].dense_parameters, 1 + 2 * 100, 0);
   assert_int_equal(layers[0] + layers[1] + layers[2], 10);
   const int64_t empty_stage[] = {7, 0, 0};
   assert_int_equal(ett_program_slices(p, 3, empty_stage, sums, layers, &err), 0);

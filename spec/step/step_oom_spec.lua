@@ -1,25 +1,35 @@
+local fields = require "ett.plan.fields"
 local oom = require "oom"
-local schedule = require "ett.schedule"
+local step_core = require "ett.step"
 
 local time = { 1.0, 0.9, 1.2 }
 
+--- A plan as C reads it: the declared defaults and what is given, unchecked.
+local function c_plan(given)
+  local defaults, c = { micro_batches = 1 }, {}
+  for _, field in ipairs(fields.list) do defaults[field[1]] = defaults[field[1]] or field.default end
+  fields.to_c(setmetatable(given, { __index = defaults }), c).gpus_per_node = 1
+  for name, value in pairs(given) do c[name] = value end
+  return c
+end
+
 local function small_program()
-  return schedule.program {
-    operations = { { name = "a", forward = time, backward = time, parameters = 10, activation_bytes = 5 },
+  return step_core.program {
+    operations = { { name = "a", forward = time, backward = time, dense_parameters = 10, activation_bytes = 5 },
       { name = "b", forward = time, backward = time, selective = true } },
     kinds = { { place = "first", count = 1, uses = { [1] = 1 } }, { place = "middle", count = 4, uses = { 1, 2 } },
       { place = "last", count = 1, uses = { [2] = 3 } } },
-    boundary_bytes = 100, tied_bytes = 10,
+    boundary_bytes = 100, tied_embedding_bytes = 10,
   }
 end
 
-describe("ett.schedule", function()
+describe("ett.step", function()
   it("survives failed allocations of an evaluation", function()
     oom.every_allocation(function()
       local program <close> = small_program()
-      local demands <close> = schedule.demands()
-      local workspace <close> = schedule.workspace()
-      local plan = { pp = 2, dp = 2, micro_batches = 4, zero = 1, bucket_bytes = 8, split = { 1, 3 } }
+      local demands <close> = step_core.demands()
+      local workspace <close> = step_core.workspace()
+      local plan = c_plan { pp = 2, dp = 2, micro_batches = 4, zero = 1, bucket_bytes = 8, split = { 1, 3 } }
       assert(program:evaluate(plan, demands, workspace) == nil)
       for _, d in ipairs(demands:untimed()) do demands:set(d.index, 1.0, 0.5, 2.0) end
       local result = program:evaluate(plan, demands, workspace, true)
@@ -31,14 +41,14 @@ describe("ett.schedule", function()
 
   it("survives failed allocations of orders and pipelines", function()
     oom.every_allocation(function()
-      local orders = schedule.orders { { { "F", 1 }, { "B", 1 } }, { { "F", 1 }, { "B", 1 } } }
-      return schedule.pipeline { schedule = "custom", stages = 2, micro_batches = 1, forward = { 1, 1 },
+      local orders = step_core.orders { { { "F", 1 }, { "B", 1 } }, { { "F", 1 }, { "B", 1 } } }
+      return step_core.pipeline { schedule = "custom", stages = 2, micro_batches = 1, forward = { 1, 1 },
         backward = { 1, 1 }, orders = orders }.makespan_seconds == 4
     end)
   end)
 end)
 
-describe("ett.schedule's arguments", function()
+describe("ett.step's arguments", function()
   local function why(fn, ...)
     local ok, raised = pcall(fn, ...)
     assert.is_false(ok)
@@ -53,25 +63,25 @@ describe("ett.schedule's arguments", function()
       return given
     end
     assert.equal("operation 'a': the time of the forward pass must be finite and at least 0, got -1 s",
-      why(schedule.program, program(function(g) g.operations[1].forward = { -1 } end)))
+      why(step_core.program, program(function(g) g.operations[1].forward = { -1 } end)))
     assert.equal("operation 'a': the interval of the backward pass must hold its time, got 1 s in [2, 3]",
-      why(schedule.program, program(function(g) g.operations[1].backward = { 1, 2, 3 } end)))
-    assert.equal("operation 'a': field 'parameters' must be a number of at least 0, got -3",
-      why(schedule.program, program(function(g) g.operations[1].parameters = -3 end)))
+      why(step_core.program, program(function(g) g.operations[1].backward = { 1, 2, 3 } end)))
+    assert.equal("operation 'a': field 'dense_parameters' must be a number of at least 0, got -3",
+      why(step_core.program, program(function(g) g.operations[1].dense_parameters = -3 end)))
     assert.equal("field 'count' must be 1 to 1000000, got 0",
-      why(schedule.program, program(function(g) g.kinds[1].count = 0 end)))
+      why(step_core.program, program(function(g) g.kinds[1].count = 0 end)))
     assert.equal("field 'place': unknown value 'front'",
-      why(schedule.program, program(function(g) g.kinds[1].place = "front" end)))
+      why(step_core.program, program(function(g) g.kinds[1].place = "front" end)))
     assert.equal("no such layer kind or operation",
-      why(schedule.program, program(function(g) g.kinds[1].uses = { [2] = 1 } end)))
-    assert.matches("^a program holds 1 to 100000", why(schedule.program, { operations = {}, kinds = {} }))
+      why(step_core.program, program(function(g) g.kinds[1].uses = { [2] = 1 } end)))
+    assert.matches("^a program holds 1 to 100000", why(step_core.program, { operations = {}, kinds = {} }))
   end)
 
   it("refuse impossible plans", function()
     local program <close> = small_program()
-    local demands <close> = schedule.demands()
-    local workspace <close> = schedule.workspace()
-    local function plan(given) return why(program.totals, program, given, demands, workspace) end
+    local demands <close> = step_core.demands()
+    local workspace <close> = step_core.workspace()
+    local function plan(given) return why(program.totals, program, c_plan(given), demands, workspace) end
     assert.equal("field 'dp' must be 1 to 1048576, got 0", plan { dp = 0 })
     assert.equal("ep * etp = 3 must divide dp * cp * tp = 4", plan { dp = 4, ep = 3 })
     assert.equal("field 'bucket_bytes' must be positive, got 0", plan { bucket_bytes = 0 })

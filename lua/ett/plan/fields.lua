@@ -1,0 +1,103 @@
+--- The fields of a plan, each declared once: the check, the help texts, the axes of a sweep, the table that C reads and
+--- the table of README.md follow from here.
+--
+-- { name, kind (ett.base.schema), default =, optional =, one_of =, least =, most =, help =, c =, program = }
+--   c        true: C reads it under its own name; { name, function(value, plan) }: under that name, converted
+--   program  the step program depends on it: true, or a function of the value that says what matters of it
+--
+-- Fields that the program depends on come first: a sweep varies the last field fastest, so that one program is used up
+-- before the next is lowered.
+local schema = require "ett.base.schema"
+local built_in = require("ett.plan.schedules").built_in
+
+-- Largest degrees and sizes: beyond anything built, and small enough that no count of devices,
+-- tokens or bytes leaves 64 bits.
+local stages, ranks, replicas = 1 << 12, 1 << 14, 1 << 20
+
+local fields = {
+  list = {
+    { "seq", "count", most = 1 << 24, program = true, help = "tokens of a sequence" },
+    { "tp", "degree", default = 1, most = ranks, c = true, program = true, help = "tensor-parallel ranks" },
+    { "cp", "degree", default = 1, most = ranks, c = true, program = true, help = "context-parallel ranks" },
+    { "ep", "degree", default = 1, most = replicas, c = true, program = true,
+      help = "expert-parallel ranks, inside dp * cp" },
+    { "etp", "degree", optional = true, most = ranks, program = true,
+      c = { "etp", function(etp, p) return etp or p.tp end }, help = "tensor-parallel ranks of experts (default tp)" },
+    { "micro_batch", "count", default = 1, most = 1 << 14, program = true, help = "sequences of one micro-batch" },
+    { "sequence_parallel", "boolean", default = false, program = true,
+      help = "norms and residuals split over tp (Korthikanti et al. 2022)" },
+    { "dtype", "training_dtype", default = "bf16", program = true, help = "of weights and activations",
+      c = { "weight_bytes", function(dtype) return math.max(schema.dtype_bytes[dtype], 2) end } },
+    { "gradient_dtype", "training_dtype", default = "fp32", program = true, help = "gradients are kept and reduced in",
+      c = { "gradient_bytes", function(dtype) return schema.dtype_bytes[dtype] end } },
+    { "accumulate_gradients", "boolean", default = true, program = true,
+      help = "a kernel adds each micro-batch's gradients (false: the products do)" },
+    { "scatter_sends", "boolean", default = false, program = true,
+      help = "activations cross stages split over tp (DeepSpeed, Megatron scatter-gather)" },
+    { "deduplicate_tokens", "boolean", default = false, program = true,
+      help = "a token goes once to a node with experts of it, not once to each of them (DeepEP)" },
+    { "overlap_all_to_all", "string", default = "none", one_of = { "none", "shared_experts", "batch" }, c = true,
+      program = function(how) return how ~= "none" end,
+      help = "none, shared_experts (beside those of the layer), batch (beside another micro-batch)" },
+    { "pp", "degree", default = 1, most = stages, c = true, program = function(pp) return pp == 1 end,
+      help = "pipeline stages" },
+    { "dp", "degree", default = 1, most = replicas, c = true, help = "data-parallel replicas" },
+    { "vp", "degree", default = 1, most = 1 << 10, c = true, help = "model chunks a stage, for interleaved" },
+    { "schedule", "string", default = "1f1b", help = "gpipe, 1f1b, interleaved, or a file of schedules/",
+      c = { "schedule", function(name) return built_in[name] and name or "custom" end } },
+    { "recompute", "string", default = "none", one_of = { "none", "selective", "full" }, c = true,
+      help = "what the backward pass runs again: none, selective, full" },
+    { "zero", "natural", default = 0, one_of = { 0, 1, 2, 3 }, c = true,
+      help = "0: none, 1: optimizer sharded over dp, 2: gradients too, 3: weights too" },
+    { "micro_batches", "count", optional = true, most = 1 << 24, c = true,
+      help = "micro-batches a step (or give global_batch)" },
+    { "global_batch", "count", optional = true, most = 1 << 58, help = "sequences a step over all replicas" },
+    { "optimizer_bytes", "nonnegative", default = 12, most = 1024, c = true, -- Adam: fp32 weight and two moments
+      help = "optimizer state of one parameter, master weight included" },
+    { "bucket_bytes", "positive", default = 500e6, least = 1, c = true,
+      help = "bytes of one gradient or weight message" },
+    { "gradient_all_reduce", "boolean", default = false, c = true,
+      help = "ZeRO-1 that all-reduces instead of reduce-scattering (DeepSpeed pipelines)" },
+    { "overlap_gradients", "boolean", default = false, c = true, help = "reduce buckets while the last backward runs" },
+    { "overlap_parameters", "boolean", default = false, c = true, help = "gather weights behind the next forward" },
+    { "overlap_sends", "boolean", default = false, c = true, help = "stages compute while they send" },
+    { "serial_sends", "boolean", default = false, c = true,
+      help = "receivers spend a message's time too, one after the other (DeepSpeed pipelines)" },
+    { "clip_gradients", "boolean", default = true, c = true, help = "all stages wait for one global gradient norm" },
+    { "split", "list", optional = true, c = true, help = "repeated layers of each pp * vp slice" },
+  },
+}
+
+--- The fields as ett.base.schema takes them, and the place of each in the list.
+fields.schema, fields.position = {}, {}
+for i, field in ipairs(fields.list) do
+  local name = field[1]
+  fields.schema[name] = { field[2], default = field.default, optional = field.optional, one_of = field.one_of,
+    least = field.least, most = field.most, help = field.help }
+  fields.position[name] = i
+end
+
+--- Fills `c` with the fields that C reads of a plan.
+function fields.to_c(p, c)
+  for _, field in ipairs(fields.list) do
+    local to, name = field.c, field[1]
+    if to == true then
+      c[name] = p[name]
+    elseif to then
+      c[to[1]] = to[2](p[name], p)
+    end
+  end
+  return c
+end
+
+--- What a step program depends on, as text: plans of one key share a program.
+function fields.program_key(p)
+  local words = {}
+  for _, field in ipairs(fields.list) do
+    local program, value = field.program, p[field[1]]
+    if program then words[#words + 1] = tostring(program == true and value or program ~= true and program(value)) end
+  end
+  return table.concat(words, " ")
+end
+
+return fields

@@ -1,0 +1,74 @@
+--- The fields of a plan are declared once: everything else follows.
+local fields = require "ett.plan.fields"
+local host = require "ett.host"
+local schema = require "ett.base.schema"
+
+--- The row of a field in lua/ett/plan/README.md.
+local function row(field)
+  local range = field.one_of and table.concat(field.one_of, ", ")
+    or field.most and ("%s to %d"):format(field.least or field[2] == "nonnegative" and 0 or 1, field.most)
+    or field.least and ("at least %s"):format(field.least) or ""
+  local default = field.default ~= nil and schema.describe(field.default):gsub("'", "") or ""
+  return ("| `%s` | %s | %s | %s | %s |"):format(field[1], field[2], range, default, field.help)
+end
+
+describe("the fields of a plan", function()
+  it("are the table of the README", function()
+    local listed, declared = {}, {}
+    for line in io.lines(host.root .. "/lua/ett/plan/README.md") do
+      if line:match("^| `[%w_]+` | [%w_]+ | [^|]*| [^|]*| [^|]*|$") then listed[#listed + 1] = line end
+    end
+    for i, field in ipairs(fields.list) do declared[i] = row(field) end
+    assert.equal(table.concat(declared, "\n"), table.concat(listed, "\n"))
+  end)
+
+  it("are what C reads", function()
+    local core, declared = require("ett.step").plan_fields(), { "gpus_per_node" }
+    for _, field in ipairs(fields.list) do
+      local c = field.c == true and field[1] or field.c and field.c[1]
+      if c and c ~= "split" then declared[#declared + 1] = c end -- the one list, read by itself
+    end
+    table.sort(core)
+    table.sort(declared)
+    assert.same(declared, core)
+  end)
+
+  it("need no other line of Lua: one more is checked, explained, swept and part of the program's key", function()
+    local rooms = { "^ett%.plan", "^ett%.step%.", "^ett%.search%.", "^ett%.cli%.fields$" }
+    local function reload(module)
+      local kept = {}
+      for name, value in pairs(package.loaded) do
+        for _, room in ipairs(rooms) do
+          if name:match(room) then kept[name], package.loaded[name] = value, nil end
+        end
+      end
+      return kept, module and require(module)
+    end
+    local before, own = reload "ett.plan.fields"
+    -- What the module makes of its list, made again with one entry more.
+    local path = package.searchpath("ett.plan.fields", package.path)
+    local file = assert(io.open(path))
+    local text = file:read("a"):gsub("list = {\n", [[list = {
+      { "flavour", "string", default = "plain", one_of = { "plain", "salted" }, program = true, help = "of a spec" },
+]], 1)
+    file:close()
+    package.loaded["ett.plan.fields"] = assert(load(text, "@fields.lua"))()
+    local ok, raised = pcall(function()
+      local plan, sweep = require "ett.plan", require "ett.search.sweep"
+      local model = require("ett.model").new("llama", { layers = 8, hidden = 512, heads = 8, vocab = 1000 })
+      assert.equal("plain", plan.new({ seq = 512, micro_batches = 1 }, model).flavour)
+      assert.same({ "field 'flavour' must be one of plain, salted, got 'sweet'" },
+        (plan.violations({ seq = 512, micro_batches = 1, flavour = "sweet" })))
+      local s = sweep.new { model = model, cluster = "perlmutter", profile = false,
+        plan = { seq = 512, micro_batches = 1 }, over = { flavour = { "plain", "salted" }, dp = { 1, 2 } } }
+      assert.equal(4, #s.rows)
+      assert.matches("flavour +of a spec %(default plain%)", require("ett.cli.fields").help {})
+      local key = require("ett.plan.fields").program_key
+      assert.not_equal(key { flavour = "plain" }, key { flavour = "salted" })
+      assert.equal(#own.list + 1, #require("ett.plan.fields").list)
+    end)
+    reload()
+    for name, value in pairs(before) do package.loaded[name] = value end
+    assert(ok, raised)
+  end)
+end)
