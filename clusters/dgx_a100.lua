@@ -6,14 +6,7 @@ return {
   summary = "8x A100-SXM4-80GB a node, NVSwitch, 8x HDR200 InfiniBand",
   source = datasheet,
   gpus_per_node = 8,
-  -- 108 SMs: NVIDIA A100 architecture whitepaper.
-  device = {
-    name = "NVIDIAA100-SXM4-80GB", aliases = { "A100-SXM4-80GB" }, source = datasheet,
-    peak_flops = { fp32 = 19.5e12, tf32 = 156e12, fp16 = 312e12, bf16 = 312e12, int8 = 624e12 },
-    measured_flops = { fp16 = 271.2e12, bf16 = 271.2e12 },
-    measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.6)",
-    memory_bytes = 80e9, memory_bandwidth = 2.0e12, multiprocessors = 108, power_watts = 400,
-  },
+  device = "a100",
   links = {
     intra = { name = "NVLink 3 and NVSwitch", bandwidth = 234.89e9, send_bandwidth = 195e9,
       source = "8 GPUs, 16 GiB: stas00/ml-engineering@744d01e network/README.md; sends: li-plus/playground "

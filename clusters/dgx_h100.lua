@@ -7,14 +7,7 @@ return {
   summary = "8x H100-SXM-80GB a node, NVSwitch, 8x NDR400 InfiniBand",
   source = datasheet,
   gpus_per_node = 8,
-  -- 132 SMs: NVIDIA H100 architecture whitepaper.
-  device = {
-    name = "H100-SXM-80GB", aliases = { "H100" }, source = datasheet,
-    peak_flops = { fp32 = 67e12, tf32 = 494.5e12, fp16 = 989e12, bf16 = 989e12, fp8 = 1979e12, int8 = 1979e12 },
-    measured_flops = { fp16 = 794.5e12, bf16 = 794.5e12, fp8 = 1402.6e12 },
-    measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.7)",
-    memory_bytes = 80e9, memory_bandwidth = 3.35e12, multiprocessors = 132, power_watts = 700,
-  },
+  device = "h100",
   links = {
     intra = { name = "NVLink 4 and NVSwitch", bandwidth = 480e9, send_bandwidth = 396.4e9,
       source = "all_reduce on 8 H100: NVIDIA/dgxc-benchmarking v25.10.02 nccl/README.md; sends: " .. network,

@@ -7,14 +7,7 @@ return {
   summary = "8x H200-SXM-141GB a node, NVSwitch, 8x NDR400 InfiniBand",
   source = datasheet,
   gpus_per_node = 8,
-  -- 132 SMs: the H100's chip.
-  device = {
-    name = "H200-SXM-141GB", aliases = { "H200" }, source = datasheet,
-    peak_flops = { fp32 = 67e12, tf32 = 494.5e12, fp16 = 989e12, bf16 = 989e12, fp8 = 1979e12, int8 = 1979e12 },
-    measured_flops = { fp16 = 794.5e12, bf16 = 794.5e12, fp8 = 1453.4e12 },
-    measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF; bf16 noted as that of H100)",
-    memory_bytes = 141e9, memory_bandwidth = 4.8e12, multiprocessors = 132, power_watts = 700,
-  },
+  device = "h200",
   links = {
     intra = { name = "NVLink 4 and NVSwitch", bandwidth = 482e9, send_bandwidth = 396.4e9,
       source = "all_reduce and sends on 8 H200: " .. network .. "; curve of 8 H100: NVIDIA/dgxc-benchmarking v25.10.02",

@@ -5,21 +5,13 @@
 -- node against the 25 and 100 GB/s of the hardware. Where collectives were sampled the profile
 -- answers; these links answer for the rest.
 local samples = "samples of estimate-train-time (Littlesnakess/GPUModeling25, arXiv 2509.22832)"
-local datasheet = "NVIDIA A100 datasheet, as cited by stas00/ml-engineering@744d01e compute/accelerator/README.md"
 
 return {
   name = "perlmutter",
   summary = "4x A100-SXM4-80GB a node, NCCL over TCP on Slingshot-11, as sampled",
   source = samples,
   gpus_per_node = 4,
-  -- 108 SMs: NVIDIA A100 architecture whitepaper.
-  device = {
-    name = "NVIDIAA100-SXM4-80GB", aliases = { "A100-SXM4-80GB", "a100" }, source = datasheet,
-    peak_flops = { fp32 = 19.5e12, tf32 = 156e12, fp16 = 312e12, bf16 = 312e12, int8 = 624e12 },
-    measured_flops = { fp16 = 271.2e12, bf16 = 271.2e12 },
-    measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.6)",
-    memory_bytes = 80e9, memory_bandwidth = 2.0e12, multiprocessors = 108, power_watts = 400,
-  },
+  device = "a100",
   links = {
     intra = { name = "NVLink 3, 4 links a pair", bandwidth = 214e9, send_bandwidth = 91.5e9,
       source = "all_reduce 1x4 and p2p 1x2 at 268 MB, " .. samples,

@@ -56,6 +56,14 @@ describe("a user's cluster", function()
     end
     assert.is_nil(cluster_module.links(c, 1).curve)
   end)
+  it("may name its device", function()
+    local c = valid()
+    c.device = "h100"
+    assert.equal(3.35e12, cluster_module.get(c).device.memory_bandwidth)
+    c.device = "h10"
+    assert.matches("cluster: device: unknown device 'h10'; did you mean 'h100'?",
+      message(cluster_module.get, c), 1, true)
+  end)
   it("is refused for a curve that is none", function()
     for wanted, curve in pairs {
       ["curves[2]: must be a list { bytes, bytes/s, bytes, bytes/s, … }, got 3 numbers"] = { 1, 2, 3 },

@@ -149,6 +149,10 @@ describe("samples of several devices", function()
     local p = profile.from_samples({ path }, { gpu = device, cache = false })
     assert.equal(75, p:model("gemm fp16", p.pools["gemm fp16"], "forward"):facts().rows)
     assert.equal(132, profile.from_samples({ path }, { gpu = "NVIDIAGH200120GB" }).multiprocessors)
+    local physics = require "ett.profile.physics" -- from devices/, by the name in the sample files
+    for gpu, count in pairs { A800 = 108, H800 = 132, ["NVIDIAB200"] = 148, ["TeslaV100"] = 80, other = 108 } do
+      assert.equal(count, physics.multiprocessors(gpu), gpu)
+    end
     os.remove(path .. "/NVIDIAGH200120GB_linear1_fp16.csv")
   end)
 end)

@@ -12,7 +12,7 @@ local script_folder
 --- Kinds of description files: kind -> folder under the roots.
 find.folders = {
   architectures = "lua/architectures", campaigns = "samplers/campaigns", clusters = "clusters",
-  communication = "lua/ett/trace/communication", examples = "examples", measures = "spec/bench",
+  communication = "lua/ett/trace/communication", devices = "devices", examples = "examples", measures = "spec/bench",
   metrics = "lua/ett/metrics", operators = "operators", schedules = "lua/schedules",
 }
 

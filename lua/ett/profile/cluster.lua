@@ -14,14 +14,16 @@ local cluster_module = {}
 local peaks = {}
 for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = "positive?" end
 
+local device_fields = {
+  name = "string", aliases = "list?", source = "string", peak_flops = { "table", fields = peaks },
+  memory_bytes = "positive", memory_bandwidth = "positive", multiprocessors = "count?", power_watts = "positive?",
+  measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
+}
+
 local fields = {
   name = "string", summary = "string", source = "string", gpus_per_node = "count", nodes = "count?",
   price_per_gpu_hour = "nonnegative?", note = "string?",
-  device = { "table", fields = {
-    name = "string", aliases = "list?", source = "string", peak_flops = { "table", fields = peaks },
-    memory_bytes = "positive", memory_bandwidth = "positive", multiprocessors = "count?", power_watts = "positive?",
-    measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
-  } },
+  device = { "text_or_table", fields = device_fields },
   links = { "table", fields = {
     intra = { "table", optional = true, fields = { bandwidth = "positive", latency = "nonnegative?",
       send_bandwidth = "positive?", curves = "table?", name = "string?", source = "string" } },
@@ -60,12 +62,22 @@ local function check_curves(curves, label)
   end
 end
 
+--- A device by name: the facts of devices/NAME.lua.
+---@param name string
+function cluster_module.device(name)
+  local value, path = find.load("devices", name)
+  return schema.check(value, device_fields, find.label(path))
+end
+
 --- Checks what a cluster file returned.
 function cluster_module.check(given, label)
   if type(given) ~= "table" then
     error_module.raise("model", "%s: a cluster file must return a table, got %s", label, schema.describe(given))
   end
   local clean = schema.check(given, fields, label)
+  if type(clean.device) == "string" then
+    clean.device = error_module.wrap(label .. ": device", cluster_module.device, clean.device)
+  end
   local intra = clean.links.intra
   if not intra and clean.gpus_per_node > 1 then
     error_module.raise("model", "%s: links: missing field 'intra' (gpus_per_node is %d)", label, clean.gpus_per_node)

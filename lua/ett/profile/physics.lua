@@ -3,31 +3,47 @@
 -- A row faster than the device's peak is wrong and the fit drops it. When most rows of a pass are, not the rows
 -- are wrong but the pass: a kernel is missing from it, or its clock stood still. Then no fit of it means anything,
 -- and the profile serves none (ett.profile: void).
+local cluster = require "ett.profile.cluster"
+local find = require "ett.base.find"
 local schema = require "ett.base.schema"
 
 local physics = {}
 
---- Streaming multiprocessors by device name, for folders without a cluster file.
-local multiprocessors = { { "A100", 108 }, { "A800", 108 }, { "GH200", 132 }, { "H100", 132 }, { "H200", 132 },
-  { "H800", 132 }, { "B200", 148 }, { "V100", 80 }, { "A40", 84 }, { "L40", 142 }, { "MI300", 304 }, { "MI250", 208 } }
+--- Streaming multiprocessors of devices without a file.
+local multiprocessors = { V100 = 80, A40 = 84, L40 = 142, MI300 = 304, MI250 = 208 }
 
+--- Devices sold under another name, for the same chip.
+local same_chip = { A800 = "A100", H800 = "H100" }
+
+local devices -- name in capitals -> facts
+
+--- The device whose file's name is in a name such as "NVIDIAA100-SXM4-80GB"; the longest counts. Or nil.
+local function device_of(gpu)
+  if not devices then
+    devices = {}
+    for _, name in ipairs(find.names "devices") do devices[name:upper()] = cluster.device(name) end
+  end
+  gpu = gpu:upper()
+  for from, to in pairs(same_chip) do gpu = gpu:gsub(from, to) end
+  local best
+  for name in pairs(devices) do
+    if gpu:find(name, 1, true) and (not best or #name > #best) then best = name end
+  end
+  return best and devices[best]
+end
+
+--- Streaming multiprocessors of a device by its name, for folders without a cluster file; 108 (A100) if unknown.
 function physics.multiprocessors(gpu)
-  for _, pair in ipairs(multiprocessors) do if gpu:find(pair[1], 1, true) then return pair[2] end end
+  local device = device_of(gpu)
+  if device and device.multiprocessors then return device.multiprocessors end
+  for name, count in pairs(multiprocessors) do if gpu:find(name, 1, true) then return count end end
   return 108
 end
 
--- Dense FLOP/s of the widest unit by device name: 16-bit, 8-bit (datasheets; clusters/*.lua name them).
-local hopper, hopper_fp8 = 989.4e12, 1978.9e12
-local peaks = { { "A100", 312e12 }, { "A800", 312e12 }, { "GH200", hopper, hopper_fp8 }, { "H100", hopper, hopper_fp8 },
-  { "H200", hopper, hopper_fp8 }, { "B200", 2250e12, 4500e12 } }
-
+--- Dense FLOP/s of the widest unit: 8-bit types run at the fp8 rate, wider ones no faster than 16 bits.
 local function peak_of(gpu, dtype)
-  for _, row in ipairs(peaks) do
-    if gpu:find(row[1], 1, true) then
-      if dtype == "fp8" or dtype == "int8" then return row[3] end
-      return row[2] -- wider types run no faster
-    end
-  end
+  local device = device_of(gpu)
+  return device and device.peak_flops[(dtype == "fp8" or dtype == "int8") and "fp8" or "fp16"]
 end
 
 -- No link carries more than a terabyte per second into one device (fifth NVLink: 0.9).
