@@ -4,10 +4,8 @@
 
 static void push_error_object(lua_State *L, const ett_err *err) {
   lua_createtable(L, 0, 2);
-  lua_pushstring(L, ett_err_kind(err->code));
-  lua_setfield(L, -2, "kind");
-  lua_pushstring(L, err->message);
-  lua_setfield(L, -2, "message");
+  ett_lua_set_string(L, "kind", ett_err_kind(err->code));
+  ett_lua_set_string(L, "message", err->message);
   luaL_getmetatable(L, "ett.error"); /* registered by lua/ett/base/error.lua, else nil */
   lua_setmetatable(L, -2);
 }
@@ -18,9 +16,64 @@ int ett_lua_fail(lua_State *L, const ett_err *err) {
   return 2;
 }
 
+int ett_lua_result(lua_State *L, int status, const ett_err *err) {
+  if (status != 0)
+    return ett_lua_fail(L, err);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
 int ett_lua_raise(lua_State *L, const ett_err *err) {
   push_error_object(L, err);
   lua_error(L);
+}
+
+void ett_lua_type(lua_State *L, const char *name, const luaL_Reg *methods,
+                  lua_CFunction close) {
+  luaL_newmetatable(L, name);
+  luaL_setfuncs(L, methods, 0);
+  if (close) {
+    const luaL_Reg ends[] = {
+        {"close", close}, {"__close", close}, {"__gc", close}, {NULL, NULL}};
+    luaL_setfuncs(L, ends, 0);
+  }
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+}
+
+void **ett_lua_box_new(lua_State *L, const char *type) {
+  void **box = lua_newuserdatauv(L, sizeof *box, 1);
+  *box = NULL;
+  luaL_setmetatable(L, type);
+  return box;
+}
+
+void *ett_lua_box_check(lua_State *L, int index, const char *type, const char *what) {
+  void **box = luaL_checkudata(L, index, type);
+  if (!*box)
+    luaL_error(L, "the %s is closed", what);
+  return *box;
+}
+
+void ett_lua_set_number(lua_State *L, const char *name, lua_Number value) {
+  lua_pushnumber(L, value);
+  lua_setfield(L, -2, name);
+}
+
+void ett_lua_set_integer(lua_State *L, const char *name, lua_Integer value) {
+  lua_pushinteger(L, value);
+  lua_setfield(L, -2, name);
+}
+
+void ett_lua_set_boolean(lua_State *L, const char *name, int value) {
+  lua_pushboolean(L, value);
+  lua_setfield(L, -2, name);
+}
+
+void ett_lua_set_string(lua_State *L, const char *name, const char *value) {
+  lua_pushstring(L, value);
+  lua_setfield(L, -2, name);
 }
 
 double *ett_lua_doubles(lua_State *L, int index, size_t *count) {

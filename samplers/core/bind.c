@@ -1,11 +1,17 @@
-/* ett.sample: statistics, shapes and journals; tensors, surfaces and the machine in
- * files of their own. */
+/* ett.sample: statistics, shapes, journals, this process. bind_surface.c and
+ * bind_tensor.c add the rest. */
 #include "samplers/core/bind.h"
 
+#include <math.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "base/clock.h"
+#include "samplers/core/bounds.h"
 #include "samplers/core/journal.h"
 #include "samplers/core/space.h"
 #include "samplers/core/stats.h"
@@ -21,16 +27,14 @@ static int stats(lua_State *L) {
   ett_sample_stats s;
   ett_sample_stats_compute(x, n, &s);
   lua_createtable(L, 0, 8);
-  lua_pushinteger(L, (lua_Integer)s.count);
-  lua_setfield(L, -2, "count");
-  const char *names[] = {"min",        "median", "mean",          "low_mean",
-                         "half_width", "low",    "low_half_width"};
-  const double values[] = {s.min,        s.median, s.mean,          s.low_mean,
-                           s.half_width, s.low,    s.low_half_width};
-  for (int i = 0; i < 7; i++) {
-    lua_pushnumber(L, values[i]);
-    lua_setfield(L, -2, names[i]);
-  }
+  ett_lua_set_integer(L, "count", (lua_Integer)s.count);
+  ett_lua_set_number(L, "min", s.min);
+  ett_lua_set_number(L, "median", s.median);
+  ett_lua_set_number(L, "mean", s.mean);
+  ett_lua_set_number(L, "low_mean", s.low_mean);
+  ett_lua_set_number(L, "half_width", s.half_width);
+  ett_lua_set_number(L, "low", s.low);
+  ett_lua_set_number(L, "low_half_width", s.low_half_width);
   return 1;
 }
 
@@ -104,26 +108,17 @@ static int halton(lua_State *L) {
   return 1;
 }
 
-typedef struct {
-  ett_sample_journal *journal;
-} journal_box;
-
 static ett_sample_journal *check_journal(lua_State *L) {
-  journal_box *b = luaL_checkudata(L, 1, JOURNAL_TYPE);
-  if (!b->journal)
-    luaL_error(L, "the journal is closed");
-  return b->journal;
+  return ett_lua_box_check(L, 1, JOURNAL_TYPE, "journal");
 }
 
 /* sample.journal(path, header) -> journal | nil, error */
 static int journal_open(lua_State *L) {
   const char *path = luaL_checkstring(L, 1), *header = luaL_checkstring(L, 2);
-  journal_box *b = lua_newuserdatauv(L, sizeof *b, 0);
-  b->journal = NULL;
-  luaL_setmetatable(L, JOURNAL_TYPE);
+  void **box = ett_lua_box_new(L, JOURNAL_TYPE);
   ett_err err = {0};
-  b->journal = ett_sample_journal_open(path, header, &err);
-  return b->journal ? 1 : ett_lua_fail(L, &err);
+  *box = ett_sample_journal_open(path, header, &err);
+  return *box ? 1 : ett_lua_fail(L, &err);
 }
 
 typedef int appender(ett_sample_journal *, const char *, size_t, ett_err *);
@@ -133,10 +128,7 @@ static int append_lines(lua_State *L, appender *append) {
   size_t bytes;
   const char *lines = luaL_checklstring(L, 2, &bytes);
   ett_err err = {0};
-  if (append(j, lines, bytes, &err) != 0)
-    return ett_lua_fail(L, &err);
-  lua_pushboolean(L, 1);
-  return 1;
+  return ett_lua_result(L, append(j, lines, bytes, &err), &err);
 }
 
 /* journal:append(lines) -> true | nil, error: one line or several, in one write */
@@ -152,26 +144,96 @@ static int journal_write(lua_State *L) {
 /* journal:sync() -> true | nil, error */
 static int journal_sync(lua_State *L) {
   ett_err err = {0};
-  if (ett_sample_journal_sync(check_journal(L), &err) != 0)
-    return ett_lua_fail(L, &err);
-  lua_pushboolean(L, 1);
-  return 1;
+  return ett_lua_result(L, ett_sample_journal_sync(check_journal(L), &err), &err);
 }
 
 static int journal_close(lua_State *L) {
-  journal_box *b = luaL_checkudata(L, 1, JOURNAL_TYPE);
-  ett_sample_journal_close(b->journal);
-  b->journal = NULL;
+  void **box = luaL_checkudata(L, 1, JOURNAL_TYPE);
+  ett_sample_journal_close(*box);
+  *box = NULL;
   return 0;
+}
+
+static volatile sig_atomic_t interrupts;
+
+static void on_interrupt(int signal_number) {
+  (void)signal_number;
+  interrupts++;
+  if (interrupts >= 3) /* rows are on the disk at any moment */
+    _exit(130);
+}
+
+/* sample.catch_interrupts(): SIGINT and SIGTERM are counted from now on; the third ends
+ * the process */
+static int catch_interrupts(lua_State *L) {
+  (void)L;
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = on_interrupt;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+  signal(SIGXFSZ, SIG_IGN); /* a file size limit fails the write, not the process */
+  return 0;
+}
+
+static int interrupted(lua_State *L) {
+  lua_pushboolean(L, interrupts > 0);
+  return 1;
+}
+
+/* Seconds of the monotonic clock. */
+static int now(lua_State *L) {
+  lua_pushnumber(L, ett_clock(CLOCK_MONOTONIC));
+  return 1;
+}
+
+/* Processor seconds of the calling thread. */
+static int thread_seconds(lua_State *L) {
+  lua_pushnumber(L, ett_clock(CLOCK_THREAD_CPUTIME_ID));
+  return 1;
+}
+
+static int pause_seconds(lua_State *L) {
+  double seconds = luaL_checknumber(L, 1);
+  luaL_argcheck(L, seconds >= 0 && seconds < 1e6, 1, "0 to a million seconds");
+  struct timespec t = {(time_t)seconds, (long)((seconds - floor(seconds)) * 1e9)};
+  nanosleep(&t, NULL);
+  return 0;
+}
+
+static int is_terminal(lua_State *L) {
+  lua_pushboolean(L, isatty((int)luaL_checkinteger(L, 1)));
+  return 1;
+}
+
+static int hostname(lua_State *L) {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  lua_pushstring(L, name);
+  return 1;
+}
+
+/* sample.default_environment(name, value): sets an unset variable */
+static int default_environment(lua_State *L) {
+  lua_pushboolean(L, setenv(luaL_checkstring(L, 1), luaL_checkstring(L, 2), 0) == 0);
+  return 1;
+}
+
+static int processors(lua_State *L) {
+  lua_pushinteger(L, sysconf(_SC_NPROCESSORS_ONLN));
+  return 1;
+}
+
+static int process_id(lua_State *L) {
+  lua_pushinteger(L, getpid());
+  return 1;
 }
 
 static const luaL_Reg journal_methods[] = {
     {"append", journal_append},
     {"write", journal_write},
     {"sync", journal_sync},
-    {"close", journal_close},
-    {"__gc", journal_close},
-    {"__close", journal_close},
     {NULL, NULL},
 };
 
@@ -182,27 +244,31 @@ static const luaL_Reg space_methods[] = {
 };
 
 static const luaL_Reg functions[] = {
-    {"stats", stats},          {"space", space_new}, {"halton", halton},
-    {"journal", journal_open}, {NULL, NULL},
+    {"stats", stats},
+    {"space", space_new},
+    {"halton", halton},
+    {"journal", journal_open},
+    {"catch_interrupts", catch_interrupts},
+    {"interrupted", interrupted},
+    {"now", now},
+    {"thread_seconds", thread_seconds},
+    {"pause", pause_seconds},
+    {"is_terminal", is_terminal},
+    {"hostname", hostname},
+    {"default_environment", default_environment},
+    {"processors", processors},
+    {"process_id", process_id},
+    {NULL, NULL},
 };
-
-void ett_bind_sample_type(lua_State *L, const char *name, const luaL_Reg *methods) {
-  luaL_newmetatable(L, name);
-  luaL_setfuncs(L, methods, 0);
-  lua_pushvalue(L, -1);
-  lua_setfield(L, -2, "__index");
-  lua_pushstring(L, name);
-  lua_setfield(L, -2, "__metatable");
-  lua_pop(L, 1);
-}
 
 int luaopen_ett_sample(lua_State *L);
 int luaopen_ett_sample(lua_State *L) {
-  ett_bind_sample_type(L, JOURNAL_TYPE, journal_methods);
-  ett_bind_sample_type(L, SPACE_TYPE, space_methods);
+  ett_lua_type(L, JOURNAL_TYPE, journal_methods, journal_close);
+  ett_lua_type(L, SPACE_TYPE, space_methods, NULL);
   luaL_newlib(L, functions);
   ett_bind_sample_surface(L);
   ett_bind_sample_tensor(L);
-  ett_bind_sample_machine(L);
+  ett_lua_set_integer(L, "most_threads", ETT_SAMPLE_MOST_THREADS);
+  ett_lua_set_integer(L, "most_cold_bytes", ETT_SAMPLE_MOST_COLD_BYTES);
   return 1;
 }

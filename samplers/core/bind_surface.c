@@ -1,7 +1,6 @@
 /* ett.sample: surfaces fitted through points, and designs over them. */
 #include "samplers/core/bind.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,10 +15,11 @@ typedef struct {
   size_t count, width, scales;
 } surface_box;
 
-/* sample.surface(points, width, values, scales?, doubt?, rough?) -> surface | nil, error;
- * points: the features of all points in one list, point after point; scales: of
- * surface:scales(), where the search for them is to be spared; doubt: a factor of the
- * noise's variance for each point; rough: true for one with a rough part. */
+/* sample.surface(points, width, values, scales?, doubt?, rough?) -> surface | nil, error
+ * points: the features of all points in one list, point after point
+ * scales: from surface:scales(), to skip the search for them
+ * doubt: a factor of the noise's variance for each point
+ * rough: true for a surface with a rough part */
 static int surface_new(lua_State *L) {
   size_t n, all, given = 0, doubts = 0;
   lua_settop(L, 6);
@@ -58,14 +58,6 @@ static surface_box *check_surface(lua_State *L) {
   return b;
 }
 
-static void push_doubles(lua_State *L, const double *values, size_t count) {
-  lua_createtable(L, (int)count, 0);
-  for (size_t i = 0; i < count; i++) {
-    lua_pushnumber(L, values[i]);
-    lua_seti(L, -2, (lua_Integer)i + 1);
-  }
-}
-
 /* surface:predict{ features } -> mean, deviation */
 static int surface_predict(lua_State *L) {
   surface_box *b = check_surface(L);
@@ -77,33 +69,31 @@ static int surface_predict(lua_State *L) {
   return 2;
 }
 
-/* surface:scales() -> list of its lengths and its noise (and its rough part), deviation
- * of the noise */
+/* surface:scales() -> list of its scales, deviation of the noise */
 static int surface_scales(lua_State *L) {
   surface_box *b = check_surface(L);
   double *scales = lua_newuserdatauv(L, b->scales * sizeof *scales, 0);
   const double deviation = ett_sample_surface_scales(b->surface, scales);
-  push_doubles(L, scales, b->scales);
+  ett_lua_push_doubles(L, scales, b->scales);
   lua_pushnumber(L, deviation);
   return 2;
 }
 
-/* surface:leave_one_out() -> list: each point's prediction by the others */
+/* surface:leave_one_out() -> list: each point as predicted from the others */
 static int surface_leave_one_out(lua_State *L) {
   surface_box *b = check_surface(L);
-  lua_createtable(L, (int)b->count, 0);
-  for (size_t i = 0; i < b->count; i++) {
-    lua_pushnumber(L, ett_sample_surface_leave_one_out(b->surface, i));
-    lua_seti(L, -2, (lua_Integer)i + 1);
-  }
+  double *predicted = lua_newuserdatauv(L, b->count * sizeof *predicted, 0);
+  for (size_t i = 0; i < b->count; i++)
+    predicted[i] = ett_sample_surface_leave_one_out(b->surface, i);
+  ett_lua_push_doubles(L, predicted, b->count);
   return 1;
 }
 
-/* surface:grid_deviation(points, noisier?) -> list: the deviation of a new measurement at
- * each if every other had been measured, with so many times the noise's variance (1) */
+/* surface:grid_deviation(points, noisier) -> list, as ett_sample_surface_grid_deviation
+ */
 static int surface_grid_deviation(lua_State *L) {
   surface_box *b = check_surface(L);
-  const double noisier = luaL_optnumber(L, 3, 1);
+  const double noisier = luaL_checknumber(L, 3);
   luaL_argcheck(L, noisier > 0, 3, "a positive factor");
   size_t all;
   double *points = ett_lua_doubles(L, 2, &all);
@@ -114,7 +104,7 @@ static int surface_grid_deviation(lua_State *L) {
   if (ett_sample_surface_grid_deviation(b->surface, points, count, noisier, deviation,
                                         &err) != 0)
     return ett_lua_fail(L, &err);
-  push_doubles(L, deviation, count);
+  ett_lua_push_doubles(L, deviation, count);
   return 1;
 }
 
@@ -130,9 +120,6 @@ static const luaL_Reg surface_methods[] = {
     {"leave_one_out", surface_leave_one_out},
     {"grid_deviation", surface_grid_deviation},
     {"scales", surface_scales},
-    {"close", surface_close},
-    {"__gc", surface_close},
-    {"__close", surface_close},
     {NULL, NULL},
 };
 
@@ -142,7 +129,7 @@ typedef struct {
   unsigned char *open;
 } design_box;
 
-/* sample.design(weights) -> design | nil, error: over as many shapes as weights */
+/* sample.design(weights) -> design | nil, error: one shape for each weight */
 static int design_new(lua_State *L) {
   size_t count;
   double *weight = ett_lua_doubles(L, 1, &count);
@@ -173,11 +160,9 @@ static int design_add(lua_State *L) {
   double *points = ett_lua_doubles(L, 3, &all);
   luaL_argcheck(L, all == b->count * s->width, 3, "a point of as many features a shape");
   ett_err err = {0};
-  if (ett_sample_design_add(b->design, s->surface, points, &err) != 0)
-    return ett_lua_fail(L, &err);
-  b->surfaces++;
-  lua_pushboolean(L, 1);
-  return 1;
+  const int status = ett_sample_design_add(b->design, s->surface, points, &err);
+  b->surfaces += status == 0;
+  return ett_lua_result(L, status, &err);
 }
 
 static size_t check_shape(lua_State *L, const design_box *b, int index) {
@@ -187,15 +172,14 @@ static size_t check_shape(lua_State *L, const design_box *b, int index) {
   return (size_t)shape - 1;
 }
 
-/* design:shut(shape): not to be chosen */
+/* design:shut(shape): next() does not choose it */
 static int design_shut(lua_State *L) {
   design_box *b = check_design(L);
   b->open[check_shape(L, b, 2)] = 0;
   return 0;
 }
 
-/* design:next() -> the shape to measure next, now taken as measured; nil when none is
- * left */
+/* design:next() -> the shape to measure next, then treated as measured; nil: none left */
 static int design_next(lua_State *L) {
   design_box *b = check_design(L);
   const size_t shape = ett_sample_design_best(b->design, b->open);
@@ -207,7 +191,7 @@ static int design_next(lua_State *L) {
   return 1;
 }
 
-/* design:take(shape): chosen by other means, now taken as measured */
+/* design:take(shape): treats it as measured */
 static int design_take(lua_State *L) {
   design_box *b = check_design(L);
   const size_t shape = check_shape(L, b, 2);
@@ -216,7 +200,7 @@ static int design_take(lua_State *L) {
   return 0;
 }
 
-/* design:deviations(surface) -> list: of a noise-free value at each shape */
+/* design:deviations(surface) -> list: deviation of the noise-free value at each shape */
 static int design_deviations(lua_State *L) {
   design_box *b = check_design(L);
   const lua_Integer surface = luaL_checkinteger(L, 2);
@@ -224,8 +208,7 @@ static int design_deviations(lua_State *L) {
                 "a surface's number");
   lua_createtable(L, (int)b->count, 0);
   for (size_t i = 0; i < b->count; i++) {
-    lua_pushnumber(L,
-                   sqrt(ett_sample_design_variance(b->design, (size_t)surface - 1, i)));
+    lua_pushnumber(L, ett_sample_design_deviation(b->design, (size_t)surface - 1, i));
     lua_seti(L, -2, (lua_Integer)i + 1);
   }
   return 1;
@@ -244,17 +227,14 @@ static const luaL_Reg design_methods[] = {
     {"next", design_next},
     {"take", design_take},
     {"deviations", design_deviations},
-    {"close", design_close},
-    {"__gc", design_close},
-    {"__close", design_close},
     {NULL, NULL},
 };
 
 void ett_bind_sample_surface(lua_State *L) {
-  ett_bind_sample_type(L, SURFACE_TYPE, surface_methods);
+  ett_lua_type(L, SURFACE_TYPE, surface_methods, surface_close);
   lua_pushcfunction(L, surface_new);
   lua_setfield(L, -2, "surface");
-  ett_bind_sample_type(L, DESIGN_TYPE, design_methods);
+  ett_lua_type(L, DESIGN_TYPE, design_methods, design_close);
   lua_pushcfunction(L, design_new);
   lua_setfield(L, -2, "design");
 }

@@ -1,12 +1,10 @@
-/* ett.sample: tensors of floats, several in a block of large pages. */
+/* ett.sample: tensors of floats. Several lie in one block of huge pages. */
 #include "samplers/core/bind.h"
 
-#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "samplers/core/pages.h"
-#include "samplers/core/random.h"
+#include "samplers/core/memory.h"
 #include "samplers/core/tensor.h"
 
 static ett_tensor *check_tensor(lua_State *L, int index) {
@@ -33,16 +31,16 @@ static int block_free(lua_State *L) {
   return 0;
 }
 
-/* Under the address sanitizer every tensor has a block of its own, so that a step outside
- * is seen. */
+/* Under the address sanitizer every tensor has its own block, which shows an access
+ * outside of it. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { BLOCK_BYTES = 1, STARTS = 1, GAP = 0 };
 #else
 enum { BLOCK_BYTES = 16 << 20, STARTS = 4096 / ETT_SAMPLE_GAP, GAP = ETT_SAMPLE_GAP };
 #endif
 
-/* Pushes the table and a block with room for bytes and returns it: the current one, or a
- * new one that is the current one from now on. */
+/* Pushes the table and a block with room for bytes; a new block becomes the current one.
+ */
 static block *block_with(lua_State *L, size_t bytes) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &current_block);
   if (lua_rawgeti(L, -1, 1) == LUA_TUSERDATA) {
@@ -56,7 +54,7 @@ static block *block_with(lua_State *L, size_t bytes) {
   lua_pop(L, 1);
   lua_pushinteger(L, before + 1);
   lua_rawseti(L, -2, 2);
-  /* Tensors as large as a block are neighbours of each other too. */
+  /* Large tensors, one a block, start at different offsets of their pages too. */
   const size_t start = (size_t)(before % STARTS) * ETT_SAMPLE_GAP;
   block *b = lua_newuserdatauv(L, sizeof *b, 0);
   *b = (block){NULL, start + bytes > BLOCK_BYTES ? start + bytes : BLOCK_BYTES, start};
@@ -70,8 +68,8 @@ static block *block_with(lua_State *L, size_t bytes) {
   return b;
 }
 
-/* sample.tensor(count) -> zeroed tensor, aligned to 64 bytes; as far from its neighbour
- * as operands of samples are. */
+/* sample.tensor(count) -> zeroed tensor, aligned to 64 bytes, ETT_SAMPLE_GAP behind the
+ * one before it */
 static int tensor_new(lua_State *L) {
   lua_Integer count = luaL_checkinteger(L, 1);
   luaL_argcheck(L, count >= 1 && count <= (lua_Integer)1 << 40, 1, "1 to 2^40 elements");
@@ -140,23 +138,15 @@ static int tensor_set(lua_State *L) {
 /* tensor:fill(value) */
 static int tensor_fill(lua_State *L) {
   ett_tensor *t = check_tensor(L, 1);
-  float value = (float)luaL_checknumber(L, 2);
-  for (size_t i = 0; i < t->count; i++)
-    t->data[i] = value;
+  ett_tensor_fill(t, (float)luaL_checknumber(L, 2));
   lua_settop(L, 1);
   return 1;
 }
 
-/* tensor:normal(seed, deviation): seeded normal deviates (Box and Muller 1958). */
+/* tensor:normal(seed, deviation) */
 static int tensor_normal(lua_State *L) {
   ett_tensor *t = check_tensor(L, 1);
-  uint64_t state = (uint64_t)luaL_checkinteger(L, 2) * 0x2545f4914f6cdd1du;
-  double deviation = luaL_optnumber(L, 3, 1.0);
-  for (size_t i = 0; i < t->count; i++) {
-    double u = (double)((ett_sample_random(&state) >> 11) + 1) * 0x1p-53;
-    double v = (double)(ett_sample_random(&state) >> 11) * 0x1p-53;
-    t->data[i] = (float)(deviation * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
-  }
+  ett_tensor_normal(t, (uint64_t)luaL_checkinteger(L, 2), luaL_checknumber(L, 3));
   lua_settop(L, 1);
   return 1;
 }
@@ -194,48 +184,44 @@ static int tensor_copy(lua_State *L) {
 /* tensor:scale(factor) */
 static int tensor_scale(lua_State *L) {
   ett_tensor *t = check_tensor(L, 1);
-  float factor = (float)luaL_checknumber(L, 2);
-  for (size_t i = 0; i < t->count; i++)
-    t->data[i] *= factor;
+  ett_tensor_scale(t, (float)luaL_checknumber(L, 2));
   lua_settop(L, 1);
   return 1;
 }
 
 static int tensor_sum(lua_State *L) {
-  ett_tensor *t = check_tensor(L, 1);
-  double sum = 0;
-  for (size_t i = 0; i < t->count; i++)
-    sum += t->data[i];
-  lua_pushnumber(L, sum);
+  lua_pushnumber(L, ett_tensor_sum(check_tensor(L, 1)));
   return 1;
 }
 
 static int tensor_dot(lua_State *L) {
   ett_tensor *t = check_tensor(L, 1), *other = check_tensor(L, 2);
   luaL_argcheck(L, t->count == other->count, 2, "tensors differ in length");
-  double sum = 0;
-  for (size_t i = 0; i < t->count; i++)
-    sum += (double)t->data[i] * other->data[i];
-  lua_pushnumber(L, sum);
+  lua_pushnumber(L, ett_tensor_dot(t, other));
   return 1;
 }
 
 static const luaL_Reg block_methods[] = {{"__gc", block_free}, {NULL, NULL}};
 
 static const luaL_Reg tensor_methods[] = {
-    {"view", tensor_view},         {"close", tensor_close},
-    {"get", tensor_get},           {"set", tensor_set},
-    {"fill", tensor_fill},         {"normal", tensor_normal},
-    {"integers", tensor_integers}, {"integer", tensor_integer},
-    {"copy", tensor_copy},         {"scale", tensor_scale},
-    {"sum", tensor_sum},           {"dot", tensor_dot},
-    {"__len", tensor_length},      {"__gc", tensor_close},
-    {"__close", tensor_close},     {NULL, NULL},
+    {"view", tensor_view},
+    {"get", tensor_get},
+    {"set", tensor_set},
+    {"fill", tensor_fill},
+    {"normal", tensor_normal},
+    {"copy", tensor_copy},
+    {"integers", tensor_integers},
+    {"integer", tensor_integer},
+    {"scale", tensor_scale},
+    {"sum", tensor_sum},
+    {"dot", tensor_dot},
+    {"__len", tensor_length},
+    {NULL, NULL},
 };
 
 void ett_bind_sample_tensor(lua_State *L) {
-  ett_bind_sample_type(L, ETT_TENSOR_TYPE, tensor_methods);
-  ett_bind_sample_type(L, BLOCK_TYPE, block_methods);
+  ett_lua_type(L, ETT_TENSOR_TYPE, tensor_methods, tensor_close);
+  ett_lua_type(L, BLOCK_TYPE, block_methods, NULL);
   lua_newtable(L);
   lua_createtable(L, 0, 1);
   lua_pushliteral(L, "v");

@@ -1,5 +1,6 @@
 #include "samplers/core/design.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,10 +99,10 @@ void ett_sample_design_take(ett_sample_design *d, size_t shape) {
   }
 }
 
-double ett_sample_design_variance(const ett_sample_design *d, size_t surface,
-                                  size_t shape) {
+double ett_sample_design_deviation(const ett_sample_design *d, size_t surface,
+                                   size_t shape) {
   const double variance = d->covariance[surface][shape * d->count + shape];
-  return variance > 0 ? variance : 0;
+  return variance > 0 ? sqrt(variance) : 0;
 }
 
 void ett_sample_design_free(ett_sample_design *d) {

@@ -1,13 +1,15 @@
 #include "samplers/core/memory.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { PATH = 4096 };
 
-/* What differs between the versions of control groups. */
+/* The differences between the versions of control groups. */
 typedef struct {
   const char *mount, *limit, *usage, *inactive;
 } version;
@@ -17,7 +19,7 @@ static const version v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
 static const version v2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
                            "inactive_file"};
 
-/* The number in a file; fallback where there is none, or the word "max". */
+/* The number in a file; the fallback if there is none or it holds "max". */
 static double number_in(const char *folder, const char *name, double fallback) {
   char path[PATH + 64], text[64] = "", *end;
   snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -45,8 +47,8 @@ static double inactive_files(const char *folder, const char *key) {
   return bytes;
 }
 
-/* What a group and all above it leave. In a container the path may name a group that is
- * not mounted there: then the mount itself is the process's group. */
+/* Bytes left by a group and its ancestors. In a container the named group may not be
+ * mounted; then the mount itself is the group. */
 static double left_by(const char *root, const version *v, const char *group,
                       double least) {
   char folder[PATH];
@@ -56,7 +58,7 @@ static double left_by(const char *root, const version *v, const char *group,
   strcpy(folder + base, group);
   for (;;) {
     const double limit = number_in(folder, v->limit, 1e300);
-    if (limit < 1e18) { /* v1 says "none" by the largest number of pages */
+    if (limit < 1e18) { /* v1 writes the largest number of pages for "none" */
       const double used =
           number_in(folder, v->usage, 0) - inactive_files(folder, v->inactive);
       const double left = limit > used ? limit - used : 0;
@@ -91,3 +93,55 @@ double ett_sample_memory_free(const char *root) {
   fclose(file);
   return least;
 }
+
+/* Refused here: for such a size AddressSanitizer's allocator ends the process. */
+static int beyond_memory(size_t bytes) {
+  return bytes > PTRDIFF_MAX;
+}
+
+#ifdef __SANITIZE_ADDRESS__ /* its own allocator, which detects accesses outside */
+
+void *ett_sample_pages_new(size_t bytes) {
+  void *at = NULL;
+  if (beyond_memory(bytes) || posix_memalign(&at, 64, bytes ? bytes : 1) != 0)
+    return NULL;
+  return memset(at, 0, bytes);
+}
+
+void ett_sample_pages_free(void *at, size_t bytes) {
+  (void)bytes;
+  free(at);
+}
+
+#else
+
+static const size_t huge = (size_t)2 << 20;
+
+static size_t rounded(size_t bytes) {
+  return (bytes + huge - 1) / huge * huge;
+}
+
+void *ett_sample_pages_new(size_t bytes) {
+  if (beyond_memory(bytes))
+    return NULL;
+  const size_t size = rounded(bytes ? bytes : 1);
+  char *at =
+      mmap(NULL, size + huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED)
+    return NULL;
+  const size_t before = (huge - (uintptr_t)at % huge) % huge;
+  if (before > 0)
+    munmap(at, before);
+  munmap(at + before + size, huge - before);
+#ifdef MADV_HUGEPAGE
+  madvise(at + before, size, MADV_HUGEPAGE); /* advice; small pages also work */
+#endif
+  return at + before;
+}
+
+void ett_sample_pages_free(void *at, size_t bytes) {
+  if (at)
+    munmap(at, rounded(bytes ? bytes : 1));
+}
+
+#endif

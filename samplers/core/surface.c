@@ -1,11 +1,40 @@
+#include "samplers/core/surface.h"
+
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "samplers/core/surface_kernel.h"
-
-enum { MOST_WIDTH = ETT_SAMPLE_MOST_WIDTH };
+enum { MOST_WIDTH = 16 };
 static const double length_range[2] = {0.05, 60.0}, noise2_range[2] = {1e-6, 0.5};
 static const double rough_range[2] = {1e-4, 0.9}, local_range[2] = {0.05, 5.0};
+
+struct ett_sample_surface {
+  size_t count, width;
+  double *x;      /* count x width, scaled to unit spread */
+  double *y;      /* centred */
+  double *doubt;  /* factors of noise2 */
+  double *factor; /* lower Cholesky factor of the kernel matrix */
+  double *weight; /* inverse kernel matrix times y */
+  double centre[MOST_WIDTH], spread[MOST_WIDTH];
+  double length[MOST_WIDTH];
+  double mean, amplitude2, noise2;
+  double rough, local; /* share and length of the rough part; rough is 0 without one */
+};
+
+/* Matern 3/2, and with a rough part exp(-distance / local) for its share: steps such as
+ * those of tiles and waves, which a smooth kernel can only take for noise. */
+static double kernel(const ett_sample_surface *s, const double *a, const double *b) {
+  double sum = 0, plain = 0;
+  for (size_t d = 0; d < s->width; d++) {
+    const double v = a[d] - b[d], u = v / s->length[d];
+    sum += u * u;
+    plain += v * v;
+  }
+  const double r = sqrt(3 * sum), smooth = (1 + r) * exp(-r);
+  if (s->rough <= 0)
+    return smooth;
+  return (1 - s->rough) * smooth + s->rough * exp(-sqrt(plain) / s->local);
+}
 
 /* Factors K + noise2 diag(doubt) and solves for the weights. Returns minus the log
  * marginal likelihood up to a constant, the amplitude being its best value; INFINITY when
@@ -15,7 +44,7 @@ static double factorise(ett_sample_surface *s) {
   double *l = s->factor, logdet = 0;
   for (size_t i = 0; i < n; i++)
     for (size_t j = 0; j <= i; j++) {
-      double v = ett_sample_surface_kernel(s, s->x + i * s->width, s->x + j * s->width);
+      double v = kernel(s, s->x + i * s->width, s->x + j * s->width);
       v += i == j ? s->noise2 * s->doubt[i] : 0;
       for (size_t k = 0; k < j; k++)
         v -= l[i * n + k] * l[j * n + k];
@@ -203,11 +232,11 @@ double ett_sample_surface_predict(const ett_sample_surface *s, const double *x,
   for (size_t d = 0; d < s->width; d++)
     point[d] = (x[d] - s->centre[d]) / s->spread[d];
   for (size_t i = 0; i < n; i++)
-    mean += s->weight[i] * ett_sample_surface_kernel(s, point, s->x + i * s->width);
+    mean += s->weight[i] * kernel(s, point, s->x + i * s->width);
   if (deviation) {
     double *v = malloc(n * sizeof *v), variance = 1;
     for (size_t i = 0; v && i < n; i++) {
-      v[i] = ett_sample_surface_kernel(s, point, s->x + i * s->width);
+      v[i] = kernel(s, point, s->x + i * s->width);
       for (size_t k = 0; k < i; k++)
         v[i] -= s->factor[i * n + k] * v[k];
       v[i] /= s->factor[i * n + i];
@@ -234,6 +263,95 @@ double ett_sample_surface_leave_one_out(const ett_sample_surface *s, size_t i) {
   }
   free(v);
   return s->mean + s->y[i] - s->weight[i] / diagonal;
+}
+
+/* Points as the surface's own are kept; NULL with err set. */
+static double *scaled(const ett_sample_surface *s, const double *points, size_t count,
+                      ett_err *err) {
+  double *x = malloc((count * s->width + 1) * sizeof *x);
+  if (!x) {
+    ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+    return NULL;
+  }
+  for (size_t i = 0; i < count * s->width; i++) {
+    const size_t d = i % s->width;
+    x[i] = (points[i] - s->centre[d]) / s->spread[d];
+  }
+  return x;
+}
+
+static double dot(const double *a, const double *b, size_t n) {
+  double sum[4] = {0, 0, 0, 0};
+  size_t i = 0;
+  for (; i + 4 <= n; i += 4)
+    for (size_t k = 0; k < 4; k++)
+      sum[k] += a[i + k] * b[i + k];
+  for (; i < n; i++)
+    sum[0] += a[i] * b[i];
+  return sum[0] + sum[1] + (sum[2] + sum[3]);
+}
+
+int ett_sample_surface_covariance(const ett_sample_surface *s, const double *points,
+                                  size_t count, double *covariance, ett_err *err) {
+  const size_t n = s->count, w = s->width;
+  double *x = scaled(s, points, count, err);
+  if (!x)
+    return -1;
+  double *v = malloc((count * n + 1) * sizeof *v); /* rows: L^-1 k of each point */
+  if (!v) {
+    free(x);
+    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+  }
+  for (size_t i = 0; i < count; i++) {
+    double *row = v + i * n;
+    for (size_t k = 0; k < n; k++) {
+      const double *l = s->factor + k * n;
+      row[k] = (kernel(s, x + i * w, s->x + k * w) - dot(l, row, k)) / l[k];
+    }
+  }
+  for (size_t i = 0; i < count; i++)
+    for (size_t j = 0; j <= i; j++) {
+      const double shared =
+          kernel(s, x + i * w, x + j * w) - dot(v + i * n, v + j * n, n);
+      covariance[i * count + j] = covariance[j * count + i] = s->amplitude2 * shared;
+    }
+  free(x);
+  free(v);
+  return 0;
+}
+
+int ett_sample_surface_grid_deviation(const ett_sample_surface *s, const double *points,
+                                      size_t count, double noisier, double *deviation,
+                                      ett_err *err) {
+  const double noise2 = noisier * s->noise2;
+  const size_t n = count, w = s->width;
+  double *x = scaled(s, points, count, err);
+  if (!x)
+    return -1;
+  double *l = malloc((n * n + 1) * sizeof *l), *column = malloc((n + 1) * sizeof *column);
+  if (!l || !column) {
+    free(x);
+    free(l);
+    free(column);
+    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+  }
+  for (size_t i = 0; i < n; i++)
+    for (size_t j = 0; j <= i; j++) {
+      const double v = kernel(s, x + i * w, x + j * w) + (i == j ? noise2 : 0) -
+                       dot(l + i * n, l + j * n, j);
+      l[i * n + j] = i == j ? sqrt(v > 1e-12 ? v : 1e-12) : v / l[j * n + j];
+    }
+  /* (K^-1)_ii is the squared length of column i of L^-1. */
+  for (size_t i = 0; i < n; i++) {
+    for (size_t k = i; k < n; k++)
+      column[k] = ((k == i) - dot(l + k * n + i, column + i, k - i)) / l[k * n + k];
+    const double left = 1 / dot(column + i, column + i, n - i) - noise2;
+    deviation[i] = sqrt(s->amplitude2 * ((left > 0 ? left : 0) + s->noise2));
+  }
+  free(x);
+  free(l);
+  free(column);
+  return 0;
 }
 
 void ett_sample_surface_free(ett_sample_surface *s) {

@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#include "samplers/core/pages.h"
+#include "samplers/core/memory.h"
 #include "samplers/core/random.h"
 
-/* Sum of four 16-bit uniforms: near enough to a normal of unit variance. */
+/* The sum of four 16-bit uniforms approximates a normal of unit variance. */
 static float random_normal(uint64_t *state) {
   uint64_t x = ett_sample_random(state);
   int32_t sum = (int32_t)(x & 0xffff) + (int32_t)(x >> 16 & 0xffff) +
@@ -32,7 +32,7 @@ int ett_cpu_arena_grow(ett_cpu_arena *a, size_t floats, uint64_t seed, int rando
     for (size_t i = 0; i < floats; i++)
       a->at[i] = random_normal(&seed);
   else
-    memset(at, 0, floats * sizeof(float)); /* touch the pages now, not while timing */
+    memset(at, 0, floats * sizeof(float)); /* back the pages now, not while timing */
   return 0;
 }
 

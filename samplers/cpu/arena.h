@@ -1,4 +1,4 @@
-/* Memory that operands are cut out of, on huge pages (sample/pages.h). */
+/* Memory for operands, on huge pages (samplers/core/memory.h). */
 #ifndef ETT_CPU_ARENA_H
 #define ETT_CPU_ARENA_H
 
@@ -12,9 +12,9 @@ typedef struct {
   size_t floats; /* capacity */
 } ett_cpu_arena;
 
-/* Makes room for so many floats, or more, where there is less: new memory, its pages
- * backed, filled with normal deviates of the seed (random) or zeros. Returns 0, or -1
- * with err set and the arena empty. */
+/* Makes room for at least that many floats. New memory has its pages backed and is filled
+ * with seeded normal deviates (random) or zeros. Returns 0, or -1 with err set and the
+ * arena empty. */
 int ett_cpu_arena_grow(ett_cpu_arena *arena, size_t floats, uint64_t seed, int random,
                        ett_err *err);
 

@@ -12,10 +12,6 @@
 
 enum { MOST_RAW = 4096 };
 
-typedef struct {
-  ett_cpu_pool *pool;
-} pool_box;
-
 static const ett_cpu_kind *check_kind(lua_State *L, const char *name) {
   const ett_cpu_kind *kind = ett_cpu_find(name);
   if (kind)
@@ -53,8 +49,7 @@ static void check_dims(lua_State *L, int index, const ett_cpu_kind *kind, int64_
   }
 }
 
-/* Raises where the call at index names what is no dimension of its kind: the time would
- * be that of another shape than its author meant. */
+/* Raises when a field of the call at index is no dimension of its kind. */
 static void check_names(lua_State *L, int index, const ett_cpu_kind *kind) {
   for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
     const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
@@ -69,57 +64,43 @@ static void check_names(lua_State *L, int index, const ett_cpu_kind *kind) {
 
 /* cpu.pool(cold_bytes, seed) -> pool | nil, error */
 static int pool_new(lua_State *L) {
-  lua_Integer cold = luaL_checkinteger(L, 1), seed = luaL_optinteger(L, 2, 1);
+  lua_Integer cold = luaL_checkinteger(L, 1), seed = luaL_checkinteger(L, 2);
   luaL_argcheck(L, cold >= 0 && cold <= ETT_SAMPLE_MOST_COLD_BYTES, 1, "0 to 64 GiB");
-  pool_box *b = lua_newuserdatauv(L, sizeof *b, 0);
-  b->pool = NULL;
-  luaL_setmetatable(L, POOL_TYPE);
+  void **box = ett_lua_box_new(L, POOL_TYPE);
   ett_err err = {0};
-  b->pool = ett_cpu_pool_new((size_t)cold, (uint64_t)seed, &err);
-  return b->pool ? 1 : ett_lua_fail(L, &err);
+  *box = ett_cpu_pool_new((size_t)cold, (uint64_t)seed, &err);
+  return *box ? 1 : ett_lua_fail(L, &err);
 }
 
 static int pool_close(lua_State *L) {
-  pool_box *b = luaL_checkudata(L, 1, POOL_TYPE);
-  ett_cpu_pool_free(b->pool);
-  b->pool = NULL;
+  void **box = luaL_checkudata(L, 1, POOL_TYPE);
+  ett_cpu_pool_free(*box);
+  *box = NULL;
   return 0;
 }
 
 /* pool:probe() -> seconds of reading a piece of cold memory */
 static int pool_probe(lua_State *L) {
-  pool_box *b = luaL_checkudata(L, 1, POOL_TYPE);
-  if (!b->pool)
-    return luaL_error(L, "the pool is closed");
-  lua_pushnumber(L, ett_cpu_memory_probe(b->pool));
+  lua_pushnumber(L, ett_cpu_memory_probe(ett_lua_box_check(L, 1, POOL_TYPE, "pool")));
   return 1;
 }
 
 static void push_result(lua_State *L, const ett_cpu_result *r) {
   lua_createtable(L, 0, 11);
-  const char *names[] = {"seconds", "min_seconds", "median_seconds", "half_width_seconds",
-                         "clock_ratio"};
-  const double values[] = {r->stats.low, r->stats.min, r->stats.median,
-                           r->stats.low_half_width, r->clock_ratio};
-  for (int i = 0; i < 5; i++) {
-    lua_pushnumber(L, values[i]);
-    lua_setfield(L, -2, names[i]);
-  }
-  lua_pushinteger(L, r->repeats);
-  lua_setfield(L, -2, "repeats");
-  lua_pushinteger(L, r->dropped);
-  lua_setfield(L, -2, "dropped");
-  lua_pushboolean(L, (r->disturbed & ETT_CPU_PREEMPTED) != 0);
-  lua_setfield(L, -2, "preempted");
-  lua_pushboolean(L, (r->disturbed & ETT_CPU_SLOW_CLOCK) != 0);
-  lua_setfield(L, -2, "slow_clock");
+  ett_lua_set_number(L, "seconds", r->stats.low);
+  ett_lua_set_number(L, "min_seconds", r->stats.min);
+  ett_lua_set_number(L, "median_seconds", r->stats.median);
+  ett_lua_set_number(L, "half_width_seconds", r->stats.low_half_width);
+  ett_lua_set_number(L, "clock_ratio", r->clock_ratio);
+  ett_lua_set_integer(L, "repeats", r->repeats);
+  ett_lua_set_integer(L, "dropped", r->dropped);
+  ett_lua_set_boolean(L, "preempted", (r->disturbed & ETT_CPU_PREEMPTED) != 0);
+  ett_lua_set_boolean(L, "slow_clock", (r->disturbed & ETT_CPU_SLOW_CLOCK) != 0);
 }
 
 /* pool:measure({ {kind=, pass=, <dimensions>}, … }, options) -> result | nil, error */
 static int pool_measure(lua_State *L) {
-  pool_box *b = luaL_checkudata(L, 1, POOL_TYPE);
-  if (!b->pool)
-    return luaL_error(L, "the pool is closed");
+  ett_cpu_pool *pool = ett_lua_box_check(L, 1, POOL_TYPE, "pool");
   luaL_checktype(L, 2, LUA_TTABLE);
   if (lua_isnoneornil(L, 3)) {
     lua_settop(L, 2);
@@ -140,31 +121,28 @@ static int pool_measure(lua_State *L) {
     check_names(L, call, calls[i].kind);
     lua_pop(L, 1);
   }
-  ett_cpu_options options = {
-      .budget_seconds = ett_lua_number_field(L, 3, "budget_seconds", 0.02),
-      .target = ett_lua_number_field(L, 3, "target", 0.01),
-      .min_repeats = (int)ett_lua_integer_field(L, 3, "min_repeats", 5),
-      .max_repeats = (int)ett_lua_integer_field(L, 3, "max_repeats", 200),
-      .threads = (int)ett_lua_integer_field(L, 3, "threads", 1),
-      .known_seconds = ett_lua_number_field(L, 3, "known_seconds", 0),
-      .limit_bytes = ett_lua_number_field(L, 3, "limit_bytes", 0),
-      .limit_seconds = ett_lua_number_field(L, 3, "limit_seconds", 0),
+  const ett_cpu_options *d = &ett_cpu_default_options;
+  const ett_cpu_options options = {
+      .budget_seconds = ett_lua_number_field(L, 3, "budget_seconds", d->budget_seconds),
+      .target = ett_lua_number_field(L, 3, "target", d->target),
+      .min_repeats = (int)ett_lua_integer_field(L, 3, "min_repeats", d->min_repeats),
+      .max_repeats = (int)ett_lua_integer_field(L, 3, "max_repeats", d->max_repeats),
+      .threads = (int)ett_lua_integer_field(L, 3, "threads", d->threads),
+      .known_seconds = ett_lua_number_field(L, 3, "known_seconds", d->known_seconds),
+      .limit_bytes = ett_lua_number_field(L, 3, "limit_bytes", d->limit_bytes),
+      .limit_seconds = ett_lua_number_field(L, 3, "limit_seconds", d->limit_seconds),
   };
   luaL_argcheck(L, options.max_repeats >= 1 && options.max_repeats <= 4000, 3,
                 "max_repeats is 1 to 4000");
   double *raw = lua_newuserdatauv(L, MOST_RAW * sizeof *raw, 0);
   ett_cpu_result result;
   ett_err err = {0};
-  if (ett_cpu_measure(b->pool, calls, (size_t)count, &options, raw, MOST_RAW, &result,
+  if (ett_cpu_measure(pool, calls, (size_t)count, &options, raw, MOST_RAW, &result,
                       &err) != 0)
     return ett_lua_fail(L, &err);
   push_result(L, &result);
   if (ett_lua_boolean_field(L, 3, "keep_raw", 0)) {
-    lua_createtable(L, (int)result.stats.count, 0);
-    for (size_t i = 0; i < result.stats.count; i++) {
-      lua_pushnumber(L, raw[i]);
-      lua_seti(L, -2, (lua_Integer)i + 1);
-    }
+    ett_lua_push_doubles(L, raw, result.stats.count);
     lua_setfield(L, -2, "raw_seconds");
   }
   return 1;
@@ -192,14 +170,8 @@ static int run(lua_State *L) {
       return luaL_error(L, "%s: operand '%s' must be a tensor of %I elements, got %s",
                         kind->name, operand[i].name, (LUAI_UACINT)operand[i].count,
                         t ? "a shorter one" : luaL_typename(L, -1));
-    if (operand[i].role == ETT_CPU_INDEX)
-      for (int64_t k = 0; k < operand[i].count; k++) {
-        int32_t index = ((const int32_t *)(const void *)t->data)[k];
-        if (index < 0 || index >= operand[i].limit)
-          return luaL_error(L, "%s: operand '%s' holds index %d outside 0..%I",
-                            kind->name, operand[i].name, (int)index,
-                            (LUAI_UACINT)operand[i].limit - 1);
-      }
+    if (ett_cpu_check_index(kind, &operand[i], t->data, &err) != 0)
+      return ett_lua_raise(L, &err);
     data[i] = t->data;
     lua_pop(L, 1);
   }
@@ -235,14 +207,10 @@ static int operands(lua_State *L) {
   for (int i = 0; i < n; i++) {
     char role[2] = {(char)operand[i].role, '\0'};
     lua_createtable(L, 0, 4);
-    lua_pushstring(L, operand[i].name);
-    lua_setfield(L, -2, "name");
-    lua_pushstring(L, role);
-    lua_setfield(L, -2, "role");
-    lua_pushinteger(L, operand[i].count);
-    lua_setfield(L, -2, "count");
-    lua_pushinteger(L, operand[i].limit);
-    lua_setfield(L, -2, "limit");
+    ett_lua_set_string(L, "name", operand[i].name);
+    ett_lua_set_string(L, "role", role);
+    ett_lua_set_integer(L, "count", operand[i].count);
+    ett_lua_set_integer(L, "limit", operand[i].limit);
     lua_seti(L, -2, i + 1);
   }
   return 1;
@@ -254,8 +222,7 @@ static int kinds(lua_State *L) {
   const ett_cpu_kind *kind;
   for (size_t i = 0; (kind = ett_cpu_kind_at(i)); i++) {
     lua_createtable(L, 0, 2);
-    lua_pushstring(L, kind->name);
-    lua_setfield(L, -2, "name");
+    ett_lua_set_string(L, "name", kind->name);
     lua_newtable(L);
     for (int k = 0; kind->dims[k]; k++) {
       lua_pushstring(L, kind->dims[k]);
@@ -289,7 +256,7 @@ static int pin(lua_State *L) {
   return 1;
 }
 
-/* cpu.allowed() -> { processor, … } that the process began with | nil, error */
+/* cpu.allowed() -> { processor, … }: those the process may use | nil, error */
 static int allowed(lua_State *L) {
   ett_err err = {0};
   lua_newtable(L);
@@ -301,7 +268,7 @@ static int allowed(lua_State *L) {
   return n > 0 ? 1 : ett_lua_fail(L, &err);
 }
 
-/* cpu.unpin(): as the process began, for what it starts */
+/* cpu.unpin(): the thread, and what it starts, may run wherever the process began */
 static int unpin(lua_State *L) {
   (void)L;
   ett_cpu_unpin();
@@ -316,12 +283,9 @@ static int threads(lua_State *L) {
 /* cpu.info() -> { isa=, blas_core=, blas= } */
 static int info(lua_State *L) {
   lua_createtable(L, 0, 3);
-  lua_pushstring(L, ett_cpu_isa());
-  lua_setfield(L, -2, "isa");
-  lua_pushstring(L, ett_cpu_blas_core());
-  lua_setfield(L, -2, "blas_core");
-  lua_pushstring(L, ett_cpu_blas_config());
-  lua_setfield(L, -2, "blas");
+  ett_lua_set_string(L, "isa", ett_cpu_isa());
+  ett_lua_set_string(L, "blas_core", ett_cpu_blas_core());
+  ett_lua_set_string(L, "blas", ett_cpu_blas_config());
   return 1;
 }
 
@@ -331,8 +295,9 @@ static int clock_probe(lua_State *L) {
 }
 
 static const luaL_Reg pool_methods[] = {
-    {"measure", pool_measure}, {"probe", pool_probe},   {"close", pool_close},
-    {"__gc", pool_close},      {"__close", pool_close}, {NULL, NULL},
+    {"measure", pool_measure},
+    {"probe", pool_probe},
+    {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {
@@ -346,11 +311,13 @@ static const luaL_Reg functions[] = {
 
 int luaopen_ett_cpu(lua_State *L);
 int luaopen_ett_cpu(lua_State *L) {
-  luaL_newmetatable(L, POOL_TYPE);
-  luaL_setfuncs(L, pool_methods, 0);
-  lua_pushvalue(L, -1);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  ett_lua_type(L, POOL_TYPE, pool_methods, pool_close);
   luaL_newlib(L, functions);
+  lua_createtable(L, 0, 4); /* cpu.defaults: of pool:measure */
+  ett_lua_set_number(L, "budget_seconds", ett_cpu_default_options.budget_seconds);
+  ett_lua_set_number(L, "target", ett_cpu_default_options.target);
+  ett_lua_set_integer(L, "min_repeats", ett_cpu_default_options.min_repeats);
+  ett_lua_set_integer(L, "max_repeats", ett_cpu_default_options.max_repeats);
+  lua_setfield(L, -2, "defaults");
   return 1;
 }

@@ -62,7 +62,7 @@ const ett_cpu_kind *ett_cpu_kind_at(size_t index) {
 
 int ett_cpu_operands(const ett_cpu_kind *kind, const int64_t *d, ett_cpu_pass pass,
                      ett_cpu_operand *out, ett_err *err) {
-  /* Products of dimensions stay exact below this, so no operand size can wrap. */
+  /* Below this the product of dimensions is exact, so no operand size wraps. */
   const double largest = 1e15;
   double product = 1;
   for (int i = 0; kind->dims[i]; i++) {
@@ -85,6 +85,17 @@ int ett_cpu_operands(const ett_cpu_kind *kind, const int64_t *d, ett_cpu_pass pa
       return ett_err_set(err, ETT_ERR_LIMIT, "%s: operand '%s' is too large", kind->name,
                          out[i].name);
   return n;
+}
+
+int ett_cpu_check_index(const ett_cpu_kind *kind, const ett_cpu_operand *operand,
+                        const void *data, ett_err *err) {
+  const int32_t *index = data;
+  for (int64_t i = 0; operand->role == ETT_CPU_INDEX && i < operand->count; i++)
+    if (index[i] < 0 || index[i] >= operand->limit)
+      return ett_err_set(err, ETT_ERR_ARGUMENT,
+                         "%s: operand '%s' holds index %d, must be 0 to %lld", kind->name,
+                         operand->name, (int)index[i], (long long)operand->limit - 1);
+  return 0;
 }
 
 const char *ett_cpu_blas_core(void) {

@@ -1,12 +1,10 @@
-/* The CPU back end's kernels: every family of operators of the library, forward and
- * backward, in single precision on row-major host buffers.
+/* Kernels of the CPU back end, forward and backward, in single precision on row-major
+ * host buffers.
  *
- * A kind names its dimensions and lists its operands for a pass; run() executes it on
- * buffers of those sizes. The sampler times kinds on a rotating pool of operands; the
- * training step of `ett validate` runs the very same functions on its own tensors.
- * Dense products go through OpenBLAS. The rest is compiled once per instruction set of
- * the processor (baseline, x86-64-v3, x86-64-v4) and chosen when the table is asked for.
- */
+ * A kind is one kernel: it names its dimensions, lists its operands for a pass, and runs.
+ * The sampler times kinds on a rotating pool of operands; `ett validate` runs them on its
+ * own tensors. Dense products go through OpenBLAS. The rest is compiled for baseline,
+ * x86-64-v3 and x86-64-v4; the processor decides which is used. */
 #ifndef ETT_CPU_CPU_H
 #define ETT_CPU_CPU_H
 
@@ -22,14 +20,14 @@ typedef enum {
   ETT_CPU_BACKWARD = 1,
 } ett_cpu_pass;
 
-/* What an operand is to the kernel, and so how a sampler must fill it. */
+/* How a kernel uses an operand, and so how a sampler fills it. */
 typedef enum {
   ETT_CPU_INPUT = 'i',    /* read only; finite random floats */
   ETT_CPU_OUTPUT = 'o',   /* written only; any content */
-  ETT_CPU_UPDATED = 'u',  /* read and written; starts as zeros */
+  ETT_CPU_UPDATED = 'u',  /* read and written; initially zeros */
   ETT_CPU_INDEX = 'x',    /* read only; int32 in [0, limit) */
   ETT_CPU_POSITIVE = 'p', /* read only; floats in [0.5, 1.5) */
-  ETT_CPU_SCRATCH = 's',  /* written before it is read; one workspace serves all runs */
+  ETT_CPU_SCRATCH = 's',  /* written before it is read; shared by all runs */
 } ett_cpu_role;
 
 typedef struct {
@@ -45,9 +43,9 @@ typedef struct ett_cpu_kind {
   const char *dims[ETT_CPU_MAX_DIMS + 1]; /* names in order, NULL at the end */
   /* Fills out[] with the operands of a pass in run()'s order; returns how many. */
   int (*operands)(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out);
-  /* Executes one pass. scalar: the kind's own real parameters, or NULL for defaults. */
+  /* Executes one pass. scalar: the kind's real parameters, NULL for defaults. */
   void (*run)(const int64_t *d, ett_cpu_pass pass, void *const *x, const double *scalar);
-  int waits; /* it spends wall time without processor time (sleep) */
+  int waits; /* it takes wall time without processor time (sleep) */
 } ett_cpu_kind;
 
 /* The kind of that name, or NULL. */
@@ -56,15 +54,20 @@ const ett_cpu_kind *ett_cpu_find(const char *name);
 /* The kinds by index, for listing; NULL past the end. */
 const ett_cpu_kind *ett_cpu_kind_at(size_t index);
 
-/* "x86-64-v4", "x86-64-v3" or "baseline": what the kinds run as. */
+/* "x86-64-v4", "x86-64-v3" or "baseline". */
 const char *ett_cpu_isa(void);
 
-/* Operands of a call after checking that every dimension is positive and that the sizes
- * fit in memory. Returns their number, or -1 with err set. */
+/* Operands of a call, once its dimensions and sizes are checked. Returns their number, or
+ * -1 with err set. */
 int ett_cpu_operands(const ett_cpu_kind *kind, const int64_t *d, ett_cpu_pass pass,
                      ett_cpu_operand *out, ett_err *err);
 
-/* OpenBLAS as loaded: core name it chose, its configuration line, threads. */
+/* Whether every element of an index operand is in range; any other operand passes.
+ * Returns 0, or -1 with err set. */
+int ett_cpu_check_index(const ett_cpu_kind *kind, const ett_cpu_operand *operand,
+                        const void *data, ett_err *err);
+
+/* OpenBLAS as loaded: the core name it chose, its configuration, its threads. */
 const char *ett_cpu_blas_core(void);
 const char *ett_cpu_blas_config(void);
 void ett_cpu_set_threads(int threads);

@@ -242,8 +242,10 @@ function backend.open(options)
   local passes = options.passes or 3
   local session = {
     backend = backend, passes = passes,
-    resolved = { budget_seconds = options.budget_seconds or 0.02, target = options.target or 0.01,
-      min_repeats = options.min_repeats or 5, max_repeats = options.max_repeats or 200,
+    resolved = { budget_seconds = options.budget_seconds or cpu.defaults.budget_seconds,
+      target = options.target or cpu.defaults.target,
+      min_repeats = options.min_repeats or cpu.defaults.min_repeats,
+      max_repeats = options.max_repeats or cpu.defaults.max_repeats,
       most_budgets = 4 }, -- the least repeats are made as long as so many budgets last
     device = host.model:gsub("[^%w%-]", ""):gsub("^$", "cpu"),
     header = {
@@ -257,7 +259,7 @@ function backend.open(options)
       { "threads", ("%d pinned to processor%s %s"):format(threads, threads == 1 and "" or "s",
         place), decides = function(text) return text:match("^%d+") end },
     },
-    timing = { budget_seconds = (options.budget_seconds or 0.02) / passes, target = options.target, threads = threads,
+    timing = { budget_seconds = (options.budget_seconds or cpu.defaults.budget_seconds) / passes, target = options.target, threads = threads,
       limit_bytes = options.limit_bytes, limit_seconds = sample_limit.seconds,
       keep_raw = true, min_repeats = options.min_repeats,
       max_repeats = options.max_repeats },
@@ -271,7 +273,7 @@ function backend.open(options)
       error_module.raise("model", "%s: its %s pass on the CPU: %s", op.path or op.name, pass,
         (tostring(result):gsub("^[^:]+:%d+: ", "")))
     end
-    if err and err.kind == "limit" and not result and err.message:find("had not ended", 1, true) then
+    if err and err.kind == "limit" and not result and err.message:find("did not end", 1, true) then
       return nil, error_module.new("limit", "%s: one run of its %s pass: %s (ETT_KERNEL_SECONDS)", op.name, pass,
         err.message)
     end
@@ -306,7 +308,7 @@ function backend.open(options)
       visits[#visits + 1] = visit
       local quiet
       merged[pass], quiet = combine(visits, watch, (passes + 2) // 3, options.statistic)
-      settled = settled and merged[pass].half_width_seconds <= (options.target or 0.01) * merged[pass].seconds
+      settled = settled and merged[pass].half_width_seconds <= (options.target or cpu.defaults.target) * merged[pass].seconds
         and 2 * quiet >= passes
       wanting = wanting or 2 * quiet < passes
     end

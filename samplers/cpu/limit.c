@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 
-/* glibc has no name for it before 2.34. */
+/* Missing before glibc 2.34. */
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
@@ -28,7 +28,7 @@ static void set_timer(double seconds) {
   memset(&when, 0, sizeof when);
   when.it_value.tv_sec = (time_t)seconds;
   when.it_value.tv_nsec = (long)((seconds - floor(seconds)) * 1e9);
-  when.it_interval.tv_nsec = 100000000; /* again, should it come between two kernels */
+  when.it_interval.tv_nsec = 100000000; /* repeats if it fires between kernels */
   timer_settime(timer, 0, &when, NULL);
 }
 
@@ -37,16 +37,12 @@ static void on_alarm(int number) {
   if (!armed || !inside)
     return;
   if (words) {
-    if (write(STDERR_FILENO, words, strlen(words)) < 0) {
-      /* nobody is there to hear it */
-    }
-    _exit(1);
+    _exit(write(STDERR_FILENO, words, strlen(words)) < 0 ? 2 : 1);
   }
   siglongjmp(out, 1);
 }
 
-/* A call of the kernel before each of many short repeats would show in what they find in
- * the caches: the timer is set again when an eighth of it is over. */
+/* A system call before each short repeat would disturb the caches: hence the eighth. */
 void ett_cpu_limit_renew(void) {
   if (!armed || ett_clock(CLOCK_MONOTONIC) - set_at < limit_seconds / 8)
     return;
@@ -74,7 +70,7 @@ int ett_cpu_limit_run(void (*work)(void *data), void *data, double seconds,
   event.sigev_signo = SIGALRM;
   event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
   if (!(seconds > 0) || timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) {
-    work(data); /* a machine without timers has no limit */
+    work(data); /* without timers there is no timeout */
     return 0;
   }
   sigaction(SIGALRM, &action, &before);

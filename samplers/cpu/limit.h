@@ -1,20 +1,18 @@
-/* A time limit on kernels: compiled code cannot be asked to stop, so a timer's signal to
- * the measuring thread leaves it by a long jump. Threads that help it work on what lies
- * on its stack: then the process ends instead. */
+/* A timeout for kernels. Compiled code has no point at which to stop, so a timer's signal
+ * leaves it by a long jump. If other threads use its stack, the process ends instead. */
 #ifndef ETT_CPU_LIMIT_H
 #define ETT_CPU_LIMIT_H
 
-/* Calls work(data). Returns 0, or -1 when a stretch between two calls of
- * ett_cpu_limit_renew took longer than seconds inside of a kernel; with last_words,
- * writes them to standard error there and exits with status 1. seconds 0: no limit. Not
- * reentrant. */
+/* Calls work(data). Returns 0, or -1 on a timeout: more than the given seconds since the
+ * last ett_cpu_limit_renew, inside a kernel. With last_words a timeout instead writes
+ * them to standard error and exits with status 1. seconds 0: no limit. Not reentrant. */
 int ett_cpu_limit_run(void (*work)(void *data), void *data, double seconds,
                       const char *last_words);
 
-/* Starts a new stretch, unless the present one is younger than an eighth of the limit. */
+/* Restarts the timer, unless less than an eighth of it has passed. */
 void ett_cpu_limit_renew(void);
 
-/* Around the kernels: only there the limit ends anything. */
+/* Around a kernel: a timeout takes effect only there. */
 void ett_cpu_limit_enter(void);
 void ett_cpu_limit_leave(void);
 

@@ -10,25 +10,31 @@
 
 #include "base/clock.h"
 #include "samplers/core/memory.h"
-#include "samplers/core/pages.h"
 #include "samplers/core/random.h"
 #include "samplers/cpu/arena.h"
 #include "samplers/cpu/limit.h"
 
 enum {
   MAX_SETS = 1 << 16,
-  PIECE = 1 << 17, /* floats a probe reads */
-  AWAY = 512 /* floats from where outputs begin to the start of a page, as inputs do */
+  PIECE = 1 << 17, /* floats that one probe reads */
+  AWAY = 512       /* offset of the outputs in their page, in floats; inputs have 0 */
 };
+static const double most_budgets = 4; /* min_repeats may take this many budgets */
+
+const ett_cpu_options ett_cpu_default_options = {.budget_seconds = 0.02,
+                                                 .target = 0.01,
+                                                 .min_repeats = 5,
+                                                 .max_repeats = 200,
+                                                 .threads = 1};
 
 struct ett_cpu_pool {
   ett_cpu_arena input, output;
   size_t cold_bytes;
   uint64_t seed;
   double best_probe;
-  ett_cpu_arena sentinel; /* what the memory probe reads, a piece at a time */
-  size_t read;            /* floats of it that were read since the last turn */
-  double walked; /* how far through the arenas the last measurement came, 0 to 1 */
+  ett_cpu_arena sentinel; /* the memory probe reads it, piece by piece */
+  size_t read;            /* position of the next piece, in floats */
+  double walked;          /* position in the arenas after the last measurement, 0 to 1 */
 };
 
 ett_cpu_pool *ett_cpu_pool_new(size_t cold_bytes, uint64_t seed, ett_err *err) {
@@ -91,19 +97,19 @@ double ett_cpu_memory_probe(ett_cpu_pool *pool) {
   return t;
 }
 
-/* Where the operands of one call lie, in floats from the start of a set. */
+/* Offsets of the operands of one call, in floats from the start of a set. */
 typedef struct {
   ett_cpu_operand operand[ETT_CPU_MAX_OPERANDS];
   size_t offset[ETT_CPU_MAX_OPERANDS];
   int count;
 } layout;
 
-/* Floats of the cache lines that hold so many. */
+/* Rounds up to whole cache lines, in floats. */
 static size_t in_lines(int64_t count) {
   return ((size_t)count + 15) / 16 * 16;
 }
 
-/* Floats of one set of operands, and of what all sets share. */
+/* Floats of one set of operands; scratch is shared by all sets. */
 typedef struct {
   size_t inputs, outputs, touched, scratch;
 } extent;
@@ -132,7 +138,7 @@ static int lay_out(const ett_cpu_call *calls, size_t count, layout *out, extent 
   return 0;
 }
 
-/* Zeroes count floats past the caches; at is aligned to 64 bytes. */
+/* Zeroes count floats without filling the caches; at is aligned to 64 bytes. */
 static void clear(float *at, size_t count) {
   size_t i = 0;
 #ifdef __SSE2__
@@ -160,12 +166,12 @@ typedef struct {
   const ett_cpu_call *calls;
   size_t count;
   layout layouts[ETT_CPU_MAX_CALLS];
-  float *input, *output;  /* the arenas; behind the sets of outputs is the scratch */
+  float *input, *output;  /* the arenas; the scratch follows the outputs */
   size_t inputs, outputs; /* floats of one set in each */
   size_t sets, turn;
-  size_t limit;   /* turn before which every set was filled */
-  int sparse;     /* all sets together touch less than the pool is to walk through */
-  size_t chilled; /* turn at which the caches were last emptied of them */
+  size_t limit;   /* sets are filled up to this turn */
+  int sparse;     /* the sets together touch less than the pool's cold_bytes */
+  size_t chilled; /* turn at which they were last evicted from the caches */
 } program;
 
 static float *place(const program *p, size_t set, size_t call, int i) {
@@ -185,10 +191,9 @@ static void read_through(const float *at, size_t floats, size_t from) {
   (void)sink;
 }
 
-/* Called before a timed group of runs. Where a run touches only a few rows of a table,
- * all sets together may fit in the caches: then the arenas are read through between two
- * turns, the next set first and the larger arena last, so that the next turn is cold
- * again. */
+/* Called before a timed group of runs. If a run touches only a few rows of a table, all
+ * sets may fit in the caches. Reading the arenas then evicts them: the next set first,
+ * the larger arena last. */
 static void chill(program *p, size_t runs) {
   if (!p->sparse || p->turn + runs <= p->chilled + p->sets)
     return;
@@ -237,13 +242,12 @@ static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *option
   p->sparse = 4.0 * (double)(all.touched * p->sets) < 0.7 * (double)pool->cold_bytes;
   p->input = pool->input.at;
   p->output = pool->output.at + AWAY;
-  /* On from where the last measurement stopped, and filled in the order of use: the data
-   * of the next repeat is what was touched longest ago. */
+  /* Sets are filled in the order of use, so that the next one is the coldest. */
   p->turn = (size_t)(pool->walked * (double)p->sets) + 1;
   p->chilled = p->turn;
   size_t filled = p->sets;
   if (options->known_seconds > 0) {
-    /* Twice what the budget pays for, the group of runs that goes past it, and a few. */
+    /* Twice the budget, the group of runs that exceeds it, and a few more. */
     const double runs =
         2 * (options->budget_seconds + 30e-6) / options->known_seconds + 4;
     filled = runs < (double)p->sets ? (size_t)runs : p->sets;
@@ -256,7 +260,6 @@ static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *option
   return 0;
 }
 
-/* What run_repeats reads and fills. */
 typedef struct {
   ett_cpu_pool *pool;
   program *p;
@@ -267,6 +270,25 @@ typedef struct {
   size_t raw_capacity;
   ett_cpu_result *result;
 } measurement;
+
+/* Runs until two executions agree within 10 %; returns the seconds of one. */
+static double warm_up(program *p, const ett_cpu_options *options, double start) {
+  double warm = 1e300;
+  for (int i = 0; i < 4; i++) {
+    chill(p, 1);
+    ett_cpu_limit_renew();
+    double t = ett_clock(CLOCK_MONOTONIC);
+    execute(p);
+    t = ett_clock(CLOCK_MONOTONIC) - t;
+    const int stable = t > 0.9 * warm && t < 1.1 * warm;
+    warm = t < warm ? t : warm;
+    if (options->known_seconds > 0)
+      return options->known_seconds;
+    if ((i > 0 && stable) || ett_clock(CLOCK_MONOTONIC) - start > options->budget_seconds)
+      break;
+  }
+  return warm;
+}
 
 static void run_repeats(void *data) {
   const measurement *m = data;
@@ -279,26 +301,8 @@ static void run_repeats(void *data) {
   int waits = options->threads > 1;
   for (size_t c = 0; c < p->count; c++)
     waits |= p->calls[c].kind->waits;
-
-  /* Warm up until two executions agree within 10 %, and learn how long one takes. */
-  double warm = 1e300;
-  const double start = ett_clock(CLOCK_MONOTONIC);
-  for (int i = 0; i < 4; i++) {
-    chill(p, 1);
-    ett_cpu_limit_renew();
-    double t = ett_clock(CLOCK_MONOTONIC);
-    execute(p);
-    t = ett_clock(CLOCK_MONOTONIC) - t;
-    const int stable = t > 0.9 * warm && t < 1.1 * warm;
-    warm = t < warm ? t : warm;
-    if (options->known_seconds > 0) {
-      warm = options->known_seconds;
-      break;
-    }
-    if ((i > 0 && stable) || ett_clock(CLOCK_MONOTONIC) - start > options->budget_seconds)
-      break;
-  }
-  /* One reading of the clocks costs up to a microsecond: time at least 30 of them. */
+  const double start = ett_clock(CLOCK_MONOTONIC), warm = warm_up(p, options, start);
+  /* Reading the clocks takes up to 1 us: a timed group takes at least 30 us. */
   int inner = warm < 30e-6 ? (int)(30e-6 / (warm + 1e-9)) + 1 : 1;
   inner = inner > 1000 ? 1000 : inner;
   if (p->sparse && (size_t)inner > p->sets)
@@ -317,7 +321,7 @@ static void run_repeats(void *data) {
       kept[n++] = wall / inner;
     const double spent = ett_clock(CLOCK_MONOTONIC) - start;
     const int enough = (int)n >= options->min_repeats;
-    if (spent > 4 * options->budget_seconds ||
+    if (spent > most_budgets * options->budget_seconds ||
         (enough && spent > options->budget_seconds))
       break;
     if (enough && n % 4 == 0) {
@@ -346,7 +350,7 @@ static void run_repeats(void *data) {
     result->disturbed |= ETT_CPU_SLOW_CLOCK;
 }
 
-/* What a process says whose threads are past the limit. */
+/* The message of a process that ends because its threads exceeded the limit. */
 static void describe_limit(const ett_cpu_call *call, const ett_cpu_options *options,
                            char *text, size_t bytes) {
   size_t n = (size_t)snprintf(text, bytes, "ett: %s with", call->kind->name);
@@ -354,11 +358,12 @@ static void describe_limit(const ett_cpu_call *call, const ett_cpu_options *opti
     n += (size_t)snprintf(text + n, bytes - n, " %s = %lld", call->kind->dims[i],
                           (long long)call->d[i]);
   if (n < bytes)
-    snprintf(text + n, bytes - n,
-             " had not ended after %g seconds (ETT_KERNEL_SECONDS) on %d threads, which "
-             "cannot be stopped: the rows are safe; leave the shape out by 'where', or "
-             "give --threads 1, which marks it and goes on\n",
-             options->limit_seconds, options->threads);
+    snprintf(
+        text + n, bytes - n,
+        " did not end within %g seconds (ETT_KERNEL_SECONDS) on %d threads, which "
+        "cannot be stopped; the rows so far are saved; exclude the shape with 'where', "
+        "or use --threads 1, which records the failure and continues\n",
+        options->limit_seconds, options->threads);
 }
 
 int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
@@ -386,7 +391,7 @@ int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
   status = ett_cpu_limit_run(run_repeats, &m, options->limit_seconds,
                              options->threads > 1 ? words : NULL);
   if (status != 0)
-    ett_err_set(err, ETT_ERR_LIMIT, "it had not ended after %g seconds",
+    ett_err_set(err, ETT_ERR_LIMIT, "did not end within %g seconds",
                 options->limit_seconds);
 done:
   free(scratch);

@@ -1,14 +1,12 @@
 /* Times a list of kernel calls on rotating cold operands.
  *
- * A pool holds one arena of finite random inputs, never written after it is made, and one
- * of outputs, never read as input: outputs that flow back as inputs grow to infinities
- * and slow exp by several times. A measurement cuts several sets of operands out of the
- * arenas, so that each repeat finds its data outside the caches, as a training step does;
- * a measurement goes on where the last one stopped, for the start of the arenas is what
- * the last shape left in the caches. The arenas lie on huge pages (sample/pages.h).
- * Repeats in which the thread lost the processor (wall time above thread time by more
- * than 1 %) are dropped; the clock is compared with the best seen by a fixed chain of
- * dependent multiplications. */
+ * A pool holds an arena of random inputs, which nothing writes, and an arena of outputs,
+ * which nothing reads: outputs used as inputs grow to infinity, which slows exp several
+ * times. A measurement cuts several sets of operands out of the arenas, so that each
+ * repeat finds its data outside the caches, as in a training step. It continues where the
+ * last one stopped, because the caches still hold the start. Repeats in which the thread
+ * lost the processor (wall time over 1 % above thread time) are dropped. A fixed chain of
+ * dependent multiplications compares the clock with the best seen. */
 #ifndef ETT_CPU_MEASURE_H
 #define ETT_CPU_MEASURE_H
 
@@ -26,62 +24,60 @@ typedef struct {
 } ett_cpu_call;
 
 typedef struct {
-  double budget_seconds; /* time for the repeats of one measurement */
+  double budget_seconds; /* for the repeats of one measurement */
   double target;         /* stop when half width / low mean is below this */
-  int min_repeats;
-  int max_repeats;
-  int threads;          /* above 1 the thread-time guard does not apply */
-  double known_seconds; /* of one execution; 0: warm up until two agree, to learn it */
-  double limit_bytes;   /* refuse larger operand sets; 0: what the machine has free */
+  int min_repeats, max_repeats;
+  int threads;          /* above 1, thread time is not compared with wall time */
+  double known_seconds; /* of one execution; 0: warm up until two agree */
+  double limit_bytes;   /* refuse larger operand sets; 0: most of the free memory */
   double limit_seconds; /* of one execution or one group of short ones; 0: none */
 } ett_cpu_options;
 
+extern const ett_cpu_options ett_cpu_default_options;
+
 enum {
-  ETT_CPU_PREEMPTED = 1, /* too few repeats kept the processor: thread time was used */
-  ETT_CPU_SLOW_CLOCK = 2 /* the clock was over 5 % below the best seen by the pool */
+  ETT_CPU_PREEMPTED = 1, /* most repeats lost the processor: thread times are used */
+  ETT_CPU_SLOW_CLOCK = 2 /* the clock is over 5 % below the pool's best */
 };
 
 typedef struct {
   ett_sample_stats stats; /* seconds of one execution of the whole list */
   int repeats;            /* timed */
-  int dropped;            /* of those, disturbed */
-  unsigned disturbed;     /* bits above */
+  int dropped;            /* of those */
+  unsigned disturbed;     /* the bits above */
   double clock_ratio;     /* probe time now / best probe time; 1 is undisturbed */
 } ett_cpu_result;
 
-/* cold_bytes: how much memory the repeats walk through (two to four times the last
- * cache). Returns NULL with err set. */
+/* cold_bytes: memory that the repeats rotate through, two to four times the last cache.
+ * Returns NULL with err set. */
 ett_cpu_pool *ett_cpu_pool_new(size_t cold_bytes, uint64_t seed, ett_err *err);
 void ett_cpu_pool_free(ett_cpu_pool *pool);
 
-/* Times the calls run one after another. raw receives up to raw_capacity seconds, kept
- * repeats first to last, its count in stats.count. Returns 0, or -1 with err set
- * (ETT_ERR_ARGUMENT impossible shape, ETT_ERR_MEMORY operands too large, ETT_ERR_LIMIT
- * kernels that did not end in time; with threads above 1 these end the process, for its
- * threads cannot be stopped). */
+/* Times the calls in sequence. raw receives up to raw_capacity seconds of the kept
+ * repeats, in order; stats.count is their count. Returns 0, or -1 with err set:
+ * ETT_ERR_ARGUMENT impossible shape, ETT_ERR_MEMORY operands too large, ETT_ERR_LIMIT
+ * timeout. With several threads a timeout ends the process: they cannot be stopped. */
 int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
                     const ett_cpu_options *options, double *raw, size_t raw_capacity,
                     ett_cpu_result *result, ett_err *err);
 
-/* Seconds of reading the next half megabyte of memory of the pool's own, as far out of
- * the caches as operands are: what other programs and guests leave of the memory system.
- */
+/* Seconds to read the next half megabyte of the pool's own cold memory. It rises when
+ * other programs use the memory system. */
 double ett_cpu_memory_probe(ett_cpu_pool *pool);
 
-/* Pins the calling thread, and the threads that it starts from now on, to count
- * processors of those that the process began with: from that processor on, -1 from the
- * one it runs on. chosen gets their numbers. Returns 0, or -1 with err set. */
+/* Pins the calling thread, and threads that it starts later, to count of the processors
+ * that the process began with: from processor on, or from the current one if it is -1.
+ * chosen gets their numbers. Returns 0, or -1 with err set. */
 int ett_cpu_pin(int processor, int count, int *chosen, ett_err *err);
 
-/* The first processor of those that the process began with, from that number on, or -1:
- * without err set there is none. */
+/* The first processor, from that number on, that the process began with. -1: none, or a
+ * fault with err set. */
 int ett_cpu_allowed(int processor, ett_err *err);
 
-/* Lets the calling thread run where the process began to: programs that it starts inherit
- * where it may run. */
+/* Undoes the pin; programs that the thread starts inherit that. */
 void ett_cpu_unpin(void);
 
-/* Best of a few rounds of the clock probe, in seconds. */
+/* Seconds of the clock probe, the best of five rounds. */
 double ett_cpu_clock_probe(void);
 
 #endif

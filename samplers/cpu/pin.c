@@ -2,7 +2,7 @@
 
 #include "samplers/cpu/measure.h"
 
-/* As the process began: an earlier pin narrows what is asked. */
+/* The affinity with which the process began: a pin narrows the current one. */
 static cpu_set_t allowed;
 static int known;
 

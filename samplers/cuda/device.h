@@ -100,4 +100,16 @@ void *ett_cuda_grow(void *array, int count, int *room, size_t size, ett_err *err
 int ett_cuda_device_allocate(ett_cuda_device *device, size_t bytes, const char *what,
                              CUdeviceptr *address, ett_err *err);
 
+/* The speed of one GPU writing into the memory of another. */
+typedef struct ett_cuda_peer {
+  int direct;       /* over the link between them; 0: through host memory */
+  double bandwidth; /* bytes/s one way, the best of a few copies */
+} ett_cuda_peer;
+
+/* Copies `bytes` from one open device to another: once to warm up, then `repeats` times.
+ * It frees its memory and restores peer access, also after an error. */
+int ett_cuda_peer_measure(ett_cuda_device *from, ett_cuda_device *to, size_t bytes,
+                          int repeats, double time_limit_seconds, ett_cuda_peer *peer,
+                          ett_err *err);
+
 #endif

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "samplers/cuda/list.h"
+#include "samplers/cuda/work.h"
 
 typedef struct kernel_launch {
   ett_cuda_launch base;

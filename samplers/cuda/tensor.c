@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "samplers/cuda/list.h"
+#include "samplers/cuda/work.h"
 
 /* Fills buffers on the device: copying gigabytes of random numbers would take longer than
  * the measurement. Kind 4 is for fp8 (e4m3): both signs of 1/4 to 9/8, since random bits

@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "samplers/cuda/list.h"
+#include "samplers/cuda/work.h"
 
 ett_cuda_work *ett_cuda_work_new(ett_cuda_device *device, ett_cuda_dtype dtype,
                                  ett_err *err) {

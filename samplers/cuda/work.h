@@ -131,6 +131,25 @@ typedef struct ett_cuda_launch {
   void (*free)(struct ett_cuda_launch *launch);
 } ett_cuda_launch;
 
+/* The list, for work.c, kernel.c and tensor.c. */
+typedef struct ett_cuda_tensor {
+  CUdeviceptr address;
+  long long count;
+  ett_cuda_dtype dtype;
+  int is_view; /* of another tensor's memory */
+} ett_cuda_tensor;
+
+struct ett_cuda_work {
+  ett_cuda_device *device;
+  ett_cuda_dtype dtype;
+  ett_cuda_tensor *tensors;
+  int tensor_count, tensor_room;
+  ett_cuda_launch **launches;
+  int launch_count, launch_room;
+  CUgraph graph;
+  CUgraphExec executable;
+};
+
 int ett_cuda_work_add(ett_cuda_work *work, ett_cuda_launch *launch, ett_err *err);
 int ett_cuda_workspace(ett_cuda_device *device, ett_err *err);
 

@@ -16,10 +16,6 @@ typedef struct {
   int is_world;
 } group_box;
 
-typedef struct {
-  ett_dist_work *work;
-} work_box;
-
 static const ett_dist_job *job_of(lua_State *L) {
   ett_err err = {0};
   const ett_dist_job *job = ett_dist_open(&err);
@@ -52,19 +48,17 @@ static int open_job(lua_State *L) {
   b->is_world = 1;
   luaL_setmetatable(L, GROUP_TYPE);
   lua_setfield(L, -2, "world");
-  const char *names[] = {"rank", "size", "node", "nodes", "local_rank", "ranks_per_node"};
-  const int values[] = {job->world.rank, job->world.size, job->node,
-                        job->nodes,      job->local_rank, job->ranks_per_node};
-  for (int i = 0; i < 6; i++) {
-    lua_pushinteger(L, values[i]);
-    lua_setfield(L, -2, names[i]);
-  }
-  lua_pushstring(L, job->library);
-  lua_setfield(L, -2, "library");
+  ett_lua_set_integer(L, "rank", job->world.rank);
+  ett_lua_set_integer(L, "size", job->world.size);
+  ett_lua_set_integer(L, "node", job->node);
+  ett_lua_set_integer(L, "nodes", job->nodes);
+  ett_lua_set_integer(L, "local_rank", job->local_rank);
+  ett_lua_set_integer(L, "ranks_per_node", job->ranks_per_node);
+  ett_lua_set_string(L, "library", job->library);
   return 1;
 }
 
-/* dist.leave(): every rank has come to its end, and may exit with a status of its own */
+/* dist.leave(): as ett_dist_leave */
 static int leave(lua_State *L) {
   (void)L;
   ett_dist_leave();
@@ -119,8 +113,8 @@ static int barrier(lua_State *L) {
   return 0;
 }
 
-/* group:run(kind, out [, in]): a collective of #out or #in elements, whichever is the
- * whole message; without in it is in place. */
+/* group:run(kind, out [, in]): a collective of max(#out, #in) elements; in place without
+ * in. */
 static int run(lua_State *L) {
   ett_dist_group *g = check_group(L);
   int kind = ett_dist_collective_find(luaL_checkstring(L, 2));
@@ -140,7 +134,7 @@ static int run(lua_State *L) {
   return 0;
 }
 
-/* group:agree(number) -> the largest of the ranks' numbers; who comes early sleeps */
+/* group:agree(number) -> the largest of the ranks' numbers; ranks that wait sleep */
 static int agree(lua_State *L) {
   lua_pushnumber(L, ett_dist_agree(check_group(L), luaL_checknumber(L, 2)));
   return 1;
@@ -168,7 +162,7 @@ static int receive_tensor(lua_State *L) {
 }
 
 /* group:exchange(sent, received, rank): both at once, so that two stages that send to
- * each other cannot wait for ever. */
+ * each other do not deadlock */
 static int exchange(lua_State *L) {
   ett_dist_group *g = check_group(L);
   ett_tensor *out = check_tensor(L, 2), *in = check_tensor(L, 3);
@@ -192,7 +186,7 @@ static int reduce(lua_State *L) {
   return 1;
 }
 
-/* group:share_text(text [, rank]) -> the text of that rank (0) on every rank */
+/* group:share_text(text [, rank]) -> that rank's text, by default rank 0's */
 static int share_text(lua_State *L) {
   ett_dist_group *g = check_group(L);
   size_t bytes = 0;
@@ -239,26 +233,15 @@ static int time_collective(lua_State *L) {
                     &err) != 0)
     return ett_lua_fail(L, &err);
   lua_createtable(L, 0, 6);
-  const char *names[] = {"seconds", "min_seconds", "median_seconds",
-                         "half_width_seconds"};
-  const double values[] = {t.seconds, t.min_seconds, t.median_seconds,
-                           t.half_width_seconds};
-  for (int i = 0; i < 4; i++) {
-    lua_pushnumber(L, values[i]);
-    lua_setfield(L, -2, names[i]);
-  }
-  lua_pushinteger(L, t.repeats);
-  lua_setfield(L, -2, "repeats");
-  lua_pushinteger(L, t.dropped);
-  lua_setfield(L, -2, "dropped");
-  lua_pushboolean(L, t.late);
-  lua_setfield(L, -2, "preempted");
+  ett_lua_set_number(L, "seconds", t.seconds);
+  ett_lua_set_number(L, "min_seconds", t.min_seconds);
+  ett_lua_set_number(L, "median_seconds", t.median_seconds);
+  ett_lua_set_number(L, "half_width_seconds", t.half_width_seconds);
+  ett_lua_set_integer(L, "repeats", t.repeats);
+  ett_lua_set_integer(L, "dropped", t.dropped);
+  ett_lua_set_boolean(L, "preempted", t.late);
   if (keep) {
-    lua_createtable(L, t.used, 0);
-    for (int i = 0; i < t.used; i++) {
-      lua_pushnumber(L, options.raw[i]);
-      lua_seti(L, -2, (lua_Integer)i + 1);
-    }
+    ett_lua_push_doubles(L, options.raw, (size_t)t.used);
     lua_setfield(L, -2, "raw_seconds");
   }
   return 1;
@@ -269,26 +252,19 @@ static int work_new(lua_State *L) {
   ett_dist_group *g = check_group(L);
   ett_sample_journal *journal = NULL;
   if (g->rank == 0) {
-    ett_sample_journal **box = luaL_checkudata(L, 2, JOURNAL_TYPE);
-    journal = *box;
-    luaL_argcheck(L, journal != NULL, 2, "the journal is closed");
+    journal = ett_lua_box_check(L, 2, JOURNAL_TYPE, "journal");
   }
   lua_Integer count = luaL_checkinteger(L, 3);
-  work_box *b = lua_newuserdatauv(L, sizeof *b, 1);
-  b->work = NULL;
-  luaL_setmetatable(L, WORK_TYPE);
+  void **box = ett_lua_box_new(L, WORK_TYPE);
   lua_pushvalue(L, 2);
   lua_setiuservalue(L, -2, 1); /* the journal lives as long as the work */
   ett_err err = {0};
-  b->work = ett_dist_work_open(g, journal, count, &err);
-  return b->work ? 1 : ett_lua_raise(L, &err);
+  *box = ett_dist_work_open(g, journal, count, &err);
+  return *box ? 1 : ett_lua_raise(L, &err);
 }
 
 static ett_dist_work *check_work(lua_State *L) {
-  work_box *b = luaL_checkudata(L, 1, WORK_TYPE);
-  if (!b->work)
-    luaL_error(L, "the work is closed");
-  return b->work;
+  return ett_lua_box_check(L, 1, WORK_TYPE, "work");
 }
 
 static int work_take(lua_State *L) {
@@ -313,7 +289,7 @@ static int work_commit(lua_State *L) {
   return 0;
 }
 
-/* work:count() -> positions that came back to rank 0, those of them that failed */
+/* work:count() -> positions committed to rank 0, failures among them */
 static int work_count(lua_State *L) {
   int64_t committed, failed;
   ett_dist_work_count(check_work(L), &committed, &failed);
@@ -323,16 +299,15 @@ static int work_count(lua_State *L) {
 }
 
 static int work_close(lua_State *L) {
-  work_box *b = luaL_checkudata(L, 1, WORK_TYPE);
-  ett_dist_work *work = b->work;
-  b->work = NULL;
+  void **box = luaL_checkudata(L, 1, WORK_TYPE);
+  ett_dist_work *work = *box;
+  *box = NULL;
   ett_dist_work_close(work);
   return 0;
 }
 
 static const luaL_Reg group_methods[] = {
     {"split", split},
-    {"close", group_close},
     {"is_member", is_member},
     {"rank", rank},
     {"size", size},
@@ -346,8 +321,6 @@ static const luaL_Reg group_methods[] = {
     {"share_text", share_text},
     {"time", time_collective},
     {"work", work_new},
-    {"__gc", group_close},
-    {"__close", group_close},
     {NULL, NULL},
 };
 
@@ -363,18 +336,11 @@ static const luaL_Reg functions[] = {
     {NULL, NULL},
 };
 
-static void make_type(lua_State *L, const char *name, const luaL_Reg *methods) {
-  luaL_newmetatable(L, name);
-  luaL_setfuncs(L, methods, 0);
-  lua_pushvalue(L, -1);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
-}
-
 int luaopen_ett_dist(lua_State *L);
 int luaopen_ett_dist(lua_State *L) {
-  make_type(L, GROUP_TYPE, group_methods);
-  make_type(L, WORK_TYPE, work_methods);
+  ett_lua_type(L, GROUP_TYPE, group_methods, group_close);
+  ett_lua_type(L, WORK_TYPE, work_methods,
+               NULL); /* closing waits for other ranks: no __gc */
   luaL_newlib(L, functions);
   return 1;
 }

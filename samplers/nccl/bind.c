@@ -34,7 +34,7 @@ static int available(lua_State *L) {
   return 1;
 }
 
-/* unique_id() -> 128-byte string, for rank 0 to hand to the others | nil, error object */
+/* unique_id() -> 128 bytes, which rank 0 sends to the others | nil, error object */
 static int unique_id(lua_State *L) {
   char id[ETT_NCCL_ID_BYTES];
   ett_err err = {ETT_OK, ""};
@@ -95,16 +95,13 @@ static ett_nccl_request read_request(lua_State *L) {
   return request;
 }
 
-/* comm:prepare{…} -> true | nil, error object: checks what time{…} would be given and
- * gets its buffers */
+/* comm:prepare{…} -> true | nil, error object: checks the fields of time{…} and allocates
+ * its buffers */
 static int prepare(lua_State *L) {
   comm_box *box = check_comm(L);
   ett_nccl_request request = read_request(L);
   ett_err err = {ETT_OK, ""};
-  if (ett_nccl_prepare(box->comm, &request, &err) != 0)
-    return ett_lua_fail(L, &err);
-  lua_pushboolean(L, 1);
-  return 1;
+  return ett_lua_result(L, ett_nccl_prepare(box->comm, &request, &err), &err);
 }
 
 /* comm:time{kind=, count=, dtype="bf16", in_place=false, repeats=10,
@@ -130,22 +127,12 @@ static const luaL_Reg functions[] = {
 static const luaL_Reg methods[] = {
     {"prepare", prepare},
     {"time", time_collective},
-    {"close", close_box},
     {NULL, NULL},
 };
 
 int luaopen_ett_nccl(lua_State *L);
 int luaopen_ett_nccl(lua_State *L) {
-  luaL_newmetatable(L, COMM_TYPE);
-  lua_newtable(L);
-  luaL_setfuncs(L, methods, 0);
-  lua_setfield(L, -2, "__index");
-  lua_pushcfunction(L, close_box);
-  lua_setfield(L, -2, "__gc");
-  lua_pushcfunction(L, close_box);
-  lua_setfield(L, -2, "__close");
-  lua_pushliteral(L, "locked");
-  lua_setfield(L, -2, "__metatable");
+  ett_lua_type(L, COMM_TYPE, methods, close_box);
   luaL_newlib(L, functions);
   return 1;
 }

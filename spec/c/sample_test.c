@@ -18,7 +18,6 @@
 
 #include "samplers/core/journal.h"
 #include "samplers/core/memory.h"
-#include "samplers/core/pages.h"
 #include "samplers/core/space.h"
 #include "samplers/core/stats.h"
 

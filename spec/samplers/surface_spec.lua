@@ -85,7 +85,7 @@ describe("a surface through measurements", function()
     assert(design:add(few, shapes))
     local noise, now, grid = select(2, few:scales()), 0, 0
     local noisier = few:grid_deviation(shapes, 10)
-    for i, deviation in ipairs(few:grid_deviation(shapes)) do
+    for i, deviation in ipairs(few:grid_deviation(shapes, 1)) do
       assert.is_true(deviation >= noise and noisier[i] >= deviation - 1e-12)
       now, grid = now + math.sqrt(design:deviations(1)[i] ^ 2 + noise ^ 2), grid + deviation
     end
