@@ -21,8 +21,8 @@ struct ett_sample_surface {
   double rough, local; /* share and length of the rough part; rough is 0 without one */
 };
 
-/* Matern 3/2, and with a rough part exp(-distance / local) for its share: steps such as
- * those of tiles and waves, which a smooth kernel can only take for noise. */
+/* Matern 3/2. A rough part adds its share of exp(-distance / local): steps of tiles and
+ * waves, which a smooth kernel would treat as noise. */
 static double kernel(const ett_sample_surface *s, const double *a, const double *b) {
   double sum = 0, plain = 0;
   for (size_t d = 0; d < s->width; d++) {
@@ -36,40 +36,75 @@ static double kernel(const ett_sample_surface *s, const double *a, const double 
   return (1 - s->rough) * smooth + s->rough * exp(-sqrt(plain) / s->local);
 }
 
-/* Factors K + noise2 diag(doubt) and solves for the weights. Returns minus the log
- * marginal likelihood up to a constant, the amplitude being its best value; INFINITY when
- * the matrix is not positive definite. */
-static double factorise(ett_sample_surface *s) {
-  const size_t n = s->count;
-  double *l = s->factor, logdet = 0;
+static double dot(const double *a, const double *b, size_t n) {
+  double sum[4] = {0, 0, 0, 0};
+  size_t i = 0;
+  for (; i + 4 <= n; i += 4)
+    for (size_t k = 0; k < 4; k++)
+      sum[k] += a[i + k] * b[i + k];
+  for (; i < n; i++)
+    sum[0] += a[i] * b[i];
+  return sum[0] + sum[1] + (sum[2] + sum[3]);
+}
+
+/* Replaces the lower triangle of a positive definite matrix by its Cholesky factor.
+ * Returns the logarithm of the determinant. A pivot below 1e-12 becomes 1e-12, and the
+ * result INFINITY. */
+static double cholesky(double *l, size_t n) {
+  double logdet = 0;
   for (size_t i = 0; i < n; i++)
     for (size_t j = 0; j <= i; j++) {
-      double v = kernel(s, s->x + i * s->width, s->x + j * s->width);
-      v += i == j ? s->noise2 * s->doubt[i] : 0;
-      for (size_t k = 0; k < j; k++)
-        v -= l[i * n + k] * l[j * n + k];
-      if (i == j) {
-        if (!(v > 1e-12))
-          return INFINITY;
-        l[i * n + i] = sqrt(v);
+      const double v = l[i * n + j] - dot(l + i * n, l + j * n, j);
+      if (i == j && !(v > 1e-12))
+        logdet = INFINITY;
+      l[i * n + j] = i == j ? sqrt(v > 1e-12 ? v : 1e-12) : v / l[j * n + j];
+      if (i == j)
         logdet += 2 * log(l[i * n + i]);
-      } else {
-        l[i * n + j] = v / l[j * n + j];
-      }
     }
-  memcpy(s->weight, s->y, n * sizeof *s->y);
-  for (size_t i = 0; i < n; i++) {
-    for (size_t k = 0; k < i; k++)
-      s->weight[i] -= l[i * n + k] * s->weight[k];
-    s->weight[i] /= l[i * n + i];
-  }
-  double quadratic = 0;
+  return logdet;
+}
+
+/* v := L^-1 v, where v is zero before `first`. */
+static void solve_lower(const double *l, size_t n, size_t first, double *v) {
+  for (size_t k = first; k < n; k++)
+    v[k] = (v[k] - dot(l + k * n + first, v + first, k - first)) / l[k * n + k];
+}
+
+/* The squared length of column i of L^-1, which is (K^-1)_ii. v: scratch of n. */
+static double inverse_diagonal(const double *l, size_t n, size_t i, double *v) {
+  memset(v, 0, n * sizeof *v);
+  v[i] = 1;
+  solve_lower(l, n, i, v);
+  return dot(v + i, v + i, n - i);
+}
+
+/* The lower triangle of the kernel matrix of n points, noise on its diagonal. doubt NULL:
+ * 1 each. */
+static void fill_lower(const ett_sample_surface *s, const double *x, size_t n,
+                       double noise2, const double *doubt, double *l) {
   for (size_t i = 0; i < n; i++)
-    quadratic += s->weight[i] * s->weight[i];
+    for (size_t j = 0; j <= i; j++)
+      l[i * n + j] = kernel(s, x + i * s->width, x + j * s->width) +
+                     (i == j ? noise2 * (doubt ? doubt[i] : 1) : 0);
+}
+
+/* Factors K + noise2 diag(doubt) and solves for the weights. Returns minus the log
+ * marginal likelihood at the best amplitude, up to a constant; INFINITY when the matrix
+ * is not positive definite. */
+static double factorise(ett_sample_surface *s) {
+  const size_t n = s->count;
+  double *l = s->factor, *weight = s->weight;
+  fill_lower(s, s->x, n, s->noise2, s->doubt, l);
+  const double logdet = cholesky(l, n);
+  if (isinf(logdet))
+    return INFINITY;
+  memcpy(weight, s->y, n * sizeof *weight);
+  solve_lower(l, n, 0, weight);
+  const double quadratic = dot(weight, weight, n);
   for (size_t i = n; i-- > 0;) {
     for (size_t k = i + 1; k < n; k++)
-      s->weight[i] -= l[k * n + i] * s->weight[k];
-    s->weight[i] /= l[i * n + i];
+      weight[i] -= l[k * n + i] * weight[k];
+    weight[i] /= l[i * n + i];
   }
   s->amplitude2 = quadratic / (double)n + 1e-12;
   return 0.5 * logdet + 0.5 * (double)n * log(s->amplitude2);
@@ -78,10 +113,10 @@ static double factorise(ett_sample_surface *s) {
 typedef struct {
   double *value;
   const double *range;
-  bool squared; /* of a variance: searched in squares of the step */
+  bool squared; /* a variance: searched in squares of the step */
 } scale;
 
-/* The scales in the order of ett_sample_surface_scales; how many there are. */
+/* The scales in the order of ett_sample_surface_scales; returns their number. */
 static size_t scales_of(ett_sample_surface *s, scale list[MOST_WIDTH + 3]) {
   size_t n = 0;
   for (size_t d = 0; d < s->width; d++)
@@ -99,8 +134,7 @@ static bool within(double value, const double range[2]) {
 }
 
 /* Coordinate search over the logarithms of the scales. It stays within a factor of 4 of
- * where it starts (16 of a variance's), which keeps few points from making noise
- * structure or structure noise. */
+ * the start (16 for a variance), because few points do not tell structure from noise. */
 static void search(ett_sample_surface *s) {
   scale list[MOST_WIDTH + 3];
   const size_t scales = scales_of(s, list);
@@ -124,7 +158,7 @@ static void search(ett_sample_surface *s) {
   factorise(s);
 }
 
-/* The points, scaled, with the scales that the search starts from. */
+/* A surface of scaled points, with the initial scales of the search. */
 static ett_sample_surface *place(const ett_sample_points *points, ett_err *err) {
   const size_t count = points->count, width = points->width;
   const double *x = points->x, *y = points->y;
@@ -227,45 +261,34 @@ double ett_sample_surface_noise(const ett_sample_surface *s) {
 
 double ett_sample_surface_predict(const ett_sample_surface *s, const double *x,
                                   double *deviation) {
-  double point[MOST_WIDTH], mean = s->mean;
   const size_t n = s->count;
+  double point[MOST_WIDTH];
   for (size_t d = 0; d < s->width; d++)
     point[d] = (x[d] - s->centre[d]) / s->spread[d];
+  double *v = malloc(n * sizeof *v);
+  if (!v)
+    return *deviation = NAN;
   for (size_t i = 0; i < n; i++)
-    mean += s->weight[i] * kernel(s, point, s->x + i * s->width);
-  if (deviation) {
-    double *v = malloc(n * sizeof *v), variance = 1;
-    for (size_t i = 0; v && i < n; i++) {
-      v[i] = kernel(s, point, s->x + i * s->width);
-      for (size_t k = 0; k < i; k++)
-        v[i] -= s->factor[i * n + k] * v[k];
-      v[i] /= s->factor[i * n + i];
-      variance -= v[i] * v[i];
-    }
-    free(v);
-    *deviation = sqrt(s->amplitude2 * (variance > 0 ? variance : 0));
-  }
+    v[i] = kernel(s, point, s->x + i * s->width);
+  const double mean = s->mean + dot(v, s->weight, n);
+  solve_lower(s->factor, n, 0, v);
+  const double variance = 1 - dot(v, v, n);
+  *deviation = sqrt(s->amplitude2 * (variance > 0 ? variance : 0));
+  free(v);
   return mean;
 }
 
+/* y_i - weight_i / (K^-1)_ii (Rasmussen and Williams, equation 5.12). */
 double ett_sample_surface_leave_one_out(const ett_sample_surface *s, size_t i) {
-  /* y_i - weight_i / (K^-1)_ii (Rasmussen and Williams, equation 5.12). */
-  const size_t n = s->count;
-  double *v = calloc(n, sizeof *v), diagonal = 0;
+  double *v = malloc(s->count * sizeof *v);
   if (!v)
     return NAN;
-  for (size_t k = i; k < n; k++) {
-    double sum = k == i ? 1 : 0;
-    for (size_t m = i; m < k; m++)
-      sum -= s->factor[k * n + m] * v[m];
-    v[k] = sum / s->factor[k * n + k];
-    diagonal += v[k] * v[k];
-  }
+  const double diagonal = inverse_diagonal(s->factor, s->count, i, v);
   free(v);
   return s->mean + s->y[i] - s->weight[i] / diagonal;
 }
 
-/* Points as the surface's own are kept; NULL with err set. */
+/* Points scaled like those of the surface; NULL with err set. */
 static double *scaled(const ett_sample_surface *s, const double *points, size_t count,
                       ett_err *err) {
   double *x = malloc((count * s->width + 1) * sizeof *x);
@@ -278,17 +301,6 @@ static double *scaled(const ett_sample_surface *s, const double *points, size_t 
     x[i] = (points[i] - s->centre[d]) / s->spread[d];
   }
   return x;
-}
-
-static double dot(const double *a, const double *b, size_t n) {
-  double sum[4] = {0, 0, 0, 0};
-  size_t i = 0;
-  for (; i + 4 <= n; i += 4)
-    for (size_t k = 0; k < 4; k++)
-      sum[k] += a[i + k] * b[i + k];
-  for (; i < n; i++)
-    sum[0] += a[i] * b[i];
-  return sum[0] + sum[1] + (sum[2] + sum[3]);
 }
 
 int ett_sample_surface_covariance(const ett_sample_surface *s, const double *points,
@@ -304,10 +316,9 @@ int ett_sample_surface_covariance(const ett_sample_surface *s, const double *poi
   }
   for (size_t i = 0; i < count; i++) {
     double *row = v + i * n;
-    for (size_t k = 0; k < n; k++) {
-      const double *l = s->factor + k * n;
-      row[k] = (kernel(s, x + i * w, s->x + k * w) - dot(l, row, k)) / l[k];
-    }
+    for (size_t k = 0; k < n; k++)
+      row[k] = kernel(s, x + i * w, s->x + k * w);
+    solve_lower(s->factor, n, 0, row);
   }
   for (size_t i = 0; i < count; i++)
     for (size_t j = 0; j <= i; j++) {
@@ -324,7 +335,7 @@ int ett_sample_surface_grid_deviation(const ett_sample_surface *s, const double 
                                       size_t count, double noisier, double *deviation,
                                       ett_err *err) {
   const double noise2 = noisier * s->noise2;
-  const size_t n = count, w = s->width;
+  const size_t n = count;
   double *x = scaled(s, points, count, err);
   if (!x)
     return -1;
@@ -335,17 +346,10 @@ int ett_sample_surface_grid_deviation(const ett_sample_surface *s, const double 
     free(column);
     return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
   }
-  for (size_t i = 0; i < n; i++)
-    for (size_t j = 0; j <= i; j++) {
-      const double v = kernel(s, x + i * w, x + j * w) + (i == j ? noise2 : 0) -
-                       dot(l + i * n, l + j * n, j);
-      l[i * n + j] = i == j ? sqrt(v > 1e-12 ? v : 1e-12) : v / l[j * n + j];
-    }
-  /* (K^-1)_ii is the squared length of column i of L^-1. */
+  fill_lower(s, x, n, noise2, NULL, l);
+  cholesky(l, n);
   for (size_t i = 0; i < n; i++) {
-    for (size_t k = i; k < n; k++)
-      column[k] = ((k == i) - dot(l + k * n + i, column + i, k - i)) / l[k * n + k];
-    const double left = 1 / dot(column + i, column + i, n - i) - noise2;
+    const double left = 1 / inverse_diagonal(l, n, i, column) - noise2;
     deviation[i] = sqrt(s->amplitude2 * ((left > 0 ? left : 0) + s->noise2));
   }
   free(x);

@@ -259,7 +259,8 @@ function backend.open(options)
       { "threads", ("%d pinned to processor%s %s"):format(threads, threads == 1 and "" or "s",
         place), decides = function(text) return text:match("^%d+") end },
     },
-    timing = { budget_seconds = (options.budget_seconds or cpu.defaults.budget_seconds) / passes, target = options.target, threads = threads,
+    timing = { budget_seconds = (options.budget_seconds or cpu.defaults.budget_seconds) / passes,
+      target = options.target, threads = threads,
       limit_bytes = options.limit_bytes, limit_seconds = sample_limit.seconds,
       keep_raw = true, min_repeats = options.min_repeats,
       max_repeats = options.max_repeats },
@@ -308,7 +309,7 @@ function backend.open(options)
       visits[#visits + 1] = visit
       local quiet
       merged[pass], quiet = combine(visits, watch, (passes + 2) // 3, options.statistic)
-      settled = settled and merged[pass].half_width_seconds <= (options.target or cpu.defaults.target) * merged[pass].seconds
+      settled = settled and merged[pass].half_width_seconds <= session.resolved.target * merged[pass].seconds
         and 2 * quiet >= passes
       wanting = wanting or 2 * quiet < passes
     end
