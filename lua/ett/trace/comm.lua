@@ -26,7 +26,7 @@ local library_fields = { name = "string", summary = "string?", source = "string?
 local function checked(library, label)
   schema.check(library, library_fields, label)
   for i, pattern in ipairs(library.patterns) do
-    if type(pattern) ~= "string" or not pcall(string.find, "", pattern) then
+    if type(pattern) ~= "string" or not pcall(string.find, pattern, pattern) then
       error_module.raise("model", "%s: patterns[%d] must be a Lua pattern, got %s", label, i, schema.describe(pattern))
     end
   end

@@ -421,3 +421,10 @@ void ett_load_free(ett_load *l) {
   free(l->files);
   memset(l, 0, sizeof *l);
 }
+
+bool ett_load_saw_events(const ett_load *l, uint32_t file) {
+  for (uint32_t k = 0; k < l->part_count; k++)
+    if (l->parts[k].file == file && l->parts[k].saw_events)
+      return true;
+  return false;
+}

@@ -28,6 +28,9 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
                  ett_err *err);
 void ett_load_free(ett_load *l);
 
+/* Whether a file had a traceEvents array. */
+bool ett_load_saw_events(const ett_load *l, uint32_t file);
+
 /* XPlane reader: an ett_trace_reader. */
 int ett_xplane_read(const char *path, ett_trace_part *part, const char *const *args,
                     uint32_t arg_count, int64_t ticks_per_second, ett_err *err);

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/grow.h"
+
 #define HEAD_BYTES ((size_t)64 << 10)
 #define DEPTH 12
 
@@ -116,17 +118,11 @@ done:
 }
 
 static int add(ett_sources *s, const char *path, uint64_t bytes, ett_err *err) {
-  if (s->count == s->capacity) {
-    uint32_t n = s->capacity ? s->capacity * 2 : 16;
-    ett_source *grown = realloc(s->items, n * sizeof *grown);
-    if (!grown)
-      return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
-    s->items = grown;
-    s->capacity = n;
-  }
   char *copy = strdup(path);
-  if (!copy)
+  if (!copy || ett_grow(&s->items, s->count, &s->capacity, 16, sizeof *s->items)) {
+    free(copy);
     return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+  }
   s->items[s->count++] = (ett_source){.path = copy, .bytes = bytes};
   return 0;
 }

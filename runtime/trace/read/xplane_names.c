@@ -2,18 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/grow.h"
 #include "trace/table/strings.h"
-
-/* Room for one more; NULL when memory ran out. */
-static void *grow(void *items, size_t count, size_t *capacity, size_t size) {
-  if (count < *capacity)
-    return items;
-  size_t n = *capacity ? *capacity * 2 : 64;
-  void *grown = realloc(items, n * size);
-  if (grown)
-    *capacity = n;
-  return grown;
-}
 
 static int by_stat(const void *a, const void *b) {
   int64_t x = ((const stat_name *)a)->id, y = ((const stat_name *)b)->id;
@@ -55,10 +45,8 @@ int ett_plane_add_stat(plane *p, slice s, const char *const *args, uint32_t arg_
     if (strlen(args[i]) == length && memcmp(args[i], n.name.at, length) == 0)
       n.arg = (int32_t)i;
   n.correlation = length == 14 && memcmp(n.name.at, "correlation_id", 14) == 0;
-  stat_name *grown = grow(p->stats, p->stat_count, &p->stat_capacity, sizeof n);
-  if (!grown)
+  if (ett_grow(&p->stats, p->stat_count, &p->stat_capacity, 64, sizeof n))
     return -1;
-  p->stats = grown;
   p->stats[p->stat_count++] = n;
   return 0;
 }
@@ -67,10 +55,8 @@ int ett_plane_add_event(plane *p, slice s) {
   event_name n = {.name = ETT_STRING_NONE, .long_name = ETT_STRING_NONE};
   if (entry(s, &n.id, &n.body) < 0)
     return 0;
-  event_name *grown = grow(p->events, p->event_count, &p->event_capacity, sizeof n);
-  if (!grown)
+  if (ett_grow(&p->events, p->event_count, &p->event_capacity, 64, sizeof n))
     return -1;
-  p->events = grown;
   p->events[p->event_count++] = n;
   return 0;
 }

@@ -23,7 +23,7 @@ typedef struct event_name {
 typedef struct plane {
   stat_name *stats;
   event_name *events;
-  size_t stat_count, stat_capacity, event_count, event_capacity;
+  uint32_t stat_count, stat_capacity, event_count, event_capacity;
 } plane;
 
 /* Adds an entry of the plane's stat_metadata or event_metadata (a damaged one is left

@@ -5,6 +5,8 @@
 #include <strings.h>
 #include <sys/mman.h>
 
+#include "base/grow.h"
+
 static const struct {
   const char *name, *text;
 } damages[ETT_DAMAGE_COUNT] = {
@@ -124,14 +126,8 @@ uint16_t ett_lexicon_category(ett_lexicon *l, const char *text, size_t length) {
     uint32_t id = ett_strings_find(&l->categories, text, length);
     return id == ETT_STRING_NONE ? ETT_CATEGORY_NONE : (uint16_t)id;
   }
-  if (l->categories.count == l->category_capacity) {
-    uint32_t n = l->category_capacity ? l->category_capacity * 2 : 64;
-    uint8_t *grown = realloc(l->category_class, n);
-    if (!grown)
-      return ETT_CATEGORY_NONE;
-    l->category_class = grown;
-    l->category_capacity = n;
-  }
+  if (ett_grow(&l->category_class, l->categories.count, &l->category_capacity, 64, 1))
+    return ETT_CATEGORY_NONE;
   uint32_t id = ett_strings_put(&l->categories, text, length, 0, &fresh);
   if (id == ETT_STRING_NONE)
     return ETT_CATEGORY_NONE;
@@ -170,14 +166,8 @@ void ett_part_free(ett_trace_part *p) {
 }
 
 int ett_part_grow(ett_trace_part *p) {
-  if (p->block_count == p->block_capacity) {
-    uint32_t n = p->block_capacity ? p->block_capacity * 2 : 4;
-    ett_trace_block *grown = realloc(p->blocks, n * sizeof *grown);
-    if (!grown)
-      return -1;
-    p->blocks = grown;
-    p->block_capacity = n;
-  }
+  if (ett_grow(&p->blocks, p->block_count, &p->block_capacity, 4, sizeof *p->blocks))
+    return -1;
   /* mapped, so that pages of a block that is not filled are never touched */
   char *m =
       mmap(NULL, BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -257,28 +247,16 @@ int ett_part_arg(ett_trace_part *p, uint32_t arg, ett_trace_arg value) {
     c->items[c->count - 1] = value;
     return 0;
   }
-  if (c->count == c->capacity) {
-    uint32_t n = c->capacity ? c->capacity + c->capacity / 2 : 64;
-    ett_trace_arg *grown = realloc(c->items, n * sizeof *grown);
-    if (!grown)
-      return -1;
-    c->items = grown;
-    c->capacity = n;
-  }
+  if (ett_grow(&c->items, c->count, &c->capacity, 64, sizeof *c->items))
+    return -1;
   c->items[c->count++] = value;
   return 0;
 }
 
 int ett_part_member(ett_trace_part *p, const char *key, size_t key_length,
                     const char *value, size_t value_length) {
-  if (p->member_count == p->member_capacity) {
-    uint32_t n = p->member_capacity ? p->member_capacity * 2 : 16;
-    ett_member *grown = realloc(p->members, n * sizeof *grown);
-    if (!grown)
-      return -1;
-    p->members = grown;
-    p->member_capacity = n;
-  }
+  if (ett_grow(&p->members, p->member_count, &p->member_capacity, 16, sizeof *p->members))
+    return -1;
   ett_member m = {strndup(key, key_length), strndup(value, value_length)};
   if (!m.key || !m.value) {
     free(m.key);

@@ -1,0 +1,749 @@
+/* From the parts that the readers filled to one trace. The steps in their order, each 0
+ * or -1 with *err: what each file is, its strings and categories, tracks, rows, begin and
+ * end events joined, time, then the warnings. */
+#include "trace/read/merge.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/grow.h"
+#include "io/utf8.h"
+
+typedef struct merge {
+  ett_trace *t;
+  ett_load *load;
+  const ett_sources *sources;
+  uint32_t **string_map;   /* per lexicon; NULL: same numbers */
+  uint16_t **category_map; /* per lexicon */
+  uint32_t **part_tracks;  /* per part: tracks of the trace */
+  uint32_t track_capacity, category_capacity, warning_capacity;
+  uint16_t no_category;
+  uint16_t *line_category; /* per track: what rows without a category get */
+  int32_t *line_device;    /* per track: device of its rows, or -1 */
+  uint8_t *zero_bad;       /* per file: its rows at ts 0 are damage */
+  ett_err *err;
+} merge;
+
+static int no_memory(const merge *m) {
+  return ett_err_set(m->err, ETT_ERR_MEMORY, "out of memory");
+}
+
+/* ---- files ---- */
+
+__attribute__((format(printf, 7, 8))) static int
+merge_warn(merge *m, uint32_t file, const char *code, uint64_t count, int has_offset,
+           uint64_t offset, const char *format, ...) {
+  ett_trace *t = m->t;
+  char text[256];
+  if (ett_grow(&t->warnings, t->warning_count, &m->warning_capacity, 16,
+               sizeof *t->warnings))
+    return no_memory(m);
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  ett_trace_warning *w = &t->warnings[t->warning_count];
+  *w = (ett_trace_warning){file, has_offset, offset, count, code, strdup(text)};
+  if (!w->message)
+    return no_memory(m);
+  t->warning_count++;
+  return 0;
+}
+
+/* An integer member of the JSON text of an object: 1 when it is there. */
+static int member_integer(const char *object, const char *key, int64_t *value) {
+  size_t n = strlen(key);
+  int depth = 0;
+  for (const char *p = object; *p; p++) {
+    if (*p == '{' || *p == '[') {
+      depth++;
+    } else if (*p == '}' || *p == ']') {
+      depth--;
+    } else if (*p == '"') {
+      const char *start = p + 1;
+      for (p++; *p && *p != '"'; p++)
+        if (*p == '\\' && p[1])
+          p++;
+      if (!*p)
+        return 0;
+      if (depth != 1 || (size_t)(p - start) != n || memcmp(start, key, n) != 0)
+        continue;
+      const char *q = p + 1;
+      while (isspace((unsigned char)*q))
+        q++;
+      if (*q != ':')
+        continue;
+      q++;
+      while (isspace((unsigned char)*q))
+        q++;
+      bool quoted = *q == '"';
+      char *end;
+      long long v = strtoll(q + quoted, &end, 10);
+      if (end == q + quoted || (quoted && *end != '"'))
+        return 0;
+      *value = v;
+      return 1;
+    }
+  }
+  return 0;
+}
+
+static int describe_file(merge *m, uint32_t i, ett_trace_part *first, uint32_t parts) {
+  ett_trace_file *f = &m->t->files[i];
+  const ett_source *s = &m->sources->items[i];
+  f->path = strdup(s->path);
+  if (!f->path)
+    return no_memory(m);
+  f->kind = s->kind;
+  f->bytes = s->bytes;
+  f->uncompressed_bytes = m->load->files[i].uncompressed_bytes;
+  f->rank_source = "unknown";
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < parts; k++)
+    n += first[k].member_count;
+  f->members = malloc((n ? n : 1) * sizeof *f->members);
+  if (!f->members)
+    return no_memory(m);
+  for (uint32_t k = 0; k < parts; k++) {
+    for (uint32_t j = 0; j < first[k].member_count; j++)
+      f->members[f->member_count++] = first[k].members[j];
+    first[k].member_count = 0;
+  }
+  for (uint32_t k = 0; k < f->member_count; k++) {
+    const ett_member *x = &f->members[k];
+    if (strcmp(x->key, "distributedInfo") == 0) {
+      if (member_integer(x->value, "rank", &f->rank)) {
+        f->has_rank = true;
+        f->rank_source = "distributedInfo";
+      }
+      f->has_world = member_integer(x->value, "world_size", &f->world_size);
+    } else if (strcmp(x->key, "baseTimeNanoseconds") == 0) {
+      f->base_ns = strtoll(x->value + (x->value[0] == '"'), NULL, 10);
+    }
+  }
+  if (!f->has_rank && ett_rank_of_name(s->path, &f->rank)) {
+    f->has_rank = true;
+    f->rank_source = "file name";
+  }
+  return 0;
+}
+
+#define HOUR 3600
+
+/* Rows at ts 0 of a file are damage when its other rows are hours later. */
+static int zero_is_damage(const merge *m, uint32_t file) {
+  int64_t least = INT64_MAX;
+  const ett_trace *t = m->t;
+  for (uint32_t b = 0; b < t->block_count; b++)
+    if (t->blocks[b].file == file)
+      for (uint32_t i = 0; i < t->blocks[b].count; i++)
+        if (t->blocks[b].ts[i] > 0 && t->blocks[b].ts[i] < least)
+          least = t->blocks[b].ts[i];
+  return least != INT64_MAX && least / t->ticks_per_second >= HOUR;
+}
+
+static int warn_of_file(merge *m, uint32_t i, ett_trace_part *first, uint32_t parts) {
+  const ett_source *s = &m->sources->items[i];
+  const ett_load_file *f = &m->load->files[i];
+  if (s->ignored)
+    return merge_warn(m, i, "ignored_file", 1, 0, 0, "ignored: %s", s->ignored);
+  if (f->failed)
+    return merge_warn(m, i, "unreadable_file", 1, 0, 0, "%s", f->err.message);
+  if (!ett_load_saw_events(m->load, i))
+    return merge_warn(m, i, "ignored_file", 1, 0, 0, "ignored: it has no traceEvents");
+  if (f->fault[0] && merge_warn(m, i, "bad_compression", 1, 1, f->uncompressed_bytes,
+                                "%s; the data before it was read", f->fault))
+    return -1;
+  for (int d = 0; d < ETT_DAMAGE_COUNT; d++) {
+    uint64_t count = 0, offset = UINT64_MAX;
+    for (uint32_t k = 0; k < parts; k++) {
+      count += first[k].damage[d].count;
+      if (first[k].damage[d].count && first[k].damage[d].offset < offset)
+        offset = first[k].damage[d].offset;
+    }
+    if (!count)
+      continue;
+    if (d == ETT_DAMAGE_ZERO_TS && !(m->zero_bad[i] = (uint8_t)zero_is_damage(m, i)))
+      continue;
+    if (merge_warn(m, i, ett_trace_damage_name(d), count, 1, offset, "%s",
+                   ett_trace_damage_text(d)))
+      return -1;
+  }
+  const ett_trace_file *t = &m->t->files[i];
+  if (t->event_count == 0 && merge_warn(m, i, "no_events", 1, 0, 0, "it holds no events"))
+    return -1;
+  if (!t->has_rank &&
+      merge_warn(m, i, "unknown_rank", 1, 0, 0,
+                 "neither distributedInfo nor the file name has its rank"))
+    return -1;
+  for (uint32_t k = 0; k < i; k++)
+    if (t->has_rank && m->t->files[k].has_rank && m->t->files[k].rank == t->rank &&
+        m->t->files[k].event_count)
+      return merge_warn(m, i, "duplicate_rank", 1, 0, 0,
+                        "rank %lld is also the rank of %s", (long long)t->rank,
+                        m->t->files[k].path);
+  return 0;
+}
+
+typedef int file_step(merge *m, uint32_t i, ett_trace_part *first, uint32_t parts);
+
+/* Does the step for each file with its parts (none for an ignored file). */
+static int each_file(merge *m, file_step *step) {
+  ett_load *l = m->load;
+  uint32_t from = 0;
+  for (uint32_t i = 0; i < m->sources->count; i++) {
+    uint32_t to = from;
+    while (to < l->part_count && l->parts[to].file == i && !m->sources->items[i].ignored)
+      to++;
+    if (step(m, i, &l->parts[from], to - from))
+      return -1;
+    from = to;
+  }
+  return 0;
+}
+
+/* ---- strings and categories ---- */
+
+typedef struct seen {
+  uint64_t first;
+  uint32_t lexicon, id;
+} seen;
+
+static int by_first(const void *a, const void *b) {
+  const seen *x = a, *y = b;
+  if (x->first != y->first)
+    return x->first < y->first ? -1 : 1;
+  if (x->lexicon != y->lexicon)
+    return x->lexicon < y->lexicon ? -1 : 1;
+  return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Stray bytes of a text that is not UTF-8 become '?'; lengths stay. */
+static void heal_text(ett_string *s) {
+  char *text = (char *)(uintptr_t)s->text;
+  for (size_t i = 0; i < s->length; i++) {
+    i += ett_utf8_valid_prefix(text + i, s->length - i);
+    if (i < s->length)
+      text[i] = '?';
+  }
+}
+
+static int merge_strings(merge *m) {
+  ett_load *l = m->load;
+  ett_strings *out = m->t->strings;
+  m->string_map = calloc(l->lexicon_count, sizeof *m->string_map);
+  if (!m->string_map)
+    return no_memory(m);
+  uint32_t filled = 0, last = 0;
+  size_t total = 0;
+  bool dirty = false;
+  for (uint32_t i = 0; i < l->lexicon_count; i++) {
+    if (!l->lexicons[i].strings.count)
+      continue;
+    filled++;
+    last = i;
+    total += l->lexicons[i].strings.count;
+    dirty |= l->lexicons[i].dirty;
+  }
+  if (filled == 1) {
+    *out = l->lexicons[last].strings;
+    memset(&l->lexicons[last].strings, 0, sizeof *out);
+  } else if (filled > 1) {
+    seen *all = malloc(total * sizeof *all);
+    if (!all)
+      return no_memory(m);
+    size_t n = 0;
+    for (uint32_t i = 0; i < l->lexicon_count; i++) {
+      const ett_strings *s = &l->lexicons[i].strings;
+      for (uint32_t k = 0; k < s->count; k++)
+        all[n++] = (seen){s->items[k].first, i, k};
+      if (s->count && !(m->string_map[i] = malloc(s->count * sizeof **m->string_map))) {
+        free(all);
+        return no_memory(m);
+      }
+    }
+    qsort(all, n, sizeof *all, by_first);
+    for (size_t k = 0; k < n; k++) {
+      const ett_string *s = &l->lexicons[all[k].lexicon].strings.items[all[k].id];
+      uint32_t id = ett_strings_put(out, s->text, s->length, s->first, NULL);
+      if (id == ETT_STRING_NONE) {
+        free(all);
+        return no_memory(m);
+      }
+      m->string_map[all[k].lexicon][all[k].id] = id;
+    }
+    free(all);
+  }
+  if (dirty)
+    for (uint32_t i = 0; i < out->count; i++)
+      heal_text(&out->items[i]);
+  return 0;
+}
+
+static uint32_t merge_text(const merge *m, const ett_lexicon *l, uint32_t id) {
+  if (id == ETT_STRING_NONE)
+    return id;
+  const uint32_t *map = m->string_map[l - m->load->lexicons];
+  return map ? map[id] : id;
+}
+
+/* Number of a category of the trace, made if new; ETT_CATEGORY_NONE without memory. */
+static uint16_t category(merge *m, const char *text, size_t length,
+                         ett_trace_class class) {
+  ett_trace *t = m->t;
+  uint32_t id = ett_strings_put(t->strings, text, length, UINT64_MAX, NULL);
+  if (id == ETT_STRING_NONE)
+    return ETT_CATEGORY_NONE;
+  for (uint32_t i = 0; i < t->category_count; i++)
+    if (t->categories[i] == id && t->category_class[i] == class)
+      return (uint16_t)i;
+  uint32_t capacity = m->category_capacity;
+  if (t->category_count == ETT_CATEGORY_NONE ||
+      ett_grow(&t->categories, t->category_count, &capacity, 64, sizeof *t->categories) ||
+      ett_grow(&t->category_class, t->category_count, &m->category_capacity, 64, 1))
+    return ETT_CATEGORY_NONE;
+  t->categories[t->category_count] = id;
+  t->category_class[t->category_count] = (uint8_t) class;
+  return (uint16_t)t->category_count++;
+}
+
+static int merge_categories(merge *m) {
+  ett_load *l = m->load;
+  m->no_category = category(m, "", 0, ETT_CLASS_OTHER);
+  m->category_map = calloc(l->lexicon_count, sizeof *m->category_map);
+  if (!m->category_map || m->no_category == ETT_CATEGORY_NONE)
+    return no_memory(m);
+  for (uint32_t i = 0; i < l->lexicon_count; i++) {
+    const ett_lexicon *x = &l->lexicons[i];
+    if (!x->categories.count)
+      continue;
+    m->category_map[i] = malloc(x->categories.count * sizeof **m->category_map);
+    if (!m->category_map[i])
+      return no_memory(m);
+    for (uint32_t k = 0; k < x->categories.count; k++) {
+      uint16_t id = category(m, x->categories.items[k].text,
+                             x->categories.items[k].length, x->category_class[k]);
+      if (id == ETT_CATEGORY_NONE)
+        return no_memory(m);
+      m->category_map[i][k] = id;
+    }
+  }
+  return 0;
+}
+
+/* ---- tracks ---- */
+
+static int number_behind(const char *text, const char *mark) {
+  const char *p = strstr(text, mark);
+  if (!p || !isdigit((unsigned char)p[strlen(mark)]))
+    return -1;
+  long v = strtol(p + strlen(mark), NULL, 10);
+  return v >= 0 && v <= INT16_MAX ? (int)v : -1;
+}
+
+/* XLA writes no categories: a device's line decides. */
+static ett_trace_class line_class(const char *process, const char *thread) {
+  if (strncmp(process, "/device:", 8) != 0)
+    return ETT_CLASS_HOST;
+  if (strcmp(thread, "XLA Ops") == 0)
+    return ETT_CLASS_KERNEL;
+  if (strcmp(thread, "XLA Modules") == 0)
+    return ETT_CLASS_DEVICE_MODULE;
+  if (strcmp(thread, "Steps") == 0)
+    return ETT_CLASS_DEVICE_STEP;
+  if (strcmp(thread, "Async XLA Ops") == 0)
+    return ETT_CLASS_DEVICE_ASYNC;
+  if (strncmp(thread, "Stream #", 8) == 0) {
+    const char *what = strchr(thread, '(');
+    if (what && strncmp(what, "(Memcpy", 7) == 0 && !strstr(what, "Compute"))
+      return ETT_CLASS_MEMCPY;
+    if (what && strncmp(what, "(Memset", 7) == 0 && !strstr(what, "Compute"))
+      return ETT_CLASS_MEMSET;
+    return ETT_CLASS_KERNEL;
+  }
+  return ETT_CLASS_DEVICE_ANNOTATION;
+}
+
+/* Adds the tracks of a part to those of its file, which begin at number base. */
+static int add_tracks(merge *m, uint32_t part, ett_trace_part *all, uint32_t base) {
+  const ett_trace_part *p = &m->load->parts[part];
+  if (!p->track_count)
+    return 0;
+  m->part_tracks[part] = malloc(p->track_count * sizeof **m->part_tracks);
+  if (!m->part_tracks[part])
+    return -1;
+  for (uint32_t k = 0; k < p->track_count; k++) {
+    const ett_track *x = &p->tracks[k];
+    int64_t pid = x->pid, tid = x->tid;
+    if (x->pid_type == ETT_ID_TEXT)
+      pid = merge_text(m, p->lexicon, (uint32_t)pid);
+    if (x->tid_type == ETT_ID_TEXT)
+      tid = merge_text(m, p->lexicon, (uint32_t)tid);
+    uint32_t id = ett_part_track(all, pid, x->pid_type, tid, x->tid_type);
+    if (id == ETT_TRACE_NONE)
+      return -1;
+    ett_track *y = &all->tracks[id];
+    y->events += x->events;
+    if (x->process != ETT_STRING_NONE)
+      y->process = merge_text(m, p->lexicon, x->process);
+    if (x->thread != ETT_STRING_NONE)
+      y->thread = merge_text(m, p->lexicon, x->thread);
+    m->part_tracks[part][k] = base + id;
+  }
+  return 0;
+}
+
+/* Tracks of one file, whose parts are from ... to; `all` is only used for its table. */
+static int file_tracks(merge *m, uint32_t from, uint32_t to, ett_trace_part *all) {
+  ett_trace *t = m->t;
+  uint32_t base = t->track_count;
+  for (uint32_t i = from; i < to; i++)
+    if (add_tracks(m, i, all, base))
+      return -1;
+  for (uint32_t k = 0, n = all->track_count; k < n; k++) {
+    const ett_track x = all->tracks[k];
+    if (x.process != ETT_STRING_NONE)
+      continue;
+    uint32_t owner = ett_part_track(all, x.pid, x.pid_type, 0, ETT_ID_NONE);
+    if (owner == ETT_TRACE_NONE)
+      return -1;
+    all->tracks[k].process = all->tracks[owner].process;
+  }
+  if (!all->track_count)
+    return 0;
+  ett_track *grown =
+      realloc(t->tracks, ((size_t)base + all->track_count) * sizeof *grown);
+  if (!grown)
+    return -1;
+  t->tracks = grown;
+  memcpy(t->tracks + base, all->tracks, all->track_count * sizeof *grown);
+  t->track_count = base + all->track_count;
+  return 0;
+}
+
+/* Device and category that the rows of each line of an XLA trace get. */
+static int merge_lines(merge *m) {
+  const ett_trace *t = m->t;
+  uint32_t n = t->track_count ? t->track_count : 1;
+  m->line_category = malloc(n * sizeof *m->line_category);
+  m->line_device = malloc(n * sizeof *m->line_device);
+  if (!m->line_category || !m->line_device)
+    return no_memory(m);
+  for (uint32_t i = 0; i < t->track_count; i++) {
+    const ett_track *x = &t->tracks[i];
+    ett_trace_kind kind = m->sources->items[x->file].kind;
+    m->line_category[i] = m->no_category;
+    m->line_device[i] = -1;
+    if (kind != ETT_TRACE_TPU_JSON && kind != ETT_TRACE_XPLANE)
+      continue;
+    const char *process =
+        x->process == ETT_STRING_NONE ? "" : t->strings->items[x->process].text;
+    const char *thread =
+        x->thread == ETT_STRING_NONE ? "" : t->strings->items[x->thread].text;
+    m->line_device[i] = number_behind(process, "TPU:");
+    if (m->line_device[i] < 0)
+      m->line_device[i] = number_behind(process, "GPU:");
+    m->line_category[i] =
+        category(m, thread, strlen(thread), line_class(process, thread));
+    if (m->line_category[i] == ETT_CATEGORY_NONE)
+      return no_memory(m);
+  }
+  return 0;
+}
+
+static int merge_tracks(merge *m) {
+  const ett_load *l = m->load;
+  for (uint32_t from = 0, to; from < l->part_count; from = to) {
+    ett_trace_part all;
+    for (to = from; to < l->part_count && l->parts[to].file == l->parts[from].file;)
+      to++;
+    int status = ett_part_init(&all, l->parts[from].file, 0, NULL) ||
+                 file_tracks(m, from, to, &all);
+    ett_part_free(&all);
+    if (status)
+      return no_memory(m);
+  }
+  return merge_lines(m);
+}
+
+/* ---- rows and times ---- */
+
+/* Joins begin and end events of a file into complete ones: a stack per track. */
+static int join_pairs(merge *m, uint32_t file) {
+  ett_trace *t = m->t;
+  struct open {
+    uint32_t row, below;
+  } *stack = NULL;
+  uint32_t used = 0, capacity = 0;
+  uint64_t unmatched = 0;
+  uint32_t *top = malloc((t->track_count ? t->track_count : 1) * sizeof *top);
+  if (!top)
+    return no_memory(m);
+  memset(top, 0xFF, t->track_count * sizeof *top);
+  for (uint32_t b = 0; b < t->block_count; b++) {
+    ett_trace_block *k = &t->blocks[b];
+    if (k->file != file)
+      continue;
+    for (uint32_t i = 0; i < k->count; i++) {
+      uint32_t track = k->track[i];
+      if (k->ph[i] == 'B') {
+        if (ett_grow(&stack, used, &capacity, 256, sizeof *stack)) {
+          free(stack);
+          free(top);
+          return no_memory(m);
+        }
+        stack[used] = (struct open){b << 16 | i, top[track]};
+        top[track] = used++;
+      } else if (k->ph[i] == 'E') {
+        k->ph[i] |= ETT_PH_INVALID;
+        if (top[track] == UINT32_MAX) {
+          unmatched++;
+          continue;
+        }
+        struct open o = stack[top[track]];
+        top[track] = o.below;
+        ett_trace_block *from = &t->blocks[o.row >> 16];
+        uint32_t f = o.row & 0xFFFF;
+        int64_t dur;
+        if (__builtin_sub_overflow(k->ts[i], from->ts[f], &dur) || dur < 0) {
+          unmatched++;
+          continue;
+        }
+        from->dur[f] = dur;
+        from->ph[f] = 'X';
+      }
+    }
+  }
+  for (uint32_t i = 0; i < used; i++) {
+    ett_trace_block *k = &t->blocks[stack[i].row >> 16];
+    if (k->ph[stack[i].row & 0xFFFF] == 'B') {
+      k->ph[stack[i].row & 0xFFFF] |= ETT_PH_INVALID;
+      unmatched++;
+    }
+  }
+  free(stack);
+  free(top);
+  if (!unmatched)
+    return 0;
+  return merge_warn(m, file, ett_trace_damage_name(ETT_DAMAGE_UNMATCHED_BEGIN), unmatched,
+                    0, 0, "%s", ett_trace_damage_text(ETT_DAMAGE_UNMATCHED_BEGIN));
+}
+
+static int merge_pairs(merge *m) {
+  const ett_trace *t = m->t;
+  for (uint32_t i = 0; i < t->file_count; i++) {
+    bool pairs = false;
+    for (uint32_t b = 0; b < t->block_count && !pairs; b++)
+      if (t->blocks[b].file == i)
+        for (uint32_t r = 0; r < t->blocks[b].count && !pairs; r++)
+          pairs = t->blocks[b].ph[r] == 'B' || t->blocks[b].ph[r] == 'E';
+    if (pairs && join_pairs(m, i))
+      return -1;
+  }
+  return 0;
+}
+
+/* Moves the blocks and args of the parts over; maps their numbers. */
+static int merge_rows(merge *m) {
+  ett_load *l = m->load;
+  ett_trace *t = m->t;
+  size_t blocks = 0;
+  for (uint32_t i = 0; i < l->part_count; i++)
+    blocks += l->parts[i].block_count;
+  if (blocks > 65535)
+    return ett_err_set(m->err, ETT_ERR_LIMIT, "more than %u events", 65535u * 65536u);
+  t->blocks = malloc((blocks ? blocks : 1) * sizeof *t->blocks);
+  t->args = calloc(t->arg_count ? t->arg_count : 1, sizeof *t->args);
+  t->arg_lengths = calloc(t->arg_count ? t->arg_count : 1, sizeof *t->arg_lengths);
+  t->arg_hints = calloc(t->arg_count ? t->arg_count : 1, sizeof *t->arg_hints);
+  if (!t->blocks || !t->args || !t->arg_lengths || !t->arg_hints)
+    return no_memory(m);
+  for (uint32_t i = 0; i < l->part_count; i++) {
+    ett_trace_part *p = &l->parts[i];
+    const uint32_t *track = m->part_tracks[i];
+    const uint32_t *string = p->lexicon ? m->string_map[p->lexicon - l->lexicons] : NULL;
+    const uint16_t *cat = p->lexicon ? m->category_map[p->lexicon - l->lexicons] : NULL;
+    uint32_t shift = t->block_count << 16;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+      ett_trace_block *k = &p->blocks[b];
+      for (uint32_t r = 0; r < k->count; r++) {
+        uint32_t w = k->track[r] = track[k->track[r]];
+        if (string)
+          k->name[r] = string[k->name[r]];
+        if (k->category[r] == ETT_CATEGORY_NONE)
+          k->category[r] = m->line_category[w];
+        else
+          k->category[r] = cat[k->category[r]];
+        if (m->line_device[w] >= 0) { /* XLA: the process is the device */
+          if (k->device[r] < 0)
+            k->device[r] = (int16_t)m->line_device[w];
+          if (k->stream[r] < 0 && t->tracks[w].tid_type == ETT_ID_INTEGER)
+            k->stream[r] = (int32_t)t->tracks[w].tid;
+        }
+      }
+      t->files[p->file].event_count += k->count;
+      t->event_count += k->count;
+      t->blocks[t->block_count++] = *k;
+    }
+    p->block_count = 0;
+    t->files[p->file].seen_count += p->seen;
+    for (uint32_t a = 0; a < t->arg_count; a++) {
+      ett_args_column *c = &p->args[a];
+      if (!p->args || !c->count)
+        continue;
+      ett_trace_arg *grown =
+          realloc(t->args[a], ((size_t)t->arg_lengths[a] + c->count) * sizeof *grown);
+      if (!grown)
+        return no_memory(m);
+      t->args[a] = grown;
+      grown += t->arg_lengths[a];
+      for (uint32_t k = 0; k < c->count; k++) {
+        grown[k] = c->items[k];
+        grown[k].row += shift;
+        if (grown[k].type == ETT_ARG_TEXT)
+          grown[k].value.text = merge_text(m, p->lexicon, grown[k].value.text);
+      }
+      t->arg_lengths[a] += c->count;
+      free(c->items);
+      memset(c, 0, sizeof *c);
+    }
+  }
+  return 0;
+}
+
+/* Every file's base and the first event of all become tick 0. */
+static int merge_times(merge *m) {
+  ett_trace *t = m->t;
+  const int64_t per_ns = t->ticks_per_second / 1000000000;
+  int64_t base = INT64_MAX;
+  for (uint32_t i = 0; i < t->file_count; i++)
+    if (t->files[i].event_count && t->files[i].base_ns < base)
+      base = t->files[i].base_ns;
+  if (base == INT64_MAX)
+    base = 0;
+  int64_t *shift = calloc(t->file_count ? t->file_count : 1, sizeof *shift);
+  if (!shift)
+    return no_memory(m);
+  for (uint32_t i = 0; i < t->file_count; i++) {
+    int64_t ns;
+    if (!t->files[i].event_count)
+      continue;
+    if (__builtin_sub_overflow(t->files[i].base_ns, base, &ns) ||
+        __builtin_mul_overflow(ns, per_ns, &shift[i])) {
+      shift[i] = 0;
+      if (merge_warn(
+              m, i, "clock_mismatch", 1, 0, 0,
+              "its clock has another origin than the other files; its times cannot be "
+              "compared with theirs")) {
+        free(shift);
+        return -1;
+      }
+    }
+  }
+  int64_t first = INT64_MAX;
+  for (uint32_t b = 0; b < t->block_count; b++) {
+    ett_trace_block *k = &t->blocks[b];
+    for (uint32_t i = 0; i < k->count; i++) {
+      int64_t end;
+      if (k->ts[i] == 0 && m->zero_bad[k->file])
+        k->ph[i] |= ETT_PH_INVALID;
+      if (__builtin_add_overflow(k->ts[i], shift[k->file], &k->ts[i]) ||
+          __builtin_add_overflow(k->ts[i], k->dur[i], &end))
+        k->ph[i] |= ETT_PH_INVALID;
+      if (!(k->ph[i] & ETT_PH_INVALID) && k->ph[i] == 'X' && k->ts[i] < first)
+        first = k->ts[i];
+    }
+  }
+  free(shift);
+  if (first == INT64_MAX)
+    first = 0;
+  int64_t last = INT64_MIN;
+  for (uint32_t b = 0; b < t->block_count; b++) {
+    ett_trace_block *k = &t->blocks[b];
+    for (uint32_t i = 0; i < k->count; i++) {
+      int64_t end;
+      if (__builtin_sub_overflow(k->ts[i], first, &k->ts[i]) ||
+          __builtin_add_overflow(k->ts[i], k->dur[i], &end)) {
+        k->ts[i] = 0;
+        k->dur[i] = 0;
+        k->ph[i] |= ETT_PH_INVALID;
+        continue;
+      }
+      if (k->ph[i] == 'X' && end > last)
+        last = end;
+    }
+  }
+  t->start = 0;
+  t->stop = last == INT64_MIN ? 0 : last;
+  t->origin_ns = base + first / per_ns;
+  return 0;
+}
+
+static size_t count_memory(const ett_trace *t) {
+  size_t n = ett_strings_bytes(t->strings) + t->track_count * sizeof *t->tracks;
+  for (uint32_t b = 0; b < t->block_count; b++)
+    n += (size_t)t->blocks[b].count * ETT_TRACE_EVENT_BYTES;
+  for (uint32_t a = 0; a < t->arg_count; a++)
+    n += t->arg_lengths[a] * sizeof **t->args;
+  return n;
+}
+
+static int build(merge *m, const ett_trace_options *o) {
+  ett_trace *t = m->t;
+  uint32_t files = m->sources->count;
+  m->part_tracks = calloc(m->load->part_count + 1, sizeof *m->part_tracks);
+  m->zero_bad = calloc(files + 1, 1);
+  t->files = calloc(files, sizeof *t->files);
+  t->strings = calloc(1, sizeof *t->strings);
+  t->arg_names = calloc(o->arg_count ? o->arg_count : 1, sizeof *t->arg_names);
+  if (!m->part_tracks || !m->zero_bad || !t->files || !t->strings || !t->arg_names)
+    return no_memory(m);
+  t->file_count = files;
+  for (; t->arg_count < o->arg_count; t->arg_count++)
+    if (!(t->arg_names[t->arg_count] = strdup(o->args[t->arg_count])))
+      return no_memory(m);
+  if (each_file(m, describe_file) || merge_strings(m) || merge_categories(m) ||
+      merge_tracks(m) || merge_rows(m) || each_file(m, warn_of_file) || merge_pairs(m) ||
+      merge_times(m))
+    return -1;
+  t->memory_bytes = count_memory(t);
+  return 0;
+}
+
+static void free_merge(merge *m) {
+  for (uint32_t i = 0; i < m->load->lexicon_count; i++) {
+    if (m->string_map)
+      free(m->string_map[i]);
+    if (m->category_map)
+      free(m->category_map[i]);
+  }
+  for (uint32_t i = 0; m->part_tracks && i < m->load->part_count; i++)
+    free(m->part_tracks[i]);
+  free(m->string_map);
+  free(m->category_map);
+  free(m->part_tracks);
+  free(m->line_category);
+  free(m->line_device);
+  free(m->zero_bad);
+}
+
+ett_trace *ett_merge(ett_load *load, const ett_sources *sources,
+                     const ett_trace_options *options, int64_t ticks_per_second,
+                     ett_err *err) {
+  merge m = {.load = load, .sources = sources, .err = err};
+  m.t = calloc(1, sizeof *m.t);
+  if (!m.t) {
+    no_memory(&m);
+    return NULL;
+  }
+  m.t->ticks_per_second = ticks_per_second;
+  if (build(&m, options)) {
+    ett_trace_free(m.t);
+    m.t = NULL;
+  }
+  free_merge(&m);
+  return m.t;
+}
