@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "regress/serve/design.h"
-#include "regress/serve/nnls.h"
+#include "regress/fit/nnls.h"
 
 static double uniform(uint64_t *state) {
   *state = ett_mix64(*state + 1);

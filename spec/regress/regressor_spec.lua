@@ -126,20 +126,21 @@ describe("ett.regressor", function()
     assert.is_true(tried[2].error < tried[1].error)
   end)
 
-  fits("understands the reference's choices", function()
-    local config = assert(regressor.read_config(
+  fits("understands the choices of estimate-train-time", function()
+    local best_model = require "ett.import.estimate_train_time.best_model"
+    local config = assert(best_model.read(
       "{'max_depth': None, 'max_features': None, 'min_samples_leaf': 1, 'min_samples_split': 2, 'n_estimators': 40}"))
-    local given = regressor.from_reference("rforest", config)
+    local given = best_model.regressor("rforest", config)
     assert.are.equal("random_forest", given.kind)
     assert.are.equal(40, given.parameters.num_parallel_tree)
     given.rows, given.seconds = rows, seconds
     assert.is_true(regressor.fit(given):facts().error_mean < 0.5)
-    local boosted = regressor.from_reference("xgboost",
-      assert(regressor.read_config "{'learning_rate': 0.1, 'n_estimators': 300, 'max_depth': 6}"))
+    local boosted = best_model.regressor("xgboost",
+      assert(best_model.read "{'learning_rate': 0.1, 'n_estimators': 300, 'max_depth': 6}"))
     assert.are.same({ kind = "boosted_trees", rounds = 300, parameters = { eta = 0.1, max_depth = 6 } }, boosted)
-    assert.is_nil(regressor.read_config "{'max_depth': __import__('os')}")
-    assert.is_nil(regressor.read_config "[1, 2]")
-    assert.has_error(function() regressor.from_reference("svm", {}) end)
+    assert.is_nil(best_model.read "{'max_depth': __import__('os')}")
+    assert.is_nil(best_model.read "[1, 2]")
+    assert.has_error(function() best_model.regressor("svm", {}) end)
   end)
 
   fits("refuses what cannot be fitted, in words", function()
@@ -193,7 +194,7 @@ describe("ett.regress_fit", function()
       { { "max_depth", "12" }, { "num_parallel_tree", "20" }, { "subsample", "0.6" }, { "eta", "1" } },
     } do
       local theirs, ours = require("ett.regress_fit").trees { rows = flat, columns = 4, target = target, probe = flat,
-        rounds = 50, base_score = -8.5, parameters = parameters }
+        rounds = 50, relative = false, delta = 1, base_score = -8.5, parameters = parameters }
       assert.are.equal(500, #theirs)
       assert.are.same(theirs, ours)
     end

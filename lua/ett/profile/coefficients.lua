@@ -158,7 +158,7 @@ local function calibrate(file, name, data, threads)
     file.void[name] = { reason = choice.void, rows = #data.seconds, path = data.entry.path }
     return
   end
-  data.threads = threads or 2
+  data.threads = threads
   local model, outliers = profile_fit.fit(choice, data, { compact = true })
   local facts = model:facts()
   file.models[name] = { rows = facts.rows, dropped = facts.dropped, error = facts.error_mean,

@@ -45,7 +45,7 @@ function profile_fit.fit(choice, data, fields)
   local least
   if not choice.void and not choice.unbound then least = physics.least_seconds(data) end
   local given = { least_seconds = least, family = data.family, dims = data.dims, backward = data.pass == "backward",
-    multiprocessors = data.multiprocessors, rows = data.rows, seconds = data.seconds, threads = data.threads or 2 }
+    multiprocessors = data.multiprocessors, rows = data.rows, seconds = data.seconds, threads = data.threads }
   for name, value in pairs(fields or {}) do given[name] = value end
   return regressor.fit(given)
 end

@@ -9,6 +9,9 @@ local schema = require "ett.base.schema"
 
 local physics = {}
 
+--- For a device of unknown name: an A100's.
+physics.assumed_multiprocessors = 108
+
 --- Streaming multiprocessors of devices without a file.
 local multiprocessors = { V100 = 80, A40 = 84, L40 = 142, MI300 = 304, MI250 = 208 }
 
@@ -32,12 +35,12 @@ local function device_of(gpu)
   return best and devices[best]
 end
 
---- Streaming multiprocessors of a device by its name, for folders without a cluster file; 108 (A100) if unknown.
+--- Streaming multiprocessors of a device by its name, for folders without a cluster file.
 function physics.multiprocessors(gpu)
   local device = device_of(gpu)
   if device and device.multiprocessors then return device.multiprocessors end
   for name, count in pairs(multiprocessors) do if gpu:find(name, 1, true) then return count end end
-  return 108
+  return physics.assumed_multiprocessors
 end
 
 --- Dense FLOP/s of the widest unit: 8-bit types run at the fp8 rate, wider ones no faster than 16 bits.

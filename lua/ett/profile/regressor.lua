@@ -9,6 +9,7 @@
 -- boosted_trees, random_forest, robust_linear, alpha_beta. Families and their dimensions stand
 -- in runtime/regress/serve/design.h. Serving needs no XGBoost; fitting loads it.
 local error_module = require "ett.base.error"
+local physics = require "ett.profile.physics"
 local regress = require "ett.regress"
 local schema = require "ett.base.schema"
 
@@ -39,14 +40,15 @@ local shallow = { rounds = 150, relative = true, delta = 0.005, parameters = { m
 local tuned = { gemm = deeper, collective = shallow, alpha_beta = shallow }
 
 -- A few kilobytes a model, for coefficient files.
-local small = { rounds = 40, parameters = { max_depth = 5, eta = 0.2, min_child_weight = 0.1 } }
+local small = { rounds = 40, difficulty_rounds = 10, parameters = { max_depth = 5, eta = 0.2, min_child_weight = 0.1 } }
 
 local fields = {
-  kind = "string?", family = "string?", backward = "boolean?", multiprocessors = "positive?", dims = "count?",
+  kind = { "string", default = "hybrid" }, family = "string?", backward = { "boolean", default = false },
+  multiprocessors = { "positive", default = physics.assumed_multiprocessors }, dims = "count?",
   rows = "table", seconds = "table", least_seconds = "table?", parameters = "table?", rounds = "count?",
-  folds = "count?",
-  difficulty_rounds = "count?", compact = "boolean?", threads = "count?",
-  gate = "boolean?", gate_ratio = "positive?", loss = "string?", log = "boolean?",
+  folds = { "count", default = 2 }, difficulty_rounds = { "count", default = 40 }, compact = "boolean?",
+  threads = { "count", default = 2 }, gate = { "boolean", default = true }, gate_ratio = { "positive", default = 3 },
+  loss = "string?", log = { "boolean", default = true },
 }
 
 local function flatten(rows, dims)
@@ -75,94 +77,38 @@ local function listed(parameters)
   return list
 end
 
---- Hyper-parameters of the reference's `Best_config` (scikit-learn's and XGBoost's Python names)
---- as this module takes them.
----@param kind string "xgboost" or "rforest", as its `Best_model` has them
----@param config table
----@return table { kind=, rounds=, parameters= }
-function regressor.from_reference(kind, config)
-  local p = {}
-  local function take(name, to, scale)
-    local value = config[name]
-    if type(value) == "number" then p[to or name] = value * (scale or 1) end
-  end
-  if kind == "xgboost" then
-    for _, name in ipairs { "colsample_bytree", "colsample_bylevel", "colsample_bynode", "gamma", "max_depth",
-      "min_child_weight", "subsample", "max_delta_step", "max_leaves", "max_bin", "scale_pos_weight" } do take(name) end
-    take("learning_rate", "eta")
-    take("reg_lambda", "lambda")
-    take("reg_alpha", "alpha")
-    take("random_state", "seed")
-    return { kind = "boosted_trees", rounds = config.n_estimators or 100, parameters = p }
-  elseif kind == "rforest" then
-    take("min_samples_leaf", "min_child_weight")
-    take("max_depth")
-    if not p.max_depth then p.max_depth = 0 end -- None: no limit
-    -- A leaf of the library's must weigh min_child_weight; a split needs two of them.
-    local split = type(config.min_samples_split) == "number" and config.min_samples_split or 2
-    p.min_child_weight = math.max(p.min_child_weight or 1, split / 4)
-    if type(config.max_features) == "number" and config.max_features <= 1 then
-      p.colsample_bynode = config.max_features
-    end
-    p.num_parallel_tree = config.n_estimators or 100
-    return { kind = "random_forest", parameters = p }
-  end
-  error_module.raise("argument", "Best_model must be 'xgboost' or 'rforest', got '%s'", tostring(kind))
-end
-
---- A Python dictionary of numbers, names and None as JSON.
-local function json_of(text)
-  local words = { None = "null", nan = "null", True = "true", False = "false" }
-  return (text:gsub("'([^'\"\\]*)'", '"%1"'):gsub("%a+", words):gsub(",%s*([%]}])", "%1"))
-end
-
---- Reads a Python literal such as "{'max_depth': None, 'n_estimators': 400}".
----@return table|nil, ett.Error?
-function regressor.read_config(text)
-  local value, err = require("ett.json").decode(json_of(text), { name = "Best_config" })
-  if value == nil then return nil, err end
-  if type(value) ~= "table" or #value > 0 then
-    return nil, error_module.new("format", "Best_config: a dictionary is wanted, got %s", schema.describe(value))
-  end
-  for name, item in pairs(value) do
-    if type(item) == "userdata" or item == require("ett.json").null then value[name] = nil end
-  end
-  return value
-end
-
---- What the C side is told for a kind.
+--- The request that runtime/bind/regress/fit.c reads, and the family.
 local function plan(given)
-  local kind = given.kind or "hybrid"
+  local kind, parameters = given.kind, nil
   local family = given.family or (kind == "alpha_beta" and "alpha_beta") or "raw"
-  local out = { base = true, trees = true, log = given.log ~= false, gate = given.gate ~= false,
-    folds = given.folds or 2,
-    threads = given.threads or 2, gate_ratio = given.gate_ratio or 3, loss = given.loss or "absolute" }
-  local defaults = tuned[family] or deep
-  local parameters = {}
+  local out = { base = true, trees = true, twins = true, relative = false, delta = deep.delta, rounds = 1,
+    log = given.log, gate = given.gate, folds = given.folds, threads = given.threads, gate_ratio = given.gate_ratio,
+    loss = given.loss or "absolute", difficulty_rounds = given.difficulty_rounds }
   if kind == "hybrid" then
+    local defaults = tuned[family] or deep
     out.rounds, out.relative, out.delta = given.rounds or defaults.rounds, out.log, defaults.delta
     parameters = merged(defaults.parameters, given.parameters)
     if given.compact then
-      out.rounds, out.difficulty_rounds, out.twins = small.rounds, 10, false
+      out.rounds, out.difficulty_rounds, out.twins = small.rounds, small.difficulty_rounds, false
       parameters = merged(parameters, small.parameters)
     end
   elseif kind == "boosted_trees" then
     out.base, out.rounds = false, given.rounds or 300
-    out.relative = false
     parameters = merged({ max_depth = 6, eta = 0.1, subsample = 0.8 }, given.parameters)
   elseif kind == "random_forest" then
-    out.base, out.rounds, out.relative = false, 1, false
+    out.base = false
     parameters = merged({ max_depth = 12, eta = 1, lambda = 0, subsample = 0.632, num_parallel_tree = 100,
       min_child_weight = 1 }, given.parameters)
     if parameters.max_depth == 0 then parameters = merged({ tree_method = "hist", max_bin = 1024 }, parameters) end
   elseif kind == "robust_linear" or kind == "alpha_beta" then
-    out.trees, out.loss = false, given.loss or "huber"
+    out.trees, out.loss, parameters = false, given.loss or "huber", {}
   else
     error_module.raise("argument", "unknown kind of regressor '%s'%s; known are %s", tostring(kind),
       error_module.suggestion(tostring(kind), regressor.kinds), table.concat(regressor.kinds, ", "))
   end
-  local rows = #given.seconds
-  if out.trees and not parameters.tree_method then parameters.tree_method = rows < 1000 and "exact" or "hist" end
+  if out.trees and not parameters.tree_method then
+    parameters.tree_method = #given.seconds < 1000 and "exact" or "hist"
+  end
   if parameters.tree_method == "exact" then parameters.max_bin = nil end
   out.parameters = listed(parameters)
   return out, family
@@ -249,7 +195,7 @@ function regressor.fit(given)
   local g = schema.check(given, fields, "regressor.fit")
   local rows, dims = flatten(g.rows, g.dims)
   local request, family = plan(g)
-  request.design = { family = family, backward = g.backward or false, multiprocessors = g.multiprocessors or 108,
+  request.design = { family = family, backward = g.backward, multiprocessors = g.multiprocessors,
     dims = dims or (#g.seconds > 0 and #rows // #g.seconds or 1) }
   request.rows, request.seconds, request.least_seconds = rows, g.seconds, g.least_seconds
   local bytes, dropped = loaded().fit(request)

@@ -1,9 +1,12 @@
-/* ett.regress_fit: fitting, over XGBoost; loaded on demand.
+/* ett.regress_fit: fits over XGBoost, loaded on demand. lua/ett/profile/regressor.lua
+ * holds all defaults; every field but least_seconds is required.
  *
- *   fit.fit{design=, rows=flat dims, seconds=, least_seconds=?, base=, trees=, log=,
- * gate=, loss=, folds=, threads=, rounds=, relative=, delta=, parameters={{name, value}}}
+ *   fit.fit{design={family, dims, backward, multiprocessors}, rows=flat dims, seconds,
+ *     least_seconds?, base, trees, log, gate, gate_ratio, twins, loss, folds, threads,
+ *     difficulty_rounds, rounds, relative, delta, parameters={{name, value}}}
  *     -> bytes of a model (ett.regress.open), {[row] = reason} | nil, err
- *   fit.trees{rows=, columns=, target=, probe=, …} -> the library's answers, our own
+ *   fit.trees{rows, columns, target, probe, base_score, rounds, relative, delta,
+ *     parameters} -> the library's answers, our own
  *   fit.version -> "1.7.4" */
 #include "bind/common.h"
 
@@ -47,13 +50,24 @@ static double *doubles_field(lua_State *L, const char *name, size_t *count) {
   return ett_lua_doubles(L, -1, count);
 }
 
+/* Raises for a field of the table at index that is missing. */
+static void demand(lua_State *L, int index, const char *const *names) {
+  for (; *names; names++) {
+    if (lua_getfield(L, index, *names) == LUA_TNIL)
+      luaL_error(L, "field '%s' is missing", *names);
+    lua_pop(L, 1);
+  }
+}
+
 /* Strings stay owned by the table of parameters, which the caller's table holds. */
 static void read_boost(lua_State *L, ett_boost_config *boost) {
-  lua_Integer rounds = ett_lua_integer_field(L, 1, "rounds", 200);
+  static const char *const names[] = {"rounds", "relative", "delta", "parameters", NULL};
+  demand(L, 1, names);
+  lua_Integer rounds = ett_lua_integer_field(L, 1, "rounds", 0);
   luaL_argcheck(L, rounds >= 1 && rounds <= 100000, 1, "rounds must be 1 to 100000");
   boost->rounds = (int)rounds;
   boost->relative = ett_lua_boolean_field(L, 1, "relative", 0);
-  boost->delta = ett_lua_number_field(L, 1, "delta", 0.005);
+  boost->delta = ett_lua_number_field(L, 1, "delta", 0);
   luaL_argcheck(L, boost->delta > 0, 1, "delta must be positive");
   boost->parameters = 0;
   if (lua_getfield(L, 1, "parameters") == LUA_TTABLE) {
@@ -74,13 +88,16 @@ static void read_boost(lua_State *L, ett_boost_config *boost) {
 static void read_design(lua_State *L, ett_design *design) {
   if (lua_getfield(L, 1, "design") != LUA_TTABLE)
     luaL_error(L, "field 'design' must be a table, got %s", luaL_typename(L, -1));
-  const char *name = ett_lua_string_field(L, -1, "family", "raw");
+  static const char *const names[] = {"family", "dims", "backward", "multiprocessors",
+                                      NULL};
+  demand(L, lua_gettop(L), names);
+  const char *name = ett_lua_string_field(L, -1, "family", "");
   int family = ett_family_find(name);
   if (family < 0)
     luaL_error(L, "unknown family '%s'", name);
-  lua_Integer dims = ett_lua_integer_field(L, -1, "dims", 1);
+  lua_Integer dims = ett_lua_integer_field(L, -1, "dims", 0);
   *design = (ett_design){(ett_family)family, ett_lua_boolean_field(L, -1, "backward", 0),
-                         ett_lua_number_field(L, -1, "multiprocessors", 100),
+                         ett_lua_number_field(L, -1, "multiprocessors", 0),
                          dims > 0 && dims < 1000 ? (int)dims : 0};
   lua_pop(L, 1);
   ett_err err;
@@ -90,20 +107,25 @@ static void read_design(lua_State *L, ett_design *design) {
 
 static void read_config(lua_State *L, ett_fit_config *config) {
   static const char *const losses[] = {"absolute", "huber", "squared"};
+  static const char *const names[] = {
+      "base",  "trees",   "log",        "gate", "twins",
+      "folds", "threads", "gate_ratio", "loss", "difficulty_rounds",
+      NULL};
+  demand(L, 1, names);
   memset(config, 0, sizeof *config);
-  config->base = ett_lua_boolean_field(L, 1, "base", 1);
-  config->trees = ett_lua_boolean_field(L, 1, "trees", 1);
-  config->log_target = ett_lua_boolean_field(L, 1, "log", 1);
-  config->gate = ett_lua_boolean_field(L, 1, "gate", 1);
-  config->twins = ett_lua_boolean_field(L, 1, "twins", 1);
-  config->gate_ratio = ett_lua_number_field(L, 1, "gate_ratio", 3);
+  config->base = ett_lua_boolean_field(L, 1, "base", 0);
+  config->trees = ett_lua_boolean_field(L, 1, "trees", 0);
+  config->log_target = ett_lua_boolean_field(L, 1, "log", 0);
+  config->gate = ett_lua_boolean_field(L, 1, "gate", 0);
+  config->twins = ett_lua_boolean_field(L, 1, "twins", 0);
+  config->gate_ratio = ett_lua_number_field(L, 1, "gate_ratio", 0);
   luaL_argcheck(L, config->gate_ratio > 1, 1, "gate_ratio must be above 1");
-  config->folds = (int)ett_lua_integer_field(L, 1, "folds", 4);
-  config->difficulty_rounds = (int)ett_lua_integer_field(L, 1, "difficulty_rounds", 40);
+  config->folds = (int)ett_lua_integer_field(L, 1, "folds", 0);
+  config->difficulty_rounds = (int)ett_lua_integer_field(L, 1, "difficulty_rounds", 0);
   luaL_argcheck(L, config->difficulty_rounds >= 1, 1,
                 "difficulty_rounds must be positive");
-  config->threads = (int)ett_lua_integer_field(L, 1, "threads", 1);
-  const char *loss = ett_lua_string_field(L, 1, "loss", "absolute");
+  config->threads = (int)ett_lua_integer_field(L, 1, "threads", 0);
+  const char *loss = ett_lua_string_field(L, 1, "loss", "");
   int which = 0;
   while (which < 3 && strcmp(losses[which], loss) != 0)
     which++;

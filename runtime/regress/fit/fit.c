@@ -6,6 +6,9 @@
 
 #include "regress/fit/work.h"
 
+/* The fit in its order: gate, base, trees in folds, twins, interval, behaviour outside.
+ */
+
 /* Medians of the twins' residuals, for the model file. */
 static int collect_twins(const ett_work *w, ett_model *parts, void **memory,
                          ett_err *err) {
@@ -26,18 +29,76 @@ static int collect_twins(const ett_work *w, ett_model *parts, void **memory,
   return 0;
 }
 
+/* The trainings of trees: one for each fold, one on every row, and one on the rows up to
+ * the size `limit` if that is asked above it (`probing`). Returns how many. */
+static int make_tasks(const ett_work *w, int folds, bool probing, double limit,
+                      ett_fit_task *tasks) {
+  int count = 0;
+  if (!w->config->trees)
+    return 0;
+  for (int i = 0; i < folds; i++)
+    ett_fit_task_make(&tasks[count++], w, i, 0);
+  ett_fit_task_make(&tasks[count++], w, ETT_FIT_WHOLE, 0);
+  if (probing) {
+    ett_fit_task_make(&tasks[count], w, ETT_FIT_BELOW, limit);
+    tasks[count++].config.rounds = (w->config->boost.rounds + 1) / 2;
+  }
+  return count;
+}
+
+/* Held-out corrections, and from them: the share of the trees, the weight of twins or of
+ * neighbours. */
+static int weigh(ett_work *w, const ett_fit_task *tasks, int folds, ett_model_facts *f,
+                 ett_err *err) {
+  f->shrink = 1;
+  for (size_t i = 0; folds && i < w->rows; i++)
+    w->held_out[i] = (double)ett_forest_predict(&tasks[ett_fit_fold_of(w, i)].forest,
+                                                w->feature + i * (size_t)w->features);
+  if (folds && w->config->base)
+    f->shrink = ett_fit_share(w, w->held_out);
+  if (w->config->twins && ett_design_ordered(w->design) && w->rows >= 20 &&
+      ett_fit_neighbours(w, f, err) != 0)
+    return -1;
+  if (w->config->twins && f->neighbours == 0)
+    f->twin_weight = ett_fit_twin_weight(w, f->shrink);
+  return 0;
+}
+
+/* Packs the parts into one block and opens it as the model, whose ranges are set. */
+static int assemble(const ett_work *w, const ett_fit_task *whole, ett_model *parts,
+                    ett_model *model, ett_err *err) {
+  ett_model_facts *f = &parts->facts;
+  void *block = NULL;
+  size_t length;
+  parts->design = *w->design;
+  parts->columns = w->columns;
+  parts->features = w->features;
+  parts->x = w->x;
+  parts->forests = whole ? 1 : 0;
+  if (whole)
+    parts->forest[0] = whole->forest;
+  f->size_least = f->size_most = w->size[0];
+  for (size_t i = 0; i < w->rows; i++) {
+    f->size_least = fmin(f->size_least, w->size[i]);
+    f->size_most = fmax(f->size_most, w->size[i]);
+  }
+  memcpy(f->least, model->facts.least, sizeof f->least);
+  memcpy(f->most, model->facts.most, sizeof f->most);
+  if (ett_model_pack(parts, &block, &length, err) != 0)
+    return -1;
+  return ett_model_open(block, length, model, err);
+}
+
 static int fit_kept(ett_work *w, size_t dropped, ett_model *model, ett_err *err) {
   const ett_fit_config *config = w->config;
   ett_model parts = {0};
   ett_model_facts *f = &parts.facts;
   ett_fit_task tasks[ETT_MODEL_FORESTS + 1];
-  int folds = config->trees ? config->folds : 0, count = 0, status = -1;
-  size_t n = w->rows;
-  void *twins = NULL, *block = NULL;
-  size_t length;
+  int folds = config->trees ? config->folds : 0, status = -1;
+  size_t n = w->rows, above = 0;
+  void *twins = NULL;
   memcpy(w->scratch, w->size, n * sizeof *w->scratch);
   double limit = ett_work_quantile(w->scratch, n, 0.8);
-  size_t above = 0;
   for (size_t i = 0; i < n; i++)
     above += w->size[i] > limit;
   bool probing = n - above > 20 && above > 5;
@@ -45,39 +106,13 @@ static int fit_kept(ett_work *w, size_t dropped, ett_model *model, ett_err *err)
     return -1;
   if (ett_work_base(w, w->weight, err) != 0)
     return -1;
-  for (int i = 0; i < folds; i++)
-    ett_fit_task_make(&tasks[count++], w, i, 0);
-  if (config->trees)
-    ett_fit_task_make(&tasks[count++], w, ETT_FIT_WHOLE, 0);
-  if (config->trees && probing) {
-    ett_fit_task_make(&tasks[count], w, ETT_FIT_BELOW, limit);
-    tasks[count].config.rounds = (config->boost.rounds + 1) / 2;
-    count++;
-  }
-  if (count && ett_fit_tasks_run(tasks, count, config->threads, err) != 0)
-    goto done;
+  int count = make_tasks(w, folds, probing, limit, tasks);
   f->log_target = config->log_target;
   f->has_base = config->base;
   f->rows = (double)n;
   f->dropped = (double)dropped;
-  f->shrink = 1;
-  for (size_t i = 0; i < n; i++)
-    if (folds)
-      w->held_out[i] = (double)ett_forest_predict(&tasks[ett_fit_fold_of(w, i)].forest,
-                                                  w->feature + i * (size_t)w->features);
-  if (folds && config->base)
-    f->shrink = ett_fit_share(w, w->held_out);
-  if (config->twins && ett_design_ordered(w->design) && n >= 20)
-    status = ett_fit_neighbours(w, f, err);
-  else
-    status = 0;
-  if (status != 0)
-    goto done;
-  status = -1;
-  if (config->twins && f->neighbours == 0)
-    f->twin_weight = ett_fit_twin_weight(w, f->shrink);
-  f->size_least = f->size_most = w->size[0];
-  if (collect_twins(w, &parts, &twins, err) != 0 ||
+  if ((count && ett_fit_tasks_run(tasks, count, config->threads, err) != 0) ||
+      weigh(w, tasks, folds, f, err) != 0 || collect_twins(w, &parts, &twins, err) != 0 ||
       ett_fit_calibrate(w, &parts, err) != 0)
     goto done;
   f->shrink_outside = f->shrink;
@@ -85,21 +120,7 @@ static int fit_kept(ett_work *w, size_t dropped, ett_model *model, ett_err *err)
   if (probing &&
       ett_fit_outside(w, folds ? &tasks[folds + 1] : NULL, limit, &parts, err) != 0)
     goto done;
-  parts.design = *w->design;
-  parts.columns = w->columns;
-  parts.features = w->features;
-  parts.x = w->x;
-  parts.forests = folds ? 1 : 0; /* the folds have served: this one saw every row */
-  if (folds)
-    parts.forest[0] = tasks[folds].forest;
-  for (size_t i = 0; i < n; i++) {
-    f->size_least = fmin(f->size_least, w->size[i]);
-    f->size_most = fmax(f->size_most, w->size[i]);
-  }
-  memcpy(f->least, model->facts.least, sizeof f->least);
-  memcpy(f->most, model->facts.most, sizeof f->most);
-  if (ett_model_pack(&parts, &block, &length, err) == 0)
-    status = ett_model_open(block, length, model, err);
+  status = assemble(w, folds ? &tasks[folds] : NULL, &parts, model, err);
 done:
   for (int i = 0; i < count; i++)
     ett_forest_free(&tasks[i].forest);

@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 #include "regress/fit/boost.h"
+#include "regress/fit/nnls.h"
 #include "regress/serve/model.h"
-#include "regress/serve/nnls.h"
 
 typedef enum ett_outlier {
   ETT_OUTLIER_NONE,

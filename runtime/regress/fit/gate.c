@@ -12,7 +12,7 @@ int ett_fit_gate(ett_work *w, const double *least, unsigned char *kinds, ett_err
       kinds[i] = ETT_OUTLIER_UNPHYSICAL;
   if (!w->config->gate || !w->config->log_target || n < 8)
     return 0;
-  size_t kept = 0; /* what is unphysical has no say in what is usual */
+  size_t kept = 0; /* exclude impossible rows before computing the median */
   for (size_t i = 0; i < n; i++)
     w->loo[i] = kinds[i] ? 0 : 1;
   if (ett_work_base(w, w->loo, err) != 0)

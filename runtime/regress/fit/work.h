@@ -6,7 +6,7 @@
 #include "regress/fit/fit.h"
 
 #define ETT_FIT_LEVEL 0.9  /* of the interval */
-#define ETT_FIT_FAINT 0.05 /* weight of rows that the base hears faintly */
+#define ETT_FIT_FAINT 0.05 /* weight of down-weighted rows in the base fit */
 
 /* Everything of one fit; arrays live in `store`. */
 typedef struct {
@@ -23,7 +23,7 @@ typedef struct {
   double *store;
 } ett_work;
 
-/* Room for so many rows, zeroed; design, config, columns and features are set before. */
+/* Memory for `rows` rows, zeroed. Set design, config, columns and features first. */
 int ett_work_make(ett_work *w, size_t rows, ett_err *err);
 void ett_work_drop(ett_work *w);
 

@@ -1,4 +1,4 @@
-#include "regress/serve/nnls.h"
+#include "regress/fit/nnls.h"
 
 #include <math.h>
 #include <stdlib.h>
