@@ -95,7 +95,8 @@ describe("updates", function()
     local cluster = cluster_module.get "dgx_h100"
     cluster.profile = nil
     local times = require("ett.step.times").new(cluster, cluster_profile.open(cluster, own))
-    return times:update({ parameters = shape.params, layers = shape.layers, place = "first" }, "fp32", shape.hidden)
+    return times:of_demand({ kind = "optimizer", parameters = shape.params, layers = shape.layers, place = "first" },
+      "fp32", shape.hidden)
   end
   local function only(names)
     return fake(function(op, s) return names[op.name] and names[op.name] * s.params end)
@@ -153,7 +154,8 @@ describe("assumptions where nothing was sampled", function()
       for field, value in pairs(fields) do device[field] = value end
       local cluster = cluster_module.get { name = "mine", summary = "a card", source = "s", gpus_per_node = 1,
         device = device, links = {} }
-      return lower_times.new(cluster, false):operator(operator.get(name), shape, "bf16", "forward").seconds - 5e-6
+      return lower_times.new(cluster, false):operator(operator.get(name), shape, "bf16", "forward").seconds
+        - (name == "linear_up" and 5e-6 or 3e-6) -- the launches of a product and of a kernel that moves memory
     end
     local flops = operator.get("linear_up").flops(product, "forward")
     local bytes = operator.get("residual_add").bytes(rows, "bf16", "forward")

@@ -13,9 +13,8 @@
 --   (device.measured_flops). Bursts on constant operands draw less power and clock higher: the
 --   shared samples reach 97 to 99 % of the datasheet's peak, steps do not.
 -- * What nobody sampled but only streams memory takes its bytes over the bandwidth that the
---   profile's own residual addition reaches, or its arithmetic at the fp32 rate. Of the sampled
---   streaming kernels gelu reaches 0.83 to 0.97 of that bandwidth on the A100 and 0.66 to 0.79 on
---   the GH200, which the interval of 25 % is for (swiglu, moe_router, dropout).
+--   profile's own residual addition reaches, or its arithmetic at the fp32 rate (ett.profile.assumed).
+local assumed = require "ett.profile.assumed"
 local cluster_module = require "ett.profile.cluster"
 local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
@@ -25,8 +24,8 @@ local cluster_profile = {}
 local Profile = {}
 Profile.__index = Profile
 
-local products = { gemm = true, bmm = true, attention = true }
-local scaled_spread, streamed_spread = 0.15, 0.25
+local products = assumed.products
+local assumed_scaled_spread = 0.15 -- of times taken over from another device, dtype or window: a judgement
 
 local function rate(device, dtype)
   local measured = device.measured_flops and device.measured_flops[dtype]
@@ -82,7 +81,7 @@ local function from_other(self, op, shape, dtype, pass)
   local answer = factor and other:operator(op.name, shape, dtype, pass)
   if missing(answer) then return nil end
   if factor == 1 and other.cluster.device.name == self.cluster.device.name then return answer end
-  return widened(answer, factor, scaled_spread, ("%s's, scaled by %.3f"):format(other.cluster.name, factor))
+  return widened(answer, factor, assumed_scaled_spread, ("%s's, scaled by %.3f"):format(other.cluster.name, factor))
 end
 
 -- A void pass of the cluster's own samples (ett.profile.physics; vista's backward attention) from its twin: by the
@@ -144,23 +143,11 @@ local function from_sixteen_bits(self, op, shape, dtype, pass)
   local device = self.cluster.device
   local eight, sixteen = rate(device, "fp8"), rate(device, "bf16")
   if missing(wide) or not (eight and sixteen) or op.family == "attention" then return wide end
-  local answer = widened(wide, sixteen / eight, scaled_spread, "bf16 time by the ratio of rates")
+  local answer = widened(wide, sixteen / eight, assumed_scaled_spread, "bf16 time by the ratio of rates")
   local floor = op.bytes(shape, dtype, pass) / self:stream_bandwidth "bf16"
   answer.seconds = math.max(answer.seconds, floor)
   answer.high_seconds = math.max(answer.high_seconds, answer.seconds)
   return answer
-end
-
--- Bytes over the streaming bandwidth, or arithmetic at the fp32 rate.
-local function streamed(self, op, shape, dtype, pass)
-  if products[op.family] then return nil end
-  local device = self.cluster.device
-  local moving = op.bytes(shape, dtype, pass) / self:stream_bandwidth(dtype == "fp8" and "bf16" or dtype)
-  local counting = op.flops(shape, pass) / (device.peak_flops.fp32 or device.peak_flops[dtype])
-  local seconds = math.max(moving, counting) + 3e-6
-  return { seconds = seconds, low_seconds = seconds * (1 - streamed_spread),
-    high_seconds = seconds * (1 + streamed_spread), provenance = "assumed",
-    detail = "its bytes at the bandwidth of residual_add" }
 end
 
 -- Holds products at the sustained rate.
@@ -189,8 +176,8 @@ local function windowed(self, op, shape, dtype, pass)
   local answer = self:operator(op.name, whole, dtype, pass)
   if missing(answer) then return nil end
   local factor = op.flops(shape, pass) / op.flops(whole, pass)
-  return widened(answer, factor, scaled_spread, ("window of %d tokens: %.2f of attention to all"):format(shape.window,
-    factor))
+  return widened(answer, factor, assumed_scaled_spread,
+    ("window of %d tokens: %.2f of attention to all"):format(shape.window, factor))
 end
 
 --- { seconds, low_seconds, high_seconds, provenance, detail } of one run of an operator, or nil.
@@ -202,7 +189,10 @@ function Profile:operator(name, shape, dtype, pass)
   end
   local answer = self:sampled(op, shape, dtype, pass)
   if missing(answer) then answer = from_sixteen_bits(self, op, shape, dtype, pass) or answer end
-  if missing(answer) then answer = streamed(self, op, shape, dtype, pass) or answer end
+  if missing(answer) and not products[op.family] then
+    local bandwidth = self:stream_bandwidth(dtype == "fp8" and "bf16" or dtype)
+    answer = assumed.operator(self.cluster, op, shape, dtype, pass, bandwidth)
+  end
   return answer and sustained(self, op, shape, dtype, pass, answer)
 end
 

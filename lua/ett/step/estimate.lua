@@ -11,7 +11,7 @@
 -- Where r comes from and what the interval does not cover: runtime/step/README.md, Intervals.
 local architecture = require "ett.model.architecture"
 local lower = require "ett.step.lower"
-local lower_times = require "ett.step.times"
+local times_module = require "ett.step.times"
 local plan_fields = require "ett.plan.fields"
 local plan_module = require "ett.plan"
 local step_core = require "ett.step"
@@ -43,7 +43,7 @@ end
 local function one_provenance(line)
   local total, word = 0.0, nil
   for _, seconds in pairs(line.provenance_seconds or {}) do total = total + seconds end
-  for _, name in ipairs(lower_times.provenances) do
+  for _, name in ipairs(times_module.provenances) do
     local seconds = line.provenance_seconds and line.provenance_seconds[name]
     if seconds and seconds >= total / 20 then word = name end
   end
@@ -112,14 +112,15 @@ local function message_lines(result, p, times, width)
   local provenance = {}
   for _, d in ipairs(result.demands) do
     local answer = times:of_demand(d, p.dtype, width)
-    provenance[d.kind] = lower_times.worse(provenance[d.kind], answer.provenance)
+    provenance[d.kind] = times_module.worse(provenance[d.kind], answer.provenance)
   end
   local reduce = provenance.reduce_scatter and "reduce_scatter" or "all_reduce"
   local lines = {}
-  local function add(name, group, seconds, hidden, kind)
-    if seconds > 0 or hidden > 0 then
+  -- What no message was asked for is rounding of the sums above.
+  local function add(name, group, seconds, hidden)
+    if provenance[name] and (seconds > 0 or hidden > 0) then
       lines[#lines + 1] = { name = name, kind = "collective", group = group, seconds = seconds,
-        overlapped_seconds = hidden, provenance = provenance[kind or name] }
+        overlapped_seconds = hidden, provenance = provenance[name] }
     end
   end
   add("send_recv", "pp", p.overlap_sends and 0.0 or sums.sends, p.overlap_sends and sums.sends or 0.0)
@@ -176,7 +177,7 @@ function estimate.new(given)
   if not (type(cluster) == "table" and cluster.path) then cluster = require("ett.profile.cluster").get(cluster) end
   local model = given.model
   local p = plan_module.new(given.plan, model, cluster)
-  local times = given.times or lower_times.new(cluster, given.profile)
+  local times = given.times or times_module.new(cluster, given.profile)
   local lowered = lower.program(model, p, times)
   local demands <close> = step_core.demands()
   local workspace <close> = step_core.workspace()

@@ -3,7 +3,7 @@
 -- One program serves every plan that agrees in the fields marked `program` in ett.plan.fields. The others (pipeline,
 -- data parallelism, schedule, recompute, ZeRO) are counted in runtime/step.
 local architecture = require "ett.model.architecture"
-local lower_times = require "ett.step.times"
+local times_module = require "ett.step.times"
 local step_core = require "ett.step"
 local schema = require "ett.base.schema"
 
@@ -28,7 +28,7 @@ end
 local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.role or nil end
 
 local function add_operator(state, item)
-  local op, key = item.operator, lower_times.shape_key(item.operator, item.shape)
+  local op, key = item.operator, times_module.shape_key(item.operator, item.shape)
   local p, s = state.plan, item.shape
   local role = role_of(item, p)
   local id = ("%s %s %s %s"):format(op.name, tostring(item.selective), key, tostring(role))

@@ -1,0 +1,61 @@
+--- Times of a step: a profile's answers, each asked for once and checked, and assumptions where it has none.
+local operator = require "ett.operator"
+local times_module = require "ett.step.times"
+
+local cluster = { name = "flat", path = "spec", gpus_per_node = 4,
+  device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bytes = 80e9, memory_bandwidth = 1e12 } }
+local shape = { tokens = 4096, hidden = 1024 }
+
+local function profile(seconds, asked)
+  local function answer()
+    asked[1] = (asked[1] or 0) + 1
+    return { seconds = seconds, low_seconds = -1, high_seconds = 1e400, provenance = "measured" }
+  end
+  return { operator = answer, collective = answer }
+end
+
+describe("times", function()
+  it("ask a profile once for each shape, and bound its interval", function()
+    local asked = {}
+    local times = times_module.new(cluster, profile(2, asked))
+    local op = operator.get "residual_add"
+    local first = times:operator(op, shape, "bf16", "forward")
+    assert.same({ 2, 2, 2 }, { first.seconds, first.low_seconds, first.high_seconds })
+    assert.equal(first, times:operator(op, { hidden = 1024, tokens = 4096 }, "bf16", "forward"))
+    assert.equal(1, asked[1])
+    local topology = { nodes = 1, gpus_per_node = 4 }
+    assert.equal(times:collective("all_reduce", 100, topology, "bf16"),
+      times:of_demand({ kind = "all_reduce", bytes = 100, nodes = 1, gpus_per_node = 4, element_bytes = 2 }, "bf16", 1))
+    assert.equal(2, asked[1])
+  end)
+
+  it("refuse a time that is none, with what it is the time of", function()
+    for _, seconds in ipairs { -1, 0 / 0, math.huge } do
+      local ok, raised = pcall(function()
+        times_module.new(cluster, profile(seconds, {})):operator(operator.get "residual_add", shape, "bf16", "backward")
+      end)
+      assert.is_false(ok)
+      assert.matches("^the profile's time of residual_add %(backward%) must be finite and at least 0, got ",
+        tostring(raised))
+    end
+  end)
+
+  it("are assumed without a profile: bytes, FLOPs and a launch, never less than either", function()
+    local times = times_module.new(cluster, false)
+    for _, name in ipairs { "residual_add", "linear_up", "rms_norm" } do
+      local op = operator.get(name)
+      local s = name == "linear_up" and { tokens = 4096, in_features = 1024, out_features = 4096 } or shape
+      local answer = times:operator(op, s, "bf16", "forward")
+      assert.equal("assumed", answer.provenance)
+      assert.is_true(answer.seconds > op.bytes(s, "bf16", "forward") / 1e12)
+      assert.is_true(answer.seconds > op.flops(s, "forward") / 1e14)
+      assert.is_true(answer.low_seconds < answer.seconds and answer.seconds < answer.high_seconds)
+    end
+  end)
+
+  it("show the least certain of two provenances", function()
+    assert.equal("assumed", times_module.worse("measured", "assumed"))
+    assert.equal("calibrated", times_module.worse("calibrated", "interpolated"))
+    assert.equal("measured", times_module.worse(nil, "measured"))
+  end)
+end)
