@@ -1,7 +1,7 @@
 --- CPU back end: the operators of the library on the host, in single precision.
 --
--- Dense products go through OpenBLAS, the rest is compiled C (samplers/cpu/*.c); threads
--- are pinned and stated in the header of every table.
+-- Dense products run in OpenBLAS, the rest is compiled C (samplers/cpu/*.c). Threads are pinned, and the header of
+-- every table names their processors.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local machine = require "ett.sampling.machine"
@@ -17,8 +17,8 @@ local backend = {
   precisions = { fp32 = true },
 }
 
---- OpenBLAS before 0.3.26 takes newer AMD cores for Haswell, at half their speed; it reads
---- the environment once, when it is loaded.
+--- OpenBLAS before 0.3.26 takes newer AMD cores for Haswell and runs at half their speed. It reads the environment
+--- once, when it is loaded.
 local function prepare_environment(threads)
   local host = machine.processor()
   if host.vendor == "AuthenticAMD" and host.flags:find("avx512vl ", 1, true) then
@@ -34,7 +34,7 @@ function backend.available()
   return cpu and true, why
 end
 
---- The compiled kinds and the timing of them (ett.cpu), loaded only now: OpenBLAS reads its environment once.
+--- ett.cpu: the compiled kinds and their timing. It is loaded late because OpenBLAS reads its environment once.
 function backend.core()
   prepare_environment()
   return require "ett.cpu"
@@ -43,7 +43,7 @@ end
 --- Processors that this process may use.
 function backend.processors() return #error_module.must(backend.core().allowed()) end
 
---- Where a rank of this machine runs: each on a processor of its own while there are enough.
+--- The processor of a rank of this machine: one of its own while there are enough.
 ---@param local_rank integer
 function backend.processor_of(local_rank)
   local allowed = error_module.must(backend.core().allowed())
@@ -55,8 +55,7 @@ local function merge(kind, pass, dims)
   return dims
 end
 
---- How each family of operators runs here: families[family](kernel_shape, pass, op, shape)
---- -> list of calls.
+--- How each family of operators runs here: families[family](kernel_shape, pass, op, shape) -> list of calls, or nil.
 local families = {}
 
 function families.gemm(s, pass)
@@ -72,13 +71,10 @@ function families.attention(s, pass, op)
   return { merge("attention", pass, { batch = s.batch, seq_q = s.seq_q, seq_k = s.seq_k, heads = s.heads,
     kv_heads = s.kv_heads or s.heads, head_dim = s.head_dim, visible = s.causal and 2 or 1 }) }
 end
-function families.norm(s, pass, op)
-  return { merge(op.name:find("rms", 1, true) and "rms_norm" or "layer_norm", pass, { rows = s.rows, cols = s.cols }) }
-end
 function families.softmax(s, pass, op)
   local rows = s.seq_q or s.rows
   return { merge("softmax", pass, { batch = s.rows // rows, rows = rows, cols = s.cols,
-    visible = op.name:find("mask", 1, true) and 2 or 1 }) }
+    visible = op.masked and 2 or 1 }) }
 end
 function families.rope(_, pass, op, shape)
   if shape.rotary_dim ~= shape.head_dim then
@@ -96,7 +92,7 @@ function families.cross_entropy(s, pass)
 end
 function families.optimizer(s) return { merge("adam", "update", { count = s.params }) } end
 
---- Scores, the choice of experts, the tokens gathered in expert order and their sum taken back.
+--- Scores, the choice of experts, the tokens in expert order, and their weighted sum.
 function families.router(s, pass)
   local function copies() return { rows = s.rows * s.top_k, cols = s.cols, vocab = s.rows } end
   return {
@@ -107,18 +103,16 @@ function families.router(s, pass)
   }
 end
 
---- Kernels of the element-wise operators by the operator's name.
-local elementwise = { gelu = "gelu", swiglu = "swiglu", residual_add = "add", dropout = "dropout",
-  bias_dropout_add = "bias_dropout_add" }
+--- Row-wise operators run the compiled kind that their file declares.
 function families.elementwise(s, pass, op)
-  if op.name == "fill_mask" then
+  if op.compiled == "mask_fill" then
     return { merge("mask_fill", pass, { batch = s.rows // s.seq_q, seq_q = s.seq_q, seq_k = s.cols }) }
   end
-  local kind = elementwise[op.name]
-  return kind and { merge(kind, pass, { rows = s.rows, cols = s.cols }) }
+  return op.compiled and { merge(op.compiled, pass, { rows = s.rows, cols = s.cols }) }
 end
+families.norm = families.elementwise
 
---- Records what an operator's kernel() asks of the primitives as calls of compiled kinds.
+--- Records the primitives that an operator's kernel() calls, as calls of compiled kinds.
 local function recorded(op, s, pass)
   local calls = {}
   local k = { backend = "cpu", dtype = "fp32" }
@@ -133,8 +127,8 @@ local function recorded(op, s, pass)
   end
   function k.kernel(launch)
     if type(launch.cpu) ~= "table" or not launch.cpu.kind then
-      error_module.raise("model", "operator '%s' cannot run on the CPU: its launch of '%s' does not say which compiled "
-        .. "kind does the same there; give the launch cpu = { kind = \"scale\", rows = …, cols = … } "
+      error_module.raise("model", "operator '%s' cannot run on the CPU: its launch of '%s' names no compiled kind that "
+        .. "does the same; give the launch cpu = { kind = \"scale\", rows = …, cols = … } "
         .. "(samplers/README.md)", tostring(op.name), tostring(launch.name))
     end
     local call = {}
@@ -144,14 +138,14 @@ local function recorded(op, s, pass)
   end
   op.kernel(primitives.checked(op, k), s, pass)
   if #calls == 0 then
-    error_module.raise("model", "operator '%s' cannot run on the CPU: its kernel asks for nothing in pass '%s'",
+    error_module.raise("model", "operator '%s' cannot run on the CPU: its kernel calls no primitive in pass '%s'",
       tostring(op.name), pass)
   end
   return calls
 end
 
---- The calls of one pass of an operator on a shape: its own list (op.cpu(s, pass) -> { {kind=,
---- <dimensions>}, … }), the kinds of its family, or what its kernel() asks of the primitives.
+--- The calls of one pass of an operator on a shape: its own list (op.cpu(s, pass) -> { { kind =, dimensions }, … }),
+--- else the kinds of its family, else what its kernel() records.
 function backend.calls(op, s, pass)
   if op.cpu then
     local calls = op.cpu(s, pass)
@@ -166,23 +160,34 @@ function backend.calls(op, s, pass)
     .. "of a family that runs here (samplers/README.md)", tostring(op.name))
 end
 
---- What other sessions of this process know of a processor's memory undisturbed, seconds of a probe.
+--- Seconds of a probe of each place's memory undisturbed, as earlier sessions of this process measured it.
 local undisturbed = {}
 
---- The processor of this process's sessions of one thread: sessions of a process are to be alike.
+--- The processor of this process's sessions of one thread, so that sessions are alike.
 local chosen_processor
 
---- Sessions that are open. With the last of them the thread may run where it could before: programs started later
---- (the ranks of `ett cluster init`) inherit that.
+--- Open sessions. The last one to close lets the thread run where it could before, because programs started later (the
+--- ranks of `ett cluster init`) inherit that.
 local open_sessions = 0
 
---- A header's timing but for the number of visits: a chosen shape (ett.active) gets more of them than one of a grid.
-local function but_visits(text) return (text:gsub(" of %d+ visits", "", 1)) end
+--- Bytes of operands that the repeats of a shape rotate through.
+local COLD_BYTES = 96 << 20
 
---- The visits of one pass as one result: of those that count, every repeat.
+--- How a shape is timed; ett.cpu has the defaults of what the options leave open.
+local function timing_of(cpu, options)
+  local timing = { threads = options.threads, limit_bytes = options.limit_bytes, limit_seconds = sample_limit.seconds }
+  for name, default in pairs(cpu.defaults) do timing[name] = options[name] or default end
+  return timing
+end
+
+--- The header's timing without the number of visits: shapes of ett.sampling.active get more of them than those of a
+--- grid.
+local function without_visits(text) return (text:gsub(" of %d+ visits", "", 1)) end
+
+--- The visits of one pass as one result: every repeat of the visits that count.
 ---@param visits table[] results of the pool
 ---@param watch table sentinel
----@param least integer visits that are to count at least
+---@param least integer visits that count at least
 ---@return table result, integer quiet how many visits were undisturbed
 local function combine(visits, watch, least, statistic)
   local seen, all = {}, { repeats = 0, dropped = 0 }
@@ -191,7 +196,7 @@ local function combine(visits, watch, least, statistic)
       visit = visit }
     all.repeats, all.dropped = all.repeats + visit.repeats, all.dropped + visit.dropped
   end
-  -- What is typical of the machine is so with all that slows its memory.
+  -- The typical time includes whatever slows this machine's memory.
   local limit = statistic == "median" and math.huge or watch:limit()
   local chosen, quiet = sample_sentinel.choose(seen, limit, least)
   local raw, clock_ratio, memory_ratio = {}, 0, 0.0
@@ -209,86 +214,59 @@ local function combine(visits, watch, least, statistic)
     quiet_visits = quiet, visits = visits }, quiet
 end
 
---- Opens a session: pins the thread, makes the operand pool, describes the machine.
----@param options table passes, threads, processor, seed, cold_bytes, budget_seconds, target, limit_bytes
-function backend.open(options)
-  options = options or {}
-  local threads = options.threads or 1
-  prepare_environment(threads)
-  local ok, why = backend.available()
-  if not ok then return nil, error_module.new("missing", "%s", why) end
-  local cpu = backend.core()
-  -- Before its threads are there: they inherit where they may run.
+--- Pins this thread before its helpers exist, which inherit where they may run. Returns the processors.
+local function pin(cpu, options, threads)
   local wanted = options.processor
-  if threads == 1 and not wanted and not options.share then
+  if not wanted and options.share then -- ranks of one machine take a processor each, of those that mpirun left them
+    wanted = backend.processor_of(options.share.job.local_rank)
+  elseif not wanted and threads == 1 then
     chosen_processor = chosen_processor or machine.choose_processor()
     wanted = chosen_processor
   end
-  if options.share and not wanted then -- ranks of one machine take a processor each, of those that mpirun left them
-    wanted = backend.processor_of(options.share.job.local_rank)
-  end
-  local pinned, unpinned = cpu.pin(wanted or -1, threads)
-  if not pinned then return nil, unpinned end
-  cpu.set_threads(threads)
-  local pool, failure = cpu.pool(options.cold_bytes or 96 << 20, options.seed or 1)
-  if not pool then
-    if open_sessions == 0 then cpu.unpin() end
-    return nil, failure
-  end
-  local place = table.concat(pinned, ", ")
-  local watch = sample_sentinel.new(undisturbed[place])
-  for _ = 1, 5 do watch:add(pool:probe()) end
+  return cpu.pin(wanted or -1, threads)
+end
+
+--- The lines about this machine and its timing for the header of a table.
+local function header_of(cpu, options, visits, pinned)
   local host, info = machine.processor(), cpu.info()
-  local passes = options.passes or 3
-  local session = {
-    backend = backend, passes = passes,
-    resolved = { budget_seconds = options.budget_seconds or cpu.defaults.budget_seconds,
-      target = options.target or cpu.defaults.target,
-      min_repeats = options.min_repeats or cpu.defaults.min_repeats,
-      max_repeats = options.max_repeats or cpu.defaults.max_repeats,
-      most_budgets = 4 }, -- the least repeats are made as long as so many budgets last
-    device = host.model:gsub("[^%w%-]", ""):gsub("^$", "cpu"),
-    header = {
-      { "machine", sample.hostname() },
-      { "device", ("%s, %d processors"):format(host.model, sample.processors()) },
-      { "clock", ("%s MHz nominal, probe %.3f us"):format(host.mhz or "?", cpu.clock_probe() * 1e6) },
-      { "libraries", ("OpenBLAS core %s (%s), kernels %s"):format(info.blas_core, info.blas, info.isa) },
-      { "timing", ("%s of %d visits, operands rotate through %d MB"):format(
-        options.statistic == "median" and "median" or "5th to 15th percentile", passes,
-        (options.cold_bytes or 96 << 20) >> 20), decides = but_visits },
-      { "threads", ("%d pinned to processor%s %s"):format(threads, threads == 1 and "" or "s",
-        place), decides = function(text) return text:match("^%d+") end },
-    },
-    timing = { budget_seconds = (options.budget_seconds or cpu.defaults.budget_seconds) / passes,
-      target = options.target, threads = threads,
-      limit_bytes = options.limit_bytes, limit_seconds = sample_limit.seconds,
-      keep_raw = true, min_repeats = options.min_repeats,
-      max_repeats = options.max_repeats },
+  return {
+    { "machine", sample.hostname() },
+    { "device", ("%s, %d processors"):format(host.model, sample.processors()) },
+    { "clock", ("%s MHz nominal, probe %.3f us"):format(host.mhz or "?", cpu.clock_probe() * 1e6) },
+    { "libraries", ("OpenBLAS core %s (%s), kernels %s"):format(info.blas_core, info.blas, info.isa) },
+    { "timing", ("%s of %d visits, operands rotate through %d MB"):format(
+      options.statistic == "median" and "median" or "5th to 15th percentile", visits,
+      (options.cold_bytes or COLD_BYTES) >> 20), decides = without_visits },
+    { "threads", ("%d pinned to processor%s %s"):format(#pinned, #pinned == 1 and "" or "s",
+      table.concat(pinned, ", ")), decides = function(text) return text:match("^%d+") end },
   }
+end
 
-  local function measure_pass(op, s, pass)
-    local calls = backend.calls(op, s, pass)
-    local measured, result, err = pcall(pool.measure, pool, calls, session.timing)
-    if not measured and error_module.from(result).kind == "interrupt" then error(result, 0) end
-    if not measured then -- a call that names no kind, or not its dimensions: the operator's file says so
-      error_module.raise("model", "%s: its %s pass on the CPU: %s", op.path or op.name, pass,
-        (tostring(result):gsub("^[^:]+:%d+: ", "")))
-    end
-    if err and err.kind == "limit" and not result and err.message:find("did not end", 1, true) then
-      return nil, error_module.new("limit", "%s: one run of its %s pass: %s (ETT_KERNEL_SECONDS)", op.name, pass,
-        err.message)
-    end
-    return result, err
+local function measure_pass(pool, op, s, pass, timing)
+  local calls = backend.calls(op, s, pass)
+  local measured, result, err = pcall(pool.measure, pool, calls, timing)
+  if not measured and error_module.from(result).kind == "interrupt" then error(result, 0) end
+  if not measured then -- a call with an unknown kind or a missing dimension: the operator's file is wrong
+    error_module.raise("model", "%s: its %s pass on the CPU: %s", op.path or op.name, pass,
+      (tostring(result):gsub("^[^:]+:%d+: ", "")))
   end
+  if err and err.kind == "limit" and not result and err.message:find("did not end", 1, true) then
+    return nil, error_module.new("limit", "%s: one run of its %s pass: %s (ETT_KERNEL_SECONDS)", op.name, pass,
+      err.message)
+  end
+  return result, err
+end
 
-  --- Times every pass of an operator on a shape: { forward = result, … } | nil, error. before: what
-  --- earlier visits found, so that this one need not learn how long a repeat takes.
+--- Adds the functions of a session that measure: measure, check.
+local function add_measuring(session, pool, watch, options)
+  --- Times every pass of an operator on a shape: { forward = result, … } | nil, error. before: the result of earlier
+  --- visits, from which this one knows how long a repeat takes.
   function session.measure(op, s, before)
     local results = {}
     watch:add(pool:probe())
     for _, pass in ipairs(op.passes) do
       session.timing.known_seconds = before and before[pass].median_seconds
-      local result, err = measure_pass(op, s, pass)
+      local result, err = measure_pass(pool, op, s, pass, session.timing)
       if not result then return nil, err end
       if options.statistic == "median" then result.seconds = result.median_seconds end
       if not options.together then watch:add(pool:probe()) end -- the ranks' probes are alike only where they began
@@ -298,35 +276,39 @@ function backend.open(options)
     return results
   end
 
-  --- One more visit of a shape beside those so far: the repeats of the undisturbed visits as one result. The other
-  --- values: the time is known to the target; too few visits were undisturbed, and others should be made.
+  --- Outputs of the kinds of one pass on a small shape, beside double precision (ett.sampling.check).
+  function session.check(op, s, pass)
+    return find.part("samplers/cpu", "check")(backend.calls(op, s, pass))
+  end
+end
+
+--- Adds the functions of a session that judge visits: merge, recall, await.
+local function add_visits(session, pool, watch, options)
+  local visits, target = session.passes, session.timing.target
+
+  --- Merges one more visit of a shape: the repeats of the undisturbed visits as one result. Also whether the time is
+  --- known to the target, and whether too few visits were undisturbed.
   ---@param before table|nil of this function
   ---@param now table of measure(), here or in an earlier run
   function session.merge(before, now)
     local merged, settled, wanting = {}, true, false
     for pass, visit in pairs(now) do
-      local visits = before and before[pass].visits or {}
-      visits[#visits + 1] = visit
+      local all = before and before[pass].visits or {}
+      all[#all + 1] = visit
       local quiet
-      merged[pass], quiet = combine(visits, watch, (passes + 2) // 3, options.statistic)
-      settled = settled and merged[pass].half_width_seconds <= session.resolved.target * merged[pass].seconds
-        and 2 * quiet >= passes
-      wanting = wanting or 2 * quiet < passes
+      merged[pass], quiet = combine(all, watch, (visits + 2) // 3, options.statistic)
+      settled = settled and merged[pass].half_width_seconds <= target * merged[pass].seconds and 2 * quiet >= visits
+      wanting = wanting or 2 * quiet < visits
     end
     return merged, settled, wanting
   end
 
-  --- What the kinds of one pass compute on a small shape, beside double precision (ett.sampling.check).
-  function session.check(op, s, pass)
-    return find.part("samplers/cpu", "check")(backend.calls(op, s, pass))
-  end
-
-  --- Takes a visit of an earlier run into what is known of the machine.
+  --- Adds a visit of an earlier run to the record of this machine's memory.
   function session.recall(visit)
     for _, result in pairs(visit) do watch:recall(result.memory_seconds) end
   end
 
-  --- Waits until memory is undisturbed; false when it was not by the deadline (of sample.now()) or Ctrl-C came.
+  --- Waits until memory is undisturbed. False: the deadline (of sample.now()) or Ctrl-C came first.
   function session.await(deadline)
     while watch:ratio(watch:last(3)) > watch:limit() do
       if sample.now() > deadline or sample.interrupted() then return false end
@@ -335,6 +317,39 @@ function backend.open(options)
     end
     return true
   end
+end
+
+--- Opens a session: pins the thread, makes the operand pool, describes the machine.
+---@param options table passes (visits of a shape), threads, processor, seed, cold_bytes, budget_seconds, target,
+--- min_repeats, max_repeats, limit_bytes, statistic, share, together
+function backend.open(options)
+  options = options or {}
+  local threads = options.threads or 1
+  prepare_environment(threads)
+  local ok, why = backend.available()
+  if not ok then return nil, error_module.new("missing", "%s", why) end
+  local cpu = backend.core()
+  local pinned, unpinned = pin(cpu, options, threads)
+  if not pinned then return nil, unpinned end
+  cpu.set_threads(threads)
+  local pool, failure = cpu.pool(options.cold_bytes or COLD_BYTES, options.seed or 1)
+  if not pool then
+    if open_sessions == 0 then cpu.unpin() end
+    return nil, failure
+  end
+  local place = table.concat(pinned, ", ")
+  local watch = sample_sentinel.new(undisturbed[place])
+  for _ = 1, 5 do watch:add(pool:probe()) end
+  local timing, visits = timing_of(cpu, options), options.passes or 3
+  local session = { backend = backend, passes = visits, timing = timing,
+    -- The least repeats are made as long as that many budgets last.
+    resolved = { budget_seconds = timing.budget_seconds, target = timing.target, min_repeats = timing.min_repeats,
+      max_repeats = timing.max_repeats, most_budgets = 4 },
+    device = machine.processor().model:gsub("[^%w%-]", ""):gsub("^$", "cpu"),
+    header = header_of(cpu, options, visits, pinned) }
+  timing.budget_seconds, timing.keep_raw = timing.budget_seconds / visits, true
+  add_measuring(session, pool, watch, options)
+  add_visits(session, pool, watch, options)
 
   local open = true
   function session.close()

@@ -1,7 +1,7 @@
 --- CUDA back end: the operators of the library on one GPU.
 --
--- An operator's own `kernel(k, s, pass)` says what runs (samplers/README.md lists the primitives); this file
--- records it into a work list and makes it one CUDA graph; timing.lua times that with CUDA events.
+-- An operator's `kernel(k, s, pass)` calls primitives (samplers/README.md lists them). This file records them into a
+-- work list, which becomes one CUDA graph; timing.lua times it with CUDA events.
 local error_module = require "ett.base.error"
 local must = error_module.must
 local find = require "ett.base.find"
@@ -140,114 +140,123 @@ function backend.record(sink, op, s, pass, precision, options)
     s, pass)
 end
 
+--- What a failure means to the campaign. A kernel that made the device unusable fails its shape and ends this process's
+--- work. A device that failed by itself, a source that does not compile and a missing library are `fatal`: the campaign
+--- ends and no shape is marked.
+local function judged(device, named, failure, op)
+  local object = error_module.from(failure)
+  local how = device:lost()
+  if how then
+    object = error_module.new("lost", how == "kernel" and "%s: %s: %s; this process cannot use the device any "
+      .. "more: its rows are safe, run the same command again to continue after this shape"
+      or "%s: %s: %s; the rows are safe, run the same command again when the device is back", op.name, named,
+      object.message)
+    object.fatal = how == "device"
+  elseif object.kind == "format" or object.kind == "missing" then
+    object.fatal = true
+  end
+  return object
+end
+
+--- The precision of a work list: under fp8 all but the operands of products is bf16.
+local function wide(precision) return precision == "fp8" and "bf16" or precision end
+
+local function measure_pass(device, probe, op, s, pass, options)
+  local precision = options.precision
+  local work <close>, failure = device:work(wide(precision))
+  if not work then return nil, failure end
+  local recorded, raised = pcall(backend.record, work, op, s, pass, precision,
+    { seed = options.seed, autotune = options.autotune })
+  if not recorded then return nil, raised end
+  local ready, ratio, result
+  ready, failure = work:ready { time_limit_seconds = timing.limit_seconds }
+  if not ready then return nil, failure end
+  ratio, failure = probe.ratio()
+  if not ratio then return nil, failure end
+  result, failure = timing.work(work, options)
+  if not result then return nil, failure end
+  result.clock_ratio, result.slow_clock = ratio, ratio > timing.slow_clock_ratio
+  if options.profile then
+    result.kernels, failure = work:profile(timing.limit_seconds)
+    if not result.kernels then
+      if device:lost() then return nil, failure end
+      result.kernels_missing = failure.message
+    end
+  end
+  return result
+end
+
+--- The lines about a device for the header of a table.
+local function header_of(ordinal, info, probe, autotune)
+  return {
+    { "machine", sample.hostname() },
+    { "device", ("%d, %s, sm_%d, %d SMs, %.1f GiB, L2 cache %.0f MiB"):format(ordinal, info.name, info.capability,
+      info.multiprocessors, info.memory_bytes / 2 ^ 30, info.l2_bytes / 2 ^ 20) },
+    { "driver", machine.driver_text(info.driver_version) },
+    { "libraries", require("ett.cuda").versions() },
+    { "clock", ("%.0f MHz maximum%s, memory %.0f MHz"):format(info.clock_hz / 1e6, probe.clock_hz
+      and (", %.0f MHz measured"):format(probe.clock_hz / 1e6) or "", info.memory_clock_hz / 1e6) },
+    { "time", ("CUDA events around a graph, L2 overwritten before each run; an empty kernel takes %.1f us"):format(
+      probe.floor_seconds * 1e6) },
+    { "gemm", autotune and "cuBLASLt, autotuned" or "cuBLASLt, first heuristic",
+      decides = function(text) return text end },
+  }
+end
+
+--- Opens a device that computes in a precision, and its clock probe: device, info, probe | nil, error.
+local function open_device(ordinal, precision)
+  local device, err = require("ett.cuda").open(ordinal)
+  if not device then return nil, err end
+  local info, probe = device:info(), nil
+  local named = ("device %d (%s)"):format(ordinal, info.name)
+  if backend.has(precision, info.capability) then
+    probe, err = timing.probe(device)
+    if not probe and device:lost() then err = error_module.new("lost", "%s failed: %s", named, err.message) end
+  else
+    local least = least_capability[precision]
+    err = error_module.new("missing", "%s has compute capability %d.%d, %s needs %d.%d; choose %s", named,
+      info.capability // 10, info.capability % 10, precision, least // 10, least % 10,
+      precision == "fp8" and "bf16, fp16 or fp32" or "fp16 or fp32")
+  end
+  if probe then return device, info, probe, named end
+  device:close()
+  return nil, err
+end
+
 --- Opens a session on one device.
 ---@param options table device (ordinal), precision, seed, budget_seconds, target, min_repeats, max_repeats,
 --- keep_raw, autotune, profile
 function backend.open(options)
-  options = options or {}
+  options = setmetatable({ precision = (options or {}).precision or "bf16" }, { __index = options })
   local ok, why = backend.available()
   if not ok then return nil, error_module.new("missing", "%s", why) end
-  local cuda = require "ett.cuda"
-  local ordinal = options.device or 0
-  local device, err = cuda.open(ordinal)
-  if not device then return nil, err end
-  local info, precision = device:info(), options.precision or "bf16"
-  local named = ("device %d (%s)"):format(ordinal, info.name)
-  if not backend.has(precision, info.capability) then
-    local least = least_capability[precision]
-    device:close()
-    return nil, error_module.new("missing", "%s has compute capability %d.%d, %s needs %d.%d; choose %s", named,
-      info.capability // 10, info.capability % 10, precision, least // 10, least % 10,
-      precision == "fp8" and "bf16, fp16 or fp32" or "fp16 or fp32")
-  end
-  local probe
-  probe, err = timing.probe(device)
-  if not probe then
-    if device:lost() then err = error_module.new("lost", "%s failed: %s", named, err.message) end
-    device:close()
-    return nil, err
-  end
-  local session = {
-    backend = backend, resolved = timing.resolved(options),
-    device = (info.name:gsub("[^%w%-]", "")),
-    header = {
-      { "machine", sample.hostname() },
-      { "device", ("%d, %s, sm_%d, %d SMs, %.1f GiB, L2 cache %.0f MiB"):format(ordinal, info.name, info.capability,
-        info.multiprocessors, info.memory_bytes / 2 ^ 30, info.l2_bytes / 2 ^ 20) },
-      { "driver", machine.driver_text(info.driver_version) },
-      { "libraries", cuda.versions() },
-      { "clock", ("%.0f MHz maximum%s, memory %.0f MHz"):format(info.clock_hz / 1e6, probe.clock_hz
-        and (", %.0f MHz measured"):format(probe.clock_hz / 1e6) or "", info.memory_clock_hz / 1e6) },
-      { "time", ("CUDA events around a graph, L2 overwritten before each run; an empty kernel takes %.1f us"):format(
-        probe.floor_seconds * 1e6) },
-      { "gemm", options.autotune and "cuBLASLt, autotuned" or "cuBLASLt, first heuristic",
-        decides = function(text) return text end },
-    },
-  }
-
-  --- What a failure is to the campaign. A kernel that made the device unusable is the shape's failure and the end
-  --- of this process's work; a device that failed by itself, a source that does not compile and a library that
-  --- is not there are no shape's failure: `fatal`, and the campaign ends with nothing noted.
-  local function judged(failure, op)
-    local object = error_module.from(failure)
-    local how = device:lost()
-    if how then
-      object = error_module.new("lost", how == "kernel" and "%s: %s: %s; this process cannot use the device any "
-        .. "more: its rows are safe, run the same command again to go on after this shape"
-        or "%s: %s: %s; the rows are safe, run the same command again when the device is back", op.name, named,
-        object.message)
-      object.fatal = how == "device"
-    elseif object.kind == "format" or object.kind == "missing" then
-      object.fatal = true
-    end
-    return object
-  end
-
-  local function measure_pass(op, s, pass)
-    local work <close>, failure = device:work(precision == "fp8" and "bf16" or precision)
-    if not work then return nil, failure end
-    local recorded, raised = pcall(backend.record, work, op, s, pass, precision,
-      { seed = options.seed, autotune = options.autotune })
-    if not recorded then return nil, raised end
-    local ready, ratio, result
-    ready, failure = work:ready { time_limit_seconds = timing.limit_seconds }
-    if not ready then return nil, failure end
-    ratio, failure = probe.ratio()
-    if not ratio then return nil, failure end
-    result, failure = timing.work(work, options)
-    if not result then return nil, failure end
-    result.clock_ratio, result.slow_clock = ratio, ratio > 1.05
-    if options.profile then
-      result.kernels, failure = work:profile(timing.limit_seconds)
-      if not result.kernels then
-        if device:lost() then return nil, failure end
-        result.kernels_missing = failure.message
-      end
-    end
-    return result
-  end
+  local ordinal, precision = options.device or 0, options.precision
+  local device, info, probe, named = open_device(ordinal, precision)
+  if not device then return nil, info end
+  local session = { backend = backend, resolved = timing.resolved(options), device = (info.name:gsub("[^%w%-]", "")),
+    header = header_of(ordinal, info, probe, options.autotune) }
 
   --- Times every pass of an operator on a shape: { forward = result, … } | nil, error.
   function session.measure(op, s)
     local results = {}
     for _, pass in ipairs(op.passes) do
-      local result, failure = measure_pass(op, s, pass)
-      if not result then return nil, judged(failure, op) end
+      local result, failure = measure_pass(device, probe, op, s, pass, options)
+      if not result then return nil, judged(device, named, failure, op) end
       results[pass] = result
     end
     return results
   end
 
-  --- What one pass computes on a small shape, beside double precision (ett.sampling.check).
+  --- Outputs of one pass on a small shape, beside double precision (ett.sampling.check).
   function session.check(op, s, pass)
     local check = find.part("samplers/cuda", "check")
-    local work <close> = must(device:work(precision == "fp8" and "bf16" or precision))
+    local work <close> = must(device:work(wide(precision)))
     local sink, kept = check.recorder(work)
     local ran, list, left = pcall(function()
       backend.record(sink, op, s, pass, precision, { seed = options.seed })
       return check.run(work, kept, timing.limit_seconds)
     end)
-    if not ran then error(judged(list, op), 0) end
+    if not ran then error(judged(device, named, list, op), 0) end
     return list, left
   end
 

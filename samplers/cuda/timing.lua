@@ -1,12 +1,15 @@
---- Seconds of a work list by CUDA events, and the probe that tells a throttled clock.
+--- Seconds of a work list by CUDA events, and the probe that detects a throttled clock.
 local sample = require "ett.sample"
 
 local timing = {}
 
---- ETT_KERNEL_SECONDS: after so long a kernel counts as one that never ends.
-timing.limit_seconds = tonumber(os.getenv("ETT_KERNEL_SECONDS")) or 60
+--- Seconds after which a kernel is stopped (ETT_KERNEL_SECONDS).
+timing.limit_seconds = require("ett.sampling.limit").seconds
 
---- What is taken where the campaign leaves it open.
+--- A clock this many times slower than the best seen marks the row.
+timing.slow_clock_ratio = 1.05
+
+--- The repeats of a shape, with defaults for what the campaign leaves open.
 function timing.resolved(options)
   return { budget_seconds = options.budget_seconds or 0.05, target = options.target or 0.01,
     min_repeats = options.min_repeats or 7, max_repeats = options.max_repeats or 200 }
@@ -33,8 +36,8 @@ function timing.work(work, options)
     raw_seconds = options.keep_raw and seconds or nil }
 end
 
--- A chain of dependent multiply-adds counts its own cycles: over its time they are the SM clock, and a clock
--- below the best seen tells a throttled device. Without steps it is the shortest kernel there is.
+-- A chain of dependent multiply-adds counts its own cycles. Cycles over time are the SM clock; a clock below the best
+-- seen means a throttled device. Without steps it is the shortest kernel possible.
 local PROBE_STEPS = 20000
 local probe_source = [[
 extern "C" __global__ void clock_probe(float *out, long long *cycles, long long n) {

@@ -1,7 +1,7 @@
 --- MPI back end: collectives between the ranks of an mpirun or srun job.
 --
--- Sizes are in elements, counted as nccl-tests counts them: the whole message. The time of
--- a repeat is the slowest rank's, from a start that all ranks agreed on beforehand.
+-- Sizes are in elements of the whole message, as nccl-tests counts them. The time of a repeat is the slowest rank's,
+-- from a start that all ranks agreed on beforehand.
 local error_module = require "ett.base.error"
 local machine = require "ett.sampling.machine"
 local sample = require "ett.sample"
@@ -12,7 +12,7 @@ local backend = {
   summary = "collectives over MPI between the ranks of an mpirun or srun job",
   needs = "MPI (libopenmpi-dev, openmpi-bin)",
   precisions = { fp32 = true },
-  placed = "where a rank runs is mpirun's or srun's to say (--bind-to, --cpu-bind)",
+  placed = "mpirun or srun places the ranks (--bind-to, --cpu-bind)",
 }
 
 --- true, or nil and one sentence on what is missing.
@@ -38,7 +38,7 @@ function backend.topologies(job, target)
   for _, nodes in ipairs(target.nodes and { target.nodes } or sizes(job.nodes)) do
     for _, ranks in ipairs(target.ranks and { target.ranks } or sizes(job.ranks_per_node)) do
       if nodes > job.nodes or ranks > job.ranks_per_node then
-        error_module.raise("argument", "%d nodes of %d ranks are wanted, this job has %d of %d", nodes, ranks,
+        error_module.raise("argument", "the campaign needs %d nodes of %d ranks, this job has %d of %d", nodes, ranks,
           job.nodes, job.ranks_per_node)
       end
       local fits = nodes * ranks >= 2 and (target.collective ~= "send_recv" or nodes * ranks == 2)
@@ -46,6 +46,15 @@ function backend.topologies(job, target)
     end
   end
   return list
+end
+
+--- Forms the group of a topology in a session; every rank of the job calls it.
+function backend.form_group(session, job, topology, share)
+  local member = job.node < topology.nodes and job.local_rank < topology.ranks_per_node
+  if session.group then session.group:close() end
+  session.group = job.world:split(member and 0 or -1, job.rank)
+  session.member, session.topology = member, topology
+  if share then share.topology_group = session.group end
 end
 
 --- Opens a session; every rank of the job calls it.
@@ -79,19 +88,14 @@ function backend.open(options)
   function session.topologies(target) return backend.topologies(job, target) end
 
   --- Forms the group of a topology; every rank of the job calls it.
-  function session.use(topology)
-    local member = job.node < topology.nodes and job.local_rank < topology.ranks_per_node
-    if session.group then session.group:close() end
-    session.group = job.world:split(member and 0 or -1, job.rank)
-    session.member, session.topology = member, topology
-    if share then share.topology_group = session.group end
-  end
+  function session.use(topology) backend.form_group(session, job, topology, share) end
 
   --- Times a collective of `count` elements on the group in use: result | nil, error.
   function session.measure_collective(target, count)
+    local r = session.resolved
     return session.group:time { kind = target.collective, count = count, in_place = target.in_place,
-      min_repeats = options.min_repeats, max_repeats = options.max_repeats,
-      budget_seconds = options.budget_seconds, target = options.target, keep_raw = options.keep_raw }
+      min_repeats = r.min_repeats, max_repeats = r.max_repeats, budget_seconds = r.budget_seconds, target = r.target,
+      keep_raw = options.keep_raw }
   end
 
   function session.close()

@@ -33,7 +33,7 @@ function backend.available()
   return true
 end
 
---- Share of the message that crosses a rank's link: bus over algorithm bandwidth.
+--- Bus over algorithm bandwidth: the share of the message that crosses a rank's link.
 local bus_factor = {
   all_reduce = function(n) return 2 * (n - 1) / n end,
   all_gather = function(n) return (n - 1) / n end,
@@ -49,12 +49,12 @@ function backend.bandwidth(collective, bytes, ranks, seconds)
   return algorithm, algorithm * bus_factor[collective](ranks)
 end
 
--- What NCCL calls its collectives. The point-to-point ones have no algorithm: they are sends and receives.
+-- NCCL's names of its collectives. The others are sends and receives and have no algorithm.
 local nccl_names = { all_reduce = "AllReduce", all_gather = "AllGather", reduce_scatter = "ReduceScatter",
   broadcast = "Broadcast" }
 
---- NCCL says which algorithm and protocol it chose in its log alone: rank 0 of a communicator writes
---- "AllReduce: 1048576 Bytes -> Algo RING proto SIMPLE ..." there. A user who set NCCL_DEBUG keeps his own log.
+--- NCCL reports its choice of algorithm and protocol only in its log: rank 0 of a communicator writes
+--- "AllReduce: 1048576 Bytes -> Algo RING proto SIMPLE ...". A user who set NCCL_DEBUG keeps that log.
 local function open_log()
   if os.getenv("NCCL_DEBUG") then return nil end
   local path = os.tmpname()
@@ -62,7 +62,7 @@ local function open_log()
   sample.default_environment("NCCL_DEBUG_SUBSYS", "TUNING")
   sample.default_environment("NCCL_DEBUG_FILE", path)
   local log, at = {}, 0
-  --- Algorithm and protocol of the last call of that collective since the last question.
+  --- Algorithm and protocol of the last call of that collective since choice() was last called.
   function log.choice(collective)
     local name = nccl_names[collective]
     if not name then return "point to point" end
@@ -83,17 +83,16 @@ local function open_log()
   return log
 end
 
---- Opens a session; every rank of the job calls it. The GPU of a rank is its local rank.
----@param options table precision, min_repeats, max_repeats, budget_seconds, target, keep_raw, share
-function backend.open(options)
-  options = options or {}
-  local ok, why = backend.available()
-  if not ok then return nil, error_module.new("missing", "%s", why) end
-  local nccl, cuda = require "ett.nccl", require "ett.cuda"
-  local job = require("ett.dist").open()
-  if job.size < 2 then
-    return nil, error_module.new("missing", "collectives need at least 2 ranks: run under mpirun -n 2 or srun -n 2")
-  end
+--- Ends the campaign on all ranks: the job is aborted with this rank's sentence.
+local function lose(job, named, failure)
+  local object = error_module.new("lost", "rank %d, %s: %s; the rows are safe, run the same command again", job.rank,
+    named, failure.message)
+  object.fatal = true
+  error(object, 0)
+end
+
+--- Facts of this rank's GPU | nil, error.
+local function device_info(job, cuda)
   local devices = cuda.available()
   if job.local_rank >= devices then
     return nil, error_module.new("missing", "rank %d is number %d on its node, which has %d CUDA device%s; start "
@@ -103,25 +102,82 @@ function backend.open(options)
   if not device then return nil, err end
   local info = device:info()
   device:close()
-  local version = nccl.available()
+  return info
+end
+
+--- The lines about the job for the header of a table.
+local function header_of(job, info, version, log)
+  return {
+    { "machine", sample.hostname() },
+    { "device", ("%s, %d ranks on %d nodes"):format(info.name, job.size, job.nodes) },
+    { "driver", machine.driver_text(info.driver_version) },
+    { "clock", ("%.0f MHz maximum, memory %.0f MHz"):format(info.clock_hz / 1e6, info.memory_clock_hz / 1e6) },
+    { "libraries", ("NCCL %d.%d.%d; %s"):format(version // 10000, version // 100 % 100, version % 100,
+      job.library) },
+    { "algorithm", ("%s, protocol %s%s"):format(os.getenv("NCCL_ALGO") or "NCCL's choice",
+      os.getenv("NCCL_PROTO") or "NCCL's choice", log and ", noted above each row" or "") },
+    { "bandwidth", "as nccl-tests defines it: algbw is bytes over time, busbw its share on a rank's link" },
+  }
+end
+
+--- Every rank checks its request and gets its buffers; when one rank cannot, none starts. A wrong request is wrong on
+--- every rank; memory may be short on one alone.
+local function agreed(session, request)
+  local ready, failure = session.comm:prepare(request)
+  if not ready and failure.kind == "lost" then session.lose(failure) end
+  local ranks = session.group:size()
+  local first = -session.group:reduce(ready and -ranks or -session.group:rank(), "max")
+  if first == ranks then return true end
+  return nil, failure or error_module.new("memory", "out of memory on the device of rank %d", math.floor(first))
+end
+
+--- Slowest rank's seconds of each run, the same on every rank.
+local function timed(session, request)
+  local seconds, failure = session.comm:time(request)
+  if not seconds then session.lose(failure) end
+  for i, value in ipairs(seconds) do seconds[i] = session.group:reduce(value, "max") end
+  return seconds
+end
+
+--- Repeats a collective until its time is known to the target or the budget is spent.
+local function repeated(session, request)
+  local r, began = session.resolved, sample.now()
+  local seconds = timed(session, request)
+  repeat
+    local stats = sample.stats(seconds)
+    -- Every rank holds the same numbers, so every rank decides the same; the clock is rank 0's.
+    local spent = session.group:reduce(sample.now() - began, "max")
+    if #seconds >= r.min_repeats and stats.half_width <= r.target * stats.low_mean or spent > r.budget_seconds then
+      break
+    end
+    request.repeats = math.min(10, r.max_repeats - #seconds)
+    local more = timed(session, request)
+    table.move(more, 1, #more, #seconds + 1, seconds)
+  until #seconds >= r.max_repeats
+  return seconds, sample.stats(seconds)
+end
+
+--- Opens a session; every rank of the job calls it. The GPU of a rank is its local rank.
+---@param options table precision, min_repeats, max_repeats, budget_seconds, target, keep_raw, share
+function backend.open(options)
+  options = options or {}
+  local ok, why = backend.available()
+  if not ok then return nil, error_module.new("missing", "%s", why) end
+  local nccl, job = require "ett.nccl", require("ett.dist").open()
+  if job.size < 2 then
+    return nil, error_module.new("missing", "collectives need at least 2 ranks: run under mpirun -n 2 or srun -n 2")
+  end
+  local info, err = device_info(job, require "ett.cuda")
+  if not info then return nil, err end
   local share, precision = options.share, options.precision or "bf16"
   local log = open_log() -- before the library starts
   local session = {
     backend = backend, resolved = { budget_seconds = options.budget_seconds or 1, target = options.target or 0.02,
       min_repeats = options.min_repeats or 10, max_repeats = options.max_repeats or 100 },
-    device = (info.name:gsub("[^%w%-]", "")),
-    header = {
-      { "machine", sample.hostname() },
-      { "device", ("%s, %d ranks on %d nodes"):format(info.name, job.size, job.nodes) },
-      { "driver", machine.driver_text(info.driver_version) },
-      { "clock", ("%.0f MHz maximum, memory %.0f MHz"):format(info.clock_hz / 1e6, info.memory_clock_hz / 1e6) },
-      { "libraries", ("NCCL %d.%d.%d; %s"):format(version // 10000, version // 100 % 100, version % 100,
-        job.library) },
-      { "algorithm", ("%s, protocol %s%s"):format(os.getenv("NCCL_ALGO") or "NCCL's choice",
-        os.getenv("NCCL_PROTO") or "NCCL's choice", log and ", noted above each row" or "") },
-      { "bandwidth", "as nccl-tests defines it: algbw is bytes over time, busbw its share on a rank's link" },
-    },
+    device = (info.name:gsub("[^%w%-]", "")), header = header_of(job, info, nccl.available(), log),
   }
+  local named = ("device %d (%s)"):format(job.local_rank, info.name)
+  function session.lose(failure) lose(job, named, failure) end
 
   local mpi = require("ett.base.find").load("samplers", "mpi")
   --- nodes x ranks a node that this job can form for a target.
@@ -129,71 +185,26 @@ function backend.open(options)
 
   --- Forms the communicator of a topology; every rank of the job calls it.
   function session.use(topology)
-    local member = job.node < topology.nodes and job.local_rank < topology.ranks_per_node
     if session.comm then session.comm:close() end
-    if session.group then session.group:close() end
-    session.group, session.comm = job.world:split(member and 0 or -1, job.rank), nil
-    session.member, session.topology = member, topology
-    if share then share.topology_group = session.group end
-    if not member then return end
+    mpi.form_group(session, job, topology, share)
+    session.comm = nil
+    if not session.member then return end
     local id = session.group:rank() == 0 and assert(nccl.unique_id()) or ""
     id = session.group:share_text(id)
     session.comm = assert(nccl.open { device = job.local_rank, rank = session.group:rank(),
       size = session.group:size(), id = id })
   end
 
-  local named = ("device %d (%s)"):format(job.local_rank, info.name)
-
-  --- Ends the campaign on all ranks: the job is aborted with this rank's sentence.
-  local function lose(failure)
-    local object = error_module.new("lost", "rank %d, %s: %s; the rows are safe, run the same command again", job.rank,
-      named, failure.message)
-    object.fatal = true
-    error(object, 0)
-  end
-
-  --- Slowest rank's seconds of each of `repeats` runs, the same on every rank.
-  local function timed(request)
-    local seconds, failure = session.comm:time(request)
-    if not seconds then lose(failure) end
-    for i, value in ipairs(seconds) do seconds[i] = session.group:reduce(value, "max") end
-    return seconds
-  end
-
-  --- Every rank checks its request and gets its buffers; when one cannot, none starts. What is wrong with the
-  --- request is wrong on every rank; memory may be short on one alone.
-  local function agreed(request)
-    local ready, failure = session.comm:prepare(request)
-    if not ready and failure.kind == "lost" then lose(failure) end
-    local ranks = session.group:size()
-    local first = -session.group:reduce(ready and -ranks or -session.group:rank(), "max")
-    if first == ranks then return true end
-    return nil, failure or error_module.new("memory", "out of memory on the device of rank %d", math.floor(first))
-  end
-
   --- Times a collective of `count` elements on the communicator in use: result | nil, error.
   function session.measure_collective(target, count)
     local request = { kind = target.collective, count = count, dtype = precision,
       in_place = target.in_place or false, repeats = 5 }
-    local all, refused = agreed(request)
+    local all, refused = agreed(session, request)
     if not all then return nil, refused end
-    local seconds = timed(request)
-    local most = options.max_repeats or 100
-    local began = sample.now()
-    repeat
-      local stats = sample.stats(seconds)
-      -- Every rank holds the same numbers, so every rank decides the same; the clock is rank 0's.
-      local spent = session.group:reduce(sample.now() - began, "max")
-      if #seconds >= (options.min_repeats or 10) and stats.half_width <= (options.target or 0.02) * stats.low_mean
-        or spent > (options.budget_seconds or 1) then break end
-      request.repeats = math.min(10, most - #seconds)
-      local more = timed(request)
-      table.move(more, 1, #more, #seconds + 1, seconds)
-    until #seconds >= most
-    local stats = sample.stats(seconds)
-    local ranks = session.group:size()
+    local seconds, stats = repeated(session, request)
     local choice = log and session.group:rank() == 0 and log.choice(target.collective)
-    local algorithm, bus = backend.bandwidth(target.collective, count * dtype_bytes[precision], ranks, stats.low_mean)
+    local algorithm, bus = backend.bandwidth(target.collective, count * dtype_bytes[precision], session.group:size(),
+      stats.low_mean)
     return { seconds = stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
       half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
       raw_seconds = options.keep_raw and seconds or nil,

@@ -1,11 +1,13 @@
---- PyTorch back end: the same campaign run by the user's own PyTorch.
+--- PyTorch back end: runs a campaign in the user's own PyTorch.
 --
--- One Python process (worker.py) runs for the length of a session. Each shape is recorded by torch.profiler and
--- the Kineto trace is read by ett.trace: device time on a GPU, host time where PyTorch has no GPU.
+-- One Python process (worker.py) serves a session. torch.profiler records each shape, and ett.trace reads the Kineto
+-- trace: device time on a GPU, host time where PyTorch has no GPU.
 local error_module = require "ett.base.error"
+local folder_module = require "ett.base.folder"
 local host = require "ett.host"
 local json = require "ett.json"
 local machine = require "ett.sampling.machine"
+local quote = require("ett.base.shell").quote
 local sample = require "ett.sample"
 
 local backend = {
@@ -19,15 +21,13 @@ local START_LIMIT_SECONDS, SHAPE_LIMIT_SECONDS = 120, 600
 
 local function python() return os.getenv("ETT_PYTHON") or "python3" end
 
-local function quoted(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
-
 --- true, or nil and one sentence on what is missing.
 function backend.available()
   local name = python()
-  if not os.execute(("%s -c 'import sys' >/dev/null 2>&1"):format(quoted(name))) then
+  if not os.execute(("%s -c 'import sys' >/dev/null 2>&1"):format(quote(name))) then
     return nil, ("no Python interpreter '%s'; install Python 3 or name one in ETT_PYTHON"):format(name)
   end
-  if not os.execute(("%s -c 'import torch' >/dev/null 2>&1"):format(quoted(name))) then
+  if not os.execute(("%s -c 'import torch' >/dev/null 2>&1"):format(quote(name))) then
     return nil, ("'%s' has no PyTorch; install it there or name another interpreter in ETT_PYTHON"):format(name)
   end
   return true
@@ -65,9 +65,9 @@ local function wait_for(path, log, limit_seconds)
   end
 end
 
---- Seconds of each occurrence of a pass in a trace: device rows launched inside its range, or, where PyTorch ran
---- on the host, the range itself. A campaign's own target (a path of host events) comes first where each
---- iteration has one; else the second result says why the range was taken.
+--- Seconds of each occurrence of a pass in a trace: of device rows launched inside its range, or of the range itself
+--- where PyTorch ran on the host. A campaign's target (a path of host events) is used where each iteration has one;
+--- else the second result says why the range was used.
 local function pass_seconds(trace, pass, on_device, target, active)
   local seconds = {}
   if not on_device then
@@ -89,6 +89,77 @@ local function pass_seconds(trace, pass, on_device, target, active)
   return seconds, note
 end
 
+--- Starts the Python process, which writes its greeting to FOLDER/hello.
+local function start_worker(folder, device, log)
+  local worker = assert(io.popen(("{ %s %s %s %s >%s 2>&1; : >%s; }"):format(quote(python()),
+    quote(host.root .. "/samplers/torch/worker.py"), device, quote(folder .. "/hello"), quote(log),
+    quote(log .. ".ended")), "w"))
+  worker:setvbuf("line")
+  return worker
+end
+
+local function device_of(options)
+  local has_gpu = options.device ~= "cpu" and os.execute(
+    ("%s -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)' >/dev/null 2>&1"):format(
+      quote(python())))
+  return has_gpu and ("cuda:%d"):format(options.device or 0) or "cpu"
+end
+
+--- The lines about the interpreter and its device for the header of a table.
+local function header_of(hello, options, warmup, active)
+  local on_device = hello.device ~= "cpu"
+  return {
+    { "machine", sample.hostname() },
+    { "device", hello.device },
+    { "driver", on_device and machine.gpu_driver() or on_device and "unknown" or "none" },
+    { "clock", on_device and machine.gpu_clock_text(options.device or 0)
+      or ("%s MHz nominal"):format(machine.processor().mhz or "?") },
+    { "libraries", ("PyTorch %s%s"):format(hello.torch, hello.cuda and ", CUDA " .. hello.cuda or "") },
+    { "time", on_device and "device rows of the profiler's trace, caches as the pass before left them"
+      or "host ranges of the profiler's trace" },
+    { "iterations", ("%d timed after %d"):format(active, warmup) },
+  }
+end
+
+--- Has the worker run an operator; returns the path of its trace | nil, error.
+local function traced(session, op, s, request)
+  session.count = session.count + 1
+  local trace_path = ("%s/%d.json"):format(session.folder, session.count)
+  local answer_path = ("%s/%d.answer"):format(session.folder, session.count)
+  request.operator, request.source, request.shape, request.passes = op.name, op.torch, s, op.passes
+  request.trace, request.answer = trace_path, answer_path
+  session.worker:write(json.encode(request), "\n")
+  session.worker:flush()
+  local answer, failure = wait_for(answer_path, session.log, SHAPE_LIMIT_SECONDS)
+  if not answer then return nil, failure end
+  if answer.ok then return trace_path end
+  local what = ("%s: %s"):format(op.name, answer.message)
+  if answer.kind == "lost" then
+    what = ("%s; %s cannot be used by this process any more: its rows are safe, run the same command again to "
+      .. "continue after this shape"):format(what, session.torch_device)
+  end
+  return nil, error_module.new(answer.kind, "%s", what)
+end
+
+--- The results of every pass in a trace | nil, error.
+---@param paths table the campaign's `targets`: host events of each pass
+local function results_of(trace, op, paths, on_device, active, keep_raw)
+  local results, notes = {}, {}
+  for i, pass in ipairs(op.passes) do
+    local seconds, note = pass_seconds(trace, pass, on_device, paths[i], active)
+    notes[#notes + 1] = note
+    if #seconds == 0 then
+      return nil, error_module.new("model", "%s: the trace holds no time of its %s pass", op.name, pass)
+    end
+    local stats = sample.stats(seconds)
+    results[pass] = { seconds = stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
+      mean_seconds = stats.mean, half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
+      raw_seconds = keep_raw and seconds or nil }
+  end
+  if #notes > 0 then results.note = table.concat(notes, "; ") end
+  return results
+end
+
 --- Opens a session: starts the worker.
 ---@param options table precision, warmup, active (or a campaign's schedule), keep_raw, device (number of a GPU; "cpu"
 --- forces the host)
@@ -96,95 +167,43 @@ function backend.open(options)
   options = options or {}
   local ok, why = backend.available()
   if not ok then return nil, error_module.new("missing", "%s", why) end
-  local folder = os.tmpname()
-  os.remove(folder)
-  if not os.execute("mkdir -m 700 " .. quoted(folder)) then
-    return nil, error_module.new("io", "cannot make the folder '%s'", folder)
-  end
-  local device = options.device == "cpu" and "cpu"
-    or os.execute(("%s -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)' >/dev/null 2>&1")
-      :format(quoted(python()))) and ("cuda:%d"):format(options.device or 0) or "cpu"
-  local schedule = options.schedule or {}
+  local folder, schedule = folder_module.temporary(), options.schedule or {}
   local warmup = options.warmup or schedule.warmup and schedule.wait + schedule.warmup or 6
   local active = options.active or schedule.active or 10
-  local log = folder .. "/log"
-  local worker = assert(io.popen(("{ %s %s %s %s >%s 2>&1; : >%s; }"):format(quoted(python()),
-    quoted(host.root .. "/samplers/torch/worker.py"), device, quoted(folder .. "/hello"), quoted(log),
-    quoted(log .. ".ended")), "w"))
-  worker:setvbuf("line")
-  local function close()
-    if not worker then return end
-    worker:close()
-    worker = nil
-    os.execute("rm -rf " .. quoted(folder))
+  local session = { backend = backend, keeps_schedule = true, folder = folder, log = folder .. "/log", count = 0 }
+  session.worker = start_worker(folder, device_of(options), session.log)
+  function session.close()
+    if not session.worker then return end
+    session.worker:close()
+    session.worker = nil
+    folder_module.remove(folder)
   end
-  local hello, err = wait_for(folder .. "/hello", log, START_LIMIT_SECONDS)
+  local hello, err = wait_for(folder .. "/hello", session.log, START_LIMIT_SECONDS)
   if not hello then
-    close()
+    session.close()
     return nil, err
   end
-  local on_device = hello.device ~= "cpu"
-  local session = {
-    backend = backend, keeps_schedule = true,
-    device = (hello.device:gsub("[^%w%-]", "")),
-    header = {
-      { "machine", sample.hostname() },
-      { "device", hello.device },
-      { "driver", on_device and machine.gpu_driver() or on_device and "unknown" or "none" },
-      { "clock", on_device and machine.gpu_clock_text(options.device or 0)
-        or ("%s MHz nominal"):format(machine.processor().mhz or "?") },
-      { "libraries", ("PyTorch %s%s"):format(hello.torch, hello.cuda and ", CUDA " .. hello.cuda or "") },
-      { "time", on_device and "device rows of the profiler's trace, caches as the pass before left them"
-        or "host ranges of the profiler's trace" },
-      { "iterations", ("%d timed after %d"):format(active, warmup) },
-    },
-    close = close,
-  }
+  session.torch_device, session.device = hello.device, (hello.device:gsub("[^%w%-]", ""))
+  session.header = header_of(hello, options, warmup, active)
 
-  local count = 0
   --- Times every pass of an operator on a shape: { forward = result, … } | nil, error.
   ---@param target table? of the campaign: its `targets` name the host events of each pass
   function session.measure(op, s, _, target)
     if not op.torch then
       return nil, error_module.new("model", "operator '%s' cannot run under PyTorch: it has no field 'torch'", op.name)
     end
-    count = count + 1
-    local trace_path, answer_path = ("%s/%d.json"):format(folder, count), ("%s/%d.answer"):format(folder, count)
-    local passes = op.passes
-    worker:write(json.encode { operator = op.name, source = op.torch, shape = s, passes = passes,
-      dtype = options.precision or "bf16", warmup = warmup, active = active,
-      trace = trace_path, answer = answer_path }, "\n")
-    worker:flush()
-    local answer, failure = wait_for(answer_path, log, SHAPE_LIMIT_SECONDS)
-    if not answer then return nil, failure end
-    if not answer.ok then
-      local what = ("%s: %s"):format(op.name, answer.message)
-      if answer.kind == "lost" then
-        what = ("%s; %s cannot be used by this process any more: its rows are safe, run the same command again to go "
-          .. "on after this shape"):format(what, hello.device)
-      end
-      return nil, error_module.new(answer.kind, "%s", what)
-    end
+    local path, failure = traced(session, op, s,
+      { dtype = options.precision or "bf16", warmup = warmup, active = active })
+    if not path then return nil, failure end
     local trace
-    trace, failure = require("ett.trace").open(trace_path, { profile_mode = "torch" })
+    trace, failure = require("ett.trace").open(path, { profile_mode = "torch" })
     if not trace then return nil, failure end
-    local results, notes, paths = {}, {}, target and target.targets or {}
-    for i, pass in ipairs(passes) do
-      local seconds, note = pass_seconds(trace, pass, on_device, paths[i], active)
-      notes[#notes + 1] = note
-      if #seconds == 0 then
-        trace:close()
-        return nil, error_module.new("model", "%s: the trace holds no time of its %s pass", op.name, pass)
-      end
-      local stats = sample.stats(seconds)
-      results[pass] = { seconds = stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
-        mean_seconds = stats.mean, half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
-        raw_seconds = options.keep_raw and seconds or nil }
-    end
+    local results
+    results, failure = results_of(trace, op, target and target.targets or {}, hello.device ~= "cpu", active,
+      options.keep_raw)
     trace:close()
-    os.remove(trace_path)
-    if #notes > 0 then results.note = table.concat(notes, "; ") end
-    return results
+    if results then os.remove(path) end
+    return results, failure
   end
 
   return session

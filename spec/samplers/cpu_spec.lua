@@ -253,6 +253,20 @@ describe("the CPU kernels", function()
     end
   end)
 
+  it("finds the kind of an operator in its declared facts, not in its name", function()
+    local operator = require "ett.operator"
+    local function renamed(name, s)
+      local op = setmetatable({ name = "mine" }, { __index = operator.get(name) })
+      return backend.calls(op, s, "forward")[1]
+    end
+    assert.equal("rms_norm", renamed("rms_norm", { tokens = 4, hidden = 8 }).kind)
+    assert.equal("gelu", renamed("gelu", { tokens = 4, width = 8 }).kind)
+    local scores = { batch = 1, heads = 2, seq_q = 4, seq_k = 4 }
+    assert.equal(2, renamed("masked_softmax", scores).visible)
+    assert.equal(1, renamed("softmax", scores).visible)
+    assert.equal("mask_fill", renamed("fill_mask", scores).kind)
+  end)
+
   it("refuses impossible shapes and sizes beyond memory by name", function()
     local pool = assert(cpu.pool(1 << 20, 1))
     local none = { kind = "linear", pass = "forward", batch = 1, m = 0, n = 1, k = 1 }

@@ -121,7 +121,7 @@ describe("a GPU that fails", function()
     one_sentence(out)
     assert.matches("wild: device 0 %(Stand%-In 90%): running the kernels: an illegal memory access was encountered",
       out)
-    assert.matches("run the same command again to go on after this shape", out)
+    assert.matches("run the same command again to continue after this shape", out)
     local rows, failed, text = held "wild"
     assert.equal(1, rows)
     assert.equal(1, failed)

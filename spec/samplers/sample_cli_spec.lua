@@ -112,8 +112,8 @@ describe("ett sample", function()
     says("", "give one campaign")
     says("c.lua --parts 2 --part 3", "%-%-part must be 1 to 2 %(%-%-parts%), got 3")
     says("c.lua --precision fp16", "the back end 'cpu' measures fp32, not 'fp16'")
-    says("c.lua --backend mpi --device 5", "^ett: sample: %-%-device does not go with the back end mpi: where a rank "
-      .. "runs is mpirun's or srun's to say %(%-%-bind%-to, %-%-cpu%-bind%)\n$")
+    says("c.lua --backend mpi --device 5", "^ett: sample: %-%-device does not go with the back end mpi: mpirun or "
+      .. "srun places the ranks %(%-%-bind%-to, %-%-cpu%-bind%)\n$")
     says("c.lua --backend nccl --device_num 0", "%-%-device does not go with the back end nccl: the GPU of a rank is")
     local text, status = run "sample c.lua --backend nosuch"
     assert.equal(1, status)
