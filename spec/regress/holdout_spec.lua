@@ -73,7 +73,7 @@ describe("ett.holdout", function()
     end
     assert.equal(r.rows, checked)
     assert.equal("surface", profile.from_samples({ path }, { cache = false }):model("gelu fp32",
-      profile.devices({ path }).AMD, "forward"):facts().kind)
+      require("ett.profile.sampled").devices({ path }).AMD, "forward"):facts().kind)
   end)
 
   fits("passes the bound of physics: a row faster than the device teaches nothing", function()

@@ -1,3 +1,4 @@
+local calibrate = require "ett.profile.calibrate"
 local coefficients = require "ett.profile.coefficients"
 local ett_io = require "ett.io"
 local operator = require "ett.operator"
@@ -103,7 +104,7 @@ describe("ett.profile", function()
     end
     assert.same({ ["- allreduce_2_4 fp16"] = 70, ["- allreduce_2_4 fp32"] = 50 }, held_out)
     local listed, about = {}, { source = "a made-up device", fitted = "2026-01-01" }
-    for i, one in ipairs(p:export_coefficients(several .. "/coefficients", about)) do
+    for i, one in ipairs(calibrate.export(p, several .. "/coefficients", about)) do
       listed[i] = ("%s %s: %d"):format(one.pool, one.name, one.rows)
     end
     assert.same({ "all_reduce allreduce_2_4: 70", "all_reduce allreduce_2_4: 50" }, listed) -- of 16 and of 32 bits
@@ -122,7 +123,7 @@ describe("ett.profile", function()
   fits("carries everything in coefficient files of a few kilobytes", function()
     local p = profile.open(path, none)
     local out = path .. "/coefficients"
-    local summary = p:export_coefficients(out, { source = "a made-up device", fitted = "2026-01-01" })
+    local summary = calibrate.export(p, out, { source = "a made-up device", fitted = "2026-01-01" })
     assert.are.equal(4, #summary)
     local q = profile.open(out)
     for _, name in ipairs { "linear1", "linear_proj" } do

@@ -1,5 +1,6 @@
 --- A pass most of whose rows beat the device's peak is void: said, not served, answered from its twin; and kept.
 local cache = require "ett.profile.cache"
+local calibrate = require "ett.profile.calibrate"
 local ett_io = require "ett.io"
 local operator = require "ett.operator"
 local profile = require "ett.profile"
@@ -92,7 +93,7 @@ describe("a void pass", function()
 
   fits("stays void in coefficient files", function()
     local into = path .. "/coefficients"
-    local summary = profile.from_samples({ path }, {}):export_coefficients(into, { source = "made up", fitted = "x" })
+    local summary = calibrate.export(profile.from_samples({ path }, {}), into, { source = "made up", fitted = "x" })
     local void = {}
     for _, line in ipairs(summary) do
       if (line.fault or ""):match "^void: " then void[#void + 1] = line.pool .. " " .. line.name end

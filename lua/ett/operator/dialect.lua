@@ -34,6 +34,7 @@ function dialect.list()
       for name, stand_in in pairs(one.stand_ins or {}) do
         one.stand_ins[name] = schema.check(stand_in, stand_in_fields, ("%s: stand_ins: %s"):format(label, name))
       end
+      one.path = path .. "/dialect.lua"
       known[#known + 1] = one
     end
   end

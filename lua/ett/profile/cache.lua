@@ -1,9 +1,9 @@
 --- The cache of fitted models: $XDG_CACHE_HOME/ett/models, else ~/.cache/ett/models.
 --
--- A model's name is the hash of everything that it was made from: the bytes of the sample
--- files, the code that turns rows into dimensions, the regressor's version and the library's.
--- So it is never stale, and processes may write the same one at once: files are written whole
--- or not at all. What cannot be read is fitted anew; what cannot be written is said once.
+-- A model's name is the hash of its sources: the bytes of the sample files, the code that turns rows into dimensions,
+-- the versions of the regressor. So it is never stale. Files are written whole or not at all: processes may write the
+-- same one at once. A model that cannot be read is fitted again; one that cannot be written is reported once.
+local dialect = require "ett.operator.dialect"
 local files = require "ett.io"
 local regressor = require "ett.profile.regressor"
 local regressor_surface = require "ett.profile.surface"
@@ -16,16 +16,16 @@ cache.warn = function() end
 local warned = false
 local code_hash
 
--- The code between a sample file and the regressor.
+-- The hash of the code between a sample file and the regressor, dialects included.
 local function code()
   if code_hash then return code_hash end
   local pieces = { regressor.version, regressor_surface.version, "with the rows dropped" }
-  for _, name in ipairs { "ett.profile.samples", "ett.samples.table", "ett.regressor", "ett.profile.surface",
-    "ett.profile.physics", "ett.profile.fit", "ett.operator.gemm", "ett.operator.memory", "ett.operator.optimizer",
-    "ett.operator.shapes" } do
-    local path = package.searchpath(name, package.path)
-    pieces[#pieces + 1] = path and files.hash_file(path) or name
+  for _, name in ipairs { "ett.profile.samples", "ett.samples.table", "ett.profile.regressor", "ett.profile.surface",
+    "ett.profile.physics", "ett.profile.fit", "ett.operator.dialect", "ett.operator.gemm", "ett.operator.memory",
+    "ett.operator.norm", "ett.operator.optimizer", "ett.operator.scores", "ett.operator.shapes" } do
+    pieces[#pieces + 1] = assert(files.hash_file(assert(package.searchpath(name, package.path))))
   end
+  for _, one in ipairs(dialect.list()) do pieces[#pieces + 1] = assert(files.hash_file(one.path)) end
   code_hash = files.hash(table.unpack(pieces))
   return code_hash
 end
@@ -73,7 +73,7 @@ function cache.load(key)
     or (regressor_surface.load(folder .. "/" .. key .. ".surface"))
 end
 
---- What was kept of a void pass: { { row = 0, reason =, path =, void = true } }, or nil.
+--- The kept report of a void pass: { { row = 0, reason =, path =, void = true } }, or nil.
 function cache.load_void(key)
   local folder = cache.folder()
   local kept = folder and require("ett.json").read(folder .. "/" .. key .. ".void.json")
@@ -119,7 +119,7 @@ function cache.save(key, model, outliers)
   end)
 end
 
---- Writes that a pass is void, so that its samples need not be read to know.
+--- Writes that a pass is void, so that the next process need not read its samples.
 function cache.save_void(key, rows)
   keep(function(folder) return write_rows(folder .. "/" .. key .. ".void.json", rows) end)
 end

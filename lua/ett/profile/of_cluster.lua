@@ -19,6 +19,8 @@ local cluster_module = require "ett.profile.cluster"
 local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"
+local profile = require "ett.profile"
+local sampled = require "ett.profile.sampled"
 
 local cluster_profile = {}
 local Profile = {}
@@ -87,8 +89,7 @@ end
 -- A void pass of the cluster's own samples (ett.profile.physics; vista's backward attention) from its twin: by the
 -- other device's ratio of the two at the same shape, else by the ratio of FLOPs.
 local function from_twin(self, op, shape, dtype, pass, void)
-  local profile = require "ett.profile"
-  local twin, factor = profile.twin(op, shape, pass)
+  local twin, factor = sampled.twin(op, shape, pass)
   local answer = ask(self.own, op.name, shape, dtype, twin)
   if missing(answer) or self.own:void(op.name, dtype, twin) then return nil end
   local whose = "FLOPs"
@@ -99,19 +100,19 @@ local function from_twin(self, op, shape, dtype, pass, void)
       factor, whose = b.seconds / a.seconds, self.other.cluster.name
     end
   end
-  return profile.from_twin(answer, factor, pass, twin, void, whose)
+  return sampled.from_twin(answer, factor, pass, twin, void, whose)
 end
 
 -- A lookup in a larger vocabulary than any sampled takes at least the further bytes longer: its backward pass clears
 -- the gradient of the whole table, a part that few samples tell from the rest.
 local function with_table(self, op, shape, dtype, pass, answer)
   if missing(answer) or not answer.sampled_vocab then return answer end
-  local sampled = {}
-  for field, value in pairs(shape) do sampled[field] = value end
-  sampled.whole_vocab = answer.sampled_vocab
-  sampled.vocab = math.ceil(shape.vocab * answer.sampled_vocab / (shape.whole_vocab or shape.vocab))
-  local more = (op.bytes(shape, dtype, pass) - op.bytes(sampled, dtype, pass)) / self:stream_bandwidth(dtype)
-  local least = ask(self.own, op.name, sampled, dtype, pass).seconds + more
+  local known = {}
+  for field, value in pairs(shape) do known[field] = value end
+  known.whole_vocab = answer.sampled_vocab
+  known.vocab = math.ceil(shape.vocab * answer.sampled_vocab / (shape.whole_vocab or shape.vocab))
+  local more = (op.bytes(shape, dtype, pass) - op.bytes(known, dtype, pass)) / self:stream_bandwidth(dtype)
+  local least = ask(self.own, op.name, known, dtype, pass).seconds + more
   if answer.seconds < least then
     answer.seconds, answer.high_seconds = least, answer.high_seconds + least - answer.seconds
   end
@@ -227,7 +228,7 @@ function cluster_profile.open(cluster, own)
   if type(said) == "string" then said = { folder = said } end
   said = said or {}
   if not own and said.folder then
-    own = require("ett.profile").open(cluster)
+    own = profile.open(cluster)
   end
   local other = said.base or said.borrow
   return setmetatable({ cluster = cluster, own = own, stream = {},

@@ -94,8 +94,8 @@ end
 
 local function fit_all(word, opts, found)
   local folder, path = place(word)
-  local profile, any = require "ett.profile", false
-  local devices, unknown = profile.devices { folder }
+  local sampled, any = require "ett.profile.sampled", false
+  local devices, unknown = sampled.devices { folder }
   if path then
     for _, entry in ipairs(unknown) do
       if entry.path == path then
@@ -103,7 +103,7 @@ local function fit_all(word, opts, found)
       end
     end
   else
-    profile.check_devices(devices, unknown, folder)
+    sampled.check_devices(devices, unknown, folder)
     for _, entry in ipairs(unknown) do
       io.stderr:write(("ett: note: %s; left out\n"):format(require("ett.profile.samples").unknown_text(entry)))
     end

@@ -1,0 +1,352 @@
+--- A profile over sample tables: times of operators and collectives from models fitted to them.
+--
+-- A model is fitted when it is first needed, from every file of the same kernel, and kept in the cache
+-- (ett.profile.cache). A pass most of whose rows beat the device's peak is void (ett.profile.physics): none of its rows
+-- is used, its other pass answers.
+local cache = require "ett.profile.cache"
+local collective_names = require "ett.operator.collective"
+local error_module = require "ett.base.error"
+local operator = require "ett.operator"
+local physics = require "ett.profile.physics"
+local profile_fit = require "ett.profile.fit"
+local samples = require "ett.profile.samples"
+local schema = require "ett.base.schema"
+
+local sampled = {}
+
+local Profile = { __name = "ett.profile" }
+Profile.__index = Profile
+sampled.Profile = Profile
+
+-- fp16 and bf16 run at the same rates and move the same bytes.
+local function dtype_key(dtype) return dtype == "bf16" and "fp16" or dtype end
+
+local function topology_key(kind, nodes, gpus) return ("%s %d %d"):format(kind, nodes, gpus) end
+
+--- The sample files of folders by device.
+---@return table<string, table[]> devices, table[] unknown tables of operators without a file here
+function sampled.devices(folders)
+  local devices, unknown = {}, {}
+  for _, folder in ipairs(folders) do
+    local index, others = samples.index(folder)
+    if not index then error(others, 0) end
+    table.move(others, 1, #others, #unknown + 1, unknown)
+    for _, entry in ipairs(index) do
+      devices[entry.gpu] = devices[entry.gpu] or {}
+      table.insert(devices[entry.gpu], entry)
+    end
+  end
+  return devices, unknown
+end
+
+--- Raises where folders hold no table that can be used.
+function sampled.check_devices(devices, unknown, source)
+  if next(devices) then return end
+  if unknown[1] then error_module.raise("missing", "%s", samples.unknown_text(unknown[1])) end
+  error_module.raise("format", "%s: no sample files ({gpu}_{operator}_{precision}.csv)", source)
+end
+
+--- A profile over files of samples; nothing is read yet.
+---@param folders string[]
+---@param options table? { multiprocessors=, threads=, gpu= (device, where the folders hold several),
+---cache=false to neither read nor write it }
+---@return ett.Profile
+function sampled.open(folders, options)
+  options = options or {}
+  local self = setmetatable({ files = {}, pools = {}, collectives = {}, models = {}, voids = {}, outliers = {},
+    stamps = {}, options = options, source = table.concat(folders, ", ") }, Profile)
+  local devices, unknown = sampled.devices(folders)
+  if not options.gpu then sampled.check_devices(devices, unknown, self.source) end
+  self.gpu = options.gpu or schema.keys(devices)[1]
+  if not options.gpu and next(devices, next(devices)) then
+    error_module.raise("format", "%s: samples of several devices (%s); a profile is of one: keep them in folders "
+      .. "of their own", self.source, table.concat(schema.keys(devices), ", "))
+  end
+  self.files = devices[self.gpu] or {}
+  self.multiprocessors = options.multiprocessors or physics.multiprocessors(self.gpu)
+  for _, entry in ipairs(self.files) do
+    local dtype = dtype_key(entry.dtype)
+    if entry.operator then
+      local key = samples.pool(entry.operator) .. " " .. dtype
+      self.pools[key] = self.pools[key] or {}
+      table.insert(self.pools[key], entry)
+    else
+      local list = self.collectives[entry.collective .. " " .. dtype] or {}
+      self.collectives[entry.collective .. " " .. dtype] = list
+      list[#list + 1] = entry
+    end
+  end
+  return self
+end
+
+--- Rows of several files of one pool and pass, one after another, as ett.profile.fit takes them; `origins` says
+--- where each stands. Nil where there are none.
+function Profile:data(entries, pass, group)
+  local rows, seconds, origins, disturbed, first = {}, {}, {}, {}, nil
+  for _, entry in ipairs(entries) do
+    local file, err = samples.read(entry)
+    if not file then error(err, 0) end
+    for _, p in ipairs(file.passes) do
+      if p.pass == pass and (not first or first.dims == file.dims) then
+        first = first or file
+        for i = 1, file.count do
+          if not (group and file.group) or file.group[i] == group then
+            for d = (i - 1) * file.dims + 1, i * file.dims do rows[#rows + 1] = file.rows[d] end
+            seconds[#seconds + 1] = p.seconds[i]
+            origins[#seconds] = { path = file.path, line = file.lines[i] }
+            disturbed[#seconds] = p.disturbed[i]
+          end
+        end
+      end
+    end
+  end
+  return first and { gpu = self.gpu, family = first.family, dims = first.dims, rows = rows, seconds = seconds,
+    pass = pass, entry = entries[1], group = group, multiprocessors = self.multiprocessors,
+    threads = self.options.threads, origins = origins, disturbed = disturbed }
+end
+
+--- Says of each dropped row which line of which file it is.
+function sampled.locate(outliers, origins)
+  for _, outlier in ipairs(outliers) do
+    local origin = origins[outlier.row]
+    outlier.path, outlier.line = (origin or origins[1]).path, origin and origin.line -- row 0: the whole file
+  end
+  return outliers
+end
+
+-- Fits a pool; what the gate drops and what is void goes to self.outliers, and all to the cache.
+local function fit(self, id, entries, pass, group, stamp)
+  local data = self:data(entries, pass, group)
+  local choice = data and profile_fit.choose(data)
+  if not choice then return false end
+  local whole = choice.void and { { row = 0, seconds = 0.0, reason = choice.void, path = entries[1].path } } or {}
+  if choice.void and not self.options.as_sampled then
+    whole[1].void = true
+    self.voids[id], self.outliers[id] = choice.void, whole
+    if stamp then cache.save_void(stamp, whole) end
+    return false
+  end
+  local model, outliers = profile_fit.fit(choice, data)
+  table.move(sampled.locate(outliers, data.origins), 1, #outliers, #whole + 1, whole)
+  if #whole > 0 then self.outliers[id] = whole end
+  if stamp then cache.save(stamp, model, whole) end
+  return model
+end
+
+--- The fitted model of a pool, from memory, the cache, or a fit. False: there is none, and why the pass is void.
+---@return table|false, string|nil
+function Profile:model(key, entries, pass, group)
+  local id = key .. " " .. pass
+  local known = self.models[id]
+  if known ~= nil then return known, self.voids[id] end
+  local paths, stamp = {}, nil
+  for i, entry in ipairs(entries) do paths[i] = entry.path end
+  if self.options.cache ~= false then
+    stamp = cache.key(paths, entries[1].operator and entries, pass, group or "", self.multiprocessors, self.gpu,
+      self.options.as_sampled and "as sampled" or "")
+    known = cache.load(stamp)
+    if known then
+      self.stamps[id] = stamp
+    else
+      local void = cache.load_void(stamp)
+      if void then known, self.voids[id], self.outliers[id] = false, void[1].reason, void end
+    end
+  end
+  if known == nil then known = fit(self, id, entries, pass, group, stamp) end
+  self.models[id] = known
+  return known, self.voids[id]
+end
+
+--- Why nothing of a pass is served though it was sampled, or nil.
+---@return string|nil
+function Profile:void(name, dtype, pass)
+  local op = operator.get(name)
+  local key = samples.pool(op) .. " " .. dtype_key(dtype)
+  if not self.pools[key] then return nil end
+  return (select(2, self:model(key, self.pools[key], pass)))
+end
+
+--- The same samples with nothing called void: what estimate-train-time makes of them.
+function Profile:as_sampled()
+  local options, same = { as_sampled = true }, {}
+  for name, value in pairs(self.options) do options[name] = value end
+  for name, value in pairs(self) do same[name] = value end
+  same.options, same.models, same.voids, same.outliers, same.stamps = options, {}, {}, {}, {}
+  same.collective_cache = nil
+  return setmetatable(same, getmetatable(self))
+end
+
+--- What is known of a prediction, as the contract has it.
+function sampled.answer(predicted, detail)
+  local provenance = predicted.provenance
+  if provenance == "extrapolated" then
+    detail = ("%s; %.2f times outside the samples"):format(detail, 2 ^ predicted.outside)
+  end
+  return { seconds = predicted.value, low_seconds = predicted.low, high_seconds = predicted.high,
+    provenance = provenance, detail = detail }
+end
+
+function Profile.answer(_, predicted, detail) return sampled.answer(predicted, detail) end
+
+--- The other pass of a void one, and how many of its times a void one's are by their FLOPs.
+function sampled.twin(op, shape, pass)
+  local twin = pass == "backward" and "forward" or "backward"
+  return twin, op.flops(shape, pass) / op.flops(shape, twin)
+end
+
+--- An answer made of a void pass's twin.
+function sampled.from_twin(answer, factor, pass, twin, void, whose)
+  local spread = 0.15
+  return { seconds = answer.seconds * factor, low_seconds = answer.low_seconds * factor * (1 - spread),
+    high_seconds = answer.high_seconds * factor * (1 + spread),
+    provenance = answer.provenance == "assumed" and "assumed" or "calibrated",
+    detail = ("%s samples are void, %s; %.2f times %s, as %s; %s"):format(pass, void, factor, twin, whose,
+      answer.detail or "") }
+end
+
+--- Seconds of one run of an operator, or nil when nothing like it was sampled. A void pass is answered from its
+--- twin by the ratio of FLOPs.
+---@param name string operator or alias
+---@param shape table the operator's own shape
+---@param dtype string
+---@param pass string "forward", "backward", "update"
+function Profile:operator(name, shape, dtype, pass)
+  local op = operator.get(name)
+  local pool, family, dims = samples.dims(op, shape)
+  local key = samples.pool(op) .. " " .. dtype_key(dtype)
+  local entries = self.pools[key]
+  if not entries then return nil end
+  local model, void = self:model(key, entries, pass)
+  if void and pass ~= "update" and not self:void(op.name, dtype, (sampled.twin(op, shape, pass))) then
+    local twin, factor = sampled.twin(op, shape, pass)
+    local answer = self:operator(op.name, shape, dtype, twin)
+    return answer and sampled.from_twin(answer, factor, pass, twin, void, "FLOPs")
+  end
+  if not model or #dims ~= model:facts().dims then return nil end
+  local answer = self:answer(model:predict(dims), ("%s, %d samples"):format(pool, model:facts().rows))
+  if family == "embedding" and model:facts().most and dims[4] > model:facts().most[4] then
+    answer.sampled_vocab = model:facts().most[4] -- the largest
+  end
+  return answer
+end
+
+-- Elements in a row of the sample files for `bytes` of the whole buffer. The reference's
+-- allgather files count one rank's share.
+local function elements(kind, bytes, ranks, dtype)
+  local count = bytes / schema.dtype_bytes[dtype]
+  return kind == "all_gather" and count / ranks or count
+end
+
+-- The model among several files of one kind and topology whose range holds the size, else the
+-- nearest by ratio.
+local function nearest(models, size)
+  local best, distance
+  for _, model in ipairs(models) do
+    local f = model:facts()
+    local d = size > f.size_most and math.log(size / f.size_most)
+      or size < f.size_least and math.log(f.size_least / size) or 0
+    if not best or d < distance then best, distance = model, d end
+  end
+  return best
+end
+
+--- Models of a kind at one topology: its own files first, else its rows of a generic file. Files of one name are one
+--- model: of fp16 and bf16.
+function Profile:collective_models(kind, dtype, nodes, gpus)
+  local key = kind .. " " .. dtype
+  local id = topology_key(key, nodes, gpus)
+  local found = self.collective_cache and self.collective_cache[id]
+  if found then return found end
+  found = {}
+  local function take(own)
+    local by_name = {}
+    for _, entry in ipairs(self.collectives[key] or {}) do
+      if own and entry.nodes == nodes and entry.gpus == gpus or not own and not entry.nodes then
+        by_name[entry.name] = by_name[entry.name] or {}
+        table.insert(by_name[entry.name], entry)
+      end
+    end
+    for _, name in ipairs(schema.keys(by_name)) do
+      local model, void = self:model(id .. " " .. name, by_name[name], "collective",
+        not own and nodes .. "_" .. gpus or nil)
+      found[#found + 1], found.void = model or nil, void or found.void
+    end
+  end
+  take(true)
+  if #found == 0 then take(false) end
+  self.collective_cache = self.collective_cache or {}
+  self.collective_cache[id] = found
+  return found
+end
+
+--- Every topology that a kind was sampled at: { name=, entries=, group= }, sorted. A topology of
+--- a generic file counts when it has no file of its own. Files of one name and topology (fp16 and
+--- bf16) stand together.
+---@param key string kind and dtype, a key of self.collectives
+function Profile:topologies(key)
+  local list, own, generic = {}, {}, {}
+  local function add(known, name, entry, group)
+    if not known[name] then
+      known[name] = { name = name, entries = {}, group = group }
+      list[#list + 1] = known[name]
+    end
+    table.insert(known[name].entries, entry)
+  end
+  for _, entry in ipairs(self.collectives[key] or {}) do
+    if entry.nodes then add(own, ("%s_%d_%d"):format(entry.name, entry.nodes, entry.gpus), entry) end
+  end
+  for _, entry in ipairs(self.collectives[key] or {}) do
+    if not entry.nodes then
+      local file, err = samples.read(entry)
+      if not file then error(err, 0) end
+      local seen = {}
+      for _, group in ipairs(file.group) do
+        local name = entry.name .. "_" .. group
+        if not seen[group] and not own[name] then add(generic, name, entry, group) end
+        seen[group] = true
+      end
+    end
+  end
+  table.sort(list, function(a, b) return a.name < b.name end)
+  return list
+end
+
+--- Seconds of a collective; nil when neither it nor its topology was sampled, and why if its samples are void.
+---@param kind string a collective or alias
+---@param bytes number whole buffer (nccl-tests' convention)
+---@param topology table { nodes=, gpus_per_node= }
+function Profile:collective(kind, bytes, topology, dtype)
+  kind = collective_names.kind(kind)
+  dtype = dtype or "fp16"
+  local nodes, gpus = topology.nodes, topology.gpus_per_node
+  local key = dtype_key(dtype)
+  local asked = kind
+  local models = self:collective_models(kind, key, nodes, gpus)
+  if #models == 0 and kind == "reduce_scatter" then -- the same bytes over the same links
+    kind = "all_gather"
+    models = self:collective_models(kind, key, nodes, gpus)
+  end
+  if #models == 0 then return nil, models.void end
+  local size = elements(kind, bytes, nodes * gpus, dtype)
+  if size <= 0 then return nil end
+  local model = nearest(models, size)
+  local detail = ("%s %dx%d, %d samples"):format(kind, nodes, gpus, model:facts().rows)
+  if asked ~= kind then detail = asked .. " as " .. detail end
+  return self:answer(model:predict { size }, detail)
+end
+
+--- Rows that the gate dropped while fitting, by model: { row, path, line, seconds, reason }. Of
+--- models from the cache too.
+function Profile:report()
+  for id, stamp in pairs(self.stamps) do
+    self.outliers[id] = cache.load_outliers(stamp)
+    self.stamps[id] = nil
+  end
+  return self.outliers
+end
+
+function Profile:__tostring()
+  return ("profile of %s: %d files"):format(self.source, #self.files)
+end
+
+return sampled
