@@ -4,11 +4,11 @@
 # ett_foo_core, for C tests and other modules.
 # OPENS: Lua modules. For each x, a file of BIND defines luaopen_ett_x, the module `ett.x`.
 # BIND: sources of the bindings, relative to runtime/bind, or to the calling folder where
-# a file of that name is there.
-# Without LOADABLE the modules are linked into the host and stand in package.preload. With
-# it, OPENS names one module, built as lib/ett/ett/x.so and opened by the first
-# `require "ett.x"`. That is for libraries that load slowly or may be missing (XGBoost,
-# OpenBLAS, SQLite, MPI, CUDA).
+# that file exists.
+# Without LOADABLE the modules are linked into the host and preloaded. With LOADABLE, OPENS
+# names one module. It is built as lib/ett/ett/x.so, which the first `require "ett.x"`
+# opens. That is for libraries that load slowly or may be missing (XGBoost, OpenBLAS,
+# SQLite, MPI, CUDA).
 define_property(GLOBAL PROPERTY ETT_PRELOADED BRIEF_DOCS "preloaded" FULL_DOCS "preloaded")
 define_property(GLOBAL PROPERTY ETT_HOST_CORES BRIEF_DOCS "cores" FULL_DOCS "cores")
 define_property(GLOBAL PROPERTY ETT_HOST_BINDINGS BRIEF_DOCS "bindings" FULL_DOCS "bindings")

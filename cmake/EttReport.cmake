@@ -1,4 +1,4 @@
-# Says what was found, in one place, at the end of a configure.
+# Prints what was found, at the end of a configure.
 foreach(feature CUDA NCCL MPI)
   if(NOT DEFINED ETT_HAVE_${feature})
     set(ETT_HAVE_${feature} "not looked for")

@@ -2,7 +2,7 @@
 
 #include <stdint.h>
 
-static void push_error_object(lua_State *L, const ett_err *err) {
+void ett_lua_push_error(lua_State *L, const ett_err *err) {
   lua_createtable(L, 0, 2);
   ett_lua_set_string(L, "kind", ett_err_kind(err->code));
   ett_lua_set_string(L, "message", err->message);
@@ -12,7 +12,7 @@ static void push_error_object(lua_State *L, const ett_err *err) {
 
 int ett_lua_fail(lua_State *L, const ett_err *err) {
   lua_pushnil(L);
-  push_error_object(L, err);
+  ett_lua_push_error(L, err);
   return 2;
 }
 
@@ -24,7 +24,7 @@ int ett_lua_result(lua_State *L, int status, const ett_err *err) {
 }
 
 int ett_lua_raise(lua_State *L, const ett_err *err) {
-  push_error_object(L, err);
+  ett_lua_push_error(L, err);
   lua_error(L);
 }
 

@@ -15,8 +15,11 @@ int luaL_argerror(lua_State *L, int index, const char *message) __attribute__((n
 int luaL_typeerror(lua_State *L, int index, const char *name) __attribute__((noreturn));
 int lua_error(lua_State *L) __attribute__((noreturn));
 
-/* Pushes nil and an error object {kind, message}; returns 2. For files and devices. The
- * object has the metatable of ett.error once that module is loaded. */
+/* Pushes an error object {kind, message}, with the metatable of ett.error once that
+ * module is loaded. */
+void ett_lua_push_error(lua_State *L, const ett_err *err);
+
+/* Pushes nil and an error object; returns 2. For files and devices. */
 int ett_lua_fail(lua_State *L, const ett_err *err);
 
 /* true, or as ett_lua_fail when status is not 0. */

@@ -17,7 +17,8 @@ static int wants_traceback(int argc, char **argv) {
   return 0;
 }
 
-/* Prints `ett: message` (and the traceback when asked) for the error on the stack. */
+/* Prints `ett: MESSAGE` for the error on the stack, with --traceback its traceback too.
+ */
 static void print_error(lua_State *L, int traceback) {
   int error = lua_gettop(L);
   int is_table = lua_istable(L, error);
@@ -47,9 +48,8 @@ static int run(lua_State *L) {
   return 1;
 }
 
-/* A standard stream that was closed by the caller is opened on /dev/null, or the first
- * file opened would take its number and get what is printed. Output is opened for reading
- * only: that it cannot be written is still found out. */
+/* Opens closed standard streams on /dev/null; else the first file opened would get what
+ * is printed. Output is opened for reading only, so that writing still fails. */
 static void fill_standard_streams(void) {
   for (int fd = 0; fd < 3; fd++)
     if (fcntl(fd, F_GETFD) == -1)
@@ -88,7 +88,7 @@ int cli_main(int argc, char **argv) {
     fprintf(stderr, "ett: cannot write the output: %s\n", strerror(errno));
     status = status ? status : 1;
   }
-  if (interrupted) { /* die of the signal, so that a calling shell stops too */
+  if (interrupted) { /* die of the signal: a calling shell then stops too */
     signal(host_interrupt_signal(), SIG_DFL);
     raise(host_interrupt_signal());
   }

@@ -1,4 +1,4 @@
-/* cli.h - the command line: hands the arguments to lua/ett/cli and prints faults. */
+/* The command line: passes the arguments to lua/ett/cli and prints errors. */
 #ifndef ETT_CLI_H
 #define ETT_CLI_H
 

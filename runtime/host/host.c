@@ -1,9 +1,7 @@
 #include "host/host.h"
 
 #include <errno.h>
-#include <lauxlib.h>
 #include <limits.h>
-#include <lualib.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,14 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bind/common.h"
 #include "preloaded.inc"
 
 #ifndef ETT_VERSION
 #error "ETT_VERSION comes from CMake"
 #endif
 
-/* Lua's own allocator with a bound: used never passes limit. Kept out of the
- * state because the state's memory is what it counts. */
+/* The allocator of Lua: used never exceeds limit. */
 typedef struct {
   size_t used, limit;
 } memory_bound;
@@ -65,7 +63,7 @@ static size_t memory_limit(void) {
              : (size_t)value << shift;
 }
 
-/* The folder above bin/, in which lib/ett and share/ett stand. */
+/* The folder that holds bin/, lib/ett and share/ett. */
 static int find_prefix(char prefix[PATH_MAX]) {
   ssize_t length = readlink("/proc/self/exe", prefix, PATH_MAX - 1);
   if (length <= 0)
@@ -80,13 +78,14 @@ static int find_prefix(char prefix[PATH_MAX]) {
   return 0;
 }
 
-/* host.interrupt_reset() -> whether a Ctrl-C came; host.interrupt_patience(n) */
+/* host.interrupt_reset() -> whether a signal came since the last reset */
 static int interrupt_reset(lua_State *L) {
   lua_pushboolean(L, host_interrupt_reset());
   return 1;
 }
 
-/* host.interrupt_within(fn, ...) -> as of pcall; from then on Ctrl-C comes only there */
+/* host.interrupt_within(fn, ...) -> as pcall; signals arrive only inside such calls from
+ * then on */
 static int interrupt_within(lua_State *L) {
   luaL_checkany(L, 1);
   const int status = host_interrupt_within(L, lua_gettop(L) - 1);
@@ -100,37 +99,32 @@ static int interrupt_patience(lua_State *L) {
   return 0;
 }
 
+static const luaL_Reg functions[] = {
+    {"interrupt_reset", interrupt_reset},
+    {"interrupt_within", interrupt_within},
+    {"interrupt_patience", interrupt_patience},
+    {NULL, NULL},
+};
+
 static void set_host_table(lua_State *L, const char *prefix) {
   char share[PATH_MAX + 16], resolved[PATH_MAX];
   snprintf(share, sizeof share, "%s/share/ett", prefix);
-  lua_createtable(L, 0, 9);
-  lua_pushinteger(L, (lua_Integer)memory.limit);
-  lua_setfield(L, -2, "memory_limit");
-  lua_pushstring(L, ETT_VERSION);
-  lua_setfield(L, -2, "version");
-  lua_pushstring(L, realpath(share, resolved) ? resolved : share);
-  lua_setfield(L, -2, "root");
-  lua_pushstring(L, prefix);
-  lua_setfield(L, -2, "prefix");
-  lua_pushcfunction(L, interrupt_reset);
-  lua_setfield(L, -2, "interrupt_reset");
-  lua_pushcfunction(L, interrupt_within);
-  lua_setfield(L, -2, "interrupt_within");
-  lua_pushcfunction(L, interrupt_patience);
-  lua_setfield(L, -2, "interrupt_patience");
-  lua_pushboolean(L, isatty(STDOUT_FILENO));
-  lua_setfield(L, -2, "terminal");
-  lua_pushboolean(L, isatty(STDERR_FILENO));
-  lua_setfield(L, -2, "error_terminal");
+  luaL_newlib(L, functions);
+  ett_lua_set_integer(L, "memory_limit", (lua_Integer)memory.limit);
+  ett_lua_set_string(L, "version", ETT_VERSION);
+  ett_lua_set_string(L, "root", realpath(share, resolved) ? resolved : share);
+  ett_lua_set_string(L, "prefix", prefix);
+  ett_lua_set_boolean(L, "terminal", isatty(STDOUT_FILENO));
+  ett_lua_set_boolean(L, "error_terminal", isatty(STDERR_FILENO));
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   lua_pushvalue(L, -2);
   lua_setfield(L, -2, "ett.host");
   lua_pop(L, 2);
 }
 
-/* Searches the installed roots and, for C modules, the system's Lua folders: never the
- * working directory, and never LUA_PATH (lua/ett/host.lua adds script folder and
- * ETT_PATH in front). Relative and "./" entries of the default paths are dropped. */
+/* Modules come from the installed roots and the system's Lua folders: never from the
+ * working directory or LUA_PATH. lua/ett/base/find.lua adds the script's folder and
+ * ETT_PATH in front. */
 static void set_paths(lua_State *L) {
   static const char paths[] =
       "local host = package.loaded['ett.host']\n"
@@ -150,7 +144,6 @@ static void set_paths(lua_State *L) {
 
 static int open_state(lua_State *L) {
   const char *prefix = lua_touserdata(L, 1);
-  /* LUA_PATH and LUA_CPATH belong to other programs: not read. */
   lua_pushboolean(L, 1);
   lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
   luaL_openlibs(L);
@@ -164,17 +157,18 @@ static int open_state(lua_State *L) {
   return 0;
 }
 
-/* Whether the library stands where the executable looks for it; else a sentence. */
+/* NULL when the Lua library is at its place, else a message. */
 static const char *missing_library(const char *prefix) {
   static char why[PATH_MAX + 200];
   char path[PATH_MAX + 64];
   snprintf(path, sizeof path, "%s/share/ett/lua/ett/cli/main.lua", prefix);
   if (access(path, R_OK) == 0)
     return NULL;
-  snprintf(why, sizeof why,
-           "cannot read the library at %s/share/ett (%s); the executable works from the "
-           "tree it was built or installed in: link to it, or move the whole tree",
-           prefix, strerror(errno));
+  snprintf(
+      why, sizeof why,
+      "cannot read the library at %s/share/ett (%s); the executable needs the tree it "
+      "was built or installed in: link to it, or move the whole tree",
+      prefix, strerror(errno));
   return why;
 }
 
@@ -209,40 +203,34 @@ lua_State *host_open(const char **why) {
   return L;
 }
 
-/* Strings get a traceback appended to a separate field, so that the message stays one
- * line unless it is asked for; error objects keep theirs in `traceback`. */
+/* Makes every error an object with its traceback in a field of its own. */
 static int add_traceback(lua_State *L) {
-  if (lua_type(L, 1) == LUA_TTABLE) {
-    if (lua_getfield(L, 1, "traceback") == LUA_TNIL) {
-      luaL_traceback(L, L, NULL, 1);
-      lua_setfield(L, 1, "traceback");
-    }
-    lua_settop(L, 1);
-    return 1;
+  if (lua_type(L, 1) != LUA_TTABLE) {
+    const ett_err err = {.code = ETT_ERR_INTERNAL};
+    ett_lua_push_error(L, &err);
+    luaL_tolstring(L, 1, NULL); /* of any length */
+    lua_setfield(L, -2, "message");
+    lua_replace(L, 1);
   }
-  lua_createtable(L, 0, 3);
-  lua_pushliteral(L, "internal");
-  lua_setfield(L, -2, "kind");
-  luaL_tolstring(L, 1, NULL);
-  lua_setfield(L, -2, "message");
-  luaL_traceback(L, L, NULL, 1);
-  lua_setfield(L, -2, "traceback");
-  luaL_getmetatable(L, "ett.error");
-  lua_setmetatable(L, -2);
+  lua_settop(L, 1);
+  if (lua_getfield(L, 1, "traceback") == LUA_TNIL) {
+    luaL_traceback(L, L, NULL, 1);
+    lua_setfield(L, 1, "traceback");
+  }
+  lua_settop(L, 1);
   return 1;
 }
 
-/* A memory error is a bare string, which no handler sees: make it an object that says
- * what the bound is. There is memory again: what asked for it is unwound. */
+/* A memory error is a bare string that no handler sees. Unwinding has freed memory, so an
+ * object that names the bound can be made now. */
 static void describe_memory_error(lua_State *L) {
   lua_pop(L, 1);
   lua_gc(L, LUA_GCCOLLECT);
-  lua_createtable(L, 0, 2);
-  lua_pushliteral(L, "memory");
-  lua_setfield(L, -2, "kind");
-  lua_pushfstring(L, "not enough memory: Lua may hold %d MiB (ETT_MEMORY_LIMIT sets it)",
-                  (int)(memory.limit >> 20));
-  lua_setfield(L, -2, "message");
+  ett_err err;
+  ett_err_set(&err, ETT_ERR_MEMORY,
+              "not enough memory: Lua may hold %zu MiB (ETT_MEMORY_LIMIT sets it)",
+              memory.limit >> 20);
+  ett_lua_push_error(L, &err);
 }
 
 int host_call(lua_State *L, int arguments, int results) {

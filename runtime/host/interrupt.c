@@ -1,7 +1,6 @@
-/* Ctrl-C and SIGTERM: a hook set from the signal handler, which Lua allows, on whichever
- * coroutine is running. Hooks belong to coroutines, so resume and wrap are replaced by
- * versions that note who runs; a hook set in advance would cost every script half its
- * speed. */
+/* Ctrl-C and SIGTERM. The signal handler sets a hook, which Lua allows, on the running
+ * coroutine. Hooks belong to coroutines, so resume and wrap are replaced by versions that
+ * record which one runs. A hook set in advance would halve the speed of every script. */
 #include <lauxlib.h>
 #include <lualib.h>
 #include <pthread.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bind/common.h"
 #include "host/host.h"
 
 #define HOOK_EVENTS (LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT)
@@ -20,26 +20,24 @@ static volatile sig_atomic_t signals;
 static volatile sig_atomic_t signals_allowed;
 static timer_t again; /* sends SIGTERM once more */
 static int has_timer;
-static volatile sig_atomic_t terminating; /* SIGTERM came: no script goes on after it */
+static volatile sig_atomic_t terminating; /* SIGTERM came */
 
-/* Raises in the Lua code. After a second signal it stays armed, so that code which
- * catches every error cannot go on. */
+/* Raises in the Lua code. After a second signal it stays armed, so that code that catches
+ * every error ends too. */
 static void raise_interrupt(lua_State *L, lua_Debug *where) {
   (void)where;
   if (signals <= 1)
     lua_sethook(L, NULL, 0, 0);
   lua_createtable(L, 0, 2);
-  lua_pushliteral(L, "interrupt");
-  lua_setfield(L, -2, "kind");
-  lua_pushstring(L, terminating ? "terminated" : "interrupted");
-  lua_setfield(L, -2, "message");
+  ett_lua_set_string(L, "kind", "interrupt");
+  ett_lua_set_string(L, "message", terminating ? "terminated" : "interrupted");
   luaL_getmetatable(L, "ett.error");
   lua_setmetatable(L, -2);
   lua_error(L);
 }
 
-/* A program that was told to end has so long to remove its temporary files (Slurm kills
- * after 30 seconds); then it dies of the signal wherever it is. */
+/* Time for removing temporary files after SIGTERM; then the process dies of the signal.
+ * Slurm kills after 30 seconds. */
 #define TERMINATION_SECONDS 10
 
 static void hold(int how) {
@@ -56,8 +54,8 @@ static void die(int number) {
   hold(SIG_UNBLOCK);
 }
 
-/* `timeout` and some shells send one Ctrl-C twice, to the process and to its group: a
- * second within this time is the same one. */
+/* `timeout` and some shells send a signal both to the process and to its group: a second
+ * one within this time is the same. */
 #define SAME_SIGNAL_SECONDS 0.2
 
 static int is_echo(void) {
@@ -73,7 +71,7 @@ static int is_echo(void) {
 }
 
 static void on_signal(int number) {
-  if (!pthread_equal(pthread_self(), lua_thread)) { /* a wait there is to end, too */
+  if (!pthread_equal(pthread_self(), lua_thread)) { /* also ends a wait there */
     pthread_kill(lua_thread, number);
     return;
   }
@@ -87,7 +85,7 @@ static void on_signal(int number) {
   if (number == SIGTERM) {
     const struct itimerspec grace = {.it_value = {.tv_sec = TERMINATION_SECONDS}};
     terminating = 1;
-    if (has_timer) /* SIGALRM belongs to others */
+    if (has_timer) /* not SIGALRM: samplers/cpu uses it */
       timer_settime(again, 0, &grace, NULL);
   }
   if (running)
@@ -112,7 +110,7 @@ int host_interrupt_within(lua_State *L, int arguments) {
   return status;
 }
 
-/* resume(co, ...) as the library's, with co noted as running meanwhile. */
+/* resume(co, ...) of the library, with co recorded as running. */
 static int resume(lua_State *L) {
   lua_State *co = lua_tothread(L, 1);
   luaL_argexpected(L, co, 1, "coroutine");
@@ -128,7 +126,7 @@ static int resume(lua_State *L) {
   int results = 0;
   const int status = lua_resume(co, L, arguments, &results);
   running = outer;
-  if (lua_gethook(co) == raise_interrupt) { /* it came too late for co, or is not done */
+  if (lua_gethook(co) == raise_interrupt) { /* too late for co, or still armed */
     lua_sethook(co, NULL, 0, 0);
     lua_sethook(L, raise_interrupt, HOOK_EVENTS, 1);
   }
@@ -148,7 +146,7 @@ static int resume(lua_State *L) {
   return results + 1;
 }
 
-/* What wrap returns: resumes its coroutine, and raises what it raised. */
+/* The function that wrap returns: resumes its coroutine and propagates its error. */
 static int wrapped(lua_State *L) {
   lua_pushcfunction(L, resume);
   lua_insert(L, 1);
@@ -161,7 +159,7 @@ static int wrapped(lua_State *L) {
   const int status = lua_status(co);
   if (status != LUA_OK && status != LUA_YIELD)
     lua_resetthread(co);               /* closes its pending variables */
-  if (lua_type(L, 2) == LUA_TSTRING) { /* as the library does: say where */
+  if (lua_type(L, 2) == LUA_TSTRING) { /* adds the position, as the library does */
     luaL_where(L, 1);
     lua_insert(L, 2);
     lua_concat(L, 2);

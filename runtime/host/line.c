@@ -35,8 +35,8 @@ static char *prompt_of(EditLine *editor) {
   return (char *)line_of(editor)->prompt;
 }
 
-/* Waits for a key, or a signal: whether it was a signal. Between the question whether one
- * has come and the wait none can come unnoticed. */
+/* Waits for a key or a signal; true for a signal. None is missed between the check and
+ * the wait. */
 static bool wait_for_key(const ett_line *line) {
   sigset_t held, before;
   sigemptyset(&held);
@@ -52,8 +52,8 @@ static bool wait_for_key(const ett_line *line) {
   return stopped;
 }
 
-/* Reads one character from the terminal. libedit's own reader goes on after a signal;
- * this one ends the line, so that Ctrl-C drops it. */
+/* Reads one character. libedit's own reader continues after a signal; this one ends the
+ * line. */
 static int read_character(EditLine *editor, wchar_t *character) {
   ett_line *line = line_of(editor);
   char bytes[8];
@@ -71,7 +71,7 @@ static int read_character(EditLine *editor, wchar_t *character) {
     const size_t length = mbrtowc(character, bytes, count, &state);
     if (length != (size_t)-2 && length != (size_t)-1)
       return 1;
-    if (length == (size_t)-1) { /* no character in this locale: take the byte as it is */
+    if (length == (size_t)-1) { /* not a character of this locale */
       *character = (wchar_t)(unsigned char)bytes[0];
       return 1;
     }
@@ -106,7 +106,7 @@ static unsigned char complete(EditLine *editor, int key) {
 
 ett_line *ett_line_new(ett_err *err) {
   if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
-    ett_err_set(err, ETT_ERR_MISSING, "standard input and output are no terminal");
+    ett_err_set(err, ETT_ERR_MISSING, "standard input and output are not a terminal");
     return NULL;
   }
   setlocale(LC_CTYPE, "");

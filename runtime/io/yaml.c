@@ -350,7 +350,8 @@ static int check_text(const char *data, size_t length, ett_err *err) {
   const char *nul = length ? memchr(data, '\0', length) : NULL;
   if (nul)
     return ett_err_set(err, ETT_ERR_FORMAT, "line %zu: NUL at byte %zu; is this text?",
-                       ett_place_of(data, (size_t)(nul - data)).line, (size_t)(nul - data));
+                       ett_place_of(data, (size_t)(nul - data)).line,
+                       (size_t)(nul - data));
   return 0;
 }
 

@@ -1,4 +1,4 @@
-/* ett.line: lines typed at a terminal. */
+/* ett.line: line editing at a terminal. */
 #include "host/line.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #define LINE_TYPE "ett.line"
 
-/* User value 1 is the function that completes. */
+/* User value 1 is the completing function. */
 typedef struct {
   ett_line *line; /* NULL once closed */
   lua_State *L;   /* while reading */
@@ -30,8 +30,8 @@ static int line_open(lua_State *L) {
   return box->line ? 1 : ett_lua_fail(L, &err);
 }
 
-/* The completing function and the text are on the stack: strings insert and list come
- * back. Protected: the editor is not to be unwound. */
+/* Calls the completing function protected, because an error must not unwind the editor.
+ */
 static void complete(void *context, const char *text, char **insert, char **list) {
   line_box *box = context;
   lua_State *L = box->L;
@@ -39,7 +39,7 @@ static void complete(void *context, const char *text, char **insert, char **list
   if (!lua_checkstack(L, 8))
     return;
   if (lua_getiuservalue(L, 1, 1) == LUA_TFUNCTION) {
-    lua_pushlightuserdata(L, (void *)text); /* made a string inside the protected call */
+    lua_pushlightuserdata(L, (void *)text); /* becomes a string in the call */
     if (lua_pcall(L, 1, 2, 0) == LUA_OK) {
       if (lua_type(L, -2) == LUA_TSTRING)
         *insert = strdup(lua_tostring(L, -2));
@@ -50,7 +50,7 @@ static void complete(void *context, const char *text, char **insert, char **list
   lua_settop(L, top);
 }
 
-/* Wraps the user's function: takes the text as a light pointer. */
+/* Calls the user's function with the text behind a light pointer. */
 static int complete_text(lua_State *L) {
   const char *text = lua_touserdata(L, 1);
   lua_pushvalue(L, lua_upvalueindex(1));
@@ -64,7 +64,7 @@ static int nothing(lua_State *L) {
   return 0;
 }
 
-/* A signal leaves a hook that raises in the next Lua call: this is one. */
+/* A signal leaves a hook that raises in the next call, such as this. */
 static bool stopped(void *context) {
   lua_State *L = ((line_box *)context)->L;
   lua_pushcfunction(L, nothing);
@@ -75,7 +75,7 @@ static bool stopped(void *context) {
 }
 
 /* terminal:read(prompt [, complete]) -> text | nil, "end" | nil, "interrupted".
- * complete(text before the cursor) -> what to insert or nil, what to show or nil */
+ * complete(text before the cursor) -> text to insert or nil, choices to show or nil */
 static int line_read(lua_State *L) {
   line_box *box = check_open(L);
   const char *prompt = luaL_checkstring(L, 2);
@@ -98,7 +98,7 @@ static int line_read(lua_State *L) {
     return 1;
   }
   if (event == ETT_LINE_INTERRUPTED)
-    lua_sethook(L, NULL, 0, 0); /* the line is what Ctrl-C stopped, not the program */
+    lua_sethook(L, NULL, 0, 0); /* Ctrl-C ended the line, not the program */
   lua_pushnil(L);
   lua_pushstring(L, event == ETT_LINE_END ? "end" : "interrupted");
   return 2;
@@ -111,7 +111,7 @@ static int line_remember(lua_State *L) {
   return 0;
 }
 
-/* terminal:load(path), terminal:save(path) -> whether it worked */
+/* terminal:load(path), terminal:save(path) -> true, or false on failure */
 static int line_load(lua_State *L) {
   line_box *box = check_open(L);
   lua_pushboolean(L, ett_line_load(box->line, luaL_checkstring(L, 2)) == 0);
@@ -135,21 +135,15 @@ static int line_close(lua_State *L) {
 static const luaL_Reg functions[] = {{"open", line_open}, {NULL, NULL}};
 
 static const luaL_Reg methods[] = {
-    {"read", line_read}, {"remember", line_remember}, {"load", line_load},
-    {"save", line_save}, {"close", line_close},       {NULL, NULL},
+    {"read", line_read}, {"remember", line_remember},
+    {"load", line_load}, {"save", line_save},
+    {NULL, NULL},
 };
-
-static const luaL_Reg metamethods[] = {
-    {"__gc", line_close}, {"__close", line_close}, {NULL, NULL}};
 
 int luaopen_ett_line(lua_State *L);
 
 int luaopen_ett_line(lua_State *L) {
-  if (luaL_newmetatable(L, LINE_TYPE)) {
-    luaL_setfuncs(L, metamethods, 0);
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-  }
+  ett_lua_type(L, LINE_TYPE, methods, line_close);
   luaL_newlib(L, functions);
   return 1;
 }

@@ -171,6 +171,13 @@ static bool decode(lua_State *L, const char *text, size_t length, ett_err *err) 
   char *out = luaL_buffinitsize(L, &buffer, prepared);
   ett_json_prepare(text, length, out, &prepared, err);
   luaL_pushresultsize(&buffer, prepared);
+  /* lua-cjson ends the process when it gets no buffer of the text's length. */
+  void *volatile buffer_of_cjson = malloc(prepared + 1);
+  if (!buffer_of_cjson) {
+    ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to read JSON");
+    return false;
+  }
+  free(buffer_of_cjson);
   if (call_cjson(L, decode_function)) {
     restore(L);
     return true;
