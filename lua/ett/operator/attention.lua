@@ -1,7 +1,7 @@
 --- Fused attention in CUDA C, for precisions that cuDNN's attention engines do not take (fp32).
 --
--- One block a query (forward, dQ) or a key (dK, dV); scores exist a tile at a time and the softmax is
--- kept up as tiles come (Milakov & Gimelshein 2018, Dao et al. 2022). No atomics: the same sums in every run.
+-- A block computes one query (forward, dQ) or one key (dK, dV). Scores exist a tile at a time; the softmax is updated
+-- with each tile (Milakov & Gimelshein 2018, Dao et al. 2022). There are no atomics: every run gives the same sums.
 local doubles = require "ett.operator.doubles"
 local error_module = require "ett.base.error"
 
@@ -13,18 +13,24 @@ local MOST_DIM = 256
 attention.cuda = [[
 enum { DIMS = 8, TILE = 256 };
 
+// The sizes, and strides of batch, head and position: q_ of q and dq, k_ of k, v, dk and dv, o_ of out and dout.
+// group: query heads that share a key head. Under a causal mask query i sees keys 0 to i.
+#define SIZES long long heads, long long group, long long rows, long long columns, long long dim, long long causal, \
+  long long q_batch, long long q_head, long long q_row, long long k_batch, long long k_head, long long k_row, \
+  long long o_batch, long long o_head, long long o_row
+
+// The dimensions of the result that a thread holds: n counts them, c is the column.
+#define each_own(n, c, dim) \
+  for (long long n = 0, c = threadIdx.x; n < DIMS && c < (dim); n++, c += blockDim.x)
+
 static __device__ float dot(const T *a, long long from, const T *b, long long to, long long dim) {
   float sum = 0.0f;
   for (long long c = 0; c < dim; c++) sum += load(a, from + c) * load(b, to + c);
   return sum;
 }
 
-// Strides of batch, head and position: q_ of q and dq, k_ of k, v, dk and dv, o_ of out and dout. group: query heads
-// that share a key head. Under a causal mask query i sees keys 0 to i.
 extern "C" __global__ void attention_forward(const T *q, const T *k, const T *v, T *out, float *stats,
-    long long heads, long long group, long long rows, long long columns, long long dim, long long causal,
-    long long q_batch, long long q_head, long long q_row, long long k_batch, long long k_head, long long k_row,
-    long long o_batch, long long o_head, long long o_row) {
+    SIZES) {
   __shared__ float weight[TILE];
   const long long i = blockIdx.x % rows, h = blockIdx.x / rows % heads, b = blockIdx.x / (rows * heads);
   const long long query = b * q_batch + h * q_head + i * q_row, keys = b * k_batch + h / group * k_head;
@@ -39,9 +45,7 @@ extern "C" __global__ void attention_forward(const T *q, const T *k, const T *v,
     sum = sum * shrink + block_sum(e);
     weight[threadIdx.x] = e;
     __syncthreads();
-    for (int n = 0; n < DIMS; n++) {
-      long long c = threadIdx.x + n * (long long)blockDim.x;
-      if (c >= dim) break;
+    each_own(n, c, dim) {
       float total = mean[n] * shrink;
       for (long long t = 0; t < count; t++) total += weight[t] * load(v, keys + (from + t) * k_row + c);
       mean[n] = total;
@@ -50,18 +54,13 @@ extern "C" __global__ void attention_forward(const T *q, const T *k, const T *v,
     __syncthreads();
   }
   const long long to = b * o_batch + h * o_head + i * o_row;
-  for (int n = 0; n < DIMS; n++) {
-    long long c = threadIdx.x + n * (long long)blockDim.x;
-    if (c < dim) store(out, to + c, mean[n] / sum);
-  }
+  each_own(n, c, dim) store(out, to + c, mean[n] / sum);
   if (threadIdx.x == 0) stats[blockIdx.x] = most + logf(sum);
 }
 
 // With P = exp(scores - stats), r = rowsum(dO o O) and dS = P o (dO V' - r): dQ = scale dS K.
 extern "C" __global__ void attention_queries(const T *q, const T *k, const T *v, const T *out, const T *dout,
-    const float *stats, T *dq, long long heads, long long group, long long rows, long long columns, long long dim,
-    long long causal, long long q_batch, long long q_head, long long q_row, long long k_batch, long long k_head,
-    long long k_row, long long o_batch, long long o_head, long long o_row) {
+    const float *stats, T *dq, SIZES) {
   __shared__ float slope[TILE];
   const long long i = blockIdx.x % rows, h = blockIdx.x / rows % heads, b = blockIdx.x / (rows * heads);
   const long long query = b * q_batch + h * q_head + i * q_row, keys = b * k_batch + h / group * k_head;
@@ -78,24 +77,17 @@ extern "C" __global__ void attention_queries(const T *q, const T *k, const T *v,
     }
     slope[threadIdx.x] = s;
     __syncthreads();
-    for (int n = 0; n < DIMS; n++) {
-      long long c = threadIdx.x + n * (long long)blockDim.x;
-      if (c >= dim) break;
+    each_own(n, c, dim) {
       for (long long t = 0; t < count; t++) total[n] += slope[t] * load(k, keys + (from + t) * k_row + c);
     }
     __syncthreads();
   }
-  for (int n = 0; n < DIMS; n++) {
-    long long c = threadIdx.x + n * (long long)blockDim.x;
-    if (c < dim) store(dq, query + c, scale * total[n]);
-  }
+  each_own(n, c, dim) store(dq, query + c, scale * total[n]);
 }
 
 // dV = P' dO, dK = scale dS' Q, summed over the query heads of the key head.
 extern "C" __global__ void attention_keys(const T *q, const T *k, const T *v, const T *out, const T *dout,
-    const float *stats, T *dk, T *dv, long long heads, long long group, long long rows, long long columns,
-    long long dim, long long causal, long long q_batch, long long q_head, long long q_row, long long k_batch,
-    long long k_head, long long k_row, long long o_batch, long long o_head, long long o_row) {
+    const float *stats, T *dk, T *dv, SIZES) {
   __shared__ float weight[TILE], slope[TILE];
   const long long key_heads = heads / group;
   const long long j = blockIdx.x % columns, g = blockIdx.x / columns % key_heads;
@@ -115,9 +107,7 @@ extern "C" __global__ void attention_keys(const T *q, const T *k, const T *v, co
       weight[threadIdx.x] = p;
       slope[threadIdx.x] = s;
       __syncthreads();
-      for (int n = 0; n < DIMS; n++) {
-        long long c = threadIdx.x + n * (long long)blockDim.x;
-        if (c >= dim) break;
+      each_own(n, c, dim) {
         for (long long t = 0; t < count; t++) {
           total_v[n] += weight[t] * load(dout, outs + (from + t) * o_row + c);
           total_k[n] += slope[t] * load(q, queries + (from + t) * q_row + c);
@@ -125,9 +115,7 @@ extern "C" __global__ void attention_keys(const T *q, const T *k, const T *v, co
       }
       __syncthreads();
     }
-  for (int n = 0; n < DIMS; n++) {
-    long long c = threadIdx.x + n * (long long)blockDim.x;
-    if (c >= dim) break;
+  each_own(n, c, dim) {
     store(dk, key + c, scale * total_k[n]);
     store(dv, key + c, total_v[n]);
   }
@@ -138,22 +126,21 @@ local function shape_of(q, heads, group, rows, columns, dim, causal)
   return { batch = #q // (heads * rows * dim), heads = heads, kv_heads = heads // group, seq_q = rows, seq_k = columns,
     head_dim = dim, causal = causal ~= 0 }
 end
-local function set(to, from) for i, v in ipairs(from) do to[i] = v end end
 
 -- What each kernel computes on dense tensors, in double precision, with its arguments as lists.
 attention.doubles = {
   attention_forward = function(q, k, v, out, stats, ...)
     local wanted, sums = doubles.attention(q, k, v, shape_of(q, ...))
-    set(out, wanted)
-    set(stats, sums)
+    doubles.set(out, wanted)
+    doubles.set(stats, sums)
   end,
   attention_queries = function(q, k, v, out, dout, stats, dq, ...)
-    set(dq, (doubles.attention_backward(q, k, v, out, stats, dout, shape_of(q, ...))))
+    doubles.set(dq, (doubles.attention_backward(q, k, v, out, stats, dout, shape_of(q, ...))))
   end,
   attention_keys = function(q, k, v, out, dout, stats, dk, dv, ...)
     local _, by_keys, by_values = doubles.attention_backward(q, k, v, out, stats, dout, shape_of(q, ...))
-    set(dk, by_keys)
-    set(dv, by_values)
+    doubles.set(dk, by_keys)
+    doubles.set(dv, by_values)
   end,
 }
 
@@ -168,7 +155,7 @@ local function threads(count)
   return math.max(32, math.min(MOST_DIM, (count + 31) // 32 * 32))
 end
 
---- Launches what k.attention asks for (samplers/README.md); its tensors may be slices of wider ones (`row`).
+--- Launches k.attention (samplers/README.md). Its tensors may be slices of wider ones (`row`).
 function attention.launch(k, a)
   local dim, heads, kv_heads = a.head_dim, a.heads, a.kv_heads or a.heads
   if dim > MOST_DIM then

@@ -56,15 +56,14 @@ extern "C" __global__ void NAME_backward(const T *y, const T *dy, T *dx, ARGUMEN
 --- The kernels of a softmax. masked: row r is query r % seq_q and sees the keys up to its own; the rest is
 --- written as zero.
 function scores.softmax(op, masked)
-  local function set(to, from) for i, v in ipairs(from) do to[i] = v end end
   local function seen_by(seq_q) return masked and function(row) return row % seq_q + 1 end or nil end
   -- What each kernel computes, in double precision, with its arguments as lists; of a masked one seq_q is the fourth.
   op.doubles = {
     [op.name .. "_forward"] = function(x, y, ...)
-      set(y, doubles.softmax(x, select(-1, ...), seen_by((...))))
+      doubles.set(y, doubles.softmax(x, select(-1, ...), seen_by((...))))
     end,
     [op.name .. "_backward"] = function(y, dy, dx, ...)
-      set(dx, doubles.softmax_backward(y, dy, select(-1, ...), seen_by((...))))
+      doubles.set(dx, doubles.softmax_backward(y, dy, select(-1, ...), seen_by((...))))
     end,
   }
   local text = { NAME = op.name, ARGUMENTS = masked and "long long seq_q, " or "",
