@@ -282,7 +282,7 @@ describe("a Hugging Face configuration", function()
     assert.equal(21, count)
     assert.equal("28xall", (windows(changed("qwen2-7b", {}))))
     local _, _, m = windows(changed("qwen2-7b", { use_sliding_window = true, max_window_layers = 20 }))
-    assert.matches("max_window_layers = 20 on is not followed", m.notes[1], 1, true)
+    assert.matches("max_window_layers = 20 on is ignored", m.notes[1], 1, true)
     _, _, m = windows(changed("mistral-7b", { layer_types = { "full_attention", "sliding_attention",
       "sliding_attention" } }))
     assert.matches("2 of 3 layers (layer_types) has no regular order", m.notes[1], 1, true)
@@ -309,7 +309,7 @@ describe("a Hugging Face configuration", function()
 
   it("notes what it does not follow", function()
     local m = built(changed("deepseek-v3", {}))
-    assert.same({ "quantization_config (fp8) is that of stored weights; the estimate is in the plan's dtype",
+    assert.same({ "quantization_config (fp8) describes stored weights; the estimate uses the plan's dtype",
       "the 1 layers of multi-token prediction (num_nextn_predict_layers) are not estimated" }, m.notes)
     m = built(changed("gemma3-27b text", {}))
     assert.same({ "only 'text_config' of this gemma3 model is estimated; its other parts are not" }, m.notes)

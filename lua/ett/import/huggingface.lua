@@ -2,8 +2,8 @@
 --
 --   local name, hyper, notes = huggingface.hyper(config, "config.json")
 --
--- What each model type leaves unsaid (its class's defaults) is in ett.import.huggingface_types. What a
--- configuration says and an estimate does not follow comes back as notes, sentences for people.
+-- Defaults of each model type are in ett.import.huggingface_types. Settings that an estimate ignores are returned as
+-- notes, sentences for people.
 local error_module = require "ett.base.error"
 local json = require "ett.json"
 local schema = require "ett.base.schema"
@@ -47,7 +47,7 @@ local booleans = { tied_embeddings = true, parallel_block = true, attention_bias
 local mixture = { "experts", "top_k", "moe_ffn", "shared_experts", "shared_ffn", "first_dense_layers", "moe_every" }
 local latent = { "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim" }
 
---- The part of a configuration that describes the language model: multi-modal models nest it.
+--- The part of a configuration that describes the language model; multi-modal models nest it.
 local function text_part(config, label, notes)
   local kind = config.model_type
   for _, key in ipairs { "text_config", "llm_config", "language_config" } do
@@ -58,7 +58,7 @@ local function text_part(config, label, notes)
       local part = {}
       for name, value in pairs(inner) do part[name] = value end
       part.model_type = part.model_type or types.text_of[kind]
-      -- Whether the head is tied is said outside by some.
+      -- Some state outside whether the head is tied.
       if part.tie_word_embeddings == nil then part.tie_word_embeddings = config.tie_word_embeddings end
       if type(part.model_type) ~= "string" then
         error_module.raise("model", "%s: field '%s': missing field 'model_type' (a string)", label, key)
@@ -90,7 +90,7 @@ local function type_of(config, label)
     error_module.suggestion(kind, schema.keys(types.known)), table.concat(schema.keys(types.known), ", "))
 end
 
---- Reads the common fields; returns which key gave each.
+--- Reads the common fields; returns the key of each.
 local function read_common(config, hyper, found)
   local from = {}
   for _, name in ipairs(schema.keys(common)) do
@@ -101,7 +101,7 @@ local function read_common(config, hyper, found)
         hyper[name], from[name] = value, key
         break
       elseif value ~= nil and value ~= json.null then
-        if value ~= false then -- where a number stands it means "none"
+        if value ~= false then -- false in place of a number means "none"
           found[#found + 1] = ("field '%s' must be %s, got %s"):format(key,
             wanted == "boolean" and "true or false" or "a number", schema.describe(value))
         end
@@ -118,7 +118,7 @@ local function read_common(config, hyper, found)
   return from
 end
 
---- The sliding window, and which layers have it.
+--- The sliding window, and the layers that have it.
 local function read_window(config, hyper, notes)
   if config.use_sliding_window == false or hyper.window == 0 then hyper.window = nil end
   local kinds = config.layer_types
@@ -130,8 +130,8 @@ local function read_window(config, hyper, notes)
   if type(every) == "number" then hyper.window_every = every > 1 and every or nil end
   if type(kinds) ~= "table" then
     if config.use_sliding_window and type(config.max_window_layers) == "number" then
-      notes[#notes + 1] = ("the window of the layers from max_window_layers = %d on is not followed: "
-        .. "every layer attends to everything"):format(config.max_window_layers)
+      notes[#notes + 1] = ("the window of the layers from max_window_layers = %d on is ignored: "
+        .. "every layer attends to all tokens"):format(config.max_window_layers)
       hyper.window = nil
     end
     return
@@ -151,8 +151,8 @@ local function read_window(config, hyper, notes)
   elseif regular then
     hyper.window_every = every_found
   else
-    notes[#notes + 1] = ("the window of %d of %d layers (layer_types) has no regular order and is not followed: "
-      .. "every layer attends to everything"):format(#kinds - full, #kinds)
+    notes[#notes + 1] = ("the window of %d of %d layers (layer_types) has no regular order and is ignored: "
+      .. "every layer attends to all tokens"):format(#kinds - full, #kinds)
     hyper.window, hyper.window_every = nil, nil
   end
 end
@@ -160,7 +160,7 @@ end
 local function add_notes(config, hyper, notes)
   if type(config.quantization_config) == "table" then
     local method = config.quantization_config.quant_method
-    notes[#notes + 1] = ("quantization_config%s is that of stored weights; the estimate is in the plan's dtype"):format(
+    notes[#notes + 1] = ("quantization_config%s describes stored weights; the estimate uses the plan's dtype"):format(
       type(method) == "string" and (" (%s)"):format(method) or "")
   end
   local extra = config.num_nextn_predict_layers
@@ -174,10 +174,10 @@ local function add_notes(config, hyper, notes)
       hyper.hidden)
   end
   if type(config.mlp_only_layers) == "table" and #config.mlp_only_layers > 0 then
-    notes[#notes + 1] = "mlp_only_layers is not followed: those layers are taken as mixtures, too"
+    notes[#notes + 1] = "mlp_only_layers is ignored: those layers are taken as mixtures, too"
   end
   if type(config.attention_chunk_size) == "number" then
-    notes[#notes + 1] = ("attention in chunks of %d tokens is taken as attention to everything"):format(
+    notes[#notes + 1] = ("attention in chunks of %d tokens is taken as attention to all tokens"):format(
       config.attention_chunk_size)
   end
 end

@@ -1,12 +1,10 @@
---- Hugging Face model types: the architecture of each, what its configuration leaves unsaid, and
---- how it is read where it differs from the rest.
+--- Hugging Face model types: the architecture of each, its defaults, and exceptions in reading it.
 --
 -- The defaults are those of the transformers library's configuration classes
--- (src/transformers/models/*/configuration_*.py); counts of parameters are tested against the
--- published ones in spec/import/huggingface_spec.lua.
+-- (src/transformers/models/*/configuration_*.py). Specs compare counts of parameters with published ones.
 local types = {}
 
--- An entry: { architecture, unsaid hyper-parameters, read = function(config, hyper, notes, found) }.
+-- An entry: { architecture, default hyper-parameters, read = function(config, hyper, notes, found) }.
 local known = {}
 types.known = known
 
@@ -33,8 +31,7 @@ known.internlm2 = { "llama", nil, read = function(config, hyper)
   hyper.attention_bias, hyper.bias = config.bias == true, false
 end }
 
---- Gemma: heads of a width of their own, the head tied; 2 and 3 norm behind each block, too, and
---- mix local and global layers.
+--- Gemma: tied embeddings. Gemma 2 and 3 also have norms behind each block, and mix local and global layers.
 add("gemma", "llama", { tied_embeddings = true })
 add("gemma2", "llama", { tied_embeddings = true, post_norms = true, window_every = 2 })
 add("gemma3_text", "llama", { tied_embeddings = true, post_norms = true, qk_norm = true, window_every = 6 })
@@ -73,7 +70,7 @@ add("phi", "gpt", { position = "rope", tied_embeddings = false, parallel_block =
   if config.qk_layernorm then hyper.qk_norm = true end
 end })
 add("opt", "gpt", { tied_embeddings = true }, { learned = true, read = function(config, hyper)
-  -- Two rows of the table stand before the first position.
+  -- The table has two rows before the first position.
   if number(hyper.max_positions) then hyper.max_positions = hyper.max_positions + 2 end
   if config.enable_bias == false then hyper.bias = false end
 end })
@@ -118,14 +115,14 @@ add("phimoe", "mixtral", { norm = "layer_norm" }, { read = function(config, hype
 end })
 add("gpt_oss", "mixtral", { bias = true, window_every = 2 })
 add("llama4_text", "mixtral", { shared_experts = 1 }, { read = function(config, hyper)
-  -- intermediate_size is that of an expert; dense layers have intermediate_size_mlp.
+  -- intermediate_size is the width of an expert; dense layers have intermediate_size_mlp.
   hyper.moe_ffn = hyper.ffn
   hyper.ffn = number(config.intermediate_size_mlp) or hyper.ffn
 end })
 add("deepseek_v2 deepseek_v3 kimi_k2", "mixtral", nil, { latent = true, read = function(config, hyper, notes, found)
   local every = number(config.moe_layer_freq)
   if every and every ~= 1 then
-    found[#found + 1] = ("field 'moe_layer_freq' must be 1, got %s: nothing published has another"):format(every)
+    found[#found + 1] = ("field 'moe_layer_freq' must be 1, got %s; no published model has another value"):format(every)
   end
   hyper.kv_heads, hyper.head_dim, hyper.rotary_fraction = nil, nil, nil
   hyper.moe_every = nil
@@ -138,12 +135,12 @@ add("deepseek_v2 deepseek_v3 kimi_k2", "mixtral", nil, { latent = true, read = f
   end
 end })
 
---- Model types of the language model inside multi-modal ones, where it does not say its own.
+--- Model types of the language model inside multi-modal ones that do not state it.
 types.text_of = { gemma3 = "gemma3_text", llava = "llama", llava_next = "llama", llama4 = "llama4_text",
   mistral3 = "mistral", idefics3 = "llama", paligemma = "gemma", qwen2_vl = "qwen2", qwen2_5_vl = "qwen2",
   video_llava = "llama", vipllama = "llama" }
 
---- Known, and refused: what each of them is.
+--- Refused model types, with the reason.
 local encoder_decoder, encoder, state_space = "an encoder-decoder", "an encoder", "a state-space or recurrent model"
 types.refused = {
   t5 = encoder_decoder, mt5 = encoder_decoder, umt5 = encoder_decoder, longt5 = encoder_decoder,

@@ -4,10 +4,8 @@
 --   local c = architecture.configuration(model.hyper, { tp = 2, micro_batch = 4, seq = 4096, dtype = "bf16" })
 --   for _, layer in ipairs(model.layers) do architecture.operations(layer, c) end
 --
--- A layer is { name, count, place = "first" | "middle" | "last", ops = { … } }; an entry of ops is
--- an operator's name, { op = name, times =, selective =, beside = "dispatch" | "combine", with = { fields
--- of c } or a function of c that returns them }, or { collective = name, … } as ett.collective knows them.
--- beside: needs nothing of the experts and may run beside that all-to-all (shared experts).
+-- A layer is { name, count, place = "first" | "middle" | "last", ops = { … } }. lua/architectures/README.md describes
+-- the entries of ops.
 local collective = require "ett.operator.collective"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
@@ -123,8 +121,8 @@ function architecture.configuration(hyper, plan)
   return c
 end
 
---- The configuration with the fields of `with`. A field that is none of the configuration's is for a user's own
---- operator, unless it is spelt almost like one of them.
+--- The configuration with the fields of `with`. Other fields are for a user's own operator. One that is spelt almost
+--- like a known field is refused.
 local function overlay(c, with, name)
   if not with then return c end
   if type(with) == "function" then with = schema.returning(with, "table", ("%s: 'with'"):format(name))(c) end

@@ -1,7 +1,6 @@
---- Parts that architecture files put together: attention, MLPs, embedding and head.
+--- Parts of architectures: attention, MLPs, embedding and head.
 --
--- Each returns a list of entries; blocks.join makes one list of several. What runs beside the
--- matrix products (dropout, biases, masks) follows the hyper-parameters.
+-- Each function takes hyper-parameters and returns a list of entries; blocks.join makes one list of several.
 local blocks = {}
 
 --- Appends entries and lists of entries to a list; nil is skipped.
@@ -23,7 +22,7 @@ function blocks.join(...) return blocks.append({}, ...) end
 local enter, leave = { collective = "tensor_enter" }, { collective = "tensor_leave" }
 blocks.enter, blocks.leave = enter, leave
 
---- The core of attention: what selective recomputation runs again. with: fields of its shapes.
+--- The core of attention, which selective recomputation runs again. with: fields of its shapes.
 function blocks.attention_core(h, with)
   local function core(name) return { op = name, selective = true, with = with } end
   local exchange = { collective = "context_exchange", with = with }
@@ -33,8 +32,8 @@ function blocks.attention_core(h, with)
   return blocks.join(exchange, core "bmm_qk", softmax, h.dropout and core "dropout" or nil, core "bmm_pv")
 end
 
---- Norms of queries and keys: of each head with one gain (Qwen 3), or qk_norm_whole over all heads
---- together (OLMo 2). Inside the tensor-parallel region: every token, the local heads.
+--- Norms of queries and keys: of each head with one gain (Qwen 3), or with qk_norm_whole over all heads (OLMo 2). They
+--- are inside the tensor-parallel region: every token, the local heads.
 local function query_key_norms(h)
   if not h.qk_norm then return nil end
   local shapes = require "ett.operator.shapes"
@@ -49,8 +48,8 @@ local function query_key_norms(h)
   return list
 end
 
---- Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values (and queries, with
---- q_lora_rank) leave the stream compressed; what enters the tensor-parallel region is that.
+--- Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434). Keys and values, and with q_lora_rank the queries, are
+--- compressed before the tensor-parallel region.
 local function latent_attention(h)
   local dim = h.qk_nope_head_dim + h.qk_rope_head_dim
   local latent = h.kv_lora_rank + h.qk_rope_head_dim
@@ -69,7 +68,7 @@ function blocks.attention(h)
     blocks.attention_core(h, h.window and h.full_attention and { window = false } or nil), "linear_proj")
 end
 
---- Attention with the collective that opens its tensor-parallel region; blocks.leave closes it.
+--- Attention behind the collective that opens its tensor-parallel region; blocks.leave closes the region.
 function blocks.attention_region(h)
   if h.kv_lora_rank then return latent_attention(h) end
   return blocks.join(enter, blocks.attention(h))
@@ -80,22 +79,20 @@ function blocks.mlp(h)
   return { "linear_up", h.gated_mlp and "swiglu" or "gelu", "linear_down" }
 end
 
---- What joins a block to the residual stream.
+--- The operator that adds a block to the residual stream.
 function blocks.residual(h) return h.dropout and "bias_dropout_add" or "residual_add" end
 
---- Pre-norm transformer layer. `feed` is the list of entries between the second norm and the
---- residual, its own collectives included.
+--- Pre-norm transformer layer. `feed`: the entries between the second norm and the residual, with their collectives.
 function blocks.layer(h, feed)
   local norm = h.norm or "layer_norm"
   if h.parallel_block then
-    -- Both branches read the stream, one sum leaves. With a norm each (GPT-NeoX) their inputs'
-    -- gradients are summed one by one: two collectives backward, one forward. With one norm for
-    -- both (GPT-J, Falcon, Phi, Cohere: shared_norm) there is one input and one sum.
+    -- Both branches read the stream; one sum leaves. With a norm each (GPT-NeoX) there are two collectives backward and
+    -- one forward. With shared_norm (GPT-J, Falcon, Phi, Cohere) there is one input and one sum.
     local second = not h.shared_norm and { norm, enter } or nil
     return blocks.join(norm, blocks.attention_region(h), second, blocks.mlp(h), "residual_add", leave,
       blocks.residual(h))
   end
-  local post = h.post_norms and norm or nil -- Gemma 2: behind either block, too
+  local post = h.post_norms and norm or nil -- Gemma 2: also behind both blocks
   return blocks.join(norm, blocks.attention_region(h), leave, post, blocks.residual(h), norm, feed, post,
     blocks.residual(h))
 end
@@ -103,32 +100,27 @@ end
 --- Feed-forward half of a dense layer.
 function blocks.dense_feed(h) return blocks.join(enter, blocks.mlp(h), leave) end
 
---- Feed-forward half of a mixture-of-experts layer: router, exchange, experts, exchange back, and
---- shared experts that every token runs through: shared_experts of the experts' width, or of
---- shared_ffn together.
+--- Feed-forward half of a mixture-of-experts layer: router, exchange, experts, exchange back. Every token also runs
+--- through the shared experts: shared_experts of the experts' width, or shared_ffn wide together.
 function blocks.moe_feed(h)
   local ffn = h.moe_ffn or h.ffn
-  local exchange = { collective = "expert_exchange" }
-  -- Activation between the products: top_k copies of each token, of the experts' width.
-  local activation = { op = h.gated_mlp and "swiglu" or "gelu", times = 1,
-    with = { ffn = ffn * h.top_k } }
+  local exchange, activation = { collective = "expert_exchange" }, h.gated_mlp and "swiglu" or "gelu"
   local shared
   local shared_ffn = h.shared_ffn or ffn * (h.shared_experts or 0)
   if shared_ffn > 0 then
     local with = { ffn = shared_ffn }
-    shared = { { op = "linear_up", with = with, beside = "dispatch" },
-      { op = h.gated_mlp and "swiglu" or "gelu", with = with, beside = "dispatch" },
-      { op = "linear_down", with = with, beside = "combine" }, "residual_add" }
+    shared = blocks.join(enter, { { op = "linear_up", with = with, beside = "dispatch" },
+      { op = activation, with = with, beside = "dispatch" },
+      { op = "linear_down", with = with, beside = "combine" }, "residual_add" }, leave)
   end
-  if shared then shared = blocks.join(enter, shared, leave) end
-  return blocks.join("moe_router", exchange, { collective = "expert_enter" }, "expert_linear1", activation,
+  return blocks.join("moe_router", exchange, { collective = "expert_enter" }, "expert_linear1",
+    { op = activation, with = { ffn = ffn * h.top_k } }, -- of top_k copies of each token
     "expert_linear2", { collective = "expert_leave" }, exchange, shared)
 end
 
---- Every layer of a model in order, neighbours of one kind counted. kind_of(i) names the kind of
---- layer i; ops_of(name, seen) makes its entries, once a kind, where `seen` are the hyper-parameters
---- as that layer sees them: with window_every = n each n-th layer attends to everything, the others
---- to the window (Gemma 2 and 3, Cohere 2, gpt-oss).
+--- Every layer of a model in order; equal neighbours are counted. kind_of(i) names the kind of layer i. ops_of(name,
+--- seen) makes the entries of a kind, where `seen` are the layer's hyper-parameters: with window_every = n each n-th
+--- layer attends to all tokens, the others to the window (Gemma 2 and 3, Cohere 2, gpt-oss).
 function blocks.runs(h, kind_of, ops_of)
   local mixed = h.window and h.window_every
   local made, layers, last = {}, {}, nil
@@ -156,7 +148,7 @@ end
 function blocks.embedding(h)
   local positions
   if h.position == "learned" then
-    -- A second table, whole on every tensor rank; left out when its length is not known.
+    -- A second table, whole on every tensor rank; left out if its length is unknown.
     local table_of = h.max_positions
       and { op = "embedding", with = { vocab = h.max_positions, vocab_multiple = 1, tp = 1 } } or nil
     positions = blocks.join(table_of, "residual_add")

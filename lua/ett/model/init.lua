@@ -1,4 +1,4 @@
---- Models: an architecture with its hyper-parameters, however they are given.
+--- Models: an architecture with its hyper-parameters.
 --
 --   model.new("llama", { layers = 32, hidden = 4096, heads = 32, vocab = 32000 })
 --   model.huggingface "config.json"
@@ -22,7 +22,7 @@ function model.list(names, hyper)
   return built
 end
 
---- A model from a Hugging Face config.json; model.notes says what of it is not followed.
+--- A model from a Hugging Face config.json. model.notes lists the settings that are ignored.
 ---@param path string
 function model.huggingface(path)
   schema.argument(path, "string", "ett.model.huggingface", "path")

@@ -1,7 +1,7 @@
---- Collectives as architectures name them, and as a device runs them.
+--- Collectives: the entries of an architecture, and what one device runs for them.
 --
--- Conventions of nccl-tests: `bytes` is the size of the whole buffer (what all_gather ends with,
--- what reduce_scatter starts with); `degree` ranks take part.
+-- Conventions of nccl-tests: `bytes` is the whole buffer, that is the result of all_gather and the input of
+-- reduce_scatter. `degree` ranks take part.
 local error_module = require "ett.base.error"
 local names = require "ett.base.collective"
 local schema = require "ett.base.schema"
@@ -28,12 +28,11 @@ end
 
 local function hidden_bytes(c) return width(c.dtype) * (shapes.tokens(c) + 0.0) * c.hidden end
 
--- Patterns of model parallelism. Each says what runs in either pass.
+-- Patterns of model parallelism: the collectives of both passes.
 local patterns = {
-  --- Into a tensor-parallel region (Megatron's f): forward copies, backward sums the gradient of
-  --- the input. With sequence parallelism forward gathers the sequence, backward scatters the
-  --- sum, and gathers the input once more for the weight gradient, behind the data gradient
-  --- (Korthikanti et al. 2022, section 4.2.2).
+  --- Into a tensor-parallel region (Megatron's f). Forward copies; backward sums the gradient of the input. With
+  --- sequence parallelism forward gathers the sequence, and backward scatters the sum. Backward also gathers the input
+  --- again for the weight gradient, overlapped by the data gradient (Korthikanti et al. 2022, section 4.2.2).
   tensor_enter = function(c)
     local bytes = hidden_bytes(c)
     if c.sequence_parallel then
@@ -43,7 +42,7 @@ local patterns = {
     end
     return one("all_reduce", "tp", c.tp, bytes, "backward")
   end,
-  --- Out of it (Megatron's g): forward sums, backward copies.
+  --- Out of the region (Megatron's g): forward sums, backward copies.
   tensor_leave = function(c)
     local bytes = hidden_bytes(c)
     if c.sequence_parallel then
@@ -52,12 +51,11 @@ local patterns = {
     end
     return one("all_reduce", "tp", c.tp, bytes, "forward")
   end,
-  --- Vocabulary-parallel cross entropy: maximum, target logit and sum of exponents, fp32 a token.
+  --- Vocabulary-parallel cross entropy: maximum, target logit and sum of exponentials, in fp32, of each token.
   vocabulary_reduce = function(c)
     local bytes = 4.0 * shapes.tokens(c)
-    local list = {}
-    for _ = 1, 3 do list = join(list, one("all_reduce", "tp", c.tp, bytes, "forward")) end
-    return list
+    local function reduce() return one("all_reduce", "tp", c.tp, bytes, "forward") end
+    return join(reduce(), reduce(), reduce())
   end,
   --- Tokens to the ranks of their experts, and back: top_k copies of each token of this rank.
   expert_exchange = function(c)
@@ -76,9 +74,9 @@ local patterns = {
   end,
 }
 
--- Around experts: tensor-parallel experts (etp = tp) are a region as any other. With etp below tp
--- the ranks hold different tokens under sequence parallelism and nothing is exchanged over tp;
--- without it they hold the same, each keeps its share, and the results are gathered (Megatron-Core).
+-- Around experts. Tensor-parallel experts (etp = tp) are a region like any other. With etp < tp and sequence
+-- parallelism the ranks hold different tokens: nothing is exchanged over tp. Without it each rank keeps a share of the
+-- same tokens, and the results are gathered (Megatron-Core).
 function patterns.expert_enter(c)
   if (c.etp or c.tp) == c.tp then return patterns.tensor_enter(c) end
   return c.sequence_parallel and {} or one("all_gather", "tp", c.tp, hidden_bytes(c), "backward")
@@ -110,7 +108,7 @@ function collective.check_entry(entry)
   schema.check(entry, explicit)
 end
 
---- What a device runs for an entry: list of { kind, name, group, degree, bytes, pass, times, overlapped }.
+--- What one device runs for an entry: a list of { kind, name, group, degree, bytes, pass, times, overlapped }.
 function collective.expand(entry, c)
   local pattern = patterns[entry.collective]
   if pattern then return pattern(c) end

@@ -1,6 +1,5 @@
---- What operators compute, in double precision on flat lists of numbers: the references that a campaign's outputs are
---- held against (ett.sampling.check). Written for shapes of a few thousand elements, from the formulas and not from the
---- kernels.
+--- What operators compute, in double precision on flat lists of numbers: the references for a campaign's outputs
+--- (ett.sampling.check). For shapes of a few thousand elements; written from the formulas, not from the kernels.
 local doubles = {}
 
 --- Copies a list into another: how a kernel's double writes a tensor.
@@ -46,7 +45,7 @@ function doubles.gemm(a, b, c, g)
   end
 end
 
---- Softmax of every row of x; seen(row): how many of its columns count, the others become 0. row is from 0.
+--- Softmax of every row of x. seen(row), row from 0: the number of columns that take part; the others become 0.
 function doubles.softmax(x, cols, seen)
   local y = {}
   for row = 0, #x // cols - 1 do
@@ -69,8 +68,8 @@ function doubles.softmax_backward(y, dy, cols, seen)
   return dx
 end
 
---- (x - mean) r gain + bias with r = 1 / sqrt(variance + 1e-5), a row at a time; without a bias the mean is left out
---- (rms_norm). Returns y, the means and the r.
+--- (x - mean) r gain + bias of every row, with r = 1 / sqrt(variance + 1e-5). Without a bias the mean is left out
+--- (rms_norm). Returns y, the means and the values of r.
 function doubles.norm(x, gain, bias)
   local cols, y, means, inverses = #gain, {}, {}, {}
   for row = 0, #x // cols - 1 do
@@ -104,7 +103,7 @@ function doubles.norm_backward(x, gain, dy, means, inverses)
   return dx, dgain, dbias
 end
 
---- Calls each(q_row, kv_row, seen, key_start, stat_index) for every query: offsets of its vector and of its keys.
+--- Calls each(row, q_offset, kv_offset, seen) for every query; it sees the first `seen` keys.
 local function queries(s, each)
   local d, group = s.head_dim, s.heads // s.kv_heads
   for b = 0, s.batch - 1 do
@@ -124,8 +123,7 @@ local function score(s, q, k, at, key)
   return sum / math.sqrt(s.head_dim)
 end
 
---- Scaled-dot-product attention over [batch, heads, seq, head_dim]: out, and the logarithm of each row's sum of
---- exponentials.
+--- Scaled-dot-product attention over [batch, heads, seq, head_dim]: out, and the log-sum-exp of each row.
 ---@param s table batch, heads, kv_heads, seq_q, seq_k, head_dim, causal; first: keys before the first query's own
 function doubles.attention(q, k, v, s)
   local out, stats, d = {}, {}, s.head_dim
@@ -145,8 +143,7 @@ function doubles.attention(q, k, v, s)
   return out, stats
 end
 
---- Its gradients dq, dk, dv from out and stats: with P = exp(scores - stats) and D = sum(dout out),
---- dS = P (dout V' - D).
+--- Gradients dq, dk, dv from out and stats. With P = exp(scores - stats) and D = sum(dout out): dS = P (dout V' - D).
 function doubles.attention_backward(q, k, v, out, stats, dout, s)
   local dq, dk, dv, d = {}, {}, {}, s.head_dim
   for i = 1, #q do dq[i] = 0.0 end
@@ -170,7 +167,7 @@ function doubles.attention_backward(q, k, v, out, stats, dout, s)
   return dq, dk, dv
 end
 
---- The number nearest to x that a precision holds: fp32, bf16 or fp16 (ties to even); others are left as they are.
+--- x rounded to fp32, bf16 or fp16 (ties to even); other precisions leave it.
 local formats = { fp32 = { 23, -126 }, bf16 = { 7, -126 }, fp16 = { 10, -14 } }
 function doubles.round(x, precision)
   local format = formats[precision]

@@ -1,8 +1,7 @@
---- The family of dense matrix products: every linear layer is one of these.
+--- The family of matrix products: every linear layer.
 --
--- gemm.define(op) completes an operator whose shape has tokens, in_features, out_features and
--- optionally bias (1), stored_tokens (tokens of the input kept for the backward pass when it is
--- sharded over tp) and batch (independent products).
+-- gemm.define(op) completes an operator whose shape has tokens, in_features and out_features. Optional: bias (1), batch
+-- (independent products) and stored_tokens (tokens kept for the backward pass, if they are sharded over tp).
 -- Forward: C[m,n] = A[m,k] B[k,n]. Backward: dA = dC B' and dB = A' dC, so twice the FLOPs.
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 
@@ -41,7 +40,7 @@ function gemm.kernel_shape(s)
   return { m = s.tokens, n = s.out_features, k = s.in_features, batch = s.batch or 1 }
 end
 
---- Where its outputs are checked (ett.sampling.check): multiples of 16, as fp8 products need them.
+--- A small shape on which outputs are checked (ett.sampling.check): multiples of 16, which fp8 products need.
 function gemm.small(s)
   local small = {}
   for name, value in pairs(s) do small[name] = value end

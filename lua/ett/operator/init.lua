@@ -1,4 +1,4 @@
---- Operators: found by file name, checked once, answered under every alias.
+--- Operators: found by file name, checked once, known under every alias.
 --
 --   local op = operator.get "rotary"             -- aliases work wherever a name is read
 --   op.flops(op.shape(c), "forward")
@@ -11,7 +11,7 @@ local schema = require "ett.base.schema"
 
 local operator = {}
 
---- Families that profiles know how to treat; a file may leave its family out ("elementwise").
+--- Families that profiles distinguish. Default: "elementwise".
 operator.families = { "gemm", "bmm", "attention", "norm", "softmax", "elementwise", "rope", "embedding",
   "cross_entropy", "optimizer", "router" }
 
@@ -80,7 +80,7 @@ end
 
 local loaded = {}      -- path -> operator
 local by_name, name_generation = {}, nil -- name or alias -> operator, for one set of roots
-local by_alias, alias_roots -- alias -> name, made once per set of roots
+local by_alias, alias_roots -- alias -> name, for one set of roots
 
 local function load_path(path)
   if loaded[path] then return loaded[path] end
@@ -118,7 +118,7 @@ function operator.get(name)
   return known
 end
 
---- operator.get without its memory: looks among the files.
+--- operator.get without its cache.
 function operator.search(name)
   local path = find.path("operators", name)
   if path then return load_path(path) end
@@ -146,7 +146,7 @@ function operator.list()
   return ops
 end
 
---- Checks a shape against the operator's schema and constraints; raises with every constraint that it breaks.
+--- Checks a shape against the operator's schema and constraints; raises with every broken constraint.
 function operator.check_shape(op, s)
   local clean = schema.check(s, op.schema, op.name)
   local broken = {}
@@ -160,7 +160,7 @@ function operator.check_shape(op, s)
     table.concat(got, ", "))
 end
 
---- Forgets what was loaded (a REPL reloads edited files so).
+--- Empties the cache, so that edited files are read again.
 function operator.forget() loaded, by_name, by_alias, alias_roots = {}, {}, nil, nil end
 
 return operator

@@ -1,14 +1,14 @@
---- The families of operators that only move memory: elementwise, norms, softmaxes, ropes.
+--- Operators that only move memory: elementwise, norms, softmaxes, rotary embedding.
 --
 -- memory.define(op, cost) completes an operator from its cost per element of rows x cols:
---   cost.forward / cost.backward = { reads=, writes=, flops= } in elements of the operator's dtype
---   cost.extra(s, pass) = further bytes of other kinds (fp32 statistics, byte masks)
---   cost.saved = elements kept for the backward pass, per element
+--   cost.forward, cost.backward = { reads =, writes =, flops = }, elements of the operator's dtype
+--   cost.extra(s, pass) = bytes of other types (fp32 statistics, byte masks)
+--   cost.saved = elements kept for the backward pass; cost.saved_extra(s) = bytes of other types
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 
 local memory = {}
 
---- Width of a memory operand: fp8 training keeps activations between products in bf16.
+--- Bytes of an element: fp8 training keeps activations between products in bf16.
 local function width(dtype) return math.max(dtype_bytes[dtype], 2) end
 
 function memory.define(op, cost)

@@ -1,9 +1,8 @@
---- The optimizer family: Adam over the parameters that one device updates.
+--- The optimizer family: Adam over the parameters of one device.
 --
--- Mixed precision, per parameter: reads an fp32 gradient, master weight and two moments
--- (16 bytes), writes master weight and moments (12) and the model's own weight (its dtype).
--- With an fp32 model the master weight is the weight. Arithmetic: 14 operations (Adam with
--- bias correction and decoupled weight decay; Kingma & Ba 2015, Loshchilov & Hutter 2019).
+-- Mixed precision, bytes a parameter: an update reads an fp32 gradient, master weight and two moments (16). It writes
+-- master weight and moments (12) and the model's weight (its dtype). An fp32 model has no separate master weight.
+-- 14 operations: Adam with bias correction and decoupled weight decay (Kingma & Ba 2015, Loshchilov & Hutter 2019).
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 local launch = require "ett.operator.launch"
 
@@ -20,17 +19,17 @@ end
 
 function optimizer.kernel_shape(s) return { params = s.params, tensors = s.tensors or 1 } end
 
---- What an update does, wherever it runs.
+--- Constants of an update, on every back end.
 optimizer.rate, optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.decay = 1e-3, 0.9, 0.95, 1e-8, 0.01
 
---- By how much the moments of step `step` (from 1) fall short: 1 / (1 - beta^step) of each.
+--- Bias corrections of both moments at a step (from 1): 1 / (1 - beta^step).
 function optimizer.corrections(step)
   return { 1 / (1 - optimizer.beta1 ^ step), 1 / (1 - optimizer.beta2 ^ step) }
 end
 
 optimizer.cuda = [[
-// Adam with bias correction (two numbers in memory, so that a graph of launches need not change from step to step)
-// and decoupled weight decay on fp32 master weights; writes the model's own copy too.
+// Adam with bias correction and decoupled weight decay on fp32 master weights; writes the model's copy, too. The
+// corrections are in memory, so that a graph of launches serves every step.
 extern "C" __global__ void adam(const float *gradient, float *master, float *first, float *second, T *model,
                                 const float *correction, double rate, double decay, double epsilon, long long n) {
   const float lr = (float)rate * correction[0], unbias = correction[1], keep = (float)(1.0 - rate * decay);
@@ -64,8 +63,8 @@ function optimizer.kernel(k, s)
       k.tensor { 2, dtype = "fp32", fill = "uniform" }, optimizer.rate, optimizer.decay, optimizer.epsilon })
 end
 
---- Parameters and tensors of `layers` GPT encoder layers on one tensor rank: qkv, proj, up, down
---- with biases and two layer norms: (12 h^2 + 7 h) / tp + 6 h, in 12 tensors.
+--- Parameters and tensors of one GPT encoder layer on one tensor rank: qkv, proj, up and down with biases, and two
+--- layer norms: (12 h^2 + 7 h) / tp + 6 h, in 12 tensors.
 function optimizer.encoder(c)
   local h, tp = c.hidden, c.tp
   local heads, kv = c.heads or 1, c.kv_heads or c.heads or 1
@@ -83,8 +82,8 @@ adam = torch.optim.AdamW([p], lr=1e-4, fused=p.is_cuda)
 return adam.step
 ]]
 
---- Completes an optimizer of one pipeline stage. extra(c) -> parameters, tensors beside the
---- encoder layers (embedding, final norm and head).
+--- Completes an optimizer of one pipeline stage. extra(c): parameters and tensors that are not of encoder layers
+--- (embedding, final norm and head).
 function optimizer.stage(op, extra)
   op.family = "optimizer"
   op.schema = optimizer.schema
@@ -95,10 +94,9 @@ function optimizer.stage(op, extra)
     return { params = c.layers * params + more, tensors = c.layers * tensors + more_tensors,
       layers = c.layers, hidden = c.hidden }
   end
-  op.flops, op.bytes = optimizer.flops, optimizer.bytes
-  op.kernel_shape = optimizer.kernel_shape
-  op.cuda, op.kernel, op.torch = optimizer.cuda, optimizer.kernel, optimizer.torch
-  op.doubles = optimizer.doubles
+  for _, name in ipairs { "flops", "bytes", "kernel_shape", "cuda", "kernel", "torch", "doubles" } do
+    op[name] = optimizer[name]
+  end
   return op
 end
 

@@ -1,5 +1,4 @@
---- What an operator's kernel() gives the primitives of `k` (samplers/README.md), checked before a back end records it:
---- a misspelt field would otherwise be left out of what is measured and of what it is held against alike.
+--- Checks what an operator's kernel() gives to the primitives of `k` (samplers/README.md) before they are recorded.
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 
@@ -29,7 +28,7 @@ local function check(op, name, given)
   if #found > 0 then raise(op, name, "%s", table.concat(found, "; ")) end
 end
 
---- Elements of a tensor by its dimensions; given: of k.tensor, its named fields, too.
+--- Elements of a tensor that k.tensor is given.
 local function count_of(op, given)
   local count, named = 1, {}
   if type(given) ~= "table" then check(op, "tensor", given) end
@@ -45,7 +44,7 @@ local function count_of(op, given)
     count = count * size
   end
   if given.fill == "index" and not given.high then
-    raise(op, "tensor", "an index needs 'high': its numbers are 0 to high - 1")
+    raise(op, "tensor", "an index needs 'high': its values are 0 to high - 1")
   end
   return count
 end
@@ -60,7 +59,7 @@ local function check_sizes(op, launch, what)
   end
 end
 
---- The primitives of a back end with what they are given checked first; a name that is none of them raises.
+--- The primitives of a back end, with checks. Another name raises.
 ---@param op table operator, for messages
 ---@param k table backend, dtype, tensor, gemm, attention, kernel
 function primitives.checked(op, k)

@@ -1,7 +1,7 @@
 --- Operators over attention scores, [batch, heads, seq_q, seq_k]: softmaxes, masks.
 --
---   scores.define(op, cost)      -- schema, shape, rows of keys; the cost as ett.operator.memory has it
---   scores.softmax(op, masked)   -- its kernels: over every key, or over those that a causal mask leaves
+--   scores.define(op, cost)      -- schema, shape and cost (ett.operator.memory)
+--   scores.softmax(op, masked)   -- kernels: over every key, or over the keys that a causal mask leaves
 local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
@@ -9,7 +9,7 @@ local shapes = require "ett.operator.shapes"
 
 local scores = {}
 
---- Completes an operator: what it sees of a layer, and its cost per score.
+--- Completes an operator: its shape, and its cost per score.
 function scores.define(op, cost)
   op.schema = { batch = "count", heads = "count", seq_q = "count", seq_k = "count" }
   function op.shape(c)
@@ -27,7 +27,7 @@ function scores.tensors(k, s, count)
   return list
 end
 
--- A block takes a row. NAME, SEEN: the kernels' name, how many keys of the row take part.
+-- A block computes a row. NAME: the operator's name. SEEN: the number of keys that the row sees.
 local source = [[
 extern "C" __global__ void NAME_forward(const T *x, T *y, ARGUMENTSlong long cols) {
   const long long row = blockIdx.x * cols;
@@ -53,11 +53,10 @@ extern "C" __global__ void NAME_backward(const T *y, const T *dy, T *dx, ARGUMEN
 }
 ]]
 
---- The kernels of a softmax. masked: row r is query r % seq_q and sees the keys up to its own; the rest is
---- written as zero.
+--- The kernels of a softmax. masked: row r is query r % seq_q and sees the keys up to its own; the rest becomes zero.
 function scores.softmax(op, masked)
   local function seen_by(seq_q) return masked and function(row) return row % seq_q + 1 end or nil end
-  -- What each kernel computes, in double precision, with its arguments as lists; of a masked one seq_q is the fourth.
+  -- Each kernel in double precision, with its arguments as lists.
   op.doubles = {
     [op.name .. "_forward"] = function(x, y, ...)
       doubles.set(y, doubles.softmax(x, select(-1, ...), seen_by((...))))
@@ -76,7 +75,7 @@ function scores.softmax(op, masked)
   end
 end
 
---- PyTorch's lines that make the scores and the causal mask over them.
+--- PyTorch code for the scores and their causal mask.
 scores.torch_masked = [[
 x = tensor(s.batch, s.heads, s.seq_q, s.seq_k)
 mask = torch.ones(s.seq_q, s.seq_k, device=x.device, dtype=torch.bool).triu(1)

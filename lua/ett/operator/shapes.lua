@@ -1,12 +1,12 @@
---- What operator files share when they turn an encoder configuration into a shape.
+--- Helpers that turn a configuration into a shape.
 --
--- The configuration `c` is what one device of a plan sees of one layer (operators/README.md lists its fields).
--- The shape `s` that comes out carries plain integers with tp, cp and ep divided in.
+-- The configuration `c` is one layer as one device of a plan sees it (operators/README.md lists its fields). The shape
+-- `s` holds plain integers, already divided by tp, cp and ep.
 local error_module = require "ett.base.error"
 
 local shapes = {}
 
---- value / degree, which must be whole.
+--- value / degree; raises if it is not a whole number.
 function shapes.divide(what, value, by, degree)
   if value % degree ~= 0 then
     error_module.raise("plan", "%s = %d must be divisible by %s = %d", what, value, by, degree)
@@ -19,15 +19,15 @@ function shapes.tokens(c)
   return c.micro_batch * shapes.divide("seq", c.seq, "cp", c.cp or 1)
 end
 
---- Tokens that the parts outside tensor-parallel blocks see: split over tp under sequence parallelism.
+--- Tokens outside tensor-parallel regions: split over tp under sequence parallelism.
 function shapes.norm_tokens(c)
   local tokens = shapes.tokens(c)
   if c.sequence_parallel then tokens = shapes.divide("tokens of a micro-batch", tokens, "tp", c.tp) end
   return tokens
 end
 
---- Vocabulary padded so that every tensor rank holds a multiple of `multiple` rows (Megatron
---- and NeoX: make_vocab_size_divisible_by = 128).
+--- Vocabulary padded to a multiple of `multiple` rows on every tensor rank (Megatron and NeoX:
+--- make_vocab_size_divisible_by = 128).
 function shapes.padded_vocab(vocab, tp, multiple)
   local unit = (multiple or 128) * tp
   return (vocab + unit - 1) // unit * unit
@@ -38,7 +38,7 @@ function shapes.local_vocab(c)
   return shapes.padded_vocab(c.vocab, c.tp, c.vocab_multiple) // c.tp
 end
 
---- Key/value heads on one tensor rank: at least one, replicated when tp exceeds them (Megatron).
+--- Key/value heads on one tensor rank: at least one, replicated if tp exceeds them (Megatron).
 function shapes.local_kv_heads(c)
   local kv = c.kv_heads or c.heads
   if kv >= c.tp then return shapes.divide("kv_heads", kv, "tp", c.tp) end
@@ -50,10 +50,10 @@ function shapes.local_heads(c)
   return shapes.divide("heads", c.heads, "tp", c.tp)
 end
 
---- Width of one head; hidden / heads unless the configuration says.
+--- Width of one head: head_dim, or hidden / heads.
 function shapes.head_dim(c) return c.head_dim or shapes.divide("hidden", c.hidden, "heads", c.heads) end
 
---- Raises the fields of `c` that an operator cannot do without.
+--- Raises if `c` lacks fields that an operator needs.
 function shapes.need(c, who, ...)
   local missing = {}
   for _, name in ipairs { ... } do
@@ -65,8 +65,7 @@ function shapes.need(c, who, ...)
   end
 end
 
---- 1 where a linear has biases, else nil: the first of the named fields of `c` that is given
---- decides, then `bias`.
+--- 1 if a linear has biases, else nil. The first given field of `c` among the names decides, then `bias`.
 function shapes.bias(c, ...)
   for _, name in ipairs { ... } do
     if c[name] ~= nil then return c[name] and 1 or nil end

@@ -1,6 +1,4 @@
-/* ett.comm: comm.estimate { kind=, bytes=, nodes=, ranks_per_node=, groups_per_node=,
- * links= { intra_bandwidth=, ... , curve = { bytes1, bandwidth1, bytes2, ... } } }
- * -> { seconds=, bus_bandwidth=, algorithm= }. Seconds, bytes, bytes per second. */
+/* ett.comm; README.md lists its functions. Units: seconds, bytes, bytes per second. */
 #include "comm/comm.h"
 
 #include "bind/common.h"
