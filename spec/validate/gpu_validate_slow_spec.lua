@@ -1,5 +1,5 @@
 --- `ett validate --backend cuda` on the stand-in GPU: training steps that compute, against the CPU back end's; the
---- whole command from samples to the report. What goes wrong: gpu_validate_failures_slow_spec.lua.
+--- whole command from samples to the report. What goes wrong: gpu_failures_slow_spec.lua.
 local json = require "ett.json"
 local stand_in = require "stand_in"
 
@@ -10,15 +10,16 @@ local folder
 local same_steps = [[
 local precision, steps = %q, %d
 require("ett.base.find").load("samplers", "cpu").available()
-local kernels, model = require "ett.validate.kernels_cuda", require "ett.validate.model"
+local validate_cpu, validate_cuda = require "ett.validate.cpu", require "ett.validate.cuda"
+local model = require "ett.validate.model"
 local function given(backend)
   return { hyper = { layers = 2, hidden = 48, heads = 3, vocab = 72 }, backend = backend, seed = 3,
     plan = { tp = 1, dp = 1, pp = 1, micro_batch = 2, micro_batches = 2, seq = 12 } }
 end
 local device <close> = assert(require("ett.cuda").open(0))
-local own <close> = setmetatable({ kernels = kernels.new(device, precision, 60) },
+local own <close> = setmetatable({ kernels = validate_cuda.kernels(device, precision) },
   { __close = function(self) self.kernels:close() end })
-local cpu, cuda = model.new(given()), model.new(given(own.kernels))
+local cpu, cuda = model.new(given(validate_cpu.kernels())), model.new(given(own.kernels))
 local at, values = 0, {}
 for i, entry in ipairs(own.kernels.parameters) do
   values[i] = {}

@@ -1,5 +1,5 @@
---- The campaigns of `ett validate`: random designs over the range of shapes that its models have. No shape of a
---- configuration is asked for by name. Typical times, not the best: a step runs its operators once.
+--- The campaigns of `ett validate`: random designs over the range of shapes that its models have, never the shapes of a
+--- configuration. They record medians, because a step runs its operators once.
 local error_module = require "ett.base.error"
 local folders = require "ett.base.folder"
 
@@ -8,54 +8,68 @@ local validate_campaign = {}
 local function log(from, to, multiple) return { from = from, to = to, scale = "log", multiple = multiple or 1 } end
 local function below(most, count) return function(s) return count(s) <= most end end
 local function product(s) return 2.0 * s.tokens * s.in_features * s.out_features end
+local function elements(s) return s.tokens * s.hidden end
+
+--- A design of `count` shapes of an operator.
+---@param where function? which shapes are allowed
+local function design(operator, count, shapes, where)
+  local one = { operator = operator, design = "halton", count = count, shapes = shapes, where = where }
+  if operator == "rope" then
+    shapes.kv_heads, shapes.rotary_dim = 1, 1
+    one.with = function(s) s.kv_heads, s.rotary_dim = s.heads, s.head_dim end
+  elseif operator == "flash_attention" then
+    shapes.kv_heads, shapes.seq_k, shapes.causal = 1, 1, 1
+    one.with = function(s) s.kv_heads, s.seq_k = s.heads, s.seq_q end
+  end
+  return one
+end
+
+--- A function that scales numbers of shapes.
+local function scaled(scale) return function(count) return math.max(4, math.floor(count * scale)) end end
 
 --- On processors.
----@param scale number of the number of shapes, and below 1 of the visits of each
+---@param scale number factor of the number of shapes; below 1 also of the visits of each
 ---@param cold_bytes integer through which the operands rotate
 function validate_campaign.cpu(scale, cold_bytes)
-  local function n(count) return math.max(8, math.floor(count * scale)) end
-  local tokens = log(64, 512, 16)
+  local n, tokens = scaled(scale), log(64, 512, 16)
   local rows = { tokens = tokens, hidden = log(32, 512, 16) }
+  local batch, dims = { 1, 2, 4 }, { 16, 32, 64 }
+  local function short(s) return s.batch * (s.seq or s.seq_q) <= 1024 end
   local list = {
-    { operator = "linear_qkv", design = "halton", count = n(160), where = below(5e8, product),
-      shapes = { tokens = tokens, in_features = log(32, 2048, 16), out_features = log(48, 2048, 16) } },
-    { operator = "layer_norm", design = "halton", count = n(32), shapes = rows },
-    { operator = "residual_add", design = "halton", count = n(32), shapes = rows },
-    { operator = "gelu", design = "halton", count = n(32), shapes = { tokens = tokens, width = log(128, 2048, 16) } },
-    { operator = "rope", design = "halton", count = n(40), shapes = { batch = { 1, 2, 4 }, seq = log(64, 256, 16),
-      heads = { 1, 2, 4, 8 }, kv_heads = 1, head_dim = { 16, 32, 64 }, rotary_dim = 1 },
-      with = function(s) s.kv_heads, s.rotary_dim = s.heads, s.head_dim end,
-      where = below(1024, function(s) return s.batch * s.seq end) },
-    { operator = "flash_attention", design = "halton", count = n(60), shapes = { batch = { 1, 2, 4 },
-      heads = { 1, 2, 4, 6, 8 }, kv_heads = 1, seq_q = log(48, 256, 16), seq_k = 1, head_dim = { 16, 32, 64 },
-      causal = 1 }, with = function(s) s.kv_heads, s.seq_k = s.heads, s.seq_q end,
-      where = below(1024, function(s) return s.batch * s.seq_q end) },
-    { operator = "embedding", design = "halton", count = n(32), shapes = { tokens = tokens, vocab = log(128, 2048, 64),
-      hidden = log(32, 512, 16) } },
-    { operator = "cross_entropy", design = "halton", count = n(32), shapes = { tokens = tokens,
-      vocab = log(128, 2048, 64) } },
-    { operator = "optimizer", design = "halton", count = n(24), shapes = { params = log(40000, 12000000) } },
+    design("linear_qkv", n(160), { tokens = tokens, in_features = log(32, 2048, 16),
+      out_features = log(48, 2048, 16) }, below(5e8, product)),
+    design("layer_norm", n(32), rows),
+    design("residual_add", n(32), rows),
+    design("gelu", n(32), { tokens = tokens, width = log(128, 2048, 16) }),
+    design("rope", n(40), { batch = batch, seq = log(64, 256, 16), heads = { 1, 2, 4, 8 }, head_dim = dims }, short),
+    design("flash_attention", n(60), { batch = batch, heads = { 1, 2, 4, 6, 8 }, seq_q = log(48, 256, 16),
+      head_dim = dims }, short),
+    design("embedding", n(32), { tokens = tokens, vocab = log(128, 2048, 64), hidden = log(32, 512, 16) }),
+    design("cross_entropy", n(32), { tokens = tokens, vocab = log(128, 2048, 64) }),
+    design("optimizer", n(24), { params = log(40000, 12000000) }),
   }
   local passes = math.max(2, math.floor(5 * math.min(1, scale) + 0.5))
   return { name = "validate", seed = 11, budget_seconds = 0.006 * passes, target = 1e-9, samples = list,
-    passes = passes, block = 256, interleave = true,
-    statistic = "median", together = true, cold_bytes = cold_bytes }
+    passes = passes, block = 256, interleave = true, statistic = "median", together = true, cold_bytes = cold_bytes }
 end
 
---- Least and greatest of what `of` says of each configuration (may be several numbers), with a margin.
-local function range(sizes, multiple, of)
-  local least, most = math.huge, 0
-  for _, c in ipairs(sizes) do
-    for _, value in ipairs { of { layers = c[1], hidden = c[2], heads = c[3], vocab = c[4], batch = c[5], seq = c[7],
-      tokens = c[5] * c[7] } } do
-      least, most = math.min(least, value), math.max(most, value)
+--- Ranges over the configurations: range(multiple, of) returns the axis between the least and the greatest value of
+--- of(configuration), which may return several, and 1.25 times the greatest.
+local function ranges(sizes)
+  return function(multiple, of)
+    local least, most = math.huge, 0
+    for _, c in ipairs(sizes) do
+      for _, value in ipairs { of { layers = c[1], hidden = c[2], heads = c[3], vocab = c[4], batch = c[5], seq = c[7],
+        tokens = c[5] * c[7] } } do
+        least, most = math.min(least, value), math.max(most, value)
+      end
     end
+    local function round(value) return math.max(1, math.floor(value / multiple + 0.5)) * multiple | 0 end
+    return log(round(least / 1.25), round(most * 1.25), multiple), 1.25 * most
   end
-  local function round(value) return math.max(1, math.floor(value / multiple + 0.5)) * multiple | 0 end
-  return log(round(least / 1.25), round(most * 1.25), multiple), 1.25 * most
 end
 
---- Distinct values of what `of` says of each configuration, sorted.
+--- Distinct values of of(configuration), sorted.
 local function values(sizes, of)
   local list, seen = {}, {}
   for _, c in ipairs(sizes) do
@@ -67,60 +81,51 @@ local function values(sizes, of)
   return list
 end
 
---- On a GPU: the ranges are those of the configurations that will be trained.
+--- On a GPU, over the ranges of the configurations that will be trained.
 ---@param sizes integer[][] as in ett.validate
----@param scale number of the number of shapes
+---@param scale number factor of the number of shapes
 function validate_campaign.cuda(sizes, scale, precision)
-  local function n(count) return math.max(8, math.floor(count * scale)) end
-  local tokens, most_tokens = range(sizes, 16, function(c) return c.tokens end)
-  local hidden = range(sizes, 16, function(c) return c.hidden end)
-  local vocab = range(sizes, 16, function(c) return c.vocab end)
-  local width = range(sizes, 16, function(c) return 4 * c.hidden end)
-  local _, most_rows = range(sizes, 1, function(c) return c.tokens * c.hidden end)
-  local _, most_wide = range(sizes, 1, function(c) return 4 * c.tokens * c.hidden end)
-  local _, most_logits = range(sizes, 1, function(c) return c.tokens * c.vocab end)
-  local _, most_product = range(sizes, 1, function(c)
-    return 8.0 * c.tokens * c.hidden * c.hidden, 2.0 * c.tokens * c.hidden * c.vocab
-  end)
-  -- A layer's gradients are added as a residual of that many times its parameters is (ett.validate.kernels_cuda).
+  local n, range = scaled(scale), ranges(sizes)
+  local function most(of) return select(2, range(1, of)) end
+  local tokens, most_tokens = range(16, function(c) return c.tokens end)
+  local hidden = range(16, function(c) return c.hidden end)
+  local vocab = range(16, function(c) return c.vocab end)
+  local most_elements = most(function(c) return c.tokens * c.hidden end)
+  -- A layer's gradients are added as a residual of that many times its parameters (ett.validate.cuda).
   local times = precision == "fp32" and 1 or 5 / 3
-  local added = range(sizes, 16, function(c) return c.tokens, 12 * times * c.hidden, times * c.vocab end)
-  local _, most_added = range(sizes, 1, function(c)
-    return c.tokens * c.hidden, 12 * times * c.hidden * c.hidden, times * c.vocab * c.hidden
-  end)
-  local parameters = range(sizes, 1, function(c) return (12 * c.layers * c.hidden + 2 * c.vocab) * c.hidden end)
-  local list = {
-    { operator = "linear_qkv", design = "halton", count = n(160), where = below(most_product, product),
-      shapes = { tokens = tokens, in_features = range(sizes, 16, function(c) return c.hidden, 4 * c.hidden end),
-        out_features = range(sizes, 16, function(c) return c.hidden, 4 * c.hidden, c.vocab end) } },
-    { operator = "layer_norm", design = "halton", count = n(40), shapes = { tokens = tokens, hidden = hidden },
-      where = below(most_rows, function(s) return s.tokens * s.hidden end) },
-    { operator = "residual_add", design = "halton", count = n(40), shapes = { tokens = added, hidden = hidden },
-      where = below(most_added, function(s) return s.tokens * s.hidden end) },
-    { operator = "gelu", design = "halton", count = n(40), shapes = { tokens = tokens, width = width },
-      where = below(most_wide, function(s) return s.tokens * s.width end) },
-    { operator = "embedding", design = "halton", count = n(40), shapes = { tokens = tokens, vocab = vocab,
-      hidden = hidden } },
-    { operator = "cross_entropy", design = "halton", count = n(40), shapes = { tokens = tokens, vocab = vocab },
-      where = below(most_logits, function(s) return s.tokens * s.vocab end) },
-    { operator = "optimizer", design = "halton", count = n(32), shapes = { params = parameters } },
-  }
+  local added = range(16, function(c) return c.tokens, 12 * times * c.hidden, times * c.vocab end)
+  local function fits(s)
+    local count = s.batch * (s.seq or s.seq_q)
+    return count <= most_tokens and count * s.heads * s.head_dim <= most_elements
+  end
   local batch, heads = values(sizes, function(c) return c[5] end), values(sizes, function(c) return c[3] end)
-  local dims = values(sizes, function(c) return c[2] // c[3] end)
-  local seq = range(sizes, 16, function(c) return c.seq end)
-  local function fits(s) return s.batch * (s.seq or s.seq_q) <= most_tokens
-    and s.batch * (s.seq or s.seq_q) * s.heads * s.head_dim <= most_rows end
-  list[#list + 1] = { operator = "rope", design = "halton", count = n(48), where = fits, shapes = { batch = batch,
-    seq = seq, heads = heads, kv_heads = 1, head_dim = dims, rotary_dim = 1 },
-    with = function(s) s.kv_heads, s.rotary_dim = s.heads, s.head_dim end }
-  list[#list + 1] = { operator = "flash_attention", design = "halton", count = n(80), where = fits,
-    shapes = { batch = batch, heads = heads, kv_heads = 1, seq_q = seq, seq_k = 1, head_dim = dims, causal = 1 },
-    with = function(s) s.kv_heads, s.seq_k = s.heads, s.seq_q end }
+  local dims, seq = values(sizes, function(c) return c[2] // c[3] end), range(16, function(c) return c.seq end)
+  local list = {
+    design("linear_qkv", n(160), { tokens = tokens,
+      in_features = range(16, function(c) return c.hidden, 4 * c.hidden end),
+      out_features = range(16, function(c) return c.hidden, 4 * c.hidden, c.vocab end) }, below(most(function(c)
+        return 8.0 * c.tokens * c.hidden * c.hidden, 2.0 * c.tokens * c.hidden * c.vocab
+      end), product)),
+    design("layer_norm", n(40), { tokens = tokens, hidden = hidden }, below(most_elements, elements)),
+    design("residual_add", n(40), { tokens = added, hidden = hidden }, below(most(function(c)
+      return c.tokens * c.hidden, 12 * times * c.hidden * c.hidden, times * c.vocab * c.hidden
+    end), elements)),
+    design("gelu", n(40), { tokens = tokens, width = range(16, function(c) return 4 * c.hidden end) },
+      below(4 * most_elements, function(s) return s.tokens * s.width end)),
+    design("embedding", n(40), { tokens = tokens, vocab = vocab, hidden = hidden }),
+    design("cross_entropy", n(40), { tokens = tokens, vocab = vocab },
+      below(most(function(c) return c.tokens * c.vocab end), function(s) return s.tokens * s.vocab end)),
+    design("optimizer", n(32), { params = range(1, function(c)
+      return (12 * c.layers * c.hidden + 2 * c.vocab) * c.hidden
+    end) }),
+    design("rope", n(48), { batch = batch, seq = seq, heads = heads, head_dim = dims }, fits),
+    design("flash_attention", n(80), { batch = batch, heads = heads, seq_q = seq, head_dim = dims }, fits),
+  }
   return { name = "validate", backend = "cuda", precision = precision, seed = 11, budget_seconds = 0.02,
     samples = list, statistic = "median" }
 end
 
---- A value of a campaign's arguments as Lua writes it.
+--- A value as Lua source.
 local function literal(value)
   if math.type(value) == "integer" then return tostring(value) end
   if type(value) == "number" then return ("%.17g"):format(value) end
@@ -130,7 +135,7 @@ local function literal(value)
   return "{ " .. table.concat(words, ", ") .. " }"
 end
 
---- A campaign as a file: ranks need one, and its text tells whether tables were begun by another.
+--- Writes a campaign as a file. Ranks load it, and its hash tells whether tables belong to it.
 ---@param back_end string "cpu" or "cuda"
 ---@param ... any arguments of the campaign of that name
 ---@return string path
@@ -141,9 +146,9 @@ function validate_campaign.write(path, back_end, ...)
     table.concat(words, ", ")))
 end
 
---- Measures a campaign's file in this process, or on this rank; raises where an operator computes something else, or
+--- Measures a campaign's file in this process or on this rank. Raises when an operator computes a wrong result, or when
 --- nothing of it could be measured.
----@param where string the device in words
+---@param where string the device, for messages
 ---@param precision string
 ---@param options table of ett.sampler
 function validate_campaign.run(path, where, precision, options)

@@ -1,50 +1,342 @@
 --- `ett validate` on one GPU (the interface is in ett.validate).
 --
--- A step is one CUDA graph: the host launches it once, and the device goes from kernel to kernel by itself. What is
--- left of launching is measured, in the same minute, on the same device:
+-- A step is one CUDA graph that runs the operators' own CUDA code on the model's tensors. Launch costs are measured on
+-- the same device, in the same minute:
 --   alone      events around a graph of one empty kernel, L2 overwritten before: what a sample has beside its kernels
 --   chained    what one more empty kernel adds to a graph
---   marked     an empty kernel between two events of a list that is launched kernel by kernel
---   launch     wall time of a graph of one empty kernel, less the kernel: once a step
--- So an operator adds its sample less (alone - chained) to a step, and a step costs `launch` more than its operators.
--- A sample finds its operands in memory, not in L2; what an operator of the step finds in L2, from the one before it,
--- makes it faster than predicted.
-local campaigns = require "ett.validate.campaign"
+--   marked     an empty kernel between two events, when a list is launched kernel by kernel
+--   launch     wall time of a graph of one empty kernel, less the kernel
+-- An operator adds its sample less (alone - chained) to a step; a step adds `launch` once. Samples find their operands
+-- in memory, not in L2: an operator that finds the result of the one before it in L2 is faster than predicted.
+--
+-- Master weights, moments and gradients are fp32; weights and activations have the precision of the run. A layer's
+-- gradients are added to those of the step when they are complete, as ett.step.lower counts it.
 local error_module = require "ett.base.error"
-local must = error_module.must
 local find = require "ett.base.find"
 local folders = require "ett.base.folder"
-local kernels = require "ett.validate.kernels_cuda"
-local model = require "ett.validate.model"
+local operator = require "ett.operator"
+local optimizer = require "ett.operator.optimizer"
 local sample = require "ett.sample"
+local campaigns = require "ett.validate.campaign"
+local model = require "ett.validate.model"
+local changed = require("ett.validate.view").changed
 
+local must = error_module.must
+local back_end = find.load("samplers", "cuda")
 local validate_cuda = {}
+
+--- Precisions of a training step here: fp16 needs loss scaling, fp8 scaled operands.
+validate_cuda.precisions = { "bf16", "fp32" }
+
+local TIME_LIMIT_SECONDS = back_end.time_limit_seconds
+local WARM_STEPS, PARTED_STEPS = 3, 3
+
+-- The step's kernels: the back end of ett.validate.model.
+
+local Kernels = {}
+Kernels.__index = Kernels
+
+-- Parameters start at multiples of this: 256 bytes of 16-bit elements, the alignment that cuBLASLt assumes.
+local ALIGNED = 128
+
+-- The learning rate of wider models falls with their width (Yang et al. 2021), because there is no warm-up.
+local WIDTH_AT_RATE = 512
+
+local source = [[
+// The first micro-batch of a step overwrites.
+extern "C" __global__ void gradient_accumulation(const T *gradient, float *kept, long long first, long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x)
+    kept[i] = first ? load(gradient, i) : kept[i] + load(gradient, i);
+}
+
+extern "C" __global__ void zero_gradients(float *kept, long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x)
+    kept[i] = 0.0f;
+}
+]]
+
+--- The model's tensors in the order in which each operator's kernel() requests them.
+local bindings = {
+  embedding = { forward = { "ids", "table", "out" }, backward = { "ids", "dtable", "dy" } },
+  layer_norm = { forward = { "gain", "x", "mean", "inverse", "bias", "y" },
+    backward = { "gain", "x", "mean", "inverse", "dy", "dx", "dgain", "dbias" } },
+  linear = { forward = { "x", "w", "y" }, backward = { "x", "w", "dy", "dx", "dw" } },
+  rope = { forward = { "table", "q", "q", "k", "k" }, backward = { "table", "q", "q", "k", "k" } },
+  flash_attention = { forward = { "q", "k", "v", "out", "stats" },
+    backward = { "q", "k", "v", "out", "stats", "dout", "dq", "dk", "dv" } },
+  residual_add = { forward = { "a", "b", "sum" }, backward = { "a", "b", "sum" } },
+  gelu = { forward = { "x", "y" }, backward = { "x", "dy", "dx" } },
+  cross_entropy = { forward = { "target", "probability", "loss", "logits" },
+    backward = { "target", "probability", "dloss", "dlogits" } },
+  optimizer = { update = { "gradients", "master", "first", "second", "weights", "correction" } },
+}
+for _, name in ipairs { "linear_qkv", "linear_proj", "linear_up", "linear_down", "lm_head" } do
+  bindings[name] = bindings.linear
+end
+
+---@param device userdata of ett.cuda; it must outlive the kernels
+---@param precision string of weights and activations
+function validate_cuda.kernels(device, precision)
+  return setmetatable({ work = must(device:work(precision)), precision = precision, parts = {}, ends = {}, slices = {},
+    micro_batches = {} }, Kernels)
+end
+
+--- A tensor of the model: its number in the work list, elements and element type.
+function Kernels:tensor(count, kind)
+  local dtype = kind or self.precision
+  return { number = must(self.work:tensor { count, dtype = dtype, fill = "zero" }), count = count, dtype = dtype }
+end
+
+local function part_of(self, tensor, first, count)
+  return { number = must(self.work:view(tensor.number, first, count)), count = count, dtype = tensor.dtype }
+end
+
+--- Parameters are in flat buffers, those of norms first. Norms accumulate their gradients in place. Products and the
+--- embedding write theirs to a buffer that the layers share; end_group adds it to the step's gradients.
+function Kernels:hold(t, list)
+  local norms, weights, total = {}, {}, 0
+  for _, entry in ipairs(list) do table.insert(entry.value and norms or weights, entry) end
+  local function place(entry)
+    local g = entry.group
+    g.parameters = (g.parameters or 0) + entry.count
+    entry.at = total + 1
+    total = total + (entry.count + ALIGNED - 1) // ALIGNED * ALIGNED
+  end
+  for _, entry in ipairs(norms) do place(entry) end
+  self.norm_count = total
+  local largest = 0
+  for _, entry in ipairs(weights) do
+    local g = entry.group
+    place(entry)
+    g.first, g.last = g.first or entry.at, total
+    largest = math.max(largest, g.last - g.first + 1)
+  end
+  t.parameter_count = total
+  local function flat() return self:tensor(total, "fp32") end
+  local state = { gradients = flat(), master = flat(), first = flat(), second = flat(), weights = self:tensor(total),
+    correction = self:tensor(2, "fp32") }
+  local shared = self:tensor(largest)
+  for _, entry in ipairs(list) do
+    entry.master = part_of(self, state.master, entry.at, entry.count)
+    entry.w = part_of(self, state.weights, entry.at, entry.count)
+    entry.g = entry.value and part_of(self, state.gradients, entry.at, entry.count)
+      or part_of(self, shared, entry.at - entry.group.first + 1, entry.count)
+  end
+  t.optimizer_state, self.state, self.shared, self.parameters = state, state, shared, list
+end
+
+--- Log-sum-exp of each query.
+function Kernels:attention_state(t) return self:tensor(t.plan.micro_batch * t.z.heads * t.plan.seq, "fp32") end
+
+function Kernels:entropy_state(t) return self:tensor(t.z.tokens * t.z.vocab, "fp32") end
+
+function Kernels:rotation(t)
+  self.angles = self:tensor(t.plan.seq * (t.z.head_dim // 2), "fp32")
+  return self.angles
+end
+
+--- Every micro-batch has its own: a step is one graph, and its tokens are loaded before.
+function Kernels:inputs(t)
+  for i = 1, t.plan.micro_batches do
+    self.micro_batches[i] = { ids = self:tensor(t.z.tokens, "int64"), targets = self:tensor(t.z.tokens, "int64"),
+      loss = self:tensor(t.z.tokens, "fp32") }
+  end
+  self.dloss = self:tensor(t.z.tokens, "fp32")
+end
+
+function Kernels:feed(_, a, i)
+  local own = self.micro_batches[i]
+  a.ids, a.targets, a.loss, self.micro_batch = own.ids, own.targets, own.loss, i
+end
+
+function Kernels.book_loss() end
+
+--- Queries, keys and values in a packed projection [tokens, 3 width].
+local function slices(self, t, packed)
+  local list = self.slices[packed.number]
+  if not list then
+    list = {}
+    local width = t.z.width
+    for i = 0, 2 do
+      list[i + 1] = part_of(self, packed, i * width + 1, packed.count - i * width)
+      list[i + 1].row = 3 * width
+    end
+    self.slices[packed.number] = list
+  end
+  return table.unpack(list)
+end
+
+--- Operands that only this back end has, or has in parts.
+local expand = {}
+function expand.rope(self, t, given) given.q, given.k = slices(self, t, given.x) end
+function expand.flash_attention(self, t, given)
+  given.q, given.k, given.v = slices(self, t, given.qkv)
+  given.stats, given.out = given.kept, setmetatable({ row = t.z.width }, { __index = given.out })
+  if given.dqkv then
+    given.dq, given.dk, given.dv = slices(self, t, given.dqkv)
+    given.dout = setmetatable({ row = t.z.width }, { __index = given.dout })
+  end
+end
+function expand.cross_entropy(self, _, given) given.probability, given.dloss = given.kept, self.dloss end
+
+--- A sink for backend.record of samplers/cuda whose tensors are the model's.
+local function sink(self, name, pass, given)
+  local work, order, at = self.work, bindings[name][pass], 0
+  local s = {}
+  function s.tensor(_, spec)
+    at = at + 1
+    local tensor, count = given[order[at]], 1
+    for _, dimension in ipairs(spec) do count = count * dimension end
+    if not tensor or tensor.dtype ~= spec.dtype or tensor.count < count
+      or not tensor.row and tensor.count ~= count then
+      error_module.raise("internal", "%s %s asks for %d elements of %s as tensor %d, the model's %s has %s of %s", name,
+        pass, count, spec.dtype, at, tostring(order[at]), tensor and tensor.count, tensor and tensor.dtype)
+    end
+    return tensor.number, tensor.row
+  end
+  function s.kernel(_, launch) return work:kernel(launch) end
+  function s.gemm(_, g) return work:gemm(g) end
+  function s.attention(_, a) return work:attention(a) end
+  return s, function() return at == #order end
+end
+
+--- Books the launches since the last booking as one call of a record.
+local function book(self, record)
+  record.calls = record.calls + 1
+  self.parts[#self.parts + 1], self.ends[#self.ends + 1] = record, self.work:launches()
+end
+
+--- Records one pass of an operator.
+function Kernels:run(t, name, shape, pass, given)
+  if expand[name] then expand[name](self, t, given) end
+  local tensors, complete = sink(self, name, pass, given)
+  back_end.record(tensors, operator.get(name), shape, pass, self.precision)
+  if not complete() then error_module.raise("internal", "%s %s did not use all of the model's tensors", name, pass) end
+  local record = t:record(name, pass, 0)
+  record.shape = shape
+  book(self, record)
+end
+
+local function elementwise(self, name, count, args)
+  args[#args + 1] = count
+  must(self.work:kernel { source = source, name = name, label = "validate/cuda.lua",
+    grid = math.min((count + 255) // 256, 1 << 20), block = 256, args = args })
+end
+
+--- Adds a layer's gradients to the step's. It is predicted as ett.step.lower does: as a residual addition that moves
+--- as many bytes.
+function Kernels:end_group(t, group)
+  local count = group.last - group.first + 1
+  elementwise(self, "gradient_accumulation", count, { { tensor = part_of(self, self.shared, 1, count).number },
+    { tensor = part_of(self, self.state.gradients, group.first, count).number }, self.micro_batch == 1 and 1 or 0 })
+  local width, hidden = self.precision == "fp32" and 4 or 2, t.z.hidden
+  local elements = group.parameters * (width + 8) / (3 * width)
+  local record = t:record(("gradient_accumulation %d"):format(group.parameters), "backward", 0)
+  record.name, record.operator = "gradient_accumulation", "residual_add"
+  record.shape = { tokens = math.max(1, math.floor(elements / hidden + 0.5)), hidden = hidden }
+  book(self, record)
+end
+
+--- Sets the initial parameters.
+---@param values number[][]? for checks: the values of each entry of self.parameters
+function Kernels:initialise(values)
+  local work, state = self.work, self.state
+  for i, entry in ipairs(self.parameters) do
+    for _, tensor in ipairs { entry.master, entry.w } do
+      local list = values and values[i]
+      if not list and entry.value then
+        list = {}
+        for j = 1, entry.count do list[j] = entry.value end
+      end
+      if list then
+        must(work:write(tensor.number, list))
+      else
+        must(work:fill(tensor.number, { fill = "normal", deviation = entry.deviation, seed = entry.seed }))
+      end
+    end
+  end
+  for _, name in ipairs { "first", "second" } do must(work:fill(state[name].number, { fill = "zero" })) end
+end
+
+--- Records the step as a graph. work:ready runs it twice, on zeros, so the parameters are set after it.
+local function record_step(self, t)
+  elementwise(self, "zero_gradients", self.norm_count, { { tensor = self.state.gradients.number } })
+  book(self, t:record("zero_gradients", "update", 0))
+  t:walk()
+  must(self.work:ready { graph = true, time_limit_seconds = TIME_LIMIT_SECONDS })
+  local angles, share, half = {}, {}, t.z.head_dim // 2
+  for position = 0, t.plan.seq - 1 do
+    for i = 0, half - 1 do angles[position * half + i + 1] = model.angle(position, i, t.z.head_dim) end
+  end
+  for i = 1, t.z.tokens do share[i] = t:token_share() end
+  must(self.work:write(self.angles.number, angles))
+  must(self.work:write(self.dloss.number, share))
+  self:initialise(self.initial)
+  self.recorded = true
+end
+
+--- Copies the tokens of a step and the optimizer's corrections to the device before the step, as a data loader does.
+local function load_inputs(self, t)
+  if not self.recorded then record_step(self, t) end
+  for i, own in ipairs(self.micro_batches) do
+    local ids, targets = t:tokens(i)
+    must(self.work:write(own.ids.number, ids))
+    must(self.work:write(own.targets.number, targets))
+  end
+  local corrections = optimizer.corrections(t.step_number)
+  corrections[1] = corrections[1] * math.min(1, WIDTH_AT_RATE / t.z.hidden)
+  must(self.work:write(self.state.correction.number, corrections))
+end
+
+local function loss_of(self, t)
+  local sum = 0.0
+  for _, own in ipairs(self.micro_batches) do
+    for _, value in ipairs(must(self.work:read(own.loss.number))) do sum = sum + value end
+  end
+  return sum / (t.z.tokens * t.plan.micro_batches)
+end
+
+--- Runs one step as one graph. self.wall_seconds: from its launch until the device has finished.
+function Kernels:step(t)
+  load_inputs(self, t)
+  self.wall_seconds = must(self.work:run(TIME_LIMIT_SECONDS))
+  return loss_of(self, t)
+end
+
+--- Runs one step launch by launch, with events between the operators.
+---@return number[] seconds of every call, in the order of self.parts
+---@return number loss
+function Kernels:timed_step(t)
+  t.step_number = t.step_number + 1
+  load_inputs(self, t)
+  local seconds = must(self.work:time_parts(self.ends, TIME_LIMIT_SECONDS))
+  return seconds, loss_of(self, t)
+end
+
+function Kernels:close() self.work:close() end
+
+-- The back end.
+
 local Backend = {}
 Backend.__index = Backend
 
---- Precisions of a training step here: fp16 would need its losses scaled, fp8 its operands.
-validate_cuda.precisions = { "bf16", "fp32" }
-
-local TIME_LIMIT_SECONDS = find.load("samplers", "cuda").time_limit_seconds
-local WARM_STEPS, PARTED_STEPS = 3, 3
-
 --- true, or nil and why no GPU can be used.
-function validate_cuda.available() return find.load("samplers", "cuda").available() end
+function validate_cuda.available() return back_end.available() end
 
---- bf16 where the device multiplies it and cuDNN is there for its attention.
+--- bf16 where the device supports it and cuDNN is there for its attention.
 local function usual_precision(info)
   return info.capability >= 80 and require("ett.cuda").versions():find "cuDNN" and "bf16" or "fp32"
 end
 
----@param options table out, layouts, sizes, scale, check (operators' results, before they are sampled; true), device
---- (ordinal, 0), precision (that of the device), on_stage
+---@param options table out, layouts (list of { name, ranks, cases }), sizes, scale, steps, check (the operators'
+--- results, before they are sampled), device (ordinal; default 0), precision (default: the device's), on_stage
 function validate_cuda.open(options)
   local ok, why = validate_cuda.available()
   if not ok then error_module.raise("missing", "%s; ett validate --backend cpu needs none", why) end
-  for _, name in ipairs(options.layouts) do
-    if name ~= "1x1" then
-      error_module.raise("usage", "validate: layout %s needs the back end cpu; on a GPU a step is one device's, 1x1",
-        name)
+  for _, layout in ipairs(options.layouts) do
+    if layout.ranks > 1 then
+      error_module.raise("usage", "validate: layout %s needs the back end cpu; the back end cuda has only 1x1",
+        layout.name)
     end
   end
   local known = options.precision == nil
@@ -85,7 +377,7 @@ local function empty_list(device, count)
   error(raised, 0)
 end
 
---- What launching costs on a device: { alone_seconds, chained_seconds, marked_seconds, launch_seconds }.
+--- Launch costs of a device: { alone_seconds, chained_seconds, marked_seconds, launch_seconds }.
 function validate_cuda.launch_costs(device)
   local many = 129
   local one <close> = empty_list(device, 1)
@@ -100,7 +392,7 @@ function validate_cuda.launch_costs(device)
   for i = 1, many do ends[i] = i end
   for _ = 1, 5 do
     local parts = must(list:time_parts(ends, TIME_LIMIT_SECONDS))
-    table.move(parts, 2, many, #marked + 1, marked) -- the first follows what holds the device up
+    table.move(parts, 2, many, #marked + 1, marked) -- the first follows the work that keeps the device busy
   end
   return { alone_seconds = alone, chained_seconds = chained, marked_seconds = sample.stats(marked).median,
     launch_seconds = math.max(0.0, sample.stats(walls).median - chained) }
@@ -112,11 +404,8 @@ View.__index = View
 
 function View:alone(name, shape, dtype, pass)
   local answer = self.profile:operator(name, shape, dtype, pass)
-  if not answer then return nil end
   local least, beside = self.costs.chained_seconds, self.costs.alone_seconds - self.costs.chained_seconds
-  local function added(seconds) return math.max(seconds - beside, least) end
-  return { seconds = added(answer.seconds), low_seconds = added(answer.low_seconds),
-    high_seconds = added(answer.high_seconds), provenance = answer.provenance, detail = answer.detail }
+  return answer and changed(answer, function(seconds) return math.max(seconds - beside, least) end)
 end
 
 View.operator = View.alone
@@ -124,13 +413,13 @@ function View.collective() end
 function View.added() end
 function View.expect() end
 
---- A view of a profile of samples; costs as validate_cuda.launch_costs has them.
+--- A view of a profile of samples. costs: of validate_cuda.launch_costs.
 function validate_cuda.view(profile, costs, precision)
   return setmetatable({ profile = profile, costs = costs, launch_seconds = costs.launch_seconds, stretch = {},
     plan = { dtype = precision, accumulate_gradients = true } }, View)
 end
 
---- Samples the operators.
+--- Samples the operators and returns their profile.
 local function sample_operators(self)
   local options = self.options
   local folder = ("%s/gpu_%s"):format(options.out, self.precision)
@@ -148,7 +437,7 @@ function Backend:view()
     ranks_per_processor = 1, host = self.costs }
 end
 
---- Mean time of every kind of call over some steps of it, less what the events cost, in the order of first calls.
+--- Booked lines: median time of each call over some steps, less the cost of the events, in the order of first calls.
 local function lines(parts, steps, costs)
   local list, by_record = {}, {}
   for i, record in ipairs(parts) do
@@ -167,13 +456,13 @@ local function lines(parts, steps, costs)
   return list
 end
 
---- Trains a case: the step is the median wall time of `steps` steps as graphs, the operators' times are of a few more
---- steps launched one operator after the other.
-local function train(self, case, steps)
-  local own = kernels.new(self.handle, self.precision, TIME_LIMIT_SECONDS)
+--- Trains a case. The step time is the median wall time of `steps` graphs; the operators' times are from a few more
+--- steps, launched kernel by kernel.
+local function train(self, case)
+  local own = validate_cuda.kernels(self.handle, self.precision)
   local ok, result = xpcall(function()
     local trainer = model.new { hyper = case.hyper, plan = case.plan, backend = own }
-    local walls, first_loss, last_loss = {}, nil, nil
+    local walls, steps, first_loss, last_loss = {}, self.options.steps, nil, nil
     for i = 1, WARM_STEPS + steps do
       last_loss = trainer:step()
       first_loss = first_loss or last_loss
@@ -191,11 +480,12 @@ local function train(self, case, steps)
   error(result, 0)
 end
 
---- Larger models come later: where one does not fit, those before it still can be run.
-function Backend:trainer(cases, name, steps)
-  self.options.on_stage(("layout %s: training %d configurations on %s"):format(name, #cases, self.named))
+--- Configurations are ordered by size: where one does not fit, those before it can still run.
+function Backend:trainer(layout)
+  local cases = layout.cases
+  self.options.on_stage(("layout %s: training %d configurations on %s"):format(layout.name, #cases, self.named))
   return function(i)
-    local ok, result = pcall(train, self, cases[i], steps)
+    local ok, result = pcall(train, self, cases[i])
     if ok then return result end
     if result.kind == "memory" and i > 1 then
       result.message = ("%s; --configurations %d leaves it out"):format(result.message, i - 1)

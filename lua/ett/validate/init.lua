@@ -1,26 +1,22 @@
---- The proof: samples this machine, predicts training steps from the samples alone, executes
---- the same steps for real, and sets the two against each other. Samples are taken between the steps, for a machine
---- does not stay as it is for minutes; no prediction sees a step.
+--- Compares predicted with executed training steps of small transformers on this machine (`ett validate`).
 --
--- What is sampled and trained on is a back end: ett.validate.cpu (processors, ranks over MPI) or ett.validate.cuda
--- (one GPU). Either has
---   open(options)                     ready to sample and train, or raises what is missing
---   view(name, cases, steps)          samples for the layout of that name: the profile as its ranks see it, which the
---                                     estimate of every plan reads, and what the report says of the samples
---   device                            of the cluster that the estimate is told
---   trainer(cases, name, steps)       a function that trains case i, or tells what was measured when it was trained
---                                     between the samples (see Training:results of ett.validate.training)
+-- The prediction uses samples of this machine, never a step. A back end samples and trains: ett.validate.cpu
+-- (processors, ranks over MPI) or ett.validate.cuda (one GPU). It has:
+--   open(options)      returns the back end, or raises what is missing
+--   view(layout)       samples for a layout: the profile as its ranks see it, and fields of the report
+--   trainer(layout)    a function that returns what was measured when case i was trained
+--   device             of the cluster that the estimate gets; nil: a processor
 --   close()
--- A view has operator and collective as a profile does; expect(case) says whose steps are asked for; alone (one pass
--- of an operator by itself), added (what a collective adds to a step), plan (fields of the plan that the back end
--- decides), launch_seconds (once a step).
+-- A view answers operator and collective as a profile does. It also has expect(case), which sets the case to predict;
+-- alone (seconds of one pass of an operator by itself); added (seconds that a collective adds to a step); plan (fields
+-- of the plan that the back end decides); launch_seconds (once a step).
 local error_module = require "ett.base.error"
 local folders = require "ett.base.folder"
 
 local validate = {}
 
---- { layers, hidden, heads, vocab, micro_batch, micro_batches, seq } of the twelve configurations of each back end: on
---- processors steps of milliseconds to tenths of a second, on a GPU products that fill it, the smaller models first.
+--- { layers, hidden, heads, vocab, micro_batch, micro_batches, seq } of the twelve configurations of each back end.
+--- On processors a step takes milliseconds to tenths of a second. On a GPU the products fill it; smaller models first.
 validate.sizes = {
   cuda = {
     { 2, 768, 12, 8192, 4, 1, 1024 }, { 4, 1024, 16, 16384, 4, 1, 1024 }, { 2, 1024, 8, 32768, 4, 1, 1024 },
@@ -36,14 +32,14 @@ validate.sizes.cpu = {
   { 2, 256, 8, 2048, 4, 1, 64 }, { 8, 128, 4, 256, 2, 1, 256 }, { 3, 512, 8, 512, 2, 1, 64 },
 }
 
---- Layouts as dp, tp, pp.
+--- Layouts as { dp, tp, pp }.
 validate.layouts = { ["1x1"] = { 1, 1, 1 }, ["2x1"] = { 2, 1, 1 }, ["1x2"] = { 1, 2, 1 }, ["2x2"] = { 2, 2, 1 },
   ["pp2"] = { 1, 1, 2 } }
 
---- Their names, in the order they are run.
+--- Their names, in the order in which they run.
 validate.layout_names = { "1x1", "2x1", "1x2", "2x2", "pp2" }
 
---- One configuration under a layout: hyper-parameters and plan.
+--- One configuration under a layout: hyper-parameters and plan, changed so that the layout divides them.
 function validate.case(configuration, layout)
   local c, l = configuration, layout or { 1, 1, 1 }
   local heads = c[3]
@@ -55,8 +51,8 @@ function validate.case(configuration, layout)
   }
 end
 
---- A cluster of this machine's devices under a layout: the tensor ranks are a node, so that what
---- spans nodes is data or pipeline parallel. Rates only matter where the profile is silent.
+--- A cluster of this machine's devices under a layout. The tensor ranks are one node, so that a group that spans nodes
+--- is data or pipeline parallel. Rates only matter where the profile has no answer.
 ---@param layout integer[]? dp, tp, pp; one rank when left out
 ---@param device table? name, peak_flops, memory_bytes, memory_bandwidth; left out: a processor
 function validate.cluster(folder, layout, device)
@@ -84,8 +80,8 @@ local function estimate(case, view, cluster)
     accumulate_gradients = view.plan.accumulate_gradients } }
 end
 
---- Predicts a case through the estimate that serves every plan: first the computing alone, which says how
---- much of it lies before each collective, then the step.
+--- Predicts a case with ett.step.estimate: first without collectives, to find how much computing lies before each of
+--- them, then the whole step.
 function validate.predict(case, view, cluster)
   local p = case.plan
   view:expect(case)
@@ -101,7 +97,7 @@ function validate.predict(case, view, cluster)
   end
   local alone = seconds / view.share -- of one rank
   view.stretch = { dp = alone, pp = alone / (2 * p.micro_batches) }
-  if p.tp > 1 then -- the loss's three follow each other, with a third of the host's work on its tokens between them
+  if p.tp > 1 then -- between the loss's three lies a third each of the host's work on the tokens
     local tokens = p.micro_batch * p.seq
     view.stretch.tp = alone / p.micro_batches / (collectives - 3)
     view.stretch.loss, view.stretch.loss_bytes = view.host.token_seconds.cross_entropy * tokens / 3, 4 * tokens
@@ -109,8 +105,8 @@ function validate.predict(case, view, cluster)
   return estimate(case, view, cluster)
 end
 
---- Predicted seconds of one booked line of a step: of an operator the time of one rank, of a
---- collective what it adds to the step; nil where the estimate knows nothing of the kind.
+--- Predicted seconds of one booked line of a step: of an operator the time of one rank, of a collective what it adds to
+--- the step; nil where the estimate does not have the line.
 function validate.line(record, view)
   local answer
   if record.shape then
@@ -130,29 +126,27 @@ function validate.errors(rows)
   return errors, n > 0 and 0.5 * (errors[(n + 1) // 2] + errors[n // 2 + 1]) or nil
 end
 
---- What a case changes of its configuration so that the layout divides it, in words; nil: nothing.
+--- How a case differs from its configuration, in words; nil: not at all.
 function validate.changes(configuration, case)
   local list = {}
-  if case.hyper.heads ~= configuration[3] then
-    list[#list + 1] = ("%d heads instead of %d"):format(case.hyper.heads, configuration[3])
+  local function compare(what, now, before)
+    if now ~= before then list[#list + 1] = ("%d %s instead of %d"):format(now, what, before) end
   end
-  if case.hyper.layers ~= configuration[1] then
-    list[#list + 1] = ("%d layers instead of %d"):format(case.hyper.layers, configuration[1])
-  end
-  if case.plan.micro_batches ~= configuration[6] then
-    list[#list + 1] = ("%d micro-batches instead of %d"):format(case.plan.micro_batches, configuration[6])
-  end
+  compare("heads", case.hyper.heads, configuration[3])
+  compare("layers", case.hyper.layers, configuration[1])
+  compare("micro-batches", case.plan.micro_batches, configuration[6])
   return #list > 0 and table.concat(list, ", ") or nil
 end
 
---- Configurations under the layout of that name.
-function validate.cases(sizes, name)
-  local cases = {}
-  for i, configuration in ipairs(sizes) do cases[i] = validate.case(configuration, validate.layouts[name]) end
-  return cases
+--- A layout by name, with its cases: { name, ranks, dp, tp, pp, cases }.
+function validate.layout(name, sizes)
+  local degrees, cases = validate.layouts[name], {}
+  for i, configuration in ipairs(sizes) do cases[i] = validate.case(configuration, degrees) end
+  local dp, tp, pp = table.unpack(degrees)
+  return { name = name, ranks = dp * tp * pp, dp = dp, tp = tp, pp = pp, cases = cases }
 end
 
---- One row of the report: what was predicted of a case before, and what was measured.
+--- One row of the report: the prediction of a case and the measurement.
 local function row_of(name, configuration, case, predicted, measured, view)
   view.stretch = predicted.stretch
   view:expect(case)
@@ -163,44 +157,48 @@ local function row_of(name, configuration, case, predicted, measured, view)
   return row
 end
 
-local function prove(backend, name, sizes, options)
-  local layout = validate.layouts[name]
-  local count = layout[1] * layout[2] * layout[3]
-  local cases, predictions, steps = validate.cases(sizes, name), {}, options.steps or 12
-  local view, group = backend:view(name, cases, steps)
-  local cluster = validate.cluster(options.out, layout, backend.device)
-  for i, case in ipairs(cases) do
+local function prove(backend, layout, sizes, options)
+  local predictions = {}
+  local view, group = backend:view(layout)
+  local cluster = validate.cluster(options.out, validate.layouts[layout.name], backend.device)
+  for i, case in ipairs(layout.cases) do
     predictions[i] = { step_seconds = validate.predict(case, view, cluster).step_seconds + view.launch_seconds,
       stretch = view.stretch }
   end
-  local train = backend:trainer(cases, name, steps)
-  group.layout, group.ranks, group.rows = name, count, {}
-  for i, case in ipairs(cases) do
-    local row = row_of(name, sizes[i], case, predictions[i],
-      error_module.wrap(("configuration %d"):format(i), train, i), view)
-    group.rows[i] = row
-    options.on_row(row)
+  local train = backend:trainer(layout)
+  group.layout, group.ranks, group.rows = layout.name, layout.ranks, {}
+  for i, case in ipairs(layout.cases) do
+    local measured = error_module.wrap(("configuration %d"):format(i), train, i)
+    group.rows[i] = row_of(layout.name, sizes[i], case, predictions[i], measured, view)
+    options.on_row(group.rows[i])
   end
   local _
   _, group.median_error = validate.errors(group.rows)
   return group
 end
 
---- Runs the whole proof, layout by layout.
----@param options table backend ("cpu" or "cuda"), out, steps, scale (of the campaign), layouts (list of names),
---- configurations (how many), sizes (those instead of validate.sizes), check (false: none), of a GPU device and
---- precision, on_stage, on_row
+local backends = {
+  cpu = function() return require "ett.validate.cpu" end,
+  cuda = function() return require "ett.validate.cuda" end,
+}
+
+--- Samples, predicts and trains, layout by layout.
+---@param options table backend ("cpu" or "cuda"), out (folder), layouts (list of names), steps (default 12), scale (of
+--- the campaign; default 1), configurations (how many), sizes (replaces validate.sizes), check (default true), device
+--- and precision (cuda), on_stage, on_row
 function validate.run(options)
   local name = options.backend or "cpu"
   local sizes = options.sizes or validate.sizes[name]
   sizes = table.move(sizes, 1, math.min(options.configurations or #sizes, #sizes), 1, {})
   folders.make(options.out)
-  local backend = require("ett.validate." .. name).open { out = options.out, layouts = options.layouts, sizes = sizes,
-    scale = options.scale or 1, check = options.check ~= false, device = options.device,
-    precision = options.precision, on_stage = options.on_stage }
+  local layouts = {}
+  for i, layout in ipairs(options.layouts) do layouts[i] = validate.layout(layout, sizes) end
+  local backend = backends[name]().open { out = options.out, layouts = layouts, sizes = sizes,
+    scale = options.scale or 1, steps = options.steps or 12, check = options.check ~= false,
+    device = options.device, precision = options.precision, on_stage = options.on_stage }
   local result = { backend = name, precision = backend.precision, device = backend.named, groups = {} }
   local ok, raised = xpcall(function()
-    for i, layout in ipairs(options.layouts) do result.groups[i] = prove(backend, layout, sizes, options) end
+    for i, layout in ipairs(layouts) do result.groups[i] = prove(backend, layout, sizes, options) end
   end, error_module.from)
   backend:close()
   if not ok then error(raised, 0) end

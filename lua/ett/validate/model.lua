@@ -1,36 +1,26 @@
---- A small transformer that really trains, made of the operator library's own kernels.
+--- A small transformer that really trains, built from the operators of the library.
 --
--- The layers are those of the architecture `gpt` with rotary positions, untied head, no biases and no dropout; every
--- operator of its list is one call here, forward and backward. What runs it is a back end:
---
---   ett.validate.kernels_cpu    the kernels of samplers/cpu, one call after the other; collectives are MPI calls
---   ett.validate.kernels_cuda   the operators' own CUDA code, recorded once and then run as one CUDA graph
---
--- A back end has, with t the trainer:
---   tensor(count, kind)         of activations, or kind "fp32": statistics
---   hold(t, list)               weights and gradients (w, g) of the parameters that ett.validate.buffers lists, and
---                               t.optimizer_state, the operands of the update
---   attention_state(t), entropy_state(t), rotation(t), inputs(t, a)
---                               what attention and cross entropy keep for their backward pass, the table of
---                               rotary angles, and tokens, targets and losses of a kept micro-batch
+-- Its layers are those of the architecture `gpt` with rotary positions, an untied head, no biases and no dropout.
+-- Ranks are placed as in Megatron-LM (Narayanan et al. 2021). A back end runs it; with t the trainer it has:
+--   tensor(count, dtype?)       a tensor of activations; dtype "fp32": of statistics
+--   hold(t, list)               sets w and g of each parameter of the list, t.parameter_count and t.optimizer_state
+--   attention_state(t), entropy_state(t), rotation(t)
+--                               tensors that attention and cross entropy keep for backward; the table of angles
+--   inputs(t, a), feed(t, a, i) make the tokens, targets and losses of slot a; load micro-batch i into it
 --   run(t, name, shape, pass, operands)    one pass of an operator; operands by name
---   feed(t, a, i)               the tokens of micro-batch i become those of the kept one a
---   end_group(t, group)         the gradients of a layer are whole
---   book_loss(t, a), step(t)    the loss of a micro-batch; one training step, by t:walk()
---
--- Data, tensor and pipeline parallelism as Megatron lays them out (Narayanan et al. 2021).
-local buffers = require "ett.validate.buffers"
+--   end_group(t, group)         called when the gradients of a layer are complete
+--   book_loss(t, a), step(t)    adds the loss of a micro-batch; one training step through t:walk()
 local sample = require "ett.sample"
 local now, thread_seconds = sample.now, sample.thread_seconds
 
-local validate_model = {}
+local model = {}
 local Trainer = {}
 Trainer.__index = Trainer
-validate_model.Trainer = Trainer
+model.Trainer = Trainer
 
---- Groups of this rank in a plan: tensor ranks are neighbours, then data, then pipeline, as ett
---- places them. { tp_rank, dp_rank, stage, tp_group, dp_group, pp_group }; no groups without a job.
-function validate_model.groups(p, job)
+--- Groups of this rank in a plan, placed as ett places them: tensor ranks are neighbours, then data, then pipeline.
+---@return table { tp_rank, dp_rank, stage, tp_group, dp_group, pp_group }; no groups without a job
+function model.groups(p, job)
   local rank = job and job.rank or 0
   local g = { tp_rank = rank % p.tp, dp_rank = rank // p.tp % p.dp, stage = rank // (p.tp * p.dp) }
   if job then
@@ -41,8 +31,8 @@ function validate_model.groups(p, job)
   return g
 end
 
---- Shape of each operator of the list, in its own words, on a rank of sizes z.
-function validate_model.shapes(z, p)
+--- Shape of each operator, in the fields of its schema, on a rank of sizes z.
+function model.shapes(z, p)
   local function linear(from, to) return { tokens = z.tokens, in_features = from, out_features = to } end
   local rows = { tokens = z.tokens, hidden = z.hidden }
   return {
@@ -57,55 +47,121 @@ function validate_model.shapes(z, p)
   }
 end
 
+--- Sizes on one rank.
+function model.sizes(h, p)
+  return { tokens = p.micro_batch * p.seq, hidden = h.hidden, heads = h.heads // p.tp, width = h.hidden // p.tp,
+    head_dim = h.hidden // h.heads, ffn = 4 * h.hidden // p.tp, vocab = h.vocab // p.tp }
+end
+
+--- Lists the parameters of this rank for the back end: { count, group (one table a layer), deviation and seed of
+--- normal weights | value of constant ones }.
+local function list_parameters(self)
+  local z, h = self.z, self.hyper
+  local list, seed, group = {}, self.seed * 1000 + self.stage * 100, nil
+  local function both(count, deviation)
+    seed = seed + 1
+    local entry = { count = count, group = group, deviation = deviation,
+      seed = seed + (deviation and 7919 * (1 + self.tp_rank) or 0), value = not deviation and 1 or nil }
+    list[#list + 1] = entry
+    return entry
+  end
+  local function norm()
+    local pair = { gain = both(h.hidden), bias = both(h.hidden) }
+    pair.bias.value = 0
+    return pair
+  end
+  local deviation = 0.02
+  local scaled = deviation / math.sqrt(2 * h.layers) -- as in GPT-2, for projections into the residual stream
+  if self.first then
+    group = {}
+    self.embedding = both((z.vocab + self.foreign) * h.hidden, deviation)
+  end
+  self.blocks = {}
+  for i = 1, self.layers do
+    group = {}
+    self.blocks[i] = { norm1 = norm(), qkv = both(3 * z.width * h.hidden, deviation),
+      proj = both(z.width * h.hidden, scaled), norm2 = norm(),
+      up = both(z.ffn * h.hidden, deviation), down = both(z.ffn * h.hidden, scaled) }
+  end
+  if self.last then
+    group = {}
+    self.final = norm()
+    self.head = both(z.vocab * h.hidden, deviation)
+  end
+  self.backend:hold(self, list)
+end
+
+--- Makes the tensors that each micro-batch keeps for backward (self.kept) and the scratch that all share (self.s).
+local function make_activations(self)
+  local z, b, p = self.z, self.backend, self.plan
+  local function t(width) return b:tensor(z.tokens * width) end
+  local function stream() return t(z.hidden) end
+  local function statistic() return b:tensor(z.tokens, "fp32") end
+  local function slot()
+    local a = { x = stream(), layer = {} }
+    for i = 1, self.layers do
+      a.layer[i] = { n1 = stream(), mean1 = statistic(), rstd1 = statistic(), qkv = t(3 * z.width), o = t(z.width),
+        attention = b:attention_state(self), x1 = stream(), n2 = stream(), mean2 = statistic(), rstd2 = statistic(),
+        u = t(z.ffn), g = t(z.ffn), out = stream() }
+    end
+    if self.last then a.n, a.mean, a.rstd, a.entropy = stream(), statistic(), statistic(), b:entropy_state(self) end
+    b:inputs(self, a)
+    return a
+  end
+  self.kept = {}
+  for i = 1, math.min(p.micro_batches, p.pp - self.stage) do self.kept[i] = slot() end -- as many as 1F1B has in flight
+  local s = { branch = stream(), dx = stream(), dx1 = stream(), dn = stream(), dbranch = stream(), dg = t(z.ffn),
+    du = t(z.ffn), d_o = t(z.width), dqkv = t(3 * z.width) }
+  self.s = s
+  if p.pp > 1 then s.incoming, s.grad_in = stream(), stream() end
+  if self.last then
+    s.logits, s.dlogits = t(z.vocab), t(z.vocab)
+    if p.tp > 1 then s.top, s.target, s.sum = statistic(), statistic(), statistic() end
+  end
+  self.rotation = b:rotation(self)
+end
+
+--- Angle by which rotary embedding turns a pair of elements; position and pair count from 0.
+function model.angle(position, pair, head_dim) return position * 10000 ^ (-2 * pair / head_dim) end
+
 --- Builds the trainer of one rank.
----@param given table hyper { layers, hidden, heads, vocab }, plan { tp, dp, pp, micro_batch,
---- micro_batches, seq }, seed, backend (left out: the CPU's), job (of ett.dist) when there are several ranks
-function validate_model.new(given)
+---@param given table hyper { layers, hidden, heads, vocab }, plan { tp, dp, pp, micro_batch, micro_batches, seq }, seed
+--- (default 1), backend, job (of ett.dist) when there are several ranks
+function model.new(given)
   local p = given.plan
-  local self = setmetatable(validate_model.groups(p, given.job), Trainer)
-  self.hyper, self.plan, self.seed, self.z = given.hyper, p, given.seed or 1, buffers.sizes(given.hyper, p)
+  local self = setmetatable(model.groups(p, given.job), Trainer)
+  self.hyper, self.plan, self.seed, self.z = given.hyper, p, given.seed or 1, model.sizes(given.hyper, p)
   self:reset()
   self.layers = given.hyper.layers // p.pp
   self.first, self.last = self.stage == 0, self.stage == p.pp - 1
-  self.foreign = p.tp > 1 and 1 or 0 -- a row for the tokens of other ranks
-  self.shapes = validate_model.shapes(self.z, p)
-  self.backend = given.backend or require("ett.validate.kernels_cpu").new()
-  buffers.parameters(self)
+  self.foreign = p.tp > 1 and 1 or 0 -- rows for the tokens of other tensor ranks
+  self.shapes = model.shapes(self.z, p)
+  self.backend = given.backend
+  list_parameters(self)
   self.shapes.optimizer = { params = self.parameter_count }
-  buffers.activations(self)
+  make_activations(self)
   self.step_number = 0
   return self
 end
 
---- Runs one pass of an operator; the back end books it under its library name and shape.
+--- Runs one pass of an operator. The back end books it under its name and shape.
 function Trainer:op(name, pass, operands)
   self.backend:run(self, name, self.shapes[name], pass, operands)
 end
 
---- The record of an operator's pass, or of a collective of some bytes.
+--- The record of one pass of an operator, or of a collective of some bytes.
 function Trainer:record(name, pass, bytes)
-  local known = self.known[name]
-  if not known then
-    known = {}
-    self.known[name] = known
-  end
-  local list = known[pass]
-  if not list then
-    list = {}
-    known[pass] = list
-  end
-  local record = list[bytes]
+  local key = bytes == 0 and name .. " " .. pass or ("%s %s %d"):format(name, pass, bytes)
+  local record = self.records[key]
   if not record then
     record = { name = name, pass = pass, seconds = 0.0, calls = 0 }
-    list[bytes] = record
-    self.records[("%s %s %s"):format(name, pass, bytes > 0 and bytes or "")] = record
-    self.order[#self.order + 1] = record
+    self.records[key], self.order[#self.order + 1] = record, record
   end
   return record
 end
 
---- Books a collective: its wall time, and the processor time in it, which is as much when the
---- rank has a processor to itself: a rank that waits looks for the message all the time.
+--- Books a collective: its wall time and its processor time. Both are equal when the rank has a processor to itself,
+--- because a waiting rank polls.
 function Trainer:book(label, kind, bytes, ranks, start, processor)
   local record = self:record(label, kind, bytes)
   record.bytes, record.ranks = bytes, ranks
@@ -113,7 +169,9 @@ function Trainer:book(label, kind, bytes, ranks, start, processor)
   record.processor_seconds = (record.processor_seconds or 0.0) + thread_seconds() - processor
 end
 
---- kind: what it is booked as; run: what runs, where that differs.
+--- Runs and books a collective.
+---@param kind string booked name
+---@param run string? what runs, where it differs from kind
 function Trainer:collective(kind, group, label, tensor, other, run)
   if not group or group:size() < 2 then return end
   local start, processor = now(), thread_seconds()
@@ -121,7 +179,8 @@ function Trainer:collective(kind, group, label, tensor, other, run)
   self:book(label, kind, 4 * math.max(#tensor, other and #other or 0), group:size(), start, processor)
 end
 
---- Forward of this stage for one micro-batch; input is the stream from the stage before.
+--- Forward pass of this stage for one micro-batch.
+---@param input tensor? residual stream from the stage before
 function Trainer:forward(a, input)
   local s = self.s
   if self.first then
@@ -161,8 +220,8 @@ function Trainer:forward(a, input)
   return nil
 end
 
---- Puts the ranks' parts of the vocabulary together: log-sum-exp and the target's logit, by the three
---- reductions of Megatron-LM's vocabulary-parallel cross entropy (largest, target, sum of exponents).
+--- Joins the tensor ranks' parts of the vocabulary by the three reductions of Megatron-LM's vocabulary-parallel cross
+--- entropy: largest logit, target's logit, sum of exponentials.
 function Trainer:join_vocabulary(a)
   local tp, tokens = self.plan.tp, self.z.tokens
   if tp == 1 then return end
@@ -182,11 +241,12 @@ function Trainer:join_vocabulary(a)
   end
 end
 
---- Share of one token in the gradient of a step's mean loss.
+--- Weight of one token in the gradient of a step's mean loss.
 function Trainer:token_share() return 1 / (self.z.tokens * self.plan.micro_batches * self.plan.dp) end
 
---- Backward of this stage; grad is the stream's gradient from the stage after. Returns the
---- gradient of this stage's input.
+--- Backward pass of this stage.
+---@param grad tensor? gradient of the residual stream from the stage after
+---@return tensor gradient of this stage's input
 function Trainer:backward(a, grad)
   local z, s, b = self.z, self.s, self.backend
   local dx = s.dx
@@ -225,7 +285,7 @@ function Trainer:backward(a, grad)
   end
   if self.first then
     self:op("embedding", "backward", { ids = a.ids, dy = dx, dtable = self.embedding.g })
-    if self.foreign > 0 then -- the row of foreign tokens stays zero
+    if self.foreign > 0 then -- the row of other ranks' tokens stays zero
       self.embedding.g:view(z.vocab * z.hidden + 1, z.hidden):fill(0)
       self.embedding.w:view(z.vocab * z.hidden + 1, z.hidden):fill(0)
     end
@@ -234,8 +294,8 @@ function Trainer:backward(a, grad)
   return dx
 end
 
---- Tokens and targets of a micro-batch, lists of integers: sequences in which each token decides the
---- next, so that there is something to learn. The same for the ranks of a tensor group.
+--- Tokens and targets of a micro-batch, lists of integers. Each token determines the next, so that a model can learn.
+--- All ranks of a tensor group get the same sequences.
 function Trainer:tokens(micro_batch)
   local z, p, vocab = self.z, self.plan, self.hyper.vocab
   local ids, targets = {}, {}
@@ -269,14 +329,14 @@ function Trainer:send(direction, tensor, receive)
   self:book("pp", "send_recv", 4 * #(tensor or receive), 2, start, processor)
 end
 
---- One training step. Returns the mean loss on the last stage.
+--- Runs one training step. Returns the mean loss, on the last stage.
 function Trainer:step()
   self.step_number = self.step_number + 1
   return self.backend:step(self)
 end
 
---- What a step runs: every micro-batch forward and backward in the order of 1F1B, the gradients summed
---- over data-parallel ranks, Adam.
+--- The work of a step: all micro-batches forward and backward in 1F1B order, the sum of gradients over data-parallel
+--- ranks, Adam.
 function Trainer:walk()
   local p, kept, s = self.plan, self.kept, self.s
   local warm = math.min(p.micro_batches, p.pp - self.stage - 1)
@@ -310,7 +370,7 @@ function Trainer:walk()
   self:op("optimizer", "update", self.optimizer_state)
 end
 
---- Forgets what was booked.
-function Trainer:reset() self.records, self.order, self.known = {}, {}, {} end
+--- Clears the records.
+function Trainer:reset() self.records, self.order = {}, {} end
 
-return validate_model
+return model

@@ -1,40 +1,38 @@
---- A profile as the ranks of a layout see it; what predicts a step of `ett validate`.
+--- A profile as the ranks of a layout see it. It predicts the steps of `ett validate`.
 --
--- Operators: sampled twice, on operands that rotate through few bytes and through many. A step that goes
--- through B bytes from one use of an operand to the next (ett.validate.reuse) finds it somewhere between, as far as
--- ett.validate.retention has sampled; of several operands each counts by its bytes.
--- What the host spends to call an operator is added, and the sum counts once for each of the ranks
--- that share a processor. Ranks that take turns on a processor never leave it idle while one of
--- them has work, so a step lasts the sum of their processor times (processor sharing, Kleinrock 1967,
--- of equal jobs that start and end together). Collectives: what they add to such a step
--- (ett.validate.wires), at the length of computing that lies before them in the step.
-local retention = require "ett.validate.retention"
+-- Operators are sampled twice, on operands that rotate through few bytes and through many. A step finds its operands
+-- somewhere between (ett.validate.caches). The host's time for the call is added. Ranks that share a processor never
+-- leave it idle while one of them has work, so a step lasts the sum of their processor times (processor sharing,
+-- Kleinrock 1967). A collective adds to a step what ett.validate.wires sampled behind as much computing.
+local caches = require "ett.validate.caches"
 local sample = require "ett.sample"
 
-local validate_view = {}
--- The products add to the gradients they find; what launches a step is counted by operator.
+local view_module = {}
+-- The products accumulate into the gradients; launching is counted by operator.
 local View = { plan = { dtype = "fp32", accumulate_gradients = false }, launch_seconds = 0.0 }
 View.__index = View
 
---- Bytes through which the operands of the two campaigns rotate: more than private caches and more than
---- any cache hold.
-validate_view.near_bytes, validate_view.far_bytes = 4 << 20, 96 << 20
+--- Bytes through which the operands of the two campaigns rotate: more than private caches hold, more than any cache
+--- holds.
+view_module.near_bytes, view_module.far_bytes = 4 << 20, 96 << 20
 
--- What a cost is divided by before its logarithm is taken: the surface learns the level.
+-- A cost is divided by this before its logarithm is fitted; the surface learns the level.
 local function scale(bytes) return bytes / 5e9 + 2e-6 end
-local least_seconds = 2e-7 -- noise can make a sample of nothing negative
+local least_seconds = 2e-7 -- noise can make a sample negative
 
-local function scaled(answer, factor, more)
-  return { seconds = (answer.seconds + more) * factor, low_seconds = (answer.low_seconds + more) * factor,
-    high_seconds = (answer.high_seconds + more) * factor, provenance = answer.provenance, detail = answer.detail }
+--- The answer of a profile with its three times changed.
+local function changed(answer, change)
+  return { seconds = change(answer.seconds), low_seconds = change(answer.low_seconds),
+    high_seconds = change(answer.high_seconds), provenance = answer.provenance, detail = answer.detail }
 end
+view_module.changed = changed
 
 --- A view of operator profiles under a layout.
----@param near table ett.profile of operands that rotate through validate_view.near_bytes
----@param far table of those that rotate through validate_view.far_bytes
----@param given table ranks on the fullest processor (share), host (of validate_kernels_cpu.host_seconds), retention
---- (of Retention:curve; View:expect needs it), tp, rows (of ett.validate.wires)
-function validate_view.new(near, far, given)
+---@param near table ett.profile of operands that rotate through view_module.near_bytes
+---@param far table of those that rotate through view_module.far_bytes
+---@param given table share (ranks on the fullest processor), host (of ett.validate.cpu.host_seconds), retention (of
+--- Retention:curve; View:expect needs it), tp, rows (of ett.validate.wires)
+function view_module.new(near, far, given)
   local self = setmetatable({ near = near, far = far, retention = given.retention,
     reuse = function() return 1.0 end, host = given.host,
     share = given.share or 1, tp = given.tp, wires = {}, stretch = {} }, View)
@@ -50,14 +48,14 @@ function validate_view.new(near, far, given)
   return self
 end
 
---- Says whose steps are to be predicted.
+--- Sets the case whose steps are predicted next.
 ---@param case table of validate.case
 function View:expect(case)
   local curve = self.retention
-  self.reuse = require("ett.validate.reuse").of(case, function(bytes) return retention.of(curve, bytes) end)
+  self.reuse = caches.reuse(case, function(bytes) return caches.farness(curve, bytes) end)
 end
 
---- Processor seconds of one run on one rank, as ett.validate.kernels_cpu books them: the call and the kernel.
+--- Processor seconds of one run on one rank, as ett.validate.cpu books them: the call and the kernel.
 function View:alone(name, shape, dtype, pass)
   local far = self.far:operator(name, shape, dtype, pass)
   if not far then return nil end
@@ -77,7 +75,7 @@ function View:operator(name, shape, dtype, pass)
   if pass == "forward" and (name ~= "cross_entropy" or self.tp > 1) then
     calling = calling + (self.host.token_seconds[name] or 0.0) * (shape.tokens or 0)
   end
-  return scaled(answer, self.share, calling)
+  return changed(answer, function(seconds) return (seconds + calling) * self.share end)
 end
 
 local function surface(wire)
@@ -100,15 +98,15 @@ function View:added(group, kind, bytes)
       before * 1e6) }
 end
 
---- As ett.profile answers. Tensor ranks fill a node of the cluster that ett.validate makes: what spans
---- nodes is data or pipeline parallel.
+--- Answers as ett.profile does. In the cluster that ett.validate makes, the tensor ranks are one node, so a group that
+--- spans nodes is data or pipeline parallel.
 function View:collective(kind, bytes, topology)
   local group = topology.nodes == 1 and "tp" or kind == "send_recv" and "pp" or "dp"
   if self.silent then return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "assumed" } end
   return self:added(group, kind, bytes)
 end
 
---- Held-out errors of every kind of collective: each sample predicted by the others.
+--- Held-out errors of each collective: each sample is predicted from the others.
 ---@return table[] { name=, points=, median= }
 function View:held_out()
   local list = {}
@@ -120,4 +118,4 @@ function View:held_out()
   return list
 end
 
-return validate_view
+return view_module

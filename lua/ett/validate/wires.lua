@@ -1,21 +1,15 @@
---- What a layout's ranks cost each other, sampled where a step pays it: collectives behind
--- stretches of computing, by every group of the layout at once, the ranks on the processors they
--- train on.
---
--- A collective between ranks that start together costs less than in a step: there its ranks
--- arrive one after another, its buffers were just written, and other groups use the same caches and
--- memory. And ranks that share a processor take turns: while one waits another computes, so
--- nothing but their processor time counts. So the sample is not a collective's own duration but
--- what it adds to a step:
+--- Samples what collectives add to a step: behind stretches of computing, in all groups of a layout at once, with the
+--- ranks on the processors on which they train.
 --
 --   seconds = (wall time of n rounds of [stretch, collective] - k C) / n
 --
--- C: mean processor time of a rank's n stretches; k: ranks on the fullest processor. A step of k C of
--- computing and these collectives is then right by construction where the stretches are like a
--- step's, and the prediction asks for that length (feature `stretch`).
+-- C: mean processor time of a rank's n stretches; k: ranks on the fullest processor. The prediction of a step of k C of
+-- computing with these collectives is then exact where the stretches resemble the step's. Ranks that start a
+-- collective together would show less: in a step they arrive one after another, their buffers were just written, and
+-- other groups use the same caches and memory.
 local find = require "ett.base.find"
 local sample = require "ett.sample"
-local validate_watch = require "ett.validate.watch"
+local watch_module = require "ett.validate.watch"
 
 local wires = {}
 
@@ -26,15 +20,10 @@ wires.designs = {
   pp = { { "send_recv", { 4096, 262144 }, { 400e-6, 10e-3 }, 14 } },
 }
 
---- Ranks on the fullest processor: rank r of a machine runs on processor r modulo their number, of those it may use.
-function wires.share(ranks)
-  local processors = find.load("samplers", "cpu").processors()
-  return (ranks + processors - 1) // processors
-end
-
 local function between(range, at) return range[1] * (range[2] / range[1]) ^ at end
 
---- Products of two sizes whose weights rotate through more than a private cache holds.
+--- A function that computes for some seconds: products of two sizes, whose weights rotate through more than a private
+--- cache holds.
 local function stretches()
   local cpu = find.load("samplers", "cpu").core()
   local list = {}
@@ -42,7 +31,8 @@ local function stretches()
     local m, n, k = table.unpack(size)
     local unit = { dims = { batch = 1, m = m, n = n, k = k }, input = sample.tensor(m * k):normal(i, 1),
       output = sample.tensor(m * n), weights = {}, turn = 0 }
-    for w = 1, (16 << 20) // (4 * n * k) do unit.weights[w] = sample.tensor(n * k):normal(w, 1) end
+    local weights = sample.tensor(n * k):normal(i, 1)
+    for w = 1, (16 << 20) // (4 * n * k) do unit.weights[w] = sample.tensor(n * k):copy(weights) end
     list[i] = unit
   end
   local function run(unit, times)
@@ -66,8 +56,8 @@ local function stretches()
   end
 end
 
---- One round of a stage pair: a message goes there behind a stretch, and one comes back. The stages
---- compute in turn, as a message's receiver has nothing else to do.
+--- One round of two stages: a stretch and a message there, a stretch and a message back. The receiver of a message
+--- has nothing else to do, so the stages compute in turn.
 local function there_and_back(group, tensor, compute)
   local busy
   if group:rank() == 0 then
@@ -82,11 +72,10 @@ local function there_and_back(group, tensor, compute)
   return busy
 end
 
--- Rounds of a visit: some milliseconds of them, for what comes in between is their mean.
+-- Rounds of a visit: about 10 ms. The sample is their mean.
 local function rounds_of(k, point) return math.max(1, math.min(32, math.ceil(0.01 / (k * point.stretch)))) end
 
---- One visit of a point on every rank, as of Watch:observe: the cost of a collective is told without the time in which
---- other programs had a processor.
+--- One visit of a point on every rank, as of Watch:observe. Its cost excludes the time of other programs.
 local function visit(k, point, stretch, watch)
   local group, tensor = point.over, point.tensor
   local function compute()
@@ -106,7 +95,7 @@ local function visit(k, point, stretch, watch)
       end
     end
   end
-  run(1) -- another point's buffers were in the caches
+  run(1) -- the caches hold another point's buffers
   busy = 0.0
   local n = rounds_of(k, point)
   local seen = watch:observe(function() run(n) end)
@@ -116,10 +105,10 @@ local function visit(k, point, stretch, watch)
   return seen
 end
 
---- Visits of a point; where half of them were disturbed it has up to twice as many.
+--- Visits of a point; up to twice as many where half of them were disturbed.
 wires.visits = 8
 
---- Visits that count at least, if need be the least disturbed ones.
+--- At least this many visits count, the least disturbed ones if need be.
 wires.least = 3
 
 --- The points of a plan's groups, in the order of their designs.
@@ -127,7 +116,7 @@ local function points_of(groups, effort)
   local list = {}
   for _, name in ipairs { "tp", "dp", "pp" } do
     local group = groups[name .. "_group"]
-    -- A line of more than two stages: its first two stand for every pair.
+    -- In a pipeline of more than two stages, the first two represent every pair.
     local degree = group:size()
     if name == "pp" and degree > 2 then
       local pair = group:split(group:rank() < 2 and 0 or -1, group:rank())
@@ -149,44 +138,44 @@ end
 local Sampling = {}
 Sampling.__index = Sampling
 
---- Begins to sample the groups of a plan; every rank of the job calls it, and what it returns alike. The points are
---- visited in turn, so that the visits of each lie apart: what disturbs a machine comes in stretches.
----@param effort number? size of the designs: 1 is all of their points; below 1 also of the visits
+--- Begins to sample the groups of a plan. Every rank of the job calls it and its methods. Points are visited in turn,
+--- so that the visits of each lie apart: disturbances last seconds.
+---@param effort number? fraction of the points of the designs; below 1 also of the visits
 ---@param watch table of ett.validate.watch
 function wires.begin(job, plan, effort, watch)
-  return setmetatable({ k = wires.share(job.size), watch = watch, stretch = stretches(), turns = 0,
+  return setmetatable({ k = watch_module.share(job.size), watch = watch, stretch = stretches(), turns = 0,
     visits = math.max(3, math.floor(wires.visits * math.min(1, effort or 1))),
     points = points_of(require("ett.validate.model").groups(plan, job), effort or 1) }, Sampling)
 end
 
---- Visits every point that wants it once. Returns whether there are to be more turns.
+--- Visits each unfinished point once. Returns whether more turns are needed.
 function Sampling:turn()
   self.turns = self.turns + 1
   local more = self.turns < self.visits
   for _, point in ipairs(self.points) do
-    if self.turns <= self.visits or 2 * validate_watch.quiet(point.visits) < self.visits then
+    if self.turns <= self.visits or 2 * watch_module.quiet(point.visits) < self.visits then
       point.visits[#point.visits + 1] = visit(self.k, point, self.stretch, self.watch)
-      more = more or 2 * validate_watch.quiet(point.visits) < self.visits
+      more = more or 2 * watch_module.quiet(point.visits) < self.visits
     end
   end
   return more and self.turns < 2 * self.visits
 end
 
---- How much is done, where nothing was disturbed: 1 is all.
+--- Share of the work done, if no visit was disturbed.
 function Sampling:progress() return self.turns / self.visits end
 
 --- The rows so far, on every rank.
 function Sampling:rows()
   local rows = {}
   for i, point in ipairs(self.points) do
-    local chosen = validate_watch.choose(point.visits, wires.least)
+    local chosen = watch_module.choose(point.visits, wires.least)
     rows[i] = { group = point.group, kind = point.kind, elements = point.elements, stretch = point.stretch,
       seconds = chosen.cost, foreign = chosen.foreign, quiet = chosen.quiet, visits = #point.visits }
   end
   return rows
 end
 
---- How many of some rows had so few undisturbed visits that disturbed ones count.
+--- Number of rows that use disturbed visits.
 function wires.disturbed(rows)
   local count = 0
   for _, row in ipairs(rows) do count = count + (row.quiet < wires.least and 1 or 0) end
@@ -201,7 +190,7 @@ function wires.write(path, rows, plan, host, ranks)
   file:write("# ett validate: collectives behind stretches of computing\n")
   file:write(("# layout: dp %d tp %d pp %d\n"):format(plan.dp, plan.tp, plan.pp))
   file:write(("# processors: %d, ranks on the fullest: %d\n"):format(find.load("samplers", "cpu").processors(),
-    wires.share(ranks)))
+    watch_module.share(ranks)))
   file:write(("# host(us): %.4f an operator, %.4f its call, %.5f a token, %.5f a token of a split vocabulary\n%s\n")
     :format(host.operator_seconds * 1e6, host.call_seconds * 1e6, host.token_seconds.embedding * 1e6,
       host.token_seconds.cross_entropy * 1e6, columns))

@@ -164,7 +164,7 @@ return {
       error_module.raise("usage", "validate: unexpected '%s': it takes options only", positional[1])
     end
     if opts.worker then
-      require("ett.validate.ranks").work(opts.worker)
+      require("ett.validate.cpu").work(opts.worker)
       return 0
     end
     if opts.out then

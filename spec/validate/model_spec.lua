@@ -8,6 +8,7 @@ if not usable then
   return
 end
 local sample = require "ett.sample"
+local validate_cpu = require "ett.validate.cpu"
 local validate_model = require "ett.validate.model"
 
 local hyper = { layers = 2, hidden = 32, heads = 4, vocab = 128 }
@@ -15,7 +16,7 @@ local plan = { tp = 1, dp = 1, pp = 1, micro_batch = 2, micro_batches = 2, seq =
 
 describe("the training step", function()
   it("has the gradient that finite differences have", function()
-    local t = validate_model.new { hyper = hyper, plan = plan, seed = 3 }
+    local t = validate_model.new { hyper = hyper, plan = plan, seed = 3, backend = validate_cpu.kernels() }
     t.weights:scale(4) -- away from the flat start, where differences drown in rounding
     local function loss()
       t.step_number, t.loss = 0, 0
@@ -47,7 +48,7 @@ describe("the training step", function()
   end)
 
   it("learns", function()
-    local t = validate_model.new { hyper = hyper, plan = plan, seed = 3 }
+    local t = validate_model.new { hyper = hyper, plan = plan, seed = 3, backend = validate_cpu.kernels() }
     local first = t:step()
     assert.is_true(math.abs(first - math.log(hyper.vocab)) < 0.1) -- it starts knowing nothing
     local last
@@ -56,7 +57,7 @@ describe("the training step", function()
   end)
 
   it("runs the operators that the architecture lists, as often", function()
-    local t = validate_model.new { hyper = hyper, plan = plan, seed = 3 }
+    local t = validate_model.new { hyper = hyper, plan = plan, seed = 3, backend = validate_cpu.kernels() }
     t:step()
     local architecture = require "ett.model.architecture"
     local model = require("ett.model").new("gpt", { layers = 2, hidden = 32, heads = 4, vocab = 128, position = "rope",
@@ -74,7 +75,7 @@ describe("the training step", function()
     end
     for name, count in pairs(expected) do
       for _, pass in ipairs { "forward", "backward" } do
-        local record = t.records[name .. " " .. pass .. " "]
+        local record = t.records[name .. " " .. pass]
         assert(record, name .. " " .. pass .. " was not run")
         assert.equal(count, record.calls, name .. " " .. pass)
       end

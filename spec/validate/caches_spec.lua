@@ -2,12 +2,12 @@
 local find = require "ett.base.find"
 local usable, why = find.load("samplers", "cpu").available()
 if not usable then
-  describe("ett.validate.reuse", function()
+  describe("ett.validate.caches", function()
     it("is left out", function() pending(why) end)
   end)
   return
 end
-local reuse = require "ett.validate.reuse"
+local caches = require "ett.validate.caches"
 local validate = require "ett.validate"
 
 local function none() return 0.0 end
@@ -27,11 +27,11 @@ local function step_bytes(case)
   return 4.0 * (4 * parameters + kept + scratch + shared)
 end
 
-describe("ett.validate.reuse", function()
+describe("ett.validate.caches", function()
   it("goes at most through all of a step", function()
     for _, configuration in ipairs(validate.sizes.cpu) do
       local case, largest = validate.case(configuration), 0.0
-      reuse.of(case, function(bytes)
+      caches.reuse(case, function(bytes)
         if bytes < math.huge then largest = math.max(largest, bytes) end
         return 0.0
       end)
@@ -43,7 +43,7 @@ describe("ett.validate.reuse", function()
   it("tells what was just written from what is as old as the step", function()
     local case = validate.case { 2, 64, 4, 512, 4, 1, 64 }
     local least, all = math.huge, step_bytes(case)
-    local distance = reuse.of(case, function(bytes) least = math.min(least, bytes) return bytes end)
+    local distance = caches.reuse(case, function(bytes) least = math.min(least, bytes) return bytes end)
     assert.is_true(least < all / 50)
     local moments = distance("optimizer", "update")
     assert.is_true(moments > 0.5 * all and moments < all) -- its moments: all of it; gradients and weights: less
@@ -57,7 +57,7 @@ describe("ett.validate.reuse", function()
   it("is the mean over calls and bytes, of every stage and micro-batch", function()
     for _, layout in ipairs { { 1, 1, 1 }, { 1, 2, 1 }, { 2, 2, 1 }, { 1, 1, 2 } } do
       local case = validate.case({ 4, 64, 4, 512, 1, 2, 64 }, layout)
-      local of = reuse.of(case, function(bytes) return bytes == math.huge and 1.0 or 0.25 end)
+      local of = caches.reuse(case, function(bytes) return bytes == math.huge and 1.0 or 0.25 end)
       for _, name in ipairs { "embedding", "linear_qkv", "gelu", "lm_head", "cross_entropy" } do
         assert.equal(0.25, of(name, "forward"))
         assert.equal(0.25, of(name, "backward"))
@@ -68,13 +68,13 @@ describe("ett.validate.reuse", function()
     -- An addition's operands are as large as each other: of three, two were just used in the forward pass.
     local case = validate.case { 4, 64, 4, 512, 2, 1, 64 }
     local layer = 4.0 * (12 * 64 * 64 + 16 * 128 * 64)
-    local of = reuse.of(case, function(bytes) return bytes < 2 * layer and 0.0 or 1.0 end)
+    local of = caches.reuse(case, function(bytes) return bytes < 2 * layer and 0.0 or 1.0 end)
     assert.is_true(math.abs(of("residual_add", "forward") - 1 / 3) < 1e-12, tostring(of("residual_add", "forward")))
   end)
 
   it("counts what messages and copies pass through as used", function()
     local function optimizer(layout)
-      return reuse.of(validate.case({ 4, 64, 4, 512, 2, 1, 64 }, layout), function(bytes) return bytes end)(
+      return caches.reuse(validate.case({ 4, 64, 4, 512, 2, 1, 64 }, layout), function(bytes) return bytes end)(
         "optimizer", "update")
     end
     local alone, data = optimizer { 1, 1, 1 }, optimizer { 2, 1, 1 }
@@ -82,13 +82,13 @@ describe("ett.validate.reuse", function()
     -- What came from the stage before has just been copied.
     local case = validate.case({ 4, 64, 4, 512, 2, 1, 64 }, { 1, 1, 2 })
     local layer = 4.0 * (12 * 64 * 64 + 16 * 128 * 64)
-    local of = reuse.of(case, function(bytes) return bytes < layer and 0.0 or 1.0 end)
+    local of = caches.reuse(case, function(bytes) return bytes < layer and 0.0 or 1.0 end)
     assert.is_true(of("residual_add", "forward") < 1)
   end)
 
   it("falls where a tensor rank holds half of the layers", function()
     local function of(layout)
-      return reuse.of(validate.case({ 4, 256, 8, 512, 2, 1, 128 }, layout), function(bytes) return bytes end)
+      return caches.reuse(validate.case({ 4, 256, 8, 512, 2, 1, 128 }, layout), function(bytes) return bytes end)
     end
     assert.is_true(of { 1, 2, 1 }("linear_up", "forward") < 0.7 * of { 1, 1, 1 }("linear_up", "forward"))
   end)
@@ -97,19 +97,17 @@ describe("ett.validate.reuse", function()
     local cpu = find.load("samplers", "cpu").core()
     local run, called = cpu.run, 0
     cpu.run = function(...) called = called + 1 return run(...) end
-    reuse.of(validate.case { 2, 64, 4, 512, 4, 1, 64 }, none)
+    caches.reuse(validate.case { 2, 64, 4, 512, 4, 1, 64 }, none)
     cpu.run = run
     assert.equal(0, called)
   end)
 end)
 
-describe("ett.validate.retention", function()
-  local retention = require "ett.validate.retention"
-
+describe("ett.validate.caches, sampled,", function()
   it("is linear in the logarithm of the bytes", function()
     local curve = { { bytes = 1e6, farness = 0.1 }, { bytes = 1e8, farness = 0.9 } }
     local function near(expected, bytes)
-      assert.is_true(math.abs(retention.of(curve, bytes) - expected) < 1e-12, tostring(retention.of(curve, bytes)))
+      assert.is_true(math.abs(caches.farness(curve, bytes) - expected) < 1e-12, tostring(caches.farness(curve, bytes)))
     end
     near(0.1, 10.0)
     near(0.1, 1e6)
@@ -119,11 +117,11 @@ describe("ett.validate.retention", function()
   end)
 
   it("puts the times of its addition between those of a campaign", function()
-    local self = retention.begin(1 << 20, 8 << 20)
+    local self = caches.begin(1 << 20, 8 << 20)
     self.near, self.far, self.call = { 2e-6 }, { 8e-6 }, { 1e-6 }
-    for i in ipairs(retention.points) do self.seen[i] = { 1e-6 * 2 ^ (0.5 * i) + 1e-6 } end
+    for i in ipairs(caches.points) do self.seen[i] = { 1e-6 * 2 ^ (0.5 * i) + 1e-6 } end
     local curve = self:curve()
-    assert.equal(#retention.points, #curve)
+    assert.equal(#caches.points, #curve)
     assert.equal(0.0, curve[1].farness) -- quicker than near
     assert.is_true(math.abs(curve[4].farness - 0.5) < 1e-12) -- 4 us between 2 and 8
     assert.equal(1.0, curve[#curve].farness)
@@ -134,10 +132,10 @@ describe("ett.validate.retention", function()
   end)
 
   it("samples the caches of this machine", function()
-    local self = retention.begin(1 << 20, 24 << 20)
+    local self = caches.begin(1 << 20, 24 << 20)
     for _ = 1, 2 do self:turn() end
     assert.same({ 2, 2 }, { #self.near, #self.far })
-    for i, point in ipairs(retention.points) do
+    for i, point in ipairs(caches.points) do
       assert.equal(2 * math.max(3, 24 // point.products), #self.seen[i])
       for _, seconds in ipairs(self.seen[i]) do assert.is_true(seconds > 0) end
     end
@@ -145,7 +143,7 @@ describe("ett.validate.retention", function()
     -- The addition of 98304 numbers takes longer than the call of one.
     assert.is_true(require("ett.sample").stats(self.seen[1]).median > require("ett.sample").stats(self.call).median)
     for i, point in ipairs(curve) do
-      assert.equal(retention.points[i].bytes, point.bytes)
+      assert.equal(caches.points[i].bytes, point.bytes)
       assert.is_true(i == 1 or point.bytes > curve[i - 1].bytes)
       assert.is_true(point.farness >= 0 and point.farness <= 1)
     end

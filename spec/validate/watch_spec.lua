@@ -6,25 +6,25 @@ if not usable then
   end)
   return
 end
-local validate_watch = require "ett.validate.watch"
+local watch_module = require "ett.validate.watch"
 
 local function entry(cost, foreign) return { cost = cost, foreign = foreign } end
 
 describe("ett.validate.watch", function()
   it("counts what no other program disturbed", function()
     local list = { entry(9.0, 0.5), entry(1.0, 0.0), entry(3.0, 0.01), entry(2.0, 0.0), entry(8.0, 0.021) }
-    local chosen = validate_watch.choose(list, 2)
+    local chosen = watch_module.choose(list, 2)
     assert.equal(2.0, chosen.cost)
     assert.equal(3, #chosen.chosen)
     assert.equal(3, chosen.quiet)
-    assert.equal(3, validate_watch.quiet(list))
-    assert.is_true(chosen.foreign < validate_watch.foreign)
-    assert.is_true(validate_watch.is_quiet(list[3]))
-    assert.is_false(validate_watch.is_quiet(list[5]))
+    assert.equal(3, watch_module.quiet(list))
+    assert.is_true(chosen.foreign < watch_module.foreign)
+    assert.is_true(watch_module.is_quiet(list[3]))
+    assert.is_false(watch_module.is_quiet(list[5]))
   end)
 
   it("takes the least disturbed where too few were undisturbed, and says how much they were", function()
-    local chosen = validate_watch.choose({ entry(9.0, 0.9), entry(5.0, 0.3), entry(4.0, 0.2) }, 2)
+    local chosen = watch_module.choose({ entry(9.0, 0.9), entry(5.0, 0.3), entry(4.0, 0.2) }, 2)
     assert.equal(4.5, chosen.cost)
     assert.equal(2, #chosen.chosen)
     assert.equal(0, chosen.quiet)
@@ -32,14 +32,14 @@ describe("ett.validate.watch", function()
   end)
 
   it("takes the mean of the middle half", function()
-    assert.equal(5.0, validate_watch.middle { 5.0 })
-    assert.equal(2.0, validate_watch.middle { 3.0, 1.0, 2.0 })
-    assert.equal(2.5, validate_watch.middle { 100.0, 1.0, 2.0, 3.0 })
-    assert.equal(4.0, validate_watch.middle { 1.0, 1.0, 2.0, 3.0, 5.0, 6.0, 9.0, 9.0 })
+    assert.equal(5.0, watch_module.middle { 5.0 })
+    assert.equal(2.0, watch_module.middle { 3.0, 1.0, 2.0 })
+    assert.equal(2.5, watch_module.middle { 100.0, 1.0, 2.0, 3.0 })
+    assert.equal(4.0, watch_module.middle { 1.0, 1.0, 2.0, 3.0, 5.0, 6.0, 9.0, 9.0 })
   end)
 
   it("sees the time that another program had", function()
-    local watch, sample = validate_watch.new(), require "ett.sample"
+    local watch, sample = watch_module.new(), require "ett.sample"
     local function busy(seconds)
       local stop = sample.now() + seconds
       while sample.now() < stop do end -- luacheck: ignore
@@ -47,19 +47,19 @@ describe("ett.validate.watch", function()
     local seen = watch:observe(function() sample.pause(0.02) busy(0.02) end)
     assert.is_true(seen.seconds >= 0.04, tostring(seen.seconds))
     assert.is_true(seen.foreign > 0.3 and seen.foreign < 1, tostring(seen.foreign)) -- asleep: as if another ran
-    assert.is_false(validate_watch.is_quiet(seen))
+    assert.is_false(watch_module.is_quiet(seen))
   end)
 end)
 
-describe("ett.validate.training", function()
-  local training, validate = require "ett.validate.training", require "ett.validate"
+describe("ett.validate.cpu.train", function()
+  local validate_cpu, validate = require "ett.validate.cpu", require "ett.validate"
   local made
   local small = { 2, 16, 2, 32, 1, 1, 16 }
   local cases = { validate.case(small), validate.case(small) }
 
   --- Trains both cases under a watch that times nothing; disturbed(n): whether the n-th step is.
   local function trained(steps, disturbed)
-    local watch = validate_watch.new()
+    local watch = watch_module.new()
     made = { steps = 0, progress = {} }
     function watch.observe(_, run)
       run()
@@ -67,7 +67,7 @@ describe("ett.validate.training", function()
       local n = made.steps
       return { seconds = n * 1e-3, foreign = disturbed(n) and 1.0 or 0.0 }
     end
-    local both = training.begin(cases, steps, nil, watch)
+    local both = validate_cpu.train(cases, steps, nil, watch)
     while both:turn() do made.progress[#made.progress + 1] = both:progress() end
     return both:results()
   end
@@ -82,8 +82,8 @@ describe("ett.validate.training", function()
       assert.is_true(math.abs(results[i].step_seconds - middle) < 1e-9, tostring(results[i].step_seconds))
       assert.is_true(math.abs(results[i].wall_seconds - middle) < 1e-3)
     end
-    assert.equal(training.turns, #made.progress)
-    assert.equal(1.0, made.progress[training.turns])
+    assert.equal(validate_cpu.turns, #made.progress)
+    assert.equal(1.0, made.progress[validate_cpu.turns])
     assert.is_false(results[1].disturbed)
     assert.is_true(results[1].last_loss < results[1].first_loss)
   end)
