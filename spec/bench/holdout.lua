@@ -4,6 +4,7 @@ package.path = package.path .. ";" .. require("ett.host").root .. "/spec/bench/s
 local find = require "ett.base.find"
 local floor = require "holdout_floor"
 local holdout = require "ett.profile.holdout"
+local shared_samples = require "shared_samples"
 
 local bench = { summary = ("held-out error of the regressors, seed %d"):format(holdout.seed) }
 
@@ -55,7 +56,7 @@ local function against_reference(rows, results, files)
 end
 
 function bench.run()
-  local files = holdout.read_reference()
+  local files = shared_samples.read()
   if not files then
     return { { measure = "skipped: no shared sample files (set ETT_REFERENCE)", value = "-" } }
   end
@@ -71,7 +72,7 @@ function bench.run()
     row(rows, m.split .. ": median half-width of the interval", 100 * m.half_width, "%.1f %%", "<= 10 %",
       m.half_width <= 0.1)
   end
-  for _, r in ipairs(holdout.linear2(files, { threads = 2, as_sampled = true })) do
+  for _, r in ipairs(shared_samples.linear2(files)) do
     row(rows, ("Perlmutter linear2 at mp > 1, %s, %d withheld rows of its siblings"):format(r.pass, r.rows),
       100 * r.error, "%.2f %%", "<= 5 %", r.error <= 0.05)
   end

@@ -1,6 +1,7 @@
 --- Coverage of a step's 90 % interval: steps put together from held-out measured operator times of
 --- the shared samples, against the interval that estimates would print for them.
-package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
+local root = require("ett.host").root
+package.path = package.path .. ";" .. root .. "/spec/support/?.lua;" .. root .. "/spec/bench/support/?.lua"
 local estimate = require "ett.step.estimate"
 local holdout = require "ett.profile.holdout"
 local step_intervals = require "step_intervals"
@@ -25,7 +26,7 @@ local function add(rows, name, steps, least, most)
 end
 
 function bench.run()
-  local files = holdout.read_reference()
+  local files = require("shared_samples").read()
   if not files then
     return { { measure = "skipped: no shared sample files (set ETT_REFERENCE)", value = "-" } }
   end

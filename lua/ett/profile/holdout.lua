@@ -9,7 +9,6 @@
 --   tenth    nine tenths of the rows, trained on one tenth
 --
 -- The model of a pool is the one that a profile serves (ett.profile.fit), chosen by all of the pool's rows.
-local error_module = require "ett.base.error"
 local profile_fit = require "ett.profile.fit"
 local regress = require "ett.regress"
 local samples = require "ett.profile.samples"
@@ -18,12 +17,6 @@ local holdout = {}
 
 holdout.seed = 20261121
 holdout.splits = { "random", "grouped", "extrapolation", "tenth" }
-
---- Files that hold faults of their sampling, by cluster initial.
-holdout.corrupt = {
-  ["P allgather_large"] = true, ["P allgather_large_1_4"] = true, ["V allgather_large_4_1"] = true,
-  ["V allgather_large_8_1"] = true, ["V firstStage_optimizer"] = true,
-}
 
 local function unit(key) return (key >> 11) / 2.0 ^ 53 end
 
@@ -210,7 +203,7 @@ local function run_pool(members, pass, split, options, results)
   for m, file in ipairs(members) do
     if not options.of or options.of(file) then
       local one = summarise(file, points[m])
-      one.pass, one.split, one.dropped, one.corrupt = pass, split, dropped, file.corrupt
+      one.pass, one.split, one.dropped, one.corrupt = pass, split, dropped, file.corrupt or false
       one.points = options.points and points[m] or nil
       one.fault = #faults > 0 and table.concat(faults, "; ") or one.rows == 0 and "no row is held out" or nil
       results[#results + 1] = one
@@ -229,7 +222,6 @@ function holdout.read_files(index, initial, multiprocessors)
     if not file then error(why, 0) end
     file.entry, file.label = entry, entry.name .. (entry.nodes and ("_%d_%d"):format(entry.nodes, entry.gpus) or "")
     file.cluster, file.multiprocessors, file.path = initial, multiprocessors, entry.path
-    file.corrupt = holdout.corrupt[initial .. " " .. file.label] or false
     file.design = { family = file.family, dims = file.dims, multiprocessors = multiprocessors }
     file.kernels = regress.kernels(file.design, file.rows)
     file.by_pass = {}
@@ -247,65 +239,6 @@ function holdout.read_folder(folder, initial, multiprocessors)
   local index, err = samples.index(folder)
   if not index then error(err, 0) end
   return holdout.read_files(index, initial, multiprocessors)
-end
-
---- Where the reference's shared data is, or nil: $ETT_REFERENCE, else beside the source tree.
-function holdout.reference_folder()
-  local host = require "ett.host"
-  local root = os.getenv("ETT_REFERENCE") or (host.root .. "/../shared/reference")
-  local folder = root .. "/estimate-train-time/regressors"
-  return require("lfs").attributes(folder, "mode") == "directory" and folder or nil
-end
-
---- The sample files of both clusters of the reference, or nil.
-function holdout.read_reference()
-  local folder = holdout.reference_folder()
-  if not folder then return nil end
-  local files = holdout.read_folder(folder .. "/Perlmutter", "P", 108)
-  for _, file in ipairs(holdout.read_folder(folder .. "/Vista", "V", 132)) do files[#files + 1] = file end
-  return files
-end
-
---- Error at Perlmutter linear2's shapes with tensor ranks, which nobody sampled under that name:
---- the same GEMMs are measured in the sibling files (linear4 at four times the ranks, say).
---- Those rows are withheld from every file, the pool is fitted, and asked for them.
----@return table[] { pass=, rows=, error= }
-function holdout.linear2(files, options)
-  local members, own = {}, nil
-  for _, file in ipairs(files) do
-    if file.key == "P gemm fp16" then
-      members[#members + 1] = file
-      if file.label == "linear2" then own = file end
-    end
-  end
-  if not own then return {} end
-  local wanted = {}
-  for i = 1, own.count do
-    local m, n = own.rows[4 * i - 2], own.rows[4 * i - 1]
-    for _, tp in ipairs { 2, 4, 8, 16 } do
-      if n % tp == 0 then wanted[regress.kernels(own.design, { 1, m, n, n // tp })[1]] = true end
-    end
-  end
-  local tests = {}
-  for m, file in ipairs(members) do
-    tests[m] = {}
-    for i, kernel in ipairs(file.kernels) do tests[m][i] = wanted[kernel] or false end
-  end
-  local results = {}
-  for _, pass in ipairs { "forward", "backward" } do
-    local points, total, rows = {}, 0.0, 0
-    for m in ipairs(members) do points[m] = {} end
-    local _, why = evaluate(members, tests, pass, options or {}, false, nil, points)
-    if why then error_module.raise("argument", "linear2 %s: %s", pass, why) end
-    for m in ipairs(members) do
-      for _, p in ipairs(points[m]) do
-        total = total + math.abs(p.predicted / p.seconds - 1)
-        rows = rows + 1
-      end
-    end
-    results[#results + 1] = { pass = pass, rows = rows, error = total / rows }
-  end
-  return results
 end
 
 --- Runs the splits over read files.
@@ -348,7 +281,7 @@ local function median(values)
 end
 
 --- Means and medians over entries, one row per split.
----@return table[] { split, entries, mean_error (less the corrupt), median_error (all), coverage, half_width }
+---@return table[] { split, entries, mean_error (no corrupt files), median_error (all), coverage, half_width }
 function holdout.measures(results)
   local rows = {}
   for _, split in ipairs(holdout.splits) do
