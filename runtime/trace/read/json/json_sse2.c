@@ -10,34 +10,9 @@
 #define WIDTH 16
 #define ALL 0xFFFFu
 #include "trace/read/json/json_mask.h"
-
-#define VECTOR __m128i
-
-static inline __m128i load(const char *p) {
-  return _mm_loadu_si128((const __m128i *)(const void *)p);
-}
-
-static inline __m128i every(char c) {
-  return _mm_set1_epi8(c);
-}
-
-static inline __m128i is(__m128i v, char c) {
-  return _mm_cmpeq_epi8(v, every(c));
-}
-
-static inline __m128i atmost(__m128i v, char c) {
-  return _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(c)), v);
-}
-
-static inline __m128i or (__m128i a, __m128i b) {
-  return _mm_or_si128(a, b);
-}
-
-static inline MASK mask(__m128i v) {
-  return (MASK)_mm_movemask_epi8(v);
-}
-
 #include "trace/read/json/json_vector.h"
+
+ALL_TESTS(v, bytes16, BITS16)
 
 #define HEAD WIDTH
 #define hstop vstop

@@ -1,35 +1,49 @@
-/* json_vector.h - the tests of the scanner on a vector of WIDTH bytes; included by the
- * instruction sets that have vectors, which define VECTOR and the operations on it:
- * load, every (a byte in all places), is, atmost, or, mask. */
+/* json_vector.h - the tests of the scanner on vectors of bytes. The including file
+ * defines MASK; `vector` is a GNU vector of unsigned char, bits(v) the top bits of its
+ * bytes. */
 
-static inline MASK vstop(const char *p) {
-  VECTOR v = load(p);
-  return mask(or (or (is(v, '"'), is(v, '\\')), atmost(v, 0x1F)));
-}
-
-static inline MASK vsolid(const char *p) {
-  return ~mask(atmost(load(p), 0x20)) & ALL;
-}
-
-static inline MASK vquote(const char *p) {
-  return mask(is(load(p), '"'));
-}
-
-static inline MASK vslash(const char *p) {
-  return mask(is(load(p), '\\'));
-}
-
+#define LOADED(vector, p)                                                                \
+  vector v;                                                                              \
+  memcpy(&v, p, sizeof v)
+#define IS(c) (v == (unsigned char)(c))
+#define UPTO(c) (v <= (unsigned char)(c))
 /* '[' and '{', ']' and '}' differ in one bit */
-static inline MASK vopen(const char *p) {
-  return mask(is(or (load(p), every(0x20)), '{'));
-}
+#define IS_BRACKET(c) ((v | (unsigned char)0x20) == (unsigned char)(c))
 
-static inline MASK vclose(const char *p) {
-  return mask(is(or (load(p), every(0x20)), '}'));
-}
+/* The tests that the scanner tries first: XYZstop, XYZsolid, XYZscalar for a prefix XYZ.
+ */
+#define FIRST_TESTS(prefix, vector, bits)                                                \
+  static inline MASK prefix##stop(const char *p) {                                       \
+    LOADED(vector, p);                                                                   \
+    return bits(IS('"') | IS('\\') | UPTO(0x1F));                                        \
+  }                                                                                      \
+  static inline MASK prefix##solid(const char *p) {                                      \
+    LOADED(vector, p);                                                                   \
+    return bits(UPTO(0x20)) ^ (MASK)((1ull << sizeof v) - 1);                            \
+  }                                                                                      \
+  static inline MASK prefix##scalar(const char *p) {                                     \
+    LOADED(vector, p);                                                                   \
+    return bits(IS(',') | IS('"') | IS_BRACKET('}') | UPTO(0x20));                       \
+  }
 
-static inline MASK vscalar(const char *p) {
-  VECTOR v = load(p);
-  VECTOR close = is(or (v, every(0x20)), '}');
-  return mask(or (or (is(v, ','), is(v, '"')), or (close, atmost(v, 0x20))));
-}
+#define ALL_TESTS(prefix, vector, bits)                                                  \
+  FIRST_TESTS(prefix, vector, bits)                                                      \
+  static inline MASK prefix##quote(const char *p) {                                      \
+    LOADED(vector, p);                                                                   \
+    return bits(IS('"'));                                                                \
+  }                                                                                      \
+  static inline MASK prefix##slash(const char *p) {                                      \
+    LOADED(vector, p);                                                                   \
+    return bits(IS('\\'));                                                               \
+  }                                                                                      \
+  static inline MASK prefix##open(const char *p) {                                       \
+    LOADED(vector, p);                                                                   \
+    return bits(IS_BRACKET('{'));                                                        \
+  }                                                                                      \
+  static inline MASK prefix##close(const char *p) {                                      \
+    LOADED(vector, p);                                                                   \
+    return bits(IS_BRACKET('}'));                                                        \
+  }
+
+typedef unsigned char bytes16 __attribute__((vector_size(16)));
+#define BITS16(v) ((MASK)(unsigned)_mm_movemask_epi8((__m128i)(v)))
