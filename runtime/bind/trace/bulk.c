@@ -1,4 +1,5 @@
-/* ett.bulk: sums over rows of selections that metrics need (runtime/trace/query/bulk.h). */
+/* ett.bulk: sums over rows of selections that metrics need (runtime/trace/query/bulk.h).
+ */
 #include <math.h>
 
 #include "bind/trace/trace.h"
@@ -16,16 +17,6 @@ static const ett_trace *check_pair(lua_State *L, const ett_selection **rows,
   return t;
 }
 
-static void set_integer(lua_State *L, const char *name, int64_t value) {
-  lua_pushinteger(L, value);
-  lua_setfield(L, -2, name);
-}
-
-static void set_number(lua_State *L, const char *name, double value) {
-  lua_pushnumber(L, value);
-  lua_setfield(L, -2, name);
-}
-
 /* bulk.launches(rows, calls) -> { launched, short_rows, delay_sum, … } in ticks */
 static int bulk_launches(lua_State *L) {
   const ett_selection *rows, *calls;
@@ -34,16 +25,16 @@ static int bulk_launches(lua_State *L) {
   ett_lua_check_memory(L,
                        ett_launch_stats_of(&s, t, rows->rows, calls->rows, rows->count));
   lua_createtable(L, 0, 10);
-  set_integer(L, "launched", (int64_t)s.launched);
-  set_integer(L, "short_rows", (int64_t)s.short_rows);
-  set_number(L, "delay_sum", s.delay_sum);
-  set_number(L, "call_sum", s.call_sum);
-  set_integer(L, "delay_p50", s.delay_p50);
-  set_integer(L, "delay_p95", s.delay_p95);
-  set_integer(L, "delay_max", s.delay_max);
-  set_integer(L, "queue_most", s.queue_most);
+  ett_lua_set_integer(L, "launched", (int64_t)s.launched);
+  ett_lua_set_integer(L, "short_rows", (int64_t)s.short_rows);
+  ett_lua_set_number(L, "delay_sum", s.delay_sum);
+  ett_lua_set_number(L, "call_sum", s.call_sum);
+  ett_lua_set_integer(L, "delay_p50", s.delay_p50);
+  ett_lua_set_integer(L, "delay_p95", s.delay_p95);
+  ett_lua_set_integer(L, "delay_max", s.delay_max);
+  ett_lua_set_integer(L, "queue_most", s.queue_most);
   if (!isnan(s.queue_mean))
-    set_number(L, "queue_mean", s.queue_mean);
+    ett_lua_set_number(L, "queue_mean", s.queue_mean);
   return 1;
 }
 
@@ -65,13 +56,10 @@ static int bulk_idle(lua_State *L) {
 static int bulk_weighted(lua_State *L) {
   ett_trace *t;
   const ett_selection *rows = &ett_lua_check_selection(L, 1, &t)->s;
-  const char *name = luaL_checkstring(L, 2);
+  const uint32_t arg = ett_lua_arg_column(L, t, luaL_checkstring(L, 2));
   const double cap = luaL_optnumber(L, 3, HUGE_VAL);
-  const int arg = ett_trace_arg_find(t, name);
-  if (arg < 0)
-    return luaL_error(L, "arg '%s' was not asked for when the trace was opened", name);
   double weighted, ticks;
-  ett_arg_weighted(t, rows->rows, rows->count, (uint32_t)arg, cap, &weighted, &ticks);
+  ett_arg_weighted(t, rows->rows, rows->count, arg, cap, &weighted, &ticks);
   lua_pushnumber(L, weighted);
   lua_pushnumber(L, ticks);
   return 2;

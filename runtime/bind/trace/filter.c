@@ -1,4 +1,4 @@
-/* filter.c - a filter table of Lua as what ett_select takes. */
+/* Filter tables of Lua as filters of ett_select. */
 #include "bind/trace/trace.h"
 
 #include <string.h>
@@ -72,21 +72,12 @@ uint8_t *ett_lua_zeroes(lua_State *L, size_t n) {
   return p;
 }
 
-/* Narrows an allow array made at the first use (all ones). */
-static uint8_t *track_array(lua_State *L, const ett_trace *t, const uint8_t **slot) {
+/* The allow array in a slot, made at the first use with all of its n entries allowed. */
+static uint8_t *allow_array(lua_State *L, const uint8_t **slot, size_t n) {
   if (*slot)
     return (uint8_t *)(uintptr_t)*slot;
-  uint8_t *p = lua_newuserdatauv(L, (size_t)t->track_count + 1, 0);
-  memset(p, 1, (size_t)t->track_count + 1);
-  *slot = p;
-  return p;
-}
-
-static uint8_t *category_array(lua_State *L, const ett_trace *t, const uint8_t **slot) {
-  if (*slot)
-    return (uint8_t *)(uintptr_t)*slot;
-  uint8_t *p = lua_newuserdatauv(L, (size_t)t->category_count + 1, 0);
-  memset(p, 1, (size_t)t->category_count + 1);
+  uint8_t *p = lua_newuserdatauv(L, n + 1, 0);
+  memset(p, 1, n + 1);
   *slot = p;
   return p;
 }
@@ -114,7 +105,7 @@ static void by_class(lua_State *L, int index, const ett_trace *t, const char *fi
   (void)field;
   uint8_t wanted[ETT_CLASS_COUNT] = {0};
   ett_lua_read_classes(L, index, wanted);
-  uint8_t *allow = category_array(L, t, &x->f.category);
+  uint8_t *allow = allow_array(L, &x->f.category, t->category_count);
   for (uint32_t i = 0; i < t->category_count; i++)
     allow[i] &= wanted[t->category_class[i]];
 }
@@ -159,7 +150,7 @@ static void by_track_number(lua_State *L, int index, const ett_trace *t,
                             const char *field, ett_lua_filter *x) {
   size_t n;
   int64_t *list = integers(L, index, field, &n);
-  uint8_t *allow = track_array(L, t, &x->f.track);
+  uint8_t *allow = allow_array(L, &x->f.track, t->track_count);
   for (uint32_t i = 0; i < t->track_count; i++) {
     int present, found = 0;
     int64_t v = track_number(t, i, field, &present);
@@ -173,7 +164,7 @@ static void by_track_text(lua_State *L, int index, const ett_trace *t, const cha
                           ett_lua_filter *x) {
   bool process = field[0] == 'p';
   uint8_t *wanted = texts(L, index, t, field);
-  uint8_t *allow = track_array(L, t, &x->f.track);
+  uint8_t *allow = allow_array(L, &x->f.track, t->track_count);
   for (uint32_t i = 0; i < t->track_count; i++) {
     uint32_t id = process ? t->tracks[i].process : t->tracks[i].thread;
     allow[i] &= id != ETT_STRING_NONE && wanted[id];
@@ -197,7 +188,7 @@ static const uint8_t *name_set(lua_State *L, int index, const ett_trace *t,
 uint32_t ett_lua_arg_column(lua_State *L, const ett_trace *t, const char *name) {
   int arg = ett_trace_arg_find(t, name);
   if (arg < 0)
-    luaL_error(L, "arg '%s' was not asked for when the trace was opened", name);
+    luaL_error(L, "arg '%s' was not requested when the trace was opened", name);
   return (uint32_t)arg;
 }
 
@@ -244,7 +235,7 @@ static void by_has_arg(lua_State *L, int index, const ett_trace *t, const char *
 static void by_category(lua_State *L, int index, const ett_trace *t, const char *field,
                         ett_lua_filter *x) {
   uint8_t *wanted = texts(L, index, t, field);
-  uint8_t *allow = category_array(L, t, &x->f.category);
+  uint8_t *allow = allow_array(L, &x->f.category, t->category_count);
   for (uint32_t c = 0; c < t->category_count; c++)
     allow[c] &= wanted[t->categories[c]];
 }

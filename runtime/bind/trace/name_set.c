@@ -1,4 +1,4 @@
-/* name_set.c - sets of names of a trace, as filters take them. */
+/* Sets of names of a trace, for filters. */
 #include "bind/trace/trace.h"
 
 #include <string.h>

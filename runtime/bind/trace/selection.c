@@ -26,15 +26,15 @@ ett_lua_selection *ett_lua_check_selection(lua_State *L, int index, ett_trace **
 }
 
 /* Pushes a selection of the same trace as the one at index. */
-ett_lua_selection *ett_lua_sibling(lua_State *L, int index) {
+static ett_lua_selection *sibling(lua_State *L, int index) {
   lua_getiuservalue(L, index, 1);
   ett_lua_selection *x = ett_lua_new_selection(L, -1);
   lua_remove(L, -2);
   return x;
 }
 
-void ett_lua_take_rows(lua_State *L, ett_lua_selection *x, const uint32_t *rows,
-                       size_t count) {
+static void take_rows(lua_State *L, ett_lua_selection *x, const uint32_t *rows,
+                      size_t count) {
   x->s.rows = malloc((count ? count : 1) * sizeof *rows);
   ett_lua_check_memory(L, x->s.rows ? 0 : -1);
   if (count)
@@ -77,12 +77,19 @@ static int selection_where(lua_State *L) {
   return 1;
 }
 
+/* Two selections of the same trace: returns the first. */
+static ett_lua_selection *two(lua_State *L, ett_trace **t, ett_lua_selection **r) {
+  ett_trace *u;
+  ett_lua_selection *s = ett_lua_check_selection(L, 1, t);
+  *r = ett_lua_check_selection(L, 2, &u);
+  luaL_argcheck(L, u == *t, 2, "a selection of the same trace expected");
+  return s;
+}
+
 static int combine(lua_State *L, ett_rows_op op) {
-  ett_trace *t, *u;
-  ett_lua_selection *a = ett_lua_check_selection(L, 1, &t);
-  ett_lua_selection *b = ett_lua_check_selection(L, 2, &u);
-  luaL_argcheck(L, t == u, 2, "a selection of the same trace expected");
-  ett_lua_selection *x = ett_lua_sibling(L, 1);
+  ett_trace *t;
+  ett_lua_selection *b, *a = two(L, &t, &b);
+  ett_lua_selection *x = sibling(L, 1);
   ett_lua_check_memory(L, ett_selection_combine(&x->s, &a->s, &b->s, op));
   return 1;
 }
@@ -104,8 +111,8 @@ static int selection_sort(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
   int key = luaL_checkoption(L, 2, "ts", names);
-  ett_lua_selection *y = ett_lua_sibling(L, 1);
-  ett_lua_take_rows(L, y, x->s.rows, x->s.count);
+  ett_lua_selection *y = sibling(L, 1);
+  take_rows(L, y, x->s.rows, x->s.count);
   ett_lua_check_memory(L, ett_selection_sort(&y->s, t, (ett_sort_key)key));
   return 1;
 }
@@ -143,9 +150,8 @@ static int selection_slice(lua_State *L) {
     i = 1;
   if (k > (lua_Integer)x->s.count)
     k = (lua_Integer)x->s.count;
-  ett_lua_selection *y = ett_lua_sibling(L, 1);
-  ett_lua_take_rows(L, y, x->s.rows + (i <= k ? i - 1 : 0),
-                    i <= k ? (size_t)(k - i + 1) : 0);
+  ett_lua_selection *y = sibling(L, 1);
+  take_rows(L, y, x->s.rows + (i <= k ? i - 1 : 0), i <= k ? (size_t)(k - i + 1) : 0);
   return 1;
 }
 
@@ -157,8 +163,8 @@ static int selection_at(lua_State *L) {
 static int selection_present(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
-  ett_lua_selection *y = ett_lua_sibling(L, 1);
-  ett_lua_take_rows(L, y, x->s.rows, x->s.count);
+  ett_lua_selection *y = sibling(L, 1);
+  take_rows(L, y, x->s.rows, x->s.count);
   size_t n = 0;
   for (size_t i = 0; i < y->s.count; i++)
     if (y->s.rows[i] != ETT_TRACE_NONE)
@@ -167,39 +173,399 @@ static int selection_present(lua_State *L) {
   return 1;
 }
 
-/* ---- links ---- */
+/* ---- groups ---- */
 
-static ett_lua_selection *two(lua_State *L, ett_trace **t, ett_lua_selection **r) {
-  ett_trace *u;
-  ett_lua_selection *s = ett_lua_check_selection(L, 1, t);
-  *r = ett_lua_check_selection(L, 2, &u);
-  luaL_argcheck(L, u == *t, 2, "a selection of the same trace expected");
-  return s;
+static ett_key key_named(lua_State *L, const ett_trace *t, const char *name) {
+  if (strncmp(name, "arg:", 4) == 0)
+    return (ett_key){ETT_KEY_ARG, ett_lua_arg_column(L, t, name + 4)};
+  int kind = ett_key_find(name);
+  if (kind < 0)
+    luaL_error(L,
+               "unknown key '%s' (file, rank, device, stream, track, pid, tid, process, "
+               "thread, name, category, class, ph, correlation, arg:NAME)",
+               name);
+  return (ett_key){(ett_key_kind)kind, 0};
 }
+
+/* Keys of the string or list at index, as a userdata left on the stack. */
+static ett_key *keys_at(lua_State *L, int index, const ett_trace *t, uint32_t *count) {
+  int single = lua_type(L, index) == LUA_TSTRING;
+  lua_Integer n = single ? 1 : 0;
+  if (!single && !lua_isnoneornil(L, index)) {
+    luaL_checktype(L, index, LUA_TTABLE);
+    n = luaL_len(L, index);
+  }
+  ett_key *keys = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *keys, 0);
+  for (lua_Integer i = 0; i < n; i++) {
+    if (single)
+      lua_pushvalue(L, index);
+    else
+      lua_geti(L, index, i + 1);
+    keys[i] = key_named(L, t, luaL_checkstring(L, -1));
+    lua_pop(L, 1);
+  }
+  *count = (uint32_t)n;
+  return keys;
+}
+
+static void push_key(lua_State *L, const ett_trace *t, ett_key key,
+                     const ett_key_value *v) {
+  char ph;
+  switch (v->type) {
+  case ETT_ARG_INTEGER:
+    if (key.kind == ETT_KEY_CLASS) {
+      lua_pushstring(L, ett_trace_class_name((ett_trace_class)v->value.integer));
+    } else if (key.kind == ETT_KEY_PH) {
+      ph = (char)v->value.integer;
+      lua_pushlstring(L, &ph, 1);
+    } else {
+      lua_pushinteger(L, v->value.integer);
+    }
+    break;
+  case ETT_ARG_FLOAT:
+    lua_pushnumber(L, v->value.number);
+    break;
+  case ETT_ARG_TEXT: {
+    const ett_string *s = &t->strings->items[v->value.text];
+    lua_pushlstring(L, s->text, s->length);
+    break;
+  }
+  default:
+    lua_pushnil(L);
+  }
+}
+
+/* Groups that survive a raise: freed by their metatable. */
+static int groups_gc(lua_State *L) {
+  ett_groups_free(luaL_checkudata(L, 1, "ett.groups"));
+  return 0;
+}
+
+static ett_groups *new_groups(lua_State *L) {
+  ett_groups *g = lua_newuserdatauv(L, sizeof *g, 0);
+  memset(g, 0, sizeof *g);
+  luaL_setmetatable(L, "ett.groups");
+  return g;
+}
+
+static void push_labels(lua_State *L, const ett_trace *t, const ett_groups *g,
+                        const ett_key *keys, uint32_t i) {
+  for (uint32_t k = 0; k < g->key_count; k++) {
+    push_key(L, t, keys[k], &g->values[(size_t)i * g->key_count + k]);
+    lua_setfield(L, -2,
+                 keys[k].kind == ETT_KEY_ARG ? t->arg_names[keys[k].arg]
+                                             : ett_key_name(keys[k].kind));
+  }
+}
+
+static int selection_group(lua_State *L) {
+  ett_trace *t;
+  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  uint32_t n;
+  ett_key *keys = keys_at(L, 2, t, &n);
+  ett_groups *g = new_groups(L);
+  ett_lua_check_memory(L, ett_group(g, t, &x->s, keys, n));
+  lua_createtable(L, (int)g->count, 0);
+  for (uint32_t i = 0; i < g->count; i++) {
+    lua_createtable(L, 0, (int)n + 1);
+    push_labels(L, t, g, keys, i);
+    ett_lua_selection *y = sibling(L, 1);
+    take_rows(L, y, g->rows + g->begin[i], g->begin[i + 1] - g->begin[i]);
+    lua_setfield(L, -2, "events");
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  ett_groups_free(g);
+  return 1;
+}
+
+typedef struct line {
+  uint32_t group;
+  ett_stats stats;
+} line;
+
+static int by_total(const void *a, const void *b) {
+  const line *x = a, *y = b;
+  if (x->stats.total != y->stats.total)
+    return x->stats.total > y->stats.total ? -1 : 1;
+  return x->group < y->group ? -1 : x->group > y->group;
+}
+
+static int by_count(const void *a, const void *b) {
+  const line *x = a, *y = b;
+  if (x->stats.count != y->stats.count)
+    return x->stats.count > y->stats.count ? -1 : 1;
+  return x->group < y->group ? -1 : x->group > y->group;
+}
+
+static int selection_stats(lua_State *L) {
+  static const char *const orders[] = {"key", "total", "count", NULL};
+  ett_trace *t;
+  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  lua_settop(L, 2);
+  if (lua_isnil(L, 2)) {
+    lua_newtable(L);
+    lua_replace(L, 2);
+  }
+  luaL_checktype(L, 2, LUA_TTABLE);
+  uint32_t n;
+  lua_getfield(L, 2, "by"); /* 3 */
+  ett_key *keys = keys_at(L, 3, t, &n);
+  lua_getfield(L, 2, "order");
+  int order = luaL_checkoption(L, -1, "key", orders);
+  double percents[32];
+  size_t percent_count = 0;
+  if (lua_getfield(L, 2, "percentiles") != LUA_TNIL) {
+    luaL_checktype(L, -1, LUA_TTABLE);
+    percent_count = (size_t)luaL_len(L, -1);
+    luaL_argcheck(L, percent_count <= 32, 2, "at most 32 percentiles");
+    for (size_t i = 0; i < percent_count; i++) {
+      lua_geti(L, -1, (lua_Integer)i + 1);
+      percents[i] = luaL_checknumber(L, -1);
+      lua_pop(L, 1);
+    }
+  }
+  ett_groups *g = new_groups(L);
+  ett_lua_check_memory(L, ett_group(g, t, &x->s, keys, n));
+  line *lines = lua_newuserdatauv(L, ((size_t)g->count + 1) * sizeof *lines, 0);
+  int64_t *scratch = lua_newuserdatauv(L, (x->s.count + 1) * sizeof *scratch, 0);
+  for (uint32_t i = 0; i < g->count; i++) { /* each group sorts its own stretch */
+    lines[i].group = i;
+    ett_stats_of(&lines[i].stats, t, g->rows + g->begin[i], g->begin[i + 1] - g->begin[i],
+                 scratch + g->begin[i], percent_count > 0);
+  }
+  if (order && g->count)
+    qsort(lines, g->count, sizeof *lines, order == 1 ? by_total : by_count);
+  lua_createtable(L, (int)g->count, 0);
+  for (uint32_t i = 0; i < g->count; i++) {
+    const ett_stats *s = &lines[i].stats;
+    uint32_t from = lines[i].group;
+    lua_createtable(L, 0, 8 + (int)n + (int)percent_count);
+    push_labels(L, t, g, keys, from);
+    ett_lua_set_integer(L, "count", s->count);
+    ett_lua_set_integer(L, "total", s->total);
+    ett_lua_set_integer(L, "min", s->min);
+    ett_lua_set_integer(L, "max", s->max);
+    ett_lua_set_number(L, "mean", s->mean);
+    ett_lua_set_number(L, "std", s->std);
+    for (size_t k = 0; k < percent_count; k++) {
+      if (percents[k] == (double)(lua_Integer)percents[k])
+        lua_pushfstring(L, "p%I", (LUAI_UACINT)percents[k]);
+      else
+        lua_pushfstring(L, "p%f", percents[k]);
+      lua_pushinteger(
+          L, ett_percentile(scratch + g->begin[from], (size_t)s->count, percents[k]));
+      lua_settable(L, -3);
+    }
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  ett_groups_free(g);
+  return 1;
+}
+
+/* ---- links ---- */
 
 static int selection_match(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *r, *s = two(L, &t, &r);
-  ett_key key = ett_lua_key_named(L, t, luaL_optstring(L, 3, "correlation"));
-  ett_lua_selection *x = ett_lua_sibling(L, 1);
+  ett_key key = key_named(L, t, luaL_optstring(L, 3, "correlation"));
+  ett_lua_selection *x = sibling(L, 1);
   ett_lua_check_memory(L, ett_link_match(&x->s, t, &s->s, &r->s, key));
   return 1;
 }
 
-static int selection_enclosing(lua_State *L) {
+typedef int link(ett_selection *, const ett_trace *, const ett_selection *,
+                 const ett_selection *);
+
+static int by_link(lua_State *L, link *find) {
   ett_trace *t;
   ett_lua_selection *r, *s = two(L, &t, &r);
-  ett_lua_selection *x = ett_lua_sibling(L, 1);
-  ett_lua_check_memory(L, ett_link_enclosing(&x->s, t, &s->s, &r->s));
+  ett_lua_selection *x = sibling(L, 1);
+  ett_lua_check_memory(L, find(&x->s, t, &s->s, &r->s));
   return 1;
 }
 
+static int selection_enclosing(lua_State *L) {
+  return by_link(L, ett_link_enclosing);
+}
+
 static int selection_preceding(lua_State *L) {
+  return by_link(L, ett_link_preceding);
+}
+
+/* ---- single rows, and columns of rows ---- */
+
+enum { FIELD_TS, FIELD_DUR, FIELD_END, FIELD_ROW, FIELD_KEY };
+
+typedef struct field {
+  int what;
+  ett_key key;
+} field;
+
+static field check_field(lua_State *L, const ett_trace *t, const char *name) {
+  static const char *const fixed[] = {"ts", "dur", "end", "row"};
+  for (int i = 0; i < 4; i++)
+    if (strcmp(fixed[i], name) == 0)
+      return (field){.what = i};
+  int kind = ett_key_find(name);
+  if (kind >= 0)
+    return (field){FIELD_KEY, {(ett_key_kind)kind, 0}};
+  int arg = ett_trace_arg_find(t, strncmp(name, "arg:", 4) == 0 ? name + 4 : name);
+  if (arg < 0)
+    luaL_error(L,
+               "unknown field '%s': neither a column (ts, dur, end, row, name, category, "
+               "class, rank, file, device, stream, track, pid, tid, process, thread, ph, "
+               "correlation) nor an arg requested when the trace was opened",
+               name);
+  return (field){FIELD_KEY, {ETT_KEY_ARG, (uint32_t)arg}};
+}
+
+static void push_field(lua_State *L, const ett_trace *t, const field *f, uint32_t row) {
+  if (row == ETT_TRACE_NONE) {
+    lua_pushnil(L);
+    return;
+  }
+  switch (f->what) {
+  case FIELD_TS:
+    lua_pushinteger(L, ETT_ROW(t, ts, row));
+    break;
+  case FIELD_DUR:
+    lua_pushinteger(L, ETT_ROW(t, dur, row));
+    break;
+  case FIELD_END:
+    lua_pushinteger(L, ETT_ROW(t, ts, row) + ETT_ROW(t, dur, row));
+    break;
+  case FIELD_ROW:
+    lua_pushinteger(L, row);
+    break;
+  default: {
+    ett_key_value v = ett_key_of(t, f->key, row);
+    push_key(L, t, f->key, &v);
+  }
+  }
+}
+
+static uint32_t row_at(lua_State *L, const ett_lua_selection *x, int index) {
+  lua_Integer i = luaL_checkinteger(L, index);
+  luaL_argcheck(L, i >= 1 && (size_t)i <= x->s.count, index, "no such row");
+  return x->s.rows[i - 1];
+}
+
+static int selection_get(lua_State *L) {
   ett_trace *t;
-  ett_lua_selection *r, *s = two(L, &t, &r);
-  ett_lua_selection *x = ett_lua_sibling(L, 1);
-  ett_lua_check_memory(L, ett_link_preceding(&x->s, t, &s->s, &r->s));
+  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  uint32_t row = row_at(L, x, 2);
+  field f = check_field(L, t, luaL_checkstring(L, 3));
+  push_field(L, t, &f, row);
   return 1;
+}
+
+static void push_event(lua_State *L, const ett_trace *t, uint32_t row) {
+  static const char *const names[] = {
+      "ts",    "dur",  "end",     "row",    "name",   "category",
+      "class", "rank", "file",    "device", "stream", "track",
+      "pid",   "tid",  "process", "thread", "ph",     "correlation"};
+  if (row == ETT_TRACE_NONE) {
+    lua_pushnil(L);
+    return;
+  }
+  lua_createtable(L, 0, 20);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    field f = check_field(L, t, names[i]);
+    push_field(L, t, &f, row);
+    lua_setfield(L, -2, names[i]);
+  }
+  lua_newtable(L);
+  for (uint32_t a = 0; a < t->arg_count; a++) {
+    field f = {FIELD_KEY, {ETT_KEY_ARG, a}};
+    push_field(L, t, &f, row);
+    lua_setfield(L, -2, t->arg_names[a]);
+  }
+  lua_setfield(L, -2, "args");
+}
+
+static int selection_event(lua_State *L) {
+  ett_trace *t;
+  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  push_event(L, t, row_at(L, x, 2));
+  return 1;
+}
+
+static int next_event(lua_State *L) {
+  ett_trace *t;
+  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  lua_Integer i = luaL_checkinteger(L, 2);
+  while (i >= 0 && (size_t)i < x->s.count && x->s.rows[i] == ETT_TRACE_NONE)
+    i++;
+  if (i < 0 || (size_t)i >= x->s.count)
+    return 0;
+  lua_pushinteger(L, i + 1);
+  push_event(L, t, x->s.rows[i]);
+  return 2;
+}
+
+static int selection_iter(lua_State *L) {
+  luaL_checkudata(L, 1, ETT_LUA_SELECTION);
+  lua_pushcfunction(L, next_event);
+  lua_pushvalue(L, 1);
+  lua_pushinteger(L, 0);
+  return 3;
+}
+
+static void push_column(lua_State *L, const ett_trace *t, const ett_lua_selection *x,
+                        const field *f) {
+  lua_createtable(L, x->s.count < 1 << 24 ? (int)x->s.count : 0, 0);
+  for (size_t i = 0; i < x->s.count; i++) {
+    push_field(L, t, f, x->s.rows[i]);
+    if (lua_isnil(L, -1)) {
+      lua_pop(L, 1);
+      lua_pushboolean(L, 0);
+    }
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+}
+
+static int selection_columns(lua_State *L) {
+  ett_trace *t;
+  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_Integer n = luaL_len(L, 2);
+  luaL_argcheck(L, n <= 64, 2, "at most 64 fields");
+  luaL_checkstack(L, (int)n + 8, NULL);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_geti(L, 2, i);
+    field f = check_field(L, t, luaL_checkstring(L, -1));
+    lua_pop(L, 1);
+    push_column(L, t, x, &f);
+  }
+  return (int)n;
+}
+
+static int selection_values(lua_State *L) {
+  ett_trace *t;
+  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  field f = {FIELD_KEY, {ETT_KEY_ARG, ett_lua_arg_column(L, t, luaL_checkstring(L, 2))}};
+  push_column(L, t, x, &f);
+  return 1;
+}
+
+static int selection_sum(lua_State *L) {
+  ett_trace *t;
+  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  uint32_t arg = ett_lua_arg_column(L, t, luaL_checkstring(L, 2));
+  double sum = 0, v;
+  lua_Integer count = 0;
+  for (size_t i = 0; i < x->s.count; i++) {
+    if (x->s.rows[i] == ETT_TRACE_NONE)
+      continue;
+    const ett_trace_arg *a = ett_trace_arg_at(t, arg, x->s.rows[i]);
+    if (!a || !ett_arg_number(t, a, &v))
+      continue;
+    sum += v;
+    count++;
+  }
+  lua_pushnumber(L, sum);
+  lua_pushinteger(L, count);
+  return 2;
 }
 
 static int selection_tostring(lua_State *L) {
@@ -209,16 +575,16 @@ static int selection_tostring(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {
-    {"where", selection_where},           {"sort", selection_sort},
-    {"total", selection_total},           {"span", selection_span},
-    {"intervals", selection_intervals},   {"group", ett_lua_selection_group},
-    {"stats", ett_lua_selection_stats},   {"sum", ett_lua_selection_sum},
-    {"values", ett_lua_selection_values}, {"get", ett_lua_selection_get},
-    {"event", ett_lua_selection_event},   {"columns", ett_lua_selection_columns},
-    {"iter", ett_lua_selection_iter},     {"at", selection_at},
-    {"slice", selection_slice},           {"present", selection_present},
-    {"match", selection_match},           {"enclosing", selection_enclosing},
-    {"preceding", selection_preceding},   {NULL, NULL},
+    {"where", selection_where},         {"sort", selection_sort},
+    {"total", selection_total},         {"span", selection_span},
+    {"intervals", selection_intervals}, {"group", selection_group},
+    {"stats", selection_stats},         {"sum", selection_sum},
+    {"values", selection_values},       {"get", selection_get},
+    {"event", selection_event},         {"columns", selection_columns},
+    {"iter", selection_iter},           {"at", selection_at},
+    {"slice", selection_slice},         {"present", selection_present},
+    {"match", selection_match},         {"enclosing", selection_enclosing},
+    {"preceding", selection_preceding}, {NULL, NULL},
 };
 
 static const luaL_Reg metamethods[] = {
@@ -232,7 +598,11 @@ static const luaL_Reg metamethods[] = {
 };
 
 int luaopen_ett_selection(lua_State *L) {
-  ett_lua_groups_type(L);
+  if (luaL_newmetatable(L, "ett.groups")) {
+    lua_pushcfunction(L, groups_gc);
+    lua_setfield(L, -2, "__gc");
+  }
+  lua_pop(L, 1);
   if (luaL_newmetatable(L, ETT_LUA_SELECTION)) {
     luaL_setfuncs(L, metamethods, 0);
     luaL_newlib(L, methods);

@@ -1,21 +1,10 @@
-/* tables.c - what a trace holds, as tables: files, warnings, categories, tracks,
- * devices. */
+/* Files, warnings, categories, tracks and devices of a trace as Lua tables. */
 #include "bind/trace/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "trace/table/strings.h"
-
-static void set_string(lua_State *L, const char *key, const char *text) {
-  lua_pushstring(L, text);
-  lua_setfield(L, -2, key);
-}
-
-static void set_integer(lua_State *L, const char *key, int64_t v) {
-  lua_pushinteger(L, v);
-  lua_setfield(L, -2, key);
-}
 
 static void set_text(lua_State *L, const ett_trace *t, const char *key, uint32_t id) {
   if (id == ETT_STRING_NONE)
@@ -27,7 +16,7 @@ static void set_text(lua_State *L, const ett_trace *t, const char *key, uint32_t
 static void set_identity(lua_State *L, const ett_trace *t, const char *key, int64_t v,
                          uint8_t type) {
   if (type == ETT_ID_INTEGER)
-    set_integer(L, key, v);
+    ett_lua_set_integer(L, key, v);
   if (type == ETT_ID_TEXT)
     set_text(L, t, key, (uint32_t)v);
 }
@@ -50,22 +39,22 @@ void ett_lua_push_files(lua_State *L, const ett_trace *t) {
     if (unread(t, i))
       continue;
     lua_createtable(L, 0, 14);
-    set_string(L, "path", f->path);
-    set_integer(L, "index", (int64_t)i + 1);
-    set_string(L, "kind", kinds[f->kind]);
+    ett_lua_set_string(L, "path", f->path);
+    ett_lua_set_integer(L, "index", (int64_t)i + 1);
+    ett_lua_set_string(L, "kind", kinds[f->kind]);
     if (f->has_rank)
-      set_integer(L, "rank", f->rank);
-    set_string(L, "rank_source", f->rank_source);
+      ett_lua_set_integer(L, "rank", f->rank);
+    ett_lua_set_string(L, "rank_source", f->rank_source);
     if (f->has_world)
-      set_integer(L, "world_size", f->world_size);
-    set_integer(L, "base_ns", f->base_ns);
-    set_integer(L, "bytes", (int64_t)f->bytes);
-    set_integer(L, "uncompressed_bytes", (int64_t)f->uncompressed_bytes);
-    set_integer(L, "event_count", (int64_t)f->event_count);
-    set_integer(L, "seen_count", (int64_t)f->seen_count);
+      ett_lua_set_integer(L, "world_size", f->world_size);
+    ett_lua_set_integer(L, "base_ns", f->base_ns);
+    ett_lua_set_integer(L, "bytes", (int64_t)f->bytes);
+    ett_lua_set_integer(L, "uncompressed_bytes", (int64_t)f->uncompressed_bytes);
+    ett_lua_set_integer(L, "event_count", (int64_t)f->event_count);
+    ett_lua_set_integer(L, "seen_count", (int64_t)f->seen_count);
     lua_createtable(L, 0, (int)f->member_count);
     for (uint32_t k = 0; k < f->member_count; k++)
-      set_string(L, f->members[k].key, f->members[k].value);
+      ett_lua_set_string(L, f->members[k].key, f->members[k].value);
     lua_setfield(L, -2, "root");
     lua_rawseti(L, -2, ++n);
   }
@@ -77,12 +66,12 @@ void ett_lua_push_warnings(lua_State *L, const ett_trace *t) {
     const ett_trace_warning *w = &t->warnings[i];
     lua_createtable(L, 0, 5);
     if (w->file != ETT_TRACE_NONE)
-      set_string(L, "file", t->files[w->file].path);
-    set_string(L, "code", w->code);
-    set_string(L, "message", w->message);
-    set_integer(L, "count", (int64_t)w->count);
+      ett_lua_set_string(L, "file", t->files[w->file].path);
+    ett_lua_set_string(L, "code", w->code);
+    ett_lua_set_string(L, "message", w->message);
+    ett_lua_set_integer(L, "count", (int64_t)w->count);
     if (w->has_offset)
-      set_integer(L, "offset", (int64_t)w->offset);
+      ett_lua_set_integer(L, "offset", (int64_t)w->offset);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
 }
@@ -113,9 +102,10 @@ int ett_lua_trace_categories(lua_State *L) {
   for (uint32_t i = 0; i < t->category_count && c[i].count; i++) {
     lua_createtable(L, 0, 3);
     set_text(L, t, "category", t->categories[c[i].category]);
-    set_string(L, "class",
-               ett_trace_class_name((ett_trace_class)t->category_class[c[i].category]));
-    set_integer(L, "count", (int64_t)c[i].count);
+    ett_lua_set_string(
+        L, "class",
+        ett_trace_class_name((ett_trace_class)t->category_class[c[i].category]));
+    ett_lua_set_integer(L, "count", (int64_t)c[i].count);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   return 1;
@@ -130,15 +120,15 @@ int ett_lua_trace_tracks(lua_State *L) {
     if (!w->events)
       continue;
     lua_createtable(L, 0, 8);
-    set_integer(L, "track", (int64_t)i + 1);
-    set_integer(L, "file", (int64_t)w->file + 1);
+    ett_lua_set_integer(L, "track", (int64_t)i + 1);
+    ett_lua_set_integer(L, "file", (int64_t)w->file + 1);
     if (t->files[w->file].has_rank)
-      set_integer(L, "rank", t->files[w->file].rank);
+      ett_lua_set_integer(L, "rank", t->files[w->file].rank);
     set_identity(L, t, "pid", w->pid, w->pid_type);
     set_identity(L, t, "tid", w->tid, w->tid_type);
     set_text(L, t, "process", w->process);
     set_text(L, t, "thread", w->thread);
-    set_integer(L, "events", w->events);
+    ett_lua_set_integer(L, "events", w->events);
     lua_rawseti(L, -2, ++n);
   }
   return 1;
@@ -192,12 +182,12 @@ int ett_lua_trace_devices(lua_State *L) {
   lua_createtable(L, (int)n, 0);
   for (size_t i = 0; i < n; i++) {
     lua_createtable(L, 0, 4);
-    set_integer(L, "file", (int64_t)d[i].file + 1);
+    ett_lua_set_integer(L, "file", (int64_t)d[i].file + 1);
     if (t->files[d[i].file].has_rank)
-      set_integer(L, "rank", t->files[d[i].file].rank);
+      ett_lua_set_integer(L, "rank", t->files[d[i].file].rank);
     if (d[i].device >= 0)
-      set_integer(L, "device", d[i].device);
-    set_integer(L, "events", (int64_t)d[i].events);
+      ett_lua_set_integer(L, "device", d[i].device);
+    ett_lua_set_integer(L, "events", (int64_t)d[i].events);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   return 1;

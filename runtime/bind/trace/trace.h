@@ -94,35 +94,6 @@ ett_intervals *ett_lua_new_intervals(lua_State *L);
 /* Raises out of memory when status is not 0. */
 void ett_lua_check_memory(lua_State *L, int status);
 
-/* Pushes a selection of the same trace as the one at index. */
-ett_lua_selection *ett_lua_sibling(lua_State *L, int index);
-
-/* Copies the rows into an empty selection. */
-void ett_lua_take_rows(lua_State *L, ett_lua_selection *x, const uint32_t *rows,
-                       size_t count);
-
-/* ---- selection_groups.c ---- */
-
-/* The key of that name, "arg:NAME" included; raises when there is none. */
-ett_key ett_lua_key_named(lua_State *L, const ett_trace *t, const char *name);
-
-int ett_lua_selection_group(lua_State *L);
-int ett_lua_selection_stats(lua_State *L);
-void ett_lua_groups_type(lua_State *L);
-
-/* Pushes a key's value: class and ph by name, missing as nil. */
-void ett_lua_push_key(lua_State *L, const ett_trace *t, ett_key key,
-                      const ett_key_value *value);
-
-/* ---- selection_rows.c: single rows and columns of rows ---- */
-
-int ett_lua_selection_get(lua_State *L);
-int ett_lua_selection_event(lua_State *L);
-int ett_lua_selection_iter(lua_State *L);
-int ett_lua_selection_columns(lua_State *L);
-int ett_lua_selection_values(lua_State *L);
-int ett_lua_selection_sum(lua_State *L);
-
 /* Makes the metatables of selections and intervals, once per state. */
 int luaopen_ett_selection(lua_State *L);
 int luaopen_ett_interval(lua_State *L);

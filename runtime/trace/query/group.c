@@ -28,6 +28,10 @@ int ett_key_find(const char *name) {
   return -1;
 }
 
+const char *ett_key_name(ett_key_kind kind) {
+  return key_names[kind];
+}
+
 static ett_key_value integer(int64_t v) {
   return (ett_key_value){.type = ETT_ARG_INTEGER, .value.integer = v};
 }

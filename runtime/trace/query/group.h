@@ -32,6 +32,8 @@ typedef ett_trace_arg ett_key_value;
 
 /* The key kind of that name ("rank", "name", …), or -1. */
 int ett_key_find(const char *name);
+/* The name of a key kind but ETT_KEY_ARG. */
+const char *ett_key_name(ett_key_kind kind);
 
 ett_key_value ett_key_of(const ett_trace *t, ett_key key, uint32_t row);
 
