@@ -18,6 +18,35 @@ describe("ett.schema", function()
     end
   end)
 
+  it("checks tables inside tables", function()
+    local spec = { links = { "table", fields = { intra = { "table", optional = true, fields = { rate = "positive" } } } } }
+    assert.same({ links = { intra = { rate = 1 } } }, schema.check({ links = { intra = { rate = 1 } } }, spec))
+    assert.same({ "links: intra: unknown field 'raet'; did you mean 'rate'?",
+      "links: intra: missing field 'rate' (a positive number)" },
+      (schema.violations({ links = { intra = { raet = 1 } } }, spec)))
+  end)
+
+  it("checks limits and choices, and says what a rule wants", function()
+    assert.same({ "field 'n' must be at most 8, got 9" }, (schema.violations({ n = 9 }, { n = { "count", most = 8 } })))
+    assert.same({ "field 'n' must be at least 2, got 1" },
+      (schema.violations({ n = 1 }, { n = { "count", least = 2 } })))
+    local choice = { "string", one_of = { "flash", "unfused" } }
+    assert.same({ "field 'a' must be one of flash, unfused, got 'falsh'; did you mean 'flash'?" },
+      (schema.violations({ a = "falsh" }, { a = choice })))
+    assert.equal("one of flash, unfused", schema.sentence(choice))
+    assert.equal("a positive integer", schema.sentence "count?")
+  end)
+
+  it("checks what a user's function returns, by its file and line", function()
+    local make = assert(load("local op = {}\nfunction op.f(x) return x end\nreturn op", "@/x/mine.lua"))
+    local f = schema.returning(make().f, "natural", "operator 'mine': f", "/x/mine.lua")
+    assert.equal("integer", math.type(f(3.0)))
+    local ok, why = pcall(f, 2.5)
+    assert.is_false(ok)
+    assert.equal("mine.lua:2: operator 'mine': f must return an integer of at least 0, got 2.5", tostring(why))
+    assert.equal("other.lua", schema.place(make().f, "/x/other.lua")) -- the function comes from another file
+  end)
+
   it("makes integral floats integers and fills defaults", function()
     local clean = schema.check({ n = 4.0 }, { n = "count", m = { "count", default = 2 } })
     assert.equal("integer", math.type(clean.n))

@@ -1,0 +1,37 @@
+--- Lists of description files.
+local catalog = require "ett.base.catalog"
+local find = require "ett.base.find"
+local folders = require "ett.base.folder"
+
+describe("ett.catalog", function()
+  it("lists every kind with a summary and no fault", function()
+    for _, kind in ipairs(catalog.kinds()) do
+      local list = catalog.list(kind)
+      assert.is_true(#list > 0, kind)
+      for _, entry in ipairs(list) do
+        assert.is_nil(entry.fault, entry.path)
+        assert.is_truthy(entry.summary and #entry.summary > 5, entry.path)
+      end
+    end
+  end)
+
+  it("lists a file that cannot be loaded with its fault", function()
+    folders.within(function(folder)
+      folders.make(folder .. "/operators")
+      folders.write(folder .. "/operators/bad.lua", "--- Bad.\nreturn {")
+      find.set_script_folder(folder)
+      local found
+      for _, entry in ipairs(catalog.list "operators") do if entry.name == "bad" then found = entry end end
+      find.set_script_folder(nil)
+      assert.equal("Bad.", found.summary)
+      assert.matches("bad.lua:2: ", found.fault, 1, true)
+    end)
+  end)
+
+  it("names the nearest kind", function()
+    local ok, why = pcall(catalog.list, "oprators")
+    assert.is_false(ok)
+    assert.matches("unknown kind 'oprators'; did you mean 'operators'?; known are architectures, ", tostring(why), 1,
+      true)
+  end)
+end)

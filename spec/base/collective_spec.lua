@@ -1,0 +1,25 @@
+--- Names of the collectives.
+local collective = require "ett.base.collective"
+local comm = require "ett.comm"
+
+describe("ett.base.collective", function()
+  it("has the kinds of ett.comm, each its own alias", function()
+    assert.same({ "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast" },
+      collective.kinds)
+    for _, kind in ipairs(collective.kinds) do
+      assert.equal(kind, collective.kind(kind))
+      assert.is_number(comm.factor(kind, 4))
+    end
+  end)
+
+  it("knows aliases, and large messages", function()
+    assert.equal("reduce_scatter", collective.kind "reducescatter_large")
+    assert.equal("send_recv", collective.find "p2p")
+    assert.is_nil(collective.find "reduce")
+    assert.is_nil(collective.find(nil))
+    local ok, why = pcall(collective.kind, "all_redcue")
+    assert.is_false(ok)
+    assert.matches("unknown collective 'all_redcue'; did you mean 'all_reduce'?; known are all_reduce, ",
+      tostring(why), 1, true)
+  end)
+end)

@@ -1,0 +1,68 @@
+--- Where description files are found, and what a fault in one of them says.
+local find = require "ett.base.find"
+local folders = require "ett.base.folder"
+local host = require "ett.host"
+
+local function message(fn, ...)
+  local ok, why = pcall(fn, ...)
+  assert.is_false(ok)
+  return tostring(why)
+end
+
+describe("ett.find", function()
+  local folder
+  before_each(function() folder = folders.temporary() end)
+  after_each(function()
+    find.set_script_folder(nil)
+    folders.remove(folder)
+  end)
+  local function write(name, text)
+    folders.make((folder .. "/" .. name):match("^(.*)/"))
+    return folders.write(folder .. "/" .. name, text)
+  end
+
+  it("finds the script's files first, then the installed ones", function()
+    assert.equal(host.root .. "/operators/gelu.lua", find.path("operators", "gelu"))
+    local own = write("operators/gelu.lua", "return 1")
+    local generation = find.generation
+    find.set_script_folder(folder)
+    assert.is_true(find.generation > generation)
+    assert.equal(own, find.path("operators", "gelu"))
+    assert.equal(write("beside.lua", "return 2"), find.path("operators", "beside"))
+    assert.equal(write("operators/room/init.lua", "return 3"), find.path("operators", "room"))
+    assert.is_nil(find.path("operators", "../gelu"))
+    local seen = {}
+    for _, entry in ipairs(find.list "operators") do seen[entry.name] = entry.path end
+    assert.equal(own, seen.gelu)
+    assert.is_truthy(seen.room and seen.swiglu)
+  end)
+
+  it("names files as messages do", function()
+    assert.equal("gelu", find.name_of "/x/operators/gelu.lua")
+    assert.equal("gelu", find.name_of "/x/operators/gelu/init.lua")
+    assert.equal("gelu.lua", find.label "/x/operators/gelu.lua")
+    assert.equal("gelu/init.lua", find.label "/x/operators/gelu/init.lua")
+  end)
+
+  it("refuses globals with the line, bytecode, and what does not compile", function()
+    assert.matches("bad.lua:2: assignment to undeclared global 'x'; write 'local x'",
+      message(find.load_file, write("bad.lua", "\nx = 1")), 1, true)
+    assert.matches("bad.lua:1: ", message(find.load_file, write("bad.lua", "return {")), 1, true)
+    assert.matches("attempt to load a binary chunk",
+      message(find.load_file, write("bad.lua", string.dump(function() end))), 1, true)
+  end)
+
+  it("loads parts by their full path only", function()
+    write("samplers/mine/check.lua", "return 'part'")
+    write("other.lua", "return 'beside'")
+    find.set_script_folder(folder)
+    assert.equal("part", find.part("samplers/mine", "check"))
+    assert.equal("samplers/mine has no part 'other'", message(find.part, "samplers/mine", "other"))
+  end)
+
+  it("names the nearest, or the command that lists all", function()
+    assert.equal("unknown cluster 'perlmuter'; did you mean 'perlmutter'?", message(find.load, "clusters", "perlmuter"))
+    assert.equal("unknown cluster 'zzzzzz'; `ett list clusters` names them all",
+      message(find.load, "clusters", "zzzzzz"))
+  end)
+end)
