@@ -19,7 +19,8 @@ describe("ett.schema", function()
   end)
 
   it("checks tables inside tables", function()
-    local spec = { links = { "table", fields = { intra = { "table", optional = true, fields = { rate = "positive" } } } } }
+    local intra = { "table", optional = true, fields = { rate = "positive" } }
+    local spec = { links = { "table", fields = { intra = intra } } }
     assert.same({ links = { intra = { rate = 1 } } }, schema.check({ links = { intra = { rate = 1 } } }, spec))
     assert.same({ "links: intra: unknown field 'raet'; did you mean 'rate'?",
       "links: intra: missing field 'rate' (a positive number)" },
