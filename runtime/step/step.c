@@ -26,6 +26,10 @@ void ett_step_workspace_free(ett_step_workspace *w) {
   free(w);
 }
 
+ett_pipeline_workspace *ett_step_workspace_pipeline(ett_step_workspace *w) {
+  return w->pipeline;
+}
+
 static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_arrays *a) {
   size_t ranks = (size_t)e->plan->pp, slices = ranks * (size_t)e->plan->vp;
   size_t bytes =
@@ -242,35 +246,64 @@ static void finish_step(const ett_evaluation *e, const ett_step_arrays *a, doubl
     r->bubble_fraction = 0;
 }
 
+static ett_evaluation begin(const ett_program *program, const ett_step_plan *plan,
+                            ett_demands *demands, ett_step_workspace *w, ett_err *err) {
+  int64_t data = (int64_t)plan->dp * plan->cp, experts = (int64_t)plan->ep * plan->etp;
+  return (ett_evaluation){.program = program,
+                          .plan = plan,
+                          .demands = demands,
+                          .w = w,
+                          .err = err,
+                          .dense = {data, plan->tp},
+                          .expert = {data * plan->tp / experts, experts}};
+}
+
+/* The pipeline of a plan over the arrays of its slices. */
+static ett_pipeline pipeline_of(const ett_step_plan *plan, const ett_step_arrays *a) {
+  int pairs = plan->overlap_all_to_all == ETT_EXCHANGE_BATCH;
+  return (ett_pipeline){.schedule = plan->schedule,
+                        .stages = plan->pp,
+                        .chunks = plan->vp,
+                        .micro_batches = plan->micro_batches,
+                        .forward = a->forward,
+                        .backward = a->backward,
+                        .weight = plan->split_backward ? a->weight : NULL,
+                        .send_forward = a->send_forward,
+                        .send_backward = a->send_backward,
+                        .blocking_sends = !plan->overlap_sends,
+                        .blocking_receives = plan->serial_sends,
+                        .forward_hidden = pairs ? a->forward_hidden : NULL,
+                        .backward_hidden = pairs ? a->backward_hidden : NULL,
+                        .units = plan->units,
+                        .first_unit = plan->first_unit};
+}
+
+/* Fills in the times of all slices and asks for every message; returns the seconds of the
+ * tied embedding's all-reduce. */
+static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
+  const ett_step_plan *plan = e->plan;
+  double tied = 0, bytes = ett_program_tied_embedding_bytes(e->program);
+  time_slices(e, a);
+  fill_stages(e, a);
+  if (plan->pp > 1 && bytes > 0) {
+    int64_t ranks = (int64_t)plan->pp * plan->tp * plan->cp * plan->dp;
+    tied = ask_pair(e, ETT_DEMAND_ALL_REDUCE, bytes, ranks > plan->gpus_per_node,
+                    plan->gradient_bytes);
+  }
+  for (int rank = 0; rank < plan->pp; rank++)
+    ett_update_ask(e, a, rank);
+  return tied;
+}
+
 int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *w, int keep_units,
                       ett_step_result *result, ett_err *err) {
   if (check_plan(plan, err) != 0)
     return -1;
-  int64_t data = (int64_t)plan->dp * plan->cp, experts = (int64_t)plan->ep * plan->etp;
-  ett_evaluation e = {program,
-                      plan,
-                      demands,
-                      w,
-                      err,
-                      0,
-                      0,
-                      {data, plan->tp},
-                      {data * plan->tp / experts, experts}};
-  ett_pipeline pipeline;
-  memset(&pipeline, 0, sizeof pipeline);
-  pipeline.schedule = plan->schedule;
-  pipeline.stages = plan->pp;
-  pipeline.chunks = plan->vp;
-  pipeline.micro_batches = plan->micro_batches;
-  pipeline.blocking_sends = !plan->overlap_sends;
-  pipeline.blocking_receives = plan->serial_sends;
-  pipeline.units = plan->units;
-  pipeline.first_unit = plan->first_unit;
-  if (ett_pipeline_check(&pipeline, err) != 0)
-    return -1;
+  ett_evaluation e = begin(program, plan, demands, w, err);
   ett_step_arrays a = {0};
-  if (layout(&e, w, &a) != 0)
+  ett_pipeline pipeline = pipeline_of(plan, &a); /* without times yet */
+  if (ett_pipeline_check(&pipeline, err) != 0 || layout(&e, w, &a) != 0)
     return -1;
   w->demand_count = 0;
   int slices = plan->pp * plan->vp;
@@ -280,32 +313,11 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
     ett_split_even(ett_program_middle_layers(program), slices, a.split);
   if (ett_program_slices(program, slices, a.split, a.sums, a.layers, err) != 0)
     return -1;
+  double tied = ask_all(&e, &a);
+  if (e.failed || e.untimed)
+    return e.failed ? -1 : 1;
 
-  time_slices(&e, &a);
-  fill_stages(&e, &a);
-  double tied = 0;
-  if (plan->pp > 1 && ett_program_tied_embedding_bytes(program) > 0) {
-    int64_t stride = (int64_t)plan->tp * plan->cp * plan->dp;
-    int across = (int64_t)plan->pp * stride > plan->gpus_per_node;
-    tied = ask_pair(&e, ETT_DEMAND_ALL_REDUCE, ett_program_tied_embedding_bytes(program),
-                    across, plan->gradient_bytes);
-  }
-  for (int rank = 0; rank < plan->pp; rank++)
-    ett_update_ask(&e, &a, rank);
-  if (e.failed)
-    return -1;
-  if (e.untimed)
-    return 1;
-
-  pipeline.forward = a.forward;
-  pipeline.backward = a.backward;
-  pipeline.weight = plan->split_backward ? a.weight : NULL;
-  if (plan->overlap_all_to_all == ETT_EXCHANGE_BATCH) {
-    pipeline.forward_hidden = a.forward_hidden;
-    pipeline.backward_hidden = a.backward_hidden;
-  }
-  pipeline.send_forward = a.send_forward;
-  pipeline.send_backward = a.send_backward;
+  pipeline = pipeline_of(plan, &a);
   memset(result, 0, sizeof *result);
   int status =
       plan->schedule == ETT_SCHEDULE_GPIPE && !keep_units

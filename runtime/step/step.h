@@ -81,6 +81,9 @@ typedef struct ett_step_workspace ett_step_workspace;
 ett_step_workspace *ett_step_workspace_new(void);
 void ett_step_workspace_free(ett_step_workspace *workspace);
 
+/* The part of it that runs pipelines. */
+ett_pipeline_workspace *ett_step_workspace_pipeline(ett_step_workspace *workspace);
+
 /* 0: done; 1: demands are untimed, answer them and call again; -1: a fault.
  * The result's arrays belong to the workspace. keep_units: see ett_pipeline_run. */
 int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,

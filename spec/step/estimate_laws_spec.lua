@@ -4,7 +4,7 @@ local cluster_module = require "ett.profile.cluster"
 local estimate = require "ett.step.estimate"
 local json = require "ett.json"
 local random_plans = require "random_plans"
-local step_core = require "ett.step"
+local step_core = require "step_core"
 
 local flat, proportional, generator = random_plans.flat, random_plans.profile, random_plans.generator
 local llama, mixture, plans, with = random_plans.llama, random_plans.mixture, random_plans.plans, random_plans.with

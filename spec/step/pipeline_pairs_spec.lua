@@ -1,6 +1,6 @@
 --- Pairs of a forward and a backward of different micro-batches: the event engine against a longest
 --- path over cells that knows nothing of it, and against what one stage must take.
-local step_core = require "ett.step"
+local step_core = require "step_core"
 
 local function generator(seed)
   local state = seed

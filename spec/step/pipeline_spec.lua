@@ -1,6 +1,6 @@
 --- Laws of pipelines: the event engine against closed forms, an independent longest-path
 --- oracle and what the literature proves.
-local step_core = require "ett.step"
+local step_core = require "step_core"
 
 --- A seeded generator of numbers in [0, 1), the same on every machine.
 local function generator(seed)

@@ -1,17 +1,7 @@
-local fields = require "ett.plan.fields"
 local oom = require "oom"
-local step_core = require "ett.step"
+local step_core = require "step_core"
 
 local time = { 1.0, 0.9, 1.2 }
-
---- A plan as C reads it: the declared defaults and what is given, unchecked.
-local function c_plan(given)
-  local defaults, c = { micro_batches = 1 }, {}
-  for _, field in ipairs(fields.list) do defaults[field[1]] = defaults[field[1]] or field.default end
-  fields.to_c(setmetatable(given, { __index = defaults }), c).gpus_per_node = 1
-  for name, value in pairs(given) do c[name] = value end
-  return c
-end
 
 local function small_program()
   return step_core.program {
@@ -29,7 +19,7 @@ describe("ett.step", function()
       local program <close> = small_program()
       local demands <close> = step_core.demands()
       local workspace <close> = step_core.workspace()
-      local plan = c_plan { pp = 2, dp = 2, micro_batches = 4, zero = 1, bucket_bytes = 8, split = { 1, 3 } }
+      local plan = step_core.plan { pp = 2, dp = 2, micro_batches = 4, zero = 1, bucket_bytes = 8, split = { 1, 3 } }
       assert(program:evaluate(plan, demands, workspace) == nil)
       for _, d in ipairs(demands:untimed()) do demands:set(d.index, 1.0, 0.5, 2.0) end
       local result = program:evaluate(plan, demands, workspace, true)
@@ -70,7 +60,7 @@ describe("ett.step's arguments", function()
       why(step_core.program, program(function(g) g.operations[1].dense_parameters = -3 end)))
     assert.equal("field 'count' must be 1 to 1000000, got 0",
       why(step_core.program, program(function(g) g.kinds[1].count = 0 end)))
-    assert.equal("field 'place': unknown value 'front'",
+    assert.matches("field 'place': unknown value 'front'$",
       why(step_core.program, program(function(g) g.kinds[1].place = "front" end)))
     assert.equal("no such layer kind or operation",
       why(step_core.program, program(function(g) g.kinds[1].uses = { [2] = 1 } end)))
@@ -81,7 +71,7 @@ describe("ett.step's arguments", function()
     local program <close> = small_program()
     local demands <close> = step_core.demands()
     local workspace <close> = step_core.workspace()
-    local function plan(given) return why(program.totals, program, c_plan(given), demands, workspace) end
+    local function plan(given) return why(program.totals, program, step_core.plan(given), demands, workspace) end
     assert.equal("field 'dp' must be 1 to 1048576, got 0", plan { dp = 0 })
     assert.equal("ep * etp = 3 must divide dp * cp * tp = 4", plan { dp = 4, ep = 3 })
     assert.equal("field 'bucket_bytes' must be positive, got 0", plan { bucket_bytes = 0 })

@@ -39,38 +39,13 @@ local function has_shared_experts(model)
   return false
 end
 
---- What overlap_all_to_all asks of a plan: as Megatron-Core asks it of moe_shared_expert_overlap
---- and overlap_moe_expert_parallel_comm.
-local function broken_overlap(p, model, add)
-  local how = p.overlap_all_to_all
-  if how == "none" then return end
-  local text = ("overlap_all_to_all = '%s'"):format(how)
-  if p.ep < 2 then add("%s needs ep of at least 2, got %d; without it nothing is exchanged", text, p.ep) end
-  if how == "shared_experts" then
-    if model and not has_shared_experts(model) then
-      add("%s needs a model with shared experts (shared_experts or shared_ffn)", text)
-    end
-    return
-  end
-  if p.schedule ~= "1f1b" and p.schedule ~= "interleaved" then
-    add("%s needs schedule = '1f1b' or 'interleaved', got '%s'", text, p.schedule)
-  end
-  if p.recompute == "full" then add("%s needs recompute = 'none' or 'selective', got 'full'", text) end
-  if p.zero == 3 then add("%s needs zero of at most 2, got 3", text) end
-end
-
---- Rules of a plan that its own degrees and the model decide; sentences of those broken. For
---- sweeps, where only these can change; everybody else wants plan.violations.
---- p: a clean plan (schema.check done).
-function rules.broken(p, model, cluster)
-  local found = {}
-  local function add(format, ...) found[#found + 1] = format:format(...) end
+--- Rules of the degrees: what must divide what.
+local function degrees(p, hyper, add)
   local function divides(name, value, what, whole)
     if whole and whole % value ~= 0 then
       add("%s = %d must divide %s = %d%s", name, value, what, whole, nearest(value, divisors(whole)))
     end
   end
-  local hyper = model and model.hyper or {}
   divides("tp", p.tp, "heads", hyper.heads)
   local kv = hyper.kv_heads
   if kv and kv ~= hyper.heads then
@@ -91,65 +66,106 @@ function rules.broken(p, model, cluster)
     add("ep = %d needs a model with experts; the nearest is 1", p.ep)
   end
   if p.etp and p.etp ~= p.tp then
-    local ranks, experts = p.dp * p.cp * p.tp, p.ep * p.etp
-    if ranks % experts ~= 0 then
-      add("ep * etp = %d must divide dp * cp * tp = %d%s", experts, ranks, nearest(experts, divisors(ranks)))
-    end
+    divides("ep * etp", p.ep * p.etp, "dp * cp * tp", p.dp * p.cp * p.tp)
   else
     divides("ep", p.ep, "dp * cp", p.dp * p.cp)
   end
-  if p.sequence_parallel and p.seq % p.cp == 0 and (p.micro_batch * p.seq // p.cp) % p.tp ~= 0 then
-    add("tp = %d must divide the tokens of a micro-batch = %d under sequence_parallel%s", p.tp,
-      p.micro_batch * p.seq // p.cp, nearest(p.tp, divisors(p.micro_batch * p.seq // p.cp)))
+  local tokens = p.micro_batch * p.seq // p.cp
+  if p.sequence_parallel and p.seq % p.cp == 0 and tokens % p.tp ~= 0 then
+    add("tp = %d must divide the tokens of a micro-batch = %d under sequence_parallel%s", p.tp, tokens,
+      nearest(p.tp, divisors(tokens)))
   end
-  if p.global_batch then
-    local unit = p.dp * p.micro_batch
-    if p.global_batch % unit ~= 0 then
-      add("dp * micro_batch = %d must divide global_batch = %d; nearest are %d and %d", unit, p.global_batch,
-        math.max(1, p.global_batch // unit) * unit, (p.global_batch // unit + 1) * unit)
-    elseif p.micro_batches and p.micro_batches ~= p.global_batch // unit then
-      add("micro_batches = %d contradicts global_batch = %d, which makes %d; give one of them", p.micro_batches,
-        p.global_batch, p.global_batch // unit)
+end
+
+--- Rules of the batch. Returns the micro-batches of a step, where they are given.
+local function batches(p, add)
+  local unit = p.dp * p.micro_batch
+  if not p.global_batch then return p.micro_batches end
+  if p.global_batch % unit ~= 0 then
+    add("dp * micro_batch = %d must divide global_batch = %d; nearest are %d and %d", unit, p.global_batch,
+      math.max(1, p.global_batch // unit) * unit, (p.global_batch // unit + 1) * unit)
+  elseif p.micro_batches and p.micro_batches ~= p.global_batch // unit then
+    add("micro_batches = %d contradicts global_batch = %d, which makes %d; give one of them", p.micro_batches,
+      p.global_batch, p.global_batch // unit)
+  end
+  return p.micro_batches or math.max(1, p.global_batch // unit)
+end
+
+--- Rules of overlap_all_to_all: Megatron-Core's of moe_shared_expert_overlap and overlap_moe_expert_parallel_comm.
+local function overlap(p, model, add)
+  local how = p.overlap_all_to_all
+  if how == "none" then return end
+  local text = ("overlap_all_to_all = '%s'"):format(how)
+  if p.ep < 2 then add("%s needs ep of at least 2, got %d; without it nothing is exchanged", text, p.ep) end
+  if how == "shared_experts" then
+    if model and not has_shared_experts(model) then
+      add("%s needs a model with shared experts (shared_experts or shared_ffn)", text)
     end
+    return
   end
-  local m = p.micro_batches or p.global_batch and math.max(1, p.global_batch // (p.dp * p.micro_batch))
+  if p.schedule ~= "1f1b" and p.schedule ~= "interleaved" then
+    add("%s needs schedule = '1f1b' or 'interleaved', got '%s'", text, p.schedule)
+  end
+  if p.recompute == "full" then add("%s needs recompute = 'none' or 'selective', got 'full'", text) end
+  if p.zero == 3 then add("%s needs zero of at most 2, got 3", text) end
+end
+
+--- Rules of the schedule.
+local function schedule(p, micro_batches, add)
+  if p.serial_sends and p.overlap_sends then add("serial_sends and overlap_sends exclude each other") end
   if p.vp > 1 and p.schedule ~= "interleaved" and built_in[p.schedule] then
     add("vp = %d needs schedule = 'interleaved', got '%s'", p.vp, p.schedule)
   end
-  broken_overlap(p, model, add)
-  if p.serial_sends and p.overlap_sends then add("serial_sends and overlap_sends exclude each other") end
-  if p.schedule == "interleaved" then
-    if p.pp < 2 then add("schedule = 'interleaved' needs pp of at least 2, got %d", p.pp) end
-    if p.vp < 2 then add("schedule = 'interleaved' needs vp of at least 2, got %d", p.vp) end
-    if m and m % p.pp ~= 0 then
-      add("pp = %d must divide micro_batches = %d under interleaved; nearest are %d and %d micro-batches", p.pp, m,
-        math.max(1, m // p.pp) * p.pp, (m // p.pp + 1) * p.pp)
-    end
+  if p.schedule ~= "interleaved" then return end
+  if p.pp < 2 then add("schedule = 'interleaved' needs pp of at least 2, got %d", p.pp) end
+  if p.vp < 2 then add("schedule = 'interleaved' needs vp of at least 2, got %d", p.vp) end
+  if micro_batches and micro_batches % p.pp ~= 0 then
+    add("pp = %d must divide micro_batches = %d under interleaved; nearest are %d and %d micro-batches", p.pp,
+      micro_batches, math.max(1, micro_batches // p.pp) * p.pp, (micro_batches // p.pp + 1) * p.pp)
   end
-  if model then
-    local layers = middle_layers(model)
-    if p.split then
-      local sum = 0
-      for _, n in ipairs(p.split) do sum = sum + (math.type(n) == "integer" and n or 0) end
-      if #p.split ~= p.pp * p.vp then
-        add("split must hold pp * vp = %d numbers of layers, got %d", p.pp * p.vp, #p.split)
-      elseif sum ~= layers then
-        add("split must add up to the model's %d layers, got %d", layers, sum)
-      end
-    elseif p.pp * p.vp > layers + 2 then -- the first and the last may hold embedding and head alone
-      add("pp * vp = %d must not exceed the model's %d layers, embedding and head; the nearest pp is %d", p.pp * p.vp,
-        layers, math.max(1, (layers + 2) // p.vp))
+end
+
+--- Rules of the layers: how they are spread over the stages.
+local function split(p, model, add)
+  local layers = middle_layers(model)
+  if p.split then
+    local sum = 0
+    for _, n in ipairs(p.split) do sum = sum + (math.type(n) == "integer" and n or 0) end
+    if #p.split ~= p.pp * p.vp then
+      add("split must hold pp * vp = %d numbers of layers, got %d", p.pp * p.vp, #p.split)
+    elseif sum ~= layers then
+      add("split must add up to the model's %d layers, got %d", layers, sum)
     end
+  elseif p.pp * p.vp > layers + 2 then -- the first and the last may hold embedding and head alone
+    add("pp * vp = %d must not exceed the model's %d layers, embedding and head; the nearest pp is %d", p.pp * p.vp,
+      layers, math.max(1, (layers + 2) // p.vp))
   end
-  local rates = cluster and cluster.device and cluster.device.peak_flops
+end
+
+--- Rules of the cluster: rates for the dtype, and enough devices.
+local function cluster_limits(p, cluster, add)
+  local rates = cluster.device and cluster.device.peak_flops
   if rates and not rates[p.dtype] then
     add("dtype = '%s' needs a device with a rate for it in peak_flops; %s states %s", p.dtype,
       tostring(cluster.device.name), table.concat(schema.keys(rates), ", "))
   end
-  local devices = p.pp * p.tp * p.cp * p.dp
-  if cluster and cluster.nodes and cluster.gpus_per_node and devices > cluster.nodes * cluster.gpus_per_node then
-    add("the plan needs %d devices, %s has %d", devices, tostring(cluster.name), cluster.nodes * cluster.gpus_per_node)
+  local needed = p.pp * p.tp * p.cp * p.dp
+  if cluster.nodes and cluster.gpus_per_node and needed > cluster.nodes * cluster.gpus_per_node then
+    add("the plan needs %d devices, %s has %d", needed, tostring(cluster.name), cluster.nodes * cluster.gpus_per_node)
   end
+end
+
+--- Every broken rule of a plan, a sentence each. For sweeps; plan.violations also checks single fields.
+---@param p table a clean plan (schema.check)
+function rules.broken(p, model, cluster)
+  local found = {}
+  local function add(format, ...) found[#found + 1] = format:format(...) end
+  degrees(p, model and model.hyper or {}, add)
+  local micro_batches = batches(p, add)
+  schedule(p, micro_batches, add)
+  overlap(p, model, add)
+  if model then split(p, model, add) end
+  if cluster then cluster_limits(p, cluster, add) end
   return found
 end
 

@@ -27,6 +27,19 @@ end
 --- Roles matter, and tell operations apart, only where all-to-alls are overlapped.
 local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.role or nil end
 
+-- What C reads of an operation that has none of it.
+local nothing = { dense_parameters = 0, expert_parameters = 0, activation_bytes = 0, flops = 0, selective = false,
+  role = "outside" }
+
+--- Adds an operation to the program; returns its index.
+local function add(state, operation)
+  for name, value in pairs(nothing) do
+    if operation[name] == nil then operation[name] = value end
+  end
+  state.operations[#state.operations + 1] = operation
+  return #state.operations
+end
+
 local function add_operator(state, item)
   local op, key = item.operator, times_module.shape_key(item.operator, item.shape)
   local p, s = state.plan, item.shape
@@ -44,7 +57,7 @@ local function add_operator(state, item)
     parameters = op.parameters(own)
   end
   local expert = op.experts -- its weights differ between expert-parallel ranks
-  state.operations[#state.operations + 1] = {
+  index = add(state, {
     name = op.name, kind = "operator", family = op.family, shape = s, selective = item.selective, role = role,
     forward = seconds_of(forward), backward = seconds_of(backward),
     forward_answer = forward, backward_answer = backward,
@@ -52,9 +65,9 @@ local function add_operator(state, item)
     activation_bytes = op.activation_bytes and op.activation_bytes(s, p.dtype) or 0,
     flops = product[op.family] and 3.0 * (op.model_flops and op.model_flops(s, state.configuration)
       or op.flops(s, "forward")) or 0,
-  }
-  state.index[id] = #state.operations
-  return #state.operations
+  })
+  state.index[id] = index
+  return index
 end
 
 local function add_collective(state, item)
@@ -74,15 +87,15 @@ local function add_collective(state, item)
   local answer = state.times:collective(item.name, bytes, topology, p.dtype)
   -- What runs beside a product costs nothing of its own; it is listed with no time.
   local seconds = item.overlapped and { 0 } or seconds_of(answer)
-  state.operations[#state.operations + 1] = {
+  index = add(state, {
     name = item.name, kind = "collective", group = item.group, degree = item.degree, bytes = bytes,
     topology = topology, overlapped = item.overlapped, role = role,
     forward = item.pass == "forward" and seconds or nil, backward = item.pass == "backward" and seconds or nil,
     forward_answer = item.pass == "forward" and answer or nil,
     backward_answer = item.pass == "backward" and answer or nil,
-  }
-  state.index[id] = #state.operations
-  return #state.operations
+  })
+  state.index[id] = index
+  return index
 end
 
 --- Adding a micro-batch's gradients to those kept: reads the new one and the kept one, writes the
@@ -100,10 +113,8 @@ local function add_accumulation(state, uses)
   local hidden = state.hidden
   local shape = { tokens = math.max(1, math.floor(elements / hidden + 0.5)), hidden = hidden }
   local answer = state.times:operator(op, shape, p.dtype, "backward")
-  state.operations[#state.operations + 1] = { name = "gradient_accumulation", kind = "operator", family = op.family,
-    role = "alone", shape = shape, backward = seconds_of(answer), backward_answer = answer,
-    dense_parameters = 0, expert_parameters = 0 }
-  uses[#state.operations] = 1
+  uses[add(state, { name = "gradient_accumulation", kind = "operator", family = op.family, role = "alone",
+    shape = shape, backward = seconds_of(answer), backward_answer = answer })] = 1
 end
 
 --- Lowers a model under a clean plan.

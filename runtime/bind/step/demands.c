@@ -4,57 +4,49 @@
 static const char *const demand_names[] = {"send_recv", "all_reduce", "reduce_scatter",
                                            "all_gather", "optimizer"};
 
-ett_demands *ett_step_lua_demands(lua_State *L, int index) {
-  ett_step_lua_demands_box *box = luaL_checkudata(L, index, ETT_LUA_DEMANDS);
-  luaL_argcheck(L, box->demands, index, "the demands are closed");
-  return box->demands;
+static ett_demands *to_demands(lua_State *L) {
+  return ett_lua_box_check(L, 1, ETT_LUA_DEMANDS, "demands object");
 }
 
 static int demands_close(lua_State *L) {
-  ett_step_lua_demands_box *box = luaL_checkudata(L, 1, ETT_LUA_DEMANDS);
-  ett_demands_free(box->demands);
-  box->demands = NULL;
+  void **box = luaL_checkudata(L, 1, ETT_LUA_DEMANDS);
+  ett_demands_free(*box);
+  *box = NULL;
   return 0;
 }
 
 static int demands_new(lua_State *L) {
-  ett_step_lua_demands_box *box = lua_newuserdatauv(L, sizeof *box, 0);
-  box->demands = NULL;
-  luaL_setmetatable(L, ETT_LUA_DEMANDS);
-  box->demands = ett_demands_new();
-  if (!box->demands)
-    return luaL_error(L, "not enough memory");
-  return 1;
+  void **box = ett_lua_box_new(L, ETT_LUA_DEMANDS);
+  *box = ett_demands_new();
+  return *box ? 1 : luaL_error(L, "not enough memory");
 }
 
 void ett_step_lua_push_demand(lua_State *L, const ett_demands *demands, size_t index) {
   const ett_demand *d = ett_demands_at(demands, index);
   const ett_demand_time *time = ett_demands_time(demands, index);
   lua_createtable(L, 0, 9);
-  ett_step_lua_set_integer(L, "index", (int64_t)index + 1);
-  lua_pushstring(L, demand_names[d->kind]);
-  lua_setfield(L, -2, "kind");
+  ett_lua_set_integer(L, "index", (int64_t)index + 1);
+  ett_lua_set_string(L, "kind", demand_names[d->kind]);
   if (d->kind == ETT_DEMAND_OPTIMIZER) {
-    ett_step_lua_set_number(L, "parameters", d->amount);
-    ett_step_lua_set_integer(L, "layers", d->layers);
-    lua_pushstring(L, ett_step_lua_places[d->place]);
-    lua_setfield(L, -2, "place");
+    ett_lua_set_number(L, "parameters", d->amount);
+    ett_lua_set_integer(L, "layers", d->layers);
+    ett_lua_set_string(L, "place", ett_step_lua_places[d->place]);
   } else {
-    ett_step_lua_set_number(L, "bytes", d->amount);
-    ett_step_lua_set_integer(L, "nodes", d->nodes);
-    ett_step_lua_set_integer(L, "gpus_per_node", d->gpus_per_node);
+    ett_lua_set_number(L, "bytes", d->amount);
+    ett_lua_set_integer(L, "nodes", d->nodes);
+    ett_lua_set_integer(L, "gpus_per_node", d->gpus_per_node);
   }
-  ett_step_lua_set_integer(L, "element_bytes", d->element_bytes);
+  ett_lua_set_integer(L, "element_bytes", d->element_bytes);
   if (time) {
-    ett_step_lua_set_number(L, "seconds", time->seconds);
-    ett_step_lua_set_number(L, "low_seconds", time->low);
-    ett_step_lua_set_number(L, "high_seconds", time->high);
+    ett_lua_set_number(L, "seconds", time->seconds);
+    ett_lua_set_number(L, "low_seconds", time->low);
+    ett_lua_set_number(L, "high_seconds", time->high);
   }
 }
 
 /* demands:untimed(): the list of what has to be set. */
 static int demands_untimed(lua_State *L) {
-  ett_demands *demands = ett_step_lua_demands(L, 1);
+  ett_demands *demands = to_demands(L);
   lua_newtable(L);
   lua_Integer n = 0;
   for (size_t i = 0; (i = ett_demands_untimed(demands, i)) < ett_demands_count(demands);
@@ -66,7 +58,7 @@ static int demands_untimed(lua_State *L) {
 }
 
 static int demands_get(lua_State *L) {
-  ett_demands *demands = ett_step_lua_demands(L, 1);
+  ett_demands *demands = to_demands(L);
   lua_Integer index = luaL_checkinteger(L, 2);
   if (index < 1 || (size_t)index > ett_demands_count(demands))
     return 0;
@@ -76,7 +68,7 @@ static int demands_get(lua_State *L) {
 
 /* demands:set(index, seconds [, low, high]) */
 static int demands_set(lua_State *L) {
-  ett_demands *demands = ett_step_lua_demands(L, 1);
+  ett_demands *demands = to_demands(L);
   lua_Integer index = luaL_checkinteger(L, 2);
   ett_demand_time time;
   time.seconds = luaL_checknumber(L, 3);
@@ -90,44 +82,29 @@ static int demands_set(lua_State *L) {
 }
 
 static int demands_count(lua_State *L) {
-  lua_pushinteger(L, (lua_Integer)ett_demands_count(ett_step_lua_demands(L, 1)));
+  lua_pushinteger(L, (lua_Integer)ett_demands_count(to_demands(L)));
   return 1;
 }
 
-ett_step_lua_workspace_box *ett_step_lua_workspace(lua_State *L, int index) {
-  ett_step_lua_workspace_box *box = luaL_checkudata(L, index, ETT_LUA_WORKSPACE);
-  luaL_argcheck(L, box->step, index, "the workspace is closed");
-  return box;
-}
-
 static int workspace_close(lua_State *L) {
-  ett_step_lua_workspace_box *box = luaL_checkudata(L, 1, ETT_LUA_WORKSPACE);
-  ett_step_workspace_free(box->step);
-  ett_pipeline_workspace_free(box->pipeline);
-  box->step = NULL;
-  box->pipeline = NULL;
+  void **box = luaL_checkudata(L, 1, ETT_LUA_WORKSPACE);
+  ett_step_workspace_free(*box);
+  *box = NULL;
   return 0;
 }
 
 int ett_step_lua_workspace_new(lua_State *L) {
-  ett_step_lua_workspace_box *box = lua_newuserdatauv(L, sizeof *box, 0);
-  box->step = NULL;
-  box->pipeline = NULL;
-  luaL_setmetatable(L, ETT_LUA_WORKSPACE);
-  box->step = ett_step_workspace_new();
-  box->pipeline = ett_pipeline_workspace_new();
-  if (!box->step || !box->pipeline)
-    return luaL_error(L, "not enough memory");
-  return 1;
+  void **box = ett_lua_box_new(L, ETT_LUA_WORKSPACE);
+  *box = ett_step_workspace_new();
+  return *box ? 1 : luaL_error(L, "not enough memory");
 }
 
 static const luaL_Reg demands_methods[] = {
-    {"untimed", demands_untimed}, {"get", demands_get},     {"set", demands_set},
-    {"count", demands_count},     {"close", demands_close}, {NULL, NULL},
+    {"untimed", demands_untimed}, {"get", demands_get}, {"set", demands_set},
+    {"count", demands_count},     {NULL, NULL},
 };
 
 static const luaL_Reg workspace_methods[] = {
-    {"close", workspace_close},
     {NULL, NULL},
 };
 
@@ -138,7 +115,7 @@ static const luaL_Reg functions[] = {
 };
 
 void ett_step_lua_open_demands(lua_State *L) {
-  ett_step_lua_make_type(L, ETT_LUA_DEMANDS, demands_methods, demands_close);
-  ett_step_lua_make_type(L, ETT_LUA_WORKSPACE, workspace_methods, workspace_close);
+  ett_lua_type(L, ETT_LUA_DEMANDS, demands_methods, demands_close);
+  ett_lua_type(L, ETT_LUA_WORKSPACE, workspace_methods, workspace_close);
   luaL_setfuncs(L, functions, 0);
 }

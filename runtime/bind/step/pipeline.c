@@ -29,9 +29,8 @@ void ett_step_lua_push_units(lua_State *L, const ett_pipeline *pipeline,
       lua_pushinteger(L, (lua_Integer)u.chunk + 1);
       lua_rawseti(L, -2, 3);
       if (start) {
-        ett_step_lua_set_number(L, "start_seconds", *start++);
-        ett_step_lua_set_number(L, "seconds",
-                                ett_pipeline_unit_seconds(pipeline, rank, k));
+        ett_lua_set_number(L, "start_seconds", *start++);
+        ett_lua_set_number(L, "seconds", ett_pipeline_unit_seconds(pipeline, rank, k));
       }
       lua_rawseti(L, -2, (lua_Integer)k + 1);
     }
@@ -56,16 +55,20 @@ static const double *get_slices(lua_State *L, const char *name, size_t want, int
   return values;
 }
 
+#define FIELD(name, kind, names) ETT_STEP_LUA_FIELD(ett_pipeline, name, kind, names)
+static const ett_step_lua_field pipeline_fields[] = {
+    FIELD(schedule, NAME, ett_step_lua_schedules),
+    FIELD(stages, INTEGER, NULL),
+    FIELD(chunks, INTEGER, NULL),
+    FIELD(micro_batches, BIG_INTEGER, NULL),
+    FIELD(blocking_sends, BOOLEAN, NULL),
+    FIELD(blocking_receives, BOOLEAN, NULL),
+};
+
 static void get_pipeline(lua_State *L, ett_pipeline *p) {
-  luaL_checktype(L, 1, LUA_TTABLE);
   memset(p, 0, sizeof *p);
-  p->schedule = (ett_schedule_kind)ett_step_lua_name(
-      L, "schedule", ett_lua_string_field(L, 1, "schedule", "1f1b"), ett_step_lua_names);
-  p->stages = ett_step_lua_integer(L, 1, "stages", 1);
-  p->chunks = ett_step_lua_integer(L, 1, "chunks", 1);
-  p->micro_batches = ett_lua_integer_field(L, 1, "micro_batches", 1);
-  p->blocking_sends = ett_lua_boolean_field(L, 1, "blocking_sends", 0);
-  p->blocking_receives = ett_lua_boolean_field(L, 1, "blocking_receives", 0);
+  ett_step_lua_read(L, 1, pipeline_fields,
+                    sizeof pipeline_fields / sizeof *pipeline_fields, p);
   ett_err err;
   if (ett_pipeline_check(p, &err) != 0)
     ett_lua_raise(L, &err);
@@ -89,11 +92,7 @@ static void get_pipeline(lua_State *L, ett_pipeline *p) {
   p->send_forward = p->send_forward ? p->send_forward : zeros;
   p->send_backward = p->send_backward ? p->send_backward : zeros;
   if (p->schedule == ETT_SCHEDULE_CUSTOM) {
-    lua_getfield(L, 1, "orders");
-    const ett_step_lua_orders_box *orders = luaL_checkudata(L, -1, ETT_LUA_ORDERS);
-    if (orders->stages != p->stages)
-      luaL_error(L, "the orders hold %d stages, the pipeline %d", orders->stages,
-                 p->stages);
+    const ett_step_lua_orders *orders = ett_step_lua_orders_of(L, 1, p->stages);
     if (orders->has_weight && !p->weight)
       luaL_error(L,
                  "missing field 'weight' (a list of seconds): the orders hold W units");
@@ -105,28 +104,30 @@ static void get_pipeline(lua_State *L, ett_pipeline *p) {
 /* pipeline{schedule=, stages=, chunks=, micro_batches=, forward=, backward=, weight=,
  * send_forward=, send_backward=, forward_hidden=, backward_hidden=, blocking_sends=,
  * blocking_receives=, orders=, closed=, keep_units=}: how it runs. closed: gpipe's closed
- * form instead of events; keep_units = false: 1f1b takes its short way. */
+ * form instead of events; without keep_units 1f1b takes its short way. */
 static int pipeline_run(lua_State *L) {
   lua_settop(L, 1);
   luaL_checkstack(L, 40, NULL);
   ett_pipeline p;
   get_pipeline(L, &p);
-  int closed = ett_lua_boolean_field(L, 1, "closed", 0);
-  int keep_units = !closed && ett_lua_boolean_field(L, 1, "keep_units", 1);
+  lua_getfield(L, 1, "closed");
+  lua_getfield(L, 1, "keep_units");
+  int closed = lua_toboolean(L, -2), keep_units = !closed && lua_toboolean(L, -1);
   ett_step_lua_workspace_new(L);
-  ett_step_lua_workspace_box *workspace = ett_step_lua_workspace(L, -1);
+  void **box = lua_touserdata(L, -1);
+  ett_pipeline_workspace *workspace = ett_step_workspace_pipeline(*box);
   ett_pipeline_result r;
   ett_err err;
-  int status = closed ? ett_pipeline_gpipe_closed(&p, workspace->pipeline, &r, &err)
-                      : ett_pipeline_run(&p, workspace->pipeline, keep_units, &r, &err);
+  int status = closed ? ett_pipeline_gpipe_closed(&p, workspace, &r, &err)
+                      : ett_pipeline_run(&p, workspace, keep_units, &r, &err);
   if (status != 0)
     return ett_lua_raise(L, &err);
   size_t stages = (size_t)p.stages, slices = stages * (size_t)p.chunks;
   ett_pipeline_bounds bounds = ett_pipeline_closed(&p);
   lua_createtable(L, 0, 8);
-  ett_step_lua_set_number(L, "makespan_seconds", r.makespan);
-  ett_step_lua_set_number(L, "lower_seconds", bounds.lower);
-  ett_step_lua_set_number(L, "upper_seconds", bounds.upper);
+  ett_lua_set_number(L, "makespan_seconds", r.makespan);
+  ett_lua_set_number(L, "lower_seconds", bounds.lower);
+  ett_lua_set_number(L, "upper_seconds", bounds.upper);
   set_numbers(L, "busy_seconds", r.busy, stages);
   set_numbers(L, "end_seconds", r.end, stages);
   set_numbers(L, "last_backward_start_seconds", r.last_backward_start, slices);
@@ -145,9 +146,8 @@ static int pipeline_run(lua_State *L) {
   }
   lua_setfield(L, -3, "peak_in_flight");
   lua_pop(L, 1);
-  ett_step_lua_workspace_box *used = ett_step_lua_workspace(L, -2);
-  ett_pipeline_workspace_free(used->pipeline);
-  used->pipeline = NULL;
+  ett_step_workspace_free(*box); /* early: it may be large */
+  *box = NULL;
   return 1;
 }
 

@@ -4,7 +4,8 @@
 
 #include "bind/step/step.h"
 
-const char *const ett_step_lua_names[] = {"gpipe", "1f1b", "interleaved", "custom", NULL};
+const char *const ett_step_lua_schedules[] = {"gpipe", "1f1b", "interleaved", "custom",
+                                              NULL};
 static const char *const recompute_names[] = {"none", "selective", "full", NULL};
 static const char *const overlap_names[] = {"none", "shared_experts", "batch", NULL};
 
@@ -72,7 +73,7 @@ static int orders_new(lua_State *L) {
   }
   luaL_argcheck(L, count <= 3 * (size_t)ETT_PIPELINE_MAX_UNITS, 1,
                 "holds too many units");
-  ett_step_lua_orders_box *box = lua_newuserdatauv(
+  ett_step_lua_orders *box = lua_newuserdatauv(
       L, sizeof *box + (stages + 1) * sizeof(size_t) + count * sizeof(ett_unit), 0);
   box->stages = (int)stages;
   box->has_weight = 0;
@@ -96,30 +97,12 @@ static int orders_new(lua_State *L) {
   return 1;
 }
 
-int ett_step_lua_integer(lua_State *L, int index, const char *name, int fallback) {
-  lua_Integer value = ett_lua_integer_field(L, index, name, fallback);
-  if (value < INT32_MIN || value > INT32_MAX)
-    luaL_error(L, "field '%s' must fit 32 bits, got %I", name, (LUAI_UACINT)value);
-  return (int)value;
-}
+#define FIELD(name, kind, names) ETT_STEP_LUA_FIELD(ett_step_plan, name, kind, names)
 
 /* The fields that C reads of a plan; lua/ett/plan/fields.lua declares them and fills in
  * defaults. */
-static const struct {
-  const char *name;
-  enum {
-    INTEGER,
-    BIG_INTEGER,
-    NUMBER,
-    BOOLEAN,
-    NAME
-  } kind; /* int, int64_t, double, int, an enumeration */
-  size_t offset;
-  const char *const *names;
-} plan_fields[] = {
-#define FIELD(name, kind, names)                                                         \
-  { #name, kind, offsetof(ett_step_plan, name), names }
-    FIELD(schedule, NAME, ett_step_lua_names),
+static const ett_step_lua_field plan_fields[] = {
+    FIELD(schedule, NAME, ett_step_lua_schedules),
     FIELD(recompute, NAME, recompute_names),
     FIELD(overlap_all_to_all, NAME, overlap_names),
     FIELD(pp, INTEGER, NULL),
@@ -142,44 +125,58 @@ static const struct {
     FIELD(overlap_sends, BOOLEAN, NULL),
     FIELD(serial_sends, BOOLEAN, NULL),
     FIELD(clip_gradients, BOOLEAN, NULL),
-#undef FIELD
 };
+enum { PLAN_FIELDS = sizeof plan_fields / sizeof *plan_fields };
+
+/* The value of the name on top of the stack; raises with the field when there is none. */
+static int named(lua_State *L, const ett_step_lua_field *field) {
+  const char *name = luaL_tolstring(L, -1, NULL);
+  lua_pop(L, 1);
+  for (int i = 0; field->names[i]; i++)
+    if (strcmp(field->names[i], name) == 0)
+      return i;
+  return luaL_error(L, "field '%s': unknown value '%s'", field->name, name);
+}
 
 /* Reads the field on top of the stack. */
-static void get_field(lua_State *L, size_t i, ett_step_plan *plan) {
-  void *to = (char *)plan + plan_fields[i].offset;
-  const char *name = plan_fields[i].name;
-  int is_right = 0, value = 0;
-  switch (plan_fields[i].kind) {
-  case BIG_INTEGER:
-    *(int64_t *)to = lua_tointegerx(L, -1, &is_right);
-    break;
-  case NUMBER:
-    *(double *)to = lua_tonumberx(L, -1, &is_right);
-    break;
-  case INTEGER: {
-    lua_Integer integer = lua_tointegerx(L, -1, &is_right);
-    is_right = is_right && integer >= INT32_MIN && integer <= INT32_MAX;
+static void read_field(lua_State *L, const ett_step_lua_field *field, void *to) {
+  int is_right = lua_isboolean(L, -1), value = lua_toboolean(L, -1);
+  lua_Integer integer = lua_tointegerx(L, -1, field->kind == BOOLEAN ? NULL : &is_right);
+  if (field->kind == INTEGER && (integer < INT32_MIN || integer > INT32_MAX))
+    is_right = 0;
+  if (field->kind == INTEGER)
     value = (int)integer;
-    break;
-  }
-  case BOOLEAN:
-    is_right = lua_isboolean(L, -1);
-    value = lua_toboolean(L, -1);
-    break;
-  case NAME:
+  if (field->kind == NAME) {
     is_right = lua_type(L, -1) == LUA_TSTRING;
-    value = is_right
-                ? ett_step_lua_name(L, name, lua_tostring(L, -1), plan_fields[i].names)
-                : 0;
-    break;
+    value = is_right ? named(L, field) : 0;
   }
-  if (!is_right)
-    luaL_error(L,
-               "internal error: field '%s' of a plan is missing or of the wrong kind: %s",
-               name, luaL_tolstring(L, -1, NULL));
-  if (plan_fields[i].kind != BIG_INTEGER && plan_fields[i].kind != NUMBER)
+  if (field->kind == BIG_INTEGER)
+    *(int64_t *)to = integer;
+  else if (field->kind == NUMBER)
+    *(double *)to = lua_tonumberx(L, -1, &is_right);
+  else
     memcpy(to, &value, sizeof value);
+  if (!is_right)
+    luaL_error(L, "internal error: field '%s' is missing or of the wrong kind: %s",
+               field->name, luaL_tolstring(L, -1, NULL));
+}
+
+void ett_step_lua_read(lua_State *L, int index, const ett_step_lua_field *fields,
+                       size_t count, void *to) {
+  luaL_checktype(L, index, LUA_TTABLE);
+  for (size_t i = 0; i < count; i++) {
+    lua_getfield(L, index, fields[i].name);
+    read_field(L, &fields[i], (char *)to + fields[i].offset);
+    lua_pop(L, 1);
+  }
+}
+
+const ett_step_lua_orders *ett_step_lua_orders_of(lua_State *L, int index, int stages) {
+  lua_getfield(L, index, "orders");
+  const ett_step_lua_orders *orders = luaL_checkudata(L, -1, ETT_LUA_ORDERS);
+  if (orders->stages != stages)
+    luaL_error(L, "the orders hold %d stages, the plan %d", orders->stages, stages);
+  return orders;
 }
 
 static void get_split(lua_State *L, int index, ett_step_plan *plan) {
@@ -197,20 +194,12 @@ static void get_split(lua_State *L, int index, ett_step_plan *plan) {
 }
 
 void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan) {
-  luaL_checktype(L, index, LUA_TTABLE);
   memset(plan, 0, sizeof *plan);
-  for (size_t i = 0; i < sizeof plan_fields / sizeof *plan_fields; i++) {
-    lua_getfield(L, index, plan_fields[i].name);
-    get_field(L, i, plan);
-    lua_pop(L, 1);
-  }
+  ett_step_lua_read(L, index, plan_fields, PLAN_FIELDS, plan);
   luaL_argcheck(L, plan->zero <= ETT_ZERO_PARAMETERS, index, "zero must be 0 to 3");
   get_split(L, index, plan);
   if (plan->schedule == ETT_SCHEDULE_CUSTOM) {
-    lua_getfield(L, index, "orders");
-    const ett_step_lua_orders_box *orders = luaL_checkudata(L, -1, ETT_LUA_ORDERS);
-    if (orders->stages != plan->pp)
-      luaL_error(L, "the orders hold %d stages, the plan %d", orders->stages, plan->pp);
+    const ett_step_lua_orders *orders = ett_step_lua_orders_of(L, index, plan->pp);
     plan->units = orders->units;
     plan->first_unit = orders->first_unit;
     plan->split_backward = orders->has_weight;
@@ -220,7 +209,7 @@ void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan) {
 /* plan_fields(): the names of what C reads of a plan. */
 static int push_plan_fields(lua_State *L) {
   lua_newtable(L);
-  for (size_t i = 0; i < sizeof plan_fields / sizeof *plan_fields; i++) {
+  for (size_t i = 0; i < PLAN_FIELDS; i++) {
     lua_pushstring(L, plan_fields[i].name);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
@@ -238,6 +227,6 @@ static const luaL_Reg functions[] = {
 };
 
 void ett_step_lua_open_plans(lua_State *L) {
-  ett_step_lua_make_type(L, ETT_LUA_ORDERS, orders_methods, NULL);
+  ett_lua_type(L, ETT_LUA_ORDERS, orders_methods, NULL);
   luaL_setfuncs(L, functions, 0);
 }

@@ -1,8 +1,6 @@
 /* ett.step - binding of runtime/step: step programs and their evaluation. Demands
  * and workspaces, plans and orders, and pipelines by themselves are in the files beside
  * this one. */
-#include <string.h>
-
 #include "bind/step/step.h"
 
 int luaopen_ett_step(lua_State *L);
@@ -11,34 +9,14 @@ const char *const ett_step_lua_places[] = {"first", "middle", "last", NULL};
 static const char *const role_names[] = {
     "outside", "expert", "exchange", "beside_dispatch", "beside_combine", "alone", NULL};
 
-int ett_step_lua_name(lua_State *L, const char *field, const char *name,
-                      const char *const *names) {
-  for (int i = 0; names[i]; i++)
-    if (strcmp(names[i], name) == 0)
-      return i;
-  return luaL_error(L, "field '%s': unknown value '%s'", field, name);
-}
-
-void ett_step_lua_set_number(lua_State *L, const char *name, double value) {
-  lua_pushnumber(L, value);
-  lua_setfield(L, -2, name);
-}
-
-void ett_step_lua_set_integer(lua_State *L, const char *name, int64_t value) {
-  lua_pushinteger(L, value);
-  lua_setfield(L, -2, name);
-}
-
-static ett_program *to_program(lua_State *L, int index) {
-  ett_step_lua_program_box *box = luaL_checkudata(L, index, ETT_LUA_PROGRAM);
-  luaL_argcheck(L, box->program, index, "the program is closed");
-  return box->program;
+static ett_program *to_program(lua_State *L) {
+  return ett_lua_box_check(L, 1, ETT_LUA_PROGRAM, "program");
 }
 
 static int program_close(lua_State *L) {
-  ett_step_lua_program_box *box = luaL_checkudata(L, 1, ETT_LUA_PROGRAM);
-  ett_program_free(box->program);
-  box->program = NULL;
+  void **box = luaL_checkudata(L, 1, ETT_LUA_PROGRAM);
+  ett_program_free(*box);
+  *box = NULL;
   return 0;
 }
 
@@ -59,6 +37,30 @@ static ett_demand_time get_time(lua_State *L, int index, const char *name) {
   return time;
 }
 
+#define FIELD(type, name, kind, names) ETT_STEP_LUA_FIELD(type, name, kind, names)
+static const ett_step_lua_field operation_fields[] = {
+    FIELD(ett_operation, dense_parameters, NUMBER, NULL),
+    FIELD(ett_operation, expert_parameters, NUMBER, NULL),
+    FIELD(ett_operation, activation_bytes, NUMBER, NULL),
+    FIELD(ett_operation, flops, NUMBER, NULL),
+    FIELD(ett_operation, selective, BOOLEAN, NULL),
+    FIELD(ett_operation, role, NAME, role_names),
+};
+static const ett_step_lua_field kind_fields[] = {
+    FIELD(ett_layer_kind, place, NAME, ett_step_lua_places),
+    FIELD(ett_layer_kind, count, BIG_INTEGER, NULL),
+    FIELD(ett_layer_kind, input_bytes, NUMBER, NULL),
+};
+typedef struct messages {
+  double boundary_bytes, tied_embedding_bytes;
+  int element_bytes;
+} messages;
+static const ett_step_lua_field message_fields[] = {
+    FIELD(messages, boundary_bytes, NUMBER, NULL),
+    FIELD(messages, tied_embedding_bytes, NUMBER, NULL),
+    FIELD(messages, element_bytes, INTEGER, NULL),
+};
+
 static void get_operations(lua_State *L, ett_program *program, int list, size_t count) {
   ett_err err;
   for (size_t i = 0; i < count; i++) {
@@ -68,13 +70,7 @@ static void get_operations(lua_State *L, ett_program *program, int list, size_t 
     ett_operation o;
     o.forward = get_time(L, at, "forward");
     o.backward = get_time(L, at, "backward");
-    o.dense_parameters = ett_lua_number_field(L, at, "dense_parameters", 0);
-    o.expert_parameters = ett_lua_number_field(L, at, "expert_parameters", 0);
-    o.activation_bytes = ett_lua_number_field(L, at, "activation_bytes", 0);
-    o.flops = ett_lua_number_field(L, at, "flops", 0);
-    o.selective = ett_lua_boolean_field(L, at, "selective", 0);
-    o.role = (ett_role)ett_step_lua_name(
-        L, "role", ett_lua_string_field(L, at, "role", "outside"), role_names);
+    ett_step_lua_read(L, at, operation_fields, 6, &o);
     if (ett_program_set_operation(program, i, &o, &err) != 0) {
       ett_err outer;
       ett_err_set(&outer, err.code, "operation '%s': %s",
@@ -92,10 +88,7 @@ static void get_kinds(lua_State *L, ett_program *program, int list, size_t count
     luaL_checktype(L, -1, LUA_TTABLE);
     int at = lua_gettop(L);
     ett_layer_kind kind;
-    const char *place = ett_lua_string_field(L, at, "place", "middle");
-    kind.place = (ett_place)ett_step_lua_name(L, "place", place, ett_step_lua_places);
-    kind.count = ett_lua_integer_field(L, at, "count", 1);
-    kind.input_bytes = ett_lua_number_field(L, at, "input_bytes", 0);
+    ett_step_lua_read(L, at, kind_fields, 3, &kind);
     if (ett_program_set_kind(program, k, &kind, &err) != 0)
       ett_lua_raise(L, &err);
     lua_getfield(L, at, "uses"); /* operation index -> how often */
@@ -121,75 +114,97 @@ static int program_new(lua_State *L) {
   lua_getfield(L, 1, "kinds"); /* 3 */
   luaL_checktype(L, 3, LUA_TTABLE);
   size_t operations = lua_rawlen(L, 2), kinds = lua_rawlen(L, 3);
-  ett_step_lua_program_box *box = lua_newuserdatauv(L, sizeof *box, 0); /* 4 */
-  box->program = NULL;
-  luaL_setmetatable(L, ETT_LUA_PROGRAM);
+  messages m;
+  ett_step_lua_read(L, 1, message_fields, 3, &m);
+  void **box = ett_lua_box_new(L, ETT_LUA_PROGRAM); /* 4 */
   ett_err err;
-  box->program = ett_program_new(operations, kinds, &err);
-  if (!box->program)
+  ett_program *program = *box = ett_program_new(operations, kinds, &err);
+  if (!program)
     return ett_lua_raise(L, &err);
-  get_operations(L, box->program, 2, operations);
-  get_kinds(L, box->program, 3, kinds);
-  if (ett_program_set_messages(
-          box->program, ett_lua_number_field(L, 1, "boundary_bytes", 0),
-          ett_lua_number_field(L, 1, "tied_embedding_bytes", 0),
-          (int32_t)ett_lua_integer_field(L, 1, "element_bytes", 2), &err) != 0)
+  get_operations(L, program, 2, operations);
+  get_kinds(L, program, 3, kinds);
+  if (ett_program_set_messages(program, m.boundary_bytes, m.tied_embedding_bytes,
+                               m.element_bytes, &err) != 0)
     return ett_lua_raise(L, &err);
-  ett_program_finish(box->program);
+  ett_program_finish(program);
   return 1;
 }
 
 static int program_layers(lua_State *L) {
-  lua_pushinteger(L, ett_program_middle_layers(to_program(L, 1)));
+  lua_pushinteger(L, ett_program_middle_layers(to_program(L)));
   return 1;
 }
 
+/* Sets fields of the table on top from members of type double. */
+static void set_doubles(lua_State *L, const ett_step_lua_field *fields, size_t count,
+                        const void *from) {
+  for (size_t i = 0; i < count; i++)
+    ett_lua_set_number(L, fields[i].name,
+                       *(const double *)((const char *)from + fields[i].offset));
+}
+
 static void push_stage(lua_State *L, const ett_step_stage *s) {
+#define STAGE(name) FIELD(ett_step_stage, name, NUMBER, NULL)
+  static const ett_step_lua_field fields[] = {
+      STAGE(expert_parameters),
+      STAGE(forward_seconds),
+      STAGE(backward_seconds),
+      STAGE(recompute_seconds),
+      STAGE(all_to_all_overlapped_seconds),
+      STAGE(micro_batch_forward_seconds),
+      STAGE(micro_batch_backward_seconds),
+      STAGE(send_seconds),
+      STAGE(pipeline_seconds),
+      STAGE(gradient_seconds),
+      STAGE(gradient_exposed_seconds),
+      STAGE(tied_embedding_seconds),
+      STAGE(wait_seconds),
+      STAGE(optimizer_seconds),
+      STAGE(gather_seconds),
+      STAGE(gather_exposed_seconds),
+      STAGE(end_seconds),
+      STAGE(weight_bytes),
+      STAGE(gradient_bytes),
+      STAGE(optimizer_bytes),
+      STAGE(activation_bytes),
+      STAGE(memory_bytes),
+  };
   lua_createtable(L, 0, 24);
-  ett_step_lua_set_integer(L, "layers", s->layers);
-  ett_step_lua_set_number(L, "parameters", s->dense_parameters + s->expert_parameters);
-  ett_step_lua_set_number(L, "expert_parameters", s->expert_parameters);
-  ett_step_lua_set_number(L, "forward_seconds", s->forward_seconds);
-  ett_step_lua_set_number(L, "backward_seconds", s->backward_seconds);
-  ett_step_lua_set_number(L, "recompute_seconds", s->recompute_seconds);
-  ett_step_lua_set_number(L, "all_to_all_overlapped_seconds",
-                          s->all_to_all_overlapped_seconds);
-  ett_step_lua_set_number(L, "micro_batch_forward_seconds",
-                          s->micro_batch_forward_seconds);
-  ett_step_lua_set_number(L, "micro_batch_backward_seconds",
-                          s->micro_batch_backward_seconds);
-  ett_step_lua_set_number(L, "send_seconds", s->send_seconds);
-  ett_step_lua_set_number(L, "pipeline_seconds", s->pipeline_seconds);
-  ett_step_lua_set_number(L, "gradient_seconds", s->gradient_seconds);
-  ett_step_lua_set_number(L, "gradient_exposed_seconds", s->gradient_exposed_seconds);
-  ett_step_lua_set_number(L, "tied_embedding_seconds", s->tied_embedding_seconds);
-  ett_step_lua_set_number(L, "wait_seconds", s->wait_seconds);
-  ett_step_lua_set_number(L, "optimizer_seconds", s->optimizer_seconds);
-  ett_step_lua_set_number(L, "gather_seconds", s->gather_seconds);
-  ett_step_lua_set_number(L, "gather_exposed_seconds", s->gather_exposed_seconds);
-  ett_step_lua_set_number(L, "end_seconds", s->end_seconds);
-  ett_step_lua_set_number(L, "weight_bytes", s->weight_bytes);
-  ett_step_lua_set_number(L, "gradient_bytes", s->gradient_bytes);
-  ett_step_lua_set_number(L, "optimizer_bytes", s->optimizer_bytes);
-  ett_step_lua_set_number(L, "activation_bytes", s->activation_bytes);
-  ett_step_lua_set_number(L, "memory_bytes", s->memory_bytes);
+  ett_lua_set_integer(L, "layers", s->layers);
+  ett_lua_set_number(L, "parameters", s->dense_parameters + s->expert_parameters);
+  set_doubles(L, fields, sizeof fields / sizeof *fields, s);
+}
+
+/* The arguments of a method of programs: program, plan, demands, workspace. */
+typedef struct call {
+  ett_program *program;
+  ett_step_plan plan;
+  ett_demands *demands;
+  ett_step_workspace *workspace;
+  ett_err err;
+} call;
+
+static void get_call(lua_State *L, call *c) {
+  c->program = to_program(L);
+  c->demands = ett_lua_box_check(L, 3, ETT_LUA_DEMANDS, "demands object");
+  c->workspace = ett_lua_box_check(L, 4, ETT_LUA_WORKSPACE, "workspace");
+  ett_step_lua_plan(L, 2, &c->plan);
+}
+
+/* Evaluates; raises on a fault. 0 while demands are untimed. */
+static int evaluate(lua_State *L, call *c, int keep_units, ett_step_result *r) {
+  int status = ett_step_evaluate(c->program, &c->plan, c->demands, c->workspace,
+                                 keep_units, r, &c->err);
+  return status < 0 ? ett_lua_raise(L, &c->err) : status == 0;
 }
 
 /* program:totals(plan, demands, workspace): step seconds, bytes of the fullest device,
- * bubble fraction, pipeline seconds; nil while demands are untimed. */
+ * bubble fraction, pipeline seconds; nothing while demands are untimed. */
 static int program_totals(lua_State *L) {
-  ett_program *program = to_program(L, 1);
-  ett_demands *demands = ett_step_lua_demands(L, 3);
-  ett_step_lua_workspace_box *workspace = ett_step_lua_workspace(L, 4);
-  ett_step_plan plan;
-  ett_step_lua_plan(L, 2, &plan);
+  call c;
+  get_call(L, &c);
   ett_step_result result;
-  ett_err err;
-  int status =
-      ett_step_evaluate(program, &plan, demands, workspace->step, 0, &result, &err);
-  if (status < 0)
-    return ett_lua_raise(L, &err);
-  if (status > 0)
+  if (!evaluate(L, &c, 0, &result))
     return 0;
   lua_pushnumber(L, result.step_seconds);
   lua_pushnumber(L, result.memory_bytes);
@@ -198,29 +213,22 @@ static int program_totals(lua_State *L) {
   return 4;
 }
 
-/* program:evaluate(plan, demands, workspace [, keep_units]): everything, or nil while
+/* program:evaluate(plan, demands, workspace [, keep_units]): everything; nothing while
  * demands are untimed. */
 static int program_evaluate(lua_State *L) {
-  ett_program *program = to_program(L, 1);
-  ett_demands *demands = ett_step_lua_demands(L, 3);
-  ett_step_lua_workspace_box *workspace = ett_step_lua_workspace(L, 4);
+#define RESULT(name) FIELD(ett_step_result, name, NUMBER, NULL)
+  static const ett_step_lua_field fields[] = {
+      RESULT(step_seconds), RESULT(pipeline_seconds), RESULT(bubble_fraction),
+      RESULT(flops),        RESULT(memory_bytes),
+  };
   int keep_units = lua_toboolean(L, 5);
-  ett_step_plan plan;
-  ett_step_lua_plan(L, 2, &plan);
+  call c;
+  get_call(L, &c);
   ett_step_result r;
-  ett_err err;
-  int status =
-      ett_step_evaluate(program, &plan, demands, workspace->step, keep_units, &r, &err);
-  if (status < 0)
-    return ett_lua_raise(L, &err);
-  if (status > 0)
+  if (!evaluate(L, &c, keep_units, &r))
     return 0;
   lua_createtable(L, 0, 8);
-  ett_step_lua_set_number(L, "step_seconds", r.step_seconds);
-  ett_step_lua_set_number(L, "pipeline_seconds", r.pipeline_seconds);
-  ett_step_lua_set_number(L, "bubble_fraction", r.bubble_fraction);
-  ett_step_lua_set_number(L, "flops", r.flops);
-  ett_step_lua_set_number(L, "memory_bytes", r.memory_bytes);
+  set_doubles(L, fields, sizeof fields / sizeof *fields, &r);
   lua_createtable(L, r.stages, 0);
   for (int i = 0; i < r.stages; i++) {
     push_stage(L, &r.stage[i]);
@@ -229,7 +237,7 @@ static int program_evaluate(lua_State *L) {
   lua_setfield(L, -2, "stages");
   lua_createtable(L, (int)r.demand_count, 0);
   for (size_t i = 0; i < r.demand_count; i++) {
-    ett_step_lua_push_demand(L, demands, r.demands[i]);
+    ett_step_lua_push_demand(L, c.demands, r.demands[i]);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   lua_setfield(L, -2, "demands");
@@ -242,18 +250,14 @@ static int program_evaluate(lua_State *L) {
 
 /* program:interval(plan, demands, workspace, correlation): low, high seconds. */
 static int program_interval(lua_State *L) {
-  ett_program *program = to_program(L, 1);
-  ett_demands *demands = ett_step_lua_demands(L, 3);
-  ett_step_lua_workspace_box *workspace = ett_step_lua_workspace(L, 4);
   double correlation = luaL_checknumber(L, 5), low, high;
   luaL_argcheck(L, correlation >= 0 && correlation <= 1, 5, "must be 0 to 1");
-  ett_step_plan plan;
-  ett_step_lua_plan(L, 2, &plan);
-  ett_err err;
-  int status = ett_step_interval(program, &plan, demands, workspace->step, correlation,
-                                 &low, &high, &err);
+  call c;
+  get_call(L, &c);
+  int status = ett_step_interval(c.program, &c.plan, c.demands, c.workspace, correlation,
+                                 &low, &high, &c.err);
   if (status < 0)
-    return ett_lua_raise(L, &err);
+    return ett_lua_raise(L, &c.err);
   if (status > 0)
     return 0;
   lua_pushnumber(L, low);
@@ -292,9 +296,11 @@ static int split(lua_State *L) {
 }
 
 static const luaL_Reg program_methods[] = {
-    {"evaluate", program_evaluate}, {"totals", program_totals},
-    {"interval", program_interval}, {"layers", program_layers},
-    {"close", program_close},       {NULL, NULL},
+    {"evaluate", program_evaluate},
+    {"totals", program_totals},
+    {"interval", program_interval},
+    {"layers", program_layers},
+    {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {
@@ -304,25 +310,8 @@ static const luaL_Reg functions[] = {
     {NULL, NULL},
 };
 
-void ett_step_lua_make_type(lua_State *L, const char *name, const luaL_Reg *methods,
-                            lua_CFunction close) {
-  luaL_newmetatable(L, name);
-  lua_newtable(L);
-  luaL_setfuncs(L, methods, 0);
-  lua_setfield(L, -2, "__index");
-  if (close) {
-    lua_pushcfunction(L, close);
-    lua_setfield(L, -2, "__gc");
-    lua_pushcfunction(L, close);
-    lua_setfield(L, -2, "__close");
-  }
-  lua_pushboolean(L, 0);
-  lua_setfield(L, -2, "__metatable");
-  lua_pop(L, 1);
-}
-
 int luaopen_ett_step(lua_State *L) {
-  ett_step_lua_make_type(L, ETT_LUA_PROGRAM, program_methods, program_close);
+  ett_lua_type(L, ETT_LUA_PROGRAM, program_methods, program_close);
   luaL_newlib(L, functions);
   ett_step_lua_open_demands(L);
   ett_step_lua_open_plans(L);

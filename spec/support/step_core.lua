@@ -1,0 +1,39 @@
+--- Arguments of ett.step, which has no defaults, with the defaults of the specs.
+local core = require "ett.step"
+local fields = require "ett.plan.fields"
+
+local step_core = {}
+
+local function filled(given, defaults)
+  local all = {}
+  for name, value in pairs(defaults) do all[name] = value end
+  for name, value in pairs(given) do all[name] = value end
+  return all
+end
+
+--- A plan as C reads it: the declared defaults and what is given, unchecked.
+function step_core.plan(given)
+  local defaults = { micro_batches = 1, gpus_per_node = 1 }
+  for _, field in ipairs(fields.list) do defaults[field[1]] = defaults[field[1]] or field.default end
+  return filled(given, fields.to_c(filled(given, defaults), { gpus_per_node = 1 }))
+end
+
+--- A program.
+function step_core.program(given)
+  local all = filled(given, { boundary_bytes = 0, tied_embedding_bytes = 0, element_bytes = 2 })
+  all.operations, all.kinds = {}, {}
+  for i, operation in ipairs(given.operations) do
+    all.operations[i] = filled(operation, { dense_parameters = 0, expert_parameters = 0, activation_bytes = 0,
+      flops = 0, selective = false, role = "outside" })
+  end
+  for i, kind in ipairs(given.kinds) do all.kinds[i] = filled(kind, { input_bytes = 0 }) end
+  return core.program(all)
+end
+
+--- A pipeline.
+function step_core.pipeline(given)
+  return core.pipeline(filled(given, { schedule = "1f1b", stages = 1, chunks = 1, micro_batches = 1,
+    blocking_sends = false, blocking_receives = false, keep_units = true }))
+end
+
+return setmetatable(step_core, { __index = core })
