@@ -282,7 +282,7 @@ describe("an impossible shape", function()
       columns_name = { "mp", "b", "h", "l", "dim", "F_dur(us)" },
       starts = { 1, 4, 16, 1024, 2048 }, steps = { 2, 2, 8, 512, 512 }, ends = { 16, 8, 80, 5120, 8192 },
       operators = { "mul", "mul", "add", "add", "add" } }
-    local target = campaign.from_reference(fields, "RoPE.yml").targets[1]
+    local target = campaign.of_document(fields, "RoPE.yml").targets[1]
     local possible, why = 0, {}
     for i = 1, target.total do
       local ok, err = pcall(target.shape, target.values(i))

@@ -119,7 +119,7 @@ end)
 
 describe("a reference file's lengths", function()
   local function given(operators, columns)
-    return campaign.from_reference({ kernel_name = "gelu", first_n_column = 2, columns_name = columns,
+    return campaign.of_document({ kernel_name = "gelu", first_n_column = 2, columns_name = columns,
       starts = { 1, 8 }, steps = { 1, 2 }, ends = { 2, 16 }, operators = operators, targets = {} }, "file.yml")
   end
   it("may name an operator and a column for each dimension, and no more operators", function()
@@ -139,7 +139,7 @@ describe("a reference file", function()
       steps = { 2, 2, 8, 512, 512 }, ends = { 1, 8, 24, 1024, 2048 },
       operators = { "mul", "mul", "add", "add", "add" } }
     for name, value in pairs(changes) do fields[name] = value end
-    local ok, why = pcall(function() return campaign.from_reference(fields, "file.yml").targets[1].operator end)
+    local ok, why = pcall(function() return campaign.of_document(fields, "file.yml").targets[1].operator end)
     return ok and "" or tostring(why)
   end
   it("is refused with its name, the field and the value", function()

@@ -4,14 +4,18 @@
 --   { name =, summary =, source =,
 --     operators = { linear_qkv = { aliases = { "linear1" }, columns = { "mp", "b" }, shape = function(op, row) … end,
 --       check = function(row) … end } },       -- check raises for a row that no model has
+--     campaign = function(document, label) … end,
 --     stand_ins = { optimizer = { lacks = "tensors", operator =, shape = function(s) … end } } }
+-- `campaign`: a decoded YAML campaign as { name, columns, axes, row_columns, targets?, one?, run, notes, schedule }
+-- (ett.sampling.campaign), or nil where it is not the tool's.
 -- `stand_ins`: where a shape lacks a field, the operator whose samples answer instead, and the shape it gets.
 local find = require "ett.base.find"
 local schema = require "ett.base.schema"
 
 local dialect = {}
 
-local fields = { name = "string", summary = "string", source = "string", operators = "table?", stand_ins = "table?" }
+local fields = { name = "string", summary = "string", source = "string", operators = "table?", stand_ins = "table?",
+  campaign = "function?" }
 local operator_fields = { aliases = "list?", columns = "list?", shape = "function?", check = "function?" }
 local stand_in_fields = { lacks = "string", operator = "string", shape = "function" }
 
@@ -51,6 +55,15 @@ function dialect.complete(op)
         shape = function(row) return given.shape(op, row) end }
     end
   end
+end
+
+--- The description of another tool's campaign, or nil.
+function dialect.campaign(document, label)
+  for _, one in ipairs(dialect.list()) do
+    local given = one.campaign and one.campaign(document, label)
+    if given then return given end
+  end
+  return nil
 end
 
 --- What answers for an operator whose shape lacks a field: an operator's name and its shape; or nil.

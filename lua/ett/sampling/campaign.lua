@@ -13,9 +13,10 @@
 --   { start =, stop =, step =, op = "add"|"mul" }   inclusive, integers
 --   { from =, to =, scale = "log"|"linear", multiple = 1 }   for design "random" | "halton"
 -- (ett.sampling.space). `where` chooses shapes, `with` sets dimensions that follow from others.
--- The YAML files of estimate-train-time are read as they are.
+-- YAML files are another tool's campaigns (ett.operator.dialect).
 local campaign_space = require "ett.sampling.space"
 local collective = require "ett.base.collective"
+local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local host = require "ett.host"
@@ -261,59 +262,20 @@ function campaign.resolve(given, label)
   return clean
 end
 
-local reference_fields = { module_name = "string?", kernel_name = "string", function_name = "string?",
-  columns_name = "list", targets = "list?", first_n_column = "count", starts = "list", steps = "list",
-  ends = "list", operators = "list", warmup_shapes = "list?", wait = "natural?", warmup = "natural?",
-  active = { "count", optional = true, most = most_repeats }, shapes = "list?",
-  run = { "string", default = "get_all", one_of = { "get_all", "get_one", "get_profiler", "run_function" } } }
-
---- A file of estimate-train-time. Every entry of `starts` is a dimension, whatever
---- first_n_column says (moe.yml says 5 for its 7); dimensions beyond the list of operators
---- are 'add' ranges.
-function campaign.from_reference(document, label)
-  local clean = schema.check(document, reference_fields, label)
-  local dimensions = #clean.starts
-  if #clean.steps ~= dimensions or #clean.ends ~= dimensions then
-    error_module.raise("model", "%s: starts, steps and ends must have the same length, got %d, %d and %d", label,
-      dimensions, #clean.steps, #clean.ends)
-  end
-  if #clean.operators > dimensions or #clean.columns_name < dimensions then
-    error_module.raise("model", "%s: %d dimensions need at most as many operators and at least as many columns, "
-      .. "got %d and %d", label, dimensions, #clean.operators, #clean.columns_name)
-  end
-  if dimensions == 0 then error_module.raise("model", "%s: field 'starts' is empty", label) end
-  error_module.wrap(label, check_columns, clean.columns_name, "columns_name")
-  if clean.shapes then
-    for i, value in ipairs(clean.shapes) do
-      if math.type(value) ~= "integer" or value < 1 then
-        error_module.raise("model", "%s: field 'shapes': value %d must be a positive integer, got %s", label, i,
-          schema.describe(value))
-      end
-    end
-  end
-  local columns, axes, notes = {}, {}, {}
-  for i = 1, dimensions do
-    local name = clean.columns_name[i]
-    columns[i] = name
-    axes[name] = { start = clean.starts[i], step = clean.steps[i], stop = clean.ends[i],
-      op = clean.operators[i] or "add" }
-    if not clean.operators[i] then
-      notes[#notes + 1] = ("dimension '%s' has no operator: 'add' is taken"):format(name)
-    end
-  end
-  if clean.shapes and #clean.shapes ~= dimensions then
-    notes[#notes + 1] = ("shapes has %d values for %d dimensions: get_one, get_profiler and run_function take the "
-      .. "first shape of the ranges"):format(#clean.shapes, dimensions)
-  end
-  local space = error_module.wrap(label, campaign_space.grid, columns, axes)
-  local kind = collective.find(clean.kernel_name)
-  local target = { kind = kind and "collective" or "operator", name = clean.kernel_name, columns = columns,
-    total = space.total, values = space.shape, targets = clean.targets, reference = true,
-    row_columns = clean.columns_name, in_place = kind == "all_reduce", collective = kind,
+--- A campaign of another tool's document: what a dialect made of it (ett.operator.dialect), with the columns of the
+--- tool's tables.
+function campaign.of_document(document, label)
+  local given = dialect.campaign(document, label)
+  if not given then error_module.raise("format", "%s: no tool's campaign; a campaign of ett is a Lua file", label) end
+  error_module.wrap(label, check_columns, given.row_columns, "columns_name")
+  local columns, space = given.columns, error_module.wrap(label, campaign_space.grid, given.columns, given.axes)
+  local kind = collective.find(given.name)
+  local target = { kind = kind and "collective" or "operator", name = given.name, columns = columns,
+    total = space.total, values = space.shape, targets = given.targets, one = given.one,
+    row_columns = given.row_columns, in_place = kind == "all_reduce", collective = kind,
     message = kind and message_of(kind) }
-  if clean.shapes and #clean.shapes == dimensions then target.one = clean.shapes end
   if not kind then
-    -- Enumerating needs no operator; measuring does, so it is looked up when asked.
+    -- Enumerating needs no operator; measuring does, so it is looked up when it is needed.
     setmetatable(target, { __index = function(self, key)
       if key ~= "operator" then return nil end
       local op = error_module.wrap(label, operator.get, rawget(self, "name"))
@@ -337,10 +299,8 @@ function campaign.from_reference(document, label)
       return op.sample_row.shape(row)
     end
   end
-  return { name = clean.kernel_name, backend = kind and "nccl" or "cuda", precision = "fp16", seed = 1,
-    targets = { target }, run = clean.run, notes = notes, min_repeats = clean.active or 10,
-    schedule = { wait = clean.wait or 0, warmup = clean.warmup or 0, active = clean.active or 10,
-      warmup_shapes = clean.warmup_shapes } }
+  return { name = given.name, backend = kind and "nccl" or "cuda", precision = "fp16", seed = 1, targets = { target },
+    run = given.run, notes = given.notes, min_repeats = given.schedule.active, schedule = given.schedule }
 end
 
 --- The fingerprint of an operator's file; nil of a bundled one, whose version is ett's.
@@ -370,7 +330,7 @@ function campaign.load(path)
     local yaml = require "ett.yaml"
     local document, why = yaml.decode(text)
     if document == nil then error_module.raise("format", "%s: %s", path, tostring(why)) end
-    loaded = campaign.from_reference(document, path)
+    loaded = campaign.of_document(document, path)
   else
     local folder = path:match("^(.*)/[^/]*$") or "."
     if not path:find("samplers/campaigns", 1, true) then find.set_script_folder(folder) end

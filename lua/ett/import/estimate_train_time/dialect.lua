@@ -89,4 +89,6 @@ dialect.operators.optimizer = { columns = { "num_layers", "hidden_size", "param_
 dialect.stand_ins = { optimizer = { lacks = "tensors", operator = "middle_stage_optimizer",
   shape = function(s) return { params = s.params, tensors = 100 } end } }
 
+dialect.campaign = require "ett.import.estimate_train_time.campaign"
+
 return dialect
