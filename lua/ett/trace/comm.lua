@@ -10,6 +10,8 @@
 --   all-gather: bytes that a rank receives (ranks x its own part);
 --   reduce-scatter, all-to-all: bytes that a rank sends;
 -- algorithm bandwidth = S / t, bus bandwidth = algorithm bandwidth x factor(kind, n).
+local collective = require "ett.base.collective"
+local core = require "ett.comm"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local schema = require "ett.base.schema"
@@ -196,31 +198,24 @@ function comm.message_bytes(kind, elements_in, elements_out, dtype, n)
   return elements and elements * size
 end
 
-local factors = {
-  AllReduce = function(n) return 2 * (n - 1) / n end,
-  AllGather = function(n) return (n - 1) / n end,
-  ReduceScatter = function(n) return (n - 1) / n end,
-  AllToAll = function(n) return (n - 1) / n end,
-  Broadcast = function() return 1 end, Reduce = function() return 1 end, SendRecv = function() return 1 end,
-  Send = function() return 1 end, Recv = function() return 1 end,
-}
+-- Kinds of traces that ett.comm has no name for: the whole message moves once.
+local once = { Reduce = true, Send = true, Recv = true, SendRecv = true }
 
---- Bus bandwidth over algorithm bandwidth, or nil when the kind has none or n is not known.
+--- Bus bandwidth over algorithm bandwidth, or nil if the kind has none or n is unknown.
 function comm.bus_factor(kind, n)
-  local factor = factors[kind]
-  if not factor or not n then return nil end
-  return factor(n)
+  if not kind or not n then return nil end
+  if once[kind] then return 1 end
+  local name = collective.find(kind:lower())
+  return name and core.factor(name, n)
 end
 
 --- Latency steps and volume (as a multiple of S) of the ring algorithm of a kind on n ranks,
 --- as in Thakur, Rabenseifner, Gropp (2005): T = steps * alpha + volume * S * beta.
 function comm.ring(kind, n)
-  if kind == "AllReduce" then return 2 * (n - 1), 2 * (n - 1) / n end
-  if kind == "AllGather" or kind == "ReduceScatter" then return n - 1, (n - 1) / n end
-  if kind == "AllToAll" then return n - 1, (n - 1) / n end
-  if kind == "Broadcast" or kind == "Reduce" then return n - 1, 1 end
-  if kind == "SendRecv" or kind == "Send" or kind == "Recv" then return 1, 1 end
-  return nil
+  local volume = comm.bus_factor(kind, n)
+  if not volume then return nil end
+  if once[kind] and kind ~= "Reduce" then return 1, 1 end
+  return (kind == "AllReduce" and 2 or 1) * (n - 1), volume
 end
 
 return comm
