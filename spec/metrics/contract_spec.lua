@@ -103,9 +103,9 @@ describe("the metric files", function()
 
   it("take communication libraries from Lua", function()
     assert.is_nil(comm.library_of("my_ring_exchange<float>"))
-    comm.add{ name = "mine", patterns = { "^my_ring_exchange" }, kinds = { { "exchange", "AllToAll" } } }
+    comm.add{ name = "mine", patterns = { "^my_ring_exchange" }, kinds = { { "exchange", "all_to_all" } } }
     assert.equal("mine", comm.library_of("my_ring_exchange<float>").name)
-    assert.equal("AllToAll", comm.kernel_type("my_ring_exchange<float>"))
+    assert.equal("all_to_all", comm.kernel_type("my_ring_exchange<float>"))
     table.remove(comm.libraries())
   end)
 end)

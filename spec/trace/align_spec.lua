@@ -5,7 +5,7 @@ local function recording(first, last, lag, kernel)
   local list = {}
   for i = first, last do
     list[#list + 1] = { ts = 100 * i + lag + (i * i) % 7, stop = 100 * i + 90 + (i * i * 37) % 53,
-      kernel_type = kernel or "AllReduce" }
+      kernel_type = kernel or "all_reduce" }
   end
   return list
 end
@@ -29,7 +29,7 @@ describe("ett.trace.align", function()
   it("refuses when ends never agree, unless forced", function()
     local far = {}
     for i, each in ipairs(recording(1, 20, 0)) do
-      far[i] = { ts = each.ts, stop = each.stop + 5000 + (i * 7919) % 4000, kernel_type = "AllReduce" }
+      far[i] = { ts = each.ts, stop = each.stop + 5000 + (i * 7919) % 4000, kernel_type = "all_reduce" }
     end
     local result, reason, tried = align.match({ recording(1, 20, 0), far }, { tolerance = 50 })
     assert.is_nil(result)
@@ -53,18 +53,18 @@ describe("ett.trace.align", function()
       for _, match in ipairs(result.matches) do
         assert.equal(match[1].stop, match[2].stop)
         assert.equal(match[1].ts + 5, match[2].ts)
-        assert.equal("AllReduce", match[2].kernel_type)
+        assert.equal("all_reduce", match[2].kernel_type)
       end
     end
     -- Ends that come like clockwork do not say by how many collectives a rank is late.
     local regular = {}
-    for i = 1, 40 do regular[i] = { ts = 100 * i, stop = 100 * i + 90, kernel_type = "AllReduce" } end
+    for i = 1, 40 do regular[i] = { ts = 100 * i, stop = 100 * i + 90, kernel_type = "all_reduce" } end
     local _, reason = align.match({ regular, regular }, { tolerance = 10, mode = "clocks" })
     assert.matches("too regular", reason)
   end)
 
   it("refuses different kernels", function()
-    local result, reason = align.match({ recording(1, 9, 0), recording(1, 9, 0, "SendRecv") }, { tolerance = 50 })
+    local result, reason = align.match({ recording(1, 9, 0), recording(1, 9, 0, "send_recv") }, { tolerance = 50 })
     assert.is_nil(result)
     assert.matches("different kernels", reason)
   end)

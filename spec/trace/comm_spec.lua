@@ -42,17 +42,17 @@ describe("ett.trace.comm", function()
 
   it("reads the kind from arguments, annotations, kernels and opcodes", function()
     for text, kind in pairs{
-      allreduce = "AllReduce", _allgather_base = "AllGather", ["nccl:_reduce_scatter_base"] = "ReduceScatter",
-      ["nccl:all_to_all"] = "AllToAll", ["all-reduce"] = "AllReduce", ["collective-permute"] = "SendRecv",
-      alltoall_base = "AllToAll", broadcast = "Broadcast", ["nccl:reduce"] = "Reduce", ["nccl:send 0->1"] = "Send",
-      allgather_into_tensor_coalesced = "AllGather", reduce_scatter_tensor_coalesced = "ReduceScatter",
+      allreduce = "all_reduce", _allgather_base = "all_gather", ["nccl:_reduce_scatter_base"] = "reduce_scatter",
+      ["nccl:all_to_all"] = "all_to_all", ["all-reduce"] = "all_reduce", ["collective-permute"] = "send_recv",
+      alltoall_base = "all_to_all", broadcast = "broadcast", ["nccl:reduce"] = "reduce", ["nccl:send 0->1"] = "send",
+      allgather_into_tensor_coalesced = "all_gather", reduce_scatter_tensor_coalesced = "reduce_scatter",
     } do
       assert.equal(kind, comm.kind_of(text), text)
     end
     assert.is_nil(comm.kind_of("gemm"))
-    assert.equal("SendRecv", comm.kernel_type("ncclDevKernel_SendRecv(ncclDevComm*, unsigned long, ncclWork*)"))
-    assert.equal("AllToAll", comm.kernel_type("void deep_ep::intranode::combine<__nv_bfloat16>(int)"))
-    assert.equal("AllReduce", comm.kernel_type("void vllm::cross_device_reduce_2stage<half, 8>()"))
+    assert.equal("send_recv", comm.kernel_type("ncclDevKernel_SendRecv(ncclDevComm*, unsigned long, ncclWork*)"))
+    assert.equal("all_to_all", comm.kernel_type("void deep_ep::intranode::combine<__nv_bfloat16>(int)"))
+    assert.equal("all_reduce", comm.kernel_type("void vllm::cross_device_reduce_2stage<half, 8>()"))
     assert.equal("other", comm.kernel_type("ncclKernel_Unheard"))
   end)
 
@@ -82,18 +82,18 @@ describe("ett.trace.comm", function()
   end)
 
   it("follows nccl-tests for bytes and bandwidth", function()
-    assert.equal(400, comm.message_bytes("AllReduce", 100, 100, "Float", 8))
-    assert.equal(1600, comm.message_bytes("AllGather", 100, nil, "BFloat16", 8))
-    assert.equal(1600, comm.message_bytes("AllGather", 100, 800, "BFloat16", 8))
-    assert.equal(1600, comm.message_bytes("ReduceScatter", 800, 100, "c10::Half", 8))
-    assert.is_nil(comm.message_bytes("AllReduce", 100, 100, "Mystery", 8))
-    assert.is_nil(comm.message_bytes("AllReduce", nil, nil, "Float", 8))
-    assert.equal(1.75, comm.bus_factor("AllReduce", 8))
-    assert.equal(0.875, comm.bus_factor("AllGather", 8))
-    assert.equal(1, comm.bus_factor("Broadcast", 8))
-    assert.is_nil(comm.bus_factor("AllReduce", nil))
-    assert.is_nil(comm.bus_factor("Barrier", 8))
-    local steps, volume = comm.ring("AllReduce", 4)
+    assert.equal(400, comm.message_bytes("all_reduce", 100, 100, "Float", 8))
+    assert.equal(1600, comm.message_bytes("all_gather", 100, nil, "BFloat16", 8))
+    assert.equal(1600, comm.message_bytes("all_gather", 100, 800, "BFloat16", 8))
+    assert.equal(1600, comm.message_bytes("reduce_scatter", 800, 100, "c10::Half", 8))
+    assert.is_nil(comm.message_bytes("all_reduce", 100, 100, "Mystery", 8))
+    assert.is_nil(comm.message_bytes("all_reduce", nil, nil, "Float", 8))
+    assert.equal(1.75, comm.bus_factor("all_reduce", 8))
+    assert.equal(0.875, comm.bus_factor("all_gather", 8))
+    assert.equal(1, comm.bus_factor("broadcast", 8))
+    assert.is_nil(comm.bus_factor("all_reduce", nil))
+    assert.is_nil(comm.bus_factor("barrier", 8))
+    local steps, volume = comm.ring("all_reduce", 4)
     assert.equal(6, steps)
     assert.equal(1.5, volume)
   end)

@@ -66,7 +66,7 @@ describe("the Hockney fit", function()
   it("says when the sizes do not decide it", function()
     assert.matches("same size", fit(recordings(5, 1e-5, { 65536 })).reason)
     assert.matches("two sizes", fit(recordings(5, 1e-5, { 4096, 1048576 })).identifiability)
-    assert.matches("needs AllGather", fit(recordings(5, 1e-5, sizes), { collective = "AllGather" }).reason)
+    assert.matches("needs all_gather", fit(recordings(5, 1e-5, sizes), { collective = "AllGather" }).reason)
   end)
 
   it("says when one rank is all there is", function()

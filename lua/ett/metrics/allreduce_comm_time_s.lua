@@ -1,12 +1,12 @@
 --- Time in all-reduces.
 local collective = require "ett.trace.collective"
 
-local function is_all_reduce(each) return each.kind == "AllReduce" end
+local function is_all_reduce(each) return each.kind == "all_reduce" end
 
 return require("ett.trace.totals").metric {
   name = "allreduce_comm_time_s",
   summary = "time with an all-reduce running",
-  definition = "As total_comm_time_s, for collectives of kind AllReduce only; mean over devices.",
+  definition = "As total_comm_time_s, for collectives of kind all_reduce only; mean over devices.",
   needs = "device rows",
   unit = "s",
   args = collective.args,

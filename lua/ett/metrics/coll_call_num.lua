@@ -7,7 +7,7 @@ return {
   summary = "number of collective calls, in all, per rank and by kind",
   definition = [[Device rows that are communication, each counted once. calls_by_type goes by the collective's
 kind (argument, else enclosing annotation, else kernel name), calls_by_kernel_type by the kernel alone. An NCCL
-all-to-all is AllToAll in the first and SendRecv in the second. annotations: host nccl:* ranges, for comparison.]],
+all-to-all is all_to_all in the first and send_recv in the second. annotations: host nccl:* ranges.]],
   needs = "device rows",
   units = { total_calls = "count", calls_per_rank = "count", calls_by_type = "count" },
   args = collective.args,

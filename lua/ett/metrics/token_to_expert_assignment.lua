@@ -28,8 +28,8 @@ parallelism, one row is one token for one of its top-k experts.]],
       local sent, received, used = {}, {}, 0
       for i, each in ipairs(lane:collectives()) do
         local out, into = numbers(splits["In split size"][i]), numbers(splits["Out split size"][i])
-        if each.kind == "AllToAll" then calls = calls + 1 end
-        if each.kind == "AllToAll" and out then
+        if each.kind == "all_to_all" then calls = calls + 1 end
+        if each.kind == "all_to_all" and out then
           used = used + 1
           for m, count in ipairs(out) do sent[m] = (sent[m] or 0) + count end
           for m, count in ipairs(into or {}) do received[m] = (received[m] or 0) + count end

@@ -24,7 +24,7 @@ collective.args = table.move({ "Input Dims", "Input type", "hlo_category", "long
 ---@field stop integer end in ticks
 ---@field dur integer duration in ticks
 ---@field name string
----@field kind string AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce, SendRecv, Send, Recv, …
+---@field kind string all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, send_recv, send, recv, …
 ---@field kernel_type string kind of the kernel itself
 ---@field bytes number? message size S of nccl-tests
 ---@field group string? key of the process group
@@ -160,7 +160,7 @@ local function tpu_collectives(lane, rows)
       kind = kind, kernel_type = opcode or "other", opcode = opcode,
       device_ticks = device and device * ticks_per_ps or columns.dur[i] + 0.0,
       -- The shape is that of the op's result; the input of a reduce-scatter is n times as large.
-      bytes = output and (kind == "ReduceScatter" and (n and output * n) or kind ~= "ReduceScatter" and output) or nil,
+      bytes = output and (kind ~= "reduce_scatter" and output or n and output * n) or nil,
       result_bytes = output, group_size = n,
     }
   end

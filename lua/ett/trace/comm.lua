@@ -10,10 +10,10 @@
 --   all-gather: bytes that a rank receives (ranks x its own part);
 --   reduce-scatter, all-to-all: bytes that a rank sends;
 -- algorithm bandwidth = S / t, bus bandwidth = algorithm bandwidth x factor(kind, n).
-local collective = require "ett.base.collective"
-local core = require "ett.comm"
+local collectives = require "ett.comm"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local names = require "ett.base.collective"
 local schema = require "ett.base.schema"
 
 local comm = {}
@@ -34,7 +34,7 @@ local function checked(library, label)
   end
   for i, rule in ipairs(library.kinds or {}) do
     if type(rule) ~= "table" or type(rule[1]) ~= "string" or type(rule[2]) ~= "string" then
-      error_module.raise("model", '%s: kinds[%d] must be { PATTERN, KIND }, e.g. { "exchange", "AllToAll" }', label, i)
+      error_module.raise("model", '%s: kinds[%d] must be { PATTERN, KIND }, e.g. { "swap", "all_to_all" }', label, i)
     end
   end
   return library
@@ -68,11 +68,11 @@ end
 
 -- Longer words first: "reduce" is tried after "allreduce".
 local words = {
-  { "reducescatter", "ReduceScatter" }, { "allreduce", "AllReduce" }, { "allgather", "AllGather" },
-  { "alltoall", "AllToAll" }, { "all2all", "AllToAll" }, { "broadcast", "Broadcast" }, { "bcast", "Broadcast" },
-  { "collectivepermute", "SendRecv" }, { "sendrecv", "SendRecv" }, { "barrier", "Barrier" },
-  { "send", "Send" }, { "recv", "Recv" }, { "reduce", "Reduce" }, { "scatter", "Scatter" }, { "gather", "Gather" },
-  { "permute", "SendRecv" },
+  { "reducescatter", "reduce_scatter" }, { "allreduce", "all_reduce" }, { "allgather", "all_gather" },
+  { "alltoall", "all_to_all" }, { "all2all", "all_to_all" }, { "broadcast", "broadcast" }, { "bcast", "broadcast" },
+  { "collectivepermute", "send_recv" }, { "sendrecv", "send_recv" }, { "barrier", "barrier" },
+  { "send", "send" }, { "recv", "recv" }, { "reduce", "reduce" }, { "scatter", "scatter" }, { "gather", "gather" },
+  { "permute", "send_recv" },
 }
 
 --- A collective's kind from any text that names it ("_allgather_base", "nccl:all_to_all",
@@ -93,7 +93,7 @@ end
 function comm.kernel_type(name)
   local library = comm.library_of(name)
   for _, rule in ipairs(library and library.kinds or {}) do
-    if name:find(rule[1]) then return rule[2] end
+    if name:find(rule[1]) then return comm.kind_of(rule[2]) or rule[2] end
   end
   return comm.kind_of(name) or "other"
 end
@@ -190,7 +190,7 @@ end
 function comm.message_bytes(kind, elements_in, elements_out, dtype, n)
   local size = comm.dtype_bytes(dtype)
   if not size then return nil end
-  if kind == "AllGather" then
+  if kind == "all_gather" then
     local elements = elements_out or (elements_in and n and elements_in * n)
     return elements and elements * size
   end
@@ -198,15 +198,14 @@ function comm.message_bytes(kind, elements_in, elements_out, dtype, n)
   return elements and elements * size
 end
 
--- Kinds of traces that ett.comm has no name for: the whole message moves once.
-local once = { Reduce = true, Send = true, Recv = true, SendRecv = true }
+--- The kind of ett.comm whose algorithm moves the same bytes: a reduce is a broadcast in reverse.
+local like = { send = "send_recv", recv = "send_recv", reduce = "broadcast" }
 
---- Bus bandwidth over algorithm bandwidth, or nil if the kind has none or n is unknown.
+--- Bus bandwidth over algorithm bandwidth, or nil when the kind has none or n is not known.
 function comm.bus_factor(kind, n)
-  if not kind or not n then return nil end
-  if once[kind] then return 1 end
-  local name = collective.find(kind:lower())
-  return name and core.factor(name, n)
+  kind = like[kind] or kind
+  if not n or n < 1 or names.find(kind) ~= kind then return nil end
+  return collectives.factor(kind, n)
 end
 
 --- Latency steps and volume (as a multiple of S) of the ring algorithm of a kind on n ranks,
@@ -214,8 +213,9 @@ end
 function comm.ring(kind, n)
   local volume = comm.bus_factor(kind, n)
   if not volume then return nil end
-  if once[kind] and kind ~= "Reduce" then return 1, 1 end
-  return (kind == "AllReduce" and 2 or 1) * (n - 1), volume
+  if kind == "all_reduce" then return 2 * (n - 1), volume end
+  if kind == "send_recv" or kind == "send" or kind == "recv" then return 1, volume end
+  return n - 1, volume
 end
 
 return comm

@@ -9,6 +9,7 @@
 -- outlier among the sizes does not move the fit.
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
+local error_module = require "ett.base.error"
 local stats = require "ett.trace.stats"
 
 local hockney = {}
@@ -79,10 +80,14 @@ end
 
 --- The fit for a view: alpha_s, beta_s_per_byte, residual, points …; raises "missing" when the sizes do not
 --- determine alpha and beta.
----@param options table n_chips? (group size where the trace has none), collective? (AllReduce), tolerance_us?
+---@param options table n_chips? (group size where the trace has none), collective? (all_reduce), tolerance_us?
 function hockney.fit(view, options)
   return view:cached("hockney", function()
-    local kind = options.collective or "AllReduce"
+    local kind = comm.kind_of(options.collective or "all_reduce")
+    if not kind then
+      error_module.raise("argument", "unknown collective '%s' for the fit; give all_reduce, all_gather, …",
+        options.collective)
+    end
     for _, lane in ipairs(view:lanes()) do
       for _, each in ipairs(lane:collectives()) do each.group_size = each.group_size or options.n_chips end
     end

@@ -166,7 +166,7 @@ function pipeline.from_send_recv(view)
   for _, lane in ipairs(view:lanes()) do
     local waits = {}
     for _, each in ipairs(lane:collectives()) do
-      if each.kind == "SendRecv" or each.kind == "Send" or each.kind == "Recv" then
+      if each.kind == "send_recv" or each.kind == "send" or each.kind == "recv" then
         waits[#waits + 1] = { each.ts, each.stop }
       end
     end

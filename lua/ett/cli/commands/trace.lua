@@ -297,7 +297,7 @@ return {
     { "profile-mode", "MODE", "torch, nsys, tpu or auto (by content)" },
     { "align", "MODE", "how to match collectives over ranks: auto, none (as recorded), clocks or force" },
     { "tolerance-us", "US", "greatest median difference of ends between ranks when matching", kind = "number" },
-    { "collective", "KIND", "collective for the Hockney fit (AllReduce)" },
+    { "collective", "KIND", "collective for the Hockney fit (all_reduce)" },
     { "n-chips", "N", "ranks of a collective, if the trace has no group size", kind = "count" },
     { "n_chips", "N", "same as --n-chips", kind = "count" },
     { "model-params", "N", "parameters of the model (7e9)", kind = "positive" },

@@ -5,5 +5,5 @@ return {
   source = "https://github.com/deepseek-ai/DeepEP, csrc/kernels",
   patterns = { "deep_ep::", "internode::dispatch", "internode::combine", "intranode::dispatch", "intranode::combine",
     "internode_ll::dispatch", "internode_ll::combine", "notify_dispatch", "cached_notify" },
-  kinds = { { "dispatch", "AllToAll" }, { "combine", "AllToAll" }, { "notify", "AllToAll" } },
+  kinds = { { "dispatch", "all_to_all" }, { "combine", "all_to_all" }, { "notify", "all_to_all" } },
 }

@@ -4,5 +4,5 @@ return {
   summary = "NVSHMEM kernels",
   source = "https://docs.nvidia.com/nvshmem",
   patterns = { "nvshmem" },
-  kinds = { { "barrier", "Barrier" }, { "sync", "Barrier" }, { "put", "SendRecv" }, { "get", "SendRecv" } },
+  kinds = { { "barrier", "barrier" }, { "sync", "barrier" }, { "put", "send_recv" }, { "get", "send_recv" } },
 }

@@ -6,5 +6,5 @@ return {
   patterns = { "oneShotAllReduceKernel", "twoShotAllReduceKernel", "allreduce_fusion_kernel",
     "lamport_style_one_shot_all_reduce",
     "userbuffers_fp16_sum", "trtllm_allreduce_fusion", "moe_all_?to_?all", "moeAllToAll" },
-  kinds = { { "userbuffers", "AllReduce" }, { "to_?all", "AllToAll" }, { "ToAll", "AllToAll" } },
+  kinds = { { "userbuffers", "all_reduce" }, { "to_?all", "all_to_all" }, { "ToAll", "all_to_all" } },
 }
