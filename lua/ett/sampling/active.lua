@@ -1,19 +1,19 @@
---- Active sampling: measures where the regressor is least sure, until its held-out error is small enough.
+--- Active sampling: measures where the regressor is least certain, until its held-out error is small enough.
 --
--- The candidates are the campaign's own shapes; shapes of one kernel count as one. After a start that reaches the
--- corners, each round fits rough surfaces to what was measured (ett.sampling.profile) and takes the shapes that
--- would lower their variance over all candidates most (Cohn 1996), one after the other: what a shape teaches does
--- not depend on what it measures. A round is a quarter of what was measured, so that there are few fits.
+-- The candidates are the campaign's shapes; shapes of one kernel count as one. The first shapes reach the corners. Each
+-- round then fits rough surfaces to the samples (ett.sampling.profile) and takes the shapes that lower their variance
+-- over all candidates most (Cohn 1996). The variance does not depend on the measured values, so a round takes several
+-- shapes, a quarter of those measured; that keeps fits few.
 --
--- Trees serve what GPUs measure: there every other shape of a round is the one farthest from all that were measured, of
--- this operator or of another one of the campaign that runs the same kernel.
+-- Trees serve samples of GPUs. There every other shape of a round is the one farthest from all measured shapes, of this
+-- operator or of another one of the campaign that runs the same kernel.
 --
--- It ends when the 90 % upper bound of the leave-one-out median error is below the target for every pass, or when the
--- whole grid would do no better and could not reach the target either: the deviation of a new measurement, as the
--- surfaces have it, is then within a tenth of what all shapes measured would leave (chooser.excess). Of trees
--- the surfaces cannot say that: "grid" is then a number of shapes (active.spend).
-local campaign_operator = require "ett.operator"
+-- It ends when the 90 % upper bound of the leave-one-out median error is below the target for every pass. It also ends
+-- when the whole grid could not reach the target and would be hardly better: the surfaces' deviation of a new
+-- measurement is then within a tenth of the deviation with all shapes measured (chooser.excess). Surfaces cannot judge
+-- trees: for these, "grid" is a number of shapes (active.spend).
 local error_module = require "ett.base.error"
+local operator = require "ett.operator"
 local sample = require "ett.sample"
 local sample_limit = require "ett.sampling.limit"
 local sample_profile = require "ett.sampling.profile"
@@ -23,22 +23,21 @@ local samples = require "ett.profile.samples"
 
 local active = {}
 
--- Distinct shapes that a design looks at: it holds their covariance, and the grid's costs their number cubed.
+-- Distinct shapes that a design looks at: it holds their covariance, and the cost grows with their cube.
 local most_candidates = 1000
 -- A round's share of what was measured, and its least shapes; the share when the end is near.
 local growth, least_round, last_growth, near = 0.25, 4, 0.08, 1.18
---- What no timing repeats better than counts as noise.
+--- Relative deviation below which timings do not repeat; counted as noise.
 active.repeatable = 0.005
---- A shape is visited so many times as often as in a whole grid, where the back end makes visits: what the fewer shapes
---- save is spent in part on their noise.
+--- Visits of a shape for each visit in a whole grid, where the back end makes visits: fewer shapes leave time to lower
+--- their noise.
 active.visits = 3
---- As good as the grid: so many times the deviation that the grid would leave.
+--- Largest deviation, relative to the whole grid's, that counts as equally good.
 active.grid_excess = 1.1
---- With fewer shapes than a dozen for each feature, or on a small grid than this share of it, the surfaces are not
---- asked about the grid.
+--- Below 12 shapes per feature, or on a small grid below this share of its shapes, convergence is not tested.
 active.least_share = 0.15
---- Where trees will serve (not a surface): with "grid", so many times the square root of the shapes are measured, a
---- quarter of 1200, and a fifth of the shapes where that is more: a model is made of rows, not of shares.
+--- Trees with target "grid": this factor times the square root of the number of shapes is measured (a quarter of
+--- 1200 shapes), or this share of the shapes where that is more.
 active.spend, active.spend_share = math.sqrt(1200) / 4, 0.2
 
 --- Upper 90 % bound of the median of sorted errors, by its order statistic (a binomial of 1/2).
@@ -115,13 +114,13 @@ local function centre_of(kernels)
   return centre, spread
 end
 
---- What fills the space of the kernels: the middle, then always the open one farthest from all that were measured
+--- Fills the space of the kernels: the middle one, then always the open one farthest from all measured ones
 --- (Gonzalez 1985), which reaches the corners first.
 local function filler(kernels)
   local fill, centre, spread, empty = {}, nil, nil, true
   if #kernels > 0 then centre, spread = centre_of(kernels) end
 
-  --- Takes in a point that was measured.
+  --- Adds a measured point.
   function fill.seen(x)
     if not centre or #x ~= #centre then return end
     empty = false
@@ -144,9 +143,9 @@ local function filler(kernels)
   return fill
 end
 
---- How sure the surfaces are over the candidates, and a design that says what to measure next.
----@return userdata design, number excess worst over the surfaces: mean deviation of a measurement at an open
---- candidate over that which the whole grid would leave there
+--- The surfaces' certainty over the candidates, and a design that chooses the next shapes.
+---@return userdata design, number excess the worst of the surfaces: mean deviation of a measurement at an open
+--- candidate, relative to the deviation with the whole grid measured
 local function look(profile, keys, candidates, shapes, visits, with_grid)
   local points, weights = {}, {}
   for i, kernel in ipairs(candidates) do
@@ -165,7 +164,7 @@ local function look(profile, keys, candidates, shapes, visits, with_grid)
       for i, kernel in ipairs(candidates) do
         if not kernel.taken then
           now = now + math.sqrt(deviations[i] ^ 2 + noise2 + floor2)
-          -- Candidates that stand for more shapes: what is not noise falls as their number.
+          -- A candidate may represent several shapes: the part that is not noise falls with their number.
           grid = grid + math.sqrt(noise2 + floor2 + math.max(0, reached[i] ^ 2 - noise2) * #candidates / shapes)
         end
       end
@@ -176,137 +175,150 @@ local function look(profile, keys, candidates, shapes, visits, with_grid)
   return design, excess
 end
 
+---@class Chooser profile, keys (pools of its passes), kernels, by_name, twins, total, fill, queue (positions to
+--- measure), candidates (kernels that a design looks at), goal, first, width, options; measured, error, excess, done
+local Chooser = {}
+Chooser.__index = Chooser
+
+--- Adds one measurement.
+function Chooser:add_sample(s, results)
+  for pass, result in pairs(results) do
+    local key = sample_profile.pool_name(self.op) .. " " .. pass
+    local new = true
+    for _, k in ipairs(self.keys) do new = new and k ~= key end
+    if new then self.keys[#self.keys + 1] = key end
+    self.profile:add(self.op, s, pass, result.seconds)
+  end
+  table.sort(self.keys)
+  local x = sample_profile.features(self.op, s)
+  local name = table.concat(x, " ")
+  local kernel = self.by_name[name]
+  if not kernel then
+    self.by_name[name] = { taken = true }
+    self.total = self.total + 1
+  elseif not kernel.taken then
+    kernel.taken = true
+    self.fill.seen(x)
+  end
+  local known = self.options.known
+  if known then known[#known + 1] = x end
+  self.width = #x
+  self.measured = self.measured + 1
+end
+
+function Chooser:take(kernel)
+  kernel.taken = true
+  self.queue[#self.queue + 1] = kernel.at
+  self.fill.seen(kernel.x)
+end
+
+--- Number of shapes to measure for trees.
+function Chooser:spend()
+  return math.ceil(math.max(active.spend * math.sqrt(self.total), active.spend_share * self.total))
+end
+
+--- Whether trees will serve the samples and the whole grid's error is the target: then a number of shapes is spent.
+function Chooser:spends() return self.options.trees and self.options.target_error == "grid" end
+
+--- Whether enough was measured (chooser.done says why), and whether convergence is tested against the grid.
+function Chooser:met()
+  self.error = error_of(self.profile, self.keys)
+  if self.error <= self.goal then
+    self.done = "target"
+  elseif self:spends() and self.measured >= self:spend() then
+    self.done = "spent"
+  end
+  -- Below 12 shapes per feature, noise and structure are told apart by luck; on a small grid that would be most shapes.
+  -- Trees need more shapes than the surfaces estimate.
+  local enough = 12 * (self.width + 1)
+  if self.options.trees then
+    enough = math.max(enough, self:spend())
+  else
+    enough = math.min(enough, math.max(4 * (self.width + 1), math.ceil(active.least_share * self.total)))
+  end
+  return self.done ~= nil, self.measured >= enough
+end
+
+--- Picks the candidates of a round; false when every kernel was measured.
+function Chooser:open_candidates()
+  for _, kernel in ipairs(self.candidates) do if not kernel.taken then return true end end
+  local open = {}
+  for _, kernel in ipairs(self.kernels) do if not kernel.taken then open[#open + 1] = kernel end end
+  self.candidates = thinned(#self.candidates == 0 and self.kernels or open, most_candidates)
+  return #open > 0
+end
+
+--- Queues the shapes of a round.
+function Chooser:choose(design)
+  local share = self.excess and self.excess < near and last_growth or growth
+  local count = math.max(least_round, math.ceil(share * self.measured))
+  if self:spends() then count = math.min(count, self:spend() - self.measured) end
+  for k = 1, count do
+    local i
+    if self.options.trees and k % 2 == 0 then -- trees step where the surfaces are smooth
+      i = select(2, self.fill.next(self.candidates))
+      if i then design:take(i) end
+    else
+      i = design:next()
+    end
+    if not i then break end
+    self:take(self.candidates[i])
+  end
+end
+
+function Chooser:refill()
+  local done, enough = self:met()
+  if done then return end
+  if not self:open_candidates() then -- the shapes left are of kernels that were measured
+    self.queue, self.twins = self.twins, {}
+    return
+  end
+  local design <close>, excess = look(self.profile, self.keys, self.candidates, #self.kernels, self.options.visits or 1,
+    enough)
+  if enough then
+    self.excess = excess
+    if excess <= active.grid_excess and self.was_near and self.error / excess > self.goal then
+      self.done = "grid"
+      return
+    end
+    self.was_near = excess < near -- one look may be luck
+  end
+  self:choose(design)
+end
+
+--- The next position of the list; nil when the target is met or nothing is left.
+function Chooser:next_position()
+  if #self.queue == 0 and not self.done then
+    for _ = self.measured + 1, self.first do
+      local kernel = self.fill.next(self.kernels)
+      if not kernel then break end
+      self:take(kernel)
+    end
+    if #self.queue == 0 and self.measured >= 4 then self:refill() end
+    if #self.queue == 0 then self.queue, self.twins = self.done and {} or self.twins, {} end
+  end
+  return not self.done and table.remove(self.queue, 1) or nil
+end
+
 --- Chooses shapes of a list one round at a time.
 ---@param target table operator target of a campaign
 ---@param list integer[] indices of its shapes that may be measured
 ---@param options table target_error (0 or "grid": as good as the whole grid), first (how many to start with), dtype,
---- visits (of a shape here, for each that it would have in a whole grid: 1), trees (whether they serve the samples,
---- not a surface), known (list of features: what was measured of the same kernels elsewhere; what is measured is added)
+--- visits (of a shape here, for each that it would have in a whole grid: 1), trees (whether trees will serve the
+--- samples, not a surface), known (features measured elsewhere of the same kernels; new ones are added)
+---@return table chooser next() -> position or nil, add(s, results), waiting() -> number of queued shapes
 function active.chooser(target, list, options)
-  local op = campaign_operator.get(target.operator.name)
-  local profile = sample_profile.new(options.dtype)
+  local op = operator.get(target.operator.name)
   local kernels, by_name, twins = kernels_of(op, target, list)
-  local fill, total = filler(kernels), #kernels
-  local goal = options.target_error == "grid" and 0 or options.target_error
-  local first = options.first or math.max(8, 4 * #target.columns)
-  local keys, queue, candidates, width = {}, {}, {}, nil
-  local chooser = { profile = profile, measured = 0 }
-  for _, x in ipairs(options.known or {}) do fill.seen(x) end
-
-  --- Takes in one measurement.
-  function chooser.add(s, results)
-    for pass, result in pairs(results) do
-      local key = sample_profile.pool_name(op) .. " " .. pass
-      local new = true
-      for _, k in ipairs(keys) do new = new and k ~= key end
-      if new then keys[#keys + 1] = key end
-      profile:add(op, s, pass, result.seconds)
-    end
-    table.sort(keys)
-    local x = sample_profile.features(op, s)
-    local kernel = by_name[table.concat(x, " ")]
-    if not kernel then
-      by_name[table.concat(x, " ")] = { taken = true }
-      total = total + 1
-    elseif not kernel.taken then
-      kernel.taken = true
-      fill.seen(x)
-    end
-    if options.known then options.known[#options.known + 1] = x end
-    width = #x
-    chooser.measured = chooser.measured + 1
-  end
-
-  local function take(kernel)
-    kernel.taken = true
-    queue[#queue + 1] = kernel.at
-    fill.seen(kernel.x)
-  end
-
-  --- Shapes that trees are worth.
-  local function spend() return math.ceil(math.max(active.spend * math.sqrt(total), active.spend_share * total)) end
-
-  --- Whether enough was measured (says why in chooser.done), and whether the surfaces may be asked about the grid.
-  local function met()
-    chooser.error = error_of(profile, keys)
-    if chooser.error <= goal then
-      chooser.done = "target"
-    elseif options.trees and options.target_error == "grid" and chooser.measured >= spend() then
-      chooser.done = "spent"
-    end
-    -- Fewer points than a dozen a feature tell noise from structure by luck, but of a small grid so many are most of
-    -- it. Trees need more than the surfaces think.
-    local enough = 12 * (width + 1)
-    if options.trees then
-      enough = math.max(enough, spend())
-    else
-      enough = math.min(enough, math.max(4 * (width + 1), math.ceil(active.least_share * total)))
-    end
-    return chooser.done ~= nil, chooser.measured >= enough
-  end
-
-  local function open_candidates()
-    for _, kernel in ipairs(candidates) do if not kernel.taken then return true end end
-    local open = {}
-    for _, kernel in ipairs(kernels) do if not kernel.taken then open[#open + 1] = kernel end end
-    candidates = #candidates == 0 and thinned(kernels, most_candidates) or thinned(open, most_candidates)
-    return #open > 0
-  end
-
-  local was_near = false -- one look may be luck
-
-  local function refill()
-    local done, enough = met()
-    if done then return end
-    if not open_candidates() then -- what is left are shapes of kernels that were measured
-      queue, twins = twins, {}
-      return
-    end
-    local design <close>, excess = look(profile, keys, candidates, #kernels, options.visits or 1, enough)
-    if enough then
-      chooser.excess = excess
-      if excess <= active.grid_excess and was_near and chooser.error / excess > goal then
-        chooser.done = "grid"
-        return
-      end
-      was_near = excess < near
-    end
-    local share = chooser.excess and chooser.excess < near and last_growth or growth
-    local count = math.max(least_round, math.ceil(share * chooser.measured))
-    if options.trees and options.target_error == "grid" then count = math.min(count, spend() - chooser.measured) end
-    for k = 1, count do
-      local i
-      if options.trees and k % 2 == 0 then -- trees step where the surfaces are smooth
-        i = select(2, fill.next(candidates))
-        if i then design:take(i) end
-      else
-        i = design:next()
-      end
-      if not i then break end
-      take(candidates[i])
-    end
-  end
-
-  --- How many chosen shapes wait for their turn.
-  function chooser.waiting() return #queue end
-
-  --- The next position of the list, or nil when the target is met or nothing is left.
-  function chooser.next()
-    if #queue == 0 and not chooser.done then
-      if chooser.measured < first then
-        for _ = chooser.measured + 1, first do
-          local kernel = fill.next(kernels)
-          if not kernel then break end
-          take(kernel)
-        end
-      end
-      if #queue == 0 and chooser.measured >= 4 then refill() end
-      if #queue == 0 then queue, twins = chooser.done and {} or twins, {} end
-    end
-    if chooser.done then return nil end
-    return table.remove(queue, 1)
-  end
-  return chooser
+  local self = setmetatable({ op = op, options = options, profile = sample_profile.new(options.dtype), measured = 0,
+    kernels = kernels, by_name = by_name, twins = twins, total = #kernels, fill = filler(kernels), keys = {},
+    queue = {}, candidates = {}, goal = options.target_error == "grid" and 0 or options.target_error,
+    first = options.first or math.max(8, 4 * #target.columns) }, Chooser)
+  for _, x in ipairs(options.known or {}) do self.fill.seen(x) end
+  function self.add(s, results) self:add_sample(s, results) end
+  function self.next() return self:next_position() end
+  function self.waiting() return #self.queue end
+  return self
 end
 
 --- Runs a campaign actively: `ett sample --active --target-error E`.
