@@ -158,12 +158,12 @@ describe("a campaign's own function", function()
     end }
     local ok, why = pcall(target.values, 1)
     assert.is_false(ok)
-    assert.matches("^'with' of gelu: .*: this Lua had not ended after 0.2 seconds", tostring(why))
+    assert.matches("^'with' of gelu: .*: this Lua ran longer than 0.2 seconds", tostring(why))
   end)
 
   it("looks at a grid that can be gone through", function()
-    assert.matches("c.lua: sample 1: tokens, width: 'where' and 'with' look at every shape of a grid, at most "
-      .. "67108864, and this one has 1099511627776; take design 'random' or 'halton' with count",
+    assert.matches("c.lua: sample 1: tokens, width: 'where' and 'with' are called for every shape of a grid, at most "
+      .. "67108864; this grid has 1099511627776; use design 'random' or 'halton' with count",
       refusal { where = print, shapes = { tokens = { start = 1, stop = 1 << 20 },
         width = { start = 1, stop = 1 << 20 } } }, 1, true)
   end)

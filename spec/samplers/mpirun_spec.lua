@@ -44,18 +44,18 @@ describe("ett.mpirun", function()
   it("names what was said last", function()
     assert.equal("ett: a spec, 2 ranks: no such thing\n", (launch("echo 'ett: no such thing'; exit 1\n")))
     assert.equal("ett: a spec, 2 ranks: mpirun says: No slots.\n", (launch("echo 'No slots.'; exit 1\n")))
-    assert.equal("ett: a spec, 2 ranks: mpirun ended without a word: exit 7\n", (launch("exit 7\n")))
-    assert.equal("ett: a spec, 2 ranks: mpirun ended without a word: signal 9\n", (launch("kill -9 $$\n")))
+    assert.equal("ett: a spec, 2 ranks: mpirun ended without a message: exit 7\n", (launch("exit 7\n")))
+    assert.equal("ett: a spec, 2 ranks: mpirun ended without a message: signal 9\n", (launch("kill -9 $$\n")))
   end)
 
   it("ends an mpirun that goes on without its ranks", function()
     local dies = "echo 'mpirun noticed that process rank 1 with PID 5 on node n exited on signal 9 (Killed).'\n"
     assert.equal("ett: a spec, 2 ranks: rank 1 died: signal 9 (Killed); the other ranks were ended\n",
       (launch(dies .. "exec sleep 100\n")))
-    assert.equal("ett: a spec, 2 ranks: ranks ended, and mpirun did not within 1 s; all were ended\n",
+    assert.equal("ett: a spec, 2 ranks: mpirun still running 1 s after its ranks exited; killed\n",
       (launch("exec sleep 100\n")))
     -- one that does not listen, with a rank left
-    assert.equal("ett: a spec, 2 ranks: ranks ended, and mpirun did not within 1 s; all were ended\n",
+    assert.equal("ett: a spec, 2 ranks: mpirun still running 1 s after its ranks exited; killed\n",
       (launch("trap '' TERM\nsleep 100\n")))
   end)
 end)

@@ -2,10 +2,10 @@
 --
 -- A Lua file returns
 --   { name =, backend = "cpu", precision = "fp32", seed = 1, budget_seconds = per shape,
---     passes = 3, block = 8 (each shape is timed in so many passes over so many shapes; they are put together),
+--     passes = 3, block = 8 (visits of each shape, and shapes that a visit goes round; visits are merged),
 --     interleave = true (the visits of all its tables take turns),
---     seconds = 30 (of an interleaved one: the time in which visits may wait for quiet moments or be made again),
---     together = true (the ranks of a job measure every shape at once, instead of sharing the shapes),
+--     seconds = 30 (interleaved: time in which visits may wait for quiet moments or be repeated),
+--     together = true (the ranks of a job measure every shape together, instead of sharing the shapes),
 --     statistic = "low" (mean of the lowest repeats) or "median",
 --     samples = { { operator = "gelu", shapes = { rows = …, cols = … }, design =, count =,
 --                   where = function(s) … end, with = function(s) s.kv_heads = s.heads end }, … } }
@@ -57,13 +57,13 @@ local function contains(list, name)
   return false
 end
 
---- Raises where a field is no list of all that stands in it.
+--- Raises if the field is not a plain list.
 local function check_list(list, field)
   local fault = schema.list_fault(list)
   if fault then error_module.raise("model", "field '%s': %s", field, fault) end
 end
 
---- Checks that a campaign's, or a sample's, precisions are a name or a list of names.
+--- Checks that the precisions of a campaign or a sample are a name or a list of names.
 local function check_precision(given, label)
   local names = type(given) == "table" and given or { given }
   local count = 0
@@ -95,8 +95,8 @@ local function check_columns(columns, field)
   end
 end
 
---- The dimensions of an operator's table, checked against the operator's own: the campaign's order, else the
---- operator's, else by name.
+--- The dimensions of an operator's table in the campaign's order, else the operator's, else by name; checked against
+--- the operator's schema.
 local function columns_of(op, entry)
   local fields = schema.keys(op.schema)
   if entry.columns then check_columns(entry.columns, "columns") end
@@ -131,7 +131,7 @@ local function named(columns, values)
   return s
 end
 
---- The dimensions of an operator that may be 0: those that its schema lets be.
+--- The dimensions of an operator that its schema allows to be 0.
 local function zeros_of(op)
   local zero = {}
   for name, rule in pairs(op.schema) do
@@ -208,8 +208,8 @@ local function share_precision(a, b, default)
   return false
 end
 
---- What two samples write into one table must be of one kind. One holds a collective in place or out of place: rows of
---- one would count as rows of the other; and an operator's columns in one order.
+--- Samples that write into one table must agree: a collective in place or out of place, an operator's columns in one
+--- order. Else rows of one would count as rows of the other.
 local function check_one_table(targets, where, precision)
   local new = targets[#targets]
   for i = 1, #targets - 1 do
@@ -247,7 +247,7 @@ function campaign.resolve(given, label)
     entry = schema.check(entry, sample_schema, where)
     if entry.precision ~= nil then check_precision(entry.precision, where) end
     if (entry.operator == nil) == (entry.collective == nil) then
-      error_module.raise("model", "%s: needs either operator or collective", where)
+      error_module.raise("model", "%s: expected either operator or collective", where)
     end
     targets[i] = error_module.wrap(where, entry.operator and operator_target or collective_target, entry,
       clean.seed, i)
@@ -303,7 +303,7 @@ function campaign.of_document(document, label)
     run = given.run, notes = given.notes, min_repeats = given.schedule.active, schedule = given.schedule }
 end
 
---- The fingerprint of an operator's file; nil of a bundled one, whose version is ett's.
+--- The fingerprint of an operator's file; nil for a bundled operator, whose version is ett's.
 function campaign.operator_fingerprint(op)
   local bundled = host.root .. "/operators/"
   local file = op.path and op.path:sub(1, #bundled) ~= bundled and io.open(op.path, "r")

@@ -1,9 +1,9 @@
---- Outputs checked within a campaign: before an operator's first sample each of its passes runs once on a small shape,
--- and what it writes is held against a reference in double precision.
+--- Checks an operator's outputs: before its first sample each pass runs once on a small shape, and its outputs are
+-- compared with a reference in double precision.
 --
 -- A back end that computes operators gives its sessions check(op, s, pass) -> comparisons | nil, why not checked:
 --   { { name = "tensor 3 'y' of gelu_forward", want = { … }, got = { … } }, …, skipped = "what was left out" or nil }
--- It raises what a shape would fail with, and what would end the campaign.
+-- It raises the errors that fail a shape or end the campaign.
 local error_module = require "ett.base.error"
 local sample_table = require "ett.samples.table"
 local operator = require "ett.operator"
@@ -12,17 +12,17 @@ local schema = require "ett.base.schema"
 
 local sample_check = {}
 
---- Largest error that a precision's rounding explains, over the larger of the number itself and the root mean square of
---- its tensor: fp32 sums of a few hundred terms; a rounding or two of bf16 (2^-8) and fp16 (2^-11); fp8 products are
---- of exact operands and written in bf16.
+--- Largest error that rounding explains, relative to the larger of the number itself and the root mean square of its
+--- tensor: fp32 sums of a few hundred terms; one or two roundings of bf16 (2^-8) and fp16 (2^-11); fp8 products have
+--- exact operands and are written in bf16.
 sample_check.tolerance = { fp32 = 2e-4, fp16 = 5e-3, bf16 = 4e-2, fp8 = 4e-2 }
 
--- What a dimension of that name is reduced to: several blocks and warps with ragged ends, a few thousand elements.
+-- Small values of dimensions by name: several blocks and warps with ragged ends, a few thousand elements.
 local reduced = { batch = 2, heads = 4, kv_heads = 2, head_dim = 16, rotary_dim = 16, seq = 12, seq_q = 24, seq_k = 24,
   tokens = 12, rows = 12, hidden = 70, width = 70, cols = 70, vocab = 90, params = 300, experts = 8, top_k = 2 }
 
---- The shape on which an operator is checked: its campaign's own shape with every dimension reduced that is larger;
---- an operator with constraints of its own says it in small(s).
+--- The shape on which an operator is checked: the campaign's shape with its large dimensions reduced. An operator whose
+--- dimensions depend on each other has its own small(s).
 function sample_check.small(op, s)
   local small = {}
   for name, value in pairs(s) do
@@ -56,7 +56,7 @@ local function number(value) return ("%.6g"):format(value) end
 --- Runs the checks of one operator in a session, once for every small shape.
 ---@return table { text = for the header, failure = sentence or nil }
 function sample_check.operator(session, op, s, precision)
-  if not session.check then return { text = "no: the back end leaves the computing to another program" } end
+  if not session.check then return { text = "no: another program computes the outputs" } end
   local ok, small = sample_limit.call(sample_check.small, op, s)
   if not ok and error_module.from(small).kind == "interrupt" then error(small, 0) end
   if not ok then return { text = "no: it has no small shape: " .. tostring(error_module.from(small).message) } end
@@ -67,7 +67,7 @@ function sample_check.operator(session, op, s, precision)
   local verdict, worst, left, done = {}, 0.0, {}, 0
   for _, pass in ipairs(op.passes) do
     local ran, list, why = sample_limit.call(session.check, op, small, pass)
-    if not ran then -- a shape's failure, as it would be in the campaign; the rest ends the campaign here as there
+    if not ran then -- ends the campaign, or fails this check as it would fail a shape
       local failure = error_module.from(list)
       if failure.fatal or failure.kind == "lost" or failure.kind == "interrupt" then error(failure, 0) end
       list, why = nil, tostring(failure.message)
@@ -96,8 +96,7 @@ function sample_check.operator(session, op, s, precision)
   return verdict
 end
 
---- Checks what a target's operator computes here, before its table is made; on a shared job every rank does, and one
---- wrong rank is wrong for all.
+--- Checks a target's operator before its table is made. In a shared job every rank does; one wrong rank fails all.
 function sample_check.target(session, target, run)
   if target.kind ~= "operator" then return nil end
   if not run.check then return { text = "no: --no-check" } end
@@ -117,7 +116,7 @@ function sample_check.target(session, target, run)
   return verdict
 end
 
---- Notes that none of a table's shapes may be measured; its report.
+--- Marks that no shape of a table may be measured; returns its report.
 function sample_check.refuse(journal, held, target, path, failure)
   local line = "wrong: " .. sample_table.one_line(failure)
   if line ~= held.failed.all then
@@ -130,7 +129,7 @@ function sample_check.refuse(journal, held, target, path, failure)
     held = held.rows, refused = failure }
 end
 
---- A table that was begun with another verdict gets the present one where its rows go on.
+--- Appends this run's verdict to a table that was begun with another.
 function sample_check.note(journal, held, verdict)
   if not verdict or not held.checked or held.checked:match("^%a+") == verdict.text:match("^%a+") then return end
   local ok, err = journal:append("#! checked: " .. sample_table.one_line(verdict.text))

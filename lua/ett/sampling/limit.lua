@@ -1,7 +1,7 @@
---- A time limit on the Lua of operators and campaigns: a loop that never ends fails its shape instead of the campaign.
+--- A time limit on the Lua of operators and campaigns: an endless loop fails its shape, not the campaign.
 --
--- A hook looks at the clock every million instructions. Only time spent in Lua counts: what lies between two looks a
--- second or more apart was spent elsewhere (a measurement, a device), which has limits of its own.
+-- A hook looks at the clock every million instructions. Only time spent in Lua counts: two looks a second or more apart
+-- mean a measurement or a device, which have limits of their own.
 local error_module = require "ett.base.error"
 local sample = require "ett.sample"
 
@@ -9,11 +9,11 @@ local sample_limit = {}
 
 local INSTRUCTIONS, ELSEWHERE_SECONDS = 1000000, 1
 
---- Seconds after which a kernel, or Lua that describes one, counts as never ending (ETT_KERNEL_SECONDS).
+--- Seconds after which a kernel, or the Lua that describes one, is stopped (ETT_KERNEL_SECONDS).
 sample_limit.seconds = tonumber(os.getenv("ETT_KERNEL_SECONDS")) or 60
 
---- Calls fn(...) in the running coroutine. clock.spent: its seconds up to the last look, nil where what is limited
---- began after that; clock.stands: nothing limited is under way.
+--- Calls fn(...) in the running coroutine. clock.spent: seconds of the limited call up to the last look, nil where it
+--- began later; clock.paused: no limited call is running.
 local function limited(clock, fn, ...)
   local last = sample.now()
   local finish
@@ -25,14 +25,14 @@ local function limited(clock, fn, ...)
       clock.spent = clock.spent + now - last
     end
     last = now
-    if clock.stands or clock.spent < sample_limit.seconds then return end
+    if clock.paused or clock.spent < sample_limit.seconds then return end
     local where = debug.getinfo(2, "Slf")
     if where and (where.func == finish or where.func == limited) then return debug.sethook() end
-    debug.sethook(look, "", 1) -- again at once, should somebody catch it
-    error_module.raise("limit", "%s:%d: this Lua had not ended after %g seconds (ETT_KERNEL_SECONDS)",
+    debug.sethook(look, "", 1) -- again at once, in case it is caught
+    error_module.raise("limit", "%s:%d: this Lua ran longer than %g seconds (ETT_KERNEL_SECONDS)",
       where and where.short_src or "?", where and where.currentline or 0, sample_limit.seconds)
   end
-  -- The host's own hook (Ctrl-C, SIGTERM) stays: it is waiting to raise.
+  -- The host's own hook (Ctrl-C, SIGTERM) stays: it raises next.
   function finish(...)
     if debug.gethook() == look then debug.sethook() end
     return ...
@@ -45,15 +45,15 @@ end
 ---@return boolean ok, any ... results, or an error object
 function sample_limit.call(fn, ...) return limited({ spent = 0.0 }, fn, ...) end
 
---- Calls loop(call), whose own Lua may take as long as it likes: the limit is on each call(fn, argument). For loops
---- over many short calls, which sample_limit.call would make several times as long.
+--- Calls loop(call), which has no limit itself: each call(fn, argument) in it has. For loops over many short calls,
+--- which sample_limit.call would make several times slower.
 ---@return boolean ok, any ... results, or an error object
 function sample_limit.each(loop)
-  local clock = { stands = true }
+  local clock = { paused = true }
   return limited(clock, loop, function(fn, argument)
-    clock.spent, clock.stands = nil, false
+    clock.spent, clock.paused = nil, false
     local result = fn(argument)
-    clock.stands = true
+    clock.paused = true
     return result
   end)
 end

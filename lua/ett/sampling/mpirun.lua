@@ -1,4 +1,4 @@
---- Runs ett on several ranks of this machine under `mpirun`, which ends with this process and in bounded time.
+--- Runs ett on several ranks of this machine under `mpirun`. mpirun ends with this process, and in bounded time.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local host = require "ett.host"
@@ -7,15 +7,15 @@ local sample = require "ett.sample"
 
 local mpirun = {}
 
---- Seconds for which mpirun may go on while ranks are missing: at the start, at the end, or because they died. (It ends
---- the others of a rank that dies within 3 seconds.)
+--- Seconds that mpirun may run while ranks are missing: at the start, at the end, or after they died. (mpirun itself
+--- ends the other ranks within 3 seconds.)
 mpirun.patience_seconds = 20
 
 local poll_seconds = 0.2
 
 local function works(command) return os.execute(("%s >/dev/null 2>&1"):format(command)) == true end
 
---- true, or nil and one sentence on what several ranks lack here.
+--- true, or nil and one sentence on what is missing for several ranks.
 function mpirun.available()
   local ok, why = find.load("samplers", "mpi").available()
   if not ok then return nil, why end
@@ -36,7 +36,7 @@ local function runs(process)
   return state ~= nil and state ~= "Z" and state ~= "X"
 end
 
---- Processes that one has started and that still run; nil where the kernel does not say.
+--- Running child processes; nil where the kernel does not list them.
 local function children(process)
   local text = read(("/proc/%d/task/%d/children"):format(process, process))
   if not text then return nil end
@@ -48,7 +48,7 @@ local function children(process)
   return list
 end
 
---- Ends mpirun, which ends its ranks, and all of them at once where it does not.
+--- Ends mpirun, which ends its ranks; kills all of them where it does not.
 local function stop(process)
   os.execute(("kill -TERM %d 2>/dev/null"):format(process))
   local last = sample.now() + 5
@@ -58,7 +58,7 @@ local function stop(process)
   os.execute(("kill -KILL %d 2>/dev/null"):format(process))
 end
 
---- Waits until a process ends, or until for too long fewer than so many of its children ran: then false.
+--- Waits until a process ends. False: fewer than `count` of its children ran for patience_seconds.
 local function wait(process, count)
   local whole = sample.now()
   while runs(process) do
@@ -70,19 +70,19 @@ local function wait(process, count)
   return true
 end
 
---- Why a launch failed, in one sentence: the rank that died, what ett said, mpirun's own last words, how it ended.
+--- Why a launch failed, in one sentence: the rank that died, else ett's error, else mpirun's, else its status.
 local function reason(text, how, code)
   local rank, signal = text:match("process rank (%d+) with PID %d+ on node %S+ exited on signal (%d+ ?%b())")
   if rank then return ("rank %s died: signal %s; the other ranks were ended"):format(rank, signal:gsub("%.$", "")) end
   local said = text:match("ett: ([^\n]+)")
   if said then return said end
   text = text:gsub("%-%-%-+\n?", ""):gsub("%s+", " "):gsub(" $", "")
-  if text:match("^ *$") then return ("mpirun ended without a word: %s %d"):format(how or "status", code or 0) end
+  if text:match("^ *$") then return ("mpirun ended without a message: %s %d"):format(how or "status", code or 0) end
   return "mpirun says: " .. text:sub(-600)
 end
 
---- Runs `ett ARGUMENTS` on so many ranks; raises with what went wrong. However this process ends, mpirun ends
---- with it, where setpriv (util-linux) is at hand; an error or an interrupt ends it at once.
+--- Runs `ett ARGUMENTS` on several ranks; raises with what went wrong. mpirun ends with this process, however that
+--- ends, where setpriv (util-linux) is installed. An error or an interrupt ends mpirun at once.
 ---@param count integer ranks
 ---@param arguments string as sh reads them
 ---@param options table what (in words, for errors), log (path of the ranks' output, removed when they end well),
@@ -93,7 +93,7 @@ function mpirun.run(count, arguments, options)
   if not ok then error_module.raise("missing", "%s needs %d ranks: %s", options.what, count, why) end
   local log = options.log
   local with_us = works("setpriv --pdeathsig TERM true") and "setpriv --pdeathsig TERM" or ""
-  -- A Ctrl-C goes to this process alone: an mpirun that is told twice leaves its files in /tmp and /dev/shm.
+  -- Ctrl-C goes to this process alone: an mpirun that gets it twice leaves its files in /tmp and /dev/shm.
   if works("setsid true") then with_us = with_us .. " setsid" end
   local pipe = io.popen(("echo $$; OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 %s exec %s mpirun "
     .. "--oversubscribe %s -n %d %s %s >%s 2>&1 </dev/null"):format(options.environment or "", with_us,
@@ -106,11 +106,11 @@ function mpirun.run(count, arguments, options)
     end
   end })
   local ended = not process or wait(process, count)
-  local text = read(log) or "" -- not what is said of being ended here
+  local text = read(log) or "" -- without the messages of being ended here
   if not ended then stop(process) end
   local well, how, code = pipe:close()
   if not ended and not text:find("exited on signal", 1, true) then
-    error_module.raise("io", "%s, %d ranks: ranks ended, and mpirun did not within %d s; all were ended%s",
+    error_module.raise("io", "%s, %d ranks: mpirun still running %d s after its ranks exited; killed%s",
       options.what, count, mpirun.patience_seconds, text:match("%S") and ": " .. reason(text) or "")
   end
   if not (ended and well) then

@@ -1,8 +1,7 @@
---- A profile straight from the tables of one campaign: a surface (ett.sample) through the samples of each kernel, in
---- units of its roofline time; of operators a rough one, of collectives a smooth one.
+--- A quick profile from the tables of one campaign: a surface (ett.sample) through the samples of each kernel, in units
+--- of its roofline time. Surfaces of operators are rough, of collectives smooth.
 --
--- It answers as ett.profile does and is what active sampling uses while it chooses: quick to fit again after every
--- round. What serves predictions is ett.profile; its surfaces (ett.profile.surface) state held-out errors.
+-- It answers as ett.profile does. Active sampling fits it again after every round; predictions use ett.profile.
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"
 local sample = require "ett.sample"
@@ -13,7 +12,7 @@ local sample_profile = {}
 local Profile = {}
 Profile.__index = Profile
 
---- What pools into one surface: every product is the same kernel, whatever layer it serves.
+--- The surface that an operator belongs to: every product is the same kernel, in whatever layer.
 local function pool_name(op) return op.family == "gemm" and "gemm" or op.name end
 
 --- Logarithms of the kernel's own dimensions, and the roofline time that values are divided by.
@@ -26,7 +25,7 @@ local function features(op, s)
   return list
 end
 
--- Rates of the roofline: only the shape of the division matters, the surface learns the level.
+-- Assumed rates of the roofline: only its shape matters, the surface learns the level.
 local flop_rate, byte_rate, start_seconds = 1e11, 1.5e10, 2e-7
 local function roofline(op, s, dtype, pass)
   local passed = pass == "update" and "update" or pass
@@ -89,8 +88,8 @@ function Profile:add_table(path, target)
   return #held.rows
 end
 
--- Above so many points the scales of an earlier surface serve until there are half as many points again; above so
--- many more, for good.
+-- Above the first number of points, an earlier surface's scales are kept until there are half as many points again;
+-- above the second, for ever.
 local searched_points, most_searched = 200, 400
 
 local function surface_of(pool, what)
@@ -111,12 +110,12 @@ local function surface_of(pool, what)
   return pool.surface
 end
 
---- The surface of a pool ("gemm forward"), fitted when first asked for.
+--- The surface of a pool ("gemm forward"), fitted at its first use.
 function Profile:surface(key)
   return self.pools[key] and surface_of(self.pools[key], key)
 end
 
--- The interval is of a new measurement: the surface's deviation and the noise.
+-- The interval of a new measurement includes the surface's deviation and the noise.
 local function answer(scale, value, deviation, noise, detail)
   local spread = math.exp(1.645 * math.sqrt(deviation ^ 2 + noise ^ 2))
   local seconds = scale * math.exp(value)
@@ -145,8 +144,8 @@ function Profile:collective(kind, bytes, topology)
   return answer(bytes / 1e10 + 1e-6, value, deviation, wire.noise, ("%d samples of %s"):format(wire.count, key))
 end
 
---- Held-out error of a pool: each sample predicted by the surface without it, but with the scales that it helped to
---- choose; over the tables of a half-minute campaign that says a twentieth too little (9.9 % for 10.4 %).
+--- Held-out error of a pool: each sample predicted by the surface without it, but with scales fitted to all. On the
+--- tables of a half-minute campaign this is a twentieth too low (9.9 % for 10.4 %).
 ---@return number[] absolute relative errors
 function Profile:held_out(key)
   local pool = self.pools[key]

@@ -1,10 +1,10 @@
---- Whether the memory system was disturbed while something was measured: a fixed piece of work, timed between
---- measurements, and what it says of the visits of a shape.
+--- Whether other programs slowed memory during a measurement. A fixed piece of work, the probe, is timed between
+--- measurements.
 --
--- Other programs and other guests of a host slow memory in stretches of milliseconds to seconds. One probe is as
--- noisy as any timing: a measurement's own figure is the median of the last five probes, or the lesser of the two
--- right before and after it where that is more. It is compared with the machine undisturbed, the fifth percentile of
--- all probes; what is at most 5 % slower counts as quiet, up to 10 % where the machine's probes spread that much.
+-- Other programs and other guests of a host slow memory in stretches of milliseconds to seconds. One probe is as noisy
+-- as any timing, so a measurement's figure is the larger of two: the median of the last five probes, and the smaller
+-- of the two probes around it. The undisturbed machine is the fifth percentile of all probes. A figure at most 5 %
+-- above it is quiet, or up to 10 % where the machine's probes spread that much.
 local sample_sentinel = {}
 
 local Sentinel = {}
@@ -13,15 +13,15 @@ Sentinel.__index = Sentinel
 local window, undisturbed_quantile = 5, 0.05
 local least_limit, most_limit, limit_quantile = 1.05, 1.10, 0.25
 
---- Visits that count and whose mean ratio is above this are in doubt: their row is marked.
+--- A row whose visits have a mean ratio above this is marked as disturbed.
 sample_sentinel.doubtful = 1.15
 
---- A sentinel; known: what an earlier one of this processor says of the machine undisturbed, seconds.
+--- A sentinel. known: seconds of an undisturbed probe, from an earlier sentinel of this processor.
 function sample_sentinel.new(known)
   return setmetatable({ probes = {}, figures = {}, known = known or math.huge, judged = 0 }, Sentinel)
 end
 
---- Takes one probe, seconds.
+--- Adds one probe, seconds.
 function Sentinel:add(seconds) self.probes[#self.probes + 1] = seconds end
 
 local function median(list)
@@ -34,7 +34,7 @@ function Sentinel:last(count)
   return median(table.move(self.probes, math.max(1, #self.probes - count + 1), #self.probes, 1, {}))
 end
 
---- The figure, in seconds, of what was measured between the last two probes.
+--- The figure, in seconds, of the measurement between the last two probes.
 function Sentinel:figure()
   local n = #self.probes
   local own = math.min(self.probes[n], self.probes[n - 1] or self.probes[n])
@@ -43,7 +43,7 @@ function Sentinel:figure()
   return figure
 end
 
---- Takes the figure of a visit that an earlier run made.
+--- Adds the figure of a visit of an earlier run.
 function Sentinel:recall(figure)
   self.probes[#self.probes + 1] = figure
   self.figures[#self.figures + 1] = figure
@@ -55,7 +55,7 @@ local function quantile(list, q)
   return sorted[math.max(1, math.ceil(q * #sorted))]
 end
 
--- Anew once there are a tenth more probes: sorting them after each would cost more than probing.
+-- Computed again after a tenth more probes: sorting after each probe would cost more than probing.
 function Sentinel:judge()
   if #self.probes == 0 then -- nothing was measured
     self.base, self.most = self.known, least_limit
@@ -69,31 +69,30 @@ function Sentinel:judge()
   self.most = math.max(least_limit, math.min(most_limit, spread))
 end
 
---- A probe of the machine undisturbed, seconds.
+--- Seconds of an undisturbed probe.
 function Sentinel:undisturbed()
   self:judge()
   return self.base
 end
 
---- How much slower than undisturbed a figure says that memory was; 1 is undisturbed.
+--- A figure relative to an undisturbed probe; 1 is undisturbed.
 function Sentinel:ratio(figure)
   self:judge()
   return figure / self.base
 end
 
---- The ratio up to which a measurement counts as quiet.
+--- The largest ratio of a quiet measurement.
 function Sentinel:limit()
   self:judge()
   return self.most
 end
 
---- Of the visits of a shape those that count.
+--- The visits of a shape that count: every quiet one, and the quietest others up to `least`. A visit that lost its
+--- processor or its clock counts only when all did.
 ---@param visits table[] { disturbed = boolean: lost its processor or its clock, ratio = of the sentinel }
 ---@param limit number quiet up to this ratio
----@param least integer visits that are to count at least, if there are as many
----@return table[] chosen every quiet visit; where these are fewer than `least` also the quietest of the others; a visit
---- disturbed otherwise only when all are
----@return integer quiet how many are quiet
+---@param least integer
+---@return table[] chosen, integer quiet how many are quiet
 function sample_sentinel.choose(visits, limit, least)
   local sound, disturbed = {}, {}
   for _, visit in ipairs(visits) do table.insert(visit.disturbed and disturbed or sound, visit) end

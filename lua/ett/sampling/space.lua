@@ -1,7 +1,7 @@
 --- The shapes of one table of a campaign: grids of ranges and lists, random and low-discrepancy designs.
 --
--- A space is { total = number of shapes, shape(index) -> list of integers in the order of the columns }. Only indices
--- are kept of a grid, so that its million shapes cost nothing until they are asked for.
+-- A space is { total = number of shapes, shape(index) -> list of integers in the order of the columns }. A grid keeps
+-- indices only: a shape is made when it is needed.
 local error_module = require "ett.base.error"
 local sample = require "ett.sample"
 local sample_limit = require "ett.sampling.limit"
@@ -9,13 +9,13 @@ local schema = require "ett.base.schema"
 
 local campaign_space = {}
 
--- Shapes of a design, which are all held in memory.
+-- Most shapes of a design, which are all held in memory.
 local MOST_SCATTERED = 1 << 24
 
--- Shapes of a grid that the campaign's functions look at.
+-- Most shapes of a grid that 'where' and 'with' are called for.
 local MOST_LOOKED_AT = 1 << 26
 
--- Tries after which a design that finds too few shapes may be given up.
+-- Least tries before a design with too few shapes is given up.
 local LEAST_TRIES = 100000
 
 -- The largest dimension of a design: beyond it not every integer is a float.
@@ -26,10 +26,10 @@ local axis_schema = { start = "integer?", stop = "integer?", step = "integer?",
   from = "positive?", to = "positive?", scale = { "string", optional = true, one_of = { "log", "linear" } },
   multiple = "count?" }
 
---- Whether a dimension is given as a list: of values, with maybe names among them.
+--- Whether a dimension is given as a list.
 local function is_list(given) return type(given) == "table" and given[1] ~= nil end
 
---- A list of different integers of at least `least`; 16.0 is one.
+--- A list of different integers of at least `least`; 16.0 is an integer.
 local function list_axis(name, given, least, wanted)
   local fault = schema.list_fault(given)
   if fault then error_module.raise("model", "dimension '%s': %s", name, fault) end
@@ -48,8 +48,7 @@ local function list_axis(name, given, least, wanted)
   return { start = 1, stop = #list, list = list }
 end
 
---- Values of one grid dimension as a range the C enumeration takes, or a list. least: 1, or 0 where the operator
---- takes that.
+--- One grid dimension as a range for the C enumeration, or a list. least: 1, or 0 where the operator allows it.
 local function grid_axis(name, given, least)
   local wanted = least == 0 and "an integer of at least 0" or "a positive integer"
   local one = math.type(given) and math.tointeger(given)
@@ -86,8 +85,8 @@ local function named_by(columns, values)
   return named
 end
 
---- Runs body(call), where call("where", s) is the campaign's function of that name: one that raises, or never ends, is
---- named.
+--- Runs body(call), where call("where", s) calls the campaign's function of that name. An error or an endless loop in
+--- it is reported with that name.
 local function with_functions(entry, body)
   local under_way
   local ok, result = sample_limit.each(function(limited)
@@ -105,11 +104,11 @@ local function with_functions(entry, body)
   error(result, 0)
 end
 
---- Dimensions that follow from others are set by the campaign's own function.
+--- Dimensions that the campaign's function 'with' sets.
 local function follow(columns, call, values)
   local named = named_by(columns, values)
   call("with", named)
-  for i, name in ipairs(columns) do -- raw: the function may have set a metatable
+  for i, name in ipairs(columns) do -- the function may have set a metatable
     local given = rawget(named, name)
     local value = math.type(given) and math.tointeger(given)
     if not value or value < 0 then
@@ -129,11 +128,11 @@ local function follow(columns, call, values)
   return values
 end
 
---- The shapes of a grid that the campaign's functions leave: `with` sets dimensions, `where` chooses.
+--- The shapes of a grid after 'with' (sets dimensions) and 'where' (chooses).
 local function chosen(columns, entry, space)
   if space.total > MOST_LOOKED_AT then
-    error_module.raise("limit", "%s: 'where' and 'with' look at every shape of a grid, at most %d, and this one has "
-      .. "%d; take design 'random' or 'halton' with count", table.concat(columns, ", "), MOST_LOOKED_AT, space.total)
+    error_module.raise("limit", "%s: 'where' and 'with' are called for every shape of a grid, at most %d; this grid "
+      .. "has %d; use design 'random' or 'halton' with count", table.concat(columns, ", "), MOST_LOOKED_AT, space.total)
   end
   local kept, seen = {}, entry.with and {}
   with_functions(entry, function(call)
@@ -187,7 +186,7 @@ local function uniform(seed, index)
   return (x >> 11) * 2.0 ^ -53
 end
 
---- Where one dimension of a design may lie: u in [0, 1) -> integer; and in how many places.
+--- The values of one dimension of a design: a function from u in [0, 1) to an integer, and their number.
 local function placer(name, axis, zero)
   if type(axis) ~= "table" or is_list(axis) or axis.start or axis.stop then
     local one = campaign_space.grid({ name }, { [name] = axis }, { zero = zero })
@@ -241,7 +240,7 @@ function campaign_space.scattered(columns, axes, entry, seed)
   end
   local shapes, seen, tries, last = {}, {}, 0, 0 -- last: the try that found a shape
   with_functions(entry, function(call)
-    -- Given up: less than one in 2000 is new and passes `where`, or the last half of all tries found none.
+    -- Ends when fewer than one try in 2000, or none of the last half, found a new shape that passes 'where'.
     while #shapes < entry.count and (tries < LEAST_TRIES or tries < 2000 * #shapes and tries < 2 * last) do
       tries = tries + 1
       local values = {}

@@ -1,7 +1,9 @@
 --- Slurm jobs for campaigns: writes a batch script and submits it.
 local error_module = require "ett.base.error"
+local folder = require "ett.base.folder"
 local host = require "ett.host"
 local quote = require("ett.base.shell").quote
+local sample = require "ett.sample"
 
 local submit = {}
 
@@ -22,12 +24,12 @@ function submit.script(job)
   directive("gpus-per-node", job.gpus_per_node)
   directive("output", ('"%s/slurm-%%j.log"'):format(job.out))
   lines[#lines + 1] = "set -euo pipefail"
-  -- Slurm's PMIx plugin has two fences. On fewer nodes than TreeWidth (50) its tree is no tree: every node is a root
-  -- without children and leaves the fence alone, so that a rank sends while another still is inside MPI_Init, which
-  -- kills that one (a call through a null pointer). Its ring waits for everybody.
+  -- Slurm's PMIx plugin has two fences. On fewer nodes than TreeWidth (50) every node of its tree is a root without
+  -- children and does not wait. A rank then sends while another is still inside MPI_Init, which kills the other (a call
+  -- through a null pointer). The ring waits for all.
   lines[#lines + 1] = "export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}"
-  -- Virtual nodes share one machine: shared-memory segments collide, and ranks that believe
-  -- they own a processor spin. Both settings cost nothing where nodes are real.
+  -- Virtual nodes share one machine: their shared-memory segments collide, and waiting ranks spin on each other's
+  -- processors. Both settings cost nothing on real nodes.
   lines[#lines + 1] = "if [ \"$(srun --ntasks-per-node=1 hostname | sort -u | wc -l)\" -lt \"$SLURM_NNODES\" ]; then"
   lines[#lines + 1] = "  export OMPI_MCA_btl=self,tcp OMPI_MCA_mpi_yield_when_idle=1"
   lines[#lines + 1] = "fi"
@@ -48,9 +50,9 @@ function submit.submit(job)
     error_module.raise("missing", "submit: no sbatch here: install Slurm's client (slurm-client) or run `ett sample` "
       .. "under mpirun")
   end
-  require("ett.base.folder").make(job.out)
+  folder.make(job.out)
   local path = job.out .. "/ett-sample.sbatch"
-  require("ett.base.folder").write(path, submit.script(job))
+  folder.write(path, submit.script(job))
   local pipe = io.popen(("sbatch --parsable %s 2>&1"):format(quote(path)))
   local text = pipe:read("a")
   local ok = pipe:close()
@@ -63,7 +65,7 @@ local unfinished = { PENDING = true, RUNNING = true, COMPLETING = true, CONFIGUR
   REQUEUED = true, REQUEUE_HOLD = true, REQUEUE_FED = true, RESIZING = true, SIGNALING = true, STAGE_OUT = true,
   STOPPED = true, SPECIAL_EXIT = true, RESV_DEL_HOLD = true }
 
--- How long an unreachable controller is asked again, and the pauses between two questions.
+-- Seconds for which an unreachable controller is asked again, and the pauses between two requests.
 local controller_seconds, first_pause, longest_pause = 120, 0.2, 5.0
 
 local function output_of(line)
@@ -73,13 +75,11 @@ local function output_of(line)
   return text
 end
 
---- Waits for a job's end; an interrupt (sample.catch_interrupts) ends the waiting, not the job.
+--- Waits for a job's end. An interrupt (sample.catch_interrupts) ends the waiting, not the job.
 ---@param number integer of the job
----@return string? state that Slurm gives it ("COMPLETED", "FAILED", …), nil when interrupted; raises where Slurm does
---- not say
+---@return string? state Slurm's ("COMPLETED", "FAILED", …), nil when interrupted; raises where Slurm does not know it
 ---@return string? more exit code and the path of its output, in words
 function submit.wait(number)
-  local sample = require "ett.sample"
   local pause, last = first_pause, sample.now() + controller_seconds
   while not sample.interrupted() do
     local text = output_of(("scontrol -o show job %d"):format(number))
@@ -93,7 +93,7 @@ function submit.wait(number)
     elseif text:find("Invalid job id", 1, true) then -- the controller forgets a job some minutes after its end
       state = output_of(("sacct -n -X -P -o State -j %d"):format(number)):match("^(%u[%u_]*)")
       if state then return state, "as sacct has it" end
-      error_module.raise("io", "job %d has ended, and Slurm no longer says how: see its output", number)
+      error_module.raise("io", "job %d has ended and Slurm no longer knows its state: see its output", number)
     elseif sample.now() > last then
       error_module.raise("io", "job %d: scontrol says: %s", number, (text:gsub("%s+", " ")))
     end

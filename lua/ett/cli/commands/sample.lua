@@ -11,12 +11,12 @@ local function duration(seconds)
   return ("%d h %02d min"):format(seconds // 3600, seconds // 60 % 60)
 end
 
---- A bar that rewrites itself on a terminal, a line every few seconds in a log.
+--- Progress on standard error: a bar that rewrites itself on a terminal, a line every few seconds in a log.
 local function progress(quiet)
   local terminal = sample.is_terminal(2)
   local start, last = sample.now(), 0
   local open_line = false
-  local bar, together = {}, {} -- reports of tables whose passes take turns: one bar for all of them
+  local bar, together = {}, {} -- reports of tables that take turns: one bar for all of them
   function bar.begin(report)
     if report.takes_turns then together[#together + 1] = report else together = { report } end
     if #together == 1 then start, last = sample.now(), 0 end
@@ -48,7 +48,7 @@ local function progress(quiet)
       io.stderr:write(("%s: %s\n"):format(#together > 1 and "all tables" or report.name, text))
     end
   end
-  --- Ends a bar that stopped half-way: what comes next begins on a line of its own.
+  --- Ends the line of a bar that stopped half-way.
   function bar.finish()
     if open_line then io.stderr:write("\n") end
     open_line = false
@@ -56,7 +56,7 @@ local function progress(quiet)
   return bar
 end
 
---- Precisions with commas, each once; nil when none were given.
+--- The precisions of a comma-separated list, each once; nil without a list.
 local function list_of(text)
   if not text then return nil end
   local list, seen = {}, {}
@@ -72,7 +72,7 @@ local function say_notes(given)
   for _, note in ipairs(given.notes or {}) do io.stderr:write("ett: note: " .. note .. "\n") end
 end
 
---- The shapes of this part, as `ett sample` would go through them.
+--- Prints the shapes of this part, in the order of measuring.
 local function list_shapes(given, opts)
   for _, target in ipairs(given.targets) do
     if target.kind == "operator" then require("ett.operator").get(target.operator.name) end
@@ -94,7 +94,7 @@ end
 
 local modes = { "get_all", "get_one", "get_profiler", "run_function" }
 
---- Refuses options that would change nothing.
+--- Raises for options that have no effect.
 local function check(opts, mode, backend)
   local known = false
   for _, name in ipairs(modes) do known = known or name == mode end
@@ -147,9 +147,9 @@ local function check(opts, mode, backend)
   end
 end
 
---- Refuses targets that the back end does not measure: one measures operators or, where it says so, collectives.
+--- Raises for targets that the back end does not measure: it measures operators, or collectives (`measures`).
 local function check_targets(given, backend)
-  if not find.path("samplers", backend) then return end -- the sampler says which there are
+  if not find.path("samplers", backend) then return end -- the sampler lists the back ends
   local measures = find.load("samplers", backend).measures or "operator"
   for i, target in ipairs(given.targets) do
     if target.kind ~= measures then
@@ -169,7 +169,7 @@ local function print_report(report, target_error)
       report.measured + report.held, report.total + report.held))
   end
   if report.excess then
-    print(("  its error is %.2f times what the whole grid would leave"):format(report.excess))
+    print(("  its error is %.2f times the whole grid's"):format(report.excess))
   end
   for _, note in ipairs(report.notes or {}) do print("  " .. note) end
   if report.refused then
@@ -219,7 +219,7 @@ local function print_one(one)
   print(("shape: %s"):format(table.concat(shape, " ")))
   for _, entry in ipairs(sample_table.passes(one.results)) do
     local pass, result = entry[1], entry[2]
-    -- One repeat says nothing of how far the next would be from it.
+    -- One repeat has no spread.
     local half_width = result.repeats > 1 and ("%.3f us"):format(result.half_width_seconds * 1e6) or "unknown"
     print(("%-9s %12.3f us  +- %s, %d repeats, %d dropped"):format(pass, result.seconds * 1e6, half_width,
       result.repeats, result.dropped))
@@ -247,6 +247,15 @@ local function print_kernels(one)
   end
 end
 
+--- Raises an error of this rank; the other ranks of a job are ended, else they wait for ever.
+local function give_up(share, err)
+  if share then
+    io.stderr:write(("ett: rank %d: %s\n"):format(share.rank(), tostring(err)))
+    share.abort(1)
+  end
+  error(err, 0)
+end
+
 --- run: get_one, get_profiler, run_function: one shape, printed.
 local function run_one(given, mode, common, opts)
   local raw = mode == "get_profiler" or opts.raw
@@ -254,11 +263,7 @@ local function run_one(given, mode, common, opts)
   if mode == "get_profiler" then common.profile = true end
   common.share = require("ett.sampling.share").join()
   local ok, one = pcall(require("ett.sampling.sampler").run_one, given, common)
-  if not ok and common.share then -- the others would wait for ever
-    io.stderr:write(("ett: rank %d: %s\n"):format(common.share.rank(), tostring(one)))
-    common.share.abort(1)
-  end
-  if not ok then error(one, 0) end
+  if not ok then give_up(common.share, one) end
   if one.leader then
     say_notes(given)
     if not one.results then error(one.error, 0) end
@@ -274,14 +279,36 @@ local function run_one(given, mode, common, opts)
   return 0
 end
 
+--- Prints the reports of a campaign; returns the exit status.
+local function finish(reports, share, opts, target_error)
+  local interrupted, docs, json = false, {}, require "ett.json"
+  local held, failed = 0, 0
+  local speaks = not share or share.rank() == 0
+  for i, report in ipairs(reports) do
+    interrupted = interrupted or report.interrupted
+    held, failed = held + report.held + report.measured, failed + report.failed + (report.left or 0)
+    docs[i] = plain(report)
+    if speaks and not opts.json then print_report(report, target_error) end
+  end
+  if speaks and opts.json then io.write(json.encode(json.array(docs), { indent = 2 })) end
+  if share then share.leave() end
+  if interrupted and sample.interrupted() then return 130 end -- not when --seconds are over
+  for _, report in ipairs(reports) do if report.refused then return 1 end end
+  if failed > 0 and held == 0 then
+    if speaks then io.stderr:write("ett: no shape could be measured; the tables hold the reasons (#! failed)\n") end
+    return 1
+  end
+  return 0
+end
+
 return {
   name = "sample",
   summary = "measure a campaign (Lua file, estimate-train-time YAML, or a bundled name)",
   usage = "sample CAMPAIGN [--out DIR] [option ...]",
-  description = "Rows are appended and synced one by one: run the same command again to go on after an\n"
-    .. "interruption; visits of shapes without a row yet are kept in TABLE.visits.\n"
-    .. "Ctrl-C and SIGTERM finish the running shape. Under mpirun or srun the ranks share the work; there only rows\n"
-    .. "are kept, and mpirun leaves a rank a second after SIGTERM.",
+  description = "Rows are appended and synced one by one. Run the same command again to continue after an\n"
+    .. "interruption. Visits of shapes without a row yet are kept in TABLE.visits.\n"
+    .. "Ctrl-C and SIGTERM finish the running shape. Under mpirun or srun the ranks share the work and keep\n"
+    .. "only rows; mpirun kills ranks 1 s after SIGTERM.",
   options = {
     { "out", "DIR", "folder of the sample tables", default = "samples" },
     { "backend", "NAME", "cpu, mpi, cuda, nccl or torch (default: the campaign's)" },
@@ -289,21 +316,21 @@ return {
     { "parts", "N", "split the campaign into N parts", kind = "count", default = 1 },
     { "part", "K", "measure part K of N", kind = "count", default = 1 },
     { "device", "K", "processor or GPU to use", kind = "integer" },
-    { "device_num", "K", "the same, as estimate-train-time spells it", kind = "integer" },
+    { "device_num", "K", "the same, under estimate-train-time's name", kind = "integer" },
     { "threads", "N", "threads of the CPU back end", kind = "count" },
     { "run", "MODE", "get_all, get_one, get_profiler or run_function (default: the campaign's)" },
     { "seconds", "S", "stop after S seconds", kind = "positive" },
     { "budget", "S", "seconds of repeats for one shape and pass", kind = "positive" },
     { "limit", "N", "at most N shapes a table", kind = "count" },
-    { "memory", "BYTES", "refuse operands above this (80G)", kind = "positive" },
+    { "memory", "BYTES", "largest operands (80G)", kind = "positive" },
     { "retry-failed", "try the shapes that failed again" },
-    { "continue-changed", "go on although the campaign, or what its tables were measured with, was changed" },
-    { "active", "choose the next shape where the regressor is least sure" },
+    { "continue-changed", "continue although the campaign or its settings were changed" },
+    { "active", "choose the next shape where the regressor is least certain" },
     { "target-error", "E", "with --active: stop at this held-out error (0.05), or 'grid': near the whole grid's" },
     { "autotune", "with cuda: time cuBLASLt's candidates and keep the best" },
     { "profile", "with cuda: per-kernel times from CUPTI, as marks above each row" },
     { "raw", "keep every repeat's time, as a mark above each row" },
-    { "no-check", "do not hold each operator's outputs against double precision first" },
+    { "no-check", "do not compare each operator's outputs with double precision first" },
     { "list", "print the shapes and stop" },
     { "json", "print what was measured as JSON" },
     { "quiet", "no progress, only a line for each table" },
@@ -336,30 +363,7 @@ return {
       return sampler.run(given, common)
     end)
     bar.finish()
-    if not ok then
-      if share then -- the others would wait for ever
-        io.stderr:write(("ett: rank %d: %s\n"):format(share.rank(), tostring(reports)))
-        share.abort(1)
-      end
-      error(reports, 0)
-    end
-    local interrupted, docs, json = false, {}, require "ett.json"
-    local held, failed = 0, 0
-    local speaks = not share or share.rank() == 0
-    for i, report in ipairs(reports) do
-      interrupted = interrupted or report.interrupted
-      held, failed = held + report.held + report.measured, failed + report.failed + (report.left or 0)
-      docs[i] = plain(report)
-      if speaks and not opts.json then print_report(report, target_error) end
-    end
-    if speaks and opts.json then io.write(json.encode(json.array(docs), { indent = 2 })) end
-    if share then share.leave() end
-    if interrupted and sample.interrupted() then return 130 end -- not when --seconds are over
-    for _, report in ipairs(reports) do if report.refused then return 1 end end
-    if failed > 0 and held == 0 then
-      if speaks then io.stderr:write("ett: no shape could be measured; the tables hold the reasons (#! failed)\n") end
-      return 1
-    end
-    return 0
+    if not ok then give_up(share, reports) end
+    return finish(reports, share, opts, target_error)
   end,
 }
