@@ -59,10 +59,10 @@ function find.roots()
   return roots
 end
 
---- The name of a description's file: of "operators/gelu.lua" and of "operators/gelu/init.lua" it is "gelu".
+--- The name of a description's file, or of its folder where the file is init.lua: "gelu" of "operators/gelu.lua".
 function find.name_of(path) return (path:gsub("/init%.lua$", ""):match("([^/]+)$"):gsub("%.lua$", "")) end
 
---- A description's file as messages name it: "gelu.lua", or "gelu/init.lua" of a folder.
+--- A description's file in messages: "gelu.lua", or with its folder where the file is init.lua.
 function find.label(path) return path:match("([^/]+/init%.lua)$") or path:match("([^/]+)$") end
 
 local function readable(path)

@@ -61,8 +61,9 @@ local function lines_of(rules)
     local rule = rules[name]
     local long = type(rule) == "table" and rule or {}
     local text = long.help or schema.sentence(rule)
-    if long.default ~= nil and long.default ~= false then
-      text = ("%s (default %s)"):format(text, tostring(long.default))
+    local default = long.default
+    if default ~= nil and default ~= false then
+      text = ("%s (default %s)"):format(text, type(default) == "string" and default or schema.describe(default))
     end
     lines[#lines + 1] = ("  %-21s %s"):format(name, text)
   end

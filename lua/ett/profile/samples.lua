@@ -47,15 +47,13 @@ function samples.pool(op)
   return (op.family == "gemm" or op.family == "bmm") and op.family or op.name
 end
 
-local dtypes = { fp16 = true, bf16 = true, fp32 = true, fp8 = true, tf32 = true, fp64 = true, int8 = true }
-
 --- What a file name says, or nil: { gpu=, name=, dtype=, nodes=, gpus= }.
 function samples.parse_name(file)
   local stem = file:match("([^/]+)%.csv$")
   if not stem then return nil end
   local head, nodes, gpus = stem:match("^(.+)_(%d+)_(%d+)$")
   local gpu, name, dtype = (head or stem):match("^([^_]+)_(.+)_(%w+)$")
-  if not gpu or not dtypes[dtype] then return nil end
+  if not gpu or not schema.dtype_bytes[dtype] then return nil end
   return { gpu = gpu, name = name, dtype = dtype, nodes = math.tointeger(tonumber(nodes)),
     gpus = math.tointeger(tonumber(gpus)) }
 end

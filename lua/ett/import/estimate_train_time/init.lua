@@ -207,6 +207,9 @@ end
 function reference.predict(config, source)
   schema.argument(config, "table", "ett.reference.predict", "config")
   schema.argument(config.plan, "table", "ett.reference.predict", "config.plan")
+  for _, name in ipairs { "pp", "mp", "dp", "b", "h", "l", "dim", "gpus_per_node", "comm_bucket", "encoders" } do
+    schema.argument(config.plan[name], "count", "ett.reference.predict", "config.plan." .. name)
+  end
   schema.argument(source, "table", "ett.reference.predict", "source")
   local plan = config.plan
   local layout = composition.layout(plan)
