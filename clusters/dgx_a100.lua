@@ -6,7 +6,7 @@ return {
   summary = "8x A100-SXM4-80GB a node, NVSwitch, 8x HDR200 InfiniBand",
   source = datasheet,
   gpus_per_node = 8,
-  device = "a100",
+  device = "a100_sxm",
   links = {
     intra = { name = "NVLink 3 and NVSwitch", bandwidth = 234.89e9, send_bandwidth = 195e9,
       source = "8 GPUs, 16 GiB: stas00/ml-engineering@744d01e network/README.md; sends: li-plus/playground "
@@ -26,5 +26,4 @@ return {
     inter = { name = "8x InfiniBand HDR200", bandwidth_per_gpu = 21.2e9, bandwidth_per_node = 170e9,
       source = "8x 25 GB/s (Narayanan et al. 2021) at the 85 % that NVIDIA/nccl-tests issue 119 reached on HDR200" },
   },
-  profile = { base = "perlmutter" },
 }

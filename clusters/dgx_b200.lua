@@ -7,7 +7,7 @@ return {
   summary = "8x B200-SXM-180GB a node, NVSwitch, 8x NDR400 InfiniBand",
   source = datasheet,
   gpus_per_node = 8,
-  device = "b200",
+  device = "b200_sxm",
   links = {
     intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9,
       source = "all_reduce on 8 B200, 32 KiB to 16 GiB: " .. network,
@@ -21,5 +21,4 @@ return {
       source = "8x 50 GB/s, " .. network .. ", at the 96 % that vista's samples reach on one NDR card; "
         .. "in-node reduction: two nodes of H100, 338 GB/s over 200 GB/s of cards (all_reduce on GCP a3mega)" },
   },
-  profile = { base = "vista" },
 }

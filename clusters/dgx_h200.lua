@@ -7,7 +7,7 @@ return {
   summary = "8x H200-SXM-141GB a node, NVSwitch, 8x NDR400 InfiniBand",
   source = datasheet,
   gpus_per_node = 8,
-  device = "h200",
+  device = "h200_sxm",
   links = {
     intra = { name = "NVLink 4 and NVSwitch", bandwidth = 482e9, send_bandwidth = 396.4e9,
       source = "all_reduce and sends on 8 H200: " .. network .. "; curve of 8 H100: NVIDIA/dgxc-benchmarking v25.10.02",
@@ -20,5 +20,4 @@ return {
       source = "8x 50 GB/s, " .. network .. ", at the 96 % that vista's samples reach on one NDR card; "
         .. "in-node reduction: two nodes of H100, 338 GB/s over 200 GB/s of cards (all_reduce on GCP a3mega)" },
   },
-  profile = { base = "vista" },
 }

@@ -11,7 +11,7 @@ return {
   summary = "4x A100-SXM4-80GB a node, NCCL over TCP on Slingshot-11, as sampled",
   source = samples,
   gpus_per_node = 4,
-  device = "a100",
+  device = "a100_sxm",
   links = {
     intra = { name = "NVLink 3, 4 links a pair", bandwidth = 214e9, send_bandwidth = 91.5e9,
       source = "all_reduce 1x4 and p2p 1x2 at 268 MB, " .. samples,

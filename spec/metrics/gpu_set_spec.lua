@@ -253,7 +253,7 @@ describe("the GPU metrics on a hand-made trace", function()
       assert.matches("peak", why)
       local on_cluster = assert(maker.metric(folder, "mfu",
         { cluster = require("ett.profile.cluster").get("dgx_h100") }))
-      near(6e6 * 800 / 2 / 1 / 989e12, on_cluster.mfu)
+      near(6e6 * 800 / 2 / 1 / 989.5e12, on_cluster.mfu)
       assert.equal("bf16 of H100-SXM-80GB, cluster dgx_h100", on_cluster.peak_from)
     end)
   end)

@@ -62,7 +62,9 @@ describe("scaling", function()
   local function half_rate(op, s, _, pass) return op.flops(s, pass) / 1e14 + op.bytes(s, "bf16", pass) / 1e12 end
 
   it("goes by matmul rate for products and by bandwidth for memory", function()
-    local base, scaled = open "vista", open "dgx_b200"
+    local blackwell = cluster_module.get "dgx_b200"
+    blackwell.profile = { base = "vista" }
+    local base, scaled = open "vista", cluster_profile.open(blackwell)
     local product_ratio = scaled:operator("linear_up", product, "bf16", "forward").seconds
       / base:operator("linear_up", product, "bf16", "forward").seconds
     assert.near(828.6 / 1745, product_ratio, 0.03)

@@ -39,7 +39,7 @@ end
 local function copy(t)
   local made = {}
   for key, value in pairs(t) do made[key] = type(value) == "table" and copy(value) or value end
-  return made
+  return setmetatable(made, getmetatable(t))
 end
 
 -- Line rate of a node, bytes/s, from the words of a row: "4x HDR InfiniBand 200Gb/s", "400 Gb/s per node".

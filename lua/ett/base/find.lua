@@ -12,8 +12,9 @@ local script_folder
 --- Kinds of description files: kind -> folder under the roots.
 find.folders = {
   architectures = "lua/architectures", campaigns = "samplers/campaigns", clusters = "clusters",
-  communication = "lua/ett/trace/communication", devices = "devices", examples = "examples", measures = "spec/bench",
-  metrics = "lua/ett/metrics", operators = "operators", schedules = "lua/schedules",
+  communication = "lua/ett/trace/communication", devices = "clusters/devices", examples = "examples",
+  measures = "spec/bench", metrics = "lua/ett/metrics", operators = "operators", schedules = "lua/schedules",
+  stacks = "lua/stacks",
 }
 
 --- Counts changes of the roots. Results of find.path hold while it stays the same.

@@ -9,6 +9,7 @@ local fields = require "ett.plan.fields"
 local plan_rules = require "ett.plan.rules"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
+local stacks = require "ett.operator.stack"
 
 local plan = {}
 
@@ -22,6 +23,11 @@ local function check_fields(p, found)
     local known = schedules.names()
     found[#found + 1] = ("field 'schedule': unknown schedule '%s'%s; known are %s"):format(p.schedule,
       error_module.suggestion(p.schedule, known), table.concat(known, ", "))
+  end
+  if p.stack and not stacks.exists(p.stack) then
+    local known = stacks.names()
+    found[#found + 1] = ("field 'stack': unknown stack '%s'%s; known are %s"):format(p.stack,
+      error_module.suggestion(p.stack, known), table.concat(known, ", "))
   end
   if type(p.split) ~= "table" then return end
   for i, n in ipairs(p.split) do

@@ -5,25 +5,17 @@
 --   require("ett.profile.cluster").collective(cluster, "all_reduce", 1e8, { nodes = 2, gpus_per_node = 8 })
 local collective_names = require "ett.base.collective"
 local comm = require "ett.comm"
+local devices = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local schema = require "ett.base.schema"
 
 local cluster_module = {}
 
-local peaks = {}
-for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = "positive?" end
-
-local device_fields = {
-  name = "string", aliases = "list?", source = "string", peak_flops = { "table", fields = peaks },
-  memory_bytes = "positive", memory_bandwidth = "positive", multiprocessors = "count?", power_watts = "positive?",
-  measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
-}
-
 local fields = {
   name = "string", summary = "string", source = "string", gpus_per_node = "count", nodes = "count?",
   price_per_gpu_hour = "nonnegative?", note = "string?",
-  device = { "text_or_table", fields = device_fields },
+  device = { "text_or_table", fields = devices.fields },
   links = { "table", fields = {
     intra = { "table", optional = true, fields = { bandwidth = "positive", latency = "nonnegative?",
       send_bandwidth = "positive?", curves = "table?", name = "string?", source = "string" } },
@@ -62,13 +54,6 @@ local function check_curves(curves, label)
   end
 end
 
---- A device by name: the facts of devices/NAME.lua.
----@param name string
-function cluster_module.device(name)
-  local value, path = find.load("devices", name)
-  return schema.check(value, device_fields, find.label(path))
-end
-
 --- Checks what a cluster file returned.
 function cluster_module.check(given, label)
   if type(given) ~= "table" then
@@ -76,7 +61,7 @@ function cluster_module.check(given, label)
   end
   local clean = schema.check(given, fields, label)
   if type(clean.device) == "string" then
-    clean.device = error_module.wrap(label .. ": device", cluster_module.device, clean.device)
+    clean.device = error_module.wrap(label .. ": device", devices.get, clean.device)
   end
   local intra = clean.links.intra
   if not intra and clean.gpus_per_node > 1 then

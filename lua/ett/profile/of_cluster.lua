@@ -17,6 +17,7 @@
 local assumed = require "ett.profile.assumed"
 local cluster_module = require "ett.profile.cluster"
 local dialect = require "ett.operator.dialect"
+local device_times = require "ett.profile.device_times"
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"
 local profile = require "ett.profile"
@@ -119,8 +120,9 @@ local function with_table(self, op, shape, dtype, pass, answer)
   return answer
 end
 
---- What samples say, the cluster's own first.
+--- What samples say, the cluster's own first. A cluster without a profile has the kernel tables of its device.
 function Profile:sampled(op, shape, dtype, pass)
+  if self.device_times then return self.device_times:operator(op.name, shape, dtype, pass) end
   local void = self.own and self.own.void and pass ~= "update" and self.own:void(op.name, dtype, pass)
   if void then
     local answer = from_twin(self, op, shape, dtype, pass, void)
@@ -155,6 +157,7 @@ end
 local function sustained(self, op, shape, dtype, pass, answer)
   if op.family ~= "gemm" and op.family ~= "bmm" then return answer end
   local device = self.cluster.device
+  if self.device_times then return answer end
   local measured = device.measured_flops and device.measured_flops[dtype]
   local least = measured and op.flops(shape, pass) / measured
   if not least or answer.seconds >= least then return answer end
@@ -220,6 +223,16 @@ function Profile:collective(kind, bytes, topology, dtype)
   return cluster_module.collective(self.cluster, kind, bytes, topology)
 end
 
+--- The same profile with the kernels of a stack.
+---@param stack table of ett.operator.stack
+function Profile:with_stack(stack)
+  if not self.device_times then return self end
+  local same = {}
+  for name, value in pairs(self) do same[name] = value end
+  same.device_times, same.stream = self.device_times:with_stack(stack), {}
+  return setmetatable(same, Profile)
+end
+
 --- Opens the profile of a cluster.
 ---@param cluster table from ett.cluster
 ---@param own table? a profile to use as the cluster's own instead of what its file names
@@ -231,7 +244,8 @@ function cluster_profile.open(cluster, own)
     own = profile.open(cluster)
   end
   local other = said.base or said.borrow
-  return setmetatable({ cluster = cluster, own = own, stream = {},
+  local tables = not own and not cluster.profile and cluster.device.folder and device_times.new(cluster.device) or nil
+  return setmetatable({ cluster = cluster, own = own, stream = {}, device_times = tables,
     other = other and cluster_profile.open(cluster_module.get(other)) or nil }, Profile)
 end
 

@@ -3,8 +3,7 @@
 -- A row faster than the device's peak is wrong and the fit drops it. When most rows of a pass are, not the rows
 -- are wrong but the pass: a kernel is missing from it, or its clock stood still. Then no fit of it means anything,
 -- and the profile serves none (ett.profile: void).
-local cluster = require "ett.profile.cluster"
-local find = require "ett.base.find"
+local device_module = require "ett.profile.device"
 local schema = require "ett.base.schema"
 
 local physics = {}
@@ -13,7 +12,7 @@ local physics = {}
 physics.assumed_multiprocessors = 108
 
 --- Streaming multiprocessors of devices without a file.
-local multiprocessors = { V100 = 80, A40 = 84, L40 = 142, MI300 = 304, MI250 = 208 }
+local multiprocessors = { MI250 = 208 }
 
 --- Devices sold under another name, for the same chip.
 local same_chip = { A800 = "A100", H800 = "H100" }
@@ -24,7 +23,12 @@ local devices -- name in capitals -> facts
 local function device_of(gpu)
   if not devices then
     devices = {}
-    for _, name in ipairs(find.names "devices") do devices[name:upper()] = cluster.device(name) end
+    for _, key in ipairs(device_module.names()) do
+      local device = device_module.get(key)
+      for _, name in ipairs { key, device.name, table.unpack(device.aliases or {}) } do
+        devices[name:upper()] = device
+      end
+    end
   end
   gpu = gpu:upper()
   for from, to in pairs(same_chip) do gpu = gpu:gsub(from, to) end

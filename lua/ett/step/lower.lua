@@ -117,12 +117,38 @@ local function add_accumulation(state, uses)
     shape = shape, backward = seconds_of(answer), backward_answer = answer })] = 1
 end
 
+--- What a device waits for its host in a layer: a kernel cannot start before it is launched. The host's queue hides
+--- the launches behind the kernels of a layer, so that only the excess over the layer's device time is waited for.
+local function add_host_wait(state, uses)
+  local stack = state.times.stack
+  local each = stack and not stack.graphs and stack.launch_seconds or 0
+  if each == 0 then return end
+  local device, launches = { forward = 0.0, backward = 0.0 }, 0
+  for index, n in pairs(uses) do
+    local o = state.operations[index]
+    for pass in pairs(device) do device[pass] = device[pass] + n * (o[pass] and o[pass][1] or 0.0) end
+    launches = launches + n
+  end
+  local forward = math.max(0.0, launches * each - device.forward)
+  local backward = math.max(0.0, 2 * launches * each - device.backward)
+  if forward + backward == 0 then return end
+  local function answer(seconds)
+    return { seconds = seconds, low_seconds = 0.0, high_seconds = 1.5 * seconds, provenance = "assumed",
+      detail = "launches of the stack " .. stack.name }
+  end
+  state.operations[#state.operations + 1] = { name = "host", kind = "operator", family = "elementwise",
+    role = "alone", shape = {}, forward = seconds_of(answer(forward)), backward = seconds_of(answer(backward)),
+    forward_answer = answer(forward), backward_answer = answer(backward), parameters = 0, expert_parameters = 0 }
+  uses[#state.operations] = 1
+end
+
 --- Lowers a model under a clean plan.
 ---@param model table from ett.model
 ---@param p table from ett.plan
 ---@param times table from ett.step.times
 ---@return table { program = userdata, operations = list, kinds = list, configuration = c }
 function lower.program(model, p, times)
+  times = times:for_stack(p.stack)
   local c = architecture.configuration(model.hyper, p)
   local state = { plan = p, configuration = c, times = times,
     gpus_per_node = times.cluster.gpus_per_node, index = {}, operations = {},
@@ -139,6 +165,7 @@ function lower.program(model, p, times)
       uses[index] = (uses[index] or 0) + item.times
     end
     if p.accumulate_gradients then add_accumulation(state, uses) end
+    add_host_wait(state, uses)
     kinds[i] = { name = layer.name, place = layer.place or "middle", count = layer.count, input_bytes = shared,
       uses = uses }
   end

@@ -6,6 +6,7 @@
 local assumed = require "ett.profile.assumed"
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
+local stacks = require "ett.operator.stack"
 
 local times = {}
 local Times = {}
@@ -111,11 +112,26 @@ function Times:answer(demands, dtype, hidden)
   end
 end
 
+--- The same times under a stack: its kernels and launches.
+---@param name string|table|nil of lua/stacks, or a stack; nil: these
+function Times:for_stack(name)
+  if not name then return self end
+  local known = self.stacks[name]
+  if not known then
+    local stack = type(name) == "table" and name or stacks.get(name)
+    local profile = self.profile and self.profile.with_stack and self.profile:with_stack(stack) or self.profile
+    known = times.new(self.cluster, profile or false)
+    known.stack = stack
+    self.stacks[name] = known
+  end
+  return known
+end
+
 ---@param cluster table from ett.cluster
 ---@param profile table? with operator() and collective(); nil: the cluster's own, false: assumptions only
 function times.new(cluster, profile)
   if profile == nil then profile = require("ett.profile.of_cluster").open(cluster) end
-  return setmetatable({ cluster = cluster, profile = profile or nil, collectives = {},
+  return setmetatable({ cluster = cluster, profile = profile or nil, collectives = {}, stacks = {},
     operators = { forward = {}, backward = {}, update = {} } }, Times)
 end
 

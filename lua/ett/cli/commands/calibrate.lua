@@ -1,22 +1,44 @@
 --- Makes a cluster's coefficient files from folders of samples.
 local error_module = require "ett.base.error"
 
+-- Kernel tables into the coefficient files of devices.
+local function run_kernels(opts, words)
+  local calibrate = require "ett.profile.kernels.calibrate"
+  local summary = calibrate.run { tables = opts.kernels, into = opts.into or
+    require("ett.host").root .. "/clusters/devices", devices = #words > 0 and words or nil,
+    fitted = opts.date or os.date "!%Y-%m-%d" }
+  if opts.json then
+    io.write(require("ett.json").encode(summary, { indent = 2 }))
+  elseif not opts.quiet then
+    print(("%-16s %-20s %-10s %8s %18s %8s"):format("device", "kernel", "data type", "rows", "held-out error %",
+      "bytes"))
+    for _, line in ipairs(summary) do
+      print(("%-16s %-20s %-10s %8d %18.2f %8d"):format(line.device, line.kernel, line.dtype, line.rows,
+        100 * line.error, line.bytes))
+    end
+  end
+  return 0
+end
+
 return {
   name = "calibrate",
   summary = "make a cluster's coefficient files from folders of samples",
-  usage = "calibrate CLUSTER FOLDER ... --source WORDS [--into FOLDER] [--json]",
+  usage = "calibrate CLUSTER FOLDER ... --source WORDS [--into FOLDER] [--json]\n"
+    .. "       ett calibrate --kernels TABLES [DEVICE ...] [--into FOLDER] [--json]",
   description = "Fits every operator and collective sampled in the folders and writes small coefficient files,\n"
     .. "each with its source, date of fit and held-out error (of a small CPU table the surface that a\n"
     .. "profile of it would serve), into the profile folder of the cluster\n"
     .. "(a name whose file is a folder with init.lua), so that predictions need no samples.",
   options = {
     { "source", "WORDS", "where the samples come from; kept in every file" },
+    { "kernels", "TABLES", "folder of measured kernel tables; writes the coefficients of devices" },
     { "into", "FOLDER", "where to write (default: the cluster's own profile folder)" },
     { "date", "YYYY-MM-DD", "date of the fit (default: today)" },
     { "json", "print JSON" },
     { "quiet", "print nothing" },
   },
   run = function(opts, words)
+    if opts.kernels then return run_kernels(opts, words) end
     if #words < 2 then
       error_module.raise("usage", "calibrate: wanted CLUSTER FOLDER ...; `ett calibrate --help` says more")
     end

@@ -1,0 +1,13 @@
+--- NVIDIA B200, SXM, 180 GB.
+return {
+  name = "B200-SXM-180GB",
+  summary = "NVIDIA B200, SXM, 180 GB",
+  aliases = { "B200", "NVIDIA B200" },
+  source = "ai-dynamo/aiconfigurator@095f58a systems/*.yaml (datasheets)",
+  peak_flops = { bf16 = 2250e12, fp16 = 2250e12, fp32 = 80e12, fp8 = 4500e12, nvfp4 = 9000e12, tf32 = 1125e12 },
+  measured_flops = { fp16 = 1745e12, bf16 = 1745e12, fp8 = 3432.5e12 },
+  measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.7)",
+  memory_bytes = 180e9, memory_bandwidth = 8e12, multiprocessors = 148, l2_bytes = 126e6,
+  power_watts = 1000,
+  neighbours = { "gb300", "b300_sxm" },
+}

@@ -1,0 +1,12 @@
+--- Intel Gaudi 2, 96 GB.
+return {
+  name = "Gaudi 2",
+  summary = "Intel Gaudi 2, 96 GB",
+  aliases = { "Gaudi2" },
+  source = "stas00/ml-engineering@744d01e compute/accelerator/README.md (vendors' datasheets)",
+  peak_flops = { bf16 = 432e12, fp8 = 865e12 },
+  memory_bytes = 96e9, memory_bandwidth = 2.46e12, multiprocessors = 24, l2_bytes = 48e6,
+  power_watts = 600,
+  neighbours = { "h100_sxm", "h200_sxm" },
+  assumed = true,
+}

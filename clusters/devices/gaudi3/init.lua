@@ -1,0 +1,12 @@
+--- Intel Gaudi 3, 128 GB.
+return {
+  name = "Gaudi 3",
+  summary = "Intel Gaudi 3, 128 GB",
+  aliases = { "Gaudi3" },
+  source = "stas00/ml-engineering@744d01e compute/accelerator/README.md (vendors' datasheets)",
+  peak_flops = { bf16 = 1677e12, fp32 = 229e12, fp8 = 1677e12, tf32 = 459e12 },
+  memory_bytes = 128e9, memory_bandwidth = 3.7e12, multiprocessors = 64, l2_bytes = 96e6,
+  power_watts = 900,
+  neighbours = { "h100_sxm", "h200_sxm" },
+  assumed = true,
+}

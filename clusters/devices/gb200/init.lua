@@ -1,0 +1,11 @@
+--- NVIDIA GB200, one GPU of a superchip, 186 GB.
+return {
+  name = "GB200",
+  summary = "NVIDIA GB200, one GPU of a superchip, 186 GB",
+  aliases = { "GB200-186GB", "NVIDIA GB200" },
+  source = "stas00/ml-engineering@744d01e compute/accelerator/README.md (vendors' datasheets)",
+  peak_flops = { bf16 = 2500e12, fp16 = 2500e12, fp32 = 80e12, fp8 = 5000e12, nvfp4 = 10000e12, tf32 = 1250e12 },
+  memory_bytes = 186e9, memory_bandwidth = 8e12, multiprocessors = 152, l2_bytes = 126e6,
+  power_watts = 1200,
+  neighbours = { "gb300", "b200_sxm" },
+}

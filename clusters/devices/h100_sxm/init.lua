@@ -1,0 +1,13 @@
+--- NVIDIA H100, SXM, 80 GB.
+return {
+  name = "H100-SXM-80GB",
+  summary = "NVIDIA H100, SXM, 80 GB",
+  aliases = { "H100", "NVIDIA H100 80GB HBM3" },
+  source = "ai-dynamo/aiconfigurator@095f58a systems/*.yaml (datasheets)",
+  peak_flops = { bf16 = 989.5e12, fp16 = 989.5e12, fp32 = 67e12, fp8 = 1979e12, int8 = 1979e12, tf32 = 494.5e12 },
+  measured_flops = { fp16 = 794.5e12, bf16 = 794.5e12, fp8 = 1402.6e12 },
+  measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.7)",
+  memory_bytes = 80e9, memory_bandwidth = 3.35e12, multiprocessors = 132, l2_bytes = 50e6,
+  power_watts = 700,
+  neighbours = { "h200_sxm" },
+}

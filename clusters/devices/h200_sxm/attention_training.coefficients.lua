@@ -1,0 +1,16 @@
+-- Made by `ett calibrate --kernels`; see lua/ett/profile/kernels/README.md. Not written by hand.
+return {
+  format = "ett kernel 1", kernel = "attention_training", device = "h200_sxm",
+  source = "NVIDIA/cudnn-frontend@3929da2, benchmark/sdpa_benchmark_training (NVIDIA)", licence = "MIT",
+  fitted = "2026-11-22",
+  laws = {
+    ["bf16 backward 128 128"] = { 1.5832, 775.22 },
+    ["bf16 backward 192 128"] = { 2.0845, 748.58 },
+    ["bf16 backward 64 64"] = { 1.7736, 1502.4 },
+    ["bf16 forward 128 128"] = { 1.4002, 331.41 },
+    ["bf16 forward 192 128"] = { 1.4054, 507.22 },
+    ["bf16 forward 64 64"] = { 1.4066, 1370.6 },
+    ["fp8 backward 128 128"] = { 3.2104, 1046.4 },
+    ["fp8 forward 128 128"] = { 1.8271, 908.36 },
+  },
+}

@@ -1,0 +1,13 @@
+--- NVIDIA H200, SXM, 141 GB.
+return {
+  name = "H200-SXM-141GB",
+  summary = "NVIDIA H200, SXM, 141 GB",
+  aliases = { "H200", "NVIDIA H200" },
+  source = "ai-dynamo/aiconfigurator@095f58a systems/*.yaml (datasheets)",
+  peak_flops = { bf16 = 989.5e12, fp16 = 989.5e12, fp32 = 67e12, fp8 = 1979e12, int8 = 1979e12, tf32 = 494.5e12 },
+  measured_flops = { fp16 = 794.5e12, bf16 = 794.5e12, fp8 = 1453.4e12 },
+  measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF; bf16 noted as that of H100)",
+  memory_bytes = 141e9, memory_bandwidth = 4.8e12, multiprocessors = 132, l2_bytes = 50e6,
+  power_watts = 700,
+  neighbours = { "h100_sxm" },
+}

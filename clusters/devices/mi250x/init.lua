@@ -1,0 +1,12 @@
+--- AMD MI250X, one module of two dies, 128 GB.
+return {
+  name = "MI250X",
+  summary = "AMD MI250X, one module of two dies, 128 GB",
+  aliases = { "AMD MI250X" },
+  source = "stas00/ml-engineering@744d01e compute/accelerator/README.md (vendors' datasheets)",
+  peak_flops = { bf16 = 383e12, fp16 = 383e12, fp32 = 47.9e12, int8 = 383e12 },
+  memory_bytes = 128e9, memory_bandwidth = 3.28e12, multiprocessors = 220, l2_bytes = 16e6,
+  power_watts = 560,
+  neighbours = { "mi300x", "h200_sxm" },
+  assumed = true,
+}

@@ -1,0 +1,13 @@
+--- AMD MI325X, 256 GB.
+return {
+  name = "MI325X",
+  summary = "AMD MI325X, 256 GB",
+  aliases = { "AMD MI325X" },
+  source = "stas00/ml-engineering@744d01e compute/accelerator/README.md (vendors' datasheets)",
+  peak_flops = { bf16 = 1307.4e12, fp16 = 1307.4e12, fp32 = 163.4e12,
+    fp8 = 2614.9e12, int8 = 2614.9e12, tf32 = 653.7e12 },
+  memory_bytes = 256e9, memory_bandwidth = 6e12, multiprocessors = 304, l2_bytes = 256e6,
+  power_watts = 1000,
+  neighbours = { "mi300x", "h200_sxm" },
+  assumed = true,
+}

@@ -1,0 +1,11 @@
+--- AMD MI355X, 288 GB.
+return {
+  name = "MI355X",
+  summary = "AMD MI355X, 288 GB",
+  aliases = { "AMD MI355X", "MI355X-288GB" },
+  source = "ai-dynamo/aiconfigurator@095f58a systems/*.yaml (datasheets)",
+  peak_flops = { bf16 = 2516.6e12, fp16 = 2516.6e12, fp32 = 157.3e12, fp8 = 5033e12, mxfp4 = 10066e12 },
+  memory_bytes = 288e9, memory_bandwidth = 8e12, multiprocessors = 256, l2_bytes = 256e6,
+  power_watts = 1400,
+  neighbours = { "mi300x", "gb300" },
+}

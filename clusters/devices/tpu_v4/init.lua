@@ -1,0 +1,12 @@
+--- Google TPU v4, one chip, 32 GB.
+return {
+  name = "TPU v4",
+  summary = "Google TPU v4, one chip, 32 GB",
+  aliases = { "TPU-v4" },
+  source = "stas00/ml-engineering@744d01e compute/accelerator/README.md (vendors' datasheets)",
+  peak_flops = { bf16 = 275e12, int8 = 275e12 },
+  memory_bytes = 32e9, memory_bandwidth = 1.2e12, multiprocessors = 2, l2_bytes = 128e6,
+  power_watts = 192,
+  neighbours = { "h200_sxm" },
+  assumed = true,
+}

@@ -1,0 +1,11 @@
+--- Google TPU v6e (Trillium), one chip, 32 GB.
+return {
+  name = "TPU v6e",
+  summary = "Google TPU v6e (Trillium), one chip, 32 GB",
+  aliases = { "TPU-v6e" },
+  source = "stas00/ml-engineering@744d01e compute/accelerator/README.md (vendors' datasheets)",
+  peak_flops = { bf16 = 918e12, fp8 = 918e12, int8 = 1836e12 },
+  memory_bytes = 32e9, memory_bandwidth = 1.6e12, multiprocessors = 1, l2_bytes = 128e6,
+  neighbours = { "h200_sxm" },
+  assumed = true,
+}

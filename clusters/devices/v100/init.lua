@@ -1,0 +1,12 @@
+--- NVIDIA V100, SXM2, 32 GB.
+return {
+  name = "V100-SXM2-32GB",
+  summary = "NVIDIA V100, SXM2, 32 GB",
+  aliases = { "V100" },
+  source = "assumed: from memory of the vendor's datasheet",
+  peak_flops = { fp16 = 125e12, fp32 = 15.7e12 },
+  memory_bytes = 32e9, memory_bandwidth = 0.9e12, multiprocessors = 80, l2_bytes = 6e6,
+  power_watts = 300,
+  neighbours = { "a100_sxm", "h200_sxm" },
+  assumed = true,
+}

@@ -1,0 +1,15 @@
+--- A node of eight L40S on PCIe 4 with two 200 Gbit/s cards.
+return {
+  name = "l40s_node",
+  summary = "8x L40S a node, PCIe 4, 2x 200 Gbit/s",
+  source = "assumed",
+  gpus_per_node = 8,
+  device = "l40s",
+  links = {
+    intra = { name = "PCIe 4 x16", bandwidth = 20e9,
+      source = "assumed: 31 GB/s one way at 65 %" },
+    inter = { name = "2x 200 Gbit/s", hierarchical = true,
+      bandwidth_per_gpu = 5e9, bandwidth_per_node = 42e9,
+      source = "assumed: 2x 25 GB/s at 85 %" },
+  },
+}

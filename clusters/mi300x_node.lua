@@ -1,0 +1,15 @@
+--- A node of eight MI300X with eight 400 Gbit/s cards.
+return {
+  name = "mi300x_node",
+  summary = "8x MI300X a node, Infinity Fabric, 8x 400 Gbit/s",
+  source = "stas00/ml-engineering@744d01e network/README.md",
+  gpus_per_node = 8,
+  device = "mi300x",
+  links = {
+    intra = { name = "Infinity Fabric, every pair linked", bandwidth = 330e9,
+      source = "assumed: 448 GB/s a GPU one way (stas00/ml-engineering@744d01e network/README.md) at 74 %" },
+    inter = { name = "8x 400 Gbit/s", hierarchical = true,
+      bandwidth_per_gpu = 48e9, bandwidth_per_node = 384e9,
+      source = "8x 50 GB/s, stas00/ml-engineering@744d01e network/README.md" },
+  },
+}

@@ -1,0 +1,43 @@
+--- Stacks: the software that runs a step, one file each in lua/stacks, found by name.
+--
+--   local stack = require("ett.operator.stack").get "megatron"
+--
+-- A stack says which kernel serves attention, norms and the loss, and what a launch costs the host.
+local error_module = require "ett.base.error"
+local find = require "ett.base.find"
+local schema = require "ett.base.schema"
+
+local stack_module = {}
+
+--- The kernels of attention, of norms and of the cross entropy that a stack may name.
+stack_module.attention = { "cudnn", "flash2", "flash1", "flash1_triton" }
+stack_module.norm = { "fused", "compiled", "torch" }
+stack_module.cross_entropy = { "fused", "compiled", "torch" }
+
+local fields = {
+  name = "string", summary = "string", source = "string",
+  attention = { "string", default = "cudnn", one_of = stack_module.attention },
+  norm = { "string", default = "fused", one_of = stack_module.norm },
+  cross_entropy = { "string", default = "fused", one_of = stack_module.cross_entropy },
+  graphs = { "boolean", default = false, help = "the step is one CUDA graph: launching costs nothing" },
+  launch_seconds = { "nonnegative", default = 0.0, help = "of the host, for each operator and pass" },
+}
+
+--- The stack of a name; raises with the nearest name.
+---@param name string? nil: "plain"
+function stack_module.get(name)
+  local value, path = find.load("lua/stacks", name or "plain")
+  local label = find.label(path)
+  if type(value) ~= "table" then
+    error_module.raise("model", "%s: a stack file must return a table, got %s", label, schema.describe(value))
+  end
+  return schema.check(value, fields, label)
+end
+
+--- Names of every stack found.
+function stack_module.names() return find.names "lua/stacks" end
+
+--- Whether a name is a stack.
+function stack_module.exists(name) return find.path("lua/stacks", name) ~= nil end
+
+return stack_module

@@ -1,0 +1,63 @@
+--- Devices: one kind of accelerator with its datasheet facts, from clusters/devices/NAME/init.lua.
+--
+--   local device = require("ett.profile.device").get "h100_sxm"
+--   device:peak "fp8_block"     -- FLOP/s of dense products
+local error_module = require "ett.base.error"
+local find = require "ett.base.find"
+local schema = require "ett.base.schema"
+
+local device_module = {}
+
+---@class ett.Device
+---@field multiprocessors integer
+---@field memory_bandwidth number bytes/s
+---@field l2_bytes number
+local Device = { __name = "ett.device" }
+Device.__index = Device
+
+local peaks = { nvfp4 = "positive?", mxfp4 = "positive?" }
+for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = "positive?" end
+
+--- The fields of a device, in its own file or inside a cluster's. `neighbours` answer for it what it has no table of;
+--- `tables` is its folder among measured tables, where that is not its own name.
+device_module.fields = {
+  name = "string", key = "string?", folder = "string?", summary = "string?", aliases = "list?", source = "string",
+  peak_flops = { "table", fields = peaks }, memory_bytes = "positive", memory_bandwidth = "positive",
+  multiprocessors = "count?", l2_bytes = "positive?", power_watts = "positive?",
+  measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
+  assumed = "boolean?", neighbours = "list?", tables = "string?",
+}
+
+-- A block format runs at the rate of its plain format.
+local rate_of = { fp16 = "bf16", fp8_block = "fp8", mxfp8 = "fp8", mxfp4 = "nvfp4", int8 = "fp8" }
+
+--- FLOP/s of dense products of a data type; nil where the device does not have it.
+---@param dtype string
+---@return number?
+function Device:peak(dtype)
+  return self.peak_flops[dtype] or self.peak_flops[rate_of[dtype]]
+end
+
+--- Checks what a device file returned.
+function device_module.check(given, label)
+  if type(given) ~= "table" then
+    error_module.raise("model", "%s: a device file must return a table, got %s", label, schema.describe(given))
+  end
+  local clean = schema.check(given, device_module.fields, label)
+  return setmetatable(clean, Device)
+end
+
+--- The device of a name; raises with the nearest name.
+---@param name string such as "h100_sxm"
+---@return ett.Device
+function device_module.get(name)
+  local value, path = find.load("clusters/devices", name)
+  local device = device_module.check(value, path:match("clusters/(.*)$") or path)
+  device.key, device.folder = name, path:match("^(.*)/init%.lua$")
+  return device
+end
+
+--- Names of every device found.
+function device_module.names() return find.names "clusters/devices" end
+
+return device_module

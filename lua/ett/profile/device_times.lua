@@ -1,0 +1,156 @@
+--- Operator times of a device from its kernel models: what clusters/devices/NAME holds.
+--
+-- A linear layer is its products: forward (m, n, k); backward dA (m, k, n) and dW (n, k, m). Attention follows the
+-- training laws, grouped experts a product over all of them; what only moves memory takes its bytes over the device's
+-- streaming rate.
+local error_module = require "ett.base.error"
+local kernels = require "ett.profile.kernels"
+local operator = require "ett.operator"
+local stacks = require "ett.operator.stack"
+local training = require "ett.profile.kernels.attention_training"
+
+local device_times = {}
+local DeviceTimes = {}
+DeviceTimes.__index = DeviceTimes
+
+-- Kernel tables are bursts. bf16 products that run for a second are slower: by 11 to 17 % on H200 and 12 to 15 % on
+-- B200 from 10 GFLOP on (aiconfigurator, gemm_sustained against gemm); fp8 products by 0 to 5 %.
+local sustained = { bf16 = 1.13, fp8 = 1.03 }
+
+-- Share of the memory bandwidth that norms reach: H200, norm_training, 8192 x 8192 bf16 (cuDNN, PyTorch,
+-- torch.compile). Other streaming kernels: assumed.
+local norm_share = { fused = { forward = 0.79, backward = 0.73 }, torch = { forward = 0.55, backward = 0.32 },
+  compiled = { forward = 0.87, backward = 0.36 } }
+local stream_share = 0.80
+
+-- Times of an attention kernel over those of the newest fused one, forward and backward, by generation of the device.
+-- FlashAttention 2 and 3 on H100, 1 and 2 on A100: Dao 2023 (arXiv 2307.08691), Shah et al. 2024 (arXiv 2407.08608),
+-- causal, head dimension 128.
+local attention_factor = {
+  cudnn = {}, flash2 = { hopper = { 1.75, 1.55 } },
+  flash1 = { ampere = { 1.7, 1.45 }, hopper = { 2.7, 2.2 } },
+  flash1_triton = { ampere = { 1.5, 1.7 }, hopper = { 2.5, 2.5 } },
+}
+local generation = { a100_sxm = "ampere", h100_sxm = "hopper", h200_sxm = "hopper" }
+
+-- Bytes moved by a cross entropy that is not fused over those of a fused one: logits are cast to fp32, and their
+-- logarithms are kept.
+local cross_entropy_factor = { fused = 1.0, compiled = 1.5, torch = 3.0 }
+local stream_start = 2e-6
+
+local table_dtype = { fp16 = "bf16" }
+
+-- The factor of a product's sustained rate on its burst rate.
+local function sustained_factor(dtype, flops)
+  local most = sustained[dtype] or 1.03
+  local share = math.max(0.0, math.min(1.0, math.log(flops / 1e9, 10)))
+  return 1 + (most - 1) * share
+end
+
+--- The kernel of this device, or of the nearest neighbour that has one.
+function DeviceTimes:kernel(name, dtype)
+  local id = name .. " " .. dtype
+  local known = self.kernels[id]
+  if known == nil then
+    known = kernels.of(self.device, name, dtype) or false
+    self.kernels[id] = known
+  end
+  return known or nil
+end
+
+-- One product of a group of `batch`: { seconds, low, high }.
+local function product(self, dtype, batch, m, n, k)
+  local kernel = self:kernel("gemm", dtype)
+  if not kernel then return nil end
+  local x = { m = batch * m, n = n, k = k }
+  local seconds, low, high = kernel:predict(x)
+  if batch > 1 then
+    local whole = kernel.model.analyse(self.device, dtype, x)
+    local factor = kernel.model.grouped(self.device, dtype, batch, m, n, k) / whole
+    seconds, low, high = seconds * factor, low * factor, high * factor
+  end
+  local factor = sustained_factor(dtype, 2.0 * batch * m * n * k)
+  return { seconds = seconds * factor, low = low * factor, high = high * factor, kernel = kernel }
+end
+
+local function answer(parts, detail)
+  local seconds, low, high = 0.0, 0.0, 0.0
+  for _, part in ipairs(parts) do
+    if not part then return nil end
+    seconds, low, high = seconds + part.seconds, low + part.low, high + part.high
+  end
+  return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = "calibrated", detail = detail }
+end
+
+local function products(self, op, shape, dtype, pass)
+  local s = op.kernel_shape(shape)
+  local batch = s.batch or 1
+  if pass == "backward" then
+    local d_input = product(self, dtype, batch, s.m, s.k, s.n)
+    local d_weight = product(self, dtype, batch, s.n, s.k, s.m)
+    return answer({ d_input or false, d_weight or false }, "products of its kernel table")
+  end
+  return answer({ product(self, dtype, batch, s.m, s.n, s.k) or false }, "product of its kernel table")
+end
+
+--- The training laws of this device, else of the neighbour that has some.
+function DeviceTimes:laws()
+  if self.known_laws == nil then self.known_laws = kernels.laws(self.device) or false end
+  return self.known_laws or nil
+end
+
+local function attention(self, op, shape, pass)
+  local laws = self:laws()
+  if not laws then return nil end
+  local s = op.kernel_shape(shape)
+  local x = { batch = shape.batch, heads = shape.heads, seq_q = shape.seq_q, seq_k = shape.seq_k,
+    head_dim = shape.head_dim, value_dim = shape.value_dim or shape.head_dim, causal = s.causal and 1 or 0,
+    window = shape.window or 0 }
+  local seconds = training.seconds(self.device, laws.laws, "bf16", pass, x)
+  if not seconds then return nil end
+  -- Context ranks that share a sequence hold an early and a late piece each: half of all pairs.
+  if shape.shards and s.causal then seconds = seconds * op.flops(shape, pass) / training.flops(x, pass) end
+  local kernel = attention_factor[self.stack.attention] or {}
+  local factors = kernel[generation[self.device.key]]
+  seconds = seconds * laws.factor * (factors and factors[pass == "backward" and 2 or 1] or 1.0)
+  return { seconds = seconds, low_seconds = seconds * (1 - laws.spread), high_seconds = seconds * (1 + laws.spread),
+    provenance = "calibrated", detail = laws.detail }
+end
+
+local function streamed(self, op, shape, dtype, pass)
+  local share = stream_share
+  if op.family == "norm" then share = norm_share[self.stack.norm][pass] end
+  local bytes = op.bytes(shape, dtype == "fp8" and "bf16" or dtype, pass)
+  if op.family == "cross_entropy" then bytes = bytes * cross_entropy_factor[self.stack.cross_entropy] end
+  local seconds = stream_start + bytes / (self.device.memory_bandwidth * share)
+  return { seconds = seconds, low_seconds = seconds * 0.85, high_seconds = seconds * 1.25, provenance = "calibrated",
+    detail = "its bytes at the device's streaming rate" }
+end
+
+--- { seconds, low_seconds, high_seconds, provenance, detail } of one run of an operator, or nil.
+function DeviceTimes:operator(name, shape, dtype, pass)
+  local op = operator.get(name)
+  local precision = table_dtype[dtype] or dtype
+  if op.family == "gemm" or op.family == "bmm" then
+    return products(self, op, shape, op.family == "bmm" and "bf16" or precision, pass)
+  end
+  if op.family == "attention" then return attention(self, op, shape, pass) end
+  return streamed(self, op, shape, dtype, pass)
+end
+
+--- The same kernels under another stack.
+---@param stack table of ett.operator.stack
+function DeviceTimes:with_stack(stack)
+  return setmetatable({ device = self.device, kernels = self.kernels, stack = stack }, DeviceTimes)
+end
+
+--- Times of a device's operators.
+---@param device ett.Device
+---@param stack table? of lua/stacks
+function device_times.new(device, stack)
+  if not device.folder then error_module.raise("model", "device %s has no folder of kernels", device.name) end
+  return setmetatable({ device = device, kernels = {},
+    stack = stack or stacks.get() }, DeviceTimes)
+end
+
+return device_times

@@ -1,0 +1,36 @@
+--- Causal self-attention, forward: one fused kernel over whole sequences.
+--
+-- Work is counted in tiles of 128 queries by 128 keys. The longest row of tiles bounds small batches from below.
+local attention = { name = "attention", summary = "fused causal attention, forward", table = "attention_forward.csv",
+  inputs = { "batch", "seq", "heads", "kv_heads", "head_dim", "window" }, frameworks = { "trtllm", "sglang", "vllm" },
+  rounds = { default = 50 } }
+
+local ceil, log, max, min = math.ceil, math.log, math.max, math.min
+
+--- The analytic seconds, and what the trees see.
+---@param device ett.Device
+---@param dtype string of the products
+---@param x table { batch, seq, heads, kv_heads, head_dim, window (0: none) }
+---@return number seconds, number[] features
+function attention.analyse(device, dtype, x)
+  local windowed = x.window > 0 and x.window < x.seq
+  local rows = ceil(x.seq / 128)
+  local longest = windowed and min(rows, ceil(x.window / 128) + 1) or rows
+  local columns = windowed and longest or (rows + 1) / 2
+  local peak, tile = device:peak(dtype), 4.0 * x.head_dim * 128 * 128
+  local blocks = x.batch * x.heads * rows
+  local waves = blocks / device.multiprocessors
+  local last = longest * tile / (peak / device.multiprocessors)
+  local arithmetic = max(blocks * columns * tile / peak, last)
+  local bytes = 4.0 * x.batch * x.seq * (x.heads + x.kv_heads) * x.head_dim
+  local memory = bytes / device.memory_bandwidth
+  local seconds = max(arithmetic / 0.6, memory / 0.7) + 5e-6
+  return seconds, { log(x.batch), log(x.seq), log(x.heads), log(x.kv_heads), x.head_dim, log(x.heads / x.kv_heads),
+    log(blocks * columns), log(waves), waves / ceil(waves), log(arithmetic / memory),
+    log(windowed and x.window or x.seq), log(bytes / device.l2_bytes), x.seq % 128, last / arithmetic, log(seconds) }
+end
+
+--- Rows with the same heads are held out together.
+function attention.group(x) return ("%d %d %d"):format(x.heads, x.kv_heads, x.head_dim) end
+
+return attention

@@ -1,0 +1,125 @@
+--- Attention in training, forward and backward apart: cuDNN's fused kernels.
+--
+-- seconds = FLOPs / peak x (a + b / keys), where keys is the mean number of keys that a query sees. a and b belong to
+-- one data type, pass and pair of head dimensions. a is the inverse share of the peak at long sequences, b the cost
+-- of each query's own work.
+local csv = require "ett.csv"
+
+local training = { name = "attention_training", summary = "fused attention, forward and backward apart",
+  table = "attention_training.csv" }
+
+local max = math.max
+
+--- Query-key pairs of one head and sequence.
+local function pairs_of(x)
+  local window = x.window > 0 and x.window < x.seq_k and x.window
+  if x.causal == 0 then return x.seq_q * (x.seq_k + 0.0) end
+  if window then return x.seq_q * (window - window * 0.5 * (window / x.seq_k)) end
+  return x.seq_q * (x.seq_k - x.seq_q / 2.0)
+end
+
+--- FLOPs of a pass: two products forward, five backward.
+function training.flops(x, pass)
+  local dims = pass == "backward" and 3 * x.head_dim + 2 * x.value_dim or x.head_dim + x.value_dim
+  return 2.0 * x.batch * x.heads * dims * pairs_of(x)
+end
+
+--- The key of a law, such as "bf16 backward 128 128".
+function training.key(dtype, pass, x) return ("%s %s %d %d"):format(dtype, pass, x.head_dim, x.value_dim) end
+
+-- Least squares of the relative error over two columns, both coefficients at least 0.
+local function two_columns(rows)
+  local aa, ab, bb, a, b = 0.0, 0.0, 0.0, 0.0, 0.0
+  for _, row in ipairs(rows) do
+    local u, v = row.u / row.seconds, row.v / row.seconds
+    aa, ab, bb, a, b = aa + u * u, ab + u * v, bb + v * v, a + u, b + v
+  end
+  local determinant = aa * bb - ab * ab
+  local first, second = (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
+  if determinant <= 1e-12 * aa * bb or second < 0 then return a / aa, 0.0 end
+  if first < 0 then return 0.0, b / bb end
+  return first, second
+end
+
+--- Measured rows of a device: cuDNN's, reproducible or not as the source ran them; nil where it has no table.
+---@param folder string one folder a device
+---@param device ett.Device
+---@return table[]?
+function training.read(folder, device)
+  local file = csv.read(("%s/%s/%s"):format(folder, device.tables or device.key, training.table))
+  if not file then return nil end
+  local columns, rows = {}, {}
+  for _, name in ipairs { "framework", "dtype", "pass" } do columns[name] = file:strings(name) end
+  for _, name in ipairs { "batch", "seq_q", "seq_k", "heads", "kv_heads", "head_dim", "value_dim", "causal",
+    "window", "deterministic", "time_us" } do columns[name] = file:numbers(name) end
+  local seen = {}
+  for i = 1, #columns.time_us do
+    local row = {}
+    for name, values in pairs(columns) do row[name] = values[i] end
+    row.seconds = row.time_us * 1e-6
+    -- Both kinds of backward pass were measured on GB300: the faster, which frameworks take by default.
+    local key = ("%s %s %d %d %d %d"):format(training.key(row.dtype, row.pass, row), row.batch, row.seq_q, row.heads,
+      row.causal, row.window)
+    local small = row.window > 0 and row.window < 256 -- a few tiles: another regime
+    if row.framework == "cudnn" and row.dtype ~= "mxfp8" and not small then
+      if seen[key] then
+        if row.seconds < rows[seen[key]].seconds then rows[seen[key]] = row end
+      else
+        rows[#rows + 1] = row
+        seen[key] = #rows
+      end
+    end
+  end
+  return rows
+end
+
+--- Fits every law that has rows.
+---@param device ett.Device
+---@param rows table[] { dtype, pass, batch, heads, seq_q, seq_k, head_dim, value_dim, causal, window, seconds }
+---@return table<string, number[]> key -> { a, b }
+function training.fit(device, rows)
+  local groups, laws = {}, {}
+  for _, row in ipairs(rows) do
+    local key = training.key(row.dtype, row.pass, row)
+    local u = training.flops(row, row.pass) / device:peak(row.dtype)
+    groups[key] = groups[key] or {}
+    table.insert(groups[key], { u = u, v = u / (pairs_of(row) / row.seq_q), seconds = row.seconds })
+  end
+  for key, group in pairs(groups) do laws[key] = { two_columns(group) } end
+  return laws
+end
+
+-- The law of the nearest head dimensions.
+local function nearest(laws, dtype, pass, x)
+  local best, distance
+  for key in pairs(laws) do
+    local of_dtype, of_pass, head, value = key:match("^(%S+) (%S+) (%d+) (%d+)$")
+    if of_dtype == dtype and of_pass == pass then
+      local d = math.abs(math.log((head + value) / (x.head_dim + x.value_dim)))
+      if not best or d < distance or d == distance and key < best then best, distance = key, d end
+    end
+  end
+  return best and laws[best]
+end
+
+--- Seconds of a pass, or nil where no law of the data type is there.
+---@param device ett.Device
+---@param laws table of training.fit
+function training.seconds(device, laws, dtype, pass, x)
+  local law = nearest(laws, dtype, pass, x)
+  if not law then return nil end
+  local keys = max(1, pairs_of(x) / x.seq_q)
+  local unit = training.flops(x, pass) / device:peak(dtype)
+  return unit * (law[1] + law[2] / keys) + 4e-6
+end
+
+--- Mean relative error of laws over rows.
+function training.error(device, laws, rows)
+  local sum = 0.0
+  for _, row in ipairs(rows) do
+    sum = sum + math.abs(training.seconds(device, laws, row.dtype, row.pass, row) / row.seconds - 1)
+  end
+  return sum / #rows
+end
+
+return training

@@ -1,0 +1,143 @@
+--- Writes the coefficient files of devices from tables of measured kernels: `ett calibrate --kernels TABLES`.
+--
+--   calibrate.run { tables = "…/kernels", into = "clusters/devices", devices = { "h100_sxm" } }
+--
+-- Each file states its source, licence, fit date and the error of rows held out of a first fit.
+local devices = require "ett.profile.device"
+local error_module = require "ett.base.error"
+local files = require "ett.io"
+local kernels = require "ett.profile.kernels"
+local regress = require "ett.regress"
+local schema = require "ett.base.schema"
+local training = require "ett.profile.kernels.attention_training"
+
+local calibrate = {}
+
+--- The data types that are fitted where a table has them.
+calibrate.dtypes = { "bf16", "fp8", "fp8_block", "nvfp4" }
+
+local names = { "gemm", "attention" }
+
+local sources = {
+  aiter = { "ROCm/aiter@e404860, tuned products (AMD)", "MIT" },
+  cudnn = { "NVIDIA/cudnn-frontend@3929da2, benchmark/sdpa_benchmark_training (NVIDIA)", "MIT" },
+}
+local default_source = { "ai-dynamo/aiconfigurator@095f58a, compute tables (NVIDIA)", "Apache-2.0" }
+
+--- Whether a row belongs to the held-out fifth of a seed: all rows of its group do, or none.
+---@param group string of the model's `group`
+---@param seed integer
+function calibrate.held_out(group, seed)
+  local hash = seed
+  for i = 1, #group do hash = regress.mix(hash ~ group:byte(i)) end
+  return (hash >> 7) % 5 == 0
+end
+
+--- Rows of a model split into those to fit and those held out.
+function calibrate.split(model, rows, seed)
+  local fitted, held = {}, {}
+  for _, row in ipairs(rows) do
+    table.insert(calibrate.held_out(model.group(row), seed) and held or fitted, row)
+  end
+  return fitted, held
+end
+
+--- Mean relative error of a kernel over rows, and the share of rows inside its interval.
+function calibrate.error(kernel, rows)
+  local sum, inside = 0.0, 0
+  for _, row in ipairs(rows) do
+    local seconds, low, high = kernel:predict(row)
+    sum = sum + math.abs(seconds / row.seconds - 1)
+    if row.seconds >= low and row.seconds <= high then inside = inside + 1 end
+  end
+  return sum / #rows, inside / #rows
+end
+
+local function wrapped(text) return (text:gsub(("."):rep(112), "%0\n")) end
+
+local head = "-- Made by `ett calibrate --kernels`; see lua/ett/profile/kernels/README.md. Not written by hand."
+
+local function trees_file(kernel, about)
+  return ([==[
+%s
+return {
+  format = %q, kernel = %q, device = %q, dtype = %q,
+  source = %q, licence = %q,
+  framework = %q, fitted = %q,
+  rows = %d, held_out_error = %.4f,
+  text = [=[
+%s]=],
+}
+]==]):format(head, kernels.format, kernel.model.name, kernel.device.key, kernel.dtype, about.source[1],
+    about.source[2], about.framework, about.fitted, about.rows, about.error, wrapped(kernel:text()))
+end
+
+local function laws_file(device, laws, fitted)
+  local lines = {}
+  for i, key in ipairs(schema.keys(laws)) do
+    lines[i] = ("    [%q] = { %.5g, %.5g },"):format(key, table.unpack(laws[key]))
+  end
+  return ([==[
+%s
+return {
+  format = %q, kernel = "attention_training", device = %q,
+  source = %q, licence = %q,
+  fitted = %q,
+  laws = {
+%s
+  },
+}
+]==]):format(head, kernels.format, device.key, sources.cudnn[1], sources.cudnn[2], fitted, table.concat(lines, "\n"))
+end
+
+local function write(path, text)
+  local ok, err = files.write(path, text)
+  if not ok then error(err, 0) end
+end
+
+local function fit_trees(request, device, name, dtype, all)
+  local model = kernels.get(name)
+  local rows, framework = kernels.preferred(model, all, dtype)
+  if not framework or not device:peak(dtype) then return nil end
+  local fitted, held = calibrate.split(model, rows, request.seed or 1)
+  local err = #held > 0 and #fitted > 0 and calibrate.error(kernels.fit(name, device, dtype, fitted), held) or 0.0
+  local kernel = kernels.fit(name, device, dtype, rows)
+  local text = trees_file(kernel, { source = sources[framework] or default_source, framework = framework,
+    fitted = request.fitted, rows = #rows, error = err })
+  write(("%s/%s/%s.%s.coefficients.lua"):format(request.into, device.key, name, dtype), text)
+  return { device = device.key, kernel = name, dtype = dtype, rows = #rows, error = err, bytes = #text }
+end
+
+local function fit_laws(request, device)
+  local rows = training.read(request.tables, device)
+  if not rows then return nil end
+  local laws = training.fit(device, rows)
+  local text = laws_file(device, laws, request.fitted)
+  write(("%s/%s/attention_training.coefficients.lua"):format(request.into, device.key), text)
+  return { device = device.key, kernel = "attention_training", dtype = "", rows = #rows,
+    error = training.error(device, laws, rows), bytes = #text }
+end
+
+--- Fits and writes; raises where no table of any device is found.
+---@param request table { tables, into, devices (list of keys)?, fitted (date), seed? }
+---@return table[] summary { device, kernel, dtype, rows, error, bytes }
+function calibrate.run(request)
+  local summary = {}
+  for _, key in ipairs(request.devices or devices.names()) do
+    local device = devices.get(key)
+    for _, name in ipairs(names) do
+      local all = kernels.read(kernels.get(name), request.tables, device) or {}
+      for _, dtype in ipairs(calibrate.dtypes) do
+        summary[#summary + 1] = fit_trees(request, device, name, dtype, all)
+      end
+    end
+    summary[#summary + 1] = fit_laws(request, device)
+  end
+  if #summary == 0 then
+    error_module.raise("missing", "calibrate: no kernel tables of %s in '%s'",
+      request.devices and table.concat(request.devices, ", ") or "any device", request.tables)
+  end
+  return summary
+end
+
+return calibrate

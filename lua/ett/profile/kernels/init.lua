@@ -1,0 +1,190 @@
+--- Kernel models of a device: an analytic time, and trees on the logarithm of measured over analytic.
+--
+--   local kernels = require "ett.profile.kernels"
+--   kernels.of(device, "gemm", "bf16"):predict { m = 4096, n = 4096, k = 4096 }   --> seconds, low, high
+--   kernels.fit("gemm", device, "bf16", rows)                                     -- rows of { m, n, k, seconds }
+--
+-- A kernel model is a file of this folder: its inputs, its table of measured rows, `analyse` and `group`. README.md
+-- says what each field means.
+local csv = require "ett.csv"
+local devices = require "ett.profile.device"
+local error_module = require "ett.base.error"
+local find = require "ett.base.find"
+local regressor = require "ett.profile.regressor"
+local training = require "ett.profile.kernels.attention_training"
+
+local kernels = {}
+
+--- Format of coefficient files.
+kernels.format = "ett kernel 1"
+
+local models = { gemm = require "ett.profile.kernels.gemm", attention = require "ett.profile.kernels.attention",
+  moe = require "ett.profile.kernels.moe" }
+
+-- Found on development splits of the tables (other seeds than `ett bench kernels` reports on).
+local parameters = { max_depth = 6, eta = 0.13, subsample = 0.8, colsample_bytree = 0.6, min_child_weight = 4,
+  max_bin = 256, lambda = 1 }
+
+--- The kernel model of a name; raises with the nearest name.
+---@param name string
+function kernels.get(name)
+  local names = require("ett.base.schema").keys(models)
+  return models[name] or error_module.raise("missing", "unknown kernel model '%s'%s; there are %s", tostring(name),
+    error_module.suggestion(tostring(name), names), table.concat(names, ", "))
+end
+
+--- Measured rows of one device: list of { inputs…, framework, dtype, seconds }.
+---@param model table of kernels.get
+---@param folder string one folder a device, a table each
+---@param device ett.Device
+---@return table[]|nil rows, ett.Error? why there is no table
+function kernels.read(model, folder, device)
+  local file, err = csv.read(("%s/%s/%s"):format(folder, device.tables or device.key, model.table))
+  if not file then return nil, err end
+  local rows = {}
+  local us = file:numbers "time_us"
+  for i = 1, #us do rows[i] = { seconds = us[i] * 1e-6 } end
+  local function add(name, values)
+    for i = 1, #us do rows[i][name] = values[i] end
+  end
+  for _, name in ipairs(model.inputs) do add(name, file:numbers(name)) end
+  for _, name in ipairs { "framework", "dtype", table.unpack(model.texts or {}) } do add(name, file:strings(name)) end
+  return rows
+end
+
+--- The rows of one data type of the framework that the model prefers, and its name.
+---@param rows table[] of kernels.read
+---@return table[] rows, string? framework nil: no row
+function kernels.preferred(model, rows, dtype)
+  local by_framework = {}
+  for _, row in ipairs(rows) do
+    if row.dtype == dtype then
+      by_framework[row.framework] = by_framework[row.framework] or {}
+      table.insert(by_framework[row.framework], row)
+    end
+  end
+  for _, name in ipairs(model.frameworks) do
+    if by_framework[name] then return by_framework[name], name end
+  end
+  return {}, nil
+end
+
+---@class ett.Kernel
+---@field model table
+---@field device ett.Device whose analytic times it scales
+---@field from string? key of the neighbour that the trees are from
+local Kernel = { __name = "ett.kernel" }
+Kernel.__index = Kernel
+
+--- Seconds of one run and the ends of the 90 % interval.
+---@param x table the model's inputs
+---@return number seconds, number low, number high
+function Kernel:predict(x)
+  local analytic, features = self.model.analyse(self.device, self.dtype, x)
+  local answer = self.trees:predict(features)
+  return analytic * answer.value, analytic * answer.low, analytic * answer.high
+end
+
+--- Fits the trees of one model, device and data type.
+---@param name string of the kernel model
+---@param device ett.Device
+---@param dtype string
+---@param rows table[] of kernels.preferred
+---@return ett.Kernel
+function kernels.fit(name, device, dtype, rows)
+  local model = kernels.get(name)
+  local features, ratios = {}, {}
+  for i, row in ipairs(rows) do
+    local analytic, seen = model.analyse(device, dtype, row)
+    features[i], ratios[i] = seen, row.seconds / analytic
+  end
+  local trees = regressor.fit { kind = "boosted_trees", family = "raw", rows = features, seconds = ratios,
+    rounds = model.rounds[dtype] or model.rounds.default, parameters = parameters, gate = false,
+    difficulty_rounds = 10 }
+  return setmetatable({ model = model, device = device, dtype = dtype, trees = trees }, Kernel)
+end
+
+--- The kernel as text that kernels.of reads: base64 of its trees.
+function Kernel:text() return self.trees:text() end
+
+-- The table of a coefficient file, checked; nil where the device has no such file.
+local function read_file(device, name, dtype)
+  local path = ("%s/%s%s.coefficients.lua"):format(device.folder, name, dtype and "." .. dtype or "")
+  local file = io.open(path, "r")
+  if not file then return nil end
+  file:close()
+  local given, label = find.load_file(path), find.label(path)
+  local format = type(given) == "table" and given.format
+  if format ~= kernels.format then
+    error_module.raise("format", "%s: expected a coefficient file of format '%s', found %s", label, kernels.format,
+      format and ("format '%s'"):format(tostring(format)) or "a " .. type(given))
+  end
+  for field, wanted in pairs { device = device.key, kernel = name, dtype = dtype } do
+    if given[field] ~= wanted then
+      error_module.raise("format", "%s: its field '%s' is '%s'; expected '%s'", label, field, tostring(given[field]),
+        wanted)
+    end
+  end
+  return given, label
+end
+
+--- The kernel of a device from its coefficient file, or nil where it has none.
+---@param device ett.Device
+---@param name string kernel model
+---@param dtype string
+---@return ett.Kernel?
+function kernels.own(device, name, dtype)
+  local given, label = read_file(device, name, dtype)
+  if not given then return nil end
+  local trees, err = regressor.from_text(given.text)
+  if not trees then error_module.raise("format", "%s: %s", label, err.message) end
+  return setmetatable({ model = kernels.get(name), device = device, dtype = dtype, trees = trees, about = given },
+    Kernel)
+end
+
+--- The kernel of a device: its own, else its nearest neighbour's trees on this device's analytic times; nil where
+--- neither has one, or the device has no rate for the data type.
+---@return ett.Kernel?
+function kernels.of(device, name, dtype)
+  if not device:peak(dtype) then return nil end
+  local own = kernels.own(device, name, dtype)
+  if own then return own end
+  for _, neighbour in ipairs(device.neighbours or {}) do
+    local other = kernels.own(devices.get(neighbour), name, dtype)
+    if other then
+      other.device, other.from = device, neighbour
+      return other
+    end
+  end
+  return nil
+end
+
+-- Measured seconds of a long causal forward pass over the law's: how far a device is from the laws.
+local function level(device, laws)
+  local kernel = kernels.own(device, "attention", "bf16")
+  if not kernel then return nil end
+  local x = { batch = 4, seq = 4096, heads = 32, kv_heads = 32, head_dim = 128, window = 0 }
+  local law = training.seconds(device, laws, "bf16", "forward", { batch = 4, heads = 32, seq_q = 4096, seq_k = 4096,
+    head_dim = 128, value_dim = 128, causal = 1, window = 0 })
+  return kernel:predict(x) / law
+end
+
+--- The laws of attention in training. A device without laws takes its neighbour's, scaled by the ratio of their
+--- measured forward passes.
+---@return table? { laws, factor, spread (half-width of the interval), detail }
+function kernels.laws(device)
+  local own = read_file(device, "attention_training")
+  if own then return { laws = own.laws, factor = 1.0, spread = 0.08, detail = "laws of attention in training" } end
+  for _, neighbour in ipairs(device.neighbours or {}) do
+    local other = devices.get(neighbour)
+    local found = read_file(other, "attention_training")
+    if found then
+      local here, there = level(device, found.laws), level(other, found.laws)
+      return { laws = found.laws, factor = here and there and here / there or 1.0, spread = 0.2,
+        detail = "laws of attention in training, from " .. neighbour }
+    end
+  end
+  return nil
+end
+
+return kernels

@@ -1,0 +1,7 @@
+--- GPT-NeoX with DeepSpeed.
+return {
+  name = "gpt_neox",
+  summary = "GPT-NeoX with DeepSpeed",
+  source = "assumed",
+  attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 60e-6,
+}

@@ -1,0 +1,7 @@
+--- Megatron-LM of 2021 and 2022, Megatron-DeepSpeed: fused softmax, no flash attention.
+return {
+  name = "megatron_2021",
+  summary = "Megatron-LM of 2021 and 2022, Megatron-DeepSpeed: fused softmax, no flash attention",
+  source = "assumed",
+  attention = "flash1", norm = "fused", cross_entropy = "torch", launch_seconds = 60e-6,
+}

@@ -1,0 +1,120 @@
+--- Errors of the kernel models on held-out shapes of the measured tables.
+-- Whole weights (n, k), heads or models are held out: a seeded fifth, never used to choose a feature or a parameter.
+local bench = { summary = "kernel models on held-out shapes" }
+
+local seed = 20261122
+local nvidia = { "a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb300", "l40s", "rtx_pro_6000" }
+local amd = { "mi300x", "mi355x" }
+
+local function tables()
+  local root = os.getenv "ETT_REFERENCE" or require("ett.host").root .. "/../shared/reference"
+  local folder = root .. "/kernels"
+  return require("lfs").attributes(folder, "mode") == "directory" and folder or nil,
+    ("no kernel tables at %s; set ETT_REFERENCE"):format(folder)
+end
+
+-- Mean error of devices, and a row for each. split(model, rows) -> fitted, held.
+local function errors(folder, name, dtype, devices, split)
+  local device_module, kernels = require "ett.profile.device", require "ett.profile.kernels"
+  local calibrate = require "ett.profile.kernels.calibrate"
+  local model, sum, count, rows = kernels.get(name), 0.0, 0, {}
+  for _, key in ipairs(devices) do
+    local device = device_module.get(key)
+    local all = kernels.read(model, folder, device)
+    local chosen = all and device:peak(dtype) and kernels.preferred(model, all, dtype) or {}
+    if #chosen > 0 then
+      local fitted, held = split(model, chosen)
+      local err, inside = calibrate.error(kernels.fit(name, device, dtype, fitted), held)
+      sum, count = sum + err, count + 1
+      rows[count] = { measure = ("    %s, %d rows, %.0f %% inside the interval"):format(key, #held, 100 * inside),
+        value = ("%.2f %%"):format(100 * err) }
+    end
+  end
+  return sum / count, rows
+end
+
+local function fifth(model, rows) return require("ett.profile.kernels.calibrate").split(model, rows, seed) end
+
+local function small_first(_, rows)
+  local fitted, held = {}, {}
+  for _, row in ipairs(rows) do
+    table.insert((row.m > 4096 or row.n > 8192 or row.k > 8192) and held or fitted, row)
+  end
+  return fitted, held
+end
+
+-- Trees of a device's neighbours on its own analytic times, over all of its rows.
+local function left_out(folder)
+  local device_module, kernels = require "ett.profile.device", require "ett.profile.kernels"
+  local calibrate = require "ett.profile.kernels.calibrate"
+  local model, sum, count, rows = kernels.get "gemm", 0.0, 0, {}
+  for _, key in ipairs(nvidia) do
+    local device = device_module.get(key)
+    local chosen = kernels.preferred(model, kernels.read(model, folder, device), "bf16")
+    local other = kernels.own(device_module.get(device.neighbours[1]), "gemm", "bf16")
+    if other and key ~= "a100_sxm" then
+      other.device = device
+      local err = calibrate.error(other, chosen)
+      sum, count = sum + err, count + 1
+      rows[count] = { measure = ("    %s from %s"):format(key, device.neighbours[1]),
+        value = ("%.2f %%"):format(100 * err) }
+    end
+  end
+  return sum / count, rows
+end
+
+local function training(folder)
+  local device_module = require "ett.profile.device"
+  local laws = require "ett.profile.kernels.attention_training"
+  local by_pass = { forward = { 0.0, 0 }, backward = { 0.0, 0 } }
+  for _, key in ipairs { "h200_sxm", "gb300" } do
+    local device = device_module.get(key)
+    local rows = laws.read(folder, device)
+    for i, row in ipairs(rows) do -- each row from laws of all others
+      local others = table.move(rows, 1, i - 1, 1, {})
+      table.move(rows, i + 1, #rows, #others + 1, others)
+      local seconds = laws.seconds(device, laws.fit(device, others), row.dtype, row.pass, row)
+      local sum = by_pass[row.pass]
+      sum[1], sum[2] = sum[1] + math.abs(seconds / row.seconds - 1), sum[2] + 1
+    end
+  end
+  return by_pass.forward[1] / by_pass.forward[2], by_pass.backward[1] / by_pass.backward[2]
+end
+
+function bench.run()
+  local folder, why = tables()
+  if not folder then return { { measure = "kernel tables", value = "skipped: " .. why } } end
+  local rows = {}
+  local function add(measure, err, most, details)
+    local row = { measure = measure, value = ("%.2f %%"):format(100 * err) }
+    if most then row.target, row.pass = ("<= %g %%"):format(most), 100 * err <= most end
+    rows[#rows + 1] = row
+    table.move(details or {}, 1, #(details or {}), #rows + 1, rows)
+  end
+  for _, case in ipairs { { "bf16", 4 }, { "fp8", 4 }, { "fp8_block" }, { "nvfp4", 4.5 } } do
+    local err, details = errors(folder, "gemm", case[1], nvidia, fifth)
+    add(("gemm %s, weights held out, mean of NVIDIA devices"):format(case[1]), err, case[2], details)
+  end
+  for _, dtype in ipairs { "bf16", "fp8", "fp8_block" } do
+    local err, details = errors(folder, "gemm", dtype, amd, fifth)
+    add(("gemm %s, weights held out, mean of AMD devices"):format(dtype), err, nil, details)
+  end
+  local err, details = errors(folder, "gemm", "bf16", nvidia, small_first)
+  add("gemm bf16, fitted to m <= 4096 and n, k <= 8192, tested above", err, 7, details)
+  err, details = left_out(folder)
+  add("gemm bf16, device left out (a100 aside)", err, 9, details)
+  for _, dtype in ipairs { "bf16", "fp8" } do
+    err, details = errors(folder, "attention", dtype, nvidia, fifth)
+    add(("causal attention forward %s, heads held out"):format(dtype), err, 5, details)
+  end
+  local forward, backward = training(folder)
+  add("attention in training, forward, rows left out", forward)
+  add("attention in training, backward, rows left out", backward, 8)
+  for _, dtype in ipairs { "bf16", "fp8_block" } do
+    err, details = errors(folder, "moe", dtype, nvidia, fifth)
+    add(("fused experts %s, models held out"):format(dtype), err, 12, details)
+  end
+  return rows
+end
+
+return bench

@@ -1,0 +1,152 @@
+--- Kernel models, devices and stacks: laws of the bundled coefficients, transfers, and what damaged files say.
+local device_module = require "ett.profile.device"
+local error_module = require "ett.base.error"
+local files = require "ett.io"
+local kernels = require "ett.profile.kernels"
+local stacks = require "ett.operator.stack"
+local training = require "ett.profile.kernels.attention_training"
+
+local function message(fn, ...)
+  local ok, err = pcall(fn, ...)
+  assert.is_false(ok)
+  assert.is_true(error_module.is(err), tostring(err))
+  return tostring(err)
+end
+
+describe("the bundled devices", function()
+  it("have facts, a source and neighbours that exist", function()
+    assert.is_true(#device_module.names() >= 25)
+    for _, name in ipairs(device_module.names()) do
+      local device = device_module.get(name)
+      assert.is_true(device.l2_bytes > 0 and device.memory_bandwidth > 1e11, name)
+      for _, neighbour in ipairs(device.neighbours or {}) do
+        assert.equal(neighbour, device_module.get(neighbour).key)
+      end
+    end
+  end)
+
+  it("run no product faster than their peak, and larger products take longer", function()
+    for _, name in ipairs(device_module.names()) do
+      local device = device_module.get(name)
+      local product = kernels.of(device, "gemm", "bf16")
+      local before = 0
+      for m = 512, 32768, 512 do
+        local seconds = product and product:predict { m = m, n = 8192, k = 8192 } or math.huge
+        assert.is_true(seconds >= 2.0 * m * 8192 * 8192 / (device:peak "bf16" or math.huge), name)
+        if m % 4096 == 0 then
+          assert.is_true(seconds > before or seconds == math.huge, ("%s at %d"):format(name, m))
+          before = seconds
+        end
+      end
+    end
+  end)
+
+  it("attend no faster than their peak, and backward takes two to five times forward", function()
+    for _, name in ipairs(device_module.names()) do
+      local device = device_module.get(name)
+      local laws = kernels.laws(device)
+      if device:peak "bf16" and laws then
+        for _, seq in ipairs { 1024, 4096, 16384 } do
+          local x = { batch = 2, heads = 32, seq_q = seq, seq_k = seq, head_dim = 128, value_dim = 128, causal = 1,
+            window = 0 }
+          local forward = laws.factor * training.seconds(device, laws.laws, "bf16", "forward", x)
+          local backward = laws.factor * training.seconds(device, laws.laws, "bf16", "backward", x)
+          assert.is_true(forward > training.flops(x, "forward") / device:peak "bf16", name)
+          assert.is_true(backward / forward > 2 and backward / forward < 5, name)
+        end
+      end
+    end
+  end)
+
+  it("transfer trees to a device without a table, on its own rates", function()
+    local a, b = device_module.get "h100_sxm", device_module.get "h100_pcie"
+    local x = { m = 8192, n = 8192, k = 8192 }
+    local own, transferred = kernels.of(a, "gemm", "bf16"), kernels.of(b, "gemm", "bf16")
+    assert.equal("h100_sxm", transferred.from)
+    assert.is_nil(own.from)
+    local ratio = transferred:predict(x) / own:predict(x)
+    assert.is_true(ratio > 1.1 and ratio < 1.7, tostring(ratio)) -- 989.5 / 756 TFLOP/s on 114 of 132 multiprocessors
+  end)
+
+  it("are refused with the nearest name", function()
+    assert.matches("unknown device 'h100_sx'; did you mean 'h100_sxm'?", message(device_module.get, "h100_sx"), 1, true)
+    assert.matches("unknown kernel model 'gem'; did you mean 'gemm'?", message(kernels.get, "gem"), 1, true)
+    assert.matches("did you mean 'megatron'?", message(stacks.get, "megatro"), 1, true)
+  end)
+end)
+
+describe("the laws of attention", function()
+  it("recover the two coefficients that made the rows", function()
+    local device, rows = device_module.get "h200_sxm", {}
+    for _, seq in ipairs { 1024, 2048, 8192 } do
+      local x = { dtype = "bf16", pass = "forward", batch = 1, heads = 16, seq_q = seq, seq_k = seq, head_dim = 128,
+        value_dim = 128, causal = 0, window = 0 }
+      x.seconds = training.flops(x, "forward") / device:peak "bf16" * (1.4 + 300 / seq)
+      rows[#rows + 1] = x
+    end
+    local law = training.fit(device, rows)["bf16 forward 128 128"]
+    assert.is_true(math.abs(law[1] - 1.4) < 1e-9 and math.abs(law[2] - 300) < 1e-6)
+  end)
+
+  it("count the pairs of a mask, a window and a whole product", function()
+    local x = { batch = 1, heads = 1, seq_q = 64, seq_k = 64, head_dim = 8, value_dim = 8, causal = 1, window = 0 }
+    local pairs_seen = 0
+    for query = 1, 64 do for key = 1, 64 do if key <= query then pairs_seen = pairs_seen + 1 end end end
+    assert.is_true(math.abs(training.flops(x, "forward") / (2 * 16 * pairs_seen) - 1) < 0.02)
+    x.causal = 0
+    assert.equal(2.0 * 16 * 64 * 64, training.flops(x, "forward"))
+  end)
+end)
+
+describe("a coefficient file", function()
+  local folder, device
+  before_each(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    assert(files.make_folder(folder))
+    device = device_module.get "h100_sxm"
+    device.folder = folder
+  end)
+  after_each(function() os.execute("rm -rf '" .. folder .. "'") end)
+
+  local function say(text)
+    assert(files.write(folder .. "/gemm.bf16.coefficients.lua", text))
+    return message(kernels.of, device, "gemm", "bf16")
+  end
+
+  it("of another version, device, data type or none at all is named and not served", function()
+    assert.matches("expected a coefficient file of format 'ett kernel 1', found format 'ett kernel 9'",
+      say "return { format = 'ett kernel 9' }", 1, true)
+    assert.matches("found a number", say "return 1", 1, true)
+    assert.matches("its field 'device' is 'a100_sxm'; expected 'h100_sxm'",
+      say "return { format = 'ett kernel 1', kernel = 'gemm', dtype = 'bf16', device = 'a100_sxm' }", 1, true)
+    assert.matches("gemm.bf16.coefficients.lua",
+      say "return { format = 'ett kernel 1', kernel = 'gemm', dtype = 'bf16', device = 'h100_sxm', text = 'AAAA' }", 1,
+      true)
+  end)
+end)
+
+describe("a stack", function()
+  local function step(fields)
+    local plan = { seq = 512, micro_batches = 4 }
+    for name, value in pairs(fields or {}) do plan[name] = value end
+    local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })
+    return require("ett.step.estimate").new { cluster = "dgx_h100", plan = plan, model = model }
+  end
+  local function host(e)
+    for _, line in ipairs(e.operators) do if line.name == "host" then return line.seconds end end
+    return 0
+  end
+
+  it("without graphs makes small layers wait for the host, and large ones not", function()
+    local plain, megatron = step(), step { stack = "megatron" }
+    assert.is_true(host(plain) == 0 and host(megatron) > 0)
+    assert.is_true(megatron.step_seconds > plain.step_seconds)
+    assert.is_true(host(step { stack = "megatron", seq = 8192, micro_batch = 8 }) < 1e-9)
+  end)
+
+  it("with slower kernels takes longer", function()
+    local fused, eager = step { stack = "megatron", seq = 8192 }, step { stack = "fsdp_eager", seq = 8192 }
+    assert.is_true(eager.step_seconds > fused.step_seconds)
+  end)
+end)

@@ -1,0 +1,155 @@
+--- Rows of published measured steps (schema 2) as estimates: model, plan, cluster and stack of each row.
+--
+-- A field that a row does not have is unknown: ett's default answers it, and the row says so in `unknown`.
+local published = require "published"
+
+local rows_v2 = {}
+
+--- Every row, or nil and a sentence.
+function rows_v2.rows()
+  local path, why = published.path "published/steps_v2.json"
+  if not path then return nil, why end
+  return assert(require("ett.json").read(path)).rows
+end
+
+local clusters = {
+  ["A100-SXM4-80GB"] = "dgx_a100", ["A100-SXM4-40GB"] = "dgx_a100", ["H100-SXM-80GB"] = "dgx_h100",
+  ["H100-SXM-96GB"] = "dgx_h100", ["H200-SXM-141GB"] = "dgx_h200", ["B200-SXM-180GB"] = "dgx_b200",
+  ["B300-SXM-288GB"] = "dgx_b300", ["GB200-186GB"] = "gb200_nvl72", ["GB300-288GB"] = "gb300_nvl72",
+  ["GH200-96GB"] = "vista", ["TPU v6e (Trillium)"] = "tpu_v6e", ["TPU v5p"] = "tpu_v5p",
+}
+
+local function copy(t)
+  local made = {}
+  for key, value in pairs(t) do made[key] = type(value) == "table" and copy(value) or value end
+  return setmetatable(made, getmetatable(t))
+end
+
+local function integer(value) return value and (math.tointeger(value) or math.floor(value + 0.5)) end
+
+-- Share of the line rate that collectives reach: 0.85 on HDR and older, 0.96 on NDR (sources: the cluster files).
+local function efficiency(row) return (row.nic_gbit or 0) >= 400 and 0.96 or 0.85 end
+
+--- The cluster of a row, or nil.
+function rows_v2.cluster(row)
+  local get = require("ett.profile.cluster").get
+  if row.id:match("^neox_A100") then return get "perlmutter" end
+  local name = clusters[row.device]
+  if not name or not require("ett.base.find").path("clusters", name) then return nil end
+  local cluster = copy(get(name))
+  if name == "vista" then return cluster end
+  local device = cluster.device
+  device.memory_bytes = row.device_memory_bytes or device.memory_bytes
+  if row.device == "A100-SXM4-40GB" then device.memory_bandwidth = 1.555e12 end
+  device.memory_bandwidth = row.device_memory_bandwidth or device.memory_bandwidth
+  cluster.gpus_per_node = integer(row.nvlink_domain) or cluster.gpus_per_node
+  if cluster.gpus_per_node == 72 and row.gpus % 72 ~= 0 then cluster.gpus_per_node = 64 end
+  if row.gpus < cluster.gpus_per_node then cluster.gpus_per_node = integer(row.gpus) end
+  local per_gpu = row.network_gb_per_gpu or row.network_gb_per_node and row.network_gb_per_node / row.gpus_per_node
+  if row.network_measured_gb_per_node then
+    per_gpu = row.network_measured_gb_per_node / row.gpus_per_node / efficiency(row)
+  end
+  if per_gpu and cluster.links.inter then
+    local reached = per_gpu * 1e9 * efficiency(row)
+    cluster.links.inter.bandwidth_per_gpu = reached
+    cluster.links.inter.bandwidth_per_node = reached * cluster.gpus_per_node
+  end
+  return cluster
+end
+
+local dtypes = { bf16 = "bf16", fp16 = "fp16", fp32 = "fp32", fp8 = "fp8", mxfp8 = "fp8" }
+
+--- The data type of a row's products, or nil.
+function rows_v2.dtype(row) return dtypes[row.precision or "bf16"] end
+
+--- Architecture and hyper-parameters of a row.
+function rows_v2.model(row)
+  local hyper = {
+    layers = integer(row.layers), hidden = integer(row.hidden), heads = integer(row.heads),
+    kv_heads = integer(row.kv_heads), head_dim = integer(row.head_dim), ffn = integer(row.ffn or row.moe_ffn),
+    vocab = integer(row.vocab), gated_mlp = row.gated_mlp == true,
+    attention = (row.attention == "unfused" or row.attention == "fused_softmax") and "fused_softmax" or "flash",
+    norm = row.norm, position = row.position == "alibi" and "none" or row.position,
+    rotary_fraction = row.rotary_fraction, parallel_block = row.parallel_block,
+    tied_embeddings = row.tied_embeddings, bias = row.bias, dropout = row.dropout,
+  }
+  local name = hyper.gated_mlp and "llama" or "gpt"
+  if row.arch == "moe" then
+    name = "mixtral"
+    hyper.experts, hyper.top_k, hyper.moe_ffn = integer(row.experts), integer(row.top_k), integer(row.moe_ffn)
+    local shared = row.shared_ffn and row.shared_ffn > 0 and row.moe_ffn and integer(row.shared_ffn / row.moe_ffn)
+    hyper.shared_experts = shared and shared > 0 and shared or nil
+    hyper.first_dense_layers = row.dense_layers and row.dense_layers > 0 and integer(row.dense_layers) or nil
+    hyper.parallel_block, hyper.dropout, hyper.rotary_fraction = nil, nil, nil
+    hyper.norm, hyper.position = nil, nil
+  end
+  return name, hyper
+end
+
+local recomputes = { none = "none", full = "full", selective = "selective" }
+
+local function recompute_of(row, unknown)
+  if row.recompute == "unknown" then unknown[#unknown + 1] = "recompute" end
+  local said = recomputes[row.recompute] or "none"
+  -- Megatron's selective recomputation of single modules costs little; of the attention core it is ett's own.
+  if said == "selective" and row.recompute_modules and #row.recompute_modules > 0 then
+    local core = false
+    for _, module in ipairs(row.recompute_modules) do core = core or module == "core_attn" end
+    if not core then return "none" end
+  end
+  if said == "full" and type(row.recompute_layers) == "number" and row.recompute_layers == 0 then return "none" end
+  return said
+end
+
+--- Plan of a row, and the names of what is unknown.
+function rows_v2.plan(row, dtype)
+  local unknown = {}
+  for _, field in ipairs { "zero", "attention", "overlap_grad_reduce", "gradient_dtype" } do
+    if row[field] == nil then unknown[#unknown + 1] = field end
+  end
+  local pp, vp = integer(row.pp or 1), integer(row.vp or 1)
+  local micro_batches = integer(row.micro_batches)
+  local interleaved = row.schedule == "interleaved" and vp > 1 and pp > 1 and micro_batches % pp == 0
+  local neox = row.framework == "gpt-neox"
+  local zero = integer(row.zero or 0)
+  return {
+    tp = integer(row.tp or 1), pp = pp, cp = integer(row.cp or 1), dp = integer(row.dp), ep = integer(row.ep or 1),
+    etp = row.etp and integer(row.etp) or row.arch == "moe" and 1 or nil,
+    vp = interleaved and vp or 1, schedule = interleaved and "interleaved" or "1f1b",
+    micro_batch = integer(row.micro_batch), micro_batches = micro_batches, seq = integer(row.seq),
+    recompute = recompute_of(row, unknown), zero = zero, dtype = dtype,
+    gradient_dtype = dtypes[row.gradient_dtype or (dtype == "fp16" and "fp16" or zero == 3 and "bf16" or "fp32")],
+    sequence_parallel = row.sequence_parallel == true and (row.tp or 1) > 1,
+    serial_sends = neox, gradient_all_reduce = neox, bucket_bytes = neox and 2.52e9 or nil,
+    overlap_gradients = row.overlap_grad_reduce == true, overlap_parameters = row.overlap_param_gather == true,
+    overlap_all_to_all = row.alltoall_overlap == "batch" and "batch" or nil,
+    deduplicate_tokens = row.deduplicate_tokens or nil,
+    accumulate_gradients = row.fused_wgrad ~= true,
+    scatter_sends = (row.tp or 1) > 1 and row.sequence_parallel ~= true,
+    split = neox and row.split or nil,
+  }, unknown
+end
+
+local stacks = {
+  ["llm-foundry"] = "llm_foundry", ["megatron-bridge"] = "megatron", nemo = "megatron", ["mlperf-nemo"] = "megatron",
+  ["megatron-deepspeed"] = "megatron_2021", ["megatron-lm"] = "megatron", ["megatron-lm-zero-bubble"] = "megatron_2021",
+  maxtext = "maxtext", paxml = "maxtext", torchtitan = "torchtitan", ["fms-fsdp"] = "fsdp_eager",
+  ["nemo-automodel"] = "fsdp_eager", ["gpt-neox"] = "gpt_neox", internevo = "fsdp_eager",
+}
+
+--- The stack of a row: that of its framework, with what the row says of attention, compilation and graphs.
+function rows_v2.stack(row)
+  local base = require("ett.base.find").load("lua/stacks", stacks[row.framework] or "plain")
+  local stack = {}
+  for key, value in pairs(base) do stack[key] = value end
+  if row.attention == "flash_triton" then stack.attention = "flash1_triton" end
+  if row.attention == "te_cudnn" or row.attention == "cudnn" then stack.attention = "cudnn" end
+  if row.framework == "torchtitan" and row.compile == false then
+    local eager = require("ett.base.find").load("lua/stacks", "fsdp_eager")
+    stack.norm, stack.cross_entropy, stack.launch_seconds = eager.norm, eager.cross_entropy, eager.launch_seconds
+  end
+  if row.cuda_graphs == "full_iteration" or row.cuda_graphs == "layer" then stack.graphs = true end
+  return stack
+end
+
+return rows_v2
