@@ -79,9 +79,21 @@ for i, field in ipairs(fields.list) do
   fields.position[name] = i
 end
 
---- Fills `c` with the fields that C reads of a plan.
-function fields.to_c(p, c)
+--- The declarations that C must see again when the named fields change: theirs, and those that are converted, since a
+--- conversion may read other fields.
+function fields.c_list(names)
+  local list, changed = {}, { micro_batches = true } -- follows from global_batch
+  for _, name in ipairs(names) do changed[name] = true end
   for _, field in ipairs(fields.list) do
+    if type(field.c) == "table" or field.c and changed[field[1]] then list[#list + 1] = field end
+  end
+  return list
+end
+
+--- Fills `c` with the fields that C reads of a plan.
+---@param list table? fields.c_list; all of them where it is left out
+function fields.to_c(p, c, list)
+  for _, field in ipairs(list or fields.list) do
     local to, name = field.c, field[1]
     if to == true then
       c[name] = p[name]

@@ -97,7 +97,7 @@ end
 local function evaluate(run, p, row)
   local program, c_plan = lowered_of(run, p).program, run.c_plan
   local orders, label = schedules.orders(p)
-  fields.to_c(p, c_plan).orders = orders
+  fields.to_c(p, c_plan, run.c_list).orders = orders
   local step, memory, bubble = schedules.call(label, program.totals, program, c_plan, demands_of(run, p.dtype),
     run.workspace)
   if not step then return false end
@@ -125,14 +125,14 @@ local function visit(run, p)
   if p.global_batch then p.micro_batches = p.global_batch // (p.dp * p.micro_batch) end
   -- Every field from the start: a table that grows is copied at each doubling.
   local row = { step_seconds = 0.0, memory_bytes = 0.0, bubble_percent = 0.0, devices = 0, tokens_per_second = 0.0,
-    tokens_per_second_per_device = 0.0, fits = false, micro_batches = 0, rank = 0.0, index = 0 }
+    tokens_per_second_per_device = 0.0, fits = false, micro_batches = 0, rank = 0.0, index = 0, lowered = false }
   for i = 1, #run.names do row[run.names[i]] = p[run.names[i]] end
   row.micro_batches = p.micro_batches
   local ok, done = pcall(evaluate, run, p, row)
   if not ok then return refuse(run, done) end
   local list = done and run.rows or run.pending
   run.index = run.index + 1
-  row.index = run.index
+  row.index, row.lowered = run.index, run.lowered
   list[#list + 1] = row
 end
 
@@ -152,7 +152,7 @@ local function finish_pending(run, p)
   for dtype, demands in pairs(run.demands) do run.times:answer(demands, dtype, run.model.hyper.hidden) end
   for _, row in ipairs(run.pending) do
     for _, name in ipairs(run.names) do p[name] = row[name] end
-    p.micro_batches, run.lowered = row.micro_batches, nil
+    p.micro_batches, run.lowered = row.micro_batches, row.lowered
     local ok, done = pcall(evaluate, run, p, row)
     if not ok then
       refuse(run, done)
@@ -172,7 +172,7 @@ local function sort_rows(rows, objective)
     if a.rank ~= b.rank then return a.rank < b.rank end
     return a.index < b.index
   end)
-  for _, row in ipairs(rows) do row.index, row.rank = nil, nil end
+  for _, row in ipairs(rows) do row.index, row.rank, row.lowered = nil, nil, nil end
 end
 
 --- Evaluates every combination.
@@ -192,8 +192,8 @@ function sweep.new(given)
   local run = { model = given.model, cluster = cluster, times = given.times or times_module.new(cluster, given.profile),
     names = names, values = values, devices = given.devices, memory_limit = cluster.device.memory_bytes,
     from_global = base.global_batch and not over.micro_batches, workspace = workspace,
-    c_plan = { gpus_per_node = cluster.gpus_per_node }, programs = {}, demands = {}, rows = {}, pending = {},
-    refused = 0, index = 0 }
+    c_plan = fields.to_c(base, { gpus_per_node = cluster.gpus_per_node }), c_list = fields.c_list(names),
+    programs = {}, demands = {}, rows = {}, pending = {}, refused = 0, index = 0 }
   local p = setmetatable({}, { __index = base })
   combinations(run, p, 1)
   finish_pending(run, p)
