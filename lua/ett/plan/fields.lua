@@ -81,7 +81,7 @@ end
 
 --- The declarations that C must see again when the named fields change: theirs, and those that are converted, since a
 --- conversion may read other fields.
-function fields.c_list(names)
+function fields.for_c(names)
   local list, changed = {}, { micro_batches = true } -- follows from global_batch
   for _, name in ipairs(names) do changed[name] = true end
   for _, field in ipairs(fields.list) do
@@ -91,7 +91,7 @@ function fields.c_list(names)
 end
 
 --- Fills `c` with the fields that C reads of a plan.
----@param list table? fields.c_list; all of them where it is left out
+---@param list table? fields.for_c; all of them where it is left out
 function fields.to_c(p, c, list)
   for _, field in ipairs(list or fields.list) do
     local to, name = field.c, field[1]

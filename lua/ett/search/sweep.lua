@@ -97,7 +97,7 @@ end
 local function evaluate(run, p, row)
   local program, c_plan = lowered_of(run, p).program, run.c_plan
   local orders, label = schedules.orders(p)
-  fields.to_c(p, c_plan, run.c_list).orders = orders
+  fields.to_c(p, c_plan, run.for_c).orders = orders
   local step, memory, bubble = schedules.call(label, program.totals, program, c_plan, demands_of(run, p.dtype),
     run.workspace)
   if not step then return false end
@@ -192,7 +192,7 @@ function sweep.new(given)
   local run = { model = given.model, cluster = cluster, times = given.times or times_module.new(cluster, given.profile),
     names = names, values = values, devices = given.devices, memory_limit = cluster.device.memory_bytes,
     from_global = base.global_batch and not over.micro_batches, workspace = workspace,
-    c_plan = fields.to_c(base, { gpus_per_node = cluster.gpus_per_node }), c_list = fields.c_list(names),
+    c_plan = fields.to_c(base, { gpus_per_node = cluster.gpus_per_node }), for_c = fields.for_c(names),
     programs = {}, demands = {}, rows = {}, pending = {}, refused = 0, index = 0 }
   local p = setmetatable({}, { __index = base })
   combinations(run, p, 1)
