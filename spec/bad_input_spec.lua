@@ -88,7 +88,7 @@ describe("the command line", function()
     ["predct"] = { "unknown command 'predct'; did you mean 'predict'?; `ett --help` lists them", 2 },
     ["predict"] = { "^predict: needs %-%-config", 2 },
     ["predict --modl x"] = { "predict: unknown option '--modl'; did you mean '--model'?", 2 },
-    ["predict --model"] = { "predict: option '--model' needs a value", 2 },
+    ["predict --model"] = { "predict: option '--model' requires an argument", 2 },
     ["predict --model lama"] = { "unknown architecture 'lama'; did you mean 'llama'?", 1 },
     ["predict --model llama"] = { "^llama: missing field 'heads'.*missing field 'hidden'.*missing field 'layers'", 1 },
     [llama .. "--cluster perlmuter"] = { "unknown cluster 'perlmuter'; did you mean 'perlmutter'?", 1 },
@@ -99,7 +99,7 @@ describe("the command line", function()
     [llama .. "tp=5 pp=5 global_batch=7 dp=2"] = { "^.*tp.*", 1 },
     [llama .. "dtype=fp17"] = { "^.*'dtype' must be one of .*'fp17'", 1 },
     [llama .. "schedule=1f1c"] = { "^.*'1f1c'.*did you mean '1f1b'", 1 },
-    [llama .. "nonsense"] = { "predict: wanted NAME=VALUE, got 'nonsense'; `ett predict --help` says more", 2 },
+    [llama .. "nonsense"] = { "predict: expected NAME=VALUE, got 'nonsense'; `ett predict --help` says more", 2 },
     ["run nothing.lua"] = { "cannot read 'nothing.lua': no such file", 1 },
     ["bench nonsense"] = { "^bench: no measure 'nonsense'", 2 },
   } do

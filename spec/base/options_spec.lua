@@ -1,32 +1,54 @@
---- Options of a command line.
+--- Options of a command: kinds, prefixes, messages and help.
 local options = require "ett.base.options"
 
-local declared = {
-  { "cluster", "NAME", "a cluster", default = "perlmutter" }, { "json", "print JSON" },
-  { "count", "N", "how many", kind = "count", short = "n" }, { "rate", "R", "a rate", kind = "positive" },
-  { "over", "NAME", "again and again", many = true },
-}
+local command = { name = "x", usage = "x [WORD ...]", summary = "test", options = {
+  { "count", "N", "how many", kind = "count", default = 2, short = "n" },
+  { "rate", "R", "rate", kind = "number" }, { "whole", "N", "whole", kind = "whole" },
+  { "both", "A", "repeated", many = true }, { "form", "F", "form", choices = { "csv", "json" } },
+  { "form_extra", "F", "extension", extension = true }, { "json", "print JSON" } } }
 
-local function parse(...) return options.parse(declared, { ... }, "x") end
-local function message(...)
-  local ok, why = pcall(parse, ...)
+local function refusal(argv, changed)
+  local ok, why = pcall(options.parse, setmetatable(changed or {}, { __index = command }), argv)
   assert.is_false(ok)
-  return tostring(why)
+  assert.equal("usage", why.kind)
+  return why.message
 end
 
-describe("ett.options", function()
-  it("parses flags, values, repeats and words", function()
-    local opts, words = parse("--json", "-n", "4k", "a=1", "--rate=0.5", "--over", "a", "--over", "b", "--", "--b")
-    assert.same({ cluster = "perlmutter", json = true, count = 4000, rate = 0.5, over = { "a", "b" } }, opts)
-    assert.same({ "a=1", "--b" }, words)
+describe("ett.base.options", function()
+  it("reads values, flags, words and defaults", function()
+    local opts, words = options.parse(command, { "a=1", "--rate", "-1.5", "--both=1", "--both", "2", "b", "--json",
+      "--", "--c" })
+    assert.same({ count = 2, rate = -1.5, both = { "1", "2" }, json = true }, opts)
+    assert.same({ "a=1", "b", "--c" }, words)
+    assert.equal(4000, options.parse(command, { "-n", "3", "--count", "4k" }).count)
   end)
 
-  it("refuses what is not declared or not of its kind", function()
-    assert.equal("x: unknown option '--cluter'; did you mean '--cluster'?", message("--cluter", "a"))
-    assert.equal("x: option '--json' takes no value", message("--json=1"))
-    assert.equal("x: option '--count' needs a value", message("--count"))
-    assert.equal("x: option '--count' must be a positive integer, got '0'", message("-n", "0"))
-    assert.equal("x: option '--rate' must be a number above 0, got '-1'", message("--rate=-1"))
+  it("names the option and the nearest name", function()
+    assert.equal("x: unknown option '--jsno'; did you mean '--json'?", refusal { "--jsno" })
+    assert.equal("x: option '--count' must be a positive integer, got '0'", refusal { "--count=0" })
+    assert.equal("x: option '--rate' requires an argument", refusal { "--rate", "--json" })
+    assert.equal("x: option '--json' does not take arguments", refusal { "--json=1" })
+    assert.equal("x: option '--whole' must be a whole number of at most 2^53, got '1e17'", refusal { "--whole=1e17" })
+    assert.truthy(refusal({ "--form", "csw" }):find("must be one of csv, json, got 'csw'; did you mean 'csv'", 1, true))
+    assert.equal("x: takes no arguments, got 'a'", refusal({ "a" }, { words = false }))
+    assert.equal("x: missing --a; `ett x --help` lists the options",
+      refusal({}, { options = { { "a", "A", "needed", required = true } } }))
+  end)
+
+  it("completes prefixes where a command allows them", function()
+    local prefixed = setmetatable({ prefixes = true }, { __index = command })
+    assert.equal("csv", options.parse(prefixed, { "--for", "csv" }).form) -- an extension is never in the way
+    assert.equal(1.5, options.parse(prefixed, { "--r=1.5" }).rate)
+    assert.equal("x: ambiguous option '--co': it may be --count, --cost", refusal({ "--co=1" },
+      { prefixes = true, options = { command.options[1], { "cost", "C", "cost" } } }))
+    assert.equal("x: unknown option '--ra'; did you mean '--rate'?", refusal { "--ra", "1" })
+  end)
+
+  it("prints help from the declarations", function()
+    local text = options.help(command, "More.")
+    assert.truthy(text:find("^usage: ett x %[WORD %.%.%.%]\n\ntest\n\nMore%.\n\noptions:\n  %-n, %-%-count N +how many %(default 2%)\n"))
+    assert.truthy(text:find("\n  --form csv|json  form\n", 1, true))
+    assert.truthy(text:find("\n  --traceback      print where an error was raised", 1, true))
   end)
 
   it("reads numbers with suffixes", function()
@@ -42,18 +64,11 @@ describe("ett.options", function()
 
   it("reads words NAME=VALUE, each name once", function()
     assert.same({ a = "1", b = "x=y" }, options.words({ "a=1", "b=x=y" }, "x"))
-    for wanted, words in pairs { ["x: wanted NAME=VALUE, got 'a'"] = { "a" },
+    for wanted, words in pairs { ["x: expected NAME=VALUE, got 'a'"] = { "a" },
       ["x: 'a' is given twice"] = { "a=1", "a=2" } } do
       local ok, why = pcall(options.words, words, "x")
       assert.is_false(ok)
       assert.equal(wanted, tostring(why))
     end
-  end)
-
-  it("writes aligned help with defaults", function()
-    local text = options.help(declared)
-    assert.matches("  --cluster NAME  a cluster (default perlmutter)\n  --json          print JSON\n", text, 1, true)
-    assert.matches("  -n, --count N   how many\n", text, 1, true)
-    assert.matches("  --help          print this help\n", text, 1, true)
   end)
 end)

@@ -37,7 +37,7 @@ ett: s.lua declares no options, got 'n'
 ?2
 
 $ echo 'return 1' > s.lua; ett run s.lua nonsense
-ett: s.lua: wanted NAME=VALUE, got 'nonsense'
+ett: s.lua: expected NAME=VALUE, got 'nonsense'
 ?2
 
 $ ett run

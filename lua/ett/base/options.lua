@@ -1,13 +1,14 @@
---- Command-line options, declared as data: parsing and help text.
+--- Command-line options, declared as data; lua-argparse parses them and prints the help.
 --
 --   options = {
 --     { "cluster", "NAME", "cluster to predict on", default = "perlmutter" },
 --     { "json", "print JSON" },                       -- a flag: two entries
 --     { "n", "N", "how many", kind = "count", short = "n" },
+--     { "format", "NAME", "file format", choices = { "csv", "json" }, required = true },
 --   }
 --
--- Kinds: string (the default), number (finite), positive (above 0), integer, count (from 1). Every command has --help
--- and --traceback. Undeclared options are refused.
+-- Kinds: string (the default), number (finite), positive (above 0), integer, whole (at most 2^53), count (from 1).
+-- `many = true` collects the values of a repeated option. Every command has --help and --traceback.
 local error_module = require "ett.base.error"
 
 local options = {}
@@ -55,73 +56,166 @@ local function above(least, read)
   end
 end
 
-local convert = { string = function(text) return text end, number = finite, positive = above(0, finite),
-  integer = integer, count = above(0, integer) }
+local kinds = {
+  string = { function(text) return text end },
+  number = { finite, "a number" },
+  positive = { above(0, finite), "a number above 0" },
+  integer = { integer, "an integer" },
+  whole = { function(text)
+    local value = integer(text)
+    return value and math.abs(value) <= 2 ^ 53 and value or nil
+  end, "a whole number of at most 2^53" },
+  count = { above(0, integer), "a positive integer" },
+}
 
-local wanted = { number = "a number", positive = "a number above 0", integer = "an integer",
-  count = "a positive integer" }
+local function key_of(option) return (option[1]:gsub("%-", "_")) end
 
-local common = { "help", "traceback" }
+local function is_flag(option) return #option == 2 end
 
---- Parses argv against the declared options: returns opts, positional.
---- `--name value`, `--name=value`, `--`; `name=value` words are positional.
-function options.parse(declared, argv, command)
-  local by_name, names, opts, positional = {}, {}, {}, {}
+--- The declared options, then --help and --traceback where they are not declared.
+local function all_of(declared)
+  local list, has = {}, {}
   for _, option in ipairs(declared or {}) do
-    local flag = #option == 2
-    local entry = { name = option[1], flag = flag, kind = option.kind or "string", many = option.many,
-      key = option[1]:gsub("%-", "_") }
-    by_name["--" .. option[1]] = entry
-    if option.short then by_name["-" .. option.short] = entry end
-    names[#names + 1] = "--" .. option[1]
-    if option.default ~= nil then opts[entry.key] = option.default end
+    list[#list + 1] = option
+    has[option[1]] = true
   end
-  for _, name in ipairs(common) do
-    local long = "--" .. name
-    if not by_name[long] then
-      by_name[long] = { name = name, key = name, flag = true }
-      names[#names + 1] = long
+  if not has.help then list[#list + 1] = { "help", "print this help" } end
+  if not has.traceback then list[#list + 1] = { "traceback", "print where an error was raised" } end
+  return list
+end
+
+--- Reads the text of an option: its value, or nil and a message.
+local function read(option, text)
+  if option.choices then
+    for _, choice in ipairs(option.choices) do
+      if choice == text then return text end
     end
+    return nil, ("option '--%s' must be one of %s, got '%s'%s"):format(option[1], table.concat(option.choices, ", "),
+      text, error_module.suggestion(text, option.choices))
   end
-  by_name["-h"] = by_name["-h"] or by_name["--help"]
+  local kind = kinds[option.kind or "string"]
+  local value = kind[1](text)
+  if value == nil then return nil, ("option '--%s' must be %s, got '%s'"):format(option[1], kind[2], text) end
+  return value
+end
+
+local function description(option)
+  local text = option[#option]
+  if option.required then return text .. " (required)" end
+  if option.default ~= nil then return ("%s (default %s)"):format(text, tostring(option.default)) end
+  return text
+end
+
+local function add_option(parser, option)
+  local label = "--" .. option[1]
+  local added = parser:option(label):description(description(option)):count("*"):target(key_of(option)):init(nil)
+  if is_flag(option) then
+    added:args(0):action("store_true")
+  else
+    label = label .. " " .. (option.choices and table.concat(option.choices, "|") or option[2])
+    added:convert(function(text) return read(option, text) end):action(option.many and "append" or "store")
+  end
+  if option.short then
+    added:hidden_name("-" .. option.short)
+    label = ("-%s, %s"):format(option.short, label)
+  elseif option[1] == "help" then
+    added:hidden_name("-h")
+  end
+  added._get_label_lines = function() return { label } end -- argparse prints a line for each name
+  return added, #label
+end
+
+local function new_parser(command)
+  local parser = require "argparse"(command.name):add_help(false)
+  local group, width = {}, 0
+  for i, option in ipairs(all_of(command.options)) do
+    local length
+    group[i], length = add_option(parser, option)
+    width = math.max(width, length)
+  end
+  parser:group("options", table.unpack(group))
+  return parser:help_usage_margin(2):help_description_margin(math.min(width, 40) + 4)
+end
+
+--- Completes the prefix of a long option's name. Options marked `extension` never make a prefix ambiguous.
+local function complete(command, name)
+  local found, extensions = {}, {}
+  for _, option in ipairs(all_of(command.options)) do
+    local long = "--" .. option[1]
+    if long == name then return name end
+    if long:sub(1, #name) == name then table.insert(option.extension and extensions or found, long) end
+  end
+  if #found == 0 then found = extensions end
+  if #found > 1 then
+    error_module.raise("usage", "%s: ambiguous option '%s': it may be %s", command.name, name,
+      table.concat(found, ", "))
+  end
+  return found[1] or name
+end
+
+--- argv as argparse reads it: prefixes completed, a negative number joined to the option before it.
+local function prepare(command, argv)
+  local valued, words = {}, {}
+  for _, option in ipairs(all_of(command.options)) do
+    valued["--" .. option[1]] = not is_flag(option) and "="
+    if option.short then valued["-" .. option.short] = not is_flag(option) and "" end
+  end
   local i = 1
-  while i <= #argv do
+  while i <= #argv and argv[i] ~= "--" do
     local word = argv[i]
-    if word == "--" then
-      for k = i + 1, #argv do positional[#positional + 1] = argv[k] end
-      break
-    elseif word:match("^%-%-?%a") then
-      local name, value = word:match("^(%-%-[^=]+)=(.*)$")
-      local entry = by_name[name or word]
-      if not entry then
-        error_module.raise("usage", "%s: unknown option '%s'%s", command, name or word,
-          error_module.suggestion(name or word, names))
-      end
-      if entry.flag then
-        if value then error_module.raise("usage", "%s: option '%s' takes no value", command, name) end
-        opts[entry.key] = true
-      else
-        if not value then
-          i = i + 1
-          value = argv[i]
-          if value == nil then error_module.raise("usage", "%s: option '%s' needs a value", command, word) end
-        end
-        local clean = convert[entry.kind](value)
-        if clean == nil then
-          error_module.raise("usage", "%s: option '--%s' must be %s, got '%s'", command, entry.name,
-            wanted[entry.kind], value)
-        end
-        if entry.many then
-          opts[entry.key] = opts[entry.key] or {}
-          table.insert(opts[entry.key], clean)
-        else
-          opts[entry.key] = clean
-        end
-      end
-    else
-      positional[#positional + 1] = word
+    local name, value = word:match("^(%-%-[^=]+)(.*)$")
+    if name and command.prefixes then word = complete(command, name) .. value end
+    local join = valued[word]
+    if join and (argv[i + 1] or ""):match("^%-[%d%.]") then
+      word = word .. join .. argv[i + 1]
+      i = i + 1
     end
+    words[#words + 1] = word
     i = i + 1
+  end
+  return table.move(argv, i, #argv, #words + 1, words)
+end
+
+--- Raises a message of argparse as a fault of usage, with the nearest option of ett's own search.
+local function refuse(command, message)
+  local unknown = message:match("^unknown option '(.-)'")
+  if unknown then
+    local names = {}
+    for i, option in ipairs(all_of(command.options)) do names[i] = "--" .. option[1] end
+    message = ("unknown option '%s'%s"):format(unknown, error_module.suggestion(unknown, names))
+  end
+  error_module.raise("usage", "%s: %s", command.name, message)
+end
+
+--- Parses argv against a command's options: returns opts, positional.
+--- `--name value`, `--name=value`, `-n value`, `--`. A repeated option's last value counts.
+---@param command { name: string, options: table[]?, prefixes: boolean?, words: boolean? } `words = false` refuses words
+---@param argv string[]
+---@return table<string, any> opts, string[] positional
+function options.parse(command, argv)
+  local parser = new_parser(command)
+  local words = "words of the command" -- no option has this name
+  parser:argument(words):args("*"):hidden(true)
+  parser.error = function(_, message) refuse(command, message) end
+  local opts = parser:parse(prepare(command, argv))
+  local positional = opts[words]
+  opts[words] = nil
+  if opts.help then return opts, positional end
+  local missing = {}
+  for _, option in ipairs(command.options or {}) do
+    local key = key_of(option)
+    if opts[key] == nil then
+      opts[key] = option.default
+      if option.required then missing[#missing + 1] = "--" .. option[1] end
+    end
+  end
+  local name = command.name
+  if #missing > 0 then
+    error_module.raise("usage", "%s: missing %s; `ett %s --help` lists the options", name,
+      table.concat(missing, ", "), name)
+  end
+  if command.words == false and positional[1] then
+    error_module.raise("usage", "%s: takes no arguments, got '%s'", name, positional[1])
   end
   return opts, positional
 end
@@ -136,7 +230,7 @@ function options.words(words, label, hint)
   for _, word in ipairs(words) do
     local name, text = word:match("^([%a_][%w_%.]*)=(.*)$")
     if not name then
-      error_module.raise("usage", "%s: wanted NAME=VALUE, got '%s'%s", label, word, hint or "")
+      error_module.raise("usage", "%s: expected NAME=VALUE, got '%s'%s", label, word, hint or "")
     end
     if by_name[name] then error_module.raise("usage", "%s: '%s' is given twice", label, name) end
     by_name[name] = text
@@ -144,28 +238,16 @@ function options.words(words, label, hint)
   return by_name
 end
 
---- The aligned option lines of a help text.
-function options.help(declared)
-  local lines, width = {}, 0
-  local function add(left, text)
-    lines[#lines + 1] = { left, text }
-    width = math.max(width, #left)
-  end
-  local has = {}
-  for _, option in ipairs(declared or {}) do
-    has[option[1]] = true
-    local left = (option.short and "-" .. option.short .. ", " or "") .. "--" .. option[1]
-    if #option == 3 then left = left .. " " .. option[2] end
-    local text = option[#option]
-    if option.default ~= nil then text = ("%s (default %s)"):format(text, tostring(option.default)) end
-    add(left, text)
-  end
-  if not has.help then add("--help", "print this help") end
-  if not has.traceback then add("--traceback", "print where an error was raised") end
-  for i, line in ipairs(lines) do
-    lines[i] = ("  %-" .. width .. "s  %s"):format(line[1], line[2])
-  end
-  return table.concat(lines, "\n")
+--- The help text of a command: usage, summary, description, options.
+---@param command { name: string, usage: string?, summary: string?, options: table[]? }
+---@param more string? printed after the summary
+---@return string
+function options.help(command, more)
+  local parser = new_parser(command)
+  parser:usage("usage: ett " .. (command.usage or command.name))
+  local texts = { command.summary or more, command.summary and more }
+  if texts[1] then parser:description(table.concat(texts, "\n\n")) end
+  return parser:get_help()
 end
 
 return options

@@ -34,11 +34,9 @@ local function print_overview()
 end
 
 local function print_help(command, opts)
-  print(("usage: ett %s\n"):format(command.usage or command.name))
   local more = command.description
-  if type(more) == "function" then more = more(opts or {}) end
-  print(command.summary .. (more and "\n\n" .. more or "") .. "\n")
-  print("options:\n" .. options.help(command.options))
+  if type(more) == "function" then more = more(opts) end
+  print(options.help(command, more))
 end
 
 local function main(argv)
@@ -74,12 +72,9 @@ local function main(argv)
   if os.getenv "ETT_PATH" then require("ett.base.find").set_script_folder(nil) end
   local command = dofile(path)
   local rest = table.move(argv, 2, #argv, 1, {})
-  if command.raw and command.asks_help and command.asks_help(rest) then
-    print_help(command)
-    return 0
-  end
-  if command.raw then return command.run(rest) or 0 end -- parses its own arguments
-  local opts, positional = options.parse(command.options, rest, command.name)
+  if command.raw and not command.asks_help(rest) then return command.run(rest) end
+  local opts, positional = { help = true }, {}
+  if not command.raw then opts, positional = options.parse(command, rest) end
   if opts.help and not (command.own_help and positional[1]) then
     print_help(command, opts)
     return 0

@@ -134,11 +134,14 @@ local function labelled(value, source, name)
 end
 
 local function print_help(run)
-  print(("usage: ett run %s [NAME=VALUE ...] [--json] [--quiet]\n"):format(run.path))
+  local parts = {}
   local header = script.header(run.path)
-  if header ~= "" then print(header .. "\n") end
-  if run.declared and next(run.declared) then print("options of the script:\n" .. help_lines(run.declared) .. "\n") end
-  print("options:\n" .. options.help(require("ett.cli.commands.run").options))
+  if header ~= "" then parts[1] = header end
+  if run.declared and next(run.declared) then
+    parts[#parts + 1] = "options of the script:\n" .. help_lines(run.declared)
+  end
+  print(options.help({ name = "run", usage = ("run %s [NAME=VALUE ...] [--json] [--quiet]"):format(run.path),
+    options = require("ett.cli.commands.run").options }, parts[1] and table.concat(parts, "\n\n")))
 end
 
 local function print_heading(run)

@@ -1,4 +1,6 @@
 --- Estimates as people and machines read them.
+local columns = require("ett.report.table").lines
+
 local report = {}
 
 local function time_text(seconds)
@@ -10,26 +12,6 @@ end
 report.time = time_text
 
 local function gigabytes(bytes) return ("%.2f"):format(bytes / 1e9) end
-
---- Aligned columns: `align` holds "l" or "r" per column.
-local function columns(rows, align, indent)
-  local widths = {}
-  for _, row in ipairs(rows) do
-    for i, cell in ipairs(row) do widths[i] = math.max(widths[i] or 0, #cell) end
-  end
-  local lines = {}
-  for _, row in ipairs(rows) do
-    local cells = {}
-    for i, cell in ipairs(row) do
-      local pad = (" "):rep(widths[i] - #cell)
-      cells[i] = align:sub(i, i) == "r" and pad .. cell or cell .. pad
-    end
-    lines[#lines + 1] = (indent or "") .. table.concat(cells, "  "):gsub("%s+$", "")
-  end
-  return lines
-end
-
-report.columns = columns
 
 local function add_all(to, lines) table.move(lines, 1, #lines, #to + 1, to) end
 
