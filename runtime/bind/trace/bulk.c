@@ -1,5 +1,4 @@
-/* ett.bulk: sums over rows of selections that metrics need (runtime/trace/query/bulk.h).
- */
+/* ett.bulk: sums that only metrics need (runtime/trace/query/bulk.h). */
 #include <math.h>
 
 #include "bind/trace/trace.h"

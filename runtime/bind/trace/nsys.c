@@ -1,5 +1,5 @@
-/* ett.nsys: hands the Nsight reader to ett.trace, so that SQLite is opened only when an
- * export is met. */
+/* ett.nsys: the Nsight reader for ett.trace, so that SQLite is loaded only for an export.
+ */
 #include <string.h>
 
 #include "bind/common.h"

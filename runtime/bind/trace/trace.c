@@ -51,7 +51,7 @@ static int trace_tostring(lua_State *L) {
   return 1;
 }
 
-/* Fields are computed when asked for; methods are in upvalue 1. */
+/* Fields are computed when read; methods are in upvalue 1. */
 static int trace_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)
@@ -87,7 +87,7 @@ static int trace_index(lua_State *L) {
 typedef struct caller {
   lua_State *L;
   int progress; /* stack index of the function, 0: none */
-  bool raised;  /* an error value waits on the stack top */
+  bool raised;  /* an error value is on the stack top */
 } caller;
 
 static int report(void *context, uint64_t done, uint64_t total) {
@@ -121,7 +121,7 @@ static ett_trace_reader nsys(void *context, ett_err *err) {
     memcpy(&reader, box, sizeof reader);
   lua_pop(c->L, 2);
   if (!reader)
-    ett_err_set(err, ETT_ERR_INTERNAL, "ett.nsys gives no reader");
+    ett_err_set(err, ETT_ERR_INTERNAL, "internal error: ett.nsys has no reader");
   return reader;
 }
 

@@ -1,4 +1,4 @@
-/* trace.h - what the bindings of traces, selections and intervals share. */
+/* trace.h - shared by the bindings of traces, selections and intervals. */
 #ifndef ETT_BIND_TRACE_H
 #define ETT_BIND_TRACE_H
 
@@ -46,7 +46,7 @@ const char *ett_lua_text_item(lua_State *L, int index, lua_Integer i, const char
 /* n + 1 zero bytes in a userdata left on the stack. */
 uint8_t *ett_lua_zeroes(lua_State *L, size_t n);
 
-/* Column of an arg; raises when it was not asked for. */
+/* Column of an arg; raises when it was not requested. */
 uint32_t ett_lua_arg_column(lua_State *L, const ett_trace *t, const char *name);
 
 /* ---- name_set.c ---- */

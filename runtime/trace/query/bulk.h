@@ -1,4 +1,4 @@
-/* bulk.h - sums over rows that metrics need and selections do not give.
+/* bulk.h - sums over rows that only metrics need.
  *
  * Rows and calls are arrays of n row numbers; calls[i] is the launch of rows[i], or
  * ETT_TRACE_NONE. Times in ticks. */

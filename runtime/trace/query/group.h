@@ -1,4 +1,4 @@
-/* group.h - rows with equal keys together, and statistics of their durations. */
+/* group.h - groups of rows with equal keys, and statistics of their durations. */
 #ifndef ETT_TRACE_GROUP_H
 #define ETT_TRACE_GROUP_H
 
@@ -47,7 +47,7 @@ typedef struct ett_groups {
   uint32_t *rows;        /* of each group in the order of the selection */
 } ett_groups;
 
-/* Groups sorted by their values; holes are in none. 0 or -1. */
+/* Groups sorted by their values, without holes. 0 or -1. */
 int ett_group(ett_groups *out, const ett_trace *t, const ett_selection *s,
               const ett_key *keys, uint32_t key_count);
 void ett_groups_free(ett_groups *g);
@@ -57,7 +57,8 @@ typedef struct ett_stats {
   double mean, std; /* population */
 } ett_stats;
 
-/* Statistics of durations; scratch (count entries) holds them then, sorted if wanted. */
+/* Statistics of durations. scratch (count entries) receives them, sorted if sort is set.
+ */
 void ett_stats_of(ett_stats *out, const ett_trace *t, const uint32_t *rows, size_t count,
                   int64_t *scratch, int sort);
 

@@ -15,7 +15,7 @@ static int make(ett_intervals *out, size_t most) {
   return out->items ? 0 : -1;
 }
 
-/* Gives back what was reserved and not used. */
+/* Returns unused memory. */
 static int done(ett_intervals *out) {
   ett_interval *fitted =
       realloc(out->items, (out->count ? out->count : 1) * sizeof *fitted);
@@ -103,7 +103,7 @@ int ett_intervals_subtract(ett_intervals *out, const ett_intervals *a,
   return done(out);
 }
 
-/* The first interval that ends behind x. */
+/* The first interval that ends after x. */
 static size_t ending_behind(const ett_intervals *a, int64_t x) {
   size_t low = 0, high = a->count;
   while (low < high) {

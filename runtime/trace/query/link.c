@@ -33,9 +33,8 @@ static size_t place(uint64_t bits, uint32_t file, size_t mask) {
   return (size_t)(h ^ (h >> 31)) & mask;
 }
 
-#define PENDING                                                                          \
-  (ETT_TRACE_NONE - 1) /* a key that is looked for, with no row found yet                \
-                        */
+/* A key that is searched for, with no row found yet. */
+#define PENDING (ETT_TRACE_NONE - 1)
 
 /* The slot of a key, or the empty one where it would go. */
 static entry *slot_of(entry *table, size_t mask, uint64_t bits, uint32_t file) {

@@ -1,11 +1,11 @@
-/* link.h - for each row of one selection its counterpart in another. */
+/* link.h - for each row of one selection, its counterpart in another. */
 #ifndef ETT_TRACE_LINK_H
 #define ETT_TRACE_LINK_H
 
 #include "trace/query/group.h"
 
-/* All give a selection as long as s, with ETT_TRACE_NONE where there is no counterpart.
- * A row is never its own counterpart. 0, or -1 when memory ran out. */
+/* Each result is as long as s, with ETT_TRACE_NONE where there is no counterpart. A row
+ * is never its own counterpart. 0, or -1 when memory ran out. */
 
 /* Same file and same key value (correlation, or an arg); the first of r by its order. */
 int ett_link_match(ett_selection *out, const ett_trace *t, const ett_selection *s,

@@ -1,4 +1,4 @@
-/* select.h - rows of a trace: choosing them, ordering them, what they add up to. */
+/* select.h - rows of a trace: choosing, ordering and summing them. */
 #ifndef ETT_TRACE_SELECT_H
 #define ETT_TRACE_SELECT_H
 
@@ -20,7 +20,8 @@ typedef struct ett_arg_test {
   ett_trace_arg value;
 } ett_arg_test;
 
-/* All that is set must hold. Allow arrays have one byte for each number of theirs. */
+/* A row passes if all fields that are set hold. The arrays have one byte for each number.
+ */
 typedef struct ett_filter {
   const uint8_t *category, *track, *name, *not_name, *ph;
   const int64_t *devices, *streams;

@@ -39,7 +39,7 @@ typedef struct load_shared {
   atomic_bool cancelled;
 } load_shared;
 
-/* A source that counts what passes and stops when the caller asked to. */
+/* A source that counts its bytes, and stops when the reading is cancelled. */
 typedef struct counter {
   load_shared *shared;
   ett_byte_source from;
@@ -67,7 +67,7 @@ static int read_stretch(load_shared *shared, load_task *t, ett_trace_part *part)
   if (fd < 0)
     return ett_err_set(&t->err, ETT_ERR_IO, "cannot open '%s': %s", s->path,
                        strerror(errno));
-  uint64_t from = t->begin ? t->begin - 1 : 0; /* the byte before tells of an escape */
+  uint64_t from = t->begin ? t->begin - 1 : 0; /* the byte before may be a backslash */
   if (t->start == ETT_JSON_ARRAY)
     from = t->begin;
   ett_file_source file = {fd, from};
@@ -173,7 +173,7 @@ static uint64_t total_bytes(const ett_sources *s) {
   return n;
 }
 
-/* Waits for the workers, telling of progress meanwhile. */
+/* Waits for the workers and reports progress meanwhile. */
 static int wait_for(run *r, ett_err *err) {
   const ett_trace_options *o = r->shared.options;
   uint64_t total = total_bytes(r->shared.sources);
@@ -286,9 +286,8 @@ static int plan(run *r, unsigned threads, ett_err *err) {
   return 0;
 }
 
-/* A guessed boundary stands only if the stretch before ended at it; else that stretch is
- * read again from where the one before ended. Then it is known what the file's root is.
- */
+/* A guessed boundary is right if the stretch before ended at it. Otherwise the stretch is
+ * read again from where the one before ended. */
 static int verify(run *r, ett_err *err) {
   ett_load *l = r->load;
   uint64_t position = 0;
@@ -381,7 +380,7 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
   }
   if (plan(&r, threads, err))
     goto done;
-  /* a decoder in a thread of its own pays when there are fewer streams than threads */
+  /* a decoder thread pays when there are fewer streams than threads */
   r.shared.readahead = compressed && r.task_count < threads;
   l->lexicon_count = threads < r.task_count ? threads : r.task_count;
   if (!l->lexicon_count)

@@ -6,9 +6,9 @@
 #include "trace/read/source.h"
 
 typedef struct ett_load_file {
-  int failed; /* nothing of it could be read: err says why */
+  int failed; /* nothing could be read: err has the reason */
   ett_err err;
-  char fault[96]; /* of its compression; the data up to there was read */
+  char fault[96]; /* of its compression; the data before it was read */
   uint64_t uncompressed_bytes;
 } ett_load_file;
 
@@ -22,7 +22,7 @@ typedef struct ett_load {
 } ett_load;
 
 /* Reads every source that is not ignored. -1 with *err when memory ran out, a thread
- * cannot start, or the caller's progress function stopped it. */
+ * cannot start, or the progress function stopped the reading. */
 int ett_load_run(ett_load *l, const ett_sources *sources,
                  const ett_trace_options *options, int64_t ticks_per_second,
                  ett_err *err);

@@ -1,6 +1,6 @@
-/* From the parts that the readers filled to one trace. The steps in their order, each 0
- * or -1 with *err: what each file is, its strings and categories, tracks, rows, begin and
- * end events joined, time, then the warnings. */
+/* The steps in their order, each 0 or -1 with *err: path, kind, rank and clock of the
+ * files; strings, categories, tracks; rows; warnings; begin and end events joined; one
+ * time axis. */
 #include "trace/read/merge.h"
 
 #include <ctype.h>
@@ -221,7 +221,7 @@ static int by_first(const void *a, const void *b) {
   return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Stray bytes of a text that is not UTF-8 become '?'; lengths stay. */
+/* Bytes of a text that are not UTF-8 become '?'; its length stays. */
 static void heal_text(ett_string *s) {
   char *text = (char *)(uintptr_t)s->text;
   for (size_t i = 0; i < s->length; i++) {
@@ -344,7 +344,7 @@ static int number_behind(const char *text, const char *mark) {
   return v >= 0 && v <= INT16_MAX ? (int)v : -1;
 }
 
-/* XLA writes no categories: a device's line decides. */
+/* XLA writes no categories: the line of the device decides. */
 static ett_trace_class line_class(const char *process, const char *thread) {
   if (strncmp(process, "/device:", 8) != 0)
     return ETT_CLASS_HOST;
@@ -546,7 +546,7 @@ static int merge_pairs(merge *m) {
   return 0;
 }
 
-/* Moves the blocks and args of the parts over; maps their numbers. */
+/* Moves the blocks and args of the parts to the trace, and maps their numbers. */
 static int merge_rows(merge *m) {
   ett_load *l = m->load;
   ett_trace *t = m->t;

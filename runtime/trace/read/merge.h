@@ -4,7 +4,7 @@
 
 #include "trace/read/load.h"
 
-/* The trace of a load, which gives up its rows and strings; NULL with *err. */
+/* The trace of a load, whose rows and strings move to it; NULL with *err. */
 ett_trace *ett_merge(ett_load *load, const ett_sources *sources,
                      const ett_trace_options *options, int64_t ticks_per_second,
                      ett_err *err);

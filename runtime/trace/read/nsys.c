@@ -250,7 +250,7 @@ static int take_row(reading *r, const nsys_table *t, sqlite3_stmt *s, uint16_t c
       row.ph |= ETT_PH_INVALID;
     }
   } else {
-    /* NVTX: names of domains (75) and other records that are no times are no rows */
+    /* NVTX: records of other types, such as names of domains (75), are no rows */
     if (sqlite3_column_int(s, COLUMN_TYPE) >= 75)
       return 0;
     row.ph = 'i';
@@ -301,7 +301,7 @@ static int take_table(reading *r, const nsys_table *t) {
   status = 0;
   if (code == SQLITE_NOMEM)
     status = failed(r);
-  else if (code != SQLITE_DONE) /* damaged pages: what came before stays */
+  else if (code != SQLITE_DONE) /* damaged pages: the rows before them stay */
     ett_part_damage(r->part, ETT_DAMAGE_BAD_MESSAGE, 0);
 done:
   sqlite3_finalize(s);
@@ -375,7 +375,7 @@ int ett_nsys_read_database(void *database, ett_trace_part *part, const char *con
     if (sqlite3_errcode(r.db) == SQLITE_NOTADB || sqlite3_errcode(r.db) == SQLITE_CORRUPT)
       return failed(&r);
     return ett_err_set(err, ETT_ERR_FORMAT,
-                       "an SQLite file, but not of Nsight Systems: no table such as "
+                       "an SQLite file without tables of Nsight Systems such as "
                        "CUPTI_ACTIVITY_KIND_KERNEL or NVTX_EVENTS");
   }
   name_tracks(&r, "SELECT globalPid, name FROM PROCESSES", 0);
@@ -396,8 +396,7 @@ int ett_nsys_read_database(void *database, ett_trace_part *part, const char *con
   return 0;
 }
 
-/* A copy that was cut short: SQLite calls all of it malformed; its header says how long
- * it was.
+/* SQLite calls a database that was cut short malformed; its header has the full length.
  */
 static void say_if_cut_short(const char *path, ett_err *err) {
   unsigned char head[32];

@@ -5,8 +5,8 @@
 
 #include "trace/table/part.h"
 
-/* Reads the file at path into a part (struct ett_trace_part); the Nsight reader, which is
- * a module of its own because of SQLite, is handed in as one of these. 0 or -1. */
+/* Reads the file at path into a part; 0 or -1 with *err. The Nsight reader, a module of
+ * its own because of SQLite, is passed in as one of these. */
 typedef int (*ett_trace_reader)(const char *path, struct ett_trace_part *part,
                                 const char *const *args, uint32_t arg_count,
                                 int64_t ticks_per_second, ett_err *err);

@@ -26,7 +26,7 @@ static int ends(const char *text, const char *tail) {
   return n >= m && strcasecmp(text + n - m, tail) == 0;
 }
 
-/* Whether a directory's file is looked into at all. */
+/* Whether a file of a directory is opened at all. */
 static int has_extension(const char *path) {
   static const char *const list[] = {".json", ".json.gz", ".json.zst", ".gz",
                                      ".zst",  ".pb",      ".sqlite",   ".sqlite3"};
@@ -40,7 +40,7 @@ static int contains(const char *bytes, size_t n, const char *text) {
   return memmem(bytes, n, text, strlen(text)) != NULL;
 }
 
-/* Kind of the (decompressed) first bytes; AUTO when they are no trace's. */
+/* Format of a file by its first bytes, decompressed; AUTO when it is no trace. */
 static ett_trace_kind kind_of(const char *path, const char *head, size_t n) {
   if (n >= 16 && memcmp(head, "SQLite format 3", 16) == 0)
     return ETT_TRACE_NSYS;
@@ -103,11 +103,11 @@ static int look(ett_source *s, ett_trace_kind mode, ett_err *err) {
                                                : "an empty file";
   int json = s->kind == ETT_TRACE_KINETO || s->kind == ETT_TRACE_TPU_JSON;
   if (mode == ETT_TRACE_NSYS && s->kind != ETT_TRACE_NSYS)
-    s->ignored = "not an Nsight Systems export, which the profile mode asks for";
+    s->ignored = "not an Nsight Systems export, as the profile mode requires";
   else if (mode == ETT_TRACE_KINETO && !json)
-    s->ignored = "not trace JSON, which the profile mode asks for";
+    s->ignored = "not trace JSON, as the profile mode requires";
   else if (mode == ETT_TRACE_TPU_JSON && !json && s->kind != ETT_TRACE_XPLANE)
-    s->ignored = "not a TPU trace, which the profile mode asks for";
+    s->ignored = "not a TPU trace, as the profile mode requires";
   else if (json && (mode == ETT_TRACE_KINETO || mode == ETT_TRACE_TPU_JSON))
     s->kind = mode;
 done:
@@ -165,8 +165,7 @@ static int by_path(const void *a, const void *b) {
   return strcmp(((const ett_source *)a)->path, ((const ett_source *)b)->path);
 }
 
-/* JAX writes the same run as host.xplane.pb and host.trace.json.gz: the protobuf is the
- * complete one. */
+/* JAX writes the same run as host.xplane.pb and host.trace.json.gz; the JSON is cut. */
 static void drop_doubles(ett_sources *s) {
   for (uint32_t i = 0; i < s->count; i++) {
     ett_source *x = &s->items[i];
@@ -177,7 +176,7 @@ static void drop_doubles(ett_sources *s) {
       ett_source *j = &s->items[k];
       if (j->kind == ETT_TRACE_TPU_JSON && strncmp(j->path, x->path, stem) == 0 &&
           strncmp(j->path + stem, "trace.json", 10) == 0)
-        j->ignored = "the same run as the xplane.pb beside it, which is complete";
+        j->ignored = "the same run as the xplane.pb beside it, which holds more";
     }
   }
 }
@@ -207,10 +206,11 @@ int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode,
     ett_err_set(err, ETT_ERR_FORMAT, "'%s' is no trace: %s", s->items[0].path,
                 s->items[0].ignored);
   else if (folder)
-    ett_err_set(err, ETT_ERR_MISSING,
-                "no trace in '%s': wanted *.json, *.json.gz, *.json.zst, *.xplane.pb or "
-                "*.sqlite%s",
-                path, s->count ? " with the content of a trace" : "");
+    ett_err_set(
+        err, ETT_ERR_MISSING,
+        "no trace in '%s': expected *.json, *.json.gz, *.json.zst, *.xplane.pb or "
+        "*.sqlite%s",
+        path, s->count ? " with the content of a trace" : "");
 fail:
   ett_sources_free(s);
   return -1;

@@ -1,4 +1,4 @@
-/* source.h - which files make up a trace, and what each of them is. */
+/* source.h - the files of a trace, and the format of each. */
 #ifndef ETT_TRACE_SOURCE_H
 #define ETT_TRACE_SOURCE_H
 
@@ -10,7 +10,7 @@ typedef struct ett_source {
   uint64_t bytes;
   ett_compression compression;
   ett_trace_kind kind;
-  const char *ignored; /* why it is left out, or NULL */
+  const char *ignored; /* why it is not read, or NULL */
 } ett_source;
 
 typedef struct ett_sources {
@@ -18,14 +18,14 @@ typedef struct ett_sources {
   uint32_t count, capacity;
 } ett_sources;
 
-/* A file, or all files below a directory (sorted by path) whose content is that of a
- * trace. Files that carry a trace's extension but not its content are listed as ignored;
- * others are passed over. -1 with *err when path is not there or nothing is readable. */
+/* A file, or all files below a directory, sorted by path. Files with a trace's extension
+ * but without its content are listed as ignored; other files are not listed. -1 with *err
+ * when path does not exist or nothing is readable. */
 int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode, ett_err *err);
 void ett_sources_free(ett_sources *s);
 
-/* The rank that a file name carries: rank3, rank-3, worker3, kineto_trace_3.json,
- * host-w-3; 1 when it does. */
+/* The rank in a file name: rank3, rank-3, worker3, kineto_trace_3.json, host-w-3. 1 when
+ * there is one. */
 int ett_rank_of_name(const char *path, int64_t *rank);
 
 #endif

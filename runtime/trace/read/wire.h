@@ -1,6 +1,6 @@
-/* wire.h - a protobuf message off the wire, field by field; for xplane.c and its names.
+/* wire.h - the fields of a protobuf message; for xplane.c and xplane_names.c.
  *
- * Every length is checked against what is left of the message around it. */
+ * Every length is checked against the rest of the enclosing message. */
 #ifndef ETT_TRACE_WIRE_H
 #define ETT_TRACE_WIRE_H
 

@@ -1,10 +1,8 @@
-/* XPlane protobufs (XSpace of tsl/profiler/protobuf/xplane.proto), read off the wire.
+/* XPlane protobufs: XSpace of tsl/profiler/protobuf/xplane.proto, with its field numbers.
  *
- * Unknown fields are stepped over; a file that ends early gives the planes and lines
- * before its end.
- * Field numbers are those of the .proto file. Times: a line's timestamp_ns is absolute,
- * an event's offset_ps counts from it. Stats of an event and of its metadata are its
- * args. */
+ * Unknown fields are skipped; a file that ends early gives the planes and lines before
+ * its end. Times: a line's timestamp_ns is absolute, an event's offset_ps counts from it.
+ * The args of an event are its stats and those of its metadata. */
 #include "io/stream.h"
 #include "io/utf8.h"
 #include "trace/read/load.h"

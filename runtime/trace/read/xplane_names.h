@@ -1,4 +1,4 @@
-/* xplane_names.h - a plane's tables: what its stats and events are called. */
+/* xplane_names.h - a plane's tables: the names of its stats and events. */
 #ifndef ETT_TRACE_XPLANE_NAMES_H
 #define ETT_TRACE_XPLANE_NAMES_H
 
@@ -26,12 +26,12 @@ typedef struct plane {
   uint32_t stat_count, stat_capacity, event_count, event_capacity;
 } plane;
 
-/* Adds an entry of the plane's stat_metadata or event_metadata (a damaged one is left
- * out); args are those asked for. 0, or -1 when memory ran out. */
+/* Adds an entry of the plane's stat_metadata or event_metadata, unless it is damaged;
+ * args are the requested ones. 0, or -1 when memory ran out. */
 int ett_plane_add_stat(plane *p, slice s, const char *const *args, uint32_t arg_count);
 int ett_plane_add_event(plane *p, slice s);
 
-/* Orders both tables: to be done before the first question. */
+/* Sorts both tables; call it before the first search. */
 void ett_plane_sort(plane *p);
 
 /* The entry of that id, or NULL. */

@@ -10,29 +10,29 @@
 static const struct {
   const char *name, *text;
 } damages[ETT_DAMAGE_COUNT] = {
-    [ETT_DAMAGE_TRUNCATED] = {"truncated", "the file ends inside a value; what came "
+    [ETT_DAMAGE_TRUNCATED] = {"truncated", "the file ends inside a value; the data "
                                            "before it was read"},
     [ETT_DAMAGE_BAD_STRING] = {"bad_string", "a string holds an unescaped quote or a bad "
                                              "escape; its text was taken as written"},
-    [ETT_DAMAGE_BAD_UTF8] = {"bad_utf8", "a name is not UTF-8; its stray bytes read '?'"},
-    [ETT_DAMAGE_CONTROL_CHARACTER] = {"control_character",
-                                      "a string holds a raw control character; kept"},
-    [ETT_DAMAGE_BAD_NUMBER] = {"bad_number", "a number cannot be read; taken as absent"},
+    [ETT_DAMAGE_BAD_UTF8] = {"bad_utf8",
+                             "a name is not UTF-8; its invalid bytes became '?'"},
+    [ETT_DAMAGE_CONTROL_CHARACTER] =
+        {"control_character", "a string has a raw control character, which was kept"},
+    [ETT_DAMAGE_BAD_NUMBER] = {"bad_number",
+                               "a number cannot be read; treated as absent"},
     [ETT_DAMAGE_INTEGER_OVERFLOW] = {"integer_overflow",
                                      "an integer has more than 64 bits; an arg keeps its "
                                      "digits as text, a time is not usable"},
     [ETT_DAMAGE_BAD_EVENT] = {"bad_event",
                               "an event cannot be read; skipped to the next"},
     [ETT_DAMAGE_ZERO_TS] = {"zero_ts", "an event's ts is 0 among absolute times; its row "
-                                       "is left out of every question about time"},
-    [ETT_DAMAGE_NEGATIVE_DUR] = {"negative_dur",
-                                 "an event's duration is negative; its "
-                                 "row is left out of every question about "
-                                 "time"},
+                                       "is excluded"},
+    [ETT_DAMAGE_NEGATIVE_DUR] = {"negative_dur", "an event's duration is negative; its "
+                                                 "row is excluded"},
     [ETT_DAMAGE_ARGS_NOT_OBJECT] = {"args_not_object",
-                                    "an event's args are no object; ignored"},
+                                    "an event's args are not an object; ignored"},
     [ETT_DAMAGE_UNMATCHED_BEGIN] = {"unmatched_begin",
-                                    "a begin or end event has no partner; left out"},
+                                    "a begin or end event has no partner; excluded"},
     [ETT_DAMAGE_BAD_MESSAGE] =
         {"bad_message", "a message or page is damaged or cut off; what came before "
                         "it was read"},
@@ -168,7 +168,7 @@ void ett_part_free(ett_trace_part *p) {
 int ett_part_grow(ett_trace_part *p) {
   if (ett_grow(&p->blocks, p->block_count, &p->block_capacity, 4, sizeof *p->blocks))
     return -1;
-  /* mapped, so that pages of a block that is not filled are never touched */
+  /* mapped: pages beyond the last row of a block are never touched */
   char *m =
       mmap(NULL, BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (m == MAP_FAILED)

@@ -9,7 +9,7 @@
 #include "trace/table/strings.h"
 #include "trace/table/trace.h"
 
-/* Damage that is survived, by name; each is counted and its first offset kept. */
+/* Damage that reading survives; each kind is counted, and its first offset kept. */
 typedef enum ett_trace_damage {
   ETT_DAMAGE_TRUNCATED,
   ETT_DAMAGE_BAD_STRING,
@@ -26,11 +26,11 @@ typedef enum ett_trace_damage {
   ETT_DAMAGE_COUNT
 } ett_trace_damage;
 
-/* "truncated", "bad_string", … and a sentence saying what was done about it. */
+/* "truncated", "bad_string", … and a sentence with the consequence. */
 const char *ett_trace_damage_name(ett_trace_damage d);
 const char *ett_trace_damage_text(ett_trace_damage d);
 
-/* Marks a row whose time is not usable, in its ph. */
+/* Marks in ph a row whose time is not usable. */
 #define ETT_PH_INVALID 0x80u
 
 /* Per thread: distinct strings, and categories (their own small numbering). */

@@ -1,7 +1,7 @@
-/* strings.h - distinct strings, numbered from 0 in the order they were first put.
+/* strings.h - distinct strings, numbered from 0 in the order of insertion.
  *
- * Texts are kept once, ended by a zero byte, in an arena that lives as long as the table.
- * Not thread-safe: each reader thread has its own, merged at the end. */
+ * Texts are kept once, zero-terminated, in an arena that lives as long as the table. Not
+ * thread-safe: each reader thread has its own table; they are merged at the end. */
 #ifndef ETT_TRACE_STRINGS_H
 #define ETT_TRACE_STRINGS_H
 
@@ -30,11 +30,11 @@ typedef struct ett_strings {
 void ett_strings_free(ett_strings *t);
 
 /* Number of the text (length bytes, any bytes); ETT_STRING_NONE when memory ran out or
- * 2^32-2 strings are held. *fresh (may be NULL) tells whether it is new. */
+ * 2^32-2 strings are held. *fresh (may be NULL): whether it is new. */
 uint32_t ett_strings_put(ett_strings *t, const char *text, size_t length, uint64_t first,
                          int *fresh);
 
-/* Number of a text that is there, or ETT_STRING_NONE. */
+/* Number of a text, or ETT_STRING_NONE when the table does not have it. */
 uint32_t ett_strings_find(const ett_strings *t, const char *text, size_t length);
 
 /* Bytes held by table and arena. */

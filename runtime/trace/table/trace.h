@@ -24,7 +24,7 @@ struct ett_track;
 #define ETT_TRACE_EVENT_BYTES 41
 #define ETT_TRACE_NONE UINT32_MAX /* no row, no string */
 
-/* What a row is, from its category, line or table; never from its name. */
+/* Class of a row: from its category, line or table, never from its name. */
 typedef enum ett_trace_class {
   ETT_CLASS_OTHER = 0,
   ETT_CLASS_KERNEL,
@@ -126,8 +126,8 @@ typedef struct ett_trace {
   const char **arg_names; /* of the columns below */
   ett_trace_arg **args;
   uint32_t *arg_lengths;
-  uint32_t *arg_hints; /* where the last one was found; rows are mostly asked in order */
-  uint32_t **class_rows; /* rows of each class in order, made at the first question */
+  uint32_t *arg_hints;   /* where the last one was found: rows are mostly read in order */
+  uint32_t **class_rows; /* rows of each class in order, made at the first use */
   uint32_t *class_counts;
   uint32_t arg_count;
   ett_trace_warning *warnings;
@@ -143,11 +143,11 @@ void ett_trace_free(ett_trace *t);
 /* Fills class_rows; 0, or -1 when memory ran out. */
 int ett_trace_index_classes(ett_trace *t);
 
-/* Column of the arg of that name, or -1 when it was not asked for. */
+/* Column of the arg of that name, or -1 when it was not requested. */
 int ett_trace_arg_find(const ett_trace *t, const char *name);
 
-/* The arg of a row, NULL when it has none. Not for several threads at once (it keeps a
- * hint), nor is any question about a trace. */
+/* The arg of a row, NULL when it has none. One thread at a time may read a trace: this
+ * keeps a hint. */
 const ett_trace_arg *ett_trace_arg_at(const ett_trace *t, uint32_t arg, uint32_t row);
 
 #endif

@@ -27,7 +27,7 @@ static uint64_t offset(const reader *r, const char *p) {
   return r->base + (uint64_t)(p - r->buffer);
 }
 
-/* More bytes behind those from the position on: 1, 0 at the end, -1. */
+/* Appends more bytes to those from the position on: 1, 0 at the end, -1. */
 static int fill(reader *r) {
   if (r->ended)
     return 0;
@@ -225,10 +225,9 @@ static outcome events(reader *r) {
   }
 }
 
-/* The members of the root object from the position on, which may stand right behind an
- * array of events. A stretch cannot know whether that array was a member or is the whole
- * document, so this does not ask either: both are read alike, and a source that ends
- * there is left to the caller's judgement (cut_at). */
+/* The members of the root object from the position on, which may be right after an array
+ * of events. A stretch cannot know whether that array is a member or the whole document,
+ * so both are read alike; a source that ends there is reported in cut_at. */
 static outcome members(reader *r, bool behind_array) {
   for (;;) {
     int c = peek(r), status;
@@ -274,7 +273,7 @@ static outcome members(reader *r, bool behind_array) {
     if (c < 0)
       return FAILED;
     if (c != ':')
-      continue; /* not a member: look at what stands there */
+      continue; /* not a member */
     r->position++;
     c = peek(r);
     if (c < 0)

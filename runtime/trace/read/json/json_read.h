@@ -1,10 +1,10 @@
 /* json_read.h - a trace document from a byte stream into a part.
  *
- * Reads the members around traceEvents (kept as JSON text up to 1 MiB each) and hands the
- * array to the scanner window by window, so that a file of any size is read in a window
- * of ETT_JSON_WINDOW bytes (more only for an event that is longer). A job may begin at
- * any byte of a file: the boundary of an event is found from the structure around it, and
- * the caller compares it with where the job before ended. */
+ * Keeps the members around traceEvents as JSON text of up to 1 MiB each, and gives the
+ * array to the scanner window by window: a window has ETT_JSON_WINDOW bytes, more only
+ * for a longer event. A job may begin at any byte of a file: the boundary of an event is
+ * found from the structure around it, and the caller compares it with the end of the job
+ * before. */
 #ifndef ETT_TRACE_JSON_READ_H
 #define ETT_TRACE_JSON_READ_H
 
@@ -30,7 +30,7 @@ typedef struct ett_json_job {
   ett_byte_source source;
   ett_json_start start;
   uint64_t offset; /* of the source's first byte in the file */
-  uint64_t stop;   /* events that begin at or behind this offset are left alone */
+  uint64_t stop;   /* events that begin at or after this offset are not read */
   unsigned decimals;
   bool flows;
 } ett_json_job;
@@ -38,11 +38,12 @@ typedef struct ett_json_job {
 /* Runs a job. On success (0) part->begin is the offset of the first event looked at
  * (ETT_JSON_NOWHERE when a guess failed) and part->end that of the next event, or
  * ETT_JSON_NOWHERE when the document ended here. Damage is in the part; -1 with *err for
- * what cannot be survived: the source failed, memory, or the document is no trace. */
+ * faults that end the reading: the source, memory, or a document that is no trace. */
 int ett_json_read(ett_json_job *job, ett_err *err);
 
-/* The '{' of an element of the outermost array of objects that shows between p and end,
- * whether p is inside a string or not; NULL when the stretch does not tell. */
+/* The '{' of an element of the outermost array of objects that is visible between p and
+ * end, whether or not p is inside a string; NULL when the stretch does not determine it.
+ */
 const char *ett_json_boundary(const char *p, const char *end);
 
 #endif

@@ -1,11 +1,10 @@
 /* json_scan.h - turns the bytes of a traceEvents array into rows.
  *
- * One source (json_scan_impl.h) is compiled per instruction set; ett_json_scanner_best
- * picks at run time. The scanner sees a window of the file followed by
- * ETT_JSON_PAD bytes of '"', so that nothing is compared against the end on the way; an
- * event that is not wholly inside is left for the next, larger window. It checks the
- * grammar of all that it touches (values of args that nobody asked for are stepped over
- * by structure only) and never trusts a length or a number. */
+ * json_scan_impl.h is compiled once per instruction set; ett_json_scanner_best chooses at
+ * run time. The scanner sees a window of the file followed by ETT_JSON_PAD bytes of '"',
+ * so that loops need no check against the end. An event that is not wholly inside is left
+ * for the next, larger window. The grammar of all members is checked; values of args that
+ * were not requested are skipped by structure only. No length or number is trusted. */
 #ifndef ETT_TRACE_JSON_SCAN_H
 #define ETT_TRACE_JSON_SCAN_H
 
@@ -67,7 +66,7 @@ typedef struct ett_json_scan {
 
 typedef enum ett_json_status {
   ETT_JSON_MORE, /* the window ended; *position is where to go on */
-  ETT_JSON_STOP, /* the next event begins at or behind stop; *position is its '{' */
+  ETT_JSON_STOP, /* the next event begins at or after stop; *position is its '{' */
   ETT_JSON_END,  /* the array ended; *position is behind its ']' */
   ETT_JSON_BAD,  /* malformed at scan->bad; *position is the event's '{' (or the spot) */
   ETT_JSON_MEMORY,
@@ -103,11 +102,11 @@ void ett_json_scan_free(ett_json_scan *s);
 
 /* Slow paths shared by all instruction sets. */
 
-/* Notes damage of the event being read; settles the notes (counts or drops them). */
+/* Notes damage of the event being read; settle counts the notes or drops them. */
 void ett_json_hurt(ett_json_scan *s, ett_trace_damage damage, uint64_t offset);
 void ett_json_settle(ett_json_scan *s, int count);
 
-/* Takes back args that were kept for an event that became no row. */
+/* Removes args that were kept for an event that became no row. */
 void ett_json_trim(ett_json_scan *s);
 
 /* A JSON number of any form as double; NULL end when malformed. */
@@ -122,12 +121,12 @@ const char *ett_json_time_slow(const char *p, const char *end, unsigned decimals
 uint32_t ett_json_text(ett_json_scan *s, const char *raw, size_t length, int escaped,
                        int control);
 
-/* First place at or behind p where an event seems to begin: a '{' behind '[' or ',' whose
- * first key is one of an event's. NULL when there is none before end. */
+/* First place from p on where an event seems to begin: a '{' after '[' or ',' whose first
+ * key is one of an event. NULL when there is none before end. */
 const char *ett_json_resync(const char *p, const char *end);
 
-/* Closing quote of a string with unescaped quotes that begins behind p[-1]; NULL when
- * none is plausible within 64 KiB. */
+/* Closing quote of a string with unescaped quotes that begins at p; NULL when none is
+ * plausible within 64 KiB. */
 const char *ett_json_salvage(const char *p, const char *end);
 
 #endif

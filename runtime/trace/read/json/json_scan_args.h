@@ -1,4 +1,4 @@
-/* json_scan_args.h - what is known of the event being read, and its args; a part of
+/* json_scan_args.h - the state of the event being read, and its args; a part of
  * json_scan_impl.h. */
 
 typedef struct event_state {
@@ -131,7 +131,7 @@ static const char *keep_arg(ett_json_scan *s, const ett_json_slot *slot, const c
   return q;
 }
 
-/* The slot of an arg's key, or NULL when nobody asked for it. */
+/* The slot of an arg's key, or NULL when the arg was not requested. */
 static inline const ett_json_slot *slot_of(const ett_json_args *wanted, const span *key) {
   unsigned char c = (unsigned char)*key->text;
   const ett_json_slot *slot = NULL;

@@ -1,4 +1,4 @@
-/* What the scanner needs seldom: escapes, odd numbers, damage, setting up. */
+/* Rare cases of the scanner: escapes, odd numbers, damage; and its setup. */
 #include "io/number.h"
 #include "io/utf8.h"
 #include "trace/read/json/json_scan.h"

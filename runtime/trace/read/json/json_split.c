@@ -1,9 +1,9 @@
 /* Where an event begins, seen from any byte of a file.
  *
- * Two readings of the stretch are tried: that it begins outside a string, and inside one.
- * The wrong one soon meets a token that JSON does not allow there. In the right one the
- * elements of the outermost array in sight are events. The caller verifies: the guess
- * stands only if reading from the front arrives at the same byte. */
+ * Two readings of the stretch are tried: it begins outside a string, or inside one. The
+ * wrong one soon meets a token that JSON does not allow. In the right one the elements of
+ * the outermost visible array are events. The caller verifies the guess: reading from the
+ * front must arrive at the same byte. */
 #include "trace/read/json/json_read.h"
 
 #include <string.h>
