@@ -2,8 +2,8 @@
 --
 --   calibrate.run { folders = { "…/operator", "…/nccl" }, into = "clusters/mine/profile", source = "…" }
 --
--- With them a fresh machine predicts without the samples. Each file carries its source, the date of the fit and its
--- held-out error.
+-- With them a machine without the samples predicts. Each file holds its source, the date of the fit and its held-out
+-- error.
 local coefficients = require "ett.profile.coefficients"
 local error_module = require "ett.base.error"
 local files = require "ett.io"
@@ -44,7 +44,7 @@ local function serialise(file)
   return table.concat(out, "\n") .. "\n"
 end
 
--- Fits one pass into `file`: a small regressor, or the surface where a profile serves one, or why it is void.
+-- Fits one pass into `file`: a small regressor, a surface, or the reason why the pass is void.
 local function fit_one(file, name, data, threads)
   if not data then return end
   local choice, why = profile_fit.choose(data)
@@ -88,10 +88,10 @@ local function summary_of(file)
   return rows
 end
 
---- Fits a small regressor of every pool of a sample profile, then writes coefficient files: none where nothing
---- could be fitted. A fault or an interrupt leaves the folder as it was.
+--- Fits a small regressor for every pool of a sample profile, then writes the coefficient files. A fault or an
+--- interrupt leaves the folder unchanged.
 ---@param profile table ett.profile.sampled
----@param folder string is made
+---@param folder string created if missing
 ---@param about table { source=, fitted= (date), threads= }
 ---@return table[] summary { pool, name, rows, dropped, dropped_rows, error?, bytes, fault? (why there is no model) }
 function calibrate.export(profile, folder, about)
@@ -148,7 +148,7 @@ function calibrate.run(request)
   end
   local options = { multiprocessors = request.cluster and request.cluster.device.multiprocessors }
   local profile = sampled.open(request.folders, options)
-  local mode = lfs.attributes(request.into, "mode") -- said before the fits, which may take a minute
+  local mode = lfs.attributes(request.into, "mode") -- before the fits, which may take a minute
   if mode and mode ~= "directory" then
     error_module.raise("io", "calibrate: '%s' is a %s, not a folder to write into", request.into, mode)
   end

@@ -1,13 +1,11 @@
---- Coefficient files: small calibrated regressors that a cluster carries with it, so that a
---- fresh machine predicts without samples.
+--- A profile over coefficient files: small regressors that a cluster carries with it (made by ett.profile.calibrate).
 --
 -- A folder holds one Lua file per pool of operators, and one per kind of collective:
 --   return { format = "ett coefficients 1", pool = "gemm", dtype = "fp16", source = "…",
 --     fitted = "2026-11-21", models = { forward = { rows = 7000, error = 0.021, text = "base64 …" } },
 --     void = { backward = "402 of 490 rows (82 %) are faster than the device's peak" } }
--- `error` is the mean relative error of held-out folds. The text holds the analytic base, small
--- trees, the interval and the range of the samples; with kind = "surface" the points and scales of
--- the surface that serves small CPU tables: a file serves what a profile of its samples would.
+-- `error` is the mean relative error of held-out folds. The text holds the base, small trees, the interval and the
+-- range of the samples. With kind = "surface" it holds the points and scales of a surface (ett.profile.surface).
 local error_module = require "ett.base.error"
 local files = require "ett.io"
 local regressor = require "ett.profile.regressor"
@@ -48,7 +46,7 @@ end
 
 local Coefficients = { __name = "ett.coefficients" }
 
---- A profile (ett.profile) over a folder of coefficient files; each is read when asked for.
+--- A profile (ett.profile) over a folder of coefficient files. It reads a file when an answer needs it.
 ---@return ett.Profile
 function coefficients.open(folder, options)
   local self = setmetatable({ folder = folder, options = options or {}, pools = {}, models = {}, voids = {},
@@ -107,7 +105,7 @@ function Coefficients:collective_models(kind, dtype, nodes, gpus)
   return found
 end
 
--- Inside the range a coefficient file's answer is calibrated, whatever the fit called it.
+-- Inside the range of its samples an answer of a coefficient file is "calibrated".
 function Coefficients.answer(_, predicted, detail)
   local out = sampled.answer(predicted, detail)
   if out.provenance ~= "extrapolated" then out.provenance = "calibrated" end

@@ -1,5 +1,4 @@
---- Which model serves a pool of samples, and its fit: the one place that chooses, for profiles (ett.profile), for
---- coefficient files (ett.coefficients) and for their held-out errors (ett.holdout).
+--- Chooses the model of a pool of samples and fits it, for profiles, coefficient files and held-out errors alike.
 --
 --   local choice = profile_fit.choose(data)          -- from all rows
 --   local model, outliers = profile_fit.fit(choice, data)  -- of all or some of them
@@ -12,10 +11,10 @@ local regressor_surface = require "ett.profile.surface"
 
 local profile_fit = {}
 
---- Fewer rows make no model.
+--- A pool of fewer rows gets no model.
 profile_fit.least_rows = 8
 
--- A surface through rows of one kernel has no row to hold out.
+-- Whether the rows hold several kernels: a surface needs one to hold out.
 local function several_kernels(data)
   for i = data.dims + 1, #data.rows do if data.rows[i] ~= data.rows[i - data.dims] then return true end end
   return false
@@ -33,8 +32,8 @@ function profile_fit.choose(data)
   return { kind = surface and "surface" or "regressor", void = physics.void(data) }
 end
 
---- Fits what was chosen. A void pass is fitted like any other when it is asked for: without its bound, which it
---- does not keep. What is dropped comes back as { row, seconds, reason }.
+--- Fits the chosen model. A void pass is fitted without the physical bound. Dropped rows come back as
+--- { row, seconds, reason }.
 ---@param fields table? more fields for ett.regressor.fit
 ---@return table model, table[] outliers
 function profile_fit.fit(choice, data, fields)

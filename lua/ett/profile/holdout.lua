@@ -1,14 +1,12 @@
---- Held-out error of the regressors over sample files: seeded splits, one entry per file and
---- pass. Held-out rows touch no fit, no choice and no threshold.
+--- Held-out error of the regressors over sample files: seeded splits, one entry per file and pass.
 --
---   random   a fifth of the rows
---   grouped  a fifth of the kernels: every row, of every pooled file, of the same shape
---   extrapolation  rows above the 80th percentile of size, trained on those below; under
---            pooling every file's own percentile holds, and a shape held out of one file is
---            held out of all
---   tenth    nine tenths of the rows, trained on one tenth
+--   random         holds out a fifth of the rows
+--   grouped        a fifth of the kernels: all rows of a shape, in every file of the pool
+--   extrapolation  the rows above the 80th percentile of each file's sizes; a shape held out of one file is held out of
+--                  all files of the pool
+--   tenth          nine tenths of the rows
 --
--- The model of a pool is the one that a profile serves (ett.profile.fit), chosen by all of the pool's rows.
+-- ett.profile.fit chooses the kind of model from all rows of the pool. Fits and thresholds use no held-out row.
 local profile_fit = require "ett.profile.fit"
 local regress = require "ett.regress"
 local samples = require "ett.profile.samples"
@@ -99,7 +97,7 @@ local function summarise(file, points)
   return result
 end
 
--- Rows of a pool's members (and group) that `wanted(m, i)` says, as ett.profile.fit takes them; `origins` are { m, i }.
+-- Rows of a pool's members (and group) chosen by `wanted(m, i)`, as ett.profile.fit takes them; `origins` are { m, i }.
 local function rows_of(members, pass, group, wanted, threads)
   local first = members[1]
   local data = { gpu = first.entry.gpu, family = first.family, dims = first.dims, rows = {}, seconds = {}, pass = pass,
@@ -118,7 +116,7 @@ local function rows_of(members, pass, group, wanted, threads)
   return data
 end
 
--- What a model says of rows, added to points[m].
+-- Adds a model's predictions of rows to points[m].
 local function add_points(points, model, data, members, group, fields)
   if #data.seconds == 0 then return end
   local value, low, high = model:predict_rows(data.rows)
@@ -131,9 +129,8 @@ local function add_points(points, model, data, members, group, fields)
   end
 end
 
--- One fit over the training rows of a pool (and group): what it says of each member's test rows, and of the training
--- rows that its gate dropped. Adds to `points`, one list a member; returns how many were dropped, or nil and why
--- there is no model.
+-- Fits the training rows of a pool (and group). Adds to `points`, a list for each member, the predictions of its test
+-- rows and of dropped training rows. Returns the number of dropped rows, or nil and why there is no model.
 local function evaluate(members, tests, pass, options, group, blocked, points)
   local all = rows_of(members, pass, group, function() return true end, options.threads)
   local choice, why = profile_fit.choose(all)
@@ -214,7 +211,7 @@ end
 
 --- Reads sample files for the hold-out.
 ---@param index table[] of ett.samples.index
----@param initial string stands before each file's name
+---@param initial string marks the cluster in each file's key
 function holdout.read_files(index, initial, multiprocessors)
   local files = {}
   for _, entry in ipairs(index) do
@@ -226,7 +223,7 @@ function holdout.read_files(index, initial, multiprocessors)
     file.kernels = regress.kernels(file.design, file.rows)
     file.by_pass = {}
     for _, p in ipairs(file.passes) do file.by_pass[p.pass] = p.seconds end
-    -- As ett.profile pools: collectives by name and topology, operators by kernel, fp16 and bf16 together.
+    -- Pools of ett.profile: collectives by name and topology, operators by kernel, fp16 and bf16 together.
     file.key = ("%s %s %s"):format(initial, entry.collective and file.label or file.pool,
       entry.dtype == "bf16" and "fp16" or entry.dtype)
     files[#files + 1] = file
@@ -244,11 +241,11 @@ end
 --- Runs the splits over read files.
 ---@param files table[] from holdout.read_folder
 ---@param options table? { splits=, threads=, only=function(file), test_rows=, fit= fields for regressor.fit,
----  of=function(file): results of these alone, whose whole pools learn; as_sampled= no bound by physics, void passes
----  too; points= every row's prediction in the results;
----  each=function(file, pass, split, { rows=, value=, low=, high= }) for the held-out answers themselves }
----@return table[] results, one per file, pass and split: error, median, ninety (90th percentile), coverage of `rows`
----held-out rows; `fault` says what could not be held out, and why
+---  of=function(file): results of these files only (their pools are fitted whole); as_sampled= no physical bound, void
+---  passes too; points= adds each row's prediction to the results;
+---  each=function(file, pass, split, { rows=, value=, low=, high= }) receives the held-out predictions }
+---@return table[] results, one per file, pass and split: error, median, ninety (90th percentile), coverage, of `rows`
+---  held-out rows; `fault` says why a file has none
 function holdout.run(files, options)
   options = options or {}
   options.test_rows = options.test_rows or holdout.test_rows

@@ -1,19 +1,18 @@
---- The profile of a cluster: its own samples, then those of the nearest calibrated device.
+--- The profile of a cluster: its own samples, then those of another cluster, then assumptions.
 --
 -- A cluster's `profile` says where operator times come from:
 --   "profile"                    a folder of coefficient files or samples beside its init.lua
 --   { base = "vista" }           another cluster's operators, scaled to this device
---   { folder =, borrow = NAME }  its own; what it lacks is borrowed, scaled, from another
--- Scaling (marked in `detail`, provenance "calibrated" and the interval widened): products and
--- attention by the ratio of sustained matmul rates (device.measured_flops, else peaks), what
--- moves memory by the ratio of memory bandwidths.
+--   { folder =, borrow = NAME }  its own; missing operators come from another cluster, scaled
+-- Products and attention are scaled by the ratio of sustained matmul rates (device.measured_flops, else peaks), other
+-- operators by the ratio of memory bandwidths. The answer says so, is "calibrated", and its interval is wider.
 --
--- Two corrections are physics, not fits:
--- * No product runs faster than the device's sustained rate on random data
---   (device.measured_flops). Bursts on constant operands draw less power and clock higher: the
---   shared samples reach 97 to 99 % of the datasheet's peak, steps do not.
--- * What nobody sampled but only streams memory takes its bytes over the bandwidth that the
---   profile's own residual addition reaches, or its arithmetic at the fp32 rate (ett.profile.assumed).
+-- Two corrections come from physics:
+-- * No product runs faster than the device's sustained rate on random data (device.measured_flops). Short runs on
+--   constant operands draw less power and clock higher: the shared samples reach 97 to 99 % of the datasheet's peak,
+--   training steps do not.
+-- * An operator without samples that only moves memory takes its bytes over the bandwidth of the sampled residual_add,
+--   or its arithmetic at the fp32 rate (ett.profile.assumed).
 local assumed = require "ett.profile.assumed"
 local cluster_module = require "ett.profile.cluster"
 local dialect = require "ett.operator.dialect"
@@ -28,14 +27,14 @@ local Profile = {}
 Profile.__index = Profile
 
 local products = assumed.products
-local assumed_scaled_spread = 0.15 -- of times taken over from another device, dtype or window: a judgement
+local assumed_scaled_spread = sampled.assumed_scaled_spread
 
 local function rate(device, dtype)
   local measured = device.measured_flops and device.measured_flops[dtype]
   return measured or device.peak_flops[dtype], measured ~= nil
 end
 
---- Factor on times of `from` to have those of `to`, for products of a dtype or for memory.
+--- Factor from times on the device `from` to times on `to`, for products of a dtype or for memory.
 local function ratio(from, to, family, dtype)
   if not products[family] then return from.memory_bandwidth / to.memory_bandwidth end
   local a, a_measured = rate(from, dtype)
@@ -47,7 +46,7 @@ end
 
 local function missing(answer) return answer == nil or answer.provenance == "assumed" end
 
---- Answer of a source, or nil where it has none; other faults go on.
+--- Answer of a profile, or nil where it has none; other faults propagate.
 local function ask(source, name, shape, dtype, pass)
   if not source then return nil end
   local ok, answer = pcall(source.operator, source, name, shape, dtype, pass)
@@ -87,8 +86,8 @@ local function from_other(self, op, shape, dtype, pass)
   return widened(answer, factor, assumed_scaled_spread, ("%s's, scaled by %.3f"):format(other.cluster.name, factor))
 end
 
--- A void pass of the cluster's own samples (ett.profile.physics; vista's backward attention) from its twin: by the
--- other device's ratio of the two at the same shape, else by the ratio of FLOPs.
+-- A void pass of the cluster's own samples (vista's backward attention) from the other pass: by the other cluster's
+-- ratio of the two at the same shape, else by the ratio of FLOPs.
 local function from_twin(self, op, shape, dtype, pass, void)
   local twin, factor = sampled.twin(op, shape, pass)
   local answer = ask(self.own, op.name, shape, dtype, twin)
@@ -104,8 +103,8 @@ local function from_twin(self, op, shape, dtype, pass, void)
   return sampled.from_twin(answer, factor, pass, twin, void, whose)
 end
 
--- A lookup in a larger vocabulary than any sampled takes at least the further bytes longer: its backward pass clears
--- the gradient of the whole table, a part that few samples tell from the rest.
+-- Beyond the sampled vocabulary the time of a lookup grows at least by its further bytes: the backward pass clears the
+-- gradient of the whole table, and samples of one vocabulary hardly show that part.
 local function with_table(self, op, shape, dtype, pass, answer)
   if missing(answer) or not answer.sampled_vocab then return answer end
   local known = {}
@@ -120,7 +119,8 @@ local function with_table(self, op, shape, dtype, pass, answer)
   return answer
 end
 
---- What samples say, the cluster's own first. A cluster without a profile has the kernel tables of its device.
+--- The answer of samples: the cluster's own, else the other cluster's. A cluster without a profile has the kernel tables
+--- of its device.
 function Profile:sampled(op, shape, dtype, pass)
   if self.device_times then return self.device_times:operator(op.name, shape, dtype, pass) end
   local void = self.own and self.own.void and pass ~= "update" and self.own:void(op.name, dtype, pass)
@@ -138,8 +138,8 @@ function Profile:sampled(op, shape, dtype, pass)
   return answer
 end
 
--- fp8 products where only 16-bit ones were sampled: the 16-bit time by the ratio of rates, and
--- never less than moving the operands.
+-- fp8 products where only 16-bit ones were sampled: the 16-bit time by the ratio of rates, but at least the time to
+-- move the operands.
 local function from_sixteen_bits(self, op, shape, dtype, pass)
   if dtype ~= "fp8" or not products[op.family] then return nil end
   local wide = self:sampled(op, shape, "bf16", pass) or self:sampled(op, shape, "fp16", pass)
@@ -153,7 +153,7 @@ local function from_sixteen_bits(self, op, shape, dtype, pass)
   return answer
 end
 
--- Holds products at the sustained rate.
+-- Limits products to the sustained rate.
 local function sustained(self, op, shape, dtype, pass, answer)
   if op.family ~= "gemm" and op.family ~= "bmm" then return answer end
   local device = self.cluster.device
@@ -171,8 +171,8 @@ local function sustained(self, op, shape, dtype, pass, answer)
   return held
 end
 
--- Attention inside a sliding window: nobody sampled it, so the time of attention to everything by
--- the ratio of FLOPs, which the kernels' skipping of whole blocks follows.
+-- Attention with a sliding window has no samples: the time of full attention by the ratio of FLOPs. Kernels skip whole
+-- blocks outside the window, so their time follows it.
 local function windowed(self, op, shape, dtype, pass)
   local whole = {}
   for field, value in pairs(shape) do whole[field] = value end
@@ -200,14 +200,13 @@ function Profile:operator(name, shape, dtype, pass)
   return answer and sustained(self, op, shape, dtype, pass, answer)
 end
 
---- The same of a collective: samples where they exist, else the cluster's links.
+--- Time of a collective: from samples, else from the cluster's links.
 function Profile:collective(kind, bytes, topology, dtype)
   if self.own and self.own.collective then
     local ok, answer, void = pcall(self.own.collective, self.own, kind, bytes, topology, dtype)
     if ok and not missing(answer) then
-      -- Samples much faster than what the links carry are damaged, whatever the fit made of them. Of
-      -- the shared samples from 1 MB on, the fastest sound one takes 0.74 of the links' time (vista's
-      -- all-gather over two nodes), the damaged ones 0.002: the threshold lies between.
+      -- Samples much faster than the links are damaged. Of the shared samples from 1 MB on, the fastest good one takes
+      -- 0.74 of the links' time (vista's all-gather over two nodes), the damaged ones 0.002.
       local links = cluster_module.collective(self.cluster, kind, bytes, topology)
       if answer.seconds >= 0.5 * links.seconds or bytes < 1e6 then return answer end
       links.detail = ("samples say %.3g s, beyond the links; %s"):format(answer.seconds, links.detail)
@@ -235,7 +234,7 @@ end
 
 --- Opens the profile of a cluster.
 ---@param cluster table from ett.cluster
----@param own table? a profile to use as the cluster's own instead of what its file names
+---@param own table? a profile that replaces the one its file names
 function cluster_profile.open(cluster, own)
   local said = cluster.profile
   if type(said) == "string" then said = { folder = said } end

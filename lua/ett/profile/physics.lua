@@ -1,8 +1,7 @@
---- What physics says of a table of samples: the least time that each row can take, and whether a pass is void.
+--- The least time that each row of a sample table can take, and whether a pass is void.
 --
--- A row faster than the device's peak is wrong and the fit drops it. When most rows of a pass are, not the rows
--- are wrong but the pass: a kernel is missing from it, or its clock stood still. Then no fit of it means anything,
--- and the profile serves none (ett.profile: void).
+-- A row faster than the device's peak is wrong, and the fit drops it. Where most rows of a pass are faster, the pass is
+-- void: a kernel is missing from it, or its clock stopped. No model is made of it.
 local device_module = require "ett.profile.device"
 local schema = require "ett.base.schema"
 
@@ -11,15 +10,15 @@ local physics = {}
 --- For a device of unknown name: an A100's.
 physics.assumed_multiprocessors = 108
 
---- Streaming multiprocessors of devices without a file.
+-- Streaming multiprocessors of devices without a file.
 local multiprocessors = { MI250 = 208 }
 
---- Devices sold under another name, for the same chip.
+-- Devices with the same chip under another name.
 local same_chip = { A800 = "A100", H800 = "H100" }
 
 local devices -- name in capitals -> facts
 
---- The device whose file's name is in a name such as "NVIDIAA100-SXM4-80GB"; the longest counts. Or nil.
+-- The device whose file name is part of a name such as "NVIDIAA100-SXM4-80GB" (the longest match), or nil.
 local function device_of(gpu)
   if not devices then
     devices = {}
@@ -39,7 +38,7 @@ local function device_of(gpu)
   return best and devices[best]
 end
 
---- Streaming multiprocessors of a device by its name, for folders without a cluster file.
+--- Streaming multiprocessors of a device by its name, for sample folders without a cluster.
 function physics.multiprocessors(gpu)
   local device = device_of(gpu)
   if device and device.multiprocessors then return device.multiprocessors end
@@ -53,14 +52,14 @@ local function peak_of(gpu, dtype)
   return device and device.peak_flops[(dtype == "fp8" or dtype == "int8") and "fp8" or "fp16"]
 end
 
--- No link carries more than a terabyte per second into one device (fifth NVLink: 0.9).
+-- Bytes/s into one device that no link exceeds (NVLink 5: 0.9e12).
 local fastest_link = 1e12
 
 local function of_collective(rows, entry, group)
   local nodes, gpus = (group or ("%d_%d"):format(entry.nodes or 1, entry.gpus or 1)):match("^(%d+)_(%d+)$")
   local ranks = tonumber(nodes) * tonumber(gpus)
   local bytes = schema.dtype_bytes[entry.dtype] or 2
-  -- A rank's share of an all-gather comes from every other; the rest move their buffer once.
+  -- An all-gather receives a share from every other rank; the others move their buffer once.
   local moved = bytes * (entry.collective == "all_gather" and math.max(1, ranks - 1) or 1)
   local least = {}
   for i, elements in ipairs(rows) do least[i] = elements * moved / fastest_link end
@@ -83,7 +82,7 @@ local function of_products(family, d, rows, pass, count, peak)
   return least
 end
 
---- The least time of each row, of products and collectives; nil where that is not known.
+--- The least time of each row of a product or a collective; nil for other operators.
 ---@param data table { gpu=, family=, dims=, rows= (flat), seconds=, pass=, entry= (of its file), group=? "nodes_gpus" }
 ---@return number[]|nil seconds
 function physics.least_seconds(data)
@@ -94,7 +93,7 @@ function physics.least_seconds(data)
   return peak and of_products(data.family, data.dims, data.rows, data.pass, #data.seconds, peak)
 end
 
---- Why a pass is void, or nil: most of its rows take less time than the device can.
+--- The reason why a pass is void (most of its rows are faster than the device), or nil.
 ---@param data table as of least_seconds
 ---@return string|nil reason
 function physics.void(data)

@@ -1,17 +1,16 @@
---- Plots of measured against predicted, as SVG: one a table of samples and pass, and a page that shows them all.
+--- Plots of measured against predicted times as SVG: one for each table and pass, and a page with all of them.
 --
 --   local plots = fit_plot.render(results, outliers)   -- results: ett.holdout, with points
 --   fit_plot.write("figures", plots)                                          -- { "figures/index.html", … }
 --
--- What is drawn are held-out rows (ett.holdout: a fifth of the kernels), predicted by a model that never saw them.
--- Everything is drawn before anything is written.
+-- The rows are held out (ett.holdout: a fifth of the kernels): the model never saw them.
 local error_module = require "ett.base.error"
 local svg = require "ett.report.svg"
 
 local fit_plot = {}
 
 local width, height = 720, 780
---- More points than this, and their interval bars would hide them.
+--- With more points, interval bars would hide them.
 fit_plot.most_bars = 120
 
 local function microseconds(seconds) return seconds * 1e6 end
@@ -23,7 +22,7 @@ end
 
 function fit_plot.key(path, line, seconds) return ("%s\0%d\0%.17g"):format(path, line, seconds) end
 
---- "rms_norm backward, fp16, NVIDIAA100-SXM4-80GB": and of collectives the topology in place of the pass.
+--- "rms_norm backward, fp16, NVIDIAA100-SXM4-80GB"; for a collective the topology instead of the pass.
 function fit_plot.title(result)
   local entry = result.entry
   local what = entry.name
@@ -37,8 +36,7 @@ function fit_plot.title(result)
   return ("%s, %s, %s"):format(what, entry.dtype, entry.gpu)
 end
 
--- Reasons of the rows that the gate of the served fit set aside, by file and line; passes of a file have their own
--- models, so a row is known by its time too.
+-- Reasons of the rows that the gate dropped, by file, line and time (passes of a file have their own models).
 local function set_aside(outliers)
   local lines = {}
   for _, row in ipairs(outliers or {}) do
@@ -68,7 +66,7 @@ end
 
 --- The chart of one result as SVG text.
 ---@param result table of ett.holdout.run, with points and entry
----@param lines table reasons of the rows that the gate set aside, by fit_plot.key
+---@param lines table reasons of the rows that the gate dropped, by fit_plot.key
 function fit_plot.chart(result, lines)
   local least, most, clouds, by_group, aside = math.huge, 0, {}, {}, {}
   for _, p in ipairs(result.points) do
@@ -95,7 +93,7 @@ function fit_plot.chart(result, lines)
   end
   if #aside > 0 then
     clouds[#clouds + 1] = { label = "set aside by the gate", shape = "cross", color = "#d55e00", points = aside }
-    for i = 1, #clouds - 1 do -- the crosses' colour is theirs alone
+    for i = 1, #clouds - 1 do -- only the crosses have their colour
       local k = (i - 1) % (#svg.colors - 1) + 1
       clouds[i].color = svg.colors[k >= 2 and k + 1 or k]
     end
@@ -153,10 +151,10 @@ local function page(plots)
   return table.concat(out, "\n")
 end
 
---- Draws every result: { { name = "….svg", text = SVG or nil where nothing could be held out, result = } … }, the page
---- last. Names are those of the tables; a second table of the same name gets a number.
+--- Draws every result: { { name = "….svg", text = SVG, or nil without held-out rows, result = } … }, the page last.
+--- Files are named after the tables; a second table of the same name gets a number.
 ---@param results table[] of ett.holdout.run with points
----@param outliers table[]? rows set aside: { path=, line=, seconds=, reason= }, of Profile:report
+---@param outliers table[]? dropped rows: { path=, line=, seconds=, reason= }, of Profile:report
 function fit_plot.render(results, outliers)
   local plots, taken, lines = {}, {}, set_aside(outliers)
   for _, result in ipairs(results) do
@@ -174,7 +172,7 @@ function fit_plot.render(results, outliers)
   return plots
 end
 
---- Writes what was drawn, each file whole or not at all; makes the folder.
+--- Writes the plots, each file whole or not at all. Creates the folder.
 ---@return string[] paths
 function fit_plot.write(folder, plots)
   local files, paths = require "ett.io", {}

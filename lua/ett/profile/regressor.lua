@@ -1,13 +1,13 @@
---- Regressors: measurements in, times with an interval out.
+--- Regressors: fitted to measurements, they predict a time with its interval.
 --
 --   local r, outliers = regressor.fit { kind = "hybrid", family = "gemm", rows = { { 1, 4096, 4096, 4096 }, … },
 --     seconds = { … } }
 --   r:predict { 1, 8192, 4096, 4096 }   --> { value=, low=, high=, provenance=, outside=, base= }
 --   r:save "gemm.ett"; regressor.load "gemm.ett"
 --
--- Kinds: hybrid (analytic base and boosted trees on log(time / base); the default),
--- boosted_trees, random_forest, robust_linear, alpha_beta. Families and their dimensions stand
--- in runtime/regress/serve/design.h. Serving needs no XGBoost; fitting loads it.
+-- Kinds: hybrid (the default: a base, and boosted trees on log(time / base)), boosted_trees, random_forest,
+-- robust_linear, alpha_beta. runtime/regress/serve/design.h lists the families and their dimensions. Prediction needs
+-- no XGBoost; fitting loads it.
 local error_module = require "ett.base.error"
 local physics = require "ett.profile.physics"
 local regress = require "ett.regress"
@@ -15,7 +15,7 @@ local schema = require "ett.base.schema"
 
 local regressor = {}
 
---- Changes whenever a fit may come out differently: cached fits carry it.
+--- Changes whenever fits may change: part of the name of a cached fit.
 regressor.version = "12"
 
 regressor.kinds = { "hybrid", "boosted_trees", "random_forest", "robust_linear", "alpha_beta" }
@@ -27,11 +27,11 @@ local function merged(base, over)
   return all
 end
 
--- Found on development splits of the shared samples (other seeds, and sizes below the 80th
--- percentile, than those that `ett bench holdout` reports on).
+-- Chosen on development splits of the shared samples: other seeds, and sizes below the 80th percentile, than
+-- `ett bench holdout` reports on.
 local deep = { rounds = 150, relative = true, delta = 0.005, parameters = { max_depth = 6, eta = 0.13,
   subsample = 0.8, colsample_bytree = 0.8, min_child_weight = 0.02, lambda = 0.5, max_bin = 64 } }
--- A product's kernels are chosen by rules over several dimensions at once: deeper trees, finer bins.
+-- Libraries choose a product's kernel from several dimensions at once: deeper trees, finer bins.
 local deeper = merged(deep, { parameters = merged(deep.parameters, { max_depth = 7, max_bin = 128 }) })
 -- One dimension and heavy tails: small trees, large leaves.
 local shallow = { rounds = 150, relative = true, delta = 0.005, parameters = { max_depth = 6, eta = 0.1,
@@ -39,7 +39,7 @@ local shallow = { rounds = 150, relative = true, delta = 0.005, parameters = { m
 
 local tuned = { gemm = deeper, collective = shallow, alpha_beta = shallow }
 
--- A few kilobytes a model, for coefficient files.
+-- Small models of a few kilobytes, for coefficient files.
 local small = { rounds = 40, difficulty_rounds = 10, parameters = { max_depth = 5, eta = 0.2, min_child_weight = 0.1 } }
 
 local fields = {
@@ -67,7 +67,7 @@ local function flatten(rows, dims)
   return flat, dims
 end
 
--- Parameters as the library reads them, sorted by name.
+-- Parameters as XGBoost reads them, sorted by name.
 local function listed(parameters)
   local list = {}
   for _, name in ipairs(schema.keys(parameters)) do
@@ -127,13 +127,13 @@ function Regressor:predict(dims)
   return { value = value, low = low, high = high, provenance = provenance, outside = outside, base = base }
 end
 
---- Many predictions: rows of dimensions, or one flat list of them.
+--- Predictions of rows of dimensions, or of one flat list.
 ---@return number[] values, number[] lows, number[] highs, string[] provenances
 function Regressor:predict_rows(rows)
   return self.model:predict_rows((flatten(rows, self.facts_.dims)))
 end
 
---- What the fit found: rows, dropped, error_mean and error_median of held-out folds, ranges.
+--- Facts of the fit: rows, dropped, error_mean and error_median of held-out folds, ranges.
 function Regressor:facts() return self.facts_ end
 
 --- The regressor as bytes, and back.
@@ -166,7 +166,7 @@ end
 --- The regressor as base64 text of a few kilobytes: no twins, rounded trees.
 function Regressor:text() return self.model:text() end
 
---- Reads a model file; every byte of it is checked.
+--- Reads a model file and checks it.
 ---@return ett.Regressor|nil, ett.Error?
 function regressor.load(path)
   local bytes, err = require("ett.io").read(path)
@@ -176,7 +176,7 @@ function regressor.load(path)
   return self
 end
 
---- What fits, or nil and what to install for it: XGBoost may not have been there when ett was built.
+--- The module that fits; nil and what to install if ett was built without XGBoost.
 ---@return table|nil, string?
 function regressor.fitting()
   return error_module.part("ett.regress_fit", "what fits regressors", "install libxgboost-dev")
@@ -210,8 +210,7 @@ function regressor.fit(given)
   return self, outliers
 end
 
---- Cross-validated search: fits every candidate and keeps the one whose held-out folds err
---- least. Candidates are fields of `regressor.fit` laid over `given`.
+--- Fits every candidate (fields of `regressor.fit` laid over `given`) and keeps the one with the least held-out error.
 ---@return ett.Regressor, table best, table[] tried { candidate=, error= }
 function regressor.search(given, candidates)
   local best, chosen, tried = nil, nil, {}

@@ -14,6 +14,9 @@ local schema = require "ett.base.schema"
 
 local sampled = {}
 
+--- Half-width that is added to an interval taken over from another pass, device, data type or window: a judgement.
+sampled.assumed_scaled_spread = 0.15
+
 local Profile = { __name = "ett.profile" }
 Profile.__index = Profile
 sampled.Profile = Profile
@@ -46,10 +49,10 @@ function sampled.check_devices(devices, unknown, source)
   error_module.raise("format", "%s: no sample files ({gpu}_{operator}_{precision}.csv)", source)
 end
 
---- A profile over files of samples; nothing is read yet.
+--- A profile over sample files. It reads them when a model is needed.
 ---@param folders string[]
----@param options table? { multiprocessors=, threads=, gpu= (device, where the folders hold several),
----cache=false to neither read nor write it }
+---@param options table? { multiprocessors=, threads=, gpu= (needed where the folders hold several devices),
+---  cache = false: neither reads nor writes the cache }
 ---@return ett.Profile
 function sampled.open(folders, options)
   options = options or {}
@@ -79,8 +82,8 @@ function sampled.open(folders, options)
   return self
 end
 
---- Rows of several files of one pool and pass, one after another, as ett.profile.fit takes them; `origins` says
---- where each stands. Nil where there are none.
+--- Rows of several files of one pool and pass as ett.profile.fit takes them, with `origins`: file and line of each
+--- row. Nil where there are none.
 function Profile:data(entries, pass, group)
   local rows, seconds, origins, disturbed, first = {}, {}, {}, {}, nil
   for _, entry in ipairs(entries) do
@@ -105,7 +108,7 @@ function Profile:data(entries, pass, group)
     threads = self.options.threads, origins = origins, disturbed = disturbed }
 end
 
---- Says of each dropped row which line of which file it is.
+--- Adds the file and line to each dropped row.
 function sampled.locate(outliers, origins)
   for _, outlier in ipairs(outliers) do
     local origin = origins[outlier.row]
@@ -114,7 +117,7 @@ function sampled.locate(outliers, origins)
   return outliers
 end
 
--- Fits a pool; what the gate drops and what is void goes to self.outliers, and all to the cache.
+-- Fits a pool. Dropped rows and void passes go to self.outliers; model and outliers go to the cache.
 local function fit(self, id, entries, pass, group, stamp)
   local data = self:data(entries, pass, group)
   local choice = data and profile_fit.choose(data)
@@ -133,7 +136,7 @@ local function fit(self, id, entries, pass, group, stamp)
   return model
 end
 
---- The fitted model of a pool, from memory, the cache, or a fit. False: there is none, and why the pass is void.
+--- The fitted model of a pool, from memory, the cache, or a fit; false without one, and the reason if the pass is void.
 ---@return table|false, string|nil
 function Profile:model(key, entries, pass, group)
   local id = key .. " " .. pass
@@ -157,7 +160,7 @@ function Profile:model(key, entries, pass, group)
   return known, self.voids[id]
 end
 
---- Why nothing of a pass is served though it was sampled, or nil.
+--- The reason why a sampled pass is void, or nil.
 ---@return string|nil
 function Profile:void(name, dtype, pass)
   local op = operator.get(name)
@@ -166,7 +169,7 @@ function Profile:void(name, dtype, pass)
   return (select(2, self:model(key, self.pools[key], pass)))
 end
 
---- The same samples with nothing called void: what estimate-train-time makes of them.
+--- The same samples without the check for void passes.
 function Profile:as_sampled()
   local options, same = { as_sampled = true }, {}
   for name, value in pairs(self.options) do options[name] = value end
@@ -176,7 +179,7 @@ function Profile:as_sampled()
   return setmetatable(same, getmetatable(self))
 end
 
---- What is known of a prediction, as the contract has it.
+--- An answer (see ett.profile) from a regressor's prediction.
 function sampled.answer(predicted, detail)
   local provenance = predicted.provenance
   if provenance == "extrapolated" then
@@ -188,15 +191,15 @@ end
 
 function Profile.answer(_, predicted, detail) return sampled.answer(predicted, detail) end
 
---- The other pass of a void one, and how many of its times a void one's are by their FLOPs.
+--- The other pass, and the ratio of the FLOPs of `pass` to those of the other.
 function sampled.twin(op, shape, pass)
   local twin = pass == "backward" and "forward" or "backward"
   return twin, op.flops(shape, pass) / op.flops(shape, twin)
 end
 
---- An answer made of a void pass's twin.
+--- An answer for a void pass from its other pass.
 function sampled.from_twin(answer, factor, pass, twin, void, whose)
-  local spread = 0.15
+  local spread = sampled.assumed_scaled_spread
   return { seconds = answer.seconds * factor, low_seconds = answer.low_seconds * factor * (1 - spread),
     high_seconds = answer.high_seconds * factor * (1 + spread),
     provenance = answer.provenance == "assumed" and "assumed" or "calibrated",
@@ -204,8 +207,8 @@ function sampled.from_twin(answer, factor, pass, twin, void, whose)
       answer.detail or "") }
 end
 
---- Seconds of one run of an operator, or nil when nothing like it was sampled. A void pass is answered from its
---- twin by the ratio of FLOPs.
+--- Time of one run of an operator, or nil where none like it was sampled. The other pass answers for a void one, by
+--- the ratio of FLOPs.
 ---@param name string operator or alias
 ---@param shape table the operator's own shape
 ---@param dtype string
@@ -230,15 +233,13 @@ function Profile:operator(name, shape, dtype, pass)
   return answer
 end
 
--- Elements in a row of the sample files for `bytes` of the whole buffer. The reference's
--- allgather files count one rank's share.
+-- Elements in a row of the sample files for `bytes` of the whole buffer. Rows of all_gather count one rank's share.
 local function elements(kind, bytes, ranks, dtype)
   local count = bytes / schema.dtype_bytes[dtype]
   return kind == "all_gather" and count / ranks or count
 end
 
--- The model among several files of one kind and topology whose range holds the size, else the
--- nearest by ratio.
+-- Of the models of one kind and topology: the one whose range holds the size, else the nearest by ratio.
 local function nearest(models, size)
   local best, distance
   for _, model in ipairs(models) do
@@ -250,8 +251,8 @@ local function nearest(models, size)
   return best
 end
 
---- Models of a kind at one topology: its own files first, else its rows of a generic file. Files of one name are one
---- model: of fp16 and bf16.
+--- Models of a kind at one topology: from its own files, else from its rows of a file of several topologies. Files of
+--- one name (fp16 and bf16) make one model.
 function Profile:collective_models(kind, dtype, nodes, gpus)
   local key = kind .. " " .. dtype
   local id = topology_key(key, nodes, gpus)
@@ -279,9 +280,8 @@ function Profile:collective_models(kind, dtype, nodes, gpus)
   return found
 end
 
---- Every topology that a kind was sampled at: { name=, entries=, group= }, sorted. A topology of
---- a generic file counts when it has no file of its own. Files of one name and topology (fp16 and
---- bf16) stand together.
+--- Every sampled topology of a kind, sorted: { name=, entries=, group= }. Files of one name and topology (fp16 and
+--- bf16) are one entry. A topology of a file of several counts if it has no file of its own.
 ---@param key string kind and dtype, a key of self.collectives
 function Profile:topologies(key)
   local list, own, generic = {}, {}, {}
@@ -311,7 +311,7 @@ function Profile:topologies(key)
   return list
 end
 
---- Seconds of a collective; nil when neither it nor its topology was sampled, and why if its samples are void.
+--- Time of a collective; nil where its kind and topology were not sampled, and the reason if its samples are void.
 ---@param kind string a collective or alias
 ---@param bytes number whole buffer (nccl-tests' convention)
 ---@param topology table { nodes=, gpus_per_node= }
@@ -335,8 +335,7 @@ function Profile:collective(kind, bytes, topology, dtype)
   return self:answer(model:predict { size }, detail)
 end
 
---- Rows that the gate dropped while fitting, by model: { row, path, line, seconds, reason }. Of
---- models from the cache too.
+--- Rows that the gate dropped, by model: { row, path, line, seconds, reason }. Includes models from the cache.
 function Profile:report()
   for id, stamp in pairs(self.stamps) do
     self.outliers[id] = cache.load_outliers(stamp)

@@ -1,9 +1,7 @@
 --- Sample tables as regressors see them: rows of kernel dimensions and seconds.
 --
--- The layout is estimate-train-time's: {gpu}_{name}_{precision}.csv for operators,
--- {gpu}_{name}_{precision}_{nodes}_{gpus}.csv for collectives of one topology,
--- {gpu}_{name}_{precision}.csv with columns nodes and GPUsPerNode for collectives of several, and
--- {gpu}.csv for the reference's choice of models.
+-- Names of files: {gpu}_{name}_{precision}.csv for operators, {gpu}_{name}_{precision}_{nodes}_{gpus}.csv for
+-- collectives of one topology, {gpu}_{name}_{precision}.csv with columns nodes and GPUsPerNode for those of several.
 local collective = require "ett.base.collective"
 local csv = require "ett.csv"
 local error_module = require "ett.base.error"

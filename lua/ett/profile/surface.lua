@@ -1,12 +1,11 @@
 --- The regressor of CPU sample tables: a smooth surface through the samples (samplers/core/surface.h).
 --
--- A few dozen shapes of a kernel without waves or tiles leave trees little to split on. Median held-out error over
--- operators against the hybrid's, in two runs on a busy machine: 3.8 and 9.7 %, 6.7 and 6.6 %.
+-- Trees need more rows than a few dozen shapes of a kernel. Median held-out error over operators, surface and hybrid,
+-- in two runs on a busy machine: 3.8 and 9.7 %, 6.7 and 6.6 %.
 --
--- What it says of its own error is held out: in each of ten folds (twins together) the lengths and the noise are
--- searched anew without the fold's rows. The closed form of leaving one out would keep the scales that those
--- rows helped to choose. Interval: the surface's own deviation times the 90 % quantile of the held-out residuals
--- over theirs (conformal; Lei et al. 2018).
+-- The reported error is held out: each of ten folds (equal shapes together) searches lengths and noise without its
+-- rows. The closed form of leaving one out would keep scales that those rows helped to choose. The interval is the
+-- surface's deviation times the 90 % quantile of held-out residuals over their deviations (conformal; Lei et al. 2018).
 local error_module = require "ett.base.error"
 local files = require "ett.io"
 local sample = require "ett.sample"
@@ -15,20 +14,20 @@ local regressor_surface = {}
 local Surface = { __name = "ett.profile.surface" }
 Surface.__index = Surface
 
---- Rows above which trees do better and a surface is slow to fit.
+--- With more rows trees are more accurate, and a surface is slow to fit.
 regressor_surface.most_rows = 600
 
---- Changes whenever a fit may come out differently: cached fits carry it.
+--- Changes whenever fits may change: part of the name of a cached fit.
 regressor_surface.version = "5"
 
--- Ten folds say nearly what all rows would; five where a fit is slow and a tenth of the rows teaches little.
+-- Five folds where a fit is slow.
 local function folds_of(rows) return rows <= 200 and 10 or 5 end
--- A row that was measured under noise counts with four times the deviation of the others.
+-- Variance of a row measured under noise, over that of other rows.
 local doubtful = 16.0
--- A held-out residual beyond both is a row of another mode: a factor, and so many robust deviations.
+-- A row whose held-out residual exceeds both (a factor, robust deviations) belongs to another mode.
 local gate_ratio, gate_deviations = 3, 8
 
---- Work of a kernel by family and dimensions (ett.samples): what its time is divided by before the fit.
+-- Work of a kernel by family and dimensions (ett.samples). Times are divided by it before the fit.
 local work = {
   gemm = function(d) return d[1] * d[2] * d[3] * d[4] + 64.0 * d[1] * (d[2] * d[4] + d[3] * d[4] + d[2] * d[3]) end,
   attention = function(d) return 1.0 * d[1] * d[2] * d[4] * d[5] * (d[6] + 8) end,
@@ -40,8 +39,8 @@ local work = {
 
 local function work_of(family) return work[family] or function() return 1.0 end end
 
---- What the surface sees: the logarithms of the dimensions. Rows of rope and softmax come as a product that
---- the third dimension is a factor of: as factors they are apart. The elements in all tell the caches.
+-- Coordinates of the surface: logarithms of the dimensions. The rows of rope and softmax are a multiple of the third
+-- dimension and are divided by it. The number of elements is added: caches depend on it.
 local function logarithms(d, family)
   local x = {}
   local count = family == "embedding" and 3 or #d -- the vocabulary of all ranks does not change the kernel
@@ -52,7 +51,7 @@ local function logarithms(d, family)
   return x
 end
 
---- Whether a table was written by the CPU back end of `ett sample`.
+--- Whether the CPU or MPI back end of `ett sample` wrote a table.
 function regressor_surface.suits(path)
   local file = io.open(path, "r")
   if not file then return false end
@@ -65,7 +64,7 @@ function regressor_surface.suits(path)
   return found
 end
 
---- The points of some rows as ett.sample takes them.
+-- The points of some rows as ett.sample takes them.
 local function points_of(data, rows)
   local x, y, doubt = {}, {}, data.doubt and {}
   for k, i in ipairs(rows) do
@@ -83,7 +82,7 @@ local function surface_through(data, rows)
   return surface
 end
 
---- Fold of each row: distinct points in turn after a fixed shuffle, so that twins are never apart.
+-- Fold of each row. Equal points share a fold; points take turns after a fixed shuffle.
 local function fold_of(data, rows)
   local mix, point, keys, key_of = require("ett.regress").mix, {}, {}, {}
   for _, i in ipairs(rows) do
@@ -101,13 +100,13 @@ local function fold_of(data, rows)
   return fold, folds
 end
 
--- A new measurement's deviation: that of the surface there, and of the noise.
+-- Mean and deviation of a new measurement: surface and noise together.
 local function deviation_at(surface, x, noise)
   local mean, deviation = surface:predict(x)
   return mean, math.sqrt(deviation ^ 2 + noise ^ 2) + 1e-9
 end
 
---- Residual of every row by a surface that never saw its fold, and that residual over the surface's deviation there.
+-- Residual of every row from a surface fitted without its fold, and that residual over its deviation.
 local function held_out(data, rows)
   local fold, folds = fold_of(data, rows)
   local residual, score = {}, {}
@@ -134,7 +133,7 @@ local function median(values)
   return values[(#values + 1) // 2]
 end
 
---- Rows whose held-out residual is far from every other's.
+-- Rows whose held-out residual is far from the median residual, and the others.
 local function outliers_of(rows, residual)
   local values, off = {}, {}
   for _, i in ipairs(rows) do values[#values + 1] = residual[i] end
@@ -149,7 +148,7 @@ local function outliers_of(rows, residual)
   return dropped, kept
 end
 
---- The quantile of the scores that covers nine tenths of new rows.
+-- The quantile of the scores that covers nine tenths of new rows.
 local function conformal(score, rows)
   local sorted = {}
   for _, i in ipairs(rows) do sorted[#sorted + 1] = score[i] end
@@ -175,8 +174,8 @@ local function wrap(data, surface, quantile, held)
     noise = noise, quantile = quantile, held = held }, Surface)
 end
 
---- Fits. given: { family, dims, rows (flat), seconds } as ett.regressor takes them, and disturbed = { [row] = true }
---- for rows measured under noise, which weigh less.
+--- Fits. given: { family, dims, rows (flat), seconds } as of ett.regressor, and disturbed = { [row] = true } for rows
+--- measured under noise, which weigh less.
 ---@return ett.RegressorSurface, table[] outliers { row=, seconds=, reason= }
 function regressor_surface.fit(given)
   local n, width = #given.seconds, given.dims
@@ -195,9 +194,9 @@ function regressor_surface.fit(given)
   end
   local residual, score = held_out(data, all)
   local dropped, kept = outliers_of(all, residual)
-  if #dropped > 0 then -- what they spoiled is not the surface's error
+  if #dropped > 0 then -- without the outliers
     local again, scores = held_out(data, kept)
-    if next(again) then residual, score = again, scores else dropped, kept = {}, all end -- one kernel: none is outside
+    if next(again) then residual, score = again, scores else dropped, kept = {}, all end -- one kernel has no outlier
   end
   local errors, sum = {}, 0
   for _, i in ipairs(kept) do
@@ -235,7 +234,7 @@ function Surface:predict(d)
     provenance = outside > 0.01 and "extrapolated" or "interpolated" }
 end
 
---- Many predictions of one flat list of dimensions, as ett.regressor's.
+--- Predictions of one flat list of dimensions, as of ett.regressor.
 ---@return number[] values, number[] lows, number[] highs, string[] provenances
 function Surface:predict_rows(rows)
   local values, lows, highs, provenances, width = {}, {}, {}, {}, self.held.dims
@@ -256,14 +255,14 @@ end
 
 local format = "ett surface 3"
 
---- A surface as one line of text: its points and scales, with their hash in front.
+--- A surface as one line of text: hash, points and scales.
 function Surface:text()
   local text = require("ett.json").encode { x = self.data.x, y = self.data.y, doubt = self.data.doubt,
     scales = (self.surface:scales()), quantile = self.quantile, held = self.held }
   return ("%s %s %s"):format(format, files.hash(text), text)
 end
 
---- The surface of such a text; of one that is damaged nothing is used.
+--- The surface of such a text; a damaged text is refused.
 ---@param name string for messages
 ---@return ett.RegressorSurface|nil, ett.Error?
 function regressor_surface.from_text(text, name)

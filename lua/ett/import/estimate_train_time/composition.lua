@@ -8,7 +8,9 @@ local composition = {}
 
 local head, middle, tail = 1, 2, 3
 local stages = 3
-local vocabulary_rows = 50257 -- a constant of the tool, whatever the model
+
+--- The vocabulary of every model of the tool.
+composition.vocabulary = 50257
 
 local function ceil_div(a, b) return -(-a // b) end
 
@@ -37,7 +39,8 @@ function composition.layout(p)
   -- lost or added unless pp divides encoders + 5, and the last stage of a deep pipeline gets a negative number.
   local slots = p.encoders + 5
   local layers = { ceil_div(slots, p.pp) - 2, slots // p.pp, slots // p.pp - 3 }
-  local encoder, table_elements = encoder_parameters(p.dim, p.mp), ceil_div(vocabulary_rows, 128 * p.mp) * 128 * p.dim
+  local encoder = encoder_parameters(p.dim, p.mp)
+  local table_elements = ceil_div(composition.vocabulary, 128 * p.mp) * 128 * p.dim
   local parameters = { layers[head] * encoder + table_elements, layers[middle] * encoder,
     layers[tail] * encoder + table_elements + 2 * p.dim }
   local all_reduce, all_gather = {}, {}

@@ -1,14 +1,12 @@
 --- How estimate-train-time names operators and lays out their sample tables (contract: ett.operator.dialect).
 --
 -- Columns: mp tensor ranks, b micro-batch, h heads, l sequence, dim hidden width, encoders layers. They hold floats.
--- The tool fixes the rest: vocabulary 50257, MLP 4 * dim, as many key/value heads as heads, a causal mask.
+-- The tool fixes the rest: vocabulary, MLP 4 * dim, as many key/value heads as heads, a causal mask.
+local composition = require "ett.import.estimate_train_time.composition"
 local shapes = require "ett.operator.shapes"
 
 local dialect = { name = "estimate_train_time", summary = "tables and names of estimate-train-time",
   source = "the sample files and configurations that the tool ships" }
-
---- The vocabulary of every model of the tool.
-local vocabulary = 50257
 
 local function int(value) return math.tointeger(value) or math.floor(value + 0.5) end
 
@@ -20,8 +18,8 @@ local function configuration(row)
   local shared = row.h and math.max(1, heads // tp) * tp or 1
   return {
     tp = tp, cp = 1, ep = 1, micro_batch = row.b and int(row.b) or 1, seq = row.l and int(row.l) or 1, hidden = dim,
-    heads = shared, kv_heads = shared, head_dim = math.max(1, dim // heads), ffn = 4 * dim, vocab = vocabulary,
-    layers = row.encoders and int(row.encoders) or 1, causal = true,
+    heads = shared, kv_heads = shared, head_dim = math.max(1, dim // heads), ffn = 4 * dim,
+    vocab = composition.vocabulary, layers = row.encoders and int(row.encoders) or 1, causal = true,
   }
 end
 

@@ -1,9 +1,7 @@
---- The composition of estimate-train-time, quirks included, over its own configuration
---- files: what `ett predict --composition reference` prints.
+--- Estimates a configuration of estimate-train-time as the tool does: `ett predict --composition reference`.
 --
--- The arithmetic is in composition.lua; here are the configuration file, the
--- names of what has to be timed, and two sources of times: a list of recorded model calls
--- (`--timings`) and a profile.
+-- composition.lua holds the arithmetic. This module reads the configuration, names the operators and collectives to
+-- time, and takes times from recorded model calls (`--timings`) or from a profile (source.lua).
 local error_module = require "ett.base.error"
 local composition = require "ett.import.estimate_train_time.composition"
 local json = require "ett.json"
@@ -15,7 +13,7 @@ local stages = { "head", "middle", "tail" }
 local optimizers = { "firstStage_optimizer", "middleStage_optimizer", "lastStage_optimizer" }
 local training_fields = { "pp", "mp", "dp", "b", "h", "l", "dim", "steps_per_update", "gpus_per_node" }
 
---- Numbers that a YAML 1.1 reader leaves as strings ("1.26e9") count as numbers.
+-- A number, also where a YAML 1.1 reader leaves a string ("1.26e9").
 local function to_number(value)
   if type(value) == "string" then value = tonumber(value) or value end
   if math.type(value) == "float" and value == math.floor(value) and math.abs(value) < 2 ^ 53 then
@@ -85,14 +83,14 @@ local function decoded(reader, path)
   return value
 end
 
---- The content of a configuration file; raises what is wrong with it.
+--- Reads a configuration file; raises its faults.
 function reference.read(path) return decoded("ett.yaml", path) end
 
---- The content of a JSON file.
+--- Reads a JSON file.
 function reference.read_json(path) return decoded("ett.json", path) end
 
---- Checks a decoded configuration; returns a clean copy with training_config as fields
---- `plan`. Every violation is reported at once.
+--- Checks a decoded configuration and reports all violations at once. Returns a copy whose `plan` holds the fields of
+--- training_config.
 ---@param config table as the YAML file holds it
 ---@param label string the file's name, for messages
 function reference.check(config, label)
@@ -141,8 +139,8 @@ function reference.check(config, label)
   return clean
 end
 
---- A source of times from recorded model calls, the way golden.json lists them: operators
---- by `model`, collectives by `requested` and the number of elements. Microseconds.
+--- A source of times, in microseconds, from recorded model calls: operators by `model`, collectives by `requested` and
+--- the number of elements.
 ---@param calls table[]
 ---@param label string the file's name, for messages
 function reference.timings(calls, label)
@@ -168,7 +166,7 @@ function reference.timings(calls, label)
       error_module.raise("format",
         "%s: must be {kind: operator, model, us} or {kind: nccl, requested, input, us}", where)
     end
-    if us < 0 then negative[key] = us end -- the tool's regressors do answer so: kept, and said
+    if us < 0 then negative[key] = us end -- the tool's regressors give such answers: kept, and reported
     if call.in_range == false then outside[key] = true end
   end
   local source = { outside = outside, negative = negative }
@@ -201,7 +199,7 @@ local function message_times(source, name, pieces)
   return full, rest
 end
 
---- Composes one step. The result has the keys of the tool's recorded runs; microseconds.
+--- Composes one step, in microseconds. The result has the keys of the tool's recorded runs.
 ---@param config table from reference.check
 ---@param source table {operator = fn(model, name, pass), collective = fn(name, elements), outside = set}
 function reference.predict(config, source)

@@ -1,11 +1,11 @@
---- Where the times of an estimate-train-time configuration come from, and what it asks of the
---- default composition.
+--- Cluster, profile and plan of an estimate-train-time configuration.
+local composition = require "ett.import.estimate_train_time.composition"
 local error_module = require "ett.base.error"
 
 local reference_source = {}
 
---- Folders of a configuration stand beside it, one folder up (as the tool ships its examples),
---- or where the program runs.
+-- The path of a configuration's folder: beside the configuration, one folder up (as in the tool's examples), or in the
+-- working folder.
 local function resolve(folder, config_path)
   local lfs = require "lfs"
   local beside = config_path:match("^(.*)/[^/]*$") or "."
@@ -17,7 +17,7 @@ local function resolve(folder, config_path)
   return nil
 end
 
---- The sample folders of a configuration: operators, collectives. Raises when one is not there.
+--- The sample folders of a configuration: operators, collectives. Raises if one is missing.
 function reference_source.folders(config, config_path)
   local folders, found = {}, {}
   for _, key in ipairs { "operator_data_folder", "nccl_data_folder" } do
@@ -39,8 +39,8 @@ local function device_matches(device, name)
   return false
 end
 
---- The cluster found whose device a configuration names, one with nodes of that size if there is
---- one; or nil and the names of all devices.
+-- The cluster with the device that a configuration names, preferably with nodes of that size; else nil and the names
+-- of all devices.
 local function cluster_of_device(gpu_name, gpus_per_node)
   local module = require "ett.profile.cluster"
   local known, other = {}, nil
@@ -56,7 +56,7 @@ local function cluster_of_device(gpu_name, gpus_per_node)
   return other, known
 end
 
--- A configuration may use fewer GPUs of a node than there are, never more.
+-- The cluster with nodes of the configuration's size, which must not exceed the real one.
 local function with_nodes_of(cluster, gpus_per_node)
   if gpus_per_node > cluster.gpus_per_node then
     error_module.raise("model", "field 'training_config[9]' (gpus_per_node) = %d: nodes of %s have %d; give at most "
@@ -69,7 +69,7 @@ local function with_nodes_of(cluster, gpus_per_node)
   return copy
 end
 
---- Devices that the files of a folder are named after.
+-- Devices in the file names of a folder.
 local function devices_of(folder)
   local seen = {}
   for entry in require("lfs").dir(folder) do
@@ -79,9 +79,8 @@ local function devices_of(folder)
   return require("ett.base.schema").keys(seen)
 end
 
---- Cluster and profile of a configuration: those of --cluster, else its own sample folders on
---- the cluster whose device it names.
----@return table cluster, table profile, table? own the folders' own profile, without the cluster's corrections
+--- Cluster and profile of a configuration: those of --cluster, else its sample folders on the cluster of its device.
+---@return table cluster, table profile, table? own the profile of the folders, without the cluster's corrections
 function reference_source.source(config, config_path, cluster_name)
   if cluster_name then
     local cluster = with_nodes_of(require("ett.profile.cluster").get(cluster_name), config.plan.gpus_per_node)
@@ -113,7 +112,7 @@ function reference_source.profile_source(config, config_path, cluster_name)
   local operator = require "ett.operator"
   local lower_times = require "ett.step.times"
   local cluster, profile, own = reference_source.source(config, config_path, cluster_name)
-  -- The tool takes its samples as they are, damaged ones too: so does its composition.
+  -- The tool uses damaged samples too, and so does this composition.
   local times = lower_times.new(cluster, own and own:as_sampled() or profile)
   local plan = config.plan
   local source = { outside = {} }
@@ -136,22 +135,22 @@ function reference_source.profile_source(config, config_path, cluster_name)
     local kind, nodes, gpus = name:match("^(.-)_fp16_(%d+)_(%d+)$")
     nodes, gpus = math.tointeger(nodes), math.tointeger(gpus)
     local standard = require("ett.operator.collective").kind(kind)
-    -- Gathers are counted by the elements that each rank gives.
+    -- The tool counts the elements that each rank contributes to a gather.
     local bytes = elements * 2.0 * (standard == "all_gather" and nodes * gpus or 1)
     return note(times:collective(standard, bytes, { nodes = nodes, gpus_per_node = gpus }, "fp16"), name)
   end
   return source
 end
 
---- What a configuration asks of the default composition: { model, plan, cluster, profile }.
---- The tool's habits that are choices become plan fields: full recomputation, ZeRO-1 with fp16
---- gradients, DeepSpeed's cut of layers and unbatched messages, activations scattered over tensor ranks.
+--- A configuration for ett's own composition: { model, plan, cluster, profile }. The tool's fixed choices become plan
+--- fields: full recomputation, ZeRO-1 with fp16 gradients, DeepSpeed's split of layers, separate messages, activations
+--- scattered over tensor ranks.
 ---@param overrides table plan fields given beside the configuration
 function reference_source.subject(config, config_path, overrides, cluster_name)
   local plan_module = require "ett.plan"
   local p = config.plan
   local model = require("ett.model").list(config.encoder_function_list,
-    { layers = config.encoders, hidden = p.dim, heads = p.h, ffn = 4 * p.dim, vocab = 50257 })
+    { layers = config.encoders, hidden = p.dim, heads = p.h, ffn = 4 * p.dim, vocab = composition.vocabulary })
   model.name = config_path:match("([^/]+)$")
   local plan = { pp = p.pp, tp = p.mp, dp = p.dp, micro_batch = p.b, micro_batches = p.steps_per_update, seq = p.l,
     dtype = "fp16", gradient_dtype = "fp16", zero = 1, recompute = "full", scatter_sends = true, serial_sends = true,
