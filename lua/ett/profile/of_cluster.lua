@@ -119,8 +119,8 @@ local function with_table(self, op, shape, dtype, pass, answer)
   return answer
 end
 
---- The answer of samples: the cluster's own, else the other cluster's. A cluster without a profile has the kernel tables
---- of its device.
+--- The answer of samples: the cluster's own, else the other cluster's. A cluster without a profile uses the kernel
+--- tables of its device.
 function Profile:sampled(op, shape, dtype, pass)
   if self.device_times then return self.device_times:operator(op.name, shape, dtype, pass) end
   local void = self.own and self.own.void and pass ~= "update" and self.own:void(op.name, dtype, pass)
