@@ -28,8 +28,8 @@ int ett_step_interval(ett_program *program, const ett_step_plan *plan,
   double centre = result.step_seconds;
   moves m;
   memset(&m, 0, sizeof m);
-  for (size_t i = 0; i < ett_program_operations(program) && status == 0; i++) {
-    const ett_operation *o = ett_program_operation(program, i);
+  for (size_t i = 0; i < program->operation_count && status == 0; i++) {
+    const ett_operation *o = &program->operations[i];
     for (int side = 0; side < 2 && status == 0; side++) {
       double end = side == 0 ? o->forward.low + o->backward.low
                              : o->forward.high + o->backward.high;

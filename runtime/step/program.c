@@ -4,18 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct ett_program {
-  ett_operation *operations;
-  ett_layer_kind *kinds;
-  ett_layer_sums *sums; /* per kind */
-  int32_t *uses;        /* [kind][operation] */
-  size_t operation_count, kind_count;
-  double boundary_bytes, tied_embedding_bytes;
-  int32_t element_bytes;
-  size_t varied;
-  ett_variation variation;
-};
-
 ett_program *ett_program_new(size_t operations, size_t kinds, ett_err *err) {
   if (operations < 1 || operations > 100000 || kinds < 1 || kinds > 100000 ||
       operations * kinds > 10000000) {
@@ -31,7 +19,6 @@ ett_program *ett_program_new(size_t operations, size_t kinds, ett_err *err) {
     p->kinds = calloc(kinds, sizeof *p->kinds);
     p->sums = calloc(kinds, sizeof *p->sums);
     p->uses = calloc(operations * kinds, sizeof *p->uses);
-    p->element_bytes = 2;
   }
   if (!p || !p->operations || !p->kinds || !p->sums || !p->uses) {
     ett_program_free(p);
@@ -51,14 +38,6 @@ void ett_program_free(ett_program *p) {
   free(p);
 }
 
-size_t ett_program_operations(const ett_program *p) {
-  return p->operation_count;
-}
-
-size_t ett_program_kinds(const ett_program *p) {
-  return p->kind_count;
-}
-
 static int check_amount(const char *name, double value, ett_err *err) {
   if (isfinite(value) && value >= 0)
     return 0;
@@ -66,76 +45,38 @@ static int check_amount(const char *name, double value, ett_err *err) {
                      "field '%s' must be a number of at least 0, got %g", name, value);
 }
 
-int ett_program_set_operation(ett_program *p, size_t index, const ett_operation *o,
-                              ett_err *err) {
-  if (index >= p->operation_count)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "operation %zu of %zu", index + 1,
-                       p->operation_count);
-  if (ett_time_check(o->forward, "the forward pass", err) != 0 ||
-      ett_time_check(o->backward, "the backward pass", err) != 0 ||
-      check_amount("dense_parameters", o->dense_parameters, err) != 0 ||
-      check_amount("expert_parameters", o->expert_parameters, err) != 0 ||
-      check_amount("activation_bytes", o->activation_bytes, err) != 0 ||
-      check_amount("flops", o->flops, err) != 0)
-    return -1;
-  if ((unsigned)o->role >= ETT_ROLES)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "no role has the number %d", (int)o->role);
-  p->operations[index] = *o;
-  return 0;
+int ett_operation_check(const ett_operation *o, ett_err *err) {
+  int status = ett_time_check(o->forward, "the forward pass", err);
+  if (status == 0)
+    status = ett_time_check(o->backward, "the backward pass", err);
+  const struct {
+    const char *name;
+    double value;
+  } amounts[] = {{"dense_parameters", o->dense_parameters},
+                 {"expert_parameters", o->expert_parameters},
+                 {"activation_bytes", o->activation_bytes},
+                 {"flops", o->flops}};
+  for (size_t i = 0; i < sizeof amounts / sizeof *amounts && status == 0; i++)
+    status = check_amount(amounts[i].name, amounts[i].value, err);
+  return status;
 }
 
-int ett_program_set_kind(ett_program *p, size_t index, const ett_layer_kind *kind,
-                         ett_err *err) {
-  if (index >= p->kind_count)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "layer kind %zu of %zu", index + 1,
-                       p->kind_count);
-  if (kind->count < 1 || kind->count > 1000000)
-    return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "field 'count' must be 1 to 1000000, got %lld",
-                       (long long)kind->count);
-  if (check_amount("input_bytes", kind->input_bytes, err) != 0)
-    return -1;
-  p->kinds[index] = *kind;
-  return 0;
-}
-
-int ett_program_set_uses(ett_program *p, size_t kind, size_t operation, int32_t uses,
-                         ett_err *err) {
-  if (kind >= p->kind_count || operation >= p->operation_count || uses < 0)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "no such layer kind or operation");
-  p->uses[kind * p->operation_count + operation] = uses;
-  return 0;
-}
-
-int ett_program_set_messages(ett_program *p, double boundary_bytes,
-                             double tied_embedding_bytes, int32_t element_bytes,
-                             ett_err *err) {
-  if (check_amount("boundary_bytes", boundary_bytes, err) != 0 ||
-      check_amount("tied_embedding_bytes", tied_embedding_bytes, err) != 0)
-    return -1;
-  if (element_bytes < 1 || element_bytes > 8)
+int ett_program_check(const ett_program *p, ett_err *err) {
+  for (size_t k = 0; k < p->kind_count; k++) {
+    const ett_layer_kind *kind = &p->kinds[k];
+    if (kind->count < 1 || kind->count > 1000000)
+      return ett_err_set(err, ETT_ERR_ARGUMENT,
+                         "field 'count' must be 1 to 1000000, got %lld",
+                         (long long)kind->count);
+    if (check_amount("input_bytes", kind->input_bytes, err) != 0)
+      return -1;
+  }
+  if (p->element_bytes < 1 || p->element_bytes > 8)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "an element has 1 to 8 bytes, got %d",
-                       element_bytes);
-  p->boundary_bytes = boundary_bytes;
-  p->tied_embedding_bytes = tied_embedding_bytes;
-  p->element_bytes = element_bytes;
-  return 0;
-}
-
-const ett_operation *ett_program_operation(const ett_program *p, size_t index) {
-  return index < p->operation_count ? &p->operations[index] : NULL;
-}
-
-double ett_program_boundary_bytes(const ett_program *p) {
-  return p->boundary_bytes;
-}
-
-double ett_program_tied_embedding_bytes(const ett_program *p) {
-  return p->tied_embedding_bytes;
-}
-
-int32_t ett_program_element_bytes(const ett_program *p) {
-  return p->element_bytes;
+                       p->element_bytes);
+  if (check_amount("boundary_bytes", p->boundary_bytes, err) != 0)
+    return -1;
+  return check_amount("tied_embedding_bytes", p->tied_embedding_bytes, err);
 }
 
 int64_t ett_program_middle_layers(const ett_program *p) {

@@ -78,31 +78,31 @@ typedef struct ett_layer_sums {
   double flops;
 } ett_layer_sums;
 
-typedef struct ett_program ett_program;
+/* Which time of one operation to take: for intervals. */
+typedef enum ett_variation { ETT_AT_TIME, ETT_AT_LOW, ETT_AT_HIGH } ett_variation;
+
+/* The caller fills in the arrays and the messages, checks them, and calls
+ * ett_program_finish. */
+typedef struct ett_program {
+  ett_operation *operations;
+  ett_layer_kind *kinds;
+  int32_t *uses; /* [kind][operation]: runs of the operation in one layer of the kind */
+  size_t operation_count, kind_count;
+  double boundary_bytes;       /* a micro-batch sends these between neighbouring slices */
+  double tied_embedding_bytes; /* of the tied embedding's gradient; 0: not tied */
+  int element_bytes;           /* of an element that moves */
+  /* ett_program_finish and ett_program_vary: */
+  ett_layer_sums *sums; /* per kind */
+  size_t varied;
+  ett_variation variation;
+} ett_program;
 
 ett_program *ett_program_new(size_t operations, size_t kinds, ett_err *err);
 void ett_program_free(ett_program *program);
 
-size_t ett_program_operations(const ett_program *program);
-size_t ett_program_kinds(const ett_program *program);
-
-/* Fill in before use; each checks its values (index, sign, finiteness). */
-int ett_program_set_operation(ett_program *program, size_t index,
-                              const ett_operation *operation, ett_err *err);
-int ett_program_set_kind(ett_program *program, size_t index, const ett_layer_kind *kind,
-                         ett_err *err);
-int ett_program_set_uses(ett_program *program, size_t kind, size_t operation,
-                         int32_t uses, ett_err *err);
-/* Activation bytes that one micro-batch sends between neighbouring slices, bytes of the
- * tied embedding's gradient (0: not tied) and the bytes of an element that moves. */
-int ett_program_set_messages(ett_program *program, double boundary_bytes,
-                             double tied_embedding_bytes, int32_t element_bytes,
-                             ett_err *err);
-
-const ett_operation *ett_program_operation(const ett_program *program, size_t index);
-double ett_program_boundary_bytes(const ett_program *program);
-double ett_program_tied_embedding_bytes(const ett_program *program);
-int32_t ett_program_element_bytes(const ett_program *program);
+/* Check signs, ranges and finiteness: of one operation; of everything else. */
+int ett_operation_check(const ett_operation *operation, ett_err *err);
+int ett_program_check(const ett_program *program, ett_err *err);
 
 /* Number of layers that are spread over slices. */
 int64_t ett_program_middle_layers(const ett_program *program);
@@ -119,9 +119,6 @@ void ett_split_even(int64_t layers, int slices, int64_t *split);
  * layers[slice]: layers of every place. */
 int ett_program_slices(const ett_program *program, int slices, const int64_t *split,
                        ett_layer_sums *sums, int64_t *layers, ett_err *err);
-
-/* Which time of one operation to take: for intervals. */
-typedef enum ett_variation { ETT_AT_TIME, ETT_AT_LOW, ETT_AT_HIGH } ett_variation;
 
 /* The sums again with one operation at another end of its interval. */
 void ett_program_vary(ett_program *program, size_t operation, ett_variation variation);

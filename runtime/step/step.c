@@ -110,8 +110,8 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   int slices = p->pp * p->vp;
   int64_t stride = (int64_t)p->tp * p->cp * p->dp;
-  double boundary = ett_program_boundary_bytes(e->program);
-  int32_t element = ett_program_element_bytes(e->program);
+  double boundary = e->program->boundary_bytes;
+  int32_t element = e->program->element_bytes;
   double send[2] = {-1, -1}; /* inside a node, across */
   for (int v = 0; v < slices; v++) {
     const ett_layer_sums *s = &a->sums[v];
@@ -282,7 +282,7 @@ static ett_pipeline pipeline_of(const ett_step_plan *plan, const ett_step_arrays
  * tied embedding's all-reduce. */
 static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *plan = e->plan;
-  double tied = 0, bytes = ett_program_tied_embedding_bytes(e->program);
+  double tied = 0, bytes = e->program->tied_embedding_bytes;
   time_slices(e, a);
   fill_stages(e, a);
   if (plan->pp > 1 && bytes > 0) {

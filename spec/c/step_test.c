@@ -75,17 +75,15 @@ static void lays_kinds_on_slices(void **state) {
   ett_err err;
   ett_program *p = ett_program_new(2, 4, &err);
   assert_non_null(p);
-  ett_operation a = {.forward = {1, 1, 1}, .dense_parameters = 1};
-  ett_operation b = {.forward = {10, 10, 10}, .dense_parameters = 100};
-  assert_int_equal(ett_program_set_operation(p, 0, &a, &err), 0);
-  assert_int_equal(ett_program_set_operation(p, 1, &b, &err), 0);
+  p->operations[0] = (ett_operation){.forward = {1, 1, 1}, .dense_parameters = 1};
+  p->operations[1] = (ett_operation){.forward = {10, 10, 10}, .dense_parameters = 100};
   const ett_layer_kind kinds[] = {{ETT_PLACE_FIRST, 1, 0},
                                   {ETT_PLACE_MIDDLE, 3, 0},
                                   {ETT_PLACE_MIDDLE, 4, 0},
                                   {ETT_PLACE_LAST, 2, 0}};
   for (size_t k = 0; k < 4; k++) {
-    assert_int_equal(ett_program_set_kind(p, k, &kinds[k], &err), 0);
-    assert_int_equal(ett_program_set_uses(p, k, k == 2, 1, &err), 0);
+    p->kinds[k] = kinds[k];
+    p->uses[k * 2 + (k == 2)] = 1;
   }
   ett_program_finish(p);
   assert_int_equal(ett_program_middle_layers(p), 7);

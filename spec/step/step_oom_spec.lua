@@ -62,7 +62,7 @@ describe("ett.step's arguments", function()
       why(step_core.program, program(function(g) g.kinds[1].count = 0 end)))
     assert.matches("field 'place': unknown value 'front'$",
       why(step_core.program, program(function(g) g.kinds[1].place = "front" end)))
-    assert.equal("no such layer kind or operation",
+    assert.matches("field 'uses' must map indexes of operations to counts",
       why(step_core.program, program(function(g) g.kinds[1].uses = { [2] = 1 } end)))
     assert.matches("^a program holds 1 to 100000", why(step_core.program, { operations = {}, kinds = {} }))
   end)

@@ -51,28 +51,22 @@ static const ett_step_lua_field kind_fields[] = {
     FIELD(ett_layer_kind, count, BIG_INTEGER, NULL),
     FIELD(ett_layer_kind, input_bytes, NUMBER, NULL),
 };
-typedef struct messages {
-  double boundary_bytes, tied_embedding_bytes;
-  int element_bytes;
-} messages;
 static const ett_step_lua_field message_fields[] = {
-    FIELD(messages, boundary_bytes, NUMBER, NULL),
-    FIELD(messages, tied_embedding_bytes, NUMBER, NULL),
-    FIELD(messages, element_bytes, INTEGER, NULL),
+    FIELD(ett_program, boundary_bytes, NUMBER, NULL),
+    FIELD(ett_program, tied_embedding_bytes, NUMBER, NULL),
+    FIELD(ett_program, element_bytes, INTEGER, NULL),
 };
 
-static void get_operations(lua_State *L, ett_program *program, int list, size_t count) {
-  ett_err err;
-  for (size_t i = 0; i < count; i++) {
+static void get_operations(lua_State *L, ett_program *program, int list) {
+  for (size_t i = 0; i < program->operation_count; i++) {
     lua_rawgeti(L, list, (lua_Integer)i + 1);
-    luaL_checktype(L, -1, LUA_TTABLE);
     int at = lua_gettop(L);
-    ett_operation o;
-    o.forward = get_time(L, at, "forward");
-    o.backward = get_time(L, at, "backward");
-    ett_step_lua_read(L, at, operation_fields, 6, &o);
-    if (ett_program_set_operation(program, i, &o, &err) != 0) {
-      ett_err outer;
+    ett_operation *o = &program->operations[i];
+    ett_step_lua_read(L, at, operation_fields, 6, o);
+    o->forward = get_time(L, at, "forward");
+    o->backward = get_time(L, at, "backward");
+    ett_err err, outer;
+    if (ett_operation_check(o, &err) != 0) {
       ett_err_set(&outer, err.code, "operation '%s': %s",
                   ett_lua_string_field(L, at, "name", "?"), err.message);
       ett_lua_raise(L, &outer);
@@ -81,25 +75,20 @@ static void get_operations(lua_State *L, ett_program *program, int list, size_t 
   }
 }
 
-static void get_kinds(lua_State *L, ett_program *program, int list, size_t count) {
-  ett_err err;
-  for (size_t k = 0; k < count; k++) {
+static void get_kinds(lua_State *L, ett_program *program, int list) {
+  for (size_t k = 0; k < program->kind_count; k++) {
     lua_rawgeti(L, list, (lua_Integer)k + 1);
-    luaL_checktype(L, -1, LUA_TTABLE);
     int at = lua_gettop(L);
-    ett_layer_kind kind;
-    ett_step_lua_read(L, at, kind_fields, 3, &kind);
-    if (ett_program_set_kind(program, k, &kind, &err) != 0)
-      ett_lua_raise(L, &err);
+    ett_step_lua_read(L, at, kind_fields, 3, &program->kinds[k]);
     lua_getfield(L, at, "uses"); /* operation index -> how often */
     luaL_checktype(L, -1, LUA_TTABLE);
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
       lua_Integer operation = luaL_checkinteger(L, -2), uses = luaL_checkinteger(L, -1);
-      luaL_argcheck(L, operation >= 1 && uses >= 0 && uses <= INT32_MAX, 1,
-                    "uses must map operation numbers to counts");
-      if (ett_program_set_uses(program, k, (size_t)operation - 1, (int32_t)uses, &err) !=
-          0)
-        ett_lua_raise(L, &err);
+      luaL_argcheck(L,
+                    operation >= 1 && (size_t)operation <= program->operation_count &&
+                        uses >= 0 && uses <= INT32_MAX,
+                    1, "field 'uses' must map indexes of operations to counts");
+      program->uses[k * program->operation_count + (size_t)operation - 1] = (int32_t)uses;
     }
     lua_settop(L, at - 1);
   }
@@ -113,18 +102,15 @@ static int program_new(lua_State *L) {
   luaL_checktype(L, 2, LUA_TTABLE);
   lua_getfield(L, 1, "kinds"); /* 3 */
   luaL_checktype(L, 3, LUA_TTABLE);
-  size_t operations = lua_rawlen(L, 2), kinds = lua_rawlen(L, 3);
-  messages m;
-  ett_step_lua_read(L, 1, message_fields, 3, &m);
   void **box = ett_lua_box_new(L, ETT_LUA_PROGRAM); /* 4 */
   ett_err err;
-  ett_program *program = *box = ett_program_new(operations, kinds, &err);
+  ett_program *program = *box = ett_program_new(lua_rawlen(L, 2), lua_rawlen(L, 3), &err);
   if (!program)
     return ett_lua_raise(L, &err);
-  get_operations(L, program, 2, operations);
-  get_kinds(L, program, 3, kinds);
-  if (ett_program_set_messages(program, m.boundary_bytes, m.tied_embedding_bytes,
-                               m.element_bytes, &err) != 0)
+  ett_step_lua_read(L, 1, message_fields, 3, program);
+  get_operations(L, program, 2);
+  get_kinds(L, program, 3);
+  if (ett_program_check(program, &err) != 0)
     return ett_lua_raise(L, &err);
   ett_program_finish(program);
   return 1;
