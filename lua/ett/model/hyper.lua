@@ -4,29 +4,45 @@ local schema = require "ett.base.schema"
 
 local hyper = {}
 
-local function upto(bits, optional) return { "count", optional = optional ~= false, most = 1 << bits } end
+local function count(help, bits) return { "count", optional = true, most = 1 << (bits or 20), help = help } end
+local function needed(help, bits) return { "count", most = 1 << bits, help = help } end
+local function flag(help) return { "boolean", optional = true, help = help } end
+local function choice(...) return { "string", optional = true, one_of = { ... } } end
 
 --- Fields of every architecture. Their limits are at least ten times what has been built. They keep every count of
 --- parameters within 64 bits.
 hyper.fields = {
-  layers = upto(16, false), hidden = upto(20, false), heads = upto(14, false), vocab = upto(26, false),
-  kv_heads = upto(14), head_dim = upto(14), ffn = upto(22), vocab_multiple = upto(20), max_positions = upto(26),
-  gated_mlp = "boolean?", bias = "boolean?", qkv_bias = "boolean?", attention_bias = "boolean?",
-  mlp_bias = "boolean?", head_bias = "boolean?", norm_bias = "boolean?", causal = "boolean?",
-  window = "count?", window_every = "count?",
-  norm = { "string", optional = true, one_of = { "layer_norm", "rms_norm" } },
-  activation = { "string", optional = true, one_of = { "gelu", "swiglu", "geglu" } },
-  attention = { "string", optional = true, one_of = { "flash", "fused_softmax", "unfused" } },
-  position = { "string", optional = true, one_of = { "rope", "learned", "alibi", "none" } },
-  rotary_fraction = "fraction?", parallel_block = "boolean?", tied_embeddings = "boolean?", dropout = "boolean?",
-  qk_norm = "boolean?", qk_norm_whole = "boolean?",
-  shared_norm = "boolean?", post_norms = "boolean?", embedding_norm = "boolean?",
-  q_lora_rank = upto(20), kv_lora_rank = upto(20), qk_nope_head_dim = upto(14), qk_rope_head_dim = upto(14),
-  v_head_dim = upto(14),
-  experts = upto(16), top_k = upto(16), moe_ffn = upto(20), shared_ffn = upto(22),
-  shared_experts = { "natural", optional = true, most = 1 << 10 }, expert_groups = upto(16), top_groups = upto(16),
-  first_dense_layers = { "natural", optional = true, most = 1 << 16 }, moe_every = upto(16),
-  encoder_function_list = "list?",
+  layers = needed("transformer layers", 16), hidden = needed("width of the residual stream", 20),
+  heads = needed("attention heads", 14), vocab = needed("rows of the vocabulary", 26),
+  kv_heads = count("key and value heads (default heads)", 14),
+  head_dim = count("width of a head (default hidden / heads)", 14),
+  ffn = count("width of the MLP", 22), vocab_multiple = count "pads the vocabulary (default 128)",
+  max_positions = count("rows of learned positions", 26),
+  activation = choice("gelu", "swiglu", "geglu"), gated_mlp = flag "MLP with a gate",
+  attention = choice("flash", "fused_softmax", "unfused"), causal = flag "causal mask (default true)",
+  window = count("tokens of a sliding window", 40), window_every = count("each n-th layer has no window", 16),
+  position = choice("rope", "learned", "alibi", "none"),
+  rotary_fraction = { "fraction", optional = true, help = "part of a head that rope rotates" },
+  norm = choice("layer_norm", "rms_norm"), norm_bias = flag "biases of layer norms",
+  qk_norm = flag "norms of queries and keys", qk_norm_whole = flag "one such norm over all heads",
+  shared_norm = flag "one norm for both branches of a parallel block", post_norms = flag "norms behind each block, too",
+  embedding_norm = flag "norm behind the embedding",
+  parallel_block = flag "attention and MLP side by side", dropout = flag "dropout during training",
+  tied_embeddings = flag "the head shares the embedding's weights",
+  bias = flag "biases of all linears", qkv_bias = flag "biases of queries, keys and values",
+  attention_bias = flag "biases of the attention linears", mlp_bias = flag "biases of the MLP",
+  head_bias = flag "bias of the head",
+  q_lora_rank = count "latent attention: width of compressed queries",
+  kv_lora_rank = count "latent attention: width of compressed keys and values",
+  qk_nope_head_dim = count("latent attention: a head's width without positions", 14),
+  qk_rope_head_dim = count("latent attention: a head's width with rotary positions", 14),
+  v_head_dim = count("latent attention: a head's width of values", 14),
+  experts = count("experts of a layer", 16), top_k = count("experts of a token", 16),
+  moe_ffn = count "width of an expert", shared_ffn = count("width of all shared experts together", 22),
+  shared_experts = { "natural", optional = true, most = 1 << 10, help = "experts that every token uses" },
+  expert_groups = count("groups of experts", 16), top_groups = count("groups that a token may choose from", 16),
+  first_dense_layers = { "natural", optional = true, most = 1 << 16, help = "first layers without experts" },
+  moe_every = count("layers from one with experts to the next", 16),
 }
 
 --- The fields of an architecture: the common ones and those that its file declares.
