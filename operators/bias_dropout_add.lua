@@ -30,7 +30,7 @@ extern "C" __global__ void bias_dropout_add_forward(const T *x, const T *bias, c
 }
 ]])
 
--- What each kernel computes, in double precision, with its arguments as lists.
+-- Each kernel in double precision; its arguments are lists.
 op.doubles = {
   bias_dropout_add_forward = function(x, bias, residual, y, mask, cols)
     for i, v in ipairs(x) do

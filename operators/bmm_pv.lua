@@ -8,7 +8,6 @@ local op = { name = "bmm_pv", family = "bmm",
 
 op.schema = { batch = "count", tokens = "count", in_features = "count", out_features = "count" }
 
---- One product a head: batch * heads of them.
 function op.shape(c)
   return { batch = c.micro_batch * shapes.local_heads(c), tokens = shapes.divide("seq", c.seq, "cp", c.cp or 1),
     in_features = c.seq, out_features = c.v_head_dim or shapes.head_dim(c) }
@@ -16,7 +15,7 @@ end
 
 function op.parameters() return 0 end
 
---- Keeps the values; the probabilities are kept by the softmax (or dropout) that wrote them.
+--- Keeps the values. The softmax or dropout before it keeps the probabilities.
 function op.activation_bytes(s, dtype)
   return (width(dtype) + 0.0) * s.batch * s.in_features * s.out_features
 end

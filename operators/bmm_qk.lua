@@ -8,7 +8,6 @@ local op = { name = "bmm_qk", family = "bmm",
 
 op.schema = { batch = "count", tokens = "count", in_features = "count", out_features = "count" }
 
---- One product a head: batch * heads of them.
 function op.shape(c)
   return { batch = c.micro_batch * shapes.local_heads(c), tokens = shapes.divide("seq", c.seq, "cp", c.cp or 1),
     in_features = shapes.head_dim(c), out_features = c.seq }

@@ -1,6 +1,5 @@
 --- Vocabulary-parallel cross entropy over fp32 logits (Megatron; Shoeybi et al. 2019).
--- The reductions over tensor ranks (maximum, target logit, sum of exponents: one number a token
--- each) are collectives of the architecture, not of this operator.
+-- Its three reductions over tensor ranks are collectives of the architecture (vocabulary_reduce).
 local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
@@ -14,7 +13,7 @@ function op.shape(c) return { tokens = shapes.tokens(c), vocab = shapes.local_vo
 
 function op.flops(s, pass) return (pass == "backward" and 3.0 or 6.0) * s.tokens * s.vocab end
 
---- Forward, in fp32: cast (2 + 4), maximum (4), subtract (8), exponent (8), sum (4), divide (8).
+--- Forward, in fp32: cast (2 + 4), maximum (4), subtract (8), exponential (8), sum (4), divide (8).
 --- Backward: read and scale the kept probabilities (8) and cast the gradient (4 + 2).
 function op.bytes(s, _, pass)
   return (pass == "backward" and 14.0 or 38.0) * s.tokens * s.vocab
@@ -51,7 +50,7 @@ extern "C" __global__ void cross_entropy_backward(const float *probability, cons
 }
 ]]
 
--- What each kernel computes, in double precision, with its arguments as lists.
+-- Each kernel in double precision; its arguments are lists.
 op.doubles = {
   cross_entropy_forward = function(logits, target, probability, loss, cols)
     for i, v in ipairs(doubles.softmax(logits, cols)) do probability[i] = v end

@@ -38,7 +38,7 @@ extern "C" __global__ void dropout_forward(const T *x, T *y, unsigned char *mask
 }
 ]])
 
--- What each kernel computes, in double precision, with its arguments as lists.
+-- Each kernel in double precision; its arguments are lists.
 op.doubles = {
   dropout_forward = function(x, y, mask)
     for i, v in ipairs(x) do

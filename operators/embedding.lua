@@ -1,4 +1,4 @@
---- Vocabulary-parallel token embedding: each tensor rank looks up the rows it holds.
+--- Vocabulary-parallel token embedding: each tensor rank looks up its own rows.
 local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
@@ -65,7 +65,7 @@ extern "C" __global__ void embedding_backward(const long long *ids, const T *dy,
 }
 ]]
 
--- What each kernel computes, in double precision, with its arguments as lists.
+-- Each kernel in double precision; its arguments are lists.
 op.doubles = {
   embedding_forward = function(ids, table, out, cols)
     for i = 1, #ids * cols do out[i] = table[ids[(i - 1) // cols + 1] * cols + (i - 1) % cols + 1] end

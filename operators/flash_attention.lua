@@ -16,7 +16,7 @@ op.constraints = {
     function(s) return s.causal == 0 or s.seq_q <= s.seq_k end },
 }
 
---- Values of a width of their own (multi-head latent attention): value_dim.
+--- value_dim: the width of values if it differs (multi-head latent attention).
 function op.shape(c)
   local value = c.v_head_dim
   return { batch = c.micro_batch, heads = shapes.local_heads(c), kv_heads = shapes.local_kv_heads(c),
@@ -25,10 +25,9 @@ function op.shape(c)
     window = c.window and c.window < c.seq and c.window or nil, shards = c.cp and c.cp > 1 and c.cp or nil }
 end
 
---- Query-key pairs that are computed. Under a causal mask the queries are the last of the keys' sequence (the mask is
---- aligned at the bottom right), so that each sees every key before the first query and half of the queries' own: with
---- as many keys as queries half of all. Context ranks that share a sequence (shards) take an early and a late piece
---- each: half of all. A sliding window leaves a band.
+--- Query-key pairs that are computed. A causal mask is aligned at the bottom right: a query sees all keys before the
+--- first query, and on average half of the queries' own keys. Context ranks that share a sequence (shards) have an early
+--- and a late piece each: half of all pairs. A sliding window leaves a band.
 local function pairs_of(s)
   local all = (s.seq_q + 0.0) * s.seq_k
   if s.window then return s.seq_q * (s.window - (s.window * 0.5) * (s.window / s.seq_k)) end
@@ -53,15 +52,15 @@ function op.bytes(s, dtype, pass)
   return b * (both + kv) + stats
 end
 
---- Keeps q, k, v and the fp32 log-sum-exp a row; its output is kept by the projection after it.
+--- Keeps q, k, v and the fp32 log-sum-exp of each row. The projection after it keeps the output.
 function op.activation_bytes(s, dtype)
   local b = math.max(dtype_bytes[dtype], 2)
   local kv = s.kv_heads * (s.head_dim + (s.value_dim or s.head_dim))
   return b * ((s.batch + 0.0) * s.seq_q * (s.heads * s.head_dim + kv)) + 4.0 * s.batch * s.heads * s.seq_q
 end
 
---- The head dimension that one kernel for both products would have: the forward pass is exactly as
---- large, the backward within 4 % (DeepSeek: 192 and 128, so 160).
+--- The head dimension of one kernel for both products: the same FLOPs forward, within 4 % backward (DeepSeek: 192 and
+--- 128, so 160).
 local function kernel_dim(s) return s.value_dim and (s.head_dim + s.value_dim) // 2 or s.head_dim end
 
 function op.kernel_shape(s)
@@ -69,8 +68,7 @@ function op.kernel_shape(s)
     head_dim = kernel_dim(s), causal = s.causal ~= 0, window = s.window }
 end
 
---- Where its outputs are checked: grouped heads stay grouped, more keys than queries stay more; lengths that cuDNN's
---- engines take.
+--- A small shape to check outputs on: heads stay grouped, more keys than queries stay more, and cuDNN takes the lengths.
 function op.small(s)
   local small, grouped = {}, s.heads > s.kv_heads
   for name, value in pairs(s) do small[name] = value end

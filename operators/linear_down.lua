@@ -2,8 +2,7 @@
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "linear_down", summary = "MLP down projection, row-parallel",
-  region = "leave" }
+local op = { name = "linear_down", summary = "MLP down projection, row-parallel", region = "leave" }
 
 function op.shape(c)
   return { tokens = shapes.tokens(c), in_features = shapes.local_ffn(c), out_features = c.hidden,

@@ -2,8 +2,7 @@
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "linear_up", summary = "MLP up (and gate) projection, column-parallel",
-  region = "enter" }
+local op = { name = "linear_up", summary = "MLP up (and gate) projection, column-parallel", region = "enter" }
 
 function op.shape(c)
   return { tokens = shapes.tokens(c), in_features = c.hidden,

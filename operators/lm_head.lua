@@ -13,7 +13,7 @@ function op.shape(c)
     tied = c.tied_embeddings and 1 or nil }
 end
 
---- What counts towards model FLOPs: the vocabulary itself, not the rows that pad it for tensor ranks.
+--- Model FLOPs count the vocabulary, not the rows that pad it for tensor ranks.
 function op.model_flops(s, c)
   return gemm.flops(s, "forward") * c.vocab / (shapes.local_vocab(c) * c.tp)
 end

@@ -20,8 +20,8 @@ function op.flops(s, pass)
   return (pass == "backward" and 2.0 or 1.0) * (scores + 8.0 * s.tokens * s.experts)
 end
 
---- Tokens read for the scores, then gathered into expert order (read once, written top_k times)
---- and, after the experts, scattered back (read top_k times, written once).
+--- Tokens are read for the scores, then gathered in expert order (read once, written top_k times). After the experts
+--- they are scattered back (read top_k times, written once).
 function op.bytes(s, dtype, pass)
   local row = (s.tokens + 0.0) * s.hidden * width(dtype)
   local moves = row * (1 + 2 * (1 + s.top_k))
@@ -97,7 +97,7 @@ extern "C" __global__ void router_scores_backward(const float *probability, cons
 }
 ]==]
 
--- What each kernel computes, in double precision, with its arguments as lists.
+-- Each kernel in double precision; its arguments are lists.
 op.doubles = {
   router_top_k = function(scores, probability, weight, chosen, experts, top_k)
     for i, v in ipairs(doubles.softmax(scores, experts)) do probability[i] = v end
@@ -135,8 +135,7 @@ op.doubles = {
   end,
 }
 
--- Forward: scores, top-k, gather into expert order, and the combination after the experts. Backward: the
--- gradients the other way (combine spreads copies, gather sums them) and of the scores' product.
+-- Forward: scores, top-k, gather in expert order, combine after the experts. Backward: the gradients of all four.
 function op.kernel(k, s, pass)
   local copies = s.tokens * s.top_k
   local x, y = k.tensor { s.tokens, s.hidden }, k.tensor { s.tokens, s.hidden }

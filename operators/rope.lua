@@ -26,7 +26,7 @@ function op.kernel_shape(s)
     heads = s.heads + s.kv_heads, head_dim = s.head_dim }
 end
 
--- Each element is read and written once in either pass: the backward is a rotation too.
+-- Each element is read and written once in both passes: the backward pass is a rotation, too.
 memory.define(op, {
   forward = { reads = 1, writes = 1, flops = 3 },
   backward = { reads = 1, writes = 1, flops = 3 },
@@ -60,7 +60,7 @@ extern "C" __global__ void rope_backward(const T *dy, const float *angle, T *dx,
 }
 ]]
 
--- What each kernel computes, in double precision, with its arguments as lists.
+-- Each kernel in double precision; its arguments are lists.
 local function rotate(x, angle, y, sign, seq, heads, head_dim, row, half, n)
   for vector = 0, n // half - 1 do
     local token = vector // heads
@@ -77,7 +77,7 @@ op.doubles = {
   rope_backward = function(dy, angle, dx, ...) rotate(dy, angle, dx, -1, ...) end,
 }
 
--- Queries and keys are one launch each, as frameworks run them; both may be slices of a packed projection.
+-- One launch for queries and one for keys, as in frameworks. Both may be slices of a packed projection.
 function op.kernel(k, s, pass)
   local half = math.max(1, s.rotary_dim // 2)
   local angle = k.tensor { s.seq, half, dtype = "fp32", fill = "uniform" }

@@ -72,7 +72,7 @@ local function only(centred, list)
   return kept
 end
 
--- What each kernel computes, in double precision, with its arguments as lists.
+-- Each kernel in double precision; its arguments are lists.
 local function doubles_of(name, centred)
   local function named(names, ...)
     local given, by_name = { ... }, {}
