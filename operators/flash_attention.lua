@@ -26,8 +26,8 @@ function op.shape(c)
 end
 
 --- Query-key pairs that are computed. A causal mask is aligned at the bottom right: a query sees all keys before the
---- first query, and on average half of the queries' own keys. Context ranks that share a sequence (shards) have an early
---- and a late piece each: half of all pairs. A sliding window leaves a band.
+--- first query, and on average half of the queries' own keys. Context ranks that share a sequence (shards) have an
+--- early and a late piece each: half of all pairs. A sliding window leaves a band.
 local function pairs_of(s)
   local all = (s.seq_q + 0.0) * s.seq_k
   if s.window then return s.seq_q * (s.window - (s.window * 0.5) * (s.window / s.seq_k)) end
@@ -68,7 +68,7 @@ function op.kernel_shape(s)
     head_dim = kernel_dim(s), causal = s.causal ~= 0, window = s.window }
 end
 
---- A small shape to check outputs on: heads stay grouped, more keys than queries stay more, and cuDNN takes the lengths.
+--- A small shape to check outputs on: heads stay grouped, more keys than queries stay more, cuDNN takes the lengths.
 function op.small(s)
   local small, grouped = {}, s.heads > s.kv_heads
   for name, value in pairs(s) do small[name] = value end
