@@ -28,7 +28,8 @@ describe("ett.base.options", function()
     assert.equal("x: option '--count' must be a positive integer, got '0'", refusal { "--count=0" })
     assert.equal("x: option '--rate' requires an argument", refusal { "--rate", "--json" })
     assert.equal("x: option '--json' does not take arguments", refusal { "--json=1" })
-    assert.equal("x: option '--whole' must be a whole number of at most 2^53, got '1e17'", refusal { "--whole=1e17" })
+    assert.equal("x: option '--whole' must be a whole number of at most 2^53, in digits, got '1e2'",
+      refusal { "--whole=1e2" })
     assert.truthy(refusal({ "--form", "csw" }):find("must be one of csv, json, got 'csw'; did you mean 'csv'", 1, true))
     assert.equal("x: takes no arguments, got 'a'", refusal({ "a" }, { words = false }))
     assert.equal("x: missing --a; `ett x --help` lists the options",

@@ -22,7 +22,7 @@ ett: simple-transformer: 2 limits are broken:
 ?1
 
 $ ett simple-transformer --n_layers 10 --d_model 512 --chip B200
-ett: simple-transformer: --chip_type must be one of H100, A100_40GB, H100_x64_pod, RTX4090, got 'B200'...
+ett: simple-transformer: option '--chip_type' must be one of H100, A100_40GB, H100_x64_pod, RTX4090, got 'B200'...
 ?2
 
 $ ett simple-transformer --n_layers 96 --d_model 12288 --pp 8 --tp 8 --dp 4 --microbatch_size 4 --network_bandwidth 12.5e9 --sensitivities --csv

@@ -17,7 +17,7 @@ ett: transformer: 7 limits are broken:
 ?1
 
 $ ett transformer --dataset_size 3e11
-ett: transformer: missing --num_layers, --d_model; `ett transformer --help` lists the flags
+ett: transformer: missing --num_layers, --d_model; `ett transformer --help` lists the options
 ?2
 
 # Limits of efficiency, each with the nearest values that keep it.

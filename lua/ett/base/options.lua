@@ -7,7 +7,8 @@
 --     { "format", "NAME", "file format", choices = { "csv", "json" }, required = true },
 --   }
 --
--- Kinds: string (the default), number (finite), positive (above 0), integer, whole (at most 2^53), count (from 1).
+-- Kinds: string (the default), number (finite), positive (above 0), integer, count (from 1), whole (digits only, at
+-- most 2^53).
 -- `many = true` collects the values of a repeated option. Every command has --help and --traceback.
 local error_module = require "ett.base.error"
 
@@ -49,6 +50,11 @@ local function integer(text)
   return value and math.tointeger(value)
 end
 
+local function whole(text)
+  local value = text:match("^[+-]?%d+$") and tonumber((text:gsub("^%+", "")))
+  return value and math.abs(value) <= 2 ^ 53 and value or nil
+end
+
 local function above(least, read)
   return function(text)
     local value = read(text)
@@ -61,10 +67,7 @@ local kinds = {
   number = { finite, "a number" },
   positive = { above(0, finite), "a number above 0" },
   integer = { integer, "an integer" },
-  whole = { function(text)
-    local value = integer(text)
-    return value and math.abs(value) <= 2 ^ 53 and value or nil
-  end, "a whole number of at most 2^53" },
+  whole = { whole, "a whole number of at most 2^53, in digits" },
   count = { above(0, integer), "a positive integer" },
 }
 
@@ -79,8 +82,8 @@ local function all_of(declared)
     list[#list + 1] = option
     has[option[1]] = true
   end
-  if not has.help then list[#list + 1] = { "help", "print this help" } end
-  if not has.traceback then list[#list + 1] = { "traceback", "print where an error was raised" } end
+  if not has.help then list[#list + 1] = { "help", "print this help", extension = true } end
+  if not has.traceback then list[#list + 1] = { "traceback", "print where an error was raised", extension = true } end
   return list
 end
 

@@ -9,6 +9,7 @@
 --                     precision, with ring factors, latency, overlap and a link per axis;
 --                     optimizer and memory per chip included
 -- Everything is an expression, so that a run can be compiled and searched.
+local chips = require "ett.ledger.chips"
 local ledger = require "ett.ledger"
 local max, floor, select, lt, eq = ledger.max, ledger.floor, ledger.select, ledger.lt, ledger.eq
 
@@ -221,6 +222,69 @@ function simple.compile(version, fixed)
   outputs.feasible = 1
   for _, c in ipairs(L:checks()) do outputs.feasible = outputs.feasible * c.ok end
   return L:compile(outputs), L, outputs
+end
+
+--- Names of the chips of a version.
+function simple.chip_names(version)
+  local names = {}
+  for _, chip in ipairs(chips) do
+    if version ~= "readme" or not chip.head_only then names[#names + 1] = chip.name end
+  end
+  return names
+end
+
+--- The parameters of a run, and its chip, from the options of `ett simple-transformer`.
+function simple.of(o, version)
+  local chip
+  for _, candidate in ipairs(chips) do
+    if candidate.name == o.chip_type then chip = candidate end
+  end
+  if not chip then
+    require("ett.base.error").raise("limit", "simple-transformer: the default chip 'h100' of the readme version is "
+      .. "not among its chips; give --chip_type: %s", table.concat(simple.chip_names(version), ", "))
+  end
+  local m = {}
+  for name in pairs(simple.parameters) do m[name] = o[name] and o[name] + 0.0 end
+  m.dataset_size = o.dataset_size
+  m.chip_flops, m.chip_memory, m.chip_capacity = chip.flops, chip.memory, chip.capacity
+  m.chip_network = o.network_bandwidth or version == "readme" and chip.readme_network or chip.network
+  m.base_utilization = o.base_utilization or 1
+  if version ~= "corrected" then return m, chip end
+  for name in pairs(simple.corrections) do m[name] = o[name] end
+  m.node_chips, m.latency_seconds = m.node_chips or 1, m.latency_seconds or 0
+  m.recompute, m.gpipe, m.zero = o.recompute and 1 or 0, o.schedule == "gpipe" and 1 or 0, tonumber(o.zero)
+  m.memory_reserve = simple.corrections.memory_reserve
+  if o.cluster then
+    chip = require("ett.ledger.links").chip(o.cluster)
+    m.chip_flops, m.chip_memory, m.chip_capacity = chip.flops, chip.memory, chip.capacity
+    m.chip_network = o.network_bandwidth or chip.network
+    m.node_chips = o.node_chips or chip.node_chips
+    m.node_network = o.node_bandwidth or chip.node_network
+    m.latency_seconds = o.latency_seconds or chip.latency_seconds
+  end
+  m.node_network = m.node_network or o.node_bandwidth or m.chip_network
+  m.chip_capacity = o.memory_bytes or m.chip_capacity
+  return m, chip
+end
+
+--- What 10 % more of each quantity changes: { name, factor, run_time_change, utilization_change (fractions) }.
+function simple.sensitivities(m)
+  local program = simple.compile("corrected", m)
+  local base, rows = program:evaluate {}, {}
+  local function add(name, factor, changes)
+    local changed = program:evaluate(changes)
+    if changed.feasible == 1 then
+      rows[#rows + 1] = { name = name, factor = factor, run_time_change = changed.days / base.days - 1,
+        utilization_change = changed.utilization / base.utilization - 1 }
+    end
+  end
+  for _, name in ipairs { "chip_flops", "chip_memory", "chip_network", "node_network", "base_utilization",
+    "overlap" } do
+    add(name, 1.1, { [name] = math.min(m[name] * 1.1, name == "overlap" and 1 or math.huge) })
+  end
+  add("batch_size", 2, { batch_size = m.batch_size * 2 }) -- doubled: these must stay whole
+  add("dp", 2, { dp = m.dp * 2, microbatch_size = m.microbatch_size * 2 })
+  return rows
 end
 
 return simple

@@ -1,4 +1,4 @@
---- `ett list examples` under the name the reference's users know.
+--- `ett list examples`, under the name that estimate-train-time gives it.
 local list = require "ett.cli.commands.list"
 
 return {
@@ -6,10 +6,6 @@ return {
   summary = "list the bundled examples",
   usage = "list-examples [--json] [--quiet]",
   options = list.options,
-  run = function(opts, words)
-    if words[1] then
-      require("ett.base.error").raise("usage", "list-examples takes no arguments, got '%s'", words[1])
-    end
-    return list.run(opts, { "examples" })
-  end,
+  words = false,
+  run = function(opts) return list.run(opts, { "examples" }) end,
 }

@@ -13,6 +13,7 @@ return {
   summary = "draw a batch's matrix products and communication in 3-D, as one HTML page",
   usage = "picture [--layers N] [--pp N] [--dp N] [--tp N] [--microbatches N] -o FILE.html",
   options = options,
+  words = false,
   run = function(opts)
     local given = {}
     for _, name in ipairs(names) do given[name] = opts[name] end

@@ -1,68 +1,68 @@
---- `ett simple-transformer`: a batch of a feed-forward-only transformer in time.
--- The arithmetic is in lua/ett/ledger/simple_transformer.lua; this file reads and prints.
-local arguments = require "ett.ledger.arguments"
-local chips = require "ett.ledger.chips"
+--- `ett simple-transformer`: the time of a batch of a feed-forward-only transformer.
+-- The arithmetic is in ett.ledger.simple_transformer; this file declares the options and prints.
 local error_module = require "ett.base.error"
+local front = require "ett.cli.ledger"
 local ledger = require "ett.ledger"
+local options_module = require "ett.base.options"
 local simple = require "ett.ledger.simple_transformer"
+local tables = require "ett.report.table"
 local violations = require "ett.ledger.violations"
 
-local function chip_names(version)
-  local names = {}
-  for _, chip in ipairs(chips) do
-    if version ~= "readme" or not chip.head_only then names[#names + 1] = chip.name end
+local function common(version)
+  local list = front.wholes({}, {
+    { "precision_bits", 8, "bits of weights, activations and traffic" }, { "n_layers", nil, "layers", required = true },
+    { "d_model", nil, "model width", required = true }, { "d_internal_ratio", 5, "inner width over model width" },
+    { "n_experts", 1, "experts, each on its own chips" }, { "n_routed_experts", 1, "experts that take each token" },
+    { "batch_size", 2048, "samples a batch" }, { "microbatch_size", 1, "samples a microbatch, over all replicas" },
+    { "seq_len", 2048, "tokens a sample" }, { "pp", 1, "pipeline stages" },
+    { "pipeline_interleaving", 1, "passes through the stages" }, { "dp", 1, "replicas" },
+    { "tp", 1, "degree over the inner width" }, { "tp2", 1, "degree over the model width" },
+  })
+  for _, option in ipairs {
+    { "dataset_size", "TOKENS", "tokens of the run (default 20 for each parameter)", kind = "number" },
+    { "chip_type", "NAME", "chip", choices = simple.chip_names(version), default = version ~= "readme" and "H100"
+      or nil },
+    { "as", "NAME", "version of the model", choices = { "readme", "head", "corrected" }, default = "corrected",
+      extension = true },
+  } do list[#list + 1] = option end
+  if version ~= "readme" then
+    table.move({
+      { "network_bandwidth", "B", "bytes/s of a chip (default the chip's)", kind = "positive" },
+      { "base_utilization", "U", "fraction of peak that a matmul reaches", kind = "positive", default = 0.6 },
+    }, 1, 2, #list + 1, list)
   end
-  return names
+  return front.add(list, { "json", "csv" })
 end
 
-local function flags_of(version)
-  local readme = version == "readme"
-  local flags = {
-    { "--precision_bits", "int", 8, help = "bits of weights, activations and traffic" },
-    { "--n_layers", "int", required = true, help = "layers" },
-    { "--d_model", "int", required = true, help = "model width" },
-    { "--d_internal_ratio", "int", 5, help = "inner width over model width" },
-    { "--n_experts", "int", 1, help = "experts, each on its own chips" },
-    { "--n_routed_experts", "int", 1, help = "experts that take each token" },
-    { "--dataset_size", "float", help = "tokens (default 20 for each parameter)" },
-    { "--batch_size", "int", 2048, help = "samples a batch" },
-    { "--microbatch_size", "int", 1, help = "samples a microbatch, over all replicas" },
-    { "--seq_len", "int", 2048, help = "tokens a sample" },
-    { "--chip_type", "choice", not readme and "H100" or nil, choices = chip_names(version), help = "chip" },
-    { "--pp", "int", 1, help = "pipeline stages" },
-    { "--pipeline_interleaving", "int", 1, help = "passes through the stages" },
-    { "--dp", "int", 1, help = "replicas" },
-    { "--tp", "int", 1, help = "degree over the inner width" },
-    { "--tp2", "int", 1, help = "degree over the model width" },
-    { "--as", "choice", "corrected", extension = true, choices = { "readme", "head", "corrected" },
-      help = "which version of the model" },
-    { "--json", "switch", extension = true, help = "print JSON" },
-    { "--csv", "switch", extension = true, help = "print CSV" },
-    { "--traceback", "switch", extension = true, help = "print where an error was raised" },
-  }
-  local function add(flag) flags[#flags + 1] = flag end
-  if not readme then
-    add { "--network_bandwidth", "float", positive = true, help = "bytes/s of a chip (default the chip's)" }
-    add { "--base_utilization", "float", 0.6, positive = true, help = "fraction of peak that a matmul reaches" }
+local corrections = {
+  { "latency_seconds", "S", "latency of one hop (default 0, or the cluster's)", kind = "number" },
+  { "node_chips", "N", "chips that share a node's links (default 1, or the cluster's)", kind = "count" },
+  { "node_bandwidth", "B", "bytes/s inside a node (default the chip's network)", kind = "positive" },
+  { "zero", "N", "ZeRO stage", choices = { "0", "1", "2", "3" }, default = "0" },
+  { "recompute", "keep layer inputs only, repeat the forward pass" },
+  { "gradient_bytes", "B", "bytes of a gradient", kind = "number", default = 2 },
+  { "memory_bytes", "B", "memory of a chip (default the chip's)", kind = "positive" },
+  { "sensitivities", "effect of 10 % more of each quantity" },
+}
+
+local function options_of(version)
+  local list = common(version)
+  if version ~= "corrected" then return list end
+  for _, option in ipairs(corrections) do
+    option.extension = true
+    list[#list + 1] = option
   end
-  if version == "corrected" then
-    add { "--overlap", "float", 1, extension = true, help = "fraction of traffic that may hide behind work" }
-    add { "--latency_seconds", "float", 0, extension = true, help = "of one hop" }
-    add { "--node_chips", "int", 1, extension = true, positive = true, help = "chips that share a node's links" }
-    add { "--node_bandwidth", "float", extension = true, positive = true,
-      help = "bytes/s inside a node (default the chip's network)" }
-    add { "--zero", "choice", "0", extension = true, choices = { "0", "1", "2", "3" }, help = "ZeRO stage" }
-    add { "--schedule", "choice", "1f1b", extension = true, choices = { "1f1b", "gpipe" },
-      help = "gpipe holds every microbatch's activations, 1f1b a pipeline's worth" }
-    add { "--recompute", "switch", extension = true, help = "keep layer inputs only, repeat the forward pass" }
-    add { "--gradient_bytes", "float", 2, extension = true, help = "bytes of a gradient" }
-    add { "--optimizer_bytes", "float", 12, extension = true, help = "bytes of optimizer state a parameter" }
-    add { "--memory_bytes", "float", extension = true, positive = true, help = "memory of a chip (default the chip's)" }
-    add { "--cluster", "text", extension = true, help = "cluster file whose device and links replace the chip's" }
-    add { "--sensitivities", "switch", extension = true, help = "what 10 % more of each quantity changes" }
-  end
-  return flags
+  return front.add(list, { "overlap", "schedule", "optimizer_bytes", "cluster" })
 end
+
+local command = {
+  name = "simple-transformer",
+  summary = "time a batch and a run of a feed-forward-only transformer, with traffic and memory",
+  usage = "simple-transformer --n_layers L --d_model d [--NAME VALUE ...]",
+  description = "Any unambiguous prefix of an option's name is accepted.",
+  prefixes = true,
+  words = false,
+}
 
 local function version_of(argv)
   for i, word in ipairs(argv) do
@@ -70,39 +70,6 @@ local function version_of(argv)
     if value == "readme" or value == "head" then return value end
   end
   return "corrected"
-end
-
---- Parameters for the model from flags and chip.
-local function parameters(o, version)
-  local chip
-  for _, candidate in ipairs(chips) do
-    if candidate.name == o.chip_type then chip = candidate end
-  end
-  if not chip then
-    error_module.raise("limit", "simple-transformer: the readme version's default chip 'h100' is not among its chips; "
-      .. "give --chip_type: %s", table.concat(chip_names(version), ", "))
-  end
-  local m = {}
-  for name in pairs(simple.parameters) do m[name] = o[name] and o[name] + 0.0 end
-  m.dataset_size = o.dataset_size
-  m.chip_flops, m.chip_memory, m.chip_capacity = chip.flops, chip.memory, chip.capacity
-  m.chip_network = o.network_bandwidth or version == "readme" and chip.readme_network or chip.network
-  m.base_utilization = o.base_utilization or 1
-  if version ~= "corrected" then return m, chip end
-  for name in pairs(simple.corrections) do m[name] = o[name] end
-  m.recompute, m.gpipe, m.zero = o.recompute and 1 or 0, o.schedule == "gpipe" and 1 or 0, tonumber(o.zero)
-  m.memory_reserve = 0.1
-  if o.cluster then
-    chip = require("ett.ledger.links").chip(o.cluster)
-    m.chip_flops, m.chip_memory, m.chip_capacity = chip.flops, chip.memory, chip.capacity
-    m.chip_network = o.network_bandwidth or chip.network
-    if not o.given.node_chips then m.node_chips = chip.node_chips end
-    m.node_network = o.node_bandwidth or chip.node_network
-    if not o.given.latency_seconds then m.latency_seconds = chip.latency_seconds end
-  end
-  m.node_network = m.node_network or o.node_bandwidth or m.chip_network
-  m.chip_capacity = o.memory_bytes or m.chip_capacity
-  return m, chip
 end
 
 local function header(m, r, chip, version, out)
@@ -150,41 +117,10 @@ local function corrected(m, r, out)
   out("%-16s %11.4f", "batch", r.batch)
   out("\nUtilization:          %9.4f", r.utilization)
   out("\nMEMORY PER CHIP (GB)")
-  for _, name in ipairs { "weights", "gradients", "optimizer", "activations", "total" } do
-    out("%-16s %11.3f", name, r.memory[name] / 1e9)
-  end
-  out("%-16s %11.3f  %s", "usable", r.memory_limit / 1e9, r.memory.total <= r.memory_limit and "fits" or "DOES NOT FIT")
+  front.memory(out, r.memory, "usable", r.memory_limit, 16)
   out("\nTOTAL\n Run time: %6.1f days", r.days)
   out(" FLOP:             %.2e", r.flop)
   out(" FLOP per expert:  %.2e", r.flop / m.n_experts)
-end
-
---- What 10 % more of each quantity changes: { name, factor, run_time_change, utilization_change (fractions) }.
-local function sensitivities(m)
-  local program = simple.compile("corrected", m)
-  local base, rows = program:evaluate {}, {}
-  local function add(name, factor, changes)
-    local changed = program:evaluate(changes)
-    if changed.feasible == 1 then
-      rows[#rows + 1] = { name = name, factor = factor, run_time_change = changed.days / base.days - 1,
-        utilization_change = changed.utilization / base.utilization - 1 }
-    end
-  end
-  for _, name in ipairs { "chip_flops", "chip_memory", "chip_network", "node_network", "base_utilization",
-    "overlap" } do
-    add(name, 1.1, { [name] = math.min(m[name] * 1.1, name == "overlap" and 1 or math.huge) })
-  end
-  add("batch_size", 2, { batch_size = m.batch_size * 2 }) -- doubled: these must stay whole
-  add("dp", 2, { dp = m.dp * 2, microbatch_size = m.microbatch_size * 2 })
-  return rows
-end
-
-local function print_sensitivities(rows, out)
-  out("\nSENSITIVITIES (+10 %%)     run time  utilization")
-  for _, row in ipairs(rows) do
-    local name = row.factor == 1.1 and row.name or ("%s x %g"):format(row.name, row.factor)
-    out("%-20s %+10.2f %% %+10.2f %%", name, row.run_time_change * 100, row.utilization_change * 100)
-  end
 end
 
 local function result(m, r, chip, version)
@@ -203,29 +139,25 @@ local function result(m, r, chip, version)
   return doc
 end
 
-local function print_csv(doc)
+local function csv_text(doc, rows)
+  if rows then
+    local cells = { { "quantity", "factor", "run_time_change", "utilization_change" } }
+    for i, row in ipairs(rows) do
+      cells[i + 1] = { row.name, ("%g"):format(row.factor), row.run_time_change, row.utilization_change }
+    end
+    return tables.csv(cells)
+  end
   local names, values = {}, {}
   for name, value in pairs(doc) do
     if type(value) ~= "table" then names[#names + 1] = name end
   end
   table.sort(names)
-  for i, name in ipairs(names) do
-    values[i] = type(doc[name]) == "number" and ("%.17g"):format(doc[name]) or tostring(doc[name])
-  end
-  print(table.concat(names, ",") .. "\n" .. table.concat(values, ","))
+  for i, name in ipairs(names) do values[i] = doc[name] end
+  return tables.csv { names, values }
 end
 
-local function run(argv)
-  local version = version_of(argv)
-  local flags = flags_of(version)
-  local o = arguments.parse("simple-transformer", flags, argv)
-  if o.help then
-    print(arguments.help("simple-transformer", "time a batch and a run of a feed-forward-only transformer", flags))
-    return 0
-  end
-  local unusable = arguments.unusable(flags, o)
-  if #unusable > 0 then error_module.raise("limit", "simple-transformer: %s", violations.message(unusable)) end
-  local m, chip = parameters(o, version)
+local function described(o, version)
+  local m, chip = simple.of(o, version)
   local L = ledger.new()
   local r = simple.describe(L, m, version)
   r.n_experts = m.n_experts
@@ -234,38 +166,45 @@ local function run(argv)
     broken[1] = { text = "the run has no finite time; the rates, widths and sizes must be greater than 0" }
   end
   if #broken > 0 then error_module.raise("limit", "simple-transformer: %s", violations.message(broken)) end
+  return m, r, chip
+end
+
+--- The options depend on the version, so the command parses its own words.
+function command.asks_help(argv)
+  command.options = options_of(version_of(argv))
+  for _, word in ipairs(argv) do
+    if word == "--help" or word == "-h" then return true end
+  end
+end
+
+function command.run(argv)
+  local version = version_of(argv)
+  local o = options_module.parse(command, argv)
+  local m, r, chip = described(o, version)
+  local rows = o.sensitivities and simple.sensitivities(m)
   if o.json then
     local doc = result(m, r, chip, version)
-    if o.sensitivities then doc.sensitivities = sensitivities(m) end
+    doc.sensitivities = rows or nil
     io.write(require("ett.json").encode(doc, { indent = 2 }))
     return 0
-  elseif o.csv and o.sensitivities then
-    print("quantity,factor,run_time_change,utilization_change")
-    for _, row in ipairs(sensitivities(m)) do
-      print(("%s,%g,%.17g,%.17g"):format(row.name, row.factor, row.run_time_change, row.utilization_change))
-    end
-    return 0
   elseif o.csv then
-    print_csv(result(m, r, chip, version))
+    print(csv_text(result(m, r, chip, version), rows))
     return 0
   end
-  local lines = {}
-  local function out(...) lines[#lines + 1] = string.format(...) end
+  local out = front.lines()
   header(m, r, chip, version, out)
   if version == "corrected" then
     corrected(m, r, out)
-    if o.sensitivities then print_sensitivities(sensitivities(m), out) end
+    if rows then
+      out("\nSENSITIVITIES (+10 %%)     run time  utilization")
+      front.sensitivities(out, rows, { "run_time_change", "utilization_change" }, 1.1)
+    end
   else
     published(r, version, out)
   end
-  print(table.concat(lines, "\n"))
+  out.print()
   return 0
 end
 
-return {
-  name = "simple-transformer",
-  summary = "time a batch and a run of a feed-forward-only transformer, with traffic and memory",
-  usage = "simple-transformer --n_layers L --d_model d [--flag value ...]",
-  raw = true,
-  run = run,
-}
+command.raw = true
+return command

@@ -1,90 +1,39 @@
 --- `ett transformer`: FLOP and traffic of a whole training run, metered by the ledger.
--- What is counted is in lua/ett/ledger/transformer.lua; this file reads flags and prints.
-local arguments = require "ett.ledger.arguments"
+-- The run is computed in ett.ledger.run; this file declares the options and prints.
 local error_module = require "ett.base.error"
-local ledger = require "ett.ledger"
-local transformer = require "ett.ledger.transformer"
+local front = require "ett.cli.ledger"
+local run_module = require "ett.ledger.run"
 local violations = require "ett.ledger.violations"
 
-local flags = {
-  { "--batch_size", "int", 2048, help = "samples a batch" },
-  { "--num_experts", "int", 1, help = "experts; tokens are split among them" },
-  { "--seq_len", "int", 2048, help = "tokens a sample" },
-  { "--use_glu", "switch", help = "gated feed-forward" },
-  { "--no_multi_query_attn", "switch", help = "keys and values for every head" },
-  { "--activation_checkpointing", "switch", help = "repeat the forward pass in the backward one" },
-  { "--consecutive_attn_and_ffn", "switch", help = "attention, then feed-forward (default: in parallel)" },
-  { "--skip_efficiency_check", "switch", help = "allow inefficient runs" },
-  { "--fwd_only", "switch", help = "count the forward pass only" },
-  { "--dataset_size", "float", required = true, help = "tokens" },
-  { "--num_layers", "int", required = true, help = "layers" },
-  { "--d_model", "int", required = true, help = "model width" },
-  { "--d_ffn_ratio", "int", help = "feed-forward width over model width (default 4)" },
-  { "--d_ffn", "int", help = "feed-forward width" },
-  { "--d_head", "int", 64, help = "width of a head" },
-  { "--num_heads", "int", help = "heads (default d_model / d_head)" },
-  { "--total_attn_width_ratio", "float", help = "all heads' width over model width" },
-  { "--p_data", "int", 1, help = "degree of the data axis" },
-  { "--p_pipe", "int", 1, help = "degree of the pipeline" },
-  { "--p_exp", "int", 1, help = "degree of the expert axis" },
-  { "--p_seq", "int", 1, help = "degree of the sequence axis" },
-  { "--p_tensor_int", "int", 1, help = "degree over heads and feed-forward width" },
-  { "--p_tensor_ext", "int", 1, help = "degree over model width" },
-  { "--cluster_flop_rate", "float", positive = true, help = "FLOP/s of one cluster (one rank)" },
-  { "--net_precision_bytes", "int", 2, help = "bytes a word on the network" },
-  { "--as", "choice", extension = true, choices = { "readme", "head" }, help = "version; both are the same here" },
-  { "--cluster", "text", extension = true, help = "also time the run with traffic on a cluster's links" },
-  { "--utilization", "float", 0.6, extension = true, positive = true,
-    help = "of the cluster's device, without --cluster_flop_rate" },
-  { "--overlap", "float", 1, extension = true, help = "fraction of traffic that may hide behind compute" },
-  { "--schedule", "choice", "1f1b", extension = true, choices = { "1f1b", "gpipe" },
-    help = "gpipe holds every microbatch's activations, 1f1b a pipeline's worth" },
-  { "--optimizer_bytes", "float", 12, extension = true, help = "bytes of optimizer state a parameter" },
-  { "--sensitivities", "switch", extension = true,
-    help = "with --cluster: what more bandwidth, memory speed, FLOP/s, batch and replicas change" },
-  { "--entries", "switch", extension = true, help = "print which operation and axis causes what" },
-  { "--json", "switch", extension = true, help = "print JSON" },
-  { "--csv", "switch", extension = true, help = "print CSV" },
-  { "--traceback", "switch", extension = true, help = "print where an error was raised" },
-}
-
-local function is_multiple(value, of) return of ~= 0 and value % of == 0 end
-
---- The ledger's parameters from the flags, and the rules broken on the way.
-local function parameters(o)
-  local broken, m = {}, {}
-  local function refuse(...) broken[#broken + 1] = { text = select("#", ...) > 1 and string.format(...) or ... } end
-  for name in pairs(transformer.parameters) do m[name] = o[name] and o[name] + 0.0 end
-  for _, name in ipairs { "use_glu", "no_multi_query_attn", "consecutive_attn_and_ffn", "activation_checkpointing",
-    "fwd_only" } do m[name] = o[name] end
-  if o.d_ffn and o.d_ffn_ratio then refuse("d_ffn and d_ffn_ratio exclude each other; give one") end
-  m.d_ffn = m.d_ffn or m.d_model * (o.d_ffn_ratio or 4)
-  if o.num_heads and o.total_attn_width_ratio then
-    refuse("num_heads and total_attn_width_ratio exclude each other; give one")
-  elseif not o.num_heads then
-    local width = m.d_model * (o.total_attn_width_ratio or 1)
-    if not is_multiple(width, m.d_head) then
-      local nearest = violations.nearest_divisors(width, m.d_head)
-      refuse("d_model%s = %s must be divisible by d_head = %s%s", o.total_attn_width_ratio and
-        " x total_attn_width_ratio" or "", violations.show(width), violations.show(m.d_head),
-        #nearest > 0 and ("; nearest passing d_head: %s"):format(table.concat(nearest, " or "):gsub("%.0", "")) or "")
-    end
-  end
-  m.num_heads = m.num_heads or m.d_model * (o.total_attn_width_ratio or 1) / m.d_head
-  for _, name in ipairs { "batch_size", "seq_len", "num_experts", "num_layers" } do
-    if m[name] < 1 then refuse("%s must be at least 1, got %s", name, violations.show(m[name])) end
-  end
-  return m, broken
-end
-
---- Microbatch sizes from least to most that divide the batch.
-local function microbatch_sizes(m, run)
-  local sizes = {}
-  for size = run.least, run.most, m.p_data do
-    if m.batch_size % size == 0 then sizes[#sizes + 1] = ("%d"):format(size) end
-  end
-  return sizes
-end
+local options = front.wholes({}, {
+  { "batch_size", 2048, "samples a batch" }, { "num_experts", 1, "experts; tokens are split among them" },
+  { "seq_len", 2048, "tokens a sample" }, { "num_layers", nil, "layers", required = true },
+  { "d_model", nil, "model width", required = true },
+  { "d_ffn_ratio", nil, "feed-forward width over model width (default 4)" }, { "d_ffn", nil, "feed-forward width" },
+  { "d_head", 64, "width of a head" }, { "num_heads", nil, "heads (default d_model / d_head)" },
+  { "p_data", 1, "degree of the data axis" }, { "p_pipe", 1, "degree of the pipeline" },
+  { "p_exp", 1, "degree of the expert axis" }, { "p_seq", 1, "degree of the sequence axis" },
+  { "p_tensor_int", 1, "degree over heads and feed-forward width" },
+  { "p_tensor_ext", 1, "degree over model width" }, { "net_precision_bytes", 2, "bytes a word on the network" },
+})
+for _, option in ipairs {
+  { "dataset_size", "TOKENS", "tokens of the run", kind = "number", required = true },
+  { "total_attn_width_ratio", "R", "width of all heads over model width", kind = "number" },
+  { "cluster_flop_rate", "R", "FLOP/s of one cluster (one rank)", kind = "positive" },
+  { "use_glu", "gated feed-forward" },
+  { "no_multi_query_attn", "keys and values for every head" },
+  { "activation_checkpointing", "repeat the forward pass in the backward pass" },
+  { "consecutive_attn_and_ffn", "attention, then feed-forward (default: in parallel)" },
+  { "skip_efficiency_check", "allow inefficient runs" },
+  { "fwd_only", "count the forward pass only" },
+  { "as", "NAME", "version; both give the same result", choices = { "readme", "head" }, extension = true },
+  { "utilization", "U", "fraction of the device's peak, without --cluster_flop_rate", kind = "positive",
+    default = 0.6, extension = true },
+  { "sensitivities", "with --cluster: effect of more bandwidth, memory speed, FLOP/s, batch and replicas",
+    extension = true },
+  { "entries", "print the FLOP and words of each operation and axis", extension = true },
+} do options[#options + 1] = option end
+front.add(options, { "cluster", "overlap", "schedule", "optimizer_bytes", "json", "csv" })
 
 local function duration(seconds)
   local unit, scale = "seconds", 1
@@ -124,49 +73,6 @@ local function print_rates(rates, out)
   out("\nRuntime:             %s", duration(rates.seconds))
 end
 
---- Time with traffic on a cluster's links, one rank a device.
--- `times` multiplies rates: network, memory, flops.
-local function timed(L, m, o, run, times)
-  times = times or {}
-  local chip = require("ett.ledger.links").chip(o.cluster)
-  local function link(of)
-    local faster = {}
-    for name, value in pairs(of) do faster[name] = value end
-    faster.bytes_per_second = of.bytes_per_second * (times.network or 1)
-    return faster
-  end
-  local seconds = require("ett.ledger.timing").of(L, {
-    flops = (o.cluster_flop_rate or chip.flops / 2) * (times.flops or 1),
-    utilization = o.cluster_flop_rate and 1 or o.utilization,
-    bytes = o.net_precision_bytes, memory = chip.memory * (times.memory or 1),
-    links = { intra = link(chip.intra or chip.inter), inter = link(chip.inter or chip.intra) },
-    node_chips = chip.node_chips, overlap = o.overlap, forward_only = m.fwd_only,
-    checkpointing = m.activation_checkpointing })
-  local samples = (run.least or m.p_data) / m.p_data
-  seconds.memory_bytes = transformer.memory(m, run, { bytes = o.net_precision_bytes, gradient_bytes =
-    o.net_precision_bytes, optimizer_bytes = o.optimizer_bytes, samples = samples, gpipe = o.schedule == "gpipe" })
-  seconds.memory_microbatch_samples, seconds.memory_capacity_bytes = samples, chip.capacity
-  return seconds
-end
-
---- How the time with traffic answers: { name, factor, run_time_change (a fraction) }.
-local function sensitivities(m, o, base)
-  local rows = {}
-  for _, change in ipairs { { "network", 1.1 }, { "memory", 1.1 }, { "flops", 1.1 }, { "batch_size", 2 },
-    { "p_data", 2 } } do
-    local name, factor = change[1], change[2]
-    local changed, L = setmetatable({}, { __index = m }), ledger.new()
-    if m[name] then changed[name] = m[name] * factor end
-    local run = transformer.describe(L, changed)
-    if #violations.list(L) == 0 then
-      local time = timed(L, changed, o, run, { [name] = factor })
-      rows[#rows + 1] = { name = name, factor = factor, run_time_change = time.seconds / base.seconds - 1 }
-    end
-    L:close()
-  end
-  return rows
-end
-
 local function result(L, m, run, costs, rates, sizes)
   local axes = {}
   for _, axis in ipairs(L:axes()) do axes[axis.name] = math.tointeger(axis.degree) end
@@ -183,119 +89,66 @@ local function result(L, m, run, costs, rates, sizes)
   return doc
 end
 
-local function print_csv(L, out)
-  out("label,operation,tensors,dimension,axis,flop_forward,flop_backward,tx_words_forward,tx_words_backward,"
-    .. "rx_words_forward,rx_words_backward")
-  local line = "%s,%s,%s,%s,%s,%.17g,%.17g,%.17g,%.17g,%.17g,%.17g"
+local function csv_text(L)
+  local rows = { { "label", "operation", "tensors", "dimension", "axis", "flop_forward", "flop_backward",
+    "tx_words_forward", "tx_words_backward", "rx_words_forward", "rx_words_backward" } }
+  local function add(e, axis, flop_forward, flop_backward, words)
+    rows[#rows + 1] = { e.label, e.operation, table.concat(e.tensors, " * "), e.dimension or "", axis, flop_forward,
+      flop_backward, words.tx_forward, words.tx_backward, words.rx_forward, words.rx_backward }
+  end
   for _, e in ipairs(L:entries()) do
-    local tensors = table.concat(e.tensors, " * ")
-    out(line, e.label, e.operation, tensors, e.dimension or "", "", e.flop_forward, e.flop_backward, e.tx_forward,
-      e.tx_backward, e.rx_forward, e.rx_backward)
-    for _, part in ipairs(e.axes) do
-      out(line, e.label, e.operation, tensors, e.dimension or "", part.axis, 0, 0, part.tx_forward, part.tx_backward,
-        part.rx_forward, part.rx_backward)
-    end
+    add(e, "", e.flop_forward, e.flop_backward, e)
+    for _, part in ipairs(e.axes) do add(e, part.axis, 0, 0, part) end
+  end
+  return require("ett.report.table").csv(rows)
+end
+
+local function print_time(r, o, out)
+  local time, report = r.time, require "ett.ledger.report"
+  out("\nTIME WITH TRAFFIC on %s (seconds; no pipeline bubble)", o.cluster)
+  out("%s", report.timing(time))
+  out("\nRuntime with traffic: %s", duration(time.seconds))
+  out("\nMEMORY PER RANK (GB; %s, microbatch of %g samples a replica)", o.schedule, time.memory_microbatch_samples)
+  front.memory(out, time.memory_bytes, "device", time.memory_capacity_bytes, 12)
+  if o.sensitivities then
+    out("\nSENSITIVITIES            run time")
+    front.sensitivities(out, run_module.sensitivities(r.m, o, time), { "run_time_change" })
   end
 end
 
-local function run(argv)
-  local o = arguments.parse("transformer", flags, argv)
-  if o.help then
-    print(arguments.help("transformer", "meter the FLOP and traffic of a training run, operation by operation", flags))
-    return 0
+local function print_text(r, o)
+  local out = front.lines()
+  header(r.L, r.m, r.run, r.sizes, out)
+  if #r.late == 0 then
+    print_costs(r.m, r.costs, out)
+    if r.rates then print_rates(r.rates, out) end
+    if o.entries then
+      out("\nFLOP AND WORDS OF EACH OPERATION (whole run and machine, forward + backward)")
+      out("%s", require("ett.ledger.report").entries(r.L))
+    end
+    if r.time then print_time(r, o, out) end
   end
-  local lines = {}
-  local function out(...) lines[#lines + 1] = string.format(...) end
-  local broken = arguments.unusable(flags, o)
-  if #broken > 0 then error_module.raise("limit", "transformer: %s", violations.message(broken)) end
+  out.print()
+end
+
+local function run(o)
   if o.sensitivities and not o.cluster then
     error_module.raise("usage", "transformer: --sensitivities needs --cluster, whose links it varies")
   end
-  local m
-  m, broken = parameters(o)
-  local L = ledger.new()
-  local described = transformer.describe(L, m, { efficiency = not o.skip_efficiency_check })
-  local late = {}
-  for _, violation in ipairs(violations.list(L, #broken > 0)) do
-    local stage = violation.stage
-    if stage == "efficiency" then violation.text = violation.text .. transformer.nearest(violation, m) end
-    local early = stage == "parameters" or stage == "efficiency" or stage == "dimensions" or stage == "weights"
-    table.insert(early and broken or late, violation)
-  end
-  local sizes
-  if #broken == 0 and not o.skip_efficiency_check then
-    sizes = microbatch_sizes(m, described)
-    if #sizes == 0 then
-      local nearest = transformer.nearest_batches(m, described.least)
-      broken[1] = { text = ("no multiple of p_data = %d from %d to %d divides batch_size = %d: no efficient microbatch "
-        .. "size%s"):format(m.p_data, described.least, described.most, m.batch_size, #nearest > 0 and
-        "; nearest passing batch_size: " .. table.concat(nearest, " or ") or "") }
-    end
-  end
-  if #broken > 0 then
-    table.move(late, 1, #late, #broken + 1, broken)
-    error_module.raise("limit", "transformer: %s", violations.message(broken))
-  end
-  local costs = transformer.costs(L, m)
-  for _, name in ipairs { "FLOP", "Tx", "Rx" } do
-    if costs[name].total - costs[name].total ~= 0 then
-      error_module.raise("limit", "transformer: the count of %s is beyond numbers (%g); lower dataset_size or sizes",
-        name, costs[name].total)
-    end
-  end
-  local rates
-  if o.cluster_flop_rate and costs.FLOP.total ~= 0 then
-    local flop = o.cluster_flop_rate
-    if costs.FLOP.total / (L:clusters() * flop) == math.huge then
-      error_module.raise("limit", "transformer: at %g FLOP/s the run never ends; raise cluster_flop_rate", flop)
-    end
-    rates = { flop = flop, clusters = L:clusters(), seconds = costs.FLOP.total / (L:clusters() * flop) }
-    for _, name in ipairs { "net", "Tx", "Rx" } do
-      rates[name] = o.net_precision_bytes * costs[name].total / costs.FLOP.total * flop
-    end
-  end
-  local time = o.cluster and #late == 0 and timed(L, m, o, described)
-  if o.json and #late == 0 then
-    local doc = result(L, m, described, costs, rates, sizes)
-    doc.time = time or nil
-    if time and o.sensitivities then doc.sensitivities = sensitivities(m, o, time) end
+  local r = run_module.new(o)
+  if o.json and #r.late == 0 then
+    local doc = result(r.L, r.m, r.run, r.costs, r.rates, r.sizes)
+    doc.time = r.time
+    if r.time and o.sensitivities then doc.sensitivities = run_module.sensitivities(r.m, o, r.time) end
     io.write(require("ett.json").encode(doc, { indent = 2 }))
     return 0
-  elseif o.csv and #late == 0 then
-    print_csv(L, out)
+  elseif o.csv and #r.late == 0 then
+    print(csv_text(r.L))
   else
-    header(L, m, described, sizes, out)
-    if #late == 0 then
-      print_costs(m, costs, out)
-      if rates then print_rates(rates, out) end
-      if o.entries then
-        out("\nWHAT CAUSES IT (whole run and machine, forward + backward)")
-        out("%s", require("ett.ledger.report").entries(L))
-      end
-      if time then
-        out("\nTIME WITH TRAFFIC on %s (seconds; no pipeline bubble)", o.cluster)
-        out("%s", require("ett.ledger.report").timing(time))
-        out("\nRuntime with traffic: %s", duration(time.seconds))
-        local memory = time.memory_bytes
-        out("\nMEMORY PER RANK (GB; %s, microbatch of %g samples a replica)", o.schedule,
-          time.memory_microbatch_samples)
-        for _, name in ipairs { "weights", "gradients", "optimizer", "activations", "total" } do
-          out("%-12s %12.3f", name, memory[name] / 1e9)
-        end
-        out("%-12s %12.3f  %s", "device", time.memory_capacity_bytes / 1e9,
-          memory.total <= time.memory_capacity_bytes and "fits" or "DOES NOT FIT")
-        if o.sensitivities then
-          out("\nSENSITIVITIES            run time")
-          for _, row in ipairs(sensitivities(m, o, time)) do
-            out("%-20s %+10.2f %%", ("%s x %g"):format(row.name, row.factor), row.run_time_change * 100)
-          end
-        end
-      end
-    end
+    print_text(r, o)
   end
-  print(table.concat(lines, "\n"))
-  if #late > 0 then error_module.raise("limit", "transformer: %s", violations.message(late)) end
-  if o.cluster_flop_rate and not rates then
+  if #r.late > 0 then error_module.raise("limit", "transformer: %s", violations.message(r.late)) end
+  if o.cluster_flop_rate and not r.rates then
     error_module.raise("limit", "transformer: the run has no FLOP (0 batches): no rate or runtime; raise dataset_size")
   end
   return 0
@@ -303,8 +156,11 @@ end
 
 return {
   name = "transformer",
-  summary = "meter the FLOP and traffic of a whole training run, operation by operation",
-  usage = "transformer --dataset_size D --num_layers L --d_model d [--flag value ...]",
-  raw = true,
+  summary = "count the FLOP and traffic of a whole training run, operation by operation",
+  usage = "transformer --dataset_size D --num_layers L --d_model d [--NAME VALUE ...]",
+  description = "Any unambiguous prefix of an option's name is accepted.",
+  prefixes = true,
+  words = false,
+  options = options,
   run = run,
 }

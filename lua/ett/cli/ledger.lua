@@ -1,0 +1,62 @@
+--- What `ett transformer` and `ett simple-transformer` share: options, and text of memory and sensitivities.
+local front = {}
+
+local shared = {
+  cluster = { "cluster", "NAME", "cluster by name or file: its device and links", extension = true },
+  overlap = { "overlap", "F", "fraction of traffic that may hide behind compute", kind = "number", default = 1,
+    extension = true },
+  schedule = { "schedule", "NAME", "gpipe holds the activations of every microbatch, 1f1b of one pipeline depth",
+    choices = { "1f1b", "gpipe" }, default = "1f1b", extension = true },
+  optimizer_bytes = { "optimizer_bytes", "B", "bytes of optimizer state a parameter", kind = "number", default = 12,
+    extension = true },
+  json = { "json", "print JSON", extension = true },
+  csv = { "csv", "print CSV", extension = true },
+}
+
+--- Adds the shared options of these names to a list of options.
+function front.add(options, names)
+  for _, name in ipairs(names) do options[#options + 1] = shared[name] end
+  return options
+end
+
+--- Adds a "whole" option for each { name, default, help } of a list.
+function front.wholes(options, list)
+  for _, entry in ipairs(list) do
+    options[#options + 1] = { entry[1], "N", entry[3], kind = "whole", default = entry[2] or nil,
+      required = entry.required }
+  end
+  return options
+end
+
+--- A collector of lines: out(format, ...) adds one, out.print() prints all.
+function front.lines()
+  local lines = {}
+  return setmetatable({ print = function() print(table.concat(lines, "\n")) end },
+    { __call = function(_, ...) lines[#lines + 1] = string.format(...) end })
+end
+
+--- Lines of memory in GB, and whether the total fits in `limit` bytes.
+---@param out function
+---@param memory table<string, number> bytes of weights, gradients, optimizer, activations, total
+---@param name string what the limit is
+---@param width integer of the first column
+function front.memory(out, memory, name, limit, width)
+  local line = ("%%-%ds %%%d.3f"):format(width, width == 12 and 12 or 11)
+  for _, part in ipairs { "weights", "gradients", "optimizer", "activations", "total" } do
+    out(line, part, memory[part] / 1e9)
+  end
+  out(line .. "  %s", name, limit / 1e9, memory.total <= limit and "fits" or "DOES NOT FIT")
+end
+
+--- Lines of sensitivities: a name, then the changes in percent of these fields.
+---@param rows table[] { name, factor, [field] = fraction }
+function front.sensitivities(out, rows, fields, plain_factor)
+  for _, row in ipairs(rows) do
+    local cells = { ("%-20s"):format(row.factor == plain_factor and row.name or ("%s x %g"):format(row.name,
+      row.factor)) }
+    for i, field in ipairs(fields) do cells[i + 1] = ("%+10.2f %%"):format(row[field] * 100) end
+    out("%s", table.concat(cells, " "))
+  end
+end
+
+return front
