@@ -9,5 +9,6 @@ return {
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.6)",
   memory_bytes = 80e9, memory_bandwidth = 2.039e12, multiprocessors = 108, l2_bytes = 40e6,
   power_watts = 400,
+  generation = "ampere",
   neighbours = { "h200_sxm", "h100_sxm" },
 }

@@ -9,5 +9,6 @@ return {
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.7)",
   memory_bytes = 180e9, memory_bandwidth = 8e12, multiprocessors = 148, l2_bytes = 126e6,
   power_watts = 1000,
+  generation = "blackwell",
   neighbours = { "gb300", "b300_sxm" },
 }

@@ -7,5 +7,6 @@ return {
   peak_flops = { bf16 = 2250e12, fp16 = 2250e12, fp32 = 80e12, fp8 = 4500e12, nvfp4 = 14000e12, tf32 = 1125e12 },
   memory_bytes = 270e9, memory_bandwidth = 8e12, multiprocessors = 148, l2_bytes = 126e6,
   power_watts = 1100,
+  generation = "blackwell",
   neighbours = { "gb300", "b200_sxm" },
 }

@@ -7,6 +7,7 @@ return {
   peak_flops = { bf16 = 432e12, fp8 = 865e12 },
   memory_bytes = 96e9, memory_bandwidth = 2.46e12, multiprocessors = 24, l2_bytes = 48e6,
   power_watts = 600,
+  generation = "gaudi",
   neighbours = { "h100_sxm", "h200_sxm" },
   assumed = true,
 }

@@ -7,6 +7,7 @@ return {
   peak_flops = { bf16 = 1677e12, fp32 = 229e12, fp8 = 1677e12, tf32 = 459e12 },
   memory_bytes = 128e9, memory_bandwidth = 3.7e12, multiprocessors = 64, l2_bytes = 96e6,
   power_watts = 900,
+  generation = "gaudi",
   neighbours = { "h100_sxm", "h200_sxm" },
   assumed = true,
 }

@@ -9,5 +9,6 @@ return {
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.7)",
   memory_bytes = 80e9, memory_bandwidth = 3.35e12, multiprocessors = 132, l2_bytes = 50e6,
   power_watts = 700,
+  generation = "hopper",
   neighbours = { "h200_sxm" },
 }

@@ -9,5 +9,6 @@ return {
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF; bf16 noted as that of H100)",
   memory_bytes = 141e9, memory_bandwidth = 4.8e12, multiprocessors = 132, l2_bytes = 50e6,
   power_watts = 700,
+  generation = "hopper",
   neighbours = { "h100_sxm" },
 }

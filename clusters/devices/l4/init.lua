@@ -7,6 +7,7 @@ return {
   peak_flops = { bf16 = 121e12, fp16 = 121e12, fp32 = 30.3e12, fp8 = 242e12, int8 = 242e12, tf32 = 60e12 },
   memory_bytes = 24e9, memory_bandwidth = 0.3e12, multiprocessors = 58, l2_bytes = 48e6,
   power_watts = 72,
+  generation = "ada",
   neighbours = { "l40s", "h200_sxm" },
   assumed = true,
 }

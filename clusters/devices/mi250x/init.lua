@@ -7,6 +7,7 @@ return {
   peak_flops = { bf16 = 383e12, fp16 = 383e12, fp32 = 47.9e12, int8 = 383e12 },
   memory_bytes = 128e9, memory_bandwidth = 3.28e12, multiprocessors = 220, l2_bytes = 16e6,
   power_watts = 560,
+  generation = "cdna2",
   neighbours = { "mi300x", "h200_sxm" },
   assumed = true,
 }

@@ -8,5 +8,6 @@ return {
     fp8 = 2614.9e12, int8 = 2614.9e12, tf32 = 653.7e12 },
   memory_bytes = 192e9, memory_bandwidth = 5.3e12, multiprocessors = 304, l2_bytes = 256e6,
   power_watts = 750,
+  generation = "cdna3",
   neighbours = { "mi355x", "h200_sxm" },
 }

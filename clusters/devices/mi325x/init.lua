@@ -8,6 +8,7 @@ return {
     fp8 = 2614.9e12, int8 = 2614.9e12, tf32 = 653.7e12 },
   memory_bytes = 256e9, memory_bandwidth = 6e12, multiprocessors = 304, l2_bytes = 256e6,
   power_watts = 1000,
+  generation = "cdna3",
   neighbours = { "mi300x", "h200_sxm" },
   assumed = true,
 }

@@ -8,5 +8,6 @@ return {
   memory_bytes = 96e9, memory_bandwidth = 1.792e12, multiprocessors = 188, l2_bytes = 128e6,
   power_watts = 600,
   tables = "rtx_pro_6000_server",
+  generation = "blackwell",
   neighbours = { "l40s", "gb300" },
 }

@@ -7,6 +7,7 @@ return {
   peak_flops = { fp16 = 125e12, fp32 = 15.7e12 },
   memory_bytes = 32e9, memory_bandwidth = 0.9e12, multiprocessors = 80, l2_bytes = 6e6,
   power_watts = 300,
+  generation = "volta",
   neighbours = { "a100_sxm", "h200_sxm" },
   assumed = true,
 }

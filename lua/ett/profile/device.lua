@@ -25,7 +25,7 @@ device_module.fields = {
   peak_flops = { "table", fields = peaks }, memory_bytes = "positive", memory_bandwidth = "positive",
   multiprocessors = "count?", l2_bytes = "positive?", power_watts = "positive?",
   measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
-  assumed = "boolean?", neighbours = "list?", tables = "string?",
+  assumed = "boolean?", generation = "string?", neighbours = "list?", tables = "string?",
 }
 
 -- A block format runs at the rate of its plain format.

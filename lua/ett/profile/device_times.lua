@@ -4,6 +4,7 @@
 -- training laws, grouped experts a product over all of them; what only moves memory takes its bytes over the device's
 -- streaming rate.
 local error_module = require "ett.base.error"
+local in_step = require "ett.profile.in_step"
 local kernels = require "ett.profile.kernels"
 local operator = require "ett.operator"
 local stacks = require "ett.operator.stack"
@@ -13,38 +14,17 @@ local device_times = {}
 local DeviceTimes = {}
 DeviceTimes.__index = DeviceTimes
 
--- Kernel tables are bursts. bf16 products that run for a second are slower: by 11 to 17 % on H200 and 12 to 15 % on
--- B200 from 10 GFLOP on (aiconfigurator, gemm_sustained against gemm); fp8 products by 0 to 5 %.
-local sustained = { bf16 = 1.13, fp8 = 1.03 }
-
--- Share of the memory bandwidth that norms reach: H200, norm_training, 8192 x 8192 bf16 (cuDNN, PyTorch,
--- torch.compile). Other streaming kernels: assumed.
-local norm_share = { fused = { forward = 0.79, backward = 0.73 }, torch = { forward = 0.55, backward = 0.32 },
-  compiled = { forward = 0.87, backward = 0.36 } }
-local stream_share = 0.80
-
--- Times of an attention kernel over those of the newest fused one, forward and backward, by generation of the device.
--- FlashAttention 2 and 3 on H100, 1 and 2 on A100: Dao 2023 (arXiv 2307.08691), Shah et al. 2024 (arXiv 2407.08608),
--- causal, head dimension 128.
-local attention_factor = {
-  cudnn = {}, flash2 = { hopper = { 1.75, 1.55 } },
-  flash1 = { ampere = { 1.7, 1.45 }, hopper = { 2.7, 2.2 } },
-  flash1_triton = { ampere = { 1.5, 1.7 }, hopper = { 2.5, 2.5 } },
-}
-local generation = { a100_sxm = "ampere", h100_sxm = "hopper", h200_sxm = "hopper" }
-
--- Bytes moved by a cross entropy that is not fused over those of a fused one: logits are cast to fp32, and their
--- logarithms are kept.
-local cross_entropy_factor = { fused = 1.0, compiled = 1.5, torch = 3.0 }
+-- What a streaming kernel takes at least; assumed.
 local stream_start = 2e-6
 
 local table_dtype = { fp16 = "bf16" }
 
--- The factor of a product's sustained rate on its burst rate.
-local function sustained_factor(dtype, flops)
-  local most = sustained[dtype] or 1.03
+-- Time of a product in a step over its time in a table of bursts. Small products are not slowed: from 1 to 10 GFLOP
+-- the factor sets in.
+local function in_step_factor(device, dtype, flops)
+  local most = in_step.products[device.generation] or in_step.products.other
   local share = math.max(0.0, math.min(1.0, math.log(flops / 1e9, 10)))
-  return 1 + (most - 1) * share
+  return 1 + ((most[dtype] or most.other) - 1) * share
 end
 
 --- The kernel of this device, or of the nearest neighbour that has one.
@@ -69,7 +49,7 @@ local function product(self, dtype, batch, m, n, k)
     local factor = kernel.model.grouped(self.device, dtype, batch, m, n, k) / whole
     seconds, low, high = seconds * factor, low * factor, high * factor
   end
-  local factor = sustained_factor(dtype, 2.0 * batch * m * n * k)
+  local factor = in_step_factor(self.device, dtype, 2.0 * batch * m * n * k)
   return { seconds = seconds * factor, low = low * factor, high = high * factor, kernel = kernel }
 end
 
@@ -110,18 +90,17 @@ local function attention(self, op, shape, pass)
   if not seconds then return nil end
   -- Context ranks that share a sequence hold an early and a late piece each: half of all pairs.
   if shape.shards and s.causal then seconds = seconds * op.flops(shape, pass) / training.flops(x, pass) end
-  local kernel = attention_factor[self.stack.attention] or {}
-  local factors = kernel[generation[self.device.key]]
+  local factors = in_step.attention[self.stack.attention][self.device.generation]
   seconds = seconds * laws.factor * (factors and factors[pass == "backward" and 2 or 1] or 1.0)
   return { seconds = seconds, low_seconds = seconds * (1 - laws.spread), high_seconds = seconds * (1 + laws.spread),
     provenance = "calibrated", detail = laws.detail }
 end
 
 local function streamed(self, op, shape, dtype, pass)
-  local share = stream_share
-  if op.family == "norm" then share = norm_share[self.stack.norm][pass] end
+  local share = in_step.stream_share
+  if op.family == "norm" then share = in_step.norm_share[self.stack.norm][pass] end
   local bytes = op.bytes(shape, dtype == "fp8" and "bf16" or dtype, pass)
-  if op.family == "cross_entropy" then bytes = bytes * cross_entropy_factor[self.stack.cross_entropy] end
+  if op.family == "cross_entropy" then bytes = bytes * in_step.cross_entropy[self.stack.cross_entropy] end
   local seconds = stream_start + bytes / (self.device.memory_bandwidth * share)
   return { seconds = seconds, low_seconds = seconds * 0.85, high_seconds = seconds * 1.25, provenance = "calibrated",
     detail = "its bytes at the device's streaming rate" }

@@ -136,10 +136,9 @@ local function add_host_wait(state, uses)
     return { seconds = seconds, low_seconds = 0.0, high_seconds = 1.5 * seconds, provenance = "assumed",
       detail = "launches of the stack " .. stack.name }
   end
-  state.operations[#state.operations + 1] = { name = "host", kind = "operator", family = "elementwise",
-    role = "alone", shape = {}, forward = seconds_of(answer(forward)), backward = seconds_of(answer(backward)),
-    forward_answer = answer(forward), backward_answer = answer(backward), parameters = 0, expert_parameters = 0 }
-  uses[#state.operations] = 1
+  uses[add(state, { name = "host", kind = "operator", family = "elementwise", role = "alone", shape = {},
+    forward = seconds_of(answer(forward)), backward = seconds_of(answer(backward)),
+    forward_answer = answer(forward), backward_answer = answer(backward) })] = 1
 end
 
 --- Lowers a model under a clean plan.
