@@ -1,8 +1,8 @@
 --- Kernels in a step against kernels alone: rates and factors that no table of single kernels holds.
 local in_step = {}
 
---- Time of a large product in a step over its time in a table of bursts, by generation and data type. Tables are short
---- bursts; run for a second, bf16 products are slower by 11 to 17 % on H200 and 12 to 15 % on B200, fp8 ones by 0 to 5 %
+--- Time of a large product in a step over its time in a table, by generation and data type. Tables are short bursts.
+--- Products that run for a second are slower: bf16 by 11 to 17 % on H200 and 12 to 15 % on B200, fp8 by 0 to 5 %
 --- (aiconfigurator, gemm_sustained against gemm).
 in_step.products = {
   ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.13, other = 1.03 },
@@ -26,8 +26,8 @@ in_step.attention = {
   flash1_triton = { ampere = { 1.5, 1.7 }, hopper = { 2.5, 2.5 } },
 }
 
---- Bytes that a cross entropy moves over those of a fused one. Unfused, logits are cast to fp32 and their logarithms are
---- kept; assumed.
+--- Bytes that a cross entropy moves over those of a fused one; assumed. Unfused, logits are cast to fp32 and their
+--- logarithms are kept.
 in_step.cross_entropy = { fused = 1.0, compiled = 1.5, torch = 3.0 }
 
 return in_step
