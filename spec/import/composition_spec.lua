@@ -1,5 +1,5 @@
 --- The cut of buffers into messages, against the tool's own loop; the recorded runs are in
---- reference_composition_spec.
+--- estimate_train_time_spec.
 local composition = require "ett.import.estimate_train_time.composition"
 
 local function plan(changes)
