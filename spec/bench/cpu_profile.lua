@@ -29,43 +29,33 @@ function bench.run()
   sampler.run(test, { out = folders[2] })
 
   local profile = require("ett.profile").from_samples({ folders[1] }, { cache = false })
-  local surfaces = require("ett.sampling.profile").new "fp32"
   local sample_table = require "ett.samples.table"
   local device
   for name in require("lfs").dir(folders[1]) do device = device or name:match("^(.-)_linear_qkv_fp32%.csv$") end
-  for _, target in ipairs(given.targets) do
-    surfaces:add_table(("%s/%s_%s_fp32.csv"):format(folders[1], device, target.name), target)
-  end
-  local medians, nineties, surface_medians, lines = {}, {}, {}, {}
+  local medians, nineties, lines = {}, {}, {}
   for _, target in ipairs(test.targets) do
     local t = assert(sample_table.read(("%s/%s_%s_fp32.csv"):format(folders[2], device, target.name)))
     for column = #target.columns + 1, #t.columns do
       local pass = ({ F = "forward", B = "backward", d = "update" })[t.columns[column]:sub(1, 1)]
-      local errors, surface_errors = {}, {}
+      local errors = {}
       for r in ipairs(t.rows) do
         local row = sample_table.numbers(t, r)
         local s = target.shape(table.move(row, 1, #target.columns, 1, {}))
         local truth = row[column] * 1e-6
         local answer = profile:operator(target.name, s, "fp32", pass)
         if answer then errors[#errors + 1] = math.abs(answer.seconds / truth - 1) end
-        local surface = surfaces:operator(target.name, s, "fp32", pass)
-        surface_errors[#surface_errors + 1] = math.abs(surface.seconds / truth - 1)
       end
       table.sort(errors)
-      table.sort(surface_errors)
       if #errors > 0 then
         medians[#medians + 1], nineties[#nineties + 1] = quantile(errors, 0.5), quantile(errors, 0.9)
       end
-      surface_medians[#surface_medians + 1] = quantile(surface_errors, 0.5)
-      lines[#lines + 1] = { measure = ("  %s %s: median / p90 %%; surface median %%"):format(target.name, pass),
-        value = ("%.1f / %.1f; %.1f"):format(100 * (quantile(errors, 0.5) or 0 / 0),
-          100 * (quantile(errors, 0.9) or 0 / 0), 100 * quantile(surface_errors, 0.5)) }
+      lines[#lines + 1] = { measure = ("  %s %s: median / p90 %%"):format(target.name, pass),
+        value = ("%.1f / %.1f"):format(100 * (quantile(errors, 0.5) or 0 / 0), 100 * (quantile(errors, 0.9) or 0 / 0)) }
     end
   end
   os.execute(("rm -rf '%s'"):format(out))
   table.sort(medians)
   table.sort(nineties)
-  table.sort(surface_medians)
   local median, ninety = 100 * quantile(medians, 0.5), 100 * quantile(nineties, 0.5)
   local rows = {
     { measure = "seconds of the campaign", value = ("%.0f"):format(seconds), target = "about 30" },
@@ -73,8 +63,6 @@ function bench.run()
       target = "<= 4", pass = median <= 4 },
     { measure = "median over operators of the 90th percentile, %", value = ("%.1f"):format(ninety), target = "<= 12",
       pass = ninety <= 12 },
-    { measure = "the same median by the surfaces of validate, %",
-      value = ("%.1f"):format(100 * quantile(surface_medians, 0.5)) },
   }
   table.move(lines, 1, #lines, #rows + 1, rows)
   return rows

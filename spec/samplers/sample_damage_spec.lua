@@ -260,7 +260,7 @@ describe("ett sample", function()
     lfs.mkdir(folder .. "/folder.yml")
     local text, status = run "sample folder.yml"
     assert.equal(1, status)
-    assert.matches("^ett: cannot read 'folder.yml': Is a directory\n$", text)
+    assert.matches("^ett: cannot read 'folder.yml': is a directory\n$", text)
     for fields, sentence in pairs {
       ["precision = {},"] = "field 'precision' must be a name such as \"fp32\" or a list of names",
       ["precision = 5,"] = "field 'precision' must be a name such as \"fp32\" or a list of names, got 5",

@@ -1,7 +1,7 @@
 --- Active sampling: measures where the regressor is least certain, until its held-out error is small enough.
 --
 -- The candidates are the campaign's shapes; shapes of one kernel count as one. The first shapes reach the corners. Each
--- round then fits rough surfaces to the samples (ett.sampling.profile) and takes the shapes that lower their variance
+-- round then fits rough surfaces to the samples (ett.sampling.surfaces) and takes the shapes that lower their variance
 -- over all candidates most (Cohn 1996). The variance does not depend on the measured values, so a round takes several
 -- shapes, a quarter of those measured; that keeps fits few.
 --
@@ -16,7 +16,7 @@ local error_module = require "ett.base.error"
 local operator = require "ett.operator"
 local sample = require "ett.sample"
 local sample_limit = require "ett.sampling.limit"
-local sample_profile = require "ett.sampling.profile"
+local surfaces = require "ett.sampling.surfaces"
 local sampler = require "ett.sampling.sampler"
 local sample_table = require "ett.samples.table"
 local samples = require "ett.profile.samples"
@@ -48,10 +48,10 @@ function active.median_bound(sorted)
 end
 
 --- Largest leave-one-out bound over the passes of an operator.
-local function error_of(profile, keys)
+local function error_of(fitted, keys)
   local worst = 0
   for _, key in ipairs(keys) do
-    local errors = profile:held_out(key)
+    local errors = fitted:held_out(key)
     table.sort(errors)
     worst = math.max(worst, active.median_bound(errors))
   end
@@ -80,7 +80,7 @@ local function kernels_of(op, target, list)
   for i, index in ipairs(list) do
     local ok, s = sample_limit.call(target.shape, target.values(index))
     if ok then
-      local x = sample_profile.features(op, s)
+      local x = surfaces.features(op, s)
       local name = table.concat(x, " ")
       local kernel = by_name[name]
       if kernel then
@@ -146,7 +146,7 @@ end
 --- The surfaces' certainty over the candidates, and a design that chooses the next shapes.
 ---@return userdata design, number excess the worst of the surfaces: mean deviation of a measurement at an open
 --- candidate, relative to the deviation with the whole grid measured
-local function look(profile, keys, candidates, shapes, visits, with_grid)
+local function look(fitted, keys, candidates, shapes, visits, with_grid)
   local points, weights = {}, {}
   for i, kernel in ipairs(candidates) do
     table.move(kernel.x, 1, #kernel.x, #points + 1, points)
@@ -154,7 +154,7 @@ local function look(profile, keys, candidates, shapes, visits, with_grid)
   end
   local design, excess = assert(sample.design(weights)), 0
   for number, key in ipairs(keys) do
-    local surface = profile:surface(key)
+    local surface = fitted:surface(key)
     assert(design:add(surface, points))
     local noise2 = select(2, surface:scales()) ^ 2
     local floor2 = math.max(0, active.repeatable ^ 2 - noise2)
@@ -175,7 +175,7 @@ local function look(profile, keys, candidates, shapes, visits, with_grid)
   return design, excess
 end
 
----@class Chooser profile, keys (pools of its passes), kernels, by_name, twins, total, fill, queue (positions to
+---@class Chooser surfaces, keys (pools of its passes), kernels, by_name, twins, total, fill, queue (positions to
 --- measure), candidates (kernels that a design looks at), goal, first, width, options; measured, error, excess, done
 local Chooser = {}
 Chooser.__index = Chooser
@@ -183,14 +183,14 @@ Chooser.__index = Chooser
 --- Adds one measurement.
 function Chooser:add_sample(s, results)
   for pass, result in pairs(results) do
-    local key = sample_profile.pool_name(self.op) .. " " .. pass
+    local key = surfaces.key(self.op, pass)
     local new = true
     for _, k in ipairs(self.keys) do new = new and k ~= key end
     if new then self.keys[#self.keys + 1] = key end
-    self.profile:add(self.op, s, pass, result.seconds)
+    self.surfaces:add(self.op, s, pass, result.seconds)
   end
   table.sort(self.keys)
-  local x = sample_profile.features(self.op, s)
+  local x = surfaces.features(self.op, s)
   local name = table.concat(x, " ")
   local kernel = self.by_name[name]
   if not kernel then
@@ -222,7 +222,7 @@ function Chooser:spends() return self.options.trees and self.options.target_erro
 
 --- Whether enough was measured (chooser.done says why), and whether convergence is tested against the grid.
 function Chooser:met()
-  self.error = error_of(self.profile, self.keys)
+  self.error = error_of(self.surfaces, self.keys)
   if self.error <= self.goal then
     self.done = "target"
   elseif self:spends() and self.measured >= self:spend() then
@@ -273,8 +273,8 @@ function Chooser:refill()
     self.queue, self.twins = self.twins, {}
     return
   end
-  local design <close>, excess = look(self.profile, self.keys, self.candidates, #self.kernels, self.options.visits or 1,
-    enough)
+  local design <close>, excess = look(self.surfaces, self.keys, self.candidates, #self.kernels,
+    self.options.visits or 1, enough)
   if enough then
     self.excess = excess
     if excess <= active.grid_excess and self.was_near and self.error / excess > self.goal then
@@ -310,7 +310,7 @@ end
 function active.chooser(target, list, options)
   local op = operator.get(target.operator.name)
   local kernels, by_name, twins = kernels_of(op, target, list)
-  local self = setmetatable({ op = op, options = options, profile = sample_profile.new(options.dtype), measured = 0,
+  local self = setmetatable({ op = op, options = options, surfaces = surfaces.new(options.dtype), measured = 0,
     kernels = kernels, by_name = by_name, twins = twins, total = #kernels, fill = filler(kernels), keys = {},
     queue = {}, candidates = {}, goal = options.target_error == "grid" and 0 or options.target_error,
     first = options.first or math.max(8, 4 * #target.columns) }, Chooser)

@@ -18,6 +18,7 @@ local campaign_space = require "ett.sampling.space"
 local collective = require "ett.base.collective"
 local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
+local ett_io = require "ett.io"
 local find = require "ett.base.find"
 local host = require "ett.host"
 local operator = require "ett.operator"
@@ -48,7 +49,7 @@ local sample_schema = {
 }
 
 --- A hash of a file's text: tells whether a campaign or an operator's file was edited.
-campaign.fingerprint = require("ett.io").hash
+campaign.fingerprint = ett_io.hash
 
 local function contains(list, name)
   for _, entry in ipairs(list) do
@@ -183,17 +184,6 @@ local function collective_target(entry, seed, index)
     in_place = entry.in_place or false, nodes = entry.nodes, precision = entry.precision }
 end
 
-local function read_text(path)
-  local text
-  local file, why = io.open(path, "r")
-  if file then
-    text, why = file:read("a") -- nil of a folder
-    file:close()
-  end
-  if not text then error_module.raise("io", "cannot read '%s': %s", path, tostring(why)) end
-  return text
-end
-
 local function meet(a, b) return a == nil or b == nil or a == b end
 
 --- Whether two targets are measured in a precision that both have; default: the campaign's.
@@ -306,11 +296,7 @@ end
 --- The fingerprint of an operator's file; nil for a bundled operator, whose version is ett's.
 function campaign.operator_fingerprint(op)
   local bundled = host.root .. "/operators/"
-  local file = op.path and op.path:sub(1, #bundled) ~= bundled and io.open(op.path, "r")
-  if not file then return nil end
-  local text = file:read("a")
-  file:close()
-  return text and campaign.fingerprint(text)
+  return op.path and op.path:sub(1, #bundled) ~= bundled and ett_io.hash_file(op.path) or nil
 end
 
 --- Reads a campaign file (.lua, .yml, .yaml) or a bundled campaign by name.
@@ -324,7 +310,7 @@ function campaign.load(path)
     end
     path = bundled
   end
-  local text = read_text(path)
+  local text = error_module.must(ett_io.read(path))
   local loaded
   if path:match("%.ya?ml$") then
     local yaml = require "ett.yaml"

@@ -1,9 +1,11 @@
 --- Finds out what this machine is and writes it down as a cluster file: devices, memory,
 --- NUMA nodes, network cards, and rates measured by short probes.
 local error_module = require "ett.base.error"
+local ett_io = require "ett.io"
 local folder_module = require "ett.base.folder"
 local quote = require("ett.base.shell").quote
 local find = require "ett.base.find"
+local lfs = require "lfs"
 local gpu = require "ett.sampling.cluster_init_gpu"
 local mpirun = require "ett.sampling.mpirun"
 local sample = require "ett.sample"
@@ -11,11 +13,8 @@ local sample = require "ett.sample"
 local cluster_init = {}
 
 local function first_line(path)
-  local file = io.open(path, "r")
-  if not file then return nil end
-  local line = file:read("l")
-  file:close()
-  return line
+  local text = ett_io.read(path)
+  return text and text:match("^[^\n]*")
 end
 
 local function memory_bytes()
@@ -26,7 +25,6 @@ local function memory_bytes()
 end
 
 local function folders(path, pattern)
-  local lfs = require "lfs"
   local names = {}
   if lfs.attributes(path, "mode") ~= "directory" then return names end
   for name in lfs.dir(path) do
@@ -46,7 +44,7 @@ function cluster_init.network_cards(root)
     if name ~= "lo" and first_line(card .. "/operstate") == "up" then
       local speed = tonumber(first_line(card .. "/speed") or "")
       cards[#cards + 1] = { name = name, megabits = speed and speed > 0 and speed or nil,
-        kind = require("lfs").attributes(card .. "/device") and "ethernet" or "virtual" }
+        kind = lfs.attributes(card .. "/device") and "ethernet" or "virtual" }
     end
   end
   for _, name in ipairs(folders(root .. "/class/infiniband", "^[^.]")) do
@@ -63,8 +61,7 @@ end
 --- Best rates of one processor by short probes: FLOP/s of a product, bytes/s of a copy.
 local function cpu_rates()
   local backend = find.load("samplers", "cpu")
-  local session, err = backend.open { passes = 1 }
-  if not session then error(err, 0) end
+  local session = error_module.must(backend.open { passes = 1 })
   local cpu = require "ett.cpu"
   local pool = assert(cpu.pool(256 << 20, 1))
   local options = { budget_seconds = 0.3, max_repeats = 40 }
@@ -187,11 +184,7 @@ function cluster_init.write(name, folder, backend)
     error_module.raise("usage", "cluster init: a name is letters, digits, '_' and '-', got '%s'", name)
   end
   local path = ("%s/%s.lua"):format(folder, name)
-  local existing = io.open(path, "r")
-  if existing then
-    existing:close()
-    error_module.raise("usage", "cluster init: '%s' is there already", path)
-  end
+  if lfs.attributes(path) then error_module.raise("usage", "cluster init: '%s' exists already", path) end
   local text = cluster_init.text(name, cluster_init.look(backend))
   folder_module.make(folder)
   return folder_module.write(path, text), text

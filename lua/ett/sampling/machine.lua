@@ -1,29 +1,17 @@
 --- What the system says of this machine: its processor, the driver and clocks of its NVIDIA GPUs, and which processor
 --- a single measuring thread is pinned to.
+local read = require("ett.io").read
 local sample = require "ett.sample"
 
 local machine = {}
 
-local function read(path)
-  local file = io.open(path, "r")
-  local text = file and file:read("a")
-  if file then file:close() end
-  return text
-end
-
 --- Model, vendor, flags (each followed by a blank) and nominal clock in MHz (text, nil where unknown) of the processor.
 function machine.processor()
-  local info, file = {}, io.open("/proc/cpuinfo", "r")
-  if not file then return { model = "unknown", flags = "", vendor = "" } end
-  for line in file:lines() do
-    local key, value = line:match("^(.-)%s*:%s*(.*)$")
-    if key == "model name" then info.model = info.model or value end
-    if key == "flags" then info.flags = info.flags or value .. " " end
-    if key == "vendor_id" then info.vendor = info.vendor or value end
-    if key == "cpu MHz" then info.mhz = info.mhz or value end
-  end
-  file:close()
-  return { model = info.model or "unknown", flags = info.flags or "", vendor = info.vendor or "", mhz = info.mhz }
+  local text = read "/proc/cpuinfo" or ""
+  local function first(key) return text:match("%f[^\n%z]" .. key .. "%s*: ([^\n]*)") end
+  local flags = first "flags"
+  return { model = first "model name" or "unknown", flags = flags and flags .. " " or "",
+    vendor = first "vendor_id" or "", mhz = first "cpu MHz" }
 end
 
 --- The version of the NVIDIA kernel driver, "580.65.06", or nil. path: in specs, of another file.
@@ -121,7 +109,7 @@ function machine.choose_processor()
   sample.pause(LOOK_SECONDS)
   local core = "/sys/devices/system/cpu/cpu%d/"
   local function siblings(n) return machine.numbers(read((core .. "topology/thread_siblings_list"):format(n))) end
-  local function clock(n) return tonumber(read((core .. "cpufreq/cpuinfo_max_freq"):format(n))) end
+  local function clock(n) return tonumber((read((core .. "cpufreq/cpuinfo_max_freq"):format(n)))) end
   return machine.quietest(allowed, machine.ticks(before), machine.ticks(read "/proc/stat" or ""), siblings, clock,
     current)
 end

@@ -3,6 +3,7 @@ local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local host = require "ett.host"
 local quote = require("ett.base.shell").quote
+local read = require("ett.io").read
 local sample = require "ett.sample"
 
 local mpirun = {}
@@ -21,14 +22,6 @@ function mpirun.available()
   if not ok then return nil, why end
   if not works("command -v mpirun") then return nil, "no mpirun here: install openmpi-bin" end
   return true
-end
-
-local function read(path)
-  local file = io.open(path, "r")
-  if not file then return nil end
-  local text = file:read("a")
-  file:close()
-  return text
 end
 
 local function runs(process)

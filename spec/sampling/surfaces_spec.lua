@@ -1,7 +1,7 @@
 --- The quick surfaces of active sampling: their 90 % intervals are of measurements, noise and all.
 local operator = require "ett.operator"
 local regress = require "ett.regress"
-local sample_profile = require "ett.sampling.profile"
+local surfaces = require "ett.sampling.surfaces"
 
 local op = operator.get "residual_add"
 
@@ -12,29 +12,31 @@ local function row(i, seed)
   return s, (2e-7 + op.bytes(s, "fp32", "forward") / 2e10) * (0.8 + 0.4 * unit(3))
 end
 
-describe("ett.sampling.profile", function()
+describe("ett.sampling.surfaces", function()
   it("covers nine of ten measurements that it has not seen", function()
     local covered, asked = 0, 0
     for seed = 1, 10 do
-      local p = sample_profile.new "fp32"
+      local p = surfaces.new "fp32"
       for i = 1, 40 do
         local s, seconds = row(i, seed)
         p:add(op, s, "forward", seconds)
       end
       for i = 41, 100 do
         local s, seconds = row(i, seed)
-        local answer = p:operator("residual_add", s, "fp32", "forward")
+        local surface = p:surface "residual_add forward"
+        local value, deviation = surface:predict(surfaces.features(op, s))
+        local scale = surfaces.roofline(op, s, "fp32", "forward") * math.exp(value)
+        local spread = math.exp(1.645 * math.sqrt(deviation ^ 2 + select(2, surface:scales()) ^ 2))
         asked = asked + 1
-        if answer.low_seconds <= seconds and seconds <= answer.high_seconds then covered = covered + 1 end
+        if scale / spread <= seconds and seconds <= scale * spread then covered = covered + 1 end
       end
     end
     assert.is_true(covered / asked > 0.82 and covered / asked < 0.98, covered / asked)
   end)
 
-  it("knows nothing of what was not added", function()
-    local p = sample_profile.new "fp32"
-    assert.is_nil(p:operator("residual_add", { tokens = 64, hidden = 64 }, "fp32", "forward"))
-    assert.is_nil(p:collective("all_reduce", 1e6, { nodes = 1, gpus_per_node = 2 }))
-    assert.same({}, p:pool_names())
+  it("has no surface without samples, and one for all products", function()
+    local p = surfaces.new "fp32"
+    assert.is_nil(p:surface "residual_add forward")
+    assert.equal(surfaces.key(operator.get "linear_qkv", "forward"), surfaces.key(operator.get "linear_up", "forward"))
   end)
 end)
