@@ -31,7 +31,7 @@ ett: trace: option '--window' must be FROM:TO in milliseconds from the trace's s
 ?2
 
 $ ett trace x --profile-mode vtune
-ett: trace: option '--profile-mode' must be torch, nsys, tpu or auto, got 'vtune'
+ett: trace: option '--profile-mode' must be one of auto, torch, nsys, tpu, got 'vtune'
 ?2
 
 $ cd $SPEC && ett trace trace_run comm_comp_overlap --json

@@ -1,6 +1,8 @@
 --- Tables as text: aligned columns for people, CSV for programs.
 local tables = {}
 
+local function width(cell) return utf8.len(cell) or #cell end
+
 --- Rows of texts as lines with aligned columns.
 ---@param rows string[][] the first row may be a heading
 ---@param align string "l" or "r" for each column; columns without a letter are aligned left
@@ -9,13 +11,13 @@ local tables = {}
 function tables.lines(rows, align, indent)
   local widths = {}
   for _, row in ipairs(rows) do
-    for i, cell in ipairs(row) do widths[i] = math.max(widths[i] or 0, #cell) end
+    for i, cell in ipairs(row) do widths[i] = math.max(widths[i] or 0, width(cell)) end
   end
   local lines = {}
   for r, row in ipairs(rows) do
     local cells = {}
     for i, cell in ipairs(row) do
-      local pad = (" "):rep(widths[i] - #cell)
+      local pad = (" "):rep(widths[i] - width(cell))
       cells[i] = align:sub(i, i) == "r" and pad .. cell or cell .. pad
     end
     lines[r] = (indent or "") .. table.concat(cells, "  "):gsub("%s+$", "")

@@ -7,19 +7,15 @@
 -- the ranks cannot be matched (a sampled trace, or host clocks that differ) and no lag is
 -- computed. Clocks that differ by a constant give differences that are nearly equal. Mode "clocks"
 -- finds the offset at which they are most equal, and takes their median as the clock difference.
+local stats = require "ett.trace.stats"
+
 local align = {}
 
 local search = 32         -- offsets tried on either side
 local sample_size = 512   -- pairs looked at for each offset
 local agree_share = 0.9   -- share of pairs whose kernels must be of one type
 
-local function median(values)
-  table.sort(values)
-  local n = #values
-  if n == 0 then return math.huge end
-  if n % 2 == 1 then return values[n // 2 + 1] end
-  return (values[n // 2] + values[n // 2 + 1]) / 2
-end
+local function median(values) return #values > 0 and stats.median(values) or math.huge end
 
 --- Differences of the ends of reference[i] and list[i + offset], and the share of like kernels.
 local function differences(reference, list, offset, limit)

@@ -13,7 +13,7 @@ function serving.parse(name)
   end
   local lower = name:lower()
   if lower:find("^prefill") or lower:find("[%W_]prefill") then return { prefill = 1, decode = 0 } end
-  if lower:find("^decode") or lower:find("[%W_]decode[%W_]") or lower:find("[%W_]decode$") then
+  if lower:find("^decode%f[^%a]") or lower:find("[%W_]decode[%W_]") or lower:find("[%W_]decode$") then
     return { prefill = 0, decode = 1 }
   end
   return nil

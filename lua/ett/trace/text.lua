@@ -1,6 +1,7 @@
 --- Prints results of metrics as aligned text and as CSV.
 local stats = require "ett.trace.stats"
 local json = require "ett.json"
+local report_table = require "ett.report.table"
 
 local text = {}
 
@@ -31,36 +32,20 @@ local function is_array(t) return #t > 0 end
 
 local function is_scalar(value) return type(value) ~= "table" or value == stats.null end
 
-local function pad(word, width, right)
-  local length = utf8.len(word) or #word
-  local fill = (" "):rep(math.max(0, width - length))
-  return right and fill .. word or word .. fill
-end
-
 --- Lines of a table: columns are { {key=, title=} }, rows tables of values.
 function text.table(columns, rows)
-  local widths, cells = {}, {}
-  for c, column in ipairs(columns) do widths[c] = utf8.len(column.title) or #column.title end
-  local numeric = {}
-  for r, row in ipairs(rows) do
-    cells[r] = {}
-    for c, column in ipairs(columns) do
+  local cells, align = { {} }, {}
+  for r = 1, #rows do cells[r + 1] = {} end
+  for c, column in ipairs(columns) do
+    cells[1][c], align[c] = column.title, "l"
+    for r, row in ipairs(rows) do
       local value = row[column.key]
-      local word = text.value(value):gsub("[%c]", " ")
-      if #word > 64 then word = word:sub(1, 61) .. "..." end
-      cells[r][c] = word
-      widths[c] = math.max(widths[c], utf8.len(word) or #word)
-      if type(value) == "number" then numeric[c] = true end
+      local word = text.value(value):gsub("%c", " ")
+      cells[r + 1][c] = #word > 64 and word:sub(1, 61) .. "..." or word
+      if type(value) == "number" then align[c] = "r" end
     end
   end
-  local lines, line = {}, {}
-  for c, column in ipairs(columns) do line[c] = pad(column.title, widths[c], numeric[c]) end
-  lines[1] = (table.concat(line, "  "):gsub("%s+$", ""))
-  for r = 1, #rows do
-    for c = 1, #columns do line[c] = pad(cells[r][c], widths[c], numeric[c]) end
-    lines[#lines + 1] = (table.concat(line, "  "):gsub("%s+$", ""))
-  end
-  return lines
+  return report_table.lines(cells, table.concat(align))
 end
 
 local function columns_of(rows, first)
@@ -153,7 +138,7 @@ function text.lines(result, units)
   for _, key in ipairs(scalars) do
     local unit = units[key]
     local word = text.value(result[key])
-    lines[#lines + 1] = ("  %s  %s%s"):format(pad(key, width), word,
+    lines[#lines + 1] = ("  %s%s  %s%s"):format(key, (" "):rep(width - #key), word,
       word ~= "n/a" and unit and unit ~= "count" and unit ~= "text" and " " .. unit or "")
   end
   for _, key in ipairs(tables) do
@@ -171,18 +156,14 @@ function text.lines(result, units)
   return lines
 end
 
-local function csv_cell(value)
-  if value == nil or value == stats.null then return "" end
-  local word = type(value) == "string" and value or json.encode(value)
-  if word:find('[,"\r\n]') then word = '"' .. word:gsub('"', '""') .. '"' end
-  return word
-end
-
---- One CSV line.
+--- One CSV line of count values; null and nil are empty cells.
 function text.csv_row(values, count)
   local cells = {}
-  for i = 1, count do cells[i] = csv_cell(values[i]) end
-  return table.concat(cells, ",")
+  for i = 1, count do
+    local value = values[i]
+    cells[i] = (value == nil or value == stats.null) and "" or type(value) == "string" and value or json.encode(value)
+  end
+  return report_table.csv{ cells }
 end
 
 --- Calls emit(path, value) for every scalar of a result, in sorted order; path joins keys with ".".

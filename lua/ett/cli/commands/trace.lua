@@ -27,12 +27,6 @@ local function parse_window(word)
   return { from, to }
 end
 
-local function one_of(option, value, choices)
-  if value and not (" " .. choices:gsub("[, ]+or ", " "):gsub(",", "") .. " "):find(" " .. value .. " ", 1, true) then
-    error_module.raise("usage", "trace: option '%s' must be %s, got '%s'", option, choices, value)
-  end
-end
-
 local function list_metrics(opts)
   local metrics = require "ett.trace.metrics"
   local rows = {}
@@ -239,8 +233,6 @@ local overview_of_timings = { "pipeline_bubble" }
 local function run(opts, positional)
   opts.json = opts.json or opts.output_json
   if opts.list_metrics then return list_metrics(opts) end
-  one_of("--profile-mode", opts.profile_mode, "torch, nsys, tpu or auto")
-  one_of("--align", opts.align, "auto, none, clocks or force")
   opts.cluster = opts.cluster and require("ett.profile.cluster").get(opts.cluster)
   local metrics = require "ett.trace.metrics"
   local paths, names = split_positional(positional, opts.diff)
@@ -294,8 +286,10 @@ return {
     { "html", "FILE", "write a self-contained page: timelines, breakdown, collectives" },
     { "step", "N", "only ProfilerStep#N of each rank", kind = "integer" },
     { "window", "FROM:TO", "only this window, milliseconds from the start of the trace" },
-    { "profile-mode", "MODE", "torch, nsys, tpu or auto (by content)" },
-    { "align", "MODE", "how to match collectives over ranks: auto, none (as recorded), clocks or force" },
+    { "profile-mode", "MODE", "format of the files; auto goes by content",
+      choices = { "auto", "torch", "nsys", "tpu" } },
+    { "align", "MODE", "how to match collectives over ranks (none: as recorded)",
+      choices = { "auto", "none", "clocks", "force" } },
     { "tolerance-us", "US", "greatest median difference of ends between ranks when matching", kind = "number" },
     { "collective", "KIND", "collective for the Hockney fit (all_reduce)" },
     { "n-chips", "N", "ranks of a collective, if the trace has no group size", kind = "count" },
