@@ -105,8 +105,8 @@ describe("README.md", function()
     end)
   end
 
-  it("begins with a complete model and what it prints", function()
+  it("begins with three sentences, then a command and its step time", function()
     assert.is_true(count >= 4)
-    assert.matches("^# ett\n\n[^`]*`?[^`]*`?[^\n].-```console\n%$ cat > [%w_]+%.lua.-\nstep time", text)
+    assert.matches("^# ett\n\n[^`#]+```console\n%$ ett predict [^\n]+\n[^`]-\nstep time", text)
   end)
 end)

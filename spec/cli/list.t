@@ -31,5 +31,5 @@ ett: show-example: wanted one NAME; `ett list-examples` lists them
 ?2
 
 $ ett list-examples x
-ett: list-examples takes no arguments, got 'x'
+ett: list-examples: takes no arguments, got 'x'
 ?2

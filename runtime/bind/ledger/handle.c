@@ -1,4 +1,4 @@
-/* ledger_handle.c - handles of a ledger's things, and numbers that may be expressions. */
+/* handle.c - handles of a ledger's things, and numbers that may be expressions. */
 #include "bind/ledger/ledger.h"
 
 #include <string.h>

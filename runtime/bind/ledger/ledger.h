@@ -22,7 +22,7 @@ typedef struct ett_lua_ledger_item {
   int index;
 } ett_lua_ledger_item;
 
-/* ---- ledger_handle.c ---- */
+/* ---- handle.c ---- */
 
 /* The open ledger at index; the handle of that type; each raises when the ledger is
  * closed. */
@@ -61,20 +61,20 @@ int ett_lua_ledger_raise_if(lua_State *L, int status, const ett_err *err);
 /* A metatable with these methods (or none), left on the stack. */
 void ett_lua_ledger_new_type(lua_State *L, const char *name, const luaL_Reg *methods);
 
-/* ---- ledger_expression.c: leaves the table of the module's functions ---- */
+/* ---- expression.c: leaves the table of the module's functions ---- */
 void ett_lua_ledger_expressions(lua_State *L);
 
-/* ---- ledger_tensor.c ---- */
+/* ---- tensor.c ---- */
 void ett_lua_ledger_tensor_types(lua_State *L);
 
-/* ---- ledger_report.c ---- */
+/* ---- report.c ---- */
 extern const char *const ett_lua_ledger_relations[]; /* by ett_relation; NULL last */
 int ett_lua_ledger_checks(lua_State *L);
 int ett_lua_ledger_totals(lua_State *L);
 int ett_lua_ledger_entries(lua_State *L);
 int ett_lua_ledger_axes(lua_State *L);
 
-/* ---- ledger_program.c ---- */
+/* ---- program.c ---- */
 
 /* ledger:compile{name = expression, ...} */
 int ett_lua_ledger_compile(lua_State *L);

@@ -1,4 +1,4 @@
-/* ledger_program.c - Lua module ett.ledger_program: compiled ledgers.
+/* program.c - Lua module ett.ledger_program: compiled ledgers.
  *
  * A program evaluates named outputs for named parameters, one point at a time, in
  * columns, over intervals, or searches for the least value of one. Missing parameters

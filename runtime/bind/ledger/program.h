@@ -1,5 +1,5 @@
-/* ledger_program.h - what the files of ett.ledger_program share: ledger_program.c
- * compiles and evaluates, ledger_search.c searches. */
+/* program.h - what the files of ett.ledger_program share: program.c
+ * compiles and evaluates, search.c searches. */
 #ifndef ETT_BIND_LEDGER_PROGRAM_H
 #define ETT_BIND_LEDGER_PROGRAM_H
 

@@ -1,4 +1,4 @@
-/* ledger_report.c - what a ledger recorded, as tables: checks, totals, entries, axes. */
+/* report.c - what a ledger recorded, as tables: checks, totals, entries, axes. */
 #include "bind/ledger/ledger.h"
 
 const char *const ett_lua_ledger_relations[] = {"divides", "at_most",  "at_least",

@@ -1,4 +1,4 @@
-/* ledger_search.c - the least value of a compiled ledger's objective. */
+/* search.c - the least value of a compiled ledger's objective. */
 #include <math.h>
 #include <string.h>
 

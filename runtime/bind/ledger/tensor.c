@@ -1,4 +1,4 @@
-/* ledger_tensor.c - the operations on tensors, and the types of a ledger's things. */
+/* tensor.c - the operations on tensors, and the types of a ledger's things. */
 #include "bind/ledger/ledger.h"
 
 static int push_tensor(lua_State *L, ett_lua_ledger_owner *owner, int index,
