@@ -58,10 +58,10 @@ describe("a user's cluster", function()
   end)
   it("may name its device", function()
     local c = valid()
-    c.device = "h100"
+    c.device = "h100_sxm"
     assert.equal(3.35e12, cluster_module.get(c).device.memory_bandwidth)
-    c.device = "h10"
-    assert.matches("cluster: device: unknown device 'h10'; did you mean 'h100'?",
+    c.device = "h100_sx"
+    assert.matches("cluster: device: unknown device 'h100_sx'; did you mean 'h100_sxm'?",
       message(cluster_module.get, c), 1, true)
   end)
   it("is refused for a curve that is none", function()

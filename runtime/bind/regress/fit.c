@@ -9,6 +9,7 @@
  *     parameters} -> the library's answers, our own
  *   fit.version -> "1.7.4" */
 #include "bind/common.h"
+#include "bind/regress/design.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,19 +51,10 @@ static double *doubles_field(lua_State *L, const char *name, size_t *count) {
   return ett_lua_doubles(L, -1, count);
 }
 
-/* Raises for a field of the table at index that is missing. */
-static void demand(lua_State *L, int index, const char *const *names) {
-  for (; *names; names++) {
-    if (lua_getfield(L, index, *names) == LUA_TNIL)
-      luaL_error(L, "field '%s' is missing", *names);
-    lua_pop(L, 1);
-  }
-}
-
 /* Strings stay owned by the table of parameters, which the caller's table holds. */
 static void read_boost(lua_State *L, ett_boost_config *boost) {
   static const char *const names[] = {"rounds", "relative", "delta", "parameters", NULL};
-  demand(L, 1, names);
+  ett_lua_demand(L, 1, names);
   lua_Integer rounds = ett_lua_integer_field(L, 1, "rounds", 0);
   luaL_argcheck(L, rounds >= 1 && rounds <= 100000, 1, "rounds must be 1 to 100000");
   boost->rounds = (int)rounds;
@@ -85,33 +77,13 @@ static void read_boost(lua_State *L, ett_boost_config *boost) {
   lua_pop(L, 1);
 }
 
-static void read_design(lua_State *L, ett_design *design) {
-  if (lua_getfield(L, 1, "design") != LUA_TTABLE)
-    luaL_error(L, "field 'design' must be a table, got %s", luaL_typename(L, -1));
-  static const char *const names[] = {"family", "dims", "backward", "multiprocessors",
-                                      NULL};
-  demand(L, lua_gettop(L), names);
-  const char *name = ett_lua_string_field(L, -1, "family", "");
-  int family = ett_family_find(name);
-  if (family < 0)
-    luaL_error(L, "unknown family '%s'", name);
-  lua_Integer dims = ett_lua_integer_field(L, -1, "dims", 0);
-  *design = (ett_design){(ett_family)family, ett_lua_boolean_field(L, -1, "backward", 0),
-                         ett_lua_number_field(L, -1, "multiprocessors", 0),
-                         dims > 0 && dims < 1000 ? (int)dims : 0};
-  lua_pop(L, 1);
-  ett_err err;
-  if (ett_design_check(design, &err) != 0)
-    ett_lua_raise(L, &err);
-}
-
 static void read_config(lua_State *L, ett_fit_config *config) {
   static const char *const losses[] = {"absolute", "huber", "squared"};
   static const char *const names[] = {
       "base",  "trees",   "log",        "gate", "twins",
       "folds", "threads", "gate_ratio", "loss", "difficulty_rounds",
       NULL};
-  demand(L, 1, names);
+  ett_lua_demand(L, 1, names);
   memset(config, 0, sizeof *config);
   config->base = ett_lua_boolean_field(L, 1, "base", 0);
   config->trees = ett_lua_boolean_field(L, 1, "trees", 0);
@@ -145,7 +117,9 @@ static int fit_fit(lua_State *L) {
   ett_fit_config config;
   ett_err err;
   size_t numbers, rows, leasts;
-  read_design(L, &design);
+  lua_getfield(L, 1, "design");
+  ett_lua_design(L, 2, &design);
+  lua_pop(L, 1);
   read_config(L, &config);
   double *dims = doubles_field(L, "rows", &numbers);
   double *seconds = doubles_field(L, "seconds", &rows);

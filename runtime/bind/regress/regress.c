@@ -1,14 +1,17 @@
-/* ett.regress: fitted regressors, served.
+/* ett.regress: evaluates fitted regressors.
  *
  *   regress.open(bytes) -> model | nil, err
+ *   regress.from_text(text) -> model | nil, err
  *   model:predict{dims} -> value, low, high, provenance, outside, base
- *   model:predict_rows(flat) -> values, lows, highs, provenances   (rows after one
- * another) model:facts() -> table      model:bytes() -> string      model:close()
- *   model:text() -> base64 without twins      regress.from_text(text) -> model | nil, err
- *   regress.kernels(design, flat) -> integers    regress.sizes(design, flat) -> numbers
+ *   model:predict_rows(flat dims) -> values, lows, highs, provenances
+ *   model:facts() -> table    model:bytes() -> string    model:close()
+ *   model:text() -> base64 without twins
+ *   regress.kernels(design, flat dims) -> integers
+ *   regress.sizes(design, flat dims) -> numbers
  *   regress.mix(integer) -> integer (splitmix64)
  * A design is {family=, dims=, backward=, multiprocessors=}. */
 #include "bind/common.h"
+#include "bind/regress/design.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,12 +28,17 @@ static ett_model *check_model(lua_State *L) {
   return model;
 }
 
-static int regress_open(lua_State *L) {
-  size_t length;
-  const char *bytes = luaL_checklstring(L, 1, &length);
+static ett_model *new_model(lua_State *L) {
   ett_model *model = lua_newuserdatauv(L, sizeof *model, 0);
   memset(model, 0, sizeof *model);
   luaL_setmetatable(L, MODEL_TYPE);
+  return model;
+}
+
+static int regress_open(lua_State *L) {
+  size_t length;
+  const char *bytes = luaL_checklstring(L, 1, &length);
+  ett_model *model = new_model(L);
   ett_err err;
   void *block = malloc(length ? length : 1);
   if (!block) {
@@ -93,16 +101,6 @@ static int model_predict_rows(lua_State *L) {
   return 4;
 }
 
-static void set_number(lua_State *L, const char *name, double value) {
-  lua_pushnumber(L, value);
-  lua_setfield(L, -2, name);
-}
-
-static void set_doubles(lua_State *L, const char *name, const double *values, int count) {
-  ett_lua_push_doubles(L, values, (size_t)count);
-  lua_setfield(L, -2, name);
-}
-
 static int model_facts(lua_State *L) {
   const ett_model *m = check_model(L);
   const ett_model_facts *f = &m->facts;
@@ -112,25 +110,28 @@ static int model_facts(lua_State *L) {
     trees += m->forest[i].trees;
   }
   lua_createtable(L, 0, 24);
-  lua_pushstring(L, ett_family_name(m->design.family)), lua_setfield(L, -2, "family");
-  lua_pushboolean(L, m->design.backward), lua_setfield(L, -2, "backward");
-  lua_pushinteger(L, m->design.dims), lua_setfield(L, -2, "dims");
-  lua_pushinteger(L, trees), lua_setfield(L, -2, "trees");
-  lua_pushinteger(L, nodes), lua_setfield(L, -2, "nodes");
-  lua_pushinteger(L, m->twins), lua_setfield(L, -2, "kernels");
-  lua_pushinteger(L, (lua_Integer)f->rows), lua_setfield(L, -2, "rows");
-  lua_pushinteger(L, (lua_Integer)f->dropped), lua_setfield(L, -2, "dropped");
-  set_number(L, "multiprocessors", m->design.multiprocessors);
-  set_number(L, "shrink", f->shrink);
-  set_number(L, "shrink_outside", f->shrink_outside);
-  set_number(L, "twin_weight", f->twin_weight);
-  set_number(L, "error_mean", f->error_mean);
-  set_number(L, "error_median", f->error_median);
-  set_number(L, "size_least", f->size_least);
-  set_number(L, "size_most", f->size_most);
-  set_doubles(L, "least", f->least, m->design.dims);
-  set_doubles(L, "most", f->most, m->design.dims);
-  set_doubles(L, "coefficients", m->x, m->columns);
+  ett_lua_set_string(L, "family", ett_family_name(m->design.family));
+  ett_lua_set_boolean(L, "backward", m->design.backward);
+  ett_lua_set_integer(L, "dims", m->design.dims);
+  ett_lua_set_integer(L, "trees", trees);
+  ett_lua_set_integer(L, "nodes", nodes);
+  ett_lua_set_integer(L, "kernels", m->twins);
+  ett_lua_set_integer(L, "rows", (lua_Integer)f->rows);
+  ett_lua_set_integer(L, "dropped", (lua_Integer)f->dropped);
+  ett_lua_set_number(L, "multiprocessors", m->design.multiprocessors);
+  ett_lua_set_number(L, "shrink", f->shrink);
+  ett_lua_set_number(L, "shrink_outside", f->shrink_outside);
+  ett_lua_set_number(L, "twin_weight", f->twin_weight);
+  ett_lua_set_number(L, "error_mean", f->error_mean);
+  ett_lua_set_number(L, "error_median", f->error_median);
+  ett_lua_set_number(L, "size_least", f->size_least);
+  ett_lua_set_number(L, "size_most", f->size_most);
+  ett_lua_push_doubles(L, f->least, (size_t)m->design.dims);
+  lua_setfield(L, -2, "least");
+  ett_lua_push_doubles(L, f->most, (size_t)m->design.dims);
+  lua_setfield(L, -2, "most");
+  ett_lua_push_doubles(L, m->x, (size_t)m->columns);
+  lua_setfield(L, -2, "coefficients");
   return 1;
 }
 
@@ -143,39 +144,28 @@ static int model_bytes(lua_State *L) {
 static int regress_from_text(lua_State *L) {
   size_t length;
   const char *text = luaL_checklstring(L, 1, &length);
-  ett_model *model = lua_newuserdatauv(L, sizeof *model, 0);
-  memset(model, 0, sizeof *model);
-  luaL_setmetatable(L, MODEL_TYPE);
+  ett_model *model = new_model(L);
   ett_err err;
   if (ett_model_from_text(text, length, model, &err) != 0)
     return ett_lua_fail(L, &err);
   return 1;
 }
 
-/* C memory that a raise must not lose. */
-typedef struct {
-  char *text;
-} text_hold;
-
 static int text_close(lua_State *L) {
-  text_hold *h = luaL_checkudata(L, 1, TEXT_TYPE);
-  free(h->text);
-  h->text = NULL;
+  char **text = luaL_checkudata(L, 1, TEXT_TYPE);
+  free(*text);
+  *text = NULL;
   return 0;
 }
 
 static int model_text(lua_State *L) {
   const ett_model *model = check_model(L);
-  text_hold *h = lua_newuserdatauv(L, sizeof *h, 0);
-  h->text = NULL;
-  luaL_setmetatable(L, TEXT_TYPE);
+  char **text = (char **)ett_lua_box_new(L, TEXT_TYPE); /* a raise must not lose it */
   size_t length;
   ett_err err;
-  if (ett_model_to_text(model, &h->text, &length, &err) != 0)
+  if (ett_model_to_text(model, text, &length, &err) != 0)
     return ett_lua_raise(L, &err);
-  lua_pushlstring(L, h->text, length);
-  free(h->text);
-  h->text = NULL;
+  lua_pushlstring(L, *text, length);
   return 1;
 }
 
@@ -190,64 +180,35 @@ static int model_tostring(lua_State *L) {
   return 1;
 }
 
-static void check_design(lua_State *L, int index, ett_design *design) {
-  luaL_checktype(L, index, LUA_TTABLE);
-  const char *name = ett_lua_string_field(L, index, "family", "raw");
-  int family = ett_family_find(name);
-  if (family < 0)
-    luaL_error(L, "unknown family '%s'", name);
-  lua_Integer dims = ett_lua_integer_field(L, index, "dims", 1);
-  *design =
-      (ett_design){(ett_family)family, ett_lua_boolean_field(L, index, "backward", 0),
-                   ett_lua_number_field(L, index, "multiprocessors", 100),
-                   dims > 0 && dims < 1000 ? (int)dims : 0};
+/* A list with an entry for each row of flat dims: its kernel, or its size. */
+static int each_row(lua_State *L, bool kernels) {
+  ett_design design;
   ett_err err;
-  if (ett_design_check(design, &err) != 0)
-    ett_lua_raise(L, &err);
-}
-
-/* Rows of a flat table under a design, each checked. */
-static const double *check_rows(lua_State *L, const ett_design *design, int index,
-                                size_t *rows) {
-  size_t count;
-  const double *dims = ett_lua_doubles(L, index, &count);
-  if (count % (size_t)design->dims != 0)
-    luaL_error(L, "%d numbers are not whole rows of %d dimensions", (int)count,
-               design->dims);
-  *rows = count / (size_t)design->dims;
-  for (size_t i = 0; i < *rows; i++) {
-    ett_err err;
-    if (ett_design_row_check(design, dims + i * (size_t)design->dims, &err) != 0)
+  size_t count, d;
+  ett_lua_design(L, 1, &design);
+  d = (size_t)design.dims;
+  const double *dims = ett_lua_doubles(L, 2, &count);
+  if (count % d != 0)
+    luaL_error(L, "%d numbers are not whole rows of %d dimensions", (int)count, (int)d);
+  lua_createtable(L, (int)(count / d), 0);
+  for (size_t i = 0; i < count / d; i++) {
+    if (ett_design_row_check(&design, dims + i * d, &err) != 0)
       ett_lua_raise(L, &err);
+    if (kernels)
+      lua_pushinteger(L, (lua_Integer)ett_design_kernel(&design, dims + i * d));
+    else
+      lua_pushnumber(L, ett_design_size(&design, dims + i * d));
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
-  return dims;
+  return 1;
 }
 
 static int regress_kernels(lua_State *L) {
-  ett_design design;
-  size_t rows;
-  check_design(L, 1, &design);
-  const double *dims = check_rows(L, &design, 2, &rows);
-  lua_createtable(L, (int)rows, 0);
-  for (size_t i = 0; i < rows; i++) {
-    lua_pushinteger(
-        L, (lua_Integer)ett_design_kernel(&design, dims + i * (size_t)design.dims));
-    lua_rawseti(L, -2, (lua_Integer)i + 1);
-  }
-  return 1;
+  return each_row(L, true);
 }
 
 static int regress_sizes(lua_State *L) {
-  ett_design design;
-  size_t rows;
-  check_design(L, 1, &design);
-  const double *dims = check_rows(L, &design, 2, &rows);
-  lua_createtable(L, (int)rows, 0);
-  for (size_t i = 0; i < rows; i++) {
-    lua_pushnumber(L, ett_design_size(&design, dims + i * (size_t)design.dims));
-    lua_rawseti(L, -2, (lua_Integer)i + 1);
-  }
-  return 1;
+  return each_row(L, false);
 }
 
 static int regress_mix(lua_State *L) {
@@ -267,13 +228,6 @@ static const luaL_Reg methods[] = {
     {"facts", model_facts},
     {"bytes", model_bytes},
     {"text", model_text},
-    {"close", model_close},
-    {NULL, NULL},
-};
-
-static const luaL_Reg metamethods[] = {
-    {"__gc", model_close},
-    {"__close", model_close},
     {"__tostring", model_tostring},
     {NULL, NULL},
 };
@@ -281,16 +235,9 @@ static const luaL_Reg metamethods[] = {
 int luaopen_ett_regress(lua_State *L);
 
 int luaopen_ett_regress(lua_State *L) {
-  if (luaL_newmetatable(L, MODEL_TYPE)) {
-    luaL_setfuncs(L, metamethods, 0);
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-  }
-  if (luaL_newmetatable(L, TEXT_TYPE)) {
-    lua_pushcfunction(L, text_close);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_pop(L, 1);
+  static const luaL_Reg none[] = {{NULL, NULL}};
+  ett_lua_type(L, MODEL_TYPE, methods, model_close);
+  ett_lua_type(L, TEXT_TYPE, none, text_close);
   luaL_newlib(L, functions);
   return 1;
 }

@@ -1,4 +1,4 @@
---- Makes a cluster's coefficient files from folders of samples.
+--- Makes the coefficient files of a cluster from folders of samples.
 local error_module = require "ett.base.error"
 
 -- Kernel tables into the coefficient files of devices.
@@ -25,12 +25,11 @@ return {
   summary = "make a cluster's coefficient files from folders of samples",
   usage = "calibrate CLUSTER FOLDER ... --source WORDS [--into FOLDER] [--json]\n"
     .. "       ett calibrate --kernels TABLES [DEVICE ...] [--into FOLDER] [--json]",
-  description = "Fits every operator and collective sampled in the folders and writes small coefficient files,\n"
-    .. "each with its source, date of fit and held-out error (of a small CPU table the surface that a\n"
-    .. "profile of it would serve), into the profile folder of the cluster\n"
-    .. "(a name whose file is a folder with init.lua), so that predictions need no samples.",
+  description = "Fits every operator and collective sampled in the folders, and writes small coefficient files into\n"
+    .. "the profile folder of the cluster. The cluster's file must be a folder with init.lua.\n"
+    .. "Then predictions need no samples. Each file holds its source, date of fit and held-out error.",
   options = {
-    { "source", "WORDS", "where the samples come from; kept in every file" },
+    { "source", "WORDS", "where the samples come from; written into every file" },
     { "kernels", "TABLES", "folder of measured kernel tables; writes the coefficients of devices" },
     { "into", "FOLDER", "where to write (default: the cluster's own profile folder)" },
     { "date", "YYYY-MM-DD", "date of the fit (default: today)" },

@@ -1,7 +1,7 @@
---- Fits everything that was sampled, so that predictions find it in the cache.
+--- Fits the models of sample tables, so that predictions find them in the cache.
 local error_module = require "ett.base.error"
 
---- The folder and the one path wanted of it (nil: all) that a word names.
+--- The folder that a word names, and the path of a file in it (nil: all files).
 local function place(word)
   local mode = require("lfs").attributes(word, "mode")
   if mode == "directory" then return word, nil end
@@ -9,7 +9,7 @@ local function place(word)
   error_module.raise("missing", "fit: cannot read '%s': no such file or folder", word)
 end
 
---- Every model of a profile in a fixed order: calls each(name, path, fit) where fit() fits or loads it.
+--- Calls each(name, entries, fit) for every model of a profile in a fixed order; fit() fits or loads it.
 local function models(profile, each)
   local schema = require "ett.base.schema"
   for _, key in ipairs(schema.keys(profile.pools)) do
@@ -40,7 +40,7 @@ local function holds(entries, path)
   return false
 end
 
--- Held-out errors of one profile's tables: all splits, or the grouped one alone, with its points for plots.
+-- Held-out errors of a profile's tables: all splits, or only the grouped one with its points for plots.
 local function hold_out(profile, path, opts, found)
   local holdout = require "ett.profile.holdout"
   local files = holdout.read_files(profile.files, "-", profile.multiprocessors)
@@ -159,7 +159,7 @@ local function print_json(found, opts)
   io.write(json.encode(out, { indent = 2 }))
 end
 
--- Raises where nothing at all could be fitted, with every table and why.
+-- Raises where no table could be fitted, with the reason for each.
 local function check_fitted(found)
   local why, reasons, few = {}, {}, false
   for _, row in ipairs(found.rows) do
@@ -179,7 +179,7 @@ local function check_fitted(found)
     few and "; measure more shapes" or "")
 end
 
--- Said before the fits, which may take minutes.
+-- Checked before the fits, which may take minutes.
 local function check_folder(folder)
   local mode = require("lfs").attributes(folder, "mode")
   if mode and mode ~= "directory" then
@@ -191,20 +191,19 @@ return {
   name = "fit",
   summary = "fit every operator and collective of a folder of samples",
   usage = "fit FOLDER|FILE.csv ... [--fresh] [--splits] [--svg FOLDER] [--json] [--quiet]",
-  description = "Fitted models are cached under $XDG_CACHE_HOME/ett by the content of their samples: what is fitted\n"
-    .. "already is loaded. Errors are those of cross-validation, on rows the fit did not see. Rows that\n"
-    .. "the gate set aside are counted, and listed by file, reason and line; a pass most of whose rows\n"
-    .. "are faster than the device can be is void and not served. Exit status 1 when no table could be\n"
-    .. "fitted.\n\n"
-    .. "--splits holds out a fifth of the rows, a fifth of the kernels, the largest sizes and nine tenths\n"
-    .. "of every file, and fits to the rest what a profile would serve. --svg draws the rows of the second\n"
-    .. "split, measured against predicted on logarithmic axes, one plot a table and pass: the diagonal\n"
-    .. "and 10 % on either side, what the gate set aside as crosses, 90 % intervals where they are few.\n"
-    .. "FOLDER/index.html shows them all.",
+  description = "Fitted models are kept under $XDG_CACHE_HOME/ett by the content of their samples, and loaded when\n"
+    .. "they exist. Errors are held-out errors of cross-validation. Rows that the gate drops are counted\n"
+    .. "and listed by file, reason and line. A pass is void when most of its rows are faster than the\n"
+    .. "device; a void pass gets no model. Exit status 1 when no table could be fitted.\n\n"
+    .. "--splits holds out a fifth of the rows, a fifth of the kernels, the largest sizes, and nine tenths\n"
+    .. "of every file, and fits the same model to the rest.\n"
+    .. "--svg plots the rows of the second split, measured against predicted, for each table and pass.\n"
+    .. "The lines are equality and 10 % on either side; crosses are rows that the gate dropped.\n"
+    .. "FOLDER/index.html shows all plots.",
   options = {
     { "fresh", "fit again, without the cache" },
-    { "splits", "print the error of seeded splits of every file, too" },
-    { "svg", "FOLDER", "draw held-out rows against their predictions into FOLDER" },
+    { "splits", "also print the error of seeded splits of every file" },
+    { "svg", "FOLDER", "plot held-out rows against their predictions into FOLDER" },
     { "json", "print JSON" },
     { "quiet", "print nothing" },
   },
