@@ -16,6 +16,12 @@ int ett_lua_fail(lua_State *L, const ett_err *err) {
   return 2;
 }
 
+int ett_lua_fail_named(lua_State *L, const char *name, const ett_err *err) {
+  ett_err named;
+  ett_err_set(&named, err->code, "%s: %s", name, err->message);
+  return ett_lua_fail(L, &named);
+}
+
 int ett_lua_result(lua_State *L, int status, const ett_err *err) {
   if (status != 0)
     return ett_lua_fail(L, err);

@@ -22,6 +22,9 @@ void ett_lua_push_error(lua_State *L, const ett_err *err);
 /* Pushes nil and an error object; returns 2. For files and devices. */
 int ett_lua_fail(lua_State *L, const ett_err *err);
 
+/* The same with "NAME: " in front of the message. */
+int ett_lua_fail_named(lua_State *L, const char *name, const ett_err *err);
+
 /* true, or as ett_lua_fail when status is not 0. */
 int ett_lua_result(lua_State *L, int status, const ett_err *err);
 

@@ -6,15 +6,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-static void print_hash(XXH128_hash_t hash, char out[ETT_HASH_SIZE]) {
-  snprintf(out, ETT_HASH_SIZE, "%016llx%016llx", (unsigned long long)hash.high64,
-           (unsigned long long)hash.low64);
-}
-
-void ett_hash(const void *data, size_t length, char out[ETT_HASH_SIZE]) {
-  print_hash(XXH3_128bits(data, length), out);
-}
-
 void ett_hash_pieces(const ett_hash_piece *pieces, size_t count,
                      char out[ETT_HASH_SIZE]) {
   XXH3_state_t state;
@@ -27,5 +18,7 @@ void ett_hash_pieces(const ett_hash_piece *pieces, size_t count,
     XXH3_128bits_update(&state, length, sizeof length);
     XXH3_128bits_update(&state, pieces[i].data, pieces[i].length);
   }
-  print_hash(XXH3_128bits_digest(&state), out);
+  const XXH128_hash_t hash = XXH3_128bits_digest(&state);
+  snprintf(out, ETT_HASH_SIZE, "%016llx%016llx", (unsigned long long)hash.high64,
+           (unsigned long long)hash.low64);
 }

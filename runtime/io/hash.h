@@ -1,8 +1,5 @@
-/* A hash of content, for the names of cached results.
- *
- * XXH3, 128 bits, from xxHash: its output is the same on every machine and in every later
- * version. Good against accidents, not against an adversary.
- */
+/* A hash of content, for the names of cached results: XXH3, 128 bits, by xxHash. It is
+ * the same on every machine and in every version, but not safe against an adversary. */
 #ifndef ETT_IO_HASH_H
 #define ETT_IO_HASH_H
 
@@ -11,10 +8,7 @@
 /* 32 hexadecimal digits and a NUL. */
 #define ETT_HASH_SIZE 33
 
-/* Hash of data[0 .. length). */
-void ett_hash(const void *data, size_t length, char out[ETT_HASH_SIZE]);
-
-/* Hash of several pieces, told apart: {"ab", "c"} differs from {"a", "bc"}. */
+/* Hash of several pieces; {"ab", "c"} differs from {"a", "bc"}. */
 typedef struct {
   const void *data;
   size_t length;

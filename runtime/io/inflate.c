@@ -33,8 +33,8 @@ ptrdiff_t ett_file_source_read(void *file_source, void *buffer, size_t size,
   }
 }
 
-/* Where in a gzip member (RFC 1952). Its header is read here, byte by byte: ISA-L 2.30
- * checks a header's checksum otherwise when the header comes in pieces. */
+/* The position in a gzip member (RFC 1952). The header is read here, byte by byte: ISA-L
+ * 2.30 mischecks the checksum of a header that comes in pieces. */
 typedef enum gzip_stage {
   BETWEEN,
   FIXED,
@@ -50,7 +50,7 @@ struct ett_inflate {
   ett_compression kind;
   ett_byte_source source;
   const char *fault;
-  uint64_t taken, members;
+  uint64_t members;
   bool ended, frame; /* the source; inside a zstd frame */
   gzip_stage stage;
   uint8_t flags;
@@ -68,7 +68,7 @@ ett_inflate *ett_inflate_new(ett_compression kind, ett_byte_source source) {
   in->kind = kind;
   in->source = source;
   in->fault = NULL;
-  in->taken = in->members = 0;
+  in->members = 0;
   in->ended = in->frame = false;
   in->stage = BETWEEN;
   in->flags = 0;
@@ -100,10 +100,6 @@ const char *ett_inflate_fault(const ett_inflate *in) {
   return in->fault;
 }
 
-uint64_t ett_inflate_taken(const ett_inflate *in) {
-  return in->taken;
-}
-
 /* More input: bytes, 0 at the end, -1. */
 static ptrdiff_t refill(ett_inflate *in, ett_err *err) {
   if (in->ended)
@@ -111,8 +107,6 @@ static ptrdiff_t refill(ett_inflate *in, ett_err *err) {
   ptrdiff_t n = in->source.read(in->source.context, in->input, INPUT_BYTES, err);
   if (n == 0)
     in->ended = true;
-  if (n > 0)
-    in->taken += (uint64_t)n;
   return n;
 }
 
@@ -127,7 +121,7 @@ static gzip_stage stage_after(const ett_inflate *in, gzip_stage done) {
   if (done < COMMENT && in->flags & 16)
     return COMMENT;
   if (done < CHECK && in->flags & 2)
-    return CHECK; /* the header's own checksum: stepped over */
+    return CHECK; /* the header's own checksum: skipped */
   return BODY;
 }
 

@@ -1,9 +1,7 @@
-/* stream.h - bytes in order, from a file, through gzip or zstd, or read ahead by a
- * thread.
+/* Bytes in order: from a file, through gzip or zstd, or read ahead by a thread.
  *
- * A source is a context and a read function; the makers below fill one and the matching
- * closer frees it. gzip goes through ISA-L (several members are one stream), zstd through
- * libzstd (several frames likewise). */
+ * A source is a context and a read function. gzip goes through ISA-L, zstd through
+ * libzstd; several members or frames are one stream. */
 #ifndef ETT_IO_STREAM_H
 #define ETT_IO_STREAM_H
 
@@ -13,7 +11,7 @@
 
 #include "base/err.h"
 
-/* read gives how many bytes (0 at the end), -1 with *err filled. */
+/* read returns the number of bytes, 0 at the end, -1 with *err filled. */
 typedef struct ett_byte_source {
   void *context;
   ptrdiff_t (*read)(void *context, void *buffer, size_t size, ett_err *err);
@@ -25,10 +23,10 @@ typedef enum ett_compression {
   ETT_COMPRESSION_ZSTD
 } ett_compression;
 
-/* What the first bytes of a file (4 are enough) say. */
+/* From the first bytes of a file; 4 are enough. */
 ett_compression ett_compression_of(const void *bytes, size_t size);
 
-/* A file from an offset on; read with pread, so that several can share a descriptor. */
+/* A file from an offset on, by pread: several can share a descriptor. */
 typedef struct ett_file_source {
   int fd;
   uint64_t offset;
@@ -37,19 +35,17 @@ typedef struct ett_file_source {
 ptrdiff_t ett_file_source_read(void *file_source, void *buffer, size_t size,
                                ett_err *err);
 
-/* Decompressed bytes of a source, which must outlive it; NULL when memory ran out. Data
- * that stops short or is damaged ends the stream, and ett_inflate_fault says so. */
+/* Decompressed bytes of a source, which must outlive it; NULL when memory ran out.
+ * Truncated or damaged data ends the stream; see ett_inflate_fault. */
 typedef struct ett_inflate ett_inflate;
 ett_inflate *ett_inflate_new(ett_compression kind, ett_byte_source source);
 ptrdiff_t ett_inflate_read(void *inflate, void *buffer, size_t size, ett_err *err);
-/* NULL, or what is wrong with the compressed data: "gzip data ends early", …. */
+/* NULL, or the fault of the data: "gzip data ends early", …. */
 const char *ett_inflate_fault(const ett_inflate *in);
-/* Compressed bytes taken from the source so far. */
-uint64_t ett_inflate_taken(const ett_inflate *in);
 void ett_inflate_free(ett_inflate *in);
 
-/* Reads a source in its own thread into a ring of buffers, so that producing and using
- * the bytes overlap; NULL with *err when the thread cannot start. */
+/* Reads a source in its own thread into a ring of buffers. NULL with *err when the thread
+ * cannot start. */
 typedef struct ett_readahead ett_readahead;
 ett_readahead *ett_readahead_new(ett_byte_source source, size_t buffer_bytes,
                                  unsigned buffers, ett_err *err);

@@ -1,6 +1,5 @@
-/* What a campaign may ask of a back end on the host. It stands here and not with the CPU
- * back end, because a campaign is checked before OpenBLAS is loaded: that reads its
- * environment as it is loaded. */
+/* Limits of a campaign on the host. They are here, not in the CPU back end, because a
+ * campaign is checked before OpenBLAS is loaded. */
 #ifndef ETT_SAMPLE_BOUNDS_H
 #define ETT_SAMPLE_BOUNDS_H
 

@@ -12,7 +12,6 @@
 struct ett_sample_journal {
   int file, lock;
   off_t bytes;
-  size_t repaired;
   char path[4096];
 };
 
@@ -43,7 +42,7 @@ static int sync_folder(const char *path) {
   return status;
 }
 
-/* The header goes to a file of its own that is renamed: it is never half there. */
+/* Writes the header to a new file, which is then renamed: it is never incomplete. */
 static int create(const char *path, const char *header, ett_err *err) {
   char fresh[4200];
   snprintf(fresh, sizeof fresh, "%s.new", path);
@@ -65,8 +64,8 @@ static int create(const char *path, const char *header, ett_err *err) {
   return 0;
 }
 
-/* Where the last line of the first `end` bytes begins: behind the newline before it, 0
- * without one; -1 when the file cannot be read. */
+/* The offset at which the last line of the first `end` bytes begins; -1 when the file
+ * cannot be read. */
 static off_t last_line(const ett_sample_journal *j, off_t end) {
   char block[4096];
   while (end > 0) {
@@ -83,7 +82,7 @@ static off_t last_line(const ett_sample_journal *j, off_t end) {
   return end;
 }
 
-/* Cuts off an incomplete last line, and marks ("#~ ") whose row was to follow. */
+/* Cuts off an incomplete last line, and marks ("#~ ") without their row. */
 static int repair(ett_sample_journal *j, ett_err *err) {
   struct stat info;
   if (fstat(j->file, &info) != 0)
@@ -101,12 +100,9 @@ static int repair(ett_sample_journal *j, ett_err *err) {
   }
   if (end < 0)
     return ett_err_set(err, ETT_ERR_IO, "cannot read '%s'", j->path);
-  if (end < info.st_size) {
-    if (ftruncate(j->file, end) != 0)
-      return ett_err_set(err, ETT_ERR_IO, "cannot repair '%s': %s", j->path,
-                         strerror(errno));
-    j->repaired = (size_t)(info.st_size - end);
-  }
+  if (end < info.st_size && ftruncate(j->file, end) != 0)
+    return ett_err_set(err, ETT_ERR_IO, "cannot repair '%s': %s", j->path,
+                       strerror(errno));
   j->bytes = end;
   return 0;
 }
@@ -146,7 +142,7 @@ ett_sample_journal *ett_sample_journal_open(const char *path, const char *header
   char self[64];
   int length = snprintf(self, sizeof self, "pid %ld", (long)getpid());
   if (ftruncate(j->lock, 0) == 0 && pwrite(j->lock, self, (size_t)length, 0) < 0) {
-    /* the name of the holder is a courtesy only */
+    /* only a message of another process lacks the name */
   }
   if (access(path, F_OK) != 0 && create(path, header, err) != 0)
     goto failed;
@@ -203,16 +199,12 @@ int ett_sample_journal_sync(ett_sample_journal *j, ett_err *err) {
   return 0;
 }
 
-size_t ett_sample_journal_repaired(const ett_sample_journal *j) {
-  return j->repaired;
-}
-
 void ett_sample_journal_close(ett_sample_journal *j) {
   if (!j)
     return;
   if (j->file >= 0)
     close(j->file);
   if (j->lock >= 0)
-    close(j->lock); /* the lock goes with it; the file stays, unlinking would race */
+    close(j->lock); /* releases the lock; unlinking the file would race */
   free(j);
 }

@@ -1,4 +1,4 @@
-/* The shapes of a campaign: nested inclusive ranges and low-discrepancy designs. */
+/* The shapes of a campaign: nested inclusive ranges, and low-discrepancy designs. */
 #ifndef ETT_SAMPLE_SPACE_H
 #define ETT_SAMPLE_SPACE_H
 
@@ -6,22 +6,21 @@
 
 #include "base/err.h"
 
-/* One dimension: start, start + step, ... ('+') or start, start * step, ... ('*') while
- * not above end. */
+/* One dimension: start, start + step, ... ('+') or start, start * step, ... ('*') up to
+ * end. */
 typedef struct {
   int64_t start, step, end;
   char op;
 } ett_sample_axis;
 
-/* How many values an axis has, by integers alone (a quotient of logarithms miscounts
- * ranges whose end is not a power); -1 with err set when it never ends or starts above
- * its end. */
+/* The number of values of an axis, by integers alone: a quotient of logarithms miscounts.
+ * -1 with err set when the range is infinite or starts above its end. */
 int64_t ett_sample_axis_count(const ett_sample_axis *axis, ett_err *err);
 
 /* Value number index (from 0) of an axis. */
 int64_t ett_sample_axis_value(const ett_sample_axis *axis, int64_t index);
 
-/* Total number of shapes of count axes, or -1 with err set (also on overflow). */
+/* The number of shapes of count axes, or -1 with err set. */
 int64_t ett_sample_space_count(const ett_sample_axis *axes, int count, ett_err *err);
 
 /* Shape number index (from 0), last dimension fastest. counts: ett_sample_axis_count of

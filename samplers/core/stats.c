@@ -1,18 +1,14 @@
 #include "samplers/core/stats.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 4096 }; /* repeats looked at; later ones change nothing that matters */
+enum { MOST = 4096 }; /* later repeats are ignored */
 
-static void insertion_sort(double *x, size_t n) {
-  for (size_t i = 1; i < n; i++) {
-    double v = x[i];
-    size_t j = i;
-    for (; j > 0 && x[j - 1] > v; j--)
-      x[j] = x[j - 1];
-    x[j] = v;
-  }
+static int compare(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
 }
 
 void ett_sample_stats_compute(const double *x, size_t count, ett_sample_stats *out) {
@@ -22,7 +18,7 @@ void ett_sample_stats_compute(const double *x, size_t count, ett_sample_stats *o
   double sorted[MOST];
   const size_t n = count < MOST ? count : MOST;
   memcpy(sorted, x, n * sizeof *x);
-  insertion_sort(sorted, n);
+  qsort(sorted, n, sizeof *sorted, compare);
   out->count = n;
   out->min = sorted[0];
   out->median = 0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]);
@@ -36,7 +32,7 @@ void ett_sample_stats_compute(const double *x, size_t count, ett_sample_stats *o
   out->low_mean = low / (double)few;
   for (size_t i = 0; i < few; i++)
     square += (sorted[i] - out->low_mean) * (sorted[i] - out->low_mean);
-  /* Two values say little of their spread: use the gap to the median. */
+  /* Two values do not give a spread: use the distance to the median. */
   if (few < 3)
     out->half_width = out->median - out->min;
   else

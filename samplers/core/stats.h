@@ -1,4 +1,4 @@
-/* Statistics of repeated timings, where noise only ever adds time. */
+/* Statistics of repeated timings, where noise only adds time. */
 #ifndef ETT_SAMPLE_STATS_H
 #define ETT_SAMPLE_STATS_H
 
@@ -7,11 +7,9 @@
 typedef struct {
   size_t count;
   double min, median, mean;
-  double low_mean;   /* mean of the lowest tenth and one more: the sample's value */
-  double half_width; /* 95 % half width of low_mean, from the spread of those */
-  double low; /* mean of the repeats from the 5th to the 15th percentile: a low value
-                 that neither noise above nor a fluke below (data that a cache kept)
-                 moves */
+  double low_mean;       /* mean of the lowest tenth and one more */
+  double half_width;     /* 95 % half width of low_mean, from the spread of those */
+  double low;            /* mean of the repeats from the 5th to the 15th percentile */
   double low_half_width; /* 95 % half width of the 10th percentile, by order statistics */
 } ett_sample_stats;
 

@@ -10,8 +10,8 @@
 static ett_dist_job job;
 static int opened, agreed_to_end;
 
-/* MPI_Finalize waits for every rank. One that ends because of an error ends the job: the
- * others wait for it in a collective, and would for ever. */
+/* MPI_Finalize waits for every rank. A rank that ends by an error ends the job, because
+ * the others wait for it in a collective. */
 static void finalize(int status, void *unused) {
   (void)unused;
   int done;
@@ -29,8 +29,8 @@ static uint64_t mixed(uint64_t hash, const char *text) {
   return hash;
 }
 
-/* Identity of the clock: that of the running kernel and of the time namespace in it (a
- * container may have its own). Ranks with the same one share a clock. */
+/* Identity of the clock: the running kernel and its time namespace (a container may have
+ * its own). */
 static uint64_t clock_identity(void) {
   char boot[64] = "", space[64] = "";
   FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");

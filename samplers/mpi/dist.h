@@ -29,8 +29,8 @@ typedef struct {
 /* Initialises MPI once per process. Returns the job, owned by the library, or NULL. */
 const ett_dist_job *ett_dist_open(ett_err *err);
 
-/* Every rank has come to its end: from now on this one may exit with any status. Until
- * then a status other than 0 ends every rank, and 0 waits for all of them. */
+/* Called when every rank is done: this one may then exit with any status. Before that, a
+ * status other than 0 ends every rank, and 0 waits for all of them. */
 void ett_dist_leave(void);
 
 /* Ends every rank of the job, naming this one on standard error. Does not return. */
@@ -55,9 +55,9 @@ typedef enum {
 /* Name to collective; -1 when unknown. */
 int ett_dist_collective_find(const char *name);
 
-/* Runs one collective. count: elements of the whole message, as nccl-tests count them: of
- * the reduced, broadcast or sent buffer; of the gathered or scattered whole for the
- * others (each rank then holds count / size). in == out: in place. Returns 0 or -1. */
+/* Runs one collective. count: elements of the whole message, as in nccl-tests: of the
+ * reduced, broadcast or sent buffer, else of the gathered or scattered whole (a rank
+ * holds count / size). in == out: in place. Returns 0 or -1. */
 int ett_dist_run(const ett_dist_group *group, ett_dist_collective kind, const float *in,
                  float *out, size_t count, ett_err *err);
 
@@ -65,32 +65,32 @@ typedef struct {
   int min_repeats, max_repeats;
   double budget_seconds, target;
   int in_place;
-  double *raw; /* where the repeats' seconds go: room for max_repeats, or NULL */
+  double *raw; /* receives the repeats' seconds: room for max_repeats, or NULL */
 } ett_dist_time_options;
 
 typedef struct {
   double seconds; /* low mean over repeats of the slowest rank's time */
   double min_seconds, median_seconds, half_width_seconds;
-  int repeats, dropped; /* dropped: a rank came late to the synchronised start */
-  int used;             /* repeats behind the times above: how many are in raw */
-  int late; /* nearly every repeat was late: their times were used, from that start on */
+  int repeats, dropped; /* dropped: a rank was late for the synchronised start */
+  int used;             /* repeats that the times above are from; their count in raw */
+  int late;             /* nearly all repeats were late: their times are used */
 } ett_dist_timing;
 
-/* Times a collective: before each repeat rank 0 names a moment a little ahead and every
- * rank waits for it on its own corrected clock, so that no rank's lateness is taken for
- * the network's; the time of a repeat is the slowest rank's. Every rank of the group
- * calls it and gets the same numbers. job gives the clock offset. */
+/* Times a collective. Before each repeat rank 0 announces a start time, for which every
+ * rank waits on its own corrected clock; so a late rank does not count as a slow network.
+ * The time of a repeat is the slowest rank's. Every rank of the group calls it and gets
+ * the same numbers. */
 int ett_dist_time(const ett_dist_job *job, const ett_dist_group *group,
                   ett_dist_collective kind, size_t count,
                   const ett_dist_time_options *options, ett_dist_timing *out,
                   ett_err *err);
 
-/* The largest of the ranks' numbers, on each of them. Ranks that come early sleep: a rank
- * that waited inside MPI would spin on a processor that another measures on. */
+/* The largest of the ranks' numbers, on each of them. Waiting ranks sleep: inside MPI
+ * they would spin on a processor that another rank measures on. */
 double ett_dist_agree(const ett_dist_group *group, double number);
 
-/* Work shared by the ranks: rank 0 hands out positions 1..count one by one, from a thread
- * beside its own work, and appends the lines that come back to its journal. */
+/* Work shared by the ranks. A thread of rank 0 hands out positions 1..count one by one
+ * and appends the returned lines to its journal. */
 typedef struct ett_dist_work ett_dist_work;
 
 /* Collective over group. journal: rank 0's (borrowed; must outlive the work), ignored on
@@ -102,13 +102,12 @@ ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
 /* The next position, 0 when none is left, -1 with err set. */
 int64_t ett_dist_work_take(ett_dist_work *work, ett_err *err);
 
-/* Appends text (lines separated by newlines) to the journal; returns when it is synced.
- */
+/* Appends text (lines with newlines between) to the journal and syncs. */
 int ett_dist_work_commit(ett_dist_work *work, const char *text, size_t bytes,
                          ett_err *err);
 
-/* On rank 0: how many positions came back from all ranks, and how many of them as
- * failures (text that begins with "#!"). */
+/* On rank 0: positions returned by all ranks, and failures among them (text that begins
+ * with "#!"). */
 void ett_dist_work_count(ett_dist_work *work, int64_t *committed, int64_t *failed);
 
 /* Rank 0 waits here until every other rank has closed too. */

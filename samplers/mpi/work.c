@@ -76,8 +76,7 @@ static int serve_one(ett_dist_work *w, int source, int bytes) {
   return what == LEAVE;
 }
 
-/* Looks for requests every 0.1 ms: a thread that waited inside MPI would spin and take a
- * processor from what is being measured. */
+/* Polls every 0.1 ms: waiting inside MPI would spin on a processor that is measured. */
 static void *serve(void *argument) {
   ett_dist_work *w = argument;
   int left = w->size - 1;
@@ -121,7 +120,7 @@ ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
   return w;
 }
 
-/* Waits for rank 0's answer without spinning on a processor that others measure on. */
+/* Waits for rank 0's answer without spinning. */
 static int ask(ett_dist_work *w, const char *text, int bytes, char *answer, int room) {
   MPI_Send(text, bytes, MPI_BYTE, 0, TAG_ASK, w->comm);
   for (;;) {

@@ -36,9 +36,8 @@ struct ett_nccl {
   ett_cuda_device *device;
   ncclComm_t comm;
   int rank, size;
-  CUdeviceptr
-      meeting; /* one number: summed before each run, so that all start together */
-  CUdeviceptr in, out; /* the message; out is 0 until one is needed */
+  CUdeviceptr meeting; /* one number, summed before each run to start together */
+  CUdeviceptr in, out; /* the message; out is 0 until it is needed */
   size_t in_bytes, out_bytes;
 };
 
@@ -158,8 +157,8 @@ static ncclDataType_t data_type(ett_cuda_dtype dtype) {
   return ncclFloat32;
 }
 
-/* One collective. Shares of the whole are count / size elements. In place, the input is
- * where NCCL expects it: at this rank's share of the whole. */
+/* One collective; a share is count / size elements. In place, the input is at this rank's
+ * share of the whole, as NCCL expects. */
 static ncclResult_t enqueue(ett_nccl *comm, const ett_nccl_request *request, char *in,
                             char *out) {
   size_t bytes = ett_cuda_dtype_bytes(request->dtype);
@@ -202,7 +201,7 @@ static ncclResult_t enqueue(ett_nccl *comm, const ett_nccl_request *request, cha
   return status != ncclSuccess ? status : ended;
 }
 
-/* Waits for the stream; a peer that died shows as an asynchronous error or as silence. */
+/* Waits for the stream. A dead peer appears as an asynchronous error or a timeout. */
 static int wait(ett_nccl *comm, double limit_seconds, ett_err *err) {
   const ett_cuda_driver *driver = comm->device->driver;
   double start = ett_clock(CLOCK_MONOTONIC);
@@ -224,8 +223,8 @@ static int wait(ett_nccl *comm, double limit_seconds, ett_err *err) {
       comm->comm = NULL;
       return ett_err_set(
           err, ETT_ERR_LOST,
-          "rank %d of %d: the collective had not finished after %g seconds "
-          "(a rank that died?)",
+          "rank %d of %d: the collective did not finish within %g seconds; a rank may "
+          "have died",
           comm->rank, comm->size, limit_seconds);
     }
     struct timespec pause = {0, 20000};
@@ -239,8 +238,8 @@ static int run_once(ett_nccl *comm, const ett_nccl_request *request, CUdeviceptr
   return status == ncclSuccess ? 0 : fail(status, "enqueuing a collective", err);
 }
 
-/* Each run begins behind a sum of one number: the ranks' hosts are tens of microseconds
- * apart, and without it the first to come would time its waiting for the last. */
+/* Each run begins behind a sum of one number, because the hosts of the ranks are tens of
+ * microseconds apart: without it the first rank would time its wait for the last. */
 static int time_runs(ett_nccl *comm, const ett_nccl_request *request, double *seconds,
                      ett_err *err) {
   ett_cuda_device *device = comm->device;
@@ -313,7 +312,7 @@ int ett_nccl_prepare(ett_nccl *comm, const ett_nccl_request *request, ett_err *e
         request->count / comm->size * comm->size + comm->size);
   if (request->in_place && request->kind == ETT_NCCL_ALL_TO_ALL)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "an all_to_all in place would overwrite what it has yet to send");
+                       "an all_to_all in place would overwrite data before it is sent");
   if (request->dtype == ETT_CUDA_FP8 &&
       (request->kind == ETT_NCCL_ALL_REDUCE || request->kind == ETT_NCCL_REDUCE_SCATTER))
     return ett_err_set(err, ETT_ERR_ARGUMENT, "fp8 messages cannot be summed; use bf16");

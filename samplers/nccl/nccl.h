@@ -1,5 +1,5 @@
-/* nccl.h - collectives timed on one rank's GPU. How the ranks meet is the caller's: rank
- * 0 makes an id and hands its 128 bytes to the others (over MPI). */
+/* Collectives timed on one rank's GPU. Rank 0 makes an id; the caller sends its 128 bytes
+ * to the others, for example over MPI. */
 #ifndef ETT_NCCL_NCCL_H
 #define ETT_NCCL_NCCL_H
 
@@ -17,13 +17,12 @@ typedef enum ett_nccl_kind {
   ETT_NCCL_BROADCAST, /* from rank 0 */
 } ett_nccl_kind;
 
-/* count is in elements, by the conventions of nccl-tests: of the whole message for
- * all_reduce, broadcast and send_recv, of the gathered (scattered) whole for the others.
- */
+/* count: elements, as in nccl-tests: of the whole message for all_reduce, broadcast and
+ * send_recv, of the gathered or scattered whole for the others. */
 typedef struct ett_nccl_request {
   ett_nccl_kind kind;
   long long count;
-  ett_cuda_dtype dtype; /* fp8 travels as bytes, for the kinds that do no arithmetic */
+  ett_cuda_dtype dtype; /* fp8 is sent as bytes, by kinds without arithmetic */
   int in_place;
   int repeats;
   double time_limit_seconds;
@@ -41,8 +40,8 @@ void ett_nccl_close(ett_nccl *comm); /* NULL is allowed */
 /* Version of the library, such as 22809. */
 int ett_nccl_version(ett_err *err);
 
-/* Checks the request and gets its buffers, so that ranks can agree before one of them
- * starts alone: out of memory and impossible counts are found here. */
+/* Checks the request and allocates its buffers, so that a rank without memory is known
+ * before the others start. */
 int ett_nccl_prepare(ett_nccl *comm, const ett_nccl_request *request, ett_err *err);
 
 /* Runs the collective `repeats` times, all ranks together, and writes this rank's seconds

@@ -162,6 +162,10 @@ static void utf8_agrees_with_the_plain_rule(void **state) {
                      plainly_valid(bytes, 3));
   }
   assert_int_equal(ett_utf8_valid_prefix("0123456789\xFF", 11), 10);
+  static const char *const bad[] = {"\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80",
+                                    "\x80",     "\xE2\x82",     "\xFE"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    assert_int_equal(ett_utf8_valid_prefix(bad[i], strlen(bad[i])), 0);
   const ett_place place = ett_place_of("a\nb\ncd", 5);
   assert_int_equal(place.line, 3);
   assert_int_equal(place.column, 2);
@@ -171,7 +175,7 @@ static void hashes_tell_pieces_apart(void **state) {
   (void)state;
   char a[ETT_HASH_SIZE], b[ETT_HASH_SIZE];
   /* XXH3-128 of no bytes, from the specification of xxHash. */
-  ett_hash("", 0, a);
+  ett_hash_pieces(NULL, 0, a);
   assert_string_equal(a, "99aa06d3014798d86001c324468d497f");
   ett_hash_pieces((const ett_hash_piece[]){{"ab", 2}, {"c", 1}}, 2, a);
   ett_hash_pieces((const ett_hash_piece[]){{"a", 1}, {"bc", 2}}, 2, b);

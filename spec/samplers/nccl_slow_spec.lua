@@ -97,7 +97,7 @@ describe("ett sample --backend nccl", function()
     assert.equal(0, status, out)
     local text = tables()
     assert.equal(4, select(2, text:gsub("\n#~ note", "")))
-    assert.matches("#! failed: 2048: argument: an all_to_all in place would overwrite what it has yet to send", text)
+    assert.matches("#! failed: 2048: argument: an all_to_all in place would overwrite data before it is sent", text)
   end)
 
   it("marks a message that is too large for a device, and goes on", function()

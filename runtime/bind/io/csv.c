@@ -1,5 +1,4 @@
-/* ett.csv: tables of samples, read with the line of every row and written the same every
- * time. */
+/* ett.csv: tables of samples, with the line of every row. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,19 +18,12 @@ static ett_csv_table *check_table(lua_State *L) {
   return luaL_checkudata(L, 1, TABLE_TYPE);
 }
 
-/* Returns nil and err with the file's name in front. */
-static int fail_named(lua_State *L, const char *name, const ett_err *err) {
-  ett_err named;
-  ett_err_set(&named, err->code, "%s: %s", name, err->message);
-  return ett_lua_fail(L, &named);
-}
-
 static const char *table_name(lua_State *L) {
   lua_getiuservalue(L, 1, 1);
   return lua_tostring(L, -1);
 }
 
-/* Says which columns there are, for messages about one that is not. Pushes the text. */
+/* Pushes the names of the columns, for messages about a missing one. */
 static const char *push_columns(lua_State *L, const ett_csv_table *table) {
   luaL_Buffer names;
   luaL_buffinit(L, &names);
@@ -94,7 +86,7 @@ static int decode(lua_State *L, const char *data, size_t length, const char *nam
   if (status == 0)
     status = check_required(L, table, options, &err);
   if (status != 0)
-    return fail_named(L, name, &err);
+    return ett_lua_fail_named(L, name, &err);
   lua_settop(L, result);
   return 1;
 }
@@ -126,33 +118,38 @@ static int csv_read(lua_State *L) {
   return results;
 }
 
+/* The column that argument 2 names, or -1 with err filled. */
+static int find_column(lua_State *L, const ett_csv_table *table, ett_err *err) {
+  size_t length;
+  const char *name = luaL_checklstring(L, 2, &length);
+  const int column = ett_csv_column(table, name, length);
+  return column >= 0 ? column
+                     : ett_err_set(err, ETT_ERR_FORMAT, "no column '%s'; it has %s", name,
+                                   push_columns(L, table));
+}
+
 /* t:numbers(column [, kind]) -> list | nil, err. Kinds: "number", "positive",
- * "nonnegative", and "integer" and "count", which come as integers. */
+ * "nonnegative"; "integer" and "count" give integers. */
 static int table_numbers(lua_State *L) {
   static const char *const kinds[] = {"number",  "positive", "nonnegative",
                                       "integer", "count",    NULL};
   const ett_csv_table *table = check_table(L);
-  size_t length;
-  const char *column_name = luaL_checklstring(L, 2, &length);
   const ett_csv_number_kind kind =
       (ett_csv_number_kind)luaL_checkoption(L, 3, "number", kinds);
   ett_err err = {ETT_OK, ""};
-  const int column = ett_csv_column(table, column_name, length);
-  if (column < 0) {
-    ett_err_set(&err, ETT_ERR_FORMAT, "no column '%s'; it has %s", column_name,
-                push_columns(L, table));
-    return fail_named(L, table_name(L), &err);
-  }
+  const int column = find_column(L, table, &err);
+  if (column < 0)
+    return ett_lua_fail_named(L, table_name(L), &err);
   double *values = lua_newuserdatauv(L, (table->rows + 1) * sizeof *values, 0);
   if (ett_csv_numbers(table, (size_t)column, kind, values, &err) != 0)
-    return fail_named(L, table_name(L), &err);
+    return ett_lua_fail_named(L, table_name(L), &err);
+  if (kind != ETT_CSV_INTEGER && kind != ETT_CSV_COUNT) {
+    ett_lua_push_doubles(L, values, table->rows);
+    return 1;
+  }
   lua_createtable(L, (int)table->rows, 0);
-  const int integers = kind == ETT_CSV_INTEGER || kind == ETT_CSV_COUNT;
   for (size_t row = 0; row < table->rows; row++) {
-    if (integers)
-      lua_pushinteger(L, (lua_Integer)values[row]);
-    else
-      lua_pushnumber(L, values[row]);
+    lua_pushinteger(L, (lua_Integer)values[row]);
     lua_rawseti(L, -2, (lua_Integer)row + 1);
   }
   return 1;
@@ -161,15 +158,10 @@ static int table_numbers(lua_State *L) {
 /* t:strings(column) -> list | nil, err */
 static int table_strings(lua_State *L) {
   const ett_csv_table *table = check_table(L);
-  size_t length;
-  const char *name = luaL_checklstring(L, 2, &length);
-  const int column = ett_csv_column(table, name, length);
-  if (column < 0) {
-    ett_err err;
-    ett_err_set(&err, ETT_ERR_FORMAT, "no column '%s'; it has %s", name,
-                push_columns(L, table));
-    return fail_named(L, table_name(L), &err);
-  }
+  ett_err err;
+  const int column = find_column(L, table, &err);
+  if (column < 0)
+    return ett_lua_fail_named(L, table_name(L), &err);
   lua_createtable(L, (int)table->rows, 0);
   for (size_t row = 0; row < table->rows; row++) {
     const ett_csv_field *field = ett_csv_at(table, row, (size_t)column);
@@ -209,7 +201,7 @@ static int table_names(lua_State *L) {
   return push_fields(L, table->names, table->columns);
 }
 
-/* t:comments() -> the lines that began with '#', without it */
+/* t:comments() -> the comment lines, without their '#' */
 static int table_comments(lua_State *L) {
   const ett_csv_table *table = check_table(L);
   return push_fields(L, table->comments, table->comment_count);
@@ -278,7 +270,7 @@ static void add_field(lua_State *L, ett_lua_buffer *out, lua_Integer row,
     ett_lua_buffer_add_string(out, lua_toboolean(L, -1) ? "true" : "false");
     break;
   default:
-    luaL_error(L, "csv: row %I: field '%s' is %s; wanted a number or a string",
+    luaL_error(L, "csv: row %I: field '%s' is %s; expected a number or a string",
                (LUAI_UACINT)row, name, luaL_typename(L, -1));
   }
   lua_pop(L, 1);
@@ -350,10 +342,7 @@ static int csv_write(lua_State *L) {
   size_t length;
   const char *text = lua_tolstring(L, -1, &length);
   ett_err err = {ETT_OK, ""};
-  if (ett_file_write(path, text, length, &err) != 0)
-    return ett_lua_fail(L, &err);
-  lua_pushboolean(L, 1);
-  return 1;
+  return ett_lua_result(L, ett_file_write(path, text, length, &err), &err);
 }
 
 static const luaL_Reg functions[] = {
@@ -362,25 +351,17 @@ static const luaL_Reg functions[] = {
 };
 
 static const luaL_Reg methods[] = {
-    {"numbers", table_numbers}, {"strings", table_strings},   {"line", table_line},
-    {"rows", table_rows},       {"names", table_names},       {"has", table_has},
-    {"close", table_close},     {"comments", table_comments}, {NULL, NULL},
-};
-
-static const luaL_Reg metamethods[] = {
-    {"__gc", table_close}, {"__close", table_close},
-    {"__len", table_rows}, {"__tostring", table_tostring},
-    {NULL, NULL},
+    {"numbers", table_numbers},     {"strings", table_strings},
+    {"line", table_line},           {"rows", table_rows},
+    {"names", table_names},         {"has", table_has},
+    {"__len", table_rows},          {"comments", table_comments},
+    {"__tostring", table_tostring}, {NULL, NULL},
 };
 
 int luaopen_ett_csv(lua_State *L);
 
 int luaopen_ett_csv(lua_State *L) {
-  if (luaL_newmetatable(L, TABLE_TYPE)) {
-    luaL_setfuncs(L, metamethods, 0);
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-  }
+  ett_lua_type(L, TABLE_TYPE, methods, table_close);
   luaL_newlib(L, functions);
   return 1;
 }

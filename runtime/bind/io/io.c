@@ -3,7 +3,6 @@
 #include "bind/value.h"
 #include "io/file.h"
 #include "io/hash.h"
-#include "io/utf8.h"
 
 /* io.read(path [, max_bytes = 2^30]) -> text | nil, err */
 static int io_read(lua_State *L) {
@@ -19,28 +18,22 @@ static int io_read(lua_State *L) {
   return 1;
 }
 
-/* io.write(path, text) -> true | nil, err. The file is replaced whole or not at all. */
+/* io.write(path, text) -> true | nil, err. Replaces the whole file or nothing. */
 static int io_write(lua_State *L) {
   size_t length;
   const char *path = luaL_checkstring(L, 1);
   const char *text = luaL_checklstring(L, 2, &length);
   ett_err err = {ETT_OK, ""};
-  if (ett_file_write(path, text, length, &err) != 0)
-    return ett_lua_fail(L, &err);
-  lua_pushboolean(L, 1);
-  return 1;
+  return ett_lua_result(L, ett_file_write(path, text, length, &err), &err);
 }
 
-/* io.make_folder(path) -> true | nil, err. Makes parents too. */
+/* io.make_folder(path) -> true | nil, err; with its parents */
 static int io_make_folder(lua_State *L) {
   ett_err err = {ETT_OK, ""};
-  if (ett_folder_make(luaL_checkstring(L, 1), &err) != 0)
-    return ett_lua_fail(L, &err);
-  lua_pushboolean(L, 1);
-  return 1;
+  return ett_lua_result(L, ett_folder_make(luaL_checkstring(L, 1), &err), &err);
 }
 
-/* io.hash(text, ...) -> 32 hexadecimal digits; the pieces are told apart */
+/* io.hash(text, ...) -> 32 hexadecimal digits; ("ab", "c") differs from ("a", "bc") */
 static int io_hash(lua_State *L) {
   const int count = lua_gettop(L);
   luaL_checkstring(L, 1);
@@ -68,23 +61,9 @@ static int io_hash_file(lua_State *L) {
   return 1;
 }
 
-/* io.utf8_fault(text) -> nil, or the offset (from 0) of the first byte that is not UTF-8
- */
-static int io_utf8_fault(lua_State *L) {
-  size_t length;
-  const char *text = luaL_checklstring(L, 1, &length);
-  const size_t valid = ett_utf8_valid_prefix(text, length);
-  if (valid == length)
-    lua_pushnil(L);
-  else
-    lua_pushinteger(L, (lua_Integer)valid);
-  return 1;
-}
-
 static const luaL_Reg functions[] = {
     {"read", io_read}, {"write", io_write},         {"make_folder", io_make_folder},
-    {"hash", io_hash}, {"hash_file", io_hash_file}, {"utf8_fault", io_utf8_fault},
-    {NULL, NULL},
+    {"hash", io_hash}, {"hash_file", io_hash_file}, {NULL, NULL},
 };
 
 int luaopen_ett_io(lua_State *L);

@@ -26,8 +26,8 @@ static int json_encode(lua_State *L) {
   return 1;
 }
 
-/* json.write(path, value [, options]) -> true | nil, err. The file is replaced whole or
- * not. */
+/* json.write(path, value [, options]) -> true | nil, err. Replaces the whole file or
+ * nothing. */
 static int json_write(lua_State *L) {
   const char *path = luaL_checkstring(L, 1);
   luaL_checkany(L, 2);
@@ -36,10 +36,7 @@ static int json_write(lua_State *L) {
   size_t length;
   const char *text = lua_tolstring(L, -1, &length);
   ett_err err = {ETT_OK, ""};
-  if (ett_file_write(path, text, length, &err) != 0)
-    return ett_lua_fail(L, &err);
-  lua_pushboolean(L, 1);
-  return 1;
+  return ett_lua_result(L, ett_file_write(path, text, length, &err), &err);
 }
 
 /* Pushes lua-cjson's decode function, with settings of its own. Returns false, with err
@@ -228,7 +225,7 @@ static int json_read(lua_State *L) {
   return results;
 }
 
-/* json.array([t]) -> t, marked so that it is written [] when empty */
+/* json.array([t]) -> t, written [] when empty */
 static int json_array(lua_State *L) {
   if (lua_isnoneornil(L, 1)) {
     lua_settop(L, 0);

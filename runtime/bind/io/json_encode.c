@@ -14,8 +14,8 @@
 
 #define MAX_DEPTH 128
 
-/* One container on the way to the value being written: what a fault's path is made
- * of, and what a cycle is found by. */
+/* One container on the path to the value: for the path in messages, and to find cycles.
+ */
 typedef struct frame {
   const struct frame *parent;
   const void *table;
@@ -60,6 +60,7 @@ static int fault(const writer *w, const frame *f, const char *what) {
 
 static void add_string(const writer *w, const frame *f, const char *text, size_t length) {
   static const char hex[] = "0123456789abcdef";
+  static const char special[] = "\"\\\n\r\t", escaped[] = "\"\\nrt";
   if (ett_utf8_valid_prefix(text, length) < length)
     fault(w, f, "string is not UTF-8");
   ett_lua_buffer_add_char(w->out, '"');
@@ -70,26 +71,13 @@ static void add_string(const writer *w, const frame *f, const char *text, size_t
       continue;
     ett_lua_buffer_add(w->out, text + start, i - start);
     start = i + 1;
-    switch (c) {
-    case '"':
-      ett_lua_buffer_add_string(w->out, "\\\"");
-      break;
-    case '\\':
-      ett_lua_buffer_add_string(w->out, "\\\\");
-      break;
-    case '\n':
-      ett_lua_buffer_add_string(w->out, "\\n");
-      break;
-    case '\r':
-      ett_lua_buffer_add_string(w->out, "\\r");
-      break;
-    case '\t':
-      ett_lua_buffer_add_string(w->out, "\\t");
-      break;
-    default: {
+    const char *plain = memchr(special, c, sizeof special - 1);
+    if (plain) {
+      const char code[] = {'\\', escaped[plain - special]};
+      ett_lua_buffer_add(w->out, code, sizeof code);
+    } else {
       const char code[] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
       ett_lua_buffer_add(w->out, code, sizeof code);
-    }
     }
   }
   ett_lua_buffer_add(w->out, text + start, length - start);
@@ -182,7 +170,7 @@ static void add_object(const writer *w, frame *f, int table, size_t count) {
   lua_pop(L, 1);
 }
 
-/* Counts the fields of a table by kind of key; raises on keys JSON cannot hold. */
+/* Counts named and positional fields; raises on other keys. */
 static void count_fields(const writer *w, const frame *parent, int table, size_t *named,
                          lua_Integer *positional) {
   lua_State *L = w->L;

@@ -1,4 +1,4 @@
-/* ett.yaml: configurations as plain tables, with the line of each field. */
+/* ett.yaml: configurations as tables, with the line of each field. */
 #include <string.h>
 
 #include "bind/common.h"
@@ -13,7 +13,7 @@ static int document_gc(lua_State *L) {
   return 0;
 }
 
-/* Where things stand on the stack while a document is turned into tables. */
+/* A document on its way into tables; built and lines are positions on the stack. */
 typedef struct {
   lua_State *L;
   const ett_yaml_document *document;
@@ -24,7 +24,7 @@ typedef struct {
 
 static int push_node(converter *c, int32_t index);
 
-/* Sets lines[table below][key at the given index] = line; `at` is the per-table lines. */
+/* Sets the line of a key in the table of lines at index `at`. */
 static void set_line(lua_State *L, int at, int key, uint32_t line) {
   lua_pushvalue(L, key);
   lua_pushinteger(L, (lua_Integer)line);
@@ -97,7 +97,7 @@ static int push_container(converter *c, int32_t index) {
   return status;
 }
 
-/* Pushes the value of a node. Returns -1, with anything left on the stack, on a fault. */
+/* Pushes the value of a node. Returns -1 on a fault, with extra values on the stack. */
 static int push_node(converter *c, int32_t index) {
   const ett_yaml_node *node = &c->document->nodes[index];
   switch (node->kind) {
@@ -129,7 +129,7 @@ static int push_node(converter *c, int32_t index) {
   return push_container(c, index);
 }
 
-/* Pushes value and lines, or nil and err with the name put in front; returns 2. */
+/* Pushes value and lines, or nil and err; returns 2. */
 static int decode(lua_State *L, const char *data, size_t length, const char *name) {
   ett_yaml_document *document = lua_newuserdatauv(L, sizeof *document, 0);
   memset(document, 0, sizeof *document);
@@ -147,9 +147,7 @@ static int decode(lua_State *L, const char *data, size_t length, const char *nam
   ett_yaml_free(document);
   if (status == 0)
     return 2;
-  ett_err named;
-  ett_err_set(&named, err.code, "%s: %s", name, err.message);
-  return ett_lua_fail(L, &named);
+  return ett_lua_fail_named(L, name, &err);
 }
 
 /* yaml.decode(text [, name]) -> value, lines | nil, err */
@@ -181,10 +179,8 @@ static const luaL_Reg functions[] = {
 int luaopen_ett_yaml(lua_State *L);
 
 int luaopen_ett_yaml(lua_State *L) {
-  if (luaL_newmetatable(L, DOCUMENT_TYPE)) {
-    lua_pushcfunction(L, document_gc);
-    lua_setfield(L, -2, "__gc");
-  }
+  static const luaL_Reg none[] = {{NULL, NULL}};
+  ett_lua_type(L, DOCUMENT_TYPE, none, document_gc);
   luaL_newlib(L, functions);
   ett_lua_push_null(L);
   lua_setfield(L, -2, "null");
