@@ -1,5 +1,5 @@
 --- 1F1B over several model chunks a stage (Narayanan et al. 2021, section 2.2.2), in Megatron-LM's
---- order. The built-in of runtime/step gives the same orders; a spec compares them.
+--- order. C computes the same orders itself (runtime/step/order.h).
 local schedule = { name = "interleaved", summary = "1F1B over vp model chunks a stage: a bubble vp times smaller" }
 
 --- Units of one stage, in order. Groups of pp micro-batches pass through chunk after chunk.

@@ -2,8 +2,8 @@
 --
 --   local p = plan.new({ pp = 4, tp = 2, dp = 2, micro_batch = 4, micro_batches = 8, seq = 4096 }, model, cluster)
 --
--- Every violation is found at once, each with the rule it breaks and the nearest values that
--- keep it, and the nearest passing plans on as many devices.
+-- Every violation is reported at once: the rule, the nearest values that keep it, and the nearest passing plans on as
+-- many devices.
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local plan_rules = require "ett.plan.rules"
@@ -16,7 +16,7 @@ local plan = {}
 --- Fields of a plan as ett.base.schema takes them. A global batch is dp * micro_batch * micro_batches sequences.
 plan.schema = fields.schema
 
---- Faults of single fields beyond their kinds: an unknown schedule, numbers of layers that are none.
+--- Faults of single fields that their kinds do not tell: unknown schedules and stacks, impossible numbers of layers.
 --- Makes the numbers of a split integers.
 local function check_fields(p, found)
   if not schedules.exists(p.schedule) then
@@ -90,9 +90,8 @@ function plan.tokens(p)
   return exact < 2 ^ 53 and p.dp * p.micro_batch * p.micro_batches * p.seq or exact
 end
 
---- Layers of each stage as DeepSpeed cuts a GPT-NeoX model: evenly over the list of its modules,
---- of which two stand before the layers (embedding, a cast) and three behind (a cast, the norm,
---- the head); what is left over goes to the first stages.
+--- Layers of each stage as DeepSpeed splits a GPT-NeoX model: evenly over its list of modules. Two modules precede the
+--- layers (embedding, a cast) and three follow them (a cast, the norm, the head). The first stages take the remainder.
 ---@param layers integer
 ---@param pp integer
 ---@return integer[] split

@@ -1,5 +1,4 @@
---- Rules that a plan's fields keep among each other, with the model and with the cluster, and the
---- plans nearby that keep them.
+--- Rules of a plan: among its fields, with the model, and with the cluster; and the nearest plans that keep them.
 local built_in = require("ett.plan.schedules").built_in
 local schema = require "ett.base.schema"
 
@@ -22,7 +21,7 @@ local function nearest(value, candidates)
   return (below or above) and ("; nearest is %d"):format(below or above) or ""
 end
 
---- Repeated layers of a model: those that are spread over stages.
+--- Number of layers that are spread over stages.
 local function middle_layers(model)
   local count = 0
   for _, layer in ipairs(model.layers) do
@@ -31,7 +30,7 @@ local function middle_layers(model)
   return count
 end
 
---- Whether a model's layers hold anything that may run beside an all-to-all (entry field `beside`).
+--- Whether an entry of a model's layers may run beside an all-to-all (field `beside`).
 local function has_shared_experts(model)
   for _, layer in ipairs(model.layers) do
     for _, entry in ipairs(layer.ops) do if entry.beside then return true end end

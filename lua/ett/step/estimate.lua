@@ -1,14 +1,10 @@
---- Estimates: the time, memory and money of one training step, where each number came from,
---- and how sure it is.
+--- Estimates: the time, memory and price of one training step, with intervals and the source of each number.
 --
 --   local e = estimate.new { model = model, plan = plan, cluster = cluster }
 --   print(e)                      -- the table; e.step_seconds, e.stages[1].memory_bytes, …
 --
--- Interval: every operator and message carries the 90 % interval of its own prediction. All its
--- runs share one error, so it is moved to either end by itself and the step is evaluated again;
--- the moves d_i of different ones combine as sqrt((1 - r) sum d_i^2 + r (sum d_i)^2) with
--- r = 0.25: their errors are neither independent (one device, one set of conditions) nor the same.
--- Where r comes from and what the interval does not cover: runtime/step/README.md, Intervals.
+-- Every operator and message has a 90 % interval. Each is moved to either end, all its runs together, and the step is
+-- evaluated again; runtime/step/README.md says how the moves combine, and what the interval does not cover.
 local architecture = require "ett.model.architecture"
 local lower = require "ett.step.lower"
 local times_module = require "ett.step.times"
@@ -20,7 +16,7 @@ local schema = require "ett.base.schema"
 
 local estimate = {}
 
---- The correlation taken between the errors of different operators.
+--- Correlation between the errors of different operators; runtime/step/README.md has its source.
 estimate.correlation = 0.25
 
 local Estimate = { __name = "ett.estimate" }
@@ -29,8 +25,7 @@ Estimate.__index = Estimate
 function Estimate.__tostring(self) return require("ett.report").estimate(self) end
 function Estimate.__json(self) return require("ett.report").json(self) end
 
-
---- Notes where some seconds of a line came from.
+--- Adds seconds of a line to the source that they came from.
 local function source_of(line, answer, seconds)
   if not answer then return end
   local sources = line.provenance_seconds or {}
@@ -39,7 +34,7 @@ local function source_of(line, answer, seconds)
   line.detail = line.detail or answer.detail
 end
 
---- One word for a line: the least certain source of at least a twentieth of its time.
+--- The least certain source of at least a twentieth of a line's time.
 local function one_provenance(line)
   local total, word = 0.0, nil
   for _, seconds in pairs(line.provenance_seconds or {}) do total = total + seconds end
@@ -50,8 +45,7 @@ local function one_provenance(line)
   return word
 end
 
---- Device seconds a step of every operation, averaged over pipeline stages: what a stage of
---- average load spends on it.
+--- Seconds of every operation in a step on one device, averaged over pipeline stages.
 local function operation_lines(lowered, p)
   local lines, by_name = {}, {}
   local per_stage = p.micro_batches / p.pp
@@ -90,7 +84,7 @@ local function operation_lines(lowered, p)
   return lines
 end
 
---- Messages between devices that the plan itself makes: stages, gradients, weights.
+--- Lines of the messages that follow from the plan: sends between stages, gradients, weights.
 local function message_lines(result, p, times, width)
   local pp = p.pp
   local sums = { sends = 0.0, gradient = 0.0, gradient_hidden = 0.0, tied = 0.0, gather = 0.0, gather_hidden = 0.0,
@@ -100,9 +94,8 @@ local function message_lines(result, p, times, width)
     sums.gradient = sums.gradient + s.gradient_exposed_seconds / pp
     sums.gradient_hidden = sums.gradient_hidden + (s.gradient_seconds - s.gradient_exposed_seconds) / pp
     sums.tied = sums.tied + s.tied_embedding_seconds / pp
-    -- Under ZeRO-3 the passes themselves wait for weights.
+    -- Under ZeRO-3 the passes wait for weights; micro-batches do not run in pairs there.
     local passes = p.micro_batches * (s.micro_batch_forward_seconds + s.micro_batch_backward_seconds)
-    -- (No pairs of micro-batches there, so the passes hold nothing that a pair hides.)
     local waits = passes - s.forward_seconds - s.backward_seconds - s.recompute_seconds
     sums.gather = sums.gather + (s.gather_exposed_seconds + (p.zero == 3 and math.max(0.0, waits) or 0.0)) / pp
     sums.gather_hidden = sums.gather_hidden + (s.gather_seconds - s.gather_exposed_seconds) / pp
@@ -116,7 +109,7 @@ local function message_lines(result, p, times, width)
   end
   local reduce = provenance.reduce_scatter and "reduce_scatter" or "all_reduce"
   local lines = {}
-  -- What no message was asked for is rounding of the sums above.
+  -- Seconds without a message of that name are rounding of the sums above.
   local function add(name, group, seconds, hidden)
     if provenance[name] and (seconds > 0 or hidden > 0) then
       lines[#lines + 1] = { name = name, kind = "collective", group = group, seconds = seconds,
@@ -130,8 +123,8 @@ local function message_lines(result, p, times, width)
   return lines, sums, provenance.optimizer
 end
 
---- Takes what is hidden of the experts' all-to-alls off their line. Returns what stays exposed and
---- what is hidden, seconds of a device averaged over pipeline stages.
+--- Subtracts the hidden part of the experts' all-to-alls from their line.
+---@return number exposed, number hidden seconds of a device, averaged over pipeline stages
 local function expose_exchange(lines, result, p)
   local exposed, hidden = 0.0, 0.0
   for _, s in ipairs(result.stages) do hidden = hidden + s.all_to_all_overlapped_seconds / p.pp end
@@ -188,7 +181,7 @@ function estimate.new(given)
     return schedules.call(label, program.evaluate, program, c_plan, demands, workspace, given.units or false)
   end
   local result = evaluate()
-  if not result then -- everything it asked for is timed, and it is evaluated again
+  if not result then -- demands are untimed
     times:answer(demands, p.dtype, model.hyper.hidden)
     result = evaluate()
   end

@@ -1,9 +1,8 @@
---- How far the experts of a token are spread: on how many nodes, or ranks, of an expert-parallel group.
+--- On how many nodes, or ranks, of an expert-parallel group the experts of a token are.
 --
--- A dispatcher that sends a token once to each place, however many of its experts stand there, moves that
--- many copies in place of top_k (DeepEP, "Overview": once over the network to a node, from there over
--- NVLink; DeepSeek-V3, arXiv 2412.19437, section 3.2.2). Experts are taken to be chosen evenly, as balanced
--- routers strive for: what a place is left out of is a draw without replacement.
+-- A dispatcher that sends a token once to each place moves that many copies instead of top_k (DeepEP, "Overview":
+-- once over the network to a node, then over NVLink; DeepSeek-V3, arXiv 2412.19437, section 3.2.2). Experts are taken
+-- to be drawn evenly without replacement, as balanced routers aim for.
 local expert_spread = {}
 
 --- choose(a, k) / choose(b, k): the share of draws of k among b that stay among a of them.

@@ -10,24 +10,24 @@ local schema = require "ett.base.schema"
 local lower = {}
 
 --- Families whose FLOPs count as model FLOPs: the matrix products. The backward pass of a
---- product is two of its size (attention that recomputes its scores counts no more).
+--- product counts as two of its size, also for attention that recomputes its scores.
 local product = { gemm = true, bmm = true, attention = true }
 
 local function seconds_of(answer)
   return { answer.seconds, answer.low_seconds, answer.high_seconds }
 end
 
---- Ranks of a group stand this far apart: tensor fastest, then context, then data; among experts
---- the tensor ranks of one expert fastest.
+--- Distance between the ranks of a group: tensor ranks are neighbours, then context, then data; in expert groups the
+--- tensor ranks of one expert are neighbours.
 local function stride_of(group, p)
   if group == "tp" then return 1 end
   return group == "ep" and (p.etp or p.tp) or p.tp
 end
 
---- Roles matter, and tell operations apart, only where all-to-alls are overlapped.
+--- Roles distinguish operations only where all-to-alls are overlapped.
 local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.role or nil end
 
--- What C reads of an operation that has none of it.
+-- Fields of an operation that are not given; C has no defaults.
 local nothing = { dense_parameters = 0, expert_parameters = 0, activation_bytes = 0, flops = 0, selective = false,
   role = "outside" }
 
@@ -85,7 +85,7 @@ local function add_collective(state, item)
   local index = state.index[id]
   if index then return index end
   local answer = state.times:collective(item.name, bytes, topology, p.dtype)
-  -- What runs beside a product costs nothing of its own; it is listed with no time.
+  -- A collective that runs beside a product is listed with no time.
   local seconds = item.overlapped and { 0 } or seconds_of(answer)
   index = add(state, {
     name = item.name, kind = "collective", group = item.group, degree = item.degree, bytes = bytes,
@@ -98,8 +98,8 @@ local function add_collective(state, item)
   return index
 end
 
---- Adding a micro-batch's gradients to those kept: reads the new one and the kept one, writes the
---- kept one. It moves memory as a residual addition of as many bytes does, so that is what is timed.
+--- Adds a micro-batch's gradients to the accumulated ones. Timed as a residual addition of as many bytes: it reads
+--- both and writes one.
 local function add_accumulation(state, uses)
   local p, parameters = state.plan, 0.0
   for index, n in pairs(uses) do

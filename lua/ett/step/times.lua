@@ -1,4 +1,4 @@
---- Times of operators, messages and updates: the answers of a profile, each kept, and assumptions where it has none
+--- Times of operators, messages and updates: answers of a profile, asked for once, and assumptions where it has none
 --- (ett.profile.assumed).
 --
 --   local times = require("ett.step.times").new(cluster, profile)
