@@ -1,8 +1,8 @@
-/* demand.h - what a plan needs timed: messages of known size and topology, updates.
+/* demand.h - messages and optimizer updates of a plan that must be timed.
  *
- * Evaluating a plan asks for times; those not yet known are noted, so that the caller can
- * answer all of them at once (through a profile) and evaluate again. A sweep shares one
- * table between its plans: each distinct message is predicted once. */
+ * An evaluation notes every time that it does not know; the caller answers all of them at
+ * once and evaluates again. Plans of a sweep share one table: each distinct message is
+ * predicted once. */
 #ifndef ETT_STEP_DEMAND_H
 #define ETT_STEP_DEMAND_H
 
@@ -20,8 +20,7 @@ typedef enum ett_demand_kind {
   ETT_DEMAND_KINDS,
 } ett_demand_kind;
 
-/* Which pipeline stage updates: their parameters differ in kind (tables, layers, a head).
- */
+/* The pipeline stage that updates: its parameters are tables, layers or a head. */
 typedef enum ett_stage_place {
   ETT_STAGE_FIRST, /* also the only one */
   ETT_STAGE_MIDDLE,

@@ -1,5 +1,5 @@
-/* engine.h - the arrays that the event engine and the closed forms fill: inside
- * runtime/step only. */
+/* engine.h - arrays of the event engine and the closed forms; inside runtime/step only.
+ */
 #ifndef ETT_STEP_ENGINE_H
 #define ETT_STEP_ENGINE_H
 
@@ -34,8 +34,8 @@ static inline double ett_engine_receive(const ett_pipeline *p, int slice, int la
   return kind == ETT_UNIT_BACKWARD && slice < last_slice ? p->send_backward[slice] : 0;
 }
 
-/* Lays the engine's arrays into the workspace and clears what must start at 0. events:
- * also the tables of arrivals; kept: doubles more, at the end. */
+/* Places the engine's arrays in the workspace and sets their start values. events: also
+ * the tables of arrivals; kept: further doubles, at the end. */
 int ett_engine_open(ett_engine *e, const ett_pipeline *p, ett_pipeline_workspace *w,
                     int events, size_t kept, ett_err *err);
 

@@ -1,6 +1,5 @@
-/* order.h - which unit a rank runs k-th: inside runtime/step only.
- *
- * Inline, since the event engine asks for every unit of every rank. */
+/* order.h - the k-th unit of a rank; inside runtime/step only. Inline, because the event
+ * engine asks for every unit of every rank. */
 #ifndef ETT_STEP_ORDER_H
 #define ETT_STEP_ORDER_H
 
@@ -69,7 +68,7 @@ static inline int ett_order_opens_pair(const ett_pipeline *p, int64_t warm, int6
          (k - warm) % 2 == 0;
 }
 
-/* What the units of two slices hide as a pair, of either pass. */
+/* Seconds of one pass that two slices hide as a pair. */
 static inline double ett_order_hidden(const double *hidden, int one, int other) {
   return hidden[one] < hidden[other] ? hidden[one] : hidden[other];
 }
@@ -80,8 +79,7 @@ static inline double ett_order_hidden(const double *hidden, int one, int other) 
 /* A unit as a schedule file writes it: {"B", 2, 1}. */
 const char *ett_order_describe(ett_unit unit, char text[ETT_ORDER_TEXT]);
 
-/* Every rank's own order must hold each unit once; allocates a byte per slice and
- * micro-batch. */
+/* Checks that every rank's order holds each unit once. */
 int ett_order_check_custom(const ett_pipeline *pipeline, ett_err *err);
 
 #endif

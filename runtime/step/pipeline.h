@@ -1,11 +1,10 @@
 /* pipeline.h - one training step through a pipeline: orders, event engine, closed forms.
  *
- * A pipeline has `stages` ranks; each holds `chunks` slices of the model (more than one
- * only for interleaved schedules). Slice v = chunk * stages + rank runs after slice v-1.
- * For every micro-batch each slice does a forward and a backward unit, and where the
- * backward is split also a weight-gradient unit. A rank runs its units one after the
- * other in the order that its schedule says; a unit starts when its rank is free and its
- * input has arrived. Times are seconds, all of them at least 0. */
+ * A pipeline has `stages` ranks; each holds `chunks` slices of the model. Slice
+ * v = chunk * stages + rank runs after slice v-1. Each slice runs a forward and a
+ * backward unit for every micro-batch, and a weight-gradient unit where the backward is
+ * split. A rank runs its units in the order of its schedule. A unit starts when its rank
+ * is free and its input has arrived. Times are seconds of at least 0. */
 #ifndef ETT_STEP_PIPELINE_H
 #define ETT_STEP_PIPELINE_H
 
@@ -51,26 +50,24 @@ typedef struct ett_pipeline {
   /* Whether a rank is busy while it sends. Otherwise messages of one rank and direction
    * queue on its link and the rank computes on. */
   int blocking_sends;
-  /* Whether a rank is busy while it receives, too: the message moves when its sender is
-   * done and its receiver waits for it, one message after the other. Needs
-   * blocking_sends. DeepSpeed's pipelines send so; Megatron-LM's exchange a message for a
-   * message, which costs each side one transfer. */
+  /* Whether a rank is busy while it receives, too; needs blocking_sends. DeepSpeed's
+   * pipelines do so. Megatron-LM's exchange messages, which costs each side one transfer.
+   */
   int blocking_receives;
-  /* Pairs, of 1f1b and interleaved without weight units; NULL: none. Per slice, seconds
-   * of its forward (backward) unit that hide behind the other unit of a pair: in the
-   * steady phase a rank runs the forward of one micro-batch and the backward of another
-   * together, and slices a and b hide what both can, min of a's and b's. Both inputs must
-   * be there; both outputs leave at the end. Each rank warms up by as many forwards more
-   * as make the two independent of each other and of their neighbours': one under the
-   * interleaved order (Megatron-LM, overlap_moe_expert_parallel_comm), twice 1F1B's own
-   * and one with a single chunk. */
+  /* Pairs, of 1f1b and interleaved without weight units; NULL: none. In the steady phase
+   * a rank runs the forward of one micro-batch together with the backward of another. Per
+   * slice: seconds of its forward (backward) unit that a pair can hide; slices a and b
+   * hide the smaller value. Both inputs must have arrived; both outputs leave at the end.
+   * Ranks warm up longer, so that the two are independent: by one forward under the
+   * interleaved order (Megatron-LM, overlap_moe_expert_parallel_comm), by 1F1B's own
+   * warm-up and one with a single chunk. */
   const double *forward_hidden, *backward_hidden;
   /* ETT_SCHEDULE_CUSTOM: units of rank r are units[first_unit[r] .. first_unit[r+1]). */
   const ett_unit *units;
   const size_t *first_unit;
 } ett_pipeline;
 
-/* What came of it. The arrays belong to the workspace and hold until its next use. */
+/* The arrays belong to the workspace and are valid until its next use. */
 typedef struct ett_pipeline_result {
   double makespan;    /* last finish, sends included */
   const double *busy; /* per rank: seconds of computing */
@@ -101,17 +98,16 @@ ett_unit ett_pipeline_unit(const ett_pipeline *pipeline, int rank, size_t k);
  */
 double ett_pipeline_unit_seconds(const ett_pipeline *pipeline, int rank, size_t k);
 
-/* Runs every unit as early as the order allows. Exact for any times. Fails when an order
- * lacks or repeats a unit, or waits for itself (ETT_ERR_ARGUMENT), and when memory ends.
- * keep_units: also fill unit_start (rank after rank). */
+/* Runs every unit as early as the order allows; exact for any times. ETT_ERR_ARGUMENT
+ * when an order lacks or repeats a unit, or waits for itself. keep_units: also fill
+ * unit_start (rank after rank). */
 int ett_pipeline_run(const ett_pipeline *pipeline, ett_pipeline_workspace *workspace,
                      int keep_units, ett_pipeline_result *result, ett_err *err);
 
-/* gpipe without events, exactly: the forward half and the backward half are each a flow
- * shop of identical jobs, which takes the sum over all machines of one job and m - 1
- * times the slowest machine; sends are machines of their own, or part of the sender when
- * they block it. Needs schedule gpipe and one chunk; fills the same result as
- * ett_pipeline_run (no unit_start). */
+/* gpipe without events, exactly. Each half is a flow shop of identical jobs: one job on
+ * all machines and m - 1 times the slowest machine. Sends are machines, or part of the
+ * sender when they block it. Needs schedule gpipe and one chunk; fills the result as
+ * ett_pipeline_run does, without unit_start. */
 int ett_pipeline_gpipe_closed(const ett_pipeline *pipeline,
                               ett_pipeline_workspace *workspace,
                               ett_pipeline_result *result, ett_err *err);

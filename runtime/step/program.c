@@ -97,7 +97,7 @@ static double least(double a, double b) {
   return a < b ? a : b;
 }
 
-/* What hides of a layer's all-to-alls. seconds[role]: of its forward and backward.
+/* Seconds of a layer's all-to-alls that hide. forward, backward: its seconds by role.
  *
  * Shared experts depend on the layer's input alone, so their up projection runs beside
  * the dispatch and their down projection beside the combine, in either pass
@@ -110,7 +110,7 @@ static double least(double a, double b) {
  *   communication  combine B   | dispatch F  | dispatch B  | combine F
  *
  * F forward, B backward (of the whole: input and weight gradients); attention is all
- * computing outside the routed experts. What is longer than its partner stays exposed.
+ * computing outside the routed experts. The part longer than its partner stays exposed.
  * Computing is taken to be as fast beside communication as alone. */
 static void hide(ett_layer_sums *s, const double forward[ETT_ROLES],
                  const double backward[ETT_ROLES], int recomputed) {

@@ -1,10 +1,8 @@
 /* program.h - the step program: an architecture lowered for one device.
  *
- * Flat arrays: every distinct operation (operator or collective inside a layer) once,
- * with its times; every kind of layer with how often one layer of it runs each operation;
- * and the order of kinds in the model. Lowering under a pipeline split is then counting.
- * A program holds for one (architecture, tp, cp, ep, micro-batch, sequence); all values
- * are per device and micro-batch. */
+ * Flat arrays: each distinct operation (operator or collective) with its times, and each
+ * kind of layer, in the model's order, with the operations that one layer runs. All
+ * values are per device and micro-batch. */
 #ifndef ETT_STEP_PROGRAM_H
 #define ETT_STEP_PROGRAM_H
 
@@ -14,22 +12,22 @@
 #include "base/err.h"
 #include "step/demand.h"
 
-/* What is run again in the backward pass. */
+/* The part of the forward pass that runs again in the backward pass. */
 typedef enum ett_recompute {
   ETT_RECOMPUTE_NONE,
   ETT_RECOMPUTE_SELECTIVE, /* operations marked so: the core of attention */
   ETT_RECOMPUTE_FULL,      /* the forward pass of every repeated layer */
 } ett_recompute;
 
-/* Where the layers of a kind must stand. */
+/* The slices that hold the layers of a kind. */
 typedef enum ett_place {
   ETT_PLACE_FIRST,  /* on the first slice: the embedding */
   ETT_PLACE_MIDDLE, /* spread over the slices */
   ETT_PLACE_LAST,   /* on the last slice: final norm, head, loss */
 } ett_place;
 
-/* What an operation is to the all-to-alls of a mixture of experts (dispatch: tokens to
- * the ranks of their experts; combine: the results back). */
+/* An operation's place among the all-to-alls of a mixture of experts. Dispatch sends
+ * tokens to the ranks of their experts; combine returns the results. */
 typedef enum ett_role {
   ETT_ROLE_OUTSIDE,         /* computing outside the experts: attention, norms, router */
   ETT_ROLE_EXPERT,          /* computing between dispatch and combine */
@@ -60,7 +58,7 @@ typedef struct ett_operation {
 
 typedef struct ett_layer_kind {
   ett_place place;
-  int64_t count;      /* layers of this kind, standing together in the model */
+  int64_t count;      /* consecutive layers of this kind */
   double input_bytes; /* kept by a layer that is recomputed in full */
 } ett_layer_kind;
 
@@ -110,9 +108,8 @@ int64_t ett_program_middle_layers(const ett_program *program);
 /* Adds up the kinds; after the last set call, before ett_program_slices. */
 void ett_program_finish(ett_program *program);
 
-/* Middle layers of each slice: as even as can be; what is left over goes to the slices
- * between the first and the last, which hold embedding and head, and then to the first.
- */
+/* Middle layers of each slice, spread evenly. The remainder goes to the slices between
+ * the first and the last, which hold embedding and head, and then to the first. */
 void ett_split_even(int64_t layers, int slices, int64_t *split);
 
 /* What each slice holds under a split of the middle layers (their sum must be right).

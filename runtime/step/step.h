@@ -1,7 +1,7 @@
 /* step.h - a step program under a plan: the time and memory of one training step.
  *
  * Every layer is on exactly one slice,
- * embedding and head where they stand, any degree may be 1. Ranks are laid out as
+ * embedding on the first and head on the last; any degree may be 1. Ranks are laid out as
  * Megatron-LM does: tensor fastest, then context, data, pipeline; expert groups lie
  * inside data * context. A step ends when the slowest stage has updated its weights. */
 #ifndef ETT_STEP_H
@@ -47,7 +47,7 @@ typedef struct ett_step_plan {
 typedef struct ett_step_stage {
   int64_t layers;
   double dense_parameters, expert_parameters;
-  /* All micro-batches; what is hidden of their all-to-alls is not counted. */
+  /* All micro-batches, without the hidden part of their all-to-alls. */
   double forward_seconds, backward_seconds, recompute_seconds;
   double all_to_all_overlapped_seconds; /* of all-to-alls, behind computing */
   double micro_batch_forward_seconds,
@@ -71,10 +71,10 @@ typedef struct ett_step_result {
   double memory_bytes;    /* of the fullest stage */
   int stages;
   const ett_step_stage *stage;
-  const size_t *demands; /* what the plan asked for, distinct */
+  const size_t *demands; /* indexes of the plan's demands, distinct */
   size_t demand_count;
   ett_pipeline_result pipeline;
-  ett_pipeline run; /* what it is the result of */
+  ett_pipeline run; /* the pipeline of that result */
 } ett_step_result;
 
 typedef struct ett_step_workspace ett_step_workspace;
@@ -90,11 +90,10 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *workspace, int keep_units,
                       ett_step_result *result, ett_err *err);
 
-/* The ends of a 90 % interval of step_seconds. Each operation's and message's error is
- * shared by all its runs, so each is moved to either end of its own interval by itself;
- * the moves d_i combine as sqrt((1 - r) sum d_i^2 + r (sum d_i)^2), where r is the
- * correlation between different operations. Changes program and demands while it
- * works and restores them. */
+/* The ends of a 90 % interval of step_seconds. All runs of an operation or message share
+ * one error: each is moved to either end of its interval, and the moves d_i combine as
+ * sqrt((1 - r) sum d_i^2 + r (sum d_i)^2) with the correlation r (README.md). Changes
+ * program and demands meanwhile and restores them. */
 int ett_step_interval(ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *workspace,
                       double correlation, double *low, double *high, ett_err *err);

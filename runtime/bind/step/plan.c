@@ -1,4 +1,4 @@
-/* Plans and orders of ett.step: what a schedule is told. */
+/* Plans and orders of ett.step: the reader of fields, plans, units of schedule files. */
 #include <stddef.h>
 #include <string.h>
 
