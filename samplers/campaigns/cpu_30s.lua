@@ -1,8 +1,8 @@
---- Every operator of a dense decoder on the CPU, in half a minute: low-discrepancy designs over
---- the shapes of small models, each timed unit below about 20 ms.
+--- Every operator of a dense decoder on the CPU in half a minute: low-discrepancy designs over the shapes of small
+--- models, each timed unit below about 20 ms.
 local function log(from, to, multiple) return { from = from, to = to, scale = "log", multiple = multiple or 1 } end
 
---- Below `most` operations a unit, so that a scheduler's slice does not end it.
+--- At most `most` operations, so that a unit ends within the scheduler's time slice.
 local function below(most, count) return function(s) return count(s) <= most end end
 
 local product = function(s) return 2.0 * s.tokens * s.in_features * s.out_features end

@@ -1,5 +1,5 @@
---- Runs the compiled kinds of one pass of an operator on small operands and puts what they wrote beside what
---- samplers/cpu/doubles.lua computes (ett.sampling.check).
+--- Runs the compiled kinds of one pass of an operator on small operands and returns their results beside those of
+--- samplers/cpu/doubles.lua (ett.sampling.check).
 local cpu = require "ett.cpu"
 local find = require "ett.base.find"
 local sample = require "ett.sample"
@@ -77,7 +77,7 @@ return function(calls)
       left[#left + 1] = ("kind '%s' has no reference in double precision"):format(call.kind)
     else
       local known = {}
-      if pass == "backward" then -- what the forward pass keeps belongs to its operands
+      if pass == "backward" then -- the forward pass's results are operands
         local _, _, values = operands(call, "forward", {}, 10 * number)
         for name, value in pairs(values) do known[name] = value end
         for name, value in pairs(reference(call, values, "forward")) do known[name] = value end

@@ -1,8 +1,7 @@
---- What each compiled kind computes, in double precision: kind -> function(d, v, pass) -> { operand = values }.
+--- Each compiled kind in double precision: kind -> function(d, v, pass) -> { operand = values }.
 --
 -- d: its dimensions; v: its operands before the run by name, lists of numbers (bytes of a mask, integers of an index).
--- A campaign's first run of an operator is held against these (ett.sampling.check), and so are the kinds themselves
--- (spec/samplers/cpu_spec.lua).
+-- Checks of operators (ett.sampling.check) and of the kinds (spec/samplers/cpu_spec.lua) compare with these.
 local doubles = require "ett.operator.doubles"
 
 local kinds = {}

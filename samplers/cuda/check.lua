@@ -1,6 +1,5 @@
---- Runs one pass of an operator on small tensors and puts what the device wrote beside what the same list of calls
---- gives in double precision: products and attention by ett.doubles, launches by the operator's field `doubles`
---- (ett.sampling.check).
+--- Runs one pass of an operator on small tensors and returns the device's results beside those of the same calls in
+--- double precision (ett.sampling.check): products and attention by ett.doubles, launches by the operator's `doubles`.
 local doubles = require "ett.operator.doubles"
 local error_module = require "ett.base.error"
 local must = error_module.must
@@ -14,7 +13,7 @@ local function parameters(source, name)
   return list
 end
 
---- A sink for backend.record that keeps what it hands on to the work list.
+--- A sink for backend.record that records the calls and passes them to the work list.
 function check.recorder(work)
   local kept = { tensors = {}, calls = {} }
   local sink = {}
@@ -73,7 +72,7 @@ end
 
 local function set(to, from) for i, v in ipairs(from) do to[i] = v end end
 
---- One call of the list, on the tensors' values. false and why where nobody says what it computes.
+--- One call of the list, on the tensors' values. false and why where it has no reference.
 local function replay(call, values)
   local args = call.args
   if call.kind == "gemm" then
@@ -106,8 +105,8 @@ local function replay(call, values)
   return true
 end
 
---- Sets operands that must fit each other: the output and statistics that an attention's backward pass takes, and a
---- mask with both of its values.
+--- Sets operands that must fit each other: the output and statistics of an attention's backward pass, and a mask with
+--- both of its values.
 local function prepare(work, kept)
   for _, one in ipairs(kept.tensors) do
     one.values = read(work, one)

@@ -168,9 +168,9 @@ describe("ett samples and ett fit", function()
 
   it("say which options change nothing, and that a table's last line was cut", function()
     for arguments, sentence in pairs {
-      ["merge a --output b --shape 1"] = "samples merge: %-%-shape changes nothing here",
-      ["merge a --output b --precision fp16"] = "samples merge: %-%-precision changes nothing here",
-      ["from-trace a b.yml --json"] = "samples from%-trace: %-%-json changes nothing here",
+      ["merge a --output b --shape 1"] = "samples merge: %-%-shape has no effect here",
+      ["merge a --output b --precision fp16"] = "samples merge: %-%-precision has no effect here",
+      ["from-trace a b.yml --json"] = "samples from%-trace: %-%-json has no effect here",
     } do
       local text, status = run("samples " .. arguments)
       assert.equal(2, status, text)

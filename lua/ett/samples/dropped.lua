@@ -1,4 +1,4 @@
---- What the outlier gate set aside, said by file, reason and line.
+--- Sentences about the rows that the outlier gate dropped, by file, reason and line.
 local dropped = {}
 
 --- "2, 5-9, 12" of ascending numbers.
@@ -13,7 +13,7 @@ local function ranges(lines)
   return table.concat(out, ", ")
 end
 
---- Sentences, one per model, file and reason, in a fixed order. Row 0 stands for a file as a whole.
+--- One sentence per model, file and reason, in a fixed order. Row 0 is the whole file.
 ---@param rows table[] { row=, path=, line=, reason=, model= } from Profile:report or ett.coefficients
 ---@return string[]
 function dropped.lines(rows)

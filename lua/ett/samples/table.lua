@@ -12,6 +12,7 @@
 -- SHAPE is the row's first columns, PASS forward, backward, update or collective, US microseconds. A row and its marks
 -- are written at once, so a row that is there has all of its marks.
 local error_module = require "ett.base.error"
+local ett_io = require "ett.io"
 local lfs = require "lfs"
 
 local sample_table = {}
@@ -54,18 +55,10 @@ local function read_text(path)
   if kind and kind ~= "file" then
     return nil, error_module.new("io", "expected a sample table at '%s', found a %s; move it away", path, kind)
   end
-  local file, why = io.open(path, "r")
-  local text
-  if file then
-    text, why = file:read("a")
-    file:close()
-  end
-  why = tostring(why):gsub("^.*: ", "")
-  if not text then return nil, error_module.new("io", "cannot read '%s': %s", path, why) end
-  return text
+  return ett_io.read(path)
 end
 
---- Those of the marks that name the row below them. Others lost their row when the machine stopped between the two.
+--- The marks that name the row below them. Others lost their row when the machine stopped between the two.
 local function own_marks(marks, line)
   local own = {}
   for _, mark in ipairs(marks) do

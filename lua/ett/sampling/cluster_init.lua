@@ -1,5 +1,5 @@
---- Finds out what this machine is and writes it down as a cluster file: devices, memory,
---- NUMA nodes, network cards, and rates measured by short probes.
+--- Writes a cluster file from what it finds on this machine: devices, memory, NUMA nodes, network cards, and rates
+--- measured by short probes.
 local error_module = require "ett.base.error"
 local ett_io = require "ett.io"
 local folder_module = require "ett.base.folder"
@@ -34,9 +34,9 @@ local function folders(path, pattern)
   return names
 end
 
---- Network cards that are up: list of { name, kind = "ethernet", "infiniband" or "virtual" (no hardware of its own: a
---- bridge, a container's end), megabits per second or nil }.
----@param root string where the kernel shows them: "/sys"
+--- Network cards that are up: list of { name, kind = "ethernet", "infiniband" or "virtual" (a bridge, a container's
+--- end), megabits per second or nil }.
+---@param root string the kernel's folder of devices: "/sys"
 function cluster_init.network_cards(root)
   local cards = {}
   for _, name in ipairs(folders(root .. "/class/net", "^[^.]")) do
@@ -102,8 +102,8 @@ end
 
 local backends = { cpu = true, cuda = true }
 
---- Which back end measures this machine: what was asked for, else "cuda" where it finds a device. Second: why a GPU
---- that may be there cannot be used, or nil.
+--- The back end that measures this machine: the given one, else "cuda" where it finds a device. Second: why a GPU
+--- cannot be used, or nil.
 local function choose(asked)
   if asked and not backends[asked] then
     error_module.raise("usage", "cluster init: --backend must be cpu or cuda, got '%s'%s", asked,
@@ -116,7 +116,7 @@ local function choose(asked)
   return "cpu", kind ~= "missing" and why or nil
 end
 
---- What was found: a table of facts, each with where it came from.
+--- Facts of this machine, measured and read.
 ---@param asked string? "cpu" or "cuda"; nil: the GPUs where there are any
 function cluster_init.look(asked)
   local backend, unusable = choose(asked)
@@ -137,7 +137,7 @@ local function number(value) return ("%.4g"):format(value) end
 local function describe_cpu(add, name, facts)
   local ranks = facts.processors
   if not facts.wire and ranks > 1 then
-    add("-- No MPI at hand: the link below is the memory's, halved; install openmpi-bin and run this again.")
+    add("-- Without MPI the link is assumed to have half the memory's bandwidth; install openmpi-bin, run again.")
     facts.wire = { bandwidth = facts.cpu.bandwidth / 2, send_bandwidth = facts.cpu.bandwidth / 2, latency = 1e-6,
       source = "half the memory's bandwidth, 1 us assumed" }
   end
@@ -159,7 +159,7 @@ local function describe_cpu(add, name, facts)
   add("}")
 end
 
---- The text of a cluster file: of the GPUs where facts.gpu says what they are, else of the processors.
+--- The text of a cluster file: of the GPUs where there are facts.gpu, else of the processors.
 ---@param name string
 ---@param facts table of look()
 function cluster_init.text(name, facts)

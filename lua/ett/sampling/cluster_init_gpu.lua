@@ -1,8 +1,7 @@
---- The GPU side of `ett cluster init`: what the driver says of device 0, its rates by short probes, the link to the
+--- The GPU side of `ett cluster init`: facts of device 0 from the driver, its rates by short probes, the link to the
 --- next device by a copy, and the cluster file's text.
 --
--- Two rates of a product are kept apart: its best run is taken as the device's peak, its median over 0.4 s without a
--- pause as what the device sustains.
+-- A product has two rates: its best run is the device's peak, its median over 0.4 s without a pause is sustained.
 local error_module = require "ett.base.error"
 local must = error_module.must
 local find = require "ett.base.find"
@@ -14,7 +13,7 @@ local SIZE = 8192 -- of a square product: 1.1 TFLOP
 local COPY_BYTES = 256 << 20
 local TIME_LIMIT_SECONDS = find.load("samplers", "cuda").time_limit_seconds
 
--- A card's line rate is more than a collective gets of it: 84.8 GB/s of four HDR200 cards' 100.
+-- Share of a card's line rate that a collective reaches: 84.8 GB/s of the 100 of four HDR200 cards.
 local LINE_SHARE = 0.85
 local line_source = "line rates in /sys at 85 % (what NVIDIA/nccl-tests issue 119 reached on HDR200), not measured"
 
@@ -25,7 +24,7 @@ extern "C" __global__ void copy_probe(const float4 *from, float4 *to, long long 
 }
 ]]
 
---- Runs a probe; a failure says which probe of which device, and what to do instead.
+--- Runs a probe; a failure names the probe and the device, and says what to do instead.
 local function probe(what, named, fn)
   local results = table.pack(pcall(fn))
   if results[1] then return table.unpack(results, 2, results.n) end
@@ -34,7 +33,7 @@ local function probe(what, named, fn)
     .. "writes a cluster of the processors", what, named, failure.message)
 end
 
---- Best and median seconds of a work list's runs, one after another for about so many seconds, at least five.
+--- Best and median seconds of a work list's runs: at least five, one after another for about the given seconds.
 local function times(work, seconds)
   must(work:ready { time_limit_seconds = TIME_LIMIT_SECONDS })
   local once = must(work:time { repeats = 3, flush = false, time_limit_seconds = TIME_LIMIT_SECONDS })
@@ -66,7 +65,7 @@ local function product_rates(device, info, precision)
 end
 
 local function copy_rate(device, info)
-  -- What the L2 cache keeps from one run to the next must not count.
+  -- Larger than the L2 cache, so that no run finds the data of the one before.
   local bytes = fitting(math.max(COPY_BYTES, 4 * info.l2_bytes), info, function(size) return 2.0 * size end)
   local work <close> = must(device:work "fp32")
   local from = must(work:tensor { bytes // 4, dtype = "fp32", fill = "normal", seed = 1 })
@@ -77,8 +76,8 @@ local function copy_rate(device, info)
   return 2.0 * bytes / (times(work, 0.1)), bytes
 end
 
---- Why no GPU cluster can be written here, or nil; second, "missing" where that is for want of a part (no driver, no
---- device, not built), else the kind of the driver's failure.
+--- Why no GPU cluster can be written here, or nil. Second: "missing" without a driver, a device or the module, else the
+--- kind of the driver's failure.
 function gpu.missing()
   local ok, why, kind = find.load("samplers", "cuda").available()
   if ok then return nil end

@@ -6,9 +6,8 @@ return {
   summary = "write a cluster file from what is found on this machine",
   usage = "cluster init NAME [--backend cpu|cuda] [--out DIR]",
   description = "Finds GPUs, processors, memory, NUMA nodes and network cards, and measures peak rates by short\n"
-    .. "probes: of the GPUs where the CUDA back end finds any (products by cuBLASLt in every precision they\n"
-    .. "have, a copy in memory, a copy to the next GPU), else of the processors. CUDA_VISIBLE_DEVICES says\n"
-    .. "which GPUs count.\n"
+    .. "probes. On GPUs: products by cuBLASLt in every precision, a copy in memory, a copy to the next GPU.\n"
+    .. "Without a GPU: the processors. CUDA_VISIBLE_DEVICES chooses the GPUs.\n"
     .. "The file goes to DIR/NAME.lua; add its folder's parent to ETT_PATH, or name the file itself.",
   options = {
     { "backend", "NAME", "cuda for the GPUs, cpu for the processors (default: cuda where it finds a device)" },

@@ -1,4 +1,4 @@
---- Operator samples from what was recorded elsewhere.
+--- ett samples: sample tables from recorded traces, or joined from parts.
 local error_module = require "ett.base.error"
 
 local function number_text(value)
@@ -31,11 +31,11 @@ local function shape_of(opts, config, path, columns)
   if type(config.shapes) == "table" and #config.shapes == columns then
     return config.shapes, "'shapes' of the configuration"
   end
-  error_module.raise("missing", "samples: %s: the shape is not known: give --shape with %d numbers (%s)", path, columns,
+  error_module.raise("missing", "samples: %s: unknown shape: give --shape with %d numbers (%s)", path, columns,
     table.concat(config.columns_name, ", ", 1, columns))
 end
 
---- The traces below a folder whose own folders are named by shape, else the folder itself.
+--- The subfolders of each path that are named by shape, else the path itself.
 local function expand(paths, columns)
   local lfs = require "lfs"
   local samples = require "ett.trace.samples"
@@ -112,10 +112,9 @@ return {
   summary = "sample tables: from recorded traces, or merged from parts",
   usage = "samples from-trace DIR [DIR ...] CONFIG.yml [--shape N,N,...] [--output FOLDER]\n"
     .. "       ett samples merge TABLE|FOLDER ... --output FOLDER",
-  description = "CONFIG.yml is a sampling configuration: its 'targets' are paths of event names, one for each\n"
-    .. "measured column. The shape columns come from --shape, else from the end of the folder's name,\n"
-    .. "else from 'shapes'.\n"
-    .. "merge joins the tables of a campaign's parts: each shape once, in order, headers checked.",
+  description = "CONFIG.yml is a sampling configuration. Its 'targets' are paths of event names, one for each\n"
+    .. "measured column. The shape comes from --shape, else from the end of the folder's name, else from\n"
+    .. "'shapes'. merge joins the tables of a campaign's parts: it checks their headers and keeps each shape once.",
   options = {
     { "shape", "N,N,...", "values of the shape columns" },
     { "output", "FOLDER", "write FOLDER/DEVICE_OPERATOR_PRECISION.csv instead of printing" },
@@ -128,11 +127,11 @@ return {
     local what = table.remove(positional, 1)
     local idle = what == "from-trace" and { "json" } or what == "merge" and { "shape", "precision", "device" } or {}
     for _, name in ipairs(idle) do
-      if opts[name] then error_module.raise("usage", "samples %s: --%s changes nothing here", what, name) end
+      if opts[name] then error_module.raise("usage", "samples %s: --%s has no effect here", what, name) end
     end
     if what == "from-trace" then return from_trace(opts, positional) end
     if what == "merge" then return merge(opts, positional) end
-    error_module.raise("usage", "samples: needs what to do: from-trace or merge%s",
+    error_module.raise("usage", "samples: expected from-trace or merge%s",
       what and error_module.suggestion(what, { "from-trace", "merge" }) or "")
   end,
 }

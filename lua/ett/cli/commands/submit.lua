@@ -5,8 +5,8 @@ return {
   name = "submit",
   summary = "write and submit the Slurm job of a campaign",
   usage = "submit CAMPAIGN [--nodes N] [--ranks N] [option ...]",
-  description = "The ranks of the job split an operator campaign dynamically and form the topologies of a\n"
-    .. "collective's. The script goes beside the samples; --print only shows it.",
+  description = "Writes a batch script into the folder of the samples and submits it; --print only shows it.\n"
+    .. "The ranks share the shapes of operators. For collectives they form every topology of nodes and ranks.",
   options = {
     { "out", "DIR", "folder of the sample tables", default = "samples" },
     { "nodes", "N", "nodes", kind = "count", default = 1 },
