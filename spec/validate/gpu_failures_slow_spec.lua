@@ -18,11 +18,11 @@ describe("ett validate --backend cuda that fails", function()
     if reason then pending(reason) return end
     local capability, none = { ETT_GPU_CAPABILITY = 75 }, { ETT_GPU_DEVICES = 0 }
     for _, case in ipairs {
-      { "--backend cuda --layouts 1x1,2x1", 2, "layout 2x1 needs the back end cpu; on a GPU a step is one device's" },
+      { "--backend cuda --layouts 1x1,2x1", 2, "layout 2x1 needs the back end cpu; the back end cuda has only 1x1" },
       { "--backend gpu", 2, "%-%-backend must be cpu or cuda, got 'gpu'" },
       { "--backend cuda --precision fp16", 2, "the back end cuda trains in bf16 or fp32, not in 'fp16'" },
       { "--backend cuda --device 3", 1, "device 3 is not there: this machine has 1 CUDA device" },
-      { "--backend cpu --device 0", 2, "%-%-device goes with the back end cuda, not cpu" },
+      { "--backend cpu --device 0", 2, "%-%-device needs the back end cuda, not cpu" },
       { "--backend cpu --precision bf16", 2, "the back end cpu trains in fp32, not in 'bf16'" },
       { "--backend cuda", 1, "this machine has no CUDA device; ett validate %-%-backend cpu needs none", none },
       { "--backend cuda --precision bf16", 1, "compute capability 7%.5, bf16 needs 8%.0; choose fp32", capability },

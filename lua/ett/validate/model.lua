@@ -97,14 +97,15 @@ local function make_activations(self)
   local function t(width) return b:tensor(z.tokens * width) end
   local function stream() return t(z.hidden) end
   local function statistic() return b:tensor(z.tokens, "fp32") end
+  local function norm_state() return { mean = statistic(), inverse = statistic() } end
   local function slot()
     local a = { x = stream(), layer = {} }
     for i = 1, self.layers do
-      a.layer[i] = { n1 = stream(), mean1 = statistic(), rstd1 = statistic(), qkv = t(3 * z.width), o = t(z.width),
-        attention = b:attention_state(self), x1 = stream(), n2 = stream(), mean2 = statistic(), rstd2 = statistic(),
-        u = t(z.ffn), g = t(z.ffn), out = stream() }
+      a.layer[i] = { n1 = stream(), state1 = norm_state(), qkv = t(3 * z.width), o = t(z.width),
+        attention = b:attention_state(self), x1 = stream(), n2 = stream(), state2 = norm_state(), u = t(z.ffn),
+        g = t(z.ffn), out = stream() }
     end
-    if self.last then a.n, a.mean, a.rstd, a.entropy = stream(), statistic(), statistic(), b:entropy_state(self) end
+    if self.last then a.n, a.state, a.entropy = stream(), norm_state(), b:entropy_state(self) end
     b:inputs(self, a)
     return a
   end
@@ -179,40 +180,51 @@ function Trainer:collective(kind, group, label, tensor, other, run)
   self:book(label, kind, 4 * math.max(#tensor, other and #other or 0), group:size(), start, processor)
 end
 
+--- Norm of x; `state` keeps its statistics for backward.
+function Trainer:norm(weights, x, y, state)
+  self:op("layer_norm", "forward", { x = x, gain = weights.gain.w, bias = weights.bias.w, y = y, mean = state.mean,
+    inverse = state.inverse })
+end
+
+function Trainer:norm_backward(weights, x, dy, dx, state)
+  self:op("layer_norm", "backward", { x = x, gain = weights.gain.w, dy = dy, mean = state.mean, inverse = state.inverse,
+    dx = dx, dgain = weights.gain.g, dbias = weights.bias.g })
+end
+
+--- Sums a tensor over the tensor ranks.
+function Trainer:reduce_tp(tensor) self:collective("all_reduce", self.tp_group, "tp", tensor) end
+
 --- Forward pass of this stage for one micro-batch.
 ---@param input tensor? residual stream from the stage before
 function Trainer:forward(a, input)
   local s = self.s
   if self.first then
     self:op("embedding", "forward", { ids = a.ids, table = self.embedding.w, out = a.x })
-    self:collective("all_reduce", self.tp_group, "tp", a.x)
+    self:reduce_tp(a.x)
   else
     a.x:copy(input)
   end
   local x = a.x
   for i, block in ipairs(self.blocks) do
-    local l, norm1, norm2 = a.layer[i], block.norm1, block.norm2
-    self:op("layer_norm", "forward", { x = x, gain = norm1.gain.w, bias = norm1.bias.w, y = l.n1, mean = l.mean1,
-      inverse = l.rstd1 })
+    local l = a.layer[i]
+    self:norm(block.norm1, x, l.n1, l.state1)
     self:op("linear_qkv", "forward", { x = l.n1, w = block.qkv.w, y = l.qkv })
     self:op("rope", "forward", { x = l.qkv, table = self.rotation })
     self:op("flash_attention", "forward", { qkv = l.qkv, out = l.o, kept = l.attention })
     self:op("linear_proj", "forward", { x = l.o, w = block.proj.w, y = s.branch })
-    self:collective("all_reduce", self.tp_group, "tp", s.branch)
+    self:reduce_tp(s.branch)
     self:op("residual_add", "forward", { a = x, b = s.branch, sum = l.x1 })
-    self:op("layer_norm", "forward", { x = l.x1, gain = norm2.gain.w, bias = norm2.bias.w, y = l.n2, mean = l.mean2,
-      inverse = l.rstd2 })
+    self:norm(block.norm2, l.x1, l.n2, l.state2)
     self:op("linear_up", "forward", { x = l.n2, w = block.up.w, y = l.u })
     self:op("gelu", "forward", { x = l.u, y = l.g })
     self:op("linear_down", "forward", { x = l.g, w = block.down.w, y = s.branch })
-    self:collective("all_reduce", self.tp_group, "tp", s.branch)
+    self:reduce_tp(s.branch)
     self:op("residual_add", "forward", { a = l.x1, b = s.branch, sum = l.out })
     x = l.out
   end
   a.last_x = x
   if not self.last then return x end
-  self:op("layer_norm", "forward", { x = x, gain = self.final.gain.w, bias = self.final.bias.w, y = a.n, mean = a.mean,
-    inverse = a.rstd })
+  self:norm(self.final, x, a.n, a.state)
   self:op("lm_head", "forward", { x = a.n, w = self.head.w, y = s.logits })
   self:op("cross_entropy", "forward", { logits = s.logits, target = a.targets, loss = a.loss, kept = a.entropy })
   self:join_vocabulary(a)
@@ -231,9 +243,9 @@ function Trainer:join_vocabulary(a)
     target:set(i, a.entropy:get(i) - a.loss:get(i)) -- the target's logit, or 0
   end
   self:collective("all_reduce", self.tp_group, "tp", top, nil, "all_reduce_max")
-  self:collective("all_reduce", self.tp_group, "tp", target)
+  self:reduce_tp(target)
   for i = 1, tokens do sum:set(i, math.exp(a.entropy:get(i) - top:get(i))) end
-  self:collective("all_reduce", self.tp_group, "tp", sum)
+  self:reduce_tp(sum)
   for i = 1, tokens do
     local lse = top:get(i) + math.log(sum:get(i))
     a.entropy:set(i, lse)
@@ -251,35 +263,30 @@ function Trainer:backward(a, grad)
   local z, s, b = self.z, self.s, self.backend
   local dx = s.dx
   if self.last then
-    local final = self.final
     self:op("cross_entropy", "backward", { logits = s.logits, target = a.targets, kept = a.entropy,
       dlogits = s.dlogits })
     self:op("lm_head", "backward", { x = a.n, w = self.head.w, dy = s.dlogits, dx = s.dn, dw = self.head.g })
-    self:collective("all_reduce", self.tp_group, "tp", s.dn)
-    self:op("layer_norm", "backward", { x = a.last_x, gain = final.gain.w, dy = s.dn, mean = a.mean, inverse = a.rstd,
-      dx = dx, dgain = final.gain.g, dbias = final.bias.g })
+    self:reduce_tp(s.dn)
+    self:norm_backward(self.final, a.last_x, s.dn, dx, a.state)
     b:end_group(self, self.head.group)
   else
     dx:copy(grad)
   end
   for i = self.layers, 1, -1 do
     local l, block = a.layer[i], self.blocks[i]
-    local norm1, norm2 = block.norm1, block.norm2
     local x = i == 1 and a.x or a.layer[i - 1].out
     self:op("linear_down", "backward", { x = l.g, w = block.down.w, dy = dx, dx = s.dg, dw = block.down.g })
     self:op("gelu", "backward", { x = l.u, dy = s.dg, dx = s.du })
     self:op("linear_up", "backward", { x = l.n2, w = block.up.w, dy = s.du, dx = s.dn, dw = block.up.g })
-    self:collective("all_reduce", self.tp_group, "tp", s.dn)
-    self:op("layer_norm", "backward", { x = l.x1, gain = norm2.gain.w, dy = s.dn, mean = l.mean2, inverse = l.rstd2,
-      dx = s.dbranch, dgain = norm2.gain.g, dbias = norm2.bias.g })
+    self:reduce_tp(s.dn)
+    self:norm_backward(block.norm2, l.x1, s.dn, s.dbranch, l.state2)
     self:op("residual_add", "backward", { a = dx, b = s.dbranch, sum = s.dx1 })
     self:op("linear_proj", "backward", { x = l.o, w = block.proj.w, dy = s.dx1, dx = s.d_o, dw = block.proj.g })
     self:op("flash_attention", "backward", { qkv = l.qkv, out = l.o, dout = s.d_o, dqkv = s.dqkv, kept = l.attention })
     self:op("rope", "backward", { x = s.dqkv, table = self.rotation })
     self:op("linear_qkv", "backward", { x = l.n1, w = block.qkv.w, dy = s.dqkv, dx = s.dn, dw = block.qkv.g })
-    self:collective("all_reduce", self.tp_group, "tp", s.dn)
-    self:op("layer_norm", "backward", { x = x, gain = norm1.gain.w, dy = s.dn, mean = l.mean1, inverse = l.rstd1,
-      dx = s.dbranch, dgain = norm1.gain.g, dbias = norm1.bias.g })
+    self:reduce_tp(s.dn)
+    self:norm_backward(block.norm1, x, s.dn, s.dbranch, l.state1)
     self:op("residual_add", "backward", { a = s.dx1, b = s.dbranch, sum = dx })
     b:end_group(self, block.qkv.group)
   end

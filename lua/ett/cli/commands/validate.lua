@@ -1,4 +1,4 @@
---- ett validate: real training steps against their prediction from this machine's samples.
+--- ett validate: executed training steps against their prediction from this machine's samples.
 local error_module = require "ett.base.error"
 
 local function describe(case)
@@ -34,8 +34,8 @@ local function print_group(group)
     if row.changed then print(("# %s: configuration %d has %s"):format(group.layout, i, row.changed)) end
   end
   if disturbed > 0 then
-    print(("# %s: ~ other programs had a processor in nearly every step of %d configurations; "
-      .. "their least disturbed steps count"):format(group.layout, disturbed))
+    print(("# %s: ~ other programs disturbed nearly every step of %d configurations; the least disturbed steps count")
+      :format(group.layout, disturbed))
   end
   local words = {}
   for _, c in ipairs(group.collectives) do
@@ -65,13 +65,13 @@ local function layouts_of(opts, backend)
     end
     list[#list + 1] = word
   end
-  if #list == 0 then error_module.raise("usage", "validate: --layouts names no layout") end
+  if #list == 0 then error_module.raise("usage", "validate: --layouts is empty; name a layout such as 1x1") end
   return list
 end
 
 local backends = { "cpu", "cuda" }
 
---- The back end asked for; without a word, the GPU where there is one and nothing asks for several ranks.
+--- The back end to use. Default: the GPU, if there is one and no layout of several ranks is named.
 local function backend_of(opts)
   local name = opts.backend
   if not name then
@@ -94,7 +94,7 @@ local function check(opts, backend)
     error_module.raise("usage", "validate: --configurations must be at most %d, got %d", most, opts.configurations)
   end
   if opts.device and backend == "cpu" then
-    error_module.raise("usage", "validate: --device goes with the back end cuda, not cpu")
+    error_module.raise("usage", "validate: --device needs the back end cuda, not cpu")
   end
   if opts.device and opts.device < 0 then
     error_module.raise("usage", "validate: --device must be 0 or more, got %d", opts.device)
@@ -137,21 +137,20 @@ return {
   name = "validate",
   summary = "train small transformers on this machine and compare with their prediction",
   usage = "validate [--backend NAME] [--layouts LIST] [--out DIR] [option ...]",
-  description = "Samples the operators (and, with MPI layouts, the collectives), predicts training steps from the\n"
-    .. "samples alone, executes them, and prints both. Layouts are data x tensor parallel ranks; pp2 is a pipeline.\n"
-    .. "Ranks beyond the processors share them. On processors samples and steps take turns; all layouts take about\n"
-    .. "ten minutes and 6 GB; 'others' is the share of the steps in which other programs had a processor.\n"
-    .. "With cuda a step runs on one GPU, as one CUDA graph; the operators' times are events between them in a few\n"
-    .. "more steps.",
+  description = "Samples operators and collectives, predicts training steps from the samples, executes them, and\n"
+    .. "prints both times. A layout is data x tensor parallel ranks; pp2 is a pipeline of two stages.\n"
+    .. "On processors, samples and steps take turns. Surplus ranks share processors. All layouts take about ten\n"
+    .. "minutes and 6 GB. 'others' is the share of the steps in which other programs had a processor.\n"
+    .. "With cuda, a step is one CUDA graph on one GPU. Operators are timed by events in a few more steps.",
   options = {
-    { "backend", "NAME", "cpu or cuda (default: cuda where a GPU is and no layout of several ranks is named)" },
+    { "backend", "NAME", "cpu or cuda (default: cuda if there is a GPU and no layout of several ranks is named)" },
     { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: all; without MPI, and with cuda, 1x1)" },
     { "device", "K", "with cuda: the GPU to use", kind = "integer" },
     { "precision", "NAME", "with cuda: bf16 or fp32 (default: bf16 where the GPU and cuDNN have it); cpu: fp32" },
-    { "no-check", "do not hold each operator's outputs against double precision first" },
-    { "out", "DIR", "folder of the samples (default: a temporary one)" },
+    { "no-check", "skip the check of each operator's outputs against double precision" },
+    { "out", "DIR", "folder for the samples (default: a temporary one)" },
     { "configurations", "N", "how many of the twelve", kind = "count", default = 12 },
-    { "steps", "N", "undisturbed steps of each (at most three times as many are run on processors)", kind = "count",
+    { "steps", "N", "undisturbed steps of each; at most three times as many are run on processors", kind = "count",
       default = 12 },
     { "scale", "X", "size of the sampling campaign", kind = "positive", default = 1 },
     { "lines", "print every operator and collective of each configuration" },
