@@ -202,7 +202,7 @@ return op
       "doubled.lua")
     local ok, err = pcall(backend.calls, op, { n = 4 }, "forward")
     assert.is_false(ok)
-    assert.matches("'twice' does not say which compiled kind does the same there", err.message, 1, true)
+    assert.matches("its launch of 'twice' names no compiled kind that does the same", err.message, 1, true)
     op.kernel = function(k, s)
       k.kernel { name = "twice", source = "", grid = 1, block = 1, args = {},
         cpu = { kind = "scale", rows = s.n, cols = 1 } }
