@@ -143,8 +143,8 @@ return op
     operator ", trans_a = true"
     text, status = ett "sample c.lua --quiet"
     assert.equal(1, status, text)
-    assert.matches("was begun by another version of %./own%.lua %(%x+, now %x+%); give %-%-continue%-changed to go on, "
-      .. "or %-%-out for a new folder", text)
+    assert.matches("was begun by another version of %./own%.lua %(%x+, now %x+%); give %-%-continue%-changed "
+      .. "to continue, or %-%-out for a new folder", text)
     campaign "8, 16, 32"
     text, status = ett "sample c.lua --quiet --continue-changed"
     assert.equal(0, status, text)
