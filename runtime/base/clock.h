@@ -1,4 +1,4 @@
-/* A clock of the system in seconds. */
+/* A system clock in seconds. */
 #ifndef ETT_BASE_CLOCK_H
 #define ETT_BASE_CLOCK_H
 

@@ -1,26 +1,26 @@
-/* err.h - how the core reports a fault.
+/* How the core reports an error.
  *
  * The core never prints, exits or raises: a function that can fail returns a status
  * (0 or a pointer on success) and fills the caller's ett_err. */
 #ifndef ETT_BASE_ERR_H
 #define ETT_BASE_ERR_H
 
-/* What kind of thing went wrong; the Lua side knows these by name (ett_err_kind). */
+/* Kinds of errors; Lua has them by name (ett_err_kind). */
 typedef enum ett_err_code {
   ETT_OK = 0,
-  ETT_ERR_ARGUMENT, /* the caller asked for something impossible */
+  ETT_ERR_ARGUMENT, /* an impossible argument */
   ETT_ERR_MEMORY,   /* an allocation failed */
   ETT_ERR_IO,       /* a file or device failed */
-  ETT_ERR_FORMAT,   /* a file does not hold what it should */
-  ETT_ERR_LIMIT,    /* a stated limit was passed */
-  ETT_ERR_MISSING,  /* a library, device or file is not there */
+  ETT_ERR_FORMAT,   /* the contents of a file are wrong */
+  ETT_ERR_LIMIT,    /* a limit was exceeded */
+  ETT_ERR_MISSING,  /* a library, device or file is missing */
   ETT_ERR_INTERNAL, /* a defect of ett itself */
-  ETT_ERR_LOST,     /* a device that this process cannot use any more */
+  ETT_ERR_LOST,     /* a device is unusable by this process from now on */
 } ett_err_code;
 
 typedef struct ett_err {
   ett_err_code code;
-  char message[1024]; /* lower case, no full stop: what was wanted, what came, where */
+  char message[1024]; /* lower case, no full stop: expected, found, where */
 } ett_err;
 
 /* Fills *err (which may be NULL) from a printf format; returns -1, so that a failing

@@ -1,8 +1,5 @@
-/* A growing byte buffer in a userdata, so that a raised error cannot leak it.
- *
- * Memory comes from the state's own allocator: it counts towards a memory limit and takes
- * part in failed-allocation tests.
- */
+/* A growing byte buffer in a userdata, so that a raised error does not leak it. Its
+ * memory comes from the state's allocator and counts towards its limit. */
 #ifndef ETT_BIND_BUFFER_H
 #define ETT_BIND_BUFFER_H
 

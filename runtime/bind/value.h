@@ -1,5 +1,4 @@
-/* value.h - what the readers and writers of data agree on: null, arrays, files in memory.
- */
+/* Null, arrays and files in memory, for the readers and writers of data. */
 #ifndef ETT_BIND_VALUE_H
 #define ETT_BIND_VALUE_H
 
@@ -8,15 +7,15 @@
 
 #include "base/err.h"
 
-/* Pushes the one null value (`ett.json.null`): a userdata that prints "null". A field
- * that was read as null is told from a field that was absent by it. */
+/* Pushes the one null value (`ett.json.null`): a userdata that prints "null". It marks a
+ * field that is present and null. */
 void ett_lua_push_null(lua_State *L);
 
-/* Whether the value at index is null: ours, or the light NULL of lua-cjson. */
+/* Whether the value at index is null: ett's, or lua-cjson's. */
 int ett_lua_is_null(lua_State *L, int index);
 
-/* Marks the table at index as an array, which matters only while it is empty. Tables with
- * another metatable are left alone. */
+/* Marks the table at index as an array, which matters while it is empty. A table with
+ * another metatable stays unmarked. */
 void ett_lua_mark_array(lua_State *L, int index);
 int ett_lua_is_array(lua_State *L, int index);
 

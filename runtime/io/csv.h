@@ -1,9 +1,8 @@
 /* CSV (RFC 4180) as columns, with the line of every row.
  *
- * The first record names the columns. Records that begin with '#' are comments, blank
- * lines are skipped, a byte-order mark and carriage returns are too. Fields are read as
- * numbers only when asked, so that a fault can say which line, column and text it is.
- */
+ * The first record names the columns. Records that begin with '#' are comments. Blank
+ * lines, a byte-order mark and carriage returns are skipped. Fields stay text until
+ * ett_csv_numbers, whose errors name line, column and text. */
 #ifndef ETT_IO_CSV_H
 #define ETT_IO_CSV_H
 
@@ -28,18 +27,18 @@ typedef struct {
   size_t field_room, line_room, comment_room;
 } ett_csv_table;
 
-/* What a column of numbers must hold; every kind refuses NaN, infinities and text. */
+/* The contents of a column of numbers; every kind refuses NaN, infinities and text. */
 typedef enum {
   ETT_CSV_NUMBER,
   ETT_CSV_POSITIVE,
   ETT_CSV_NONNEGATIVE,
-  ETT_CSV_INTEGER, /* integral within 2^53; "1.0" will do */
+  ETT_CSV_INTEGER, /* integral within 2^53, also "1.0" */
   ETT_CSV_COUNT,   /* a positive integer */
 } ett_csv_number_kind;
 
-/* Reads data[0 .. length), which is copied. separator is mostly ','. Rows whose count of
- * fields is not the header's are faults, as are quotes without an end, columns of the
- * same name and text that is not UTF-8. Returns 0, or -1 with *table empty. */
+/* Reads data[0 .. length), which is copied. Refused: rows with another number of fields
+ * than the header, quotes without an end, columns of the same name, text that is not
+ * UTF-8. Returns 0, or -1 with *table empty. */
 int ett_csv_read(const char *data, size_t length, char separator, ett_csv_table *table,
                  ett_err *err);
 
@@ -49,8 +48,8 @@ int ett_csv_column(const ett_csv_table *table, const char *name, size_t length);
 /* The field of a row and column, both from 0. */
 const ett_csv_field *ett_csv_at(const ett_csv_table *table, size_t row, size_t column);
 
-/* Fills values[0 .. rows) from a column. On a fault returns -1; err names the first line
- * that is wrong, its text, and how many more there are. */
+/* Fills values[0 .. rows) from a column. On a fault returns -1; err names the first wrong
+ * line, its text, and the number of further ones. */
 int ett_csv_numbers(const ett_csv_table *table, size_t column, ett_csv_number_kind kind,
                     double *values, ett_err *err);
 

@@ -1,4 +1,4 @@
-/* Whole files: read with a bound, written whole or not at all. */
+/* Whole files: read with a bound, replaced whole. */
 #ifndef ETT_IO_FILE_H
 #define ETT_IO_FILE_H
 
@@ -12,9 +12,9 @@
 int ett_file_read(const char *path, size_t max_bytes, char **data, size_t *length,
                   ett_err *err);
 
-/* Replaces path by data[0 .. length): writes a new file beside it, flushes it to the disk
- * and renames it, so that readers and crashes see the old file or the new one, never a
- * part. Devices and pipes are written to as they are. Returns 0 or -1. */
+/* Replaces path by data[0 .. length): writes a new file beside it, syncs and renames it.
+ * Readers see the old file or the new one. Devices and pipes are written directly.
+ * Returns 0 or -1. */
 int ett_file_write(const char *path, const char *data, size_t length, ett_err *err);
 
 /* Makes path and its missing parents (mode 0777 less umask). Returns 0 or -1. */

@@ -2,9 +2,8 @@
  *
  * Plain scalars follow the YAML 1.2 core schema: 1.26e9 is a number, `yes` is a string.
  * Refused, with the line: text that is not UTF-8, a second document, unknown tags, keys
- * that are not scalars, and what passes the limits. An alias refers to its anchor's node;
- * the limits count what the aliases would expand to, so that a few lines cannot stand for
- * billions of values.
+ * that are not scalars, documents beyond the limits. An alias refers to its anchor's
+ * node; the limits count each use of it, so that a few lines do not expand to billions.
  */
 #ifndef ETT_IO_YAML_H
 #define ETT_IO_YAML_H
@@ -56,7 +55,7 @@ typedef struct {
 /* 64 levels, a million values, 64 MiB of scalars. */
 extern const ett_yaml_limits ett_yaml_default_limits;
 
-/* Deepest limit that may be asked for. */
+/* The largest depth that limits may have. */
 #define ETT_YAML_MAX_DEPTH 128
 
 /* Reads the one document in data[0 .. length). Returns 0; the caller then owns *document.

@@ -1,10 +1,7 @@
 /* Fused attention by cuDNN, as the graph of elementary operations that its attention
- * engines recognise.
- *
- * The graphs are those which NVIDIA's open front end writes out for scaled dot-product
- * attention and its gradient (cudnn-frontend, node/scaled_dot_product_flash_attention.h).
- * The single "unified" operations are not used: up to cuDNN 9.20 the forward one takes no
- * mask, and the backward one had no engine in any version that was seen
+ * engines recognise: that of NVIDIA's open front end (cudnn-frontend,
+ * node/scaled_dot_product_flash_attention.h). The "unified" operations are not used: up
+ * to cuDNN 9.20 the forward one takes no mask and the backward one has no engine
  * (JuliaGPU/CUDA.jl, pull request 3238). */
 #include <float.h>
 #include <math.h>
@@ -23,7 +20,7 @@ int ett_cuda_work_attention(ett_cuda_work *work, const ett_cuda_attention *atten
 
 #else
 
-/* dQ's buffer is cleared by the engines themselves since this version. */
+/* Since this version the engines clear dQ's buffer. */
 enum { LEAST_VERSION = 90600 };
 
 typedef ett_cuda_operand operand;
@@ -34,9 +31,9 @@ static cudnnDataType_t data_type(ett_cuda_dtype dtype) {
                                   : CUDNN_DATA_BFLOAT16;
 }
 
-/* One of the caller's tensors, [batch, heads, seq, width]; row: elements between the
- * positions of a [batch, seq, heads, width] one, or 0; exchanged: its last two dimensions
- * change places, as the products with K' and V' want them. */
+/* One of the caller's tensors, [batch, heads, seq, width]. row: elements between the
+ * positions of a [batch, seq, heads, width] one, or 0. exchanged: with its last two
+ * dimensions exchanged, for products with K' and V'. */
 static operand given(ett_cuda_graph *graph, const ett_cuda_work *work, int tensor,
                      long long batch, long long heads, long long seq, long long width,
                      long long row, int exchanged) {
@@ -66,7 +63,7 @@ static operand binary(ett_cuda_graph *graph, cudnnPointwiseMode_t mode, const op
   return y;
 }
 
-/* Scores of keys behind the query's own position become the lowest number. */
+/* Scores of keys after the query's position become the lowest number. */
 static operand mask(ett_cuda_graph *graph, const operand *scores) {
   operand row = ett_cuda_dnn_virtual(graph, scores->dims, CUDNN_DATA_INT32);
   operand column = ett_cuda_dnn_virtual(graph, scores->dims, CUDNN_DATA_INT32);
@@ -114,7 +111,7 @@ static void forward(ett_cuda_graph *graph, const ett_cuda_work *work,
   operand logarithm = unary(graph, CUDNN_POINTWISE_LOG, &sum);
   ett_cuda_dnn_pointwise(graph, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, &greatest,
                          &logarithm, NULL, &stats);
-  /* The second product takes its operands in the tensors' own precision. */
+  /* The second product needs the tensors' own precision. */
   operand probabilities = ett_cuda_dnn_virtual(
       graph, scores.dims, data_type(ett_cuda_work_tensor_dtype(work, a->q)));
   ett_cuda_dnn_pointwise(graph, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, &powers, &sum,
@@ -152,7 +149,7 @@ static void backward(ett_cuda_graph *graph, const ett_cuda_work *work,
   operand dk = given(graph, work, a->dk, b, g, columns, d, a->kv_row, 0);
   operand dv = given(graph, work, a->dv, b, g, columns, d, a->kv_row, 0);
   operand scale = ett_cuda_dnn_scalar(graph, 1.0f / sqrtf((float)d));
-  operand one = ett_cuda_dnn_scalar(graph, 1.0f); /* the place of dropout's factor */
+  operand one = ett_cuda_dnn_scalar(graph, 1.0f); /* in place of dropout's factor */
 
   operand products = binary(graph, CUDNN_POINTWISE_MUL, &dout, &o);
   operand sum = middle(graph, &stats), row_sum = ett_cuda_dnn_kept(graph, stats.dims);
@@ -193,7 +190,7 @@ static long long product(long long a, long long b, long long c, long long d) {
   return result;
 }
 
-/* Elements from the first of a tensor to its last; -1: the row is too short for it. */
+/* Elements from the first of a tensor to its last; -1 when the row is too short. */
 static long long elements(long long batch, long long heads, long long seq,
                           long long width, long long row) {
   if (row == 0)

@@ -1,4 +1,4 @@
-/* compile.h - CUDA C to a cubin at run time, by NVRTC. Needs no device and no driver. */
+/* CUDA C to a cubin at run time, by NVRTC. Needs no device and no driver. */
 #ifndef ETT_CUDA_COMPILE_H
 #define ETT_CUDA_COMPILE_H
 
@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 
-/* Element types of tensors. fp8 (e4m3) is for GEMM operands; kernels see bf16 then. */
+/* Element types of tensors. fp8 (e4m3) is for operands of products; kernels use bf16. */
 typedef enum ett_cuda_dtype {
   ETT_CUDA_FP16,
   ETT_CUDA_BF16,
@@ -17,19 +17,18 @@ typedef enum ett_cuda_dtype {
 
 size_t ett_cuda_dtype_bytes(ett_cuda_dtype dtype);
 
-/* Compiles `source` (an operator's CUDA C; `label` names it in messages) for
- * compute capability major*10+minor, such as 80, 90, 100. In front of the source stands a
- * prelude that defines the element type T (from dtype), `float load(const T *, long
- * long)` and `void store(T *, long long, float)`, block_sum() and block_max(), and the
- * loops each_element(i, n) of a grid and each_column(j, cols) of a block. Line numbers in
- * messages are the operator's own. On success *cubin (free() it) holds *bytes bytes. On
- * failure err carries the first line of the compiler's log and, when log is given, *log
- * (free() it) the whole of it. */
+/* Compiles an operator's CUDA C for compute capability major*10+minor, such as 90;
+ * `label` names it in messages. A prelude before the source defines the element type T
+ * (from dtype), `float load(const T *, long long)`, `void store(T *, long long, float)`,
+ * block_sum(), block_max(), and the loops each_element(i, n) of a grid and
+ * each_column(j, cols) of a block. Line numbers in messages are the operator's. On
+ * success *cubin (free() it) holds *bytes bytes. On failure err holds the first line of
+ * the compiler's log, and *log (free() it), unless log is NULL, all of it. */
 int ett_cuda_compile(const char *source, const char *label, int first_line,
                      ett_cuda_dtype dtype, int capability, void **cubin, size_t *bytes,
                      char **log, ett_err *err);
 
-/* What stands in front of every source; ETT_DTYPE is the ett_cuda_dtype of T. */
+/* The prelude; ETT_DTYPE is the ett_cuda_dtype of T. */
 const char *ett_cuda_prelude(void);
 
 #endif

@@ -1,22 +1,22 @@
-/* device.h - one GPU: its facts, its stream, and what is kept for all work on it. */
+/* One GPU: its facts, its stream, and what all work on it shares. */
 #ifndef ETT_CUDA_DEVICE_H
 #define ETT_CUDA_DEVICE_H
 
 #include "samplers/cuda/compile.h"
 #include "samplers/cuda/libraries.h"
 
-/* A compiled kernel source, loaded once a device: every shape of a campaign uses it. */
+/* A compiled kernel source, loaded once per device. */
 typedef struct ett_cuda_module {
   char *source;
   ett_cuda_dtype dtype;
   CUmodule module;
 } ett_cuda_module;
 
-/* Why a device cannot be used any more. */
+/* Why a device is unusable. */
 typedef enum ett_cuda_death {
   ETT_CUDA_ALIVE,
-  ETT_CUDA_KERNEL_FAULT, /* a kernel did what it must not, or never ended */
-  ETT_CUDA_DEVICE_FAULT, /* the device itself failed or went away */
+  ETT_CUDA_KERNEL_FAULT, /* an illegal access of a kernel, or a timeout */
+  ETT_CUDA_DEVICE_FAULT, /* the device itself failed or disappeared */
 } ett_cuda_death;
 
 typedef struct ett_cuda_device {
@@ -31,7 +31,7 @@ typedef struct ett_cuda_device {
   void *dnn; /* cudnnHandle_t, NULL until the first attention */
   ett_cuda_module *modules;
   int module_count, module_room;
-  CUevent *events; /* made at their first use, then used again */
+  CUevent *events; /* made at their first use, then reused */
   int event_count, event_room;
   ett_cuda_death death;
 
@@ -54,20 +54,19 @@ int ett_cuda_device_count(ett_err *err);
  * buffer. A half-open device is closed again. */
 int ett_cuda_device_open(ett_cuda_device *device, int ordinal, ett_err *err);
 
-/* Safe to call twice, and on a zeroed device. What a dead device holds is left to the end
- * of the process: freeing would wait for it. */
+/* Safe to call twice, and on a zeroed device. Memory of a dead device is not freed: that
+ * would wait for it. */
 void ett_cuda_device_close(ett_cuda_device *device);
 
 /* Makes the device's context current on this thread; -1 when the device is dead. */
 int ett_cuda_device_use(const ett_cuda_device *device, ett_err *err);
 
-/* Fills err from a status of work on the device and returns -1. The device is asked
- * whether its context still lives; if not, the device is marked dead and the error is
- * ETT_ERR_LOST. */
+/* Fills err from a status of work on the device and returns -1. If the context is lost,
+ * the device is marked dead and the error is ETT_ERR_LOST. */
 int ett_cuda_device_fail(ett_cuda_device *device, CUresult status, const char *doing,
                          ett_err *err);
 
-/* The same for a library's call that failed with `text`: code unless the device died. */
+/* The same for a library's call; the error is code unless the device died. */
 int ett_cuda_library_fail(ett_cuda_device *device, ett_err_code code, const char *doing,
                           const char *text, ett_err *err);
 
@@ -78,14 +77,13 @@ CUevent *ett_cuda_device_events(ett_cuda_device *device, int count, ett_err *err
 int ett_cuda_device_elapsed(ett_cuda_device *device, CUevent from, CUevent to,
                             double *seconds, ett_err *err);
 
-/* Waits for the stream, at most so long; then the device is dead (a kernel that never
- * ends would hold a campaign for ever). */
+/* Waits for the stream; after the limit the device counts as dead. */
 int ett_cuda_device_wait(ett_cuda_device *device, double limit_seconds, ett_err *err);
 
-/* The same awake: a pause would be added to what is timed by the clock. */
+/* The same without pauses, which would add to times taken by the clock. */
 int ett_cuda_device_watch(ett_cuda_device *device, double limit_seconds, ett_err *err);
 
-/* Seconds of a clock that never goes back. */
+/* Seconds of the monotonic clock. */
 double ett_cuda_seconds(void);
 
 /* The function `name` of a source (compile.h), compiled and loaded at its first use. */
@@ -96,7 +94,7 @@ int ett_cuda_device_function(ett_cuda_device *device, const char *source,
 /* Makes room for one more element; returns the (possibly moved) array or NULL. */
 void *ett_cuda_grow(void *array, int count, int *room, size_t size, ett_err *err);
 
-/* Allocates; out of memory says how much was asked for and how much is free. */
+/* Allocates; the error names the bytes requested and the bytes free. */
 int ett_cuda_device_allocate(ett_cuda_device *device, size_t bytes, const char *what,
                              CUdeviceptr *address, ett_err *err);
 

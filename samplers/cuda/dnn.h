@@ -1,7 +1,5 @@
-/* dnn.h - graphs of cuDNN's backend API, built as a list of calls.
- *
- * After the first failure the building functions do nothing, so that a graph reads as a
- * list; the status is looked at once, by ett_cuda_dnn_finish. All tensors have four
+/* Graphs of cuDNN's backend API, built as a list of calls. After the first failure the
+ * building functions do nothing; ett_cuda_dnn_finish reports it. All tensors have four
  * dimensions. */
 #ifndef ETT_CUDA_DNN_H
 #define ETT_CUDA_DNN_H
@@ -31,7 +29,7 @@ typedef struct ett_cuda_graph {
   int bound_count;
   float scalars[4]; /* operands passed by value */
   int scalar_count;
-  CUdeviceptr kept[3]; /* buffers that the graph needs beside the caller's tensors */
+  CUdeviceptr kept[3]; /* buffers of the graph itself */
   int kept_count;
   ett_cuda_descriptor plan, pack;
   CUdeviceptr workspace;
@@ -39,7 +37,7 @@ typedef struct ett_cuda_graph {
   ett_err failure;      /* the first other failure */
 } ett_cuda_graph;
 
-/* A tensor with its shape, so that operations on it need not repeat it. */
+/* A tensor with its shape. */
 typedef struct ett_cuda_operand {
   ett_cuda_descriptor descriptor;
   int64_t dims[4], strides[4];
@@ -54,7 +52,7 @@ ett_cuda_operand ett_cuda_dnn_bound(ett_cuda_graph *graph, const int64_t dims[4]
                                     void *address);
 /* A dense fp32 buffer that the graph owns. */
 ett_cuda_operand ett_cuda_dnn_kept(ett_cuda_graph *graph, const int64_t dims[4]);
-/* A dense intermediate that never reaches memory. */
+/* A dense intermediate that is not stored. */
 ett_cuda_operand ett_cuda_dnn_virtual(ett_cuda_graph *graph, const int64_t dims[4],
                                       cudnnDataType_t type);
 /* One fp32 number, broadcast. */
@@ -71,15 +69,14 @@ void ett_cuda_dnn_index(ett_cuda_graph *graph, int64_t axis, const ett_cuda_oper
 /* c = a·b over the last two dimensions, in fp32. */
 void ett_cuda_dnn_matmul(ett_cuda_graph *graph, const ett_cuda_operand *a,
                          const ett_cuda_operand *b, const ett_cuda_operand *c);
-/* y = x folded along the dimensions in which y has fewer elements. */
+/* y = x reduced along the dimensions in which y has one element. */
 void ett_cuda_dnn_reduce(ett_cuda_graph *graph, cudnnReduceTensorOp_t how,
                          const ett_cuda_operand *x, const ett_cuda_operand *y);
 /* The same elements with the last two dimensions exchanged, virtual, of that type. */
 ett_cuda_operand ett_cuda_dnn_transposed(ett_cuda_graph *graph, const ett_cuda_operand *x,
                                          cudnnDataType_t type);
 
-/* Plans the graph and binds its tensors. On failure the graph is freed and -1 returned.
- */
+/* Plans the graph and binds its tensors. On failure it frees the graph and returns -1. */
 int ett_cuda_dnn_finish(ett_cuda_graph *graph, const char *what, ett_err *err);
 
 #endif

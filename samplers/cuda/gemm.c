@@ -1,5 +1,5 @@
-/* GEMMs by cuBLASLt. cuBLAS is column-major: a row-major C = A·B is its C' = B'·A', so
- * the operands change places and nothing is transposed in memory. */
+/* Products by cuBLASLt. cuBLAS is column-major: a row-major C = A·B is C' = B'·A' there,
+ * so the operands are exchanged and nothing is transposed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,7 +117,7 @@ static cublasStatus_t describe(gemm_launch *launch, const ett_cuda_gemm *gemm,
   return status;
 }
 
-/* Milliseconds of one algorithm: the best of three runs after one, or -1. */
+/* Milliseconds of one algorithm: the best of three runs after a warm-up, or -1. */
 static float time_algorithm(gemm_launch *launch, const cublasLtMatmulAlgo_t *algorithm) {
   const ett_cuda_driver *driver = launch->device->driver;
   CUstream stream = launch->device->stream;
@@ -155,7 +155,7 @@ static int choose(gemm_launch *launch, int autotune, ett_err *err) {
         &found);
   if (preference)
     blas->cublasLtMatmulPreferenceDestroy(preference);
-  /* Each proposal says of itself whether it can be run. */
+  /* A proposal may not be runnable. */
   float best = -1;
   int chosen = -1;
   for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found; i++) {

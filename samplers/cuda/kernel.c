@@ -30,11 +30,11 @@ static int run_kernel(ett_cuda_launch *base, ett_err *err) {
 }
 
 static void free_kernel(ett_cuda_launch *base) {
-  free(base); /* its module is the device's */
+  free(base); /* the device owns its module */
 }
 
-/* A launch reads as many values as the kernel declares: one too few, and the driver reads
- * what is not there; another size, and the kernel computes with a part of a number. */
+/* The driver reads as many values as the kernel declares: with too few it would read past
+ * the end; with another size the kernel would get part of a number. */
 static int check_parameters(const ett_cuda_driver *driver, CUfunction function,
                             const ett_cuda_kernel *kernel, ett_err *err) {
 #if CUDA_VERSION >= 12040
@@ -54,7 +54,7 @@ static int check_parameters(const ett_cuda_driver *driver, CUfunction function,
   }
   if (count != kernel->arg_count)
     return ett_err_set(err, ETT_ERR_FORMAT,
-                       "%s: %s takes %d parameters, the launch gives %d", kernel->label,
+                       "%s: %s takes %d parameters, the launch passes %d", kernel->label,
                        kernel->name, count, kernel->arg_count);
 #else
   (void)driver;

@@ -1,8 +1,7 @@
-/* libraries.h - the CUDA libraries, opened when first used.
+/* The CUDA libraries, opened at their first use.
  *
- * Nothing links against CUDA: a machine without a driver or toolkit runs the rest of ett
- * unchanged, and is told in one sentence what is missing. Each table holds the functions
- * ett calls, under their own names: `driver->cuInit(0)`. */
+ * Nothing links against CUDA, so that ett runs on a machine without a driver or toolkit.
+ * A table holds the functions of a library under their own names: `driver->cuInit(0)`. */
 #ifndef ETT_CUDA_LIBRARIES_H
 #define ETT_CUDA_LIBRARIES_H
 
@@ -61,7 +60,7 @@
   X(cuEventElapsedTime)                                                                  \
   X(cuEventDestroy)
 
-/* What a driver may be without: NULL in the table then. */
+/* Functions that a driver may lack: NULL in the table then. */
 #if CUDA_VERSION >= 12040
 #define ETT_CUDA_DRIVER_OPTIONAL(X) X(cuFuncGetParamInfo)
 #else
@@ -140,8 +139,8 @@ typedef struct ett_cuda_cupti {
 #endif
 #undef ETT_CUDA_FIELD
 
-/* Each returns the library's table (opened once per process, never closed), or NULL with
- * one sentence in err: what is missing and what to install. */
+/* Each returns the library's table (opened once, never closed), or NULL; then err says
+ * what is missing and what to install. */
 const ett_cuda_driver *ett_cuda_driver_open(ett_err *err);
 const ett_cuda_nvrtc *ett_cuda_nvrtc_open(ett_err *err);
 const ett_cuda_blas *ett_cuda_blas_open(ett_err *err);
@@ -152,8 +151,8 @@ const ett_cuda_dnn *ett_cuda_dnn_open(ett_err *err);
 const ett_cuda_cupti *ett_cuda_cupti_open(ett_err *err);
 #endif
 
-/* Fills err from a driver status; returns -1. Work on an open device reports through
- * ett_cuda_device_fail (device.h), which knows whether the device can still be used. */
+/* Fills err from a driver status; returns -1. For an open device use
+ * ett_cuda_device_fail (device.h). */
 int ett_cuda_fail(const ett_cuda_driver *driver, CUresult status, const char *doing,
                   ett_err *err);
 

@@ -1,4 +1,4 @@
-/* profile.h - time per kernel, recorded by CUPTI. */
+/* Time per kernel, recorded by CUPTI. */
 #ifndef ETT_CUDA_PROFILE_H
 #define ETT_CUDA_PROFILE_H
 
@@ -9,8 +9,8 @@ typedef struct ett_cuda_kernel_time {
   double seconds;
 } ett_cuda_kernel_time;
 
-/* Runs the list once under CUPTI and writes the time of each kernel in the order in which
- * they started, at most `room`; returns how many ran, or -1. */
+/* Runs the list once under CUPTI and writes the times of at most `room` kernels, in the
+ * order of their starts. Returns the number of kernels, or -1. */
 int ett_cuda_profile(ett_cuda_work *work, double time_limit_seconds,
                      ett_cuda_kernel_time *times, int room, ett_err *err);
 

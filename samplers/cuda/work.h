@@ -1,7 +1,6 @@
-/* work.h - a recorded list of launches on one device: what a sampler times.
- *
- * Record tensors and launches, make it ready once, then run it as often as needed.
- * Tensors are named by their number, from 0, in the order in which they were made. */
+/* A recorded list of launches on one device, which a sampler times. Record tensors and
+ * launches, make it ready once, then run it as often as needed. Tensors are numbered from
+ * 0 in the order of their making. */
 #ifndef ETT_CUDA_WORK_H
 #define ETT_CUDA_WORK_H
 
@@ -11,7 +10,7 @@
 #include "samplers/cuda/device.h"
 
 typedef enum ett_cuda_fill {
-  ETT_CUDA_FILL_NORMAL,  /* mean 0, deviation 0.5: what activations look like */
+  ETT_CUDA_FILL_NORMAL,  /* mean 0, deviation 0.5, like activations */
   ETT_CUDA_FILL_UNIFORM, /* 0 to 1 */
   ETT_CUDA_FILL_ZERO,
   ETT_CUDA_FILL_INDEX, /* integers in [0, high), dtype int64 */
@@ -46,10 +45,10 @@ typedef struct ett_cuda_gemm {
 } ett_cuda_gemm;
 
 /* Fused attention over [batch, heads, seq, head_dim] tensors; stats is fp32
- * [batch, heads, seq_q, 1]. In the backward pass dout, dq, dk, dv are used too.
- * Where a row is given, the tensors lie as [batch, seq, heads, head_dim] with so many
- * elements from one position to the next, as slices of a packed projection do: q_row of q
- * and dq, kv_row of k, v, dk and dv, out_row of out and dout. */
+ * [batch, heads, seq_q, 1]. The backward pass also uses dout, dq, dk, dv.
+ * A row is the distance, in elements, between positions of a [batch, seq, heads,
+ * head_dim] tensor, such as a slice of a packed projection: q_row of q and dq, kv_row of
+ * k, v, dk and dv, out_row of out and dout. */
 typedef struct ett_cuda_attention {
   int q, k, v, out, stats, dout, dq, dk, dv;
   long long batch, heads, kv_heads, seq_q, seq_k, head_dim;
@@ -64,25 +63,24 @@ ett_cuda_work *ett_cuda_work_new(ett_cuda_device *device, ett_cuda_dtype dtype,
                                  ett_err *err);
 void ett_cuda_work_free(ett_cuda_work *work); /* NULL is allowed */
 
-/* Returns the tensor's number, or -1 (memory: how much was asked and how much is free).
- */
+/* Returns the tensor's number, or -1. */
 int ett_cuda_work_tensor(ett_cuda_work *work, long long count, ett_cuda_dtype dtype,
                          ett_cuda_fill fill, long long high, uint64_t seed, ett_err *err);
 
-/* The elements of a tensor from `first` (0 is its own first) on, as a tensor of its own:
- * its number, or -1. The memory stays the tensor's. */
+/* The number of a view of a tensor, count elements from `first` (from 0) on, or -1. The
+ * tensor keeps the memory. */
 int ett_cuda_work_view(ett_cuda_work *work, int tensor, long long first, long long count,
                        ett_err *err);
 
-/* Fills a tensor or a view at once: not a launch of the list. deviation: of
- * ETT_CUDA_FILL_NORMAL. Element i depends on the seed and i alone, whatever the dtype. */
+/* Fills a tensor or a view at once; not a launch of the list. deviation: of
+ * ETT_CUDA_FILL_NORMAL. Element i depends on the seed and i alone, for any dtype. */
 int ett_cuda_work_fill(ett_cuda_work *work, int tensor, ett_cuda_fill fill,
                        long long high, double deviation, uint64_t seed, ett_err *err);
 
 int ett_cuda_work_kernel(ett_cuda_work *work, const ett_cuda_kernel *kernel,
                          ett_err *err);
 
-/* With autotune, every algorithm the heuristic offers is timed and the fastest kept. */
+/* With autotune, every algorithm of the heuristic is timed and the fastest kept. */
 int ett_cuda_work_gemm(ett_cuda_work *work, const ett_cuda_gemm *gemm, int autotune,
                        ett_err *err);
 int ett_cuda_work_attention(ett_cuda_work *work, const ett_cuda_attention *attention,
@@ -92,31 +90,30 @@ int ett_cuda_work_attention(ett_cuda_work *work, const ett_cuda_attention *atten
 int ett_cuda_work_ready(ett_cuda_work *work, int graph, double time_limit_seconds,
                         ett_err *err);
 
-/* Runs the list `repeats` times and writes the seconds of each run (CUDA events; the L2
- * cache is overwritten before each run when flush). Ends with an error when the device
- * has not finished within the limit: the device is then unusable by this process. */
+/* Runs the list `repeats` times and writes the seconds of each run, by CUDA events. With
+ * flush the L2 cache is overwritten before each run. After a timeout the device is
+ * unusable by this process. */
 int ett_cuda_work_time(ett_cuda_work *work, int repeats, int flush,
                        double time_limit_seconds, double *seconds, ett_err *err);
 
 /* Runs the list once and writes the wall seconds from the first enqueuing call until the
- * device was seen to have finished. */
+ * device has finished. */
 int ett_cuda_work_run(ett_cuda_work *work, double time_limit_seconds, double *seconds,
                       ett_err *err);
 
 /* Launches recorded so far. */
 int ett_cuda_work_launches(const ett_cuda_work *work);
 
-/* Runs the list once, launch by launch, and writes the seconds of each of its parts, by
- * CUDA events between them; part i ends before launch ends[i], the last at the end. The
- * device is held up first, for about 10 us a launch, so as not to wait for the host. */
+/* Runs the list once, launch by launch, and writes the seconds of each part, by CUDA
+ * events. Part i ends before launch ends[i], the last at the end. The device is kept busy
+ * first, for about 10 us a launch, so that it does not wait for the host. */
 int ett_cuda_work_time_parts(ett_cuda_work *work, const int *ends, int parts,
                              double time_limit_seconds, double *seconds, ett_err *err);
 
-/* Element i of tensor as doubles, for checks of outputs; count elements from the start.
- */
+/* Reads the first count elements as doubles; for checks. */
 int ett_cuda_work_read(ett_cuda_work *work, int tensor, double *values, long long count,
                        ett_err *err);
-/* The other way, for checks that set an operand: rounded to the nearest element. */
+/* Sets the first count elements, rounded to nearest; for checks. */
 int ett_cuda_work_write(ett_cuda_work *work, int tensor, const double *values,
                         long long count, ett_err *err);
 long long ett_cuda_work_count(const ett_cuda_work *work, int tensor);
