@@ -19,9 +19,9 @@ typedef struct merge {
   uint32_t **string_map;   /* per lexicon; NULL: same numbers */
   uint16_t **category_map; /* per lexicon */
   uint32_t **part_tracks;  /* per part: tracks of the trace */
-  uint32_t track_capacity, category_capacity, warning_capacity;
+  uint32_t category_capacity, warning_capacity;
   uint16_t no_category;
-  uint16_t *line_category; /* per track: what rows without a category get */
+  uint16_t *line_category; /* per track: category of its rows without one */
   int32_t *line_device;    /* per track: device of its rows, or -1 */
   uint8_t *zero_bad;       /* per file: its rows at ts 0 are damage */
   ett_err *err;
