@@ -22,7 +22,7 @@ end
 
 describe("bindings of runtime/regress with failing allocations:", function()
   local model = assert(regress.open(fit("hybrid"):bytes()))
-  local bytes, text, design = model:bytes(), model:text(), { family = "gemm", dims = 4 }
+  local bytes, text, design = model:bytes(), model:text(), { family = "gemm", dims = 4, multiprocessors = 108 }
   for name, fn in pairs {
     ["regress.open"] = function() return regress.open(bytes) end,
     ["regress.open of damage"] = function()
