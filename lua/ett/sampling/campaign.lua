@@ -158,7 +158,7 @@ local function operator_target(entry, seed, index)
 end
 
 --- How a collective's row counts its elements: back ends take the whole message, tables hold one rank's share of an
---- all_gather, as estimate-train-time's do.
+--- all_gather.
 local function message_of(kind)
   if kind ~= "all_gather" then return function(elements) return elements end end
   return function(elements, topology) return elements * topology.nodes * topology.ranks_per_node end

@@ -196,8 +196,8 @@ local function use_topology(session, target, one)
   return true
 end
 
---- Measures one shape and writes nothing (run: get_one, get_profiler, run_function): `shapes` of an
---- estimate-train-time configuration, else the campaign's first. Its repeats are made however long they take. Under
+--- Measures one shape and writes nothing (run: get_one, get_profiler, run_function): the shape that
+--- the campaign names, else the campaign's first. Its repeats are made however long they take. Under
 --- mpirun or srun every rank calls it.
 ---@param given table campaign (of ett.campaign)
 ---@param options table as of sampler.run; shape: other values of its columns
