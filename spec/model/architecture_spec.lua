@@ -185,6 +185,32 @@ return { summary = "s", schema = { every = { "count", default = 3, help = "layer
     assert.is_truthy(all.hidden and all.every)
   end)
 
+  it("treats copied operators as their originals: what they are is declared, not read off a name", function()
+    local names = { "rms_norm", "linear_qkv", "flash_attention", "linear_proj", "moe_router", "expert_linear1",
+      "expert_linear2" }
+    local own = { table.unpack(names) }
+    for i, name in ipairs(names) do
+      if name ~= "moe_router" and name ~= "rms_norm" then
+        local file = assert(io.open(find.path("operators", name)))
+        write("my_" .. i, (file:read("a"):gsub('name = "' .. name .. '"', ('name = "my_%d"'):format(i))))
+        file:close()
+        own[i] = "my_" .. i
+      end
+    end
+    find.set_script_folder(folder)
+    local hyper = { layers = 1, hidden = 512, heads = 8, vocab = 1000, experts = 4, top_k = 2, moe_ffn = 1024 }
+    local function items(list)
+      local model = model_module.list(list, hyper)
+      local c, found = architecture.configuration(model.hyper, { tp = 2, ep = 2, micro_batch = 1, seq = 64 }), {}
+      for i, item in ipairs(architecture.operations(model.layers[2], c)) do
+        found[i] = { item.kind, item.kind == "collective" and item.name or item.operator.family, item.role,
+          item.selective, item.shape, item.bytes, item.kind == "operator" and item.operator.experts }
+      end
+      return found
+    end
+    assert.same(items(names), items(own))
+  end)
+
   it("is refused by file and line for what it returns", function()
     assert.equal("mine.lua:2: layer 1 (block): entry 1: unknown field 'tiems'; did you mean 'times'?",
       message(built, "{ op = 'gelu', tiems = 2 }"))
