@@ -70,6 +70,7 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
                 {"tp", p->tp},
                 {"cp", p->cp},
                 {"ep", p->ep},
+                {"etp", p->etp},
                 {"dp", p->dp},
                 {"gpus_per_node", p->gpus_per_node}};
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)

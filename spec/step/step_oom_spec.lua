@@ -73,6 +73,7 @@ describe("ett.step's arguments", function()
     local workspace <close> = step_core.workspace()
     local function plan(given) return why(program.totals, program, step_core.plan(given), demands, workspace) end
     assert.equal("field 'dp' must be 1 to 1048576, got 0", plan { dp = 0 })
+    assert.equal("field 'etp' must be 1 to 1048576, got 0", plan { etp = 0 })
     assert.equal("ep * etp = 3 must divide dp * cp * tp = 4", plan { dp = 4, ep = 3 })
     assert.equal("field 'bucket_bytes' must be positive, got 0", plan { bucket_bytes = 0 })
     assert.equal("the split holds 3 layers, the model has 4", plan { pp = 2, split = { 1, 2 } })
