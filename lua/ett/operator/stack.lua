@@ -20,6 +20,9 @@ local fields = {
   norm = { "string", default = "fused", one_of = stack_module.norm },
   cross_entropy = { "string", default = "fused", one_of = stack_module.cross_entropy },
   graphs = { "boolean", default = false, help = "the step is one CUDA graph: launching costs nothing" },
+  moe_launches = { "natural", default = 0, help = "further launches of routing, for each product of experts" },
+  slowdown = { "positive", default = 1.0, least = 1,
+    help = "factor on kernels: communication beside them takes multiprocessors and memory bandwidth" },
   launch_seconds = { "nonnegative", default = 0.0, help = "of the host, for each operator and pass" },
 }
 

@@ -106,8 +106,8 @@ local function streamed(self, op, shape, dtype, pass)
     detail = "its bytes at the device's streaming rate" }
 end
 
---- { seconds, low_seconds, high_seconds, provenance, detail } of one run of an operator, or nil.
-function DeviceTimes:operator(name, shape, dtype, pass)
+-- One run of an operator alone, or nil.
+local function alone(self, name, shape, dtype, pass)
   local op = operator.get(name)
   local precision = table_dtype[dtype] or dtype
   if op.family == "gemm" or op.family == "bmm" then
@@ -115,6 +115,14 @@ function DeviceTimes:operator(name, shape, dtype, pass)
   end
   if op.family == "attention" then return attention(self, op, shape, pass) end
   return streamed(self, op, shape, dtype, pass)
+end
+
+--- { seconds, low_seconds, high_seconds, provenance, detail } of one run of an operator, or nil.
+function DeviceTimes:operator(name, shape, dtype, pass)
+  local found, factor = alone(self, name, shape, dtype, pass), self.stack.slowdown
+  if not found or factor == 1 then return found end
+  return { seconds = found.seconds * factor, low_seconds = found.low_seconds * factor,
+    high_seconds = found.high_seconds * factor, provenance = found.provenance, detail = found.detail }
 end
 
 --- The same kernels under another stack.

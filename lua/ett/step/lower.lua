@@ -58,7 +58,8 @@ local function add_operator(state, item)
   end
   local expert = op.experts -- its weights differ between expert-parallel ranks
   index = add(state, {
-    name = op.name, kind = "operator", family = op.family, shape = s, selective = item.selective, role = role,
+    name = op.name, kind = "operator", family = op.family, experts = op.experts, shape = s,
+    selective = item.selective, role = role,
     forward = seconds_of(forward), backward = seconds_of(backward),
     forward_answer = forward, backward_answer = backward,
     dense_parameters = expert and 0 or parameters, expert_parameters = expert and parameters or 0,
@@ -128,6 +129,7 @@ local function add_host_wait(state, uses)
     local o = state.operations[index]
     for pass in pairs(device) do device[pass] = device[pass] + n * (o[pass] and o[pass][1] or 0.0) end
     launches = launches + n
+    if o.experts then launches = launches + n * stack.moe_launches end
   end
   local forward = math.max(0.0, launches * each - device.forward)
   local backward = math.max(0.0, 2 * launches * each - device.backward)

@@ -128,18 +128,28 @@ local function read_file(device, name, dtype)
   return given, label
 end
 
+-- Folder, model and data type -> a coefficient file that some kernel still uses.
+local opened = setmetatable({}, { __mode = "v" })
+
 --- The kernel of a device from its coefficient file, or nil where it has none.
 ---@param device ett.Device
 ---@param name string kernel model
 ---@param dtype string
 ---@return ett.Kernel?
 function kernels.own(device, name, dtype)
-  local given, label = read_file(device, name, dtype)
-  if not given then return nil end
-  local trees, err = regressor.from_text(given.text)
-  if not trees then error_module.raise("format", "%s: %s", label, err.message) end
-  return setmetatable({ model = kernels.get(name), device = device, dtype = dtype, trees = trees, about = given },
-    Kernel)
+  local id = ("%s %s %s"):format(device.folder, name, dtype)
+  local known = opened[id]
+  if known == nil then
+    local given, label = read_file(device, name, dtype)
+    local trees, err
+    if given then trees, err = regressor.from_text(given.text) end
+    if err then error_module.raise("format", "%s: %s", label, err.message) end
+    known = given and { trees = trees, about = given } or false
+    opened[id] = known
+  end
+  if not known then return nil end
+  return setmetatable({ model = kernels.get(name), device = device, dtype = dtype, trees = known.trees,
+    about = known.about, opened = known }, Kernel)
 end
 
 --- The kernel of a device: its own, else its nearest neighbour's trees on this device's analytic times; nil where
