@@ -85,112 +85,136 @@ function transformer.nearest_batches(m, least)
   return found
 end
 
---- Describes the run on ledger L. `m` holds the parameters (numbers or expressions of L), the
---- switches and, for grouped queries (which the public programs have not), kv_heads: num_heads
---- is a multiple of it; `options.efficiency` records the efficiency limits too.
---- Returns { N, D, batches, least, most } (words, tokens, batches, microbatch sizes) and held(),
---- the words of a rank.
+--- Declares the six axes and the dimensions on them: a table by name.
+local function dimensions_of(L, m, t)
+  L:label("dimensions")
+  local a = { DATA = L:axis("DATA", m.p_data), PIPE = L:axis("PIPE", m.p_pipe, { rotational = true }),
+    EXP = L:axis("EXP", m.p_exp), SEQ = L:axis("SEQ", m.p_seq), TENSOR_EXT = L:axis("TENSOR_EXT", m.p_tensor_ext),
+    TENSOR_INT = L:axis("TENSOR_INT", m.p_tensor_int) }
+  local s = { axes = a }
+  s.SAMPLE = L:dimension("SAMPLE", m.p_data, { axis = a.DATA })
+  s.LAYER = L:dimension("LAYER", m.p_pipe, { axis = a.PIPE, virtual = m.num_layers })
+  s.EXPERT = L:dimension("EXPERT", m.num_experts, { axis = a.EXP })
+  s.TOKEN = L:dimension("TOKEN", t, { axis = a.SEQ })
+  s.WRITE_EXPERT = L:dimension("WRITE_EXPERT", m.num_experts, { autoreduce = true })
+  s.WRITE_TOKEN = L:dimension("WRITE_TOKEN", t, { axis = a.TENSOR_EXT, autoreduce = true })
+  s.D_MODEL = L:dimension("D_MODEL", m.d_model, { axis = a.TENSOR_EXT, autoreduce = true })
+  s.D_FFN = L:dimension("D_FFN", m.d_ffn, { axis = a.TENSOR_INT, autoreduce = true })
+  s.HEAD = L:dimension("ATTN_HEAD", m.kv_heads or m.num_heads, { axis = a.TENSOR_INT })
+  if m.kv_heads then L:check("divides", "num_heads", m.num_heads, "kv_heads", m.kv_heads) end
+  s.GROUP = m.kv_heads and L:dimension("QUERY_GROUP", m.num_heads / m.kv_heads) -- query heads of a key head
+  s.D_HEAD = L:dimension("D_HEAD", m.d_head, { autoreduce = true })
+  return s
+end
+
+local weight_names = { "q", "k", "v", "o", "into", "out", "gate" }
+
+--- Declares the weights of a layer: a table by name (see weight_names).
+local function weights_of(L, m, s)
+  L:label("weights")
+  local function weight(name, dimensions, scattered)
+    return L:tensor(name, { s.LAYER, s.EXPERT, table.unpack(dimensions) }, { scattered = scattered })
+  end
+  local a = s.axes
+  local both, multi_query = { a.DATA, a.SEQ }, not m.no_multi_query_attn
+  local kv = multi_query and { s.D_MODEL, s.D_HEAD } or { s.D_MODEL, s.HEAD, s.D_HEAD }
+  local kv_scatter = multi_query and { a.DATA, a.SEQ, a.TENSOR_INT } or both
+  local query = { s.D_MODEL, s.HEAD, s.D_HEAD, s.GROUP }
+  return {
+    q = weight("W_q", query, both), o = weight("W_o", query, both),
+    k = weight("W_k", kv, kv_scatter), v = weight("W_v", kv, kv_scatter),
+    into = weight("W_in", { s.D_MODEL, s.D_FFN }, both), out = weight("W_out", { s.D_MODEL, s.D_FFN }, both),
+    gate = m.use_glu and weight("W_gate", { s.D_MODEL, s.D_FFN }, both) or nil,
+  }
+end
+
+--- Attention of one token through one layer: the sum over the heads is left to the caller. Keeps q, k, v and values.
+local function attention_of(L, s, w, x, kept)
+  L:label("q projection")
+  local q = x:dot(w.q)
+  local function write(name, weights)
+    L:label(name)
+    return x:multiply(weights):reduce(s.D_MODEL, { from = s.TOKEN, to = s.WRITE_TOKEN })
+      :scatter_transpose(s.EXPERT, s.WRITE_EXPERT):broadcast()
+  end
+  local k, v = write("k projection", w.k), write("v projection", w.v)
+  L:label("scores")
+  local scores = q:dot(k)
+  L:label("softmax")
+  local normaliser = scores:all_reduce(s.WRITE_EXPERT):all_reduce(s.WRITE_TOKEN)
+  scores = scores:multiply(normaliser)
+  L:label("values")
+  local values = scores:dot(v)
+  table.move({ q, k, v, values }, 1, 4, #kept + 1, kept)
+  L:label("output projection")
+  local attention = values:dot(w.o)
+  if not s.GROUP then return attention end
+  L:label("query group sum")
+  return attention:reduce(s.GROUP)
+end
+
+--- One token's way through one layer; returns the tensors that the backward pass needs.
+local function token(L, m, s, w, x)
+  local kept = { x }
+  local attention = attention_of(L, s, w, x, kept) -- heads are summed with the residual
+  local y = x
+  if m.consecutive_attn_and_ffn then
+    L:label("attention sum")
+    y = attention:all_reduce(s.HEAD)
+  end
+  L:label("ffn in")
+  local inner = y:dot(w.into)
+  if m.use_glu then
+    L:label("ffn gate")
+    local gate = y:dot(w.gate)
+    L:label("glu product")
+    inner = inner:multiply(gate)
+  end
+  L:label("ffn out")
+  local ffn = inner:multiply(w.out)
+  for _ = 1, m.use_glu and 3 or 1 do kept[#kept + 1] = inner end -- with a gate, both factors of the product too
+  L:label("residual sum")
+  local sum = m.consecutive_attn_and_ffn and ffn:reduce(s.D_FFN) or attention:reduce_with(ffn)
+  sum:broadcast { rotate = { s.LAYER, s.EXPERT } }
+  return kept
+end
+
+local function words_of(tensors)
+  local sum = 0
+  for _, tensor in ipairs(tensors) do sum = sum + tensor:local_elements() end
+  return sum
+end
+
+local function listed(w)
+  local list = {}
+  for _, name in ipairs(weight_names) do list[#list + 1] = w[name] end
+  return list
+end
+
+--- Describes the run on ledger L.
+---@param m table parameters (numbers or expressions of L), switches, and kv_heads for grouped queries (an extension of
+--- the public programs; num_heads must be a multiple of it)
+---@param options { efficiency: boolean? }? whether to record the efficiency limits too
+---@return table { N, D, batches, least, most } (words, tokens, batches, microbatch sizes) and held(), words of a rank
 function transformer.describe(L, m, options)
-  local b, l, e = m.batch_size, m.seq_len, m.num_experts
-  local d, f, h, c = m.d_model, m.d_ffn, m.num_heads, m.d_head
-  local multi_query = not m.no_multi_query_attn
+  local b, l, e, d = m.batch_size, m.seq_len, m.num_experts, m.d_model
   local t = l / e
   local batches = ledger.round(m.dataset_size / (b * l))
+  local kv_width = m.no_multi_query_attn and (m.kv_heads or m.num_heads) * m.d_head or m.d_head
   local run = { t = t, batches = batches, D = batches * b * l,
-    N = m.num_layers * e * (2 * d * h * c + 2 * d * (multi_query and c or (m.kv_heads or h) * c)
-      + (m.use_glu and 3 or 2) * d * f) }
+    N = m.num_layers * e * (2 * d * m.num_heads * m.d_head + 2 * d * kv_width + (m.use_glu and 3 or 2) * d * m.d_ffn) }
 
   L:label("parameters")
   L:check("divides", "seq_len", l, "num_experts", e)
   L:check("divides", "batch_size", b, "p_data", m.p_data)
   if options and options.efficiency then run.least, run.most = efficiency(L, m, t) end
-
-  L:label("dimensions")
-  local DATA = L:axis("DATA", m.p_data)
-  local PIPE = L:axis("PIPE", m.p_pipe, { rotational = true })
-  local EXP = L:axis("EXP", m.p_exp)
-  local SEQ = L:axis("SEQ", m.p_seq)
-  local TENSOR_EXT = L:axis("TENSOR_EXT", m.p_tensor_ext)
-  local TENSOR_INT = L:axis("TENSOR_INT", m.p_tensor_int)
-  local SAMPLE = L:dimension("SAMPLE", m.p_data, { axis = DATA })
-  local LAYER = L:dimension("LAYER", m.p_pipe, { axis = PIPE, virtual = m.num_layers })
-  local EXPERT = L:dimension("EXPERT", e, { axis = EXP })
-  local TOKEN = L:dimension("TOKEN", t, { axis = SEQ })
-  local WRITE_EXPERT = L:dimension("WRITE_EXPERT", e, { autoreduce = true })
-  local WRITE_TOKEN = L:dimension("WRITE_TOKEN", t, { axis = TENSOR_EXT, autoreduce = true })
-  local D_MODEL = L:dimension("D_MODEL", d, { axis = TENSOR_EXT, autoreduce = true })
-  local D_FFN = L:dimension("D_FFN", f, { axis = TENSOR_INT, autoreduce = true })
-  local HEAD = L:dimension("ATTN_HEAD", m.kv_heads or h, { axis = TENSOR_INT })
-  if m.kv_heads then L:check("divides", "num_heads", h, "kv_heads", m.kv_heads) end
-  local GROUP = m.kv_heads and L:dimension("QUERY_GROUP", h / m.kv_heads) -- query heads of a key head
-  local D_HEAD = L:dimension("D_HEAD", c, { autoreduce = true })
-
-  L:label("weights")
-  local function weight(name, dimensions, scattered)
-    return L:tensor(name, { LAYER, EXPERT, table.unpack(dimensions) }, { scattered = scattered })
-  end
-  local both = { DATA, SEQ }
-  local kv_dimensions = multi_query and { D_MODEL, D_HEAD } or { D_MODEL, HEAD, D_HEAD }
-  local kv_scatter = multi_query and { DATA, SEQ, TENSOR_INT } or both
-  local query_dimensions = { D_MODEL, HEAD, D_HEAD, GROUP }
-  local w = {
-    q = weight("W_q", query_dimensions, both), o = weight("W_o", query_dimensions, both),
-    k = weight("W_k", kv_dimensions, kv_scatter), v = weight("W_v", kv_dimensions, kv_scatter),
-    into = weight("W_in", { D_MODEL, D_FFN }, both), out = weight("W_out", { D_MODEL, D_FFN }, both),
-    gate = m.use_glu and weight("W_gate", { D_MODEL, D_FFN }, both) or nil,
-  }
-  local names = { "q", "k", "v", "o", "into", "out", "gate" }
-  local sharded, kept = {}, {} -- weights as a rank stores them; what a layer keeps for its backward pass
-  for _, name in ipairs(names) do sharded[#sharded + 1] = w[name] end
-
-  -- From here on, one token's way through one layer.
-  local function token(x)
-    L:label("q projection")
-    local q = x:dot(w.q)
-    local function write(name, weights)
-      L:label(name)
-      return x:multiply(weights):reduce(D_MODEL, { from = TOKEN, to = WRITE_TOKEN })
-        :scatter_transpose(EXPERT, WRITE_EXPERT):broadcast()
-    end
-    local k, v = write("k projection", w.k), write("v projection", w.v)
-    L:label("scores")
-    local scores = q:dot(k)
-    L:label("softmax")
-    local normaliser = scores:all_reduce(WRITE_EXPERT):all_reduce(WRITE_TOKEN)
-    scores = scores:multiply(normaliser)
-    L:label("values")
-    local values = scores:dot(v)
-    L:label("output projection")
-    local attention = values:dot(w.o) -- heads are summed with the residual
-    if GROUP then
-      L:label("query group sum")
-      attention = attention:reduce(GROUP)
-    end
-    local y = x
-    if m.consecutive_attn_and_ffn then
-      L:label("attention sum")
-      y = attention:all_reduce(HEAD)
-    end
-    L:label("ffn in")
-    local inner = y:dot(w.into)
-    if m.use_glu then
-      L:label("ffn gate")
-      local gate = y:dot(w.gate)
-      L:label("glu product")
-      inner = inner:multiply(gate)
-    end
-    L:label("ffn out")
-    local ffn = inner:multiply(w.out)
-    kept = { x, q, k, v, values, inner }
-    if m.use_glu then table.move({ inner, inner }, 1, 2, #kept + 1, kept) end -- both factors of the product
-    L:label("residual sum")
-    local sum = m.consecutive_attn_and_ffn and ffn:reduce(D_FFN) or attention:reduce_with(ffn)
-    return sum:broadcast { rotate = { LAYER, EXPERT } }
-  end
+  local s = dimensions_of(L, m, t)
+  local w = weights_of(L, m, s)
+  local sharded, kept = listed(w), {}
 
   L:meter("run", batches, function()
     L:meter("weights", m.num_layers / m.p_pipe, function()
-      for _, name in ipairs(names) do
+      for _, name in ipairs(weight_names) do
         if w[name] then
           L:label("W_" .. name)
           w[name] = w[name]:broadcast()
@@ -198,20 +222,13 @@ function transformer.describe(L, m, options)
       end
     end)
     L:meter("tokens", b * l * (m.num_layers / m.p_pipe) / (m.p_data * l), function()
-      token(L:tensor("x", { SAMPLE, LAYER, EXPERT, TOKEN, D_MODEL }))
+      kept = token(L, m, s, w, L:tensor("x", { s.SAMPLE, s.LAYER, s.EXPERT, s.TOKEN, s.D_MODEL }))
     end)
   end)
   function run.held()
-    local function words(list)
-      local sum = 0
-      for _, tensor in ipairs(list) do sum = sum + tensor:local_elements() end
-      return sum
-    end
-    local whole = {}
-    for _, name in ipairs(names) do whole[#whole + 1] = w[name] end
     local layers = m.num_layers / m.p_pipe
-    return { shard = layers * words(sharded), weights = layers * words(whole), input = kept[1]:local_elements(),
-      layer = words(kept), layers = layers }
+    return { shard = layers * words_of(sharded), weights = layers * words_of(listed(w)),
+      input = kept[1]:local_elements(), layer = words_of(kept), layers = layers }
   end
   return run
 end
