@@ -1,11 +1,9 @@
 --- One batch as a picture in three dimensions: matrix products and communication.
 --
--- Layers of two matrices stand as a staircase on the axes model width x layers and hidden
--- width x layers; the batch is the third axis, cut into replicas and microbatches. A layer
--- multiplies x (batch x model) by W1 into h (batch x hidden) and h by W2 into the next x: each
--- product lights its whole volume, model x hidden x microbatch. Communication flashes black:
--- between stages, between tensor slices, between replicas. Forward, then backward, then weight
--- gradients and their exchange (GPipe).
+-- The axes are model width x layers, hidden width x layers, and the batch (replicas and microbatches). Layers of two
+-- matrices form a staircase. A layer multiplies x (batch x model) by W1 into h (batch x hidden), and h by W2 into the next
+-- x. Each product lights its volume: model x hidden x microbatch. Communication is drawn black: between stages, tensor
+-- slices and replicas. The order is GPipe: all forward passes, all backward passes, then the exchange of gradients.
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 
@@ -39,258 +37,292 @@ local function check(o)
   return o
 end
 
---- Boxes and frames. Box: { kind, x0, x1, y0, y1, z0, z1, label }: x model, y hidden, z batch.
---- Frame: { text, come = boxes that appear, gone =, flash = for this frame only }, 0-based.
-function picture.build(given)
-  local o = check(given)
-  local per_stage = o.layers // o.pp
-  local boxes, frames = {}, {}
-  local function box(...)
-    boxes[#boxes + 1] = { ... }
-    return #boxes - 1
-  end
-  local function frame_at(index)
-    for k = #frames + 1, index do frames[k] = { come = {}, gone = {}, flash = {}, words = {} } end
-    return frames[index]
-  end
-  local function say(f, text)
-    for _, word in ipairs(f.words) do
-      if word == text then return end
-    end
-    f.words[#f.words + 1] = text
-  end
-  -- Positions. x of layer l is between products; l runs to layers + 1 for the last output.
-  local function stairs(size)
-    return function(l)
-      local crossed = math.min((l - 1) // per_stage, o.pp - 1)
-      return (l - 1) * (size + gap.layer) + crossed * gap.stage
-    end
-  end
-  local model_at, slice_size = stairs(o.width), o.hidden // o.tp
-  local hidden_at = stairs(o.hidden + (o.tp - 1) * gap.slice)
-  local function model(l) return model_at(l), model_at(l) + o.width end
-  -- Where layer l's product W2 comes out: the next layer's place, or before a gap of stages.
-  local function output(l) return model_at(l) + o.width + gap.layer, model_at(l) + 2 * o.width + gap.layer end
-  local function leaves_stage(l) return l % per_stage == 0 and l < o.layers end
-  local function hidden(l, s)
-    local low = hidden_at(l) + (s - 1) * (slice_size + gap.slice)
-    return low, low + slice_size
-  end
-  local each = o.batch // (o.dp * o.microbatches)
-  local replica_size = o.microbatches * (each + gap.microbatch)
-  local function samples(r, m)
-    local low = (r - 1) * (replica_size + gap.replica) + (m - 1) * (each + gap.microbatch)
-    return low, low + each
-  end
-  local function ends(r) -- where a replica's weights stand
-    local low = (r - 1) * (replica_size + gap.replica)
-    return low - 1.5, low - 1.5
-  end
-  local total = { model_at(o.layers) + 2 * o.width + gap.layer, hidden_at(o.layers) + o.hidden + (o.tp - 1) * gap.slice,
-    o.dp * (replica_size + gap.replica) - gap.replica }
+--- A picture in the making: sizes, boxes, frames, and the boxes that were made by key.
+local scene = {}
+scene.__index = scene
 
-  -- Flat faces: x over (model, batch) above its layer, h over (hidden, batch) beside it.
-  local made = {}
-  local function face(kind, l, r, m, s, text)
-    local key = table.concat({ kind, l, r, m, s or 0 }, " ")
-    if not made[key] then
-      local z0, z1 = samples(r, m)
-      if s then
-        local y0, y1 = hidden(l, s)
-        local _, edge = model(l)
-        made[key] = box(kind, edge + gap.layer / 2, edge + gap.layer / 2, y0, y1, z0, z1, text)
-      else
-        local x0, x1 = model(l)
-        if l > o.layers then x0, x1 = output(o.layers) end
-        local edge = l <= o.layers and hidden_at(l) - gap.layer / 2 or total[2] + gap.layer / 2
-        made[key] = box(kind, x0, x1, edge, edge, z0, z1, text)
-      end
-    end
-    return made[key]
-  end
-  local function matrix(kind, l, second, r, s, text)
-    local key = table.concat({ kind, l, tostring(second), r, s }, " ")
-    if not made[key] then
-      local x0, x1 = (second and output or model)(l)
-      local y0, y1 = hidden(l, s)
-      local z0, z1 = ends(r)
-      made[key] = box(kind, x0, x1, y0, y1, z0, z1, text)
-    end
-    return made[key]
-  end
-  local function volume(l, second, r, m, s)
-    local x0, x1 = (second and output or model)(l)
-    local y0, y1 = hidden(l, s)
-    local z0, z1 = samples(r, m)
-    return box("compute", x0, x1, y0, y1, z0, z1)
-  end
-  local function put(f, list, index) f[list][#f[list] + 1] = index end
+local function new_scene(o)
+  local self = setmetatable({ o = o, boxes = {}, frames = {}, made = {} }, scene)
+  self.per_stage = o.layers // o.pp
+  self.slice_size = o.hidden // o.tp
+  self.hidden_size = o.hidden + (o.tp - 1) * gap.slice
+  self.each = o.batch // (o.dp * o.microbatches)
+  self.replica_size = o.microbatches * (self.each + gap.microbatch)
+  self.size = { self:step(o.layers, o.width) + 2 * o.width + gap.layer,
+    self:step(o.layers, self.hidden_size) + self.hidden_size, o.dp * (self.replica_size + gap.replica) - gap.replica }
+  return self
+end
 
-  local first = frame_at(1)
-  say(first, "weights in place; the batch waits")
+--- Where layer l begins on an axis whose layers have this size; l runs to layers + 1 for the last output.
+function scene:step(l, size)
+  local crossed = math.min((l - 1) // self.per_stage, self.o.pp - 1)
+  return (l - 1) * (size + gap.layer) + crossed * gap.stage
+end
+
+function scene:model(l)
+  local low = self:step(l, self.o.width)
+  return low, low + self.o.width
+end
+
+--- Where the product W2 of layer l ends: the place of the next layer, or before a gap of stages.
+function scene:output(l)
+  local _, high = self:model(l)
+  return high + gap.layer, high + self.o.width + gap.layer
+end
+
+function scene:hidden(l, s)
+  local low = self:step(l, self.hidden_size) + (s - 1) * (self.slice_size + gap.slice)
+  return low, low + self.slice_size
+end
+
+--- The far side of layer l on the hidden axis.
+function scene:far(l) return self:step(l, self.hidden_size) + self.hidden_size + gap.layer / 2 end
+
+function scene:samples(r, m)
+  local low = (r - 1) * (self.replica_size + gap.replica) + (m - 1) * (self.each + gap.microbatch)
+  return low, low + self.each
+end
+
+function scene:leaves_stage(l) return l % self.per_stage == 0 and l < self.o.layers end
+
+--- Adds a box; returns its index from 0.
+function scene:box(...)
+  self.boxes[#self.boxes + 1] = { ... }
+  return #self.boxes - 1
+end
+
+--- The box of a key, made by fn at its first use.
+function scene:once(key, fn)
+  key = table.concat(key, " ")
+  self.made[key] = self.made[key] or fn()
+  return self.made[key]
+end
+
+function scene:frame(index)
+  for k = #self.frames + 1, index do self.frames[k] = { come = {}, gone = {}, flash = {}, words = {} } end
+  return self.frames[index]
+end
+
+function scene.say(f, text)
+  for _, word in ipairs(f.words) do
+    if word == text then return end
+  end
+  f.words[#f.words + 1] = text
+end
+
+local function put(f, list, index) f[list][#f[list] + 1] = index end
+
+--- A flat face: x over (model, batch) above its layer; with a slice s, h over (hidden, batch) beside it.
+function scene:face(kind, l, r, m, s, text)
+  return self:once({ kind, l, r, m, s or 0 }, function()
+    local z0, z1 = self:samples(r, m)
+    local x0, x1 = self:model(l)
+    if s then
+      local y0, y1 = self:hidden(l, s)
+      return self:box(kind, x1 + gap.layer / 2, x1 + gap.layer / 2, y0, y1, z0, z1, text)
+    end
+    local last = l > self.o.layers
+    if last then x0, x1 = self:output(self.o.layers) end
+    local edge = last and self.size[2] + gap.layer / 2 or self:step(l, self.hidden_size) - gap.layer / 2
+    return self:box(kind, x0, x1, edge, edge, z0, z1, text)
+  end)
+end
+
+--- A weight matrix of a replica, or its gradient: W1, or W2 when `second`.
+function scene:matrix(kind, l, second, r, s)
+  return self:once({ kind, l, tostring(second), r, s }, function()
+    local x0, x1 = self[second and "output" or "model"](self, l)
+    local y0, y1 = self:hidden(l, s)
+    local z = (r - 1) * (self.replica_size + gap.replica) - 1.5
+    local text = r == 1 and s == 1 and ("%sW%d.%d"):format(kind == "gradient" and "∇" or "", second and 2 or 1, l)
+    return self:box(kind, x0, x1, y0, y1, z, z, text or nil)
+  end)
+end
+
+--- The volume of a product, lit for one frame.
+function scene:volume(f, l, second, r, m, s)
+  local x0, x1 = self[second and "output" or "model"](self, l)
+  local y0, y1 = self:hidden(l, s)
+  put(f, "flash", self:box("compute", x0, x1, y0, y1, self:samples(r, m)))
+end
+
+--- The output of layer l on its own stage, before it is sent.
+function scene:waiting(kind, l, r, m)
+  return self:once({ "out", kind, l, r, m }, function()
+    local x0, x1 = self:output(l)
+    local y = self:far(l)
+    return self:box(kind, x0, x1, y, y, self:samples(r, m))
+  end)
+end
+
+--- A black bar at the output of layer l (or, for l = 0, the input) of one microbatch; between stages when `send`.
+function scene:flash(f, text, l, m, send)
+  for r = 1, self.o.dp do
+    local x0, x1 = self:output(math.max(l, 1))
+    if l == 0 then x0, x1 = self:model(1) end
+    local y0 = l == 0 and -gap.layer / 2 or self:far(l)
+    local y1 = y0
+    if send then
+      local _, far = self:model(l + 1)
+      x1, y1 = far, self:step(l + 1, self.hidden_size) - gap.layer / 2
+    end
+    local z0, z1 = self:samples(r, m)
+    put(f, "flash", self:box("send", x0 - 0.5, x1 + 0.5, y0 - 1, y1 + 1, z0, z1))
+  end
+  scene.say(f, text)
+end
+
+function scene:each_slice(fn)
+  for r = 1, self.o.dp do
+    for s = 1, self.o.tp do fn(r, s) end
+  end
+end
+
+--- The first frame: weights in place, and the batch.
+function scene:start()
+  local o, first = self.o, self:frame(1)
+  scene.say(first, "weights in place; the batch waits")
   for r = 1, o.dp do
     for l = 1, o.layers do
       for s = 1, o.tp do
-        put(first, "come", matrix("weight", l, false, r, s, r == 1 and s == 1 and ("W1." .. l) or nil))
-        put(first, "come", matrix("weight", l, true, r, s, r == 1 and s == 1 and ("W2." .. l) or nil))
+        put(first, "come", self:matrix("weight", l, false, r, s))
+        put(first, "come", self:matrix("weight", l, true, r, s))
       end
     end
-    for m = 1, o.microbatches do put(first, "come", face("activation", 1, r, m)) end
+    for m = 1, o.microbatches do put(first, "come", self:face("activation", 1, r, m)) end
   end
+end
 
-  -- A layer of one microbatch takes `slot` frames: product, product, [tensor flash], [stage flash].
+--- Calls fn(frame number, layer, microbatch) for every layer of one pass, from frame `begin` on.
+--- A layer of one microbatch takes two products, then a flash of tensor slices and one of stages where there are any.
+function scene:each_layer(begin, backward, fn)
+  local o = self.o
   local slot = 2 + (o.tp > 1 and 1 or 0) + (o.pp > 1 and 1 or 0)
-  local function layers_of(stage) return (stage - 1) * per_stage + 1, stage * per_stage end
-  local function start_of(order, m, offset, begin)
-    return begin + ((order - 1 + m - 1) * per_stage + offset) * slot
-  end
-  local function each_slice(fn)
-    for r = 1, o.dp do
-      for s = 1, o.tp do fn(r, s) end
-    end
-  end
-  -- A black bar where layer l comes out (or, for l = 0, goes in) of one microbatch; across
-  -- the gap of stages when it leaves one.
-  local function flash_face(f, text, l, m)
-    for r = 1, o.dp do
-      local x0, x1 = output(math.max(l, 1))
-      if l == 0 then x0, x1 = model(1) end
-      local y0 = l == 0 and -gap.layer / 2 or hidden_at(l) + o.hidden + (o.tp - 1) * gap.slice + gap.layer / 2
-      local y1 = y0
-      if text:match("send") then
-        local _, far = model(l + 1)
-        x1, y1 = far, hidden_at(l + 1) - gap.layer / 2
-      end
-      local z0, z1 = samples(r, m)
-      put(f, "flash", box("send", x0 - 0.5, x1 + 0.5, y0 - 1, y1 + 1, z0, z1))
-    end
-    say(f, text)
-  end
-  -- The output of layer l still on its own stage, before it is sent.
-  local function waiting(kind, l, r, m)
-    local key = table.concat({ "out", kind, l, r, m }, " ")
-    if not made[key] then
-      local x0, x1 = output(l)
-      local z0, z1 = samples(r, m)
-      local y = hidden_at(l) + o.hidden + (o.tp - 1) * gap.slice + gap.layer / 2
-      made[key] = box(kind, x0, x1, y, y, z0, z1)
-    end
-    return made[key]
-  end
-  local begin = 2
-  for stage = 1, o.pp do
-    local low, high = layers_of(stage)
+  for order = 1, o.pp do
+    local stage = backward and o.pp - order + 1 or order
+    local low, high = (stage - 1) * self.per_stage + 1, stage * self.per_stage
     for m = 1, o.microbatches do
-      for l = low, high do
-        local t = start_of(stage, m, l - low, begin)
-        local f, g = frame_at(t), frame_at(t + 1)
-        each_slice(function(r, s)
-          put(f, "flash", volume(l, false, r, m, s))
-          put(f, "come", face("activation", l, r, m, s))
-          put(g, "flash", volume(l, true, r, m, s))
-          if s == 1 then
-            put(g, "come", leaves_stage(l) and waiting("activation", l, r, m) or face("activation", l + 1, r, m))
-          end
-        end)
-        say(f, ("forward: layer %d"):format(l))
-        say(g, ("forward: layer %d"):format(l))
-        local after = t + 2
-        if o.tp > 1 then
-          flash_face(frame_at(after), "tensor slices sum", l, m)
-          after = after + 1
-        end
-        if leaves_stage(l) then
-          flash_face(frame_at(after), "stages send activations", l, m)
-          for r = 1, o.dp do
-            put(frame_at(after + 1), "gone", waiting("activation", l, r, m))
-            put(frame_at(after + 1), "come", face("activation", l + 1, r, m))
-          end
-        end
+      for offset = 0, self.per_stage - 1 do
+        fn(begin + ((order + m - 2) * self.per_stage + offset) * slot, backward and high - offset or low + offset, m)
       end
     end
   end
-  begin = #frames + 1
-  local turn = frame_at(begin)
-  say(turn, "loss; the backward pass begins")
+end
+
+function scene:forward(t, l, m)
+  local o, f, g = self.o, self:frame(t), self:frame(t + 1)
+  self:each_slice(function(r, s)
+    self:volume(f, l, false, r, m, s)
+    put(f, "come", self:face("activation", l, r, m, s))
+    self:volume(g, l, true, r, m, s)
+    if s == 1 then
+      put(g, "come", self:leaves_stage(l) and self:waiting("activation", l, r, m)
+        or self:face("activation", l + 1, r, m))
+    end
+  end)
+  for _, frame in ipairs { f, g } do scene.say(frame, ("forward: layer %d"):format(l)) end
+  local after = t + 2
+  if o.tp > 1 then
+    self:flash(self:frame(after), "tensor slices sum", l, m)
+    after = after + 1
+  end
+  if self:leaves_stage(l) then
+    self:flash(self:frame(after), "stages send activations", l, m, true)
+    for r = 1, o.dp do
+      put(self:frame(after + 1), "gone", self:waiting("activation", l, r, m))
+      put(self:frame(after + 1), "come", self:face("activation", l + 1, r, m))
+    end
+  end
+end
+
+--- The frame between the passes: the loss.
+function scene:turn()
+  local o, turn = self.o, self:frame(#self.frames + 1)
+  scene.say(turn, "loss; the backward pass begins")
   for r = 1, o.dp do
     for m = 1, o.microbatches do
-      put(turn, "gone", face("activation", o.layers + 1, r, m))
-      put(turn, "come", face("gradient", o.layers + 1, r, m, nil, r == 1 and m == 1 and "∇" or nil))
+      put(turn, "gone", self:face("activation", o.layers + 1, r, m))
+      put(turn, "come", self:face("gradient", o.layers + 1, r, m, nil, r == 1 and m == 1 and "∇" or nil))
     end
   end
-  begin = begin + 1
-  for stage = o.pp, 1, -1 do
-    local low, high = layers_of(stage)
-    for m = 1, o.microbatches do
-      for l = high, low, -1 do
-        local t = start_of(o.pp - stage + 1, m, high - l, begin)
-        local f, g = frame_at(t), frame_at(t + 1)
-        each_slice(function(r, s)
-          put(f, "flash", volume(l, true, r, m, s))
-          put(f, "gone", face("activation", l, r, m, s))
-          put(f, "come", face("gradient", l, r, m, s))
-          put(f, "come", matrix("gradient", l, true, r, s, r == 1 and s == 1 and ("∇W2." .. l) or nil))
-          put(g, "flash", volume(l, false, r, m, s))
-          put(g, "gone", face("gradient", l, r, m, s))
-          put(g, "come", matrix("gradient", l, false, r, s, r == 1 and s == 1 and ("∇W1." .. l) or nil))
-          if s == 1 then
-            put(g, "gone", leaves_stage(l) and waiting("gradient", l, r, m) or face("gradient", l + 1, r, m))
-            put(g, "gone", face("activation", l, r, m))
-            put(g, "come", face("gradient", l, r, m))
-          end
-        end)
-        say(f, ("backward: layer %d"):format(l))
-        say(g, ("backward: layer %d"):format(l))
-        local after = t + 2
-        if o.tp > 1 then
-          flash_face(frame_at(after), "tensor slices sum", l - 1, m)
-          after = after + 1
-        end
-        if stage > 1 and l == low then
-          flash_face(frame_at(after), "stages send gradients", l - 1, m)
-          for r = 1, o.dp do
-            put(frame_at(after + 1), "gone", face("gradient", l, r, m))
-            put(frame_at(after + 1), "come", waiting("gradient", l - 1, r, m))
-          end
-        end
-      end
+end
+
+function scene:backward(t, l, m)
+  local o, f, g = self.o, self:frame(t), self:frame(t + 1)
+  self:each_slice(function(r, s)
+    self:volume(f, l, true, r, m, s)
+    put(f, "gone", self:face("activation", l, r, m, s))
+    put(f, "come", self:face("gradient", l, r, m, s))
+    put(f, "come", self:matrix("gradient", l, true, r, s))
+    self:volume(g, l, false, r, m, s)
+    put(g, "gone", self:face("gradient", l, r, m, s))
+    put(g, "come", self:matrix("gradient", l, false, r, s))
+    if s == 1 then
+      put(g, "gone", self:leaves_stage(l) and self:waiting("gradient", l, r, m)
+        or self:face("gradient", l + 1, r, m))
+      put(g, "gone", self:face("activation", l, r, m))
+      put(g, "come", self:face("gradient", l, r, m))
+    end
+  end)
+  for _, frame in ipairs { f, g } do scene.say(frame, ("backward: layer %d"):format(l)) end
+  local after = t + 2
+  if o.tp > 1 then
+    self:flash(self:frame(after), "tensor slices sum", l - 1, m)
+    after = after + 1
+  end
+  if l > 1 and self:leaves_stage(l - 1) then
+    self:flash(self:frame(after), "stages send gradients", l - 1, m, true)
+    for r = 1, o.dp do
+      put(self:frame(after + 1), "gone", self:face("gradient", l, r, m))
+      put(self:frame(after + 1), "come", self:waiting("gradient", l - 1, r, m))
     end
   end
-  begin = #frames + 1
-  local inputs = frame_at(begin)
-  say(inputs, "weight gradients are complete")
+end
+
+--- The last frames: replicas sum their weight gradients, and the weights are updated.
+function scene:finish()
+  local o, inputs = self.o, self:frame(#self.frames + 1)
+  scene.say(inputs, "weight gradients are complete")
   for r = 1, o.dp do
-    for m = 1, o.microbatches do put(inputs, "gone", face("gradient", 1, r, m)) end
+    for m = 1, o.microbatches do put(inputs, "gone", self:face("gradient", 1, r, m)) end
   end
-  if o.dp > 1 then
-    for l = o.layers, 1, -1 do
-      local f = frame_at(#frames + 1)
-      say(f, ("replicas sum gradients: layer %d"):format(l))
-      each_slice(function(r, s)
-        for _, second in ipairs { false, true } do
-          local b = boxes[matrix("gradient", l, second, r, s) + 1]
-          put(f, "flash", box("send", b[2] - 0.5, b[3] + 0.5, b[4] - 0.5, b[5] + 0.5, b[6] - 1, b[7] + 1))
-        end
-      end)
-    end
-  end
-  local finish = frame_at(#frames + 1)
-  say(finish, "weights are updated; the batch is done")
-  for l = 1, o.layers do
-    each_slice(function(r, s)
-      put(finish, "gone", matrix("gradient", l, false, r, s))
-      put(finish, "gone", matrix("gradient", l, true, r, s))
+  for l = o.dp > 1 and o.layers or 0, 1, -1 do
+    local f = self:frame(#self.frames + 1)
+    scene.say(f, ("replicas sum gradients: layer %d"):format(l))
+    self:each_slice(function(r, s)
+      for _, second in ipairs { false, true } do
+        local b = self.boxes[self:matrix("gradient", l, second, r, s) + 1]
+        put(f, "flash", self:box("send", b[2] - 0.5, b[3] + 0.5, b[4] - 0.5, b[5] + 0.5, b[6] - 1, b[7] + 1))
+      end
     end)
   end
-  for i, f in ipairs(frames) do
+  local last = self:frame(#self.frames + 1)
+  scene.say(last, "weights are updated; the batch is done")
+  for l = 1, o.layers do
+    self:each_slice(function(r, s)
+      put(last, "gone", self:matrix("gradient", l, false, r, s))
+      put(last, "gone", self:matrix("gradient", l, true, r, s))
+    end)
+  end
+end
+
+--- Boxes and frames of a batch. Box: { kind, x0, x1, y0, y1, z0, z1, label }: x model, y hidden, z batch.
+--- Frame: { text, come = boxes that appear, gone =, flash = for this frame only }, indices from 0.
+function picture.build(given)
+  local self = new_scene(check(given))
+  self:start()
+  self:each_layer(2, false, function(...) self:forward(...) end)
+  self:turn()
+  self:each_layer(#self.frames + 1, true, function(...) self:backward(...) end)
+  self:finish()
+  for _, f in ipairs(self.frames) do
     f.text = #f.words > 0 and table.concat(f.words, "; ") or "pipeline waits"
     f.words = nil
     for _, list in ipairs { "come", "gone", "flash" } do
       if #f[list] == 0 then f[list] = nil end
     end
-    frames[i] = f
   end
-  return { boxes = boxes, frames = frames, size = total, settings = o }
+  return { boxes = self.boxes, frames = self.frames, size = self.size, settings = self.o }
 end
 
 --- JSON of numbers, strings and lists, short; nil holes at a list's end are left out.
