@@ -1,4 +1,4 @@
-/* graph.h - arithmetic that remembers itself.
+/* graph.h - expression graphs.
  *
  * A graph holds constants, parameters and operations on them. Every node has a value at
  * once (with the parameters' current values), so that a description that is run on plain

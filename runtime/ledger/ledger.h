@@ -11,10 +11,15 @@
  * Counts are over the whole machine, in FLOP and in words sent (Tx) and received (Rx),
  * forward and backward. Write I for a product of global sizes, J for a product of
  * broadcast degrees, K for a product of scattered degrees, nu for a crossing frequency:
- *   multiply   S = |union| x degrees of the axes no dimension carries: FLOP S, backward 4
- * S broadcast  Tx I max([K > 1], nu), Rx I J (K + nu - 1); backward FLOP = Tx = Rx = that
- * Rx reduce     FLOP I (J - 1), Tx = Rx = I (K - 1); backward Tx I [K > 1], Rx I (K - 1),
- *              J the size of the reduced dimension, K the degree of its axis
+ *
+ *   multiply   FLOP S, backward 4 S;
+ *              S = |union| x degrees of the axes no dimension carries
+ *   broadcast  Tx I max([K > 1], nu), Rx I J (K + nu - 1);
+ *              backward FLOP = Tx = Rx = the forward Rx
+ *   reduce     FLOP I (J - 1), Tx = Rx = I (K - 1);
+ *              backward Tx I [K > 1], Rx I (K - 1);
+ *              J is the size of the reduced dimension, K the degree of its axis
+ *
  * (source: the public ml_par_sim programs' model, restated.)
  *
  * Sizes, degrees and multipliers are nodes of the ledger's graph, so that a ledger meters

@@ -33,9 +33,9 @@ typedef struct ett_variable {
 
 typedef struct ett_search_options {
   double gap; /* relative; stop when the best is proven within it */
-  bool cut;   /* only what is less than the cutoff is looked for */
+  bool cut;   /* search only for values below the cutoff */
   double cutoff;
-  size_t boxes;         /* give up after so many */
+  size_t boxes;         /* greatest number of boxes examined */
   double product_limit; /* product of the factors <= this; 0: no limit */
   bool product_equal;   /* product == product_limit */
   double tolerance;     /* relative width at which a real range counts as a point */

@@ -158,8 +158,8 @@ options of the script:
   n=COUNT  (default 2)
 .
 options:
-  --json       print what the script returns as JSON
-  --quiet      print nothing but what the script prints itself
+  --json       print the returned value as JSON
+  --quiet      do not print the returned value
   --help       print this help
   --traceback  print where an error was raised
 

@@ -63,17 +63,15 @@ return {
       io.write(require("ett.json").encode({ views = result.views, reasons = result.reasons, devices = result.devices },
         { indent = 2 }))
     elseif opts.csv then
-      local names = {}
-      for i, view in ipairs(result.views) do names[i] = ('"%s"'):format(view.view) end
-      print("quantity," .. table.concat(names, ","))
-      for _, row in ipairs(rows) do
-        local cells = {}
-        for i, view in ipairs(result.views) do
-          local value = view[row[2]]
-          cells[i] = type(value) == "number" and ("%.17g"):format(value) or tostring(value or "")
+      local cells = { { "quantity" } }
+      for i, view in ipairs(result.views) do
+        cells[1][i + 1] = view.view
+        for k, row in ipairs(rows) do
+          cells[k + 1] = cells[k + 1] or { row[2] }
+          cells[k + 1][i + 1] = view[row[2]] or ""
         end
-        print(row[2] .. "," .. table.concat(cells, ","))
       end
+      print(require("ett.report.table").csv(cells))
     elseif opts.quiet then
       for _, view in ipairs(result.views) do print(("%.17g"):format(view.step_seconds)) end
     else

@@ -114,15 +114,13 @@ local function show(opts, results)
     for i, result in ipairs(results) do docs[i] = plain(result) end
     io.write(require("ett.json").encode(docs, { indent = 2 }))
   elseif opts.csv then
-    print("devices,devices_used,days,utilization,dollars,bound_by,gap," .. table.concat(order, ","))
-    for _, r in ipairs(results) do
-      local cells = { r.devices, r.devices_used, r.days, r.utilization, r.dollars, bound_by(r), r.gap }
-      for i, name in ipairs(order) do cells[7 + i] = r.layout[name] or "" end
-      for i, cell in ipairs(cells) do
-        cells[i] = math.type(cell) == "float" and ("%.17g"):format(cell) or tostring(cell)
-      end
-      print(table.concat(cells, ","))
+    local rows = { { "devices", "devices_used", "days", "utilization", "dollars", "bound_by", "gap" } }
+    table.move(order, 1, #order, 8, rows[1])
+    for k, r in ipairs(results) do
+      rows[k + 1] = { r.devices, r.devices_used, r.days, r.utilization, r.dollars, bound_by(r), r.gap }
+      for i, name in ipairs(order) do rows[k + 1][7 + i] = r.layout[name] or "" end
     end
+    print(require("ett.report.table").csv(rows))
   elseif opts.quiet then
     for _, r in ipairs(results) do print(layout_text(r.layout)) end
   else
@@ -221,12 +219,12 @@ return {
   name = "optimize",
   summary = "find the best layout for a budget and a device count, with proof",
   usage = "optimize [--model pods|simple] [--devices N | N,M | LOW:HIGH[:PER_OCTAVE]] [parameter=number ...]",
-  description = "Branch and bound over all whole-number layouts; the result is the optimum of the model unless a gap "
-    .. "is printed.\nmodels: pods (a FLOP budget on pods), simple (the corrected simple-transformer, with memory).",
+  description = "Searches all whole-number layouts by branch and bound. The result is the optimum of the model, unless a "
+    .. "gap is printed.\nmodels: pods (a FLOP budget on pods), simple (the corrected simple-transformer, with memory).",
   options = {
     { "model", "NAME", "pods or simple", default = "pods" },
     { "cluster", "NAME", "cluster whose device and links the simple model runs on" },
-    { "devices", "N", "at most so many devices; a list or LOW:HIGH[:PER_OCTAVE] sweeps" },
+    { "devices", "N", "at most N devices; a list or LOW:HIGH[:PER_OCTAVE] is a sweep" },
     { "objective", "WHAT", "days, dollars or devices", default = "days" },
     { "max-days", "D", "only layouts of at most D days", kind = "positive" },
     { "max-dollars", "D", "only layouts of at most D dollars", kind = "positive" },
@@ -235,8 +233,8 @@ return {
     { "exact-devices", "use exactly the devices given" },
     { "real", "allow fractions of degrees: a bound for every layout (pods)" },
     { "gap", "G", "stop when proven within this fraction", kind = "number", default = 0 },
-    { "pareto", "FIELD", "of a sweep, only what nothing beats in FIELD[,FIELD]: days, dollars, devices (default)" },
-    { "sensitivities", "what more bandwidth, memory, FLOP/s, batch and devices change, searched anew" },
+    { "pareto", "FIELD", "print only Pareto-optimal rows of a sweep; fields: days, dollars, devices (default)" },
+    { "sensitivities", "effect of more bandwidth, memory, FLOP/s, batch and devices; each is a new search" },
     { "svg", "PREFIX", "write figures PREFIX-degrees.svg, -phases.svg, -resources.svg of a sweep" },
     { "json", "print JSON" },
     { "csv", "print CSV" },

@@ -6,11 +6,11 @@ return {
   name = "run",
   summary = "run a script",
   usage = "run SCRIPT.lua [NAME=VALUE ...] [--json] [--quiet]",
-  description = "The options of a script are words NAME=VALUE; `ett run SCRIPT.lua --help` lists them.\n"
-    .. "What the script returns is printed: as a table, with --json as JSON, with --quiet not at all.",
+  description = "Options of a script are words NAME=VALUE; `ett run SCRIPT.lua --help` lists them.\n"
+    .. "The value that the script returns is printed as a table, or with --json as JSON.",
   options = {
-    { "json", "print what the script returns as JSON" },
-    { "quiet", "print nothing but what the script prints itself" },
+    { "json", "print the returned value as JSON" },
+    { "quiet", "do not print the returned value" },
   },
   own_help = true,
   run = function(opts, words)
