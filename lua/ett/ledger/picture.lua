@@ -1,9 +1,10 @@
 --- One batch as a picture in three dimensions: matrix products and communication.
 --
 -- The axes are model width x layers, hidden width x layers, and the batch (replicas and microbatches). Layers of two
--- matrices form a staircase. A layer multiplies x (batch x model) by W1 into h (batch x hidden), and h by W2 into the
--- next x. Each product lights its volume: model x hidden x microbatch. Communication is drawn black: between stages, tensor
--- slices and replicas. The order is GPipe: all forward passes, all backward passes, then the exchange of gradients.
+-- matrices form a staircase. A layer multiplies x (batch x model) by W1 into h (batch x hidden), and h by W2 into
+-- the next x. Each product lights its volume: model x hidden x microbatch. Communication is drawn black: between
+-- stages, tensor slices and replicas. The order is GPipe: all forward passes, all backward passes, then the exchange
+-- of gradients.
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 
