@@ -220,7 +220,8 @@ return {
   summary = "find the best layout for a budget and a device count, with proof",
   usage = "optimize [--model pods|simple] [--devices N | N,M | LOW:HIGH[:PER_OCTAVE]] [parameter=number ...]",
   description = "Searches all whole-number layouts by branch and bound. The result is the optimum of the model, "
-    .. "unless a gap is printed.\nmodels: pods (a FLOP budget on pods), simple (the corrected simple-transformer, with memory).",
+    .. "unless a gap is printed.\n"
+    .. "models: pods (a FLOP budget on pods), simple (the corrected simple-transformer, with memory).",
   options = {
     { "model", "NAME", "pods or simple", default = "pods" },
     { "cluster", "NAME", "cluster whose device and links the simple model runs on" },
