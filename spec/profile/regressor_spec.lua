@@ -201,7 +201,7 @@ describe("ett.regress_fit", function()
   end)
 end)
 
-describe("ett.samples", function()
+describe("ett.profile.samples", function()
   local samples = require "ett.profile.samples"
 
   it("reads names of files", function()

@@ -210,7 +210,7 @@ local function run_pool(members, pass, split, options, results)
 end
 
 --- Reads sample files for the hold-out.
----@param index table[] of ett.samples.index
+---@param index table[] of ett.profile.samples.index
 ---@param initial string marks the cluster in each file's key
 function holdout.read_files(index, initial, multiprocessors)
   local files = {}

@@ -27,7 +27,7 @@ local doubtful = 16.0
 -- A row whose held-out residual exceeds both (a factor, robust deviations) belongs to another mode.
 local gate_ratio, gate_deviations = 3, 8
 
--- Work of a kernel by family and dimensions (ett.samples). Times are divided by it before the fit.
+-- Work of a kernel by family and dimensions (ett.profile.samples). Times are divided by it before the fit.
 local work = {
   gemm = function(d) return d[1] * d[2] * d[3] * d[4] + 64.0 * d[1] * (d[2] * d[4] + d[3] * d[4] + d[2] * d[3]) end,
   attention = function(d) return 1.0 * d[1] * d[2] * d[4] * d[5] * (d[6] + 8) end,
