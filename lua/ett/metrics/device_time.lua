@@ -25,7 +25,7 @@ local function lane_figures(view, lane)
     overlap_ratio_of_comm = stats.ratio(overlap, comm_ticks),
     comm_by_kernel_type = by_type, nccl_user_annotations = view:library_ranges(lane.process),
     top_kernel_share = top and stats.ratio(top.total, kernels:total()) or stats.null,
-    gaps_gt_1ms_us = view:us(B:gaps():longer(view.trace.ticks_per_second // 1000):measure()),
+    gaps_gt_1ms_us = view:us(lane:gaps():longer(view.trace.ticks_per_second // 1000):measure()),
   }
 end
 

@@ -46,14 +46,16 @@ copies of the step markers, which are shorter: from the first kernel of the step
         rank.per_step[i] = { step = step.name, step_ms = view:ms(length), comm_union_us = view:us(C[i]),
           comp_union_us = view:us(K[i]), overlap_us = view:us(X[i]), busy_us = view:us(B[i]),
           idle_frac = length > 0 and 1 - B[i] / length or stats.null }
-        by_step[step.number] = math.max(by_step[step.number] or 0, length)
+        by_step[step.step] = math.max(by_step[step.step] or 0, length)
       end
       local device = device_steps(view, lane)
       if #device > 0 then rank.gpu_step_ms = device end
       out.ranks[lane.key] = rank
     end
-    for _, number in ipairs(stats.keys(by_step)) do
-      out.steps[#out.steps + 1] = { step = number, max_step_ms = view:ms(by_step[number]) }
+    for _, step in ipairs(view:steps()) do
+      if by_step[step] then
+        out.steps[#out.steps + 1] = { step = step.number, max_step_ms = view:ms(by_step[step]) }
+      end
     end
     return out
   end,

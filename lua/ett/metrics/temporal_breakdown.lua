@@ -18,7 +18,7 @@ window time before the first and after the last row.]],
       local C, K, M = lane:comm(), lane:compute(), lane:memory()
       local span, busy = lane:span_ticks(), lane:busy():measure()
       local rows, calls = lane:launches()
-      local host, device, unknown = bulk.idle(rows, calls, lane:busy():gaps())
+      local host, device, unknown = bulk.idle(rows, calls, lane:gaps())
       local parts = {
         compute = K:measure(), exposed_comm = (C - K):measure(), memory = (M - (K | C)):measure(),
         idle = span - busy, idle_host = host, idle_device = device, idle_unknown = unknown,

@@ -30,7 +30,7 @@ collective.args = table.move({ "Input Dims", "Input type", "hlo_category", "long
 ---@field group string? key of the process group
 ---@field group_size integer?
 ---@field group_description string?
----@field launch_tid any? host thread that launched it
+---@field recording integer? the recording that holds it, if a rank was recorded several times
 
 local function first_type(text)
   if type(text) ~= "string" then return nil end
@@ -121,6 +121,8 @@ end
 local function gpu_collectives(lane, rows)
   local ts, dur = rows:columns{ "ts", "dur" }
   local columns = deciding_columns(lane, rows)
+  local recordings, several = lane.view:recordings()
+  local files = several > 1 and (rows:columns{ "file" }) or nil
   local list, sorts, width = {}, {}, #columns
   for i = 1, #rows do
     local node = sorts
@@ -138,7 +140,8 @@ local function gpu_collectives(lane, rows)
       for c = 1, width do values[c] = columns[c][i] end
       node.__index = describe(lane, values)
     end
-    list[i] = setmetatable({ ts = ts[i], dur = dur[i], stop = ts[i] + dur[i] }, node)
+    list[i] = setmetatable({ ts = ts[i], dur = dur[i], stop = ts[i] + dur[i],
+      recording = files and recordings[files[i]] or nil }, node)
   end
   return list
 end
@@ -182,6 +185,7 @@ function collective.groups(lanes)
     local mine = {}
     for _, each in ipairs(lane:collectives()) do
       local key = each.group or "unnamed"
+      if each.recording then key = ("%s, recording %d"):format(key, each.recording) end
       local list = mine[key]
       if not list then
         list = {}

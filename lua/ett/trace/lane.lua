@@ -109,21 +109,47 @@ function Lane:span()
   return from or 0, to or 0
 end
 
---- Length of the span in ticks.
+--- The part of the span that was recorded: an interval set, or nil if all of it was. A process recorded several
+--- times has a stretch for each recording, from its first row to its last.
+function Lane:recorded()
+  return cached(self, "recorded", function()
+    if #self.process.files < 2 then return false end
+    local home, hulls = self.view:recordings(), {}
+    for _, group in ipairs(self.all:group{ "file" }) do
+      local from, to = group.events:span()
+      local hull = hulls[home[group.file]] or { from, to }
+      hulls[home[group.file]] = { math.min(from, hull[1]), math.max(to, hull[2]) }
+    end
+    local stretches = {}
+    for _, hull in pairs(hulls) do stretches[#stretches + 1] = hull end
+    return interval.new{ { self:span() } } - interval.new(stretches):gaps()
+  end) or nil
+end
+
+--- Length of the span in ticks, without the time between recordings.
 function Lane:span_ticks()
+  local recorded = self:recorded()
+  if recorded then return recorded:measure() end
   local from, to = self:span()
   return to - from
 end
 
+--- The gaps between the rows, without the time between recordings.
+function Lane:gaps()
+  local gaps, recorded = self:busy():gaps(), self:recorded()
+  return recorded and gaps & recorded or gaps
+end
+
 --- Steps of the lane's process that start in its window, and with --step only that one:
---- {number=, name=, from=, to=}.
+--- {number=, name=, from=, to=, step= (of View:steps)}.
 function Lane:steps()
   local list, only = {}, self.view.options.step
   for _, step in ipairs(self.view:steps()) do
     local span = step.spans[self.process.index]
     local inside = span and (not self.from or (span[1] >= self.from and span[1] < self.to))
     if inside and (not only or only == step.number) then
-      list[#list + 1] = { number = step.number, name = step.name, from = span[1], to = span[2] }
+      list[#list + 1] = { number = step.number, name = step.name, from = span[1], to = span[2],
+        step = step }
     end
   end
   return list

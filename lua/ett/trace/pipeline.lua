@@ -154,8 +154,9 @@ function pipeline.from_markers(view)
       work, launching = lane:launched_in(on_host:where{ file = lane.process.files })
       if launching == 0 then return nil end
     end
-    local from, to = lane:span()
-    list[#list + 1] = { key = lane.key, bubble = work:gaps(from, to):measure(), total = to - from }
+    local bubble = work:gaps(lane:span())
+    list[#list + 1] = { key = lane.key, bubble = (lane:recorded() and bubble & lane:recorded() or bubble):measure(),
+      total = lane:span_ticks() }
   end
   return summary(view, "stage markers", list)
 end

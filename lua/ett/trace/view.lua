@@ -12,12 +12,13 @@
 --   communication C: kernels of a library in lua/ett/trace/communication; on TPU by hlo_category / opcode
 --   compute K:       the other kernels
 --   memory M:        copies and memsets
---   busy B:          C | K | M;  span: first start to last end;  idle = span - |B|
+--   busy B:          C | K | M;  span: first start to last end of each recording;  idle = span - |B|
 -- With --step or --window, intervals are cut to the window and the span is the window. A row is
 -- counted if it starts in the window, so that counts of adjoining windows add up.
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local error_module = require "ett.base.error"
+local processes = require "ett.trace.processes"
 
 local Lane = require "ett.trace.lane"
 
@@ -141,90 +142,90 @@ function View:device_rows()
   return cached(self, "device_rows", function() return self:events_needed():events{ class = device_classes } end)
 end
 
--- Files of one rank ------------------------------------------------------------------
-
-local function span_overlap(a, b)
-  local overlap = math.min(a.to, b.to) - math.max(a.from, b.from)
-  local shorter = math.min(a.to - a.from, b.to - b.from)
-  return shorter > 0 and overlap / shorter or 0
+--- The processes of the trace (ett.trace.processes).
+function View:processes()
+  return cached(self, "processes", function() return processes.list(self) end)
 end
 
---- Groups of files that are one process: {rank=, files={index…}, key=}. Files of the same rank that
---- follow one another in time are pieces of one run. Files of the same rank and the same time are
---- different processes.
-function View:processes()
-  return cached(self, "processes", function()
-    local t, by_rank, list = self:events_needed(), {}, {}
-    local spans = {}
-    for _, group in ipairs(self:device_rows():group{ "file" }) do spans[group.file] = { group.events:span() } end
-    for _, file in ipairs(t.files) do
-      local index = file.index -- its number among all files found, ignored files included
-      local from, to = table.unpack(spans[index] or {})
-      if from == nil and #t.files > 1 then from, to = t:events{ file = index }:span() end
-      local piece = { from = from or 0, to = to or 0 }
-      local home
-      for _, process in ipairs(file.rank and by_rank[file.rank] or {}) do
-        local fits = true
-        for _, other in ipairs(process.pieces) do fits = fits and span_overlap(piece, other) < 0.5 end
-        if fits then home = process end
-      end
-      if not home then
-        home = { rank = file.rank, files = {}, paths = {}, pieces = {}, kind = file.kind, world_size = file.world_size }
-        list[#list + 1] = home
-        if file.rank then
-          by_rank[file.rank] = by_rank[file.rank] or {}
-          table.insert(by_rank[file.rank], home)
-        end
-      end
-      table.insert(home.files, index)
-      home.paths[file.path] = true
-      table.insert(home.pieces, piece)
-    end
-    local seen = {}
-    for index, process in ipairs(list) do
-      local name = process.rank and tostring(process.rank) or ("file%d"):format(process.files[1] - 1)
-      if #list == 1 and not process.rank then name = "0" end
-      seen[name] = (seen[name] or 0) + 1
-      process.key = seen[name] == 1 and name or ("%s#%d"):format(name, seen[name])
-      process.index = index
-    end
-    return list
-  end)
+--- The recording that holds each file, by file index, and the number of recordings (ett.trace.processes).
+function View:recordings()
+  local found = cached(self, "recordings", function() return { processes.recordings(self) } end)
+  return found[1], found[2]
 end
 
 --- Whether a row's name is that of a step.
 function trace_view.is_step(name) return name:find("^ProfilerStep%s*#%s*%d+") ~= nil end
 local is_step = trace_view.is_step
 
---- Steps of every process: {number=, name=, spans = { [process index] = {from, to} }}, in order
---- of number. From ProfilerStep#N on the host track (the device track's copy of it is not used).
+--- Steps of every process: {number=, name=, recording=, spans = { [process index] = {from, to} }}, in order
+--- of number, then of recording. From ProfilerStep#N on the host track (the device track's copy of it is not used).
 function View:steps()
   return cached(self, "steps", function()
     local rows = self:named_rows("steps", { "annotation" }, is_step)
     if #rows == 0 then -- the dialect of 2021 writes them as operators
       rows = self:named_rows("old_steps", { "cpu_op", "host", "other" }, is_step)
     end
-    local home = {}
+    local home, recordings = {}, self:recordings()
     for _, process in ipairs(self:processes()) do
       for _, file in ipairs(process.files) do home[file] = process.index end
     end
     local by_number, list = {}, {}
     for i = 1, #rows do
-      local name, from = rows:get(i, "name"), rows:get(i, "ts")
+      local name, from, file = rows:get(i, "name"), rows:get(i, "ts"), rows:get(i, "file")
       -- A number beyond 64 bits is damage; the step still counts.
       local number = math.tointeger(tonumber(name:match("#%s*(%d+)"))) or math.maxinteger
-      local step = by_number[number]
+      local found = by_number[number] or {}
+      by_number[number] = found
+      local step = found[recordings[file]]
       if not step then
-        step = { number = number, name = name, spans = {} }
-        by_number[number] = step
-        list[#list + 1] = step
+        step = { number = number, name = name, recording = recordings[file], spans = {} }
+        found[step.recording], list[#list + 1] = step, step
       end
-      local process = home[rows:get(i, "file")]
+      local process = home[file]
       if not step.spans[process] then step.spans[process] = { from, rows:get(i, "end") } end
     end
-    table.sort(list, function(a, b) return a.number < b.number end)
+    table.sort(list, function(a, b)
+      if a.number ~= b.number then return a.number < b.number end
+      return a.recording < b.recording
+    end)
     return list
   end)
+end
+
+--- The window of options.window in ticks: from, to.
+function View:given_window()
+  local tick, window = self.trace.ticks_per_second // 1000, self.options.window
+  local function at(ms) -- within the range of ticks: 1e300 is a window without an end
+    return self.trace.start + math.floor(math.max(-2.0 ^ 61, math.min(2.0 ^ 61, ms * tick + 0.5)))
+  end
+  return at(window[1]), at(window[2])
+end
+
+--- The step of options.step; of one recorded several times that of the given window.
+function View:given_step()
+  local number, found, others = self.options.step, nil, {}
+  for _, step in ipairs(self:steps()) do
+    local _, span = next(step.spans)
+    local inside = true
+    if self.options.window then
+      local low, high = self:given_window()
+      inside = span[1] < high and span[2] > low
+    end
+    if step.number == number and (inside or not found) then
+      found = step
+      if inside then others[#others + 1] = ("%.6g:%.6g"):format(self:ms(span[1]), self:ms(span[2])) end
+    end
+  end
+  if not found then
+    local numbers = {}
+    for i, step in ipairs(self:steps()) do numbers[i] = tostring(step.number) end
+    error_module.raise("argument", "no step %d; the trace has %s", number,
+      #numbers > 0 and "steps " .. table.concat(numbers, ", ") or "no ProfilerStep# marker")
+  elseif #others > 1 then
+    error_module.raise("argument", "step %d was recorded %d times; choose one with --window %s", number, #others,
+      table.concat(others, " or "))
+  end
+  return found
 end
 
 --- The window in ticks of one process: from, to; nothing without a window; false when the process does
@@ -233,26 +234,12 @@ function View:window(process)
   local options = self.options
   local from, to
   if options.step then
-    local found
-    for _, step in ipairs(self:steps()) do
-      if step.number == options.step then found = step end
-    end
-    if not found then
-      local numbers = {}
-      for i, step in ipairs(self:steps()) do numbers[i] = tostring(step.number) end
-      error_module.raise("argument", "no step %d; the trace has %s", options.step,
-        #numbers > 0 and "steps " .. table.concat(numbers, ", ") or "no ProfilerStep# marker")
-    end
-    local span = found.spans[process.index]
+    local span = cached(self, "given_step", function() return self:given_step() end).spans[process.index]
     if not span then return false end
     from, to = span[1], span[2]
   end
   if options.window then
-    local tick = self.trace.ticks_per_second // 1000
-    local function at(ms) -- within the range of ticks: 1e300 is a window without an end
-      return self.trace.start + math.floor(math.max(-2.0 ^ 61, math.min(2.0 ^ 61, ms * tick + 0.5)))
-    end
-    local low, high = at(options.window[1]), at(options.window[2])
+    local low, high = self:given_window()
     from, to = math.max(from or low, low), math.min(to or high, high)
   end
   return from, to

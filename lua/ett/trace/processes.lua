@@ -1,0 +1,121 @@
+--- The processes of a trace, and the recordings of each.
+--
+-- A profiler with a schedule writes one file for each recording of a rank. Files of one rank that follow one
+-- another in time are recordings of one process. Files of one rank and the same time are different processes.
+local interval = require "ett.interval"
+
+local processes = {}
+
+--- Share of the shorter file that the other one covers: from there on they are different processes.
+local same_time = 0.5
+
+local function span_overlap(a, b)
+  local overlap = math.min(a.to, b.to) - math.max(a.from, b.from)
+  local shorter = math.min(a.to - a.from, b.to - b.from)
+  return shorter > 0 and overlap / shorter or 0
+end
+
+--- What identifies the rank of a file: its rank, else the name before the time (worker.1623143566756.pt.trace.json).
+local function identity(file)
+  return file.rank or file.path:match("([^/]+)%.%d+%.pt%.trace%.json")
+end
+
+--- The process among some whose files do not run at the time of this piece, or nil.
+local function fitting(candidates, piece)
+  local home
+  for _, process in ipairs(candidates) do
+    local fits = true
+    for _, other in ipairs(process.pieces) do fits = fits and span_overlap(piece, other) < same_time end
+    if fits then home = process end
+  end
+  return home
+end
+
+local function name_them(list)
+  local seen = {}
+  for index, process in ipairs(list) do
+    local name = process.rank and tostring(process.rank) or ("file%d"):format(process.files[1] - 1)
+    if #list == 1 and not process.rank then name = "0" end
+    seen[name] = (seen[name] or 0) + 1
+    process.key = seen[name] == 1 and name or ("%s#%d"):format(name, seen[name])
+    process.index = index
+  end
+end
+
+--- The processes: { {rank=, files={index…}, paths={[path]=true}, pieces={ {file=, from=, to=} }, kind=, world_size=,
+--- key=, index=} }.
+function processes.list(view)
+  local t, by_identity, list, spans = view:events_needed(), {}, {}, {}
+  for _, group in ipairs(view:device_rows():group{ "file" }) do spans[group.file] = { group.events:span() } end
+  for _, file in ipairs(t.files) do
+    local index = file.index -- its number among all files found, ignored files included
+    local from, to = table.unpack(spans[index] or {})
+    if from == nil and #t.files > 1 then from, to = t:events{ file = index }:span() end
+    local piece, id = { file = index, from = from or 0, to = to or 0 }, identity(file)
+    local candidates = id and by_identity[id] or {}
+    local home = fitting(candidates, piece)
+    if not home then
+      home = { rank = file.rank, files = {}, paths = {}, pieces = {}, kind = file.kind, world_size = file.world_size }
+      list[#list + 1] = home
+      if id then
+        by_identity[id] = candidates
+        table.insert(candidates, home)
+      end
+    end
+    table.insert(home.files, index)
+    home.paths[file.path] = true
+    table.insert(home.pieces, piece)
+  end
+  name_them(list)
+  return list
+end
+
+--- The recordings of a process in order of time: { { [file index] = true, … }, … }. Files that overlap in time, host
+--- rows included, are pieces of one recording.
+function processes.stretches(view, process)
+  if #process.files == 1 then return { { [process.files[1]] = true } } end
+  local extents = {}
+  for i, file in ipairs(process.files) do
+    local from, to = view.trace:events{ file = file }:span()
+    extents[i] = { file = file, from = from or 0, to = to or 0 }
+  end
+  table.sort(extents, function(a, b) return a.from < b.from end)
+  local list, last = {}, -math.huge
+  for _, each in ipairs(extents) do
+    if each.from > last then list[#list + 1] = {} end
+    list[#list][each.file], last = true, math.max(last, each.to)
+  end
+  return list
+end
+
+--- The recording that holds each file: { [file index] = 1, 2, … in order of time }, and their number. If all processes
+--- were recorded equally often, the n-th recording of each is number n. Otherwise those that overlap in time are one.
+function processes.recordings(view)
+  local list, home, most, equal = view:processes(), {}, 1, true
+  for _, process in ipairs(list) do
+    process.stretches = processes.stretches(view, process)
+    most = math.max(most, #process.stretches)
+    equal = equal and #process.stretches == #list[1].stretches
+  end
+  for _, process in ipairs(list) do
+    for number, files in ipairs(process.stretches) do
+      for file in pairs(files) do home[file] = number end
+    end
+  end
+  if equal or most == 1 then return home, most end
+  local spans = {}
+  for _, process in ipairs(list) do
+    for _, piece in ipairs(process.pieces) do spans[#spans + 1] = { piece.from, math.max(piece.to, piece.from + 1) } end
+  end
+  local set = interval.new(spans)
+  for _, process in ipairs(list) do
+    for _, piece in ipairs(process.pieces) do
+      for number, from, to in set:iter() do
+        if piece.from >= from and piece.from < to then home[piece.file] = number end
+      end
+    end
+  end
+  return home, #set
+end
+
+return processes

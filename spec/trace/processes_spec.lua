@@ -1,0 +1,88 @@
+-- Several recordings of one rank in a folder, as a profiler with a schedule leaves them. Times in microseconds.
+local maker = require "trace_maker"
+
+local nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+
+--- A recording of two steps of 100 us from `at` on: kernels cover 80 of each.
+local function recording(rank, at, first_step)
+  local r = maker.new{ rank = rank, world = 2 }
+  for i = 0, 1 do
+    r:step(first_step + i, at + 100 * i, 100)
+    r:kernel("gemm", at + 100 * i, 60)
+    r:kernel(nccl, at + 100 * i + 80 - (rank or 0), 20 + (rank or 0), { stream = 20 })
+  end
+  return r
+end
+
+local function write_all(folder, recordings)
+  for name, each in pairs(recordings) do each:write(folder .. "/" .. name) end
+end
+
+local function with(recordings, fn)
+  local folder = maker.folder()
+  write_all(folder, recordings)
+  local ok, why = pcall(fn, folder)
+  maker.remove(folder)
+  if not ok then error(why, 0) end
+end
+
+describe("several recordings of one rank", function()
+  it("are windows: the time between them is neither span nor idle", function()
+    for _, rank in ipairs{ 0, false } do -- with a rank in the file, and only by the file's name
+      with({ ["host_71.1700000000001.pt.trace.json"] = recording(rank or nil, 0, 1),
+        ["host_71.1700000000002.pt.trace.json"] = recording(rank or nil, 90000, 3) }, function(folder)
+        local ranks = assert(maker.metric(folder, "device_time")).ranks
+        assert.same({ "0" }, require("ett.trace.stats").keys(ranks))
+        assert.equal(400, ranks["0"].gpu_span_us)
+        assert.equal(320, ranks["0"].busy_us)
+        assert.equal(80, ranks["0"].idle_us)
+        assert.equal(0, ranks["0"].gaps_gt_1ms_us)
+        local parts = assert(maker.metric(folder, "temporal_breakdown"))
+        assert.equal(0.2, parts.idle_share)
+        assert.equal(0, parts.idle_outside_ms)
+        -- A window over the gap holds the second half of the first recording and the first of the second.
+        local cut = assert(maker.metric(folder, "device_time", { window = { 0.1, 90.1 } })).ranks["0"]
+        assert.equal(200, cut.gpu_span_us)
+        assert.equal(40, cut.idle_us)
+      end)
+    end
+  end)
+
+  it("keep their steps apart where the numbers start again", function()
+    with({ ["rank0.1.pt.trace.json"] = recording(0, 0, 1), ["rank0.2.pt.trace.json"] = recording(0, 90000, 1) },
+      function(folder)
+        assert.equal(4, assert(maker.metric(folder, "iter_time")).num_iterations)
+        local steps = assert(maker.metric(folder, "step_table"))
+        assert.equal(4, #steps.steps)
+        assert.equal(4, #steps.ranks["0"].per_step)
+        local ok, why = pcall(maker.metric, folder, "device_time", { step = 2 })
+        assert.is_false(ok)
+        assert.matches("step 2 was recorded 2 times; choose one with %-%-window 0.1:0.2 or 90.1:90.2", tostring(why))
+        local one = assert(maker.metric(folder, "device_time", { step = 2, window = { 50, 100 } })).ranks["0"]
+        assert.equal(100, one.gpu_span_us)
+      end)
+  end)
+
+  it("are matched over the ranks one by one", function()
+    local all = {}
+    for rank = 0, 1 do
+      for number = 1, 3 do
+        all[("rank%d.%d.pt.trace.json"):format(rank, number)] = recording(rank, 50000 * number, 2 * number)
+      end
+    end
+    -- Rank 1 lost the first collective of its second recording.
+    local events = all["rank1.2.pt.trace.json"].events
+    for i, event in ipairs(events) do
+      if event.name == nccl then
+        table.remove(events, i)
+        break
+      end
+    end
+    with(all, function(folder)
+      local lag = assert(maker.metric(folder, "straggler_lag", { tolerance_us = 10 }))
+      assert.equal(5, lag.num_collectives)
+      assert.equal(3, lag.groups)
+      assert.equal(1, lag.max_lag_us)
+    end)
+  end)
+end)
