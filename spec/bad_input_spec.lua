@@ -128,17 +128,17 @@ return { schema = { attention_every = { "count", default = 2, help = "layers fro
     for _, command in ipairs { "predict --quiet", "sweep --quiet tp=1,2" } do
       local seconds = {}
       for i, every in ipairs { 1, 2 } do
-        local code, out, err = run(("%s --model mine %s attention_every=%d"):format(command, words, every))
+        local code, out, err = run(("%s --path . --model mine %s attention_every=%d"):format(command, words, every))
         assert.equal(0, code, err)
         seconds[i] = tonumber(out)
       end
       assert.is_true(seconds[1] > seconds[2])
-      refused(("%s --model mine %s attention_evry=1"):format(command, words),
+      refused(("%s --path . --model mine %s attention_evry=1"):format(command, words),
         ("%s: unknown field 'attention_evry'; did you mean 'attention_every'?"):format(command:match("%a+")), 2)
     end
     for _, command in ipairs { "predict", "sweep" } do
       assert.matches("attention_every +layers from one attention to the next %(default 2%)",
-        select(2, run(command .. " --model mine --help")), nil)
+        select(2, run(command .. " --path . --model mine --help")), nil)
     end
   end)
 end)

@@ -15,7 +15,7 @@ true
 # The executable alone says what it lacks; a link to it lacks nothing.
 
 $ cp "$(readlink -f "$(command -v ett)")" alone; ./alone list 2>&1 | sed "s,$(dirname "$PWD"),HERE,"; ln -s "$(readlink -f "$(command -v ett)")" linked; ./linked list --quiet clusters | head -1
-ett: cannot read the library at HERE/share/ett (No such file or directory); the executable works from the tree it was built or installed in: link to it, or move the whole tree
+ett: cannot read the library at HERE/share/ett (No such file or directory); the executable needs the tree it was built or installed in: link to it, or move the whole tree
 dgx_a100
 
 # It holds no tests, and what it holds can be read by everybody.

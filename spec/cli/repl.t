@@ -23,7 +23,7 @@ ett: prompt:1: stack overflow
 ett: not enough memory: Lua may hold 128 MiB (ETT_MEMORY_LIMIT sets it)
 ett: attempt to yield from outside a coroutine
 ett: nil was raised
-ett: prompt:1: module 'nothing' not found; it is not in the script's folder, ETT_PATH or the installed tree
+ett: prompt:1: module 'nothing' not found; it is not in the script's folder, --path, ETT_PATH or the installed tree
 function: ...
 ett: pp must divide 32
 "still here"

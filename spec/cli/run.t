@@ -112,7 +112,7 @@ $ mkdir a b; echo 'return "from a"' > a/m.lua; echo 'return require "m"' > a/s.l
 from a
 
 $ mkdir a; echo 'return require "m"' > a/s.lua; echo 'return "cwd"' > m.lua; LUA_PATH='./?.lua' ett run a/s.lua
-ett: s.lua:1: module 'm' not found; it is not in the script's folder, ETT_PATH or the installed tree
+ett: s.lua:1: module 'm' not found; it is not in the script's folder, --path, ETT_PATH or the installed tree
 ?1
 
 $ mkdir a p; echo 'return require "m"' > a/s.lua; echo 'return "from ETT_PATH"' > p/m.lua; ETT_PATH=$PWD/p ett run a/s.lua --quiet; ETT_PATH=$PWD/p ett run a/s.lua --json

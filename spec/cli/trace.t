@@ -153,7 +153,7 @@ $ mkdir run && cp $SPEC/trace_run/rank0.json run && cat > longest_gap.lua <<'X'
 >     return { longest_gap_us = view:us(longest) }
 >   end }
 > X
-> ett trace run longest_gap --step 3 --csv | tail -n 1
+> ett trace run longest_gap --path . --step 3 --csv | tail -n 1
 > ett trace run --metric ./longest_gap.lua --step 3 --csv | tail -n 1
 run,longest_gap,longest_gap_us,200.0
 run,longest_gap,longest_gap_us,200.0

@@ -22,8 +22,8 @@ describe("ett.trace.comm", function()
     for _, name in ipairs(no) do assert.is_nil(comm.library_of(name), name) end
   end)
 
-  it("finds the libraries described in the current folder", function()
-    local lfs = require "lfs"
+  it("finds the libraries of --path, not those of the current folder", function()
+    local lfs, find = require "lfs", require "ett.base.find"
     local folder, home = os.tmpname(), lfs.currentdir()
     os.remove(folder)
     assert(os.execute(("mkdir -p '%s/lua/ett/trace/communication'"):format(folder)))
@@ -32,8 +32,12 @@ describe("ett.trace.comm", function()
     file:close()
     lfs.chdir(folder)
     package.loaded["ett.trace.comm"] = nil
-    local library = require("ett.trace.comm").library_of("my_ring_kernel")
+    assert.is_nil(require("ett.trace.comm").library_of("my_ring_kernel"))
     lfs.chdir(home)
+    find.set_folders { folder }
+    package.loaded["ett.trace.comm"] = nil
+    local library = require("ett.trace.comm").library_of("my_ring_kernel")
+    find.set_folders(nil)
     package.loaded["ett.trace.comm"] = comm
     os.execute(("rm -rf '%s'"):format(folder))
     assert.equal("mine", library.name)

@@ -52,7 +52,8 @@ function error_module.from(value)
   end
   local missing = text:match("^(.*module '[^']+' not found):\n\tno field")
   if missing then -- without Lua's list of every file it tried
-    return error_module.new("missing", "%s; it is not in the script's folder, ETT_PATH or the installed tree", missing)
+    return error_module.new("missing",
+      "%s; it is not in the script's folder, --path, ETT_PATH or the installed tree", missing)
   end
   return error_module.new("internal", "%s", text)
 end

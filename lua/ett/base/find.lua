@@ -1,13 +1,15 @@
 --- Finds description files by name under the roots; there is no list to edit.
 --
--- The roots, in order: the running script's folder, each entry of ETT_PATH, the installed tree. Without a script the
--- working folder comes last: it adds names and hides none. `find.path("operators", "gelu")` looks for gelu.lua and
--- the file init.lua of a folder gelu, in operators/ of each root. In the script's folder it looks for gelu.lua, too.
+-- The roots, in order: the running script's folder, each `--path DIR`, each entry of ETT_PATH, the installed tree. The
+-- current folder is never searched: it may hold foreign files. `find.path("operators", "gelu")` looks for gelu.lua and
+-- the file init.lua of a folder gelu, in operators/ of each root. In the script's folder and in a `--path` it looks
+-- for gelu.lua, too.
 local error_module = require "ett.base.error"
 local host = require "ett.host"
 
 local find = {}
 local script_folder
+local given_folders = {} -- of --path
 
 --- Kinds of description files: kind -> folder under the roots.
 find.folders = {
@@ -20,9 +22,11 @@ find.folders = {
 --- Counts changes of the roots. Results of find.path hold while it stays the same.
 find.generation = 0
 
--- All roots but the working folder.
-local function named_roots()
+--- The roots; the first that has a file wins.
+---@return string[]
+function find.roots()
   local roots = { script_folder }
+  table.move(given_folders, 1, #given_folders, #roots + 1, roots)
   for entry in (os.getenv "ETT_PATH" or ""):gmatch "[^:]+" do
     if entry:sub(1, 1) ~= "/" then
       error_module.raise("usage", "ETT_PATH: '%s' must be an absolute folder", entry)
@@ -33,12 +37,11 @@ local function named_roots()
   return roots
 end
 
---- Sets the folder of the running script; its files are found first.
-function find.set_script_folder(folder)
-  script_folder = folder
+-- Modules are found under the same roots.
+local function roots_changed()
   find.generation = find.generation + 1
   local front = {}
-  for _, root in ipairs(named_roots()) do
+  for _, root in ipairs(find.roots()) do
     if root ~= host.root then
       front[#front + 1] = ("%s/?.lua;%s/?/init.lua;%s/lua/?.lua"):format(root, root, root)
     end
@@ -48,16 +51,25 @@ function find.set_script_folder(folder)
   package.path = table.concat(front, ";")
 end
 
---- The roots; the first that has a file wins.
----@return string[]
-function find.roots()
-  local roots, here = named_roots(), require("lfs").currentdir()
-  if script_folder or not here then return roots end
-  for _, root in ipairs(roots) do
-    if root == here then return roots end
+--- Sets the folder of the running script; its files are found first.
+function find.set_script_folder(folder)
+  script_folder = folder
+  roots_changed()
+end
+
+--- Sets the folders that the command line names with `--path`; nil: none.
+---@param folders string[]?
+function find.set_folders(folders)
+  local lfs = require "lfs"
+  given_folders = {}
+  for i, folder in ipairs(folders or {}) do
+    if lfs.attributes(folder, "mode") ~= "directory" then
+      error_module.raise("usage", "--path: '%s' is not a folder", folder)
+    end
+    folder = folder:sub(1, 1) == "/" and folder or ("%s/%s"):format(lfs.currentdir(), folder)
+    given_folders[i] = #folder > 1 and folder:gsub("/%.?$", "") or folder
   end
-  roots[#roots + 1] = here
-  return roots
+  roots_changed()
 end
 
 --- The name of a description's file, or of its folder where the file is init.lua: "gelu" of "operators/gelu.lua".
@@ -74,10 +86,18 @@ local function readable(path)
   return ok
 end
 
-local function candidates(root, kind, name, last)
+-- The user's own folders hold description files at their top, too.
+local function is_own(root)
+  if root == script_folder then return true end
+  for _, folder in ipairs(given_folders) do
+    if folder == root then return true end
+  end
+  return false
+end
+
+local function candidates(root, kind, name)
   local places = { ("%s/%s/%s.lua"):format(root, kind, name), ("%s/%s/%s/init.lua"):format(root, kind, name) }
-  -- Beside the script, or in the working folder without one. A command line names a cluster there by its file.
-  if root == script_folder or last and kind ~= "clusters" then
+  if is_own(root) then
     local leaf = kind:match("([^/]+)$")
     places[#places + 1] = ("%s/%s/%s.lua"):format(root, leaf, name)
     places[#places + 1] = ("%s/%s.lua"):format(root, name)
@@ -89,9 +109,8 @@ end
 ---@param kind string folder under the roots, such as "operators" or "lua/architectures"
 function find.path(kind, name)
   if type(name) ~= "string" or not name:match("^[%w_][%w_%-%.]*$") then return nil end
-  local roots = find.roots()
-  for i, root in ipairs(roots) do
-    for _, path in ipairs(candidates(root, kind, name, i == #roots and not script_folder)) do
+  for _, root in ipairs(find.roots()) do
+    for _, path in ipairs(candidates(root, kind, name)) do
       if readable(path) then return path end
     end
   end
@@ -100,12 +119,10 @@ end
 
 --- Every name found under the roots for a kind, sorted: list of {name=, path=}.
 ---@param kind string
----@param before string? a folder to search before the roots
-function find.list(kind, before)
+function find.list(kind)
   local lfs = require "lfs"
-  local seen, entries, roots = {}, {}, find.roots()
-  if before then table.insert(roots, 1, before) end
-  for _, root in ipairs(roots) do
+  local seen, entries = {}, {}
+  for _, root in ipairs(find.roots()) do
     local folder = root .. "/" .. kind
     if lfs.attributes(folder, "mode") == "directory" then
       for entry in lfs.dir(folder) do

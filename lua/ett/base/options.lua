@@ -9,7 +9,8 @@
 --
 -- Kinds: string (the default), number (finite), positive (above 0), integer, count (from 1), whole (digits only, at
 -- most 2^53).
--- `many = true` collects the values of a repeated option. Every command has --help and --traceback.
+-- `many = true` collects the values of a repeated option. Every command has --help and --traceback; a command that
+-- finds files by name (`finds = true`) has --path.
 local error_module = require "ett.base.error"
 
 local options = {}
@@ -75,12 +76,16 @@ local function key_of(option) return (option[1]:gsub("%-", "_")) end
 
 local function is_flag(option) return #option == 2 end
 
---- The declared options, then --help and --traceback where they are not declared.
-local function all_of(declared)
+--- The declared options, then --path, --help and --traceback where they are not declared.
+local function all_of(command)
   local list, has = {}, {}
-  for _, option in ipairs(declared or {}) do
+  for _, option in ipairs(command.options or {}) do
     list[#list + 1] = option
     has[option[1]] = true
+  end
+  if command.finds then
+    list[#list + 1] = { "path", "DIR", "also find operators, clusters and other files by name in DIR (repeatable)",
+      many = true, extension = true }
   end
   if not has.help then list[#list + 1] = { "help", "print this help", extension = true } end
   if not has.traceback then list[#list + 1] = { "traceback", "print where an error was raised", extension = true } end
@@ -131,7 +136,7 @@ end
 local function new_parser(command)
   local parser = require "argparse"(command.name):add_help(false)
   local group, width = {}, 0
-  for i, option in ipairs(all_of(command.options)) do
+  for i, option in ipairs(all_of(command)) do
     local length
     group[i], length = add_option(parser, option)
     width = math.max(width, length)
@@ -143,7 +148,7 @@ end
 --- Completes the prefix of a long option's name. Options marked `extension` never make a prefix ambiguous.
 local function complete(command, name)
   local found, extensions = {}, {}
-  for _, option in ipairs(all_of(command.options)) do
+  for _, option in ipairs(all_of(command)) do
     local long = "--" .. option[1]
     if long == name then return name end
     if long:sub(1, #name) == name then table.insert(option.extension and extensions or found, long) end
@@ -159,7 +164,7 @@ end
 --- argv as argparse reads it: prefixes completed, a negative number joined to the option before it.
 local function prepare(command, argv)
   local valued, words = {}, {}
-  for _, option in ipairs(all_of(command.options)) do
+  for _, option in ipairs(all_of(command)) do
     valued["--" .. option[1]] = not is_flag(option) and "="
     if option.short then valued["-" .. option.short] = not is_flag(option) and "" end
   end
@@ -184,7 +189,7 @@ local function refuse(command, message)
   local unknown = message:match("^unknown option '(.-)'")
   if unknown then
     local names = {}
-    for i, option in ipairs(all_of(command.options)) do names[i] = "--" .. option[1] end
+    for i, option in ipairs(all_of(command)) do names[i] = "--" .. option[1] end
     message = ("unknown option '%s'%s"):format(unknown, error_module.suggestion(unknown, names))
   end
   error_module.raise("usage", "%s: %s", command.name, message)
@@ -192,7 +197,8 @@ end
 
 --- Parses argv against a command's options: returns opts, positional.
 --- `--name value`, `--name=value`, `-n value`, `--`. A repeated option's last value counts.
----@param command { name: string, options: table[]?, prefixes: boolean?, words: boolean? } `words = false` refuses words
+---@param command { name: string, options: table[]?, prefixes: boolean?, words: boolean?, finds: boolean? } `words =
+---  false` refuses words
 ---@param argv string[]
 ---@return table<string, any> opts, string[] positional
 function options.parse(command, argv)

@@ -75,6 +75,7 @@ local function main(argv)
   if command.raw and not command.asks_help(rest) then return command.run(rest) end
   local opts, positional = { help = true }, {}
   if not command.raw then opts, positional = options.parse(command, rest) end
+  if opts.path and command.finds then require("ett.base.find").set_folders(opts.path) end
   if opts.help and not (command.own_help and positional[1]) then
     print_help(command, opts)
     return 0

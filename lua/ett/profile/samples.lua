@@ -98,8 +98,8 @@ end
 
 --- What to say of a table whose operator has no file here.
 function samples.unknown_text(entry)
-  return ("%s: no operator or collective '%s' is known here; run where its file is, or name that folder in "
-    .. "ETT_PATH")
+  return ("%s: no operator or collective '%s' is known; give the folder of its file with --path DIR or "
+    .. "in ETT_PATH")
     :format(entry.path, entry.name)
 end
 

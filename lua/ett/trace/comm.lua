@@ -1,7 +1,7 @@
 --- What is communication, which collective it is, and how many bytes it moves.
 --
 -- A device row is communication when its name matches a pattern of a library in
--- lua/ett/trace/communication/*.lua, of any root or of the current folder.
+-- lua/ett/trace/communication/*.lua of any root (ett.base.find).
 -- On TPU the row's hlo_category decides, else the opcode of its HLO text. The op's name does not
 -- count (JAX calls an all-reduce "psum.12"), nor does the word "reduce" alone.
 --
@@ -44,7 +44,7 @@ end
 function comm.libraries()
   if libraries then return libraries end
   libraries = {}
-  for _, entry in ipairs(find.list("lua/ett/trace/communication", ".")) do
+  for _, entry in ipairs(find.list "lua/ett/trace/communication") do
     libraries[#libraries + 1] = checked(find.load_file(entry.path), entry.path)
   end
   return libraries

@@ -1,4 +1,4 @@
---- Finds, checks and runs metric files: lua/ett/metrics/NAME.lua in every root, or NAME.lua in the current folder.
+--- Finds, checks and runs metric files: lua/ett/metrics/NAME.lua in every root (ett.base.find), or a file by its path.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local schema = require "ett.base.schema"
@@ -15,23 +15,11 @@ local fields = {
 --- Names of all metrics, sorted.
 function metrics.names() return find.names(kind) end
 
---- Path of a metric in the current folder, or of one that is named by its file.
-local function own_path(name)
-  if name:find("%.lua$") then return name end
-  for _, path in ipairs{ name .. ".lua", kind .. "/" .. name .. ".lua" } do
-    local file = io.open(path, "r")
-    if file then
-      file:close()
-      return path
-    end
-  end
-  return nil
-end
-
 --- A metric's description, checked.
 ---@param name string its name, or the path of its file
 function metrics.load(name)
-  local path, metric = not find.path(kind, name) and own_path(name)
+  local metric
+  local path = name:find("%.lua$") and name
   if path then metric = find.load_file(path) else metric, path = find.load(kind, name) end
   return schema.check(metric, fields, path:match("([^/]+)$"))
 end

@@ -22,6 +22,7 @@ end
 
 return {
   name = "calibrate",
+  finds = true,
   summary = "make a cluster's coefficient files from folders of samples",
   usage = "calibrate CLUSTER FOLDER ... --source WORDS [--into FOLDER] [--json]\n"
     .. "       ett calibrate --kernels TABLES [DEVICE ...] [--into FOLDER] [--json]",

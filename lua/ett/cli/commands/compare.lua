@@ -36,6 +36,7 @@ end
 
 return {
   name = "compare",
+  finds = true,
   summary = "three views of one step side by side: metered ledger, simple model, ett predict",
   usage = "compare --model NAME|config.json --cluster NAME [NAME=VALUE ...]",
   description = "Plan fields and hyper-parameters are words NAME=VALUE, as for `ett predict`.",

@@ -189,6 +189,7 @@ end
 
 return {
   name = "fit",
+  finds = true,
   summary = "fit every operator and collective of a folder of samples",
   usage = "fit FOLDER|FILE.csv ... [--fresh] [--splits] [--svg FOLDER] [--json] [--quiet]",
   description = "Fitted models are kept under $XDG_CACHE_HOME/ett by the content of their samples, and loaded when\n"

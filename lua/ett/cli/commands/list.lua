@@ -19,9 +19,10 @@ end
 
 return {
   name = "list",
+  finds = true,
   summary = "list operators, architectures, clusters, schedules, examples, …",
   usage = "list [KIND ...] [--json] [--quiet]",
-  description = "Without a KIND, lists the kinds. Files beside a script or under ETT_PATH are found too.",
+  description = "Without a KIND, lists the kinds. Files under `--path DIR` and ETT_PATH are found too.",
   options = { { "json", "print JSON" }, { "quiet", "print names only" } },
   run = function(opts, kinds)
     if #kinds == 0 then

@@ -56,6 +56,7 @@ end
 
 return {
   name = "predict",
+  finds = true,
   summary = "predict one training step",
   usage = "predict --config FILE.yml | --model NAME|config.json [--cluster NAME|FILE.lua] [NAME=VALUE ...]",
   description = fields.help,

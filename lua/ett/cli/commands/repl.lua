@@ -1,6 +1,7 @@
 --- The prompt.
 return {
   name = "repl",
+  finds = true,
   summary = "a prompt: type Lua and see its value",
   usage = "repl",
   words = false,

@@ -303,6 +303,7 @@ end
 
 return {
   name = "sample",
+  finds = true,
   summary = "measure a campaign (Lua file, estimate-train-time YAML, or a bundled name)",
   usage = "sample CAMPAIGN [--out DIR] [option ...]",
   description = "Rows are appended and synced one by one. Run the same command again to continue after an\n"

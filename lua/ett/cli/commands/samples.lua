@@ -109,6 +109,7 @@ end
 
 return {
   name = "samples",
+  finds = true,
   summary = "sample tables: from recorded traces, or merged from parts",
   usage = "samples from-trace DIR [DIR ...] CONFIG.yml [--shape N,N,...] [--output FOLDER]\n"
     .. "       ett samples merge TABLE|FOLDER ... --output FOLDER",

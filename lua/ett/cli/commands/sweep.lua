@@ -24,6 +24,7 @@ end
 
 return {
   name = "sweep",
+  finds = true,
   summary = "evaluate every combination of plan fields",
   usage = "sweep --model NAME|config.json [--cluster NAME|FILE.lua] NAME=A,B,C NAME=1..64 NAME=VALUE ...",
   description = function(opts)

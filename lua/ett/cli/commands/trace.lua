@@ -267,6 +267,7 @@ end
 
 return {
   name = "trace",
+  finds = true,
   summary = "metrics of recorded runs (PyTorch / Kineto, TPU, XPlane, Nsight Systems)",
   usage = "trace DIR [METRIC ...] [--all | --metric NAME] [--step N] [--window FROM:TO]\n"
     .. "                     [--json | --csv] [--html FILE]\n"
@@ -274,7 +275,7 @@ return {
     .. "       ett trace --diff DIR DIR        compare two traces\n"
     .. "       ett trace --list-metrics",
   description = "A metric is one Lua file: lua/ett/metrics/NAME.lua in the installed tree or in ETT_PATH, or\n"
-    .. "NAME.lua in the current folder. If the trace lacks what a metric needs, the metric names the missing field.",
+    .. "NAME.lua in a --path DIR. If the trace lacks what a metric needs, the metric names the missing field.",
   options = {
     { "metric", "NAME", "metric to compute (repeat the option, or separate names with commas)", many = true },
     { "all", "every metric; with several folders, one row for each" },
