@@ -28,6 +28,9 @@ end
 
 local function hidden_bytes(c) return width(c.dtype) * (shapes.tokens(c) + 0.0) * c.hidden end
 
+--- Tokens that a group of etp ranks shares, of a micro-batch.
+local function expert_group_tokens(c) return shapes.tokens(c) * (c.etp or c.tp) // c.tp end
+
 -- Patterns of model parallelism: the collectives of both passes.
 local patterns = {
   --- Into a tensor-parallel region (Megatron's f). Forward copies; backward sums the gradient of the input. With
@@ -57,10 +60,10 @@ local patterns = {
     local function reduce() return one("all_reduce", "tp", c.tp, bytes, "forward") end
     return join(reduce(), reduce(), reduce())
   end,
-  --- Tokens to the ranks of their experts, and back: top_k copies of each token of this rank.
+  --- Tokens to the ranks of their experts, and back: top_k copies of each token of this rank. Under sequence
+  --- parallelism a rank has its share of the sequence, else as many as its group of etp ranks shares.
   expert_exchange = function(c)
-    local tokens = shapes.tokens(c)
-    if (c.etp or c.tp) < c.tp then tokens = tokens * (c.etp or c.tp) // c.tp end
+    local tokens = c.sequence_parallel and shapes.norm_tokens(c) or expert_group_tokens(c)
     local bytes = width(c.dtype) * (tokens + 0.0) * c.hidden * c.top_k
     return join(one("all_to_all", "ep", c.ep, bytes, "forward"), one("all_to_all", "ep", c.ep, bytes, "backward"))
   end,
@@ -74,17 +77,25 @@ local patterns = {
   end,
 }
 
--- Around experts. Tensor-parallel experts (etp = tp) are a region like any other. With etp < tp and sequence
--- parallelism the ranks hold different tokens: nothing is exchanged over tp. Without it each rank keeps a share of the
--- same tokens, and the results are gathered (Megatron-Core).
-function patterns.expert_enter(c)
-  if (c.etp or c.tp) == c.tp then return patterns.tensor_enter(c) end
-  return c.sequence_parallel and {} or one("all_gather", "tp", c.tp, hidden_bytes(c), "backward")
+-- Around experts, as Megatron-Core's MoEAlltoAllTokenDispatcher. Under sequence parallelism the etp ranks of an expert
+-- gather the copies that the exchange brought, top_k of each token, and scatter the sums of their results. Without it
+-- the ranks hold the same tokens: groups of etp ranks take a share each, sum it, and gather the shares over tp.
+local function around_experts(gather_pass, sum_pass)
+  return function(c)
+    local etp = c.etp or c.tp
+    if c.sequence_parallel then
+      local bytes = width(c.dtype) * (expert_group_tokens(c) + 0.0) * c.hidden * c.top_k
+      local group = etp == c.tp and "tp" or "etp"
+      return join(one("all_gather", group, etp, bytes, gather_pass), one("reduce_scatter", group, etp, bytes, sum_pass))
+    end
+    if etp == c.tp then return one("all_reduce", "tp", c.tp, hidden_bytes(c), sum_pass) end
+    local shares = one("all_gather", "tp", c.tp // etp, hidden_bytes(c), sum_pass)
+    shares[1].stride = etp
+    return join(one("all_reduce", "etp", etp, hidden_bytes(c) * etp / c.tp, sum_pass), shares)
+  end
 end
-function patterns.expert_leave(c)
-  if (c.etp or c.tp) == c.tp then return patterns.tensor_leave(c) end
-  return c.sequence_parallel and {} or one("all_gather", "tp", c.tp, hidden_bytes(c), "forward")
-end
+patterns.expert_enter = around_experts("forward", "backward")
+patterns.expert_leave = around_experts("backward", "forward")
 
 --- Names of the patterns.
 function collective.patterns() return schema.keys(patterns) end
@@ -108,7 +119,8 @@ function collective.check_entry(entry)
   schema.check(entry, explicit)
 end
 
---- What one device runs for an entry: a list of { kind, name, group, degree, bytes, pass, times, overlapped }.
+--- What one device runs for an entry: a list of { kind, name, group, degree, bytes, pass, times, overlapped, stride }.
+--- stride: the distance between the ranks of the group, where its name does not tell.
 function collective.expand(entry, c)
   local pattern = patterns[entry.collective]
   if pattern then return pattern(c) end

@@ -65,6 +65,9 @@ local function degrees(p, hyper, add)
     add("ep = %d needs a model with experts; the nearest is 1", p.ep)
   end
   if p.etp and p.etp ~= p.tp then
+    if p.tp % p.etp ~= 0 and not (p.sequence_parallel and p.etp % p.tp == 0) then
+      add("etp = %d must divide tp = %d%s", p.etp, p.tp, nearest(p.etp, divisors(p.tp)))
+    end
     divides("ep * etp", p.ep * p.etp, "dp * cp * tp", p.dp * p.cp * p.tp)
   else
     divides("ep", p.ep, "dp * cp", p.dp * p.cp)

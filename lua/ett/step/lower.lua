@@ -20,7 +20,7 @@ end
 --- Distance between the ranks of a group: tensor ranks are neighbours, then context, then data; in expert groups the
 --- tensor ranks of one expert are neighbours.
 local function stride_of(group, p)
-  if group == "tp" then return 1 end
+  if group == "tp" or group == "etp" then return 1 end
   return group == "ep" and (p.etp or p.tp) or p.tp
 end
 
@@ -73,7 +73,7 @@ end
 
 local function add_collective(state, item)
   local p = state.plan
-  local nodes, gpus = step_core.group(item.degree, stride_of(item.group, p), state.gpus_per_node)
+  local nodes, gpus = step_core.group(item.degree, item.stride or stride_of(item.group, p), state.gpus_per_node)
   local topology = { nodes = nodes, gpus_per_node = gpus }
   local role = role_of(item, p)
   local bytes = item.bytes
@@ -81,8 +81,8 @@ local function add_collective(state, item)
     local c = state.configuration
     bytes = bytes * require("ett.step.expert_spread").expected(nodes > 1 and nodes or gpus, c) / c.top_k
   end
-  local id = ("%s %s %.17g %s %s %s"):format(item.name, item.group, bytes, item.pass, tostring(item.overlapped),
-    tostring(role))
+  local id = ("%s %s %d %.17g %s %s %s"):format(item.name, item.group, item.degree, bytes, item.pass,
+    tostring(item.overlapped), tostring(role))
   local index = state.index[id]
   if index then return index end
   local answer = state.times:collective(item.name, bytes, topology, p.dtype)
