@@ -5,8 +5,11 @@
 -- else the opcode. Bytes: elements x dtype from the row's arguments, else from the
 -- record_param_comms or nccl: row that encloses the launch (Input Dims, Input type), else
 -- unknown. bytes_accessed is never used: it counts memory traffic, not the message.
+-- Group size: the argument, the listed ranks, distributedInfo's process groups, the sizes of input and output of an
+-- all-gather or a reduce-scatter, or the world's size when all its ranks ran the collective together; else unknown.
 local align = require "ett.trace.align"
 local comm = require "ett.trace.comm"
+local json = require "ett.json"
 local stats = require "ett.trace.stats"
 
 local collective = {}
@@ -29,6 +32,7 @@ collective.args = table.move({ "Input Dims", "Input type", "hlo_category", "long
 ---@field bytes number? message size S of nccl-tests
 ---@field group string? key of the process group
 ---@field group_size integer?
+---@field part_bytes number? bytes of one rank's input
 ---@field group_description string?
 ---@field recording integer? the recording that holds it, if a rank was recorded several times
 
@@ -55,6 +59,11 @@ local function host_rows(view)
           or name:find("nccl%u%l")) ~= nil -- NVTX ranges of NCCL itself: ncclAllReduce
       end),
       params = view:class_rows("cpu_op"):where{ name = "record_param_comms" },
+      -- Operators whose first two tensors are output and input.
+      calls = view:named_rows("collective_calls", { "cpu_op" }, function(name)
+        return name:find("^c10d::_?allgather_base_") ~= nil or name:find("^c10d::_?reduce_scatter_base_") ~= nil
+          or name:find("^c10d::allgather_into_tensor") ~= nil or name:find("^c10d::reduce_scatter_tensor") ~= nil
+      end),
     }
   end)
 end
@@ -65,7 +74,7 @@ local function deciding_columns(lane, rows)
   local columns = table.pack(rows:columns{ "name", table.unpack(row_args) })
   local named = true
   for i = 1, #rows do
-    if columns[2][i] == false then
+    if columns[2][i] == false or columns[6][i] == false then -- no Collective name or Group size
       named = false
       break
     end
@@ -80,8 +89,47 @@ local function deciding_columns(lane, rows)
     for _, column in ipairs(table.pack(launch:enclosing(host.params):columns(row_args))) do
       columns[#columns + 1] = column
     end
+    for _, column in ipairs(table.pack(launch:enclosing(host.calls):columns{ "Input Dims", "Input type" })) do
+      columns[#columns + 1] = column
+    end
   end
   return columns
+end
+
+local function positive_integer(value)
+  local n = math.tointeger(number(value))
+  return n and n >= 1 and n or nil
+end
+
+--- Size of a process group as distributedInfo states it, by name; nil where it does not.
+local function configured_size(process, name)
+  if not process.group_sizes then
+    process.group_sizes = {}
+    local info = process.info and json.decode(process.info)
+    for _, group in ipairs(type(info) == "table" and type(info.pg_config) == "table" and info.pg_config or {}) do
+      if type(group) == "table" and group.pg_name ~= nil then
+        process.group_sizes[tostring(group.pg_name)] = positive_integer(group.pg_size)
+      end
+    end
+  end
+  return process.group_sizes[tostring(name)]
+end
+
+--- Ranks that send or receive parts of a whole: a / b if both are known and that is an integer.
+local function parts(whole, part)
+  return whole and part and part > 0 and positive_integer(whole / part) or nil
+end
+
+--- Size of a collective's group; nil if the trace does not say it.
+local function group_size(lane, kind, given)
+  local listed = type(given.ranks) == "string" and not given.ranks:find("...", 1, true) and given.ranks
+  local size = positive_integer(given.size) or listed and positive_integer(select(2, listed:gsub("%d+", "")))
+    or given.name and configured_size(lane.process, given.name)
+  local a, b = given.elements_in, given.elements_out
+  if not size and kind == "all_gather" then size = parts(b, a) end
+  if not size and kind == "reduce_scatter" then size = parts(a, b) end
+  -- A collective on a device has two ranks or more.
+  return size or lane.process.world_size == 2 and 2 or nil
 end
 
 --- Description of all collectives with these values of the deciding columns.
@@ -101,17 +149,22 @@ local function describe(lane, values)
   local kind = said and comm.kind_of(said) or around and comm.kind_of(around) or kernel_type
   local elements_in, elements_out = number(arg("In msg nelems")), number(arg("Out msg nelems"))
   local dtype = arg("dtype")
-  if not elements_in and dims then
+  local call_dims, call_types = values[2 * count + 5], values[2 * count + 6]
+  if not elements_in and call_dims then
+    elements_out, elements_in = comm.first_elements(call_dims)
+    dtype = dtype or first_type(call_types)
+  elseif not elements_in and dims then
     elements_in = comm.elements(dims)
     dtype = dtype or first_type(types)
   end
-  local size = number(arg("Group size")) or lane.process.world_size
   local ranks, group_name = arg("Process Group Ranks"), arg("Process Group Name")
+  local size = group_size(lane, kind, { size = arg("Group size"), ranks = ranks, name = group_name,
+    elements_in = elements_in, elements_out = elements_out })
   return {
     name = name, kind = kind, kernel_type = kernel_type,
     bytes = comm.message_bytes(kind, elements_in, elements_out, dtype, size),
     group = group_name and (tostring(group_name) .. "|" .. tostring(ranks or "")) or nil,
-    group_ranks = ranks, group_size = size and math.tointeger(size),
+    group_ranks = ranks, group_size = size, part_bytes = comm.message_bytes(kind, elements_in, nil, dtype, 1),
     group_description = arg("Process Group Description"),
   }
 end
@@ -203,6 +256,30 @@ function collective.groups(lanes)
   end
   table.sort(order, function(a, b) return a.group < b.group end)
   return order
+end
+
+--- Sets the group sizes that the trace does not say where all ranks of the world ran the group's collectives
+--- together: their ends agree within `agreement`.
+function collective.size_groups(view)
+  local agreement = view.trace.ticks_per_second // 10000 -- 100 us
+  for _, group in ipairs(collective.groups(view:lane_list())) do
+    local world = group.members[1].lane.process.world_size
+    if not group.size and #group.members > 1 and #group.members == world then
+      local lists = {}
+      for i, member in ipairs(group.members) do lists[i] = member.list end
+      if align.match(lists, { mode = "auto", tolerance = agreement }) then
+        for _, list in ipairs(lists) do
+          for _, each in ipairs(list) do
+            local described = getmetatable(each).__index
+            described.group_size = described.group_size or world
+            if each.kind == "all_gather" and not each.bytes and each.part_bytes then
+              described.bytes = each.part_bytes * world
+            end
+          end
+        end
+      end
+    end
+  end
 end
 
 --- The groups of two ranks or more, matched (ett.trace.align): { {group=, result=} or {group=, reason=, tried=} },

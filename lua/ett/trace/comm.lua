@@ -154,6 +154,15 @@ function comm.elements(text)
   return total
 end
 
+--- Elements of the first two tensors of an "Input Dims" text: "[[65536,384],[8192,384],[]]" -> 25165824, 3145728.
+function comm.first_elements(text)
+  local found = {}
+  for dims in text:gmatch("%[([%d%s,]+)%]") do
+    if #found < 2 then found[#found + 1] = comm.elements("[" .. dims .. "]") end
+  end
+  return found[1], found[2]
+end
+
 --- Bytes of an XLA shape text: "bf16[1024,5120]{1,0:T(8,128)}" or a tuple of them; nil otherwise.
 function comm.shape_bytes(text)
   if type(text) ~= "string" then return nil end

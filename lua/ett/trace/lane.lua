@@ -178,7 +178,12 @@ end
 
 --- Collectives that start in the window, in order of start (ett.trace.collective).
 function Lane:collectives()
-  return cached(self, "collectives", function() return collective.of_lane(self) end)
+  local list = cached(self, "collectives", function() return collective.of_lane(self) end)
+  if not self.tpu and not self.view.sized then
+    self.view.sized = true -- before the sizes, which need the collectives of all lanes
+    collective.size_groups(self.view)
+  end
+  return list
 end
 
 --- The dimension of the parallel layout of each collective, and how it was found (ett.trace.parallel).

@@ -42,8 +42,8 @@ local function name_them(list)
   end
 end
 
---- The processes: { {rank=, files={index…}, paths={[path]=true}, pieces={ {file=, from=, to=} }, kind=, world_size=,
---- key=, index=} }.
+--- The processes: { {rank=, files={index…}, paths={[path]=true}, pieces={ {file=, from=, to=} }, kind=,
+--- world_size=, info=, key=, index=} }.
 function processes.list(view)
   local t, by_identity, list, spans = view:events_needed(), {}, {}, {}
   for _, group in ipairs(view:device_rows():group{ "file" }) do spans[group.file] = { group.events:span() } end
@@ -55,7 +55,8 @@ function processes.list(view)
     local candidates = id and by_identity[id] or {}
     local home = fitting(candidates, piece)
     if not home then
-      home = { rank = file.rank, files = {}, paths = {}, pieces = {}, kind = file.kind, world_size = file.world_size }
+      home = { rank = file.rank, files = {}, paths = {}, pieces = {}, kind = file.kind, world_size = file.world_size,
+        info = file.root and file.root.distributedInfo }
       list[#list + 1] = home
       if id then
         by_identity[id] = candidates

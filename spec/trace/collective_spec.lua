@@ -1,0 +1,86 @@
+-- Bytes and group sizes of collectives, by arithmetic. Times in microseconds.
+local maker = require "trace_maker"
+
+local gather = "ncclDevKernel_AllGather_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+local reduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+
+local function table_of(recordings, options)
+  local rows
+  maker.with(recordings, function(folder)
+    rows = assert(maker.metric(folder, "collective_table", options)).collectives
+  end)
+  return rows
+end
+
+--- One all-gather of 632 us whose operator has the dims given.
+local function all_gather(dims, range)
+  local r = maker.new{ rank = 0, world = 16 }
+  r:host("cpu_op", "c10d::_allgather_base_", 10, 50, { args = { ["Input Dims"] = dims,
+    ["Input type"] = { "float", "float", "", "Scalar" } } })
+  r:host("user_annotation", "nccl:_all_gather_base", 20, 30, { args = range })
+  r:kernel(gather, 100, 632, { launch = { ts = 30, dur = 5 } })
+  return r
+end
+
+describe("group size of a collective", function()
+  it("is that of the shapes, not the world's", function()
+    local dims = { { 65536, 384 }, { 8192, 384 }, {}, {} }
+    for _, range in ipairs{ {}, { ["Input Dims"] = { { 8192, 384 } }, ["Input type"] = { "float" } } } do
+      local row = table_of({ all_gather(dims, range) })[1]
+      assert.equal(8, row.group_size)
+      assert.equal(65536 * 384 * 4, row.bytes)
+      assert.near(65536 * 384 * 4 / 632e-6 / 1e9, row.algbw_GBps, 1e-9)
+    end
+  end)
+
+  it("is n/a where nothing states it", function()
+    local null = require("ett.json").null
+    local r = maker.new{ rank = 0, world = 16 }
+    r:host("user_annotation", "nccl:all_reduce", 20, 30, { args = { ["Input Dims"] = { { 1000 } },
+      ["Input type"] = { "float" } } })
+    r:kernel(reduce, 100, 10, { launch = { ts = 30, dur = 5 } })
+    local row = table_of({ r })[1]
+    assert.equal(null, row.group_size)
+    assert.equal(null, row.busbw_GBps)
+    assert.equal(4000, row.bytes)
+  end)
+
+  it("is that of the ranks listed, or of distributedInfo's process groups", function()
+    local r = maker.new{ rank = 0, world = 16 }
+    local function args(name, ranks)
+      return { ["Collective name"] = "allreduce", ["In msg nelems"] = 1000, dtype = "Float",
+        ["Process Group Name"] = name, ["Process Group Ranks"] = ranks }
+    end
+    r:kernel(reduce, 100, 10, { args = args("7", "[0, 4, 8]") })
+    r:kernel(reduce, 200, 10, { args = args("8", "[0, 1, ..., 9]") })
+    r:kernel(reduce, 300, 10, { args = args("9") })
+    function r.document(self)
+      local out = maker.document(self)
+      out.distributedInfo.pg_config = { { pg_name = "8", pg_size = 4 }, { pg_name = "9", pg_size = 0 } }
+      return out
+    end
+    local rows = table_of({ r })
+    assert.equal(3, #rows)
+    assert.equal(3, rows[2].group_size)
+    assert.equal(4, rows[3].group_size)
+    assert.equal(require("ett.json").null, rows[1].group_size)
+  end)
+
+  it("is the world's where all its ranks ran it together", function()
+    local function rank(number, shift)
+      local r = maker.new{ rank = number, world = 2 + shift // 1000 }
+      for i = 1, 8 do r:kernel(reduce, 1000 * i + i * i + shift * (i % 3), 100 + number) end
+      return r
+    end
+    assert.equal(2, table_of({ rank(0, 0), rank(1, 0) })[1].group_size)
+    local four = {}
+    for i = 0, 3 do
+      four[i + 1] = rank(i, 0)
+      four[i + 1].world = 4
+    end
+    assert.equal(4, table_of(four)[1].group_size)
+    four[3] = rank(2, 7000) -- rank 2 ran something else
+    four[3].world = 4
+    assert.equal(require("ett.json").null, table_of(four)[1].group_size)
+  end)
+end)
