@@ -1,5 +1,6 @@
 -- The shape of the tree: what a reader may rely on without looking.
 local find = require "ett.base.find"
+local structure = require "structure"
 local tree = require "tree"
 
 --- C without comments, strings and character constants.
@@ -51,6 +52,27 @@ describe("description files:", function()
       if not text:match("^%-%-") then bare[#bare + 1] = path end
     end
     assert_none(bare)
+  end)
+end)
+
+describe("the tree", function()
+  it("has no cycle among modules, lazy requires included, nor among C rooms", function()
+    assert_none(structure.cycles(structure.lua_modules()))
+    assert_none(structure.cycles(structure.rooms(structure.c_files())))
+  end)
+
+  it("has no arrow between rooms but the design's", function() assert_none(structure.wrong_arrows()) end)
+  it("has at most 20 files in a room", function() assert_none(structure.crowded_rooms(20)) end)
+  it("has no function of more than 80 lines", function() assert_none(structure.long_functions(80)) end)
+  it("names only files and modules that are there", function() assert_none(structure.missing_names()) end)
+
+  it("finds what it looks for: cycles, long sentences", function()
+    local graph = { a = { uses = { b = true } }, b = { uses = { c = true } }, c = { uses = { a = true } },
+      d = { uses = { a = true } } }
+    assert.same({ "a <-> b <-> c" }, structure.cycles(graph))
+    local count, long = structure.long_sentences("One two three. " .. ("word "):rep(26) .. "end.", 25)
+    assert.equal(2, count)
+    assert.equal(1, #long)
   end)
 end)
 

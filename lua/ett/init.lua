@@ -29,8 +29,10 @@ local public = {
   sweep = "ett.search.sweep",
 }
 
---- Declares the options of the running script; see ett.cli.script.
-function ett.options(declared) return require("ett.cli.script").options(declared) end
+-- Functions of the table itself: name -> module and its function.
+local functions = {
+  options = { "ett.cli.script", "options" }, -- declares the options of the running script
+}
 
 --- The module behind a public name, or nil.
 ---@param name string
@@ -60,6 +62,8 @@ end
 return setmetatable(ett, {
   __index = function(self, name)
     if type(name) ~= "string" then return nil end
+    local of = functions[name]
+    if of then return require(of[1])[of[2]] end
     local module = ett.module(name)
     if not module then
       local error_module = require "ett.base.error"

@@ -183,7 +183,7 @@ describe("the corrected simple model", function()
 end)
 
 describe("three views of one step", function()
-  local compare = require "ett.ledger.compare"
+  local compare = require "ett.search.compare"
   local function views(plan, name, hyper)
     local model = { layers = 8, hidden = 2048, heads = 16, vocab = 32000, ffn = 8192 }
     for field, value in pairs(hyper or {}) do model[field] = value end

@@ -17,6 +17,12 @@ local schema = require "ett.base.schema"
 
 local script = {}
 
+--- The options of `ett run` itself.
+script.command_options = {
+  { "json", "print the returned value as JSON" },
+  { "quiet", "do not print the returned value" },
+}
+
 ---@class ett.script.Run
 ---@field path string
 ---@field name string the file's last part, for messages
@@ -141,7 +147,7 @@ local function print_help(run)
     parts[#parts + 1] = "options of the script:\n" .. help_lines(run.declared)
   end
   print(options.help({ name = "run", usage = ("run %s [NAME=VALUE ...] [--json] [--quiet]"):format(run.path),
-    options = require("ett.cli.commands.run").options }, parts[1] and table.concat(parts, "\n\n")))
+    options = script.command_options }, parts[1] and table.concat(parts, "\n\n")))
 end
 
 local function print_heading(run)

@@ -16,7 +16,6 @@
 local assumed = require "ett.profile.assumed"
 local cluster_module = require "ett.profile.cluster"
 local dialect = require "ett.operator.dialect"
-local device_times = require "ett.profile.device_times"
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"
 local profile = require "ett.profile"
@@ -243,7 +242,8 @@ function cluster_profile.open(cluster, own)
     own = profile.open(cluster)
   end
   local other = said.base or said.borrow
-  local tables = not own and not cluster.profile and cluster.device.folder and device_times.new(cluster.device) or nil
+  local tables = not own and not cluster.profile and cluster.device.folder
+    and require("ett.profile.device_times").new(cluster.device) or nil
   return setmetatable({ cluster = cluster, own = own, stream = {}, device_times = tables,
     other = other and cluster_profile.open(cluster_module.get(other)) or nil }, Profile)
 end

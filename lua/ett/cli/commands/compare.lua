@@ -58,7 +58,7 @@ return {
         error_module.raise("usage", "compare: --%s must be a fraction of 1, got %g", name, opts[name])
       end
     end
-    local result = require("ett.ledger.compare").new { model = model, plan = fields.values(plan),
+    local result = require("ett.search.compare").new { model = model, plan = fields.values(plan),
       cluster = opts.cluster, utilization = opts.utilization, overlap = opts.overlap }
     if opts.json then
       io.write(require("ett.json").encode({ views = result.views, reasons = result.reasons, devices = result.devices },

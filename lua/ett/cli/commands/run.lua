@@ -9,10 +9,7 @@ return {
   usage = "run SCRIPT.lua [NAME=VALUE ...] [--json] [--quiet]",
   description = "Options of a script are words NAME=VALUE; `ett run SCRIPT.lua --help` lists them.\n"
     .. "The value that the script returns is printed as a table, or with --json as JSON.",
-  options = {
-    { "json", "print the returned value as JSON" },
-    { "quiet", "do not print the returned value" },
-  },
+  options = script.command_options,
   own_help = true,
   run = function(opts, words)
     local path = table.remove(words, 1)
