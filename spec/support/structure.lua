@@ -17,7 +17,8 @@ local lua_order = {
   base = {}, report = { "base" }, operator = { "base" }, model = { "operator" }, plan = { "model" },
   samples = { "base" }, profile = { "model", "samples", "report" }, step = { "plan", "profile", "report" },
   search = { "step", "ledger" }, sampling = { "profile", "samples", "report" }, trace = { "report" },
-  metrics = { "trace" }, ledger = { "profile", "report" }, validate = { "sampling", "step" }, import = { "profile", "step", "search" },
+  metrics = { "trace" }, ledger = { "profile", "report" }, validate = { "sampling", "step" },
+  import = { "profile", "step", "search" },
   cli = { "public", "search", "sampling", "validate", "metrics", "ledger", "import" },
   public = { "base" }, -- lua/ett/init.lua; it loads modules by their names
   operators = { "operator" }, architectures = { "model" }, schedules = {}, clusters = {}, campaigns = { "sampling" },
