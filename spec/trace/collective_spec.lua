@@ -84,3 +84,30 @@ describe("group size of a collective", function()
     assert.equal(require("ett.json").null, table_of(four)[1].group_size)
   end)
 end)
+
+describe("bandwidth of a collective", function()
+  it("is given with and without waiting for the last rank", function()
+    local function rank(number, starts)
+      local r = maker.new{ rank = number, world = 2 }
+      for i, start in ipairs(starts) do
+        r:kernel(reduce, start, 1000 * i - start, { args = { ["Collective name"] = "allreduce",
+          ["In msg nelems"] = 1000000, dtype = "Float", ["Group size"] = 2, ["Process Group Name"] = "0" } })
+      end
+      return r
+    end
+    -- Durations 900 and 600, and 100 twice; transfers 100 and 100.
+    local recordings = { rank(0, { 100, 1900 }), rank(1, { 900, 1400 }) }
+    local row = table_of(recordings)[1]
+    assert.near(4 * 4e6 / 1.7e-3 / 1e9, row.algbw_GBps, 1e-9)
+    assert.near(4e6 / 100e-6 / 1e9, row.algbw_without_waiting_GBps, 1e-9)
+    assert.near(row.algbw_without_waiting_GBps, row.busbw_without_waiting_GBps, 1e-9)
+    assert.equal(100, row.transfer_p50_us)
+    maker.with(recordings, function(folder)
+      local mean = assert(maker.metric(folder, "avg_comm_bandwidth_GBps"))
+      assert.near(40, mean.without_waiting_GBps, 1e-9)
+      assert.is_true(mean.avg_comm_bandwidth_GBps < 11)
+    end)
+    local alone = table_of({ recordings[1] })[1]
+    assert.equal(require("ett.json").null, alone.algbw_without_waiting_GBps)
+  end)
+end)

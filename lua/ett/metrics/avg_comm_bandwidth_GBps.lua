@@ -1,11 +1,13 @@
 --- Mean algorithm bandwidth of communication.
+local stats = require "ett.trace.stats"
 local totals = require "ett.trace.totals"
 
-return totals.metric {
+local metric = totals.metric {
   name = "avg_comm_bandwidth_GBps",
-  summary = "bytes of the messages over the time of their kernels",
+  summary = "bytes of the messages over the time of their kernels, with and without waiting",
   definition = [[Sum of message bytes (nccl-tests' S) over the sum of durations, for the kernels that state both.
-1 GB is 1e9 bytes; mean over devices. n/a where no bytes are known.]],
+1 GB is 1e9 bytes; mean over devices. n/a where no bytes are known. Durations include waiting for the last rank.
+without_waiting_GBps: the same over the transfer times (first end - last start) of the calls matched over ranks.]],
   needs = "communication rows with message sizes",
   unit = "GB/s",
   args = require("ett.trace.collective").args,
@@ -17,3 +19,19 @@ return totals.metric {
     return bandwidth and bandwidth / 1e9
   end,
 }
+
+metric.units.without_waiting_GBps = "GB/s"
+metric.options = { "align", "tolerance_us" }
+
+local with_waiting = metric.compute
+
+function metric.compute(view)
+  local out, bytes, ticks = with_waiting(view), 0.0, 0
+  for match, transfer in view:transfers() do
+    if match[1].bytes then bytes, ticks = bytes + match[1].bytes, ticks + transfer end
+  end
+  out.without_waiting_GBps = ticks > 0 and bytes / view:s(ticks) / 1e9 or stats.null
+  return out
+end
+
+return metric

@@ -3,16 +3,29 @@ local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local stats = require "ett.trace.stats"
 
+--- Adds the transfer times of the matched collectives to the groups of the table.
+local function add_transfers(view, by_kind)
+  for match, ticks in view:transfers() do
+    local first = match[1]
+    local group = by_kind[first.kind][first.bytes or -1][first.group_size or -1]
+    group.transfers = group.transfers or {}
+    table.insert(group.transfers, ticks)
+  end
+end
+
 return {
   name = "collective_table",
   summary = "collectives by kind, message size and group, with algorithm and bus bandwidth",
   definition = [[Over all devices, by kind, message bytes and group size: calls, total and mean time, p50 and
 p95 (value at position floor(p n)), algbw = S x calls / time, busbw = algbw x factor. S and the factors are
 nccl-tests': 2 (n - 1) / n for all-reduce, (n - 1) / n for all-gather, reduce-scatter and all-to-all, else 1.
-Times are kernel durations and include waiting for the last rank; straggler_lag has the transfer times. n/a
-where bytes or group size are unknown.]],
+Times are kernel durations and include waiting for the last rank. *_without_waiting_GBps use the transfer times
+of the calls matched over their ranks (first end - last start, as in straggler_lag). transfer_p50_us is their
+median. n/a where bytes or group size are unknown, or the ranks were not matched.]],
   needs = "device rows with communication",
-  units = { bytes = "bytes", total_ms = "ms", mean_us = "us", algbw_GBps = "GB/s", busbw_GBps = "GB/s" },
+  units = { bytes = "bytes", total_ms = "ms", mean_us = "us", algbw_GBps = "GB/s", busbw_GBps = "GB/s",
+    algbw_without_waiting_GBps = "GB/s", busbw_without_waiting_GBps = "GB/s", transfer_p50_us = "us" },
+  options = { "align", "tolerance_us" },
   args = collective.args,
   compute = function(view)
     local by_kind, groups = {}, {}
@@ -32,6 +45,7 @@ where bytes or group size are unknown.]],
         group.lanes[lane.key] = true
       end
     end
+    add_transfers(view, by_kind)
     local rows = {}
     table.sort(groups, function(a, b)
       local x, y = a.first, b.first
@@ -51,6 +65,11 @@ where bytes or group size are unknown.]],
         p95_us = view:us(stats.percentile(sorted, 0.95)), max_us = view:us(sorted[n]),
         algbw_GBps = stats.known(algbw), busbw_GBps = algbw and factor and algbw * factor or stats.null,
       }
+      local without = first.bytes and group.transfers and first.bytes * #group.transfers
+        / view:s(stats.sum(group.transfers)) / 1e9 or nil
+      rows[#rows].transfer_p50_us = group.transfers and view:us(stats.median(group.transfers)) or stats.null
+      rows[#rows].algbw_without_waiting_GBps = stats.known(without)
+      rows[#rows].busbw_without_waiting_GBps = without and factor and without * factor or stats.null
     end
     if #rows == 0 then view:missing_communication() end
     return { collectives = rows }

@@ -128,6 +128,15 @@ function align.match(lists, options)
   return result
 end
 
+--- Transfer time of a match: first end - last start over the ranks.
+function align.transfer(match)
+  local first_end, last_start = math.huge, -math.huge
+  for _, each in ipairs(match) do
+    first_end, last_start = math.min(first_end, each.stop), math.max(last_start, each.ts)
+  end
+  return first_end - last_start
+end
+
 --- Lags of matched collectives: starts, ends and who was last.
 ---@return table { lags, end_spreads, transfers, last (index of the last starter, highest on ties),
 ---  last_lowest, waits = per rank } in ticks

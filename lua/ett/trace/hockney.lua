@@ -7,6 +7,7 @@
 -- recorded, the least time of each size is used instead, and the result says so. The median of
 -- each size is fitted by least absolute relative deviations (iteratively reweighted), so that one
 -- outlier among the sizes does not move the fit.
+local align = require "ett.trace.align"
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local error_module = require "ett.base.error"
@@ -37,11 +38,7 @@ local function gather(view, kind)
     if results[group] then
       removed = true
       for _, match in ipairs(results[group].matches) do
-        local first_end, last_start = math.huge, -math.huge
-        for _, each in ipairs(match) do
-          first_end, last_start = math.min(first_end, each.stop), math.max(last_start, each.ts)
-        end
-        if not kind or match[1].kind == kind then add(points, match[1], first_end - last_start) end
+        if not kind or match[1].kind == kind then add(points, match[1], align.transfer(match)) end
       end
     else
       unmatched = unmatched + 1
