@@ -144,6 +144,29 @@ local function limit_fault(value, rule)
   return bound and ("at %s %s, got %s"):format(bound, describe(rule[bound]), describe(value))
 end
 
+-- Names of a spec, sorted, and its rules in their long form; a spec is not changed after its first use.
+local prepared = setmetatable({}, { __mode = "k" })
+
+local function prepare(spec)
+  local known = prepared[spec]
+  if not known then
+    known = { names = schema.keys(spec), rules = {} }
+    for i, name in ipairs(known.names) do known.rules[i] = rule_of(spec[name], name) end
+    prepared[spec] = known
+  end
+  return known
+end
+
+-- Names in `given` that `spec` has not, sorted.
+local function unknown_names(given, spec)
+  local names = {}
+  for name in pairs(given) do
+    if spec[name] == nil then names[#names + 1] = tostring(name) end
+  end
+  if #names > 1 then table.sort(names) end
+  return names
+end
+
 --- Every violation in `given` against `spec`: a list of sentences, and the clean copy.
 function schema.violations(given, spec)
   local found, clean = {}, {}
@@ -151,12 +174,12 @@ function schema.violations(given, spec)
   if type(given) ~= "table" then
     return { ("must be a table of named fields, got %s"):format(describe(given)) }, clean
   end
-  local names = schema.keys(spec)
-  for _, name in ipairs(schema.keys(given)) do
-    if spec[name] == nil then add("unknown field '%s'%s", name, error_module.suggestion(name, names)) end
+  local known = prepare(spec)
+  for _, name in ipairs(unknown_names(given, spec)) do
+    add("unknown field '%s'%s", name, error_module.suggestion(name, known.names))
   end
-  for _, name in ipairs(names) do
-    local rule, value = rule_of(spec[name], name), given[name]
+  for i, name in ipairs(known.names) do
+    local rule, value = known.rules[i], given[name]
     local check = kinds[rule[1]]
     if value == nil then
       if not rule.optional and rule.default == nil then add("missing field '%s' (%s)", name, check[1]) end

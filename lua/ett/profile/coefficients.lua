@@ -9,7 +9,6 @@
 local error_module = require "ett.base.error"
 local files = require "ett.io"
 local regressor = require "ett.profile.regressor"
-local regressor_surface = require "ett.profile.surface"
 local sampled = require "ett.profile.sampled"
 local schema = require "ett.base.schema"
 
@@ -76,7 +75,7 @@ local function load_model(self, path, name)
   end
   local model, err
   if one.kind == "surface" then
-    model, err = regressor_surface.from_text(one.text:gsub("\n", ""), path)
+    model, err = require("ett.profile.surface").from_text(one.text:gsub("\n", ""), path)
   else
     model, err = regressor.from_text(one.text)
   end

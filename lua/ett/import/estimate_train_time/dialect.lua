@@ -2,7 +2,6 @@
 --
 -- Columns: mp tensor ranks, b micro-batch, h heads, l sequence, dim hidden width, encoders layers. They hold floats.
 -- The tool fixes the rest: vocabulary, MLP 4 * dim, as many key/value heads as heads, a causal mask.
-local composition = require "ett.import.estimate_train_time.composition"
 local shapes = require "ett.operator.shapes"
 
 local dialect = { name = "estimate_train_time", summary = "tables and names of estimate-train-time",
@@ -19,7 +18,8 @@ local function configuration(row)
   return {
     tp = tp, cp = 1, ep = 1, micro_batch = row.b and int(row.b) or 1, seq = row.l and int(row.l) or 1, hidden = dim,
     heads = shared, kv_heads = shared, head_dim = math.max(1, dim // heads), ffn = 4 * dim,
-    vocab = composition.vocabulary, layers = row.encoders and int(row.encoders) or 1, causal = true,
+    vocab = require("ett.import.estimate_train_time.composition").vocabulary,
+    layers = row.encoders and int(row.encoders) or 1, causal = true,
   }
 end
 
