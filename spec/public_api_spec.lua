@@ -114,8 +114,8 @@ describe("the library, called wrongly,", function()
       return message(ett.estimate, { model = llama(), cluster = name, plan = { seq = 1024, micro_batches = 2,
         dtype = dtype, gradient_dtype = gradient_dtype } })
     end
-    assert.equal("plan: field 'dtype' must be one of bf16, fp16, fp32, fp64, fp8, tf32 (int8 does not train), got "
-      .. "'int8'", in_precision("dgx_h100", "int8"))
+    assert.equal("plan: field 'dtype' must be one of bf16, fp16, fp32, fp64, fp8, fp8_block, mxfp8, nvfp4, tf32 (int8 "
+      .. "does not train), got 'int8'", in_precision("dgx_h100", "int8"))
     assert.matches("field 'gradient_dtype' must be one of bf16", in_precision("dgx_h100", "bf16", "int8"))
     assert.equal("plan: dtype = 'fp8' needs a device with a rate for it in peak_flops; NVIDIAA100-SXM4-80GB states "
       .. "bf16, fp16, fp32, int8, tf32", in_precision("perlmutter", "fp8"))

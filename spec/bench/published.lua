@@ -1,98 +1,193 @@
---- Published measured steps against ett's estimates of them: a scoreboard by source and hardware.
--- Rows of reliability A and A- on GPUs that the bundled clusters cover. Nothing is fitted on them.
+--- Published measured steps against ett's estimates of them.
+--
+-- Scored rows have grade A or A-, are whole training steps and no duplicates. Other uses and packed sequences are groups
+-- of their own. A row that the in-step factors were fitted on is estimated with factors fitted without its source
+-- (spec/bench/support/fit_published.lua).
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local published = require "published"
 
-local bench = { summary = "published measured steps: scoreboard by source and hardware, nothing fitted on them" }
+local bench = { summary = "published measured steps: errors by hardware, source, architecture and precision" }
 
-local function estimate(row, profiles)
-  local cluster = published.cluster(row)
-  local dtype = published.dtype(row)
-  if not cluster then return nil, "no bundled cluster" end
-  if not dtype then return nil, "precision " .. tostring(row.precision) .. " is not modelled" end
-  local ok, answer = pcall(function()
-    local name, hyper = published.model(row)
-    local model = require("ett.model").new(name, hyper)
-    local key = cluster.name .. cluster.device.name
-    profiles[key] = profiles[key] or require("ett.profile.of_cluster").open(cluster)
-    profiles[key].cluster = cluster -- same device, this row's network
-    return require("ett.step.estimate").new { model = model, plan = published.plan(row, dtype), cluster = cluster,
-      profile = profiles[key] }
-  end)
-  if not ok then return nil, tostring(answer):match("^[^\n]*") end
-  return answer
-end
-
-local function summary(errors)
-  if #errors == 0 then return nil end
-  local sum, signed, sorted = 0, 0, {}
-  for i, e in ipairs(errors) do
-    sum, signed, sorted[i] = sum + math.abs(e), signed + e, math.abs(e)
+--- { row, answer } or { row, refused = sentence } of each row.
+local function estimates(rows)
+  local out = {}
+  for i, row in ipairs(rows) do
+    local ok, answer = pcall(published.estimate, row)
+    out[i] = { row = row, answer = ok and answer or nil, refused = not ok and tostring(answer):match "^[^\n]*" or nil }
   end
-  table.sort(sorted)
-  return 100 * sum / #errors, 100 * signed / #errors, 100 * sorted[(#sorted + 1) // 2]
+  return out
 end
 
-local function group_row(name, errors, target)
-  local mape, bias, median = summary(errors)
-  if not mape then return { measure = name, value = "no rows", target = target and ("<= %g %%"):format(target) } end
-  return { measure = name, value = ("%.2f %%"):format(mape), rows = #errors, mape_percent = mape,
-    bias_percent = bias, median_percent = median, target = target and ("<= %g %%"):format(target) or
-    ("n=%d %+.1f"):format(#errors, bias), pass = target and mape <= target or nil }
+local function error_of(entry)
+  return entry.answer.step_seconds / (entry.row.step_median or entry.row.step_seconds) - 1
+end
+
+local function inside(entry)
+  local measured = entry.row.step_median or entry.row.step_seconds
+  return entry.answer.low_seconds <= measured and measured <= entry.answer.high_seconds
+end
+
+local function median(values)
+  table.sort(values)
+  return values[(#values + 1) // 2]
+end
+
+--- n, answered and errors of a group, in percent.
+local function figures(entries)
+  local sum, signed, covered, sizes, halves = 0.0, 0.0, 0, {}, {}
+  for _, entry in ipairs(entries) do
+    if entry.answer then
+      local e, a = error_of(entry), entry.answer
+      sum, signed, sizes[#sizes + 1] = sum + math.abs(e), signed + e, 100 * math.abs(e)
+      halves[#halves + 1] = 50 * (a.high_seconds - a.low_seconds) / a.step_seconds
+      if inside(entry) then covered = covered + 1 end
+    end
+  end
+  local n = #sizes
+  if n == 0 then return { rows = #entries, answered = 0 } end
+  return { rows = #entries, answered = n, mape_percent = 100 * sum / n, bias_percent = 100 * signed / n,
+    median_percent = median(sizes), coverage_percent = 100 * covered / n, half_width_percent = median(halves) }
+end
+
+local function scored(row)
+  return (row.grade == "A" or row.grade == "A-") and not row.duplicate_of and row.step_seconds ~= nil
+end
+
+--- Groups in order: { kind, name, entries }.
+local function groups_of(entries)
+  local groups, index = {}, {}
+  local function add(kind, name, entry)
+    local id = kind .. ": " .. name
+    if not index[id] then
+      index[id] = { kind = kind, name = name, entries = {} }
+      groups[#groups + 1] = index[id]
+    end
+    table.insert(index[id].entries, entry)
+  end
+  for _, entry in ipairs(entries) do
+    local row = entry.row
+    if scored(row) and row.use == "step" then
+      add("all", "steps", entry)
+      if row.packed_sequences then add("packed", "steps of packed sequences", entry) end
+      add("hardware", row.device, entry)
+      add("architecture", row.arch, entry)
+      add("precision", row.precision or "not stated", entry)
+      add("nodes", (row.nodes or 1) > 1 and "several" or "one", entry)
+      add("source", published.source(row) .. ", " .. row.device, entry)
+      add("recompute", row.recompute == "unknown" and "not stated" or "stated", entry)
+    elseif scored(row) then
+      add("use", row.use, entry)
+    end
+  end
+  table.sort(groups, function(a, b)
+    if a.kind ~= b.kind then return a.kind < b.kind end
+    return a.name < b.name
+  end)
+  return groups
+end
+
+--- Share of pairs more than 2 % apart that are in the measured order, and the loss of the estimated best plan, over sets
+--- of rows that differ in their plan alone.
+local function decisions(entries, pattern)
+  local sets, right, all, regrets = {}, 0, 0, {}
+  for _, entry in ipairs(entries) do
+    local row = entry.row
+    if entry.answer and row.id:match(pattern) and scored(row) then
+      local id = ("%s %s %s %s %s %s"):format(row.hidden, row.layers, row.seq, row.global_batch, row.gpus, row.device)
+      sets[id] = sets[id] or {}
+      table.insert(sets[id], entry)
+    end
+  end
+  for _, set in pairs(sets) do
+    local best, chosen = math.huge, nil
+    for i, a in ipairs(set) do
+      best = math.min(best, a.row.step_seconds)
+      if not chosen or a.answer.step_seconds < chosen.answer.step_seconds then chosen = a end
+      for j = i + 1, #set do
+        local b = set[j]
+        local measured = a.row.step_seconds / b.row.step_seconds
+        if measured > 1.02 or measured < 1 / 1.02 then
+          all = all + 1
+          if (measured > 1) == (a.answer.step_seconds > b.answer.step_seconds) then right = right + 1 end
+        end
+      end
+    end
+    if #set > 1 then regrets[#regrets + 1] = 100 * (chosen.row.step_seconds / best - 1) end
+  end
+  if all == 0 then return nil end
+  local sum = 0.0
+  for _, regret in ipairs(regrets) do sum = sum + regret end
+  return { pairs = all, right_percent = 100 * right / all, sets = #regrets, regret_percent = sum / #regrets }
+end
+
+local function print_rows(entries)
+  local json = require "ett.json"
+  for _, entry in ipairs(entries) do
+    local row, answer = entry.row, entry.answer
+    io.write(json.encode { id = row.id, device = row.device, use = row.use, grade = row.grade,
+      measured = { step_seconds = row.step_seconds, memory_bytes = row.memory_bytes },
+      estimated = answer and { step_seconds = answer.step_seconds, low_seconds = answer.low_seconds,
+        high_seconds = answer.high_seconds, memory_bytes = answer.memory_bytes } or nil,
+      step_seconds = answer and answer.step_seconds, low_seconds = answer and answer.low_seconds,
+      high_seconds = answer and answer.high_seconds, memory_bytes = answer and answer.memory_bytes,
+      refused = entry.refused, unknown = published.unknown(row) }, "\n")
+  end
+end
+
+-- Groups whose bounds issue 13 sets: name, hardware or source pattern, bound in percent.
+local bounds = {
+  hardware = { ["A100-SXM4-80GB"] = 7, ["A100-SXM4-40GB"] = 7, ["H100-SXM-80GB"] = 8, ["H200-SXM-141GB"] = 8,
+    ["B200-SXM-180GB"] = 9, ["GB200-186GB"] = 13, ["GB300-288GB"] = 13, ["B300-SXM-288GB"] = 13 },
+  architecture = { dense = 8, moe = 13 }, precision = { fp8 = 10 },
+}
+
+--- Everything the bench knows: groups with figures, decisions, refusals.
+function bench.results(rows)
+  local entries, results = estimates(rows), { groups = {}, refused = {} }
+  for _, group in ipairs(groups_of(entries)) do
+    local f = figures(group.entries)
+    f.kind, f.name = group.kind, group.name
+    f.bound_percent = bounds[group.kind] and bounds[group.kind][group.name]
+    results.groups[#results.groups + 1] = f
+  end
+  results.decisions = { multi = decisions(entries, "^vtrain_multi"), single = decisions(entries, "^vtrain_single") }
+  for _, entry in ipairs(entries) do
+    if entry.refused and scored(entry.row) then
+      results.refused[entry.refused] = (results.refused[entry.refused] or 0) + 1
+    end
+  end
+  return results, entries
+end
+
+local function line(f)
+  if f.answered == 0 then return { measure = f.kind .. " " .. f.name, value = "none answered", target = "n=" .. f.rows } end
+  return { measure = ("%s %s"):format(f.kind, f.name), value = ("%.1f %%"):format(f.mape_percent), rows = f.rows,
+    mape_percent = f.mape_percent, bias_percent = f.bias_percent, median_percent = f.median_percent,
+    coverage_percent = f.coverage_percent, half_width_percent = f.half_width_percent,
+    target = ("n=%d/%d %+.1f med %.1f in %.0f +-%.0f%s"):format(f.answered, f.rows, f.bias_percent, f.median_percent,
+      f.coverage_percent, f.half_width_percent, f.bound_percent and (" <=%g"):format(f.bound_percent) or "") }
 end
 
 function bench.run(opts)
   local rows, why = published.rows()
   if not rows then return { { measure = "published steps", value = "skipped: " .. why } } end
-  local profiles, groups, names, refused, details, inside = {}, {}, {}, {}, {}, 0
-  local function add(name, e)
-    if not groups[name] then
-      groups[name] = {}
-      names[#names + 1] = name
-    end
-    table.insert(groups[name], e)
+  if opts.rows then
+    print_rows(estimates(rows))
+    return {}
   end
-  local special = { vtrain = {}, calculon = {}, megatron = {}, neox_a100 = {}, neox_gh200 = {} }
-  for _, row in ipairs(rows) do
-    local covered = row.reliability ~= "B" and published.cluster(row) ~= nil and row.category ~= "lora"
-    if covered then
-      local answer, reason = estimate(row, profiles)
-      if answer then
-        local e = answer.step_seconds / row.step_time_s - 1
-        if answer.low_seconds <= row.step_time_s and row.step_time_s <= answer.high_seconds then inside = inside + 1 end
-        details[#details + 1] = { measure = row.id, value = ("%.4g s"):format(answer.step_seconds),
-          target = ("%.4g s"):format(row.step_time_s), error_percent = 100 * e,
-          step_seconds = answer.step_seconds, measured_seconds = row.step_time_s }
-        add(("%s, %s"):format(published.source(row), published.hardware(row)), e)
-        if row.id:match "^vtrain_multi" then table.insert(special.vtrain, e) end
-        if row.id:match "^korth22" then table.insert(special.calculon, e) end
-        if row.id:match "^korth22" or row.id:match "^sc21" then table.insert(special.megatron, e) end
-        if row.id:match "^neox_A100" then table.insert(special.neox_a100, e) end
-        if row.id:match "^neox_GH200" then table.insert(special.neox_gh200, e) end
-      else
-        refused[reason] = (refused[reason] or 0) + 1
-      end
-    end
+  local results, out = bench.results(rows), {}
+  if opts.page then
+    require("published_page").write(opts.page, results)
+    return {}
   end
-  local out = {
-    group_row("vTrain, public multi-node rows, MAPE", special.vtrain, 12),
-    group_row("Calculon's Megatron rows that are public (Korthikanti), MAPE", special.calculon, 6),
-    group_row("the same and SC21 table 1 (Megatron-LM, multi-GPU), MAPE", special.megatron),
-    group_row("Perlmutter A100: GPT-20B, Llemma-7B, MAPE", special.neox_a100, 4),
-    group_row("Vista GH200: GPT-20B, Llemma-7B, MAPE", special.neox_gh200, 8),
-  }
-  if #details > 0 then
-    out[#out + 1] = { measure = "inside the 90 % interval of their estimate, all rows",
-      value = ("%.1f %%"):format(100 * inside / #details), target = ("n=%d of %d"):format(inside, #details) }
+  for i, f in ipairs(results.groups) do out[i] = line(f) end
+  for _, name in ipairs { "multi", "single" } do
+    local d = results.decisions[name]
+    if d then out[#out + 1] = { measure = ("vTrain, %s node: pairs > 2 %% apart in the right order, n=%d"):format(name, d.pairs),
+      value = ("%.1f %%"):format(d.right_percent), target = ("regret %.1f %%"):format(d.regret_percent) } end
   end
-  table.sort(names)
-  for _, name in ipairs(names) do out[#out + 1] = group_row(name, groups[name]) end
-  local reasons = require("ett.base.schema").keys(refused)
-  for _, reason in ipairs(reasons) do
-    out[#out + 1] = { measure = "not estimated: " .. reason:sub(1, 90), value = refused[reason] }
-  end
-  if opts.json or os.getenv "ETT_BENCH_ROWS" then
-    for _, d in ipairs(details) do out[#out + 1] = d end
+  for _, reason in ipairs(require("ett.base.schema").keys(results.refused)) do
+    out[#out + 1] = { measure = "refused: " .. reason:sub(1, 90), value = results.refused[reason] }
   end
   return out
 end

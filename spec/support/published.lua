@@ -1,10 +1,6 @@
---- Rows of published measured steps as estimates: which model, plan and cluster each row means.
+--- Rows of published measured steps (schema 2) as estimates: model, plan, cluster and stack of each row.
 --
--- What a row does not state is taken from what its framework does (Megatron-LM keeps fp16
--- gradients in fp16 and bf16 ones in fp32, DeepSpeed's pipeline engine reduces after the last
--- backward, …). Nothing here was fitted on the rows.
-local cluster_module = require "ett.profile.cluster"
-
+-- A field that a row does not have is unknown: ett's default answers it, and published.unknown names it.
 local published = {}
 
 --- Path of a file of the reference data, or nil and a sentence.
@@ -19,22 +15,18 @@ end
 
 --- Every row, or nil and a sentence.
 function published.rows()
-  local path, why = published.path "published/steps.json"
+  local path, why = published.path "published/steps_v2.json"
   if not path then return nil, why end
   return assert(require("ett.json").read(path)).rows
 end
 
-local function text(value) return type(value) == "string" and value:lower() or "" end
-local function has(value, ...)
-  for _, word in ipairs { ... } do
-    if text(value):find(word, 1, true) then return true end
-  end
-  return false
-end
-local function number(value, fallback)
-  if type(value) ~= "number" then return fallback end
-  return math.tointeger(value) or value
-end
+local clusters = {
+  ["A100-SXM4-80GB"] = "dgx_a100", ["A100-SXM4-40GB"] = "dgx_a100", ["H100-SXM-80GB"] = "dgx_h100",
+  ["H100-SXM-96GB"] = "dgx_h100", ["H200-SXM-141GB"] = "dgx_h200", ["B200-SXM-180GB"] = "dgx_b200",
+  ["B300-SXM-288GB"] = "dgx_b300", ["GB200-186GB"] = "gb200_nvl72", ["GB300-288GB"] = "gb300_nvl72",
+  ["GH200-96GB"] = "vista", ["TPU v6e (Trillium)"] = "tpu_v6e", ["TPU v5p"] = "tpu_v5p", ["TPU7x (Ironwood)"] = "tpu_v7x",
+  ["L40S"] = "l40s_node", ["MI300X"] = "mi300x_node", ["MI355X"] = "mi355x_node",
+}
 
 local function copy(t)
   local made = {}
@@ -42,157 +34,160 @@ local function copy(t)
   return setmetatable(made, getmetatable(t))
 end
 
--- Line rate of a node, bytes/s, from the words of a row: "4x HDR InfiniBand 200Gb/s", "400 Gb/s per node".
-local function line_rate(words)
-  local many, bytes = tostring(words or ""):match("(%d+)x (%d+) GB/s") -- bytes, not bits
-  if many then return tonumber(many) * tonumber(bytes) * 1e9 end
-  local w = text(words)
-  local count, giga = w:match("(%d+)x [%a%-/ ]-(%d+) ?gb/s")
-  if not count then count, giga = w:match("(%d+)x (%d+) ?gb/s") end
-  if not count then count, giga = w:match("(%d+)x[%a%-%d ]- ndr (%d+)gb/s") end
-  if count then return tonumber(count) * tonumber(giga) * 1e9 / 8 end
-  giga = w:match("(%d+) ?gb/s per node")
-  if giga then return tonumber(giga) * 1e9 / 8 end
-  return nil
-end
+local function integer(value) return value and (math.tointeger(value) or math.floor(value + 0.5)) end
 
--- Share of the line rate that collectives reach: 0.85 on HDR and older (nccl-tests issue 119:
--- 84.8 GB/s mean over 4x HDR200), 0.96 on NDR (vista's samples).
-local function efficiency(words) return has(words, "ndr", "cx-7", "connectx-7") and 0.96 or 0.85 end
+-- Share of the line rate that collectives reach: 0.85 on HDR and older, 0.96 on NDR (sources: the cluster files).
+local function efficiency(row) return (row.nic_gbit or 0) >= 400 and 0.96 or 0.85 end
 
-local gpus = {
-  { "A100-SXM4-80GB", "dgx_a100" }, { "A100-SXM4-40GB", "dgx_a100" }, { "H100-SXM-80GB", "dgx_h100" },
-  { "H200-SXM-141GB", "dgx_h200" }, { "B200-SXM-180GB", "dgx_b200" },
-}
-
---- The cluster of a row, or nil when no bundled one has its GPU.
+--- The cluster of a row, or nil.
 function published.cluster(row)
-  if row.id:match("^neox_A100") then return cluster_module.get "perlmutter" end
-  if row.id:match("^neox_GH200") then return cluster_module.get "vista" end
-  for _, entry in ipairs(gpus) do
-    if text(row.gpu):find(entry[1]:lower(), 1, true) == 1 then
-      local cluster = copy(cluster_module.get(entry[2]))
-      if entry[1] == "A100-SXM4-40GB" then -- NVIDIA A100 datasheet
-        cluster.device.memory_bytes, cluster.device.memory_bandwidth = 40e9, 1.555e12
-        cluster.device.name = entry[1]
-      end
-      local rate = line_rate(row.inter_node)
-      if rate then
-        local reached = rate * efficiency(row.inter_node)
-        cluster.links.inter.bandwidth_per_node = reached
-        cluster.links.inter.bandwidth_per_gpu = math.min(reached, cluster.links.inter.bandwidth_per_gpu)
-      end
-      cluster.gpus_per_node = number(row.gpus_per_node, 8)
-      return cluster
-    end
+  local get = require("ett.profile.cluster").get
+  if row.id:match("^neox_A100") then return get "perlmutter" end
+  local name = clusters[row.device]
+  if not name or not require("ett.base.find").path("clusters", name) then return nil end
+  local cluster = copy(get(name))
+  if name == "vista" then return cluster end
+  local device = cluster.device
+  device.memory_bytes = row.device_memory_bytes or device.memory_bytes
+  if row.device == "A100-SXM4-40GB" then device.memory_bandwidth = 1.555e12 end
+  device.memory_bandwidth = row.device_memory_bandwidth or device.memory_bandwidth
+  cluster.gpus_per_node = integer(row.nvlink_domain) or cluster.gpus_per_node
+  if cluster.gpus_per_node == 72 and row.gpus % 72 ~= 0 then cluster.gpus_per_node = 64 end
+  if row.gpus < cluster.gpus_per_node then cluster.gpus_per_node = integer(row.gpus) end
+  local per_gpu = row.network_gb_per_gpu or row.network_gb_per_node and row.network_gb_per_node / row.gpus_per_node
+  if row.network_measured_gb_per_node then
+    per_gpu = row.network_measured_gb_per_node / row.gpus_per_node / efficiency(row)
   end
-  return nil
+  if per_gpu and cluster.links.inter then
+    local reached = per_gpu * 1e9 * efficiency(row)
+    cluster.links.inter.bandwidth_per_gpu = reached
+    cluster.links.inter.bandwidth_per_node = reached * cluster.gpus_per_node
+  end
+  return cluster
 end
 
---- Precision of a row as a dtype, or nil (nvfp4).
-function published.dtype(row)
-  local p = text(row.precision)
-  if p:find "fp4" then return nil end
-  if p:find "fp8" or p:find "float8" or p:find "mxfp8" then return "fp8" end
-  if p:find "^fp16" then return "fp16" end
-  return "bf16"
-end
+local dtypes = { bf16 = "bf16", fp16 = "fp16", fp32 = "fp32", fp8 = "fp8", mxfp8 = "mxfp8", nvfp4 = "nvfp4" }
 
-local function megatron_2021(row)
-  return has(row.framework, "megatron-lm (sc21)", "megatron-lm (2022)", "megatron-deepspeed") and row.arch == "dense"
-end
+--- The data type of a row's products, or nil.
+function published.dtype(row) return dtypes[row.precision or "bf16"] end
 
 --- Architecture and hyper-parameters of a row.
 function published.model(row)
-  local neox = has(row.framework, "neox")
   local hyper = {
-    layers = number(row.layers), hidden = number(row.hidden), heads = number(row.heads),
-    kv_heads = number(row.kv_heads), head_dim = number(row.head_dim), ffn = number(row.ffn),
-    vocab = number(row.vocab), gated_mlp = row.gated_mlp == true,
-    attention = has(row.attention_impl, "unfused", "non-flash") and "fused_softmax" or "flash",
-    dropout = megatron_2021(row) or nil,
+    layers = integer(row.layers), hidden = integer(row.hidden), heads = integer(row.heads),
+    kv_heads = integer(row.kv_heads), head_dim = integer(row.head_dim), ffn = integer(row.ffn or row.moe_ffn),
+    vocab = integer(row.vocab), gated_mlp = row.gated_mlp == true,
+    attention = (row.attention == "unfused" or row.attention == "fused_softmax") and "fused_softmax" or "flash",
+    norm = row.norm, position = row.position == "alibi" and "none" or row.position,
+    rotary_fraction = row.rotary_fraction, parallel_block = row.parallel_block,
+    tied_embeddings = row.tied_embeddings, bias = row.bias, dropout = row.dropout,
+    window = integer(row.attention_window), window_every = integer(row.attention_window_every),
   }
-  local name = hyper.gated_mlp and "llama" or "gpt"
-  if name == "gpt" and not megatron_2021(row) and not neox then hyper.bias = false end
-  if neox then
-    hyper.parallel_block = has(row.attention_impl, "parallel attn+mlp") or nil
-    hyper.norm = has(row.attention_impl, "rmsnorm") and "rms_norm" or "layer_norm"
-    hyper.position = "rope"
-    hyper.rotary_fraction = has(row.attention_impl, "rotary 0.25") and 0.25 or nil
-    hyper.tied_embeddings = false
+  if row.mla_kv_lora_rank then
+    hyper.q_lora_rank, hyper.kv_lora_rank = integer(row.mla_q_lora_rank), integer(row.mla_kv_lora_rank)
+    hyper.qk_nope_head_dim, hyper.qk_rope_head_dim = integer(row.mla_qk_nope_head_dim), integer(row.mla_qk_rope_head_dim)
+    hyper.v_head_dim, hyper.head_dim = integer(row.mla_v_head_dim), nil
   end
+  local name = hyper.gated_mlp and "llama" or "gpt"
   if row.arch == "moe" then
     name = "mixtral"
-    hyper.experts, hyper.top_k = number(row.experts), number(row.topk)
-    hyper.moe_ffn = number(row.moe_ffn)
-    hyper.shared_experts = number(row.shared_experts)
-    hyper.first_dense_layers = number(row.first_dense_layers)
-    hyper.ffn = hyper.ffn or hyper.moe_ffn
+    hyper.experts, hyper.top_k, hyper.moe_ffn = integer(row.experts), integer(row.top_k), integer(row.moe_ffn)
+    local shared = row.shared_ffn and row.shared_ffn > 0 and row.moe_ffn and integer(row.shared_ffn / row.moe_ffn)
+    hyper.shared_experts = shared and shared > 0 and shared or nil
+    hyper.first_dense_layers = row.dense_layers and row.dense_layers > 0 and integer(row.dense_layers) or nil
+    hyper.parallel_block, hyper.dropout, hyper.rotary_fraction = nil, nil, nil
+    hyper.norm, hyper.position = nil, nil
   end
   return name, hyper
 end
 
-local function zero_of(row)
-  local z = row.fsdp_zero
-  if has(z, "zero-1", "distributed optimizer", "distributed_fused_adam") and not has(z, "none") then return 1 end
-  if has(z, "zero-2") then return 2 end
-  if has(z, "fsdp", "zero-3") then return 3 end
-  return 0
+local recomputes = { none = "none", full = "full", selective = "selective" }
+
+local function recompute_of(row, unknown)
+  if row.recompute == "unknown" then unknown[#unknown + 1] = "recompute" end
+  local said = recomputes[row.recompute] or "none"
+  -- Megatron's selective recomputation of single modules costs little; of the attention core it is ett's own.
+  if said == "selective" and row.recompute_modules and #row.recompute_modules > 0 then
+    local core = false
+    for _, module in ipairs(row.recompute_modules) do core = core or module == "core_attn" end
+    if not core then return "none" end
+  end
+  if said == "full" and type(row.recompute_layers) == "number" and row.recompute_layers == 0 then return "none" end
+  return said
 end
 
-local function recompute_of(row)
-  if has(row.recompute, "full") then return "full" end
-  if has(row.recompute, "selective (attention core)", "selective layer") then return "selective" end
-  return "none"
-end
-
---- Plan of a row.
+--- Plan of a row, and the names of what is unknown.
 function published.plan(row, dtype)
-  local tp, pp, cp = number(row.tp, 1), number(row.pp, 1), number(row.cp, 1)
-  local dp = number(row.dp) or math.max(1, number(row.n_gpus) // (tp * pp * cp))
-  if tp * pp * cp * dp ~= row.n_gpus then dp = math.max(1, row.n_gpus // (tp * pp * cp)) end
-  local micro_batch = number(row.mbs, 1)
-  local zero, neox = zero_of(row), has(row.framework, "neox")
-  local vp = number(row.vp, 1)
-  local modern = not (megatron_2021(row) or neox)
-  local micro_batches = math.max(1, number(row.gbs) // (dp * micro_batch))
-  local interleaved = vp > 1 and pp > 1 and micro_batches % pp == 0
-  local sums = dtype == "fp16" and "fp16" or zero == 3 and "bf16" or "fp32"
+  local unknown = {}
+  for _, field in ipairs { "zero", "attention", "overlap_grad_reduce", "gradient_dtype" } do
+    if row[field] == nil then unknown[#unknown + 1] = field end
+  end
+  local pp, vp = integer(row.pp or 1), integer(row.vp or 1)
+  local micro_batches = integer(row.micro_batches)
+  local interleaved = row.schedule == "interleaved" and vp > 1 and pp > 1 and micro_batches % pp == 0
+  local neox = row.framework == "gpt-neox"
+  local zero = integer(row.zero or 0)
   return {
-    tp = tp, pp = pp, cp = cp, dp = dp, ep = number(row.ep, 1), etp = number(row.etp),
+    tp = integer(row.tp or 1), pp = pp, cp = integer(row.cp or 1), dp = integer(row.dp), ep = integer(row.ep or 1),
+    etp = row.etp and integer(row.etp) or row.arch == "moe" and 1 or nil,
     vp = interleaved and vp or 1, schedule = interleaved and "interleaved" or "1f1b",
-    micro_batch = micro_batch, micro_batches = micro_batches, seq = number(row.seq_len),
-    recompute = recompute_of(row), zero = zero, dtype = dtype, gradient_dtype = sums,
-    sequence_parallel = row.sp == true and tp > 1,
-    -- DeepSpeed's pipeline engine all-reduces whole gradients also under ZeRO-1, after the last
-    -- backward, in buckets of 1.26e9 fp16 elements.
+    micro_batch = integer(row.micro_batch), micro_batches = micro_batches, seq = integer(row.seq),
+    recompute = recompute_of(row, unknown), zero = zero, dtype = dtype,
+    gradient_dtype = dtypes[row.gradient_dtype or (dtype == "fp16" and "fp16" or zero == 3 and "bf16" or "fp32")],
+    sequence_parallel = row.sequence_parallel == true and (row.tp or 1) > 1,
     serial_sends = neox, gradient_all_reduce = neox, bucket_bytes = neox and 2.52e9 or nil,
-    overlap_gradients = modern and zero > 0, overlap_parameters = modern and zero > 0,
-    overlap_all_to_all = has(row.notes, "1f1b a2a overlap") and "batch" or nil,
-    deduplicate_tokens = has(row.notes, "deepep") or nil,
-    scatter_sends = tp > 1 and row.sp ~= true, -- both Megatron and DeepSpeed send 1 / tp from each rank
-    split = neox and published.neox_split(row, pp) or nil,
-  }
+    overlap_gradients = row.overlap_grad_reduce == true, overlap_parameters = row.overlap_param_gather == true,
+    overlap_all_to_all = row.alltoall_overlap == "batch" and "batch" or nil,
+    deduplicate_tokens = row.deduplicate_tokens or nil,
+    accumulate_gradients = row.fused_wgrad ~= true,
+    scatter_sends = (row.tp or 1) > 1 and row.sequence_parallel ~= true,
+    split = neox and row.split or nil,
+  }, unknown
 end
 
---- Layers of each stage, from the row's note "[5,6,3]": first, middle, last.
-function published.neox_split(row, pp)
-  local first, middle, last = text(row.notes):match("%[(%d+),(%d+),(%d+)%]")
-  if not first then return nil end
-  local split = { tonumber(first) }
-  for i = 2, pp - 1 do split[i] = tonumber(middle) end
-  split[pp] = tonumber(last)
-  return split
-end
+local get_stack = require("ett.operator.stack").get
+local stacks = {
+  ["llm-foundry"] = "llm_foundry", ["megatron-bridge"] = "megatron", nemo = "megatron", ["mlperf-nemo"] = "megatron",
+  ["megatron-deepspeed"] = "megatron_2021", ["megatron-lm"] = "megatron", ["megatron-lm-zero-bubble"] = "megatron_2021",
+  maxtext = "maxtext", paxml = "maxtext", torchtitan = "torchtitan", ["fms-fsdp"] = "fsdp_eager",
+  ["nemo-automodel"] = "fsdp_eager", ["gpt-neox"] = "gpt_neox", internevo = "fsdp_eager",
+}
 
---- Hardware of a row as groups name it.
-function published.hardware(row)
-  return (text(row.gpu):match("^[%w%-]+") or "?"):upper()
+--- The stack of a row: that of its framework, with what the row says of attention, compilation and graphs.
+function published.stack(row)
+  local stack = copy(get_stack(stacks[row.framework] or "plain"))
+  if row.attention == "flash_triton" then stack.attention = "flash1_triton" end
+  if row.attention == "te_cudnn" or row.attention == "cudnn" then stack.attention = "cudnn" end
+  if row.framework == "torchtitan" and row.compile == false then
+    local eager = get_stack "fsdp_eager"
+    stack.norm, stack.cross_entropy, stack.launch_seconds = eager.norm, eager.cross_entropy, eager.launch_seconds
+  end
+  if row.cuda_graphs == "full_iteration" or row.cuda_graphs == "layer" then stack.graphs = true end
+  return stack
 end
 
 --- First words of a row's source.
 function published.source(row)
   return (row.source:match("^[^%(,;]+") or row.source):gsub("%s+$", ""):sub(1, 44)
+end
+
+--- Fields that a row does not state and ett's default answers.
+function published.unknown(row)
+  local _, unknown = published.plan(row, published.dtype(row) or "bf16")
+  return unknown
+end
+
+--- The estimate of a row; raises with the reason where ett has none.
+function published.estimate(row)
+  local cluster = published.cluster(row)
+  local raise = require("ett.base.error").raise
+  if not cluster then raise("missing", "no bundled cluster of %s", tostring(row.device)) end
+  local dtype = published.dtype(row)
+  if not dtype then raise("missing", "precision %s is not modelled", tostring(row.precision)) end
+  local model = require("ett.model").new(published.model(row))
+  local times = require("ett.step.times").new(cluster):for_stack(published.stack(row))
+  return require("ett.step.estimate").new { model = model, plan = published.plan(row, dtype), cluster = cluster,
+    times = times }
 end
 
 return published

@@ -28,7 +28,8 @@ end
 local describe = schema.describe
 
 --- Bytes of one element of a dtype.
-schema.dtype_bytes = { fp16 = 2, bf16 = 2, fp32 = 4, tf32 = 4, fp8 = 1, fp64 = 8, int8 = 1 }
+schema.dtype_bytes = { fp16 = 2, bf16 = 2, fp32 = 4, tf32 = 4, fp8 = 1, fp64 = 8, int8 = 1, fp8_block = 1,
+  mxfp8 = 1 + 1 / 32, nvfp4 = 0.5 + 1 / 16 } -- blocks store one scale for 32 or 16 elements
 local dtype_bytes = schema.dtype_bytes
 
 local function is_count(value) return is_integer(value) and value > 0 end
@@ -47,8 +48,8 @@ local kinds = {
   text_or_table = { "a string or a table", function(v) return type(v) == "string" or type(v) == "table" end },
   list = { "a list", function(v) return type(v) == "table" and (next(v) == nil or v[1] ~= nil) end },
   any = { "any value", function(v) return v ~= nil end },
-  dtype = { "one of bf16, fp16, fp32, fp64, fp8, int8, tf32", function(v) return dtype_bytes[v] ~= nil end },
-  training_dtype = { "one of bf16, fp16, fp32, fp64, fp8, tf32 (int8 does not train)",
+  dtype = { "one of bf16, fp16, fp32, fp64, fp8, fp8_block, int8, mxfp8, nvfp4, tf32", function(v) return dtype_bytes[v] ~= nil end },
+  training_dtype = { "one of bf16, fp16, fp32, fp64, fp8, fp8_block, mxfp8, nvfp4, tf32 (int8 does not train)",
     function(v) return v ~= "int8" and dtype_bytes[v] ~= nil end },
   model = { "a model of ett.model.new, .list or .huggingface",
     function(v) return type(v) == "table" and type(v.layers) == "table" and type(v.hyper) == "table" end },

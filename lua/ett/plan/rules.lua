@@ -147,7 +147,7 @@ end
 --- Rules of the cluster: rates for the dtype, and enough devices.
 local function cluster_limits(p, cluster, add)
   local rates = cluster.device and cluster.device.peak_flops
-  if rates and not rates[p.dtype] then
+  if rates and not (rates[p.dtype] or cluster.device.peak and cluster.device:peak(p.dtype)) then
     add("dtype = '%s' needs a device with a rate for it in peak_flops; %s states %s", p.dtype,
       tostring(cluster.device.name), table.concat(schema.keys(rates), ", "))
   end

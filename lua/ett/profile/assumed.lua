@@ -17,10 +17,11 @@ local assumed_launch_seconds = { product = 5e-6, memory = 3e-6 }
 --- FLOP/s that an operator is assumed to reach, or nil. A plain product reaches the device's sustained rate where one
 --- is measured: large sampled products reach 0.93 to 1.02 of it at the median; batched ones and attention do not.
 local function flop_rate(device, family, dtype)
-  if not assumed.products[family] then return device.peak_flops.fp32 or device.peak_flops[dtype] end
+  if not assumed.products[family] then return device.peak_flops.fp32 or device:peak(dtype) end
   local reached = family == "gemm" and (device.measured_flops and device.measured_flops[dtype]
     or device.probed and device.peak_flops[dtype])
-  return reached or device.peak_flops[dtype] and device.peak_flops[dtype] * assumed_share
+  local peak = device:peak(dtype)
+  return reached or peak and peak * assumed_share
 end
 
 --- Time of one run of an operator.

@@ -7,6 +7,7 @@ local error_module = require "ett.base.error"
 local in_step = require "ett.profile.in_step"
 local kernels = require "ett.profile.kernels"
 local operator = require "ett.operator"
+local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
 local training = require "ett.profile.kernels.attention_training"
 
@@ -17,7 +18,7 @@ DeviceTimes.__index = DeviceTimes
 -- What a streaming kernel takes at least; assumed.
 local stream_start = 2e-6
 
-local table_dtype = { fp16 = "bf16" }
+local table_dtype = { fp16 = "bf16", mxfp8 = "fp8" }
 
 -- Time of a product in a step over its time in a table of bursts. Small products are not slowed: from 1 to 10 GFLOP
 -- the factor sets in.
@@ -99,7 +100,7 @@ end
 local function streamed(self, op, shape, dtype, pass)
   local share = in_step.stream_share
   if op.family == "norm" then share = in_step.norm_share[self.stack.norm][pass] end
-  local bytes = op.bytes(shape, dtype == "fp8" and "bf16" or dtype, pass)
+  local bytes = op.bytes(shape, schema.dtype_bytes[dtype] < 2 and "bf16" or dtype, pass)
   if op.family == "cross_entropy" then bytes = bytes * in_step.cross_entropy[self.stack.cross_entropy] end
   local seconds = stream_start + bytes / (self.device.memory_bandwidth * share)
   return { seconds = seconds, low_seconds = seconds * 0.85, high_seconds = seconds * 1.25, provenance = "calibrated",

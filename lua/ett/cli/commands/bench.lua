@@ -11,8 +11,10 @@ end
 return {
   name = "bench",
   summary = "run the measures of spec/bench (all, or those named)",
-  usage = "bench [NAME ...] [--json] [--quiet]",
-  options = { { "json", "print JSON" }, { "quiet", "print only what missed its target" } },
+  usage = "bench [NAME ...] [--json] [--quiet] [--rows] [--page FILE]",
+  options = { { "json", "print JSON" }, { "quiet", "print only what missed its target" },
+    { "rows", "published: print one JSON object for each row" },
+    { "page", "FILE", "published: write the figures to a Markdown file" } },
   run = function(opts, names)
     if #names == 0 then names = names_of() end
     if #names == 0 then
@@ -27,6 +29,7 @@ return {
       local bench = find.load("spec/bench", name)
       all[#all + 1] = { name = name, summary = bench.summary, rows = bench.run(opts) }
     end
+    if opts.rows or opts.page then return 0 end
     if opts.json then
       io.write(require("ett.json").encode(all, { indent = 2 }))
       return 0

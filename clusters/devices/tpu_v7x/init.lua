@@ -1,0 +1,12 @@
+--- Google TPU v7x (Ironwood), one chip, 192 GB.
+return {
+  name = "TPU v7x",
+  summary = "Google TPU v7x (Ironwood), one chip, 192 GB",
+  aliases = { "TPU7x", "Ironwood" },
+  source = "stas00/ml-engineering@744d01e compute/accelerator/README.md (vendors' datasheets); memory assumed",
+  peak_flops = { bf16 = 2307e12, fp8 = 4614e12 },
+  memory_bytes = 192e9, memory_bandwidth = 7.37e12, multiprocessors = 2, l2_bytes = 128e6,
+  generation = "tpu",
+  neighbours = { "h200_sxm" },
+  assumed = true,
+}
