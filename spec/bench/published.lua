@@ -93,7 +93,7 @@ local function decisions(entries, pattern)
   for _, entry in ipairs(entries) do
     local row = entry.row
     if entry.answer and row.id:match(pattern) and scored(row) then
-      local id = ("%s %s %s %s %s %s"):format(row.hidden, row.layers, row.seq, row.global_batch, row.gpus, row.device)
+      local id = table.concat({ row.hidden, row.layers, row.seq, row.global_batch, row.gpus, row.device }, " ")
       sets[id] = sets[id] or {}
       table.insert(sets[id], entry)
     end
@@ -160,8 +160,9 @@ function bench.results(rows)
 end
 
 local function line(f)
-  if f.answered == 0 then return { measure = f.kind .. " " .. f.name, value = "none answered", target = "n=" .. f.rows } end
-  return { measure = ("%s %s"):format(f.kind, f.name), value = ("%.1f %%"):format(f.mape_percent), rows = f.rows,
+  local measure = f.kind .. " " .. f.name
+  if f.answered == 0 then return { measure = measure, value = "none answered", target = "n=" .. f.rows } end
+  return { measure = measure, value = ("%.1f %%"):format(f.mape_percent), rows = f.rows,
     mape_percent = f.mape_percent, bias_percent = f.bias_percent, median_percent = f.median_percent,
     coverage_percent = f.coverage_percent, half_width_percent = f.half_width_percent,
     target = ("n=%d/%d %+.1f med %.1f in %.0f +-%.0f%s"):format(f.answered, f.rows, f.bias_percent, f.median_percent,
@@ -183,8 +184,9 @@ function bench.run(opts)
   for i, f in ipairs(results.groups) do out[i] = line(f) end
   for _, name in ipairs { "multi", "single" } do
     local d = results.decisions[name]
-    if d then out[#out + 1] = { measure = ("vTrain, %s node: pairs > 2 %% apart in the right order, n=%d"):format(name, d.pairs),
-      value = ("%.1f %%"):format(d.right_percent), target = ("regret %.1f %%"):format(d.regret_percent) } end
+    out[#out + 1] = d and { value = ("%.1f %%"):format(d.right_percent),
+      measure = ("vTrain, %s node: pairs > 2 %% apart in the right order, n=%d"):format(name, d.pairs),
+      target = ("regret %.1f %%"):format(d.regret_percent) } or nil
   end
   for _, reason in ipairs(require("ett.base.schema").keys(results.refused)) do
     out[#out + 1] = { measure = "refused: " .. reason:sub(1, 90), value = results.refused[reason] }

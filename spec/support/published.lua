@@ -85,7 +85,8 @@ function published.model(row)
   }
   if row.mla_kv_lora_rank then
     hyper.q_lora_rank, hyper.kv_lora_rank = integer(row.mla_q_lora_rank), integer(row.mla_kv_lora_rank)
-    hyper.qk_nope_head_dim, hyper.qk_rope_head_dim = integer(row.mla_qk_nope_head_dim), integer(row.mla_qk_rope_head_dim)
+    hyper.qk_nope_head_dim = integer(row.mla_qk_nope_head_dim)
+    hyper.qk_rope_head_dim = integer(row.mla_qk_rope_head_dim)
     hyper.v_head_dim, hyper.head_dim = integer(row.mla_v_head_dim), nil
   end
   local name = hyper.gated_mlp and "llama" or "gpt"
