@@ -1,7 +1,7 @@
 --- Published measured steps against ett's estimates of them.
 --
--- Scored rows have grade A or A-, are whole training steps and no duplicates. Other uses and packed sequences are groups
--- of their own. A row that the in-step factors were fitted on is estimated with factors fitted without its source
+-- Scored rows have grade A or A-, are whole training steps and no duplicates. Other uses and packed sequences are
+-- groups of their own. A row that the in-step factors were fitted on is estimated with factors fitted without its source
 -- (spec/bench/support/fit_published.lua).
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local published = require "published"
@@ -86,8 +86,8 @@ local function groups_of(entries)
   return groups
 end
 
---- Share of pairs more than 2 % apart that are in the measured order, and the loss of the estimated best plan, over sets
---- of rows that differ in their plan alone.
+--- Share of pairs more than 2 % apart that are in the measured order, and the loss of the estimated best plan, over
+--- sets of rows that differ in their plan alone.
 local function decisions(entries, pattern)
   local sets, right, all, regrets = {}, 0, 0, {}
   for _, entry in ipairs(entries) do

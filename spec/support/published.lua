@@ -24,7 +24,8 @@ local clusters = {
   ["A100-SXM4-80GB"] = "dgx_a100", ["A100-SXM4-40GB"] = "dgx_a100", ["H100-SXM-80GB"] = "dgx_h100",
   ["H100-SXM-96GB"] = "dgx_h100", ["H200-SXM-141GB"] = "dgx_h200", ["B200-SXM-180GB"] = "dgx_b200",
   ["B300-SXM-288GB"] = "dgx_b300", ["GB200-186GB"] = "gb200_nvl72", ["GB300-288GB"] = "gb300_nvl72",
-  ["GH200-96GB"] = "vista", ["TPU v6e (Trillium)"] = "tpu_v6e", ["TPU v5p"] = "tpu_v5p", ["TPU7x (Ironwood)"] = "tpu_v7x",
+  ["GH200-96GB"] = "vista", ["TPU v6e (Trillium)"] = "tpu_v6e", ["TPU v5p"] = "tpu_v5p",
+  ["TPU7x (Ironwood)"] = "tpu_v7x",
   ["L40S"] = "l40s_node", ["MI300X"] = "mi300x_node", ["MI355X"] = "mi355x_node",
 }
 
