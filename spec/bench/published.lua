@@ -1,8 +1,8 @@
 --- Published measured steps against ett's estimates of them.
 --
 -- Scored rows have grade A or A-, are whole training steps and no duplicates. Other uses and packed sequences are
--- groups of their own. A row that the in-step factors were fitted on is estimated with factors fitted without its source
--- (spec/bench/support/fit_published.lua).
+-- groups of their own. A row that the in-step factors were fitted on is estimated with factors fitted without its
+-- source (spec/bench/support/fit_published.lua).
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local published = require "published"
 
