@@ -2,6 +2,7 @@
 --- (Williams et al. 2009) and a launch. Every answer has the provenance "assumed".
 local error_module = require "ett.base.error"
 local cluster_module = require "ett.profile.cluster"
+local devices = require "ett.profile.device"
 
 local assumed = {}
 
@@ -17,10 +18,10 @@ local assumed_launch_seconds = { product = 5e-6, memory = 3e-6 }
 --- FLOP/s that an operator is assumed to reach, or nil. A plain product reaches the device's sustained rate where one
 --- is measured: large sampled products reach 0.93 to 1.02 of it at the median; batched ones and attention do not.
 local function flop_rate(device, family, dtype)
-  if not assumed.products[family] then return device.peak_flops.fp32 or device:peak(dtype) end
+  if not assumed.products[family] then return device.peak_flops.fp32 or devices.peak(device, dtype) end
   local reached = family == "gemm" and (device.measured_flops and device.measured_flops[dtype]
     or device.probed and device.peak_flops[dtype])
-  local peak = device:peak(dtype)
+  local peak = devices.peak(device, dtype)
   return reached or peak and peak * assumed_share
 end
 

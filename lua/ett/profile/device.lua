@@ -38,6 +38,8 @@ function Device:peak(dtype)
   return self.peak_flops[dtype] or self.peak_flops[rate_of[dtype]]
 end
 
+device_module.peak = Device.peak
+
 --- Checks what a device file returned.
 function device_module.check(given, label)
   if type(given) ~= "table" then

@@ -204,7 +204,7 @@ function estimate.new(given)
   percent_of(computed, step)
   percent_of(collectives, step)
 
-  local peak = cluster.device:peak(p.dtype)
+  local peak = require("ett.profile.device").peak(cluster.device, p.dtype)
   local model_flops = result.flops * p.tp * p.cp * p.dp
   local e = setmetatable({
     composition = "default", cluster = cluster.name, device = cluster.device.name, devices = devices,
