@@ -17,6 +17,22 @@ static int wants_traceback(int argc, char **argv) {
   return 0;
 }
 
+/* Prints a line. Control characters appear as \xNN: text from a file must not reach the
+ * terminal as a command. C1 controls are C2 80 to C2 9F in UTF-8. */
+static void print_line(const char *text) {
+  const unsigned char *at = (const unsigned char *)text;
+  for (; *at; at++) {
+    const int c1 = at[0] == 0xC2 && at[1] >= 0x80 && at[1] <= 0x9F;
+    if (c1)
+      fprintf(stderr, "\\x%02x", *++at);
+    else if ((*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7F)
+      fprintf(stderr, "\\x%02x", *at);
+    else
+      fputc(*at, stderr);
+  }
+  fputc('\n', stderr);
+}
+
 /* Prints `ett: MESSAGE` for the error on the stack, with --traceback its traceback too.
  */
 static void print_error(lua_State *L, int traceback) {
@@ -27,9 +43,10 @@ static void print_error(lua_State *L, int traceback) {
   else
     luaL_tolstring(L, error, NULL);
   const char *message = lua_tostring(L, -1);
-  fprintf(stderr, "ett: %s\n", message ? message : "unknown error");
+  fputs("ett: ", stderr);
+  print_line(message ? message : "unknown error");
   if (traceback && is_table && lua_getfield(L, error, "traceback") == LUA_TSTRING)
-    fprintf(stderr, "%s\n", lua_tostring(L, -1));
+    print_line(lua_tostring(L, -1));
 }
 
 /* require("ett.cli.main")(argv): returns the exit status. */

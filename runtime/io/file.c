@@ -111,30 +111,21 @@ static int write_in_place(const char *path, const char *data, size_t length,
   return code ? fail(err, "write", path, code) : 0;
 }
 
-int ett_file_write(const char *path, const char *data, size_t length, ett_err *err) {
-  struct stat status;
-  int exists = stat(path, &status) == 0;
-  if (exists && S_ISDIR(status.st_mode))
-    return fail(err, "write", path, EISDIR);
-  if (exists && !S_ISREG(status.st_mode))
-    return write_in_place(path, data, length, err);
-  char target[PATH_MAX], temporary[PATH_MAX + 64];
-  if (!exists || !realpath(path, target)) { /* a link keeps pointing where it did */
-    if ((size_t)snprintf(target, sizeof target, "%s", path) >= sizeof target)
-      return fail(err, "write", path, ENAMETOOLONG);
-  }
+/* Writes a new file beside `target` and renames it. */
+static int replace(const char *path, const char *target, mode_t mode, int private,
+                   const char *data, size_t length, ett_err *err) {
+  char temporary[PATH_MAX + 64];
   int fd = -1;
   for (unsigned attempt = 0; fd < 0 && attempt < 100; attempt++) {
     snprintf(temporary, sizeof temporary, "%s.%ld-%u.tmp", target, (long)getpid(),
              attempt);
-    fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-              exists ? status.st_mode & 0777 : 0666);
+    fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     if (fd < 0 && errno != EEXIST)
       break;
   }
   if (fd < 0)
     return fail(err, "write", path, errno);
-  int code = write_all(fd, data, length);
+  int code = private && fchmod(fd, mode) != 0 ? errno : write_all(fd, data, length);
   if (code == 0 && fsync(fd) != 0 && errno != EINVAL)
     code = errno;
   if (close(fd) != 0 && code == 0)
@@ -145,6 +136,35 @@ int ett_file_write(const char *path, const char *data, size_t length, ett_err *e
     return 0;
   unlink(temporary);
   return fail(err, "write", path, code);
+}
+
+int ett_file_write(const char *path, const char *data, size_t length, ett_err *err) {
+  struct stat status;
+  int exists = stat(path, &status) == 0;
+  if (exists && S_ISDIR(status.st_mode))
+    return fail(err, "write", path, EISDIR);
+  if (exists && !S_ISREG(status.st_mode))
+    return write_in_place(path, data, length, err);
+  char target[PATH_MAX];
+  if (!exists || !realpath(path, target)) { /* a link keeps pointing where it did */
+    if ((size_t)snprintf(target, sizeof target, "%s", path) >= sizeof target)
+      return fail(err, "write", path, ENAMETOOLONG);
+  }
+  return replace(path, target, exists ? status.st_mode & 0777 : 0666, 0, data, length,
+                 err);
+}
+
+int ett_file_write_private(const char *path, const char *data, size_t length,
+                           ett_err *err) {
+  if (strlen(path) >= PATH_MAX)
+    return fail(err, "write", path, ENAMETOOLONG);
+  return replace(path, path, 0600, 1, data, length, err);
+}
+
+int ett_folder_make_private(const char *path, ett_err *err) {
+  if (ett_folder_make(path, err) != 0)
+    return -1;
+  return chmod(path, 0700) == 0 ? 0 : fail(err, "protect folder", path, errno);
 }
 
 int ett_folder_make(const char *path, ett_err *err) {

@@ -13,11 +13,19 @@ int ett_file_read(const char *path, size_t max_bytes, char **data, size_t *lengt
                   ett_err *err);
 
 /* Replaces path by data[0 .. length): writes a new file beside it, syncs and renames it.
- * Readers see the old file or the new one. Devices and pipes are written directly.
- * Returns 0 or -1. */
+ * Readers see the old file or the new one. Devices and pipes are written directly, and a
+ * link keeps its target. Returns 0 or -1. */
 int ett_file_write(const char *path, const char *data, size_t length, ett_err *err);
+
+/* The same for a file that only its owner may read (mode 0600 whatever the umask). A link
+ * or device at path is replaced, never written. */
+int ett_file_write_private(const char *path, const char *data, size_t length,
+                           ett_err *err);
 
 /* Makes path and its missing parents (mode 0777 less umask). Returns 0 or -1. */
 int ett_folder_make(const char *path, ett_err *err);
+
+/* The same, and path is then open to its owner only (mode 0700 whatever the umask). */
+int ett_folder_make_private(const char *path, ett_err *err);
 
 #endif

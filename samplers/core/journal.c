@@ -46,7 +46,8 @@ static int sync_folder(const char *path) {
 static int create(const char *path, const char *header, ett_err *err) {
   char fresh[4200];
   snprintf(fresh, sizeof fresh, "%s.new", path);
-  int file = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  unlink(fresh); /* left by a kill, or a link that someone put there */
+  int file = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0)
     return ett_err_set(err, ETT_ERR_IO, "cannot create '%s': %s", fresh, strerror(errno));
   int failed = write_all(file, header, strlen(header)) != 0 || fsync(file) != 0;
@@ -107,6 +108,26 @@ static int repair(ett_sample_journal *j, ett_err *err) {
   return 0;
 }
 
+/* Opens or makes the lock. A link could make this process overwrite another file. */
+static int open_lock(const char *lock, ett_err *err) {
+  const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  int file = open(lock, flags | O_CREAT | O_EXCL, 0666);
+  if (file < 0 && errno == EEXIST)
+    file = open(lock, flags);
+  struct stat info;
+  if (file >= 0 && fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink < 2)
+    return file;
+  if (file < 0 && errno != ELOOP) {
+    ett_err_set(err, ETT_ERR_IO, "cannot create '%s': %s", lock, strerror(errno));
+    return -1;
+  }
+  if (file >= 0)
+    close(file);
+  ett_err_set(err, ETT_ERR_IO,
+              "cannot lock '%s': it is a link or no plain file; remove it", lock);
+  return -1;
+}
+
 ett_sample_journal *ett_sample_journal_open(const char *path, const char *header,
                                             ett_err *err) {
   if (strlen(path) >= 4000) {
@@ -124,11 +145,9 @@ ett_sample_journal *ett_sample_journal_open(const char *path, const char *header
   const int folder = slash ? (int)(slash - path) + 1 : 0;
   snprintf(lock, sizeof lock, "%.*s.%s.lock", folder, path, path + folder);
   j->file = -1;
-  j->lock = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (j->lock < 0) {
-    ett_err_set(err, ETT_ERR_IO, "cannot create '%s': %s", lock, strerror(errno));
+  j->lock = open_lock(lock, err);
+  if (j->lock < 0)
     goto failed;
-  }
   if (flock(j->lock, LOCK_EX | LOCK_NB) != 0) {
     char holder[64] = "";
     ssize_t n = pread(j->lock, holder, sizeof holder - 1, 0);

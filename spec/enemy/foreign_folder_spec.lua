@@ -47,7 +47,7 @@ bwd_syncs: 2
   end
 
   it("are not run by commands that find files by name", function()
-    for _, arguments in ipairs { "trace . busy_time", "trace --list-metrics", "trace . zzz", "predict --config c.yml",
+    for _, arguments in ipairs { "trace . device_time", "trace --list-metrics", "trace . zzz", "predict --config c.yml",
       "predict --model zzz", "predict --cluster zzz --model " .. llama, "predict --help --model zzz",
       "predict schedule=zzz --model " .. llama, "sweep tp=1,2 --model " .. llama, "list", "list operators",
       "list architectures", "list clusters", "list metrics --json", "list schedules", "list devices",

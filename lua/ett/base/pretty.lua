@@ -90,6 +90,16 @@ show = function(value, indent, depth, open)
   return "{\n" .. indent .. "  " .. table.concat(parts, ",\n" .. indent .. "  ") .. ",\n" .. indent .. "}"
 end
 
+--- Text without control characters other than the newline: others appear as \xNN. Names from foreign files must not
+-- reach the terminal as commands. C1 controls are C2 80 to C2 9F in UTF-8.
+---@param text string
+---@return string
+function pretty.plain(text)
+  local function hex(c) return ("\\x%02x"):format(c:byte(-1)) end
+  text = text:gsub("\xC2[\x80-\x9F]", hex):gsub("[%z\1-\9\11-\31\127]", hex)
+  return text
+end
+
 --- A value as text: objects by their __tostring, tables with sorted keys, strings bare.
 ---@return string
 function pretty.show(value)

@@ -62,7 +62,7 @@ function repl.evaluate(chunk, env)
     return value == nil and "nil was raised" or value
   end))
   if not results[1] then
-    print("ett: " .. describe(results[2]))
+    print("ett: " .. pretty.plain(describe(results[2])))
     return false
   end
   if results.n == 1 then return true end

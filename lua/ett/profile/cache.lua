@@ -1,8 +1,9 @@
 --- The cache of fitted models: $XDG_CACHE_HOME/ett/models, else ~/.cache/ett/models.
 --
 -- A model's name is the hash of its sources: the bytes of the sample files, the code that turns rows into dimensions,
--- the versions of the regressor. So it is never stale. Files are written whole or not at all: processes may write the
--- same one at once. A model that cannot be read is fitted again; one that cannot be written is reported once.
+-- the versions of the regressor. So it is never stale. Each file begins with its key. Files are written whole or not
+-- at all: processes may write the same one at once. A model that cannot be read is fitted again; one that cannot be
+-- written is reported once.
 local dialect = require "ett.operator.dialect"
 local files = require "ett.io"
 local regressor = require "ett.profile.regressor"
@@ -64,37 +65,51 @@ function cache.folder()
   return base and base .. "/ett/models"
 end
 
+-- Every file begins with its key: a file renamed to another key is not served.
+local function heading(key) return ("ett cache %s\n"):format(key) end
+
+-- The text kept under a key, or nil.
+local function read(key, ending)
+  local folder = cache.folder()
+  local text = folder and files.read(("%s/%s.%s"):format(folder, key, ending))
+  local head = heading(key)
+  return text and text:sub(1, #head) == head and text:sub(#head + 1) or nil
+end
+
+local function read_rows(key, ending)
+  local text = read(key, ending)
+  local rows = text and require("ett.json").decode(text, { name = key })
+  return type(rows) == "table" and rows or nil
+end
+
 --- A cached model, or nil.
 ---@return ett.Regressor|ett.RegressorSurface|nil
 function cache.load(key)
-  local folder = cache.folder()
-  if not folder then return nil end
-  return (regressor.load(folder .. "/" .. key .. ".ett"))
-    or (regressor_surface.load(folder .. "/" .. key .. ".surface"))
+  local bytes = read(key, "ett")
+  local model = bytes and regressor.open(bytes)
+  if model then return model end
+  bytes = read(key, "surface")
+  return bytes and regressor_surface.from_text(bytes, key) or nil
 end
 
 --- The kept report of a void pass: { { row = 0, reason =, path =, void = true } }, or nil.
 function cache.load_void(key)
-  local folder = cache.folder()
-  local kept = folder and require("ett.json").read(folder .. "/" .. key .. ".void.json")
-  return type(kept) == "table" and type(kept[1]) == "table" and type(kept[1].reason) == "string" and kept or nil
+  local kept = read_rows(key, "void")
+  return kept and type(kept[1]) == "table" and type(kept[1].reason) == "string" and kept or nil
 end
 
 --- The rows that were dropped when a cached model was fitted; nil: none.
-function cache.load_outliers(key)
-  local folder = cache.folder()
-  local path = folder and folder .. "/" .. key .. ".dropped.json"
-  if not path or not require("lfs").attributes(path) then return nil end
-  return (require("ett.json").read(path))
-end
+function cache.load_outliers(key) return read_rows(key, "dropped") end
 
--- Makes the folder and lets `write(folder)` write into it; a failure is a warning, once.
-local function keep(write)
+-- Writes { ending, text } in turn; a failure is a warning, once. Only the owner may read the cache.
+local function keep(key, texts)
   local folder = cache.folder()
   local ok, err = folder, nil
   if folder then
-    ok, err = files.make_folder(folder)
-    if ok then ok, err = write(folder) end
+    ok, err = files.make_folder(folder, true)
+    for _, one in ipairs(texts) do
+      if ok then ok, err = files.write(("%s/%s.%s"):format(folder, key, one[1]), heading(key) .. one[2], true) end
+    end
   end
   if not ok and not warned then
     warned = true
@@ -103,25 +118,20 @@ local function keep(write)
   end
 end
 
-local function write_rows(path, rows)
+local function encoded(rows)
   local json = require "ett.json"
-  return files.write(path, json.encode(json.array(rows)))
+  return json.encode(json.array(rows))
 end
 
 --- Writes a model, and beside it the rows that its fit dropped; a failure is a warning.
 function cache.save(key, model, outliers)
-  keep(function(folder)
-    if #outliers > 0 then
-      local ok, err = write_rows(folder .. "/" .. key .. ".dropped.json", outliers)
-      if not ok then return ok, err end
-    end
-    return model:save(folder .. "/" .. key .. (model:facts().kind == "surface" and ".surface" or ".ett"))
-  end)
+  local texts = {}
+  if #outliers > 0 then texts[1] = { "dropped", encoded(outliers) } end
+  texts[#texts + 1] = model:facts().kind == "surface" and { "surface", model:text() } or { "ett", model:bytes() }
+  keep(key, texts)
 end
 
 --- Writes that a pass is void, so that the next process need not read its samples.
-function cache.save_void(key, rows)
-  keep(function(folder) return write_rows(folder .. "/" .. key .. ".void.json", rows) end)
-end
+function cache.save_void(key, rows) keep(key, { { "void", encoded(rows) } }) end
 
 return cache

@@ -1,15 +1,27 @@
 --- Tables as text: aligned columns for people, CSV for programs.
+local plain = require("ett.base.pretty").plain
+
 local tables = {}
 
 local function width(cell) return utf8.len(cell) or #cell end
 
---- Rows of texts as lines with aligned columns.
+local function plain_rows(rows)
+  local list = {}
+  for r, row in ipairs(rows) do
+    list[r] = {}
+    for i, cell in ipairs(row) do list[r][i] = plain(cell) end
+  end
+  return list
+end
+
+--- Rows of texts as lines with aligned columns. Control characters appear as \xNN.
 ---@param rows string[][] the first row may be a heading
 ---@param align string "l" or "r" for each column; columns without a letter are aligned left
 ---@param indent string? before each line
 ---@return string[] lines
 function tables.lines(rows, align, indent)
   local widths = {}
+  rows = plain_rows(rows)
   for _, row in ipairs(rows) do
     for i, cell in ipairs(row) do widths[i] = math.max(widths[i] or 0, width(cell)) end
   end

@@ -204,7 +204,9 @@ function sweep.new(given)
     evaluated = #run.rows, refused = run.refused, refusal = run.refusal, rows = run.rows, base = base }, Sweep)
 end
 
-function Sweep.__tostring(self) return require("ett.report").sweep(self, 20) end
+function Sweep.__tostring(self)
+  return require("ett.base.pretty").plain(require("ett.report").sweep(self, 20))
+end
 function Sweep.__json(self)
   return { cluster = self.cluster, model = self.model, objective = self.objective, evaluated = self.evaluated,
     refused = self.refused, rows = self.rows, plan = self.base }

@@ -22,7 +22,9 @@ estimate.correlation = 0.25
 local Estimate = { __name = "ett.estimate" }
 Estimate.__index = Estimate
 
-function Estimate.__tostring(self) return require("ett.report").estimate(self) end
+function Estimate.__tostring(self)
+  return require("ett.base.pretty").plain(require("ett.report").estimate(self))
+end
 function Estimate.__json(self) return require("ett.report").json(self) end
 
 --- Adds seconds of a line to the source that they came from.

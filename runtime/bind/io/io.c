@@ -18,19 +18,26 @@ static int io_read(lua_State *L) {
   return 1;
 }
 
-/* io.write(path, text) -> true | nil, err. Replaces the whole file or nothing. */
+/* io.write(path, text [, private]) -> true | nil, err. Replaces the whole file or
+ * nothing. With `private` only the owner may read it. */
 static int io_write(lua_State *L) {
   size_t length;
   const char *path = luaL_checkstring(L, 1);
   const char *text = luaL_checklstring(L, 2, &length);
   ett_err err = {ETT_OK, ""};
-  return ett_lua_result(L, ett_file_write(path, text, length, &err), &err);
+  const int failed = lua_toboolean(L, 3)
+                         ? ett_file_write_private(path, text, length, &err)
+                         : ett_file_write(path, text, length, &err);
+  return ett_lua_result(L, failed, &err);
 }
 
-/* io.make_folder(path) -> true | nil, err; with its parents */
+/* io.make_folder(path [, private]) -> true | nil, err; with its parents */
 static int io_make_folder(lua_State *L) {
   ett_err err = {ETT_OK, ""};
-  return ett_lua_result(L, ett_folder_make(luaL_checkstring(L, 1), &err), &err);
+  const char *path = luaL_checkstring(L, 1);
+  const int failed = lua_toboolean(L, 2) ? ett_folder_make_private(path, &err)
+                                         : ett_folder_make(path, &err);
+  return ett_lua_result(L, failed, &err);
 }
 
 /* io.hash(text, ...) -> 32 hexadecimal digits; ("ab", "c") differs from ("a", "bc") */

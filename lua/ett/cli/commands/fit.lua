@@ -105,7 +105,8 @@ local function fit_all(word, opts, found)
   else
     sampled.check_devices(devices, unknown, folder)
     for _, entry in ipairs(unknown) do
-      io.stderr:write(("ett: note: %s; left out\n"):format(require("ett.profile.samples").unknown_text(entry)))
+      local note = ("ett: note: %s; left out\n"):format(require("ett.profile.samples").unknown_text(entry))
+      io.stderr:write(require("ett.base.pretty").plain(note))
     end
   end
   for _, gpu in ipairs(require("ett.base.schema").keys(devices)) do

@@ -1,6 +1,7 @@
 --- Lists what can be named.
 local catalog = require "ett.base.catalog"
 local find = require "ett.base.find"
+local pretty = require "ett.base.pretty"
 
 local function print_kind(kind, list, quiet)
   local width = 0
@@ -11,7 +12,7 @@ local function print_kind(kind, list, quiet)
     else
       local text = entry.fault and "cannot be loaded: " .. entry.fault or entry.summary or ""
       if entry.aliases then text = ("%s (also %s)"):format(text, table.concat(entry.aliases, ", ")) end
-      print(("  %-" .. width .. "s  %s"):format(entry.name, text))
+      print(pretty.plain(("  %-" .. width .. "s  %s"):format(entry.name, text)))
     end
   end
   if #list == 0 and not quiet then print("  no " .. kind .. " are found") end

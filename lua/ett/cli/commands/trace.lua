@@ -1,5 +1,6 @@
 --- Reads recorded runs and computes metrics over them.
 local error_module = require "ett.base.error"
+local pretty = require "ett.base.pretty"
 
 local function split_positional(words, all_paths)
   local lfs = require "lfs"
@@ -73,8 +74,9 @@ local function warn(view, opts)
   for i = 1, math.min(#list, 12) do
     local w = list[i]
     local place = w.offset and (" at byte %d"):format(w.offset) or ""
-    io.stderr:write(("ett: trace: %s%s: %s%s\n"):format(w.file or "?", place, w.message or w.code,
-      (w.count or 1) > 1 and (" (%d times)"):format(w.count) or ""))
+    local text = ("ett: trace: %s%s: %s%s\n"):format(w.file or "?", place, w.message or w.code,
+      (w.count or 1) > 1 and (" (%d times)"):format(w.count) or "")
+    io.stderr:write(pretty.plain(text))
   end
   if #list > 12 then io.stderr:write(("ett: trace: and %d more warnings\n"):format(#list - 12)) end
 end

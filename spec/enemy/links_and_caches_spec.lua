@@ -1,0 +1,169 @@
+--- A folder holds links where a campaign puts its files; a cache holds files of other keys; names hold control
+--- characters. No file of the victim may change, no foreign model may answer, no terminal may be commanded.
+local command = require "command"
+local folders = require "ett.base.folder"
+local lfs = require "lfs"
+
+local folder
+local function ett(arguments, before) return command.ett(folder, arguments, before) end
+local function write(name, text)
+  folders.make((folder .. "/" .. name):match("^(.*)/"))
+  folders.write(folder .. "/" .. name, text)
+end
+
+local function names(where, pattern)
+  local list = {}
+  for entry in lfs.dir(folder .. "/" .. where) do
+    if entry:match(pattern) then list[#list + 1] = entry end
+  end
+  table.sort(list)
+  return list
+end
+
+describe("a campaign in a folder with links", function()
+  if not require("needs").cpu("ett sample", _ENV) then return end
+  before_each(function()
+    folder = command.folder()
+    write("c.lua", [[return { name = "c", backend = "cpu", precision = "fp32", seed = 1, budget_seconds = 0.002,
+      passes = 1, samples = { { operator = "gelu", shapes = { tokens = 16, width = 16 } } } }]])
+    write("victim", "precious\n")
+  end)
+  after_each(function() command.remove(folder) end)
+
+  local function table_name()
+    local _, status = ett "sample c.lua --out first --quiet --no-check"
+    assert.equal(0, status)
+    return names("first", "^[^.].*%.csv$")[1]
+  end
+
+  it("does not write through a link named as the lock, soft or hard", function()
+    local lock = ("out/.%s.lock"):format(table_name())
+    for _, soft in ipairs { true, false } do
+      folders.make(folder .. "/out")
+      assert(lfs.link(folder .. "/victim", folder .. "/" .. lock, soft))
+      local output, status = ett "sample c.lua --out out --quiet --no-check"
+      assert.equal(1, status, output)
+      assert.equal(("ett: cannot lock '%s': it is a link or no plain file; remove it\n"):format(lock), output)
+      assert.equal("precious\n", command.read(folder, "victim"))
+      folders.remove(folder .. "/out")
+    end
+  end)
+
+  it("replaces a link named as its new file", function()
+    local fresh = folder .. "/out/" .. table_name() .. ".new"
+    folders.make(folder .. "/out")
+    assert(lfs.link(folder .. "/victim", fresh, true))
+    local output, status = ett "sample c.lua --out out --quiet --no-check"
+    assert.equal(0, status, output)
+    assert.equal("precious\n", command.read(folder, "victim"))
+  end)
+end)
+
+describe("the cache of fitted models", function()
+  if not pcall(require, "ett.regress_fit") then return end
+  -- Two operators, one twice as slow: 40 rows each.
+  local function samples(name, factor)
+    local lines = { "mp,b,l,dim,F_dur(us)" }
+    for i = 1, 40 do
+      local dim = 1024 * (1 + i % 4)
+      lines[#lines + 1] = ("1,4,%d,%d,%.3f"):format(512 + 64 * i, dim, factor * (20 + i * dim / 512))
+    end
+    write(("s/A100_%s_fp16.csv"):format(name), table.concat(lines, "\n") .. "\n")
+  end
+  local function fit(before)
+    local output, status = ett("fit s --json", ("umask %s; XDG_CACHE_HOME='%s/cache' timeout 60"):format(
+      before or "022", folder))
+    assert.equal(0, status, output)
+    return (output:gsub('"fit_seconds": [^,]*', ""))
+  end
+  before_each(function()
+    folder = command.folder()
+    samples("gelu", 1)
+    samples("residual_add", 2)
+  end)
+  after_each(function() command.remove(folder) end)
+
+  it("is its owner's only, whatever the umask", function()
+    for _, umask in ipairs { "000", "022", "077" } do
+      fit(umask)
+      assert.equal("rwx------", lfs.attributes(folder .. "/cache/ett/models", "permissions"))
+      local files = names("cache/ett/models", "^[^.]")
+      assert.equal(2, #files)
+      for _, name in ipairs(files) do
+        assert.equal("rw-------", lfs.attributes(("%s/cache/ett/models/%s"):format(folder, name), "permissions"))
+      end
+      folders.remove(folder .. "/cache")
+    end
+  end)
+
+  it("states its key, and serves no file of another key", function()
+    local first = fit()
+    local models = folder .. "/cache/ett/models/"
+    local files, texts = names("cache/ett/models", "^[^.]"), {}
+    for i, name in ipairs(files) do
+      texts[i] = command.read(folder, "cache/ett/models/" .. name)
+      assert.is_truthy(texts[i]:find(name:match("^%x+"), 1, true), name)
+    end
+    assert(os.rename(models .. files[1], models .. "kept"))
+    assert(os.rename(models .. files[2], models .. files[1]))
+    assert(os.rename(models .. "kept", models .. files[2]))
+    assert.equal(first, fit())
+    for i, name in ipairs(files) do
+      assert.equal(texts[i], command.read(folder, "cache/ett/models/" .. name), "not written again: " .. name)
+    end
+  end)
+
+  it("does not write through a link", function()
+    fit()
+    local name = names("cache/ett/models", "^[^.]")[1]
+    local path = folder .. "/cache/ett/models/" .. name
+    write("victim", "precious\n")
+    os.remove(path)
+    assert(lfs.link(folder .. "/victim", path, true))
+    fit()
+    assert.equal("precious\n", command.read(folder, "victim"))
+    assert.equal("file", lfs.symlinkattributes(path, "mode"))
+  end)
+end)
+
+describe("control characters", function()
+  setup(function() folder = command.folder() end)
+  teardown(function() command.remove(folder) end)
+
+  local function harmless(output)
+    assert.is_nil(output:find("[%z\1-\8\11-\31\127]"), ("%q"):format(output))
+    assert.is_nil(output:find("\xC2[\x80-\x9F]"), ("%q"):format(output))
+  end
+
+  it("of a file's text or name do not reach the terminal in errors", function()
+    write("c.yml", 'gpu_name: "a"\n"\\e]0;owned\\a\\x9b": 1\n')
+    local output, status = ett "predict --config c.yml"
+    assert.equal(1, status)
+    harmless(output)
+    output, status = ett "predict --config $'\\e[2Jno\\x7f\\xc2\\x9b.yml'"
+    assert.equal(1, status)
+    harmless(output)
+    write("s.lua", 'error({ kind = "model", message = "\\27[31mred\\r" })')
+    output, status = ett "run s.lua --traceback"
+    assert.equal(1, status)
+    harmless(output)
+  end)
+
+  it("of kernel names and models do not reach it in tables", function()
+    write("t/trace.json", '{"traceEvents":[{"ph":"X","cat":"kernel","name":"gemm\\u001b[2J\\u009b1m\\u0007",'
+      .. '"pid":0,"tid":7,"ts":1,"dur":2,"args":{"stream":7,"device":0}}]}')
+    for _, metric in ipairs { "kernel_breakdown", "device_time", "--all" } do
+      harmless((ett("trace t " .. metric)))
+    end
+    write("s.lua", [[
+local ett = require "ett"
+local model = ett.model.new("llama", { hidden = 1024, layers = 4, heads = 8, vocab = 1000 })
+model.name = "bad\27[2J\194\155name"
+return ett.estimate { model = model, cluster = "dgx_h100", plan = { seq = 128, micro_batches = 4 } }
+]])
+    local output, status = ett "run s.lua"
+    assert.equal(0, status, output)
+    assert.matches("bad\\x1b[2J\\x9bname", output, 1, true)
+    harmless(output)
+  end)
+end)
