@@ -149,3 +149,29 @@ describe("folders", function()
     assert_none(missing)
   end)
 end)
+
+describe("English", function()
+  local structure = require "structure"
+
+  it("is measured by sentences; cells, list items and options are their own", function()
+    local words = ("word "):rep(13)
+    local function long(text) return select(2, structure.long_sentences(text, 25)) end
+    assert.equal(1, #long(words .. words .. ".\n"))
+    assert.equal(1, #long(words .. "\n20 ms " .. words .. ".\n")) -- a line that begins with a number is no item
+    for _, text in ipairs { words .. ".\n" .. words .. ".", "| " .. words .. " | " .. words .. " |",
+      "- " .. words .. "\n- " .. words, "1. " .. words .. "\n2. " .. words,
+      "  --first N   " .. words .. "\n  --second N  " .. words, words .. "\n\n```\n" .. words .. "\n```\n" } do
+      assert.same({}, long(text))
+    end
+  end)
+
+  it("has few sentences over 25 words in READMEs", function()
+    local count, found = 0, {}
+    for _, path in ipairs(tree.files "README%.md$") do
+      local n, long = structure.long_sentences(tree.read(path), 25)
+      count = count + n
+      for _, sentence in ipairs(long) do found[#found + 1] = path .. ": " .. sentence end
+    end
+    assert.is_true(#found <= 0.01 * count, table.concat(found, "\n"))
+  end)
+end)

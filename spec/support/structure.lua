@@ -364,15 +364,19 @@ end
 
 -- English.
 
+-- Table cells, list items and entries of a definition list (an indented term, two spaces or more, its explanation:
+-- the options of `--help`) are sentences of their own.
 local function sentences_of(text, visit)
   text = text:gsub("\n```.-\n```", "\n\n"):gsub("\n    [^\n]*", "\n"):gsub("`[^`\n]*`", "code")
   for paragraph in (text .. "\n\n"):gmatch("(.-)\n%s*\n") do
     local plain = {}
     for line in (paragraph .. "\n"):gmatch("([^\n]*)\n") do
+      local item = line:match("^%s*[%-%*]%s+(.*)") or line:match("^%s*%d+[%.%)]%s+(.*)")
+      local explanation = line:match("^%s+%S.-%s%s+(%S.*)")
       if line:match("^|") then
         for cell in line:gmatch("[^|]+") do sentences_of(cell, visit) end
-      elseif line:match("^%s*[%-%*%d]+[%.%)]?%s") then
-        plain[#plain + 1] = ". " .. line:gsub("^%s*[%-%*%d]+[%.%)]?%s", "")
+      elseif item or explanation then
+        plain[#plain + 1] = ". " .. (item or explanation)
       elseif not line:match("^#") then
         plain[#plain + 1] = line
       end

@@ -197,8 +197,8 @@ return {
     .. "they exist. Errors are held-out errors of cross-validation. Rows that the gate drops are counted\n"
     .. "and listed by file, reason and line. A pass is void when most of its rows are faster than the\n"
     .. "device; a void pass gets no model. Exit status 1 when no table could be fitted.\n\n"
-    .. "--splits holds out a fifth of the rows, a fifth of the kernels, the largest sizes, and nine tenths\n"
-    .. "of every file, and fits the same model to the rest.\n"
+    .. "--splits makes four splits of every file. Held out are: a fifth of the rows, a fifth of the kernels,\n"
+    .. "the largest sizes, and nine tenths of the rows. The same model is fitted to the rest.\n"
     .. "--svg plots the rows of the second split, measured against predicted, for each table and pass.\n"
     .. "The lines are equality and 10 % on either side; crosses are rows that the gate dropped.\n"
     .. "FOLDER/index.html shows all plots.",
