@@ -151,8 +151,6 @@ describe("folders", function()
 end)
 
 describe("English", function()
-  local structure = require "structure"
-
   it("is measured by sentences; cells, list items and options are their own", function()
     local words = ("word "):rep(13)
     local function long(text) return select(2, structure.long_sentences(text, 25)) end
