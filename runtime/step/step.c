@@ -65,14 +65,9 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
   const struct {
     const char *name;
     int64_t value;
-  } fields[] = {{"pp", p->pp},
-                {"vp", p->vp},
-                {"tp", p->tp},
-                {"cp", p->cp},
-                {"ep", p->ep},
-                {"etp", p->etp},
-                {"dp", p->dp},
-                {"gpus_per_node", p->gpus_per_node}};
+  } fields[] = {
+      {"pp", p->pp}, {"vp", p->vp},   {"tp", p->tp}, {"cp", p->cp},
+      {"ep", p->ep}, {"etp", p->etp}, {"dp", p->dp}, {"gpus_per_node", p->gpus_per_node}};
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
     if (fields[i].value < 1 || fields[i].value > 1 << 20)
       return ett_err_set(err, ETT_ERR_ARGUMENT, "field '%s' must be 1 to %d, got %lld",

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "regress/serve/design.h"
 #include "regress/fit/nnls.h"
+#include "regress/serve/design.h"
 
 static double uniform(uint64_t *state) {
   *state = ett_mix64(*state + 1);
