@@ -1,5 +1,6 @@
 --- `ett submit` on a real Slurm: one machine as four virtual nodes, started here.
 local host = require "ett.host"
+local quote = require("ett.base.shell").quote
 local sample = require "ett.sample"
 
 local function has(command) return os.execute(("command -v %s >/dev/null 2>&1"):format(command)) end
@@ -56,6 +57,7 @@ local function start()
       :format(n, name, port + n)
   end
   lines[#lines + 1] = "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES"
+  lines[#lines + 1] = "PartitionName=closed Nodes=ALL MaxTime=INFINITE State=DOWN"
   write("slurm.conf", table.concat(lines, "\n") .. "\n")
   local export = ("export SLURM_CONF=%s/slurm.conf; "):format(folder)
   os.execute(export .. "slurmctld -c >/dev/null 2>&1")
@@ -137,6 +139,34 @@ describe("ett submit on four virtual nodes", function()
     assert.matches("status 1\n", text)
     local log = text:match("is in (%S+)")
     assert.matches("the back end 'cpu' measures fp32, not 'fp16'", (run("cat " .. log)))
+  end)
+
+  it("--wait says within a minute why a job can never start", function()
+    if not started then return pending("Slurm did not start on this machine") end
+    local file = write("never.lua", [[
+      return { name = "never", samples = { { operator = "gelu", shapes = { tokens = 8, width = 8 } } } }
+    ]])
+    local began = sample.now()
+    local text = submit(file, "--partition closed 2>&1; echo \"status $?\"")
+    assert.matches("ett: job %d+ does not start: Slurm's reason is Partition%a+; `scancel %d+` removes it\n", text)
+    assert.matches("status 1\n", text)
+    assert.is_true(sample.now() - began < 60)
+    run(started .. "scancel " .. text:match("scancel (%d+)"))
+  end)
+
+  it("a folder with spaces, percents and shell words is one folder", function()
+    if not started then return pending("Slurm did not start on this machine") end
+    local file = write("a $(touch PWN) 50%j 'x'.lua", [[
+      return { name = "one", max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, passes = 1, samples = { {
+        operator = "gelu", shapes = { tokens = 1, width = 8 } } } }
+    ]])
+    local out = folder .. "/o $(touch PWN) 50% 'x'"
+    local text = run(("%s export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; cd '%s'; '%s/bin/ett' "
+      .. "submit %s --out %s --wait"):format(started, folder, host.prefix, quote(file), quote(out)))
+    local listing = run("ls " .. quote(out))
+    assert.matches("gelu_fp32.csv", listing, 1, true)
+    assert.matches("slurm%-%d+%.log", listing, text)
+    assert.is_nil(run(("find '%s' -name PWN"):format(folder)):match("PWN"))
   end)
 
   it("does not queue a campaign that does not load", function()

@@ -2,15 +2,45 @@
 local error_module = require "ett.base.error"
 local folder = require "ett.base.folder"
 local host = require "ett.host"
+local pretty = require("ett.base.pretty").value
 local quote = require("ett.base.shell").quote
 local sample = require "ett.sample"
 
 local submit = {}
 
+-- Slurm's names of partitions, accounts and MPI plugins.
+local plain_word = "^[%w_][%w%._%-,+:@]*$"
+
+-- sbatch reads `#SBATCH` lines by rules of its own, so what cannot be written safely is refused.
+local function check(job)
+  local function refuse(name, why)
+    error_module.raise("usage", "submit: %s %s, got %s", name, why, pretty(job[name]))
+  end
+  for _, name in ipairs { "partition", "account", "mpi", "backend" } do
+    if job[name] and not tostring(job[name]):match(plain_word) then
+      refuse(name, "must be a name of letters, digits and ._-,+:@")
+    end
+  end
+  for _, name in ipairs { "campaign", "out" } do
+    local text = job[name]
+    if text:find "%c" or text:find "^%-" then
+      refuse(name, "must not hold control characters or begin with '-'")
+    end
+  end
+  if job.out:find '["\\]' then refuse("out", "must not hold quotes or backslashes") end
+  for _, word in ipairs(job.words or {}) do
+    if word:find "%c" then error_module.raise("usage", "submit: %s holds a control character", pretty(word)) end
+  end
+  for _, name in ipairs { "nodes", "ranks_per_node", "minutes", "gpus_per_node" } do
+    if job[name] ~= nil and math.type(job[name]) ~= "integer" then refuse(name, "must be a whole number") end
+  end
+end
+
 --- The batch script of a campaign.
 ---@param job table campaign, out, nodes, ranks_per_node, minutes, partition, account, backend, words (further
 --- arguments of `ett sample`), mpi
 function submit.script(job)
+  check(job)
   local lines = { "#!/bin/bash" }
   local function directive(name, value)
     if value then lines[#lines + 1] = ("#SBATCH --%s=%s"):format(name, value) end
@@ -22,7 +52,7 @@ function submit.script(job)
   directive("partition", job.partition)
   directive("account", job.account)
   directive("gpus-per-node", job.gpus_per_node)
-  directive("output", ('"%s/slurm-%%j.log"'):format(job.out))
+  directive("output", ('"%s/slurm-%%j.log"'):format((job.out:gsub("%%", "%%%%"))))
   lines[#lines + 1] = "set -euo pipefail"
   -- Slurm's PMIx plugin has two fences. On fewer nodes than TreeWidth (50) every node of its tree is a root without
   -- children and does not wait. A rank then sends while another is still inside MPI_Init, which kills the other (a call
@@ -68,6 +98,21 @@ local unfinished = { PENDING = true, RUNNING = true, COMPLETING = true, CONFIGUR
 -- Seconds for which an unreachable controller is asked again, and the pauses between two requests.
 local controller_seconds, first_pause, longest_pause = 120, 0.2, 5.0
 
+-- Reasons of a pending job that its own request or an administrator causes: time alone does not end them.
+local lasting = {}
+for word in ([[AccountNotAllowed AssociationNotAllowed BadConstraints DependencyNeverSatisfied InvalidAccount InvalidQOS
+    JobArrayTaskLimit JobHeldAdmin JobHeldUser NodeDown PartitionDown PartitionInactive PartitionNodeLimit
+    PartitionTimeLimit QOSNotAllowed]]):gmatch "%S+" do lasting[word] = true end
+local lasting_seconds = 20 -- a scheduler may give such a reason for a moment
+
+-- Slurm's reason for which a job cannot start, or nil.
+local function obstacle(text)
+  local reason = text:match("JobState=PENDING Reason=([%w_]+)")
+  if not reason then return nil end
+  local limit = reason:match("^Assoc.*Limit$") or reason:match("^QOS.*Limit$") or reason:match("^ReqNodeNotAvail")
+  return (lasting[reason] or limit) and reason
+end
+
 local function output_of(line)
   local pipe = io.popen(line .. " 2>&1")
   local text = pipe:read("a")
@@ -77,15 +122,22 @@ end
 
 --- Waits for a job's end. An interrupt (sample.catch_interrupts) ends the waiting, not the job.
 ---@param number integer of the job
----@return string? state Slurm's ("COMPLETED", "FAILED", …), nil when interrupted; raises where Slurm does not know it
+---@return string? state Slurm's ("COMPLETED", "FAILED", …), nil when interrupted; raises if Slurm does not know it or
+---  gives a reason for which the job cannot start
 ---@return string? more exit code and the path of its output, in words
 function submit.wait(number)
-  local pause, last = first_pause, sample.now() + controller_seconds
+  local pause, last, hindered = first_pause, sample.now() + controller_seconds, nil
   while not sample.interrupted() do
     local text = output_of(("scontrol -o show job %d"):format(number))
     local state = text:match("JobState=(%u[%u_]*)")
     if state then
       last = sample.now() + controller_seconds
+      local reason = obstacle(text)
+      hindered = reason and (hindered or sample.now())
+      if reason and sample.now() - hindered >= lasting_seconds then
+        error_module.raise("io", "job %d does not start: Slurm's reason is %s; `scancel %d` removes it", number, reason,
+          number)
+      end
       if not unfinished[state] then
         return state, ("exit code %s, its output is in %s"):format(text:match("ExitCode=(%d+:%d+)") or "unknown",
           text:match("StdOut=(%S+)") or "its folder")
