@@ -167,7 +167,10 @@ function sampler.run(given, options)
   return result
 end
 
---- Seconds of repeats that give every pass its least number; nil where it has them, or may not have as many.
+local most_attempts = 6 -- of one shape; each at least doubles the budget
+
+--- Seconds of repeats that should give every pass its least number, at least twice the seconds it had.
+--- nil where every pass has them, or may not have as many.
 local function budget_for(resolved, results)
   if not (results and resolved and resolved.most_budgets) then return nil end
   if resolved.max_repeats < resolved.min_repeats then return nil end
@@ -175,10 +178,11 @@ local function budget_for(resolved, results)
   for _, entry in ipairs(sample_table.passes(results)) do
     local result = entry[2]
     if result.repeats - result.dropped < resolved.min_repeats then
-      budget = math.max(budget or 0, 2 * resolved.min_repeats * result.seconds / resolved.most_budgets)
+      budget = math.max(budget or 2 * resolved.budget_seconds,
+        2 * resolved.min_repeats * result.seconds / resolved.most_budgets)
     end
   end
-  return budget and budget > resolved.budget_seconds and budget or nil
+  return budget
 end
 
 --- Takes the largest topology that the job forms for a collective. False on a rank outside it.
@@ -217,8 +221,9 @@ function sampler.run_one(given, options)
   local ok, raised = xpcall(function()
     if target.kind == "collective" and not use_topology(session, target, one) then return end
     one.results, one.error = runner.measure(session, target, values)
-    settings.budget_seconds = budget_for(session.resolved, one.results)
-    if settings.budget_seconds then
+    for _ = 2, most_attempts do
+      settings.budget_seconds = budget_for(session.resolved, one.results)
+      if not settings.budget_seconds then break end
       session.close()
       session = must(backend.open(settings))
       one.results, one.error = runner.measure(session, target, values)
