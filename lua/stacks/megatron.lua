@@ -3,5 +3,5 @@ return {
   name = "megatron",
   summary = "Megatron-LM with Transformer Engine: cuDNN attention, fused norms and activations",
   source = "assumed",
-  attention = "cudnn", norm = "fused", cross_entropy = "fused", launch_seconds = 45e-6,
+  attention = "cudnn", norm = "fused", cross_entropy = "fused", launch_seconds = 45e-6, moe_launches = 25,
 }

@@ -172,6 +172,10 @@ void ett_program_finish(ett_program *p) {
       s.activation_bytes[ETT_RECOMPUTE_FULL] = s.activation_bytes[ETT_RECOMPUTE_NONE];
       s.layer_bytes = 0;
     }
+    s.recompute[ETT_RECOMPUTE_HALF] = s.recompute[ETT_RECOMPUTE_FULL] / 2;
+    s.activation_bytes[ETT_RECOMPUTE_HALF] = (s.activation_bytes[ETT_RECOMPUTE_NONE] +
+                                              s.activation_bytes[ETT_RECOMPUTE_FULL]) /
+                                             2;
     p->sums[k] = s;
   }
 }
@@ -204,7 +208,7 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n) {
   to->dense_parameters += n * of->dense_parameters;
   to->expert_parameters += n * of->expert_parameters;
   to->flops += n * of->flops;
-  for (int r = 0; r < 3; r++) {
+  for (int r = 0; r < ETT_RECOMPUTES; r++) {
     to->recompute[r] += n * of->recompute[r];
     to->activation_bytes[r] += n * of->activation_bytes[r];
   }

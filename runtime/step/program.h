@@ -17,6 +17,8 @@ typedef enum ett_recompute {
   ETT_RECOMPUTE_NONE,
   ETT_RECOMPUTE_SELECTIVE, /* operations marked so: the core of attention */
   ETT_RECOMPUTE_FULL,      /* the forward pass of every repeated layer */
+  ETT_RECOMPUTE_HALF,      /* half of that: every second layer or product */
+  ETT_RECOMPUTES
 } ett_recompute;
 
 /* The slices that hold the layers of a kind. */
@@ -64,15 +66,16 @@ typedef struct ett_layer_kind {
 
 /* Sums over one layer of a kind, or over a slice. */
 typedef struct ett_layer_sums {
-  double forward, backward, recompute[3]; /* seconds; one joins the backward */
-  double weight; /* seconds of weight gradients within backward */
+  double forward, backward,
+      recompute[ETT_RECOMPUTES]; /* seconds; one joins the backward */
+  double weight;                 /* seconds of weight gradients within backward */
   /* By ett_exchange_overlap: seconds of all-to-alls within forward and backward that hide
    * (of ETT_EXCHANGE_BATCH: in a pair with the other pass of the same layer). */
   double forward_hidden[ETT_EXCHANGE_OVERLAPS], backward_hidden[ETT_EXCHANGE_OVERLAPS];
   double recompute_hidden; /* of SHARED_EXPERTS, under full recomputation */
   double dense_parameters, expert_parameters;
-  double activation_bytes[3]; /* by recompute */
-  double layer_bytes;         /* all activations of the largest one layer */
+  double activation_bytes[ETT_RECOMPUTES]; /* by recompute */
+  double layer_bytes;                      /* all activations of the largest one layer */
   double flops;
 } ett_layer_sums;
 

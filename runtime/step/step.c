@@ -81,7 +81,7 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'bucket_bytes' must be positive, got %g", p->bucket_bytes);
   if (p->overlap_all_to_all == ETT_EXCHANGE_BATCH &&
-      (p->recompute == ETT_RECOMPUTE_FULL || p->zero == ETT_ZERO_PARAMETERS))
+      (p->recompute >= ETT_RECOMPUTE_FULL || p->zero == ETT_ZERO_PARAMETERS))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "all-to-alls hide behind another micro-batch without full "
                        "recomputation and ZeRO-3 only");
@@ -159,7 +159,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
       working = a->sums[v].layer_bytes;
   }
   s->activation_bytes = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight);
-  if (p->recompute == ETT_RECOMPUTE_FULL)
+  if (p->recompute >= ETT_RECOMPUTE_FULL)
     s->activation_bytes += working; /* the layer that is being run again */
   s->memory_bytes =
       s->weight_bytes + s->gradient_bytes + s->optimizer_bytes + s->activation_bytes;

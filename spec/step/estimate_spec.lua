@@ -351,6 +351,12 @@ describe("estimate", function()
     end
   end)
 
+  it("runs half of the forward pass again under recompute = 'half'", function()
+    local none, half, full = run { recompute = "none" }, run { recompute = "half" }, run { recompute = "full" }
+    assert.near((none.step_seconds + full.step_seconds) / 2, half.step_seconds, 1e-12)
+    assert.is_true(none.memory_bytes > half.memory_bytes and half.memory_bytes > full.memory_bytes)
+  end)
+
   it("answers the same after operators were forgotten", function()
     local before = run({ pp = 2 }).step_seconds
     require("ett.operator").forget()

@@ -52,6 +52,7 @@ function published.cluster(row)
   device.memory_bytes = row.device_memory_bytes or device.memory_bytes
   if row.device == "A100-SXM4-40GB" then device.memory_bandwidth = 1.555e12 end
   device.memory_bandwidth = row.device_memory_bandwidth or device.memory_bandwidth
+  device.power_limit_watts = row.power_limit_watts
   cluster.gpus_per_node = integer(row.nvlink_domain) or cluster.gpus_per_node
   if cluster.gpus_per_node == 72 and row.gpus % 72 ~= 0 then cluster.gpus_per_node = 64 end
   if row.gpus < cluster.gpus_per_node then cluster.gpus_per_node = integer(row.gpus) end
@@ -108,6 +109,8 @@ local recomputes = { none = "none", full = "full", selective = "selective" }
 local function recompute_of(row, unknown)
   if row.recompute == "unknown" then unknown[#unknown + 1] = "recompute" end
   local said = recomputes[row.recompute] or "none"
+  -- PyTorch's selective checkpointing keeps every second product, or every second layer.
+  if said == "selective" and (row.framework == "torchtitan" or row.framework == "fms-fsdp") then return "half" end
   -- Megatron's selective recomputation of single modules costs little; of the attention core it is ett's own.
   if said == "selective" and row.recompute_modules and #row.recompute_modules > 0 then
     local core = false
@@ -117,6 +120,27 @@ local function recompute_of(row, unknown)
   if said == "full" and type(row.recompute_layers) == "number" and row.recompute_layers == 0 then return "none" end
   return said
 end
+
+-- Layers of each slice, where the row says more than "uniform".
+local function split_of(row, pp, vp)
+  if row.split and #row.split == pp * vp then
+    local split = {}
+    for i, layers in ipairs(row.split) do split[i] = integer(layers) end
+    return split
+  end
+  local slices = pp * vp
+  if row.split_rule ~= "embedding_and_loss_count_as_layers" or slices < 2 or (row.layers + 2) % slices ~= 0 then
+    return nil
+  end
+  local split = {}
+  for i = 1, slices do
+    split[i] = integer((row.layers + 2) // slices) - ((i == 1 or i == slices) and 1 or 0)
+  end
+  return split
+end
+
+-- ZB-2p is taken for ZB-1p, the zero-bubble schedule that ett has.
+local schedules = { zb_1p = "zb_h1", zb_2p = "zb_h1" }
 
 --- Plan of a row, and the names of what is unknown.
 function published.plan(row, dtype)
@@ -132,7 +156,8 @@ function published.plan(row, dtype)
   return {
     tp = integer(row.tp or 1), pp = pp, cp = integer(row.cp or 1), dp = integer(row.dp), ep = integer(row.ep or 1),
     etp = row.etp and integer(row.etp) or row.arch == "moe" and 1 or nil,
-    vp = interleaved and vp or 1, schedule = interleaved and "interleaved" or "1f1b",
+    vp = interleaved and vp or 1,
+    schedule = interleaved and "interleaved" or pp > 1 and schedules[row.schedule] or "1f1b",
     micro_batch = integer(row.micro_batch), micro_batches = micro_batches, seq = integer(row.seq),
     recompute = recompute_of(row, unknown), zero = zero, dtype = dtype,
     gradient_dtype = dtypes[row.gradient_dtype or (dtype == "fp16" and "fp16" or zero == 3 and "bf16" or "fp32")],
@@ -143,7 +168,7 @@ function published.plan(row, dtype)
     deduplicate_tokens = row.deduplicate_tokens or nil,
     accumulate_gradients = row.fused_wgrad ~= true,
     scatter_sends = (row.tp or 1) > 1 and row.sequence_parallel ~= true,
-    split = neox and row.split or nil,
+    split = split_of(row, pp, interleaved and vp or 1),
   }, unknown
 end
 
@@ -164,6 +189,7 @@ function published.stack(row)
     local eager = get_stack "fsdp_eager"
     stack.norm, stack.cross_entropy, stack.launch_seconds = eager.norm, eager.cross_entropy, eager.launch_seconds
   end
+  stack.blocking = row.launch_blocking == true
   if row.cuda_graphs == "full_iteration" or row.cuda_graphs == "layer" then stack.graphs = true end
   return stack
 end

@@ -12,7 +12,7 @@ local stack_module = {}
 --- The kernels of attention, of norms and of the cross entropy that a stack may name.
 stack_module.attention = { "cudnn", "flash2", "flash1", "flash1_triton" }
 stack_module.norm = { "fused", "compiled", "torch" }
-stack_module.cross_entropy = { "fused", "compiled", "torch" }
+stack_module.cross_entropy = { "fused", "compiled", "torch", "megatron" }
 
 local fields = {
   name = "string", summary = "string", source = "string",
@@ -20,7 +20,10 @@ local fields = {
   norm = { "string", default = "fused", one_of = stack_module.norm },
   cross_entropy = { "string", default = "fused", one_of = stack_module.cross_entropy },
   graphs = { "boolean", default = false, help = "the step is one CUDA graph: launching costs nothing" },
+  blocking = { "boolean", default = false, help = "the host waits for each kernel (CUDA_LAUNCH_BLOCKING=1)" },
   moe_launches = { "natural", default = 0, help = "further launches of routing, for each product of experts" },
+  expert_launches = { "boolean", default = false, help = "each local expert's product is a launch of its own" },
+  exchange = { "nonnegative", default = 1.0, help = "factor on the bytes of routing and permuting tokens" },
   slowdown = { "positive", default = 1.0, least = 1,
     help = "factor on kernels: communication beside them takes multiprocessors and memory bandwidth" },
   launch_seconds = { "nonnegative", default = 0.0, help = "of the host, for each operator and pass" },

@@ -108,7 +108,9 @@ local function overlap(p, model, add)
   if p.schedule ~= "1f1b" and p.schedule ~= "interleaved" then
     add("%s needs schedule = '1f1b' or 'interleaved', got '%s'", text, p.schedule)
   end
-  if p.recompute == "full" then add("%s needs recompute = 'none' or 'selective', got 'full'", text) end
+  if p.recompute == "full" or p.recompute == "half" then
+    add("%s needs recompute = 'none' or 'selective', got '%s'", text, p.recompute)
+  end
   if p.zero == 3 then add("%s needs zero of at most 2, got 3", text) end
 end
 

@@ -23,7 +23,7 @@ for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = "positive?" end
 device_module.fields = {
   name = "string", key = "string?", folder = "string?", summary = "string?", aliases = "list?", source = "string",
   peak_flops = { "table", fields = peaks }, memory_bytes = "positive", memory_bandwidth = "positive",
-  multiprocessors = "count?", l2_bytes = "positive?", power_watts = "positive?",
+  multiprocessors = "count?", l2_bytes = "positive?", power_watts = "positive?", power_limit_watts = "positive?",
   measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
   assumed = "boolean?", generation = "string?", neighbours = "list?", tables = "string?",
 }

@@ -25,7 +25,9 @@ local table_dtype = { fp16 = "bf16", mxfp8 = "fp8" }
 local function in_step_factor(device, dtype, flops)
   local most = in_step.products[device.generation] or in_step.products.other
   local share = math.max(0.0, math.min(1.0, math.log(flops / 1e9, 10)))
-  return 1 + ((most[dtype] or most.other) - 1) * share
+  local limited = device.power_limit_watts and device.power_watts
+    and (device.power_watts / device.power_limit_watts) ^ in_step.power_exponent or 1.0
+  return 1 + ((most[dtype] or most.other) * limited - 1) * share
 end
 
 --- The kernel of this device, or of the nearest neighbour that has one.
@@ -48,6 +50,7 @@ local function product(self, dtype, batch, m, n, k)
   if batch > 1 then
     local whole = kernel.model.analyse(self.device, dtype, x)
     local factor = kernel.model.grouped(self.device, dtype, batch, m, n, k) / whole
+    factor = factor * in_step.grouped
     seconds, low, high = seconds * factor, low * factor, high * factor
   end
   local factor = in_step_factor(self.device, dtype, 2.0 * batch * m * n * k)
@@ -63,13 +66,23 @@ local function answer(parts, detail)
   return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = "calibrated", detail = detail }
 end
 
+-- Quantised training also writes a transposed copy of the input, for the weight gradient. The tables hold the other
+-- quantisations of activations and gradients; quantised weights are kept over the micro-batches.
+local function transposed(self, dtype, elements)
+  local size = schema.dtype_bytes[dtype]
+  local seconds = 2 * size * elements / (self.device.memory_bandwidth * in_step.stream_share)
+  return { seconds = seconds, low = seconds * 0.5, high = seconds * 1.5 }
+end
+
 local function products(self, op, shape, dtype, pass)
   local s = op.kernel_shape(shape)
   local batch = s.batch or 1
   if pass == "backward" then
     local d_input = product(self, dtype, batch, s.m, s.k, s.n)
     local d_weight = product(self, dtype, batch, s.n, s.k, s.m)
-    return answer({ d_input or false, d_weight or false }, "products of its kernel table")
+    local parts = { d_input or false, d_weight or false }
+    if schema.dtype_bytes[dtype] < 2 then parts[3] = transposed(self, dtype, (batch + 0.0) * s.m * s.k) end
+    return answer(parts, "products of its kernel table")
   end
   return answer({ product(self, dtype, batch, s.m, s.n, s.k) or false }, "product of its kernel table")
 end
@@ -101,6 +114,7 @@ local function streamed(self, op, shape, dtype, pass)
   local share = in_step.stream_share
   if op.family == "norm" then share = in_step.norm_share[self.stack.norm][pass] end
   local bytes = op.bytes(shape, schema.dtype_bytes[dtype] < 2 and "bf16" or dtype, pass)
+  if op.family == "router" then bytes = bytes * self.stack.exchange end
   if op.family == "cross_entropy" then bytes = bytes * in_step.cross_entropy[self.stack.cross_entropy] end
   local seconds = stream_start + bytes / (self.device.memory_bandwidth * share)
   return { seconds = seconds, low_seconds = seconds * 0.85, high_seconds = seconds * 1.25, provenance = "calibrated",

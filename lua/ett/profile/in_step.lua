@@ -21,13 +21,21 @@ in_step.stream_share = 0.80
 --- FlashAttention 2 and 3 on H100, 1 and 2 on A100: Dao 2023 (arXiv 2307.08691), Shah et al. 2024 (arXiv 2407.08608),
 --- causal, head dimension 128.
 in_step.attention = {
-  cudnn = {}, flash2 = { hopper = { 1.75, 1.55 } },
+  cudnn = { blackwell = { 1.0, 1.0 } }, flash2 = { hopper = { 1.75, 1.55 } },
   flash1 = { ampere = { 1.7, 1.45 }, hopper = { 2.7, 2.2 } },
   flash1_triton = { ampere = { 1.5, 1.7 }, hopper = { 2.5, 2.5 } },
 }
 
---- Bytes that a cross entropy moves over those of a fused one; assumed. Unfused, logits are cast to fp32 and their
---- logarithms are kept.
-in_step.cross_entropy = { fused = 1.0, compiled = 1.5, torch = 3.0 }
+--- Bytes that a cross entropy moves over those that the operator counts: Megatron's unfused 52 bytes a logit. Fused it
+--- reads 16-bit logits twice and writes their gradient (8, and fp32 temporaries); PyTorch casts to fp32, takes
+--- log_softmax and its backward (36).
+in_step.cross_entropy = { fused = 0.35, compiled = 0.45, torch = 0.7, megatron = 1.0 }
+
+--- Time of grouped products of experts over that of one product of all their rows; assumed.
+in_step.grouped = 1.0
+
+--- Exponent of the power limit in the rate of large products: power grows with the cube of the clock at the most, and
+--- with its square where voltage has reached its floor.
+in_step.power_exponent = 0.4
 
 return in_step

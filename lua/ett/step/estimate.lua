@@ -47,6 +47,12 @@ local function one_provenance(line)
   return word
 end
 
+--- How often the backward pass runs an operation again.
+local function recomputed(recompute, o)
+  if recompute == "selective" then return o.selective and 1 or 0 end
+  return recompute == "full" and 1 or recompute == "half" and 0.5 or 0
+end
+
 --- Seconds of every operation in a step on one device, averaged over pipeline stages.
 local function operation_lines(lowered, p)
   local lines, by_name = {}, {}
@@ -55,7 +61,7 @@ local function operation_lines(lowered, p)
     local repeated = kind.place == "middle"
     for index, uses in pairs(kind.uses) do
       local o = lowered.operations[index]
-      local again = repeated and (p.recompute == "full" or (p.recompute == "selective" and o.selective))
+      local again = repeated and recomputed(p.recompute, o) or 0
       local runs = per_stage * kind.count * uses
       local forward = o.forward and runs * o.forward[1] or 0.0
       local backward = o.backward and runs * o.backward[1] or 0.0
@@ -69,10 +75,10 @@ local function operation_lines(lowered, p)
       end
       line.forward_seconds = line.forward_seconds + forward
       line.backward_seconds = line.backward_seconds + backward
-      if again then line.recompute_seconds = line.recompute_seconds + forward end
+      line.recompute_seconds = line.recompute_seconds + again * forward
       line.runs_per_micro_batch = line.runs_per_micro_batch + kind.count * uses
       line.order = math.min(line.order, k * 1000 + index)
-      source_of(line, o.forward_answer, again and 2 * forward or forward)
+      source_of(line, o.forward_answer, (1 + again) * forward)
       source_of(line, o.backward_answer, backward)
       if o.overlapped then line.overlapped = true end
     end

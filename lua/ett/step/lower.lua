@@ -129,10 +129,14 @@ local function add_host_wait(state, uses)
     local o = state.operations[index]
     for pass in pairs(device) do device[pass] = device[pass] + n * (o[pass] and o[pass][1] or 0.0) end
     launches = launches + n
-    if o.experts then launches = launches + n * stack.moe_launches end
+    if o.experts then
+      local groups = stack.expert_launches and (o.shape.batch or 1) - 1 or 0
+      launches = launches + n * (stack.moe_launches + groups)
+    end
   end
-  local forward = math.max(0.0, launches * each - device.forward)
-  local backward = math.max(0.0, 2 * launches * each - device.backward)
+  local hidden = stack.blocking and 0 or 1
+  local forward = math.max(0.0, launches * each - hidden * device.forward)
+  local backward = math.max(0.0, 2 * launches * each - hidden * device.backward)
   if forward + backward == 0 then return end
   local function answer(seconds)
     return { seconds = seconds, low_seconds = 0.0, high_seconds = 1.5 * seconds, provenance = "assumed",

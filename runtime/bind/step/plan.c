@@ -6,7 +6,7 @@
 
 const char *const ett_step_lua_schedules[] = {"gpipe", "1f1b", "interleaved", "custom",
                                               NULL};
-static const char *const recompute_names[] = {"none", "selective", "full", NULL};
+static const char *const recompute_names[] = {"none", "selective", "full", "half", NULL};
 static const char *const overlap_names[] = {"none", "shared_experts", "batch", NULL};
 
 /* Raises what is wrong with the unit at `at`, whose first three entries follow it. */
