@@ -50,7 +50,7 @@ describe("a configuration", function()
     ["that is a list"] = { "[1, 2]", "^c.yml: " },
     ["that is a number"] = { "12", "^c.yml: " },
     ["that is empty"] = { "", "c.yml: holds no value (empty, or comments only)" },
-    ["of two documents"] = { config .. "---\na: 1\n", "c.yml: line 14: a second document; one is wanted" },
+    ["of two documents"] = { config .. "---\na: 1\n", "c.yml: line 14: expected one document, found a second" },
     ["that nests without end"] = { ("["):rep(100000), "c.yml: line 1: nested deeper than 64 levels" },
   } do
     it(name, function()

@@ -158,7 +158,7 @@ static int header(scanner *s) {
   if (to_record(s, &more) != 0)
     return -1;
   if (!more)
-    return ett_err_set(s->err, ETT_ERR_FORMAT, "empty; wanted a header line and rows");
+    return ett_err_set(s->err, ETT_ERR_FORMAT, "empty; expected a header line and rows");
   const size_t line = s->line;
   size_t count;
   if (record(s, &count) != 0)

@@ -296,7 +296,7 @@ static int handle(builder *b, const yaml_event_t *event, int *documents) {
   case YAML_DOCUMENT_START_EVENT:
     if (++*documents > 1)
       return fault(b, &event->start_mark, ETT_ERR_FORMAT,
-                   "a second document; one is wanted");
+                   "expected one document, found a second");
     return 0;
   case YAML_SCALAR_EVENT:
     return scalar(b, event);

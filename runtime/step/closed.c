@@ -8,7 +8,7 @@ int ett_pipeline_gpipe_closed(const ett_pipeline *p, ett_pipeline_workspace *w,
   if (ett_pipeline_check(p, err) != 0)
     return -1;
   if (p->schedule != ETT_SCHEDULE_GPIPE)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "this closed form is gpipe's");
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "this closed form applies to gpipe only");
   ett_engine e;
   if (ett_engine_open(&e, p, w, 0, 0, err) != 0)
     return -1;

@@ -120,7 +120,7 @@ int ett_demands_set(ett_demands *d, size_t index, ett_demand_time time, ett_err 
   static const char *const names[ETT_DEMAND_KINDS] = {
       "send_recv", "all_reduce", "reduce_scatter", "all_gather", "the optimizer"};
   if (index >= d->count)
-    return ett_err_set(err, ETT_ERR_INTERNAL, "message %zu is not there", index);
+    return ett_err_set(err, ETT_ERR_INTERNAL, "internal error: no message %zu", index);
   if (ett_time_check(time, names[d->entries[index].demand.kind], err) != 0)
     return -1;
   d->entries[index].time = time;

@@ -156,7 +156,7 @@ static int blocked(const ett_engine *e, const size_t *next, ett_err *err) {
     ett_unit u = ett_pipeline_unit(e->p, rank, next[rank]);
     char text[ETT_ORDER_TEXT];
     return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "the order waits for itself: stage %d cannot start unit %zu, %s",
+                       "deadlock in the order: stage %d cannot start unit %zu, %s",
                        rank + 1, next[rank] + 1, ett_order_describe(u, text));
   }
   return ett_err_set(err, ETT_ERR_INTERNAL, "pipeline stopped early");

@@ -28,13 +28,13 @@ int ett_pipeline_check(const ett_pipeline *p, ett_err *err) {
                        "this schedule holds one chunk a stage, got %d; use interleaved",
                        p->chunks);
   if (p->blocking_receives && !p->blocking_sends)
-    return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "receives that block need sends that block");
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "blocking receives need blocking sends");
   if (p->forward_hidden &&
       ((p->schedule != ETT_SCHEDULE_1F1B && p->schedule != ETT_SCHEDULE_INTERLEAVED) ||
        p->weight || !p->backward_hidden))
-    return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "pairs of units need 1f1b or interleaved, and whole backwards");
+    return ett_err_set(
+        err, ETT_ERR_ARGUMENT,
+        "paired units need the schedule 1f1b or interleaved, without W units");
   if (p->schedule == ETT_SCHEDULE_INTERLEAVED && p->micro_batches % p->stages != 0)
     return ett_err_set(
         err, ETT_ERR_ARGUMENT,
@@ -102,7 +102,7 @@ int ett_order_check_custom(const ett_pipeline *p, ett_err *err) {
           &seen[((size_t)u.chunk * p->stages + rank) * m + u.micro_batch];
       if (*mark >> u.kind & 1) {
         status = ett_err_set(err, ETT_ERR_ARGUMENT,
-                             "stage %d: unit %zu, %s, is there twice", rank + 1,
+                             "stage %d: unit %zu, %s, appears twice", rank + 1,
                              k - p->first_unit[rank] + 1, ett_order_describe(u, text));
         break;
       }

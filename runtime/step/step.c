@@ -83,11 +83,12 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
   if (p->overlap_all_to_all == ETT_EXCHANGE_BATCH &&
       (p->recompute >= ETT_RECOMPUTE_FULL || p->zero == ETT_ZERO_PARAMETERS))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "all-to-alls hide behind another micro-batch without full "
-                       "recomputation and ZeRO-3 only");
+                       "overlap_all_to_all = batch goes neither with full recompute nor "
+                       "with ZeRO-3");
   if (p->gradient_bytes < 1 || p->weight_bytes < 1 || !(p->optimizer_bytes >= 0))
-    return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "weights and gradients have at least 1 byte, states at least 0");
+    return ett_err_set(
+        err, ETT_ERR_ARGUMENT,
+        "weights and gradients need at least 1 byte, optimizer states at least 0");
   return 0;
 }
 

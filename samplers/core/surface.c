@@ -170,9 +170,10 @@ static ett_sample_surface *place(const ett_sample_points *points, ett_err *err) 
   }
   for (size_t i = 0; points->doubt && i < count; i++)
     if (!(points->doubt[i] > 0) || isinf(points->doubt[i])) {
-      ett_err_set(err, ETT_ERR_ARGUMENT,
-                  "point %zu of a surface: its doubt must be positive, got %g", i + 1,
-                  points->doubt[i]);
+      ett_err_set(
+          err, ETT_ERR_ARGUMENT,
+          "point %zu of a surface: its standard deviation must be positive, got %g",
+          i + 1, points->doubt[i]);
       return NULL;
     }
   ett_sample_surface *s = calloc(1, sizeof *s);
@@ -234,7 +235,7 @@ ett_sample_surface *ett_sample_surface_restore(const ett_sample_points *points,
     sound = sound && within(scales[k], list[k].range);
   }
   if (!sound || factorise(s) == INFINITY) {
-    ett_err_set(err, ETT_ERR_ARGUMENT, "no scales of a surface through these points");
+    ett_err_set(err, ETT_ERR_ARGUMENT, "cannot fit a surface to these points");
     ett_sample_surface_free(s);
     return NULL;
   }

@@ -8,7 +8,8 @@ static int known;
 
 static int ask(ett_err *err) {
   if (!known && sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "cannot ask for the processors");
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "cannot read which processors this process may use");
   known = 1;
   return 0;
 }

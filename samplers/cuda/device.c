@@ -80,8 +80,8 @@ int ett_cuda_device_open(ett_cuda_device *device, int ordinal, ett_err *err) {
     return -1;
   if (ordinal < 0 || ordinal >= count)
     return ett_err_set(err, ETT_ERR_MISSING,
-                       "device %d is not there: this machine has %d CUDA device%s",
-                       ordinal, count, count == 1 ? "" : "s");
+                       "no device %d: this machine has %d CUDA device%s", ordinal, count,
+                       count == 1 ? "" : "s");
   device->driver = ett_cuda_driver_open(err);
   if (open_parts(device, ordinal, err) != 0) {
     ett_cuda_device_close(device);
@@ -206,8 +206,8 @@ static int wait_for(ett_cuda_device *device, double limit_seconds, double awake_
     if (passed > limit_seconds) {
       device->death = ETT_CUDA_KERNEL_FAULT;
       return ett_err_set(err, ETT_ERR_LOST,
-                         "the kernels had not ended after %g seconds (one that never "
-                         "ends?)",
+                         "the kernels did not end within %g seconds; does one loop "
+                         "forever?",
                          limit_seconds);
     }
     struct timespec pause = {0, 20000};

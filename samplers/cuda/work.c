@@ -214,7 +214,7 @@ int ett_cuda_work_time_parts(ett_cuda_work *work, const int *ends, int parts,
                          "part %d ends at launch %d of %d: parts follow each other",
                          i + 1, ends[i], work->launch_count);
   if (parts < 1 || ends[parts - 1] != work->launch_count)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "the parts must be the whole list");
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "the parts must cover all launches");
   if (ett_cuda_device_use(device, err) != 0)
     return -1;
   const CUevent *events = ett_cuda_device_events(device, parts + 1, err);

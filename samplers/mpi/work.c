@@ -144,7 +144,7 @@ int64_t ett_dist_work_take(ett_dist_work *w, ett_err *err) {
   char answer[1100];
   int64_t position;
   if (ask(w, &what, 1, answer, sizeof answer) != (int)sizeof position)
-    return ett_err_set(err, ETT_ERR_INTERNAL, "rank 0 gave no position");
+    return ett_err_set(err, ETT_ERR_INTERNAL, "internal error: rank 0 sent no position");
   memcpy(&position, answer, sizeof position);
   return position;
 }

@@ -1,5 +1,5 @@
 $ ett calibrate
-ett: calibrate: wanted CLUSTER FOLDER ...; `ett calibrate --help` says more
+ett: calibrate: expected CLUSTER FOLDER ...; `ett calibrate --help` says more
 ?2
 
 $ ett calibrate perlmuter x --source y
@@ -36,5 +36,5 @@ $ export XDG_CACHE_HOME=$PWD/cache; mkdir s; for d in A100 H100; do awk 'BEGIN {
 model ...
 gelu fp16 forward ... 40 ... A100
 gelu fp16 forward ... 40 ... H100
-ett: s: samples of several devices (A100, H100); a profile is of one: keep them in folders of their own
+ett: s: samples of several devices (A100, H100); a profile covers one: keep each device in its own folder
 ?1

@@ -12,7 +12,7 @@ gelu fp16 forward ...
 2
 
 $ ett fit
-ett: fit: which folder? usage: ett fit FOLDER|FILE.csv ...
+ett: fit: missing FOLDER; usage: ett fit FOLDER|FILE.csv ...
 ?2
 
 $ ett fit nowhere
@@ -44,7 +44,7 @@ ett: s/A100_gelu_fp16.csv: no column 'l'; it has mp, b, dim, F_dur(us), B_dur(us
 ?1
 
 $ mkdir s; : > s/A100_gelu_fp16.csv; ett fit s
-ett: s/A100_gelu_fp16.csv: empty; wanted a header line and rows
+ett: s/A100_gelu_fp16.csv: empty; expected a header line and rows
 ?1
 
 $ mkdir s; printf 'mp,b,l,dim,F_dur(us),B_dur(us)\n1,4,512,1024,5,9\n\377\n' > s/A100_gelu_fp16.csv; ett fit s
@@ -121,7 +121,7 @@ index.html
 
 # needs ett.regress_fit
 $ mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_dur(us)"; for (i = 1; i <= 40; i++) printf "1,4,%d,1024,%d\n", 64 * i, 5 + i }' > s/A100_gelu_fp16.csv; : > file; ett fit s --svg file; ett fit s --svg /dev/null/plots --quiet
-ett: fit: --svg wants a folder, and 'file' is a file
+ett: fit: --svg needs a folder, but 'file' is a file
 ett: cannot make folder '/dev/null/plots' for plots: ...
 ?1
 

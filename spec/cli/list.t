@@ -27,7 +27,7 @@ ett: show-example: no example 'nonsense'...
 ?2
 
 $ ett show-example
-ett: show-example: wanted one NAME; `ett list-examples` lists them
+ett: show-example: expected one NAME; `ett list-examples` lists them
 ?2
 
 $ ett list-examples x

@@ -50,7 +50,7 @@ ett: llemma_7b.lua...: option 'pp' must be a positive integer, got 'two'
 
 An option that would change nothing is refused.
 $ ett predict --model llama --config some.yml
-ett: predict: --config names the model: --model llama is one too many
+ett: predict: give --config or --model llama, not both
 ?2
 
 $ ett predict --config some.yml --composition reference --tokens 1e12

@@ -41,7 +41,7 @@ ett: s.lua: expected NAME=VALUE, got 'nonsense'
 ?2
 
 $ ett run
-ett: run: which script? usage: ett run SCRIPT.lua [NAME=VALUE ...]
+ett: run: missing SCRIPT.lua; usage: ett run SCRIPT.lua [NAME=VALUE ...]
 ?2
 
 $ ett run missing.lua

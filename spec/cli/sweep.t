@@ -15,11 +15,11 @@ pp  dp  micro-batches  devices ...
 
 What cannot be is said, and nothing is dropped in silence.
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 tp=3,5 --quiet
-ett: sweep: none of its plans can be; the first: tp = 3 must divide heads = 8; nearest are 2 and 4
+ett: sweep: no plan is valid; the first was refused: tp = 3 must divide heads = 8; nearest are 2 and 4
 ?1
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=1,2 --devices 3
-ett: sweep: none of its plans can be on 3 devices
+ett: sweep: no plan is valid on 3 devices
 ?1
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=8..1 tp=1,2

@@ -34,8 +34,8 @@ describe("ett.csv.decode", function()
   end)
 
   for text, wanted in pairs {
-    [""] = "t: empty; wanted a header line and rows",
-    ["# only a comment\n\n"] = "t: empty; wanted a header line and rows",
+    [""] = "t: empty; expected a header line and rows",
+    ["# only a comment\n\n"] = "t: empty; expected a header line and rows",
     ["a,b\n"] = "t: holds a header and no rows",
     ["a,b\n1,2\n3"] = "t: line 3: 1 field where the header has 2; is the file truncated?",
     ["a,b\n1,2\n3\n4,5\n"] = "t: line 3: 1 field where the header has 2",

@@ -47,7 +47,7 @@ describe("ett.yaml.decode", function()
     ["a: 1\n1: 2\n1: 3"] = "t: line 3: key '1' appears twice",
     [""] = "t: holds no value (empty, or comments only)",
     ["# only\n"] = "t: holds no value (empty, or comments only)",
-    ["a: 1\n---\nb: 2"] = "t: line 2: a second document; one is wanted",
+    ["a: 1\n---\nb: 2"] = "t: line 2: expected one document, found a second",
     ["a: !ruby/object x"] = "t: line 1: unknown tag '!ruby/object'",
     ["!!int x"] = "t: line 1: 'x' is no int, as its tag says",
     ["? [a]\n: 1"] = "t: line 1: a key must be a scalar, got a container",

@@ -66,7 +66,7 @@ describe("a schedule file", function()
       assert.is_false(ok)
       return tostring(raised)
     end
-    assert.equal('mine.lua:1: the order waits for itself: stage 1 cannot start unit 1, {"B", 1, 1}',
+    assert.equal('mine.lua:1: deadlock in the order: stage 1 cannot start unit 1, {"B", 1, 1}',
       estimate "return { { 'B', 1 }, { 'F', 1 }, { 'B', 2 }, { 'F', 2 } } end }")
     assert.equal('mine.lua:1: stage 1 lacks unit {"F", 2, 1}', estimate "return { { 'F', 1 }, { 'B', 1 } } end }")
   end)

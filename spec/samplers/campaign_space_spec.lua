@@ -222,7 +222,7 @@ describe("a campaign's dimensions", function()
 
   it("say what does not go together", function()
     for said, entry in pairs {
-      ["value 3 is 16 again; list each value once"] = { shapes = { tokens = { 16, 32, 16 }, width = 1 } },
+      ["value 3 repeats 16; list each value once"] = { shapes = { tokens = { 16, 32, 16 }, width = 1 } },
       ["count goes with design 'random' or 'halton'"] = { count = 3, shapes = { tokens = 1, width = 1 } },
       ["dimension 'width': step and op go with start and stop"] = { design = "random", count = 2,
         shapes = { tokens = 1, width = { from = 1, to = 8, step = 2 } } },
@@ -246,7 +246,7 @@ describe("a campaign's dimensions", function()
         width = 1.5 } },
       ["with: dimension 'width' must be an integer, it was set to nil"] = { shapes = { tokens = 1, width = 1 },
         with = function(s) setmetatable(s, { __index = error, __pairs = error }).width = nil end },
-      ["with: 'wdth' is no dimension of this table; did you mean 'width'?"] = { shapes = { tokens = 1, width = 1 },
+      ["with: unknown dimension 'wdth'; did you mean 'width'?"] = { shapes = { tokens = 1, width = 1 },
         with = function(s) s.wdth = 2 end },
     } do assert.matches(said, refusal(entry), 1, true) end
   end)

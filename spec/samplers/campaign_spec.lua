@@ -204,7 +204,7 @@ describe("a campaign file", function()
       "dimension 'inner'.*start must be a positive integer, got 0")
     fails({ { collective = "all_reduce", in_place = true, shapes = { shape = 64 } },
       { collective = "all_reduce", shapes = { shape = 64 } } },
-      "sample 2: all_reduce out of place, sample 1 measures it in place, and both have one table")
+      "sample 2: all_reduce out of place and in place %(sample 1%) would write into one table")
     fails({ { collective = "all_redcue", shapes = { shape = 1 } } },
       "unknown collective 'all_redcue'; did you mean 'all_reduce'")
     local scattered = one({ rows = 1, inner = 2, outer = { 3, 4 } })[1]

@@ -155,7 +155,7 @@ describe("ett sample --backend cuda", function()
     assert.matches("# device: 1, Stand%-In 90, sm_90", stand_in.read(folder, "s/Stand-In90_linear_qkv_bf16.csv"))
     out, status = stand_in.run(folder, "sample one.lua --out t --quiet --device 2", { ETT_GPU_DEVICES = 2 })
     assert.equal(1, status)
-    assert.equal("ett: device 2 is not there: this machine has 2 CUDA devices\n", out)
+    assert.equal("ett: no device 2: this machine has 2 CUDA devices\n", out)
   end)
 
   it("runs a user's operator with its own kernel, tensors and graph", function()

@@ -138,7 +138,7 @@ describe("a GPU that fails", function()
     local out, status = sample { ETT_KERNEL_SECONDS = 0.3 }
     assert.equal(1, status)
     one_sentence(out)
-    assert.matches("the kernels had not ended after 0.3 seconds", out)
+    assert.matches("the kernels did not end within 0.3 seconds", out)
     local rows, failed = held "slow"
     assert.equal(1, rows)
     assert.equal(1, failed)

@@ -66,7 +66,7 @@ describe("ett sample goes on", function()
     write("c.lua", campaign("passes = 1,", "{ tokens = { 16, 32, 64 }, width = 8 }"))
     text, status = run "sample c.lua --out out --quiet"
     assert.equal(1, status)
-    assert.matches("was begun by another version of this campaign", text)
+    assert.matches("was started by another version of this campaign", text)
   end)
 
   it("not behind a damaged row, which would count as measured", function()
@@ -94,7 +94,7 @@ describe("ett sample goes on", function()
     write(name, (whole:gsub("# backend: cpu", "# backend: torch")))
     local text, status = run "sample c.lua --out out --quiet --continue-changed"
     assert.equal(1, status)
-    assert.matches("holds what the back end 'torch' measured, not 'cpu'; give %-%-out", text)
+    assert.matches("holds samples of the back end 'torch', not 'cpu'; name another folder with %-%-out", text)
   end)
 
   it("with nothing under other threads, but where it is told to, and says so above the rows", function()
@@ -102,13 +102,13 @@ describe("ett sample goes on", function()
     write(name, (command.read(folder, name):gsub("\n32,8,[^\n]*\n", "\n")))
     local text, status = run "sample c.lua --out out --quiet --threads 2"
     assert.equal(1, status)
-    assert.matches("^ett: 'out/%S+' was begun with threads: 1, now 2; give %-%-continue%-changed to continue, or "
+    assert.matches("^ett: 'out/%S+' was started with threads: 1, now 2; give %-%-continue%-changed to continue, or "
       .. "%-%-out for a new folder\n$", text)
     text, status = run "sample c.lua --out out --quiet --threads 2 --continue-changed"
     assert.equal(0, status, text)
     local made = command.read(folder, name):gsub("#~[^\n]*\n", "")
     assert.matches("\n16,8,[^\n]*\n# threads: 2 pinned to processors [^\n]*\n32,8,[^\n]*\n$", made)
-    assert.matches("was begun with threads: 2, now 1; give", (run "sample c.lua --out out --quiet"))
+    assert.matches("was started with threads: 2, now 1; give", (run "sample c.lua --out out --quiet"))
   end)
 
   it("with nothing that was timed in another way", function()
@@ -116,7 +116,7 @@ describe("ett sample goes on", function()
     write(name, (whole:gsub("rotate through 96 MB", "rotate through 8 MB")))
     local text, status = run "sample c.lua --out out --quiet"
     assert.equal(1, status)
-    assert.matches("was begun with timing: 5th to 15th percentile, operands rotate through 8 MB, now 5th to "
+    assert.matches("was started with timing: 5th to 15th percentile, operands rotate through 8 MB, now 5th to "
       .. "15th percentile, operands rotate through 96 MB; give --continue-changed", text, 1, true)
   end)
 
@@ -125,7 +125,7 @@ describe("ett sample goes on", function()
     write(name, (whole:gsub("# campaign: [^\n]*\n", "")))
     local text, status = run "sample c.lua --out out --quiet"
     assert.equal(1, status)
-    assert.matches("^ett: 'out/%S+' does not say which campaign began it %(no line '# campaign: NAME HASH'%); give "
+    assert.matches("^ett: 'out/%S+' has no line '# campaign: NAME HASH'; give "
       .. "%-%-continue%-changed to continue, or %-%-out for a new folder\n$", text)
     text, status = run "sample c.lua --out out --quiet --continue-changed"
     assert.equal(0, status, text)

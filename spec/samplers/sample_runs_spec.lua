@@ -91,7 +91,7 @@ describe("ett sample", function()
     run "sample c.lua --out s --quiet --limit 1"
     local text, status = run "sample d.lua --out s --quiet"
     assert.equal(1, status)
-    assert.matches("was begun by another version of this campaign", text)
+    assert.matches("was started by another version of this campaign", text)
     assert.equal(0, (select(2, run "sample d.lua --out s --quiet --continue-changed --limit 1")))
     assert.equal(0, (select(2, run "sample d.lua --out s --quiet")))
     assert.equal(1, (select(2, run "sample c.lua --out s --quiet")))

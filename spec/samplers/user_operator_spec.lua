@@ -143,7 +143,7 @@ return op
     operator ", trans_a = true"
     text, status = ett "sample c.lua --quiet"
     assert.equal(1, status, text)
-    assert.matches("was begun by another version of %./own%.lua %(%x+, now %x+%); give %-%-continue%-changed "
+    assert.matches("was started with another version of %./own%.lua %(%x+, now %x+%); give %-%-continue%-changed "
       .. "to continue, or %-%-out for a new folder", text)
     campaign "8, 16, 32"
     text, status = ett "sample c.lua --quiet --continue-changed"

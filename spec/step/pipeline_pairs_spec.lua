@@ -183,7 +183,7 @@ describe("pairs of micro-batches", function()
       assert.is_false(ok)
       return tostring(raised)
     end
-    assert.matches("pairs of units need 1f1b or interleaved", message { schedule = "gpipe" }, 1, true)
+    assert.matches("paired units need the schedule 1f1b or interleaved", message { schedule = "gpipe" }, 1, true)
     assert.matches("missing field 'backward_hidden'", message { backward_hidden = false }, 1, true)
     assert.matches("'forward_hidden[2]' and 'backward_hidden' must be no longer together than either pass",
       message { forward_hidden = { 0.5, 0.6 } }, 1, true)

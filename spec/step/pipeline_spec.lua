@@ -306,9 +306,9 @@ describe("pipeline", function()
     end
     assert.equal('stage 2 lacks unit {"B", 1, 1}',
       why { { { "F", 1 }, { "B", 1 } }, { { "F", 1 } } })
-    assert.equal('stage 1: unit 2, {"F", 1, 1}, is there twice',
+    assert.equal('stage 1: unit 2, {"F", 1, 1}, appears twice',
       why { { { "F", 1 }, { "F", 1 } }, { { "F", 1 }, { "B", 1 } } })
-    assert.equal('the order waits for itself: stage 1 cannot start unit 1, {"B", 1, 1}',
+    assert.equal('deadlock in the order: stage 1 cannot start unit 1, {"B", 1, 1}',
       why { { { "B", 1 }, { "F", 1 } }, { { "F", 1 }, { "B", 1 } } })
     p.weight = { 1, 1 }
     assert.equal('stage 2 lacks unit {"W", 1, 1}',

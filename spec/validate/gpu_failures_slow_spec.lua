@@ -21,7 +21,7 @@ describe("ett validate --backend cuda that fails", function()
       { "--backend cuda --layouts 1x1,2x1", 2, "layout 2x1 needs the back end cpu; the back end cuda has only 1x1" },
       { "--backend gpu", 2, "%-%-backend must be cpu or cuda, got 'gpu'" },
       { "--backend cuda --precision fp16", 2, "the back end cuda trains in bf16 or fp32, not in 'fp16'" },
-      { "--backend cuda --device 3", 1, "device 3 is not there: this machine has 1 CUDA device" },
+      { "--backend cuda --device 3", 1, "no device 3: this machine has 1 CUDA device" },
       { "--backend cpu --device 0", 2, "%-%-device needs the back end cuda, not cpu" },
       { "--backend cpu --precision bf16", 2, "the back end cpu trains in fp32, not in 'bf16'" },
       { "--backend cuda", 1, "this machine has no CUDA device; ett validate %-%-backend cpu needs none", none },
@@ -96,7 +96,7 @@ describe("ett validate --backend cuda that fails", function()
     local out, status = stand_in.run(folder, "run refused.lua")
     assert.equal(0, status, out)
     assert.matches("a view of 5 elements from element 4: tensor 0 has 8\na view of 2 elements from element %-1", out)
-    assert.matches("the parts must be the whole list\npart 2 ends at launch 1 of 2: parts follow each other\n"
+    assert.matches("the parts must cover all launches\npart 2 ends at launch 1 of 2: parts follow each other\n"
       .. "part 2 ends at launch 3 of 2", out)
     assert.matches("0%.0 0%.0 5%.0 6%.0 7%.0 8%.0 0%.0 0%.0\n2%s+3\n", out)
   end)

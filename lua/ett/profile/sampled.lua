@@ -62,8 +62,8 @@ function sampled.open(folders, options)
   if not options.gpu then sampled.check_devices(devices, unknown, self.source) end
   self.gpu = options.gpu or schema.keys(devices)[1]
   if not options.gpu and next(devices, next(devices)) then
-    error_module.raise("format", "%s: samples of several devices (%s); a profile is of one: keep them in folders "
-      .. "of their own", self.source, table.concat(schema.keys(devices), ", "))
+    error_module.raise("format", "%s: samples of several devices (%s); a profile covers one: keep "
+      .. "each device in its own folder", self.source, table.concat(schema.keys(devices), ", "))
   end
   self.files = devices[self.gpu] or {}
   self.multiprocessors = options.multiprocessors or physics.multiprocessors(self.gpu)

@@ -220,7 +220,7 @@ end
 --- Predicts from dimensions: value, its 90 % interval, how far outside the samples (in factors of two).
 function Surface:predict(d)
   if #d ~= self.held.dims then
-    error_module.raise("argument", "%d dimensions wanted, got %d", self.held.dims, #d)
+    error_module.raise("argument", "expected %d dimensions, got %d", self.held.dims, #d)
   end
   local x, outside = logarithms(d, self.held.family), 0
   for k, value in ipairs(x) do

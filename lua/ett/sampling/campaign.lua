@@ -206,9 +206,9 @@ local function check_one_table(targets, where, precision)
     local old = targets[i]
     if new.name == old.name and new.kind == "collective" and old.kind == "collective" and old.in_place ~= new.in_place
       and meet(old.ranks, new.ranks) and meet(old.nodes, new.nodes) then
-      error_module.raise("model", "%s: %s %s, sample %d measures it %s, and both have one table; give each a campaign "
-        .. "and a folder (--out) of its own", where, new.collective, new.in_place and "in place" or "out of place", i,
-        old.in_place and "in place" or "out of place")
+      error_module.raise("model", "%s: %s %s and %s (sample %d) would write into one table; give "
+        .. "each its own campaign and folder (--out)", where, new.collective,
+        new.in_place and "in place" or "out of place", old.in_place and "in place" or "out of place", i)
     end
     local columns, before = table.concat(new.columns, ","), table.concat(old.columns, ",")
     if new.name == old.name and new.kind == old.kind and columns ~= before
@@ -256,7 +256,7 @@ end
 --- tool's tables.
 function campaign.of_document(document, label)
   local given = dialect.campaign(document, label)
-  if not given then error_module.raise("format", "%s: no tool's campaign; a campaign of ett is a Lua file", label) end
+  if not given then error_module.raise("format", "%s: unknown campaign format; ett's own is a Lua file", label) end
   error_module.wrap(label, check_columns, given.row_columns, "columns_name")
   local columns, space = given.columns, error_module.wrap(label, campaign_space.grid, given.columns, given.axes)
   local kind = collective.find(given.name)
@@ -282,8 +282,8 @@ function campaign.of_document(document, label)
       local op = target.operator
       local row = named(columns, values)
       if not (op.sample_row and op.sample_row.shape) then
-        error_module.raise("model", "operator '%s' does not say how a row of these columns becomes its shape "
-          .. "(field 'sample_row')", op.name)
+        error_module.raise("model", "operator '%s' needs the function sample_row.shape, which makes its shape "
+          .. "from a row of these columns", op.name)
       end
       if op.sample_row.check then op.sample_row.check(row) end
       return op.sample_row.shape(row)

@@ -59,7 +59,7 @@ function sample_check.operator(session, op, s, precision)
   if not session.check then return { text = "no: another program computes the outputs" } end
   local ok, small = sample_limit.call(sample_check.small, op, s)
   if not ok and error_module.from(small).kind == "interrupt" then error(small, 0) end
-  if not ok then return { text = "no: it has no small shape: " .. tostring(error_module.from(small).message) } end
+  if not ok then return { text = "no: no small shape: " .. tostring(error_module.from(small).message) } end
   session.checked = session.checked or {}
   local key = op.name .. " " .. shape_text(small)
   if session.checked[key] then return session.checked[key] end
@@ -87,7 +87,7 @@ function sample_check.operator(session, op, s, precision)
   if verdict.failure then
     verdict.text = "wrong: " .. verdict.failure
   elseif done == 0 then
-    verdict.text = "no: " .. (skipped or "nothing is written")
+    verdict.text = "no: " .. (skipped or "no output is written")
   else
     verdict.text = ("%s, worst relative error %.1e at %s%s"):format(skipped and "in part" or "yes", worst,
       shape_text(small), skipped and "; not " .. skipped or "")
@@ -102,7 +102,7 @@ function sample_check.target(session, target, run)
   if not run.check then return { text = "no: --no-check" } end
   local ok, s = sample_limit.call(target.shape, target.values(1))
   if not ok and error_module.from(s).kind == "interrupt" then error(s, 0) end
-  if not ok then return { text = "no: the campaign's first shape is none of the operator's" } end
+  if not ok then return { text = "no: the operator does not take the campaign's first shape" } end
   local verdict = sample_check.operator(session, target.operator, s, run.precision)
   if run.share then
     local rank = run.share.worst(verdict.failure ~= nil)

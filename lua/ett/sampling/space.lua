@@ -41,7 +41,7 @@ local function list_axis(name, given, least, wanted)
         schema.describe(entry))
     end
     if seen[value] then
-      error_module.raise("model", "dimension '%s': value %d is %d again; list each value once", name, i, value)
+      error_module.raise("model", "dimension '%s': value %d repeats %d; list each value once", name, i, value)
     end
     list[i], seen[value] = value, true
   end
@@ -121,7 +121,7 @@ local function follow(columns, call, values)
     local known = false
     for _, column in ipairs(columns) do known = known or column == name end
     if not known then
-      error_module.raise("model", "with: '%s' is no dimension of this table%s; give it in shapes too", tostring(name),
+      error_module.raise("model", "with: unknown dimension '%s'%s; give it in shapes too", tostring(name),
         error_module.suggestion(name, columns))
     end
   end

@@ -140,22 +140,22 @@ local function check_continues(session, target, run, path, held)
   if held.fingerprint ~= given.fingerprint then
     local line = ("# campaign: %s %s"):format(one_line(given.name), given.fingerprint)
     if held.fingerprint and not run.continue_changed then
-      error_module.raise("argument", "'%s' was begun by another version of this campaign (%s, now %s); %s", path,
+      error_module.raise("argument", "'%s' was started by another version of this campaign (%s, now %s); %s", path,
         held.fingerprint, given.fingerprint, advice)
     end
-    changed(line, "does not say which campaign began it (no line '# campaign: NAME HASH')", advice)
+    changed(line, "has no line '# campaign: NAME HASH'", advice)
   end
   local file_print = target.kind == "operator" and campaign.operator_fingerprint(target.operator)
   if held.operator and file_print and held.operator ~= file_print then
-    changed("# operator file: " .. file_print, "was begun by another version of %s (%s, now %s)", target.operator.path,
-      held.operator, file_print, advice)
+    changed("# operator file: " .. file_print, "was started with another version of %s (%s, now %s)",
+      target.operator.path, held.operator, file_print, advice)
   end
   local settings = changed_settings(session, held.last)
   for _, setting in ipairs(settings) do
-    changed(setting.line, "was begun with %s: %s, now %s", setting.name, setting.was, setting.is, advice)
+    changed(setting.line, "was started with %s: %s, now %s", setting.name, setting.was, setting.is, advice)
   end
   if held.backend and held.backend ~= session.backend.name then
-    error_module.raise("argument", "'%s' holds what the back end '%s' measured, not '%s'; give --out for a new folder",
+    error_module.raise("argument", "'%s' holds samples of the back end '%s', not '%s'; name another folder with --out",
       path, held.backend, session.backend.name)
   end
   local columns = table.concat(sample_table.columns(target), ",")

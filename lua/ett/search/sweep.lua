@@ -157,7 +157,7 @@ local function finish_pending(run, p)
     if not ok then
       refuse(run, done)
     elseif not done then
-      error_module.raise("internal", "sweep: demands are still untimed after they were answered")
+      error_module.raise("internal", "internal error: sweep: untimed demands after they were answered")
     else
       run.rows[#run.rows + 1] = row
     end

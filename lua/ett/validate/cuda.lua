@@ -189,7 +189,7 @@ local function sink(self, name, pass, given)
     for _, dimension in ipairs(spec) do count = count * dimension end
     if not tensor or tensor.dtype ~= spec.dtype or tensor.count < count
       or not tensor.row and tensor.count ~= count then
-      error_module.raise("internal", "%s %s asks for %d elements of %s as tensor %d, the model's %s has %s of %s", name,
+      error_module.raise("internal", "%s %s needs %d elements of %s as tensor %d; the model's %s has %s of %s", name,
         pass, count, spec.dtype, at, tostring(order[at]), tensor and tensor.count, tensor and tensor.dtype)
     end
     return tensor.number, tensor.row

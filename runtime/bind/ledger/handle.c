@@ -22,7 +22,7 @@ int ett_lua_ledger_index(lua_State *L, int index, const char *type,
                          const ett_lua_ledger_owner *owner) {
   ett_lua_ledger_item *h = luaL_testudata(L, index, type);
   if (!h) /* type + 11: without "ett.ledger." */
-    luaL_error(L, "a handle of kind %s is wanted, got %s", type + 11,
+    luaL_error(L, "expected a handle of kind %s, got %s", type + 11,
                luaL_typename(L, index));
   else if (h->owner != owner)
     luaL_error(L, "the %s belongs to another ledger", type + 11);
@@ -69,7 +69,7 @@ ett_node ett_lua_ledger_to_node(lua_State *L, int index, ett_lua_ledger_owner *o
   }
   ett_lua_ledger_item *h = luaL_testudata(L, index, ETT_EXPRESSION_TYPE);
   if (!h)
-    return luaL_error(L, "a number or an expression is wanted, got %s",
+    return luaL_error(L, "expected a number or an expression, got %s",
                       luaL_typename(L, index));
   if (h->owner != owner)
     luaL_error(L, "an expression of another ledger");

@@ -183,7 +183,7 @@ static int program_columns(lua_State *L) {
                    lua_tostring(L, value - 1), luaL_typename(L, value));
       columns[i] = ett_lua_doubles(L, value, &length);
       if (length != (size_t)rows)
-        luaL_error(L, "parameter '%s' has %d values, wanted %d",
+        luaL_error(L, "parameter '%s' must have %d values, got %d",
                    lua_tostring(L, value - 1), (int)length, (int)rows);
       lua_rawseti(L, 5, (lua_Integer)i + 1);
     }

@@ -126,7 +126,7 @@ static int fit_fit(lua_State *L) {
   double *least = doubles_field(L, "least_seconds", &leasts);
   if (!dims || !seconds || numbers != rows * (size_t)design.dims ||
       (least && leasts != rows))
-    return luaL_error(L, "%d times want %d numbers of dimensions, got %d", (int)rows,
+    return luaL_error(L, "%d times need %d dimensions, got %d", (int)rows,
                       (int)rows * design.dims, (int)numbers);
   unsigned char *kinds = lua_newuserdatauv(L, rows + 1, 0);
   memset(kinds, 0, rows + 1);

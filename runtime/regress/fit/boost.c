@@ -65,7 +65,8 @@ static int rounds(BoosterHandle booster, DMatrixHandle matrix, const float *targ
     if (XGBoosterPredict(booster, matrix, 1, 0, 1, &count, &margin) != 0)
       return library_fault(err);
     if (count != rows)
-      return ett_err_set(err, ETT_ERR_INTERNAL, "xgboost answers %zu of %zu rows",
+      return ett_err_set(err, ETT_ERR_INTERNAL,
+                         "internal error: XGBoost returned %zu of %zu predictions",
                          (size_t)count, rows);
     relative_gradient(margin, target, rows, config->delta, gradient, gradient + rows);
     if (XGBoosterBoostOneIter(booster, matrix, gradient, gradient + rows, rows) != 0)

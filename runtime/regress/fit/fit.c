@@ -175,7 +175,8 @@ int ett_fit(const ett_design *design, const double *dims, const double *seconds,
   for (size_t i = 0; i < rows; i++)
     dropped += marks[i] != 0;
   if (rows - dropped < 2) {
-    ett_err_set(err, ETT_ERR_FORMAT, "the gate keeps %zu of %zu rows", rows - dropped,
+    ett_err_set(err, ETT_ERR_FORMAT,
+                "a fit needs 2 rows; the outlier gate keeps %zu of %zu", rows - dropped,
                 rows);
     goto done;
   }

@@ -133,7 +133,7 @@ static int get_forest(bytes *b, ett_forest *f, ett_err *err) {
   memset(f, 0, sizeof *f);
   if (b->bad || nodes > MOST_NODES || nodes > (b->length - b->at) / 3 + 1 ||
       trees > nodes)
-    return ett_err_set(err, ETT_ERR_FORMAT, "its forest is damaged");
+    return ett_err_set(err, ETT_ERR_FORMAT, "damaged forest");
   if (ett_forest_make((uint32_t)trees, (uint32_t)nodes, f, err) != 0)
     return -1;
   f->base_score = (float)base;
@@ -149,7 +149,7 @@ static int get_forest(bytes *b, ett_forest *f, ett_err *err) {
     at += used;
   }
   if (b->bad || at != nodes)
-    return ett_err_set(err, ETT_ERR_FORMAT, "its trees are damaged");
+    return ett_err_set(err, ETT_ERR_FORMAT, "damaged trees");
   return 0;
 }
 

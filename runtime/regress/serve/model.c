@@ -325,7 +325,8 @@ int ett_model_predict(const ett_model *model, const double *dims, ett_prediction
     for (int i = 0; i < model->columns; i++)
       base += columns[i] * model->x[i];
     if (!(base > 0))
-      return ett_err_set(err, ETT_ERR_ARGUMENT, "the base of this regressor is %g here",
+      return ett_err_set(err, ETT_ERR_ARGUMENT,
+                         "the regressor's base is %g for this shape; it must be positive",
                          base);
   }
   double outside = how_far(model, dims);

@@ -22,8 +22,8 @@ static int check_read(const ett_load *l, const ett_sources *s, ett_err *err) {
                     : f->fault[0] ? f->fault
                                   : "it has no traceEvents";
   return ett_err_set(err, f->failed ? f->err.code : ETT_ERR_FORMAT,
-                     "'%s' is no trace: %s%s", s->items[bad].path, why,
-                     s->count > 1 ? " (nor is any other file there)" : "");
+                     "'%s' is not a trace: %s%s", s->items[bad].path, why,
+                     s->count > 1 ? "; no other file there is a trace" : "");
 }
 
 /* Files to be read come first, so that file numbers have no holes. */

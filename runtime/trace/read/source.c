@@ -203,7 +203,7 @@ int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode,
   if (good)
     return 0;
   if (s->count == 1)
-    ett_err_set(err, ETT_ERR_FORMAT, "'%s' is no trace: %s", s->items[0].path,
+    ett_err_set(err, ETT_ERR_FORMAT, "'%s' is not a trace: %s", s->items[0].path,
                 s->items[0].ignored);
   else if (folder)
     ett_err_set(

@@ -184,7 +184,7 @@ end
 local function check_folder(folder)
   local mode = require("lfs").attributes(folder, "mode")
   if mode and mode ~= "directory" then
-    error_module.raise("io", "fit: --svg wants a folder, and '%s' is a %s", folder, mode)
+    error_module.raise("io", "fit: --svg needs a folder, but '%s' is a %s", folder, mode)
   end
 end
 
@@ -210,7 +210,7 @@ return {
     { "quiet", "print nothing" },
   },
   run = function(opts, words)
-    if #words == 0 then error_module.raise("usage", "fit: which folder? usage: ett fit FOLDER|FILE.csv ...") end
+    if #words == 0 then error_module.raise("usage", "fit: missing FOLDER; usage: ett fit FOLDER|FILE.csv ...") end
     if opts.svg then check_folder(opts.svg) end
     local found = { rows = {}, outliers = {}, splits = {}, plotted = {} }
     require("ett.profile.cache").warn = function(text) io.stderr:write("ett: fit: warning: " .. text .. "\n") end

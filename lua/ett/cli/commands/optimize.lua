@@ -64,7 +64,7 @@ local function bound_by(result)
 end
 
 local function print_sensitivities(list)
-  print("\nSENSITIVITIES, searched anew     days        util      dollars  layout")
+  print("\nSENSITIVITIES, new searches      days        util      dollars  layout")
   for _, row in ipairs(list) do
     local what = ("%s x %g"):format(row.name, row.factor)
     if row.found then

@@ -74,7 +74,7 @@ return {
   run = function(opts, words)
     local given = options.words(words, "predict", "; `ett predict --help` says more")
     if opts.config and opts.model then
-      error_module.raise("usage", "predict: --config names the model: --model %s is one too many", opts.model)
+      error_module.raise("usage", "predict: give --config or --model %s, not both", opts.model)
     end
     if opts.composition == "reference" then
       for _, name in ipairs { "tokens", "chrome_trace" } do

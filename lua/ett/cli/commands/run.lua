@@ -14,7 +14,7 @@ return {
   run = function(opts, words)
     local path = table.remove(words, 1)
     if not path then
-      error_module.raise("usage", "run: which script? usage: ett run SCRIPT.lua [NAME=VALUE ...]")
+      error_module.raise("usage", "run: missing SCRIPT.lua; usage: ett run SCRIPT.lua [NAME=VALUE ...]")
     end
     return script.run(path, words, opts)
   end,

@@ -8,7 +8,9 @@ return {
   usage = "show-example NAME",
   description = "`ett show-example NAME > mine.lua; ett run mine.lua` starts a model of your own.",
   run = function(_, words)
-    if #words ~= 1 then error_module.raise("usage", "show-example: wanted one NAME; `ett list-examples` lists them") end
+    if #words ~= 1 then
+      error_module.raise("usage", "show-example: expected one NAME; `ett list-examples` lists them")
+    end
     local name = words[1]:gsub("%.lua$", "")
     local path = find.path("examples", name)
     if not path then

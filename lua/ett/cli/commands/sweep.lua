@@ -54,8 +54,8 @@ return {
     local s = require("ett.search.sweep").new { model = fields.model(opts.model, hyper),
       cluster = opts.cluster, plan = plan, over = over, devices = opts.devices, objective = opts.objective }
     if #s.rows == 0 then
-      error_module.raise("limit", "sweep: none of its plans can be%s%s", opts.devices
-        and (" on %d devices"):format(opts.devices) or "", s.refusal and "; the first: " .. s.refusal or "")
+      error_module.raise("limit", "sweep: no plan is valid%s%s", opts.devices
+        and (" on %d devices"):format(opts.devices) or "", s.refusal and "; the first was refused: " .. s.refusal or "")
     end
     if opts.json then
       io.write(require("ett.json").encode(getmetatable(s).__json(s), { indent = 2 }))

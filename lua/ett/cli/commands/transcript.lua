@@ -73,7 +73,7 @@ return {
             passed = passed + 1
           else
             failed = failed + 1
-            print(("%s: $ %s\n--- wanted (exit %d)\n%s\n--- got (exit %d)\n%s\n"):format(path, case.command,
+            print(("%s: $ %s\n--- expected (exit %d)\n%s\n--- got (exit %d)\n%s\n"):format(path, case.command,
               case.status, table.concat(case.expected, "\n"), status, table.concat(actual, "\n")))
           end
         end

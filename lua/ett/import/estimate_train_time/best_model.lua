@@ -53,7 +53,7 @@ function best_model.read(text)
   local value, err = json.decode(json_of(text), { name = "Best_config" })
   if value == nil then return nil, err end
   if type(value) ~= "table" or #value > 0 then
-    return nil, error_module.new("format", "Best_config: a dictionary is wanted, got %s", schema.describe(value))
+    return nil, error_module.new("format", "Best_config: expected a dictionary, got %s", schema.describe(value))
   end
   for name, item in pairs(value) do
     if type(item) == "userdata" or item == json.null then value[name] = nil end
