@@ -101,3 +101,75 @@ describe("ett.bulk", function()
     end)
   end)
 end)
+
+describe("many names and many rows", function()
+  local comm = require "ett.trace.comm"
+
+  local function with_names(names, fn)
+    local r = maker.new{ rank = 0, world = 1 }
+    for i, name in ipairs(names) do
+      r:kernel(name, 10 * i, 1 + i % 7, { args = { dtype = i % 3 > 0 and "Float" or nil, ["Group size"] = i % 2 } })
+    end
+    maker.with({ r }, function(folder)
+      local t <close> = assert(require("ett.trace").open(folder, { args = { "dtype", "Group size" } }))
+      fn(t)
+    end)
+  end
+
+  it("the words of the libraries leave no name of communication out", function()
+    local names = { "gemm", "softmax_kernel", "x", "", "MCCL", "NcClKernel", "a_hCCl", "hcom_allReduce_", "rcclGather",
+      "void mscclpp::executionKernel<int>", "cross_device_reduce_2stage", "cross_device_reduce", "moe_all_to_all",
+      "moe_alltoall", "moe_all__to_all", "deep_ep::combine", "internode_ll::dispatch<1>", "notify_dispatch" }
+    assert.is_table(comm.words())
+    with_names(names, function(t)
+      local function is_communication(name) return comm.library_of(name) ~= nil end
+      assert.same(t:name_set(is_communication, "kernel"):list(),
+        t:name_set(is_communication, "kernel", comm.words()):list())
+      local tried = {}
+      t:name_set(function(name) tried[#tried + 1] = name end, "kernel", comm.words())
+      assert.is_true(#tried >= 12 and #tried < #names)
+    end)
+  end)
+
+  it("a library whose pattern has no plain part turns the words off", function()
+    local list = comm.libraries()
+    comm.add{ name = "odd", patterns = { "^[ab]+%d" } }
+    local words = comm.words()
+    table.remove(list)
+    assert.is_nil(words)
+    assert.is_table(comm.words())
+  end)
+
+  it("numbered, top and sorted agree with loops in Lua", function()
+    local names = {}
+    for i = 1, 200 do names[i] = "k" .. (i * i) % 11 end
+    with_names(names, function(t)
+      local rows = t:events{ class = "kernel" }
+      local numbers, firsts = rows:numbered{ "name", "arg:dtype", "arg:Group size" }
+      local seen, count = {}, 0
+      for i = 1, #rows do
+        local key = ("%s|%s|%s"):format(rows:get(i, "name"), rows:get(i, "dtype"), rows:get(i, "Group size"))
+        if not seen[key] then
+          count = count + 1
+          seen[key] = count
+          assert.equal(i, firsts[count])
+        end
+        assert.equal(seen[key], numbers[i])
+      end
+      assert.equal(count, #firsts)
+      local all = rows:stats{ by = { "name" }, order = "total" }
+      local three, groups = rows:stats{ by = { "name" }, order = "total", top = 3 }
+      assert.equal(#all, groups)
+      assert.same({ all[1], all[2], all[3] }, three)
+    end)
+    local sorted = require("ett.bulk").sorted
+    for _, list in ipairs{ { 3, -1, 2, -1, 0 }, { 2.5, -1e300, -0.0, 1e-300, math.huge, -math.huge }, {} } do
+      local mine = table.move(list, 1, #list, 1, {})
+      table.sort(mine)
+      assert.same(mine, sorted(list))
+    end
+    assert.is_nil(sorted{ 1, 2.5 })
+    assert.is_nil(sorted{ 1, "x" })
+    assert.is_nil(sorted{ 0 / 0 })
+  end)
+end)

@@ -3,11 +3,26 @@ local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local stats = require "ett.trace.stats"
 
+--- The group of a collective's kind, bytes and group size; a new one is added to the list.
+local function group_of(by_kind, each, groups)
+  local kinds = by_kind[each.kind] or {}
+  by_kind[each.kind] = kinds
+  local sizes = kinds[each.bytes or -1] or {}
+  kinds[each.bytes or -1] = sizes
+  local group = sizes[each.group_size or -1]
+  if not group then
+    group = { first = each, times = {}, lanes = {} }
+    sizes[each.group_size or -1] = group
+    groups[#groups + 1] = group
+  end
+  return group
+end
+
 --- Adds the transfer times of the matched collectives to the groups of the table.
 local function add_transfers(view, by_kind)
   for match, ticks in view:transfers() do
     local first = match[1]
-    local group = by_kind[first.kind][first.bytes or -1][first.group_size or -1]
+    local group = group_of(by_kind, first, {})
     group.transfers = group.transfers or {}
     table.insert(group.transfers, ticks)
   end
@@ -30,19 +45,16 @@ median. n/a where bytes or group size are unknown, or the ranks were not matched
   compute = function(view)
     local by_kind, groups = {}, {}
     for _, lane in ipairs(view:lanes()) do
+      local found = {} -- by the sort of collective
       for _, each in ipairs(lane:collectives()) do
-        local kinds = by_kind[each.kind] or {}
-        by_kind[each.kind] = kinds
-        local sizes = kinds[each.bytes or -1] or {}
-        kinds[each.bytes or -1] = sizes
-        local group = sizes[each.group_size or -1]
+        local sort = collective.sort_of(each)
+        local group = found[sort]
         if not group then
-          group = { first = each, times = {}, lanes = {} }
-          sizes[each.group_size or -1] = group
-          groups[#groups + 1] = group
+          group = group_of(by_kind, each, groups)
+          found[sort], group.lanes[lane.key] = group, true
         end
-        group.times[#group.times + 1] = each.device_ticks or each.dur
-        group.lanes[lane.key] = true
+        local times = group.times
+        times[#times + 1] = lane.tpu and each.device_ticks or each.dur
       end
     end
     add_transfers(view, by_kind)

@@ -12,7 +12,7 @@ local function lane_figures(view, lane)
     stats.count(by_type, comm.kernel_type(row.name), row.count)
   end
   local kernels = comm_rows + comp_rows
-  local top = kernels:stats{ by = { "name" }, order = "total" }[1]
+  local top = kernels:stats{ by = { "name" }, order = "total", top = 1 }[1]
   return {
     gpu_span_us = view:us(span), busy_us = view:us(busy), idle_us = view:us(span - busy),
     kernels = #kernels, device_ops = #lane:rows("all"),

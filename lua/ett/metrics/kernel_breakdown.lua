@@ -15,10 +15,12 @@ by hlo_category.]],
     local compute, communication = view:lane_sum("compute"), view:lane_sum("comm")
     local copies, tpu = view:lane_sum("memory"), view:lanes()[1].tpu
     local total, count = compute:total() + communication:total(), #compute + #communication
-    local rows, rest = {}, { count = 0, total = 0, names = 0 }
+    local rows, rest = {}, { count = count, total = total, names = 0 }
     local top, all = options.top or 20, {}
     for kind, part in pairs{ compute = compute, communication = communication } do
-      for _, row in ipairs(part:stats{ by = { "name" }, percentiles = { 50, 95 }, order = "total" }) do
+      local list, names = part:stats{ by = { "name" }, percentiles = { 50, 95 }, order = "total", top = top }
+      rest.names = rest.names + names
+      for _, row in ipairs(list) do
         row.kind = kind
         all[#all + 1] = row
       end
@@ -30,12 +32,11 @@ by hlo_category.]],
     end)
     for i, row in ipairs(all) do
       if i <= top then
+        rest.count, rest.total, rest.names = rest.count - row.count, rest.total - row.total, rest.names - 1
         rows[i] = { name = row.name, count = row.count, total_ms = view:ms(row.total),
           share = stats.ratio(row.total, total), mean_us = view:us(row.mean), p50_us = view:us(row.p50),
           p95_us = view:us(row.p95), max_us = view:us(row.max),
           kind = row.kind }
-      else
-        rest.count, rest.total, rest.names = rest.count + row.count, rest.total + row.total, rest.names + 1
       end
     end
     local out = {

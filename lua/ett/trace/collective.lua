@@ -49,6 +49,12 @@ local function number(value)
   return tonumber(value)
 end
 
+--- A number of elements; nil where it is damaged: negative, or more than any memory holds.
+local function elements(value)
+  local n = number(value)
+  return n and n >= 0 and n <= comm.most_elements and n or nil
+end
+
 --- Host rows that say which collective a launch belongs to.
 local function host_rows(view)
   return view:cached("collective_host_rows", function()
@@ -68,32 +74,56 @@ local function host_rows(view)
   end)
 end
 
---- Columns that determine the kind and bytes of a collective: its name and args, and, where a row does not
---- name its collective, those of the host rows around its launch. Each array is as long as the rows.
-local function deciding_columns(lane, rows)
-  local columns = table.pack(rows:columns{ "name", table.unpack(row_args) })
-  local named = true
-  for i = 1, #rows do
-    if columns[2][i] == false or columns[6][i] == false then -- no Collective name or Group size
-      named = false
-      break
+local row_keys = { "name" }
+for i, key in ipairs(row_args) do row_keys[i + 1] = "arg:" .. key end
+local own_count = #row_args
+
+--- Where the columns that decide the kind and bytes of a collective are found: { {rows=, keys=, fields=} }. Its own
+--- name and args; where a row does not name its collective and group size, also the host rows around its launch.
+local function deciding(lane, rows)
+  local list = { { rows = rows, keys = row_keys, fields = table.move(row_args, 1, own_count, 2, { "name" }) } }
+  local named = rows:where{ has_arg = "Collective name" }
+  if #named == #rows and #named:where{ has_arg = "Group size" } == #rows then return list end
+  local host = host_rows(lane.view)
+  local _, launch = lane:comm_launches()
+  local shapes = { "arg:Input Dims", "arg:Input type" }
+  list[2] = { rows = launch:enclosing(host.annotations), keys = { "name", table.unpack(shapes) },
+    fields = { "name", "Input Dims", "Input type" } }
+  list[3] = { rows = launch:enclosing(host.params), keys = { table.unpack(row_keys, 2) }, fields = row_args }
+  list[4] = { rows = launch:enclosing(host.calls), keys = shapes, fields = { "Input Dims", "Input type" } }
+  return list
+end
+
+--- Numbers the rows whose deciding columns are equal: the number of each row, and the values for each number.
+local function sorts(lane, rows)
+  local numbers, firsts, sources = nil, nil, deciding(lane, rows)
+  for s, source in ipairs(sources) do
+    local mine, first = source.rows:numbered(source.keys)
+    if s == 1 then
+      numbers, firsts = mine, first
+    else
+      local joint, width = {}, #first
+      firsts = {}
+      for i, n in ipairs(numbers) do
+        local key = (n - 1) * width + mine[i]
+        local joined = joint[key]
+        if not joined then
+          joined = #firsts + 1
+          joint[key], firsts[joined] = joined, i
+        end
+        numbers[i] = joined
+      end
     end
   end
-  if not named then
-    local host = host_rows(lane.view)
-    local _, launch = lane:comm_launches()
-    local around = launch:enclosing(host.annotations)
-    for _, column in ipairs(table.pack(around:columns{ "name", "Input Dims", "Input type" })) do
-      columns[#columns + 1] = column
+  local values = {}
+  for n, first in ipairs(firsts) do
+    local mine = {}
+    for _, source in ipairs(sources) do
+      for _, field in ipairs(source.fields) do mine[#mine + 1] = source.rows:get(first, field) or false end
     end
-    for _, column in ipairs(table.pack(launch:enclosing(host.params):columns(row_args))) do
-      columns[#columns + 1] = column
-    end
-    for _, column in ipairs(table.pack(launch:enclosing(host.calls):columns{ "Input Dims", "Input type" })) do
-      columns[#columns + 1] = column
-    end
+    values[n] = mine
   end
-  return columns
+  return numbers, values
 end
 
 local function positive_integer(value)
@@ -147,7 +177,7 @@ local function describe(lane, values)
   end
   local kernel_type, said = comm.kernel_type(name), arg("Collective name")
   local kind = said and comm.kind_of(said) or around and comm.kind_of(around) or kernel_type
-  local elements_in, elements_out = number(arg("In msg nelems")), number(arg("Out msg nelems"))
+  local elements_in, elements_out = elements(arg("In msg nelems")), elements(arg("Out msg nelems"))
   local dtype = arg("dtype")
   local call_dims, call_types = values[2 * count + 5], values[2 * count + 6]
   if not elements_in and call_dims then
@@ -173,31 +203,20 @@ end
 --- thousands of collectives, but few different ones.
 local function gpu_collectives(lane, rows)
   local ts, dur = rows:columns{ "ts", "dur" }
-  local columns = deciding_columns(lane, rows)
+  local numbers, values = sorts(lane, rows)
   local recordings, several = lane.view:recordings()
   local files = several > 1 and (rows:columns{ "file" }) or nil
-  local list, sorts, width = {}, {}, #columns
-  for i = 1, #rows do
-    local node = sorts
-    for c = 1, width do
-      local value = columns[c][i]
-      local below = node[value]
-      if not below then
-        below = {}
-        node[value] = below
-      end
-      node = below
-    end
-    if not node.__index then
-      local values = {}
-      for c = 1, width do values[c] = columns[c][i] end
-      node.__index = describe(lane, values)
-    end
+  local list, shared = {}, {}
+  for n, mine in ipairs(values) do shared[n] = { __index = describe(lane, mine) } end
+  for i, n in ipairs(numbers) do
     list[i] = setmetatable({ ts = ts[i], dur = dur[i], stop = ts[i] + dur[i],
-      recording = files and recordings[files[i]] or nil }, node)
+      recording = files and recordings[files[i]] or nil }, shared[n])
   end
   return list
 end
+
+--- What a collective shares with all of the same values: an index for caches.
+function collective.sort_of(each) return getmetatable(each) or each end
 
 local function tpu_collectives(lane, rows)
   local columns = stats.columns(rows, { "ts", "dur", "name", "hlo_category", "long_name", "shape_with_layout",

@@ -66,6 +66,45 @@ function comm.library_of(name)
   return nil
 end
 
+--- The longest run of plain letters that every match of a Lua pattern contains, in lower case ("" if none).
+local function plain_part(pattern)
+  local best, run, at = "", "", pattern:sub(1, 1) == "^" and 2 or 1
+  local function close()
+    if #run > #best then best = run end
+    run = ""
+  end
+  while at <= #pattern do
+    local set = pattern:match("^%[%a%a%]", at)
+    local letter = set and set:sub(2, 2):lower() == set:sub(3, 3):lower() and set:sub(2, 2)
+      or pattern:match("^%%(%p)", at) or pattern:match("^[%w_:<>, ]", at)
+    local width = set and 4 or pattern:sub(at, at) == "%" and 2 or 1
+    local repeated = pattern:sub(at + width, at + width)
+    if letter and not repeated:find("[*?+%-]") then
+      run, at = run .. letter:lower(), at + width
+    elseif not set and pattern:find("^[%[%(%)%%]", at) then
+      return #best > #run and best or run -- sets and captures: what came before is enough
+    else
+      close()
+      at = at + width
+    end
+  end
+  close()
+  return best
+end
+
+--- Words of which every name of a communication kernel contains one, or nil where some pattern has none.
+function comm.words()
+  local words = {}
+  for _, library in ipairs(comm.libraries()) do
+    for _, pattern in ipairs(library.patterns) do
+      local word = plain_part(pattern)
+      if #word < 4 then return nil end
+      words[#words + 1] = word
+    end
+  end
+  return words
+end
+
 -- Longer words first: "reduce" is tried after "allreduce".
 local words = {
   { "reducescatter", "reduce_scatter" }, { "allreduce", "all_reduce" }, { "allgather", "all_gather" },
@@ -142,7 +181,11 @@ function comm.dtype_bytes(name)
   return dtype_bytes[lower]
 end
 
---- Elements of the tensors of an "Input Dims" text: "[[[4,2048],[8]],[]]" -> 8200; nil without a shape.
+--- More elements than this are damage.
+comm.most_elements = 2.0 ^ 53
+
+--- Elements of the tensors of an "Input Dims" text: "[[[4,2048],[8]],[]]" -> 8200; nil without a shape, and where
+--- a number is negative or the product beyond comm.most_elements.
 function comm.elements(text)
   if type(text) ~= "string" then return nil end
   local total
@@ -151,6 +194,7 @@ function comm.elements(text)
     for number in dims:gmatch("%d+") do product = (product or 1) * (tonumber(number) + 0.0) end
     if product then total = (total or 0) + product end
   end
+  if text:find("-", 1, true) or (total or 0) > comm.most_elements then return nil end
   return total
 end
 
@@ -171,10 +215,11 @@ function comm.shape_bytes(text)
     local size = comm.dtype_bytes(dtype)
     if size then
       local product = size
-      for number in dims:gmatch("%d+") do product = product * tonumber(number) end
+      for number in dims:gmatch("%d+") do product = product * (tonumber(number) + 0.0) end
       total = (total or 0) + product
     end
   end
+  if (total or 0) > 8 * comm.most_elements then return nil end
   return total and (math.tointeger(total) or total)
 end
 

@@ -76,14 +76,13 @@ function parallel.of_lane(lane)
   local view = lane.view
   local list, card = lane:collectives(), view:card()
   local dims, how, open = {}, {}, false
-  local by_group = {}
+  local by_sort = {}
   for i, each in ipairs(list) do
-    local described = by_group[each.group or ""] or {}
-    by_group[each.group or ""] = described
-    local said = described[each.group_description or ""]
+    local sort = getmetatable(each) or each
+    local said = by_sort[sort]
     if said == nil then
       said = parallel.of_group(each.group_description) or parallel.of_group(each.group) or false
-      described[each.group_description or ""] = said
+      by_sort[sort] = said
     end
     if said then dims[i], how[i] = said, "process groups" else open = true end
   end
@@ -95,13 +94,18 @@ function parallel.of_lane(lane)
     local _, calls = lane:comm_launches()
     ranges = calls:enclosing(host):columns{ "name" }
   end
+  local by_card = {}
   for i, each in ipairs(list) do
     if not dims[i] and ranges and ranges[i] then
       local said = parallel.of_range(ranges[i])
       -- Data parallelism reduces and gathers: exchanges inside its range serve another dimension.
       if said ~= "dp" or not exchanges[each.kind] then dims[i], how[i] = said, "ranges" end
     end
-    if not dims[i] then dims[i], how[i] = parallel.of_card(card, each.kind, each.group_size) end
+    if not dims[i] then
+      local sort = getmetatable(each) or each
+      by_card[sort] = by_card[sort] or { parallel.of_card(card, each.kind, each.group_size) }
+      dims[i], how[i] = by_card[sort][1], by_card[sort][2]
+    end
   end
   return { dims = dims, how = how }
 end

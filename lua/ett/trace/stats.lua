@@ -1,4 +1,5 @@
 --- Statistics that metrics share, and the null of their tables.
+local bulk = require "ett.bulk"
 local json = require "ett.json"
 
 local stats = {}
@@ -41,6 +42,8 @@ end
 
 --- A sorted copy.
 function stats.sorted(list)
+  local sorted = #list > 64 and bulk.sorted(list)
+  if sorted then return sorted end
   local copy = table.move(list, 1, #list, 1, {})
   table.sort(copy)
   return copy

@@ -278,7 +278,8 @@ end
 --- Names of kernels that are communication.
 function View:communication_names()
   return cached(self, "communication_names", function()
-    return self.trace:name_set(function(name) return comm.library_of(name) ~= nil end, "kernel")
+    return self.trace:name_set(function(name) return comm.library_of(name) ~= nil end, "kernel",
+      comm.words())
   end)
 end
 

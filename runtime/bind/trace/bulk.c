@@ -64,7 +64,43 @@ static int bulk_weighted(lua_State *L) {
   return 2;
 }
 
+/* bulk.sorted(list of integers or of floats) -> a sorted copy; nil for other lists */
+static int bulk_sorted(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  const size_t n = lua_rawlen(L, 1);
+  double *numbers = lua_newuserdatauv(L, (2 * n + 1) * sizeof *numbers, 0);
+  const int64_t most = INT64_C(1) << 53;
+  size_t integers = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (lua_rawgeti(L, 1, (lua_Integer)i + 1) != LUA_TNUMBER)
+      return 0;
+    if (lua_isinteger(L, -1)) {
+      lua_Integer v = lua_tointeger(L, -1);
+      if (v > most || v < -most)
+        return 0;
+      integers++;
+    }
+    numbers[i] = lua_tonumber(L, -1);
+    if (isnan(numbers[i]))
+      return 0;
+    lua_pop(L, 1);
+  }
+  if (integers != 0 && integers != n)
+    return 0;
+  ett_sort_numbers(numbers, numbers + n, n);
+  lua_createtable(L, n < 1 << 24 ? (int)n : 0, 0);
+  for (size_t i = 0; i < n; i++) {
+    if (integers)
+      lua_pushinteger(L, (lua_Integer)numbers[i]);
+    else
+      lua_pushnumber(L, numbers[i]);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  return 1;
+}
+
 static const luaL_Reg functions[] = {
+    {"sorted", bulk_sorted},
     {"launches", bulk_launches},
     {"idle", bulk_idle},
     {"weighted", bulk_weighted},

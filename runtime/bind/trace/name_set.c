@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "trace/table/strings.h"
+#include "trace/table/words.h"
 
 static ett_lua_name_set *new_name_set(lua_State *L, int trace_index, const ett_trace *t) {
   trace_index = lua_absindex(L, trace_index);
@@ -17,11 +18,27 @@ static ett_lua_name_set *new_name_set(lua_State *L, int trace_index, const ett_t
   return s;
 }
 
+/* The words at index as a filter on top of the stack, or NULL for nil. */
+static const ett_words *words_at(lua_State *L, int index) {
+  if (lua_isnoneornil(L, index))
+    return NULL;
+  ett_words *words = (ett_words *)(void *)ett_lua_zeroes(L, sizeof *words);
+  const char *text;
+  size_t length;
+  for (lua_Integer i = 1; (text = ett_lua_text_item(L, index, i, "words", &length));
+       i++) {
+    luaL_argcheck(L, length >= ETT_WORD_LEAST, index, "a word has 4 letters or more");
+    ett_words_add(words, text);
+  }
+  return words;
+}
+
 int ett_lua_trace_name_set(lua_State *L) {
   ett_trace *t = ett_lua_check_trace(L, 1);
-  lua_settop(L, 3);
+  lua_settop(L, 4);
+  const ett_words *words = words_at(L, 4);
   uint32_t n = t->strings->count;
-  uint8_t wanted[ETT_CLASS_COUNT], *seen = ett_lua_zeroes(L, n); /* 4 */
+  uint8_t wanted[ETT_CLASS_COUNT], *seen = ett_lua_zeroes(L, n);
   memset(wanted, 1, sizeof wanted);
   if (!lua_isnil(L, 3)) {
     memset(wanted, 0, sizeof wanted);
@@ -31,10 +48,11 @@ int ett_lua_trace_name_set(lua_State *L) {
   for (int c = 0; c < ETT_CLASS_COUNT; c++)
     for (uint32_t i = 0; wanted[c] && i < t->class_counts[c]; i++)
       seen[ETT_ROW(t, name, t->class_rows[c][i])] = 1;
-  ett_lua_name_set *s = new_name_set(L, 1, t); /* 5 */
+  ett_lua_name_set *s = new_name_set(L, 1, t);
   if (lua_type(L, 2) == LUA_TFUNCTION) {
     for (uint32_t i = 0; i < n; i++) {
-      if (!seen[i])
+      if (!seen[i] || (words && !ett_words_may_contain(words, t->strings->items[i].text,
+                                                       t->strings->items[i].length)))
         continue;
       lua_pushvalue(L, 2);
       lua_pushlstring(L, t->strings->items[i].text, t->strings->items[i].length);

@@ -278,6 +278,30 @@ static int selection_group(lua_State *L) {
   return 1;
 }
 
+/* numbered(keys): the group of each row from 1 on, and the first row of each group. */
+static int selection_numbered(lua_State *L) {
+  ett_trace *t;
+  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  uint32_t n;
+  ett_key *keys = keys_at(L, 2, t, &n);
+  size_t count = x->s.count;
+  uint32_t *group = (uint32_t *)(void *)ett_lua_zeroes(L, (count + 1) * sizeof *group);
+  int64_t groups = ett_group_numbers(group, t, &x->s, keys, n, true);
+  ett_lua_check_memory(L, groups < 0 ? -1 : 0);
+  lua_createtable(L, count < 1 << 24 ? (int)count : 0, 0);
+  lua_createtable(L, (int)groups, 0);
+  uint32_t seen = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (group[i] >= seen) {
+      lua_pushinteger(L, (lua_Integer)i + 1);
+      lua_rawseti(L, -2, ++seen);
+    }
+    lua_pushinteger(L, (lua_Integer)group[i] + 1);
+    lua_rawseti(L, -3, (lua_Integer)i + 1);
+  }
+  return 2;
+}
+
 typedef struct line {
   uint32_t group;
   ett_stats stats;
@@ -324,6 +348,8 @@ static int selection_stats(lua_State *L) {
       lua_pop(L, 1);
     }
   }
+  lua_getfield(L, 2, "top");
+  lua_Integer top = luaL_optinteger(L, -1, LUA_MAXINTEGER);
   ett_groups *g = new_groups(L);
   ett_lua_check_memory(L, ett_group(g, t, &x->s, keys, n));
   line *lines = lua_newuserdatauv(L, ((size_t)g->count + 1) * sizeof *lines, 0);
@@ -335,8 +361,10 @@ static int selection_stats(lua_State *L) {
   }
   if (order && g->count)
     qsort(lines, g->count, sizeof *lines, order == 1 ? by_total : by_count);
-  lua_createtable(L, (int)g->count, 0);
-  for (uint32_t i = 0; i < g->count; i++) {
+  const uint32_t shown =
+      top < (lua_Integer)g->count ? (uint32_t)(top > 0 ? top : 0) : g->count;
+  lua_createtable(L, (int)shown, 0);
+  for (uint32_t i = 0; i < shown; i++) {
     const ett_stats *s = &lines[i].stats;
     uint32_t from = lines[i].group;
     lua_createtable(L, 0, 8 + (int)n + (int)percent_count);
@@ -358,8 +386,9 @@ static int selection_stats(lua_State *L) {
     }
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
+  lua_pushinteger(L, (lua_Integer)g->count);
   ett_groups_free(g);
-  return 1;
+  return 2;
 }
 
 /* ---- links ---- */
@@ -575,16 +604,27 @@ static int selection_tostring(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {
-    {"where", selection_where},         {"sort", selection_sort},
-    {"total", selection_total},         {"span", selection_span},
-    {"intervals", selection_intervals}, {"group", selection_group},
-    {"stats", selection_stats},         {"sum", selection_sum},
-    {"values", selection_values},       {"get", selection_get},
-    {"event", selection_event},         {"columns", selection_columns},
-    {"iter", selection_iter},           {"at", selection_at},
-    {"slice", selection_slice},         {"present", selection_present},
-    {"match", selection_match},         {"enclosing", selection_enclosing},
-    {"preceding", selection_preceding}, {NULL, NULL},
+    {"where", selection_where},
+    {"sort", selection_sort},
+    {"total", selection_total},
+    {"span", selection_span},
+    {"intervals", selection_intervals},
+    {"group", selection_group},
+    {"stats", selection_stats},
+    {"sum", selection_sum},
+    {"values", selection_values},
+    {"get", selection_get},
+    {"event", selection_event},
+    {"columns", selection_columns},
+    {"iter", selection_iter},
+    {"at", selection_at},
+    {"slice", selection_slice},
+    {"present", selection_present},
+    {"match", selection_match},
+    {"enclosing", selection_enclosing},
+    {"preceding", selection_preceding},
+    {"numbered", selection_numbered},
+    {NULL, NULL},
 };
 
 static const luaL_Reg metamethods[] = {

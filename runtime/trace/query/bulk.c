@@ -137,3 +137,22 @@ void ett_arg_weighted(const ett_trace *t, const uint32_t *rows, size_t n, uint32
     *ticks += dur;
   }
 }
+
+/* The bits of a double in an order of its own: as an integer, they sort like the number.
+ */
+static int64_t ordered(int64_t bits) {
+  return bits < 0 ? bits ^ INT64_MAX : bits;
+}
+
+void ett_sort_numbers(double *numbers, double *spare, size_t count) {
+  if (!count)
+    return;
+  int64_t *bits = (int64_t *)(void *)spare, *room = (int64_t *)(void *)numbers;
+  memcpy(bits, numbers, count * sizeof *bits);
+  for (size_t i = 0; i < count; i++)
+    bits[i] = ordered(bits[i]);
+  sort_ticks(bits, room, count);
+  for (size_t i = 0; i < count; i++)
+    bits[i] = ordered(bits[i]);
+  memcpy(numbers, bits, count * sizeof *bits);
+}

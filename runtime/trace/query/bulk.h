@@ -38,4 +38,7 @@ void ett_idle_causes_of(ett_idle_causes *out, const ett_trace *t, const uint32_t
 void ett_arg_weighted(const ett_trace *t, const uint32_t *rows, size_t n, uint32_t arg,
                       double cap, double *weighted, double *ticks);
 
+/* Sorts numbers, none of them NaN; spare has count entries. */
+void ett_sort_numbers(double *numbers, double *spare, size_t count);
+
 #endif

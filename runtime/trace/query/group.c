@@ -185,17 +185,18 @@ static int by_values(const void *a, const void *b, void *context) {
   return x < y ? -1 : x > y;
 }
 
-/* Numbers the groups of the rows in group; their count, or -1 when memory ran out. */
-static int64_t number_groups(uint32_t *group, const ett_trace *t, const ett_selection *s,
-                             const ett_key *keys, uint32_t key_count) {
+int64_t ett_group_numbers(uint32_t *group, const ett_trace *t, const ett_selection *s,
+                          const ett_key *keys, uint32_t key_count, bool holes) {
   uint32_t groups = 1;
   for (uint32_t k = 0; k < key_count; k++) {
     pairing m = {0};
     bool failed = false;
     for (size_t i = 0; i < s->count && !failed; i++) {
-      if (s->rows[i] == ETT_TRACE_NONE)
+      ett_key_value v = {.type = ETT_ARG_NONE};
+      if (s->rows[i] != ETT_TRACE_NONE)
+        v = ett_key_of(t, keys[k], s->rows[i]);
+      else if (!holes)
         continue;
-      ett_key_value v = ett_key_of(t, keys[k], s->rows[i]);
       struct pair p = {group[i], v.type, 0};
       if (v.type == ETT_ARG_TEXT)
         p.bits = v.value.text;
@@ -241,7 +242,7 @@ int ett_group(ett_groups *out, const ett_trace *t, const ett_selection *s,
   size_t rows = s->count ? s->count : 1, present = 0;
   uint32_t *group = calloc(rows, sizeof *group), *place = NULL, *permutation = NULL;
   ett_key_value *values = NULL;
-  int64_t found = group ? number_groups(group, t, s, keys, key_count) : -1;
+  int64_t found = group ? ett_group_numbers(group, t, s, keys, key_count, false) : -1;
   if (found < 0)
     goto done;
   size_t groups = (size_t)found;

@@ -52,6 +52,12 @@ int ett_group(ett_groups *out, const ett_trace *t, const ett_selection *s,
               const ett_key *keys, uint32_t key_count);
 void ett_groups_free(ett_groups *g);
 
+/* Numbers the groups of the rows from 0 on by first appearance; a hole is a row without
+ * values if holes is set, else left out. group has an entry of 0 for each row. The number
+ * of groups, or -1. */
+int64_t ett_group_numbers(uint32_t *group, const ett_trace *t, const ett_selection *s,
+                          const ett_key *keys, uint32_t key_count, bool holes);
+
 typedef struct ett_stats {
   int64_t count, total, min, max;
   double mean, std; /* population */

@@ -248,6 +248,9 @@ static int take_row(reading *r, const nsys_table *t, sqlite3_stmt *s, uint16_t c
     if (row.dur < 0) {
       ett_part_damage(r->part, ETT_DAMAGE_NEGATIVE_DUR, 0);
       row.ph |= ETT_PH_INVALID;
+    } else if (row.dur > ETT_TRACE_LONGEST_S * 1000000000) {
+      ett_part_damage(r->part, ETT_DAMAGE_LONG_DUR, 0);
+      row.ph |= ETT_PH_INVALID;
     }
   } else {
     /* NVTX: records of other types, such as names of domains (75), are no rows */

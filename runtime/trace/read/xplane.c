@@ -157,6 +157,9 @@ static int take_event(xplane *x, plane *p, slice s, int64_t line_ps, uint32_t tr
   if (row.dur < 0) {
     ett_part_damage(x->part, ETT_DAMAGE_NEGATIVE_DUR, (uint64_t)(at - x->start));
     row.ph |= ETT_PH_INVALID;
+  } else if (row.dur > ETT_TRACE_LONGEST_S * 1000000000000) {
+    ett_part_damage(x->part, ETT_DAMAGE_LONG_DUR, (uint64_t)(at - x->start));
+    row.ph |= ETT_PH_INVALID;
   }
   if (__builtin_add_overflow(row.ts, line_ps, &row.ts)) {
     ett_part_damage(x->part, ETT_DAMAGE_INTEGER_OVERFLOW, (uint64_t)(at - x->start));

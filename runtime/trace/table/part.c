@@ -29,6 +29,9 @@ static const struct {
                                        "is excluded"},
     [ETT_DAMAGE_NEGATIVE_DUR] = {"negative_dur", "an event's duration is negative; its "
                                                  "row is excluded"},
+    [ETT_DAMAGE_LONG_DUR] = {"long_dur", "an event lasts longer than 30 days, as after a "
+                                         "wrapped subtraction; its row is excluded"},
+    [ETT_DAMAGE_NO_TS] = {"no_ts", "an event has no ts; its row is excluded"},
     [ETT_DAMAGE_ARGS_NOT_OBJECT] = {"args_not_object",
                                     "an event's args are not an object; ignored"},
     [ETT_DAMAGE_UNMATCHED_BEGIN] = {"unmatched_begin",

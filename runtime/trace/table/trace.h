@@ -23,6 +23,8 @@ struct ett_track;
 #define ETT_TRACE_BLOCK 65536u
 #define ETT_TRACE_EVENT_BYTES 41
 #define ETT_TRACE_NONE UINT32_MAX /* no row, no string */
+/* Longer rows are damage: 30 days in seconds. */
+#define ETT_TRACE_LONGEST_S INT64_C(2592000)
 
 /* Class of a row: from its category, line or table, never from its name. */
 typedef enum ett_trace_class {

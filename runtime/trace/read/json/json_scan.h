@@ -50,6 +50,7 @@ typedef struct ett_json_scan {
   char *scratch; /* decoded strings */
   size_t scratch_size;
   uint64_t whole_limit; /* microseconds that still fit in 64 bits of ticks */
+  int64_t longest;      /* duration in ticks that is no damage */
   const char *bad;      /* where the last malformed event went wrong */
   int oom, kept_args;
   struct {

@@ -111,12 +111,17 @@ static inline int emit(ett_json_scan *s, event_state *e, uint64_t offset) {
   row.ph = e->ph;
   row.ts = e->ts;
   row.dur = e->dur;
-  if (row.ts == 0)
+  if (row.ts == 0 && e->has_ts)
     ett_json_hurt(s, ETT_DAMAGE_ZERO_TS, offset);
   if (row.dur < 0) {
     ett_json_hurt(s, ETT_DAMAGE_NEGATIVE_DUR, offset);
     row.ph |= ETT_PH_INVALID;
+  } else if (row.dur > s->longest) {
+    ett_json_hurt(s, ETT_DAMAGE_LONG_DUR, offset);
+    row.ph |= ETT_PH_INVALID;
   }
+  if (!e->has_ts)
+    ett_json_hurt(s, ETT_DAMAGE_NO_TS, offset);
   if (e->bad_time || !e->has_ts)
     row.ph |= ETT_PH_INVALID;
   if (__builtin_add_overflow(row.ts, row.dur, &(int64_t){0}))
