@@ -6,8 +6,7 @@
 #include <string.h>
 #include <xgboost/c_api.h>
 
-/* The library's message is a stack trace under a time stamp: its first sentence will do.
- */
+/* The library's message is a time stamp and a stack trace: keeps its first sentence. */
 static int library_fault(ett_err *err) {
   const char *text = XGBGetLastError();
   char line[400];
@@ -38,8 +37,8 @@ void ett_boost_version(char out[32]) {
 }
 
 /* Gradient and majorising Hessian of the smoothed relative error in the logarithm:
- * r = prediction - log time; |exp(r) - 1| has slope exp(r) on the far side, so that
- * guessing too high costs more than too low, as it does in the measured error. */
+ * r = prediction - log time. The slope of |exp(r) - 1| is exp(r), so a prediction that is
+ * too high costs more than one that is too low, as in the reported error. */
 static void relative_gradient(const float *margin, const float *target, size_t rows,
                               double delta, float *gradient, float *hessian) {
   for (size_t i = 0; i < rows; i++) {

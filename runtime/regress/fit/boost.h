@@ -15,8 +15,8 @@ typedef struct {
 
 typedef struct {
   int rounds;
-  /* Instead of the library's objective: the relative error of exp(prediction), smoothed
-   * like a pseudo-Huber loss at delta, for targets that are logarithms of a time. */
+  /* Replaces the library's objective by the relative error of exp(prediction), smoothed
+   * like a pseudo-Huber loss at delta. For targets that are logarithms of a time. */
   bool relative;
   double delta;
   int parameters; /* handed to the library as they are; nthread is always 1 */
@@ -29,7 +29,8 @@ int ett_boost_train(const float *features, const float *target, size_t rows, int
                     double base_score, const ett_boost_config *config, ett_forest *forest,
                     ett_err *err);
 
-/* As ett_boost_train, and the library's own answers for rows of probe (for tests). */
+/* As ett_boost_train; also writes the library's own predictions for the rows of probe.
+ * For tests. */
 int ett_boost_oracle(const float *features, const float *target, size_t rows, int columns,
                      double base_score, const ett_boost_config *config,
                      const float *probe, size_t probe_rows, float *answers,

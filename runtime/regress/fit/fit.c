@@ -6,8 +6,7 @@
 
 #include "regress/fit/work.h"
 
-/* The fit in its order: gate, base, trees in folds, twins, interval, behaviour outside.
- */
+/* Runs the steps of a fit: gate, base, trees in folds, twins, interval, extrapolation. */
 
 /* Medians of the twins' residuals, for the model file. */
 static int collect_twins(const ett_work *w, ett_model *parts, void **memory,
@@ -29,8 +28,8 @@ static int collect_twins(const ett_work *w, ett_model *parts, void **memory,
   return 0;
 }
 
-/* The trainings of trees: one for each fold, one on every row, and one on the rows up to
- * the size `limit` if that is asked above it (`probing`). Returns how many. */
+/* Prepares the trainings of trees: one for each fold, one on every row, and with
+ * `probing` one on the rows up to the size `limit`. Returns their number. */
 static int make_tasks(const ett_work *w, int folds, bool probing, double limit,
                       ett_fit_task *tasks) {
   int count = 0;
@@ -46,8 +45,8 @@ static int make_tasks(const ett_work *w, int folds, bool probing, double limit,
   return count;
 }
 
-/* Held-out corrections, and from them: the share of the trees, the weight of twins or of
- * neighbours. */
+/* Computes held-out corrections. They decide the share of the trees and the weight of
+ * twins or neighbours. */
 static int weigh(ett_work *w, const ett_fit_task *tasks, int folds, ett_model_facts *f,
                  ett_err *err) {
   f->shrink = 1;
@@ -64,7 +63,7 @@ static int weigh(ett_work *w, const ett_fit_task *tasks, int folds, ett_model_fa
   return 0;
 }
 
-/* Packs the parts into one block and opens it as the model, whose ranges are set. */
+/* Sets the ranges, packs the parts into one block and opens it as the model. */
 static int assemble(const ett_work *w, const ett_fit_task *whole, ett_model *parts,
                     ett_model *model, ett_err *err) {
   ett_model_facts *f = &parts->facts;

@@ -13,23 +13,23 @@ typedef enum ett_outlier {
   ETT_OUTLIER_NONE,
   ETT_OUTLIER_UNPHYSICAL, /* faster than the device's peak */
   ETT_OUTLIER_TWINS,      /* far from other measurements of the same kernel */
-  ETT_OUTLIER_MODE        /* far from what its neighbours and the base agree on */
+  ETT_OUTLIER_MODE        /* far from both its neighbours and the base */
 } ett_outlier;
 
 typedef struct {
   bool base, trees, log_target, gate;
-  bool twins; /* listen to measurements of the same kernel, or of its neighbours */
+  bool twins; /* use measurements of the same kernel, or of its neighbours */
   ett_nnls_loss loss;
   int folds; /* 2 .. 8 */
   int threads;
-  double gate_ratio;     /* how many times off a row must be, at least: 3 */
-  int difficulty_rounds; /* trees that predict where the others are wrong: 40 */
+  double gate_ratio;     /* least factor by which a dropped row is off: 3 */
+  int difficulty_rounds; /* trees that predict the size of residuals: 40 */
   ett_boost_config boost;
 } ett_fit_config;
 
 /* rows by design->dims doubles; seconds > 0 when log_target. least_seconds is NULL or the
- * least time each row can physically take. kinds (rows bytes, may be NULL) receives what
- * the gate made of each row. On 0 the model is the caller's to close. */
+ * least time each row can physically take. kinds (rows bytes, may be NULL) receives the
+ * gate's verdict on each row. Returns 0 or -1; after 0 the caller closes the model. */
 int ett_fit(const ett_design *design, const double *dims, const double *seconds,
             const double *least_seconds, size_t rows, const ett_fit_config *config,
             unsigned char *kinds, ett_model *model, ett_err *err);

@@ -34,7 +34,7 @@ static void train(ett_fit_task *t) {
     labels[n++] = (float)w->target[i];
   }
   if (n == 0) {
-    t->status = 0; /* an empty forest corrects nothing */
+    t->status = 0; /* without rows: an empty forest, no correction */
     free(features);
     return;
   }

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Zeroes columns that are zero on all but `share` of the rows: hinges close to the
- * largest sizes, whose slope rests on few rows and decides all that is answered above
- * them. */
+/* Zeroes columns that fewer than `share` of the rows fill. These are hinges close to the
+ * largest sizes: few rows decide their slope, and the slope decides every prediction
+ * above them. Returns the number of columns zeroed. */
 static int mask_rare(double *column, size_t rows, size_t columns, double share) {
   int masked = 0;
   for (size_t j = 0; j < columns; j++) {
@@ -22,10 +22,10 @@ static int mask_rare(double *column, size_t rows, size_t columns, double share) 
   return masked;
 }
 
-/* Mean relative error, above the size `limit`, of a base fitted below it without the
- * columns that fewer than `share` of those rows fill, rows below the size `from` at a
- * twentieth of their weight. Negative where that leaves out no more than the share before
- * it did. */
+/* Fits a base to the rows up to the size `limit`. Columns that fewer than `share` of them
+ * fill are left out; rows below the size `from` get the weight ETT_FIT_FAINT. *out is the
+ * mean relative error above `limit`, or negative if this share leaves out no more columns
+ * than the last one. */
 static int probe_base(const ett_work *w, double limit, double share, double from,
                       double *column, double *seconds, double *x, int *masked,
                       double *out, ett_err *err) {
@@ -59,8 +59,8 @@ static int probe_base(const ett_work *w, double limit, double share, double from
   return 0;
 }
 
-/* Drops hinges, and hears small sizes faintly, where that would have been clearly better
- * above the 80th percentile. */
+/* Drops hinges, and lowers the weight of small sizes, if that clearly lowers the error
+ * above the size `limit`. */
 int ett_fit_hinges(ett_work *w, double limit, ett_err *err) {
   static const double shares[] = {0, 0.2, 0.5, 0.8}, quantiles[] = {0.25, 0.5};
   size_t n = w->rows, p = (size_t)w->columns;

@@ -91,7 +91,8 @@ void ett_nnls_gram(const double *gram, const double *c, int size, double *x, dou
       for (int i = 0; i < count; i++) {
         if (i == blocked || !(x[set[i]] > 0)) {
           x[set[i]] = 0;
-          in[set[i]] = set[i] == newest ? 2 : 0; /* a step of none: do not try it again */
+          in[set[i]] =
+              set[i] == newest ? 2 : 0; /* a step of length 0: do not try it again */
         } else {
           set[kept++] = set[i];
         }
@@ -108,7 +109,7 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Weights of the next round from the residuals of this one. */
+/* Computes the weights of the next round from the residuals of this one. */
 static void reweigh(double *weights, double *scratch, const double *residual,
                     const double *given, size_t rows, ett_nnls_loss loss, double e) {
   double scale = 1;

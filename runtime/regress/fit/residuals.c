@@ -19,7 +19,8 @@ double ett_fit_share(const ett_work *w, const double *correction) {
   return best;
 }
 
-/* Leave-one-out medians of twins, and how much to trust them. */
+/* Computes leave-one-out medians of twins. Returns the weight that lowers the error most.
+ */
 double ett_fit_twin_weight(ett_work *w, double shrink) {
   size_t n = w->rows, having = 0;
   for (size_t from = 0, to; from < n; from = to) {
@@ -48,9 +49,8 @@ double ett_fit_twin_weight(ett_work *w, double shrink) {
   return best;
 }
 
-/* For kernels on a line: how many nearest sizes to listen to and how much, by what
- * leaving each size out would have cost. Sizes measured one after another share their
- * drift. */
+/* For kernels on a line: chooses the number of nearest sizes and their weight by
+ * leave-one-size-out error. Sizes measured one after another share their drift. */
 int ett_fit_neighbours(ett_work *w, ett_model_facts *f, ett_err *err) {
   static const size_t counts[] = {2, 3, 4, 6, 10, 20};
   size_t n = w->rows, groups = 0;
@@ -105,7 +105,7 @@ int ett_fit_neighbours(ett_work *w, ett_model_facts *f, ett_err *err) {
   return 0;
 }
 
-/* A small forest for log |residual|: where the regressor is usually wrong. */
+/* Fits a small forest to log |residual|, the expected size of an error. */
 static int fit_difficulty(const ett_work *w, const double *residual, ett_forest *out,
                           ett_err *err) {
   ett_boost_config small = {.rounds = w->config->difficulty_rounds,
@@ -135,7 +135,7 @@ static double level_of(size_t n) {
   return fmin(1, ETT_FIT_LEVEL * (1 + 1 / (double)(n ? n : 1)));
 }
 
-/* Fills the interval's quantiles: residuals over predicted difficulty. */
+/* Computes the interval's quantiles: residuals divided by their predicted size. */
 int ett_fit_calibrate(ett_work *w, ett_model *m, ett_err *err) {
   size_t n = w->rows, twins = 0;
   ett_model_facts *f = &m->facts;
@@ -165,7 +165,7 @@ int ett_fit_calibrate(ett_work *w, ett_model *m, ett_err *err) {
     if (m->difficulty.trees)
       difficulty += exp((double)ett_forest_predict(&m->difficulty,
                                                    w->feature + i * (size_t)w->features));
-    w->base[i] = difficulty; /* the base is done with */
+    w->base[i] = difficulty; /* the base is no longer needed */
     scaled[i] = fabs(residual[i]) / difficulty;
     if (w->has_twin[i])
       scaled_twins[twins++] = fabs(w->loo[i]) / difficulty;
@@ -176,9 +176,9 @@ int ett_fit_calibrate(ett_work *w, ett_model *m, ett_err *err) {
   return 0;
 }
 
-/* What happens above the largest sizes: the same regressor fitted below the 80th
- * percentile of size, asked above it. Chooses how much of the trees' correction to carry
- * outside and how wide the interval is there. */
+/* Measures extrapolation: a regressor fitted up to the size `limit` (the 80th percentile)
+ * predicts the rows above it. Chooses the share of the trees' correction outside the
+ * samples' range, and the width of the interval there. */
 int ett_fit_outside(ett_work *w, const ett_fit_task *below, double limit, ett_model *m,
                     ett_err *err) {
   ett_model_facts *f = &m->facts;
@@ -215,7 +215,8 @@ int ett_fit_outside(ett_work *w, const ett_fit_task *below, double limit, ett_mo
     seconds[above] = w->seconds[i];
     difficulty[above++] = w->base[i];
   }
-  /* All of it unless less is clearly better: the probe's trees know less than these. */
+  /* The full share unless a smaller one is clearly better, because the probe's trees saw
+   * fewer rows than the served ones. */
   double least = INFINITY, best = f->shrink;
   for (int s = 4; s >= 2 && status == 0 && below; s--) {
     double total = 0, share = s / 4.0;
@@ -230,7 +231,7 @@ int ett_fit_outside(ett_work *w, const ett_fit_task *below, double limit, ett_mo
     }
   }
   if (!w->config->base)
-    best = 1; /* trees alone: there is nothing else outside */
+    best = 1; /* trees alone predict outside, too */
   for (size_t i = 0; i < above; i++)
     plain[i] = fabs(plain[i] + best * trees[i]) / difficulty[i];
   f->shrink_outside = best;

@@ -1,4 +1,4 @@
-/* What the steps of a fit share: the rows being fitted and everything known of each.
+/* Data that the steps of a fit share: the rows and their columns, features and results.
  * Private to fit.c, gate.c, folds.c, hinges.c and residuals.c. */
 #ifndef ETT_REGRESS_WORK_H
 #define ETT_REGRESS_WORK_H
@@ -19,7 +19,7 @@ typedef struct {
   float *feature, *label;
   uint64_t *kernel;
   unsigned char *has_twin;
-  size_t *order; /* rows by kernel; of ordered families that is by size */
+  size_t *order; /* rows sorted by kernel; in ordered families this is by size */
   double *store;
 } ett_work;
 
@@ -51,17 +51,17 @@ double ett_work_cost(const ett_work *w, double residual, size_t i);
 /* gate.c: marks rows in kinds[]. Thresholds come from these rows alone. */
 int ett_fit_gate(ett_work *w, const double *least, unsigned char *kinds, ett_err *err);
 
-/* hinges.c: drops columns, and fills weight[], so that the base misleads least above the
+/* hinges.c: drops columns and fills weight[] to lower the error of the base above the
  * size `limit`. */
 int ett_fit_hinges(ett_work *w, double limit, ett_err *err);
 
 /* folds.c: one training of trees. */
 #define ETT_FIT_BELOW -1 /* holds out rows above a size */
-#define ETT_FIT_WHOLE -2 /* holds out none */
+#define ETT_FIT_WHOLE -2 /* holds out no rows */
 
 typedef struct {
   const ett_work *w;
-  int fold; /* rows of it are held out, or one of the above */
+  int fold; /* the fold whose rows are held out, or one of the above */
   double size_limit;
   ett_boost_config config;
   char seed[16];

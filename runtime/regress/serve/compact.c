@@ -78,7 +78,7 @@ static void put_node(bytes *b, const ett_tree_node *root, uint32_t at, float sca
   }
   uint32_t bits;
   memcpy(&bits, &n->value, 4);
-  /* Up, so that a value that was the threshold stays on its side. */
+  /* Rounds up, so that a value equal to the threshold stays on its side. */
   bits = (bits + (bits & 0xff ? 0x100 : 0)) >> 8;
   put_number(b, (uint64_t)n->feature | (n->flags & 1 ? 128u : 0), 1);
   put_number(b, bits, 3);
@@ -99,7 +99,7 @@ static void put_forest(bytes *b, const ett_forest *f) {
     put_node(b, f->node + f->roots[t], 0, scale);
 }
 
-/* A tree in preorder into `out`, siblings neighbours: each visit fills node `at`. */
+/* Reads a tree in preorder into `out`, siblings side by side. A call fills node `at`. */
 static void get_node(bytes *b, ett_tree_node *out, uint32_t at, uint32_t *used,
                      uint32_t room, double scale, int depth) {
   unsigned kind = (unsigned)get_number(b, 1);

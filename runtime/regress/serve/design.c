@@ -143,7 +143,7 @@ static void gemm_row(const ett_design *d, const double *x, row *r) {
 static void attention_row(const ett_design *d, const double *x, row *r) {
   double b = x[0], h = x[1], lq = x[3], lk = x[4], dim = x[5], sms = d->multiprocessors;
   double bh = b * h;
-  /* Counted as if causal, which is what samplers measure; a full mask does it twice. */
+  /* Work under a causal mask, which samplers measure; without a mask twice as much. */
   double area = lq * lk * (x[6] != 0 ? 1 : 2), reach = area / lq;
   double by32 = blocks(dim, 32) * 32, by64 = blocks(dim, 64) * 64;
   double power = exp2(ceil(log2(dim)));
@@ -187,8 +187,8 @@ static void rowwise_row(const double *x, row *r) {
   feature(r, z);
 }
 
-/* Tokens name rows of the whole vocabulary with equal chance: `here` of them name rows of
- * this rank, which are `unique` different ones. */
+/* Tokens are uniform over the whole vocabulary. The expected number of tokens in this
+ * rank's part is `here`; they read `unique` different rows. */
 static void embedding_row(const double *x, row *r) {
   double m = x[0], dim = x[1], v = x[2], whole = x[3];
   double here = m * fmin(1, v / whole), unique = v * (1 - exp(-m / whole));
@@ -209,7 +209,7 @@ static void embedding_row(const double *x, row *r) {
   feature(r, log(unique * dim)), feature(r, here / unique), feature(r, log(here));
 }
 
-/* Columns of embedding_row that grow with the table alone. */
+/* Columns of embedding_row that depend on the table's size only. */
 enum { TABLE_ELEMENTS = 5, TABLE_ROWS = 8 };
 
 void ett_design_table(const ett_design *design, const double *dims, double *columns) {

@@ -1,8 +1,8 @@
-/* Kernel shapes as what a regressor sees: columns of the analytic base and features of
- * the trees.
+/* Turns a kernel's shape into the inputs of a regressor: columns of the analytic base and
+ * features of the trees.
  *
- * A family is a kind of kernel whose time follows the same physics. Its dimensions
- * (dims) are doubles holding whole numbers:
+ * A family is a group of kernels whose times follow the same physics. Its dimensions
+ * (dims) are doubles that hold whole numbers:
  *   raw         any count: features are the dims themselves, no base but a constant
  *   gemm        batch, m, n, k
  *   attention   batch, heads, kv_heads, seq_q, seq_k, head_dim, causal (0 or 1)
@@ -13,7 +13,7 @@
  *   alpha_beta  elements; base columns 1 and elements alone
  *   wave        flops, bytes, then any features: for operators of unknown physics
  *
- * Columns are nonnegative quantities whose nonnegative combination is a time: a launch
+ * Columns are nonnegative, and a time is a nonnegative combination of them: a launch
  * constant, FLOPs, FLOPs quantised to whole tiles and whole waves of tiles over the
  * device's multiprocessors (NVIDIA, "Matrix multiplication background user's guide",
  * tile and wave quantisation), bytes of each operand, and hinges max(x - 2^p, 0) for the
@@ -55,34 +55,34 @@ typedef struct ett_design {
 int ett_family_find(const char *name);
 const char *ett_family_name(ett_family family);
 
-/* Checks the family, the count of dims (0 < dims <= 16, and what the family wants) and
- * multiprocessors > 0. Returns 0 or -1. */
+/* Checks the family, its number of dims (1 to 16) and multiprocessors > 0. Returns 0 or
+ * -1. */
 int ett_design_check(const ett_design *design, ett_err *err);
 
 /* Counts of columns and features of a checked design. */
 int ett_design_columns(const ett_design *design);
 int ett_design_features(const ett_design *design);
 
-/* Whether dims are what the family can take: finite, positive (causal may be 0). */
+/* Checks that dims are finite and positive; causal may be 0. Returns 0 or -1. */
 int ett_design_row_check(const ett_design *design, const double *dims, ett_err *err);
 
 /* Fills columns[0 .. ett_design_columns) and features[0 .. ett_design_features). */
 void ett_design_row(const ett_design *design, const double *dims, double *columns,
                     float *features);
 
-/* Of a lookup: sets the columns that grow with the table's size alone to those of dims.
+/* For embeddings: sets the columns that depend on the table's size only to those of dims.
  */
 void ett_design_table(const ett_design *design, const double *dims, double *columns);
 
-/* How large the kernel is, for ranges: the product that its time grows with. */
+/* Size of the kernel: the product of dimensions that its time grows with. */
 double ett_design_size(const ett_design *design, const double *dims);
 
-/* Whether kernels of the family lie on a line, so that neighbours by size mean something.
+/* Whether kernels of the family are ordered by size alone, so that they have neighbours.
  * Their ett_design_kernel then grows with the size. */
 bool ett_design_ordered(const ett_design *design);
 
-/* Equal for equal dims (rounded to whole numbers), on every machine. The vocabulary of
- * all ranks is left out: kernels that differ in it alone share a fold. */
+/* Hash of dims rounded to whole numbers, equal on every machine. It leaves out the
+ * vocabulary of all ranks: kernels that differ only in it share a fold. */
 uint64_t ett_design_kernel(const ett_design *design, const double *dims);
 
 /* splitmix64 (Steele, Lea, Flood 2014), the generator behind every seeded split. */

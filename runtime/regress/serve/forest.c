@@ -61,8 +61,8 @@ static const ett_tree_node *walk(const ett_tree_node *root, const float *feature
   return n;
 }
 
-/* Eight trees at once hide each other's loads: a step of one waits for its node, the
- * other seven go on. Trees that are through stay on their leaf. No feature may be NaN. */
+/* Evaluates eight trees at once: while one waits for a node, the others proceed. A tree
+ * that has reached its leaf stays there. No feature may be NaN. */
 enum { TOGETHER = 8 };
 
 static void walk_together(const ett_forest *forest, uint32_t first, const float *features,

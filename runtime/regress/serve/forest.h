@@ -1,8 +1,8 @@
 /* Compiled trees: the evaluator that serves boosted trees and random forests.
  *
  * A node is 12 bytes; the right child follows the left one. Sums run in float from
- * base_score in the order of the trees, as XGBoost's do, so that answers are the
- * library's own to the last bit. Nothing here needs XGBoost.
+ * base_score in the order of the trees, as in XGBoost, so predictions equal the library's
+ * to the last bit. Nothing here needs XGBoost.
  */
 #ifndef ETT_REGRESS_FOREST_H
 #define ETT_REGRESS_FOREST_H
@@ -22,17 +22,17 @@ typedef struct {
 typedef struct {
   uint32_t trees, nodes, features;
   float base_score;
-  uint32_t *roots; /* trees of them, ascending, into node */
+  uint32_t *roots; /* index into node of each tree's root, ascending */
   ett_tree_node *node;
-  void *memory; /* what ett_forest_free frees; NULL when it is a view */
+  void *memory; /* freed by ett_forest_free; NULL in a view */
 } ett_forest;
 
-/* Room for so many trees and nodes, zeroed. Returns 0 or -1. */
+/* Allocates a forest of this many trees and nodes, zeroed. Returns 0 or -1. */
 int ett_forest_make(uint32_t trees, uint32_t nodes, ett_forest *forest, ett_err *err);
 void ett_forest_free(ett_forest *forest);
 
-/* Every index inside its tree, children behind their parent, features in range: what
- * makes evaluation of a foreign forest safe. Returns 0 or -1. */
+/* Checks that every index is inside its tree, children follow their parent, and features
+ * are in range. Then evaluation is safe for a forest from any source. Returns 0 or -1. */
 int ett_forest_check(const ett_forest *forest, ett_err *err);
 
 /* The sum of a row's leaves. features[0 .. forest->features). */

@@ -122,8 +122,8 @@ static void trees(ett_ubj *u, builder *b) {
   free(t.threshold.items), free(t.missing.items);
 }
 
-/* Walks learner / gradient_booster / model, and learner_model_param, by their names
- * alone: no other object of the format has keys called so. */
+/* Finds learner / gradient_booster / model and learner_model_param by name only: no other
+ * object of the format has keys with these names. */
 static void any_member(ett_ubj *u, const unsigned char *key, size_t n, unsigned type,
                        void *context) {
   builder *b = context;

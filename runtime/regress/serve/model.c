@@ -222,7 +222,7 @@ double ett_model_correction(const ett_model *model, const float *features) {
   return model->forests ? sum / model->forests : 0;
 }
 
-/* Position of the first kernel that is not below `kernel`. */
+/* Position of the first kernel >= `kernel`. */
 static uint32_t lower_bound(const ett_model *model, uint64_t kernel) {
   uint32_t from = 0, to = model->twins;
   while (from < to) {
@@ -247,7 +247,7 @@ double ett_model_neighbours(const double *residual, size_t total, size_t at, siz
   for (size_t i = from; i < to && n < ETT_MODEL_NEIGHBOURS; i++) {
     if (i == without)
       continue;
-    size_t j = n++; /* insertion sort: there are few */
+    size_t j = n++; /* insertion sort: n is small */
     while (j > 0 && near[j - 1] > residual[i]) {
       near[j] = near[j - 1];
       j--;
@@ -260,7 +260,7 @@ double ett_model_neighbours(const double *residual, size_t total, size_t at, siz
 }
 
 /* log2 of the largest ratio by which a dimension leaves the samples' range. The
- * vocabulary of all ranks has no range: it counts through this rank's share of it. */
+ * vocabulary of all ranks does not count; this rank's share of it does. */
 static double how_far(const ett_model *model, const double *dims) {
   const ett_model_facts *f = &model->facts;
   double far = 0, size = ett_design_size(&model->design, dims);
@@ -281,9 +281,10 @@ static double how_far(const ett_model *model, const double *dims) {
   return isfinite(far) ? fmin(far, 60) : 60;
 }
 
-/* Samples of a lookup hold few vocabularies (one, with a share for each rank): the time
- * is asked at the nearest sampled one, with the same share, and what its columns of the
- * table's size add is corrected to the real table. Other lookups: dims themselves. */
+/* Samples of an embedding cover few vocabularies. For a vocabulary outside their range,
+ * the model is evaluated at the nearest sampled one, with the same share for a rank. Then
+ * ett_design_table sets the columns of the table's size to the real table. Returns the
+ * dims to evaluate: `near`, or dims where nothing needs to change. */
 static const double *sampled_table(const ett_model *model, const double *dims,
                                    double *near) {
   const ett_model_facts *f = &model->facts;
@@ -297,8 +298,8 @@ static const double *sampled_table(const ett_model *model, const double *dims,
   return near;
 }
 
-/* Whether this very kernel was sampled: position `at` of the twins holds it, and of a
- * lookup the vocabulary of all ranks is a sampled one, too. */
+/* Whether this kernel was sampled: position `at` of the twins holds it, and for
+ * embeddings the vocabulary of all ranks is also in the samples' range. */
 static bool is_measured(const ett_model *model, const double *dims, uint32_t at,
                         uint64_t kernel) {
   const ett_model_facts *f = &model->facts;

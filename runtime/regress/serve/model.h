@@ -1,5 +1,5 @@
-/* A fitted regressor as it is served: base, trees, twins and interval in one block of
- * memory, which is also the model file.
+/* A fitted regressor for predictions: base, trees, twins and interval in one block of
+ * memory. The block is also the model file.
  */
 #ifndef ETT_REGRESS_MODEL_H
 #define ETT_REGRESS_MODEL_H
@@ -22,16 +22,16 @@ typedef enum ett_provenance {
   ETT_EXTRAPOLATED
 } ett_provenance;
 
-/* Constants of a model; what the fit found. Residuals are of the logarithm of seconds
- * when log_target, of the target itself otherwise. */
+/* Results of the fit. Residuals are of the logarithm of seconds with log_target, else of
+ * the target itself. */
 typedef struct {
   uint32_t log_target; /* trees correct log(seconds / base) */
   uint32_t has_base;   /* otherwise the base is 1 */
   double shrink;       /* share of the trees' correction that is used inside the range */
   double shrink_outside; /* and outside */
-  double neighbours;  /* of ordered families: how many nearest sizes stand for a twin */
-  double twin_weight; /* share of the twins' median residual for a measured kernel */
-  double floor;       /* added to the predicted difficulty */
+  double neighbours;     /* ordered families: number of nearest sizes used as twins */
+  double twin_weight;    /* share of the twins' median residual for a measured kernel */
+  double floor;          /* added to the predicted difficulty */
   double width_inside, width_twin, width_outside; /* 90 % quantiles over difficulty */
   double size_least, size_most;
   double least[ETT_DESIGN_DIMS], most[ETT_DESIGN_DIMS];
@@ -43,13 +43,13 @@ typedef struct {
   ett_design design;
   ett_model_facts facts;
   int columns, features, forests;
-  const double *x;                      /* columns of them */
+  const double *x;                      /* coefficients of the columns */
   ett_forest forest[ETT_MODEL_FORESTS]; /* their mean is the correction */
   ett_forest difficulty;                /* log of the expected residual */
   uint32_t twins;
   const uint64_t *twin_kernel; /* ascending */
   const double *twin_residual; /* median of target - base */
-  void *memory;                /* the block that all point into */
+  void *memory;                /* the block that the pointers above point into */
   size_t length;
 } ett_model;
 
@@ -63,12 +63,12 @@ typedef struct {
 /* Assembles a block from parts (copied). Returns 0 or -1. free *block. */
 int ett_model_pack(const ett_model *parts, void **block, size_t *length, ett_err *err);
 
-/* Reads a block that is then the model's to free. Everything in it is checked before
- * anything is believed. Returns 0, or -1 with the block freed. */
+/* Checks a block completely, then reads it. The model owns the block and frees it.
+ * Returns 0, or -1 with the block freed. */
 int ett_model_open(void *block, size_t length, ett_model *model, ett_err *err);
 
-/* The same without the checksum, whose only work is to notice accidents early: for a
- * fuzzer to reach what lies behind it. */
+/* The same without the checksum, so that a fuzzer reaches the checks behind it. The
+ * checksum only detects accidental damage early. */
 int ett_model_open_unsigned(void *block, size_t length, ett_model *model, ett_err *err);
 void ett_model_close(ett_model *model);
 
@@ -77,11 +77,11 @@ int ett_model_predict(const ett_model *model, const double *dims, ett_prediction
                       ett_err *err);
 
 /* Median of the residuals of the `count` sizes nearest to position `at` in a sorted list
- * of `total`, the one at `without` left out (pass total to leave none out). */
+ * of `total`, without the one at `without` (pass total to use all). */
 double ett_model_neighbours(const double *residual, size_t total, size_t at, size_t count,
                             size_t without);
 
-/* The mean of the forests alone, for tests against the library. */
+/* Mean of the forests' predictions, for tests against the library. */
 double ett_model_correction(const ett_model *model, const float *features);
 
 #endif

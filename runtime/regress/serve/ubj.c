@@ -19,7 +19,7 @@ static uint64_t big_endian(ett_ubj *u, int bytes) {
   return value;
 }
 
-/* A number of the given type; types that are not ett_ubj_numbers set bad. */
+/* Reads a number of the given type; a type that is not a number sets bad. */
 static double number(ett_ubj *u, unsigned type) {
   switch (type) {
   case 'i':
@@ -62,7 +62,7 @@ static size_t size_of(unsigned type) {
                                       : 0;
 }
 
-/* A length: never more than the bytes that are left. */
+/* Reads a length; more than the remaining bytes sets bad. */
 static size_t length(ett_ubj *u) {
   unsigned type = ett_ubj_byte(u);
   if (size_of(type) == 0 || type == 'd' || type == 'D')

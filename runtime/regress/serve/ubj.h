@@ -1,7 +1,6 @@
 /* Universal Binary JSON (draft 12), as far as XGBoost writes it: objects, arrays, numbers
- * and text, read in place. The bytes are untrusted: no length reaches beyond them, depth
- * is bounded, and what is malformed sets `bad`, after which nothing more is to be
- * believed.
+ * and text, read in place. The bytes are untrusted: lengths and depth are bounded, and
+ * malformed input sets `bad`. After that, values read are meaningless.
  */
 #ifndef ETT_REGRESS_UBJ_H
 #define ETT_REGRESS_UBJ_H
@@ -17,34 +16,34 @@ typedef struct {
 } ett_ubj;
 
 typedef struct {
-  double *items; /* of one array; the caller's to free, grown as needed */
+  double *items; /* of one array, grown as needed; the caller frees it */
   size_t count, room;
 } ett_ubj_numbers;
 
-/* Called for each member of an object, with u behind the type of its value, which it
- * must read or skip. The key is not terminated. */
+/* Called for each member of an object. u is behind the type of the value; the function
+ * must read or skip the value. The key is not terminated. */
 typedef void (*ett_ubj_member)(ett_ubj *u, const unsigned char *key, size_t key_length,
                                unsigned type, void *context);
 
-/* The next byte; 0 and bad behind the last. */
+/* The next byte; at the end 0, and sets bad. */
 unsigned ett_ubj_byte(ett_ubj *u);
 
-/* A text's place in the data, with u behind it. */
+/* Start and length of a text in the data; moves u behind it. */
 void ett_ubj_text(ett_ubj *u, const unsigned char **start, size_t *count);
 bool ett_ubj_same(const unsigned char *start, size_t count, const char *name);
 
-/* The head of an array: the type of all its items (0: each says its own), and how many
- * there are. Returns whether they are counted; if not, ']' ends them. */
+/* Reads the head of an array: the type of all its items (0: each item has its own) and
+ * their number. Returns whether it states a number; if not, ']' ends the items. */
 bool ett_ubj_head(ett_ubj *u, unsigned *type, size_t *count);
 
-/* What follows '[': an array of numbers into list, whose count it sets; NULL to skip an
- * array of anything. */
+/* Reads the array after '[' into list, which must hold numbers. With list NULL it skips
+ * an array of any items. */
 void ett_ubj_array(ett_ubj *u, ett_ubj_numbers *list);
 
-/* What follows '{', member by member. */
+/* Reads the object after '{' and calls member for each of its members. */
 void ett_ubj_object(ett_ubj *u, ett_ubj_member member, void *context);
 
-/* A value of the given type. */
+/* Skips a value of the given type. */
 void ett_ubj_skip(ett_ubj *u, unsigned type);
 
 #endif
