@@ -353,6 +353,48 @@ describe("ett.trace readers", function()
     assert.truthy(tostring(why):find(("cut short: it ends at byte 5000 of %d"):format(#whole), 1, true), tostring(why))
   end)
 
+  it("reads the graph launches of an Nsight export as device work", function()
+    local path = folder .. "/graph.sqlite"
+    local pipe = assert(io.popen(("sqlite3 %q"):format(path), "w"))
+    pipe:write [[
+      CREATE TABLE StringIds(id INTEGER PRIMARY KEY, value TEXT);
+      INSERT INTO StringIds VALUES(1,'saxpy');
+      CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INTEGER,end INTEGER,deviceId INTEGER,streamId INTEGER,
+        shortName INTEGER);
+      INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES(100,143,0,7,1);
+      CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE(start INTEGER,end INTEGER,deviceId INTEGER,graphId INTEGER,
+        graphExecId INTEGER,contextId INTEGER,streamId INTEGER,correlationId INTEGER,globalPid INTEGER);
+      INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES(200,461,0,3,4,1,7,9,1);]]
+    if not pipe:close() then return pending("the sqlite3 shell is not installed") end
+    local t = open(path)
+    local kernels = t:events { class = "kernel" }
+    assert.equal(43 + 261, kernels:intervals():measure())
+    assert.same({ "CUDA graph", 0, 7, 9 }, { kernels:get(2, "name"), kernels:get(2, "device"),
+      kernels:get(2, "stream"), kernels:get(2, "correlation") })
+  end)
+
+  it("reads each real file once, through whatever links", function()
+    local lfs = require "lfs"
+    local top = folder .. "/links"
+    for _, name in ipairs{ "", "/run1", "/run1/deep" } do assert(lfs.mkdir(top .. name)) end
+    local text = document { event {} }
+    assert(require("ett.io").write(top .. "/run1/deep/trace_0.json", text))
+    assert(require("ett.io").write(folder .. "/outside.json", text))
+    for link, target in pairs{ latest = "run1", again = "run1/deep/trace_0.json", ["run1/self"] = "..",
+      ["run1/deep/loop"] = ".", ["run1/two.json"] = "deep/trace_0.json", ["out.json"] = "../outside.json",
+      ["dangling.json"] = "nowhere.json" } do
+      assert(lfs.link(target, top .. "/" .. link, true))
+    end
+    local t = open(top)
+    local paths = {}
+    for i, file in ipairs(t.files) do paths[i] = file.path:sub(#top + 2) end
+    table.sort(paths)
+    assert.same({ "out.json", "run1/deep/trace_0.json" }, paths)
+    assert.equal(2, t.event_count)
+    assert(lfs.link(top, folder .. "/entry", true))
+    assert.equal(2, open(folder .. "/entry").event_count)
+  end)
+
   it("reports progress from the caller's thread, and stops when it raises", function()
     local list = {}
     for i = 1, 50 do list[i] = event { ts = i } end

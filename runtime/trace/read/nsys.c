@@ -37,6 +37,7 @@ enum {
 
 static const nsys_table tables[] = {
     {"CUPTI_ACTIVITY_KIND_KERNEL", ON_DEVICE, NULL, {"demangledName", "shortName"}, NULL},
+    {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ON_DEVICE, NULL, {NULL}, "CUDA graph"},
     {"CUPTI_ACTIVITY_KIND_MEMCPY", ON_DEVICE, NULL, {NULL}, "Memcpy"},
     {"CUPTI_ACTIVITY_KIND_MEMSET", ON_DEVICE, NULL, {NULL}, "Memset"},
     {"CUPTI_ACTIVITY_KIND_RUNTIME", ON_HOST, "name", {"nameId"}, NULL},

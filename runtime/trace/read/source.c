@@ -127,10 +127,62 @@ static int add(ett_sources *s, const char *path, uint64_t bytes, ett_err *err) {
   return 0;
 }
 
-static int walk(ett_sources *s, const char *folder, int depth, ett_err *err) {
+/* What a walk has met: files and folders by device and number, links to look at later. */
+typedef struct walker {
+  ett_sources *sources;
+  struct met {
+    dev_t device;
+    ino_t number;
+  } * met;
+  char **links;
+  uint32_t met_count, met_capacity, link_count, link_capacity;
+  ett_err *err;
+} walker;
+
+static int walk_memory(walker *w) {
+  return ett_err_set(w->err, ETT_ERR_MEMORY, "out of memory");
+}
+
+/* 1 the first time, 0 later, -1. */
+static int is_new(walker *w, const struct stat *st) {
+  for (uint32_t i = 0; i < w->met_count; i++)
+    if (w->met[i].device == st->st_dev && w->met[i].number == st->st_ino)
+      return 0;
+  if (ett_grow(&w->met, w->met_count, &w->met_capacity, 64, sizeof *w->met))
+    return walk_memory(w);
+  w->met[w->met_count++] = (struct met){st->st_dev, st->st_ino};
+  return 1;
+}
+
+static int walk(walker *w, const char *folder, int depth);
+
+/* A file or folder by its path. Links are kept for later: a file is named by its real
+ * path when that is below the folder too. */
+static int visit(walker *w, const char *path, int depth, bool follow) {
+  struct stat st;
+  if (!follow && lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
+    if (ett_grow(&w->links, w->link_count, &w->link_capacity, 16, sizeof *w->links))
+      return walk_memory(w);
+    w->links[w->link_count] = strdup(path);
+    return w->links[w->link_count] ? (w->link_count++, 0) : walk_memory(w);
+  }
+  if (stat(path, &st) != 0)
+    return 0;
+  const bool folder = S_ISDIR(st.st_mode);
+  if (!(folder ? depth < DEPTH : S_ISREG(st.st_mode) && has_extension(path)))
+    return 0;
+  int first = is_new(w, &st);
+  if (first <= 0)
+    return first;
+  return folder ? walk(w, path, depth + 1)
+                : add(w->sources, path, (uint64_t)st.st_size, w->err);
+}
+
+static int walk(walker *w, const char *folder, int depth) {
   DIR *d = opendir(folder);
   if (!d)
-    return ett_err_set(err, ETT_ERR_IO, "cannot open '%s': %s", folder, strerror(errno));
+    return ett_err_set(w->err, ETT_ERR_IO, "cannot open '%s': %s", folder,
+                       strerror(errno));
   int result = 0;
   struct dirent *e;
   while (result == 0 && (e = readdir(d))) {
@@ -139,25 +191,38 @@ static int walk(ett_sources *s, const char *folder, int depth, ett_err *err) {
     size_t n = strlen(folder) + strlen(e->d_name) + 2;
     char *path = malloc(n);
     if (!path) {
-      result = ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+      result = walk_memory(w);
       break;
     }
     strcpy(path, folder);
     if (n > 2 && folder[strlen(folder) - 1] != '/')
       strcat(path, "/");
     strcat(path, e->d_name);
-    struct stat st;
-    if (stat(path, &st) == 0) {
-      if (S_ISDIR(st.st_mode)) {
-        if (depth < DEPTH)
-          result = walk(s, path, depth + 1, err);
-      } else if (S_ISREG(st.st_mode) && has_extension(path)) {
-        result = add(s, path, (uint64_t)st.st_size, err);
-      }
-    }
+    result = visit(w, path, depth, false);
     free(path);
   }
   closedir(d);
+  return result;
+}
+
+static int by_text(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The trace files below a folder, each once: first those on real paths. */
+static int walk_all(ett_sources *s, const char *folder, ett_err *err) {
+  walker w = {.sources = s, .err = err};
+  int result = visit(&w, folder, -1, true);
+  for (uint32_t from = 0; result == 0 && from < w.link_count;) {
+    uint32_t to = w.link_count;
+    qsort(w.links + from, to - from, sizeof *w.links, by_text);
+    for (; result == 0 && from < to; from++)
+      result = visit(&w, w.links[from], 0, true);
+  }
+  for (uint32_t i = 0; i < w.link_count; i++)
+    free(w.links[i]);
+  free(w.links);
+  free(w.met);
   return result;
 }
 
@@ -189,7 +254,7 @@ int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode,
     return ett_err_set(err, ETT_ERR_MISSING, "cannot read '%s': %s", path,
                        strerror(errno));
   int folder = S_ISDIR(st.st_mode);
-  if (folder ? walk(s, path, 0, err) : add(s, path, (uint64_t)st.st_size, err))
+  if (folder ? walk_all(s, path, err) : add(s, path, (uint64_t)st.st_size, err))
     goto fail;
   if (s->count)
     qsort(s->items, s->count, sizeof *s->items, by_path);

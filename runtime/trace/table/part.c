@@ -97,6 +97,7 @@ ett_trace_class ett_trace_classify(const char *category, size_t length) {
       {"overhead", ETT_CLASS_OVERHEAD},
       {"collective_comm", ETT_CLASS_DEVICE_ANNOTATION},
       {"CUPTI_ACTIVITY_KIND_KERNEL", ETT_CLASS_KERNEL},
+      {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ETT_CLASS_KERNEL},
       {"CUPTI_ACTIVITY_KIND_MEMCPY", ETT_CLASS_MEMCPY},
       {"CUPTI_ACTIVITY_KIND_MEMSET", ETT_CLASS_MEMSET},
       {"CUPTI_ACTIVITY_KIND_RUNTIME", ETT_CLASS_RUNTIME},
