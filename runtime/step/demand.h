@@ -30,11 +30,10 @@ typedef enum ett_stage_place {
 typedef struct ett_demand {
   ett_demand_kind kind;
   double amount; /* bytes of the whole buffer; parameters for updates */
-  int32_t nodes,
-      gpus_per_node;     /* of a message: its group has nodes * gpus_per_node ranks */
-  int32_t layers;        /* of an update: repeated layers that it holds */
-  ett_stage_place place; /* of an update */
-  int32_t element_bytes; /* 4, 2 or 1: which dtype moves */
+  int32_t nodes, gpus_per_node, ranks; /* of a message's group: ett_group_span */
+  int32_t layers;                      /* of an update: repeated layers that it holds */
+  ett_stage_place place;               /* of an update */
+  int32_t element_bytes;               /* 4, 2 or 1: which dtype moves */
 } ett_demand;
 
 typedef struct ett_demand_time {

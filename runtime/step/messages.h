@@ -24,10 +24,6 @@ typedef struct ett_slice_gradients {
   ett_buckets dense, expert;
 } ett_slice_gradients;
 
-typedef struct ett_rank_group {
-  int64_t degree, stride; /* ranks, and how far apart they are */
-} ett_rank_group;
-
 /* One evaluation of a plan: its inputs, its demands and its state. */
 typedef struct ett_evaluation {
   const ett_program *program;
@@ -37,6 +33,7 @@ typedef struct ett_evaluation {
   ett_err *err;
   int untimed, failed;
   ett_rank_group dense, expert; /* the ranks that share dense and expert weights */
+  ett_group_span dense_span, expert_span;
 } ett_evaluation;
 
 /* The arrays of one evaluation, in the workspace's block of memory. */
@@ -56,10 +53,10 @@ int ett_messages_cross_node(int64_t s, int64_t stride, int gpus_per_node);
 /* Seconds of one demand; 0 while it is untimed, and of an amount of 0. */
 double ett_messages_ask(ett_evaluation *e, ett_demand demand);
 
-/* The messages of a buffer over a group: buckets, or single layers under ZeRO-3. */
-ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind,
-                                 ett_rank_group g, double bytes, int64_t layers,
-                                 int32_t element_bytes);
+/* The messages of a buffer over the ranks that share it: buckets, or single layers under
+ * ZeRO-3. */
+ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int experts,
+                                 double bytes, int64_t layers, int32_t element_bytes);
 
 /* Seconds of all buckets in sequence. */
 double ett_buckets_seconds(ett_buckets b);

@@ -99,6 +99,7 @@ static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, in
                                           .amount = bytes,
                                           .nodes = across ? 2 : 1,
                                           .gpus_per_node = across ? 1 : 2,
+                                          .ranks = 2,
                                           .element_bytes = element_bytes});
 }
 
@@ -246,13 +247,18 @@ static void finish_step(const ett_evaluation *e, const ett_step_arrays *a, doubl
 static ett_evaluation begin(const ett_program *program, const ett_step_plan *plan,
                             ett_demands *demands, ett_step_workspace *w, ett_err *err) {
   int64_t data = (int64_t)plan->dp * plan->cp, experts = (int64_t)plan->ep * plan->etp;
-  return (ett_evaluation){.program = program,
-                          .plan = plan,
-                          .demands = demands,
-                          .w = w,
-                          .err = err,
-                          .dense = {data, plan->tp},
-                          .expert = {data * plan->tp / experts, experts}};
+  int64_t world = data * plan->tp * plan->pp;
+  ett_rank_group dense = {data, plan->tp}, expert = {data * plan->tp / experts, experts};
+  return (ett_evaluation){
+      .program = program,
+      .plan = plan,
+      .demands = demands,
+      .w = w,
+      .err = err,
+      .dense = dense,
+      .expert = expert,
+      .dense_span = ett_group_topology(dense, world, plan->gpus_per_node),
+      .expert_span = ett_group_topology(expert, world, plan->gpus_per_node)};
 }
 
 /* The pipeline of a plan over the arrays of its slices. */

@@ -98,8 +98,19 @@ int ett_step_interval(ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *workspace,
                       double correlation, double *low, double *high, ett_err *err);
 
-/* Nodes and GPUs on each that a group of `degree` ranks, `stride` apart, spans. */
-void ett_group_topology(int64_t degree, int64_t stride, int gpus_per_node, int32_t *nodes,
-                        int32_t *gpus);
+/* Groups of `degree` ranks, `stride` apart, which fill the ranks from 0 on. */
+typedef struct ett_rank_group {
+  int64_t degree, stride;
+} ett_rank_group;
+
+/* Where the groups of a plan lie. A ring is as slow as its poorest node, so that the
+ * groups which do not align with nodes count by their worst. */
+typedef struct ett_group_span {
+  int32_t nodes;         /* the most that one group spans */
+  int32_t gpus_per_node; /* the fewest ranks on one node, of groups that leave theirs */
+} ett_group_span;
+
+/* The span of all groups among `world` ranks, a multiple of degree * stride. */
+ett_group_span ett_group_topology(ett_rank_group group, int64_t world, int gpus_per_node);
 
 #endif

@@ -58,14 +58,14 @@ static void spans_nodes(void **state) {
     int gpus, nodes, inside;
   } cases[] = {
       {8, 1, 4, 2, 4}, {2, 1, 4, 1, 2}, {4, 2, 4, 2, 2}, {4, 4, 4, 4, 1},
-      {4, 8, 4, 4, 1}, {3, 1, 4, 1, 3}, {6, 1, 4, 2, 4}, {1, 1, 4, 1, 1},
+      {4, 8, 4, 4, 1}, {3, 1, 4, 1, 3}, {6, 1, 4, 2, 2}, {1, 1, 4, 1, 1},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    int32_t nodes, gpus;
-    ett_group_topology(cases[i].degree, cases[i].stride, cases[i].gpus, &nodes, &gpus);
-    assert_int_equal(nodes, cases[i].nodes);
-    assert_int_equal(gpus, cases[i].inside);
-    assert_true(nodes * gpus >= cases[i].degree);
+    ett_group_span span =
+        ett_group_topology((ett_rank_group){cases[i].degree, cases[i].stride},
+                           cases[i].degree * cases[i].stride, cases[i].gpus);
+    assert_int_equal(span.nodes, cases[i].nodes);
+    assert_int_equal(span.gpus_per_node, cases[i].inside);
   }
 }
 

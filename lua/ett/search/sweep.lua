@@ -76,7 +76,8 @@ end
 --- The lowered program of a plan. `run.lowered` is that of the plan before, until a field changes that it depends on.
 local function lowered_of(run, p)
   if not run.lowered then
-    local key = fields.program_key(p)
+    local key
+    key, run.by_world = lower.key(p, run.cluster.gpus_per_node)
     run.lowered = run.programs[key] or lower.program(run.model, p, run.times)
     run.programs[key] = run.lowered
   end
@@ -140,9 +141,10 @@ local function combinations(run, p, depth)
   local name = run.names[depth]
   if not name then return visit(run, p) end
   local changes_program = fields.list[fields.position[name]].program
+  local changes_world = name == "pp" or name == "dp"
   for _, value in ipairs(run.values[name]) do
     p[name] = value
-    if changes_program then run.lowered = nil end
+    if changes_program or changes_world and run.by_world then run.lowered = nil end
     combinations(run, p, depth + 1)
   end
 end

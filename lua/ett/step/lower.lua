@@ -3,6 +3,7 @@
 -- One program serves every plan that agrees in the fields marked `program` in ett.plan.fields. The others (pipeline,
 -- data parallelism, schedule, recompute, ZeRO) are counted in runtime/step.
 local architecture = require "ett.model.architecture"
+local fields = require "ett.plan.fields"
 local times_module = require "ett.step.times"
 local step_core = require "ett.step"
 local schema = require "ett.base.schema"
@@ -73,8 +74,9 @@ end
 
 local function add_collective(state, item)
   local p = state.plan
-  local nodes, gpus = step_core.group(item.degree, item.stride or stride_of(item.group, p), state.gpus_per_node)
-  local topology = { nodes = nodes, gpus_per_node = gpus }
+  local nodes, gpus = step_core.group(item.degree, item.stride or stride_of(item.group, p), state.gpus_per_node,
+    p.pp * p.tp * p.cp * p.dp)
+  local topology = { nodes = nodes, gpus_per_node = gpus, ranks = item.degree }
   local role = role_of(item, p)
   local bytes = item.bytes
   if item.role == "exchange" and p.deduplicate_tokens then
@@ -145,6 +147,19 @@ local function add_host_wait(state, uses)
   uses[add(state, { name = "host", kind = "operator", family = "elementwise", role = "alone", shape = {},
     forward = seconds_of(answer(forward)), backward = seconds_of(answer(backward)),
     forward_answer = answer(forward), backward_answer = answer(backward) })] = 1
+end
+
+--- What the program of a plan depends on, as text, and whether its numbers of stages and replicas are among it: groups
+--- that do not align with nodes lie elsewhere in each stage.
+function lower.key(p, gpus_per_node)
+  local etp = p.etp or p.tp
+  local key = fields.program_key(p)
+  for _, ranks in ipairs { p.tp, p.tp * p.cp, etp, etp * p.ep } do
+    if ranks % gpus_per_node ~= 0 and gpus_per_node % ranks ~= 0 then
+      return ("%s %d"):format(key, p.pp * p.tp * p.cp * p.dp), true
+    end
+  end
+  return key, false
 end
 
 --- Lowers a model under a clean plan.

@@ -4,6 +4,7 @@
 --   local times = require("ett.step.times").new(cluster, profile)
 --   times:operator(op, shape, "bf16", "forward") -> { seconds, low_seconds, high_seconds, provenance, detail }
 local assumed = require "ett.profile.assumed"
+local comm = require "ett.comm"
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
@@ -78,14 +79,31 @@ function Times:operator(op, shape, dtype, pass, key)
   return answer
 end
 
+--- The time of a group of `ranks`, of which gpus_per_node are on its poorest node, from that of as many on each of its
+--- nodes: the bytes that a rank moves, of an all_to_all those that leave the node, are in the ratio of the factors.
+local function uneven(answer, kind, topology)
+  local n, inside, ranks = topology.nodes, topology.gpus_per_node, topology.ranks
+  if not ranks or ranks == n * inside then return answer end
+  local ratio
+  if kind == "all_to_all" then
+    ratio = (1 - inside / ranks) / (1 - 1 / n)
+  else
+    ratio = comm.factor(kind, ranks) / comm.factor(kind, n * inside)
+  end
+  local scaled = {}
+  for key, value in pairs(answer) do scaled[key] = key:find "seconds$" and ratio * value or value end
+  return scaled
+end
+
 --- Seconds of one collective; `bytes` of the whole buffer (nccl-tests' convention).
----@param topology table nodes, gpus_per_node
+---@param topology table nodes, gpus_per_node; ranks, where they are not the product of both
 function Times:collective(kind, bytes, topology, dtype)
-  local id = ("%s %.17g %d %d %s"):format(kind, bytes, topology.nodes, topology.gpus_per_node, dtype)
+  local id = ("%s %.17g %d %d %d %s"):format(kind, bytes, topology.nodes, topology.gpus_per_node, topology.ranks or 0,
+    dtype)
   local answer = self.collectives[id]
   if not answer then
-    answer = check(self.profile and self.profile:collective(kind, bytes, topology, dtype)
-      or require("ett.profile.cluster").collective(self.cluster, kind, bytes, topology), kind)
+    answer = uneven(check(self.profile and self.profile:collective(kind, bytes, topology, dtype)
+      or require("ett.profile.cluster").collective(self.cluster, kind, bytes, topology), kind), kind, topology)
     self.collectives[id] = answer
   end
   return answer

@@ -24,7 +24,7 @@ static int demands_new(lua_State *L) {
 void ett_step_lua_push_demand(lua_State *L, const ett_demands *demands, size_t index) {
   const ett_demand *d = ett_demands_at(demands, index);
   const ett_demand_time *time = ett_demands_time(demands, index);
-  lua_createtable(L, 0, 9);
+  lua_createtable(L, 0, 10);
   ett_lua_set_integer(L, "index", (int64_t)index + 1);
   ett_lua_set_string(L, "kind", demand_names[d->kind]);
   if (d->kind == ETT_DEMAND_OPTIMIZER) {
@@ -35,6 +35,7 @@ void ett_step_lua_push_demand(lua_State *L, const ett_demands *demands, size_t i
     ett_lua_set_number(L, "bytes", d->amount);
     ett_lua_set_integer(L, "nodes", d->nodes);
     ett_lua_set_integer(L, "gpus_per_node", d->gpus_per_node);
+    ett_lua_set_integer(L, "ranks", d->ranks);
   }
   ett_lua_set_integer(L, "element_bytes", d->element_bytes);
   if (time) {
