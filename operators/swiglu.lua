@@ -4,7 +4,7 @@ local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "swiglu", aliases = { "silu_mul", "geglu" }, family = "elementwise",
+local op = { name = "swiglu", aliases = { "silu_mul", "geglu" }, family = "elementwise", gated = true,
   summary = "gated activation silu(gate) * up", compiled = "swiglu" }
 
 op.schema = { tokens = "count", width = "count" }

@@ -1,6 +1,7 @@
 --- Zero-bubble schedule H1 (Qi et al. 2023, section 2.1): 1F1B whose backward is split, so
 --- that weight gradients fill the cool-down. As many activations in flight as 1F1B.
-local schedule = { name = "zb_h1", summary = "1F1B with weight gradients in the cool-down (zero bubble, H1)" }
+local schedule = { name = "zb_h1", chunks = 1,
+  summary = "1F1B with weight gradients in the cool-down (zero bubble, H1)" }
 
 --- Units of one stage, in order.
 ---@param stage integer 1 is the first

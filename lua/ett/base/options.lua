@@ -8,7 +8,7 @@
 --   }
 --
 -- Kinds: string (the default), number (finite), positive (above 0), integer, count (from 1), whole (digits only, at
--- most 2^53).
+-- most 2^53). `least` and `most` are limits of a number.
 -- `many = true` collects the values of a repeated option. Every command has --help and --traceback; a command that
 -- finds files by name (`finds = true`) has --path.
 local error_module = require "ett.base.error"
@@ -104,6 +104,10 @@ local function read(option, text)
   local kind = kinds[option.kind or "string"]
   local value = kind[1](text)
   if value == nil then return nil, ("option '--%s' must be %s, got '%s'"):format(option[1], kind[2], text) end
+  local bound = option.least and value < option.least and "least" or option.most and value > option.most and "most"
+  if bound then
+    return nil, ("option '--%s' must be at %s %g, got '%s'"):format(option[1], bound, option[bound], text)
+  end
   return value
 end
 

@@ -3,12 +3,12 @@ local front = {}
 
 local shared = {
   cluster = { "cluster", "NAME", "cluster by name or file: its device and links", extension = true },
-  overlap = { "overlap", "F", "fraction of traffic that may hide behind compute", kind = "number", default = 1,
-    extension = true },
+  overlap = { "overlap", "F", "fraction of traffic that may hide behind compute", kind = "number", least = 0,
+    most = 1, default = 1, extension = true },
   schedule = { "schedule", "NAME", "gpipe holds the activations of every microbatch, 1f1b of one pipeline depth",
     choices = { "1f1b", "gpipe" }, default = "1f1b", extension = true },
-  optimizer_bytes = { "optimizer_bytes", "B", "bytes of optimizer state a parameter", kind = "number", default = 12,
-    extension = true },
+  optimizer_bytes = { "optimizer_bytes", "B", "bytes of optimizer state a parameter", kind = "number", least = 0,
+    most = 1024, default = 12, extension = true },
   json = { "json", "print JSON", extension = true },
   csv = { "csv", "print CSV", extension = true },
 }
@@ -26,6 +26,17 @@ function front.wholes(options, list)
       required = entry.required }
   end
   return options
+end
+
+--- Refuses a run of less than one batch: it has no FLOP and no time. `--as readme|head` answers as those programs do.
+---@param name string the command
+function front.check_tokens(name, o)
+  if o.as == "readme" or o.as == "head" then return end
+  local batch = o.batch_size and o.seq_len and o.batch_size * o.seq_len
+  if batch and o.dataset_size and o.dataset_size < batch then
+    require("ett.base.error").raise("usage", "%s: option '--dataset_size' must be at least one batch, "
+      .. "batch_size * seq_len = %d tokens, got %g", name, batch, o.dataset_size)
+  end
 end
 
 --- A collector of lines: out(format, ...) adds one, out.print() prints all.

@@ -157,6 +157,22 @@ local function read_window(config, hyper, notes)
   end
 end
 
+-- Names of activations in transformers (activations.py). The estimate takes the time of gelu, or of swiglu if gated.
+local activations = {}
+for name in ([[gelu gelu_10 gelu_accurate gelu_fast gelu_new gelu_python gelu_python_tanh gelu_pytorch_tanh geglu
+    laplace leaky_relu linear mish prelu quick_gelu relu relu2 relu6 sigmoid silu swiglu swish tanh xielu]])
+    :gmatch "%S+" do activations[name] = true end
+
+local function check_activation(config, found)
+  for _, key in ipairs { "hidden_act", "hidden_activation", "activation_function" } do
+    local value = config[key]
+    if type(value) == "string" and not activations[value] then
+      found[#found + 1] = ("field '%s': unknown activation '%s'%s"):format(key, value,
+        error_module.suggestion(value, schema.keys(activations)))
+    end
+  end
+end
+
 local function add_notes(config, hyper, notes)
   if type(config.quantization_config) == "table" then
     local method = config.quantization_config.quant_method
@@ -192,6 +208,10 @@ function huggingface.hyper(config, label)
   local kind, known = type_of(config, label)
   for name, value in pairs(known[2] or {}) do hyper[name] = value end
   read_common(config, hyper, found)
+  check_activation(config, found)
+  if config.encoder_function_list ~= nil then
+    found[#found + 1] = "field 'encoder_function_list' goes into ett.model.list of a script, or a YAML file of --config"
+  end
   local name = known[1]
   if known.read then known.read(config, hyper, notes, found) end
   if #found > 0 then error_module.raise("model", "%s: %s", label, table.concat(found, "; ")) end

@@ -7,6 +7,7 @@ local architecture = require "ett.model.architecture"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local list = require "ett.model.list"
+local operator = require "ett.operator"
 local schema = require "ett.base.schema"
 
 local model = {}
@@ -14,9 +15,26 @@ local model = {}
 --- A model of an architecture found by name, or of a function.
 function model.new(name, hyper) return architecture.new(name, hyper) end
 
+-- Hyper-parameters with gated_mlp where an operator of the list is gated, as swiglu is.
+local function with_gate(names, hyper)
+  for _, name in ipairs(type(names) == "table" and names or {}) do
+    if operator.exists(name) and operator.get(name).gated then
+      if hyper.gated_mlp == false or hyper.activation == "gelu" then
+        error_module.raise("model", "encoder_function_list: '%s' is gated, which contradicts %s", name,
+          hyper.activation == "gelu" and "activation = 'gelu'" or "gated_mlp = false")
+      end
+      local copy = { gated_mlp = true }
+      for field, value in pairs(hyper) do copy[field] = value end
+      return copy
+    end
+  end
+  return hyper
+end
+
 --- A model whose repeated layer is a list of operator names: the reference's encoder_function_list. Embedding, final
 --- norm, head and loss are added. Collectives enclose each tensor-parallel region.
 function model.list(names, hyper)
+  hyper = with_gate(names, schema.argument(hyper, "table", "ett.model.list", "hyper"))
   local built = architecture.new(function(clean) return list(names, clean) end, hyper)
   built.name = "encoder_function_list"
   return built

@@ -18,7 +18,7 @@ operator.families = { "gemm", "bmm", "attention", "norm", "softmax", "elementwis
 local fields = {
   name = "string", aliases = "list?", summary = "string", source = "string?", schema = "table",
   family = { "string", default = "elementwise", one_of = operator.families },
-  experts = "boolean?", masked = "boolean?", selective = "boolean?", compiled = "string?",
+  experts = "boolean?", gated = "boolean?", masked = "boolean?", selective = "boolean?", compiled = "string?",
   region = { "string", optional = true, one_of = { "enter", "leave" } },
   shape = "function", flops = "function", bytes = "function", model_flops = "function?",
   parameters = "function?", activation_bytes = "function?", constraints = "list?", passes = "list?",

@@ -1,5 +1,5 @@
 --- Rules of a plan: among its fields, with the model, and with the cluster; and the nearest plans that keep them.
-local built_in = require("ett.plan.schedules").built_in
+local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
 
 local rules = {}
@@ -117,7 +117,7 @@ end
 --- Rules of the schedule.
 local function schedule(p, micro_batches, add)
   if p.serial_sends and p.overlap_sends then add("serial_sends and overlap_sends exclude each other") end
-  if p.vp > 1 and p.schedule ~= "interleaved" and built_in[p.schedule] then
+  if p.vp > 1 and p.vp > (schedules.chunks(p.schedule) or p.vp) then
     add("vp = %d needs schedule = 'interleaved', got '%s'", p.vp, p.schedule)
   end
   if p.schedule ~= "interleaved" then return end

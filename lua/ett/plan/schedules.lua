@@ -12,7 +12,7 @@ local schedules = {}
 schedules.built_in = { ["gpipe"] = true, ["1f1b"] = true, ["interleaved"] = true }
 
 local folder = "lua/schedules"
-local fields = { name = "string?", summary = "string?", order = "function" }
+local fields = { name = "string?", summary = "string?", chunks = "count?", order = "function" }
 
 --- Names of every schedule found.
 function schedules.names() return find.names(folder) end
@@ -26,7 +26,7 @@ function schedules.call(label, fn, ...)
   return error_module.wrap(label, fn, ...)
 end
 
---- The function `order` of a schedule file, and "file:line" of it for messages.
+--- A schedule's description, checked, and its path.
 local function load(name)
   local schedule, path = find.load(folder, name)
   local file = path:match("([^/]+)$")
@@ -38,7 +38,13 @@ local function load(name)
   if schedule.name and schedule.name ~= name then
     error_module.raise("model", "%s: field 'name' must be '%s' as the file's, got '%s'", file, name, schedule.name)
   end
-  return schedule.order, schema.place(schedule.order, path)
+  return schedule, path
+end
+
+--- The most model chunks of a stage that a schedule can order; nil: any number.
+function schedules.chunks(name)
+  if schedules.built_in[name] then return name ~= "interleaved" and 1 or nil end
+  return load(name).chunks
 end
 
 --- The units of every stage under a plan, as C reads them, and a label for faults; nil for a built-in schedule.
@@ -46,7 +52,8 @@ end
 ---@return userdata? orders, string? label
 function schedules.orders(p)
   if schedules.built_in[p.schedule] then return nil end
-  local order, label = load(p.schedule)
+  local schedule, path = load(p.schedule)
+  local order, label = schedule.order, schema.place(schedule.order, path)
   local stages = {}
   for stage = 1, p.pp do
     local ok, units = pcall(order, stage, p)

@@ -9,8 +9,19 @@ local sample_limit = {}
 
 local INSTRUCTIONS, ELSEWHERE_SECONDS = 1000000, 1
 
+local function given_seconds()
+  local text = os.getenv "ETT_KERNEL_SECONDS"
+  if not text or text == "" then return 60 end
+  local seconds = tonumber(text)
+  if not seconds or not (seconds > 0 and seconds <= 86400) then
+    error_module.raise("usage", "ETT_KERNEL_SECONDS must be a number of seconds above 0 and at most 86400, got '%s'",
+      text)
+  end
+  return seconds
+end
+
 --- Seconds after which a kernel, or the Lua that describes one, is stopped (ETT_KERNEL_SECONDS).
-sample_limit.seconds = tonumber(os.getenv("ETT_KERNEL_SECONDS")) or 60
+sample_limit.seconds = given_seconds()
 
 --- Calls fn(...) in the running coroutine. clock.spent: seconds of the limited call up to the last look, nil where it
 --- began later; clock.paused: no limited call is running.

@@ -15,6 +15,12 @@ local fields = {
 --- Names of all metrics, sorted.
 function metrics.names() return find.names(kind) end
 
+--- Whether a metric of that name exists, or a file of that path.
+function metrics.exists(name)
+  if name:find("%.lua$") then return require("lfs").attributes(name, "mode") == "file" end
+  return find.path(kind, name) ~= nil
+end
+
 --- A metric's description, checked.
 ---@param name string its name, or the path of its file
 function metrics.load(name)

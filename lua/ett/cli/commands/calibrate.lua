@@ -38,6 +38,9 @@ return {
     { "quiet", "print nothing" },
   },
   run = function(opts, words)
+    if opts.date and not opts.date:match("^%d%d%d%d%-[01]%d%-[0-3]%d$") then
+      error_module.raise("usage", "calibrate: option '--date' must be YYYY-MM-DD, got '%s'", opts.date)
+    end
     if opts.kernels then return run_kernels(opts, words) end
     if #words < 2 then
       error_module.raise("usage", "calibrate: expected CLUSTER FOLDER ...; `ett calibrate --help` says more")

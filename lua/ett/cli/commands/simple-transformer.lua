@@ -19,7 +19,7 @@ local function common(version)
     { "tp", 1, "degree over the inner width" }, { "tp2", 1, "degree over the model width" },
   })
   for _, option in ipairs {
-    { "dataset_size", "TOKENS", "tokens of the run (default 20 for each parameter)", kind = "number" },
+    { "dataset_size", "TOKENS", "tokens of the run (default 20 for each parameter)", kind = "positive" },
     { "chip_type", "NAME", "chip", choices = simple.chip_names(version), default = version ~= "readme" and "H100"
       or nil },
     { "as", "NAME", "version of the model", choices = { "readme", "head", "corrected" }, default = "corrected",
@@ -28,19 +28,19 @@ local function common(version)
   if version ~= "readme" then
     table.move({
       { "network_bandwidth", "B", "bytes/s of a chip (default the chip's)", kind = "positive" },
-      { "base_utilization", "U", "fraction of peak that a matmul reaches", kind = "positive", default = 0.6 },
+      { "base_utilization", "U", "fraction of peak that a matmul reaches", kind = "positive", most = 1, default = 0.6 },
     }, 1, 2, #list + 1, list)
   end
   return front.add(list, { "json", "csv" })
 end
 
 local corrections = {
-  { "latency_seconds", "S", "latency of one hop (default 0, or the cluster's)", kind = "number" },
+  { "latency_seconds", "S", "latency of one hop (default 0, or the cluster's)", kind = "number", least = 0, most = 10 },
   { "node_chips", "N", "chips that share a node's links (default 1, or the cluster's)", kind = "count" },
   { "node_bandwidth", "B", "bytes/s inside a node (default the chip's network)", kind = "positive" },
   { "zero", "N", "ZeRO stage", choices = { "0", "1", "2", "3" }, default = "0" },
   { "recompute", "keep layer inputs only, repeat the forward pass" },
-  { "gradient_bytes", "B", "bytes of a gradient", kind = "number", default = 2 },
+  { "gradient_bytes", "B", "bytes of a gradient", kind = "number", least = 0, most = 64, default = 2 },
   { "memory_bytes", "B", "memory of a chip (default the chip's)", kind = "positive" },
   { "sensitivities", "effect of 10 % more of each quantity" },
 }
@@ -180,6 +180,7 @@ end
 function command.run(argv)
   local version = version_of(argv)
   local o = options_module.parse(command, argv)
+  front.check_tokens("simple-transformer", o)
   local m, r, chip = described(o, version)
   local rows = o.sensitivities and simple.sensitivities(m)
   if o.json then

@@ -244,6 +244,14 @@ local function run(opts, positional)
   if #paths == 0 then error_module.raise("usage", "trace: give the folder or file of a trace: ett trace DIR") end
   if opts.diff then return print_diff(paths, opts, metrics.load_all{ "device_time" }) end
   local asked = #names > 0
+  for _, name in ipairs(opts.all and names or {}) do
+    if not metrics.exists(name) then
+      error_module.raise("missing", "trace: cannot read '%s': no such file, folder or metric", name)
+    end
+  end
+  if opts.card and not require("lfs").attributes(opts.card) then
+    error_module.raise("missing", "trace: --card: cannot read '%s': no such file", opts.card)
+  end
   if opts.all then names = metrics.names() elseif not asked then names = overview end
   local chosen = metrics.load_all(names)
   if #paths > 1 then return batch(paths, opts, chosen) end
@@ -293,7 +301,8 @@ return {
       choices = { "auto", "torch", "nsys", "tpu" } },
     { "align", "MODE", "how to match collectives over ranks (none: as recorded)",
       choices = { "auto", "none", "clocks", "force" } },
-    { "tolerance-us", "US", "greatest median difference of ends between ranks when matching", kind = "number" },
+    { "tolerance-us", "US", "greatest median difference of ends between ranks when matching", kind = "number",
+      least = 0 },
     { "collective", "KIND", "collective for the Hockney fit (all_reduce)" },
     { "n-chips", "N", "ranks of a collective, if the trace has no group size", kind = "count" },
     { "n_chips", "N", "same as --n-chips", kind = "count" },

@@ -17,7 +17,7 @@ local options = front.wholes({}, {
   { "p_tensor_ext", 1, "degree over model width" }, { "net_precision_bytes", 2, "bytes a word on the network" },
 })
 for _, option in ipairs {
-  { "dataset_size", "TOKENS", "tokens of the run", kind = "number", required = true },
+  { "dataset_size", "TOKENS", "tokens of the run", kind = "positive", required = true },
   { "total_attn_width_ratio", "R", "width of all heads over model width", kind = "number" },
   { "cluster_flop_rate", "R", "FLOP/s of one cluster (one rank)", kind = "positive" },
   { "use_glu", "gated feed-forward" },
@@ -27,7 +27,7 @@ for _, option in ipairs {
   { "skip_efficiency_check", "allow inefficient runs" },
   { "fwd_only", "count the forward pass only" },
   { "as", "NAME", "version; both give the same result", choices = { "readme", "head" }, extension = true },
-  { "utilization", "U", "fraction of the device's peak, without --cluster_flop_rate", kind = "positive",
+  { "utilization", "U", "fraction of the device's peak, without --cluster_flop_rate", kind = "positive", most = 1,
     default = 0.6, extension = true },
   { "sensitivities", "with --cluster: effect of more bandwidth, memory speed, FLOP/s, batch and replicas",
     extension = true },
@@ -135,6 +135,7 @@ local function run(o)
   if o.sensitivities and not o.cluster then
     error_module.raise("usage", "transformer: --sensitivities needs --cluster, whose links it varies")
   end
+  front.check_tokens("transformer", o)
   local r = run_module.new(o)
   if o.json and #r.late == 0 then
     local doc = result(r.L, r.m, r.run, r.costs, r.rates, r.sizes)
