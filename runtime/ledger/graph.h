@@ -1,14 +1,13 @@
 /* graph.h - expression graphs.
  *
- * A graph holds constants, parameters and operations on them. Every node has a value at
- * once (with the parameters' current values), so that a description that is run on plain
- * numbers or on parameters meters the same counts; and outputs of the graph can be
- * compiled into a tape (tape.h), which evaluates them for other parameter values in C.
+ * A graph holds constants, parameters and operations on them. Every node has a value for
+ * the parameters' current values, so a description gives the same counts on plain numbers
+ * and on parameters. Outputs can be compiled into a tape (tape.h), which evaluates them
+ * for other parameter values.
  * Equal operations on equal operands are one node; operations on constants are folded.
  *
- * All arithmetic is in doubles. The order of operations is the caller's and is kept: a
- * tape gives the bits that the graph gave. A graph is not safe for use by two threads at
- * once; many graphs may live at once. */
+ * All arithmetic is in doubles, in the caller's order: a tape gives the same bits as its
+ * graph. One thread at a time may use a graph; graphs are independent of each other. */
 #ifndef ETT_LEDGER_GRAPH_H
 #define ETT_LEDGER_GRAPH_H
 

@@ -1,4 +1,4 @@
-/* ledger.h - tensors on parallel axes, and what every operation on them costs.
+/* ledger.h - tensors on parallel axes, and the cost of every operation on them.
  *
  * An axis has a degree; the machine is one cluster for each combination of ranks, P = the
  * product of all degrees. A dimension has a global size and at most one axis: its local
@@ -24,9 +24,9 @@
  *
  * Sizes, degrees and multipliers are nodes of the ledger's graph, so that a ledger meters
  * now and can be compiled for other values. Broken rules of values (divisibility, two
- * dimensions on one axis, limits) are recorded as checks and work goes on, so that all
- * can be told at once; impossible requests (an unknown dimension) fail. Not for two
- * threads at once; ledgers are independent of each other. */
+ * dimensions on one axis, limits) are recorded as checks and metering continues, so that
+ * all are reported at once. Impossible requests (an unknown dimension) fail. One thread
+ * at a time may use a ledger; ledgers are independent of each other. */
 #ifndef ETT_LEDGER_LEDGER_H
 #define ETT_LEDGER_LEDGER_H
 
@@ -64,7 +64,7 @@ typedef enum ett_relation {
   ETT_DISJOINT, /* a set rule; left and right are unused */
 } ett_relation;
 
-/* What one operation cost, before the multipliers of its meters. */
+/* The cost of one operation, before the multipliers of its meters. */
 typedef struct ett_entry {
   ett_operation operation;
   const char *label; /* the part of the model; lives with the ledger */
@@ -83,7 +83,7 @@ typedef struct ett_share {
 
 typedef struct ett_check {
   ett_relation relation;
-  const char *subject, *object; /* what left and right are */
+  const char *subject, *object; /* names of left and right */
   const char *stage;            /* label at the time */
   ett_node left, right, ok;     /* ok: 1 or 0 */
 } ett_check;
@@ -130,7 +130,7 @@ int ett_ledger_label(ett_ledger *ledger, const char *label, ett_err *err);
 int ett_ledger_check(ett_ledger *ledger, ett_relation relation, const char *subject,
                      ett_node left, const char *object, ett_node right, ett_err *err);
 
-/* What has been recorded. Pointers stay valid until the next recording call. */
+/* The records. Pointers stay valid until the next recording call. */
 size_t ett_ledger_axes(const ett_ledger *ledger);
 const char *ett_ledger_axis_name(const ett_ledger *ledger, int axis);
 ett_node ett_ledger_axis_degree(const ett_ledger *ledger, int axis);

@@ -1,4 +1,4 @@
-/* operations.c - the ledger's primitives on tensors and what each one costs. */
+/* operations.c - the ledger's primitives on tensors and their costs. */
 #include <string.h>
 
 #include "ledger/internal.h"

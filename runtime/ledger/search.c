@@ -6,7 +6,7 @@
 
 typedef struct box {
   double bound;
-  size_t serial;                                    /* ties: the older first */
+  size_t serial;                                    /* ties: older boxes first */
   double low[ETT_SEARCH_MAX], high[ETT_SEARCH_MAX]; /* indices of a list, else values */
 } box;
 
@@ -93,7 +93,7 @@ static bool bound_box(const search *s, box *b) {
   return true;
 }
 
-/* What a point must be less than to count. */
+/* The value that a point must be below to be accepted. */
 static double to_beat(const search *s) {
   if (s->result->found)
     return s->result->best;
@@ -135,8 +135,8 @@ static double middle(const ett_variable *v, double low, double high) {
   return m < low ? low : m > high ? high : m;
 }
 
-/* The middle of the box, and from it each factor in turn raised as far as the product
- * allows: incumbents near the limit, where optima are. */
+/* Tries the middle of the box. Then raises each factor in turn up to the product's limit,
+ * because optima lie near the limit. */
 static void try_points(search *s, const box *b) {
   double at[ETT_SEARCH_MAX], product = 1;
   for (size_t i = 0; i < s->count; i++) {
@@ -202,13 +202,13 @@ static box pop(search *s) {
   return top;
 }
 
-/* Best value below which a box is still worth splitting. */
+/* A box is split only if its bound is below this value. */
 static double threshold(const search *s) {
   double best = to_beat(s);
   return isinf(best) ? best : best - s->options->gap * fabs(best);
 }
 
-/* Bounds a new box and keeps it when it may hold something better. */
+/* Bounds a new box and keeps it if it may hold a better point. */
 static int consider(search *s, box *b, ett_err *err) {
   if (!contract(s, b) || !bound_box(s, b))
     return 0;
@@ -221,7 +221,7 @@ static int consider(search *s, box *b, ett_err *err) {
       b->serial = s->serial++;
       return b->bound < threshold(s) ? push(s, b, err) : 0;
     }
-  return 0; /* a point, and tried */
+  return 0; /* a single point: tried */
 }
 
 static double width(const search *s, const box *b, size_t i) {

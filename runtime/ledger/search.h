@@ -2,8 +2,8 @@
  *
  * Variables are lists of values, integer ranges or real ranges (all positive). A box of
  * them has a proven lower bound from interval arithmetic; boxes that cannot hold anything
- * better than the best point found are dropped, the rest are split at the geometric
- * middle of their widest variable, the most promising first. With gap 0 and no real
+ * better than the best point found are dropped. The others are split at the geometric
+ * middle of their widest variable, lowest bound first. With gap 0 and no real
  * variable the result is the exact optimum as the tape computes it; otherwise `bound`
  * proves how far the result can be from it. Deterministic; ties go to the point found
  * first. Not safe for concurrent use of one search; searches are independent. */

@@ -44,7 +44,7 @@ size_t ett_tape_operations(const ett_tape *tape) {
   return tape->operations;
 }
 
-/* Marks what the outputs need. Operands come before their operation in a graph. */
+/* Marks the nodes that the outputs need. Operands precede their operation in a graph. */
 static void mark(const ett_graph *graph, const ett_node *outputs, size_t count,
                  bool *needed) {
   for (size_t i = 0; i < count; i++)
@@ -300,7 +300,7 @@ void ett_tape_bound(const ett_tape *tape, const ett_interval *inputs,
   for (size_t i = 0; i < tape->operations; i++) {
     const instruction *at = &tape->code[i];
     ett_interval r = bound(at, scratch[at->a], scratch[at->b], scratch[at->c]);
-    /* inf - inf and the like: nothing is known. */
+    /* inf - inf: the result may be any number */
     if (isnan(r.low) || isnan(r.high))
       r = (ett_interval){-INFINITY, INFINITY};
     *next++ = r;

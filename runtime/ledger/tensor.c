@@ -1,4 +1,4 @@
-/* tensor.c - tensors: sets of dimensions, scattered axes, what a rank holds of them. */
+/* tensor.c - tensors: sets of dimensions, scattered axes, the elements of a rank. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
---- Completes Lua names: what may follow the text before the cursor. Looks at values without
--- calling anything of theirs.
+--- Completes Lua names before the cursor. It reads values but calls no functions or metamethods.
 local completion = {}
 
 local keywords = { "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "goto", "if", "in",
@@ -34,7 +33,7 @@ local function field(value, name)
   return nil
 end
 
---- Names of ett's modules: public ones behind "", those of a room behind "ett." or "ett.step.".
+--- Names of ett's modules after a prefix: public ones after "", a room's after "ett." or "ett.step.".
 local function module_names(into, prefix)
   if prefix == "" then
     for _, name in ipairs(require("ett").names()) do into[name] = true end
@@ -104,7 +103,7 @@ local function candidates(text, env)
   return names, last
 end
 
---- The names that begin as the text ends, sorted; and how many of their characters are there.
+--- Sorted names that complete the last word of the text, and how many of their characters are already typed.
 ---@return string[] names, integer typed
 function completion.names(text, env)
   local set, start = candidates(text, env)
@@ -123,7 +122,7 @@ local function common_prefix(names)
   return first:sub(1, length)
 end
 
---- What Tab inserts (nil: nothing), and what it shows when there is a choice (nil: nothing).
+--- The text that Tab inserts, and the list that it shows if several names fit; nil for none.
 ---@return string? insert, string? list
 function completion.complete(text, env)
   local names, typed = completion.names(text, env)

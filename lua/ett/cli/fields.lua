@@ -6,7 +6,7 @@ local schema = require "ett.base.schema"
 
 local fields = {}
 
---- Rules of the hyper-parameters that words may set: none for a file, which has its own.
+--- Rules of the hyper-parameters that words may set. A config.json has its own values, so it has no rules.
 local function hyper_fields(source)
   if not source or model_module.is_file(source) then return {}, {} end
   return require("ett.model.architecture").fields(source)

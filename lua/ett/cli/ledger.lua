@@ -1,4 +1,4 @@
---- What `ett transformer` and `ett simple-transformer` share: options, and text of memory and sensitivities.
+--- Options and printing that `ett transformer` and `ett simple-transformer` share.
 local front = {}
 
 local shared = {
@@ -49,7 +49,7 @@ end
 --- Lines of memory in GB, and whether the total fits in `limit` bytes.
 ---@param out function
 ---@param memory table<string, number> bytes of weights, gradients, optimizer, activations, total
----@param name string what the limit is
+---@param name string name of the limit
 ---@param width integer of the first column
 function front.memory(out, memory, name, limit, width)
   local line = ("%%-%ds %%%d.3f"):format(width, width == 12 and 12 or 11)

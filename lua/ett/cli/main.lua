@@ -68,7 +68,7 @@ local function main(argv)
         error_module.suggestion(name, command_names()))
     end
   end
-  -- require finds modules under ETT_PATH whatever the command, as it does for scripts.
+  -- For every command, require also finds modules under ETT_PATH.
   if os.getenv "ETT_PATH" then require("ett.base.find").set_script_folder(nil) end
   local command = dofile(path)
   local rest = table.move(argv, 2, #argv, 1, {})

@@ -1,24 +1,24 @@
---- The prompt: reads Lua, prints what it comes to, and survives whatever it does.
+--- The prompt: reads Lua and prints its value. No error ends the session.
 --
--- The modules of ett stand ready under their short names (`model`, `json`, …) and are loaded
--- when first used; `_` is the last result. An unfinished line goes on at the next.
+-- The modules of ett have their short names (`model`, `json`, …) and are loaded at their first use.
+-- `_` is the last result. An unfinished input continues on the next line.
 local completion = require "ett.cli.completion"
 local error_module = require "ett.base.error"
 local host = require "ett.host"
 local pretty = require "ett.base.pretty"
 
--- What a session may overwrite in _G must not break the prompt.
+-- Local copies: a session that overwrites globals must not break the prompt.
 local load, pcall, print, table, tostring, type, xpcall = load, pcall, print, table, tostring, type, xpcall
 local io, os, require, setmetatable = io, os, require, setmetatable
 
 local repl = {}
 
 local guide = [[
-Type Lua; what it comes to is printed, and `_` is the last result. `ett` and the names of its modules
+Type Lua; its value is printed, and `_` is the last result. `ett` and the names of its modules
 (json, model, plan, …) load them: `ett.estimate { model = ett.model.new("llama", { … }), plan = { … } }`.
 Tab completes, arrows recall, Ctrl-C stops what runs, Ctrl-D or `exit` leaves.]]
 
---- The names a session sees: its own, then Lua's, then ett's modules.
+--- The environment of a session: its own names, then Lua's, then ett's modules.
 function repl.environment()
   local env = {}
   return setmetatable(env, {
@@ -32,8 +32,7 @@ function repl.environment()
   })
 end
 
---- Compiles a piece of input: an expression or statements. The third result says that more is
--- wanted.
+--- Compiles an expression or statements. The third result is true if the input is incomplete.
 ---@return function? chunk, string? why, boolean? incomplete
 function repl.compile(text, env)
   local chunk = load("return " .. text, "=prompt", "t", env)
@@ -54,7 +53,7 @@ local function describe(value)
   return ok and text or "error without a description"
 end
 
---- Runs a chunk and prints its results, or its fault; never raises.
+--- Runs a chunk and prints its results or its error; never raises.
 ---@return boolean ok
 function repl.evaluate(chunk, env)
   local results = table.pack(xpcall(chunk, function(value)
@@ -110,7 +109,7 @@ local function open_input(env)
     function() terminal:close() end, true
 end
 
---- Reads until a piece of input is whole: text, or nil and "end" or "interrupted".
+--- Reads lines until the input is complete: text, or nil and "end" or "interrupted".
 local function read_piece(read, env)
   local piece
   while true do
@@ -127,7 +126,7 @@ local function read_piece(read, env)
   end
 end
 
---- One round; false when the session is over.
+--- Reads, runs and prints once; false at the end of the session.
 local function step(read, remember, env, terminal)
   local piece, why = read_piece(read, env)
   if not piece then

@@ -5,10 +5,10 @@
 --     pp = { "degree", default = 4, help = "pipeline stages" },
 --     cluster = { "string", default = "perlmutter", help = "cluster to predict on" },
 --   }
---   return estimate                  -- printed by `ett run`; --json asks its metatable's __json
+--   return estimate                  -- printed by `ett run`; --json calls its metatable's __json
 --
--- `ett run script.lua pp=8` sets pp; `ett run script.lua --help` lists the options, headed by
--- the comment the script begins with. The same script works under `dofile`, with defaults.
+-- `ett run script.lua pp=8` sets pp. `ett run script.lua --help` prints the comment that begins the script and
+-- lists the options. Under `dofile` the same script uses its defaults.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local options = require "ett.base.options"
@@ -27,7 +27,7 @@ script.command_options = {
 ---@field path string
 ---@field name string the file's last part, for messages
 ---@field words table<string, string> NAME=VALUE as given
----@field used boolean whether the script asked for options
+---@field used boolean whether the script called script.options
 ---@field help boolean
 ---@field resolved table? what script.options returned
 
@@ -39,8 +39,8 @@ local function rule_parts(rule)
   return rule[1]:gsub("%?$", ""), rule.default, rule.help
 end
 
---- The text of a word as the kind its option wants: "4k" is 4000 for a count, a string stays
--- as it is, a list is split at commas.
+--- Converts a word's text to the kind of its option: "4k" is 4000 for a count, a list is split at commas,
+-- a string is unchanged.
 local function convert(text, kind)
   if kind == "string" or kind == "dtype" then return text end
   if kind == "list" then
@@ -71,7 +71,7 @@ local function help_lines(declared)
   return table.concat(lines, "\n")
 end
 
---- The comment a file begins with, less its dashes: what `--help` says about a script.
+--- The comment at the start of a file, without dashes, for `--help`.
 ---@return string
 function script.header(path)
   local lines = {}
@@ -121,7 +121,7 @@ local function line_of(source)
   return nil
 end
 
---- Turns whatever was raised into an error object headed "script.lua:12".
+--- Converts any raised value to an error object with the label "script.lua:12".
 local function labelled(value, source, name)
   if type(value) == "table" and value.kind == "help" then return value end
   local line = line_of(source)
@@ -129,7 +129,7 @@ local function labelled(value, source, name)
   object.traceback = object.traceback or debug.traceback(nil, 3)
   local path = source:sub(2)
   local message = tostring(object.message)
-  if message:sub(1, #path + 1) == path .. ":" then -- Lua has put the place there itself
+  if message:sub(1, #path + 1) == path .. ":" then -- Lua has already added the place
     local where, rest = message:sub(#path + 2):match("^(%d+): (.*)$")
     if where then
       line, object.message = tonumber(where), rest

@@ -1,4 +1,4 @@
---- A cluster file's device and links as the ledger's time models want them.
+--- Rates of a cluster file's device and links, for the ledger's time models.
 local cluster_module = require "ett.profile.cluster"
 
 local links = {}

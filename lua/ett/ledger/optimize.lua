@@ -92,7 +92,7 @@ local function phases_of(values)
   return phases
 end
 
---- What the model says of one layout (a table of variables) on at most `devices` devices.
+--- Evaluates the model for one layout (a table of variables) on at most `devices` devices.
 function optimize:evaluate(layout, devices, fixed)
   local values = {}
   for _, set in ipairs { fixed or {}, layout, { devices = devices } } do
@@ -150,8 +150,8 @@ function optimize:sweep(counts, options)
   return results
 end
 
---- How the optimum answers to each quantity of the model's `sensitivities`: searched anew with
---- it multiplied by `factor`. A list of { name, factor, days, utilization, dollars (changes as
+--- Effect of each quantity of the model's `sensitivities` on the optimum: a new search with the quantity
+--- multiplied by `factor`. A list of { name, factor, days, utilization, dollars (changes as
 --- fractions), layout }; quantities with which no layout is left have found = false.
 function optimize:sensitivities(devices, options)
   local base, list = self:best(devices, options), {}
@@ -177,7 +177,7 @@ function optimize:sensitivities(devices, options)
   return list, base
 end
 
---- Of results, those that nothing else beats in both `x` and `y` (fields; less is better).
+--- The Pareto-optimal results in the fields `x` and `y`; less is better.
 function optimize.pareto(results, x, y)
   x, y = x or "devices_used", y or "days"
   local order = table.move(results, 1, #results, 1, {})
@@ -203,15 +203,15 @@ local function with(options, fields)
   return given
 end
 
---- Whether some layout of at most `devices` takes at most `days`: the first one found will
---- do, which a gap of nearly 1 says.
+--- Whether some layout of at most `devices` devices takes at most `days`. A gap of nearly 1 stops the search at
+--- the first such layout.
 local function within(self, devices, days, options, fixed)
   local all = with(options and options.fixed, with(fixed, { most_days = days }))
   return self:best(devices, with(options, { fixed = all, gap = 1 - 1e-9 })).found
 end
 
---- The fewest devices that finish within `days`; nil and the best of `most` when these cannot.
---- At most n devices never do worse than at most n - 1, so doubling and halving find it.
+--- The fewest devices that finish within `days`; nil and the best result on `most` devices if none do.
+--- More devices allowed never give a longer time, so bisection finds the number.
 function optimize:fewest_devices(days, most, options)
   local low, high = 1, 1
   while not within(self, high, days, options) do
@@ -226,10 +226,10 @@ function optimize:fewest_devices(days, most, options)
 end
 
 --- The least network bandwidth (bytes/s, to 1e-6) at which `devices` devices can reach
---- `utilization` of their peak; nil and the best at a bandwidth of 1e18 when they cannot.
+--- `utilization` of their peak; nil and the result at a bandwidth of 1e18 if they cannot.
 function optimize:least_bandwidth(utilization, devices, options)
   local key = self.model.bandwidth
-  -- Time and utilization are inverse; any layout tells the factor.
+  -- Days times utilization is constant; any layout gives the product.
   local any = self:evaluate({}, devices)
   local days = any.days * any.utilization_of_all / utilization
   local function at(bandwidth) return with(options and options.fixed, { [key] = bandwidth }) end

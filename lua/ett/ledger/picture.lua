@@ -1,4 +1,4 @@
---- One batch as a picture in three dimensions: matrix products and communication.
+--- Draws one batch in three dimensions: matrix products and communication.
 --
 -- The axes are model width x layers, hidden width x layers, and the batch (replicas and microbatches). Layers of two
 -- matrices form a staircase. A layer multiplies x (batch x model) by W1 into h (batch x hidden), and h by W2 into
@@ -18,7 +18,7 @@ picture.schema = {
 
 local gap = { stage = 12, layer = 4, slice = 3, replica = 12, microbatch = 0.6 }
 
---- Checks the sizes: everything must divide, and the page stay small.
+--- Checks that all sizes divide and that the page stays small.
 local function check(o)
   o = schema.check(o or {}, picture.schema, "picture")
   local broken = {}
@@ -38,7 +38,7 @@ local function check(o)
   return o
 end
 
---- A picture in the making: sizes, boxes, frames, and the boxes that were made by key.
+--- An unfinished picture: sizes, frames, boxes, and an index of the boxes by key.
 local scene = {}
 scene.__index = scene
 

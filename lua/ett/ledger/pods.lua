@@ -8,8 +8,8 @@
 -- the slowest counts. All-reduce of n words over p ranks moves 2 (p - 1) n / p words with
 -- reduction in the network (source: the public run_optimizer2 notebook, C = 4e26, pods of 32
 -- H100 with 5e9 B/s, 16 bits, utilisation 0.8).
--- The formulas are arranged so that interval bounds are tight: what depends on the devices
--- used is written once, with 1 / used >= 1 / devices.
+-- The formulas are arranged for tight interval bounds: the number of devices used appears once, and
+-- 1 / used >= 1 / devices.
 local ledger = require "ett.ledger"
 local max = ledger.max
 

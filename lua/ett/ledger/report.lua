@@ -1,4 +1,4 @@
---- What a ledger holds, as text: which operation and which axis causes each FLOP and word.
+--- A ledger as text: the FLOP and words of each operation and axis.
 local ledger = require "ett.ledger"
 
 local report = {}
@@ -53,7 +53,7 @@ function report.timing(t)
   return table.concat(lines, "\n")
 end
 
---- Entries and totals; raises when a rule is broken, with every sentence.
+--- Entries and totals. Raises with all messages if a rule is broken.
 function report.text(L)
   local violations = require "ett.ledger.violations"
   local broken = violations.list(L)

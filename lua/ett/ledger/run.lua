@@ -88,7 +88,7 @@ function run_module.sensitivities(m, o, base)
   return rows
 end
 
---- Describes the run and sorts its broken rules: those that no number can be printed with, then the others.
+--- Describes the run. Splits its broken rules into those that prevent printing numbers, and the others.
 local function described(o)
   local m, broken = parameters(o)
   local L, late = ledger.new(), {}

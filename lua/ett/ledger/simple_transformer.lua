@@ -3,7 +3,7 @@
 -- L layers of two matrices d x d_int, e experts of which k take each token, b samples of l
 -- tokens a batch, m a microbatch over all replicas, q bits, v pipeline passes (interleaving);
 -- degrees pp, dp, tp (over d_int), tp2 (over d), and e for the experts: p chips.
--- Three readings of the same run:
+-- Three versions of the model:
 --   "readme", "head"  the two public versions, exactly
 --   "corrected"       traffic and memory traffic take their time in every phase, at their
 --                     precision, with ring factors, latency, overlap and a link per axis;
@@ -21,7 +21,7 @@ simple.parameters = {
   pp = 1, pipeline_interleaving = 1, dp = 1, tp = 1, tp2 = 1,
   chip_flops = 1979e12, chip_memory = 3.35e12, chip_network = 900e9, chip_capacity = 80e9,
 }
---- What only the corrected model reads.
+--- Parameters of the corrected version only.
 simple.corrections = { overlap = 1, latency_seconds = 0, node_chips = 1, node_network = 900e9, gradient_bytes = 2,
   optimizer_bytes = 12, zero = 0, recompute = 0, gpipe = 0, memory_reserve = 0.1 }
 
@@ -43,7 +43,7 @@ local function check(L, o)
   divides("d_model", o.d_model, "tp2", o.tp2)
 end
 
---- Sizes that every reading shares.
+--- Sizes common to all versions.
 local function sizes(o)
   local r = {}
   r.d_int = o.d_internal_ratio * o.d_model
@@ -99,7 +99,7 @@ local function published(o, r, version)
   return r
 end
 
---- Seconds of a phase whose traffic hides behind work as far as `overlap` allows.
+--- Seconds of a phase of which the fraction `overlap` of the traffic may hide behind work.
 local function phase(compute, memory, network, overlap)
   local busy = max(compute, memory)
   return { compute = compute, memory = memory, network = network,
@@ -113,7 +113,7 @@ local function ring(o, t, bytes, group, span)
   return 2 * (t.words / t.ranks * bytes) * ((group - 1) / group) / link + 2 * (group - 1) * o.latency_seconds
 end
 
---- The corrected reading. Innermost axes first: tp2, tp, experts, then stages, replicas; an
+--- The corrected version. Innermost axes first: tp2, tp, experts, then stages, replicas; an
 --- axis that spans at most node_chips uses the node's links, others the network.
 local function corrected(L, o, r)
   L:check("at_least", "overlap", o.overlap, "0", 0)
@@ -185,7 +185,7 @@ function simple.describe(L, o, version)
   return r
 end
 
---- The resource that a phase waits for.
+--- The slowest resource of a phase.
 function simple.binding(p)
   local value = ledger.value
   local compute, memory, network = value(p.compute), value(p.memory), value(p.network)
@@ -267,7 +267,7 @@ function simple.of(o, version)
   return m, chip
 end
 
---- What 10 % more of each quantity changes: { name, factor, run_time_change, utilization_change (fractions) }.
+--- Effect of 10 % more of each quantity: { name, factor, run_time_change, utilization_change (fractions) }.
 function simple.sensitivities(m)
   local program = simple.compile("corrected", m)
   local base, rows = program:evaluate {}, {}

@@ -1,4 +1,4 @@
---- Time of a metered run: what each meter's compute and each axis's traffic take.
+--- Time of a metered run: the compute of each meter and the traffic of each axis.
 --
 -- An axis is placed on the machine from the innermost outwards; one whose span (its degree
 -- times those inside it) fits a node uses the node's link, others the network. Each rank sends

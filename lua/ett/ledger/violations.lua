@@ -3,7 +3,7 @@ local ledger = require "ett.ledger"
 
 local violations = {}
 
---- A number as a person writes it: whole numbers without a point.
+--- A number as text; whole numbers without a decimal point.
 local function show(value)
   if value ~= value then return "undefined (a division by zero)" end
   if value % 1 == 0 and math.abs(value) < 1e15 then return ("%d"):format(value) end
@@ -62,8 +62,8 @@ function sentence.disjoint(c)
 end
 
 --- Every broken rule of ledger L at the parameters' current values, each once, in order:
---- { text=, stage=, relation=, subject=, object=, left=, right= }. already: some other rule is
---- broken, which sizes that are no whole or finite numbers then follow from.
+--- { text=, stage=, relation=, subject=, object=, left=, right= }. already: another rule is broken. Then sizes
+--- that are not whole or not finite are not reported, because they follow from it.
 function violations.list(L, already)
   local found, seen = {}, {}
   for _, c in ipairs(L:checks()) do
@@ -82,7 +82,7 @@ function violations.list(L, already)
   return found
 end
 
---- One message of all sentences.
+--- All messages as one.
 function violations.message(list)
   local lines = {}
   for i, violation in ipairs(list) do lines[i] = violation.text or violation end

@@ -1,4 +1,4 @@
-/* expression.c - arithmetic on what a ledger's parameters decide. */
+/* expression.c - arithmetic on expressions of a ledger's parameters. */
 #include "bind/ledger/ledger.h"
 
 /* One function for every operation: upvalue 1 is the op. */

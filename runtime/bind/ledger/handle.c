@@ -1,4 +1,4 @@
-/* handle.c - handles of a ledger's things, and numbers that may be expressions. */
+/* handle.c - handles of a ledger's objects, and numbers that may be expressions. */
 #include "bind/ledger/ledger.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* ledger.c - Lua module ett.ledger: ledgers; how they are described, and the module.
  *
  * Axes, dimensions, tensors and expressions are small handles that keep their ledger
- * alive. Wherever a number is wanted, an expression of the same ledger may stand; results
+ * alive. An expression of the same ledger is accepted in place of any number. Results
  * that do not depend on parameters are plain numbers. */
 #include "bind/ledger/ledger.h"
 

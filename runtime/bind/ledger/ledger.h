@@ -1,4 +1,4 @@
-/* ledger.h - what the binding files of ett.ledger share. */
+/* ledger.h - shared by the binding files of ett.ledger. */
 #ifndef ETT_BIND_LEDGER_H
 #define ETT_BIND_LEDGER_H
 

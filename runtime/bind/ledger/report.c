@@ -1,4 +1,4 @@
-/* report.c - what a ledger recorded, as tables: checks, totals, entries, axes. */
+/* report.c - a ledger's records as tables: checks, totals, entries, axes. */
 #include "bind/ledger/ledger.h"
 
 const char *const ett_lua_ledger_relations[] = {"divides", "at_most",  "at_least",
@@ -61,7 +61,7 @@ int ett_lua_ledger_totals(lua_State *L) {
   return 1;
 }
 
-/* entries(): what each operation cost, multipliers applied, with its part by axis.
+/* entries(): the cost of each operation, with multipliers applied, and its part by axis.
  * `tensors` names the operands, `left`, `right` and `result` their dimensions. */
 int ett_lua_ledger_entries(lua_State *L) {
   static const char *const operations[] = {"multiply", "broadcast", "reduce"};

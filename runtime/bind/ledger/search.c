@@ -1,4 +1,4 @@
-/* search.c - the least value of a compiled ledger's objective. */
+/* search.c - minimises the objective of a compiled ledger. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* tensor.c - the operations on tensors, and the types of a ledger's things. */
+/* tensor.c - operations on tensors, and the metatables of a ledger's objects. */
 #include "bind/ledger/ledger.h"
 
 static int push_tensor(lua_State *L, ett_lua_ledger_owner *owner, int index,

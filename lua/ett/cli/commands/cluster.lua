@@ -1,4 +1,4 @@
---- ett cluster init: a cluster file from what this machine is.
+--- `ett cluster init`: writes a cluster file of this machine.
 local error_module = require "ett.base.error"
 
 return {

@@ -1,4 +1,4 @@
---- Lists what can be named.
+--- Lists operators, clusters, schedules and everything else that is found by name.
 local catalog = require "ett.base.catalog"
 local find = require "ett.base.find"
 local pretty = require "ett.base.pretty"

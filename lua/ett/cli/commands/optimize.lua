@@ -1,5 +1,5 @@
---- `ett optimize`: the best layout for a budget and a device count, proven; inverse questions;
---- sweeps, the Pareto front and figures. The search is ett.ledger.optimize.
+--- `ett optimize`: the proven best layout for a budget and a device count, inverse questions, sweeps, the Pareto
+--- front and figures. The search is ett.ledger.optimize.
 local error_module = require "ett.base.error"
 local figures = require "ett.ledger.figures"
 local optimize = require "ett.ledger.optimize"

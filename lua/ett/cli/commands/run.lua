@@ -1,4 +1,4 @@
---- Runs a script: a description with options of its own, and a value to print.
+--- Runs a script and prints its value. A script declares its own options.
 local error_module = require "ett.base.error"
 local script = require "ett.cli.script"
 

@@ -16,7 +16,7 @@ local function progress(quiet)
   local terminal = sample.is_terminal(2)
   local start, last = sample.now(), 0
   local open_line = false
-  local bar, together = {}, {} -- reports of tables that take turns: one bar for all of them
+  local bar, together = {}, {} -- reports of tables measured in turn share one bar
   function bar.begin(report)
     if report.takes_turns then together[#together + 1] = report else together = { report } end
     if #together == 1 then start, last = sample.now(), 0 end
@@ -48,7 +48,7 @@ local function progress(quiet)
       io.stderr:write(("%s: %s\n"):format(#together > 1 and "all tables" or report.name, text))
     end
   end
-  --- Ends the line of a bar that stopped half-way.
+  --- Ends the line of an unfinished bar.
   function bar.finish()
     if open_line then io.stderr:write("\n") end
     open_line = false
@@ -247,7 +247,7 @@ local function print_kernels(one)
   end
 end
 
---- Raises an error of this rank; the other ranks of a job are ended, else they wait for ever.
+--- Raises an error of this rank. The other ranks of a job are ended, because they would wait forever.
 local function give_up(share, err)
   if share then
     io.stderr:write(("ett: rank %d: %s\n"):format(share.rank(), tostring(err)))
@@ -292,7 +292,7 @@ local function finish(reports, share, opts, target_error)
   end
   if speaks and opts.json then io.write(json.encode(json.array(docs), { indent = 2 })) end
   if share then share.leave() end
-  if interrupted and sample.interrupted() then return 130 end -- not when --seconds are over
+  if interrupted and sample.interrupted() then return 130 end -- unless --seconds ended the campaign
   for _, report in ipairs(reports) do if report.refused then return 1 end end
   if failed > 0 and held == 0 then
     if speaks then io.stderr:write("ett: no shape could be measured; the tables hold the reasons (#! failed)\n") end

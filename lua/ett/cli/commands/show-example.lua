@@ -1,4 +1,4 @@
---- Prints an example, to be read or redirected to a file of one's own.
+--- Prints a bundled example.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 

@@ -25,7 +25,7 @@ return {
   },
   run = function(opts, positional)
     if #positional ~= 1 then error_module.raise("usage", "submit: give one campaign") end
-    require("ett.sampling.campaign").load(positional[1]) -- a campaign that does not load is not queued
+    require("ett.sampling.campaign").load(positional[1]) -- loads the campaign first: a faulty one is not queued
     local submit = require "ett.sampling.submit"
     local words = {}
     if opts.precision then words = { "--precision", opts.precision } end

@@ -5,17 +5,16 @@ local simple = require "ett.ledger.simple_transformer"
 
 local searchable = { parameters = { devices = 256, dataset_size = 0, chip_dollars_per_hour = 3 },
   bandwidth = "chip_network",
-  -- What a sensitivity multiplies, and by how much: a batch must stay divisible.
+  -- Quantities and factors of the sensitivities. A batch must stay divisible.
   sensitivities = { { "chip_network", 1.1 }, { "node_network", 1.1 }, { "chip_memory", 1.1 }, { "chip_flops", 1.1 },
     { "batch_size", 2 }, { "devices", 2 } } }
 for _, set in ipairs { simple.parameters, simple.corrections } do
   for name, value in pairs(set) do searchable.parameters[name] = value end
 end
 
---- What no layout's batch takes less of, in seconds times chips, and no chip's memory, in bytes: the corrected
---- model's terms multiplied out, so that a degree stands once in a term, or always in one direction (tokens x
---- microbatches, where it stands in both, makes an interval's bound loose). The lone experts' exchange is left out and
---- floors are dropped, so both are at most the model's own.
+--- Lower bounds of a batch's time (seconds times chips) and of a chip's memory (bytes). They are the corrected model's
+--- terms, multiplied out: each degree then appears once in a term, or always in the same direction. That makes interval
+--- bounds tight. The exchange of experts alone and all floors are left out, so both are at most the model's values.
 local function least(o, r)
   local max, select, lt = ledger.max, ledger.select, ledger.lt
   local bytes, experts, m = o.precision_bits / 8, o.n_experts, o.microbatch_size
@@ -55,7 +54,7 @@ function searchable.describe(L, o)
     20 * o.n_experts * 2 * o.n_layers * o.d_model * o.d_internal_ratio * o.d_model)
   local r = simple.describe(L, given, "corrected")
   r.used = r.chips
-  -- Said once more in a form whose bounds are tight over a box of layouts; it changes no value.
+  -- The same value in a form with tight bounds over a box of layouts.
   local chip_seconds, memory = least(given, r)
   chip_seconds = chip_seconds * r.batches
   r.seconds = ledger.max(r.seconds, chip_seconds / ledger.min(r.chips, o.devices))
@@ -78,7 +77,7 @@ local function divisors(n, most)
   return list
 end
 
---- The layout's degrees multiply to at most this: each expert has chips of its own.
+--- Limit of the product of the degrees: each expert has its own chips.
 function searchable.product(o) return o.devices / o.n_experts end
 
 function searchable.choices()
