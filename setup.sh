@@ -18,6 +18,7 @@ packages=(
   libopenmpi-dev openmpi-bin
 )
 test_packages=(lua5.4 lua-busted libcmocka-dev libsimdjson-dev sqlite3 zstd python3)
+optional_test_packages=(python3-torch) # not in every release; its specs skip without it
 lint_packages=(clang clang-format clang-tidy libclang-rt-dev cppcheck lua-check)
 
 jobs=${JOBS:-$(nproc)}
@@ -57,6 +58,14 @@ install_missing() {
     die "apt-get could not install: ${missing[*]}"
 }
 
+# Installs those that the release has, one by one.
+install_optional() {
+  local package
+  for package in "$@"; do
+    (install_missing "$package") || say "going on without $package: its tests are skipped"
+  done
+}
+
 build() {
   say "building into build/"
   # A build tree of another generator or of a moved checkout cannot be used again.
@@ -73,6 +82,7 @@ build() {
 case "${1:-}" in
 packages)
   install_missing "${packages[@]}" "${test_packages[@]}" "${lint_packages[@]}"
+  install_optional "${optional_test_packages[@]}"
   ;;
 build)
   install_missing "${packages[@]}"
@@ -86,6 +96,7 @@ run)
   ;;
 test)
   install_missing "${packages[@]}" "${test_packages[@]}"
+  install_optional "${optional_test_packages[@]}"
   build -DETT_WERROR=ON
   say "testing"
   ctest --test-dir build --output-on-failure -j "$jobs"

@@ -100,7 +100,15 @@ if s.window:
 q = tensor(s.batch, s.heads, s.seq_q, s.head_dim)
 k = tensor(s.batch, s.kv_heads, s.seq_k, s.head_dim)
 v = tensor(s.batch, s.kv_heads, s.seq_k, s.value_dim or s.head_dim)
-grouped = {"enable_gqa": True} if s.heads != s.kv_heads else {}
+groups = s.heads // s.kv_heads
+if not hasattr(F, "scaled_dot_product_attention"):  # PyTorch 1: written out
+    hidden = torch.ones(s.seq_q, s.seq_k, dtype=torch.bool, device=q.device).triu(1 + s.seq_k - s.seq_q)
+    def attention():
+        keys, values = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (k, v))
+        scores = torch.matmul(q * s.head_dim ** -0.5, keys.transpose(-2, -1))
+        return torch.matmul(F.softmax(scores.masked_fill(hidden, float("-inf")) if s.causal else scores, -1), values)
+    return attention
+grouped = {"enable_gqa": True} if groups > 1 else {}
 if s.causal and s.seq_q != s.seq_k:  # is_causal is aligned at the top left
     from torch.nn.attention.bias import causal_lower_right
     return lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=causal_lower_right(s.seq_q, s.seq_k), **grouped)

@@ -1,7 +1,7 @@
 --- PyTorch back end: runs a campaign in the user's own PyTorch.
 --
--- One Python process (worker.py) serves a session. torch.profiler records each shape, and ett.trace reads the Kineto
--- trace: device time on a GPU, host time where PyTorch has no GPU.
+-- One Python process (worker.py) serves a session. On a GPU torch.profiler records each shape, and ett.trace reads
+-- device time from the Kineto trace. On the host each pass is timed by the clock.
 local error_module = require "ett.base.error"
 local folder_module = require "ett.base.folder"
 local host = require "ett.host"
@@ -12,25 +12,36 @@ local sample = require "ett.sample"
 
 local backend = {
   name = "torch",
-  summary = "operators by the user's own PyTorch, recorded by its profiler",
+  summary = "operators by the user's own PyTorch",
   needs = "Python 3 with PyTorch (ETT_PYTHON names another interpreter)",
   precisions = { fp16 = true, bf16 = true, fp32 = true },
 }
 
 local START_LIMIT_SECONDS, SHAPE_LIMIT_SECONDS = 120, 600
 
-local function python() return os.getenv("ETT_PYTHON") or "python3" end
+--- Runs Python text; true if it exits with 0.
+local function runs(python, text)
+  return os.execute(("%s -c %s >/dev/null 2>&1"):format(quote(python), quote(text))) == true
+end
+
+--- The interpreter that has PyTorch: the one in ETT_PYTHON, else python3, else the system's. nil and what is missing.
+function backend.interpreter()
+  local given = os.getenv "ETT_PYTHON"
+  local found
+  for _, python in ipairs(given and { given } or { "python3", "/usr/bin/python3" }) do
+    if runs(python, "import importlib.util as u; exit(u.find_spec('torch') is None)") then return python end
+    found = found or runs(python, "") and python
+  end
+  if found then
+    return nil, ("'%s' has no PyTorch; install it there or name another interpreter in ETT_PYTHON"):format(found)
+  end
+  return nil, ("no Python interpreter '%s'; install Python 3 or name one in ETT_PYTHON"):format(given or "python3")
+end
 
 --- true, or nil and one sentence on what is missing.
 function backend.available()
-  local name = python()
-  if not os.execute(("%s -c 'import sys' >/dev/null 2>&1"):format(quote(name))) then
-    return nil, ("no Python interpreter '%s'; install Python 3 or name one in ETT_PYTHON"):format(name)
-  end
-  if not os.execute(("%s -c 'import torch' >/dev/null 2>&1"):format(quote(name))) then
-    return nil, ("'%s' has no PyTorch; install it there or name another interpreter in ETT_PYTHON"):format(name)
-  end
-  return true
+  local python, why = backend.interpreter()
+  return python and true, why
 end
 
 local function read_answer(path)
@@ -65,18 +76,11 @@ local function wait_for(path, log, limit_seconds)
   end
 end
 
---- Seconds of each occurrence of a pass in a trace: of device rows launched inside its range, or of the range itself
---- where PyTorch ran on the host. A campaign's target (a path of host events) is used where each iteration has one;
---- else the second result says why the range was used.
-local function pass_seconds(trace, pass, on_device, target, active)
-  local seconds = {}
-  if not on_device then
-    local durations = trace:events { name = "ett " .. pass, class = { "annotation", "cpu_op" } }:columns { "dur" }
-    for i, ticks in ipairs(durations) do seconds[i] = ticks / trace.ticks_per_second end
-    return seconds
-  end
+--- Seconds of each occurrence of a pass in a trace, of the device rows launched inside it. A campaign's target (a path
+--- of host events) is used if each iteration has one, else the range of the pass; the second result then says why.
+local function pass_seconds(trace, pass, target, active)
   local durations = require("ett.trace.samples").durations
-  local list, note
+  local seconds, list, note = {}, nil, nil
   if target then
     list = durations(trace, target)
     if #list ~= active then
@@ -90,39 +94,36 @@ local function pass_seconds(trace, pass, on_device, target, active)
 end
 
 --- Starts the Python process, which writes its greeting to FOLDER/hello.
-local function start_worker(folder, device, log)
-  local worker = assert(io.popen(("{ %s %s %s %s >%s 2>&1; : >%s; }"):format(quote(python()),
+local function start_worker(python, folder, options, log)
+  local device = options.device == "cpu" and "cpu" or ("cuda:%d"):format(options.device or 0)
+  local worker = assert(io.popen(("{ %s -B %s %s %s >%s 2>&1; : >%s; }"):format(quote(python),
     quote(host.root .. "/samplers/torch/worker.py"), device, quote(folder .. "/hello"), quote(log),
     quote(log .. ".ended")), "w"))
   worker:setvbuf("line")
   return worker
 end
 
-local function device_of(options)
-  local has_gpu = options.device ~= "cpu" and os.execute(
-    ("%s -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)' >/dev/null 2>&1"):format(
-      quote(python())))
-  return has_gpu and ("cuda:%d"):format(options.device or 0) or "cpu"
-end
-
---- The lines about the interpreter and its device for the header of a table.
+--- The lines about the interpreter and its device for the header of a table. An entry with a field `family` is only
+--- for operators of that family.
 local function header_of(hello, options, warmup, active)
   local on_device = hello.device ~= "cpu"
   return {
     { "machine", sample.hostname() },
     { "device", hello.device },
-    { "driver", on_device and machine.gpu_driver() or on_device and "unknown" or "none" },
+    { "driver", on_device and (machine.gpu_driver() or "unknown") or "none" },
     { "clock", on_device and machine.gpu_clock_text(options.device or 0)
       or ("%s MHz nominal"):format(machine.processor().mhz or "?") },
     { "libraries", ("PyTorch %s%s"):format(hello.torch, hello.cuda and ", CUDA " .. hello.cuda or "") },
     { "time", on_device and "device rows of the profiler's trace, caches as the pass before left them"
-      or "host ranges of the profiler's trace" },
+      or ("clock of the host around each pass, %d thread%s"):format(hello.threads, hello.threads > 1 and "s" or "") },
     { "iterations", ("%d timed after %d"):format(active, warmup) },
+    not hello.fused_attention and { "attention", "written out with matmul and softmax: this PyTorch has no "
+      .. "scaled_dot_product_attention", family = "attention" } or nil,
   }
 end
 
---- Has the worker run an operator; returns the path of its trace | nil, error.
-local function traced(session, op, s, request)
+--- Has the worker run an operator; returns its answer and the path of the trace | nil, error.
+local function run(session, op, s, request)
   session.count = session.count + 1
   local trace_path = ("%s/%d.json"):format(session.folder, session.count)
   local answer_path = ("%s/%d.answer"):format(session.folder, session.count)
@@ -132,7 +133,7 @@ local function traced(session, op, s, request)
   session.worker:flush()
   local answer, failure = wait_for(answer_path, session.log, SHAPE_LIMIT_SECONDS)
   if not answer then return nil, failure end
-  if answer.ok then return trace_path end
+  if answer.ok then return answer, trace_path end
   local what = ("%s: %s"):format(op.name, answer.message)
   if answer.kind == "lost" then
     what = ("%s; %s cannot be used by this process any more: its rows are safe, run the same command again to "
@@ -141,23 +142,37 @@ local function traced(session, op, s, request)
   return nil, error_module.new(answer.kind, "%s", what)
 end
 
---- The results of every pass in a trace | nil, error.
----@param paths table the campaign's `targets`: host events of each pass
-local function results_of(trace, op, paths, on_device, active, keep_raw)
-  local results, notes = {}, {}
-  for i, pass in ipairs(op.passes) do
-    local seconds, note = pass_seconds(trace, pass, on_device, paths[i], active)
-    notes[#notes + 1] = note
-    if #seconds == 0 then
+--- The results of every pass | nil, error.
+---@param seconds table pass -> its seconds in every iteration
+local function results_of(seconds, op, keep_raw)
+  local results = {}
+  for _, pass in ipairs(op.passes) do
+    local list = seconds[pass]
+    if #list == 0 then
       return nil, error_module.new("model", "%s: the trace holds no time of its %s pass", op.name, pass)
     end
-    local stats = sample.stats(seconds)
+    local stats = sample.stats(list)
     results[pass] = { seconds = stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
-      mean_seconds = stats.mean, half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
-      raw_seconds = keep_raw and seconds or nil }
+      mean_seconds = stats.mean, half_width_seconds = stats.half_width, repeats = #list, dropped = 0,
+      raw_seconds = keep_raw and list or nil }
   end
-  if #notes > 0 then results.note = table.concat(notes, "; ") end
   return results
+end
+
+--- The results of every pass in a Kineto trace of a GPU | nil, error.
+---@param targets table of the campaign: the path of host events of each pass
+function backend.traced(path, op, targets, active, keep_raw)
+  local trace, failure = require("ett.trace").open(path, { profile_mode = "torch" })
+  if not trace then return nil, failure end
+  local seconds, notes = {}, {}
+  for i, pass in ipairs(op.passes) do
+    seconds[pass], notes[#notes + 1] = pass_seconds(trace, pass, targets[i], active)
+  end
+  trace:close()
+  local results
+  results, failure = results_of(seconds, op, keep_raw)
+  if results and #notes > 0 then results.note = table.concat(notes, "; ") end
+  return results, failure
 end
 
 --- Opens a session: starts the worker.
@@ -165,13 +180,13 @@ end
 --- forces the host)
 function backend.open(options)
   options = options or {}
-  local ok, why = backend.available()
-  if not ok then return nil, error_module.new("missing", "%s", why) end
+  local python, why = backend.interpreter()
+  if not python then return nil, error_module.new("missing", "%s", why) end
   local folder, schedule = folder_module.temporary(), options.schedule or {}
   local warmup = options.warmup or schedule.warmup and schedule.wait + schedule.warmup or 6
   local active = options.active or schedule.active or 10
   local session = { backend = backend, keeps_schedule = true, folder = folder, log = folder .. "/log", count = 0 }
-  session.worker = start_worker(folder, device_of(options), session.log)
+  session.worker = start_worker(python, folder, options, session.log)
   function session.close()
     if not session.worker then return end
     session.worker:close()
@@ -192,16 +207,10 @@ function backend.open(options)
     if not op.torch then
       return nil, error_module.new("model", "operator '%s' cannot run under PyTorch: it has no field 'torch'", op.name)
     end
-    local path, failure = traced(session, op, s,
-      { dtype = options.precision or "bf16", warmup = warmup, active = active })
-    if not path then return nil, failure end
-    local trace
-    trace, failure = require("ett.trace").open(path, { profile_mode = "torch" })
-    if not trace then return nil, failure end
-    local results
-    results, failure = results_of(trace, op, target and target.targets or {}, hello.device ~= "cpu", active,
-      options.keep_raw)
-    trace:close()
+    local answer, path = run(session, op, s, { dtype = options.precision or "bf16", warmup = warmup, active = active })
+    if not answer then return nil, path end
+    if answer.seconds then return results_of(answer.seconds, op, options.keep_raw) end
+    local results, failure = backend.traced(path, op, target and target.targets or {}, active, options.keep_raw)
     if results then os.remove(path) end
     return results, failure
   end

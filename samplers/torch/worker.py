@@ -1,9 +1,10 @@
 """Runs operators under the user's own PyTorch for `ett sample`.
 
-Reads one request a line from standard input (JSON), runs each pass of the operator under
-torch.profiler, writes the Kineto trace where the request says, and answers with one JSON
-line in a file beside it. Each pass of each timed iteration stands inside a range named
-"ett forward" or "ett backward" (or "ett update"), which is what ett looks for.
+Reads one request a line from standard input (JSON), runs each pass of the operator and
+answers with one JSON line in a file. On a GPU it runs under torch.profiler, which writes a
+Kineto trace where the request says. Each pass of each timed iteration is inside a range named
+"ett forward", "ett backward" or "ett update" there. On the host the answer holds the seconds
+of each pass by the clock: a profiler would add its own time to every operation.
 
 An operator's own code (the field `torch` of its Lua file) is a function body that gets
     s        its shape, an object with the shape's fields
@@ -13,10 +14,12 @@ An operator's own code (the field `torch` of its Lua file) is a function body th
 and returns a function of no arguments that runs the forward pass and returns its output
 (for an optimizer: that makes the update and returns None).
 """
+import contextlib
 import json
 import os
 import sys
 import textwrap
+import time
 import traceback
 
 import torch
@@ -60,41 +63,67 @@ def prepare(request, device):
     return build(Shape(request["shape"]), tensor, index, torch, F), leaves
 
 
-def iterate(run, leaves, passes):
+def iterate(run, leaves, passes, within):
     if passes == ["update"]:
-        with torch.profiler.record_function("ett update"):
+        with within("update"):
             run()
         return
-    with torch.profiler.record_function("ett forward"):
+    with within("forward"):
         output = run()
     if "backward" not in passes:
         return
     gradient = torch.ones_like(output)
     for leaf in leaves:
         leaf.grad = None
-    with torch.profiler.record_function("ett backward"):
+    with within("backward"):
         output.backward(gradient)
+
+
+def by_clock(iterations, once):
+    """Seconds of each pass in every iteration, on the host."""
+    seconds = {}
+
+    @contextlib.contextmanager
+    def clock(name):
+        began = time.perf_counter_ns()
+        yield
+        seconds.setdefault(name, []).append((time.perf_counter_ns() - began) * 1e-9)
+
+    for _ in range(iterations):
+        once(clock)
+    return seconds
+
+
+def by_profiler(iterations, once, path):
+    """Writes a trace of every iteration on a GPU."""
+    if not torch.profiler.kineto_available():
+        raise RuntimeError("this PyTorch was built without Kineto: its profiler records no GPU kernels")
+    torch.cuda.synchronize()
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        for _ in range(iterations):
+            once(lambda name: torch.profiler.record_function("ett " + name))
+            torch.cuda.synchronize()
+    profile.export_chrome_trace(path)
 
 
 def measure(request, device):
     run, leaves = prepare(request, device)
+
+    def once(within):
+        iterate(run, leaves, request["passes"], within)
+
     for _ in range(request["warmup"]):
-        iterate(run, leaves, request["passes"])
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if device != "cpu":
-        torch.cuda.synchronize()
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
-    with torch.profiler.profile(activities=activities) as profile:
-        for _ in range(request["active"]):
-            iterate(run, leaves, request["passes"])
-            if device != "cpu":
-                torch.cuda.synchronize()
-    profile.export_chrome_trace(request["trace"])
+        once(contextlib.nullcontext)
+    if device == "cpu":
+        return {"seconds": by_clock(request["active"], once)}
+    by_profiler(request["active"], once, request["trace"])
+    return {}
 
 
 def failure_kind(error):
     text = str(error).lower()
-    if "out of memory" in text or isinstance(error, MemoryError):
+    if "out of memory" in text or "allocate memory" in text or isinstance(error, MemoryError):
         return "memory"
     if "cuda error" in text:  # the context is gone with it
         return "lost"
@@ -117,19 +146,23 @@ def answer(path, content):
     os.replace(path + ".part", path)
 
 
-def main():
-    device = sys.argv[1]
-    hello = {"torch": torch.__version__, "device": "cpu"}
+def greeting(device):
+    hello = {"torch": torch.__version__, "device": "cpu", "threads": torch.get_num_threads(),
+             "fused_attention": hasattr(F, "scaled_dot_product_attention")}
     if device != "cpu":
         torch.cuda.set_device(device)
         hello["device"] = torch.cuda.get_device_name(device)
         hello["cuda"] = str(torch.version.cuda)
-    answer(sys.argv[2], {key: str(value) for key, value in hello.items()})
+    return hello
+
+
+def main():
+    device = sys.argv[1] if torch.cuda.is_available() else "cpu"
+    answer(sys.argv[2], greeting(device))
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            measure(request, device)
-            answer(request["answer"], {"ok": True})
+            answer(request["answer"], {"ok": True, **measure(request, device)})
         except Exception as error:  # whatever an operator raises is its own failure
             answer(request["answer"], {
                 "ok": False, "kind": failure_kind(error), "message": located(error)})

@@ -1,113 +1,184 @@
---- The PyTorch back end against a stand-in for PyTorch (spec/support/fake_torch), and what it says without one.
+--- The PyTorch back end with real PyTorch on the host, its reading of a trace of a GPU whose times are known, and what it
+--- says without PyTorch.
+local command = require "command"
 local find = require "ett.base.find"
 local host = require "ett.host"
+local json = require "ett.json"
 local operator = require "ett.operator"
-local sample = require "ett.sample"
+local quote = require("ett.base.shell").quote
 
-local python = os.execute("python3 --version >/dev/null 2>&1") == true
-local has_trace = pcall(require, "ett.trace.samples") and pcall(require, "ett.trace")
-local reason = not python and "no python3 on this machine" or not has_trace and "ett.trace is not built here" or nil
-sample.default_environment("PYTHONPATH", host.root .. "/spec/support/fake_torch")
-sample.default_environment("PYTHONDONTWRITEBYTECODE", "1")
 local backend = find.load("samplers", "torch")
+local python, reason = backend.interpreter()
 
-local configuration = { tp = 1, cp = 1, ep = 1, micro_batch = 2, seq = 64, hidden = 128, heads = 4, kv_heads = 2,
-  head_dim = 32, ffn = 512, moe_ffn = 256, vocab = 1000, experts = 4, top_k = 2, layers = 2, gated_mlp = true,
-    q_lora_rank = 96, kv_lora_rank = 64, qk_nope_head_dim = 32, qk_rope_head_dim = 16, v_head_dim = 32,
-  causal = true, dtype = "bf16" }
+--- Seconds of a pass of real layers, timed by a loop that shares no code with ett.
+local function plain_loop(tokens, width)
+  local script = quote(host.root .. "/spec/support/torch_loop.py")
+  local pipe = assert(io.popen(("%s -B %s %d %d"):format(quote(python), script, tokens, width)))
+  local text = pipe:read("a")
+  pipe:close()
+  return assert(json.decode(text))
+end
 
-describe("samplers/torch", function()
-  it("runs every operator of the library and reads device time from the trace", function()
-    if reason then pending(reason) return end
-    local session = assert(backend.open { precision = "bf16", warmup = 1, active = 3 })
-    finally(session.close)
-    assert.equal("FakeGPU9000", session.device)
-    for _, op in ipairs(operator.list()) do
-      assert.is_string(op.torch, op.name .. " has no field 'torch'")
-      local results = assert(session.measure(op, op.shape(configuration)))
-      local expected = { forward = 40e-6, backward = 90e-6, update = 20e-6 }
-      for _, pass in ipairs(op.passes) do
-        assert.near(expected[pass], results[pass].seconds, 1e-9, op.name .. " " .. pass)
-        assert.equal(3, results[pass].repeats)
+describe("samplers/torch on the host", function()
+  local function with_torch(what, run)
+    it(what, function()
+      if not python then pending(reason) return end
+      run()
+    end)
+  end
+
+  local session, loop -- one of each: importing PyTorch takes seconds
+  setup(function()
+    if not python then return end
+    session = assert(backend.open { device = "cpu", precision = "fp32",
+      schedule = { wait = 1, warmup = 5, active = 12 } })
+    loop = plain_loop(256, 512)
+  end)
+  teardown(function() if session then session.close() end end)
+
+  with_torch("measures as many iterations as a schedule says, as a plain loop of PyTorch does", function()
+    local op_shapes = { gelu = { tokens = 256, width = 512 }, layer_norm = { tokens = 256, hidden = 512 },
+      linear_qkv = { tokens = 256, in_features = 512, out_features = 512 } }
+    local worst
+    for _ = 1, 4 do -- a loaded machine slows one of the two down for a while
+      worst = 1
+      for name, s in pairs(op_shapes) do
+        local results = assert(session.measure(operator.get(name), s))
+        for pass, seconds in pairs(loop[name]) do
+          assert.equal(12, results[pass].repeats)
+          local ratio = results[pass].min_seconds / seconds
+          worst = math.max(worst, ratio, 1 / ratio)
+        end
       end
+      if worst < 1.5 then break end
+      loop = plain_loop(256, 512)
     end
+    assert.is_true(worst < 1.5, ("%.2f times apart"):format(worst))
   end)
 
-  it("keeps every iteration's time in a campaign's table with keep_raw", function()
-    if reason then pending(reason) return end
-    local campaign, sampler = require "ett.sampling.campaign", require "ett.sampling.sampler"
-    local folder = os.tmpname()
-    os.remove(folder)
-    require("ett.base.folder").make(folder)
-    finally(function() os.execute(("rm -rf '%s'"):format(folder)) end)
-    local given = campaign.resolve({ name = "kept", backend = "torch", precision = "bf16",
-      samples = { { operator = "gelu", shapes = { tokens = { 16, 32 }, width = 64 } } } }, "kept")
-    given.fingerprint, given.schedule = "0", { wait = 0, warmup = 1, active = 3 }
-    local report = sampler.run(given, { out = folder, keep_raw = true })[1]
-    assert.equal(2, report.measured)
-    local file = assert(io.open(report.path))
-    local text = file:read("a")
-    file:close()
-    assert.matches("\n#~ repeats: 16,64: forward: 40 40 40\n#~ repeats: 16,64: backward: 90 90 90\n16,64,40,90\n", text)
+  with_torch("measures every kind of shape of the bundled campaign into tables that say how", function()
+    local folder = command.folder()
+    finally(function() command.remove(folder) end)
+    local text, status = command.ett(folder, "sample cpu_30s --backend torch --limit 2 --raw --out out --json --quiet")
+    assert.equal(0, status, text)
+    local reports = assert(json.decode(text:match("%[.*%]")))
+    assert.equal(11, #reports)
+    for _, report in ipairs(reports) do
+      assert.equal(2, report.measured, report.name)
+      assert.equal(0, report.failed, report.name)
+    end
+    local attention = command.read(folder, "out/cpu_flash_attention_fp32.csv")
+    local gelu = command.read(folder, "out/cpu_gelu_fp32.csv")
+    assert.matches("\n# libraries: PyTorch %d", gelu)
+    assert.matches("\n# time: clock of the host around each pass, %d+ thread", gelu)
+    assert.matches("\n#~ repeats: %d+,%d+: forward: [%d.]+ [%d.]+ [%d. ]+\n", gelu)
+    assert.is_nil(gelu:match("\n# attention"))
+    assert.equal(loop.fused_attention and 0 or 1,
+      select(2, attention:gsub("\n# attention: written out with matmul and softmax: ", "")))
   end)
 
-  it("takes the host's time where PyTorch has no GPU", function()
-    if reason then pending(reason) return end
-    local session = assert(backend.open { device = "cpu", precision = "fp32", warmup = 0, active = 2 })
-    finally(session.close)
-    local op = operator.get "gelu"
-    local results = assert(session.measure(op, op.shape(configuration)))
-    assert.near(100e-6, results.forward.seconds, 1e-9)
-    assert.near(200e-6, results.backward.seconds, 1e-9)
-  end)
-
-  it("names the operator's own line when its code fails, and goes on", function()
-    if reason then pending(reason) return end
-    local session = assert(backend.open { warmup = 0, active = 1 })
-    finally(session.close)
-    local broken = { name = "broken", torch = "x = tensor(s.n)\nreturn lambda: undefined_name", passes = { "forward" } }
-    local results, err = session.measure(broken, { n = 4 })
-    assert.is_nil(results)
-    assert.matches("broken: broken %(torch%):2: name 'undefined_name' is not defined", err.message)
-    assert.is_table((session.measure(operator.get "gelu", { tokens = 4, width = 8 })))
-  end)
-
-  it("uses the GPU that is asked for, and as many iterations as a campaign's schedule says", function()
-    if reason then pending(reason) return end
-    local session = assert(backend.open { device = 1, schedule = { wait = 1, warmup = 1, active = 4 } })
-    finally(session.close)
-    assert.equal("FakeGPUcuda1", session.device)
-    assert.equal(4, assert(session.measure(operator.get "gelu", { tokens = 4, width = 8 })).forward.repeats)
-  end)
-
-  it("says where a campaign's own targets are not in the trace, and takes the pass's range", function()
-    if reason then pending(reason) return end
-    local session = assert(backend.open { warmup = 0, active = 2 })
-    finally(session.close)
-    local target = { targets = { { "ett forward" }, { "autograd::engine::evaluate_function: GeluBackward0" } } }
-    local results = assert(session.measure(operator.get "gelu", { tokens = 4, width = 8 }, nil, target))
-    assert.near(40e-6, results.forward.seconds, 1e-9)
-    assert.near(90e-6, results.backward.seconds, 1e-9)
-    assert.equal("backward by its range: the trace holds 0 of the target 'autograd::engine::evaluate_function: "
-      .. "GeluBackward0' in 2 iterations", results.note)
-  end)
-
-  it("names the operator's own line when its code does not parse", function()
-    if reason then pending(reason) return end
-    local session = assert(backend.open { warmup = 0, active = 1 })
-    finally(session.close)
-    local broken = { name = "broken", torch = "x = tensor(s.n)\ny = (1 +\nreturn lambda: x", passes = { "forward" } }
-    local results, err = session.measure(broken, { n = 4 })
-    assert.is_nil(results)
-    assert.matches("broken: broken %(torch%):[23]: ", err.message)
-  end)
-
-  it("reports an operator without PyTorch code", function()
-    if reason then pending(reason) return end
-    local session = assert(backend.open { warmup = 0, active = 1 })
-    finally(session.close)
+  with_torch("says what is wrong with an operator's code, at its own line, and goes on", function()
+    local function message(text)
+      local results, err = session.measure({ name = "broken", torch = text, passes = { "forward" } }, { n = 4 })
+      assert.is_nil(results)
+      return err.message, err.kind
+    end
+    assert.matches("broken: broken %(torch%):2: name 'undefined_name' is not defined",
+      (message "x = tensor(s.n)\nreturn lambda: undefined_name"))
+    assert.matches("broken: broken %(torch%):[23]: ", (message "x = tensor(s.n)\ny = (1 +\nreturn lambda: x"))
+    local text, kind = message "x = tensor(1 << 50)\nreturn lambda: x"
+    assert.equal("memory", kind, text)
     local results, err = session.measure({ name = "own", passes = { "forward" } }, {})
     assert.is_nil(results)
     assert.matches("'own' cannot run under PyTorch: it has no field 'torch'", err.message)
+    assert.is_table((session.measure(operator.get "gelu", { tokens = 4, width = 8 })))
+  end)
+
+  with_torch("ends a session whose process died with that process's last message", function()
+    local text = "import os, sys\nprint('killed by the driver', file=sys.stderr, flush=True)\nos._exit(3)"
+    local results, err = session.measure({ name = "deadly", torch = text, passes = { "forward" } }, { n = 4 })
+    assert.is_nil(results)
+    assert.equal("lost", err.kind)
+    assert.matches("the Python process ended: killed by the driver", err.message)
+  end)
+end)
+
+describe("samplers/torch without PyTorch", function()
+  local folder
+  before_each(function() folder = command.folder() end)
+  after_each(function() command.remove(folder) end)
+  local function refused(interpreter)
+    local text, status = command.ett(folder, "sample cpu_30s --backend torch", "ETT_PYTHON=" .. interpreter)
+    assert.equal(1, status)
+    return text
+  end
+
+  it("names the interpreter that is missing", function()
+    assert.matches("no Python interpreter 'no%-such%-python'; install Python 3 or name one in ETT_PYTHON",
+      refused "no-such-python")
+  end)
+
+  it("names the interpreter that has none", function()
+    command.write(folder, "python", "#!/bin/sh\ncase \"$2\" in *torch*) exit 1 ;; esac\n")
+    os.execute("chmod +x " .. quote(folder .. "/python"))
+    assert.matches("'%./python' has no PyTorch; install it there or name another interpreter in ETT_PYTHON",
+      refused "./python")
+  end)
+end)
+
+--- A trace of a GPU: each range launches one kernel, by a thread of its own for the backward pass.
+local function trace_of(path, iterations)
+  local events, at, correlation = {}, 1000, 0
+  local function add(event)
+    event.ph, event.pid, event.tid = "X", event.pid or 1, event.tid or 1
+    events[#events + 1] = event
+  end
+  for _ = 1, iterations do
+    for _, range in ipairs { { "ett forward", 100, 40, 1 }, { "ett backward", 200, 90, 2 } } do
+      correlation = correlation + 1
+      add { cat = "user_annotation", name = range[1], ts = at, dur = range[2] }
+      add { cat = "cuda_runtime", name = "cudaLaunchKernel", ts = at + 5, dur = 3, tid = range[4],
+        args = { correlation = correlation } }
+      add { cat = "kernel", name = "k", pid = 0, tid = 7, ts = at + 20, dur = range[3],
+        args = { correlation = correlation, stream = 7, device = 0 } }
+      at = at + 1000
+    end
+  end
+  local file = assert(io.open(path, "w"))
+  file:write(json.encode { schemaVersion = 1, traceEvents = json.array(events) })
+  file:close()
+end
+
+describe("samplers/torch on a GPU", function()
+  local path
+  before_each(function()
+    path = os.tmpname()
+    trace_of(path, 3)
+  end)
+  after_each(function() os.remove(path) end)
+  local op = { name = "gelu", passes = { "forward", "backward" } }
+
+  it("takes the device rows launched inside each range", function()
+    local results = assert(backend.traced(path, op, {}, 3, true))
+    assert.near(40e-6, results.forward.seconds, 1e-9)
+    assert.near(90e-6, results.backward.seconds, 1e-9)
+    assert.equal(3, results.forward.repeats)
+    assert.equal(3, #results.backward.raw_seconds)
+    assert.is_nil(results.note)
+  end)
+
+  it("says where a campaign's own targets are not in the trace, and takes the pass's range", function()
+    local targets = { { "ett forward" }, { "autograd::engine::evaluate_function: GeluBackward0" } }
+    local results = assert(backend.traced(path, op, targets, 3))
+    assert.near(40e-6, results.forward.seconds, 1e-9)
+    assert.near(90e-6, results.backward.seconds, 1e-9)
+    assert.equal("backward by its range: the trace holds 0 of the target 'autograd::engine::evaluate_function: "
+      .. "GeluBackward0' in 3 iterations", results.note)
+  end)
+
+  it("says that a pass has no time in the trace", function()
+    local results, err = backend.traced(path, { name = "adam", passes = { "update" } }, {}, 3)
+    assert.is_nil(results)
+    assert.matches("adam: the trace holds no time of its update pass", err.message)
   end)
 end)

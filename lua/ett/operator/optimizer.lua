@@ -78,7 +78,7 @@ end
 optimizer.torch = [[
 p = tensor(s.params, dtype=torch.float32)
 p.grad = torch.randn_like(p)
-adam = torch.optim.AdamW([p], lr=1e-4, fused=p.is_cuda)
+adam = torch.optim.AdamW([p], lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01, **({"fused": True} if p.is_cuda else {}))
 return adam.step
 ]]
 

@@ -47,7 +47,9 @@ local function header_text(session, target, run, columns)
   local entries = { { "ett", host.version }, { "campaign", ("%s %s"):format(given.name, given.fingerprint) },
     { "backend", session.backend.name } }
   local function add(name, text) entries[#entries + 1] = { name, text } end
-  for _, entry in ipairs(session.header) do add(entry[1], entry[2]) end
+  for _, entry in ipairs(session.header) do
+    if not entry.family or op and entry.family == op.family then add(entry[1], entry[2]) end
+  end
   if target.kind == "operator" then
     add("operator", op.name)
     add("operator file", campaign.operator_fingerprint(op))
