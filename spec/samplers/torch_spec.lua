@@ -1,4 +1,4 @@
---- The PyTorch back end with real PyTorch on the host, its reading of a trace of a GPU whose times are known, and what it
+--- The PyTorch back end with real PyTorch on the host, its reading of a trace of known times, and what it
 --- says without PyTorch.
 local command = require "command"
 local find = require "ett.base.find"
