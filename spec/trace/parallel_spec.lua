@@ -27,6 +27,53 @@ describe("ett.trace.parallel", function()
   end)
 end)
 
+describe("dimensions of a lane", function()
+  local maker = require "trace_maker"
+
+  local nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
+
+  local function calls(build, world)
+    local r, found = maker.new{ rank = 0, world = world or 8 }, nil
+    build(r)
+    maker.with({ r }, function(folder) found = assert(maker.metric(folder, "traffic_distribution")).calls end)
+    return found
+  end
+
+  --- Three all-reduces of a group; only the first has a range around its launch.
+  local function three(size)
+    return function(r)
+      r:host("user_annotation", "RowParallelLinear.forward", 0, 50)
+      for i = 0, 2 do
+        r:kernel(nccl, 1000 * i + 100, 10, { launch = { ts = 1000 * i + 10, dur = 5 }, args = {
+          ["Collective name"] = "allreduce", ["Group size"] = size, ["Process Group Name"] = "3" } })
+      end
+    end
+  end
+
+  it("gives all collectives of a group the dimension of its ranges, unless it is the group of all ranks", function()
+    assert.equal(3, calls(three(2)).tp)
+    local all = calls(three(8))
+    assert.same({ 1, 2 }, { all.tp, all.unknown })
+  end)
+
+  it("knows DeepEP's kernels, and that its layout moves nothing", function()
+    local found = calls(function(r)
+      r:kernel("void deep_ep::intranode::combine<__nv_bfloat16, 8>(x)", 100, 10)
+      r:kernel("void deep_ep::intranode::dispatch<8>(x)", 200, 10)
+      r:kernel("void deep_ep::layout::get_dispatch_layout<256, 32>(x)", 300, 10)
+    end)
+    assert.equal(2, found.ep)
+    assert.equal(0, found.unknown)
+  end)
+
+  it("calls TorchRec's all-to-alls embedding traffic", function()
+    assert.equal(1, calls(function(r)
+      r:host("user_annotation", "## all2all_data:kjt values ##", 0, 50)
+      r:kernel("ncclDevKernel_SendRecv(x)", 100, 10, { launch = { ts = 10, dur = 5 } })
+    end).emb)
+  end)
+end)
+
 describe("ett.trace.card", function()
   it("finds a value under each of its names, the shallowest first", function()
     local found = card.values{ run = { tensor_parallel = 4, plan = { tp_size = 2 } }, global_batch_size = "64 " }

@@ -1,15 +1,41 @@
 -- Names of serving steps, bubbles of recorded timings, and the statistics of metrics.
+local maker = require "trace_maker"
 local pipeline = require "ett.trace.pipeline"
 local serving = require "ett.trace.serving"
 local stats = require "ett.trace.stats"
 
 describe("ett.trace.serving", function()
   it("reads requests and tokens of a step from its range", function()
-    assert.same({ prefill = 2, prefill_tokens = 300, decode = 5 },
+    assert.same({ prefill = 2, prefill_tokens = 300, decode = 5, exact = true },
       serving.parse "execute_context_2(300)_generation_5(5)")
-    assert.same({ prefill = 1, decode = 0 }, serving.parse "Prefill batch 3")
-    assert.same({ prefill = 0, decode = 1 }, serving.parse "run_decode")
+    assert.same({ prefill = 9, prefill_tokens = 8155, decode = 37, exact = true },
+      serving.parse "execute_8192_context_9(8155)_generation_37(37)")
+    assert.same({ prefill = 9, prefill_tokens = 8155, decode = 37, exact = true },
+      serving.parse "execute_8192_context_9(sq8155sk9000sqsq1sqsk2)_generation_37(sq37sk999sqsq1sqsk2)")
+    assert.same({ prefill = 0, decode = 16, exact = true }, serving.parse "step[DECODE bs=16]")
+    assert.same({ prefill = 3, prefill_tokens = 4096, decode = 0, exact = true },
+      serving.parse "step[EXTEND bs=3 toks=4096]")
+    assert.same({ prefill = 1, decode = 0, exact = false }, serving.parse "Prefill batch 3")
+    assert.same({ prefill = 0, decode = 1, exact = false }, serving.parse "run_decode")
     assert.is_nil(serving.parse "decoder_layer")
+    assert.is_nil(serving.parse "## codecs decode ##")
+    assert.is_nil(serving.parse "image decode")
+  end)
+
+  it("takes plain names for steps only where the trace has no backward pass", function()
+    local function steps(training)
+      local r = maker.new{ rank = 0, world = 1 }
+      r:host("user_annotation", "batch decode", 0, 50):host("user_annotation", "batch decode", 100, 50)
+      if training then r:host("cpu_op", "autograd::engine::evaluate_function: AddBackward0", 200, 10) end
+      r:kernel("gemm", 10, 20, { launch = { ts = 5, dur = 2 } })
+      local found, why
+      maker.with({ r }, function(folder) found, why = maker.metric(folder, "tpot") end)
+      return found, why
+    end
+    assert.equal(2, steps(false).decode_steps)
+    local none, why = steps(true)
+    assert.is_nil(none)
+    assert.matches("it is of training", why)
   end)
 end)
 

@@ -23,13 +23,17 @@ comm.args = { "hlo_category", "long_name" }
 
 local libraries
 
-local library_fields = { name = "string", summary = "string?", source = "string?", patterns = "list", kinds = "list?" }
+local library_fields = { name = "string", summary = "string?", source = "string?", patterns = "list", kinds = "list?",
+  except = "list?", dimension = "string?" }
 
 local function checked(library, label)
   schema.check(library, library_fields, label)
-  for i, pattern in ipairs(library.patterns) do
-    if type(pattern) ~= "string" or not pcall(string.find, pattern, pattern) then
-      error_module.raise("model", "%s: patterns[%d] must be a Lua pattern, got %s", label, i, schema.describe(pattern))
+  for _, field in ipairs{ "patterns", "except" } do
+    for i, pattern in ipairs(library[field] or {}) do
+      if type(pattern) ~= "string" or not pcall(string.find, pattern, pattern) then
+        error_module.raise("model", "%s: %s[%d] must be a Lua pattern, got %s", label, field, i,
+          schema.describe(pattern))
+      end
     end
   end
   for i, rule in ipairs(library.kinds or {}) do
@@ -55,12 +59,19 @@ function comm.add(library)
   table.insert(comm.libraries(), checked(library, "ett.trace.comm.add"))
 end
 
+local function any_found(name, patterns)
+  for _, pattern in ipairs(patterns) do
+    if name:find(pattern) then return true end
+  end
+  return false
+end
+
 --- The library whose pattern the kernel's name matches, or nil.
 ---@param name string name of a device row
 function comm.library_of(name)
   for _, library in ipairs(comm.libraries()) do
-    for _, pattern in ipairs(library.patterns) do
-      if name:find(pattern) then return library end
+    if any_found(name, library.patterns) and not (library.except and any_found(name, library.except)) then
+      return library
     end
   end
   return nil

@@ -1,14 +1,18 @@
---- Which dimension of the parallel layout (dp, tp, pp, ep, cp) a collective serves.
+--- Which dimension of the parallel layout (dp, tp, pp, ep, cp) a collective serves, or emb: sharded embedding tables.
 --
 -- The first source that answers counts, and is recorded:
 --   1. the process group's description or name ("tp", "fsdp", "mesh_dp", …);
---   2. a host range around the launch ("DistributedDataParallel", "_ReduceFromModelParallelRegion", "FSDP::", …);
---   3. the group's size, if only one dimension of the workload card has that size;
---   4. the kind of the collective, if the card leaves one choice (send/recv with pp > 1, all-to-all with ep > 1).
+--   2. the library of the kernel, if it serves only one (DeepEP);
+--   3. a host range around the launch ("DistributedDataParallel", "_ReduceFromModelParallelRegion", "FSDP::", …);
+--   4. the ranges of the other collectives of the group, if they agree (not for the group of all ranks);
+--   5. the group's size, if only one dimension of the workload card has that size;
+--   6. the kind of the collective, if the card leaves one choice (send/recv with pp > 1, all-to-all with ep > 1).
 -- Otherwise the dimension is unknown.
+local comm = require "ett.trace.comm"
+
 local parallel = {}
 
-parallel.dimensions = { "dp", "tp", "pp", "ep", "cp" }
+parallel.dimensions = { "dp", "tp", "pp", "ep", "cp", "emb" }
 
 local group_words = {
   { "tp", { "tp", "tensor", "mp", "model" } },
@@ -24,7 +28,9 @@ local range_patterns = {
   { "tp", { "ModelParallelRegion", "TensorParallel", "RowParallel", "ColumnParallel", "VocabParallel",
     "SequenceParallelRegion" } },
   { "pp", { "send_forward", "recv_forward", "send_backward", "recv_backward", "p2p_communication" } },
-  { "ep", { "[eE]xpert", "MoE", "moe_", "dispatch", "All2All_Pooled", "all2all_data", "alltoall_[fb]wd" } },
+  { "emb", { "All2All_Pooled", "All2All_Seq", "all2all_data", "alltoall_[fb]wd", "sparse_data_dist", "%f[%a]KJT",
+    "SplitsAllToAll", "PooledEmbeddings", "SequenceEmbeddings" } },
+  { "ep", { "[eE]xpert", "MoE", "moe_", "dispatch" } },
   { "cp", { "ContextParallel", "ring_attention", "RingAttention" } },
 }
 
@@ -81,10 +87,12 @@ function parallel.of_lane(lane)
     local sort = getmetatable(each) or each
     local said = by_sort[sort]
     if said == nil then
-      said = parallel.of_group(each.group_description) or parallel.of_group(each.group) or false
+      local dimension = parallel.of_group(each.group_description) or parallel.of_group(each.group)
+      local library = not dimension and not lane.tpu and comm.library_of(each.name)
+      said = { dimension or library and library.dimension, dimension and "process groups" or "kernels" }
       by_sort[sort] = said
     end
-    if said then dims[i], how[i] = said, "process groups" else open = true end
+    if said[1] then dims[i], how[i] = said[1], said[2] else open = true end
   end
   if not open then return { dims = dims, how = how } end
   local ranges
@@ -94,13 +102,21 @@ function parallel.of_lane(lane)
     local _, calls = lane:comm_launches()
     ranges = calls:enclosing(host):columns{ "name" }
   end
-  local by_card = {}
+  local by_card, agreed = {}, {} -- agreed: the dimension that all ranges of a group name
   for i, each in ipairs(list) do
     if not dims[i] and ranges and ranges[i] then
       local said = parallel.of_range(ranges[i])
       -- Data parallelism reduces and gathers: exchanges inside its range serve another dimension.
       if said ~= "dp" or not exchanges[each.kind] then dims[i], how[i] = said, "ranges" end
     end
+    if dims[i] and each.group then
+      if agreed[each.group] == nil then agreed[each.group] = dims[i] end
+      if agreed[each.group] ~= dims[i] or each.group_size == lane.process.world_size then agreed[each.group] = false end
+    end
+  end
+  for i, each in ipairs(list) do
+    local other = not dims[i] and each.group and agreed[each.group]
+    if other and (other ~= "dp" or not exchanges[each.kind]) then dims[i], how[i] = other, "ranges" end
     if not dims[i] then
       local sort = getmetatable(each) or each
       by_card[sort] = by_card[sort] or { parallel.of_card(card, each.kind, each.group_size) }

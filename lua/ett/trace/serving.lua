@@ -1,20 +1,39 @@
 --- Prefill and decode steps of a serving engine, from its host ranges.
 --
--- vLLM writes execute_context_C(T)_generation_G(S): C requests in prefill with T tokens, G in
--- decode with S. Other engines name their ranges prefill / decode. A step ends with the last kernel
--- it launched, or with its range when no launch is recorded.
+-- vLLM writes execute_context_C(T)_generation_G(S): C requests in prefill with T tokens, G in decode with S;
+-- newer versions write the tokens of the step before "context". SGLang writes step[MODE bs=REQUESTS toks=TOKENS].
+-- Other engines name their ranges prefill / decode; such a name counts only where the trace has no backward pass,
+-- since a data loader decodes too. A step ends with the last kernel it launched, or with its range when no launch
+-- is recorded.
 local serving = {}
 
---- Requests in a range's name: {prefill = requests, prefill_tokens =, decode = requests}, or nil.
+--- Words that are decoded, but not by a language model.
+local other_decoding = { "codec", "image", "jpe?g", "png", "video", "audio", "json", "utf", "token", "base64" }
+
+local sglang_modes = { extend = "prefill", prefill = "prefill", decode = "decode", mixed = "both" }
+
+--- Requests in a range's name: {prefill = requests, prefill_tokens =, decode = requests, exact = whether an engine's
+--- own format}, or nil.
 function serving.parse(name)
-  local c, t, g = name:match("execute_context_(%d+)%(([^%)]*)%)_generation_(%d+)%(")
+  local c, t, g = name:match("execute_%d*_?context_(%d+)%(([^%)]*)%)_generation_(%d+)%(")
   if c then
-    return { prefill = tonumber(c), prefill_tokens = tonumber(t:match("^%d+") or 0), decode = tonumber(g) }
+    local tokens = t:match("^%d+") or t:match("^sq(%d+)")
+    return { prefill = tonumber(c), prefill_tokens = tonumber(tokens or 0), decode = tonumber(g), exact = true }
   end
   local lower = name:lower()
-  if lower:find("^prefill") or lower:find("[%W_]prefill") then return { prefill = 1, decode = 0 } end
+  local mode, requests = lower:match("^step%[(%a+) bs=(%d+)")
+  mode = sglang_modes[mode]
+  if mode then
+    local n = tonumber(requests)
+    return { prefill = mode ~= "decode" and n or 0, decode = mode ~= "prefill" and n or 0, exact = true,
+      prefill_tokens = mode ~= "decode" and tonumber(lower:match("toks=(%d+)") or 0) or nil }
+  end
+  for _, word in ipairs(other_decoding) do
+    if lower:find(word) then return nil end
+  end
+  if lower:find("^prefill") or lower:find("[%W_]prefill") then return { prefill = 1, decode = 0, exact = false } end
   if lower:find("^decode%f[^%a]") or lower:find("[%W_]decode[%W_]") or lower:find("[%W_]decode$") then
-    return { prefill = 0, decode = 1 }
+    return { prefill = 0, decode = 1, exact = false }
   end
   return nil
 end
@@ -22,8 +41,11 @@ end
 --- Steps of every process in order of start: { {from=, to=, prefill=, decode=} } by process index.
 function serving.steps(view)
   return view:cached("serving_steps", function()
-    local ranges = view:named_rows("serving", { "annotation" },
-      function(name) return serving.parse(name) ~= nil end):sort("ts")
+    local training = view:training()
+    local ranges = view:named_rows("serving", { "annotation" }, function(name)
+      local step = serving.parse(name)
+      return step ~= nil and (step.exact or not training)
+    end):sort("ts")
     local out, any = {}, false
     for _, process in ipairs(view:processes()) do
       local mine = ranges:where{ file = process.files }:sort("ts")
@@ -55,8 +77,8 @@ function serving.steps(view)
       out[process.index] = list
     end
     if not any then
-      view:missing("needs the engine's ranges (execute_context_…_generation_…, prefill, decode) on the host; "
-        .. "the trace has none")
+      view:missing("needs the engine's ranges (execute_context_…_generation_…, step[DECODE bs=…], prefill, decode) "
+        .. "on the host; the trace has none%s", training and ", and it is of training" or "")
     end
     return out
   end)

@@ -116,6 +116,19 @@ end
 
 local function is_library_range(name) return name:find("^[nrh]ccl:") ~= nil end
 
+--- Whether the trace is of training: its host rows have a backward pass. Nil without operators on the host.
+function View:training()
+  local found = cached(self, "training", function()
+    local backward = self:named_rows("backward", { "cpu_op", "annotation" }, function(name)
+      return name:find("^autograd::engine::evaluate_function") ~= nil or name:find("^Optimizer%.step") ~= nil
+        or name:find("^backward_step") ~= nil
+    end)
+    if #backward > 0 then return { yes = true } end
+    return { yes = #self:class_rows("cpu_op") == 0 and nil or false }
+  end)
+  return found.yes
+end
+
 --- Host ranges nccl:NAME of a process that start in its window, counted by name.
 function View:library_ranges(process)
   local rows = self:named_rows("library_ranges", { "annotation" }, is_library_range):where{ file = process.files }
