@@ -1,6 +1,7 @@
 -- Operator samples from a trace: nested targets, device time, the mean of the middle.
 local maker = require "trace_maker"
 local samples = require "ett.trace.samples"
+local targets = require "ett.import.estimate_train_time.targets"
 
 local function open(folder) return assert(require("ett.trace").open(folder, {})) end
 
@@ -73,7 +74,7 @@ describe("ett.trace.samples", function()
       "nccl_sampling/test" } do
       for entry in require("lfs").dir(folder .. kind) do
         if entry:match("%.yml$") then
-          local config = samples.config(folder .. kind .. "/" .. entry)
+          local config = targets.read(folder .. kind .. "/" .. entry)
           assert.is_true(#config.targets >= 1, entry)
           read = read + 1
         end

@@ -1,4 +1,4 @@
---- Names of the collectives, once: kinds as ett.comm has them, and their aliases.
+--- Names of the collectives: the kinds of ett.comm, and their aliases.
 --
 --   collective.kind "allreduce_large"  --> "all_reduce"
 local comm = require "ett.comm"
@@ -9,13 +9,13 @@ local collective = {}
 --- The kinds that profiles and a cluster's links know: all_reduce, all_gather, …
 collective.kinds = comm.kinds()
 
---- Other names, among them those of the reference's sample files.
+--- Other names, also those in the names of sample tables.
 collective.aliases = { allreduce = "all_reduce", allgather = "all_gather", reducescatter = "reduce_scatter",
   alltoall = "all_to_all", p2p = "send_recv", sendrecv = "send_recv", bcast = "broadcast" }
 
 for _, kind in ipairs(collective.kinds) do collective.aliases[kind] = kind end
 
---- Standard name of a kind or alias, or nil. The reference calls large messages "allreduce_large".
+--- Standard name of a kind or alias, or nil. The suffix "_large" of sample tables of large messages is ignored.
 function collective.find(name)
   return type(name) == "string" and collective.aliases[(name:gsub("_large$", ""))] or nil
 end

@@ -31,8 +31,8 @@ local function with_gate(names, hyper)
   return hyper
 end
 
---- A model whose repeated layer is a list of operator names: the reference's encoder_function_list. Embedding, final
---- norm, head and loss are added. Collectives enclose each tensor-parallel region.
+--- A model whose repeated layer is a list of operator names (an encoder_function_list).
+--- Embedding, final norm, head and loss are added. Collectives enclose each tensor-parallel region.
 function model.list(names, hyper)
   hyper = with_gate(names, schema.argument(hyper, "table", "ett.model.list", "hyper"))
   local built = architecture.new(function(clean) return list(names, clean) end, hyper)

@@ -1,4 +1,4 @@
---- Layers from a plain list of operator names, such as the reference's encoder_function_list.
+--- Layers from a plain list of operator names (an encoder_function_list).
 --
 -- An operator declares whether a tensor-parallel region opens before it or closes behind it (`region`), whether it
 -- holds experts and whether selective recomputation runs it again. An exchange of tokens surrounds the experts.

@@ -1,36 +1,16 @@
---- Operator samples out of a recorded trace, by the `targets` of a sampling configuration.
+--- Operator samples from a recorded trace.
 --
--- For each measured column a configuration gives a path of host events. The first name is searched
--- in the whole trace, each next name inside every event found: by start time, on any thread, since
--- the backward pass runs on its own thread. A list at the end of a path means that all its names
--- together are one occurrence. The time of an occurrence is last end - first start of the device
--- rows launched inside it. A column's sample is the mean of the third to the seventh smallest
--- occurrence, as in the sampling tool of these configurations.
+-- For each measured column, `targets` holds a path of host events. The first name is searched in the
+-- whole trace, each next name inside every event found. Start times decide, on any thread, because the
+-- backward pass runs on its own thread. The names of a list at the end of a path are one occurrence
+-- together. The time of an occurrence is last end - first start of the device rows launched inside it.
+-- A column's sample is the mean of the third to the seventh smallest occurrence.
 local error_module = require "ett.base.error"
 local stats = require "ett.trace.stats"
 
 local samples = {}
 
 local host_classes = { "cpu_op", "annotation", "python" }
-
-local config_fields = { "kernel_name", "columns_name", "targets" }
-
---- Reads and checks a sampling configuration (YAML).
-function samples.config(path)
-  local config, why = require("ett.yaml").read(path)
-  if not config then error(error_module.from(why), 0) end
-  for _, field in ipairs(config_fields) do
-    if type(config) ~= "table" or config[field] == nil then
-      error_module.raise("format", "%s: missing field '%s' of a sampling configuration", path, field)
-    end
-  end
-  if type(config.targets) ~= "table" or type(config.columns_name) ~= "table"
-    or #config.targets >= #config.columns_name then
-    error_module.raise("format", "%s: field 'targets' must be a list with one path for each measured column of "
-      .. "'columns_name'", path)
-  end
-  return config
-end
 
 local function plain(name) return (name:gsub("^<", "")) end
 
@@ -153,7 +133,8 @@ local function sample(list, count)
   return stats.mean(picked)
 end
 
---- One row of samples of an open trace: { shape…, times… }, and how many occurrences each had.
+--- One row of samples of an open trace, { shape…, times… }, and the number of occurrences of each target.
+---@param config table { kernel_name =, columns_name = list, targets = list of paths }
 ---@param shape number[] values of the shape columns
 function samples.row(t, config, shape)
   local lists, cache, counts, least = {}, {}, {}, math.huge

@@ -7,7 +7,7 @@ local function print_json(value)
   io.write(require("ett.json").encode(value, { indent = 2 }))
 end
 
---- The composition of the reference over its own configuration file.
+--- `--composition reference`: the step as estimate-train-time composes it, from its own configuration file.
 local function reference(opts, given)
   if not opts.config then
     error_module.raise("usage", "predict: --composition reference needs --config FILE.yml")

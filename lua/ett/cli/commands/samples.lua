@@ -63,7 +63,7 @@ local function from_trace(opts, words)
   local trace = require "ett.trace"
   if #words < 2 then error_module.raise("usage", "samples from-trace: needs DIR and CONFIG.yml") end
   local config_path = table.remove(words)
-  local config = samples.config(config_path)
+  local config = require("ett.import.estimate_train_time.targets").read(config_path)
   local columns = #config.columns_name - #config.targets
   local lines, device = {}, nil
   for _, path in ipairs(expand(words, columns)) do
@@ -113,9 +113,10 @@ return {
   summary = "sample tables: from recorded traces, or merged from parts",
   usage = "samples from-trace DIR [DIR ...] CONFIG.yml [--shape N,N,...] [--output FOLDER]\n"
     .. "       ett samples merge TABLE|FOLDER ... --output FOLDER",
-  description = "CONFIG.yml is a sampling configuration. Its 'targets' are paths of event names, one for each\n"
-    .. "measured column. The shape comes from --shape, else from the end of the folder's name, else from\n"
-    .. "'shapes'. merge joins the tables of a campaign's parts: it checks their headers and keeps each shape once.",
+  description = "CONFIG.yml is a sampling configuration of estimate-train-time. Its 'targets' are paths of event\n"
+    .. "names, one for each measured column. The shape comes from --shape, else from the end of the folder's\n"
+    .. "name, else from 'shapes'. merge joins the tables of a campaign's parts: it checks their headers\n"
+    .. "and keeps each shape once.",
   options = {
     { "shape", "N,N,...", "values of the shape columns" },
     { "output", "FOLDER", "write FOLDER/DEVICE_OPERATOR_PRECISION.csv instead of printing" },

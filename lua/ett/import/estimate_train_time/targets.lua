@@ -1,0 +1,28 @@
+--- The targets of a sampling configuration of estimate-train-time, for `ett samples from-trace`.
+--
+-- For each measured column the configuration gives a path of host events (ett.trace.samples).
+local error_module = require "ett.base.error"
+
+local targets = {}
+
+local fields = { "kernel_name", "columns_name", "targets" }
+
+--- Reads and checks a sampling configuration (YAML).
+---@return table { kernel_name =, columns_name =, targets =, shapes = or nil }
+function targets.read(path)
+  local config, why = require("ett.yaml").read(path)
+  if not config then error(error_module.from(why), 0) end
+  for _, field in ipairs(fields) do
+    if type(config) ~= "table" or config[field] == nil then
+      error_module.raise("format", "%s: missing field '%s' of a sampling configuration", path, field)
+    end
+  end
+  if type(config.targets) ~= "table" or type(config.columns_name) ~= "table"
+    or #config.targets >= #config.columns_name then
+    error_module.raise("format", "%s: field 'targets' must be a list with one path for each measured column of "
+      .. "'columns_name'", path)
+  end
+  return config
+end
+
+return targets
