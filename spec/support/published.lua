@@ -1,7 +1,7 @@
 --- Rows of published measured steps (schema 2) as estimates: model, plan, cluster and stack of each row.
 --
 -- A field that a row does not have is unknown: ett's default answers it, and published.unknown names it.
-local published = {}
+local published = { factors = require "published_factors" }
 
 --- Path of a file of the reference data, or nil and a sentence.
 function published.path(name)
@@ -108,6 +108,8 @@ local recomputes = { none = "none", full = "full", selective = "selective" }
 
 local function recompute_of(row, unknown)
   if row.recompute == "unknown" then unknown[#unknown + 1] = "recompute" end
+  -- MaxText's default recomputes all (remat_policy: full); "save_qkv_proj" nearly so.
+  if row.framework == "maxtext" and row.recompute ~= "none" then return "full" end
   local said = recomputes[row.recompute] or "none"
   -- PyTorch's selective checkpointing keeps every second product, or every second layer.
   if said == "selective" and (row.framework == "torchtitan" or row.framework == "fms-fsdp") then return "half" end
@@ -166,6 +168,7 @@ function published.plan(row, dtype)
     overlap_gradients = row.overlap_grad_reduce == true, overlap_parameters = row.overlap_param_gather == true,
     overlap_all_to_all = row.alltoall_overlap == "batch" and "batch" or nil,
     deduplicate_tokens = row.deduplicate_tokens or nil,
+    overlap_tensor = row.overlap_tp == true and row.sequence_parallel == true or nil,
     accumulate_gradients = row.fused_wgrad ~= true,
     scatter_sends = (row.tp or 1) > 1 and row.sequence_parallel ~= true,
     split = split_of(row, pp, interleaved and vp or 1),
@@ -182,7 +185,9 @@ local stacks = {
 
 --- The stack of a row: that of its framework, with what the row says of attention, compilation and graphs.
 function published.stack(row)
-  local stack = copy(get_stack(stacks[row.framework] or "plain"))
+  local name = stacks[row.framework] or "plain"
+  if name == "megatron" and row.zero == 3 then name = "megatron_fsdp" end
+  local stack = published.factors.onto(copy(get_stack(name)))
   if row.attention == "flash_triton" then stack.attention = "flash1_triton" end
   if row.attention == "te_cudnn" or row.attention == "cudnn" then stack.attention = "cudnn" end
   if row.framework == "torchtitan" and row.compile == false then
@@ -197,6 +202,19 @@ end
 --- First words of a row's source.
 function published.source(row)
   return (row.source:match("^[^%(,;]+") or row.source):gsub("%s+$", ""):sub(1, 44)
+end
+
+--- A 32-bit hash of an id (FNV-1a).
+function published.hash(id)
+  local hash = 0x811c9dc5
+  for i = 1, #id do hash = ((hash ~ id:byte(i)) * 0x01000193) & 0xffffffff end
+  return hash
+end
+
+--- Whether the in-step factors are fitted on a row.
+function published.is_fitted(row)
+  return (row.grade == "A" or row.grade == "A-") and row.use == "step" and not row.duplicate_of
+    and row.step_seconds ~= nil and row.framework ~= "gpt-neox"
 end
 
 --- Fields that a row does not state and ett's default answers.

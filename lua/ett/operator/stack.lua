@@ -21,7 +21,7 @@ local fields = {
   cross_entropy = { "string", default = "fused", one_of = stack_module.cross_entropy },
   graphs = { "boolean", default = false, help = "the step is one CUDA graph: launching costs nothing" },
   blocking = { "boolean", default = false, help = "the host waits for each kernel (CUDA_LAUNCH_BLOCKING=1)" },
-  moe_launches = { "natural", default = 0, help = "further launches of routing, for each product of experts" },
+  moe_launches = { "nonnegative", default = 0, help = "further launches of routing, for each product of experts" },
   expert_launches = { "boolean", default = false, help = "each local expert's product is a launch of its own" },
   exchange = { "nonnegative", default = 1.0, help = "factor on the bytes of routing and permuting tokens" },
   slowdown = { "positive", default = 1.0, least = 1,

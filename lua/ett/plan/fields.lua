@@ -39,6 +39,8 @@ local fields = {
     { "overlap_all_to_all", "string", default = "none", one_of = { "none", "shared_experts", "batch" }, c = true,
       program = function(how) return how ~= "none" end,
       help = "none, shared_experts (beside those of the layer), batch (beside another micro-batch)" },
+    { "overlap_tensor", "boolean", default = false, program = true,
+      help = "tensor-parallel gathers and scatters run in pieces beside their products (userbuffers, async TP)" },
     { "stack", "string", optional = true, program = true,
       help = "software that runs the step, a file of lua/stacks; without it: fused kernels, no launch cost" },
     { "pp", "degree", default = 1, most = stages, c = true, program = function(pp) return pp == 1 end,

@@ -3,6 +3,7 @@
 -- A linear layer is its products: forward (m, n, k); backward dA (m, k, n) and dW (n, k, m). Attention follows the
 -- training laws, grouped experts a product over all of them; what only moves memory takes its bytes over the device's
 -- streaming rate.
+local collectives = require "ett.profile.kernels.collectives"
 local error_module = require "ett.base.error"
 local in_step = require "ett.profile.in_step"
 local kernels = require "ett.profile.kernels"
@@ -130,6 +131,25 @@ local function alone(self, name, shape, dtype, pass)
   end
   if op.family == "attention" then return attention(self, op, shape, pass) end
   return streamed(self, op, shape, dtype, pass)
+end
+
+--- Time of a collective inside a node, or nil. Links that a cluster states are a bound: curves of a faster node say
+--- nothing of it.
+---@param kind string
+---@param gpus integer
+---@param bandwidth number? bytes/s of all_reduce inside the node
+function DeviceTimes:collective(kind, bytes, gpus, bandwidth)
+  local curves = self.curves
+  if curves == nil then
+    curves = kernels.collectives(self.device) or false
+    self.curves = curves
+  end
+  local seconds = curves and collectives.seconds(curves, kind, bytes, gpus)
+  if not seconds then return nil end
+  local share = (kind == "all_reduce" and 2 or 1) * (gpus - 1) / gpus
+  if not bandwidth or bytes * share / seconds > 1.25 * bandwidth then return nil end
+  return { seconds = seconds, low_seconds = seconds * 0.85, high_seconds = seconds * 1.15, provenance = "calibrated",
+    detail = "curve of its kind inside a node" }
 end
 
 --- { seconds, low_seconds, high_seconds, provenance, detail } of one run of an operator, or nil.

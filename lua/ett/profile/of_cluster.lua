@@ -17,6 +17,7 @@ local assumed = require "ett.profile.assumed"
 local cluster_module = require "ett.profile.cluster"
 local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
+local in_step = require "ett.profile.in_step"
 local operator = require "ett.operator"
 local profile = require "ett.profile"
 local sampled = require "ett.profile.sampled"
@@ -218,7 +219,21 @@ function Profile:collective(kind, bytes, topology, dtype)
     end
     if not ok and not (error_module.is(answer) and answer.kind == "missing") then error(answer, 0) end
   end
+  local intra = self.cluster.links.intra
+  if self.device_times and topology.nodes == 1 and intra then
+    local answer = self.device_times:collective(require("ett.base.collective").kind(kind), bytes,
+      topology.gpus_per_node, intra.bandwidth)
+    if answer then return answer end
+  end
   return cluster_module.collective(self.cluster, kind, bytes, topology)
+end
+
+--- Half-width of the interval, as a share of a step, that comes with kernel tables instead of samples.
+---@param experts boolean whether the model is a mixture of experts
+function Profile:step_spread(experts)
+  if not self.device_times then return 0.0 end
+  local spread = in_step.step_spread[self.cluster.device.generation] or in_step.step_spread.other
+  return spread[experts and 2 or 1]
 end
 
 --- The same profile with the kernels of a stack.

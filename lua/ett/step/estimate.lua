@@ -166,6 +166,12 @@ local function warnings_of(e)
   return list
 end
 
+--- An interval that also holds the error of composing kernels into a step: `share` of it, independent of the rest.
+local function widened(step, low, high, share)
+  local own = step * share
+  return math.max(0.0, step - math.sqrt((step - low) ^ 2 + own ^ 2)), step + math.sqrt((high - step) ^ 2 + own ^ 2)
+end
+
 local fields = { model = "model", plan = "table", cluster = "cluster", profile = "profile?", times = "table?",
   units = "boolean?", tokens = { "positive", optional = true, most = 1 << 60 } }
 
@@ -194,6 +200,8 @@ function estimate.new(given)
     result = evaluate()
   end
   local low, high = program:interval(c_plan, demands, workspace, estimate.correlation)
+
+  low, high = widened(result.step_seconds, low, high, times:step_spread(model.hyper.experts ~= nil))
 
   local step, devices, tokens = result.step_seconds, plan_module.devices(p), plan_module.tokens(p)
   local operators = operation_lines(lowered, p)

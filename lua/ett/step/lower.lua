@@ -90,6 +90,10 @@ local function add_collective(state, item)
   local answer = state.times:collective(item.name, bytes, topology, p.dtype)
   -- A collective that runs beside a product is listed with no time.
   local seconds = item.overlapped and { 0 } or seconds_of(answer)
+  -- In pieces beside a product, only the first or the last piece is waited for.
+  if p.overlap_tensor and item.group == "tp" and (item.name == "all_gather" or item.name == "reduce_scatter") then
+    for i = 1, #seconds do seconds[i] = seconds[i] / item.degree end
+  end
   index = add(state, {
     name = item.name, kind = "collective", group = item.group, degree = item.degree, bytes = bytes,
     topology = topology, overlapped = item.overlapped, role = role,

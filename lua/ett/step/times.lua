@@ -130,6 +130,12 @@ function Times:answer(demands, dtype, hidden)
   end
 end
 
+--- Half-width of the interval, as a share of the step, of what composing kernels into a step leaves out; 0 where the
+--- times come from samples of the cluster.
+function Times:step_spread(experts)
+  return self.profile and self.profile.step_spread and self.profile:step_spread(experts) or 0.0
+end
+
 --- The same times under a stack: its kernels and launches.
 ---@param name string|table|nil of lua/stacks, or a stack; nil: these
 function Times:for_stack(name)

@@ -3,6 +3,7 @@
 --   calibrate.run { tables = "…/kernels", into = "clusters/devices", devices = { "h100_sxm" } }
 --
 -- Each file states its source, licence, fit date and the error of rows held out of a first fit.
+local collectives = require "ett.profile.kernels.collectives"
 local devices = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local files = require "ett.io"
@@ -118,6 +119,50 @@ local function fit_laws(request, device)
     error = training.error(device, laws, rows), bytes = #text }
 end
 
+-- A curve as lines of at most 116 columns.
+local function curve_lines(gpus, curve)
+  local lines, line = {}, ("      [%d] = {"):format(gpus)
+  for i, value in ipairs(curve) do
+    local word = (i % 2 == 1 and " %d" or " %.4g"):format(value) .. (i < #curve and "," or " },")
+    if #line + #word > 116 then
+      lines[#lines + 1] = line
+      line = "       "
+    end
+    line = line .. word
+  end
+  lines[#lines + 1] = line
+  return table.concat(lines, "\n")
+end
+
+local function copy_collectives(request, device)
+  local curves = collectives.fit(request.tables, device)
+  if not curves then return nil end
+  local lines, points = {}, 0
+  for _, kind in ipairs(schema.keys(curves)) do
+    lines[#lines + 1] = ("    %s = {"):format(kind)
+    for gpus = 2, 8 do
+      local curve = curves[kind][gpus]
+      if curve then
+        lines[#lines + 1], points = curve_lines(gpus, curve), points + #curve // 2
+      end
+    end
+    lines[#lines + 1] = "    },"
+  end
+  local text = ([==[
+--- Collectives inside a node of %s: bytes of the whole buffer and seconds, medians of nccl-tests.
+return {
+  format = %q, kernel = "collectives", device = %q,
+  source = "ai-dynamo/aiconfigurator@095f58a, collectives (NVIDIA)", licence = "Apache-2.0",
+  fitted = %q,
+  curves = {
+%s
+  },
+}
+]==]):format(device.key, kernels.format, device.key, request.fitted, table.concat(lines, "\n"))
+  write(("%s/%s/collectives.coefficients.lua"):format(request.into, device.key), text)
+  return { device = device.key, kernel = "collectives", dtype = "", rows = points, error = 0.0, bytes = #text }
+end
+
 --- Fits and writes; raises where no table of any device is found.
 ---@param request table { tables, into, devices (list of keys)?, fitted (date), seed? }
 ---@return table[] summary { device, kernel, dtype, rows, error, bytes }
@@ -132,6 +177,7 @@ function calibrate.run(request)
       end
     end
     summary[#summary + 1] = fit_laws(request, device)
+    summary[#summary + 1] = copy_collectives(request, device)
   end
   if #summary == 0 then
     error_module.raise("missing", "calibrate: no kernel tables of %s in '%s'",

@@ -169,6 +169,19 @@ function kernels.of(device, name, dtype)
   return nil
 end
 
+--- Curves of collectives inside a node: the device's, else those of a neighbour of its generation; nil: none.
+---@return table? curves, string? neighbour
+function kernels.collectives(device)
+  local own = read_file(device, "collectives")
+  if own then return own.curves end
+  for _, neighbour in ipairs(device.neighbours or {}) do
+    local other = devices.get(neighbour)
+    local found = other.generation == device.generation and read_file(other, "collectives")
+    if found then return found.curves, neighbour end
+  end
+  return nil
+end
+
 -- Measured seconds of a long causal forward pass over the law's: how far a device is from the laws.
 local function level(device, laws)
   local kernel = kernels.own(device, "attention", "bf16")

@@ -1,0 +1,83 @@
+--- Collectives inside a node: measured bus bandwidth by kind, number of GPUs and size.
+--
+-- Between two sizes the time is interpolated on logarithms; below the smallest it is constant, above the largest the
+-- bandwidth is. Bytes are those of nccl-tests: the whole buffer.
+local csv = require "ett.csv"
+
+local collectives = { name = "collectives", summary = "collectives inside a node, by kind, GPUs and size",
+  table = "collectives.csv" }
+
+local log, exp = math.log, math.exp
+
+--- Bytes that each rank sends over the bytes of the buffer.
+local function share(kind, gpus) return (kind == "all_reduce" and 2 or 1) * (gpus - 1) / gpus end
+
+--- Curves of a measured table: kind -> GPUs -> { bytes, seconds, bytes, seconds, … }; nil where there is no table.
+---@param folder string one folder a device
+---@param device ett.Device
+function collectives.fit(folder, device)
+  local file = csv.read(("%s/%s/%s"):format(folder, device.tables or device.key, collectives.table))
+  if not file then return nil end
+  local kinds, gpus, bytes, us = file:strings "operation", file:numbers "gpus", file:numbers "bytes",
+    file:numbers "time_us"
+  local seen, curves = {}, {}
+  for i = 1, #us do
+    local kind, n = kinds[i], math.tointeger(gpus[i])
+    curves[kind] = curves[kind] or {}
+    curves[kind][n] = curves[kind][n] or {}
+    local id = ("%s %d %d"):format(kind, n, bytes[i])
+    if not seen[id] then
+      seen[id] = {}
+      table.insert(curves[kind][n], { bytes = bytes[i], times = seen[id] })
+    end
+    table.insert(seen[id], us[i] * 1e-6)
+  end
+  for _, by_gpus in pairs(curves) do
+    for n, points in pairs(by_gpus) do
+      table.sort(points, function(a, b) return a.bytes < b.bytes end)
+      local flat = {}
+      for _, point in ipairs(points) do
+        table.sort(point.times)
+        flat[#flat + 1] = point.bytes
+        flat[#flat + 1] = point.times[(#point.times + 1) // 2]
+      end
+      by_gpus[n] = flat
+    end
+  end
+  return curves
+end
+
+-- The curve of the nearest number of GPUs, and that number.
+local function nearest(by_gpus, gpus)
+  local best, distance
+  for n in pairs(by_gpus) do
+    local d = math.abs(log(n / gpus))
+    if not best or d < distance or d == distance and n > best then best, distance = n, d end
+  end
+  return by_gpus[best], best
+end
+
+--- Seconds of a collective, or nil where no curve of its kind is known.
+---@param curves table of collectives.fit
+---@param kind string
+---@param bytes number of the whole buffer
+---@param gpus integer
+function collectives.seconds(curves, kind, bytes, gpus)
+  if not curves[kind] or gpus < 2 then return nil end
+  local curve, n = nearest(curves[kind], gpus)
+  local last = #curve - 1
+  local seconds
+  if bytes <= curve[1] then
+    seconds = curve[2]
+  elseif bytes >= curve[last] then
+    seconds = curve[last + 1] * bytes / curve[last]
+  else
+    local i = 3
+    while curve[i] < bytes do i = i + 2 end
+    local t = (log(bytes) - log(curve[i - 2])) / (log(curve[i]) - log(curve[i - 2]))
+    seconds = exp(log(curve[i - 1]) * (1 - t) + log(curve[i + 1]) * t)
+  end
+  return seconds * share(kind, gpus) / share(kind, n)
+end
+
+return collectives

@@ -1,0 +1,158 @@
+--- Fits the factors of spec/support/published_factors.lua on published steps, on all sources and leaving out one each.
+--
+--   ett run spec/bench/support/fit_published.lua [rounds=3] [most=8] [out=FILE]
+--
+-- Gauss-Newton on log(estimated / measured): Huber weights, each source and device counts by the square root of its
+-- rows, and each factor is pulled to its prior. A source is left out on the derivatives of the last round.
+package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
+local factors = require "published_factors"
+local published = require "published"
+
+local options = require("ett").options { rounds = { "count", default = 3 }, most = { "count", default = 8 },
+  out = { "string", default = "spec/support/published_left_out.lua" } }
+
+local huber, step = 0.12, 0.06
+local count = #factors.list
+
+local function group_of(row) return published.source(row) .. row.device .. row.arch .. tostring(row.precision) end
+
+-- Rows that are fitted: of each group about `options.most`, evenly taken.
+local function fitted_rows()
+  local rows, sizes, seen = {}, {}, {}
+  for _, row in ipairs(assert(published.rows())) do
+    if published.is_fitted(row) then sizes[group_of(row)] = (sizes[group_of(row)] or 0) + 1 end
+  end
+  for _, row in ipairs(assert(published.rows())) do
+    if published.is_fitted(row) then
+      local group = group_of(row)
+      seen[group] = (seen[group] or 0) + 1
+      if seen[group] % math.max(1, sizes[group] // options.most) == 0 then rows[#rows + 1] = row end
+    end
+  end
+  return rows
+end
+
+local function errors(rows, theta)
+  local values = {}
+  for i = 1, count do values[i] = math.exp(theta[i]) end
+  factors.apply(values)
+  local out = {}
+  for i, row in ipairs(rows) do
+    local ok, e = pcall(published.estimate, row)
+    out[i] = ok and math.log(e.step_seconds / row.step_seconds) or false
+  end
+  return out
+end
+
+-- Solves a x = b in place; a is symmetric and positive.
+local function solve(a, b)
+  local n = #b
+  for i = 1, n do
+    for j = i + 1, n do
+      local f = a[j][i] / a[i][i]
+      for k = i, n do a[j][k] = a[j][k] - f * a[i][k] end
+      b[j] = b[j] - f * b[i]
+    end
+  end
+  for i = n, 1, -1 do
+    for k = i + 1, n do b[i] = b[i] - a[i][k] * b[k] end
+    b[i] = b[i] / a[i][i]
+  end
+  return b
+end
+
+--- The best step from theta, on linear errors; rows of `left_out` do not count.
+local function linear_fit(rows, errors_at, slopes, theta, left_out)
+  local sizes = {}
+  for _, row in ipairs(rows) do sizes[group_of(row)] = (sizes[group_of(row)] or 0) + 1 end
+  local moved = {}
+  for i = 1, count do moved[i] = 0.0 end
+  for _ = 1, 12 do
+    local a, b = {}, {}
+    for i, factor in ipairs(factors.list) do
+      a[i] = {}
+      for j = 1, count do a[i][j] = 0.0 end
+      local pull = 0.02 / factor.spread ^ 2
+      a[i][i], b[i] = pull, pull * (math.log(factor.prior) - theta[i])
+    end
+    for r, row in ipairs(rows) do
+      local e = errors_at[r]
+      if e and published.source(row) ~= left_out then
+        local now = e
+        for i = 1, count do now = now + slopes[i][r] * moved[i] end
+        local weight = sizes[group_of(row)] ^ -0.5 * math.min(1, huber / math.max(1e-9, math.abs(now)))
+        for i = 1, count do
+          local s = slopes[i][r]
+          if s ~= 0 then
+            b[i] = b[i] - weight * s * e
+            for j = 1, count do a[i][j] = a[i][j] + weight * s * slopes[j][r] end
+          end
+        end
+      end
+    end
+    moved = solve(a, b)
+  end
+  local made = {}
+  for i, factor in ipairs(factors.list) do
+    local least = factor.least or -math.huge
+    made[i] = math.max(least, theta[i] + math.max(-0.5, math.min(0.5, moved[i])))
+  end
+  return made
+end
+
+local function mean(rows, list)
+  local sum, n = 0.0, 0
+  for i in ipairs(rows) do
+    if list[i] then sum, n = sum + math.abs(math.exp(list[i]) - 1), n + 1 end
+  end
+  return 100 * sum / n
+end
+
+local rows, theta = fitted_rows(), {}
+for i, factor in ipairs(factors.list) do theta[i] = math.log(factor.shipped) end
+local at, slopes
+for round = 1, options.rounds do
+  at, slopes = errors(rows, theta), {}
+  io.stderr:write(("round %d: %.2f %%\n"):format(round, mean(rows, at)))
+  for i = 1, count do
+    local moved = table.move(theta, 1, count, 1, {})
+    moved[i] = moved[i] + step
+    local there = errors(rows, moved)
+    slopes[i] = {}
+    for r = 1, #rows do slopes[i][r] = at[r] and there[r] and (there[r] - at[r]) / step or 0.0 end
+  end
+  theta = linear_fit(rows, at, slopes, theta)
+end
+local last = theta
+local sources, seen = {}, {}
+for _, row in ipairs(rows) do
+  local name = published.source(row)
+  if not seen[name] then
+    seen[name] = true
+    sources[#sources + 1] = name
+  end
+end
+table.sort(sources)
+local final = errors(rows, last)
+io.stderr:write(("fitted on all: %.2f %%\n"):format(mean(rows, final)))
+for i, factor in ipairs(factors.list) do print(("%-36s %.5g"):format(factor[1], math.exp(last[i]))) end
+
+local file = assert(io.open(options.out, "w"))
+file:write("--- Factors of published_factors.lua fitted without one source each, by ",
+  "spec/bench/support/fit_published.lua.\nreturn {\n  factors = {\n")
+local function line(theta_of)
+  local words = {}
+  for i = 1, count do words[i] = ("%.5g"):format(math.exp(theta_of[i])) end
+  return "{ " .. table.concat(words, ", ") .. " }"
+end
+for _, name in ipairs(sources) do
+  file:write(("    [%q] = %s,\n"):format(name, line(linear_fit(rows, final, slopes, last, name))))
+end
+file:write("  },\n  rows = {\n")
+local ids = {}
+for _, row in ipairs(published.rows()) do
+  if published.is_fitted(row) then ids[#ids + 1] = ("    [0x%08x] = true,"):format(published.hash(row.id)) end
+end
+table.sort(ids)
+file:write(table.concat(ids, "\n"), "\n  },\n}\n")
+file:close()

@@ -1,0 +1,86 @@
+--- ACCURACY.md: the figures of `ett bench published` as a page.
+local page = {}
+
+local intro = [[
+# Accuracy
+
+Measured training steps that others published, against ett's estimates of them. Written by
+`ett bench published --page ACCURACY.md` on %s at commit %s; edit spec/support/published_page.lua, not this page.
+
+The rows are those of grade A and A- that are whole training steps, each measurement once. A few in-step factors are
+fitted on them (spec/support/published_factors.lua). **Each row is estimated with factors that were fitted without its
+source.** `ett bench published --rows` prints every row.
+
+| column | meaning |
+|---|---|
+| answered | rows with an estimate, of all |
+| error | mean of abs(estimated / measured - 1) |
+| median, bias | median of the same; mean of the signed error |
+| inside | share of rows inside their 90 %% interval |
+| half-width | median half-width of the interval |
+
+]]
+
+local titles = { { "all", "All" }, { "architecture", "By architecture" }, { "hardware", "By hardware" },
+  { "precision", "By precision" }, { "nodes", "By nodes" }, { "recompute", "By what the row states of recomputation" },
+  { "packed", "Packed sequences" }, { "use", "Fine-tuning" }, { "source", "By source" } }
+
+local judgements = [[
+## Judgements made with errors in view
+
+Fields that rows leave open, and mechanisms, were chosen by reading code and papers, but after errors had been seen:
+
+- MaxText rows without a stated policy recompute in full: its default `remat_policy`.
+- PyTorch's selective checkpointing of torchtitan and fms-fsdp counts as half of a full recomputation.
+- ZB-2p rows are estimated under ZB-1p, which keeps less in flight and is slower.
+- Unfused cross entropy moves the bytes that its kernels read and write; the factor of 3 before was too high.
+- The first and last slice hold a layer less where a row says that embedding and loss count as layers.
+- Steps of sharded data parallelism have a common slowdown, steps with `CUDA_LAUNCH_BLOCKING=1` wait for each launch.
+- Multi-token-prediction layers, dropped tokens and attention sinks are not modelled.
+- The interval's share that covers the composition of a step was set from the errors with sources left out.
+]]
+
+local function line(f)
+  if f.answered == 0 then return ("| %s | 0 of %d | | | | | |"):format(f.name, f.rows) end
+  return ("| %s | %d of %d | %.1f %% | %.1f %% | %+.1f %% | %.0f %% | %.1f %% |"):format(f.name, f.answered, f.rows,
+    f.mape_percent, f.median_percent, f.bias_percent, f.coverage_percent, f.half_width_percent)
+end
+
+local function command(text)
+  local pipe = io.popen(text .. " 2>/dev/null")
+  local answer = pipe and pipe:read "l"
+  if pipe then pipe:close() end
+  return answer
+end
+
+--- Writes the page of bench.results.
+function page.write(path, results)
+  local out = { intro:format(os.date "!%Y-%m-%d", command "git rev-parse --short HEAD" or "unknown") }
+  for _, title in ipairs(titles) do
+    out[#out + 1] = ("## %s\n\n| | answered | error | median | bias | inside | half-width |"):format(title[2])
+    out[#out + 1] = "|---|---|---|---|---|---|---|"
+    for _, f in ipairs(results.groups) do
+      if f.kind == title[1] then out[#out + 1] = line(f) end
+    end
+    out[#out + 1] = ""
+  end
+  out[#out + 1] = "## Decisions\n\nPairs of vTrain's plans of one model and GPU count that differ by more than 2 %.\n"
+  for _, name in ipairs { "multi", "single" } do
+    local d = results.decisions[name]
+    if d then
+      out[#out + 1] = ("- %s-node: %.1f %% of %d pairs in the right order, regret %.1f %% over %d sets."):format(name,
+        d.right_percent, d.pairs, d.regret_percent, d.sets)
+    end
+  end
+  out[#out + 1] = "\n## Refused\n"
+  for _, reason in ipairs(require("ett.base.schema").keys(results.refused)) do
+    out[#out + 1] = ("- %d: %s"):format(results.refused[reason], reason)
+  end
+  if next(results.refused) == nil then out[#out + 1] = "None." end
+  out[#out + 1] = "\n" .. judgements
+  local file = assert(io.open(path, "w"))
+  file:write((table.concat(out, "\n"):gsub("\n\n\n+", "\n\n")))
+  file:close()
+end
+
+return page
