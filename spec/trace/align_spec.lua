@@ -63,6 +63,31 @@ describe("ett.trace.align", function()
     assert.matches("too regular", reason)
   end)
 
+  it("notices a constant difference of clocks within the tolerance", function()
+    local function irregular(first, shift) -- 150 ticks and more between collectives
+      local list, at = {}, 0
+      for i = 1, 40 do
+        at = at + 150 + (i * i * i * 7919) % 347
+        if i >= first then
+          local stop = at + 90 + shift + i % 3
+          list[#list + 1] = { ts = stop - 60, stop = stop, kernel_type = "all_reduce" }
+        end
+      end
+      return list
+    end
+    for _, shift in ipairs{ -900, 600 } do -- more than the time between collectives
+      local result = assert(align.match({ irregular(1, 0), irregular(4, shift) }, { tolerance = 1000 }))
+      assert.equal(-3, result.offsets[2])
+      assert.near(shift, result.clocks[2], 2)
+      for _, ticks in ipairs(align.lags(result, 2).transfers) do assert.is_true(ticks > 0) end
+    end
+    local small = assert(align.match({ irregular(1, 0), irregular(1, 35) }, { tolerance = 1000 }))
+    assert.is_nil(small.clocks[2])
+    assert.near(35, small.suspected[2], 2)
+    local none = assert(align.match({ irregular(1, 0), irregular(1, 0) }, { tolerance = 1000 }))
+    assert.is_nil(none.suspected[2])
+  end)
+
   it("refuses different kernels", function()
     local result, reason = align.match({ recording(1, 9, 0), recording(1, 9, 0, "send_recv") }, { tolerance = 50 })
     assert.is_nil(result)

@@ -21,6 +21,7 @@ local function gather(view, group, result, total)
     if total.groups == 0 then
       total.offsets[key] = result.offsets[r]
       total.end_diff[key] = view:us(result.medians[r])
+      if result.suspected[r] then total.suspected[key] = view:us(result.suspected[r]) end
       if result.clocks[r] then total.clocks[key] = view:us(result.clocks[r]) end
     end
   end
@@ -34,8 +35,9 @@ return {
 recording is found: the one at which ends agree best. lag = last start - first start; wait of a rank = last
 start - its start, summed; transfer = first end - last start; end_spread = last end - first end. Percentile p
 is the value at position floor(p n) of the sorted lags. last_arriver counts a tie for the highest rank,
-last_arriver_lowest_tie for the lowest. --align none matches by index as recorded, clocks subtracts a constant
-difference of the hosts' clocks, force never refuses.]],
+last_arriver_lowest_tie for the lowest. A constant difference of the hosts' clocks above a tenth of the tolerance
+is subtracted (clock_difference_us); a smaller one is named as suspected. --align none matches by index as
+recorded, clocks subtracts any constant difference, force never refuses.]],
   needs = "device rows of at least two ranks that ran the same collectives",
   units = { mean_lag_us = "us", p50_lag_us = "us", p95_lag_us = "us", max_lag_us = "us", num_collectives = "count",
     wait_us_per_rank = "us", sum_transfer_us = "us" },
@@ -46,7 +48,7 @@ difference of the hosts' clocks, force never refuses.]],
     local lanes = view:lanes()
     if #lanes < 2 then view:missing("needs at least two ranks; the trace has one device lane (%s)", lanes[1].key) end
     local total = { lags = {}, spread = 0, transfer = 0, negative = 0, last = {}, last_lowest = {}, waits = {},
-      counts = {}, offsets = {}, end_diff = {}, clocks = {}, groups = 0 }
+      counts = {}, offsets = {}, end_diff = {}, clocks = {}, suspected = {}, groups = 0 }
     local refused = {}
     local matched, alone = view:matched_groups(options.align or "auto", view:tolerance())
     for _, each in ipairs(matched) do
@@ -70,6 +72,7 @@ difference of the hosts' clocks, force never refuses.]],
       wait_us_per_rank = waits, collectives_per_rank = total.counts, offset_vs_first_rank = total.offsets,
       median_end_diff_us = total.end_diff, groups = total.groups, groups_on_one_rank = alone,
       clock_difference_us = next(total.clocks) and total.clocks or nil, groups_refused = refused,
+      clock_difference_suspected_us = next(total.suspected) and total.suspected or nil,
       align = options.align or "auto",
     }
   end,

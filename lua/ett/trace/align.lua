@@ -6,13 +6,16 @@
 -- offset is the one with the smallest median |end difference|. If that is above the tolerance,
 -- the ranks cannot be matched (a sampled trace, or host clocks that differ) and no lag is
 -- computed. Clocks that differ by a constant give differences that are nearly equal. Mode "clocks"
--- finds the offset at which they are most equal, and takes their median as the clock difference.
+-- finds the offset at which they are most equal, and takes their median as the clock difference. Mode "auto"
+-- does the same where the differences are within the tolerance, but agree with one another far better than
+-- with 0.
 local stats = require "ett.trace.stats"
 
 local align = {}
 
 local search = 32         -- offsets tried on either side
 local sample_size = 512   -- pairs looked at for each offset
+local clock_pairs = 4     -- an offset leaves at least half of the pairs: fewer do not show a constant difference
 local agree_share = 0.9   -- share of pairs whose kernels must be of one type
 
 local function median(values) return #values > 0 and stats.median(values) or math.huge end
@@ -75,10 +78,32 @@ function align.offset(reference, list, by_spread)
   return best
 end
 
+--- Whether the run is too regular to tell a clock difference from a late recording.
+local function is_regular(found, tolerance)
+  return found.second and found.second < math.max(3 * found.median, tolerance / 50)
+end
+
+--- The offset of mode "auto": that with the smallest differences; with {clock=} if they are a constant difference of
+--- clocks above a tenth of the tolerance, with {suspected=} if above a fiftieth.
+local function automatic(reference, list, tolerance)
+  local found = align.offset(reference, list)
+  local few = math.min(#reference, #list) < 2 * clock_pairs
+  if not found or few or found.median <= tolerance / 1000 then return found end
+  local steady = align.offset(reference, list, true)
+  local clock = steady and 4 * steady.median < found.median and math.abs(steady.clock) or 0
+  local same = steady and steady.offset == found.offset
+  if clock > tolerance / 10 and clock <= 2 * tolerance and (same or not is_regular(steady, tolerance)) then
+    return steady
+  end
+  if same and clock > tolerance / 50 then found.suspected = steady.clock end
+  return found
+end
+
 --- Matches the lists of several ranks. lists[r] is sorted by start; each element has ts,
 --- stop and kernel_type.
 ---@param lists table[] one list for each rank
----@param options table mode = "auto" (align, refuse when the ends disagree), "none" (by index),
+---@param options table mode = "auto" (align, subtract a constant difference of clocks, refuse
+---  when the ends disagree), "none" (by index),
 ---  "clocks" (align, and subtract a constant difference of clocks) or "force" (align, never refuse);
 ---  tolerance in ticks
 ---@return table? result { offsets, medians, clocks, matches = { {collective of rank 1, …}, … } }
@@ -86,21 +111,27 @@ end
 ---@return table? offsets those tried, when refused
 function align.match(lists, options)
   local mode = options.mode or "auto"
-  local result = { offsets = {}, medians = {}, clocks = {}, matches = {} }
+  local result = { offsets = {}, medians = {}, clocks = {}, suspected = {}, matches = {} }
   for r, list in ipairs(lists) do
     if #list == 0 then return nil, ("rank %d of the group has no collective in the window"):format(r - 1) end
     if r == 1 or mode == "none" then
       result.offsets[r] = 0
       result.medians[r] = magnitude((differences(lists[1], list, 0)))
     else
-      local found = align.offset(lists[1], list, mode == "clocks")
+      local found
+      if mode == "auto" then
+        found = automatic(lists[1], list, options.tolerance)
+      else
+        found = align.offset(lists[1], list, mode == "clocks")
+      end
       if not found then
         return nil, "the ranks ran different kernels at every offset tried"
-      elseif found.clock and found.second and found.second < math.max(3 * found.median, options.tolerance / 50) then
+      elseif mode == "clocks" and is_regular(found, options.tolerance) then
         return nil, "the run is too regular to tell a clock difference from a late recording"
       end
       result.offsets[r], result.medians[r] = found.offset, found.median
       result.clocks[r] = found.clock and math.floor(found.clock + 0.5)
+      result.suspected[r] = found.suspected
     end
   end
   if mode == "auto" or mode == "clocks" then
