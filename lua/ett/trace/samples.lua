@@ -10,6 +10,9 @@ local stats = require "ett.trace.stats"
 
 local samples = {}
 
+local device_classes = { "kernel", "memcpy", "memset" }
+local signs_of_a_device = { "kernel", "memcpy", "memset", "runtime", "device_annotation", "device_step",
+  "device_module", "device_async" }
 local host_classes = { "cpu_op", "annotation", "python" }
 
 local function plain(name) return (name:gsub("^<", "")) end
@@ -82,7 +85,7 @@ end
 
 --- Launches by time: { {launch ts, device start, device end} }.
 local function launches(t)
-  local rows = t:events{ class = { "kernel", "memcpy", "memset" } }
+  local rows = t:events{ class = device_classes }
   local own = stats.columns(rows, { "ts", "end" })
   local call = (rows:match(t:events{ class = "runtime" }, "correlation"):columns{ "ts" })
   local list = {}
@@ -94,6 +97,12 @@ local function launches(t)
     return a[2] < b[2]
   end)
   return list
+end
+
+local function host_time(spans)
+  local first, last = math.maxinteger, math.mininteger
+  for _, span in ipairs(spans) do first, last = math.min(first, span[1]), math.max(last, span[2]) end
+  return last - first
 end
 
 local function device_time(list, spans)
@@ -108,17 +117,33 @@ local function device_time(list, spans)
   return first and last - first or nil
 end
 
+--- Name of the device that recorded the trace, without spaces; "cpu" if its operators ran on the host; or nil.
+function samples.device_name(t)
+  local root = t.files[1] and t.files[1].root
+  local text = root and root.deviceProperties
+  local name = type(text) == "string" and text:match('"name"%s*:%s*"([^"]*)"')
+  return name and (name:gsub("%s+", "")) or samples.on_host(t) and "cpu" or nil
+end
+
+--- Whether the operators of a trace ran on the host: it has no sign of a device.
+function samples.on_host(t)
+  local root = t.files[1] and t.files[1].root
+  local listed = root and type(root.deviceProperties) == "string" and root.deviceProperties:find("{", 1, true)
+  return not listed and #t:events { class = signs_of_a_device } == 0
+end
+
 --- Durations in microseconds of every occurrence of a target, sorted.
 ---@return number[] durations, string? absent the name that was not found
 function samples.durations(t, path, cache)
   cache = cache or {}
   cache.launches = cache.launches or launches(t)
+  if cache.on_host == nil then cache.on_host = samples.on_host(t) end
   cache.names = cache.names or {}
   local found, absent = occurrences(t, cache.names, path)
   local list = {}
   local tick = t.ticks_per_second // 1000000
   for _, spans in ipairs(found) do
-    local ticks = device_time(cache.launches, spans)
+    local ticks = cache.on_host and host_time(spans) or device_time(cache.launches, spans)
     if ticks then list[#list + 1] = ticks / tick end
   end
   table.sort(list)
@@ -170,14 +195,6 @@ function samples.shape_of_name(path, count)
     shape[i] = tonumber(value)
   end
   return shape
-end
-
---- Name of the device that recorded the trace, without spaces, or nil.
-function samples.device_name(t)
-  local root = t.files[1] and t.files[1].root
-  local text = root and root.deviceProperties
-  local name = type(text) == "string" and text:match('"name"%s*:%s*"([^"]*)"')
-  return name and (name:gsub("%s+", "")) or nil
 end
 
 return samples

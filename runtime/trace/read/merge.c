@@ -424,7 +424,15 @@ static int file_tracks(merge *m, uint32_t from, uint32_t to, ett_trace_part *all
   return 0;
 }
 
-/* Device and category that the rows of each line of an XLA trace get. */
+/* Whether a track is of PyTorch's profiler without Kineto, whose rows have no category.
+ */
+static int is_cpu_functions(const ett_trace *t, const ett_track *x) {
+  return x->pid_type == ETT_ID_TEXT &&
+         strcmp(t->strings->items[x->pid].text, "CPU functions") == 0;
+}
+
+/* Category that the rows without one get, and device of the rows of each line of an XLA
+ * trace. */
 static int merge_lines(merge *m) {
   const ett_trace *t = m->t;
   uint32_t n = t->track_count ? t->track_count : 1;
@@ -437,6 +445,10 @@ static int merge_lines(merge *m) {
     ett_trace_kind kind = m->sources->items[x->file].kind;
     m->line_category[i] = m->no_category;
     m->line_device[i] = -1;
+    if (is_cpu_functions(t, x) &&
+        (m->line_category[i] = category(m, "cpu_op", 6, ETT_CLASS_CPU_OP)) ==
+            ETT_CATEGORY_NONE)
+      return no_memory(m);
     if (kind != ETT_TRACE_TPU_JSON && kind != ETT_TRACE_XPLANE)
       continue;
     const char *process =

@@ -77,8 +77,8 @@ local function from_trace(opts, words)
     for i, value in ipairs(row) do cells[i] = number_text(value) end
     lines[#lines + 1] = table.concat(cells, ",")
     if not opts.quiet then
-      io.stderr:write(("ett: samples: %s: %s occurrences; shape from %s\n"):format(path,
-        table.concat(counts, " and "), source))
+      io.stderr:write(("ett: samples: %s: %s occurrences%s; shape from %s\n"):format(path,
+        table.concat(counts, " and "), samples.on_host(held) and ", host time with the profiler's own" or "", source))
     end
   end
   local body = table.concat(config.columns_name, ",") .. "\n" .. table.concat(lines, "\n") .. "\n"
