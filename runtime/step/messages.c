@@ -140,10 +140,11 @@ double ett_messages_gather(ett_evaluation *e, double parameters, double expert_p
              e, ETT_DEMAND_ALL_GATHER, 1, expert_parameters * bytes, layers, bytes));
 }
 
-double ett_messages_with_gathers(const ett_evaluation *e, double compute, double gather,
-                                 int64_t layers) {
+double ett_messages_with_gathers(const ett_evaluation *e, double pass, double busy,
+                                 double gather, int64_t layers) {
   if (!e->plan->overlap_parameters)
-    return compute + gather;
+    return pass + gather;
   double first = layers > 0 ? gather / (double)layers : gather;
-  return (compute > gather - first ? compute : gather - first) + first;
+  double on_link = busy + gather - first;
+  return (pass > on_link ? pass : on_link) + first;
 }

@@ -34,6 +34,7 @@ typedef struct ett_evaluation {
   int untimed, failed;
   ett_rank_group dense, expert; /* the ranks that share dense and expert weights */
   ett_group_span dense_span, expert_span;
+  ett_link link; /* the slower of those that carry weights and gradients */
 } ett_evaluation;
 
 /* The arrays of one evaluation, in the workspace's block of memory. */
@@ -41,7 +42,9 @@ typedef struct ett_step_arrays {
   ett_step_stage *stage;
   ett_layer_sums *sums; /* per slice */
   ett_slice_gradients *gradients;
-  double *forward, *backward, *weight;      /* per slice */
+  double *forward, *backward, *weight; /* per slice */
+  /* Seconds that the links of weights and gradients are in use in a pass, per slice. */
+  double *forward_busy, *backward_busy;
   double *forward_hidden, *backward_hidden; /* in pairs */
   double *send_forward, *send_backward, *in_flight;
   int64_t *split, *layers;
@@ -72,9 +75,10 @@ double ett_messages_gather(ett_evaluation *e, double parameters, double expert_p
                            int64_t layers);
 
 /* ZeRO-3: seconds of a pass that gathers its weights layer by layer. Overlapped gathers
- * hide behind the layer before; the first one does not. */
-double ett_messages_with_gathers(const ett_evaluation *e, double compute, double gather,
-                                 int64_t layers);
+ * hide behind the layer before, where its own communication (busy seconds) leaves their
+ * link free; the first one does not. */
+double ett_messages_with_gathers(const ett_evaluation *e, double pass, double busy,
+                                 double gather, int64_t layers);
 
 /* Asks for the times of what follows the pipeline on a stage: gradients, update, weights.
  */

@@ -55,6 +55,7 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
   } amounts[] = {{"dense_parameters", o->dense_parameters},
                  {"expert_parameters", o->expert_parameters},
                  {"activation_bytes", o->activation_bytes},
+                 {"beside_seconds", o->beside_seconds},
                  {"flops", o->flops}};
   for (size_t i = 0; i < sizeof amounts / sizeof *amounts && status == 0; i++)
     status = check_amount(amounts[i].name, amounts[i].value, err);
@@ -149,6 +150,8 @@ void ett_program_finish(ett_program *p) {
       of_forward[o->role] += forward;
       of_backward[o->role] += backward;
       s.recompute[ETT_RECOMPUTE_FULL] += forward;
+      s.forward_link[o->link] += forward;
+      s.backward_link[o->link] += backward + n * o->beside_seconds;
       if (o->selective)
         s.recompute[ETT_RECOMPUTE_SELECTIVE] += forward;
       /* Input and weight gradient of a product are two products of its own size. */
@@ -162,6 +165,8 @@ void ett_program_finish(ett_program *p) {
       s.flops += n * o->flops;
     }
     hide(&s, of_forward, of_backward, p->kinds[k].place == ETT_PLACE_MIDDLE);
+    if (p->kinds[k].place == ETT_PLACE_MIDDLE)
+      memcpy(s.recompute_link, s.forward_link, sizeof s.recompute_link);
     s.activation_bytes[ETT_RECOMPUTE_FULL] = p->kinds[k].input_bytes;
     s.layer_bytes = s.activation_bytes[ETT_RECOMPUTE_NONE];
     if (p->kinds[k].place !=
@@ -204,6 +209,11 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n) {
   for (int o = 0; o < ETT_EXCHANGE_OVERLAPS; o++) {
     to->forward_hidden[o] += n * of->forward_hidden[o];
     to->backward_hidden[o] += n * of->backward_hidden[o];
+  }
+  for (int l = 0; l < ETT_LINKS; l++) {
+    to->forward_link[l] += n * of->forward_link[l];
+    to->backward_link[l] += n * of->backward_link[l];
+    to->recompute_link[l] += n * of->recompute_link[l];
   }
   to->dense_parameters += n * of->dense_parameters;
   to->expert_parameters += n * of->expert_parameters;

@@ -48,9 +48,19 @@ typedef enum ett_exchange_overlap {
   ETT_EXCHANGE_OVERLAPS,
 } ett_exchange_overlap;
 
+/* The links that a collective occupies. */
+typedef enum ett_link {
+  ETT_LINK_NONE,    /* computing */
+  ETT_LINK_NODE,    /* inside nodes */
+  ETT_LINK_NETWORK, /* the cards between nodes */
+  ETT_LINKS,
+} ett_link;
+
 typedef struct ett_operation {
   ett_demand_time forward, backward; /* one run */
-  double dense_parameters;           /* weights on this device that every run uses */
+  ett_link link;
+  double beside_seconds;    /* further seconds on the link, beside computing */
+  double dense_parameters;  /* weights on this device that every run uses */
   double expert_parameters; /* weights that differ between expert-parallel ranks */
   double activation_bytes;  /* kept from forward to backward */
   double flops;             /* forward + backward, as model FLOPs count them */
@@ -72,7 +82,9 @@ typedef struct ett_layer_sums {
   /* By ett_exchange_overlap: seconds of all-to-alls within forward and backward that hide
    * (of ETT_EXCHANGE_BATCH: in a pair with the other pass of the same layer). */
   double forward_hidden[ETT_EXCHANGE_OVERLAPS], backward_hidden[ETT_EXCHANGE_OVERLAPS];
-  double recompute_hidden; /* of SHARED_EXPERTS, under full recomputation */
+  double forward_link[ETT_LINKS], backward_link[ETT_LINKS]; /* seconds a link is in use */
+  double recompute_link[ETT_LINKS]; /* again, under full recomputation */
+  double recompute_hidden;          /* of SHARED_EXPERTS, under full recomputation */
   double dense_parameters, expert_parameters;
   double activation_bytes[ETT_RECOMPUTES]; /* by recompute */
   double layer_bytes;                      /* all activations of the largest one layer */

@@ -34,7 +34,7 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   size_t ranks = (size_t)e->plan->pp, slices = ranks * (size_t)e->plan->vp;
   size_t bytes =
       ranks * sizeof *a->stage + slices * (sizeof *a->sums + sizeof *a->gradients +
-                                           8 * sizeof(double) + 2 * sizeof(int64_t));
+                                           10 * sizeof(double) + 2 * sizeof(int64_t));
   if (w->bytes < bytes) {
     void *memory = realloc(w->memory, bytes);
     if (!memory)
@@ -51,6 +51,8 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   a->forward = at, at += slices;
   a->backward = at, at += slices;
   a->weight = at, at += slices;
+  a->forward_busy = at, at += slices;
+  a->backward_busy = at, at += slices;
   a->forward_hidden = at, at += slices;
   a->backward_hidden = at, at += slices;
   a->send_forward = at, at += slices;
@@ -124,11 +126,19 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
     a->backward_hidden[v] = s->backward_hidden[ETT_EXCHANGE_BATCH];
     a->weight[v] = p->split_backward ? s->weight : 0;
     a->backward[v] = backward - a->weight[v];
+    a->forward_busy[v] = s->forward_link[e->link];
+    a->backward_busy[v] =
+        s->backward_link[e->link] +
+        (p->recompute == ETT_RECOMPUTE_FULL ? s->recompute_link[e->link] : 0);
     if (p->zero == ETT_ZERO_PARAMETERS) {
       double gather =
           ett_messages_gather(e, s->dense_parameters, s->expert_parameters, a->layers[v]);
-      a->forward[v] = ett_messages_with_gathers(e, a->forward[v], gather, a->layers[v]);
-      a->backward[v] = ett_messages_with_gathers(e, a->backward[v], gather, a->layers[v]);
+      a->forward[v] = ett_messages_with_gathers(e, a->forward[v], a->forward_busy[v],
+                                                gather, a->layers[v]);
+      a->backward[v] = ett_messages_with_gathers(e, a->backward[v], a->backward_busy[v],
+                                                 gather, a->layers[v]);
+      a->forward_busy[v] += gather;
+      a->backward_busy[v] += gather;
     }
     a->send_forward[v] = a->send_backward[v] = 0;
     if (p->pp > 1 && v < slices - 1) {
@@ -249,16 +259,19 @@ static ett_evaluation begin(const ett_program *program, const ett_step_plan *pla
   int64_t data = (int64_t)plan->dp * plan->cp, experts = (int64_t)plan->ep * plan->etp;
   int64_t world = data * plan->tp * plan->pp;
   ett_rank_group dense = {data, plan->tp}, expert = {data * plan->tp / experts, experts};
-  return (ett_evaluation){
-      .program = program,
-      .plan = plan,
-      .demands = demands,
-      .w = w,
-      .err = err,
-      .dense = dense,
-      .expert = expert,
-      .dense_span = ett_group_topology(dense, world, plan->gpus_per_node),
-      .expert_span = ett_group_topology(expert, world, plan->gpus_per_node)};
+  ett_group_span dense_span = ett_group_topology(dense, world, plan->gpus_per_node);
+  ett_group_span expert_span = ett_group_topology(expert, world, plan->gpus_per_node);
+  int network = dense_span.nodes > 1 || expert_span.nodes > 1;
+  return (ett_evaluation){.program = program,
+                          .plan = plan,
+                          .demands = demands,
+                          .w = w,
+                          .err = err,
+                          .dense = dense,
+                          .expert = expert,
+                          .dense_span = dense_span,
+                          .expert_span = expert_span,
+                          .link = network ? ETT_LINK_NETWORK : ETT_LINK_NODE};
 }
 
 /* The pipeline of a plan over the arrays of its slices. */

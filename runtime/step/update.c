@@ -66,7 +66,8 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
   double times = p->zero >= ETT_ZERO_GRADIENTS ? (double)p->micro_batches : 1;
-  double finish = ends->last_backward_end[rank], last = 0, total = 0;
+  double finish = ends->last_backward_end[rank], last = 0, total = 0, busy = 0;
+  double forward_busy = 0;
   double paired = ends->hidden_forward[rank] + ends->hidden_backward[rank];
   s->forward_seconds -= ends->hidden_forward[rank];
   s->backward_seconds -= ends->hidden_backward[rank];
@@ -77,7 +78,10 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
     double start = ends->last_backward_start[v], end = ends->last_backward_end[v];
     total += ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert);
     finish = end > finish ? end : finish;
-    if (p->overlap_gradients) {
+    forward_busy += a->forward_busy[v];
+    busy += a->forward_busy[v] + a->backward_busy[v];
+    if (p->overlap_gradients) { /* the link carries the backward's own messages, too */
+      last = (start > last ? start : last) + a->backward_busy[v];
       last = ett_buckets_overlapped_end(g->dense, start, end, last);
       last = ett_buckets_overlapped_end(g->expert, start, end, last);
     }
@@ -87,7 +91,8 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   if (p->overlap_gradients) {
     /* Reductions of the micro-batches before hide behind the next one's computing. */
     double hidden = s->micro_batch_forward_seconds + s->micro_batch_backward_seconds -
-                    paired / (double)p->micro_batches;
+                    paired / (double)p->micro_batches - busy;
+    hidden = hidden > 0 ? hidden : 0; /* behind time in which their link is free */
     double early = (times - 1) * (total > hidden ? total - hidden : 0);
     s->gradient_exposed_seconds = early + (last > finish ? last - finish : 0);
   } else {
@@ -95,7 +100,8 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   }
   s->gather_exposed_seconds = s->gather_seconds;
   if (p->overlap_parameters) {
-    double behind = s->micro_batch_forward_seconds / p->vp;
+    double behind = (s->micro_batch_forward_seconds - forward_busy) / p->vp;
+    behind = behind > 0 ? behind : 0;
     s->gather_exposed_seconds =
         s->gather_seconds > behind ? s->gather_seconds - behind : 0;
   }

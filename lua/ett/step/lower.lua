@@ -30,7 +30,7 @@ local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.r
 
 -- Fields of an operation that are not given; C has no defaults.
 local nothing = { dense_parameters = 0, expert_parameters = 0, activation_bytes = 0, flops = 0, selective = false,
-  role = "outside" }
+  role = "outside", link = "none", beside_seconds = 0 }
 
 --- Adds an operation to the program; returns its index.
 local function add(state, operation)
@@ -72,7 +72,27 @@ local function add_operator(state, item)
   return index
 end
 
-local function add_collective(state, item)
+--- Seconds of the product that hides collective i of a list of items; 0 where nothing does. A region's gather runs beside
+--- the product behind it, the sum beside the product before it; backward the other way. A pass of a product backward is
+--- the input or the weight gradient, half of the time.
+local function beside(state, items, i)
+  local p, item = state.plan, items[i]
+  local gathers = item.name == "all_gather"
+  local in_pieces = p.overlap_tensor and item.group == "tp" and (gathers or item.name == "reduce_scatter")
+  if not (item.overlapped or in_pieces) then return 0 end
+  local behind = item.overlapped or gathers == (item.pass == "forward")
+  for k = behind and i + 1 or i - 1, behind and #items or 1, behind and 1 or -1 do
+    local o = items[k]
+    if o.kind == "operator" and product[o.operator.family] then
+      local seconds = state.times:operator(o.operator, o.shape, p.dtype, item.pass).seconds
+      return item.pass == "forward" and seconds or seconds / 2
+    end
+  end
+  return 0
+end
+
+--- beside: seconds of the product that hides the collective.
+local function add_collective(state, item, beside_seconds)
   local p = state.plan
   local nodes, gpus = step_core.group(item.degree, item.stride or stride_of(item.group, p), state.gpus_per_node,
     p.pp * p.tp * p.cp * p.dp)
@@ -83,20 +103,24 @@ local function add_collective(state, item)
     local c = state.configuration
     bytes = bytes * require("ett.step.expert_spread").expected(nodes > 1 and nodes or gpus, c) / c.top_k
   end
-  local id = ("%s %s %d %.17g %s %s %s"):format(item.name, item.group, item.degree, bytes, item.pass,
-    tostring(item.overlapped), tostring(role))
+  local hides = beside_seconds
+  local id = ("%s %s %d %.17g %s %.17g %s"):format(item.name, item.group, item.degree, bytes, item.pass, hides,
+    tostring(role))
   local index = state.index[id]
   if index then return index end
   local answer = state.times:collective(item.name, bytes, topology, p.dtype)
-  -- A collective that runs beside a product is listed with no time.
-  local seconds = item.overlapped and { 0 } or seconds_of(answer)
-  -- In pieces beside a product, only the first or the last piece is waited for.
-  if p.overlap_tensor and item.group == "tp" and (item.name == "all_gather" or item.name == "reduce_scatter") then
-    for i = 1, #seconds do seconds[i] = seconds[i] / item.degree end
+  local seconds, hidden = seconds_of(answer), 0
+  if hides > 0 then
+    hidden = math.min(hides, seconds[1])
+    -- In pieces beside a product, the first or the last piece is waited for.
+    if not item.overlapped then hidden = math.min(hidden, seconds[1] * (1 - 1 / item.degree)) end
+    local share = 1 - hidden / seconds[1]
+    for i = 1, 3 do seconds[i] = item.overlapped and math.max(0, seconds[i] - hidden) or seconds[i] * share end
   end
   index = add(state, {
     name = item.name, kind = "collective", group = item.group, degree = item.degree, bytes = bytes,
-    topology = topology, overlapped = item.overlapped, role = role,
+    topology = topology, overlapped = hidden > 0, role = role, link = nodes > 1 and "network" or "node",
+    beside_seconds = hidden,
     forward = item.pass == "forward" and seconds or nil, backward = item.pass == "backward" and seconds or nil,
     forward_answer = item.pass == "forward" and answer or nil,
     backward_answer = item.pass == "backward" and answer or nil,
@@ -184,8 +208,10 @@ function lower.program(model, p, times)
   local kinds = {}
   for i, layer in ipairs(model.layers) do
     local uses = {}
-    for _, item in ipairs(architecture.operations(layer, c)) do
-      local index = item.kind == "operator" and add_operator(state, item) or add_collective(state, item)
+    local items = architecture.operations(layer, c)
+    for k, item in ipairs(items) do
+      local index = item.kind == "operator" and add_operator(state, item)
+        or add_collective(state, item, beside(state, items, k))
       uses[index] = (uses[index] or 0) + item.times
     end
     if p.accumulate_gradients then add_accumulation(state, uses) end

@@ -9,6 +9,8 @@ const char *const ett_step_lua_places[] = {"first", "middle", "last", NULL};
 static const char *const role_names[] = {
     "outside", "expert", "exchange", "beside_dispatch", "beside_combine", "alone", NULL};
 
+static const char *const link_names[] = {"none", "node", "network", NULL};
+
 static ett_program *to_program(lua_State *L) {
   return ett_lua_box_check(L, 1, ETT_LUA_PROGRAM, "program");
 }
@@ -44,7 +46,9 @@ static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, activation_bytes, NUMBER, NULL),
     FIELD(ett_operation, flops, NUMBER, NULL),
     FIELD(ett_operation, selective, BOOLEAN, NULL),
+    FIELD(ett_operation, beside_seconds, NUMBER, NULL),
     FIELD(ett_operation, role, NAME, role_names),
+    FIELD(ett_operation, link, NAME, link_names),
 };
 static const ett_step_lua_field kind_fields[] = {
     FIELD(ett_layer_kind, place, NAME, ett_step_lua_places),
@@ -62,7 +66,8 @@ static void get_operations(lua_State *L, ett_program *program, int list) {
     lua_rawgeti(L, list, (lua_Integer)i + 1);
     int at = lua_gettop(L);
     ett_operation *o = &program->operations[i];
-    ett_step_lua_read(L, at, operation_fields, 6, o);
+    ett_step_lua_read(L, at, operation_fields,
+                      sizeof operation_fields / sizeof *operation_fields, o);
     o->forward = get_time(L, at, "forward");
     o->backward = get_time(L, at, "backward");
     ett_err err, outer;

@@ -1,0 +1,74 @@
+--- No step ends before its links have carried its bytes: bounds by hand from bytes and bandwidths, without latencies.
+local cluster_module = require "ett.profile.cluster"
+local estimate = require "ett.step.estimate"
+local model_module = require "ett.model"
+local random_plans = require "random_plans"
+
+local function llama(layers, hidden, heads, kv_heads, ffn, vocab)
+  return model_module.new("llama", { layers = layers, hidden = hidden, heads = heads, kv_heads = kv_heads, ffn = ffn,
+    vocab = vocab })
+end
+
+--- Seconds that a card needs for the weights and gradients of one rank: dense models, pp = 1.
+local function card_seconds(e, p, bandwidth)
+  local share = (p.dp - 1) / p.dp / bandwidth * e.stages[1].parameters
+  if p.zero == 3 then return share * p.micro_batches * (2 + 2 + 4) end -- two gathers, one scatter a micro-batch
+  if p.zero == 2 then return share * (p.micro_batches * 4 + 2) end
+  return share * (4 + 4) * (p.zero == 0 and 1 or 0.75) -- all-reduce, or scatter and gather
+end
+
+--- Bytes of tensor parallelism of a micro-batch with sequence parallelism: five messages a block, two blocks a layer.
+local function tensor_seconds(h, p, bandwidth)
+  local message = 2.0 * p.micro_batch * p.seq * h.hidden * (p.tp - 1) / p.tp
+  return p.micro_batches * h.layers * 10 * message / bandwidth
+end
+
+local overlapped = { overlap_gradients = true, overlap_parameters = true }
+
+local function with(p)
+  for key, value in pairs(overlapped) do p[key] = value end
+  p.sequence_parallel = true
+  return p
+end
+
+describe("overlapped messages", function()
+  it("of Llama 3 70B under ZeRO-3 take as long as their bytes", function()
+    local model = llama(80, 8192, 64, 8, 28672, 128256)
+    local p = with { seq = 4096, tp = 8, dp = 64, zero = 3, micro_batch = 1, micro_batches = 4 }
+    local e = estimate.new { model = model, plan = p, cluster = "dgx_h100" }
+    local bound = card_seconds(e, p, 50e9) -- of one card; a node has eight
+    assert.is_true(bound > 5.5 and bound < 5.8, tostring(bound))
+    assert.is_true(e.step_seconds >= bound, ("%.3f s, the bytes need %.3f"):format(e.step_seconds, bound))
+  end)
+
+  it("share cards and links with each other and with the passes, random plans on slow links", function()
+    local pick = random_plans.generator(7)
+    for _ = 1, 300 do
+      local inside, outside = pick { 25e9, 100e9, 450e9 }, pick { 1e9, 5e9, 50e9 }
+      local cluster = cluster_module.check({ name = "slow", summary = "links by hand", source = "spec",
+        gpus_per_node = 8, device = "h100_sxm",
+        links = { intra = { bandwidth = inside, latency = 0, source = "spec" },
+          inter = { bandwidth_per_gpu = outside, bandwidth_per_node = 8 * outside, latency = 0, source = "spec" } } },
+        "slow")
+      local model = llama(pick { 4, 8 }, 4096, 32, 8, 14336, 32000)
+      local p = with { seq = pick { 1024, 4096 }, tp = pick { 2, 4, 8, 16 }, dp = pick { 2, 8, 16 }, micro_batch = 1,
+        zero = pick { 0, 1, 2, 3 }, micro_batches = pick { 1, 2, 4 }, recompute = pick { "none", "full" } }
+      local kv = model.hyper.kv_heads
+      if p.tp > kv and p.tp % kv ~= 0 then p.tp = kv end
+      local e = estimate.new { model = model, plan = p, cluster = cluster, profile = false }
+      -- A ring leaves a node once for each of its ranks there.
+      local across, cards = p.tp * p.dp > 8, math.max(1, 8 // p.tp)
+      local data = card_seconds(e, p, across and math.min(cards * outside, cards > 1 and inside or math.huge) or inside)
+      local tensor = tensor_seconds(model.hyper, p, inside)
+      local together = math.max(data, tensor)
+      if p.tp > 8 then
+        together = math.max(tensor, data + tensor_seconds(model.hyper, p, 8 * outside))
+      elseif not across then
+        together = data + tensor
+      end
+      assert.is_true(e.step_seconds >= together * (1 - 1e-9),
+        ("tp %d dp %d zero %d x %d, %g and %g B/s: %.4f s, the bytes need %.4f"):format(p.tp, p.dp, p.zero,
+          p.micro_batches, inside, outside, e.step_seconds, together))
+    end
+  end)
+end)
