@@ -72,9 +72,9 @@ local function add_operator(state, item)
   return index
 end
 
---- Seconds of the product that hides collective i of a list of items; 0 where nothing does. A region's gather runs beside
---- the product behind it, the sum beside the product before it; backward the other way. A pass of a product backward is
---- the input or the weight gradient, half of the time.
+--- Seconds of the product that hides collective i of a list of items; 0 where nothing does. A region's gather runs
+--- beside the product behind it, the sum beside the product before it; backward the other way. Backward, one of the two
+--- gradients hides it: half of the time.
 local function beside(state, items, i)
   local p, item = state.plan, items[i]
   local gathers = item.name == "all_gather"
@@ -91,8 +91,8 @@ local function beside(state, items, i)
   return 0
 end
 
---- beside: seconds of the product that hides the collective.
-local function add_collective(state, item, beside_seconds)
+--- hides: seconds of the product that hides the collective.
+local function add_collective(state, item, hides)
   local p = state.plan
   local nodes, gpus = step_core.group(item.degree, item.stride or stride_of(item.group, p), state.gpus_per_node,
     p.pp * p.tp * p.cp * p.dp)
@@ -103,14 +103,13 @@ local function add_collective(state, item, beside_seconds)
     local c = state.configuration
     bytes = bytes * require("ett.step.expert_spread").expected(nodes > 1 and nodes or gpus, c) / c.top_k
   end
-  local hides = beside_seconds
   local id = ("%s %s %d %.17g %s %.17g %s"):format(item.name, item.group, item.degree, bytes, item.pass, hides,
     tostring(role))
   local index = state.index[id]
   if index then return index end
   local answer = state.times:collective(item.name, bytes, topology, p.dtype)
   local seconds, hidden = seconds_of(answer), 0
-  if hides > 0 then
+  if hides > 0 and seconds[1] > 0 then
     hidden = math.min(hides, seconds[1])
     -- In pieces beside a product, the first or the last piece is waited for.
     if not item.overlapped then hidden = math.min(hidden, seconds[1] * (1 - 1 / item.degree)) end
