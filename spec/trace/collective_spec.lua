@@ -111,3 +111,57 @@ describe("bandwidth of a collective", function()
     assert.equal(require("ett.json").null, alone.algbw_without_waiting_GBps)
   end)
 end)
+
+describe("point-to-point", function()
+  local kernel = "ncclDevKernel_SendRecv(ncclDevComm*, unsigned long, ncclWork*)"
+
+  --- A pipeline of 3 stages: stage r sends to r + 1 and receives from r - 1, eight times; with args or ranges.
+  local function stages(how)
+    local out = {}
+    for rank = 0, 2 do
+      local r = maker.new{ rank = rank, world = 3 }
+      local function message(source, destination, start, stop)
+        local sending = source == rank
+        local args = { ["Collective name"] = sending and "send" or "recv", ["In msg nelems"] = 1000, dtype = "Float",
+          ["Group size"] = 3, ["Process Group Name"] = "pp" }
+        if how == "args" then
+          args["Src Rank"], args["Dst Rank"] = source, destination
+        elseif how == "ranges" then
+          r:host("user_annotation", sending and ("nccl:send %d->%d"):format(source, destination)
+            or ("nccl:recv %d<-%d"):format(destination, source), start - 500, 50)
+        end
+        r:kernel(kernel, start, stop - start, { stream = 20 + source, args = how ~= "ranges" and args or nil,
+          launch = { ts = start - 490, dur = 5 } })
+      end
+      local at = 0
+      for i = 1, 8 do
+        at = at + 2000 + i * i * 10
+        if rank < 2 then message(rank, rank + 1, at + 700 * rank + 600, at + 700 * rank + 650) end
+        if rank > 0 then message(rank - 1, rank, at + 700 * (rank - 1) + 630, at + 700 * (rank - 1) + 651) end
+      end
+      out[rank + 1] = r
+    end
+    return out
+  end
+
+  it("is paired by source and destination", function()
+    for _, how in ipairs{ "args", "ranges" } do
+      maker.with(stages(how), function(folder)
+        local lag = assert(maker.metric(folder, "straggler_lag"))
+        assert.equal(2, lag.groups)
+        assert.equal(16, lag.num_collectives)
+        assert.equal(30, lag.max_lag_us)
+        assert.equal(16 * 20, lag.sum_transfer_us)
+        assert.equal(0, lag.negative_transfer)
+      end)
+    end
+  end)
+
+  it("is not matched where the trace does not name the peers, and clocks are not blamed", function()
+    maker.with(stages("none"), function(folder)
+      local result, reason = maker.metric(folder, "straggler_lag")
+      assert.is_nil(result)
+      assert.matches("does not name source and destination", reason)
+    end)
+  end)
+end)

@@ -18,6 +18,9 @@ local sample_size = 512   -- pairs looked at for each offset
 local clock_pairs = 4     -- an offset leaves at least half of the pairs: fewer do not show a constant difference
 local agree_share = 0.9   -- share of pairs whose kernels must be of one type
 
+--- The two ends of a point-to-point message.
+local ends = { send = true, recv = true }
+
 local function median(values) return #values > 0 and stats.median(values) or math.huge end
 
 --- Differences of the ends of reference[i] and list[i + offset], and the share of like kernels.
@@ -30,7 +33,7 @@ local function differences(reference, list, offset, limit)
   for i = first, last, stride do
     local a, b = reference[i], list[i + offset]
     looked = looked + 1
-    if a.kernel_type == b.kernel_type then like = like + 1 end
+    if a.kernel_type == b.kernel_type or (ends[a.kernel_type] and ends[b.kernel_type]) then like = like + 1 end
     result[looked] = b.stop - a.stop
   end
   return result, like / looked, count
@@ -194,6 +197,10 @@ end
 --- Why a group of View:matched_groups was not matched, as a sentence.
 function align.refusal(view, each)
   if each.reason ~= "ends" then return each.reason end
+  if each.group.pair then
+    return ("the ends of the sends and receives %s differ by %.1f us (median): a send may end before its receive; "
+      .. "--align force reports them anyway"):format(each.group.pair:gsub(">", " to "), view:us(each.tried.medians[2]))
+  end
   local worst, apart = 0, 0
   for r = 2, #each.tried.medians do worst = math.max(worst, each.tried.medians[r]) end
   for r = 2, #each.group.members do

@@ -16,7 +16,7 @@ local collective = {}
 
 --- Args of a collective row on a GPU.
 local row_args = { "Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size", "Process Group Name",
-  "Process Group Description", "Process Group Ranks" }
+  "Process Group Description", "Process Group Ranks", "Src Rank", "Dst Rank" }
 
 --- Args to keep while reading, so that collectives can be described.
 collective.args = table.move({ "Input Dims", "Input type", "hlo_category", "long_name", "shape_with_layout",
@@ -34,6 +34,7 @@ collective.args = table.move({ "Input Dims", "Input type", "hlo_category", "long
 ---@field group_size integer?
 ---@field part_bytes number? bytes of one rank's input
 ---@field group_description string?
+---@field pair string? source and destination of a send or receive: "0>1"
 ---@field recording integer? the recording that holds it, if a rank was recorded several times
 
 local function first_type(text)
@@ -162,6 +163,18 @@ local function group_size(lane, kind, given)
   return size or lane.process.world_size == 2 and 2 or nil
 end
 
+--- Source and destination of a send or receive, from its args or the range around it ("nccl:send 0->1",
+--- "nccl:recv 1<-0"): "0>1", or nil.
+local function pair_of(around, source, destination)
+  source, destination = number(source), number(destination)
+  if around and not (source and destination) then
+    source, destination = around:match("send (%d+)%->(%d+)")
+    if not source then destination, source = around:match("recv (%d+)<%-(%d+)") end
+  end
+  return source and destination and ("%s>%s"):format(math.tointeger(source) or source,
+    math.tointeger(destination) or destination) or nil
+end
+
 --- Description of all collectives with these values of the deciding columns.
 local function describe(lane, values)
   local name, count = values[1], #row_args
@@ -196,6 +209,8 @@ local function describe(lane, values)
     group = group_name and (tostring(group_name) .. "|" .. tostring(ranks or "")) or nil,
     group_ranks = ranks, group_size = size, part_bytes = comm.message_bytes(kind, elements_in, nil, dtype, 1),
     group_description = arg("Process Group Description"),
+    pair = (kind == "send" or kind == "recv" or kind == "send_recv")
+      and pair_of(around or nil, arg("Src Rank"), arg("Dst Rank")) or nil,
   }
 end
 
@@ -250,13 +265,20 @@ function collective.of_lane(lane)
 end
 
 --- The collectives of some lanes by process group: { {group=, size=, description=, members = { {lane=, list=} }} },
---- sorted by group. Collectives whose group the trace does not name are in the group "unnamed".
+--- sorted by group. Collectives whose group the trace does not name are in the group "unnamed". Sends and receives are
+--- a group for each source and destination (pair=), or, where the trace does not name these, one without match
+--- (unpaired=).
 function collective.groups(lanes)
   local by_key, order = {}, {}
   for _, lane in ipairs(lanes) do
     local mine = {}
     for _, each in ipairs(lane:collectives()) do
-      local key = each.group or "unnamed"
+      local key, alone = each.group or "unnamed", false
+      if each.pair then
+        key = ("%s, point-to-point %s"):format(key, each.pair)
+      elseif each.kind == "send" or each.kind == "recv" then
+        key, alone = key .. ", point-to-point", true
+      end
       if each.recording then key = ("%s, recording %d"):format(key, each.recording) end
       local list = mine[key]
       if not list then
@@ -264,7 +286,8 @@ function collective.groups(lanes)
         mine[key] = list
         local group = by_key[key]
         if not group then
-          group = { group = key, size = each.group_size, description = each.group_description, members = {} }
+          group = { group = key, size = each.group_size, description = each.group_description, members = {},
+            pair = each.pair, unpaired = alone }
           by_key[key] = group
           order[#order + 1] = group
         end
@@ -308,6 +331,9 @@ function collective.match(groups, mode, tolerance)
   for _, group in ipairs(groups) do
     if #group.members < 2 then
       alone = alone + 1
+    elseif group.unpaired then
+      list[#list + 1] = { group = group, reason = "the trace does not name source and destination of its sends and "
+        .. "receives, so they cannot be paired" }
     else
       local lists = {}
       for i, member in ipairs(group.members) do lists[i] = member.list end
