@@ -96,3 +96,83 @@ describe("words of trace, calibrate and sample", function()
     end
   end)
 end)
+
+describe("a cluster file", function()
+  -- A cluster of two devices; the arguments replace its rates.
+  local function cluster(name, given)
+    write(name .. ".lua", ([[return { name = "%s", summary = "s", source = "x", gpus_per_node = 2, %s
+      device = { name = "D1000", source = "x", peak_flops = { bf16 = %s, fp16 = 3e14, fp32 = 6e13 },
+        memory_bandwidth = %s, memory_bytes = 8e10, multiprocessors = 108, %s },
+      links = { intra = { bandwidth = %s, source = "x", %s } } }]]):format(name, given.profile or "",
+      given.peak or "3e14", given.memory or "2e12", given.device or "", given.link or "3e11", given.intra or ""))
+  end
+  local run = (llama:gsub("predict", "predict --cluster a.lua"))
+
+  for sentence, given in pairs {
+    ["a.lua: device: peak_flops: field 'bf16' must be at least 1000000, got 1e-300"] = { peak = "1e-300" },
+    ["a.lua: device: peak_flops: field 'bf16' must be a positive number, got inf"] = { peak = "1/0" },
+    ["a.lua: device: field 'memory_bandwidth' must be at most 1e+17, got 1e+300"] = { memory = "1e300" },
+    ["a.lua: links: intra: field 'bandwidth' must be at least 1000, got 1e-300"] = { link = "1e-300" },
+    ["a.lua: device: measured_flops: 'bf16' must be at most the peak 3e+14, got 4e+14"] =
+      { device = "measured_flops = { bf16 = 4e14 }" },
+    ["a.lua: links: intra: curves[-4]: the key must be a number of ranks of at least 2"] =
+      { intra = "curves = { [-4] = { 1e3, 1e9 } }" },
+    ["a.lua: links: intra: curves[foo]: the key must be a number of ranks of at least 2"] =
+      { intra = "curves = { foo = { 1e3, 1e9 } }" },
+    ["a.lua: links: intra: curves[1000000000]: the key must be at most gpus_per_node = 2"] =
+      { intra = "curves = { [1e9] = { 1e3, 1e9 } }" },
+    ["a.lua: field 'profile' must be a string or a table, got 5"] = { profile = "profile = 5," },
+    ["a.lua: field 'profile' must have 'folder', 'base' or 'borrow'"] = { profile = "profile = {}," },
+    ["a.lua: profile: unknown field 'foldr'; did you mean 'folder'?"] = { profile = "profile = { foldr = 'x' }," },
+    ["cluster a: profile: './none' is not a folder"] = { profile = "profile = 'none'," },
+  } do
+    it(sentence, function()
+      cluster("a", given)
+      refused(run, sentence)
+    end)
+  end
+
+  it("whose base leads back to it", function()
+    cluster("a", { profile = "profile = { base = './b.lua' }," })
+    cluster("b", { profile = "profile = { base = './b.lua' }," })
+    local began = os.time()
+    refused(run, "cluster b: profile: base and borrow form a cycle: a.lua -> ./b.lua -> ./b.lua")
+    assert.is_true(os.time() - began < 5)
+  end)
+
+  if not pcall(require, "ett.regress_fit") then return end
+
+  -- Forty rows of residual_add, `factor` times what 2e12 bytes/s allow (three tensors of two bytes).
+  local function samples(device, factor)
+    local lines = { "mp,b,l,dim,F_dur(us),B_dur(us)" }
+    for i = 1, 40 do
+      local rows, dim = 512 + 64 * i, 1024 * (1 + i % 4)
+      local us = factor * 4 * rows * dim * 6 / 2e12 * 1e6
+      lines[#lines + 1] = ("1,4,%d,%d,%.9g,%.9g"):format(rows, dim, us, us)
+    end
+    write(("s/%s_residual_add_fp16.csv"):format(device), table.concat(lines, "\n") .. "\n")
+    cluster("a", { profile = "profile = 's'," })
+  end
+  local fp16 = run .. " dtype=fp16"
+
+  it("with samples of another device, unless --accept-device insists", function()
+    samples("AMDEPYC", 1.5)
+    refused(fp16, "./s: samples of 'AMDEPYC' are not of the device 'D1000' of cluster a; --accept-device uses them")
+    refused("calibrate perlmutter s --source x --into o", "s: samples of 'AMDEPYC' are not of the device "
+      .. "'NVIDIAA100-SXM4-80GB' of cluster perlmutter; --accept-device uses them")
+    local status, out, err = refusal.run(fp16 .. " --accept-device")
+    assert.equal(0, status, err)
+    assert.matches("note: operator times are samples of 'AMDEPYC', accepted for the device 'D1000'", out, 1, true)
+    folders.remove(refusal.folder .. "/s")
+  end)
+
+  it("with times in seconds where microseconds belong", function()
+    samples("D1000", 1.5)
+    local status, _, err = refusal.run(fp16)
+    assert.equal(0, status, err)
+    samples("D1000", 1.5e-6)
+    refused(fp16, "^the samples of residual_add %(forward%) say %S+ s, but the device 'D1000' needs at least %S+ s; "
+      .. "are their times in seconds%? they must be in microseconds$")
+    folders.remove(refusal.folder .. "/s")
+  end)
+end)

@@ -9,6 +9,7 @@ local error_module = require "ett.base.error"
 local files = require "ett.io"
 local json = require "ett.json"
 local lfs = require "lfs"
+local physics = require "ett.profile.physics"
 local profile_fit = require "ett.profile.fit"
 local sampled = require "ett.profile.sampled"
 local schema = require "ett.base.schema"
@@ -133,7 +134,7 @@ function calibrate.export(profile, folder, about)
 end
 
 --- Fits and writes; returns the summary of calibrate.export, and the profile.
----@param request table { folders=, into=, source=, fitted=?, cluster=? }
+---@param request table { folders=, into=, source=, fitted=?, cluster=?, accept_device=? }
 function calibrate.run(request)
   if not request.folders or #request.folders == 0 then
     error_module.raise("usage", "calibrate: give at least one folder of samples")
@@ -148,6 +149,9 @@ function calibrate.run(request)
   end
   local options = { multiprocessors = request.cluster and request.cluster.device.multiprocessors }
   local profile = sampled.open(request.folders, options)
+  if request.cluster then
+    physics.check_device(profile.gpu, request.cluster, profile.source, request.accept_device)
+  end
   local mode = lfs.attributes(request.into, "mode") -- before the fits, which may take a minute
   if mode and mode ~= "directory" then
     error_module.raise("io", "calibrate: '%s' is a %s, not a folder to write into", request.into, mode)

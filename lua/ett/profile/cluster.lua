@@ -12,19 +12,25 @@ local schema = require "ett.base.schema"
 
 local cluster_module = {}
 
+-- Limits that no machine comes near: they catch wrong units.
+local rate = { "positive", least = 1e3, most = 1e17 }
+local maybe_rate = { "positive", optional = true, least = 1e3, most = 1e17 }
+local latency = { "nonnegative", optional = true, most = 10 }
+
 local fields = {
-  name = "string", summary = "string", source = "string", gpus_per_node = "count", nodes = "count?",
-  price_per_gpu_hour = "nonnegative?", note = "string?",
+  name = "string", summary = "string", source = "string", gpus_per_node = { "count", most = 1 << 20 },
+  nodes = { "count", optional = true, most = 1 << 24 },
+  price_per_gpu_hour = { "nonnegative", optional = true, most = 1e6 }, note = "string?",
   device = { "text_or_table", fields = devices.fields },
   links = { "table", fields = {
-    intra = { "table", optional = true, fields = { bandwidth = "positive", latency = "nonnegative?",
-      send_bandwidth = "positive?", curves = "table?", name = "string?", source = "string" } },
-    inter = { "table", optional = true, fields = { bandwidth_per_gpu = "positive", bandwidth_per_node = "positive",
-      latency = "nonnegative?", send_bandwidth = "positive?", hierarchical = "boolean?", name = "string?",
+    intra = { "table", optional = true, fields = { bandwidth = rate, latency = latency,
+      send_bandwidth = maybe_rate, curves = "table?", name = "string?", source = "string" } },
+    inter = { "table", optional = true, fields = { bandwidth_per_gpu = rate, bandwidth_per_node = rate,
+      latency = latency, send_bandwidth = maybe_rate, hierarchical = "boolean?", name = "string?",
       source = "string" } },
   } },
   profile = { "text_or_table", optional = true,
-    fields = { folder = "string?", base = "string?", borrow = "string?" } },
+    fields = { folder = "string?", base = "string?", borrow = "string?", accept_device = "boolean?" } },
 }
 
 --- NCCL's own latencies of a step, "Simple" protocol, from its tuner
@@ -32,11 +38,14 @@ local fields = {
 cluster_module.default_latency = { intra = 3.4e-6, inter = 14e-6, base = 8.4e-6 }
 
 --- A curve is a flat list of pairs, message sizes ascending.
-local function check_curves(curves, label)
+local function check_curves(curves, label, gpus_per_node)
   for ranks, curve in pairs(curves) do
     local where = ("%s: links: intra: curves[%s]"):format(label, tostring(ranks))
     if not math.tointeger(ranks) or ranks < 2 then
       error_module.raise("model", "%s: the key must be a number of ranks of at least 2", where)
+    end
+    if ranks > gpus_per_node then
+      error_module.raise("model", "%s: the key must be at most gpus_per_node = %d", where, gpus_per_node)
     end
     local count = type(curve) == "table" and #curve or 1
     if count == 0 or count % 2 ~= 0 then
@@ -44,8 +53,9 @@ local function check_curves(curves, label)
         type(curve) == "table" and count .. " numbers" or schema.describe(curve))
     end
     for i, value in ipairs(curve) do
-      if type(value) ~= "number" or not (value > 0 and value < math.huge) then
-        error_module.raise("model", "%s: number %d must be positive, got %s", where, i, schema.describe(value))
+      if type(value) ~= "number" or not (value > 0 and value <= 1e17) then
+        error_module.raise("model", "%s: number %d must be positive and at most 1e17, got %s", where, i,
+          schema.describe(value))
       elseif i > 2 and i % 2 == 1 and value <= curve[i - 2] then
         error_module.raise("model", "%s: sizes must ascend, got %s bytes behind %s", where, schema.describe(value),
           schema.describe(curve[i - 2]))
@@ -67,7 +77,12 @@ function cluster_module.check(given, label)
   if not intra and clean.gpus_per_node > 1 then
     error_module.raise("model", "%s: links: missing field 'intra' (gpus_per_node is %d)", label, clean.gpus_per_node)
   end
-  if intra and intra.curves then check_curves(intra.curves, label) end
+  if intra and intra.curves then check_curves(intra.curves, label, clean.gpus_per_node) end
+  devices.check_rates(clean.device, label .. ": device")
+  local profile = clean.profile
+  if type(profile) == "table" and not (profile.folder or profile.base or profile.borrow) then
+    error_module.raise("model", "%s: field 'profile' must have 'folder', 'base' or 'borrow'", label)
+  end
   return clean
 end
 
@@ -94,6 +109,15 @@ function cluster_module.get(source)
   clean.path = path
   clean.folder = path:match("^(.*)/init%.lua$")
   return clean
+end
+
+--- The cluster with samples of another device accepted (`--accept-device`).
+---@param source string|table
+function cluster_module.accepting(source)
+  local cluster = cluster_module.get(source)
+  if type(cluster.profile) == "string" then cluster.profile = { folder = cluster.profile } end
+  if cluster.profile then cluster.profile.accept_device = true end
+  return cluster
 end
 
 --- Bytes/s assumed of a kernel that streams memory: a probed bandwidth, or 80 % of a datasheet's.

@@ -43,6 +43,12 @@ local function read(path)
   return value
 end
 
+local function load_file(self, path)
+  local file = self.read[path] or read(path)
+  self.read[path] = file
+  return file
+end
+
 local Coefficients = { __name = "ett.coefficients" }
 
 --- A profile (ett.profile) over a folder of coefficient files. It reads a file when an answer needs it.
@@ -54,6 +60,8 @@ function coefficients.open(folder, options)
     local pool, dtype = name:match("^(.+)%.(%w+)%.coefficients%.lua$")
     if pool then self.pools[pool .. " " .. dtype] = folder .. "/" .. name end
   end
+  local first = schema.keys(self.pools)[1] -- all files of a folder are of one device
+  self.gpu = first and load_file(self, self.pools[first]).device
   return self
 end
 
@@ -66,8 +74,7 @@ local function load_model(self, path, name)
   local id = path .. " " .. name
   local known = self.models[id]
   if known ~= nil then return known, self.voids[id] end
-  local file = self.read[path] or read(path)
-  self.read[path] = file
+  local file = load_file(self, path)
   local one = file.models[name]
   if not one then
     self.models[id], self.voids[id] = false, type(file.void) == "table" and file.void[name] or nil
@@ -93,8 +100,7 @@ function Coefficients:collective_models(kind, dtype, nodes, gpus)
   local path, found = self.pools[kind .. " " .. dtype], {}
   self.topologies[id] = found
   if not path then return found end
-  local file = self.read[path] or read(path)
-  self.read[path] = file
+  local file = load_file(self, path)
   for _, name in ipairs(schema.keys(file.models)) do
     if name:match("_(%d+_%d+)$") == nodes .. "_" .. gpus then found[#found + 1] = load_model(self, path, name) end
   end

@@ -15,15 +15,20 @@ local device_module = {}
 local Device = { __name = "ett.device" }
 Device.__index = Device
 
-local peaks = { nvfp4 = "positive?", mxfp4 = "positive?" }
-for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = "positive?" end
+-- Limits that no machine comes near: they catch wrong units.
+local function within(least, most, needed) return { "positive", optional = not needed, least = least, most = most } end
+
+local peaks = { nvfp4 = within(1e6, 1e19), mxfp4 = within(1e6, 1e19) }
+for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = within(1e6, 1e19) end
 
 --- The fields of a device, in its own file or inside a cluster's. `neighbours` answer for it what it has no table of;
 --- `tables` is its folder among measured tables, where that is not its own name.
 device_module.fields = {
   name = "string", key = "string?", folder = "string?", summary = "string?", aliases = "list?", source = "string",
-  peak_flops = { "table", fields = peaks }, memory_bytes = "positive", memory_bandwidth = "positive",
-  multiprocessors = "count?", l2_bytes = "positive?", power_watts = "positive?", power_limit_watts = "positive?",
+  peak_flops = { "table", fields = peaks }, memory_bytes = within(1e6, 1e17, true),
+  memory_bandwidth = within(1e6, 1e17, true),
+  multiprocessors = { "count", optional = true, most = 1 << 20 }, l2_bytes = within(1, 1e17),
+  power_watts = within(1e-3, 1e6), power_limit_watts = "positive?",
   measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
   assumed = "boolean?", generation = "string?", neighbours = "list?", tables = "string?",
 }
@@ -40,12 +45,24 @@ end
 
 device_module.peak = Device.peak
 
+--- Refuses a device that was measured above its peak.
+function device_module.check_rates(device, label)
+  for _, dtype in ipairs(schema.keys(device.measured_flops or {})) do
+    local peak, measured = device_module.peak(device, dtype), device.measured_flops[dtype]
+    if peak and measured > 1.001 * peak then
+      error_module.raise("model", "%s: measured_flops: '%s' must be at most the peak %g, got %g", label, dtype, peak,
+        measured)
+    end
+  end
+end
+
 --- Checks what a device file returned.
 function device_module.check(given, label)
   if type(given) ~= "table" then
     error_module.raise("model", "%s: a device file must return a table, got %s", label, schema.describe(given))
   end
   local clean = schema.check(given, device_module.fields, label)
+  device_module.check_rates(clean, label)
   return setmetatable(clean, Device)
 end
 

@@ -7,6 +7,8 @@
 --     --> { seconds, low_seconds, high_seconds, provenance, detail }, or nil: nothing is known
 local cluster_module = require "ett.profile.cluster"
 local coefficients = require "ett.profile.coefficients"
+local error_module = require "ett.base.error"
+local physics = require "ett.profile.physics"
 local sampled = require "ett.profile.sampled"
 local schema = require "ett.base.schema"
 
@@ -39,10 +41,16 @@ function profile.open(source, options)
   if path:sub(1, 1) ~= "/" then
     path = (cluster.folder or (cluster.path or ""):match("^(.*)/[^/]*$") or ".") .. "/" .. path
   end
-  if not is_folder(path) then return nil end
+  if not is_folder(path) then
+    error_module.raise("missing", "cluster %s: profile: '%s' is not a folder", cluster.name, path)
+  end
   options = options or {}
   options.multiprocessors = options.multiprocessors or cluster.device.multiprocessors
-  return profile.open({ path }, options)
+  local opened = profile.open({ path }, options)
+  local said = type(source.profile) == "table" and source.profile
+  physics.check_device(opened.gpu, cluster, path, said and said.accept_device)
+  if not physics.same_device(opened.gpu, cluster.device) then opened.accepted = opened.gpu end
+  return opened
 end
 
 return profile

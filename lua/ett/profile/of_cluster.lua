@@ -15,6 +15,7 @@
 --   or its arithmetic at the fp32 rate (ett.profile.assumed).
 local assumed = require "ett.profile.assumed"
 local cluster_module = require "ett.profile.cluster"
+local device_module = require "ett.profile.device"
 local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
 local in_step = require "ett.profile.in_step"
@@ -119,6 +120,22 @@ local function with_table(self, op, shape, dtype, pass, answer)
   return answer
 end
 
+-- A time far below what the peak and the memory allow is in the wrong unit. Caches may be ten times as fast as memory.
+-- Samples of another device that the user accepted are marked.
+local function checked(self, op, shape, dtype, pass, answer)
+  local device = self.cluster.device
+  local peak = device_module.peak(device, dtype)
+  local least = math.max(peak and products[op.family] and op.flops(shape, pass) / peak or 0,
+    0.1 * op.bytes(shape, dtype, pass) / device.memory_bandwidth)
+  if answer.seconds < 0.1 * least then
+    error_module.raise("model", "the samples of %s (%s) say %.3g s, but the device '%s' needs at least %.3g s; "
+      .. "are their times in seconds? they must be in microseconds", op.name, pass, answer.seconds, device.name, least)
+  end
+  if not self.own.accepted then return answer end
+  return widened(answer, 1, assumed_scaled_spread, ("samples of %s, accepted for %s"):format(self.own.accepted,
+    device.name))
+end
+
 --- The answer of samples: the cluster's own, else the other cluster's. A cluster without a profile uses the kernel
 --- tables of its device.
 function Profile:sampled(op, shape, dtype, pass)
@@ -134,6 +151,7 @@ function Profile:sampled(op, shape, dtype, pass)
     if not missing(answer) then return answer end
   end
   local answer = with_table(self, op, shape, dtype, pass, ask(self.own, op.name, shape, dtype, pass))
+  if not missing(answer) then answer = checked(self, op, shape, dtype, pass, answer) end
   if missing(answer) then answer = from_other(self, op, shape, dtype, pass) or answer end
   return answer
 end
@@ -246,10 +264,24 @@ function Profile:with_stack(stack)
   return setmetatable(same, Profile)
 end
 
+-- The list with one more cluster; raises where it is there already.
+local function with_user(cluster, users)
+  local list, id = table.move(users or {}, 1, #(users or {}), 1, {}), cluster.path or cluster.name
+  for _, user in ipairs(list) do
+    if user == id then
+      error_module.raise("model", "cluster %s: profile: base and borrow form a cycle: %s -> %s", cluster.name,
+        table.concat(list, " -> "), id)
+    end
+  end
+  list[#list + 1] = id
+  return list
+end
+
 --- Opens the profile of a cluster.
 ---@param cluster table from ett.cluster
 ---@param own table? a profile that replaces the one its file names
-function cluster_profile.open(cluster, own)
+---@param users string[]? clusters whose base or borrow led here
+function cluster_profile.open(cluster, own, users)
   local said = cluster.profile
   if type(said) == "string" then said = { folder = said } end
   said = said or {}
@@ -257,10 +289,11 @@ function cluster_profile.open(cluster, own)
     own = profile.open(cluster)
   end
   local other = said.base or said.borrow
+  users = other and with_user(cluster, users)
   local tables = not own and not cluster.profile and cluster.device.folder
     and require("ett.profile.device_times").new(cluster.device) or nil
   return setmetatable({ cluster = cluster, own = own, stream = {}, device_times = tables,
-    other = other and cluster_profile.open(cluster_module.get(other)) or nil }, Profile)
+    other = other and cluster_profile.open(cluster_module.get(other), nil, users) or nil }, Profile)
 end
 
 return cluster_profile

@@ -3,6 +3,7 @@
 -- A row faster than the device's peak is wrong, and the fit drops it. Where most rows of a pass are faster, the pass is
 -- void: a kernel is missing from it, or its clock stopped. No model is made of it.
 local device_module = require "ett.profile.device"
+local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 
 local physics = {}
@@ -36,6 +37,26 @@ local function device_of(gpu)
     if gpu:find(name, 1, true) and (not best or #name > #best) then best = name end
   end
   return best and devices[best]
+end
+
+local function plain(name) return (name:upper():gsub("[^%w]", "")) end
+
+--- Whether samples of the device `gpu`, as their files name it, are of a cluster's device.
+---@param device ett.Device
+function physics.same_device(gpu, device)
+  local a, b = plain(gpu), plain(device.name)
+  if a == b or #a > 2 and b:find(a, 1, true) or #b > 2 and a:find(b, 1, true) then return true end
+  local known = device_of(gpu)
+  return known ~= nil and known == device_of(device.name)
+end
+
+--- Refuses samples of another device than the cluster's.
+---@param label string where the samples are
+---@param accepted boolean? the user insists
+function physics.check_device(gpu, cluster, label, accepted)
+  if accepted or physics.same_device(gpu, cluster.device) then return end
+  error_module.raise("model", "%s: samples of '%s' are not of the device '%s' of cluster %s; --accept-device uses them",
+    label, gpu, cluster.device.name, cluster.name)
 end
 
 --- Streaming multiprocessors of a device by its name, for sample folders without a cluster.

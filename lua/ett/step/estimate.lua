@@ -172,6 +172,16 @@ local function widened(step, low, high, share)
   return math.max(0.0, step - math.sqrt((step - low) ^ 2 + own ^ 2)), step + math.sqrt((high - step) ^ 2 + own ^ 2)
 end
 
+local function notes_of(model, times)
+  local notes = model.notes and table.move(model.notes, 1, #model.notes, 1, {}) or {}
+  local own = times.profile and times.profile.own
+  if own and own.accepted then
+    notes[#notes + 1] = ("operator times are samples of '%s', accepted for the device '%s'"):format(own.accepted,
+      times.cluster.device.name)
+  end
+  return notes
+end
+
 local fields = { model = "model", plan = "table", cluster = "cluster", profile = "profile?", times = "table?",
   units = "boolean?", tokens = { "positive", optional = true, most = 1 << 60 } }
 
@@ -253,7 +263,7 @@ function estimate.new(given)
     if e.price_per_step then e.run_price = e.run_steps * e.price_per_step end
   end
   e.warnings = warnings_of(e)
-  e.notes = model.notes and table.move(model.notes, 1, #model.notes, 1, {}) or {}
+  e.notes = notes_of(model, times)
   return e
 end
 

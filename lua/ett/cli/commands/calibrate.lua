@@ -34,6 +34,7 @@ return {
     { "kernels", "TABLES", "folder of measured kernel tables; writes the coefficients of devices" },
     { "into", "FOLDER", "where to write (default: the cluster's own profile folder)" },
     { "date", "YYYY-MM-DD", "date of the fit (default: today)" },
+    { "accept-device", "take samples of another device than the cluster's" },
     { "json", "print JSON" },
     { "quiet", "print nothing" },
   },
@@ -58,7 +59,7 @@ return {
     local folders = table.move(words, 2, #words, 1, {})
     local calibrate = require "ett.profile.calibrate"
     local summary, profile = calibrate.run { folders = folders, into = into, source = opts.source,
-      fitted = opts.date, cluster = cluster }
+      fitted = opts.date, cluster = cluster, accept_device = opts.accept_device }
     if opts.json then
       io.write(require("ett.json").encode(summary, { indent = 2 }))
     elseif not opts.quiet then

@@ -64,6 +64,7 @@ return {
     { "config", "FILE", "a configuration of estimate-train-time (YAML)" },
     { "model", "NAME", "an architecture by name, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file (default perlmutter, or what --config names)" },
+    { "accept-device", "use the cluster's samples even if they are of another device" },
     { "composition", "NAME", "default, or reference: estimate-train-time's own, quirks included", default = "default" },
     { "timings", "FILE", "recorded model calls (JSON) in place of a profile, for --composition reference" },
     { "tokens", "N", "also say how long a run over N tokens takes, and costs", kind = "positive" },
@@ -92,6 +93,7 @@ return {
       error_module.raise("usage", "predict: --timings goes with --composition reference")
     end
     local what = subject(opts, given)
+    if opts.accept_device then what.cluster = require("ett.profile.cluster").accepting(what.cluster) end
     what.units = opts.chrome_trace ~= nil
     what.tokens = opts.tokens
     local new = require("ett.step.estimate").new

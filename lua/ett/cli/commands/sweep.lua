@@ -34,6 +34,7 @@ return {
   options = {
     { "model", "NAME", "an architecture by name, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = "perlmutter" },
+    { "accept-device", "use the cluster's samples even if they are of another device" },
     { "devices", "N", "keep only plans on this many devices", kind = "count" },
     { "objective", "NAME", "step_seconds, tokens_per_second, tokens_per_second_per_device or memory_bytes",
       default = "step_seconds" },
@@ -51,8 +52,9 @@ return {
       if #list > 1 then over[name] = list else plan[name] = list[1] end
     end
     if not next(over) then error_module.raise("usage", "sweep: no field has several values, such as pp=1,2,4") end
+    local cluster = opts.accept_device and require("ett.profile.cluster").accepting(opts.cluster) or opts.cluster
     local s = require("ett.search.sweep").new { model = fields.model(opts.model, hyper),
-      cluster = opts.cluster, plan = plan, over = over, devices = opts.devices, objective = opts.objective }
+      cluster = cluster, plan = plan, over = over, devices = opts.devices, objective = opts.objective }
     if #s.rows == 0 then
       error_module.raise("limit", "sweep: no plan is valid%s%s", opts.devices
         and (" on %d devices"):format(opts.devices) or "", s.refusal and "; the first was refused: " .. s.refusal or "")
