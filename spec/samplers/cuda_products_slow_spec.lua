@@ -61,31 +61,30 @@ describe("CUDA products and attention", function()
   local function attend(s, before)
     local q, keys, v = before[1], before[2], before[3]
     local d, group = s.head_dim, s.heads // s.kv_heads
-    local out, stats, p = {}, {}, {}
+    local out, stats = {}, {}
     for b = 0, s.batch - 1 do
       for h = 0, s.heads - 1 do
         local kv = (b * s.kv_heads + h // group) * s.seq_k * d
         for i = 0, s.seq_q - 1 do
           local at = ((b * s.heads + h) * s.seq_q + i)
           local seen = s.causal ~= 0 and i or s.seq_k - 1
-          local score, sum = {}, 0
+          local weight, sum = {}, 0
           for j = 0, seen do
             local dot = 0
             for c = 1, d do dot = dot + q[at * d + c] * keys[kv + j * d + c] end
-            score[j] = dot / math.sqrt(d)
-            sum = sum + math.exp(score[j])
+            weight[j] = math.exp(dot / math.sqrt(d))
+            sum = sum + weight[j]
           end
           stats[at + 1] = math.log(sum)
           for c = 1, d do
             local value = 0
-            for j = 0, seen do value = value + math.exp(score[j]) / sum * v[kv + j * d + c] end
-            out[at * d + c] = value
+            for j = 0, seen do value = value + weight[j] * v[kv + j * d + c] end
+            out[at * d + c] = value / sum
           end
-          for j = 0, s.seq_k - 1 do p[at * s.seq_k + j + 1] = j <= seen and math.exp(score[j]) / sum or 0 end
         end
       end
     end
-    return out, stats, p
+    return out, stats
   end
 
   -- fp32: kernels of ett's own (lua/ett/operator/attention.lua); bf16: cuDNN.

@@ -27,7 +27,7 @@ local function own(factor, reference)
 end
 
 local function sample(options)
-  return stand_in.run(folder, "sample mine.lua --out s --quiet" .. (options or ""), stand_in.computing(folder))
+  return stand_in.run(folder, "sample mine.lua --out s --quiet" .. (options or ""), stand_in.computing())
 end
 
 local function table_text() return stand_in.read(folder, "s/Stand-In90_own_bf16.csv") end
@@ -80,7 +80,7 @@ describe("outputs of the CUDA back end", function()
         end
         session.close()
       ]]):format(precision, precision))
-      local out, status = stand_in.run(folder, "run all.lua", stand_in.computing(folder))
+      local out, status = stand_in.run(folder, "run all.lua", stand_in.computing())
       assert.equal(0, status, out)
       local checked = 0
       for name, text in out:gmatch("([%w_]+): ([^\n]+)") do

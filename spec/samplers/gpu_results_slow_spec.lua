@@ -12,7 +12,7 @@ describe("results on the stand-in GPU", function()
       local folder = stand_in.folder()
       finally(function() os.execute(("rm -rf '%s'"):format(folder)) end)
       local out, status = stand_in.run(folder, ("spec '%s/spec/samplers/%s_slow_spec.lua'"):format(host.root, spec),
-        stand_in.computing(folder))
+        stand_in.computing())
       assert.equal(0, status, out)
       assert.matches("%d+ successes / 0 failures / 0 errors / 0 pending", out)
     end)

@@ -3,10 +3,15 @@
 -- Only processes started here see it: LD_LIBRARY_PATH is set for them alone.
 local command = require "command"
 local host = require "ett.host"
+local io_module = require "ett.io"
 local lfs = require "lfs"
 local quote = require("ett.base.shell").quote
 
 local libraries = host.prefix .. "/stand-in"
+-- Compiled kernels are kept in the build folder. The folder's name changes with what makes them.
+local function content(path) return io_module.hash_file(path) or "" end
+local kernels = ("%s/kernels-%s"):format(libraries, io_module.hash(content(host.root .. "/spec/support/cuda_host.h"),
+  content(libraries .. "/execute/libnvrtc.so"), content(libraries .. "/libcuda.so.1")))
 local stand_in = { folder = command.folder, write = command.write, read = command.read }
 
 --- Why the stand-in cannot be used here, or nil.
@@ -22,18 +27,18 @@ function stand_in.missing()
 end
 
 --- Settings with which kernels, products and attention really compute.
-function stand_in.computing(folder)
-  return { ETT_GPU_EXECUTE = folder, ETT_GPU_HOST_HEADER = host.root .. "/spec/support/cuda_host.h" }
+function stand_in.computing()
+  return { ETT_GPU_EXECUTE = kernels, ETT_GPU_HOST_HEADER = host.root .. "/spec/support/cuda_host.h" }
 end
 
 --- A command line that runs `ett ARGUMENTS` in a folder with the stand-in.
 ---@param settings table<string, string|number>? environment: ETT_GPU_… and others
 function stand_in.command(folder, arguments, settings)
   local words = { "cd", quote(folder), "&&", "env", "-u", "LD_PRELOAD" }
-  local path = libraries
   settings = settings or {}
-  if settings.ETT_GPU_EXECUTE then path = libraries .. "/execute:" .. libraries end
-  words[#words + 1] = "LD_LIBRARY_PATH=" .. quote(path)
+  words[#words + 1] = "LD_LIBRARY_PATH=" .. quote(libraries .. "/execute:" .. libraries)
+  words[#words + 1] = "ETT_GPU_CUBINS=" .. quote(kernels)
+  lfs.mkdir(kernels)
   for name, value in pairs(settings) do words[#words + 1] = name .. "=" .. quote(tostring(value)) end
   words[#words + 1] = quote(host.prefix .. "/bin/ett")
   words[#words + 1] = arguments

@@ -50,7 +50,7 @@ describe("ett validate --backend cuda", function()
     it("has the CPU back end's losses in " .. precision .. ", step by step", function()
       if reason then pending(reason) return end
       stand_in.write(folder, "same.lua", same_steps:format(precision, 4))
-      local out, status = stand_in.run(folder, "run same.lua", stand_in.computing(folder))
+      local out, status = stand_in.run(folder, "run same.lua", stand_in.computing())
       assert.equal(0, status, out)
       local first, last
       local steps = 0
@@ -76,7 +76,7 @@ describe("ett validate --backend cuda", function()
         print(#row.records)
       end
     ]])
-    local out, status = stand_in.run(folder, "run prove.lua", stand_in.computing(folder))
+    local out, status = stand_in.run(folder, "run prove.lua", stand_in.computing())
     assert.equal(0, status, out)
     assert.equal("29\n29\n", out)
   end)

@@ -262,6 +262,8 @@ static double at(const layout *l, const char *data, uint64_t row, uint64_t colum
 
 static void multiply(void *data) {
   const product *p = data;
+  if (!getenv("ETT_GPU_EXECUTE"))
+    return;
   uint64_t k = p->o.first == CUBLAS_OP_T ? p->a.rows : p->a.columns;
   if ((double)p->d.rows * (double)p->d.columns * (double)k * p->a.batch > 4e6)
     return; /* results are looked at for small shapes only */

@@ -1,10 +1,12 @@
-/* NVRTC of the stand-in: the real one compiles; what it compiled is kept as C++ for the
- * host, so that the stand-in driver can compute the kernel (ETT_GPU_EXECUTE names the
- * folder). */
+/* NVRTC of the stand-in: the real one compiles. Its code is kept in the folder that
+ * ETT_GPU_CUBINS names, by a hash of the compiler's version, the options and the source,
+ * so that each kernel is compiled once. ETT_GPU_EXECUTE names a folder for the sources as
+ * C++ for the host: with it the stand-in driver computes the kernels. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <nvrtc.h>
 
@@ -24,8 +26,14 @@
 
 #define FIELD(name) __typeof__(name) *name;
 static struct { FUNCTIONS(FIELD) } real;
-static char *kept_source;
-static char kept_element[64];
+
+struct _nvrtcProgram {
+  char *source;
+  char element[64];
+  nvrtcProgram real;
+  char *code;
+  size_t bytes;
+};
 
 static void open_real(void) {
   static const char *const places[] = {"/usr/local/cuda/lib64/libnvrtc.so",
@@ -56,35 +64,105 @@ nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source,
                                const char *const *names) {
   if (!real.nvrtcCreateProgram)
     open_real();
-  free(kept_source);
-  kept_source = malloc(strlen(source) + 1);
-  strcpy(kept_source, source);
-  return real.nvrtcCreateProgram(program, source, name, headers, texts, names);
+  nvrtcProgram made = calloc(1, sizeof *made);
+  made->source = malloc(strlen(source) + 1);
+  strcpy(made->source, source);
+  *program = made;
+  return real.nvrtcCreateProgram(&made->real, source, name, headers, texts, names);
+}
+
+static unsigned long long hash_text(unsigned long long hash, const char *text) {
+  do
+    hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
+  while (*text++);
+  return hash;
+}
+
+/* Path of the code of a program, empty without a folder for it. */
+static void place(char path[4096], const char *source, int count,
+                  const char *const *options) {
+  const char *folder = getenv("ETT_GPU_CUBINS");
+  char version[32];
+  int major = 0, minor = 0;
+  path[0] = 0;
+  if (!folder)
+    return;
+  real.nvrtcVersion(&major, &minor);
+  snprintf(version, sizeof version, "%d.%d", major, minor);
+  unsigned long long hash = hash_text(0xcbf29ce484222325ull, version);
+  for (int i = 0; i < count; i++)
+    hash = hash_text(hash, options[i]);
+  snprintf(path, 4096, "%s/%016llx.cubin", folder, hash_text(hash, source));
+}
+
+static void load_code(nvrtcProgram program, const char *path) {
+  FILE *in = path[0] ? fopen(path, "rb") : NULL;
+  if (!in)
+    return;
+  fseek(in, 0, SEEK_END);
+  program->bytes = (size_t)ftell(in);
+  rewind(in);
+  program->code = malloc(program->bytes);
+  if (fread(program->code, 1, program->bytes, in) != program->bytes)
+    ett_stand_in_abort("cannot read %s", path);
+  fclose(in);
+}
+
+/* Written under another name first: other processes read the folder at the same time. */
+static FILE *begin_file(const char *path, char part[4200]) {
+  snprintf(part, 4200, "%s.%ld", path, (long)getpid());
+  FILE *out = fopen(part, "wb");
+  if (!out)
+    ett_stand_in_abort("cannot write %s", part);
+  return out;
+}
+
+static void end_file(FILE *out, const char *part, const char *path) {
+  if (fclose(out) != 0 || rename(part, path) != 0)
+    ett_stand_in_abort("cannot write %s", path);
 }
 
 nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
                                 const char *const *options) {
+  char path[4096], part[4200];
   ett_stand_in_count("nvrtcCompileProgram");
   for (int i = 0; i < count; i++)
     if (strncmp(options[i], "-DETT_DTYPE=", 12) == 0)
-      snprintf(kept_element, sizeof kept_element, "#define ETT_DTYPE %s\n",
+      snprintf(program->element, sizeof program->element, "#define ETT_DTYPE %s\n",
                options[i] + 12);
-  return real.nvrtcCompileProgram(program, count, options);
+  place(path, program->source, count, options);
+  load_code(program, path);
+  if (program->code)
+    return NVRTC_SUCCESS;
+  nvrtcResult status = real.nvrtcCompileProgram(program->real, count, options);
+  if (status != NVRTC_SUCCESS)
+    return status;
+  status = real.nvrtcGetCUBINSize(program->real, &program->bytes);
+  program->code = malloc(program->bytes);
+  if (status == NVRTC_SUCCESS)
+    status = real.nvrtcGetCUBIN(program->real, program->code);
+  if (status == NVRTC_SUCCESS && path[0]) {
+    FILE *out = begin_file(path, part);
+    fwrite(program->code, 1, program->bytes, out);
+    end_file(out, part, path);
+  }
+  return status;
 }
 
 /* Behind the source: one function a kernel that takes its parameters as a driver gets
  * them. */
-static void keep(const char *cubin) {
-  char path[4096];
+static void keep(nvrtcProgram program) {
+  char path[4096], part[4200];
   const char *folder = getenv("ETT_GPU_EXECUTE"), *host = getenv("ETT_GPU_HOST_HEADER");
   if (!folder || !host)
     return;
-  snprintf(path, sizeof path, "%s/%016llx.cpp", folder, ett_stand_in_cubin_hash(cubin));
-  FILE *out = fopen(path, "w");
-  if (!out)
-    ett_stand_in_abort("cannot write %s", path);
-  fprintf(out, "%s#include \"%s\"\n#include <utility>\n%s\n", kept_element, host,
-          kept_source);
+  snprintf(path, sizeof path, "%s/%016llx.cpp", folder,
+           ett_stand_in_cubin_hash(program->code));
+  if (access(path, R_OK) == 0)
+    return;
+  FILE *out = begin_file(path, part);
+  fprintf(out, "%s#include \"%s\"\n#include <utility>\n%s\n", program->element, host,
+          program->source);
   fprintf(
       out,
       "template <class... A, size_t... I>\n"
@@ -96,7 +174,7 @@ static void keep(const char *cubin) {
       "  run_grid({g[0], g[1], g[2]}, {b[0], b[1], b[2]}, [=] {\n"
       "    ett_apply(f, v, std::index_sequence_for<A...>()); });\n}\n");
   static const char mark[] = "extern \"C\" __global__ void ";
-  for (const char *at = kept_source; (at = strstr(at, mark)) != NULL;) {
+  for (const char *at = program->source; (at = strstr(at, mark)) != NULL;) {
     at += sizeof mark - 1;
     int length = (int)strcspn(at, "( \n");
     fprintf(out,
@@ -105,30 +183,35 @@ static void keep(const char *cubin) {
             "  ett_launch(%.*s, g, b, v);\n}\n",
             length, at, length, at);
   }
-  fclose(out);
+  end_file(out, part, path);
 }
 
 nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char *code) {
-  nvrtcResult status = real.nvrtcGetCUBIN(program, code);
-  if (status == NVRTC_SUCCESS)
-    keep(code);
-  return status;
+  memcpy(code, program->code, program->bytes);
+  keep(program);
+  return NVRTC_SUCCESS;
 }
 
 nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, size_t *bytes) {
-  return real.nvrtcGetProgramLogSize(program, bytes);
+  return real.nvrtcGetProgramLogSize(program->real, bytes);
 }
 
 nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char *log) {
-  return real.nvrtcGetProgramLog(program, log);
+  return real.nvrtcGetProgramLog(program->real, log);
 }
 
 nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, size_t *bytes) {
-  return real.nvrtcGetCUBINSize(program, bytes);
+  *bytes = program->bytes;
+  return NVRTC_SUCCESS;
 }
 
 nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program) {
-  return real.nvrtcDestroyProgram(program);
+  nvrtcResult status = real.nvrtcDestroyProgram(&(*program)->real);
+  free((*program)->source);
+  free((*program)->code);
+  free(*program);
+  *program = NULL;
+  return status;
 }
 
 const char *nvrtcGetErrorString(nvrtcResult status) {

@@ -21,8 +21,10 @@
  *
  *   ETT_GPU_RANK_DIES=rank:call: that rank ends at that NCCL call
  *
- *   ETT_GPU_EXECUTE=FOLDER, ETT_GPU_HOST_HEADER=FILE: kernels are really computed; needs
- *   the stand-in libnvrtc and a C++ compiler
+ *   ETT_GPU_EXECUTE=FOLDER, ETT_GPU_HOST_HEADER=FILE: kernels, products and attention are
+ *   computed; needs the stand-in libnvrtc and a C++ compiler
+ *
+ *   ETT_GPU_CUBINS=FOLDER: the stand-in libnvrtc keeps compiled kernels there
  *
  *   ETT_GPU_REPORT=FILE: at exit, counts of calls and what is still held */
 #ifndef ETT_STAND_IN_H
