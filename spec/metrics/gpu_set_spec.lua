@@ -389,4 +389,56 @@ describe("the GPU metrics on a hand-made trace", function()
       near((50 + 300 + 100 + 12) / 502, found.mean_queue)
     end)
   end)
+
+  it("mfu: a trace of forward passes counts 2 x parameters", function()
+    for _, backward in ipairs{ false, true } do
+      local r = maker.new{ rank = 0, world = 1 }
+      r:step(1, 0, 1000):host("cpu_op", "aten::mm", 10, 20)
+      if backward then r:host("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 40, 20) end
+      r:kernel("gemm", 100, 100)
+      maker.with({ r }, function(folder)
+        local found = assert(maker.metric(folder, "mfu", { peak_flops = 1e12, model_params = 1e6, batch_size = 2,
+          seq_len = 10 }))
+        near((backward and 6 or 2) * 1e6 * 20 / 1e-3 / 1e12, found.mfu)
+      end)
+    end
+  end)
+
+  it("copies that run as kernels are copies", function()
+    local r = maker.new{ rank = 0, world = 1 }
+    r:kernel("gemm", 100, 100):kernel("__amd_rocclr_copyBuffer", 300, 50)
+    r:kernel("__amd_rocclr_fillBufferAligned", 400, 30)
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "device_time")).ranks["0"]
+      near(100, found.comp_union_us)
+      near(80, found.mem_union_us)
+      assert.equal(2, found.mem_ops)
+      assert.equal(3, found.kernels)
+    end)
+  end)
+
+  it("MTIA: rows of one category are compute, DMA or waiting", function()
+    local r = maker.new{ rank = 0, world = 1 }
+    for _, row in ipairs{ { "fc-dtype_Float", 100, 60 }, { "dma_request", 200, 30 }, { "event_wait", 300, 500 } } do
+      r:add{ cat = "mtia_ccp_events", name = row[1], pid = 9, tid = 801, ts = row[2], dur = row[3],
+        args = { stream = 102 } }
+    end
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "device_time")).ranks["0"]
+      near(60, found.comp_union_us)
+      near(30, found.mem_union_us)
+      near(130, found.gpu_span_us)
+    end)
+  end)
+
+  it("the page of a trace without device rows counts no device", function()
+    local r = maker.new{ rank = 0, world = 1 }
+    r:host("cpu_op", "aten::mm", 10, 20)
+    maker.with({ r }, function(folder)
+      local view <close> = assert(require("ett.trace.view").open(folder, {}))
+      local html = require "ett.trace.html"
+      for _, rank in pairs(html.data(view).device_time.ranks) do assert.is_nil(rank.gpu_span_us) end
+      assert.matches("gpu_span_us !== undefined", html.page(view), 1, true)
+    end)
+  end)
 end)

@@ -15,7 +15,7 @@ local function lane_figures(view, lane)
   local top = kernels:stats{ by = { "name" }, order = "total", top = 1 }[1]
   return {
     gpu_span_us = view:us(span), busy_us = view:us(busy), idle_us = view:us(span - busy),
-    kernels = #kernels, device_ops = #lane:rows("all"),
+    kernels = #lane:rows("all"):where{ class = "kernel" }, device_ops = #lane:rows("all"),
     comm_kernels = #comm_rows, comp_kernels = #comp_rows, mem_ops = #lane:rows("memory"),
     comm_sum_us = view:us(comm_rows:total()), comm_union_us = view:us(comm_ticks),
     comp_sum_us = view:us(comp_rows:total()), comp_union_us = view:us(K:measure()),

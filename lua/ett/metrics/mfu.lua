@@ -45,8 +45,9 @@ return {
   name = "mfu",
   summary = "model FLOPs a second of a device over its peak",
   definition = [[(model FLOPs of a device / time) / peak. FLOPs: the rows' model_flops where the trace has them,
-else 6 x parameters x tokens (2 x for inference), shared evenly over the devices. Time: the span, or the steps.
-Peak: as given, else that of the cluster's device for the card's precision (bf16 if the card has none).]],
+else 6 x parameters x tokens, shared evenly over the devices; 2 x for inference, by the card's phase or by operators
+on the host without a backward pass. Time: the span, or the steps. Peak: as given, else that of the cluster's device
+for the card's precision (bf16 if the card has none).]],
   needs = "--peak-flops, --cluster or the card's peak_flops; model_flops on rows or parameters, batch, length, steps",
   units = { mfu = "share", achieved_flops_per_s = "flop/s" },
   args = totals.args,

@@ -49,8 +49,10 @@ function Lane:touching_rows(what)
     local rows = self:touching()
     if what == "all" then return rows end
     local view = self.view
-    if what == "memory" then return rows:where{ class = { "memcpy", "memset" } } end
-    local kernels = rows:where{ class = "kernel" }
+    local kernels = rows - rows:where{ class = { "memcpy", "memset" } }
+    local copies = kernels:where{ names = view:copy_names() }
+    if what == "memory" then return rows - kernels + copies end
+    kernels = kernels - copies
     local communication = cached(self, "touching_comm", function()
       return self.tpu and tpu_communication(kernels) or kernels:where{ names = view:communication_names() }
     end)

@@ -42,10 +42,12 @@ end
 --- Why a metric of model_flops has no value.
 totals.no_flops = "needs the argument model_flops on device rows; no row has it"
 
---- FLOPs for each token and parameter: 6 in training, 2 in inference (Kaplan et al., 2020, section 2.1).
+--- FLOPs for each token and parameter: 6 in training, 2 in inference (Kaplan et al., 2020, section 2.1). Without a
+--- phase in the card, a trace with operators on the host and no backward pass is of inference.
 function totals.flops_per_parameter(view)
   local phase = view:card().phase or view.options.phase
-  return (phase == "inference" or phase == "serving") and 2.0 or 6.0
+  if phase then return (phase == "inference" or phase == "serving") and 2.0 or 6.0 end
+  return view:training() == false and 2.0 or 6.0
 end
 
 --- FLOPs per token, and how they were found.

@@ -123,10 +123,10 @@ function View:training()
       return name:find("^autograd::engine::evaluate_function") ~= nil or name:find("^Optimizer%.step") ~= nil
         or name:find("^backward_step") ~= nil
     end)
-    if #backward > 0 then return { yes = true } end
-    return { yes = #self:class_rows("cpu_op") == 0 and nil or false }
+    if #backward > 0 then return "yes" end
+    return #self:class_rows("cpu_op") > 0 and "no" or "unknown"
   end)
-  return found.yes
+  if found ~= "unknown" then return found == "yes" end
 end
 
 --- Host ranges nccl:NAME of a process that start in its window, counted by name.
@@ -151,9 +151,14 @@ function View:damage(process)
   return bad, negative
 end
 
---- All rows on devices.
+--- All rows on devices. On MTIA, whose rows have one category, without those that wait for an event or record one.
 function View:device_rows()
-  return cached(self, "device_rows", function() return self:events_needed():events{ class = device_classes } end)
+  return cached(self, "device_rows", function()
+    local t = self:events_needed()
+    local rows, mtia = t:events{ class = device_classes }, t:events{ category = "mtia_ccp_events" }
+    if #mtia == 0 then return rows end
+    return rows + (mtia - mtia:where{ name = { "event_wait", "event_record" } })
+  end)
 end
 
 --- The processes of the trace (ett.trace.processes).
@@ -291,8 +296,19 @@ end
 --- Names of kernels that are communication.
 function View:communication_names()
   return cached(self, "communication_names", function()
-    return self.trace:name_set(function(name) return comm.library_of(name) ~= nil end, "kernel",
-      comm.words())
+    return self.trace:name_set(function(name) return comm.library_of(name) ~= nil end,
+      { "kernel", "device_async" }, comm.words())
+  end)
+end
+
+local function is_copy(name)
+  return name:find("^__amd_rocclr_copy") ~= nil or name:find("^__amd_rocclr_fill") ~= nil or name == "dma_request"
+end
+
+--- Names of kernels that copy or fill memory: ROCm's run as kernels, MTIA's have the category of kernels.
+function View:copy_names()
+  return cached(self, "copy_names", function()
+    return self.trace:name_set(is_copy, { "kernel", "device_async" }, { "amd_rocclr", "dma_request" })
   end)
 end
 

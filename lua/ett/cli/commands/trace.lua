@@ -154,7 +154,10 @@ local function batch(paths, opts, chosen)
       local view <close> = open(path, opts, chosen)
       warn(view, opts)
       local results, reasons = run_metrics(view, chosen)
-      local devices = results.device_time and #stats.keys(results.device_time.ranks) or nil
+      local devices = results.device_time and 0 or nil
+      for _, rank in pairs(results.device_time and results.device_time.ranks or {}) do
+        devices = devices + (rank.gpu_span_us and 1 or 0)
+      end
       rows[i] = { trace = path, metrics = results, unavailable = reasons, devices = devices }
     end)
     if not ok then
