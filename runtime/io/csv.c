@@ -22,7 +22,7 @@ static int no_memory(ett_err *err) {
   return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to read csv");
 }
 
-/* Makes room for one element more in *array. */
+/* Makes room for one more element in *array. */
 static int reserve(void *array_pointer, size_t count, size_t *room, size_t size,
                    ett_err *err) {
   if (count < *room)
@@ -88,7 +88,7 @@ static int plain_field(scanner *s) {
   return add_field(s, text, (size_t)(last - text));
 }
 
-/* Reads the fields of one record; *count says how many. */
+/* Reads the fields of one record; *count is their number. */
 static int record(scanner *s, size_t *count) {
   for (*count = 1;; ++*count) {
     while (s->position < s->end && is_blank(*s->position) && *s->position != s->separator)

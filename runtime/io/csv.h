@@ -53,7 +53,7 @@ const ett_csv_field *ett_csv_at(const ett_csv_table *table, size_t row, size_t c
 int ett_csv_numbers(const ett_csv_table *table, size_t column, ett_csv_number_kind kind,
                     double *values, ett_err *err);
 
-/* Frees what the table holds; may be called twice, and on a zeroed one. */
+/* Frees a table's memory; may be called twice, and on a zeroed table. */
 void ett_csv_free(ett_csv_table *table);
 
 #endif

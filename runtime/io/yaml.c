@@ -14,8 +14,9 @@ const ett_yaml_limits ett_yaml_default_limits = {64, 1000000, (size_t)64 << 20};
 
 typedef struct {
   int32_t node, last; /* the container and its last child so far */
-  double nodes; /* values in it, aliases followed; a double, for it may be astronomic */
-  int height;   /* deepest nesting inside it */
+  double nodes;       /* values in it, aliases followed; a double, because it may exceed
+                         integers */
+  int height;         /* deepest nesting inside it */
 } level;
 
 typedef struct {
@@ -55,7 +56,7 @@ static int no_memory(builder *b) {
   return ett_err_set(b->err, ETT_ERR_MEMORY, "not enough memory to read yaml");
 }
 
-/* Says what libyaml found: its problem, and the construct it was in. */
+/* Reports libyaml's problem and the construct in which it occurred. */
 static int parser_fault(builder *b) {
   const yaml_parser_t *p = &b->parser;
   if (p->error == YAML_MEMORY_ERROR)
@@ -72,7 +73,8 @@ static int parser_fault(builder *b) {
                p->problem_mark.column + 1, problem);
 }
 
-/* Makes room for one element more; returns the array or NULL, leaving the old one. */
+/* Makes room for one more element. Returns the array, or NULL with the old one unchanged.
+ */
 static void *reserve(void *array, size_t count, size_t *room, size_t size) {
   if (count < *room)
     return array;
@@ -135,7 +137,7 @@ static int add_text(builder *b, ett_yaml_node *node, const char *text, size_t le
   return 0;
 }
 
-/* Whether a tag asks for the core kind: "tag:yaml.org,2002:int". */
+/* Whether a tag names this kind of the core schema: "tag:yaml.org,2002:int". */
 static bool tag_is(const char *tag, const char *kind) {
   static const char core[] = "tag:yaml.org,2002:";
   return strncmp(tag, core, sizeof core - 1) == 0 &&
@@ -172,7 +174,7 @@ static int apply_tag(builder *b, const yaml_event_t *event, ett_yaml_node *node)
   return fault(b, &event->start_mark, ETT_ERR_FORMAT, "unknown tag '%.80s'", tag);
 }
 
-/* Remembers the anchor of a node; a later one of the same name takes its place. */
+/* Records the anchor of a node; a later anchor of the same name replaces it. */
 static int add_anchor(builder *b, const yaml_char_t *name, int32_t node) {
   if (!name)
     return -1;
@@ -253,7 +255,7 @@ static int alias(builder *b, const yaml_event_t *event) {
   if (!found)
     return fault(b, mark, ETT_ERR_FORMAT, "alias '*%.60s' has no anchor before it", name);
   if (found->nodes < 0)
-    return fault(b, mark, ETT_ERR_FORMAT, "alias '*%.60s' stands inside its own anchor",
+    return fault(b, mark, ETT_ERR_FORMAT, "alias '*%.60s' is inside its own anchor",
                  name);
   int32_t index = add_node(b, ETT_YAML_ALIAS, mark);
   if (index < 0)
@@ -275,8 +277,7 @@ static int alias(builder *b, const yaml_event_t *event) {
   return 0;
 }
 
-/* A mapping's children alternate, so the next one is a key after an even number of them.
- */
+/* Children of a mapping alternate: after an even number the next one is a key. */
 static bool at_key(const builder *b) {
   if (b->depth == 0)
     return false;

@@ -63,7 +63,7 @@ extern const ett_yaml_limits ett_yaml_default_limits;
 int ett_yaml_read(const char *data, size_t length, const ett_yaml_limits *limits,
                   ett_yaml_document *document, ett_err *err);
 
-/* Frees what a document holds; may be called twice, and on a zeroed one. */
+/* Frees a document's memory; may be called twice, and on a zeroed document. */
 void ett_yaml_free(ett_yaml_document *document);
 
 #endif

@@ -170,10 +170,9 @@ static ett_sample_surface *place(const ett_sample_points *points, ett_err *err) 
   }
   for (size_t i = 0; points->doubt && i < count; i++)
     if (!(points->doubt[i] > 0) || isinf(points->doubt[i])) {
-      ett_err_set(
-          err, ETT_ERR_ARGUMENT,
-          "point %zu of a surface: its standard deviation must be positive, got %g",
-          i + 1, points->doubt[i]);
+      ett_err_set(err, ETT_ERR_ARGUMENT,
+                  "point %zu of a surface: its noise factor must be positive, got %g",
+                  i + 1, points->doubt[i]);
       return NULL;
     }
   ett_sample_surface *s = calloc(1, sizeof *s);

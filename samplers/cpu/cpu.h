@@ -45,7 +45,7 @@ typedef struct ett_cpu_kind {
   int (*operands)(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out);
   /* Executes one pass. scalar: the kind's real parameters, NULL for defaults. */
   void (*run)(const int64_t *d, ett_cpu_pass pass, void *const *x, const double *scalar);
-  int waits; /* it takes wall time without processor time (sleep) */
+  int waits; /* uses wall time but no processor time (sleep) */
 } ett_cpu_kind;
 
 /* The kind of that name, or NULL. */

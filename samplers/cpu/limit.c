@@ -42,7 +42,8 @@ static void on_alarm(int number) {
   siglongjmp(out, 1);
 }
 
-/* A system call before each short repeat would disturb the caches: hence the eighth. */
+/* Renews only after an eighth of the limit: a system call before each short repeat would
+ * disturb the caches. */
 void ett_cpu_limit_renew(void) {
   if (!armed || ett_clock(CLOCK_MONOTONIC) - set_at < limit_seconds / 8)
     return;

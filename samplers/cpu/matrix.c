@@ -17,8 +17,8 @@ static void gemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha,
               a, (blasint)lda, b, (blasint)ldb, beta, c, (blasint)ldc);
 }
 
-/* linear: y[m][n] = x[m][k] w[n][k]^T, batch independent ones; backward dx = dy w and
- * dw += dy^T x: the weight gradient accumulates, as it does over micro-batches.
+/* linear: y[m][n] = x[m][k] w[n][k]^T, `batch` times; backward dx = dy w and
+ * dw += dy^T x: the weight gradient accumulates, as over micro-batches.
  * d = {batch, m, n, k}. */
 static int linear_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
   out[0] = operand("x", ETT_CPU_INPUT, d[0] * d[1] * d[3]);
@@ -50,9 +50,9 @@ static void linear_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
   }
 }
 
-/* gemm: c = op(a) op(b), batch independent ones, what an operator's k.gemm says; the same
- * in either pass. d = {batch, m, n, k, layout}; layout 1: neither operand transposed, 2:
- * b, 3: a, 4: both; 4 more when c is added to. */
+/* gemm: c = op(a) op(b), `batch` times, the k.gemm of an operator; the same in both
+ * passes. d = {batch, m, n, k, layout}. layout: 1 no operand is transposed, 2 b, 3 a, 4
+ * both; plus 4 to add to c. */
 static int gemm_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
   (void)pass;
   out[0] = operand("a", ETT_CPU_INPUT, d[0] * d[1] * d[3]);
@@ -104,9 +104,9 @@ static void bmm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 }
 
 /* attention: softmax(q k^T / sqrt(head_dim)) v of a packed projection
- * qkv[batch*max(seq_q, seq_k)][(heads + 2 kv_heads) head_dim], queries being the last
- * seq_q rows of each sequence and keys the last seq_k. Backward recomputes the
- * probabilities instead of keeping them, as flash attention does (Dao et al. 2022).
+ * qkv[batch*max(seq_q, seq_k)][(heads + 2 kv_heads) head_dim]. Queries are the last seq_q
+ * rows of each sequence, keys the last seq_k. Backward recomputes the probabilities, as
+ * flash attention does (Dao et al. 2022).
  * visible: 1 all keys, 2 causal. d = {batch, seq_q, seq_k, heads, kv_heads, head_dim,
  * visible}. */
 static int64_t attention_rows(const int64_t *d) {

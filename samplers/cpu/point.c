@@ -83,7 +83,7 @@ static void swiglu_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
   }
 }
 
-/* add: forward y = a + b; backward the two branches' gradients meet, again a sum.
+/* add: forward y = a + b; backward the gradients of both branches are added.
  * d = {rows, cols}. */
 static int add_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
   int64_t n = d[0] * d[1];
@@ -287,7 +287,7 @@ static void adam_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
   }
 }
 
-/* sleep: does nothing for d[0] microseconds; an operator of known time for tests. */
+/* sleep: waits d[0] microseconds; an operator of known time for tests. */
 static int sleep_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
   (void)d, (void)pass;
   out[0] = operand("nothing", ETT_CPU_OUTPUT, 1);

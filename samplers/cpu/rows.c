@@ -127,7 +127,7 @@ static void rms_norm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
   }
 }
 
-/* Softmax of the first open entries of a row, the rest 0. */
+/* Softmax of the first `open` entries of a row; the rest is 0. */
 static void softmax_row(const float *restrict x, float *restrict y, int64_t open,
                         int64_t cols, float scale) {
   float top = -3.4e38f, sum = 0;
@@ -144,9 +144,8 @@ static void softmax_row(const float *restrict x, float *restrict y, int64_t open
     y[i] = 0;
 }
 
-/* softmax: over cols of batch x rows rows, scaled; causal != 1 (0 is not a dimension, so
- * 1 means all columns, 2 means causal: row i sees columns <= i).
- * d = {batch, rows, cols, visible}. */
+/* softmax: scaled, over cols, of batch x rows rows. visible: 1 all columns, 2 causal (row
+ * i sees columns <= i). d = {batch, rows, cols, visible}. */
 static int softmax_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
   int64_t n = d[0] * d[1] * d[2];
   if (pass == ETT_CPU_FORWARD) {
@@ -187,7 +186,7 @@ static void softmax_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 
 /* cross_entropy: loss = log sum exp(x) - x[target] per row; backward
  * dx = (softmax(x) - onehot) * scalar[0] (default 1/rows). lse is kept for the backward.
- * A target equal to vocab is held by another tensor rank: nothing is subtracted.
+ * A target equal to vocab belongs to another tensor rank: nothing is subtracted.
  * d = {rows, vocab}. */
 static int cross_entropy_operands(const int64_t *d, ett_cpu_pass pass,
                                   ett_cpu_operand *out) {

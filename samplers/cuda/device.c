@@ -137,7 +137,7 @@ int ett_cuda_device_use(const ett_cuda_device *device, ett_err *err) {
 
 /* --- failures ------------------------------------------------------------------- */
 
-/* An error of a context that died stays: every later call returns it. */
+/* The error of a dead context is permanent: every later call returns it. */
 static CUresult sticky(ett_cuda_device *device) {
   if (!device->stream)
     return CUDA_SUCCESS;
@@ -148,7 +148,7 @@ static CUresult sticky(ett_cuda_device *device) {
              : status;
 }
 
-/* What a kernel can do to its context; anything else is the device's own failure. */
+/* Errors that a kernel can cause; any other is a failure of the device. */
 static int by_kernel(CUresult status) {
   return status == CUDA_ERROR_ILLEGAL_ADDRESS || status == CUDA_ERROR_LAUNCH_FAILED ||
          status == CUDA_ERROR_LAUNCH_TIMEOUT || status == CUDA_ERROR_ASSERT ||
@@ -224,7 +224,7 @@ int ett_cuda_device_watch(ett_cuda_device *device, double limit_seconds, ett_err
   return wait_for(device, limit_seconds, 5, err);
 }
 
-/* --- what is kept ---------------------------------------------------------------- */
+/* --- cached objects -------------------------------------------------------------- */
 
 int ett_cuda_device_allocate(ett_cuda_device *device, size_t bytes, const char *what,
                              CUdeviceptr *address, ett_err *err) {

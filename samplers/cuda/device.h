@@ -1,4 +1,4 @@
-/* One GPU: its facts, its stream, and what all work on it shares. */
+/* One GPU: its facts, its stream, and the objects shared by all work on it. */
 #ifndef ETT_CUDA_DEVICE_H
 #define ETT_CUDA_DEVICE_H
 
@@ -54,8 +54,8 @@ int ett_cuda_device_count(ett_err *err);
  * buffer. A half-open device is closed again. */
 int ett_cuda_device_open(ett_cuda_device *device, int ordinal, ett_err *err);
 
-/* Safe to call twice, and on a zeroed device. Memory of a dead device is not freed: that
- * would wait for it. */
+/* May be called twice, and on a zeroed device. Memory of a dead device is not freed,
+ * because the call would wait for the device. */
 void ett_cuda_device_close(ett_cuda_device *device);
 
 /* Makes the device's context current on this thread; -1 when the device is dead. */
@@ -80,7 +80,7 @@ int ett_cuda_device_elapsed(ett_cuda_device *device, CUevent from, CUevent to,
 /* Waits for the stream; after the limit the device counts as dead. */
 int ett_cuda_device_wait(ett_cuda_device *device, double limit_seconds, ett_err *err);
 
-/* The same without pauses, which would add to times taken by the clock. */
+/* The same without pauses, which would lengthen wall times. */
 int ett_cuda_device_watch(ett_cuda_device *device, double limit_seconds, ett_err *err);
 
 /* Seconds of the monotonic clock. */

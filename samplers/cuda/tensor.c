@@ -230,7 +230,7 @@ static uint16_t half_bits(double value) {
   return (uint16_t)(sign | ((unsigned)(exponent + 15) * 1024 + fraction));
 }
 
-/* The byte whose value is nearest. */
+/* The fp8 byte with the nearest value. */
 static uint8_t fp8_bits(double value) {
   unsigned best = 0;
   for (unsigned byte = 0; byte < 0x7f; byte++)

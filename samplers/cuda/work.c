@@ -20,7 +20,7 @@ void ett_cuda_work_free(ett_cuda_work *work) {
     return;
   ett_cuda_device *device = work->device;
   const ett_cuda_driver *driver = device->driver;
-  /* A dead device frees nothing: the calls would fail, or wait for ever. */
+  /* On a dead device nothing is freed: the calls would fail or wait forever. */
   int alive = driver && device->death == ETT_CUDA_ALIVE;
   if (alive)
     driver->cuCtxSetCurrent(device->context);
@@ -83,7 +83,7 @@ int ett_cuda_work_ready(ett_cuda_work *work, int graph, double time_limit_second
     return ett_err_set(err, ETT_ERR_ARGUMENT, "the kernel function launched nothing");
   if (ett_cuda_device_use(device, err) != 0)
     return -1;
-  /* Once outside a capture: libraries may allocate at their first call. */
+  /* Runs once outside a capture, because libraries may allocate at their first call. */
   if (enqueue_all(work, err) != 0 ||
       ett_cuda_device_wait(device, time_limit_seconds, err) != 0)
     return -1;
@@ -162,8 +162,8 @@ int ett_cuda_work_launches(const ett_cuda_work *work) {
   return work->launch_count;
 }
 
-/* A chain of dependent multiply-adds, four cycles each: keeps the device busy, and
- * nothing else. What it computes is never negative. */
+/* A chain of dependent multiply-adds, four cycles each, that only keeps the device busy.
+ * Its result is never negative. */
 static const char hold_source[] =
     "extern \"C\" __global__ void ett_hold(float *never, long long n) {\n"
     "  float x = 1.0f;\n"
@@ -171,8 +171,8 @@ static const char hold_source[] =
     "  if (x < 0) *never = x;\n"
     "}\n";
 
-/* Busy for about 10 us a launch of the list, which is taken to be longer than the host
- * needs to enqueue it. */
+/* Keeps the device busy for about 10 us a launch of the list; the host is assumed to
+ * enqueue a launch in less. */
 static int hold_device(ett_cuda_device *device, int launches, ett_err *err) {
   CUfunction function;
   if (ett_cuda_device_function(device, hold_source, "hold", 1, ETT_CUDA_FP32, "ett_hold",

@@ -122,7 +122,7 @@ CUdeviceptr ett_cuda_work_address(const ett_cuda_work *work, int tensor);
 ett_cuda_device *ett_cuda_work_device(const ett_cuda_work *work);
 ett_cuda_dtype ett_cuda_work_tensor_dtype(const ett_cuda_work *work, int tensor);
 
-/* What gemm.c and attention.c hand to the list: run enqueues one launch on the stream. */
+/* A launch added by gemm.c or attention.c: run enqueues it on the stream. */
 typedef struct ett_cuda_launch {
   int (*run)(struct ett_cuda_launch *launch, ett_err *err);
   void (*free)(struct ett_cuda_launch *launch);

@@ -53,7 +53,7 @@ describe("ett.yaml.decode", function()
     ["? [a]\n: 1"] = "t: line 1: a key must be a scalar, got a container",
     ["~: 1"] = "t: line 1: a key must not be null or NaN",
     ["a: *b"] = "t: line 1: alias '*b' has no anchor before it",
-    ["&a [*a]"] = "t: line 1: alias '*a' stands inside its own anchor",
+    ["&a [*a]"] = "t: line 1: alias '*a' is inside its own anchor",
     ["a: &a {x: 1}\nb:\n  <<: *a"] = "t: line 3: merge key '<<' is not YAML 1.2; write the fields out",
     ["a: 1\nb: \255\254"] = "t: line 2: not UTF-8 at byte 8 (0xff)",
     ["\255\254a\0"] = "t: line 1: not UTF-8 at byte 0 (0xff)",
