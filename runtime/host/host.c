@@ -142,11 +142,59 @@ static void set_paths(lua_State *L) {
     lua_error(L);
 }
 
+/* load, loadfile: the library's function (first upvalue) with the mode, argument number
+ * `at` (second upvalue), set to text. Bytecode can crash the process. */
+static int load_text(lua_State *L) {
+  const int at = (int)lua_tointeger(L, lua_upvalueindex(2));
+  if (lua_gettop(L) < at)
+    lua_settop(L, at);
+  lua_pushliteral(L, "t");
+  lua_replace(L, at);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+static int run_text_file(lua_State *L) {
+  const char *path = luaL_optstring(L, 1, NULL);
+  lua_settop(L, 1);
+  if (luaL_loadfilex(L, path, "t") != LUA_OK)
+    return lua_error(L);
+  lua_call(L, 0, LUA_MULTRET);
+  return lua_gettop(L) - 1;
+}
+
+static void refuse_bytecode(lua_State *L) {
+  static const struct {
+    const char *name;
+    int mode;
+  } loaders[] = {{"load", 3}, {"loadfile", 2}};
+  for (size_t i = 0; i < sizeof loaders / sizeof loaders[0]; i++) {
+    lua_getglobal(L, loaders[i].name);
+    lua_pushinteger(L, loaders[i].mode);
+    lua_pushcclosure(L, load_text, 2);
+    lua_setglobal(L, loaders[i].name);
+  }
+  lua_pushcfunction(L, run_text_file);
+  lua_setglobal(L, "dofile");
+}
+
+/* An error outside every protected call: one sentence instead of a core dump. */
+static int on_panic(lua_State *L) {
+  const char *why = lua_tostring(L, -1);
+  fprintf(stderr, "ett: internal error outside a protected call: %s; please report it\n",
+          why ? why : "no message");
+  fflush(stdout);
+  _exit(1);
+}
+
 static int open_state(lua_State *L) {
   const char *prefix = lua_touserdata(L, 1);
   lua_pushboolean(L, 1);
   lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
   luaL_openlibs(L);
+  refuse_bytecode(L);
   set_host_table(L, prefix);
   set_paths(L);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
@@ -193,6 +241,7 @@ lua_State *host_open(const char **why) {
   }
   memory.used = (size_t)lua_gc(L, LUA_GCCOUNT) * 1024 + (size_t)lua_gc(L, LUA_GCCOUNTB);
   lua_setallocf(L, bounded_allocate, &memory);
+  lua_atpanic(L, on_panic);
   lua_pushcfunction(L, open_state);
   lua_pushlightuserdata(L, prefix);
   if (lua_pcall(L, 1, 0, 0) != LUA_OK) {
@@ -238,6 +287,7 @@ int host_call(lua_State *L, int arguments, int results) {
   lua_pushcfunction(L, add_traceback);
   lua_insert(L, base);
   int status = lua_pcall(L, arguments, results, base);
+  lua_sethook(L, NULL, 0, 0); /* one that a script left would raise in the host */
   lua_remove(L, base);
   if (status == LUA_ERRMEM)
     describe_memory_error(L);

@@ -37,8 +37,8 @@ static void raise_interrupt(lua_State *L, lua_Debug *where) {
 }
 
 /* Time for removing temporary files after SIGTERM; then the process dies of the signal.
- * Slurm kills after 30 seconds. */
-#define TERMINATION_SECONDS 10
+ * No hook runs inside a string pattern, and code that catches every error goes on. */
+#define TERMINATION_MILLISECONDS 1500
 
 static void hold(int how) {
   sigset_t set;
@@ -83,7 +83,9 @@ static void on_signal(int number) {
     return;
   }
   if (number == SIGTERM) {
-    const struct itimerspec grace = {.it_value = {.tv_sec = TERMINATION_SECONDS}};
+    const struct itimerspec grace = {
+        .it_value = {.tv_sec = TERMINATION_MILLISECONDS / 1000,
+                     .tv_nsec = TERMINATION_MILLISECONDS % 1000 * 1000000L}};
     terminating = 1;
     if (has_timer) /* not SIGALRM: samplers/cpu uses it */
       timer_settime(again, 0, &grace, NULL);

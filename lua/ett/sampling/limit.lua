@@ -8,6 +8,8 @@ local sample = require "ett.sample"
 local sample_limit = {}
 
 local INSTRUCTIONS, ELSEWHERE_SECONDS = 1000000, 1
+-- Seconds that this Lua may still take after Ctrl-C or SIGTERM.
+local STOP_SECONDS = 1
 
 local function given_seconds()
   local text = os.getenv "ETT_KERNEL_SECONDS"
@@ -36,10 +38,13 @@ local function limited(clock, fn, ...)
       clock.spent = clock.spent + now - last
     end
     last = now
-    if clock.paused or clock.spent < sample_limit.seconds then return end
+    if sample.interrupted() then clock.stopped = clock.stopped or now end
+    local waited = clock.stopped and now - clock.stopped >= STOP_SECONDS
+    if clock.paused or clock.spent < sample_limit.seconds and not waited then return end
     local where = debug.getinfo(2, "Slf")
     if where and (where.func == finish or where.func == limited) then return debug.sethook() end
     debug.sethook(look, "", 1) -- again at once, in case it is caught
+    if waited then error_module.raise("interrupt", "this Lua did not end after a signal") end
     error_module.raise("limit", "%s:%d: this Lua ran longer than %g seconds (ETT_KERNEL_SECONDS)",
       where and where.short_src or "?", where and where.currentline or 0, sample_limit.seconds)
   end
