@@ -17,7 +17,7 @@ local backend = {
   precisions = { fp32 = true },
 }
 
---- OpenBLAS before 0.3.26 takes newer AMD cores for Haswell and runs at half their speed. It reads the environment
+--- OpenBLAS before 0.3.26 treats newer AMD cores as Haswell and runs at half their speed. It reads the environment
 --- once, when it is loaded.
 local function prepare_environment(threads)
   local host = machine.processor()
@@ -160,7 +160,7 @@ function backend.calls(op, s, pass)
     .. "of a family that runs here (samplers/README.md)", tostring(op.name))
 end
 
---- Seconds of a probe of each place's memory undisturbed, as earlier sessions of this process measured it.
+--- Seconds of an undisturbed memory probe of each place, measured by earlier sessions of this process.
 local undisturbed = {}
 
 --- The processor of this process's sessions of one thread, so that sessions are alike.

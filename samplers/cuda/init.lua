@@ -140,7 +140,7 @@ function backend.record(sink, op, s, pass, precision, options)
     s, pass)
 end
 
---- What a failure means to the campaign. A kernel that made the device unusable fails its shape and ends this process's
+--- The effect of a failure on the campaign. A kernel that made the device unusable fails its shape and ends this process's
 --- work. A device that failed by itself, a source that does not compile and a missing library are `fatal`: the campaign
 --- ends and no shape is marked.
 local function judged(device, named, failure, op)

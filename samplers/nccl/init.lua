@@ -1,4 +1,4 @@
---- NCCL back end: collectives between GPUs, one rank a GPU, the ranks brought together by MPI.
+--- NCCL back end: collectives between GPUs, one rank a GPU, bootstrapped by MPI.
 --
 -- Counts are in elements and bandwidths as nccl-tests defines them: algorithm bandwidth is message bytes over time,
 -- bus bandwidth multiplies it by the share of the message that crosses a rank's link (its doc/PERFORMANCE.md).

@@ -62,7 +62,7 @@ local function wait_for(path, log, limit_seconds)
     local ended = io.open(log .. ".ended", "r")
     if ended then
       ended:close()
-      answer = read_answer(path) -- it may have answered just before it ended
+      answer = read_answer(path) -- the answer may have come just before the end
       if answer then return answer end
       local file = io.open(log, "r")
       local text = file and file:read("a") or ""

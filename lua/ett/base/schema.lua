@@ -75,7 +75,7 @@ function schema.argument(value, kind, where, name)
   return converted(check, value)
 end
 
---- Why a table is no list, as a sentence: it has a name, or an entry that is nil. Returns nil for a list.
+--- Why a table is not a list: it has a name, or an entry that is nil. Returns nil for a list.
 function schema.list_fault(list)
   local last, count = 0, 0
   for key in pairs(list) do
@@ -88,7 +88,7 @@ function schema.list_fault(list)
   return ("value %d is nil"):format(hole)
 end
 
---- A rule in its long form; raises for one that is none.
+--- A rule in its long form; raises for an invalid rule.
 local function rule_of(rule, name)
   if type(rule) == "string" then
     local optional = rule:sub(-1) == "?"
@@ -113,7 +113,7 @@ function schema.keys(t)
   return names
 end
 
---- Raises for a rule that is none: schema.check_rules(op.schema).
+--- Raises for an invalid rule: schema.check_rules(op.schema).
 function schema.check_rules(spec)
   for _, name in ipairs(schema.keys(spec)) do rule_of(spec[name], name) end
 end

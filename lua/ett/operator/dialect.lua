@@ -7,8 +7,8 @@
 --     campaign = function(document, label) … end,
 --     stand_ins = { optimizer = { lacks = "tensors", operator =, shape = function(s) … end } } }
 -- `campaign`: a decoded YAML campaign as { name, columns, axes, row_columns, targets?, one?, run, notes, schedule }
--- (ett.sampling.campaign), or nil where it is not the tool's.
--- `stand_ins`: where a shape lacks a field, the operator whose samples answer instead, and the shape it gets.
+-- (ett.sampling.campaign), or nil if the document is not the tool's.
+-- `stand_ins`: if a shape lacks a field, the operator whose samples are used instead, and its shape.
 local find = require "ett.base.find"
 local schema = require "ett.base.schema"
 
@@ -66,7 +66,7 @@ function dialect.campaign(document, label)
   return nil
 end
 
---- What answers for an operator whose shape lacks a field: an operator's name and its shape; or nil.
+--- The stand-in of an operator whose shape lacks a field: an operator's name and its shape; or nil.
 function dialect.stand_in(name, shape)
   for _, one in ipairs(dialect.list()) do
     local given = one.stand_ins and one.stand_ins[name]

@@ -1,4 +1,4 @@
---- What operators with a dropout share: the mask's generator and the backward pass. 10 % are dropped.
+--- Shared by operators with a dropout of 10 %: the mask's generator and the backward pass.
 local dropout = {}
 
 --- CUDA C of an operator: its forward kernel behind the generator, and the backward kernel.

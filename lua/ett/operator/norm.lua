@@ -8,7 +8,7 @@ local shapes = require "ett.operator.shapes"
 
 local norm = {}
 
--- What stands in @{ } is of a centred norm.
+-- Text in @{ } is for a centred norm only.
 local source = [[
 extern "C" __global__ void NAME_forward(const T *x, const T *gain, @{const T *bias, }T *y, @{float *mean, }
                                         float *inverse, long long cols) {

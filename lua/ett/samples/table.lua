@@ -189,7 +189,7 @@ end
 --- The line that marks a shape as failed.
 function sample_table.failure(key, reason) return ("#! failed: %s: %s"):format(key, one_line(reason)) end
 
---- Why results count as disturbed, in words, or nil.
+--- The reason why results count as disturbed, or nil.
 function sample_table.disturbance(results)
   local reasons = {}
   local function add(format, ...) reasons[#reasons + 1] = format:format(...) end
@@ -238,7 +238,7 @@ function sample_table.marks_of(key, results, keep_raw)
   return lines, why, #notes > 0 and table.concat(notes, "; ") or nil
 end
 
---- What a mark says: { kind =, key =, pass =, seconds = { … } | number, name =, text = }; nil for another line.
+--- The contents of a mark: { kind =, key =, pass =, seconds = { … } | number, name =, text = }; nil for another line.
 function sample_table.mark(line)
   local kind, key, rest = line:match("^#~ (%a+): ([^:]*): (.*)$")
   if not kind then return nil end

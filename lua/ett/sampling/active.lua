@@ -228,7 +228,7 @@ function Chooser:met()
   elseif self:spends() and self.measured >= self:spend() then
     self.done = "spent"
   end
-  -- Below 12 shapes per feature, noise and structure are told apart by luck; on a small grid that would be most shapes.
+  -- Below 12 shapes per feature, noise and structure cannot be separated; on a small grid that would be most shapes.
   -- Trees need more shapes than the surfaces estimate.
   local enough = 12 * (self.width + 1)
   if self.options.trees then

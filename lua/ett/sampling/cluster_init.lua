@@ -176,7 +176,7 @@ function cluster_init.text(name, facts)
   return table.concat(lines, "\n") .. "\n"
 end
 
---- Writes FOLDER/NAME.lua; refuses to overwrite, and writes nothing when a probe fails.
+--- Writes FOLDER/NAME.lua; refuses to overwrite, and writes nothing if a probe fails.
 ---@param backend string? as of look()
 ---@return string path, string text
 function cluster_init.write(name, folder, backend)

@@ -84,7 +84,7 @@ function gpu.missing()
   return why, kind or "missing"
 end
 
---- What device 0 is and reaches, and the link from it to device 1: { count, name, multiprocessors, memory_bytes,
+--- Facts and rates of device 0, and the link from it to device 1: { count, name, multiprocessors, memory_bytes,
 --- capability, peaks and sustained (FLOP/s by precision), size (of the products), bandwidth (bytes/s), copy_bytes,
 --- link = { bandwidth, direct, bytes, other } or nil }. Raises one sentence when a probe fails.
 function gpu.look()

@@ -1,5 +1,5 @@
---- What the system says of this machine: its processor, the driver and clocks of its NVIDIA GPUs, and which processor
---- a single measuring thread is pinned to.
+--- Facts of this machine from the system: its processor, the driver and clocks of its NVIDIA GPUs, and the processor to
+--- which a single measuring thread is pinned.
 local read = require("ett.io").read
 local sample = require "ett.sample"
 
@@ -19,8 +19,7 @@ function machine.gpu_driver(path)
   return (read(path or "/proc/driver/nvidia/version") or ""):match("Kernel Module[^\n]-%s(%d+%.[%d%.]+)")
 end
 
---- The driver as headers of tables say it: the kernel driver's version, where there is one, and the CUDA version that
---- it serves.
+--- Text of the driver for headers of tables: the version of the kernel driver, if there is one, and its CUDA version.
 ---@param cuda_version integer as the driver's API gives it: 13000 for 13.0
 function machine.driver_text(cuda_version, path)
   local version = machine.gpu_driver(path)
@@ -37,8 +36,8 @@ function machine.gpu_clock_text(device)
   return sm and ("%s MHz maximum, memory %s MHz"):format(sm, memory) or "unknown: no nvidia-smi"
 end
 
--- How long loads are watched, what counts as the same load, and the share of the greatest clock that a core of the
--- fast kind has.
+-- Seconds for which loads are watched, the difference of equal loads, and the least share of the greatest clock of a
+-- fast core.
 local LOOK_SECONDS, ALIKE, LEAST_CLOCK = 0.1, 0.03, 0.9
 
 --- Numbers of a list such as "0-2,8".
