@@ -163,6 +163,21 @@ describe("English", function()
     end
   end)
 
+  it("has none of these phrases in READMEs, messages and comments of the product", function()
+    local phrases = { "of itself", "%f[%w]is had%f[%W]", "%f[%w]are had%f[%W]", "told of", "is asked for",
+      "are asked for", "it is said", "no say in", "of one's own" }
+    local found = {}
+    for _, path in ipairs(tree.files "%.%w+$") do
+      if path:match("%.[lchm][ud]?a?$") and not path:match("coefficients") and not path:match("^spec/") then
+        local text = tree.read(path)
+        for _, phrase in ipairs(phrases) do
+          if text:find(phrase) then found[#found + 1] = path .. ": " .. text:match("[^\n]*" .. phrase .. "[^\n]*") end
+        end
+      end
+    end
+    assert_none(found)
+  end)
+
   it("has few sentences over 25 words in READMEs", function()
     local count, found = 0, {}
     for _, path in ipairs(tree.files "README%.md$") do

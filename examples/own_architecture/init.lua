@@ -1,5 +1,5 @@
 #!/usr/bin/env ett
--- An architecture of one's own: sandwich.lua beside this script, with hyper-parameters that it declares itself.
+-- An architecture of your own: sandwich.lua beside this script, with hyper-parameters that it declares itself.
 local ett = require "ett"
 
 return ett.estimate {

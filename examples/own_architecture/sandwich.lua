@@ -1,4 +1,4 @@
---- An architecture of one's own: a llama layer with a norm on either side of each block (as Gemma 2 has), and a wide
+--- An architecture of your own: a llama layer with a norm on either side of each block (as Gemma 2 has), and a wide
 --- layer after every `wide_every` of them. Fields of its own are declared in `schema`.
 local blocks = require "ett.model.blocks"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env ett
--- A cluster of one's own: lab.lua beside this script.
+-- A cluster of your own: lab.lua beside this script.
 -- `ett predict --cluster lab.lua ...` takes the same file.
 local ett = require "ett"
 

@@ -1,4 +1,4 @@
---- A cluster of one's own: two nodes of four A100-40GB over 100 Gb/s Ethernet. Operators are those of the nearest
+--- A cluster of your own: two nodes of four A100-40GB over 100 Gb/s Ethernet. Operators are those of the nearest
 --- calibrated device, perlmutter's A100-80GB, scaled by this card's rates.
 return {
   name = "lab",

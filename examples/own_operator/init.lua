@@ -1,5 +1,5 @@
 #!/usr/bin/env ett
--- An operator of one's own: relu2.lua beside this script, used by its name in a list of operators.
+-- An operator of your own: relu2.lua beside this script, used by its name in a list of operators.
 -- Nothing is rebuilt and no list is edited; nobody sampled it, so its time is assumed from the bytes it moves
 -- and marked so.
 local ett = require "ett"

@@ -1,4 +1,4 @@
---- Squared ReLU (So et al. 2021): an operator of one's own, found by its name beside the script.
+--- Squared ReLU (So et al. 2021): an operator of your own, found by its name beside the script.
 local op = { name = "relu2", summary = "squared ReLU", schema = { tokens = "count", width = "count" } }
 
 function op.shape(c) return { tokens = c.micro_batch * c.seq // c.cp, width = c.ffn // c.tp } end

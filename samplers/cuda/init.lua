@@ -140,9 +140,9 @@ function backend.record(sink, op, s, pass, precision, options)
     s, pass)
 end
 
---- The effect of a failure on the campaign. A kernel that made the device unusable fails its shape and ends this process's
---- work. A device that failed by itself, a source that does not compile and a missing library are `fatal`: the campaign
---- ends and no shape is marked.
+--- The effect of a failure on the campaign. A kernel that made the device unusable fails its shape and ends this
+--- process's work. A device that failed by itself, a source that does not compile and a missing library are `fatal`:
+--- the campaign ends and no shape is marked.
 local function judged(device, named, failure, op)
   local object = error_module.from(failure)
   local how = device:lost()

@@ -1,4 +1,4 @@
-/* Pipelines by themselves: the event engine and the closed forms on times of one's own.
+/* Pipelines alone: the event engine and the closed forms on given times.
  */
 #include <math.h>
 #include <string.h>
