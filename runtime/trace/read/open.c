@@ -4,9 +4,30 @@
 
 #include "trace/read/merge.h"
 
+/* Whether a file gave damage and no row: another format that begins alike. */
+static bool gave_nothing(const ett_load *l, uint32_t file, bool xplane) {
+  uint64_t hurt = 0;
+  for (uint32_t k = 0; k < l->part_count; k++) {
+    const ett_trace_part *p = &l->parts[k];
+    if (p->file != file)
+      continue;
+    if (p->block_count || (xplane && p->damage[ETT_DAMAGE_TRUNCATED].count))
+      return false; /* what came before the end of cut data may hold no row */
+    hurt +=
+        p->damage[ETT_DAMAGE_BAD_EVENT].count + p->damage[ETT_DAMAGE_BAD_MESSAGE].count;
+  }
+  return hurt > 0;
+}
+
 /* -1 with the first reason when no file could be read. */
-static int check_read(const ett_load *l, const ett_sources *s, ett_err *err) {
+static int check_read(ett_load *l, const ett_sources *s, ett_err *err) {
   int bad = -1;
+  for (uint32_t i = 0; i < s->count; i++)
+    if (!s->items[i].ignored && !l->files[i].failed &&
+        gave_nothing(l, i, s->items[i].kind == ETT_TRACE_XPLANE)) {
+      l->files[i].failed = 1;
+      ett_err_set(&l->files[i].err, ETT_ERR_FORMAT, "none of its events can be read");
+    }
   for (uint32_t i = 0; i < s->count; i++) {
     if (s->items[i].ignored)
       continue;
