@@ -20,6 +20,8 @@ function op.activation_bytes(s, dtype)
   return (width(dtype) + 0.0) * s.batch * s.in_features * s.out_features
 end
 
+op.recomputed_bytes = op.activation_bytes
+
 gemm.define(op)
 
 return op

@@ -52,11 +52,16 @@ function op.bytes(s, dtype, pass)
   return b * (both + kv) + stats
 end
 
---- Keeps q, k, v and the fp32 log-sum-exp of each row. The projection after it keeps the output.
-function op.activation_bytes(s, dtype)
+--- Keeps q, k and v when it is run again.
+function op.recomputed_bytes(s, dtype)
   local b = math.max(dtype_bytes[dtype], 2)
   local kv = s.kv_heads * (s.head_dim + (s.value_dim or s.head_dim))
-  return b * ((s.batch + 0.0) * s.seq_q * (s.heads * s.head_dim + kv)) + 4.0 * s.batch * s.heads * s.seq_q
+  return b * ((s.batch + 0.0) * s.seq_q * (s.heads * s.head_dim + kv))
+end
+
+--- Keeps q, k, v and the fp32 log-sum-exp of each row. The projection after it keeps the output.
+function op.activation_bytes(s, dtype)
+  return op.recomputed_bytes(s, dtype) + 4.0 * s.batch * s.heads * s.seq_q
 end
 
 --- The head dimension of one kernel for both products: the same FLOPs forward, within 4 % backward (DeepSeek: 192 and

@@ -155,11 +155,12 @@ static void pairwise(const ett_comm_links *l, double bytes, const ett_comm_group
 
 static void send(const ett_comm_links *l, double bytes, const ett_comm_group *g,
                  ett_comm_time *time) {
-  double bandwidth;
-  if (g->nodes > 1)
-    bandwidth = l->inter_send > 0 ? l->inter_send : network_bandwidth(l, g, 1);
-  else
-    bandwidth = l->intra_send > 0 ? l->intra_send : l->intra_bandwidth;
+  double bandwidth = l->intra_send > 0 ? l->intra_send : l->intra_bandwidth;
+  if (g->nodes > 1) {
+    double node = l->inter_send_node > 0 ? l->inter_send_node : l->inter_per_node;
+    bandwidth = fmin(l->inter_send > 0 ? l->inter_send : l->inter_per_gpu,
+                     node / (double)g->groups_per_node);
+  }
   time->bus_bandwidth = bandwidth;
   time->seconds = l->base_latency + (g->nodes > 1 ? l->inter_latency : l->intra_latency) +
                   bytes / bandwidth;

@@ -71,6 +71,7 @@ typedef struct ett_comm_links {
   double inter_per_gpu;   /* network bandwidth one rank can use, bytes/s */
   double inter_per_node;  /* of a whole node, one direction; 0: no network */
   double inter_send;      /* of one send between nodes; 0: as collectives have it */
+  double inter_send_node; /* of all sends of a node at once; 0: inter_per_node */
   double inter_latency;   /* seconds of one step */
   int hierarchical;       /* trees reduce inside the node first (NVLSTree) */
   double base_latency;    /* seconds of starting any collective */

@@ -39,7 +39,7 @@ static uint64_t hash(const ett_demand *d) {
   memcpy(&bits, &d->amount, sizeof bits);
   uint64_t h = mix((uint64_t)d->kind + 1, bits);
   h = mix(h, (uint64_t)(uint32_t)d->nodes << 32 | (uint32_t)d->gpus_per_node);
-  h = mix(h, (uint64_t)(uint32_t)d->ranks);
+  h = mix(h, (uint64_t)(uint32_t)d->ranks << 32 | (uint32_t)d->groups);
   h = mix(h, (uint64_t)(uint32_t)d->layers << 32 | (uint32_t)d->place);
   return mix(h, (uint64_t)d->element_bytes);
 }
@@ -47,7 +47,7 @@ static uint64_t hash(const ett_demand *d) {
 static int same(const ett_demand *a, const ett_demand *b) {
   return a->kind == b->kind && a->amount == b->amount && a->nodes == b->nodes &&
          a->gpus_per_node == b->gpus_per_node && a->ranks == b->ranks &&
-         a->layers == b->layers && a->place == b->place &&
+         a->groups == b->groups && a->layers == b->layers && a->place == b->place &&
          a->element_bytes == b->element_bytes;
 }
 

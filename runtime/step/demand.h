@@ -31,9 +31,10 @@ typedef struct ett_demand {
   ett_demand_kind kind;
   double amount; /* bytes of the whole buffer; parameters for updates */
   int32_t nodes, gpus_per_node, ranks; /* of a message's group: ett_group_span */
-  int32_t layers;                      /* of an update: repeated layers that it holds */
-  ett_stage_place place;               /* of an update */
-  int32_t element_bytes;               /* 4, 2 or 1: which dtype moves */
+  int32_t groups; /* of such groups that share a node's network; 0: as many as fit */
+  int32_t layers; /* of an update: repeated layers that it holds */
+  ett_stage_place place; /* of an update */
+  int32_t element_bytes; /* 4, 2 or 1: which dtype moves */
 } ett_demand;
 
 typedef struct ett_demand_time {

@@ -55,6 +55,7 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
   } amounts[] = {{"dense_parameters", o->dense_parameters},
                  {"expert_parameters", o->expert_parameters},
                  {"activation_bytes", o->activation_bytes},
+                 {"recomputed_bytes", o->recomputed_bytes},
                  {"beside_seconds", o->beside_seconds},
                  {"flops", o->flops}};
   for (size_t i = 0; i < sizeof amounts / sizeof *amounts && status == 0; i++)
@@ -160,8 +161,8 @@ void ett_program_finish(ett_program *p) {
       s.dense_parameters += n * o->dense_parameters;
       s.expert_parameters += n * o->expert_parameters;
       s.activation_bytes[ETT_RECOMPUTE_NONE] += n * o->activation_bytes;
-      if (!o->selective)
-        s.activation_bytes[ETT_RECOMPUTE_SELECTIVE] += n * o->activation_bytes;
+      s.activation_bytes[ETT_RECOMPUTE_SELECTIVE] +=
+          n * (o->selective ? o->recomputed_bytes : o->activation_bytes);
       s.flops += n * o->flops;
     }
     hide(&s, of_forward, of_backward, p->kinds[k].place == ETT_PLACE_MIDDLE);

@@ -63,6 +63,7 @@ typedef struct ett_operation {
   double dense_parameters;  /* weights on this device that every run uses */
   double expert_parameters; /* weights that differ between expert-parallel ranks */
   double activation_bytes;  /* kept from forward to backward */
+  double recomputed_bytes;  /* of them, when it is run again: its inputs */
   double flops;             /* forward + backward, as model FLOPs count them */
   int selective;            /* run again under ETT_RECOMPUTE_SELECTIVE */
   ett_role role;

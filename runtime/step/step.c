@@ -94,14 +94,19 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
   return 0;
 }
 
-/* Seconds of a message between two ranks, inside a node or across nodes. */
+/* Seconds of a message between two ranks, inside a node or across nodes. Across, all
+ * ranks of a stage that are on one node send at once. */
 static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, int across,
                        int32_t element_bytes) {
+  const ett_step_plan *p = e->plan;
+  int64_t stage = (int64_t)p->tp * p->cp * p->dp;
+  int64_t senders = stage < p->gpus_per_node ? stage : p->gpus_per_node;
   return ett_messages_ask(e, (ett_demand){.kind = kind,
                                           .amount = bytes,
                                           .nodes = across ? 2 : 1,
                                           .gpus_per_node = across ? 1 : 2,
                                           .ranks = 2,
+                                          .groups = across ? (int32_t)senders : 0,
                                           .element_bytes = element_bytes});
 }
 

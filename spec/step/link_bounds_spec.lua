@@ -72,3 +72,20 @@ describe("overlapped messages", function()
     end
   end)
 end)
+
+describe("sends between stages", function()
+  it("share the network of their node", function()
+    local model = llama(48, 6144, 64, 64, 24576, 51200)
+    local cluster = cluster_module.get "perlmutter"
+    cluster.links.inter.send_bandwidth_per_node = nil
+    for _, tp in ipairs { 1, 2, 4 } do
+      local e = estimate.new { model = model, cluster = cluster,
+        plan = { seq = 2048, pp = 4 // tp * 2, tp = tp, micro_batches = 8 } }
+      -- the stage whose ranks are the last of their node: tp ranks through 4.2 GB/s, at most 3.2 GB/s each
+      local s = e.stages[4 // tp]
+      local message = 2.0 * 2048 * 6144
+      local least = 8 * message * math.max(tp / 4.2e9, 1 / 3.3e9)
+      assert.is_true(s.send_seconds >= least, ("tp %d: %.3f s, the bytes need %.3f"):format(tp, s.send_seconds, least))
+    end
+  end)
+end)

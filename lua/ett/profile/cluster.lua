@@ -26,7 +26,8 @@ local fields = {
     intra = { "table", optional = true, fields = { bandwidth = rate, latency = latency,
       send_bandwidth = maybe_rate, curves = "table?", name = "string?", source = "string" } },
     inter = { "table", optional = true, fields = { bandwidth_per_gpu = rate, bandwidth_per_node = rate,
-      latency = latency, send_bandwidth = maybe_rate, hierarchical = "boolean?", name = "string?",
+      latency = latency, send_bandwidth = maybe_rate, send_bandwidth_per_node = maybe_rate,
+      hierarchical = "boolean?", name = "string?",
       source = "string" } },
   } },
   profile = { "text_or_table", optional = true,
@@ -147,6 +148,7 @@ function cluster_module.links(cluster, ranks_per_node)
     inter_per_node = inter and inter.bandwidth_per_node or 0.0,
     hierarchical = inter ~= nil and inter.hierarchical or false,
     inter_send = inter and inter.send_bandwidth or 0.0,
+    inter_send_node = inter and inter.send_bandwidth_per_node or 0.0,
     inter_latency = inter and inter.latency or default.inter, base_latency = default.base,
     curve = intra and ranks_per_node > 1 and curve_for(intra, ranks_per_node) or nil,
   }

@@ -29,7 +29,8 @@ end
 local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.role or nil end
 
 -- Fields of an operation that are not given; C has no defaults.
-local nothing = { dense_parameters = 0, expert_parameters = 0, activation_bytes = 0, flops = 0, selective = false,
+local nothing = { dense_parameters = 0, expert_parameters = 0, activation_bytes = 0, recomputed_bytes = 0, flops = 0,
+  selective = false,
   role = "outside", link = "none", beside_seconds = 0 }
 
 --- Adds an operation to the program; returns its index.
@@ -65,6 +66,7 @@ local function add_operator(state, item)
     forward_answer = forward, backward_answer = backward,
     dense_parameters = expert and 0 or parameters, expert_parameters = expert and parameters or 0,
     activation_bytes = op.activation_bytes and op.activation_bytes(s, p.dtype) or 0,
+    recomputed_bytes = item.selective and op.recomputed_bytes and op.recomputed_bytes(s, p.dtype) or 0,
     flops = product[op.family] and 3.0 * (op.model_flops and op.model_flops(s, state.configuration)
       or op.flops(s, "forward")) or 0,
   })

@@ -95,15 +95,29 @@ local function uneven(answer, kind, topology)
   return scaled
 end
 
+--- A send of which several leave a node at once, and that was sampled alone: at least the node's network is shared.
+local function shared(answer, kind, bytes, topology, cluster)
+  local inter = cluster.links and cluster.links.inter
+  if kind ~= "send_recv" or not topology.groups_per_node or not inter then return answer end
+  local least = bytes * topology.groups_per_node 
+    / (inter.send_bandwidth_per_node or inter.bandwidth_per_node)
+  if answer.seconds >= least then return answer end
+  local ratio, slower = least / answer.seconds, {}
+  for key, value in pairs(answer) do slower[key] = key:find "seconds$" and ratio * value or value end
+  slower.detail = ("%d sends share the node's network; %s"):format(topology.groups_per_node, answer.detail or "")
+  return slower
+end
+
 --- Seconds of one collective; `bytes` of the whole buffer (nccl-tests' convention).
 ---@param topology table nodes, gpus_per_node; ranks, where they are not the product of both
 function Times:collective(kind, bytes, topology, dtype)
-  local id = ("%s %.17g %d %d %d %s"):format(kind, bytes, topology.nodes, topology.gpus_per_node, topology.ranks or 0,
-    dtype)
+  local id = ("%s %.17g %d %d %d %d %s"):format(kind, bytes, topology.nodes, topology.gpus_per_node,
+    topology.ranks or 0, topology.groups_per_node or 0, dtype)
   local answer = self.collectives[id]
   if not answer then
     answer = uneven(check(self.profile and self.profile:collective(kind, bytes, topology, dtype)
       or require("ett.profile.cluster").collective(self.cluster, kind, bytes, topology), kind), kind, topology)
+    answer = shared(answer, kind, bytes, topology, self.cluster)
     self.collectives[id] = answer
   end
   return answer

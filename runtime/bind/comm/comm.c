@@ -42,6 +42,7 @@ static int comm_estimate(lua_State *L) {
       .inter_per_gpu = ett_lua_number_field(L, at, "inter_per_gpu", 0),
       .inter_per_node = ett_lua_number_field(L, at, "inter_per_node", 0),
       .inter_send = ett_lua_number_field(L, at, "inter_send", 0),
+      .inter_send_node = ett_lua_number_field(L, at, "inter_send_node", 0),
       .hierarchical = ett_lua_boolean_field(L, at, "hierarchical", 0),
       .inter_latency = ett_lua_number_field(L, at, "inter_latency", 0),
       .base_latency = ett_lua_number_field(L, at, "base_latency", 0),

@@ -36,6 +36,8 @@ void ett_step_lua_push_demand(lua_State *L, const ett_demands *demands, size_t i
     ett_lua_set_integer(L, "nodes", d->nodes);
     ett_lua_set_integer(L, "gpus_per_node", d->gpus_per_node);
     ett_lua_set_integer(L, "ranks", d->ranks);
+    if (d->groups > 0)
+      ett_lua_set_integer(L, "groups_per_node", d->groups);
   }
   ett_lua_set_integer(L, "element_bytes", d->element_bytes);
   if (time) {

@@ -44,6 +44,7 @@ static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, dense_parameters, NUMBER, NULL),
     FIELD(ett_operation, expert_parameters, NUMBER, NULL),
     FIELD(ett_operation, activation_bytes, NUMBER, NULL),
+    FIELD(ett_operation, recomputed_bytes, NUMBER, NULL),
     FIELD(ett_operation, flops, NUMBER, NULL),
     FIELD(ett_operation, selective, BOOLEAN, NULL),
     FIELD(ett_operation, beside_seconds, NUMBER, NULL),

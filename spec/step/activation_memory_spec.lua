@@ -1,0 +1,46 @@
+--- Activations of a layer against Korthikanti et al. 2022 (arXiv 2205.05198), table 2, by hand.
+local estimate = require "ett.step.estimate"
+local model_module = require "ett.model"
+
+--- Bytes that one more layer keeps: the difference of two models, so that embedding and head cancel.
+local function layer_bytes(h, plan)
+  local function run(layers)
+    local hyper = { layers = layers }
+    for key, value in pairs(h) do hyper[key] = value end
+    return estimate.new { model = model_module.new("gpt", hyper), plan = plan, cluster = "dgx_a100",
+      profile = false }.stages[1].activation_bytes
+  end
+  return run(3) - run(2)
+end
+
+describe("activations of a GPT layer", function()
+  -- heads, hidden, micro-batch of table 3: 22B, 175B, 530B, 1T
+  for _, case in ipairs { { 64, 6144, 4 }, { 96, 12288, 1 }, { 128, 20480, 1 }, { 160, 25600, 1 } } do
+    local a, h, b = table.unpack(case)
+    local s, t = 2048, 8
+    local hyper = { hidden = h, heads = a, ffn = 4 * h, vocab = 51200, max_positions = s, dropout = true,
+      attention = "fused_softmax" }
+    local plan = { seq = s, tp = t, micro_batch = b, micro_batches = 1, sequence_parallel = true, dtype = "fp16" }
+    local sbh = 1.0 * s * b * h
+
+    it(("are 34 sbh/t with selective recomputation, hidden %d"):format(h), function()
+      plan.recompute = "selective"
+      local wanted, got = 34 * sbh / t, layer_bytes(hyper, plan)
+      assert.is_true(math.abs(got / wanted - 1) <= 0.01, ("wanted %.4g, got %.4g"):format(wanted, got))
+    end)
+
+    it(("are sbh/t (34 + 5as/h) without, hidden %d"):format(h), function()
+      plan.recompute = "none"
+      local wanted, got = sbh / t * (34 + 5 * a * s / h), layer_bytes(hyper, plan)
+      assert.is_true(math.abs(got / wanted - 1) <= 0.01, ("wanted %.4g, got %.4g"):format(wanted, got))
+    end)
+  end
+
+  it("keep queries, keys and values of flash attention that is run again", function()
+    local hyper = { hidden = 1024, heads = 16, ffn = 4096, vocab = 32000 }
+    local plan = { seq = 1024, micro_batches = 1, recompute = "selective" }
+    local selective = layer_bytes(hyper, plan)
+    plan.recompute = "none"
+    assert.equal(4.0 * 16 * 1024, layer_bytes(hyper, plan) - selective) -- the log-sum-exp alone
+  end)
+end)
