@@ -99,7 +99,7 @@ end
 local function shared(answer, kind, bytes, topology, cluster)
   local inter = cluster.links and cluster.links.inter
   if kind ~= "send_recv" or not topology.groups_per_node or not inter then return answer end
-  local least = bytes * topology.groups_per_node 
+  local least = bytes * topology.groups_per_node
     / (inter.send_bandwidth_per_node or inter.bandwidth_per_node)
   if answer.seconds >= least then return answer end
   local ratio, slower = least / answer.seconds, {}
