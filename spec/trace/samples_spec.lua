@@ -56,6 +56,29 @@ describe("ett.trace.samples", function()
     end)
   end)
 
+  it("refuses to pool several shapes in one row", function()
+    local config = { kernel_name = "linear1", columns_name = { "mp", "F_dur(us)" }, targets = { { "aten::linear" } } }
+    local function check(widths)
+      local r = maker.new{ rank = 0 }
+      for i, width in ipairs(widths) do
+        r:host("cpu_op", "aten::linear", 1000 * i, 50, { args = width > 0 and { ["Input Dims"] = { { 4, width } } } })
+        r:kernel("gemm", 1000 * i + 200, 4, { launch = { ts = 1000 * i + 10, dur = 3 } })
+      end
+      local ok, why
+      maker.with({ r }, function(folder)
+        local t <close> = assert(require("ett.trace").open(folder, { args = { "Input Dims" } }))
+        ok, why = pcall(samples.check_one_shape, t, config)
+      end)
+      return ok, tostring(why)
+    end
+    assert.is_true(check{ 8, 8, 8 })
+    assert.is_true(check{ 0, 0, 0 }) -- shapes were not recorded
+    local ok, why = check{ 8, 16, 8 }
+    assert.is_false(ok)
+    assert.matches("'aten::linear', ran with 2 shapes of inputs", why, 1, true)
+    assert.matches("[[4,8]] (2 runs), [[4,16]] (1 runs)", why, 1, true)
+  end)
+
   it("takes the shape from a name", function()
     assert.same({ 1, 8, 8, 2048 }, samples.shape_of_name("a/NVIDIAA100_Softmax_fp16_1_8_8_2048", 4))
     assert.same({ 2, 4 }, samples.shape_of_name("x_2_4.pt.trace.json", 2))

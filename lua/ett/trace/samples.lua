@@ -158,6 +158,40 @@ local function sample(list, count)
   return stats.mean(picked)
 end
 
+--- Occurrences of a target by the shapes of their inputs: { { dims=, count= } }, most frequent first. Empty where the
+--- rows have no "Input Dims" (the trace must be open with that arg), or where several names are one occurrence.
+function samples.shapes(t, path)
+  local last = path[#path]
+  if type(last) ~= "string" then return {} end
+  local columns = stats.columns(t:events{ class = host_classes, name = last }, { "ts", "Input Dims" })
+  local at, counts, list = {}, {}, {}
+  for i, ts in ipairs(columns.ts) do at[ts] = columns["Input Dims"][i] end
+  for _, spans in ipairs((occurrences(t, {}, path))) do
+    local dims = at[spans[1][1]]
+    if dims then stats.count(counts, dims) end
+  end
+  for dims, count in pairs(counts) do list[#list + 1] = { dims = dims, count = count } end
+  table.sort(list, function(a, b)
+    if a.count ~= b.count then return a.count > b.count end
+    return a.dims < b.dims
+  end)
+  return list
+end
+
+--- Refuses a trace that holds several shapes of a target: one row is one shape.
+function samples.check_one_shape(t, config)
+  for i, path in ipairs(config.targets) do
+    local shapes = samples.shapes(t, path)
+    if #shapes > 1 then
+      local named = {}
+      for k = 1, math.min(#shapes, 5) do named[k] = ("%s (%d runs)"):format(shapes[k].dims, shapes[k].count) end
+      error_module.raise("format", "%s: target %d, '%s', ran with %d shapes of inputs, and a row is one shape: %s%s; "
+        .. "record each shape in a trace of its own", config.kernel_name, i, path[#path], #shapes,
+        table.concat(named, ", "), #shapes > 5 and ", …" or "")
+    end
+  end
+end
+
 --- One row of samples of an open trace, { shape…, times… }, and the number of occurrences of each target.
 ---@param config table { kernel_name =, columns_name = list, targets = list of paths }
 ---@param shape number[] values of the shape columns

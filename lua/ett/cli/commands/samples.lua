@@ -68,9 +68,10 @@ local function from_trace(opts, words)
   local lines, device = {}, nil
   for _, path in ipairs(expand(words, columns)) do
     local shape, source = shape_of(opts, config, path, columns)
-    local t, why = trace.open(path, {})
+    local t, why = trace.open(path, { args = { "Input Dims" } })
     if not t then error(error_module.from(why), 0) end
     local held <close> = t
+    error_module.wrap(path, samples.check_one_shape, held, config)
     local row, counts = error_module.wrap(path, samples.row, held, config, shape)
     device = device or samples.device_name(held)
     local cells = {}
