@@ -168,7 +168,8 @@ function published.plan(row, dtype)
     overlap_gradients = row.overlap_grad_reduce == true, overlap_parameters = row.overlap_param_gather == true,
     overlap_all_to_all = row.alltoall_overlap == "batch" and "batch" or nil,
     deduplicate_tokens = row.deduplicate_tokens or nil,
-    overlap_tensor = row.overlap_tp == true and row.sequence_parallel == true or nil,
+    overlap_tensor = row.sequence_parallel == true and (row.overlap_tp == true
+      or row.overlap_tp == nil and row.framework == "nemo") or nil,
     accumulate_gradients = row.fused_wgrad ~= true,
     scatter_sends = (row.tp or 1) > 1 and row.sequence_parallel ~= true,
     split = split_of(row, pp, interleaved and vp or 1),
@@ -194,6 +195,10 @@ function published.stack(row)
     local eager = get_stack "fsdp_eager"
     stack.norm, stack.cross_entropy, stack.launch_seconds = eager.norm, eager.cross_entropy, eager.launch_seconds
   end
+  -- Graphs of parts (Transformer Engine's, of a layer's module) replay most launches.
+  local parts = type(row.cuda_graphs) == "string" and row.cuda_graphs:find "^transformer_engine" ~= nil
+    or row.cuda_graphs == "local"
+  if parts then stack.launch_seconds, stack.moe_launches = stack.launch_seconds / 2, stack.moe_launches / 4 end
   stack.blocking = row.launch_blocking == true
   if row.cuda_graphs == "full_iteration" or row.cuda_graphs == "layer" then stack.graphs = true end
   return stack

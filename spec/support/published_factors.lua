@@ -49,12 +49,13 @@ factors.list = {
     prior = 45e-6, spread = 0.4 },
   { "launch_seconds, Megatron of 2021", of_stacks("launch_seconds", "megatron_2021"), prior = 60e-6, spread = 0.4 },
   { "launch_seconds, FSDP", of_stacks("launch_seconds", "fsdp_eager", "llm_foundry"), prior = 40e-6, spread = 0.4 },
-  { "moe_launches", of_stacks("moe_launches", "megatron", "megatron_moe", "megatron_fsdp", "fsdp_eager"), prior = 25,
+  { "moe_launches", of_stacks("moe_launches", "megatron", "megatron_moe", "megatron_fsdp", "fsdp_eager"), prior = 8,
     spread = 0.5 },
   { "exchange", of_stacks("exchange", "megatron", "megatron_moe", "megatron_fsdp", "fsdp_eager"), prior = 1.5,
     spread = 0.4 },
-  { "slowdown, FSDP", of_stacks("slowdown", "fsdp_eager", "llm_foundry", "torchtitan", "megatron_fsdp"), prior = 1.1,
-    spread = 0.06 },
+  { "sharded.ampere", place(in_step.sharded, "ampere"), prior = 1.02, spread = 0.03 },
+  { "sharded.hopper", place(in_step.sharded, "hopper"), prior = 1.1, spread = 0.06 },
+  { "sharded.blackwell", place(in_step.sharded, "blackwell"), prior = 1.1, spread = 0.06 },
 }
 
 --- Values that ett ships.

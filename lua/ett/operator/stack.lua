@@ -24,6 +24,7 @@ local fields = {
   moe_launches = { "nonnegative", default = 0, help = "further launches of routing, for each product of experts" },
   expert_launches = { "boolean", default = false, help = "each local expert's product is a launch of its own" },
   exchange = { "nonnegative", default = 1.0, help = "factor on the bytes of routing and permuting tokens" },
+  sharded = { "boolean", default = false, help = "weights are gathered beside computing (FSDP): in_step.sharded" },
   slowdown = { "positive", default = 1.0, least = 1,
     help = "factor on kernels: communication beside them takes multiprocessors and memory bandwidth" },
   launch_seconds = { "nonnegative", default = 0.0, help = "of the host, for each operator and pass" },

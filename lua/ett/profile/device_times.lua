@@ -26,8 +26,9 @@ local table_dtype = { fp16 = "bf16", mxfp8 = "fp8" }
 local function in_step_factor(device, dtype, flops)
   local most = in_step.products[device.generation] or in_step.products.other
   local share = math.max(0.0, math.min(1.0, math.log(flops / 1e9, 10)))
-  local limited = device.power_limit_watts and device.power_watts
-    and (device.power_watts / device.power_limit_watts) ^ in_step.power_exponent or 1.0
+  local watts, reference = device.power_limit_watts or device.power_watts, in_step.reference_watts[device.generation]
+  local crowded = watts and device:peak "bf16" and device:peak "bf16" > 0.5e12 * watts -- H20 has power to spare
+  local limited = crowded and reference and (reference / watts) ^ in_step.power_exponent or 1.0
   return 1 + ((most[dtype] or most.other) * limited - 1) * share
 end
 
@@ -155,6 +156,7 @@ end
 --- { seconds, low_seconds, high_seconds, provenance, detail } of one run of an operator, or nil.
 function DeviceTimes:operator(name, shape, dtype, pass)
   local found, factor = alone(self, name, shape, dtype, pass), self.stack.slowdown
+  if self.stack.sharded then factor = factor * (in_step.sharded[self.device.generation] or in_step.sharded.other) end
   if not found or factor == 1 then return found end
   return { seconds = found.seconds * factor, low_seconds = found.low_seconds * factor,
     high_seconds = found.high_seconds * factor, provenance = found.provenance, detail = found.detail }

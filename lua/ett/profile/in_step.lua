@@ -1,13 +1,15 @@
 --- Kernels in a step against kernels alone: rates and factors that no table of single kernels holds.
+--- Products, grouped products, attention and the streaming share are fitted on published steps
+--- (spec/bench/support/fit_published.lua), each pulled to the value that its comment names.
 local in_step = {}
 
 --- Time of a large product in a step over its time in a table, by generation and data type. Tables are short bursts.
 --- Products that run for a second are slower: bf16 by 11 to 17 % on H200 and 12 to 15 % on B200, fp8 by 0 to 5 %
 --- (aiconfigurator, gemm_sustained against gemm).
 in_step.products = {
-  ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.13, other = 1.03 },
-  blackwell = { bf16 = 1.13, other = 1.03, nvfp4 = 1.03 },
-  tpu = { bf16 = 1.13, other = 1.03 }, other = { bf16 = 1.13, other = 1.03 },
+  ampere = { bf16 = 1.16, other = 1.03 }, hopper = { bf16 = 1.2, other = 1.1 },
+  blackwell = { bf16 = 1.56, other = 1.21, nvfp4 = 1.05 },
+  tpu = { bf16 = 1.02, other = 1.03 }, other = { bf16 = 1.13, other = 1.03 },
 }
 
 --- Share of the memory bandwidth that norms reach: H200, norm_training, 8192 x 8192 bf16 (cuDNN, PyTorch,
@@ -16,15 +18,15 @@ in_step.norm_share = { fused = { forward = 0.79, backward = 0.73 }, torch = { fo
   compiled = { forward = 0.87, backward = 0.36 } }
 
 --- The same of other streaming kernels; assumed.
-in_step.stream_share = 0.80
+in_step.stream_share = 0.77
 
 --- Times of an attention kernel over those of the newest fused one, forward and backward, by generation of the device.
 --- FlashAttention 2 and 3 on H100, 1 and 2 on A100: Dao 2023 (arXiv 2307.08691), Shah et al. 2024 (arXiv 2407.08608),
 --- causal, head dimension 128.
 in_step.attention = {
-  cudnn = { hopper = { 1.0, 1.0 }, blackwell = { 1.1, 1.1 } }, flash2 = { hopper = { 1.75, 1.55 } },
+  cudnn = { hopper = { 1.03, 1.03 }, blackwell = { 1.32, 1.32 } }, flash2 = { hopper = { 1.98, 1.76 } },
   flash1 = { ampere = { 1.7, 1.45 }, hopper = { 2.7, 2.2 } },
-  flash1_triton = { ampere = { 1.5, 1.7 }, hopper = { 2.5, 2.5 } },
+  flash1_triton = { ampere = { 1.44, 1.63 }, hopper = { 2.5, 2.5 } },
 }
 
 --- Bytes that a cross entropy moves over those that the operator counts: Megatron's unfused 52 bytes a logit. Fused it
@@ -33,15 +35,22 @@ in_step.attention = {
 in_step.cross_entropy = { fused = 0.35, compiled = 0.45, torch = 0.7, megatron = 1.0 }
 
 --- Time of grouped products of experts over that of one product of all their rows; assumed.
-in_step.grouped = 1.15
+in_step.grouped = 1.61
 
 --- Exponent of the power limit in the rate of large products: power grows with the cube of the clock at the most, and
 --- with its square where voltage has reached its floor.
 in_step.power_exponent = 0.4
 
+--- Watts of the device that `products` of a generation are of: A100 and H100 SXM, GB200.
+in_step.reference_watts = { ampere = 400, hopper = 700, blackwell = 1200 }
+
+--- Factor on kernels while weights are gathered and gradients reduced beside them, by generation: communication takes
+--- multiprocessors, memory bandwidth and power.
+in_step.sharded = { ampere = 1.02, hopper = 1.15, blackwell = 1.08, other = 1.05 }
+
 --- Half-width of a step's 90 % interval, by generation: dense, mixture of experts. What remains of published steps when
 --- their source is left out of the fit (`ett bench published`), apart from the kernels' own errors.
-in_step.step_spread = { ampere = { 0.15, 0.30 }, hopper = { 0.18, 0.35 }, blackwell = { 0.22, 0.40 },
-  tpu = { 0.30, 0.40 }, other = { 0.30, 0.40 } }
+in_step.step_spread = { ampere = { 0.14, 0.30 }, hopper = { 0.22, 0.42 }, blackwell = { 0.20, 0.45 },
+  tpu = { 0.20, 0.36 }, other = { 0.30, 0.45 } }
 
 return in_step

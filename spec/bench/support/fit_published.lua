@@ -143,7 +143,7 @@ file:write("--- Factors of published_factors.lua fitted without one source each,
 local function line(theta_of)
   local words = {}
   for i = 1, count do words[i] = ("%.5g"):format(math.exp(theta_of[i])) end
-  return "{ " .. table.concat(words, ", ") .. " }"
+  return ("{\n      %s,\n      %s }"):format(table.concat(words, ", ", 1, 12), table.concat(words, ", ", 13))
 end
 for _, name in ipairs(sources) do
   file:write(("    [%q] = %s,\n"):format(name, line(linear_fit(rows, final, slopes, last, name))))
