@@ -5,7 +5,8 @@ local in_step = {}
 
 --- Time of a large product in a step over its time in a table, by generation and data type. Tables are short bursts.
 --- Products that run for a second are slower: bf16 by 11 to 17 % on H200 and 12 to 15 % on B200, fp8 by 0 to 5 %
---- (aiconfigurator, gemm_sustained against gemm).
+--- (aiconfigurator, gemm_sustained against gemm). The fitted values also hold what else slows products in a step:
+--- bf16 on Blackwell is far above what the sustained tables explain.
 in_step.products = {
   ampere = { bf16 = 1.16, other = 1.03 }, hopper = { bf16 = 1.2, other = 1.1 },
   blackwell = { bf16 = 1.56, other = 1.21, nvfp4 = 1.05 },
@@ -17,7 +18,7 @@ in_step.products = {
 in_step.norm_share = { fused = { forward = 0.79, backward = 0.73 }, torch = { forward = 0.55, backward = 0.32 },
   compiled = { forward = 0.87, backward = 0.36 } }
 
---- The same of other streaming kernels; assumed.
+--- The same of other streaming kernels; fitted, pulled to 0.8.
 in_step.stream_share = 0.77
 
 --- Times of an attention kernel over those of the newest fused one, forward and backward, by generation of the device.
@@ -34,7 +35,7 @@ in_step.attention = {
 --- log_softmax and its backward (36).
 in_step.cross_entropy = { fused = 0.35, compiled = 0.45, torch = 0.7, megatron = 1.0 }
 
---- Time of grouped products of experts over that of one product of all their rows; assumed.
+--- Time of grouped products of experts over that of one product of all their rows; fitted.
 in_step.grouped = 1.61
 
 --- Exponent of the power limit in the rate of large products: power grows with the cube of the clock at the most, and
