@@ -97,6 +97,58 @@ describe("words of trace, calibrate and sample", function()
   end)
 end)
 
+describe("a refused campaign", function()
+  if not require("needs").cpu("ett sample", _ENV) then return end
+  local lfs = require "lfs"
+  local function campaign(more, shape)
+    write("c.lua", ('return { name = "c", passes = 1, %s samples = { { operator = "own", shapes = { n = %d } } } }')
+      :format(more, shape))
+  end
+  local function operator(kernel)
+    write("own.lua", 'return { name = "own", summary = "s", schema = { n = "count" }, '
+      .. 'shape = function() return { n = 8 } end, flops = function() return 1.0 end, '
+      .. 'bytes = function() return 8.0 end, ' .. kernel .. " }")
+  end
+
+  it("leaves no folder", function()
+    operator ""
+    campaign('precision = "fp16",', 16)
+    refused("sample c.lua --backend cpu --out p", "the back end 'cpu' measures fp32, not 'fp16'", 2)
+    assert.is_nil(lfs.attributes(refusal.folder .. "/p"))
+  end)
+
+  it("leaves no table that blocks the right one", function()
+    operator ""
+    campaign("", 16)
+    assert.equal(1, (refusal.run "sample c.lua --backend cpu --out q --quiet"))
+    operator('kernel = function(k, s) k.gemm { a = k.tensor { s.n, s.n }, b = k.tensor { s.n, s.n }, '
+      .. 'c = k.tensor { s.n, s.n }, m = s.n, n = s.n, k = s.n } end')
+    campaign("seed = 3,", 32)
+    local status, out, err = refusal.run "sample c.lua --backend cpu --out q --quiet --no-check"
+    assert.equal(0, status, err)
+    assert.matches("1 measured, 0 failed", out)
+    folders.remove(refusal.folder .. "/q")
+  end)
+end)
+
+describe("the minimal operators of the pages", function()
+  it("halve their tokens on two context ranks", function()
+    local root = require("ett.host").root
+    local count = 0
+    for _, page in ipairs { "/operators/README.md" } do
+      local text = assert(require("ett.io").read(root .. page))
+      for body in text:gmatch("function op%.shape%(c%) return (%b{}) end") do
+        local shape = assert(load("local c = ... return " .. body))
+        local one = shape { micro_batch = 2, seq = 64, ffn = 32, hidden = 16, tp = 1, cp = 1 }
+        local two = shape { micro_batch = 2, seq = 64, ffn = 32, hidden = 16, tp = 1, cp = 2 }
+        assert.equal(one.tokens, 2 * two.tokens)
+        count = count + 1
+      end
+    end
+    assert.equal(2, count)
+  end)
+end)
+
 describe("a cluster file", function()
   -- A cluster of two devices; the arguments replace its rates.
   local function cluster(name, given)

@@ -214,7 +214,7 @@ describe("a user's own operator", function()
   it("is found beside the script", function()
     write("relu2", [[
       local op = { name = "relu2", summary = "squared ReLU", schema = { tokens = "count", width = "count" } }
-      function op.shape(c) return { tokens = c.micro_batch * c.seq, width = c.ffn // c.tp } end
+      function op.shape(c) return { tokens = c.micro_batch * c.seq // c.cp, width = c.ffn // c.tp } end
       function op.flops(s) return 2.0 * s.tokens * s.width end
       function op.bytes(s) return 4.0 * s.tokens * s.width end
       return op]])

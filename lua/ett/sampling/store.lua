@@ -167,14 +167,28 @@ local function check_continues(session, target, run, path, held)
   return lines, #settings > 0
 end
 
---- Opens a target's table to append to, and begins it where there is none. Raises where it cannot be continued.
+-- A table without rows that another campaign left: its failures say nothing about this one.
+local function is_leftover(held, run)
+  return held and held.rows == 0 and held.fingerprint and held.fingerprint ~= run.campaign.fingerprint
+    and not run.continue_changed
+end
+
+--- Opens a target's table to append to, and begins it where there is none, or a leftover. Raises if it cannot be
+-- continued.
 ---@return userdata journal, table held
 function store.open(session, target, run, path)
   local dimensions = #target.columns
   local held, lines, settings_changed = store.held(path, dimensions), {}, false
-  if held then lines, settings_changed = check_continues(session, target, run, path, held) end
+  local leftover = is_leftover(held, run)
+  if held and not leftover then lines, settings_changed = check_continues(session, target, run, path, held) end
   local header = header_text(session, target, run, sample_table.columns(target))
   local journal = error_module.must(sample.journal(path, header))
+  if leftover and is_leftover(store.held(path, dimensions), run) then -- under the lock
+    sample_visits.drop(path)
+    os.remove(path)
+    journal:close()
+    journal = error_module.must(sample.journal(path, header))
+  end
   held = store.held(path, dimensions) -- again: from here on no other process writes
   if not held.columns then lines = { (header:gsub("\n$", "")) } end -- it was cut before its first row
   for _, line in ipairs(lines) do error_module.must(journal:append(line)) end

@@ -358,12 +358,15 @@ return {
     common.on_begin, common.on_progress = bar.begin, bar.step
     if not share or share.rank() == 0 then say_notes(given) end
     common.share = share
+    local lfs = require "lfs"
+    local made = not lfs.attributes(opts.out)
     local ok, reports = pcall(function()
       if not share or share.rank() == 0 then require("ett.base.folder").make(opts.out) end
       if opts.active then return require("ett.sampling.active").run(given, common, target_error) end
       return sampler.run(given, common)
     end)
     bar.finish()
+    if not ok and made then lfs.rmdir(opts.out) end -- a refused campaign leaves nothing; a folder with files stays
     if not ok then give_up(share, reports) end
     return finish(reports, share, opts, target_error)
   end,
