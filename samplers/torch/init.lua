@@ -109,7 +109,8 @@ local function header_of(hello, options, warmup, active)
   local on_device = hello.device ~= "cpu"
   return {
     { "machine", sample.hostname() },
-    { "device", hello.device },
+    { "device", on_device and hello.device
+      or ("%s, %d processors"):format(machine.processor().model, sample.processors()) },
     { "driver", on_device and (machine.gpu_driver() or "unknown") or "none" },
     { "clock", on_device and machine.gpu_clock_text(options.device or 0)
       or ("%s MHz nominal"):format(machine.processor().mhz or "?") },
@@ -198,7 +199,8 @@ function backend.open(options)
     session.close()
     return nil, err
   end
-  session.torch_device, session.device = hello.device, (hello.device:gsub("[^%w%-]", ""))
+  session.torch_device = hello.device
+  session.device = (hello.device == "cpu" and machine.processor().model or hello.device):gsub("[^%w%-]", "")
   session.header = header_of(hello, options, warmup, active)
 
   --- Times every pass of an operator on a shape: { forward = result, … } | nil, error.

@@ -39,19 +39,21 @@ describe("samplers/torch on the host", function()
   with_torch("measures as many iterations as a schedule says, as a plain loop of PyTorch does", function()
     local op_shapes = { gelu = { tokens = 256, width = 512 }, layer_norm = { tokens = 256, hidden = 512 },
       linear_qkv = { tokens = 256, in_features = 512, out_features = 512 } }
-    local worst
-    for _ = 1, 4 do -- a loaded machine slows one of the two down for a while
+    local own, plain, worst = {}, {}, nil -- the least of all rounds: a loaded machine slows one of the two for a while
+    for round = 1, 6 do
+      if round > 1 then loop = plain_loop(256, 512) end
       worst = 1
       for name, s in pairs(op_shapes) do
         local results = assert(session.measure(operator.get(name), s))
         for pass, seconds in pairs(loop[name]) do
+          local key = name .. pass
           assert.equal(12, results[pass].repeats)
-          local ratio = results[pass].min_seconds / seconds
-          worst = math.max(worst, ratio, 1 / ratio)
+          own[key] = math.min(own[key] or math.huge, results[pass].min_seconds)
+          plain[key] = math.min(plain[key] or math.huge, seconds)
+          worst = math.max(worst, own[key] / plain[key], plain[key] / own[key])
         end
       end
       if worst < 1.5 then break end
-      loop = plain_loop(256, 512)
     end
     assert.is_true(worst < 1.5, ("%.2f times apart"):format(worst))
   end)
@@ -67,8 +69,9 @@ describe("samplers/torch on the host", function()
       assert.equal(2, report.measured, report.name)
       assert.equal(0, report.failed, report.name)
     end
-    local attention = command.read(folder, "out/cpu_flash_attention_fp32.csv")
-    local gelu = command.read(folder, "out/cpu_gelu_fp32.csv")
+    local device = require("ett.sampling.machine").processor().model:gsub("[^%w%-]", "") -- as the back end cpu names it
+    local attention = command.read(folder, ("out/%s_flash_attention_fp32.csv"):format(device))
+    local gelu = command.read(folder, ("out/%s_gelu_fp32.csv"):format(device))
     assert.matches("\n# libraries: PyTorch %d", gelu)
     assert.matches("\n# time: clock of the host around each pass, %d+ thread", gelu)
     assert.matches("\n#~ repeats: %d+,%d+: forward: [%d.]+ [%d.]+ [%d. ]+\n", gelu)

@@ -27,16 +27,19 @@ def flat(tensor):
     return tensor.detach().to(torch.float64).flatten().tolist()
 
 
+def joined(tensors):
+    return [x for tensor in tensors for x in flat(tensor)]
+
+
 for line in sys.stdin:
     request = json.loads(line)
     torch.manual_seed(7)
     request["dtype"] = "fp32"
     run, leaves = worker.prepare(request, "cpu")
     if request["passes"] == ["update"]:
-        leaf = leaves[0]
-        before, gradient = flat(leaf), flat(leaf.grad)
+        before, gradient = joined(leaves), joined(leaf.grad for leaf in leaves)
         run()
-        print(json.dumps({"before": before, "gradient": gradient, "after": flat(leaf)}), flush=True)
+        print(json.dumps({"before": before, "gradient": gradient, "after": joined(leaves)}), flush=True)
         continue
     found = {name: v for name, v in variables(run, {}).items() if isinstance(v, torch.Tensor)}
     output = run()

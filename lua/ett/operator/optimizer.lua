@@ -76,9 +76,12 @@ function optimizer.encoder(c)
 end
 
 optimizer.torch = [[
-p = tensor(s.params, dtype=torch.float32)
-p.grad = torch.randn_like(p)
-adam = torch.optim.AdamW([p], lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01, **({"fused": True} if p.is_cuda else {}))
+count = s.tensors or 1
+weights = [tensor(s.params // count + (i < s.params % count), dtype=torch.float32) for i in range(count)]
+for w in weights:
+    w.grad = torch.randn_like(w)
+fused = {"fused": True} if weights[0].is_cuda else {}
+adam = torch.optim.AdamW(weights, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01, **fused)
 return adam.step
 ]]
 
