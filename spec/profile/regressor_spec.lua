@@ -145,7 +145,7 @@ describe("ett.regressor", function()
 
   fits("refuses what cannot be fitted, in words", function()
     for _, case in ipairs {
-      { { rows = rows, seconds = { 1 } }, "times want" },
+      { { rows = rows, seconds = { 1 } }, "times need" },
       { { family = "gem", rows = rows, seconds = seconds }, "gem" },
       { { kind = "hybird", rows = rows, seconds = seconds }, "hybrid" },
       { { family = "gemm", rows = { { 1, 2, 3, 0 }, { 1, 2, 3, 4 } }, seconds = { 1, 1 } }, "dimension 4" },
