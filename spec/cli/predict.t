@@ -89,3 +89,10 @@ $ mkdir -p mine/lua/architectures mine/lua/parts
 > ETT_PATH=$PWD/mine ett predict --model twofold layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4
 twofold (0.17 B parameters) on 1 x NVIDIAA100-SXM4-80GB (perlmutter)
 ...
+
+# A plan that does not fit is priced, and said not to fit; scripts ask for exit 1.
+
+$ ett predict --model llama layers=80 hidden=8192 heads=64 vocab=32000 seq=4096 micro_batches=1 --require-fit --quiet
+...
+ett: predict: the plan needs ... GB on its fullest device, which has 80.00 GB
+?1

@@ -48,3 +48,47 @@ describe("a sweep", function()
     assert.equal("vp = 2 needs schedule = 'interleaved', got 'zb_h1'", s.refusal)
   end)
 end)
+
+describe("a sweep in which nothing fits", function()
+  local model = require("ett.model").new("llama", { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, ffn = 28672,
+    vocab = 128256 })
+  local function swept(plan, over)
+    return require("ett.search.sweep").new { model = model, cluster = "dgx_h100", plan = plan, over = over }
+  end
+
+  it("says so first, and names a change that fits", function()
+    local s = swept({ seq = 4096, micro_batches = 4 }, { tp = { 2, 4 }, pp = { 1, 2 } })
+    local first = tostring(s):match("^[^\n]*")
+    assert.matches("^nothing fits the 80.00 GB of a device: the least is [%d%.]+ GB, with tp=4 pp=2; ", first)
+    local plan = { seq = 4096, micro_batches = 4, tp = 4, pp = 2 }
+    for name, value in first:match("; (.-) too would fit"):gmatch "(%w+)=(%w+)" do
+      plan[name] = math.tointeger(tonumber(value)) or value
+    end
+    assert.is_true(require("ett.step.estimate").new { model = model, cluster = "dgx_h100", plan = plan }.fits)
+  end)
+
+  it("is silent when a plan fits", function()
+    assert.is_nil(swept({ seq = 4096, micro_batches = 4, dp = 8, zero = 3 }, { tp = { 1, 8 } }).nothing_fits)
+  end)
+end)
+
+describe("a sweep over dtypes", function()
+  it("does not depend on their order", function()
+    local model = require("ett.model").new("llama", { layers = 24, hidden = 2048, heads = 16, ffn = 5632,
+      vocab = 32000 })
+    local function times(dtypes)
+      local by_dtype = {}
+      for _, row in ipairs(require("ett.search.sweep").new { model = model, cluster = "perlmutter",
+        plan = { seq = 2048, micro_batches = 4, dp = 8, pp = 2, zero = 1 }, over = { dtype = dtypes } }.rows) do
+        by_dtype[row.dtype] = row.step_seconds
+      end
+      return by_dtype
+    end
+    local one, other = times { "fp32", "bf16" }, times { "bf16", "fp32" }
+    assert.same(one, other)
+    for dtype, seconds in pairs(one) do
+      assert.equal(require("ett.step.estimate").new { model = model, cluster = "perlmutter", plan = { seq = 2048,
+        micro_batches = 4, dp = 8, pp = 2, zero = 1, dtype = dtype } }.step_seconds, seconds)
+    end
+  end)
+end)

@@ -333,12 +333,15 @@ describe("estimate", function()
     near(run({ pp = 4, tp = 2, dp = 2, cp = 2 }).model_flops_per_step, 2 * e.model_flops_per_step, "any layout")
   end)
 
-  it("warns when the plan does not fit", function()
+  it("says in the memory line when the plan does not fit", function()
     local small = {}
     for k, v in pairs(cluster) do small[k] = v end
     small.device = { name = "S", peak_flops = cluster.device.peak_flops, memory_bytes = 1e9, memory_bandwidth = 1e12 }
     local e = run({}, { cluster = small })
-    assert.matches("^the fullest device needs [%d%.]+ GB, it has 1.0 GB$", e.warnings[1])
+    assert.is_false(e.fits)
+    assert.matches("memory +[%d%.]+ GB of 1.00 GB on the fullest device: does not fit, [%d%.]+ GB too much",
+      tostring(e))
+    assert.is_true(run {}.fits)
   end)
 
   it("refuses times that are none", function()

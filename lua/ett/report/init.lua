@@ -79,8 +79,9 @@ function report.estimate(e)
   }
   if e.mfu_percent then rows[#rows + 1] = { "MFU", ("%.1f %%"):format(e.mfu_percent) } end
   rows[#rows + 1] = { "bubble", ("%.1f %% of the pipeline"):format(e.bubble_percent) }
-  rows[#rows + 1] = { "memory", ("%s GB of %s GB on the fullest device"):format(gigabytes(e.memory_bytes),
-    gigabytes(e.memory_limit_bytes)) }
+  rows[#rows + 1] = { "memory", ("%s GB of %s GB on the fullest device%s"):format(gigabytes(e.memory_bytes),
+    gigabytes(e.memory_limit_bytes), e.fits and "" or (": does not fit, %s GB too much"):format(
+      gigabytes(e.memory_bytes - e.memory_limit_bytes))) }
   if e.gradient_exposed_seconds + e.gradient_overlapped_seconds > 0 then
     rows[#rows + 1] = { "gradients", ("%s exposed, %s overlapped"):format(time_text(e.gradient_exposed_seconds),
       time_text(e.gradient_overlapped_seconds)) }
@@ -158,6 +159,7 @@ end
 function report.sweep(s, limit)
   local lines = { ("%s on %s: %d plans evaluated, %d refused, best by %s"):format(s.model, s.cluster, s.evaluated,
     s.refused, s.objective) , "" }
+  if s.nothing_fits then table.insert(lines, 1, s.nothing_fits) end
   local header = {}
   for i, name in ipairs(s.fields) do header[i] = name end
   for _, name in ipairs { "micro-batches", "devices", "step ms", "tokens/s", "bubble %", "memory GB", "fits" } do

@@ -7,6 +7,7 @@
 -- Any field of a plan may be swept. The model is lowered once per program (ett.plan.fields); each plan is then one call
 -- of the evaluation that single predictions use, so the totals have the same digits.
 local error_module = require "ett.base.error"
+local estimate = require "ett.step.estimate"
 local fields = require "ett.plan.fields"
 local lower = require "ett.step.lower"
 local plan_module = require "ett.plan"
@@ -177,6 +178,51 @@ local function sort_rows(rows, objective)
   for _, row in ipairs(rows) do row.index, row.rank, row.lowered = nil, nil, nil end
 end
 
+-- Changes that take memory from a device, the cheapest in time first.
+local changes = {
+  { recompute = "selective" }, { zero = 1 }, { zero = 1, recompute = "selective" }, { recompute = "full" },
+  { zero = 1, recompute = "full" }, { zero = 3 }, { zero = 3, recompute = "full" },
+}
+
+--- The row of least memory under one of the changes, on as many devices or on more: words and bytes of the first plan
+--- that fits.
+local function what_would_fit(run, base, least)
+  for _, more in ipairs { { "tp", 1 }, { "tp", 2 }, { "tp", 4 }, { "tp", 8 }, { "pp", 2 }, { "pp", 4 }, { "pp", 8 } } do
+    for _, change in ipairs(changes) do
+      local p, words = {}, {}
+      for name, value in pairs(base) do p[name] = value end
+      for _, name in ipairs(run.names) do p[name] = least[name] end
+      p.global_batch, p.micro_batches = nil, least.micro_batches
+      for _, name in ipairs(schema.keys(change)) do
+        p[name] = change[name]
+        words[#words + 1] = ("%s=%s"):format(name, change[name])
+      end
+      if more[2] > 1 then
+        p[more[1]] = p[more[1]] * more[2]
+        words[#words + 1] = ("%s=%d"):format(more[1], p[more[1]])
+      end
+      local ok, e = pcall(estimate.new, { model = run.model, cluster = run.cluster, times = run.times, plan = p })
+      if ok and e.fits then return table.concat(words, " "), e.memory_bytes end
+    end
+  end
+end
+
+--- A sentence when no row fits: the least memory, and what would fit. nil when one does.
+local function nothing_fits(run, base)
+  local least
+  for _, row in ipairs(run.rows) do
+    if row.fits then return nil end
+    if not least or row.memory_bytes < least.memory_bytes then least = row end
+  end
+  if not least then return nil end
+  local own = {}
+  for i, name in ipairs(run.names) do own[i] = ("%s=%s"):format(name, tostring(least[name])) end
+  local words, bytes = what_would_fit(run, base, least)
+  return ("nothing fits the %.2f GB of a device: the least is %.2f GB, with %s; %s"):format(run.memory_limit / 1e9,
+    least.memory_bytes / 1e9, table.concat(own, " "), words and ("%s too would fit, with %.2f GB"):format(words,
+      bytes / 1e9) or "give it more devices")
+end
+
 --- Evaluates every combination.
 ---@param given table { model, cluster, plan = base fields, over = { field = list }, devices?, objective?,
 ---  profile?, times? }; devices keeps only plans on that many
@@ -199,11 +245,13 @@ function sweep.new(given)
   local p = setmetatable({}, { __index = base })
   combinations(run, p, 1)
   finish_pending(run, p)
+  local unfit = nothing_fits(run, base)
   for _, lowered in pairs(run.programs) do lowered.program:close() end
   for _, demands in pairs(run.demands) do demands:close() end
   sort_rows(run.rows, objective)
   return setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
-    evaluated = #run.rows, refused = run.refused, refusal = run.refusal, rows = run.rows, base = base }, Sweep)
+    evaluated = #run.rows, refused = run.refused, refusal = run.refusal, nothing_fits = unfit,
+    rows = run.rows, base = base }, Sweep)
 end
 
 function Sweep.__tostring(self)
@@ -211,7 +259,7 @@ function Sweep.__tostring(self)
 end
 function Sweep.__json(self)
   return { cluster = self.cluster, model = self.model, objective = self.objective, evaluated = self.evaluated,
-    refused = self.refused, rows = self.rows, plan = self.base }
+    refused = self.refused, nothing_fits = self.nothing_fits, rows = self.rows, plan = self.base }
 end
 
 return setmetatable(sweep, { __call = function(_, given) return sweep.new(given) end })

@@ -152,10 +152,6 @@ end
 
 local function warnings_of(e)
   local list = {}
-  if e.memory_limit_bytes and e.memory_bytes > e.memory_limit_bytes then
-    list[#list + 1] = ("the fullest device needs %.1f GB, it has %.1f GB"):format(e.memory_bytes / 1e9,
-      e.memory_limit_bytes / 1e9)
-  end
   local assumed = {}
   for _, line in ipairs(e.operators) do
     if line.provenance == "assumed" then assumed[#assumed + 1] = line.name end
@@ -247,6 +243,7 @@ function estimate.new(given)
     gradient_exposed_seconds = sums.gradient, gradient_overlapped_seconds = sums.gradient_hidden,
     all_to_all_exposed_seconds = exchange_exposed, all_to_all_overlapped_seconds = exchange_hidden,
     memory_bytes = result.memory_bytes, memory_limit_bytes = cluster.device.memory_bytes,
+    fits = result.memory_bytes <= cluster.device.memory_bytes,
     units = result.units,
   }, Estimate)
   for _, s in ipairs(e.stages) do

@@ -69,6 +69,7 @@ return {
     { "timings", "FILE", "recorded model calls (JSON) in place of a profile, for --composition reference" },
     { "tokens", "N", "also say how long a run over N tokens takes, and costs", kind = "positive" },
     { "chrome-trace", "FILE", "also write the step's pipeline as a Chrome trace" },
+    { "require-fit", "exit 1 when the fullest device has too little memory" },
     { "json", "print JSON" },
     { "quiet", "print the step's seconds only" },
   },
@@ -78,7 +79,7 @@ return {
       error_module.raise("usage", "predict: give --config or --model %s, not both", opts.model)
     end
     if opts.composition == "reference" then
-      for _, name in ipairs { "tokens", "chrome_trace" } do
+      for _, name in ipairs { "tokens", "chrome_trace", "require_fit" } do
         if opts[name] then
           error_module.raise("usage", "predict: --%s goes with --composition default", (name:gsub("_", "-")))
         end
@@ -107,6 +108,10 @@ return {
       print(("%.17g"):format(e.step_seconds))
     else
       print(tostring(e))
+    end
+    if opts.require_fit and not e.fits then
+      error_module.raise("limit", "predict: the plan needs %.2f GB on its fullest device, which has %.2f GB",
+        e.memory_bytes / 1e9, e.memory_limit_bytes / 1e9)
     end
     return 0
   end,

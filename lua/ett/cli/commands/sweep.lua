@@ -38,6 +38,7 @@ return {
     { "devices", "N", "keep only plans on this many devices", kind = "count" },
     { "objective", "NAME", "step_seconds, tokens_per_second, tokens_per_second_per_device or memory_bytes",
       default = "step_seconds" },
+    { "require-fit", "exit 1 when no plan fits the devices' memory" },
     { "json", "print every row as JSON" },
     { "quiet", "print the best row's seconds only" },
   },
@@ -66,6 +67,7 @@ return {
     else
       print(tostring(s))
     end
+    if opts.require_fit and s.nothing_fits then error_module.raise("limit", "sweep: %s", s.nothing_fits) end
     return 0
   end,
 }
