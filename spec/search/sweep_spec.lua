@@ -50,10 +50,10 @@ describe("a sweep", function()
 end)
 
 describe("a sweep in which nothing fits", function()
-  local model = require("ett.model").new("llama", { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, ffn = 28672,
+  local own = require("ett.model").new("llama", { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, ffn = 28672,
     vocab = 128256 })
   local function swept(plan, over)
-    return require("ett.search.sweep").new { model = model, cluster = "dgx_h100", plan = plan, over = over }
+    return require("ett.search.sweep").new { model = own, cluster = "dgx_h100", plan = plan, over = over }
   end
 
   it("says so first, and names a change that fits", function()
@@ -64,7 +64,7 @@ describe("a sweep in which nothing fits", function()
     for name, value in first:match("; (.-) too would fit"):gmatch "(%w+)=(%w+)" do
       plan[name] = math.tointeger(tonumber(value)) or value
     end
-    assert.is_true(require("ett.step.estimate").new { model = model, cluster = "dgx_h100", plan = plan }.fits)
+    assert.is_true(require("ett.step.estimate").new { model = own, cluster = "dgx_h100", plan = plan }.fits)
   end)
 
   it("is silent when a plan fits", function()
@@ -74,11 +74,11 @@ end)
 
 describe("a sweep over dtypes", function()
   it("does not depend on their order", function()
-    local model = require("ett.model").new("llama", { layers = 24, hidden = 2048, heads = 16, ffn = 5632,
+    local own = require("ett.model").new("llama", { layers = 24, hidden = 2048, heads = 16, ffn = 5632,
       vocab = 32000 })
     local function times(dtypes)
       local by_dtype = {}
-      for _, row in ipairs(require("ett.search.sweep").new { model = model, cluster = "perlmutter",
+      for _, row in ipairs(require("ett.search.sweep").new { model = own, cluster = "perlmutter",
         plan = { seq = 2048, micro_batches = 4, dp = 8, pp = 2, zero = 1 }, over = { dtype = dtypes } }.rows) do
         by_dtype[row.dtype] = row.step_seconds
       end
@@ -87,7 +87,7 @@ describe("a sweep over dtypes", function()
     local one, other = times { "fp32", "bf16" }, times { "bf16", "fp32" }
     assert.same(one, other)
     for dtype, seconds in pairs(one) do
-      assert.equal(require("ett.step.estimate").new { model = model, cluster = "perlmutter", plan = { seq = 2048,
+      assert.equal(require("ett.step.estimate").new { model = own, cluster = "perlmutter", plan = { seq = 2048,
         micro_batches = 4, dp = 8, pp = 2, zero = 1, dtype = dtype } }.step_seconds, seconds)
     end
   end)
