@@ -29,7 +29,8 @@ local titles = { { "all", "All" }, { "architecture", "By architecture" }, { "har
 local judgements = [[
 ## Judgements made with errors in view
 
-Fields that rows leave open, and mechanisms, were chosen by reading code and papers, but after errors had been seen:
+Mechanisms, priors and answers to open fields were chosen after errors of all rows had been seen. They are from memory
+of the software and were not checked against its code. The errors above are therefore optimistic:
 
 - MaxText rows without a stated policy recompute in full: its default `remat_policy`.
 - PyTorch's selective checkpointing of torchtitan and fms-fsdp counts as half of a full recomputation.
