@@ -182,6 +182,7 @@ void ett_program_finish(ett_program *p) {
     s.activation_bytes[ETT_RECOMPUTE_HALF] = (s.activation_bytes[ETT_RECOMPUTE_NONE] +
                                               s.activation_bytes[ETT_RECOMPUTE_FULL]) /
                                              2;
+    s.layer_parameters = s.dense_parameters + s.expert_parameters;
     p->sums[k] = s;
   }
 }
@@ -223,6 +224,8 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n) {
     to->recompute[r] += n * of->recompute[r];
     to->activation_bytes[r] += n * of->activation_bytes[r];
   }
+  if (of->layer_parameters > to->layer_parameters)
+    to->layer_parameters = of->layer_parameters;
   if (of->layer_bytes > to->layer_bytes)
     to->layer_bytes = of->layer_bytes;
 }

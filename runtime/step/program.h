@@ -89,6 +89,7 @@ typedef struct ett_layer_sums {
   double dense_parameters, expert_parameters;
   double activation_bytes[ETT_RECOMPUTES]; /* by recompute */
   double layer_bytes;                      /* all activations of the largest one layer */
+  double layer_parameters;                 /* of the largest one layer */
   double flops;
 } ett_layer_sums;
 

@@ -165,21 +165,34 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
   double data = (double)e->dense.degree, expert_data = (double)e->expert.degree;
   double whole = s->dense_parameters + s->expert_parameters;
   double shard = s->dense_parameters / data + s->expert_parameters / expert_data;
-  double working = 0;
+  double working = 0, layer = 0;
   s->weight_bytes = (p->zero >= ETT_ZERO_PARAMETERS ? shard : whole) * p->weight_bytes;
   s->gradient_bytes = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * p->gradient_bytes;
   s->optimizer_bytes =
       (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
   for (int v = rank; v < p->pp * p->vp; v += p->pp) {
     a->in_flight[v] = a->sums[v].activation_bytes[p->recompute];
+    if (a->sums[v].layer_parameters > layer)
+      layer = a->sums[v].layer_parameters;
     if (a->sums[v].layer_bytes > working)
       working = a->sums[v].layer_bytes;
   }
   s->activation_bytes = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight);
   if (p->recompute >= ETT_RECOMPUTE_FULL)
     s->activation_bytes += working; /* the layer that is being run again */
-  s->memory_bytes =
-      s->weight_bytes + s->gradient_bytes + s->optimizer_bytes + s->activation_bytes;
+  /* A layer is gathered whole, and with overlap the next one beside it; the gradient of a
+   * layer is whole until it is reduced (PyTorch FSDP). */
+  double gathered = p->overlap_parameters ? 2 : 1;
+  if (p->zero >= ETT_ZERO_GRADIENTS && (data > 1 || expert_data > 1))
+    s->temporary_bytes = layer * p->gradient_bytes;
+  if (p->zero >= ETT_ZERO_PARAMETERS && (data > 1 || expert_data > 1))
+    s->temporary_bytes += gathered * layer * p->weight_bytes;
+  double held = whole * p->gradient_bytes - s->gradient_bytes +
+                (whole * p->weight_bytes - s->weight_bytes);
+  if (s->temporary_bytes > held) /* no more than the shards of others */
+    s->temporary_bytes = held;
+  s->memory_bytes = s->weight_bytes + s->gradient_bytes + s->optimizer_bytes +
+                    s->activation_bytes + s->temporary_bytes;
 }
 
 static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {

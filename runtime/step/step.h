@@ -60,7 +60,9 @@ typedef struct ett_step_stage {
   double optimizer_seconds;
   double gather_seconds, gather_exposed_seconds;
   double end_seconds;
-  double weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes, memory_bytes;
+  double weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes;
+  double temporary_bytes; /* ZeRO-2 and 3: a layer whole, its weights and gradient */
+  double memory_bytes;
 } ett_step_stage;
 
 typedef struct ett_step_result {

@@ -44,3 +44,20 @@ describe("activations of a GPT layer", function()
     assert.equal(4.0 * 16 * 1024, layer_bytes(hyper, plan) - selective) -- the log-sum-exp alone
   end)
 end)
+
+describe("a step under ZeRO-3", function()
+  it("holds a whole layer, the next one where gathers overlap, and a whole layer's gradient", function()
+    local model = model_module.new("llama", { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, ffn = 28672,
+      vocab = 128256 })
+    local layer = 8192.0 * (8192 * 2 + 2 * 1024 + 3 * 28672) + 2 * 8192 -- q, o, k, v, three of the MLP, norms
+    local head = 128256.0 * 8192 + 8192 -- larger than a layer
+    for overlap, wholes in pairs { [false] = 1, [true] = 2 } do
+      local e = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 4096, dp = 64, zero = 3,
+        micro_batches = 1, overlap_parameters = overlap } }
+      local s, most = e.stages[1], math.max(layer, head)
+      assert.near(most * (2 * wholes + 4), s.temporary_bytes, 1e-6 * most)
+      assert.equal(s.weight_bytes + s.gradient_bytes + s.optimizer_bytes + s.activation_bytes + s.temporary_bytes,
+        s.memory_bytes)
+    end
+  end)
+end)

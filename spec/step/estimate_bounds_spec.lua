@@ -131,7 +131,8 @@ describe("an estimate's JSON", function()
     end
     for _, s in ipairs(data.stages) do
       near(busy(s) / data.step_seconds, s.percent / 100, "stage")
-      near(s.memory_bytes, s.weight_bytes + s.gradient_bytes + s.optimizer_bytes + s.activation_bytes, "memory")
+      near(s.memory_bytes, s.weight_bytes + s.gradient_bytes + s.optimizer_bytes + s.activation_bytes
+        + s.temporary_bytes, "memory")
     end
   end)
 end)

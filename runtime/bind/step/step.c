@@ -159,6 +159,7 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
       STAGE(gradient_bytes),
       STAGE(optimizer_bytes),
       STAGE(activation_bytes),
+      STAGE(temporary_bytes),
       STAGE(memory_bytes),
   };
   lua_createtable(L, 0, 24);
