@@ -1,0 +1,115 @@
+--- Steps, messages and memory against bounds and oracles; speed of the event engine and of large steps.
+package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
+local random_plans = require "random_plans"
+
+local bench = { summary = "random plans against bounds of links and devices, sweeps, groups; speed of the engine" }
+
+local function row(measure, value, target, pass)
+  return { measure = measure, value = value, target = target, pass = pass }
+end
+
+--- Seconds that the network needs for weights and gradients of a stage: dense models, one rank of a node to a group.
+local function card_seconds(stage, p, cluster)
+  local inter = cluster.links.inter
+  if p.pp > 1 or p.dp < 2 or p.cp > 1 or p.tp < cluster.gpus_per_node or not inter then return 0 end
+  local share = (p.dp - 1) / p.dp * stage.parameters / inter.bandwidth_per_gpu
+  local weights = 2 -- bytes of a weight
+  if p.zero == 3 then return share * p.micro_batches * (2 * weights + 4) end
+  if p.zero == 2 then return share * (p.micro_batches * 4 + weights) end
+  return share * (p.zero == 1 and 4 + weights or 8)
+end
+
+--- Random plans on every cluster: how many steps are below a bound, and how many differ in a sweep.
+local function plans(count)
+  local ett = require "ett"
+  local model, below, differ, tried = random_plans.llama(8), 0, 0, 0
+  local names = require("ett.profile.cluster").names()
+  for i, p in ipairs(random_plans.plans(count, 2026, model)) do
+    local cluster = ett.cluster.get(names[1 + i % #names])
+    if not cluster.device.peak_flops[p.dtype] then p.dtype = "bf16" end
+    local ok, e = pcall(ett.estimate, { model = model, cluster = cluster, plan = random_plans.with(p, {}) })
+    if ok then
+      tried = tried + 1
+      local products = e.model_flops_per_step / e.devices / e.peak_flops_per_second
+      local bound = math.max(products, card_seconds(e.stages[1], p, cluster))
+      if e.step_seconds < bound * (1 - 1e-9) then below = below + 1 end
+      local base = random_plans.with(p, {})
+      base.zero = nil
+      local s = ett.sweep { model = model, cluster = cluster, plan = base,
+        over = { zero = { (p.zero + 1) % 4, p.zero } } }
+      for _, r in ipairs(s.rows) do
+        if r.zero == p.zero and r.step_seconds ~= e.step_seconds then differ = differ + 1 end
+      end
+    end
+  end
+  return tried, below, differ
+end
+
+--- Groups whose most nodes differ from the rank map's.
+local function groups(count)
+  local pick, group, differ = random_plans.generator(5), require("ett.step").group, 0
+  for _ = 1, count do
+    local degree, stride = pick { 1, 2, 3, 4, 6, 8, 12 }, pick { 1, 2, 3, 4, 6, 8 }
+    local gpus, blocks = pick { 1, 2, 4, 6, 8, 72 }, pick { 1, 2, 3, 5 }
+    local most, world = 1, blocks * degree * stride
+    for first = 0, world - 1 do
+      if first // stride % degree == 0 then
+        local nodes, seen = 0, {}
+        for i = 0, degree - 1 do
+          local node = (first + i * stride) // gpus
+          if not seen[node] then seen[node], nodes = true, nodes + 1 end
+        end
+        most = math.max(most, nodes)
+      end
+    end
+    if group(degree, stride, gpus, world) ~= most then differ = differ + 1 end
+  end
+  return differ
+end
+
+--- Millions of events a second of a schedule.
+local function events(schedule, chunks)
+  local stages, micro_batches, times = 16, 8192 // chunks, {}
+  for i = 1, stages * chunks do times[i] = 1.0 end
+  local step_core = require "step_core"
+  local given = { schedule = schedule, stages = stages, chunks = chunks, micro_batches = micro_batches, forward = times,
+    backward = times, send_forward = times, send_backward = times, keep_units = false }
+  local best = math.huge
+  for _ = 1, 5 do
+    local start = os.clock()
+    step_core.pipeline(given)
+    best = math.min(best, os.clock() - start)
+  end
+  return 2 * stages * chunks * micro_batches / best / 1e6
+end
+
+local function large_step()
+  local ett = require "ett"
+  local model = ett.model.new("gpt", { layers = 105, hidden = 20480, heads = 128, ffn = 81920, vocab = 51200 })
+  local times = require("ett.step.times").new(ett.cluster.get "dgx_a100")
+  local best = math.huge
+  for _ = 1, 5 do
+    local start = os.clock()
+    ett.estimate { model = model, cluster = "dgx_a100", times = times,
+      plan = { seq = 2048, tp = 8, pp = 35, dp = 8, global_batch = 1920, recompute = "full" } }
+    best = math.min(best, os.clock() - start)
+  end
+  return 1e3 * best
+end
+
+function bench.run()
+  local tried, below, differ = plans(2000)
+  local misplaced, plain, interleaved, large = groups(2000), events("1f1b", 1), events("interleaved", 4), large_step()
+  return {
+    row("random plans with steps below the bound of products or cards", ("%d of %d"):format(below, tried), "0",
+      below == 0),
+    row("single against swept, random plans that differ", ("%d of %d"):format(differ, tried), "0", differ == 0),
+    row("groups against the rank map, random groups that differ", ("%d of 2000"):format(misplaced), "0",
+      misplaced == 0),
+    row("event engine, 1F1B", ("%.1f M/s"):format(plain), ">= 20 M/s", plain >= 20),
+    row("event engine, interleaved, 4 chunks", ("%.1f M/s"):format(interleaved), ">= 15 M/s", interleaved >= 15),
+    row("a step of 530 B parameters, times known", ("%.1f ms"):format(large), "<= 10 ms", large <= 10),
+  }
+end
+
+return bench
