@@ -32,7 +32,6 @@ end
 
 local products = in_step.products
 factors.list = {
-  { "products.ampere.bf16", place(products.ampere, "bf16"), prior = 1.13, spread = 0.06 },
   { "products.hopper.bf16", place(products.hopper, "bf16"), prior = 1.13, spread = 0.06 },
   { "products.hopper.other", place(products.hopper, "other"), prior = 1.03, spread = 0.06 },
   { "products.blackwell.bf16", place(products.blackwell, "bf16"), prior = 1.13, spread = 0.10 },
@@ -44,7 +43,6 @@ factors.list = {
   { "attention.flash2.hopper", attention("flash2", "hopper"), prior = 1.65, spread = 0.15 },
   { "attention.cudnn.hopper", attention("cudnn", "hopper"), prior = 1.0, spread = 0.10 },
   { "attention.cudnn.blackwell", attention("cudnn", "blackwell"), prior = 1.1, spread = 0.15 },
-  { "stream_share", place(in_step, "stream_share"), prior = 0.8, spread = 0.10 },
   { "launch_seconds, Megatron", of_stacks("launch_seconds", "megatron", "megatron_moe", "megatron_fsdp"),
     prior = 45e-6, spread = 0.4 },
   { "launch_seconds, Megatron of 2021", of_stacks("launch_seconds", "megatron_2021"), prior = 60e-6, spread = 0.4 },
