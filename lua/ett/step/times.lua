@@ -95,10 +95,11 @@ local function uneven(answer, kind, topology)
   return scaled
 end
 
---- A send of which several leave a node at once, and that was sampled alone: at least the node's network is shared.
+--- A send of which several leave a node at once: it takes at least its share of the node's network. An answer that was
+--- sampled with all sends at once (`together`) holds that already.
 local function shared(answer, kind, bytes, topology, cluster)
   local inter = cluster.links and cluster.links.inter
-  if kind ~= "send_recv" or not topology.groups_per_node or not inter then return answer end
+  if kind ~= "send_recv" or answer.together or not topology.groups_per_node or not inter then return answer end
   local least = bytes * topology.groups_per_node
     / (inter.send_bandwidth_per_node or inter.bandwidth_per_node)
   if answer.seconds >= least then return answer end
