@@ -94,7 +94,8 @@ function View:added(group, kind, bytes)
   local value, deviation = surface(wire):predict { math.log(bytes), math.log(before) }
   local seconds, spread = scale(bytes) * math.exp(value), math.exp(1.645 * deviation)
   return { seconds = seconds, low_seconds = seconds / spread, high_seconds = seconds * spread,
-    provenance = "interpolated", together = true, detail = ("%d samples of %s %s behind %.0f us"):format(#wire.y, group, kind,
+    provenance = "interpolated", together = true,
+    detail = ("%d samples of %s %s behind %.0f us"):format(#wire.y, group, kind,
       before * 1e6) }
 end
 
