@@ -43,7 +43,8 @@ describe("bundled profiles", function()
         local a = p:operator("linear_up", product, "bf16", pass)
         local rate = operator.get("linear_up").flops(product, pass) / a.seconds
         assert.is_true(rate <= p.cluster.device.measured_flops.bf16 * (1 + 1e-9), name .. " " .. pass)
-        assert.is_true(rate > p.cluster.device.measured_flops.bf16 * (name == "dgx_b200" and 0.45 or 0.6), name .. " " .. pass)
+        local least = name == "dgx_b200" and 0.45 or 0.6 -- the factor fitted for Blackwell is not explained
+        assert.is_true(rate > p.cluster.device.measured_flops.bf16 * least, name .. " " .. pass)
       end
     end
   end)
