@@ -14,7 +14,7 @@ local small = below(2 ^ 21, function(s) return s.tokens * (s.hidden or s.width) 
 return {
   name = "cpu_30s", summary = "the operators of a dense decoder on the CPU, half a minute",
   backend = "cpu", precision = "fp32", seed = 7, budget_seconds = 0.016, target = 0.01,
-  passes = 8, block = 128, interleave = true, seconds = 30, min_repeats = 1,
+  visits = 8, block = 128, interleave = true, seconds = 30, min_repeats = 1,
   samples = {
     { operator = "linear_qkv", design = "halton", count = 110, where = below(5e8, product),
       shapes = { tokens = tokens, in_features = log(64, 2048, 16), out_features = log(64, 4096, 16) } },

@@ -284,7 +284,7 @@ end
 
 --- Adds the functions of a session that judge visits: merge, recall, await.
 local function add_visits(session, pool, watch, options)
-  local visits, target = session.passes, session.timing.target
+  local visits, target = session.visits, session.timing.target
 
   --- Merges one more visit of a shape: the repeats of the undisturbed visits as one result. Also whether the time is
   --- known to the target, and whether too few visits were undisturbed.
@@ -320,7 +320,7 @@ local function add_visits(session, pool, watch, options)
 end
 
 --- Opens a session: pins the thread, makes the operand pool, describes the machine.
----@param options table passes (visits of a shape), threads, processor, seed, cold_bytes, budget_seconds, target,
+---@param options table visits (of a shape), threads, processor, seed, cold_bytes, budget_seconds, target,
 --- min_repeats, max_repeats, limit_bytes, statistic, share, together
 function backend.open(options)
   options = options or {}
@@ -340,8 +340,8 @@ function backend.open(options)
   local place = table.concat(pinned, ", ")
   local watch = sample_sentinel.new(undisturbed[place])
   for _ = 1, 5 do watch:add(pool:probe()) end
-  local timing, visits = timing_of(cpu, options), options.passes or 3
-  local session = { backend = backend, passes = visits, timing = timing,
+  local timing, visits = timing_of(cpu, options), options.visits or 3
+  local session = { backend = backend, visits = visits, timing = timing,
     -- The least repeats are made as long as that many budgets last.
     resolved = { budget_seconds = timing.budget_seconds, target = timing.target, min_repeats = timing.min_repeats,
       max_repeats = timing.max_repeats, most_budgets = 4 },

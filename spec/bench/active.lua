@@ -40,7 +40,7 @@ end
 
 local function measure(tables)
   local backend = require("ett.sampling.sampler").backend "cpu"
-  local session = assert(backend.open { budget_seconds = 0.012, min_repeats = 3, passes = 1, seed = seed })
+  local session = assert(backend.open { budget_seconds = 0.012, min_repeats = 3, visits = 1, seed = seed })
   for _, one in ipairs(tables) do
     local results, grid, target = {}, {}, one.target
     for sweep = 1, sweeps * active.visits do

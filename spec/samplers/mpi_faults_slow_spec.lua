@@ -41,7 +41,7 @@ describe("ranks that cannot go on", function()
   end)
 
   it("end every rank where the one shape of get_one does not fit", function()
-    write("c.lua", "return { name = 'c', passes = 1, cold_bytes = 1 << 20, samples = { { operator = 'gelu', "
+    write("c.lua", "return { name = 'c', visits = 1, cold_bytes = 1 << 20, samples = { { operator = 'gelu', "
       .. "shapes = { tokens = 64, width = 64 } } } }\n")
     local text, status = run(2, "sample c.lua --run get_one --memory 1000")
     assert.equal(1, status, text)
@@ -50,7 +50,7 @@ describe("ranks that cannot go on", function()
 
   it("end the campaign where one dies, named, with the finished rows safe", function()
     write("dies.lua", [[
-      return { name = "dies", passes = 1, max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, samples = { {
+      return { name = "dies", visits = 1, max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, samples = { {
         operator = "spec_dies", shapes = { number = { start = 1, stop = 40 } } } } }
     ]])
     require("lfs").mkdir(folder .. "/operators")

@@ -133,7 +133,7 @@ describe("the MPI back end", function()
     end
 
     it("measures every shape on every rank; a row is the mean, and one rank's failure is the shape's", function()
-      local file = campaign "together = true, passes = 2,"
+      local file = campaign "together = true, visits = 2,"
       local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(file, folder),
         ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))
       assert(ok, text)
@@ -182,7 +182,7 @@ describe("the MPI back end", function()
       end
       local file = write("turns.lua", [[
         local function numbers(name) return { operator = name, shapes = { number = { start = 1, stop = 2 } } } end
-        return { name = "turns", together = true, interleave = true, passes = 2, block = 8, max_repeats = 3,
+        return { name = "turns", together = true, interleave = true, visits = 2, block = 8, max_repeats = 3,
           min_repeats = 3, target = 1e-9, budget_seconds = 0.001, samples = { numbers "spec_one", numbers "spec_two" } }
       ]])
       local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(file, folder),
@@ -198,7 +198,7 @@ describe("the MPI back end", function()
     end)
 
     it("is a matter of the campaign: without it a shape is one rank's", function()
-      local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(campaign "passes = 1,", folder),
+      local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(campaign "visits = 1,", folder),
         ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))
       assert(ok, text)
       for number = 1, 4 do
@@ -317,7 +317,7 @@ describe("the MPI back end", function()
 
   it("--raw of shared work keeps a row and its repeats together", function()
     local file = write("kept.lua", [[
-      return { name = "kept", max_repeats = 2, min_repeats = 2, passes = 1, budget_seconds = 0.001, samples = { {
+      return { name = "kept", max_repeats = 2, min_repeats = 2, visits = 1, budget_seconds = 0.001, samples = { {
         operator = "gelu", shapes = { tokens = { start = 1, stop = 30 }, width = 8 } } } }
     ]])
     local text, ok = run(3, ("sample '%s' --out '%s/kept' --quiet --raw"):format(file, folder))

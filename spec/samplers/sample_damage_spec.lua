@@ -32,7 +32,7 @@ end
 describe("ett sample goes on", function()
   before_each(function()
     folder = command.folder()
-    write("c.lua", campaign "passes = 1,")
+    write("c.lua", campaign "visits = 1,")
   end)
   after_each(function() command.remove(folder) end)
 
@@ -63,7 +63,7 @@ describe("ett sample goes on", function()
     local text, status = run "sample c.lua --out out --quiet"
     assert.equal(0, status, text)
     assert.matches(": 0 measured", text)
-    write("c.lua", campaign("passes = 1,", "{ tokens = { 16, 32, 64 }, width = 8 }"))
+    write("c.lua", campaign("visits = 1,", "{ tokens = { 16, 32, 64 }, width = 8 }"))
     text, status = run "sample c.lua --out out --quiet"
     assert.equal(1, status)
     assert.matches("was started by another version of this campaign", text)
@@ -133,9 +133,9 @@ describe("ett sample goes on", function()
   end)
 
   it("under a campaign's name of two lines", function()
-    write("c.lua", (campaign("passes = 1,"):gsub("'c'", "'c\\nd'")))
+    write("c.lua", (campaign("visits = 1,"):gsub("'c'", "'c\\nd'")))
     local name = measured()
-    write("c.lua", (campaign("passes = 1,", "{ tokens = { 16, 32, 64 }, width = 8 }"):gsub("'c'", "'c\\nd'")))
+    write("c.lua", (campaign("visits = 1,", "{ tokens = { 16, 32, 64 }, width = 8 }"):gsub("'c'", "'c\\nd'")))
     local text, status = run "sample c.lua --out out --quiet --continue-changed"
     assert.equal(0, status, text)
     assert.equal(4, #rows(name))
@@ -145,7 +145,7 @@ describe("ett sample goes on", function()
   end)
 
   it("without the visits that were damaged", function()
-    write("c.lua", campaign("passes = 2,"))
+    write("c.lua", campaign("visits = 2,"))
     local name = measured()
     local visits = name:gsub("%.csv$", ".visits")
     local whole = command.read(folder, name)
@@ -187,12 +187,12 @@ end)
 describe("ett sample", function()
   before_each(function()
     folder = command.folder()
-    write("c.lua", campaign "passes = 1,")
+    write("c.lua", campaign "visits = 1,")
   end)
   after_each(function() command.remove(folder) end)
 
   it("goes through as many shapes as --limit asks of a grid of any size, and says which are too many", function()
-    write("c.lua", campaign("passes = 1,", "{ tokens = { start = 1, stop = 1 << 30 }, "
+    write("c.lua", campaign("visits = 1,", "{ tokens = { start = 1, stop = 1 << 30 }, "
       .. "width = { start = 1, stop = 1 << 30 } }"))
     local text, status = run("sample c.lua --out out --quiet --limit 2", "timeout -k 1 60")
     assert.equal(0, status, text)
@@ -268,7 +268,7 @@ describe("ett sample", function()
       ["precision = { 'fp32', 7 },"] = "field 'precision' must be a name",
       ["threads = 5000,"] = "field 'threads' must be at most 1024, got 5000",
       ["cold_bytes = 1 << 60,"] = "field 'cold_bytes' must be at most 68719476736, got 1152921504606846976",
-      ["passes = 10^9 // 1 | 0,"] = "field 'passes' must be at most 1000, got 1000000000",
+      ["visits = 10^9 // 1 | 0,"] = "field 'visits' must be at most 1000, got 1000000000",
       ["precision = { 'fp32', 'fp16', 'fp32' },"] = "field 'precision' names 'fp32' twice",
     } do
       write("c.lua", campaign(fields))

@@ -84,7 +84,7 @@ describe("the CPU back end", function()
   local session, op
 
   setup(function()
-    session = assert(backend.open { passes = 4, budget_seconds = 0.004, cold_bytes = 1 << 20 })
+    session = assert(backend.open { visits = 4, budget_seconds = 0.004, cold_bytes = 1 << 20 })
     op = require("ett.operator").get "gelu"
     -- The machine undisturbed, as this spec has it: probes of 10 us.
     for _ = 1, 2000 do session.recall { forward = { memory_seconds = 1e-5 } } end

@@ -35,7 +35,7 @@ describe("a user's operator", function()
   teardown(function() command.remove(folder) end)
 
   it("is sampled, fitted and predicted with", function()
-    write("c.lua", [[return { name = "c", budget_seconds = 0.004, passes = 2, cold_bytes = 8388608, samples = {
+    write("c.lua", [[return { name = "c", budget_seconds = 0.004, visits = 2, cold_bytes = 8388608, samples = {
       { operator = "adapter", shapes = { tokens = { 64, 96, 128, 256, 384 }, width = { 64, 128, 192, 256 } } },
       { operator = "low_rank", shapes = { tokens = { 64, 128 }, width = { 64, 128 }, rank = 16 } } } }
 ]])
@@ -86,7 +86,7 @@ describe("a user's operator", function()
       return { layers = { { name = "adapters", count = 4, place = "middle", ops = { "adapter", "gelu" } } } }
     end
 ]])
-    command.write(here, "c.lua", [[return { name = "c", budget_seconds = 0.004, passes = 1, cold_bytes = 8388608,
+    command.write(here, "c.lua", [[return { name = "c", budget_seconds = 0.004, visits = 1, cold_bytes = 8388608,
       samples = { { operator = "adapter", shapes = { tokens = { 64, 128, 256, 384 }, width = { 64, 128, 256 } } } } }
 ]])
     local text, status = ett "sample c.lua --quiet"
@@ -120,7 +120,7 @@ return op
 ]]):format(products))
     end
     local function campaign(sizes)
-      command.write(here, "c.lua", ([[return { name = "c", budget_seconds = 0.002, passes = 1, cold_bytes = 8388608,
+      command.write(here, "c.lua", ([[return { name = "c", budget_seconds = 0.002, visits = 1, cold_bytes = 8388608,
         samples = { { operator = "own", shapes = { n = { %s } } } } }]]):format(sizes))
     end
     campaign "8, 16"
@@ -157,7 +157,7 @@ return op
   end)
 
   it("is told which kinds and dimensions there are", function()
-    local session = assert(backend.open { passes = 1, budget_seconds = 0.002, cold_bytes = 8 << 20 })
+    local session = assert(backend.open { visits = 1, budget_seconds = 0.002, cold_bytes = 8 << 20 })
     finally(session.close)
     local function refused(call)
       local op = { name = "own", passes = { "forward" }, cpu = function() return call end }

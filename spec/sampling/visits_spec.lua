@@ -197,7 +197,7 @@ describe("the CPU back end's visits", function()
   local operator = require "ett.operator"
   local session
 
-  setup(function() session = assert(backend.open { passes = 2, budget_seconds = 0.004, cold_bytes = 8 << 20 }) end)
+  setup(function() session = assert(backend.open { visits = 2, budget_seconds = 0.004, cold_bytes = 8 << 20 }) end)
   teardown(function() session.close() end)
 
   it("are pooled: every repeat of each counts once", function()
@@ -240,7 +240,7 @@ describe("the CPU back end's visits", function()
     local function merged(from)
       return from.merge(from.merge(from.merge(nil, visit(1.0, 3)), slow()), slow()).forward
     end
-    local typical = assert(backend.open { passes = 3, statistic = "median", cold_bytes = 8 << 20 })
+    local typical = assert(backend.open { visits = 3, statistic = "median", cold_bytes = 8 << 20 })
     local ok, why = pcall(function()
       assert.equals(2.0, merged(typical).seconds)
       assert.equals(9, #merged(typical).raw_seconds)
@@ -256,7 +256,7 @@ describe("the CPU back end's visits", function()
     local folder = os.tmpname()
     os.remove(folder)
     require("ett.base.folder").make(folder)
-    local given = campaign.resolve({ name = "turns", passes = 3, block = 8, interleave = true, budget_seconds = 0.003,
+    local given = campaign.resolve({ name = "turns", visits = 3, block = 8, interleave = true, budget_seconds = 0.003,
       samples = { { operator = "gelu", shapes = { tokens = { 16, 32, 48 }, width = 64 } },
         { operator = "optimizer", shapes = { params = { 1000, 2000 } } } } }, "turns")
     given.fingerprint = "0"

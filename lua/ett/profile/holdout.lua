@@ -7,6 +7,7 @@
 --   tenth          nine tenths of the rows
 --
 -- ett.profile.fit chooses the kind of model from all rows of the pool. Fits and thresholds use no held-out row.
+local median = require "ett.base.median"
 local profile_fit = require "ett.profile.fit"
 local regress = require "ett.regress"
 local samples = require "ett.profile.samples"
@@ -270,13 +271,6 @@ function holdout.run(files, options)
   return results
 end
 
-local function median(values)
-  table.sort(values)
-  local n = #values
-  if n == 0 then return 0 / 0 end
-  return n % 2 == 1 and values[(n + 1) // 2] or (values[n // 2] + values[n // 2 + 1]) / 2
-end
-
 --- Means and medians over entries, one row per split.
 ---@return table[] { split, entries, mean_error (no corrupt files), median_error (all), coverage, half_width }
 function holdout.measures(results)
@@ -293,8 +287,8 @@ function holdout.measures(results)
       end
     end
     if n > 0 then
-      rows[#rows + 1] = { split = split, entries = #all, mean_error = sum / n, median_error = median(all),
-        coverage = covered / n, half_width = median(widths) }
+      rows[#rows + 1] = { split = split, entries = #all, mean_error = sum / n, median_error = median(all) or 0 / 0,
+        coverage = covered / n, half_width = median(widths) or 0 / 0 }
     end
   end
   return rows

@@ -8,6 +8,7 @@
 -- surface's deviation times the 90 % quantile of held-out residuals over their deviations (conformal; Lei et al. 2018).
 local error_module = require "ett.base.error"
 local files = require "ett.io"
+local median = require "ett.base.median"
 local sample = require "ett.sample"
 
 local regressor_surface = {}
@@ -126,11 +127,6 @@ local function held_out(data, rows)
     end
   end
   return residual, score
-end
-
-local function median(values)
-  table.sort(values)
-  return values[(#values + 1) // 2]
 end
 
 -- Rows whose held-out residual is far from the median residual, and the others.

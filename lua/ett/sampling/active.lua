@@ -329,7 +329,7 @@ function active.run(given, options, target_error)
   local visits
   if (options.backend or given.backend) == "cpu" then
     visits = active.visits
-    options.passes = active.visits * (given.passes or 3)
+    options.visits = active.visits * (given.visits or 3)
     options.budget_seconds = active.visits * (options.budget_seconds or given.budget_seconds or 0.02)
   end
   local known = {} -- by pool and precision

@@ -2,7 +2,7 @@
 --
 -- A Lua file returns
 --   { name =, backend = "cpu", precision = "fp32", seed = 1, budget_seconds = per shape,
---     passes = 3, block = 8 (visits of each shape, and shapes that a visit goes round; visits are merged),
+--     visits = 3, block = 8 (visits of each shape, and shapes that a visit goes round; visits are merged),
 --     interleave = true (the visits of all its tables take turns),
 --     seconds = 30 (interleaved: time in which visits may wait for quiet moments or be repeated),
 --     together = true (the ranks of a job measure every shape together, instead of sharing the shapes),
@@ -37,7 +37,7 @@ local file_schema = {
   max_repeats = { "count", optional = true, most = most_repeats },
   threads = { "count", optional = true, most = sample.most_threads },
   cold_bytes = { "natural", optional = true, most = sample.most_cold_bytes },
-  passes = { "count", optional = true, most = 1000 }, block = "count?", interleave = "boolean?", seconds = "positive?",
+  visits = { "count", optional = true, most = 1000 }, block = "count?", interleave = "boolean?", seconds = "positive?",
   together = "boolean?",
   statistic = { "string", default = "low", one_of = { "low", "median" } },
 }

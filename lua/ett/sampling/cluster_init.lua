@@ -61,7 +61,7 @@ end
 --- Best rates of one processor by short probes: FLOP/s of a product, bytes/s of a copy.
 local function cpu_rates()
   local backend = find.load("samplers", "cpu")
-  local session = error_module.must(backend.open { passes = 1 })
+  local session = error_module.must(backend.open { visits = 1 })
   local cpu = require "ett.cpu"
   local pool = assert(cpu.pool(256 << 20, 1))
   local options = { budget_seconds = 0.3, max_repeats = 40 }

@@ -115,7 +115,7 @@ function Runner:prepare()
   else
     self.work = local_work(self.journal, #self.list, self.chooser)
   end
-  self.visits = target.kind == "operator" and session.passes or 1
+  self.visits = target.kind == "operator" and session.visits or 1
   self.size = self.visits == 1 and 1 or self.chooser and 4 or shared and not self.together and 8
     or run.campaign.block or 8
   self.kept = self.visits > 1 and not shared and not self.chooser

@@ -48,7 +48,7 @@ local function session_options(given, options)
       or (given.min_repeats or 0) > 100 and given.min_repeats or nil,
     limit_bytes = options.limit_bytes, keep_raw = options.keep_raw, share = options.share, device = device,
     profile = options.profile, autotune = options.autotune, cold_bytes = options.cold_bytes or given.cold_bytes,
-    passes = options.passes or given.passes, statistic = given.statistic, together = options.share and given.together,
+    visits = options.visits or given.visits, statistic = given.statistic, together = options.share and given.together,
     schedule = given.schedule }
 end
 
@@ -216,7 +216,7 @@ function sampler.run_one(given, options)
     leader = not share or share.rank() == 0 }
   if target.kind == "operator" and not one.leader then return one end -- the leader measures it alone
   local settings = session_options(given, options)
-  settings.precision, settings.keep_raw, settings.passes = precision, true, 1
+  settings.precision, settings.keep_raw, settings.visits = precision, true, 1
   local session = must(backend.open(settings))
   local ok, raised = xpcall(function()
     if target.kind == "collective" and not use_topology(session, target, one) then return end

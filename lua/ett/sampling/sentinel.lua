@@ -5,6 +5,8 @@
 -- as any timing, so a measurement's figure is the larger of two: the median of the last five probes, and the smaller
 -- of the two probes around it. The undisturbed machine is the fifth percentile of all probes. A figure at most 5 %
 -- above it is quiet, or up to 10 % where the machine's probes spread that much.
+local median = require "ett.base.median"
+
 local sample_sentinel = {}
 
 local Sentinel = {}
@@ -23,11 +25,6 @@ end
 
 --- Adds one probe, seconds.
 function Sentinel:add(seconds) self.probes[#self.probes + 1] = seconds end
-
-local function median(list)
-  table.sort(list)
-  return list[(#list + 1) // 2]
-end
 
 --- The median of the last probes.
 function Sentinel:last(count)

@@ -1,6 +1,7 @@
 --- Statistics that metrics share, and the null of their tables.
 local bulk = require "ett.bulk"
 local json = require "ett.json"
+local median = require "ett.base.median"
 
 local stats = {}
 
@@ -58,10 +59,7 @@ end
 
 --- Median of a list (mean of the middle two), or null.
 function stats.median(list)
-  local sorted, n = stats.sorted(list), #list
-  if n == 0 then return json.null end
-  if n % 2 == 1 then return sorted[n // 2 + 1] end
-  return (sorted[n // 2] + sorted[n // 2 + 1]) / 2
+  return median(stats.sorted(list), true) or json.null
 end
 
 --- Sorted keys of a table.

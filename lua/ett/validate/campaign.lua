@@ -48,9 +48,9 @@ function validate_campaign.cpu(scale, cold_bytes)
     design("cross_entropy", n(32), { tokens = tokens, vocab = log(128, 2048, 64) }),
     design("optimizer", n(24), { params = log(40000, 12000000) }),
   }
-  local passes = math.max(2, math.floor(5 * math.min(1, scale) + 0.5))
-  return { name = "validate", seed = 11, budget_seconds = 0.006 * passes, target = 1e-9, samples = list,
-    passes = passes, block = 256, interleave = true, statistic = "median", together = true, cold_bytes = cold_bytes }
+  local visits = math.max(2, math.floor(5 * math.min(1, scale) + 0.5))
+  return { name = "validate", seed = 11, budget_seconds = 0.006 * visits, target = 1e-9, samples = list,
+    visits = visits, block = 256, interleave = true, statistic = "median", together = true, cold_bytes = cold_bytes }
 end
 
 --- Ranges over the configurations: range(multiple, of) returns the axis between the least and the greatest value of
