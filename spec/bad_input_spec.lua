@@ -89,7 +89,7 @@ describe("the command line", function()
     ["predict"] = { "^predict: needs %-%-config", 2 },
     ["predict --modl x"] = { "predict: unknown option '--modl'; did you mean '--model'?", 2 },
     ["predict --model"] = { "predict: option '--model' requires an argument", 2 },
-    ["predict --model lama"] = { "unknown architecture 'lama'; did you mean 'llama'?", 1 },
+    ["predict --model lama"] = { "unknown model 'lama'; did you mean 'llama'?", 1 },
     ["predict --model llama"] = { "^llama: missing field 'heads'.*missing field 'hidden'.*missing field 'layers'", 1 },
     [llama .. "--cluster perlmuter"] = { "unknown cluster 'perlmuter'; did you mean 'perlmutter'?", 1 },
     [llama .. "--cluster nothing.lua"] = { "^.*nothing.lua", 1 },

@@ -12,7 +12,7 @@ ett: cannot read 'nowhere.yml': no such file or directory
 ?1
 
 $ ett predict --model lama layers=4
-ett: unknown architecture 'lama'; did you mean 'llama'?
+ett: unknown model 'lama'; did you mean 'llama'?
 ?1
 
 $ ett predict --model llama layer=32
@@ -32,7 +32,7 @@ ett: unknown cluster 'perlmuter'; did you mean 'perlmutter'?
 ?1
 
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2k micro_batches=4 pp=2 tp=2 dp=2
-llama (0.17 B parameters) on 8 x NVIDIAA100-SXM4-80GB (perlmutter)
+llama (... M parameters) on 8 x NVIDIAA100-SXM4-80GB (perlmutter)
 pp 2, tp 2, dp 2, micro-batch 1 x 4, sequence 2000, bf16, 1f1b
 ...
 
@@ -87,7 +87,7 @@ $ mkdir -p mine/lua/architectures mine/lua/parts
 > echo 'local blocks = require "ett.model.blocks"' > mine/lua/parts/layers.lua
 > echo 'return function(h) return blocks.decoder(h, table.unpack(blocks.dense_layers(h))) end' >> mine/lua/parts/layers.lua
 > ETT_PATH=$PWD/mine ett predict --model twofold layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4
-twofold (0.17 B parameters) on 1 x NVIDIAA100-SXM4-80GB (perlmutter)
+twofold (... M parameters) on 1 x NVIDIAA100-SXM4-80GB (perlmutter)
 ...
 
 # A plan that does not fit is priced, and said not to fit; scripts ask for exit 1.
@@ -95,4 +95,24 @@ twofold (0.17 B parameters) on 1 x NVIDIAA100-SXM4-80GB (perlmutter)
 $ ett predict --model llama layers=80 hidden=8192 heads=64 vocab=32000 seq=4096 micro_batches=1 --require-fit --quiet
 ...
 ett: predict: the plan needs ... GB on its fullest device, which has 80.00 GB
+?1
+
+# Public models and clusters are found by name, in any spelling; `--help NAME` prints their hyper-parameters.
+
+$ ett predict --model Llama_3-8B --cluster h100 seq=8192 tp=8 micro_batches=4 | head -1
+llama3-8b (8.03 B parameters) on 8 x H100-SXM-80GB (dgx_h100)
+
+$ ett predict --model llama3-8b --cluster h100 seq=8192 micro_batches=4 layers=2 hidden=1024 heads=8 ffn=512 vocab=1000 | head -1
+llama3-8b with ffn=512 heads=8 hidden=1024 layers=2 vocab=1000 (... M parameters) on 1 x H100-SXM-80GB (dgx_h100)
+
+$ ett predict --model falcon seq=2048 micro_batches=4
+ett: the model 'falcon' may be falcon-180b, falcon-40b, falcon-7b; give one of them
+?1
+
+$ ett predict --help llama3-8b | grep -E '^  (ffn|norm) '
+  ffn                   width of the MLP (default 14336)
+  norm                  one of layer_norm, rms_norm (default rms_norm)
+
+$ ett predict --model llama3-8b --cluster b20 seq=8192 micro_batches=4
+ett: unknown cluster 'b20'...
 ?1

@@ -42,11 +42,18 @@ describe("names and numbers of a model or plan", function()
       "config.json: field 'hidden_act': unknown activation 'silo'; did you mean 'silu'?")
   end)
 
-  it("a list of operators in a configuration that has none", function()
-    config '"encoder_function_list":["rms_norm","gelu"]'
-    refused("predict --model config.json seq=128 micro_batches=4", "config.json: field 'encoder_function_list' goes "
-      .. "into ett.model.list of a script, or a YAML file of --config")
-    refused(llama .. " encoder_function_list=gelu", "predict: unknown field 'encoder_function_list'", 2)
+  it("a list of operators in a configuration is obeyed; an unknown operator of it is named", function()
+    config '"encoder_function_list":["rms_norm","zzz"]'
+    refused("predict --model config.json seq=128 micro_batches=4", "config.json: llama: encoder_function_list: "
+      .. "entry 2: unknown operator 'zzz'; `ett list operators` names them all")
+    refused(llama .. " encoder_function_list=zzz", "llama: encoder_function_list: entry 1: unknown operator 'zzz'; "
+      .. "`ett list operators` names them all")
+    config '"encoder_function_list":["rms_norm","linear_up","gelu","linear_down"]'
+    local _, out = refusal.run "predict --model config.json seq=128 micro_batches=4 --json"
+    local seen = {}
+    for _, line in ipairs(require("ett.json").decode(out).operators) do seen[line.name] = true end
+    assert.is_true(seen.gelu and seen.linear_up)
+    assert.is_nil(seen.linear_qkv or seen.swiglu)
   end)
 
   it("chunks under a schedule of one chunk", function()

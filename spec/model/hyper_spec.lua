@@ -37,7 +37,6 @@ describe("hyper-parameters", function()
       ["m: kv_heads = 3 must divide heads = 8"] = { kv_heads = 3 },
       ["m: field 'layers' must be at most 65536, got 65537"] = { layers = 65537 },
       ["m: unknown field 'hiden'; did you mean 'hidden'?"] = { hiden = 1 },
-      ["m: unknown field 'encoder_function_list'"] = { encoder_function_list = { "gelu" } }, -- see ett.model.list
     } do
       assert.equal(wanted, message(more))
     end

@@ -15,8 +15,8 @@ local given_folders = {} -- of --path
 find.folders = {
   architectures = "lua/architectures", campaigns = "samplers/campaigns", clusters = "clusters",
   communication = "lua/ett/trace/communication", devices = "clusters/devices", examples = "examples",
-  measures = "spec/bench", metrics = "lua/ett/metrics", operators = "operators", schedules = "lua/schedules",
-  stacks = "lua/stacks",
+  measures = "spec/bench", metrics = "lua/ett/metrics", models = "lua/models",
+  operators = "operators", schedules = "lua/schedules", stacks = "lua/stacks",
 }
 
 --- Counts changes of the roots. Results of find.path hold while it stays the same.
@@ -149,6 +149,41 @@ function find.names(kind)
   return names
 end
 
+--- Kinds whose files people name in their own spelling.
+local tolerant = { clusters = true, ["clusters/devices"] = true, ["lua/models"] = true }
+
+--- A name without case and signs: "Llama-3.1_8B" -> "llama318b".
+local function plain(name) return (name:lower():gsub("[%-_%.%s]", "")) end
+
+--- Whether some neighbouring words of a name are the given plain text: "h100" of "dgx_h100".
+local function has_words(name, text)
+  local words = {}
+  for word in name:gmatch "[^%-_%.]+" do words[#words + 1] = word end
+  for first = 1, #words do
+    for last = first, #words do
+      if plain(table.concat(words, "", first, last)) == text then return true end
+    end
+  end
+  return false
+end
+
+--- The file's name that a name means: its own. Of clusters, devices and models also that of the only file that differs
+--- in case and signs alone, else of the only file that has it among its words (h100: dgx_h100). Otherwise nil, and the
+--- names that it may mean.
+---@return string?, string[]
+function find.meant(kind, name)
+  if find.path(kind, name) then return name, {} end
+  if not tolerant[kind] or type(name) ~= "string" or plain(name) == "" then return nil, {} end
+  local text, same, within = plain(name), {}, {}
+  for _, known in ipairs(find.names(kind)) do
+    if plain(known) == text then same[#same + 1] = known end
+    if has_words(known, text) then within[#within + 1] = known end
+  end
+  local list = #same > 0 and same or within
+  if #list == 1 then return list[1], {} end
+  return nil, list
+end
+
 --- Environment of a description or script: it reads globals and cannot create them. The error names the line, as the
 --- function may run long after the file was loaded.
 function find.sandbox()
@@ -193,12 +228,21 @@ function find.part(folder, name)
   error_module.raise("missing", "%s has no part '%s'", folder, name)
 end
 
---- Finds and loads the description of `name`; raises with the nearest valid name.
+--- Finds and loads the description of `name` (find.meant); raises with the nearest valid name.
 ---@return any value, string path
 function find.load(kind, name)
   local path = find.path(kind, name)
   if not path then
+    local meant, several = find.meant(kind, name)
+    if meant then
+      path = find.path(kind, meant)
+      return find.load_file(path), path
+    end
     local leaf = kind:match("([^/]+)$")
+    if #several > 1 then
+      error_module.raise("missing", "the %s '%s' may be %s; give one of them", (leaf:gsub("s$", "")), name,
+        table.concat(several, ", "))
+    end
     local hint = error_module.suggestion(name, find.names(kind))
     if hint == "" and find.folders[leaf] == kind then
       hint = ("; `ett list %s` names them all"):format(leaf)

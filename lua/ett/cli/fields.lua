@@ -8,14 +8,13 @@ local fields = {}
 
 --- Rules of the hyper-parameters that words may set. A config.json has its own values, so it has no rules.
 local function hyper_fields(source)
-  if not source or model_module.is_file(source) then return {}, {} end
-  return require("ett.model.architecture").fields(source)
+  return source and not model_module.is_file(source) and model_module.fields(source) or {}
 end
 
 --- Sorts texts by name: those of the plan, those of the model.
 ---@param command string for messages
 ---@param texts table<string, string>
----@param source string? an architecture's name, or a Hugging Face config.json
+---@param source string? name of an architecture or preset, or a Hugging Face config.json
 ---@return table<string, string> plan, table<string, string> hyper
 function fields.sort(command, texts, source)
   local plan_rules, hyper_rules = require("ett.plan").schema, hyper_fields(source)
@@ -36,7 +35,8 @@ end
 
 --- A text as the value of a field. A list is split at commas.
 function fields.value(name, text)
-  if name ~= "split" then return options.value(text) end
+  local rule = require("ett.plan").schema[name] or require("ett.model.hyper").fields[name]
+  if type(rule) ~= "table" or rule[1] ~= "list" then return options.value(text) end
   local list = {}
   for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = options.value(item) end
   return list
@@ -55,15 +55,17 @@ function fields.model(source, hyper)
   return model_module.new(source, fields.values(hyper))
 end
 
-local function lines_of(rules)
+local function lines_of(rules, defaults)
   local lines = {}
   for _, name in ipairs(schema.keys(rules)) do
     local rule = rules[name]
     local long = type(rule) == "table" and rule or {}
     local text = long.help or schema.sentence(rule)
     local default = long.default
+    if defaults and defaults[name] ~= nil then default = defaults[name] end
     if default ~= nil and default ~= false then
-      text = ("%s (default %s)"):format(text, type(default) == "string" and default or schema.describe(default))
+      text = ("%s (default %s)"):format(text:gsub(" %(default [^)]*%)$", ""),
+        type(default) == "string" and default or schema.describe(default))
     end
     lines[#lines + 1] = ("  %-21s %s"):format(name, text)
   end
@@ -76,9 +78,10 @@ function fields.help(opts)
   local text = "Fields of the plan are words NAME=VALUE; hyper-parameters too, with --model NAME:\n\n"
     .. lines_of(plan.schema)
   if not opts.model or model_module.is_file(opts.model) then
-    return text .. "\n\n`--model NAME --help` lists the hyper-parameters of NAME, too."
+    return text .. "\n\n`--help NAME` lists the hyper-parameters of the model NAME, too."
   end
-  return ("%s\n\nhyper-parameters of %s:\n\n%s"):format(text, opts.model, lines_of(hyper_fields(opts.model)))
+  return ("%s\n\nhyper-parameters of %s:\n\n%s"):format(text, opts.model,
+    lines_of(hyper_fields(opts.model), model_module.defaults(opts.model)))
 end
 
 return fields

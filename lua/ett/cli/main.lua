@@ -77,6 +77,7 @@ local function main(argv)
   if not command.raw then opts, positional = options.parse(command, rest) end
   if opts.path and command.finds then require("ett.base.find").set_folders(opts.path) end
   if opts.help and not (command.own_help and positional[1]) then
+    if command.models then opts.model = opts.model or positional[1] end -- ett predict --help NAME
     print_help(command, opts)
     return 0
   end

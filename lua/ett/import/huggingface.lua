@@ -209,9 +209,8 @@ function huggingface.hyper(config, label)
   for name, value in pairs(known[2] or {}) do hyper[name] = value end
   read_common(config, hyper, found)
   check_activation(config, found)
-  if config.encoder_function_list ~= nil then
-    found[#found + 1] = "field 'encoder_function_list' goes into ett.model.list of a script, or a YAML file of --config"
-  end
+  local functions = config.encoder_function_list
+  if functions ~= nil and functions ~= json.null then hyper.encoder_function_list = functions end
   local name = known[1]
   if known.read then known.read(config, hyper, notes, found) end
   if #found > 0 then error_module.raise("model", "%s: %s", label, table.concat(found, "; ")) end

@@ -10,6 +10,7 @@ local collective = require "ett.operator.collective"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local hyper_parameters = require "ett.model.hyper"
+local layers_of_list = require "ett.model.list"
 local operator = require "ett.operator"
 local schema = require "ett.base.schema"
 
@@ -103,7 +104,14 @@ end
 function architecture.new(source, hyper)
   local loaded = load_source(source)
   local clean = hyper_parameters.check(hyper, loaded.own, loaded.name)
+  local norm, gated = clean.norm, clean.gated_mlp
   local built = error_module.wrap(loaded.name, loaded.build, clean)
+  local names = clean.encoder_function_list
+  if names then -- in place of the repeated layers; the list says the norm and the gate where the caller does not
+    local usual = clean.norm
+    clean.norm, clean.gated_mlp = norm, gated
+    built = error_module.wrap(loaded.name, layers_of_list, names, clean, usual)
+  end
   return { name = loaded.name, hyper = clean,
     layers = check_built(built, schema.place(loaded.build, loaded.path)) }
 end

@@ -43,6 +43,7 @@ hyper.fields = {
   expert_groups = count("groups of experts", 16), top_groups = count("groups that a token may choose from", 16),
   first_dense_layers = { "natural", optional = true, most = 1 << 16, help = "first layers without experts" },
   moe_every = count("layers from one with experts to the next", 16),
+  encoder_function_list = { "list", optional = true, help = "operators of each layer, in place of the architecture's" },
 }
 
 --- The fields of an architecture: the common ones and those that its file declares.

@@ -1,40 +1,76 @@
 --- Models: an architecture with its hyper-parameters.
 --
 --   model.new("llama", { layers = 32, hidden = 4096, heads = 32, vocab = 32000 })
+--   model.new("llama3-70b", { layers = 40 })    -- a preset of lua/models, with other layers
 --   model.huggingface "config.json"
 --   model.list({ "rms_norm", "linear_qkv", … }, { layers = 32, … })    -- plain operator names
 local architecture = require "ett.model.architecture"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local list = require "ett.model.list"
-local operator = require "ett.operator"
+local presets = require "ett.model.presets"
 local schema = require "ett.base.schema"
 
 local model = {}
 
---- A model of an architecture found by name, or of a function.
-function model.new(name, hyper) return architecture.new(name, hyper) end
+--- The preset that a name means, or nil for an architecture's name or function; other names are refused.
+local function preset_of(name)
+  if type(name) ~= "string" then return nil end
+  local path = find.path("lua/architectures", name)
+  if path then -- a file beside the script may be either
+    local value = path == find.path("lua/models", name) and find.load_file(path)
+    if type(value) ~= "table" or value.architecture == nil then return nil end
+  end
+  local preset, several = presets.find(name)
+  return preset or presets.refuse(name, several)
+end
 
--- Hyper-parameters with gated_mlp where an operator of the list is gated, as swiglu is.
-local function with_gate(names, hyper)
-  for _, name in ipairs(type(names) == "table" and names or {}) do
-    if operator.exists(name) and operator.get(name).gated then
-      if hyper.gated_mlp == false or hyper.activation == "gelu" then
-        error_module.raise("model", "encoder_function_list: '%s' is gated, which contradicts %s", name,
-          hyper.activation == "gelu" and "activation = 'gelu'" or "gated_mlp = false")
-      end
-      local copy = { gated_mlp = true }
-      for field, value in pairs(hyper) do copy[field] = value end
-      return copy
+--- A model of an architecture (by name or as a function) or of a preset, with hyper-parameters of your own.
+---@param hyper table? needed by architectures; lies over a preset's
+function model.new(name, hyper)
+  local preset = preset_of(name)
+  if not preset then return architecture.new(name, hyper) end
+  local all, label = presets.overlay(preset, schema.argument(hyper or {}, "table", "ett.model.new", "hyper"))
+  local built = error_module.wrap(preset.name, architecture.new, preset.architecture, all)
+  built.name, built.notes = label, preset.note and { preset.note } or nil
+  return built
+end
+
+--- Rules of the hyper-parameters of an architecture or preset.
+---@return table<string, table|string>
+function model.fields(name)
+  local preset = preset_of(name)
+  return (architecture.fields(preset and preset.architecture or name))
+end
+
+--- The values that hyper-parameters have where none is given: a preset's, or those that an architecture sets whatever
+--- the width. A default that follows from the width is left out.
+---@return table<string, any>
+function model.defaults(name)
+  local preset = preset_of(name)
+  if preset then return model.new(name).hyper end
+  local values
+  for _, width in ipairs { 1024, 2048 } do
+    local probe = { layers = 2, hidden = width, heads = width // 64, vocab = width }
+    local ok, built = pcall(architecture.new, name, probe)
+    if not ok then
+      probe.experts, probe.top_k = width // 64, width // 512
+      ok, built = pcall(architecture.new, name, probe)
+    end
+    if not ok then return {} end
+    local seen = values or built.hyper
+    values = {}
+    for field, value in pairs(built.hyper) do
+      if probe[field] == nil and seen[field] == value then values[field] = value end
     end
   end
-  return hyper
+  return values
 end
 
 --- A model whose repeated layer is a list of operator names (an encoder_function_list).
 --- Embedding, final norm, head and loss are added. Collectives enclose each tensor-parallel region.
 function model.list(names, hyper)
-  hyper = with_gate(names, schema.argument(hyper, "table", "ett.model.list", "hyper"))
+  schema.argument(hyper, "table", "ett.model.list", "hyper")
   local built = architecture.new(function(clean) return list(names, clean) end, hyper)
   built.name = "encoder_function_list"
   return built

@@ -6,7 +6,22 @@ local blocks = require "ett.model.blocks"
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"
 
-return function(names, hyper)
+--- Whether an operator of the list is gated, as swiglu is; the linear before it is twice as wide then.
+local function set_gate(ops, hyper)
+  for _, entry in ipairs(ops) do
+    local op = entry.op and operator.get(entry.op)
+    if op and op.gated then
+      if hyper.gated_mlp == false then
+        error_module.raise("model", "encoder_function_list: '%s' is gated, which contradicts %s", op.name,
+          hyper.activation == "gelu" and "activation = 'gelu'" or "gated_mlp = false")
+      end
+      hyper.gated_mlp = true
+    end
+  end
+end
+
+--- usual_norm: the norm behind the layers if neither the hyper-parameters nor the list have one.
+return function(names, hyper, usual_norm)
   if type(names) ~= "table" or #names == 0 then
     error_module.raise("model", "encoder_function_list must be a non-empty list of operator names")
   end
@@ -19,6 +34,8 @@ return function(names, hyper)
     if op.region == "leave" then blocks.append(ops, blocks.leave, exchange) end
     if op.family == "norm" then hyper.norm = hyper.norm or op.name end
   end
+  hyper.norm = hyper.norm or usual_norm
+  set_gate(ops, hyper)
   hyper.position = hyper.position or "rope"
   return blocks.decoder(hyper, { name = "encoder", count = hyper.layers, ops = ops })
 end

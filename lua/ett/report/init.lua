@@ -68,12 +68,19 @@ local function stage_rows(e)
   return rows
 end
 
+--- A count of parameters: "6.74 B", "124.44 M", "980.00 K".
+local function parameters_text(count)
+  if count >= 1e9 then return ("%.2f B"):format(count / 1e9) end
+  if count >= 1e6 then return ("%.2f M"):format(count / 1e6) end
+  return ("%.2f K"):format(count / 1e3)
+end
+
 --- An estimate as a table for people. Times of operators and collectives are those of a device,
 --- averaged over pipeline stages; with idle they add up to the step.
 function report.estimate(e)
   local lines = {
-    ("%s (%.2f B parameters) on %d x %s (%s)"):format(e.model.name, e.model.parameters / 1e9, e.devices, e.device,
-      e.cluster),
+    ("%s (%s parameters) on %d x %s (%s)"):format(e.model.name, parameters_text(e.model.parameters), e.devices,
+      e.device, e.cluster),
     plan_text(e.plan), "",
   }
   local rows = {

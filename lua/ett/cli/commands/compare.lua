@@ -37,11 +37,12 @@ end
 return {
   name = "compare",
   finds = true,
+  models = true, -- `--help NAME` describes a model
   summary = "three views of one step side by side: metered ledger, simple model, ett predict",
   usage = "compare --model NAME|config.json --cluster NAME [NAME=VALUE ...]",
   description = "Plan fields and hyper-parameters are words NAME=VALUE, as for `ett predict`.",
   options = {
-    { "model", "NAME", "an architecture by name, or a Hugging Face config.json" },
+    { "model", "NAME", "a model or an architecture by name, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = "dgx_h100" },
     { "utilization", "U", "fraction of peak that matmuls reach in the ledger views", kind = "number", default = 0.6 },
     { "overlap", "F", "fraction of traffic that may hide in the ledger views", kind = "number", default = 1 },

@@ -57,12 +57,13 @@ end
 return {
   name = "predict",
   finds = true,
+  models = true, -- `--help NAME` describes a model
   summary = "predict one training step",
   usage = "predict --config FILE.yml | --model NAME|config.json [--cluster NAME|FILE.lua] [NAME=VALUE ...]",
   description = fields.help,
   options = {
     { "config", "FILE", "a configuration of estimate-train-time (YAML)" },
-    { "model", "NAME", "an architecture by name, or a Hugging Face config.json" },
+    { "model", "NAME", "a model or an architecture by name, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file (default perlmutter, or what --config names)" },
     { "accept-device", "use the cluster's samples even if they are of another device" },
     { "composition", "NAME", "default, or reference: estimate-train-time's own, quirks included", default = "default" },

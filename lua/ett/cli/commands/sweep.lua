@@ -25,6 +25,7 @@ end
 return {
   name = "sweep",
   finds = true,
+  models = true, -- `--help NAME` describes a model
   summary = "evaluate every combination of plan fields",
   usage = "sweep --model NAME|config.json [--cluster NAME|FILE.lua] NAME=A,B,C NAME=1..64 NAME=VALUE ...",
   description = function(opts)
@@ -32,7 +33,7 @@ return {
       .. fields.help(opts)
   end,
   options = {
-    { "model", "NAME", "an architecture by name, or a Hugging Face config.json" },
+    { "model", "NAME", "a model or an architecture by name, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = "perlmutter" },
     { "accept-device", "use the cluster's samples even if they are of another device" },
     { "devices", "N", "keep only plans on this many devices", kind = "count" },

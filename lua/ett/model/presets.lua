@@ -1,0 +1,54 @@
+--- Presets: public models by name, one file each in lua/models.
+--
+--   presets.find "llama3-70b"   --> { name, summary, source, architecture, parameters, hyper, note? }
+local error_module = require "ett.base.error"
+local find = require "ett.base.find"
+local schema = require "ett.base.schema"
+
+local presets = {}
+
+local fields = { name = "string", summary = "string", source = "string", architecture = "string",
+  parameters = "positive", hyper = "table", note = "string?" }
+
+--- The preset of a name, or nil and the presets that the name may mean. Case, "-", "_" and "." do not matter.
+---@param name string
+---@return table?, string[]
+function presets.find(name)
+  local meant, several = find.meant("lua/models", name)
+  if not meant then return nil, several end
+  local path = find.path("lua/models", meant)
+  return schema.check(find.load_file(path), fields, find.label(path)), {}
+end
+
+--- Hyper-parameters of a preset with others laid over them, and the name of the result.
+---@return table hyper, string name
+function presets.overlay(preset, given)
+  local hyper, words = {}, {}
+  for field, value in pairs(preset.hyper) do hyper[field] = value end
+  for _, field in ipairs(schema.keys(given)) do
+    hyper[field] = given[field]
+    if given[field] ~= preset.hyper[field] then
+      local value = given[field]
+      words[#words + 1] = ("%s=%s"):format(field, type(value) == "table" and "…" or tostring(value))
+    end
+  end
+  return hyper, #words == 0 and preset.name or ("%s with %s"):format(preset.name, table.concat(words, " "))
+end
+
+--- Raises for a name that is neither an architecture nor a preset.
+function presets.refuse(name, several)
+  if #several > 0 then
+    local shown = table.move(several, 1, math.min(#several, 12), 1, {})
+    if #several > #shown then shown[#shown + 1] = "…" end
+    error_module.raise("missing", "the model '%s' may be %s; give one of them", name, table.concat(shown, ", "))
+  end
+  local known = find.names "lua/models"
+  local architectures = find.names "lua/architectures"
+  table.move(architectures, 1, #architectures, #known + 1, known)
+  table.sort(known)
+  local hint = error_module.suggestion(name, known)
+  error_module.raise("missing", "unknown model '%s'%s", name,
+    hint ~= "" and hint or "; `ett list models` and `ett list architectures` name them all")
+end
+
+return presets

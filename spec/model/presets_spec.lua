@@ -1,0 +1,147 @@
+--- Public models by name: counts of parameters, spellings, hyper-parameters laid over them.
+local architecture = require "ett.model.architecture"
+local find = require "ett.base.find"
+local model_module = require "ett.model"
+
+local function message(fn, ...)
+  local ok, why = pcall(fn, ...)
+  assert.is_false(ok)
+  return tostring(why)
+end
+
+--- Half of the last digit that a rounded count states: 0.5e9 of 671e9.
+local function half_digit(count)
+  local digits = ("%.0f"):format(count)
+  return 0.5 * 10 ^ #digits:match "0*$"
+end
+
+describe("a preset", function()
+  for _, name in ipairs(find.names "lua/models") do
+    it(name .. " counts its published parameters", function()
+      local built = model_module.new(name)
+      local preset = find.load_file(find.path("lua/models", name))
+      local count, published = architecture.parameters(built), preset.parameters
+      assert.is_true(math.abs(count - published) <= math.max(1e-4 * published, half_digit(published)),
+        ("%s: %.0f against %.0f"):format(name, count, published))
+      assert.equal(name, preset.name)
+      assert.equal(name, built.name)
+    end)
+  end
+
+  it("is there for each family that people name", function()
+    local names = " " .. table.concat(find.names "lua/models", " ")
+    for word in ([[llama2 llama3 llama3.1 llama4 mistral mixtral qwen2 qwen2.5 qwen3 deepseek-v2 deepseek-v3 gemma
+      gemma2 gemma3 phi gpt3 gpt-neox opt bloom falcon kimi-k2 glm-4.5 gpt-oss]]):gmatch "%S+" do
+      assert.is_truthy(names:find(" " .. word, 1, true), word)
+    end
+  end)
+
+  it("counts most of them to the last weight", function()
+    local exact, all = 0, find.names "lua/models"
+    for _, name in ipairs(all) do
+      local preset = find.load_file(find.path("lua/models", name))
+      if architecture.parameters(model_module.new(name)) == preset.parameters then exact = exact + 1 end
+    end
+    assert.is_true(exact >= 60, exact)
+  end)
+
+  it("is found whatever the case and signs, and by part of its name", function()
+    for spelt, name in pairs { ["Llama-3-70B"] = "llama3-70b", llama3_1_8b = "llama3.1-8b",
+      ["GPT-3 175B"] = "gpt3-175b", ["qwen3-235b"] = "qwen3-235b-a22b", ["kimi_k2"] = "kimi-k2",
+      maverick = "llama4-maverick" } do
+      assert.equal(name, model_module.new(spelt).name)
+    end
+  end)
+
+  it("takes other hyper-parameters, and says so in its name", function()
+    local built = model_module.new("llama3-70b", { layers = 40, vocab = 128256 })
+    assert.equal("llama3-70b with layers=40", built.name)
+    assert.same({ 40, 28672 }, { built.hyper.layers, built.hyper.ffn })
+    assert.equal("llama3-70b: llama: heads = 7 must divide hidden = 8192, or give head_dim",
+      message(model_module.new, "llama3-70b", { heads = 7, kv_heads = 7 }))
+    assert.equal("llama3-70b: llama: unknown field 'layer'; did you mean 'layers'?",
+      message(model_module.new, "llama3-70b", { layer = 7 }))
+  end)
+
+  it("that is ambiguous or unknown is named", function()
+    assert.equal("the model 'falcon' may be falcon-180b, falcon-40b, falcon-7b; give one of them",
+      message(model_module.new, "falcon"))
+    assert.equal("unknown model 'lama3-70b'; did you mean 'llama3-70b'?", message(model_module.new, "lama3-70b"))
+    assert.equal("unknown model 'zzzzzzzzz'; `ett list models` and `ett list architectures` name them all",
+      message(model_module.new, "zzzzzzzzz"))
+  end)
+
+  it("with a wrong field is refused by file", function()
+    local lfs, folder = require "lfs", os.tmpname()
+    os.remove(folder)
+    lfs.mkdir(folder)
+    find.set_script_folder(folder)
+    local file = assert(io.open(folder .. "/mine.lua", "w"))
+    file:write 'return { name = "mine", summary = "s", source = "s", architecture = "llama", hypr = {} }'
+    file:close()
+    local why = message(model_module.new, "mine")
+    find.set_script_folder(nil)
+    require("ett.base.folder").remove(folder)
+    assert.equal("mine.lua: unknown field 'hypr'; did you mean 'hyper'?; missing field 'hyper' (a table); "
+      .. "missing field 'parameters' (a positive number)", why)
+  end)
+end)
+
+describe("defaults of hyper-parameters", function()
+  it("are those that an architecture sets whatever its width", function()
+    local defaults = model_module.defaults "llama"
+    assert.same({ "rms_norm", "rope", true }, { defaults.norm, defaults.position, defaults.gated_mlp })
+    assert.is_nil(defaults.ffn)
+    assert.is_nil(defaults.layers)
+    assert.equal("rms_norm", model_module.defaults("mixtral").norm)
+  end)
+
+  it("are a preset's values", function()
+    assert.same({ 8192, "rms_norm", 28672 }, { model_module.defaults("llama3-70b").hidden,
+      model_module.defaults("llama3-70b").norm, model_module.defaults("llama3-70b").ffn })
+  end)
+end)
+
+describe("an encoder_function_list among the hyper-parameters", function()
+  local names = { "layer_norm", "linear_qkv", "flash_attention", "linear_proj", "residual_add", "linear_up", "swiglu",
+    "linear_down", "residual_add" }
+  local hyper = { layers = 4, hidden = 1024, heads = 8, vocab = 1024, ffn = 4096 }
+
+  local function with(more)
+    local all = {}
+    for _, source in ipairs { hyper, more } do for key, value in pairs(source) do all[key] = value end end
+    return all
+  end
+
+  it("is the repeated layer: its norm, its gate, and no other operator", function()
+    local built = model_module.new("llama", with { encoder_function_list = names })
+    local seen = {}
+    for _, entry in ipairs(built.layers[2].ops) do seen[#seen + 1] = entry.op end
+    assert.same(names, seen)
+    assert.same({ 4, "layer_norm", true }, { built.layers[2].count, built.hyper.norm, built.hyper.gated_mlp })
+    -- Four layers: qkv and projection 4 h^2, three matrices of the MLP; norms have gain and bias; embedding and head.
+    local h, f = 1024, 4096
+    assert.equal(4 * (4 * h * h + 3 * h * f + 2 * h) + 2 * 1024 * h + 2 * h, architecture.parameters(built))
+  end)
+
+  it("without a gated operator has no gate, whatever the architecture", function()
+    local plain = model_module.new("llama", with { encoder_function_list = { "linear_up", "gelu", "linear_down" } })
+    assert.equal(4 * 2 * 1024 * 4096 + 2 * 1024 * 1024 + 1024, architecture.parameters(plain))
+  end)
+
+  it("keeps what the architecture says elsewhere: GPT-2's positions and tied head", function()
+    local whole = model_module.new("gpt2")
+    local listed = model_module.new("gpt2", { encoder_function_list = { "layer_norm", "linear_qkv", "flash_attention",
+      "linear_proj", "residual_add", "layer_norm", "linear_up", "gelu", "linear_down", "residual_add" } })
+    assert.equal(architecture.parameters(whole), architecture.parameters(listed))
+  end)
+
+  it("is refused where it is empty, unknown or contradicts", function()
+    assert.matches("encoder_function_list: entry 1: unknown operator 'geluu'; did you mean 'gelu'",
+      message(model_module.new, "llama", with { encoder_function_list = { "geluu" } }), 1, true)
+    assert.matches("encoder_function_list must be a non-empty list",
+      message(model_module.new, "llama", with { encoder_function_list = {} }), 1, true)
+    assert.matches("'swiglu' is gated, which contradicts activation = 'gelu'",
+      message(model_module.new, "llama", with { encoder_function_list = names, activation = "gelu" }), 1, true)
+  end)
+end)
