@@ -19,8 +19,19 @@ function op.bytes(s, _, pass)
   return (pass == "backward" and 14.0 or 38.0) * s.tokens * s.vocab
 end
 
---- Keeps the fp32 probabilities.
-function op.activation_bytes(s) return 4.0 * s.tokens * s.vocab end
+--- Fused kernels write the gradient over the 16-bit logits (Transformer Engine, Liger) or run the softmax again; the
+--- others keep the fp32 probabilities.
+function op.activation_bytes(s, _, stack)
+  local how = stack and stack.cross_entropy
+  return ((how == "fused" or how == "compiled") and 2.0 or 4.0) * s.tokens * s.vocab
+end
+
+-- Bytes of a logit's gradient beside what is kept: in place, 16 bits, or PyTorch's fp32 and 16 bits.
+local beside = { fused = 0.0, compiled = 2.0, megatron = 2.0, torch = 6.0 }
+
+function op.working_bytes(s, _, stack)
+  return beside[stack and stack.cross_entropy or "megatron"] * s.tokens * s.vocab
+end
 
 function op.kernel_shape(s) return { rows = s.tokens, cols = s.vocab } end
 

@@ -27,6 +27,7 @@ end
 
 function op.parameters(s) return s.vocab * s.hidden end
 function op.activation_bytes(s) return 8.0 * s.tokens end
+function op.working_bytes(s, dtype) return width(dtype) * (s.tokens + 0.0) * s.hidden end
 
 function op.kernel_shape(s)
   return { rows = s.tokens, cols = s.hidden, vocab = s.vocab, whole_vocab = s.whole_vocab }

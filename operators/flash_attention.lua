@@ -64,6 +64,13 @@ function op.activation_bytes(s, dtype)
   return op.recomputed_bytes(s, dtype) + 4.0 * s.batch * s.heads * s.seq_q
 end
 
+--- Gradients of output, queries, keys and values, and the fp32 sums of the queries' (FlashAttention 2, cuDNN).
+function op.working_bytes(s, dtype)
+  local value = s.value_dim or s.head_dim
+  local rows, keys = (s.batch + 0.0) * s.heads * s.seq_q, (s.batch + 0.0) * s.kv_heads * s.seq_k
+  return math.max(dtype_bytes[dtype], 2) * (rows + keys) * (s.head_dim + value) + 4.0 * rows * s.head_dim
+end
+
 --- The head dimension of one kernel for both products: the same FLOPs forward, within 4 % backward (DeepSeek: 192 and
 --- 128, so 160).
 local function kernel_dim(s) return s.value_dim and (s.head_dim + s.value_dim) // 2 or s.head_dim end

@@ -1,5 +1,6 @@
 --- Projection to the vocabulary, column-parallel. Tied heads own no parameters of their own.
 local gemm = require "ett.operator.gemm"
+local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "lm_head", summary = "projection to the vocabulary, column-parallel" }
@@ -16,6 +17,12 @@ end
 --- Model FLOPs count the vocabulary, not the rows that pad it for tensor ranks.
 function op.model_flops(s, c)
   return gemm.flops(s, "forward") * c.vocab / (shapes.local_vocab(c) * c.tp)
+end
+
+--- The gradient of its input, and the gathered input. That of the logits takes the place of what the loss kept.
+function op.working_bytes(s, dtype)
+  local shards = s.stored_tokens and s.stored_tokens < s.tokens and 2 or 1
+  return memory.width(dtype) * (s.tokens + 0.0) * s.in_features * shards
 end
 
 function op.parameters(s) return s.tied and (s.bias or 0) * s.out_features or gemm.parameters(s) end

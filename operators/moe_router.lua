@@ -35,6 +35,9 @@ function op.activation_bytes(s, dtype)
   return (s.tokens + 0.0) * s.hidden * width(dtype) * (1 + s.top_k) + 4.0 * s.tokens * s.experts
 end
 
+--- The gradients of the copies, and of its input.
+function op.working_bytes(s, dtype) return (s.tokens + 0.0) * s.hidden * width(dtype) * (1 + s.top_k) end
+
 function op.kernel_shape(s)
   return { rows = s.tokens, cols = s.hidden, experts = s.experts, top_k = s.top_k }
 end

@@ -4,4 +4,5 @@ return {
   summary = "GPT-NeoX with DeepSpeed",
   source = "assumed",
   attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 60e-6,
+  keeps_outputs = true, workspace_bytes = 1.03e9, -- as megatron_deepspeed
 }

@@ -56,6 +56,8 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
                  {"expert_parameters", o->expert_parameters},
                  {"activation_bytes", o->activation_bytes},
                  {"recomputed_bytes", o->recomputed_bytes},
+                 {"working_bytes", o->working_bytes},
+                 {"weight_working_bytes", o->weight_working_bytes},
                  {"beside_seconds", o->beside_seconds},
                  {"flops", o->flops}};
   for (size_t i = 0; i < sizeof amounts / sizeof *amounts && status == 0; i++)
@@ -76,8 +78,20 @@ int ett_program_check(const ett_program *p, ett_err *err) {
   if (p->element_bytes < 1 || p->element_bytes > 8)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "an element has 1 to 8 bytes, got %d",
                        p->element_bytes);
-  if (check_amount("boundary_bytes", p->boundary_bytes, err) != 0)
-    return -1;
+  const struct {
+    const char *name;
+    double value;
+  } amounts[] = {{"cached_bytes", p->cached_bytes},
+                 {"workspace_bytes", p->workspace_bytes},
+                 {"context_bytes", p->context_bytes},
+                 {"communicator_bytes", p->communicator_bytes},
+                 {"output_bytes", p->output_bytes},
+                 {"kept_gradient_bytes", p->kept_gradient_bytes},
+                 {"allocator_share", p->allocator_share},
+                 {"boundary_bytes", p->boundary_bytes}};
+  for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++)
+    if (check_amount(amounts[i].name, amounts[i].value, err) != 0)
+      return -1;
   return check_amount("tied_embedding_bytes", p->tied_embedding_bytes, err);
 }
 
@@ -134,11 +148,17 @@ static void hide(ett_layer_sums *s, const double forward[ETT_ROLES],
       least(b, outside_forward) + least(b, forward[ETT_ROLE_EXPERT]);
 }
 
+static void keep_most(double *most, double value) {
+  if (value > *most)
+    *most = value;
+}
+
 void ett_program_finish(ett_program *p) {
   for (size_t k = 0; k < p->kind_count; k++) {
     ett_layer_sums s;
     memset(&s, 0, sizeof s);
     double of_forward[ETT_ROLES] = {0}, of_backward[ETT_ROLES] = {0};
+    double working[2] = {0, 0};
     for (size_t i = 0; i < p->operation_count; i++) {
       double n = p->uses[k * p->operation_count + i];
       if (n == 0)
@@ -164,7 +184,11 @@ void ett_program_finish(ett_program *p) {
       s.activation_bytes[ETT_RECOMPUTE_SELECTIVE] +=
           n * (o->selective ? o->recomputed_bytes : o->activation_bytes);
       s.flops += n * o->flops;
+      keep_most(&working[0], o->working_bytes + o->weight_working_bytes);
+      keep_most(&working[1], o->working_bytes);
     }
+    for (int r = 0; r < ETT_RECOMPUTES; r++)
+      memcpy(s.working_bytes[r], working, sizeof working);
     hide(&s, of_forward, of_backward, p->kinds[k].place == ETT_PLACE_MIDDLE);
     if (p->kinds[k].place == ETT_PLACE_MIDDLE)
       memcpy(s.recompute_link, s.forward_link, sizeof s.recompute_link);
@@ -223,11 +247,16 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n) {
   for (int r = 0; r < ETT_RECOMPUTES; r++) {
     to->recompute[r] += n * of->recompute[r];
     to->activation_bytes[r] += n * of->activation_bytes[r];
+    /* The backward pass of earlier layers runs when these activations are freed. The
+     * layer that is run again is not yet there when the head's runs. */
+    double again = r >= ETT_RECOMPUTE_FULL && of->layer_bytes == 0 ? to->layer_bytes : 0;
+    for (int w = 0; w < 2; w++) {
+      to->working_bytes[r][w] -= n * of->activation_bytes[r];
+      keep_most(&to->working_bytes[r][w], of->working_bytes[r][w] - again);
+    }
   }
-  if (of->layer_parameters > to->layer_parameters)
-    to->layer_parameters = of->layer_parameters;
-  if (of->layer_bytes > to->layer_bytes)
-    to->layer_bytes = of->layer_bytes;
+  keep_most(&to->layer_parameters, of->layer_parameters);
+  keep_most(&to->layer_bytes, of->layer_bytes);
 }
 
 int ett_program_slices(const ett_program *p, int slices, const int64_t *split,

@@ -59,13 +59,15 @@ typedef enum ett_link {
 typedef struct ett_operation {
   ett_demand_time forward, backward; /* one run */
   ett_link link;
-  double beside_seconds;    /* further seconds on the link, beside computing */
-  double dense_parameters;  /* weights on this device that every run uses */
-  double expert_parameters; /* weights that differ between expert-parallel ranks */
-  double activation_bytes;  /* kept from forward to backward */
-  double recomputed_bytes;  /* of them, when it is run again: its inputs */
-  double flops;             /* forward + backward, as model FLOPs count them */
-  int selective;            /* run again under ETT_RECOMPUTE_SELECTIVE */
+  double beside_seconds;       /* further seconds on the link, beside computing */
+  double dense_parameters;     /* weights on this device that every run uses */
+  double expert_parameters;    /* weights that differ between expert-parallel ranks */
+  double activation_bytes;     /* kept from forward to backward */
+  double recomputed_bytes;     /* of them, when it is run again: its inputs */
+  double working_bytes;        /* alive only while its backward pass runs */
+  double weight_working_bytes; /* further ones, of its weight gradient */
+  double flops;                /* forward + backward, as model FLOPs count them */
+  int selective;               /* run again under ETT_RECOMPUTE_SELECTIVE */
   ett_role role;
 } ett_operation;
 
@@ -89,7 +91,10 @@ typedef struct ett_layer_sums {
   double dense_parameters, expert_parameters;
   double activation_bytes[ETT_RECOMPUTES]; /* by recompute */
   double layer_bytes;                      /* all activations of the largest one layer */
-  double layer_parameters;                 /* of the largest one layer */
+  /* By recompute, with and without those of weight gradients: the most that a backward
+   * pass holds beyond all activations of the slice. */
+  double working_bytes[ETT_RECOMPUTES][2];
+  double layer_parameters; /* of the largest one layer */
   double flops;
 } ett_layer_sums;
 
@@ -106,6 +111,12 @@ typedef struct ett_program {
   double boundary_bytes;       /* a micro-batch sends these between neighbouring slices */
   double tied_embedding_bytes; /* of the tied embedding's gradient; 0: not tied */
   int element_bytes;           /* of an element that moves */
+  /* What the software holds on every device: its cached weight gradients; workspaces of
+   * libraries; context of the driver; a communicator's buffers. */
+  double cached_bytes, workspace_bytes, context_bytes, communicator_bytes;
+  double output_bytes;        /* of a slice's output, kept until its gradient arrives */
+  double kept_gradient_bytes; /* of a weight, beside wider main gradients */
+  double allocator_share;     /* of what comes and goes: lost to rounding and fragments */
   /* ett_program_finish and ett_program_vary: */
   ett_layer_sums *sums; /* per kind */
   size_t varied;

@@ -158,6 +158,38 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   }
 }
 
+/* Groups of more than one rank that a rank is in: each has buffers. */
+static int communicators(const ett_evaluation *e) {
+  const ett_step_plan *p = e->plan;
+  return (p->tp > 1) + (p->cp > 1) + (p->pp > 1) + (e->dense.degree > 1) + (p->ep > 1) +
+         (p->ep > 1 && e->expert.degree > 1) + (p->etp > 1 && p->etp != p->tp) +
+         (p->clip_gradients && p->tp > 1 && p->pp > 1) + /* the norm's, over both */
+         ((p->tp > 1) + (p->pp > 1) + (e->dense.degree > 1) > 1); /* of all ranks */
+}
+
+/* The lines that follow from the program's software, and the sum. fp32_gradients: of the
+ * weights that the rank updates. */
+static void fill_software(const ett_evaluation *e, ett_step_stage *s, double working,
+                          double fp32_gradients) {
+  const ett_program *program = e->program;
+  s->working_bytes = working;
+  double passing = s->activation_bytes + s->temporary_bytes + working;
+  if (e->plan->gradient_bytes < (int32_t)sizeof(float) && fp32_gradients > passing)
+    s->update_bytes = fp32_gradients - passing;
+  s->cached_bytes = program->cached_bytes;
+  if (e->plan->gradient_bytes > e->plan->weight_bytes)
+    s->cached_bytes +=
+        (s->dense_parameters + s->expert_parameters) * program->kept_gradient_bytes;
+  s->workspace_bytes = program->workspace_bytes;
+  s->allocated_bytes = s->weight_bytes + s->gradient_bytes + s->optimizer_bytes +
+                       passing + s->update_bytes + s->cached_bytes + s->workspace_bytes;
+  s->fragment_bytes = program->allocator_share * (passing + s->update_bytes);
+  s->communicator_bytes = communicators(e) * program->communicator_bytes;
+  s->context_bytes = program->context_bytes;
+  s->memory_bytes =
+      s->allocated_bytes + s->fragment_bytes + s->communicator_bytes + s->context_bytes;
+}
+
 static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
                         const ett_pipeline *pipeline, int rank) {
   const ett_step_plan *p = e->plan;
@@ -165,21 +197,26 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
   double data = (double)e->dense.degree, expert_data = (double)e->expert.degree;
   double whole = s->dense_parameters + s->expert_parameters;
   double shard = s->dense_parameters / data + s->expert_parameters / expert_data;
-  double working = 0, layer = 0;
+  double working[2] = {0, 0}, again = 0, layer = 0;
   s->weight_bytes = (p->zero >= ETT_ZERO_PARAMETERS ? shard : whole) * p->weight_bytes;
   s->gradient_bytes = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * p->gradient_bytes;
   s->optimizer_bytes =
       (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
   for (int v = rank; v < p->pp * p->vp; v += p->pp) {
     a->in_flight[v] = a->sums[v].activation_bytes[p->recompute];
+    if (v < p->pp * p->vp - 1)
+      a->in_flight[v] += e->program->output_bytes;
     if (a->sums[v].layer_parameters > layer)
       layer = a->sums[v].layer_parameters;
-    if (a->sums[v].layer_bytes > working)
-      working = a->sums[v].layer_bytes;
+    if (a->sums[v].layer_bytes > again)
+      again = a->sums[v].layer_bytes;
+    for (int w = 0; w < 2; w++)
+      if (a->sums[v].working_bytes[p->recompute][w] > working[w])
+        working[w] = a->sums[v].working_bytes[p->recompute][w];
   }
   s->activation_bytes = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight);
   if (p->recompute >= ETT_RECOMPUTE_FULL)
-    s->activation_bytes += working; /* the layer that is being run again */
+    s->activation_bytes += again; /* the layer that is being run again */
   /* A layer is gathered whole, and with overlap the next one beside it; the gradient of a
    * layer is whole until it is reduced (PyTorch FSDP). */
   double gathered = p->overlap_parameters ? 2 : 1;
@@ -191,8 +228,8 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
                 (whole * p->weight_bytes - s->weight_bytes);
   if (s->temporary_bytes > held) /* no more than the shards of others */
     s->temporary_bytes = held;
-  s->memory_bytes = s->weight_bytes + s->gradient_bytes + s->optimizer_bytes +
-                    s->activation_bytes + s->temporary_bytes;
+  fill_software(e, s, working[p->zero >= ETT_ZERO_GRADIENTS && data > 1],
+                (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * sizeof(float));
 }
 
 static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {

@@ -62,7 +62,16 @@ typedef struct ett_step_stage {
   double end_seconds;
   double weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes;
   double temporary_bytes; /* ZeRO-2 and 3: a layer whole, its weights and gradient */
-  double memory_bytes;
+  double working_bytes;   /* of the operator whose backward pass holds the most */
+  double
+      update_bytes; /* fp32 copies of 16-bit gradients, beyond what passes held before */
+  double cached_bytes;       /* weight gradients that the software keeps allocated */
+  double workspace_bytes;    /* of libraries */
+  double allocated_bytes;    /* sum of all above: what the allocator gave */
+  double fragment_bytes;     /* lost to rounding and fragments; with it: reserved */
+  double communicator_bytes; /* buffers of the groups that the rank is in */
+  double context_bytes;      /* of the driver and its modules */
+  double memory_bytes;       /* all: what the device reports as used */
 } ett_step_stage;
 
 typedef struct ett_step_result {

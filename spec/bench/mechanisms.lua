@@ -83,6 +83,26 @@ local function events(schedule, chunks)
   return 2 * stages * chunks * micro_batches / best / 1e6
 end
 
+--- Mean error of the memory of published steps, in percent, of ids that match.
+local function memory_error(pattern)
+  local published = require "published"
+  local sum, count, worst = 0.0, 0, 0.0
+  for _, r in ipairs(published.rows() or {}) do
+    if r.memory_bytes and r.id:match(pattern) then
+      local own = math.abs(published.memory(r, published.estimate(r)) / r.memory_bytes - 1)
+      sum, count, worst = sum + own, count + 1, math.max(worst, own)
+    end
+  end
+  return count, 100 * sum / count, 100 * worst
+end
+
+local function memory_row(what, pattern, bound)
+  local count, mean, worst = memory_error(pattern)
+  if count == 0 then return nil end
+  return row(("memory, %s, %d rows"):format(what, count), ("%.1f %%, at most %.1f"):format(mean, worst),
+    ("<= %g %%"):format(bound), mean <= bound)
+end
+
 local function large_step()
   local ett = require "ett"
   local model = ett.model.new("gpt", { layers = 105, hidden = 20480, heads = 128, ffn = 81920, vocab = 51200 })
@@ -100,7 +120,7 @@ end
 function bench.run()
   local tried, below, differ = plans(2000)
   local misplaced, plain, interleaved, large = groups(2000), events("1f1b", 1), events("interleaved", 4), large_step()
-  return {
+  local rows = {
     row("random plans with steps below the bound of products or cards", ("%d of %d"):format(below, tried), "0",
       below == 0),
     row("single against swept, random plans that differ", ("%d of %d"):format(differ, tried), "0", differ == 0),
@@ -110,6 +130,11 @@ function bench.run()
     row("event engine, interleaved, 4 chunks", ("%.1f M/s"):format(interleaved), ">= 15 M/s", interleaved >= 15),
     row("a step of 530 B parameters, times known", ("%.1f ms"):format(large), "<= 10 ms", large <= 10),
   }
+  for _, m in ipairs { { "Korthikanti figure 1 (states and activations of layers)", "^korth22_mem", 1 },
+    { "SimuMax (allocated by PyTorch)", "^simumax", 1.5 }, { "BigScience (nvidia-smi)", "^bigsci", 8 } } do
+    rows[#rows + 1] = memory_row(table.unpack(m))
+  end
+  return rows
 end
 
 return bench

@@ -56,8 +56,6 @@ describe("a step under ZeRO-3", function()
         micro_batches = 1, overlap_parameters = overlap } }
       local s, most = e.stages[1], math.max(layer, head)
       assert.near(most * (2 * wholes + 4), s.temporary_bytes, 1e-6 * most)
-      assert.equal(s.weight_bytes + s.gradient_bytes + s.optimizer_bytes + s.activation_bytes + s.temporary_bytes,
-        s.memory_bytes)
     end
   end)
 end)

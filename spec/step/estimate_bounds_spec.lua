@@ -98,7 +98,8 @@ end)
 -- What a number of the JSON is, by the end of its name; counts and choices of a plan by the whole of it.
 local units = { "_seconds", "_bytes", "_percent", "_per_second", "_per_step", "_per_device", "_per_device_hour",
   "_per_billion_tokens", "_per_micro_batch" }
-local counts = { devices = true, parameters = true, expert_parameters = true, layers = true, degree = true }
+local counts = { devices = true, parameters = true, expert_parameters = true, layers = true, degree = true,
+  fullest_stage = true }
 
 describe("an estimate's JSON", function()
   it("names the unit of every number, and its rates and shares are those of its seconds", function()
@@ -132,7 +133,8 @@ describe("an estimate's JSON", function()
     for _, s in ipairs(data.stages) do
       near(busy(s) / data.step_seconds, s.percent / 100, "stage")
       near(s.memory_bytes, s.weight_bytes + s.gradient_bytes + s.optimizer_bytes + s.activation_bytes
-        + s.temporary_bytes, "memory")
+        + s.temporary_bytes + s.working_bytes + s.update_bytes + s.cached_bytes + s.workspace_bytes + s.fragment_bytes
+        + s.communicator_bytes + s.context_bytes, "memory")
     end
   end)
 end)

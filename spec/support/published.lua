@@ -162,7 +162,8 @@ function published.plan(row, dtype)
     schedule = interleaved and "interleaved" or pp > 1 and schedules[row.schedule] or "1f1b",
     micro_batch = integer(row.micro_batch), micro_batches = micro_batches, seq = integer(row.seq),
     recompute = recompute_of(row, unknown), zero = zero, dtype = dtype,
-    gradient_dtype = dtypes[row.gradient_dtype or (dtype == "fp16" and "fp16" or zero == 3 and "bf16" or "fp32")],
+    gradient_dtype = row.use == "memory" and "fp32" -- Korthikanti et al.: 18 bytes of states a parameter
+      or dtypes[row.gradient_dtype or (dtype == "fp16" and "fp16" or zero == 3 and "bf16" or "fp32")],
     sequence_parallel = row.sequence_parallel == true and (row.tp or 1) > 1,
     serial_sends = neox, gradient_all_reduce = neox, bucket_bytes = neox and 2.52e9 or nil,
     overlap_gradients = row.overlap_grad_reduce == true, overlap_parameters = row.overlap_param_gather == true,
@@ -179,7 +180,8 @@ end
 local get_stack = require("ett.operator.stack").get
 local stacks = {
   ["llm-foundry"] = "llm_foundry", ["megatron-bridge"] = "megatron", nemo = "megatron", ["mlperf-nemo"] = "megatron",
-  ["megatron-deepspeed"] = "megatron_2021", ["megatron-lm"] = "megatron", ["megatron-lm-zero-bubble"] = "megatron_2021",
+  ["megatron-deepspeed"] = "megatron_deepspeed",
+  ["megatron-lm"] = "megatron", ["megatron-lm-zero-bubble"] = "megatron_2021",
   maxtext = "maxtext", paxml = "maxtext", torchtitan = "torchtitan", ["fms-fsdp"] = "fsdp_eager",
   ["nemo-automodel"] = "fsdp_eager", ["gpt-neox"] = "gpt_neox", internevo = "fsdp_eager",
 }
@@ -239,6 +241,18 @@ function published.estimate(row)
   local times = require("ett.step.times").new(cluster):for_stack(published.stack(row))
   return require("ett.step.estimate").new { model = model, plan = published.plan(row, dtype), cluster = cluster,
     times = times }
+end
+
+--- Bytes of an estimate that a row states: what PyTorch allocated or reserved at most, what the device reports as used,
+--- or of a figure the states and activations of its layers, without embedding and head.
+function published.memory(row, e)
+  if row.memory_kind == "device_used" then return e.memory_bytes end
+  if row.memory_kind == "reserved_peak" then return e.reserved_bytes end
+  if row.use ~= "memory" then return e.allocated_bytes end
+  local s, h = e.stages[1], e.model.hyper
+  local embedding = (h.vocab + (h.max_positions and row.tp * h.max_positions or 0)) / row.tp * h.hidden
+  local states = s.weight_bytes + s.gradient_bytes + s.optimizer_bytes
+  return states * (1 - embedding / s.parameters) + s.activation_bytes
 end
 
 return published

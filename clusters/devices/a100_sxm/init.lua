@@ -7,7 +7,8 @@ return {
   peak_flops = { bf16 = 312e12, fp16 = 312e12, fp32 = 19.5e12, int8 = 624e12, tf32 = 156e12 },
   measured_flops = { fp16 = 271.2e12, bf16 = 271.2e12 },
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.6)",
-  memory_bytes = 80e9, memory_bandwidth = 2.039e12, multiprocessors = 108, l2_bytes = 40e6,
+  -- Memory as CUDA reports it: PyTorch prints "total capacity of 79.25 GiB".
+  memory_bytes = 85.09e9, memory_bandwidth = 2.039e12, multiprocessors = 108, l2_bytes = 40e6,
   power_watts = 400,
   generation = "ampere",
   neighbours = { "h200_sxm", "h100_sxm" },

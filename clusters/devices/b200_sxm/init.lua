@@ -7,7 +7,8 @@ return {
   peak_flops = { bf16 = 2250e12, fp16 = 2250e12, fp32 = 80e12, fp8 = 4500e12, nvfp4 = 9000e12, tf32 = 1125e12 },
   measured_flops = { fp16 = 1745e12, bf16 = 1745e12, fp8 = 3432.5e12 },
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.7)",
-  memory_bytes = 180e9, memory_bandwidth = 8e12, multiprocessors = 148, l2_bytes = 126e6,
+  -- Memory as CUDA reports it: PyTorch prints "total capacity of 178.35 GiB".
+  memory_bytes = 191.5e9, memory_bandwidth = 8e12, multiprocessors = 148, l2_bytes = 126e6,
   power_watts = 1000,
   generation = "blackwell",
   neighbours = { "gb300", "b300_sxm" },

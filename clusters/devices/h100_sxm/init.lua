@@ -7,7 +7,8 @@ return {
   peak_flops = { bf16 = 989.5e12, fp16 = 989.5e12, fp32 = 67e12, fp8 = 1979e12, int8 = 1979e12, tf32 = 494.5e12 },
   measured_flops = { fp16 = 794.5e12, bf16 = 794.5e12, fp8 = 1402.6e12 },
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.7)",
-  memory_bytes = 80e9, memory_bandwidth = 3.35e12, multiprocessors = 132, l2_bytes = 50e6,
+  -- Memory as CUDA reports it: PyTorch prints "total capacity of 79.14 GiB".
+  memory_bytes = 84.98e9, memory_bandwidth = 3.35e12, multiprocessors = 132, l2_bytes = 50e6,
   power_watts = 700,
   generation = "hopper",
   neighbours = { "h200_sxm" },

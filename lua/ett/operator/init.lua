@@ -22,6 +22,7 @@ local fields = {
   region = { "string", optional = true, one_of = { "enter", "leave" } },
   shape = "function", flops = "function", bytes = "function", model_flops = "function?",
   parameters = "function?", activation_bytes = "function?", recomputed_bytes = "function?",
+  working_bytes = "function?",
   constraints = "list?", passes = "list?",
   kernel_shape = "function?", kernel = "function?", cuda = "string?", cpu = "function?", torch = "string?",
   doubles = "table?", small = "function?", columns = "list?", sample_row = "table?",
@@ -29,7 +30,8 @@ local fields = {
 
 --- What the functions of a file must return.
 local returned = { flops = "nonnegative", bytes = "nonnegative", model_flops = "nonnegative", parameters = "natural",
-  activation_bytes = "nonnegative", recomputed_bytes = "nonnegative", kernel_shape = "table" }
+  activation_bytes = "nonnegative", recomputed_bytes = "nonnegative", working_bytes = "nonnegative",
+  kernel_shape = "table" }
 
 --- The dimensions of a kernel where a file does not say: the numbers of its shape.
 local function numbers_of(s)

@@ -28,6 +28,11 @@ function memory.define(op, cost)
   op.activation_bytes = op.activation_bytes or function(s, dtype)
     return elements(s) * (cost.saved or 0) * width(dtype) + (cost.saved_extra and cost.saved_extra(s) or 0.0)
   end
+  --- Gradients that its backward pass reads and writes.
+  op.working_bytes = op.working_bytes or function(s, dtype)
+    local side = cost.backward
+    return elements(s) * math.max(0, side.reads - (cost.saved or 0) + side.writes) * width(dtype)
+  end
   return op
 end
 

@@ -27,6 +27,17 @@ local fields = {
   sharded = { "boolean", default = false, help = "weights are gathered beside computing (FSDP): in_step.sharded" },
   slowdown = { "positive", default = 1.0, least = 1,
     help = "factor on kernels: communication beside them takes multiprocessors and memory bandwidth" },
+  cached_gradients = { "boolean", default = false,
+    help = "a weight gradient of each shape stays allocated where products accumulate into the main gradients" },
+  keeps_gradients = { "boolean", default = false,
+    help = "16-bit gradients stay allocated beside fp32 ones that they are added to" },
+  keeps_outputs = { "boolean", default = false,
+    help = "the output of a pipeline stage stays allocated until its gradient arrives" },
+  workspace_bytes = { "nonnegative", default = 33.6e6, most = 1e12, help = "workspaces of libraries" },
+  context_bytes = { "nonnegative", default = 0.64e9, most = 1e12, help = "the driver's context and modules" },
+  communicator_bytes = { "nonnegative", default = 0.25e9, most = 1e12, help = "buffers of a communicator" },
+  allocator_share = { "fraction", default = 0.08,
+    help = "of activations and temporaries: what the allocator loses to rounding and fragments" },
   launch_seconds = { "nonnegative", default = 0.0, help = "of the host, for each operator and pass" },
 }
 

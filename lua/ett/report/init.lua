@@ -53,17 +53,25 @@ end
 
 local function stage_rows(e)
   local rows = { { "stage", "layers", "forward ms", "backward ms", "recompute ms", "gradients ms", "update ms",
-    "weights GB", "gradients GB", "optimizer GB", "activations GB", "total GB" } }
-  local temporary = false
-  for _, s in ipairs(e.stages) do temporary = temporary or s.temporary_bytes > 0 end
-  if temporary then table.insert(rows[1], #rows[1], "temporary GB") end
+    "weights GB", "gradients GB", "optimizer GB", "activations GB", "temporary GB", "software GB", "total GB" } }
   for i, s in ipairs(e.stages) do
     rows[#rows + 1] = { "  " .. i, ("%d"):format(s.layers), milliseconds(s.forward_seconds),
       milliseconds(s.backward_seconds), milliseconds(s.recompute_seconds), milliseconds(s.gradient_exposed_seconds),
       milliseconds(s.optimizer_seconds + s.gather_exposed_seconds), gigabytes(s.weight_bytes),
       gigabytes(s.gradient_bytes), gigabytes(s.optimizer_bytes), gigabytes(s.activation_bytes),
+      gigabytes(s.temporary_bytes + s.working_bytes + s.update_bytes + s.fragment_bytes),
+      gigabytes(s.cached_bytes + s.workspace_bytes + s.communicator_bytes + s.context_bytes),
       gigabytes(s.memory_bytes) }
-    if temporary then table.insert(rows[i + 1], #rows[1] - 1, gigabytes(s.temporary_bytes)) end
+  end
+  return rows
+end
+
+--- Where the memory of the fullest device goes.
+local function memory_rows(e)
+  local rows = { { ("memory of stage %d"):format(e.fullest_stage), "GB", "%", "from" } }
+  for _, line in ipairs(e.memory) do
+    rows[#rows + 1] = { "  " .. line.name, gigabytes(line.bytes), ("%.1f"):format(100 * line.bytes / e.memory_bytes),
+      line.source }
   end
   return rows
 end
@@ -115,7 +123,9 @@ function report.estimate(e)
   lines[#lines + 1] = ""
   lines[#lines + 1] = ("idle %s ms, %.1f %%"):format(milliseconds(e.idle_seconds), e.idle_percent)
   lines[#lines + 1] = ""
-  add_all(lines, columns(stage_rows(e), "lrrrrrrrrrrrr"))
+  add_all(lines, columns(stage_rows(e), "lrrrrrrrrrrrrr"))
+  lines[#lines + 1] = ""
+  add_all(lines, columns(memory_rows(e), "lrrl"))
   if #e.warnings > 0 then
     lines[#lines + 1] = ""
     for _, text in ipairs(e.warnings) do lines[#lines + 1] = "warning: " .. text end

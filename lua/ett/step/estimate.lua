@@ -6,7 +6,9 @@
 -- Every operator and message has a 90 % interval. Each is moved to either end, all its runs together, and the step is
 -- evaluated again; runtime/step/README.md says how the moves combine, and what the interval does not cover.
 local architecture = require "ett.model.architecture"
+local cost = require "ett.step.cost"
 local lower = require "ett.step.lower"
+local memory = require "ett.step.memory"
 local times_module = require "ett.step.times"
 local plan_fields = require "ett.plan.fields"
 local plan_module = require "ett.plan"
@@ -246,19 +248,11 @@ function estimate.new(given)
     fits = result.memory_bytes <= cluster.device.memory_bytes,
     units = result.units,
   }, Estimate)
+  memory.add(e, lowered.stack)
   for _, s in ipairs(e.stages) do
     s.percent = 100 * (s.forward_seconds + s.backward_seconds + s.recompute_seconds) / step
   end
-  if cluster.price_per_gpu_hour then
-    e.price_per_device_hour = cluster.price_per_gpu_hour
-    e.price_per_step = cluster.price_per_gpu_hour * devices * step / 3600
-    e.price_per_billion_tokens = e.price_per_step / tokens * 1e9
-  end
-  if given.tokens then
-    e.run_tokens, e.run_steps = given.tokens, math.ceil(given.tokens / tokens)
-    e.run_seconds = e.run_steps * step
-    if e.price_per_step then e.run_price = e.run_steps * e.price_per_step end
-  end
+  cost.add(e, cluster, given.tokens)
   e.warnings = warnings_of(e)
   e.notes = notes_of(model, times)
   return e

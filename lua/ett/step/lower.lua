@@ -5,6 +5,7 @@
 local architecture = require "ett.model.architecture"
 local fields = require "ett.plan.fields"
 local times_module = require "ett.step.times"
+local stacks = require "ett.operator.stack"
 local step_core = require "ett.step"
 local schema = require "ett.base.schema"
 
@@ -29,7 +30,8 @@ end
 local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.role or nil end
 
 -- Fields of an operation that are not given; C has no defaults.
-local nothing = { dense_parameters = 0, expert_parameters = 0, activation_bytes = 0, recomputed_bytes = 0, flops = 0,
+local nothing = { dense_parameters = 0, expert_parameters = 0, activation_bytes = 0, recomputed_bytes = 0,
+  working_bytes = 0, weight_working_bytes = 0, flops = 0,
   selective = false,
   role = "outside", link = "none", beside_seconds = 0 }
 
@@ -42,7 +44,15 @@ local function add(state, operation)
   return #state.operations
 end
 
-local function add_operator(state, item)
+--- Bytes of a weight gradient that stays allocated; 0 where another weight of its shape shares it.
+local function cached_gradient(state, s, bytes)
+  local id = ("%s %s"):format(s.out_features, s.in_features)
+  if state.cached[id] then return 0.0 end
+  state.cached[id] = true
+  return bytes / (s.batch or 1) -- experts share one
+end
+
+local function add_operator(state, item, place)
   local op, key = item.operator, times_module.shape_key(item.operator, item.shape)
   local p, s = state.plan, item.shape
   local role = role_of(item, p)
@@ -58,6 +68,12 @@ local function add_operator(state, item)
     own.tied = nil
     parameters = op.parameters(own)
   end
+  local stack = state.times.stack
+  local gradient = (op.family == "gemm" or op.family == "embedding") and (parameters + 0.0) * state.width or 0
+  if stack and stack.cached_gradients and not p.accumulate_gradients and op.family == "gemm" and place == "middle" then
+    state.cached_bytes = state.cached_bytes + cached_gradient(state, s, gradient)
+    gradient = 0
+  end
   local expert = op.experts -- its weights differ between expert-parallel ranks
   index = add(state, {
     name = op.name, kind = "operator", family = op.family, experts = op.experts, shape = s,
@@ -65,7 +81,8 @@ local function add_operator(state, item)
     forward = seconds_of(forward), backward = seconds_of(backward),
     forward_answer = forward, backward_answer = backward,
     dense_parameters = expert and 0 or parameters, expert_parameters = expert and parameters or 0,
-    activation_bytes = op.activation_bytes and op.activation_bytes(s, p.dtype) or 0,
+    activation_bytes = op.activation_bytes and op.activation_bytes(s, p.dtype, stack) or 0,
+    working_bytes = op.working_bytes and op.working_bytes(s, p.dtype, stack) or 0, weight_working_bytes = gradient,
     recomputed_bytes = item.selective and op.recomputed_bytes and op.recomputed_bytes(s, p.dtype) or 0,
     flops = product[op.family] and 3.0 * (op.model_flops and op.model_flops(s, state.configuration)
       or op.flops(s, "forward")) or 0,
@@ -201,8 +218,9 @@ function lower.program(model, p, times)
   local c = architecture.configuration(model.hyper, p)
   local state = { plan = p, configuration = c, times = times,
     gpus_per_node = times.cluster.gpus_per_node, index = {}, operations = {},
-    tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden }
-  local width = math.max(schema.dtype_bytes[p.dtype], 2)
+    tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_bytes = 0.0,
+    width = math.max(schema.dtype_bytes[p.dtype], 2) }
+  local width = state.width
   local tokens = p.micro_batch * p.seq // p.cp
   local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch
   local shared = p.sequence_parallel and stream_bytes / p.tp or stream_bytes
@@ -211,7 +229,7 @@ function lower.program(model, p, times)
     local uses = {}
     local items = architecture.operations(layer, c)
     for k, item in ipairs(items) do
-      local index = item.kind == "operator" and add_operator(state, item)
+      local index = item.kind == "operator" and add_operator(state, item, layer.place or "middle")
         or add_collective(state, item, beside(state, items, k))
       uses[index] = (uses[index] or 0) + item.times
     end
@@ -225,11 +243,16 @@ function lower.program(model, p, times)
     tied_embedding_bytes = (require("ett.operator.shapes").local_vocab(c) + 0.0) * model.hyper.hidden
       * schema.dtype_bytes[p.gradient_dtype]
   end
+  local software = times.stack or stacks.get()
   local program = step_core.program {
     operations = state.operations, kinds = kinds, tied_embedding_bytes = tied_embedding_bytes, element_bytes = width,
+    cached_bytes = state.cached_bytes, workspace_bytes = software.workspace_bytes,
+    context_bytes = software.context_bytes, communicator_bytes = software.communicator_bytes,
+    kept_gradient_bytes = software.keeps_gradients and width or 0,
+    output_bytes = software.keeps_outputs and shared or 0, allocator_share = software.allocator_share,
     boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
   }
-  return { program = program, operations = state.operations, kinds = kinds, configuration = c }
+  return { program = program, operations = state.operations, kinds = kinds, configuration = c, stack = software }
 end
 
 return lower

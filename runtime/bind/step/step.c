@@ -45,6 +45,8 @@ static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, expert_parameters, NUMBER, NULL),
     FIELD(ett_operation, activation_bytes, NUMBER, NULL),
     FIELD(ett_operation, recomputed_bytes, NUMBER, NULL),
+    FIELD(ett_operation, working_bytes, NUMBER, NULL),
+    FIELD(ett_operation, weight_working_bytes, NUMBER, NULL),
     FIELD(ett_operation, flops, NUMBER, NULL),
     FIELD(ett_operation, selective, BOOLEAN, NULL),
     FIELD(ett_operation, beside_seconds, NUMBER, NULL),
@@ -60,6 +62,13 @@ static const ett_step_lua_field message_fields[] = {
     FIELD(ett_program, boundary_bytes, NUMBER, NULL),
     FIELD(ett_program, tied_embedding_bytes, NUMBER, NULL),
     FIELD(ett_program, element_bytes, INTEGER, NULL),
+    FIELD(ett_program, cached_bytes, NUMBER, NULL),
+    FIELD(ett_program, workspace_bytes, NUMBER, NULL),
+    FIELD(ett_program, context_bytes, NUMBER, NULL),
+    FIELD(ett_program, communicator_bytes, NUMBER, NULL),
+    FIELD(ett_program, output_bytes, NUMBER, NULL),
+    FIELD(ett_program, kept_gradient_bytes, NUMBER, NULL),
+    FIELD(ett_program, allocator_share, NUMBER, NULL),
 };
 
 static void get_operations(lua_State *L, ett_program *program, int list) {
@@ -113,7 +122,8 @@ static int program_new(lua_State *L) {
   ett_program *program = *box = ett_program_new(lua_rawlen(L, 2), lua_rawlen(L, 3), &err);
   if (!program)
     return ett_lua_raise(L, &err);
-  ett_step_lua_read(L, 1, message_fields, 3, program);
+  ett_step_lua_read(L, 1, message_fields, sizeof message_fields / sizeof *message_fields,
+                    program);
   get_operations(L, program, 2);
   get_kinds(L, program, 3);
   if (ett_program_check(program, &err) != 0)
@@ -160,9 +170,17 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
       STAGE(optimizer_bytes),
       STAGE(activation_bytes),
       STAGE(temporary_bytes),
+      STAGE(working_bytes),
+      STAGE(update_bytes),
+      STAGE(cached_bytes),
+      STAGE(workspace_bytes),
+      STAGE(allocated_bytes),
+      STAGE(fragment_bytes),
+      STAGE(communicator_bytes),
+      STAGE(context_bytes),
       STAGE(memory_bytes),
   };
-  lua_createtable(L, 0, 24);
+  lua_createtable(L, 0, 32);
   ett_lua_set_integer(L, "layers", s->layers);
   ett_lua_set_number(L, "parameters", s->dense_parameters + s->expert_parameters);
   set_doubles(L, fields, sizeof fields / sizeof *fields, s);

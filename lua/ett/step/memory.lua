@@ -1,0 +1,47 @@
+--- Memory of a device, line by line, with the source of each.
+local memory = {}
+
+local function of_stack(text) return function(stack) return ("%s, stack %s"):format(text, stack.name) end end
+
+-- Field of a stage, name of the line, source: a text, or a function of the stack.
+local lines = {
+  { "weight_bytes", "weights", "model and plan" },
+  { "gradient_bytes", "gradients", "model and plan" },
+  { "optimizer_bytes", "optimizer states", "model and plan" },
+  { "activation_bytes", "activations in flight", "operators, recomputation and schedule" },
+  { "temporary_bytes", "gathered layer, its gradient", "ZeRO stage of the plan" },
+  { "working_bytes", "largest operator at work", "operators: gradients of inputs, outputs and weights" },
+  { "update_bytes", "update", "fp32 copies of 16-bit gradients" },
+  { "cached_bytes", "cached gradients", of_stack "kept allocated" },
+  { "workspace_bytes", "workspaces of libraries", of_stack "assumed" },
+  { "fragment_bytes", "rounding and fragments", of_stack "share of what comes and goes" },
+  { "communicator_bytes", "communicators", of_stack "buffers of each group" },
+  { "context_bytes", "context of the driver", of_stack "measured" },
+}
+
+--- The lines of one stage of an estimate; those of no bytes are left out.
+---@param stage table
+---@param stack table the software (ett.operator.stack)
+---@return table[] { { name, field, bytes, source }, … }
+function memory.lines(stage, stack)
+  local list = {}
+  for _, line in ipairs(lines) do
+    local bytes, source = stage[line[1]], line[3]
+    if bytes > 0 then
+      list[#list + 1] = { field = line[1], name = line[2], bytes = bytes,
+        source = type(source) == "function" and source(stack) or source }
+    end
+  end
+  return list
+end
+
+--- Adds the lines of the fullest stage to an estimate, and what PyTorch would report of it.
+function memory.add(e, stack)
+  local most = 1
+  for i, stage in ipairs(e.stages) do if stage.memory_bytes > e.stages[most].memory_bytes then most = i end end
+  local fullest = e.stages[most]
+  e.fullest_stage, e.memory = most, memory.lines(fullest, stack)
+  e.allocated_bytes, e.reserved_bytes = fullest.allocated_bytes, fullest.allocated_bytes + fullest.fragment_bytes
+end
+
+return memory

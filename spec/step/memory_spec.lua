@@ -1,0 +1,115 @@
+--- What a device holds beyond states and activations: against a walk through the passes, and sums by hand.
+local estimate = require "ett.step.estimate"
+local model_module = require "ett.model"
+local step_core = require "step_core"
+
+local function generator(seed)
+  local state = seed
+  return function(n)
+    state = state * 6364136223846793005 + 1442695040888963407
+    return (state >> 33) % n
+  end
+end
+
+--- The most bytes while every layer runs forward, then backward in reverse, freeing what it kept.
+local function walked(layers)
+  local held, most = 0, 0
+  for _, layer in ipairs(layers) do held = held + layer.kept end
+  for i = #layers, 1, -1 do
+    most = math.max(most, held + layers[i].working)
+    held = held - layers[i].kept
+  end
+  return most
+end
+
+describe("the passes of a stage", function()
+  it("hold as much as a walk through their layers finds", function()
+    local random = generator(11)
+    for case = 1, 200 do
+      local operations, kinds, layers = {}, {}, {}
+      local count = 1 + random(5)
+      for k = 1, count do
+        local kept, working, weight = random(1000), random(4000), random(3000)
+        operations[k] = { activation_bytes = kept + 0.0, working_bytes = working + 0.0,
+          weight_working_bytes = weight + 0.0 }
+        local place = k == 1 and random(2) == 0 and "first" or k == count and random(2) == 0 and "last" or "middle"
+        kinds[k] = { place = place, count = 1 + random(4), uses = { [k] = 1 } }
+        for _ = 1, kinds[k].count do layers[#layers + 1] = { kept = kept, working = working + weight } end
+      end
+      local program <close> = step_core.program { operations = operations, kinds = kinds }
+      local demands <close> = step_core.demands()
+      local workspace <close> = step_core.workspace()
+      local function result()
+        return program:evaluate(step_core.plan { seq = 1, clip_gradients = false }, demands, workspace, false)
+      end
+      local r = result()
+      if not r then
+        for _, d in ipairs(demands:untimed()) do demands:set(d.index, 0.0, 0.0, 0.0) end
+        r = result()
+      end
+      local s = r.stages[1]
+      assert.equal(walked(layers), s.activation_bytes + s.working_bytes, "case " .. case)
+    end
+  end)
+end)
+
+describe("the memory of an estimate", function()
+  local hyper = { layers = 12, hidden = 8192, heads = 64, kv_heads = 8, ffn = 28672, vocab = 128256 }
+  local tokens, h, f, t = 4096.0, 8192.0, 28672.0, 4
+  local function run(plan, stack)
+    local all = { seq = 4096, tp = t, dp = 2, micro_batches = 4, sequence_parallel = true, zero = 1, stack = stack,
+      accumulate_gradients = false }
+    for name, value in pairs(plan or {}) do all[name] = value end
+    return estimate.new { model = model_module.new("llama", hyper), cluster = "dgx_b200", plan = all }
+  end
+
+  it("is that of Megatron by hand: 12 layers of Llama 3 70B on four tensor ranks", function()
+    local layer = (h * (h + 2048) + h * h + 3 * h * f) / t + 2 * h
+    local vocab = 128256.0 * h / t
+    local parameters = 12 * layer + 2 * vocab + h
+    local states = parameters * (2 + 4 + 12 / 2)
+    -- Kept of a layer: two norms' inputs and outputs in shards; queries, keys, values, statistics; the projection's
+    -- input; gate, up and their product.
+    local kept = tokens * (2 * 4 * h + 2 * (h + 2048) + 4 * 64 + 2 * h + 2 * 3 * f) / t
+    local head = tokens * (2 * h / t * 2 + 2 * 128256.0 / t)  -- final norm, the head's input, 16-bit logits
+    local working = 2 * tokens * h * 2 + 2 * vocab  -- gathered input and its gradient, the head's weight gradient
+    local cached = 2 * (h * (h + 2048) + h * h + 3 * h * f) / t
+    local wanted = states + 12 * kept + head + working + cached + 67.2e6
+    local e = run(nil, "megatron")
+    assert.is_true(math.abs(e.allocated_bytes / wanted - 1) < 0.005,
+      ("wanted %.4g, got %.4g"):format(wanted, e.allocated_bytes))
+  end)
+
+  it("is the sum of its lines", function()
+    for _, stack in ipairs { "plain", "megatron", "torchtitan", "megatron_deepspeed" } do
+      local e = run({ pp = 2, zero = 3, gradient_dtype = "bf16", recompute = "selective" }, stack)
+      local sum = 0.0
+      for _, line in ipairs(e.memory) do sum = sum + line.bytes end
+      assert.is_true(math.abs(sum / e.memory_bytes - 1) < 1e-12, stack)
+      assert.is_true(e.allocated_bytes < e.reserved_bytes and e.reserved_bytes < e.memory_bytes, stack)
+    end
+  end)
+
+  it("has fp32 copies of 16-bit gradients while it updates, where the passes held less", function()
+    local e = run { gradient_dtype = "bf16", seq = 64, zero = 0 }
+    local s = e.stages[1]
+    assert.near(4 * s.parameters, s.activation_bytes + s.working_bytes + s.update_bytes, 1)
+    assert.equal(0, run { seq = 64, zero = 0 }.stages[1].update_bytes)
+  end)
+
+  it("counts a communicator for each group of ranks", function()
+    local function groups(plan) return run(plan).stages[1].communicator_bytes / 0.25e9 end
+    assert.equal(0, groups { tp = 1, dp = 1, sequence_parallel = false })
+    assert.equal(1, groups { tp = 4, dp = 1 })
+    assert.equal(3, groups { tp = 4, dp = 2 }) -- and one of all ranks
+    assert.equal(5, groups { tp = 4, dp = 2, pp = 2 }) -- and one of the gradients' norm
+    assert.equal(6, groups { tp = 4, dp = 2, pp = 2, cp = 2 })
+  end)
+
+  it("keeps 16-bit gradients beside fp32 ones, and outputs of stages, where the stack does", function()
+    local plan = { pp = 2, dp = 1, sequence_parallel = false }
+    local plain, deepspeed = run(plan, "megatron_2021").stages[1], run(plan, "megatron_deepspeed").stages[1]
+    assert.near(2 * plain.parameters, deepspeed.cached_bytes - plain.cached_bytes, 1)
+    assert.near(2 * 2 * tokens * h, deepspeed.activation_bytes - plain.activation_bytes, 1) -- two in flight
+  end)
+end)
