@@ -18,7 +18,7 @@ packages=(
   libopenmpi-dev openmpi-bin
 )
 test_packages=(lua5.4 lua-busted libcmocka-dev libsimdjson-dev sqlite3 zstd python3)
-optional_test_packages=(python3-torch) # not in every release; its specs skip without it
+optional_test_packages=(python3-torch chromium chromium-driver) # not in every release; their specs skip without them
 lint_packages=(clang clang-format clang-tidy libclang-rt-dev cppcheck lua-check)
 
 jobs=${JOBS:-$(nproc)}

@@ -113,8 +113,8 @@ $ mkdir -p mine/lua/ett/metrics mine/lua/ett/trace/communication && cat > mine/l
   "longest_gap_us": 0.0
 }
 
-$ ett trace $SPEC/trace_run --html page.html && grep -c 'const data = {' page.html
-wrote page.html
+$ ett trace $SPEC/trace_run --html new/page.html && grep -c '"title":' new/page.html
+wrote new/page.html
 1
 
 $ cd $SPEC && ett trace --diff trace_run trace_run | head -2

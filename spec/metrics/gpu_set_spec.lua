@@ -436,9 +436,9 @@ describe("the GPU metrics on a hand-made trace", function()
     r:host("cpu_op", "aten::mm", 10, 20)
     maker.with({ r }, function(folder)
       local view <close> = assert(require("ett.trace.view").open(folder, {}))
-      local html = require "ett.trace.html"
-      for _, rank in pairs(html.data(view).device_time.ranks) do assert.is_nil(rank.gpu_span_us) end
-      assert.matches("gpu_span_us !== undefined", html.page(view), 1, true)
+      local page = require("ett.trace.html").page(view)
+      for _, rank in pairs(page.data.device_time.ranks) do assert.is_nil(rank.gpu_span_us) end
+      assert.matches("gpu_span_us !== undefined", page:text(), 1, true)
     end)
   end)
 end)

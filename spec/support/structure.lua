@@ -29,6 +29,7 @@ local c_order = {
   base = {}, io = { "base" }, comm = { "base" }, ["regress/serve"] = { "io" }, ["regress/fit"] = { "regress/serve" },
   step = { "comm" }, ["trace/table"] = { "io" }, ["trace/read/json"] = { "trace/table" },
   ["trace/read"] = { "trace/read/json" }, ["trace/query"] = { "trace/table" }, ledger = { "base" },
+  pack = { "base" }, ["bind/pack"] = { "bind", "pack" },
   bind = { "base", "io" }, -- what all bindings share
   ["bind/comm"] = { "bind", "comm" }, ["bind/host"] = { "bind", "host" }, ["bind/io"] = { "bind", "io" },
   ["bind/ledger"] = { "bind", "ledger" }, ["bind/regress"] = { "bind", "regress/fit" },

@@ -1,66 +1,76 @@
--- The page of a trace in a real browser: it renders, and its console stays empty.
+-- The page of a trace in a real browser: it renders, answers zoom, hover and search, and its console stays empty.
+local browser = require "browser"
 local maker = require "trace_maker"
 local reference = require "reference_traces"
 local trace_view = require "ett.trace.view"
 local metrics = require "ett.trace.metrics"
 
-local function have(command)
-  local ok = os.execute(("command -v %s > /dev/null 2>&1"):format(command))
-  return ok == true
-end
-
-local function run(command)
-  local pipe = io.popen(command .. " 2>&1")
-  local text = pipe:read("a")
-  pipe:close()
-  return text
-end
-
-local function page(path, target)
+local function write(path, target)
   local view <close> = assert(trace_view.open(path, { args = metrics.args(metrics.load_all(metrics.names())) }))
-  assert(require("ett.trace.html").write(view, target))
-end
-
-local function size(path)
-  local file = assert(io.open(path, "rb"))
-  local bytes = file:seek("end")
-  file:close()
-  return bytes
+  require("ett.trace.html").write(view, target)
 end
 
 describe("the HTML page", function()
-  if not have("chromium") then
-    pending("chromium is not installed")
+  local why = browser.missing()
+  if why then
+    pending(why)
     return
   end
   local folder = maker.folder()
   teardown(function() os.execute("rm -rf " .. folder) end)
 
-  local function browse(file, more)
-    return run(("timeout 60 chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
-      .. "--disable-background-networking --disable-component-update --disable-sync --user-data-dir=%s/profile "
-      .. "--window-size=1280,1400 --virtual-time-budget=3000 --enable-logging=stderr %s file://%s")
-      :format(folder, more, file))
+  local function check(name, path, wanted, steps)
+    local file = ("%s/pages/%s.html"):format(folder, name)
+    write(path, file)
+    local all = { { ready = 60 }, { script = "return document.body.innerText" } }
+    table.move(steps or {}, 1, #(steps or {}), 3, all)
+    local results, said = browser.drive(file, all)
+    assert.same({}, said, "the console is empty")
+    for _, text in ipairs(wanted) do assert.is_truthy(results[2]:find(text, 1, true), name .. " shows " .. text) end
+    return results, file
   end
 
-  local function check(name, path, wanted)
-    local file = ("%s/%s.html"):format(folder, name)
-    page(path, file)
-    local dom = browse(file, "--dump-dom")
-    assert.is_nil(dom:match("CONSOLE[^\n]*"), "the console is empty")
-    for _, text in ipairs(wanted) do assert.is_truthy(dom:find(text, 1, true), name .. " shows " .. text) end
-    browse(file, ("--screenshot=%s/%s.png"):format(folder, name))
-    assert.is_true(size(("%s/%s.png"):format(folder, name)) > 5000)
-    return file
+  --- A small run of two ranks: the second is late, so that rank 0 waits 200 us in its all-reduce.
+  local function two_ranks()
+    local ranks = {}
+    for r = 0, 1 do
+      local rank = maker.new { rank = r, world = 2 }
+      rank:step(1, 0, 2000)
+      rank:kernel(r == 0 and "</script><script>throw 1</script>" or "gemm", 100, 300)
+      for i = 0, 7 do
+        rank:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", 500 + 150 * i + 50 * r, 100 - 50 * r,
+          { stream = 20 })
+      end
+      ranks[r + 1] = rank
+    end
+    return ranks
   end
 
-  it("shows a hand-made trace, with names that would end a script", function()
-    local r = maker.new{ rank = 0, world = 1 }
-    r:step(1, 0, 1000)
-    r:kernel("</script><script>throw 1</script>", 100, 500)
-    r:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", 300, 500, { stream = 20 })
-    maker.with({ r }, function(traces)
-      local file = check("hand", traces, { "Where the time went", "Collectives", "all_reduce", "throw 1" })
+  it("shows a hand-made run, with names that would end a script; zoom, hover and search answer", function()
+    maker.with(two_ranks(), function(traces)
+      local found, file = check("hand", traces, { "Where the time went", "Collectives", "all_reduce", "throw 1" }, {
+        { async = [[const lane = view.spec.groups.flatMap(g => g.lanes).find(l => l.name === "stream 20");
+          await lane.pieces[0].asked;
+          const e = lane.pieces[0].events, t = e.start[0];
+          await view.zoom(t - 20000, t + 120000);
+          const line = view.lines.find(l => l.lane === lane);
+          const hit = view.at(view.x(t + 10000), view.axis + line.y + 5 - view.box.scrollTop);
+          return [view.describe(hit), e.wait[0], view.from, view.to];]] },
+        { async = [[await view.search("throw 1"); view.next(1); return view.found.length]] },
+        { async = [[await view.search("allreduce"); return view.count.textContent]] },
+        { script = "return view.picked.innerText" },
+      })
+      local described, wait, from, to = table.unpack(found[3])
+      assert.matches("^ncclDevKernel_AllReduce", described[1])
+      assert.equal(50000, wait, "rank 0 waits until rank 1 has started")
+      assert.near(140000, to - from, 1)
+      local facts = {}
+      for _, pair in ipairs(described[2]) do facts[pair[1]] = pair[2] end
+      assert.equal("100 us", facts.duration)
+      assert.matches("^50 us", facts["of it waiting"])
+      assert.equal(1, found[4])
+      assert.matches("^32 found", found[5]) -- 16 in streams, 16 in their process group
+      assert.matches("throw 1", found[6])
       local text = assert(io.open(file)):read("a")
       assert.is_nil(text:find("https?://"), "loads nothing")
     end)
@@ -72,9 +82,13 @@ describe("the HTML page", function()
       pending("the reference traces are not at hand (set ETT_REFERENCE)")
       return
     end
-    check("megatron", real .. "/megatron_tp8_a100", { "Timeline", "rank 7", "Stragglers", "mean lag" })
-    check("tpu", real .. "/tpu_inference_jax/2026_01_11_21_26_41", { "/device:TPU:1", "all-reduce" })
-    check("pipeline", real .. "/primus_pp/pp8", { "Pipeline stages", "pipeline bubble" })
+    local zoomed = { { async = [[const all = view.full[1];
+      await view.zoom(all * 0.4, all * 0.401);
+      return view.lines.length]] } }
+    check("megatron", real .. "/megatron_tp8_a100", { "Timeline", "rank 7", "Stragglers", "mean lag" }, zoomed)
+    check("tpu", real .. "/tpu_inference_jax/2026_01_11_21_26_41", { "/device:TPU:1", "all_reduce" }, zoomed)
+    check("pipeline", real .. "/primus_pp/pp8", { "Pipeline stages", "pipeline bubble", "Timeline" }, zoomed)
     check("cpu_only", real .. "/hta_cpu_only", { "Not in this trace" })
+    check("nsys", real .. "/nsys_pipit", { "Timeline" }, zoomed)
   end)
 end)

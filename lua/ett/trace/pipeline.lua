@@ -64,13 +64,14 @@ function pipeline.read(path)
     if rank then
       local data = read_json(path .. "/" .. entry)
       if data then
-        local each = { rank = math.tointeger(tonumber(rank)), iterations = sorted_numbers(data), timings = {} }
+        local each = { rank = math.tointeger(tonumber(rank)), iterations = sorted_numbers(data), timings = {},
+          records = {} }
         for _, number in ipairs(each.iterations) do
           local record = data[tostring(number)]
           if type(record) ~= "table" or type(record.total) ~= "number" or type(record.fwd_start) ~= "table" then
             return nil
           end
-          each.timings[number] = pipeline.iteration(record)
+          each.timings[number], each.records[number] = pipeline.iteration(record), record
         end
         ranks[#ranks + 1] = each
       end

@@ -262,8 +262,7 @@ local function run(opts, positional)
   local view <close> = open(paths[1], opts, needed)
   warn(view, opts)
   if opts.html then
-    local ok, why = require("ett.trace.html").write(view, opts.html)
-    if not ok then error(error_module.from(why), 0) end
+    require("ett.trace.html").write(view, opts.html)
     if not asked and not opts.all then
       if not opts.quiet then print("wrote " .. opts.html) end
       return 0

@@ -1,0 +1,543 @@
+// Lanes of events over time: drawn from their overviews (runtime/pack/lane.h) until the window is narrow, then from
+// the events themselves, unpacked when they are near enough to be seen.
+class Lanes {
+  // spec: {from, to, tick (seconds), kinds: [[name, color]], labels (blob), bins, groups: [{name, open, lanes: [{name,
+  // rows, count, overview, waits, chunks: [from, to, count, blob, ...]}]}], marks: [[name, from, to]]}
+  constructor(place, spec) {
+    this.spec = spec;
+    this.from = spec.from;
+    this.to = Math.max(spec.to, spec.from + 1);
+    this.full = [this.from, this.to];
+    this.left = Math.min(210, Math.max(90, Math.round(innerWidth * 0.14)));
+    this.axis = 40;
+    this.canvas = el("canvas", { tabindex: "0", "aria-label": "timeline" });
+    this.space = el("div");
+    this.box = el("div", { class: "lanes" }, this.canvas, this.space);
+    this.picked = el("div", { class: "picked" }, "Click an event to keep its details here.");
+    this.query = "";
+    this.matched = null;
+    this.found = [];
+    this.images = new Map();
+    this.chunks = new Map();
+    this.waiting = 0;
+    this.shades = new Map();
+    place.append(this.toolbar(), legend(spec.kinds), this.box, this.picked);
+    for (const group of spec.groups) for (const lane of group.lanes) {
+      lane.group = group;
+      lane.open = lane.open !== false;
+      lane.pieces = [];
+      for (let i = 0; i < lane.chunks.length; i += 4) {
+        lane.pieces.push({ from: lane.chunks[i], to: lane.chunks[i + 1], count: lane.chunks[i + 2], blob: lane.chunks[i + 3], events: null });
+      }
+    }
+    this.listen();
+    redraws.push(() => { this.images.clear(); this.shades.clear(); this.lay(); this.request(); });
+  }
+
+  toolbar() {
+    const search = el("input", { type: "search", placeholder: "search names, shapes …", "aria-label": "search" });
+    this.count = el("span", { class: "note" });
+    search.addEventListener("input", () => { clearTimeout(this.timer); this.timer = setTimeout(() => this.search(search.value), 120); });
+    search.addEventListener("keydown", e => {
+      if (e.key === "Enter") this.next(e.shiftKey ? -1 : 1);
+      if (e.key === "Escape") { search.value = ""; this.search(""); }
+    });
+    const button = (text, title, f) => el("button", { title, onclick: f }, text);
+    return el("div", { class: "bar" }, search, button("‹", "previous match", () => this.next(-1)),
+      button("›", "next match (Enter)", () => this.next(1)), this.count, el("span", { class: "grow" }),
+      el("span", { class: "note" }, el("kbd", {}, "ctrl"), "+wheel or ", el("kbd", {}, "W"), " ", el("kbd", {}, "S"),
+        " zoom · drag or ", el("kbd", {}, "A"), " ", el("kbd", {}, "D"), " pan · drag the axis or ", el("kbd", {}, "shift"),
+        "+drag: zoom into · double click: to the event"),
+      button("+", "zoom in", () => this.zoomBy(0.5)), button("−", "zoom out", () => this.zoomBy(2)),
+      button("all", "show everything", () => this.zoom(...this.full)));
+  }
+
+  async load() {
+    this.labels = await unpackJson(this.spec.labels); // {names, list: [[name, kind, detail, bytes]]}
+    const wanted = [];
+    for (const group of this.spec.groups) for (const lane of group.lanes) {
+      wanted.push(unpack(lane.overview).then(b => { lane.bytes = b; }));
+    }
+    await Promise.all(wanted);
+    this.lay();
+    this.draw();
+    return this;
+  }
+
+  // The rows of the picture: {lane, group, y, h, row}.
+  lay() {
+    const lines = [];
+    let y = 0;
+    const width = this.box.clientWidth || 800;
+    for (const group of this.spec.groups) {
+      if (group.name) {
+        lines.push({ group, y, h: 20 });
+        y += 20;
+      }
+      if (group.open === false) continue;
+      for (const lane of group.lanes) {
+        const rows = lane.open ? lane.rows : 1, h = rows > 1 ? Math.max(12, 15 - rows / 8) : this.rowHeight || 18;
+        lines.push({ lane, y: y + 1, h: rows * h, row: h, rows });
+        y += rows * h + 3;
+      }
+      y += 3;
+    }
+    this.lines = lines;
+    this.width = width;
+    const view = Math.max(160, Math.min(y + this.axis + 4, Math.round(innerHeight * 0.78)));
+    this.height = view;
+    this.box.style.height = view + 2 + "px";
+    this.space.style.height = Math.max(0, y + this.axis + 4 - view) + "px";
+  }
+
+  request() {
+    if (this.pending) return;
+    this.pending = true;
+    requestAnimationFrame(() => { this.pending = false; this.draw(); });
+  }
+
+  x(t) { return this.left + (t - this.from) / (this.to - this.from) * (this.width - this.left); }
+  t(x) { return this.from + (x - this.left) / (this.width - this.left) * (this.to - this.from); }
+
+  shade(label) {
+    let c = this.shades.get(label);
+    if (c) return c;
+    const kind = this.labels.list[label][1];
+    c = color(this.spec.kinds[kind][1]);
+    // Neighbouring kernels differ a little in lightness, so that they can be told apart.
+    const name = this.labels.list[label][0], rgb = [1, 3, 5].map(i => parseInt(c.slice(i, i + 2), 16));
+    const shift = ((name * 2654435761 >>> 8) % 7 - 3) * 7;
+    c = "#" + rgb.map(v => Math.max(0, Math.min(255, v + shift)).toString(16).padStart(2, "0")).join("");
+    this.shades.set(label, c);
+    return c;
+  }
+
+  // The overview of a lane as images, one a row: a pixel a bin.
+  overview(lane) {
+    let images = this.images.get(lane);
+    if (images) return images;
+    const bins = this.spec.bins;
+    const rgb = this.spec.kinds.map(k => [1, 3, 5].map(i => parseInt(color(k[1]).slice(i, i + 2), 16)));
+    images = [];
+    for (let r = 0; r < lane.rows; r++) {
+      const pixels = new ImageData(bins, 1);
+      for (let i = 0; i < bins; i++) {
+        const share = lane.bytes[2 * (r * bins + i)];
+        if (share) pixels.data.set([...rgb[lane.bytes[2 * (r * bins + i) + 1]], Math.max(share, 24)], 4 * i);
+      }
+      const image = document.createElement("canvas");
+      image.width = bins;
+      image.height = 1;
+      image.getContext("2d").putImageData(pixels, 0, 0);
+      images.push(image);
+    }
+    this.images.set(lane, images);
+    return images;
+  }
+
+  // Starts to unpack a chunk; its events as arrays.
+  open(lane, piece) {
+    if (piece.events) return piece.events;
+    if (!piece.asked) {
+      this.waiting++;
+      piece.asked = unpack(piece.blob).then(b => {
+        piece.events = this.read(lane, piece, b);
+        this.waiting--;
+        this.request();
+        return piece.events;
+      });
+    }
+    return null;
+  }
+
+  read(lane, piece, b) {
+    let at = 0;
+    const number = () => {
+      let value = 0, scale = 1, byte;
+      do {
+        byte = b[at++];
+        value += (byte & 127) * scale;
+        scale *= 128;
+      } while (byte > 127);
+      return value;
+    };
+    const n = number(), start = new Float64Array(n), dur = new Float64Array(n), label = new Uint32Array(n);
+    const row = new Uint8Array(n);
+    let t = piece.from;
+    for (let i = 0; i < n; i++) start[i] = t += number();
+    for (let i = 0; i < n; i++) dur[i] = number();
+    for (let i = 0; i < n; i++) label[i] = number();
+    if (lane.rows > 1) for (let i = 0; i < n; i++) row[i] = number();
+    let wait = null;
+    if (lane.waits) {
+      wait = new Float64Array(n);
+      for (let i = 0; i < n; i++) wait[i] = number();
+    }
+    return { n, start, dur, label, row, wait };
+  }
+
+  draw() {
+    const begun = performance.now(), g = context(this.canvas, this.width, this.height), top = this.box.scrollTop;
+    g.save();
+    g.beginPath();
+    g.rect(0, this.axis, this.width, this.height - this.axis);
+    g.clip();
+    g.translate(0, this.axis - top);
+    for (const line of this.lines) {
+      if (line.y + line.h < top || line.y > top + this.height) continue;
+      if (line.lane) this.drawLane(g, line);
+    }
+    g.fillStyle = color("card");
+    g.fillRect(0, top, this.left - 4, this.height);
+    for (const line of this.lines) {
+      if (line.y + line.h < top || line.y > top + this.height) continue;
+      this.drawName(g, line);
+    }
+    g.restore();
+    this.drawAxis(g);
+    this.lastDraw = performance.now() - begun;
+    if (this.settled && !this.waiting) { const f = this.settled; this.settled = null; f(); }
+  }
+
+  drawName(g, line) {
+    if (line.group) {
+      g.fillStyle = color("soft");
+      g.fillRect(0, line.y, this.width, line.h - 2);
+      g.fillStyle = color("ink");
+      g.font = "600 11.5px system-ui, Liberation Sans, Arial, sans-serif";
+      g.fillText((line.group.open === false ? "▸ " : "▾ ") + line.group.name, 6, line.y + 13);
+      g.font = "11px system-ui, Liberation Sans, Arial, sans-serif";
+      return;
+    }
+    g.fillStyle = color("dim");
+    const fold = line.lane.rows > 1 ? (line.lane.open ? "▾ " : "▸ ") : "";
+    if (line.row >= 9) this.text(g, fold + line.lane.name, 16, line.y + Math.min(13, line.row - 4), this.left - 22);
+  }
+
+  drawLane(g, { lane, y, h, row, rows }) {
+    g.fillStyle = color("idle");
+    g.globalAlpha = 0.45;
+    g.fillRect(this.left, y, this.width - this.left, h);
+    g.globalAlpha = 1;
+    if (this.matched) g.globalAlpha = 0.15;
+    const binWidth = (this.full[1] - this.full[0]) / this.spec.bins, pixel = (this.to - this.from) / (this.width - this.left);
+    const near = binWidth > pixel * 0.75 || lane.count <= 3000 || this.matched;
+    const pieces = lane.pieces.filter(p => p.to >= this.from && p.from <= this.to);
+    let exact = near && pieces.length > 0;
+    if (near) for (const p of pieces) if (!this.open(lane, p)) exact = false;
+    if (lane.pieces.length > 0 && near && pieces.length === 0) return g.globalAlpha = 1;
+    if (exact) {
+      g.globalAlpha = 1;
+      this.drawEvents(g, lane, pieces, y, row, rows);
+    } else {
+      const images = this.overview(lane), scale = this.spec.bins / (this.full[1] - this.full[0]);
+      const a = (this.from - this.full[0]) * scale, b = (this.to - this.full[0]) * scale;
+      const low = Math.max(0, a), high = Math.min(this.spec.bins, b), px = (this.width - this.left) / (b - a);
+      g.imageSmoothingEnabled = px < 1;
+      if (high > low) {
+        for (let r = 0; r < rows; r++) {
+          g.drawImage(images[r], low, 0, high - low, 1, this.left + (low - a) * px, y + r * row, (high - low) * px, row - 1);
+        }
+      }
+    }
+    g.globalAlpha = 1;
+  }
+
+  // Events of a pixel or more as boxes; smaller ones add up to shaded columns.
+  drawEvents(g, lane, pieces, y, row, rows) {
+    const width = Math.ceil(this.width - this.left), scale = (this.width - this.left) / (this.to - this.from);
+    const cover = new Float32Array(width * rows), of = new Uint32Array(width * rows), texts = [];
+    const left = this.left, matched = this.matched, from = this.from;
+    for (const piece of pieces) {
+      const { n, start, dur, label, row: depth, wait } = piece.events;
+      for (let i = 0; i < n; i++) {
+        const d = dur[i], x0 = (start[i] - from) * scale, w = d * scale;
+        if (x0 > width) break;
+        if (x0 + w < 0) continue;
+        const r = depth[i] < rows ? depth[i] : rows - 1;
+        if (depth[i] >= rows && rows === 1) continue;
+        if (w < 1) {
+          const p = r * width + Math.max(0, x0 | 0);
+          if (matched && !matched[label[i]]) continue;
+          cover[p] += Math.max(w, 0.08);
+          of[p] = label[i];
+          continue;
+        }
+        const a = Math.max(0, x0), b = Math.min(width, x0 + w);
+        g.fillStyle = this.shade(label[i]);
+        g.globalAlpha = matched && !matched[label[i]] ? 0.15 : 1;
+        if (wait && wait[i] > 0) {
+          const wx = Math.min(b, x0 + wait[i] * scale);
+          if (wx > a) {
+            const c = g.fillStyle;
+            g.fillStyle = color("wait");
+            g.fillRect(left + a, y + r * row, wx - a, row - 1);
+            g.fillStyle = c;
+          }
+          if (b > wx) g.fillRect(left + Math.max(a, wx), y + r * row, Math.max(0.6, b - Math.max(a, wx)), row - 1);
+        } else g.fillRect(left + a, y + r * row, Math.max(0.6, b - a - (w > 3 ? 0.7 : 0)), row - 1);
+        if (b - a > 34 && row >= 11) texts.push(left + a, r, b - a, label[i], wait && wait[i] > dur[i] / 2);
+      }
+    }
+    let last = -1;
+    for (let r = 0; r < rows; r++) {
+      for (let p = 0; p < width; p++) {
+        const share = cover[r * width + p];
+        if (!share) continue;
+        if (of[r * width + p] !== last) g.fillStyle = this.shade(last = of[r * width + p]);
+        g.globalAlpha = Math.max(0.25, Math.min(1, share));
+        g.fillRect(left + p, y + r * row, 1, row - 1);
+      }
+    }
+    for (let i = 0; i < texts.length; i += 5) {
+      g.fillStyle = texts[i + 4] ? color("ink") : "#fff";
+      g.globalAlpha = matched && !matched[texts[i + 3]] ? 0.4 : 1;
+      this.text(g, this.labels.names[this.labels.list[texts[i + 3]][0]], texts[i] + 3, y + texts[i + 1] * row + Math.min(12, row - 3.5), texts[i + 2] - 6);
+    }
+    g.globalAlpha = 1;
+  }
+
+  // Text cut to a width.
+  text(g, text, x, y, width) {
+    const whole = g.measureText(text).width;
+    if (whole > width) text = text.slice(0, Math.max(1, Math.floor(text.length * width / whole) - 2)) + "…";
+    g.fillText(text, x, y);
+  }
+
+  drawAxis(g) {
+    const { width, left } = this, tick = this.spec.tick, length = (this.to - this.from) * tick;
+    g.fillStyle = color("card");
+    g.fillRect(0, 0, width, this.axis - 1);
+    // Where the window lies in the whole.
+    g.fillStyle = color("soft");
+    g.fillRect(left, 0, width - left, 6);
+    const all = this.full[1] - this.full[0], a = (this.from - this.full[0]) / all, b = (this.to - this.full[0]) / all;
+    g.fillStyle = color("accent");
+    g.fillRect(left + a * (width - left), 0, Math.max(3, (b - a) * (width - left)), 6);
+    g.strokeStyle = color("line");
+    g.fillStyle = color("dim");
+    const step = tickStep(length, Math.max(2, (width - left) / 130)), zero = (this.from - this.full[0]) * tick;
+    for (let t = Math.ceil(zero / step) * step; t <= zero + length; t += step) {
+      const x = Math.round(left + (t - zero) / length * (width - left)) + 0.5;
+      g.globalAlpha = 0.5;
+      g.beginPath(); g.moveTo(x, 24); g.lineTo(x, this.height); g.stroke();
+      g.globalAlpha = 1;
+      const text = this.time(t, step), m = g.measureText(text).width;
+      g.fillText(text, Math.min(Math.max(left, x - m / 2), width - m), 19);
+    }
+    let end = -1;
+    for (const [name, from, to] of this.spec.marks || []) {
+      const x0 = Math.max(left, this.x(from)), x1 = Math.min(width, this.x(to));
+      if (x1 - x0 < 3 || x0 < end - 0.5) continue;
+      end = x1;
+      g.fillStyle = color("note");
+      g.fillRect(x0 + 1, 25, x1 - x0 - 2, 2);
+      const m = g.measureText(name).width;
+      if (m < x1 - x0) { g.fillStyle = color("dim"); g.fillText(name, (x0 + x1) / 2 - m / 2, 37); }
+    }
+    g.fillStyle = color("dim");
+    g.fillText(seconds(length) + " shown", 6, 19);
+    if (this.drag && this.drag.zoom) {
+      g.fillStyle = color("accent");
+      g.globalAlpha = 0.18;
+      const x0 = Math.min(this.drag.x, this.drag.now), x1 = Math.max(this.drag.x, this.drag.now);
+      g.fillRect(x0, 8, x1 - x0, this.height);
+      g.globalAlpha = 1;
+      g.fillStyle = color("ink");
+      g.fillText(seconds((this.t(x1) - this.t(x0)) * tick), x0 + 4, this.axis + 12);
+    }
+  }
+
+  // A time of the axis, with as many digits as its steps need.
+  time(t, step) {
+    const size = Math.max(Math.abs(t), step);
+    const [scale, unit] = size >= 1 ? [1, "s"] : size >= 1e-3 ? [1e3, "ms"] : size >= 1e-6 ? [1e6, "us"] : [1e9, "ns"];
+    return (t * scale).toFixed(Math.max(0, Math.min(9, Math.ceil(-Math.log10(step * scale) - 1e-6)))) + " " + unit;
+  }
+
+  // Shows [from, to); resolves once everything in it is drawn from its events.
+  zoom(from, to) {
+    const all = this.full[1] - this.full[0], least = Math.max(20, all * 1e-9);
+    let length = Math.min(Math.max(to - from, least), all);
+    from = Math.max(this.full[0], Math.min(this.full[1] - length, (from + to - length) / 2));
+    this.from = from;
+    this.to = from + length;
+    this.request();
+    return new Promise(f => { this.settled = f; });
+  }
+  zoomBy(factor, x) {
+    const at = x === undefined ? (this.from + this.to) / 2 : this.t(Math.max(this.left, x));
+    return this.zoom(at - (at - this.from) * factor, at + (this.to - at) * factor);
+  }
+  pan(share) {
+    const by = (this.to - this.from) * share;
+    return this.zoom(this.from + by, this.to + by);
+  }
+
+  // The event at a point of the canvas: {lane, label, start, dur, wait}.
+  at(x, y) {
+    if (x < this.left || y < this.axis) return null;
+    const inside = y - this.axis + this.box.scrollTop;
+    const line = this.lines.find(l => l.lane && inside >= l.y && inside < l.y + l.h);
+    if (!line) return null;
+    const t = this.t(x), slack = (this.to - this.from) / (this.width - this.left) * 1.5, depth = Math.floor((inside - line.y) / line.row);
+    let best = null, distance = Infinity;
+    for (const p of line.lane.pieces) {
+      if (p.to < t - slack || p.from > t + slack) continue;
+      const events = this.open(line.lane, p);
+      if (!events) continue;
+      for (let i = 0; i < events.n; i++) {
+        const s = events.start[i], e = s + events.dur[i];
+        if (s > t + slack) break;
+        if (e < t - slack || events.row[i] !== depth) continue;
+        const away = t < s ? s - t : t > e ? t - e : 0;
+        if (away < distance || away === distance && events.dur[i] < best.dur) {
+          distance = away;
+          best = { lane: line.lane, label: events.label[i], start: s, dur: events.dur[i], wait: events.wait ? events.wait[i] : 0 };
+        }
+      }
+    }
+    return best || { lane: line.lane };
+  }
+
+  describe(event) {
+    const [name, kind, detail, size] = this.labels.list[event.label], tick = this.spec.tick, list = [
+      ["lane", (event.lane.group.name ? event.lane.group.name + ", " : "") + event.lane.name],
+      ["kind", this.spec.kinds[kind][0]],
+      ["start", this.time((event.start - this.full[0]) * tick, Math.max(1e-9, event.dur * tick / 100))], ["duration", seconds(event.dur * tick, 6)]];
+    if (event.wait > 0) list.push(["of it waiting", seconds(event.wait * tick, 4) + " for the last rank"]);
+    if (size > 0) {
+      list.push(["bytes", bytes(size)], ["bandwidth", rate(size / (event.dur * tick))]);
+      if (event.wait > 0) list.push(["without waiting", rate(size / ((event.dur - event.wait) * tick))]);
+    }
+    for (const line of detail ? detail.split("\n") : []) {
+      const colon = line.indexOf(": ");
+      list.push(colon > 0 ? [line.slice(0, colon), line.slice(colon + 2)] : ["", line]);
+    }
+    return [this.labels.names[name], list];
+  }
+
+  keep(event) {
+    const [title, list] = this.describe(event);
+    this.picked.replaceChildren(el("b", {}, title), pairs(list));
+  }
+
+  listen() {
+    const c = this.canvas, point = e => {
+      const box = c.getBoundingClientRect();
+      return [e.clientX - box.left, e.clientY - box.top];
+    };
+    this.box.addEventListener("scroll", () => this.request());
+    c.addEventListener("wheel", e => {
+      const [x] = point(e);
+      if (e.ctrlKey || e.metaKey) {
+        e.preventDefault();
+        this.zoomBy(Math.pow(1.0025, e.deltaY), x);
+      } else if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) {
+        e.preventDefault();
+        this.pan((e.deltaX || e.deltaY) / this.width);
+      }
+    }, { passive: false });
+    c.addEventListener("pointerdown", e => {
+      const [x, y] = point(e);
+      if (e.button !== 0) return;
+      this.drag = { x, y, now: x, from: this.from, to: this.to, moved: false, top: this.box.scrollTop, zoom: x > this.left && (e.shiftKey || y < this.axis) };
+      c.setPointerCapture(e.pointerId);
+      showTip();
+    });
+    c.addEventListener("pointermove", e => {
+      const [x, y] = point(e), d = this.drag;
+      if (!d) {
+        const event = this.at(x, y);
+        if (event && event.label !== undefined) showTip(e, ...this.describe(event));
+        else showTip();
+        return;
+      }
+      if (Math.abs(x - d.x) + Math.abs(y - d.y) > 3) d.moved = true;
+      d.now = x;
+      if (d.zoom) return this.request();
+      this.box.classList.add("held");
+      const by = (d.x - x) / (this.width - this.left) * (d.to - d.from);
+      this.box.scrollTop = d.top + d.y - y;
+      this.zoom(d.from + by, d.to + by);
+    });
+    c.addEventListener("pointerup", e => {
+      const d = this.drag, [x, y] = point(e);
+      this.drag = null;
+      this.box.classList.remove("held");
+      if (!d) return;
+      if (d.zoom && d.moved) return this.zoom(this.t(Math.max(this.left, Math.min(d.x, x))), this.t(Math.max(d.x, x)));
+      if (d.moved) return;
+      const line = x < this.left && this.lines.find(l => y - this.axis + this.box.scrollTop >= l.y && y - this.axis + this.box.scrollTop < l.y + l.h);
+      if (line || y > this.axis && this.toggleGroup(y)) {
+        if (line && line.group) line.group.open = line.group.open === false;
+        else if (line) line.lane.open = !line.lane.open;
+        this.lay();
+        return this.request();
+      }
+      const event = this.at(x, y);
+      if (event && event.label !== undefined) this.keep(event);
+    });
+    c.addEventListener("pointerleave", () => showTip());
+    c.addEventListener("dblclick", e => {
+      const event = this.at(...point(e));
+      if (event && event.label !== undefined) this.zoom(event.start - event.dur * 0.5, event.start + event.dur * 1.5);
+    });
+    document.addEventListener("keydown", e => {
+      if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName)) return;
+      const act = { w: () => this.zoomBy(0.6), s: () => this.zoomBy(1 / 0.6), a: () => this.pan(-0.2), d: () => this.pan(0.2),
+        ArrowLeft: () => this.pan(-0.2), ArrowRight: () => this.pan(0.2), "+": () => this.zoomBy(0.6), "-": () => this.zoomBy(1 / 0.6), "0": () => this.zoom(...this.full) }[e.key];
+      if (act) { e.preventDefault(); act(); }
+    });
+  }
+
+  toggleGroup(y) {
+    const inside = y - this.axis + this.box.scrollTop;
+    const line = this.lines.find(l => l.group && inside >= l.y && inside < l.y + l.h);
+    if (line) line.group.open = line.group.open === false;
+    return line;
+  }
+
+  // Marks the labels whose name or details hold the text, and lists their events.
+  async search(text) {
+    this.query = text = text.trim().toLowerCase();
+    this.found = [];
+    this.current = -1;
+    if (!text) {
+      this.matched = null;
+      this.count.textContent = "";
+      return this.request();
+    }
+    const names = this.labels.names.map(n => n.toLowerCase().includes(text));
+    this.matched = this.labels.list.map(l => names[l[0]] || (l[2] || "").toLowerCase().includes(text));
+    this.request();
+    let total = 0;
+    for (const group of this.spec.groups) for (const lane of group.lanes) for (const piece of lane.pieces) {
+      const events = piece.events || await (this.open(lane, piece), piece.asked);
+      if (this.query !== text) return;
+      for (let i = 0; i < events.n; i++) {
+        if (!this.matched[events.label[i]]) continue;
+        total += events.dur[i];
+        this.found.push({ lane, label: events.label[i], start: events.start[i], dur: events.dur[i], wait: events.wait ? events.wait[i] : 0, row: events.row[i] });
+      }
+      this.count.textContent = show(this.found.length) + " found, " + seconds(total * this.spec.tick);
+    }
+    this.found.sort((a, b) => a.start - b.start);
+    this.request();
+  }
+
+  next(step) {
+    if (!this.found.length) return;
+    this.current = (Math.max(this.current, step < 0 ? 0 : -1) + step + this.found.length) % this.found.length;
+    const event = this.found[this.current];
+    event.lane.group.open = true;
+    if (event.row > 0) event.lane.open = true;
+    this.lay();
+    const line = this.lines.find(l => l.lane === event.lane), y = line.y + event.row * line.row;
+    if (y < this.box.scrollTop || y > this.box.scrollTop + this.height - this.axis - 20) this.box.scrollTop = y - 60;
+    const length = Math.max(event.dur * 20, Math.min(this.to - this.from, event.dur * 400));
+    this.zoom(event.start + event.dur / 2 - length / 2, event.start + event.dur / 2 + length / 2);
+    this.keep(event);
+    this.count.textContent = show(this.current + 1) + " of " + show(this.found.length);
+  }
+}

@@ -1,0 +1,278 @@
+--- The timeline of a trace's page: lanes by rank, stream and host thread, and by process group.
+--
+-- A kernel's details are its collective's, or the operator's that launched it. The first part of a collective, until
+-- the last rank of its group has started, is drawn as waiting.
+local collective = require "ett.trace.collective"
+local page_lanes = require "ett.report.page.lanes"
+
+local lanes = {}
+
+local kinds = { { "compute", "compute" }, { "communication", "comm" }, { "waiting for the last rank", "wait" },
+  { "copies", "memory" }, { "operators on the host", "host" }, { "launches and other calls", "note" },
+  { "marked ranges", "weight" } }
+local compute, communication, copies, host, call, range = 1, 2, 4, 5, 6, 7
+
+local kind_of_class = { cpu_op = host, python = host, host = host, communication = communication, runtime = call,
+  overhead = call, annotation = range, device_annotation = range, device_step = range, device_module = range,
+  device_async = compute, memcpy = copies, memset = copies }
+
+--- Events that are embedded one by one; the rest are drawn from overviews only. Device rows come first.
+lanes.most_events = 1600000
+local most_names = 400 -- characters of a name or detail
+
+local function cut(text) return #text > most_names and text:sub(1, most_names) .. "…" or text end
+
+--- A line "field: value" for each value that is there.
+local function lines_of(list)
+  local lines = {}
+  for i = 1, #list, 2 do
+    local value = list[i + 1]
+    if value ~= false and value ~= nil and value ~= "" then
+      lines[#lines + 1] = list[i] .. ": " .. cut(tostring(value))
+    end
+  end
+  return table.concat(lines, "\n")
+end
+
+--- How long each collective waited for the last rank of its group, by lane and start: waits[lane][ts].
+local function waits_of(view)
+  local waits, groups = {}, {}
+  local ok, matched = pcall(view.matched_groups, view, view.options.align or "auto", view:tolerance())
+  for _, each in ipairs(ok and matched or {}) do
+    if each.result then
+      groups[#groups + 1] = each.group
+      for _, match in ipairs(each.result.matches) do
+        local last, ends = -math.huge, math.huge
+        for _, one in ipairs(match) do last, ends = math.max(last, one.ts), math.min(ends, one.stop) end
+        for r, one in ipairs(match) do
+          local lane = each.group.members[r].lane
+          waits[lane] = waits[lane] or {}
+          local wait = math.floor(math.min(last, ends) - one.ts)
+          if wait > 0 then waits[lane][one.ts + (each.result.clocks[r] or 0)] = wait end
+        end
+      end
+    end
+  end
+  return waits, groups
+end
+
+--- The label of a collective.
+local function collective_label(t, cache, each)
+  local sort = collective.sort_of(each)
+  local label = cache[sort]
+  if not label then
+    label = t:label(cut(each.name or each.kind), communication, lines_of { "collective", each.kind, "process group",
+      each.group_description or each.group, "ranks", each.group_size, "source and destination", each.pair },
+      each.bytes)
+    cache[sort] = label
+  end
+  return label
+end
+
+--- Labels of device rows: by name, and the operator that launched them with its shapes.
+local function device_labels(t, view, lane, rows)
+  local by_name, first = rows:numbered { "name", "class" }
+  local operators = rows:match(view:launch_calls(), "correlation"):enclosing(view:class_rows("cpu_op"))
+  local has_dims = view.has_dims
+  local by_operator, first_operator = operators:numbered(has_dims and { "name", "arg:Input Dims", "arg:Input type" }
+    or { "name" })
+  local comm, cache, labels = {}, {}, {}
+  for _, each in ipairs(lane:collectives()) do comm[each.ts] = each end
+  local copied, width = view:copy_names(), #first_operator
+  local is_copy = {}
+  for i = 1, #first do is_copy[i] = #rows:slice(first[i]):where { names = copied } > 0 end
+  local ts = rows:columns { "ts" }
+  for i, n in ipairs(by_name) do
+    local each = comm[ts[i]]
+    if each and each.name == rows:get(first[n], "name") then
+      labels[i] = collective_label(t, cache, each)
+    else
+      local key = n * (width + 1) + by_operator[i]
+      if not cache[key] then
+        local at, class = first_operator[by_operator[i]], rows:get(first[n], "class")
+        cache[key] = t:label(cut(rows:get(first[n], "name") or ""), is_copy[n] and copies or kind_of_class[class]
+          or compute, lines_of { "operator", operators:get(at, "name"),
+          "shapes", has_dims and operators:get(at, "Input Dims"),
+          "types", has_dims and operators:get(at, "Input type") })
+      end
+      labels[i] = cache[key]
+    end
+  end
+  return labels
+end
+
+local function plain_labels(t, view, rows)
+  local keys = view.has_dims and { "name", "class", "arg:Input Dims", "arg:Input type" } or { "name", "class" }
+  local numbers, first = rows:numbered(keys)
+  local labels = {}
+  for n, at in ipairs(first) do
+    labels[n] = t:label(cut(rows:get(at, "name") or ""), kind_of_class[rows:get(at, "class")] or host,
+      view.has_dims and lines_of { "shapes", rows:get(at, "Input Dims"), "types", rows:get(at, "Input type") } or nil)
+  end
+  for i, n in ipairs(numbers) do numbers[i] = labels[n] end
+  return numbers
+end
+
+local function shifted(values, origin)
+  for i, value in ipairs(values) do values[i] = value - origin end
+  return values
+end
+
+--- Adds a lane of rows; without its events when the page would grow too large.
+local function add(t, name, rows, labels, origin, more)
+  local start, duration = rows:columns { "ts", "dur" }
+  local wait
+  if more.waits then
+    wait = {}
+    for i, ts in ipairs(start) do wait[i] = math.min(more.waits[ts] or 0, duration[i]) end
+  end
+  t:lane { name = name, start = shifted(start, origin), duration = duration, label = labels, wait = wait,
+    open = more.open, overview = t.events + #rows > lanes.most_events }
+end
+
+local function stream_name(group)
+  return group.stream and group.stream >= 0 and ("stream %d"):format(group.stream) or group.thread or "device"
+end
+
+--- The lanes of a device: a lane a stream, and the ranges marked on it.
+local function add_device(t, view, lane, origin, waits)
+  for _, group in ipairs(lane:touching():group { "stream", "thread" }) do
+    local rows = group.events:sort "ts"
+    local communicates = #(rows & lane:touching_rows "comm") > 0
+    add(t, stream_name(group), rows, device_labels(t, view, lane, rows), origin,
+      { waits = communicates and waits[lane] or nil })
+  end
+  local marks = view:class_rows("device_annotation"):where { file = lane.process.files, device = lane.device }
+  if lane.from then marks = marks:where { window = { lane.from, lane.to } } end
+  if #marks > 0 then add(t, "marked ranges", marks, plain_labels(t, view, marks), origin, {}) end
+end
+
+--- The host threads of a process.
+local function add_threads(t, view, process, origin)
+  local rows = view:events_needed():events { file = process.files,
+    class = { "cpu_op", "annotation", "runtime", "python", "overhead", "host", "communication" } }
+  local from, to = view:window(process)
+  if from then rows = rows:where { window = { from, to } } end
+  local groups = rows:group { "tid", "thread" }
+  table.sort(groups, function(a, b) return #a.events > #b.events end)
+  for _, group in ipairs(groups) do
+    local name = group.thread or ("thread %s"):format(group.tid or "?")
+    add(t, name, group.events, plain_labels(t, view, group.events), origin, { open = false })
+  end
+end
+
+--- A lane a rank for every process group of several ranks.
+local function add_groups(t, groups, origin, waits)
+  for i, group in ipairs(groups) do
+    local label = group.description ~= "" and group.description or group.group
+    t:group { name = ("collectives of process group %s"):format(cut(label or "?")), open = i <= 4 }
+    for _, member in ipairs(group.members) do
+      local cache, start, duration, labels, wait = {}, {}, {}, {}, {}
+      for k, each in ipairs(member.list) do
+        start[k], duration[k], labels[k] = each.ts - origin, each.dur, collective_label(t, cache, each)
+        wait[k] = math.min(each.dur, (waits[member.lane] or {})[each.ts] or 0)
+      end
+      t:lane { name = "rank " .. member.lane.key, start = start, duration = duration, label = labels, wait = wait,
+        overview = t.events + #start > lanes.most_events }
+    end
+  end
+end
+
+local function span_of(view)
+  if view.options.step or view.options.window then
+    local from, to = math.huge, -math.huge
+    for _, process in ipairs(view:processes()) do
+      local a, b = view:window(process)
+      if a then from, to = math.min(from, a), math.max(to, b) end
+    end
+    if from < to then return from, to end
+  end
+  return view.trace.start, view.trace.stop
+end
+
+--- Adds the lanes of a view to a page; returns the timeline, or nil when the trace has no events with a duration.
+function lanes.timeline(page, view)
+  local from, to = span_of(view)
+  if to <= from then return nil end
+  view.has_dims = pcall(function() return view.trace:events { has_arg = "Input Dims" } end)
+  local t = page_lanes.new(page, { from = 0, to = to - from, tick = 1 / view.trace.ticks_per_second, kinds = kinds })
+  local list, processes = view:lane_list(), view:processes()
+  local waits, groups = waits_of(view)
+  local threads = {}
+  for _, process in ipairs(processes) do
+    local name = process.rank and "rank " .. process.key or process.key
+    t:group { name = name, open = #processes <= 16 }
+    for _, lane in ipairs(list) do
+      if lane.process == process then
+        local first = #t.groups[#t.groups].lanes + 1
+        add_device(t, view, lane, from, waits)
+        for k = first, #t.groups[#t.groups].lanes do
+          local each = t.groups[#t.groups].lanes[k]
+          if #list > #processes then each.name = lane.key .. ", " .. each.name end
+        end
+      end
+    end
+    threads[process] = t.groups[#t.groups]
+  end
+  add_groups(t, groups, from, waits)
+  local last = #t.groups
+  for _, process in ipairs(processes) do -- host rows after all device rows: they are left out first
+    t:group { name = "host" }
+    add_threads(t, view, process, from)
+    local host_group = table.remove(t.groups)
+    table.move(host_group.lanes, 1, #host_group.lanes, #threads[process].lanes + 1, threads[process].lanes)
+  end
+  assert(#t.groups == last)
+  local seen = {}
+  for _, step in ipairs(view:steps()) do
+    for _, span in pairs(step.spans) do
+      if not seen[step.name] and span[2] > from and span[1] < to then
+        seen[step.name] = true
+        t:mark(step.name:gsub("ProfilerStep", "step "), math.max(0, span[1] - from), span[2] - from)
+      end
+    end
+  end
+  return t:finish()
+end
+
+--- The pipeline of per-micro-batch timings: a lane a stage, iterations one after the other.
+function lanes.pipeline(page, timings)
+  local tick = 1e-6 -- seconds: times are milliseconds with a few decimals
+  local per_ms = 1e-3 / tick
+  local ranks, at, spans = timings.ranks, 0.0, {}
+  for i, number in ipairs(ranks[1].iterations) do
+    local longest = 0.0
+    for _, rank in ipairs(ranks) do
+      longest = math.max(longest, rank.timings[number] and rank.timings[number].total_ms or 0.0)
+    end
+    spans[i] = { number, at, at + longest }
+    at = at + longest
+  end
+  local t = page_lanes.new(page, { from = 0, to = math.ceil(at * per_ms), tick = tick, kinds = {
+    { "forward", "forward" }, { "backward", "backward" }, { "weight gradient", "weight" } } })
+  local units = { { "fwd", "forward" }, { "bwd", "backward" }, { "wgrad", "weight gradient" } }
+  t:group {}
+  for _, rank in ipairs(ranks) do
+    local start, duration, label = {}, {}, {}
+    for _, span in ipairs(spans) do
+      local record = rank.records[span[1]] or {}
+      for kind, unit in ipairs(units) do
+        local from, to = record[unit[1] .. "_start"] or {}, record[unit[1] .. "_end"] or {}
+        for m = 1, math.min(#from, #to) do
+          local a = math.floor((span[2] + from[m]) * per_ms)
+          local k = #start + 1
+          start[k], duration[k] = a, math.max(0, math.floor((span[2] + to[m]) * per_ms) - a)
+          label[k] = t:label(("%s %d"):format(unit[2]:sub(1, 1):upper(), m), kind,
+            ("unit: %s\nmicro-batch: %d"):format(unit[2], m))
+        end
+      end
+    end
+    t:lane { name = ("stage %d"):format(rank.rank), start = start, duration = duration, label = label }
+  end
+  for _, span in ipairs(spans) do
+    t:mark(("iteration %s"):format(span[1]), math.floor(span[2] * per_ms), math.floor(span[3] * per_ms))
+  end
+  return t:finish()
+end
+
+return lanes
