@@ -99,7 +99,7 @@ test)
   install_optional "${optional_test_packages[@]}"
   build -DETT_WERROR=ON
   say "testing"
-  ctest --test-dir build --output-on-failure -j "$jobs"
+  ctest --test-dir build --output-on-failure -j "$((jobs + 1))" # the specs of killed programs mostly wait
   ;;
 install)
   install_missing "${packages[@]}"

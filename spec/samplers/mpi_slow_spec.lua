@@ -183,7 +183,7 @@ describe("the MPI back end", function()
       local file = write("turns.lua", [[
         local function numbers(name) return { operator = name, shapes = { number = { start = 1, stop = 2 } } } end
         return { name = "turns", together = true, interleave = true, visits = 2, block = 8, max_repeats = 3,
-          min_repeats = 3, target = 1e-9, budget_seconds = 0.001, samples = { numbers "spec_one", numbers "spec_two" } }
+          min_repeats = 3, target = 1e-9, budget_seconds = 10, samples = { numbers "spec_one", numbers "spec_two" } }
       ]])
       local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(file, folder),
         ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))
