@@ -16,8 +16,9 @@ structure.description_folders = {
 local lua_order = {
   base = {}, report = { "base" }, operator = { "base" }, model = { "operator" }, plan = { "model" },
   samples = { "base" }, profile = { "model", "samples", "report" }, step = { "plan", "profile", "report" },
-  search = { "step", "ledger" }, sampling = { "profile", "samples", "report" }, trace = { "report" },
-  metrics = { "trace" }, ledger = { "profile", "report" }, validate = { "sampling", "step" },
+  search = { "step", "ledger" }, sampling = { "profile", "samples", "report" }, trace = { "report", "operator" },
+  metrics = { "trace" }, ledger = { "profile", "report" }, loop = { "step", "trace" },
+  validate = { "sampling", "step", "loop" },
   import = { "profile", "step", "search" },
   cli = { "public", "search", "sampling", "validate", "metrics", "ledger", "import" },
   public = { "base" }, -- lua/ett/init.lua; it loads modules by their names

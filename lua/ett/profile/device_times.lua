@@ -52,10 +52,10 @@ local function product(self, dtype, batch, m, n, k)
   if batch > 1 then
     local whole = kernel.model.analyse(self.device, dtype, x)
     local factor = kernel.model.grouped(self.device, dtype, batch, m, n, k) / whole
-    factor = factor * in_step.grouped
+    if not self.burst then factor = factor * in_step.grouped end
     seconds, low, high = seconds * factor, low * factor, high * factor
   end
-  local factor = in_step_factor(self.device, dtype, 2.0 * batch * m * n * k)
+  local factor = self.burst and 1 or in_step_factor(self.device, dtype, 2.0 * batch * m * n * k)
   return { seconds = seconds * factor, low = low * factor, high = high * factor, kernel = kernel }
 end
 
@@ -165,7 +165,12 @@ end
 --- The same kernels under another stack.
 ---@param stack table of ett.operator.stack
 function DeviceTimes:with_stack(stack)
-  return setmetatable({ device = self.device, kernels = self.kernels, stack = stack }, DeviceTimes)
+  return setmetatable({ device = self.device, kernels = self.kernels, stack = stack, burst = self.burst }, DeviceTimes)
+end
+
+--- The same kernels with products at the rate of their tables, without the factors of long steps (ett.profile.in_step).
+function DeviceTimes:at_burst()
+  return setmetatable({ device = self.device, kernels = self.kernels, stack = self.stack, burst = true }, DeviceTimes)
 end
 
 --- Times of a device's operators.

@@ -264,6 +264,15 @@ function Profile:with_stack(stack)
   return setmetatable(same, Profile)
 end
 
+--- The same profile with products at the rate of their tables; nil where its times come from samples.
+function Profile:at_burst()
+  if not self.device_times then return nil end
+  local same = {}
+  for name, value in pairs(self) do same[name] = value end
+  same.device_times, same.stream = self.device_times:at_burst(), {}
+  return setmetatable(same, Profile)
+end
+
 -- The list with one more cluster; raises where it is there already.
 local function with_user(cluster, users)
   local list, id = table.move(users or {}, 1, #(users or {}), 1, {}), cluster.path or cluster.name

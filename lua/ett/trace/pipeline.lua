@@ -54,7 +54,7 @@ function pipeline.iteration(record)
 end
 
 --- Reads a folder of timings; nil if the folder has none.
----@return table? { ranks = { {rank=, iterations = {number…}, [number] = timings} }, config = table }
+---@return table? { ranks = { {rank=, iterations = {number…}, timings and records = by number} }, config = table }
 function pipeline.read(path)
   local lfs = require "lfs"
   if lfs.attributes(path, "mode") ~= "directory" then return nil end

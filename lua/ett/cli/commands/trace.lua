@@ -232,19 +232,81 @@ local function print_diff(paths, opts, chosen)
   return 0
 end
 
+--- NAME=VALUE words of --against and of the command, and a file PLAN.lua: what ett.loop.subject takes.
+local function given_plan(opts, words)
+  local fields, given = require "ett.cli.fields", {}
+  for _, word in ipairs(opts.against or {}) do
+    if word:find("=", 1, true) then
+      words[#words + 1] = word
+    elseif word:find("%.lua$") then
+      given = require("ett.loop.subject").file(word)
+    elseif word ~= "auto" then
+      error_module.raise("usage", "trace: --against takes PLAN.lua, NAME=VALUE or auto, got '%s'", word)
+    end
+  end
+  local texts = require("ett.base.options").words(words, "trace")
+  given.model, texts.model = texts.model or given.model, nil
+  local plan, hyper = fields.sort("trace", texts, given.model or "gpt")
+  for name, values in pairs { plan = fields.values(plan), hyper = fields.values(hyper) } do
+    given[name] = given[name] or {}
+    for field, value in pairs(values) do given[name][field] = value end
+  end
+  given.cluster = opts.cluster or given.cluster
+  return given
+end
+
+--- `--against` and `--read-plan`.
+local function print_loop(path, opts, words)
+  local json, loop_report, against = require "ett.json", require "ett.loop.report", require "ett.loop.against"
+  local view <close> = open(path, opts, { { args = against.args } })
+  warn(view, opts)
+  if opts.read_plan then
+    local found = require("ett.loop.layout").read(view)
+    if next(found) == nil then error_module.raise("missing", "trace: the trace shows no field of a plan") end
+    if opts.json then
+      io.write(json.encode(found, { indent = 2 }))
+    else
+      for _, line in ipairs(loop_report.layout(found)) do print(line) end
+    end
+    return 0
+  end
+  view:events_needed()
+  local subject = require("ett.loop.subject").of(view, given_plan(opts, words))
+  local result = against.compare(view, subject)
+  if opts.json then
+    result.plan, result.hyper, result.cluster, result.used = subject.plan, subject.model.hyper, subject.cluster.name,
+      subject.used
+    io.write(json.encode(result, { indent = 2 }))
+  else
+    print(heading(view) .. "\n")
+    for _, line in ipairs(loop_report.against(result, subject)) do print(line) end
+  end
+  return 0
+end
+
 local overview = { "device_time", "temporal_breakdown", "comm_comp_overlap", "coll_call_num" }
 local overview_of_timings = { "pipeline_bubble" }
 
 local function run(opts, positional)
   opts.json = opts.json or opts.output_json
   if opts.list_metrics then return list_metrics(opts) end
-  opts.cluster = opts.cluster and require("ett.profile.cluster").get(opts.cluster)
+  opts.cluster = opts.cluster and require("ett.profile.cluster").get(opts.cluster) or nil
   local metrics = require "ett.trace.metrics"
   local paths, names = split_positional(positional, opts.diff)
+  for _, word in ipairs(opts.against and {} or names) do
+    if word:find("^[%w_]+=") then
+      error_module.raise("usage", "trace: '%s' is a field of a plan; it needs --against", word)
+    end
+  end
   for _, name in ipairs(opts.metric or {}) do
     for word in name:gmatch("[^,]+") do names[#names + 1] = word end
   end
   if #paths == 0 then error_module.raise("usage", "trace: give the folder or file of a trace: ett trace DIR") end
+  if opts.against or opts.read_plan then
+    if #paths > 1 then error_module.raise("usage", "trace: --against and --read-plan take one trace, got %d",
+      #paths) end
+    return print_loop(paths[1], opts, names)
+  end
   if opts.diff then return print_diff(paths, opts, metrics.load_all{ "device_time" }) end
   local asked = #names > 0
   for _, name in ipairs(opts.all and names or {}) do
@@ -285,6 +347,8 @@ return {
     .. "                     [--json | --csv] [--html FILE]\n"
     .. "       ett trace --all DIR DIR ...     one row per trace\n"
     .. "       ett trace --diff DIR DIR        compare two traces\n"
+    .. "       ett trace DIR --against PLAN.lua|NAME=VALUE ...   measured beside predicted\n"
+    .. "       ett trace DIR --read-plan       the plan that the trace shows\n"
     .. "       ett trace --list-metrics",
   description = "A metric is one Lua file: lua/ett/metrics/NAME.lua in the installed tree or in ETT_PATH, or\n"
     .. "NAME.lua in a --path DIR. If the trace lacks what a metric needs, the metric names the missing field.",
@@ -293,6 +357,9 @@ return {
     { "all", "every metric; with several folders, one row for each" },
     { "list-metrics", "list the metrics (--json: with definitions and units)" },
     { "diff", "compare two traces" },
+    { "against", "PLAN", "compare with an estimate: PLAN.lua, fields NAME=VALUE, or auto (read off the trace)",
+      many = true },
+    { "read-plan", "print the plan and the model read off the trace, and how sure each field is" },
     { "json", "print JSON" },
     { "output-json", "same as --json" },
     { "csv", "print CSV: field and value; with several folders, one line for each" },

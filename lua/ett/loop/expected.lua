@@ -1,0 +1,96 @@
+--- What a model under a plan should run, in the words of a recorded run: the operators of a forward pass in order, each
+--- with the key of ett.trace.operators.kinds.
+local architecture = require "ett.model.architecture"
+local kinds = require "ett.trace.operators.kinds"
+
+local expected = {}
+
+--- Names of elementwise operators as the trace's host operators tell them apart.
+local said = { gelu = "gelu", swiglu = "swiglu", dropout = "dropout", fill_mask = "fill_mask" }
+
+--- The recorded operation that an operator's shape would be; nil where no host operator has its shape.
+function expected.operation(op, shape)
+  local s = op.kernel_shape(shape)
+  local family = op.family
+  if family == "gemm" or family == "bmm" then
+    local batch = s.batch or 1
+    return { family = batch > 1 and "bmm" or "gemm", batch = batch, m = s.m, n = s.n, k = s.k }
+  elseif family == "attention" then
+    return { family = family, batch = s.batch, heads = s.heads, kv_heads = s.kv_heads or s.heads, seq_q = s.seq_q,
+      seq_k = s.seq_k, head_dim = s.head_dim }
+  elseif family == "norm" then
+    return { family = family, what = op.name, rows = s.rows, cols = s.cols }
+  elseif family == "softmax" then
+    return { family = family, what = op.name, rows = s.rows, cols = s.cols }
+  elseif family == "embedding" then
+    return { family = family, rows = s.rows, cols = s.cols, vocab = s.vocab }
+  elseif family == "cross_entropy" then
+    return { family = family, rows = s.rows, cols = s.cols }
+  elseif said[op.name] and s.rows then
+    return { family = "elementwise", what = said[op.name], rows = s.rows, cols = s.cols }
+  end
+end
+
+--- The key under which expected and recorded operations meet. Keys and values of fewer heads may be copied to all heads
+--- before the kernel, and a product's weight may be padded by nothing else: only heads are left out.
+function expected.meet(o)
+  if o.family == "attention" then
+    return ("attention %d %d %d %d %d"):format(o.batch, o.heads, o.seq_q, o.seq_k, o.head_dim)
+  end
+  return kinds.key(o)
+end
+
+--- The products into which a fused one may be split: queries, keys and values, or gate and up; nil for others.
+local function parts_of(item, c)
+  local s, widths = item.shape, nil
+  if item.name == "linear_qkv" then
+    local shapes = require "ett.operator.shapes"
+    local dim = shapes.head_dim(c)
+    local kv = shapes.local_kv_heads(c) * dim
+    widths = { s.out_features - 2 * kv, kv, kv }
+  elseif item.name == "linear_up" and c.gated_mlp then
+    widths = { s.out_features // 2, s.out_features // 2 }
+  end
+  if not widths then return nil end
+  local list = {}
+  for i, width in ipairs(widths) do
+    list[i] = {}
+    for field, value in pairs(s) do list[i][field] = value end
+    list[i].out_features = width
+  end
+  return list
+end
+
+local function add(list, item, layer, shape)
+  local o = expected.operation(item.operator, shape)
+  list[#list + 1] = { name = item.name, operator = item.operator, shape = shape, layer = layer.name,
+    key = o and expected.meet(o), times = item.times }
+end
+
+--- Adds an operator, or the parts of a fused product where the trace has these and not the whole.
+local function add_operator(list, item, layer, c, present)
+  local whole = expected.operation(item.operator, item.shape)
+  local parts = whole and not present[expected.meet(whole)] and parts_of(item, c) or nil
+  for _, part in ipairs(parts or {}) do
+    if not present[expected.meet(expected.operation(item.operator, part))] then parts = nil end
+  end
+  for _, shape in ipairs(parts or { item.shape }) do add(list, item, layer, shape) end
+end
+
+--- The operators of a forward pass in order; of equal layers two, so that every neighbourhood is there:
+--- { { name, operator, shape, key, layer, times } }.
+---@param present table<string, boolean> keys of the recorded operations
+function expected.sequence(model, plan, present)
+  local c, list = architecture.configuration(model.hyper, plan), {}
+  for _, layer in ipairs(model.layers) do
+    local items = architecture.operations(layer, c)
+    for _ = 1, math.min(layer.count, 2) do
+      for _, item in ipairs(items) do
+        if item.kind == "operator" then add_operator(list, item, layer, c, present) end
+      end
+    end
+  end
+  return list
+end
+
+return expected

@@ -1,0 +1,388 @@
+--- The plan and the model read off a recorded run, each field with how sure it is and why.
+--
+--   local found = layout.read(view)
+--   found.tp --> { value = 8, sure = "certain", why = "the ranks of the tensor-parallel groups" }
+--
+-- "certain": the trace says it, or two sources agree. "likely": one source that may mean something else. "guess": a
+-- default of training programs that the trace does not contradict. What the trace does not show has no entry.
+local against_names = { masked_softmax = "fused_softmax", softmax = "unfused" }
+local operators = require "ett.trace.operators"
+
+local layout = {}
+
+layout.levels = { "certain", "likely", "guess" }
+
+local function set(found, name, value, sure, why)
+  if value ~= nil and not found[name] then found[name] = { value = value, sure = sure, why = why } end
+end
+
+local function value_of(found, name) return found[name] and found[name].value end
+
+--- The most frequent key of counts; the smallest of equal ones. Nil of an empty table.
+local function most(counts)
+  local best
+  for key, n in pairs(counts) do
+    if not best or n > counts[best] or n == counts[best] and key < best then best = key end
+  end
+  return best
+end
+
+local function count(counts, key, by)
+  if key ~= nil then counts[key] = (counts[key] or 0) + (by or 1) end
+end
+
+--- Runs of one device by family in the order they ran forward, and counts of the others.
+local function survey(device)
+  local s = { forward = {}, gemm = {}, backward = 0, recompute = {}, embedding = {}, norm = {}, update = 0, dtypes = {},
+    core = {}, whats = {} }
+  for _, run in ipairs(device.runs) do
+    local o = run.operation
+    if o and o.family == "optimizer" then s.update = s.update + 1 end
+    if run.pass == "backward" then s.backward = s.backward + (o and 1 or 0) end
+    if run.pass == "recompute" and o then s.recompute[#s.recompute + 1] = run end
+    if o and run.pass == "forward" and o.family ~= "optimizer" then
+      s.forward[#s.forward + 1] = run
+      if s[o.family] then table.insert(s[o.family], run) end
+      if o.what then count(s.whats, o.what) end
+      if o.family == "gemm" then count(s.dtypes, o.dtype) end
+    end
+  end
+  return s
+end
+
+local function read_width(s, found)
+  local cols = {}
+  for _, run in ipairs(s.embedding) do count(cols, run.operation.cols) end
+  set(found, "hidden", most(cols), "certain", "width of the embedding")
+  for _, run in ipairs(s.norm) do count(cols, run.operation.cols) end
+  local norm = most(cols)
+  if norm and value_of(found, "hidden") == norm and #s.norm > 0 then
+    found.hidden.why = "width of embedding and norms"
+  end
+  set(found, "hidden", norm, "likely", "width of the norms")
+  local whats = {}
+  for _, run in ipairs(s.norm) do count(whats, run.operation.what) end
+  set(found, "norm", most(whats), "certain", "the norms' operators")
+  set(found, "dtype", most(s.dtypes), "certain", "inputs of the products")
+end
+
+--- Attention: its core's runs, and the local heads, head width, sequence and batch that it shows.
+local function read_attention(s, found)
+  local cores, shape = {}, nil
+  for i, run in ipairs(s.forward) do
+    local o, after = run.operation, s.forward[i + 1]
+    if o.family == "attention" then
+      cores[#cores + 1] = i
+      shape = shape or { batch = o.batch, heads = o.heads, kv_heads = o.kv_heads, dim = o.head_dim, seq_q = o.seq_q,
+        seq_k = o.seq_k, kind = "flash" }
+    elseif o.family == "bmm" and o.n ~= o.k and o.m == o.n then -- queries times keys: a square of the sequence
+      local softmax
+      for j = i + 1, math.min(i + 4, #s.forward) do
+        softmax = softmax or (s.forward[j].operation.family == "softmax" and s.forward[j].operation.what)
+      end
+      if softmax and after then
+        cores[#cores + 1] = i
+        shape = shape or { products = o.batch, dim = o.k, seq_q = o.m, seq_k = o.n, kind = against_names[softmax] }
+      end
+    end
+  end
+  if not shape then return cores end
+  set(found, "attention", shape.kind, "certain", "the operators of its core")
+  set(found, "head_dim", shape.dim, "certain", "operands of attention")
+  if shape.seq_q == shape.seq_k then
+    set(found, "seq", shape.seq_q, "certain", "queries and keys of attention")
+  else
+    set(found, "seq", shape.seq_k, "likely", "keys of attention: it has fewer queries")
+  end
+  return cores, shape
+end
+
+--- The products around an attention core: { qkv = n of those before it together, proj, up, down }, by the first layer.
+local function around(s, found, at)
+  local hidden, parts = value_of(found, "hidden"), { qkv = 0, up = {} }
+  for i = at - 1, 1, -1 do
+    local o = s.forward[i].operation
+    if o.family == "gemm" then
+      if o.k ~= hidden then break end
+      parts.qkv, parts.products, parts.bias = parts.qkv + o.n, (parts.products or 0) + 1, #(o.dims[3] or {}) == 1
+      parts.first = parts.first or o
+      if parts.products == 3 or parts.qkv > hidden / 2 and parts.products == 1 and o.n % 3 == 0 then break end
+    elseif o.family == "norm" and o.cols == hidden or o.family == "embedding" then
+      break
+    end
+  end
+  for i = at + 1, #s.forward do
+    local o = s.forward[i].operation
+    if o.family == "attention" then break end
+    if o.family == "gemm" then
+      if not parts.proj then
+        if o.n ~= hidden then return parts end
+        parts.proj = o
+      elseif o.n == hidden then
+        parts.down = o
+        return parts
+      elseif o.k == hidden then
+        parts.up[#parts.up + 1] = o
+      end
+    end
+  end
+  return parts
+end
+
+local function read_degree(found, parts, shape, groups)
+  local hidden, local_width = value_of(found, "hidden"), parts.proj and parts.proj.k
+  local by_width = local_width and hidden % local_width == 0 and hidden // local_width or nil
+  local said = groups.tp
+  if said and by_width == said then
+    set(found, "tp", said, "certain", "tensor-parallel groups, and the width of the output projection")
+  elseif said then
+    set(found, "tp", said, "likely", "tensor-parallel groups")
+  elseif by_width and by_width > 1 then
+    set(found, "tp", by_width, "likely", "the output projection takes 1/tp of the width; no group says so")
+  elseif by_width then
+    set(found, "tp", 1, "certain", "the output projection takes the whole width")
+  end
+  local tp = value_of(found, "tp") or 1
+  local heads = local_width and local_width % shape.dim == 0 and local_width // shape.dim or nil
+  if heads then
+    set(found, "heads", heads * tp, "certain", "width of the output projection over that of a head")
+    local kv = (parts.qkv - heads * shape.dim) / (2 * shape.dim)
+    kv = math.tointeger(kv) or shape.kv_heads ~= heads and shape.kv_heads or nil
+    if kv and kv >= 1 and heads % kv == 0 then
+      set(found, "kv_heads", kv * tp, kv == 1 and tp > 1 and "guess" or "certain",
+        kv == 1 and tp > 1 and "one on each rank: they may be copies" or "width of the products before attention")
+    end
+    local batch = shape.batch or shape.products and shape.products % heads == 0 and shape.products // heads
+    set(found, "micro_batch", batch or nil, "certain", "batch of attention")
+  end
+  set(found, "qkv_bias", parts.bias and true or nil, "certain", "the products before attention have a bias")
+  if parts.down then
+    set(found, "ffn", parts.down.k * tp, found.tp and found.tp.sure or "guess",
+      "width of the second product of the MLP")
+    local gated = #parts.up == 2 or parts.up[1] and parts.up[1].n == 2 * parts.down.k
+    set(found, "gated_mlp", gated or false, "certain", "products of the MLP")
+  end
+end
+
+--- Sizes of sums over tensor ranks: bytes of a product's output, by which they are known where no group is named.
+local function output_bytes(s)
+  local sizes, width = {}, { fp32 = 4, fp16 = 2, bf16 = 2, fp8 = 2 }
+  for _, run in ipairs(s.gemm) do
+    local o = run.operation
+    count(sizes, (o.m + 0.0) * o.n * (width[o.dtype] or 2))
+  end
+  return sizes
+end
+
+--- Sizes of the groups of each dimension, and the kinds of collectives in each.
+local function read_groups(device, s)
+  local sizes, kinds, outputs = {}, {}, output_bytes(s)
+  if not device.lane then return sizes, kinds end
+  local dims = device.lane:dimensions().dims
+  for i, each in ipairs(device.lane:collectives()) do
+    local sum = each.kind == "all_reduce" and s.backward == 0 and each.bytes and (outputs[each.bytes + 0.0] or 0) > 1
+    local dimension = dims[i] or sum and "sums" or "unknown"
+    sizes[dimension] = sizes[dimension] or {}
+    count(sizes[dimension], each.group_size or dimension == "sums" and device.process.world_size or nil)
+    kinds[dimension] = kinds[dimension] or {}
+    count(kinds[dimension], each.kind)
+  end
+  local found = {}
+  for dimension, counts in pairs(sizes) do found[dimension] = most(counts) end
+  return found, kinds
+end
+
+local function read_vocabulary(s, found, cores)
+  local last = s.gemm[#s.gemm]
+  last = last and last.operation
+  local tp, runs = value_of(found, "tp") or 1, 0
+  for _, run in ipairs(s.gemm) do
+    if last and run.operation.n == last.n and run.operation.k == last.k then runs = runs + 1 end
+  end
+  local seldom = runs < cores or last and last.n > 2 * last.k
+  if last and last.k == value_of(found, "hidden") and seldom then
+    found.head_runs = runs
+    set(found, "vocab", last.n * tp, found.tp and found.tp.sure or "likely", "the head's product, with its padding")
+  end
+  for _, run in ipairs(s.embedding) do
+    if run.operation.rows >= (value_of(found, "seq") or 1) and run.operation.vocab > 4 * (value_of(found, "seq")
+      or 1) then
+      local whole = value_of(found, "vocab")
+      local rows = run.operation.vocab
+      set(found, "vocab", rows == whole and rows or rows * (whole and 1 or tp), "likely", "rows of the embedding")
+    end
+  end
+end
+
+--- Layers and micro-batches of a step: how often the core and the embedding or the head ran.
+local function read_counts(view, s, found, cores)
+  local steps, source = #view:steps(), "ProfilerStep ranges"
+  if view.options.step or steps == 0 then steps, source = 1, "one step is assumed" end
+  if s.update > 0 and (#view:steps() == 0 or view.options.step == nil and s.update < steps) then
+    steps, source = s.update, "updates of the optimizer"
+  end
+  local ends = {}
+  for _, run in ipairs(s.forward) do
+    local o = run.operation
+    if o.family == "cross_entropy" then count(ends, "loss") end
+  end
+  ends.head, found.head_runs = found.head_runs, nil
+  local tokens = value_of(found, "seq") and value_of(found, "micro_batch")
+    and value_of(found, "seq") * value_of(found, "micro_batch")
+  for _, run in ipairs(s.embedding) do if run.operation.rows == tokens then count(ends, "embedding") end end
+  local micro = ends.head or ends.loss or ends.embedding
+  if micro and micro % steps == 0 then
+    set(found, "micro_batches", micro // steps, source == "one step is assumed" and s.backward > 0 and "likely"
+      or "certain", ("runs of the %s in a step; %s"):format(ends.head and "head" or ends.loss and "loss"
+        or "embedding", source))
+  elseif s.backward == 0 then
+    set(found, "micro_batches", 1, "guess", "no pass has a head or an embedding")
+  end
+  micro = micro or 1
+  if #cores > 0 and #cores % micro == 0 then
+    set(found, "layers_of_stage", #cores // micro, "certain", "runs of attention in a micro-batch")
+  end
+end
+
+local function read_recompute(s, found)
+  if s.backward == 0 then return end
+  local families = {}
+  for _, run in ipairs(s.recompute) do count(families, run.operation.family) end
+  if #s.recompute == 0 then
+    set(found, "recompute", "none", "certain", "no forward operator ran in the backward pass")
+  elseif (families.gemm or 0) > 0 then
+    local forward = #s.gemm
+    local half = families.gemm < 0.75 * forward
+    set(found, "recompute", half and "half" or "full", half and "likely" or "certain",
+      ("%d of %d products ran again in the backward pass"):format(families.gemm, forward))
+  else
+    set(found, "recompute", "selective", "certain", "attention's core ran again in the backward pass")
+  end
+end
+
+local function read_parallel(found, device, groups, kinds)
+  local world = device.process.world_size
+  local tp = value_of(found, "tp") or groups.tp or 1
+  local exchange = kinds.pp or (kinds.unknown and (kinds.unknown.send_recv or kinds.unknown.send))
+  if kinds.pp then
+    set(found, "pp", world and groups.dp and world // (tp * groups.dp) or nil, "likely",
+      "sends between stages; ranks that tensor and data parallelism leave")
+  elseif world and not exchange then
+    set(found, "pp", 1, "certain", "no sends between stages")
+  elseif not exchange then
+    set(found, "pp", 1, "likely", "no sends between stages")
+  end
+  local pp = value_of(found, "pp")
+  if groups.dp then set(found, "dp", groups.dp, "certain", "data-parallel groups") end
+  if groups.ep then set(found, "ep", groups.ep, "certain", "expert-parallel groups") end
+  if groups.cp then set(found, "cp", groups.cp, "certain", "context-parallel groups") end
+  tp = value_of(found, "tp") or tp
+  if world and pp and world % (tp * pp) == 0 and not kinds.unknown then
+    local rest = world // (tp * pp)
+    set(found, "dp", rest, rest == 1 and "certain" or "likely", "ranks that the other dimensions leave")
+  end
+  if not world and not device.lane then set(found, "dp", 1, "guess", "one process was recorded") end
+  if not world and device.lane and next(kinds) == nil then
+    set(found, "dp", 1, "likely", "no collective was recorded")
+    set(found, "tp", 1, "likely", "no collective was recorded")
+  end
+  if not kinds.unknown and next(kinds) then set(found, "tp", 1, "likely", "all collectives serve another dimension") end
+  local data = kinds.dp or {}
+  if (data.all_gather or 0) > 0 and (data.reduce_scatter or 0) > 0 then
+    local often = value_of(found, "layers_of_stage") or 1
+    local forward = data.all_gather >= often
+    set(found, "zero", forward and 3 or 1, "likely", forward and "weights are gathered for each layer"
+      or "gradients are scattered, weights gathered")
+  elseif (data.all_reduce or 0) > 0 then
+    set(found, "zero", 0, "likely", "gradients are summed on all ranks")
+  end
+  if kinds.tp and (kinds.tp.reduce_scatter or 0) > 0 and (kinds.tp.all_gather or 0) > 0 then
+    set(found, "sequence_parallel", true, "certain", "gathers and scatters of tensor parallelism")
+  elseif kinds.tp then
+    set(found, "sequence_parallel", false, "certain", "sums of tensor parallelism")
+  end
+end
+
+--- The order of the units of a stage as text: "F1 F2 B1 …" in order of start.
+local function order_of(record)
+  local units = {}
+  for _, kind in ipairs { "fwd", "bwd" } do
+    for _, at in ipairs(record[kind .. "_start"] or {}) do units[#units + 1] = { at, kind } end
+  end
+  table.sort(units, function(a, b) return a[1] < b[1] end)
+  return units
+end
+
+--- The schedule from the units of the first stage: how many forward units run before the first backward one.
+function layout.schedule_of(units, pp, rank)
+  local forward, before, seen = 0, nil, false
+  for _, unit in ipairs(units) do
+    if unit[2] == "fwd" then
+      forward = forward + 1
+    elseif not seen then
+      before, seen = forward, true
+    end
+  end
+  if not seen then return nil end
+  if before == forward and forward > pp - rank then return "gpipe" end
+  if before == math.min(forward, pp - rank) then return "1f1b" end
+  return before > pp - rank and "interleaved" or nil
+end
+
+--- The plan of a folder of per-micro-batch timings.
+local function read_timings(timings, raw)
+  local found, pp = {}, #timings.ranks
+  local config = timings.config
+  set(found, "pp", pp, config.pp_size == pp and "certain" or "likely", "files of stages")
+  local first = timings.ranks[1]
+  local last = first.iterations[#first.iterations]
+  local micro = first.timings[last].n_fwd
+  set(found, "micro_batches", micro, config.num_mbs == micro and "certain" or "likely", "forward units of a stage")
+  for _, field in ipairs { "tp", "dp", "ep", "vp" } do
+    set(found, field, math.tointeger(tonumber(config[field .. "_size"])), "certain", "config.json")
+  end
+  local name = raw and layout.schedule_of(raw, pp, first.rank)
+  set(found, "schedule", name, "likely", "forward units of the first stage before its first backward one")
+  return found
+end
+
+--- Reads the plan and the model: { [field] = { value, sure, why } }. What needs shapes is left out
+--- where the trace has none.
+---@param view table opened with against.args
+function layout.read(view)
+  if not view.trace then
+    local timings = view.cache.pipeline
+    local first = timings.ranks[1]
+    return read_timings(timings, order_of(first.records[first.iterations[#first.iterations]]))
+  end
+  local found, devices = {}, operators.of_view(view, true)
+  local device = devices[1]
+  for _, other in ipairs(devices) do if #other.runs > #device.runs then device = other end end
+  local s = survey(device)
+  set(found, "training", s.backward > 0, "certain", s.backward > 0 and "it has a backward pass" or "no backward pass")
+  read_width(s, found)
+  local groups, kinds = read_groups(device, s)
+  local cores, shape = read_attention(s, found)
+  if shape and value_of(found, "hidden") then
+    read_degree(found, around(s, found, cores[#cores > 1 and 2 or 1]), shape, groups)
+    read_vocabulary(s, found, #cores)
+  end
+  if groups.tp then set(found, "tp", groups.tp, "likely", "tensor-parallel groups") end
+  if groups.sums then
+    set(found, "tp", groups.sums, "likely", "sums of as many bytes as a product's output, forward")
+  end
+  if shape then read_counts(view, s, found, cores) end
+  if shape then
+    set(found, "dropout", (s.whats.dropout or 0) > 0, "likely", "runs of dropout on the device")
+  end
+  read_recompute(s, found)
+  read_parallel(found, device, groups, kinds)
+  if shape and value_of(found, "layers_of_stage") then
+    local pp = value_of(found, "pp") or 1
+    set(found, "layers", value_of(found, "layers_of_stage") * pp, pp == 1 and "certain" or "guess",
+      pp == 1 and "runs of attention in a micro-batch" or "all stages hold as many layers")
+  end
+  return found
+end
+
+return layout

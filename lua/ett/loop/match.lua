@@ -1,0 +1,166 @@
+--- Recorded runs of operators beside the operators of a model.
+--
+-- An operator whose key (ett.loop.expected) is in the trace and in the model is an anchor: its runs are its own. What
+-- ran between two anchors belongs to the operators that the model has between the same two: a compiled kernel has no
+-- shape, and an attention of separate kernels has another. Of several such operators the time is known together.
+local expected = require "ett.loop.expected"
+
+local match = {}
+
+local function joined(set)
+  local names = {}
+  for name in pairs(set) do names[#names + 1] = name end
+  table.sort(names)
+  return table.concat(names, " + ")
+end
+
+--- Anchors by key: { names = set, entry }, and the operators between neighbouring anchors: by "KEY > KEY".
+local function index_of(sequence, present)
+  local anchors, gaps, before, between = {}, {}, "start", {}
+  local function close(key)
+    local gap = before .. " > " .. key
+    -- Equal neighbours surround the same operators; the first occurrence counts.
+    if not gaps[gap] then gaps[gap] = between end
+    before, between = key, {}
+  end
+  for _, entry in ipairs(sequence) do
+    if entry.key and present[entry.key] then
+      local anchor = anchors[entry.key] or { names = {}, entry = entry, key = entry.key }
+      anchors[entry.key] = anchor
+      anchor.names[entry.name] = true
+      close(entry.key)
+    else
+      between[#between + 1] = entry
+    end
+  end
+  close "end"
+  return anchors, gaps
+end
+
+local product = { gemm = true, bmm = true, attention = true }
+
+local function new_line(name, pass, entries)
+  return { name = name, pass = pass, entries = entries, ticks = 0, count = 0, list = {}, kernels = {}, hosts = {} }
+end
+
+local function book(line, run)
+  line.ticks = line.ticks + run.ticks
+  line.hosts[run.name] = (line.hosts[run.name] or 0) + run.ticks
+  for name, ticks in pairs(run.kernels) do line.kernels[name] = (line.kernels[name] or 0) + ticks end
+end
+
+local State = {}
+State.__index = State
+
+function State:line(name, pass, entries)
+  local id = name .. " " .. pass
+  local line = self.lines[id]
+  if not line then
+    line = new_line(name, pass, entries)
+    self.lines[id], self.order[#self.order + 1] = line, line
+  end
+  return line
+end
+
+--- Whether operators with products have a product among the runs: else the trace did not run them.
+local function holds_products(entries, runs)
+  local wanted, found = false, false
+  for _, entry in ipairs(entries) do wanted = wanted or product[entry.operator.family] end
+  for _, run in ipairs(runs) do found = found or run.operation and product[run.operation.family] end
+  return not wanted or found
+end
+
+--- Books the runs between two anchors on the operators that the model has there, or on none.
+function State:close_gap(pass, from, to, runs)
+  local gap = pass == "backward" and to .. " > " .. from or from .. " > " .. to
+  local entries = self.gaps[gap]
+  if entries and not holds_products(entries, runs) then entries = nil end
+  if #runs == 0 then
+    for _, entry in ipairs(entries or {}) do self.absent[entry.name] = true end
+    return
+  end
+  local line
+  if entries and #entries > 0 then
+    local names = {}
+    for _, entry in ipairs(entries) do names[entry.name], self.ran[entry.name] = true, true end
+    line = self:line(joined(names), pass, entries)
+    line.count = line.count + 1
+    line.gap = true
+  end
+  local before = line and line.ticks
+  for _, run in ipairs(runs) do
+    local target = line
+    if not target then
+      target = self:line("not in the model: " .. run.name, pass, nil)
+      target.count, target.list[#target.list + 1] = target.count + 1, run.ticks
+    end
+    book(target, run)
+  end
+  if line then line.list[#line.list + 1] = line.ticks - before end
+end
+
+--- A row whose launch was not recorded, as at the start of a recording.
+local function book_unlinked(state, run)
+  local line = state:line("not in the model: launched before the recording", "forward", nil)
+  line.count, line.list[#line.list + 1] = line.count + 1, run.ticks
+  book(line, run)
+end
+
+--- Walks the runs of one pass of one device.
+function State:walk(pass, runs)
+  local before, between = pass == "backward" and "end" or "start", {}
+  for _, run in ipairs(runs) do
+    local key = run.operation and expected.meet(run.operation)
+    local anchor = key and self.anchors[key]
+    if anchor then
+      self:close_gap(pass, before, key, between)
+      before, between = key, {}
+      local line = self:line(joined(anchor.names), pass, { anchor.entry })
+      line.count, line.list[#line.list + 1] = line.count + 1, run.ticks
+      book(line, run)
+    else
+      between[#between + 1] = run
+    end
+  end
+  if #between > 0 then self:close_gap(pass, before, pass == "backward" and "start" or "end", between) end
+end
+
+--- The keys of the recorded operations.
+function match.present(devices)
+  local present = {}
+  for _, device in ipairs(devices) do
+    for _, run in ipairs(device.runs) do
+      if run.operation and run.operation.family ~= "optimizer" then present[expected.meet(run.operation)] = true end
+    end
+  end
+  return present
+end
+
+--- Lines of a trace under a model: { name, pass, entries (of the model; nil: it has none), ticks, count, list (ticks of
+--- each run), kernels, hosts (ticks by host operator), gap }, in order of appearance.
+---@param devices table[] of ett.trace.operators.of_view
+---@param sequence table[] of expected.sequence
+---@param present table<string, boolean> of match.present
+---@return table[] lines, string[] absent the model's operators of which the trace has no run
+function match.lines(devices, sequence, present)
+  local state = setmetatable({ lines = {}, order = {}, absent = {}, ran = {} }, State)
+  state.anchors, state.gaps = index_of(sequence, present)
+  for _, device in ipairs(devices) do
+    local by_pass = { forward = {}, backward = {}, recompute = {}, update = {} }
+    for _, run in ipairs(device.runs) do
+      if run.node then table.insert(by_pass[run.pass], run) else book_unlinked(state, run) end
+    end
+    for _, pass in ipairs { "forward", "recompute", "backward" } do state:walk(pass, by_pass[pass]) end
+    for _, run in ipairs(by_pass.update) do
+      local line = state:line("optimizer", "update", nil)
+      line.update, line.count, line.list[#line.list + 1] = true, line.count + 1, run.ticks
+      book(line, run)
+    end
+  end
+  local absent = {}
+  for name in pairs(state.absent) do if not state.ran[name] then absent[#absent + 1] = name end end
+  table.sort(absent)
+  return state.order, absent
+end
+
+return match

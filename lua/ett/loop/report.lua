@@ -1,0 +1,115 @@
+--- Comparisons and plans read off traces as lines of text.
+local schema = require "ett.base.schema"
+local text = require "ett.trace.text"
+
+local report = {}
+
+local function ms(seconds) return seconds and seconds * 1e3 or nil end
+
+local function percent(ratio) return ratio and ("%+.1f %%"):format(100 * (ratio - 1)) or "" end
+
+--- Lines of a plan read off a trace: surest fields first.
+function report.layout(found)
+  local rows, order = {}, { certain = 1, likely = 2, guess = 3 }
+  for _, name in ipairs(schema.keys(found)) do
+    local each = found[name]
+    rows[#rows + 1] = { field = name, value = tostring(each.value), sure = each.sure, why = each.why }
+  end
+  table.sort(rows, function(a, b)
+    if order[a.sure] ~= order[b.sure] then return order[a.sure] < order[b.sure] end
+    return a.field < b.field
+  end)
+  return text.table({ { key = "field", title = "field" }, { key = "value", title = "value" },
+    { key = "sure", title = "how sure" }, { key = "why", title = "why" } }, rows)
+end
+
+local function append(lines, more)
+  table.move(more, 1, #more, #lines + 1, lines)
+end
+
+local function operator_rows(result)
+  local rows = {}
+  for _, row in ipairs(result.operators) do
+    if row.share >= 0.001 or row.predicted_seconds then
+      rows[#rows + 1] = { name = row.name, pass = row.pass, runs = row.count // result.devices,
+        measured = row.measured_seconds * 1e6, predicted = row.predicted_seconds and row.predicted_seconds * 1e6 or nil,
+        off = percent(row.ratio), share = ("%.1f %%"):format(100 * row.share), from = row.provenance or "" }
+    end
+  end
+  return rows
+end
+
+local function collective_rows(result)
+  local rows = {}
+  for _, row in ipairs(result.collectives) do
+    rows[#rows + 1] = { name = row.group and ("%s (%s)"):format(row.name, row.group) or row.name, runs = row.count,
+      ranks = row.group_size, bytes = row.bytes, measured = row.measured_seconds * 1e6,
+      waiting = row.waiting_seconds and row.waiting_seconds * 1e6, transfer = row.transfer_seconds
+        and row.transfer_seconds * 1e6, predicted = row.predicted_seconds and row.predicted_seconds * 1e6,
+      off = percent(row.ratio) }
+  end
+  return rows
+end
+
+local parts = { { "kernel_seconds", "kernels slower (+) or faster (-) than predicted" },
+  { "bandwidth_seconds", "transfers slower or faster than predicted" },
+  { "late_ranks_seconds", "waiting for late ranks" }, { "host_seconds", "waiting for the host" },
+  { "other_idle_seconds", "other idle time" }, { "not_in_model_seconds", "kernels that the model does not have" },
+  { "overlap_seconds", "overlap of the above (-)" } }
+
+local function split_lines(split)
+  local lines = { ("recorded span of a device %.3f ms, predicted time of the same runs %.3f ms; the difference:")
+    :format(ms(split.measured_seconds), ms(split.predicted_seconds)) }
+  for _, part in ipairs(parts) do
+    lines[#lines + 1] = ("  %10.3f ms  %s"):format(ms(split.residual[part[1]]), part[2])
+  end
+  return lines
+end
+
+local function said(subject)
+  local words = {}
+  for _, name in ipairs(schema.keys(subject.used)) do
+    local value = subject.plan[name]
+    if value == nil then value = subject.model.hyper[name] end
+    local how = subject.used[name]
+    words[#words + 1] = ("%s=%s%s"):format(name, tostring(value), how == "given" and "" or how == "certain" and ""
+      or "?")
+  end
+  return table.concat(words, " ")
+end
+
+--- Lines of a comparison.
+---@param result table of ett.loop.against
+---@param subject table of ett.loop.subject
+function report.against(result, subject)
+  local lines = { ("against %s on %s: %s"):format(subject.model.name, subject.cluster.name, said(subject)),
+    "(a question mark: read off the trace, not certain)", "" }
+  append(lines, text.table({ { key = "name", title = "operator, mean of a run" }, { key = "pass", title = "pass" },
+    { key = "runs", title = "runs" }, { key = "measured", title = "measured us" },
+    { key = "predicted", title = "predicted us" }, { key = "off", title = "off" },
+    { key = "share", title = "of kernels" }, { key = "from", title = "from" } }, operator_rows(result)))
+  if #result.collectives > 0 then
+    lines[#lines + 1] = ""
+    append(lines, text.table({ { key = "name", title = "collective" }, { key = "runs", title = "runs" },
+      { key = "ranks", title = "ranks" }, { key = "bytes", title = "bytes" },
+      { key = "measured", title = "measured us" }, { key = "waiting", title = "of it waiting" },
+      { key = "transfer", title = "transfer us" }, { key = "predicted", title = "predicted us" },
+      { key = "off", title = "off" } }, collective_rows(result)))
+  end
+  if result.split then
+    lines[#lines + 1] = ""
+    append(lines, split_lines(result.split))
+  end
+  lines[#lines + 1] = ""
+  local best, at = result.stacks[1], result.rate == "burst" and "at burst rates" or "at the rates of long steps"
+  for _, each in ipairs(result.stacks) do if each.error < best.error then best = each end end
+  lines[#lines + 1] = ("stack %s, products %s: %d of %d operators within 10 %%, mean error %.1f %%"):format(
+    result.stack, at, result.within_ten_percent, result.compared, 100 * (math.exp(result.error) - 1))
+  if best.stack ~= result.stack then
+    lines[#lines + 1] = ("note: the stack %s fits better: %.1f %%"):format(best.stack, 100 * (math.exp(best.error) - 1))
+  end
+  for _, note in ipairs(result.notes) do lines[#lines + 1] = "note: " .. note end
+  return lines
+end
+
+return report

@@ -1,0 +1,103 @@
+--- What a recorded run is compared with: a model under a plan on a cluster. Fields that are not given are read off the
+--- trace (ett.loop.layout).
+local architecture = require "ett.model.architecture"
+local clusters = require "ett.profile.cluster"
+local error_module = require "ett.base.error"
+local find = require "ett.base.find"
+local layout = require "ett.loop.layout"
+local model_module = require "ett.model"
+local physics = require "ett.profile.physics"
+local plan_module = require "ett.plan"
+local schema = require "ett.base.schema"
+local trace_samples = require "ett.trace.samples"
+
+local subject = {}
+
+local file_fields = { model = "string?", hyper = "table?", plan = "table?", cluster = "any?", profile = "any?" }
+
+--- What a file PLAN.lua returns: { model = name, hyper = {…}, plan = {…}, cluster = name }; all of it optional.
+function subject.file(path)
+  return schema.check(find.load_file(path), file_fields, path)
+end
+
+--- The first cluster whose device the trace names; nil where no cluster has it.
+function subject.cluster_of(view)
+  local gpu = view.trace and trace_samples.device_name(view.trace)
+  if not gpu or gpu == "cpu" then return nil, gpu end
+  for _, name in ipairs(clusters.names()) do
+    local cluster = clusters.get(name)
+    if physics.same_device(gpu, cluster.device) then return cluster, gpu end
+  end
+  return nil, gpu
+end
+
+--- Puts the fields of `given`, else those read off the trace, into plan and hyper-parameters.
+local function fill(given, found, rules)
+  local values, used = {}, {}
+  for name in pairs(rules) do
+    if given[name] ~= nil then
+      values[name], used[name] = given[name], "given"
+    elseif found[name] then
+      values[name], used[name] = found[name].value, found[name].sure
+    end
+  end
+  return values, used
+end
+
+--- An architecture that has the norm and the MLP that the trace shows.
+local function architecture_of(found)
+  local gated = found.gated_mlp and found.gated_mlp.value
+  local rms = found.norm and found.norm.value == "rms_norm"
+  return (gated or rms) and "llama" or "gpt"
+end
+
+local function missing_fields(hyper)
+  local list = {}
+  for _, name in ipairs { "layers", "hidden", "heads", "vocab" } do
+    if hyper[name] == nil then list[#list + 1] = name .. "=" end
+  end
+  return list
+end
+
+--- The model, plan and cluster.
+---@param view table of ett.trace.view
+---@param given table { model, hyper, plan, cluster, profile }: what the user gave
+---@return table { model, plan, cluster, profile, read (ett.loop.layout), used = { [field] = "given" or how sure } }
+function subject.of(view, given)
+  local found = layout.read(view)
+  local name = given.model or architecture_of(found)
+  local model, used_hyper
+  if model_module.is_file(name) then
+    model, used_hyper = model_module.huggingface(name), {}
+  else
+    local rules = architecture.fields(name)
+    local hyper
+    hyper, used_hyper = fill(given.hyper or {}, found, rules)
+    if found.vocab and not (given.hyper or {}).vocab then hyper.vocab_multiple = 1 end
+    local missing = missing_fields(hyper)
+    if #missing > 0 then
+      error_module.raise("missing", "the trace does not show the model's %s; give them as NAME=VALUE",
+        table.concat(missing, ", "))
+    end
+    model = model_module.new(name, hyper)
+  end
+  local plan, used_plan = fill(given.plan or {}, found, plan_module.schema)
+  plan.micro_batches = plan.micro_batches or not plan.global_batch and 1 or nil
+  if not plan.seq then
+    error_module.raise("missing", "the trace does not show the plan's seq=; give it as NAME=VALUE")
+  end
+  local cluster = given.cluster
+  if not cluster then
+    local gpu
+    cluster, gpu = subject.cluster_of(view)
+    if not cluster then
+      error_module.raise("missing", "no cluster has the trace's device '%s'; give one with --cluster", gpu or "unknown")
+    end
+  end
+  if type(cluster) ~= "table" then cluster = clusters.get(cluster) end
+  for field, how in pairs(used_plan) do used_hyper[field] = how end
+  return { model = model, plan = plan_module.new(plan, model, cluster), cluster = cluster, profile = given.profile,
+    read = found, used = used_hyper }
+end
+
+return subject

@@ -1,0 +1,82 @@
+--- Recorded collectives beside their predicted times. Where the ranks are matched, waiting for the last rank and
+--- transfer are told apart.
+local collective = require "ett.trace.collective"
+local names = require "ett.base.collective"
+
+local wires = {}
+
+--- How a group lies on the nodes of a cluster: by its ranks if the trace lists them, else neighbours.
+local function topology(each, cluster)
+  local size, per_node, on = each.group_size, cluster.gpus_per_node, {}
+  local listed = type(each.group_ranks) == "string" and not each.group_ranks:find("...", 1, true)
+  local most, nodes = 0, 0
+  if listed then
+    for rank in each.group_ranks:gmatch("%d+") do
+      local node = tonumber(rank) // per_node
+      if not on[node] then nodes = nodes + 1 end
+      on[node] = (on[node] or 0) + 1
+      most = math.max(most, on[node])
+    end
+  end
+  if nodes == 0 then nodes, most = (size + per_node - 1) // per_node, math.min(size, per_node) end
+  return { nodes = nodes, gpus_per_node = most, ranks = size }
+end
+
+local function row_of(rows, order, each, dimension)
+  local id = ("%s %s %s %s"):format(each.kind, tostring(each.bytes), tostring(each.group_size), tostring(dimension))
+  local row = rows[id]
+  if not row then
+    row = { name = each.kind, bytes = each.bytes, group_size = each.group_size, group = dimension, first = each,
+      calls = 0,
+      ticks = 0, transfers = 0, transfer_ticks = 0 }
+    rows[id], order[#order + 1] = row, row
+  end
+  return row
+end
+
+--- Calls by kind, bytes, group size and dimension, over all devices; and the transfers of those matched.
+local function gather(view)
+  local rows, order, home = {}, {}, {}
+  for _, lane in ipairs(view:lane_list()) do
+    local dims = lane:dimensions().dims
+    for i, each in ipairs(lane:collectives()) do
+      local row = row_of(rows, order, each, dims[i])
+      row.calls, row.ticks = row.calls + 1, row.ticks + each.dur
+      home[collective.sort_of(each)] = row
+    end
+  end
+  for found, ticks in view:transfers() do
+    local row = home[collective.sort_of(found[1])] or row_of(rows, order, found[1])
+    row.transfers, row.transfer_ticks = row.transfers + 1, row.transfer_ticks + ticks
+  end
+  return order
+end
+
+--- Predicted seconds of a recorded collective, and what the prediction is; nil where bytes or ranks are unknown, or the
+--- cluster cannot hold the group.
+function wires.predict(each, times, subject)
+  local kind = names.find(each.kind)
+  if not (kind and each.bytes and each.group_size and each.group_size > 1) then return nil end
+  local ok, answer = pcall(times.collective, times, kind, each.bytes, topology(each, subject.cluster),
+    subject.plan.dtype)
+  if ok then return answer.seconds, answer.provenance end
+end
+
+--- Rows: { name, group, group_size, bytes, count (of a device), measured_seconds (mean, with waiting),
+--- transfer_seconds, waiting_seconds (nil where ranks are not matched), predicted_seconds, provenance, ratio }.
+function wires.compare(view, times, subject)
+  local lanes, list = view:lane_list(), {}
+  for _, row in ipairs(gather(view)) do
+    local predicted, provenance = wires.predict(row.first, times, subject)
+    local measured = view:s(row.ticks) / row.calls
+    local transfer = row.transfers > 0 and view:s(row.transfer_ticks) / row.transfers or nil
+    list[#list + 1] = { name = row.name, group = row.group, group_size = row.group_size, bytes = row.bytes,
+      count = row.calls / #lanes, measured_seconds = measured, transfer_seconds = transfer,
+      waiting_seconds = transfer and measured - transfer or nil, predicted_seconds = predicted, provenance = provenance,
+      ratio = predicted and predicted / (transfer or measured) or nil }
+  end
+  return list
+end
+
+wires.topology = topology
+return wires

@@ -1,0 +1,40 @@
+--- Operators by shape and pass, with their kernels and what they reach of the device's rates.
+local operators = require "ett.trace.operators"
+local roofline = require "ett.trace.operators.roofline"
+local stats = require "ett.trace.stats"
+
+return {
+  name = "operator_table",
+  summary = "operators by shape and pass: device time, kernels, FLOP/s, bytes/s",
+  definition = [[Every device row belongs to the host operator that launched it, and that to the outermost operator of a
+known shape; backward operators take the shape of the forward operator with their sequence number. Time is the sum of
+the device rows. FLOPs and bytes are those of ett's operator files (operators/). The first --top shapes (20) of all
+devices.]],
+  needs = "host operators with Input Dims",
+  units = { total_ms = "ms", mean_us = "us", share = "share", tflops_per_s = "TFLOP/s", gb_per_s = "GB/s" },
+  args = operators.args,
+  options = { "top" },
+  compute = function(view, options)
+    local all, devices = {}, operators.of_view(view)
+    for _, each in ipairs(devices) do table.move(each.runs, 1, #each.runs, #all + 1, all) end
+    local list, rows, total, shaped = operators.by_shape(all), {}, 0, 0
+    for _, row in ipairs(list) do
+      total = total + row.ticks
+      if row.operation then shaped = shaped + row.ticks end
+    end
+    for i = 1, math.min(#list, options.top or 20) do
+      local row, longest = list[i], nil
+      for _, name in ipairs(stats.keys(row.kernels)) do
+        if not longest or row.kernels[name] > row.kernels[longest] then longest = name end
+      end
+      local rates = roofline.rates(row, view:s(row.ticks))
+      rows[i] = { name = row.name, shape = row.shape, pass = row.pass, dtype = stats.known(row.dtype),
+        family = row.family, count = row.count, total_ms = view:ms(row.ticks), share = stats.ratio(row.ticks, total),
+        mean_us = view:us(row.ticks) / row.count, median_us = view:us(stats.median(row.list)),
+        tflops_per_s = stats.known(rates.tflops_per_s), gb_per_s = stats.known(rates.gb_per_s),
+        kernels = #stats.keys(row.kernels), longest_kernel = longest }
+    end
+    return { operators = rows, shapes = #list, total_ms = view:ms(total), devices = #devices,
+      share_with_shape = stats.ratio(shaped, total) }
+  end,
+}

@@ -1,0 +1,154 @@
+--- Host operators of one process as a tree, and the operation that each device row belongs to.
+--
+-- A device row belongs to the host operator that launched it (by correlation, innermost on its thread). Its operation
+-- is the outermost of that operator's ancestors with a known shape (ett.trace.operators.kinds). In the backward pass
+-- the operation is that of the forward operator with the same sequence number, of which PyTorch's autograd keeps
+-- count.
+local kinds = require "ett.trace.operators.kinds"
+local stats = require "ett.trace.stats"
+
+local calls = {}
+
+calls.args = { "Input Dims", "Input dims", "Input type", "Sequence number", "Fwd thread id" }
+
+local fields = { "row", "ts", "end", "track", "name", "Input Dims", "Input dims", "Input type", "Sequence number" }
+
+local function is_backward(name)
+  return name:find("^autograd::engine::evaluate_function") ~= nil or name:find("Backward%d*$") ~= nil
+end
+
+--- The words of a backward node's name that its forward operator shares: "AddmmBackward0" -> "addmm".
+local function stem(name)
+  return name:gsub("^autograd::engine::evaluate_function: ", ""):gsub("Backward%d*$", ""):gsub("_", ""):lower()
+end
+
+local function plain(name) return (name:gsub("^%w+::", ""):gsub("_", ""):lower()) end
+
+--- Host operators in the order of their threads and starts, with the parent of each: arrays by node.
+local function read_nodes(rows)
+  local columns = stats.columns(rows, fields)
+  local order, count = {}, #rows
+  for i = 1, count do order[i] = i end
+  local track, ts, stop = columns.track, columns.ts, columns["end"]
+  table.sort(order, function(a, b)
+    if track[a] ~= track[b] then return track[a] < track[b] end
+    if ts[a] ~= ts[b] then return ts[a] < ts[b] end
+    if stop[a] ~= stop[b] then return stop[a] > stop[b] end
+    return a < b
+  end)
+  local tree = { count = count, name = {}, parent = {}, ts = {}, stop = {}, track = {}, dims = {}, types = {},
+    sequence = {}, of_row = {} }
+  local stack, depth, current = {}, 0, nil
+  for n, i in ipairs(order) do
+    if track[i] ~= current then depth, current = 0, track[i] end
+    while depth > 0 and (tree.stop[stack[depth]] <= ts[i] or tree.stop[stack[depth]] < stop[i]) do depth = depth - 1 end
+    tree.name[n], tree.ts[n], tree.stop[n], tree.track[n] = columns.name[i], ts[i], stop[i], track[i]
+    tree.parent[n] = depth > 0 and stack[depth] or 0
+    tree.dims[n] = columns["Input Dims"][i] or columns["Input dims"][i]
+    tree.types[n] = columns["Input type"][i]
+    local number = columns["Sequence number"][i]
+    number = number and math.tointeger(tonumber(number))
+    tree.sequence[n] = number and number >= 0 and number or false
+    tree.of_row[columns.row[i]] = n
+    depth = depth + 1
+    stack[depth] = n
+  end
+  return tree
+end
+
+--- The known operation of each node, or false; equal names and shapes share one.
+local function recognise(tree)
+  local known, found = {}, {}
+  for n = 1, tree.count do
+    local dims = tree.dims[n]
+    local id = tree.name[n] .. "\0" .. tostring(dims) .. "\0" .. tostring(tree.types[n])
+    local operation = known[id]
+    if operation == nil then
+      operation = dims and kinds.of(tree.name[n], dims, tree.types[n] or nil)
+        or tree.name[n]:find("^Optimizer%.step") and { family = "optimizer", key = "optimizer", dims = {} } or false
+      known[id] = operation
+    end
+    found[n] = operation
+  end
+  return found
+end
+
+--- The forward operator of every backward node that has one.
+local function link_passes(tree)
+  local by_sequence, forward = {}, {}
+  for n = 1, tree.count do
+    local number = tree.sequence[n]
+    if number and not is_backward(tree.name[n]) then
+      local list = by_sequence[number]
+      if list then list[#list + 1] = n else by_sequence[number] = { n } end
+    end
+  end
+  for n = 1, tree.count do
+    local number = tree.sequence[n]
+    local list = number and is_backward(tree.name[n]) and by_sequence[number]
+    if list then
+      local words, best, best_score = stem(tree.name[n]), nil, -1
+      for _, f in ipairs(list) do
+        -- The operator that made the node is the last to start with its number; names agree where numbers are used
+        -- by two threads.
+        local score = (plain(tree.name[f]) == words and 2 or 0) + (tree.ts[f] <= tree.ts[n] and 1 or 0)
+        if score > best_score or score == best_score and tree.ts[f] >= tree.ts[best] then
+          best, best_score = f, score
+        end
+      end
+      forward[n] = best
+    end
+  end
+  return forward
+end
+
+--- Books one node: on itself or on the node above it that has a shape. State: owner, pass, source, inside by node.
+local function book_node(tree, n, state)
+  local owner, source, inside = state.owner, state.source, state.inside
+  local p, backward, operation = tree.parent[n], is_backward(tree.name[n]), tree.operation[n]
+  inside[n] = backward and "backward" or p > 0 and inside[p] or "forward"
+  local above = p > 0 and owner[p] or nil
+  -- A forward operator that gradients may flow through, inside a backward node, is run again.
+  local again = not backward and inside[n] == "backward" and operation and tree.sequence[n]
+  if again then
+    owner[n], source[n], state.pass[n], inside[n] = n, n, "recompute", "recompute"
+  elseif above and source[above] then
+    owner[n] = above
+  elseif backward and tree.forward[n] then
+    local f = tree.forward[n]
+    owner[n], source[n], state.pass[n] = n, source[owner[f] or f], "backward"
+  elseif operation then
+    owner[n], source[n] = n, n
+    state.pass[n] = operation.family == "optimizer" and "update" or inside[n]
+  elseif above and tree.name[above]:find("^aten::") then -- without a shape: the outermost of PyTorch's own
+    owner[n] = above
+  else
+    owner[n], state.pass[n] = n, inside[n]
+  end
+end
+
+--- For each node the node that its work is booked on (owner), and for that one its pass and the node whose operation it
+--- is (source; none for an operator without a shape). Forward nodes first: backward nodes refer to them.
+local function book(tree)
+  local state, within = { owner = {}, pass = {}, source = {}, inside = {} }, {}
+  for n = 1, tree.count do -- parents come before their children
+    within[n] = is_backward(tree.name[n]) or within[tree.parent[n]] or false
+    if not within[n] then book_node(tree, n, state) end
+  end
+  for n = 1, tree.count do if within[n] then book_node(tree, n, state) end end
+  return state
+end
+
+--- The tree of a process: by node name, ts, stop, track, parent, owner, pass, source, operation (or false); of_row, the
+--- node of a row.
+---@param rows any selection of host rows of one process
+function calls.tree(rows)
+  local tree = read_nodes(rows)
+  tree.operation = recognise(tree)
+  tree.forward = link_passes(tree)
+  local booked = book(tree)
+  tree.owner, tree.pass, tree.source = booked.owner, booked.pass, booked.source
+  return tree
+end
+
+return calls

@@ -1,0 +1,169 @@
+-- Recorded runs beside predicted ones: traces of a known plan, whose kernels take known times.
+local against = require "ett.loop.against"
+local layout = require "ett.loop.layout"
+local maker = require "trace_maker"
+local subject = require "ett.loop.subject"
+local trace_gpt = require "trace_gpt"
+
+local size = { hidden = 512, heads = 8, layers = 4, seq = 128, batch = 4, vocab = 8192 }
+
+--- Predicted seconds of each operator of the model, by an estimate's own times.
+local function predicted(tp)
+  local model = require("ett.model").new("gpt", { layers = size.layers, hidden = size.hidden, heads = size.heads,
+    vocab = size.vocab, vocab_multiple = 1, bias = false })
+  local plan = require("ett.plan").new({ tp = tp, seq = size.seq, micro_batch = size.batch, micro_batches = 1,
+    dtype = "bf16" }, model)
+  local times = require("ett.step.times").new(require("ett.profile.cluster").get "dgx_h100"):for_stack "plain"
+  local seconds = { forward = {}, backward = {} }
+  local c = require("ett.model.architecture").configuration(model.hyper, plan)
+  for _, layer in ipairs(model.layers) do
+    for _, item in ipairs(require("ett.model.architecture").operations(layer, c)) do
+      if item.kind == "operator" then
+        for pass, list in pairs(seconds) do
+          list[item.name] = times:operator(item.operator, item.shape, "bf16", pass).seconds
+        end
+      end
+    end
+  end
+  return seconds
+end
+
+local function recordings(tp, factor, more)
+  local seconds = predicted(tp)
+  local options = { tp = tp, times = function(name, pass)
+    local time = (seconds[pass][name] or 50e-6) * 1e6 * (factor and factor(name, pass) or 1)
+    return math.floor(time * 1000 + 0.5) / 1000
+  end }
+  for name, value in pairs(size) do options[name] = value end
+  for name, value in pairs(more or {}) do options[name] = value end
+  local gpt, list = trace_gpt.new(options), {}
+  for rank = 0, tp - 1 do list[rank + 1] = gpt:recording { rank = rank, world = tp } end
+  return list, seconds
+end
+
+local function open(folder) return assert(require("ett.trace.view").open(folder, { args = against.args })) end
+
+local function compare(list, given, fn)
+  maker.with(list, function(folder)
+    local view <close> = open(folder)
+    local what = subject.of(view, given)
+    fn(against.compare(view, what), what, view)
+  end)
+end
+
+local function row_of(result, name, pass)
+  for _, row in ipairs(result.operators) do if row.name == name and row.pass == pass then return row end end
+end
+
+describe("ett.loop.against", function()
+  it("measures every operator in both passes beside its prediction", function()
+    local list, seconds = recordings(2, function(name, pass) return name == "linear_up" and pass == "forward"
+      and 2 or 1 end)
+    compare(list, { cluster = "dgx_h100", plan = { stack = "plain" } }, function(result)
+      for _, name in ipairs { "linear_qkv", "flash_attention", "linear_proj", "layer_norm", "gelu", "linear_down" } do
+        for _, pass in ipairs { "forward", "backward" } do
+          local row = assert(row_of(result, name, pass), name .. " " .. pass)
+          assert.near(seconds[pass][name], row.measured_seconds, 2e-9)
+        end
+      end
+      assert.near(2 * seconds.forward.linear_up, row_of(result, "linear_up", "forward").measured_seconds, 2e-9)
+      assert.equal("plain", result.stack)
+      assert.equal(2 * 2 * size.layers, row_of(result, "residual_add", "forward").count)
+    end)
+  end)
+
+  it("splits the difference into parts that add up to it", function()
+    local list = recordings(2, function() return 1.25 end)
+    compare(list, { cluster = "dgx_h100" }, function(result)
+      local sum = 0.0
+      for _, part in pairs(result.split.residual) do sum = sum + part end
+      assert.near(result.split.measured_seconds - result.split.predicted_seconds, sum, 1e-9)
+      assert.is_true(result.split.residual.kernel_seconds > 0)
+      assert.equal(1, #result.collectives)
+      assert.near(62.5e-6, result.collectives[1].measured_seconds, 1e-9)
+      assert.equal(2, result.collectives[1].group_size)
+      assert.equal("tp", result.collectives[1].group)
+    end)
+  end)
+
+  it("finds the rate and the stack that the kernels ran at", function()
+    local list = recordings(1)
+    compare(list, { cluster = "dgx_h100" }, function(result)
+      -- Of the stacks with plain's kernels the first name counts.
+      local best = result.stacks[1]
+      assert.is_true(best.error < 1e-3, best.stack .. " " .. best.error)
+      assert.equal("sustained", best.rate)
+    end)
+  end)
+
+  it("says that the trace ran another attention than the model has", function()
+    local list = recordings(1)
+    compare(list, { cluster = "dgx_h100", hyper = { attention = "unfused" } }, function(result)
+      assert.matches("the trace ran attention 'flash', the model has 'unfused'", result.notes[1])
+      assert.is_nil(row_of(result, "flash_attention", "forward"))
+    end)
+  end)
+
+  it("does not compare products that the trace did not run, and says when nothing matches", function()
+    local list = recordings(1)
+    compare(list, { cluster = "dgx_h100", hyper = { hidden = 1024, ffn = 8192 } }, function(result)
+      for _, row in ipairs(result.operators) do assert.is_not.equal("linear_up", row.name) end
+    end)
+  end)
+
+  it("needs what the trace does not show", function()
+    local r = maker.new { rank = 0 }
+    r:kernel("k", 100, 10)
+    maker.with({ r }, function(folder)
+      local view <close> = open(folder)
+      local ok, why = pcall(subject.of, view, { cluster = "dgx_h100" })
+      assert.is_false(ok)
+      assert.matches("does not show the model's layers=, hidden=, heads=, vocab=", tostring(why))
+    end)
+  end)
+end)
+
+describe("ett.loop.layout", function()
+  local function read(list, fn)
+    maker.with(list, function(folder)
+      local view <close> = open(folder)
+      fn(layout.read(view))
+    end)
+  end
+
+  it("reads the plan of random models, and is certain of nothing wrong", function()
+    math.randomseed(7)
+    for _ = 1, 20 do
+      local tp, dim = 1 << math.random(0, 2), 16 << math.random(0, 2)
+      local heads = tp * math.random(1, 4) * 2
+      local truth = { hidden = heads * dim, heads = heads, layers = math.random(2, 5), seq = 96 + 32 * math.random(0,
+        3),
+        batch = math.random(1, 3), vocab = 12288, tp = tp, micro_batches = math.random(1, 3) }
+      local gpt, list = trace_gpt.new(truth), {}
+      for rank = 0, tp - 1 do list[rank + 1] = gpt:recording { rank = rank, world = tp } end
+      read(list, function(found)
+        local wanted = { hidden = truth.hidden, heads = heads, layers = truth.layers, seq = truth.seq, tp = tp,
+          micro_batch = truth.batch, micro_batches = truth.micro_batches, dp = 1, pp = 1, head_dim = dim,
+          ffn = 4 * truth.hidden, vocab = truth.vocab, dtype = "bf16", attention = "flash", recompute = "none",
+          training = true, gated_mlp = false, norm = "layer_norm" }
+        for name, value in pairs(wanted) do
+          assert.is_truthy(found[name], name)
+          assert.equal(value, found[name].value, name .. ": " .. found[name].why)
+        end
+      end)
+    end
+  end)
+
+  it("reads schedules by hand", function()
+    local function units(text)
+      local list = {}
+      for word in text:gmatch("%a+") do list[#list + 1] = { #list, word } end
+      return list
+    end
+    assert.equal("1f1b", layout.schedule_of(units "fwd fwd bwd fwd bwd fwd bwd bwd", 2, 0))
+    assert.equal("gpipe", layout.schedule_of(units "fwd fwd fwd fwd bwd bwd bwd bwd", 2, 0))
+    assert.equal("1f1b", layout.schedule_of(units "fwd bwd fwd bwd", 2, 1))
+    assert.equal("interleaved", layout.schedule_of(units "fwd fwd fwd bwd fwd bwd fwd bwd bwd bwd", 2, 0))
+    assert.is_nil(layout.schedule_of(units "fwd fwd", 2, 0))
+  end)
+end)

@@ -1,0 +1,108 @@
+-- Operators with shapes: dims and kinds, passes by sequence numbers, rows that belong to no operator.
+local kinds = require "ett.trace.operators.kinds"
+local maker = require "trace_maker"
+local operators = require "ett.trace.operators"
+local trace_gpt = require "trace_gpt"
+
+local function with_runs(recordings, fn)
+  maker.with(recordings, function(folder)
+    local view <close> = assert(require("ett.trace.view").open(folder, { args = require("ett.loop.against").args }))
+    fn(operators.of_view(view), view)
+  end)
+end
+
+describe("ett.trace.operators.kinds", function()
+  it("reads shapes: scalars, lists of tensors, damage", function()
+    assert.same({ { 2, 3 }, {}, { 4 } }, kinds.dims "[[2, 3], [], [4]]")
+    assert.same({ { 5 }, { 6 } }, kinds.dims "[[[5], [7]], [6]]")
+    assert.same({}, kinds.dims "[]")
+    assert.is_nil(kinds.dims "[[0, 3]]")
+    assert.is_nil(kinds.dims(nil))
+    assert.same({ { 2 } }, kinds.dims "[[2")
+  end)
+
+  it("knows products, attention, norms by name and shape", function()
+    local function of(name, dims) return (kinds.of(name, dims, '["float", "float"]') or {}).key end
+    assert.equal("gemm 1 6 5 4", of("aten::linear", "[[2,3,4],[5,4],[5]]"))
+    assert.equal("gemm 1 6 5 4", of("aten::addmm", "[[5],[6,4],[4,5],[],[]]"))
+    assert.equal("gemm 1 6 5 4", of("aten::matmul", "[[2,3,4],[4,5]]"))
+    assert.equal("bmm 6 7 8 4", of("aten::matmul", "[[2,3,7,4],[2,3,4,8]]"))
+    assert.equal("bmm 6 7 8 4", of("aten::baddbmm", "[[6,7,8],[6,7,4],[6,4,8],[],[]]"))
+    assert.equal("gemm 1 6 5 4", of("LinearWithGradAccumulationAndAsyncCommunication", "[[2,3,4],[5,4],[5]]"))
+    assert.equal("attention 2 4 1 16 16 8", of("flash_attn::_flash_attn_forward", "[[2,16,4,8],[2,16,1,8],[2,16,1,8]]"))
+    assert.equal("norm rms_norm 6 4", of("aten::rms_norm", "[[2,3,4],[],[4]]"))
+    assert.equal("embedding 6 4 100", of("aten::embedding", "[[100,4],[2,3],[],[],[]]"))
+    -- Shapes that do not fit together are no product.
+    assert.is_nil(of("aten::mm", "[[2,3],[4,5]]"))
+    assert.is_nil(of("aten::linear", "[[2,3,4],[5,6]]"))
+    assert.is_nil(of("aten::unknown", "[[2,3]]"))
+    assert.equal("bf16", kinds.of("aten::mm", "[[2,3],[3,4]]", '["c10::BFloat16", "c10::BFloat16"]').dtype)
+  end)
+end)
+
+describe("ett.trace.operators", function()
+  it("gives backward runs the shape of their forward operator, and every row's time to one run", function()
+    local gpt = trace_gpt.new { hidden = 64, heads = 4, layers = 3, seq = 32, batch = 2, vocab = 512,
+      times = function(name, pass) return (#name + (pass == "backward" and 100 or 0)) end }
+    with_runs({ gpt:recording { rank = 0 } }, function(devices, view)
+      local runs, wanted = devices[1].runs, 0
+      for _, op in ipairs(gpt:operators()) do wanted = wanted + 2 * #op.name + 100 end
+      local total, rows = 0, operators.by_shape(runs)
+      for _, row in ipairs(rows) do total = total + view:us(row.ticks) end
+      assert.equal(wanted, total)
+      local found = {}
+      for _, row in ipairs(rows) do found[row.family .. " " .. row.shape .. " " .. row.pass] = row end
+      local qkv = found["gemm 64x192x64 backward"]
+      assert.equal(3, qkv.count)
+      assert.equal(3 * (#"linear_qkv" + 100), view:us(qkv.ticks))
+      assert.equal(7, found["norm 64x64 forward"].count)
+      assert.equal(7, found["norm 64x64 backward"].count)
+    end)
+  end)
+
+  it("tells a layer that is run again from its backward pass", function()
+    local r = maker.new { rank = 0 }
+    local dims = { ["Input Dims"] = "[[6, 4], [5, 4], []]", ["Input type"] = '["float", "float", ""]',
+      ["Sequence number"] = 5 }
+    local again = { ["Input Dims"] = dims["Input Dims"], ["Input type"] = dims["Input type"], ["Sequence number"] = 1 }
+    r:host("cpu_op", "aten::linear", 100, 10, { args = dims })
+    r:kernel("f", 120, 7, { launch = { ts = 102, dur = 2 } })
+    local node = "autograd::engine::evaluate_function: "
+    r:host("cpu_op", node .. "CheckpointFunctionBackward", 200, 100, { tid = 2, args = { ["Sequence number"] = 4 } })
+    r:host("cpu_op", "aten::linear", 210, 10, { tid = 2, args = again })
+    r:kernel("f", 220, 7, { launch = { ts = 212, dur = 2, tid = 2 } })
+    r:host("cpu_op", node .. "MmBackward0", 250, 20, { tid = 2, args = { ["Sequence number"] = 1 } })
+    r:kernel("b1", 260, 3, { launch = { ts = 252, dur = 2, tid = 2 } })
+    r:kernel("b2", 264, 4, { launch = { ts = 255, dur = 2, tid = 2 } })
+    with_runs({ r }, function(devices, view)
+      local seen = {}
+      for _, run in ipairs(devices[1].runs) do seen[#seen + 1] = run.pass .. " " .. view:us(run.ticks) end
+      assert.same({ "forward 7.0", "recompute 7.0", "backward 7.0" }, seen)
+    end)
+  end)
+
+  it("names a trace without shapes", function()
+    local r = maker.new { rank = 0 }
+    r:kernel("k", 100, 10)
+    local result, why = nil, nil
+    maker.with({ r }, function(folder) result, why = maker.metric(folder, "operator_table") end)
+    assert.is_nil(result)
+    assert.matches("record_shapes=True", why)
+  end)
+
+  it("counts FLOPs and bytes of a product by hand", function()
+    local gpt = trace_gpt.new { hidden = 64, heads = 4, layers = 1, seq = 32, batch = 2, vocab = 512,
+      forward_only = true }
+    maker.with({ gpt:recording { rank = 0 } }, function(folder)
+      local result = assert(maker.metric(folder, "operator_table", { top = 50 }))
+      for _, row in ipairs(result.operators) do
+        if row.shape == "64x192x64" then
+          assert.near(2 * 64 * 192 * 64 / 10e-6 / 1e12, row.tflops_per_s, 1e-9)
+          assert.near(2 * (64 * 64 + 64 * 192 + 64 * 192) / 10e-6 / 1e9, row.gb_per_s, 1e-6)
+          return
+        end
+      end
+      error "no row of the product"
+    end)
+  end)
+end)
