@@ -9,7 +9,8 @@ local op = { name = "bmm_qk", family = "bmm",
 op.schema = { batch = "count", tokens = "count", in_features = "count", out_features = "count" }
 
 function op.shape(c)
-  return { batch = c.micro_batch * shapes.local_heads(c), tokens = shapes.divide("seq", c.seq, "cp", c.cp or 1),
+  local heads, _, rows = shapes.attention(c)
+  return { batch = c.micro_batch * heads, tokens = rows,
     in_features = shapes.head_dim(c), out_features = c.seq }
 end
 

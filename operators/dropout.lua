@@ -11,8 +11,8 @@ op.schema = { rows = "count", cols = "count" }
 
 --- Attention probabilities: batch * heads * seq rows of seq columns.
 function op.shape(c)
-  local seq = shapes.divide("seq", c.seq, "cp", c.cp or 1)
-  return { rows = c.micro_batch * shapes.local_heads(c) * seq, cols = c.seq }
+  local heads, _, rows = shapes.attention(c)
+  return { rows = c.micro_batch * heads * rows, cols = c.seq }
 end
 
 function op.kernel_shape(s) return { rows = s.rows, cols = s.cols } end

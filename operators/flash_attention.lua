@@ -7,7 +7,7 @@ local op = { name = "flash_attention", aliases = { "fused_attention" }, family =
 
 op.schema = { batch = "count", heads = "count", kv_heads = "count", seq_q = "count", seq_k = "count",
   head_dim = "count", value_dim = "count?", causal = "natural", window = "count?",
-  shards = "count?" }
+  shards = "count?", ring = "count?" }
 
 op.constraints = {
   { "heads must be divisible by kv_heads", function(s) return s.heads % s.kv_heads == 0 end },
@@ -18,11 +18,13 @@ op.constraints = {
 
 --- value_dim: the width of values if it differs (multi-head latent attention).
 function op.shape(c)
-  local value = c.v_head_dim
-  return { batch = c.micro_batch, heads = shapes.local_heads(c), kv_heads = shapes.local_kv_heads(c),
-    seq_q = shapes.divide("seq", c.seq, "cp", c.cp or 1), seq_k = c.seq, head_dim = shapes.head_dim(c),
+  local value, split = c.v_head_dim, c.cp and c.cp > 1 and c.cp_method ~= "ulysses"
+  local heads, kv_heads, rows = shapes.attention(c)
+  return { batch = c.micro_batch, heads = heads, kv_heads = kv_heads,
+    seq_q = rows, seq_k = c.seq, head_dim = shapes.head_dim(c),
     value_dim = value and value ~= shapes.head_dim(c) and value or nil, causal = c.causal == false and 0 or 1,
-    window = c.window and c.window < c.seq and c.window or nil, shards = c.cp and c.cp > 1 and c.cp or nil }
+    window = c.window and c.window < c.seq and c.window or nil,
+    shards = split and c.cp_balanced ~= false and c.cp or nil, ring = split and c.cp_method == "ring" and 1 or nil }
 end
 
 --- Query-key pairs that are computed. A causal mask is aligned at the bottom right: a query sees all keys before the
@@ -40,6 +42,14 @@ function op.flops(s, pass)
   local value = s.value_dim or s.head_dim
   local dims = pass == "backward" and 3 * s.head_dim + 2 * value or s.head_dim + value
   return 2.0 * s.batch * s.heads * dims * pairs_of(s)
+end
+
+--- Of the model: context ranks share the pairs of a causal mask evenly, however the sequence is cut.
+function op.model_flops(s, c)
+  if s.causal == 0 or s.window or not c.cp or c.cp == 1 or c.cp_method == "ulysses" then
+    return op.flops(s, "forward")
+  end
+  return 2.0 * s.batch * s.heads * (s.head_dim + (s.value_dim or s.head_dim)) * (s.seq_q + 0.0) * s.seq_k / 2
 end
 
 function op.bytes(s, dtype, pass)
@@ -60,8 +70,10 @@ function op.recomputed_bytes(s, dtype)
 end
 
 --- Keeps q, k, v and the fp32 log-sum-exp of each row. The projection after it keeps the output.
+--- A ring keeps the output once more (Transformer Engine: the steps' sums are copied out).
 function op.activation_bytes(s, dtype)
-  return op.recomputed_bytes(s, dtype) + 4.0 * s.batch * s.heads * s.seq_q
+  local out = s.ring and math.max(dtype_bytes[dtype], 2) * (s.value_dim or s.head_dim) or 0
+  return op.recomputed_bytes(s, dtype) + (4.0 + out) * s.batch * s.heads * s.seq_q
 end
 
 --- Gradients of output, queries, keys and values, and the fp32 sums of the queries' (FlashAttention 2, cuDNN).

@@ -103,6 +103,15 @@ local function memory_row(what, pattern, bound)
     ("<= %g %%"):format(bound), mean <= bound)
 end
 
+--- MFU of Llama 3 405B in its long-context layout (arXiv 2407.21783, table 4).
+local function long_context()
+  local ett = require "ett"
+  return ett.estimate { cluster = "dgx_h100", model = ett.model.new("llama", { layers = 126, hidden = 16384,
+    heads = 128, kv_heads = 8, ffn = 53248, vocab = 128256 }), plan = { seq = 131072, tp = 8, cp = 16, pp = 16, dp = 8,
+    global_batch = 128, zero = 2, sequence_parallel = true, schedule = "interleaved", vp = 8, overlap_gradients = true,
+    accumulate_gradients = false } }.mfu_percent
+end
+
 local function large_step()
   local ett = require "ett"
   local model = ett.model.new("gpt", { layers = 105, hidden = 20480, heads = 128, ffn = 81920, vocab = 51200 })
@@ -130,6 +139,9 @@ function bench.run()
     row("event engine, interleaved, 4 chunks", ("%.1f M/s"):format(interleaved), ">= 15 M/s", interleaved >= 15),
     row("a step of 530 B parameters, times known", ("%.1f ms"):format(large), "<= 10 ms", large <= 10),
   }
+  local mfu = long_context()
+  rows[#rows + 1] = row("Llama-405B, 16,384 H100, cp 16, 131,072 tokens: MFU", ("%.1f %%"):format(mfu),
+    "34 to 42 % (38 published)", mfu >= 34 and mfu <= 42)
   for _, m in ipairs { { "Korthikanti figure 1 (states and activations of layers)", "^korth22_mem", 1 },
     { "SimuMax (allocated by PyTorch)", "^simumax", 1.5 }, { "BigScience (nvidia-smi)", "^bigsci", 8 } } do
     rows[#rows + 1] = memory_row(table.unpack(m))

@@ -156,7 +156,9 @@ function published.plan(row, dtype)
   local neox = row.framework == "gpt-neox"
   local zero = integer(row.zero or 0)
   return {
-    tp = integer(row.tp or 1), pp = pp, cp = integer(row.cp or 1), dp = integer(row.dp), ep = integer(row.ep or 1),
+    tp = integer(row.tp or 1), pp = pp, cp = integer(row.cp or 1),
+    cp_method = (row.framework or ""):find "^megatron" and "ring" or nil, -- cp_comm_type: p2p
+    dp = integer(row.dp), ep = integer(row.ep or 1),
     etp = row.etp and integer(row.etp) or row.arch == "moe" and 1 or nil,
     vp = interleaved and vp or 1,
     schedule = interleaved and "interleaved" or pp > 1 and schedules[row.schedule] or "1f1b",

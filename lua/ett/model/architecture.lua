@@ -124,6 +124,7 @@ function architecture.configuration(hyper, plan)
   for key, value in pairs(hyper) do c[key] = value end
   c.ffn = hyper.ffn or 4 * hyper.hidden
   c.tp, c.cp, c.ep, c.etp = plan.tp or 1, plan.cp or 1, plan.ep or 1, plan.etp
+  c.cp_method, c.cp_balanced = plan.cp_method, plan.cp_balanced
   c.micro_batch, c.seq, c.dtype = plan.micro_batch, plan.seq, plan.dtype or "bf16"
   c.sequence_parallel = plan.sequence_parallel or false
   return c

@@ -31,6 +31,27 @@ local function hidden_bytes(c) return width(c.dtype) * (shapes.tokens(c) + 0.0) 
 --- Tokens that a group of etp ranks shares, of a micro-batch.
 local function expert_group_tokens(c) return shapes.tokens(c) * (c.etp or c.tp) // c.tp end
 
+--- cp - 1 blocks forward; backward as many with their gradients, and the gradients' last step home.
+local function ring(cp, block)
+  local function send(bytes, pass, times)
+    return { kind = "collective", name = "send_recv", group = "cp", degree = cp, bytes = bytes, pass = pass,
+      times = times, overlapped = true, pieces = cp }
+  end
+  local last = send(block, "backward", 1)
+  last.overlapped = false
+  return { send(block, "forward", cp - 1), send(2 * block, "backward", cp - 1), last }
+end
+
+--- Queries, keys and values to the ranks of their heads, the output back; each in both passes.
+local function ulysses(c, cp)
+  local heads, kv = shapes.local_heads(c), math.max(shapes.local_kv_heads(c), cp)
+  local each = width(c.dtype) * (shapes.tokens(c) + 0.0)
+  local into = each * (heads * shapes.head_dim(c) + kv * (shapes.head_dim(c) + (c.v_head_dim or shapes.head_dim(c))))
+  local out = each * heads * (c.v_head_dim or shapes.head_dim(c))
+  return join(one("all_to_all", "cp", cp, into, "forward"), one("all_to_all", "cp", cp, out, "forward"),
+    one("all_to_all", "cp", cp, into, "backward"), one("all_to_all", "cp", cp, out, "backward"))
+end
+
 -- Patterns of model parallelism: the collectives of both passes.
 local patterns = {
   --- Into a tensor-parallel region (Megatron's f). Forward copies; backward sums the gradient of the input. With
@@ -67,11 +88,16 @@ local patterns = {
     local bytes = width(c.dtype) * (tokens + 0.0) * c.hidden * c.top_k
     return join(one("all_to_all", "ep", c.ep, bytes, "forward"), one("all_to_all", "ep", c.ep, bytes, "backward"))
   end,
-  --- Context parallelism by all-gather of keys and values (Llama 3, section 3.3.2): gathered
-  --- forward, gradients scattered backward.
+  --- Context parallelism. all_gather of keys and values (Llama 3, section 3.3.2): gathered forward, gradients scattered
+  --- backward. ring: blocks of keys and values pass from rank to rank beside attention to the block before; backward
+  --- with their gradients, which move once more (Liu et al. 2023, arXiv 2310.01889). ulysses: all-to-all of queries,
+  --- keys, values and output.
   context_exchange = function(c)
+    local cp = c.cp or 1
+    if cp > 1 and c.cp_method == "ulysses" then return ulysses(c, cp) end
     local dims = shapes.head_dim(c) + (c.v_head_dim or shapes.head_dim(c))
     local kv = 1.0 * width(c.dtype) * c.micro_batch * c.seq * shapes.local_kv_heads(c) * dims
+    if cp > 1 and c.cp_method == "ring" then return ring(cp, kv / cp) end
     return join(one("all_gather", "cp", c.cp, kv, "forward"), one("reduce_scatter", "cp", c.cp, kv, "backward"),
       one("all_gather", "cp", c.cp, kv, "backward"))
   end,

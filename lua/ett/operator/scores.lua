@@ -13,8 +13,8 @@ local scores = {}
 function scores.define(op, cost)
   op.schema = { batch = "count", heads = "count", seq_q = "count", seq_k = "count" }
   function op.shape(c)
-    return { batch = c.micro_batch, heads = shapes.local_heads(c),
-      seq_q = shapes.divide("seq", c.seq, "cp", c.cp or 1), seq_k = c.seq }
+    local heads, _, rows = shapes.attention(c)
+    return { batch = c.micro_batch, heads = heads, seq_q = rows, seq_k = c.seq }
   end
   function op.kernel_shape(s) return { rows = s.batch * s.heads * s.seq_q, cols = s.seq_k, seq_q = s.seq_q } end
   memory.define(op, cost)

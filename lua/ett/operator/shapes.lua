@@ -50,6 +50,14 @@ function shapes.local_heads(c)
   return shapes.divide("heads", c.heads, "tp", c.tp)
 end
 
+--- Heads, key/value heads and rows of queries of one rank in the core of attention. Ulysses exchanges rows for heads:
+--- each context rank has all rows of its share of the heads (Jacobs et al. 2023, arXiv 2309.14509).
+function shapes.attention(c)
+  local heads, kv, cp = shapes.local_heads(c), shapes.local_kv_heads(c), c.cp or 1
+  if c.cp_method ~= "ulysses" then return heads, kv, shapes.divide("seq", c.seq, "cp", cp) end
+  return shapes.divide("heads / tp", heads, "cp", cp), math.max(1, kv // cp), c.seq
+end
+
 --- Width of one head: head_dim, or hidden / heads.
 function shapes.head_dim(c) return c.head_dim or shapes.divide("hidden", c.hidden, "heads", c.heads) end
 

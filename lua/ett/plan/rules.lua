@@ -57,6 +57,9 @@ local function degrees(p, hyper, add)
   local dense = not hyper.experts or (hyper.first_dense_layers or 0) > 0 or (hyper.moe_every or 1) > 1
   divides("tp", p.tp, "ffn", dense and hyper.ffn or nil)
   divides("cp", p.cp, "seq", p.seq)
+  if p.cp_method == "ulysses" and hyper.heads and hyper.heads % p.tp == 0 then
+    divides("cp", p.cp, "heads / tp under cp_method = 'ulysses'", hyper.heads // p.tp)
+  end
   if hyper.experts then
     divides("ep", p.ep, "experts", hyper.experts)
     divides(p.etp and "etp" or "tp", p.etp or p.tp, "moe_ffn", hyper.moe_ffn or hyper.ffn)

@@ -104,6 +104,7 @@ local function beside(state, items, i)
     local o = items[k]
     if o.kind == "operator" and product[o.operator.family] then
       local seconds = state.times:operator(o.operator, o.shape, p.dtype, item.pass).seconds
+      if item.pieces then return seconds / item.pieces end -- one step of a ring, beside both gradients
       return item.pass == "forward" and seconds or seconds / 2
     end
   end
@@ -116,6 +117,10 @@ local function add_collective(state, item, hides)
   local nodes, gpus = step_core.group(item.degree, item.stride or stride_of(item.group, p), state.gpus_per_node,
     p.pp * p.tp * p.cp * p.dp)
   local topology = { nodes = nodes, gpus_per_node = gpus, ranks = item.degree }
+  if item.name == "send_recv" then -- between neighbours; one of each group leaves a node
+    topology = { nodes = math.min(nodes, 2), gpus_per_node = nodes > 1 and 1 or 2, ranks = 2,
+      groups_per_node = nodes > 1 and math.max(1, state.gpus_per_node // gpus) or nil }
+  end
   local role = role_of(item, p)
   local bytes = item.bytes
   if item.role == "exchange" and p.deduplicate_tokens then

@@ -1,0 +1,151 @@
+--- Context parallelism by three methods: volumes by hand, overlap against a walk along the ring, pieces counted one by
+--- one.
+local estimate = require "ett.step.estimate"
+local model_module = require "ett.model"
+local plan_module = require "ett.plan"
+local sweep = require "ett.search.sweep"
+
+local hyper = { layers = 2, hidden = 512, heads = 16, kv_heads = 4, ffn = 1024, vocab = 1024 }
+local attention = { forward = 8e-3, backward = 20e-3 }
+local asked, rate
+
+local cluster = { name = "flat", path = "spec", gpus_per_node = 64,
+  device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bytes = 80e9, memory_bandwidth = 1e12 } }
+local profile = {
+  operator = function(_, name, _, _, pass)
+    local seconds = name == "flash_attention" and attention[pass] or 1e-3
+    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+  end,
+  collective = function(_, kind, bytes)
+    asked[kind] = asked[kind] or {}
+    table.insert(asked[kind], bytes)
+    local seconds = bytes / rate
+    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+  end,
+}
+
+local function given(plan)
+  asked = {}
+  local full = { seq = 4096, micro_batches = 1, gradient_dtype = "fp32", accumulate_gradients = false }
+  for name, value in pairs(plan) do full[name] = value end
+  return { model = model_module.new("llama", hyper), cluster = cluster, profile = profile, plan = full }
+end
+
+local function line_of(e, name)
+  for _, line in ipairs(e.collectives) do if line.name == name and line.group == "cp" then return line end end
+end
+
+describe("the messages of a context group", function()
+  -- Of a micro-batch and layer: two bytes, head dimension 32.
+  local rows, kv, queries = 4096 / 4, 2 * 4 * 32, 16 * 32
+  rate = 1e10
+
+  it("are keys and values gathered and scattered", function()
+    estimate.new(given { cp = 4 })
+    assert.equal(2.0 * 4096 * kv, asked.all_gather[1])
+  end)
+
+  it("are blocks from rank to rank, backward with their gradients and one last time home", function()
+    local e = estimate.new(given { cp = 4, cp_method = "ring" })
+    local sizes = {}
+    for _, bytes in ipairs(asked.send_recv) do sizes[bytes] = true end
+    assert.same({ [2.0 * rows * kv] = true, [4.0 * rows * kv] = true }, sizes)
+    assert.equal(2 * (3 + 3 + 1), line_of(e, "send_recv").runs_per_micro_batch)
+  end)
+
+  it("are queries, keys, values and output exchanged for heads", function()
+    local e = estimate.new(given { cp = 4, cp_method = "ulysses" })
+    local sizes = {}
+    for _, bytes in ipairs(asked.all_to_all) do sizes[bytes] = true end
+    assert.same({ [2.0 * rows * (queries + kv)] = true, [2.0 * rows * queries] = true }, sizes)
+    assert.equal(2 * 4, line_of(e, "all_to_all").runs_per_micro_batch)
+  end)
+end)
+
+--- Seconds of attention around a ring: every rank computes on a block while the next one arrives.
+local function around(cp, compute, send)
+  local clock, arrived = 0.0, 0.0
+  for step = 1, cp do
+    clock = math.max(clock, arrived)
+    if step < cp then arrived = clock + send end
+    clock = clock + compute / cp
+  end
+  return clock
+end
+
+describe("a ring", function()
+  it("takes as long as a walk along it, in both passes", function()
+    for _, cp in ipairs { 2, 4, 8 } do
+      for _, bandwidth in ipairs { 1e7, 1e8, 2e8, 1e9 } do
+        rate = bandwidth
+        local block = 2.0 * 4096 / cp * 2 * 4 * 32
+        local line = line_of(estimate.new(given { cp = cp, cp_method = "ring" }), "send_recv")
+        local forward = around(cp, attention.forward, block / rate) - attention.forward
+        local backward = around(cp, attention.backward, 2 * block / rate) - attention.backward + block / rate
+        assert.near(2 * (forward + backward), line.seconds, 1e-9 * line.seconds, ("cp %d at %g B/s"):format(cp, rate))
+      end
+    end
+  end)
+end)
+
+--- Query-key pairs of each rank of a causal sequence, counted.
+local function counted(seq, cp, balanced)
+  local pieces, most = balanced and 2 * cp or cp, 0
+  local length = seq // pieces
+  for rank = 0, cp - 1 do
+    local own, pairs_of_rank = balanced and { rank, pieces - 1 - rank } or { rank }, 0
+    for _, piece in ipairs(own) do
+      for i = piece * length, (piece + 1) * length - 1 do pairs_of_rank = pairs_of_rank + i + 0.5 end
+    end
+    most = math.max(most, pairs_of_rank)
+  end
+  return most
+end
+
+describe("the pieces of a causal sequence", function()
+  it("give the busiest rank as many pairs as a count", function()
+    local op = require("ett.operator").get "flash_attention"
+    for _, cp in ipairs { 2, 4, 8 } do
+      for _, balanced in ipairs { true, false } do
+        local shape = op.shape { micro_batch = 1, heads = 1, hidden = 32, seq = 256, tp = 1, cp = cp,
+          cp_balanced = balanced }
+        assert.near(2.0 * 64 * counted(256, cp, balanced), op.flops(shape, "forward"), 1e-6)
+      end
+    end
+  end)
+
+  it("do not change the model's FLOPs", function()
+    rate = 1e10
+    local one = estimate.new(given { cp = 1 }).model_flops_per_step
+    for _, plan in ipairs { { cp = 4 }, { cp = 4, cp_balanced = false }, { cp = 4, cp_method = "ulysses" } } do
+      assert.near(one, estimate.new(given(plan)).model_flops_per_step, 1e-9 * one)
+    end
+  end)
+end)
+
+describe("cp_method", function()
+  it("is swept with the digits of single estimates", function()
+    rate = 1e8
+    local what = given { cp = 4 }
+    what.over = { cp_method = { "all_gather", "ring", "ulysses" }, cp_balanced = { true, false } }
+    local rows = sweep.new(what).rows
+    assert.equal(6, #rows)
+    for _, row in ipairs(rows) do
+      local e = estimate.new(given { cp = 4, cp_method = row.cp_method, cp_balanced = row.cp_balanced })
+      assert.equal(e.step_seconds, row.step_seconds)
+      assert.equal(e.memory_bytes, row.memory_bytes)
+    end
+  end)
+
+  it("refuses what cannot be", function()
+    local function message(plan)
+      local ok, raised = pcall(function() return plan_module.new(plan, model_module.new("llama", hyper)) end)
+      assert.is_false(ok)
+      return tostring(raised)
+    end
+    assert.matches("cp = 32 must divide heads / tp under cp_method = 'ulysses' = 16; nearest is 16",
+      message { seq = 4096, cp = 32, micro_batches = 1, cp_method = "ulysses" }, 1, true)
+    assert.matches("'cp_method' must be one of all_gather, ring, ulysses, got 'rings'; did you mean 'ring'?",
+      message { seq = 4096, cp = 2, micro_batches = 1, cp_method = "rings" }, 1, true)
+  end)
+end)
