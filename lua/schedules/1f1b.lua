@@ -1,5 +1,5 @@
 --- One forward, one backward, with a flush (Narayanan et al. 2021, section 2.2.1). C computes
---- the same orders itself (runtime/step/order.h).
+--- the same orders itself (runtime/step/pipeline/order.h).
 local schedule = { name = "1f1b", summary = "one forward, one backward: as many in flight as stages behind" }
 
 --- Units of one stage, in order.

@@ -1,5 +1,5 @@
 --- All forward, then all backward (Huang et al. 2019, GPipe). C computes the
---- same orders itself (runtime/step/order.h).
+--- same orders itself (runtime/step/pipeline/order.h).
 local schedule = { name = "gpipe", summary = "all micro-batches forward, then all backward" }
 
 --- Units of one stage, in order.

@@ -1,24 +1,30 @@
 --- 1F1B over several model chunks a stage (Narayanan et al. 2021, section 2.2.2), in Megatron-LM's
---- order. C computes the same orders itself (runtime/step/order.h).
+--- order. C computes the same orders itself (runtime/step/pipeline/order.h).
 local schedule = { name = "interleaved", summary = "1F1B over vp model chunks a stage: a bubble vp times smaller" }
 
---- Units of one stage, in order. Groups of pp micro-batches pass through chunk after chunk.
+--- Units of one stage, in order. Groups of micro-batches pass through chunk after chunk; the last group may be smaller.
 ---@param stage integer 1 is the first
----@param p table a plan: pp, vp, micro_batches (a multiple of pp)
+---@param p table a plan: pp, vp, micro_batches, interleave_group
 function schedule.order(stage, p)
-  local group, total = p.pp * p.vp, p.micro_batches * p.vp
-  local function unit(kind, n) -- the n-th forward or backward, from 0
-    local chunk = n % group // p.pp
-    if kind == "B" then chunk = p.vp - 1 - chunk end
-    return { kind, n // group * p.pp + n % p.pp + 1, chunk + 1 }
+  local m, total, group = p.micro_batches, p.micro_batches * p.vp, p.interleave_group or p.pp
+  while m > group and m % group > 0 and m % group < p.pp do group = group + 1 end -- Megatron-LM refuses smaller last groups
+  local table_of = {} -- Megatron-LM's schedule table: micro-batch and chunk of the n-th unit
+  for first = 1, m, group do
+    for chunk = 1, p.vp do
+      for i = first, math.min(m, first + group - 1) do table_of[#table_of + 1] = { i, chunk } end
+    end
+  end
+  local function unit(kind, n)
+    local entry = table_of[n]
+    return { kind, entry[1], kind == "B" and p.vp + 1 - entry[2] or entry[2] }
   end
   local warm = p.pp - stage -- with one chunk: 1F1B
-  if p.vp > 1 then warm = warm * 2 + (p.vp - 1) * p.pp end
+  if p.vp > 1 then warm = warm * 2 + (p.vp - 1) * group end
   warm = math.min(total, warm)
   local units = {}
-  for n = 0, warm - 1 do units[#units + 1] = unit("F", n) end
-  for n = 0, total - 1 do
-    if warm + n < total then units[#units + 1] = unit("F", warm + n) end
+  for n = 1, warm do units[n] = unit("F", n) end
+  for n = 1, total do
+    if warm + n <= total then units[#units + 1] = unit("F", warm + n) end
     units[#units + 1] = unit("B", n)
   end
   return units

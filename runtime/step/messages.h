@@ -32,6 +32,7 @@ typedef struct ett_evaluation {
   ett_step_workspace *w;
   ett_err *err;
   int untimed, failed;
+  int tied_first, tied_last; /* stages with copies of a tied embedding; one: no copies */
   ett_rank_group dense, expert; /* the ranks that share dense and expert weights */
   ett_group_span dense_span, expert_span;
   ett_link link; /* the slower of those that carry weights and gradients */
@@ -40,14 +41,18 @@ typedef struct ett_evaluation {
 /* The arrays of one evaluation, in the workspace's block of memory. */
 typedef struct ett_step_arrays {
   ett_step_stage *stage;
-  ett_layer_sums *sums; /* per slice */
+  int slots;                  /* pp * vp of every way */
+  ett_layer_sums *slice_sums; /* per slice; sums, where each slot has its own slice */
+  ett_layer_sums *sums;       /* all others are per slot (pipeline.h) */
   ett_slice_gradients *gradients;
-  double *forward, *backward, *weight; /* per slice */
-  /* Seconds that the links of weights and gradients are in use in a pass, per slice. */
+  double *runs; /* micro-batches */
+  double *forward, *backward, *weight;
+  /* Seconds that the links of weights and gradients are in use in a pass. */
   double *forward_busy, *backward_busy;
   double *forward_hidden, *backward_hidden; /* in pairs */
   double *send_forward, *send_backward, *in_flight;
-  int64_t *split, *layers;
+  int64_t *split, *layers;             /* middle layers; of every place */
+  int64_t *slice_split, *slice_layers; /* per slice */
 } ett_step_arrays;
 
 /* Whether any rank of stage s sends to stage s + 1 on another node. */

@@ -31,36 +31,61 @@ ett_pipeline_workspace *ett_step_workspace_pipeline(ett_step_workspace *w) {
 }
 
 static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_arrays *a) {
+  const ett_orders *orders = e->plan->orders;
   size_t ranks = (size_t)e->plan->pp, slices = ranks * (size_t)e->plan->vp;
-  size_t bytes =
-      ranks * sizeof *a->stage + slices * (sizeof *a->sums + sizeof *a->gradients +
-                                           10 * sizeof(double) + 2 * sizeof(int64_t));
+  size_t slots = orders ? ranks * (size_t)orders->chunks : slices;
+  size_t own = orders ? slices : 0; /* arrays of slices besides those of slots */
+  size_t bytes = ranks * sizeof *a->stage + (slots + own) * sizeof *a->sums +
+                 slots * (sizeof *a->gradients + 11 * sizeof(double)) +
+                 2 * (slots + own) * sizeof(int64_t);
   if (w->bytes < bytes) {
     void *memory = realloc(w->memory, bytes);
     if (!memory)
       return ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for %zu slices",
-                         slices);
+                         slots);
     w->memory = memory;
     w->bytes = bytes;
   }
+  a->slots = (int)slots;
   a->stage = w->memory;
   memset(a->stage, 0, ranks * sizeof *a->stage);
   a->sums = (ett_layer_sums *)(a->stage + ranks);
-  a->gradients = (ett_slice_gradients *)(a->sums + slices);
-  double *at = (double *)(a->gradients + slices);
-  a->forward = at, at += slices;
-  a->backward = at, at += slices;
-  a->weight = at, at += slices;
-  a->forward_busy = at, at += slices;
-  a->backward_busy = at, at += slices;
-  a->forward_hidden = at, at += slices;
-  a->backward_hidden = at, at += slices;
-  a->send_forward = at, at += slices;
-  a->send_backward = at, at += slices;
-  a->in_flight = at, at += slices;
+  a->slice_sums = a->sums + (own ? slots : 0);
+  a->gradients = (ett_slice_gradients *)(a->sums + slots + own);
+  double *at = (double *)(a->gradients + slots);
+  double **arrays[] = {&a->runs,           &a->forward,         &a->backward,
+                       &a->weight,         &a->forward_busy,    &a->backward_busy,
+                       &a->forward_hidden, &a->backward_hidden, &a->send_forward,
+                       &a->send_backward,  &a->in_flight};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++, at += slots)
+    *arrays[i] = at;
   a->split = (int64_t *)at;
-  a->layers = a->split + slices;
+  a->layers = a->split + slots;
+  a->slice_split = own ? a->layers + slots : a->split;
+  a->slice_layers = own ? a->slice_split + slices : a->layers;
   return 0;
+}
+
+/* Gives every slot what its slice holds. */
+static void fill_slots(const ett_evaluation *e, const ett_step_arrays *a) {
+  const ett_step_plan *p = e->plan;
+  const ett_orders *orders = p->orders;
+  for (int v = 0; v < a->slots; v++) {
+    a->runs[v] = orders ? orders->runs[v] : (double)p->micro_batches;
+    if (!orders)
+      continue;
+    int slice = orders->slice[v];
+    a->sums[v] = a->slice_sums[slice];
+    a->split[v] = a->slice_split[slice];
+    a->layers[v] = a->slice_layers[slice];
+  }
+  if (e->tied_first != e->tied_last || p->pp == 1)
+    return;
+  /* Embedding and head meet on a stage: they share the weights. */
+  double copy = e->program->tied_embedding_bytes / p->gradient_bytes;
+  for (int v = 0; v < a->slots; v++)
+    if (orders->slice[v] == p->pp * p->vp - 1)
+      a->sums[v].dense_parameters -= copy;
 }
 
 static int check_plan(const ett_step_plan *p, ett_err *err) {
@@ -110,15 +135,33 @@ static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, in
                                           .element_bytes = element_bytes});
 }
 
-/* Times of every slice and of the messages between them. */
+/* Seconds of the message from a slot to the next; send: those known, inside a node and
+ * across. */
+static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot,
+                           double send[2]) {
+  const ett_step_plan *p = e->plan;
+  int64_t stride = (int64_t)p->tp * p->cp * p->dp;
+  int next = p->orders ? p->orders->next[slot] : slot + 1 < a->slots ? slot + 1 : -1;
+  int from = slot % p->pp, to = next % p->pp;
+  if (next < 0 || from == to)
+    return 0;
+  /* The last rank's next chunk is the first rank's: as far as any two stages. */
+  int across =
+      from - to != 1 && to - from != 1
+          ? (int64_t)p->pp * stride > p->gpus_per_node
+          : ett_messages_cross_node(from < to ? from : to, stride, p->gpus_per_node);
+  if (send[across] < 0)
+    send[across] = ask_pair(e, ETT_DEMAND_SEND_RECV, e->program->boundary_bytes, across,
+                            e->program->element_bytes);
+  return send[across];
+}
+
+/* Times of every slot and of the messages between them. */
 static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
-  int slices = p->pp * p->vp;
-  int64_t stride = (int64_t)p->tp * p->cp * p->dp;
-  double boundary = e->program->boundary_bytes;
-  int32_t element = e->program->element_bytes;
+  int split = p->orders && p->orders->has_weight;
   double send[2] = {-1, -1}; /* inside a node, across */
-  for (int v = 0; v < slices; v++) {
+  for (int v = 0; v < a->slots; v++) {
     const ett_layer_sums *s = &a->sums[v];
     int shared = p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS;
     double backward = s->backward + s->recompute[p->recompute];
@@ -129,7 +172,7 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
         s->forward - (shared ? s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] : 0);
     a->forward_hidden[v] = s->forward_hidden[ETT_EXCHANGE_BATCH];
     a->backward_hidden[v] = s->backward_hidden[ETT_EXCHANGE_BATCH];
-    a->weight[v] = p->split_backward ? s->weight : 0;
+    a->weight[v] = split ? s->weight : 0;
     a->backward[v] = backward - a->weight[v];
     a->forward_busy[v] = s->forward_link[e->link];
     a->backward_busy[v] =
@@ -145,16 +188,7 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
       a->forward_busy[v] += gather;
       a->backward_busy[v] += gather;
     }
-    a->send_forward[v] = a->send_backward[v] = 0;
-    if (p->pp > 1 && v < slices - 1) {
-      /* The last rank's next chunk is the first rank's: as far as any two stages. */
-      int across = v % p->pp == p->pp - 1
-                       ? (int64_t)p->pp * stride > p->gpus_per_node
-                       : ett_messages_cross_node(v % p->pp, stride, p->gpus_per_node);
-      if (send[across] < 0)
-        send[across] = ask_pair(e, ETT_DEMAND_SEND_RECV, boundary, across, element);
-      a->send_forward[v] = a->send_backward[v] = send[across];
-    }
+    a->send_forward[v] = a->send_backward[v] = send_seconds(e, a, v, send);
   }
 }
 
@@ -202,7 +236,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
   s->gradient_bytes = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * p->gradient_bytes;
   s->optimizer_bytes =
       (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
-  for (int v = rank; v < p->pp * p->vp; v += p->pp) {
+  for (int v = rank; v < a->slots; v += p->pp) {
     a->in_flight[v] = a->sums[v].activation_bytes[p->recompute];
     if (v < p->pp * p->vp - 1)
       a->in_flight[v] += e->program->output_bytes;
@@ -234,11 +268,12 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
 
 static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
-  double m = (double)p->micro_batches;
   for (int rank = 0; rank < p->pp; rank++) {
     ett_step_stage *s = &a->stage[rank];
-    for (int v = rank; v < p->pp * p->vp; v += p->pp) {
+    for (int v = rank; v < a->slots; v += p->pp) {
       const ett_layer_sums *sums = &a->sums[v];
+      int before = p->orders ? p->orders->prev[v] : v - 1;
+      double m = a->runs[v], share = m / (double)p->micro_batches;
       s->layers += a->layers[v];
       s->dense_parameters += sums->dense_parameters;
       s->expert_parameters += sums->expert_parameters;
@@ -255,12 +290,13 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
         s->recompute_seconds -= recompute;
         s->all_to_all_overlapped_seconds += forward + backward + recompute;
       }
-      s->micro_batch_forward_seconds += a->forward[v];
-      s->micro_batch_backward_seconds += a->backward[v] + a->weight[v];
-      s->send_seconds += m * (a->send_forward[v] + (v > 0 ? a->send_backward[v - 1] : 0));
+      s->micro_batch_forward_seconds += share * a->forward[v];
+      s->micro_batch_backward_seconds += share * (a->backward[v] + a->weight[v]);
+      s->send_seconds +=
+          m * (a->send_forward[v] + (before >= 0 ? a->send_backward[before] : 0));
       if (p->serial_sends)
         s->send_seconds +=
-            m * (a->send_backward[v] + (v > 0 ? a->send_forward[v - 1] : 0));
+            m * (a->send_backward[v] + (before >= 0 ? a->send_forward[before] : 0));
     }
   }
 }
@@ -275,7 +311,7 @@ static void finish_step(const ett_evaluation *e, const ett_step_arrays *a, doubl
     s->end_seconds = s->pipeline_seconds + s->gradient_exposed_seconds;
   }
   if (tied > 0) { /* first and last stage meet */
-    ett_step_stage *first = &a->stage[0], *last = &a->stage[p->pp - 1];
+    ett_step_stage *first = &a->stage[e->tied_first], *last = &a->stage[e->tied_last];
     double meet =
         first->end_seconds > last->end_seconds ? first->end_seconds : last->end_seconds;
     first->wait_seconds = meet - first->end_seconds;
@@ -309,54 +345,97 @@ static void finish_step(const ett_evaluation *e, const ett_step_arrays *a, doubl
     r->bubble_fraction = 0;
 }
 
+/* The span of groups that the two or more stages of a schedule's ways make up together:
+ * the farthest stages count. */
+static ett_group_span span_of_ways(ett_rank_group group, int64_t world, int ways,
+                                   int gpus_per_node) {
+  ett_group_span span = ett_group_topology(group, world, gpus_per_node);
+  if (ways > 1 && world <= gpus_per_node)
+    span.gpus_per_node *= ways;
+  else if (ways > 1 && span.nodes == 1) /* one node of each stage */
+    span = (ett_group_span){ways, (int32_t)group.degree};
+  else if (ways > 1)
+    span.nodes *= ways;
+  return span;
+}
+
+/* Which stages hold the first and the last slice, and so copies of a tied embedding. They
+ * are one where a stage holds both: the reduction of gradients joins the copies. */
+static void find_tied(ett_evaluation *e) {
+  const ett_step_plan *p = e->plan;
+  const ett_orders *o = p->orders;
+  e->tied_first = 0;
+  e->tied_last = p->pp - 1;
+  if (!o)
+    return;
+  int first = -1;
+  for (int v = 0; v < o->stages * o->chunks && first < 0; v++)
+    if (o->slice[v] == 0)
+      first = v % o->stages;
+  e->tied_first = e->tied_last = first;
+  for (int v = 0; v < o->stages * o->chunks; v++) {
+    if (o->slice[v] != p->pp * p->vp - 1)
+      continue;
+    e->tied_last = v % o->stages;
+    if (e->tied_last == first)
+      return;
+  }
+}
+
 static ett_evaluation begin(const ett_program *program, const ett_step_plan *plan,
                             ett_demands *demands, ett_step_workspace *w, ett_err *err) {
+  int ways = plan->orders ? plan->orders->ways : 1;
   int64_t data = (int64_t)plan->dp * plan->cp, experts = (int64_t)plan->ep * plan->etp;
   int64_t world = data * plan->tp * plan->pp;
   ett_rank_group dense = {data, plan->tp}, expert = {data * plan->tp / experts, experts};
-  ett_group_span dense_span = ett_group_topology(dense, world, plan->gpus_per_node);
-  ett_group_span expert_span = ett_group_topology(expert, world, plan->gpus_per_node);
+  ett_group_span dense_span = span_of_ways(dense, world, ways, plan->gpus_per_node);
+  ett_group_span expert_span = span_of_ways(expert, world, ways, plan->gpus_per_node);
   int network = dense_span.nodes > 1 || expert_span.nodes > 1;
-  return (ett_evaluation){.program = program,
-                          .plan = plan,
-                          .demands = demands,
-                          .w = w,
-                          .err = err,
-                          .dense = dense,
-                          .expert = expert,
-                          .dense_span = dense_span,
-                          .expert_span = expert_span,
-                          .link = network ? ETT_LINK_NETWORK : ETT_LINK_NODE};
+  dense.degree *= ways;
+  expert.degree *= ways;
+  ett_evaluation e = {.program = program,
+                      .plan = plan,
+                      .demands = demands,
+                      .w = w,
+                      .err = err,
+                      .dense = dense,
+                      .expert = expert,
+                      .dense_span = dense_span,
+                      .expert_span = expert_span,
+                      .link = network ? ETT_LINK_NETWORK : ETT_LINK_NODE};
+  find_tied(&e);
+  return e;
 }
 
 /* The pipeline of a plan over the arrays of its slices. */
 static ett_pipeline pipeline_of(const ett_step_plan *plan, const ett_step_arrays *a) {
+  const ett_orders *orders = plan->orders;
   int pairs = plan->overlap_all_to_all == ETT_EXCHANGE_BATCH;
   return (ett_pipeline){.schedule = plan->schedule,
                         .stages = plan->pp,
-                        .chunks = plan->vp,
+                        .chunks = orders ? orders->chunks : plan->vp,
                         .micro_batches = plan->micro_batches,
+                        .group = plan->interleave_group,
                         .forward = a->forward,
                         .backward = a->backward,
-                        .weight = plan->split_backward ? a->weight : NULL,
+                        .weight = orders && orders->has_weight ? a->weight : NULL,
                         .send_forward = a->send_forward,
                         .send_backward = a->send_backward,
                         .blocking_sends = !plan->overlap_sends,
                         .blocking_receives = plan->serial_sends,
                         .forward_hidden = pairs ? a->forward_hidden : NULL,
                         .backward_hidden = pairs ? a->backward_hidden : NULL,
-                        .units = plan->units,
-                        .first_unit = plan->first_unit};
+                        .orders = orders};
 }
 
-/* Fills in the times of all slices and asks for every message; returns the seconds of the
+/* Fills in the times of all slots and asks for every message; returns the seconds of the
  * tied embedding's all-reduce. */
 static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *plan = e->plan;
   double tied = 0, bytes = e->program->tied_embedding_bytes;
   time_slices(e, a);
   fill_stages(e, a);
-  if (plan->pp > 1 && bytes > 0) {
+  if (e->tied_first != e->tied_last && bytes > 0) {
     int64_t ranks = (int64_t)plan->pp * plan->tp * plan->cp * plan->dp;
     tied = ask_pair(e, ETT_DEMAND_ALL_REDUCE, bytes, ranks > plan->gpus_per_node,
                     plan->gradient_bytes);
@@ -379,11 +458,13 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   w->demand_count = 0;
   int slices = plan->pp * plan->vp;
   if (plan->split)
-    memcpy(a.split, plan->split, (size_t)slices * sizeof *a.split);
+    memcpy(a.slice_split, plan->split, (size_t)slices * sizeof *a.split);
   else
-    ett_split_even(ett_program_middle_layers(program), slices, a.split);
-  if (ett_program_slices(program, slices, a.split, a.sums, a.layers, err) != 0)
+    ett_split_even(ett_program_middle_layers(program), slices, a.slice_split);
+  if (ett_program_slices(program, slices, a.slice_split, a.slice_sums, a.slice_layers,
+                         err) != 0)
     return -1;
+  fill_slots(&e, &a);
   double tied = ask_all(&e, &a);
   if (e.failed || e.untimed)
     return e.failed ? -1 : 1;
@@ -402,8 +483,8 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
     if (a.stage[rank].memory_bytes > result->memory_bytes)
       result->memory_bytes = a.stage[rank].memory_bytes;
   }
-  for (int v = 0; v < slices; v++)
-    result->flops += a.sums[v].flops * (double)plan->micro_batches;
+  for (int v = 0; v < a.slots; v++)
+    result->flops += a.sums[v].flops * a.runs[v];
   result->run = pipeline;
   result->stages = plan->pp;
   result->stage = a.stage;

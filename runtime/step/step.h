@@ -1,14 +1,17 @@
 /* step.h - a step program under a plan: the time and memory of one training step.
  *
  * Every layer is on exactly one slice,
- * embedding on the first and head on the last; any degree may be 1. Ranks are laid out as
- * Megatron-LM does: tensor fastest, then context, data, pipeline; expert groups lie
- * inside data * context. A step ends when the slowest stage has updated its weights. */
+ * embedding on the first and head on the last; any degree may be 1. A stage holds vp
+ * slices, or as many for each way of a schedule that runs several ways; then it holds
+ * weights as often, and the ranks that hold the same ones reduce gradients together.
+ * Ranks are laid out as Megatron-LM does: tensor fastest, then context, data, pipeline;
+ * expert groups lie inside data * context. A step ends when the slowest stage has updated
+ * its weights. */
 #ifndef ETT_STEP_H
 #define ETT_STEP_H
 
 #include "step/demand.h"
-#include "step/pipeline.h"
+#include "step/pipeline/pipeline.h"
 #include "step/program.h"
 
 typedef enum ett_zero {
@@ -31,16 +34,15 @@ typedef struct ett_step_plan {
   int overlap_parameters;  /* weights are gathered behind the next forward */
   int overlap_sends;       /* stages compute while they send */
   ett_exchange_overlap overlap_all_to_all;
-  int serial_sends;       /* receivers spend a message's time as well */
-  int clip_gradients;     /* a gradient norm is taken over all stages first */
-  int32_t gradient_bytes; /* of one gradient as it is kept and reduced */
-  int32_t weight_bytes;   /* of one weight as it is used and gathered */
-  double optimizer_bytes; /* state of one parameter: master weight, moments */
-  double bucket_bytes;    /* of one gradient or weight message; infinite: one */
-  const int64_t *split;   /* middle layers per slice; NULL: as even as can be */
-  const ett_unit *units;  /* ETT_SCHEDULE_CUSTOM, as in ett_pipeline */
-  const size_t *first_unit;
-  int split_backward; /* custom schedules with weight units */
+  int serial_sends;         /* receivers spend a message's time as well */
+  int clip_gradients;       /* a gradient norm is taken over all stages first */
+  int32_t gradient_bytes;   /* of one gradient as it is kept and reduced */
+  int32_t weight_bytes;     /* of one weight as it is used and gathered */
+  double optimizer_bytes;   /* state of one parameter: master weight, moments */
+  double bucket_bytes;      /* of one gradient or weight message; infinite: one */
+  int64_t interleave_group; /* as ett_pipeline's group */
+  const int64_t *split;     /* middle layers per slice; NULL: as even as can be */
+  const ett_orders *orders; /* ETT_SCHEDULE_CUSTOM, as in ett_pipeline */
 } ett_step_plan;
 
 /* One pipeline rank. Seconds of a whole step unless said otherwise. */

@@ -7,9 +7,9 @@
 /* Whether two neighbouring middle stages hold the same: then they need the same. */
 static int same_stage(const ett_evaluation *e, const ett_step_arrays *a, int rank) {
   const ett_step_plan *p = e->plan;
-  if (rank < 2 || rank == p->pp - 1)
+  if (rank < 2 || rank == p->pp - 1 || p->orders)
     return 0;
-  for (int v = rank; v < p->pp * p->vp; v += p->pp) {
+  for (int v = rank; v < a->slots; v += p->pp) {
     const ett_layer_sums *one = &a->sums[v], *other = &a->sums[v - 1];
     if (one->dense_parameters != other->dense_parameters ||
         a->split[v] != a->split[v - 1] ||
@@ -22,7 +22,7 @@ static int same_stage(const ett_evaluation *e, const ett_step_arrays *a, int ran
 void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
-  int slices = p->pp * p->vp;
+  int slices = a->slots;
   if (same_stage(e, a, rank)) {
     for (int v = rank; v < slices; v += p->pp)
       a->gradients[v] = a->gradients[v - 1];
@@ -61,6 +61,22 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
         ett_messages_gather(e, s->dense_parameters, s->expert_parameters, s->layers);
 }
 
+/* The slot of a rank that runs its last backward after that of slot v (-1: the first of
+ * all); -1: none. The chunks of built-in schedules finish last to first. */
+static int next_to_finish(const ett_step_plan *p, const ett_step_arrays *a, int rank,
+                          int v, const ett_pipeline_result *ends) {
+  if (!p->orders)
+    return v < 0 ? a->slots - p->pp + rank : v - p->pp;
+  const double *end = ends->last_backward_end;
+  int next = -1;
+  for (int u = rank; u < a->slots; u += p->pp) {
+    int after = v < 0 || end[u] > end[v] || (end[u] == end[v] && u > v);
+    if (after && u != v && (next < 0 || end[u] < end[next]))
+      next = u;
+  }
+  return next;
+}
+
 void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
                     const ett_pipeline_result *ends) {
   const ett_step_plan *p = e->plan;
@@ -72,11 +88,12 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   s->forward_seconds -= ends->hidden_forward[rank];
   s->backward_seconds -= ends->hidden_backward[rank];
   s->all_to_all_overlapped_seconds += paired;
-  /* The chunks of a rank finish last to first. */
-  for (int v = (p->vp - 1) * p->pp + rank; v >= 0; v -= p->pp) {
+  for (int v = next_to_finish(p, a, rank, -1, ends); v >= 0;
+       v = next_to_finish(p, a, rank, v, ends)) {
     const ett_slice_gradients *g = &a->gradients[v];
     double start = ends->last_backward_start[v], end = ends->last_backward_end[v];
-    total += ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert);
+    double share = times > 1 ? a->runs[v] / times : 1; /* of the micro-batches */
+    total += share * (ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert));
     finish = end > finish ? end : finish;
     forward_busy += a->forward_busy[v];
     busy += a->forward_busy[v] + a->backward_busy[v];

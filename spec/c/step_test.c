@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "step/demand.h"
-#include "step/pipeline.h"
+#include "step/pipeline/pipeline.h"
 #include "step/program.h"
 #include "step/step.h"
 

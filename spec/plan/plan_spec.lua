@@ -59,8 +59,11 @@ describe("plan", function()
   it("checks batches, schedules and splits", function()
     assert.matches("^dp %* micro_batch = 8 must divide global_batch = 12; nearest are 8 and 16$",
       violations({ dp = 4, micro_batch = 2, global_batch = 12 })[1])
-    assert.equal("pp = 4 must divide micro_batches = 6 under interleaved; nearest are 4 and 8 micro-batches",
-      violations({ pp = 4, vp = 2, schedule = "interleaved", micro_batches = 6 })[1])
+    assert.same({}, violations { pp = 4, vp = 2, schedule = "interleaved", micro_batches = 6 })
+    assert.equal("interleave_group must be at least pp = 4, got 3",
+      violations({ pp = 4, vp = 2, schedule = "interleaved", interleave_group = 3 })[1])
+    assert.equal("interleave_group = 5 leaves a last group of 3 micro-batches; it must have pp = 4 at least, or none",
+      violations({ pp = 4, vp = 2, schedule = "interleaved", interleave_group = 5, micro_batches = 8 })[1])
     assert.equal("vp = 2 needs schedule = 'interleaved', got '1f1b'", violations({ pp = 2, vp = 2 })[1])
     assert.equal("split must add up to the model's 12 layers, got 11", violations({ pp = 2, split = { 5, 6 } })[1])
     assert.equal("split must hold pp * vp = 2 numbers of layers, got 3", violations({ pp = 2, split = { 4, 4, 4 } })[1])

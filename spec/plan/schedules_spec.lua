@@ -40,7 +40,7 @@ describe("a schedule file", function()
   end)
 
   it("yields units that can be run", function()
-    local must = 'must be {"F", "B" or "W", micro-batch from 1, chunk from 1} and nothing else, got '
+    local must = 'must be {"F", "B", "W" or "BW", micro-batch from 1, chunk from 1} and nothing else, got '
     for unit, got in pairs { ["{ 'X', 1 }"] = "{X, 1, nil}", ["{ 'F', 0 }"] = "{F, 0, nil}",
       ["{ 'F', '1' }"] = "{F, 1, nil}", ["{ 'F', 1.5 }"] = "{F, 1.5, nil}", ["{ 'F', 1, 0 }"] = "{F, 1, 0}",
       ["{ 'F', 1, 1, 9 }"] = "{F, 1, 1}", ["{ 'F', 1, chunk = 2 }"] = "{F, 1, nil}", ["'F'"] = "F" } do

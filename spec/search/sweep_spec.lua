@@ -17,7 +17,7 @@ describe("a sweep", function()
       gradient_dtype = { "fp32", "bf16" }, schedule = { "1f1b", "gpipe", "zb_h1" }, etp = { 1, 2 },
       optimizer_bytes = { 12, 8 }, bucket_bytes = { 500e6, 1e6 }, split = { { 4, 4 }, { 3, 5 } },
       overlap_all_to_all = { "none", "batch" }, vp = { 2, 4 }, ep = { 1, 2 }, micro_batch = { 1, 2 }, tp = { 1, 2 },
-      cp = { 1, 2 }, pp = { 1, 2 }, dp = { 2, 4 } }
+      cp = { 1, 2 }, pp = { 1, 2 }, dp = { 2, 4 }, interleave_group = { 2, 4 } }
     local mixture = require("ett.model").new("mixtral", { layers = 8, hidden = 512, heads = 8, vocab = 1000,
       ffn = 1024, experts = 4, top_k = 2 })
     for _, field in ipairs(require("ett.plan.fields").list) do
@@ -25,6 +25,7 @@ describe("a sweep", function()
       local list = values[name] or field[2] == "boolean" and { false, true } or field.one_of
       local plan = { seq = 512, pp = 2, dp = 4, tp = 2, ep = 2, cp = 2, micro_batches = 4 }
       if name == "vp" then plan.schedule, plan.pp = "interleaved", 2 end
+      if name == "interleave_group" then plan.schedule, plan.vp = "interleaved", 2 end
       if name == "serial_sends" then plan.overlap_sends = false end
       if name == "global_batch" then plan.micro_batches = nil end
       plan[name] = nil

@@ -36,7 +36,17 @@ end
 --- A pipeline.
 function step_core.pipeline(given)
   return core.pipeline(filled(given, { schedule = "1f1b", stages = 1, chunks = 1, micro_batches = 1,
-    blocking_sends = false, blocking_receives = false, keep_units = true }))
+    blocking_sends = false, blocking_receives = false, keep_units = true, group = given.stages or 1 }))
+end
+
+--- Orders; without a placement chunk c of stage s holds slice (c - 1) * stages + s.
+function step_core.orders(units, placement)
+  placement = filled(placement or {}, { ways = 1, chunks = 1, slice = {} })
+  for _, list in ipairs(units) do
+    for _, unit in ipairs(list) do placement.chunks = math.max(placement.chunks, tonumber(unit[3]) or 1) end
+  end
+  for v = 1, #units * placement.chunks do placement.slice[v] = placement.slice[v] or v end
+  return core.orders(units, placement)
 end
 
 return setmetatable(step_core, { __index = core })

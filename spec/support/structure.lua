@@ -28,7 +28,8 @@ local lua_order = {
 
 local c_order = {
   base = {}, io = { "base" }, comm = { "base" }, ["regress/serve"] = { "io" }, ["regress/fit"] = { "regress/serve" },
-  step = { "comm" }, ["trace/table"] = { "io" }, ["trace/read/json"] = { "trace/table" },
+  ["step/pipeline"] = { "base" }, step = { "comm", "step/pipeline" }, ["trace/table"] = { "io" },
+  ["trace/read/json"] = { "trace/table" },
   ["trace/read"] = { "trace/read/json" }, ["trace/query"] = { "trace/table" }, ledger = { "base" },
   pack = { "base" }, ["bind/pack"] = { "bind", "pack" },
   bind = { "base", "io" }, -- what all bindings share

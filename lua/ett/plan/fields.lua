@@ -8,7 +8,8 @@
 -- Fields that the program depends on come first: a sweep varies the last field fastest, so that one program is used up
 -- before the next is lowered.
 local schema = require "ett.base.schema"
-local built_in = require("ett.plan.schedules").built_in
+local schedules = require "ett.plan.schedules"
+local built_in = schedules.built_in
 
 -- Largest degrees and sizes: beyond anything built, and small enough that no count of devices,
 -- tokens or bytes leaves 64 bits.
@@ -54,6 +55,9 @@ local fields = {
     { "vp", "degree", default = 1, most = 1 << 10, c = true, help = "model chunks a stage, for interleaved" },
     { "schedule", "string", default = "1f1b", help = "gpipe, 1f1b, interleaved, or a file of schedules/",
       c = { "schedule", function(name) return built_in[name] and name or "custom" end } },
+    { "interleave_group", "count", optional = true, most = 1 << 24,
+      c = { "interleave_group", function(group, p) return group or schedules.interleave_group(p.pp, p.micro_batches) end },
+      help = "micro-batches that pass a chunk before the next, for interleaved (default pp, or the next that suits)" },
     { "recompute", "string", default = "none", one_of = { "none", "selective", "half", "full" },
       c = true,
       help = "operators that the backward pass repeats: none, selective (attention's core), half (of full), full" },

@@ -97,7 +97,7 @@ local function batches(p, add)
 end
 
 --- Rules of overlap_all_to_all: Megatron-Core's of moe_shared_expert_overlap and overlap_moe_expert_parallel_comm.
-local function overlap(p, model, add)
+local function overlap(p, model, known, add)
   local how = p.overlap_all_to_all
   if how == "none" then return end
   local text = ("overlap_all_to_all = '%s'"):format(how)
@@ -108,8 +108,8 @@ local function overlap(p, model, add)
     end
     return
   end
-  if p.schedule ~= "1f1b" and p.schedule ~= "interleaved" then
-    add("%s needs schedule = '1f1b' or 'interleaved', got '%s'", text, p.schedule)
+  if not known:properties(p.schedule).pairs then
+    add("%s needs schedule = '1f1b' or 'interleaved', or one with pairs, got '%s'", text, p.schedule)
   end
   if p.recompute == "full" or p.recompute == "half" then
     add("%s needs recompute = 'none' or 'selective', got '%s'", text, p.recompute)
@@ -117,18 +117,34 @@ local function overlap(p, model, add)
   if p.zero == 3 then add("%s needs zero of at most 2, got 3", text) end
 end
 
---- Rules of the schedule.
-local function schedule(p, micro_batches, add)
+--- Rules of the schedule: those of the fields, and what its file refuses.
+local function schedule(p, micro_batches, known, add)
   if p.serial_sends and p.overlap_sends then add("serial_sends and overlap_sends exclude each other") end
-  if p.vp > 1 and p.vp > (schedules.chunks(p.schedule) or p.vp) then
+  local own = known:properties(p.schedule)
+  if own.exact_chunks and p.vp ~= own.chunks then
+    add("schedule = '%s' needs vp = %d, got %d", p.schedule, own.chunks, p.vp)
+  elseif p.vp > (own.chunks or p.vp) then
     add("vp = %d needs schedule = 'interleaved', got '%s'", p.vp, p.schedule)
   end
-  if p.schedule ~= "interleaved" then return end
+  if own.refuse and micro_batches then
+    local why = own.refuse(setmetatable({ micro_batches = micro_batches }, { __index = p }))
+    if why then add("schedule = '%s' %s", p.schedule, why) end
+  end
+  if p.schedule ~= "interleaved" then
+    if p.interleave_group then add("interleave_group needs schedule = 'interleaved', got '%s'", p.schedule) end
+    return
+  end
   if p.pp < 2 then add("schedule = 'interleaved' needs pp of at least 2, got %d", p.pp) end
   if p.vp < 2 then add("schedule = 'interleaved' needs vp of at least 2, got %d", p.vp) end
-  if micro_batches and micro_batches % p.pp ~= 0 then
-    add("pp = %d must divide micro_batches = %d under interleaved; nearest are %d and %d micro-batches", p.pp,
-      micro_batches, math.max(1, micro_batches // p.pp) * p.pp, (micro_batches // p.pp + 1) * p.pp)
+  if micro_batches and micro_batches < p.pp then
+    add("schedule = 'interleaved' needs pp = %d micro-batches at least, got %d", p.pp, micro_batches)
+  end
+  local group = p.interleave_group
+  if group and group < p.pp then
+    add("interleave_group must be at least pp = %d, got %d", p.pp, group)
+  elseif group and micro_batches and micro_batches % group > 0 and micro_batches % group < p.pp then
+    add("interleave_group = %d leaves a last group of %d micro-batches; it must have pp = %d at least, or none", group,
+      micro_batches % group, p.pp)
   end
 end
 
@@ -164,13 +180,15 @@ end
 
 --- Every broken rule of a plan, a sentence each. For sweeps; plan.violations also checks single fields.
 ---@param p table a clean plan (schema.check)
-function rules.broken(p, model, cluster)
+---@param known table? schedules.memo, where many plans are checked
+function rules.broken(p, model, cluster, known)
   local found = {}
+  known = known or schedules.memo()
   local function add(format, ...) found[#found + 1] = format:format(...) end
   degrees(p, model and model.hyper or {}, add)
   local micro_batches = batches(p, add)
-  schedule(p, micro_batches, add)
-  overlap(p, model, add)
+  schedule(p, micro_batches, known, add)
+  overlap(p, model, known, add)
   if model then split(p, model, add) end
   if cluster then cluster_limits(p, cluster, add) end
   return found
@@ -189,7 +207,7 @@ end
 --- Passing plans on the same number of devices, nearest first (sum of |log2| of the changes);
 --- at most three of them.
 function rules.nearest(p, model, cluster)
-  local devices, passing = p.pp * p.tp * p.cp * p.dp, {}
+  local devices, passing, known = p.pp * p.tp * p.cp * p.dp, {}, schedules.memo()
   local function distance(q)
     local sum = 0
     for _, name in ipairs(layout_fields) do sum = sum + math.abs(math.log(q[name] / p[name], 2)) end
@@ -202,7 +220,7 @@ function rules.nearest(p, model, cluster)
           for _, vp in ipairs(p.vp == 1 and { 1 } or { p.vp, 2 }) do
             local q = setmetatable({ tp = tp, pp = pp, cp = cp, ep = ep, vp = vp, dp = devices // tp // pp // cp },
               { __index = p })
-            if #rules.broken(q, model, cluster) == 0 then passing[#passing + 1] = { q, distance(q) } end
+            if #rules.broken(q, model, cluster, known) == 0 then passing[#passing + 1] = { q, distance(q) } end
           end
         end
       end

@@ -12,7 +12,9 @@ local schedules = {}
 schedules.built_in = { ["gpipe"] = true, ["1f1b"] = true, ["interleaved"] = true }
 
 local folder = "lua/schedules"
-local fields = { name = "string?", summary = "string?", chunks = "count?", order = "function" }
+local fields = { name = "string?", summary = "string?", source = "string?", chunks = "count?", exact_chunks = "boolean?",
+  ways = "count?", pairs = "boolean?", slice = "function?", activations = "function?", refuse = "function?",
+  order = "function" }
 
 --- Names of every schedule found.
 function schedules.names() return find.names(folder) end
@@ -41,34 +43,122 @@ local function load(name)
   return schedule, path
 end
 
---- The most model chunks of a stage that a schedule can order; nil: any number.
-function schedules.chunks(name)
-  if schedules.built_in[name] then return name ~= "interleaved" and 1 or nil end
-  return load(name).chunks
+-- What the core computes needs no file.
+local built_in = { gpipe = { chunks = 1 }, ["1f1b"] = { chunks = 1, pairs = true }, interleaved = { pairs = true } }
+
+--- Calls a function of a schedule file.
+local function call_own(fn, ...)
+  local ok, value = pcall(fn, ...)
+  if ok then return value end
+  local object = error_module.from(value) -- an error of Lua already names file and line
+  if object.kind == "internal" then object.kind = "model" end
+  error(object, 0)
 end
 
---- The units of every stage under a plan, as C reads them, and a label for faults; nil for a built-in schedule.
----@param p table a clean plan
----@return userdata? orders, string? label
-function schedules.orders(p)
-  if schedules.built_in[p.schedule] then return nil end
-  local schedule, path = load(p.schedule)
+--- A whole number of at least `least` that a function of a schedule file returned for a stage.
+local function whole(value, least, path, fn, name, stage)
+  local n = math.type(value) == "integer" and value or type(value) == "number" and math.tointeger(value)
+  if not n or n < least then
+    error_module.raise("model", "%s: stage %d: '%s' must return an integer of at least %d, got %s",
+      schema.place(fn, path), stage, name, least, schema.describe(value))
+  end
+  return n
+end
+
+--- The slices of all slots, chunk after chunk, in it stage after stage; and the declared activations of each stage.
+local function placement(schedule, path, p)
+  local chunks = p.vp * (schedule.ways or 1)
+  local given = { chunks = chunks, ways = schedule.ways or 1, slice = {}, most = schedule.activations and {} }
+  for stage = 1, p.pp do
+    for chunk = 1, chunks do
+      local slice = (chunk - 1) * p.pp + stage
+      if schedule.slice then
+        slice = whole(call_own(schedule.slice, stage, chunk, p), 1, path, schedule.slice, "slice", stage)
+      end
+      given.slice[(chunk - 1) * p.pp + stage] = slice
+    end
+    if given.most then
+      given.most[stage] = whole(call_own(schedule.activations, stage, p), 0, path, schedule.activations, "activations",
+        stage)
+    end
+  end
+  return given
+end
+
+--- The units of every stage, as C reads them.
+local function build(schedule, path, p)
   local order, label = schedule.order, schema.place(schedule.order, path)
   local stages = {}
   for stage = 1, p.pp do
-    local ok, units = pcall(order, stage, p)
-    if not ok then -- an error of Lua already names file and line
-      local object = error_module.from(units)
-      if object.kind == "internal" then object.kind = "model" end
-      error(object, 0)
-    end
+    local units = call_own(order, stage, p)
     if type(units) ~= "table" then
       error_module.raise("model", "%s: stage %d: 'order' must return a list of units, got %s", label, stage,
         schema.describe(units))
     end
     stages[stage] = units
   end
-  return schedules.call(label, require("ett.step").orders, stages), label
+  return schedules.call(label, require("ett.step").orders, stages, placement(schedule, path, p)), label
 end
+
+-- A sweep asks the same schedules again and again: what was loaded, and the orders by what they depend on.
+local Memo = {}
+Memo.__index = Memo
+local most_orders = 64
+
+--- Micro-batches of a group of the interleaved schedule where the plan names none: the fewest that Megatron-LM takes.
+--- Its last group is whole or has pp micro-batches at least.
+function schedules.interleave_group(pp, micro_batches)
+  local group = pp
+  while micro_batches > group and micro_batches % group > 0 and micro_batches % group < pp do group = group + 1 end
+  return group
+end
+
+--- The schedules of one sweep or estimate, each file read once.
+function schedules.memo() return setmetatable({ loaded = {} }, Memo) end
+
+local function entry_of(memo, name)
+  local entry = memo.loaded[name]
+  if not entry then
+    local schedule, path = load(name)
+    entry = { schedule = schedule, path = path, orders = {}, count = 0, reads = {} }
+    memo.loaded[name] = entry
+  end
+  return entry
+end
+
+--- What a schedule declares: chunks, exact_chunks, ways, pairs, refuse.
+function Memo:properties(name) return built_in[name] or entry_of(self, name).schedule end
+
+--- The values of the fields that a schedule has read of plans so far, as text.
+local function key_of(entry, p)
+  local words = {}
+  for i, name in ipairs(entry.reads) do words[i] = tostring(p[name]) end
+  return table.concat(words, " ")
+end
+
+--- The units of every stage under a plan, as C reads them, and a label for faults; nil for a built-in schedule.
+---@param p table a clean plan
+---@return userdata? orders, string? label
+function Memo:orders(p)
+  if schedules.built_in[p.schedule] then return nil end
+  local entry = entry_of(self, p.schedule)
+  local known = entry.orders[key_of(entry, p)]
+  if known then return known, entry.label end
+  local read, before = { pp = true, vp = true }, #entry.reads
+  for _, name in ipairs(entry.reads) do read[name] = true end
+  local view = setmetatable({}, { __index = function(_, name)
+    read[name] = true
+    return p[name]
+  end })
+  local orders
+  orders, entry.label = build(entry.schedule, entry.path, view)
+  entry.reads = schema.keys(read)
+  if #entry.reads > before or entry.count >= most_orders then entry.orders, entry.count = {}, 0 end
+  entry.orders[key_of(entry, p)], entry.count = orders, entry.count + 1
+  return orders, entry.label
+end
+
+--- The same, reading the schedule's file anew.
+function schedules.orders(p) return schedules.memo():orders(p) end
 
 return schedules

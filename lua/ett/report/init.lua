@@ -144,7 +144,7 @@ function report.json(e)
   return copy
 end
 
-local unit_names = { F = "forward", B = "backward", W = "weight gradient" }
+local unit_names = { F = "forward", B = "backward", W = "weight gradient", BW = "backward" }
 
 --- The units of an estimate as Chrome trace events: one row a stage (chrome://tracing, Perfetto).
 --- e.units: estimate.new with units = true. Times in microseconds, as the format wants them.

@@ -98,7 +98,7 @@ end
 --- Fills a row; false while its demands are untimed.
 local function evaluate(run, p, row)
   local program, c_plan = lowered_of(run, p).program, run.c_plan
-  local orders, label = schedules.orders(p)
+  local orders, label = run.schedules:orders(p)
   fields.to_c(p, c_plan, run.for_c).orders = orders
   local step, memory, bubble = schedules.call(label, program.totals, program, c_plan, demands_of(run, p.dtype),
     run.workspace)
@@ -122,7 +122,7 @@ end
 local function visit(run, p)
   if run.from_global then p.micro_batches = nil end
   if run.devices and p.pp * p.tp * p.cp * p.dp ~= run.devices then return end
-  local broken = plan_rules.broken(p, run.model, run.cluster)
+  local broken = plan_rules.broken(p, run.model, run.cluster, run.schedules)
   if #broken > 0 then return refuse(run, error_module.new("plan", "%s", broken[1])) end
   if p.global_batch then p.micro_batches = p.global_batch // (p.dp * p.micro_batch) end
   -- Every field from the start: a table that grows is copied at each doubling.
@@ -241,7 +241,7 @@ function sweep.new(given)
     names = names, values = values, devices = given.devices, memory_limit = cluster.device.memory_bytes,
     from_global = base.global_batch and not over.micro_batches, workspace = workspace,
     c_plan = fields.to_c(base, { gpus_per_node = cluster.gpus_per_node }), for_c = fields.for_c(names),
-    programs = {}, demands = {}, rows = {}, pending = {}, refused = 0, index = 0 }
+    schedules = schedules.memo(), programs = {}, demands = {}, rows = {}, pending = {}, refused = 0, index = 0 }
   local p = setmetatable({}, { __index = base })
   combinations(run, p, 1)
   finish_pending(run, p)

@@ -13,7 +13,7 @@ static void set_numbers(lua_State *L, const char *name, const double *values,
 
 void ett_step_lua_push_units(lua_State *L, const ett_pipeline *pipeline,
                              const ett_pipeline_result *result) {
-  static const char *const kinds[] = {"F", "B", "W"};
+  static const char *const kinds[] = {"F", "B", "W", "BW"};
   const double *start = result->unit_start;
   lua_createtable(L, pipeline->stages, 0);
   for (int rank = 0; rank < pipeline->stages; rank++) {
@@ -61,6 +61,7 @@ static const ett_step_lua_field pipeline_fields[] = {
     FIELD(stages, INTEGER, NULL),
     FIELD(chunks, INTEGER, NULL),
     FIELD(micro_batches, BIG_INTEGER, NULL),
+    FIELD(group, BIG_INTEGER, NULL),
     FIELD(blocking_sends, BOOLEAN, NULL),
     FIELD(blocking_receives, BOOLEAN, NULL),
 };
@@ -69,6 +70,8 @@ static void get_pipeline(lua_State *L, ett_pipeline *p) {
   memset(p, 0, sizeof *p);
   ett_step_lua_read(L, 1, pipeline_fields,
                     sizeof pipeline_fields / sizeof *pipeline_fields, p);
+  if (p->schedule == ETT_SCHEDULE_CUSTOM)
+    p->orders = ett_step_lua_orders_of(L, 1);
   ett_err err;
   if (ett_pipeline_check(p, &err) != 0)
     ett_lua_raise(L, &err);
@@ -76,8 +79,9 @@ static void get_pipeline(lua_State *L, ett_pipeline *p) {
   p->forward = get_slices(L, "forward", slices, 1);
   p->backward = get_slices(L, "backward", slices, 1);
   p->weight = get_slices(L, "weight", slices, 0);
-  p->send_forward = get_slices(L, "send_forward", slices - 1, 0);
-  p->send_backward = get_slices(L, "send_backward", slices - 1, 0);
+  size_t messages = p->orders ? slices : slices - 1;
+  p->send_forward = get_slices(L, "send_forward", messages, 0);
+  p->send_backward = get_slices(L, "send_backward", messages, 0);
   p->forward_hidden = get_slices(L, "forward_hidden", slices, 0);
   p->backward_hidden = get_slices(L, "backward_hidden", slices, p->forward_hidden != 0);
   for (size_t v = 0; p->forward_hidden && v < slices; v++)
@@ -91,20 +95,13 @@ static void get_pipeline(lua_State *L, ett_pipeline *p) {
   memset(zeros, 0, slices * sizeof *zeros);
   p->send_forward = p->send_forward ? p->send_forward : zeros;
   p->send_backward = p->send_backward ? p->send_backward : zeros;
-  if (p->schedule == ETT_SCHEDULE_CUSTOM) {
-    const ett_step_lua_orders *orders = ett_step_lua_orders_of(L, 1, p->stages);
-    if (orders->has_weight && !p->weight)
-      luaL_error(L,
-                 "missing field 'weight' (a list of seconds): the orders hold W units");
-    p->units = orders->units;
-    p->first_unit = orders->first_unit;
-  }
+  p->start = get_slices(L, "start", (size_t)p->stages, 0);
 }
 
 /* pipeline{schedule=, stages=, chunks=, micro_batches=, forward=, backward=, weight=,
  * send_forward=, send_backward=, forward_hidden=, backward_hidden=, blocking_sends=,
- * blocking_receives=, orders=, closed=, keep_units=}: how it runs. closed: gpipe's closed
- * form instead of events; without keep_units 1f1b takes its short way. */
+ * blocking_receives=, start=, orders=, closed=, keep_units=}: how it runs. closed:
+ * gpipe's closed form instead of events; without keep_units 1f1b takes its short way. */
 static int pipeline_run(lua_State *L) {
   lua_settop(L, 1);
   luaL_checkstack(L, 40, NULL);

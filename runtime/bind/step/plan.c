@@ -1,4 +1,4 @@
-/* Plans and orders of ett.step: the reader of fields, plans, units of schedule files. */
+/* Plans of ett.step, and the reader of fields. */
 #include <stddef.h>
 #include <string.h>
 
@@ -8,94 +8,6 @@ const char *const ett_step_lua_schedules[] = {"gpipe", "1f1b", "interleaved", "c
                                               NULL};
 static const char *const recompute_names[] = {"none", "selective", "full", "half", NULL};
 static const char *const overlap_names[] = {"none", "shared_experts", "batch", NULL};
-
-/* Raises what is wrong with the unit at `at`, whose first three entries follow it. */
-static void refuse_unit(lua_State *L, int at, size_t stage, size_t index) {
-  const char *got = luaL_tolstring(L, at, NULL);
-  if (lua_istable(L, at)) {
-    const char *kind = luaL_tolstring(L, at + 1, NULL);
-    const char *micro_batch = luaL_tolstring(L, at + 2, NULL);
-    got = lua_pushfstring(L, "{%s, %s, %s}", kind, micro_batch,
-                          luaL_tolstring(L, at + 3, NULL));
-  }
-  ett_err err;
-  ett_err_set(&err, ETT_ERR_ARGUMENT,
-              "stage %zu: unit %zu must be {\"F\", \"B\" or \"W\", micro-batch from 1, "
-              "chunk from 1} and nothing else, got %s",
-              stage, index, got);
-  ett_lua_raise(L, &err);
-}
-
-static const char kinds[] = "FBW"; /* by ett_unit_kind */
-
-static lua_Integer get_count(lua_State *L, int at, lua_Integer most) {
-  lua_Integer value = lua_type(L, at) == LUA_TNUMBER ? lua_tointeger(L, at) : 0;
-  return value <= most ? value : 0;
-}
-
-/* Reads and pops the unit on top of the stack. */
-static ett_unit get_unit(lua_State *L, size_t stage, size_t index) {
-  int at = lua_gettop(L), is_table = lua_istable(L, at), entries = 0;
-  for (int i = 1; i <= 3; i++) {
-    lua_pushnil(L);
-    if (is_table && lua_rawgeti(L, at, i) != LUA_TNIL)
-      entries++;
-    if (is_table)
-      lua_remove(L, -2);
-  }
-  const char *kind = lua_type(L, at + 1) == LUA_TSTRING ? lua_tostring(L, at + 1) : "";
-  const char *known = strlen(kind) == 1 ? strchr(kinds, *kind) : NULL;
-  lua_Integer micro_batch = get_count(L, at + 2, UINT32_MAX);
-  lua_Integer chunk =
-      lua_isnil(L, at + 3) ? 1 : get_count(L, at + 3, ETT_PIPELINE_MAX_CHUNKS);
-  if (is_table)
-    for (lua_pushnil(L); lua_next(L, at); lua_pop(L, 1))
-      entries--;
-  if (!known || micro_batch < 1 || chunk < 1 || entries != 0)
-    refuse_unit(L, at, stage, index);
-  lua_settop(L, at - 1);
-  return (ett_unit){(uint8_t)(known - kinds), (uint16_t)(chunk - 1),
-                    (uint32_t)(micro_batch - 1)};
-}
-
-/* orders{ {{"F", micro_batch, chunk}, …}, … }: the units of every stage, in order. */
-static int orders_new(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TTABLE);
-  lua_settop(L, 1);
-  size_t stages = lua_rawlen(L, 1), count = 0;
-  luaL_argcheck(L, stages >= 1 && stages <= ETT_PIPELINE_MAX_STAGES, 1,
-                "must hold 1 to 4096 stages");
-  for (size_t s = 0; s < stages; s++) {
-    lua_rawgeti(L, 1, (lua_Integer)s + 1);
-    luaL_checktype(L, -1, LUA_TTABLE);
-    count += lua_rawlen(L, -1);
-    lua_pop(L, 1);
-  }
-  luaL_argcheck(L, count <= 3 * (size_t)ETT_PIPELINE_MAX_UNITS, 1,
-                "holds too many units");
-  ett_step_lua_orders *box = lua_newuserdatauv(
-      L, sizeof *box + (stages + 1) * sizeof(size_t) + count * sizeof(ett_unit), 0);
-  box->stages = (int)stages;
-  box->has_weight = 0;
-  box->first_unit = (size_t *)(box + 1);
-  box->units = (ett_unit *)(box->first_unit + stages + 1);
-  luaL_setmetatable(L, ETT_LUA_ORDERS);
-  size_t n = 0;
-  for (size_t s = 0; s < stages; s++) {
-    lua_rawgeti(L, 1, (lua_Integer)s + 1);
-    size_t length = lua_rawlen(L, -1);
-    box->first_unit[s] = n;
-    for (size_t k = 0; k < length; k++) {
-      lua_rawgeti(L, -1, (lua_Integer)k + 1);
-      ett_unit unit = get_unit(L, s + 1, k + 1);
-      box->has_weight |= unit.kind == ETT_UNIT_WEIGHT;
-      box->units[n++] = unit;
-    }
-    lua_pop(L, 1);
-  }
-  box->first_unit[stages] = n;
-  return 1;
-}
 
 #define FIELD(name, kind, names) ETT_STEP_LUA_FIELD(ett_step_plan, name, kind, names)
 
@@ -117,6 +29,7 @@ static const ett_step_lua_field plan_fields[] = {
     FIELD(gradient_bytes, INTEGER, NULL),
     FIELD(weight_bytes, INTEGER, NULL),
     FIELD(micro_batches, BIG_INTEGER, NULL),
+    FIELD(interleave_group, BIG_INTEGER, NULL),
     FIELD(optimizer_bytes, NUMBER, NULL),
     FIELD(bucket_bytes, NUMBER, NULL),
     FIELD(gradient_all_reduce, BOOLEAN, NULL),
@@ -171,14 +84,6 @@ void ett_step_lua_read(lua_State *L, int index, const ett_step_lua_field *fields
   }
 }
 
-const ett_step_lua_orders *ett_step_lua_orders_of(lua_State *L, int index, int stages) {
-  lua_getfield(L, index, "orders");
-  const ett_step_lua_orders *orders = luaL_checkudata(L, -1, ETT_LUA_ORDERS);
-  if (orders->stages != stages)
-    luaL_error(L, "the orders hold %d stages, the plan %d", orders->stages, stages);
-  return orders;
-}
-
 static void get_split(lua_State *L, int index, ett_step_plan *plan) {
   if (lua_getfield(L, index, "split") == LUA_TNIL)
     return;
@@ -199,10 +104,10 @@ void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan) {
   luaL_argcheck(L, plan->zero <= ETT_ZERO_PARAMETERS, index, "zero must be 0 to 3");
   get_split(L, index, plan);
   if (plan->schedule == ETT_SCHEDULE_CUSTOM) {
-    const ett_step_lua_orders *orders = ett_step_lua_orders_of(L, index, plan->pp);
-    plan->units = orders->units;
-    plan->first_unit = orders->first_unit;
-    plan->split_backward = orders->has_weight;
+    plan->orders = ett_step_lua_orders_of(L, index);
+    if (plan->orders->chunks != plan->vp * plan->orders->ways)
+      luaL_error(L, "the orders hold %d chunks a stage, the plan %d",
+                 plan->orders->chunks, plan->vp * plan->orders->ways);
   }
 }
 
@@ -216,17 +121,11 @@ static int push_plan_fields(lua_State *L) {
   return 1;
 }
 
-static const luaL_Reg orders_methods[] = {
-    {NULL, NULL},
-};
-
 static const luaL_Reg functions[] = {
-    {"orders", orders_new},
     {"plan_fields", push_plan_fields},
     {NULL, NULL},
 };
 
 void ett_step_lua_open_plans(lua_State *L) {
-  ett_lua_type(L, ETT_LUA_ORDERS, orders_methods, NULL);
   luaL_setfuncs(L, functions, 0);
 }

@@ -327,6 +327,7 @@ int luaopen_ett_step(lua_State *L) {
   luaL_newlib(L, functions);
   ett_step_lua_open_demands(L);
   ett_step_lua_open_plans(L);
+  ett_step_lua_open_orders(L);
   ett_step_lua_open_pipelines(L);
   return 1;
 }

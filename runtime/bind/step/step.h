@@ -12,14 +12,6 @@
 #define ETT_LUA_WORKSPACE "ett.step.workspace"
 #define ETT_LUA_ORDERS "ett.step.orders"
 
-/* Units of every stage; the arrays are behind the header in the same userdata. */
-typedef struct ett_step_lua_orders {
-  int stages;
-  int has_weight;
-  size_t *first_unit;
-  ett_unit *units;
-} ett_step_lua_orders;
-
 /* Names by the values of their enumerations; NULL ends each. */
 extern const char *const ett_step_lua_schedules[];
 extern const char *const ett_step_lua_places[];
@@ -50,8 +42,8 @@ int ett_step_lua_workspace_new(lua_State *L);
 /* Reads a plan; `split` and `orders` stay on the stack while it is used. */
 void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan);
 
-/* Takes the orders in field `orders` of the table at index, for that many stages. */
-const ett_step_lua_orders *ett_step_lua_orders_of(lua_State *L, int index, int stages);
+/* Takes the orders in field `orders` of the table at index. */
+const ett_orders *ett_step_lua_orders_of(lua_State *L, int index);
 
 /* Pushes the units of every rank, with their times where the result kept them. */
 void ett_step_lua_push_units(lua_State *L, const ett_pipeline *pipeline,
@@ -60,6 +52,7 @@ void ett_step_lua_push_units(lua_State *L, const ett_pipeline *pipeline,
 /* Each adds the functions of its file to the module on top, and makes its types. */
 void ett_step_lua_open_demands(lua_State *L);
 void ett_step_lua_open_plans(lua_State *L);
+void ett_step_lua_open_orders(lua_State *L);
 void ett_step_lua_open_pipelines(lua_State *L);
 
 #endif

@@ -1,7 +1,7 @@
 /* Pipelines without events: gpipe exactly, bounds of every schedule. */
 #include <math.h>
 
-#include "step/engine.h"
+#include "step/pipeline/engine.h"
 
 int ett_pipeline_gpipe_closed(const ett_pipeline *p, ett_pipeline_workspace *w,
                               ett_pipeline_result *result, ett_err *err) {
@@ -10,7 +10,7 @@ int ett_pipeline_gpipe_closed(const ett_pipeline *p, ett_pipeline_workspace *w,
   if (p->schedule != ETT_SCHEDULE_GPIPE)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "this closed form applies to gpipe only");
   ett_engine e;
-  if (ett_engine_open(&e, p, w, 0, 0, err) != 0)
+  if (ett_engine_open(&e, p, w, NULL, 0, err) != 0)
     return -1;
   double m = (double)p->micro_batches;
   /* Each half is a flow shop: after the machines seen so far, the last micro-batch is
@@ -18,7 +18,7 @@ int ett_pipeline_gpipe_closed(const ett_pipeline *p, ett_pipeline_workspace *w,
   double sum = 0, slowest = 0, turn = 0;
   for (int s = 0; s < p->stages; s++) {
     double send = s < p->stages - 1 ? p->send_forward[s] : 0;
-    double receive_seconds = ett_engine_receive(p, s, p->stages - 1, ETT_UNIT_FORWARD);
+    double receive_seconds = ett_engine_receive(p, s, ETT_UNIT_FORWARD);
     double service = receive_seconds + p->forward[s] + (p->blocking_sends ? send : 0);
     /* A message that both sides spend time on passes once. */
     sum += service - receive_seconds;
@@ -34,7 +34,7 @@ int ett_pipeline_gpipe_closed(const ett_pipeline *p, ett_pipeline_workspace *w,
   double makespan = 0;
   for (int s = p->stages - 1; s >= 0; s--) {
     double send = s > 0 ? p->send_backward[s - 1] : 0;
-    double receive_seconds = ett_engine_receive(p, s, p->stages - 1, ETT_UNIT_BACKWARD);
+    double receive_seconds = ett_engine_receive(p, s, ETT_UNIT_BACKWARD);
     double service = receive_seconds + p->backward[s] + (p->blocking_sends ? send : 0);
     sum += service - receive_seconds;
     slowest = service > slowest ? service : slowest;
@@ -55,7 +55,35 @@ int ett_pipeline_gpipe_closed(const ett_pipeline *p, ett_pipeline_workspace *w,
   return 0;
 }
 
+/* Of units that run where and in the order that a schedule file says: a rank's own work,
+ * or the shortest way of one micro-batch. */
+static ett_pipeline_bounds custom_bounds(const ett_pipeline *p) {
+  const ett_orders *o = p->orders;
+  int slots = p->stages * p->chunks, slices = slots / o->ways;
+  double lower = INFINITY;
+  for (int way = 0; way < o->ways; way++) {
+    double through = 0;
+    for (int v = way * slices; v < (way + 1) * slices; v++)
+      through += p->forward[v] + p->backward[v] +
+                 (o->next[v] >= 0 ? p->send_forward[v] + p->send_backward[v] : 0);
+    lower = through < lower ? through : lower;
+  }
+  for (int rank = 0; rank < p->stages; rank++) {
+    double work = 0;
+    for (size_t k = o->first_unit[rank]; k < o->first_unit[rank + 1]; k++) {
+      int slot = o->units[k].chunk * p->stages + rank;
+      work += ett_order_seconds(p, slot, o->units[k].kind);
+      if (o->units[k].paired && p->forward_hidden)
+        work -= p->forward_hidden[slot] + p->backward_hidden[slot];
+    }
+    lower = work > lower ? work : lower;
+  }
+  return (ett_pipeline_bounds){lower, INFINITY};
+}
+
 ett_pipeline_bounds ett_pipeline_closed(const ett_pipeline *p) {
+  if (p->schedule == ETT_SCHEDULE_CUSTOM)
+    return custom_bounds(p);
   int slices = p->stages * p->chunks;
   double m = (double)p->micro_batches;
   double through = 0, slowest = 0, lower = 0, before = 0;
@@ -71,8 +99,8 @@ ett_pipeline_bounds ett_pipeline_closed(const ett_pipeline *p) {
         work -= p->forward_hidden[v] + p->backward_hidden[v];
       sends += (v < slices - 1 ? p->send_forward[v] : 0) +
                (v > 0 ? p->send_backward[v - 1] : 0) +
-               ett_engine_receive(p, v, slices - 1, ETT_UNIT_FORWARD) +
-               ett_engine_receive(p, v, slices - 1, ETT_UNIT_BACKWARD);
+               ett_engine_receive(p, v, ETT_UNIT_FORWARD) +
+               ett_engine_receive(p, v, ETT_UNIT_BACKWARD);
     }
     double own = before + m * work;
     lower = own > lower ? own : lower;
@@ -90,9 +118,9 @@ ett_pipeline_bounds ett_pipeline_closed(const ett_pipeline *p) {
     double forward = 0, backward = 0;
     for (int v = 0; v < slices; v++) {
       double f = p->forward[v] + (v < slices - 1 ? p->send_forward[v] : 0) +
-                 ett_engine_receive(p, v, slices - 1, ETT_UNIT_FORWARD);
+                 ett_engine_receive(p, v, ETT_UNIT_FORWARD);
       double b = p->backward[v] + (v > 0 ? p->send_backward[v - 1] : 0) +
-                 ett_engine_receive(p, v, slices - 1, ETT_UNIT_BACKWARD);
+                 ett_engine_receive(p, v, ETT_UNIT_BACKWARD);
       forward = f > forward ? f : forward;
       backward = b > backward ? b : backward;
     }

@@ -1,0 +1,283 @@
+/* Orders of ett.step: the units of a schedule file, and where they run. */
+#include <string.h>
+
+#include "bind/step/step.h"
+
+/* The arrays are behind it in the same userdata. */
+typedef struct {
+  ett_orders orders;
+  size_t *first_unit;
+  ett_unit *units;
+  double *runs;
+  int32_t *slice, *next, *prev;
+  int64_t *most;
+} orders_box;
+
+static const char *const kind_names[] = {"F", "B", "W", "BW", NULL};
+
+/* Raises what is wrong with the unit at `at`, whose first three entries follow it. */
+static void refuse_unit(lua_State *L, int at, size_t stage, size_t index) {
+  const char *got = luaL_tolstring(L, at, NULL);
+  if (lua_istable(L, at)) {
+    const char *kind = luaL_tolstring(L, at + 1, NULL);
+    const char *micro_batch = luaL_tolstring(L, at + 2, NULL);
+    got = lua_pushfstring(L, "{%s, %s, %s}", kind, micro_batch,
+                          luaL_tolstring(L, at + 3, NULL));
+  }
+  ett_err err;
+  ett_err_set(&err, ETT_ERR_ARGUMENT,
+              "stage %zu: unit %zu must be {\"F\", \"B\", \"W\" or \"BW\", micro-batch "
+              "from 1, chunk from 1} and nothing else, got %s",
+              stage, index, got);
+  ett_lua_raise(L, &err);
+}
+
+static lua_Integer get_count(lua_State *L, int at, lua_Integer most) {
+  lua_Integer value = lua_type(L, at) == LUA_TNUMBER ? lua_tointeger(L, at) : 0;
+  return value <= most ? value : 0;
+}
+
+/* Whether the table at `at` has more entries than the `count` that were read. */
+static int has_more(lua_State *L, int at, int count) {
+  for (lua_pushnil(L); lua_next(L, at); lua_pop(L, 1))
+    count--;
+  return count != 0;
+}
+
+/* Reads and pops the unit on top of the stack. */
+static ett_unit get_unit(lua_State *L, size_t stage, size_t index) {
+  int at = lua_gettop(L), is_table = lua_istable(L, at), entries = 0;
+  for (int i = 1; i <= 3; i++) {
+    lua_pushnil(L);
+    if (is_table && lua_rawgeti(L, at, i) != LUA_TNIL)
+      entries++;
+    if (is_table)
+      lua_remove(L, -2);
+  }
+  const char *name = lua_type(L, at + 1) == LUA_TSTRING ? lua_tostring(L, at + 1) : "";
+  int kind = 0;
+  while (kind_names[kind] && strcmp(kind_names[kind], name) != 0)
+    kind++;
+  lua_Integer micro_batch = get_count(L, at + 2, UINT32_MAX);
+  lua_Integer chunk =
+      lua_isnil(L, at + 3) ? 1 : get_count(L, at + 3, ETT_PIPELINE_MAX_CHUNKS);
+  if (!kind_names[kind] || micro_batch < 1 || chunk < 1 || has_more(L, at, entries))
+    refuse_unit(L, at, stage, index);
+  lua_settop(L, at - 1);
+  return (ett_unit){(uint8_t)kind, 0, (uint16_t)(chunk - 1), (uint32_t)(micro_batch - 1)};
+}
+
+/* Whether the value on top is a list of two units. */
+static int is_pair(lua_State *L) {
+  if (!lua_istable(L, -1))
+    return 0;
+  int pair = lua_rawgeti(L, -1, 1) == LUA_TTABLE;
+  lua_pop(L, 1);
+  return pair;
+}
+
+/* Reads and pops the pair on top of the stack. */
+static void get_pair(lua_State *L, ett_unit *units, int has_weight, size_t stage,
+                     size_t index) {
+  int at = lua_gettop(L);
+  int two = lua_rawlen(L, at) == 2 && !has_more(L, at, 2);
+  for (int i = 0; i < 2 && two; i++) {
+    lua_rawgeti(L, at, i + 1);
+    units[i] = get_unit(L, stage, index);
+  }
+  if (!two || units[0].kind != ETT_UNIT_FORWARD ||
+      units[1].kind != (has_weight ? ETT_UNIT_WHOLE : ETT_UNIT_BACKWARD)) {
+    ett_err err;
+    ett_err_set(&err, ETT_ERR_ARGUMENT,
+                "stage %zu: unit %zu is a pair: it must hold an \"F\" and then a \"%s\"",
+                stage, index, has_weight ? "BW" : "B");
+    ett_lua_raise(L, &err);
+  }
+  units[0].paired = 1;
+  lua_settop(L, at - 1);
+}
+
+/* Counts the units of all stages, and those of weights. */
+static size_t count_units(lua_State *L, size_t stages, int *has_weight) {
+  size_t count = 0;
+  for (size_t s = 0; s < stages; s++) {
+    lua_rawgeti(L, 1, (lua_Integer)s + 1);
+    luaL_checktype(L, -1, LUA_TTABLE);
+    size_t length = lua_rawlen(L, -1);
+    count += length;
+    for (size_t k = 0; k < length; k++) {
+      lua_rawgeti(L, -1, (lua_Integer)k + 1);
+      if (is_pair(L)) {
+        count++;
+      } else if (lua_istable(L, -1)) {
+        lua_rawgeti(L, -1, 1);
+        *has_weight |= lua_isstring(L, -1) && strcmp(lua_tostring(L, -1), "W") == 0;
+        lua_pop(L, 1);
+      }
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+  }
+  return count;
+}
+
+static int get_integer(lua_State *L, const char *name) {
+  if (lua_getfield(L, 2, name) != LUA_TNUMBER)
+    luaL_error(L, "internal error: field '%s' is missing", name);
+  int value = (int)lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return value;
+}
+
+static orders_box *new_box(lua_State *L, size_t stages, size_t count) {
+  int chunks = get_integer(L, "chunks"), ways = get_integer(L, "ways");
+  luaL_argcheck(L,
+                ways >= 1 && chunks >= 1 && chunks <= ETT_PIPELINE_MAX_CHUNKS &&
+                    chunks % ways == 0,
+                2, "must hold the same number of chunks for each way");
+  size_t slots = stages * (size_t)chunks;
+  size_t bytes = (stages + 1) * sizeof(size_t) + count * sizeof(ett_unit) +
+                 slots * (sizeof(double) + 3 * sizeof(int32_t)) +
+                 stages * sizeof(int64_t);
+  orders_box *box = lua_newuserdatauv(L, sizeof *box + bytes, 0);
+  memset(box, 0, sizeof *box + bytes);
+  box->first_unit = (size_t *)(box + 1);
+  box->most = (int64_t *)(box->first_unit + stages + 1);
+  box->runs = (double *)(box->most + stages);
+  box->units = (ett_unit *)(box->runs + slots);
+  box->slice = (int32_t *)(box->units + count);
+  box->next = box->slice + slots;
+  box->prev = box->next + slots;
+  box->orders = (ett_orders){.stages = (int)stages,
+                             .chunks = chunks,
+                             .ways = ways,
+                             .slice = box->slice,
+                             .next = box->next,
+                             .prev = box->prev,
+                             .units = box->units,
+                             .first_unit = box->first_unit,
+                             .runs = box->runs};
+  luaL_setmetatable(L, ETT_LUA_ORDERS);
+  return box;
+}
+
+/* The slices of all slots and the declared activations. */
+static void get_placement(lua_State *L, orders_box *box) {
+  ett_orders *o = &box->orders;
+  int slots = o->stages * o->chunks;
+  luaL_checktype(L, 2, LUA_TTABLE);
+  if (lua_getfield(L, 2, "slice") == LUA_TNIL)
+    luaL_error(L, "internal error: field 'slice' is missing");
+  for (int v = 0; v < slots; v++) {
+    lua_rawgeti(L, -1, v + 1);
+    box->slice[v] = (int32_t)lua_tointeger(L, -1) - 1;
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  ett_err err;
+  if (ett_orders_link(box->slice, o->stages, o->chunks, o->ways, box->next, box->prev,
+                      &err) != 0)
+    ett_lua_raise(L, &err);
+  if (lua_getfield(L, 2, "most") != LUA_TNIL) {
+    for (int rank = 0; rank < o->stages; rank++) {
+      lua_rawgeti(L, -1, rank + 1);
+      box->most[rank] = lua_tointeger(L, -1);
+      lua_pop(L, 1);
+    }
+    o->most = box->most;
+  }
+  lua_pop(L, 1);
+}
+
+/* A number that differs for different orders, but for one chance in 2^64. */
+static uint64_t identity(const ett_orders *o) {
+  uint64_t h = 0xCBF29CE484222325u;
+  size_t slots = (size_t)o->stages * (size_t)o->chunks;
+  const struct {
+    const void *at;
+    size_t bytes;
+  } parts[] = {{o->first_unit, (size_t)(o->stages + 1) * sizeof *o->first_unit},
+               {o->units, o->first_unit[o->stages] * sizeof *o->units},
+               {o->slice, slots * sizeof *o->slice},
+               {o->most, o->most ? (size_t)o->stages * sizeof *o->most : 0}};
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    for (size_t k = 0; k < parts[i].bytes; k += 4) {
+      uint32_t word;
+      memcpy(&word, (const char *)parts[i].at + k, sizeof word);
+      h = (h ^ word) * 0x100000001B3u;
+      h ^= h >> 29;
+    }
+  return (h ^ (uint64_t)o->ways) | 1;
+}
+
+/* orders({{{"F", micro_batch, chunk}, …}, …}, {chunks=, ways=, slice=, most=}): the units
+ * of every stage, in order; chunks of a stage in all ways, the slice of each slot (chunk
+ * after chunk, in it stage after stage), and the most forwards that each stage keeps. */
+static int orders_new(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_settop(L, 2);
+  size_t stages = lua_rawlen(L, 1);
+  int has_weight = 0;
+  luaL_argcheck(L, stages >= 1 && stages <= ETT_PIPELINE_MAX_STAGES, 1,
+                "must hold 1 to 4096 stages");
+  size_t count = count_units(L, stages, &has_weight);
+  luaL_argcheck(L, count <= 3 * (size_t)ETT_PIPELINE_MAX_UNITS, 1,
+                "holds too many units");
+  orders_box *box = new_box(L, stages, count);
+  ett_orders *o = &box->orders;
+  o->has_weight = has_weight;
+  get_placement(L, box);
+  size_t n = 0;
+  for (size_t s = 0; s < stages; s++) {
+    lua_rawgeti(L, 1, (lua_Integer)s + 1);
+    size_t length = lua_rawlen(L, -1);
+    box->first_unit[s] = n;
+    for (size_t k = 0; k < length; k++) {
+      lua_rawgeti(L, -1, (lua_Integer)k + 1);
+      if (is_pair(L)) {
+        get_pair(L, &box->units[n], has_weight, s + 1, k + 1);
+        o->has_pairs = 1;
+        n += 2;
+      } else {
+        box->units[n++] = get_unit(L, s + 1, k + 1);
+      }
+    }
+    lua_pop(L, 1);
+    for (size_t k = box->first_unit[s]; k < n; k++)
+      if (box->units[k].kind == ETT_UNIT_FORWARD && box->units[k].chunk < o->chunks)
+        box->runs[box->units[k].chunk * stages + s]++;
+  }
+  box->first_unit[stages] = n;
+  o->identity = identity(o);
+  return 1;
+}
+
+const ett_orders *ett_step_lua_orders_of(lua_State *L, int index) {
+  lua_getfield(L, index, "orders");
+  const orders_box *box = luaL_checkudata(L, -1, ETT_LUA_ORDERS);
+  return &box->orders;
+}
+
+/* orders:properties(): whether it has pairs, and weight units. */
+static int orders_properties(lua_State *L) {
+  const orders_box *box = luaL_checkudata(L, 1, ETT_LUA_ORDERS);
+  lua_pushboolean(L, box->orders.has_pairs);
+  lua_pushboolean(L, box->orders.has_weight);
+  return 2;
+}
+
+static const luaL_Reg orders_methods[] = {
+    {"properties", orders_properties},
+    {NULL, NULL},
+};
+
+static const luaL_Reg functions[] = {
+    {"orders", orders_new},
+    {NULL, NULL},
+};
+
+void ett_step_lua_open_orders(lua_State *L) {
+  ett_lua_type(L, ETT_LUA_ORDERS, orders_methods, NULL);
+  luaL_setfuncs(L, functions, 0);
+}

@@ -1,0 +1,444 @@
+/* The event engine: every unit as early as its order allows. */
+#include "step/pipeline/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One unit of a slot: how long it takes its rank, and where it leaves its traces. */
+typedef struct ett_timing {
+  double seconds, receive, send;
+  uint32_t last; /* its place in last_start and last_end */
+  uint32_t link; /* 0: forward, 1: backward, 2: it sends nothing */
+} ett_timing;
+
+ett_pipeline_workspace *ett_pipeline_workspace_new(void) {
+  return calloc(1, sizeof(ett_pipeline_workspace));
+}
+
+void ett_pipeline_workspace_free(ett_pipeline_workspace *workspace) {
+  if (!workspace)
+    return;
+  for (int i = 0; i < ETT_KEPT_TAPES; i++)
+    ett_pipeline_tape_free(&workspace->kept[i].tape);
+  free(workspace->memory);
+  free(workspace->timing);
+  free(workspace);
+}
+
+/* A workspace keeps at most this many events of other schedules. */
+#define KEPT_EVENTS (1 << 22)
+
+/* The tape of a pipeline, from the workspace where it has it. */
+static const ett_pipeline_tape *tape_of(const ett_pipeline *p, ett_pipeline_workspace *w,
+                                        int whole, ett_err *err) {
+  /* Groups of 1F1B only name cells. */
+  int64_t group = p->schedule == ETT_SCHEDULE_INTERLEAVED ? p->group : 4;
+  ett_kept_tape key = {.schedule = p->schedule,
+                       .stages = p->stages,
+                       .chunks = p->chunks,
+                       .pairs = p->forward_hidden != NULL,
+                       .weight = p->weight != NULL,
+                       .whole = whole,
+                       .micro_batches = p->micro_batches,
+                       .group = group,
+                       .identity = p->orders ? p->orders->identity : 0};
+  ett_kept_tape *oldest = &w->kept[0];
+  size_t events = 0;
+  for (int i = 0; i < ETT_KEPT_TAPES; i++) {
+    ett_kept_tape *k = &w->kept[i];
+    if (k->used && k->schedule == key.schedule && k->stages == key.stages &&
+        k->chunks == key.chunks && k->pairs == key.pairs && k->weight == key.weight &&
+        k->whole == key.whole && k->micro_batches == key.micro_batches &&
+        k->group == key.group && k->identity == key.identity) {
+      k->used = ++w->uses;
+      return &k->tape;
+    }
+    events += k->tape.capacity;
+    if (k->used < oldest->used)
+      oldest = k;
+  }
+  for (int i = 0; events > KEPT_EVENTS && i < ETT_KEPT_TAPES; i++) {
+    ett_pipeline_tape_free(&w->kept[i].tape);
+    w->kept[i].used = 0;
+  }
+  key.tape = oldest->tape;
+  *oldest = key;
+  if (ett_pipeline_tape_build(p, whole, group, &oldest->tape, err) != 0)
+    return NULL;
+  oldest->used = ++w->uses;
+  return &oldest->tape;
+}
+
+/* Fills in the seconds of every unit. */
+static int time_units(const ett_pipeline *p, ett_pipeline_workspace *w, ett_err *err) {
+  int slots = p->stages * p->chunks;
+  size_t count = (size_t)slots * ETT_UNIT_KINDS;
+  if (w->timings < count) {
+    ett_timing *timing = realloc(w->timing, count * sizeof *timing);
+    if (!timing)
+      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %d slots", slots);
+    w->timing = timing;
+    w->timings = count;
+  }
+  for (int v = 0; v < slots; v++)
+    for (int kind = 0; kind < ETT_UNIT_KINDS; kind++) {
+      int forward = kind == ETT_UNIT_FORWARD, weight = kind == ETT_UNIT_WEIGHT;
+      int to = forward ? ett_order_after(p, v) : ett_order_before(p, v);
+      int sends = !weight && to >= 0;
+      double send = forward ? p->send_forward[v] : sends ? p->send_backward[to] : 0;
+      w->timing[(size_t)v * ETT_UNIT_KINDS + (size_t)kind] =
+          (ett_timing){.seconds = ett_order_seconds(p, v, kind),
+                       .receive = ett_engine_receive(p, v, kind),
+                       .send = sends ? send : 0,
+                       .last = (uint32_t)(forward ? slots : v),
+                       .link = sends ? !forward : 2};
+    }
+  return 0;
+}
+
+/* A forward and a backward of another micro-batch together: their seconds. */
+static double pair_seconds(const ett_pipeline *p, const ett_event *f, const ett_event *b,
+                           double hidden[2]) {
+  int fs = (int)(f->unit / ETT_UNIT_KINDS), bs = (int)(b->unit / ETT_UNIT_KINDS);
+  hidden[0] = ett_order_hidden(p->forward_hidden, fs, bs);
+  hidden[1] = ett_order_hidden(p->backward_hidden, fs, bs);
+  return ett_order_seconds(p, fs, (int)(f->unit % ETT_UNIT_KINDS)) +
+         ett_order_seconds(p, bs, (int)(b->unit % ETT_UNIT_KINDS)) - hidden[0] -
+         hidden[1];
+}
+
+/* Runs some events. kept: NULL, or per rank where to write when its next unit begins. */
+static inline __attribute__((always_inline)) void
+run_events(const ett_engine *e, const ett_timing *timing, const ett_event *event,
+           size_t count, const int blocking, const int receives, double **kept) {
+  double *restrict cells = e->cells;
+  double *restrict clock = e->clock;
+  for (const ett_event *stop = event + count; event < stop; event++) {
+    const ett_timing *t = &timing[event->unit];
+    double free = clock[event->rank], input = cells[event->in];
+    double start = free > input ? free : input, end;
+    if (receives)
+      start += t->receive;
+    const ett_event *last = event + event->paired;
+    if (last != event) { /* begins when both inputs are there */
+      double hidden[2], other = cells[last->in];
+      start = free > input ? free : input;
+      start = start > other ? start : other;
+      if (receives)
+        start += t->receive + timing[last->unit].receive;
+      end = start + pair_seconds(e->p, event, last, hidden);
+    } else {
+      end = start + t->seconds;
+    }
+    double now = end; /* messages that block leave one behind the other */
+    for (;; event++, t = &timing[event->unit]) {
+      e->last_start[t->last] = start;
+      e->last_end[t->last] = end;
+      if (kept)
+        *kept[event->rank]++ = start;
+      if (blocking) {
+        double sent = now + t->send;
+        cells[event->out] = receives ? now : sent;
+        now = sent;
+      } else {
+        double *link = &e->link[t->link][event->rank];
+        double begin = *link > end ? *link : end;
+        *link = begin + t->send;
+        cells[event->out] = *link;
+      }
+      if (event == last)
+        break;
+    }
+    clock[last->rank] = now;
+  }
+}
+
+static void run_part(const ett_engine *e, const ett_timing *timing,
+                     const ett_event *events, size_t count, double **kept) {
+  if (e->p->blocking_receives)
+    run_events(e, timing, events, count, 1, 1, kept);
+  else if (e->p->blocking_sends)
+    run_events(e, timing, events, count, 1, 0, kept);
+  else
+    run_events(e, timing, events, count, 0, 0, kept);
+}
+
+/* Rounding of sums that repeat: relative, of the time so far. */
+#define SAME_TIME 4e-15
+
+/* Whether now is before plus delta, to rounding. */
+static int moved_by(double now, double before, double delta) {
+  return fabs(now - before - delta) <= SAME_TIME * now;
+}
+
+/* Runs the period of a tape again and again. The state after it is a max-plus linear
+ * function of the state before, so once a period has moved every time by the same delta,
+ * each further one does. */
+static void run_periods(const ett_engine *e, const ett_pipeline_tape *tape,
+                        const ett_timing *timing) {
+  const ett_event *events = tape->events + tape->head;
+  size_t stages = (size_t)e->p->stages, state = (size_t)(e->busy - e->clock);
+  for (int64_t left = tape->repeats; left > 0; left--) {
+    int compares = left > 1 && left < tape->repeats;
+    memcpy(e->before, e->clock, state * sizeof *e->before);
+    run_part(e, timing, events, tape->period, NULL);
+    if (!compares)
+      continue;
+    double delta = e->clock[0] - e->before[0];
+    int same = 1;
+    for (size_t r = 0; r < stages && same; r++)
+      same = moved_by(e->clock[r], e->before[r], delta);
+    for (size_t k = 0; k < tape->period && same; k++) {
+      size_t cell = (size_t)(e->cells - e->clock) + events[k].out;
+      if (events[k].out != ETT_CELL_SINK)
+        same = moved_by(e->clock[cell], e->before[cell], delta);
+    }
+    for (size_t r = stages; r < 3 * stages && same; r++) /* links in use */
+      same = e->clock[r] == 0 || moved_by(e->clock[r], e->before[r], delta);
+    if (!same)
+      continue;
+    double further = (double)(left - 1) * delta;
+    for (size_t i = 0; i < state; i++)
+      if (e->clock[i] != 0)
+        e->clock[i] += further;
+    e->cells[ETT_CELL_ZERO] = 0;
+    return;
+  }
+}
+
+static void add_pairs(const ett_engine *e, const ett_event *event, size_t count,
+                      double runs) {
+  for (size_t k = 0; k < count; k++)
+    if (event[k].paired) {
+      double hidden[2];
+      pair_seconds(e->p, &event[k], &event[k + 1], hidden);
+      e->hidden_forward[event[k].rank] += runs * hidden[0];
+      e->hidden_backward[event[k].rank] += runs * hidden[1];
+    }
+}
+
+/* What a run leaves besides its times: busy and hidden seconds. */
+static void add_up(const ett_engine *e, const ett_pipeline_tape *tape) {
+  const ett_pipeline *p = e->p;
+  for (int v = 0; v < p->stages * p->chunks; v++)
+    e->busy[v % p->stages] +=
+        (p->orders ? p->orders->runs[v] : (double)p->micro_batches) *
+        (p->forward[v] + p->backward[v] + (p->weight ? p->weight[v] : 0));
+  if (p->forward_hidden) {
+    add_pairs(e, tape->events, tape->head, 1);
+    add_pairs(e, tape->events + tape->head, tape->period, (double)tape->repeats);
+    add_pairs(e, tape->events + tape->head + tape->period, tape->tail, 1);
+    for (int rank = 0; rank < p->stages; rank++)
+      e->busy[rank] -= e->hidden_forward[rank] + e->hidden_backward[rank];
+  }
+}
+
+static void finish(const ett_engine *e, ett_pipeline_result *result) {
+  double makespan = 0;
+  for (int rank = 0; rank < e->p->stages; rank++) {
+    /* A send that does not block is still part of the step. */
+    double end = e->clock[rank];
+    end = e->link[0][rank] > end ? e->link[0][rank] : end;
+    end = e->link[1][rank] > end ? e->link[1][rank] : end;
+    e->clock[rank] = end;
+    makespan = end > makespan ? end : makespan;
+  }
+  *result = (ett_pipeline_result){makespan,          e->busy,           e->clock,
+                                  e->last_start,     e->last_end,       e->unit_start,
+                                  e->hidden_forward, e->hidden_backward};
+}
+
+int ett_engine_open(ett_engine *e, const ett_pipeline *p, ett_pipeline_workspace *w,
+                    const ett_pipeline_tape *tape, size_t units, ett_err *err) {
+  size_t ranks = (size_t)p->stages, slots = ranks * (size_t)p->chunks;
+  size_t cells = tape ? tape->cells : 0;
+  size_t state = 4 * ranks + 2 * (slots + 1) + cells, all = state + 3 * ranks + units;
+  if (tape && tape->period)
+    all += state;
+  if (w->doubles < all) {
+    double *memory = realloc(w->memory, all * sizeof *memory);
+    if (!memory)
+      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu pipeline units",
+                         all);
+    w->memory = memory;
+    w->doubles = all;
+  }
+  double *at = w->memory;
+  memset(at, 0, all * sizeof *at);
+  e->p = p;
+  e->clock = at, at += ranks;
+  for (int l = 0; l < 3; l++, at += ranks)
+    e->link[l] = at;
+  e->last_start = at, at += slots + 1;
+  e->last_end = at, at += slots + 1;
+  e->cells = at, at += cells;
+  e->busy = at, at += ranks;
+  e->hidden_forward = at, at += ranks;
+  e->hidden_backward = at, at += ranks;
+  e->unit_start = units ? at : NULL, at += units;
+  e->before = at;
+  if (p->start)
+    memcpy(e->clock, p->start, ranks * sizeof *at);
+  return 0;
+}
+
+/* 1F1B without a tape: in round t stage s runs forward t and then backward
+ * t - (stages - 1 - s). Forwards need the stage before in the same round, backwards the
+ * stage behind in the round before, so two passes over the stages do a round, with the
+ * same additions and maxima as the general engine. */
+typedef struct rounds {
+  const ett_engine *e;
+  double *gradient;  /* per stage: when its next backward's input arrives */
+  double *before[2]; /* clocks and gradients of the round before; links follow each */
+} rounds;
+
+static inline double send(const double *restrict seconds, double *restrict link, int at,
+                          double end, int rank) {
+  double start = link[rank] > end ? link[rank] : end;
+  return link[rank] = start + seconds[at];
+}
+
+static inline __attribute__((always_inline)) void
+one_round(const rounds *r, int64_t t, const int blocking, const int receives) {
+  const ett_engine *e = r->e;
+  const ett_pipeline *p = e->p;
+  const int stages = p->stages;
+  const int64_t m = p->micro_batches;
+  const double *forward = p->forward, *backward = p->backward;
+  const double *send_forward = p->send_forward, *send_backward = p->send_backward;
+  double *restrict clock = e->clock, *restrict gradient = r->gradient;
+  double *restrict last_start = e->last_start, *restrict last_end = e->last_end;
+  double input = 0;
+  for (int s = 0; s < stages && t < m; s++) {
+    double start = clock[s] > input ? clock[s] : input;
+    if (receives && s > 0)
+      start += send_forward[s - 1];
+    double end = start + forward[s];
+    clock[s] = end;
+    if (s == stages - 1) {
+      gradient[s] = end;
+    } else if (blocking) {
+      clock[s] = end + send_forward[s];
+      input = receives ? end : clock[s];
+    } else {
+      input = send(send_forward, e->link[0], s, end, s);
+    }
+  }
+  int first = t < stages - 1 ? (int)(stages - 1 - t) : 0;
+  /* Micro-batch t - (stages - 1 - s) < m: the rear stages are through first. */
+  int64_t over = t - m; /* largest finished index of the last stage */
+  int last = over >= 0 ? stages - 1 - (int)(over + 1) : stages - 1;
+  for (int s = first; s <= last; s++) {
+    double start = clock[s] > gradient[s] ? clock[s] : gradient[s];
+    if (receives && s < stages - 1)
+      start += send_backward[s];
+    double end = start + backward[s];
+    clock[s] = end;
+    last_start[s] = start;
+    last_end[s] = end;
+    if (s == 0)
+      continue;
+    if (blocking) {
+      clock[s] = end + send_backward[s - 1];
+      gradient[s - 1] = receives ? end : clock[s];
+    } else {
+      gradient[s - 1] = send(send_backward, e->link[1], s - 1, end, s);
+    }
+  }
+}
+
+/* After round t: how many rounds the state may be moved at once; 0: none. */
+static int64_t skip_rounds(const rounds *r, int64_t t) {
+  const ett_engine *e = r->e;
+  size_t stages = (size_t)e->p->stages;
+  int64_t first = e->p->stages - 1, left = e->p->micro_batches - 2 - t;
+  if (t < first || left < 8)
+    return 0;
+  if ((t - first) % 8 == 6) { /* every eighth round is compared with the one before */
+    memcpy(r->before[0], e->clock, 3 * stages * sizeof *e->clock);
+    memcpy(r->before[1], r->gradient, stages * sizeof *r->gradient);
+    return 0;
+  }
+  if ((t - first) % 8 != 7)
+    return 0;
+  double delta = e->clock[0] - r->before[0][0];
+  for (size_t s = 0; s < stages; s++)
+    if (!moved_by(e->clock[s], r->before[0][s], delta) ||
+        !moved_by(r->gradient[s], r->before[1][s], delta))
+      return 0;
+  for (size_t i = stages; i < 3 * stages; i++)
+    if (e->clock[i] != 0 && !moved_by(e->clock[i], r->before[0][i], delta))
+      return 0;
+  double further = (double)left * delta;
+  for (size_t s = 0; s < stages; s++) {
+    e->clock[s] += further;
+    r->gradient[s] += further;
+  }
+  for (size_t i = stages; i < 3 * stages; i++)
+    if (e->clock[i] != 0)
+      e->clock[i] += further;
+  return left;
+}
+
+static void run_1f1b(const ett_engine *e) {
+  const ett_pipeline *p = e->p;
+  size_t stages = (size_t)p->stages;
+  rounds r = {.e = e, .gradient = e->unit_start};
+  r.before[0] = r.gradient + stages;
+  r.before[1] = r.before[0] + 3 * stages;
+  for (int s = 0; s < p->stages; s++)
+    e->busy[s] = (double)p->micro_batches * (p->forward[s] + p->backward[s]);
+  for (int64_t t = 0; t < p->micro_batches + p->stages - 1; t++) {
+    if (p->blocking_receives)
+      one_round(&r, t, 1, 1);
+    else if (p->blocking_sends)
+      one_round(&r, t, 1, 0);
+    else
+      one_round(&r, t, 0, 0);
+    t += skip_rounds(&r, t);
+  }
+}
+
+int ett_pipeline_run(const ett_pipeline *p, ett_pipeline_workspace *w, int keep_units,
+                     ett_pipeline_result *result, ett_err *err) {
+  if (ett_pipeline_check(p, err) != 0)
+    return -1;
+  if (p->orders && p->orders->has_weight != (p->weight != NULL))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "weight seconds and W units need each other: the orders hold %s",
+                       p->orders->has_weight ? "W units" : "none");
+  ett_engine e;
+  if (p->schedule == ETT_SCHEDULE_1F1B && !keep_units && !p->weight &&
+      !p->forward_hidden) {
+    if (ett_engine_open(&e, p, w, NULL, 5 * (size_t)p->stages, err) != 0)
+      return -1;
+    run_1f1b(&e);
+    e.unit_start = NULL;
+    finish(&e, result);
+    return 0;
+  }
+  const ett_pipeline_tape *tape = tape_of(p, w, keep_units, err);
+  size_t units = keep_units && tape ? tape->head : 0;
+  if (!tape || time_units(p, w, err) != 0 ||
+      ett_engine_open(&e, p, w, tape, units, err) != 0)
+    return -1;
+  double **kept = NULL;
+  if (keep_units) {
+    kept = malloc((size_t)p->stages * sizeof *kept);
+    if (!kept)
+      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %d stages",
+                         p->stages);
+    kept[0] = e.unit_start;
+    for (int rank = 1; rank < p->stages; rank++)
+      kept[rank] = kept[rank - 1] + ett_pipeline_unit_count(p, rank - 1);
+  }
+  run_part(&e, w->timing, tape->events, tape->head, kept);
+  if (tape->period)
+    run_periods(&e, tape, w->timing);
+  run_part(&e, w->timing, tape->events + tape->head + tape->period, tape->tail, NULL);
+  free(kept);
+  add_up(&e, tape);
+  finish(&e, result);
+  return 0;
+}

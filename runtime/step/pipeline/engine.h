@@ -1,0 +1,55 @@
+/* engine.h - arrays of the event engine and the closed forms; inside
+ * runtime/step/pipeline only. */
+#ifndef ETT_STEP_ENGINE_H
+#define ETT_STEP_ENGINE_H
+
+#include "step/pipeline/walk.h"
+
+/* A tape that is kept, and what it was made for. */
+typedef struct ett_kept_tape {
+  ett_pipeline_tape tape;
+  ett_schedule_kind schedule;
+  int stages, chunks, pairs, weight, whole;
+  int64_t micro_batches, group;
+  uint64_t identity;
+  size_t used; /* when */
+} ett_kept_tape;
+
+enum { ETT_KEPT_TAPES = 32 };
+
+struct ett_pipeline_workspace {
+  double *memory;
+  size_t doubles;
+  struct ett_timing *timing;
+  size_t timings;
+  ett_kept_tape kept[ETT_KEPT_TAPES];
+  size_t uses;
+};
+
+/* The running state of one pipeline, and what it leaves. */
+typedef struct ett_engine {
+  const ett_pipeline *p;
+  double *clock, *link[3];       /* per rank; links: forward, backward, none */
+  double *last_start, *last_end; /* per slot, and one for units that do not count */
+  double *cells;
+  double *busy, *hidden_forward, *hidden_backward; /* per rank */
+  double *before; /* clock, links and cells one period ago; NULL: no periods */
+  double *unit_start;
+} ett_engine;
+
+/* Seconds that a rank spends receiving the input of a unit. */
+static inline double ett_engine_receive(const ett_pipeline *p, int slot, int kind) {
+  if (!p->blocking_receives || kind == ETT_UNIT_WEIGHT)
+    return 0;
+  int before = ett_order_before(p, slot), after = ett_order_after(p, slot);
+  if (kind == ETT_UNIT_FORWARD)
+    return before >= 0 ? p->send_forward[before] : 0;
+  return after >= 0 ? p->send_backward[slot] : 0;
+}
+
+/* Places the engine's arrays in the workspace and sets their start values. tape: NULL for
+ * closed forms. units: of which unit_start is kept. */
+int ett_engine_open(ett_engine *e, const ett_pipeline *p, ett_pipeline_workspace *w,
+                    const ett_pipeline_tape *tape, size_t units, ett_err *err);
+
+#endif

@@ -1,0 +1,287 @@
+/* Checks of pipelines and orders, and what an order keeps in memory. */
+#include "step/pipeline/order.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int ett_pipeline_check(const ett_pipeline *p, ett_err *err) {
+  if (p->stages < 1 || p->stages > ETT_PIPELINE_MAX_STAGES)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "pipeline stages must be 1 to %d, got %d",
+                       ETT_PIPELINE_MAX_STAGES, p->stages);
+  if (p->chunks < 1 || p->chunks > ETT_PIPELINE_MAX_CHUNKS)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "chunks a stage must be 1 to %d, got %d",
+                       ETT_PIPELINE_MAX_CHUNKS, p->chunks);
+  if (p->micro_batches < 1 || p->micro_batches > UINT32_MAX)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "micro-batches must be 1 to 2^32-1, got %lld",
+                       (long long)p->micro_batches);
+  if ((double)p->micro_batches * p->stages * p->chunks > ETT_PIPELINE_MAX_UNITS)
+    return ett_err_set(err, ETT_ERR_LIMIT,
+                       "micro-batches * stages * chunks must be at most %d, got %.0f",
+                       ETT_PIPELINE_MAX_UNITS,
+                       (double)p->micro_batches * p->stages * p->chunks);
+  if ((p->schedule == ETT_SCHEDULE_GPIPE || p->schedule == ETT_SCHEDULE_1F1B) &&
+      p->chunks != 1)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "this schedule holds one chunk a stage, got %d; use interleaved",
+                       p->chunks);
+  if (p->schedule == ETT_SCHEDULE_CUSTOM &&
+      (p->orders->stages != p->stages || p->orders->chunks != p->chunks))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "the orders hold %d stages of %d chunks, the plan %d of %d",
+                       p->orders->stages, p->orders->chunks, p->stages, p->chunks);
+  if (p->blocking_receives && !p->blocking_sends)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "blocking receives need blocking sends");
+  if (p->forward_hidden && p->schedule != ETT_SCHEDULE_CUSTOM &&
+      (p->schedule == ETT_SCHEDULE_GPIPE || p->weight || !p->backward_hidden))
+    return ett_err_set(
+        err, ETT_ERR_ARGUMENT,
+        "paired units need the schedule 1f1b or interleaved, without W units");
+  if (p->schedule == ETT_SCHEDULE_INTERLEAVED && p->group < 1)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "a group of the interleaved schedule has at least 1 micro-batch, "
+                       "got %lld",
+                       (long long)p->group);
+  return 0;
+}
+
+size_t ett_pipeline_unit_count(const ett_pipeline *p, int rank) {
+  if (p->schedule == ETT_SCHEDULE_CUSTOM)
+    return p->orders->first_unit[rank + 1] - p->orders->first_unit[rank];
+  return 2 * (size_t)p->micro_batches * (size_t)p->chunks;
+}
+
+/* The n-th forward or backward of the interleaved order. */
+static ett_unit nth(const ett_pipeline *p, int64_t n, int kind) {
+  int64_t full = p->micro_batches / p->group * p->group, size = p->group, first = 0;
+  if (n >= full * p->chunks) {
+    n -= full * p->chunks;
+    first = full;
+    size = p->micro_batches - full;
+  }
+  int64_t turn = size * p->chunks, chunk = n % turn / size;
+  if (kind == ETT_UNIT_BACKWARD)
+    chunk = p->chunks - 1 - chunk;
+  return (ett_unit){(uint8_t)kind, 0, (uint16_t)chunk,
+                    (uint32_t)(first + n / turn * size + n % size)};
+}
+
+ett_unit ett_pipeline_unit(const ett_pipeline *p, int rank, size_t at) {
+  if (p->schedule == ETT_SCHEDULE_CUSTOM)
+    return p->orders->units[p->orders->first_unit[rank] + at];
+  int64_t k = (int64_t)at, forwards = p->micro_batches * p->chunks;
+  int64_t warm = ett_order_warm_up(p, rank), steady = k - warm, n;
+  int backward = k >= 2 * forwards - warm || (steady >= 0 && steady % 2 == 1);
+  if (k < warm)
+    n = k;
+  else if (k < 2 * forwards - warm) /* steady: one forward, one backward */
+    n = steady / 2 + (backward ? 0 : warm);
+  else
+    n = k - forwards;
+  int kind = backward ? ETT_UNIT_BACKWARD : ETT_UNIT_FORWARD;
+  ett_unit u = {(uint8_t)kind, 0, 0, (uint32_t)n};
+  if (p->chunks > 1)
+    u = nth(p, n, kind);
+  u.paired = (uint8_t)(p->forward_hidden && !backward && steady >= 0);
+  return u;
+}
+
+double ett_pipeline_unit_seconds(const ett_pipeline *p, int rank, size_t k) {
+  ett_unit u = ett_pipeline_unit(p, rank, k), other = u;
+  int pair = u.paired;
+  if (pair) {
+    other = ett_pipeline_unit(p, rank, k + 1);
+  } else if (k > 0) {
+    other = ett_pipeline_unit(p, rank, k - 1);
+    pair = other.paired;
+  }
+  int slot = u.chunk * p->stages + rank;
+  if (!pair)
+    return ett_order_seconds(p, slot, u.kind);
+  int beside = other.chunk * p->stages + rank;
+  int f = u.kind == ETT_UNIT_FORWARD ? slot : beside, b = f == slot ? beside : slot;
+  int backward = u.kind == ETT_UNIT_FORWARD ? other.kind : u.kind;
+  return p->forward[f] + ett_order_seconds(p, b, backward) -
+         ett_order_hidden(p->forward_hidden, f, b) -
+         ett_order_hidden(p->backward_hidden, f, b);
+}
+
+const char *ett_order_describe(ett_unit u, char text[ETT_ORDER_TEXT]) {
+  static const char *const names[] = {"F", "B", "W", "BW"};
+  snprintf(text, ETT_ORDER_TEXT, "{\"%s\", %" PRIu64 ", %d}",
+           u.kind < ETT_UNIT_KINDS ? names[u.kind] : "?", (uint64_t)u.micro_batch + 1,
+           u.chunk + 1);
+  return text;
+}
+
+int ett_orders_link(const int32_t *slice, int stages, int chunks, int ways, int32_t *next,
+                    int32_t *prev, ett_err *err) {
+  int slots = stages * chunks, slices = slots / ways;
+  int32_t *holder = malloc((size_t)slices * sizeof *holder);
+  if (!holder)
+    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %d slices", slices);
+  int status = 0;
+  for (int way = 0; way < ways && status == 0; way++) {
+    for (int s = 0; s < slices; s++)
+      holder[s] = -1;
+    for (int v = way * slices; v < (way + 1) * slices && status == 0; v++) {
+      int32_t s = slice[v];
+      if (s < 0 || s >= slices)
+        status = ett_err_set(err, ETT_ERR_ARGUMENT,
+                             "stage %d: chunk %d holds slice %d, of slices 1 to %d",
+                             v % stages + 1, v / stages + 1, s + 1, slices);
+      else if (holder[s] >= 0)
+        status = ett_err_set(err, ETT_ERR_ARGUMENT,
+                             "slice %d is on stage %d, chunk %d, and on stage %d, chunk "
+                             "%d, of one way",
+                             s + 1, holder[s] % stages + 1, holder[s] / stages + 1,
+                             v % stages + 1, v / stages + 1);
+      else
+        holder[s] = v;
+    }
+    for (int s = 0; s < slices && status == 0; s++) {
+      next[holder[s]] = s + 1 < slices ? holder[s + 1] : -1;
+      prev[holder[s]] = s > 0 ? holder[s - 1] : -1;
+    }
+  }
+  free(holder);
+  return status;
+}
+
+/* What has run of a micro-batch on a slot: bits by kind. A whole backward is both. */
+enum { FORWARD = 1, BACKWARD = 2, WEIGHT = 4 };
+
+static int bits_of(const ett_orders *o, int kind) {
+  if (kind == ETT_UNIT_WHOLE)
+    return BACKWARD | WEIGHT;
+  if (kind == ETT_UNIT_BACKWARD && !o->has_weight)
+    return BACKWARD | WEIGHT;
+  return 1 << kind;
+}
+
+/* Checks one unit, and marks it. */
+static int check_unit(const ett_orders *o, size_t micro_batches, unsigned char *seen,
+                      int rank, size_t k, ett_err *err) {
+  char text[ETT_ORDER_TEXT];
+  ett_unit u = o->units[k];
+  size_t at = k - o->first_unit[rank] + 1;
+  if (u.kind >= ETT_UNIT_KINDS || u.chunk >= o->chunks || u.micro_batch >= micro_batches)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "stage %d: unit %zu, %s, is outside the plan, which has %zu "
+                       "micro-batches and %d chunks a stage",
+                       rank + 1, at, ett_order_describe(u, text), micro_batches,
+                       o->chunks);
+  unsigned char *mark =
+      &seen[((size_t)u.chunk * (size_t)o->stages + (size_t)rank) * micro_batches +
+            u.micro_batch];
+  int bits = bits_of(o, u.kind);
+  if (*mark & bits)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "stage %d: unit %zu, %s, appears twice",
+                       rank + 1, at, ett_order_describe(u, text));
+  *mark |= (unsigned char)bits;
+  return 0;
+}
+
+/* Each micro-batch takes the way on which any unit of it runs, or none and lacks it. */
+static int check_ways(const ett_orders *o, size_t micro_batches,
+                      const unsigned char *seen, ett_err *err) {
+  char text[ETT_ORDER_TEXT];
+  size_t stages = (size_t)o->stages, slots = stages * (size_t)o->chunks;
+  size_t slices = slots / (size_t)o->ways;
+  for (size_t m = 0; m < micro_batches; m++) {
+    size_t way = SIZE_MAX, v;
+    for (v = 0; v < slots; v++) {
+      if (!seen[v * micro_batches + m])
+        continue;
+      if (way != SIZE_MAX && v / slices != way)
+        return ett_err_set(err, ETT_ERR_ARGUMENT,
+                           "stage %zu: micro-batch %zu runs on chunk %zu and, of another "
+                           "way, on chunk %zu",
+                           v % stages + 1, m + 1, v / stages + 1,
+                           way * slices / stages + 1);
+      way = v / slices;
+    }
+    if (way == SIZE_MAX)
+      way = 0;
+    for (v = way * slices; v < (way + 1) * slices; v++) {
+      int mark = seen[v * micro_batches + m];
+      if (mark == (FORWARD | BACKWARD | WEIGHT))
+        continue;
+      int kind = !(mark & FORWARD)    ? ETT_UNIT_FORWARD
+                 : !(mark & BACKWARD) ? ETT_UNIT_BACKWARD
+                                      : ETT_UNIT_WEIGHT;
+      ett_unit u = {(uint8_t)kind, 0, (uint16_t)(v / stages), (uint32_t)m};
+      return ett_err_set(err, ETT_ERR_ARGUMENT, "stage %zu lacks unit %s", v % stages + 1,
+                         ett_order_describe(u, text));
+    }
+  }
+  return 0;
+}
+
+/* A rank keeps no more forwards than it declares. */
+static int check_most(const ett_orders *o, int rank, ett_err *err) {
+  int64_t held = 0;
+  for (size_t k = o->first_unit[rank]; k < o->first_unit[rank + 1]; k++) {
+    ett_unit u = o->units[k];
+    held += u.kind == ETT_UNIT_FORWARD;
+    if (held > o->most[rank]) {
+      char text[ETT_ORDER_TEXT];
+      return ett_err_set(
+          err, ETT_ERR_ARGUMENT,
+          "stage %d: unit %zu, %s, keeps the activations of %lld forwards, "
+          "the schedule declares at most %lld",
+          rank + 1, k - o->first_unit[rank] + 1, ett_order_describe(u, text),
+          (long long)held, (long long)o->most[rank]);
+    }
+    held -= (bits_of(o, u.kind) & WEIGHT) != 0;
+  }
+  return 0;
+}
+
+int ett_orders_check(const ett_orders *o, int64_t micro_batches, ett_err *err) {
+  size_t slots = (size_t)o->stages * (size_t)o->chunks, m = (size_t)micro_batches;
+  unsigned char *seen = calloc(slots * m, 1);
+  if (!seen)
+    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to check a schedule");
+  int status = 0;
+  for (int rank = 0; rank < o->stages && status == 0; rank++)
+    for (size_t k = o->first_unit[rank]; k < o->first_unit[rank + 1] && status == 0; k++)
+      status = check_unit(o, m, seen, rank, k, err);
+  if (status == 0)
+    status = check_ways(o, m, seen, err);
+  for (int rank = 0; rank < o->stages && status == 0 && o->most; rank++)
+    status = check_most(o, rank, err);
+  free(seen);
+  return status;
+}
+
+double ett_pipeline_peak_in_flight(const ett_pipeline *p, int rank,
+                                   const double *weight) {
+  if (p->schedule == ETT_SCHEDULE_GPIPE || p->schedule == ETT_SCHEDULE_1F1B) {
+    double in_flight = (double)p->micro_batches;
+    double most = (double)ett_order_warm_up(p, rank) + 1;
+    if (p->schedule == ETT_SCHEDULE_1F1B && in_flight > most)
+      in_flight = most;
+    return in_flight * weight[rank];
+  }
+  double held = 0, peak = 0;
+  ett_pipeline few = *p;
+  if (p->schedule == ETT_SCHEDULE_INTERLEAVED) { /* it repeats itself every group */
+    int64_t enough = 2 * (int64_t)p->stages / (p->chunks * p->group) + 4;
+    if (p->micro_batches / p->group > enough)
+      few.micro_batches = enough * p->group + p->micro_batches % p->group;
+  }
+  for (ett_cursor c = ett_order_open(&few, rank, p->group); !ett_order_done(&c);
+       ett_order_next(&c)) {
+    ett_unit u = ett_order_peek(&c);
+    double bytes = weight[u.chunk * p->stages + rank];
+    if (u.kind == ETT_UNIT_FORWARD)
+      held += bytes;
+    else if (u.kind == ETT_UNIT_WHOLE ||
+             u.kind == (p->weight ? ETT_UNIT_WEIGHT : ETT_UNIT_BACKWARD))
+      held -= bytes;
+    peak = held > peak ? held : peak;
+  }
+  return peak;
+}
