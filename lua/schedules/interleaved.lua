@@ -7,7 +7,7 @@ local schedule = { name = "interleaved", summary = "1F1B over vp model chunks a 
 ---@param p table a plan: pp, vp, micro_batches, interleave_group
 function schedule.order(stage, p)
   local m, total, group = p.micro_batches, p.micro_batches * p.vp, p.interleave_group or p.pp
-  while m > group and m % group > 0 and m % group < p.pp do group = group + 1 end -- Megatron-LM refuses smaller last groups
+  while m > group and m % group > 0 and m % group < p.pp do group = group + 1 end -- as Megatron-LM must
   local table_of = {} -- Megatron-LM's schedule table: micro-batch and chunk of the n-th unit
   for first = 1, m, group do
     for chunk = 1, p.vp do

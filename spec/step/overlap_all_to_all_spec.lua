@@ -170,9 +170,9 @@ describe("all-to-alls", function()
     assert.matches("field 'overlap_all_to_all' must be one of none, shared_experts, batch, got 'bach'; did you mean "
       .. "'batch'", message "bach", 1, true)
     assert.matches("overlap_all_to_all = 'batch' needs ep of at least 2, got 1", message("batch", { ep = 1 }), 1, true)
-    assert.matches("overlap_all_to_all = 'batch' needs schedule = '1f1b' or 'interleaved', or one with pairs, got 'gpipe'",
+    assert.matches("needs schedule = '1f1b' or 'interleaved', or one with pairs, got 'gpipe'",
       message("batch", { schedule = "gpipe" }), 1, true)
-    assert.matches("needs schedule = '1f1b' or 'interleaved', or one with pairs, got 'zb_h1'", message("batch", { schedule = "zb_h1" }),
+    assert.matches("'1f1b' or 'interleaved', or one with pairs, got 'zb_h1'", message("batch", { schedule = "zb_h1" }),
       1, true)
     assert.matches("overlap_all_to_all = 'batch' needs recompute = 'none' or 'selective', got 'full'; "
       .. "overlap_all_to_all = 'batch' needs zero of at most 2, got 3",

@@ -12,9 +12,9 @@ local schedules = {}
 schedules.built_in = { ["gpipe"] = true, ["1f1b"] = true, ["interleaved"] = true }
 
 local folder = "lua/schedules"
-local fields = { name = "string?", summary = "string?", source = "string?", chunks = "count?", exact_chunks = "boolean?",
-  ways = "count?", pairs = "boolean?", slice = "function?", activations = "function?", refuse = "function?",
-  order = "function" }
+local fields = { name = "string?", summary = "string?", source = "string?", chunks = "count?",
+  exact_chunks = "boolean?", ways = "count?", pairs = "boolean?", slice = "function?", activations = "function?",
+  refuse = "function?", order = "function" }
 
 --- Names of every schedule found.
 function schedules.names() return find.names(folder) end
