@@ -38,17 +38,22 @@ static uint64_t hash(const ett_demand *d) {
   uint64_t bits;
   memcpy(&bits, &d->amount, sizeof bits);
   uint64_t h = mix((uint64_t)d->kind + 1, bits);
-  h = mix(h, (uint64_t)(uint32_t)d->nodes << 32 | (uint32_t)d->gpus_per_node);
-  h = mix(h, (uint64_t)(uint32_t)d->ranks << 32 | (uint32_t)d->groups);
-  h = mix(h, (uint64_t)(uint32_t)d->layers << 32 | (uint32_t)d->place);
-  return mix(h, (uint64_t)d->element_bytes);
+  h = mix(h, (uint64_t)(uint32_t)d->layers << 32 | (uint32_t)d->stage);
+  h = mix(h, (uint64_t)(uint32_t)d->place.ranks << 32 | (uint32_t)d->element_bytes);
+  for (int k = 0; k < d->place.tiers; k++) {
+    const ett_placement_tier *t = &d->place.tier[k];
+    h = mix(h, (uint64_t)(uint32_t)t->units << 32 | (uint32_t)t->groups);
+    h = mix(h, (uint64_t)(uint32_t)t->members << 32 | (uint32_t)t->sharing);
+  }
+  return h;
 }
 
 static int same(const ett_demand *a, const ett_demand *b) {
-  return a->kind == b->kind && a->amount == b->amount && a->nodes == b->nodes &&
-         a->gpus_per_node == b->gpus_per_node && a->ranks == b->ranks &&
-         a->groups == b->groups && a->layers == b->layers && a->place == b->place &&
-         a->element_bytes == b->element_bytes;
+  return a->kind == b->kind && a->amount == b->amount && a->layers == b->layers &&
+         a->stage == b->stage && a->element_bytes == b->element_bytes &&
+         a->place.ranks == b->place.ranks && a->place.tiers == b->place.tiers &&
+         memcmp(a->place.tier, b->place.tier,
+                (size_t)a->place.tiers * sizeof *a->place.tier) == 0;
 }
 
 static int grow(ett_demands *d, ett_err *err) {

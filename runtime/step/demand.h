@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "comm/placement.h"
 
 typedef enum ett_demand_kind {
   ETT_DEMAND_SEND_RECV,
@@ -29,11 +30,10 @@ typedef enum ett_stage_place {
 
 typedef struct ett_demand {
   ett_demand_kind kind;
-  double amount; /* bytes of the whole buffer; parameters for updates */
-  int32_t nodes, gpus_per_node, ranks; /* of a message's group: ett_group_span */
-  int32_t groups; /* of such groups that share a node's network; 0: as many as fit */
-  int32_t layers; /* of an update: repeated layers that it holds */
-  ett_stage_place place; /* of an update */
+  double amount;         /* bytes of the whole buffer; parameters for updates */
+  ett_placement place;   /* of a message's group */
+  int32_t layers;        /* of an update: repeated layers that it holds */
+  ett_stage_place stage; /* of an update */
   int32_t element_bytes; /* 4, 2 or 1: which dtype moves */
 } ett_demand;
 

@@ -3,54 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Adds a group whose first rank is at place `at` of a node of `gpus`; stride < gpus. */
-static void add_group(ett_group_span *span, ett_rank_group g, int64_t at, int64_t gpus) {
-  int64_t end = at + (g.degree - 1) * g.stride + 1;
-  int64_t nodes = (end + gpus - 1) / gpus;
-  if (nodes > span->nodes)
-    span->nodes = (int32_t)nodes;
-  if (nodes == 1)
-    return;
-  int64_t before = 0; /* members on the nodes so far */
-  for (int64_t node = 1; node <= nodes; node++) {
-    int64_t room = node * gpus - at;
-    int64_t reached = node == nodes ? g.degree : (room + g.stride - 1) / g.stride;
-    if (reached - before < span->gpus_per_node)
-      span->gpus_per_node = (int32_t)(reached - before);
-    before = reached;
-    if (node == g.stride + 1 && node < nodes - 1) { /* the places on a node repeat */
-      node = nodes - 1;
-      before = ((node * gpus - at) + g.stride - 1) / g.stride;
-    }
-  }
-}
-
-ett_group_span ett_group_topology(ett_rank_group g, int64_t world, int gpus_per_node) {
-  int64_t gpus = gpus_per_node, block = g.degree * g.stride;
-  if (g.stride >= gpus || g.degree == 1)
-    return (ett_group_span){(int32_t)g.degree, 1};
-  if (gpus % block == 0)
-    return (ett_group_span){1, (int32_t)g.degree};
-  if (block % gpus == 0 && gpus % g.stride == 0)
-    return (ett_group_span){(int32_t)(block / gpus), (int32_t)(gpus / g.stride)};
-  ett_group_span span = {1, (int32_t)g.degree};
-  int64_t blocks = world / block < gpus ? world / block : gpus; /* places repeat */
-  for (int64_t b = 0; b < blocks; b++)
-    for (int64_t j = 0; j < g.stride; j++)
-      add_group(&span, g, (b * block + j) % gpus, gpus);
-  return span;
-}
-
-int ett_messages_cross_node(int64_t s, int64_t stride, int gpus_per_node) {
-  int64_t first = s * stride;
-  if (stride >= gpus_per_node)
-    return 1;
-  for (int64_t rank = first; rank < first + stride; rank++)
-    if (rank / gpus_per_node != (rank + stride) / gpus_per_node)
-      return 1;
-  return 0;
-}
-
 static void note(ett_evaluation *e, size_t index) {
   ett_step_workspace *w = e->w;
   for (size_t i = 0; i < w->demand_count; i++)
@@ -87,7 +39,6 @@ double ett_messages_ask(ett_evaluation *e, ett_demand demand) {
 ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int experts,
                                  double bytes, int64_t layers, int32_t element_bytes) {
   ett_rank_group g = experts ? e->expert : e->dense;
-  ett_group_span span = experts ? e->expert_span : e->dense_span;
   ett_buckets b = {0, 0, 0, 0, 0};
   if (g.degree <= 1 || bytes <= 0)
     return b;
@@ -101,9 +52,7 @@ ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int ex
   }
   ett_demand message = {.kind = kind,
                         .amount = b.size,
-                        .nodes = span.nodes,
-                        .gpus_per_node = span.gpus_per_node,
-                        .ranks = (int32_t)g.degree,
+                        .place = experts ? e->w->placed.expert : e->w->placed.dense,
                         .element_bytes = element_bytes};
   if (b.full > 0)
     b.full_time = ett_messages_ask(e, message);

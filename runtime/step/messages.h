@@ -5,7 +5,17 @@
 
 #include "step/step.h"
 
+/* Where the groups of a plan lie: kept from one evaluation to the next. */
+typedef struct ett_placed {
+  ett_ranks ranks;
+  ett_axis pipeline;
+  int ways;                                 /* of the schedule */
+  ett_rank_group dense_group, expert_group; /* that share dense and expert weights */
+  ett_placement dense, expert;
+} ett_placed;
+
 struct ett_step_workspace {
+  ett_placed placed;
   ett_pipeline_workspace *pipeline;
   void *memory; /* one block: ett_step_arrays */
   size_t bytes;
@@ -34,8 +44,7 @@ typedef struct ett_evaluation {
   int untimed, failed;
   int tied_first, tied_last; /* stages with copies of a tied embedding; one: no copies */
   ett_rank_group dense, expert; /* the ranks that share dense and expert weights */
-  ett_group_span dense_span, expert_span;
-  ett_link link; /* the slower of those that carry weights and gradients */
+  ett_link link;                /* the slower of those that carry weights and gradients */
 } ett_evaluation;
 
 /* The arrays of one evaluation, in the workspace's block of memory. */
@@ -54,9 +63,6 @@ typedef struct ett_step_arrays {
   int64_t *split, *layers;             /* middle layers; of every place */
   int64_t *slice_split, *slice_layers; /* per slice */
 } ett_step_arrays;
-
-/* Whether any rank of stage s sends to stage s + 1 on another node. */
-int ett_messages_cross_node(int64_t s, int64_t stride, int gpus_per_node);
 
 /* Seconds of one demand; 0 while it is untimed, and of an amount of 0. */
 double ett_messages_ask(ett_evaluation *e, ett_demand demand);

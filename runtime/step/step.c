@@ -92,18 +92,20 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
   const struct {
     const char *name;
     int64_t value;
-  } fields[] = {
-      {"pp", p->pp}, {"vp", p->vp},   {"tp", p->tp}, {"cp", p->cp},
-      {"ep", p->ep}, {"etp", p->etp}, {"dp", p->dp}, {"gpus_per_node", p->gpus_per_node}};
+  } fields[] = {{"pp", p->pp}, {"vp", p->vp},   {"tp", p->tp}, {"cp", p->cp},
+                {"ep", p->ep}, {"etp", p->etp}, {"dp", p->dp}};
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
     if (fields[i].value < 1 || fields[i].value > 1 << 20)
       return ett_err_set(err, ETT_ERR_ARGUMENT, "field '%s' must be 1 to %d, got %lld",
                          fields[i].name, 1 << 20, (long long)fields[i].value);
-  int64_t ranks = (int64_t)p->dp * p->cp * p->tp, experts = (int64_t)p->ep * p->etp;
-  if (ranks % experts != 0)
+  ett_degrees degrees = ett_step_degrees(p);
+  int64_t world = ett_degrees_world(&degrees);
+  if (ett_degrees_check(&degrees, err) != 0 || ett_tiers_check(&p->tiers, err) != 0)
+    return -1;
+  if (p->rank_map && p->rank_map_count != world)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "ep * etp = %lld must divide dp * cp * tp = %lld",
-                       (long long)experts, (long long)ranks);
+                       "field 'rank_map' must place all %lld ranks, got %lld",
+                       (long long)world, (long long)p->rank_map_count);
   if (!(p->bucket_bytes > 0))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'bucket_bytes' must be positive, got %g", p->bucket_bytes);
@@ -119,48 +121,49 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
   return 0;
 }
 
-/* Seconds of a message between two ranks, inside a node or across nodes. Across, all
- * ranks of a stage that are on one node send at once. */
-static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, int across,
-                       int32_t element_bytes) {
-  const ett_step_plan *p = e->plan;
-  int64_t stage = (int64_t)p->tp * p->cp * p->dp;
-  int64_t senders = stage < p->gpus_per_node ? stage : p->gpus_per_node;
-  return ett_messages_ask(e, (ett_demand){.kind = kind,
-                                          .amount = bytes,
-                                          .nodes = across ? 2 : 1,
-                                          .gpus_per_node = across ? 1 : 2,
-                                          .ranks = 2,
-                                          .groups = across ? (int32_t)senders : 0,
-                                          .element_bytes = element_bytes});
+/* Tiers between stages `from` and `to`. */
+static int level_of(const ett_evaluation *e, int from, int to) {
+  const ett_placed *placed = &e->w->placed;
+  return ett_place_level(&placed->ranks, placed->pipeline, from < to ? from : to,
+                         from < to ? to : from);
 }
 
-/* Seconds of the message from a slot to the next; send: those known, inside a node and
- * across. */
+/* Seconds of a message between two stages. Across nodes, all ranks that are on one node
+ * and send to another do so at once. */
+static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, int level,
+                       int32_t element_bytes) {
+  ett_demand demand = {.kind = kind, .amount = bytes, .element_bytes = element_bytes};
+  const ett_placed *placed = &e->w->placed;
+  if (e->failed || ett_place_pairs(&placed->ranks, placed->pipeline, level, &demand.place,
+                                   e->err) != 0) {
+    e->failed = -1;
+    return 0;
+  }
+  return ett_messages_ask(e, demand);
+}
+
+/* Seconds of the message from a slot to the next; send: those known, by level. */
 static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot,
-                           double send[2]) {
+                           double *send) {
   const ett_step_plan *p = e->plan;
-  int64_t stride = (int64_t)p->tp * p->cp * p->dp;
   int next = p->orders ? p->orders->next[slot] : slot + 1 < a->slots ? slot + 1 : -1;
   int from = slot % p->pp, to = next % p->pp;
   if (next < 0 || from == to)
     return 0;
-  /* The last rank's next chunk is the first rank's: as far as any two stages. */
-  int across =
-      from - to != 1 && to - from != 1
-          ? (int64_t)p->pp * stride > p->gpus_per_node
-          : ett_messages_cross_node(from < to ? from : to, stride, p->gpus_per_node);
-  if (send[across] < 0)
-    send[across] = ask_pair(e, ETT_DEMAND_SEND_RECV, e->program->boundary_bytes, across,
-                            e->program->element_bytes);
-  return send[across];
+  int level = level_of(e, from, to);
+  if (send[level] < 0)
+    send[level] = ask_pair(e, ETT_DEMAND_SEND_RECV, e->program->boundary_bytes, level,
+                           e->program->element_bytes);
+  return send[level];
 }
 
 /* Times of every slot and of the messages between them. */
 static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   int split = p->orders && p->orders->has_weight;
-  double send[2] = {-1, -1}; /* inside a node, across */
+  double send[ETT_TIERS_MOST + 1]; /* by level; negative: not asked yet */
+  for (int level = 0; level <= ETT_TIERS_MOST; level++)
+    send[level] = -1;
   for (int v = 0; v < a->slots; v++) {
     const ett_layer_sums *s = &a->sums[v];
     int shared = p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS;
@@ -345,18 +348,43 @@ static void finish_step(const ett_evaluation *e, const ett_step_arrays *a, doubl
     r->bubble_fraction = 0;
 }
 
-/* The span of groups that the two or more stages of a schedule's ways make up together:
- * the farthest stages count. */
-static ett_group_span span_of_ways(ett_rank_group group, int64_t world, int ways,
-                                   int gpus_per_node) {
-  ett_group_span span = ett_group_topology(group, world, gpus_per_node);
-  if (ways > 1 && world <= gpus_per_node)
-    span.gpus_per_node *= ways;
-  else if (ways > 1 && span.nodes == 1) /* one node of each stage */
-    span = (ett_group_span){ways, (int32_t)group.degree};
-  else if (ways > 1)
-    span.nodes *= ways;
-  return span;
+ett_degrees ett_step_degrees(const ett_step_plan *p) {
+  return (ett_degrees){p->tp, p->cp, p->ep, p->dp, p->pp, p->etp, p->rank_order};
+}
+
+ett_ranks ett_step_ranks(const ett_step_plan *p) {
+  ett_degrees degrees = ett_step_degrees(p);
+  return (ett_ranks){p->tiers, ett_degrees_world(&degrees), p->rank_map};
+}
+
+static int same_groups(const ett_placed *a, const ett_placed *b) {
+  return a->ranks.world == b->ranks.world && a->ranks.map == b->ranks.map &&
+         a->ways == b->ways &&
+         memcmp(&a->ranks.tiers, &b->ranks.tiers, sizeof a->ranks.tiers) == 0 &&
+         memcmp(&a->dense_group, &b->dense_group, sizeof a->dense_group) == 0 &&
+         memcmp(&a->expert_group, &b->expert_group, sizeof a->expert_group) == 0;
+}
+
+/* Places the groups that share weights, unless the evaluation before had the same. */
+static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
+  ett_degrees degrees = ett_step_degrees(plan);
+  ett_placed now = {.ranks = ett_step_ranks(plan),
+                    .ways = plan->orders ? plan->orders->ways : 1,
+                    .pipeline = ett_degrees_pipeline(&degrees),
+                    .dense_group = ett_degrees_group(&degrees, ETT_GROUP_DATA),
+                    .expert_group = ett_degrees_group(&degrees, ETT_GROUP_EXPERT_DATA)};
+  if (!plan->rank_map && same_groups(&now, placed)) {
+    placed->pipeline = now.pipeline;
+    return 0;
+  }
+  placed->ranks.world = 0; /* nothing is known if this fails */
+  if (ett_place_group(&now.ranks, now.dense_group, &now.dense, err) != 0 ||
+      ett_place_group(&now.ranks, now.expert_group, &now.expert, err) != 0)
+    return -1;
+  ett_place_ways(&now.ranks, now.ways, &now.dense);
+  ett_place_ways(&now.ranks, now.ways, &now.expert);
+  *placed = now;
+  return 0;
 }
 
 /* Which stages hold the first and the last slice, and so copies of a tied embedding. They
@@ -384,25 +412,19 @@ static void find_tied(ett_evaluation *e) {
 
 static ett_evaluation begin(const ett_program *program, const ett_step_plan *plan,
                             ett_demands *demands, ett_step_workspace *w, ett_err *err) {
-  int ways = plan->orders ? plan->orders->ways : 1;
-  int64_t data = (int64_t)plan->dp * plan->cp, experts = (int64_t)plan->ep * plan->etp;
-  int64_t world = data * plan->tp * plan->pp;
-  ett_rank_group dense = {data, plan->tp}, expert = {data * plan->tp / experts, experts};
-  ett_group_span dense_span = span_of_ways(dense, world, ways, plan->gpus_per_node);
-  ett_group_span expert_span = span_of_ways(expert, world, ways, plan->gpus_per_node);
-  int network = dense_span.nodes > 1 || expert_span.nodes > 1;
-  dense.degree *= ways;
-  expert.degree *= ways;
+  const ett_placed *placed = &w->placed;
+  int network =
+      ett_place_nodes(&placed->dense) > 1 || ett_place_nodes(&placed->expert) > 1;
   ett_evaluation e = {.program = program,
                       .plan = plan,
                       .demands = demands,
                       .w = w,
                       .err = err,
-                      .dense = dense,
-                      .expert = expert,
-                      .dense_span = dense_span,
-                      .expert_span = expert_span,
+                      .dense = placed->dense_group,
+                      .expert = placed->expert_group,
                       .link = network ? ETT_LINK_NETWORK : ETT_LINK_NODE};
+  e.dense.degree *= placed->ways;
+  e.expert.degree *= placed->ways;
   find_tied(&e);
   return e;
 }
@@ -436,9 +458,8 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   time_slices(e, a);
   fill_stages(e, a);
   if (e->tied_first != e->tied_last && bytes > 0) {
-    int64_t ranks = (int64_t)plan->pp * plan->tp * plan->cp * plan->dp;
-    tied = ask_pair(e, ETT_DEMAND_ALL_REDUCE, bytes, ranks > plan->gpus_per_node,
-                    plan->gradient_bytes);
+    tied = ask_pair(e, ETT_DEMAND_ALL_REDUCE, bytes,
+                    level_of(e, e->tied_first, e->tied_last), plan->gradient_bytes);
   }
   for (int rank = 0; rank < plan->pp; rank++)
     ett_update_ask(e, a, rank);
@@ -448,7 +469,7 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
 int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *w, int keep_units,
                       ett_step_result *result, ett_err *err) {
-  if (check_plan(plan, err) != 0)
+  if (check_plan(plan, err) != 0 || place(plan, &w->placed, err) != 0)
     return -1;
   ett_evaluation e = begin(program, plan, demands, w, err);
   ett_step_arrays a = {0};

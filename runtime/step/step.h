@@ -1,15 +1,14 @@
 /* step.h - a step program under a plan: the time and memory of one training step.
  *
- * Every layer is on exactly one slice,
- * embedding on the first and head on the last; any degree may be 1. A stage holds vp
- * slices, or as many for each way of a schedule that runs several ways; then it holds
- * weights as often, and the ranks that hold the same ones reduce gradients together.
- * Ranks are laid out as Megatron-LM does: tensor fastest, then context, data, pipeline;
- * expert groups lie inside data * context. A step ends when the slowest stage has updated
- * its weights. */
+ * Every layer is on exactly one slice, embedding on the first and head on the last; any
+ * degree may be 1. A stage holds vp slices, or as many for each way of a schedule that
+ * runs several ways; then it holds weights as often, and the ranks that hold the same
+ * ones reduce gradients together. Ranks lie on devices in the order of comm/ranks.h. A
+ * step ends when the slowest stage has updated its weights. */
 #ifndef ETT_STEP_H
 #define ETT_STEP_H
 
+#include "comm/ranks.h"
 #include "step/demand.h"
 #include "step/pipeline/pipeline.h"
 #include "step/program.h"
@@ -24,8 +23,11 @@ typedef enum ett_zero {
 typedef struct ett_step_plan {
   ett_schedule_kind schedule;
   int pp, vp, tp, cp, ep, dp; /* vp: model chunks a stage */
-  int etp; /* tensor ranks of an expert; ep * etp ranks hold all experts */
-  int gpus_per_node;
+  int etp;            /* tensor ranks of an expert; ep * etp ranks hold all experts */
+  int32_t rank_order; /* of ett_degrees */
+  const int32_t *rank_map; /* device of each rank; NULL: the identity */
+  int64_t rank_map_count;
+  ett_tiers tiers;
   int64_t micro_batches;
   ett_recompute recompute;
   ett_zero zero;
@@ -111,19 +113,8 @@ int ett_step_interval(ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *workspace,
                       double correlation, double *low, double *high, ett_err *err);
 
-/* Groups of `degree` ranks, `stride` apart, which fill the ranks from 0 on. */
-typedef struct ett_rank_group {
-  int64_t degree, stride;
-} ett_rank_group;
-
-/* Where the groups of a plan lie. A ring is as slow as its poorest node, so that the
- * groups which do not align with nodes count by their worst. */
-typedef struct ett_group_span {
-  int32_t nodes;         /* the most that one group spans */
-  int32_t gpus_per_node; /* the fewest ranks on one node, of groups that leave theirs */
-} ett_group_span;
-
-/* The span of all groups among `world` ranks, a multiple of degree * stride. */
-ett_group_span ett_group_topology(ett_rank_group group, int64_t world, int gpus_per_node);
+/* Degrees and order of a plan; its ranks on the tiers. */
+ett_degrees ett_step_degrees(const ett_step_plan *plan);
+ett_ranks ett_step_ranks(const ett_step_plan *plan);
 
 #endif

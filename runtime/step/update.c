@@ -53,7 +53,7 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
                        .amount = ceil(s->dense_parameters / sharded +
                                       s->expert_parameters / expert_sharded),
                        .layers = (int32_t)ceil(layers / sharded),
-                       .place = place,
+                       .stage = place,
                        .element_bytes = p->weight_bytes};
   s->optimizer_seconds = ett_messages_ask(e, update);
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)

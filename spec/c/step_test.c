@@ -22,8 +22,7 @@ static void finds_each_demand_once(void **state) {
     for (int i = 0; i < 5000; i++) {
       ett_demand demand = {.kind = (ett_demand_kind)(i % 4),
                            .amount = i / 4 * 0.5 + 1,
-                           .nodes = i % 7 + 1,
-                           .gpus_per_node = 4,
+                           .place = {.ranks = i % 7 + 1, .tiers = 2},
                            .element_bytes = 2};
       assert_int_equal(ett_demands_find(d, &demand, &err), i);
     }
@@ -49,24 +48,6 @@ static void refuses_times_that_are_none(void **state) {
     assert_int_equal(err.code, ETT_ERR_ARGUMENT);
   }
   assert_int_equal(ett_time_check((ett_demand_time){0, 0, 0}, "x", &err), 0);
-}
-
-static void spans_nodes(void **state) {
-  (void)state;
-  const struct {
-    int64_t degree, stride;
-    int gpus, nodes, inside;
-  } cases[] = {
-      {8, 1, 4, 2, 4}, {2, 1, 4, 1, 2}, {4, 2, 4, 2, 2}, {4, 4, 4, 4, 1},
-      {4, 8, 4, 4, 1}, {3, 1, 4, 1, 3}, {6, 1, 4, 2, 2}, {1, 1, 4, 1, 1},
-  };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    ett_group_span span =
-        ett_group_topology((ett_rank_group){cases[i].degree, cases[i].stride},
-                           cases[i].degree * cases[i].stride, cases[i].gpus);
-    assert_int_equal(span.nodes, cases[i].nodes);
-    assert_int_equal(span.gpus_per_node, cases[i].inside);
-  }
 }
 
 /* Interleaved layers of two kinds: every layer on one slice, in order. */
@@ -107,7 +88,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(finds_each_demand_once),
       cmocka_unit_test(refuses_times_that_are_none),
-      cmocka_unit_test(spans_nodes),
       cmocka_unit_test(lays_kinds_on_slices),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

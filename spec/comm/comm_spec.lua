@@ -1,12 +1,14 @@
+--- Factors, curves, and ett's own models of communication on two tiers.
+local collectives = require "ett.profile.network.collectives"
 local comm = require "ett.comm"
 
-local links = { intra_bandwidth = 200e9, intra_latency = 3e-6, inter_per_gpu = 25e9, inter_per_node = 200e9,
-  inter_latency = 10e-6, base_latency = 5e-6 }
+local inter = { bandwidth_per_gpu = 25e9, bandwidth_per_node = 200e9, latency = 10e-6 }
+local cluster = { name = "by hand", gpus_per_node = 8, links = { intra = { bandwidth = 200e9, latency = 3e-6 },
+  inter = inter } }
 
-local function estimate(kind, bytes, nodes, ranks, more)
-  local request = { kind = kind, bytes = bytes, nodes = nodes, ranks_per_node = ranks, links = links }
-  for name, value in pairs(more or {}) do request[name] = value end
-  return comm.estimate(request)
+local function estimate(kind, bytes, nodes, ranks, groups, on)
+  return collectives.time(on or cluster, kind, bytes, { nodes = nodes, gpus_per_node = ranks,
+    groups_per_node = groups })
 end
 
 describe("ett.comm", function()
@@ -38,39 +40,40 @@ describe("ett.comm", function()
   end)
 
   it("takes a tree for small all_reduces over many nodes and a ring for large ones on few", function()
-    assert.equal("tree", estimate("all_reduce", 1e4, 128, 8).algorithm)
-    assert.equal("ring", estimate("all_reduce", 1e9, 2, 8).algorithm)
+    assert.equal("tree", estimate("all_reduce", 1e4, 128, 8).model)
+    assert.equal("ring", estimate("all_reduce", 1e9, 2, 8).model)
   end)
 
   it("shares a node's cards between the groups that stand on it", function()
-    local alone = estimate("all_reduce", 1e10, 4, 1, { groups_per_node = 1 })
-    local shared = estimate("all_reduce", 1e10, 4, 1, { groups_per_node = 8 })
+    local alone = estimate("all_reduce", 1e10, 4, 1, 1)
+    local shared = estimate("all_reduce", 1e10, 4, 1, 8)
     assert.near(25e9, alone.bus_bandwidth, 1)
     assert.near(25e9, shared.bus_bandwidth, 1) -- eight cards, eight groups
-    links.inter_per_node = 100e9 -- four cards
-    assert.near(12.5e9, estimate("all_reduce", 1e10, 4, 1, { groups_per_node = 8 }).bus_bandwidth, 1)
+    inter.bandwidth_per_node = 100e9 -- four cards
+    assert.near(12.5e9, estimate("all_reduce", 1e10, 4, 1, 8).bus_bandwidth, 1)
     assert.near(100e9, estimate("all_reduce", 1e10, 4, 8).bus_bandwidth, 1)
-    links.inter_per_node = 200e9
+    inter.bandwidth_per_node = 200e9
   end)
 
   it("reads a measured curve, and goes on below it along the line of its first two points", function()
-    local measured = { intra_bandwidth = 200e9, curve = { 1e6, 20e9, 1e8, 180e9 } }
-    local function at(bytes)
-      return comm.estimate { kind = "all_reduce", bytes = bytes, nodes = 1, ranks_per_node = 8, links = measured }
-    end
+    local curve = { 1e6, 20e9, 1e8, 180e9 }
+    local measured = { name = "measured", gpus_per_node = 8,
+      links = { intra = { bandwidth = 200e9, curves = { [8] = curve } } } }
+    local function at(bytes) return estimate("all_reduce", bytes, 1, 8, nil, measured) end
     assert.near(1e8 * 1.75 / 180e9, at(1e8).seconds, 1e-12)
     assert.near(1e6 * 1.75 / 20e9, at(1e6).seconds, 1e-12)
     local slope = (at(1e8).seconds - at(1e6).seconds) / (1e8 - 1e6)
     assert.near(at(1e6).seconds - slope * (1e6 - 10), at(10).seconds, 1e-12)
     assert.near(60e9, at(1e7).bus_bandwidth, 1) -- geometric mean, half way in the logarithm
+    assert.near(60e9, comm.curve_at(curve, 1e7), 1)
   end)
 
   it("agrees with published measurements of eight H100", function()
     local cluster_module = require "ett.profile.cluster"
-    local cluster = cluster_module.get "dgx_h100"
+    local dgx = cluster_module.get "dgx_h100"
     -- NVIDIA/dgxc-benchmarking v25.10.02 nccl/README.md: 64 MiB in 324.7 us, 1 GiB in 4029.4 us
     for bytes, us in pairs { [67108864] = 324.7, [1073741824] = 4029.4 } do
-      local answer = cluster_module.collective(cluster, "all_reduce", bytes, { nodes = 1, gpus_per_node = 8 })
+      local answer = cluster_module.collective(dgx, "all_reduce", bytes, { nodes = 1, gpus_per_node = 8 })
       assert.near(us, answer.seconds * 1e6, us * 0.01)
       assert.equal("calibrated", answer.provenance)
     end
@@ -82,12 +85,12 @@ describe("ett.comm", function()
       assert.is_false(ok)
       return tostring(why)
     end
-    assert.matches("unknown collective 'reduce'", message(estimate, "reduce", 1, 1, 2), 1, true)
-    assert.matches("bytes of a collective must be at least 0", message(estimate, "all_reduce", -1, 1, 2), 1, true)
     assert.matches("2 nodes need the cluster's links.inter, with 'bandwidth_per_gpu' and 'bandwidth_per_node'",
-      message(comm.estimate, { kind = "all_reduce",
-      bytes = 1, nodes = 2, ranks_per_node = 1, links = { intra_bandwidth = 1e9 } }), 1, true)
-    assert.matches("ascending sizes", message(comm.estimate, { kind = "all_reduce", bytes = 1, nodes = 1,
-      ranks_per_node = 2, links = { intra_bandwidth = 1e9, curve = { 2, 1e9, 1, 1e9 } } }), 1, true)
+      message(estimate, "all_reduce", 1, 2, 1, nil, { name = "alone", gpus_per_node = 1, links = {} }), 1, true)
+    assert.matches("2 ranks in a node need the cluster's links.intra.bandwidth",
+      message(estimate, "all_reduce", 1, 1, 2, nil, { name = "alone", gpus_per_node = 2, links = {} }), 1, true)
+    assert.matches("ascending sizes", message(comm.curve_at, { 2, 1e9, 1, 1e9 }, 1), 1, true)
+    assert.matches("at least one point", message(comm.curve_at, {}, 1), 1, true)
+    assert.matches("pairs", message(comm.curve_at, { 1 }, 1), 1, true)
   end)
 end)

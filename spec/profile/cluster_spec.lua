@@ -50,11 +50,14 @@ describe("a user's cluster", function()
     c.gpus_per_node = 16
     local two, eight = { 1e6, 1e10, 1e8, 2e10 }, { 1e6, 3e10, 1e8, 4e10 }
     c.links.intra.curves = { [2] = two, [8] = eight }
+    local collectives = require "ett.profile.network.collectives"
     c = cluster_module.get(c)
     for ranks, curve in pairs { [2] = two, [3] = two, [4] = eight, [6] = eight, [16] = eight } do
-      assert.same(curve, cluster_module.links(c, ranks).curve, tostring(ranks))
+      assert.same(curve, collectives.curve(c.links.intra.curves, ranks), tostring(ranks))
+      local answer = cluster_module.collective(c, "all_gather", 1e8, { nodes = 1, gpus_per_node = ranks })
+      assert.near(1e8 * (ranks - 1) / ranks / curve[4], answer.seconds, 1e-12)
+      assert.equal("calibrated", answer.provenance)
     end
-    assert.is_nil(cluster_module.links(c, 1).curve)
   end)
   it("may name its device", function()
     local c = valid()

@@ -1,58 +1,39 @@
---- Groups of ranks on nodes: against the rank map, written out rank by rank.
+--- Groups of ranks on tiers: against the rank map, written out rank by rank.
 local estimate = require "ett.step.estimate"
 local model_module = require "ett.model"
-local random_plans = require "random_plans"
+local rank_map = require "rank_map"
 local step_core = require "ett.step"
 local sweep = require "ett.search.sweep"
 
---- The most nodes of a group, and the fewest ranks on one node of a group on several nodes. coordinates(rank): the
---- group that a rank is in, as text.
-local function count(world, gpus, coordinates)
-  local groups = {}
-  for rank = 0, world - 1 do
-    local id, node = coordinates(rank), rank // gpus
-    groups[id] = groups[id] or {}
-    groups[id][node] = (groups[id][node] or 0) + 1
-  end
-  local most, fewest = 1, nil
-  for _, nodes in pairs(groups) do
-    local n, least = 0, math.huge
-    for _, members in pairs(nodes) do n, least = n + 1, math.min(least, members) end
-    most = math.max(most, n)
-    if n > 1 then fewest = math.min(fewest or least, least) end
-  end
-  return most, fewest
-end
-
 describe("groups of ranks", function()
-  it("lie where the rank map puts them, 2,000 random plans", function()
-    local pick = random_plans.generator(14)
-    local degrees = { 1, 2, 3, 4, 5, 6, 8, 12 }
-    for _ = 1, 2000 do
-      local tp, cp, dp, pp = pick(degrees), pick { 1, 2, 3 }, pick(degrees), pick { 1, 2, 3, 4 }
-      local gpus, world = pick { 1, 2, 3, 4, 6, 8, 16, 72 }, tp * cp * dp * pp
-      local block = tp * cp * dp
-      local etp = pick { 1, tp }
-      local ep = pick { 1, 2, 3, 4, 8 }
-      if block % (etp * ep) ~= 0 then ep = 1 end
-      -- name, degree, stride, and the coordinates that the ranks of a group share
-      local kinds = {
-        { "tp", tp, 1, function(r) return r // tp end },
-        { "cp", cp, tp, function(r) return ("%d %d"):format(r % tp, r // (tp * cp)) end },
-        { "data", cp * dp, tp, function(r) return ("%d %d"):format(r % tp, r // block) end },
-        { "ep", ep, etp, function(r) return ("%d %d"):format(r % etp, r // (etp * ep)) end },
-        { "expert data", block // (etp * ep), etp * ep,
-          function(r) return ("%d %d"):format(r % (etp * ep), r // block) end },
-      }
-      for _, kind in ipairs(kinds) do
-        local name, degree, stride, shared = table.unpack(kind)
-        local nodes, inside = step_core.group(degree, stride, gpus, world)
-        local wanted, fewest = count(world, gpus, shared)
-        local text = ("%s: tp %d cp %d dp %d pp %d ep %d etp %d on %d"):format(name, tp, cp, dp, pp, ep, etp, gpus)
-        assert.equal(wanted, nodes, text)
-        assert.equal(fewest or degree, inside, text)
-      end
+  it("lie where the rank map puts them: 400 random layouts on two to four tiers, in any order", function()
+    local differ, tried = rank_map.compare(400, 14, false)
+    assert.equal("", table.concat(differ, "\n", 1, math.min(#differ, 5)))
+    assert.is_true(tried > 2000)
+  end)
+
+  it("lie where an explicit map puts them: 80 random permutations", function()
+    local differ = rank_map.compare(80, 15, true)
+    assert.equal("", table.concat(differ, "\n", 1, math.min(#differ, 5)))
+  end)
+
+  it("are told apart by the oracle: it is no copy of the default order", function()
+    local p = { tp = 2, cp = 1, ep = 1, dp = 2, pp = 2, etp = 2, rank_order = "tp-cp-ep-pp-dp" }
+    assert.equal(1, rank_map.count(p, { 4, math.maxinteger }, { 1, 1 }, nil, "data")[1].members)
+    assert.equal(2, rank_map.count(p, { 4, math.maxinteger }, { 1, 1 }, nil, "data")[1].units)
+    p.rank_order = "tp-cp-ep-dp-pp"
+    assert.equal(1, rank_map.count(p, { 4, math.maxinteger }, { 1, 1 }, nil, "data")[1].units)
+  end)
+
+  it("refuse maps that are no permutation", function()
+    local function message(list)
+      local ok, why = pcall(step_core.map, list)
+      assert.is_false(ok)
+      return tostring(why)
     end
+    assert.matches("'rank_map[2]' must be a device from 0 to 1, got 2", message { 0, 2 }, 1, true)
+    assert.matches("puts two ranks on device 0, rank 1 is one", message { 0, 0 }, 1, true)
+    assert.matches("'rank_map[1]' must be a device from 0 to 1, got x", message { "x", 0 }, 1, true)
   end)
 
   local llama = model_module.new("llama", { layers = 24, hidden = 3072, heads = 24, ffn = 12288, vocab = 32000 })
@@ -78,7 +59,7 @@ describe("groups of ranks", function()
     local bandwidth = 50e9 -- a card of dgx_h100
     for _, tp in ipairs { 6, 12 } do
       local e = run("dgx_h100", { tp = tp, dp = 4 })
-      local bytes = 2.0 * 2048 * 3072 * 2 * (tp - 1) / tp -- of one all-reduce
+      local bytes = 2.0 * 2048 * 3072 -- that each of two nodes, which reduce inside first, sends for one all-reduce
       local cards = tp == 6 and 2 or 4
       local wanted = 8 * (24 * 4 + 1) * bytes / (cards * bandwidth)
       assert.is_true(line(e, "all_reduce", "tp").seconds >= 0.99 * wanted, "tp " .. tp)

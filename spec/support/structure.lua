@@ -22,8 +22,8 @@ local lua_order = {
   import = { "profile", "step", "search" },
   cli = { "public", "search", "sampling", "validate", "metrics", "ledger", "import" },
   public = { "base" }, -- lua/ett/init.lua; it loads modules by their names
-  operators = { "operator" }, architectures = { "model" }, models = {}, schedules = {}, clusters = {},
-  campaigns = { "sampling" }, samplers = { "sampling", "trace" },
+  operators = { "operator" }, architectures = { "model" }, models = {}, schedules = {}, collectives = {},
+  clusters = {}, campaigns = { "sampling" }, samplers = { "sampling", "trace" },
 }
 
 local c_order = {

@@ -7,6 +7,7 @@
 --
 -- Fields that the program depends on come first: a sweep varies the last field fastest, so that one program is used up
 -- before the next is lowered.
+local ranks_module = require "ett.plan.ranks"
 local schema = require "ett.base.schema"
 local schedules = require "ett.plan.schedules"
 local built_in = schedules.built_in
@@ -49,6 +50,10 @@ local fields = {
       help = "tensor-parallel gathers and scatters run in pieces beside their products (userbuffers, async TP)" },
     { "stack", "string", optional = true, program = true,
       help = "software that runs the step, a file of lua/stacks; without it: fused kernels, no launch cost" },
+    { "rank_order", "string", default = ranks_module.default, c = { "rank_order", ranks_module.code }, program = true,
+      help = "axes by which ranks are counted, the innermost first" },
+    { "rank_map", "list", optional = true, c = { "rank_map", ranks_module.map }, program = true,
+      help = "device of each rank, both counted from 0, in place of neighbouring devices for neighbouring ranks" },
     { "pp", "degree", default = 1, most = stages, c = true, program = function(pp) return pp == 1 end,
       help = "pipeline stages" },
     { "dp", "degree", default = 1, most = replicas, c = true, help = "data-parallel replicas" },

@@ -7,6 +7,7 @@
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local plan_rules = require "ett.plan.rules"
+local ranks = require "ett.plan.ranks"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
@@ -29,6 +30,10 @@ local function check_fields(p, found)
     found[#found + 1] = ("field 'stack': unknown stack '%s'%s; known are %s"):format(p.stack,
       error_module.suggestion(p.stack, known), table.concat(known, ", "))
   end
+  local fault = ranks.fault(p.rank_order)
+  if fault then found[#found + 1] = ("field 'rank_order': %s"):format(fault) end
+  local ok, why = pcall(ranks.map, p.rank_map)
+  if not ok then found[#found + 1] = tostring(why) end
   if type(p.split) ~= "table" then return end
   for i, n in ipairs(p.split) do
     local whole = math.tointeger(n)

@@ -82,6 +82,26 @@ local function degrees(p, hyper, add)
   end
 end
 
+--- Rules of the ranks' places: pp before data ranks of which experts have fewer, and maps of other numbers of ranks.
+local function placement(p, add)
+  local world = p.pp * p.tp * p.cp * p.dp
+  if p.rank_map and #p.rank_map ~= world then
+    add("rank_map must place pp * tp * cp * dp = %d ranks, got %d", world, #p.rank_map)
+  end
+  if p.pp == 1 or p.rank_order:sub(-2) == "pp" then return end
+  local etp, dense, experts = p.etp or p.tp, 1, 1
+  local data = p.tp * p.cp * p.dp // (etp * p.ep)
+  for axis in p.rank_order:gmatch "[^-]+" do
+    if axis == "pp" then break end
+    dense = dense * (axis == "ep" and 1 or p[axis])
+    experts = experts * (axis == "tp" and etp or axis == "cp" and 1 or axis == "dp" and data or p.ep)
+  end
+  if dense ~= experts then
+    add("rank_order = %s puts neighbouring stages %d ranks apart in dense layers and %d in experts; put pp last",
+      p.rank_order, dense, experts)
+  end
+end
+
 --- Rules of the batch. Returns the micro-batches of a step, where they are given.
 local function batches(p, add)
   local unit = p.dp * p.micro_batch
@@ -186,6 +206,7 @@ function rules.broken(p, model, cluster, known)
   known = known or schedules.memo()
   local function add(format, ...) found[#found + 1] = format:format(...) end
   degrees(p, model and model.hyper or {}, add)
+  placement(p, add)
   local micro_batches = batches(p, add)
   schedule(p, micro_batches, known, add)
   overlap(p, model, known, add)

@@ -4,65 +4,54 @@
 --   cluster.device.peak_flops.bf16                            -- FLOP/s, dense
 --   require("ett.profile.cluster").collective(cluster, "all_reduce", 1e8, { nodes = 2, gpus_per_node = 8 })
 local collective_names = require "ett.base.collective"
-local comm = require "ett.comm"
+local collectives = require "ett.profile.network.collectives"
 local devices = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local schema = require "ett.base.schema"
+local tiers = require "ett.profile.network.tiers"
 
 local cluster_module = {}
 
--- Limits that no machine comes near: they catch wrong units.
-local rate = { "positive", least = 1e3, most = 1e17 }
-local maybe_rate = { "positive", optional = true, least = 1e3, most = 1e17 }
-local latency = { "nonnegative", optional = true, most = 10 }
-
 local fields = {
-  name = "string", summary = "string", source = "string", gpus_per_node = { "count", most = 1 << 20 },
+  name = "string", summary = "string", source = "string", gpus_per_node = { "count", optional = true, most = 1 << 20 },
   nodes = { "count", optional = true, most = 1 << 24 },
   price_per_gpu_hour = { "nonnegative", optional = true, most = 1e6 }, note = "string?",
   device = { "text_or_table", fields = devices.fields },
-  links = { "table", fields = {
-    intra = { "table", optional = true, fields = { bandwidth = rate, latency = latency,
-      send_bandwidth = maybe_rate, curves = "table?", name = "string?", source = "string" } },
-    inter = { "table", optional = true, fields = { bandwidth_per_gpu = rate, bandwidth_per_node = rate,
-      latency = latency, send_bandwidth = maybe_rate, send_bandwidth_per_node = maybe_rate,
-      hierarchical = "boolean?", name = "string?",
-      source = "string" } },
-  } },
+  links = { "table", optional = true, fields = tiers.link_fields }, tiers = "table?",
+  collectives = { "text_or_table", optional = true },
   profile = { "text_or_table", optional = true,
     fields = { folder = "string?", base = "string?", borrow = "string?", accept_device = "boolean?" } },
 }
 
---- NCCL's own latencies of a step, "Simple" protocol, from its tuner
---- (NVIDIA/nccl src/graph/tuning.cc: hwLat NVLink ring 3.4 us, network ring 14 us, base 8.4 us).
-cluster_module.default_latency = { intra = 3.4e-6, inter = 14e-6, base = 8.4e-6 }
+cluster_module.default_latency = tiers.default_latency
+cluster_module.placement = tiers.placement
 
---- A curve is a flat list of pairs, message sizes ascending.
-local function check_curves(curves, label, gpus_per_node)
-  for ranks, curve in pairs(curves) do
-    local where = ("%s: links: intra: curves[%s]"):format(label, tostring(ranks))
-    if not math.tointeger(ranks) or ranks < 2 then
-      error_module.raise("model", "%s: the key must be a number of ranks of at least 2", where)
-    end
-    if ranks > gpus_per_node then
-      error_module.raise("model", "%s: the key must be at most gpus_per_node = %d", where, gpus_per_node)
-    end
-    local count = type(curve) == "table" and #curve or 1
-    if count == 0 or count % 2 ~= 0 then
-      error_module.raise("model", "%s: must be a list { bytes, bytes/s, bytes, bytes/s, … }, got %s", where,
-        type(curve) == "table" and count .. " numbers" or schema.describe(curve))
-    end
-    for i, value in ipairs(curve) do
-      if type(value) ~= "number" or not (value > 0 and value <= 1e17) then
-        error_module.raise("model", "%s: number %d must be positive and at most 1e17, got %s", where, i,
-          schema.describe(value))
-      elseif i > 2 and i % 2 == 1 and value <= curve[i - 2] then
-        error_module.raise("model", "%s: sizes must ascend, got %s bytes behind %s", where, schema.describe(value),
-          schema.describe(curve[i - 2]))
-      end
-    end
+-- Checks `links`, the short form of two tiers.
+local function check_links(clean, label)
+  if not clean.gpus_per_node then
+    error_module.raise("model", "%s: missing field 'gpus_per_node' (a positive integer)", label)
   end
+  local intra = clean.links.intra
+  if not intra and clean.gpus_per_node > 1 then
+    error_module.raise("model", "%s: links: missing field 'intra' (gpus_per_node is %d)", label, clean.gpus_per_node)
+  end
+  if intra and intra.curves then
+    local where = label .. ": links: intra"
+    intra.curves = tiers.curves(intra.curves, where)
+    tiers.check_curves(intra.curves, where, clean.gpus_per_node)
+  end
+end
+
+-- Checks `tiers`, and derives `links` and `gpus_per_node` from them.
+local function check_tiers(clean, label)
+  clean.tiers = tiers.check(clean.tiers, label)
+  clean.gpus_per_node = clean.gpus_per_node or clean.tiers[1].size or 1
+  clean.node_tier = tiers.node(clean.tiers, clean.gpus_per_node)
+  if not clean.node_tier then
+    error_module.raise("model", "%s: gpus_per_node = %d is the size of none of the tiers", label, clean.gpus_per_node)
+  end
+  clean.links = tiers.links(clean.tiers, clean.node_tier)
 end
 
 --- Checks what a cluster file returned.
@@ -74,11 +63,12 @@ function cluster_module.check(given, label)
   if type(clean.device) == "string" then
     clean.device = error_module.wrap(label .. ": device", devices.get, clean.device)
   end
-  local intra = clean.links.intra
-  if not intra and clean.gpus_per_node > 1 then
-    error_module.raise("model", "%s: links: missing field 'intra' (gpus_per_node is %d)", label, clean.gpus_per_node)
+  if (clean.links == nil) == (clean.tiers == nil) then
+    error_module.raise("model", clean.links and "%s: give either 'links' or 'tiers'"
+      or "%s: missing field 'links' (a table), or 'tiers' in its place", label)
   end
-  if intra and intra.curves then check_curves(intra.curves, label, clean.gpus_per_node) end
+  if clean.tiers then check_tiers(clean, label) else check_links(clean, label) end
+  if clean.collectives then clean.collectives = collectives.check(clean.collectives, label) end
   devices.check_rates(clean.device, label .. ": device")
   local profile = clean.profile
   if type(profile) == "table" and not (profile.folder or profile.base or profile.borrow) then
@@ -127,33 +117,6 @@ function cluster_module.stream_bandwidth(device) return device.memory_bandwidth 
 --- Names of every cluster found.
 function cluster_module.names() return find.names("clusters") end
 
--- The measured curve for the nearest number of ranks, as flat pairs of bytes and bytes/s.
-local function curve_for(intra, ranks)
-  local best, distance
-  for n in pairs(intra.curves or {}) do
-    local d = math.abs(math.log(n / ranks))
-    if not best or d < distance or (d == distance and n > best) then best, distance = n, d end
-  end
-  return best and intra.curves[best]
-end
-
---- The links of a cluster as ett.comm reads them.
-function cluster_module.links(cluster, ranks_per_node)
-  local intra, inter = cluster.links.intra, cluster.links.inter
-  local default = cluster_module.default_latency
-  return {
-    intra_bandwidth = intra and intra.bandwidth or 0.0, intra_send = intra and intra.send_bandwidth or 0.0,
-    intra_latency = intra and intra.latency or default.intra,
-    inter_per_gpu = inter and inter.bandwidth_per_gpu or 0.0,
-    inter_per_node = inter and inter.bandwidth_per_node or 0.0,
-    hierarchical = inter ~= nil and inter.hierarchical or false,
-    inter_send = inter and inter.send_bandwidth or 0.0,
-    inter_send_node = inter and inter.send_bandwidth_per_node or 0.0,
-    inter_latency = inter and inter.latency or default.inter, base_latency = default.base,
-    curve = intra and ranks_per_node > 1 and curve_for(intra, ranks_per_node) or nil,
-  }
-end
-
 -- Half width of the 90 % interval of a collective from links, relative: assumed, not fitted.
 local assumed_spread = { calibrated = 0.15, assumed = 0.30 }
 
@@ -161,7 +124,7 @@ local assumed_spread = { calibrated = 0.15, assumed = 0.30 }
 --- its number of ranks, else "assumed".
 ---@param kind string a collective or alias
 ---@param bytes number whole buffer
----@param topology table { nodes=, gpus_per_node=, groups_per_node= }; by default the groups fill the node
+---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; by default groups fill the node
 function cluster_module.collective(cluster, kind, bytes, topology)
   local where = "ett.cluster.collective"
   schema.argument(cluster, "table", where, "cluster")
@@ -169,21 +132,20 @@ function cluster_module.collective(cluster, kind, bytes, topology)
   schema.argument(cluster.links, "table", where, "cluster.links")
   schema.argument(bytes, "nonnegative", where, "bytes")
   schema.argument(topology, "table", where, "topology")
-  local nodes = schema.argument(topology.nodes, "count", where, "topology.nodes")
+  if schema.argument(topology.nodes, "count", where, "topology.nodes") > fields.nodes.most then
+    error_module.raise("plan", "%d nodes: at most %d", topology.nodes, fields.nodes.most)
+  end
   local ranks = schema.argument(topology.gpus_per_node, "count", where, "topology.gpus_per_node")
   if ranks > cluster.gpus_per_node then
     error_module.raise("plan", "%d ranks per node on %s, whose nodes have %d", ranks, cluster.name,
       cluster.gpus_per_node)
   end
-  local links = cluster_module.links(cluster, ranks)
-  local time = comm.estimate { kind = collective_names.kind(kind), bytes = bytes, nodes = nodes,
-    ranks_per_node = ranks, groups_per_node = topology.groups_per_node or math.max(1, cluster.gpus_per_node // ranks),
-    links = links }
-  local provenance = nodes == 1 and links.curve and "calibrated" or "assumed"
+  local time = collectives.time(cluster, collective_names.kind(kind), bytes, topology)
+  local provenance = time.measured and "calibrated" or "assumed"
   local spread = assumed_spread[provenance]
   return { seconds = time.seconds, low_seconds = time.seconds * (1 - spread),
-    high_seconds = time.seconds * (1 + spread), provenance = provenance,
-    detail = ("%s over the cluster's links, %.1f GB/s"):format(time.algorithm, time.bus_bandwidth / 1e9) }
+    high_seconds = time.seconds * (1 + spread), provenance = provenance, model = time.model, placed = true,
+    detail = ("%s over the cluster's links, %.1f GB/s"):format(time.model, time.bus_bandwidth / 1e9) }
 end
 
 return cluster_module

@@ -6,6 +6,7 @@
 --
 -- Any field of a plan may be swept. The model is lowered once per program (ett.plan.fields); each plan is then one call
 -- of the evaluation that single predictions use, so the totals have the same digits.
+local cluster_module = require "ett.profile.cluster"
 local error_module = require "ett.base.error"
 local estimate = require "ett.step.estimate"
 local fields = require "ett.plan.fields"
@@ -78,7 +79,7 @@ end
 local function lowered_of(run, p)
   if not run.lowered then
     local key
-    key, run.by_world = lower.key(p, run.cluster.gpus_per_node)
+    key, run.by_world = lower.key(p, run.placement)
     run.lowered = run.programs[key] or lower.program(run.model, p, run.times)
     run.programs[key] = run.lowered
   end
@@ -229,7 +230,7 @@ end
 function sweep.new(given)
   given = schema.check(given, argument_fields, "ett.sweep", "argument")
   local cluster, objective, over = given.cluster, given.objective, given.over
-  if not (type(cluster) == "table" and cluster.path) then cluster = require("ett.profile.cluster").get(cluster) end
+  if not (type(cluster) == "table" and cluster.path) then cluster = cluster_module.get(cluster) end
   local names = swept_names(over)
   if objectives[objective] == nil then
     error_module.raise("usage", "sweep: unknown objective '%s'%s; known are %s", objective,
@@ -240,7 +241,8 @@ function sweep.new(given)
   local run = { model = given.model, cluster = cluster, times = given.times or times_module.new(cluster, given.profile),
     names = names, values = values, devices = given.devices, memory_limit = cluster.device.memory_bytes,
     from_global = base.global_batch and not over.micro_batches, workspace = workspace,
-    c_plan = fields.to_c(base, { gpus_per_node = cluster.gpus_per_node }), for_c = fields.for_c(names),
+    placement = cluster_module.placement(cluster),
+    c_plan = fields.to_c(base, cluster_module.placement(cluster)), for_c = fields.for_c(names),
     schedules = schedules.memo(), programs = {}, demands = {}, rows = {}, pending = {}, refused = 0, index = 0 }
   local p = setmetatable({}, { __index = base })
   combinations(run, p, 1)

@@ -198,7 +198,8 @@ function estimate.new(given)
   local workspace <close> = step_core.workspace()
   local program <close> = lowered.program
   local orders, label = schedules.orders(p)
-  local c_plan = plan_fields.to_c(p, { gpus_per_node = cluster.gpus_per_node, orders = orders })
+  local c_plan = plan_fields.to_c(p, require("ett.profile.cluster").placement(cluster))
+  c_plan.orders = orders
   local function evaluate()
     return schedules.call(label, program.evaluate, program, c_plan, demands, workspace, given.units or false)
   end

@@ -3,7 +3,9 @@
 -- One program serves every plan that agrees in the fields marked `program` in ett.plan.fields. The others (pipeline,
 -- data parallelism, schedule, recompute, ZeRO) are counted in runtime/step.
 local architecture = require "ett.model.architecture"
+local cluster_module = require "ett.profile.cluster"
 local fields = require "ett.plan.fields"
+local ranks = require "ett.plan.ranks"
 local times_module = require "ett.step.times"
 local stacks = require "ett.operator.stack"
 local step_core = require "ett.step"
@@ -17,13 +19,6 @@ local product = { gemm = true, bmm = true, attention = true }
 
 local function seconds_of(answer)
   return { answer.seconds, answer.low_seconds, answer.high_seconds }
-end
-
---- Distance between the ranks of a group: tensor ranks are neighbours, then context, then data; in expert groups the
---- tensor ranks of one expert are neighbours.
-local function stride_of(group, p)
-  if group == "tp" or group == "etp" then return 1 end
-  return group == "ep" and (p.etp or p.tp) or p.tp
 end
 
 --- Roles distinguish operations only where all-to-alls are overlapped.
@@ -111,16 +106,22 @@ local function beside(state, items, i)
   return 0
 end
 
+--- The place of a send to the next rank of a group: one of each group leaves a unit.
+local function neighbours(topology)
+  local tiers = {}
+  for k, t in ipairs(topology.tiers) do
+    tiers[k] = { units = math.min(t.units, 2), members = 1, groups = t.groups, cards = 1, sharing = t.sharing }
+  end
+  return { nodes = math.min(topology.nodes, 2), gpus_per_node = topology.nodes > 1 and 1 or 2, ranks = 2,
+    tiers = tiers }
+end
+
 --- hides: seconds of the product that hides the collective.
 local function add_collective(state, item, hides)
   local p = state.plan
-  local nodes, gpus = step_core.group(item.degree, item.stride or stride_of(item.group, p), state.gpus_per_node,
-    p.pp * p.tp * p.cp * p.dp)
-  local topology = { nodes = nodes, gpus_per_node = gpus, ranks = item.degree }
-  if item.name == "send_recv" then -- between neighbours; one of each group leaves a node
-    topology = { nodes = math.min(nodes, 2), gpus_per_node = nodes > 1 and 1 or 2, ranks = 2,
-      groups_per_node = nodes > 1 and math.max(1, state.gpus_per_node // gpus) or nil }
-  end
+  local topology = step_core.place(state.ranks, item.stride and "shares" or item.group)
+  if item.name == "send_recv" then topology = neighbours(topology) end
+  local nodes, gpus = topology.nodes, topology.gpus_per_node
   local role = role_of(item, p)
   local bytes = item.bytes
   if item.role == "exchange" and p.deduplicate_tokens then
@@ -200,17 +201,24 @@ local function add_host_wait(state, uses)
     forward_answer = answer(forward), backward_answer = answer(backward) })] = 1
 end
 
---- What the program of a plan depends on, as text, and whether its numbers of stages and replicas are among it: groups
---- that do not align with nodes lie elsewhere in each stage.
-function lower.key(p, gpus_per_node)
-  local etp = p.etp or p.tp
-  local key = fields.program_key(p)
-  for _, ranks in ipairs { p.tp, p.tp * p.cp, etp, etp * p.ep } do
-    if ranks % gpus_per_node ~= 0 and gpus_per_node % ranks ~= 0 then
-      return ("%s %d"):format(key, p.pp * p.tp * p.cp * p.dp), true
-    end
+--- Whether blocks of that many ranks align with the units of every tier, and with their cards.
+local function aligned(tiers, block)
+  for _, size in ipairs(tiers) do
+    if size ~= math.maxinteger and block % size ~= 0 and size % block ~= 0 then return false end
   end
-  return key, false
+  return true
+end
+
+--- What the program of a plan depends on, as text, and whether its numbers of stages and replicas are among it: groups
+--- that do not align with nodes lie elsewhere in each stage, and other orders of ranks put stages between them.
+---@param placement table of ett.profile.cluster
+function lower.key(p, placement)
+  local etp, key, tiers = p.etp or p.tp, fields.program_key(p), placement.tiers
+  if p.rank_order == ranks.default and not p.rank_map and aligned(tiers, p.tp) and aligned(tiers, p.tp * p.cp)
+    and aligned(tiers, etp) and aligned(tiers, etp * p.ep) then
+    return key, false
+  end
+  return ("%s %d %d"):format(key, p.pp, p.dp), true
 end
 
 --- Lowers a model under a clean plan.
@@ -222,7 +230,7 @@ function lower.program(model, p, times)
   times = times:for_stack(p.stack)
   local c = architecture.configuration(model.hyper, p)
   local state = { plan = p, configuration = c, times = times,
-    gpus_per_node = times.cluster.gpus_per_node, index = {}, operations = {},
+    ranks = fields.to_c(p, cluster_module.placement(times.cluster)), index = {}, operations = {},
     tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_bytes = 0.0,
     width = math.max(schema.dtype_bytes[p.dtype], 2) }
   local width = state.width

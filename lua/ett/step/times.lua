@@ -83,7 +83,7 @@ end
 --- nodes: the bytes that a rank moves, of an all_to_all those that leave the node, are in the ratio of the factors.
 local function uneven(answer, kind, topology)
   local n, inside, ranks = topology.nodes, topology.gpus_per_node, topology.ranks
-  if not ranks or ranks == n * inside then return answer end
+  if answer.placed or not ranks or ranks == n * inside then return answer end
   local ratio
   if kind == "all_to_all" then
     ratio = (1 - inside / ranks) / (1 - 1 / n)
@@ -96,24 +96,35 @@ local function uneven(answer, kind, topology)
 end
 
 --- A send of which several leave a node at once: it takes at least its share of the node's network. An answer that was
---- sampled with all sends at once (`together`) holds that already.
+--- sampled with all sends at once (`together`) holds that already, and one of the cluster's tiers (`placed`).
 local function shared(answer, kind, bytes, topology, cluster)
-  local inter = cluster.links and cluster.links.inter
-  if kind ~= "send_recv" or answer.together or not topology.groups_per_node or not inter then return answer end
-  local least = bytes * topology.groups_per_node
-    / (inter.send_bandwidth_per_node or inter.bandwidth_per_node)
+  local inter, place = cluster.links and cluster.links.inter, topology.tiers and topology.tiers[2]
+  if kind ~= "send_recv" or answer.together or answer.placed or topology.nodes < 2 or not (place and inter) then
+    return answer
+  end
+  local least = bytes * place.groups / (inter.send_bandwidth_per_node or inter.bandwidth_per_node)
   if answer.seconds >= least then return answer end
   local ratio, slower = least / answer.seconds, {}
   for key, value in pairs(answer) do slower[key] = key:find "seconds$" and ratio * value or value end
-  slower.detail = ("%d sends share the node's network; %s"):format(topology.groups_per_node, answer.detail or "")
+  slower.detail = ("%d sends share the node's network; %s"):format(place.groups, answer.detail or "")
   return slower
+end
+
+--- A topology as text: the same text for the same place.
+local function place_key(topology)
+  local words = { topology.nodes, topology.gpus_per_node, topology.ranks or 0, topology.groups_per_node or 0 }
+  for _, place in ipairs(topology.tiers or {}) do
+    local n = #words
+    words[n + 1], words[n + 2], words[n + 3] = place.units, place.members, place.groups
+    words[n + 4], words[n + 5] = place.cards, place.sharing
+  end
+  return table.concat(words, " ")
 end
 
 --- Seconds of one collective; `bytes` of the whole buffer (nccl-tests' convention).
 ---@param topology table nodes, gpus_per_node; ranks, where they are not the product of both
 function Times:collective(kind, bytes, topology, dtype)
-  local id = ("%s %.17g %d %d %d %d %s"):format(kind, bytes, topology.nodes, topology.gpus_per_node,
-    topology.ranks or 0, topology.groups_per_node or 0, dtype)
+  local id = ("%s %.17g %s %s"):format(kind, bytes, place_key(topology), dtype)
   local answer = self.collectives[id]
   if not answer then
     answer = uneven(check(self.profile and self.profile:collective(kind, bytes, topology, dtype)

@@ -1,64 +1,25 @@
-/* ett.comm; README.md lists its functions. Units: seconds, bytes, bytes per second. */
+/* ett.comm; README.md lists its functions. Units: bytes, bytes per second. */
 #include "comm/comm.h"
 
 #include "bind/common.h"
 
-static void read_curve(lua_State *L, int links, ett_comm_curve *curve) {
-  curve->points = 0;
-  if (lua_getfield(L, links, "curve") == LUA_TNIL) {
-    lua_pop(L, 1);
-    return;
-  }
+/* curve_at({ bytes, bytes/s, ... }, bytes): bus bandwidth of a measured curve. */
+static int comm_curve_at(lua_State *L) {
   size_t count;
-  const double *values = ett_lua_doubles(L, -1, &count);
-  if (count % 2 != 0 || count / 2 > ETT_COMM_MAX_POINTS)
-    luaL_error(L, "field 'curve' must be at most %d pairs of bytes and bandwidth",
-               ETT_COMM_MAX_POINTS);
-  curve->points = count / 2;
-  for (size_t i = 0; i < curve->points; i++) {
-    curve->bytes[i] = values[2 * i];
-    curve->bandwidth[i] = values[2 * i + 1];
+  const double *values = ett_lua_doubles(L, 1, &count);
+  double bytes = luaL_checknumber(L, 2);
+  luaL_argcheck(L, count % 2 == 0 && count / 2 <= ETT_COMM_MAX_POINTS, 1,
+                "must be at most 64 pairs of bytes and bandwidth");
+  luaL_argcheck(L, bytes > 0, 2, "must be positive");
+  ett_comm_curve curve = {.points = count / 2};
+  for (size_t i = 0; i < curve.points; i++) {
+    curve.bytes[i] = values[2 * i];
+    curve.bandwidth[i] = values[2 * i + 1];
   }
-  lua_pop(L, 2);
-}
-
-static int comm_estimate(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TTABLE);
-  const char *name = ett_lua_string_field(L, 1, "kind", NULL);
-  int kind = name ? ett_comm_kind_of(name) : -1;
-  if (kind < 0)
-    return luaL_error(L, "unknown collective '%s'", name ? name : "nil");
-  double bytes = ett_lua_number_field(L, 1, "bytes", -1);
-  ett_comm_group group = {ett_lua_integer_field(L, 1, "nodes", 1),
-                          ett_lua_integer_field(L, 1, "ranks_per_node", 1),
-                          ett_lua_integer_field(L, 1, "groups_per_node", 1)};
-  lua_getfield(L, 1, "links");
-  luaL_checktype(L, -1, LUA_TTABLE);
-  int at = lua_gettop(L);
-  ett_comm_links links = {
-      .intra_bandwidth = ett_lua_number_field(L, at, "intra_bandwidth", 0),
-      .intra_latency = ett_lua_number_field(L, at, "intra_latency", 0),
-      .intra_send = ett_lua_number_field(L, at, "intra_send", 0),
-      .inter_per_gpu = ett_lua_number_field(L, at, "inter_per_gpu", 0),
-      .inter_per_node = ett_lua_number_field(L, at, "inter_per_node", 0),
-      .inter_send = ett_lua_number_field(L, at, "inter_send", 0),
-      .inter_send_node = ett_lua_number_field(L, at, "inter_send_node", 0),
-      .hierarchical = ett_lua_boolean_field(L, at, "hierarchical", 0),
-      .inter_latency = ett_lua_number_field(L, at, "inter_latency", 0),
-      .base_latency = ett_lua_number_field(L, at, "base_latency", 0),
-  };
-  read_curve(L, at, &links.intra);
-  ett_comm_time time;
   ett_err err;
-  if (ett_comm_estimate(&links, (ett_comm_kind)kind, bytes, &group, &time, &err) != 0)
+  if (ett_comm_curve_check(&curve, &err) != 0)
     return ett_lua_raise(L, &err);
-  lua_createtable(L, 0, 3);
-  lua_pushnumber(L, time.seconds);
-  lua_setfield(L, -2, "seconds");
-  lua_pushnumber(L, time.bus_bandwidth);
-  lua_setfield(L, -2, "bus_bandwidth");
-  lua_pushstring(L, ett_comm_algorithm_name(time.algorithm));
-  lua_setfield(L, -2, "algorithm");
+  lua_pushnumber(L, ett_comm_curve_at(&curve, bytes));
   return 1;
 }
 
@@ -84,7 +45,7 @@ static int comm_kinds(lua_State *L) {
 
 static const luaL_Reg functions[] = {
     {"kinds", comm_kinds},
-    {"estimate", comm_estimate},
+    {"curve_at", comm_curve_at},
     {"factor", comm_factor},
     {NULL, NULL},
 };

@@ -21,6 +21,24 @@ static int demands_new(lua_State *L) {
   return *box ? 1 : luaL_error(L, "not enough memory");
 }
 
+void ett_step_lua_set_place(lua_State *L, const ett_placement *place) {
+  ett_lua_set_integer(L, "ranks", place->ranks);
+  ett_lua_set_integer(L, "nodes", ett_place_nodes(place));
+  ett_lua_set_integer(L, "gpus_per_node", ett_place_per_node(place));
+  lua_createtable(L, place->tiers, 0);
+  for (int k = 0; k < place->tiers; k++) {
+    const ett_placement_tier *t = &place->tier[k];
+    lua_createtable(L, 0, 5);
+    ett_lua_set_integer(L, "units", t->units);
+    ett_lua_set_integer(L, "members", t->members);
+    ett_lua_set_integer(L, "groups", t->groups);
+    ett_lua_set_integer(L, "cards", t->cards);
+    ett_lua_set_integer(L, "sharing", t->sharing);
+    lua_rawseti(L, -2, k + 1);
+  }
+  lua_setfield(L, -2, "tiers");
+}
+
 void ett_step_lua_push_demand(lua_State *L, const ett_demands *demands, size_t index) {
   const ett_demand *d = ett_demands_at(demands, index);
   const ett_demand_time *time = ett_demands_time(demands, index);
@@ -30,14 +48,10 @@ void ett_step_lua_push_demand(lua_State *L, const ett_demands *demands, size_t i
   if (d->kind == ETT_DEMAND_OPTIMIZER) {
     ett_lua_set_number(L, "parameters", d->amount);
     ett_lua_set_integer(L, "layers", d->layers);
-    ett_lua_set_string(L, "place", ett_step_lua_places[d->place]);
+    ett_lua_set_string(L, "place", ett_step_lua_places[d->stage]);
   } else {
     ett_lua_set_number(L, "bytes", d->amount);
-    ett_lua_set_integer(L, "nodes", d->nodes);
-    ett_lua_set_integer(L, "gpus_per_node", d->gpus_per_node);
-    ett_lua_set_integer(L, "ranks", d->ranks);
-    if (d->groups > 0)
-      ett_lua_set_integer(L, "groups_per_node", d->groups);
+    ett_step_lua_set_place(L, &d->place);
   }
   ett_lua_set_integer(L, "element_bytes", d->element_bytes);
   if (time) {

@@ -24,7 +24,7 @@ static const ett_step_lua_field plan_fields[] = {
     FIELD(ep, INTEGER, NULL),
     FIELD(etp, INTEGER, NULL),
     FIELD(dp, INTEGER, NULL),
-    FIELD(gpus_per_node, INTEGER, NULL),
+    FIELD(rank_order, INTEGER, NULL),
     FIELD(zero, INTEGER, NULL),
     FIELD(gradient_bytes, INTEGER, NULL),
     FIELD(weight_bytes, INTEGER, NULL),
@@ -98,11 +98,45 @@ static void get_split(lua_State *L, int index, ett_step_plan *plan) {
   plan->split = split;
 }
 
+/* Tiers: a flat list of sizes and cards; without it nodes, and a network that joins all.
+ */
+static void get_tiers(lua_State *L, int index, ett_step_plan *plan) {
+  ett_tiers *t = &plan->tiers;
+  int64_t node = ett_lua_integer_field(L, index, "gpus_per_node", 1);
+  if (lua_getfield(L, index, "tiers") == LUA_TNIL) {
+    *t = (ett_tiers){2, 0, {node, ETT_TIER_ALL}, {1, 1}};
+    return;
+  }
+  luaL_checktype(L, -1, LUA_TTABLE);
+  size_t count = lua_rawlen(L, -1) / 2;
+  luaL_argcheck(L, count >= 1 && count <= ETT_TIERS_MOST, index, "has too many tiers");
+  t->count = (int)count;
+  for (int k = 0; k < t->count; k++) {
+    lua_rawgeti(L, -1, 2 * k + 1);
+    lua_rawgeti(L, -2, 2 * k + 2);
+    t->size[k] = lua_tointeger(L, -2);
+    t->card[k] = lua_tointeger(L, -1);
+    if (t->size[k] == node)
+      t->node = k;
+    lua_pop(L, 2);
+  }
+}
+
+static void get_map(lua_State *L, int index, ett_step_plan *plan) {
+  if (lua_getfield(L, index, "rank_map") == LUA_TNIL)
+    return;
+  const ett_step_lua_map *map = luaL_checkudata(L, -1, ETT_LUA_MAP);
+  plan->rank_map = map->device;
+  plan->rank_map_count = map->count;
+}
+
 void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan) {
   memset(plan, 0, sizeof *plan);
   ett_step_lua_read(L, index, plan_fields, PLAN_FIELDS, plan);
   luaL_argcheck(L, plan->zero <= ETT_ZERO_PARAMETERS, index, "zero must be 0 to 3");
   get_split(L, index, plan);
+  get_tiers(L, index, plan);
+  get_map(L, index, plan);
   if (plan->schedule == ETT_SCHEDULE_CUSTOM) {
     plan->orders = ett_step_lua_orders_of(L, index);
     if (plan->orders->chunks != plan->vp * plan->orders->ways)
@@ -121,11 +155,102 @@ static int push_plan_fields(lua_State *L) {
   return 1;
 }
 
+/* map{device, …}: the device of each rank, counted from 0; a permutation. */
+static int map_new(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 1);
+  size_t count = lua_rawlen(L, 1);
+  luaL_argcheck(L, count >= 1 && count <= (size_t)ETT_RANKS_MOST, 1,
+                "has too many ranks");
+  char *seen = lua_newuserdatauv(L, count, 0);
+  memset(seen, 0, count);
+  ett_step_lua_map *map =
+      lua_newuserdatauv(L, sizeof *map + count * sizeof *map->device, 0);
+  map->count = (int64_t)count;
+  luaL_setmetatable(L, ETT_LUA_MAP);
+  for (size_t i = 0; i < count; i++) {
+    lua_rawgeti(L, 1, (lua_Integer)i + 1);
+    int is_integer;
+    lua_Integer device = lua_tointegerx(L, -1, &is_integer);
+    ett_err err;
+    if (!is_integer || device < 0 || device >= (lua_Integer)count)
+      ett_err_set(&err, ETT_ERR_ARGUMENT,
+                  "field 'rank_map[%zu]' must be a device from 0 to %zu, got %s", i + 1,
+                  count - 1, luaL_tolstring(L, -1, NULL));
+    else if (seen[device])
+      ett_err_set(&err, ETT_ERR_ARGUMENT,
+                  "field 'rank_map' puts two ranks on device %lld, rank %zu is one",
+                  (long long)device, i);
+    else {
+      seen[device] = 1;
+      map->device[i] = (int32_t)device;
+      lua_pop(L, 1);
+      continue;
+    }
+    return ett_lua_raise(L, &err);
+  }
+  return 1;
+}
+
+/* Where the ranks of neighbouring stages lie: the most distant ones. */
+static int place_stages(const ett_ranks *ranks, ett_axis axis, ett_placement *found,
+                        ett_err *err) {
+  int level = 0;
+  for (int64_t s = 0; s + 1 < axis.degree; s++) {
+    int own = ett_place_level(ranks, axis, s, s + 1);
+    level = own > level ? own : level;
+  }
+  return ett_place_pairs(ranks, axis, level, found, err);
+}
+
+/* place(plan, group): { ranks=, nodes=, gpus_per_node=, tiers = { { units=, members=,
+ * groups=, cards=, sharing= }, … } } of a group of ett_group_kind_of, or of the sends
+ * between stages, "pp". */
+static int place(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  ett_step_plan plan = {0};
+  const ett_step_lua_field fields[] = {
+      FIELD(pp, INTEGER, NULL),        FIELD(tp, INTEGER, NULL),
+      FIELD(cp, INTEGER, NULL),        FIELD(ep, INTEGER, NULL),
+      FIELD(etp, INTEGER, NULL),       FIELD(dp, INTEGER, NULL),
+      FIELD(rank_order, INTEGER, NULL)};
+  ett_step_lua_read(L, 1, fields, sizeof fields / sizeof *fields, &plan);
+  get_tiers(L, 1, &plan);
+  get_map(L, 1, &plan);
+  const char *name = luaL_checkstring(L, 2);
+  int kind = ett_group_kind_of(name), sends = strcmp(name, "pp") == 0;
+  luaL_argcheck(L, kind >= 0 || sends, 2, "must be the name of a group");
+  ett_degrees degrees = ett_step_degrees(&plan);
+  ett_ranks ranks = ett_step_ranks(&plan);
+  ett_placement found;
+  ett_err err;
+  luaL_argcheck(L, !plan.rank_map || plan.rank_map_count == ranks.world, 1,
+                "field 'rank_map' must place all ranks");
+  if (ett_degrees_check(&degrees, &err) != 0 || ett_tiers_check(&plan.tiers, &err) != 0)
+    return ett_lua_raise(L, &err);
+  int status =
+      sends ? place_stages(&ranks, ett_degrees_pipeline(&degrees), &found, &err)
+            : ett_place_group(&ranks, ett_degrees_group(&degrees, (ett_group_kind)kind),
+                              &found, &err);
+  if (status != 0)
+    return ett_lua_raise(L, &err);
+  lua_createtable(L, 0, 4);
+  ett_step_lua_set_place(L, &found);
+  return 1;
+}
+
+static const luaL_Reg map_methods[] = {
+    {NULL, NULL},
+};
+
 static const luaL_Reg functions[] = {
     {"plan_fields", push_plan_fields},
+    {"map", map_new},
+    {"place", place},
     {NULL, NULL},
 };
 
 void ett_step_lua_open_plans(lua_State *L) {
+  ett_lua_type(L, ETT_LUA_MAP, map_methods, NULL);
   luaL_setfuncs(L, functions, 0);
 }

@@ -276,22 +276,6 @@ static int program_interval(lua_State *L) {
   return 2;
 }
 
-/* group(degree, stride, gpus_per_node, world): ett_group_topology's nodes and ranks. */
-static int group(lua_State *L) {
-  lua_Integer degree = luaL_checkinteger(L, 1), stride = luaL_checkinteger(L, 2);
-  lua_Integer gpus_per_node = luaL_checkinteger(L, 3), world = luaL_checkinteger(L, 4);
-  luaL_argcheck(L, degree >= 1 && degree <= INT32_MAX, 1, "must be a degree");
-  luaL_argcheck(L, stride >= 1 && stride <= INT32_MAX, 2, "must be at least 1");
-  luaL_argcheck(L, gpus_per_node >= 1 && gpus_per_node <= INT32_MAX, 3,
-                "must be at least 1");
-  luaL_argcheck(L, world >= degree * stride, 4, "must hold a group");
-  ett_group_span span =
-      ett_group_topology((ett_rank_group){degree, stride}, world, (int)gpus_per_node);
-  lua_pushinteger(L, span.nodes);
-  lua_pushinteger(L, span.gpus_per_node);
-  return 2;
-}
-
 /* split(layers, slices): how layers are spread. */
 static int split(lua_State *L) {
   lua_Integer layers = luaL_checkinteger(L, 1), slices = luaL_checkinteger(L, 2);
@@ -317,7 +301,6 @@ static const luaL_Reg program_methods[] = {
 
 static const luaL_Reg functions[] = {
     {"program", program_new},
-    {"group", group},
     {"split", split},
     {NULL, NULL},
 };

@@ -11,6 +11,13 @@
 #define ETT_LUA_DEMANDS "ett.step.demands"
 #define ETT_LUA_WORKSPACE "ett.step.workspace"
 #define ETT_LUA_ORDERS "ett.step.orders"
+#define ETT_LUA_MAP "ett.step.map"
+
+/* Device of each rank. */
+typedef struct ett_step_lua_map {
+  int64_t count;
+  int32_t device[];
+} ett_step_lua_map;
 
 /* Names by the values of their enumerations; NULL ends each. */
 extern const char *const ett_step_lua_schedules[];
@@ -36,10 +43,13 @@ void ett_step_lua_read(lua_State *L, int index, const ett_step_lua_field *fields
 /* Pushes one demand as a table. */
 void ett_step_lua_push_demand(lua_State *L, const ett_demands *demands, size_t index);
 
+/* Sets the counts of a place in the table on top. */
+void ett_step_lua_set_place(lua_State *L, const ett_placement *place);
+
 /* workspace(): pushes a new one. */
 int ett_step_lua_workspace_new(lua_State *L);
 
-/* Reads a plan; `split` and `orders` stay on the stack while it is used. */
+/* Reads a plan; `split`, `orders` and `rank_map` stay on the stack while it is used. */
 void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan);
 
 /* Takes the orders in field `orders` of the table at index. */

@@ -1,0 +1,24 @@
+--- In-switch reduction: switches add up what their units send, and copy what all receive.
+--
+-- Serves where every tier in use has `reduces = true` (NVLink SHARP, InfiniBand SHARP). Of an all_reduce a unit sends
+-- the buffer once and receives it once, where a ring moves nearly twice as much. A reduce_scatter sends all parts and
+-- receives its own; an all_gather sends its own and receives all: as many bytes as a ring, in fewer steps.
+local function seconds(r)
+  local slowest, latency = 0.0, 0.0
+  for _, tier in ipairs(r.tiers) do
+    if tier.used then
+      if not tier.reduces then return nil end
+      local own = tier.members / r.ranks -- share of the buffer of a unit's ranks
+      local out, back = 1, 1
+      if r.kind == "reduce_scatter" then out, back = 1 - own, own end
+      if r.kind == "all_gather" then out, back = own, 1 - own end
+      slowest = math.max(slowest, r.bytes * out / tier.send, r.bytes * back / tier.receive)
+      latency = latency + 2 * tier.latency -- up and down
+    end
+  end
+  return r.base_latency + latency + slowest, r.bytes * r.factor / slowest
+end
+
+return { name = "in_switch", summary = "switches that reduce and copy (NVLS, SHARP)",
+  source = "Graham et al. 2016 (SHARP); bytes of each direction counted by hand",
+  kinds = { "all_reduce", "all_gather", "reduce_scatter", "broadcast" }, seconds = seconds }

@@ -1,0 +1,19 @@
+--- Pairwise: each rank sends its share to every other rank directly, inside nodes and over the network at once.
+local function seconds(r)
+  local slowest, bus, latency, messages = 0.0, math.huge, 0.0, 0.0
+  for _, tier in ipairs(r.tiers) do
+    if tier.used then
+      -- What leaves the unit below; where outer tiers have links of their own, what stays in the tier.
+      local peers = (tier.through and r.ranks or tier.inside) - tier.members
+      local rank_bandwidth = tier.bandwidth / tier.members
+      local own = r.bytes * peers / r.ranks / rank_bandwidth
+      if own > slowest then slowest, bus = own, rank_bandwidth end
+      latency = tier.latency
+      messages = messages + (tier.inside - tier.members) * tier.message_latency
+    end
+  end
+  return r.base_latency + latency + messages + slowest, bus
+end
+
+return { name = "pairwise", summary = "all-to-all by pairs of ranks", source = "NVIDIA/nccl-tests doc/PERFORMANCE.md",
+  kinds = { "all_to_all" }, seconds = seconds }

@@ -1,0 +1,67 @@
+--- Ranks of a plan on devices: the order of their axes, and explicit maps.
+local error_module = require "ett.base.error"
+local schema = require "ett.base.schema"
+
+local ranks = {}
+
+--- Axes in the order of their codes in C (runtime/comm/ranks.h).
+ranks.axes = { "tp", "cp", "ep", "dp", "pp" }
+
+--- Megatron-Core's order, the innermost axis first.
+ranks.default = "tp-cp-ep-dp-pp"
+
+local codes, code_of = {}, {}
+for i, axis in ipairs(ranks.axes) do code_of[axis] = i - 1 end
+
+--- What is wrong with the text of an order; nil: nothing.
+function ranks.fault(order)
+  local seen, missing = {}, {}
+  for axis in (order .. "-"):gmatch "(.-)%-" do
+    if not code_of[axis] then
+      return ("unknown axis '%s'%s; an order is like %s"):format(axis,
+        error_module.suggestion(axis, ranks.axes), ranks.default)
+    elseif seen[axis] then
+      return ("'%s' is named twice; an order is like %s"):format(axis, ranks.default)
+    end
+    seen[axis] = true
+  end
+  for _, axis in ipairs(ranks.axes) do
+    if not seen[axis] then missing[#missing + 1] = axis end
+  end
+  if #missing == 0 then return nil end
+  return ("%s %s missing; an order names every axis, like %s"):format(table.concat(missing, ", "),
+    #missing == 1 and "is" or "are", ranks.default)
+end
+
+--- An order as C reads it: an octal digit an axis, the innermost last.
+function ranks.code(order)
+  local code = codes[order]
+  if not code then
+    code = 0
+    local place = 0
+    for axis in order:gmatch "[^-]+" do
+      code = code | code_of[axis] << place
+      place = place + 3
+    end
+    codes[order] = code
+  end
+  return code
+end
+
+local maps = setmetatable({}, { __mode = "k" })
+
+--- A map as C reads it; raises where it is no permutation of 0 to n - 1.
+---@param list integer[]? device of each rank
+function ranks.map(list)
+  if not list then return nil end
+  local map = maps[list]
+  if not map then
+    local fault = schema.list_fault(list)
+    if fault then error_module.raise("plan", "field 'rank_map' must be a list of devices: %s", fault) end
+    map = require("ett.step").map(list)
+    maps[list] = map
+  end
+  return map
+end
+
+return ranks

@@ -1,0 +1,189 @@
+--- Models of communication: one file of lua/collectives each, found by name. The fastest that serves a demand answers.
+--
+--   local answer = collectives.time(cluster, "all_reduce", 1e8, topology)
+--   answer.seconds, answer.model
+local comm = require "ett.comm"
+local error_module = require "ett.base.error"
+local find = require "ett.base.find"
+local names = require "ett.base.collective"
+local schema = require "ett.base.schema"
+local tiers_module = require "ett.profile.network.tiers"
+
+local collectives = {}
+
+local folder = "lua/collectives"
+local fields = { name = "string", summary = "string", source = "string?", kinds = "list", seconds = "function" }
+
+--- Models that are tried where a cluster names none.
+collectives.default = {
+  all_reduce = { "ring", "tree", "in_switch" }, broadcast = { "ring", "tree", "in_switch" },
+  all_gather = { "ring", "in_switch" }, reduce_scatter = { "ring", "in_switch" },
+  all_to_all = { "pairwise" }, send_recv = { "send" },
+}
+
+local loaded, generation = {}, nil
+
+--- A model's description, checked, with `place` (file and line of its function).
+function collectives.load(name)
+  if generation ~= find.generation then loaded, generation = {}, find.generation end
+  local known = loaded[name]
+  if known then return known end
+  local value, path = find.load(folder, name)
+  local label = find.label(path)
+  if type(value) ~= "table" then
+    error_module.raise("model", "%s: a model of communication must return a table with the function 'seconds', got %s",
+      label, schema.describe(value))
+  end
+  known = schema.check(value, fields, label)
+  if known.name ~= name then
+    error_module.raise("model", "%s: field 'name' must be '%s' as the file's, got '%s'", label, name, known.name)
+  end
+  local serves = {}
+  for _, kind in ipairs(known.kinds) do
+    if not names.find(kind) then
+      error_module.raise("model", "%s: kinds: unknown collective '%s'%s", label, tostring(kind),
+        error_module.suggestion(tostring(kind), names.kinds))
+    end
+    serves[names.find(kind)] = true
+  end
+  known.serves, known.place = serves, schema.place(known.seconds, path)
+  loaded[name] = known
+  return known
+end
+
+--- Checks what a cluster names: one model, or models by kind. Returns kind -> list of names.
+---@param given string|table
+function collectives.check(given, label)
+  local by_kind = {}
+  if type(given) == "string" then
+    for kind in pairs(error_module.wrap(label, collectives.load, given).serves) do by_kind[kind] = { given } end
+    return by_kind
+  end
+  for _, kind in ipairs(schema.keys(given)) do
+    local list = type(given[kind]) == "string" and { given[kind] } or given[kind]
+    if not names.find(kind) then
+      error_module.raise("model", "%s: collectives: unknown collective '%s'%s", label, kind,
+        error_module.suggestion(kind, names.kinds))
+    elseif type(list) ~= "table" or #list == 0 then
+      error_module.raise("model", "%s: collectives: %s must name a model or a list of them, got %s", label, kind,
+        schema.describe(list))
+    end
+    for _, name in ipairs(list) do
+      local model = error_module.wrap(("%s: collectives: %s"):format(label, kind), collectives.load, name)
+      if not model.serves[names.find(kind)] then
+        error_module.raise("model", "%s: collectives: the model '%s' does not serve %s, only %s", label, name, kind,
+          table.concat(model.kinds, ", "))
+      end
+    end
+    by_kind[names.find(kind)] = list
+  end
+  return by_kind
+end
+
+--- The measured curve for the nearest number of ranks, as flat pairs of bytes and bytes/s.
+function collectives.curve(curves, ranks)
+  local best, distance
+  for n in pairs(curves or {}) do
+    local d = math.abs(math.log(n / ranks))
+    if not best or d < distance or (d == distance and n > best) then best, distance = n, d end
+  end
+  return best and curves[best]
+end
+
+local function hops(units) return units > 1 and units or 0 end
+
+-- What a group may use of a tier, bytes/s: its cards, and its share of the unit below.
+local function share(tier, place, kind, of_card)
+  if kind ~= "send_recv" then
+    return math.min(place.cards * of_card / place.sharing, tier.unit_bandwidth / place.groups)
+  end
+  local one = tier.send_bandwidth or of_card
+  return math.min(one, math.max(one, of_card) / place.sharing,
+    (tier.unit_send_bandwidth or tier.unit_bandwidth) / place.groups)
+end
+
+local function refuse_missing(k, node, cluster, topology)
+  if cluster.tiers then
+    error_module.raise("plan", "a group of %d ranks reaches beyond the last tier of cluster %s", topology.ranks or 0,
+      cluster.name)
+  elseif k == node then
+    error_module.raise("missing", "%d ranks in a node need the cluster's links.intra.bandwidth", topology.gpus_per_node)
+  end
+  error_module.raise("missing", "%d nodes need the cluster's links.inter, with 'bandwidth_per_gpu' and "
+    .. "'bandwidth_per_node'", topology.nodes)
+end
+
+--- A demand as models read it; lua/collectives/README.md lists its fields.
+function collectives.request(cluster, kind, bytes, topology)
+  local list, node = tiers_module.of(cluster)
+  local places = tiers_module.places(cluster, topology)
+  local ranks = topology.ranks or topology.nodes * topology.gpus_per_node
+  local r = { kind = kind, bytes = bytes, ranks = ranks, factor = comm.factor(kind, ranks),
+    base_latency = tiers_module.default_latency.base, tiers = {} }
+  local below, used = ranks, 0
+  for k, tier in ipairs(list) do
+    local place, outer = places[k], places[k + 1]
+    local units = tier.size and place.units or 1
+    local t = { name = tier.name, below = below, units = units, branches = math.ceil(below / units),
+      steps = hops(below) - hops(units), members = place.members, through = tier.through,
+      inside = outer and outer.groups > 0 and outer.members or ranks, latency = tier.latency,
+      message_latency = tier.message_latency or 0.0, hierarchical = tier.hierarchical, reduces = tier.reduces }
+    t.used = place.groups > 0 and (tier.through or t.steps > 0)
+    if t.used then
+      if not tier.send then refuse_missing(k, node, cluster, topology) end
+      t.send, t.receive = share(tier, place, kind, tier.send), share(tier, place, kind, tier.receive)
+      t.bandwidth = math.min(t.send, t.receive)
+      local curve = t.inside > 1 and collectives.curve(tier.curves, t.inside)
+      t.measured = curve and comm.curve_at(curve, bytes) or nil
+      used = used + 1
+      r.measured = t.measured
+    end
+    r.tiers[k], below = t, units
+  end
+  if used > 1 then r.measured = nil end
+  if below > 1 then refuse_missing(#list + 1, node, cluster, topology) end
+  return r
+end
+
+-- Seconds and bus bandwidth that a model answers; nil where it does not serve the request.
+local function ask(model, request)
+  local ok, seconds, bus = pcall(model.seconds, request)
+  if not ok then
+    local object = error_module.from(seconds) -- an error of Lua names file and line
+    if object.kind == "internal" then object.kind = "model" end
+    error(error_module.label(object, ("collective '%s'"):format(model.name)), 0)
+  end
+  if seconds == nil then return nil end
+  if type(seconds) ~= "number" or not (seconds >= 0 and seconds < math.huge) then
+    error_module.raise("model", "%s: collective '%s': seconds must return a number of at least 0, or nil, got %s",
+      model.place, model.name, schema.describe(seconds))
+  end
+  return seconds, type(bus) == "number" and bus or nil
+end
+
+--- Seconds of a collective over a cluster's tiers: { seconds, bus_bandwidth, model, measured }.
+---@param kind string standard name
+---@param bytes number whole buffer
+---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }
+function collectives.time(cluster, kind, bytes, topology)
+  if bytes == 0 or (topology.ranks or topology.nodes * topology.gpus_per_node) == 1 then
+    return { seconds = 0.0, bus_bandwidth = 0.0, model = "none" }
+  end
+  local request = collectives.request(cluster, kind, bytes, topology)
+  local list = cluster.collectives and cluster.collectives[kind] or collectives.default[kind]
+  local best
+  for _, name in ipairs(list) do
+    local seconds, bus = ask(collectives.load(name), request)
+    if seconds and (not best or seconds < best.seconds) then
+      best = { seconds = seconds, bus_bandwidth = bus or (seconds > 0 and bytes * request.factor / seconds or 0.0),
+        model = name, measured = request.measured ~= nil }
+    end
+  end
+  if not best then
+    error_module.raise("model", "cluster %s: none of the models of %s serves a group of %d ranks: %s", cluster.name,
+      kind, request.ranks, table.concat(list, ", "))
+  end
+  return best
+end
+
+return collectives

@@ -1,0 +1,241 @@
+--- Tiers of a cluster: blocks of neighbouring devices (a node, a rack, a spine) and the links that join them.
+--
+--   tiers = { { name = "node", size = 8, bandwidth = 450e9, source = "…" },
+--     { name = "leaf", size = 256, bandwidth = 50e9, rails = 8, source = "…" },
+--     { name = "spine", bandwidth = 50e9, oversubscription = 2, source = "…" } }
+--
+-- A tier joins units of the tier before it, the first one devices. clusters/README.md lists the fields. `links` with
+-- `intra` and `inter` is the short form of two tiers.
+local error_module = require "ett.base.error"
+local find = require "ett.base.find"
+local schema = require "ett.base.schema"
+
+local tiers = {}
+
+--- NCCL's own latencies of a step, "Simple" protocol, from its tuner
+--- (NVIDIA/nccl src/graph/tuning.cc: hwLat NVLink ring 3.4 us, network ring 14 us, base 8.4 us).
+tiers.default_latency = { intra = 3.4e-6, inter = 14e-6, base = 8.4e-6 }
+
+--- The most tiers of a cluster (ETT_TIERS_MOST of runtime/comm/placement.h).
+tiers.most = 8
+
+-- Limits that no machine comes near: they catch wrong units.
+local least_rate, most_rate = 1e3, 1e17
+local rate = { "positive", least = least_rate, most = most_rate }
+local maybe_rate = { "positive", optional = true, least = least_rate, most = most_rate }
+local latency = { "nonnegative", optional = true, most = 10 }
+
+--- Fields of `links`, the short form.
+tiers.link_fields = {
+  intra = { "table", optional = true, fields = { bandwidth = rate, latency = latency,
+    send_bandwidth = maybe_rate, curves = { "text_or_table", optional = true }, name = "string?", source = "string" } },
+  inter = { "table", optional = true, fields = { bandwidth_per_gpu = rate, bandwidth_per_node = rate,
+    latency = latency, send_bandwidth = maybe_rate, send_bandwidth_per_node = maybe_rate,
+    hierarchical = "boolean?", name = "string?", source = "string" } },
+}
+
+local fields = {
+  name = "string", source = "string", size = { "count", optional = true, most = 1 << 40 },
+  bandwidth = { "any", optional = true },
+  unit_bandwidth = maybe_rate, rails = { "count", optional = true, most = 1 << 20 },
+  oversubscription = { "positive", default = 1, least = 1, most = 1e4 }, latency = latency, message_latency = latency,
+  send_bandwidth = maybe_rate, unit_send_bandwidth = maybe_rate, hierarchical = "boolean?", reduces = "boolean?",
+  through = "boolean?", curves = { "text_or_table", optional = true },
+}
+
+--- Curves as they are given, or those of the innermost tier of the cluster that is named in their place.
+function tiers.curves(curves, where)
+  if type(curves) ~= "string" then return curves end
+  local other = error_module.wrap(where .. ": curves", find.load, "clusters", curves)
+  local first = type(other) == "table" and (other.tiers and other.tiers[1] or other.links and other.links.intra)
+  if not first or type(first.curves) ~= "table" then
+    error_module.raise("model", "%s: curves: cluster '%s' states no curves of its own", where, curves)
+  end
+  return first.curves
+end
+
+--- A curve is a flat list of pairs, message sizes ascending.
+function tiers.check_curves(curves, where, size)
+  for ranks, curve in pairs(curves) do
+    local at = ("%s: curves[%s]"):format(where, tostring(ranks))
+    if not math.tointeger(ranks) or ranks < 2 then
+      error_module.raise("model", "%s: the key must be a number of ranks of at least 2", at)
+    end
+    if ranks > size then
+      error_module.raise("model", "%s: the key must be at most gpus_per_node = %d", at, size)
+    end
+    local count = type(curve) == "table" and #curve or 1
+    if count == 0 or count % 2 ~= 0 then
+      error_module.raise("model", "%s: must be a list { bytes, bytes/s, bytes, bytes/s, … }, got %s", at,
+        type(curve) == "table" and count .. " numbers" or schema.describe(curve))
+    end
+    for i, value in ipairs(curve) do
+      if type(value) ~= "number" or not (value > 0 and value <= most_rate) then
+        error_module.raise("model", "%s: number %d must be positive and at most 1e17, got %s", at, i,
+          schema.describe(value))
+      elseif i > 2 and i % 2 == 1 and value <= curve[i - 2] then
+        error_module.raise("model", "%s: sizes must ascend, got %s bytes behind %s", at, schema.describe(value),
+          schema.describe(curve[i - 2]))
+      end
+    end
+  end
+end
+
+-- Bandwidth out of a device or card, and back: a number, or { send =, receive = }.
+local function directions(value, label)
+  if type(value) == "table" then
+    local both = schema.check(value, { send = rate, receive = rate }, label .. ": bandwidth")
+    return both.send, both.receive
+  end
+  local clean = schema.check({ bandwidth = value }, { bandwidth = rate }, label)
+  return clean.bandwidth, clean.bandwidth
+end
+
+-- Checks that the devices of a tier are whole units of the tier below, and that its cards serve as many devices each.
+local function check_size(tier, below, last, label)
+  if not tier.size then
+    if not last then error_module.raise("model", "%s: missing field 'size' (only the last tier joins all)", label) end
+  elseif tier.size % below ~= 0 or below > 1 and tier.size == below then
+    error_module.raise("model", "%s: size must be a multiple of the tier inside, %d devices, got %d", label, below,
+      tier.size)
+  end
+  if tier.rails and below % tier.rails ~= 0 and tier.rails % below ~= 0 then
+    error_module.raise("model", "%s: rails = %d do not divide the %d devices of a unit inside", label, tier.rails,
+      below)
+  end
+end
+
+--- Checks a list of tiers; returns them with `send`, `receive`, `card` (devices that share one) and `unit_bandwidth`.
+---@param given table list of tiers, the innermost first
+---@param label string the cluster's
+function tiers.check(given, label)
+  local fault = schema.list_fault(given)
+  if fault or #given == 0 or #given > tiers.most then
+    error_module.raise("model", "%s: tiers: must be a list of 1 to %d tiers%s", label, tiers.most,
+      fault and ": " .. fault or ", got " .. #given)
+  end
+  local list, below, seen = {}, 1, {}
+  for k, entry in ipairs(given) do
+    local at = ("%s: tiers[%d]"):format(label, k)
+    local tier = schema.check(entry, fields, at)
+    if seen[tier.name] then error_module.raise("model", "%s: two tiers are named '%s'", at, tier.name) end
+    seen[tier.name] = true
+    check_size(tier, below, k == #given, at)
+    tier.send, tier.receive = directions(tier.bandwidth, at)
+    local rails = tier.rails or below
+    tier.card = math.max(1, below // rails)
+    -- More cards than devices: each device has several.
+    local cards = rails > below and rails // below or 1
+    tier.send, tier.receive = cards * tier.send, cards * tier.receive
+    tier.unit_bandwidth = tier.unit_bandwidth
+      or (below // tier.card) * math.min(tier.send, tier.receive) / tier.oversubscription
+    tier.curves = tiers.curves(tier.curves, at)
+    if tier.curves then tiers.check_curves(tier.curves, at, tier.size or math.maxinteger) end
+    list[k], below = tier, tier.size or math.maxinteger
+  end
+  return list
+end
+
+--- The tier whose units are nodes, by its place in the list; nil: none is.
+function tiers.node(list, gpus_per_node)
+  for k, tier in ipairs(list) do
+    if tier.size == gpus_per_node then return k end
+  end
+end
+
+-- The tier inside a node and the network of the short form.
+local function short_form(cluster)
+  local links = cluster.links or {}
+  local intra, inter, default = links.intra or {}, links.inter or {}, tiers.default_latency
+  return {
+    { name = "node", size = cluster.gpus_per_node, send = intra.bandwidth, receive = intra.bandwidth,
+      unit_bandwidth = intra.bandwidth, send_bandwidth = intra.send_bandwidth, latency = intra.latency or default.intra,
+      unit_send_bandwidth = intra.send_bandwidth, curves = intra.curves, card = 1, through = false },
+    { name = "network", send = inter.bandwidth_per_gpu, receive = inter.bandwidth_per_gpu,
+      unit_bandwidth = inter.bandwidth_per_node, send_bandwidth = inter.send_bandwidth,
+      unit_send_bandwidth = inter.send_bandwidth_per_node, hierarchical = inter.hierarchical,
+      latency = inter.latency or default.inter, card = 1, through = true },
+  }, 1
+end
+
+-- With nodes of another size than the file's, units outside them hold as many nodes as before.
+local function resized(list, from, to)
+  local copy = {}
+  for k, tier in ipairs(list) do
+    local own = setmetatable({}, { __index = tier })
+    if tier.size and tier.size >= from then own.size = tier.size // from * to end
+    copy[k] = own
+  end
+  return copy
+end
+
+--- The tiers of a cluster, and the place of its nodes among them.
+---@param cluster table from ett.cluster
+---@return table[] tiers, integer node
+function tiers.of(cluster)
+  local list = cluster.tiers
+  if not list then return short_form(cluster) end
+  local node = cluster.node_tier
+  if list[node].size ~= cluster.gpus_per_node then
+    list = resized(list, list[node].size, cluster.gpus_per_node)
+  end
+  for k, tier in ipairs(list) do
+    tier.latency = tier.latency or tiers.default_latency[k > node and "inter" or "intra"]
+    if tier.through == nil then tier.through = k > node end
+  end
+  return list, node
+end
+
+--- `links` of a list of tiers, for those who know two: the node's, and the next.
+function tiers.links(list, node)
+  local intra, inter = list[node], list[node + 1]
+  return {
+    intra = { name = intra.name, bandwidth = math.min(intra.send, intra.receive), latency = intra.latency,
+      send_bandwidth = intra.send_bandwidth, curves = intra.curves, source = intra.source },
+    inter = inter and { name = inter.name, bandwidth_per_gpu = math.min(inter.send, inter.receive),
+      bandwidth_per_node = inter.unit_bandwidth, latency = inter.latency, send_bandwidth = inter.send_bandwidth,
+      send_bandwidth_per_node = inter.unit_send_bandwidth, hierarchical = inter.hierarchical,
+      source = inter.source } or nil,
+  }
+end
+
+--- Sizes and cards of the tiers as C reads them of a plan.
+function tiers.placement(cluster)
+  local flat = {}
+  for _, tier in ipairs((tiers.of(cluster))) do
+    flat[#flat + 1] = tier.size or math.maxinteger
+    flat[#flat + 1] = tier.card
+  end
+  return { gpus_per_node = cluster.gpus_per_node, tiers = flat }
+end
+
+-- Places of a group of `ranks` on each of `nodes` neighbouring nodes, from its numbers alone.
+local function counted(list, node, topology, gpus_per_node)
+  local nodes, inside = topology.nodes, topology.gpus_per_node
+  local ranks = topology.ranks or nodes * inside
+  local groups = topology.groups_per_node or math.max(1, gpus_per_node // inside)
+  local places = {}
+  for k, tier in ipairs(list) do
+    local below = k > 1 and list[k - 1].size or 1
+    local in_unit = k <= node and math.max(1, inside * below // gpus_per_node)
+      or inside * math.min(nodes, below // gpus_per_node)
+    local leaves = in_unit < ranks and (k > node and nodes > 1 or k <= node and inside > 1)
+    local cards = math.min(in_unit, math.max(1, below // tier.card))
+    places[k] = { members = in_unit, groups = k > node and groups or 1, cards = cards,
+      sharing = k > node and math.max(1, groups * cards * tier.card // below) or 1,
+      units = not tier.size and 1 or k >= node and math.ceil(nodes * gpus_per_node / tier.size)
+        or nodes * math.max(1, math.ceil(inside * below / gpus_per_node)) }
+    if not leaves then places[k].groups = 0 end
+  end
+  return places
+end
+
+--- Where a group lies: one entry a tier, as `place` of ett.step.
+---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node=, ranks= }
+function tiers.places(cluster, topology)
+  if topology.tiers then return topology.tiers end
+  local list, node = tiers.of(cluster)
+  return counted(list, node, topology, cluster.gpus_per_node)
+end
+
+return tiers

@@ -1,0 +1,329 @@
+#include "comm/placement.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+ett_rank_group ett_rank_group_of(ett_axis axis) {
+  return (ett_rank_group){axis.degree, {axis, {1, 1}}};
+}
+
+ett_rank_group ett_rank_group_both(ett_axis one, ett_axis other) {
+  ett_axis inner = one.stride <= other.stride ? one : other;
+  ett_axis outer = one.stride <= other.stride ? other : one;
+  if (inner.degree == 1)
+    return ett_rank_group_of(outer);
+  if (outer.degree == 1)
+    return ett_rank_group_of(inner);
+  if (outer.stride == inner.stride * inner.degree)
+    return ett_rank_group_of((ett_axis){inner.degree * outer.degree, inner.stride});
+  return (ett_rank_group){inner.degree * outer.degree, {inner, outer}};
+}
+
+int ett_tiers_check(const ett_tiers *t, ett_err *err) {
+  if (t->count < 1 || t->count > ETT_TIERS_MOST || t->node < 0 || t->node >= t->count)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "a cluster has 1 to %d tiers, got %d",
+                       ETT_TIERS_MOST, t->count);
+  for (int k = 0; k < t->count; k++) {
+    int64_t below = k > 0 ? t->size[k - 1] : 1;
+    if (t->size[k] < 1 || (t->size[k] != ETT_TIER_ALL && t->size[k] % below != 0) ||
+        t->card[k] < 1 || below % t->card[k] != 0)
+      return ett_err_set(err, ETT_ERR_ARGUMENT,
+                         "tier %d of %lld devices with cards of %lld does not nest with "
+                         "units of %lld devices",
+                         k + 1, (long long)t->size[k], (long long)t->card[k],
+                         (long long)below);
+  }
+  return 0;
+}
+
+int32_t ett_place_nodes(const ett_placement *p) {
+  return p->tier[p->node].units;
+}
+
+int32_t ett_place_per_node(const ett_placement *p) {
+  return p->tier[p->node].units > 1 && p->node + 1 < p->tiers
+             ? p->tier[p->node + 1].members
+             : p->ranks;
+}
+
+static int64_t below(const ett_tiers *t, int k) {
+  return k > 0 ? t->size[k - 1] : 1;
+}
+
+/* Ranks of an axis in a block of `size` devices, where every block has as many; else 0.
+ */
+static int64_t inside(ett_axis a, int64_t size) {
+  int64_t block = a.degree * a.stride;
+  if (a.degree == 1 || a.stride >= size)
+    return 1;
+  if (size % block == 0)
+    return a.degree;
+  return size % a.stride == 0 && block % size == 0 ? size / a.stride : 0;
+}
+
+static int64_t group_inside(const ett_ranks *r, ett_rank_group g, int64_t size) {
+  if (size >= r->world)
+    return g.degree;
+  return inside(g.axis[0], size) * inside(g.axis[1], size);
+}
+
+/* The counts by division; 0: some groups do not align. */
+static int place_aligned(const ett_ranks *r, ett_rank_group g, ett_placement *p) {
+  for (int k = 0; k < r->tiers.count; k++) {
+    int64_t size = below(&r->tiers, k), card = r->tiers.card[k];
+    int64_t whole = group_inside(r, g, r->tiers.size[k]);
+    int64_t members = group_inside(r, g, size), on_card = group_inside(r, g, card);
+    if (whole == 0 || members == 0 || on_card == 0)
+      return 0;
+    p->tier[k] = (ett_placement_tier){(int32_t)(g.degree / whole), 0, 0, 0, 0};
+    if (members == g.degree)
+      continue;
+    p->tier[k].members = (int32_t)members;
+    p->tier[k].groups = (int32_t)(size / members);
+    p->tier[k].cards = (int32_t)(members / on_card);
+    p->tier[k].sharing = (int32_t)(card / on_card);
+  }
+  return 1;
+}
+
+static int64_t common_multiple(int64_t a, int64_t b, int64_t most) {
+  int64_t x = a, y = b;
+  while (y != 0) {
+    int64_t rest = x % y;
+    x = y;
+    y = rest;
+  }
+  int64_t times = b / x;
+  return times > most / a ? most : a * times;
+}
+
+/* Ranks after which the places of blocks of `block` ranks on the units repeat. */
+static int64_t period(const ett_ranks *r, int64_t block) {
+  int64_t largest = 1;
+  for (int k = 0; k < r->tiers.count; k++)
+    if (r->tiers.size[k] < r->world)
+      largest = r->tiers.size[k];
+  if (r->map || block >= r->world)
+    return r->world;
+  return common_multiple(block, largest, r->world);
+}
+
+/* Scratch of a count rank by rank: the devices of a group, and for each tier how many
+ * groups leave each unit below and use each card. */
+typedef struct counts {
+  int64_t *devices;
+  int32_t *units[ETT_TIERS_MOST], *cards[ETT_TIERS_MOST];
+  void *memory;
+} counts;
+
+static int counts_new(counts *c, const ett_ranks *r, int64_t degree, int64_t devices,
+                      ett_err *err) {
+  if (devices > ETT_RANKS_MOST)
+    return ett_err_set(
+        err, ETT_ERR_LIMIT,
+        "groups that do not align with nodes cannot be placed among %lld ranks: at most "
+        "%lld; choose degrees that divide the devices of a node",
+        (long long)devices, (long long)ETT_RANKS_MOST);
+  size_t total = 0;
+  for (int k = 0; k < r->tiers.count; k++)
+    total += (size_t)(devices / below(&r->tiers, k) + devices / r->tiers.card[k]) + 2;
+  c->memory = calloc(1, (size_t)degree * sizeof *c->devices + total * sizeof(int32_t));
+  if (!c->memory)
+    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to place %lld ranks",
+                       (long long)devices);
+  c->devices = c->memory;
+  int32_t *at = (int32_t *)(c->devices + degree);
+  for (int k = 0; k < r->tiers.count; k++) {
+    c->units[k] = at;
+    at += devices / below(&r->tiers, k) + 1;
+    c->cards[k] = at;
+    at += devices / r->tiers.card[k] + 1;
+  }
+  return 0;
+}
+
+static int ascending(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* Runs of equal devices[i] / size; *fewest: members of the shortest. */
+static int32_t runs(const int64_t *devices, int64_t n, int64_t size, int32_t *fewest) {
+  int32_t count = 0, length = 0;
+  *fewest = INT32_MAX;
+  for (int64_t i = 0; i < n; i++) {
+    length++;
+    if (i + 1 < n && devices[i + 1] / size == devices[i] / size)
+      continue;
+    count++;
+    *fewest = length < *fewest ? length : *fewest;
+    length = 0;
+  }
+  return count;
+}
+
+static void less(int32_t *to, int32_t value) {
+  if (*to == 0 || value < *to)
+    *to = value;
+}
+
+static void more(int32_t *to, int32_t value) {
+  if (value > *to)
+    *to = value;
+}
+
+/* Adds the group in c->devices, ascending, to the counts of tier k. */
+static void count_tier(const ett_ranks *r, const counts *c, int64_t n, int k,
+                       ett_placement_tier *tier) {
+  int64_t size = below(&r->tiers, k), card = r->tiers.card[k];
+  int32_t fewest, units = runs(c->devices, n, r->tiers.size[k], &fewest);
+  more(&tier->units, units);
+  if (runs(c->devices, n, size, &fewest) == 1)
+    return;
+  less(&tier->members, fewest);
+  int32_t cards = 0;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t device = c->devices[i];
+    int last_of_unit = i + 1 == n || c->devices[i + 1] / size != device / size;
+    int last_of_card = i + 1 == n || c->devices[i + 1] / card != device / card;
+    if (last_of_card) {
+      cards++;
+      more(&tier->sharing, ++c->cards[k][device / card]);
+    }
+    if (last_of_unit) {
+      more(&tier->groups, ++c->units[k][device / size]);
+      less(&tier->cards, cards);
+      cards = 0;
+    }
+  }
+}
+
+int ett_place_group(const ett_ranks *r, ett_rank_group g, ett_placement *p,
+                    ett_err *err) {
+  *p = (ett_placement){
+      .ranks = (int32_t)g.degree, .tiers = r->tiers.count, .node = r->tiers.node};
+  if (!r->map && place_aligned(r, g, p))
+    return 0;
+  memset(p->tier, 0, sizeof p->tier);
+  ett_axis a = g.axis[0], b = g.axis[1];
+  int64_t block = a.degree * a.stride;
+  if (b.degree > 1)
+    block = b.degree * b.stride;
+  int64_t devices = period(r, block);
+  counts c;
+  if (counts_new(&c, r, g.degree, devices, err) != 0)
+    return -1;
+  for (int64_t first = 0; first < devices; first++) {
+    if ((a.degree > 1 && first / a.stride % a.degree != 0) ||
+        (b.degree > 1 && first / b.stride % b.degree != 0))
+      continue;
+    int64_t n = 0;
+    for (int64_t j = 0; j < b.degree; j++)
+      for (int64_t i = 0; i < a.degree; i++) {
+        int64_t rank = first + j * b.stride + i * a.stride;
+        c.devices[n++] = r->map ? r->map[rank] : rank;
+      }
+    if (r->map)
+      qsort(c.devices, (size_t)n, sizeof *c.devices, ascending);
+    for (int k = 0; k < r->tiers.count; k++)
+      count_tier(r, &c, n, k, &p->tier[k]);
+  }
+  free(c.memory);
+  return 0;
+}
+
+void ett_place_ways(const ett_ranks *r, int ways, ett_placement *p) {
+  if (ways < 2)
+    return;
+  for (int k = 0; k < r->tiers.count; k++) {
+    ett_placement_tier *t = &p->tier[k];
+    int64_t size = below(&r->tiers, k), card = r->tiers.card[k], ranks = p->ranks;
+    if (r->tiers.size[k] < r->world)
+      t->units *= ways;
+    if (size >= r->world || t->groups > 0)
+      continue;
+    t->members = (int32_t)ranks;
+    t->groups = (int32_t)(size > ranks ? size / ranks : 1);
+    t->cards = (int32_t)((ranks + card - 1) / card);
+    t->sharing = (int32_t)(card > ranks ? card / ranks : 1);
+  }
+  p->ranks *= ways;
+}
+
+/* Whether some rank at `from` and its partner `delta` further are in different blocks. */
+static int crosses(const ett_ranks *r, ett_axis a, int64_t from, int64_t delta,
+                   int64_t size) {
+  int64_t block = a.degree * a.stride;
+  if (size >= r->world)
+    return 0;
+  if (r->map) {
+    for (int64_t start = from * a.stride; start < r->world; start += block)
+      for (int64_t rank = start; rank < start + a.stride; rank++)
+        if (r->map[rank] / size != r->map[rank + delta] / size)
+          return 1;
+    return 0;
+  }
+  if (size % block == 0)
+    return 0;
+  if (delta >= size)
+    return 1;
+  int64_t end = common_multiple(block, size, r->world);
+  for (int64_t start = from * a.stride; start < end; start += block)
+    if (start % size + a.stride - 1 >= size - delta)
+      return 1;
+  return 0;
+}
+
+/* Ranks whose next neighbour is outside their unit: of a unit, and of a card. */
+static int count_leaving(const ett_ranks *r, ett_axis a, int k, ett_placement_tier *tier,
+                         ett_err *err) {
+  int64_t size = below(&r->tiers, k), card = r->tiers.card[k];
+  int64_t block = a.degree * a.stride;
+  int aligned = size % a.stride == 0 ? block % size == 0 : a.stride % size == 0;
+  if (!r->map && aligned && (card % a.stride == 0 || a.stride % card == 0)) {
+    int64_t leaving = a.stride < size ? a.stride : size;
+    tier->groups = (int32_t)leaving;
+    tier->sharing = (int32_t)(leaving < card ? leaving : card);
+    return 0;
+  }
+  int64_t devices = period(r, block);
+  counts c;
+  if (counts_new(&c, r, 1, devices, err) != 0)
+    return -1;
+  for (int64_t rank = 0; rank < devices; rank++) {
+    if (rank / a.stride % a.degree == a.degree - 1)
+      continue;
+    int64_t device = r->map ? r->map[rank] : rank;
+    int64_t next = r->map ? r->map[rank + a.stride] : rank + a.stride;
+    if (device / size == next / size)
+      continue;
+    more(&tier->groups, ++c.units[k][device / size]);
+    more(&tier->sharing, ++c.cards[k][device / card]);
+  }
+  free(c.memory);
+  return 0;
+}
+
+int ett_place_level(const ett_ranks *r, ett_axis a, int64_t from, int64_t to) {
+  int level = 0;
+  while (level < r->tiers.count &&
+         crosses(r, a, from, (to - from) * a.stride, r->tiers.size[level]))
+    level++;
+  return level;
+}
+
+int ett_place_pairs(const ett_ranks *r, ett_axis a, int level, ett_placement *p,
+                    ett_err *err) {
+  *p = (ett_placement){.ranks = 2, .tiers = r->tiers.count, .node = r->tiers.node};
+  for (int k = 0; k < r->tiers.count; k++) {
+    p->tier[k].units = k < level ? 2 : 1;
+    if (k > level)
+      continue;
+    p->tier[k].members = p->tier[k].cards = 1;
+    if (k > 0 && count_leaving(r, a, k, &p->tier[k], err) != 0)
+      return -1;
+    if (p->tier[k].groups == 0) /* of a device; or only first and last stage are apart */
+      p->tier[k].groups = p->tier[k].sharing = 1;
+  }
+  return 0;
+}

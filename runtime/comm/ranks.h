@@ -1,0 +1,51 @@
+/* ranks.h - the ranks of a parallel layout, counted in an order of axes.
+ *
+ * As Megatron-Core's RankGenerator does (megatron/core/parallel_state.py): ranks of dense
+ * layers are counted by tp, cp, dp and pp, those of experts by etp, ep, the data ranks
+ * that remain, and pp, both in one order. Megatron's default is tp-cp-ep-dp-pp. */
+#ifndef ETT_COMM_RANKS_H
+#define ETT_COMM_RANKS_H
+
+#include "comm/placement.h"
+
+typedef enum ett_rank_axis {
+  ETT_AXIS_TP,
+  ETT_AXIS_CP,
+  ETT_AXIS_EP,
+  ETT_AXIS_DP,
+  ETT_AXIS_PP,
+  ETT_AXES
+} ett_rank_axis;
+
+typedef struct ett_degrees {
+  int64_t tp, cp, ep, dp, pp;
+  int64_t etp; /* tensor ranks of an expert; ep * etp divides dp * cp * tp */
+  /* An ett_rank_axis in each octal digit; the last digit is the innermost. */
+  int32_t order;
+} ett_degrees;
+
+typedef enum ett_group_kind {
+  ETT_GROUP_TP,
+  ETT_GROUP_CP,
+  ETT_GROUP_DP,
+  ETT_GROUP_EP,
+  ETT_GROUP_ETP,
+  ETT_GROUP_SHARES,      /* tp / etp ranks that hold shares of the same tokens */
+  ETT_GROUP_DATA,        /* cp and dp: the ranks that share dense weights */
+  ETT_GROUP_EXPERT_DATA, /* the ranks that share weights of experts */
+  ETT_GROUPS
+} ett_group_kind;
+
+/* "tp", "cp", "dp", "ep", "etp", "shares", "data", "expert data". */
+int ett_group_kind_of(const char *name); /* -1: none */
+
+int64_t ett_degrees_world(const ett_degrees *degrees);
+
+/* Fails on an order that repeats an axis, on experts that do not divide the ranks, and
+ * where dense layers and experts would be on different pipeline ranks. */
+int ett_degrees_check(const ett_degrees *degrees, ett_err *err);
+
+ett_rank_group ett_degrees_group(const ett_degrees *degrees, ett_group_kind kind);
+ett_axis ett_degrees_pipeline(const ett_degrees *degrees);
+
+#endif
