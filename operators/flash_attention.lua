@@ -16,12 +16,12 @@ op.constraints = {
     function(s) return s.causal == 0 or s.seq_q <= s.seq_k end },
 }
 
---- value_dim: the width of values if it differs (multi-head latent attention).
+--- key_seq: keys of cross-attention. value_dim: the width of values if it differs (multi-head latent attention).
 function op.shape(c)
   local value, split = c.v_head_dim, c.cp and c.cp > 1 and c.cp_method ~= "ulysses"
   local heads, kv_heads, rows = shapes.attention(c)
   return { batch = c.micro_batch, heads = heads, kv_heads = kv_heads,
-    seq_q = rows, seq_k = c.seq, head_dim = shapes.head_dim(c),
+    seq_q = rows, seq_k = c.key_seq or c.seq, head_dim = shapes.head_dim(c),
     value_dim = value and value ~= shapes.head_dim(c) and value or nil, causal = c.causal == false and 0 or 1,
     window = c.window and c.window < c.seq and c.window or nil,
     shards = split and c.cp_balanced ~= false and c.cp or nil, ring = split and c.cp_method == "ring" and 1 or nil }

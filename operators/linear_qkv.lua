@@ -1,4 +1,5 @@
---- QKV projection, column-parallel over tensor ranks; grouped queries shrink keys and values.
+--- QKV projection, column-parallel over tensor ranks; grouped queries shrink keys and values. A gate of the output
+--- (Qwen3-Next) is as wide as the queries.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
@@ -6,7 +7,8 @@ local op = { name = "linear_qkv", summary = "QKV projection, column-parallel", r
 
 function op.shape(c)
   return { tokens = shapes.tokens(c), in_features = c.hidden,
-    out_features = (shapes.local_heads(c) + 2 * shapes.local_kv_heads(c)) * shapes.head_dim(c),
+    out_features = (shapes.local_heads(c) * (c.attention_gate and 2 or 1) + 2 * shapes.local_kv_heads(c))
+      * shapes.head_dim(c),
     bias = shapes.bias(c, "qkv_bias", "attention_bias"),
     stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil }
 end

@@ -116,3 +116,15 @@ $ ett predict --help llama3-8b | grep -E '^  (ffn|norm) '
 $ ett predict --model llama3-8b --cluster b20 seq=8192 micro_batches=4
 ett: unknown cluster 'b20'...
 ?1
+
+# Hyper-parameters of a config.json can be changed, too.
+
+$ echo '{"model_type":"llama","hidden_size":1024,"num_hidden_layers":8,"num_attention_heads":8,"vocab_size":32000}' > config.json; ett predict --model config.json --cluster h100 layers=4 seq=1024 micro_batches=4 | head -1
+llama (config.json) with layers=4 (... M parameters) on 1 x H100-SXM-80GB (dgx_h100)
+
+$ echo '{"model_type":"t5","d_model":512,"num_layers":6,"num_heads":8,"d_ff":2048,"d_kv":64,"vocab_size":32128}' > t5.json; ett predict --model t5.json --cluster h100 encoder_seq=512 seq=128 micro_batches=4 | head -1
+t5 (t5.json) with encoder_seq=512 (60.5... M parameters) on 1 x H100-SXM-80GB (dgx_h100)
+
+$ echo '{"model_type":"t5","d_model":512,"num_layers":6,"num_heads":8,"vocab_size":32128}' > t5.json; ett predict --model t5.json --cluster h100 encoder_sec=512 seq=128 micro_batches=4
+ett: predict: unknown field 'encoder_sec'; did you mean 'encoder_seq'?
+?2

@@ -5,7 +5,9 @@ local dtype_bytes = require("ett.base.schema").dtype_bytes
 local configuration = { tp = 2, cp = 1, ep = 2, micro_batch = 4, seq = 2048, hidden = 4096, heads = 32,
   kv_heads = 8, head_dim = 128, ffn = 14336, vocab = 32000, experts = 8, top_k = 2, layers = 4,
   sequence_parallel = false, gated_mlp = true, dtype = "bf16", causal = true,
-  q_lora_rank = 512, kv_lora_rank = 256, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128 }
+  q_lora_rank = 512, kv_lora_rank = 256, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128,
+  linear_key_heads = 16, linear_value_heads = 32, patch_size = 16, index_heads = 64, index_head_dim = 128,
+  index_top_k = 512 }
 
 local function with(changes)
   local c = {}
@@ -224,12 +226,12 @@ describe("a user's own operator", function()
   end)
 
   it("is refused with its file, unknown fields and what it lacks", function()
-    write("bad", [[return { name = "bad", summary = "s", schema = {}, shape = function() end, note = "own",
+    write("bad", [[return { name = "bad", summary = "s", schema = {}, shape = function() end, remark = "own",
       flop = function() end, features = print, bytes = function() end }]])
     local text = message(operator.get, "bad")
     assert.matches("bad.lua: unknown field 'features'", text, 1, true)
     assert.matches("unknown field 'flop'; did you mean 'flops'?", text, 1, true)
-    assert.matches("unknown field 'note'", text, 1, true)
+    assert.matches("unknown field 'remark'", text, 1, true)
     write("bad", [[return { name = "bad", schema = {}, shape = function() end,
       flops = 3, bytes = function() end, cpu = {} }]])
     text = message(operator.get, "bad")

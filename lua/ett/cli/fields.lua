@@ -6,9 +6,9 @@ local schema = require "ett.base.schema"
 
 local fields = {}
 
---- Rules of the hyper-parameters that words may set. A config.json has its own values, so it has no rules.
+--- Rules of the hyper-parameters that words may set.
 local function hyper_fields(source)
-  return source and not model_module.is_file(source) and model_module.fields(source) or {}
+  return source and model_module.fields(source) or {}
 end
 
 --- Sorts texts by name: those of the plan, those of the model.
@@ -23,9 +23,6 @@ function fields.sort(command, texts, source)
   for _, name in ipairs(schema.keys(texts)) do
     local into = plan_rules[name] and plan or hyper_rules[name] and hyper
     if not into then
-      if source and model_module.is_file(source) and require("ett.model.hyper").fields[name] then
-        error_module.raise("usage", "%s: '%s=' cannot be given: it comes from %s", command, name, source)
-      end
       error_module.raise("usage", "%s: unknown field '%s'%s", command, name, error_module.suggestion(name, known))
     end
     into[name] = texts[name]
@@ -51,8 +48,8 @@ end
 
 --- The model of a name with hyper-parameters, or of a Hugging Face config.json.
 function fields.model(source, hyper)
-  if model_module.is_file(source) then return model_module.huggingface(source) end
-  return model_module.new(source, fields.values(hyper))
+  local make = model_module.is_file(source) and model_module.huggingface or model_module.new
+  return make(source, fields.values(hyper))
 end
 
 local function lines_of(rules, defaults)
@@ -77,7 +74,7 @@ function fields.help(opts)
   local plan = require "ett.plan"
   local text = "Fields of the plan are words NAME=VALUE; hyper-parameters too, with --model NAME:\n\n"
     .. lines_of(plan.schema)
-  if not opts.model or model_module.is_file(opts.model) then
+  if not opts.model then
     return text .. "\n\n`--help NAME` lists the hyper-parameters of the model NAME, too."
   end
   return ("%s\n\nhyper-parameters of %s:\n\n%s"):format(text, opts.model,

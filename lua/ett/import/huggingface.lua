@@ -19,7 +19,7 @@ local common = {
   kv_heads = { "num_key_value_heads" },
   head_dim = { "head_dim" },
   ffn = { "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size" },
-  vocab = { "vocab_size" },
+  vocab = { "vocab_size", "padded_vocab_size" },
   tied_embeddings = { "tie_word_embeddings" },
   max_positions = { "max_position_embeddings", "n_positions" },
   window = { "sliding_window" },
@@ -83,7 +83,7 @@ local function type_of(config, label)
   if known then return kind, known end
   local why = types.refused[kind]
   if why then
-    error_module.raise("model", "%s: field 'model_type': '%s' is %s; ett estimates decoders of attention and MLPs",
+    error_module.raise("model", "%s: field 'model_type': '%s' is %s; ett has no architecture of it",
       label, kind, why)
   end
   error_module.raise("model", "%s: field 'model_type': unknown model '%s'%s; known are %s", label, kind,
@@ -111,7 +111,7 @@ local function read_common(config, hyper, found)
     end
   end
   for _, name in ipairs { "heads", "hidden", "layers", "vocab" } do
-    if not from[name] then
+    if not from[name] and hyper[name] == nil then
       found[#found + 1] = ("missing field '%s' (a positive integer)"):format(table.concat(common[name], "' or '"))
     end
   end
@@ -119,41 +119,37 @@ local function read_common(config, hyper, found)
 end
 
 --- The sliding window, and the layers that have it.
-local function read_window(config, hyper, notes)
+local function read_window(config, hyper)
   if config.use_sliding_window == false or hyper.window == 0 then hyper.window = nil end
-  local kinds = config.layer_types
-  if not hyper.window then
+  if hyper.layer_types then return end -- read with the model's type
+  local kinds = type(config.layer_types) == "table" and config.layer_types or nil
+  if not hyper.window and not hyper.attention_chunk then
     hyper.window_every = nil
     return
   end
   local every = config.sliding_window_pattern or config._sliding_window_pattern
   if type(every) == "number" then hyper.window_every = every > 1 and every or nil end
-  if type(kinds) ~= "table" then
-    if config.use_sliding_window and type(config.max_window_layers) == "number" then
-      notes[#notes + 1] = ("the window of the layers from max_window_layers = %d on is ignored: "
-        .. "every layer attends to all tokens"):format(config.max_window_layers)
-      hyper.window = nil
+  if not kinds then
+    local from = config.use_sliding_window and config.max_window_layers
+    if type(from) == "number" and type(hyper.layers) == "number" then
+      hyper.layer_types, hyper.window_every = {}, nil
+      for i = 1, math.min(hyper.layers, 1 << 16) do
+        hyper.layer_types[i] = i <= from and "full_attention" or "sliding_attention"
+      end
     end
     return
   end
-  local full, regular, every_found = 0, true, nil
+  local first, regular = nil, true
+  for i, kind in ipairs(kinds) do first = first or kind == "full_attention" and i end
   for i, kind in ipairs(kinds) do
-    if kind == "full_attention" then
-      full = full + 1
-      every_found = every_found or i
-    end
+    regular = regular and first and kind == (i % first == 0 and "full_attention" or "sliding_attention")
   end
-  for i, kind in ipairs(kinds) do
-    regular = regular and (kind == "full_attention") == (every_found ~= nil and i % every_found == 0)
-  end
-  if full == #kinds then
+  if regular and first == 1 then
     hyper.window, hyper.window_every = nil, nil
   elseif regular then
-    hyper.window_every = every_found
+    hyper.window_every = first
   else
-    notes[#notes + 1] = ("the window of %d of %d layers (layer_types) has no regular order and is ignored: "
-      .. "every layer attends to all tokens"):format(#kinds - full, #kinds)
-    hyper.window, hyper.window_every = nil, nil
+    hyper.layer_types, hyper.window_every = kinds, nil
   end
 end
 
@@ -181,8 +177,7 @@ local function add_notes(config, hyper, notes)
   end
   local extra = config.num_nextn_predict_layers
   if type(extra) == "number" and extra > 0 then
-    notes[#notes + 1] = ("the %d layers of multi-token prediction (num_nextn_predict_layers) are not estimated"):format(
-      extra)
+    notes[#notes + 1] = ("without multi-token prediction; mtp_layers=%d adds it"):format(extra)
   end
   local project = config.word_embed_proj_dim
   if type(project) == "number" and project ~= hyper.hidden then
@@ -191,10 +186,6 @@ local function add_notes(config, hyper, notes)
   end
   if type(config.mlp_only_layers) == "table" and #config.mlp_only_layers > 0 then
     notes[#notes + 1] = "mlp_only_layers is ignored: those layers are taken as mixtures, too"
-  end
-  if type(config.attention_chunk_size) == "number" then
-    notes[#notes + 1] = ("attention in chunks of %d tokens is taken as attention to all tokens"):format(
-      config.attention_chunk_size)
   end
 end
 
@@ -216,11 +207,12 @@ function huggingface.hyper(config, label)
   if #found > 0 then error_module.raise("model", "%s: %s", label, table.concat(found, "; ")) end
   name = hyper.architecture or name
   hyper.architecture = nil
-  if name ~= "mixtral" then for _, field in ipairs(mixture) do hyper[field] = nil end end
+  if name ~= "mixtral" and not hyper.keep_mixture then for _, field in ipairs(mixture) do hyper[field] = nil end end
   if not known.latent then for _, field in ipairs(latent) do hyper[field] = nil end end
+  hyper.keep_mixture = nil
   if hyper.position ~= "learned" and not known.learned then hyper.max_positions = nil end
   if hyper.rotary_fraction == 1 then hyper.rotary_fraction = nil end
-  read_window(config, hyper, notes)
+  read_window(config, hyper)
   add_notes(config, hyper, notes)
   return name, hyper, notes, kind
 end

@@ -113,8 +113,12 @@ add("granitemoe granitemoeshared", "mixtral", { tied_embeddings = true })
 add("phimoe", "mixtral", { norm = "layer_norm" }, { read = function(config, hyper)
   hyper.head_bias = config.lm_head_bias == true
 end })
-add("gpt_oss", "mixtral", { bias = true, window_every = 2 })
+add("gpt_oss", "mixtral", { bias = true, window_every = 2, attention_sinks = true })
 add("llama4_text", "mixtral", { shared_experts = 1 }, { read = function(config, hyper)
+  hyper.attention_chunk = number(config.attention_chunk_size)
+  if hyper.attention_chunk and not config.layer_types then -- each fourth layer attends to all tokens
+    hyper.layer_types = { "chunked_attention", "chunked_attention", "chunked_attention", "full_attention" }
+  end
   -- intermediate_size is the width of an expert; dense layers have intermediate_size_mlp.
   hyper.moe_ffn = hyper.ffn
   hyper.ffn = number(config.intermediate_size_mlp) or hyper.ffn
@@ -125,7 +129,7 @@ add("deepseek_v2 deepseek_v3 kimi_k2", "mixtral", nil, { latent = true, read = f
     found[#found + 1] = ("field 'moe_layer_freq' must be 1, got %s; no published model has another value"):format(every)
   end
   hyper.kv_heads, hyper.head_dim, hyper.rotary_fraction = nil, nil, nil
-  hyper.moe_every = nil
+  hyper.moe_every, hyper.attention_bias = nil, nil
   if (number(config.n_group) or 1) > 1 then
     hyper.expert_groups, hyper.top_groups = number(config.n_group), number(config.topk_group)
   end
@@ -135,22 +139,82 @@ add("deepseek_v2 deepseek_v3 kimi_k2", "mixtral", nil, { latent = true, read = f
   end
 end })
 
+--- Further families of 2023 to 2025.
+add("glm4", "llama", { post_norms = true, rotary_fraction = 0.5 }, { read = function(config, hyper)
+  hyper.qkv_bias, hyper.attention_bias = config.attention_bias == true, false
+end })
+add("glm4_moe", "mixtral", { rotary_fraction = 0.5 }, { read = function(config, hyper)
+  hyper.qkv_bias, hyper.attention_bias = config.attention_bias == true, false
+  hyper.qk_norm = config.use_qk_norm == true or nil
+end })
+add("seed_oss", "llama", { qkv_bias = true }, { read = function(config, hyper)
+  hyper.qkv_bias, hyper.attention_bias = config.attention_bias ~= false, config.attention_out_bias == true
+end })
+add("ernie4_5", "llama", { tied_embeddings = true })
+add("ernie4_5_moe", "mixtral", { tied_embeddings = true }, { read = function(config, hyper, notes)
+  hyper.experts, hyper.top_k = number(config.moe_num_experts) or 64, number(config.moe_k) or 6
+  hyper.shared_experts = number(config.moe_num_shared_experts)
+  hyper.first_dense_layers = number(config.moe_layer_start_index) or 1
+  hyper.moe_every = number(config.moe_layer_interval)
+  local last = number(config.moe_layer_end_index)
+  if last and last >= 0 and number(hyper.layers) and last < hyper.layers - 1 then
+    notes[#notes + 1] = ("the layers behind moe_layer_end_index = %d are taken as mixtures, too"):format(last)
+  end
+end })
+add("minimax_m2", "mixtral", nil, { read = function(config, hyper)
+  hyper.moe_ffn = hyper.ffn
+  if config.use_qk_norm then hyper.qk_norm, hyper.qk_norm_whole = true, config.qk_norm_type == "per_layer" end
+  local turned = number(config.rotary_dim)
+  if turned and number(hyper.head_dim) and hyper.head_dim > 0 then
+    hyper.rotary_fraction = math.min(1, turned / hyper.head_dim)
+  end
+end })
+add("dbrx", "mixtral", { norm = "layer_norm", norm_bias = false }, { read = function(config, hyper)
+  local attention = type(config.attn_config) == "table" and config.attn_config or {}
+  local feed = type(config.ffn_config) == "table" and config.ffn_config or {}
+  hyper.kv_heads = number(attention.kv_n_heads)
+  hyper.ffn, hyper.experts = number(feed.ffn_hidden_size) or 3584, number(feed.moe_num_experts) or 4
+  hyper.top_k = number(feed.moe_top_k) or 1
+end })
+add("baichuan", "llama", nil, { read = function(config, hyper)
+  -- The models of 13B state their length otherwise, and have ALiBi.
+  if not number(config.max_position_embeddings) then hyper.position = "alibi" end
+end })
+add("chatglm", "llama", { rotary_fraction = 0.5, tied_embeddings = false }, { read = function(config, hyper)
+  local inner = number(config.inner_hidden_size)
+  if inner then -- the first ChatGLM: layer norms, biases, a plain MLP, one table of words
+    hyper.ffn, hyper.norm, hyper.gated_mlp, hyper.bias = inner, "layer_norm", false, true
+    hyper.tied_embeddings, hyper.rotary_fraction = true, nil
+    return
+  end
+  hyper.head_dim = number(config.kv_channels)
+  if config.multi_query_attention then hyper.kv_heads = number(config.multi_query_group_num) end
+  hyper.bias, hyper.qkv_bias = config.add_bias_linear == true, config.add_qkv_bias == true
+  if config.rmsnorm == false then hyper.norm = "layer_norm" end
+end })
+add("deepseek_v32", "mixtral", nil, { latent = true, read = function(config, hyper, notes, found)
+  known.deepseek_v3.read(config, hyper, notes, found)
+  hyper.index_heads = number(config.index_n_heads) or 64
+  hyper.index_head_dim = number(config.index_head_dim) or 128
+  hyper.index_top_k = number(config.index_topk) or 2048
+end })
+require "ett.import.huggingface_hybrids"(add)
+
 --- Model types of the language model inside multi-modal ones that do not state it.
 types.text_of = { gemma3 = "gemma3_text", llava = "llama", llava_next = "llama", llama4 = "llama4_text",
   mistral3 = "mistral", idefics3 = "llama", paligemma = "gemma", qwen2_vl = "qwen2", qwen2_5_vl = "qwen2",
   video_llava = "llama", vipllama = "llama" }
 
 --- Refused model types, with the reason.
-local encoder_decoder, encoder, state_space = "an encoder-decoder", "an encoder", "a state-space or recurrent model"
+local encoder_decoder, state_space = "an encoder-decoder other than T5", "a recurrent model"
 types.refused = {
-  t5 = encoder_decoder, mt5 = encoder_decoder, umt5 = encoder_decoder, longt5 = encoder_decoder,
+  longt5 = encoder_decoder,
   bart = encoder_decoder, mbart = encoder_decoder, pegasus = encoder_decoder, marian = encoder_decoder,
   m2m_100 = encoder_decoder, whisper = encoder_decoder, switch_transformers = encoder_decoder,
-  bert = encoder, roberta = encoder, ["xlm-roberta"] = encoder, deberta = encoder, ["deberta-v2"] = encoder,
-  distilbert = encoder, electra = encoder, modernbert = encoder, vit = encoder, clip = "a pair of encoders",
-  mamba = state_space, mamba2 = state_space, rwkv = state_space, falcon_mamba = state_space,
-  jamba = "a mixture of state-space and attention layers", zamba2 = "a mixture of state-space and attention layers",
-  bamba = "a mixture of state-space and attention layers", recurrent_gemma = state_space,
+  deberta = "an encoder with disentangled attention", ["deberta-v2"] = "an encoder with disentangled attention",
+  distilbert = "a distilled encoder", electra = "a pair of encoders", clip = "a pair of encoders",
+  modernbert = "an encoder that unpads its sequences",
+  rwkv = state_space, recurrent_gemma = state_space, zamba2 = "a hybrid whose attention layers share weights",
   mllama = "a model with cross-attention layers", mllama_text_model = "a model with cross-attention layers",
 }
 

@@ -97,10 +97,23 @@ function architecture.fields(source)
   return hyper_parameters.fields_with(own), own
 end
 
+--- What the operators of the layers say of their times, once each.
+local function notes_of(layers)
+  local notes, seen = {}, {}
+  for _, layer in ipairs(layers) do
+    for _, entry in ipairs(layer.ops) do
+      local op = entry.op and not seen[entry.op] and operator.get(entry.op)
+      if op and op.note then notes[#notes + 1] = ("%s: %s"):format(op.name, op.note) end
+      seen[entry.op or 0] = true
+    end
+  end
+  return notes
+end
+
 --- Builds a model of an architecture found by name (or given as a function).
 ---@param source string|function
 ---@param hyper table
----@return table model { name, hyper, layers }
+---@return table model { name, hyper, layers, notes }
 function architecture.new(source, hyper)
   local loaded = load_source(source)
   local clean = hyper_parameters.check(hyper, loaded.own, loaded.name)
@@ -112,8 +125,8 @@ function architecture.new(source, hyper)
     clean.norm, clean.gated_mlp = norm, gated
     built = error_module.wrap(loaded.name, layers_of_list, names, clean, usual)
   end
-  return { name = loaded.name, hyper = clean,
-    layers = check_built(built, schema.place(loaded.build, loaded.path)) }
+  local layers = check_built(built, schema.place(loaded.build, loaded.path))
+  return { name = loaded.name, hyper = clean, layers = layers, notes = notes_of(layers) }
 end
 
 --- What one device of a plan sees of a layer: the `c` of operator files. It has every hyper-parameter.

@@ -1,6 +1,9 @@
 --- Parts of architectures: attention, MLPs, embedding and head.
 --
 -- Each function takes hyper-parameters and returns a list of entries; blocks.join makes one list of several.
+local error_module = require "ett.base.error"
+local mixers = require "ett.model.mixers"
+
 local blocks = {}
 
 --- Appends entries and lists of entries to a list; nil is skipped.
@@ -21,6 +24,27 @@ function blocks.join(...) return blocks.append({}, ...) end
 
 local enter, leave = { collective = "tensor_enter" }, { collective = "tensor_leave" }
 blocks.enter, blocks.leave = enter, leave
+
+--- The entries with fields laid over the configuration that they see.
+---@param fields table|fun(c: table): table
+function blocks.with(entries, fields)
+  local list = {}
+  for i, entry in ipairs(entries) do
+    local own = {}
+    for key, value in pairs(type(entry) == "string" and { op = entry } or entry) do own[key] = value end
+    local inner = own.with
+    own.with = function(c)
+      local all, seen = {}, {}
+      for key, value in pairs(type(fields) == "function" and fields(c) or fields) do all[key] = value end
+      for key, value in pairs(c) do seen[key] = value end
+      for key, value in pairs(all) do seen[key] = value end
+      for key, value in pairs(type(inner) == "function" and inner(seen) or inner or {}) do all[key] = value end
+      return all
+    end
+    list[i] = own
+  end
+  return list
+end
 
 --- The core of attention, which selective recomputation runs again. with: fields of its shapes.
 function blocks.attention_core(h, with)
@@ -55,21 +79,41 @@ local function latent_attention(h)
   local latent = h.kv_lora_rank + h.qk_rope_head_dim
   local queries = h.q_lora_rank
     and { "linear_q_down", { op = h.norm or "rms_norm", with = { hidden = h.q_lora_rank } } } or nil
+  local index -- DeepSeek sparse attention: the indexer chooses keys
+  if h.index_heads then
+    index = { "linear_index_q", "linear_index_k",
+      { op = "layer_norm", with = { hidden = h.index_head_dim, norm_bias = true } }, "lightning_indexer" }
+  end
   return blocks.join(queries, "linear_kv_down", { op = h.norm or "rms_norm", with = { hidden = h.kv_lora_rank } },
+    index,
     { collective = "tensor_enter", with = { hidden = (h.q_lora_rank or h.hidden) + latent } },
     "linear_q_up", "linear_kv_up", { op = "rope", with = { head_dim = h.qk_rope_head_dim, kv_heads = 1 } },
-    blocks.attention_core(h, { head_dim = dim, kv_heads = h.heads }),
+    blocks.attention_core(h, { head_dim = dim, kv_heads = h.heads, window = h.index_top_k }),
     { op = "linear_proj", with = { head_dim = h.v_head_dim } })
+end
+
+--- Fields of the core of a layer's attention: no window, or the chunks of each sequence as sequences of their own.
+local function core_fields(h)
+  if h.chunked then
+    return function(c)
+      local chunk, tokens = h.attention_chunk, c.seq // (c.cp or 1)
+      if c.seq <= chunk or tokens % chunk ~= 0 then return {} end
+      return { seq = chunk, cp = 1, micro_batch = c.micro_batch * (tokens // chunk) }
+    end
+  end
+  return h.window and h.full_attention and { window = false } or nil
 end
 
 --- Projection to queries, keys and values, positions, core, output projection.
 function blocks.attention(h)
   return blocks.join("linear_qkv", query_key_norms(h), (h.position or "rope") == "rope" and "rope" or nil,
-    blocks.attention_core(h, h.window and h.full_attention and { window = false } or nil), "linear_proj")
+    blocks.attention_core(h, core_fields(h)), h.attention_sinks and "attention_sinks" or nil,
+    h.attention_gate and "attention_gate" or nil, "linear_proj")
 end
 
---- Attention behind the collective that opens its tensor-parallel region; blocks.leave closes the region.
+--- Attention, or another mixer, behind the collective that opens its tensor-parallel region; blocks.leave closes it.
 function blocks.attention_region(h)
+  if h.mixer then return mixers.region(h, enter) end
   if h.kv_lora_rank then return latent_attention(h) end
   return blocks.join(enter, blocks.attention(h))
 end
@@ -118,19 +162,51 @@ function blocks.moe_feed(h)
     "expert_linear2", { collective = "expert_leave" }, exchange, shared)
 end
 
+-- What a layer of each kind sees in place of the hyper-parameters.
+local types = {
+  full_attention = { full_attention = true }, attention = { full_attention = true }, sliding_attention = {},
+  chunked_attention = { chunked = true }, linear_attention = { mixer = "gated_delta" }, mamba = { mixer = "mamba" },
+  mamba2 = { mixer = "mamba2" }, mlp = {}, moe = {},
+}
+
+--- The kind of layer i (layer_types, else window and window_every), or nil where all layers are alike.
+function blocks.type_of(h, i)
+  local list = h.layer_types
+  if not list then
+    if not (h.window and h.window_every) then return nil end
+    return i % h.window_every == 0 and "full_attention" or "sliding_attention"
+  end
+  local kind = list[(i - 1) % math.max(1, #list) + 1]
+  if not types[kind] then
+    error_module.raise("model", "layer_types: unknown kind '%s'%s; known are %s", tostring(kind),
+      error_module.suggestion(tostring(kind), require("ett.base.schema").keys(types)),
+      table.concat(require("ett.base.schema").keys(types), ", "))
+  end
+  local needed = kind == "sliding_attention" and "window" or kind == "chunked_attention" and "attention_chunk"
+  if needed and not h[needed] then
+    error_module.raise("model", "layer_types: '%s' needs the field '%s'", kind, needed)
+  end
+  return kind
+end
+
+local type_names = { full_attention = "full attention", attention = "full attention", sliding_attention = "window",
+  chunked_attention = "chunks", linear_attention = "gated delta net", mamba = "Mamba", mamba2 = "Mamba-2" }
+
 --- Every layer of a model in order; equal neighbours are counted. kind_of(i) names the kind of layer i. ops_of(name,
---- seen) makes the entries of a kind, where `seen` are the layer's hyper-parameters: with window_every = n each n-th
---- layer attends to all tokens, the others to the window (Gemma 2 and 3, Cohere 2, gpt-oss).
+--- seen) makes the entries of a kind, where `seen` are the layer's hyper-parameters: layer_types, or window and
+--- window_every = n (each n-th layer attends to all tokens: Gemma 2 and 3, Cohere 2, gpt-oss), say which layers have
+--- another mixer or no window.
 function blocks.runs(h, kind_of, ops_of)
-  local mixed = h.window and h.window_every
   local made, layers, last = {}, {}, nil
   for i = 1, h.layers do
-    local kind, full = kind_of(i), mixed and i % h.window_every == 0
-    local name = mixed and ("%s, %s"):format(kind, full and "full attention" or "window") or kind
+    local kind, of = kind_of(i), blocks.type_of(h, i)
+    local name = type_names[of] and ("%s, %s"):format(kind, type_names[of]) or kind
     if last and last.name == name then
       last.count = last.count + 1
     else
-      made[name] = made[name] or ops_of(kind, full and setmetatable({ full_attention = true }, { __index = h }) or h)
+      local seen = of and setmetatable({}, { __index = h }) or h
+      for key, value in pairs(types[of] or {}) do seen[key] = value end
+      made[name] = made[name] or ops_of(kind, seen)
       last = { name = name, count = 1, ops = made[name] }
       layers[#layers + 1] = last
     end
@@ -163,10 +239,20 @@ function blocks.head(h)
     "cross_entropy", { collective = "vocabulary_reduce" }) }
 end
 
+--- Multi-token prediction (DeepSeek-V3, section 2.2): norms of the stream and of the next token's embedding, a linear
+--- that joins them, a layer, and the model's own head.
+local function multi_token(h, layer)
+  local norm = h.norm or "rms_norm"
+  return { name = "multi-token prediction", place = "last", count = h.mtp_layers, ops = blocks.join("shared_embedding",
+    leave, norm, norm, "linear_mtp", layer.ops, norm, enter, "mtp_head", "cross_entropy",
+    { collective = "vocabulary_reduce" }) }
+end
+
 --- embedding, the given layers, head.
 function blocks.decoder(h, ...)
   local layers = { blocks.embedding(h) }
   for _, layer in ipairs { ... } do layers[#layers + 1] = layer end
+  if (h.mtp_layers or 0) > 0 then layers[#layers + 1] = multi_token(h, layers[#layers]) end
   layers[#layers + 1] = blocks.head(h)
   return { layers = layers }
 end

@@ -25,6 +25,12 @@ local function preset_of(name)
   return preset or presets.refuse(name, several)
 end
 
+--- A model under its name, with notes before those of its operators.
+local function noted(built, name, notes)
+  built.name, built.notes = name, table.move(built.notes, 1, #built.notes, #notes + 1, notes)
+  return built
+end
+
 --- A model of an architecture (by name or as a function) or of a preset, with hyper-parameters of your own.
 ---@param hyper table? needed by architectures; lies over a preset's
 function model.new(name, hyper)
@@ -32,13 +38,21 @@ function model.new(name, hyper)
   if not preset then return architecture.new(name, hyper) end
   local all, label = presets.overlay(preset, schema.argument(hyper or {}, "table", "ett.model.new", "hyper"))
   local built = error_module.wrap(preset.name, architecture.new, preset.architecture, all)
-  built.name, built.notes = label, preset.note and { preset.note } or nil
-  return built
+  return noted(built, label, { preset.note })
 end
 
---- Rules of the hyper-parameters of an architecture or preset.
+--- Architecture, hyper-parameters, notes and model type of a Hugging Face config.json.
+local function read_configuration(path)
+  local config, err = require("ett.json").read(path)
+  if config == nil then error(error_module.from(err), 0) end
+  if type(config) ~= "table" then error_module.raise("format", "%s: must hold a JSON object", path) end
+  return find.load("lua/ett/import", "huggingface").hyper(config, path)
+end
+
+--- Rules of the hyper-parameters of an architecture, a preset or a config.json.
 ---@return table<string, table|string>
 function model.fields(name)
+  if model.is_file(name) then return (architecture.fields((read_configuration(name)))) end
   local preset = preset_of(name)
   return (architecture.fields(preset and preset.architecture or name))
 end
@@ -47,6 +61,7 @@ end
 --- the width. A default that follows from the width is left out.
 ---@return table<string, any>
 function model.defaults(name)
+  if model.is_file(name) then return model.huggingface(name).hyper end
   local preset = preset_of(name)
   if preset then return model.new(name).hyper end
   local values
@@ -76,17 +91,16 @@ function model.list(names, hyper)
   return built
 end
 
---- A model from a Hugging Face config.json. model.notes lists the settings that are ignored.
+--- A model from a Hugging Face config.json, with hyper-parameters of your own laid over it. model.notes lists the
+--- settings that are ignored.
 ---@param path string
-function model.huggingface(path)
+---@param given table?
+function model.huggingface(path, given)
   schema.argument(path, "string", "ett.model.huggingface", "path")
-  local config, err = require("ett.json").read(path)
-  if config == nil then error(error_module.from(err), 0) end
-  if type(config) ~= "table" then error_module.raise("format", "%s: must hold a JSON object", path) end
-  local name, hyper, notes, kind = find.load("lua/ett/import", "huggingface").hyper(config, path)
-  local built = error_module.wrap(path, architecture.new, name, hyper)
-  built.name, built.notes = ("%s (%s)"):format(kind, path:match("([^/]+)$")), notes
-  return built
+  local name, hyper, notes, kind = read_configuration(path)
+  local label = ("%s (%s)"):format(kind, path:match("([^/]+)$"))
+  hyper, label = presets.overlay({ hyper = hyper, name = label }, given or {})
+  return noted(error_module.wrap(path, architecture.new, name, hyper), label, notes)
 end
 
 --- Whether a name is a file rather than an architecture.

@@ -16,7 +16,7 @@ operator.families = { "gemm", "bmm", "attention", "norm", "softmax", "elementwis
   "cross_entropy", "optimizer", "router" }
 
 local fields = {
-  name = "string", aliases = "list?", summary = "string", source = "string?", schema = "table",
+  name = "string", aliases = "list?", summary = "string", source = "string?", note = "string?", schema = "table",
   family = { "string", default = "elementwise", one_of = operator.families },
   experts = "boolean?", gated = "boolean?", masked = "boolean?", selective = "boolean?", compiled = "string?",
   region = { "string", optional = true, one_of = { "enter", "leave" } },

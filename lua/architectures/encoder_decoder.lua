@@ -1,0 +1,62 @@
+--- Encoder-decoders: T5 (Raffel et al. 2020). `layers` and the plan's seq are the decoder's; the encoder has
+--- encoder_layers and reads encoder_seq tokens. Pipeline stages hold the encoder's layers first.
+--
+-- Not in the estimate: the encoder's output, which stages with decoder layers receive beside the stream.
+local blocks = require "ett.model.blocks"
+
+local architecture = { summary = "encoder-decoders: T5" }
+
+architecture.schema = {
+  encoder_layers = { "count", optional = true, most = 1 << 16, help = "layers of the encoder (default layers)" },
+  encoder_seq = { "count", optional = true, most = 1 << 24, help = "tokens of the encoder's input (default seq)" },
+  relative_buckets = { "count", default = 32, most = 1 << 16, help = "distances of T5's position bias" },
+}
+
+local function encoder_fields(h)
+  return function(c) return { seq = h.encoder_seq or c.seq, causal = false } end
+end
+
+--- Self-attention and MLP of the encoder; the first layer has the stack's position bias.
+local function encoder_layer(h, first)
+  return blocks.with(blocks.join(first and "relative_position_bias" or nil, blocks.layer(h, blocks.dense_feed(h))),
+    encoder_fields(h))
+end
+
+--- Queries of the decoder, keys and values of the encoder's output.
+local function cross_attention(h)
+  local of_encoder = encoder_fields(h)
+  return blocks.join(h.norm, blocks.enter, "linear_cross_q", blocks.with({ "linear_cross_kv" }, of_encoder),
+    { op = "flash_attention", selective = true, with = function(c)
+      return { key_seq = h.encoder_seq or c.seq, causal = false }
+    end }, "linear_proj", blocks.leave, blocks.residual(h))
+end
+
+local function decoder_layer(h, first)
+  local own = blocks.join(h.norm, blocks.attention_region(h), blocks.leave, blocks.residual(h))
+  return blocks.join(first and "relative_position_bias" or nil, own, cross_attention(h), h.norm, blocks.dense_feed(h),
+    blocks.residual(h))
+end
+
+local function stack(layers, name, count, ops_of, before)
+  layers[#layers + 1] = { name = "first " .. name, ops = blocks.join(before, ops_of(true)) }
+  if count > 1 then layers[#layers + 1] = { name = name, count = count - 1, ops = ops_of(false) } end
+end
+
+function architecture.build(hyper)
+  hyper.norm = hyper.norm or "rms_norm"
+  hyper.position = hyper.position or "none"
+  if hyper.tied_embeddings == nil then hyper.tied_embeddings = true end
+  if hyper.gated_mlp == nil then hyper.gated_mlp = false end
+  local embedding = blocks.embedding(hyper)
+  -- The encoder's tokens are looked up in the same table.
+  table.move(blocks.with({ "shared_embedding", blocks.leave }, encoder_fields(hyper)), 1, 2, #embedding.ops + 1,
+    embedding.ops)
+  local layers = { embedding }
+  stack(layers, "encoder", hyper.encoder_layers or hyper.layers, function(first) return encoder_layer(hyper, first) end)
+  stack(layers, "decoder", hyper.layers, function(first) return decoder_layer(hyper, first) end,
+    blocks.with({ hyper.norm }, encoder_fields(hyper))) -- the encoder's last norm
+  layers[#layers + 1] = blocks.head(hyper)
+  return { layers = layers }
+end
+
+return architecture

@@ -1,0 +1,59 @@
+--- Dimensions of mixers that are no softmax attention, on one tensor rank: Mamba (Gu & Dao 2023), Mamba-2 (Dao & Gu
+--- 2024) and the gated delta net (Yang et al. 2024). Heads, groups and the inner width are split over tensor ranks.
+--
+--   mixer.dims(c, "mamba2").columns   -- of the input projection
+local error_module = require "ett.base.error"
+local shapes = require "ett.operator.shapes"
+
+local mixer = {}
+
+--- Mamba: x and z from the input projection; B, C and the steps' compression from x.
+local function mamba(c)
+  local inner = shapes.divide("ssm_inner", c.ssm_inner or 2 * c.hidden, "tp", c.tp)
+  return { inner = inner, state = c.ssm_state or 16, rank = c.ssm_dt_rank or (c.hidden + 15) // 16,
+    columns = 2 * inner, channels = inner, convolution_bias = 1 }
+end
+
+--- Mamba-2: z, x, B, C and a step of each head from the input projection. Groups of B and C are at least one a rank.
+local function mamba2(c)
+  local inner, head_dim = c.ssm_inner or 2 * c.hidden, c.ssm_head_dim or 64
+  local heads = shapes.divide("ssm_heads", c.ssm_heads or shapes.divide("ssm_inner", inner, "ssm_head_dim", head_dim),
+    "tp", c.tp)
+  local groups, state = c.ssm_groups or 1, c.ssm_state or 128
+  groups = groups >= c.tp and shapes.divide("ssm_groups", groups, "tp", c.tp) or 1
+  local local_inner = heads * head_dim
+  return { inner = local_inner, heads = heads, head_dim = head_dim, groups = groups, state = state,
+    columns = 2 * local_inner + 2 * groups * state + heads, channels = local_inner + 2 * groups * state,
+    convolution_bias = 1, chunk = c.scan_chunk or 256 }
+end
+
+--- Gated delta net: queries, keys, values, the output's gate, and two numbers a value head.
+local function gated_delta(c)
+  shapes.need(c, "the gated delta net", "linear_key_heads", "linear_value_heads")
+  local keys = shapes.divide("linear_key_heads", c.linear_key_heads, "tp", c.tp)
+  local values = shapes.divide("linear_value_heads", c.linear_value_heads, "tp", c.tp)
+  local key_dim, value_dim = c.linear_key_dim or 128, c.linear_value_dim or 128
+  local channels = 2 * keys * key_dim + values * value_dim
+  return { inner = values * value_dim, heads = values, key_heads = keys, key_dim = key_dim, value_dim = value_dim,
+    columns = channels + values * value_dim + 2 * values, channels = channels, chunk = c.scan_chunk or 64 }
+end
+
+mixer.kinds = { mamba = mamba, mamba2 = mamba2, gated_delta = gated_delta }
+
+--- Dimensions of the configuration's mixer on one tensor rank; without c.mixer the fields tell which it is.
+---@param kind string? the mixer that an operator is part of
+function mixer.dims(c, kind)
+  kind = kind or c.mixer or c.linear_value_heads and "gated_delta" or c.ssm_dt_rank and "mamba" or "mamba2"
+  return mixer.kinds[kind](c)
+end
+
+--- A sequence is scanned whole: context parallelism is refused.
+function mixer.tokens(c)
+  if (c.cp or 1) > 1 then
+    error_module.raise("plan", "cp = %d: ett has no context parallelism of state-space and linear-attention layers; "
+      .. "cp must be 1", c.cp)
+  end
+  return shapes.tokens(c)
+end
+
+return mixer

@@ -1,0 +1,7 @@
+--- T5 3B.
+return {
+  name = "t5-3b", summary = "T5 3B",
+  source = "arXiv 1910.10683; google-t5/t5-3b",
+  architecture = "encoder_decoder", parameters = 2851598336,
+  hyper = { layers = 24, hidden = 1024, heads = 32, head_dim = 128, ffn = 16384, vocab = 32128 },
+}

@@ -1,0 +1,65 @@
+--- The gated delta rule in chunks of products (Yang et al. 2024, arXiv 2412.06464; the UT transform of 2406.06484).
+-- C tokens a chunk, K and V the widths of a key and a value. Products of each token and value head:
+--   K K', then Q K', of a chunk                 2 C K
+--   the inverse of a triangle of C              C^2 / 3
+--   it times keys and times values              C K + C V
+--   keys times state, state's update, output    3 K V
+--   the scores times the new values             C V
+local memory = require "ett.operator.memory"
+local mixer = require "ett.operator.mixer"
+local shapes = require "ett.operator.shapes"
+
+local op = { name = "gated_delta_rule", family = "bmm", summary = "gated delta rule in chunks" }
+
+op.note = "timed as products of its size; no measured kernel is behind it"
+
+op.schema = { batch = "count", seq = "count", heads = "count", key_heads = "count", key_dim = "count",
+  value_dim = "count", chunk = "count" }
+
+op.constraints = { { "heads must be divisible by key_heads", function(s) return s.heads % s.key_heads == 0 end } }
+
+function op.shape(c)
+  local d = mixer.dims(c, "gated_delta")
+  return { batch = c.micro_batch, seq = mixer.tokens(c) // c.micro_batch, heads = d.heads, key_heads = d.key_heads,
+    key_dim = d.key_dim, value_dim = d.value_dim, chunk = math.min(d.chunk, shapes.divide("seq", c.seq, "cp",
+      c.cp or 1)) }
+end
+
+--- Multiply-adds of a token and head: all, and those that the backward pass repeats (all but Q K' and the output).
+local function products(s)
+  local chunk, key, value = s.chunk + 0.0, s.key_dim, s.value_dim
+  local again = chunk * key + chunk ^ 2 / 3 + chunk * (key + value) + 2.0 * key * value
+  return again + chunk * key + (key + chunk) * value, again
+end
+
+function op.flops(s, pass)
+  local all, again = products(s)
+  return 2.0 * s.batch * s.seq * s.heads * (pass == "backward" and 2 * all + again or all)
+end
+
+--- Queries and keys of key heads, values and outputs of value heads, two fp32 numbers a token and head; the chunks'
+--- fp32 states are written and read.
+function op.bytes(s, dtype, pass)
+  local tokens, width = (s.batch + 0.0) * s.seq, memory.width(dtype)
+  local streams = 4.0 * s.key_heads * s.key_dim + s.heads * (5.0 * s.value_dim + 2.0 * s.key_dim)
+  local states = 2.0 * s.heads * s.key_dim * s.value_dim / s.chunk
+  return (pass == "backward" and 2.5 or 1.0) * tokens * (width * streams + 4 * (states + 2.0 * s.heads))
+end
+
+--- The rate of forgetting and the bias of its input, one of each a head.
+function op.parameters(s) return 2 * s.heads end
+
+--- Keeps queries, keys, values and the two numbers a head.
+function op.activation_bytes(s, dtype)
+  return (s.batch + 0.0) * s.seq * (memory.width(dtype) * (2.0 * s.key_heads * s.key_dim + s.heads * s.value_dim)
+    + 8.0 * s.heads)
+end
+
+--- One product of a chunk and head with as many FLOPs.
+function op.kernel_shape(s)
+  local chunks = (s.seq + s.chunk - 1) // s.chunk
+  return { m = math.min(s.chunk, s.seq), n = s.value_dim, k = math.max(1, math.floor((products(s)) / s.value_dim)),
+    batch = s.batch * s.heads * chunks }
+end
+
+return op

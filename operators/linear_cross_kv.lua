@@ -1,0 +1,16 @@
+--- Keys and values of cross-attention from the encoder's output, column-parallel over tensor ranks. Every decoder layer
+--- reads the same output, so none keeps a copy of it.
+local gemm = require "ett.operator.gemm"
+local shapes = require "ett.operator.shapes"
+
+local op = { name = "linear_cross_kv", summary = "keys and values of cross-attention, column-parallel" }
+
+function op.shape(c)
+  return { tokens = shapes.tokens(c), in_features = c.hidden,
+    out_features = 2 * shapes.local_kv_heads(c) * shapes.head_dim(c),
+    bias = shapes.bias(c, "qkv_bias", "attention_bias") }
+end
+
+function op.activation_bytes() return 0 end
+
+return gemm.define(op)

@@ -1,0 +1,31 @@
+--- Causal convolution of each channel over a few tokens, with SiLU, before a state-space or linear-attention scan.
+local memory = require "ett.operator.memory"
+local mixer = require "ett.operator.mixer"
+
+local op = { name = "mixer_conv", aliases = { "causal_conv1d" }, family = "elementwise",
+  summary = "causal convolution of each channel, before a scan" }
+
+op.schema = { tokens = "count", channels = "count", taps = "count", bias = "natural?" }
+
+function op.shape(c)
+  local d = mixer.dims(c)
+  return { tokens = mixer.tokens(c), channels = d.channels, taps = c.conv_kernel or 4, bias = d.convolution_bias }
+end
+
+function op.kernel_shape(s) return { rows = s.tokens, cols = s.channels, taps = s.taps } end
+
+--- A multiply-add a tap, four operations of SiLU. Backward: both gradients of the taps, SiLU's slope.
+function op.flops(s, pass)
+  return (s.tokens + 0.0) * s.channels * (pass == "backward" and 4 * s.taps + 8 or 2 * s.taps + 4)
+end
+
+function op.parameters(s) return s.channels * (s.taps + (s.bias or 0)) end
+
+memory.define(op, { forward = { reads = 1, writes = 1 }, backward = { reads = 2, writes = 1 }, saved = 1 })
+
+op.torch = [[
+x, w = tensor(1, s.channels, s.tokens), tensor(s.channels, 1, s.taps)
+return lambda: F.silu(F.conv1d(x, w, padding=s.taps - 1, groups=s.channels)[..., :s.tokens])
+]]
+
+return op

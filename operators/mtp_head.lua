@@ -1,0 +1,17 @@
+--- The model's head on the tokens of multi-token prediction: its weights are shared (DeepSeek-V3, section 2.2).
+local gemm = require "ett.operator.gemm"
+local shapes = require "ett.operator.shapes"
+
+local op = { name = "mtp_head", summary = "shared projection to the vocabulary, multi-token prediction" }
+
+function op.shape(c)
+  return { tokens = shapes.tokens(c), in_features = c.hidden, out_features = shapes.local_vocab(c),
+    stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil }
+end
+
+function op.parameters() return 0 end
+
+--- Model FLOPs count the vocabulary, not the rows that pad it.
+function op.model_flops(s, c) return gemm.flops(s, "forward") * c.vocab / (shapes.local_vocab(c) * c.tp) end
+
+return gemm.define(op)

@@ -1,0 +1,23 @@
+--- Lookup of further tokens in the model's own table: the next tokens of multi-token prediction (DeepSeek-V3, section
+--- 2.2), the encoder's tokens of T5.
+local shapes = require "ett.operator.shapes"
+local width = require("ett.operator.memory").width
+
+local op = { name = "shared_embedding", family = "embedding",
+  summary = "lookup of further tokens in the model's own table" }
+
+op.schema = { tokens = "count", vocab = "count", hidden = "count" }
+
+function op.shape(c) return { tokens = shapes.tokens(c), vocab = shapes.local_vocab(c), hidden = c.hidden } end
+function op.flops(s, pass) return pass == "backward" and 1.0 * s.tokens * s.hidden or 0.0 end
+
+--- One row a token is read and written; backward reads, adds and writes it.
+function op.bytes(s, dtype, pass)
+  local rows = width(dtype) * (s.tokens + 0.0) * s.hidden
+  return pass == "backward" and 3 * rows or 2 * rows + 8.0 * s.tokens
+end
+
+function op.activation_bytes(s) return 8.0 * s.tokens end
+function op.kernel_shape(s) return { rows = s.tokens, cols = s.hidden, vocab = s.vocab, whole_vocab = s.vocab } end
+
+return op

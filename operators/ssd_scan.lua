@@ -1,0 +1,64 @@
+--- Mamba-2's scan in chunks of products (Dao & Gu 2024, arXiv 2405.21060, section 6).
+-- L tokens a chunk, N states, P channels a head, H heads, G groups of B and C. Products of each token:
+--   C B' of a chunk, each group        G L N
+--   the masked scores times x          H L P
+--   the state that a chunk adds        H N P
+--   the state's part of the output     H N P
+local memory = require "ett.operator.memory"
+local mixer = require "ett.operator.mixer"
+local shapes = require "ett.operator.shapes"
+
+local op = { name = "ssd_scan", family = "bmm", summary = "Mamba-2's scan in chunks" }
+
+op.note = "timed as products of its size; no measured scan is behind it"
+
+op.schema = { batch = "count", seq = "count", heads = "count", head_dim = "count", groups = "count", state = "count",
+  chunk = "count" }
+
+op.constraints = { { "heads must be divisible by groups", function(s) return s.heads % s.groups == 0 end } }
+
+function op.shape(c)
+  local d = mixer.dims(c, "mamba2")
+  return { batch = c.micro_batch, seq = mixer.tokens(c) // c.micro_batch, heads = d.heads, head_dim = d.head_dim,
+    groups = d.groups, state = d.state, chunk = math.min(d.chunk, shapes.divide("seq", c.seq, "cp", c.cp or 1)) }
+end
+
+--- Each product twice backward; C B' and the chunks' states are computed again (mamba_ssm, ssd_combined).
+function op.flops(s, pass)
+  local scores = (s.groups + 0.0) * s.chunk * s.state
+  local states = (s.heads + 0.0) * s.state * s.head_dim
+  local all = scores + (s.heads + 0.0) * s.chunk * s.head_dim + 2 * states
+  return 2.0 * s.batch * s.seq * (pass == "backward" and 2 * all + scores + states or all)
+end
+
+local function rows_of(s)
+  return (s.heads + 0.0) * s.head_dim, (s.groups + 0.0) * s.state, (s.groups + 0.0) * s.chunk,
+    (s.heads + 0.0) * s.state * s.head_dim / s.chunk
+end
+
+--- Forward reads x, B and C twice and the steps, writes y, writes and reads C B'; fp32 states are written and read
+--- twice. Backward reads as much, writes the gradients and passes the states' gradients, too.
+function op.bytes(s, dtype, pass)
+  local x, b, scores, states = rows_of(s)
+  local tokens, width = (s.batch + 0.0) * s.seq, memory.width(dtype)
+  local forward = width * (3 * x + 4 * b + 2 * scores + s.heads) + 4 * 4 * states
+  return tokens * (pass == "backward" and 2 * forward + width * (2 * x + 2 * b) or forward)
+end
+
+--- A, D and the bias of the steps, one of each a head.
+function op.parameters(s) return 3 * s.heads end
+
+--- Keeps x, B, C and the steps.
+function op.activation_bytes(s, dtype)
+  local x, b = rows_of(s)
+  return memory.width(dtype) * s.batch * s.seq * (x + 2 * b + s.heads)
+end
+
+--- One product of a chunk and head with as many FLOPs.
+function op.kernel_shape(s)
+  local chunks = (s.seq + s.chunk - 1) // s.chunk
+  local k = s.groups * s.chunk * s.state // (s.heads * s.head_dim) + s.chunk + 2 * s.state
+  return { m = math.min(s.chunk, s.seq), n = s.head_dim, k = k, batch = s.batch * s.heads * chunks }
+end
+
+return op

@@ -1,0 +1,249 @@
+--- Layers beyond softmax attention over all tokens: scans, sparse and chunked attention, multi-token prediction,
+--- encoders and encoder-decoders. Counts are made again here, loop by loop.
+local architecture = require "ett.model.architecture"
+local estimate = require "ett.step.estimate"
+local model_module = require "ett.model"
+local operator = require "ett.operator"
+
+local function items_of(model, layer, plan)
+  local c = architecture.configuration(model.hyper, plan)
+  local by_name, list = {}, architecture.operations(model.layers[layer], c)
+  for _, item in ipairs(list) do by_name[item.name] = item end
+  return by_name, list
+end
+
+local function names_of(list)
+  local names = {}
+  for _, item in ipairs(list) do names[#names + 1] = item.name .. (item.pass and " " .. item.pass or "") end
+  return names
+end
+
+local function layers_of(model)
+  local words = {}
+  for i, layer in ipairs(model.layers) do words[i] = ("%s x%d"):format(layer.name, layer.count) end
+  return table.concat(words, "; ")
+end
+
+local function message(fn, ...)
+  local ok, why = pcall(fn, ...)
+  assert.is_false(ok)
+  return tostring(why)
+end
+
+--- Multiply-adds of a product of an m×k and a k×n matrix, counted one by one where it is small.
+local function product(m, k, n)
+  local count = 0
+  for _ = 1, m do for _ = 1, n do count = count + k end end
+  return count
+end
+
+describe("the FLOPs of a scan", function()
+  it("of Mamba-2 are its products of each chunk", function()
+    local s = { batch = 2, seq = 64, heads = 4, head_dim = 8, groups = 2, state = 16, chunk = 16 }
+    local scores, rest = 0, 0
+    for _ = 1, s.batch do
+      for _ = 1, s.seq, s.chunk do
+        for _ = 1, s.groups do scores = scores + product(s.chunk, s.state, s.chunk) end -- C B'
+        for _ = 1, s.heads do
+          rest = rest + product(s.chunk, s.chunk, s.head_dim) -- scores x
+            + product(s.state, s.chunk, s.head_dim) -- B' x: the chunk's state
+            + product(s.chunk, s.state, s.head_dim) -- C state
+        end
+      end
+    end
+    local op = operator.get "ssd_scan"
+    assert.equal(2.0 * (scores + rest), op.flops(s, "forward"))
+    local states = s.batch * s.seq / s.chunk * s.heads * product(s.state, s.chunk, s.head_dim)
+    assert.equal(2.0 * (2 * (scores + rest) + scores + states), op.flops(s, "backward"))
+    local k = op.kernel_shape(s)
+    assert.is_true(math.abs(2 * k.m * k.n * k.k * k.batch / op.flops(s, "forward") - 1) < 0.03)
+  end)
+
+  it("of the gated delta rule are its products of each chunk", function()
+    local s = { batch = 1, seq = 96, heads = 3, key_heads = 3, key_dim = 8, value_dim = 12, chunk = 12 }
+    local count = 0
+    for _ = 1, s.seq, s.chunk do
+      for _ = 1, s.heads do
+        count = count + 2 * product(s.chunk, s.key_dim, s.chunk) -- K K', Q K'
+          + product(s.chunk, s.chunk, s.key_dim) + product(s.chunk, s.chunk, s.value_dim) -- the inverse times K and V
+          + product(s.chunk, s.key_dim, s.value_dim) -- W state
+          + product(s.key_dim, s.chunk, s.value_dim) -- K' U
+          + product(s.chunk, s.key_dim, s.value_dim) -- Q state
+          + product(s.chunk, s.chunk, s.value_dim) -- scores U
+        for row = 1, s.chunk do -- substitution: row i of the inverse from the rows before it
+          for before = 1, row - 1 do count = count + (row - before) end
+        end
+      end
+    end
+    local op = operator.get "gated_delta_rule"
+    -- The inverse is counted as C^3 / 3; substitution of a unit triangle is (C^3 - C) / 6.
+    local chunks = s.seq / s.chunk * s.heads
+    local inverse = chunks * (s.chunk ^ 3 / 3 - (s.chunk ^ 3 - s.chunk) / 6)
+    assert.is_true(math.abs(op.flops(s, "forward") - 2.0 * (count + inverse)) < 1e-6 * op.flops(s, "forward"))
+  end)
+
+  it("grow with the tokens, not with their square; attention's do", function()
+    for name, power in pairs { ssd_scan = 1, gated_delta_rule = 1, selective_scan = 1, lightning_indexer = 2 } do
+      local op = operator.get(name)
+      local function flops(seq)
+        return op.flops(op.shape { hidden = 2048, heads = 16, linear_key_heads = 16, linear_value_heads = 32, tp = 1,
+          micro_batch = 1, seq = seq, index_heads = 4, index_head_dim = 32, index_top_k = 64 }, "forward")
+      end
+      assert.equal(2.0 ^ power, flops(8192) / flops(4096), name)
+    end
+  end)
+end)
+
+describe("mixers", function()
+  local jamba = "jamba-v0.1"
+  it("take the place of attention in the layers that layer_types names", function()
+    assert.equal("embedding x1; dense, Mamba x1; sparse, Mamba x1; dense, Mamba x1; sparse, Mamba x1; "
+      .. "dense, full attention x1; sparse, Mamba x1; dense, Mamba x1; sparse, Mamba x1; head x1",
+      layers_of(model_module.new(jamba, { layers = 8 })))
+    assert.equal("embedding x1; sparse, gated delta net x3; sparse, full attention x1; head x1",
+      layers_of(model_module.new("qwen3-next-80b-a3b", { layers = 4 })))
+  end)
+
+  it("are split over tensor ranks, with Mamba's sums between them", function()
+    local model = model_module.new(jamba, { layers = 8 })
+    local _, list = items_of(model, 2, { tp = 2, micro_batch = 1, seq = 256 })
+    assert.same({ "rms_norm", "all_reduce backward", "linear_mixer_in", "mixer_conv", "linear_ssm_x",
+      "all_reduce forward", "all_reduce backward", "rms_norm", "rms_norm", "rms_norm", "linear_ssm_dt",
+      "selective_scan", "linear_mixer_out", "all_reduce forward", "residual_add" }, { table.unpack(names_of(list), 1, 15) })
+    for name, layer in pairs { [jamba] = 2, ["qwen3-next-80b-a3b"] = 2, ["mamba2-2.7b"] = 2 } do
+      local whole = items_of(model_module.new(name), layer, { tp = 1, micro_batch = 1, seq = 256 })
+      local half = items_of(model_module.new(name), layer, { tp = 2, micro_batch = 1, seq = 256 })
+      for _, part in ipairs { "linear_mixer_out", "selective_scan", "gated_delta_rule" } do
+        if whole[part] then
+          assert.equal(whole[part].operator.flops(whole[part].shape, "forward"),
+            2 * half[part].operator.flops(half[part].shape, "forward"), part)
+        end
+      end
+    end
+  end)
+
+  it("give a step on a cluster, its notes and its memory", function()
+    for _, name in ipairs { "mamba-2.8b", "mamba2-2.7b", "nemotron-h-8b" } do
+      local e = estimate.new { model = model_module.new(name), cluster = "dgx_h100",
+        plan = { seq = 4096, micro_batches = 4, tp = 2, dp = 4, zero = 1, sequence_parallel = true } }
+      assert.is_true(e.mfu_percent > 1 and e.mfu_percent < 100, name)
+      assert.matches("no measured scan is behind it", e.notes[1], 1, true)
+    end
+  end)
+
+  it("refuse context parallelism and lists that cannot be", function()
+    assert.matches("cp = 2: ett has no context parallelism of state-space and linear-attention layers",
+      message(estimate.new, { model = model_module.new "mamba2-2.7b", cluster = "dgx_h100",
+        plan = { seq = 4096, micro_batches = 1, cp = 2 } }), 1, true)
+    assert.matches("layer_types: unknown kind 'mamba3'; did you mean 'mamba'?; known are attention, ",
+      message(model_module.new, "llama3-8b", { layer_types = { "mamba3" } }), 1, true)
+    assert.matches("layer_types: 'sliding_attention' needs the field 'window'",
+      message(model_module.new, "llama3-8b", { layer_types = { "sliding_attention" } }), 1, true)
+    assert.matches("the gated delta net needs the fields 'linear_key_heads', 'linear_value_heads'",
+      message(function()
+        items_of(model_module.new("llama3-8b", { layer_types = { "linear_attention" } }), 2,
+          { tp = 1, micro_batch = 1, seq = 64 })
+      end), 1, true)
+  end)
+end)
+
+describe("attention that does not see all tokens", function()
+  it("inside chunks counts the pairs of each chunk", function()
+    local model = model_module.new("llama4-scout", { layers = 4, attention_chunk = 64 })
+    local inside = items_of(model, 2, { tp = 2, micro_batch = 2, seq = 256 }).flash_attention
+    local pairs_seen = 0
+    for query = 1, 256 do
+      for key = 1, query do if (query - 1) // 64 == (key - 1) // 64 then pairs_seen = pairs_seen + 1 end end
+    end
+    local flops = inside.operator.flops(inside.shape, "forward")
+    -- The operator counts a diagonal of half a pair a query.
+    assert.is_true(math.abs(flops / (2.0 * 2 * 20 * 2 * 128 * (pairs_seen - 256 / 2)) - 1) < 1e-12)
+    assert.same({ 8, 64, 64 }, { inside.shape.batch, inside.shape.seq_q, inside.shape.seq_k })
+    local all = items_of(model, 3, { tp = 2, micro_batch = 2, seq = 256 }).flash_attention
+    assert.same({ 2, 256 }, { all.shape.batch, all.shape.seq_q })
+  end)
+
+  it("over an indexer's choice counts at most so many keys a query", function()
+    local model = model_module.new("deepseek-v3.2", { layers = 4 })
+    local found = items_of(model, 2, { tp = 4, micro_batch = 1, seq = 8192 })
+    local flops, pairs_seen = found.flash_attention.operator.flops(found.flash_attention.shape, "forward"), 0.0
+    for query = 1, 8192 do pairs_seen = pairs_seen + math.min(query, 2048) end
+    assert.is_true(math.abs(flops / (2.0 * 32 * (192 + 128) * pairs_seen) - 1) < 1e-3)
+    assert.equal(64 * 128, found.linear_index_q.shape.out_features)
+    assert.equal(2048, found.lightning_indexer.shape.seq_q)
+  end)
+
+  it("has a learned sink for each head", function()
+    local found = items_of(model_module.new "gpt-oss-20b", 2, { tp = 4, micro_batch = 1, seq = 4096 })
+    assert.equal(16, found.attention_sinks.operator.parameters(found.attention_sinks.shape))
+  end)
+end)
+
+describe("multi-token prediction", function()
+  it("adds two norms, a linear of twice the width, a layer and a norm, and shares embedding and head", function()
+    local function count(n) return architecture.parameters(model_module.new("deepseek-v3", { mtp_layers = n })) end
+    local function layer(n) return architecture.parameters(model_module.new("deepseek-v3", { layers = n })) end
+    local h = 7168
+    assert.equal(layer(61) - layer(60) + 3 * h + 2 * h * h, count(1) - count(0))
+    assert.equal(count(1) - count(0), count(2) - count(1))
+  end)
+
+  it("makes GLM-4.5 as large as its stored weights, which hold embedding and head twice", function()
+    for name, stored in pairs { ["glm-4.5"] = 358337791296, ["glm-4.5-air"] = 110468824832 } do
+      local model = model_module.new(name, { mtp_layers = 1 })
+      local twice = 2 * model.hyper.vocab * model.hyper.hidden
+      -- Routers have a bias of each expert, which is no weight of a gradient.
+      local biases = (model.hyper.layers + 1 - model.hyper.first_dense_layers) * model.hyper.experts
+      assert.equal(stored, architecture.parameters(model) + twice + biases)
+    end
+  end)
+
+  it("is on the last stage and costs time", function()
+    local function step(n)
+      return estimate.new { model = model_module.new("qwen3-30b-a3b", { mtp_layers = n, layers = 8 }),
+        cluster = "dgx_h100", plan = { seq = 4096, pp = 2, ep = 4, dp = 4, micro_batches = 4 } }
+    end
+    local without, with = step(nil), step(1)
+    assert.equal(without.stages[1].forward_seconds, with.stages[1].forward_seconds)
+    assert.is_true(with.stages[2].forward_seconds > without.stages[2].forward_seconds)
+    assert.is_true(with.stages[2].parameters > without.stages[2].parameters)
+  end)
+end)
+
+describe("an encoder", function()
+  it("attends both ways", function()
+    local found = items_of(model_module.new "bert-base", 2, { tp = 1, micro_batch = 1, seq = 512 }).flash_attention
+    assert.equal(2.0 * 12 * 128 * 512 * 512, found.operator.flops(found.shape, "forward"))
+  end)
+
+  it("of images classifies one token of each and reads its patches", function()
+    local model = model_module.new "vit-b-16"
+    local head = items_of(model, #model.layers, { tp = 2, micro_batch = 8, seq = 197 }).lm_head
+    assert.equal(8, head.shape.tokens)
+    local patches = items_of(model, 1, { tp = 2, micro_batch = 8, seq = 197 }).patch_embedding
+    assert.same({ 8 * 197, 3 * 16 * 16, 768 },
+      { patches.shape.tokens, patches.shape.in_features, patches.shape.out_features })
+  end)
+
+  it("and a decoder have sequences of their own, joined by cross-attention", function()
+    local model = model_module.new("t5-3b", { encoder_seq = 512 })
+    assert.equal("embedding x1; first encoder x1; encoder x23; first decoder x1; decoder x23; head x1",
+      layers_of(model))
+    local plan = { tp = 2, micro_batch = 4, seq = 128 }
+    local encoder = items_of(model, 3, plan)
+    assert.same({ 4 * 512, 512, 512, 0 }, { encoder.linear_qkv.shape.tokens, encoder.flash_attention.shape.seq_q,
+      encoder.flash_attention.shape.seq_k, encoder.flash_attention.shape.causal })
+    local decoder = { }
+    for _, item in ipairs(select(2, items_of(model, 5, plan))) do
+      if item.name == "flash_attention" then
+        decoder[#decoder + 1] = ("%d %d %d"):format(item.shape.seq_q, item.shape.seq_k, item.shape.causal)
+      elseif item.name == "linear_cross_kv" then
+        assert.equal(4 * 512, item.shape.tokens)
+      end
+    end
+    assert.same({ "128 128 1", "128 512 0" }, decoder)
+    local e = estimate.new { model = model, cluster = "dgx_h100",
+      plan = { seq = 128, pp = 2, tp = 2, dp = 2, micro_batch = 4, micro_batches = 8 } }
+    assert.is_true(e.mfu_percent > 1 and e.mfu_percent < 100)
+  end)
+end)
