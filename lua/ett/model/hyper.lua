@@ -45,6 +45,8 @@ hyper.fields = {
   mtp_layers = { "natural", optional = true, most = 1 << 8, help = "layers of multi-token prediction" },
   layer_types = { "list", optional = true, help = "kind of each layer, repeated: full_attention, sliding_attention, "
     .. "chunked_attention, linear_attention, mamba, mamba2" },
+  mixer = { "string", optional = true, one_of = { "gated_delta", "mamba", "mamba2" },
+    help = "mixer of every layer in place of attention" },
   attention_chunk = count("tokens of a chunk that attention does not leave", 40),
   attention_gate = flag "sigmoid gate of the attention's output", attention_sinks = flag "a learned score of each head",
   index_heads = count("heads of the lightning indexer", 14), index_head_dim = count("width of such a head", 14),
