@@ -99,4 +99,8 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank);
 void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
                     const ett_pipeline_result *ends);
 
+/* The least seconds from the last backward of the first rank to the end of the step:
+ * what its gradients, update and weights take where nothing waits for others. */
+double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a);
+
 #endif

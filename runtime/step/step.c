@@ -466,6 +466,76 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   return tied;
 }
 
+/* Lays out a plan's slices, times them and asks for every message. tied: the seconds of
+ * the tied embedding's all-reduce. */
+static int prepare(ett_evaluation *e, ett_step_arrays *a, double *tied) {
+  const ett_step_plan *plan = e->plan;
+  ett_pipeline pipeline = pipeline_of(plan, a); /* without times yet */
+  if (ett_pipeline_check(&pipeline, e->err) != 0 || layout(e, e->w, a) != 0)
+    return -1;
+  e->w->demand_count = 0;
+  int slices = plan->pp * plan->vp;
+  if (plan->split)
+    memcpy(a->slice_split, plan->split, (size_t)slices * sizeof *a->split);
+  else
+    ett_split_even(ett_program_middle_layers(e->program), slices, a->slice_split);
+  if (ett_program_slices(e->program, slices, a->slice_split, a->slice_sums,
+                         a->slice_layers, e->err) != 0)
+    return -1;
+  fill_slots(e, a);
+  *tied = ask_all(e, a);
+  return e->failed ? -1 : 0;
+}
+
+/* Bytes of the fullest stage. */
+static double fill_memories(const ett_evaluation *e, const ett_step_arrays *a,
+                            const ett_pipeline *pipeline) {
+  double most = 0;
+  for (int rank = 0; rank < e->plan->pp; rank++) {
+    fill_memory(e, a, pipeline, rank);
+    if (a->stage[rank].memory_bytes > most)
+      most = a->stage[rank].memory_bytes;
+  }
+  return most;
+}
+
+/* The work of the busiest rank, hidden where it can be. */
+static double busiest(const ett_evaluation *e, const ett_step_arrays *a) {
+  double most = 0;
+  for (int rank = 0; rank < e->plan->pp; rank++) {
+    const ett_step_stage *s = &a->stage[rank];
+    double work = (s->micro_batch_forward_seconds + s->micro_batch_backward_seconds) *
+                  (double)e->plan->micro_batches;
+    for (int v = rank; v < a->slots; v += e->plan->pp)
+      if (e->plan->overlap_all_to_all == ETT_EXCHANGE_BATCH)
+        work -= a->runs[v] * (a->forward_hidden[v] + a->backward_hidden[v]);
+    most = work > most ? work : most;
+  }
+  return most;
+}
+
+int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
+                     ett_demands *demands, ett_step_workspace *w,
+                     ett_step_outline_result *result, ett_err *err) {
+  if (check_plan(plan, err) != 0)
+    return -1;
+  ett_evaluation e = begin(program, plan, demands, w, err);
+  ett_step_arrays a = {0};
+  double tied = 0;
+  if (prepare(&e, &a, &tied) != 0)
+    return -1;
+  ett_pipeline pipeline = pipeline_of(plan, &a);
+  result->memory_bytes = fill_memories(&e, &a, &pipeline);
+  if (plan->orders) /* any rank may be the last, with any unit */
+    result->pipeline_seconds = result->step_seconds = busiest(&e, &a);
+  else {
+    result->pipeline_seconds = ett_pipeline_closed(&pipeline).lower;
+    result->step_seconds = result->pipeline_seconds + tied + ett_update_least(&e, &a);
+  }
+  result->untimed = e.untimed;
+  return 0;
+}
+
 int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *w, int keep_units,
                       ett_step_result *result, ett_err *err) {
@@ -473,24 +543,13 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
     return -1;
   ett_evaluation e = begin(program, plan, demands, w, err);
   ett_step_arrays a = {0};
-  ett_pipeline pipeline = pipeline_of(plan, &a); /* without times yet */
-  if (ett_pipeline_check(&pipeline, err) != 0 || layout(&e, w, &a) != 0)
+  double tied = 0;
+  if (prepare(&e, &a, &tied) != 0)
     return -1;
-  w->demand_count = 0;
-  int slices = plan->pp * plan->vp;
-  if (plan->split)
-    memcpy(a.slice_split, plan->split, (size_t)slices * sizeof *a.split);
-  else
-    ett_split_even(ett_program_middle_layers(program), slices, a.slice_split);
-  if (ett_program_slices(program, slices, a.slice_split, a.slice_sums, a.slice_layers,
-                         err) != 0)
-    return -1;
-  fill_slots(&e, &a);
-  double tied = ask_all(&e, &a);
-  if (e.failed || e.untimed)
-    return e.failed ? -1 : 1;
+  if (e.untimed)
+    return 1;
 
-  pipeline = pipeline_of(plan, &a);
+  ett_pipeline pipeline = pipeline_of(plan, &a);
   memset(result, 0, sizeof *result);
   int status =
       plan->schedule == ETT_SCHEDULE_GPIPE && !keep_units
@@ -499,11 +558,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   if (status != 0)
     return -1;
   finish_step(&e, &a, tied, &result->pipeline, result);
-  for (int rank = 0; rank < plan->pp; rank++) {
-    fill_memory(&e, &a, &pipeline, rank);
-    if (a.stage[rank].memory_bytes > result->memory_bytes)
-      result->memory_bytes = a.stage[rank].memory_bytes;
-  }
+  result->memory_bytes = fill_memories(&e, &a, &pipeline);
   for (int v = 0; v < a.slots; v++)
     result->flops += a.sums[v].flops * a.runs[v];
   result->run = pipeline;

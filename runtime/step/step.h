@@ -105,6 +105,22 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *workspace, int keep_units,
                       ett_step_result *result, ett_err *err);
 
+/* A plan without a run of its pipeline. */
+typedef struct ett_step_outline_result {
+  double memory_bytes;     /* as ett_step_evaluate has it */
+  double pipeline_seconds; /* the pipeline takes at least as long */
+  double step_seconds;     /* the step takes at least as long */
+  int untimed; /* whether demands are untimed: these count as nothing in the bounds */
+} ett_step_outline_result;
+
+/* The memory of a plan, and lower bounds of its times: every rank's own work with the
+ * shortest way to it and from it (ett_pipeline_closed), then the first rank's gradients,
+ * update and weights; under orders of a schedule file the busiest rank's work. They hold
+ * up to rounding. */
+int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
+                     ett_demands *demands, ett_step_workspace *workspace,
+                     ett_step_outline_result *result, ett_err *err);
+
 /* The ends of a 90 % interval of step_seconds. All runs of an operation or message share
  * one error: each is moved to either end of its interval, and the moves d_i combine as
  * sqrt((1 - r) sum d_i^2 + r (sum d_i)^2) with the correlation r (README.md). Changes

@@ -77,6 +77,39 @@ static int next_to_finish(const ett_step_plan *p, const ett_step_arrays *a, int 
   return next;
 }
 
+/* Seconds of weights gathered that the next forward does not hide. */
+static double gather_exposed(const ett_step_plan *p, const ett_step_stage *s,
+                             double forward_busy) {
+  double behind = (s->micro_batch_forward_seconds - forward_busy) / p->vp;
+  if (!p->overlap_parameters || behind < 0)
+    return s->gather_seconds;
+  return s->gather_seconds > behind ? s->gather_seconds - behind : 0;
+}
+
+double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a) {
+  const ett_step_plan *p = e->plan;
+  const ett_step_stage *s = &a->stage[0];
+  double times = p->zero >= ETT_ZERO_GRADIENTS ? (double)p->micro_batches : 1;
+  double total = 0, busy = 0, forward_busy = 0;
+  for (int v = 0; v < a->slots; v += p->pp) {
+    const ett_slice_gradients *g = &a->gradients[v];
+    total += ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert);
+    forward_busy += a->forward_busy[v];
+    busy += a->forward_busy[v] + a->backward_busy[v];
+  }
+  double gradients = total * times;
+  if (p->overlap_gradients) { /* the last message starts after the last backward */
+    const ett_slice_gradients *g = &a->gradients[0];
+    double hidden =
+        s->micro_batch_forward_seconds + s->micro_batch_backward_seconds - busy;
+    double late = total - (hidden > 0 ? hidden : 0);
+    double last = g->dense.rest_time > g->expert.rest_time ? g->dense.rest_time
+                                                           : g->expert.rest_time;
+    gradients = (late > 0 ? (times - 1) * late : 0) + last;
+  }
+  return gradients + s->optimizer_seconds + gather_exposed(p, s, forward_busy);
+}
+
 void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
                     const ett_pipeline_result *ends) {
   const ett_step_plan *p = e->plan;
@@ -115,11 +148,5 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   } else {
     s->gradient_exposed_seconds = s->gradient_seconds;
   }
-  s->gather_exposed_seconds = s->gather_seconds;
-  if (p->overlap_parameters) {
-    double behind = (s->micro_batch_forward_seconds - forward_busy) / p->vp;
-    behind = behind > 0 ? behind : 0;
-    s->gather_exposed_seconds =
-        s->gather_seconds > behind ? s->gather_seconds - behind : 0;
-  }
+  s->gather_exposed_seconds = gather_exposed(p, s, forward_busy);
 }
