@@ -35,7 +35,7 @@ local c_order = {
   bind = { "base", "io" }, -- what all bindings share
   ["bind/comm"] = { "bind", "comm" }, ["bind/host"] = { "bind", "host" }, ["bind/io"] = { "bind", "io" },
   ["bind/ledger"] = { "bind", "ledger" }, ["bind/regress"] = { "bind", "regress/fit" },
-  ["bind/step"] = { "bind", "step" },
+  ["bind/step"] = { "bind", "step" }, search = { "step" }, ["bind/search"] = { "bind/step", "search" },
   ["bind/trace"] = { "bind", "trace/read", "trace/query" }, host = { "base", "bind" },
   ["samplers/core"] = { "bind", "io" }, ["samplers/cpu"] = { "samplers/core" }, ["samplers/cuda"] = { "samplers/core" },
   ["samplers/nccl"] = { "samplers/cuda" }, ["samplers/mpi"] = { "samplers/core" },

@@ -6,7 +6,7 @@
 
 const char *const ett_step_lua_schedules[] = {"gpipe", "1f1b", "interleaved", "custom",
                                               NULL};
-static const char *const recompute_names[] = {"none", "selective", "full", "half", NULL};
+const char *const ett_step_lua_recomputes[] = {"none", "selective", "full", "half", NULL};
 static const char *const overlap_names[] = {"none", "shared_experts", "batch", NULL};
 
 #define FIELD(name, kind, names) ETT_STEP_LUA_FIELD(ett_step_plan, name, kind, names)
@@ -15,7 +15,7 @@ static const char *const overlap_names[] = {"none", "shared_experts", "batch", N
  * defaults. */
 static const ett_step_lua_field plan_fields[] = {
     FIELD(schedule, NAME, ett_step_lua_schedules),
-    FIELD(recompute, NAME, recompute_names),
+    FIELD(recompute, NAME, ett_step_lua_recomputes),
     FIELD(overlap_all_to_all, NAME, overlap_names),
     FIELD(pp, INTEGER, NULL),
     FIELD(vp, INTEGER, NULL),

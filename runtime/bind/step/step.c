@@ -259,6 +259,20 @@ static int program_evaluate(lua_State *L) {
   return 1;
 }
 
+/* program:outline(plan, demands, workspace): bytes of the fullest device, lower bounds of
+ * the pipeline's and of the step's seconds. */
+static int program_outline(lua_State *L) {
+  call c;
+  get_call(L, &c);
+  ett_step_outline_result o;
+  if (ett_step_outline(c.program, &c.plan, c.demands, c.workspace, &o, &c.err) != 0)
+    return ett_lua_raise(L, &c.err);
+  lua_pushnumber(L, o.memory_bytes);
+  lua_pushnumber(L, o.pipeline_seconds);
+  lua_pushnumber(L, o.step_seconds);
+  return 3;
+}
+
 /* program:interval(plan, demands, workspace, correlation): low, high seconds. */
 static int program_interval(lua_State *L) {
   double correlation = luaL_checknumber(L, 5), low, high;
@@ -292,11 +306,9 @@ static int split(lua_State *L) {
 }
 
 static const luaL_Reg program_methods[] = {
-    {"evaluate", program_evaluate},
-    {"totals", program_totals},
-    {"interval", program_interval},
-    {"layers", program_layers},
-    {NULL, NULL},
+    {"evaluate", program_evaluate}, {"totals", program_totals},
+    {"outline", program_outline},   {"interval", program_interval},
+    {"layers", program_layers},     {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {

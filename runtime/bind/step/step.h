@@ -22,6 +22,7 @@ typedef struct ett_step_lua_map {
 /* Names by the values of their enumerations; NULL ends each. */
 extern const char *const ett_step_lua_schedules[];
 extern const char *const ett_step_lua_places[];
+extern const char *const ett_step_lua_recomputes[];
 
 /* How a field of a Lua table reaches a member of a struct: as int, int64_t, double, int
  * (0 or 1), or an enumeration whose values are named. */

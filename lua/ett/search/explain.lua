@@ -1,0 +1,196 @@
+--- Why the best plan of a search takes its time: what binds, what faster parts would give, and its neighbours.
+local estimate = require "ett.step.estimate"
+local space_module = require "ett.search.space"
+
+local explain = {}
+
+local products = { gemm = true, bmm = true, attention = true }
+
+--- The plan of a row, as ett.plan takes it.
+function explain.plan(row, setting)
+  local p = {}
+  for name, value in pairs(setting.base) do p[name] = value end
+  for name, value in pairs(setting.own) do p[name] = value end
+  for _, name in ipairs(space_module.degrees) do if row[name] ~= nil then p[name] = row[name] end end
+  for _, walked in ipairs(space_module.walked) do p[walked[1]] = row[walked[1]] end
+  p.micro_batches = nil
+  return p
+end
+
+--- Times in which parts of the machine are faster: factors of seconds by name (compute, memory, node, network).
+local function faster(times, factors)
+  local view = {}
+  local function scaled(answer, factor)
+    if not answer or factor == 1 then return answer end
+    local copy = {}
+    for key, value in pairs(answer) do copy[key] = key:find "seconds$" and value * factor or value end
+    return copy
+  end
+  function view:operator(op, ...) -- luacheck: ignore self
+    return scaled(times:operator(op, ...), factors[products[op.family] and "compute" or "memory"] or 1)
+  end
+  function view:collective(kind, bytes, topology, dtype) -- luacheck: ignore self
+    return scaled(times:collective(kind, bytes, topology, dtype), factors[topology.nodes > 1 and "network" or "node"]
+      or 1)
+  end
+  function view:for_stack(name) -- luacheck: ignore self
+    return name and faster(times:for_stack(name), factors) or view
+  end
+  return setmetatable(view, { __index = times })
+end
+
+--- Seconds of a device by what it waits for, averaged over pipeline stages; they add up to the step.
+function explain.parts(e)
+  local parts = { compute = 0.0, memory = 0.0, node = 0.0, network = 0.0, host = 0.0, bubble = e.idle_seconds }
+  local family = {}
+  for _, line in ipairs(e.operators) do
+    local ok, op = pcall(require("ett.operator").get, line.name)
+    family[line.name] = ok and op.family
+    local part = line.name == "host" and "host" or products[family[line.name]] and "compute" or "memory"
+    parts[part] = parts[part] + line.seconds
+  end
+  local p, per_node = e.plan, e.gpus_per_node
+  local inside = { tp = p.tp <= per_node, etp = (p.etp or p.tp) <= per_node, cp = p.tp * p.cp <= per_node,
+    ep = (p.etp or p.tp) * p.ep <= per_node, dp = p.tp * p.cp * p.dp <= per_node,
+    pp = p.tp * p.cp * p.dp * p.pp <= per_node }
+  for _, line in ipairs(e.collectives) do
+    local part = inside[line.group] and "node" or "network"
+    parts[part] = parts[part] + line.seconds
+  end
+  return parts
+end
+
+local part_order = { "compute", "memory", "node", "network", "host", "bubble" }
+
+--- What takes the most of the step.
+function explain.binds(parts)
+  local best
+  for _, name in ipairs(part_order) do if not best or parts[name] > parts[best] then best = name end end
+  return best
+end
+
+--- What the step gains, as a share, when a part of the machine is a tenth faster.
+local function gains(given, e, times)
+  local list = {}
+  for _, name in ipairs { "compute", "memory", "node", "network" } do
+    local own = estimate.new { model = given.model, cluster = given.cluster, plan = given.plan,
+      times = faster(times, { [name] = 1 / 1.1 }) }
+    list[#list + 1] = { part = name, step_seconds = own.step_seconds, gain = 1 - own.step_seconds / e.step_seconds }
+  end
+  return list
+end
+
+local function next_values(list, value)
+  local found = {}
+  for i, v in ipairs(list) do
+    if v == value then found = { list[i - 1], list[i + 1] } end
+  end
+  return found
+end
+
+local function powers(value)
+  return { value % 2 == 0 and value // 2 or nil, value * 2 }
+end
+
+local function set_words(p, names)
+  local words = {}
+  for _, name in ipairs(names) do words[#words + 1] = ("%s=%s"):format(name, tostring(p[name])) end
+  return table.concat(words, " ")
+end
+
+--- The plans one field away from p; dp makes up for other degrees.
+local function changes(p, given)
+  local list = {}
+  local function add(names, change)
+    local q = {}
+    for name, value in pairs(p) do q[name] = value end
+    change(q)
+    q.micro_batches = nil
+    list[#list + 1] = { plan = q, words = set_words(q, names) }
+  end
+  for _, name in ipairs { "tp", "pp", "cp" } do
+    for _, value in pairs(powers(p[name])) do
+      local dp = p.dp * p[name] / value
+      if math.tointeger(dp) and dp >= 1 then
+        add({ name, "dp" }, function(q)
+          q[name], q.dp = value, math.tointeger(dp)
+          if name == "tp" then
+            q.etp = nil
+            if value == 1 then q.sequence_parallel, q.overlap_tensor = false, false end
+          end
+          if name == "pp" and value == 1 then q.schedule, q.vp, q.overlap_sends = "1f1b", 1, false end
+        end)
+      end
+    end
+  end
+  if given.model.hyper.experts then
+    for _, value in pairs(powers(p.ep)) do add({ "ep" }, function(q) q.ep = value end) end
+  end
+  for _, value in pairs(powers(p.micro_batch)) do add({ "micro_batch" }, function(q) q.micro_batch = value end) end
+  for _, value in pairs(next_values({ "none", "selective", "half", "full" }, p.recompute)) do
+    add({ "recompute" }, function(q) q.recompute = value end)
+  end
+  for _, value in pairs(next_values({ 0, 1, 2, 3 }, p.zero)) do add({ "zero" }, function(q) q.zero = value end) end
+  if p.pp > 1 then
+    if p.schedule == "interleaved" then
+      add({ "schedule" }, function(q) q.schedule, q.vp = "1f1b", 1 end)
+      for _, value in pairs(powers(p.vp)) do
+        if value >= 2 then add({ "vp" }, function(q) q.vp = value end) end
+      end
+    else
+      add({ "schedule", "vp" }, function(q) q.schedule, q.vp = "interleaved", 2 end)
+    end
+  end
+  for _, name in ipairs { "sequence_parallel", "overlap_tensor", "overlap_parameters", "overlap_gradients",
+    "overlap_sends" } do
+    add({ name }, function(q)
+      q[name] = not q[name]
+      if name == "sequence_parallel" and not q[name] then q.overlap_tensor = false end
+    end)
+  end
+  return list
+end
+
+--- The neighbours of a plan: { change =, step_seconds =, percent =, memory_bytes =, fits = } each, the fastest first;
+--- those that break a rule say which.
+local function neighbours(given, e, p, limit)
+  local list = {}
+  for _, change in ipairs(changes(p, given)) do
+    local ok, own = pcall(estimate.new, { model = given.model, cluster = given.cluster, plan = change.plan,
+      times = given.times })
+    local row = { change = change.words }
+    if ok then
+      row.step_seconds, row.memory_bytes = own.step_seconds, own.memory_bytes
+      row.percent, row.fits = 100 * (own.step_seconds / e.step_seconds - 1), own.memory_bytes <= limit
+    else
+      row.refused = tostring(own):gsub("; nearest passing plans.*", "")
+    end
+    if not ok or own.step_seconds ~= e.step_seconds or own.memory_bytes ~= e.memory_bytes then
+      list[#list + 1] = row
+    end
+  end
+  table.sort(list, function(a, b)
+    local x, y = a.step_seconds or math.huge, b.step_seconds or math.huge
+    if x ~= y then return x < y end
+    return a.change < b.change
+  end)
+  return list
+end
+
+--- Explains a row of a search.
+---@param given table { model, setting, times }
+---@return table { estimate, parts, binds, gains, neighbours }
+function explain.new(row, given)
+  local setting, times = given.setting, given.times
+  local plan = explain.plan(row, setting)
+  local e = estimate.new { model = given.model, cluster = setting.cluster, plan = plan, times = times }
+  e.gpus_per_node = setting.cluster.gpus_per_node
+  local parts = explain.parts(e)
+  local asked = { model = given.model, cluster = setting.cluster, plan = plan, times = times }
+  return { estimate = e, parts = parts, binds = explain.binds(parts), gains = gains(asked, e, times),
+    neighbours = neighbours(asked, e, e.plan, setting.memory_limit_bytes) }
+end
+
+explain.part_order = part_order
+
+return explain

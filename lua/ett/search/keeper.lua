@@ -1,0 +1,112 @@
+--- The best rows of a search so far, and the times above which a plan is of no further interest.
+--
+-- With one objective the keeper holds the `keep` best layouts; plans that differ in overlaps alone are one layout, held
+-- by its best. With several it holds the Pareto front. What is kept does not depend on the order of the rows: ties are
+-- broken by the row's key.
+local objective = require "ett.search.objective"
+
+local keeper = {}
+local Keeper = {}
+Keeper.__index = Keeper
+
+---@param given table { objectives, keep }
+function keeper.new(given)
+  return setmetatable({ names = given.objectives, keep = given.keep, front = #given.objectives > 1, rows = {},
+    by_layout = {}, version = 0 }, Keeper)
+end
+
+local function before(a, b)
+  if a.values[1] ~= b.values[1] then return a.values[1] < b.values[1] end
+  return a.key < b.key
+end
+
+--- Whether a is at least as good as b in every objective.
+local function covers(a, b)
+  for i = 1, #a do if a[i] > b[i] then return false end end
+  return true
+end
+
+local function same(a, b)
+  for i = 1, #a do if a[i] ~= b[i] then return false end end
+  return true
+end
+
+--- The place of a row in the sorted rows.
+local function place(rows, row)
+  local low, high = 1, #rows + 1
+  while low < high do
+    local middle = (low + high) // 2
+    if before(rows[middle], row) then low = middle + 1 else high = middle end
+  end
+  return low
+end
+
+local function offer_front(self, row)
+  local rows, left = self.rows, {}
+  for _, other in ipairs(rows) do
+    if covers(other.values, row.values) and not (same(other.values, row.values) and row.key < other.key) then
+      return false
+    end
+    if not covers(row.values, other.values) then left[#left + 1] = other end
+  end
+  table.insert(left, place(left, row), row)
+  self.rows = left
+  return true
+end
+
+local function offer_best(self, row)
+  local rows, other = self.rows, self.by_layout[row.layout]
+  if other then
+    if not before(row, other) then return false end
+    table.remove(rows, place(rows, other))
+  elseif #rows >= self.keep then
+    local last = rows[#rows]
+    if not before(row, last) then return false end
+    self.by_layout[last.layout] = nil
+    rows[#rows] = nil
+  end
+  self.by_layout[row.layout] = row
+  table.insert(rows, place(rows, row), row)
+  return true
+end
+
+--- Takes a row { values, key, layout, … } when it belongs to the best; returns whether it did.
+function Keeper:offer(row)
+  local taken
+  if self.front then taken = offer_front(self, row) else taken = offer_best(self, row) end
+  if taken then self.version = self.version + 1 end
+  return taken
+end
+
+--- What ett_search_walk cuts by under a setting: pairs of memory and seconds.
+function Keeper:steps(setting, into)
+  local n = 2
+  into[1], into[2] = 0.0, setting.most_seconds
+  if not self.front then
+    if #self.rows >= self.keep and setting.factors[1] then
+      into[2] = math.min(into[2], self.rows[#self.rows].values[1] / setting.factors[1] * (1 + 1e-12))
+    end
+  else
+    for _, row in ipairs(self.rows) do
+      local seconds, memory, of_use = 0.0, 0.0, true
+      for i, name in ipairs(self.names) do
+        local o = objective.list[name]
+        if o.memory then
+          memory = row.values[i]
+        elseif o.constant then
+          of_use = of_use and row.values[i] <= o.constant(setting)
+        else
+          seconds = math.max(seconds, row.values[i] / setting.factors[i] * (1 + 1e-12))
+        end
+      end
+      if of_use then
+        into[n + 1], into[n + 2] = memory, seconds
+        n = n + 2
+      end
+    end
+  end
+  for i = #into, n + 1, -1 do into[i] = nil end
+  return into
+end
+
+return keeper

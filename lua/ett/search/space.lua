@@ -1,0 +1,317 @@
+--- The space of a search: settings, the programs under them, and the parts of each program.
+--
+--   setting   one cluster, number of devices, and value of every varied field that is no degree or overlap
+--   unit      one step program: tp, cp, ep, etp, micro-batch and what else a program depends on
+--   part      degrees of a unit (pp, dp), with its chunks { schedule, vp }
+--
+-- C walks what is below a chunk (runtime/search): recompute, zero, overlaps of parameters, gradients and sends. A field
+-- that has no effect takes one value only, so no plan is counted twice.
+local error_module = require "ett.base.error"
+local fields = require "ett.plan.fields"
+local lower = require "ett.step.lower"
+local plan_module = require "ett.plan"
+local plan_rules = require "ett.plan.rules"
+local schedules = require "ett.plan.schedules"
+local schema = require "ett.base.schema"
+
+local space = {}
+
+--- Fields below a chunk, in C's order, with the values searched unless they are given.
+space.walked = { { "recompute", { "none", "selective", "half", "full" } }, { "zero", { 0, 1, 2, 3 } },
+  { "overlap_parameters", { false, true } }, { "overlap_gradients", { false, true } },
+  { "overlap_sends", { false, true } } }
+
+--- Fields of a unit or part that are searched unless they are given.
+space.degrees = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "sequence_parallel", "overlap_tensor",
+  "overlap_all_to_all", "schedule", "vp" }
+
+local structural = { devices = true, cluster = true }
+for _, name in ipairs(space.degrees) do structural[name] = true end
+for _, walked in ipairs(space.walked) do structural[walked[1]] = true end
+
+local function divisors(n)
+  local list = {}
+  for d = 1, math.floor(math.sqrt(n)) do
+    if n % d == 0 then
+      list[#list + 1] = d
+      if d * d ~= n then list[#list + 1] = n // d end
+    end
+  end
+  table.sort(list)
+  return list
+end
+
+local function up_to(list, most)
+  local kept = {}
+  for _, value in ipairs(list) do if value <= most then kept[#kept + 1] = value end end
+  return kept
+end
+
+--- Layers that are spread over stages.
+local function middle_layers(model)
+  local count = 0
+  for _, layer in ipairs(model.layers) do
+    if (layer.place or "middle") == "middle" then count = count + layer.count end
+  end
+  return count
+end
+
+--- Chunks a stage for the interleaved schedule: one for each number of layers a chunk.
+local function chunk_counts(layers, pp)
+  local list, seen = {}, {}
+  for per_chunk = 1, layers // (2 * pp) + 1 do
+    local vp = (layers + pp * per_chunk - 1) // (pp * per_chunk)
+    if vp >= 2 and pp * vp <= layers + 2 and not seen[vp] then
+      seen[vp] = true
+      list[#list + 1] = vp
+    end
+  end
+  table.sort(list)
+  return list
+end
+
+--- Whether the layers hold experts that an all-to-all can run beside.
+local function has_beside(model)
+  for _, layer in ipairs(model.layers) do
+    for _, entry in ipairs(layer.ops) do if entry.beside then return true end end
+  end
+  return false
+end
+
+--- The checked lists of the varied fields, and the checked plan of the others.
+local function checked(given)
+  local base, lists, first = {}, {}, {}
+  for name, value in pairs(given.plan) do first[name] = value end
+  for _, name in ipairs(schema.keys(given.vary)) do
+    local list = given.vary[name]
+    if type(list) ~= "table" or #list == 0 then
+      error_module.raise("plan", "search: vary: field '%s' must be a non-empty list of values, got %s", name,
+        schema.describe(list))
+    end
+    if given.plan[name] ~= nil then
+      error_module.raise("plan", "search: field '%s' is both fixed and varied", name)
+    end
+    if not structural[name] or fields.schema[name] then
+      if not fields.schema[name] then
+        local known = schema.keys(fields.schema)
+        known[#known + 1], known[#known + 2] = "devices", "cluster"
+        error_module.raise("plan", "search: vary: unknown field '%s'%s", name,
+          error_module.suggestion(name, known))
+      end
+      lists[name] = {}
+      for i, value in ipairs(list) do
+        lists[name][i] = schema.check({ [name] = value }, { [name] = fields.schema[name] }, "search: vary",
+          "plan")[name]
+      end
+      first[name] = list[1]
+    end
+  end
+  base = schema.check(first, fields.schema, "search: plan", "plan")
+  local found = {}
+  plan_module.check_fields(base, found)
+  if #found > 0 then error_module.raise("plan", "search: plan: %s", table.concat(found, "; ")) end
+  if not base.global_batch then
+    error_module.raise("plan", "search: missing field 'global_batch' (sequences a step); micro-batches follow from it")
+  end
+  if base.micro_batches then
+    error_module.raise("plan", "search: give global_batch, not micro_batches: the search chooses dp and micro_batch")
+  end
+  return base, lists
+end
+
+--- The settings: every combination of cluster, devices and the varied fields that no loop below takes.
+local function settings_of(self, given, base)
+  local names = {}
+  for name in pairs(self.lists) do if not structural[name] then names[#names + 1] = name end end
+  table.sort(names, function(a, b) return fields.position[a] < fields.position[b] end)
+  local list = {}
+  local function add(cluster, devices, depth, own)
+    local name = names[depth]
+    if not name then
+      local plan = setmetatable({}, { __index = base })
+      for field, value in pairs(own) do plan[field] = value end
+      list[#list + 1] = { index = #list + 1, cluster = cluster, devices = devices, plan = plan, own = own,
+        base = base }
+      return
+    end
+    for _, value in ipairs(self.lists[name]) do
+      local copy = {}
+      for field, v in pairs(own) do copy[field] = v end
+      copy[name] = value
+      add(cluster, devices, depth + 1, copy)
+    end
+  end
+  for _, cluster in ipairs(given.clusters) do
+    for _, devices in ipairs(given.devices) do add(cluster, devices, 1, {}) end
+  end
+  self.setting_fields = names
+  return list
+end
+
+--- The values of a field: those given, else the default ones.
+local function values(self, name, default)
+  if self.lists[name] then return self.lists[name] end
+  if self.fixed[name] ~= nil then return { self.fixed[name] } end
+  return default
+end
+
+--- The chunks of a part: every schedule with its numbers of chunks.
+local function chunks_of(self, p)
+  local key = ("%d"):format(p.pp)
+  local known = self.chunks[key]
+  if known then return known end
+  local list = {}
+  local default = p.pp == 1 and { "1f1b" } or { "1f1b", "interleaved", "gpipe" }
+  for _, schedule in ipairs(values(self, "schedule", default)) do
+    local counts = schedule == "interleaved" and chunk_counts(self.layers, p.pp) or { 1 }
+    for _, vp in ipairs(values(self, "vp", counts)) do
+      list[#list + 1] = { schedule = schedule, vp = vp, own = not schedules.built_in[schedule] }
+    end
+  end
+  self.chunks[key] = list
+  return list
+end
+
+--- How many plans are below a chunk: what ett_search_walk counts.
+local function below(self, p)
+  local data, axes = p.dp * p.cp, self.axes
+  local sharded = data > 1 or data * p.tp > p.ep * (p.etp or p.tp)
+  local sends = p.pp > 1 and not p.serial_sends and #axes.overlap_sends or 1
+  if not sharded then return #axes.recompute * sends end
+  local sum = 0
+  for _, zero in ipairs(axes.zero) do sum = sum + (zero == 0 and 1 or #axes.overlap_parameters) end
+  return #axes.recompute * sum * #axes.overlap_gradients * sends
+end
+
+local kept = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "sequence_parallel", "overlap_tensor",
+  "overlap_all_to_all" }
+
+local function cut(self, reason, plans)
+  self.cut[reason] = (self.cut[reason] or 0) + plans
+end
+
+--- Adds the part of a plan whose degrees are set to the unit of its program.
+local function add_part(self, setting, p)
+  local each, chunks = below(self, p), {}
+  for _, chunk in ipairs(chunks_of(self, p)) do
+    p.schedule, p.vp = chunk.schedule, chunk.vp
+    self.plans = self.plans + each
+    local broken = plan_rules.broken(p, self.model, setting.cluster)
+    if #broken > 0 then
+      cut(self, "rule", each)
+      self.first_rule = self.first_rule or broken[1]
+    elseif self.where and not self.where:chunk(p, setting) then
+      cut(self, "where", each)
+    else
+      chunks[#chunks + 1] = chunk
+    end
+  end
+  p.schedule, p.vp = nil, nil
+  if #chunks == 0 then return end
+  local key = setting.cluster.name .. " " .. lower.key(p, setting.cluster.gpus_per_node)
+  local unit = self.by_key[key]
+  if not unit then
+    unit = { key = key, parts = {}, plans = 0 }
+    self.by_key[key] = unit
+    self.units[#self.units + 1] = unit
+  end
+  local part = { setting = setting, chunks = chunks, micro_batches = p.global_batch // (p.dp * p.micro_batch) }
+  for _, name in ipairs(kept) do part[name] = p[name] end
+  unit.parts[#unit.parts + 1] = part
+  unit.plans = unit.plans + each * #chunks
+end
+
+--- Calls visit(value) with p[name] set to each value in turn.
+local function each(p, name, list, visit)
+  for _, value in ipairs(list) do
+    p[name] = value
+    visit(value)
+  end
+  p[name] = nil
+end
+
+--- The overlaps and expert degrees of a plan whose tp, cp, pp, dp and micro_batch are set.
+local function add_flags(self, setting, p)
+  local experts = self.model.hyper.experts
+  local exchange = self.beside and { "none", "shared_experts", "batch" } or { "none", "batch" }
+  each(p, "ep", values(self, "ep", experts and up_to(divisors(experts), p.dp * p.cp * p.tp) or { 1 }), function(ep)
+    local etps = experts and ep > 1 and p.tp > 1 and { p.tp, 1 } or { p.tp }
+    each(p, "etp", values(self, "etp", etps), function()
+      each(p, "sequence_parallel", values(self, "sequence_parallel", p.tp > 1 and { false, true } or { false }),
+        function(shared)
+          each(p, "overlap_tensor", values(self, "overlap_tensor", shared and { false, true } or { false }),
+            function()
+              each(p, "overlap_all_to_all", values(self, "overlap_all_to_all", ep > 1 and exchange or { "none" }),
+                function() add_part(self, setting, p) end)
+            end)
+        end)
+    end)
+  end)
+end
+
+--- The parts of one setting.
+local function add_setting(self, setting)
+  local p = setmetatable({}, { __index = setting.plan })
+  local devices, hyper = setting.devices, self.model.hyper
+  local all = divisors(devices)
+  local dps = self.lists.dp or self.fixed.dp and { self.fixed.dp }
+  local dp_wanted
+  if dps then
+    dp_wanted = {}
+    for _, dp in ipairs(dps) do dp_wanted[dp] = true end
+  end
+  each(p, "tp", values(self, "tp", up_to(all, hyper.heads or devices)), function(tp)
+    each(p, "cp", values(self, "cp", up_to(all, p.seq)), function(cp)
+      each(p, "pp", values(self, "pp", up_to(all, self.layers + 2)), function(pp)
+        local dp = devices // (tp * cp * pp)
+        if dp * tp * cp * pp ~= devices or dp_wanted and not dp_wanted[dp] then return end
+        p.dp = dp
+        local local_batch = p.global_batch % dp == 0 and p.global_batch // dp or 1
+        each(p, "micro_batch", values(self, "micro_batch", divisors(local_batch)), function()
+          add_flags(self, setting, p)
+        end)
+        p.dp = nil
+      end)
+    end)
+  end)
+end
+
+--- Units whose plans are likely to be fast come first: what they reach cuts the others.
+local function sort_units(units)
+  local function rank(unit)
+    local part = unit.parts[1]
+    return part.cp, part.micro_batch, math.abs(math.log(part.tp / part.setting.cluster.gpus_per_node, 2)),
+      part.sequence_parallel and 0 or 1
+  end
+  local ranks = {}
+  for i, unit in ipairs(units) do ranks[unit] = { rank(unit) }; ranks[unit][5] = i end
+  table.sort(units, function(a, b)
+    local x, y = ranks[a], ranks[b]
+    for i = 1, 5 do if x[i] ~= y[i] then return x[i] < y[i] end end
+    return false
+  end)
+  for i, unit in ipairs(units) do unit.index = i end
+end
+
+--- Builds the space.
+---@param given table { model, clusters = list, devices = list, plan = fixed fields, vary = { field = list }, where? }
+---@return table { settings, units, axes, plans = number of them, cut = { rule =, where = } }
+function space.new(given)
+  local base, lists = checked(given)
+  local fixed = {}
+  for name in pairs(given.plan) do fixed[name] = base[name] end
+  local self = { model = given.model, fixed = fixed, lists = lists, where = given.where, base = base,
+    layers = middle_layers(given.model), beside = has_beside(given.model), axes = {}, chunks = {}, units = {},
+    by_key = {}, plans = 0, cut = {} }
+  for _, walked in ipairs(space.walked) do self.axes[walked[1]] = values(self, walked[1], walked[2]) end
+  -- Below, these are set field by field; the base holds defaults that would hide a missing one.
+  for name in pairs(structural) do if name ~= "dp" then base[name] = nil end end
+  base.dp = nil
+  self.settings = settings_of(self, given, base)
+  for _, setting in ipairs(self.settings) do add_setting(self, setting) end
+  sort_units(self.units)
+  self.by_key = nil
+  return self
+end
+
+return space

@@ -1,0 +1,137 @@
+--- Walks the parts of a unit: lowers its program, and asks C for the plans below each chunk that are of interest.
+local error_module = require "ett.base.error"
+local fields = require "ett.plan.fields"
+local lower = require "ett.step.lower"
+local objective = require "ett.search.objective"
+local schedules = require "ett.plan.schedules"
+local search_core = require "ett.search"
+local space_module = require "ett.search.space"
+local step_core = require "ett.step"
+local times_module = require "ett.step.times"
+
+local walk = {}
+local Walk = {}
+Walk.__index = Walk
+
+local part_fields = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "micro_batches", "sequence_parallel",
+  "overlap_tensor", "overlap_all_to_all" }
+local walked_names = {}
+for i, walked in ipairs(space_module.walked) do walked_names[i] = walked[1] end
+
+--- Every field that a search may set, in the order of a row's key.
+walk.fields = table.move(part_fields, 1, #part_fields, 1, { "schedule", "vp" })
+table.move(walked_names, 1, #walked_names, #walk.fields + 1, walk.fields)
+
+--- Of them, those in which plans of one layout may differ.
+walk.overlaps = { overlap_tensor = true, overlap_all_to_all = true, overlap_parameters = true, overlap_gradients = true,
+  overlap_sends = true }
+
+---@param space table from ett.search.space
+---@param keeper table from ett.search.keeper
+---@param given table the search's arguments
+function walk.new(space, keeper, given)
+  local self = setmetatable({ space = space, keeper = keeper, given = given, model = given.model, times = {},
+    demands = {}, workspace = step_core.workspace(), axes = search_core.axes(space.axes), limits = {},
+    counts = { plans = 0, forbidden = 0, too_large = 0, bounded = 0, evaluated = 0, refused = 0 } }, Walk)
+  self.limits.exhaustive = given.exhaustive
+  return self
+end
+
+function Walk:close()
+  self.workspace:close()
+  for _, demands in pairs(self.demands) do demands:close() end
+end
+
+--- Times of a cluster, opened once.
+function Walk:times_of(cluster)
+  local times = self.times[cluster]
+  if not times then
+    times = self.given.times or times_module.new(cluster, self.given.profile)
+    self.times[cluster] = times
+  end
+  return times
+end
+
+--- Demands of the plans of one cluster and dtype: the same message may take another time elsewhere.
+local function demands_of(self, cluster, dtype, hidden)
+  local key = ("%s %s %d"):format(cluster.name, dtype, hidden)
+  local demands = self.demands[key]
+  if not demands then
+    demands = step_core.demands()
+    self.demands[key] = demands
+  end
+  return demands
+end
+
+--- A row from what C found of a part and chunk.
+local function row_of(self, found, part, chunk)
+  local setting, row, all, layout = part.setting, found, {}, {}
+  for name, value in pairs(setting.own) do row[name] = value end
+  for _, name in ipairs(part_fields) do row[name] = part[name] end
+  row.schedule, row.vp = chunk.schedule, chunk.vp
+  if not self.model.hyper.experts then row.ep, row.etp, row.overlap_all_to_all = 1, nil, "none" end
+  for i, name in ipairs(walk.fields) do
+    all[i] = tostring(row[name])
+    layout[i] = walk.overlaps[name] and "" or all[i]
+  end
+  row.key = ("%06d %s"):format(setting.index, table.concat(all, " "))
+  row.layout = ("%06d %s"):format(setting.index, table.concat(layout, " "))
+  row.cluster, row.devices, row.setting = setting.cluster.name, setting.devices, setting.index
+  row.values = objective.values(setting, self.keeper.names, row.step_seconds, row.memory_bytes)
+  return row
+end
+
+--- The rows below one chunk: walks, answers what is untimed, and walks again.
+local function below_chunk(self, p, c_plan, lowered, part, chunk)
+  local setting = part.setting
+  local times, hidden = self:times_of(setting.cluster), self.model.hyper.hidden
+  local demands = demands_of(self, setting.cluster, p.dtype, hidden)
+  local allowed = self.space.where and self.space.where:mask(p, setting, self.space.axes)
+  local label
+  p.schedule, p.vp = chunk.schedule, chunk.vp
+  c_plan.schedule, c_plan.vp, c_plan.orders = chunk.schedule, chunk.vp, nil
+  if chunk.own then
+    c_plan.schedule = "custom"
+    c_plan.orders, label = schedules.orders(p)
+  end
+  for _ = 1, 1000 do
+    local rows = schedules.call(label, search_core.walk, lowered.program, c_plan, demands, self.workspace, self.axes,
+      self.limits, self.counts, allowed)
+    if rows then return rows end
+    times:answer(demands, p.dtype, hidden)
+  end
+  error_module.raise("internal", "internal error: search: untimed demands after they were answered")
+end
+
+--- Walks one unit. Returns the rows that the keeper took.
+function Walk:unit(unit)
+  local first = unit.parts[1]
+  local p = setmetatable({}, { __index = first.setting.plan })
+  local function set(part)
+    for _, name in ipairs(part_fields) do p[name] = part[name] end
+    p.schedule, p.vp, p.recompute, p.zero = part.chunks[1].schedule, part.chunks[1].vp, "none", 0
+    p.overlap_parameters, p.overlap_gradients, p.overlap_sends = false, false, false
+  end
+  set(first)
+  local cluster = first.setting.cluster
+  local lowered = lower.program(self.model, p, self:times_of(cluster))
+  local c_plan, taken = {}, {}
+  for _, part in ipairs(unit.parts) do
+    setmetatable(p, { __index = part.setting.plan })
+    set(part)
+    fields.to_c(p, c_plan)
+    c_plan.gpus_per_node = cluster.gpus_per_node
+    self.limits.memory_bytes = part.setting.memory_limit_bytes
+    for _, chunk in ipairs(part.chunks) do
+      self.keeper:steps(part.setting, self.limits)
+      for _, found in ipairs(below_chunk(self, p, c_plan, lowered, part, chunk)) do
+        local row = row_of(self, found, part, chunk)
+        if self.keeper:offer(row) then taken[#taken + 1] = row end
+      end
+    end
+  end
+  lowered.program:close()
+  return taken
+end
+
+return walk

@@ -1,0 +1,124 @@
+--- Conditions on plans: a Lua expression over the fields of a plan, `devices`, `cluster` and `nodes`.
+--
+--   where.new "tp <= 8 and zero < 3"
+local error_module = require "ett.base.error"
+local fields = require "ett.plan.fields"
+local schema = require "ett.base.schema"
+local space_fields = { "devices", "cluster", "nodes" }
+
+local where = {}
+local Where = {}
+Where.__index = Where
+
+local keywords = {}
+for word in ("and or not true false nil if then else end function return local for in do"):gmatch "%a+" do
+  keywords[word] = true
+end
+
+local walked = { recompute = true, zero = true, overlap_parameters = true, overlap_gradients = true,
+  overlap_sends = true }
+
+local function fail(text, format, ...)
+  error_module.raise("usage", "search: where '%s': " .. format, text, ...)
+end
+
+--- The names that an expression uses, checked.
+local function names_of(text)
+  local known, names = schema.keys(fields.schema), {}
+  table.move(space_fields, 1, #space_fields, #known + 1, known)
+  local is_known = { math = true }
+  for _, name in ipairs(known) do is_known[name] = true end
+  local bare = text:gsub("(['\"]).-%1", function(s) return (" "):rep(#s) end)
+  for at, name in bare:gmatch "()([%a_][%w_]*)" do
+    local before = bare:sub(1, at - 1):match "(%S)%s*$"
+    if before ~= "." and not keywords[name] and not bare:sub(at - 1, at - 1):match "%d" then
+      if not is_known[name] then
+        fail(text, "unknown name '%s' at character %d%s", name, at, error_module.suggestion(name, known))
+      end
+      names[name] = name ~= "math" or nil
+    end
+  end
+  return names
+end
+
+--- A condition from a text, or from a function of a plan.
+function where.new(given)
+  if type(given) == "function" then
+    return setmetatable({ text = "function", test = given, names = { recompute = true }, by_values = false }, Where)
+  end
+  if type(given) ~= "string" then
+    error_module.raise("argument", "search: 'where' must be an expression or a function, got %s", schema.describe(given))
+  end
+  local env = {}
+  local chunk, why = load("return " .. given, "=where", "t", env)
+  if not chunk then fail(given, "%s", (why:gsub("^where:%d+: ", ""))) end
+  local names = names_of(given)
+  local self = setmetatable({ text = given, names = names, masks = {}, sorted = {} }, Where)
+  function self.test(p)
+    env.math = math
+    for name in pairs(names) do env[name] = p[name] end
+    return chunk()
+  end
+  for name in pairs(names) do
+    if walked[name] then self.below = true else self.sorted[#self.sorted + 1] = name end
+  end
+  table.sort(self.sorted)
+  self.by_values = true
+  return self
+end
+
+local function passes(self, p)
+  local ok, value = pcall(self.test, p)
+  if ok then return value and true or false end
+  local values = {}
+  for _, name in ipairs(schema.keys(self.names)) do
+    values[#values + 1] = ("%s = %s"):format(name, tostring(p[name]))
+  end
+  fail(self.text, "%s (with %s)", tostring(value):gsub("^where:%d+: ", ""):gsub("global '", "'"),
+    table.concat(values, ", "))
+end
+
+--- The plan as a condition sees it.
+local function view(p, setting)
+  return setmetatable({ devices = setting.devices, cluster = setting.cluster.name,
+    nodes = math.ceil(setting.devices / setting.cluster.gpus_per_node),
+    micro_batches = p.global_batch // (p.dp * p.micro_batch) }, { __index = p })
+end
+
+--- False when no plan below a chunk passes; without a look at the fields below.
+function Where:chunk(p, setting)
+  if self.below or not self.by_values then return true end
+  return passes(self, view(p, setting))
+end
+
+--- Which plans below a chunk pass: a byte each in the order of ett_search_walk; nil: all.
+function Where:mask(p, setting, axes)
+  if self.by_values and not self.below then return nil end
+  local seen = view(p, setting)
+  local key
+  if self.by_values then
+    local values = {}
+    for i, name in ipairs(self.sorted) do values[i] = tostring(seen[name]) end
+    key = table.concat(values, " ")
+    if self.masks[key] then return self.masks[key] end
+  end
+  local bytes = {}
+  for _, recompute in ipairs(axes.recompute) do
+    for _, zero in ipairs(axes.zero) do
+      for _, parameters in ipairs(axes.overlap_parameters) do
+        for _, gradients in ipairs(axes.overlap_gradients) do
+          for _, sends in ipairs(axes.overlap_sends) do
+            seen.recompute, seen.zero, seen.overlap_parameters = recompute, zero, parameters
+            seen.overlap_gradients, seen.overlap_sends = gradients, sends
+            bytes[#bytes + 1] = passes(self, seen) and "\1" or "\0"
+          end
+        end
+      end
+    end
+  end
+  local mask = table.concat(bytes)
+  if key then self.masks[key] = mask end
+  return mask
+end
+
+return where

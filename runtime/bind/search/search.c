@@ -1,0 +1,141 @@
+/* ett.search - binding of runtime/search: axes, and walks over the plans of a part. */
+#include <string.h>
+
+#include "bind/step/step.h"
+#include "search/walk.h"
+
+#define ETT_LUA_AXES "ett.search.axes"
+
+int luaopen_ett_search(lua_State *L);
+
+/* Reads the list in a field of the table at 1 into values; returns how many. */
+static int get_list(lua_State *L, const char *name, const char *const *names, int most,
+                    int *values) {
+  lua_getfield(L, 1, name);
+  luaL_checktype(L, -1, LUA_TTABLE);
+  int count = (int)lua_rawlen(L, -1);
+  if (count < 1 || count > most)
+    luaL_error(L, "field '%s' must hold 1 to %d values, got %d", name, most, count);
+  for (int i = 0; i < count; i++) {
+    lua_rawgeti(L, -1, i + 1);
+    if (names)
+      values[i] = luaL_checkoption(L, -1, NULL, names);
+    else
+      values[i] =
+          lua_isboolean(L, -1) ? lua_toboolean(L, -1) : (int)luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return count;
+}
+
+/* axes{recompute=, zero=, overlap_parameters=, overlap_gradients=, overlap_sends=}: a
+ * list of values each. */
+static int axes_new(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  ett_search_axes a;
+  memset(&a, 0, sizeof a);
+  a.recomputes =
+      get_list(L, "recompute", ett_step_lua_recomputes, ETT_SEARCH_MOST, a.recompute);
+  a.zeros = get_list(L, "zero", NULL, ETT_SEARCH_MOST, a.zero);
+  for (int i = 0; i < a.zeros; i++)
+    luaL_argcheck(L, a.zero[i] >= 0 && a.zero[i] <= ETT_ZERO_PARAMETERS, 1,
+                  "zero must be 0 to 3");
+  a.parameters = get_list(L, "overlap_parameters", NULL, 2, a.overlap_parameters);
+  a.gradients = get_list(L, "overlap_gradients", NULL, 2, a.overlap_gradients);
+  a.sends = get_list(L, "overlap_sends", NULL, 2, a.overlap_sends);
+  ett_search_axes *box = lua_newuserdatauv(L, sizeof *box, 0);
+  *box = a;
+  luaL_setmetatable(L, ETT_LUA_AXES);
+  return 1;
+}
+
+static void push_row(lua_State *L, const ett_search_axes *a, const ett_search_row *r) {
+  lua_createtable(L, 0, 8);
+  ett_lua_set_string(L, "recompute", ett_step_lua_recomputes[a->recompute[r->recompute]]);
+  ett_lua_set_integer(L, "zero", a->zero[r->zero]);
+  ett_lua_set_boolean(L, "overlap_parameters",
+                      a->overlap_parameters[r->overlap_parameters]);
+  ett_lua_set_boolean(L, "overlap_gradients", a->overlap_gradients[r->overlap_gradients]);
+  ett_lua_set_boolean(L, "overlap_sends", a->overlap_sends[r->overlap_sends]);
+  ett_lua_set_number(L, "step_seconds", r->step_seconds);
+  ett_lua_set_number(L, "memory_bytes", r->memory_bytes);
+}
+
+/* Adds the counts to fields of the table at index. */
+static void add_counts(lua_State *L, int index, const ett_search_counts *c) {
+  const struct {
+    const char *name;
+    int64_t value;
+  } fields[] = {{"plans", c->plans},         {"forbidden", c->forbidden},
+                {"too_large", c->too_large}, {"bounded", c->bounded},
+                {"evaluated", c->evaluated}, {"refused", c->refused}};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+    lua_getfield(L, index, fields[i].name);
+    lua_pushinteger(L, luaL_checkinteger(L, -1) + fields[i].value);
+    lua_setfield(L, index, fields[i].name);
+    lua_pop(L, 1);
+  }
+}
+
+/* walk(program, plan, demands, workspace, axes, limits, counts [, allowed]): a list of
+ * rows, or nil while demands are untimed. limits: {memory_bytes=, exhaustive=, and the
+ * steps as pairs memory_bytes, step_seconds}. Adds to the fields of counts. */
+static int search_walk(lua_State *L) {
+  ett_program *program = ett_lua_box_check(L, 1, ETT_LUA_PROGRAM, "program");
+  ett_demands *demands = ett_lua_box_check(L, 3, ETT_LUA_DEMANDS, "demands object");
+  ett_step_workspace *workspace = ett_lua_box_check(L, 4, ETT_LUA_WORKSPACE, "workspace");
+  const ett_search_axes *axes = luaL_checkudata(L, 5, ETT_LUA_AXES);
+  luaL_checktype(L, 6, LUA_TTABLE);
+  luaL_checktype(L, 7, LUA_TTABLE);
+  size_t length = 0, count = 0;
+  const char *allowed = luaL_optlstring(L, 8, NULL, &length);
+  int plans =
+      axes->recomputes * axes->zeros * axes->parameters * axes->gradients * axes->sends;
+  luaL_argcheck(L, !allowed || (int)length == plans, 8, "must hold a byte a plan");
+  ett_search_limits limits = {.memory_bytes =
+                                  ett_lua_number_field(L, 6, "memory_bytes", 0),
+                              .exhaustive = ett_lua_boolean_field(L, 6, "exhaustive", 0)};
+  const double *steps = ett_lua_doubles(L, 6, &count);
+  luaL_argcheck(L, count % 2 == 0, 6, "must hold pairs");
+  ett_search_step *list = lua_newuserdatauv(L, (count + 1) * sizeof *list, 0);
+  for (size_t i = 0; i < count / 2; i++)
+    list[i] = (ett_search_step){steps[2 * i], steps[2 * i + 1]};
+  limits.steps = list;
+  limits.step_count = count / 2;
+  ett_step_plan plan;
+  ett_step_lua_plan(L, 2, &plan);
+  ett_search_row rows[ETT_SEARCH_ROWS];
+  ett_search_counts counts;
+  memset(&counts, 0, sizeof counts);
+  size_t row_count;
+  ett_err err;
+  if (ett_search_walk(program, &plan, axes, (const uint8_t *)allowed, &limits, demands,
+                      workspace, rows, &row_count, &counts, &err) != 0)
+    return ett_lua_raise(L, &err);
+  if (counts.untimed > 0)
+    return 0;
+  add_counts(L, 7, &counts);
+  lua_createtable(L, (int)row_count, 0);
+  for (size_t i = 0; i < row_count; i++) {
+    push_row(L, axes, &rows[i]);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  return 1;
+}
+
+static const luaL_Reg axes_methods[] = {
+    {NULL, NULL},
+};
+
+static const luaL_Reg functions[] = {
+    {"axes", axes_new},
+    {"walk", search_walk},
+    {NULL, NULL},
+};
+
+int luaopen_ett_search(lua_State *L) {
+  ett_lua_type(L, ETT_LUA_AXES, axes_methods, NULL);
+  luaL_newlib(L, functions);
+  return 1;
+}
