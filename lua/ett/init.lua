@@ -23,6 +23,7 @@ local public = {
   sampler = "ett.sampling.sampler",
   samples = "ett.profile.samples",
   schema = "ett.base.schema",
+  search = "ett.search.search",
   share = "ett.sampling.share",
   submit = "ett.sampling.submit",
   svg = "ett.report.svg",

@@ -39,6 +39,25 @@ function fields.value(name, text)
   return list
 end
 
+--- "1,2,4", or "1..8" (doubling), as a list of values.
+function fields.list(command, name, text)
+  local low, high = text:match("^(%d+)%.%.(%d+)$")
+  local list = {}
+  if low then
+    local value = math.tointeger(low)
+    if value < 1 or value > math.tointeger(high) then
+      error_module.raise("usage", "%s: %s=%s must go upwards from 1 or more", command, name, text)
+    end
+    while value <= math.tointeger(high) do
+      list[#list + 1] = value
+      value = value * 2
+    end
+    return list
+  end
+  for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = options.value(item) end
+  return list
+end
+
 --- Every text as a value.
 function fields.values(texts)
   local values = {}

@@ -61,8 +61,8 @@ end
 
 local function need_price(setting, what)
   if not price(setting) then
-    error_module.raise("model", "search: %s needs a price, and the cluster %s has none (field price_per_gpu_hour)", what,
-      setting.cluster.name)
+    error_module.raise("model", "search: %s needs a price, and the cluster %s has none (field price_per_gpu_hour)",
+      what, setting.cluster.name)
   end
 end
 

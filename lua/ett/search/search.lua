@@ -1,6 +1,7 @@
 --- Searches: the best plan of a model over layouts, devices and clusters, exactly.
 --
---   local s = search.new { model = model, cluster = "dgx_h100", devices = 512, plan = { seq = 8192, global_batch = 1024 } }
+--   local s = search.new { model = model, cluster = "dgx_h100", devices = 512,
+--     plan = { seq = 8192, global_batch = 1024 } }
 --   s.rows[1].step_seconds, s.rows[1].tp
 --
 -- ett.search.space builds the space, ett.search.walk settles it, ett.search.keeper holds the best.
@@ -10,6 +11,7 @@ local objective = require "ett.search.objective"
 local schema = require "ett.base.schema"
 local space_module = require "ett.search.space"
 local walk_module = require "ett.search.walk"
+local where_module = require "ett.search.where"
 
 local search = {}
 local Search = { __name = "ett.search" }
@@ -67,25 +69,98 @@ local function checked(given)
   return own
 end
 
+--- The fields of rows that may differ, in the order of a table.
+local function shown(space, own)
+  local names = {}
+  if #own.clusters > 1 then names[1] = "cluster" end
+  if #own.devices > 1 then names[#names + 1] = "devices" end
+  table.move(space.setting_fields, 1, #space.setting_fields, #names + 1, names)
+  return table.move(walk_module.order, 1, #walk_module.order, #names + 1, names)
+end
+
+--- Settles every unit of the space; returns the kept rows and the effort.
+local function settle(space, own)
+  for _, setting in ipairs(space.settings) do objective.prepare(setting, own) end
+  local keeper = keeper_module.new(own)
+  local walk <close> = walk_module.new(space, keeper, own)
+  for i, unit in ipairs(space.units) do
+    walk:unit(unit)
+    if own.progress then own.progress(i, #space.units, keeper.rows[1], walk.counts) end
+  end
+  return keeper.rows, walk
+end
+
+local function changed(own, changes)
+  local copy = {}
+  for name, value in pairs(own) do copy[name] = value end
+  for name, value in pairs(changes) do copy[name] = value end
+  return copy
+end
+
+--- Why nothing is left, and the nearest plan that would pass.
+local function nothing(space, own)
+  local words = require "ett.search.text"
+  if space.plans == 0 then
+    return "no layout: the degrees given do not multiply to the devices; give fewer fields, or other devices"
+  elseif #space.units == 0 and (space.cut.where or 0) > 0 then
+    return ("no layout: --where '%s' refuses all %s that break no rule"):format(space.where.text,
+      words.count(space.cut.where))
+  elseif #space.units == 0 then
+    return "no layout: every one breaks a rule; the first: " .. space.first_rule
+  end
+  local function plan_of(row)
+    return words.plan(require("ett.search.explain").plan(row, space.settings[row.setting]))
+  end
+  local rows = settle(space, changed(own, { objectives = { "step_seconds" }, keep = 1, budget = false, days = false }))
+  if rows[1] then
+    local row, setting = rows[1], space.settings[rows[1].setting]
+    objective.prepare(setting, own)
+    objective.describe(row, setting, own)
+    return ("nothing keeps the limit of %s; the fastest plan that fits takes %.4g days%s: %s"):format(
+      setting.limited_by, row.days, row.dollars and (" and %.4g dollars"):format(row.dollars) or "", plan_of(row))
+  end
+  rows = settle(space, changed(own, { objectives = { "memory_bytes" }, keep = 1, budget = false, days = false,
+    headroom = -1e6 }))
+  if not rows[1] then return "no layout could be evaluated" end
+  local setting = space.settings[rows[1].setting]
+  return ("nothing fits the %.1f GB of a device%s; the least is %.1f GB: %s"):format(
+    setting.cluster.device.memory_bytes * (1 - own.headroom) / 1e9, own.headroom > 0
+    and (" less the headroom of %g %%"):format(100 * own.headroom) or "", rows[1].memory_bytes / 1e9, plan_of(rows[1]))
+end
+
 --- Runs a search.
 ---@param given table { model, cluster = name, table or list of them, devices = number or list, plan = fixed fields,
 ---  vary = { field = list }, where?, objective = name or list (a Pareto front), tokens?, budget?, days?, headroom,
----  keep, exhaustive, profile?, times?, progress? = function(done, units, best) }
+---  keep, exhaustive, profile?, times?, progress? = function(done, units, best, effort) }
 function search.new(given)
   local own = checked(given)
+  own.where = own.where and where_module.new(own.where)
   local space = space_module.new(own)
-  for _, setting in ipairs(space.settings) do objective.prepare(setting, own) end
-  local keeper = keeper_module.new(own)
-  local walk = walk_module.new(space, keeper, own)
-  for i, unit in ipairs(space.units) do
-    walk:unit(unit)
-    if own.progress then own.progress(i, #space.units, keeper.rows[1]) end
+  local rows, walk = settle(space, own)
+  local result = { model = own.model.name, objectives = own.objectives, rows = rows, plans = space.plans,
+    cut = space.cut, first_rule = space.first_rule, effort = walk.counts, units = #space.units,
+    fields = shown(space, own) }
+  if rows[1] then
+    local first = space.settings[rows[1].setting]
+    result.best = require("ett.search.explain").new(rows[1], { model = own.model, setting = first,
+      times = walk:times_of(first.cluster) })
+  else
+    result.nothing = nothing(space, own)
   end
-  walk:close()
-  local rows = keeper.rows
-  for _, row in ipairs(rows) do objective.describe(row, space.settings[row.setting], own) end
-  return setmetatable({ model = own.model.name, objectives = own.objectives, rows = rows, plans = space.plans,
-    cut = space.cut, first_rule = space.first_rule, effort = walk.counts, units = #space.units }, Search)
+  for _, row in ipairs(rows) do
+    objective.describe(row, space.settings[row.setting], own)
+    row.key, row.layout, row.setting, row.values = nil, nil, nil, nil
+  end
+  return setmetatable(result, Search)
+end
+
+function Search.__tostring(self) return require("ett.base.pretty").plain(require("ett.search.text").result(self)) end
+
+function Search.__json(self)
+  local x = self.best
+  return { model = self.model, objectives = self.objectives, plans = self.plans, cut = self.cut, rows = self.rows,
+    nothing = self.nothing, fields = self.fields, best = x and { estimate = x.estimate, parts = x.parts,
+    binds = x.binds, gains = x.gains, neighbours = x.neighbours } }
 end
 
 return setmetatable(search, { __call = function(_, given) return search.new(given) end })

@@ -80,7 +80,7 @@ end
 
 --- The checked lists of the varied fields, and the checked plan of the others.
 local function checked(given)
-  local base, lists, first = {}, {}, {}
+  local lists, first = {}, {}
   for name, value in pairs(given.plan) do first[name] = value end
   for _, name in ipairs(schema.keys(given.vary)) do
     local list = given.vary[name]
@@ -106,7 +106,7 @@ local function checked(given)
       first[name] = list[1]
     end
   end
-  base = schema.check(first, fields.schema, "search: plan", "plan")
+  local base = schema.check(first, fields.schema, "search: plan", "plan")
   local found = {}
   plan_module.check_fields(base, found)
   if #found > 0 then error_module.raise("plan", "search: plan: %s", table.concat(found, "; ")) end

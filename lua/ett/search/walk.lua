@@ -22,6 +22,11 @@ for i, walked in ipairs(space_module.walked) do walked_names[i] = walked[1] end
 walk.fields = table.move(part_fields, 1, #part_fields, 1, { "schedule", "vp" })
 table.move(walked_names, 1, #walked_names, #walk.fields + 1, walk.fields)
 
+--- The same as a table shows them.
+walk.order = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "micro_batches", "schedule", "vp", "recompute",
+  "zero", "sequence_parallel", "overlap_tensor", "overlap_all_to_all", "overlap_parameters", "overlap_gradients",
+  "overlap_sends" }
+
 --- Of them, those in which plans of one layout may differ.
 walk.overlaps = { overlap_tensor = true, overlap_all_to_all = true, overlap_parameters = true, overlap_gradients = true,
   overlap_sends = true }
@@ -36,6 +41,8 @@ function walk.new(space, keeper, given)
   self.limits.exhaustive = given.exhaustive
   return self
 end
+
+function Walk:__close() self:close() end
 
 function Walk:close()
   self.workspace:close()

@@ -47,7 +47,8 @@ function where.new(given)
     return setmetatable({ text = "function", test = given, names = { recompute = true }, by_values = false }, Where)
   end
   if type(given) ~= "string" then
-    error_module.raise("argument", "search: 'where' must be an expression or a function, got %s", schema.describe(given))
+    error_module.raise("argument", "search: 'where' must be an expression or a function, got %s",
+      schema.describe(given))
   end
   local env = {}
   local chunk, why = load("return " .. given, "=where", "t", env)

@@ -3,25 +3,6 @@ local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local options = require "ett.base.options"
 
---- "1,2,4" or "1..8" (doubling) as a list of values.
-local function values_of(name, text)
-  local low, high = text:match("^(%d+)%.%.(%d+)$")
-  local list = {}
-  if low then
-    local value = math.tointeger(low)
-    if value < 1 or value > math.tointeger(high) then
-      error_module.raise("usage", "sweep: %s=%s must go upwards from 1 or more", name, text)
-    end
-    while value <= math.tointeger(high) do
-      list[#list + 1] = value
-      value = value * 2
-    end
-    return list
-  end
-  for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = options.value(item) end
-  return list
-end
-
 return {
   name = "sweep",
   finds = true,
@@ -50,7 +31,7 @@ return {
     local texts, hyper = fields.sort("sweep", options.words(words, "sweep"), opts.model)
     local plan, over = {}, {}
     for name, text in pairs(texts) do
-      local list = values_of(name, text)
+      local list = fields.list("sweep", name, text)
       if #list > 1 then over[name] = list else plan[name] = list[1] end
     end
     if not next(over) then error_module.raise("usage", "sweep: no field has several values, such as pp=1,2,4") end

@@ -1,0 +1,123 @@
+--- Finds the best plan of a model on a cluster.
+local error_module = require "ett.base.error"
+local fields = require "ett.cli.fields"
+local options = require "ett.base.options"
+
+--- The model, and fixed and varied fields, of a command line.
+local function asked(opts, words)
+  if not opts.model then
+    error_module.raise("usage", "search: needs --model NAME or config.json; `ett search --help` says more")
+  end
+  local texts, hyper = fields.sort("search", options.words(words, "search"), opts.model)
+  local plan, vary = {}, {}
+  for name, text in pairs(texts) do
+    local list = fields.list("search", name, text)
+    if #list > 1 then vary[name] = list else plan[name] = list[1] end
+  end
+  for _, option in ipairs { "fix", "vary" } do
+    for _, word in ipairs(opts[option] or {}) do
+      local name, text = word:match("^([%w_]+)=(.+)$")
+      if not name then
+        error_module.raise("usage", "search: --%s must be FIELD=%s, got '%s'", option, option == "fix" and "VALUE"
+          or "A,B,C or LOW..HIGH", word)
+      end
+      if option == "fix" then plan[name] = fields.value(name, text) else
+        vary[name] = fields.list("search", name, text)
+      end
+    end
+  end
+  for option, name in pairs { global_batch = "global_batch", seq = "seq" } do
+    if opts[option] then plan[name] = opts[option] end
+  end
+  return fields.model(opts.model, hyper), plan, vary
+end
+
+--- A line on the terminal while the search runs.
+local function progress_line()
+  local sample = require "ett.sample"
+  local start, last = sample.now(), sample.now()
+  return function(done, units, best, effort)
+    local now = sample.now()
+    if now - last < 0.5 and done < units then return end
+    last = now
+    local left = (now - start) / done * (units - done)
+    io.stderr:write(("\r%d of %d programs, %.0f layouts a second%s, %.0f s left   "):format(done, units,
+      effort.plans / math.max(now - start, 1e-3), best and (", best %.4g s"):format(best.step_seconds) or "", left))
+    if done == units then io.stderr:write("\n") end
+  end
+end
+
+local function names_of(text)
+  local list = {}
+  for name in text:gmatch("[^,%s]+") do list[#list + 1] = name end
+  return list
+end
+
+local function print_csv(s)
+  local names = table.move(s.fields, 1, #s.fields, 1, {})
+  for _, name in ipairs { "cluster", "devices", "step_seconds", "memory_bytes", "tokens_per_second", "days", "dollars" }
+  do
+    local has = false
+    for _, other in ipairs(s.fields) do has = has or other == name end
+    if not has then names[#names + 1] = name end
+  end
+  local cells = { names }
+  for i, row in ipairs(s.rows) do
+    cells[i + 1] = {}
+    for k, name in ipairs(names) do cells[i + 1][k] = row[name] == nil and "" or row[name] end
+  end
+  print(require("ett.report.table").csv(cells))
+end
+
+return {
+  name = "search",
+  finds = true,
+  models = true, -- `--help NAME` describes a model
+  summary = "find the best plan over layouts, devices and clusters",
+  usage = "search --model NAME|config.json --cluster NAME --devices N --global-batch N --seq N [NAME=VALUE ...]",
+  description = function(opts)
+    return "Searches all layouts by branch and bound; the result is the optimum of the whole space.\n"
+      .. "A field given as NAME=VALUE or --fix is fixed; with several values (1,2,4, or 1..64 for doublings), or by\n"
+      .. "--vary, it takes those.\n\n" .. fields.help(opts)
+  end,
+  options = {
+    { "model", "NAME", "a model or an architecture by name, or a Hugging Face config.json" },
+    { "cluster", "NAME", "a cluster by name or file", default = "dgx_h100" },
+    { "devices", "N", "devices; several are --vary devices=64..1024", kind = "count" },
+    { "global-batch", "N", "sequences a step", kind = "count" },
+    { "seq", "N", "tokens of a sequence", kind = "count" },
+    { "where", "EXPR", "only plans for which this Lua expression holds, such as 'tp <= 8 and zero < 3'" },
+    { "fix", "FIELD=VALUE", "fix a field (repeatable)", many = true },
+    { "vary", "FIELD=LIST", "values of a field, of devices or of cluster (repeatable)", many = true },
+    { "objective", "NAME", "step_seconds, tokens_per_second, tokens_per_second_per_device, days, dollars, devices or "
+      .. "memory_bytes; several, separated by commas, give the Pareto front", default = "step_seconds" },
+    { "tokens", "N", "tokens of the whole run", kind = "positive" },
+    { "days", "D", "only plans of at most D days for --tokens", kind = "positive" },
+    { "budget", "D", "only plans of at most D dollars for --tokens", kind = "positive" },
+    { "headroom", "F", "fraction of the memory to leave free", kind = "number", least = 0, most = 0.99, default = 0 },
+    { "top", "N", "layouts to keep", kind = "count", default = 100 },
+    { "exhaustive", "evaluate every plan that fits, without bounds" },
+    { "json", "print JSON" },
+    { "csv", "print CSV" },
+    { "quiet", "print the best plan as words only" },
+  },
+  run = function(opts, words)
+    local model, plan, vary = asked(opts, words)
+    local watched = require("ett.host").error_terminal
+    local s = require("ett.search.search").new { model = model, cluster = opts.cluster, devices = opts.devices,
+      plan = plan, vary = vary, where = opts.where, objective = names_of(opts.objective), tokens = opts.tokens,
+      days = opts.days, budget = opts.budget, headroom = opts.headroom, keep = opts.top, exhaustive = opts.exhaustive,
+      progress = watched and progress_line() or nil }
+    if #s.rows == 0 then error_module.raise("limit", "search: %s", s.nothing) end
+    if opts.json then
+      io.write(require("ett.json").encode(getmetatable(s).__json(s), { indent = 2 }))
+    elseif opts.csv then
+      print_csv(s)
+    elseif opts.quiet then
+      print(require("ett.search.text").plan(s.best.estimate.plan))
+    else
+      print(tostring(s))
+    end
+    return 0
+  end,
+}

@@ -1,0 +1,154 @@
+--- A search as people read it.
+local columns = require("ett.report.table").lines
+local time_text = require("ett.report").time
+
+local text = {}
+
+local function count_text(n)
+  local digits = ("%d"):format(n)
+  repeat
+    local more
+    digits, more = digits:gsub("^(%d+)(%d%d%d)", "%1,%2")
+  until more == 0
+  return digits
+end
+
+text.count = count_text
+
+--- The fields that differ among rows, in their order; `always` are in any case.
+local function shown_fields(rows, names, always)
+  local list = {}
+  for _, name in ipairs(names) do
+    local differs = always[name]
+    for _, row in ipairs(rows) do differs = differs or row[name] ~= rows[1][name] end
+    if differs then list[#list + 1] = name end
+  end
+  return list
+end
+
+local short = { micro_batch = "mb", recompute = "recomp", sequence_parallel = "sp", overlap_tensor = "ov-tp",
+  overlap_all_to_all = "ov-a2a", overlap_parameters = "ov-weights", overlap_gradients = "ov-grads",
+  overlap_sends = "ov-sends", micro_batches = "m", schedule = "schedule" }
+
+local measures = {
+  { "step", function(r) return time_text(r.step_seconds) end },
+  { "days", function(r) return r.days and ("%.2f"):format(r.days) end },
+  { "dollars", function(r) return r.dollars and ("%.4g"):format(r.dollars) end },
+  { "tokens/s", function(r) return ("%.0f"):format(r.tokens_per_second) end },
+  { "memory GB", function(r) return ("%.1f"):format(r.memory_bytes / 1e9) end },
+  { "best in 100", function(r) return r.best_percent and ("%.0f"):format(r.best_percent) end },
+}
+
+local function cell(value)
+  if value == true then return "yes" end
+  if value == false then return "-" end
+  return value == nil and "" or tostring(value)
+end
+
+--- The rows as lines of at most `width` columns; columns that do not fit are dropped from the overlaps on.
+function text.rows(s, limit, width)
+  local rows = {}
+  for i = 1, math.min(limit, #s.rows) do rows[i] = s.rows[i] end
+  local names = shown_fields(rows, s.fields, { tp = true, pp = true, dp = true, micro_batch = true })
+  while true do
+    local header, used, lines = {}, {}, {}
+    for i, name in ipairs(names) do header[i] = short[name] or name end
+    for _, m in ipairs(measures) do
+      if m[2](rows[1]) then
+        used[#used + 1] = m
+        header[#header + 1] = m[1]
+      end
+    end
+    lines[1] = header
+    for i, row in ipairs(rows) do
+      lines[i + 1] = {}
+      for k, name in ipairs(names) do lines[i + 1][k] = cell(row[name]) end
+      for _, m in ipairs(used) do table.insert(lines[i + 1], m[2](row) or "") end
+    end
+    local done = columns(lines, ("r"):rep(#header))
+    local widest = 0
+    for _, line in ipairs(done) do widest = math.max(widest, #line) end
+    if widest <= width or #names <= 4 then return done end
+    names[#names] = nil
+  end
+end
+
+--- A plan as words NAME=VALUE that `ett predict` takes; fields with their defaults are left out.
+function text.plan(plan)
+  local words = {}
+  for _, field in ipairs(require("ett.plan.fields").list) do
+    local name, value = field[1], plan[field[1]]
+    if value ~= nil and value ~= field.default and name ~= "micro_batches" and type(value) ~= "table"
+      and not (name == "etp" and value == plan.tp) then
+      words[#words + 1] = ("%s=%s"):format(name, tostring(value))
+    end
+  end
+  return table.concat(words, " ")
+end
+
+local part_names = { compute = "computing (products and attention)", memory = "moving memory (norms, updates, …)",
+  node = "links inside nodes", network = "network between nodes", host = "launching kernels",
+  bubble = "bubble and waits" }
+
+local function add_best(lines, s)
+  local x = s.best
+  local e, parts, order = x.estimate, x.parts, require("ett.search.explain").part_order
+  lines[#lines + 1] = ("best: %s on %d x %s (%s)"):format(time_text(e.step_seconds), e.devices, e.device, e.cluster)
+  lines[#lines + 1] = "  " .. text.plan(e.plan)
+  lines[#lines + 1] = ("  90 %% interval %s to %s%s; %.1f of %.1f GB"):format(time_text(e.low_seconds),
+    time_text(e.high_seconds), e.mfu_percent and (", MFU %.1f %%"):format(e.mfu_percent) or "", e.memory_bytes / 1e9,
+    e.memory_limit_bytes / 1e9)
+  lines[#lines + 1] = ""
+  lines[#lines + 1] = ("what binds: %s"):format(part_names[x.binds])
+  local rows = {}
+  local gain = {}
+  for _, g in ipairs(x.gains) do gain[g.part] = g.gain end
+  for _, name in ipairs(order) do
+    if parts[name] > 0 then
+      rows[#rows + 1] = { "  " .. part_names[name], time_text(parts[name]),
+        ("%.1f %%"):format(100 * parts[name] / e.step_seconds),
+        gain[name] and ("10 %% faster: step %.1f %% shorter"):format(100 * gain[name]) or "" }
+    end
+  end
+  for _, line in ipairs(columns(rows, "lrrl")) do lines[#lines + 1] = line end
+end
+
+local function add_neighbours(lines, s, limit)
+  local rows = {}
+  for _, n in ipairs(s.best.neighbours) do
+    if n.step_seconds and #rows < limit then
+      rows[#rows + 1] = { "  " .. n.change, time_text(n.step_seconds), ("%+.1f %%"):format(n.percent),
+        ("%.1f GB%s"):format(n.memory_bytes / 1e9, n.fits and "" or ", does not fit") }
+    end
+  end
+  lines[#lines + 1] = ""
+  lines[#lines + 1] = "one field away:"
+  for _, line in ipairs(columns(rows, "lrrl")) do lines[#lines + 1] = line end
+end
+
+--- The result as text.
+function text.result(s, options)
+  options = options or {}
+  local width, lines = options.width or 100, {}
+  lines[1] = ("%s: %s layouts, by %s"):format(s.model, count_text(s.plans), table.concat(s.objectives, ", "))
+  local cut = s.cut
+  lines[2] = ("%s break a rule%s%s"):format(count_text(cut.rule or 0),
+    s.first_rule and (" (the first: %s)"):format(s.first_rule) or "",
+    cut.where and ("; %s fail --where"):format(count_text(cut.where)) or "")
+  lines[3] = ""
+  if #s.rows == 0 then
+    lines[#lines + 1] = s.nothing
+    return table.concat(lines, "\n")
+  end
+  add_best(lines, s)
+  lines[#lines + 1] = ""
+  for _, line in ipairs(text.rows(s, options.limit or 10, width)) do lines[#lines + 1] = line end
+  if s.told_apart then
+    lines[#lines + 1] = ""
+    lines[#lines + 1] = s.told_apart
+  end
+  add_neighbours(lines, s, options.neighbours or 8)
+  return table.concat(lines, "\n")
+end
+
+return text

@@ -1,0 +1,31 @@
+# What `ett search` says; its figures are the business of spec/search.
+
+$ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --cluster dgx_h100 --devices 8 --global-batch 64 --seq 1024
+llama: ... layouts, by step_seconds
+... break a rule (the first: ...
+.
+best: ... on 8 x H100-SXM-80GB (dgx_h100)
+  seq=1024 ...
+  90 % interval ... MFU ...
+.
+what binds: ...
+...
+
+$ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --cluster dgx_h100 --devices 8 --global-batch 64 --seq 1024 --where 'tp == 2' --quiet
+seq=1024 tp=2 ...
+
+$ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --global-batch 64 --seq 1024 --where 'tq == 2'
+ett: search: where 'tq == 2': unknown name 'tq' at character 1; did you mean 'tp'?
+?2
+
+$ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --global-batch 64 --seq 1024 --fix tp
+ett: search: --fix must be FIELD=VALUE, got 'tp'
+?2
+
+$ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --global-batch 64 --seq 1024 --fix tp=3
+ett: search: no layout: the degrees given do not multiply to the devices; give fewer fields, or other devices
+?1
+
+$ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --global-batch 64 --seq 1024 --tokens 1e12 --days 0.01
+ett: search: nothing keeps the limit of days; the fastest plan that fits takes ... days...: seq=1024 ...
+?1

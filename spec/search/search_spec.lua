@@ -1,0 +1,170 @@
+--- Searches: the optimum is that of brute force, bounds hold, conditions and limits do what they say.
+package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
+local fields = require "ett.plan.fields"
+local lower = require "ett.step.lower"
+local plan_module = require "ett.plan"
+local search = require "ett.search.search"
+local spaces = require "search_spaces"
+local step_core = require "ett.step"
+
+local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })
+
+local function small(changes)
+  local given = { model = model, cluster = "dgx_h100", devices = 8,
+    plan = { seq = 1024, global_batch = 32, cp = 1 } }
+  for name, value in pairs(changes or {}) do given[name] = value end
+  return search.new(given)
+end
+
+describe("a search", function()
+  it("finds what brute force finds", function()
+    local found = 0
+    for _, seed in ipairs { 2, 8, 24, 28, 39 } do
+      local given = spaces.new(seed)
+      local best = spaces.brute_force(given)
+      local rows = search.new(given).rows
+      assert.equal(best, rows[1] and rows[1].step_seconds, "seed " .. seed)
+      found = found + (best and 1 or 0)
+    end
+    assert.is_true(found == 5)
+  end)
+
+  it("keeps the same rows without bounds", function()
+    local bounded, all = small { keep = 30 }, small { keep = 30, exhaustive = true }
+    assert.equal(30, #bounded.rows)
+    assert.same(all.rows, bounded.rows)
+    assert.is_true(bounded.effort.evaluated < all.effort.evaluated)
+  end)
+
+  it("settles every plan of its space once", function()
+    local s = small()
+    local e = s.effort
+    assert.equal(s.plans, e.plans + (s.cut.rule or 0) + (s.cut.where or 0))
+    assert.equal(e.plans, e.forbidden + e.too_large + e.bounded + e.evaluated + e.refused)
+  end)
+
+  it("gives rows the digits of single estimates, and rows that ett.plan accepts", function()
+    local s = small { keep = 5 }
+    for _, row in ipairs(s.rows) do
+      local plan = { seq = 1024, global_batch = 32 }
+      for _, name in ipairs(s.fields) do plan[name] = row[name] end
+      local e = require("ett.step.estimate").new { model = model, cluster = "dgx_h100", plan = plan }
+      assert.equal(e.step_seconds, row.step_seconds)
+      assert.equal(e.memory_bytes, row.memory_bytes)
+      assert.equal(8, e.devices)
+    end
+  end)
+
+  it("keeps only plans for which a condition holds", function()
+    local free = small { keep = 400 }
+    local s = small { where = "tp <= 2 and (zero == 1 or zero == 2) and schedule ~= 'gpipe'", keep = 400 }
+    local wanted = 0
+    for _, row in ipairs(free.rows) do
+      if row.tp <= 2 and (row.zero == 1 or row.zero == 2) and row.schedule ~= "gpipe" then wanted = wanted + 1 end
+    end
+    assert.is_true(#s.rows > 0 and #s.rows >= wanted)
+    for _, row in ipairs(s.rows) do
+      assert.is_true(row.tp <= 2 and (row.zero == 1 or row.zero == 2) and row.schedule ~= "gpipe")
+    end
+    local by_function = small { where = function(p) return p.tp <= 2 and (p.zero == 1 or p.zero == 2)
+      and p.schedule ~= "gpipe" end, keep = 400 }
+    assert.same(s.rows, by_function.rows)
+  end)
+
+  it("gives the front of step and memory", function()
+    local front = small { objective = { "step_seconds", "memory_bytes" } }.rows
+    local all = small { objective = { "step_seconds", "memory_bytes" }, exhaustive = true }.rows
+    assert.same(all, front)
+    assert.is_true(#front > 2)
+    for i = 2, #front do
+      assert.is_true(front[i].step_seconds > front[i - 1].step_seconds)
+      assert.is_true(front[i].memory_bytes < front[i - 1].memory_bytes)
+    end
+    assert.equal(small().rows[1].step_seconds, front[1].step_seconds)
+  end)
+end)
+
+describe("the outline of a plan", function()
+  it("has its memory, and no more than its times", function()
+    local checked, tight = 0, 0
+    local demands, workspace = step_core.demands(), step_core.workspace()
+    local own = require("ett.model").new("mixtral", { layers = 8, hidden = 1024, heads = 8, vocab = 32000, ffn = 2048,
+      experts = 4, top_k = 2 })
+    local cluster = require("ett.profile.cluster").get "dgx_h100"
+    local times = require("ett.step.times").new(cluster)
+    local state = 7
+    local function pick(list)
+      state = state * 48271 % 2147483647
+      return list[state % #list + 1]
+    end
+    for _ = 1, 400 do
+      local given = { seq = 1024, tp = pick { 1, 2, 4 }, pp = pick { 1, 2, 4 }, dp = pick { 1, 2, 4, 8 },
+        ep = pick { 1, 2 }, cp = pick { 1, 2 }, micro_batches = pick { 4, 8, 16 }, micro_batch = pick { 1, 2 },
+        schedule = pick { "1f1b", "interleaved", "gpipe" }, vp = pick { 1, 2 }, recompute = pick { "none", "selective",
+          "half", "full" }, zero = pick { 0, 1, 2, 3 }, overlap_parameters = pick { false, true },
+        overlap_gradients = pick { false, true }, overlap_sends = pick { false, true },
+        overlap_all_to_all = pick { "none", "batch" } }
+      local found, p = plan_module.violations(given, own, cluster)
+      if #found == 0 then
+        local lowered = lower.program(own, p, times)
+        local c_plan = fields.to_c(p, { gpus_per_node = 8 })
+        local _, low_pipeline, low_step = lowered.program:outline(c_plan, demands, workspace)
+        local step, memory, _, pipeline = lowered.program:totals(c_plan, demands, workspace)
+        if not step then
+          times:answer(demands, p.dtype, own.hyper.hidden)
+          step, memory, _, pipeline = lowered.program:totals(c_plan, demands, workspace)
+        end
+        assert.is_true(low_step <= step * (1 + 1e-9), "with untimed demands")
+        local same_memory, least_pipeline, least_step = lowered.program:outline(c_plan, demands, workspace)
+        assert.equal(memory, same_memory)
+        assert.is_true(low_pipeline <= least_pipeline * (1 + 1e-9))
+        assert.is_true(least_pipeline <= pipeline * (1 + 1e-9))
+        assert.is_true(least_step <= step * (1 + 1e-9))
+        checked = checked + 1
+        if least_step > 0.8 * step then tight = tight + 1 end
+        lowered.program:close()
+      end
+    end
+    demands:close()
+    workspace:close()
+    assert.is_true(checked > 60, checked)
+    assert.is_true(tight > checked / 2, tight)
+  end)
+end)
+
+local function says(text, wanted) assert.is_truthy(tostring(text):find(wanted, 1, true), tostring(text)) end
+
+describe("a search that cannot be", function()
+  local function refused(changes, message)
+    local ok, why = pcall(small, changes)
+    assert.is_false(ok)
+    says(why, message)
+  end
+
+  it("says what is wrong with a condition, and where", function()
+    refused({ where = "tq <= 8" }, "where 'tq <= 8': unknown name 'tq' at character 1; did you mean")
+    refused({ where = "tp <= " }, "where 'tp <= ': unexpected symbol near <eof>")
+    refused({ where = "schedule < 3" }, "where 'schedule < 3': attempt to compare string with number")
+  end)
+
+  it("names unknown fields and objectives, and what is missing", function()
+    refused({ vary = { tq = { 1 } } }, "search: vary: unknown field 'tq'")
+    refused({ objective = "speed" }, "search: unknown objective 'speed'")
+    refused({ objective = { "days", "days" } }, "search: objective 'days' is given twice")
+    refused({ objective = "days" }, "the objective 'days' needs the tokens of the run")
+    refused({ plan = { seq = 1024 } }, "missing field 'global_batch'")
+    refused({ plan = { seq = 1024, global_batch = 64, tp = 2 }, vary = { tp = { 1 } } },
+      "field 'tp' is both fixed and varied")
+  end)
+
+  it("says which limits left nothing, and the nearest plan that would pass", function()
+    says(small { plan = { seq = 1024, global_batch = 63, tp = 1, pp = 1, cp = 1 } }.nothing,
+      "every one breaks a rule; the first: dp * micro_batch = 8")
+    local where = small { where = "tp > 100" }
+    says(where.nothing, "no layout: --where 'tp > 100' refuses all")
+    local late = small { tokens = 1e12, days = 0.001 }
+    says(late.nothing, "nothing keeps the limit of days; the fastest plan that fits takes")
+    local large = small { headroom = 0.99, plan = { seq = 1024, global_batch = 64, tp = 1, pp = 1, cp = 1, zero = 0 } }
+    says(large.nothing, "nothing fits the 0.8 GB of a device less the headroom of 99 %; the least is")
+  end)
+end)
