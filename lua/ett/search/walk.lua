@@ -93,9 +93,9 @@ local function below_chunk(self, p, c_plan, lowered, part, chunk)
   local setting = part.setting
   local times, hidden = self:times_of(setting.cluster), self.model.hyper.hidden
   local demands = demands_of(self, setting.cluster, p.dtype, hidden)
-  local allowed = self.space.where and self.space.where:mask(p, setting, self.space.axes)
   local label
   p.schedule, p.vp = chunk.schedule, chunk.vp
+  local allowed = self.space.where and self.space.where:mask(p, setting, self.space.axes)
   c_plan.schedule, c_plan.vp, c_plan.orders = chunk.schedule, chunk.vp, nil
   if chunk.own then
     c_plan.schedule = "custom"
