@@ -517,7 +517,7 @@ static double busiest(const ett_evaluation *e, const ett_step_arrays *a) {
 int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
                      ett_demands *demands, ett_step_workspace *w,
                      ett_step_outline_result *result, ett_err *err) {
-  if (check_plan(plan, err) != 0)
+  if (check_plan(plan, err) != 0 || place(plan, &w->placed, err) != 0)
     return -1;
   ett_evaluation e = begin(program, plan, demands, w, err);
   ett_step_arrays a = {0};

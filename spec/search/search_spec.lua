@@ -107,7 +107,7 @@ describe("the outline of a plan", function()
       local found, p = plan_module.violations(given, own, cluster)
       if #found == 0 then
         local lowered = lower.program(own, p, times)
-        local c_plan = fields.to_c(p, { gpus_per_node = 8 })
+        local c_plan = fields.to_c(p, require("ett.profile.cluster").placement(cluster))
         local _, low_pipeline, low_step = lowered.program:outline(c_plan, demands, workspace)
         local step, memory, _, pipeline = lowered.program:totals(c_plan, demands, workspace)
         if not step then

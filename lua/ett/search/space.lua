@@ -6,6 +6,7 @@
 --
 -- C walks what is below a chunk (runtime/search): recompute, zero, overlaps of parameters, gradients and sends. A field
 -- that has no effect takes one value only, so no plan is counted twice.
+local cluster_module = require "ett.profile.cluster"
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local lower = require "ett.step.lower"
@@ -131,7 +132,7 @@ local function settings_of(self, given, base)
       local plan = setmetatable({}, { __index = base })
       for field, value in pairs(own) do plan[field] = value end
       list[#list + 1] = { index = #list + 1, cluster = cluster, devices = devices, plan = plan, own = own,
-        base = base }
+        base = base, placement = cluster_module.placement(cluster) }
       return
     end
     for _, value in ipairs(self.lists[name]) do
@@ -208,7 +209,7 @@ local function add_part(self, setting, p)
   end
   p.schedule, p.vp = nil, nil
   if #chunks == 0 then return end
-  local key = setting.cluster.name .. " " .. lower.key(p, setting.cluster.gpus_per_node)
+  local key = setting.cluster.name .. " " .. lower.key(p, setting.placement)
   local unit = self.by_key[key]
   if not unit then
     unit = { key = key, parts = {}, plans = 0 }

@@ -1,4 +1,5 @@
 --- Walks the parts of a unit: lowers its program, and asks C for the plans below each chunk that are of interest.
+local cluster_module = require "ett.profile.cluster"
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local lower = require "ett.step.lower"
@@ -122,12 +123,11 @@ function Walk:unit(unit)
   set(first)
   local cluster = first.setting.cluster
   local lowered = lower.program(self.model, p, self:times_of(cluster))
-  local c_plan, taken = {}, {}
+  local c_plan, taken = cluster_module.placement(cluster), {}
   for _, part in ipairs(unit.parts) do
     setmetatable(p, { __index = part.setting.plan })
     set(part)
     fields.to_c(p, c_plan)
-    c_plan.gpus_per_node = cluster.gpus_per_node
     self.limits.memory_bytes = part.setting.memory_limit_bytes
     for _, chunk in ipairs(part.chunks) do
       self.keeper:steps(part.setting, self.limits)
