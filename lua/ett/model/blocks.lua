@@ -3,6 +3,7 @@
 -- Each function takes hyper-parameters and returns a list of entries; blocks.join makes one list of several.
 local error_module = require "ett.base.error"
 local mixers = require "ett.model.mixers"
+local shapes = require "ett.operator.shapes"
 
 local blocks = {}
 
@@ -60,7 +61,6 @@ end
 --- are inside the tensor-parallel region: every token, the local heads.
 local function query_key_norms(h)
   if not h.qk_norm then return nil end
-  local shapes = require "ett.operator.shapes"
   local norm, list = h.norm or "rms_norm", {}
   for i, count in ipairs { shapes.local_heads, shapes.local_kv_heads } do
     list[i] = { op = norm, with = function(c)
@@ -158,7 +158,9 @@ function blocks.moe_feed(h)
       { op = "linear_down", with = with, beside = "combine" }, "residual_add" }, leave)
   end
   return blocks.join("moe_router", exchange, { collective = "expert_enter" }, "expert_linear1",
-    { op = activation, with = { ffn = ffn * h.top_k } }, -- of top_k copies of each token
+    { op = activation, with = function(c) -- of top_k copies of each token
+      return { ffn = c.tp * shapes.loaded(c, ffn * h.top_k // c.tp) }
+    end },
     "expert_linear2", { collective = "expert_leave" }, exchange, shared)
 end
 

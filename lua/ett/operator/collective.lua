@@ -85,7 +85,7 @@ local patterns = {
   --- parallelism a rank has its share of the sequence, else as many as its group of etp ranks shares.
   expert_exchange = function(c)
     local tokens = c.sequence_parallel and shapes.norm_tokens(c) or expert_group_tokens(c)
-    local bytes = width(c.dtype) * (tokens + 0.0) * c.hidden * c.top_k
+    local bytes = width(c.dtype) * (tokens + 0.0) * c.hidden * c.top_k * (c.expert_load or 1)
     return join(one("all_to_all", "ep", c.ep, bytes, "forward"), one("all_to_all", "ep", c.ep, bytes, "backward"))
   end,
   --- Context parallelism. all_gather of keys and values (Llama 3, section 3.3.2): gathered forward, gradients scattered
@@ -110,7 +110,7 @@ local function around_experts(gather_pass, sum_pass)
   return function(c)
     local etp = c.etp or c.tp
     if c.sequence_parallel then
-      local bytes = width(c.dtype) * (expert_group_tokens(c) + 0.0) * c.hidden * c.top_k
+      local bytes = width(c.dtype) * (expert_group_tokens(c) + 0.0) * c.hidden * c.top_k * (c.expert_load or 1)
       local group = etp == c.tp and "tp" or "etp"
       return join(one("all_gather", group, etp, bytes, gather_pass), one("reduce_scatter", group, etp, bytes, sum_pass))
     end

@@ -81,12 +81,20 @@ function shapes.bias(c, ...)
   return c.bias and 1 or nil
 end
 
---- Experts of one rank, the tokens of each, and the width of each on one tensor rank. Routing is assumed balanced: the
---- experts of a rank together receive as many copies of tokens as the rank sends, top_k of each token.
+--- A count of copies of tokens on the busiest expert-parallel rank.
+function shapes.loaded(c, count)
+  local load = c.expert_load or 1
+  return load == 1 and count or math.max(1, math.ceil(count * load - 1e-9))
+end
+
+--- Experts of one rank, the tokens of each, and the width of each on one tensor rank. Balanced experts of a rank
+--- together receive as many copies of tokens as the rank sends, top_k of each token; the busiest rank has expert_load
+--- times that.
 function shapes.experts(c)
   local etp = c.etp or c.tp
   local experts = shapes.divide("experts", c.experts, "ep", c.ep or 1)
-  local copies = shapes.tokens(c) * c.top_k * etp // c.tp -- a group of etp ranks shares its tokens
+  -- A group of etp ranks shares its tokens.
+  local copies = shapes.loaded(c, shapes.tokens(c) * c.top_k * etp // c.tp)
   return experts, math.max(1, (copies + experts - 1) // experts),
     shapes.divide("moe_ffn", c.moe_ffn or c.ffn, "etp", etp)
 end

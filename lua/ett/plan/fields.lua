@@ -3,7 +3,8 @@
 --
 -- { name, kind (ett.base.schema), default =, optional =, one_of =, least =, most =, help =, c =, program = }
 --   c        true: C reads it under its own name; { name, function(value, plan) }: under that name, converted
---   program  the step program depends on it: true, or a function of the value that says what matters of it
+--   program  the step program depends on it: true, or a function of the value that says what matters of it (a list: as
+--            text)
 --
 -- Fields that the program depends on come first: a sweep varies the last field fastest, so that one program is used up
 -- before the next is lowered.
@@ -29,6 +30,13 @@ local fields = {
       help = "expert-parallel ranks, inside dp * cp" },
     { "etp", "degree", optional = true, most = ranks, program = true,
       c = { "etp", function(etp, p) return etp or p.tp end }, help = "tensor-parallel ranks of experts (default tp)" },
+    { "expert_skew", "nonnegative", default = 0, most = 16, program = true,
+      help = "tokens of the i-th busiest expert in proportion to i^-skew; 0: as many for each" },
+    { "expert_shares", "list", optional = true,
+      program = function(shares) return shares and table.concat(shares, ",") end,
+      help = "measured shares of the tokens, one for each expert" },
+    { "capacity_factor", "positive", optional = true, program = true,
+      help = "the most tokens of an expert, times the mean; the others are dropped" },
     { "micro_batch", "count", default = 1, most = 1 << 14, program = true, help = "sequences of one micro-batch" },
     { "sequence_parallel", "boolean", default = false, program = true,
       help = "norms and residuals split over tp (Korthikanti et al. 2022)" },

@@ -102,6 +102,29 @@ local function placement(p, add)
   end
 end
 
+--- Rules of how tokens are spread over experts.
+local function experts(p, hyper, add)
+  local shares = p.expert_shares
+  for _, name in ipairs { "expert_shares", "capacity_factor" } do
+    if p[name] and not hyper.experts then add("%s needs a model with experts", name) end
+  end
+  if p.expert_skew > 0 and not hyper.experts then add("expert_skew needs a model with experts") end
+  if not (shares and hyper.experts) then return end
+  if p.expert_skew > 0 then add("expert_skew and expert_shares exclude each other") end
+  if #shares ~= hyper.experts then
+    return add("expert_shares must hold a share of each of the %d experts, got %d", hyper.experts, #shares)
+  end
+  local sum = 0.0
+  for i, share in ipairs(shares) do
+    if type(share) ~= "number" or not (share >= 0 and share <= 1 / hyper.top_k + 1e-9) then
+      return add("expert_shares: number %d must be from 0 to 1 / top_k = %g, got %s", i, 1 / hyper.top_k,
+        schema.describe(share))
+    end
+    sum = sum + share
+  end
+  if math.abs(sum - 1) > 1e-6 then add("expert_shares must add up to 1, got %g", sum) end
+end
+
 --- Rules of the batch. Returns the micro-batches of a step, where they are given.
 local function batches(p, add)
   local unit = p.dp * p.micro_batch
@@ -207,6 +230,7 @@ function rules.broken(p, model, cluster, known)
   local function add(format, ...) found[#found + 1] = format:format(...) end
   degrees(p, model and model.hyper or {}, add)
   placement(p, add)
+  if model then experts(p, model.hyper, add) end
   local micro_batches = batches(p, add)
   schedule(p, micro_batches, known, add)
   overlap(p, model, known, add)

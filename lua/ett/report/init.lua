@@ -109,6 +109,10 @@ function report.estimate(e)
     rows[#rows + 1] = { "all-to-all", ("%s exposed, %s overlapped"):format(time_text(e.all_to_all_exposed_seconds),
       time_text(e.all_to_all_overlapped_seconds)) }
   end
+  if e.busiest_expert_rank_percent and (e.busiest_expert_rank_percent ~= 100 or e.dropped_tokens_percent > 0) then
+    rows[#rows + 1] = { "experts", ("the busiest rank has %.1f %% of the mean, %.2f %% of copies dropped"):format(
+      e.busiest_expert_rank_percent, e.dropped_tokens_percent) }
+  end
   if e.price_per_step then
     rows[#rows + 1] = { "cost", ("%.4f a step, %.2f per billion tokens (%.2f per device hour)"):format(e.price_per_step,
       e.price_per_billion_tokens, e.price_per_device_hour) }

@@ -250,6 +250,10 @@ function estimate.new(given)
     units = result.units,
   }, Estimate)
   memory.add(e, lowered.stack)
+  if model.hyper.experts then
+    e.busiest_expert_rank_percent = 100 * lowered.configuration.expert_load
+    e.dropped_tokens_percent = 100 * (1 - lowered.configuration.expert_kept)
+  end
   for _, s in ipairs(e.stages) do
     s.percent = 100 * (s.forward_seconds + s.backward_seconds + s.recompute_seconds) / step
   end

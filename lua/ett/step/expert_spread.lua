@@ -1,4 +1,4 @@
---- On how many nodes, or ranks, of an expert-parallel group the experts of a token are.
+--- Where the experts of a token are: on how many nodes or ranks, and how many tokens the busiest rank has.
 --
 -- A dispatcher that sends a token once to each place moves that many copies instead of top_k (DeepEP, "Overview":
 -- once over the network to a node, then over NVLink; DeepSeek-V3, arXiv 2412.19437, section 3.2.2). Experts are taken
@@ -40,6 +40,49 @@ function expert_spread.expected(places, h)
     left_out = 1 - top / groups * (1 - share(pool - own, pool, k))
   end
   return places * (1 - left_out)
+end
+
+--- Shares of a power law: that of the i-th busiest expert is in proportion to i^-skew, and at most 1 / top_k, since a
+--- token chooses an expert once. What is cut goes to the others in proportion.
+local function power_law(experts, top_k, skew)
+  local shares, most = {}, 1 / top_k
+  local left, weights = 1.0, 0.0
+  for i = 1, experts do
+    shares[i] = i ^ -skew
+    weights = weights + shares[i]
+  end
+  for i = 1, experts do -- in descending order, so that those behind a share below the limit are below it, too
+    local own = math.min(most, left * shares[i] / weights)
+    left, weights = left - own, weights - shares[i]
+    shares[i] = own
+  end
+  return shares
+end
+
+--- The tokens of the busiest expert-parallel rank. Measured shares belong to experts in the model's order, of which a
+--- rank holds a block; those of a power law are dealt to the ranks in turn, the busiest first. An expert takes at most
+--- capacity_factor times the mean; what it cannot take is dropped (Switch Transformer, arXiv 2101.03961, section 2.2).
+---@param h table experts, top_k
+---@param p table ep, expert_skew, expert_shares, capacity_factor
+---@return number load of the busiest rank as a multiple of the mean, number share of copies that are kept
+function expert_spread.load(h, p)
+  local experts, ranks = h.experts, p.ep
+  if not experts then return 1.0, 1.0 end
+  local measured, most = p.expert_shares, p.capacity_factor and p.capacity_factor / experts or 1.0
+  if not measured and p.expert_skew == 0 then -- all alike
+    local kept = math.min(1.0, most * experts)
+    return kept, kept
+  end
+  local shares = measured or power_law(experts, h.top_k, p.expert_skew)
+  local loads, dropped, busiest = {}, 0.0, 0.0
+  for i = 1, experts do
+    local rank = measured and (i - 1) * ranks // experts or (i - 1) % ranks
+    local taken = math.min(shares[i], most)
+    loads[rank] = (loads[rank] or 0.0) + taken
+    dropped = dropped + (shares[i] - taken)
+  end
+  for rank = 0, ranks - 1 do busiest = math.max(busiest, loads[rank]) end
+  return busiest * ranks, 1.0 - dropped
 end
 
 return expert_spread

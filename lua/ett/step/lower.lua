@@ -4,6 +4,7 @@
 -- data parallelism, schedule, recompute, ZeRO) are counted in runtime/step.
 local architecture = require "ett.model.architecture"
 local cluster_module = require "ett.profile.cluster"
+local expert_spread = require "ett.step.expert_spread"
 local fields = require "ett.plan.fields"
 local ranks = require "ett.plan.ranks"
 local times_module = require "ett.step.times"
@@ -49,7 +50,7 @@ end
 
 local function add_operator(state, item, place)
   local op, key = item.operator, times_module.shape_key(item.operator, item.shape)
-  local p, s = state.plan, item.shape
+  local p, s, c = state.plan, item.shape, state.configuration
   local role = role_of(item, p)
   local id = ("%s %s %s %s"):format(op.name, tostring(item.selective), key, tostring(role))
   local index = state.index[id]
@@ -79,8 +80,8 @@ local function add_operator(state, item, place)
     activation_bytes = op.activation_bytes and op.activation_bytes(s, p.dtype, stack) or 0,
     working_bytes = op.working_bytes and op.working_bytes(s, p.dtype, stack) or 0, weight_working_bytes = gradient,
     recomputed_bytes = item.selective and op.recomputed_bytes and op.recomputed_bytes(s, p.dtype) or 0,
-    flops = product[op.family] and 3.0 * (op.model_flops and op.model_flops(s, state.configuration)
-      or op.flops(s, "forward")) or 0,
+    flops = product[op.family] and 3.0 * (op.model_flops and op.model_flops(s, c)
+      or op.flops(s, "forward")) * (expert and c.expert_kept / c.expert_load or 1) or 0,
   })
   state.index[id] = index
   return index
@@ -126,7 +127,7 @@ local function add_collective(state, item, hides)
   local bytes = item.bytes
   if item.role == "exchange" and p.deduplicate_tokens then
     local c = state.configuration
-    bytes = bytes * require("ett.step.expert_spread").expected(nodes > 1 and nodes or gpus, c) / c.top_k
+    bytes = bytes * expert_spread.expected(nodes > 1 and nodes or gpus, c) / c.top_k
   end
   local id = ("%s %s %d %.17g %s %.17g %s"):format(item.name, item.group, item.degree, bytes, item.pass, hides,
     tostring(role))
@@ -229,6 +230,7 @@ end
 function lower.program(model, p, times)
   times = times:for_stack(p.stack)
   local c = architecture.configuration(model.hyper, p)
+  c.expert_load, c.expert_kept = expert_spread.load(model.hyper, p)
   local state = { plan = p, configuration = c, times = times,
     ranks = fields.to_c(p, cluster_module.placement(times.cluster)), index = {}, operations = {},
     tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_bytes = 0.0,
