@@ -31,6 +31,15 @@ function subject.cluster_of(view)
   return nil, gpu
 end
 
+--- The cluster with a folder of samples; what they do not have comes from the kernel tables of its device.
+function subject.with_samples(cluster, folder)
+  local same = {}
+  for name, value in pairs(cluster) do same[name] = value end
+  if folder:sub(1, 1) ~= "/" then folder = require("lfs").currentdir() .. "/" .. folder end
+  same.profile = { folder = folder, borrow = cluster.device.folder and "device" or nil }
+  return same
+end
+
 --- Puts the fields of `given`, else those read off the trace, into plan and hyper-parameters.
 local function fill(given, found, rules)
   local values, used = {}, {}
@@ -61,7 +70,7 @@ end
 
 --- The model, plan and cluster.
 ---@param view table of ett.trace.view
----@param given table { model, hyper, plan, cluster, profile }: what the user gave
+---@param given table { model, hyper, plan, cluster, profile, samples (a folder) }: what the user gave
 ---@return table { model, plan, cluster, profile, read (ett.loop.layout), used = { [field] = "given" or how sure } }
 function subject.of(view, given)
   local found = layout.read(view)
@@ -95,6 +104,7 @@ function subject.of(view, given)
     end
   end
   if type(cluster) ~= "table" then cluster = clusters.get(cluster) end
+  if given.samples then cluster = subject.with_samples(cluster, given.samples) end
   for field, how in pairs(used_plan) do used_hyper[field] = how end
   return { model = model, plan = plan_module.new(plan, model, cluster), cluster = cluster, profile = given.profile,
     read = found, used = used_hyper }

@@ -4,6 +4,7 @@
 --   "profile"                    a folder of coefficient files or samples beside its init.lua
 --   { base = "vista" }           another cluster's operators, scaled to this device
 --   { folder =, borrow = NAME }  its own; missing operators come from another cluster, scaled
+--   { folder =, borrow = "device" }  its own; missing operators come from the kernel tables of its device
 -- Products and attention are scaled by the ratio of sustained matmul rates (device.measured_flops, else peaks), other
 -- operators by the ratio of memory bandwidths. The answer says so, is "calibrated", and its interval is wider.
 --
@@ -18,6 +19,7 @@ local cluster_module = require "ett.profile.cluster"
 local device_module = require "ett.profile.device"
 local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
+local find = require "ett.base.find"
 local in_step = require "ett.profile.in_step"
 local operator = require "ett.operator"
 local profile = require "ett.profile"
@@ -153,6 +155,7 @@ function Profile:sampled(op, shape, dtype, pass)
   local answer = with_table(self, op, shape, dtype, pass, ask(self.own, op.name, shape, dtype, pass))
   if not missing(answer) then answer = checked(self, op, shape, dtype, pass, answer) end
   if missing(answer) then answer = from_other(self, op, shape, dtype, pass) or answer end
+  if missing(answer) and self.tables then answer = self.tables:operator(op.name, shape, dtype, pass) or answer end
   return answer
 end
 
@@ -218,6 +221,18 @@ function Profile:operator(name, shape, dtype, pass)
   return answer and sustained(self, op, shape, dtype, pass, answer)
 end
 
+-- A few samples of a collective scale the time over the cluster's links.
+local function few_collectives(self, kind, bytes, topology, dtype)
+  local points = self.own and self.own.few_collectives and self.own:few_collectives(kind, topology, dtype)
+  if not points then return nil end
+  for _, point in ipairs(points) do
+    local links = cluster_module.collective(self.cluster, kind, point.dims[1], topology)
+    point.factor = point.seconds / links.seconds
+  end
+  return require("ett.profile.scale").answer(points, { bytes },
+    cluster_module.collective(self.cluster, kind, bytes, topology))
+end
+
 --- Time of a collective: from samples, else from the cluster's links.
 function Profile:collective(kind, bytes, topology, dtype)
   if self.own and self.own.collective then
@@ -236,6 +251,8 @@ function Profile:collective(kind, bytes, topology, dtype)
       return links
     end
     if not ok and not (error_module.is(answer) and answer.kind == "missing") then error(answer, 0) end
+    answer = few_collectives(self, kind, bytes, topology, dtype)
+    if answer then return answer end
   end
   local intra = self.cluster.links.intra
   if self.device_times and topology.nodes == 1 and intra then
@@ -257,21 +274,22 @@ end
 --- The same profile with the kernels of a stack.
 ---@param stack table of ett.operator.stack
 function Profile:with_stack(stack)
-  if not self.device_times then return self end
+  return self:with_tables(function(tables) return tables:with_stack(stack) end) or self
+end
+
+--- The same profile with other kernel tables of its device: change(tables); nil where it uses none.
+function Profile:with_tables(change)
+  if not (self.device_times or self.tables) then return nil end
   local same = {}
   for name, value in pairs(self) do same[name] = value end
-  same.device_times, same.stream = self.device_times:with_stack(stack), {}
+  same.device_times = self.device_times and change(self.device_times)
+  same.tables = self.tables and change(self.tables)
+  same.stream = {}
   return setmetatable(same, Profile)
 end
 
 --- The same profile with products at the rate of their tables; nil where its times come from samples.
-function Profile:at_burst()
-  if not self.device_times then return nil end
-  local same = {}
-  for name, value in pairs(self) do same[name] = value end
-  same.device_times, same.stream = self.device_times:at_burst(), {}
-  return setmetatable(same, Profile)
-end
+function Profile:at_burst() return self:with_tables(function(tables) return tables:at_burst() end) end
 
 -- The list with one more cluster; raises where it is there already.
 local function with_user(cluster, users)
@@ -297,11 +315,18 @@ function cluster_profile.open(cluster, own, users)
   if not own and said.folder then
     own = profile.open(cluster)
   end
-  local other = said.base or said.borrow
+  local by_device = said.borrow == "device" and not find.path("clusters", "device")
+  local other = said.base or not by_device and said.borrow or nil
   users = other and with_user(cluster, users)
-  local tables = not own and not cluster.profile and cluster.device.folder
+  if by_device and not cluster.device.folder then
+    error_module.raise("model", "cluster %s: profile: borrow = 'device', but device %s has no kernel tables",
+      cluster.name,
+      cluster.device.name)
+  end
+  local tables = cluster.device.folder and (by_device or not own and not cluster.profile)
     and require("ett.profile.device_times").new(cluster.device) or nil
-  return setmetatable({ cluster = cluster, own = own, stream = {}, device_times = tables,
+  return setmetatable({ cluster = cluster, own = own, stream = {}, device_times = not by_device and tables or nil,
+    tables = by_device and tables or nil,
     other = other and cluster_profile.open(cluster_module.get(other), nil, users) or nil }, Profile)
 end
 

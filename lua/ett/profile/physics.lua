@@ -39,6 +39,9 @@ local function device_of(gpu)
   return best and devices[best]
 end
 
+--- The device whose file name is part of a name such as "NVIDIAA100-SXM4-80GB", or nil.
+physics.device_of = device_of
+
 local function plain(name) return (name:upper():gsub("[^%w]", "")) end
 
 --- Whether samples of the device `gpu`, as their files name it, are of a cluster's device.

@@ -10,6 +10,7 @@ local operator = require "ett.operator"
 local physics = require "ett.profile.physics"
 local profile_fit = require "ett.profile.fit"
 local samples = require "ett.profile.samples"
+local scale = require "ett.profile.scale"
 local schema = require "ett.base.schema"
 
 local sampled = {}
@@ -57,7 +58,7 @@ end
 function sampled.open(folders, options)
   options = options or {}
   local self = setmetatable({ files = {}, pools = {}, collectives = {}, models = {}, voids = {}, outliers = {},
-    stamps = {}, options = options, source = table.concat(folders, ", ") }, Profile)
+    stamps = {}, scales = {}, options = options, source = table.concat(folders, ", ") }, Profile)
   local devices, unknown = sampled.devices(folders)
   if not options.gpu then sampled.check_devices(devices, unknown, self.source) end
   self.gpu = options.gpu or schema.keys(devices)[1]
@@ -160,6 +161,41 @@ function Profile:model(key, entries, pass, group)
   return known, self.voids[id]
 end
 
+--- The samples of a pool too small to fit, against the device's own kernel tables: { dims, factor } of each row, and
+--- these tables. Nil where there are none, or enough to fit.
+---@return table[]|nil points, table|nil tables
+function Profile:few(entries, dtype, pass)
+  local device = physics.device_of(self.gpu)
+  if not (device and device.folder) then return nil end
+  self.tables = self.tables or require("ett.profile.device_times").new(device):at_burst()
+  local points = {}
+  for _, entry in ipairs(entries) do
+    local file, err = samples.read(entry)
+    if not file then error(err, 0) end
+    for _, p in ipairs(file.passes) do
+      for i = 1, p.pass == pass and file.shapes and file.count or 0 do
+        local base = scale.base(self.tables, entry.operator, file.shapes[i], dtype, pass)
+        local _, _, dims = samples.dims(entry.operator, file.shapes[i])
+        points[#points + 1] = { dims = dims, factor = p.seconds[i] / base.seconds }
+      end
+    end
+  end
+  if #points == 0 or #points >= profile_fit.least_rows then return nil end
+  return points, self.tables
+end
+
+local function scaled(self, op, shape, dtype, pass, entries)
+  local id = ("%s %s %s"):format(samples.pool(op), dtype, pass)
+  local known = self.scales[id]
+  if known == nil then
+    known = self:few(entries, dtype, pass) or false
+    self.scales[id] = known
+  end
+  if not known then return nil end
+  local _, _, dims = samples.dims(op, shape)
+  return scale.answer(known, dims, scale.base(self.tables, op, shape, dtype, pass))
+end
+
 --- The reason why a sampled pass is void, or nil.
 ---@return string|nil
 function Profile:void(name, dtype, pass)
@@ -225,7 +261,8 @@ function Profile:operator(name, shape, dtype, pass)
     local answer = self:operator(op.name, shape, dtype, twin)
     return answer and sampled.from_twin(answer, factor, pass, twin, void, "FLOPs")
   end
-  if not model or #dims ~= model:facts().dims then return nil end
+  if not model then return not void and scaled(self, op, shape, dtype, pass, entries) or nil end
+  if #dims ~= model:facts().dims then return nil end
   local answer = self:answer(model:predict(dims), ("%s, %d samples"):format(pool, model:facts().rows))
   if family == "embedding" and model:facts().most and dims[4] > model:facts().most[4] then
     answer.sampled_vocab = model:facts().most[4] -- the largest
@@ -333,6 +370,27 @@ function Profile:collective(kind, bytes, topology, dtype)
   local detail = ("%s %dx%d, %d samples"):format(kind, nodes, gpus, model:facts().rows)
   if asked ~= kind then detail = asked .. " as " .. detail end
   return self:answer(model:predict { size }, detail)
+end
+
+--- The samples of a collective at a topology where they are too few to fit: { dims = { bytes }, seconds }; nil without.
+function Profile:few_collectives(kind, topology, dtype)
+  kind, dtype = collective_names.kind(kind), dtype or "fp16"
+  local points = {}
+  for _, entry in ipairs(self.collectives[kind .. " " .. dtype_key(dtype)] or {}) do
+    local file, err = samples.read(entry)
+    if not file then error(err, 0) end
+    local here = topology.nodes .. "_" .. topology.gpus_per_node
+    for i = 1, file.count do
+      local mine = entry.nodes == topology.nodes and entry.gpus == topology.gpus_per_node
+        or not entry.nodes and file.group[i] == here
+      if mine then
+        local share = kind == "all_gather" and topology.nodes * topology.gpus_per_node or 1
+        local bytes = file.rows[i] * share * schema.dtype_bytes[entry.dtype]
+        points[#points + 1] = { dims = { bytes }, seconds = file.passes[1].seconds[i] }
+      end
+    end
+  end
+  return #points > 0 and #points < profile_fit.least_rows and points or nil
 end
 
 --- Rows that the gate dropped, by model: { row, path, line, seconds, reason }. Includes models from the cache.

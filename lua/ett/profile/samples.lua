@@ -147,17 +147,19 @@ local function read_operator(t, entry)
   end
   local flat, n, row = {}, 0, {}
   local pool, family, dims
+  local shapes = {}
   for i = 1, t:rows() do
     for c = 1, width do row[names[c]] = columns[c][i] end
     local seen
-    pool, family, seen = samples.dims(op, shape_of(row))
+    shapes[i] = shape_of(row)
+    pool, family, seen = samples.dims(op, shapes[i])
     dims = #seen
     for d = 1, dims do
       n = n + 1
       flat[n] = seen[d]
     end
   end
-  return { pool = pool, family = family, dims = dims or 1, rows = flat }
+  return { pool = pool, family = family, dims = dims or 1, rows = flat, shapes = shapes }
 end
 
 -- Collectives: elements; files of several topologies are told apart by `group`.
@@ -180,7 +182,7 @@ end
 --- Reads a sample file.
 ---@return table|nil { pool, family, dims, rows (flat dims), group?,
 ---passes = { { pass=, seconds=, disturbed = { [row] = true: measured under noise } } },
----count, path, lines (of the file, by row) }, ett.Error?
+---count, path, lines (of the file, by row), shapes (of an operator's rows) }, ett.Error?
 function samples.read(entry)
   local held, err = sample_table.read(entry.path)
   if not held then return nil, err end

@@ -74,6 +74,15 @@ local function fit_device(folder, path, gpu, opts, found)
       row.rows, row.dropped_rows = facts.rows, facts.dropped
       row.held_out_mean_error, row.held_out_median_error = facts.error_mean, facts.error_median
     else
+      local operator_pass = not void and entries[1].operator and name:match "%S+$"
+      local few = operator_pass and profile:few(entries, entries[1].dtype, operator_pass)
+      if few then
+        local errors = require("ett.profile.scale").errors(few)
+        row.kind, row.rows, row.dropped_rows = "scale", #few, 0
+        row.held_out_median_error = errors[(#errors + 1) // 2]
+        found.rows[#found.rows + 1] = row
+        return
+      end
       row.fault = void and "void: " .. void
         or ("fewer than the %d rows that a fit needs"):format(require("ett.profile.fit").least_rows)
       faulty[row] = entries
@@ -196,7 +205,8 @@ return {
   description = "Fitted models are kept under $XDG_CACHE_HOME/ett by the content of their samples, and loaded when\n"
     .. "they exist. Errors are held-out errors of cross-validation. Rows that the gate drops are counted\n"
     .. "and listed by file, reason and line. A pass is void when most of its rows are faster than the\n"
-    .. "device; a void pass gets no model. Exit status 1 when no table could be fitted.\n\n"
+    .. "device; a void pass gets no model. Fewer than 8 rows scale the kernel tables of their device, if it\n"
+    .. "has some. Exit status 1 when no table could be fitted.\n\n"
     .. "--splits makes four splits of every file. Held out are: a fifth of the rows, a fifth of the kernels,\n"
     .. "the largest sizes, and nine tenths of the rows. The same model is fitted to the rest.\n"
     .. "--svg plots the rows of the second split, measured against predicted, for each table and pass.\n"

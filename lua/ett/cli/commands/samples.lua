@@ -58,7 +58,39 @@ local function expand(paths, columns)
   return list
 end
 
+--- Tables of everything that some traces ran, without a configuration.
+local function from_whole_traces(opts, words)
+  local tables = require "ett.loop.tables"
+  local into = tables.new()
+  local cluster = opts.cluster and require("ett.profile.cluster").get(opts.cluster)
+  for _, path in ipairs(words) do
+    error_module.wrap(path, tables.gather, into, path, { cluster = cluster, device = opts.device })
+  end
+  for _, each in ipairs(tables.list(into)) do
+    if opts.output then
+      local name = opts.output .. "/" .. each.name
+      local folder = require "ett.base.folder"
+      folder.make(name:match("^(.*)/"))
+      folder.write(name, each.text)
+      if not opts.quiet then print(("wrote %s: %d rows"):format(name, each.rows)) end
+    else
+      print("==> " .. each.name)
+      io.write(each.text)
+    end
+  end
+  return 0
+end
+
 local function from_trace(opts, words)
+  if #words == 0 then error_module.raise("usage", "samples from-trace: needs DIR") end
+  if not words[#words]:find("%.ya?ml$") then
+    for _, name in ipairs { "shape", "precision" } do
+      if opts[name] then
+        error_module.raise("usage", "samples from-trace: --%s needs a CONFIG.yml; without one the trace says it", name)
+      end
+    end
+    return from_whole_traces(opts, words)
+  end
   local samples = require "ett.trace.samples"
   local trace = require "ett.trace"
   if #words < 2 then error_module.raise("usage", "samples from-trace: needs DIR and CONFIG.yml") end
@@ -89,7 +121,9 @@ local function from_trace(opts, words)
   end
   local name = ("%s/%s_%s_%s.csv"):format(opts.output, opts.device or device or "unknown", config.kernel_name,
     opts.precision or "fp16")
-  require("ett.base.folder").write(name, body)
+  local folder = require "ett.base.folder"
+  folder.make(opts.output)
+  folder.write(name, body)
   if not opts.quiet then print("wrote " .. name) end
   return 0
 end
@@ -112,9 +146,12 @@ return {
   name = "samples",
   finds = true,
   summary = "sample tables: from recorded traces, or merged from parts",
-  usage = "samples from-trace DIR [DIR ...] CONFIG.yml [--shape N,N,...] [--output FOLDER]\n"
+  usage = "samples from-trace DIR [DIR ...] [--output FOLDER] [--cluster NAME]\n"
+    .. "       ett samples from-trace DIR [DIR ...] CONFIG.yml [--shape N,N,...] [--output FOLDER]\n"
     .. "       ett samples merge TABLE|FOLDER ... --output FOLDER",
-  description = "CONFIG.yml is a sampling configuration of estimate-train-time. Its 'targets' are paths of event\n"
+  description = "from-trace DIR makes a table of every operator with a shape, one row a shape, forward and backward\n"
+    .. "(record with record_shapes=True), and of every collective, without waiting for late ranks.\n"
+    .. "CONFIG.yml is a sampling configuration of estimate-train-time. Its 'targets' are paths of event\n"
     .. "names, one for each measured column. The shape comes from --shape, else from the end of the folder's\n"
     .. "name, else from 'shapes'. merge joins the tables of a campaign's parts: it checks their headers\n"
     .. "and keeps each shape once.",
@@ -123,12 +160,14 @@ return {
     { "output", "FOLDER", "write FOLDER/DEVICE_OPERATOR_PRECISION.csv instead of printing" },
     { "precision", "NAME", "precision in the file's name (fp16)" },
     { "device", "NAME", "device in the file's name instead of the trace's" },
+    { "cluster", "NAME", "cluster whose nodes hold the ranks (default: the devices that the trace lists)" },
     { "json", "with merge: print what was joined as JSON" },
     { "quiet", "print the table only, or nothing" },
   },
   run = function(opts, positional)
     local what = table.remove(positional, 1)
-    local idle = what == "from-trace" and { "json" } or what == "merge" and { "shape", "precision", "device" } or {}
+    local idle = what == "from-trace" and { "json" } or what == "merge" and { "shape", "precision", "device",
+      "cluster" } or {}
     for _, name in ipairs(idle) do
       if opts[name] then error_module.raise("usage", "samples %s: --%s has no effect here", what, name) end
     end

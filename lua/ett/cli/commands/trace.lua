@@ -251,7 +251,7 @@ local function given_plan(opts, words)
     given[name] = given[name] or {}
     for field, value in pairs(values) do given[name][field] = value end
   end
-  given.cluster = opts.cluster or given.cluster
+  given.cluster, given.samples = opts.cluster or given.cluster, opts.samples
   return given
 end
 
@@ -359,6 +359,7 @@ return {
     { "diff", "compare two traces" },
     { "against", "PLAN", "compare with an estimate: PLAN.lua, fields NAME=VALUE, or auto (read off the trace)",
       many = true },
+    { "samples", "FOLDER", "with --against: predict from these sample tables first (ett samples from-trace)" },
     { "read-plan", "print the plan and the model read off the trace, and how sure each field is" },
     { "json", "print JSON" },
     { "output-json", "same as --json" },

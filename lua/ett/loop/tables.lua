@@ -1,0 +1,211 @@
+--- Sample tables from recorded runs: one row a shape, nothing written by hand.
+--
+-- A row's time is the mean of the middle half of all runs, ranks and traces. Products make one table, whichever layer
+-- ran them: they share a model. Collectives count without waiting for late ranks, so only those matched over their
+-- ranks count.
+local against = require "ett.loop.against"
+local error_module = require "ett.base.error"
+local host = require "ett.host"
+local operators = require "ett.trace.operators"
+local roofline = require "ett.trace.operators.roofline"
+local sample_table = require "ett.samples.table"
+local schema = require "ett.base.schema"
+local stats = require "ett.trace.stats"
+local trace_samples = require "ett.trace.samples"
+local wires = require "ett.loop.wires"
+local names = require "ett.base.collective"
+
+local tables = {}
+
+--- Passes of a row, in the order of a table's columns.
+local passes = { "forward", "backward" }
+
+--- An empty collection: gather adds traces to it, list makes tables of it.
+function tables.new() return { operators = {}, collectives = {}, traces = {}, device = nil, skipped = {} } end
+
+local function entry_of(list, key, make)
+  local entry = list[key]
+  if not entry then
+    entry = make()
+    list[key] = entry
+  end
+  return entry
+end
+
+local function columns_of(op)
+  local list = {}
+  for _, name in ipairs(op.columns or schema.keys(op.schema)) do list[#list + 1] = name end
+  return list
+end
+
+--- A shape as the fields of its columns; a field without a value makes no column.
+local function shape_key(op, shape)
+  local words = {}
+  for _, name in ipairs(columns_of(op)) do words[#words + 1] = ("%s=%s"):format(name, tostring(shape[name])) end
+  return table.concat(words, " ")
+end
+
+local function gather_runs(into, view, runs)
+  for _, row in ipairs(operators.by_shape(runs)) do
+    local op, shape = roofline.operator(row.operation)
+    local pass = row.pass == "recompute" and "forward" or row.pass
+    if op and row.dtype and row.dtype ~= "fp64" and (pass == "forward" or pass == "backward") then
+      local table_key = op.name .. " " .. row.dtype
+      local rows = entry_of(into.operators, table_key, function() return { op = op, dtype = row.dtype,
+        rows = {} } end).rows
+      local entry = entry_of(rows, shape_key(op, shape), function()
+        return { shape = shape, forward = {}, backward = {} }
+      end)
+      for _, ticks in ipairs(row.list) do
+        if ticks > 0 then table.insert(entry[pass], view:us(ticks)) end
+      end
+    end
+  end
+end
+
+--- Ranks of a node: the devices that the trace lists, else those of the cluster.
+local function node_size(view, cluster)
+  local root = view.trace.files[1].root
+  local text = root and root.deviceProperties
+  local count = type(text) == "string" and select(2, text:gsub('"name"%s*:', "")) or 0
+  return cluster and cluster.gpus_per_node or count > 0 and count or 1
+end
+
+local function gather_collectives(into, view, cluster, dtype)
+  local width = schema.dtype_bytes[dtype] or 2
+  local per_node = node_size(view, cluster)
+  for found, ticks in view:transfers() do
+    local first = found[1]
+    local kind = names.find(first.kind)
+    if kind and first.bytes and first.group_size and first.group_size > 1 then
+      local topology = wires.topology(first, { gpus_per_node = per_node })
+      local elements = first.bytes / width / (kind == "all_gather" and first.group_size or 1)
+      local key = ("%s %d %d"):format(kind, topology.nodes, topology.gpus_per_node)
+      local entry = entry_of(into.collectives, key, function()
+        return { kind = kind, dtype = dtype, topology = topology, rows = {} }
+      end)
+      table.insert(entry_of(entry.rows, elements, function() return {} end), view:us(ticks))
+    end
+  end
+end
+
+--- Adds a trace.
+---@param into table of tables.new
+---@param path string
+---@param options table { ranks = function(rank) -> boolean?, cluster?, device?, view options }
+function tables.gather(into, path, options)
+  local view <close> = assert(require("ett.trace.view").open(path, { args = against.args, align = options.align,
+    step = options.step, threads = options.threads }))
+  local devices = operators.of_view(view)
+  local gpu = options.device or trace_samples.device_name(view.trace) or "unknown"
+  if into.device and into.device ~= gpu then
+    error_module.raise("format", "%s: recorded on '%s', the traces before on '%s'; a table is of one device", path, gpu,
+      into.device)
+  end
+  into.device, into.traces[#into.traces + 1] = gpu, path
+  local dtypes = {}
+  for _, device in ipairs(devices) do
+    if not options.ranks or options.ranks(device.rank) then
+      gather_runs(into, view, device.runs)
+      for _, run in ipairs(device.runs) do
+        if run.operation and run.operation.family == "gemm" and run.dtype then stats.count(dtypes, run.dtype) end
+      end
+    end
+  end
+  local dtype = stats.keys(dtypes)[1]
+  for name, n in pairs(dtypes) do if n > dtypes[dtype] then dtype = name end end
+  if #view:lane_list() > 1 then gather_collectives(into, view, options.cluster, dtype or "bf16") end
+end
+
+local function header(into, name, note)
+  return { { "ett", host.version }, { "traces", table.concat(into.traces, " ") }, { "device", into.device }, name,
+    { "time", note } }
+end
+
+--- Mean of the middle half: profilers of old record whole microseconds, of which a median keeps one.
+local function middle(list)
+  local sorted = stats.sorted(list)
+  local cut = #sorted // 4
+  return stats.mean(table.move(sorted, cut + 1, #sorted - cut, 1, {}))
+end
+
+local function number(value) return (math.type(value) == "integer" and "%d" or "%.7g"):format(value) end
+
+--- The columns that any of some rows has a value for.
+local function used_columns(op, rows)
+  local list = {}
+  for _, name in ipairs(columns_of(op)) do
+    local used = false
+    for _, row in ipairs(rows) do used = used or row.shape[name] ~= nil end
+    if used then list[#list + 1] = name end
+  end
+  return list
+end
+
+local function operator_table(into, entry, rows, measured)
+  local columns, times = used_columns(entry.op, rows), {}
+  local lines = {}
+  for i, pass in ipairs(measured) do times[i] = pass == "forward" and "F_dur(us)" or "B_dur(us)" end
+  for _, row in ipairs(rows) do
+    local cells = {}
+    for i, name in ipairs(columns) do cells[i] = number(row.shape[name] or 1) end
+    for _, pass in ipairs(measured) do cells[#cells + 1] = number(middle(row[pass])) end
+    lines[#lines + 1] = table.concat(cells, ",")
+  end
+  table.sort(lines)
+  table.move(times, 1, #times, #columns + 1, columns)
+  return sample_table.header(header(into, { "operator", entry.op.name },
+    "device rows of the recorded runs, mean of the middle half"), columns) .. table.concat(lines, "\n") .. "\n", #lines
+end
+
+local function add_operator_tables(into, list)
+  for _, key in ipairs(schema.keys(into.operators)) do
+    local entry = into.operators[key]
+    local both, one = {}, {}
+    for _, id in ipairs(schema.keys(entry.rows)) do
+      local row = entry.rows[id]
+      if #row.forward > 0 and #row.backward > 0 then both[#both + 1] = row
+      elseif #row.forward > 0 then one[#one + 1] = row end
+    end
+    local file = ("%s_%s_%s.csv"):format(into.device:gsub("_", "-"), entry.op.name, entry.dtype)
+    if #both > 0 then
+      local text, count = operator_table(into, entry, both, passes)
+      list[#list + 1] = { name = file, text = text, rows = count }
+    end
+    if #one > 0 then -- rows without a backward pass: a table of their own
+      local text, count = operator_table(into, entry, one, { "forward" })
+      list[#list + 1] = { name = (#both > 0 and "operator/" or "") .. file, text = text, rows = count }
+    end
+  end
+end
+
+local function add_collective_tables(into, list)
+  for _, key in ipairs(schema.keys(into.collectives)) do
+    local entry, lines, sizes = into.collectives[key], {}, {}
+    for elements in pairs(entry.rows) do sizes[#sizes + 1] = elements end
+    table.sort(sizes)
+    for i, elements in ipairs(sizes) do
+      lines[i] = ("%s,%s"):format(number(math.tointeger(elements) or elements),
+        number(middle(entry.rows[elements])))
+    end
+    list[#list + 1] = { name = ("%s_%s_%s_%d_%d.csv"):format(into.device:gsub("_", "-"), entry.kind, entry.dtype,
+      entry.topology.nodes, entry.topology.gpus_per_node), rows = #lines,
+      text = sample_table.header(header(into, { "collective", entry.kind },
+        "from the last start to the first end over the ranks, mean of the middle half"), { "shape", "dur(us)" })
+        .. table.concat(lines, "\n") .. "\n" }
+  end
+end
+
+--- The tables of what was gathered: { name (of the file), text, rows }. Raises where there is none.
+function tables.list(into)
+  local list = {}
+  add_operator_tables(into, list)
+  add_collective_tables(into, list)
+  if #list == 0 then
+    error_module.raise("missing", "no operator of a known shape and no collective of known size in %s",
+      table.concat(into.traces, ", "))
+  end
+  return list
+end
+
+return tables

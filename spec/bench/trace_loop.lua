@@ -1,0 +1,116 @@
+--- Recorded runs beside the model: plans read off, comparison, samples from a trace, replay.
+local bench = { summary = "the loop between traces and model, on the shared traces" }
+
+--- What is known of the shared traces' plans: from their READMEs, file names, models and configurations.
+local known = {
+  megatron_tp8_a100 = { tp = 8, pp = 1, dp = 1, hidden = 4096, heads = 64, layers = 40, seq = 2048, micro_batch = 4,
+    micro_batches = 1, dtype = "fp16", ffn = 16384, attention = "fused_softmax", sequence_parallel = false,
+    training = false, gated_mlp = false, norm = "layer_norm" },
+  ["tracelens/h100__Qwen_Qwen1.5-0.5B-Chat__1016005"] = { tp = 1, pp = 1, dp = 1, hidden = 1024, heads = 16,
+    kv_heads = 16, layers = 24, ffn = 2816, vocab = 151936, dtype = "bf16", seq = 559, micro_batch = 16,
+    attention = "flash", gated_mlp = true, training = false, qkv_bias = true },
+  ["tracelens/b200__eager_trace"] = { tp = 8, pp = 1, hidden = 2880, norm = "rms_norm", dtype = "bf16",
+    training = false },
+  ["primus_pp/pp8"] = { pp = 8, tp = 1, dp = 1, ep = 1, vp = 1, micro_batches = 16, schedule = "1f1b" },
+  param_dlrm_kineto = { dp = 8, training = true, dtype = "fp32", recompute = "none", pp = 1 },
+  torchrec_sst_long_a2a_optimizer_2_run1 = { dp = 4, pp = 1 },
+  hta_nccl_parser_config = { dp = 2, pp = 1, tp = 1 },
+  ["tracelens/mi300__ddp_resnet18_no_pool__train_resnet18"] = { training = true, dtype = "bf16", recompute = "none",
+    pp = 1 },
+}
+
+local function open(path)
+  return assert(require("ett.trace.view").open(path, { args = require("ett.loop.against").args }))
+end
+
+local function plans(root, rows)
+  local right, count, wrong, silent = 0, 0, 0, {}
+  for name, truth in pairs(known) do
+    local view <close> = open(root .. "/" .. name)
+    local found = require("ett.loop.layout").read(view)
+    for field, value in pairs(truth) do
+      count = count + 1
+      local each = found[field]
+      if each and each.value == value then right = right + 1 end
+      if each and each.value ~= value then
+        wrong = wrong + 1
+        if each.sure == "certain" then silent[#silent + 1] = ("%s: %s is %s, not %s"):format(name, field,
+          tostring(value), tostring(each.value)) end
+      end
+      if not (each and each.value == value) then
+        rows[#rows + 1] = { measure = ("  %s: %s = %s read as %s"):format(name, field, tostring(value),
+          each and tostring(each.value) .. ", " .. each.sure or "nothing"), value = "" }
+      end
+    end
+  end
+  rows[#rows + 1] = { measure = "fields of known plans read right, %", value = ("%.1f (%d of %d)"):format(
+    100 * right / count, right, count), target = ">= 95", pass = right / count >= 0.95 }
+  rows[#rows + 1] = { measure = "fields read wrong without a warning", value = #silent, target = "0",
+    pass = #silent == 0 }
+end
+
+local function comparison(root, rows)
+  local view <close> = open(root .. "/megatron_tp8_a100")
+  local subject = require("ett.loop.subject").of(view, {})
+  local result = require("ett.loop.against").compare(view, subject)
+  local near, count = result.within_ten_percent, result.compared
+  for _, row in ipairs(result.collectives) do
+    if row.ratio and row.bytes > 1e6 then
+      count = count + 1
+      if math.abs(row.ratio - 1) <= 0.1 then near = near + 1 end
+    end
+  end
+  rows[#rows + 1] = { measure = ("megatron_tp8: operators and collectives within 10 %%, stack %s"):format(result.stack),
+    value = ("%d of %d"):format(near, count), target = ">= 9 of 10", pass = near >= 0.9 * count }
+end
+
+local function median(list)
+  table.sort(list)
+  return list[(#list + 1) // 2]
+end
+
+--- Samples of the even ranks predict the operators of the odd ones.
+local function half(root, rows)
+  local folders = require "ett.base.folder"
+  local tables, roofline = require "ett.loop.tables", require "ett.trace.operators.roofline"
+  local operators = require "ett.trace.operators"
+  for _, name in ipairs { "megatron_tp8_a100", "param_dlrm_kineto" } do
+    folders.within(function(folder)
+      local into = tables.new()
+      tables.gather(into, root .. "/" .. name, { ranks = function(rank) return rank % 2 == 0 end })
+      for _, each in ipairs(tables.list(into)) do
+        folders.make((folder .. "/" .. each.name):match "^(.*)/")
+        folders.write(folder .. "/" .. each.name, each.text)
+      end
+      local profile = require("ett.profile").from_samples({ folder }, { cache = false })
+      local view <close> = open(root .. "/" .. name)
+      local errors = {}
+      for _, device in ipairs(operators.of_view(view)) do
+        for _, row in ipairs(device.rank % 2 == 1 and operators.by_shape(device.runs) or {}) do
+          local op, shape = roofline.operator(row.operation)
+          local answer = op and row.dtype and row.pass ~= "recompute"
+            and profile:operator(op.name, shape, row.dtype, row.pass)
+          if answer then
+            errors[#errors + 1] = math.abs(answer.seconds / view:s(row.ticks / row.count) - 1)
+          end
+        end
+      end
+      local value = #errors > 0 and 100 * median(errors)
+      rows[#rows + 1] = { measure = ("%s: half of the ranks predict the other half, median %%, %d operators"):format(
+        name, #errors), value = value and ("%.2f"):format(value) or "none", target = "<= 3",
+        pass = value and value <= 3 or false }
+    end)
+  end
+end
+
+function bench.run()
+  local reference = os.getenv "ETT_REFERENCE"
+  if not reference then return { { measure = "the shared traces", value = "not at hand (ETT_REFERENCE)" } } end
+  local root, rows = reference .. "/traces", {}
+  plans(root, rows)
+  comparison(root, rows)
+  half(root, rows)
+  return rows
+end
+
+return bench

@@ -1,0 +1,131 @@
+-- Sample tables from traces: one row a shape, read back by a profile; few rows scale the device's own model.
+local maker = require "trace_maker"
+local scale = require "ett.profile.scale"
+local tables = require "ett.loop.tables"
+local trace_gpt = require "trace_gpt"
+
+local size = { hidden = 512, heads = 8, layers = 3, seq = 128, batch = 4, vocab = 8192 }
+
+local function gpt(more)
+  local options = {}
+  for _, from in ipairs { size, more or {} } do for name, value in pairs(from) do options[name] = value end end
+  return trace_gpt.new(options)
+end
+
+local function rows_of(text)
+  local rows = {}
+  for line in text:gmatch "[^\n]+" do if line:match "^%d" then rows[#rows + 1] = line end end
+  return rows
+end
+
+local function gathered(recordings, fn, options)
+  maker.with(recordings, function(folder)
+    local into = tables.new()
+    options = options or {}
+    options.device = options.device or "NVIDIAH100"
+    tables.gather(into, folder, options)
+    local by_name = {}
+    for _, each in ipairs(tables.list(into)) do by_name[each.name] = each.text end
+    fn(by_name)
+  end)
+end
+
+describe("ett.loop.tables", function()
+  it("writes one row a shape with the middle of each pass", function()
+    local model = gpt { times = function(name, pass, layer)
+      return (name == "linear_up" and 40 + layer or 10) * (pass == "backward" and 2 or 1)
+    end }
+    gathered({ model:recording { rank = 0 } }, function(found)
+      assert.same({ "512,1536,512,10,20", "512,2048,512,42,84", "512,512,512,10,20", "512,8192,512,10,20",
+        "2048,512,512,10,20" }, (function(list)
+          table.sort(list, function(a, b) return #a < #b or #a == #b and a < b end)
+          table.sort(list)
+          return { list[2], list[3], list[4], list[5], list[1] }
+        end)(rows_of(found["NVIDIAH100_linear_up_bf16.csv"])))
+      assert.equal(1, #rows_of(found["NVIDIAH100_layer_norm_bf16.csv"]))
+    end)
+  end)
+
+  it("keeps forward-only shapes apart, and joins traces", function()
+    local training, serving = gpt(), gpt { hidden = 1024, forward_only = true }
+    maker.with({ training:recording { rank = 0 } }, function(first)
+      maker.with({ serving:recording { rank = 0 } }, function(second)
+        local into = tables.new()
+        tables.gather(into, first, { device = "X" })
+        tables.gather(into, second, { device = "X" })
+        local names = {}
+        for _, each in ipairs(tables.list(into)) do names[each.name] = each.text end
+        assert.matches("F_dur%(us%),B_dur", names["X_linear_up_bf16.csv"])
+        assert.matches("F_dur%(us%)\n", names["operator/X_linear_up_bf16.csv"])
+        assert.has_error(function() tables.gather(into, first, { device = "Y" }) end)
+      end)
+    end)
+  end)
+
+  it("writes collectives without the wait for the late rank", function()
+    local model = gpt { tp = 2 }
+    local starts = {}
+    local function transfer(late) -- both ranks see the transfer end 30 us after the later of them
+      return function(i, at)
+        starts[i] = math.max(starts[i] or 0, at + late)
+        return starts[i] + 30
+      end
+    end
+    -- Rank 1 is recorded first: rank 0 waits for it.
+    local second = model:recording { rank = 1, world = 2, late = function(name) return name == "all_reduce"
+      and 200 or 0 end,
+      transfer = transfer(0) }
+    local first = model:recording { rank = 0, world = 2, transfer = function(i, at)
+      assert(at <= starts[i])
+      return starts[i] + 30
+    end }
+    gathered({ first, second }, function(found)
+      local text = assert(found["NVIDIAH100_all_reduce_bf16_1_2.csv"])
+      assert.same({ ("%d,30"):format(size.hidden * size.seq * size.batch) }, rows_of(text))
+    end, { cluster = { gpus_per_node = 8 } })
+  end)
+
+  it("answers recorded shapes with their time, others by the device's tables, scaled", function()
+    local model = gpt { times = function(_, pass) return pass == "backward" and 50 or 25 end }
+    gathered({ model:recording { rank = 0 } }, function(found)
+      local folder = maker.folder()
+      for name, text in pairs(found) do
+        local file = assert(io.open(folder .. "/" .. name:gsub("/", "_"), "w"))
+        file:write(text)
+        file:close()
+      end
+      local subject = require "ett.loop.subject"
+      local cluster = subject.with_samples(require("ett.profile.cluster").get "dgx_h100", folder)
+      local profile = require("ett.profile.of_cluster").open(cluster)
+      local shape = { tokens = 512, in_features = 512, out_features = 2048 }
+      local exact = profile:operator("linear_up", shape, "bf16", "forward")
+      assert.near(25e-6, exact.seconds, 2.5e-7)
+      assert.equal("measured", exact.provenance)
+      assert.near(50e-6, profile:operator("linear_up", shape, "bf16", "backward").seconds, 5e-7)
+      local other = profile:operator("linear_up", { tokens = 4096, in_features = 4096, out_features = 4096 }, "bf16",
+        "forward")
+      assert.equal("calibrated", other.provenance)
+      -- What was not recorded comes from the tables of the device.
+      local plain = require("ett.profile.of_cluster").open(require("ett.profile.cluster").get "dgx_h100")
+      local missing = { tokens = 512, width = 2048 }
+      assert.equal(plain:operator("swiglu", missing, "bf16", "forward").seconds,
+        profile:operator("swiglu", missing, "bf16", "forward").seconds)
+      maker.remove(folder)
+    end)
+  end)
+end)
+
+describe("ett.profile.scale", function()
+  it("is the sample at its own shape, and the mean of equal distances between", function()
+    local points = { { dims = { 1, 1 }, factor = 2 }, { dims = { 4, 1 }, factor = 8 } }
+    local base = { seconds = 1 }
+    assert.near(2, scale.answer(points, { 1, 1 }, base).seconds, 1e-3)
+    assert.near(8, scale.answer(points, { 4, 1 }, base).seconds, 1e-3)
+    assert.near(4, scale.answer(points, { 2, 1 }, base).seconds, 1e-6)
+    assert.same({ 0.75, 3.0 }, (function()
+      local errors = scale.errors(points)
+      for i, e in ipairs(errors) do errors[i] = math.floor(e * 1e6 + 0.5) / 1e6 end
+      return errors
+    end)())
+  end)
+end)
