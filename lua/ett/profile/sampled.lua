@@ -376,7 +376,7 @@ end
 function Profile:few_collectives(kind, topology, dtype)
   kind, dtype = collective_names.kind(kind), dtype or "fp16"
   local points = {}
-  for _, entry in ipairs(self.collectives[kind .. " " .. dtype_key(dtype)] or {}) do
+  for _, entry in ipairs((self.collectives or {})[kind .. " " .. dtype_key(dtype)] or {}) do
     local file, err = samples.read(entry)
     if not file then error(err, 0) end
     local here = topology.nodes .. "_" .. topology.gpus_per_node
