@@ -134,7 +134,7 @@ describe("the library, called wrongly,", function()
     end
     given.over.schedule[2] = "zbh1"
     assert.equal("sweep: plan: field 'schedule': unknown schedule 'zbh1'; did you mean 'zb_h1'?; known are 1f1b, "
-      .. "gpipe, interleaved, zb_h1", message(ett.sweep, given))
+      .. table.concat(require("ett.plan.schedules").names(), ", ", 2), message(ett.sweep, given))
     given.over = { pp = { 2 }, split = { { 2, 2 }, { 1, "x" } } }
     assert.equal("sweep: plan: field 'split[2]' must be an integer of at least 0, got 'x'", message(ett.sweep, given))
   end)

@@ -1,6 +1,8 @@
 --- One forward, one backward, with a flush (Narayanan et al. 2021, section 2.2.1). C computes
 --- the same orders itself (runtime/step/pipeline/order.h).
-local schedule = { name = "1f1b", summary = "one forward, one backward: as many in flight as stages behind" }
+local schedule = { name = "1f1b",
+  summary = "one forward, one backward: as many in flight as stages behind",
+  source = "Narayanan et al. 2021, section 2.2.1 (arXiv 2104.04473)" }
 
 --- Units of one stage, in order.
 ---@param stage integer 1 is the first

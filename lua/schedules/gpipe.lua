@@ -1,6 +1,8 @@
 --- All forward, then all backward (Huang et al. 2019, GPipe). C computes the
 --- same orders itself (runtime/step/pipeline/order.h).
-local schedule = { name = "gpipe", summary = "all micro-batches forward, then all backward" }
+local schedule = { name = "gpipe",
+  summary = "all micro-batches forward, then all backward",
+  source = "Huang et al. 2019, GPipe (arXiv 1811.06965)" }
 
 --- Units of one stage, in order.
 ---@param p table a plan: micro_batches

@@ -1,6 +1,8 @@
 --- 1F1B over several model chunks a stage (Narayanan et al. 2021, section 2.2.2), in Megatron-LM's
 --- order. C computes the same orders itself (runtime/step/pipeline/order.h).
-local schedule = { name = "interleaved", summary = "1F1B over vp model chunks a stage: a bubble vp times smaller" }
+local schedule = { name = "interleaved",
+  summary = "1F1B over vp model chunks a stage: a bubble vp times smaller",
+  source = "Narayanan et al. 2021, section 2.2.2 (arXiv 2104.04473); Megatron-LM's order" }
 
 --- Units of one stage, in order. Groups of micro-batches pass through chunk after chunk; the last group may be smaller.
 ---@param stage integer 1 is the first

@@ -1,7 +1,11 @@
---- Zero-bubble schedule H1 (Qi et al. 2023, section 2.1): 1F1B whose backward is split, so
---- that weight gradients fill the cool-down. As many activations in flight as 1F1B.
+--- Zero-bubble schedule H1: 1F1B whose backward is split, so that weight gradients fill the cool-down. As many
+--- activations in flight as 1F1B's first stage.
 local schedule = { name = "zb_h1", chunks = 1,
-  summary = "1F1B with weight gradients in the cool-down (zero bubble, H1)" }
+  summary = "1F1B with weight gradients in the cool-down (zero bubble, H1)",
+  source = "Qi et al. 2023, Zero Bubble Pipeline Parallelism, section 2.1 (arXiv 2401.10241)" }
+
+--- Activations of that many forwards are kept at most.
+function schedule.activations(_, p) return p.pp end
 
 --- Units of one stage, in order.
 ---@param stage integer 1 is the first

@@ -53,7 +53,7 @@ describe("plan", function()
     assert.same({ "field 'recompute' must be one of none, selective, half, full, got 'ful'; did you mean 'full'?" },
       violations { recompute = "ful" })
     assert.same({ "field 'schedule': unknown schedule '1fb1'; did you mean '1f1b'?; known are "
-      .. "1f1b, gpipe, interleaved, zb_h1" }, violations { schedule = "1fb1" })
+      .. table.concat(require("ett.plan.schedules").names(), ", ") }, violations { schedule = "1fb1" })
   end)
 
   it("checks batches, schedules and splits", function()

@@ -69,5 +69,23 @@ describe("a schedule file", function()
     assert.equal('mine.lua:1: deadlock in the order: stage 1 cannot start unit 1, {"B", 1, 1}',
       estimate "return { { 'B', 1 }, { 'F', 1 }, { 'B', 2 }, { 'F', 2 } } end }")
     assert.equal('mine.lua:1: stage 1 lacks unit {"F", 2, 1}', estimate "return { { 'F', 1 }, { 'B', 1 } } end }")
+    assert.equal('mine.lua:1: stage 1: unit 2, {"F", 1, 1}, appears twice',
+      estimate "return { { 'F', 1 }, { 'F', 1 }, { 'B', 1 } } end }")
+    assert.equal('mine.lua:1: stage 1: unit 2, {"F", 2, 1}, keeps the activations of 2 forwards, the schedule declares '
+      .. 'at most 1', estimate("return { { 'F', 1 }, { 'F', 2 }, { 'B', 1 }, { 'B', 2 } } end, "
+      .. "activations = function() return 1 end }"))
+    assert.equal("mine.lua:1: slice 1 is on stage 1, chunk 1, and on stage 2, chunk 1, of one way",
+      estimate "return {} end, slice = function() return 1 end }")
+    assert.equal("mine.lua:1: stage 2: chunk 1 holds slice 3, of slices 1 to 2",
+      estimate "return {} end, slice = function(stage) return 2 * stage - 1 end }")
+    assert.equal('mine.lua:1: stage 1: unit 1 is a pair: it must hold an "F" and then a "B"',
+      estimate "return { { { 'B', 1 }, { 'F', 1 } } } end }")
+    assert.equal("mine.lua:3: stage 1: 'slice' must return an integer of at least 1, got 1.5",
+      estimate "return {} end,\nslice = function() return 1.5 end }")
+    assert.matches("plan: schedule = 'mine' needs an odd pp",
+      estimate "return {} end, refuse = function() return 'needs an odd pp' end }", 1, true)
+    assert.equal('mine.lua:1: stage 1: micro-batch 1 runs on chunk 1 and, of another way, on chunk 2',
+      estimate("return { { 'F', 1 }, { 'B', 1 }, { 'F', 1, 2 }, { 'B', 1, 2 }, { 'F', 2 }, { 'B', 2 } } end, ways = 2,"
+      .. "slice = function(stage) return stage end }"))
   end)
 end)

@@ -65,7 +65,7 @@ local fields = {
     { "pp", "degree", default = 1, most = stages, c = true, program = function(pp) return pp == 1 end,
       help = "pipeline stages" },
     { "dp", "degree", default = 1, most = replicas, c = true, help = "data-parallel replicas" },
-    { "vp", "degree", default = 1, most = 1 << 10, c = true, help = "model chunks a stage, for interleaved" },
+    { "vp", "degree", default = 1, most = 1 << 10, c = true, help = "model chunks a stage (of each way)" },
     { "schedule", "string", default = "1f1b", help = "gpipe, 1f1b, interleaved, or a file of schedules/",
       c = { "schedule", function(name) return built_in[name] and name or "custom" end } },
     { "interleave_group", "count", optional = true, most = 1 << 24,

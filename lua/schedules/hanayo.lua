@@ -1,0 +1,84 @@
+--- Waves: the chunks of the stages lie in a zigzag, so that a micro-batch turns at the ends of the pipeline and no
+--- message crosses it. vp = 2 W makes W waves. The paper gives the placement and searches the order. Here each stage
+--- runs what is ready: backwards first, then the forward that is deepest in the model, with at most 2 pp micro-batches
+--- under way.
+local schedule = { name = "hanayo", summary = "zigzag placement in waves, 1F1B without a second copy of the weights",
+  source = "Liu et al. 2023, Hanayo: Harnessing Wave-like Pipeline Parallelism, section 3 (arXiv 2308.15762)" }
+
+--- The slice that a chunk of a stage holds.
+function schedule.slice(stage, chunk, p)
+  return (chunk - 1) * p.pp + (chunk % 2 == 1 and stage or p.pp + 1 - stage)
+end
+
+--- Activations of that many forwards are kept at most.
+function schedule.activations(_, p) return p.vp * math.min(2 * p.pp, p.micro_batches) end
+
+--- What a plan must change, or nil.
+function schedule.refuse(p)
+  if p.vp % 2 == 0 then return nil end
+  return ("needs an even vp, got %d"):format(p.vp)
+end
+
+--- The order of all stages: what they run when a forward takes one unit of time and a backward two.
+local function simulate(p)
+  local last, under_way, entered, left = p.pp * p.vp, 0, 0, 0
+  local orders, free, ready = {}, {}, {}
+  for stage = 1, p.pp do orders[stage], free[stage], ready[stage] = {}, 0, {} end
+  local function stage_of(slice)
+    local chunk = (slice - 1) // p.pp + 1
+    local at = slice - (chunk - 1) * p.pp
+    return chunk % 2 == 1 and at or p.pp + 1 - at, chunk
+  end
+  local function add(kind, i, slice, time)
+    local stage, chunk = stage_of(slice)
+    -- Smaller ranks go first.
+    local rank = kind == "B" and slice - 2 * last or -slice
+    table.insert(ready[stage], { kind, i, chunk, slice = slice, time = time, rank = rank })
+  end
+  local function take(stage, time)
+    local best
+    for k, unit in ipairs(ready[stage]) do
+      if unit.time <= time and (not best or unit.rank < ready[stage][best].rank
+        or unit.rank == ready[stage][best].rank and unit[2] < ready[stage][best][2]) then best = k end
+    end
+    return best and table.remove(ready[stage], best)
+  end
+  local time = 0
+  while left < p.micro_batches do
+    while under_way < 2 * p.pp and entered < p.micro_batches do
+      entered, under_way = entered + 1, under_way + 1
+      add("F", entered, 1, time)
+    end
+    for stage = 1, p.pp do
+      local unit = free[stage] <= time and take(stage, time)
+      if unit then
+        table.insert(orders[stage], { unit[1], unit[2], unit[3] })
+        free[stage] = time + (unit[1] == "F" and 1 or 2)
+        if unit[1] == "F" and unit.slice < last then
+          add("F", unit[2], unit.slice + 1, free[stage])
+        elseif unit[1] == "F" then
+          add("B", unit[2], last, free[stage])
+        elseif unit.slice > 1 then
+          add("B", unit[2], unit.slice - 1, free[stage])
+        else
+          under_way, left = under_way - 1, left + 1
+        end
+      end
+    end
+    time = time + 1
+  end
+  return orders
+end
+
+local known = {}
+
+--- Units of one stage, in order.
+---@param stage integer 1 is the first
+---@param p table a plan: pp, vp, micro_batches
+function schedule.order(stage, p)
+  local key = ("%d %d %d"):format(p.pp, p.vp, p.micro_batches)
+  if known.key ~= key then known = { key = key, orders = simulate(p) } end
+  return known.orders[stage]
+end
+
+return schedule

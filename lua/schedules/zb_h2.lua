@@ -1,0 +1,32 @@
+--- Zero-bubble schedule H2: more forwards in the warm-up fill the bubble before the first backward, weight gradients
+--- the one at the end. Stages start and end one after the other, so that only steps without a common end gain from it:
+--- with `late_validation=true`.
+local schedule = { name = "zb_h2", chunks = 1, exact_chunks = true,
+  summary = "1F1B with longer warm-up and split backward: no bubble between steps (zero bubble, H2)",
+  source = "Qi et al. 2023, Zero Bubble Pipeline Parallelism, section 2.2 (arXiv 2401.10241)" }
+
+--- Activations of that many forwards are kept at most.
+function schedule.activations(_, p) return 2 * p.pp - 1 end
+
+--- Units of one stage, in order.
+---@param stage integer 1 is the first
+---@param p table a plan: pp, micro_batches
+function schedule.order(stage, p)
+  local units, m = {}, p.micro_batches
+  local forward, backward, weight = 0, 0, 0
+  local function add(kind, i)
+    units[#units + 1] = { kind, i }
+    return i
+  end
+  for _ = 1, math.min(m, 2 * (p.pp - stage) + 1) do forward = add("F", forward + 1) end
+  while backward < m do
+    backward = add("B", backward + 1)
+    -- Stage s keeps 2 (s - 1) weight gradients for the end, so that input gradients leave early.
+    if backward - weight > 2 * (stage - 1) then weight = add("W", weight + 1) end
+    if forward < m then forward = add("F", forward + 1) end
+  end
+  while weight < m do weight = add("W", weight + 1) end
+  return units
+end
+
+return schedule

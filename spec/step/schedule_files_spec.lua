@@ -1,0 +1,76 @@
+--- The bundled schedules against an independent simulator, and against the bubbles that their papers state.
+local schedules = require "ett.plan.schedules"
+local simulator = require "pipeline_simulator"
+local step_core = require "ett.step"
+
+--- A seeded generator of integers from 0 to n - 1, the same on every machine.
+local function generator(seed)
+  local state = seed
+  return function(n)
+    state = (state * 1103515245 + 12345) % 2147483648
+    return state // 65536 % n
+  end
+end
+
+describe("the bundled schedules", function()
+  it("run as the independent simulator says, with random times, placements and messages", function()
+    local random, names = generator(3), schedules.names()
+    for trial = 1, 130 do -- spec/bench/pipelines.lua runs 300
+      local name = names[trial % #names + 1]
+      local plan = simulator.random_plan(name, random)
+      local s = simulator.schedule(name, plan)
+      local times = simulator.random_times(s, random)
+      if schedules.built_in[name] then times.forward_hidden, times.backward_hidden = nil, nil end
+      local makespan, ends = simulator.run(s, times)
+      local given = simulator.given(s, times, plan)
+      for _, keep in ipairs { false, true } do
+        given.keep_units = keep
+        local run = step_core.pipeline(given)
+        local what = ("trial %d: %s pp=%d vp=%d micro_batches=%d"):format(trial, name, plan.pp, plan.vp,
+          plan.micro_batches)
+        assert.is_true(math.abs(run.makespan_seconds - makespan) <= 1e-9 * makespan, what)
+        for stage = 1, plan.pp do
+          assert.is_true(math.abs(run.end_seconds[stage] - ends[stage]) <= 1e-9 * makespan, what)
+        end
+        assert.is_true(run.makespan_seconds >= run.lower_seconds * (1 - 1e-12), what)
+      end
+    end
+  end)
+
+  it("have the bubbles of their papers at equal units", function()
+    local function engine(given)
+      local run = step_core.pipeline(given)
+      return run.makespan_seconds, run.end_seconds
+    end
+    for _, entry in ipairs(simulator.papers) do
+      for _, p in ipairs { 2, 4, 8 } do
+        local paper, own = simulator.bubbles(entry, p, engine)
+        assert.equal(paper, own, ("%s on %d stages (%s)"):format(entry.name, p, entry.source))
+      end
+    end
+  end)
+
+  it("keep the activations that they declare, and no fewer than the papers need", function()
+    local function peak(name, pp, vp, m)
+      local s = simulator.schedule(name, { pp = pp, vp = vp, micro_batches = m })
+      local ones = {}
+      for i = 1, s.stages * s.chunks do ones[i] = 1 end
+      local given = simulator.given(s, { forward = ones, backward = ones, weight = ones, blocking_sends = true,
+        blocking_receives = false }, { pp = pp, vp = vp, micro_batches = m })
+      return step_core.pipeline(given).peak_in_flight
+    end
+    assert.same({ 4, 4, 4, 4 }, peak("zb_h1", 4, 1, 16))
+    assert.same({ 7, 7, 7, 7 }, peak("zb_h2", 4, 1, 16))
+    assert.same({ 8, 8, 8, 8 }, peak("zb_v", 4, 2, 16))
+    assert.same({ 3, 4, 4, 3 }, peak("chimera", 4, 1, 16)) -- Li and Hoefler, table 2: D/2 + 1 to D
+    assert.same({ 5, 5, 5, 5 }, peak("dualpipe", 4, 1, 16)) -- DeepSeek-V3, table 2: PP + 1
+    assert.same({ 5, 5 }, peak("dualpipe_v", 2, 2, 16))
+    assert.same({ 32, 32 }, peak("breadth_first", 2, 2, 16))
+  end)
+
+  it("name their source", function()
+    for _, name in ipairs(schedules.names()) do
+      assert.is_string(require("ett.base.find").load("lua/schedules", name).source, name)
+    end
+  end)
+end)
