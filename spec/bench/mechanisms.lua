@@ -133,6 +133,7 @@ function bench.run()
     { "SimuMax (allocated by PyTorch)", "^simumax", 1.5 }, { "BigScience (nvidia-smi)", "^bigsci", 8 } } do
     rows[#rows + 1] = memory_row(table.unpack(m))
   end
+  for _, own in ipairs(require("ett.base.find").load("spec/bench", "pipelines").run()) do rows[#rows + 1] = own end
   return rows
 end
 
