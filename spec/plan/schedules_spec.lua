@@ -84,7 +84,7 @@ describe("a schedule file", function()
       estimate "return {} end,\nslice = function() return 1.5 end }")
     assert.matches("plan: schedule = 'mine' needs an odd pp",
       estimate "return {} end, refuse = function() return 'needs an odd pp' end }", 1, true)
-    assert.equal('mine.lua:1: stage 1: micro-batch 1 runs on chunk 1 and, of another way, on chunk 2',
+    assert.equal('mine.lua:1: stage 1: micro-batch 1 runs on chunk 2 and, of another way, on chunk 1',
       estimate("return { { 'F', 1 }, { 'B', 1 }, { 'F', 1, 2 }, { 'B', 1, 2 }, { 'F', 2 }, { 'B', 2 } } end, ways = 2,"
       .. "slice = function(stage) return stage end }"))
   end)
