@@ -13,7 +13,7 @@ cd "$(dirname "$(readlink -f "$0")")"
 packages=(
   build-essential cmake ninja-build pkg-config
   liblua5.4-dev lua-filesystem lua-cjson lua-argparse
-  libyaml-dev libedit-dev libxxhash-dev libxgboost-dev libopenblas-dev
+  libyaml-dev libedit-dev libseccomp-dev libxxhash-dev libxgboost-dev libopenblas-dev
   libisal-dev libzstd-dev libsqlite3-dev
   libopenmpi-dev openmpi-bin
 )

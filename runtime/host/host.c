@@ -137,7 +137,15 @@ static void set_paths(lua_State *L) {
       "end\n"
       "local lua = host.root .. '/lua/'\n"
       "package.path = lua .. '?.lua;' .. lua .. '?/init.lua;' .. absolute(package.path)\n"
-      "package.cpath = host.prefix .. '/lib/ett/?.so;' .. absolute(package.cpath)\n";
+      "package.cpath = host.prefix .. '/lib/ett/?.so;' .. absolute(package.cpath)\n"
+      "local search, load_text = package.searchpath, loadfile\n"
+      "package.searchers[2] = function(name)\n" /* the library's takes bytecode */
+      "  local path, why = search(name, package.path)\n"
+      "  if not path then return why end\n"
+      "  local chunk, fault = load_text(path)\n"
+      "  if not chunk then error(fault, 0) end\n"
+      "  return chunk, path\n"
+      "end\n";
   if (luaL_dostring(L, paths) != LUA_OK)
     lua_error(L);
 }

@@ -185,11 +185,18 @@ function find.meant(kind, name)
   return nil, list
 end
 
+local restricted -- the globals of the user's files in the sandbox
+
+--- Whether a file belongs to ett.
+local function is_installed(path) return path:sub(1, #host.root + 1) == host.root .. "/" end
+
 --- Environment of a description or script: it reads globals and cannot create them. The error names the line, as the
 --- function may run long after the file was loaded.
-function find.sandbox()
+---@param path string
+function find.environment(path)
   return setmetatable({}, {
-    __index = _G,
+    __index = restricted and not is_installed(path) and restricted or _G,
+    __metatable = false,
     __newindex = function(_, name, _)
       local place = debug.getinfo(2, "Sl")
       local file = place and place.currentline > 0 and place.source:match("^@(.*)$")
@@ -197,6 +204,23 @@ function find.sandbox()
         file and ("%s:%d: "):format(file, place.currentline) or "", tostring(name), tostring(name))
     end,
   })
+end
+
+--- After this call the user's files have restricted globals, and `require` loads only text files.
+function find.restrict()
+  local function is_users(name)
+    local path = package.searchpath(name, package.path)
+    return path ~= nil and not is_installed(path)
+  end
+  restricted = require "ett.base.restricted"(is_users)
+  local search = package.searchers[2]
+  package.searchers[2] = function(name)
+    local path = package.searchpath(name, package.path)
+    if not path or is_installed(path) then return search(name) end
+    local chunk, why = loadfile(path, "t", restricted)
+    if not chunk then error_module.raise("model", "%s", why) end
+    return chunk, path
+  end
 end
 
 --- After this call modules cannot create globals either.
@@ -211,7 +235,7 @@ end
 
 --- Loads and runs a Lua file (text only, never bytecode) in a sandbox; returns its value.
 function find.load_file(path)
-  local chunk, why = loadfile(path, "t", find.sandbox())
+  local chunk, why = loadfile(path, "t", find.environment(path))
   if not chunk then
     why = tostring(why)
     error_module.raise("model", "%s", why:find(path, 1, true) == 1 and why or ("%s: %s"):format(path, why))

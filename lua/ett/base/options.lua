@@ -10,7 +10,7 @@
 -- Kinds: string (the default), number (finite), positive (above 0), integer, count (from 1), whole (digits only, at
 -- most 2^53). `least` and `most` are limits of a number.
 -- `many = true` collects the values of a repeated option. Every command has --help and --traceback; a command that
--- finds files by name (`finds = true`) has --path.
+-- finds files by name (`finds = true`) has --path; one with `sandbox = true` has --sandbox.
 local error_module = require "ett.base.error"
 
 local options = {}
@@ -86,6 +86,10 @@ local function all_of(command)
   if command.finds then
     list[#list + 1] = { "path", "DIR", "also find operators, clusters and other files by name in DIR (repeatable)",
       many = true, extension = true }
+  end
+  if command.sandbox then
+    list[#list + 1] = { "sandbox", "run files of others: no files, programs or network (ETT_SANDBOX=1)",
+      extension = true }
   end
   if not has.help then list[#list + 1] = { "help", "print this help", extension = true } end
   if not has.traceback then list[#list + 1] = { "traceback", "print where an error was raised", extension = true } end

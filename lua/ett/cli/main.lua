@@ -39,6 +39,18 @@ local function print_help(command, opts)
   print(options.help(command, more))
 end
 
+--- Enters the sandbox where --sandbox or the environment asks for it.
+local function enter_sandbox(command, opts, words, positional)
+  if not command.finds or opts.help then return end
+  local sandbox = os.getenv "ETT_SANDBOX" and require "ett.cli.sandbox"
+  if not opts.sandbox and not (sandbox and sandbox.asked()) then return end
+  if not command.sandbox then
+    error_module.raise("usage", "ett %s does not run in the sandbox; unset ETT_SANDBOX if you trust its files",
+      command.name)
+  end
+  require("ett.cli.sandbox").enter(words, command.name == "run" and positional[1])
+end
+
 local function main(argv)
   local name = argv[1]
   if name == nil then
@@ -76,6 +88,7 @@ local function main(argv)
   local opts, positional = { help = true }, {}
   if not command.raw then opts, positional = options.parse(command, rest) end
   if opts.path and command.finds then require("ett.base.find").set_folders(opts.path) end
+  enter_sandbox(command, opts, rest, positional)
   if opts.help and not (command.own_help and positional[1]) then
     if command.models then opts.model = opts.model or positional[1] end -- ett predict --help NAME
     print_help(command, opts)

@@ -188,7 +188,7 @@ function script.run(path, words, opts)
   local full = absolute(path)
   find.set_script_folder(full:match("^(.*)/[^/]*$"))
   find.protect_globals()
-  local chunk, why = loadfile(path, "t", find.sandbox())
+  local chunk, why = loadfile(path, "t", find.environment(full))
   if not chunk then
     why = tostring(why)
     local placed, count = why:gsub("^.-([^/]+:%d+:)", "%1")

@@ -37,6 +37,7 @@ end
 return {
   name = "compare",
   finds = true,
+  sandbox = true,
   models = true, -- `--help NAME` describes a model
   summary = "three views of one step side by side: metered ledger, simple model, ett predict",
   usage = "compare --model NAME|config.json --cluster NAME [NAME=VALUE ...]",

@@ -21,6 +21,7 @@ end
 return {
   name = "list",
   finds = true,
+  sandbox = true,
   summary = "list operators, architectures, clusters, schedules, examples, …",
   usage = "list [KIND ...] [--json] [--quiet]",
   description = "Without a KIND, lists the kinds. Files under `--path DIR` and ETT_PATH are found too.",

@@ -218,6 +218,7 @@ end
 return {
   name = "optimize",
   finds = true,
+  sandbox = true,
   summary = "find the best layout for a budget and a device count, with proof",
   usage = "optimize [--model pods|simple] [--devices N | N,M | LOW:HIGH[:PER_OCTAVE]] [parameter=number ...]",
   description = "Searches all whole-number layouts by branch and bound. The result is the optimum of the model, "

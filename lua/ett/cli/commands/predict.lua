@@ -57,6 +57,7 @@ end
 return {
   name = "predict",
   finds = true,
+  sandbox = true,
   models = true, -- `--help NAME` describes a model
   summary = "predict one training step",
   usage = "predict --config FILE.yml | --model NAME|config.json [--cluster NAME|FILE.lua] [NAME=VALUE ...]",

@@ -5,6 +5,7 @@ local script = require "ett.cli.script"
 return {
   name = "run",
   finds = true,
+  sandbox = true,
   summary = "run a script",
   usage = "run SCRIPT.lua [NAME=VALUE ...] [--json] [--quiet]",
   description = "Options of a script are words NAME=VALUE; `ett run SCRIPT.lua --help` lists them.\n"

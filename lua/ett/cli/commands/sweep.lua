@@ -6,6 +6,7 @@ local options = require "ett.base.options"
 return {
   name = "sweep",
   finds = true,
+  sandbox = true,
   models = true, -- `--help NAME` describes a model
   summary = "evaluate every combination of plan fields",
   usage = "sweep --model NAME|config.json [--cluster NAME|FILE.lua] NAME=A,B,C NAME=1..64 NAME=VALUE ...",

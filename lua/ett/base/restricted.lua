@@ -1,0 +1,47 @@
+--- The globals of a user's Lua file in the sandbox: no files, programs, C modules or bytecode.
+--
+-- The kernel's limits (runtime/host/sandbox.h) are what protects the machine. These globals give a plain error first.
+local error_module = require "ett.base.error"
+
+--- Functions that a restricted file does not have: library -> the ones that it keeps.
+local kept = { os = { "clock", "date", "difftime", "time" } }
+
+local whole = { "assert", "coroutine", "collectgarbage", "error", "getmetatable", "ipairs", "math", "next", "pairs",
+  "pcall", "print", "rawequal", "rawget", "rawlen", "rawset", "select", "setmetatable", "string", "table", "tonumber",
+  "tostring", "type", "utf8", "warn", "xpcall", "_VERSION" }
+
+local absent = { "io", "debug", "package" }
+
+local function refusal(name)
+  return function() error_module.raise("usage", "%s is not available in the sandbox", name) end
+end
+
+--- A table whose functions raise that they are absent.
+local function stub(name, functions)
+  return setmetatable(functions, { __index = function(_, key) return refusal(("%s.%s"):format(name, key)) end,
+    __metatable = false })
+end
+
+--- The globals of restricted files.
+---@param is_own fun(name: string): boolean whether a module's file is the user's own, so that `require` may load it
+---@return table
+return function(is_own)
+  local globals = {}
+  for _, name in ipairs(whole) do globals[name] = _G[name] end
+  for _, name in ipairs(absent) do globals[name] = stub(name, {}) end
+  for name, functions in pairs(kept) do
+    local library = {}
+    for _, key in ipairs(functions) do library[key] = _G[name][key] end
+    globals[name] = stub(name, library)
+  end
+  globals._G = globals
+  function globals.load(chunk, name, _, environment) return load(chunk, name, "t", environment or globals) end
+  function globals.loadfile(path, _, environment) return loadfile(path, "t", environment or globals) end
+  function globals.dofile(path) return assert(loadfile(path, "t", globals))() end
+  function globals.require(name)
+    if name == "ett" or tostring(name):match "^ett%." or is_own(name) then return require(name) end
+    error_module.raise("usage", "require '%s': the sandbox has only modules of ett and those beside the script",
+      tostring(name))
+  end
+  return globals
+end

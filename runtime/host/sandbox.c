@@ -1,0 +1,266 @@
+#include "host/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/landlock.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#define PATIENCE_SECONDS 2 /* from a forwarded signal to SIGKILL */
+
+#define READS (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+
+/* What a computing and printing process calls. All else fails with EPERM. Landlock
+ * decides about paths; without it, flags of open that write are refused. */
+static const int allowed[] = {
+    SCMP_SYS(read),
+    SCMP_SYS(readv),
+    SCMP_SYS(pread64),
+    SCMP_SYS(write),
+    SCMP_SYS(writev),
+    SCMP_SYS(close),
+    SCMP_SYS(fstat),
+    SCMP_SYS(stat),
+    SCMP_SYS(lstat),
+    SCMP_SYS(newfstatat),
+    SCMP_SYS(statx),
+    SCMP_SYS(fstatfs),
+    SCMP_SYS(statfs),
+    SCMP_SYS(lseek),
+    SCMP_SYS(access),
+    SCMP_SYS(faccessat),
+    SCMP_SYS(faccessat2),
+    SCMP_SYS(readlink),
+    SCMP_SYS(readlinkat),
+    SCMP_SYS(getcwd),
+    SCMP_SYS(getdents64),
+    SCMP_SYS(fadvise64),
+    SCMP_SYS(poll),
+    SCMP_SYS(ppoll),
+    SCMP_SYS(mmap),
+    SCMP_SYS(munmap),
+    SCMP_SYS(mprotect),
+    SCMP_SYS(mremap),
+    SCMP_SYS(madvise),
+    SCMP_SYS(brk),
+    SCMP_SYS(futex),
+    SCMP_SYS(membarrier),
+    SCMP_SYS(set_robust_list),
+    SCMP_SYS(rseq),
+    SCMP_SYS(rt_sigaction),
+    SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(sigaltstack),
+    SCMP_SYS(restart_syscall),
+    SCMP_SYS(clock_gettime),
+    SCMP_SYS(clock_getres),
+    SCMP_SYS(clock_nanosleep),
+    SCMP_SYS(nanosleep),
+    SCMP_SYS(gettimeofday),
+    SCMP_SYS(time),
+    SCMP_SYS(times),
+    SCMP_SYS(getrusage),
+    SCMP_SYS(getrlimit),
+    SCMP_SYS(sched_yield),
+    SCMP_SYS(sched_getaffinity),
+    SCMP_SYS(sched_setaffinity),
+    SCMP_SYS(getcpu),
+    SCMP_SYS(get_mempolicy),
+    SCMP_SYS(sysinfo),
+    SCMP_SYS(uname),
+    SCMP_SYS(getrandom),
+    SCMP_SYS(getpid),
+    SCMP_SYS(gettid),
+    SCMP_SYS(getppid),
+    SCMP_SYS(getuid),
+    SCMP_SYS(geteuid),
+    SCMP_SYS(getgid),
+    SCMP_SYS(getegid),
+    SCMP_SYS(timer_create),
+    SCMP_SYS(timer_settime),
+    SCMP_SYS(timer_delete),
+    SCMP_SYS(set_tid_address),
+    SCMP_SYS(arch_prctl),
+    SCMP_SYS(exit),
+    SCMP_SYS(exit_group),
+};
+
+static int add(scmp_filter_ctx filter, int call, unsigned count,
+               const struct scmp_arg_cmp *rules) {
+  return seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, call, count, rules);
+}
+
+/* Calls that are allowed for some arguments only. */
+static int add_conditional(scmp_filter_ctx filter, int landlock) {
+  const uint64_t writes = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND;
+  const uint64_t thread = 0x00010000; /* CLONE_THREAD */
+  const struct scmp_arg_cmp reading[2] = {SCMP_A1(SCMP_CMP_MASKED_EQ, writes, 0),
+                                          SCMP_A2(SCMP_CMP_MASKED_EQ, writes, 0)};
+  const struct scmp_arg_cmp new_thread = SCMP_A0(SCMP_CMP_MASKED_EQ, thread, thread);
+  const struct scmp_arg_cmp own = SCMP_A0(SCMP_CMP_EQ, (uint64_t)getpid());
+  const struct scmp_arg_cmp no_change = SCMP_A2(SCMP_CMP_EQ, 0);
+  int failed = add(filter, SCMP_SYS(open), landlock ? 0 : 1, &reading[0]) ||
+               add(filter, SCMP_SYS(openat), landlock ? 0 : 1, &reading[1]) ||
+               add(filter, SCMP_SYS(clone), 1, &new_thread) ||
+               add(filter, SCMP_SYS(tgkill), 1, &own) ||
+               add(filter, SCMP_SYS(kill), 1, &own) ||
+               add(filter, SCMP_SYS(prlimit64), 1, &no_change) ||
+               seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) ||
+               seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(openat2), 0);
+  static const uint64_t queries[] = {TCGETS, TIOCGWINSZ, FIONREAD};
+  for (size_t i = 0; i < sizeof queries / sizeof queries[0]; i++)
+    failed = failed || seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
+                                        SCMP_A1(SCMP_CMP_EQ, queries[i]));
+  static const uint64_t flags[] = {F_GETFD, F_SETFD, F_GETFL};
+  for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+    failed = failed || seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
+                                        SCMP_A1(SCMP_CMP_EQ, flags[i]));
+  return failed ? -1 : 0;
+}
+
+static int restrict_calls(int landlock, ett_err *err) {
+  scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+  int failed = !filter;
+  for (size_t i = 0; !failed && i < sizeof allowed / sizeof allowed[0]; i++)
+    failed = add(filter, allowed[i], 0, NULL);
+  failed = failed || add_conditional(filter, landlock) || seccomp_load(filter);
+  seccomp_release(filter);
+  return failed
+             ? ett_err_set(err, ETT_ERR_MISSING, "this kernel refuses a seccomp filter")
+             : 0;
+}
+
+/* Lets the rules read what lies beneath a path. Absent paths do not matter. */
+static void allow_reading(int rules, const char *path) {
+  const int fd = open(path, O_PATH | O_CLOEXEC);
+  if (fd < 0)
+    return;
+  struct stat status;
+  const int folder = fstat(fd, &status) == 0 && S_ISDIR(status.st_mode);
+  const struct landlock_path_beneath_attr beneath = {
+      .allowed_access = folder ? READS : LANDLOCK_ACCESS_FS_READ_FILE, .parent_fd = fd};
+  syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0);
+  close(fd);
+}
+
+/* Returns 1 when paths are restricted, 0 where the kernel has no Landlock. */
+static int restrict_paths(const ett_sandbox_limits *limits) {
+  /* The 13 rights of the first version; later versions add moving and truncating. */
+  struct landlock_ruleset_attr attributes = {.handled_access_fs = (1u << 13) - 1};
+  const long version =
+      syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+  if (version >= 2)
+    attributes.handled_access_fs |= 1u << 13; /* refer */
+  if (version >= 3)
+    attributes.handled_access_fs |= 1u << 14; /* truncate */
+  const int rules =
+      (int)syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0);
+  if (rules < 0)
+    return 0;
+  for (size_t i = 0; i < limits->readable_count; i++)
+    allow_reading(rules, limits->readable[i]);
+  const long failed = syscall(SYS_landlock_restrict_self, rules, 0);
+  close(rules);
+  return failed == 0;
+}
+
+static void limit(__rlimit_resource_t what, rlim_t value) {
+  struct rlimit old,
+      bound = {value, value + 1}; /* SIGXCPU at the first, SIGKILL at the second */
+  if (getrlimit(what, &old) == 0 && old.rlim_max <= value)
+    bound.rlim_cur = bound.rlim_max = old.rlim_max;
+  setrlimit(what, &bound);
+}
+
+static int restrict_child(const ett_sandbox_limits *limits, int *landlock, ett_err *err) {
+  limit(RLIMIT_CPU, limits->processor_seconds);
+  limit(RLIMIT_FSIZE, limits->output_bytes);
+  limit(RLIMIT_CORE, 0);
+  limit(RLIMIT_NOFILE, 256);
+#ifndef __SANITIZE_ADDRESS__ /* it reserves terabytes */
+  limit(RLIMIT_AS, limits->memory_bytes);
+#endif
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    return ett_err_set(err, ETT_ERR_MISSING, "this kernel cannot drop privileges: %s",
+                       strerror(errno));
+  *landlock = restrict_paths(limits);
+  return restrict_calls(*landlock, err);
+}
+
+/* The parent. */
+
+static volatile pid_t child;
+static volatile sig_atomic_t forwarded; /* the last signal */
+
+static void forward(int number) {
+  if (number != SIGALRM)
+    forwarded = number;
+  kill(child, number == SIGALRM ? SIGKILL : number);
+  alarm(PATIENCE_SECONDS);
+}
+
+static _Noreturn void die_of(int number) {
+  signal(number, SIG_DFL);
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_UNBLOCK, &all, NULL);
+  raise(number);
+  _exit(128 + number);
+}
+
+static _Noreturn void wait_for_child(const ett_sandbox_limits *limits) {
+  static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGALRM};
+  struct sigaction action = {.sa_handler = forward};
+  sigfillset(&action.sa_mask);
+  for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+    sigaction(signals[i], &action, NULL);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status))
+    _exit(WEXITSTATUS(status));
+  const int number = WTERMSIG(status);
+  if (forwarded)
+    die_of(forwarded);
+  struct rusage used;
+  getrusage(RUSAGE_CHILDREN, &used);
+  const double seconds = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                         1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+  if (number == SIGXFSZ)
+    fprintf(stderr, "ett: stopped by the sandbox: more than %zu MiB of output\n",
+            limits->output_bytes >> 20);
+  else if (number == SIGXCPU ||
+           (number == SIGKILL && seconds >= 0.9 * (double)limits->processor_seconds))
+    fprintf(stderr,
+            "ett: stopped by the sandbox: more than %u s of processor time "
+            "(ETT_SANDBOX_SECONDS sets the limit)\n",
+            limits->processor_seconds);
+  else if (number == SIGINT || number == SIGTERM)
+    die_of(number); /* sent to the child itself */
+  else
+    fprintf(stderr, "ett: the process in the sandbox ended by signal %d\n", number);
+  _exit(1);
+}
+
+int ett_sandbox_enter(const ett_sandbox_limits *limits, int *landlock, ett_err *err) {
+  fflush(NULL);
+  child = fork();
+  if (child < 0)
+    return ett_err_set(err, ETT_ERR_IO, "cannot start the sandbox's process: %s",
+                       strerror(errno));
+  if (child > 0)
+    wait_for_child(limits);
+  return restrict_child(limits, landlock, err);
+}

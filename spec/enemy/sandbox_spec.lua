@@ -1,0 +1,132 @@
+--- `--sandbox`: files of others that try to read, write, start programs, or never end.
+local command = require "command"
+
+local model = "llama hidden=1024 layers=4 heads=8 vocab=1000 seq=128 micro_batches=4"
+
+--- The real libraries, as a file can get them from ett's own modules: then only the kernel's limits hold.
+local real = 'local host = require "ett.host" local real = require("ett.base.find").environment(host.root .. "/x") '
+
+describe("a script in the sandbox", function()
+  local folder
+  before_each(function() folder = command.folder() end)
+  after_each(function() command.remove(folder) end)
+
+  --- Runs a script for at most `seconds` of processor time.
+  local function run(text, seconds, arguments)
+    command.write(folder, "s.lua", text)
+    return command.ett(folder, (arguments or "run s.lua") .. " --sandbox",
+      ("ETT_SANDBOX_SECONDS=%d timeout 60"):format(seconds or 20))
+  end
+
+  it("has no files, programs, C modules or bytecode in Lua", function()
+    for text, sentence in pairs {
+      ["io.open '/etc/passwd'"] = "ett: s.lua:1: io.open is not available in the sandbox\n",
+      ["os.execute 'id'"] = "ett: s.lua:1: os.execute is not available in the sandbox\n",
+      ["os.exit(3)"] = "ett: s.lua:1: os.exit is not available in the sandbox\n",
+      ["os.setlocale 'C'"] = "ett: s.lua:1: os.setlocale is not available in the sandbox\n",
+      ["os.getenv 'HOME'"] = "ett: s.lua:1: os.getenv is not available in the sandbox\n",
+      ["debug.sethook()"] = "ett: s.lua:1: debug.sethook is not available in the sandbox\n",
+      ["package.loadlib('x', 'y')"] = "ett: s.lua:1: package.loadlib is not available in the sandbox\n",
+      ["load('io.popen \"id\"')()"] = "io.popen is not available in the sandbox\n",
+      ["return _G.io.lines 'x'"] = "io.lines is not available in the sandbox\n",
+      ["require 'lfs'"] = "require 'lfs': the sandbox has only modules of ett and those beside the script\n",
+      ["assert(load(string.dump(function() end)))"] = "attempt to load a binary chunk (mode is 't')",
+    } do
+      local output, status = run(text)
+      assert.is_true(status == 1 or status == 2, output)
+      assert.is_truthy(output:find(sentence, 1, true), output)
+    end
+  end)
+
+  it("predicts, and finds the files beside it", function()
+    command.write(folder, "beside.lua", "return { layers = 2 }")
+    local text = [[local ett = require "ett"
+      local e = ett.estimate { cluster = "dgx_h100", plan = { seq = 128, micro_batches = 2 }, model = ett.model.new("llama", {
+        layers = require("beside").layers, hidden = 512, heads = 8, vocab = 1000 }) }
+      return e.step_seconds]]
+    local inside = run(text)
+    local output, status = command.ett(folder, "run s.lua")
+    assert.equal(0, status, output)
+    assert.equal(output, inside)
+    command.write(folder, "beside.lua", "return { layers = io.open 'x' }")
+    assert.matches("io.open is not available in the sandbox", (run(text)))
+    local predict = "predict --cluster dgx_h100 --model " .. model
+    local plain = command.ett(folder, predict)
+    assert.equal(plain, (command.ett(folder, predict, "ETT_SANDBOX=1")))
+  end)
+
+  it("reads, writes and starts nothing outside, though it has the real libraries", function()
+    assert(require("lfs").link("/etc/passwd", folder .. "/link", true))
+    local output, status = run(real .. [[
+      for _, path in ipairs { "/etc/passwd", "link", "/proc/self/environ", "/root", "/home" } do
+        local file = real.io.open(path)
+        print(path, file and file:read(1))
+      end
+      print("own", real.io.open "s.lua" ~= nil)
+      print("new", real.io.open("new", "w"))
+      print("append", real.io.open("s.lua", "a"))
+      print("removed", real.os.remove "s.lua")
+      print("renamed", real.os.rename("s.lua", "t.lua"))
+      print("executed", real.os.execute "touch ran")
+      local ok, pipe = pcall(real.io.popen, "touch ran")
+      print("piped", ok and pipe)
+    ]])
+    assert.equal(0, status, output)
+    local function line(name) return output:match("\n?" .. name .. "\t([^\n]*)") end
+    for _, name in ipairs { "/etc/passwd", "link", "/proc/self/environ", "/root", "/home" } do
+      assert.equal("nil", line(name), output)
+    end
+    assert.equal("true", line "own")
+    for _, name in ipairs { "new", "append", "removed", "renamed", "executed", "piped" } do
+      assert.matches("^nil", line(name), output)
+    end
+    for _, name in ipairs { "new", "t.lua", "ran" } do assert.is_nil(command.read(folder, name)) end
+  end)
+
+  it("requires no bytecode outside the sandbox either", function()
+    local file = assert(io.open(folder .. "/beside.lua", "wb"))
+    file:write(string.dump(function() return 1 end))
+    file:close()
+    command.write(folder, "s.lua", "return require 'beside'")
+    local output, status = command.ett(folder, "run s.lua")
+    assert.equal(1, status, output)
+    assert.matches("attempt to load a binary chunk %(mode is 't'%)", output)
+  end)
+
+  it("ends at a limit with one sentence", function()
+    local limit = "ett: stopped by the sandbox: more than 1 s of processor time (ETT_SANDBOX_SECONDS sets the limit)\n"
+    for _, text in ipairs { "return (('a'):rep(100000)):find(('a*'):rep(50) .. 'b')",
+      "local function f() while true do pcall(error) end end while true do pcall(coroutine.wrap(f)) end" } do
+      local output, status = run(text, 1)
+      assert.equal(1, status, output)
+      assert.equal(limit, output)
+    end
+    local output, status = run("while true do print(('x'):rep(1e6)) end", 60, "run s.lua >out")
+    assert.equal(1, status, output)
+    assert.equal("ett: stopped by the sandbox: more than 64 MiB of output\n", output)
+    command.write(folder, "s.lua", "local t = {} while true do t[#t + 1] = ('x'):rep(1e7) .. #t end")
+    output, status = command.ett(folder, "run s.lua --sandbox", "ETT_MEMORY_LIMIT=64M timeout 60")
+    assert.equal(1, status, output)
+    assert.equal("ett: s.lua: not enough memory: Lua may hold 64 MiB (ETT_MEMORY_LIMIT sets it)\n", output)
+  end)
+
+  it("ends with SIGTERM to the waiting process, whatever the script does", function()
+    command.write(folder, "s.lua", "while true do pcall(function() while true do end end) end")
+    local output, status = command.ett(folder, "run s.lua & sleep 0.5; kill $!; wait $!; echo \"ended $?\"",
+      "ETT_SANDBOX=1 ")
+    assert.equal(0, status, output)
+    assert.matches("ended 143", output)
+  end)
+
+  it("is refused where a command starts programs, and for wrong values", function()
+    local output, status = command.ett(folder, "sample cpu_30s", "ETT_SANDBOX=1")
+    assert.equal(2, status)
+    assert.equal("ett: ett sample does not run in the sandbox; unset ETT_SANDBOX if you trust its files\n", output)
+    for variable, sentence in pairs { ["ETT_SANDBOX=yes"] = "ETT_SANDBOX must be 0 or 1, got 'yes'",
+      ["ETT_SANDBOX=1 ETT_SANDBOX_SECONDS=abc"] = "ETT_SANDBOX_SECONDS must be a positive whole number, got 'abc'" } do
+      output, status = command.ett(folder, "predict --model " .. model, variable)
+      assert.equal(2, status, output)
+      assert.equal("ett: " .. sentence .. "\n", output)
+    end
+  end)
+end)
