@@ -55,7 +55,7 @@ gradients           5.436
 optimizer           8.154
 activations         9.764
 total              28.790
-device             80.000  fits
+device             84.980  fits
 ...
 SENSITIVITIES            run time
 network x 1.1 ...

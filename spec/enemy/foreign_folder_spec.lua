@@ -58,7 +58,7 @@ bwd_syncs: 2
 
   it("are not named by messages", function()
     local output, status = untouched "predict --model zzz"
-    assert.equal("ett: unknown architecture 'zzz'; `ett list architectures` names them all\n", output)
+    assert.equal("ett: unknown model 'zzz'; `ett list models` and `ett list architectures` name them all\n", output)
     assert.equal(1, status)
   end)
 
