@@ -41,7 +41,8 @@ describe("a script in the sandbox", function()
   it("predicts, and finds the files beside it", function()
     command.write(folder, "beside.lua", "return { layers = 2 }")
     local text = [[local ett = require "ett"
-      local e = ett.estimate { cluster = "dgx_h100", plan = { seq = 128, micro_batches = 2 }, model = ett.model.new("llama", {
+      local plan = { seq = 128, micro_batches = 2 }
+      local e = ett.estimate { cluster = "dgx_h100", plan = plan, model = ett.model.new("llama", {
         layers = require("beside").layers, hidden = 512, heads = 8, vocab = 1000 }) }
       return e.step_seconds]]
     local inside = run(text)
