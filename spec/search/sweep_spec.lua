@@ -18,6 +18,10 @@ describe("a sweep", function()
       optimizer_bytes = { 12, 8 }, bucket_bytes = { 500e6, 1e6 }, split = { { 4, 4 }, { 3, 5 } },
       overlap_all_to_all = { "none", "batch" }, vp = { 2, 4 }, ep = { 1, 2 }, micro_batch = { 1, 2 }, tp = { 1, 2 },
       cp = { 1, 2 }, pp = { 1, 2 }, dp = { 2, 4 }, interleave_group = { 2, 4 } }
+    local upwards, downwards = {}, {}
+    for rank = 0, 31 do upwards[rank + 1], downwards[rank + 1] = rank, rank % 2 * 16 + rank // 2 end
+    values.rank_map = { upwards, downwards }
+    values.rank_order = { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "dp-ep-cp-tp-pp" }
     local mixture = require("ett.model").new("mixtral", { layers = 8, hidden = 512, heads = 8, vocab = 1000,
       ffn = 1024, experts = 4, top_k = 2 })
     for _, field in ipairs(require("ett.plan.fields").list) do

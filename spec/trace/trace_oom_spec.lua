@@ -36,11 +36,20 @@ describe("with failing allocations", function()
     end)
   end)
 
-  it("ett.comm estimates", function()
+  it("ett.comm reads curves", function()
+    oom.every_allocation(function() return comm.curve_at({ 1e6, 20e9, 1e8, 180e9 }, 1e7) end)
+  end)
+
+  it("ett.step places ranks, aligned or not", function()
+    local core = require "ett.step"
+    local p = { pp = 2, tp = 3, cp = 1, ep = 1, etp = 3, dp = 4, gpus_per_node = 4,
+      tiers = { 4, 1, 12, 1, math.maxinteger, 1 } }
+    p.rank_order = require("ett.plan.ranks").code "tp-cp-ep-dp-pp"
     oom.every_allocation(function()
-      return comm.estimate { kind = "all_reduce", bytes = 1e6, nodes = 2, ranks_per_node = 4,
-        links = { intra_bandwidth = 200e9, intra_latency = 3e-6, inter_per_gpu = 25e9, inter_per_node = 200e9,
-          inter_latency = 10e-6, base_latency = 5e-6 } }
+      p.rank_map = core.map { 3, 1, 2, 0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23 }
+      local mapped = core.place(p, "data").tiers[2].members
+      p.rank_map = nil
+      return mapped + core.place(p, "tp").tiers[2].groups + core.place(p, "pp").tiers[1].units
     end)
   end)
 end)

@@ -106,13 +106,14 @@ for i, field in ipairs(fields.list) do
   fields.position[name] = i
 end
 
---- The declarations that C must see again when the named fields change: theirs, and those that are converted, since a
---- conversion may read other fields.
+--- The declarations that C must see again when the named fields change: theirs, and those whose conversion reads others.
 function fields.for_c(names)
   local list, changed = {}, { micro_batches = true } -- follows from global_batch
   for _, name in ipairs(names) do changed[name] = true end
   for _, field in ipairs(fields.list) do
-    if type(field.c) == "table" or field.c and changed[field[1]] then list[#list + 1] = field end
+    local c = field.c
+    local reads_plan = type(c) == "table" and debug.getinfo(c[2], "u").nparams > 1
+    if c and changed[field[1]] or reads_plan then list[#list + 1] = field end
   end
   return list
 end

@@ -1,4 +1,5 @@
 --- Rules of a plan: among its fields, with the model, and with the cluster; and the nearest plans that keep them.
+local ranks = require "ett.plan.ranks"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
 
@@ -88,7 +89,7 @@ local function placement(p, add)
   if p.rank_map and #p.rank_map ~= world then
     add("rank_map must place pp * tp * cp * dp = %d ranks, got %d", world, #p.rank_map)
   end
-  if p.pp == 1 or p.rank_order:sub(-2) == "pp" then return end
+  if p.rank_order == ranks.default or p.pp == 1 or p.rank_order:sub(-2) == "pp" then return end
   local etp, dense, experts = p.etp or p.tp, 1, 1
   local data = p.tp * p.cp * p.dp // (etp * p.ep)
   for axis in p.rank_order:gmatch "[^-]+" do
