@@ -106,7 +106,8 @@ for i, field in ipairs(fields.list) do
   fields.position[name] = i
 end
 
---- The declarations that C must see again when the named fields change: theirs, and those whose conversion reads others.
+--- The declarations that C must see again when the named fields change: theirs, and those whose conversion reads
+--- others.
 function fields.for_c(names)
   local list, changed = {}, { micro_batches = true } -- follows from global_batch
   for _, name in ipairs(names) do changed[name] = true end

@@ -217,9 +217,9 @@ local function cluster_limits(p, cluster, add)
       tostring(cluster.device.name), table.concat(schema.keys(rates), ", "))
   end
   local needed = p.pp * p.tp * p.cp * p.dp
-  if cluster.nodes and cluster.gpus_per_node and needed > cluster.nodes * cluster.gpus_per_node then
-    add("the plan needs %d devices, %s has %d", needed, tostring(cluster.name), cluster.nodes * cluster.gpus_per_node)
-  end
+  local last = cluster.tiers and cluster.tiers[#cluster.tiers].size or math.maxinteger
+  local has = math.min(last, cluster.nodes and cluster.gpus_per_node and cluster.nodes * cluster.gpus_per_node or last)
+  if needed > has then add("the plan needs %d devices, %s has %d", needed, tostring(cluster.name), has) end
 end
 
 --- Every broken rule of a plan, a sentence each. For sweeps; plan.violations also checks single fields.

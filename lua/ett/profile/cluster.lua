@@ -54,6 +54,8 @@ local function check_tiers(clean, label)
   clean.links = tiers.links(clean.tiers, clean.node_tier)
 end
 
+local checked = setmetatable({}, { __mode = "k" }) -- clusters that passed, with what was derived of their tiers
+
 --- Checks what a cluster file returned.
 function cluster_module.check(given, label)
   if type(given) ~= "table" then
@@ -74,6 +76,7 @@ function cluster_module.check(given, label)
   if type(profile) == "table" and not (profile.folder or profile.base or profile.borrow) then
     error_module.raise("model", "%s: field 'profile' must have 'folder', 'base' or 'borrow'", label)
   end
+  if clean.tiers then checked[clean] = true end
   return clean
 end
 
@@ -81,6 +84,7 @@ end
 ---@param source string|table
 function cluster_module.get(source)
   schema.argument(source, "cluster", "ett.cluster.get", "source")
+  if checked[source] then return source end
   if type(source) == "table" then return cluster_module.check(source, "cluster") end
   local value, path
   local lfs = require "lfs"

@@ -150,7 +150,7 @@ function DeviceTimes:collective(kind, bytes, gpus, bandwidth)
   local share = (kind == "all_reduce" and 2 or 1) * (gpus - 1) / gpus
   if not bandwidth or bytes * share / seconds > 1.25 * bandwidth then return nil end
   return { seconds = seconds, low_seconds = seconds * 0.85, high_seconds = seconds * 1.15, provenance = "calibrated",
-    detail = "curve of its kind inside a node" }
+    detail = "curve of its kind inside a node", model = "curve" }
 end
 
 --- { seconds, low_seconds, high_seconds, provenance, detail } of one run of an operator, or nil.

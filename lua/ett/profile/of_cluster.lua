@@ -254,10 +254,10 @@ function Profile:collective(kind, bytes, topology, dtype)
     answer = few_collectives(self, kind, bytes, topology, dtype)
     if answer then return answer end
   end
-  local intra = self.cluster.links.intra
-  if self.device_times and topology.nodes == 1 and intra then
-    local answer = self.device_times:collective(require("ett.base.collective").kind(kind), bytes,
-      topology.gpus_per_node, intra.bandwidth)
+  local intra, named = self.cluster.links.intra, self.cluster.collectives
+  kind = require("ett.base.collective").kind(kind)
+  if self.device_times and topology.nodes == 1 and intra and not (named and named[kind]) then
+    local answer = self.device_times:collective(kind, bytes, topology.gpus_per_node, intra.bandwidth)
     if answer then return answer end
   end
   return cluster_module.collective(self.cluster, kind, bytes, topology)

@@ -23,6 +23,7 @@ local function breakdown(lines, title, list)
   for _, line in ipairs(list) do
     local name = line.name .. (line.group and (" (%s)"):format(line.group) or "")
     local from = line.provenance or "-"
+    if line.models then from = ("%s (%s)"):format(from, table.concat(line.models, ", ")) end
     if (line.overlapped_seconds or 0) > 0 then
       from = ("%s, %s ms more overlapped"):format(from, milliseconds(line.overlapped_seconds))
     end

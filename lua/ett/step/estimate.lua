@@ -29,12 +29,23 @@ function Estimate.__tostring(self)
 end
 function Estimate.__json(self) return require("ett.report").json(self) end
 
+--- Notes the model of communication that answered for a line: `models`, a sorted list of names.
+local function add_model(line, answer)
+  local name = answer.model
+  if not name or name == "none" then return end
+  line.models = line.models or {}
+  for _, known in ipairs(line.models) do if known == name then return end end
+  table.insert(line.models, name)
+  table.sort(line.models)
+end
+
 --- Adds seconds of a line to the source that they came from.
 local function source_of(line, answer, seconds)
   if not answer then return end
   local sources = line.provenance_seconds or {}
   line.provenance_seconds = sources
   sources[answer.provenance] = (sources[answer.provenance] or 0.0) + seconds
+  add_model(line, answer)
   line.detail = line.detail or answer.detail
 end
 
@@ -112,10 +123,12 @@ local function message_lines(result, p, times, width)
     sums.optimizer = sums.optimizer + s.optimizer_seconds / pp
     sums.wait = sums.wait + s.wait_seconds / pp
   end
-  local provenance = {}
+  local provenance, models = {}, {}
   for _, d in ipairs(result.demands) do
     local answer = times:of_demand(d, p.dtype, width)
     provenance[d.kind] = times_module.worse(provenance[d.kind], answer.provenance)
+    models[d.kind] = models[d.kind] or {}
+    add_model(models[d.kind], answer)
   end
   local reduce = provenance.reduce_scatter and "reduce_scatter" or "all_reduce"
   local lines = {}
@@ -123,7 +136,7 @@ local function message_lines(result, p, times, width)
   local function add(name, group, seconds, hidden)
     if provenance[name] and (seconds > 0 or hidden > 0) then
       lines[#lines + 1] = { name = name, kind = "collective", group = group, seconds = seconds,
-        overlapped_seconds = hidden, provenance = provenance[name] }
+        overlapped_seconds = hidden, provenance = provenance[name], models = models[name].models }
     end
   end
   add("send_recv", "pp", p.overlap_sends and 0.0 or sums.sends, p.overlap_sends and sums.sends or 0.0)

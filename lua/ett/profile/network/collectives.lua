@@ -93,13 +93,11 @@ end
 local function hops(units) return units > 1 and units or 0 end
 
 -- What a group may use of a tier, bytes/s: its cards, and its share of the unit below.
-local function share(tier, place, kind, of_card)
-  if kind ~= "send_recv" then
-    return math.min(place.cards * of_card / place.sharing, tier.unit_bandwidth / place.groups)
-  end
+local function share(tier, place, kind, of_card, of_unit)
+  if kind ~= "send_recv" then return math.min(place.cards * of_card / place.sharing, of_unit / place.groups) end
   local one = tier.send_bandwidth or of_card
   return math.min(one, math.max(one, of_card) / place.sharing,
-    (tier.unit_send_bandwidth or tier.unit_bandwidth) / place.groups)
+    (tier.unit_send_bandwidth or of_unit) / place.groups)
 end
 
 local function refuse_missing(k, node, cluster, topology)
@@ -131,7 +129,8 @@ function collectives.request(cluster, kind, bytes, topology)
     t.used = place.groups > 0 and (tier.through or t.steps > 0)
     if t.used then
       if not tier.send then refuse_missing(k, node, cluster, topology) end
-      t.send, t.receive = share(tier, place, kind, tier.send), share(tier, place, kind, tier.receive)
+      t.send = share(tier, place, kind, tier.send, tier.unit_send)
+      t.receive = share(tier, place, kind, tier.receive, tier.unit_receive)
       t.bandwidth = math.min(t.send, t.receive)
       local curve = t.inside > 1 and collectives.curve(tier.curves, t.inside)
       t.measured = curve and comm.curve_at(curve, bytes) or nil

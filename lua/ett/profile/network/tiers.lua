@@ -105,7 +105,8 @@ local function check_size(tier, below, last, label)
   end
 end
 
---- Checks a list of tiers; returns them with `send`, `receive`, `card` (devices that share one) and `unit_bandwidth`.
+--- Checks a list of tiers; returns them with `send` and `receive` of a card, `unit_send` and `unit_receive` of a unit
+--- inside, and `card`, the devices that share one.
 ---@param given table list of tiers, the innermost first
 ---@param label string the cluster's
 function tiers.check(given, label)
@@ -127,8 +128,9 @@ function tiers.check(given, label)
     -- More cards than devices: each device has several.
     local cards = rails > below and rails // below or 1
     tier.send, tier.receive = cards * tier.send, cards * tier.receive
-    tier.unit_bandwidth = tier.unit_bandwidth
-      or (below // tier.card) * math.min(tier.send, tier.receive) / tier.oversubscription
+    local all = (below // tier.card) / tier.oversubscription
+    tier.unit_send = tier.unit_bandwidth or all * tier.send
+    tier.unit_receive = tier.unit_bandwidth or all * tier.receive
     tier.curves = tiers.curves(tier.curves, at)
     if tier.curves then tiers.check_curves(tier.curves, at, tier.size or math.maxinteger) end
     list[k], below = tier, tier.size or math.maxinteger
@@ -149,10 +151,12 @@ local function short_form(cluster)
   local intra, inter, default = links.intra or {}, links.inter or {}, tiers.default_latency
   return {
     { name = "node", size = cluster.gpus_per_node, send = intra.bandwidth, receive = intra.bandwidth,
-      unit_bandwidth = intra.bandwidth, send_bandwidth = intra.send_bandwidth, latency = intra.latency or default.intra,
+      unit_send = intra.bandwidth, unit_receive = intra.bandwidth, send_bandwidth = intra.send_bandwidth,
+      latency = intra.latency or default.intra,
       unit_send_bandwidth = intra.send_bandwidth, curves = intra.curves, card = 1, through = false },
     { name = "network", send = inter.bandwidth_per_gpu, receive = inter.bandwidth_per_gpu,
-      unit_bandwidth = inter.bandwidth_per_node, send_bandwidth = inter.send_bandwidth,
+      unit_send = inter.bandwidth_per_node, unit_receive = inter.bandwidth_per_node,
+      send_bandwidth = inter.send_bandwidth,
       unit_send_bandwidth = inter.send_bandwidth_per_node, hierarchical = inter.hierarchical,
       latency = inter.latency or default.inter, card = 1, through = true },
   }, 1
@@ -193,7 +197,8 @@ function tiers.links(list, node)
     intra = { name = intra.name, bandwidth = math.min(intra.send, intra.receive), latency = intra.latency,
       send_bandwidth = intra.send_bandwidth, curves = intra.curves, source = intra.source },
     inter = inter and { name = inter.name, bandwidth_per_gpu = math.min(inter.send, inter.receive),
-      bandwidth_per_node = inter.unit_bandwidth, latency = inter.latency, send_bandwidth = inter.send_bandwidth,
+      bandwidth_per_node = math.min(inter.unit_send, inter.unit_receive), latency = inter.latency,
+      send_bandwidth = inter.send_bandwidth,
       send_bandwidth_per_node = inter.unit_send_bandwidth, hierarchical = inter.hierarchical,
       source = inter.source } or nil,
   }

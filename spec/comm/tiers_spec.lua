@@ -1,0 +1,286 @@
+--- Clusters of more than two tiers: what is refused, and times by hand formulas.
+local cluster_module = require "ett.profile.cluster"
+local collectives = require "ett.profile.network.collectives"
+local estimate = require "ett.step.estimate"
+local find = require "ett.base.find"
+local model_module = require "ett.model"
+local random_plans = require "random_plans"
+local step_core = require "ett.step"
+
+local base, big = 8.4e-6, 1e11 -- seconds of starting a collective; bytes beside which latencies vanish
+
+local function message(fn, ...)
+  local ok, why = pcall(fn, ...)
+  assert.is_false(ok)
+  return tostring(why)
+end
+
+local function pods(changes, more)
+  local tiers = {
+    { name = "node", size = 8, bandwidth = 400e9, latency = 1e-6, source = "spec" },
+    { name = "leaf", size = 32, bandwidth = 50e9, latency = 1e-5, source = "spec" },
+    { name = "spine", bandwidth = 50e9, oversubscription = 2, latency = 2e-5, source = "spec" },
+  }
+  for k, fields in pairs(changes or {}) do
+    for name, value in pairs(fields) do tiers[k][name] = value end
+  end
+  local c = { name = "pods", summary = "three tiers", source = "spec", device = "h100_sxm", tiers = tiers }
+  for name, value in pairs(more or {}) do c[name] = value end
+  return cluster_module.get(c)
+end
+
+--- Where a group of a layout lies on a cluster.
+local function place(cluster, group, layout)
+  local c = cluster_module.placement(cluster)
+  c.rank_order = require("ett.plan.ranks").code(layout.order or "tp-cp-ep-dp-pp")
+  for _, name in ipairs { "tp", "cp", "ep", "dp", "pp" } do c[name] = layout[name] or 1 end
+  c.etp = layout.etp or c.tp
+  return step_core.place(c, group)
+end
+
+local function seconds(cluster, kind, bytes, group, layout)
+  return collectives.time(cluster, kind, bytes, place(cluster, group, layout)).seconds
+end
+
+local function near(wanted, got) assert.near(wanted, got, 2e-3 * wanted) end
+
+describe("a cluster of tiers", function()
+  it("of the two of `links` has the same digits", function()
+    local pick = random_plans.generator(3)
+    for _ = 1, 300 do
+      local size, node, card = pick { 2, 4, 8 }, pick { 2e11, 4e11 }, pick { 1e10, 5e10 }
+      local unit, up, flag = card * pick { 1, 2, size }, pick { nil, 3e10, 4e9 }, pick { true, false }
+      local short = { name = "s", gpus_per_node = size, links = { intra = { bandwidth = node },
+        inter = { bandwidth_per_gpu = card, bandwidth_per_node = unit, send_bandwidth = up, hierarchical = flag } } }
+      local long = cluster_module.get { name = "s", summary = "x", source = "x", device = "h100_sxm", tiers = {
+        { name = "node", size = size, bandwidth = node, source = "x" },
+        { name = "network", bandwidth = card, unit_bandwidth = unit, send_bandwidth = up, hierarchical = flag,
+          source = "x" } } }
+      local kind, bytes = pick(require("ett.comm").kinds()), pick { 1e3, 1e6, 1e9 }
+      local topology = { nodes = pick { 1, 2, 5, 16 }, gpus_per_node = pick { 1, size, size // 2 } }
+      assert.equal(collectives.time(short, kind, bytes, topology).seconds,
+        collectives.time(long, kind, bytes, topology).seconds, kind)
+    end
+  end)
+
+  it("gives a group its share of what leaves a leaf", function()
+    local c = pods(nil, { collectives = { all_reduce = "ring" } })
+    -- 32 rings of one rank a leaf: 32 cards of 50 GB/s leave it, oversubscribed twice.
+    near(big * 2 * 3 / 4 / (32 * 50e9 / 2 / 32), seconds(c, "all_reduce", big, "data", { tp = 32, dp = 4 }))
+    -- Eight rings of 16 nodes, four a leaf: each leaves its leaf once, where its share is 100 GB/s. Its card has 50.
+    near(big * 2 * 15 / 16 / 50e9, seconds(c, "all_reduce", big, "data", { tp = 8, dp = 16 }))
+    -- Inside one leaf: each ring has a card.
+    near(big * 2 * 3 / 4 / 50e9, seconds(c, "all_reduce", big, "data", { tp = 8, dp = 4 }))
+    -- One ring over whole nodes: 8 cards a node, 16 of a leaf's 32.
+    near(big * 2 * 127 / 128 / 400e9, seconds(c, "all_reduce", big, "data", { dp = 128 }))
+    -- All-to-all: what leaves the leaf, 96 of 128 peers, through 800 GB/s for 32 ranks.
+    near(big * 96 / 128 / (800e9 / 32), seconds(c, "all_to_all", big, "ep", { dp = 128, ep = 128, etp = 1 }))
+  end)
+
+  it("shares a card between the groups that use it at once", function()
+    for rails, share in pairs { [1] = 1 / 8, [2] = 1 / 4, [4] = 1 / 2, [8] = 1, [16] = 2 } do
+      local c = pods({ [2] = { rails = rails, bandwidth = 50e9 }, [3] = { bandwidth = 1e12, oversubscription = 1 } })
+      near(big * 2 * 3 / 4 / (share * 50e9), seconds(c, "all_reduce", big, "data", { tp = 8, dp = 4 }))
+    end
+    -- Sends: the last two ranks of a node leave it, both by its second card.
+    local c = pods({ [2] = { rails = 2 } })
+    near(big / 25e9, seconds(c, "send_recv", big, "pp", { tp = 2, pp = 8 }))
+    near(big / 50e9, seconds(c, "send_recv", big, "pp", { tp = 1, pp = 16 }))
+    near(big / 12.5e9, seconds(c, "send_recv", big, "pp", { tp = 8, pp = 4 }))
+  end)
+
+  it("follows the order of ranks", function()
+    local c = pods(nil, { collectives = { all_reduce = "ring" } })
+    -- Replicas inside a node, tensor ranks across: the other way round.
+    near(big * 2 * 7 / 8 / 400e9,
+      seconds(c, "all_reduce", big, "data", { tp = 4, dp = 8, order = "dp-tp-cp-ep-pp" }))
+    near(big * 2 * 3 / 4 / 50e9, seconds(c, "all_reduce", big, "tp", { tp = 4, dp = 8, order = "dp-tp-cp-ep-pp" }))
+    -- Stages inside a node: sends do not leave it.
+    near(big / 400e9, seconds(c, "send_recv", big, "pp", { pp = 8, dp = 8, order = "pp-tp-cp-ep-dp" }))
+  end)
+
+  it("counts the steps of each tier", function()
+    local c = pods(nil, { collectives = { all_gather = "ring", all_reduce = "hierarchical" } })
+    -- 64 ranks on 8 nodes of 2 leaves: a round has 2 hops between leaves, 6 between nodes of a leaf, the rest inside.
+    local round = base + (63 - 8) * 1e-6 + 6 * 1e-5 + 2 * 2e-5
+    assert.near(round, seconds(c, "all_gather", 1e-3, "data", { dp = 64 }), 1e-12)
+    -- Tier by tier: 7 steps in a node, 3 in a leaf, 1 above, and back.
+    assert.near(base + 2 * (7 * 1e-6 + 3 * 1e-5 + 2e-5), seconds(c, "all_reduce", 1e-3, "data", { dp = 64 }), 1e-12)
+    local bytes = 8e9
+    assert.near(base + 2 * (7e-6 + bytes * 7 / 8 / 400e9 + 3e-5 + bytes / 8 * 3 / 4 / 50e9
+      + 2e-5 + bytes / 32 / 2 / 25e9), seconds(c, "all_reduce", bytes, "data", { dp = 64 }), 1e-9)
+  end)
+
+  it("keeps nodes in their leaves when a plan has smaller nodes", function()
+    local c = pods()
+    c.gpus_per_node = 4
+    assert.equal(2, place(c, "data", { dp = 32 }).tiers[2].units) -- leaves of four nodes are 16 devices now
+  end)
+
+  it("ends where its last tier does", function()
+    local c = pods({ [3] = { size = 64 } })
+    local model = random_plans.llama(8)
+    assert.matches("the plan needs 128 devices, pods has 64", message(estimate.new, { model = model, cluster = c,
+      plan = { seq = 1024, dp = 128, micro_batches = 1 } }), 1, true)
+  end)
+end)
+
+describe("models of communication", function()
+  it("in switches move each buffer once, and the halves by direction", function()
+    local reduces = { reduces = true, bandwidth = { send = 100e9, receive = 300e9 } }
+    local c = pods({ reduces })
+    local function at(kind) return collectives.time(c, kind, big, place(c, "tp", { tp = 8 })) end
+    assert.equal("in_switch", at("all_reduce").model)
+    near(big / 100e9, at("all_reduce").seconds)
+    near(big * 7 / 8 / 100e9, at("reduce_scatter").seconds)
+    assert.equal("in_switch", at("all_gather").model)
+    near(math.max(big / 8 / 100e9, big * 7 / 8 / 300e9), at("all_gather").seconds)
+    -- Nodes whose network does not reduce: the ring and the tree are left.
+    assert.is_true(collectives.time(c, "all_reduce", big, place(c, "data", { dp = 16 })).model ~= "in_switch")
+  end)
+
+  it("regroup an all-to-all by node where messages cost more than bytes", function()
+    local slow = { { message_latency = 1e-6 }, { message_latency = 1e-5 }, { message_latency = 1e-5 } }
+    local function at(bytes, model)
+      local c = pods(slow, { collectives = { all_to_all = model } })
+      return collectives.time(c, "all_to_all", bytes, place(c, "ep", { dp = 32, ep = 32, etp = 1 }))
+    end
+    assert.equal("by_node", at(1e3, { "pairwise", "by_node" }).model)
+    assert.equal("pairwise", at(1e10, { "pairwise", "by_node" }).model)
+    -- 7 messages in the node and 24 out of it, against 7 and 3
+    assert.near(base + 1e-5 + 7e-6 + 24e-5, at(1e-3, "pairwise").seconds, 1e-12)
+    assert.near(base + 1e-6 + 1e-5 + 7e-6 + 3e-5, at(1e-3, "by_node").seconds, 1e-12)
+  end)
+
+  describe("of a user", function()
+    local folder
+
+    local function write(name, body)
+      local file = assert(io.open(("%s/lua/collectives/%s.lua"):format(folder, name), "w"))
+      file:write(body)
+      file:close()
+      find.set_folders { folder } -- found anew
+    end
+    local function own(seconds_body, kinds)
+      write("own", ("return { name = 'own', summary = 's', kinds = %s,\nseconds = function(r) %s end }"):format(
+        kinds or "{ 'all_reduce' }", seconds_body))
+      local c = pods(nil, { collectives = "own" })
+      return collectives.time(c, "all_reduce", 1e6, place(c, "data", { tp = 8, dp = 16 }))
+    end
+
+    before_each(function()
+      folder = os.tmpname()
+      os.remove(folder)
+      assert(os.execute(("mkdir -p %s/lua/collectives"):format(folder)))
+    end)
+    after_each(function()
+      find.set_folders(nil)
+      os.execute("rm -r " .. folder)
+    end)
+
+    it("answer where a cluster names them, with the tiers at hand", function()
+      local answer = own "return r.ranks + r.tiers[2].members + r.tiers[3].below / 1000, 7e9"
+      assert.equal("own", answer.model)
+      assert.near(16 + 1 + 4 / 1000, answer.seconds, 1e-12) -- 16 ranks, one a node, on four leaves
+      assert.equal(7e9, answer.bus_bandwidth)
+      local c = pods(nil, { collectives = { all_reduce = { "ring", "own" } } })
+      assert.equal("ring", collectives.time(c, "all_reduce", 1e6, place(c, "data", { tp = 8, dp = 16 })).model)
+      local e = estimate.new { model = random_plans.llama(8), cluster = pods(nil, { collectives = "own" }),
+        plan = { seq = 1024, dp = 16, tp = 2, micro_batches = 1 } }
+      for _, line in ipairs(e.collectives) do assert.same({ "own" }, line.models, line.name) end
+      assert.matches("all_reduce %(dp%)[^\n]*assumed %(own%)", tostring(e))
+    end)
+
+    it("are refused by file and line for what they return", function()
+      local number = "own.lua:2: collective 'own': seconds must return a number of at least 0, or nil, got "
+      for body, wanted in pairs {
+        ["return 0/0"] = number .. "NaN", ["return -1"] = number .. "-1", ["return 'fast'"] = number .. "'fast'",
+        ["return r.tears[1]"] = "own.lua:2: attempt to index a nil value (field 'tears')",
+        ["return nil"] = "cluster pods: none of the models of all_reduce serves a group of 16 ranks: own",
+        ["x = 1"] = "own.lua:2: assignment to undeclared global 'x'",
+      } do
+        assert.matches(wanted, message(own, body), 1, true)
+      end
+    end)
+
+    it("are refused when they are found but cannot serve", function()
+      assert.matches("own.lua: kinds: unknown collective 'all_reduces'; did you mean 'all_reduce'?",
+        message(own, "return 1", "{ 'all_reduces' }"), 1, true)
+      write("own", "return 3")
+      assert.matches("own.lua: a model of communication must return a table with the function 'seconds', got 3",
+        message(pods, nil, { collectives = "own" }), 1, true)
+      write("own", "return { name = 'other', summary = 's', kinds = { 'all_reduce' }, seconds = print }")
+      assert.matches("own.lua: field 'name' must be 'own' as the file's, got 'other'",
+        message(pods, nil, { collectives = "own" }), 1, true)
+      for given, wanted in pairs {
+        [{ all_reduce = "rings" }] = "all_reduce: unknown collective 'rings'; did you mean 'ring'?",
+        [{ all_reduce = "send" }] = "collectives: the model 'send' does not serve all_reduce, only send_recv",
+        [{ allreduced = "ring" }] = "collectives: unknown collective 'allreduced'",
+        [{ all_reduce = {} }] = "collectives: all_reduce must name a model or a list of them, got a table",
+      } do
+        assert.matches(wanted, message(pods, nil, { collectives = given }), 1, true)
+      end
+    end)
+  end)
+end)
+
+describe("tiers that are wrong", function()
+  it("are refused by tier and field", function()
+    for wanted, changes in pairs {
+      ["cluster: tiers[2]: size must be a multiple of the tier inside, 8 devices, got 12"] = { [2] = { size = 12 } },
+      ["cluster: tiers[2]: size must be a multiple of the tier inside, 8 devices, got 8"] = { [2] = { size = 8 } },
+      ["cluster: tiers[1]: field 'bandwidth' must be a positive number, got -1"] = { { bandwidth = -1 } },
+      ["cluster: tiers[1]: bandwidth: missing field 'receive' (a positive number)"] =
+        { { bandwidth = { send = 1e9 } } },
+      ["cluster: tiers[2]: unknown field 'rail'; did you mean 'rails'?"] = { [2] = { rail = 2 } },
+      ["cluster: tiers[2]: rails = 3 do not divide the 8 devices of a unit inside"] = { [2] = { rails = 3 } },
+      ["cluster: tiers[3]: field 'oversubscription' must be at least 1, got 0.5"] =
+        { [3] = { oversubscription = 0.5 } },
+      ["cluster: tiers[3]: two tiers are named 'leaf'"] = { [3] = { name = "leaf" } },
+      ["cluster: tiers[1]: curves[9]: the key must be at most gpus_per_node = 8"] = { { curves = { [9] = { 1, 2 } } } },
+      ["cluster: tiers[1]: curves: unknown cluster 'dgx_h10'"] = { { curves = "dgx_h10" } },
+      ["cluster: tiers[1]: curves: cluster 'vista' states no curves of its own"] = { { curves = "vista" } },
+    } do
+      assert.matches(wanted, message(pods, changes), 1, true)
+    end
+  end)
+
+  it("are refused as a list", function()
+    local function refused(changes)
+      local c = { name = "x", summary = "x", source = "x", device = "h100_sxm" }
+      for name, value in pairs(changes) do c[name] = value end
+      return message(cluster_module.get, c)
+    end
+    local node = { name = "node", size = 8, bandwidth = 1e11, source = "x" }
+    assert.matches("cluster: missing field 'links' (a table), or 'tiers' in its place", refused {}, 1, true)
+    assert.matches("cluster: give either 'links' or 'tiers'", refused { tiers = { node }, links = {} }, 1, true)
+    assert.matches("cluster: tiers: must be a list of 1 to 8 tiers, got 0", refused { tiers = {} }, 1, true)
+    assert.matches("tiers: must be a list of 1 to 8 tiers: a list has no place for 'spine'",
+      refused { tiers = { spine = node } }, 1, true)
+    assert.matches("cluster: tiers[1]: missing field 'size' (only the last tier joins all)",
+      refused { tiers = { { name = "node", bandwidth = 1e11, source = "x" }, node } }, 1, true)
+    assert.matches("cluster: gpus_per_node = 4 is the size of none of the tiers",
+      refused { tiers = { node }, gpus_per_node = 4 }, 1, true)
+    assert.matches("cluster: tiers[1]: missing field 'bandwidth' (a positive number)",
+      refused { tiers = { { name = "node", size = 8, source = "x" } } }, 1, true)
+  end)
+
+  it("and orders and maps that are wrong are refused by the plan", function()
+    local model = model_module.new("mixtral", { layers = 8, hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816,
+      vocab = 32000, experts = 8, top_k = 2 })
+    for wanted, p in pairs {
+      ["field 'rank_order': cp, ep are missing; an order names every axis, like tp-cp-ep-dp-pp"] =
+        { rank_order = "tp-dp-pp" },
+      ["field 'rank_order': unknown axis 'tb'; did you mean 'tp'?"] = { rank_order = "tb-cp-ep-dp-pp" },
+      ["field 'rank_order': 'tp' is named twice"] = { rank_order = "tp-tp-ep-dp-pp" },
+      ["'rank_map[2]' must be a device from 0 to 3, got 4"] = { dp = 4, rank_map = { 0, 4, 1, 2 } },
+      ["field 'rank_map' puts two ranks on device 1, rank 2 is one"] = { dp = 4, rank_map = { 0, 1, 1, 2 } },
+      ["rank_map must place pp * tp * cp * dp = 8 ranks, got 4"] = { dp = 8, rank_map = { 0, 1, 2, 3 } },
+      ["tp-cp-ep-pp-dp puts neighbouring stages 1 ranks apart in dense layers and 2 in experts; put pp last"] =
+        { pp = 2, dp = 4, ep = 2, rank_order = "tp-cp-ep-pp-dp" },
+    } do
+      p.seq, p.micro_batches = 1024, 4
+      assert.matches(wanted, message(estimate.new, { model = model, cluster = pods(), plan = p }), 1, true)
+    end
+  end)
+end)
