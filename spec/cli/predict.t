@@ -128,3 +128,19 @@ t5 (t5.json) with encoder_seq=512 (60.5... M parameters) on 1 x H100-SXM-80GB (d
 $ echo '{"model_type":"t5","d_model":512,"num_layers":6,"num_heads":8,"vocab_size":32128}' > t5.json; ett predict --model t5.json --cluster h100 encoder_sec=512 seq=128 micro_batches=4
 ett: predict: unknown field 'encoder_sec'; did you mean 'encoder_seq'?
 ?2
+
+# The step as a trace that `ett trace` reads, and as a page. Both make their folder.
+
+$ ett predict --model llama3-8b --cluster h100 seq=8192 pp=2 micro_batches=4 layers=4 --chrome-trace new/run/ --html new/page.html --quiet > seconds && ls new new/run && ett trace new/run iter_time --quiet | grep -c avg_iter_time_ms
+new:
+page.html
+run
+
+new/run:
+step.json
+workload_card.yaml
+1
+
+$ ett predict --model llama3-8b --cluster h100 seq=8192 micro_batches=4 layers=4 --chrome-trace /dev/null/x.json
+ett: cannot ...
+?1
