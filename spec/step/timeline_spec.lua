@@ -23,6 +23,9 @@ local plans = {
   { "selective recompute", dense, { pp = 2, micro_batches = 3, recompute = "selective" } },
   { "sequence parallel, overlapped", dense,
     { tp = 4, pp = 2, micro_batches = 2, sequence_parallel = true, overlap_tensor = true } },
+  { "split backward", dense, { pp = 4, micro_batches = 8, schedule = "zb_h1" } },
+  { "V-shaped", dense, { pp = 2, vp = 2, micro_batches = 8, schedule = "zb_v" } },
+  { "two-way", dense, { pp = 4, dp = 2, micro_batches = 8, schedule = "chimera" } },
   { "experts", moe, { pp = 2, dp = 8, ep = 8, micro_batches = 3 } },
 }
 
@@ -131,8 +134,8 @@ describe("the Chrome trace of a step", function()
       end
       assert.is_true(calls >= 10 * 2 * 6 * 2)
       -- The rest needs a host, other hardware, serving, or ranks of one group.
-      assert.same({ "launch_stats", "sm", "straggler_lag", "token_to_expert_assignment", "tpot", "tpu_device_time",
-        "ttft" }, absent)
+      assert.same({ "launch_stats", "operator_table", "sm", "straggler_lag", "token_to_expert_assignment", "tpot",
+        "tpu_device_time", "ttft" }, absent)
     end)
   end)
 

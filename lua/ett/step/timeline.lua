@@ -56,13 +56,18 @@ local function add_forward(parts, items, share)
   end
 end
 
-local function add_backward(parts, items, rest)
-  for i = #items, 1, -1 do add(parts, items[i][1], "backward", items[i][2], 1) end
+local function of_weights(o) return (o.dense_parameters or 0) + (o.expert_parameters or 0) > 0 end
+
+--- The backward pass of a layer; of a split one the input gradients only: half of an operator with weights.
+local function add_backward(parts, items, rest, whole)
+  for i = #items, 1, -1 do
+    local o = items[i][1]
+    add(parts, o, "backward", items[i][2], (whole or not of_weights(o)) and 1 or 0.5)
+  end
   for _, item in ipairs(rest) do add(parts, item[1], "backward", item[2], 1) end
 end
 
 local function once() return 1 end
-local function of_weights(o) return (o.dense_parameters or 0) + (o.expert_parameters or 0) > 0 end
 
 --- The layers of every slice of the model, first to last: { { kind, repeated } }.
 local function layers_of_slices(e)
@@ -88,7 +93,7 @@ local function layers_of_slices(e)
   return slices
 end
 
---- The parts of one unit of a slice, laid one after the other from 0.
+--- The parts of one unit of a slice. kind: F, B, W, or "input": a backward of input gradients only.
 local function parts_of(e, layers, kind)
   local parts, operations = { seconds = 0.0 }, e.lowered.operations
   local again = recomputed[e.plan.recompute]
@@ -101,22 +106,22 @@ local function parts_of(e, layers, kind)
       add_forward(parts, rest, once)
     elseif kind == "W" then
       for _, item in ipairs(items) do
-        if of_weights(item[1]) then add(parts, item[1], "backward", item[2], 1) end
+        if of_weights(item[1]) then add(parts, item[1], "backward", item[2], 0.5) end
       end
     else
       if layers[i].place == "middle" then add_forward(parts, items, again) end
-      add_backward(parts, items, rest)
+      add_backward(parts, items, rest, kind == "B")
     end
   end
   return parts
 end
 
---- Lays parts over `seconds` from `from` on: shrunk where that is shorter (a part of a split backward, a pair), with a
---- rest where it is longer (gathered weights under ZeRO-3).
-local function lay(parts, from, seconds, kind, rest)
-  local scale = (parts.seconds > seconds or kind == "W") and parts.seconds > 0 and seconds / parts.seconds or 1
+--- Lays parts over `seconds` from `from` on: shrunk where that is shorter (hidden in a pair), with a rest where it is
+--- longer (gathered weights under ZeRO-3).
+local function lay(parts, from, seconds, rest)
+  local scale = parts.seconds > seconds and seconds / parts.seconds or 1
   local at, laid = from, {}
-  if kind ~= "W" and seconds > parts.seconds * (1 + 1e-9) + 1e-12 then
+  if seconds > parts.seconds * (1 + 1e-9) + 1e-12 then
     at = from + seconds - parts.seconds
     laid[1] = { name = rest, resource = "wait", start = from, seconds = at - from, times = 1, hidden = 0.0 }
   end
@@ -205,11 +210,11 @@ end
 
 --- The parts of a unit; `share` is its place in the time of a pair: { from, to }, from 0 to 1.
 local function parts_in(state, unit, slice, share)
-  local key = ("%s %s %.9g %.9g %.9g"):format(unit.kind, state.names[slice], unit.seconds, share[1], share[2])
+  local key = ("%s %s %.9g %.9g %.9g"):format(unit.work, state.names[slice], unit.seconds, share[1], share[2])
   if not state.laid[key] then
-    local plain = unit.kind .. " " .. state.names[slice]
-    state.plain[plain] = state.plain[plain] or parts_of(state.e, state.layers[slice], unit.kind)
-    state.laid[key] = lay(state.plain[plain], unit.seconds * share[1], unit.seconds * (share[2] - share[1]), unit.kind,
+    local plain = unit.work .. " " .. state.names[slice]
+    state.plain[plain] = state.plain[plain] or parts_of(state.e, state.layers[slice], unit.work)
+    state.laid[key] = lay(state.plain[plain], unit.seconds * share[1], unit.seconds * (share[2] - share[1]),
       state.e.plan.zero == 3 and "gathers of weights" or "waits")
   end
   return state.laid[key]
@@ -217,8 +222,8 @@ end
 
 --- The seconds of a unit by itself.
 local function alone(state, unit, slice)
-  local plain = unit.kind .. " " .. state.names[slice]
-  state.plain[plain] = state.plain[plain] or parts_of(state.e, state.layers[slice], unit.kind)
+  local plain = unit.work .. " " .. state.names[slice]
+  state.plain[plain] = state.plain[plain] or parts_of(state.e, state.layers[slice], unit.work)
   return state.plain[plain].seconds
 end
 
@@ -249,8 +254,11 @@ function timeline.of(e)
   local leaves, stages = leaving(e, state.slices), {}
   for number, units in ipairs(e.units) do
     local stage = { number = number, units = {}, messages = {} }
+    local split = false
+    for _, u in ipairs(units) do split = split or u[1] == "W" end
     for i, u in ipairs(units) do
-      stage.units[i] = { kind = u[1] == "BW" and "B" or u[1], micro_batch = u[2], chunk = u[3],
+      local kind = u[1] == "BW" and "B" or u[1]
+      stage.units[i] = { kind = kind, work = split and u[1] == "B" and "input" or kind, micro_batch = u[2], chunk = u[3],
         start = u.start_seconds, seconds = u.seconds }
     end
     add_parts(state, stage)

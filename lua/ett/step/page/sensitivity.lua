@@ -63,8 +63,12 @@ local function changes(p)
       try(("interleaved, vp %d"):format(vp), { schedule = "interleaved", vp = vp, split = false })
     end
   end
+  local known = schedules.memo()
   for _, name in ipairs(schedules.names()) do
-    if name ~= p.schedule and name ~= "interleaved" then try("schedule " .. name, { schedule = name, vp = 1 }) end
+    if name ~= p.schedule and name ~= "interleaved" and p.pp > 1 then
+      local properties = known:properties(name)
+      try("schedule " .. name, { schedule = name, vp = properties.exact_chunks and properties.chunks or 1 })
+    end
   end
   for _, field in ipairs(fields.list) do
     local name, kind = field[1], field[2]
