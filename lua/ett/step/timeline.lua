@@ -258,8 +258,8 @@ function timeline.of(e)
     for _, u in ipairs(units) do split = split or u[1] == "W" end
     for i, u in ipairs(units) do
       local kind = u[1] == "BW" and "B" or u[1]
-      stage.units[i] = { kind = kind, work = split and u[1] == "B" and "input" or kind, micro_batch = u[2], chunk = u[3],
-        start = u.start_seconds, seconds = u.seconds }
+      stage.units[i] = { kind = kind, work = split and u[1] == "B" and "input" or kind, micro_batch = u[2],
+        chunk = u[3], start = u.start_seconds, seconds = u.seconds }
     end
     add_parts(state, stage)
     add_sends(stage, e, leaves)
