@@ -86,7 +86,7 @@ describe("the command line", function()
   for words, case in pairs {
     [""] = false,
     ["predct"] = { "unknown command 'predct'; did you mean 'predict'?; `ett --help` lists them", 2 },
-    ["predict"] = { "^predict: needs %-%-config", 2 },
+    ["predict"] = { "^predict: needs %-%-model", 2 },
     ["predict --modl x"] = { "predict: unknown option '--modl'; did you mean '--model'?", 2 },
     ["predict --model"] = { "predict: option '--model' requires an argument", 2 },
     ["predict --model lama"] = { "unknown model 'lama'; did you mean 'llama'?", 1 },

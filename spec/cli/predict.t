@@ -1,6 +1,6 @@
 # What `ett predict` and `ett sweep` say; figures are the business of specs.
 $ ett predict
-ett: predict: needs --config FILE.yml, or --model NAME or config.json; `ett predict --help` says more
+ett: predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args FILE; `ett predict --help` says more
 ?2
 
 $ ett predict --composition best
@@ -129,18 +129,27 @@ $ echo '{"model_type":"t5","d_model":512,"num_layers":6,"num_heads":8,"vocab_siz
 ett: predict: unknown field 'encoder_sec'; did you mean 'encoder_seq'?
 ?2
 
-# The step as a trace that `ett trace` reads, and as a page. Both make their folder.
+# Flags of Megatron-LM in, a plan out.
 
-$ ett predict --model llama3-8b --cluster h100 seq=8192 pp=2 micro_batches=4 layers=4 --chrome-trace new/run/ --html new/page.html --quiet > seconds && ls new new/run && ett trace new/run iter_time --quiet | grep -c avg_iter_time_ms
-new:
-page.html
-run
+$ echo '--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000 --bf16 --frob 1 --lr 1' > flags.txt; ett predict --megatron-args flags.txt dp=2 global_batch=16 | grep -E '^(flags|pp|note)'
+flags.txt (... M parameters) on 2 x H100-SXM-80GB (dgx_h100)
+pp 1, tp 1, dp 2, micro-batch 1 x 8, sequence 1024, bf16, 1f1b
+note: flags that ett does not know, left out: --frob
+note: 1 flags have no effect on the step
 
-new/run:
-step.json
-workload_card.yaml
-1
+$ ett predict --megatron-args flags.txt --model llama
+ett: predict: give --megatron-args or --model, not both
+?2
 
-$ ett predict --model llama3-8b --cluster h100 seq=8192 micro_batches=4 layers=4 --chrome-trace /dev/null/x.json
-ett: cannot ...
+$ ett predict --megatron-args nowhere.sh
+ett: nowhere.sh: cannot read 'nowhere.sh': no such file or directory
 ?1
+
+$ ett predict --model llama3-8b --cluster h100 seq=8192 tp=8 micro_batches=4 --export megatron | grep -E 'layers|tensor|devices'
+--num-layers 32
+--tensor-model-parallel-size 8
+# 8 devices
+
+$ ett predict --model llama3-8b --cluster h100 seq=8192 tp=8 micro_batches=4 --export megatorn
+ett: predict: option '--export' must be one of deepspeed, megatron, torchtitan, got 'megatorn'; did you mean 'megatron'?
+?2

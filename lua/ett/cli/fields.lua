@@ -8,13 +8,14 @@ local fields = {}
 
 --- Rules of the hyper-parameters that words may set.
 local function hyper_fields(source)
+  if type(source) == "table" then return source end
   return source and model_module.fields(source) or {}
 end
 
 --- Sorts texts by name: those of the plan, those of the model.
 ---@param command string for messages
 ---@param texts table<string, string>
----@param source string? name of an architecture or preset, or a Hugging Face config.json
+---@param source string|table? name of an architecture or preset, a Hugging Face config.json, or rules
 ---@return table<string, string> plan, table<string, string> hyper
 function fields.sort(command, texts, source)
   local plan_rules, hyper_rules = require("ett.plan").schema, hyper_fields(source)

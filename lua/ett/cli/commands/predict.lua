@@ -36,7 +36,15 @@ local function reference(opts, given)
   return 0
 end
 
+--- The model and plan of Megatron-LM's flags, with the words laid over them.
+local function of_flags(opts, given)
+  local plan, hyper = fields.sort("predict", given, require("ett.model.hyper").fields)
+  local run = require("ett.import.megatron").read(opts.megatron_args, fields.values(plan), fields.values(hyper))
+  return { model = run.model, plan = run.plan, cluster = opts.cluster or "dgx_h100" }
+end
+
 local function subject(opts, given)
+  if opts.megatron_args then return of_flags(opts, given) end
   if opts.config then
     local module = require "ett.import.estimate_train_time"
     local config = module.check(module.read(opts.config), opts.config)
@@ -47,11 +55,22 @@ local function subject(opts, given)
   end
   if not opts.model then
     error_module.raise("usage",
-      "predict: needs --config FILE.yml, or --model NAME or config.json; `ett predict --help` says more")
+      "predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args FILE; "
+        .. "`ett predict --help` says more")
   end
   local plan, hyper = fields.sort("predict", given, opts.model)
   return { model = fields.model(opts.model, hyper), plan = fields.values(plan),
     cluster = opts.cluster or "perlmutter" }
+end
+
+--- Prints a plan for a trainer; what its format cannot say goes to the standard error, where it has no comments.
+local function write_plan(format, model, plan)
+  local text, left_out = require("ett.import.export").text(format, model, plan)
+  io.write(text)
+  for _, sentence in ipairs(format == "deepspeed" and left_out or {}) do
+    io.stderr:write(("ett: not stated here: %s\n"):format(sentence))
+  end
+  return 0
 end
 
 return {
@@ -60,18 +79,22 @@ return {
   sandbox = true,
   models = true, -- `--help NAME` describes a model
   summary = "predict one training step",
-  usage = "predict --config FILE.yml | --model NAME|config.json [--cluster NAME|FILE.lua] [NAME=VALUE ...]",
+  usage = "predict --model NAME|config.json | --config FILE.yml | --megatron-args FILE "
+    .. "[--cluster NAME|FILE.lua] [NAME=VALUE ...]",
   description = fields.help,
   options = {
     { "config", "FILE", "a configuration of estimate-train-time (YAML)" },
     { "model", "NAME", "a model or an architecture by name, or a Hugging Face config.json" },
-    { "cluster", "NAME", "a cluster by name or file (default perlmutter, or what --config names)" },
+    { "megatron-args", "FILE", "launch flags of Megatron-LM: a script or a list; or a YAML file of NeMo" },
+    { "cluster", "NAME", "a cluster by name or file (default perlmutter, or what --config names; with --megatron-args "
+      .. "dgx_h100)" },
     { "accept-device", "use the cluster's samples even if they are of another device" },
     { "composition", "NAME", "default, or reference: estimate-train-time's own, quirks included", default = "default" },
     { "timings", "FILE", "recorded model calls (JSON) in place of a profile, for --composition reference" },
     { "tokens", "N", "also say how long a run over N tokens takes, and costs", kind = "positive" },
-    { "chrome-trace", "FILE", "also write the step as a Chrome trace; with FOLDER/ its workload card too" },
-    { "html", "FILE", "also write a self-contained page: pipeline, breakdown, memory, what would help most" },
+    { "chrome-trace", "FILE", "also write the step's pipeline as a Chrome trace" },
+    { "export", "FORMAT", "print the plan for a trainer in place of the estimate", choices =
+      { "deepspeed", "megatron", "torchtitan" } },
     { "require-fit", "exit 1 when the fullest device has too little memory" },
     { "json", "print JSON" },
     { "quiet", "print the step's seconds only" },
@@ -80,9 +103,11 @@ return {
     local given = options.words(words, "predict", "; `ett predict --help` says more")
     if opts.config and opts.model then
       error_module.raise("usage", "predict: give --config or --model %s, not both", opts.model)
+    elseif opts.megatron_args and (opts.config or opts.model) then
+      error_module.raise("usage", "predict: give --megatron-args or --%s, not both", opts.model and "model" or "config")
     end
     if opts.composition == "reference" then
-      for _, name in ipairs { "tokens", "chrome_trace", "html", "require_fit" } do
+      for _, name in ipairs { "tokens", "chrome_trace", "require_fit" } do
         if opts[name] then
           error_module.raise("usage", "predict: --%s goes with --composition default", (name:gsub("_", "-")))
         end
@@ -98,14 +123,14 @@ return {
     end
     local what = subject(opts, given)
     if opts.accept_device then what.cluster = require("ett.profile.cluster").accepting(what.cluster) end
-    what.units = opts.chrome_trace ~= nil or opts.html ~= nil
+    what.units = opts.chrome_trace ~= nil
     what.tokens = opts.tokens
     local new = require("ett.step.estimate").new
     local file = opts.config or require("ett.model").is_file(opts.model) and opts.model
     local e = file and error_module.wrap(file, new, what) or new(what)
-    if opts.chrome_trace then require("ett.step.chrome_trace").write(e, opts.chrome_trace) end
-    if opts.html then require("ett.step.page").write(e, what, opts.html) end
-    e.units, e.lowered, e.demands = nil, nil, nil
+    if opts.chrome_trace then require("ett.report").write_chrome_trace(e, opts.chrome_trace) end
+    e.units = nil
+    if opts.export then return write_plan(opts.export, what.model, e.plan) end
     if opts.json then
       print_json(getmetatable(e).__json(e))
     elseif opts.quiet then

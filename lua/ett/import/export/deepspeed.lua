@@ -1,0 +1,32 @@
+--- DeepSpeed's configuration (JSON) of a plan: batches, precision, ZeRO, clipping, checkpoints.
+local json = require "ett.json"
+
+return function(_, p, leave_out)
+  local config = {
+    train_batch_size = p.global_batch, train_micro_batch_size_per_gpu = p.micro_batch,
+    gradient_accumulation_steps = p.micro_batches, gradient_clipping = p.clip_gradients and 1.0 or 0.0,
+    bf16 = { enabled = p.dtype == "bf16" }, fp16 = { enabled = p.dtype == "fp16" },
+    data_types = { grad_accum_dtype = p.gradient_dtype },
+    zero_optimization = { stage = p.zero, overlap_comm = p.overlap_gradients or p.overlap_parameters,
+      contiguous_gradients = true,
+      reduce_bucket_size = math.floor(p.bucket_bytes / (p.gradient_dtype == "fp32" and 4 or 2)),
+      allgather_bucket_size = math.floor(p.bucket_bytes / 2) },
+  }
+  if p.recompute ~= "none" then
+    config.activation_checkpointing = { partition_activations = false, contiguous_memory_optimization = false }
+  end
+  local degrees = {}
+  for _, name in ipairs { "tp", "pp", "cp", "ep" } do
+    if p[name] > 1 then degrees[#degrees + 1] = ("%s = %d"):format(name, p[name]) end
+  end
+  if #degrees > 0 then
+    leave_out("%s: DeepSpeed takes them from the program that calls it", table.concat(degrees, ", "))
+  end
+  if p.pp > 1 and p.zero > 1 then leave_out("zero = %d with pp = %d: DeepSpeed allows stage 1", p.zero, p.pp) end
+  if p.pp > 1 and p.schedule ~= "1f1b" then leave_out("schedule = '%s': DeepSpeed runs 1f1b", p.schedule) end
+  if p.recompute ~= "none" then
+    leave_out("recompute = '%s': the program chooses the layers that it checkpoints", p.recompute)
+  end
+  if p.dtype ~= "bf16" and p.dtype ~= "fp16" and p.dtype ~= "fp32" then leave_out("dtype = '%s'", p.dtype) end
+  return json.encode(config, { indent = 2 }) .. "\n"
+end

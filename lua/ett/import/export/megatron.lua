@@ -1,0 +1,195 @@
+--- Megatron-LM's launch flags of a model and a plan, one a line; ett.import.megatron reads them back.
+local devices = require("ett.plan").devices
+local fields = require "ett.plan.fields"
+
+--- Appends "--name value", or "--name" for true; nothing for nil and false.
+local function adder(lines)
+  return function(name, value)
+    if value == nil or value == false then return end
+    if type(value) == "number" then value = math.tointeger(value) or value end
+    lines[#lines + 1] = value == true and "--" .. name or ("--%s %s"):format(name, tostring(value))
+  end
+end
+
+local function attention(h, add)
+  if h.kv_lora_rank then
+    add("multi-latent-attention", true)
+    add("q-lora-rank", h.q_lora_rank)
+    add("kv-lora-rank", h.kv_lora_rank)
+    add("qk-head-dim", h.qk_nope_head_dim)
+    add("qk-pos-emb-head-dim", h.qk_rope_head_dim)
+    add("v-head-dim", h.v_head_dim)
+  else
+    if h.kv_heads ~= h.heads then
+      add("group-query-attention", true)
+      add("num-query-groups", h.kv_heads)
+    end
+    if h.head_dim * h.heads ~= h.hidden then add("kv-channels", h.head_dim) end
+    add("qk-layernorm", h.qk_norm)
+  end
+  if (h.attention or "flash") ~= "flash" then add("attention-backend", "unfused") end
+  if h.window then
+    add("window-size", ("(%d,0)"):format(h.window))
+    add("window-attn-skip-freq", h.window_every)
+  end
+end
+
+local function experts(h, add)
+  if not h.experts then return end
+  add("num-experts", h.experts)
+  add("moe-router-topk", h.top_k)
+  add("moe-ffn-hidden-size", h.moe_ffn)
+  add("moe-shared-expert-intermediate-size", h.shared_ffn or (h.shared_experts or 0) > 0
+    and h.shared_experts * (h.moe_ffn or h.ffn) or nil)
+  add("moe-router-num-groups", h.expert_groups)
+  add("moe-router-group-topk", h.expert_groups and (h.top_groups or h.expert_groups))
+  add("moe-grouped-gemm", true)
+  local first, every = h.first_dense_layers or 0, h.moe_every or 1
+  if first > 0 or every > 1 then
+    local list = {}
+    for i = 1, h.layers do list[i] = i > first and (i - first - 1) % every == every - 1 and 1 or 0 end
+    add("moe-layer-freq", "[" .. table.concat(list, ",") .. "]")
+  end
+end
+
+local positions = { rope = "rope", learned = "learned_absolute", none = "none" }
+
+local function model_flags(h, add, leave_out)
+  local ffn = h.ffn or 4 * h.hidden
+  add("num-layers", h.layers)
+  add("hidden-size", h.hidden)
+  add("ffn-hidden-size", ffn)
+  add("num-attention-heads", h.heads)
+  attention(h, add)
+  experts(h, add)
+  local position = positions[h.position or "rope"]
+  if not position then leave_out("position = '%s': Megatron-LM has no flag for it", h.position) end
+  add("position-embedding-type", position or "none")
+  add("max-position-embeddings", h.max_positions)
+  if (h.rotary_fraction or 1) < 1 then add("rotary-percent", h.rotary_fraction) end
+  add("normalization", h.norm == "rms_norm" and "RMSNorm" or "LayerNorm")
+  add(h.activation == "geglu" and "quick-geglu" or "swiglu", h.gated_mlp)
+  add("disable-bias-linear", not h.bias)
+  add("add-qkv-bias", not h.bias and h.qkv_bias)
+  add("untie-embeddings-and-output-weights", not h.tied_embeddings)
+  add("vocab-size", h.vocab)
+  add("make-vocab-size-divisible-by", h.vocab_multiple)
+  add("hidden-dropout", h.dropout and 0.1 or 0.0)
+  add("attention-dropout", h.dropout and 0.1 or 0.0)
+  if (h.mtp_layers or 0) > 0 then add("mtp-num-layers", h.mtp_layers) end
+  for _, name in ipairs { "parallel_block", "post_norms", "embedding_norm", "qk_norm_whole", "attention_chunk",
+    "attention_sinks", "attention_gate", "index_heads", "layer_types", "mixer", "encoder_function_list",
+    "head_bias" } do
+    if h[name] then leave_out("%s: ett writes no flag for it", name) end
+  end
+  if (h.attention_bias ~= nil and h.attention_bias or h.bias or false) ~= (h.bias or false)
+    or (h.mlp_bias ~= nil and h.mlp_bias or h.bias or false) ~= (h.bias or false) then
+    leave_out "biases of attention or MLP alone: Megatron-LM has one flag for all linears"
+  end
+end
+
+local precisions = { fp8 = { "hybrid", "tensorwise" }, fp8_block = { "hybrid", "blockwise" },
+  mxfp8 = { "hybrid", "mxfp8" } }
+
+local function precision(p, add, leave_out)
+  local fp8 = precisions[p.dtype]
+  add(p.dtype == "fp16" and "fp16" or "bf16", p.dtype ~= "fp32")
+  if fp8 then
+    add("fp8-format", fp8[1])
+    add("fp8-recipe", fp8[2])
+  elseif p.dtype == "nvfp4" then
+    add("fp4-format", "e2m1")
+  elseif p.dtype ~= "bf16" and p.dtype ~= "fp16" and p.dtype ~= "fp32" then
+    leave_out("dtype = '%s': bf16 is written", p.dtype)
+  end
+  if p.dtype == "fp16" then
+    add("accumulate-allreduce-grads-in-fp32", p.gradient_dtype == "fp32")
+  else
+    add("grad-reduce-in-bf16", p.gradient_dtype == "bf16")
+  end
+  local gradient = p.gradient_dtype == "fp32" and 4 or 2
+  if p.overlap_gradients then add("ddp-bucket-size", math.max(1, p.bucket_bytes // gradient)) end
+  if p.optimizer_bytes == 8 then
+    add("use-precision-aware-optimizer", true)
+    add("exp-avg-dtype", "bf16")
+    add("exp-avg-sq-dtype", "bf16")
+  elseif p.optimizer_bytes ~= 12 and not (p.dtype == "fp32" and p.optimizer_bytes == 8) then
+    leave_out("optimizer_bytes = %g: Adam's 12 bytes are written", p.optimizer_bytes)
+  end
+end
+
+local function pipeline(p, layers, add, leave_out)
+  if p.schedule == "interleaved" then
+    add("num-virtual-stages-per-pipeline-rank", p.vp)
+    add("no-overlap-p2p-communication", not p.overlap_sends)
+    add("microbatch-group-size-per-virtual-pipeline-stage", p.interleave_group)
+  elseif p.schedule ~= "1f1b" and p.pp > 1 then
+    leave_out("schedule = '%s': Megatron-LM has no flag for it", p.schedule)
+  end
+  if not p.split or p.pp == 1 then return end
+  local even = true
+  for _, n in ipairs(p.split) do even = even and n * p.pp * p.vp == layers end
+  if even then return end
+  local each = p.split[2]
+  for i = 2, #p.split - 1 do
+    if p.split[i] ~= each or p.vp > 1 then
+      leave_out "split: only the first and the last stage may differ"
+      return
+    end
+  end
+  add("decoder-first-pipeline-num-layers", p.split[1])
+  add("decoder-last-pipeline-num-layers", p.split[#p.split])
+end
+
+local sharding = { [0] = "no_shard", "optim", "optim_grads", "optim_grads_params" }
+local context = { ring = "p2p", ulysses = "a2a", all_gather = "all_gather" }
+
+local function plan_flags(p, layers, add, leave_out)
+  add("tensor-model-parallel-size", p.tp)
+  add("pipeline-model-parallel-size", p.pp)
+  add("context-parallel-size", p.cp)
+  if p.cp > 1 then add("cp-comm-type", context[p.cp_method]) end
+  add("expert-model-parallel-size", p.ep)
+  add("expert-tensor-parallel-size", p.etp)
+  add("sequence-parallel", p.sequence_parallel)
+  add("seq-length", p.seq)
+  add("micro-batch-size", p.micro_batch)
+  add("global-batch-size", p.global_batch)
+  pipeline(p, layers, add, leave_out)
+  if p.recompute == "half" then leave_out "recompute = 'half': full recomputation is written" end
+  add("recompute-granularity", p.recompute ~= "none" and (p.recompute == "selective" and "selective" or "full"))
+  if p.recompute == "full" or p.recompute == "half" then
+    add("recompute-method", "uniform")
+    add("recompute-num-layers", 1)
+  end
+  if p.zero == 1 then add("use-distributed-optimizer", true) end
+  if p.zero > 1 then
+    add("use-megatron-fsdp", true)
+    add("data-parallel-sharding-strategy", sharding[p.zero])
+  end
+  add("overlap-grad-reduce", p.overlap_gradients)
+  add("overlap-param-gather", p.overlap_parameters)
+  add("tp-comm-overlap", p.overlap_tensor)
+  add("moe-shared-expert-overlap", p.overlap_all_to_all == "shared_experts")
+  add("overlap-moe-expert-parallel-comm", p.overlap_all_to_all == "batch")
+  add("moe-enable-deepep", p.deduplicate_tokens)
+  add("no-gradient-accumulation-fusion", p.accumulate_gradients)
+  if not p.clip_gradients then add("clip-grad", "0.0") end
+  precision(p, add, leave_out)
+  if p.overlap_sends and p.schedule ~= "interleaved" then
+    leave_out "overlap_sends: Megatron-LM overlaps sends of the interleaved schedule only"
+  end
+  if p.rank_order ~= fields.schema.rank_order.default or p.rank_map then leave_out "rank_order, rank_map" end
+  if p.scatter_sends or p.serial_sends or p.gradient_all_reduce then
+    leave_out "scatter_sends, serial_sends, gradient_all_reduce: they are not Megatron-LM's"
+  end
+end
+
+return function(model, p, leave_out)
+  local lines, h = {}, model.hyper
+  local add = adder(lines)
+  model_flags(h, add, leave_out)
+  plan_flags(p, h.layers, add, leave_out)
+  lines[#lines + 1] = ("# %d devices"):format(devices(p))
+  return lines
+end

@@ -1,0 +1,103 @@
+--- Flags of Megatron-LM (megatron/training/arguments.py) and torchrun, sorted by what ett does with them.
+local flags = {}
+
+local function set(text, value)
+  local list = {}
+  for name in text:gmatch "%S+" do list[name] = value == nil and true or value end
+  return list
+end
+
+--- Flags with a value that ett reads.
+flags.values = set [[
+  num-layers hidden-size ffn-hidden-size num-attention-heads kv-channels num-query-groups max-position-embeddings
+  seq-length position-embedding-type rotary-percent normalization vocab-size padded-vocab-size
+  make-vocab-size-divisible-by tokenizer-type attention-dropout hidden-dropout window-size window-attn-skip-freq
+  attention-backend num-experts moe-ffn-hidden-size moe-router-topk moe-shared-expert-intermediate-size moe-layer-freq
+  moe-router-num-groups moe-router-group-topk moe-token-dispatcher-type moe-flex-dispatcher-backend q-lora-rank
+  kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim mtp-num-layers hybrid-override-pattern mamba-state-dim
+  mamba-head-dim mamba-num-groups mamba-num-heads tensor-model-parallel-size pipeline-model-parallel-size
+  context-parallel-size expert-model-parallel-size expert-tensor-parallel-size num-layers-per-virtual-pipeline-stage
+  num-virtual-stages-per-pipeline-rank micro-batch-size global-batch-size recompute-granularity recompute-method
+  recompute-num-layers recompute-modules data-parallel-sharding-strategy fp8-format fp8-recipe fp4-format
+  ddp-bucket-size cp-comm-type optimizer main-params-dtype exp-avg-dtype exp-avg-sq-dtype clip-grad
+  decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers nproc-per-node nnodes world-size
+  microbatch-group-size-per-virtual-pipeline-stage]]
+
+--- Switches that ett reads.
+flags.switches = set [[
+  group-query-attention use-rotary-position-embeddings swiglu squared-relu quick-geglu disable-bias-linear add-qkv-bias
+  qk-layernorm untie-embeddings-and-output-weights multi-latent-attention moe-enable-deepep moe-shared-expert-overlap
+  overlap-moe-expert-parallel-comm sequence-parallel recompute-activations use-distributed-optimizer
+  overlap-grad-reduce overlap-param-gather use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 bf16 fp16
+  accumulate-allreduce-grads-in-fp32 grad-reduce-in-bf16 no-gradient-accumulation-fusion tp-comm-overlap
+  no-overlap-p2p-communication overlap-p2p-communication use-precision-aware-optimizer is-hybrid-model
+  account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split]]
+
+--- Flags that change the step in a way that ett does not model: the estimate names them.
+flags.unmodelled = set [[
+  pipeline-model-parallel-layout pipeline-model-parallel-split-rank rampup-batch-size optimizer-cpu-offload
+  optimizer-offload-fraction cpu-offloading-num-layers moe-expert-capacity-factor moe-token-drop-policy
+  moe-pad-expert-input-to-capacity moe-input-jitter-eps enable-cuda-graph external-cuda-graph cuda-graph-impl
+  cuda-graph-scope delay-wgrad-compute defer-embedding-wgrad-compute wgrad-deferral-limit
+  num-distributed-optimizer-instances
+  fp8-param-gather fp4-param-gather first-last-layers-bf16 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16
+  hierarchical-context-parallel-sizes hybrid-attention-ratio hybrid-mlp-ratio experimental-attention-variant
+  linear-attention-freq apply-residual-connection-post-layernorm fp32-residual-connection
+  distribute-saved-activations use-sharp high-priority-stream-groups moe-latent-size heterogeneous-layers-config-path
+  encoder-num-layers decoder-num-layers encoder-seq-length decoder-seq-length use-gated-attention
+  attention-output-gate softmax-type moe-permute-padding overlap-param-gather-with-optimizer-step
+  align-grad-reduce no-align-grad-reduce no-scatter-gather-tensors-in-pipeline reuse-grad-buf-for-mxfp8-param-ag
+  nccl-ub use-nccl-ub fsdp-double-buffer init-model-with-meta-device offload-modules
+  fine-grained-activation-offloading moe-router-pre-softmax-capacity hierarchical-all-to-all]]
+
+--- Flags without effect on the time and memory of a step, by name and by beginning.
+flags.without_effect = set [[
+  use-mcore-models use-legacy-models transformer-impl use-flash-attn apply-layernorm-1p norm-epsilon
+  no-position-embedding no-masked-softmax-fusion no-bias-swiglu-fusion no-bias-gelu-fusion no-bias-dropout-fusion
+  no-rope-fusion no-persist-layer-norm attention-softmax-in-fp32 cross-entropy-loss-fusion
+  cross-entropy-fusion-impl calculate-per-token-loss openai-gelu onnx-safe seed mock-data split vocab-file merge-file
+  distributed-backend distributed-timeout-minutes manual-gc manual-gc-interval no-check-for-nan-in-loss-and-grad
+  check-for-nan-in-loss-and-grad check-for-spiky-loss moe-grouped-gemm moe-use-legacy-grouped-gemm moe-permute-fusion
+  moe-router-fusion moe-aux-loss-coeff moe-z-loss-coeff moe-router-load-balancing-type moe-router-dtype
+  moe-router-score-function moe-router-enable-expert-bias moe-router-bias-update-rate moe-router-topk-scaling-factor
+  moe-router-pre-softmax moe-router-force-load-balancing moe-per-layer-logging moe-extended-tp mtp-loss-scaling-factor
+  rotary-base rotary-scaling-factor rotary-interleaved rotary-seq-len-interpolation-factor use-rope-scaling
+  rope-scaling-factor mscale mscale-all-dim original-max-position-embeddings beta-fast beta-slow no-rope-freq
+  weight-decay start-weight-decay end-weight-decay weight-decay-incr-style sgd-momentum loss-scale
+  initial-loss-scale min-loss-scale loss-scale-window hysteresis exit-duration-in-mins exit-interval
+  exit-signal-handler empty-unused-memory-level num-workers dataloader-type reset-position-ids reset-attention-mask
+  eod-mask-loss no-create-attention-mask-in-dataloader create-attention-mask-in-dataloader no-mmap-bin-files
+  tiktoken-pattern tiktoken-num-special-tokens decoupled-lr decoupled-min-lr node-rank master-addr master-port
+  max-restarts local-rank rank profile use-pytorch-profiler profile-ranks memory-snapshot-path
+  record-memory-history nvtx-ranges export-force-local-attention use-cpu-initialization perform-initialization
+  use-tp-pp-dp-mapping async-save async-strategy use-dist-ckpt auto-detect-ckpt-format override-opt_param-scheduler
+  override-opt-param-scheduler use-checkpoint-args use-checkpoint-opt-param-scheduler finetune non-persistent-ckpt-type
+  non-persistent-save-interval inference-batch-times-seqlen-threshold max-tokens-to-oom deterministic-mode
+  kv-lora-scaling test-mode skip-train timing-log-level timing-log-option barrier-with-L1-time log-throughput
+  disable-straggler-on-startup straggler-minmax-count te-rng-tracker inference-rng-tracker make-reproducible
+  embedding-init-method-std layernorm-zero-centered-gamma qk-clip bias-dropout-fusion clone-scatter-output-in-embedding
+  disable-bf16-reduced-precision-matmul enable-experimental enable-one-logger one-logger-async one-logger-project
+  one-logger-run-name app-tag-run-name app-tag-run-version enable-ft-package run-workload-inspector-server
+  legacy-tokenizer trust-remote-code no-data-sharding no-load-optim no-load-rng no-save-optim no-save-rng
+  no-initialization
+  use-mp-args-from-checkpoint-args use-persistent-ckpt-worker fp8-margin fp8-interval fp8-amax-history-len
+  fp8-amax-compute-algo no-fp8-wgrad sft chat-template spec]]
+
+local beginnings = { "lr-", "min-lr", "adam-", "log-", "save", "load", "wandb-", "tensorboard", "eval-", "data-path",
+  "data-cache", "data-args", "data-split", "data-parallel-random-init", "tokenizer-", "rerun-", "ckpt-", "dist-ckpt",
+  "pretrained-checkpoint", "train-", "test-data", "valid-data", "init-method-", "rdzv", "profile-", "muon-", "retro-",
+  "no-log-", "no-one-logger", "straggler-", "inference-", "override-", "no-check-", "start-", "end-", "exit-" }
+
+--- What ett does with a flag: "value", "switch", "unmodelled", "without effect", or nil: it is unknown.
+function flags.kind(name)
+  if flags.values[name] then return "value" end
+  if flags.switches[name] then return "switch" end
+  if flags.unmodelled[name] then return "unmodelled" end
+  if flags.without_effect[name] or name == "lr" then return "without effect" end
+  for _, beginning in ipairs(beginnings) do
+    if name:sub(1, #beginning) == beginning then return "without effect" end
+  end
+  return nil
+end
+
+return flags

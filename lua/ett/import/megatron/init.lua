@@ -1,0 +1,238 @@
+--- Launch flags of Megatron-LM, or a YAML file of NeMo, as a model and a plan.
+--
+--   local run = require("ett.import.megatron").read("train.sh", { dp = 16 })
+--   ett.estimate { model = run.model, plan = run.plan, cluster = "dgx_h100" }
+--
+-- Defaults are Megatron-LM's own (megatron/training/arguments.py). Flags that ett does not know, and those that change
+-- the step but are not modelled, are named in run.model.notes; those without effect on the step are counted there.
+local error_module = require "ett.base.error"
+local flags = require "ett.import.megatron.flags"
+local model_module = require "ett.model"
+local nemo = require "ett.import.megatron.nemo"
+local plan_of = require "ett.import.megatron.plan_of"
+local schema = require "ett.base.schema"
+local script = require "ett.import.megatron.script"
+
+local megatron = {}
+
+--- Reads of the flags: text, number or integer of a flag, with a fault that names flag and text.
+local Arguments = {}
+Arguments.__index = Arguments
+
+function Arguments:has(name) return self.given[name] ~= nil end
+
+function Arguments:text(name, default)
+  local values = self.given[name]
+  if not values then return default end
+  local value = values[1]
+  if value == nil then error_module.raise("format", "--%s: needs a value", name) end
+  if value:find("$", 1, true) then
+    error_module.raise("format", "--%s: the value '%s' is not set in the file; write it there", name, value)
+  end
+  return value
+end
+
+function Arguments:number(name, default)
+  local text = self:text(name)
+  if text == nil then return default end
+  local value = tonumber((text:gsub("_", "")))
+  if not value then error_module.raise("format", "--%s: must be a number, got '%s'", name, text) end
+  return math.tointeger(value) or value
+end
+
+--- The text among the known ones.
+function Arguments:choice(name, default, known)
+  local text = self:text(name, default)
+  if text ~= nil and known[text] == nil then
+    error_module.raise("format", "--%s: unknown value '%s'%s; known are %s", name, text,
+      error_module.suggestion(text, schema.keys(known)), table.concat(schema.keys(known), ", "))
+  end
+  return known[text]
+end
+
+function Arguments:note(...) self.notes[#self.notes + 1] = (...):format(select(2, ...)) end
+
+--- Sorts the flags: those that are read by name, and notes about the others.
+local function arguments_of(list)
+  local args = setmetatable({ given = {}, notes = {} }, Arguments)
+  local unknown, unmodelled, without, seen = {}, {}, 0, {}
+  for _, flag in ipairs(list) do
+    local kind = flags.kind(flag.name)
+    if kind == "value" or kind == "switch" then
+      args.given[flag.name] = flag.values
+    elseif kind == "without effect" then
+      without = without + 1
+    elseif not seen[flag.name] then
+      table.insert(kind and unmodelled or unknown, "--" .. flag.name)
+      seen[flag.name] = true
+    end
+  end
+  if #unknown > 0 then args:note("flags that ett does not know, left out: %s", table.concat(unknown, ", ")) end
+  if #unmodelled > 0 then
+    args:note("flags that change the step and are not modelled: %s", table.concat(unmodelled, ", "))
+  end
+  if without > 0 then args:note("%d flags have no effect on the step", without) end
+  return args
+end
+
+local tokenizer_vocab = { GPT2BPETokenizer = 50257, Llama2Tokenizer = 32000, BertWordPieceLowerCase = 30522 }
+
+--- --moe-layer-freq: N, or a list such as ([0]*3+[1]*58). Sets first_dense_layers and moe_every.
+local function set_expert_layers(hyper, args)
+  local text = args:text "moe-layer-freq"
+  if not text then return end
+  local every = math.tointeger(tonumber(text))
+  local list = {}
+  if every then
+    for i = 0, hyper.layers - 1 do list[i + 1] = i % every == 0 and 1 or 0 end
+  else
+    for digits, times in text:gmatch "%[([%d,%s]*)%]%s*%*?%s*(%d*)" do
+      for _ = 1, math.min(tonumber(times) or 1, 1 << 16) do
+        for digit in digits:gmatch "%d+" do list[#list + 1] = tonumber(digit) end
+      end
+    end
+    if #list ~= hyper.layers then
+      error_module.raise("format", "--moe-layer-freq: must say 0 or 1 for each of %d layers, got '%s'", hyper.layers,
+        text)
+    end
+  end
+  local first = 0
+  while list[first + 1] == 0 do first = first + 1 end
+  local period = 1
+  while list[first + 1 + period] == 0 do period = period + 1 end
+  -- ett places the layer with experts last in each group.
+  hyper.first_dense_layers, hyper.moe_every = math.max(0, first - (period - 1)), period
+  for i, one in ipairs(list) do
+    local own = i > hyper.first_dense_layers and (i - hyper.first_dense_layers - 1) % period == period - 1
+    if own ~= (one == 1) then
+      args:note("--moe-layer-freq: experts are taken in the last layer of each group of %d", period)
+      break
+    end
+  end
+end
+
+local function set_experts(hyper, args)
+  hyper.experts = args:number "num-experts"
+  if not hyper.experts then return end
+  hyper.top_k, hyper.moe_ffn = args:number("moe-router-topk", 2), args:number("moe-ffn-hidden-size", hyper.ffn)
+  hyper.shared_ffn = args:number "moe-shared-expert-intermediate-size"
+  hyper.expert_groups, hyper.top_groups = args:number "moe-router-num-groups", args:number "moe-router-group-topk"
+  set_expert_layers(hyper, args)
+end
+
+local letters = { M = "mamba2", ["-"] = "mlp", ["*"] = "full_attention", E = "moe" }
+
+local function set_hybrid(hyper, args)
+  local pattern = args:text "hybrid-override-pattern"
+  if not pattern then return false end
+  hyper.layer_types = {}
+  for letter in pattern:gmatch "[^|]" do
+    local kind = letters[letter]
+    if not kind then
+      error_module.raise("format", "--hybrid-override-pattern: unknown letter '%s'; known are *, -, E, M", letter)
+    end
+    table.insert(hyper.layer_types, kind)
+  end
+  hyper.ssm_state, hyper.ssm_head_dim = args:number("mamba-state-dim", 128), args:number("mamba-head-dim", 64)
+  hyper.ssm_groups = args:number("mamba-num-groups", 8)
+  hyper.ssm_heads = args:number("mamba-num-heads", 2 * hyper.hidden // hyper.ssm_head_dim)
+  hyper.ssm_inner = hyper.ssm_heads * hyper.ssm_head_dim
+  return true
+end
+
+local function set_attention(hyper, args)
+  if args:has "group-query-attention" then hyper.kv_heads = args:number("num-query-groups", 1) end
+  hyper.head_dim = args:number "kv-channels"
+  hyper.qkv_bias = args:has "add-qkv-bias" or nil
+  hyper.qk_norm = args:has "qk-layernorm" or nil
+  hyper.attention = args:choice("attention-backend", "auto", { auto = "flash", flash = "flash", fused = "flash",
+    unfused = "fused_softmax", ["local"] = "fused_softmax" })
+  if args:has "multi-latent-attention" then
+    hyper.q_lora_rank, hyper.kv_lora_rank = args:number "q-lora-rank", args:number("kv-lora-rank", 32)
+    hyper.qk_nope_head_dim = args:number("qk-head-dim", 128)
+    hyper.qk_rope_head_dim = args:number("qk-pos-emb-head-dim", 64)
+    hyper.v_head_dim = args:number("v-head-dim", 128)
+    hyper.qk_norm, hyper.head_dim, hyper.kv_heads = nil, nil, nil -- its norms are those of the compressed
+  end
+  local window = args:text "window-size"
+  if window then
+    hyper.window = tonumber(table.concat(args.given["window-size"], " "):match "%d+")
+    hyper.window_every = args:number "window-attn-skip-freq"
+  end
+end
+
+--- Hyper-parameters of the flags, and the architecture that takes them.
+local function hyper_of(args)
+  local missing = {}
+  for _, name in ipairs { "num-layers", "hidden-size", "num-attention-heads" } do
+    if not args:has(name) and not (name == "num-layers" and args:has "hybrid-override-pattern") then
+      missing[#missing + 1] = "--" .. name
+    end
+  end
+  if #missing > 0 then error_module.raise("format", "missing %s", table.concat(missing, ", ")) end
+  local hyper = { hidden = args:number "hidden-size", heads = args:number "num-attention-heads" }
+  hyper.layers = args:number("num-layers", #(args:text("hybrid-override-pattern", "")))
+  hyper.gated_mlp = args:has "swiglu" or args:has "quick-geglu"
+  local usual = args:has "swiglu" and 4 * hyper.hidden * 2 // 3 // 64 * 64 or 4 * hyper.hidden
+  hyper.ffn = args:number("ffn-hidden-size", usual)
+  hyper.norm = args:choice("normalization", "LayerNorm", { LayerNorm = "layer_norm", RMSNorm = "rms_norm" })
+  hyper.bias = not args:has "disable-bias-linear"
+  hyper.tied_embeddings = not args:has "untie-embeddings-and-output-weights"
+  local usual_position = args:has "use-rotary-position-embeddings" and "rope" or "learned_absolute"
+  hyper.position = args:choice("position-embedding-type", usual_position, { learned_absolute = "learned", rope = "rope",
+    mrope = "rope", yarn = "rope", relative = "none", none = "none" })
+  hyper.max_positions = hyper.position == "learned" and args:number "max-position-embeddings" or nil
+  local turned = args:number "rotary-percent"
+  hyper.rotary_fraction = turned and turned < 1 and turned or nil
+  hyper.vocab = args:number "padded-vocab-size" or args:number "vocab-size"
+    or tokenizer_vocab[args:text "tokenizer-type"]
+  hyper.vocab_multiple = args:number "make-vocab-size-divisible-by"
+  hyper.dropout = args:number("hidden-dropout", 0.1) > 0 or nil
+  hyper.mtp_layers = args:number "mtp-num-layers"
+  set_attention(hyper, args)
+  set_experts(hyper, args)
+  return hyper, set_hybrid(hyper, args) and "hybrid" or hyper.experts and "mixtral" or "gpt"
+end
+
+local function read_flags(path)
+  local text, err = require("ett.io").read(path)
+  if not text then error(error_module.from(err), 0) end
+  if path:match "%.ya?ml$" then return nemo.flags(path) end
+  local list = script.flags(text)
+  if #list == 0 then error_module.raise("format", "holds no flag that begins with --") end
+  return list
+end
+
+local function overlaid(own, given)
+  local all = {}
+  for _, source in ipairs { own, given or {} } do
+    for name, value in pairs(source) do all[name] = value end
+  end
+  return all
+end
+
+local function read(path, plan, hyper)
+  local args = arguments_of(read_flags(path))
+  local own, architecture = hyper_of(args)
+  own = overlaid(own, hyper)
+  if own.vocab == nil then
+    error_module.raise("format", "states no --vocab-size (its tokenizer knows it); give vocab=N")
+  end
+  local built = model_module.new(architecture, own)
+  built.name = path:match "([^/]+)$"
+  local notes = args.notes
+  built.notes = table.move(built.notes, 1, #built.notes, #notes + 1, notes)
+  return { model = built, architecture = architecture, plan = plan_of(args, own, plan or {}) }
+end
+
+--- The model and the plan of a launch script, a file of flags, or a YAML file of NeMo.
+---@param path string
+---@param plan table? fields of the plan that are laid over the file's
+---@param hyper table? hyper-parameters that are laid over the file's
+---@return table { model =, architecture = name, plan = }
+function megatron.read(path, plan, hyper)
+  schema.argument(path, "string", "ett.megatron.read", "path")
+  return error_module.wrap(path, read, path, plan, hyper)
+end
+
+return megatron

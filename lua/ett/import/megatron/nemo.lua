@@ -1,0 +1,137 @@
+--- YAML files of NeMo and Megatron-Bridge as Megatron-LM's flags. Sections do not matter: a key is known by its own
+--- name, which is mostly the flag's.
+local error_module = require "ett.base.error"
+local null = require("ett.yaml").null
+
+local nemo = {}
+
+-- NeMo's key -> Megatron-LM's flag, where they differ by more than "_" and "-".
+local renamed = { encoder_seq_length = "seq-length", num_moe_experts = "num-experts", activations_checkpoint_granularity
+  = "recompute-granularity", activations_checkpoint_method = "recompute-method", activations_checkpoint_num_layers =
+  "recompute-num-layers", virtual_pipeline_model_parallel_size = "num-virtual-stages-per-pipeline-rank", devices =
+  "nproc-per-node", num_nodes = "nnodes", gradient_clip_val = "clip-grad", rotary_percentage = "rotary-percent",
+  ub_tp_comm_overlap = "tp-comm-overlap", num_gpus_per_node = "nproc-per-node", overlap_grad_sync =
+  "overlap-grad-reduce", overlap_param_sync = "overlap-param-gather", moe_router_topk = "moe-router-topk",
+  qk_layernorm = "qk-layernorm", window_size = "window-size", clip_grad = "clip-grad" }
+
+-- Keys of NeMo without effect on the step, and of sections that are no part of it.
+local ignored = {}
+for name in ([[name restore_from_path max_epochs max_steps val_check_interval check_val_every_n_epoch log_every_n_steps
+  limit_val_batches limit_test_batches limit_train_batches accumulate_grad_batches benchmark enable_checkpointing logger
+  replace_sampler_ddp use_distributed_sampler accelerator explicit_log_dir exp_dir project create_wandb_logger
+  wandb_logger_kwargs mcore_gpt megatron_amp_O2 use_cpu_initialization init_method_std layernorm_epsilon
+  apply_query_key_layer_scaling use_scaled_init_method pre_process post_process persist_layer_norm headscale
+  transformer_block_type openai_gelu normalize_attention_scores native_amp_init_scale native_amp_growth_interval
+  hysteresis fp32_residual_connection fp16_lm_cross_entropy seed resume_from_checkpoint apex_transformer_log_level
+  gradient_as_bucket_view sync_batch_comm fp8_margin fp8_interval fp8_amax_history_len fp8_amax_compute_algo
+  fp8_wgrad use_emha reduce_amax ub_tp_comm_overlap_cfg use_flash_attention transformer_engine masked_softmax_fusion
+  bias_activation_fusion bias_dropout_add_fusion get_attention_mask_from_fusion apply_rope_fusion
+  grad_div_ar_fusion nsys_profile start_step end_step ranks gen_shape lr weight_decay betas warmup_steps constant_steps
+  min_lr sched eps library type model merge_file vocab_file delimiter sentencepiece_legacy data_prefix index_mapping_dir
+  data_impl splits_string skip_warmup num_workers dataloader_type reset_position_ids reset_attention_mask eod_mask_loss
+  validation_drop_last no_seqlen_plus_one_input_tokens pad_samples_to_global_batch_size shuffle_documents
+  micro_batch_size_split mmap bin_files seq_len_interpolation_factor rotary_base attention_type
+  attention_softmax_in_fp32 barrier_with_L1_time deterministic_mode inspect_generated enable_megatron_timers
+  megatron_timer_kwargs bucket_cap_mb contiguous_grad_bucket num_sanity_val_steps resume_if_exists
+  resume_ignore_no_checkpoint create_checkpoint_callback checkpoint_callback_params log_step_timing step_timing_kwargs
+  rampup_batch_size_increment fold_padding_mask nccl_communicator_config_path num_layers_in_first_stage
+  target_class onnx_safe data_type variable_seq_lengths do_layer_norm_weight_decay batch_p2p_comm ffn_dropout
+  enable_model_summary rope_scaling]]):gmatch "%S+" do ignored[name] = true end
+
+local skipped_sections = { exp_manager = true, hydra = true, data = true, tokenizer = true, nsys_profile = true,
+  megatron_timer_kwargs = true, sched = true, gen_shape = true, logger = true, checkpoint = true }
+
+--- Leaves of a configuration: { key =, value = }, sorted by path.
+local function leaves(config, into)
+  local keys = {}
+  for key in pairs(config) do keys[#keys + 1] = tostring(key) end
+  table.sort(keys)
+  for _, key in ipairs(keys) do
+    local value = config[key]
+    if type(value) == "table" and value[1] == nil then
+      if not skipped_sections[key] then leaves(value, into) end
+    else
+      into[#into + 1] = { key = key, value = value }
+    end
+  end
+  return into
+end
+
+--- What a key means as flags: a list of { name, text or nil }; nil where it is a plain flag.
+local special = {
+  precision = function(value)
+    local text = tostring(value)
+    if text:match "bf16" then return { { "bf16" } } end
+    return text:match "16" and { { "fp16" } } or {}
+  end,
+  params_dtype = function() return {} end,
+  fp8 = function(value)
+    if value == false then return {} end
+    return { { "fp8-format", type(value) == "string" and value or "hybrid" } }
+  end,
+  fp8_hybrid = function() return {} end, fp8_e4m3 = function() return {} end,
+  activation = function(value)
+    local known = { swiglu = "swiglu", ["fast-swiglu"] = "swiglu", geglu = "quick-geglu",
+      ["fast-geglu"] = "quick-geglu", ["squared-relu"] = "squared-relu" }
+    return known[value] and { { known[value] } } or {}
+  end,
+  normalization = function(value)
+    local rms = tostring(value):lower():match "rms"
+    return { { "normalization", rms and "RMSNorm" or "LayerNorm" } }
+  end,
+  bias = function(value) return value == false and { { "disable-bias-linear" } } or {} end,
+  add_bias_linear = function(value) return value == false and { { "disable-bias-linear" } } or {} end,
+  num_query_groups = function(value)
+    return { { "group-query-attention" }, { "num-query-groups", tostring(value) } }
+  end,
+  share_embeddings_and_output_weights = function(value)
+    return value == false and { { "untie-embeddings-and-output-weights" } } or {}
+  end,
+  gradient_accumulation_fusion = function(value)
+    return value == false and { { "no-gradient-accumulation-fusion" } } or {}
+  end,
+  overlap_p2p_comm = function(value) return value == false and { { "no-overlap-p2p-communication" } } or {} end,
+  grad_sync_dtype = function(value) return value == "bf16" and { { "grad-reduce-in-bf16" } } or {} end,
+}
+
+--- The value of a reference such as ${model.encoder_seq_length}: that of the key it ends with; else the value itself.
+local function resolved(value, all)
+  local key = type(value) == "string" and value:match "^%$%{[%w_%.]-([%w_]+)%}$"
+  for _, leaf in ipairs(key and all or {}) do
+    if leaf.key == key and not tostring(leaf.value):find("${", 1, true) then return leaf.value end
+  end
+  return value
+end
+
+--- Flags of a NeMo file, as ett.import.megatron.script gives them.
+---@param path string
+function nemo.flags(path)
+  local config, err = require("ett.yaml").read(path)
+  if config == nil then error(error_module.from(err), 0) end
+  if type(config) ~= "table" then error_module.raise("format", "must hold sections of fields") end
+  local list, distributed = {}, false
+  local function add(name, text) list[#list + 1] = { name = name, values = { text } } end
+  local all = leaves(config, {})
+  for _, leaf in ipairs(all) do
+    local key, value = leaf.key, resolved(leaf.value, all)
+    local text = type(value) == "table" and table.concat(value, " ") or tostring(value)
+    local name = renamed[key] or key:gsub("_", "-")
+    if text:find("${", 1, true) then
+      add(name, "$" .. key) -- a reference: a fault if its value is needed
+    elseif key == "name" and (text:match "distributed_fused_adam" or text:match "mcore_distributed") then
+      distributed = true
+    elseif ignored[key] or value == "" or value == null or value == false and not special[key] then
+      add "seed" -- a flag without effect
+    elseif special[key] then
+      for _, pair in ipairs(special[key](value)) do add(pair[1], pair[2]) end
+    elseif value == true then
+      add(name)
+    else
+      add(name, text)
+    end
+  end
+  if distributed then add "use-distributed-optimizer" end
+  return list
+end
+
+return nemo

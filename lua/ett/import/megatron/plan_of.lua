@@ -1,0 +1,155 @@
+--- The plan of Megatron-LM's flags.
+local error_module = require "ett.base.error"
+
+local function set_precision(p, args)
+  p.dtype = args:has "bf16" and "bf16" or args:has "fp16" and "fp16" or "fp32"
+  p.gradient_dtype = (p.dtype == "bf16" and args:has "grad-reduce-in-bf16"
+    or p.dtype == "fp16" and not args:has "accumulate-allreduce-grads-in-fp32") and p.dtype or "fp32"
+  if args:has "fp4-format" then
+    p.dtype = "nvfp4"
+  elseif args:has "fp8-format" then
+    p.dtype = args:choice("fp8-recipe", "delayed", { delayed = "fp8", tensorwise = "fp8", blockwise = "fp8_block",
+      mxfp8 = "mxfp8" })
+  end
+end
+
+--- Bytes of the optimizer's state of one parameter: master weight and moments.
+local function optimizer_bytes(args, dtype)
+  local kind = args:choice("optimizer", "adam", { adam = "adam", sgd = "sgd", muon = "muon", dist_muon = "muon" })
+  local master = dtype == "fp32" and 0 or 4
+  if kind ~= "adam" then return master + 4 end
+  local widths = { fp32 = 4, fp16 = 2, bf16 = 2, fp8 = 1 }
+  local first = args:choice("exp-avg-dtype", "fp32", widths)
+  local second = args:choice("exp-avg-sq-dtype", "fp32", widths)
+  if args:has "use-precision-aware-optimizer" and master > 0 then
+    master = args:choice("main-params-dtype", "fp32", widths)
+  end
+  return master + first + second
+end
+
+local shards = { no_shard = 0, optim = 1, optim_grads = 2, optim_grads_params = 3 }
+
+local function set_sharding(p, args)
+  p.zero = args:has "use-distributed-optimizer" and 1 or 0
+  local fsdp = args:has "use-megatron-fsdp" or args:has "use-custom-fsdp"
+  if fsdp or args:has "data-parallel-sharding-strategy" then
+    p.zero = args:choice("data-parallel-sharding-strategy", fsdp and "optim_grads_params" or "no_shard", shards)
+  end
+  if args:has "use-torch-fsdp2" then p.zero = 3 end
+  p.overlap_gradients, p.overlap_parameters = args:has "overlap-grad-reduce", args:has "overlap-param-gather"
+  if p.zero == 3 then p.overlap_gradients, p.overlap_parameters = true, true end
+  return p.zero == 3
+end
+
+local function set_recompute(p, args)
+  p.recompute = args:has "recompute-activations" and "selective" or "none"
+  p.recompute = args:choice("recompute-granularity", nil, { full = "full", selective = "selective" }) or p.recompute
+  local modules = args.given["recompute-modules"]
+  if p.recompute == "selective" and modules and table.concat(modules, " ") ~= "core_attn" then
+    args:note("--recompute-modules %s is taken as core_attn", table.concat(modules, " "))
+  end
+  local count, method = args:number "recompute-num-layers", args:text "recompute-method"
+  if p.recompute == "full" and count and not (method == "uniform" and count == 1) then
+    args:note("--recompute-method %s --recompute-num-layers %d is taken as recomputing every layer",
+      method or "uniform", count)
+  end
+end
+
+--- Layers of the stages in the order of the model, where the first or the last stage differs.
+local function split_of(p, args, layers)
+  local first, last = args:number "decoder-first-pipeline-num-layers", args:number "decoder-last-pipeline-num-layers"
+  local embedding = args:has "account-for-embedding-in-pipeline-split" and 1 or 0
+  local loss = args:has "account-for-loss-in-pipeline-split" and 1 or 0
+  if not (first or last) and embedding + loss == 0 or p.pp == 1 then return nil end
+  local slices, list = p.pp * p.vp, {}
+  if embedding + loss > 0 then
+    for i = 1, slices do list[i] = (layers + embedding + loss) // slices end
+    list[1], list[slices] = list[1] - embedding, list[slices] - loss
+    return list
+  end
+  local middle = p.pp - (first and 1 or 0) - (last and 1 or 0)
+  local each = middle > 0 and (layers - (first or 0) - (last or 0)) // middle or 0
+  for i = 1, slices do
+    local stage = (i - 1) % p.pp + 1
+    list[i] = (stage == 1 and first or stage == p.pp and last or each) // p.vp
+  end
+  return list
+end
+
+local function set_pipeline(p, args, layers)
+  p.vp, p.schedule = 1, "1f1b"
+  local per_chunk, chunks = args:number "num-layers-per-virtual-pipeline-stage",
+    args:number "num-virtual-stages-per-pipeline-rank"
+  if per_chunk and per_chunk > 0 then chunks = layers // p.pp // per_chunk end
+  if chunks and chunks > 1 and p.pp > 1 then
+    p.vp, p.schedule = chunks, "interleaved"
+    p.overlap_sends = not args:has "no-overlap-p2p-communication"
+    p.interleave_group = args:number "microbatch-group-size-per-virtual-pipeline-stage"
+  end
+  p.split = split_of(p, args, layers)
+end
+
+local function set_overlaps(p, args)
+  p.overlap_tensor = args:has "tp-comm-overlap"
+  p.overlap_all_to_all = args:has "overlap-moe-expert-parallel-comm" and "batch"
+    or args:has "moe-shared-expert-overlap" and "shared_experts" or "none"
+  if p.ep == 1 then p.overlap_all_to_all = "none" end
+  p.deduplicate_tokens = args:has "moe-enable-deepep" or args:text "moe-flex-dispatcher-backend" == "deepep"
+  if args:text "moe-token-dispatcher-type" == "allgather" then
+    args:note "--moe-token-dispatcher-type allgather is taken as alltoall"
+  end
+  if p.cp > 1 then
+    p.cp_method = args:choice("cp-comm-type", "p2p", { p2p = "ring", a2a = "ulysses", all_gather = "all_gather" })
+  end
+end
+
+--- Replicas: given, or from the devices that the file states.
+local function set_replicas(p, args, given)
+  local ranks = p.tp * p.pp * p.cp
+  local world = args:number "world-size"
+  local each, nodes = args:number "nproc-per-node", args:number("nnodes", 1)
+  if not world and each then world = each * nodes end
+  if given.dp then
+    p.dp = given.dp
+  elseif not world then
+    error_module.raise("format", "states no number of devices (--nnodes, --nproc-per-node); give dp=N")
+  elseif world % ranks ~= 0 then
+    error_module.raise("format", "tp * pp * cp = %d must divide its %d devices; give dp=N for another number", ranks,
+      world)
+  else
+    p.dp = world // ranks
+  end
+end
+
+--- The plan, with the given fields laid over it.
+---@param args table of ett.import.megatron
+---@param hyper table
+---@param given table
+return function(args, hyper, given)
+  local p = { tp = args:number("tensor-model-parallel-size", 1), pp = args:number("pipeline-model-parallel-size", 1),
+    cp = args:number("context-parallel-size", 1), ep = args:number("expert-model-parallel-size", 1),
+    etp = args:number "expert-tensor-parallel-size", seq = args:number "seq-length",
+    micro_batch = args:number("micro-batch-size", 1), sequence_parallel = args:has "sequence-parallel" }
+  for _, name in ipairs { "tp", "pp", "cp", "ep", "etp", "micro_batch" } do p[name] = given[name] or p[name] end
+  if p.tp == 1 then p.sequence_parallel = false end
+  if not (p.seq or given.seq) then error_module.raise("format", "missing --seq-length") end
+  set_precision(p, args)
+  set_replicas(p, args, given)
+  p.global_batch = args:number("global-batch-size", p.dp * p.micro_batch)
+  if given.micro_batches then p.global_batch = nil end
+  set_pipeline(p, args, hyper.layers)
+  set_recompute(p, args)
+  local sharded = set_sharding(p, args)
+  set_overlaps(p, args)
+  p.optimizer_bytes = optimizer_bytes(args, p.dtype)
+  p.accumulate_gradients = args:has "no-gradient-accumulation-fusion"
+  p.clip_gradients = args:number("clip-grad", 1.0) > 0
+  local width = p.gradient_dtype == "fp32" and 4 or 2
+  -- Megatron's buckets: 40 million elements, or a million a replica.
+  if p.overlap_gradients then
+    p.bucket_bytes = args:number("ddp-bucket-size", math.max(40000000, 1000000 * p.dp)) * width
+  end
+  p.stack = sharded and "megatron_fsdp" or hyper.experts and "megatron_moe" or "megatron"
+  for name, value in pairs(given) do p[name] = value end
+  return p
+end

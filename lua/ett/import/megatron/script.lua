@@ -1,0 +1,153 @@
+--- Flags of a launch script or of a list of flags, as a shell would pass them.
+--
+--   script.flags "--num-layers 32 --swiglu" --> { { name = "num-layers", values = { "32" } }, { name = "swiglu", … } }
+--
+-- Understood: comments, quotes, continued lines, NAME=VALUE, $NAME, ${NAME:-default}, $((arithmetic)), arrays, and
+-- if-blocks that compare texts. Other conditions are taken as true. Anything else of the shell is left as it stands.
+local script = {}
+
+--- Integer arithmetic of $((…)): digits, + - * / % and parentheses only.
+local function arithmetic(text)
+  if not text:match "^[%d%s%+%-%*/%%%(%)]+$" then return nil end
+  local chunk = load("return " .. text:gsub("/", "//"), "=arithmetic", "t", {})
+  local ok, value = pcall(chunk or error)
+  return ok and math.type(value) == "integer" and tostring(value) or nil
+end
+
+local function expand(text, variables)
+  text = text:gsub("%$%{([%a_][%w_]*):?%-([^{}]*)%}", function(name, default)
+    local value = variables[name]
+    return value and value ~= "" and value or (default:gsub("[\"']", ""))
+  end)
+  text = text:gsub("%$%{([%a_][%w_]*)%}", variables)
+  text = text:gsub("%$([%a_][%w_]*)", variables)
+  return (text:gsub("%$%(%((.-)%)%)", function(inside)
+    return arithmetic((inside:gsub("[%a_][%w_]*", variables)))
+  end))
+end
+
+--- Consumes a quoted text or $(…) that begins at `at`: its inside, its kind and the place behind it.
+local function enclosed(text, at)
+  local first = text:sub(at, at)
+  if first == "'" then
+    local last = text:find("'", at + 1, true) or #text + 1
+    return text:sub(at + 1, last - 1), "single", last + 1
+  elseif first == '"' then
+    local last = at + 1
+    while last <= #text and text:sub(last, last) ~= '"' do
+      last = last + (text:sub(last, last) == "\\" and 2 or 1)
+    end
+    return text:sub(at + 1, last - 1):gsub("\\\n", " "), "double", last + 1
+  end
+  local block = text:match("^%$(%b())", at)
+  return "$" .. (block or "("), "command", at + 1 + #(block or "(")
+end
+
+--- Tokens of a script: { text =, quoted = } for words; "\n", "(" and ")" as they are. Words are not yet expanded;
+--- texts in single quotes have their "$" hidden as "\1".
+local function tokens_of(text)
+  local list, at, word, quoted = {}, 1, nil, false
+  local function finish()
+    if word then list[#list + 1] = { text = word, quoted = quoted } end
+    word, quoted = nil, false
+  end
+  text = text:gsub("\r", ""):gsub("\\\n", " ")
+  while at <= #text do
+    local ch = text:sub(at, at)
+    if ch == "#" and not word then
+      at = (text:find("\n", at, true) or #text + 1) - 1
+    elseif ch == "'" or ch == '"' or text:match("^%$%(", at) then
+      local inside, kind, behind = enclosed(text, at)
+      if kind == "single" then inside = inside:gsub("%$", "\1") end
+      word, quoted, at = (word or "") .. inside, quoted or kind ~= "command", behind - 1
+    elseif ch == "\n" or ch == ";" then
+      finish()
+      list[#list + 1] = "\n"
+    elseif ch:match "%s" then
+      finish()
+    elseif (ch == "(" or ch == ")") and not (word and word:match "^%[" ) then
+      finish()
+      list[#list + 1] = ch
+    elseif ch == "\\" then
+      at = at + 1
+      word = (word or "") .. text:sub(at, at)
+    else
+      word = (word or "") .. ch
+    end
+    at = at + 1
+  end
+  finish()
+  list[#list + 1] = "\n"
+  return list
+end
+
+--- Whether the words of an `if` hold: one comparison of texts; nil if that cannot be said.
+local function holds(words)
+  local text = table.concat(words, " ")
+  local a, sign, b = text:match "^%[+ (%S*) ([=!]=?) (%S*) %]+$"
+  if a and not (a .. b):find("$", 1, true) then return (a == b) == (sign ~= "!=") end
+  return nil
+end
+
+--- The words that take part, expanded, in order; NAME=VALUE goes into `variables`.
+local function words_of(tokens, variables)
+  local words, start, condition, skips = {}, true, nil, {}
+  local function skipped() for _, skip in ipairs(skips) do if skip then return true end end return false end
+  for _, token in ipairs(tokens) do
+    local text = type(token) == "table" and expand(token.text, variables):gsub("\1", "$") or nil
+    if condition then
+      if text == "then" then
+        skips[#skips + 1] = holds(condition) == false
+        condition = nil
+      elseif text then
+        condition[#condition + 1] = text == "" and "''" or text
+      end
+    elseif start and (text == "if" or text == "elif") then
+      if text == "elif" then table.remove(skips) end
+      condition = {}
+    elseif start and text == "else" then
+      skips[#skips] = not skips[#skips]
+    elseif start and text == "fi" then
+      table.remove(skips)
+    elseif not skipped() then
+      local name, value
+      if text and start then name, value = text:match "^([%a_][%w_]*)%+?=(.*)$" end
+      if name and not value:match "%-%-%a" then
+        variables[name] = value
+      elseif name then -- a text of flags: its words count here, its use adds none
+        variables[name] = ""
+        for part in value:gmatch "%S+" do words[#words + 1] = part end
+      elseif text and token.quoted and text:match "^%-%-%S+%s" then
+        for part in text:gmatch "%S+" do words[#words + 1] = part end
+      elseif text and text ~= "" and not text:match "^%$%{?[%a_][%w_]*%[@%]%}?$" then
+        words[#words + 1] = text
+      elseif not text then
+        words[#words + 1] = token == "\n" and "\n" or nil
+      end
+    end
+    start = token == "\n" or text == "export" or text == "then" or text == "else"
+  end
+  return words
+end
+
+--- Every flag in order: { name =, values = { text, … } }.
+---@param text string
+---@return table[]
+function script.flags(text)
+  local flags, current = {}, nil
+  for _, word in ipairs(words_of(tokens_of(text), {})) do
+    local name, value = word:match "^%-%-([%w_%-]+)=(.*)$"
+    name = name or word:match "^%-%-([%a][%w_%-]*)$"
+    if name then
+      current = { name = name:gsub("_", "-"), values = { value } }
+      flags[#flags + 1] = current
+    elseif word == "\n" then
+      if current and #current.values > 0 then current = nil end
+    elseif current then
+      current.values[#current.values + 1] = word:gsub("^['\"]", ""):gsub("['\"]$", "")
+    end
+  end
+  return flags
+end
+
+return script

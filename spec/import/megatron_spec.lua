@@ -1,0 +1,272 @@
+--- Launch flags of Megatron-LM and YAML of NeMo in, plans out: what is read, what is named, and the way back.
+local estimate = require "ett.step.estimate"
+local export = require "ett.import.export"
+local json = require "ett.json"
+local megatron = require "ett.import.megatron"
+local model_module = require "ett.model"
+local random_plans = require "random_plans"
+local script = require "ett.import.megatron.script"
+
+local function read(text, plan, hyper, ending)
+  local path = os.tmpname() .. (ending or "")
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  local ok, answer = pcall(megatron.read, path, plan, hyper)
+  os.remove(path)
+  if not ok then error((tostring(answer):gsub("/tmp/[%w_%.]+", "FILE")), 0) end
+  return answer
+end
+
+local function message(...)
+  local ok, why = pcall(read, ...)
+  assert.is_false(ok)
+  return tostring(why)
+end
+
+local small = "--num-layers 4 --hidden-size 256 --num-attention-heads 4 --vocab-size 1000 --seq-length 128 "
+
+describe("flags of a script", function()
+  local function flags(text)
+    local words = {}
+    for i, flag in ipairs(script.flags(text)) do words[i] = flag.name .. "=" .. table.concat(flag.values, ",") end
+    return table.concat(words, " ")
+  end
+
+  it("are expanded as a shell does", function()
+    local wanted = "num-layers=32 hidden-size=4096 nnodes=4,x.py seq-length=2048 save=$1 split=9,1 bf16= x=$HOME"
+    assert.equal(wanted, flags [=[
+#!/bin/bash
+export LAYERS=32   # a comment
+WIDTH=$((1024*4)); NODES=${SLURM_NNODES:-4}
+ARGS=(
+    --num-layers $LAYERS \
+    --hidden-size "${WIDTH}"
+    # --swiglu
+)
+torchrun --nnodes ${NODES} x.py ${ARGS[@]} --seq_length=$((LAYERS * 64)) --save $1 --split 9 1 --bf16 --x '$HOME']=])
+  end)
+
+  it("may stand in a text, on several lines, and behind conditions", function()
+    assert.equal("num-layers=24 swiglu= fp16= lr=1", flags [[
+GPT_ARGS="
+    --num-layers 24 \
+    --swiglu
+"
+KIND=half
+if [ "$KIND" = "half" ]; then
+  GPT_ARGS+=" --fp16"
+else
+  GPT_ARGS+=" --bf16"
+fi
+if [ "$KIND" == whole ]; then X="--wrong 1"; elif [ "$KIND" != whole ]; then X="--lr 1"; fi
+python pretrain_gpt.py $GPT_ARGS $X]])
+  end)
+end)
+
+describe("Megatron-LM's flags", function()
+  it("have Megatron-LM's defaults", function()
+    local run = read(small .. "--swiglu --nproc-per-node 8 --nnodes 2 --tensor-model-parallel-size 2")
+    local h, p = run.model.hyper, run.plan
+    assert.same({ 4 * 256 * 2 // 3 // 64 * 64, "layer_norm", true, true, "learned", true, 4, true },
+      { h.ffn, h.norm, h.bias, h.tied_embeddings, h.position, h.gated_mlp, h.kv_heads, h.dropout })
+    assert.same({ 2, 1, 8, 1, 8, "fp32", "fp32", 0, false, false, "megatron" }, { p.tp, p.pp, p.dp, p.micro_batch,
+      p.global_batch, p.dtype, p.gradient_dtype, p.zero, p.sequence_parallel, p.accumulate_gradients, p.stack })
+  end)
+
+  it("make a mixture with latent attention and a pipeline of chunks", function()
+    local run = read([[--num-layers 8 --hidden-size 1024 --ffn-hidden-size 4096 --num-attention-heads 16
+      --seq-length 4096 --vocab-size 129280 --swiglu --disable-bias-linear --normalization RMSNorm --bf16
+      --position-embedding-type rope --untie-embeddings-and-output-weights --hidden-dropout 0 --attention-dropout 0
+      --multi-latent-attention --q-lora-rank 512 --kv-lora-rank 256 --qk-head-dim 64 --qk-pos-emb-head-dim 32
+      --v-head-dim 64 --num-experts 16 --moe-router-topk 4 --moe-ffn-hidden-size 512
+      --moe-shared-expert-intermediate-size 512 --moe-layer-freq ([0]*2+[1]*6) --mtp-num-layers 1
+      --tensor-model-parallel-size 1 --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 1
+      --expert-model-parallel-size 8 --expert-tensor-parallel-size 1 --micro-batch-size 1 --global-batch-size 256
+      --moe-enable-deepep --moe-token-dispatcher-type flex --fp8-format e4m3 --fp8-recipe blockwise
+      --recompute-granularity selective --recompute-modules moe --use-distributed-optimizer
+      --use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16]], { dp = 8 })
+    local h, p = run.model.hyper, run.plan
+    assert.same({ 16, 4, 512, 512, 2, 1, 256, 1 }, { h.experts, h.top_k, h.moe_ffn, h.shared_ffn, h.first_dense_layers,
+      h.moe_every, h.kv_lora_rank, h.mtp_layers })
+    assert.same({ 4, 2, "interleaved", true, 8, "fp8_block", "selective", 1, 8, true, "megatron_moe" }, { p.pp, p.vp,
+      p.schedule, p.overlap_sends, p.ep, p.dtype, p.recompute, p.zero, p.optimizer_bytes, p.deduplicate_tokens,
+      p.stack })
+    assert.same({ "--recompute-modules moe is taken as core_attn" }, run.model.notes)
+    local e = estimate.new { model = run.model, plan = run.plan, cluster = "dgx_h100" }
+    assert.is_true(e.mfu_percent > 1 and e.mfu_percent < 100)
+  end)
+
+  it("name what is unknown and what is not modelled, and count what has no effect", function()
+    local text = small .. "--lr 1e-4 --frobnicate 3 --rampup-batch-size 1 1 10 --log-interval 1 --tvist"
+    local run = read(text, { dp = 2 })
+    assert.same({ "flags that ett does not know, left out: --frobnicate, --tvist",
+      "flags that change the step and are not modelled: --rampup-batch-size", "2 flags have no effect on the step" },
+      run.model.notes)
+  end)
+
+  it("are refused where a value is missing, wrong or not set", function()
+    for wanted, text in pairs {
+      ["FILE: missing --hidden-size, --num-attention-heads"] = "--num-layers 4",
+      ["FILE: holds no flag that begins with --"] = "num-layers 4",
+      ["FILE: --seq-length: the value '$SEQ' is not set in the file; write it there"] =
+        "--num-layers 4 --hidden-size 256 --num-attention-heads 4 --vocab-size 9 --seq-length $SEQ",
+      ["FILE: --clip-grad: must be a number, got 'one'"] = small .. "--clip-grad one --nproc-per-node 1",
+      ["FILE: --normalization: unknown value 'RMS'; did you mean 'RMSNorm'?; known are LayerNorm, RMSNorm"] =
+        small .. "--normalization RMS",
+      ["FILE: --micro-batch-size: needs a value"] = small .. "--micro-batch-size --bf16",
+      ["FILE: states no number of devices (--nnodes, --nproc-per-node); give dp=N"] = small,
+      ["FILE: tp * pp * cp = 4 must divide its 6 devices; give dp=N for another number"] =
+        small .. "--nproc-per-node 6 --tensor-model-parallel-size 4",
+      ["FILE: states no --vocab-size (its tokenizer knows it); give vocab=N"] =
+        "--num-layers 4 --hidden-size 256 --num-attention-heads 4 --seq-length 128",
+      ["FILE: --moe-layer-freq: must say 0 or 1 for each of 4 layers, got '[1]*3'"] =
+        small .. "--num-experts 2 --moe-layer-freq [1]*3 --nproc-per-node 1",
+    } do
+      assert.equal(wanted, message(text))
+    end
+  end)
+
+  it("of the first and last stage split the layers", function()
+    local flags = small:gsub("layers 4", "layers 61") .. "--pipeline-model-parallel-size 8 "
+    assert.same({ 6, 8, 8, 8, 8, 8, 8, 7 }, read(flags .. "--decoder-first-pipeline-num-layers 6 "
+      .. "--decoder-last-pipeline-num-layers 7", { dp = 1 }).plan.split)
+    assert.same({ 7, 8, 8, 8, 8, 8, 8, 7 }, read(flags:gsub("61", "62") .. "--account-for-embedding-in-pipeline-split "
+      .. "--account-for-loss-in-pipeline-split", { dp = 1 }).plan.split)
+  end)
+end)
+
+describe("a YAML file of NeMo", function()
+  it("is read by its keys, references and activations", function()
+    local run = read([[
+name: mine
+trainer: { devices: 8, num_nodes: 4, precision: bf16, gradient_clip_val: 1.0, max_steps: 100 }
+exp_manager: { exp_dir: null }
+model:
+  micro_batch_size: 2
+  global_batch_size: 128
+  tensor_model_parallel_size: 4
+  pipeline_model_parallel_size: 2
+  virtual_pipeline_model_parallel_size: null
+  sequence_parallel: true
+  encoder_seq_length: 4096
+  max_position_embeddings: ${.encoder_seq_length}
+  seq_length: ${model.encoder_seq_length}
+  num_layers: 32
+  hidden_size: 4096
+  ffn_hidden_size: 11008
+  num_attention_heads: 32
+  num_query_groups: 8
+  hidden_dropout: 0.0
+  attention_dropout: 0.0
+  normalization: rmsnorm
+  activation: fast-swiglu
+  bias: false
+  position_embedding_type: rope
+  share_embeddings_and_output_weights: false
+  activations_checkpoint_granularity: selective
+  gradient_accumulation_fusion: false
+  grad_allreduce_chunk_size_mb: 125
+  data: { seq_length: 2048, num_workers: 2 }
+  optim: { name: mcore_distributed_optim, lr: 2e-4, sched: { name: CosineAnnealing } }
+]], nil, { vocab = 32000 }, ".yaml")
+    local h, p = run.model.hyper, run.plan
+    assert.same({ 32, 11008, 8, "rms_norm", "rope", true, false, false, 32000 }, { h.layers, h.ffn, h.kv_heads, h.norm,
+      h.position, h.gated_mlp, h.bias, h.tied_embeddings, h.vocab })
+    assert.same({ 4, 2, 4, 2, 128, 4096, "bf16", "selective", 1, true, true }, { p.tp, p.pp, p.dp, p.micro_batch,
+      p.global_batch, p.seq, p.dtype, p.recompute, p.zero, p.sequence_parallel, p.accumulate_gradients })
+    assert.equal("flags that ett does not know, left out: --grad-allreduce-chunk-size-mb", run.model.notes[1])
+    local llama = model_module.new("llama", { layers = 32, hidden = 4096, heads = 32, kv_heads = 8, ffn = 11008,
+      vocab = 32000 })
+    local parameters = require("ett.model.architecture").parameters
+    assert.equal(parameters(llama), parameters(run.model))
+  end)
+end)
+
+describe("a plan as Megatron-LM's flags", function()
+  it("gives the same step when it is read back, to the last digit", function()
+    local pick, compared = random_plans.generator(31), 0
+    local names = { "llama3-8b", "llama2-13b", "gpt3-6.7b", "mixtral-8x7b", "qwen3-30b-a3b", "deepseek-v2-lite",
+      "phi-3-medium" }
+    for _ = 1, 60 do
+      local model = model_module.new(pick(names), { layers = 24 })
+      local moe, pp = model.hyper.experts ~= nil, pick { 1, 2, 4 }
+      local zero = pp == 1 and pick { 0, 1, 2, 3 } or pick { 0, 1 }
+      local overlap = zero == 3 or pick { true, false }
+      local plan = { seq = pick { 2048, 4096 }, tp = pick { 1, 2 }, pp = pp, dp = pick { 8, 16 }, ep = moe and 8 or 1,
+        cp = pick { 1, 2 }, cp_method = "ring", micro_batch = pick { 1, 2 }, micro_batches = pick { 8, 16 },
+        dtype = pick { "bf16", "bf16", "fp16", "fp8" }, gradient_dtype = "fp32", zero = zero,
+        recompute = pick { "none", "selective", "full" }, overlap_gradients = overlap, overlap_parameters = overlap,
+        accumulate_gradients = pick { true, false }, stack = zero == 3 and "megatron_fsdp" or moe and "megatron_moe"
+          or "megatron" }
+      if plan.tp > 1 then plan.sequence_parallel = pick { true, false } end
+      if pp > 1 and pick { true, false } then
+        plan.schedule, plan.vp, plan.overlap_sends = "interleaved", 24 // pp >= 6 and 2 or 1, pick { true, false }
+        if plan.vp == 1 then plan.schedule, plan.overlap_sends = "1f1b", false end
+      end
+      local ok, e = pcall(estimate.new, { model = model, plan = plan, cluster = "dgx_h100" })
+      if ok then
+        local text, left_out = export.text("megatron", model, e.plan)
+        assert.same({}, left_out)
+        local run = read(text, { dp = plan.dp })
+        local again = estimate.new { model = run.model, plan = run.plan, cluster = "dgx_h100" }
+        assert.equal(e.model.parameters, again.model.parameters, text)
+        assert.equal(e.step_seconds, again.step_seconds, text)
+        assert.equal(e.memory_bytes, again.memory_bytes, text)
+        compared = compared + 1
+      end
+    end
+    assert.is_true(compared >= 40, compared)
+  end)
+
+  it("says what has no flag", function()
+    local e = estimate.new { model = model_module.new "gemma2-2b", cluster = "dgx_h100",
+      plan = { seq = 2048, pp = 2, micro_batches = 4, schedule = "gpipe", optimizer_bytes = 6 } }
+    local text, left_out = export.text("megatron", model_module.new "gemma2-2b", e.plan)
+    assert.same({ "post_norms: ett writes no flag for it", "schedule = 'gpipe': Megatron-LM has no flag for it",
+      "optimizer_bytes = 6: Adam's 12 bytes are written" }, left_out)
+    assert.equal("# not stated here: post_norms: ett writes no flag for it", text:match "^[^\n]*")
+  end)
+end)
+
+describe("a plan for other trainers", function()
+  local function clean(plan)
+    return estimate.new { model = model_module.new "llama3-8b", plan = plan, cluster = "dgx_h100" }.plan
+  end
+  local model = model_module.new "llama3-8b"
+
+  it("as torchtitan's TOML has its degrees and batches", function()
+    for _, pp in ipairs { 1, 4 } do
+      local p = clean { seq = 4096, tp = 2, pp = pp, dp = 4, cp = 2, micro_batch = 2, micro_batches = 8, zero = 3,
+        sequence_parallel = true, recompute = "selective" }
+      local values = {}
+      for line in export.text("torchtitan", model, p):gmatch "[^\n]+" do
+        local name, value = line:match "^([%w_]+) = (.*)$"
+        if name then values[name] = tonumber(value) or value end
+      end
+      assert.equal(pp * 2 * 4 * 2, values.data_parallel_replicate_degree * values.data_parallel_shard_degree
+        * values.tensor_parallel_degree * values.pipeline_parallel_degree * values.context_parallel_degree)
+      assert.equal(2 * 8 * 4, values.global_batch_size)
+      -- A replica's sequences of a step: the local batch, as often as gradients are accumulated.
+      assert.equal(0, values.global_batch_size % (values.local_batch_size * 4))
+      assert.equal(pp > 1 and 16 or 2, values.local_batch_size)
+      assert.same({ '"selective"', '"always"' }, { values.mode, values.fsdp_reshard_after_forward })
+    end
+  end)
+
+  it("as DeepSpeed's JSON multiplies to the global batch", function()
+    local p = clean { seq = 4096, dp = 16, micro_batch = 2, micro_batches = 4, zero = 2, overlap_gradients = true }
+    local config = json.decode((export.text("deepspeed", model, p)))
+    assert.equal(config.train_batch_size,
+      config.train_micro_batch_size_per_gpu * config.gradient_accumulation_steps * 16)
+    assert.same({ 2, true }, { config.zero_optimization.stage, config.zero_optimization.overlap_comm })
+    assert.same({ true, false }, { config.bf16.enabled, config.fp16.enabled })
+    local _, left_out = export.text("deepspeed", model, clean { seq = 4096, tp = 8, micro_batches = 1 })
+    assert.same({ "tp = 8: DeepSpeed takes them from the program that calls it" }, left_out)
+  end)
+
+  it("of an unknown format is refused", function()
+    assert.equal("unknown format 'megatorn'; did you mean 'megatron'?; known are deepspeed, megatron, torchtitan",
+      tostring(select(2, pcall(export.text, "megatorn", model, {}))))
+  end)
+end)
