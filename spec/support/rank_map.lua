@@ -25,7 +25,7 @@ local function degrees(p, experts)
 end
 
 --- Lists of the devices of every group.
-local function members(p, map, name)
+function rank_map.members(p, map, name)
   local kind, lists, order = groups[name], {}, {}
   local degree = degrees(p, kind[2])
   for rank = 0, p.tp * p.cp * p.dp * p.pp - 1 do
@@ -60,7 +60,7 @@ local function least(a, b) return a == 0 and b or math.min(a, b) end
 ---@param cards integer[] devices that share a card out of the unit below
 ---@param map integer[]? device of each rank
 function rank_map.count(p, sizes, cards, map, name)
-  local lists, tiers = members(p, map, name), {}
+  local lists, tiers = rank_map.members(p, map, name), {}
   for k, size in ipairs(sizes) do
     local below = k > 1 and sizes[k - 1] or 1
     local tier, leaving, on_card = { units = 0, members = 0, groups = 0, cards = 0, sharing = 0 }, {}, {}
@@ -88,26 +88,34 @@ function rank_map.count(p, sizes, cards, map, name)
   return tiers
 end
 
---- Sends between neighbouring stages: how many tiers they cross, and the ranks of a unit and of a card that send out.
-function rank_map.sends(p, sizes, cards, map)
-  local world, tiers, degree = p.tp * p.cp * p.dp * p.pp, {}, degrees(p, false)
-  local stride = 1
+--- Pairs of devices of neighbouring stages.
+function rank_map.neighbours(p, map)
+  local degree, pairs_of, stride = degrees(p, false), {}, 1
   for axis in p.rank_order:gmatch "%a+" do
     if axis == "pp" then break end
     stride = stride * degree[axis]
   end
+  for rank = 0, p.tp * p.cp * p.dp * p.pp - 1 do
+    if coordinates(rank, p.rank_order, degree).pp < p.pp - 1 then
+      pairs_of[#pairs_of + 1] = { map and map[rank + 1] or rank, map and map[rank + stride + 1] or rank + stride }
+    end
+  end
+  return pairs_of
+end
+
+--- Sends between neighbouring stages: how many tiers they cross, and the ranks of a unit and of a card that send out.
+function rank_map.sends(p, sizes, cards, map)
+  local tiers = {}
   for k, size in ipairs(sizes) do
     local below, tier, out, on_card = k > 1 and sizes[k - 1] or 1, { units = 1, groups = 0, sharing = 0 }, {}, {}
-    for rank = 0, world - 1 do
-      if coordinates(rank, p.rank_order, degree).pp < p.pp - 1 then
-        local from, to = map and map[rank + 1] or rank, map and map[rank + stride + 1] or rank + stride
-        if from // size ~= to // size then tier.units = 2 end
-        if from // below ~= to // below then
-          out[from // below] = (out[from // below] or 0) + 1
-          on_card[from // cards[k]] = (on_card[from // cards[k]] or 0) + 1
-          tier.groups = math.max(tier.groups, out[from // below])
-          tier.sharing = math.max(tier.sharing, on_card[from // cards[k]])
-        end
+    for _, pair in ipairs(rank_map.neighbours(p, map)) do
+      local from, to = pair[1], pair[2]
+      if from // size ~= to // size then tier.units = 2 end
+      if from // below ~= to // below then
+        out[from // below] = (out[from // below] or 0) + 1
+        on_card[from // cards[k]] = (on_card[from // cards[k]] or 0) + 1
+        tier.groups = math.max(tier.groups, out[from // below])
+        tier.sharing = math.max(tier.sharing, on_card[from // cards[k]])
       end
     end
     tiers[k] = tier
@@ -116,7 +124,7 @@ function rank_map.sends(p, sizes, cards, map)
 end
 
 --- Axes in a random order.
-local function order_of(pick)
+function rank_map.order(pick)
   local left, words = { "tp", "cp", "ep", "dp", "pp" }, {}
   while #left > 0 do
     local axis = pick(left)
@@ -131,7 +139,7 @@ function rank_map.random(pick, with_map)
   local few = { 1, 1, 2, 3, 4 }
   local p = { tp = pick { 1, 2, 3, 4, 6, 8 }, cp = pick { 1, 1, 2, 3 }, dp = pick { 1, 2, 3, 4, 6, 8 },
     pp = pick(few), ep = 1 }
-  p.etp, p.rank_order = pick { 1, p.tp }, pick { true, false } and order_of(pick) or "tp-cp-ep-dp-pp"
+  p.etp, p.rank_order = pick { 1, p.tp }, pick { true, false } and rank_map.order(pick) or "tp-cp-ep-dp-pp"
   local experts = pick { 1, 2, 3, 4, 8 }
   if p.tp * p.cp * p.dp % (p.etp * experts) == 0 then p.ep = experts end
   local sizes, size, cards = {}, 1, {}
