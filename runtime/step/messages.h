@@ -50,9 +50,11 @@ typedef struct ett_evaluation {
 /* The arrays of one evaluation, in the workspace's block of memory. */
 typedef struct ett_step_arrays {
   ett_step_stage *stage;
-  int slots;                  /* pp * vp of every way */
-  ett_layer_sums *slice_sums; /* per slice; sums, where each slot has its own slice */
-  ett_layer_sums *sums;       /* all others are per slot (pipeline.h) */
+  ett_step_stage *stage_before; /* the same before the pipeline runs */
+  double *start;                /* per stage: when it begins a step */
+  int slots;                    /* pp * vp of every way */
+  ett_layer_sums *slice_sums;   /* per slice; sums, where each slot has its own slice */
+  ett_layer_sums *sums;         /* all others are per slot (pipeline.h) */
   ett_slice_gradients *gradients;
   double *runs; /* micro-batches */
   double *forward, *backward, *weight;
@@ -102,5 +104,15 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
 /* The least seconds from the last backward of the first rank to the end of the step:
  * what its gradients, update and weights take where nothing waits for others. */
 double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a);
+
+/* The end of a step: stages meet where gradients are clipped or an embedding is tied.
+ * Changes the stages. */
+void ett_finish_step(const ett_evaluation *e, const ett_step_arrays *a, double tied,
+                     const ett_pipeline_result *ends, ett_step_result *r);
+
+/* Under late_validation: the seconds of a step between others, in r->step_seconds. Each
+ * stage begins a step when it has ended the one before (Qi et al. 2023, section 4). */
+int ett_finish_steady(const ett_evaluation *e, const ett_step_arrays *a, double tied,
+                      const ett_pipeline *pipeline, int keep_units, ett_step_result *r);
 
 #endif

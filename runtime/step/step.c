@@ -35,7 +35,8 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   size_t ranks = (size_t)e->plan->pp, slices = ranks * (size_t)e->plan->vp;
   size_t slots = orders ? ranks * (size_t)orders->chunks : slices;
   size_t own = orders ? slices : 0; /* arrays of slices besides those of slots */
-  size_t bytes = ranks * sizeof *a->stage + (slots + own) * sizeof *a->sums +
+  size_t bytes = 2 * ranks * sizeof *a->stage + ranks * sizeof *a->start +
+                 (slots + own) * sizeof *a->sums +
                  slots * (sizeof *a->gradients + 11 * sizeof(double)) +
                  2 * (slots + own) * sizeof(int64_t);
   if (w->bytes < bytes) {
@@ -49,7 +50,8 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   a->slots = (int)slots;
   a->stage = w->memory;
   memset(a->stage, 0, ranks * sizeof *a->stage);
-  a->sums = (ett_layer_sums *)(a->stage + ranks);
+  a->stage_before = a->stage + ranks;
+  a->sums = (ett_layer_sums *)(a->stage_before + ranks);
   a->slice_sums = a->sums + (own ? slots : 0);
   a->gradients = (ett_slice_gradients *)(a->sums + slots + own);
   double *at = (double *)(a->gradients + slots);
@@ -59,6 +61,7 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
                        &a->send_backward,  &a->in_flight};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++, at += slots)
     *arrays[i] = at;
+  a->start = at, at += ranks;
   a->split = (int64_t *)at;
   a->layers = a->split + slots;
   a->slice_split = own ? a->layers + slots : a->split;
@@ -241,7 +244,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
       (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
   for (int v = rank; v < a->slots; v += p->pp) {
     a->in_flight[v] = a->sums[v].activation_bytes[p->recompute];
-    if (v < p->pp * p->vp - 1)
+    if (p->orders ? p->orders->next[v] >= 0 : v < a->slots - 1)
       a->in_flight[v] += e->program->output_bytes;
     if (a->sums[v].layer_parameters > layer)
       layer = a->sums[v].layer_parameters;
@@ -302,50 +305,6 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
             m * (a->send_backward[v] + (before >= 0 ? a->send_forward[before] : 0));
     }
   }
-}
-
-static void finish_step(const ett_evaluation *e, const ett_step_arrays *a, double tied,
-                        const ett_pipeline_result *ends, ett_step_result *r) {
-  const ett_step_plan *p = e->plan;
-  double ready = 0;
-  for (int rank = 0; rank < p->pp; rank++) {
-    ett_step_stage *s = &a->stage[rank];
-    ett_update_lay(e, a, rank, ends);
-    s->end_seconds = s->pipeline_seconds + s->gradient_exposed_seconds;
-  }
-  if (tied > 0) { /* first and last stage meet */
-    ett_step_stage *first = &a->stage[e->tied_first], *last = &a->stage[e->tied_last];
-    double meet =
-        first->end_seconds > last->end_seconds ? first->end_seconds : last->end_seconds;
-    first->wait_seconds = meet - first->end_seconds;
-    last->wait_seconds = meet - last->end_seconds;
-    first->tied_embedding_seconds = last->tied_embedding_seconds = tied;
-    first->end_seconds = last->end_seconds = meet + tied;
-  }
-  for (int rank = 0; rank < p->pp; rank++)
-    if (a->stage[rank].end_seconds > ready)
-      ready = a->stage[rank].end_seconds;
-  r->step_seconds = ends->makespan;
-  double used = 0;
-  for (int rank = 0; rank < p->pp; rank++) {
-    ett_step_stage *s = &a->stage[rank];
-    if (p->clip_gradients) {
-      s->wait_seconds += ready - s->end_seconds;
-      s->end_seconds = ready;
-    }
-    s->end_seconds += s->optimizer_seconds + s->gather_exposed_seconds;
-    if (s->end_seconds > r->step_seconds)
-      r->step_seconds = s->end_seconds;
-    used += s->micro_batch_forward_seconds * (double)p->micro_batches +
-            s->micro_batch_backward_seconds * (double)p->micro_batches -
-            ends->hidden_forward[rank] - ends->hidden_backward[rank] +
-            (p->overlap_sends ? 0 : s->send_seconds);
-  }
-  r->pipeline_seconds = ends->makespan;
-  r->bubble_fraction =
-      ends->makespan > 0 ? 1 - used / (ends->makespan * (double)p->pp) : 0;
-  if (r->bubble_fraction < 0) /* rounding */
-    r->bubble_fraction = 0;
 }
 
 ett_degrees ett_step_degrees(const ett_step_plan *p) {
@@ -526,7 +485,7 @@ int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
     return -1;
   ett_pipeline pipeline = pipeline_of(plan, &a);
   result->memory_bytes = fill_memories(&e, &a, &pipeline);
-  if (plan->orders) /* any rank may be the last, with any unit */
+  if (plan->orders || plan->late_validation) /* any rank may be the last, with any unit */
     result->pipeline_seconds = result->step_seconds = busiest(&e, &a);
   else {
     result->pipeline_seconds = ett_pipeline_closed(&pipeline).lower;
@@ -557,7 +516,11 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
           : ett_pipeline_run(&pipeline, w->pipeline, keep_units, &result->pipeline, err);
   if (status != 0)
     return -1;
-  finish_step(&e, &a, tied, &result->pipeline, result);
+  memcpy(a.stage_before, a.stage, (size_t)plan->pp * sizeof *a.stage);
+  ett_finish_step(&e, &a, tied, &result->pipeline, result);
+  if (plan->late_validation &&
+      ett_finish_steady(&e, &a, tied, &pipeline, keep_units, result) != 0)
+    return -1;
   result->memory_bytes = fill_memories(&e, &a, &pipeline);
   for (int v = 0; v < a.slots; v++)
     result->flops += a.sums[v].flops * a.runs[v];

@@ -38,6 +38,7 @@ typedef struct ett_step_plan {
   ett_exchange_overlap overlap_all_to_all;
   int serial_sends;         /* receivers spend a message's time as well */
   int clip_gradients;       /* a gradient norm is taken over all stages first */
+  int late_validation;      /* or after the update, so that no stage waits for it */
   int32_t gradient_bytes;   /* of one gradient as it is kept and reduced */
   int32_t weight_bytes;     /* of one weight as it is used and gathered */
   double optimizer_bytes;   /* state of one parameter: master weight, moments */

@@ -247,11 +247,12 @@ static int time_collective(lua_State *L) {
   return 1;
 }
 
-/* group:work(journal or nil, count) -> work; the journal is rank 0's */
+/* group:work(journal or nil, count) -> work; the journal is rank 0's, nil: none, nothing
+ * is committed */
 static int work_new(lua_State *L) {
   ett_dist_group *g = check_group(L);
   ett_sample_journal *journal = NULL;
-  if (g->rank == 0) {
+  if (g->rank == 0 && !lua_isnoneornil(L, 2)) {
     journal = ett_lua_box_check(L, 2, JOURNAL_TYPE, "journal");
   }
   lua_Integer count = luaL_checkinteger(L, 3);

@@ -103,6 +103,21 @@ local function half(root, rows)
   end
 end
 
+--- Every shared trace of several ranks, replayed without a change.
+local function replays(root, rows)
+  local replay, worst, count = require "ett.trace.replay", 0.0, 0
+  for _, name in ipairs { "megatron_tp8_a100", "param_dlrm_kineto", "torchrec_resnet18", "hta_trace_filter",
+    "torchrec_sst_long_a2a_optimizer", "torchrec_sst_long_a2a_optimizer_2_run1" } do
+    local view <close> = open(root .. "/" .. name)
+    local g = replay.graph(view)
+    local recorded, again = replay.recorded(g), replay.run(g)
+    for key, ticks in pairs(recorded) do worst = math.max(worst, math.abs(again.spans[key] / ticks - 1)) end
+    count = count + 1
+  end
+  rows[#rows + 1] = { measure = ("replay without a change against the recorded spans, %%, %d traces"):format(count),
+    value = ("%.3f"):format(100 * worst), target = "<= 1", pass = worst <= 0.01 }
+end
+
 function bench.run()
   local reference = os.getenv "ETT_REFERENCE"
   if not reference then return { { measure = "the shared traces", value = "not at hand (ETT_REFERENCE)" } } end
@@ -110,6 +125,7 @@ function bench.run()
   plans(root, rows)
   comparison(root, rows)
   half(root, rows)
+  replays(root, rows)
   return rows
 end
 

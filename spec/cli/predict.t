@@ -129,6 +129,22 @@ $ echo '{"model_type":"t5","d_model":512,"num_layers":6,"num_heads":8,"vocab_siz
 ett: predict: unknown field 'encoder_sec'; did you mean 'encoder_seq'?
 ?2
 
+# The step as a trace that `ett trace` reads, and as a page. Both make their folder.
+
+$ ett predict --model llama3-8b --cluster h100 seq=8192 pp=2 micro_batches=4 layers=4 --chrome-trace new/run/ --html new/page.html --quiet > seconds && ls new new/run && ett trace new/run iter_time --quiet | grep -c avg_iter_time_ms
+new:
+page.html
+run
+
+new/run:
+step.json
+workload_card.yaml
+1
+
+$ ett predict --model llama3-8b --cluster h100 seq=8192 micro_batches=4 layers=4 --chrome-trace /dev/null/x.json
+ett: cannot ...
+?1
+
 # Flags of Megatron-LM in, a plan out.
 
 $ echo '--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000 --bf16 --frob 1 --lr 1' > flags.txt; ett predict --megatron-args flags.txt dp=2 global_batch=16 | grep -E '^(flags|pp|note)'

@@ -116,4 +116,32 @@ function trace_gpt:recording(given)
   return r
 end
 
+--- Recordings of all ranks of one tensor-parallel group: a transfer begins when the last rank is there.
+--- given: late(rank, name, layer, pass): microseconds that a rank's host waits before an operator.
+function trace_gpt:recordings(given)
+  local world, ranks, starts, done = self.tp, {}, {}, {}
+  given = given or {}
+  for rank = 0, world - 1 do
+    ranks[rank + 1] = coroutine.create(function()
+      return self:recording { rank = rank, world = world, transfer = function(_, at) return coroutine.yield(at) end,
+        late = given.late and function(...) return given.late(rank, ...) end }
+    end)
+  end
+  local stop
+  repeat
+    local finished = 0
+    for r, each in ipairs(ranks) do
+      local ok, value = coroutine.resume(each, stop)
+      assert(ok, value)
+      if coroutine.status(each) == "dead" then
+        done[r], finished = value, finished + 1
+      else
+        starts[r] = value
+      end
+    end
+    stop = finished == 0 and math.max(table.unpack(starts)) + self.times("all_reduce", "forward") or nil
+  until finished > 0
+  return done
+end
+
 return trace_gpt

@@ -93,6 +93,8 @@ local fields = {
     { "serial_sends", "boolean", default = false, c = true,
       help = "receivers spend a message's time too, one after the other (DeepSpeed pipelines)" },
     { "clip_gradients", "boolean", default = true, c = true, help = "all stages wait for one global gradient norm" },
+    { "late_validation", "boolean", default = false, c = true,
+      help = "the norm is checked after the update: no stage waits for another's end of the step (zero bubble)" },
     { "split", "list", optional = true, c = true, help = "repeated layers of each pp * vp slice" },
   },
 }

@@ -158,6 +158,14 @@ function Memo:orders(p)
   return orders, entry.label
 end
 
+--- The slices of all slots, chunk after chunk, in it stage after stage: slot (chunk - 1) pp + stage.
+function schedules.slices(p)
+  if not built_in[p.schedule] then return placement(entry_of(schedules.memo(), p.schedule).schedule, "", p).slice end
+  local list = {}
+  for slot = 1, p.pp * p.vp do list[slot] = slot end
+  return list
+end
+
 --- The same, reading the schedule's file anew.
 function schedules.orders(p) return schedules.memo():orders(p) end
 

@@ -185,6 +185,7 @@ function Profile:few(entries, dtype, pass)
 end
 
 local function scaled(self, op, shape, dtype, pass, entries)
+  if not self.scales then return nil end -- coefficients
   local id = ("%s %s %s"):format(samples.pool(op), dtype, pass)
   local known = self.scales[id]
   if known == nil then
@@ -372,11 +373,9 @@ function Profile:collective(kind, bytes, topology, dtype)
   return self:answer(model:predict { size }, detail)
 end
 
---- The samples of a collective at a topology where they are too few to fit: { dims = { bytes }, seconds }; nil without.
-function Profile:few_collectives(kind, topology, dtype)
-  kind, dtype = collective_names.kind(kind), dtype or "fp16"
+local function few_collectives(self, kind, topology, dtype)
   local points = {}
-  for _, entry in ipairs((self.collectives or {})[kind .. " " .. dtype_key(dtype)] or {}) do
+  for _, entry in ipairs(self.collectives[kind .. " " .. dtype] or {}) do
     local file, err = samples.read(entry)
     if not file then error(err, 0) end
     local here = topology.nodes .. "_" .. topology.gpus_per_node
@@ -390,7 +389,16 @@ function Profile:few_collectives(kind, topology, dtype)
       end
     end
   end
-  return #points > 0 and #points < profile_fit.least_rows and points or nil
+  return #points > 0 and #points < profile_fit.least_rows and points
+end
+
+--- The samples of a collective at a topology where they are too few to fit: { dims = { bytes }, seconds }; nil without.
+function Profile:few_collectives(kind, topology, dtype)
+  if not self.scales then return nil end -- coefficients
+  kind, dtype = collective_names.kind(kind), dtype_key(dtype or "fp16")
+  local id = ("%s %s"):format(topology_key(kind, topology.nodes, topology.gpus_per_node), dtype)
+  if self.scales[id] == nil then self.scales[id] = few_collectives(self, kind, topology, dtype) end
+  return self.scales[id] or nil
 end
 
 --- Rows that the gate dropped, by model: { row, path, line, seconds, reason }. Includes models from the cache.

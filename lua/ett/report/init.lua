@@ -149,38 +149,6 @@ function report.json(e)
   return copy
 end
 
-local unit_names = { F = "forward", B = "backward", W = "weight gradient", BW = "backward" }
-
---- The units of an estimate as Chrome trace events: one row a stage (chrome://tracing, Perfetto).
---- e.units: estimate.new with units = true. Times in microseconds, as the format wants them.
-function report.chrome_trace(e)
-  local events = {}
-  for stage, units in ipairs(e.units) do
-    events[#events + 1] = { name = "process_name", ph = "M", pid = stage, args = { name = "stage " .. stage } }
-    local function add(name, start, seconds, args)
-      if seconds > 0 then
-        events[#events + 1] = { name = name, ph = "X", pid = stage, tid = 1, ts = start * 1e6, dur = seconds * 1e6,
-          args = args }
-      end
-    end
-    for _, u in ipairs(units) do
-      add(("%s %d"):format(unit_names[u[1]], u[2]), u.start_seconds, u.seconds, { micro_batch = u[2], chunk = u[3] })
-    end
-    local s = e.stages[stage]
-    local at = s.end_seconds - s.optimizer_seconds - s.gather_exposed_seconds
-    add("gradients", s.pipeline_seconds, s.gradient_exposed_seconds, {})
-    add("optimizer", at, s.optimizer_seconds, {})
-    add("gather weights", at + s.optimizer_seconds, s.gather_exposed_seconds, {})
-  end
-  return { displayTimeUnit = "ms", traceEvents = events }
-end
-
---- Writes report.chrome_trace as a whole file.
-function report.write_chrome_trace(e, path)
-  local ok, err = require("ett.json").write(path, report.chrome_trace(e))
-  if not ok then error(require("ett.base.error").from(err), 0) end
-end
-
 --- The best rows of a sweep as a table for people.
 function report.sweep(s, limit)
   local lines = { ("%s on %s: %d plans evaluated, %d refused, best by %s"):format(s.model, s.cluster, s.evaluated,

@@ -49,7 +49,7 @@ function runner.measure(session, target, values, before)
   return results, err
 end
 
---- The work of a process on its own; of a job: ett.sampling.share. take(stop) -> position or nil.
+--- The work of a process on its own; of a job: ett.base.share. take(stop) -> position or nil.
 local function local_work(journal, count, chooser)
   local at = 0
   return {

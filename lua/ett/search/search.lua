@@ -6,6 +6,7 @@
 --
 -- ett.search.space builds the space, ett.search.walk settles it, ett.search.keeper holds the best.
 local error_module = require "ett.base.error"
+local journal_module = require "ett.search.journal"
 local keeper_module = require "ett.search.keeper"
 local objective = require "ett.search.objective"
 local schema = require "ett.base.schema"
@@ -21,7 +22,8 @@ local argument_fields = { model = "model", cluster = "any?", devices = "any?", p
   vary = { "table", default = {} }, where = "any?", objective = { "any", default = "step_seconds" },
   tokens = { "positive", optional = true, most = 1 << 60 }, budget = "positive?", days = "positive?",
   headroom = { "nonnegative", default = 0, most = 0.99 }, keep = { "count", default = 100 },
-  exhaustive = { "boolean", default = false }, profile = "profile?", times = "table?", progress = "function?" }
+  exhaustive = { "boolean", default = false }, journal = "string?", share = "any?",
+  profile = "profile?", times = "table?", progress = "function?" }
 
 local function list_of(value)
   if type(value) == "table" and not value.path and not value.name and #value > 0 then return value end
@@ -78,15 +80,55 @@ local function shown(space, own)
   return table.move(walk_module.order, 1, #walk_module.order, #names + 1, names)
 end
 
---- Settles every unit of the space; returns the kept rows and the effort.
+--- Which units this process settles next: all in order, or what the ranks of a job leave to it.
+local function work_of(share, count)
+  if share then
+    local list = {}
+    for i = 1, count do list[i] = i end
+    return (share.work(nil, list, {}, false))
+  end
+  local at = 0
+  return { take = function()
+    at = at + 1
+    return at <= count and at or nil
+  end, close = function() end }
+end
+
+--- Every rank's rows to every rank's keeper.
+local function merge(share, keeper)
+  local json = require "ett.json"
+  local own = json.encode(keeper.rows)
+  for rank = 0, share.size() - 1 do
+    for _, row in ipairs(json.decode(share.text_of(rank, own))) do keeper:offer(row) end
+  end
+end
+
+--- Settles every unit of the space, with the other ranks of a job; returns the kept rows and the walk.
 local function settle(space, own)
   for _, setting in ipairs(space.settings) do objective.prepare(setting, own) end
   local keeper = keeper_module.new(own)
   local walk <close> = walk_module.new(space, keeper, own)
-  for i, unit in ipairs(space.units) do
-    walk:unit(unit)
-    if own.progress then own.progress(i, #space.units, keeper.rows[1], walk.counts) end
+  local share = own.share or nil
+  local journal = own.journal and journal_module.open(own.journal, space, own, share and share.rank() or 0)
+  local pending = {}
+  for _, unit in ipairs(space.units) do
+    if not (journal and journal.done[unit.index]) then pending[#pending + 1] = unit end
   end
+  if journal then
+    for _, row in ipairs(journal.rows) do keeper:offer(row) end
+    if share then share.any(false) end -- every rank has read the files
+    journal:begin()
+  end
+  local work = work_of(share, #pending)
+  for at in work.take do
+    local unit = pending[at]
+    local rows = walk:unit(unit)
+    if journal then journal:commit(unit, rows) end
+    if own.progress then own.progress(at, #pending, keeper.rows[1], walk.counts) end
+  end
+  work.close()
+  if journal then journal:close() end
+  if share then merge(share, keeper) end
   return keeper.rows, walk
 end
 
@@ -111,7 +153,8 @@ local function nothing(space, own)
   local function plan_of(row)
     return words.plan(require("ett.search.explain").plan(row, space.settings[row.setting]))
   end
-  local rows = settle(space, changed(own, { objectives = { "step_seconds" }, keep = 1, budget = false, days = false }))
+  local rows = settle(space, changed(own, { objectives = { "step_seconds" }, keep = 1, budget = false, days = false,
+    journal = false }))
   if rows[1] then
     local row, setting = rows[1], space.settings[rows[1].setting]
     objective.prepare(setting, own)
@@ -120,7 +163,7 @@ local function nothing(space, own)
       setting.limited_by, row.days, row.dollars and (" and %.4g dollars"):format(row.dollars) or "", plan_of(row))
   end
   rows = settle(space, changed(own, { objectives = { "memory_bytes" }, keep = 1, budget = false, days = false,
-    headroom = -1e6 }))
+    journal = false, headroom = -1e6 }))
   if not rows[1] then return "no layout could be evaluated" end
   local setting = space.settings[rows[1].setting]
   return ("nothing fits the %.1f GB of a device%s; the least is %.1f GB: %s"):format(
@@ -131,15 +174,17 @@ end
 --- Runs a search.
 ---@param given table { model, cluster = name, table or list of them, devices = number or list, plan = fixed fields,
 ---  vary = { field = list }, where?, objective = name or list (a Pareto front), tokens?, budget?, days?, headroom,
----  keep, exhaustive, profile?, times?, progress? = function(done, units, best, effort) }
+---  keep, exhaustive, journal? = folder, share? = false: not with the ranks of a job, profile?, times?,
+---  progress? = function(done, units, best, effort) }
 function search.new(given)
   local own = checked(given)
   own.where = own.where and where_module.new(own.where)
+  if own.share == nil then own.share = require("ett.base.share").join() end
   local space = space_module.new(own)
   local rows, walk = settle(space, own)
   local result = { model = own.model.name, objectives = own.objectives, rows = rows, plans = space.plans,
     cut = space.cut, first_rule = space.first_rule, effort = walk.counts, units = #space.units,
-    fields = shown(space, own) }
+    fields = shown(space, own), rank = own.share and own.share.rank() or 0 }
   if rows[1] then
     local first = space.settings[rows[1].setting]
     result.best = require("ett.search.explain").new(rows[1], { model = own.model, setting = first,

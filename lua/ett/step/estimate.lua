@@ -260,7 +260,7 @@ function estimate.new(given)
     all_to_all_exposed_seconds = exchange_exposed, all_to_all_overlapped_seconds = exchange_hidden,
     memory_bytes = result.memory_bytes, memory_limit_bytes = cluster.device.memory_bytes,
     fits = result.memory_bytes <= cluster.device.memory_bytes,
-    units = result.units,
+    units = result.units, lowered = given.units and lowered or nil, demands = given.units and result.demands or nil,
   }, Estimate)
   memory.add(e, lowered.stack)
   if model.hyper.experts then

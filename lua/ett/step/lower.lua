@@ -226,7 +226,7 @@ end
 ---@param model table from ett.model
 ---@param p table from ett.plan
 ---@param times table from ett.step.times
----@return table { program = userdata, operations = list, kinds = list, configuration = c }
+---@return table { program = userdata, operations = list, kinds = list (order: of the items), configuration = c }
 function lower.program(model, p, times)
   times = times:for_stack(p.stack)
   local c = architecture.configuration(model.hyper, p)
@@ -241,17 +241,18 @@ function lower.program(model, p, times)
   local shared = p.sequence_parallel and stream_bytes / p.tp or stream_bytes
   local kinds = {}
   for i, layer in ipairs(model.layers) do
-    local uses = {}
+    local uses, order = {}, {}
     local items = architecture.operations(layer, c)
     for k, item in ipairs(items) do
       local index = item.kind == "operator" and add_operator(state, item, layer.place or "middle")
         or add_collective(state, item, beside(state, items, k))
       uses[index] = (uses[index] or 0) + item.times
+      order[k] = { index, item.times }
     end
     if p.accumulate_gradients then add_accumulation(state, uses) end
     add_host_wait(state, uses)
     kinds[i] = { name = layer.name, place = layer.place or "middle", count = layer.count, input_bytes = shared,
-      uses = uses }
+      uses = uses, order = order }
   end
   local tied_embedding_bytes = 0
   if state.tied then

@@ -3,8 +3,8 @@ local memory = {}
 
 local function of_stack(text) return function(stack) return ("%s, stack %s"):format(text, stack.name) end end
 
--- Field of a stage, name of the line, source: a text, or a function of the stack.
-local lines = {
+--- Field of a stage, name of the line, source: a text, or a function of the stack.
+memory.kinds = {
   { "weight_bytes", "weights", "model and plan" },
   { "gradient_bytes", "gradients", "model and plan" },
   { "optimizer_bytes", "optimizer states", "model and plan" },
@@ -25,7 +25,7 @@ local lines = {
 ---@return table[] { { name, field, bytes, source }, … }
 function memory.lines(stage, stack)
   local list = {}
-  for _, line in ipairs(lines) do
+  for _, line in ipairs(memory.kinds) do
     local bytes, source = stage[line[1]], line[3]
     if bytes > 0 then
       list[#list + 1] = { field = line[1], name = line[2], bytes = bytes,

@@ -38,6 +38,7 @@ static const ett_step_lua_field plan_fields[] = {
     FIELD(overlap_sends, BOOLEAN, NULL),
     FIELD(serial_sends, BOOLEAN, NULL),
     FIELD(clip_gradients, BOOLEAN, NULL),
+    FIELD(late_validation, BOOLEAN, NULL),
 };
 enum { PLAN_FIELDS = sizeof plan_fields / sizeof *plan_fields };
 

@@ -92,7 +92,8 @@ return {
     { "composition", "NAME", "default, or reference: estimate-train-time's own, quirks included", default = "default" },
     { "timings", "FILE", "recorded model calls (JSON) in place of a profile, for --composition reference" },
     { "tokens", "N", "also say how long a run over N tokens takes, and costs", kind = "positive" },
-    { "chrome-trace", "FILE", "also write the step's pipeline as a Chrome trace" },
+    { "chrome-trace", "FILE", "also write the step as a Chrome trace; with FOLDER/ its workload card too" },
+    { "html", "FILE", "also write a self-contained page: pipeline, breakdown, memory, what would help most" },
     { "export", "FORMAT", "print the plan for a trainer in place of the estimate", choices =
       { "deepspeed", "megatron", "torchtitan" } },
     { "require-fit", "exit 1 when the fullest device has too little memory" },
@@ -107,7 +108,7 @@ return {
       error_module.raise("usage", "predict: give --megatron-args or --%s, not both", opts.model and "model" or "config")
     end
     if opts.composition == "reference" then
-      for _, name in ipairs { "tokens", "chrome_trace", "require_fit" } do
+      for _, name in ipairs { "tokens", "chrome_trace", "html", "require_fit" } do
         if opts[name] then
           error_module.raise("usage", "predict: --%s goes with --composition default", (name:gsub("_", "-")))
         end
@@ -123,13 +124,14 @@ return {
     end
     local what = subject(opts, given)
     if opts.accept_device then what.cluster = require("ett.profile.cluster").accepting(what.cluster) end
-    what.units = opts.chrome_trace ~= nil
+    what.units = opts.chrome_trace ~= nil or opts.html ~= nil
     what.tokens = opts.tokens
     local new = require("ett.step.estimate").new
     local file = opts.config or require("ett.model").is_file(opts.model) and opts.model
     local e = file and error_module.wrap(file, new, what) or new(what)
-    if opts.chrome_trace then require("ett.report").write_chrome_trace(e, opts.chrome_trace) end
-    e.units = nil
+    if opts.chrome_trace then require("ett.step.chrome_trace").write(e, opts.chrome_trace) end
+    if opts.html then require("ett.step.page").write(e, what, opts.html) end
+    e.units, e.lowered, e.demands = nil, nil, nil
     if opts.export then return write_plan(opts.export, what.model, e.plan) end
     if opts.json then
       print_json(getmetatable(e).__json(e))

@@ -97,17 +97,21 @@ return {
     { "headroom", "F", "fraction of the memory to leave free", kind = "number", least = 0, most = 0.99, default = 0 },
     { "top", "N", "layouts to keep", kind = "count", default = 100 },
     { "exhaustive", "evaluate every plan that fits, without bounds" },
+    { "journal", "DIR", "keep settled parts in this folder: a killed search goes on from it" },
     { "json", "print JSON" },
     { "csv", "print CSV" },
     { "quiet", "print the best plan as words only" },
   },
   run = function(opts, words)
     local model, plan, vary = asked(opts, words)
-    local watched = require("ett.host").error_terminal
+    local watched, share = require("ett.host").error_terminal, require("ett.base.share").join()
+    local rank = share and share.rank() or 0
     local s = require("ett.search.search").new { model = model, cluster = opts.cluster, devices = opts.devices,
       plan = plan, vary = vary, where = opts.where, objective = names_of(opts.objective), tokens = opts.tokens,
       days = opts.days, budget = opts.budget, headroom = opts.headroom, keep = opts.top, exhaustive = opts.exhaustive,
-      progress = watched and progress_line() or nil }
+      journal = opts.journal, share = share or false, progress = watched and rank == 0 and progress_line() or nil }
+    if share then share.leave() end
+    if rank > 0 then return #s.rows == 0 and 1 or 0 end
     if #s.rows == 0 then error_module.raise("limit", "search: %s", s.nothing) end
     if opts.json then
       io.write(require("ett.json").encode(getmetatable(s).__json(s), { indent = 2 }))

@@ -103,6 +103,14 @@ local function heading(view)
     #view.trace.files == 1 and "" or "s", table.concat(stats.keys(kinds), ", "), view.trace.event_count, bytes / 1e6)
 end
 
+--- Who the exposed communication waited for, in one line; nil of one device and where ranks are not matched.
+local function headline(view)
+  if not view.trace or #view:lane_list() < 2 then return nil end
+  local metrics = require "ett.trace.metrics"
+  local result = metrics.compute(metrics.load "exposed_causes", view)
+  return result and result.exposed_ms > 0 and result.headline or nil
+end
+
 local function print_one(view, opts, chosen, results, reasons)
   local json, text, stats = require "ett.json", require "ett.trace.text", require "ett.trace.stats"
   if opts.json then
@@ -124,6 +132,8 @@ local function print_one(view, opts, chosen, results, reasons)
     end
   else
     print(heading(view))
+    local first = opts.overview and headline(view)
+    if first then print(first) end
     for _, metric in ipairs(chosen) do
       if results[metric.name] then
         print(("\n%s: %s"):format(metric.name, metric.summary))
@@ -271,6 +281,16 @@ local function print_loop(path, opts, words)
     return 0
   end
   view:events_needed()
+  if opts.what_if then
+    local what_if = require "ett.loop.what_if"
+    local result = what_if.run(view, opts.what_if, opts.cluster)
+    if opts.json then
+      io.write(json.encode(result, { indent = 2 }))
+    else
+      for _, line in ipairs(what_if.lines(result)) do print(line) end
+    end
+    return 0
+  end
   local subject = require("ett.loop.subject").of(view, given_plan(opts, words))
   local result = against.compare(view, subject)
   if opts.json then
@@ -302,8 +322,8 @@ local function run(opts, positional)
     for word in name:gmatch("[^,]+") do names[#names + 1] = word end
   end
   if #paths == 0 then error_module.raise("usage", "trace: give the folder or file of a trace: ett trace DIR") end
-  if opts.against or opts.read_plan then
-    if #paths > 1 then error_module.raise("usage", "trace: --against and --read-plan take one trace, got %d",
+  if opts.against or opts.read_plan or opts.what_if then
+    if #paths > 1 then error_module.raise("usage", "trace: --against, --read-plan and --what-if take one trace, got %d",
       #paths) end
     return print_loop(paths[1], opts, names)
   end
@@ -318,6 +338,7 @@ local function run(opts, positional)
     error_module.raise("missing", "trace: --card: cannot read '%s': no such file", opts.card)
   end
   if opts.all then names = metrics.names() elseif not asked then names = overview end
+  opts.overview = not opts.all and not asked
   local chosen = metrics.load_all(names)
   if #paths > 1 then return batch(paths, opts, chosen) end
   local needed = opts.html and metrics.load_all(metrics.names()) or chosen
@@ -349,6 +370,7 @@ return {
     .. "       ett trace --diff DIR DIR        compare two traces\n"
     .. "       ett trace DIR --against PLAN.lua|NAME=VALUE ...   measured beside predicted\n"
     .. "       ett trace DIR --read-plan       the plan that the trace shows\n"
+    .. "       ett trace DIR --what-if CHANGE  the recorded run with a change\n"
     .. "       ett trace --list-metrics",
   description = "A metric is one Lua file: lua/ett/metrics/NAME.lua in the installed tree or in ETT_PATH, or\n"
     .. "NAME.lua in a --path DIR. If the trace lacks what a metric needs, the metric names the missing field.",
@@ -360,6 +382,8 @@ return {
     { "against", "PLAN", "compare with an estimate: PLAN.lua, fields NAME=VALUE, or auto (read off the trace)",
       many = true },
     { "samples", "FOLDER", "with --against: predict from these sample tables first (ett samples from-trace)" },
+    { "what-if", "CHANGE", "replay the run with a change: 'attention*0.5', 'link.intra*2', 'host*0.5', "
+      .. "'rank 0 not late', 'dp=8->64'", many = true },
     { "read-plan", "print the plan and the model read off the trace, and how sure each field is" },
     { "json", "print JSON" },
     { "output-json", "same as --json" },

@@ -22,15 +22,19 @@ class Lanes {
     this.waiting = 0;
     this.shades = new Map();
     place.append(this.toolbar(), legend(spec.kinds), this.box, this.picked);
+    const numbered = new Map();
+    for (const group of spec.groups) for (const lane of group.lanes) if (lane.id) numbered.set(lane.id, lane);
     for (const group of spec.groups) for (const lane of group.lanes) {
       lane.group = group;
       lane.open = lane.open !== false;
+      if (lane.like) { lane.of = numbered.get(lane.like); continue; }
       lane.pieces = [];
       for (let i = 0; i < lane.chunks.length; i += 4) {
         lane.pieces.push({ from: lane.chunks[i], to: lane.chunks[i + 1], count: lane.chunks[i + 2], blob: lane.chunks[i + 3], events: null });
       }
     }
     this.listen();
+    for (const group of spec.groups) for (const lane of group.lanes) if (lane.of) lane.pieces = lane.of.pieces;
     redraws.push(() => { this.images.clear(); this.shades.clear(); this.lay(); this.request(); });
   }
 
@@ -56,8 +60,9 @@ class Lanes {
     this.labels = await unpackJson(this.spec.labels); // {names, list: [[name, kind, detail, bytes]]}
     const wanted = [];
     for (const group of this.spec.groups) for (const lane of group.lanes) {
-      wanted.push(unpack(lane.overview).then(b => { lane.bytes = b; }));
+      if (!lane.like) wanted.push(unpack(lane.overview).then(b => { lane.bytes = b; }));
     }
+    if (this.spec.parts !== undefined) wanted.push(unpackJson(this.spec.parts).then(p => { this.parts = p; }));
     await Promise.all(wanted);
     this.lay();
     this.draw();
@@ -137,6 +142,7 @@ class Lanes {
 
   // Starts to unpack a chunk; its events as arrays.
   open(lane, piece) {
+    if (lane.of) lane = lane.of;
     if (piece.events) return piece.events;
     if (!piece.asked) {
       this.waiting++;
@@ -183,6 +189,7 @@ class Lanes {
     g.rect(0, this.axis, this.width, this.height - this.axis);
     g.clip();
     g.translate(0, this.axis - top);
+    this.grid(x => { g.fillStyle = color("line"); g.fillRect(x, top, 1, this.height); });
     for (const line of this.lines) {
       if (line.y + line.h < top || line.y > top + this.height) continue;
       if (line.lane) this.drawLane(g, line);
@@ -221,15 +228,16 @@ class Lanes {
     g.globalAlpha = 1;
     if (this.matched) g.globalAlpha = 0.15;
     const binWidth = (this.full[1] - this.full[0]) / this.spec.bins, pixel = (this.to - this.from) / (this.width - this.left);
-    const near = binWidth > pixel * 0.75 || lane.count <= 3000 || this.matched;
+    const near = lane.of || binWidth > pixel * 0.75 || lane.count <= 3000 || this.matched;
     const pieces = lane.pieces.filter(p => p.to >= this.from && p.from <= this.to);
     let exact = near && pieces.length > 0;
     if (near) for (const p of pieces) if (!this.open(lane, p)) exact = false;
     if (lane.pieces.length > 0 && near && pieces.length === 0) return g.globalAlpha = 1;
     if (exact) {
       g.globalAlpha = 1;
-      this.drawEvents(g, lane, pieces, y, row, rows);
-    } else {
+      if (lane.of) this.drawParts(g, lane, pieces, y, row);
+      else this.drawEvents(g, lane, pieces, y, row, rows);
+    } else if (!lane.of) {
       const images = this.overview(lane), scale = this.spec.bins / (this.full[1] - this.full[0]);
       const a = (this.from - this.full[0]) * scale, b = (this.to - this.full[0]) * scale;
       const low = Math.max(0, a), high = Math.min(this.spec.bins, b), px = (this.width - this.left) / (b - a);
@@ -276,7 +284,7 @@ class Lanes {
           }
           if (b > wx) g.fillRect(left + Math.max(a, wx), y + r * row, Math.max(0.6, b - Math.max(a, wx)), row - 1);
         } else g.fillRect(left + a, y + r * row, Math.max(0.6, b - a - (w > 3 ? 0.7 : 0)), row - 1);
-        if (b - a > 34 && row >= 11) texts.push(left + a, r, b - a, label[i], wait && wait[i] > dur[i] / 2);
+        if (b - a > 15 && row >= 11) texts.push(left + a, r, b - a, label[i], wait && wait[i] > dur[i] / 2);
       }
     }
     let last = -1;
@@ -297,11 +305,78 @@ class Lanes {
     g.globalAlpha = 1;
   }
 
+  // The parts of a label that keep a resource busy: {list: [label, resource, start, duration], total}.
+  partsOf(lane, label) {
+    if (!lane.known) lane.known = new Map();
+    const of = this.labels.list[label][4];
+    let parts = lane.known.get(of);
+    if (!parts) {
+      const list = (this.parts && this.parts.lists[this.parts.of[lane.like + ":" + of]] || []).filter(p => p[1] === lane.resource);
+      parts = { list, total: list.reduce((sum, p) => sum + p[3], 0) };
+      lane.known.set(of, parts);
+    }
+    return parts;
+  }
+
+  drawParts(g, lane, pieces, y, row) {
+    const width = Math.ceil(this.width - this.left), scale = (this.width - this.left) / (this.to - this.from);
+    const cover = new Float32Array(width), of = new Uint32Array(width), left = this.left, matched = this.matched, texts = [];
+    const shade = (x, w, label) => {
+      const p = Math.max(0, Math.min(width - 1, x | 0));
+      if (matched && !matched[label]) return;
+      cover[p] += w;
+      of[p] = label;
+    };
+    for (const piece of pieces) {
+      const { n, start, dur, label } = piece.events;
+      for (let i = 0; i < n; i++) {
+        const x0 = (start[i] - this.from) * scale, w = dur[i] * scale;
+        if (x0 > width + 50) break;
+        if (x0 + w < -50) continue;
+        const { list, total } = this.partsOf(lane, label[i]);
+        if (!list.length) continue;
+        if (w < Math.max(2, list.length / 8)) { // too many parts for its pixels
+          for (let x = x0; x < x0 + w; x++) if (x >= 0 && x < width) shade(x, total * scale / w * Math.min(1, w), list[0][0]);
+          continue;
+        }
+        for (const [part, , from, length] of list) {
+          const x = x0 + from * scale, pw = length * scale;
+          if (x + pw < 0 || x > width) continue;
+          if (pw < 1) { shade(x, pw, part); continue; }
+          const a = Math.max(0, x), b = Math.min(width, x + pw);
+          g.fillStyle = this.shade(part);
+          g.globalAlpha = matched && !matched[part] ? 0.15 : 1;
+          g.fillRect(left + a, y, Math.max(0.6, b - a - (pw > 3 ? 0.7 : 0)), row - 1);
+          if (b - a > 15 && row >= 11) texts.push([left + a, b - a, part]);
+        }
+      }
+    }
+    for (let p = 0; p < width; p++) {
+      if (!cover[p]) continue;
+      g.fillStyle = this.shade(of[p]);
+      g.globalAlpha = Math.max(0.2, Math.min(1, cover[p]));
+      g.fillRect(left + p, y, 1, row - 1);
+    }
+    g.globalAlpha = 1;
+    g.fillStyle = "#fff";
+    for (const [x, w, part] of texts) this.text(g, this.labels.names[this.labels.list[part][0]], x + 3, y + Math.min(12, row - 3.5), w - 6);
+  }
+
   // Text cut to a width.
   text(g, text, x, y, width) {
+    if (text.length > 3 && width < 22) return;
     const whole = g.measureText(text).width;
     if (whole > width) text = text.slice(0, Math.max(1, Math.floor(text.length * width / whole) - 2)) + "…";
     g.fillText(text, x, y);
+  }
+
+  // Calls f(x, seconds, step) for the ticks of the axis.
+  grid(f) {
+    const { width, left } = this, tick = this.spec.tick, length = (this.to - this.from) * tick;
+    const step = tickStep(length, Math.max(2, (width - left) / 130)), zero = (this.from - this.full[0]) * tick;
+    for (let t = Math.ceil(zero / step) * step; t <= zero + length; t += step) {
+      f(Math.round(left + (t - zero) / length * (width - left)), t, step);
+    }
   }
 
   drawAxis(g) {
@@ -316,15 +391,12 @@ class Lanes {
     g.fillRect(left + a * (width - left), 0, Math.max(3, (b - a) * (width - left)), 6);
     g.strokeStyle = color("line");
     g.fillStyle = color("dim");
-    const step = tickStep(length, Math.max(2, (width - left) / 130)), zero = (this.from - this.full[0]) * tick;
-    for (let t = Math.ceil(zero / step) * step; t <= zero + length; t += step) {
-      const x = Math.round(left + (t - zero) / length * (width - left)) + 0.5;
-      g.globalAlpha = 0.5;
-      g.beginPath(); g.moveTo(x, 24); g.lineTo(x, this.height); g.stroke();
-      g.globalAlpha = 1;
+    this.grid((at, t, step) => {
+      const x = at + 0.5;
+      g.beginPath(); g.moveTo(x, 23); g.lineTo(x, this.axis - 12); g.stroke();
       const text = this.time(t, step), m = g.measureText(text).width;
       g.fillText(text, Math.min(Math.max(left, x - m / 2), width - m), 19);
-    }
+    });
     let end = -1;
     for (const [name, from, to] of this.spec.marks || []) {
       const x0 = Math.max(left, this.x(from)), x1 = Math.min(width, this.x(to));
@@ -389,7 +461,16 @@ class Lanes {
       for (let i = 0; i < events.n; i++) {
         const s = events.start[i], e = s + events.dur[i];
         if (s > t + slack) break;
-        if (e < t - slack || events.row[i] !== depth) continue;
+        if (e < t - slack || !line.lane.of && events.row[i] !== depth) continue;
+        if (line.lane.of) {
+          for (const [part, , from, length] of this.partsOf(line.lane, events.label[i]).list) {
+            const a = s + from, b = a + length, away = t < a ? a - t : t > b ? t - b : 0;
+            if (away > slack || away >= distance) continue;
+            distance = away;
+            best = { lane: line.lane, label: part, start: a, dur: length, wait: 0, inside: events.label[i] };
+          }
+          continue;
+        }
         const away = t < s ? s - t : t > e ? t - e : 0;
         if (away < distance || away === distance && events.dur[i] < best.dur) {
           distance = away;
@@ -410,6 +491,7 @@ class Lanes {
       list.push(["bytes", bytes(size)], ["bandwidth", rate(size / (event.dur * tick))]);
       if (event.wait > 0) list.push(["without waiting", rate(size / ((event.dur - event.wait) * tick))]);
     }
+    if (event.inside !== undefined) list.push(["part of", this.labels.names[this.labels.list[event.inside][0]]]);
     for (const line of detail ? detail.split("\n") : []) {
       const colon = line.indexOf(": ");
       list.push(colon > 0 ? [line.slice(0, colon), line.slice(colon + 2)] : ["", line]);
@@ -512,7 +594,7 @@ class Lanes {
     this.matched = this.labels.list.map(l => names[l[0]] || (l[2] || "").toLowerCase().includes(text));
     this.request();
     let total = 0;
-    for (const group of this.spec.groups) for (const lane of group.lanes) for (const piece of lane.pieces) {
+    for (const group of this.spec.groups) for (const lane of group.lanes) for (const piece of lane.of ? [] : lane.pieces) {
       const events = piece.events || await (this.open(lane, piece), piece.asked);
       if (this.query !== text) return;
       for (let i = 0; i < events.n; i++) {

@@ -21,27 +21,43 @@ local chunk_events = 16384
 function lanes.new(page, given)
   return setmetatable({ page = page, from = given.from, to = given.to, tick = given.tick, kinds = given.kinds,
     bins = given.bins or 4096, groups = {}, marks = {}, names = {}, name_index = {}, labels = {}, label_kinds = {},
-    label_index = {}, events = 0, left_out = 0 }, Timeline)
+    label_index = {}, part_lists = {}, part_index = {},
+    part_of = {}, events = 0, left_out = 0 }, Timeline)
 end
 
 --- The number of a label.
 ---@param kind integer of the list of kinds, from 1
 ---@param detail string? "field: value" lines
 ---@param bytes number? that the event moves
-function Timeline:label(name, kind, detail, bytes)
+---@param class integer? for Timeline:parts
+function Timeline:label(name, kind, detail, bytes, class)
   local n = self.name_index[name]
   if not n then
     n = #self.names + 1
     self.names[n], self.name_index[name] = name, n
   end
-  local key = ("%d\0%d\0%s\0%s"):format(n, kind, detail or "", bytes or "")
+  local key = ("%d\0%d\0%s\0%s\0%s"):format(n, kind, detail or "", bytes or "", class or "")
   local label = self.label_index[key]
   if not label then
     label = #self.labels + 1
     self.label_index[key], self.label_kinds[label] = label, kind - 1
-    self.labels[label] = json.array { n - 1, kind - 1, detail or "", bytes or 0 }
+    self.labels[label] = json.array { n - 1, kind - 1, detail or "", bytes or 0, class or 0 }
   end
   return label
+end
+
+--- The parts of those events of a lane whose label has a class: { { label, resource, start, duration }, … }, ticks from
+--- the event's start. Lanes of a resource draw them. The same list may serve several lanes.
+function Timeline:parts(lane, class, list)
+  if not lane then return end
+  local n = self.part_index[list]
+  if not n then
+    n = #self.part_lists + 1
+    local copy = {}
+    for i, part in ipairs(list) do copy[i] = json.array { part[1] - 1, part[2], part[3], part[4] } end
+    self.part_index[list], self.part_lists[n] = n, json.array(copy)
+  end
+  self.part_of[("%d:%d"):format(lane, class)] = n - 1
 end
 
 --- Begins a group of lanes. open = false: drawn closed at first.
@@ -52,6 +68,7 @@ end
 --- Adds a lane to the last group; nothing when it has no events.
 ---@param given table name =, start =, duration =, label = (lists of one length), wait = the first part of each event;
 ---  open = false: nested events hidden at first; overview = true: without the events themselves
+---@return integer? number of the lane
 function Timeline:lane(given)
   if #given.start == 0 then return end
   local packed = pack.lane { start = given.start, duration = given.duration, label = given.label,
@@ -66,8 +83,18 @@ function Timeline:lane(given)
   self.events = self.events + (given.overview and 0 or #given.start)
   self.left_out = self.left_out + (given.overview and #given.start or 0)
   local list = self.groups[#self.groups].lanes
-  list[#list + 1] = { name = given.name, rows = packed.rows, count = #given.start, open = given.open ~= false,
-    waits = given.wait ~= nil, overview = self.page:blob(packed.overview), chunks = json.array(chunks) }
+  self.lane_count = (self.lane_count or 0) + 1
+  list[#list + 1] = { name = given.name, id = self.lane_count, rows = packed.rows, count = #given.start,
+    open = given.open ~= false, waits = given.wait ~= nil, overview = self.page:blob(packed.overview),
+    chunks = json.array(chunks) }
+  return self.lane_count
+end
+
+--- Adds a lane that draws the parts of a resource of the events of another lane (its number, from `lane`).
+function Timeline:resource(name, like, resource)
+  if not like then return end
+  local list = self.groups[#self.groups].lanes
+  list[#list + 1] = { name = name, rows = 1, count = 0, open = true, like = like, resource = resource }
 end
 
 --- A named stretch above the lanes.
@@ -82,8 +109,10 @@ function Timeline:finish()
       groups[#groups + 1] = group
     end
   end
+  local parts = #self.part_lists > 0 and { lists = json.array(self.part_lists), of = self.part_of }
   return { from = self.from, to = self.to, tick = self.tick, kinds = json.array(self.kinds), bins = self.bins,
     groups = json.array(groups), marks = json.array(self.marks), events = self.events, left_out = self.left_out,
+    parts = parts and self.page:pack_json(parts) or nil,
     labels = self.page:pack_json { names = json.array(self.names), list = json.array(self.labels) } }
 end
 

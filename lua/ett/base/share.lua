@@ -1,4 +1,4 @@
---- Shares a campaign between the ranks of an MPI job (mpirun, srun).
+--- Shares a campaign or a search between the ranks of an MPI job (mpirun, srun).
 --
 -- Rank 0 holds the tables. It hands out positions of the list of pending shapes one by one and appends the rows that
 -- come back, while it measures too. The ranks go through a collective's shapes together.
@@ -61,6 +61,8 @@ local function open(dist)
   local shared = { job = job, topology_group = nil }
 
   function shared.rank() return job.rank end
+
+  function shared.size() return job.size end
 
   --- take(stop), commit(lines) and close() of one target, and its list on every rank; journal and list are rank 0's.
   --- together: every rank measures every shape.

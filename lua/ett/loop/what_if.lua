@@ -1,0 +1,65 @@
+--- What a recorded run would have taken with something changed.
+local error_module = require "ett.base.error"
+local replay = require "ett.trace.replay"
+local subject = require "ett.loop.subject"
+local times_module = require "ett.step.times"
+local wires = require "ett.loop.wires"
+
+local what_if = {}
+
+--- Ratio of the times of a collective of `to` and of `from` ranks on a cluster. An all-gather's or a reduce-scatter's
+--- whole buffer stays.
+local function ratio_on(cluster)
+  local times = times_module.new(cluster)
+  local what = { cluster = cluster, plan = { dtype = "bf16" } }
+  return function(each, from, to)
+    local function seconds(size)
+      return (wires.predict({ kind = each.kind, bytes = each.bytes, group_size = size }, times, what))
+    end
+    local now, new = seconds(from), seconds(to)
+    if not (now and new) then
+      error_module.raise("model", "what-if: %s has no time for %s of %d ranks", cluster.name, each.kind, to)
+    end
+    return new / now
+  end
+end
+
+--- Replays a trace unchanged, with each change alone, and with all of them: { recorded_seconds, replayed_seconds,
+--- events, changes = { { change, seconds, ratio, changed } } }, of the mean span of a device.
+---@param view table of ett.trace.view
+---@param texts string[] of replay.change
+---@param cluster table? for changes of a dimension's degree; default: the one with the trace's device
+function what_if.run(view, texts, cluster)
+  cluster = cluster or subject.cluster_of(view)
+  local options = { gpus_per_node = cluster and cluster.gpus_per_node, ratio = cluster and ratio_on(cluster) }
+  local g = replay.graph(view)
+  local _, recorded = replay.recorded(g)
+  local plain = replay.run(g)
+  local result = { recorded_seconds = view:s(recorded), replayed_seconds = view:s(plain.span_ticks), events = #g.time,
+    left_out = plain.left_out, changes = {} }
+  local function try(name, list)
+    local changed, mine = 0, replay.graph(view)
+    for _, text in ipairs(list) do changed = changed + replay.change(mine, view, text, options) end
+    local ticks = replay.run(mine).span_ticks
+    table.insert(result.changes, { change = name, seconds = view:s(ticks), ratio = ticks / recorded,
+      changed = changed })
+  end
+  for _, text in ipairs(texts) do try(text, { text }) end
+  if #texts > 1 then try("all of these", texts) end
+  return result
+end
+
+--- Lines of text.
+function what_if.lines(result)
+  local lines = { ("recorded %.3f ms, replayed without a change %.3f ms (%d events); mean span of a device"):format(
+    result.recorded_seconds * 1e3, result.replayed_seconds * 1e3, result.events) }
+  local width = 0
+  for _, row in ipairs(result.changes) do width = math.max(width, #row.change) end
+  for _, row in ipairs(result.changes) do
+    lines[#lines + 1] = ("  %s%s  %10.3f ms  %+6.2f %%"):format(row.change, (" "):rep(width - #row.change),
+      row.seconds * 1e3, 100 * (row.ratio - 1))
+  end
+  return lines
+end
+
+return what_if

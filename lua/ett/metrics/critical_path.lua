@@ -1,0 +1,37 @@
+--- The chain of waits that decided how long the run took, through hosts, streams and ranks.
+local collective = require "ett.trace.collective"
+local operators = require "ett.trace.operators"
+local replay = require "ett.trace.replay"
+local stats = require "ett.trace.stats"
+
+local args = { table.unpack(operators.args) }
+table.move(collective.args, 1, #collective.args, #args + 1, args)
+
+return {
+  name = "critical_path",
+  summary = "what the run waited for last: kernels, transfers, hosts, over all ranks",
+  definition = [[Events are starts and ends of device rows
+    and of host calls; each waited for the latest of: the row before
+on its stream, its launch, the row of another stream that ended just before, the starts of its collective on all ranks,
+the host call before, the row that a synchronisation waited for. The path leads from the last end of a device row back
+through what each event waited for. Time is booked on the event that waited. host: time between and in host calls.]],
+  needs = "device rows",
+  units = { total_ms = "ms", time_ms = "ms", share = "share" },
+  args = args,
+  options = { "align", "tolerance_us", "top" },
+  compute = function(view, options)
+    local g = replay.graph(view)
+    local path = replay.critical_path(g)
+    local parts, ranks = {}, {}
+    for i = 1, math.min(#path.parts, options.top or 20) do
+      local part = path.parts[i]
+      parts[i] = { name = part.name, time_ms = view:ms(part.ticks), count = part.count,
+        share = stats.ratio(part.ticks, path.total_ticks) }
+    end
+    for key, ticks in pairs(path.ranks) do
+      ranks[key] = { time_ms = view:ms(ticks), share = stats.ratio(ticks, path.total_ticks) }
+    end
+    return { total_ms = view:ms(path.total_ticks), parts = parts, ranks = ranks, changes_of_rank = path.changes_of_rank,
+      events = #g.time }
+  end,
+}

@@ -1,0 +1,109 @@
+--- The journal of a search: which units are settled, and the rows that they gave. A killed search goes on from it.
+--
+-- DIR/HASH/rows-RANK.jsonl, a line a unit. HASH is of everything that the rows depend on: model, clusters, plan, lists,
+-- objectives, limits. The first line names the version of ett. Ranks append to files of their own and read all.
+local error_module = require "ett.base.error"
+local folder = require "ett.base.folder"
+local host = require "ett.host"
+local json = require "ett.json"
+local lfs = require "lfs"
+
+local journal = {}
+local Journal = {}
+Journal.__index = Journal
+
+-- Lines survive the process at once, the machine after this long.
+local sync_seconds = 1.0
+
+--- A value as text, the same for the same content; functions and objects of C say nothing.
+local function content(value, into, seen)
+  local kind = type(value)
+  if kind == "table" and not seen[value] then
+    seen[value] = true
+    local keys = {}
+    for key in pairs(value) do keys[#keys + 1] = key end
+    table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+    into[#into + 1] = "{"
+    for _, key in ipairs(keys) do
+      into[#into + 1] = tostring(key) .. "="
+      content(value[key], into, seen)
+    end
+    into[#into + 1] = "}"
+  elseif kind == "number" or kind == "string" or kind == "boolean" then
+    into[#into + 1] = (math.type(value) == "float" and ("%.17g"):format(value) or tostring(value)) .. ","
+  end
+end
+
+local function hash_of(space, given)
+  local into, clusters = {}, {}
+  for i, cluster in ipairs(given.clusters) do clusters[i] = { cluster.name, cluster } end
+  content({ given.model.name, given.model.hyper, given.model.layers, clusters, given.devices, space.base, space.fixed,
+    space.lists, space.axes, space.where and space.where.text, given.objectives, given.tokens, given.days,
+    given.budget, given.headroom, given.keep, given.exhaustive, #space.units, space.plans }, into, {})
+  return (require("ett.io").hash(table.concat(into)))
+end
+
+--- Reads one file: marks its units done, and adds their rows.
+local function read(self, path)
+  local file = io.open(path, "rb")
+  if not file then return end
+  local text = file:read "a"
+  file:close()
+  local version = text:match "^# ett search (%S+)"
+  if text:match "\n" and version ~= host.version then
+    error_module.raise("format", "search: journal '%s' was written by ett %s, this is %s; name another folder with "
+      .. "--journal", path, version or "of an unknown version", host.version)
+  end
+  for line in text:gmatch "([^\n]*)\n" do -- a line without its newline was cut by a kill
+    if line:sub(1, 1) == "{" then
+      local entry, why = json.decode(line)
+      if not entry then error_module.raise("format", "search: journal '%s': %s", path, tostring(why)) end
+      if not self.done[entry.unit] then
+        self.done[entry.unit] = true
+        self.settled = self.settled + 1
+        table.move(entry.rows, 1, #entry.rows, #self.rows + 1, self.rows)
+      end
+    end
+  end
+end
+
+--- Opens the journal of a search in a folder.
+---@param rank integer of this process
+function journal.open(path, space, given, rank)
+  if space.where and not space.where.by_values then
+    error_module.raise("argument", "search: a journal cannot know a function: give 'where' as an expression")
+  end
+  local own = ("%s/%s"):format(path, hash_of(space, given))
+  folder.make(own)
+  local self = setmetatable({ done = {}, rows = {}, settled = 0, synced = 0 }, Journal)
+  local names = {}
+  for name in lfs.dir(own) do if name:match "^rows%-%d+%.jsonl$" then names[#names + 1] = name end end
+  table.sort(names)
+  for _, name in ipairs(names) do read(self, own .. "/" .. name) end
+  self.path, self.rank = ("%s/rows-%d.jsonl"):format(own, rank), rank
+  return self
+end
+
+--- From here on this process appends: once every rank has read all files.
+function Journal:begin()
+  self.file = error_module.must(require("ett.sample").journal(self.path, ("# ett search %s\n"):format(host.version)))
+end
+
+--- A unit is settled, with these rows.
+function Journal:commit(unit, rows)
+  local sample = require "ett.sample"
+  error_module.must(self.file:write(json.encode { unit = unit.index, rows = rows }))
+  if sample.now() - self.synced > sync_seconds then
+    error_module.must(self.file:sync())
+    self.synced = sample.now()
+  end
+end
+
+function Journal:close()
+  if not self.file then return end
+  error_module.must(self.file:sync())
+  self.file:close()
+  self.file = nil
+end
+
+return journal

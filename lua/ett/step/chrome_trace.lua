@@ -1,0 +1,198 @@
+--- A predicted step as a Chrome trace in PyTorch's dialect: Perfetto opens it, `ett trace` computes its metrics.
+--
+-- Each pipeline stage is a process and a device. Its streams: 7 computes, 20 is the links of a node, 24 the network,
+-- 28 sends to other stages, 32 gradients and weights. Every operator and collective of every micro-batch is a kernel.
+-- Above `most_events` those of a unit are joined: one kernel for its computing, one for each kind of collective.
+local error_module = require "ett.base.error"
+local json = require "ett.json"
+local schema = require "ett.base.schema"
+local timeline = require "ett.step.timeline"
+
+local chrome_trace = {}
+
+chrome_trace.most_events = 300000
+
+local streams = { compute = 7, wait = 7, node = 20, network = 24, sends = 28, gradients = 32, weights = 32, update = 7 }
+local stream_names = { [7] = "compute", [20] = "links of the node", [24] = "network", [28] = "sends between stages",
+  [32] = "gradients and weights" }
+local unit_names = { F = "forward", B = "backward", W = "weight gradient" }
+local kernel_words = { all_reduce = "AllReduce", all_gather = "AllGather", reduce_scatter = "ReduceScatter",
+  all_to_all = "AllToAll", send_recv = "SendRecv", broadcast = "Broadcast" }
+local torch_types = { bf16 = "BFloat16", fp16 = "Half", fp32 = "Float", fp8 = "Float8_e4m3fn" }
+
+--- Microseconds with nanosecond digits.
+local function us(seconds) return math.floor(seconds * 1e9 + 0.5) / 1e3 end
+
+--- Numbers of elements that a rank sends and receives of a collective of `bytes` (nccl-tests' convention).
+local function elements(kind, bytes, degree, width)
+  local all = math.floor(bytes / width + 0.5)
+  if kind == "all_gather" then return all // degree, all end
+  if kind == "reduce_scatter" then return all, all // degree end
+  return all, all
+end
+
+--- The ranks of a collective's group that holds the first rank of a stage: tensor ranks are neighbours, then context,
+--- data, pipeline.
+local function ranks_of(p, stage, part)
+  local base, stride = (stage - 1) * p.tp * p.cp * p.dp, p.tp
+  if part.group == "tp" or part.group == "etp" then stride = 1 end
+  if part.group == "pp" or part.group == "tied embedding" or not part.degree then return nil end
+  local list = {}
+  for i = 1, math.min(part.degree, 64) do list[i] = ("%d"):format(base + (i - 1) * stride) end
+  if part.degree > 64 then list[65] = "..." end
+  return "[" .. table.concat(list, ", ") .. "]"
+end
+
+--- Source and destination of a message between stages.
+local function pair_of(args, p, stage, part)
+  local each = p.tp * p.cp * p.dp
+  args["Src Rank"], args["Dst Rank"] = (stage - 1) * each, (part.to - 1) * each
+end
+
+local function collective_args(args, part, dtype)
+  local width = schema.dtype_bytes[dtype] or 2
+  args["Collective name"], args["Group size"], args["Process Group Name"] = part.name, part.degree, part.group
+  args["Process Group Description"], args.dtype = part.group, torch_types[dtype] or dtype
+  if part.bytes and part.degree then
+    args["In msg nelems"], args["Out msg nelems"] = elements(part.name, part.bytes, part.degree, width)
+  end
+  args["Micro-batch"], args.Direction = part.micro_batch, part.direction
+  return args
+end
+
+local function shape_text(shape)
+  local keys = {}
+  for key in pairs(shape or {}) do keys[#keys + 1] = key end
+  table.sort(keys)
+  for i, key in ipairs(keys) do keys[i] = ("%s=%s"):format(key, tostring(shape[key])) end
+  return #keys > 0 and table.concat(keys, " ") or nil
+end
+
+--- Adds one kernel.
+local function kernel(state, stage, part, start, seconds)
+  local stream = streams[part.lane or part.resource]
+  local args = { device = stage - 1, stream = stream, Pass = part.pass, Shape = shape_text(part.shape) }
+  local name, words = part.name, kernel_words[part.name]
+  if words then
+    name = ("ncclDevKernel_%s(%s)"):format(words, part.group or "")
+    collective_args(args, part, part.lane == "gradients" and state.plan.gradient_dtype or state.plan.dtype)
+    args["Process Group Ranks"] = ranks_of(state.plan, stage, part)
+    if part.direction then pair_of(args, state.plan, stage, part) end
+  elseif part.flops and part.flops > 0 then
+    args.model_flops = math.floor(part.flops / part.times)
+  end
+  state.events[#state.events + 1] = { ph = "X", cat = "kernel", name = name, pid = stage - 1, tid = stream,
+    ts = us(start), dur = us(start + seconds) - us(start), args = args }
+end
+
+--- The parts of a unit joined: its computing, then each kind of collective.
+local function joined(unit)
+  local list, by_name = {}, {}
+  for _, part in ipairs(unit.parts) do
+    if part.resource ~= "wait" then
+      local words = kernel_words[part.name]
+      local key = words and part.name .. (part.group or "") or "computing"
+      local one = by_name[key]
+      if not one then
+        one = { name = words and part.name or unit_names[unit.kind], resource = part.resource, group = part.group,
+          degree = part.degree, bytes = words and 0 or nil, start = part.start, seconds = 0.0, hidden = 0.0, times = 1,
+          flops = 0 }
+        by_name[key], list[#list + 1] = one, one
+      end
+      one.seconds, one.hidden = one.seconds + part.seconds, one.hidden + part.hidden
+      one.flops = one.flops + (part.flops or 0)
+      if words then one.bytes = one.bytes + (part.bytes or 0) * part.times end
+    end
+  end
+  local at = 0.0
+  for _, one in ipairs(list) do one.start, at = at, at + one.seconds end
+  return list
+end
+
+local function add_unit(state, stage, unit, join)
+  state.events[#state.events + 1] = { ph = "X", cat = "gpu_user_annotation", pid = stage - 1, tid = streams.compute,
+    name = ("Stage %d %s%d%s"):format(stage, unit.kind, unit.micro_batch, unit.chunk > 1 and "." .. unit.chunk or ""),
+    ts = us(unit.start), dur = us(unit.start + unit.seconds) - us(unit.start),
+    args = { device = stage - 1, stream = streams.compute, ["Micro-batch"] = unit.micro_batch, Chunk = unit.chunk } }
+  for _, part in ipairs(join and joined(unit) or unit.parts) do
+    if part.resource ~= "wait" then
+      local each, hidden = part.seconds / part.times, part.hidden / part.times
+      for i = 1, part.times do
+        local start = unit.start + part.start + (i - 1) * each
+        kernel(state, stage, part, start - hidden, each + hidden)
+      end
+    end
+  end
+end
+
+local function count(t)
+  local events = 0
+  for _, stage in ipairs(t.stages) do
+    for _, unit in ipairs(stage.units) do
+      for _, part in ipairs(unit.parts) do events = events + part.times end
+    end
+  end
+  return events
+end
+
+local function add_metadata(events, stages)
+  local function meta(name, pid, tid, args)
+    events[#events + 1] = { ph = "M", name = name, pid = pid, tid = tid, ts = 0, args = args }
+  end
+  for stage = 1, stages do
+    meta("process_name", stage - 1, 0, { name = "stage " .. stage })
+    meta("process_sort_index", stage - 1, 0, { sort_index = stage })
+    for stream, name in pairs(stream_names) do
+      meta("thread_name", stage - 1, stream, { name = ("stream %d: %s"):format(stream, name) })
+    end
+  end
+end
+
+--- The trace as a table for ett.json.
+---@param e table an estimate made with units = true
+function chrome_trace.of(e)
+  local t = timeline.of(e)
+  local join = count(t) > chrome_trace.most_events
+  local state = { events = {}, plan = e.plan }
+  add_metadata(state.events, #t.stages)
+  state.events[#state.events + 1] = { ph = "X", cat = "user_annotation", name = "ProfilerStep#1", pid = #t.stages,
+    tid = 1, ts = 0.0, dur = us(t.seconds), args = { ["External id"] = 1 } }
+  local devices = {}
+  for number, stage in ipairs(t.stages) do
+    devices[number] = { id = number - 1, name = e.device, totalGlobalMem = math.floor(e.memory_limit_bytes) }
+    for _, unit in ipairs(stage.units) do add_unit(state, number, unit, join) end
+    for _, message in ipairs(stage.messages) do kernel(state, number, message, message.start, message.seconds) end
+  end
+  return { schemaVersion = 1, displayTimeUnit = "ms", traceName = e.model.name, deviceProperties = json.array(devices),
+    distributedInfo = { backend = "nccl", rank = 0, world_size = e.devices },
+    predictedBy = { program = "ett", joined = join, cluster = e.cluster, model = e.model.name },
+    traceEvents = json.array(state.events) }
+end
+
+--- The workload card of an estimate, as `ett trace` reads it beside a trace.
+local function card(e)
+  local p = e.plan
+  local name = json.encode(e.model.name):gsub("%s+$", "")
+  return ("# The plan of this predicted step, for ett trace.\nmodel: %s\nnum_params: %d\nworld_size: %d\ntp: %d\n"
+    .. "pp: %d\ndp: %d\ncp: %d\nep: %d\nbatch_size: %d\nseq_len: %d\nprecision: %s\n%s"):format(name,
+    math.floor(e.model.parameters), e.devices, p.tp, p.pp, p.dp, p.cp, p.ep, p.global_batch, p.seq, p.dtype,
+    e.peak_flops_per_second and ("peak_flops: %.17g\n"):format(e.peak_flops_per_second) or "")
+end
+
+--- Writes the trace to a file, and makes its folder. A path that ends with "/" is a folder: the trace is step.json in
+--- it, beside workload_card.yaml, from which `ett trace` takes batch, sequence and parameters.
+---@return string path of the trace
+function chrome_trace.write(e, path)
+  local files = require "ett.base.folder"
+  local parent = path:match("^(.*)/[^/]*$")
+  if parent and parent ~= "" then files.make(parent) end
+  if path:sub(-1) == "/" then
+    files.write(path .. "workload_card.yaml", card(e))
+    path = path .. "step.json"
+  end
+  local ok, err = json.write(path, chrome_trace.of(e))
+  if not ok then error(error_module.from(err), 0) end
+  return path
+end
+
+return chrome_trace

@@ -1,0 +1,188 @@
+--- The page of a predicted step: its pipeline, its breakdown, its memory over time, and what would help most.
+--
+--   local e = estimate.new(what)           -- with units = true
+--   require("ett.step.page").write(e, what, "step.html")
+local host = require "ett.host"
+local json = require "ett.json"
+local lanes = require "ett.report.page.lanes"
+local memory = require "ett.step.memory"
+local pages = require "ett.report.page"
+local timeline = require "ett.step.timeline"
+
+local page = {}
+
+local kinds = { { "forward", "forward" }, { "backward", "backward" }, { "weight gradient", "weight" },
+  { "compute", "compute" }, { "communication", "comm" }, { "waiting for weights", "wait" }, { "update", "update" } }
+local unit_kinds = { F = 1, B = 2, W = 3 }
+local unit_names = { F = "forward", B = "backward", W = "weight gradient" }
+local compute, communication, waits, update = 4, 5, 6, 7
+
+local tick = 1e-9
+local function ticks(seconds) return math.floor(seconds / tick + 0.5) end
+
+local function shape_line(shape)
+  local keys = {}
+  for key in pairs(shape or {}) do keys[#keys + 1] = key end
+  table.sort(keys)
+  for i, key in ipairs(keys) do keys[i] = ("%s %s"):format(key, tostring(shape[key])) end
+  return #keys > 0 and "shape: " .. table.concat(keys, ", ") or nil
+end
+
+local function lines_of(...)
+  local lines = {}
+  for i = 1, select("#", ...) do
+    local line = select(i, ...)
+    if line then lines[#lines + 1] = line end
+  end
+  return table.concat(lines, "\n")
+end
+
+--- The parts of a unit as the timeline draws them; parts that several units share are made once.
+local function parts_of(t, known, parts)
+  if known[parts] then return known[parts] end
+  local list = {}
+  for _, part in ipairs(parts) do
+    local kind = part.resource == "wait" and waits or part.resource == "compute" and compute or communication
+    local label = t:label(part.name, kind, lines_of(part.group and "group: " .. part.group,
+      part.degree and ("ranks: %d"):format(part.degree), part.pass and "pass: " .. part.pass, shape_line(part.shape),
+      part.hidden > 0 and "hidden: a part of it runs beside a product" or nil,
+      part.times > 1 and ("runs: %d"):format(part.times) or nil), part.bytes and part.bytes * part.times)
+    local resource = part.resource == "wait" and "compute" or part.resource
+    list[#list + 1] = { label, resource, (part.start - part.hidden) / tick, (part.seconds + part.hidden) / tick }
+  end
+  known[parts] = list
+  return list
+end
+
+--- The lane of a stage's units; each distinct list of parts is a class of labels.
+local function add_units(t, stage, known)
+  local start, duration, label, classes, lists = {}, {}, {}, {}, {}
+  for i, unit in ipairs(stage.units) do
+    start[i] = ticks(unit.start)
+    duration[i] = ticks(unit.start + unit.seconds) - start[i]
+    if not classes[unit.parts] then
+      lists[#lists + 1] = unit.parts
+      classes[unit.parts] = #lists
+    end
+    local chunk = unit.chunk > 1 and ("\nchunk: %d"):format(unit.chunk) or ""
+    label[i] = t:label(("%s%d"):format(unit.kind, unit.micro_batch), unit_kinds[unit.kind],
+      ("unit: %s\nmicro-batch: %d%s"):format(unit_names[unit.kind], unit.micro_batch, chunk), nil,
+      classes[unit.parts])
+  end
+  for _, m in ipairs(stage.messages) do -- what follows the pipeline
+    if m.exposed then
+      local k = #start + 1
+      start[k], duration[k] = ticks(m.start), ticks(m.start + m.seconds) - ticks(m.start)
+      label[k] = t:label(m.name, m.lane == "update" and update or communication, m.group and "group: " .. m.group,
+        m.bytes)
+    end
+  end
+  local lane = t:lane { name = ("stage %d"):format(stage.number), start = start, duration = duration, label = label }
+  for class, parts in ipairs(lists) do t:parts(lane, class, parts_of(t, known, parts)) end
+  return lane
+end
+
+--- Lanes of the messages of a stage.
+local function add_messages(t, stage)
+  local by_lane = { sends = {}, rest = {} }
+  for _, message in ipairs(stage.messages) do
+    table.insert(message.lane == "sends" and by_lane.sends or by_lane.rest, message)
+  end
+  for _, name in ipairs { "sends", "rest" } do
+    local start, duration, label = {}, {}, {}
+    for i, m in ipairs(by_lane[name]) do
+      start[i] = ticks(m.start)
+      duration[i] = ticks(m.start + m.seconds) - start[i]
+      label[i] = t:label(m.name, m.lane == "update" and update or communication, lines_of(
+        m.group and "group: " .. m.group, m.direction and "direction: " .. m.direction,
+        m.micro_batch and ("micro-batch: %d"):format(m.micro_batch), m.lane ~= "sends" and "for: " .. m.lane or nil),
+        m.bytes)
+    end
+    t:lane { name = name == "sends" and "card: sends" or "gradients, update", start = start, duration = duration,
+      label = label }
+  end
+end
+
+--- The timeline of the page: a lane a stage, then the resources of each stage.
+local function add_timeline(p, e)
+  local made, known, numbers = timeline.of(e), {}, {}
+  local t = lanes.new(p, { from = 0, to = math.max(1, ticks(made.seconds)), tick = tick, kinds = kinds, bins = 2048 })
+  t:group { name = #made.stages > 1 and "pipeline" or nil }
+  for s, stage in ipairs(made.stages) do numbers[s] = add_units(t, stage, known) end
+  for s, stage in ipairs(made.stages) do
+    t:group { name = ("resources of stage %d"):format(s), open = #made.stages <= 2 }
+    t:resource("compute", numbers[s], "compute")
+    t:resource("links of the node", numbers[s], "node")
+    t:resource("network", numbers[s], "network")
+    add_messages(t, stage)
+  end
+  p.data.timeline = t:finish()
+end
+
+--- Rows of the breakdown: operators and collectives with where their times are from.
+local function add_breakdown(data, e)
+  local list = {}
+  for _, lines in ipairs { e.operators, e.collectives } do
+    for _, line in ipairs(lines) do
+      list[#list + 1] = { name = line.name .. (line.group and (" (%s)"):format(line.group) or ""), kind = line.kind,
+        seconds = line.seconds, forward = line.forward_seconds, backward = line.backward_seconds,
+        recompute = line.recompute_seconds, hidden = line.overlapped_seconds, from = line.provenance }
+    end
+  end
+  list[#list + 1] = { name = "idle", kind = "idle", seconds = e.idle_seconds }
+  data.breakdown = json.array(list)
+end
+
+local stage_fields = { "layers", "forward_seconds", "backward_seconds", "recompute_seconds", "send_seconds",
+  "gradient_exposed_seconds", "tied_embedding_seconds", "wait_seconds", "optimizer_seconds", "gather_exposed_seconds",
+  "end_seconds", "pipeline_seconds", "memory_bytes" }
+
+local function add_stages(data, e)
+  local list = {}
+  for i, s in ipairs(e.stages) do
+    list[i] = { stage = i }
+    for _, name in ipairs(stage_fields) do list[i][name] = s[name] end
+  end
+  data.stages, data.memory_kinds = json.array(list), json.array {}
+  for k, line in ipairs(memory.kinds) do
+    data.memory_kinds[k] = json.array { line[1], line[2] }
+    for i, s in ipairs(e.stages) do list[i][line[1]] = s[line[1]] end
+  end
+end
+
+local function plan_rows(e)
+  local fields, list = require("ett.plan.fields").list, {}
+  for _, field in ipairs(fields) do
+    local value = e.plan[field[1]]
+    if value ~= nil and type(value) ~= "table" then
+      list[#list + 1] = json.array { field[1], tostring(value), field.help or "", value == field.default }
+    end
+  end
+  return json.array(list)
+end
+
+--- The page of an estimate.
+---@param e table made with units = true
+---@param what table? as estimate.new took it: without it nothing says what would help
+function page.new(e, what)
+  local p = pages.new { title = ("%s on %d x %s"):format(e.model.name, e.devices, e.device),
+    subtitle = ("%.2f B parameters, cluster %s, predicted by ett"):format(e.model.parameters / 1e9, e.cluster),
+    scripts = { "lanes", "charts", host.root .. "/lua/ett/step/page/page.js" } }
+  local data = p.data
+  for _, name in ipairs { "step_seconds", "low_seconds", "high_seconds", "interval_percent", "tokens_per_second",
+    "tokens_per_second_per_device", "mfu_percent", "bubble_percent", "memory_bytes", "memory_limit_bytes", "fits",
+    "price_per_step", "price_per_billion_tokens", "run_tokens", "run_seconds", "run_price", "idle_percent" } do
+    data[name] = e[name]
+  end
+  add_timeline(p, e)
+  add_breakdown(data, e)
+  add_stages(data, e)
+  data.plan, data.warnings, data.notes = plan_rows(e), json.array(e.warnings), json.array(e.notes)
+  if what then data.sensitivity = json.array(require("ett.step.page.sensitivity").of(e, what)) end
+  return p
+end
+
+--- Writes the page, and makes its folder; raises if it cannot.
+function page.write(e, what, path) page.new(e, what):write(path) end
+
+return page

@@ -1,0 +1,129 @@
+--- What would help a step most: the step again with each rate a tenth higher, and with each field of the plan changed.
+local estimate = require "ett.step.estimate"
+local fields = require "ett.plan.fields"
+local schedules = require "ett.plan.schedules"
+local times_module = require "ett.step.times"
+
+local sensitivity = {}
+
+sensitivity.gain = 1.1 -- a rate a tenth higher
+
+local product = { gemm = true, bmm = true, attention = true }
+
+--- The rates: name, and whether an operator or a collective is timed by it.
+local rates = {
+  { "matrix products and attention", operator = function(op) return product[op.family] == true end },
+  { "other operators, which memory bandwidth bounds", operator = function(op) return not product[op.family] end },
+  { "links inside a node", collective = function(topology) return topology.nodes == 1 end },
+  { "network between nodes", collective = function(topology) return topology.nodes > 1 end },
+}
+
+--- Times of which those that `rate` concerns are shorter.
+local function faster(times, rate)
+  local function scaled(answer)
+    local copy = {}
+    for key, value in pairs(answer) do copy[key] = key:find "seconds$" and value / sensitivity.gain or value end
+    return copy
+  end
+  local own = setmetatable({}, { __index = times })
+  function own.operator(_, op, ...)
+    local answer = times:operator(op, ...)
+    return rate.operator and rate.operator(op) and scaled(answer) or answer
+  end
+  function own.collective(_, kind, bytes, topology, dtype)
+    local answer = times:collective(kind, bytes, topology, dtype)
+    return rate.collective and rate.collective(topology) and scaled(answer) or answer
+  end
+  function own.for_stack(_, name) return faster(times:for_stack(name), rate) end
+  return own
+end
+
+--- A plan with some fields changed, on as many devices and with the same batch: dp takes what a degree leaves.
+local function changed(p, change)
+  local plan = {}
+  for key, value in pairs(p) do plan[key] = value end
+  for key, value in pairs(change) do plan[key] = value end
+  local devices, model_ranks = p.pp * p.tp * p.cp * p.dp, plan.pp * plan.tp * plan.cp
+  if devices % model_ranks ~= 0 then return nil end
+  plan.dp, plan.micro_batches = devices // model_ranks, nil
+  if plan.pp ~= p.pp or plan.vp ~= p.vp then plan.split = nil end
+  return plan
+end
+
+--- The changes of a plan that are tried: { { text, { field = value } } }.
+local function changes(p)
+  local list = {}
+  local function try(text, change) list[#list + 1] = { text, change } end
+  for _, name in ipairs { "tp", "pp", "cp", "ep", "micro_batch" } do
+    try(("%s %d → %d"):format(name, p[name], p[name] * 2), { [name] = p[name] * 2 })
+    if p[name] % 2 == 0 then try(("%s %d → %d"):format(name, p[name], p[name] // 2), { [name] = p[name] // 2 }) end
+  end
+  if p.schedule == "1f1b" and p.pp > 1 then
+    for _, vp in ipairs { 2, 4 } do
+      try(("interleaved, vp %d"):format(vp), { schedule = "interleaved", vp = vp, split = false })
+    end
+  end
+  local known = schedules.memo()
+  for _, name in ipairs(schedules.names()) do
+    if name ~= p.schedule and name ~= "interleaved" and p.pp > 1 then
+      local properties = known:properties(name)
+      try("schedule " .. name, { schedule = name, vp = properties.exact_chunks and properties.chunks or 1 })
+    end
+  end
+  for _, field in ipairs(fields.list) do
+    local name, kind = field[1], field[2]
+    if kind == "boolean" then
+      try(("%s %s → %s"):format(name, p[name], not p[name]), { [name] = not p[name] })
+    elseif field.one_of then
+      for _, value in ipairs(field.one_of) do
+        if value ~= p[name] then try(("%s %s → %s"):format(name, p[name], value), { [name] = value }) end
+      end
+    end
+  end
+  return list
+end
+
+--- The estimate of a changed subject, or nil where the plan is impossible.
+local function again(what, change)
+  local given = {}
+  for key, value in pairs(what) do given[key] = value end
+  given.units, given.tokens = nil, nil
+  for key, value in pairs(change) do given[key] = value end
+  local ok, e = pcall(estimate.new, given)
+  if not ok and require("ett.base.error").from(e).kind == "interrupt" then error(e, 0) end
+  return ok and e or nil
+end
+
+--- Rows sorted by what they save: { { kind = "rate" | "plan", text =, seconds =, saved = (a share of the step),
+--- memory_bytes =, fits = } }.
+---@param e table the estimate
+---@param what table as estimate.new took it
+function sensitivity.of(e, what)
+  local rows = {}
+  local function add(kind, text, other)
+    if other and math.abs(other.step_seconds / e.step_seconds - 1) > 1e-6 then
+      rows[#rows + 1] = { kind = kind, text = text, seconds = other.step_seconds,
+        saved = 1 - other.step_seconds / e.step_seconds, memory_bytes = other.memory_bytes, fits = other.fits }
+    end
+  end
+  local cluster = what.cluster
+  if not (type(cluster) == "table" and cluster.path) then cluster = require("ett.profile.cluster").get(cluster) end
+  local times = what.times or times_module.new(cluster, what.profile)
+  for _, rate in ipairs(rates) do
+    add("rate", rate[1] .. " 10 % faster", again(what, { plan = changed(e.plan, {}), times = faster(times, rate) }))
+  end
+  for _, change in ipairs(changes(e.plan)) do
+    local plan = changed(e.plan, change[2])
+    if plan then
+      if not plan.split then plan.split = nil end
+      add("plan", change[1], again(what, { plan = plan, times = times }))
+    end
+  end
+  table.sort(rows, function(a, b)
+    if a.saved ~= b.saved then return a.saved > b.saved end
+    return a.text < b.text
+  end)
+  return rows
+end
+
+return sensitivity

@@ -1,0 +1,217 @@
+--- What waited for what in a recorded run: events of all ranks, each with the events that it follows.
+--
+-- Events are starts and ends of device rows and of host calls. An event's time is the latest of what it follows, each
+-- with its lag, plus its own delay:
+--   device row start   end of the row before it on its stream; its launch; what it waited for on another stream
+--   device row end     its start, plus its duration
+--   collective end     the starts on all ranks, plus the transfer
+--   host call start    the call before it in the process, plus the host's own time
+--   host call end      its start plus its duration; of a synchronisation: the device row that it waited for
+-- The lags and delays are those that give the recorded times, so a replay without a change gives the recorded run.
+local align = require "ett.trace.align"
+local stats = require "ett.trace.stats"
+
+local graph = {}
+
+local Graph = {}
+Graph.__index = Graph
+
+--- Adds an event: its recorded time and what it is. Returns its number.
+function Graph:event(time, what)
+  local n = #self.time + 1
+  self.time[n], self.what[n], self.delay[n] = time, what, 0
+  self.from[n], self.lag[n] = {}, {}
+  return n
+end
+
+--- Event n follows event `of` by at least `lag`.
+function Graph:follow(n, of, lag)
+  local list = self.from[n]
+  list[#list + 1] = of
+  self.lag[n][#list] = lag or 0
+end
+
+--- Sets the delay of an event so that its recorded time follows. Returns the delay.
+function Graph:settle(n)
+  local latest
+  for i, of in ipairs(self.from[n]) do
+    local ready = self.time[of] + self.lag[n][i]
+    if not latest or ready > latest then latest = ready end
+  end
+  self.delay[n] = latest and self.time[n] - latest or 0
+  return self.delay[n]
+end
+
+local function is_wait(name) return name:find("Synchronize", 1, true) ~= nil or name:find("^%w+Memcpy$") ~= nil end
+
+--- The last index of a sorted list whose value is <= at; 0 if none.
+local function last_before(list, at)
+  local low, high = 0, #list
+  while low < high do
+    local middle = (low + high + 1) // 2
+    if list[middle] <= at then low = middle else high = middle - 1 end
+  end
+  return low
+end
+
+--- Host calls of a process in one chain: { events by row number }.
+local function host_chain(self, rows, rank)
+  local columns = stats.columns(rows, { "row", "ts", "end", "name" })
+  local calls, before = { list = {}, of_row = {} }, nil
+  for i, ts in ipairs(columns.ts) do
+    local start = self:event(ts, { kind = "host", rank = rank, name = columns.name[i] })
+    if before then
+      -- Calls of two threads may overlap: then the second follows the first one's start.
+      local overlaps = before.stop_time > ts
+      self:follow(start, overlaps and before.start or before.stop, 0)
+    end
+    self:settle(start)
+    local stop = self:event(columns["end"][i], { kind = "call", rank = rank, name = columns.name[i] })
+    before = { start = start, stop = stop, stop_time = columns["end"][i], ts = ts, name = columns.name[i] }
+    calls.list[#calls.list + 1], calls.of_row[columns.row[i]] = before, before
+  end
+  return calls
+end
+
+--- The device rows of a lane as starts and ends, by start.
+local function device_rows(self, lane)
+  local rows, launch = lane:launches()
+  local columns = stats.columns(rows, { "row", "ts", "end", "name", "stream" })
+  local call_rows, list = (launch:columns { "row" }), {}
+  for i, ts in ipairs(columns.ts) do
+    local what = { kind = "row", rank = lane.key, name = columns.name[i], row = columns.row[i] }
+    list[i] = { ts = ts, stop = columns["end"][i], name = columns.name[i], stream = columns.stream[i] or -1,
+      call_row = call_rows[i] or nil, what = what, row = columns.row[i] }
+    list[i].start = self:event(ts, { kind = "start", rank = lane.key, name = columns.name[i] })
+    list[i].finish = self:event(columns["end"][i], what)
+  end
+  return list
+end
+
+--- The least time from a call's start to its row's start: what a launch takes.
+local function launch_delay(rows, calls)
+  local least = math.huge
+  for _, row in ipairs(rows) do
+    local call = row.call_row and calls.of_row[row.call_row]
+    if call and row.ts >= call.ts then least = math.min(least, row.ts - call.ts) end
+  end
+  return least
+end
+
+--- Starts of device rows follow their stream, their launch, and rows of other streams that end just before.
+local function link_rows(self, rows, calls)
+  local by_stream, ends = {}, {}
+  local delay = launch_delay(rows, calls)
+  local finished = {} -- rows by end, for what ended last before a start
+  for i, row in ipairs(rows) do finished[i] = row end
+  table.sort(finished, function(a, b)
+    if a.stop ~= b.stop then return a.stop < b.stop end
+    return a.start < b.start
+  end)
+  for i, row in ipairs(finished) do ends[i] = row.stop end
+  local consumed = {}
+  for _, row in ipairs(rows) do
+    local before = by_stream[row.stream]
+    local ready
+    if before and before.stop <= row.ts then
+      self:follow(row.start, before.finish)
+      ready = before.stop
+    elseif before then
+      self:follow(row.start, before.start, 0)
+      ready = before.ts
+    end
+    local call = row.call_row and calls.of_row[row.call_row]
+    if call and row.ts >= call.ts then
+      self:follow(row.start, call.start, delay)
+      ready = math.max(ready or call.ts, call.ts + delay)
+    end
+    local last = finished[last_before(ends, row.ts)]
+    if last and last.stream ~= row.stream and last.start ~= row.start and last.stop > (ready or math.mininteger) then
+      self:follow(row.start, last.finish)
+      consumed[last] = true
+    end
+    self:settle(row.start)
+    self:follow(row.finish, row.start)
+    self:settle(row.finish)
+    by_stream[row.stream] = row
+  end
+  return consumed
+end
+
+--- Synchronisations end with the device row that they waited for.
+local function link_waits(self, rows, calls)
+  local finished, ends = {}, {}
+  for i, row in ipairs(rows) do finished[i] = row end
+  table.sort(finished, function(a, b)
+    if a.stop ~= b.stop then return a.stop < b.stop end
+    return a.start < b.start
+  end)
+  for i, row in ipairs(finished) do ends[i] = row.stop end
+  for _, call in ipairs(calls.list) do
+    local waited = is_wait(call.name) and finished[last_before(ends, call.stop_time)]
+    self:follow(call.stop, call.start)
+    if waited and waited.stop > call.ts then self:follow(call.stop, waited.finish) end
+    self:settle(call.stop)
+  end
+end
+
+--- Ends of matched collectives follow the starts on all ranks.
+local function link_collectives(self, view, by_lane)
+  local matched = view:matched_groups(view.options.align or "auto", view:tolerance())
+  for g, each in ipairs(matched) do
+    local lists = {}
+    for r, member in ipairs(each.group.members) do
+      local at = {}
+      for _, row in ipairs(by_lane[member.lane.key] or {}) do at[("%d %d"):format(row.ts, row.stop)] = row end
+      lists[r] = at
+    end
+    for m = 1, each.result and #each.result.matches or 0 do
+      local found = each.result.matches[m]
+      local rows, latest, whole = {}, math.mininteger, true
+      for r, one in ipairs(found) do
+        local clock = each.result.clocks[r] or 0
+        rows[r] = lists[r][("%d %d"):format(one.ts + clock, one.stop + clock)]
+        whole = whole and rows[r] ~= nil
+        latest = math.max(latest, rows[r] and rows[r].ts or latest)
+      end
+      for r, row in ipairs(whole and rows or {}) do
+        row.collective = { group = g, place = m, kind = found[r].kind, bytes = found[r].bytes,
+          size = found[r].group_size,
+          rows = rows, each = found[r] }
+        if row.stop >= latest then -- else clocks differ: it keeps its duration
+          for k, other in ipairs(rows) do if k ~= r then self:follow(row.finish, other.start) end end
+          self:settle(row.finish)
+          row.what.kind, row.what.transfer = "transfer", true
+        end
+      end
+    end
+  end
+end
+
+--- Builds the graph of a view: { time, what, delay, from, lag (by event), rows = { [lane key] = rows }, lanes }.
+function graph.build(view)
+  local self = setmetatable({ time = {}, what = {}, delay = {}, from = {}, lag = {}, rows = {}, calls = {},
+    lanes = {} },
+    Graph)
+  local runtime, chains = view:launch_calls(), {}
+  for _, lane in ipairs(view:lanes()) do
+    local process = lane.process
+    if not chains[process.index] then
+      local rows = runtime:where { file = process.files }
+      if lane.from then rows = rows:where { window = { lane.from, lane.to } } end
+      chains[process.index] = host_chain(self, rows:sort("ts"), process.key)
+    end
+    local calls, rows = chains[process.index], device_rows(self, lane)
+    link_rows(self, rows, calls)
+    calls.rows = calls.rows or {}
+    table.move(rows, 1, #rows, #calls.rows + 1, calls.rows)
+    self.rows[lane.key], self.lanes[#self.lanes + 1], self.calls[lane.key] = rows, lane, calls
+  end
+  for _, calls in pairs(chains) do link_waits(self, calls.rows or {}, calls) end
+  if #self.lanes > 1 then link_collectives(self, view, self.rows) end
+  return self
+end
+
+graph.transfer = align.transfer
+
+return graph

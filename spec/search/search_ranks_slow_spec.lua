@@ -1,0 +1,72 @@
+--- Searches over ranks and after kills: the same bytes, no unit lost or doubled.
+local command = require "command"
+
+local words = "search --model llama layers=16 hidden=2048 heads=16 vocab=32000 --cluster dgx_h100 --devices 64 "
+  .. "--global-batch 256 --seq 2048 --json"
+local mpi = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
+  .. "mpirun --oversubscribe --bind-to none -n %d"
+
+describe("a search", function()
+  local folder, whole
+  before_each(function()
+    folder = command.folder()
+    local status
+    whole, status = command.ett(folder, words)
+    assert.equal(0, status)
+  end)
+  after_each(function() command.remove(folder) end)
+
+  --- Units in the journals of the folder: how many lines, how many distinct.
+  local function units()
+    local lines, distinct, seen = 0, 0, {}
+    local found = command.shell(("cat '%s'/j/*/rows-*.jsonl | grep -o '\"unit\":[0-9]*'"):format(folder))
+    for number in found:gmatch "%d+" do
+      lines = lines + 1
+      if not seen[number] then distinct = distinct + 1 end
+      seen[number] = true
+    end
+    return lines, distinct
+  end
+
+  it("goes on from its journal after kills, to the same bytes", function()
+    local most = 0
+    for kill = 1, 6 do
+      command.ett(folder, words .. " --journal j > /dev/null", ("timeout -s KILL 0.%d"):format(2 + kill))
+      local lines, distinct = units()
+      assert.equal(lines, distinct)
+      assert.is_true(lines >= most)
+      most = lines
+    end
+    assert.equal(whole, (command.ett(folder, words .. " --journal j")))
+    local lines, distinct = units()
+    assert.equal(lines, distinct)
+    assert.equal(whole, (command.ett(folder, words .. " --journal j"))) -- nothing left to settle
+    assert.equal(lines, (units()))
+  end)
+
+  it("refuses a journal of another version by name", function()
+    command.ett(folder, words .. " --journal j")
+    command.shell(("sed -i '1s/.*/# ett search 0.0.1/' '%s'/j/*/rows-0.jsonl"):format(folder))
+    local text, status = command.ett(folder, words .. " --journal j")
+    assert.equal(1, status)
+    assert.matches("rows%-0%.jsonl' was written by ett 0%.0%.1, this is [%d.]+; name another folder", text)
+  end)
+
+  it("says that the disk is full, and loses nothing that was written", function()
+    local text, status = command.ett(folder, words .. " --journal j", "trap '' XFSZ; ulimit -f 8;")
+    assert.equal(1, status)
+    assert.matches("^ett: ", text)
+    assert.equal(whole, (command.ett(folder, words .. " --journal j")))
+  end)
+
+  if require("ett.sampling.mpirun").available() then
+    it("gives the same bytes on two and three ranks, with a journal and without", function()
+      for ranks = 2, 3 do
+        assert.equal(whole, (command.ett(folder, words, mpi:format(ranks))))
+        assert.equal(whole, (command.ett(folder, words .. " --journal j", mpi:format(ranks))))
+      end
+      local lines, distinct = units()
+      assert.equal(lines, distinct)
+    end)
+  end
+end)

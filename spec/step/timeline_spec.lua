@@ -1,0 +1,204 @@
+-- The timeline of a step, its Chrome trace and its page, against the estimate that they draw.
+local chrome_trace = require "ett.step.chrome_trace"
+local estimate = require "ett.step.estimate"
+local folder = require "ett.base.folder"
+local json = require "ett.json"
+local model = require "ett.model"
+local timeline = require "ett.step.timeline"
+
+local dense = model.new("llama", { layers = 10, hidden = 2048, heads = 16, vocab = 32000 })
+local moe = model.new("mixtral", { layers = 4, hidden = 1024, heads = 16, vocab = 32000, ffn = 2048,
+  experts = 8, top_k = 2 })
+
+local function make(m, plan)
+  plan.seq = 2048
+  local what = { model = m, plan = plan, cluster = "dgx_h100", units = true }
+  return estimate.new(what), what
+end
+
+local plans = {
+  { "1f1b", dense, { pp = 4, tp = 2, dp = 2, micro_batches = 6 } },
+  { "interleaved", dense, { pp = 2, vp = 2, schedule = "interleaved", micro_batches = 4 } },
+  { "gpipe, full recompute", dense, { pp = 2, tp = 2, schedule = "gpipe", micro_batches = 3, recompute = "full" } },
+  { "selective recompute", dense, { pp = 2, micro_batches = 3, recompute = "selective" } },
+  { "sequence parallel, overlapped", dense,
+    { tp = 4, pp = 2, micro_batches = 2, sequence_parallel = true, overlap_tensor = true } },
+  { "split backward", dense, { pp = 4, micro_batches = 8, schedule = "zb_h1" } },
+  { "V-shaped", dense, { pp = 2, vp = 2, micro_batches = 8, schedule = "zb_v" } },
+  { "two-way", dense, { pp = 4, dp = 2, micro_batches = 8, schedule = "chimera" } },
+  { "experts", moe, { pp = 2, dp = 8, ep = 8, micro_batches = 3 } },
+}
+
+describe("the timeline of a step", function()
+  for _, case in ipairs(plans) do
+    it("holds the time of every operator: " .. case[1], function()
+      local e = make(case[2], case[3])
+      local sums, pairs_seen = {}, 0
+      for _, stage in ipairs(timeline.of(e).stages) do
+        for _, unit in ipairs(stage.units) do
+          local at, total = unit.parts[1].start, 0.0
+          for _, part in ipairs(unit.parts) do
+            assert.near(at, part.start, 1e-12)
+            at, total = part.start + part.seconds, total + part.seconds
+            local id = part.name .. " " .. (part.group or "")
+            sums[id] = (sums[id] or 0.0) + part.seconds / e.plan.pp
+          end
+          if not unit.paired then assert.near(unit.seconds, total, 1e-12) end
+          pairs_seen = pairs_seen + (unit.paired and 1 or 0)
+        end
+      end
+      local seen = 0
+      for _, lines in ipairs { e.operators, e.collectives } do
+        for _, line in ipairs(lines) do
+          local sum = sums[line.name .. " " .. (line.group or "")]
+          if sum then
+            seen = seen + 1
+            assert.near(line.seconds, sum, 1e-9 + 1e-6 * line.seconds, line.name)
+          end
+        end
+      end
+      assert.is_true(seen >= 8)
+    end)
+  end
+
+  it("holds what follows the pipeline, and ends with the step", function()
+    local e = make(dense, { pp = 2, dp = 4, micro_batches = 2, zero = 1 })
+    for s, stage in ipairs(timeline.of(e).stages) do
+      local sums, last = { gradients = 0.0, update = 0.0, weights = 0.0, sends = 0.0 }, 0.0
+      for _, m in ipairs(stage.messages) do
+        sums[m.lane], last = sums[m.lane] + m.seconds, math.max(last, m.start + m.seconds)
+      end
+      assert.near(e.stages[s].gradient_seconds, sums.gradients, 1e-12)
+      assert.near(e.stages[s].optimizer_seconds, sums.update, 1e-12)
+      assert.near(e.stages[s].send_seconds, sums.sends, 1e-12)
+      assert.near(e.stages[s].end_seconds, last, 1e-12)
+    end
+  end)
+end)
+
+--- Checks a trace against the Trace Event Format: phases, and the fields that each needs.
+local function check_format(trace)
+  local named = {}
+  for _, event in ipairs(trace.traceEvents) do
+    assert.equal("string", type(event.name))
+    assert.equal("integer", math.type(event.pid))
+    assert.equal("integer", math.type(event.tid))
+    assert.equal("number", type(event.ts))
+    if event.ph == "X" then
+      assert.is_true(event.ts >= 0 and event.dur >= 0)
+      assert.equal("table", type(event.args))
+    else
+      assert.equal("M", event.ph)
+      named[event.name] = true
+    end
+  end
+  assert.same({ process_name = true, process_sort_index = true, thread_name = true }, named)
+end
+
+describe("the Chrome trace of a step", function()
+  it("is a valid trace, and ett trace reads its metrics back", function()
+    local e = make(dense, { pp = 4, tp = 2, dp = 2, micro_batches = 6 })
+    folder.within(function(place)
+      local path = chrome_trace.write(e, place .. "/new/run/")
+      local file = assert(io.open(path))
+      local trace = json.decode(file:read("a"))
+      file:close()
+      check_format(trace)
+      local metrics = require "ett.trace.metrics"
+      local all = metrics.load_all(metrics.names())
+      local view <close> = assert(require("ett.trace.view").open(place .. "/new/run", { args = metrics.args(all) }))
+      local found, absent = {}, {}
+      for _, metric in ipairs(all) do
+        local result = metrics.compute(metric, view)
+        if result then found[metric.name] = result else absent[#absent + 1] = metric.name end
+      end
+      assert.near(e.step_seconds * 1e3, found.iter_time.avg_iter_time_ms, 1e-5)
+      assert.near(e.tokens_per_second, found.throughput_tokens.throughput_tokens_per_s, e.tokens_per_second * 1e-6)
+      assert.near(e.step_seconds, found.wall_time_s.per_device["0:0"], 1e-5)
+      assert.equal("stage markers", found.pipeline_bubble.method)
+      for s, stage in ipairs(e.stages) do
+        local breakdown = found.temporal_breakdown.ranks[("0:%d"):format(s - 1)]
+        local compute = 0.0
+        for _, each in ipairs(trace.traceEvents) do
+          local kernel = each.cat == "kernel" and each.pid == s - 1
+          if kernel and not each.args["Collective name"] then compute = compute + each.dur end
+        end
+        assert.near(compute / 1e3, breakdown.compute_ms, 0.01)
+        assert.is_true(compute / 1e6 <= stage.end_seconds)
+      end
+      -- 10 layers x 2 x 6 micro-batches, forward and backward, and the embedding's and head's own: by hand.
+      local calls = 0
+      for _, row in ipairs(found.collective_table.collectives) do
+        local of_layer = row.kind == "all_reduce" and row.group_size == 2 and row.bytes == 2048 * 2048 * 2
+        if of_layer then calls = calls + row.calls end
+      end
+      assert.is_true(calls >= 10 * 2 * 6 * 2)
+      -- The rest needs a host, other hardware, serving, or ranks of one group.
+      assert.same({ "launch_stats", "operator_table", "sm", "straggler_lag", "token_to_expert_assignment", "tpot",
+        "tpu_device_time", "ttft" }, absent)
+    end)
+  end)
+
+  it("joins the kernels of a unit where there are too many, with the same compute time", function()
+    local e = make(dense, { pp = 2, tp = 2, micro_batches = 3 })
+    local function compute(trace)
+      local sum, count = 0.0, 0
+      for _, each in ipairs(trace.traceEvents) do
+        if each.cat == "kernel" and each.tid == 7 then sum, count = sum + each.dur, count + 1 end
+      end
+      return sum, count
+    end
+    local whole, many = compute(chrome_trace.of(e))
+    local most = chrome_trace.most_events
+    chrome_trace.most_events = 10
+    local trace = chrome_trace.of(e)
+    chrome_trace.most_events = most
+    local sum, few = compute(trace)
+    assert.near(whole, sum, 0.2)
+    assert.equal(2 * 6 + 2, few) -- a kernel a unit, and the update of each stage
+    assert.is_true(many > 10 * few)
+    assert.is_true(trace.predictedBy.joined)
+  end)
+end)
+
+describe("what would help", function()
+  it("is the step with faster rates or another field, and dearer rates help more", function()
+    local e, what = make(dense, { pp = 2, tp = 2, dp = 2, micro_batches = 4 })
+    local rows = require("ett.step.page.sensitivity").of(e, what)
+    local by_text = {}
+    for i, row in ipairs(rows) do
+      by_text[row.text] = row
+      assert.is_true(i == 1 or rows[i - 1].saved >= row.saved)
+    end
+    local function seconds(change)
+      local plan = { pp = 2, tp = 2, dp = 2, micro_batches = 4, seq = 2048 }
+      for key, value in pairs(change) do plan[key] = value end
+      return estimate.new({ model = dense, plan = plan, cluster = "dgx_h100" }).step_seconds
+    end
+    assert.equal(seconds { recompute = "full" }, by_text["recompute none → full"].seconds)
+    assert.equal(seconds { tp = 4, dp = 1, micro_batches = 8 }, by_text["tp 2 → 4"].seconds)
+    local products = by_text["matrix products and attention 10 % faster"]
+    local share = 0.0
+    local own = { linear_qkv = 1, flash_attention = 1, linear_proj = 1, linear_up = 1, linear_down = 1, lm_head = 1 }
+    for _, line in ipairs(e.operators) do
+      if own[line.name] then share = share + line.seconds / e.step_seconds end
+    end
+    -- At least the share of a device's own products; at most that and the bubble's.
+    assert.is_true(products.saved > share * (1 - 1 / 1.1) * 0.99 and products.saved < 1 - 1 / 1.1)
+  end)
+end)
+
+describe("the page of a step", function()
+  it("has a lane a stage and the resources of each, and no estimate changes for it", function()
+    local e, what = make(dense, { pp = 2, micro_batches = 2 })
+    local plain = estimate.new { model = dense, plan = { pp = 2, micro_batches = 2, seq = 2048 }, cluster = "dgx_h100" }
+    assert.equal(plain.step_seconds, e.step_seconds)
+    local page = require("ett.step.page").new(e, what)
+    local groups = page.data.timeline.groups
+    assert.equal(3, #groups)
+    assert.equal(2, #groups[1].lanes)
+    assert.equal("compute", groups[2].lanes[1].resource)
+    assert.equal(groups[1].lanes[1].id, groups[2].lanes[1].like)
+    assert.is_true(#page.data.sensitivity > 10)
+  end)
+end)

@@ -1,0 +1,156 @@
+-- Replays of recorded runs: unchanged they are the recording; changed they agree with a run made that way.
+local maker = require "trace_maker"
+local replay = require "ett.trace.replay"
+local trace_gpt = require "trace_gpt"
+
+local args = require("ett.trace.metrics").load("critical_path").args
+
+local function with_view(recordings, fn)
+  maker.with(recordings, function(folder)
+    local view <close> = assert(require("ett.trace.view").open(folder, { args = args }))
+    fn(view)
+  end)
+end
+
+local function span_of(recordings)
+  local span
+  with_view(recordings, function(view) span = select(2, replay.recorded(replay.graph(view))) end)
+  return span
+end
+
+--- Span of a replay with changes.
+local function replayed(recordings, changes, options)
+  local span
+  with_view(recordings, function(view)
+    local g = replay.graph(view)
+    for _, text in ipairs(changes) do replay.change(g, view, text, options or {}) end
+    span = replay.run(g).span_ticks
+  end)
+  return span
+end
+
+--- A model whose kernels take `compute` microseconds, attention four times and sums twice as many.
+local function model(given)
+  return trace_gpt.new { hidden = 64, heads = 4, layers = 3, seq = 32, batch = 2, vocab = 512, tp = given.tp or 1,
+    host_microseconds = given.host, times = function(name)
+      if name == "all_reduce" then return 2 * given.compute * (given.transfer or 1) end
+      if name == "flash_attention" then return 4 * given.compute * (given.attention or 1) end
+      if name:find "^linear" or name == "lm_head" then return given.compute * (given.gemm or 1) end
+      return given.compute
+    end }
+end
+
+describe("a replay", function()
+  it("without a change is the recorded run, event by event", function()
+    math.randomseed(3)
+    for _ = 1, 8 do
+      local gpt = model { tp = 1 << math.random(0, 2), host = math.random(6, 30), compute = math.random(3, 40) }
+      with_view(gpt:recordings { late = function() return math.random() < 0.2 and math.random(1, 60) or 0 end },
+        function(view)
+          local g = replay.graph(view)
+          local run = replay.run(g)
+          assert.equal(0, run.left_out)
+          for n, time in ipairs(run.time) do assert.equal(g.time[n], time) end
+        end)
+    end
+  end)
+
+  it("with faster or slower kernels is the run that has them: on the device, and on the host", function()
+    math.randomseed(5)
+    for _, case in ipairs { { "attention*0.5", "attention", 0.5 }, { "attention*3", "attention", 3 },
+      { "gemm*2", "gemm", 2 }, { "linear*0.5", "gemm", 0.5, "aten::linear*0.5" } } do
+      for _ = 1, 3 do
+        local given = { tp = 1 << math.random(0, 1), host = math.random(6, 30), compute = math.random(3, 40) }
+        local before = model(given):recordings()
+        given[case[2]] = case[3]
+        local wanted = span_of(model(given):recordings())
+        assert.near(wanted, replayed(before, { case[4] or case[1] }), 0.01 * wanted, case[1])
+      end
+    end
+  end)
+
+  it("with more bandwidth has shorter transfers, but waits as long for late ranks", function()
+    local given = { tp = 2, host = 8, compute = 20 }
+    local function late(rank, name) return rank == 1 and name == "linear_up" and 35 or 0 end
+    local before = model(given):recordings { late = late }
+    given.transfer = 0.25
+    local wanted = span_of(model(given):recordings { late = late })
+    assert.near(wanted, replayed(before, { "link*4" }), 0.01 * wanted)
+    assert.near(wanted, replayed(before, { "link.intra*4" }), 0.01 * wanted)
+    assert.has_error(function() replayed(before, { "link.inter*4" }) end)
+    assert.near(wanted, replayed(before, { "tp=2->4" }, { ratio = function() return 0.25 end }), 0.01 * wanted)
+  end)
+
+  it("with a rank that is not late is close to the run without the lateness", function()
+    local given = { tp = 4, host = 8, compute = 20 }
+    local wanted = span_of(model(given):recordings())
+    local before = model(given):recordings { late = function(rank, name)
+      return rank == 2 and name == "gelu" and 300 or 0
+    end }
+    assert.is_true(span_of(before) > 1.1 * wanted, span_of(before) / wanted)
+    -- The late rank's host still launches its last kernels late: the backward pass has no sums.
+    with_view(before, function(view)
+      local g = replay.graph(view)
+      replay.change(g, view, "rank 2 not late", {})
+      local spans = replay.run(g).spans
+      assert.near(wanted, spans["0"], 0.02 * wanted)
+    end)
+  end)
+
+  it("with a faster host is the run of that host", function()
+    local given = { host = 40, compute = 5 }
+    local before = model(given):recordings()
+    given.host = 22 -- a call takes 2 or more of the 40; between calls are about 38
+    local wanted = span_of(model(given):recordings())
+    assert.near(wanted, replayed(before, { "host*0.5" }), 0.06 * wanted)
+  end)
+
+  it("refuses what it cannot read or find", function()
+    local before = model({ compute = 10 }):recordings()
+    for text, words in pairs { ["quux"] = "cannot read", ["link.no*2"] = "unknown", ["gemm*0"] = "above 0",
+      ["nothing_like_it*2"] = "changes nothing", ["dp=8->64"] = "needs a cluster" } do
+      local ok, why = pcall(replayed, before, { text })
+      assert.is_false(ok, text)
+      assert.matches(words, tostring(why), text)
+    end
+  end)
+end)
+
+describe("the critical path", function()
+  it("leads through the late rank and adds up to the run", function()
+    local recordings = model({ tp = 2, host = 8, compute = 20 }):recordings { late = function(rank, name)
+      return rank == 1 and name == "linear_qkv" and 500 or 0
+    end }
+    with_view(recordings, function(view)
+      local path = replay.critical_path(replay.graph(view))
+      local sum = 0
+      for _, part in ipairs(path.parts) do sum = sum + part.ticks end
+      assert.equal(path.total_ticks, sum)
+      assert.equal("host of rank 1", path.parts[1].name)
+      assert.is_true(path.parts[1].ticks >= view.trace.ticks_per_second // 1000000 * 500 * 3)
+    end)
+  end)
+
+  it("is the kernels where the device never waits", function()
+    with_view(model({ host = 8, compute = 50 }):recordings(), function(view)
+      local path = replay.critical_path(replay.graph(view))
+      assert.matches("^kernel: ", path.parts[1].name)
+    end)
+  end)
+end)
+
+describe("exposed_causes", function()
+  it("charges waiting to the rank that came last, and the rest to the transfer", function()
+    -- Three layers forward: the late rank is 300 us late at the first sum of each.
+    local recordings = model({ tp = 2, host = 8, compute = 20 }):recordings { late = function(rank, name)
+      return rank == 1 and name == "flash_attention" and 1000 or 0
+    end }
+    maker.with(recordings, function(folder)
+      local result = assert(maker.metric(folder, "exposed_causes"))
+      assert.near(result.exposed_ms, result.waiting_ms + result.transfer_ms, 1e-9)
+      assert.near(2 * 6 * 0.040, result.transfer_ms, 1e-9) -- two ranks, six sums of 40 us
+      assert.near(result.waiting_ms, result.ranks["1"].caused_ms, 1e-9)
+      assert.matches("rank 1 accounts for 100 %% of the waiting", result.headline)
+    end)
+  end)
+end)
