@@ -16,13 +16,13 @@ all-to-all is all_to_all in the first and send_recv in the second. annotations: 
     local out = { total_calls = 0, calls_per_rank = {}, calls_by_type = {}, calls_by_kernel_type = {},
       annotations = {} }
     for _, lane in ipairs(view:lanes()) do
-      local list = lane:collectives()
-      out.total_calls = out.total_calls + #list
-      out.calls_per_rank[lane.key] = #list
-      for _, each in ipairs(list) do
-        stats.count(out.calls_by_type, each.kind)
-        stats.count(out.calls_by_kernel_type, each.kernel_type)
+      local calls = 0
+      for _, each in ipairs(collective.kinds(lane)) do
+        calls = calls + each.count
+        stats.count(out.calls_by_type, each.kind, each.count)
+        stats.count(out.calls_by_kernel_type, each.kernel_type, each.count)
       end
+      out.total_calls, out.calls_per_rank[lane.key] = out.total_calls + calls, calls
       out.annotations[lane.key] = view:library_ranges(lane.process)
     end
     return out

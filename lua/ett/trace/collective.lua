@@ -230,6 +230,25 @@ local function gpu_collectives(lane, rows)
   return list
 end
 
+--- Kinds of a lane's collectives without a table for each: { { kind =, kernel_type =, count = } }.
+function collective.kinds(lane)
+  local list = {}
+  if lane.tpu or lane.cache.collectives then
+    for i, each in ipairs(lane:collectives()) do
+      list[i] = { kind = each.kind, kernel_type = each.kernel_type, count = 1 }
+    end
+    return list
+  end
+  local rows = lane:comm_launches()
+  local numbers, values = sorts(lane, rows)
+  for n, mine in ipairs(values) do
+    local each = describe(lane, mine)
+    list[n] = { kind = each.kind, kernel_type = each.kernel_type, count = 0 }
+  end
+  for _, n in ipairs(numbers) do list[n].count = list[n].count + 1 end
+  return list
+end
+
 --- What a collective shares with all of the same values: an index for caches.
 function collective.sort_of(each) return getmetatable(each) or each end
 

@@ -102,8 +102,9 @@ end
 --- The runs of every device, or of every process where nothing ran on a device: { { key, rank, lane, process, runs } }.
 --- Raises "missing" where no operator of a known shape is in the trace, unless `any` is given.
 function operators.of_view(view, any)
-  local found = view:cached("operators_of_view", function()
+  local found = view:cached(any and "any_operators_of_view" or "operators_of_view", function()
     local list, shaped = {}, 0
+    if #view:class_rows("cpu_op") == 0 and not any then return { list, 0 } end
     for _, lane in ipairs(view:lane_list()) do
       if not lane.tpu then
         list[#list + 1] = { key = lane.key, rank = lane.rank, lane = lane, process = lane.process,

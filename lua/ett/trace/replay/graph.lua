@@ -188,12 +188,19 @@ local function link_collectives(self, view, by_lane)
   end
 end
 
+--- A graph of more events would take gigabytes.
+graph.most_events = 1000000
+
 --- Builds the graph of a view: { time, what, delay, from, lag (by event), rows = { [lane key] = rows }, lanes }.
 function graph.build(view)
   local self = setmetatable({ time = {}, what = {}, delay = {}, from = {}, lag = {}, rows = {}, calls = {},
     lanes = {} },
     Graph)
-  local runtime, chains = view:launch_calls(), {}
+  local runtime, chains, events = view:launch_calls(), {}, 2 * #view:launch_calls()
+  for _, lane in ipairs(view:lanes()) do events = events + 2 * #lane:touching() end
+  if events > graph.most_events and not (view.options.step or view.options.window) then
+    view:missing("the run has %d events, a replay takes %d: cut it with --step or --window", events, graph.most_events)
+  end
   for _, lane in ipairs(view:lanes()) do
     local process = lane.process
     if not chains[process.index] then
