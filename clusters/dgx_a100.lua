@@ -7,6 +7,8 @@ return {
   source = datasheet,
   gpus_per_node = 8,
   device = "a100_sxm",
+  price_per_gpu_hour = 4.00,
+  price_source = "Oracle BM.GPU.A100-v2.8, list, 14 April 2026: 32 $/h",
   links = {
     intra = { name = "NVLink 3 and NVSwitch", bandwidth = 234.89e9, send_bandwidth = 195e9,
       source = "8 GPUs, 16 GiB: stas00/ml-engineering@744d01e network/README.md; sends: li-plus/playground "

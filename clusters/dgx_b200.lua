@@ -8,6 +8,8 @@ return {
   source = datasheet,
   gpus_per_node = 8,
   device = "b200_sxm",
+  price_per_gpu_hour = 14.24,
+  price_source = "AWS p6-b200.48xlarge, on demand, us-east-1, 2026: 113.93 $/h",
   links = {
     intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9,
       source = "all_reduce on 8 B200, 32 KiB to 16 GiB: " .. network,

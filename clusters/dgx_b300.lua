@@ -5,6 +5,8 @@ return {
   source = "stas00/ml-engineering@744d01e network/README.md",
   gpus_per_node = 8,
   device = "b300_sxm",
+  price_per_gpu_hour = 17.80,
+  price_source = "AWS p6-b300.48xlarge, on demand, us-east-1, 2026: 142.42 $/h",
   links = {
     intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9,
       source = "all_reduce on 8 B200: stas00/ml-engineering@744d01e network/README.md",

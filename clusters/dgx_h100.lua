@@ -8,6 +8,12 @@ return {
   source = datasheet,
   gpus_per_node = 8,
   device = "h100_sxm",
+  price_per_gpu_hour = 6.88,
+  price_source = "AWS p5.48xlarge, on demand, us-east, price list of 28 July 2026: 55.04 $/h",
+  failures = { per_device_day = 4.74e-4, restart_seconds = 600,
+    source = "419 unexpected interruptions in 54 days of 16,384 H100, Llama 3 (arXiv 2407.21783, 3.3.4); restarts "
+      .. "assumed" },
+  power = { node_watts = 2800, source = "8.4 kW at most in training, eight devices of 700 W (arXiv 2412.08602)" },
   links = {
     intra = { name = "NVLink 4 and NVSwitch", bandwidth = 480e9, send_bandwidth = 396.4e9,
       source = "all_reduce on 8 H100: NVIDIA/dgxc-benchmarking v25.10.02 nccl/README.md; sends: " .. network,

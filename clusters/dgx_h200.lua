@@ -8,6 +8,9 @@ return {
   source = datasheet,
   gpus_per_node = 8,
   device = "h200_sxm",
+  price_per_gpu_hour = 7.912,
+  price_source = "AWS p5en.48xlarge, on demand, us-east-1, 2026: 63.296 $/h",
+  power = { node_watts = 2800, source = "that of dgx_h100" },
   links = {
     intra = { name = "NVLink 4 and NVSwitch", bandwidth = 482e9, send_bandwidth = 396.4e9,
       source = "all_reduce and sends on 8 H200: " .. network .. "; curve of 8 H100: NVIDIA/dgxc-benchmarking v25.10.02",

@@ -5,6 +5,8 @@ return {
   source = "assumed",
   gpus_per_node = 8,
   device = "l40s",
+  price_per_gpu_hour = 3.50,
+  price_source = "Oracle VM.GPU.L40S, list, 14 April 2026: 3.50 $ a GPU and hour",
   links = {
     intra = { name = "PCIe 4 x16", bandwidth = 20e9,
       source = "assumed: 31 GB/s one way at 65 %" },

@@ -5,6 +5,8 @@ return {
   source = "stas00/ml-engineering@744d01e network/README.md",
   gpus_per_node = 8,
   device = "mi300x",
+  price_per_gpu_hour = 6.00,
+  price_source = "Azure and Oracle, list, 18 May 2026: 6 $ a GPU and hour",
   links = {
     intra = { name = "Infinity Fabric, every pair linked", bandwidth = 330e9,
       source = "assumed: 448 GB/s a GPU one way (stas00/ml-engineering@744d01e network/README.md) at 74 %" },

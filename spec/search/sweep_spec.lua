@@ -17,7 +17,18 @@ describe("a sweep", function()
       gradient_dtype = { "fp32", "bf16" }, schedule = { "1f1b", "gpipe", "zb_h1" }, etp = { 1, 2 },
       optimizer_bytes = { 12, 8 }, bucket_bytes = { 500e6, 1e6 }, split = { { 4, 4 }, { 3, 5 } },
       overlap_all_to_all = { "none", "batch" }, vp = { 2, 4 }, ep = { 1, 2 }, micro_batch = { 1, 2 }, tp = { 1, 2 },
-      cp = { 1, 2 }, pp = { 1, 2 }, dp = { 2, 4 }, interleave_group = { 2, 4 } }
+      cp = { 1, 2 }, pp = { 1, 2 }, dp = { 2, 4 }, interleave_group = { 2, 4 },
+      expert_skew = { 0, 1 }, expert_shares = { { 0.4, 0.3, 0.2, 0.1 }, { 0.25, 0.25, 0.25, 0.25 } },
+      capacity_factor = { 1, 2 }, tokens = { 1e9, 1e10 }, price_per_device_hour = { 1, 2 }, pue = { 1.1, 1.3 },
+      grams_co2_per_kwh = { 20, 400 }, failures_per_device_day = { 0.001, 0.01 }, restart_seconds = { 60, 600 },
+      checkpoint_seconds = { 600, 6000 }, checkpoint_bandwidth = { 1e8, 1e9 }, jitter = { 0.01, 0.02 },
+      slow_share = { 0.01, 0.1 }, slow_factor = { 1.1, 1.3 }, rank_slowdown = { {}, {} } }
+    for i = 1, 32 do values.rank_slowdown[1][i], values.rank_slowdown[2][i] = 1, i == 5 and 1.5 or 1 end
+    local outlook = { tokens = "run_seconds", price_per_device_hour = "price_per_step", pue = "kwh_per_step",
+      grams_co2_per_kwh = "co2_kg_per_step", failures_per_device_day = "goodput_percent",
+      restart_seconds = "goodput_percent", checkpoint_seconds = "goodput_percent",
+      checkpoint_bandwidth = "goodput_percent", jitter = "varied_p99_seconds", slow_share = "varied_p99_seconds",
+      slow_factor = "varied_p99_seconds", rank_slowdown = "varied_p50_seconds" }
     local upwards, downwards = {}, {}
     for rank = 0, 31 do upwards[rank + 1], downwards[rank + 1] = rank, rank % 2 * 16 + rank // 2 end
     values.rank_map = { upwards, downwards }
@@ -32,6 +43,8 @@ describe("a sweep", function()
       if name == "interleave_group" then plan.schedule, plan.vp = "interleaved", 2 end
       if name == "serial_sends" then plan.overlap_sends = false end
       if name == "global_batch" then plan.micro_batches = nil end
+      if outlook[name] == "goodput_percent" then plan.failures_per_device_day = 0.001 end
+      if name == "slow_factor" then plan.slow_share = 0.01 end
       plan[name] = nil
       local s = sweep.new { model = mixture, cluster = "perlmutter", plan = plan, over = { [name] = list } }
       assert.equal(#list, #s.rows, name)
@@ -42,6 +55,12 @@ describe("a sweep", function()
         local e = estimate.new { model = mixture, cluster = "perlmutter", plan = one }
         assert.equal(e.step_seconds, row.step_seconds, name)
         assert.equal(e.memory_bytes, row.memory_bytes, name)
+        local more = outlook[name]
+        if more then
+          assert.is_number(row[more], name)
+          assert.equal(e[more], row[more], name)
+          assert.not_equal(s.rows[1][more], s.rows[2][more], name)
+        end
       end
     end
   end)

@@ -10,6 +10,9 @@ return {
   -- Memory as CUDA reports it: PyTorch prints "total capacity of 178.35 GiB".
   memory_bytes = 191.5e9, memory_bandwidth = 8e12, multiprocessors = 148, l2_bytes = 126e6,
   power_watts = 1000,
+  power = { idle_watts = 302, compute_watts = 648, memory_watts = 170,
+    source = "bf16 products and attention of 0.1 ms and longer, ai-dynamo/aiconfigurator@095f58a (NVML, 100 ms); "
+      .. "mean error of held-out shapes 17 %" },
   generation = "blackwell",
   neighbours = { "gb300", "b300_sxm" },
 }

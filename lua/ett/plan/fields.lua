@@ -3,6 +3,7 @@
 --
 -- { name, kind (ett.base.schema), default =, optional =, one_of =, least =, most =, help =, c =, program = }
 --   c        true: C reads it under its own name; { name, function(value, plan) }: under that name, converted
+--   after    neither the program nor C depends on it: it says what an estimate adds of runs, money and variation
 --   program  the step program depends on it: true, or a function of the value that says what matters of it (a list: as
 --            text)
 --
@@ -95,6 +96,29 @@ local fields = {
     { "clip_gradients", "boolean", default = true, c = true, help = "all stages wait for one global gradient norm" },
     { "late_validation", "boolean", default = false, c = true,
       help = "the norm is checked after the update: no stage waits for another's end of the step (zero bubble)" },
+    { "tokens", "positive", optional = true, most = 1e18, after = true,
+      help = "tokens of a whole run: also its days, price and energy" },
+    { "price_per_device_hour", "nonnegative", optional = true, most = 1e6, after = true,
+      help = "price of a device (default the cluster's)" },
+    { "pue", "positive", optional = true, least = 1, most = 10, after = true,
+      help = "power usage effectiveness of the facility (default the cluster's, or 1.56)" },
+    { "grams_co2_per_kwh", "nonnegative", optional = true, most = 1e4, after = true,
+      help = "carbon dioxide of the grid (default the cluster's, or 480)" },
+    { "failures_per_device_day", "fraction", optional = true, after = true,
+      help = "failures that end the run, of one device in a day (default the cluster's)" },
+    { "restart_seconds", "nonnegative", optional = true, most = 1e7, after = true,
+      help = "from a failure to the first repeated step (default the cluster's, or 600)" },
+    { "checkpoint_seconds", "positive", optional = true, after = true,
+      help = "work between checkpoints (default: what costs least time, by Daly 2006)" },
+    { "checkpoint_bandwidth", "positive", default = 122e6, least = 1, after = true,
+      help = "bytes/s of a device to storage (default 2 TB/s for 16,384 devices, Llama 3)" },
+    { "jitter", "fraction", default = 0, after = true,
+      help = "standard deviation of a device's computing time, relative, anew in each step" },
+    { "slow_share", "fraction", default = 0, after = true, help = "share of the devices that are slow" },
+    { "slow_factor", "positive", default = 1.1, least = 1, most = 1e3, after = true,
+      help = "time of a slow device, as a multiple of the others'" },
+    { "rank_slowdown", "list", optional = true, after = true,
+      help = "time of each rank, as a multiple of the estimate's: stragglers by rank" },
     { "split", "list", optional = true, c = true, help = "repeated layers of each pp * vp slice" },
   },
 }

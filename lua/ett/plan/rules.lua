@@ -126,6 +126,21 @@ local function experts(p, hyper, add)
   if math.abs(sum - 1) > 1e-6 then add("expert_shares must add up to 1, got %g", sum) end
 end
 
+--- Rules of devices that vary.
+local function variation(p, add)
+  local list, world = p.rank_slowdown, p.pp * p.tp * p.cp * p.dp
+  if not list then return end
+  if #list ~= world then
+    return add("rank_slowdown must hold a factor of each of the %d ranks, got %d", world, #list)
+  end
+  for i, factor in ipairs(list) do
+    if type(factor) ~= "number" or not (factor > 0 and factor <= 1e3) then
+      return add("rank_slowdown: number %d must be above 0 and at most 1000, got %s", i, schema.describe(factor))
+    end
+  end
+  if p.jitter > 0 or p.slow_share > 0 then add("rank_slowdown excludes jitter and slow_share") end
+end
+
 --- Rules of the batch. Returns the micro-batches of a step, where they are given.
 local function batches(p, add)
   local unit = p.dp * p.micro_batch
@@ -232,6 +247,7 @@ function rules.broken(p, model, cluster, known)
   degrees(p, model and model.hyper or {}, add)
   placement(p, add)
   if model then experts(p, model.hyper, add) end
+  variation(p, add)
   local micro_batches = batches(p, add)
   schedule(p, micro_batches, known, add)
   overlap(p, model, known, add)

@@ -16,7 +16,12 @@ local cluster_module = {}
 local fields = {
   name = "string", summary = "string", source = "string", gpus_per_node = { "count", optional = true, most = 1 << 20 },
   nodes = { "count", optional = true, most = 1 << 24 },
-  price_per_gpu_hour = { "nonnegative", optional = true, most = 1e6 }, note = "string?",
+  price_per_gpu_hour = { "nonnegative", optional = true, most = 1e6 }, price_source = "string?", note = "string?",
+  failures = { "table", optional = true, fields = { per_device_day = { "nonnegative", most = 1 },
+    restart_seconds = { "nonnegative", optional = true, most = 1e7 }, source = "string" } },
+  power = { "table", optional = true, fields = { node_watts = { "nonnegative", optional = true, most = 1e7 },
+    pue = { "positive", optional = true, least = 1, most = 10 },
+    grams_co2_per_kwh = { "nonnegative", optional = true, most = 1e4 }, source = "string" } },
   device = { "text_or_table", fields = devices.fields },
   links = { "table", optional = true, fields = tiers.link_fields }, tiers = "table?",
   collectives = { "text_or_table", optional = true },

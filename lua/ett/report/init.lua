@@ -67,6 +67,28 @@ local function stage_rows(e)
   return rows
 end
 
+--- Variation, energy, goodput and run.
+local function outlook_rows(rows, e)
+  if e.varied_p50_seconds then
+    rows[#rows + 1] = { "variation", ("p50 %s, p90 %s, p99 %s, mean %s"):format(time_text(e.varied_p50_seconds),
+      time_text(e.varied_p90_seconds), time_text(e.varied_p99_seconds), time_text(e.varied_mean_seconds)) }
+  end
+  if e.kwh_per_step then
+    rows[#rows + 1] = { "energy", ("%.4g kWh a step, %.3g kg CO2 (%.0f W a device, %.0f W of its node, PUE %.2f)")
+      :format(e.kwh_per_step, e.co2_kg_per_step, e.device_watts, e.overhead_watts, e.pue) }
+  end
+  if e.goodput_percent then
+    rows[#rows + 1] = { "goodput", ("%.2f %% (a failure every %.3g h; checkpoints of %s every %s)"):format(
+      e.goodput_percent, e.failure_interval_seconds / 3600, time_text(e.checkpoint_write_seconds),
+      time_text(e.checkpoint_interval_seconds)) }
+  end
+  if e.run_seconds then
+    rows[#rows + 1] = { "run", ("%.3g tokens in %.2f days (%d steps)%s%s"):format(e.run_tokens, e.run_seconds / 86400,
+      e.run_steps, e.run_price and (", cost %.0f"):format(e.run_price) or "",
+      e.run_kwh and (", %.4g MWh, %.3g t CO2"):format(e.run_kwh / 1e3, e.run_co2_kg / 1e3) or "") }
+  end
+end
+
 --- Where the memory of the fullest device goes.
 local function memory_rows(e)
   local rows = { { ("memory of stage %d"):format(e.fullest_stage), "GB", "%", "from" } }
@@ -118,10 +140,7 @@ function report.estimate(e)
     rows[#rows + 1] = { "cost", ("%.4f a step, %.2f per billion tokens (%.2f per device hour)"):format(e.price_per_step,
       e.price_per_billion_tokens, e.price_per_device_hour) }
   end
-  if e.run_seconds then
-    rows[#rows + 1] = { "run", ("%.3g tokens in %.2f days (%d steps)%s"):format(e.run_tokens, e.run_seconds / 86400,
-      e.run_steps, e.run_price and (", cost %.0f"):format(e.run_price) or "") }
-  end
+  outlook_rows(rows, e)
   add_all(lines, columns(rows, "ll"))
   breakdown(lines, "operator", e.operators)
   breakdown(lines, "collective", e.collectives)
@@ -149,6 +168,12 @@ function report.json(e)
   return copy
 end
 
+-- Field of a sweep's row, title, format, factor.
+local outlook_columns = { { "price_per_step", "cost a step", "%.4f", 1 }, { "run_seconds", "days", "%.2f", 1 / 86400 },
+  { "run_price", "cost", "%.0f", 1 }, { "run_kwh", "MWh", "%.4g", 1e-3 },
+  { "goodput_percent", "goodput %", "%.2f", 1 }, { "varied_p50_seconds", "p50 ms", "%.3f", 1e3 },
+  { "varied_p99_seconds", "p99 ms", "%.3f", 1e3 } }
+
 --- The best rows of a sweep as a table for people.
 function report.sweep(s, limit)
   local lines = { ("%s on %s: %d plans evaluated, %d refused, best by %s"):format(s.model, s.cluster, s.evaluated,
@@ -158,6 +183,12 @@ function report.sweep(s, limit)
   for i, name in ipairs(s.fields) do header[i] = name end
   for _, name in ipairs { "micro-batches", "devices", "step ms", "tokens/s", "bubble %", "memory GB", "fits" } do
     header[#header + 1] = name
+  end
+  local more = {}
+  for _, column in ipairs(outlook_columns) do
+    if s.rows[1] and s.rows[1][column[1]] then
+      more[#more + 1], header[#header + 1] = column, column[2]
+    end
   end
   local rows = { header }
   for i = 1, math.min(limit or 20, #s.rows) do
@@ -169,11 +200,12 @@ function report.sweep(s, limit)
     cells[n + 4], cells[n + 5], cells[n + 6] = ("%.0f"):format(r.tokens_per_second), ("%.1f"):format(r.bubble_percent),
       gigabytes(r.memory_bytes)
     cells[n + 7] = r.fits and "yes" or "no"
+    for _, column in ipairs(more) do cells[#cells + 1] = column[3]:format(r[column[1]] * column[4]) end
     rows[#rows + 1] = cells
   end
   add_all(lines, columns(rows, ("r"):rep(#header)))
-  local more = #s.rows - (limit or 20)
-  if more > 0 then lines[#lines + 1] = ("... and %d more (--json prints all)"):format(more) end
+  local left = #s.rows - (limit or 20)
+  if left > 0 then lines[#lines + 1] = ("... and %d more (--json prints all)"):format(left) end
   return table.concat(lines, "\n")
 end
 

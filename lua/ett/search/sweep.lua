@@ -168,6 +168,25 @@ local function finish_pending(run, p)
   end
 end
 
+-- What an estimate adds of runs, money, energy and variation.
+local outlook = { "price_per_step", "run_seconds", "run_price", "run_kwh", "kwh_per_step", "co2_kg_per_step",
+  "goodput_percent", "varied_p50_seconds", "varied_p90_seconds", "varied_p99_seconds" }
+
+--- Adds the outlook to every row where a field that decides of it is swept: an estimate each.
+local function add_outlook(run, base)
+  local swept = false
+  for _, name in ipairs(run.names) do swept = swept or fields.list[fields.position[name]].after end
+  if not swept then return end
+  for _, row in ipairs(run.rows) do
+    local p = {}
+    for name, value in pairs(base) do p[name] = value end
+    for _, name in ipairs(run.names) do p[name] = row[name] end
+    p.global_batch, p.micro_batches = nil, row.micro_batches
+    local e = estimate.new { model = run.model, cluster = run.cluster, times = run.times, plan = p }
+    for _, name in ipairs(outlook) do row[name] = e[name] end
+  end
+end
+
 --- Rows that fit the device's memory first, then by the objective, then in the order of the combinations.
 local function sort_rows(rows, objective)
   for _, row in ipairs(rows) do row.rank = objectives[objective] and -row[objective] or row[objective] end
@@ -247,6 +266,7 @@ function sweep.new(given)
   local p = setmetatable({}, { __index = base })
   combinations(run, p, 1)
   finish_pending(run, p)
+  add_outlook(run, base)
   local unfit = nothing_fits(run, base)
   for _, lowered in pairs(run.programs) do lowered.program:close() end
   for _, demands in pairs(run.demands) do demands:close() end

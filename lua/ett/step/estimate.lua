@@ -7,6 +7,8 @@
 -- evaluated again; runtime/step/README.md says how the moves combine, and what the interval does not cover.
 local architecture = require "ett.model.architecture"
 local cost = require "ett.step.cost"
+local energy = require "ett.step.energy"
+local goodput = require "ett.step.goodput"
 local lower = require "ett.step.lower"
 local memory = require "ett.step.memory"
 local times_module = require "ett.step.times"
@@ -15,6 +17,7 @@ local plan_module = require "ett.plan"
 local step_core = require "ett.step"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
+local variation = require "ett.step.variation"
 
 local estimate = {}
 
@@ -193,6 +196,24 @@ local function notes_of(model, times)
   return notes
 end
 
+--- What depends on a whole cluster and run: variation, energy, goodput, money.
+local function add_outlook(e, cluster, tokens, lowered)
+  local p, computing, moving = e.plan, 0.0, 0.0
+  for _, line in ipairs(e.operators) do if line.name ~= "optimizer" then computing = computing + line.seconds end end
+  for _, line in ipairs(e.collectives) do if line.group ~= "dp" then moving = moving + line.seconds end end
+  variation.add(e, computing / (computing + moving))
+  energy.add(e, cluster, function(visit)
+    for _, kind in ipairs(lowered.kinds) do
+      for index, uses in pairs(kind.uses) do
+        local o, runs = lowered.operations[index], p.micro_batches / p.pp * kind.count * uses
+        visit(o, runs * (1 + (kind.place == "middle" and recomputed(p.recompute, o) or 0)), runs)
+      end
+    end
+  end)
+  goodput.add(e, cluster)
+  cost.add(e, cluster, tokens)
+end
+
 local fields = { model = "model", plan = "table", cluster = "cluster", profile = "profile?", times = "table?",
   units = "boolean?", tokens = { "positive", optional = true, most = 1 << 60 } }
 
@@ -270,7 +291,7 @@ function estimate.new(given)
   for _, s in ipairs(e.stages) do
     s.percent = 100 * (s.forward_seconds + s.backward_seconds + s.recompute_seconds) / step
   end
-  cost.add(e, cluster, given.tokens)
+  add_outlook(e, cluster, given.tokens, lowered)
   e.warnings = warnings_of(e)
   e.notes = notes_of(model, times)
   return e

@@ -72,7 +72,7 @@ local function add_operator(state, item, place)
   end
   local expert = op.experts -- its weights differ between expert-parallel ranks
   index = add(state, {
-    name = op.name, kind = "operator", family = op.family, experts = op.experts, shape = s,
+    name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
     selective = item.selective, role = role,
     forward = seconds_of(forward), backward = seconds_of(backward),
     forward_answer = forward, backward_answer = backward,

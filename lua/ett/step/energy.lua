@@ -1,0 +1,73 @@
+--- Power of a device by what it computes, energy of a step, carbon dioxide.
+--
+-- A device that computes draws idle_watts + compute_watts u + memory_watts v, at most its limit: u is the share of its
+-- peak rate, v that of its memory bandwidth. It draws idle_watts while it waits or communicates.
+local device_module = require "ett.profile.device"
+
+local energy = {}
+
+--- Of a device without coefficients, as shares of its limit: those of the H200 (clusters/devices/h200_sxm).
+energy.shares = { idle_watts = 0.253, compute_watts = 0.989, memory_watts = 0.481 }
+
+--- Facilities and grids without figures of their own: power usage effectiveness 1.56 (Uptime Institute, Global Data
+--- Center Survey 2024, mean); 480 g of carbon dioxide a kWh (Ember, Global Electricity Review 2024: world, 2023).
+energy.pue, energy.grams_co2_per_kwh = 1.56, 480
+
+--- Processors, cards, fans and switches, as a share of the devices' limits: 8.4 kW were the most that a node of eight
+--- H100 drew in training (Latif et al. 2024, arXiv 2412.08602), 5.6 of them the devices.
+energy.overhead_share = 0.5
+
+--- Coefficients of a device: { idle_watts, compute_watts, memory_watts, limit_watts, source }; nil without its power.
+function energy.of_device(device)
+  local limit = device.power_limit_watts or device.power_watts
+  if not limit then return nil end
+  local given, power = device.power or {}, { limit_watts = limit, source = device.power and device.power.source
+    or "shares of the H200's" }
+  for name, share in pairs(energy.shares) do power[name] = given[name] or share * limit end
+  return power
+end
+
+--- Watts of a run of an operator.
+local function watts_of(power, device, o, dtype, pass, seconds)
+  local op, peak = o.operator, device_module.peak(device, dtype)
+  local u = peak and op.flops(o.shape, pass) / seconds / peak or 0
+  local v = op.bytes(o.shape, dtype, pass) / seconds / device.memory_bandwidth
+  return math.min(power.limit_watts, power.idle_watts + power.compute_watts * math.min(1, u)
+    + power.memory_watts * math.min(1, v))
+end
+
+--- Joules of a device in a step, above idling, averaged over pipeline stages.
+---@param runs function(visit) calls visit(operation, forward runs, backward runs) for every operation
+local function joules_above_idle(power, device, e, runs)
+  local joules = 0.0
+  runs(function(o, forward, backward)
+    if not o.operator then return end
+    for pass, count in pairs { forward = forward, backward = backward } do
+      local seconds = o[pass] and o[pass][1] or 0
+      if seconds > 0 then
+        joules = joules + count * seconds * (watts_of(power, device, o, e.plan.dtype, pass, seconds) - power.idle_watts)
+      end
+    end
+  end)
+  -- An update streams memory.
+  local update = e.operators[#e.operators].seconds
+  return joules + update * math.min(power.memory_watts, power.limit_watts - power.idle_watts)
+end
+
+--- Adds power and energy to an estimate; nothing for a device without power_watts.
+---@param runs function as above
+function energy.add(e, cluster, runs)
+  local device, p, own = cluster.device, e.plan, cluster.power or {}
+  local power = energy.of_device(device)
+  if not power then return end
+  local step = e.step_seconds
+  e.device_watts = power.idle_watts + joules_above_idle(power, device, e, runs) / step
+  e.overhead_watts = own.node_watts and own.node_watts / cluster.gpus_per_node
+    or energy.overhead_share * power.limit_watts
+  e.pue = p.pue or own.pue or energy.pue
+  e.kwh_per_step = (e.device_watts + e.overhead_watts) * e.pue * e.devices * step / 3.6e6
+  e.co2_kg_per_step = e.kwh_per_step * (p.grams_co2_per_kwh or own.grams_co2_per_kwh or energy.grams_co2_per_kwh) / 1e3
+  e.power_source = power.source
+end
+
+return energy

@@ -1,0 +1,62 @@
+--- Goodput: the share of a run's time that makes progress, between failures, checkpoints and restarts.
+--
+-- Failures come at a constant rate to every device; one ends the work of all. A run then restarts and repeats what it
+-- did since its last checkpoint. Failures come during checkpoints and restarts, too. The expected time of w seconds of
+-- work and a checkpoint of d is M e^(R/M) (e^((w+d)/M) - 1), with M seconds between failures and R of a restart (Daly
+-- 2006, Future Generation Computer Systems 22, equation 20).
+local schema = require "ett.base.schema"
+
+local goodput = {}
+
+--- Seconds of a restart where neither plan nor cluster says: assumed.
+goodput.restart_seconds = 600
+
+--- Seconds of work between checkpoints that cost least time (Daly 2006, equation 37).
+---@param write number seconds of a checkpoint
+---@param between number mean seconds between failures
+function goodput.interval(write, between)
+  if write >= 2 * between then return between end
+  local root = math.sqrt(write / (2 * between))
+  return math.sqrt(2 * write * between) * (1 + root / 3 + root * root / 9) - write
+end
+
+--- Share of the time that makes progress.
+---@param work number seconds of work between checkpoints
+---@param write number seconds of a checkpoint, in which no work is done
+---@param between number mean seconds between failures
+---@param restart number seconds
+function goodput.share(work, write, between, restart)
+  local span = (work + write) / between
+  if span > 700 or restart / between > 700 then return 0.0 end
+  -- e^x - 1 = 2 e^(x/2) sinh(x/2), which is exact for small x, too.
+  local grown = span < 1e-5 and span * (1 + span / 2) or math.exp(span) - 1
+  return work / (between * math.exp(restart / between) * grown)
+end
+
+--- Bytes that the busiest device writes: the replicas of a stage share its weights and optimizer states.
+local function checkpoint_bytes(e)
+  local p, most = e.plan, 0.0
+  local data = p.dp * p.cp
+  local expert_data = data * p.tp / (p.ep * (p.etp or p.tp))
+  for _, s in ipairs(e.stages) do
+    most = math.max(most, (s.parameters - s.expert_parameters) / data + s.expert_parameters / expert_data)
+  end
+  return most * (math.max(schema.dtype_bytes[p.dtype], 2) + p.optimizer_bytes)
+end
+
+--- Adds goodput to an estimate; nothing where no rate of failures is known.
+function goodput.add(e, cluster)
+  local p, own = e.plan, cluster.failures or {}
+  local rate = p.failures_per_device_day or own.per_device_day
+  if not rate or rate == 0 then return end
+  local bytes = checkpoint_bytes(e)
+  local write = bytes / p.checkpoint_bandwidth
+  local between = 86400 / (rate * e.devices)
+  local restart = p.restart_seconds or own.restart_seconds or goodput.restart_seconds
+  local work = p.checkpoint_seconds or goodput.interval(write, between)
+  e.checkpoint_bytes, e.checkpoint_write_seconds, e.checkpoint_interval_seconds = bytes, write, work
+  e.failure_interval_seconds = between
+  e.goodput_percent = 100 * goodput.share(work, write, between, restart)
+end
+
+return goodput

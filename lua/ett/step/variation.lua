@@ -1,0 +1,142 @@
+--- Variation between devices: slow ones and jitter, and the distribution of the step that waits for all.
+--
+-- A device's computing takes (1 + jitter z) times as long as the estimate says, z normal and anew in each step; slow
+-- ones, a share of all, take slow_factor times that. Ranks of a stage wait for each other in every collective: the
+-- slowest of tp * cp decides. A pipeline waits for its slowest stage m - 1 times, and once for each (its filling).
+-- Replicas wait for the slowest. The distribution follows from those of maxima, for a million devices as for eight.
+local variation = {}
+
+--- The normal distribution function (Abramowitz and Stegun 1964, 7.1.26; error below 1.5e-7).
+local function normal(x)
+  local t = 1 / (1 + 0.3275911 * math.abs(x) / math.sqrt(2))
+  local tail = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    * math.exp(-x * x / 2) / 2
+  return x > 0 and 1 - tail or tail
+end
+
+--- P(a device takes at most x times its time), where slow ones are `factor` slower.
+local function device_below(x, factor, jitter)
+  if jitter == 0 then return x >= factor * (1 - 1e-12) and 1.0 or 0.0 end
+  return normal((x / factor - 1) / jitter)
+end
+
+--- Distribution functions of a stage of `ranks` devices: of none slow, and of at least one; and P(at least one).
+local function stages_of(ranks, v)
+  local none = (1 - v.slow_share) ^ ranks
+  local function plain(x) return device_below(x, 1, v.jitter) ^ ranks end
+  local function slow(x)
+    local mixed = (1 - v.slow_share) * device_below(x, 1, v.jitter) + v.slow_share * device_below(x, v.slow_factor,
+      v.jitter)
+    return math.max(0.0, mixed ^ ranks - none * plain(x)) / (1 - none)
+  end
+  return plain, slow, 1 - none
+end
+
+--- Mean and variance of a distribution function between 0 and `most`.
+local function moments(below, most)
+  local steps, mean, square = 2000, 0.0, 0.0
+  for i = 0, steps - 1 do
+    local x = most * (i + 0.5) / steps
+    local above = 1 - below(x)
+    mean, square = mean + above * most / steps, square + 2 * x * above * most / steps
+  end
+  return mean, math.max(0.0, square - mean * mean)
+end
+
+-- Gauss-Hermite, five nodes of a standard normal.
+local nodes = { { -2.856970013872806, 0.011257411327720 }, { -1.355626179974266, 0.222075922005613 },
+  { 0, 0.533333333333333 }, { 1.355626179974266, 0.222075922005613 }, { 2.856970013872806, 0.011257411327720 } }
+
+--- The distribution function of the slowest replica: of (1 - fill) max + fill mean over the stages of each.
+---@param shape table { stages, ranks (of a stage), replicas, fill }
+---@param v table { jitter, slow_share, slow_factor }
+function variation.below(shape, v)
+  local plain, slow, share = stages_of(shape.ranks, v)
+  local most = math.max(1, v.slow_factor) * (1 + 8 * v.jitter) + 1e-6
+  local plain_mean, plain_variance = moments(plain, most)
+  local slow_mean, slow_variance = 0, 0
+  if share > 0 then slow_mean, slow_variance = moments(slow, most) end
+  local n, cases, weight = shape.stages, {}, (1 - share) ^ shape.stages
+  for k = 0, n do -- of k slow stages
+    if weight > 1e-15 then
+      cases[#cases + 1] = { k = k, weight = weight, mean = ((n - k) * plain_mean + k * slow_mean) / n,
+        spread = math.sqrt((n - k) * plain_variance + k * slow_variance) / n }
+    end
+    weight = share < 1 and weight * (n - k) / (k + 1) * share / (1 - share) or k == n - 1 and 1.0 or 0.0
+  end
+  return function(x)
+    local sum = 0.0
+    for _, case in ipairs(cases) do
+      for _, node in ipairs(nodes) do
+        local rest = x - shape.fill * (case.mean + node[1] * case.spread)
+        local below
+        if shape.fill >= 1 then
+          below = rest >= 0 and 1.0 or 0.0
+        else
+          local y = rest / (1 - shape.fill) + 1e-12
+          below = plain(y) ^ (n - case.k) * (case.k > 0 and slow(y) ^ case.k or 1)
+        end
+        sum = sum + case.weight * node[2] * below
+      end
+    end
+    return math.min(1, sum) ^ shape.replicas
+  end
+end
+
+--- The value below which a share of the distribution lies.
+function variation.quantile(below, share, most)
+  local low, high = 0.0, most
+  for _ = 1, 60 do
+    local middle = (low + high) / 2
+    if below(middle) >= share then high = middle else low = middle end
+  end
+  return high
+end
+
+--- The slowest replica's factor where the slowdown of each rank is given; ranks as Megatron numbers them.
+local function of_ranks(shape, list)
+  local worst, ranks = 0.0, shape.ranks * shape.replicas
+  for replica = 0, shape.replicas - 1 do
+    local max, sum = 0.0, 0.0
+    for stage = 0, shape.stages - 1 do
+      local slowest = 0.0
+      for i = 1, shape.ranks do
+        slowest = math.max(slowest, list[stage * ranks + replica * shape.ranks + i])
+      end
+      max, sum = math.max(max, slowest), sum + slowest
+    end
+    worst = math.max(worst, (1 - shape.fill) * max + shape.fill * sum / shape.stages)
+  end
+  return worst
+end
+
+--- Groups that wait for each other, and the share of the pipeline's time that fills it.
+function variation.shape(p)
+  local fill = (p.pp / p.vp) / (p.micro_batches + (p.pp - 1) / p.vp)
+  return { stages = p.pp, ranks = p.tp * p.cp, replicas = p.dp, fill = p.pp == 1 and 0 or math.min(1, fill) }
+end
+
+--- Adds the distribution of the step to an estimate; nothing where all devices are alike.
+---@param computing number share of the pipeline's time in which devices compute
+function variation.add(e, computing)
+  local p = e.plan
+  if p.jitter == 0 and p.slow_share == 0 and not p.rank_slowdown then return end
+  local shape, part = variation.shape(p), e.pipeline_seconds * computing
+  local function step(factor) return e.step_seconds + part * (factor - 1) end
+  local found = {}
+  if p.rank_slowdown then
+    local seconds = step(of_ranks(shape, p.rank_slowdown))
+    found = { mean = seconds, p50 = seconds, p90 = seconds, p99 = seconds }
+  else
+    local below = variation.below(shape, p)
+    local most = math.max(1, p.slow_factor) * (1 + 8 * p.jitter) + 1e-6
+    for name, share in pairs { p50 = 0.5, p90 = 0.9, p99 = 0.99 } do
+      found[name] = step(variation.quantile(below, share, most))
+    end
+    found.mean = 0.0
+    for i = 1, 50 do found.mean = found.mean + step(variation.quantile(below, (i - 0.5) / 50, most)) / 50 end
+  end
+  for name, seconds in pairs(found) do e["varied_" .. name .. "_seconds"] = seconds end
+end
+
+return variation

@@ -1,0 +1,90 @@
+--- Power, energy, carbon dioxide and price of a step: by hand, on devices whose kernels take known times.
+local estimate = require "ett.step.estimate"
+local energy = require "ett.step.energy"
+local model_module = require "ett.model"
+
+local model = model_module.new("llama", { layers = 4, hidden = 512, heads = 8, ffn = 1024, vocab = 1024 })
+
+--- A cluster on which every operator takes `seconds`.
+local function run(power, seconds, plan, more)
+  local cluster = { name = "flat", path = "spec", gpus_per_node = 4, device = { name = "D",
+    peak_flops = { bf16 = 1e14 }, memory_bytes = 80e9, memory_bandwidth = 1e12, power_watts = 500, power = power } }
+  for k, v in pairs(more or {}) do cluster[k] = v end
+  local profile = { operator = function()
+    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+  end, collective = function()
+    return { seconds = 1e-3, low_seconds = 1e-3, high_seconds = 1e-3, provenance = "measured" }
+  end }
+  local full = { seq = 512, micro_batches = 4, accumulate_gradients = false }
+  for k, v in pairs(plan or {}) do full[k] = v end
+  return estimate.new { model = model, cluster = cluster, profile = profile, plan = full }
+end
+
+describe("the power of a device", function()
+  it("is that of idling where nothing adds to it, and the limit where all does", function()
+    assert.near(120, run({ idle_watts = 120, compute_watts = 0, memory_watts = 0, source = "spec" }, 1e-3).device_watts,
+      1e-9)
+    local e = run({ idle_watts = 100, compute_watts = 1e9, memory_watts = 1e9, source = "spec" }, 1e-3)
+    assert.near(500, e.device_watts, 1e-6)
+  end)
+
+  it("grows with the FLOPs of each second: the model's, where nothing is run again", function()
+    -- Not at the limit, so that watts are linear in FLOPs: 100 + 1000 W at the peak.
+    local e = run({ idle_watts = 100, compute_watts = 1000, memory_watts = 0, source = "spec" }, 5e-3)
+    local floor = 1000 * e.model_flops_per_step / e.step_seconds / 1e14
+    assert.is_true(e.device_watts > 100 + floor and e.device_watts < 100 + 1.35 * floor) -- attention's, norms'
+    local again = run({ idle_watts = 100, compute_watts = 1000, memory_watts = 0, source = "spec" }, 5e-3,
+      { recompute = "full" })
+    assert.is_true(again.kwh_per_step > e.kwh_per_step)
+  end)
+
+  it("is as a share of the limit that of the H200 where a device has no coefficients", function()
+    local power = energy.of_device { power_watts = 700 }
+    local h200 = require("ett.profile.device").get("h200_sxm").power
+    for name in pairs(energy.shares) do assert.near(h200[name], power[name], 1) end
+    assert.is_nil(energy.of_device {})
+    assert.equal(300, energy.of_device({ power_watts = 700, power_limit_watts = 300 }).limit_watts)
+  end)
+end)
+
+describe("the energy of a step", function()
+  local power = { idle_watts = 120, compute_watts = 0, memory_watts = 0, source = "spec" }
+
+  it("is watts of devices and nodes, by the facility, by seconds; the grid makes it carbon dioxide", function()
+    local e = run(power, 1e-3, { dp = 8, pue = 1.25, grams_co2_per_kwh = 100 }, { power = { node_watts = 400,
+      source = "spec" } })
+    local kwh = (120 + 400 / 4) * 8 * 1.25 * e.step_seconds / 3.6e6
+    assert.near(kwh, e.kwh_per_step, 1e-12 * kwh)
+    assert.near(0.1 * kwh, e.co2_kg_per_step, 1e-12 * kwh)
+    local own = run(power, 1e-3, { dp = 8 }, { power = { node_watts = 400, pue = 1.1, grams_co2_per_kwh = 20,
+      source = "spec" } })
+    assert.near((120 + 400 / 4) * 8 * 1.1 * own.step_seconds / 3.6e6, own.kwh_per_step, 1e-12)
+    assert.near(0.02 * own.kwh_per_step, own.co2_kg_per_step, 1e-12)
+    local assumed = run(power, 1e-3)
+    assert.near((120 + 0.5 * 500) * 1.56 * assumed.step_seconds / 3.6e6, assumed.kwh_per_step, 1e-12)
+  end)
+
+  it("and the price of a run follow from its tokens, in the plan as in the argument", function()
+    local e = run(power, 1e-3, { dp = 8, tokens = 1e9, price_per_device_hour = 3 }, { price_per_gpu_hour = 2 })
+    assert.equal(math.ceil(1e9 / (8 * 4 * 512)), e.run_steps)
+    assert.near(3 * 8 * e.run_seconds / 3600, e.run_price, 1e-9)
+    assert.near(e.run_steps * e.kwh_per_step, e.run_kwh, 1e-9)
+    assert.near(2 * 8 * e.step_seconds / 3600, run(power, 1e-3, { dp = 8 }, { price_per_gpu_hour = 2 }).price_per_step,
+      1e-12)
+    assert.matches("run +1e%+09 tokens in .* days %(%d+ steps%), cost %d+, .* MWh, .* t CO2", tostring(e))
+  end)
+end)
+
+describe("bundled clusters", function()
+  it("with a price say where and when it is from", function()
+    local priced = 0
+    for _, name in ipairs(require("ett.profile.cluster").names()) do
+      local cluster = require("ett.profile.cluster").get(name)
+      if cluster.price_per_gpu_hour then
+        priced = priced + 1
+        assert.matches("20%d%d", cluster.price_source, name)
+      end
+    end
+    assert.is_true(priced >= 7)
+  end)
+end)
