@@ -6,9 +6,16 @@ local width = require("ett.operator.memory").width
 local op = { name = "shared_embedding", family = "embedding",
   summary = "lookup of further tokens in the model's own table" }
 
-op.schema = { tokens = "count", vocab = "count", hidden = "count" }
+-- copied: rows of a copy that the last of several pipeline stages holds (`tied`: none on one stage).
+op.schema = { tokens = "count", vocab = "count", hidden = "count", copied = "count?", tied = "natural?" }
 
-function op.shape(c) return { tokens = shapes.tokens(c), vocab = shapes.local_vocab(c), hidden = c.hidden } end
+function op.shape(c)
+  local vocab = shapes.local_vocab(c)
+  return { tokens = shapes.tokens(c), vocab = vocab, hidden = c.hidden, copied = c.copied and vocab or nil,
+    tied = c.copied and 1 or nil }
+end
+
+function op.parameters(s) return s.tied and 0 or (s.copied or 0) * s.hidden end
 function op.flops(s, pass) return pass == "backward" and 1.0 * s.tokens * s.hidden or 0.0 end
 
 --- One row a token is read and written; backward reads, adds and writes it.

@@ -105,11 +105,24 @@ describe("Megatron-LM's flags", function()
       run.model.notes)
   end)
 
+  it("that the file does not set are given as words", function()
+    local run = read("--num-layers $L --hidden-size 256 --num-attention-heads 4 --vocab-size 9 --seq-length $S "
+      .. "--tensor-model-parallel-size ${TP} --global-batch-size ${GBS}",
+      { dp = 2, tp = 2, seq = 64, micro_batches = 4 }, { layers = 8 })
+    assert.same({ 2, 64, 8, 4 }, { run.plan.tp, run.plan.seq, run.model.hyper.layers, run.plan.micro_batches })
+  end)
+
+  it("may say true and false", function()
+    local plan = read(small .. "--tensor_model_parallel_size 2 --sequence_parallel true --bf16 false --fp16 true",
+      { dp = 1 }).plan
+    assert.same({ true, "fp16" }, { plan.sequence_parallel, plan.dtype })
+  end)
+
   it("are refused where a value is missing, wrong or not set", function()
     for wanted, text in pairs {
       ["FILE: missing --hidden-size, --num-attention-heads"] = "--num-layers 4",
       ["FILE: holds no flag that begins with --"] = "num-layers 4",
-      ["FILE: --seq-length: the value '$SEQ' is not set in the file; write it there"] =
+      ["FILE: --seq-length: the value '$SEQ' is not set in the file; write it there, or give seq=N"] =
         "--num-layers 4 --hidden-size 256 --num-attention-heads 4 --vocab-size 9 --seq-length $SEQ",
       ["FILE: --clip-grad: must be a number, got 'one'"] = small .. "--clip-grad one --nproc-per-node 1",
       ["FILE: --normalization: unknown value 'RMS'; did you mean 'RMSNorm'?; known are LayerNorm, RMSNorm"] =
@@ -179,6 +192,9 @@ model:
     local llama = model_module.new("llama", { layers = 32, hidden = 4096, heads = 32, kv_heads = 8, ffn = 11008,
       vocab = 32000 })
     local parameters = require("ett.model.architecture").parameters
+    local whole = read("ARGS:\n  --num-layers: 4\n  --hidden-size: 256\n  --num-attention-heads: 4\n  --swiglu: true\n"
+      .. "  --vocab-size: 1000\n  --seq-length: 128\n  --fp16: false\n", { dp = 1 }, nil, ".yaml")
+    assert.same({ 4, true, "fp32" }, { whole.model.hyper.layers, whole.model.hyper.gated_mlp, whole.plan.dtype })
     assert.equal(parameters(llama), parameters(run.model))
   end)
 end)

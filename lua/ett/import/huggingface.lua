@@ -110,6 +110,9 @@ local function read_common(config, hyper, found)
       end
     end
   end
+  for _, name in ipairs { "moe_ffn", "shared_ffn", "q_lora_rank" } do
+    if hyper[name] == 0 then hyper[name] = nil end -- none
+  end
   for _, name in ipairs { "heads", "hidden", "layers", "vocab" } do
     if not from[name] and hyper[name] == nil then
       found[#found + 1] = ("missing field '%s' (a positive integer)"):format(table.concat(common[name], "' or '"))

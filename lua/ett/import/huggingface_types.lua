@@ -25,7 +25,7 @@ add("qwen3 qwen3_vl_text", "llama", { qk_norm = true })
 add("glm", "llama", { qkv_bias = true, attention_bias = false, rotary_fraction = 0.5 }, { read = function(config, hyper)
   hyper.qkv_bias, hyper.attention_bias = config.attention_bias ~= false, false
 end })
-add("olmo2", "llama", { qk_norm = true, qk_norm_whole = true })
+add("olmo2 olmo3", "llama", { qk_norm = true, qk_norm_whole = true })
 known.arcee = { "llama", { gated_mlp = false } }
 known.internlm2 = { "llama", nil, read = function(config, hyper)
   hyper.attention_bias, hyper.bias = config.bias == true, false

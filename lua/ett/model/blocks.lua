@@ -245,9 +245,10 @@ end
 --- that joins them, a layer, and the model's own head.
 local function multi_token(h, layer)
   local norm = h.norm or "rms_norm"
-  return { name = "multi-token prediction", place = "last", count = h.mtp_layers, ops = blocks.join("shared_embedding",
-    leave, norm, norm, "linear_mtp", layer.ops, norm, enter, "mtp_head", "cross_entropy",
-    { collective = "vocabulary_reduce" }) }
+  return { name = "multi-token prediction", place = "last", count = h.mtp_layers, ops = blocks.join(
+    -- A tied head's stage has the table already.
+    { op = "shared_embedding", with = { copied = not h.tied_embeddings } }, leave, norm, norm, "linear_mtp",
+    layer.ops, norm, enter, "mtp_head", "cross_entropy", { collective = "vocabulary_reduce" }) }
 end
 
 --- embedding, the given layers, head.

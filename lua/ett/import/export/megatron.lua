@@ -26,6 +26,7 @@ local function attention(h, add)
     end
     if h.head_dim * h.heads ~= h.hidden then add("kv-channels", h.head_dim) end
     add("qk-layernorm", h.qk_norm)
+    add("attention-output-gate", h.attention_gate)
   end
   if (h.attention or "flash") ~= "flash" then add("attention-backend", "unfused") end
   if h.window then
@@ -78,7 +79,7 @@ local function model_flags(h, add, leave_out)
   add("attention-dropout", h.dropout and 0.1 or 0.0)
   if (h.mtp_layers or 0) > 0 then add("mtp-num-layers", h.mtp_layers) end
   for _, name in ipairs { "parallel_block", "post_norms", "embedding_norm", "qk_norm_whole", "attention_chunk",
-    "attention_sinks", "attention_gate", "index_heads", "layer_types", "mixer", "encoder_function_list",
+    "attention_sinks", "index_heads", "layer_types", "mixer", "encoder_function_list",
     "head_bias" } do
     if h[name] then leave_out("%s: ett writes no flag for it", name) end
   end

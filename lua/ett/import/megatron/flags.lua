@@ -31,7 +31,7 @@ flags.switches = set [[
   overlap-grad-reduce overlap-param-gather use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 bf16 fp16
   accumulate-allreduce-grads-in-fp32 grad-reduce-in-bf16 no-gradient-accumulation-fusion tp-comm-overlap
   no-overlap-p2p-communication overlap-p2p-communication use-precision-aware-optimizer is-hybrid-model
-  account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split]]
+  attention-output-gate account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split]]
 
 --- Flags that change the step in a way that ett does not model: the estimate names them.
 flags.unmodelled = set [[
@@ -45,7 +45,7 @@ flags.unmodelled = set [[
   linear-attention-freq apply-residual-connection-post-layernorm fp32-residual-connection
   distribute-saved-activations use-sharp high-priority-stream-groups moe-latent-size heterogeneous-layers-config-path
   encoder-num-layers decoder-num-layers encoder-seq-length decoder-seq-length use-gated-attention
-  attention-output-gate softmax-type moe-permute-padding overlap-param-gather-with-optimizer-step
+  spec moe-shared-expert-gate softmax-type moe-permute-padding overlap-param-gather-with-optimizer-step
   align-grad-reduce no-align-grad-reduce no-scatter-gather-tensors-in-pipeline reuse-grad-buf-for-mxfp8-param-ag
   nccl-ub use-nccl-ub fsdp-double-buffer init-model-with-meta-device offload-modules
   fine-grained-activation-offloading moe-router-pre-softmax-capacity hierarchical-all-to-all]]
@@ -76,12 +76,13 @@ flags.without_effect = set [[
   kv-lora-scaling test-mode skip-train timing-log-level timing-log-option barrier-with-L1-time log-throughput
   disable-straggler-on-startup straggler-minmax-count te-rng-tracker inference-rng-tracker make-reproducible
   embedding-init-method-std layernorm-zero-centered-gamma qk-clip bias-dropout-fusion clone-scatter-output-in-embedding
+  logging-level
   disable-bf16-reduced-precision-matmul enable-experimental enable-one-logger one-logger-async one-logger-project
   one-logger-run-name app-tag-run-name app-tag-run-version enable-ft-package run-workload-inspector-server
   legacy-tokenizer trust-remote-code no-data-sharding no-load-optim no-load-rng no-save-optim no-save-rng
   no-initialization
   use-mp-args-from-checkpoint-args use-persistent-ckpt-worker fp8-margin fp8-interval fp8-amax-history-len
-  fp8-amax-compute-algo no-fp8-wgrad sft chat-template spec]]
+  fp8-amax-compute-algo no-fp8-wgrad sft chat-template]]
 
 local beginnings = { "lr-", "min-lr", "adam-", "log-", "save", "load", "wandb-", "tensorboard", "eval-", "data-path",
   "data-cache", "data-args", "data-split", "data-parallel-random-init", "tokenizer-", "rerun-", "ckpt-", "dist-ckpt",

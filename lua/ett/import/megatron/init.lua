@@ -21,13 +21,23 @@ Arguments.__index = Arguments
 
 function Arguments:has(name) return self.given[name] ~= nil end
 
+-- Words of ett that stand for a flag: where they are given, the flag's own value is not needed.
+local words = { tp = "tensor-model-parallel-size", pp = "pipeline-model-parallel-size", cp = "context-parallel-size",
+  ep = "expert-model-parallel-size", etp = "expert-tensor-parallel-size", seq = "seq-length",
+  micro_batch = "micro-batch-size", global_batch = "global-batch-size", layers = "num-layers", hidden = "hidden-size",
+  heads = "num-attention-heads", ffn = "ffn-hidden-size", vocab = "vocab-size", experts = "num-experts",
+  top_k = "moe-router-topk", moe_ffn = "moe-ffn-hidden-size" }
+local word_of = {}
+for word, flag in pairs(words) do word_of[flag] = word end
+
 function Arguments:text(name, default)
   local values = self.given[name]
   if not values then return default end
   local value = values[1]
   if value == nil then error_module.raise("format", "--%s: needs a value", name) end
   if value:find("$", 1, true) then
-    error_module.raise("format", "--%s: the value '%s' is not set in the file; write it there", name, value)
+    error_module.raise("format", "--%s: the value '%s' is not set in the file; write it there%s", name, value,
+      word_of[name] and (", or give %s=N"):format(word_of[name]) or "")
   end
   return value
 end
@@ -58,7 +68,9 @@ local function arguments_of(list)
   local unknown, unmodelled, without, seen = {}, {}, 0, {}
   for _, flag in ipairs(list) do
     local kind = flags.kind(flag.name)
-    if kind == "value" or kind == "switch" then
+    if kind == "switch" and flag.values[1] == "false" then
+      args.given[flag.name] = nil -- --sequence-parallel false
+    elseif kind == "value" or kind == "switch" then
       args.given[flag.name] = flag.values
     elseif kind == "without effect" then
       without = without + 1
@@ -145,6 +157,7 @@ local function set_attention(hyper, args)
   hyper.head_dim = args:number "kv-channels"
   hyper.qkv_bias = args:has "add-qkv-bias" or nil
   hyper.qk_norm = args:has "qk-layernorm" or nil
+  hyper.attention_gate = args:has "attention-output-gate" or nil
   hyper.attention = args:choice("attention-backend", "auto", { auto = "flash", flash = "flash", fused = "flash",
     unfused = "fused_softmax", ["local"] = "fused_softmax" })
   if args:has "multi-latent-attention" then
@@ -213,6 +226,9 @@ end
 
 local function read(path, plan, hyper)
   local args = arguments_of(read_flags(path))
+  for word, value in pairs(overlaid(plan or {}, hyper)) do
+    if words[word] then args.given[words[word]] = { tostring(value) } end
+  end
   local own, architecture = hyper_of(args)
   own = overlaid(own, hyper)
   if own.vocab == nil then

@@ -12,7 +12,8 @@ local renamed = { encoder_seq_length = "seq-length", num_moe_experts = "num-expe
   "nproc-per-node", num_nodes = "nnodes", gradient_clip_val = "clip-grad", rotary_percentage = "rotary-percent",
   ub_tp_comm_overlap = "tp-comm-overlap", num_gpus_per_node = "nproc-per-node", overlap_grad_sync =
   "overlap-grad-reduce", overlap_param_sync = "overlap-param-gather", moe_router_topk = "moe-router-topk",
-  qk_layernorm = "qk-layernorm", window_size = "window-size", clip_grad = "clip-grad" }
+  sequence_length = "seq-length", moe_shared_expert_intermediate_size = "moe-shared-expert-intermediate-size",
+  window_size = "window-size", clip_grad = "clip-grad" }
 
 -- Keys of NeMo without effect on the step, and of sections that are no part of it.
 local ignored = {}
@@ -36,9 +37,11 @@ for name in ([[name restore_from_path max_epochs max_steps val_check_interval ch
   resume_ignore_no_checkpoint create_checkpoint_callback checkpoint_callback_params log_step_timing step_timing_kwargs
   rampup_batch_size_increment fold_padding_mask nccl_communicator_config_path num_layers_in_first_stage
   target_class onnx_safe data_type variable_seq_lengths do_layer_norm_weight_decay batch_p2p_comm ffn_dropout
-  enable_model_summary rope_scaling]]):gmatch "%S+" do ignored[name] = true end
+  enable_model_summary rope_scaling _target_ activation_func masked_softmax_fusion autocast_dtype pipeline_dtype
+  params_dtype fp8_param_dtype]]):gmatch "%S+" do ignored[name] = true end
 
-local skipped_sections = { exp_manager = true, hydra = true, data = true, tokenizer = true, nsys_profile = true,
+local skipped_sections = { ENV_VARS = true,
+  exp_manager = true, hydra = true, data = true, tokenizer = true, nsys_profile = true,
   megatron_timer_kwargs = true, sched = true, gen_shape = true, logger = true, checkpoint = true }
 
 --- Leaves of a configuration: { key =, value = }, sorted by path.
@@ -84,6 +87,9 @@ local special = {
   num_query_groups = function(value)
     return { { "group-query-attention" }, { "num-query-groups", tostring(value) } }
   end,
+  gated_linear_unit = function(value) return value == true and { { "swiglu" } } or {} end,
+  mixed_precision = function(value) return tostring(value):match "fp16" and { { "fp16" } } or { { "bf16" } } end,
+  grad_reduce_in_fp32 = function(value) return value == false and { { "grad-reduce-in-bf16" } } or {} end,
   share_embeddings_and_output_weights = function(value)
     return value == false and { { "untie-embeddings-and-output-weights" } } or {}
   end,
@@ -113,11 +119,11 @@ function nemo.flags(path)
   local function add(name, text) list[#list + 1] = { name = name, values = { text } } end
   local all = leaves(config, {})
   for _, leaf in ipairs(all) do
-    local key, value = leaf.key, resolved(leaf.value, all)
+    local key, value = leaf.key:gsub("^%-%-", ""), resolved(leaf.value, all) -- some files have whole flags as keys
     local text = type(value) == "table" and table.concat(value, " ") or tostring(value)
     local name = renamed[key] or key:gsub("_", "-")
     if text:find("${", 1, true) then
-      add(name, "$" .. key) -- a reference: a fault if its value is needed
+      add(name, text) -- a reference: a fault if its value is needed
     elseif key == "name" and (text:match "distributed_fused_adam" or text:match "mcore_distributed") then
       distributed = true
     elseif ignored[key] or value == "" or value == null or value == false and not special[key] then

@@ -130,13 +130,11 @@ return function(args, hyper, given)
     cp = args:number("context-parallel-size", 1), ep = args:number("expert-model-parallel-size", 1),
     etp = args:number "expert-tensor-parallel-size", seq = args:number "seq-length",
     micro_batch = args:number("micro-batch-size", 1), sequence_parallel = args:has "sequence-parallel" }
-  for _, name in ipairs { "tp", "pp", "cp", "ep", "etp", "micro_batch" } do p[name] = given[name] or p[name] end
   if p.tp == 1 then p.sequence_parallel = false end
-  if not (p.seq or given.seq) then error_module.raise("format", "missing --seq-length") end
+  if not p.seq then error_module.raise("format", "missing --seq-length") end
   set_precision(p, args)
   set_replicas(p, args, given)
-  p.global_batch = args:number("global-batch-size", p.dp * p.micro_batch)
-  if given.micro_batches then p.global_batch = nil end
+  p.global_batch = not given.micro_batches and args:number("global-batch-size", p.dp * p.micro_batch) or nil
   set_pipeline(p, args, hyper.layers)
   set_recompute(p, args)
   local sharded = set_sharding(p, args)
