@@ -131,14 +131,11 @@ ett: predict: unknown field 'encoder_sec'; did you mean 'encoder_seq'?
 
 # The step as a trace that `ett trace` reads, and as a page. Both make their folder.
 
-$ ett predict --model llama3-8b --cluster h100 seq=8192 pp=2 micro_batches=4 layers=4 --chrome-trace new/run/ --html new/page.html --quiet > seconds && ls new new/run && ett trace new/run iter_time --quiet | grep -c avg_iter_time_ms
-new:
-page.html
-run
-
-new/run:
-step.json
-workload_card.yaml
+$ ett predict --model llama3-8b --cluster h100 seq=8192 pp=2 micro_batches=4 layers=4 --chrome-trace new/run/ --html new/page.html --quiet > seconds && ls -d new/* new/run/* && ett trace new/run iter_time --quiet | grep -c avg_iter_time_ms
+new/page.html
+new/run
+new/run/step.json
+new/run/workload_card.yaml
 1
 
 $ ett predict --model llama3-8b --cluster h100 seq=8192 micro_batches=4 layers=4 --chrome-trace /dev/null/x.json
