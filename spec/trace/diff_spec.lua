@@ -74,3 +74,27 @@ describe("ett.trace.diff", function()
     near(0, result.kernels[1].second_count)
   end)
 end)
+
+describe("ett.trace.diff.operators", function()
+  it("compares shapes and passes, and names those of one trace only", function()
+    local trace_gpt = require "trace_gpt"
+    local function gpt(hidden, time)
+      return trace_gpt.new { hidden = hidden, heads = 4, layers = 2, seq = 32, batch = 2, vocab = 512,
+        times = function(name) return name == "gelu" and time or 10 end }:recording { rank = 0 }
+    end
+    local rows
+    maker.with({ gpt(64, 10) }, function(a)
+      maker.with({ gpt(64, 35) }, function(b)
+        local view = require "ett.trace.view"
+        local args = { args = require("ett.trace.operators").args }
+        local x <close> = assert(view.open(a, args))
+        local y <close> = assert(view.open(b, args))
+        rows = diff.operators(x, y)
+      end)
+    end)
+    assert.equal("aten::gelu", rows[1].name)
+    assert.equal("64x256", rows[1].shape)
+    near(2 * 0.025, rows[1].difference_ms)
+    near(0, rows[3].difference_ms)
+  end)
+end)

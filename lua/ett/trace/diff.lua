@@ -1,5 +1,6 @@
 --- Differences between two traces: time by part, and kernels and collectives by name.
 local comm = require "ett.trace.comm"
+local operators = require "ett.trace.operators"
 local stats = require "ett.trace.stats"
 
 local diff = {}
@@ -63,6 +64,42 @@ function diff.compare(first, second, options)
   for i = 1, math.min(#rows, options and options.top or 20) do out.kernels[i] = rows[i] end
   out.only_first, out.only_second = only_first, only_second
   return out
+end
+
+local function shapes(view)
+  local out, devices = {}, operators.of_view(view)
+  for _, device in ipairs(devices) do
+    for _, row in ipairs(operators.by_shape(device.runs)) do
+      local key = ("%s %s %s %s"):format(row.name, row.shape, row.pass, row.dtype or "")
+      local each = out[key] or { name = row.name, shape = row.shape, pass = row.pass, count = 0, ms = 0.0 }
+      out[key] = each
+      each.count, each.ms = each.count + row.count / #devices, each.ms + view:ms(row.ticks) / #devices
+    end
+  end
+  return out
+end
+
+--- Operators by shape and pass in two views, by difference: { name, shape, pass, first_count, second_count, first_ms,
+--- second_ms, difference_ms }, means over devices. Raises "missing" where a trace has no shapes.
+function diff.operators(first, second, options)
+  local a, b, keys, rows = shapes(first), shapes(second), {}, {}
+  for key in pairs(a) do keys[key] = true end
+  for key in pairs(b) do keys[key] = true end
+  for _, key in ipairs(stats.keys(keys)) do
+    local x, y = a[key], b[key]
+    local one = x or y
+    rows[#rows + 1] = { name = one.name, shape = one.shape, pass = one.pass, first_count = x and x.count or 0,
+      second_count = y and y.count or 0, first_ms = x and x.ms or 0.0, second_ms = y and y.ms or 0.0,
+      difference_ms = (y and y.ms or 0.0) - (x and x.ms or 0.0), key = key }
+  end
+  table.sort(rows, function(p, q)
+    local x, y = math.abs(p.difference_ms), math.abs(q.difference_ms)
+    if x ~= y then return x > y end
+    return p.key < q.key
+  end)
+  for i = (options and options.top or 20) + 1, #rows do rows[i] = nil end
+  for _, row in ipairs(rows) do row.key = nil end
+  return rows
 end
 
 return diff

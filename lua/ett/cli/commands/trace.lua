@@ -222,7 +222,11 @@ local function print_diff(paths, opts, chosen)
   if #paths ~= 2 then error_module.raise("usage", "trace: --diff takes two traces, got %d", #paths) end
   local first <close> = open(paths[1], opts, chosen)
   local second <close> = open(paths[2], opts, chosen)
-  local result = require("ett.trace.diff").compare(first, second, opts)
+  local diff = require "ett.trace.diff"
+  local result = diff.compare(first, second, opts)
+  local shaped, operators = pcall(diff.operators, first, second, opts)
+  if not shaped and error_module.from(operators).kind ~= "missing" then error(operators, 0) end
+  result.operators = shaped and operators or nil
   if opts.json then
     io.write(require("ett.json").encode(result, { indent = 2 }))
     return 0
@@ -239,6 +243,14 @@ local function print_diff(paths, opts, chosen)
     { key = "second_count", title = "second n" }, { key = "first_ms", title = "first ms" },
     { key = "second_ms", title = "second ms" }, { key = "difference_ms", title = "difference ms" } },
     result.kernels)) do print(line) end
+  if result.operators then
+    print("\noperators by shape, by difference")
+    for _, line in ipairs(text.table({ { key = "name", title = "name" }, { key = "shape", title = "shape" },
+      { key = "pass", title = "pass" }, { key = "first_count", title = "first n" },
+      { key = "second_count", title = "second n" }, { key = "first_ms", title = "first ms" },
+      { key = "second_ms", title = "second ms" }, { key = "difference_ms", title = "difference ms" } },
+      result.operators)) do print(line) end
+  end
   return 0
 end
 
@@ -327,7 +339,7 @@ local function run(opts, positional)
       #paths) end
     return print_loop(paths[1], opts, names)
   end
-  if opts.diff then return print_diff(paths, opts, metrics.load_all{ "device_time" }) end
+  if opts.diff then return print_diff(paths, opts, metrics.load_all{ "device_time", "operator_table" }) end
   local asked = #names > 0
   for _, name in ipairs(opts.all and names or {}) do
     if not metrics.exists(name) then

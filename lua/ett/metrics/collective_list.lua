@@ -1,0 +1,51 @@
+--- Collectives one by one: who started when, how long the transfer took, at which bandwidth.
+local align = require "ett.trace.align"
+local collective = require "ett.trace.collective"
+local comm = require "ett.trace.comm"
+local stats = require "ett.trace.stats"
+
+--- One matched collective as a row.
+local function row_of(view, each, match)
+  local first, latest, earliest, late, longest = match[1], -math.huge, math.huge, nil, 0
+  for r, one in ipairs(match) do
+    if one.ts > latest then latest, late = one.ts, each.group.members[r].lane.key end
+    earliest, longest = math.min(earliest, one.ts), math.max(longest, one.dur)
+  end
+  local transfer = align.transfer(match)
+  local factor = comm.bus_factor(first.kind, first.group_size)
+  local algbw = first.bytes and transfer > 0 and first.bytes / view:s(transfer) / 1e9 or nil
+  return { kind = first.kind, group = each.group.description or each.group.group, ranks = #match,
+    bytes = stats.known(first.bytes), start_ms = view:ms(earliest), skew_us = view:us(latest - earliest),
+    last_rank = late, transfer_us = transfer > 0 and view:us(transfer) or stats.null, longest_us = view:us(longest),
+    algbw_GBps = stats.known(algbw), busbw_GBps = algbw and factor and algbw * factor or stats.null }
+end
+
+return {
+  name = "collective_list",
+  summary = "every collective over its ranks: start skew, last rank, transfer, bandwidth",
+  definition = [[Collectives that are matched over their ranks (as in straggler_lag), longest kernel first, the first
+--top (50). start: of the first rank. skew = last start - first start. transfer = first end - last start. longest: the
+longest kernel, with waiting. Bandwidths are of the transfer.]],
+  needs = "device rows of at least two ranks that ran the same collectives",
+  units = { start_ms = "ms", skew_us = "us", transfer_us = "us", longest_us = "us", bytes = "bytes",
+    algbw_GBps = "GB/s", busbw_GBps = "GB/s" },
+  args = collective.args,
+  options = { "align", "tolerance_us", "top" },
+  compute = function(view, options)
+    local lanes, rows, refused = view:lanes(), {}, nil
+    if #lanes < 2 then view:missing("needs at least two ranks; the trace has one device lane (%s)", lanes[1].key) end
+    for _, each in ipairs((view:matched_groups(options.align or "auto", view:tolerance()))) do
+      for _, match in ipairs(each.result and each.result.matches or {}) do rows[#rows + 1] = row_of(view, each, match) end
+      if not each.result then refused = refused or align.refusal(view, each) end
+    end
+    if #rows == 0 then view:missing("%s", refused or "needs a process group with collectives on two ranks or more") end
+    local count = #rows
+    table.sort(rows, function(a, b)
+      if a.longest_us ~= b.longest_us then return a.longest_us > b.longest_us end
+      if a.start_ms ~= b.start_ms then return a.start_ms < b.start_ms end
+      return a.group < b.group
+    end)
+    for i = (options.top or 50) + 1, count do rows[i] = nil end
+    return { collectives = rows, count = count }
+  end,
+}
