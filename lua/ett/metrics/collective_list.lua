@@ -35,7 +35,8 @@ longest kernel, with waiting. Bandwidths are of the transfer.]],
     local lanes, rows, refused = view:lanes(), {}, nil
     if #lanes < 2 then view:missing("needs at least two ranks; the trace has one device lane (%s)", lanes[1].key) end
     for _, each in ipairs((view:matched_groups(options.align or "auto", view:tolerance()))) do
-      for _, match in ipairs(each.result and each.result.matches or {}) do rows[#rows + 1] = row_of(view, each, match) end
+      for _, match in ipairs(each.result and each.result.matches or {}) do rows[#rows + 1] = row_of(view, each,
+        match) end
       if not each.result then refused = refused or align.refusal(view, each) end
     end
     if #rows == 0 then view:missing("%s", refused or "needs a process group with collectives on two ranks or more") end
