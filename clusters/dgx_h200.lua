@@ -14,10 +14,7 @@ return {
   links = {
     intra = { name = "NVLink 4 and NVSwitch", bandwidth = 482e9, send_bandwidth = 396.4e9,
       source = "all_reduce and sends on 8 H200: " .. network .. "; curve of 8 H100: NVIDIA/dgxc-benchmarking v25.10.02",
-      curves = { [8] = { 32768, 2.97e9, 131072, 11.53e9, 524288, 44.41e9, 1048576, 67.04e9, 2097152, 86.94e9,
-        4194304, 135.44e9, 8388608, 176.77e9, 16777216, 237.21e9, 33554432, 294.69e9, 67108864, 361.67e9,
-        134217728, 400.53e9, 268435456, 422.25e9, 536870912, 436.79e9, 1073741824, 466.33e9,
-        8589934592, 480.16e9 } } },
+      curves = "dgx_h100" },
     inter = { name = "8x InfiniBand NDR400", hierarchical = true,
       bandwidth_per_gpu = 48.2e9, bandwidth_per_node = 385.6e9,
       source = "8x 50 GB/s, " .. network .. ", at the 96 % that vista's samples reach on one NDR card; "

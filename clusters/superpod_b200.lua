@@ -1,0 +1,18 @@
+--- DGX SuperPOD of DGX B200: scalable units of 32 nodes, rail-optimised, a full fat tree above them.
+local architecture = "NVIDIA DGX SuperPOD reference architecture, DGX B200: as many cables from leaf to spine and from "
+  .. "spine to core as from node to leaf"
+local card = "8x NDR400 a node, as dgx_b200; "
+
+return {
+  name = "superpod_b200",
+  summary = "16,384x B200-SXM-180GB in scalable units of 32 nodes, full fat tree of NDR400 InfiniBand",
+  source = architecture,
+  device = "b200_sxm",
+  tiers = {
+    { name = "node", size = 8, bandwidth = 845e9, curves = "dgx_b200", source = "NVLink 5 and NVSwitch, as dgx_b200" },
+    { name = "scalable unit", size = 256, bandwidth = 48.2e9, rails = 8, hierarchical = true,
+      source = card .. "one leaf switch a rail; " .. architecture },
+    { name = "spine", size = 2048, bandwidth = 48.2e9, hierarchical = true, source = card .. architecture },
+    { name = "core", size = 16384, bandwidth = 48.2e9, hierarchical = true, source = card .. architecture },
+  },
+}
