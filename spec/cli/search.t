@@ -29,3 +29,10 @@ ett: search: no layout: the degrees given do not multiply to the devices; give f
 $ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --global-batch 64 --seq 1024 --tokens 1e12 --days 0.01
 ett: search: nothing keeps the limit of days; the fastest plan that fits takes ... days...: seq=1024 ...
 ?1
+
+# The best plan as a trainer's configuration.
+
+$ ett search --model llama3-8b --cluster h100 --devices 8 --global-batch 8 --seq 2048 --export megatron | grep -E 'layers|devices|global'
+--num-layers 32
+--global-batch-size 8
+# 8 devices

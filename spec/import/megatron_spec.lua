@@ -237,10 +237,11 @@ describe("a plan as Megatron-LM's flags", function()
 
   it("says what has no flag", function()
     local e = estimate.new { model = model_module.new "gemma2-2b", cluster = "dgx_h100",
-      plan = { seq = 2048, pp = 2, micro_batches = 4, schedule = "gpipe", optimizer_bytes = 6 } }
+      plan = { seq = 2048, pp = 2, micro_batches = 4, schedule = "gpipe", optimizer_bytes = 6, serial_sends = true } }
     local text, left_out = export.text("megatron", model_module.new "gemma2-2b", e.plan)
     assert.same({ "post_norms: ett writes no flag for it", "schedule = 'gpipe': Megatron-LM has no flag for it",
-      "optimizer_bytes = 6: Adam's 12 bytes are written" }, left_out)
+      "optimizer_bytes = 6: Adam's 12 bytes are written", "serial_sends = true: this format has no field for it" },
+      left_out)
     assert.equal("# not stated here: post_norms: ett writes no flag for it", text:match "^[^\n]*")
   end)
 end)
@@ -278,7 +279,7 @@ describe("a plan for other trainers", function()
     assert.same({ 2, true }, { config.zero_optimization.stage, config.zero_optimization.overlap_comm })
     assert.same({ true, false }, { config.bf16.enabled, config.fp16.enabled })
     local _, left_out = export.text("deepspeed", model, clean { seq = 4096, tp = 8, micro_batches = 1 })
-    assert.same({ "tp = 8: DeepSpeed takes them from the program that calls it" }, left_out)
+    assert.same({ "seq = 4096, tp = 8: DeepSpeed takes them from the program that calls it" }, left_out)
   end)
 
   it("of an unknown format is refused", function()

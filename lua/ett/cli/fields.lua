@@ -72,6 +72,20 @@ function fields.model(source, hyper)
   return make(source, fields.values(hyper))
 end
 
+--- The option of a command that prints its plan for a trainer.
+fields.export_option = { "export", "FORMAT", "print the plan for a trainer: deepspeed, megatron or torchtitan",
+  choices = { "deepspeed", "megatron", "torchtitan" } }
+
+--- Prints a plan for a trainer. What a format without comments cannot state goes to the standard error.
+function fields.write_plan(format, model, plan)
+  local text, left_out = require("ett.import.export").text(format, model, plan)
+  io.write(text)
+  for _, sentence in ipairs(format == "deepspeed" and left_out or {}) do
+    io.stderr:write(("ett: not stated here: %s\n"):format(sentence))
+  end
+  return 0
+end
+
 local function lines_of(rules, defaults)
   local lines = {}
   for _, name in ipairs(schema.keys(rules)) do

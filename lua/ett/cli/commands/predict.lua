@@ -63,16 +63,6 @@ local function subject(opts, given)
     cluster = opts.cluster or "perlmutter" }
 end
 
---- Prints a plan for a trainer; what its format cannot say goes to the standard error, where it has no comments.
-local function write_plan(format, model, plan)
-  local text, left_out = require("ett.import.export").text(format, model, plan)
-  io.write(text)
-  for _, sentence in ipairs(format == "deepspeed" and left_out or {}) do
-    io.stderr:write(("ett: not stated here: %s\n"):format(sentence))
-  end
-  return 0
-end
-
 return {
   name = "predict",
   finds = true,
@@ -94,8 +84,7 @@ return {
     { "tokens", "N", "also say how long a run over N tokens takes, and costs", kind = "positive" },
     { "chrome-trace", "FILE", "also write the step as a Chrome trace; with FOLDER/ its workload card too" },
     { "html", "FILE", "also write a self-contained page: pipeline, breakdown, memory, what would help most" },
-    { "export", "FORMAT", "print the plan for a trainer in place of the estimate", choices =
-      { "deepspeed", "megatron", "torchtitan" } },
+    fields.export_option,
     { "require-fit", "exit 1 when the fullest device has too little memory" },
     { "json", "print JSON" },
     { "quiet", "print the step's seconds only" },
@@ -132,7 +121,7 @@ return {
     if opts.chrome_trace then require("ett.step.chrome_trace").write(e, opts.chrome_trace) end
     if opts.html then require("ett.step.page").write(e, what, opts.html) end
     e.units, e.lowered, e.demands = nil, nil, nil
-    if opts.export then return write_plan(opts.export, what.model, e.plan) end
+    if opts.export then return fields.write_plan(opts.export, what.model, e.plan) end
     if opts.json then
       print_json(getmetatable(e).__json(e))
     elseif opts.quiet then

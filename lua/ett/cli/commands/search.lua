@@ -101,6 +101,7 @@ return {
     { "json", "print JSON" },
     { "csv", "print CSV" },
     { "quiet", "print the best plan as words only" },
+    fields.export_option,
   },
   run = function(opts, words)
     local model, plan, vary = asked(opts, words)
@@ -113,6 +114,7 @@ return {
     if share then share.leave() end
     if rank > 0 then return #s.rows == 0 and 1 or 0 end
     if #s.rows == 0 then error_module.raise("limit", "search: %s", s.nothing) end
+    if opts.export then return fields.write_plan(opts.export, model, s.best.estimate.plan) end
     if opts.json then
       io.write(require("ett.json").encode(getmetatable(s).__json(s), { indent = 2 }))
     elseif opts.csv then

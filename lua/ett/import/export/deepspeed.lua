@@ -1,7 +1,13 @@
 --- DeepSpeed's configuration (JSON) of a plan: batches, precision, ZeRO, clipping, checkpoints.
 local json = require "ett.json"
 
-return function(_, p, leave_out)
+local deepspeed = {}
+
+deepspeed.states = [[
+  seq tp cp cp_method ep etp micro_batch dtype gradient_dtype pp dp schedule recompute zero micro_batches global_batch
+  clip_gradients overlap_gradients overlap_parameters bucket_bytes sequence_parallel]]
+
+function deepspeed.write(_, p, leave_out)
   local config = {
     train_batch_size = p.global_batch, train_micro_batch_size_per_gpu = p.micro_batch,
     gradient_accumulation_steps = p.micro_batches, gradient_clipping = p.clip_gradients and 1.0 or 0.0,
@@ -16,7 +22,7 @@ return function(_, p, leave_out)
     config.activation_checkpointing = { partition_activations = false, contiguous_memory_optimization = false }
   end
   local degrees = {}
-  for _, name in ipairs { "tp", "pp", "cp", "ep" } do
+  for _, name in ipairs { "seq", "tp", "pp", "cp", "ep" } do
     if p[name] > 1 then degrees[#degrees + 1] = ("%s = %d"):format(name, p[name]) end
   end
   if #degrees > 0 then
@@ -30,3 +36,5 @@ return function(_, p, leave_out)
   if p.dtype ~= "bf16" and p.dtype ~= "fp16" and p.dtype ~= "fp32" then leave_out("dtype = '%s'", p.dtype) end
   return json.encode(config, { indent = 2 }) .. "\n"
 end
+
+return deepspeed

@@ -4,11 +4,24 @@
 --
 -- left_out: sentences about what that configuration cannot state. Formats with comments begin with them.
 local error_module = require "ett.base.error"
+local fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
 
 local export = {}
 
 export.formats = { "deepspeed", "megatron", "torchtitan" }
+
+--- Names the plan's fields that a format does not state and that are not at their default.
+local function leave_out_others(states, plan, leave_out)
+  local stated = { stack = true } -- the software itself
+  for name in states:gmatch "%S+" do stated[name] = true end
+  for _, field in ipairs(fields.list) do
+    local name, value = field[1], plan[field[1]]
+    if not (stated[name] or field.after) and value ~= nil and value ~= field.default then
+      leave_out("%s = %s: this format has no field for it", name, type(value) == "table" and "…" or tostring(value))
+    end
+  end
+end
 
 --- The text of a format, and what it leaves out.
 ---@param format string one of export.formats
@@ -26,7 +39,9 @@ function export.text(format, model, plan)
   end
   local left_out = {}
   local function leave_out(...) left_out[#left_out + 1] = (...):format(select(2, ...)) end
-  local lines = require("ett.import.export." .. format)(model, plan, leave_out)
+  local writer = require("ett.import.export." .. format)
+  local lines = writer.write(model, plan, leave_out)
+  leave_out_others(writer.states, plan, leave_out)
   if type(lines) == "string" then return lines, left_out end
   local text = {}
   for _, sentence in ipairs(left_out) do text[#text + 1] = "# not stated here: " .. sentence end

@@ -1,6 +1,5 @@
 --- Megatron-LM's launch flags of a model and a plan, one a line; ett.import.megatron reads them back.
 local devices = require("ett.plan").devices
-local fields = require "ett.plan.fields"
 
 --- Appends "--name value", or "--name" for true; nothing for nil and false.
 local function adder(lines)
@@ -180,13 +179,18 @@ local function plan_flags(p, layers, add, leave_out)
   if p.overlap_sends and p.schedule ~= "interleaved" then
     leave_out "overlap_sends: Megatron-LM overlaps sends of the interleaved schedule only"
   end
-  if p.rank_order ~= fields.schema.rank_order.default or p.rank_map then leave_out "rank_order, rank_map" end
-  if p.scatter_sends or p.serial_sends or p.gradient_all_reduce then
-    leave_out "scatter_sends, serial_sends, gradient_all_reduce: they are not Megatron-LM's"
-  end
 end
 
-return function(model, p, leave_out)
+local megatron = {}
+
+--- Fields of the plan that the flags state, or that are named where they cannot be stated.
+megatron.states = [[
+  seq tp cp cp_method ep etp micro_batch sequence_parallel dtype gradient_dtype accumulate_gradients
+  deduplicate_tokens overlap_all_to_all overlap_tensor pp dp vp schedule interleave_group recompute zero
+  micro_batches global_batch optimizer_bytes bucket_bytes overlap_gradients overlap_parameters overlap_sends
+  clip_gradients split]]
+
+function megatron.write(model, p, leave_out)
   local lines, h = {}, model.hyper
   local add = adder(lines)
   model_flags(h, add, leave_out)
@@ -194,3 +198,5 @@ return function(model, p, leave_out)
   lines[#lines + 1] = ("# %d devices"):format(devices(p))
   return lines
 end
+
+return megatron

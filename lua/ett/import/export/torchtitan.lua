@@ -17,7 +17,13 @@ local function section(lines, name, fields)
   lines[#lines + 1] = ""
 end
 
-return function(model, p, leave_out)
+local torchtitan = {}
+
+torchtitan.states = [[
+  seq tp cp ep etp micro_batch sequence_parallel dtype gradient_dtype overlap_tensor pp dp vp schedule recompute zero
+  micro_batches global_batch clip_gradients split overlap_gradients overlap_parameters bucket_bytes]]
+
+function torchtitan.write(model, p, leave_out)
   local h, lines = model.hyper, {}
   lines[1] = ("# %s: %d layers, width %d, %d heads (%d of keys and values), MLP %d, vocabulary %d"):format(model.name,
     h.layers, h.hidden, h.heads, h.kv_heads, h.ffn or 4 * h.hidden, h.vocab)
@@ -55,3 +61,5 @@ return function(model, p, leave_out)
   if p.split then leave_out "split" end
   return lines
 end
+
+return torchtitan
