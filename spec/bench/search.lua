@@ -61,7 +61,9 @@ end
 local function ranks(rows)
   local program = ("'%s/bin/ett' %s"):format(host.prefix, large)
   local memory = with_memory(program)
-  rows[#rows + 1] = row("memory, MB", ("%.0f"):format(memory), "<= 300", memory <= 300)
+  if memory == memory then
+    rows[#rows + 1] = row("memory, MB", ("%.0f"):format(memory), "<= 300", memory <= 300)
+  end
   local one, text_one = wall(program)
   if not require("ett.sampling.mpirun").available() then return end
   local two, text_two = wall("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n 2 " .. program)
@@ -99,8 +101,82 @@ local function kills(rows)
     "yes", done == whole)
 end
 
+--- Pairs of published steps of one source, model and cluster: { source =, chance = stated that the first is faster,
+--- held = whether it was }, turned so that the chance is at least a half.
+local function pairs_of(entries)
+  local sure, explain, published = require "ett.search.sure", require "ett.search.explain", require "published"
+  local groups, list = {}, {}
+  for _, entry in ipairs(entries) do
+    local r, e = entry.row, entry.answer
+    if e and (r.grade == "A" or r.grade == "A-") and not r.duplicate_of and r.step_seconds and r.use == "step" then
+      e.gpus_per_node = r.gpus_per_node or 8
+      local parts, whole = explain.parts(e), 0.0
+      for _, name in ipairs(explain.part_order) do whole = whole + parts[name] end
+      local id = {}
+      for i, name in ipairs { "arch", "hidden", "layers", "device", "seq", "vocab", "precision", "framework" } do
+        id[i] = tostring(r[name])
+      end
+      id = published.source(r) .. " " .. table.concat(id, " ")
+      groups[id] = groups[id] or {}
+      table.insert(groups[id], { seconds = e.step_seconds, parts = parts, whole = whole,
+        measured = r.step_median or r.step_seconds, source = published.source(r) })
+    end
+  end
+  for _, id in ipairs(require("ett.base.schema").keys(groups)) do
+    for i, a in ipairs(groups[id]) do
+      for k = i + 1, #groups[id] do
+        local b = groups[id][k]
+        local chance = sure.chance(a, b)
+        if chance ~= 0.5 and a.measured ~= b.measured then
+          list[#list + 1] = { source = a.source, chance = math.max(chance, 1 - chance),
+            held = (a.measured < b.measured) == (chance > 0.5) }
+        end
+      end
+    end
+  end
+  return list
+end
+
+--- Decisions on vTrain's measured plans, and how often stated chances hold on the sources that nothing was fitted to:
+--- every other one by name, from the second.
+local function decisions(rows)
+  local published_rows, why = require("published").rows()
+  if not published_rows then
+    rows[#rows + 1] = row("published steps", "skipped: " .. why)
+    return
+  end
+  local results, entries = require("ett.base.find").load("spec/bench", "published").results(published_rows)
+  local d = results.decisions.multi
+  rows[#rows + 1] = row(("vTrain's plans: pairs > 2 %% apart in the right order, of %d"):format(d.pairs),
+    ("%.1f %%"):format(d.right_percent), ">= 92", d.right_percent >= 92)
+  rows[#rows + 1] = row("vTrain's plans: regret of the plan chosen", ("%.1f %%"):format(d.regret_percent), "<= 1",
+    d.regret_percent <= 1)
+  local list, sources, tenths = pairs_of(entries), {}, {}
+  for _, pair in ipairs(list) do sources[pair.source] = true end
+  local held_out = {}
+  for i, source in ipairs(require("ett.base.schema").keys(sources)) do held_out[source] = i % 2 == 0 end
+  for _, pair in ipairs(list) do
+    if held_out[pair.source] then
+      local at = math.min(5, math.floor((pair.chance - 0.5) * 10) + 1)
+      tenths[at] = tenths[at] or { n = 0, stated = 0.0, held = 0 }
+      local t = tenths[at]
+      t.n, t.stated, t.held = t.n + 1, t.stated + pair.chance, t.held + (pair.held and 1 or 0)
+    end
+  end
+  for at = 1, 5 do
+    local t = tenths[at]
+    if t then
+      local stated, held = 100 * t.stated / t.n, 100 * t.held / t.n
+      rows[#rows + 1] = row(("chance of %d to %d %% that A beats B, %d pairs: stated %.1f %%, held"):format(
+        40 + 10 * at, 50 + 10 * at, t.n, stated), ("%.1f %%"):format(held), "within 8 points",
+        math.abs(stated - held) <= 8)
+    end
+  end
+end
+
 function bench.run()
   local rows = rates()
+  decisions(rows)
   ranks(rows)
   kills(rows)
   table.insert(rows, 1, brute_force())

@@ -84,6 +84,43 @@ describe("a search", function()
   end)
 end)
 
+describe("how sure a search is", function()
+  local sure = require "ett.search.sure"
+  local function plan(seconds, parts)
+    local all, whole = { compute = 0.0, memory = 0.0, node = 0.0, network = 0.0, host = 0.0, bubble = 0.0 }, 0.0
+    for name, value in pairs(parts) do
+      all[name] = value
+      whole = whole + value
+    end
+    return { seconds = seconds, value = seconds, parts = all, whole = whole, place = "x", spread = 0.1 }
+  end
+
+  it("compares differences: plans of the same parts are told apart sooner than others", function()
+    local a, b = plan(1.0, { compute = 1 }), plan(1.1, { compute = 2 })
+    local c = plan(1.1, { compute = 1, network = 1 })
+    assert.near(0.5, sure.chance(a, plan(1.0, { compute = 3 })), 1e-12)
+    assert.is_true(sure.chance(a, b) > 0.95)
+    assert.is_true(sure.chance(a, c) > 0.5 and sure.chance(a, c) < 0.8)
+    assert.near(1, sure.chance(a, c) + sure.chance(c, a), 1e-12)
+  end)
+
+  it("draws the chances that pairs have", function()
+    local a, c = plan(1.0, { compute = 1 }), plan(1.1, { compute = 1, network = 1 })
+    local drawn = sure.best({ a, c }, 20000)
+    assert.near(sure.chance(a, c), drawn[1], 0.02)
+    assert.near(1, drawn[1] + drawn[2], 1e-9)
+  end)
+
+  it("names rows that cannot be told apart, and what to measure", function()
+    local s = small()
+    local sum = 0
+    for i = 1, s.sure.of do sum = sum + s.rows[i].best_percent end
+    assert.near(100, sum, 2)
+    assert.equal(s.rows[1].best_percent, s.sure.best_percent)
+    assert.is_true(#s.sure.alike > 0 and #s.sure.settles.line > 0)
+  end)
+end)
+
 describe("the outline of a plan", function()
   it("has its memory, and no more than its times", function()
     local checked, tight = 0, 0

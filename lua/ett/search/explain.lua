@@ -49,7 +49,7 @@ function explain.parts(e)
     local part = line.name == "host" and "host" or products[family[line.name]] and "compute" or "memory"
     parts[part] = parts[part] + line.seconds
   end
-  local p, per_node = e.plan, e.gpus_per_node
+  local p, per_node = e.plan, e.gpus_per_node or 8
   local inside = { tp = p.tp <= per_node, etp = (p.etp or p.tp) <= per_node, cp = p.tp * p.cp <= per_node,
     ep = (p.etp or p.tp) * p.ep <= per_node, dp = p.tp * p.cp * p.dp <= per_node,
     pp = p.tp * p.cp * p.dp * p.pp <= per_node }
@@ -177,14 +177,22 @@ local function neighbours(given, e, p, limit)
   return list
 end
 
+--- The estimate of a row.
+---@param given table { model, setting, times }
+function explain.estimate(row, given)
+  local e = estimate.new { model = given.model, cluster = given.setting.cluster, times = given.times,
+    plan = explain.plan(row, given.setting) }
+  e.gpus_per_node = given.setting.cluster.gpus_per_node
+  return e
+end
+
 --- Explains a row of a search.
 ---@param given table { model, setting, times }
 ---@return table { estimate, parts, binds, gains, neighbours }
 function explain.new(row, given)
   local setting, times = given.setting, given.times
   local plan = explain.plan(row, setting)
-  local e = estimate.new { model = given.model, cluster = setting.cluster, plan = plan, times = times }
-  e.gpus_per_node = setting.cluster.gpus_per_node
+  local e = explain.estimate(row, given)
   local parts = explain.parts(e)
   local asked = { model = given.model, cluster = setting.cluster, plan = plan, times = times }
   return { estimate = e, parts = parts, binds = explain.binds(parts), gains = gains(asked, e, times),

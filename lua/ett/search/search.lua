@@ -6,6 +6,7 @@
 --
 -- ett.search.space builds the space, ett.search.walk settles it, ett.search.keeper holds the best.
 local error_module = require "ett.base.error"
+local explain = require "ett.search.explain"
 local journal_module = require "ett.search.journal"
 local keeper_module = require "ett.search.keeper"
 local objective = require "ett.search.objective"
@@ -187,8 +188,14 @@ function search.new(given)
     fields = shown(space, own), rank = own.share and own.share.rank() or 0 }
   if rows[1] then
     local first = space.settings[rows[1].setting]
-    result.best = require("ett.search.explain").new(rows[1], { model = own.model, setting = first,
-      times = walk:times_of(first.cluster) })
+    result.best = explain.new(rows[1], { model = own.model, setting = first, times = walk:times_of(first.cluster) })
+    if not objective.list[own.objectives[1]].memory then
+      result.sure = require("ett.search.sure").rows(rows, function(row)
+        local setting = space.settings[row.setting]
+        return explain.estimate(row, { model = own.model, setting = setting,
+          times = walk:times_of(setting.cluster) })
+      end)
+    end
   else
     result.nothing = nothing(space, own)
   end
@@ -204,7 +211,7 @@ function Search.__tostring(self) return require("ett.base.pretty").plain(require
 function Search.__json(self)
   local x = self.best
   return { model = self.model, objectives = self.objectives, plans = self.plans, cut = self.cut, rows = self.rows,
-    nothing = self.nothing, fields = self.fields, best = x and { estimate = x.estimate, parts = x.parts,
+    nothing = self.nothing, fields = self.fields, sure = self.sure, best = x and { estimate = x.estimate, parts = x.parts,
     binds = x.binds, gains = x.gains, neighbours = x.neighbours } }
 end
 

@@ -34,7 +34,6 @@ local measures = {
   { "step", function(r) return time_text(r.step_seconds) end },
   { "days", function(r) return r.days and ("%.2f"):format(r.days) end },
   { "dollars", function(r) return r.dollars and ("%.4g"):format(r.dollars) end },
-  { "tokens/s", function(r) return ("%.0f"):format(r.tokens_per_second) end },
   { "memory GB", function(r) return ("%.1f"):format(r.memory_bytes / 1e9) end },
   { "best in 100", function(r) return r.best_percent and ("%.0f"):format(r.best_percent) end },
 }
@@ -126,6 +125,19 @@ local function add_neighbours(lines, s, limit)
   for _, line in ipairs(columns(rows, "lrrl")) do lines[#lines + 1] = line end
 end
 
+local function add_sure(lines, sure)
+  lines[#lines + 1] = ""
+  if #sure.alike == 0 then
+    lines[#lines + 1] = ("the first is the best of %d with a chance of %.0f %%"):format(sure.of, sure.best_percent)
+    return
+  end
+  local x = sure.settles
+  lines[#lines + 1] = ("the first is the best of %d with a chance of %.0f %%; %d cannot be told apart from it"):format(
+    sure.of, sure.best_percent, #sure.alike)
+  lines[#lines + 1] = ("to settle it, measure %s: %.1f %% of the step of the first, %.1f %% of row %d"):format(x.line,
+    x.best_percent, x.other_percent, sure.alike[1].row)
+end
+
 --- The result as text.
 function text.result(s, options)
   options = options or {}
@@ -143,10 +155,7 @@ function text.result(s, options)
   add_best(lines, s)
   lines[#lines + 1] = ""
   for _, line in ipairs(text.rows(s, options.limit or 10, width)) do lines[#lines + 1] = line end
-  if s.told_apart then
-    lines[#lines + 1] = ""
-    lines[#lines + 1] = s.told_apart
-  end
+  if s.sure then add_sure(lines, s.sure) end
   add_neighbours(lines, s, options.neighbours or 8)
   return table.concat(lines, "\n")
 end
