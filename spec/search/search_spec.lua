@@ -7,11 +7,14 @@ local search = require "ett.search.search"
 local spaces = require "search_spaces"
 local step_core = require "ett.step"
 
-local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })
+local model = require("ett.model").new("llama", { layers = 4, hidden = 1024, heads = 8, vocab = 32000 })
+
+local cluster = require("ett.profile.cluster").get "dgx_h100"
+local times = require("ett.step.times").new(cluster)
 
 local function small(changes)
-  local given = { model = model, cluster = "dgx_h100", devices = 8,
-    plan = { seq = 1024, global_batch = 32, cp = 1 } }
+  local given = { model = model, cluster = cluster, times = times, devices = 8,
+    plan = { seq = 1024, global_batch = 16, cp = 1 } }
   for name, value in pairs(changes or {}) do given[name] = value end
   return search.new(given)
 end
@@ -19,14 +22,14 @@ end
 describe("a search", function()
   it("finds what brute force finds", function()
     local found = 0
-    for _, seed in ipairs { 2, 8, 24, 28, 39 } do
+    for _, seed in ipairs { 8, 20, 28, 39 } do
       local given = spaces.new(seed)
       local best = spaces.brute_force(given)
       local rows = search.new(given).rows
       assert.equal(best, rows[1] and rows[1].step_seconds, "seed " .. seed)
       found = found + (best and 1 or 0)
     end
-    assert.is_true(found == 5)
+    assert.is_true(found == 4)
   end)
 
   it("keeps the same rows without bounds", function()
@@ -46,7 +49,7 @@ describe("a search", function()
   it("gives rows the digits of single estimates, and rows that ett.plan accepts", function()
     local s = small { keep = 5 }
     for _, row in ipairs(s.rows) do
-      local plan = { seq = 1024, global_batch = 32 }
+      local plan = { seq = 1024, global_batch = 16 }
       for _, name in ipairs(s.fields) do plan[name] = row[name] end
       local e = require("ett.step.estimate").new { model = model, cluster = "dgx_h100", plan = plan }
       assert.equal(e.step_seconds, row.step_seconds)
@@ -56,8 +59,8 @@ describe("a search", function()
   end)
 
   it("keeps only plans for which a condition holds", function()
-    local free = small { keep = 400 }
-    local s = small { where = "tp <= 2 and (zero == 1 or zero == 2) and schedule ~= 'gpipe'", keep = 400 }
+    local free = small { keep = 300 }
+    local s = small { where = "tp <= 2 and (zero == 1 or zero == 2) and schedule ~= 'gpipe'", keep = 300 }
     local wanted = 0
     for _, row in ipairs(free.rows) do
       if row.tp <= 2 and (row.zero == 1 or row.zero == 2) and row.schedule ~= "gpipe" then wanted = wanted + 1 end
@@ -67,7 +70,7 @@ describe("a search", function()
       assert.is_true(row.tp <= 2 and (row.zero == 1 or row.zero == 2) and row.schedule ~= "gpipe")
     end
     local by_function = small { where = function(p) return p.tp <= 2 and (p.zero == 1 or p.zero == 2)
-      and p.schedule ~= "gpipe" end, keep = 400 }
+      and p.schedule ~= "gpipe" end, keep = 300 }
     assert.same(s.rows, by_function.rows)
   end)
 
@@ -127,14 +130,12 @@ describe("the outline of a plan", function()
     local demands, workspace = step_core.demands(), step_core.workspace()
     local own = require("ett.model").new("mixtral", { layers = 8, hidden = 1024, heads = 8, vocab = 32000, ffn = 2048,
       experts = 4, top_k = 2 })
-    local cluster = require("ett.profile.cluster").get "dgx_h100"
-    local times = require("ett.step.times").new(cluster)
     local state = 7
     local function pick(list)
       state = state * 48271 % 2147483647
       return list[state % #list + 1]
     end
-    for _ = 1, 400 do
+    for _ = 1, 250 do
       local given = { seq = 1024, tp = pick { 1, 2, 4 }, pp = pick { 1, 2, 4 }, dp = pick { 1, 2, 4, 8 },
         ep = pick { 1, 2 }, cp = pick { 1, 2 }, micro_batches = pick { 4, 8, 16 }, micro_batch = pick { 1, 2 },
         schedule = pick { "1f1b", "interleaved", "gpipe" }, vp = pick { 1, 2 }, recompute = pick { "none", "selective",
@@ -164,7 +165,7 @@ describe("the outline of a plan", function()
     end
     demands:close()
     workspace:close()
-    assert.is_true(checked > 60, checked)
+    assert.is_true(checked > 40, checked)
     assert.is_true(tight > checked / 2, tight)
   end)
 end)

@@ -211,8 +211,8 @@ function Search.__tostring(self) return require("ett.base.pretty").plain(require
 function Search.__json(self)
   local x = self.best
   return { model = self.model, objectives = self.objectives, plans = self.plans, cut = self.cut, rows = self.rows,
-    nothing = self.nothing, fields = self.fields, sure = self.sure, best = x and { estimate = x.estimate, parts = x.parts,
-    binds = x.binds, gains = x.gains, neighbours = x.neighbours } }
+    nothing = self.nothing, fields = self.fields, sure = self.sure, best = x and { estimate = x.estimate,
+    parts = x.parts, binds = x.binds, gains = x.gains, neighbours = x.neighbours } }
 end
 
 return setmetatable(search, { __call = function(_, given) return search.new(given) end })
