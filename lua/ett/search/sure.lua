@@ -2,8 +2,8 @@
 --
 -- Plans on one device share its errors, so differences are compared, not totals. The log of a plan's step is off by
 -- the sum of w_i e_i, and n: w_i are its shares by part (ett.search.explain: computing, memory, links, …), e_i the
--- device's errors in them, and n the plan's own. The error of a difference of two plans is then a t distribution of two degrees with
--- the scale sqrt(own^2 + shared^2 |w - w'|^2). Two degrees: published steps have heavy tails.
+-- device's errors in them, and n the plan's own. The error of a difference of two plans is then a t distribution of two
+-- degrees with the scale sqrt(own^2 + shared^2 |w - w'|^2). Two degrees: published steps have heavy tails.
 --
 -- Both constants are fitted to 573 pairs of published steps of one model and cluster, from 9 of 17 sources (every other
 -- one by name). On 2,091 pairs of the other 8 the chances stated are within 2 points of how often they held, in each
