@@ -36,3 +36,7 @@ $ ett search --model llama3-8b --cluster h100 --devices 8 --global-batch 8 --seq
 --num-layers 32
 --global-batch-size 8
 # 8 devices
+
+$ ett search --model llama layers=4 hidden=1024 heads=8 vocab=32000 --devices 4 --global-batch 8 --seq 1024 --where 'zero == 0' --html new/search.html --quiet && ls new
+seq=1024 ...
+search.html

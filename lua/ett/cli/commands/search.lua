@@ -95,11 +95,12 @@ return {
     { "days", "D", "only plans of at most D days for --tokens", kind = "positive" },
     { "budget", "D", "only plans of at most D dollars for --tokens", kind = "positive" },
     { "headroom", "F", "fraction of the memory to leave free", kind = "number", least = 0, most = 0.99, default = 0 },
-    { "top", "N", "layouts to keep", kind = "count", default = 100 },
+    { "top", "N", "layouts to keep (default 100, with --html 1000)", kind = "count" },
     { "exhaustive", "evaluate every plan that fits, without bounds" },
     { "journal", "DIR", "keep settled parts in this folder: a killed search goes on from it" },
     { "json", "print JSON" },
     { "csv", "print CSV" },
+    { "html", "FILE", "also write a self-contained page: the plans as points, filters, the best side by side" },
     { "quiet", "print the best plan as words only" },
     fields.export_option,
   },
@@ -109,11 +110,13 @@ return {
     local rank = share and share.rank() or 0
     local s = require("ett.search.search").new { model = model, cluster = opts.cluster, devices = opts.devices,
       plan = plan, vary = vary, where = opts.where, objective = names_of(opts.objective), tokens = opts.tokens,
-      days = opts.days, budget = opts.budget, headroom = opts.headroom, keep = opts.top, exhaustive = opts.exhaustive,
-      journal = opts.journal, share = share or false, progress = watched and rank == 0 and progress_line() or nil }
+      days = opts.days, budget = opts.budget, headroom = opts.headroom,
+      keep = opts.top or opts.html and 1000 or nil, exhaustive = opts.exhaustive, journal = opts.journal,
+      share = share or false, progress = watched and rank == 0 and progress_line() or nil }
     if share then share.leave() end
     if rank > 0 then return #s.rows == 0 and 1 or 0 end
     if #s.rows == 0 then error_module.raise("limit", "search: %s", s.nothing) end
+    if opts.html then require("ett.search.page").write(s, model, opts.html) end
     if opts.export then return fields.write_plan(opts.export, model, s.best.estimate.plan) end
     if opts.json then
       io.write(require("ett.json").encode(getmetatable(s).__json(s), { indent = 2 }))

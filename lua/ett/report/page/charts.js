@@ -20,11 +20,12 @@ function canvasOf(place, height, draw, onmove) {
 function scale(low, high, length, log, apart = 90) {
   if (log && low > 0) {
     const a = Math.log10(low), b = Math.max(Math.log10(high), a + 1e-9);
-    const ticks = [];
+    let ticks = [];
     for (let k = Math.floor(a); k <= Math.ceil(b); k++) for (const m of b - a < 2.5 ? [1, 2, 5] : [1]) {
       const v = m * Math.pow(10, k);
       if (v >= low * 0.999 && v <= high * 1.001) ticks.push(v);
     }
+    if (ticks.length < 4) ticks = scale(low, high, length, false, apart).ticks.filter(v => v > 0);
     return { at: v => (Math.log10(v) - a) / (b - a) * length, back: x => Math.pow(10, a + x / length * (b - a)), ticks };
   }
   if (high <= low) high = low + (Math.abs(low) || 1);

@@ -1,0 +1,170 @@
+--- The page of a search: plans as points, filters, a heat map, the best plans side by side, a summary to print.
+--
+--   local s = search.new(given)
+--   require("ett.search.page").write(s, given.model, "search.html")
+local cluster_module = require "ett.profile.cluster"
+local columns = require "ett.search.page.columns"
+local estimate = require "ett.step.estimate"
+local explain = require "ett.search.explain"
+local host = require "ett.host"
+local json = require "ett.json"
+local pages = require "ett.report.page"
+local times_module = require "ett.step.times"
+local words = require "ett.search.text"
+
+local page = {}
+
+--- Plans whose breakdown is computed: the best by the first objective.
+page.most_details = 300
+
+--- Numbers of rows that a page shows, in order; others that rows have follow.
+local measure_order = { "step_seconds", "memory_bytes", "dollars", "dollars_per_billion_tokens", "days", "kwh",
+  "joules", "energy_joules", "tokens_per_second", "tokens_per_second_per_device" }
+
+--- The names of the numbers of a row that are not fields.
+local function measures_of(row, fields)
+  local is_field, list, seen = { devices = true, micro_batches = true }, {}, {}
+  for _, name in ipairs(fields) do is_field[name] = true end
+  local function add(name)
+    if not seen[name] and not is_field[name] and type(row[name]) == "number" then
+      seen[name], list[#list + 1] = true, name
+    end
+  end
+  for _, name in ipairs(measure_order) do add(name) end
+  local rest = {}
+  for name in pairs(row) do rest[#rest + 1] = name end
+  table.sort(rest)
+  for _, name in ipairs(rest) do add(name) end
+  return list
+end
+
+--- The plan of a row: that of the best with the row's fields.
+local function plan_of(best, row, names)
+  local plan = {}
+  for key, value in pairs(best) do plan[key] = value end
+  for _, name in ipairs(names) do
+    if name ~= "cluster" and name ~= "devices" and name ~= "micro_batches" then plan[name] = row[name] end
+  end
+  plan.micro_batches, plan.split = nil, nil
+  return plan
+end
+
+--- The breakdown of a row, in the order of explain.part_order, its interval, and its memory by kind.
+local function detail_of(row, model, best, names, times)
+  local cluster = times[row.cluster] and times[row.cluster].cluster or cluster_module.get(row.cluster)
+  times[row.cluster] = times[row.cluster] or times_module.new(cluster)
+  local ok, e = pcall(estimate.new, { model = model, cluster = cluster, plan = plan_of(best, row, names),
+    times = times[row.cluster] })
+  if not ok then
+    if require("ett.base.error").from(e).kind == "interrupt" then error(e, 0) end
+    return nil
+  end
+  e.gpus_per_node = cluster.gpus_per_node
+  local parts, list = explain.parts(e), {}
+  for i, name in ipairs(explain.part_order) do list[i] = parts[name] end
+  local memory = {}
+  for i, line in ipairs(e.memory or {}) do memory[i] = json.array { line.name, line.bytes } end
+  return { parts = json.array(list), low = e.low_seconds, high = e.high_seconds, mfu = e.mfu_percent,
+    memory = json.array(memory), plan = words.plan(e.plan) }
+end
+
+--- What the best plan rests on: sources of devices and clusters, how times are known, notes.
+local function sources_of(s)
+  local e, list, seen = s.best.estimate, {}, {}
+  for _, row in ipairs(s.rows) do
+    if not seen[row.cluster] then
+      seen[row.cluster] = true
+      local c = cluster_module.get(row.cluster)
+      list[#list + 1] = json.array { "cluster " .. c.name, c.source or c.summary or "" }
+      if c.device and c.device.source then
+        list[#list + 1] = json.array { "device " .. c.device.name, tostring(c.device.source) }
+      end
+      for _, kind in ipairs { "intra", "inter" } do
+        local link = c.links and c.links[kind]
+        if link and link.source then
+          list[#list + 1] = json.array { (link.name or kind), link.source }
+        end
+      end
+      if c.price_per_gpu_hour then
+        list[#list + 1] = json.array { "price", ("%g dollars a device and hour%s"):format(c.price_per_gpu_hour,
+          c.price_source and ", " .. c.price_source or "") }
+      end
+      if #list > 24 then break end
+    end
+  end
+  local known, total = {}, 0.0
+  for _, lines in ipairs { e.operators, e.collectives } do
+    for _, line in ipairs(lines) do
+      local word = line.provenance or "assumed"
+      known[word], total = (known[word] or 0.0) + line.seconds, total + line.seconds
+    end
+  end
+  local texts = {}
+  for _, word in ipairs(times_module.provenances) do
+    if known[word] then texts[#texts + 1] = ("%.0f %% %s"):format(100 * known[word] / total, word) end
+  end
+  list[#list + 1] = json.array { "times of the best plan", table.concat(texts, ", ") }
+  return json.array(list)
+end
+
+--- The best plan as the summary shows it.
+local function best_of(s, model)
+  local x = s.best
+  local e = x.estimate
+  local neighbours = {}
+  for _, n in ipairs(x.neighbours) do
+    if n.step_seconds and #neighbours < 12 then neighbours[#neighbours + 1] = n end
+  end
+  local memory, notes = {}, {}
+  for i, line in ipairs(e.memory or {}) do
+    memory[i] = { name = line.name, bytes = line.bytes, source = line.source }
+  end
+  for _, list in ipairs { e.warnings, e.notes } do
+    for _, text in ipairs(list or {}) do notes[#notes + 1] = text end
+  end
+  return { step_seconds = e.step_seconds, low_seconds = e.low_seconds, high_seconds = e.high_seconds,
+    interval_percent = e.interval_percent, mfu_percent = e.mfu_percent, memory_bytes = e.memory_bytes,
+    memory_limit_bytes = e.memory_limit_bytes, tokens_per_second = e.tokens_per_second, devices = e.devices,
+    device = e.device, cluster = e.cluster, binds = x.binds, parts = x.parts, gains = json.array(x.gains),
+    neighbours = json.array(neighbours), memory = json.array(memory), notes = json.array(notes),
+    plan = words.plan(e.plan), parameters = e.model.parameters, model = model.name,
+    price_per_billion_tokens = e.price_per_billion_tokens }
+end
+
+--- The page of a search's result.
+---@param s table from ett.search
+---@param model table the model that was searched for
+function page.new(s, model)
+  local rows, names = s.rows, {}
+  for _, name in ipairs { "cluster", "devices" } do names[#names + 1] = name end
+  for _, name in ipairs(s.fields) do
+    if name ~= "cluster" and name ~= "devices" then names[#names + 1] = name end
+  end
+  local first = rows[1]
+  local where = first and ("%d x %s"):format(first.devices, first.cluster) or "no cluster"
+  local p = pages.new { title = ("Plans of %s on %s"):format(s.model, where),
+    subtitle = ("searched by %s, %d plans shown"):format(table.concat(s.objectives, ", "), #rows),
+    scripts = { "charts", "points", host.root .. "/lua/ett/search/page/page.js" } }
+  local data = p.data
+  data.objectives, data.plans, data.cut, data.first_rule = json.array(s.objectives), s.plans, s.cut, s.first_rule
+  data.told_apart, data.part_names = s.told_apart, json.array(explain.part_order)
+  local order
+  data.columns, order = columns.pack(p, rows, names, measures_of(first or {}, names))
+  local place = {}
+  for i, k in ipairs(order) do place[k] = i end
+  data.best_places = json.array {}
+  for k = 1, math.min(12, #rows) do data.best_places[k] = place[k] - 1 end
+  if s.best then
+    local details, times, base = {}, {}, s.best.estimate.plan
+    for k = 1, math.min(page.most_details, #rows) do
+      details[tostring(place[k] - 1)] = detail_of(rows[k], model, base, names, times)
+    end
+    data.details, data.sources, data.best = p:pack_json(details), sources_of(s), best_of(s, model)
+  end
+  return p
+end
+
+--- Writes the page, and makes its folder; raises if it cannot.
+function page.write(s, model, path) page.new(s, model):write(path) end
+
+return page

@@ -1,0 +1,59 @@
+-- The page of a search in headless Chromium: points, filters, hover, picks, heat map, the printed summary.
+local browser = require "browser"
+local folder = require "ett.base.folder"
+local model_module = require "ett.model"
+local search = require "ett.search.search"
+
+describe("the page of a search in a browser", function()
+  local why = browser.missing()
+  if why then
+    pending(why)
+    return
+  end
+
+  it("answers filters, hover and picks, and finds the front", function()
+    local model = model_module.new("llama", { layers = 4, hidden = 1024, heads = 16, ffn = 4096, vocab = 32000 })
+    local s = search.new { model = model, cluster = "dgx_h100", devices = 8, plan = { seq = 2048, global_batch = 16 } }
+    -- The front of time and memory, by comparing every pair.
+    local front = 0
+    for _, a in ipairs(s.rows) do
+      local beaten = false
+      for _, b in ipairs(s.rows) do
+        beaten = beaten or b.step_seconds <= a.step_seconds and b.memory_bytes <= a.memory_bytes
+          and (b.step_seconds < a.step_seconds or b.memory_bytes < a.memory_bytes)
+      end
+      front = front + (beaten and 0 or 1)
+    end
+    local with_tp1 = 0
+    for _, row in ipairs(s.rows) do with_tp1 = with_tp1 + (row.tp == 1 and 1 or 0) end
+    folder.within(function(place)
+      local file = place .. "/search.html"
+      require("ett.search.page").write(s, model, file)
+      local results, said = browser.drive(file, {
+        { ready = 60 }, { script = "return document.body.innerText" },
+        { script = "return [points.frontPoints.length, points.shown, picked.length]" },
+        { script = [[const i = picked[0], box = points.canvas.getBoundingClientRect();
+          points.hover({clientX: 10, clientY: 10}, points.left + points.px[i], points.shape.top + points.py[i]);
+          return tip.innerText;]] },
+        { script = [[const f = fields.tp; f.allowed = f.values.map(v => v === 1); filter();
+          return [points.shown, document.getElementById("shown").textContent];]] },
+        { script = [[fields.tp.allowed.fill(true); filter(); const before = picked.length;
+          points.spec.onpick(points.frontPoints[points.frontPoints.length - 1]);
+          return [before, picked.length, compared.querySelectorAll("thead th").length];]] },
+      })
+      assert.same({}, said)
+      for _, text in ipairs { "Side by side", "Best of each pair", "Summary", "What binds", "sources" } do
+        assert.is_truthy(results[2]:find(text, 1, true), text)
+      end
+      -- Points are stored in 16-bit steps: ties in a step may join or split a front's plan.
+      assert.is_true(math.abs(results[3][1] - front) <= math.max(1, front * 0.2))
+      assert.equal(#s.rows, results[3][2])
+      assert.matches("a step", results[4])
+      assert.matches("breakdown", results[4])
+      assert.equal(with_tp1, results[5][1])
+      assert.matches(("^%d of "):format(with_tp1), results[5][2])
+      assert.equal(1, math.abs(results[6][2] - results[6][1]))
+      assert.equal(results[6][2] + 1, results[6][3])
+    end)
+  end)
+end)

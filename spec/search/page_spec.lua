@@ -1,0 +1,112 @@
+-- The page of a search: its packed columns give the rows back, and its data are those of the result.
+local columns = require "ett.search.page.columns"
+local estimate = require "ett.step.estimate"
+local model_module = require "ett.model"
+local pages = require "ett.report.page"
+local search = require "ett.search.search"
+
+--- Inflates the numbered blobs of a page with Python's zlib.
+local function blobs(page)
+  return require("ett.base.folder").within(function(folder)
+    local file = assert(io.open(folder .. "/x", "wb"))
+    file:write(table.concat(page.blobs, "\n"))
+    file:close()
+    local pipe = io.popen(("python3 -c 'import base64,zlib\nfor t in open(\"%s/x\").read().split(\"\\n\"): "
+      .. "print(zlib.decompress(base64.b64decode(t), -15).hex())'"):format(folder))
+    local list = {}
+    for i = 1, #page.blobs do
+      list[i] = assert(pipe:read("l")):gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end)
+    end
+    assert(pipe:close())
+    return list
+  end)
+end
+
+local function code(bytes, i, count, wide) return bytes:byte(i) + (wide and bytes:byte(count + i) * 256 or 0) end
+
+--- The rows that the columns hold, in their order.
+local function read(page, out)
+  local texts, rows = blobs(page), {}
+  for i = 1, out.count do
+    local row = {}
+    for _, fixed in ipairs(out.fixed) do row[fixed[1]] = fixed[2] end
+    for _, f in ipairs(out.fields) do row[f.name] = f.values[code(texts[f.blob + 1], i, out.count, f.wide) + 1] end
+    for _, m in ipairs(out.measures) do
+      local n = code(texts[m.blob + 1], i, out.count, not m.values)
+      if m.values then
+        row[m.name] = m.values[n + 1] * row.step_seconds ^ m.power
+      else
+        row[m.name] = m.low * math.exp(m.step * n)
+      end
+    end
+    rows[i] = row
+  end
+  return rows
+end
+
+describe("packed columns of a search", function()
+  it("give random rows back: fields exactly, measures to 0.02 %", function()
+    math.randomseed(5)
+    local rows = {}
+    for i = 1, 700 do
+      local devices = 64 << math.random(0, 2)
+      local step = math.exp(math.random() * 3)
+      rows[i] = { tp = 1 << math.random(0, 3), vp = math.random(1, 400), zero = math.random(0, 3),
+        flag = math.random() < 0.5, schedule = math.random() < 0.3 and "gpipe" or "1f1b",
+        etp = math.random() < 0.5 and 2 or nil, seq = 4096, devices = devices, step_seconds = step,
+        memory_bytes = 1e9 + math.random() * 8e10, days = step * 0.25 * 64 / devices, tokens_per_second = 4e6 / step }
+    end
+    local page = pages.new { title = "x", scripts = {} }
+    local out, order = columns.pack(page, rows, { "devices", "tp", "vp", "zero", "flag", "schedule", "etp", "seq" },
+      { "step_seconds", "memory_bytes", "days", "tokens_per_second", "absent" })
+    assert.equal(4, #out.measures)
+    assert.same({ { "seq", 4096 } }, out.fixed)
+    for i, row in ipairs(read(page, out)) do
+      local wanted = rows[order[i]]
+      for _, name in ipairs { "devices", "tp", "vp", "zero", "flag", "schedule", "seq" } do
+        assert.equal(wanted[name], row[name])
+      end
+      assert.equal(wanted.etp or "", row.etp)
+      for _, name in ipairs { "step_seconds", "memory_bytes", "days", "tokens_per_second" } do
+        assert.near(1, row[name] / wanted[name], 2e-4)
+      end
+    end
+  end)
+end)
+
+describe("the page of a search", function()
+  it("holds every row, the breakdown of the best, and the sources; every detail adds up to its step", function()
+    local model = model_module.new("llama", { layers = 4, hidden = 1024, heads = 16, ffn = 4096, vocab = 32000 })
+    local s = search.new { model = model, cluster = "dgx_h100", devices = 4, where = "zero < 2",
+      plan = { seq = 2048, global_batch = 8 } }
+    local pages_of_search = require "ett.search.page"
+    local most = pages_of_search.most_details
+    pages_of_search.most_details = 30
+    local page = pages_of_search.new(s, model)
+    pages_of_search.most_details = most
+    local data = page.data
+    assert.equal(#s.rows, data.columns.count)
+    local details = require("ett.json").decode(blobs(page)[data.details + 1])
+    local rows = read(page, data.columns)
+    local seen = 0
+    for place, detail in pairs(details) do
+      local sum = 0.0
+      for _, part in ipairs(detail.parts) do sum = sum + part end
+      assert.near(1, sum / rows[tonumber(place) + 1].step_seconds, 2e-4)
+      seen = seen + 1
+    end
+    assert.equal(math.min(30, #s.rows), seen)
+    assert.near(s.rows[1].step_seconds, rows[data.best_places[1] + 1].step_seconds, s.rows[1].step_seconds * 1e-4)
+    assert.equal(s.best.estimate.step_seconds, data.best.step_seconds)
+    local found = false
+    for _, source in ipairs(data.sources) do found = found or source[1] == "cluster dgx_h100" end
+    assert.is_true(found)
+    -- The plan's words are those that predict takes.
+    local plan = { seq = 2048 }
+    for name, value in data.best.plan:gmatch("(%S+)=(%S+)") do
+      plan[name] = tonumber(value) or value == "true" or (value ~= "false" and value or false)
+    end
+    local again = estimate.new { model = model, plan = plan, cluster = "dgx_h100" }
+    assert.equal(data.best.step_seconds, again.step_seconds)
+  end)
+end)
