@@ -13,6 +13,7 @@ typedef struct {
 struct ett_demands {
   entry *entries;
   size_t count, capacity;
+  size_t timed; /* all before it have a time */
   size_t *slots; /* open addressing, 0: empty, else index + 1; a power of two of them */
   size_t slot_count;
 };
@@ -132,10 +133,13 @@ int ett_demands_set(ett_demands *d, size_t index, ett_demand_time time, ett_err 
     return -1;
   d->entries[index].time = time;
   d->entries[index].timed = 1;
+  while (d->timed < d->count && d->entries[d->timed].timed)
+    d->timed++;
   return 0;
 }
 
 size_t ett_demands_untimed(const ett_demands *d, size_t from) {
+  from = from > d->timed ? from : d->timed;
   while (from < d->count && d->entries[from].timed)
     from++;
   return from;

@@ -132,23 +132,19 @@ for i, field in ipairs(fields.list) do
   fields.position[name] = i
 end
 
---- The declarations that C must see again when the named fields change: theirs, and those whose conversion reads
---- others.
-function fields.for_c(names)
-  local list, changed = {}, { micro_batches = true } -- follows from global_batch
-  for _, name in ipairs(names) do changed[name] = true end
+--- The declarations whose conversion for C reads more of a plan than their own field.
+function fields.converted()
+  local list = {}
   for _, field in ipairs(fields.list) do
     local c = field.c
-    local reads_plan = type(c) == "table" and debug.getinfo(c[2], "u").nparams > 1
-    if c and changed[field[1]] or reads_plan then list[#list + 1] = field end
+    if type(c) == "table" and debug.getinfo(c[2], "u").nparams > 1 then list[#list + 1] = field end
   end
   return list
 end
 
 --- Fills `c` with the fields that C reads of a plan.
----@param list table? fields.for_c; all of them where it is left out
-function fields.to_c(p, c, list)
-  for _, field in ipairs(list or fields.list) do
+function fields.to_c(p, c)
+  for _, field in ipairs(fields.list) do
     local to, name = field.c, field[1]
     if to == true then
       c[name] = p[name]

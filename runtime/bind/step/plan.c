@@ -131,7 +131,20 @@ static void get_map(lua_State *L, int index, ett_step_plan *plan) {
   plan->rank_map_count = map->count;
 }
 
+/* A plan that many evaluations share. Its first user value is its table, the second the
+ * list of `split`. */
+typedef struct kept_plan {
+  ett_step_plan plan;
+  int stale; /* the table says more than the plan */
+} kept_plan;
+
+static void read_kept(lua_State *L, int index, ett_step_plan *plan);
+
 void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan) {
+  if (lua_isuserdata(L, index)) {
+    read_kept(L, index, plan);
+    return;
+  }
   memset(plan, 0, sizeof *plan);
   ett_step_lua_read(L, index, plan_fields, PLAN_FIELDS, plan);
   luaL_argcheck(L, plan->zero <= ETT_ZERO_PARAMETERS, index, "zero must be 0 to 3");
@@ -144,6 +157,59 @@ void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan) {
       luaL_error(L, "the orders hold %d chunks a stage, the plan %d",
                  plan->orders->chunks, plan->vp * plan->orders->ways);
   }
+}
+
+static void read_kept(lua_State *L, int index, ett_step_plan *plan) {
+  kept_plan *kept = luaL_checkudata(L, index, ETT_LUA_PLAN);
+  if (kept->stale) {
+    lua_getiuservalue(L, index, 1);
+    int top = lua_gettop(L);
+    ett_step_lua_plan(L, top, &kept->plan);
+    kept->stale = 0;
+    for (int i = top + 1; kept->plan.split && i <= lua_gettop(L); i++)
+      if (lua_touserdata(L, i) == kept->plan.split) {
+        lua_pushvalue(L, i);
+        lua_setiuservalue(L, index, 2);
+      }
+    lua_settop(L, top - 1);
+  }
+  *plan = kept->plan;
+}
+
+/* kept_plan(plan): the plan of a table, to be changed by set(). The table changes, too.
+ */
+static int kept_plan_new(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  kept_plan *kept = lua_newuserdatauv(L, sizeof *kept, 2);
+  memset(kept, 0, sizeof *kept);
+  kept->stale = 1;
+  luaL_setmetatable(L, ETT_LUA_PLAN);
+  lua_pushvalue(L, 1);
+  lua_setiuservalue(L, -2, 1);
+  return 1;
+}
+
+/* kept:set(name, value): one field as tables of plans hold it. */
+static int kept_plan_set(lua_State *L) {
+  kept_plan *kept = luaL_checkudata(L, 1, ETT_LUA_PLAN);
+  const char *name = luaL_checkstring(L, 2);
+  lua_settop(L, 3);
+  lua_getiuservalue(L, 1, 1);
+  lua_pushvalue(L, 2);
+  lua_pushvalue(L, 3);
+  lua_rawset(L, 4);
+  lua_settop(L, 3);
+  for (size_t i = 0; i < PLAN_FIELDS && !kept->stale; i++) {
+    if (strcmp(plan_fields[i].name, name) != 0)
+      continue;
+    int custom = kept->plan.schedule == ETT_SCHEDULE_CUSTOM;
+    read_field(L, &plan_fields[i], (char *)&kept->plan + plan_fields[i].offset);
+    custom |= kept->plan.schedule == ETT_SCHEDULE_CUSTOM;
+    kept->stale = custom || kept->plan.split || kept->plan.rank_map;
+    return 0;
+  }
+  kept->stale = 1;
+  return 0;
 }
 
 /* plan_fields(): the names of what C reads of a plan. */
@@ -244,8 +310,14 @@ static const luaL_Reg map_methods[] = {
     {NULL, NULL},
 };
 
+static const luaL_Reg kept_plan_methods[] = {
+    {"set", kept_plan_set},
+    {NULL, NULL},
+};
+
 static const luaL_Reg functions[] = {
     {"plan_fields", push_plan_fields},
+    {"kept_plan", kept_plan_new},
     {"map", map_new},
     {"place", place},
     {NULL, NULL},
@@ -253,5 +325,6 @@ static const luaL_Reg functions[] = {
 
 void ett_step_lua_open_plans(lua_State *L) {
   ett_lua_type(L, ETT_LUA_MAP, map_methods, NULL);
+  ett_lua_type(L, ETT_LUA_PLAN, kept_plan_methods, NULL);
   luaL_setfuncs(L, functions, 0);
 }

@@ -11,6 +11,7 @@
 #define ETT_LUA_DEMANDS "ett.step.demands"
 #define ETT_LUA_WORKSPACE "ett.step.workspace"
 #define ETT_LUA_ORDERS "ett.step.orders"
+#define ETT_LUA_PLAN "ett.step.plan"
 #define ETT_LUA_MAP "ett.step.map"
 
 /* Device of each rank. */
@@ -50,7 +51,8 @@ void ett_step_lua_set_place(lua_State *L, const ett_placement *place);
 /* workspace(): pushes a new one. */
 int ett_step_lua_workspace_new(lua_State *L);
 
-/* Reads a plan; `split`, `orders` and `rank_map` stay on the stack while it is used. */
+/* Reads a plan: a table, whose `split`, `orders` and `rank_map` stay on the stack while
+ * it is used, or one that is kept (kept_plan). */
 void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan);
 
 /* Takes the orders in field `orders` of the table at index. */
