@@ -13,7 +13,7 @@ typedef struct {
 struct ett_demands {
   entry *entries;
   size_t count, capacity;
-  size_t timed; /* all before it have a time */
+  size_t timed;  /* all before it have a time */
   size_t *slots; /* open addressing, 0: empty, else index + 1; a power of two of them */
   size_t slot_count;
 };
