@@ -76,7 +76,7 @@ static void fill_standard_streams(void) {
 int cli_main(int argc, char **argv) {
   fill_standard_streams();
   const char *why = "";
-  lua_State *L = host_open(&why);
+  lua_State *L = host_open(NULL, &why);
   if (!L) {
     fprintf(stderr, "ett: %s\n", why);
     return 1;

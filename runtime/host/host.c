@@ -63,19 +63,23 @@ static size_t memory_limit(void) {
              : (size_t)value << shift;
 }
 
-/* The folder that holds bin/, lib/ett and share/ett. */
-static int find_prefix(char prefix[PATH_MAX]) {
-  ssize_t length = readlink("/proc/self/exe", prefix, PATH_MAX - 1);
-  if (length <= 0)
-    return -1;
-  prefix[length] = '\0';
-  for (int level = 0; level < 2; level++) {
-    char *slash = strrchr(prefix, '/');
+int host_strip(char *path, int levels) {
+  for (int level = 0; level < levels; level++) {
+    char *slash = strrchr(path, '/');
     if (!slash)
       return -1;
     *slash = '\0';
   }
   return 0;
+}
+
+/* The folder that holds bin/, lib/ett and share/ett of this executable. */
+static int find_prefix(char prefix[PATH_MAX]) {
+  ssize_t length = readlink("/proc/self/exe", prefix, PATH_MAX - 1);
+  if (length <= 0)
+    return -1;
+  prefix[length] = '\0';
+  return host_strip(prefix, 2);
 }
 
 /* host.interrupt_reset() -> whether a signal came since the last reset */
@@ -228,9 +232,11 @@ static const char *missing_library(const char *prefix) {
   return why;
 }
 
-lua_State *host_open(const char **why) {
+lua_State *host_open(const char *folder, const char **why) {
   static char prefix[PATH_MAX];
-  if (find_prefix(prefix) != 0) {
+  if (folder) {
+    snprintf(prefix, sizeof prefix, "%s", folder);
+  } else if (find_prefix(prefix) != 0) {
     *why = "cannot find the folder of the ett executable (is /proc mounted?)";
     return NULL;
   }

@@ -6,12 +6,16 @@
 #include <lua.h>
 
 /* Makes a state with the standard libraries, the preloaded ett modules and the search
- * paths of the tree that holds this executable. Returns NULL, and a static sentence in
- * *why, when memory or the tree is missing or ETT_MEMORY_LIMIT is not a size.
+ * paths of a tree: the folder that holds lib/ett and share/ett, NULL for that of this
+ * executable. Returns NULL, and a static sentence in *why, when memory or the tree is
+ * missing or ETT_MEMORY_LIMIT is not a size. A process has one state at a time.
  *
  * ETT_MEMORY_LIMIT bounds Lua's memory: bytes, or 512M, 4G; by default half of the
  * machine's and at most 4 GiB. Memory of C modules (traces, samples) does not count. */
-lua_State *host_open(const char **why);
+lua_State *host_open(const char *folder, const char **why);
+
+/* Cuts the last parts off a path; -1 when it has fewer. */
+int host_strip(char *path, int levels);
 
 /* Calls the function below its arguments with a traceback handler; returns the Lua
  * status. On failure the error object is left on the stack. */

@@ -23,6 +23,7 @@ dgx_a100
 $ build=$(dirname "$(dirname "$(readlink -f "$(command -v ett)")")"); cmake --install "$build" --prefix "$PWD/tree" > log || tail -3 log; find tree -name '*_spec.lua' -o -name testing.so -o -name 'oom_shim*'; find tree ! -perm -o=r | head; ls tree tree/share/ett
 tree:
 bin
+include
 lib
 share
 .

@@ -1,0 +1,86 @@
+--- What other languages call: a function's name and its arguments as JSON in, JSON out (runtime/host/ett.h).
+local error_module = require "ett.base.error"
+local fields = require "ett.cli.fields"
+local json = require "ett.json"
+local schema = require "ett.base.schema"
+
+local functions = {}
+
+--- Takes the named entries out of a table of arguments; the rest are fields of the plan and hyper-parameters.
+local function split(function_name, arguments, own)
+  local given, rest = {}, {}
+  for name, value in pairs(arguments) do (own[name] and given or rest)[name] = value end
+  local clean = schema.check(given, own, function_name)
+  local plan, hyper = fields.sort(function_name, rest, clean.model)
+  local model = require "ett.model"
+  local make = model.is_file(clean.model) and model.huggingface or model.new
+  return clean, plan, make(clean.model, hyper)
+end
+
+local function cluster_of(given)
+  return given.accept_device and require("ett.profile.cluster").accepting(given.cluster) or given.cluster
+end
+
+--- One training step: `model`, `cluster`, `tokens`, fields of the plan and hyper-parameters.
+function functions.predict(arguments)
+  local given, plan, model = split("predict", arguments, { model = "string", tokens = "positive?",
+    cluster = { "string", default = "perlmutter" }, accept_device = "boolean?" })
+  return require("ett.step.estimate").new { model = model, cluster = cluster_of(given), plan = plan,
+    tokens = given.tokens }
+end
+
+--- Listed values of plan fields: `over` holds a list for each.
+function functions.sweep(arguments)
+  local given, plan, model = split("sweep", arguments, { model = "string", over = "table", devices = "count?",
+    cluster = { "string", default = "perlmutter" }, objective = "string?", accept_device = "boolean?" })
+  return require("ett.search.sweep").new { model = model, cluster = cluster_of(given), plan = plan, over = given.over,
+    devices = given.devices, objective = given.objective }
+end
+
+--- The best plan: the arguments of ett.search, fields of the plan and hyper-parameters.
+function functions.search(arguments)
+  local given, plan, model = split("search", arguments, { model = "string", cluster = "any", devices = "any",
+    vary = "table?", where = "string?", objective = "any?", tokens = "positive?", days = "positive?",
+    budget = "positive?", headroom = "fraction?", keep = "count?", exhaustive = "boolean?" })
+  given.model, given.plan = model, plan
+  return require("ett.search.search").new(given)
+end
+
+--- The names of a kind: `kind` is "models", "clusters", "schedules", …
+function functions.list(arguments)
+  local given = schema.check(arguments, { kind = "string" }, "list")
+  local folders = require("ett.base.find").folders
+  if not folders[given.kind] then
+    error_module.raise("argument", "list: unknown kind '%s'%s", given.kind,
+      error_module.suggestion(given.kind, schema.keys(folders)))
+  end
+  return json.array(require("ett.base.find").names(folders[given.kind]))
+end
+
+local function answer(name, text)
+  local fn = functions[name]
+  if not fn then
+    error_module.raise("argument", "ett has no function '%s' for other languages; it has %s", name,
+      table.concat(schema.keys(functions), ", "))
+  end
+  local arguments, why = json.decode(text)
+  if type(arguments) ~= "table" then error_module.raise("argument", "%s: %s", name, why or "expected an object") end
+  local value = fn(arguments)
+  local to_json = (getmetatable(value) or {}).__json
+  return { value = to_json and to_json(value) or value }
+end
+
+--- Calls a function by name. Never raises.
+---@param name string
+---@param text string a JSON object
+---@return string { "value": … } or { "error": { "kind", "message" } }
+return function(name, text)
+  local ok, result = pcall(answer, name, text)
+  if ok then
+    local encoded, why = json.encode(result)
+    if encoded then return encoded end
+    result = why
+  end
+  local object = error_module.from(result)
+  return json.encode { error = { kind = object.kind or "internal", message = tostring(object.message) } }
+end

@@ -1,0 +1,81 @@
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/ett.h"
+#include "host/host.h"
+
+struct ett_state {
+  lua_State *L;
+};
+
+static int open_already;
+
+/* The folder above lib/ett/libett.so. */
+static int find_prefix(char prefix[PATH_MAX]) {
+  Dl_info info;
+  if (!dladdr((void *)ett_open, &info) || !realpath(info.dli_fname, prefix))
+    return -1;
+  return host_strip(prefix, 3);
+}
+
+ett_state *ett_open(const char *prefix, const char **why) {
+  static char own[PATH_MAX];
+  *why = NULL;
+  if (open_already)
+    *why = "ett is open in this process already; close it first";
+  else if (!prefix && find_prefix(own) != 0)
+    *why = "cannot find the folder of libett.so";
+  ett_state *ett = *why ? NULL : malloc(sizeof *ett);
+  if (!ett) {
+    *why = *why ? *why : "not enough memory to start";
+    return NULL;
+  }
+  ett->L = host_open(prefix ? prefix : own, why);
+  if (!ett->L) {
+    free(ett);
+    return NULL;
+  }
+  open_already = 1;
+  return ett;
+}
+
+/* require("ett.cli.call")(function, json) */
+static int run(lua_State *L) {
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "ett.cli.call");
+  lua_call(L, 1, 1);
+  lua_pushstring(L, lua_touserdata(L, 1));
+  lua_pushstring(L, lua_touserdata(L, 2));
+  lua_call(L, 2, 1);
+  return 1;
+}
+
+static const char no_memory[] =
+    "{\"error\": {\"kind\": \"memory\", \"message\": \"not enough memory\"}}";
+
+char *ett_call(ett_state *ett, const char *function, const char *json) {
+  lua_State *L = ett->L;
+  lua_pushcfunction(L, run);
+  lua_pushlightuserdata(L, (void *)function);
+  lua_pushlightuserdata(L, (void *)json);
+  const int status = host_call(L, 2, 1);
+  const char *text = status == LUA_OK ? lua_tostring(L, -1) : no_memory;
+  char *copy = strdup(text ? text : no_memory);
+  lua_settop(L, 0);
+  return copy;
+}
+
+void ett_free(char *text) {
+  free(text);
+}
+
+void ett_close(ett_state *ett) {
+  if (!ett)
+    return;
+  lua_close(ett->L);
+  free(ett);
+  open_already = 0;
+}

@@ -1,0 +1,95 @@
+"""ett in Python: how long, how much memory and how much money training a large model takes.
+
+    import ett
+    step = ett.predict("llama3-70b", "dgx_h100", seq=8192, tp=8, pp=4, dp=8, global_batch=256, zero=1)
+    print(step["step_seconds"], step["mfu"])
+
+    best = ett.search("llama3-70b", "dgx_h100", devices=512, seq=8192, global_batch=1024)
+    print(best["rows"][0])
+
+Keywords are fields of the plan and hyper-parameters; `ett predict --help MODEL` lists them. Results are those of
+`ett COMMAND --json`. A wrong value raises ett.Error. Calls take turns: ett has one state a process.
+"""
+import ctypes
+import json
+import os
+import shutil
+import threading
+
+
+class Error(Exception):
+    """What ett says is wrong. `kind` is "usage", "model", "missing", "limit", …"""
+
+    def __init__(self, kind, message):
+        super().__init__(message)
+        self.kind = kind
+
+
+def _library():
+    """libett.so: of ETT_PREFIX, of the tree this file is in, or of the `ett` on PATH."""
+    here = os.path.dirname(os.path.realpath(__file__))
+    prefixes = [os.environ.get("ETT_PREFIX"), os.path.join(here, "..", "..", ".."), "/usr", "/usr/local"]
+    command = shutil.which("ett")
+    if command:
+        prefixes.insert(2, os.path.join(os.path.dirname(os.path.realpath(command)), ".."))
+    for prefix in prefixes:
+        path = prefix and os.path.join(prefix, "lib", "ett", "libett.so")
+        if path and os.path.exists(path):
+            return path
+    raise ImportError("libett.so is not there; set ETT_PREFIX to the folder that holds lib/ett (a build folder does)")
+
+
+_c = ctypes.CDLL(_library(), mode=ctypes.RTLD_GLOBAL)
+_c.ett_open.restype = ctypes.c_void_p
+_c.ett_open.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p)]
+_c.ett_call.restype = ctypes.c_void_p
+_c.ett_call.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p]
+_c.ett_free.argtypes = [ctypes.c_void_p]
+_lock = threading.Lock()
+
+
+def _open():
+    why = ctypes.c_char_p()
+    state = _c.ett_open(None, ctypes.byref(why))
+    if not state:
+        raise ImportError(why.value.decode())
+    return state
+
+
+_state = _open()
+
+
+def call(function, **arguments):
+    """Calls a function of lua/ett/cli/call.lua; arguments of None are left out."""
+    text = json.dumps({name: value for name, value in arguments.items() if value is not None})
+    with _lock:
+        answer = _c.ett_call(_state, function.encode(), text.encode())
+        if not answer:
+            raise MemoryError("ett has no memory for its answer")
+        try:
+            result = json.loads(ctypes.string_at(answer))
+        finally:
+            _c.ett_free(answer)
+    if "error" in result:
+        raise Error(result["error"]["kind"], result["error"]["message"])
+    return result["value"]
+
+
+def predict(model, cluster="perlmutter", **fields):
+    """One training step, as `ett predict --json`. `tokens=15e12` adds the days and dollars of a run."""
+    return call("predict", model=model, cluster=cluster, **fields)
+
+
+def sweep(model, cluster="perlmutter", *, over, **fields):
+    """Every combination of the lists in `over`, as `ett sweep --json`: {"tp": [1, 2, 4], …}."""
+    return call("sweep", model=model, cluster=cluster, over=over, **fields)
+
+
+def search(model, cluster, devices, **fields):
+    """The best plan, as `ett search --json`. `vary`, `where`, `objective`, `tokens`, `days`, `budget` as there."""
+    return call("search", model=model, cluster=cluster, devices=devices, **fields)
+
+
+def list(kind):
+    """The names of a kind: "models", "clusters", "schedules", "stacks", …"""
+    return call("list", kind=kind)

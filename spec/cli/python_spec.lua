@@ -1,0 +1,94 @@
+--- ett from Python: the same numbers as the command line, and its errors.
+local command = require "command"
+local host = require "ett.host"
+local json = require "ett.json"
+
+local library = host.prefix .. "/lib/ett/libett.so"
+local missing = not io.open(library) and "libett.so is not built with sanitizers"
+  or os.execute "python3 -c 'import ctypes' >/dev/null 2>&1" ~= true and "no python3" or nil
+
+describe("import ett", function()
+  local folder
+  setup(function() folder = command.folder() end)
+  teardown(function() command.remove(folder) end)
+
+  local function python(text)
+    command.write(folder, "s.py", text)
+    return command.shell(("cd '%s' && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH='%s/runtime/host/python' ETT_PREFIX='%s' "
+      .. "timeout 60 python3 s.py"):format(folder, host.root, host.prefix))
+  end
+
+  it("predicts and sweeps what the command line does", function()
+    if missing then pending(missing) return end
+    local output, status = python [[
+import ett, json
+fields = dict(seq=4096, tp=4, dp=2, micro_batches=8, zero=1)
+print(json.dumps(ett.predict("llama3-8b", "dgx_h100", tokens=1e9, **fields)))
+print(json.dumps(ett.sweep("llama", "dgx_h100", over={"tp": [1, 2]}, hidden=1024, layers=4, heads=8, vocab=1000,
+                           seq=128, micro_batches=4)))
+]]
+    assert.equal(0, status, output)
+    local step, sweep = output:match("^(.-)\n(.-)\n$")
+    local cli = command.ett(folder,
+      "predict --model llama3-8b --cluster dgx_h100 --tokens 1e9 --json seq=4096 tp=4 dp=2 micro_batches=8 zero=1")
+    assert.same(json.decode(cli), json.decode(step))
+    cli = command.ett(folder, "sweep --model llama --cluster dgx_h100 --json tp=1,2 hidden=1024 layers=4 heads=8 "
+      .. "vocab=1000 seq=128 micro_batches=4")
+    assert.same(json.decode(cli), json.decode(sweep))
+  end)
+
+  it("raises ett.Error with the sentence of the command line, and goes on", function()
+    if missing then pending(missing) return end
+    local output, status = python [[
+import ett
+for call in (lambda: ett.predict("llama3-8b", "dgx_h100", seq=4096, micro_batches=1, tpp=2),
+             lambda: ett.predict("llama3-9b"),
+             lambda: ett.predict("llama3-8b", "dgx_h100", seq=4096, micro_batches=1, tp="x"),
+             lambda: ett.predict("llama3-8b", 5, seq=4096),
+             lambda: ett.predict(None),
+             lambda: ett.sweep("llama3-8b", over=[1]),
+             lambda: ett.list("zebras"),
+             lambda: ett.call("os.execute"),
+             lambda: ett.predict("llama3-8b", seq=float("nan")),
+             lambda: ett.predict("llama3-8b\0x", seq=1)):
+    try:
+        call()
+        print("no error")
+    except ett.Error as error:
+        print(error.kind, error, sep=": ")
+print("clusters" if "dgx_h100" in ett.list("clusters") else "none")
+]]
+    assert.equal(0, status, output)
+    assert.is_nil(output:match "no error", output)
+    assert.is_nil(output:match "internal: ", output)
+    assert.is_nil(output:match "traceback", output)
+    assert.is_truthy(output:find("usage: predict: unknown field 'tpp'; did you mean 'pp'?\n", 1, true), output)
+    assert.is_truthy(output:find("field 'tp' must be a positive integer, got 'x'", 1, true), output)
+    assert.is_truthy(output:find("ett has no function 'os.execute' for other languages", 1, true), output)
+    assert.matches("clusters\n$", output)
+  end)
+
+  it("may be called by several threads, one after another", function()
+    if missing then pending(missing) return end
+    local output, status = python [[
+import ett, threading
+seen = []
+def work():
+    for _ in range(5):
+        seen.append(ett.predict("llama3-8b", "dgx_h100", seq=4096, micro_batches=8)["step_seconds"])
+threads = [threading.Thread(target=work) for _ in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+print(len(seen), len(set(seen)))
+]]
+    assert.equal(0, status, output)
+    assert.equal("20 1\n", output)
+  end)
+
+  it("says where libett.so is looked for", function()
+    if missing then pending(missing) return end
+    local output = command.shell(("cd '%s' && cp '%s/runtime/host/python/ett.py' . && PATH=/usr/bin:/bin python3 -B -c "
+      .. "'import ett' 2>&1 | tail -1"):format(folder, host.root))
+    assert.matches("^ImportError: libett.so is not there; set ETT_PREFIX", output)
+  end)
+end)
