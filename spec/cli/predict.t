@@ -166,3 +166,27 @@ $ ett predict --model llama3-8b --cluster h100 seq=8192 tp=8 micro_batches=4 --e
 $ ett predict --model llama3-8b --cluster h100 seq=8192 tp=8 micro_batches=4 --export megatorn
 ett: predict: option '--export' must be one of deepspeed, megatron, torchtitan, got 'megatorn'; did you mean 'megatron'?
 ?2
+
+# Ranks and tiers: an order, a map, a network of three levels with a model of communication of one's own.
+
+$ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 rank_order=tp-dp-pp
+ett: plan: field 'rank_order': cp, ep are missing; an order names every axis, like tp-cp-ep-dp-pp
+?1
+
+$ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=2 rank_map=0,2
+ett: plan: field 'rank_map[2]' must be a device from 0 to 1, got 2
+?1
+
+$ mkdir -p own/lua/collectives; echo 'return { name = "flat", summary = "all at once", kinds = { "all_reduce" }, seconds = function(r) return 1e-5 + r.bytes / r.tiers[3].bandwidth end }' > own/lua/collectives/flat.lua
+> echo 'return { name = "pods", summary = "three tiers", source = "me", device = "h100_sxm", collectives = "flat", tiers = { { name = "node", size = 8, bandwidth = 4e11, source = "me" }, { name = "leaf", size = 32, bandwidth = 5e10, source = "me" }, { name = "spine", bandwidth = 5e10, oversubscription = 4, source = "me" } } }' > own/pods.lua
+> ett predict --path own --cluster own/pods.lua --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=64 | grep all_reduce
+> ett list --path own collectives | grep flat
+> sed -i 's/size = 32/size = 12/' own/pods.lua
+> ett predict --path own --cluster own/pods.lua --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=64
+> sed -i 's/size = 12/size = 32/' own/pods.lua; sed -i 's/1e-5 + /-/' own/lua/collectives/flat.lua
+> ett predict --path own --cluster own/pods.lua --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=64
+  all_reduce (dp) ... assumed (flat)
+  flat ...all at once
+ett: pods.lua: tiers[2]: size must be a multiple of the tier inside, 8 devices, got 12
+ett: flat.lua:1: collective 'flat': seconds must return a number of at least 0, or nil, got -...
+?1

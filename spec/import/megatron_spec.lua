@@ -215,6 +215,7 @@ describe("a plan as Megatron-LM's flags", function()
         recompute = pick { "none", "selective", "full" }, overlap_gradients = overlap, overlap_parameters = overlap,
         accumulate_gradients = pick { true, false }, stack = zero == 3 and "megatron_fsdp" or moe and "megatron_moe"
           or "megatron" }
+      if not moe then plan.rank_order = pick { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp" } end
       if plan.tp > 1 then plan.sequence_parallel = pick { true, false } end
       if pp > 1 and pick { true, false } then
         plan.schedule, plan.vp, plan.overlap_sends = "interleaved", 24 // pp >= 6 and 2 or 1, pick { true, false }

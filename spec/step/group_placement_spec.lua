@@ -6,14 +6,14 @@ local step_core = require "ett.step"
 local sweep = require "ett.search.sweep"
 
 describe("groups of ranks", function()
-  it("lie where the rank map puts them: 400 random layouts on two to four tiers, in any order", function()
-    local differ, tried = rank_map.compare(400, 14, false)
+  it("lie where the rank map puts them: 250 random layouts on two to four tiers, in any order", function()
+    local differ, tried = rank_map.compare(250, 14, false)
     assert.equal("", table.concat(differ, "\n", 1, math.min(#differ, 5)))
-    assert.is_true(tried > 2000)
+    assert.is_true(tried > 1500)
   end)
 
-  it("lie where an explicit map puts them: 80 random permutations", function()
-    local differ = rank_map.compare(80, 15, true)
+  it("lie where an explicit map puts them: 50 random permutations", function()
+    local differ = rank_map.compare(50, 15, true)
     assert.equal("", table.concat(differ, "\n", 1, math.min(#differ, 5)))
   end)
 
@@ -32,7 +32,7 @@ describe("groups of ranks", function()
       return tostring(why)
     end
     assert.matches("'rank_map[2]' must be a device from 0 to 1, got 2", message { 0, 2 }, 1, true)
-    assert.matches("puts two ranks on device 0, rank 1 is one", message { 0, 0 }, 1, true)
+    assert.matches("puts two ranks on device 0; one is rank 1", message { 0, 0 }, 1, true)
     assert.matches("'rank_map[1]' must be a device from 0 to 1, got x", message { "x", 0 }, 1, true)
   end)
 

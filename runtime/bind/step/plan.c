@@ -246,7 +246,7 @@ static int map_new(lua_State *L) {
                   count - 1, luaL_tolstring(L, -1, NULL));
     else if (seen[device])
       ett_err_set(&err, ETT_ERR_ARGUMENT,
-                  "field 'rank_map' puts two ranks on device %lld, rank %zu is one",
+                  "field 'rank_map' puts two ranks on device %lld; one is rank %zu",
                   (long long)device, i);
     else {
       seen[device] = 1;

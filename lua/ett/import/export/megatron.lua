@@ -151,6 +151,10 @@ local function plan_flags(p, layers, add, leave_out)
   if p.cp > 1 then add("cp-comm-type", context[p.cp_method]) end
   add("expert-model-parallel-size", p.ep)
   add("expert-tensor-parallel-size", p.etp)
+  add("use-tp-pp-dp-mapping", p.rank_order == "tp-cp-ep-pp-dp")
+  if p.rank_order ~= "tp-cp-ep-dp-pp" and p.rank_order ~= "tp-cp-ep-pp-dp" then
+    leave_out("rank_order = '%s': Megatron-LM has no flag for it", p.rank_order)
+  end
   add("sequence-parallel", p.sequence_parallel)
   add("seq-length", p.seq)
   add("micro-batch-size", p.micro_batch)
@@ -188,7 +192,7 @@ megatron.states = [[
   seq tp cp cp_method ep etp micro_batch sequence_parallel dtype gradient_dtype accumulate_gradients
   deduplicate_tokens overlap_all_to_all overlap_tensor pp dp vp schedule interleave_group recompute zero
   micro_batches global_batch optimizer_bytes bucket_bytes overlap_gradients overlap_parameters overlap_sends
-  clip_gradients split]]
+  clip_gradients split rank_order]]
 
 function megatron.write(model, p, leave_out)
   local lines, h = {}, model.hyper

@@ -31,7 +31,8 @@ flags.switches = set [[
   overlap-grad-reduce overlap-param-gather use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 bf16 fp16
   accumulate-allreduce-grads-in-fp32 grad-reduce-in-bf16 no-gradient-accumulation-fusion tp-comm-overlap
   no-overlap-p2p-communication overlap-p2p-communication use-precision-aware-optimizer is-hybrid-model
-  attention-output-gate account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split]]
+  attention-output-gate account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split
+  use-tp-pp-dp-mapping]]
 
 --- Flags that change the step in a way that ett does not model: the estimate names them.
 flags.unmodelled = set [[
@@ -70,7 +71,7 @@ flags.without_effect = set [[
   tiktoken-pattern tiktoken-num-special-tokens decoupled-lr decoupled-min-lr node-rank master-addr master-port
   max-restarts local-rank rank profile use-pytorch-profiler profile-ranks memory-snapshot-path
   record-memory-history nvtx-ranges export-force-local-attention use-cpu-initialization perform-initialization
-  use-tp-pp-dp-mapping async-save async-strategy use-dist-ckpt auto-detect-ckpt-format override-opt_param-scheduler
+  async-save async-strategy use-dist-ckpt auto-detect-ckpt-format override-opt_param-scheduler
   override-opt-param-scheduler use-checkpoint-args use-checkpoint-opt-param-scheduler finetune non-persistent-ckpt-type
   non-persistent-save-interval inference-batch-times-seqlen-threshold max-tokens-to-oom deterministic-mode
   kv-lora-scaling test-mode skip-train timing-log-level timing-log-option barrier-with-L1-time log-throughput

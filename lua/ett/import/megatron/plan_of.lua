@@ -131,6 +131,7 @@ return function(args, hyper, given)
     etp = args:number "expert-tensor-parallel-size", seq = args:number "seq-length",
     micro_batch = args:number("micro-batch-size", 1), sequence_parallel = args:has "sequence-parallel" }
   if p.tp == 1 then p.sequence_parallel = false end
+  if args:has "use-tp-pp-dp-mapping" then p.rank_order = "tp-cp-ep-pp-dp" end
   if not p.seq then error_module.raise("format", "missing --seq-length") end
   set_precision(p, args)
   set_replicas(p, args, given)
