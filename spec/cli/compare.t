@@ -18,3 +18,7 @@ ett: picture: layers = 5 must be divisible by pp = 2
 
 $ ett compare --model gpt --cluster dgx_h100 layers=24 hidden=2048 heads=16 seq=2048 vocab=51200 pp=2 tp=4 dp=2 micro_batch=2 micro_batches=8 --csv | head -1
 quantity,metered ledger,"simple, corrected",ett predict
+
+$ ett compare --model mamba2-2.7b --cluster dgx_h100 seq=2048 micro_batches=8
+ett: compare: the first two views are of decoders of attention and MLPs; mamba2-2.7b also has the product 'linear_mixer_in'
+?1

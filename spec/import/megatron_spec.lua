@@ -47,6 +47,26 @@ ARGS=(
 torchrun --nnodes ${NODES} x.py ${ARGS[@]} --seq_length=$((LAYERS * 64)) --save $1 --split 9 1 --bf16 --x '$HOME']=])
   end)
 
+  it("are those of branches that hold, never of messages and options of the script itself", function()
+    assert.equal("num-layers=61 vp=2 fp8-format=hybrid", flags [=[
+VPP=2
+NAME=
+for arg in "$@"; do
+  case $arg in
+    --num-layers=*)
+      LAYERS="${arg#*=}"
+      ;;
+  esac
+done
+echo "usage: $0 --num-layers N"
+ARGS="--num-layers 61"
+if [ $VPP -ne 1 ]; then ARGS+=" --vp $VPP"; fi
+if [ $VPP -gt 4 ]; then ARGS+=" --wrong 1"; fi
+if [[ -n "$NAME" ]]; then ARGS+=" --wrong 2"; fi
+if [ -z "$NAME" ]; then ARGS+=" --fp8-format hybrid"; fi
+torchrun x.py $ARGS]=])
+  end)
+
   it("may stand in a text, on several lines, and behind conditions", function()
     assert.equal("num-layers=24 swiglu= fp16= lr=1", flags [[
 GPT_ARGS="

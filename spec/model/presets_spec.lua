@@ -42,7 +42,8 @@ describe("a preset", function()
   it("is found whatever the case and signs, and by part of its name", function()
     for spelt, name in pairs { ["Llama-3-70B"] = "llama3-70b", llama3_1_8b = "llama3.1-8b",
       ["GPT-3 175B"] = "gpt3-175b", ["qwen3-235b"] = "qwen3-235b-a22b", ["kimi_k2"] = "kimi-k2",
-      maverick = "llama4-maverick" } do
+      maverick = "llama4-maverick", ["meta-llama/Meta-Llama-3-70B"] = "llama3-70b",
+      ["qwen/qwen3-8b"] = "qwen3-8b" } do
       assert.equal(name, model_module.new(spelt).name)
     end
   end)

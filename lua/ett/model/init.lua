@@ -43,6 +43,7 @@ end
 
 --- Architecture, hyper-parameters, notes and model type of a Hugging Face config.json.
 local function read_configuration(path)
+  if require("lfs").attributes(path, "mode") == "directory" then path = path:gsub("/+$", "") .. "/config.json" end
   local config, err = require("ett.json").read(path)
   if config == nil then error(error_module.from(err), 0) end
   if type(config) ~= "table" then error_module.raise("format", "%s: must hold a JSON object", path) end
@@ -91,21 +92,23 @@ function model.list(names, hyper)
   return built
 end
 
---- A model from a Hugging Face config.json, with hyper-parameters of your own laid over it. model.notes lists the
---- settings that are ignored.
+--- A model from a Hugging Face config.json or a folder that holds one, with hyper-parameters of your own laid over it.
+--- model.notes lists the settings that are ignored.
 ---@param path string
 ---@param given table?
 function model.huggingface(path, given)
   schema.argument(path, "string", "ett.model.huggingface", "path")
   local name, hyper, notes, kind = read_configuration(path)
-  local label = ("%s (%s)"):format(kind, path:match("([^/]+)$"))
+  local label = ("%s (%s)"):format(kind, path:match("([^/]+)/*$"))
   hyper, label = presets.overlay({ hyper = hyper, name = label }, given or {})
   return noted(error_module.wrap(path, architecture.new, name, hyper), label, notes)
 end
 
---- Whether a name is a file rather than an architecture.
+--- Whether a name is a file rather than an architecture or a model. A model's repository ("Qwen/Qwen3-8B") is none.
 function model.is_file(name)
-  return type(name) == "string" and (name:match("%.json$") ~= nil or name:match("/") ~= nil)
+  if type(name) ~= "string" then return false end
+  if name:match "%.json$" then return true end
+  return name:match "/" ~= nil and not presets.of_repository(name)
 end
 
 return model

@@ -14,10 +14,23 @@ local fields = { name = "string", summary = "string", source = "string", archite
 ---@param name string
 ---@return table?, string[]
 function presets.find(name)
-  local meant, several = find.meant("lua/models", name)
+  local meant, several = find.meant("lua/models", name:find("/", 1, true) and presets.of_repository(name) or name)
   if not meant then return nil, several end
   local path = find.path("lua/models", meant)
   return schema.check(find.load_file(path), fields, find.label(path)), {}
+end
+
+--- The name of the preset whose source is a repository such as "meta-llama/Meta-Llama-3-70B", or nil.
+---@param repository string
+function presets.of_repository(repository)
+  local wanted = repository:lower()
+  if not wanted:match "^[%w%-_%.]+/[%w%-_%.]+$" then return nil end
+  for _, entry in ipairs(find.list "lua/models") do
+    for word in tostring(find.load_file(entry.path).source):lower():gmatch "[%w%-_%.]+/[%w%-_%.]+" do
+      if word == wanted then return entry.name end
+    end
+  end
+  return nil
 end
 
 --- Hyper-parameters of a preset with others laid over them, and the name of the result.

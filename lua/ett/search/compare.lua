@@ -4,15 +4,33 @@ local architecture_error = require "ett.base.error"
 local ledger = require "ett.ledger"
 local links = require "ett.ledger.links"
 local simple = require "ett.ledger.simple_transformer"
+local operator = require "ett.operator"
 local timing = require "ett.ledger.timing"
 local transformer = require "ett.ledger.transformer"
 local violations = require "ett.ledger.violations"
 
 local compare = {}
 
-local matmuls = { linear_qkv = true, linear_proj = true, linear_up = true, linear_down = true, linear_gate = true,
-  linear_gate_up = true, lm_head = true, flash_attention = true, attention_scores = true, attention_values = true,
-  expert_up = true, expert_down = true, expert_gate = true, expert_gate_up = true, grouped_linear = true }
+local products = { gemm = true, bmm = true, attention = true }
+
+--- Whether the ledger's views have this product: those of a decoder's attention and MLPs.
+local shared = { linear_qkv = true, linear_proj = true, linear_up = true, linear_down = true, lm_head = true,
+  flash_attention = true, bmm_qk = true, bmm_pv = true, expert_linear1 = true, expert_linear2 = true,
+  linear_q_down = true, linear_q_up = true, linear_kv_down = true, linear_kv_up = true }
+
+local function is_product(name) return operator.exists(name) and products[operator.get(name).family] or false end
+
+--- Refuses a model with other products, such as scans and encoders: the first two views would be of another model.
+local function check_model(model)
+  for _, layer in ipairs(model.layers) do
+    for _, entry in ipairs(layer.ops) do
+      if entry.op and not shared[entry.op] and is_product(entry.op) then
+        architecture_error.raise("model", "compare: the first two views are of decoders of attention and MLPs; %s also "
+          .. "has the product '%s'", model.name, entry.op)
+      end
+    end
+  end
+end
 
 --- Shapes that both ledger views share, from the model's hyper-parameters.
 local function shapes(hyper)
@@ -106,7 +124,7 @@ local function predicted(e)
   for _, line in ipairs(e.operators) do
     if line.name == "optimizer" then
       v.optimizer_seconds = line.seconds
-    elseif matmuls[line.name] or line.name:match("linear") or line.name:match("attention") then
+    elseif is_product(line.name) then
       v.compute_seconds = v.compute_seconds + line.seconds
       if line.name == "lm_head" then v.vocabulary_seconds = line.seconds end
     else
@@ -180,6 +198,7 @@ end
 --- (0.6), overlap (1) }. Returns { views = list, reasons = list, plan =, hyper = }.
 function compare.new(given)
   local estimate = require("ett.step.estimate").new { model = given.model, plan = given.plan, cluster = given.cluster }
+  check_model(given.model)
   local chip = links.chip(given.cluster)
   chip.intra, chip.inter = chip.intra or chip.inter, chip.inter or chip.intra
   local settings = { utilization = given.utilization or 0.6, overlap = given.overlap or 1 }

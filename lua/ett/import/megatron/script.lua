@@ -81,21 +81,37 @@ local function tokens_of(text)
   return list
 end
 
---- Whether the words of an `if` hold: one comparison of texts; nil if that cannot be said.
+local numeric = { ["-eq"] = function(a, b) return a == b end, ["-ne"] = function(a, b) return a ~= b end,
+  ["-lt"] = function(a, b) return a < b end, ["-le"] = function(a, b) return a <= b end,
+  ["-gt"] = function(a, b) return a > b end, ["-ge"] = function(a, b) return a >= b end }
+
+--- Whether the words of an `if` hold: one comparison of texts or numbers; nil if that cannot be said.
 local function holds(words)
   local text = table.concat(words, " ")
+  if text:find("$", 1, true) then return nil end
   local a, sign, b = text:match "^%[+ (%S*) ([=!]=?) (%S*) %]+$"
-  if a and not (a .. b):find("$", 1, true) then return (a == b) == (sign ~= "!=") end
+  if a then return (a == b) == (sign ~= "!=") end
+  a, sign, b = text:match "^%[+ (%S+) (%-%a%a) (%S+) %]+$"
+  if numeric[sign] and tonumber(a) and tonumber(b) then return numeric[sign](tonumber(a), tonumber(b)) end
+  sign, a = text:match "^%[+ %-([nz]) (%S+) %]+$"
+  if sign then return (a == "''") == (sign == "z") end
   return nil
 end
 
+-- Commands whose words are no flags of the training.
+local other_commands = { echo = true, printf = true, mkdir = true, cd = true, source = true, set = true, rm = true }
+
 --- The words that take part, expanded, in order; NAME=VALUE goes into `variables`.
 local function words_of(tokens, variables)
-  local words, start, condition, skips = {}, true, nil, {}
+  local words, start, condition, skips, leave = {}, true, nil, {}, nil -- leave: the token that ends what is left out
   local function skipped() for _, skip in ipairs(skips) do if skip then return true end end return false end
   for _, token in ipairs(tokens) do
     local text = type(token) == "table" and expand(token.text, variables):gsub("\1", "$") or nil
-    if condition then
+    if leave then
+      if token == leave or text == leave then leave = nil end
+    elseif start and (text == "case" or other_commands[text]) then
+      leave = text == "case" and "esac" or "\n"
+    elseif condition then
       if text == "then" then
         skips[#skips + 1] = holds(condition) == false
         condition = nil
