@@ -7,6 +7,7 @@ return {
   source = datasheet,
   gpus_per_node = 8,
   device = "a100_sxm",
+  host = { name = "PCIe 4 x16", bandwidth = 25e9, source = "31.5 GB/s at 80 %, assumed" },
   price_per_gpu_hour = 4.00,
   price_source = "Oracle BM.GPU.A100-v2.8, list, 14 April 2026: 32 $/h",
   links = {

@@ -5,6 +5,7 @@ return {
   source = "stas00/ml-engineering@744d01e network/README.md",
   gpus_per_node = 8,
   device = "b300_sxm",
+  host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "63 GB/s at 80 %, assumed" },
   price_per_gpu_hour = 17.80,
   price_source = "AWS p6-b300.48xlarge, on demand, us-east-1, 2026: 142.42 $/h",
   links = {

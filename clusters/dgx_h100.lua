@@ -8,6 +8,7 @@ return {
   source = datasheet,
   gpus_per_node = 8,
   device = "h100_sxm",
+  host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "63 GB/s at 80 %, assumed" },
   price_per_gpu_hour = 6.88,
   price_source = "AWS p5.48xlarge, on demand, us-east, price list of 28 July 2026: 55.04 $/h",
   failures = { per_device_day = 4.74e-4, restart_seconds = 600,

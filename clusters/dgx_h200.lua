@@ -8,6 +8,7 @@ return {
   source = datasheet,
   gpus_per_node = 8,
   device = "h200_sxm",
+  host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "63 GB/s at 80 %, assumed" },
   price_per_gpu_hour = 7.912,
   price_source = "AWS p5en.48xlarge, on demand, us-east-1, 2026: 63.296 $/h",
   power = { node_watts = 2800, source = "that of dgx_h100" },

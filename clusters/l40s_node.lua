@@ -5,6 +5,7 @@ return {
   source = "assumed",
   gpus_per_node = 8,
   device = "l40s",
+  host = { name = "PCIe 4 x16", bandwidth = 25e9, source = "31.5 GB/s at 80 %, assumed" },
   price_per_gpu_hour = 3.50,
   price_source = "Oracle VM.GPU.L40S, list, 14 April 2026: 3.50 $ a GPU and hour",
   links = {

@@ -5,6 +5,7 @@ return {
   source = "stas00/ml-engineering@744d01e network/README.md",
   gpus_per_node = 8,
   device = "mi300x",
+  host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "63 GB/s at 80 %, assumed" },
   price_per_gpu_hour = 6.00,
   price_source = "Azure and Oracle, list, 18 May 2026: 6 $ a GPU and hour",
   links = {

@@ -5,6 +5,7 @@ return {
   source = "stas00/ml-engineering@744d01e network/README.md",
   gpus_per_node = 8,
   device = "mi355x",
+  host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "63 GB/s at 80 %, assumed" },
   links = {
     intra = { name = "Infinity Fabric, every pair linked", bandwidth = 395e9,
       source = "assumed: 535.5 GB/s a GPU one way (stas00/ml-engineering@744d01e network/README.md) at 74 %" },

@@ -36,11 +36,39 @@ double ett_messages_ask(ett_evaluation *e, ett_demand demand) {
   return time ? time->seconds : 0;
 }
 
+/* Seconds of one message over the ranks that share a shard, and of a gradient's shard
+ * over its replicas. */
+static double ask_group(ett_evaluation *e, ett_demand_kind kind, int experts,
+                        double bytes, int32_t element_bytes) {
+  const ett_placed *placed = &e->w->placed;
+  ett_rank_group g = experts ? e->expert : e->dense;
+  ett_rank_group r = experts ? placed->expert_replica_group : placed->dense_replica_group;
+  ett_demand message = {.kind = kind,
+                        .amount = g.degree > 1 ? bytes : 0,
+                        .place = experts ? placed->expert : placed->dense,
+                        .element_bytes = element_bytes};
+  double seconds = ett_messages_ask(e, message);
+  if (kind == ETT_DEMAND_ALL_GATHER || r.degree <= 1)
+    return seconds;
+  message.kind = ETT_DEMAND_ALL_REDUCE;
+  message.amount = kind == ETT_DEMAND_REDUCE_SCATTER ? bytes / (double)g.degree : bytes;
+  message.place = experts ? placed->expert_replicas : placed->dense_replicas;
+  return seconds + ett_messages_ask(e, message);
+}
+
+double ett_messages_beside_host(const ett_evaluation *e, double pass, double bytes) {
+  double host = bytes > 0 ? bytes / e->plan->host_bandwidth : 0;
+  return host > pass ? host : pass;
+}
+
 ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int experts,
                                  double bytes, int64_t layers, int32_t element_bytes) {
   ett_rank_group g = experts ? e->expert : e->dense;
   ett_buckets b = {0, 0, 0, 0, 0};
-  if (g.degree <= 1 || bytes <= 0)
+  ett_rank_group r =
+      experts ? e->w->placed.expert_replica_group : e->w->placed.dense_replica_group;
+  int replicas = kind != ETT_DEMAND_ALL_GATHER && r.degree > 1;
+  if ((g.degree <= 1 && !replicas) || bytes <= 0)
     return b;
   if (e->plan->zero == ETT_ZERO_PARAMETERS && layers > 0) {
     b.size = b.rest = bytes / (double)layers;
@@ -50,14 +78,9 @@ ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int ex
     b.full = bytes > b.size ? ceil(bytes / b.size) - 1 : 0;
     b.rest = b.full > 0 ? bytes - b.full * b.size : bytes;
   }
-  ett_demand message = {.kind = kind,
-                        .amount = b.size,
-                        .place = experts ? e->w->placed.expert : e->w->placed.dense,
-                        .element_bytes = element_bytes};
   if (b.full > 0)
-    b.full_time = ett_messages_ask(e, message);
-  message.amount = b.rest;
-  b.rest_time = ett_messages_ask(e, message);
+    b.full_time = ask_group(e, kind, experts, b.size, element_bytes);
+  b.rest_time = ask_group(e, kind, experts, b.rest, element_bytes);
   return b;
 }
 
@@ -91,7 +114,7 @@ double ett_messages_gather(ett_evaluation *e, double parameters, double expert_p
 
 double ett_messages_with_gathers(const ett_evaluation *e, double pass, double busy,
                                  double gather, int64_t layers) {
-  if (!e->plan->overlap_parameters)
+  if (!e->plan->overlap_parameters || e->plan->prefetch < 1)
     return pass + gather;
   double first = layers > 0 ? gather / (double)layers : gather;
   double on_link = busy + gather - first;

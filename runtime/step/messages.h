@@ -12,6 +12,9 @@ typedef struct ett_placed {
   int ways;                                 /* of the schedule */
   ett_rank_group dense_group, expert_group; /* that share dense and expert weights */
   ett_placement dense, expert;
+  /* Groups of the same shard, one rank of each of the groups above. */
+  ett_rank_group dense_replica_group, expert_replica_group;
+  ett_placement dense_replicas, expert_replicas;
 } ett_placed;
 
 struct ett_step_workspace {
@@ -73,6 +76,9 @@ double ett_messages_ask(ett_evaluation *e, ett_demand demand);
  * ZeRO-3. */
 ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int experts,
                                  double bytes, int64_t layers, int32_t element_bytes);
+
+/* What a pass takes whose data move to or from the host meanwhile. */
+double ett_messages_beside_host(const ett_evaluation *e, double pass, double bytes);
 
 /* Seconds of all buckets in sequence. */
 double ett_buckets_seconds(ett_buckets b);

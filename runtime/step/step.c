@@ -117,6 +117,16 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "overlap_all_to_all = batch goes neither with full recompute nor "
                        "with ZeRO-3");
+  const double shares[] = {p->offload_activations, p->offload_weights,
+                           p->offload_optimizer};
+  for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
+    if (!(shares[i] >= 0 && shares[i] <= 1) ||
+        (shares[i] > 0 && !(p->host_bandwidth > 0)))
+      return ett_err_set(err, ETT_ERR_ARGUMENT,
+                         "shares that are offloaded must be 0 to 1, and need a link to "
+                         "the host");
+  if (p->shard < 0 || p->prefetch < 0)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "shard and prefetch must be at least 0");
   if (p->gradient_bytes < 1 || p->weight_bytes < 1 || !(p->optimizer_bytes >= 0))
     return ett_err_set(
         err, ETT_ERR_ARGUMENT,
@@ -160,6 +170,23 @@ static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot
   return send[level];
 }
 
+/* Lengthens the passes of a slot by what they wait for the host: activations leave in the
+ * forward pass and return in the backward pass, weights arrive for both. */
+static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int v) {
+  const ett_step_plan *p = e->plan;
+  const ett_layer_sums *s = &a->sums[v];
+  ett_step_stage *stage = &a->stage[v % p->pp];
+  double out = p->offload_activations * s->activation_bytes[p->recompute];
+  double in =
+      p->offload_weights * p->weight_bytes * (s->dense_parameters + s->expert_parameters);
+  double forward = ett_messages_beside_host(e, a->forward[v], out > in ? out : in);
+  double backward = ett_messages_beside_host(e, a->backward[v], out + in);
+  stage->offload_seconds +=
+      a->runs[v] * (forward - a->forward[v] + backward - a->backward[v]);
+  a->forward[v] = forward;
+  a->backward[v] = backward;
+}
+
 /* Times of every slot and of the messages between them. */
 static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
@@ -189,11 +216,14 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
           ett_messages_gather(e, s->dense_parameters, s->expert_parameters, a->layers[v]);
       a->forward[v] = ett_messages_with_gathers(e, a->forward[v], a->forward_busy[v],
                                                 gather, a->layers[v]);
-      a->backward[v] = ett_messages_with_gathers(e, a->backward[v], a->backward_busy[v],
-                                                 gather, a->layers[v]);
       a->forward_busy[v] += gather;
-      a->backward_busy[v] += gather;
+      if (p->reshard) {
+        a->backward[v] = ett_messages_with_gathers(e, a->backward[v], a->backward_busy[v],
+                                                   gather, a->layers[v]);
+        a->backward_busy[v] += gather;
+      }
     }
+    wait_for_host(e, a, v);
     a->send_forward[v] = a->send_backward[v] = send_seconds(e, a, v, send);
   }
 }
@@ -230,6 +260,25 @@ static void fill_software(const ett_evaluation *e, ett_step_stage *s, double wor
       s->allocated_bytes + s->fragment_bytes + s->communicator_bytes + s->context_bytes;
 }
 
+/* Moves bytes to the host's memory. Two layers' stay on the device: the one at work and
+ * the one that comes or goes. */
+static void move_to_host(const ett_step_plan *p, ett_step_stage *s,
+                         double layer_weights) {
+  double layers = s->layers > 0 ? (double)s->layers : 1;
+  const struct {
+    double *bytes, share, kept;
+  } moves[] = {
+      {&s->activation_bytes, p->offload_activations, 2 * s->activation_bytes / layers},
+      {&s->weight_bytes, p->offload_weights, 2 * layer_weights},
+      {&s->optimizer_bytes, p->offload_optimizer, 0}};
+  for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
+    double moved = moves[i].share * *moves[i].bytes;
+    double kept = moves[i].kept < *moves[i].bytes ? moves[i].kept : *moves[i].bytes;
+    s->host_bytes += moved;
+    *moves[i].bytes -= moved - moves[i].share * kept;
+  }
+}
+
 static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
                         const ett_pipeline *pipeline, int rank) {
   const ett_step_plan *p = e->plan;
@@ -259,15 +308,17 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
     s->activation_bytes += again; /* the layer that is being run again */
   /* A layer is gathered whole, and with overlap the next one beside it; the gradient of a
    * layer is whole until it is reduced (PyTorch FSDP). */
-  double gathered = p->overlap_parameters ? 2 : 1;
+  double gathered = p->overlap_parameters ? 1 + (double)p->prefetch : 1;
   if (p->zero >= ETT_ZERO_GRADIENTS && (data > 1 || expert_data > 1))
     s->temporary_bytes = layer * p->gradient_bytes;
   if (p->zero >= ETT_ZERO_PARAMETERS && (data > 1 || expert_data > 1))
-    s->temporary_bytes += gathered * layer * p->weight_bytes;
+    s->temporary_bytes += p->reshard ? gathered * layer * p->weight_bytes
+                                     : whole * p->weight_bytes - s->weight_bytes;
   double held = whole * p->gradient_bytes - s->gradient_bytes +
                 (whole * p->weight_bytes - s->weight_bytes);
   if (s->temporary_bytes > held) /* no more than the shards of others */
     s->temporary_bytes = held;
+  move_to_host(p, s, layer * p->weight_bytes);
   fill_software(e, s, working[p->zero >= ETT_ZERO_GRADIENTS && data > 1],
                 (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * sizeof(float));
 }
@@ -321,7 +372,49 @@ static int same_groups(const ett_placed *a, const ett_placed *b) {
          a->ways == b->ways &&
          memcmp(&a->ranks.tiers, &b->ranks.tiers, sizeof a->ranks.tiers) == 0 &&
          memcmp(&a->dense_group, &b->dense_group, sizeof a->dense_group) == 0 &&
-         memcmp(&a->expert_group, &b->expert_group, sizeof a->expert_group) == 0;
+         memcmp(&a->expert_group, &b->expert_group, sizeof a->expert_group) == 0 &&
+         memcmp(&a->dense_replica_group, &b->dense_replica_group,
+                sizeof a->dense_replica_group) == 0 &&
+         memcmp(&a->expert_replica_group, &b->expert_replica_group,
+                sizeof a->expert_replica_group) == 0;
+}
+
+/* Splits a group into shards of its first `shard` ranks and replicas of each. */
+static int split_group(ett_rank_group *group, ett_rank_group *replicas, int64_t shard,
+                       ett_err *err) {
+  ett_axis inner = group->axis[0], outer = group->axis[1];
+  *replicas = (ett_rank_group){1, {{1, 1}, {1, 1}}};
+  if (shard == 0 || shard == group->degree)
+    return 0;
+  int64_t first = shard < inner.degree ? shard : inner.degree;
+  int64_t second = shard / first;
+  if (inner.degree % first != 0 || shard % first != 0 || outer.degree % second != 0)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "shard: %lld of %lld ranks that share weights are no even group "
+                       "of them",
+                       (long long)shard, (long long)group->degree);
+  *group = ett_rank_group_both((ett_axis){first, inner.stride},
+                               (ett_axis){second, outer.stride});
+  *replicas =
+      ett_rank_group_both((ett_axis){inner.degree / first, inner.stride * first},
+                          (ett_axis){outer.degree / second, outer.stride * second});
+  return 0;
+}
+
+static int split_groups(const ett_step_plan *plan, ett_placed *p, ett_err *err) {
+  int64_t dense = p->dense_group.degree, shard = plan->shard;
+  int64_t replicas = shard > 0 ? dense / shard : 1;
+  int64_t expert = p->expert_group.degree / replicas;
+  if (shard > 0 && (dense % shard != 0 || p->expert_group.degree % replicas != 0))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "shard = %lld must divide the %lld ranks that share weights, and "
+                       "its replicas the %lld of experts",
+                       (long long)shard, (long long)dense,
+                       (long long)p->expert_group.degree);
+  if (split_group(&p->dense_group, &p->dense_replica_group, shard, err) != 0)
+    return -1;
+  return split_group(&p->expert_group, &p->expert_replica_group, shard > 0 ? expert : 0,
+                     err);
 }
 
 /* Places the groups that share weights, unless the evaluation before had the same. */
@@ -332,13 +425,19 @@ static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
                     .pipeline = ett_degrees_pipeline(&degrees),
                     .dense_group = ett_degrees_group(&degrees, ETT_GROUP_DATA),
                     .expert_group = ett_degrees_group(&degrees, ETT_GROUP_EXPERT_DATA)};
+  if (split_groups(plan, &now, err) != 0)
+    return -1;
   if (!plan->rank_map && same_groups(&now, placed)) {
     placed->pipeline = now.pipeline;
     return 0;
   }
   placed->ranks.world = 0; /* nothing is known if this fails */
   if (ett_place_group(&now.ranks, now.dense_group, &now.dense, err) != 0 ||
-      ett_place_group(&now.ranks, now.expert_group, &now.expert, err) != 0)
+      ett_place_group(&now.ranks, now.expert_group, &now.expert, err) != 0 ||
+      ett_place_group(&now.ranks, now.dense_replica_group, &now.dense_replicas, err) !=
+          0 ||
+      ett_place_group(&now.ranks, now.expert_replica_group, &now.expert_replicas, err) !=
+          0)
     return -1;
   ett_place_ways(&now.ranks, now.ways, &now.dense);
   ett_place_ways(&now.ranks, now.ways, &now.expert);
@@ -372,8 +471,10 @@ static void find_tied(ett_evaluation *e) {
 static ett_evaluation begin(const ett_program *program, const ett_step_plan *plan,
                             ett_demands *demands, ett_step_workspace *w, ett_err *err) {
   const ett_placed *placed = &w->placed;
-  int network =
-      ett_place_nodes(&placed->dense) > 1 || ett_place_nodes(&placed->expert) > 1;
+  int network = ett_place_nodes(&placed->dense) > 1 ||
+                ett_place_nodes(&placed->expert) > 1 ||
+                ett_place_nodes(&placed->dense_replicas) > 1 ||
+                ett_place_nodes(&placed->expert_replicas) > 1;
   ett_evaluation e = {.program = program,
                       .plan = plan,
                       .demands = demands,

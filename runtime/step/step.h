@@ -36,8 +36,14 @@ typedef struct ett_step_plan {
   int overlap_parameters;  /* weights are gathered behind the next forward */
   int overlap_sends;       /* stages compute while they send */
   ett_exchange_overlap overlap_all_to_all;
-  int serial_sends;         /* receivers spend a message's time as well */
-  int clip_gradients;       /* a gradient norm is taken over all stages first */
+  int serial_sends;   /* receivers spend a message's time as well */
+  int clip_gradients; /* a gradient norm is taken over all stages first */
+  int64_t shard;      /* ranks of a group that ZeRO shards over; 0: all */
+  int64_t prefetch;   /* layers gathered ahead, with overlap_parameters */
+  int reshard;        /* ZeRO-3: weights are gathered again for the backward pass */
+  /* Shares of activations, optimizer states and weights in the host's memory, and bytes/s
+   * between a device and its host in one direction. */
+  double offload_activations, offload_optimizer, offload_weights, host_bandwidth;
   int late_validation;      /* or after the update, so that no stage waits for it */
   int32_t gradient_bytes;   /* of one gradient as it is kept and reduced */
   int32_t weight_bytes;     /* of one weight as it is used and gathered */
@@ -64,6 +70,7 @@ typedef struct ett_step_stage {
   double wait_seconds;           /* for the other stages' gradients */
   double optimizer_seconds;
   double gather_seconds, gather_exposed_seconds;
+  double offload_seconds; /* that its passes wait for the host */
   double end_seconds;
   double weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes;
   double temporary_bytes; /* ZeRO-2 and 3: a layer whole, its weights and gradient */
@@ -76,6 +83,7 @@ typedef struct ett_step_stage {
   double fragment_bytes;     /* lost to rounding and fragments; with it: reserved */
   double communicator_bytes; /* buffers of the groups that the rank is in */
   double context_bytes;      /* of the driver and its modules */
+  double host_bytes;         /* in the host's memory */
   double memory_bytes;       /* all: what the device reports as used */
 } ett_step_stage;
 

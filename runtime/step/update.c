@@ -55,7 +55,10 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
                        .layers = (int32_t)ceil(layers / sharded),
                        .stage = place,
                        .element_bytes = p->weight_bytes};
-  s->optimizer_seconds = ett_messages_ask(e, update);
+  s->optimizer_seconds =
+      ett_messages_beside_host(/* states pass in and out beside it */
+                               e, ett_messages_ask(e, update),
+                               p->offload_optimizer * p->optimizer_bytes * update.amount);
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)
     s->gather_seconds =
         ett_messages_gather(e, s->dense_parameters, s->expert_parameters, s->layers);

@@ -22,7 +22,9 @@ describe("a sweep", function()
       capacity_factor = { 1, 2 }, tokens = { 1e9, 1e10 }, price_per_device_hour = { 1, 2 }, pue = { 1.1, 1.3 },
       grams_co2_per_kwh = { 20, 400 }, failures_per_device_day = { 0.001, 0.01 }, restart_seconds = { 60, 600 },
       checkpoint_seconds = { 600, 6000 }, checkpoint_bandwidth = { 1e8, 1e9 }, jitter = { 0.01, 0.02 },
-      slow_share = { 0.01, 0.1 }, slow_factor = { 1.1, 1.3 }, rank_slowdown = { {}, {} } }
+      slow_share = { 0.01, 0.1 }, slow_factor = { 1.1, 1.3 }, rank_slowdown = { {}, {} }, shard = { 4, 8 },
+      prefetch = { 0, 2 }, offload_activations = { 0, 0.5 }, offload_optimizer = { 0, 0.5 },
+      offload_weights = { 0, 0.5 } }
     for i = 1, 32 do values.rank_slowdown[1][i], values.rank_slowdown[2][i] = 1, i == 5 and 1.5 or 1 end
     local outlook = { tokens = "run_seconds", price_per_device_hour = "price_per_step", pue = "kwh_per_step",
       grams_co2_per_kwh = "co2_kg_per_step", failures_per_device_day = "goodput_percent",
@@ -44,15 +46,17 @@ describe("a sweep", function()
       if name == "serial_sends" then plan.overlap_sends = false end
       if name == "global_batch" then plan.micro_batches = nil end
       if outlook[name] == "goodput_percent" then plan.failures_per_device_day = 0.001 end
+      if name == "shard" then plan.zero = 1 end
       if name == "slow_factor" then plan.slow_share = 0.01 end
       plan[name] = nil
-      local s = sweep.new { model = mixture, cluster = "perlmutter", plan = plan, over = { [name] = list } }
+      local cluster = name:match "^offload" and "dgx_h100" or "perlmutter" -- with a link to the host
+      local s = sweep.new { model = mixture, cluster = cluster, plan = plan, over = { [name] = list } }
       assert.equal(#list, #s.rows, name)
       for _, row in ipairs(s.rows) do
         local one = {}
         for k, v in pairs(plan) do one[k] = v end
         one[name] = row[name]
-        local e = estimate.new { model = mixture, cluster = "perlmutter", plan = one }
+        local e = estimate.new { model = mixture, cluster = cluster, plan = one }
         assert.equal(e.step_seconds, row.step_seconds, name)
         assert.equal(e.memory_bytes, row.memory_bytes, name)
         local more = outlook[name]

@@ -13,7 +13,7 @@ end
 
 --- A plan as C reads it: the declared defaults and what is given, unchecked.
 function step_core.plan(given)
-  local defaults = { micro_batches = 1, gpus_per_node = 1 }
+  local defaults = { micro_batches = 1, gpus_per_node = 1, host_bandwidth = 0 }
   for _, field in ipairs(fields.list) do defaults[field[1]] = defaults[field[1]] or field.default end
   return filled(given, fields.to_c(filled(given, defaults), { gpus_per_node = 1 }))
 end

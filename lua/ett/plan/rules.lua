@@ -224,12 +224,32 @@ local function split(p, model, add)
   end
 end
 
+--- Rules of shards.
+local function shards(p, add)
+  if not p.shard then return end
+  local data = p.dp * p.cp
+  if p.zero == 0 then add("shard needs zero of at least 1, got 0") end
+  if data % p.shard ~= 0 then
+    return add("shard = %d must divide dp * cp = %d%s", p.shard, data, nearest(p.shard, divisors(data)))
+  end
+  local replicas, expert_data = data // p.shard, data * p.tp // (p.ep * (p.etp or p.tp))
+  if p.ep > 1 and expert_data % replicas ~= 0 then
+    add("shard = %d makes %d replicas, which must divide the %d ranks that share experts", p.shard, replicas,
+      expert_data)
+  end
+end
+
 --- Rules of the cluster: rates for the dtype, and enough devices.
 local function cluster_limits(p, cluster, add)
   local rates = cluster.device and cluster.device.peak_flops
   if rates and not (rates[p.dtype] or cluster.device.peak and cluster.device:peak(p.dtype)) then
     add("dtype = '%s' needs a device with a rate for it in peak_flops; %s states %s", p.dtype,
       tostring(cluster.device.name), table.concat(schema.keys(rates), ", "))
+  end
+  for _, name in ipairs { "offload_activations", "offload_optimizer", "offload_weights" } do
+    if p[name] > 0 and not cluster.host then
+      add("%s needs a link to the host; %s has none (field 'host')", name, tostring(cluster.name))
+    end
   end
   local needed = p.pp * p.tp * p.cp * p.dp
   local last = cluster.tiers and cluster.tiers[#cluster.tiers].size or math.maxinteger
@@ -248,6 +268,7 @@ function rules.broken(p, model, cluster, known)
   placement(p, add)
   if model then experts(p, model.hyper, add) end
   variation(p, add)
+  shards(p, add)
   local micro_batches = batches(p, add)
   schedule(p, micro_batches, known, add)
   overlap(p, model, known, add)

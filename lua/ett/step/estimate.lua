@@ -112,7 +112,7 @@ end
 local function message_lines(result, p, times, width)
   local pp = p.pp
   local sums = { sends = 0.0, gradient = 0.0, gradient_hidden = 0.0, tied = 0.0, gather = 0.0, gather_hidden = 0.0,
-    optimizer = 0.0, wait = 0.0 }
+    optimizer = 0.0, wait = 0.0, offload = 0.0 }
   for _, s in ipairs(result.stages) do
     sums.sends = sums.sends + s.send_seconds / pp
     sums.gradient = sums.gradient + s.gradient_exposed_seconds / pp
@@ -120,7 +120,8 @@ local function message_lines(result, p, times, width)
     sums.tied = sums.tied + s.tied_embedding_seconds / pp
     -- Under ZeRO-3 the passes wait for weights; micro-batches do not run in pairs there.
     local passes = p.micro_batches * (s.micro_batch_forward_seconds + s.micro_batch_backward_seconds)
-    local waits = passes - s.forward_seconds - s.backward_seconds - s.recompute_seconds
+    local waits = passes - s.forward_seconds - s.backward_seconds - s.recompute_seconds - s.offload_seconds
+    sums.offload = sums.offload + s.offload_seconds / pp
     sums.gather = sums.gather + (s.gather_exposed_seconds + (p.zero == 3 and math.max(0.0, waits) or 0.0)) / pp
     sums.gather_hidden = sums.gather_hidden + (s.gather_seconds - s.gather_exposed_seconds) / pp
     sums.optimizer = sums.optimizer + s.optimizer_seconds / pp
@@ -146,6 +147,10 @@ local function message_lines(result, p, times, width)
   add(reduce, "dp", sums.gradient, sums.gradient_hidden)
   add("all_reduce", "tied embedding", sums.tied, 0.0)
   add("all_gather", "dp", sums.gather, sums.gather_hidden)
+  if sums.offload > 0 then
+    lines[#lines + 1] = { name = "offload", kind = "collective", group = "host", seconds = sums.offload,
+      provenance = "assumed" }
+  end
   return lines, sums, provenance.optimizer
 end
 

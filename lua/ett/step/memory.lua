@@ -40,6 +40,8 @@ function memory.add(e, stack)
   local most = 1
   for i, stage in ipairs(e.stages) do if stage.memory_bytes > e.stages[most].memory_bytes then most = i end end
   local fullest = e.stages[most]
+  e.host_bytes = 0.0
+  for _, stage in ipairs(e.stages) do e.host_bytes = math.max(e.host_bytes, stage.host_bytes) end
   e.fullest_stage, e.memory = most, memory.lines(fullest, stack)
   e.allocated_bytes, e.reserved_bytes = fullest.allocated_bytes, fullest.allocated_bytes + fullest.fragment_bytes
 end

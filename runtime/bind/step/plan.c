@@ -39,6 +39,12 @@ static const ett_step_lua_field plan_fields[] = {
     FIELD(serial_sends, BOOLEAN, NULL),
     FIELD(clip_gradients, BOOLEAN, NULL),
     FIELD(late_validation, BOOLEAN, NULL),
+    FIELD(shard, BIG_INTEGER, NULL),
+    FIELD(prefetch, BIG_INTEGER, NULL),
+    FIELD(reshard, BOOLEAN, NULL),
+    FIELD(offload_activations, NUMBER, NULL),
+    FIELD(offload_optimizer, NUMBER, NULL),
+    FIELD(offload_weights, NUMBER, NULL),
 };
 enum { PLAN_FIELDS = sizeof plan_fields / sizeof *plan_fields };
 
@@ -150,6 +156,7 @@ void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan) {
   luaL_argcheck(L, plan->zero <= ETT_ZERO_PARAMETERS, index, "zero must be 0 to 3");
   get_split(L, index, plan);
   get_tiers(L, index, plan);
+  plan->host_bandwidth = ett_lua_number_field(L, index, "host_bandwidth", 0);
   get_map(L, index, plan);
   if (plan->schedule == ETT_SCHEDULE_CUSTOM) {
     plan->orders = ett_step_lua_orders_of(L, index);

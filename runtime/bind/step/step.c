@@ -179,8 +179,10 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
       STAGE(communicator_bytes),
       STAGE(context_bytes),
       STAGE(memory_bytes),
+      STAGE(host_bytes),
+      STAGE(offload_seconds),
   };
-  lua_createtable(L, 0, 32);
+  lua_createtable(L, 0, 36);
   ett_lua_set_integer(L, "layers", s->layers);
   ett_lua_set_number(L, "parameters", s->dense_parameters + s->expert_parameters);
   set_doubles(L, fields, sizeof fields / sizeof *fields, s);

@@ -211,7 +211,8 @@ function tiers.placement(cluster)
     flat[#flat + 1] = tier.size or math.maxinteger
     flat[#flat + 1] = tier.card
   end
-  return { gpus_per_node = cluster.gpus_per_node, tiers = flat }
+  return { gpus_per_node = cluster.gpus_per_node, tiers = flat,
+    host_bandwidth = cluster.host and cluster.host.bandwidth or 0.0 }
 end
 
 -- Places of a group of `ranks` on each of `nodes` neighbouring nodes, from its numbers alone.

@@ -1,0 +1,167 @@
+--- Shards and their replicas, layers gathered ahead, weights that stay whole, offloading: memory and volumes by hand.
+local estimate = require "ett.step.estimate"
+local model_module = require "ett.model"
+local plan_module = require "ett.plan"
+local sweep = require "ett.search.sweep"
+
+local model = model_module.new("llama", { layers = 8, hidden = 512, heads = 8, ffn = 1024, vocab = 1024 })
+local layer, head = 4.0 * 512 * 512 + 3 * 512 * 1024 + 2 * 512, 1024.0 * 512
+local parameters = 8 * layer + 2 * head + 512
+local asked
+
+local cluster = { name = "flat", path = "spec", gpus_per_node = 8, host = { bandwidth = 1e9, source = "spec" },
+  links = { intra = { bandwidth = 1e11, source = "spec" }, inter = { bandwidth_per_gpu = 1e10,
+    bandwidth_per_node = 8e10, source = "spec" } },
+  device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bytes = 80e9, memory_bandwidth = 1e12 } }
+local profile = {
+  operator = function(_, _, _, _, pass)
+    local seconds = pass == "backward" and 2e-3 or 1e-3
+    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+  end,
+  collective = function(_, kind, bytes, topology)
+    asked[#asked + 1] = { kind = kind, bytes = bytes, ranks = topology.ranks, nodes = topology.nodes }
+    local seconds = bytes * 1e-9 * (kind == "all_gather" and 1 or kind == "reduce_scatter" and 100 or 1e4)
+    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+  end,
+}
+
+local function given(plan, of)
+  asked = {}
+  local full = { seq = 512, dp = 16, micro_batches = 2, accumulate_gradients = false, bucket_bytes = 1e12 }
+  for name, value in pairs(plan) do full[name] = value end
+  return { model = model, cluster = of or cluster, profile = profile, plan = full }
+end
+local function run(plan) return estimate.new(given(plan)) end
+
+describe("shards of fewer ranks than share weights", function()
+  it("hold the states of a shard, and are the first ranks of the group", function()
+    for _, shard in ipairs { 1, 2, 4, 8, 16 } do
+      local s = run({ zero = 1, shard = shard }).stages[1]
+      assert.near(12 * parameters / shard, s.optimizer_bytes, 1)
+      assert.near(parameters / shard * 2, run({ zero = 3, shard = shard }).stages[1].weight_bytes, 1)
+    end
+  end)
+
+  it("reduce to shards, and shards over their replicas", function()
+    for _, shard in ipairs { 2, 4, 8 } do
+      local e = run { zero = 1, shard = shard }
+      local bytes, found = 4 * parameters, {}
+      for _, a in ipairs(asked) do found[a.kind] = a end
+      assert.near(bytes, found.reduce_scatter.bytes, 1)
+      assert.equal(shard, found.reduce_scatter.ranks)
+      assert.equal(1, found.reduce_scatter.nodes)
+      assert.near(bytes / shard, found.all_reduce.bytes, 1)
+      assert.equal(16 / shard, found.all_reduce.ranks)
+      assert.equal(2, found.all_reduce.nodes)
+      assert.near(2 * parameters, found.all_gather.bytes, 1)
+      assert.equal(shard, found.all_gather.ranks)
+      assert.near(bytes * 100e-9 + bytes / shard * 1e-5, e.gradient_exposed_seconds, 1e-9 * e.step_seconds)
+    end
+    run { zero = 1, shard = 1 }
+    assert.equal(1, #asked)
+    assert.near(4 * parameters, asked[1].bytes, 1)
+    assert.equal("all_reduce", asked[1].kind)
+  end)
+
+  it("as large as the group are no replicas at all", function()
+    for zero = 1, 3 do
+      assert.equal(run({ zero = zero }).step_seconds, run({ zero = zero, shard = 16 }).step_seconds)
+      assert.equal(run({ zero = zero }).memory_bytes, run({ zero = zero, shard = 16 }).memory_bytes)
+    end
+  end)
+
+  it("take context and data ranks, in either order of them", function()
+    for _, order in ipairs { "tp-cp-ep-dp-pp", "tp-dp-ep-cp-pp" } do
+      local e = run { zero = 1, dp = 4, cp = 4, shard = 8, rank_order = order }
+      assert.near(12 * parameters / 8, e.stages[1].optimizer_bytes, 1)
+    end
+  end)
+end)
+
+describe("weights under ZeRO-3", function()
+  it("are gathered once where they stay whole, twice where not", function()
+    local function gathered(e)
+      for _, line in ipairs(e.collectives) do if line.name == "all_gather" then return line.seconds end end
+    end
+    local twice, once = run { zero = 3 }, run { zero = 3, reshard = false }
+    assert.near(2 * gathered(once), gathered(twice), 1e-9)
+    assert.near(2 * parameters, once.stages[1].weight_bytes + once.stages[1].temporary_bytes
+      - 4 * math.max(layer, head + 512), 8)
+  end)
+
+  it("are gathered ahead by as many layers as prefetch says, and not beside computing by none", function()
+    local function weights(e) return e.stages[1].temporary_bytes - 4 * layer end
+    for depth = 1, 4 do
+      assert.near(2 * layer * (1 + depth), weights(run { zero = 3, overlap_parameters = true, prefetch = depth }), 1)
+    end
+    local none = run { zero = 3, overlap_parameters = true, prefetch = 0 }
+    assert.equal(run({ zero = 3 }).step_seconds, none.step_seconds)
+  end)
+end)
+
+describe("offloading", function()
+  it("moves bytes to the host, but for two layers' at work", function()
+    local plain = run({}).stages[1]
+    local s = run({ offload_optimizer = 0.5 }).stages[1]
+    assert.near(0.5 * plain.optimizer_bytes, s.optimizer_bytes, 1)
+    assert.near(0.5 * plain.optimizer_bytes, s.host_bytes, 1)
+    s = run({ offload_activations = 1 }).stages[1]
+    assert.near(plain.activation_bytes, s.host_bytes, 1)
+    assert.near(2 / 10 * plain.activation_bytes, s.activation_bytes, 1) -- of eight layers, embedding and head
+    s = run({ offload_weights = 1 }).stages[1]
+    assert.near(2 * parameters, s.host_bytes, 1)
+    assert.near(2 * 2 * layer, s.weight_bytes, 1)
+  end)
+
+  it("makes a pass as long as its bytes take, in the direction that has more of them", function()
+    local plain = run({ dp = 1 })
+    local forward, backward = plain.stages[1].micro_batch_forward_seconds, plain.stages[1].micro_batch_backward_seconds
+    local kept, weights = plain.stages[1].activation_bytes / 1e9, 2 * parameters / 1e9
+    for _, shares in ipairs { { 1, 0 }, { 0, 1 }, { 1, 1 }, { 0.3, 0.7 } } do
+      local e = run { dp = 1, offload_activations = shares[1], offload_weights = shares[2] }
+      local out, back = shares[1] * kept, shares[2] * weights
+      local wanted = math.max(0, math.max(out, back) - forward) + math.max(0, out + back - backward)
+      assert.near(2 * wanted, e.stages[1].offload_seconds, 1e-9)
+      assert.near(plain.step_seconds + 2 * wanted, e.step_seconds, 1e-9)
+    end
+    local e = run { dp = 1, offload_optimizer = 1 }
+    assert.near(math.max(plain.stages[1].optimizer_seconds, 12 * parameters / 1e9), e.stages[1].optimizer_seconds, 1e-6)
+    assert.matches("offload %(host%)", tostring(run { dp = 1, seq = 8192, offload_activations = 1 }))
+  end)
+end)
+
+describe("shards and offloading", function()
+  it("are swept with the digits of single estimates", function()
+    local over = { shard = { 2, 16 }, prefetch = { 0, 2 }, reshard = { true, false }, offload_activations = { 0, 0.5 },
+      offload_optimizer = { 0, 1 } }
+    local what = given { zero = 3, overlap_parameters = true }
+    what.over = over
+    local rows = sweep.new(what).rows
+    assert.equal(32, #rows)
+    for _, row in ipairs(rows) do
+      local plan = { zero = 3, overlap_parameters = true }
+      for name in pairs(over) do plan[name] = row[name] end
+      local e = run(plan)
+      assert.equal(e.step_seconds, row.step_seconds)
+      assert.equal(e.memory_bytes, row.memory_bytes)
+    end
+  end)
+
+  it("refuse what cannot be", function()
+    local function message(plan, of)
+      local what = given(plan, of)
+      local ok, raised = pcall(plan_module.new, what.plan, model, what.cluster)
+      assert.is_false(ok)
+      return tostring(raised)
+    end
+    assert.matches("shard = 3 must divide dp * cp = 16; nearest are 2 and 4", message { zero = 1, shard = 3 }, 1, true)
+    assert.matches("shard needs zero of at least 1, got 0", message { shard = 4 }, 1, true)
+    local bare = {}
+    for k, v in pairs(cluster) do bare[k] = v end
+    bare.host = nil
+    assert.matches("offload_weights needs a link to the host; flat has none (field 'host')",
+      message({ offload_weights = 0.1 }, bare), 1, true)
+    assert.matches("field 'offload_optimizer' must be a number from 0 to 1, got 2",
+      message { offload_optimizer = 2 }, 1, true)
+  end)
+end)
