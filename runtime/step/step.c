@@ -244,7 +244,8 @@ static void fill_software(const ett_evaluation *e, ett_step_stage *s, double wor
   const ett_program *program = e->program;
   s->working_bytes = working;
   double passing = s->activation_bytes + s->temporary_bytes + working;
-  if (e->plan->gradient_bytes < (int32_t)sizeof(float) && fp32_gradients > passing)
+  if (e->plan->gradient_bytes < (int32_t)sizeof(float) && e->plan->optimizer_bytes > 0 &&
+      fp32_gradients > passing)
     s->update_bytes = fp32_gradients - passing;
   s->cached_bytes = program->cached_bytes;
   if (e->plan->gradient_bytes > e->plan->weight_bytes)

@@ -9,7 +9,9 @@ local values = { seq = { 512, 1024, 2048 }, tp = { 1, 2, 4 }, cp = { 1, 2 }, ep 
   micro_batch = { 1, 2, 4 }, micro_batches = { 1, 4, 8 }, global_batch = { 64, 128 }, dtype = { "bf16", "fp32" },
   gradient_dtype = { "fp32", "bf16" }, stack = { "megatron", "fsdp_eager", "plain" }, pp = { 1, 2, 4 },
   dp = { 1, 2, 4, 8 }, vp = { 1, 2 }, schedule = { "1f1b", "gpipe", "interleaved", "zb_h1" },
-  optimizer_bytes = { 12, 8 }, bucket_bytes = { 2e7, 1e12 } }
+  optimizer_bytes = { 12, 8 }, bucket_bytes = { 2e7, 1e12 }, shard = { 1, 2, 4 }, prefetch = { 0, 1, 3 },
+  expert_skew = { 0, 1 }, capacity_factor = { 0.8, 2 }, offload_activations = { 0, 0.5 }, offload_optimizer = { 0, 1 },
+  offload_weights = { 0, 0.3 }, jitter = { 0, 0.02 }, slow_share = { 0, 0.01 }, checkpoint_seconds = { 60, 600 } }
 
 local function shuffled(pick, count)
   local left, map = {}, {}
@@ -25,7 +27,7 @@ local function choices(field, p, pick)
   local name = field[1]
   if name == "rank_order" then return { rank_map.order(pick), "tp-cp-ep-dp-pp", rank_map.order(pick) } end
   if name == "rank_map" then
-    local world = p.tp * p.cp * p.dp * p.pp
+    local world = (p.tp or 1) * (p.cp or 1) * (p.dp or 1) * (p.pp or 1)
     return { shuffled(pick, world), shuffled(pick, world) }
   end
   return values[name] or field[2] == "boolean" and { true, false } or field.one_of

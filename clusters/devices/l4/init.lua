@@ -5,7 +5,8 @@ return {
   aliases = { "NVIDIA L4" },
   source = "assumed: from memory of the vendor's datasheet",
   peak_flops = { bf16 = 121e12, fp16 = 121e12, fp32 = 30.3e12, fp8 = 242e12, int8 = 242e12, tf32 = 60e12 },
-  memory_bytes = 24e9, memory_bandwidth = 0.3e12, multiprocessors = 58, l2_bytes = 48e6,
+  -- Memory as the driver reports it: PyTorch prints "total capacity of 22.03 GiB".
+  memory_bytes = 23.66e9, memory_bandwidth = 0.3e12, multiprocessors = 58, l2_bytes = 48e6,
   power_watts = 72,
   generation = "ada",
   neighbours = { "l40s", "h200_sxm" },

@@ -5,7 +5,8 @@ return {
   aliases = { "V100" },
   source = "assumed: from memory of the vendor's datasheet",
   peak_flops = { fp16 = 125e12, fp32 = 15.7e12 },
-  memory_bytes = 32e9, memory_bandwidth = 0.9e12, multiprocessors = 80, l2_bytes = 6e6,
+  -- Memory as the driver reports it: PyTorch prints "total capacity of 31.73 GiB".
+  memory_bytes = 34.07e9, memory_bandwidth = 0.9e12, multiprocessors = 80, l2_bytes = 6e6,
   power_watts = 300,
   generation = "volta",
   neighbours = { "a100_sxm", "h200_sxm" },

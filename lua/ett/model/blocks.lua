@@ -159,7 +159,8 @@ function blocks.moe_feed(h)
   end
   return blocks.join("moe_router", exchange, { collective = "expert_enter" }, "expert_linear1",
     { op = activation, with = function(c) -- of top_k copies of each token
-      return { ffn = c.tp * shapes.loaded(c, ffn * h.top_k // c.tp) }
+      local width = ffn * h.top_k
+      return { ffn = (c.expert_load or 1) == 1 and width or c.tp * shapes.loaded(c, width // c.tp) }
     end },
     "expert_linear2", { collective = "expert_leave" }, exchange, shared)
 end
