@@ -1,13 +1,17 @@
 --- By node: an all-to-all that regroups inside each unit first, so that one message goes to each other unit.
 --
--- Fewer and larger messages over the outer tiers, for a further pass over the inner ones. The phases follow each other.
+-- Fewer and larger messages over the outer tiers, for a further pass over the inner ones. The phases follow each other;
+-- a phase passes the links of the inner tiers that carry messages outwards.
 local function seconds(r)
-  local total = r.base_latency
+  local total, outwards = r.base_latency, math.huge
   for _, tier in ipairs(r.tiers) do
-    local n = tier.branches
+    local n, of_rank = tier.branches, tier.rank_bandwidth
+    if tier.used and tier.through then
+      outwards = math.min(outwards, of_rank)
+      of_rank = outwards
+    end
     if tier.used and n > 1 then
-      local rank_bandwidth = tier.bandwidth / tier.members
-      total = total + tier.latency + (n - 1) * tier.message_latency + r.bytes * (n - 1) / n / rank_bandwidth
+      total = total + tier.latency + (n - 1) * tier.message_latency + r.bytes * (n - 1) / n / of_rank
     end
   end
   return total, r.bytes * r.factor / total

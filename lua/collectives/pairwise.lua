@@ -5,9 +5,8 @@ local function seconds(r)
     if tier.used then
       -- What leaves the unit below; where outer tiers have links of their own, what stays in the tier.
       local peers = (tier.through and r.ranks or tier.inside) - tier.members
-      local rank_bandwidth = tier.bandwidth / tier.members
-      local own = r.bytes * peers / r.ranks / rank_bandwidth
-      if own > slowest then slowest, bus = own, rank_bandwidth end
+      local own = r.bytes * peers / r.ranks / tier.rank_bandwidth
+      if own > slowest then slowest, bus = own, tier.rank_bandwidth end
       latency = tier.latency
       messages = messages + (tier.inside - tier.members) * tier.message_latency
     end

@@ -75,10 +75,10 @@ static int place_aligned(const ett_ranks *r, ett_rank_group g, ett_placement *p)
     int64_t members = group_inside(r, g, size), on_card = group_inside(r, g, card);
     if (whole == 0 || members == 0 || on_card == 0)
       return 0;
-    p->tier[k] = (ett_placement_tier){(int32_t)(g.degree / whole), 0, 0, 0, 0};
+    p->tier[k] = (ett_placement_tier){.units = (int32_t)(g.degree / whole)};
     if (members == g.degree)
       continue;
-    p->tier[k].members = (int32_t)members;
+    p->tier[k].members = p->tier[k].most = (int32_t)members;
     p->tier[k].groups = (int32_t)(size / members);
     p->tier[k].cards = (int32_t)(members / on_card);
     p->tier[k].sharing = (int32_t)(card / on_card);
@@ -147,16 +147,20 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Runs of equal devices[i] / size; *fewest: members of the shortest. */
-static int32_t runs(const int64_t *devices, int64_t n, int64_t size, int32_t *fewest) {
+/* Runs of equal devices[i] / size; *fewest, *most: members of the shortest and longest.
+ */
+static int32_t runs(const int64_t *devices, int64_t n, int64_t size, int32_t *fewest,
+                    int32_t *most) {
   int32_t count = 0, length = 0;
   *fewest = INT32_MAX;
+  *most = 0;
   for (int64_t i = 0; i < n; i++) {
     length++;
     if (i + 1 < n && devices[i + 1] / size == devices[i] / size)
       continue;
     count++;
     *fewest = length < *fewest ? length : *fewest;
+    *most = length > *most ? length : *most;
     length = 0;
   }
   return count;
@@ -176,11 +180,12 @@ static void more(int32_t *to, int32_t value) {
 static void count_tier(const ett_ranks *r, const counts *c, int64_t n, int k,
                        ett_placement_tier *tier) {
   int64_t size = below(&r->tiers, k), card = r->tiers.card[k];
-  int32_t fewest, units = runs(c->devices, n, r->tiers.size[k], &fewest);
-  more(&tier->units, units);
-  if (runs(c->devices, n, size, &fewest) == 1)
+  int32_t fewest, most;
+  more(&tier->units, runs(c->devices, n, r->tiers.size[k], &fewest, &most));
+  if (runs(c->devices, n, size, &fewest, &most) == 1)
     return;
   less(&tier->members, fewest);
+  more(&tier->most, most);
   int32_t cards = 0;
   for (int64_t i = 0; i < n; i++) {
     int64_t device = c->devices[i];
@@ -242,7 +247,7 @@ void ett_place_ways(const ett_ranks *r, int ways, ett_placement *p) {
       t->units *= ways;
     if (size >= r->world || t->groups > 0)
       continue;
-    t->members = (int32_t)ranks;
+    t->members = t->most = (int32_t)ranks;
     t->groups = (int32_t)(size > ranks ? size / ranks : 1);
     t->cards = (int32_t)((ranks + card - 1) / card);
     t->sharing = (int32_t)(card > ranks ? card / ranks : 1);
@@ -319,7 +324,7 @@ int ett_place_pairs(const ett_ranks *r, ett_axis a, int level, ett_placement *p,
     p->tier[k].units = k < level ? 2 : 1;
     if (k > level)
       continue;
-    p->tier[k].members = p->tier[k].cards = 1;
+    p->tier[k].members = p->tier[k].most = p->tier[k].cards = 1;
     if (k > 0 && count_leaving(r, a, k, &p->tier[k], err) != 0)
       return -1;
     if (p->tier[k].groups == 0) /* of a device; or only first and last stage are apart */

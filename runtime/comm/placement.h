@@ -46,6 +46,7 @@ typedef struct ett_rank_group {
 typedef struct ett_placement_tier {
   int32_t units;   /* of this tier: the most that one group touches */
   int32_t members; /* the fewest ranks of a group in a unit below that its group leaves */
+  int32_t most;    /* the most of them */
   int32_t groups;  /* the most groups that leave one unit below; 0: none does */
   int32_t cards;   /* the fewest cards that such a group has in a unit below */
   int32_t sharing; /* the most groups on one of these cards */

@@ -5,6 +5,7 @@ local estimate = require "ett.step.estimate"
 local find = require "ett.base.find"
 local model_module = require "ett.model"
 local random_plans = require "random_plans"
+local rank_map = require "rank_map"
 local step_core = require "ett.step"
 
 local base, big = 8.4e-6, 1e11 -- seconds of starting a collective; bytes beside which latencies vanish
@@ -122,6 +123,79 @@ describe("a cluster of tiers", function()
     local model = random_plans.llama(8)
     assert.matches("the plan needs 128 devices, pods has 64", message(estimate.new, { model = model, cluster = c,
       plan = { seq = 1024, dp = 128, micro_batches = 1 } }), 1, true)
+  end)
+end)
+
+--- Bytes that groups move out of all units together, at least: of kind -> function(buffer, units, ranks, ranks inside).
+local least_bytes = {
+  all_reduce = function(b, u) return 2 * b * (u - 1) end,
+  all_gather = function(b, u) return b * (u - 1) end,
+  reduce_scatter = function(b, u) return b * (u - 1) end,
+  broadcast = function(b, u) return b * (u - 1) end,
+}
+
+--- Seconds that the links of a tier need for all groups at once, on average over its units.
+local function needed(kind, lists, below, tier, bytes, in_switch)
+  local total, units = 0.0, {}
+  for _, list in ipairs(lists) do
+    local own, count = {}, 0
+    for _, device in ipairs(list) do
+      local unit = device // below
+      count = count + (own[unit] and 0 or 1)
+      own[unit], units[unit] = (own[unit] or 0) + 1, true
+    end
+    if kind == "all_to_all" then
+      for _, members in pairs(own) do total = total + members * bytes * (#list - members) / #list end
+    else
+      total = total + (in_switch and 1 / 2 or 1) * least_bytes[kind](bytes, count)
+    end
+  end
+  local count = 0
+  for _ in pairs(units) do count = count + 1 end
+  local cards = tier.rails or below
+  return total / (count * cards * tier.bandwidth / tier.oversubscription)
+end
+
+describe("every model of communication", function()
+  it("takes no less than all groups at once must move, on 300 random layouts of two to four tiers", function()
+    local pick, ranks, tried = random_plans.generator(11), require "ett.plan.ranks", 0
+    for _ = 1, 300 do
+      local p, sizes, cards = rank_map.random(pick, false)
+      local tiers = {}
+      for k, size in ipairs(sizes) do
+        local below = k > 1 and sizes[k - 1] or 1
+        tiers[k] = { name = "t" .. k, size = size < math.maxinteger and size or nil, rails = below // cards[k],
+          bandwidth = pick { 1e9, 1e10, 1e11 }, oversubscription = k > 1 and pick { 1, 2, 4 } or 1, latency = 0,
+          reduces = pick { true, false }, source = "spec", hierarchical = pick { true, false } }
+      end
+      if sizes[1] == 1 then tiers[1].size = nil end
+      local name, kind = pick { "data", "tp", "expert data" }, pick { "all_reduce", "all_gather", "reduce_scatter",
+        "broadcast", "all_to_all" }
+      local lists = rank_map.members(p, nil, name)
+      local c = sizes[1] > 1 and cluster_module.get { name = "random", summary = "s", source = "s",
+        device = "h100_sxm", tiers = tiers }
+      local given = c and cluster_module.placement(c)
+      for axis, degree in pairs(p) do if c then given[axis] = degree end end
+      if c then given.rank_order = ranks.code(p.rank_order) end
+      local ok, topology = pcall(step_core.place, given, name)
+      for _, entry in ipairs(ok and #lists[1] > 1 and find.list "lua/collectives" or {}) do
+        local model = collectives.load(entry.name)
+        c.collectives = { [kind] = { entry.name } }
+        local served, answer = pcall(collectives.time, c, kind, big, topology)
+        assert.is_true(served or entry.name == "in_switch", tostring(answer))
+        if model.serves[kind] and served then
+          tried = tried + 1
+          for k, tier in ipairs(tiers) do
+            local least = needed(kind, lists, k > 1 and sizes[k - 1] or 1, tier, big, entry.name == "in_switch")
+            local inner = k == 1 and c.node_tier == 1 -- links of its own: only what stays on the node
+            assert.is_true(inner or answer.seconds >= least * (1 - 1e-9),
+              ("%s of %s over %s by %s: tier %d needs %.4g s, it takes %.4g"):format(kind, name, p.rank_order,
+                entry.name, k, least, answer.seconds))
+          end
+        end
+      end
+    end
+    assert.is_true(tried > 300, tried)
   end)
 end)
 

@@ -63,7 +63,7 @@ function rank_map.count(p, sizes, cards, map, name)
   local lists, tiers = rank_map.members(p, map, name), {}
   for k, size in ipairs(sizes) do
     local below = k > 1 and sizes[k - 1] or 1
-    local tier, leaving, on_card = { units = 0, members = 0, groups = 0, cards = 0, sharing = 0 }, {}, {}
+    local tier, leaving, on_card = { units = 0, members = 0, most = 0, groups = 0, cards = 0, sharing = 0 }, {}, {}
     for _, list in ipairs(lists) do
       local _, units = counted(list, size)
       tier.units = math.max(tier.units, units)
@@ -78,6 +78,7 @@ function rank_map.count(p, sizes, cards, map, name)
         end
         for unit, count in pairs(inside) do
           tier.members, tier.cards = least(tier.members, count), least(tier.cards, cards_of[unit])
+          tier.most = math.max(tier.most, count)
           leaving[unit] = (leaving[unit] or 0) + 1
           tier.groups = math.max(tier.groups, leaving[unit])
         end
@@ -199,7 +200,8 @@ function rank_map.compare(count, seed, with_map)
       end
     end
     for _, name in ipairs { "tp", "cp", "dp", "data", "ep", "etp", "expert data" } do
-      compare(name, rank_map.count(p, sizes, cards, map, name), { "units", "members", "groups", "cards", "sharing" })
+      compare(name, rank_map.count(p, sizes, cards, map, name),
+        { "units", "members", "most", "groups", "cards", "sharing" })
     end
     if p.pp > 1 then
       local sends = rank_map.sends(p, sizes, cards, map)

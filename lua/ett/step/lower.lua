@@ -111,7 +111,8 @@ end
 local function neighbours(topology)
   local tiers = {}
   for k, t in ipairs(topology.tiers) do
-    tiers[k] = { units = math.min(t.units, 2), members = 1, groups = t.groups, cards = 1, sharing = t.sharing }
+    tiers[k] = { units = math.min(t.units, 2), members = 1, most = 1, groups = t.groups, cards = 1,
+      sharing = t.sharing }
   end
   return { nodes = math.min(topology.nodes, 2), gpus_per_node = topology.nodes > 1 and 1 or 2, ranks = 2,
     tiers = tiers }

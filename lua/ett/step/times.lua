@@ -116,7 +116,7 @@ local function place_key(topology)
   for _, place in ipairs(topology.tiers or {}) do
     local n = #words
     words[n + 1], words[n + 2], words[n + 3] = place.units, place.members, place.groups
-    words[n + 4], words[n + 5] = place.cards, place.sharing
+    words[n + 4], words[n + 5], words[n + 6] = place.cards, place.sharing, place.most
   end
   return table.concat(words, " ")
 end

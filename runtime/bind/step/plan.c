@@ -278,8 +278,8 @@ static int place_stages(const ett_ranks *ranks, ett_axis axis, ett_placement *fo
 }
 
 /* place(plan, group): { ranks=, nodes=, gpus_per_node=, tiers = { { units=, members=,
- * groups=, cards=, sharing= }, … } } of a group of ett_group_kind_of, or of the sends
- * between stages, "pp". */
+ * most=, groups=, cards=, sharing= }, … } } of a group of ett_group_kind_of, or of the
+ * sends between stages, "pp". */
 static int place(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   ett_step_plan plan = {0};

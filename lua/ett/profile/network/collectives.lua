@@ -100,6 +100,12 @@ local function share(tier, place, kind, of_card, of_unit)
     (tier.unit_send_bandwidth or of_unit) / place.groups)
 end
 
+-- What one of its ranks may use, where all of them send at once: of a card, or of the fullest unit.
+local function of_rank(tier, place)
+  local card, unit = math.min(tier.send, tier.receive), math.min(tier.unit_send, tier.unit_receive)
+  return math.min(place.cards * card / place.sharing / place.members, unit / place.groups / place.most)
+end
+
 local function refuse_missing(k, node, cluster, topology)
   if cluster.tiers then
     error_module.raise("plan", "a group of %d ranks reaches beyond the last tier of cluster %s", topology.ranks or 0,
@@ -122,7 +128,10 @@ function collectives.request(cluster, kind, bytes, topology)
   for k, tier in ipairs(list) do
     local place, outer = places[k], places[k + 1]
     local units = tier.size and place.units or 1
-    local t = { name = tier.name, below = below, units = units, branches = math.ceil(below / units),
+    -- Where units hold unlike numbers of ranks, one of them may hold all units inside but one for each other unit.
+    local even = not outer or outer.members == outer.most
+    local t = { name = tier.name, below = below, units = units,
+      branches = even and math.ceil(below / units) or below - units + 1,
       steps = hops(below) - hops(units), members = place.members, through = tier.through,
       inside = outer and outer.groups > 0 and outer.members or ranks, latency = tier.latency,
       message_latency = tier.message_latency or 0.0, hierarchical = tier.hierarchical, reduces = tier.reduces }
@@ -132,6 +141,7 @@ function collectives.request(cluster, kind, bytes, topology)
       t.send = share(tier, place, kind, tier.send, tier.unit_send)
       t.receive = share(tier, place, kind, tier.receive, tier.unit_receive)
       t.bandwidth = math.min(t.send, t.receive)
+      t.rank_bandwidth = of_rank(tier, place)
       local curve = t.inside > 1 and collectives.curve(tier.curves, t.inside)
       t.measured = curve and comm.curve_at(curve, bytes) or nil
       used = used + 1
