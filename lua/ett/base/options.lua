@@ -255,6 +255,43 @@ function options.words(words, label, hint)
   return by_name
 end
 
+--- The script with which a shell completes the words of ett.
+---@param commands table[] as of options.parse, with summaries
+---@param shell "bash"|"zsh"|"fish"
+function options.completion(commands, shell)
+  local parser = require "argparse" "ett"
+  for _, command in ipairs(commands) do
+    local sub = parser:command(command.name):summary(command.summary):add_help(false)
+    for _, option in ipairs(all_of(command)) do
+      local added = sub:option("--" .. option[1]):description(option[#option])
+      if is_flag(option) then added:args(0) end
+      if option.choices then added:choices(option.choices) end
+    end
+  end
+  return parser["get_" .. shell .. "_complete"](parser)
+end
+
+--- Text as roff reads it: a leading dot or quote, dashes and backslashes are escaped.
+local function roff(text)
+  return (text:gsub("\\", "\\e"):gsub("%-", "\\-"):gsub("\n([.'])", "\n\\&%1"):gsub("^([.'])", "\\&%1"))
+end
+
+--- A page of man 1.
+---@param command table as of options.parse, with usage, summary and a text as description
+function options.manual(command, version)
+  local parts = { (".TH ETT\\-%s 1 \"\" \"ett %s\"\n.SH NAME\nett\\-%s \\- %s\n.SH SYNOPSIS\n.B ett %s\n"):format(
+    command.name:upper(), version, roff(command.name), roff(command.summary), roff(command.usage or command.name)) }
+  if command.description then
+    parts[#parts + 1] = (".SH DESCRIPTION\n.nf\n%s\n.fi\n"):format(roff(command.description))
+  end
+  parts[#parts + 1] = ".SH OPTIONS\n"
+  for _, option in ipairs(all_of(command)) do
+    local value = is_flag(option) and "" or " " .. (option.choices and table.concat(option.choices, "|") or option[2])
+    parts[#parts + 1] = (".TP\n.B %s\n%s\n"):format(roff("--" .. option[1] .. value), roff(description(option)))
+  end
+  return table.concat(parts)
+end
+
 --- The help text of a command: usage, summary, description, options.
 ---@param command { name: string, usage: string?, summary: string?, options: table[]? }
 ---@param more string? printed after the summary

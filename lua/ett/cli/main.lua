@@ -1,35 +1,13 @@
 --- The command line: finds lua/ett/cli/commands/COMMAND.lua and runs it.
+local commands = require "ett.cli.commands"
 local error_module = require "ett.base.error"
 local host = require "ett.host"
 local options = require "ett.base.options"
 
-local function command_path(name)
-  if not name:match("^%a[%w%-]*$") then return nil end
-  local path = ("%s/lua/ett/cli/commands/%s.lua"):format(host.root, name)
-  local file = io.open(path, "r")
-  if not file then return nil end
-  file:close()
-  return path
-end
-
-local function command_names()
-  local lfs = require "lfs"
-  local names = {}
-  for entry in lfs.dir(host.root .. "/lua/ett/cli/commands") do
-    local name = entry:match("^(%a[%w%-]*)%.lua$")
-    if name then names[#names + 1] = name end
-  end
-  table.sort(names)
-  return names
-end
-
 local function print_overview()
   print("usage: ett COMMAND [option ...] [argument ...]\n")
   print("ett estimates how long, how much memory and how much money it takes to train large models.\n")
-  for _, name in ipairs(command_names()) do
-    local command = dofile(command_path(name))
-    if not command.hidden then print(("  %-20s %s"):format(name, command.summary)) end
-  end
+  for _, command in ipairs(commands.all()) do print(("  %-20s %s"):format(command.name, command.summary)) end
   print("\n`ett COMMAND --help` says more; `ett --version` prints the version.")
 end
 
@@ -65,19 +43,19 @@ local function main(argv)
     print("ett " .. host.version)
     return 0
   end
-  local path = command_path(name)
+  local path = commands.path(name)
   if not path then
     -- A script named as the command is run: this makes `#!/usr/bin/env ett` lines work.
     if name:match("%.lua$") or name:match("/") then
       table.insert(argv, 1, "run")
-      path = command_path("run")
+      path = commands.path("run")
     end
     if not path then
       if name:match("^%-") then
         error_module.raise("usage", "unknown option '%s': options follow the command (`ett COMMAND --help`)", name)
       end
       error_module.raise("usage", "unknown command '%s'%s; `ett --help` lists them", name,
-        error_module.suggestion(name, command_names()))
+        error_module.suggestion(name, commands.names()))
     end
   end
   -- For every command, require also finds modules under ETT_PATH.

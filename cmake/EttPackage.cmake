@@ -1,0 +1,37 @@
+# What an installation has beside the tree: man pages, completion scripts; and `cpack`, which makes a .deb.
+if(NOT ETT_SANITIZE AND NOT ETT_FUZZ)
+  install(CODE "
+    set(ett \"${CMAKE_BINARY_DIR}/bin/ett\")
+    set(share \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/share\")
+    file(GLOB files \"${CMAKE_SOURCE_DIR}/lua/ett/cli/commands/*.lua\")
+    file(MAKE_DIRECTORY \"\${share}/man/man1\")
+    foreach(file IN LISTS files)
+      get_filename_component(name \"\${file}\" NAME_WE)
+      execute_process(COMMAND \${ett} manual \${name} OUTPUT_FILE \"\${share}/man/man1/ett-\${name}.1\"
+                      COMMAND_ERROR_IS_FATAL ANY)
+    endforeach()
+    foreach(target bash:bash-completion/completions/ett fish:fish/vendor_completions.d/ett.fish
+                   zsh:zsh/site-functions/_ett)
+      string(REPLACE \":\" \";\" target \${target})
+      list(GET target 0 shell)
+      list(GET target 1 path)
+      get_filename_component(folder \"\${share}/\${path}\" DIRECTORY)
+      file(MAKE_DIRECTORY \"\${folder}\")
+      execute_process(COMMAND \${ett} completion \${shell} OUTPUT_FILE \"\${share}/\${path}\"
+                      COMMAND_ERROR_IS_FATAL ANY)
+    endforeach()")
+endif()
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME ett)
+set(CPACK_PACKAGE_CONTACT "the ett engineers")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "estimates how long, how much memory and how much money training takes")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+# The libraries of loadable modules (XGBoost, OpenBLAS, MPI) are among these.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "lua-filesystem, lua-cjson, lua-argparse")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin, python3")
+include(CPack)

@@ -1,0 +1,22 @@
+--- A command's page for man.
+local commands = require "ett.cli.commands"
+local error_module = require "ett.base.error"
+local host = require "ett.host"
+local options = require "ett.base.options"
+
+return {
+  name = "manual",
+  summary = "print a command's page for man(1)",
+  usage = "manual COMMAND | man -l -",
+  run = function(_, words)
+    local command = #words == 1 and commands.load(words[1])
+    if not command then
+      error_module.raise("usage", "manual: give one command%s", words[1] and
+        error_module.suggestion(words[1], commands.names()) or "")
+    end
+    local description = command.description
+    if type(description) == "function" then description = description {} end
+    io.write(options.manual(setmetatable({ description = description }, { __index = command }), host.version))
+    return 0
+  end,
+}
