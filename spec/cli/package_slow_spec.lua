@@ -15,8 +15,8 @@ describe("the Debian package", function()
     if reason then pending(reason) return end
     local folder = command.folder()
     finally(function() command.remove(folder) end)
-    local output, status = command.shell(("cd '%s' && cpack -G DEB -B '%s/made' && cd '%s' && dpkg-deb -x made/*.deb tree "
-      .. "&& dpkg-deb -f made/*.deb Depends"):format(host.prefix, folder, folder))
+    local output, status = command.shell(("cd '%s' && cpack -G DEB -B '%s/made' && cd '%s' && dpkg-deb -x made/*.deb "
+      .. "tree && dpkg-deb -f made/*.deb Depends"):format(host.prefix, folder, folder))
     assert.equal(0, status, output)
     for _, name in ipairs { "liblua5%.4%-0", "lua%-cjson", "lua%-argparse", "lua%-filesystem", "libxgboost" } do
       assert.matches(name, output)
@@ -27,7 +27,7 @@ describe("the Debian package", function()
     assert.equal((command.ett(folder, predicted)), output)
     assert.matches("\n%.SH NAME\nett\\%-predict \\%- predict one training step\n",
       (command.read(folder, "tree/usr/share/man/man1/ett-predict.1")))
-    output, status = command.shell(("cd '%s' && bash -c '. tree/usr/share/bash-completion/completions/ett; "
+    output = command.shell(("cd '%s' && bash -c '. tree/usr/share/bash-completion/completions/ett; "
       .. "COMP_WORDS=(ett predict --clu); COMP_CWORD=2; _ett; echo \"${COMPREPLY[@]}\"'"):format(folder))
     assert.equal("--cluster\n", output)
     output, status = command.shell(("cd '%s' && PYTHONPATH=tree/usr/lib/python3/dist-packages ETT_PREFIX=$PWD/tree/usr "
