@@ -274,8 +274,8 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "the split holds %lld layers, the model has %lld",
                        (long long)given, (long long)middle);
-  int v = 0;
-  int64_t room = split[0];
+  int v = 0, alike = -1; /* a slice that holds `n` layers of kind k and nothing else */
+  int64_t room = split[0], n = 0;
   for (size_t k = 0; k < p->kind_count; k++) {
     const ett_layer_kind *kind = &p->kinds[k];
     if (kind->place != ETT_PLACE_MIDDLE) {
@@ -284,13 +284,18 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
       layers[at] += kind->count;
       continue;
     }
-    for (int64_t left = kind->count; left > 0;) {
+    alike = -1;
+    for (int64_t left = kind->count; left > 0; left -= n, room -= n) {
       while (room == 0)
         room = split[++v];
-      int64_t n = left < room ? left : room;
+      int whole = room == split[v] && left >= room && v > 0 && v < slices - 1;
+      if (whole && alike >= 0 && n == room) {
+        sums[v] = sums[alike];
+        continue;
+      }
+      n = left < room ? left : room;
       add_layers(&sums[v], &p->sums[k], (double)n);
-      left -= n;
-      room -= n;
+      alike = whole ? v : -1;
     }
   }
   return 0;

@@ -167,10 +167,11 @@ function fields.to_c(p, c)
 end
 
 --- What a step program depends on, as text: plans of one key share a program.
-function fields.program_key(p)
+---@param without string? a field that does not matter
+function fields.program_key(p, without)
   local words = {}
   for _, field in ipairs(fields.list) do
-    local program, value = field.program, p[field[1]]
+    local program, value = field[1] ~= without and field.program, p[field[1]]
     if program then words[#words + 1] = tostring(program == true and value or program ~= true and program(value)) end
   end
   return table.concat(words, " ")

@@ -131,12 +131,8 @@ function cluster_module.names() return find.names("clusters") end
 -- Half width of the 90 % interval of a collective from links, relative: assumed, not fitted.
 local assumed_spread = { calibrated = 0.15, assumed = 0.30 }
 
---- Seconds of a collective from the cluster's links alone. Provenance: "calibrated" if a measured curve answers for
---- its number of ranks, else "assumed".
----@param kind string a collective or alias
----@param bytes number whole buffer
----@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; by default groups fill the node
-function cluster_module.collective(cluster, kind, bytes, topology)
+-- Raises what is wrong with the arguments of cluster_module.collective.
+local function check_request(cluster, bytes, topology)
   local where = "ett.cluster.collective"
   schema.argument(cluster, "table", where, "cluster")
   schema.argument(cluster.gpus_per_node, "count", where, "cluster.gpus_per_node")
@@ -151,6 +147,16 @@ function cluster_module.collective(cluster, kind, bytes, topology)
     error_module.raise("plan", "%d ranks per node on %s, whose nodes have %d", ranks, cluster.name,
       cluster.gpus_per_node)
   end
+end
+
+--- Seconds of a collective from the cluster's links alone. Provenance: "calibrated" if a measured curve answers for
+--- its number of ranks, else "assumed".
+---@param kind string a collective or alias
+---@param bytes number whole buffer
+---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; by default groups fill the node
+function cluster_module.collective(cluster, kind, bytes, topology)
+  local kept = type(topology) == "table" and topology.requests -- of ett.step.times: checked once
+  if not kept or not next(kept) then check_request(cluster, bytes, topology) end
   local time = collectives.time(cluster, collective_names.kind(kind), bytes, topology)
   local provenance = time.measured and "calibrated" or "assumed"
   local spread = assumed_spread[provenance]

@@ -79,7 +79,7 @@ end
 local function lowered_of(run, p)
   if not run.lowered then
     local key
-    key, run.by_world = lower.key(p, run.placement)
+    key, run.by_world = lower.key(p, run.placement, run.model)
     run.lowered = run.programs[key] or lower.program(run.model, p, run.times)
     run.programs[key] = run.lowered
   end
@@ -130,7 +130,12 @@ local function totals(run, p)
     run.c_plan:set("orders", orders)
   end
   local demands = demands_of(run, p.dtype)
-  local step, memory, bubble = schedules.call(label, program.totals, program, run.c_plan, demands, run.workspace)
+  local step, memory, bubble
+  if label then
+    step, memory, bubble = schedules.call(label, program.totals, program, run.c_plan, demands, run.workspace)
+  else
+    step, memory, bubble = program:totals(run.c_plan, demands, run.workspace)
+  end
   if step then return step, memory, bubble end
   run.times:answer(demands, p.dtype, run.model.hyper.hidden)
   return program:totals(run.c_plan, demands, run.workspace)
@@ -144,24 +149,30 @@ local function refuse(run, raised)
 end
 
 --- The first rule that a plan breaks, or false. What it read of the plan is noted: the answer holds until that changes.
-local function broken_rule(run, p)
+local function broken_rule(run)
   if run.broken == nil then
     run.read = {}
-    local read = run.read
-    local view = setmetatable({}, { __index = function(_, name)
-      read[name] = true
-      return p[name]
-    end })
-    run.broken = plan_rules.broken(view, run.model, run.cluster, run.schedules)[1] or false
+    run.broken = plan_rules.broken(run.view, run.model, run.cluster, run.schedules)[1] or false
   end
   return run.broken
+end
+
+--- The plan as rules see it: reads of fields that a sweep changes are noted in run.read.
+local function view_of(run, p, base)
+  local view = {}
+  for name in pairs(fields.schema) do view[name] = base[name] end
+  for _, name in ipairs(run.names) do view[name] = nil end
+  return setmetatable(view, { __index = function(_, name)
+    run.read[name] = true
+    return p[name]
+  end })
 end
 
 --- Evaluates one combination; p is one table, changed in place.
 local function visit(run, p)
   if run.from_global then p.micro_batches = nil end
   if run.devices and p.pp * p.tp * p.cp * p.dp ~= run.devices then return end
-  local broken = broken_rule(run, p)
+  local broken = broken_rule(run)
   if broken then return refuse(run, error_module.new("plan", "%s", broken)) end
   if p.global_batch then
     p.micro_batches = p.global_batch // (p.dp * p.micro_batch)
@@ -304,6 +315,7 @@ function sweep.new(given)
     c_plan = step_core.kept_plan(fields.to_c(base, cluster_module.placement(cluster))), converted = fields.converted(),
     values_of_c = {}, read = {}, schedules = schedules.memo(), programs = {}, demands = {}, rows = {}, refused = 0 }
   local p = setmetatable({}, { __index = base })
+  run.view = view_of(run, p, base)
   combinations(run, p, 1)
   add_outlook(run, base)
   local unfit = nothing_fits(run, base)

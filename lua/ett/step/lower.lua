@@ -214,8 +214,10 @@ end
 --- What the program of a plan depends on, as text, and whether its numbers of stages and replicas are among it: groups
 --- that do not align with nodes lie elsewhere in each stage, and other orders of ranks put stages between them.
 ---@param placement table of ett.profile.cluster
-function lower.key(p, placement)
-  local etp, key, tiers = p.etp or p.tp, fields.program_key(p), placement.tiers
+---@param model table? without it as if its embedding were tied: then one stage has no copy of it, several have
+function lower.key(p, placement, model)
+  local untied = model and not model.hyper.tied_embeddings
+  local etp, key, tiers = p.etp or p.tp, fields.program_key(p, untied and "pp" or nil), placement.tiers
   if p.rank_order == ranks.default and not p.rank_map and aligned(tiers, p.tp) and aligned(tiers, p.tp * p.cp)
     and aligned(tiers, etp) and aligned(tiers, etp * p.ep) then
     return key, false

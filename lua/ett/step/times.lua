@@ -121,10 +121,23 @@ local function place_key(topology)
   return table.concat(words, " ")
 end
 
+--- The one table for a place; what its collectives need for any bytes is kept there (`requests`).
+local function place_of(self, topology)
+  local key = place_key(topology)
+  local place = self.places[key]
+  if not place then
+    place = { key = key, nodes = topology.nodes, gpus_per_node = topology.gpus_per_node, ranks = topology.ranks,
+      groups_per_node = topology.groups_per_node, tiers = topology.tiers, requests = {} }
+    self.places[key] = place
+  end
+  return place
+end
+
 --- Seconds of one collective; `bytes` of the whole buffer (nccl-tests' convention).
 ---@param topology table nodes, gpus_per_node; ranks, where they are not the product of both
 function Times:collective(kind, bytes, topology, dtype)
-  local id = ("%s %.17g %s %s"):format(kind, bytes, place_key(topology), dtype)
+  topology = place_of(self, topology)
+  local id = ("%s %.17g %s %s"):format(kind, bytes, topology.key, dtype)
   local answer = self.collectives[id]
   if not answer then
     answer = uneven(check(self.profile and self.profile:collective(kind, bytes, topology, dtype)
@@ -181,7 +194,7 @@ end
 ---@param profile table? with operator() and collective(); nil: the cluster's own, false: assumptions only
 function times.new(cluster, profile)
   if profile == nil then profile = require("ett.profile.of_cluster").open(cluster) end
-  return setmetatable({ cluster = cluster, profile = profile or nil, collectives = {}, stacks = {},
+  return setmetatable({ cluster = cluster, profile = profile or nil, collectives = {}, places = {}, stacks = {},
     operators = { forward = {}, backward = {}, update = {} } }, Times)
 end
 

@@ -117,14 +117,14 @@ local function refuse_missing(k, node, cluster, topology)
     .. "'bandwidth_per_node'", topology.nodes)
 end
 
---- A demand as models read it; lua/collectives/README.md lists its fields.
-function collectives.request(cluster, kind, bytes, topology)
+-- A request for no bytes yet.
+local function empty_request(cluster, kind, topology)
   local list, node = tiers_module.of(cluster)
   local places = tiers_module.places(cluster, topology)
   local ranks = topology.ranks or topology.nodes * topology.gpus_per_node
-  local r = { kind = kind, bytes = bytes, ranks = ranks, factor = comm.factor(kind, ranks),
+  local r = { kind = kind, ranks = ranks, factor = comm.factor(kind, ranks),
     base_latency = tiers_module.default_latency.base, tiers = {} }
-  local below, used = ranks, 0
+  local curves, below, used = {}, ranks, 0
   for k, tier in ipairs(list) do
     local place, outer = places[k], places[k + 1]
     local units = tier.size and place.units or 1
@@ -142,15 +142,32 @@ function collectives.request(cluster, kind, bytes, topology)
       t.receive = share(tier, place, kind, tier.receive, tier.unit_receive)
       t.bandwidth = math.min(t.send, t.receive)
       t.rank_bandwidth = of_rank(tier, place)
-      local curve = t.inside > 1 and collectives.curve(tier.curves, t.inside)
-      t.measured = curve and comm.curve_at(curve, bytes) or nil
+      curves[k] = t.inside > 1 and collectives.curve(tier.curves, t.inside) or nil
       used = used + 1
-      r.measured = t.measured
     end
     r.tiers[k], below = t, units
   end
-  if used > 1 then r.measured = nil end
   if below > 1 then refuse_missing(#list + 1, node, cluster, topology) end
+  return { request = r, curves = curves, used = used, count = #list }
+end
+
+--- A demand as models read it; lua/collectives/README.md lists its fields. A topology with the table `requests` keeps
+--- there what does not depend on the bytes.
+function collectives.request(cluster, kind, bytes, topology)
+  local kept = topology.requests
+  local known = kept and kept[kind] or empty_request(cluster, kind, topology)
+  if kept then kept[kind] = known end
+  local r = known.request
+  r.bytes, r.measured = bytes, nil
+  for k = 1, known.count do
+    local t = r.tiers[k]
+    if t.used then
+      local curve = known.curves[k]
+      t.measured = curve and comm.curve_at(curve, bytes) or nil
+      r.measured = t.measured
+    end
+  end
+  if known.used > 1 then r.measured = nil end
   return r
 end
 
