@@ -126,8 +126,8 @@ local function place_of(self, topology)
   local key = place_key(topology)
   local place = self.places[key]
   if not place then
-    place = { key = key, nodes = topology.nodes, gpus_per_node = topology.gpus_per_node, ranks = topology.ranks,
-      groups_per_node = topology.groups_per_node, tiers = topology.tiers, requests = {} }
+    place = { nodes = topology.nodes, gpus_per_node = topology.gpus_per_node, ranks = topology.ranks,
+      groups_per_node = topology.groups_per_node, tiers = topology.tiers, requests = {}, answers = {} }
     self.places[key] = place
   end
   return place
@@ -137,13 +137,18 @@ end
 ---@param topology table nodes, gpus_per_node; ranks, where they are not the product of both
 function Times:collective(kind, bytes, topology, dtype)
   topology = place_of(self, topology)
-  local id = ("%s %.17g %s %s"):format(kind, bytes, topology.key, dtype)
-  local answer = self.collectives[id]
+  local id = kind .. " " .. dtype
+  local known = topology.answers[id]
+  if not known then
+    known = {}
+    topology.answers[id] = known
+  end
+  local answer = known[bytes]
   if not answer then
     answer = uneven(check(self.profile and self.profile:collective(kind, bytes, topology, dtype)
       or require("ett.profile.cluster").collective(self.cluster, kind, bytes, topology), kind), kind, topology)
     answer = shared(answer, kind, bytes, topology, self.cluster)
-    self.collectives[id] = answer
+    known[bytes] = answer
   end
   return answer
 end
@@ -194,7 +199,7 @@ end
 ---@param profile table? with operator() and collective(); nil: the cluster's own, false: assumptions only
 function times.new(cluster, profile)
   if profile == nil then profile = require("ett.profile.of_cluster").open(cluster) end
-  return setmetatable({ cluster = cluster, profile = profile or nil, collectives = {}, places = {}, stacks = {},
+  return setmetatable({ cluster = cluster, profile = profile or nil, places = {}, stacks = {},
     operators = { forward = {}, backward = {}, update = {} } }, Times)
 end
 
