@@ -124,6 +124,7 @@ function report.estimate(e)
   rows[#rows + 1] = { "memory", ("%s GB of %s GB on the fullest device%s"):format(gigabytes(e.memory_bytes),
     gigabytes(e.memory_limit_bytes), e.fits and "" or (": does not fit, %s GB too much"):format(
       gigabytes(e.memory_bytes - e.memory_limit_bytes))) }
+  if e.would_fit then rows[#rows + 1] = { "", e.would_fit } end
   if e.host_bytes > 0 then
     rows[#rows + 1] = { "host", ("%s GB of a device in its host's memory"):format(gigabytes(e.host_bytes)) }
   end

@@ -10,6 +10,7 @@ local cluster_module = require "ett.profile.cluster"
 local error_module = require "ett.base.error"
 local estimate = require "ett.step.estimate"
 local fields = require "ett.plan.fields"
+local fitting = require "ett.search.fitting"
 local lower = require "ett.step.lower"
 local plan_module = require "ett.plan"
 local plan_rules = require "ett.plan.rules"
@@ -249,35 +250,6 @@ local function sort_rows(rows, objective)
   return sorted
 end
 
--- Changes that take memory from a device, the cheapest in time first.
-local changes = {
-  { recompute = "selective" }, { zero = 1 }, { zero = 1, recompute = "selective" }, { recompute = "full" },
-  { zero = 1, recompute = "full" }, { zero = 3 }, { zero = 3, recompute = "full" },
-}
-
---- The row of least memory under one of the changes, on as many devices or on more: words and bytes of the first plan
---- that fits.
-local function what_would_fit(run, base, least)
-  for _, more in ipairs { { "tp", 1 }, { "tp", 2 }, { "tp", 4 }, { "tp", 8 }, { "pp", 2 }, { "pp", 4 }, { "pp", 8 } } do
-    for _, change in ipairs(changes) do
-      local p, words = {}, {}
-      for name, value in pairs(base) do p[name] = value end
-      for _, name in ipairs(run.names) do p[name] = least[name] end
-      p.global_batch, p.micro_batches = nil, least.micro_batches
-      for _, name in ipairs(schema.keys(change)) do
-        p[name] = change[name]
-        words[#words + 1] = ("%s=%s"):format(name, change[name])
-      end
-      if more[2] > 1 then
-        p[more[1]] = p[more[1]] * more[2]
-        words[#words + 1] = ("%s=%d"):format(more[1], p[more[1]])
-      end
-      local ok, e = pcall(estimate.new, { model = run.model, cluster = run.cluster, times = run.times, plan = p })
-      if ok and e.fits then return table.concat(words, " "), e.memory_bytes end
-    end
-  end
-end
-
 --- A sentence when no row fits: the least memory, and what would fit. nil when one does.
 local function nothing_fits(run, base)
   local least
@@ -288,10 +260,12 @@ local function nothing_fits(run, base)
   if not least then return nil end
   local own = {}
   for i, name in ipairs(run.names) do own[i] = ("%s=%s"):format(name, tostring(least[name])) end
-  local words, bytes = what_would_fit(run, base, least)
+  local p = {}
+  for name, value in pairs(base) do p[name] = value end
+  for _, name in ipairs(run.names) do p[name] = least[name] end
+  p.global_batch, p.micro_batches = nil, least.micro_batches
   return ("nothing fits the %.2f GB of a device: the least is %.2f GB, with %s; %s"):format(run.memory_limit / 1e9,
-    least.memory_bytes / 1e9, table.concat(own, " "), words and ("%s too would fit, with %.2f GB"):format(words,
-      bytes / 1e9) or "give it more devices")
+    least.memory_bytes / 1e9, table.concat(own, " "), fitting.sentence(run.model, run.cluster, run.times, p))
 end
 
 --- Evaluates every combination.

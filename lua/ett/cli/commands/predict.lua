@@ -63,6 +63,16 @@ local function subject(opts, given)
     cluster = opts.cluster or "perlmutter" }
 end
 
+--- What to change in a plan that does not fit.
+local function would_fit(what, plan)
+  local cluster, p = what.cluster, {}
+  if type(cluster) == "string" then cluster = require("ett.profile.cluster").get(cluster) end
+  for name, value in pairs(plan) do p[name] = value end
+  p.global_batch = nil
+  return require("ett.search.fitting").sentence(what.model, cluster,
+    what.times or require("ett.step.times").new(cluster, what.profile), p)
+end
+
 return {
   name = "predict",
   finds = true,
@@ -121,6 +131,7 @@ return {
     if opts.chrome_trace then require("ett.step.chrome_trace").write(e, opts.chrome_trace) end
     if opts.html then require("ett.step.page").write(e, what, opts.html) end
     e.units, e.lowered, e.demands = nil, nil, nil
+    if not e.fits then e.would_fit = would_fit(what, e.plan) end
     if opts.export then return fields.write_plan(opts.export, what.model, e.plan) end
     if opts.json then
       print_json(getmetatable(e).__json(e))
@@ -130,8 +141,8 @@ return {
       print(tostring(e))
     end
     if opts.require_fit and not e.fits then
-      error_module.raise("limit", "predict: the plan needs %.2f GB on its fullest device, which has %.2f GB",
-        e.memory_bytes / 1e9, e.memory_limit_bytes / 1e9)
+      error_module.raise("limit", "predict: the plan needs %.2f GB on its fullest device, which has %.2f GB; %s",
+        e.memory_bytes / 1e9, e.memory_limit_bytes / 1e9, e.would_fit)
     end
     return 0
   end,

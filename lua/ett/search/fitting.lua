@@ -1,0 +1,44 @@
+--- What would make a plan fit the memory of its devices.
+local estimate = require "ett.step.estimate"
+local schema = require "ett.base.schema"
+
+local fitting = {}
+
+-- Changes that take memory from a device, the cheapest in time first.
+local changes = {
+  { recompute = "selective" }, { zero = 1 }, { zero = 1, recompute = "selective" }, { recompute = "full" },
+  { zero = 1, recompute = "full" }, { zero = 3 }, { zero = 3, recompute = "full" },
+}
+
+-- Factors on ranks, the fewest devices first.
+local growths = { {}, { tp = 2 }, { pp = 2 }, { tp = 4 }, { pp = 4 }, { tp = 8 }, { pp = 8 }, { tp = 8, pp = 2 },
+  { tp = 8, pp = 4 }, { tp = 8, pp = 8 } }
+
+--- Words and bytes of the first change under which a plan fits, on as many devices or on more; nil for none.
+---@param plan table a plan that does not fit; micro_batches, not global_batch
+function fitting.change(model, cluster, times, plan)
+  for _, more in ipairs(growths) do
+    for _, change in ipairs(changes) do
+      local p, words = {}, {}
+      for name, value in pairs(plan) do p[name] = value end
+      for _, name in ipairs(schema.keys(change)) do
+        p[name] = change[name]
+        words[#words + 1] = ("%s=%s"):format(name, change[name])
+      end
+      for _, name in ipairs(schema.keys(more)) do
+        p[name] = (p[name] or 1) * more[name]
+        words[#words + 1] = ("%s=%d"):format(name, p[name])
+      end
+      local ok, e = pcall(estimate.new, { model = model, cluster = cluster, times = times, plan = p })
+      if ok and e.fits then return table.concat(words, " "), e.memory_bytes end
+    end
+  end
+end
+
+--- "zero=1 too would fit, with 68.24 GB", or the advice to take more devices.
+function fitting.sentence(model, cluster, times, plan)
+  local words, bytes = fitting.change(model, cluster, times, plan)
+  return words and ("%s too would fit, with %.2f GB"):format(words, bytes / 1e9) or "give it more devices"
+end
+
+return fitting
