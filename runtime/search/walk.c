@@ -82,6 +82,18 @@ static int outline(walk *w, ett_step_outline_result *o) {
       w, ett_step_outline(w->program, &w->plan, w->demands, w->workspace, o, w->err));
 }
 
+/* Parameters of the stage with most, shared out among all that hold the same. */
+static double shard(const walk *w, const ett_step_result *result) {
+  double data = (double)w->plan.dp * w->plan.cp, most = 0;
+  double expert_data = data * w->plan.tp / ((double)w->plan.ep * w->plan.etp);
+  for (int i = 0; i < result->stages; i++) {
+    const ett_step_stage *s = &result->stage[i];
+    double parameters = s->dense_parameters / data + s->expert_parameters / expert_data;
+    most = parameters > most ? parameters : most;
+  }
+  return most;
+}
+
 /* Evaluates the plans under one choice of recompute, zero and overlap_parameters, and
  * keeps the fastest in row. Returns 1 when it is of interest. */
 static int walk_overlaps(walk *w, ett_search_row *row) {
@@ -132,6 +144,7 @@ static int walk_overlaps(walk *w, ett_search_row *row) {
         *row = r;
         row->step_seconds = best;
         row->memory_bytes = result.memory_bytes;
+        row->shard_parameters = shard(w, &result);
       }
     }
   }

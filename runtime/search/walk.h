@@ -40,6 +40,7 @@ typedef struct ett_search_limits {
 typedef struct ett_search_row {
   int recompute, zero, overlap_parameters, overlap_gradients, overlap_sends;
   double step_seconds, memory_bytes;
+  double shard_parameters; /* of the device with most, each once among its replicas */
 } ett_search_row;
 
 /* How every plan of the part was settled. */

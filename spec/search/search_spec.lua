@@ -87,6 +87,33 @@ describe("a search", function()
   end)
 end)
 
+describe("money, energy and days", function()
+  local plan = { seq = 1024, global_batch = 16, cp = 1, schedule = "1f1b", vp = 1, zero = 1, tp = 1 }
+  for _, name in ipairs { "kwh", "dollars", "days", "devices" } do
+    it(("by %s: the same rows without bounds, and the digits of estimates"):format(name), function()
+      local given = { plan = plan, tokens = 1e11, objective = name, keep = 5, devices = { 4, 8 } }
+      local bounded = small(given)
+      given.exhaustive = true
+      local all = small(given)
+      assert.same(all.rows, bounded.rows)
+      local row, e = bounded.rows[1], bounded.best.estimate
+      assert.near(e.run_seconds / 86400, row.days, 1e-9 * row.days)
+      assert.near(e.run_price, row.dollars, 1e-9 * row.dollars)
+      if name == "kwh" then assert.near(e.run_kwh, row.kwh, 1e-9 * row.kwh) end
+      if name == "devices" then assert.equal(4, row.devices) end
+    end)
+  end
+
+  it("keeps limits", function()
+    local free = small { plan = plan, tokens = 1e11, devices = { 1, 2, 4, 8 }, objective = "devices" }
+    local days = free.rows[#free.rows].days
+    for _, row in ipairs(free.rows) do days = math.min(days, row.days) end
+    local s = small { plan = plan, tokens = 1e11, devices = { 1, 2, 4, 8 }, objective = "devices", days = 2 * days }
+    assert.is_true(#s.rows > 0)
+    for _, row in ipairs(s.rows) do assert.is_true(row.days <= 2 * days) end
+  end)
+end)
+
 describe("how sure a search is", function()
   local sure = require "ett.search.sure"
   local function plan(seconds, parts)

@@ -178,10 +178,10 @@ local function neighbours(given, e, p, limit)
 end
 
 --- The estimate of a row.
----@param given table { model, setting, times }
+---@param given table { model, setting, times, tokens? }
 function explain.estimate(row, given)
   local e = estimate.new { model = given.model, cluster = given.setting.cluster, times = given.times,
-    plan = explain.plan(row, given.setting) }
+    tokens = given.tokens, plan = explain.plan(row, given.setting) }
   e.gpus_per_node = given.setting.cluster.gpus_per_node
   return e
 end

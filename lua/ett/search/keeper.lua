@@ -17,6 +17,7 @@ end
 
 local function before(a, b)
   if a.values[1] ~= b.values[1] then return a.values[1] < b.values[1] end
+  if a.step_seconds ~= b.step_seconds then return a.step_seconds < b.step_seconds end
   return a.key < b.key
 end
 
@@ -79,12 +80,20 @@ function Keeper:offer(row)
 end
 
 --- What ett_search_walk cuts by under a setting: pairs of memory and seconds.
-function Keeper:steps(setting, into)
+---@param floor number what the objective 'kwh' holds besides its factor times the step
+function Keeper:steps(setting, into, floor)
+  local function seconds_of(value, i)
+    if self.names[i] == "kwh" then value = math.max(0.0, value - floor) end
+    return value / setting.factors[i] * (1 + 1e-12)
+  end
   local n = 2
   into[1], into[2] = 0.0, setting.most_seconds
   if not self.front then
-    if #self.rows >= self.keep and setting.factors[1] then
-      into[2] = math.min(into[2], self.rows[#self.rows].values[1] / setting.factors[1] * (1 + 1e-12))
+    local last, o = #self.rows >= self.keep and self.rows[#self.rows], objective.list[self.names[1]]
+    if last and setting.factors[1] then
+      into[2] = math.min(into[2], seconds_of(last.values[1], 1))
+    elseif last and o.constant and o.constant(setting) >= last.values[1] then
+      into[2] = o.constant(setting) > last.values[1] and 0.0 or math.min(into[2], last.step_seconds * (1 + 1e-12))
     end
   else
     for _, row in ipairs(self.rows) do
@@ -96,7 +105,7 @@ function Keeper:steps(setting, into)
         elseif o.constant then
           of_use = of_use and row.values[i] <= o.constant(setting)
         else
-          seconds = math.max(seconds, row.values[i] / setting.factors[i] * (1 + 1e-12))
+          seconds = math.max(seconds, seconds_of(row.values[i], i))
         end
       end
       if of_use then

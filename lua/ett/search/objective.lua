@@ -1,44 +1,27 @@
 --- Objectives and limits of a search: what a plan's step means for a setting.
 --
--- On one cluster and number of devices every objective but memory rises with the step's seconds. So each is the step
--- times a factor of the setting, and a limit of it is a limit of the step.
+-- On one cluster and number of devices every objective but memory is at least the step's seconds times a factor of the
+-- setting, so that a limit of it is a limit of the step. Days, dollars and kWh hold failures and checkpoints where the
+-- cluster states them (ett.step.goodput): they are a little more than the step times its factor.
+local architecture = require "ett.model.architecture"
+local energy = require "ett.step.energy"
 local error_module = require "ett.base.error"
+local goodput = require "ett.step.goodput"
 
 local objective = {}
 
 local day = 86400.0
 
---- Steps of a run of so many tokens.
-local function steps(setting, tokens) return math.ceil(tokens / setting.tokens_per_step) end
-
-local function price(setting)
-  return setting.cluster.price_per_gpu_hour
-end
-
-local function need_tokens(name, given)
-  if not given.tokens then
-    error_module.raise("usage", "search: %s needs the tokens of the run: tokens = 1e12, or --tokens 1e12", name)
-  end
-  return given.tokens
-end
-
---- name -> { unit, help, factor(setting, given): value = step_seconds * factor, largest }. largest: more is better;
---- the value is then the inverse of seconds times the factor.
+--- name -> { factor = of a setting: value >= step_seconds * factor, run = it is of a whole run, or constant or memory }
 objective.list = {
-  step_seconds = { help = "seconds of a step", factor = function() return 1.0 end },
-  tokens_per_second = { help = "tokens a second, the most", largest = true,
-    factor = function(setting) return 1.0 / setting.tokens_per_step end },
-  tokens_per_second_per_device = { help = "the same for each device, the most", largest = true,
-    factor = function(setting) return setting.devices / setting.tokens_per_step end },
-  days = { help = "days to --tokens", factor = function(setting, given)
-    return steps(setting, need_tokens("the objective 'days'", given)) / day * setting.slower
-  end },
-  dollars = { help = "dollars to --tokens", factor = function(setting, given)
-    local tokens = need_tokens("the objective 'dollars'", given)
-    return steps(setting, tokens) * setting.devices / 3600.0 * price(setting) * setting.slower
-  end },
-  devices = { help = "devices, the fewest", constant = function(setting) return setting.devices end },
-  memory_bytes = { help = "bytes of the fullest device", memory = true },
+  step_seconds = { factor = function() return 1.0 end },
+  tokens_per_second = { factor = function(s) return 1.0 / s.tokens_per_step end },
+  tokens_per_second_per_device = { factor = function(s) return s.devices / s.tokens_per_step end },
+  days = { run = true, factor = function(s) return s.steps / day / s.most_useful end },
+  dollars = { run = true, factor = function(s) return s.steps * s.devices * s.price / 3600.0 / s.most_useful end },
+  kwh = { run = true, factor = function(s) return s.steps * s.idle_kw / 3600.0 / s.most_useful end },
+  devices = { constant = function(s) return s.devices end },
+  memory_bytes = { memory = true },
 }
 
 --- The names of the objectives, sorted.
@@ -59,62 +42,100 @@ function objective.get(name)
   return found
 end
 
-local function need_price(setting, what)
-  if not price(setting) then
-    error_module.raise("model", "search: %s needs a price, and the cluster %s has none (field price_per_gpu_hour)",
+-- Arguments that limit a run, and the value that each limits.
+objective.limits = { days = "days", budget = "dollars", kwh = "kwh" }
+
+--- Checks that a setting has what an objective or a limit needs.
+local function check(setting, value, what, given)
+  if objective.list[value].run and not given.tokens then
+    error_module.raise("usage", "search: %s needs the tokens of the run: tokens = 1e12, or --tokens 1e12", what)
+  end
+  if value == "dollars" and not setting.price then
+    error_module.raise("model", "search: %s needs a price, and the cluster %s has none: give price_per_device_hour",
       what, setting.cluster.name)
   end
+  if value == "kwh" and not setting.idle_kw then
+    error_module.raise("model", "search: %s needs the device's power, and %s has no field power_watts", what,
+      setting.cluster.device.name)
+  end
 end
 
---- Fills a setting with what its plans share: tokens a step, limits of the step, factors of the objectives.
----@param given table { objectives = list of names, tokens?, budget?, days?, headroom }
+--- Fills a setting with what its plans share: tokens a step, steps, price, limits of the step, factors.
+---@param given table { model, objectives = list of names, tokens?, budget?, days?, kwh?, headroom }
 function objective.prepare(setting, given)
-  setting.tokens_per_step = (setting.plan.global_batch + 0.0) * setting.plan.seq
-  setting.slower = 1.0
-  setting.memory_limit_bytes = setting.cluster.device.memory_bytes * (1 - given.headroom)
-  local limit, by = math.huge, nil
-  local function at_most(seconds, name)
-    if seconds < limit then limit, by = seconds, name end
+  local p, cluster = setting.plan, setting.cluster
+  setting.tokens_per_step = (p.global_batch + 0.0) * p.seq
+  setting.steps = given.tokens and math.ceil(given.tokens / setting.tokens_per_step)
+  setting.price = p.price_per_device_hour or cluster.price_per_gpu_hour
+  setting.memory_limit_bytes = cluster.device.memory_bytes * (1 - given.headroom)
+  -- No device writes less than its share of a checkpoint; a tenth is left for shares that are not equal.
+  local best = goodput.of(p, cluster, setting.devices, 0.9 * architecture.parameters(given.model) / setting.devices)
+  setting.most_useful = best and best.goodput_percent / 100 or 1.0
+  local power, own = energy.of_device(cluster.device), cluster.power or {}
+  if power then
+    local overhead = own.node_watts and own.node_watts / cluster.gpus_per_node
+      or energy.overhead_share * power.limit_watts
+    setting.pue = p.pue or own.pue or energy.pue
+    setting.idle_kw = (power.idle_watts + overhead) * setting.pue * setting.devices / 1e3
   end
-  if given.days then
-    need_tokens("a limit of days", given)
-    at_most(given.days / objective.list.days.factor(setting, given), "days")
+  setting.most_seconds, setting.limited_by = math.huge, nil
+  for name, value in pairs(objective.limits) do
+    if given[name] then
+      check(setting, value, ("the limit '%s'"):format(name), given)
+      local seconds = given[name] / objective.list[value].factor(setting)
+      if seconds < setting.most_seconds then setting.most_seconds, setting.limited_by = seconds, name end
+    end
   end
-  if given.budget then
-    need_price(setting, "a budget")
-    need_tokens("a budget", given)
-    at_most(given.budget / objective.list.dollars.factor(setting, given), "budget")
-  end
-  setting.most_seconds, setting.limited_by = limit, by
   setting.factors = {}
   for i, name in ipairs(given.objectives) do
-    if name == "dollars" then need_price(setting, "the objective 'dollars'") end
+    check(setting, name, ("the objective '%s'"):format(name), given)
     local o = objective.get(name)
-    setting.factors[i] = o.factor and o.factor(setting, given) or false
+    setting.factors[i] = o.factor and o.factor(setting) or false
   end
 end
 
---- The values of a row by which plans are compared, smaller is better.
-function objective.values(setting, names, step_seconds, memory_bytes)
-  local list = {}
-  for i, name in ipairs(names) do
-    local o = objective.list[name]
-    list[i] = o.memory and memory_bytes or o.constant and o.constant(setting) or step_seconds * setting.factors[i]
-  end
-  return list
+--- kWh of a run that its plans need besides idling.
+---@param joules number energy.least_joules of the part's program
+function objective.kwh_floor(part, joules)
+  local s = part.setting
+  return s.steps * joules * part.micro_batches * part.tp * part.cp * part.dp * s.pue / 3.6e6 / s.most_useful
+    * (1 - 1e-9)
 end
 
---- Adds to a row what its step means: throughput, days, dollars.
-function objective.describe(row, setting, given)
+--- Adds to a row what its step means: throughput, days, dollars, kWh, and the values by which plans are compared
+--- (smaller is better). Returns false where a limit is broken.
+---@param estimate_of function(row) an estimate; called where energy is asked for
+function objective.measure(row, setting, given, estimate_of)
   local tokens, step = setting.tokens_per_step, row.step_seconds
+  local useful = goodput.of(setting.plan, setting.cluster, setting.devices, row.shard_parameters)
+  row.shard_parameters, row.goodput_percent = nil, useful and useful.goodput_percent
   row.tokens_per_second = tokens / step
   row.tokens_per_second_per_device = tokens / step / setting.devices
-  local hourly = price(setting)
-  if hourly then row.dollars_per_billion_tokens = hourly * setting.devices * step / 3600.0 / tokens * 1e9 end
-  if given.tokens then
-    row.days = step * objective.list.days.factor(setting, given)
-    if hourly then row.dollars = step * objective.list.dollars.factor(setting, given) end
+  if setting.price then
+    row.dollars_per_billion_tokens = setting.price * setting.devices * step / 3600.0 / tokens * 1e9
   end
+  if given.tokens then
+    local seconds = setting.steps * step / (useful and useful.goodput_percent / 100 or 1.0)
+    row.days = seconds / day
+    row.dollars = setting.price and seconds * setting.devices * setting.price / 3600.0
+    if given.wants_energy then row.kwh = estimate_of(row).run_kwh end
+  end
+  local values = {}
+  for i, name in ipairs(given.objectives) do
+    local o = objective.list[name]
+    if o.memory then
+      values[i] = row.memory_bytes
+    elseif o.constant then
+      values[i] = o.constant(setting)
+    else
+      values[i] = o.run and row[name] or step * setting.factors[i]
+    end
+  end
+  row.values = values
+  for name, value in pairs(objective.limits) do
+    if given[name] and row[value] > given[name] then return false end
+  end
+  return true
 end
 
 return objective

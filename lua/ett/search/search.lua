@@ -22,6 +22,7 @@ Search.__index = Search
 local argument_fields = { model = "model", cluster = "any?", devices = "any?", plan = { "table", default = {} },
   vary = { "table", default = {} }, where = "any?", objective = { "any", default = "step_seconds" },
   tokens = { "positive", optional = true, most = 1 << 60 }, budget = "positive?", days = "positive?",
+  kwh = "positive?",
   headroom = { "nonnegative", default = 0, most = 0.99 }, keep = { "count", default = 100 },
   exhaustive = { "boolean", default = false }, journal = "string?", share = "any?",
   profile = "profile?", times = "table?", progress = "function?" }
@@ -63,8 +64,11 @@ local function checked(given)
   for name, value in pairs(given) do own[name] = value end
   own.clusters, own.devices = clusters, devices
   own.objectives = type(given.objective) == "table" and given.objective or { given.objective }
+  own.tokens = given.tokens or given.plan.tokens
+  own.wants_energy = given.kwh ~= nil
   for i, name in ipairs(own.objectives) do
     objective.get(name)
+    own.wants_energy = own.wants_energy or name == "kwh"
     for k = 1, i - 1 do
       if own.objectives[k] == name then error_module.raise("usage", "search: objective '%s' is given twice", name) end
     end
@@ -155,16 +159,15 @@ local function nothing(space, own)
     return words.plan(require("ett.search.explain").plan(row, space.settings[row.setting]))
   end
   local rows = settle(space, changed(own, { objectives = { "step_seconds" }, keep = 1, budget = false, days = false,
-    journal = false }))
+    kwh = false, journal = false }))
   if rows[1] then
     local row, setting = rows[1], space.settings[rows[1].setting]
     objective.prepare(setting, own)
-    objective.describe(row, setting, own)
     return ("nothing keeps the limit of %s; the fastest plan that fits takes %.4g days%s: %s"):format(
       setting.limited_by, row.days, row.dollars and (" and %.4g dollars"):format(row.dollars) or "", plan_of(row))
   end
   rows = settle(space, changed(own, { objectives = { "memory_bytes" }, keep = 1, budget = false, days = false,
-    journal = false, headroom = -1e6 }))
+    kwh = false, journal = false, headroom = -1e6 }))
   if not rows[1] then return "no layout could be evaluated" end
   local setting = space.settings[rows[1].setting]
   return ("nothing fits the %.1f GB of a device%s; the least is %.1f GB: %s"):format(
@@ -174,7 +177,8 @@ end
 
 --- Runs a search.
 ---@param given table { model, cluster = name, table or list of them, devices = number or list, plan = fixed fields,
----  vary = { field = list }, where?, objective = name or list (a Pareto front), tokens?, budget?, days?, headroom,
+---  vary = { field = list }, where?, objective = name or list (a Pareto front), tokens?, budget?, days?, kwh?,
+---  headroom,
 ---  keep, exhaustive, journal? = folder, share? = false: not with the ranks of a job, profile?, times?,
 ---  progress? = function(done, units, best, effort) }
 function search.new(given)
@@ -188,19 +192,15 @@ function search.new(given)
     fields = shown(space, own), rank = own.share and own.share.rank() or 0 }
   if rows[1] then
     local first = space.settings[rows[1].setting]
-    result.best = explain.new(rows[1], { model = own.model, setting = first, times = walk:times_of(first.cluster) })
+    result.best = explain.new(rows[1], { model = own.model, setting = first, tokens = own.tokens,
+      times = walk:times_of(first.cluster) })
     if not objective.list[own.objectives[1]].memory then
-      result.sure = require("ett.search.sure").rows(rows, function(row)
-        local setting = space.settings[row.setting]
-        return explain.estimate(row, { model = own.model, setting = setting,
-          times = walk:times_of(setting.cluster) })
-      end)
+      result.sure = require("ett.search.sure").rows(rows, walk.estimate_of)
     end
   else
     result.nothing = nothing(space, own)
   end
   for _, row in ipairs(rows) do
-    objective.describe(row, space.settings[row.setting], own)
     row.key, row.layout, row.setting, row.values = nil, nil, nil, nil
   end
   return setmetatable(result, Search)

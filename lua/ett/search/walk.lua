@@ -1,6 +1,8 @@
 --- Walks the parts of a unit: lowers its program, and asks C for the plans below each chunk that are of interest.
 local cluster_module = require "ett.profile.cluster"
+local energy = require "ett.step.energy"
 local error_module = require "ett.base.error"
+local explain = require "ett.search.explain"
 local fields = require "ett.plan.fields"
 local lower = require "ett.step.lower"
 local objective = require "ett.search.objective"
@@ -40,6 +42,11 @@ function walk.new(space, keeper, given)
     demands = {}, workspace = step_core.workspace(), axes = search_core.axes(space.axes), limits = {},
     counts = { plans = 0, forbidden = 0, too_large = 0, bounded = 0, evaluated = 0, refused = 0 } }, Walk)
   self.limits.exhaustive = given.exhaustive
+  self.estimate_of = function(row)
+    local setting = space.settings[row.setting]
+    return explain.estimate(row, { model = given.model, setting = setting, times = self:times_of(setting.cluster),
+      tokens = given.tokens })
+  end
   return self
 end
 
@@ -85,8 +92,7 @@ local function row_of(self, found, part, chunk)
   row.key = ("%06d %s"):format(setting.index, table.concat(all, " "))
   row.layout = ("%06d %s"):format(setting.index, table.concat(layout, " "))
   row.cluster, row.devices, row.setting = setting.cluster.name, setting.devices, setting.index
-  row.values = objective.values(setting, self.keeper.names, row.step_seconds, row.memory_bytes)
-  return row
+  return objective.measure(row, setting, self.given, self.estimate_of) and row
 end
 
 --- The rows below one chunk: walks, answers what is untimed, and walks again.
@@ -123,17 +129,19 @@ function Walk:unit(unit)
   set(first)
   local cluster = first.setting.cluster
   local lowered = lower.program(self.model, p, self:times_of(cluster))
+  local joules = self.given.wants_energy and energy.least_joules(lowered, cluster.device, p.dtype)
   local c_plan, taken = cluster_module.placement(cluster), {}
   for _, part in ipairs(unit.parts) do
     setmetatable(p, { __index = part.setting.plan })
     set(part)
     fields.to_c(p, c_plan)
+    local floor = joules and objective.kwh_floor(part, joules) or 0.0
     self.limits.memory_bytes = part.setting.memory_limit_bytes
     for _, chunk in ipairs(part.chunks) do
-      self.keeper:steps(part.setting, self.limits)
+      self.keeper:steps(part.setting, self.limits, floor)
       for _, found in ipairs(below_chunk(self, p, c_plan, lowered, part, chunk)) do
         local row = row_of(self, found, part, chunk)
-        if self.keeper:offer(row) then taken[#taken + 1] = row end
+        if row and self.keeper:offer(row) then taken[#taken + 1] = row end
       end
     end
   end

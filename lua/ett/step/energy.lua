@@ -36,6 +36,25 @@ local function watts_of(power, device, o, dtype, pass, seconds)
     + power.memory_watts * math.min(1, v))
 end
 
+--- Joules of one micro-batch through all stages, above idling and without repeated passes: a lower bound.
+---@param lowered table from ett.step.lower
+function energy.least_joules(lowered, device, dtype)
+  local power, joules = energy.of_device(device), 0.0
+  for _, kind in ipairs(lowered.kinds) do
+    for index, uses in pairs(kind.uses) do
+      local o = lowered.operations[index]
+      for _, pass in ipairs { "forward", "backward" } do
+        local seconds = o.operator and o[pass] and o[pass][1] or 0
+        if seconds > 0 then
+          joules = joules + kind.count * uses * seconds
+            * (watts_of(power, device, o, dtype, pass, seconds) - power.idle_watts)
+        end
+      end
+    end
+  end
+  return joules
+end
+
 --- Joules of a device in a step, above idling, averaged over pipeline stages.
 ---@param runs function(visit) calls visit(operation, forward runs, backward runs) for every operation
 local function joules_above_idle(power, device, e, runs)

@@ -33,30 +33,37 @@ function goodput.share(work, write, between, restart)
   return work / (between * math.exp(restart / between) * grown)
 end
 
---- Bytes that the busiest device writes: the replicas of a stage share its weights and optimizer states.
-local function checkpoint_bytes(e)
+--- Parameters of the busiest device: the replicas of a stage share its weights and optimizer states.
+local function shard_parameters(e)
   local p, most = e.plan, 0.0
   local data = p.dp * p.cp
   local expert_data = data * p.tp / (p.ep * (p.etp or p.tp))
   for _, s in ipairs(e.stages) do
     most = math.max(most, (s.parameters - s.expert_parameters) / data + s.expert_parameters / expert_data)
   end
-  return most * (math.max(schema.dtype_bytes[p.dtype], 2) + p.optimizer_bytes)
+  return most
+end
+
+--- Checkpoints, failures and goodput of a plan whose busiest device writes so many parameters; nil where no rate of
+--- failures is known.
+---@return table? { checkpoint_bytes, checkpoint_write_seconds, checkpoint_interval_seconds, failure_interval_seconds,
+---  goodput_percent }
+function goodput.of(p, cluster, devices, parameters)
+  local own = cluster.failures or {}
+  local rate = p.failures_per_device_day or own.per_device_day
+  if not rate or rate == 0 then return nil end
+  local bytes = parameters * (math.max(schema.dtype_bytes[p.dtype], 2) + p.optimizer_bytes)
+  local write = bytes / p.checkpoint_bandwidth
+  local between = 86400 / (rate * devices)
+  local restart = p.restart_seconds or own.restart_seconds or goodput.restart_seconds
+  local work = p.checkpoint_seconds or goodput.interval(write, between)
+  return { checkpoint_bytes = bytes, checkpoint_write_seconds = write, checkpoint_interval_seconds = work,
+    failure_interval_seconds = between, goodput_percent = 100 * goodput.share(work, write, between, restart) }
 end
 
 --- Adds goodput to an estimate; nothing where no rate of failures is known.
 function goodput.add(e, cluster)
-  local p, own = e.plan, cluster.failures or {}
-  local rate = p.failures_per_device_day or own.per_device_day
-  if not rate or rate == 0 then return end
-  local bytes = checkpoint_bytes(e)
-  local write = bytes / p.checkpoint_bandwidth
-  local between = 86400 / (rate * e.devices)
-  local restart = p.restart_seconds or own.restart_seconds or goodput.restart_seconds
-  local work = p.checkpoint_seconds or goodput.interval(write, between)
-  e.checkpoint_bytes, e.checkpoint_write_seconds, e.checkpoint_interval_seconds = bytes, write, work
-  e.failure_interval_seconds = between
-  e.goodput_percent = 100 * goodput.share(work, write, between, restart)
+  for name, value in pairs(goodput.of(e.plan, cluster, e.devices, shard_parameters(e)) or {}) do e[name] = value end
 end
 
 return goodput

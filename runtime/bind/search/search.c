@@ -51,7 +51,7 @@ static int axes_new(lua_State *L) {
 }
 
 static void push_row(lua_State *L, const ett_search_axes *a, const ett_search_row *r) {
-  lua_createtable(L, 0, 8);
+  lua_createtable(L, 0, 32);
   ett_lua_set_string(L, "recompute", ett_step_lua_recomputes[a->recompute[r->recompute]]);
   ett_lua_set_integer(L, "zero", a->zero[r->zero]);
   ett_lua_set_boolean(L, "overlap_parameters",
@@ -60,6 +60,7 @@ static void push_row(lua_State *L, const ett_search_axes *a, const ett_search_ro
   ett_lua_set_boolean(L, "overlap_sends", a->overlap_sends[r->overlap_sends]);
   ett_lua_set_number(L, "step_seconds", r->step_seconds);
   ett_lua_set_number(L, "memory_bytes", r->memory_bytes);
+  ett_lua_set_number(L, "shard_parameters", r->shard_parameters);
 }
 
 /* Adds the counts to fields of the table at index. */
