@@ -104,7 +104,7 @@ end
 
 --- Adds to a row what its step means: throughput, days, dollars, kWh, and the values by which plans are compared
 --- (smaller is better). Returns false where a limit is broken.
----@param estimate_of function(row) an estimate; called where energy is asked for
+---@param estimate_of function(row) an estimate; called for energy only
 function objective.measure(row, setting, given, estimate_of)
   local tokens, step = setting.tokens_per_step, row.step_seconds
   local useful = goodput.of(setting.plan, setting.cluster, setting.devices, row.shard_parameters)
