@@ -33,7 +33,7 @@ describe("the page of a search in a browser", function()
         { ready = 60 }, { script = "return document.body.innerText" },
         { script = "return [points.frontPoints.length, points.shown, picked.length]" },
         { script = [[const i = picked[0], box = points.canvas.getBoundingClientRect();
-          points.hover({clientX: 10, clientY: 10}, points.left + points.px[i], points.shape.top + points.py[i]);
+          points.hover({clientX: 10, clientY: 10}, points.left + points.at(i)[0], points.shape.top + points.at(i)[1]);
           return tip.innerText;]] },
         { script = [[const f = fields.tp; f.allowed = f.values.map(v => v === 1); filter();
           return [points.shown, document.getElementById("shown").textContent];]] },

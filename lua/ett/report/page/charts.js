@@ -16,7 +16,8 @@ function canvasOf(place, height, draw, onmove) {
   return { canvas, paint };
 }
 
-// An axis from low to high, linear or logarithmic, of a length in pixels.
+// An axis from low to high, linear or logarithmic, of a length in pixels; line: factor and offset of a value or its
+// logarithm.
 function scale(low, high, length, log, apart = 90) {
   if (log && low > 0) {
     const a = Math.log10(low), b = Math.max(Math.log10(high), a + 1e-9);
@@ -26,12 +27,12 @@ function scale(low, high, length, log, apart = 90) {
       if (v >= low * 0.999 && v <= high * 1.001) ticks.push(v);
     }
     if (ticks.length < 4) ticks = scale(low, high, length, false, apart).ticks.filter(v => v > 0);
-    return { at: v => (Math.log10(v) - a) / (b - a) * length, back: x => Math.pow(10, a + x / length * (b - a)), ticks };
+    return { at: v => (Math.log10(v) - a) / (b - a) * length, line: () => [length / (b - a), -a * length / (b - a)], ticks };
   }
   if (high <= low) high = low + (Math.abs(low) || 1);
   const step = tickStep(high - low, Math.max(2, length / apart)), ticks = [];
   for (let v = Math.ceil(low / step) * step; v <= high + step * 1e-9; v += step) ticks.push(Math.abs(v) < step * 1e-9 ? 0 : v);
-  return { at: v => (v - low) / (high - low) * length, back: x => low + x / length * (high - low), ticks };
+  return { at: v => (v - low) / (high - low) * length, line: () => [length / (high - low), -low * length / (high - low)], ticks };
 }
 
 // Stacked areas over time. series: [{name, color, points: [[x, y], ...]}] where y holds from its x to the next; limit: a

@@ -29,12 +29,13 @@ end
 ---@param given table title =, subtitle =, scripts = names or paths, run in that order
 function page.new(given)
   local data = { title = given.title, subtitle = given.subtitle }
-  return setmetatable({ data = data, scripts = given.scripts, blobs = {} }, Page)
+  return setmetatable({ data = data, scripts = given.scripts, blobs = {}, size = 0 }, Page)
 end
 
---- Adds base64 text of deflated bytes; returns its number for `unpack` in the script.
+--- Adds base64 text of deflated bytes; returns its number for `unpack` in the script. page.size counts the bytes.
 function Page:blob(text)
   self.blobs[#self.blobs + 1] = text
+  self.size = self.size + #text
   return #self.blobs - 1
 end
 

@@ -1,7 +1,7 @@
 // Lanes of events over time: drawn from their overviews (runtime/pack/lane.h) until the window is narrow, then from
 // the events themselves, unpacked when they are near enough to be seen.
 class Lanes {
-  // spec: {from, to, tick (seconds), kinds: [[name, color]], labels (blob), bins, groups: [{name, open, lanes: [{name,
+  // spec: {from, to, tick (seconds), kinds: [[name, color]], labels (blob), groups: [{name, open, lanes: [{name, bins,
   // rows, count, overview, waits, chunks: [from, to, count, blob, ...]}]}], marks: [[name, from, to]]}
   constructor(place, spec) {
     this.spec = spec;
@@ -121,7 +121,7 @@ class Lanes {
   overview(lane) {
     let images = this.images.get(lane);
     if (images) return images;
-    const bins = this.spec.bins;
+    const bins = lane.bins;
     const rgb = this.spec.kinds.map(k => [1, 3, 5].map(i => parseInt(color(k[1]).slice(i, i + 2), 16)));
     images = [];
     for (let r = 0; r < lane.rows; r++) {
@@ -227,8 +227,8 @@ class Lanes {
     g.fillRect(this.left, y, this.width - this.left, h);
     g.globalAlpha = 1;
     if (this.matched) g.globalAlpha = 0.15;
-    const binWidth = (this.full[1] - this.full[0]) / this.spec.bins, pixel = (this.to - this.from) / (this.width - this.left);
-    const near = lane.of || binWidth > pixel * 0.75 || lane.count <= 3000 || this.matched;
+    const binWidth = (this.full[1] - this.full[0]) / (lane.bins || 1), pixel = (this.to - this.from) / (this.width - this.left);
+    const near = lane.of || binWidth > pixel * 0.75 || lane.count <= 300 || this.matched;
     const pieces = lane.pieces.filter(p => p.to >= this.from && p.from <= this.to);
     let exact = near && pieces.length > 0;
     if (near) for (const p of pieces) if (!this.open(lane, p)) exact = false;
@@ -238,9 +238,9 @@ class Lanes {
       if (lane.of) this.drawParts(g, lane, pieces, y, row);
       else this.drawEvents(g, lane, pieces, y, row, rows);
     } else if (!lane.of) {
-      const images = this.overview(lane), scale = this.spec.bins / (this.full[1] - this.full[0]);
+      const images = this.overview(lane), scale = lane.bins / (this.full[1] - this.full[0]);
       const a = (this.from - this.full[0]) * scale, b = (this.to - this.full[0]) * scale;
-      const low = Math.max(0, a), high = Math.min(this.spec.bins, b), px = (this.width - this.left) / (b - a);
+      const low = Math.max(0, a), high = Math.min(lane.bins, b), px = (this.width - this.left) / (b - a);
       g.imageSmoothingEnabled = px < 1;
       if (high > low) {
         for (let r = 0; r < rows; r++) {

@@ -15,12 +15,14 @@ local Timeline = {}
 Timeline.__index = Timeline
 
 local chunk_events = 16384
+local most_labels = 50000 -- further ones are stored without details
+local least_bins, most_bins = 1024, 16384
 
 ---@param page table from ett.report.page
----@param given table from =, to = (ticks), tick = (seconds), kinds = { { name, colour } }, bins = of the overviews
+---@param given table from =, to = (ticks), tick = (seconds), kinds = { { name, colour } }
 function lanes.new(page, given)
   return setmetatable({ page = page, from = given.from, to = given.to, tick = given.tick, kinds = given.kinds,
-    bins = given.bins or 4096, groups = {}, marks = {}, names = {}, name_index = {}, labels = {}, label_kinds = {},
+    groups = {}, marks = {}, names = {}, name_index = {}, labels = {}, label_kinds = {},
     label_index = {}, part_lists = {}, part_index = {},
     part_of = {}, events = 0, left_out = 0 }, Timeline)
 end
@@ -36,6 +38,7 @@ function Timeline:label(name, kind, detail, bytes, class)
     n = #self.names + 1
     self.names[n], self.name_index[name] = name, n
   end
+  if #self.labels >= most_labels then detail, bytes = nil, nil end
   local key = ("%d\0%d\0%s\0%s\0%s"):format(n, kind, detail or "", bytes or "", class or "")
   local label = self.label_index[key]
   if not label then
@@ -71,8 +74,10 @@ end
 ---@return integer? number of the lane
 function Timeline:lane(given)
   if #given.start == 0 then return end
+  local bins = least_bins -- of the overview: one for some events
+  while bins < most_bins and bins * 8 < #given.start do bins = bins * 2 end
   local packed = pack.lane { start = given.start, duration = given.duration, label = given.label,
-    kind = self.label_kinds, wait = given.wait, from = self.from, to = self.to, bins = self.bins,
+    kind = self.label_kinds, wait = given.wait, from = self.from, to = self.to, bins = bins,
     chunk_events = given.overview and 0 or chunk_events }
   local chunks = {}
   for _, chunk in ipairs(packed.chunks) do
@@ -85,7 +90,7 @@ function Timeline:lane(given)
   local list = self.groups[#self.groups].lanes
   self.lane_count = (self.lane_count or 0) + 1
   list[#list + 1] = { name = given.name, id = self.lane_count, rows = packed.rows, count = #given.start,
-    open = given.open ~= false, waits = given.wait ~= nil, overview = self.page:blob(packed.overview),
+    bins = bins, open = given.open ~= false, waits = given.wait ~= nil, overview = self.page:blob(packed.overview),
     chunks = json.array(chunks) }
   return self.lane_count
 end
@@ -110,7 +115,7 @@ function Timeline:finish()
     end
   end
   local parts = #self.part_lists > 0 and { lists = json.array(self.part_lists), of = self.part_of }
-  return { from = self.from, to = self.to, tick = self.tick, kinds = json.array(self.kinds), bins = self.bins,
+  return { from = self.from, to = self.to, tick = self.tick, kinds = json.array(self.kinds),
     groups = json.array(groups), marks = json.array(self.marks), events = self.events, left_out = self.left_out,
     parts = parts and self.page:pack_json(parts) or nil,
     labels = self.page:pack_json { names = json.array(self.names), list = json.array(self.labels) } }

@@ -1,3 +1,15 @@
+// Logarithms of an array, kept with it.
+const known = new WeakMap();
+function logs(values) {
+  let list = known.get(values);
+  if (!list) {
+    list = new Float32Array(values.length);
+    for (let i = 0; i < list.length; i++) list[i] = Math.log10(values[i]);
+    known.set(values, list);
+  }
+  return list;
+}
+
 // Many points in a plane: drawn as densities by pixel, with filters, a front, hover and picks.
 class Points {
   // spec: {count, x(), y(), tint(), names: {x, y}, mask, log, describe(i) -> [title, rows], onpick(i), marks: () => [i]}
@@ -21,7 +33,7 @@ class Points {
     const { mask, count } = this.spec;
     let low = Infinity, high = -Infinity;
     for (let i = 0; i < count; i++) {
-      if (mask && !mask[i]) continue;
+      if (mask !== null && !mask[i]) continue;
       const v = values[i];
       if (v < low) low = v;
       if (v > high) high = v;
@@ -65,35 +77,29 @@ class Points {
     this.drawMarks(g);
   }
 
-  // Every point as a small disc; where many fall together they add up to full colour.
+  // Where a point is drawn: pixels right of the axis, and down from the top.
+  at(i) { return [this.xs[i] * this.ax[0] + this.ax[1], this.shape.h - (this.ys[i] * this.ay[0] + this.ay[1])]; }
+
+  // Every point as a small square; the last one drawn is on top.
   plot(g, tint) {
-    const { spec, left } = this, { sx, sy, w, h, top, x, y } = this.shape, ratio = window.devicePixelRatio || 1;
-    const W = Math.max(1, Math.round(w * ratio)), H = Math.max(1, Math.round(h * ratio));
-    const few = spec.count <= 20000, size = few ? Math.round(3 * ratio) : Math.max(1, Math.round(ratio));
-    const image = g.createImageData(W, H), pixels = image.data, rgb = tint.colors.map(c => [1, 3, 5].map(k => parseInt(c.slice(k, k + 2), 16)));
-    const cell = 6, across = Math.ceil(w / cell) + 1, cells = new Int32Array(across * (Math.ceil(h / cell) + 1)).fill(-1);
-    const chain = this.chain && this.chain.length === spec.count ? this.chain : new Int32Array(spec.count);
-    const px = this.px && this.px.length === spec.count ? this.px : new Float32Array(spec.count);
-    const py = this.py && this.py.length === spec.count ? this.py : new Float32Array(spec.count);
+    const { spec, left } = this, { sx, sy, w, h, top, x, y } = this.shape, ratio = window.devicePixelRatio || 1, { mask, count } = spec;
+    const W = Math.max(1, Math.round(w * ratio)), H = Math.max(1, Math.round(h * ratio)), image = g.createImageData(W, H);
+    const size = count <= 20000 ? Math.round(3 * ratio) : Math.max(1, Math.round(ratio)), half = size / 2;
+    const pixels = new Uint32Array(image.data.buffer), alpha = count <= 20000 ? 230 : 255, codes = tint.codes;
+    const shades = Uint32Array.from({ length: 256 }, (_, k) => {
+      const c = tint.colors[k % tint.colors.length];
+      return (alpha << 24 | parseInt(c.slice(5, 7), 16) << 16 | parseInt(c.slice(3, 5), 16) << 8 | parseInt(c.slice(1, 3), 16)) >>> 0;
+    });
+    const xs = this.xs = x.log ? logs(x.values) : x.values, ys = this.ys = y.log ? logs(y.values) : y.values;
+    const [ax, bx] = this.ax = sx.line(), [ay, by] = this.ay = sy.line();
     let shown = 0;
-    for (let i = 0; i < spec.count; i++) {
-      if (spec.mask && !spec.mask[i]) continue;
-      const a = sx.at(x.values[i]), b = h - sy.at(y.values[i]);
+    for (let i = 0; i < count; i++) {
+      if (mask !== null && !mask[i]) continue;
       shown++;
-      px[i] = a;
-      py[i] = b;
-      const at = Math.floor(b / cell) * across + Math.floor(a / cell);
-      chain[i] = cells[at];
-      cells[at] = i;
-      const c = rgb[tint.codes ? tint.codes[i] % rgb.length : 0], u = Math.round(a * ratio - size / 2), v = Math.round(b * ratio - size / 2);
-      for (let dy = 0; dy < size; dy++) for (let dx = 0; dx < size; dx++) {
-        const xx = u + dx, yy = v + dy;
-        if (xx < 0 || yy < 0 || xx >= W || yy >= H) continue;
-        const k = 4 * (yy * W + xx), seen = pixels[k + 3];
-        pixels[k] = c[0];
-        pixels[k + 1] = c[1];
-        pixels[k + 2] = c[2];
-        pixels[k + 3] = Math.min(255, seen + (few ? 190 : 120));
+      const u = Math.round((xs[i] * ax + bx) * ratio - half), v = Math.round((h - ys[i] * ay - by) * ratio - half);
+      const c = shades[codes ? codes[i] & 255 : 0];
+      for (let yy = Math.max(0, v); yy < v + size && yy < H; yy++) {
+        for (let xx = Math.max(0, u); xx < u + size && xx < W; xx++) pixels[yy * W + xx] = c;
       }
     }
     const layer = document.createElement("canvas");
@@ -101,7 +107,22 @@ class Points {
     layer.height = H;
     layer.getContext("2d").putImageData(image, 0, 0);
     g.drawImage(layer, left, top, w, h);
-    Object.assign(this, { chain, px, py, cells, across, cell, shown });
+    this.shown = shown;
+    this.cells = null;
+  }
+
+  // Lists of the points in each square of a few pixels, made at the first hover.
+  index() {
+    if (this.cells) return;
+    const { w, h } = this.shape, { mask, count } = this.spec, cell = this.cell = 6, across = this.across = Math.ceil(w / cell) + 1;
+    const cells = this.cells = new Int32Array(across * (Math.ceil(h / cell) + 1)).fill(-1);
+    const chain = this.chain = new Int32Array(count), { xs, ys } = this, [ax, bx] = this.ax, [ay, by] = this.ay;
+    for (let i = 0; i < count; i++) {
+      if (mask !== null && !mask[i]) continue;
+      const k = Math.floor((h - ys[i] * ay - by) / cell) * across + Math.floor((xs[i] * ax + bx) / cell);
+      chain[i] = cells[k];
+      cells[k] = i;
+    }
   }
 
   // The front: points that no other beats in both. Less is better, or more where an axis says so.
@@ -130,17 +151,18 @@ class Points {
     g.strokeStyle = color("ink");
     g.lineWidth = 1.5;
     g.beginPath();
-    list.forEach((i, k) => {
-      if (k === 0) g.moveTo(left + this.px[i], top + this.py[i]);
+    const places = list.map(i => this.at(i));
+    places.forEach(([x, y], k) => {
+      if (k === 0) g.moveTo(left + x, top + y);
       else {
-        g.lineTo(left + this.px[i], top + this.py[list[k - 1]]);
-        g.lineTo(left + this.px[i], top + this.py[i]);
+        g.lineTo(left + x, top + places[k - 1][1]);
+        g.lineTo(left + x, top + y);
       }
     });
     g.stroke();
     g.lineWidth = 1;
     g.fillStyle = color("ink");
-    for (const i of list) g.fillRect(left + this.px[i] - 2.5, top + this.py[i] - 2.5, 5, 5);
+    for (const [x, y] of places) g.fillRect(left + x - 2.5, top + y - 2.5, 5, 5);
   }
 
   drawMarks(g) {
@@ -148,7 +170,7 @@ class Points {
     g.font = "600 11px system-ui, Liberation Sans, Arial, sans-serif";
     this.spec.marks().forEach((i, k) => {
       if (this.spec.mask && !this.spec.mask[i]) return;
-      const x = left + this.px[i], y = top + this.py[i];
+      const [px, py] = this.at(i), x = left + px, y = top + py;
       g.strokeStyle = color("ink");
       g.fillStyle = color("card");
       g.beginPath(); g.arc(x, y, 8, 0, 7); g.fill(); g.stroke();
@@ -162,13 +184,14 @@ class Points {
   // The nearest point within a few pixels, or -1.
   near(mx, my) {
     if (!this.shape) return -1;
+    this.index();
     const x = mx - this.left, y = my - this.shape.top, { cell, across, cells } = this;
     let best = -1, distance = 100;
     for (let dy = -1; dy <= 1; dy++) for (let dx = -1; dx <= 1; dx++) {
       const a = Math.floor(x / cell) + dx, b = Math.floor(y / cell) + dy;
       if (a < 0 || b < 0 || a >= across || b * across + a >= cells.length) continue;
       for (let i = cells[b * across + a]; i >= 0; i = this.chain[i]) {
-        const d = (this.px[i] - x) ** 2 + (this.py[i] - y) ** 2;
+        const [px, py] = this.at(i), d = (px - x) ** 2 + (py - y) ** 2;
         if (d < distance) { distance = d; best = i; }
       }
     }

@@ -26,9 +26,14 @@ async function loadColumns() {
       const base = measures.step_seconds.values;
       for (let i = 0; i < count; i++) out[i] = m.power === 1 ? m.values[b[i]] * base[i] : m.values[b[i]] / base[i];
     } else {
-      const codes = two(b, count), table = new Float32Array(65536);
+      const table = new Float32Array(65536), log = new Float32Array(count), first = Math.log10(m.low), step = m.step / Math.LN10;
       for (let k = 0; k < 65536; k++) table[k] = m.low * Math.exp(m.step * k);
-      for (let i = 0; i < count; i++) out[i] = table[codes[i]];
+      for (let i = 0; i < count; i++) {
+        const code = b[i] | b[count + i] << 8;
+        out[i] = table[code];
+        log[i] = first + step * code;
+      }
+      known.set(out, log);
     }
     measures[m.name] = { name: titleOf(m.name), key: m.name, values: out, show: showAs(m.name), most: /^tokens/.test(m.name) };
   };
@@ -176,7 +181,6 @@ function heat() {
     if (c < 0 || r < 0 || c >= shape.h.values.length || r >= shape.f.values.length || shape.best[k] !== shape.best[k]) return showTip();
     showTip(e, ...describe(shape.at[k]));
   });
-  chart.paint();
 }
 
 // One page to print: the best plan, why, how sure, and on what it rests.
@@ -211,14 +215,13 @@ async function start() {
     best && [bytes(best.memory_bytes, 3), "of " + bytes(best.memory_limit_bytes, 3)], [show(data.plans), "layouts searched"], best && [partTitles[best.binds] || best.binds, "binds"]]);
   main.querySelector(".tiles").classList.add("screen");
   scatter();
-  points.paint();
-  filter();
   const side = screenSection("Side by side", legend(data.part_names.map(n => [partTitles[n], partColors[n]])), compared);
   side.append(el("p", { class: "note" }, "The best plans first; fields that differ are marked."));
   if (data.details !== undefined) details = await unpackJson(data.details);
   compare();
   heat();
   summary();
+  filter();
   ready();
 }
 start();

@@ -106,7 +106,7 @@ end
 --- The timeline of the page: a lane a stage, then the resources of each stage.
 local function add_timeline(p, e)
   local made, known, numbers = timeline.of(e), {}, {}
-  local t = lanes.new(p, { from = 0, to = math.max(1, ticks(made.seconds)), tick = tick, kinds = kinds, bins = 2048 })
+  local t = lanes.new(p, { from = 0, to = math.max(1, ticks(made.seconds)), tick = tick, kinds = kinds })
   t:group { name = #made.stages > 1 and "pipeline" or nil }
   for s, stage in ipairs(made.stages) do numbers[s] = add_units(t, stage, known) end
   for s, stage in ipairs(made.stages) do

@@ -16,8 +16,9 @@ local kind_of_class = { cpu_op = host, python = host, host = host, communication
   overhead = call, annotation = range, device_annotation = range, device_step = range, device_module = range,
   device_async = compute, memcpy = copies, memset = copies }
 
---- Events that are embedded one by one; the rest are drawn from overviews only. Device rows come first.
-lanes.most_events = 1600000
+--- Bytes of a page's lanes; lanes beyond are drawn from overviews only. Device rows come first.
+lanes.most_bytes = 11000000
+local bytes_of_event = 7.5 -- deflated, in base64: random times
 local most_names = 400 -- characters of a name or detail
 
 local function cut(text) return #text > most_names and text:sub(1, most_names) .. "…" or text end
@@ -118,6 +119,8 @@ local function shifted(values, origin)
   return values
 end
 
+local function too_large(t, count) return t.page.size + count * bytes_of_event > lanes.most_bytes end
+
 --- Adds a lane of rows; without its events when the page would grow too large.
 local function add(t, name, rows, labels, origin, more)
   local start, duration = rows:columns { "ts", "dur" }
@@ -127,7 +130,7 @@ local function add(t, name, rows, labels, origin, more)
     for i, ts in ipairs(start) do wait[i] = math.min(more.waits[ts] or 0, duration[i]) end
   end
   t:lane { name = name, start = shifted(start, origin), duration = duration, label = labels, wait = wait,
-    open = more.open, overview = t.events + #rows > lanes.most_events }
+    open = more.open, overview = too_large(t, #rows) }
 end
 
 local function stream_name(group)
@@ -173,7 +176,7 @@ local function add_groups(t, groups, origin, waits)
         wait[k] = math.min(each.dur, (waits[member.lane] or {})[each.ts] or 0)
       end
       t:lane { name = "rank " .. member.lane.key, start = start, duration = duration, label = labels, wait = wait,
-        overview = t.events + #start > lanes.most_events }
+        overview = too_large(t, #start) }
     end
   end
 end
