@@ -75,10 +75,12 @@ local function read_attention(s, found)
       cores[#cores + 1] = i
       shape = shape or { batch = o.batch, heads = o.heads, kv_heads = o.kv_heads, dim = o.head_dim, seq_q = o.seq_q,
         seq_k = o.seq_k, kind = "flash" }
-    elseif o.family == "bmm" and o.n ~= o.k and o.m == o.n then -- queries times keys: a square of the sequence
+    elseif o.family == "bmm" and o.m == o.n then -- queries times keys: a square of the sequence, then a softmax
       local softmax
       for j = i + 1, math.min(i + 4, #s.forward) do
-        softmax = softmax or (s.forward[j].operation.family == "softmax" and s.forward[j].operation.what)
+        local next_one = s.forward[j].operation
+        if next_one.family == "bmm" then break end
+        softmax = softmax or (next_one.family == "softmax" and next_one.what)
       end
       if softmax and after then
         cores[#cores + 1] = i

@@ -89,7 +89,7 @@ function State:close_gap(pass, from, to, runs)
   end
   local before = line and line.ticks
   for _, run in ipairs(runs) do
-    local target = line
+    local target = line or self.absorb and self.last
     if not target then
       target = self:line("not in the model: " .. run.name, pass, nil)
       target.count, target.list[#target.list + 1] = target.count + 1, run.ticks
@@ -118,6 +118,7 @@ function State:walk(pass, runs)
       local line = self:line(joined(anchor.names), pass, { anchor.entry })
       line.count, line.list[#line.list + 1] = line.count + 1, run.ticks
       book(line, run)
+      self.last = line
     else
       between[#between + 1] = run
     end
@@ -142,8 +143,9 @@ end
 ---@param sequence table[] of expected.sequence
 ---@param present table<string, boolean> of match.present
 ---@return table[] lines, string[] absent the model's operators of which the trace has no run
-function match.lines(devices, sequence, present)
-  local state = setmetatable({ lines = {}, order = {}, absent = {}, ran = {} }, State)
+---@param absorb boolean? what the model does not have is booked on the anchor before it
+function match.lines(devices, sequence, present, absorb)
+  local state = setmetatable({ lines = {}, order = {}, absent = {}, ran = {}, absorb = absorb }, State)
   state.anchors, state.gaps = index_of(sequence, present)
   for _, device in ipairs(devices) do
     local by_pass = { forward = {}, backward = {}, recompute = {}, update = {} }

@@ -1,7 +1,7 @@
 --- Compares predicted with executed training steps of small transformers on this machine (`ett validate`).
 --
 -- The prediction uses samples of this machine, never a step. A back end samples and trains: ett.validate.cpu
--- (processors, ranks over MPI) or ett.validate.cuda (one GPU). It has:
+-- (processors, ranks over MPI), ett.validate.cuda (one GPU) or ett.validate.torch (PyTorch on the host). It has:
 --   open(options)      returns the back end, or raises what is missing
 --   view(layout)       samples for a layout: the profile as its ranks see it, and fields of the report
 --   trainer(layout)    a function that returns what was measured when case i was trained
@@ -30,6 +30,13 @@ validate.sizes.cpu = {
   { 4, 256, 8, 512, 2, 1, 128 }, { 2, 384, 6, 1024, 2, 1, 64 }, { 6, 192, 6, 768, 2, 1, 128 },
   { 3, 320, 5, 1280, 1, 2, 96 }, { 2, 512, 8, 1024, 1, 1, 128 }, { 4, 384, 6, 512, 1, 2, 64 },
   { 2, 256, 8, 2048, 4, 1, 64 }, { 8, 128, 4, 256, 2, 1, 256 }, { 3, 512, 8, 512, 2, 1, 64 },
+}
+
+validate.sizes.torch = {
+  { 2, 128, 4, 1024, 4, 1, 64 }, { 4, 128, 4, 1024, 2, 1, 128 }, { 2, 256, 4, 2048, 2, 1, 128 },
+  { 3, 192, 6, 1024, 4, 1, 64 }, { 2, 320, 5, 2048, 2, 1, 96 }, { 6, 128, 8, 512, 2, 1, 96 },
+  { 2, 384, 6, 1024, 2, 1, 128 }, { 4, 256, 8, 1024, 1, 1, 192 }, { 3, 320, 4, 512, 4, 1, 64 },
+  { 2, 512, 8, 1024, 2, 1, 64 }, { 5, 192, 4, 2048, 1, 1, 160 }, { 2, 448, 7, 1536, 1, 1, 128 },
 }
 
 --- Layouts as { dp, tp, pp }.
@@ -72,8 +79,10 @@ end
 
 local function estimate(case, view, cluster)
   local h, p = case.hyper, case.plan
-  local model = require("ett.model").new("gpt", { layers = h.layers, hidden = h.hidden, heads = h.heads,
-    vocab = h.vocab, position = "rope", tied_embeddings = false, bias = false, vocab_multiple = 1 })
+  local hyper = { layers = h.layers, hidden = h.hidden, heads = h.heads, vocab = h.vocab, position = "rope",
+    tied_embeddings = false, bias = false, vocab_multiple = 1 }
+  for name, value in pairs(view.hyper or {}) do hyper[name] = value end
+  local model = require("ett.model").new("gpt", hyper)
   return require("ett.step.estimate").new { model = model, cluster = cluster, profile = view, plan = {
     dp = p.dp, tp = p.tp, pp = p.pp, micro_batch = p.micro_batch, micro_batches = p.micro_batches, seq = p.seq,
     dtype = view.plan.dtype, gradient_dtype = "fp32", zero = 0, schedule = "1f1b", clip_gradients = false,
@@ -180,6 +189,7 @@ end
 local backends = {
   cpu = function() return require "ett.validate.cpu" end,
   cuda = function() return require "ett.validate.cuda" end,
+  torch = function() return require "ett.validate.torch" end,
 }
 
 --- Samples, predicts and trains, layout by layout.

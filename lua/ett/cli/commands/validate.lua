@@ -33,6 +33,11 @@ local function print_group(group)
     disturbed = disturbed + (row.disturbed and 1 or 0)
     if row.changed then print(("# %s: configuration %d has %s"):format(group.layout, i, row.changed)) end
   end
+  if group.fields_read then
+    print(("# %s: %d of %d fields of the sampled models
+      and plans were read right off their traces"):format(group.layout,
+      group.fields_right, group.fields_read))
+  end
   if disturbed > 0 then
     print(("# %s: ~ other programs disturbed nearly every step of %d configurations; the least disturbed steps count")
       :format(group.layout, disturbed))
@@ -54,6 +59,7 @@ local function layouts_of(opts, backend)
   local validate = require "ett.validate"
   if not opts.layouts then
     if backend == "cuda" then return { "1x1" } end
+    if backend == "torch" then return { "1x1", "2x1" } end
     local ok, why = require("ett.sampling.mpirun").available()
     return ok and validate.layout_names or { "1x1" }, not ok and why or nil
   end
@@ -63,13 +69,16 @@ local function layouts_of(opts, backend)
       error_module.raise("usage", "validate: unknown layout '%s'; known are %s", word,
         table.concat(validate.layout_names, ", "))
     end
+    if backend == "torch" and word ~= "1x1" and word ~= "2x1" then
+      error_module.raise("usage", "validate: the back end torch trains 1x1 and 2x1, got '%s'", word)
+    end
     list[#list + 1] = word
   end
   if #list == 0 then error_module.raise("usage", "validate: --layouts is empty; name a layout such as 1x1") end
   return list
 end
 
-local backends = { "cpu", "cuda" }
+local backends = { "cpu", "cuda", "torch" }
 
 --- The back end to use. Default: the GPU, if there is one and no layout of several ranks is named.
 local function backend_of(opts)
@@ -78,8 +87,8 @@ local function backend_of(opts)
     local gpu = (opts.layouts == nil or opts.layouts == "1x1") and require("ett.validate.cuda").available()
     return gpu and "cuda" or "cpu"
   end
-  if name ~= "cpu" and name ~= "cuda" then
-    error_module.raise("usage", "validate: --backend must be cpu or cuda, got '%s'%s", name,
+  if name ~= "cpu" and name ~= "cuda" and name ~= "torch" then
+    error_module.raise("usage", "validate: --backend must be cpu, cuda or torch, got '%s'%s", name,
       error_module.suggestion(name, backends))
   end
   return name
@@ -93,14 +102,14 @@ local function check(opts, backend)
   if opts.configurations > most then
     error_module.raise("usage", "validate: --configurations must be at most %d, got %d", most, opts.configurations)
   end
-  if opts.device and backend == "cpu" then
-    error_module.raise("usage", "validate: --device needs the back end cuda, not cpu")
+  if opts.device and backend ~= "cuda" then
+    error_module.raise("usage", "validate: --device needs the back end cuda, not %s", backend)
   end
   if opts.device and opts.device < 0 then
     error_module.raise("usage", "validate: --device must be 0 or more, got %d", opts.device)
   end
-  if opts.precision and backend == "cpu" and opts.precision ~= "fp32" then
-    error_module.raise("usage", "validate: the back end cpu trains in fp32, not in '%s'", opts.precision)
+  if opts.precision and backend ~= "cuda" and opts.precision ~= "fp32" then
+    error_module.raise("usage", "validate: the back end %s trains in fp32, not in '%s'", backend, opts.precision)
   end
 end
 
@@ -141,9 +150,13 @@ return {
     .. "prints both times. A layout is data x tensor parallel ranks; pp2 is a pipeline of two stages.\n"
     .. "On processors, samples and steps take turns. Surplus ranks share processors. All layouts take about ten\n"
     .. "minutes and 6 GB. 'others' is the share of the steps in which other programs had a processor.\n"
+    .. "With torch, a plain PyTorch GPT is trained on the host, by one process
+      and by two with DistributedDataParallel.\n"
+    .. "Steps of other sizes are recorded; the predictions use samples that ett takes from these traces.\n"
     .. "With cuda, a step is one CUDA graph on one GPU. Operators are timed by events in a few more steps.",
   options = {
-    { "backend", "NAME", "cpu or cuda (default: cuda if there is a GPU and no layout of several ranks is named)" },
+    { "backend", "NAME", "cpu, cuda or torch (default: cuda if there is a GPU
+      and no layout of several ranks is named)" },
     { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: all; without MPI, and with cuda, 1x1)" },
     { "device", "K", "with cuda: the GPU to use", kind = "integer" },
     { "precision", "NAME", "with cuda: bf16 or fp32 (default: bf16 where the GPU and cuDNN have it); cpu: fp32" },

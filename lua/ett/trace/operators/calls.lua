@@ -24,8 +24,9 @@ end
 
 local function plain(name) return (name:gsub("^%w+::", ""):gsub("_", ""):lower()) end
 
---- Host operators in the order of their threads and starts, with the parent of each: arrays by node.
-local function read_nodes(rows)
+--- Host operators in the order of their threads and starts, with the parent of each: arrays by node. Times are rounded:
+--- a child may end `slack` ticks behind its parent.
+local function read_nodes(rows, slack)
   local columns = stats.columns(rows, fields)
   local order, count = {}, #rows
   for i = 1, count do order[i] = i end
@@ -41,7 +42,8 @@ local function read_nodes(rows)
   local stack, depth, current = {}, 0, nil
   for n, i in ipairs(order) do
     if track[i] ~= current then depth, current = 0, track[i] end
-    while depth > 0 and (tree.stop[stack[depth]] <= ts[i] or tree.stop[stack[depth]] < stop[i]) do depth = depth - 1 end
+    while depth > 0 and (tree.stop[stack[depth]] <= ts[i]
+      or tree.stop[stack[depth]] + slack < stop[i]) do depth = depth - 1 end
     tree.name[n], tree.ts[n], tree.stop[n], tree.track[n] = columns.name[i], ts[i], stop[i], track[i]
     tree.parent[n] = depth > 0 and stack[depth] or 0
     tree.dims[n] = columns["Input Dims"][i] or columns["Input dims"][i]
@@ -142,8 +144,9 @@ end
 --- The tree of a process: by node name, ts, stop, track, parent, owner, pass, source, operation (or false); of_row, the
 --- node of a row.
 ---@param rows any selection of host rows of one process
-function calls.tree(rows)
-  local tree = read_nodes(rows)
+---@param slack integer? ticks by which rounding may move an end
+function calls.tree(rows, slack)
+  local tree = read_nodes(rows, slack or 0)
   tree.operation = recognise(tree)
   tree.forward = link_passes(tree)
   local booked = book(tree)

@@ -24,7 +24,9 @@ end
 
 --- The host operators of a process as a tree (ett.trace.operators.calls).
 function operators.tree(view, process)
-  return view:cached("operator_tree_" .. process.index, function() return calls.tree(host_rows(view, process)) end)
+  return view:cached("operator_tree_" .. process.index, function()
+    return calls.tree(host_rows(view, process), 2 * (view.trace.ticks_per_second // 1000000))
+  end)
 end
 
 local function new_run(tree, node, name, place)
@@ -72,21 +74,33 @@ function operators.of_lane(lane)
   end)
 end
 
+--- The outermost nodes that a window holds, in order of start: those with a shape, and with `all` what is between them.
+local function outermost(tree, from, to, all)
+  local nodes, holds, covered = {}, {}, {}
+  for n = tree.count, 1, -1 do -- whether a node without a shape has one inside
+    local p = tree.parent[n]
+    if p > 0 and (holds[n] or tree.source[tree.owner[n]]) then holds[p] = true end
+  end
+  for n = 1, tree.count do
+    local p, shaped = tree.parent[n], tree.source[n] ~= nil
+    local mine = tree.owner[n] == n and shaped or all and not holds[n] and not tree.source[tree.owner[n]]
+    local inside = p > 0 and covered[p]
+    covered[n] = inside or mine
+    if mine and not inside and (not from or (tree.ts[n] >= from and tree.ts[n] < to)) then nodes[#nodes + 1] = n end
+  end
+  table.sort(nodes, function(a, b)
+    if tree.ts[a] ~= tree.ts[b] then return tree.ts[a] < tree.ts[b] end
+    return a < b
+  end)
+  return nodes
+end
+
 --- Runs of a process whose operators ran on the host.
 function operators.of_host(view, process)
   return view:cached("host_runs_" .. process.index, function()
     local tree = operators.tree(view, process)
-    local from, to = view:window(process)
-    local list, by_owner, nodes = {}, {}, {}
-    for n = 1, tree.count do
-      local starts = not from or (tree.ts[n] >= from and tree.ts[n] < to)
-      if tree.owner[n] == n and tree.source[n] and starts then nodes[#nodes + 1] = n end
-    end
-    table.sort(nodes, function(a, b)
-      if tree.ts[a] ~= tree.ts[b] then return tree.ts[a] < tree.ts[b] end
-      return a < b
-    end)
-    for _, n in ipairs(nodes) do
+    local list, by_owner = {}, {}
+    for _, n in ipairs(outermost(tree, view:window(process))) do
       local id = identity(tree, n)
       local run = by_owner[id]
       if not run then
@@ -97,6 +111,33 @@ function operators.of_host(view, process)
     end
     return list
   end)
+end
+
+--- The runs of a stretch of a host process, so that together they last as long as it: what is between two outermost
+--- operators belongs to the first, and operators without a shape are runs, too. charge(events): ticks that are not the
+--- program's, of so many recorded operators.
+function operators.of_stretch(view, process, from, to, charge)
+  local tree = operators.tree(view, process)
+  local nodes, starts = outermost(tree, from, to, true), {}
+  for n = 1, tree.count do
+    if tree.ts[n] >= from and tree.ts[n] < to then starts[#starts + 1] = tree.ts[n] end
+  end
+  table.sort(starts)
+  local list, by_owner, at = {}, {}, 1
+  for i, n in ipairs(nodes) do
+    local stop, events = nodes[i + 1] and tree.ts[nodes[i + 1]] or to, 0
+    while starts[at] and starts[at] < stop do at, events = at + 1, events + 1 end
+    local id = identity(tree, n)
+    local run = by_owner[id]
+    if not run then
+      run = new_run(tree, n, tree.name[n], #list + 1)
+      list[#list + 1], by_owner[id] = run, run
+    end
+    local begin = i == 1 and from or tree.ts[n]
+    add_row(run, tree.name[n], begin, stop)
+    run.ticks = math.max(0, run.ticks - charge(events))
+  end
+  return list, #starts
 end
 
 --- The runs of every device, or of every process where nothing ran on a device: { { key, rank, lane, process, runs } }.

@@ -1,0 +1,55 @@
+-- `ett validate --backend torch`: a PyTorch program that knows nothing of ett is recorded, read, and predicted.
+local command = require "command"
+local find = require "ett.base.find"
+local json = require "ett.json"
+local torch = require "ett.validate.torch"
+
+local python, reason = find.load("samplers", "torch").interpreter()
+
+describe("ett validate --backend torch", function()
+  local folder
+  before_each(function() folder = command.folder() end)
+  after_each(function() command.remove(folder) end)
+
+  for _, layout in ipairs { "1x1", "2x1" } do
+    it("reads every plan off its traces and predicts steps of other sizes, " .. layout, function()
+      if not python then pending(reason) return end
+      local text, status = command.ett(folder, "validate --backend torch --layouts " .. layout
+        .. " --scale 0.33 --configurations 2 --steps 3 --json --out out 2>/dev/null")
+      assert.equal(0, status, text)
+      local group = assert(json.decode(text)).groups[1]
+      assert.equal(2, #group.rows)
+      assert.equal(group.fields_read, group.fields_right)
+      assert.is_true(group.fields_read >= 8 * 9)
+      for _, row in ipairs(group.rows) do
+        -- The machine may be busy: only absurd times are faults here.
+        local ratio = row.predicted_seconds / row.measured_seconds
+        assert.is_true(ratio > 0.05 and ratio < 20, ratio)
+        assert.is_true(row.last_loss < row.first_loss + 1)
+      end
+    end)
+  end
+
+  it("refuses layouts and options that it does not have", function()
+    local text, status = command.ett(folder, "validate --backend torch --layouts 1x2")
+    assert.equal(2, status)
+    assert.matches("trains 1x1 and 2x1, got '1x2'", text)
+    text, status = command.ett(folder, "validate --backend torch --precision bf16")
+    assert.equal(2, status)
+    assert.matches("trains in fp32", text)
+  end)
+end)
+
+describe("the sampled sizes", function()
+  it("are around those of the report and never the same", function()
+    local sizes = require("ett.validate").sizes.torch
+    for _, c in ipairs(torch.sampled_sizes(sizes, 40)) do
+      assert.equal(0, c[2] % c[3])
+      for _, other in ipairs(sizes) do
+        local same = true
+        for i = 2, 7 do same = same and c[i] == other[i] end
+        assert.is_false(same)
+      end
+    end
+  end)
+end)
