@@ -205,7 +205,8 @@ function validate.run(options)
   for i, layout in ipairs(options.layouts) do layouts[i] = validate.layout(layout, sizes) end
   local backend = backends[name]().open { out = options.out, layouts = layouts, sizes = sizes,
     scale = options.scale or 1, steps = options.steps or 12, check = options.check ~= false,
-    device = options.device, precision = options.precision, on_stage = options.on_stage }
+    device = options.device, precision = options.precision, on_stage = options.on_stage,
+    cluster = validate.cluster(options.out) }
   local result = { backend = name, precision = backend.precision, device = backend.named, groups = {} }
   local ok, raised = xpcall(function()
     for i, layout in ipairs(layouts) do result.groups[i] = prove(backend, layout, sizes, options) end

@@ -222,7 +222,7 @@ end
 function Backend:single()
   if self.known then return self.known end
   local results, folder = self:sample(1)
-  local rows = { operators = {}, free = {}, read = {}, cluster = require("ett.validate").cluster(self.out) }
+  local rows = { operators = {}, free = {}, read = {}, cluster = self.cluster }
   for i, result in ipairs(results) do
     error_module.wrap(("sampled size %d"):format(i), add_samples, rows, ("%s/trace_%d"):format(folder, i), result)
   end
@@ -289,12 +289,12 @@ end
 function Backend.close() end
 
 --- Opens the back end.
----@param options table { out, sizes, scale, steps, on_stage }
+---@param options table { out, sizes, scale, steps, on_stage, cluster (of one rank) }
 function validate_torch.open(options)
   local python, why = require("ett.base.find").load("samplers", "torch").interpreter()
   if not python then error_module.raise("missing", "validate: %s", why) end
   local count = math.max(8, math.floor(24 * options.scale + 0.5))
-  return setmetatable({ out = options.out, python = python, steps = options.steps, jobs = 0,
+  return setmetatable({ out = options.out, cluster = options.cluster, python = python, steps = options.steps, jobs = 0,
     sampled = sampled_sizes(options.sizes, count), on_stage = options.on_stage or function() end }, Backend)
 end
 

@@ -34,9 +34,8 @@ local function print_group(group)
     if row.changed then print(("# %s: configuration %d has %s"):format(group.layout, i, row.changed)) end
   end
   if group.fields_read then
-    print(("# %s: %d of %d fields of the sampled models
-      and plans were read right off their traces"):format(group.layout,
-      group.fields_right, group.fields_read))
+    print(("# %s: %d of %d fields of the sampled models and plans were read right off the traces"):format(
+      group.layout, group.fields_right, group.fields_read))
   end
   if disturbed > 0 then
     print(("# %s: ~ other programs disturbed nearly every step of %d configurations; the least disturbed steps count")
@@ -150,13 +149,12 @@ return {
     .. "prints both times. A layout is data x tensor parallel ranks; pp2 is a pipeline of two stages.\n"
     .. "On processors, samples and steps take turns. Surplus ranks share processors. All layouts take about ten\n"
     .. "minutes and 6 GB. 'others' is the share of the steps in which other programs had a processor.\n"
-    .. "With torch, a plain PyTorch GPT is trained on the host, by one process
-      and by two with DistributedDataParallel.\n"
+    .. "With torch, a plain PyTorch GPT is trained by one process and by two with\n"
+    .. "DistributedDataParallel.\n"
     .. "Steps of other sizes are recorded; the predictions use samples that ett takes from these traces.\n"
     .. "With cuda, a step is one CUDA graph on one GPU. Operators are timed by events in a few more steps.",
   options = {
-    { "backend", "NAME", "cpu, cuda or torch (default: cuda if there is a GPU
-      and no layout of several ranks is named)" },
+    { "backend", "NAME", "cpu, cuda or torch (default: cuda if there is a GPU and no layout of several ranks)" },
     { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: all; without MPI, and with cuda, 1x1)" },
     { "device", "K", "with cuda: the GPU to use", kind = "integer" },
     { "precision", "NAME", "with cuda: bf16 or fp32 (default: bf16 where the GPU and cuDNN have it); cpu: fp32" },
