@@ -19,6 +19,9 @@ function op.bytes(s, _, pass)
   return (pass == "backward" and 14.0 or 38.0) * s.tokens * s.vocab
 end
 
+--- One kernel that reads 16-bit logits and, backward, writes their gradient.
+function op.least_bytes(s, _, pass) return (pass == "backward" and 4.0 or 2.0) * s.tokens * s.vocab end
+
 --- Fused kernels write the gradient over the 16-bit logits (Transformer Engine, Liger) or run the softmax again; the
 --- others keep the fp32 probabilities.
 function op.activation_bytes(s, _, stack)

@@ -3,5 +3,6 @@ return {
   name = "llm_foundry",
   summary = "MosaicML's llm-foundry: FSDP through Composer",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
-  attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 40e-6, sharded = true,
+  attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 40e-6,
+  sharded = true, stops_early = true,
 }

@@ -170,7 +170,8 @@ void ett_program_finish(ett_program *p) {
       s.backward += backward;
       of_forward[o->role] += forward;
       of_backward[o->role] += backward;
-      s.recompute[ETT_RECOMPUTE_FULL] += forward;
+      if (!o->never_again)
+        s.recompute[ETT_RECOMPUTE_FULL] += forward;
       s.forward_link[o->link] += forward;
       s.backward_link[o->link] += backward + n * o->beside_seconds;
       if (o->selective)
@@ -202,7 +203,8 @@ void ett_program_finish(ett_program *p) {
       s.activation_bytes[ETT_RECOMPUTE_FULL] = s.activation_bytes[ETT_RECOMPUTE_NONE];
       s.layer_bytes = 0;
     }
-    s.recompute[ETT_RECOMPUTE_HALF] = s.recompute[ETT_RECOMPUTE_FULL] / 2;
+    s.recompute[ETT_RECOMPUTE_HALF] =
+        p->kinds[k].place == ETT_PLACE_MIDDLE ? s.forward / 2 : 0;
     s.activation_bytes[ETT_RECOMPUTE_HALF] = (s.activation_bytes[ETT_RECOMPUTE_NONE] +
                                               s.activation_bytes[ETT_RECOMPUTE_FULL]) /
                                              2;

@@ -68,6 +68,7 @@ typedef struct ett_operation {
   double weight_working_bytes; /* further ones, of its weight gradient */
   double flops;                /* forward + backward, as model FLOPs count them */
   int selective;               /* run again under ETT_RECOMPUTE_SELECTIVE */
+  int never_again;             /* full recomputation stops before it */
   ett_role role;
 } ett_operation;
 

@@ -49,8 +49,8 @@ describe("the bundled devices", function()
         for _, seq in ipairs { 1024, 4096, 16384 } do
           local x = { batch = 2, heads = 32, seq_q = seq, seq_k = seq, head_dim = 128, value_dim = 128, causal = 1,
             window = 0 }
-          local forward = laws.factor * training.seconds(device, laws.laws, "bf16", "forward", x)
-          local backward = laws.factor * training.seconds(device, laws.laws, "bf16", "backward", x)
+          local forward = laws.factor(128) * training.seconds(device, laws.laws, "bf16", "forward", x)
+          local backward = laws.factor(128) * training.seconds(device, laws.laws, "bf16", "backward", x)
           assert.is_true(forward > training.flops(x, "forward") / device:peak "bf16", name)
           assert.is_true(backward / forward > 2 and backward / forward < 5, name)
         end
@@ -86,6 +86,20 @@ describe("the laws of attention", function()
     end
     local law = training.fit(device, rows)["bf16 forward 128 128"]
     assert.is_true(math.abs(law[1] - 1.4) < 1e-9 and math.abs(law[2] - 300) < 1e-6)
+  end)
+
+  it("cost a small window more than its share of the FLOPs", function()
+    -- gb300, forward, 2 x 128 heads of 64, 8192 tokens, window 128: 397 us (cudnn-frontend 1.21.1).
+    local device = device_module.get "gb300"
+    local laws = kernels.laws(device)
+    local x = { batch = 2, heads = 128, seq_q = 8192, seq_k = 8192, head_dim = 64, value_dim = 64, causal = 1,
+      window = 128 }
+    local seconds = training.seconds(device, laws.laws, "bf16", "forward", x)
+    assert.is_true(math.abs(seconds / 397e-6 - 1) < 0.05, tostring(seconds))
+    local asked = require("ett.profile.of_cluster").open(require("ett.profile.cluster").get "gb300_nvl72")
+    local answer = asked:operator("flash_attention", { batch = 2, heads = 128, kv_heads = 128, seq_q = 8192,
+      seq_k = 8192, head_dim = 64, causal = 1, window = 128 }, "bf16", "forward")
+    assert.is_true(answer.seconds >= 0.95 * seconds and answer.seconds < 2 * seconds, tostring(answer.seconds))
   end)
 
   it("count the pairs of a mask, a window and a whole product", function()
@@ -142,7 +156,69 @@ describe("a stack", function()
     local plain, megatron = step(), step { stack = "megatron" }
     assert.is_true(host(plain) == 0 and host(megatron) > 0)
     assert.is_true(megatron.step_seconds > plain.step_seconds)
-    assert.is_true(host(step { stack = "megatron", seq = 8192, micro_batch = 8 }) < 1e-9)
+    local large = step { stack = "megatron", seq = 8192, micro_batch = 8 }
+    assert.is_true(host(large) < 0.002 * large.step_seconds) -- the embedding alone
+  end)
+
+  -- An estimate under a stack with changed fields.
+  local function under(name, changes, hyper, plan)
+    local stack = stacks.get(name)
+    for field, value in pairs(changes) do stack[field] = value end
+    local model = require("ett.model").new(hyper.experts and "mixtral" or "llama", hyper)
+    return require("ett.step.estimate").new { cluster = "dgx_h100", plan = plan, model = model,
+      times = require("ett.step.times").new(require("ett.profile.cluster").get "dgx_h100"):for_stack(stack) }
+  end
+  local function line(e, name)
+    for _, l in ipairs(e.operators) do if l.name == name then return l end end
+  end
+  local dense = { layers = 8, hidden = 4096, heads = 32, vocab = 32000 }
+  local sparse = { layers = 4, hidden = 2048, heads = 16, vocab = 32000, experts = 32, top_k = 4, moe_ffn = 768 }
+
+  it("whose recomputation stops early leaves out a dense layer's last product, and none of experts", function()
+    for _, case in ipairs { { dense, "linear_down", true }, { sparse, "expert_linear2", false } } do
+      local plan = { seq = 4096, micro_batches = 2, recompute = "full" }
+      local whole = under("fsdp_eager", { stops_early = false, graphs = true }, case[1], plan)
+      local early = under("fsdp_eager", { stops_early = true, graphs = true }, case[1], plan)
+      local last = case[3] and line(whole, case[2]).forward_seconds or 0.0
+      assert.is_true(math.abs(whole.step_seconds - early.step_seconds - last) < 1e-9 * whole.step_seconds)
+      assert.equal(case[3] and 0 or line(whole, case[2]).recompute_seconds, line(early, case[2]).recompute_seconds)
+    end
+  end)
+
+  it("launches each local expert's product: its layers wait longer with more experts", function()
+    local function waits(experts, dtype)
+      local hyper = {}
+      for field, value in pairs(sparse) do hyper[field] = value end
+      hyper.experts = experts
+      local e = under("megatron", { launch_seconds = 1e-9, moe_launches = 0, expert_seconds = 100e-6 }, hyper,
+        { seq = 512, micro_batches = 1, dtype = dtype })
+      return line(e, "host").seconds
+    end
+    -- 2 products forward and 4 backward, of each of 4 layers; what the device computes meanwhile is far less.
+    local more = waits(64, "bf16") - waits(32, "bf16")
+    assert.is_true(more > 0.5 * 4 * 32 * 6 * 100e-6 and more <= 4 * 32 * 6 * 100e-6)
+    assert.is_true(waits(32, "fp8") > 2 * waits(32, "bf16"))
+  end)
+
+  it("adds biases of experts with the bytes that it says", function()
+    local hyper = { bias = true }
+    for field, value in pairs(sparse) do hyper[field] = value end
+    local plan = { seq = 4096, micro_batches = 1 }
+    local fused = line(under("plain", {}, hyper, plan), "expert_bias").seconds
+    local apart = line(under("plain", { expert_bias = 10.0 }, hyper, plan), "expert_bias").seconds
+    assert.is_true(apart > 8 * fused and apart < 10 * fused) -- the start of a kernel stays
+    assert.is_nil(line(under("plain", {}, sparse, plan), "expert_bias"))
+  end)
+
+  it("with fp8 attention computes outside of a window in the backward pass", function()
+    local plan = { seq = 8192, micro_batches = 1 }
+    local windowed, whole = { window = 128, window_every = 2 }, {}
+    for field, value in pairs(dense) do windowed[field], whole[field] = value, value end
+    local function backward(hyper, dtype)
+      return line(under("plain", { attention_dtype = dtype }, hyper, plan), "flash_attention").backward_seconds
+    end
+    assert.equal(backward(whole, "fp8"), backward(windowed, "fp8"))
+    assert.is_true(backward(windowed, "bf16") < 0.7 * backward(whole, "bf16"))
   end)
 
   it("with slower kernels takes longer", function()

@@ -111,6 +111,8 @@ end
 
 function references.residual_add(_, v, dy) return kinds.add(nil, v).y, { a = dy, b = dy } end
 
+references.expert_bias = references.residual_add
+
 function references.dropout(_, v, dy)
   local y, d = dropped(v, dy, function(i) return v.x[i] end, function() return 0.0 end)
   return y, { x = d }

@@ -100,6 +100,8 @@ function published.model(row)
     hyper.first_dense_layers = row.dense_layers and row.dense_layers > 0 and integer(row.dense_layers) or nil
     hyper.parallel_block, hyper.dropout, hyper.rotary_fraction = nil, nil, nil
     hyper.norm, hyper.position = nil, nil
+    hyper.mtp_layers = integer(row.mtp_layers)
+    hyper.attention_sinks = row.model:find "^GPT.OSS" ~= nil or nil
   end
   return name, hyper
 end
@@ -144,6 +146,28 @@ end
 -- ZB-2p is taken for ZB-1p, the zero-bubble schedule that ett has.
 local schedules = { zb_1p = "zb_h1", zb_2p = "zb_h1" }
 
+-- Answers to open fields, the most likely of the rows that state them: sharded weights (ZeRO-3) overlap; a step that is
+-- one graph hides its all-to-alls; DeepEP runs inside a node.
+local function overlaps(row, field)
+  if row[field] == nil then
+    -- InternEvo's configurations overlap gradients alone; XLA's scheduler for overlap is off by default on GPUs.
+    if row.framework == "internevo" then return field == "overlap_grad_reduce" end
+    local xla = row.framework == "maxtext" or row.framework == "paxml"
+    return row.zero == 3 and not (xla and not row.device:find "^TPU")
+  end
+  return row[field] == true
+end
+
+local function exchange_overlap(row)
+  local said = row.alltoall_overlap or row.arch == "moe" and row.cuda_graphs == "full_iteration" and "batch"
+  return said == "batch" and "batch" or nil
+end
+
+local function expert_parallel(row)
+  if row.ep == nil and row.moe_dispatcher == "deepep" then return integer(math.min(row.gpus, 8)) end
+  return integer(row.ep or 1)
+end
+
 --- Plan of a row, and the names of what is unknown.
 function published.plan(row, dtype)
   local unknown = {}
@@ -158,7 +182,7 @@ function published.plan(row, dtype)
   return {
     tp = integer(row.tp or 1), pp = pp, cp = integer(row.cp or 1),
     cp_method = (row.framework or ""):find "^megatron" and "ring" or nil, -- cp_comm_type: p2p
-    dp = integer(row.dp), ep = integer(row.ep or 1),
+    dp = integer(row.dp), ep = expert_parallel(row),
     etp = row.etp and integer(row.etp) or row.arch == "moe" and 1 or nil,
     vp = interleaved and vp or 1,
     schedule = interleaved and "interleaved" or pp > 1 and schedules[row.schedule] or "1f1b",
@@ -168,8 +192,8 @@ function published.plan(row, dtype)
       or dtypes[row.gradient_dtype or (dtype == "fp16" and "fp16" or zero == 3 and "bf16" or "fp32")],
     sequence_parallel = row.sequence_parallel == true and (row.tp or 1) > 1,
     serial_sends = neox, gradient_all_reduce = neox, bucket_bytes = neox and 2.52e9 or nil,
-    overlap_gradients = row.overlap_grad_reduce == true, overlap_parameters = row.overlap_param_gather == true,
-    overlap_all_to_all = row.alltoall_overlap == "batch" and "batch" or nil,
+    overlap_gradients = overlaps(row, "overlap_grad_reduce"),
+    overlap_parameters = overlaps(row, "overlap_param_gather"), overlap_all_to_all = exchange_overlap(row),
     deduplicate_tokens = row.deduplicate_tokens or nil,
     overlap_tensor = row.sequence_parallel == true and (row.overlap_tp == true
       or row.overlap_tp == nil and row.framework == "nemo") or nil,
@@ -192,8 +216,13 @@ local stacks = {
 function published.stack(row)
   local name = stacks[row.framework] or "plain"
   if name == "megatron" and row.zero == 3 then name = "megatron_fsdp" end
+  if name == "megatron" and (row.moe_dispatcher == "deepep" or row.moe_dispatcher == "hybridep") then
+    name = "megatron_moe"
+  end
   local stack = published.factors.onto(copy(get_stack(name)))
   if row.attention == "flash_triton" then stack.attention = "flash1_triton" end
+  -- The FP8 runs of llm-foundry's benchmarks install flash-attn 1.0.7.
+  if row.framework == "llm-foundry" and row.attention == "flash" then stack.attention = "flash1" end
   if row.attention == "te_cudnn" or row.attention == "cudnn" then stack.attention = "cudnn" end
   if row.framework == "torchtitan" and row.compile == false then
     local eager = get_stack "fsdp_eager"
@@ -202,9 +231,16 @@ function published.stack(row)
   -- Graphs of parts (Transformer Engine's, of a layer's module) replay most launches.
   local parts = type(row.cuda_graphs) == "string" and row.cuda_graphs:find "^transformer_engine" ~= nil
     or row.cuda_graphs == "local"
+  -- Experts that are padded to a capacity are graphed with their layer.
+  if row.cuda_graphs == "local" and row.token_drop then stack.graphs = true end
   if parts then stack.launch_seconds, stack.moe_launches = stack.launch_seconds / 2, stack.moe_launches / 4 end
   stack.blocking = row.launch_blocking == true
   if row.cuda_graphs == "full_iteration" or row.cuda_graphs == "layer" then stack.graphs = true end
+  -- A graph cannot split by counts that the host reads.
+  if stack.graphs then stack.expert_bias, stack.grouped = 1, "kernel" end
+  if row.attention_precision == "fp8" then stack.attention_dtype = "fp8" end
+  -- InternEvo shards optimizer state only, and runs its own checkpoint.
+  if row.framework == "internevo" then stack.sharded, stack.stops_early = false, false end
   return stack
 end
 

@@ -30,31 +30,50 @@ local function attention(kernel, generation)
   end }
 end
 
+-- Rows that a factor acts on; the others need no derivative.
+local function on(...)
+  local patterns = { ... }
+  return function(row)
+    for _, pattern in ipairs(patterns) do
+      if row.device:find(pattern) then return true end
+    end
+    return false
+  end
+end
+local ampere, hopper, blackwell, tpu = on "^A100", on("^H%d", "^GH"), on("^B[23]", "^GB"), on "^TPU"
+local function moe(row) return row.arch == "moe" end
+
 local products = in_step.products
 factors.list = {
-  { "products.hopper.bf16", place(products.hopper, "bf16"), prior = 1.13, spread = 0.06 },
-  { "products.hopper.other", place(products.hopper, "other"), prior = 1.03, spread = 0.06 },
-  { "products.blackwell.bf16", place(products.blackwell, "bf16"), prior = 1.13, spread = 0.10 },
-  { "products.blackwell.other", place(products.blackwell, "other"), prior = 1.03, spread = 0.10 },
-  { "products.blackwell.nvfp4", place(products.blackwell, "nvfp4"), prior = 1.03, spread = 0.10 },
-  { "products.tpu.bf16", place(products.tpu, "bf16"), prior = 1.13, spread = 0.10 },
-  { "grouped", place(in_step, "grouped"), prior = 1.15, spread = 0.15 },
-  { "attention.flash1_triton.ampere", attention("flash1_triton", "ampere"), prior = 1.5, spread = 0.15 },
-  { "attention.flash2.hopper", attention("flash2", "hopper"), prior = 1.65, spread = 0.15 },
-  { "attention.cudnn.hopper", attention("cudnn", "hopper"), prior = 1.0, spread = 0.10 },
-  { "attention.cudnn.blackwell", attention("cudnn", "blackwell"), prior = 1.1, spread = 0.15 },
+  { "products.hopper.bf16", place(products.hopper, "bf16"), prior = 1.13, spread = 0.06, on = hopper },
+  { "products.hopper.other", place(products.hopper, "other"), prior = 1.03, spread = 0.06, on = hopper },
+  { "products.blackwell.bf16", place(products.blackwell, "bf16"), prior = 1.13, spread = 0.10, on = blackwell },
+  { "products.blackwell.other", place(products.blackwell, "other"), prior = 1.03, spread = 0.10, on = blackwell },
+  { "products.blackwell.nvfp4", place(products.blackwell, "nvfp4"), prior = 1.03, spread = 0.10, on = blackwell },
+  { "products.tpu.bf16", place(products.tpu, "bf16"), prior = 1.13, spread = 0.10, on = tpu },
+  { "grouped.streams", place(in_step.grouped, "streams"), prior = 1.1, spread = 0.15, on = moe },
+  { "grouped.kernel", place(in_step.grouped, "kernel"), prior = 1.1, spread = 0.15, on = moe },
+  { "apart", place(in_step, "apart"), prior = 0.5, spread = 0.5, on = moe },
+  { "attention.flash1_triton.ampere", attention("flash1_triton", "ampere"), prior = 1.6, spread = 0.3, on = ampere },
+  { "attention.flash1.hopper", attention("flash1", "hopper"), prior = 2.7, spread = 0.3, on = hopper },
+  { "attention.flash2.hopper", attention("flash2", "hopper"), prior = 1.65, spread = 0.15, on = hopper },
+  { "attention.cudnn.hopper", attention("cudnn", "hopper"), prior = 1.0, spread = 0.10, on = hopper },
+  { "attention.cudnn.blackwell", attention("cudnn", "blackwell"), prior = 1.1, spread = 0.15, on = blackwell },
   { "launch_seconds, Megatron", of_stacks("launch_seconds", "megatron", "megatron_moe", "megatron_fsdp"),
     prior = 45e-6, spread = 0.4 },
   { "launch_seconds, Megatron of 2021", of_stacks("launch_seconds", "megatron_2021", "megatron_deepspeed"),
     prior = 60e-6, spread = 0.4 },
   { "launch_seconds, FSDP", of_stacks("launch_seconds", "fsdp_eager", "llm_foundry"), prior = 40e-6, spread = 0.4 },
   { "moe_launches", of_stacks("moe_launches", "megatron", "megatron_moe", "megatron_fsdp", "fsdp_eager"), prior = 8,
-    spread = 0.5 },
-  { "exchange", of_stacks("exchange", "megatron", "megatron_moe", "megatron_fsdp", "fsdp_eager"), prior = 1.5,
-    spread = 0.4 },
-  { "sharded.ampere", place(in_step.sharded, "ampere"), prior = 1.02, spread = 0.03 },
-  { "sharded.hopper", place(in_step.sharded, "hopper"), prior = 1.1, spread = 0.06 },
-  { "sharded.blackwell", place(in_step.sharded, "blackwell"), prior = 1.1, spread = 0.06 },
+    spread = 0.5, on = moe },
+  { "expert_seconds", of_stacks("expert_seconds", "megatron", "megatron_moe", "megatron_fsdp"), prior = 12e-6,
+    spread = 0.5, on = moe },
+  { "exchange", of_stacks("exchange", "megatron", "megatron_fsdp", "fsdp_eager"), prior = 1.5, spread = 0.4,
+    on = moe },
+  { "exchange, DeepEP", of_stacks("exchange", "megatron_moe"), prior = 1.0, spread = 0.4, on = moe },
+  { "sharded.ampere", place(in_step.sharded, "ampere"), prior = 1.1, spread = 0.06, on = ampere },
+  { "sharded.hopper", place(in_step.sharded, "hopper"), prior = 1.15, spread = 0.08, on = hopper },
+  { "sharded.blackwell", place(in_step.sharded, "blackwell"), prior = 1.1, spread = 0.06, on = blackwell },
 }
 
 --- Values that ett ships.

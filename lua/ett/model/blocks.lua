@@ -149,7 +149,7 @@ function blocks.dense_feed(h) return blocks.join(enter, blocks.mlp(h), leave) en
 function blocks.moe_feed(h)
   local ffn = h.moe_ffn or h.ffn
   local exchange, activation = { collective = "expert_exchange" }, h.gated_mlp and "swiglu" or "gelu"
-  local shared
+  local biased, shared = require("ett.operator.shapes").bias(h, "mlp_bias"), nil
   local shared_ffn = h.shared_ffn or ffn * (h.shared_experts or 0)
   if shared_ffn > 0 then
     local with = { ffn = shared_ffn }
@@ -162,7 +162,7 @@ function blocks.moe_feed(h)
       local width = ffn * h.top_k
       return { ffn = (c.expert_load or 1) == 1 and width or c.tp * shapes.loaded(c, width // c.tp) }
     end },
-    "expert_linear2", { collective = "expert_leave" }, exchange, shared)
+    "expert_linear2", biased and "expert_bias" or nil, { collective = "expert_leave" }, exchange, shared)
 end
 
 -- What a layer of each kind sees in place of the hyper-parameters.

@@ -22,7 +22,7 @@ local fields = {
   region = { "string", optional = true, one_of = { "enter", "leave" } },
   shape = "function", flops = "function", bytes = "function", model_flops = "function?",
   parameters = "function?", activation_bytes = "function?", recomputed_bytes = "function?",
-  working_bytes = "function?",
+  working_bytes = "function?", least_bytes = "function?",
   constraints = "list?", passes = "list?",
   kernel_shape = "function?", kernel = "function?", cuda = "string?", cpu = "function?", torch = "string?",
   doubles = "table?", small = "function?", columns = "list?", sample_row = "table?",
@@ -31,6 +31,7 @@ local fields = {
 --- What the functions of a file must return.
 local returned = { flops = "nonnegative", bytes = "nonnegative", model_flops = "nonnegative", parameters = "natural",
   activation_bytes = "nonnegative", recomputed_bytes = "nonnegative", working_bytes = "nonnegative",
+  least_bytes = "nonnegative",
   kernel_shape = "table" }
 
 --- The dimensions of a kernel where a file does not say: the numbers of its shape.

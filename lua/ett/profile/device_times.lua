@@ -43,19 +43,28 @@ function DeviceTimes:kernel(name, dtype)
   return known or nil
 end
 
+-- Time of `batch` products over that of one product of all their rows. Products of heads run in one batched kernel. A
+-- stack runs products of experts each on its own on a few streams (Transformer Engine, nvte_multi_stream_cublas_gemm),
+-- or in one kernel; streams lie between the product of all rows and the sum of the products.
+local function batch_factor(self, kernel, dtype, batch, m, n, k, experts)
+  local rows = { m = batch * m, n = n, k = k }
+  local ratio = kernel.model.grouped(self.device, dtype, batch, m, n, k)
+    / kernel.model.analyse(self.device, dtype, rows)
+  if self.burst then return ratio end
+  if experts and self.stack.grouped == "streams" then
+    local apart = batch * kernel:predict { m = m, n = n, k = k } / kernel:predict(rows)
+    return in_step.grouped.streams * math.max(1.0, 1 + in_step.apart * (apart - 1))
+  end
+  return ratio * (experts and in_step.grouped.kernel or in_step.batched)
+end
+
 -- One product of a group of `batch`: { seconds, low, high }.
-local function product(self, dtype, batch, m, n, k)
+local function product(self, dtype, batch, m, n, k, experts)
   local kernel = self:kernel("gemm", dtype)
   if not kernel then return nil end
-  local x = { m = batch * m, n = n, k = k }
-  local seconds, low, high = kernel:predict(x)
-  if batch > 1 then
-    local whole = kernel.model.analyse(self.device, dtype, x)
-    local factor = kernel.model.grouped(self.device, dtype, batch, m, n, k) / whole
-    if not self.burst then factor = factor * in_step.grouped end
-    seconds, low, high = seconds * factor, low * factor, high * factor
-  end
+  local seconds, low, high = kernel:predict { m = batch * m, n = n, k = k }
   local factor = self.burst and 1 or in_step_factor(self.device, dtype, 2.0 * batch * m * n * k)
+  if batch > 1 then factor = factor * batch_factor(self, kernel, dtype, batch, m, n, k, experts) end
   return { seconds = seconds * factor, low = low * factor, high = high * factor, kernel = kernel }
 end
 
@@ -80,13 +89,13 @@ local function products(self, op, shape, dtype, pass)
   local s = op.kernel_shape(shape)
   local batch = s.batch or 1
   if pass == "backward" then
-    local d_input = product(self, dtype, batch, s.m, s.k, s.n)
-    local d_weight = product(self, dtype, batch, s.n, s.k, s.m)
+    local d_input = product(self, dtype, batch, s.m, s.k, s.n, op.experts)
+    local d_weight = product(self, dtype, batch, s.n, s.k, s.m, op.experts)
     local parts = { d_input or false, d_weight or false }
     if schema.dtype_bytes[dtype] < 2 then parts[3] = transposed(self, dtype, (batch + 0.0) * s.m * s.k) end
     return answer(parts, "products of its kernel table")
   end
-  return answer({ product(self, dtype, batch, s.m, s.n, s.k) or false }, "product of its kernel table")
+  return answer({ product(self, dtype, batch, s.m, s.n, s.k, op.experts) or false }, "product of its kernel table")
 end
 
 --- The training laws of this device, else of the neighbour that has some.
@@ -102,12 +111,19 @@ local function attention(self, op, shape, pass)
   local x = { batch = shape.batch, heads = shape.heads, seq_q = shape.seq_q, seq_k = shape.seq_k,
     head_dim = shape.head_dim, value_dim = shape.value_dim or shape.head_dim, causal = s.causal and 1 or 0,
     window = shape.window or 0 }
-  local seconds = training.seconds(self.device, laws.laws, "bf16", pass, x)
+  local dtype = self.stack.attention_dtype
+  -- fp8 backward kernels compute what is outside a window too (cudnn-frontend's tables, windows of 128).
+  if dtype == "fp8" and pass == "backward" then x.window = 0 end
+  local seconds = training.seconds(self.device, laws.laws, dtype, pass, x)
+    or training.seconds(self.device, laws.laws, "bf16", pass, x)
   if not seconds then return nil end
   -- Context ranks that share a sequence hold an early and a late piece each: half of all pairs.
   if shape.shards and s.causal then seconds = seconds * op.flops(shape, pass) / training.flops(x, pass) end
   local factors = in_step.attention[self.stack.attention][self.device.generation]
-  seconds = seconds * laws.factor * (factors and factors[pass == "backward" and 2 or 1] or 1.0)
+  seconds = seconds * laws.factor(shape.head_dim) * (factors and factors[pass == "backward" and 2 or 1] or 1.0)
+  if dtype == "fp8" then -- operands and results are cast: 16 bits on one side, 8 on the other
+    seconds = seconds + 1.5 * op.bytes(shape, "bf16", pass) / (self.device.memory_bandwidth * in_step.stream_share)
+  end
   return { seconds = seconds, low_seconds = seconds * (1 - laws.spread), high_seconds = seconds * (1 + laws.spread),
     provenance = "calibrated", detail = laws.detail }
 end
@@ -117,6 +133,7 @@ local function streamed(self, op, shape, dtype, pass)
   if op.family == "norm" then share = in_step.norm_share[self.stack.norm][pass] end
   local bytes = op.bytes(shape, schema.dtype_bytes[dtype] < 2 and "bf16" or dtype, pass)
   if op.family == "router" then bytes = bytes * self.stack.exchange end
+  if op.experts then bytes = bytes * self.stack.expert_bias end
   if op.family == "cross_entropy" then bytes = bytes * in_step.cross_entropy[self.stack.cross_entropy] end
   local seconds = stream_start + bytes / (self.device.memory_bandwidth * share)
   return { seconds = seconds, low_seconds = seconds * 0.85, high_seconds = seconds * 1.25, provenance = "calibrated",
@@ -153,10 +170,17 @@ function DeviceTimes:collective(kind, bytes, gpus, bandwidth)
     detail = "curve of its kind inside a node", model = "curve" }
 end
 
+-- Factor on a kernel while weights are gathered and gradients reduced: a layer moves the same bytes for any tokens.
+local function beside_sharding(device, shape)
+  local most = in_step.sharded[device.generation] or in_step.sharded.other
+  local tokens = shape.tokens or shape.batch and shape.seq_q and shape.batch * shape.seq_q or 1
+  return 1 + (most - 1) * math.min(1, in_step.sharded_tokens / tokens)
+end
+
 --- { seconds, low_seconds, high_seconds, provenance, detail } of one run of an operator, or nil.
 function DeviceTimes:operator(name, shape, dtype, pass)
   local found, factor = alone(self, name, shape, dtype, pass), self.stack.slowdown
-  if self.stack.sharded then factor = factor * (in_step.sharded[self.device.generation] or in_step.sharded.other) end
+  if self.stack.sharded then factor = factor * beside_sharding(self.device, shape) end
   if not found or factor == 1 then return found end
   return { seconds = found.seconds * factor, low_seconds = found.low_seconds * factor,
     high_seconds = found.high_seconds * factor, provenance = found.provenance, detail = found.detail }

@@ -8,9 +8,9 @@ local in_step = {}
 --- (aiconfigurator, gemm_sustained against gemm). The fitted values also hold what else slows products in a step:
 --- bf16 on Blackwell is far above what the sustained tables explain.
 in_step.products = {
-  ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.2, other = 1.1 },
-  blackwell = { bf16 = 1.56, other = 1.21, nvfp4 = 1.05 },
-  tpu = { bf16 = 1.02, other = 1.03 }, other = { bf16 = 1.13, other = 1.03 },
+  ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.22, other = 1.1 },
+  blackwell = { bf16 = 1.5, other = 1.18, nvfp4 = 1.04 },
+  tpu = { bf16 = 1.12, other = 1.03 }, other = { bf16 = 1.13, other = 1.03 },
 }
 
 --- Share of the memory bandwidth that norms reach: H200, norm_training, 8192 x 8192 bf16 (cuDNN, PyTorch,
@@ -25,9 +25,9 @@ in_step.stream_share = 0.80
 --- FlashAttention 2 and 3 on H100, 1 and 2 on A100: Dao 2023 (arXiv 2307.08691), Shah et al. 2024 (arXiv 2407.08608),
 --- causal, head dimension 128.
 in_step.attention = {
-  cudnn = { hopper = { 1.03, 1.03 }, blackwell = { 1.32, 1.32 } }, flash2 = { hopper = { 1.98, 1.76 } },
-  flash1 = { ampere = { 1.7, 1.45 }, hopper = { 2.7, 2.2 } },
-  flash1_triton = { ampere = { 1.45, 1.65 }, hopper = { 2.5, 2.5 } },
+  cudnn = { hopper = { 1.04, 1.04 }, blackwell = { 1.37, 1.37 } }, flash2 = { hopper = { 1.92, 1.71 } },
+  flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.38, 2.76 } },
+  flash1_triton = { ampere = { 1.55, 1.78 }, hopper = { 2.5, 2.5 } },
 }
 
 --- Bytes that a cross entropy moves over those that the operator counts: Megatron's unfused 52 bytes a logit. Fused it
@@ -35,8 +35,15 @@ in_step.attention = {
 --- log_softmax and its backward (36).
 in_step.cross_entropy = { fused = 0.35, compiled = 0.45, torch = 0.7, megatron = 1.0 }
 
---- Time of grouped products of experts over that of one product of all their rows; fitted.
-in_step.grouped = 1.64
+--- Time of grouped products of experts over that of one product of all their rows; fitted. streams: products of their
+--- own on a few streams; kernel: one grouped kernel.
+in_step.grouped = { streams = 1.48, kernel = 1.32 }
+
+--- The same of batched products of heads (unfused attention); assumed.
+in_step.batched = 1.15
+
+--- Where products on streams lie between one product of all rows (0) and the sum of products of their own (1).
+in_step.apart = 0.457
 
 --- Exponent of the power limit in the rate of large products: power grows with the cube of the clock at the most, and
 --- with its square where voltage has reached its floor.
@@ -46,8 +53,11 @@ in_step.power_exponent = 0.4
 in_step.reference_watts = { ampere = 400, hopper = 700, blackwell = 1200 }
 
 --- Factor on kernels while weights are gathered and gradients reduced beside them, by generation: communication takes
---- multiprocessors, memory bandwidth and power.
-in_step.sharded = { ampere = 1.02, hopper = 1.15, blackwell = 1.08, other = 1.05 }
+--- multiprocessors, memory bandwidth and power. It holds up to `sharded_tokens` of a micro-batch and falls with more,
+--- since the communication of a layer stays while its computing grows. Both take as long there on H100 (550 TFLOP/s,
+--- 34 GB/s); assumed.
+in_step.sharded = { ampere = 1.1, hopper = 1.16, blackwell = 1.1, other = 1.1 }
+in_step.sharded_tokens = 16384
 
 --- Half-width of a step's 90 % interval, by generation: dense, mixture of experts. What remains of published steps when
 --- their source is left out of the fit (`ett bench published`), apart from the kernels' own errors.

@@ -174,6 +174,24 @@ local function from_sixteen_bits(self, op, shape, dtype, pass)
   return answer
 end
 
+--- The least seconds of an operator on a device: its products at the peak, and bytes beyond the caches at the rate of
+--- the memory.
+function cluster_profile.least_seconds(device, op, shape, dtype, pass)
+  local peak = products[op.family] and device_module.peak(device, dtype)
+  local bytes = (op.least_bytes or op.bytes)(shape, dtype, pass)
+  return math.max(peak and op.flops(shape, pass) / peak or 0.0,
+    bytes > 2 * (device.l2_bytes or 0) and bytes / device.memory_bandwidth or 0.0)
+end
+
+-- Models of samples and tables do not know the device: far outside of both they may be faster than it.
+local function possible(self, op, shape, dtype, pass, answer)
+  if missing(answer) then return answer end
+  local least = cluster_profile.least_seconds(self.cluster.device, op, shape, dtype, pass)
+  if answer.seconds >= least then return answer end
+  return { seconds = least, low_seconds = least, high_seconds = math.max(answer.high_seconds or least, 1.2 * least),
+    provenance = "calibrated", detail = "held at what the device can do; " .. (answer.detail or "") }
+end
+
 -- Limits products to the sustained rate.
 local function sustained(self, op, shape, dtype, pass, answer)
   if op.family ~= "gemm" and op.family ~= "bmm" then return answer end
@@ -208,11 +226,11 @@ end
 --- { seconds, low_seconds, high_seconds, provenance, detail } of one run of an operator, or nil.
 function Profile:operator(name, shape, dtype, pass)
   local op = operator.get(name)
-  if op.family == "attention" and shape.window then
+  if op.family == "attention" and shape.window and not self.device_times then
     local answer = windowed(self, op, shape, dtype, pass)
     if answer then return answer end
   end
-  local answer = self:sampled(op, shape, dtype, pass)
+  local answer = possible(self, op, shape, dtype, pass, self:sampled(op, shape, dtype, pass))
   if missing(answer) then answer = from_sixteen_bits(self, op, shape, dtype, pass) or answer end
   if missing(answer) and not products[op.family] then
     local bandwidth = self:stream_bandwidth(dtype == "fp8" and "bf16" or dtype)
@@ -233,6 +251,38 @@ local function few_collectives(self, kind, bytes, topology, dtype)
     cluster_module.collective(self.cluster, kind, bytes, topology))
 end
 
+-- Sampled seconds over those of the links at the smallest size that is not extrapolated; 1 where there is none up
+-- to 64 GB.
+local function links_ratio(self, kind, topology, dtype)
+  local id = ("%s %d %d %d %s"):format(kind, topology.nodes, topology.gpus_per_node, topology.ranks or 0, dtype)
+  self.ratios = self.ratios or {}
+  if not self.ratios[id] then
+    local found, size = 1.0, 1024.0
+    while size <= 2.0 ^ 36 do
+      local ok, answer = pcall(self.own.collective, self.own, kind, size, topology, dtype)
+      if ok and not missing(answer) and answer.provenance ~= "extrapolated" then
+        found = answer.seconds / cluster_module.collective(self.cluster, kind, size, topology).seconds
+        break
+      end
+      size = 2 * size
+    end
+    self.ratios[id] = found
+  end
+  return self.ratios[id]
+end
+
+-- Models of samples stand still below the smallest size. Outside the samples a collective takes the links' time, times
+-- the ratio of both at the smallest sampled size (at least 1 on the upper side), and at least half of the links' time.
+local function within_links(self, kind, bytes, topology, dtype, answer)
+  if answer.provenance ~= "extrapolated" then return answer end
+  local links = cluster_module.collective(self.cluster, kind, bytes, topology)
+  local most = links.seconds * math.max(1.0, links_ratio(self, kind, topology, dtype))
+  local seconds = math.max(0.5 * links.seconds, math.min(answer.seconds, most))
+  if seconds == answer.seconds then return answer end
+  return { seconds = seconds, low_seconds = 0.5 * seconds, high_seconds = 2 * seconds, provenance = "extrapolated",
+    detail = ("held near the links' time; %s"):format(answer.detail or "") }
+end
+
 --- Time of a collective: from samples, else from the cluster's links.
 function Profile:collective(kind, bytes, topology, dtype)
   if self.own and self.own.collective then
@@ -241,7 +291,9 @@ function Profile:collective(kind, bytes, topology, dtype)
       -- Samples much faster than the links are damaged. Of the shared samples from 1 MB on, the fastest good one takes
       -- 0.74 of the links' time (vista's all-gather over two nodes), the damaged ones 0.002.
       local links = cluster_module.collective(self.cluster, kind, bytes, topology)
-      if answer.seconds >= 0.5 * links.seconds or bytes < 1e6 then return answer end
+      if answer.seconds >= 0.5 * links.seconds or bytes < 1e6 then
+        return within_links(self, kind, bytes, topology, dtype, answer)
+      end
       links.detail = ("samples say %.3g s, beyond the links; %s"):format(answer.seconds, links.detail)
       return links
     end

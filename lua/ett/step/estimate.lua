@@ -66,6 +66,7 @@ end
 --- How often the backward pass runs an operation again.
 local function recomputed(recompute, o)
   if recompute == "selective" then return o.selective and 1 or 0 end
+  if o.never_again and recompute == "full" then return 0 end
   return recompute == "full" and 1 or recompute == "half" and 0.5 or 0
 end
 

@@ -28,7 +28,7 @@ local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.r
 -- Fields of an operation that are not given; C has no defaults.
 local nothing = { dense_parameters = 0, expert_parameters = 0, activation_bytes = 0, recomputed_bytes = 0,
   working_bytes = 0, weight_working_bytes = 0, flops = 0,
-  selective = false,
+  selective = false, never_again = false,
   role = "outside", link = "none", beside_seconds = 0 }
 
 --- Adds an operation to the program; returns its index.
@@ -52,7 +52,7 @@ local function add_operator(state, item, place)
   local op, key = item.operator, times_module.shape_key(item.operator, item.shape)
   local p, s, c = state.plan, item.shape, state.configuration
   local role = role_of(item, p)
-  local id = ("%s %s %s %s"):format(op.name, tostring(item.selective), key, tostring(role))
+  local id = ("%s %s %s %s %s"):format(op.name, tostring(item.selective), key, tostring(role), tostring(item.last))
   local index = state.index[id]
   if index then return index end
   local forward = state.times:operator(op, s, p.dtype, "forward", key)
@@ -73,7 +73,7 @@ local function add_operator(state, item, place)
   local expert = op.experts -- its weights differ between expert-parallel ranks
   index = add(state, {
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
-    selective = item.selective, role = role,
+    selective = item.selective, never_again = item.last or false, role = role,
     forward = seconds_of(forward), backward = seconds_of(backward),
     forward_answer = forward, backward_answer = backward,
     dense_parameters = expert and 0 or parameters, expert_parameters = expert and parameters or 0,
@@ -85,6 +85,18 @@ local function add_operator(state, item, place)
   })
   state.index[id] = index
   return index
+end
+
+--- Marks the product whose output nothing of a layer's backward pass needs: the last one of a dense layer. PyTorch's
+--- checkpoint stops in front of it (torch.utils.checkpoint, early_stop; from PyTorch 2.1 on).
+local function mark_last(items)
+  local last
+  for _, item in ipairs(items) do
+    local op = item.kind == "operator" and item.operator
+    if op and op.experts then return end -- the combination of experts needs their outputs
+    if op and op.family == "gemm" then last = item end
+  end
+  if last then last.last = true end
 end
 
 --- Seconds of the product that hides collective i of a list of items; 0 where nothing does. A region's gather runs
@@ -174,25 +186,30 @@ local function add_accumulation(state, uses)
     shape = shape, backward = seconds_of(answer), backward_answer = answer })] = 1
 end
 
+-- Launches of a quantised product of an expert over those of a 16-bit one: its operands are quantised apart.
+local quantised_launches = 3
+
 --- What a device waits for its host in a layer: a kernel cannot start before it is launched. The host's queue hides
 --- the launches behind the kernels of a layer, so that only the excess over the layer's device time is waited for.
+--- All-to-alls beside another micro-batch hide nothing.
 local function add_host_wait(state, uses)
-  local stack = state.times.stack
+  local stack, p = state.times.stack, state.plan
   local each = stack and not stack.graphs and stack.launch_seconds or 0
   if each == 0 then return end
-  local device, launches = { forward = 0.0, backward = 0.0 }, 0
+  local device, host = { forward = 0.0, backward = 0.0 }, 0.0
+  local expert = stack.expert_seconds * (schema.dtype_bytes[p.dtype] < 2 and quantised_launches or 1)
   for index, n in pairs(uses) do
     local o = state.operations[index]
-    for pass in pairs(device) do device[pass] = device[pass] + n * (o[pass] and o[pass][1] or 0.0) end
-    launches = launches + n
-    if o.experts then
-      local groups = stack.expert_launches and (o.shape.batch or 1) - 1 or 0
-      launches = launches + n * (stack.moe_launches + groups)
+    for pass in pairs(device) do
+      local hides = not (p.overlap_all_to_all == "batch" and o.role == "exchange")
+      device[pass] = device[pass] + (hides and o[pass] and n * o[pass][1] or 0.0)
     end
+    host = host + n * each
+    if o.experts then host = host + n * (stack.moe_launches * each + (o.shape.batch or 1) * expert) end
   end
   local hidden = stack.blocking and 0 or 1
-  local forward = math.max(0.0, launches * each - hidden * device.forward)
-  local backward = math.max(0.0, 2 * launches * each - hidden * device.backward)
+  local forward = math.max(0.0, host - hidden * device.forward)
+  local backward = math.max(0.0, 2 * host - hidden * device.backward)
   if forward + backward == 0 then return end
   local function answer(seconds)
     return { seconds = seconds, low_seconds = 0.0, high_seconds = 1.5 * seconds, provenance = "assumed",
@@ -246,6 +263,7 @@ function lower.program(model, p, times)
   for i, layer in ipairs(model.layers) do
     local uses, order = {}, {}
     local items = architecture.operations(layer, c)
+    if times.stack and times.stack.stops_early then mark_last(items) end
     for k, item in ipairs(items) do
       local index = item.kind == "operator" and add_operator(state, item, layer.place or "middle")
         or add_collective(state, item, beside(state, items, k))

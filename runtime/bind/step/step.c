@@ -49,6 +49,7 @@ static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, weight_working_bytes, NUMBER, NULL),
     FIELD(ett_operation, flops, NUMBER, NULL),
     FIELD(ett_operation, selective, BOOLEAN, NULL),
+    FIELD(ett_operation, never_again, BOOLEAN, NULL),
     FIELD(ett_operation, beside_seconds, NUMBER, NULL),
     FIELD(ett_operation, role, NAME, role_names),
     FIELD(ett_operation, link, NAME, link_names),

@@ -32,13 +32,15 @@ local function fitted_rows()
   return rows
 end
 
-local function errors(rows, theta)
+-- log(estimated / measured) of each row; false where ett has no estimate, nil where `on` leaves the row out.
+local function errors(rows, theta, on)
   local values = {}
   for i = 1, count do values[i] = math.exp(theta[i]) end
   factors.apply(values)
   local out = {}
   for i, row in ipairs(rows) do
-    local ok, e = pcall(published.estimate, row)
+    local ok, e = not on or on(row), nil
+    if ok then ok, e = pcall(published.estimate, row) end
     out[i] = ok and math.log(e.step_seconds / row.step_seconds) or false
   end
   return out
@@ -117,7 +119,7 @@ for round = 1, options.rounds do
   for i = 1, count do
     local moved = table.move(theta, 1, count, 1, {})
     moved[i] = moved[i] + step
-    local there = errors(rows, moved)
+    local there = errors(rows, moved, factors.list[i].on)
     slopes[i] = {}
     for r = 1, #rows do slopes[i][r] = at[r] and there[r] and (there[r] - at[r]) / step or 0.0 end
   end
@@ -143,7 +145,9 @@ file:write("--- Factors of published_factors.lua fitted without one source each,
 local function line(theta_of)
   local words = {}
   for i = 1, count do words[i] = ("%.5g"):format(math.exp(theta_of[i])) end
-  return ("{\n      %s,\n      %s }"):format(table.concat(words, ", ", 1, 12), table.concat(words, ", ", 13))
+  local lines = {}
+  for i = 1, count, 9 do lines[#lines + 1] = table.concat(words, ", ", i, math.min(i + 8, count)) end
+  return "{\n      " .. table.concat(lines, ",\n      ") .. " }"
 end
 for _, name in ipairs(sources) do
   file:write(("    [%q] = %s,\n"):format(name, line(linear_fit(rows, final, slopes, last, name))))

@@ -60,8 +60,9 @@ function training.read(folder, device)
     -- Both kinds of backward pass were measured on GB300: the faster, which frameworks take by default.
     local key = ("%s %s %d %d %d %d"):format(training.key(row.dtype, row.pass, row), row.batch, row.seq_q, row.heads,
       row.causal, row.window)
-    local small = row.window > 0 and row.window < 256 -- a few tiles: another regime
-    if row.framework == "cudnn" and row.dtype ~= "mxfp8" and not small then
+    row.small = row.window > 0 and row.window < 256 -- a few tiles
+    -- fp8 kernels do not skip what is outside a small window.
+    if row.framework == "cudnn" and row.dtype ~= "mxfp8" and not (row.small and row.dtype ~= "bf16") then
       if seen[key] then
         if row.seconds < rows[seen[key]].seconds then rows[seen[key]] = row end
       else
@@ -73,23 +74,7 @@ function training.read(folder, device)
   return rows
 end
 
---- Fits every law that has rows.
----@param device ett.Device
----@param rows table[] { dtype, pass, batch, heads, seq_q, seq_k, head_dim, value_dim, causal, window, seconds }
----@return table<string, number[]> key -> { a, b }
-function training.fit(device, rows)
-  local groups, laws = {}, {}
-  for _, row in ipairs(rows) do
-    local key = training.key(row.dtype, row.pass, row)
-    local u = training.flops(row, row.pass) / device:peak(row.dtype)
-    groups[key] = groups[key] or {}
-    table.insert(groups[key], { u = u, v = u / (pairs_of(row) / row.seq_q), seconds = row.seconds })
-  end
-  for key, group in pairs(groups) do laws[key] = { two_columns(group) } end
-  return laws
-end
-
--- The law of the nearest head dimensions.
+-- The law of the nearest head dimensions, and its key.
 local function nearest(laws, dtype, pass, x)
   local best, distance
   for key in pairs(laws) do
@@ -99,7 +84,38 @@ local function nearest(laws, dtype, pass, x)
       if not best or d < distance or d == distance and key < best then best, distance = key, d end
     end
   end
-  return best and laws[best]
+  return best and laws[best], best
+end
+
+-- b of a law whose a is given: the median over rows.
+local function one_column(rows, a)
+  local list = {}
+  for i, row in ipairs(rows) do list[i] = math.max(0.0, row.seconds - a * row.u) / row.v end
+  table.sort(list)
+  return list[(#list + 1) // 2]
+end
+
+--- Fits every law that has rows. Head dimensions of which only small windows were measured take a of the nearest law.
+---@param device ett.Device
+---@param rows table[] { dtype, pass, batch, heads, seq_q, seq_k, head_dim, value_dim, causal, window, seconds }
+---@return table<string, number[]> key -> { a, b }
+function training.fit(device, rows)
+  local groups, windows, laws = {}, {}, {}
+  for _, row in ipairs(rows) do
+    local key = training.key(row.dtype, row.pass, row)
+    local u = training.flops(row, row.pass) / device:peak(row.dtype)
+    local into = row.small and windows or groups
+    into[key] = into[key] or { row = row }
+    table.insert(into[key], { u = u, v = u / (pairs_of(row) / row.seq_q), seconds = row.seconds })
+  end
+  for key, group in pairs(groups) do laws[key] = { two_columns(group) } end
+  local more = {}
+  for key, group in pairs(windows) do
+    local law = not laws[key] and nearest(laws, group.row.dtype, group.row.pass, group.row)
+    if law then more[key] = { law[1], one_column(group, law[1]) } end
+  end
+  for key, law in pairs(more) do laws[key] = law end
+  return laws
 end
 
 --- Seconds of a pass, or nil where no law of the data type is there.

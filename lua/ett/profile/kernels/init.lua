@@ -183,28 +183,41 @@ function kernels.collectives(device)
 end
 
 -- Measured seconds of a long causal forward pass over the law's: how far a device is from the laws.
-local function level(device, laws)
+local function level(device, laws, head_dim)
   local kernel = kernels.own(device, "attention", "bf16")
   if not kernel then return nil end
-  local x = { batch = 4, seq = 4096, heads = 32, kv_heads = 32, head_dim = 128, window = 0 }
+  local x = { batch = 4, seq = 4096, heads = 32, kv_heads = 32, head_dim = head_dim, window = 0 }
   local law = training.seconds(device, laws, "bf16", "forward", { batch = 4, heads = 32, seq_q = 4096, seq_k = 4096,
-    head_dim = 128, value_dim = 128, causal = 1, window = 0 })
+    head_dim = head_dim, value_dim = head_dim, causal = 1, window = 0 })
   return kernel:predict(x) / law
 end
 
+-- Factor on the laws of `other` for a device at a head dimension: the ratio of their measured forward passes.
+local function transfer(device, other, laws, head_dim)
+  local dim = head_dim <= 96 and 64 or 128 -- those that every table has
+  local here, there = level(device, laws, dim), level(other, laws, dim)
+  return here and there and here / there or 1.0
+end
+
 --- The laws of attention in training. A device without laws takes its neighbour's, scaled by the ratio of their
---- measured forward passes.
----@return table? { laws, factor, spread (half-width of the interval), detail }
+--- measured forward passes at the head dimension.
+---@return table? { laws, factor = function(head_dim), spread (half-width of the interval), detail }
 function kernels.laws(device)
   local own = read_file(device, "attention_training")
-  if own then return { laws = own.laws, factor = 1.0, spread = 0.08, detail = "laws of attention in training" } end
+  if own then
+    return { laws = own.laws, factor = function() return 1.0 end, spread = 0.08,
+      detail = "laws of attention in training" }
+  end
   for _, neighbour in ipairs(device.neighbours or {}) do
     local other = devices.get(neighbour)
     local found = read_file(other, "attention_training")
     if found then
-      local here, there = level(device, found.laws), level(other, found.laws)
-      return { laws = found.laws, factor = here and there and here / there or 1.0, spread = 0.2,
-        detail = "laws of attention in training, from " .. neighbour }
+      local known = {}
+      return { laws = found.laws, spread = 0.2, detail = "laws of attention in training, from " .. neighbour,
+        factor = function(head_dim)
+          known[head_dim] = known[head_dim] or transfer(device, other, found.laws, head_dim)
+          return known[head_dim]
+        end }
     end
   end
   return nil

@@ -1,0 +1,93 @@
+--- Times that no device and no link can beat: every operator on every bundled cluster, and extrapolated collectives.
+local clusters = require "ett.profile.cluster"
+local devices = require "ett.profile.device"
+local of_cluster = require "ett.profile.of_cluster"
+local operator = require "ett.operator"
+
+local products = { gemm = true, bmm = true, attention = true }
+
+-- Bytes that must cross the memory: those of operands beyond twice the second-level cache. One kernel of the loss reads
+-- 16-bit logits and, backward, writes their gradient.
+local function least_bytes(op, s, dtype, pass)
+  if op.family == "cross_entropy" then return (pass == "backward" and 4.0 or 2.0) * s.tokens * s.vocab end
+  return op.bytes(s, dtype, pass)
+end
+
+local function configurations()
+  local list = {}
+  for _, tp in ipairs { 1, 8 } do
+    for _, micro_batch in ipairs { 1, 8 } do
+      for _, seq in ipairs { 512, 32768 } do
+        for _, hidden in ipairs { 1024, 12288 } do
+          list[#list + 1] = { tp = tp, cp = 1, ep = 8, micro_batch = micro_batch, seq = seq, hidden = hidden,
+            heads = hidden // 128, kv_heads = 8, head_dim = 128, ffn = 4 * hidden, vocab = 128256, experts = 64,
+            top_k = 4, moe_ffn = hidden, layers = 8, gated_mlp = true, causal = true, q_lora_rank = 1536,
+            kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128, linear_key_heads = 16,
+            linear_value_heads = 32, patch_size = 16, index_heads = 64, index_head_dim = 128, index_top_k = 512 }
+        end
+      end
+    end
+  end
+  return list
+end
+
+describe("no operator of a bundled cluster", function()
+  it("is faster than the peak or the memory of its device, in its whole range", function()
+    local asked = 0
+    for _, name in ipairs(clusters.names()) do
+      local cluster = clusters.get(name)
+      local profile, device = of_cluster.open(cluster), cluster.device
+      local dtype = "bf16"
+      local peak = devices.peak(device, dtype)
+      for _, c in ipairs(configurations()) do
+        for _, op in ipairs(operator.list()) do
+          local s = op.shape(c)
+          for _, pass in ipairs(op.passes) do
+            local bytes = least_bytes(op, s, dtype, pass)
+            local least = math.max(products[op.family] and op.flops(s, pass) / peak or 0,
+              bytes > 2 * device.l2_bytes and bytes / device.memory_bandwidth or 0)
+            local answer = profile:operator(op.name, s, dtype, pass)
+            assert.is_true(answer.seconds >= least * (1 - 1e-9), ("%s %s %s tp %d, %d x %d, hidden %d: %g s, least %g")
+              :format(name, op.name, pass, c.tp, c.micro_batch, c.seq, c.hidden, answer.seconds, least))
+            asked = asked + 1
+          end
+        end
+      end
+    end
+    assert.is_true(asked > 5000, tostring(asked))
+  end)
+end)
+
+describe("extrapolated collectives of sampled clusters", function()
+  it("stay near the links' time and grow with their bytes", function()
+    for _, name in ipairs { "perlmutter", "vista" } do
+      local cluster = clusters.get(name)
+      local profile = of_cluster.open(cluster)
+      for _, kind in ipairs { "all_reduce", "all_gather", "reduce_scatter" } do
+        for _, topology in ipairs { { 1, 4 }, { 2, 4 }, { 8, 1 }, { 2, 1 } } do
+          if topology[2] <= cluster.gpus_per_node then
+            local at, before = { nodes = topology[1], gpus_per_node = topology[2] }, 0
+            for _, bytes in ipairs { 1e3, 1e4, 1e5, 1e6, 1e7 } do
+              local answer = profile:collective(kind, bytes, at, "bf16")
+              local links = clusters.collective(cluster, kind, bytes, at).seconds
+              local what = ("%s %s %dx%d %g"):format(name, kind, topology[1], topology[2], bytes)
+              assert.is_true(answer.seconds >= 0.5 * links and answer.seconds <= 3 * links, what)
+              assert.is_true(answer.seconds >= before, what)
+              before = answer.seconds
+            end
+          end
+        end
+      end
+    end
+  end)
+
+  it("make sequence parallelism no slower than tensor parallelism alone", function()
+    local function step(sequence_parallel)
+      local model = require("ett.model").new("llama", { hidden = 4096, layers = 32, heads = 32, ffn = 11008,
+        vocab = 32000 })
+      return require("ett.step.estimate").new { model = model, cluster = "perlmutter",
+        plan = { seq = 2048, tp = 4, micro_batches = 8, sequence_parallel = sequence_parallel } }
+    end
+    assert.is_true(step(true).step_seconds < 1.05 * step(false).step_seconds)
+  end)
+end)
