@@ -1,5 +1,5 @@
---- Lower bounds of a step of a dense model, by hand: its products, its memory traffic, and the bytes that must leave
---- the units of each tier. Nothing here comes from ett but the fields of plans and clusters.
+--- Lower bounds of a step of a decoder, dense or of experts, by hand: its products, its memory traffic, and the bytes
+--- that must leave the units of each tier. Nothing here comes from ett but the fields of plans and clusters.
 local random_plans = require "random_plans"
 local rank_map = require "rank_map"
 
@@ -10,10 +10,18 @@ local hardware = { perlmutter = { 300e9, 25e9 }, vista = { 450e9, 50e9 } }
 
 local element = { bf16 = 2, fp16 = 2, fp32 = 4, fp8 = 1 }
 
---- Parameters of a layer: attention and a gated MLP.
+--- Parameters of a layer that a token uses: attention, and a gated MLP or the experts of its choice.
 local function layer_parameters(h)
   local kv = (h.kv_heads or h.heads) * h.hidden // h.heads
-  return 2.0 * h.hidden * h.hidden + 2.0 * h.hidden * kv + 3.0 * h.hidden * h.ffn
+  return 2.0 * h.hidden * h.hidden + 2.0 * h.hidden * kv + 3.0 * h.hidden * h.ffn * (h.experts and h.top_k or 1)
+end
+
+--- Parameters of a layer that one rank holds: dense, and of experts.
+local function held(h, p)
+  local kv = (h.kv_heads or h.heads) * h.hidden // h.heads
+  local attention, mlp = 2.0 * h.hidden * (h.hidden + kv), 3.0 * h.hidden * h.ffn
+  if not h.experts then return (attention + mlp) / p.tp, 0.0 end
+  return attention / p.tp, mlp * h.experts / p.ep / p.etp
 end
 
 local function products(h, p, cluster)
@@ -27,10 +35,14 @@ end
 --- reads and writes its state.
 local function memory(h, p, cluster)
   local cache = cluster.device.l2_bytes or 3e8
-  local own = h.layers * layer_parameters(h) / p.tp / p.pp
+  local dense, experts = held(h, p)
+  local own = h.layers * dense / p.pp
   local function beyond(bytes) return math.max(0.0, bytes - cache) end
   local passes = p.micro_batches * (2 * beyond(own * element[p.dtype]) + beyond(4 * own))
   local updated = own / (p.zero > 0 and p.dp * p.cp or 1)
+  if experts > 0 then -- an expert may get no token, but its weights are updated
+    updated = updated + h.layers * experts / p.pp / (p.zero > 0 and p.tp * p.cp * p.dp / (p.ep * p.etp) or 1)
+  end
   return (passes + beyond(updated * (12 + 12 + 4 + 2))) / cluster.device.memory_bandwidth
 end
 
@@ -71,15 +83,36 @@ local function touched(list, tier)
   return units
 end
 
+--- Ordered pairs of a list's devices that are on two units; for the first tier only where all are on one node.
+local function leaving_pairs(list, tier)
+  local count, pairs_apart = {}, 0
+  if tier.size and touched(list, tier) == 1 then return 0 end
+  for _, device in ipairs(list) do count[device // tier.below] = (count[device // tier.below] or 0) + 1 end
+  for _, members in pairs(count) do pairs_apart = pairs_apart + members * (#list - members) end
+  return pairs_apart
+end
+
 --- Bytes a step that leave all units together: an all-reduce over u units moves at least 2 (u - 1) buffers.
 local function leaving(h, p, tier)
   local layers, total = h.layers // p.pp, 0.0
-  local own = layers * layer_parameters(h) / p.tp
-  local gradients = ({ [0] = 8, 4 + 2, 4 * p.micro_batches + 2, (4 + 2 + 2) * p.micro_batches })[p.zero] * own
+  local dense, experts = held(h, p)
+  local gradients = layers * ({ [0] = 8, 4 + 2, 4 * p.micro_batches + 2, (4 + 2 + 2) * p.micro_batches })[p.zero]
   local message = 2.0 * p.micro_batch * p.seq / p.cp * h.hidden
-  local tensor = p.micro_batches * layers * (p.recompute == "full" and 6 or 4) * 2 * message
-  for _, list in ipairs(rank_map.members(p, nil, "data")) do total = total + gradients * (touched(list, tier) - 1) end
-  for _, list in ipairs(rank_map.members(p, nil, "tp")) do total = total + tensor * (touched(list, tier) - 1) end
+  local blocks = h.experts and 1 or 2 -- that end in a sum over tp: attention, a dense MLP
+  local tensor = p.micro_batches * layers * blocks * (p.recompute == "full" and 3 or 2) * 2 * message
+  local function each(name, bytes)
+    if bytes == 0 then return end
+    for _, list in ipairs(rank_map.members(p, nil, name)) do total = total + bytes * (touched(list, tier) - 1) end
+  end
+  each("data", gradients * dense)
+  each("expert data", gradients * experts)
+  each("tp", tensor)
+  if h.experts and not p.deduplicate_tokens then -- dispatch and combine, forward and backward
+    local copies = element[p.dtype] * p.micro_batch * p.seq / p.cp / p.tp * h.hidden * h.top_k
+    for _, list in ipairs(rank_map.members(p, nil, "ep")) do
+      total = total + 4 * p.micro_batches * layers * copies * (leaving_pairs(list, tier) / #list)
+    end
+  end
   local boundary = 2 * p.micro_batches * (p.sequence_parallel and message / p.tp or message)
   for _, pair in ipairs(rank_map.neighbours(p)) do total = total + boundary * (touched(pair, tier) - 1) end
   return total
@@ -119,9 +152,13 @@ function step_bounds.below(count, seed)
   local names, pick = require("ett.profile.cluster").names(), random_plans.generator(seed)
   local found, tried = {}, 0
   local models = { random_plans.llama(8), ett.model.new("llama", { layers = 8, hidden = 8192, heads = 64, kv_heads = 8,
-    ffn = 28672, vocab = 32000 }) }
-  for i, p in ipairs(random_plans.plans(count, seed, models[1])) do
-    local model = models[1 + i % 2]
+    ffn = 28672, vocab = 32000 }), ett.model.new("mixtral", { layers = 8, hidden = 4096, heads = 32, kv_heads = 8,
+    ffn = 14336, vocab = 32000, experts = 8, top_k = 2, shared_experts = 1 }) }
+  local plans = { random_plans.plans(count, seed, models[1]), random_plans.plans(count, seed, models[3]) }
+  for i = 1, count do
+    local model = models[1 + i // 3 % 3]
+    local p = plans[model.hyper.experts and 2 or 1][i]
+    p.etp = p.tp
     local given = i % 3 == 0 and step_bounds.cluster(pick) or names[1 + i % #names]
     local cluster = ett.cluster.get(given)
     if not cluster.device.peak_flops[p.dtype] then p.dtype = "bf16" end
