@@ -231,11 +231,12 @@ describe("a plan as Megatron-LM's flags", function()
       local overlap = zero == 3 or pick { true, false }
       local plan = { seq = pick { 2048, 4096 }, tp = pick { 1, 2 }, pp = pp, dp = pick { 8, 16 }, ep = moe and 8 or 1,
         cp = pick { 1, 2 }, cp_method = "ring", micro_batch = pick { 1, 2 }, micro_batches = pick { 8, 16 },
-        dtype = pick { "bf16", "bf16", "fp16", "fp8" }, gradient_dtype = "fp32", zero = zero,
+        dtype = pick { "bf16", "bf16", "fp16", "fp8", "fp32" }, gradient_dtype = "fp32", zero = zero,
         recompute = pick { "none", "selective", "full" }, overlap_gradients = overlap, overlap_parameters = overlap,
         accumulate_gradients = pick { true, false }, stack = zero == 3 and "megatron_fsdp" or moe and "megatron_moe"
           or "megatron" }
       if not moe then plan.rank_order = pick { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp" } end
+      plan.optimizer_bytes = plan.dtype == "fp32" and 8 or pick { 8, 12 }
       if plan.tp > 1 then plan.sequence_parallel = pick { true, false } end
       if pp > 1 and pick { true, false } then
         plan.schedule, plan.vp, plan.overlap_sends = "interleaved", 24 // pp >= 6 and 2 or 1, pick { true, false }

@@ -20,7 +20,9 @@ describe("bundled profiles", function()
   it("answer every operator of the library on every cluster, with no data files", function()
     local c = { tp = 2, cp = 1, ep = 2, micro_batch = 2, seq = 2048, hidden = 4096, heads = 32, kv_heads = 8,
       head_dim = 128, ffn = 14336, vocab = 32000, experts = 8, top_k = 2, layers = 4, gated_mlp = true, causal = true,
-      q_lora_rank = 1536, kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128 }
+      q_lora_rank = 1536, kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128,
+      linear_key_heads = 16, linear_value_heads = 32, patch_size = 16, index_heads = 64, index_head_dim = 128,
+      index_top_k = 512 }
     for _, name in ipairs(cluster_module.names()) do
       local p = open(name)
       for _, op in ipairs(operator.list()) do

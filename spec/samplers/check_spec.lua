@@ -165,12 +165,14 @@ describe("the CPU back end's outputs", function()
   end
 
   it("agree with double precision for every operator of the library", function()
-    local c = { tp = 2, cp = 1, ep = 1, micro_batch = 2, seq = 1600, hidden = 3200, heads = 32, kv_heads = 8,
+    local measured = require "measured_operators"
+    local c = measured.configuration { tp = 2, cp = 1, ep = 1, micro_batch = 2, seq = 1600,
+      hidden = 3200, heads = 32, kv_heads = 8,
       head_dim = 80, ffn = 6400, vocab = 30000, experts = 4, top_k = 2, layers = 2, dtype = "fp32", causal = true,
       q_lora_rank = 24, kv_lora_rank = 16, qk_nope_head_dim = 8, qk_rope_head_dim = 8, v_head_dim = 16 }
     local session = assert(backend.open { cold_bytes = 1 << 20 })
     finally(session.close)
-    for _, op in ipairs(operator.list()) do
+    for _, op in ipairs(measured.list()) do
       if not op.path:find("fixture", 1, true) then
         local verdict = check.operator(session, op, op.shape(c), "fp32")
         local worst = tonumber(verdict.text:match("^yes, worst relative error (%S+) at"))

@@ -314,16 +314,14 @@ describe("the CPU kernels", function()
   end)
 
   it("runs every operator of the library, each pass", function()
-    local find = require "ett.base.find"
-    local operator = require "ett.operator"
     local pool = assert(cpu.pool(1 << 20, 1))
     local c = { tp = 2, cp = 1, ep = 1, micro_batch = 2, seq = 16, hidden = 32, heads = 4, kv_heads = 4, head_dim = 8,
       ffn = 64, vocab = 300, experts = 4, top_k = 2, layers = 2, dtype = "fp32", causal = true,
       q_lora_rank = 24, kv_lora_rank = 16, qk_nope_head_dim = 8, qk_rope_head_dim = 8, v_head_dim = 16 }
+    c = require("measured_operators").configuration(c)
     local ran = 0
-    for _, entry in ipairs(find.list("operators")) do
-      if not entry.path:find("fixture", 1, true) then
-        local op = operator.get(entry.name)
+    for _, op in ipairs(require("measured_operators").list()) do
+      if not op.path:find("fixture", 1, true) then
         local s = op.shape(c)
         for _, pass in ipairs(op.passes) do
           local result, err = pool:measure(backend.calls(op, s, pass), { max_repeats = 2, min_repeats = 1 })

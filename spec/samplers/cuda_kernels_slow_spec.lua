@@ -3,13 +3,14 @@ local ok, cuda = pcall(require, "ett.cuda")
 local probe = 'extern "C" __global__ void probe(T *p) { store(p, 0, 1.0f); }'
 
 describe("operators' CUDA kernels", function()
-  local operator = require "ett.operator"
-  local configuration = { tp = 1, cp = 1, ep = 1, micro_batch = 2, seq = 64, hidden = 128, heads = 4, kv_heads = 2,
+  local measured = require "measured_operators"
+  local configuration = measured.configuration { tp = 1, cp = 1, ep = 1, micro_batch = 2, seq = 64, hidden = 128,
+    heads = 4, kv_heads = 2,
     head_dim = 32, ffn = 512, moe_ffn = 256, vocab = 1000, experts = 4, top_k = 2, layers = 2, gated_mlp = true,
     q_lora_rank = 96, kv_lora_rank = 64, qk_nope_head_dim = 32, qk_rope_head_dim = 16, v_head_dim = 32,
     causal = true, dtype = "bf16" }
 
-  for _, op in ipairs(operator.list()) do
+  for _, op in ipairs(measured.list()) do
     it(("of %s are there and compile for sm_80, sm_90 and sm_100"):format(op.name), function()
       assert.is_function(op.kernel, op.name .. " has no kernel function")
       if not ok then pending("the CUDA back end is not built here: no toolkit headers") return end

@@ -6,13 +6,15 @@ local find = require "ett.base.find"
 local gemm = require "ett.operator.gemm"
 local host = require "ett.host"
 local json = require "ett.json"
+local measured = require "measured_operators"
 local operator = require "ett.operator"
 local quote = require("ett.base.shell").quote
 
 local kinds = find.part("samplers/cpu", "doubles")
 local python, reason = find.load("samplers", "torch").interpreter()
 
-local configuration = { tp = 1, cp = 1, ep = 1, micro_batch = 2, seq = 24, hidden = 32, heads = 4, kv_heads = 2,
+local configuration = measured.configuration { tp = 1, cp = 1, ep = 1, micro_batch = 2, seq = 24, hidden = 32,
+  heads = 4, kv_heads = 2,
   head_dim = 16, ffn = 48, moe_ffn = 40, vocab = 90, experts = 8, top_k = 2, layers = 2, gated_mlp = true,
   q_lora_rank = 24, kv_lora_rank = 16, qk_nope_head_dim = 8, qk_rope_head_dim = 8, v_head_dim = 16, causal = true,
   dtype = "fp32" }
@@ -243,7 +245,7 @@ end
 
 describe("PyTorch code of the operators", function()
   local plain, updates, attention, products = {}, {}, {}, {}
-  for _, op in ipairs(operator.list()) do
+  for _, op in ipairs(measured.list()) do
     assert.is_string(op.torch, op.name .. " has no field 'torch'")
     if op.family == "optimizer" then
       updates[#updates + 1] = request_of(op, { params = 300, tensors = 7 }) -- of 42 or 43 elements

@@ -20,7 +20,7 @@ local fields = {
   family = { "string", default = "elementwise", one_of = operator.families },
   experts = "boolean?", gated = "boolean?", masked = "boolean?", selective = "boolean?", compiled = "string?",
   region = { "string", optional = true, one_of = { "enter", "leave" } },
-  shape = "function", flops = "function", bytes = "function", model_flops = "function?",
+  shape = "function", flops = "function", bytes = "function", model_flops = "function?", law = "function?",
   parameters = "function?", activation_bytes = "function?", recomputed_bytes = "function?",
   working_bytes = "function?", least_bytes = "function?",
   constraints = "list?", passes = "list?",

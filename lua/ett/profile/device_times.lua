@@ -143,6 +143,12 @@ end
 -- One run of an operator alone, or nil.
 local function alone(self, name, shape, dtype, pass)
   local op = operator.get(name)
+  local seconds, spread = nil, 0.5
+  if op.law then seconds, spread = op.law(shape, self.device, pass) end
+  if seconds then
+    return { seconds = seconds, low_seconds = seconds * (1 - spread), high_seconds = seconds * (1 + spread),
+      provenance = "calibrated", detail = "law of the operator's file" }
+  end
   local precision = table_dtype[dtype] or dtype
   if op.family == "gemm" or op.family == "bmm" then
     return products(self, op, shape, op.family == "bmm" and "bf16" or precision, pass)

@@ -109,12 +109,13 @@ local function precision(p, add, leave_out)
   end
   local gradient = p.gradient_dtype == "fp32" and 4 or 2
   if p.overlap_gradients then add("ddp-bucket-size", math.max(1, p.bucket_bytes // gradient)) end
-  if p.optimizer_bytes == 8 then
+  local usual = p.dtype == "fp32" and 8 or 12 -- two moments, and a master weight
+  if p.optimizer_bytes == 8 and usual == 12 then
     add("use-precision-aware-optimizer", true)
     add("exp-avg-dtype", "bf16")
     add("exp-avg-sq-dtype", "bf16")
-  elseif p.optimizer_bytes ~= 12 and not (p.dtype == "fp32" and p.optimizer_bytes == 8) then
-    leave_out("optimizer_bytes = %g: Adam's 12 bytes are written", p.optimizer_bytes)
+  elseif p.optimizer_bytes ~= usual then
+    leave_out("optimizer_bytes = %g: Adam's %d bytes are written", p.optimizer_bytes, usual)
   end
 end
 
