@@ -143,8 +143,8 @@ local function split_of(row, pp, vp)
   return split
 end
 
--- ZB-2p is taken for ZB-1p, the zero-bubble schedule that ett has.
-local schedules = { zb_1p = "zb_h1", zb_2p = "zb_h1" }
+-- The framework validates the optimizer late under both.
+local schedules = { zb_1p = "zb_h1", zb_2p = "zb_2p" }
 
 -- Answers to open fields, the most likely of the rows that state them: sharded weights (ZeRO-3) overlap; a step that is
 -- one graph hides its all-to-alls; DeepEP runs inside a node.
@@ -186,6 +186,7 @@ function published.plan(row, dtype)
     etp = row.etp and integer(row.etp) or row.arch == "moe" and 1 or nil,
     vp = interleaved and vp or 1,
     schedule = interleaved and "interleaved" or pp > 1 and schedules[row.schedule] or "1f1b",
+    late_validation = pp > 1 and schedules[row.schedule] ~= nil,
     micro_batch = integer(row.micro_batch), micro_batches = micro_batches, seq = integer(row.seq),
     recompute = recompute_of(row, unknown), zero = zero, dtype = dtype,
     gradient_dtype = row.use == "memory" and "fp32" -- Korthikanti et al.: 18 bytes of states a parameter

@@ -34,7 +34,7 @@ memory of the software and were not checked against its code. The errors above a
 
 - MaxText rows without a stated policy recompute in full: its default `remat_policy`.
 - PyTorch's selective checkpointing of torchtitan and fms-fsdp counts as half of a full recomputation.
-- ZB-2p rows are estimated under ZB-1p, which keeps less in flight and is slower.
+- ZB-1p and ZB-2p rows are estimated under zb_h1 and zb_2p, whose orders suit units of equal length.
 - Unfused cross entropy moves the bytes that its kernels read and write; the factor of 3 before was too high.
 - The first and last slice hold a layer less where a row says that embedding and loss count as layers.
 - Steps of sharded data parallelism have a slowdown by generation.
