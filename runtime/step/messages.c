@@ -118,5 +118,6 @@ double ett_messages_with_gathers(const ett_evaluation *e, double pass, double bu
     return pass + gather;
   double first = layers > 0 ? gather / (double)layers : gather;
   double on_link = busy + gather - first;
+  pass += e->program->communication_share * (gather - first);
   return (pass > on_link ? pass : on_link) + first;
 }

@@ -95,7 +95,7 @@ double ett_messages_gather(ett_evaluation *e, double parameters, double expert_p
 
 /* ZeRO-3: seconds of a pass that gathers its weights layer by layer. Overlapped gathers
  * hide behind the layer before, where its own communication (busy seconds) leaves their
- * link free; the first one does not. */
+ * link free, and slow it (communication_share); the first one does not. */
 double ett_messages_with_gathers(const ett_evaluation *e, double pass, double busy,
                                  double gather, int64_t layers);
 

@@ -92,6 +92,11 @@ int ett_program_check(const ett_program *p, ett_err *err) {
   for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++)
     if (check_amount(amounts[i].name, amounts[i].value, err) != 0)
       return -1;
+  if (!(p->communication_share >= 0 && p->communication_share < 1))
+    return ett_err_set(
+        err, ETT_ERR_ARGUMENT,
+        "field 'communication_share' must be at least 0 and below 1, got %g",
+        p->communication_share);
   return check_amount("tied_embedding_bytes", p->tied_embedding_bytes, err);
 }
 
@@ -127,10 +132,12 @@ static double least(double a, double b) {
  *
  * F forward, B backward (of the whole: input and weight gradients); attention is all
  * computing outside the routed experts. The part longer than its partner stays exposed.
- * Computing is taken to be as fast beside communication as alone. */
+ * Computing loses `share` of the time in which it is beside communication: of x seconds
+ * behind y seconds of computing (1 - share) x hide, and y at most. */
 static void hide(ett_layer_sums *s, const double forward[ETT_ROLES],
-                 const double backward[ETT_ROLES], int recomputed) {
-  double f = forward[ETT_ROLE_EXCHANGE] / 2, b = backward[ETT_ROLE_EXCHANGE] / 2;
+                 const double backward[ETT_ROLES], double share, int recomputed) {
+  double f = (1 - share) * forward[ETT_ROLE_EXCHANGE] / 2;
+  double b = (1 - share) * backward[ETT_ROLE_EXCHANGE] / 2;
   const ett_exchange_overlap shared = ETT_EXCHANGE_SHARED_EXPERTS;
   s->forward_hidden[shared] = least(f, forward[ETT_ROLE_BESIDE_DISPATCH]) +
                               least(f, forward[ETT_ROLE_BESIDE_COMBINE]);
@@ -190,7 +197,8 @@ void ett_program_finish(ett_program *p) {
     }
     for (int r = 0; r < ETT_RECOMPUTES; r++)
       memcpy(s.working_bytes[r], working, sizeof working);
-    hide(&s, of_forward, of_backward, p->kinds[k].place == ETT_PLACE_MIDDLE);
+    hide(&s, of_forward, of_backward, p->communication_share,
+         p->kinds[k].place == ETT_PLACE_MIDDLE);
     if (p->kinds[k].place == ETT_PLACE_MIDDLE)
       memcpy(s.recompute_link, s.forward_link, sizeof s.recompute_link);
     s.activation_bytes[ETT_RECOMPUTE_FULL] = p->kinds[k].input_bytes;

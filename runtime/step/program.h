@@ -118,6 +118,7 @@ typedef struct ett_program {
   double output_bytes;        /* of a slice's output, kept until its gradient arrives */
   double kept_gradient_bytes; /* of a weight, beside wider main gradients */
   double allocator_share;     /* of what comes and goes: lost to rounding and fragments */
+  double communication_share; /* of a device, taken by what it sends while it computes */
   /* ett_program_finish and ett_program_vary: */
   ett_layer_sums *sums; /* per kind */
   size_t varied;

@@ -152,4 +152,9 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
     s->gradient_exposed_seconds = s->gradient_seconds;
   }
   s->gather_exposed_seconds = gather_exposed(p, s, forward_busy);
+  /* Computing loses a part of the time in which it is beside messages. */
+  double share = e->program->communication_share;
+  s->gradient_exposed_seconds +=
+      share * (s->gradient_seconds - s->gradient_exposed_seconds);
+  s->gather_exposed_seconds += share * (s->gather_seconds - s->gather_exposed_seconds);
 }

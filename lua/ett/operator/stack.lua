@@ -33,6 +33,8 @@ local fields = {
   sharded = { "boolean", default = false, help = "weights are gathered beside computing (FSDP): in_step.sharded" },
   slowdown = { "positive", default = 1.0, least = 1,
     help = "factor on kernels: communication beside them takes multiprocessors and memory bandwidth" },
+  communication_share = { "fraction", default = 0.0,
+    help = "of a device, taken from computing by communication that runs beside it (its multiprocessors)" },
   cached_gradients = { "boolean", default = false,
     help = "a weight gradient of each shape stays allocated where products accumulate into the main gradients" },
   keeps_gradients = { "boolean", default = false,

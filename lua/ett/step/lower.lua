@@ -149,7 +149,7 @@ local function add_collective(state, item, hides)
   local answer = state.times:collective(item.name, bytes, topology, p.dtype)
   local seconds, hidden = seconds_of(answer), 0
   if hides > 0 and seconds[1] > 0 then
-    hidden = math.min(hides, seconds[1])
+    hidden = math.min(hides, (1 - state.software.communication_share) * seconds[1])
     -- In pieces beside a product, the first or the last piece is waited for.
     if not item.overlapped then hidden = math.min(hidden, seconds[1] * (1 - 1 / item.degree)) end
     local share = 1 - hidden / seconds[1]
@@ -254,7 +254,7 @@ function lower.program(model, p, times)
   local state = { plan = p, configuration = c, times = times,
     ranks = fields.to_c(p, cluster_module.placement(times.cluster)), index = {}, operations = {},
     tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_bytes = 0.0,
-    width = math.max(schema.dtype_bytes[p.dtype], 2) }
+    width = math.max(schema.dtype_bytes[p.dtype], 2), software = times.stack or stacks.get() }
   local width = state.width
   local tokens = p.micro_batch * p.seq // p.cp
   local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch
@@ -280,13 +280,14 @@ function lower.program(model, p, times)
     tied_embedding_bytes = (require("ett.operator.shapes").local_vocab(c) + 0.0) * model.hyper.hidden
       * schema.dtype_bytes[p.gradient_dtype]
   end
-  local software = times.stack or stacks.get()
+  local software = state.software
   local program = step_core.program {
     operations = state.operations, kinds = kinds, tied_embedding_bytes = tied_embedding_bytes, element_bytes = width,
     cached_bytes = state.cached_bytes, workspace_bytes = software.workspace_bytes,
     context_bytes = software.context_bytes, communicator_bytes = software.communicator_bytes,
     kept_gradient_bytes = software.keeps_gradients and width or 0,
     output_bytes = software.keeps_outputs and shared or 0, allocator_share = software.allocator_share,
+    communication_share = software.communication_share,
     boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
   }
   return { program = program, operations = state.operations, kinds = kinds, configuration = c, stack = software }

@@ -70,6 +70,7 @@ static const ett_step_lua_field message_fields[] = {
     FIELD(ett_program, output_bytes, NUMBER, NULL),
     FIELD(ett_program, kept_gradient_bytes, NUMBER, NULL),
     FIELD(ett_program, allocator_share, NUMBER, NULL),
+    FIELD(ett_program, communication_share, NUMBER, NULL),
 };
 
 static void get_operations(lua_State *L, ett_program *program, int list) {

@@ -1,0 +1,57 @@
+--- Computing that loses a share of a device to the communication beside it, by hand.
+local step_core = require "step_core"
+
+local L, T = 4, 2.0 -- layers; seconds of a layer's forward, its backward takes twice as long
+
+--- A step of L layers on one stage; seconds: of each message.
+local function evaluate(share, given, seconds, operations)
+  local program <close> = step_core.program {
+    operations = operations or { { forward = { T }, backward = { 2 * T }, dense_parameters = 1000 } },
+    kinds = { { place = "middle", count = L, uses = operations and { 1, 1, 1 } or { 1 } } }, boundary_bytes = 1,
+    communication_share = share }
+  local demands <close> = step_core.demands()
+  local workspace <close> = step_core.workspace()
+  given.seq, given.clip_gradients, given.bucket_bytes = 1, false, 1e12
+  local plan = step_core.plan(given)
+  program:evaluate(plan, demands, workspace, false)
+  for _, d in ipairs(demands:untimed()) do demands:set(d.index, seconds[d.kind] or 0) end
+  return program:evaluate(plan, demands, workspace, false)
+end
+
+describe("the share of a device that communication takes", function()
+  it("slows passes by the gathers beside them", function()
+    local gather = 0.5 -- of each layer, twice in a micro-batch; the first of a pass is waited for
+    local given = { dp = 2, zero = 3, micro_batches = 3, overlap_parameters = true }
+    local seconds = { all_gather = gather }
+    local alone = 3 * (L * T + gather + 2 * L * T + gather)
+    assert.equal(alone, evaluate(0, given, seconds).step_seconds)
+    assert.equal(alone + 3 * 2 * 0.25 * (L - 1) * gather, evaluate(0.25, given, seconds).step_seconds)
+  end)
+
+  it("slows the backward by the reductions beside it", function()
+    local given = { dp = 2, micro_batches = 1, overlap_gradients = true }
+    local e = evaluate(0.25, given, { all_reduce = 1 })
+    -- One bucket: it leaves when the backward has ended, so nothing is beside it.
+    assert.equal(3 * L * T + 1, e.step_seconds)
+    given.zero = 2
+    given.micro_batches = 5 -- four reductions hide behind the micro-batches that follow
+    local slowed, free = evaluate(0.25, given, { reduce_scatter = 1 }), evaluate(0, given, { reduce_scatter = 1 })
+    assert.equal(free.step_seconds + 0.25 * 4, slowed.step_seconds)
+  end)
+
+  it("hides less of an all-to-all behind the layer's shared experts", function()
+    local operations = { { forward = { 2 }, backward = { 2 }, role = "exchange" },
+      { forward = { 4 }, backward = { 8 }, role = "beside_dispatch" }, { forward = { 0.5 }, backward = { 1 },
+        role = "beside_combine" } }
+    local given = { micro_batches = 1, overlap_all_to_all = "shared_experts" }
+    -- Of 1 s behind 4 s 0.75 s hide; of 1 s behind 0.5 s all of the 0.5 s, since 0.75 s could.
+    local hidden = L * (math.min(0.75, 4) + math.min(0.75, 0.5) + math.min(0.75, 8) + math.min(0.75, 1))
+    assert.equal(L * (2 + 4 + 0.5 + 2 + 8 + 1) - hidden, evaluate(0.25, given, {}, operations).step_seconds)
+  end)
+
+  it("is refused from 1 on", function()
+    local ok, raised = pcall(evaluate, 1, { micro_batches = 1 }, {})
+    assert.is_false(ok)
+    assert.equal("field 'communication_share' must be at least 0 and below 1, got 1", raised.message)
+  end)
+end)
