@@ -1,5 +1,8 @@
 // Lanes of events over time: drawn from their overviews (runtime/pack/lane.h) until the window is narrow, then from
 // the events themselves, unpacked when they are near enough to be seen.
+// A colour #rrggbb as a pixel of image data.
+const pixelOf = (c, alpha) => (alpha << 24 | parseInt(c.slice(5, 7), 16) << 16 | parseInt(c.slice(3, 5), 16) << 8 | parseInt(c.slice(1, 3), 16)) >>> 0;
+
 class Lanes {
   // spec: {from, to, tick (seconds), kinds: [[name, color]], labels (blob), groups: [{name, open, lanes: [{name, bins,
   // rows, count, overview, waits, chunks: [from, to, count, blob, ...]}]}], marks: [[name, from, to]]}
@@ -183,6 +186,7 @@ class Lanes {
   }
 
   draw() {
+    this.pixelOf = new Map();
     const begun = performance.now(), g = context(this.canvas, this.width, this.height), top = this.box.scrollTop;
     g.save();
     g.beginPath();
@@ -251,56 +255,80 @@ class Lanes {
     g.globalAlpha = 1;
   }
 
-  // Events of a pixel or more as boxes; smaller ones add up to shaded columns.
+  // A strip of pixels, rows of `width`: spans of events, and shares of events smaller than a pixel.
+  strip(rows) {
+    const ratio = window.devicePixelRatio || 1, width = Math.max(1, Math.ceil((this.width - this.left) * ratio));
+    const cover = new Float32Array(width * rows), of = new Uint32Array(width * rows), image = new ImageData(width, rows);
+    return { width, rows, ratio, cover, of, image, pixels: new Uint32Array(image.data.buffer), small: false };
+  }
+
+  // The colour of a label as a pixel.
+  pixel(label) {
+    let p = this.pixelOf.get(label);
+    if (p === undefined) this.pixelOf.set(label, p = pixelOf(this.shade(label), this.matched && !this.matched[label] ? 40 : 255));
+    return p;
+  }
+
+  // Adds an event from a to b (pixels of the strip) of a row.
+  span(strip, row, a, b, label, p) {
+    const { width, pixels } = strip;
+    if (b - a < 1) {
+      if (this.matched && !this.matched[label]) return;
+      const k = row * width + Math.max(0, Math.min(width - 1, a | 0));
+      strip.cover[k] += Math.max(b - a, 0.08);
+      strip.of[k] = label;
+      strip.small = true;
+      return;
+    }
+    const first = Math.max(0, Math.round(a)), last = Math.min(width, Math.max(first + 1, Math.round(b) - (b - a > 4 * strip.ratio ? 1 : 0)));
+    if (first < last) pixels.fill(p === undefined ? this.pixel(label) : p, row * width + first, row * width + last);
+  }
+
+  // Draws a strip: each of its rows stretched to the height of a row.
+  show(g, strip, y, row) {
+    const { width, rows, cover, of, pixels, image } = strip;
+    if (strip.small) {
+      for (let k = 0; k < cover.length; k++) {
+        if (!cover[k] || pixels[k]) continue;
+        const alpha = Math.round(255 * Math.max(0.25, Math.min(1, cover[k])));
+        pixels[k] = (this.pixel(of[k]) & 0xffffff | alpha << 24) >>> 0;
+      }
+    }
+    const layer = this.layer || (this.layer = document.createElement("canvas"));
+    layer.width = width;
+    layer.height = rows;
+    layer.getContext("2d").putImageData(image, 0, 0);
+    g.imageSmoothingEnabled = false;
+    for (let r = 0; r < rows; r++) g.drawImage(layer, 0, r, width, 1, this.left, y + r * row, width / strip.ratio, row - 1);
+  }
+
   drawEvents(g, lane, pieces, y, row, rows) {
-    const width = Math.ceil(this.width - this.left), scale = (this.width - this.left) / (this.to - this.from);
-    const cover = new Float32Array(width * rows), of = new Uint32Array(width * rows), texts = [];
-    const left = this.left, matched = this.matched, from = this.from;
+    const strip = this.strip(rows), { width, ratio } = strip, scale = (this.width - this.left) / (this.to - this.from) * ratio;
+    const texts = [], { left, from } = this, waits = alpha => pixelOf(color("wait"), alpha), dim = waits(40), full = waits(255);
     for (const piece of pieces) {
       const { n, start, dur, label, row: depth, wait } = piece.events;
       for (let i = 0; i < n; i++) {
-        const d = dur[i], x0 = (start[i] - from) * scale, w = d * scale;
-        if (x0 > width) break;
-        if (x0 + w < 0) continue;
-        const r = depth[i] < rows ? depth[i] : rows - 1;
-        if (depth[i] >= rows && rows === 1) continue;
-        if (w < 1) {
-          const p = r * width + Math.max(0, x0 | 0);
-          if (matched && !matched[label[i]]) continue;
-          cover[p] += Math.max(w, 0.08);
-          of[p] = label[i];
-          continue;
-        }
-        const a = Math.max(0, x0), b = Math.min(width, x0 + w);
-        g.fillStyle = this.shade(label[i]);
-        g.globalAlpha = matched && !matched[label[i]] ? 0.15 : 1;
-        if (wait && wait[i] > 0) {
-          const wx = Math.min(b, x0 + wait[i] * scale);
-          if (wx > a) {
-            const c = g.fillStyle;
-            g.fillStyle = color("wait");
-            g.fillRect(left + a, y + r * row, wx - a, row - 1);
-            g.fillStyle = c;
-          }
-          if (b > wx) g.fillRect(left + Math.max(a, wx), y + r * row, Math.max(0.6, b - Math.max(a, wx)), row - 1);
-        } else g.fillRect(left + a, y + r * row, Math.max(0.6, b - a - (w > 3 ? 0.7 : 0)), row - 1);
-        if (b - a > 15 && row >= 11) texts.push(left + a, r, b - a, label[i], wait && wait[i] > dur[i] / 2);
+        const a = (start[i] - from) * scale, b = a + dur[i] * scale, r = depth[i];
+        if (a > width) break;
+        if (b < 0 || r >= rows) continue;
+        if (wait && wait[i] > 0 && b - a >= 1) {
+          const m = a + wait[i] * scale;
+          this.span(strip, r, a, m, label[i], this.matched && !this.matched[label[i]] ? dim : full);
+          if (b - m >= 1) this.span(strip, r, m, b, label[i]);
+        } else this.span(strip, r, a, b, label[i]);
+        const low = Math.max(0, a) / ratio, wide = Math.min(width, b) / ratio - low;
+        if (wide > 15 && row >= 11) texts.push([left + low, y + r * row, wide, label[i], wait && wait[i] > dur[i] / 2]);
       }
     }
-    let last = -1;
-    for (let r = 0; r < rows; r++) {
-      for (let p = 0; p < width; p++) {
-        const share = cover[r * width + p];
-        if (!share) continue;
-        if (of[r * width + p] !== last) g.fillStyle = this.shade(last = of[r * width + p]);
-        g.globalAlpha = Math.max(0.25, Math.min(1, share));
-        g.fillRect(left + p, y + r * row, 1, row - 1);
-      }
-    }
-    for (let i = 0; i < texts.length; i += 5) {
-      g.fillStyle = texts[i + 4] ? color("ink") : "#fff";
-      g.globalAlpha = matched && !matched[texts[i + 3]] ? 0.4 : 1;
-      this.text(g, this.labels.names[this.labels.list[texts[i + 3]][0]], texts[i] + 3, y + texts[i + 1] * row + Math.min(12, row - 3.5), texts[i + 2] - 6);
+    this.show(g, strip, y, row);
+    this.drawTexts(g, texts, row);
+  }
+
+  drawTexts(g, texts, row) {
+    for (const [x, y, width, label, dim] of texts) {
+      g.fillStyle = dim ? color("ink") : "#fff";
+      g.globalAlpha = this.matched && !this.matched[label] ? 0.4 : 1;
+      this.text(g, this.labels.names[this.labels.list[label][0]], x + 3, y + Math.min(12, row - 3.5), width - 6);
     }
     g.globalAlpha = 1;
   }
@@ -319,14 +347,8 @@ class Lanes {
   }
 
   drawParts(g, lane, pieces, y, row) {
-    const width = Math.ceil(this.width - this.left), scale = (this.width - this.left) / (this.to - this.from);
-    const cover = new Float32Array(width), of = new Uint32Array(width), left = this.left, matched = this.matched, texts = [];
-    const shade = (x, w, label) => {
-      const p = Math.max(0, Math.min(width - 1, x | 0));
-      if (matched && !matched[label]) return;
-      cover[p] += w;
-      of[p] = label;
-    };
+    const strip = this.strip(1), { width, ratio } = strip, scale = (this.width - this.left) / (this.to - this.from) * ratio;
+    const texts = [], left = this.left;
     for (const piece of pieces) {
       const { n, start, dur, label } = piece.events;
       for (let i = 0; i < n; i++) {
@@ -336,30 +358,20 @@ class Lanes {
         const { list, total } = this.partsOf(lane, label[i]);
         if (!list.length) continue;
         if (w < Math.max(2, list.length / 8)) { // too many parts for its pixels
-          for (let x = x0; x < x0 + w; x++) if (x >= 0 && x < width) shade(x, total * scale / w * Math.min(1, w), list[0][0]);
+          for (let x = x0; x < x0 + w; x++) if (x >= 0 && x < width) this.span(strip, 0, x, x + Math.min(0.99, total * scale / w * Math.min(1, w)), list[0][0]);
           continue;
         }
         for (const [part, , from, length] of list) {
-          const x = x0 + from * scale, pw = length * scale;
-          if (x + pw < 0 || x > width) continue;
-          if (pw < 1) { shade(x, pw, part); continue; }
-          const a = Math.max(0, x), b = Math.min(width, x + pw);
-          g.fillStyle = this.shade(part);
-          g.globalAlpha = matched && !matched[part] ? 0.15 : 1;
-          g.fillRect(left + a, y, Math.max(0.6, b - a - (pw > 3 ? 0.7 : 0)), row - 1);
-          if (b - a > 15 && row >= 11) texts.push([left + a, b - a, part]);
+          const a = x0 + from * scale, b = a + length * scale;
+          if (b < 0 || a > width) continue;
+          this.span(strip, 0, a, b, part);
+          const low = Math.max(0, a) / ratio, wide = Math.min(width, b) / ratio - low;
+          if (wide > 15 && row >= 11) texts.push([left + low, y, wide, part, false]);
         }
       }
     }
-    for (let p = 0; p < width; p++) {
-      if (!cover[p]) continue;
-      g.fillStyle = this.shade(of[p]);
-      g.globalAlpha = Math.max(0.2, Math.min(1, cover[p]));
-      g.fillRect(left + p, y, 1, row - 1);
-    }
-    g.globalAlpha = 1;
-    g.fillStyle = "#fff";
-    for (const [x, w, part] of texts) this.text(g, this.labels.names[this.labels.list[part][0]], x + 3, y + Math.min(12, row - 3.5), w - 6);
+    this.show(g, strip, y, row);
+    this.drawTexts(g, texts, row);
   }
 
   // Text cut to a width.

@@ -14,7 +14,7 @@ local lanes = {}
 local Timeline = {}
 Timeline.__index = Timeline
 
-local chunk_events = 16384
+local chunk_events = 8192
 local most_labels = 50000 -- further ones are stored without details
 local least_bins, most_bins = 1024, 16384
 
