@@ -12,6 +12,9 @@ $ ett compare --model gpt layer=3
 ett: compare: unknown field 'layer'; did you mean 'layers'?
 ?2
 
+$ ett picture -o new/picture.html && ls new
+picture.html
+
 $ ett picture --layers 5 --pp 2
 ett: picture: layers = 5 must be divisible by pp = 2
 ?1

@@ -23,6 +23,13 @@ function folder.write(path, text)
   return path
 end
 
+--- The same, and makes the file's folder.
+function folder.write_with_folder(path, text)
+  local parent = path:match("^(.+)/[^/]*$")
+  if parent then folder.make(parent) end
+  return folder.write(path, text)
+end
+
 --- A new empty folder under TMPDIR or /tmp. The caller removes it.
 ---@return string path
 function folder.temporary()

@@ -3,7 +3,7 @@
 -- Each pipeline stage is a process and a device. Its streams: 7 computes, 20 is the links of a node, 24 the network,
 -- 28 sends to other stages, 32 gradients and weights. Every operator and collective of every micro-batch is a kernel.
 -- Above `most_events` those of a unit are joined: one kernel for its computing, one for each kind of collective.
-local error_module = require "ett.base.error"
+local files = require "ett.base.folder"
 local json = require "ett.json"
 local schema = require "ett.base.schema"
 local timeline = require "ett.step.timeline"
@@ -183,16 +183,11 @@ end
 --- it, beside workload_card.yaml, from which `ett trace` takes batch, sequence and parameters.
 ---@return string path of the trace
 function chrome_trace.write(e, path)
-  local files = require "ett.base.folder"
-  local parent = path:match("^(.*)/[^/]*$")
-  if parent and parent ~= "" then files.make(parent) end
   if path:sub(-1) == "/" then
-    files.write(path .. "workload_card.yaml", card(e))
+    files.write_with_folder(path .. "workload_card.yaml", card(e))
     path = path .. "step.json"
   end
-  local ok, err = json.write(path, chrome_trace.of(e))
-  if not ok then error(error_module.from(err), 0) end
-  return path
+  return files.write_with_folder(path, json.encode(chrome_trace.of(e)))
 end
 
 return chrome_trace

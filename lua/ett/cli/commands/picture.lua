@@ -22,7 +22,7 @@ return {
       io.write(page)
       return 0
     end
-    require("ett.base.folder").write(opts.output, page)
+    require("ett.base.folder").write_with_folder(opts.output, page)
     return 0
   end,
 }

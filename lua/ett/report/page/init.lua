@@ -73,10 +73,6 @@ function Page:text()
 end
 
 --- Writes the page, and makes its folder; raises if it cannot.
-function Page:write(path)
-  local parent = path:match("^(.+)/[^/]*$")
-  if parent then files.make(parent) end
-  files.write(path, self:text())
-end
+function Page:write(path) files.write_with_folder(path, self:text()) end
 
 return page
