@@ -124,8 +124,11 @@ static int run_task(load_shared *shared, load_task *t, ett_trace_part *part,
   part->end = ETT_JSON_NOWHERE;
   part->saw_events = true;
   t->produced = s->bytes;
-  int status = (s->kind == ETT_TRACE_XPLANE ? ett_xplane_read : shared->nsys)(
-      s->path, part, o->args, o->arg_count, shared->ticks_per_second, &t->err);
+  ett_trace_reader read = s->kind == ETT_TRACE_XPLANE     ? ett_xplane_read
+                          : s->kind == ETT_TRACE_PERFETTO ? ett_perfetto_read
+                                                          : shared->nsys;
+  int status =
+      read(s->path, part, o->args, o->arg_count, shared->ticks_per_second, &t->err);
   atomic_fetch_add(&shared->done, s->bytes);
   return status;
 }

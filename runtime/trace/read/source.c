@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/grow.h"
+#include "trace/read/wire.h"
 
 #define HEAD_BYTES ((size_t)64 << 10)
 #define DEPTH 12
@@ -28,8 +29,9 @@ static int ends(const char *text, const char *tail) {
 
 /* Whether a file of a directory is opened at all. */
 static int has_extension(const char *path) {
-  static const char *const list[] = {".json", ".json.gz", ".json.zst", ".gz",
-                                     ".zst",  ".pb",      ".sqlite",   ".sqlite3"};
+  static const char *const list[] = {
+      ".json",   ".json.gz", ".json.zst", ".gz",      ".zst",           ".pb",
+      ".sqlite", ".sqlite3", ".nsys-rep", ".pftrace", ".perfetto-trace"};
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
     if (ends(path, list[i]))
       return 1;
@@ -38,6 +40,41 @@ static int has_extension(const char *path) {
 
 static int contains(const char *bytes, size_t n, const char *text) {
   return memmem(bytes, n, text, strlen(text)) != NULL;
+}
+
+/* What to do with a file of a tool that ett does not read; NULL for others. */
+static const char *advice(const char *path, const char *head, size_t n) {
+  if (ends(path, ".nsys-rep") || ends(path, ".qdrep"))
+    return "an Nsight Systems report: 'nsys export --type sqlite FILE' makes a trace of "
+           "it";
+  if (n >= 4 && memcmp(head, "PK\3\4", 4) == 0)
+    return "a zip archive: unpack it and name the folder";
+  if (contains(head, n, "\"rocprofiler-sdk-tool\""))
+    return "JSON of rocprofv3: record with --output-format pftrace, which ett reads";
+  return NULL;
+}
+
+/* A Perfetto trace: its packets are field 1, and the first ones hold a timestamp, a
+ * sequence or a descriptor. */
+static int is_perfetto(const char *path, const char *head, size_t n) {
+  if (ends(path, ".pftrace") || ends(path, ".perfetto-trace"))
+    return 1;
+  slice all = {(const uint8_t *)head, (const uint8_t *)head + n};
+  field f, g;
+  int packets = 0;
+  while (packets < 3 && next(&all, &f) > 0) {
+    if (f.number != 1 || f.wire != 2)
+      return 0;
+    slice packet = f.bytes;
+    int known = 0, status;
+    while ((status = next(&packet, &g)) > 0)
+      known |= (g.number == 8 && g.wire == 0) || (g.number == 10 && g.wire == 0) ||
+               (g.number == 60 && g.wire == 2) || (g.number == 36 && g.wire == 2);
+    if (status < 0 || !known)
+      return 0;
+    packets++;
+  }
+  return packets > 0;
 }
 
 /* Format of a file by its first bytes, decompressed; AUTO when it is no trace. */
@@ -55,6 +92,9 @@ static ett_trace_kind kind_of(const char *path, const char *head, size_t n) {
       return ETT_TRACE_TPU_JSON;
     return ETT_TRACE_KINETO;
   }
+  if (n >= 4 && head[0] == 0x0A && !ends(path, ".xplane.pb") &&
+      is_perfetto(path, head, n))
+    return ETT_TRACE_PERFETTO;
   /* XSpace: field 1 (planes), length-delimited, the first holding id, name or lines */
   if (n >= 4 && head[0] == 0x0A &&
       (ends(path, ".pb") || contains(head, n, "/device:") || contains(head, n, "/host:")))
@@ -97,7 +137,10 @@ static int look(ett_source *s, ett_trace_kind mode, ett_err *err) {
   } while (n > 0 && got < HEAD_BYTES);
   result = 0;
   s->kind = kind_of(s->path, head, got);
-  if (s->kind == ETT_TRACE_AUTO)
+  s->ignored = advice(s->path, head, got);
+  if (s->ignored)
+    s->kind = ETT_TRACE_AUTO;
+  else if (s->kind == ETT_TRACE_AUTO)
     s->ignored = got                           ? "not the content of a trace"
                  : in && ett_inflate_fault(in) ? ett_inflate_fault(in)
                                                : "an empty file";

@@ -347,9 +347,7 @@ static char *drain(ett_byte_source source, size_t capacity, size_t *size, ett_er
   return NULL;
 }
 
-/* The whole file, gzip and zstd taken off; NULL with *err. Where the compression is
- * damaged or ends early, what came before is there and *cut is set. */
-static char *read_whole(const char *path, size_t *size, bool *cut, ett_err *err) {
+char *ett_read_whole(const char *path, size_t *size, bool *cut, ett_err *err) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   struct stat st;
   char head[4], *bytes = NULL;
@@ -385,7 +383,7 @@ int ett_xplane_read(const char *path, ett_trace_part *part, const char *const *a
                     uint32_t arg_count, int64_t ticks_per_second, ett_err *err) {
   size_t size = 0;
   bool cut = false;
-  char *bytes = read_whole(path, &size, &cut, err);
+  char *bytes = ett_read_whole(path, &size, &cut, err);
   if (!bytes)
     return -1;
   if (cut)

@@ -96,6 +96,12 @@ ett_trace_class ett_trace_classify(const char *category, size_t length) {
       {"python", ETT_CLASS_PYTHON},
       {"overhead", ETT_CLASS_OVERHEAD},
       {"collective_comm", ETT_CLASS_DEVICE_ANNOTATION},
+      {"kernel_dispatch", ETT_CLASS_KERNEL}, /* rocprofv3 */
+      {"memory_copy", ETT_CLASS_MEMCPY},
+      {"hip_api", ETT_CLASS_RUNTIME},
+      {"hip_runtime_api", ETT_CLASS_RUNTIME},
+      {"hsa_api", ETT_CLASS_HOST},
+      {"marker_api", ETT_CLASS_ANNOTATION},
       {"CUPTI_ACTIVITY_KIND_KERNEL", ETT_CLASS_KERNEL},
       {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ETT_CLASS_KERNEL},
       {"CUPTI_ACTIVITY_KIND_MEMCPY", ETT_CLASS_MEMCPY},

@@ -57,6 +57,7 @@ typedef enum ett_trace_kind {
   ETT_TRACE_TPU_JSON,
   ETT_TRACE_XPLANE,
   ETT_TRACE_NSYS,
+  ETT_TRACE_PERFETTO,
 } ett_trace_kind;
 
 /* Rows: structure of arrays, each of ETT_TRACE_BLOCK entries. Times in ticks. */
