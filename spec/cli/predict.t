@@ -138,6 +138,11 @@ new/run/step.json
 new/run/workload_card.yaml
 1
 
+$ ett predict --model llama3-8b --cluster h100 seq=8192 pp=2 micro_batches=4 layers=4 --chakra new/et --quiet > seconds && ls new/et
+comm_groups.json
+step.0.et
+step.1.et
+
 $ ett predict --model llama3-8b --cluster h100 seq=8192 micro_batches=4 layers=4 --chrome-trace /dev/null/x.json
 ett: cannot ...
 ?1

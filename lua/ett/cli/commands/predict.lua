@@ -93,6 +93,7 @@ return {
     { "timings", "FILE", "recorded model calls (JSON) in place of a profile, for --composition reference" },
     { "tokens", "N", "also say how long a run over N tokens takes, and costs", kind = "positive" },
     { "chrome-trace", "FILE", "also write the step as a Chrome trace; with FOLDER/ its workload card too" },
+    { "chakra", "FOLDER", "also write Chakra execution traces, a file a rank, for ASTRA-sim" },
     { "html", "FILE", "also write a self-contained page: pipeline, breakdown, memory, what would help most" },
     fields.export_option,
     { "require-fit", "exit 1 when the fullest device has too little memory" },
@@ -107,7 +108,7 @@ return {
       error_module.raise("usage", "predict: give --megatron-args or --%s, not both", opts.model and "model" or "config")
     end
     if opts.composition == "reference" then
-      for _, name in ipairs { "tokens", "chrome_trace", "html", "require_fit" } do
+      for _, name in ipairs { "tokens", "chrome_trace", "html", "chakra", "require_fit" } do
         if opts[name] then
           error_module.raise("usage", "predict: --%s goes with --composition default", (name:gsub("_", "-")))
         end
@@ -123,12 +124,13 @@ return {
     end
     local what = subject(opts, given)
     if opts.accept_device then what.cluster = require("ett.profile.cluster").accepting(what.cluster) end
-    what.units = opts.chrome_trace ~= nil or opts.html ~= nil
+    what.units = opts.chrome_trace ~= nil or opts.html ~= nil or opts.chakra ~= nil
     what.tokens = opts.tokens
     local new = require("ett.step.estimate").new
     local file = opts.config or require("ett.model").is_file(opts.model) and opts.model
     local e = file and error_module.wrap(file, new, what) or new(what)
     if opts.chrome_trace then require("ett.step.chrome_trace").write(e, opts.chrome_trace) end
+    if opts.chakra then require("ett.step.chakra").write(e, opts.chakra) end
     if opts.html then require("ett.step.page").write(e, what, opts.html) end
     e.units, e.lowered, e.demands = nil, nil, nil
     if not e.fits then e.would_fit = would_fit(what, e.plan) end

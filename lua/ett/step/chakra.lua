@@ -1,0 +1,208 @@
+--- A predicted step as Chakra execution traces, one file a rank, which ASTRA-sim and other simulators replay.
+--
+--   chakra.write(estimate.new { …, units = true }, "traces")  -- traces/step.0.et, …, traces/comm_groups.json
+--
+-- Format: mlcommons/chakra, schema/protobuf/et_def.proto; attributes as its src/feeder/et_feeder_node.cpp reads them. A
+-- node is an operator, a collective, a send or a receive. Nodes of a unit run in order; a unit waits for the unit
+-- before it on its rank and for the message with its input. duration_micros is the predicted time.
+local error_module = require "ett.base.error"
+local files = require "ett.base.folder"
+local json = require "ett.json"
+local operators = require "ett.operator"
+local ranks = require "ett.plan.ranks"
+local schedules = require "ett.plan.schedules"
+local timeline = require "ett.step.timeline"
+
+local chakra = {}
+
+chakra.most_nodes = 4000000 -- of all ranks
+
+local node_types = { compute = 4, send = 5, receive = 6, collective = 7 }
+local collective_types = { all_reduce = 0, all_gather = 2, broadcast = 5, all_to_all = 6, reduce_scatter = 7 }
+
+-- Protobuf -----------------------------------------------------------------------------
+
+local function varint(n)
+  local bytes = {}
+  repeat
+    local low = n & 127
+    n = n >> 7
+    bytes[#bytes + 1] = string.char(n ~= 0 and low | 128 or low)
+  until n == 0
+  return table.concat(bytes)
+end
+
+local function number(field, n) return varint(field << 3) .. varint(n) end
+local function text(field, s) return varint(field << 3 | 2) .. varint(#s) .. s end
+
+--- An attribute; kind: the field of its value (int32 7, int64 9, uint64 13, bool 27, string 29).
+local function attribute(name, kind, value)
+  return text(10, text(1, name) .. (kind == 29 and text(29, value) or number(kind, value)))
+end
+
+-- Nodes of a stage ------------------------------------------------------------------------
+
+local function bytes_of(part, dtype)
+  local ok, op = pcall(operators.get, part.name)
+  local good, bytes = false, nil
+  if ok and op.bytes and part.shape then good, bytes = pcall(op.bytes, part.shape, dtype) end
+  return good and type(bytes) == "number" and math.floor(bytes) or 0
+end
+
+--- Adds a node; returns its id. Times are rounded by their ends, so that sums stay right.
+local function add(nodes, node, seconds, deps)
+  node.id, node.deps = #nodes + 1, deps
+  nodes.clock = nodes.clock + seconds
+  local stop = math.floor(nodes.clock * 1e6 + 0.5)
+  node.micros, nodes.micros = stop - nodes.micros, stop
+  nodes[node.id] = node
+  return node.id
+end
+
+local function part_node(part, dtype)
+  if collective_types[part.name] then
+    return { type = "collective", name = part.name, collective = collective_types[part.name], group = part.group,
+      degree = part.degree, bytes = math.floor(part.bytes or 0) }
+  end
+  return { type = "compute", name = part.name, flops = math.floor((part.flops or 0) / part.times),
+    bytes = bytes_of(part, dtype) }
+end
+
+--- The stage that a unit receives its input from (step -1) or sends its output to (step 1), and the tag of the message,
+--- which names its receiver; nil where it stays on its stage.
+local function other_end(state, stage, unit, stages, step)
+  local p, slice = state.plan, state.slices[(unit.chunk - 1) * state.plan.pp + stage]
+  if unit.kind == "W" then return nil end
+  local other = slice + (unit.kind == "F" and step or -step)
+  local at = stages[("%d %d"):format((unit.chunk - 1) // p.vp, other)]
+  if not at or at == stage then return nil end
+  local receiver = step == 1 and other or slice
+  return at, ((receiver * 2 + (unit.kind == "F" and 0 or 1)) * (p.micro_batches + 1) + unit.micro_batch) & 0x7fffffff
+end
+
+--- Stage of each way and slice.
+local function stages_of(state)
+  local p, stages = state.plan, {}
+  for slot, slice in ipairs(state.slices) do
+    stages[("%d %d"):format(((slot - 1) // p.pp) // p.vp, slice)] = (slot - 1) % p.pp + 1
+  end
+  return stages
+end
+
+--- The nodes of one stage, in the order of its rank.
+local function nodes_of(state, stage, stages)
+  local nodes, last, p = { clock = 0.0, micros = 0 }, nil, state.plan
+  local each -- of its messages to other stages
+  for _, m in ipairs(stage.messages) do each = m.lane == "sends" and m or each end
+  for _, unit in ipairs(stage.units) do
+    local from, tag = other_end(state, stage.number, unit, stages, -1)
+    local deps = { last }
+    if from then
+      deps[#deps + 1] = add(nodes, { type = "receive", name = "receive", peer = from, tag = tag,
+        bytes = math.floor(each and each.bytes or 0) }, 0.0, {})
+    end
+    for _, part in ipairs(unit.parts) do
+      for _ = 1, part.resource == "wait" and 1 or part.times do
+        last = add(nodes, part_node(part, p.dtype), part.seconds / part.times, deps)
+        deps = { last }
+      end
+    end
+    local to, out = other_end(state, stage.number, unit, stages, 1)
+    if to then
+      local node = add(nodes, { type = "send", name = "send", peer = to, tag = out,
+        bytes = math.floor(each and each.bytes or 0) }, each and each.seconds or 0.0, { last })
+      if not p.overlap_sends then last = node end
+    end
+  end
+  for _, m in ipairs(stage.messages) do
+    if m.exposed then last = add(nodes, part_node({ name = m.name, group = m.group, degree = m.degree, bytes = m.bytes,
+      times = 1 }, p.dtype), m.seconds, { last }) end
+  end
+  return nodes
+end
+
+-- Ranks -------------------------------------------------------------------------------------
+
+--- The ranks of a node's group that hold rank r: neighbours `stride` apart.
+local function group_of(state, node, r)
+  local p = state.plan
+  local each = p.tp * p.cp * p.dp
+  local stride = node.group == "tied embedding" and (p.pp - 1) * each or node.group == "tp" and 1
+    or node.group == "etp" and 1 or node.group == "ep" and (p.etp or p.tp) or p.tp
+  local degree = node.degree or 1
+  local first = node.group == "tied embedding" and r % each or r - (r % each // stride) % degree * stride
+  local list = {}
+  for i = 0, degree - 1 do list[i + 1] = first + i * stride end
+  local key = table.concat(list, ",")
+  if not state.groups[key] then
+    state.group_count = state.group_count + 1
+    state.groups[key] = state.group_count
+    state.lists[tostring(state.group_count)] = json.array(list)
+  end
+  return state.groups[key]
+end
+
+--- A node as bytes for one rank.
+local function encode(state, node, r)
+  local each = state.plan.tp * state.plan.cp * state.plan.dp
+  local parts = { number(1, node.id - 1), text(2, node.name), number(3, node_types[node.type]) }
+  for _, dep in ipairs(node.deps) do parts[#parts + 1] = number(5, dep - 1) end
+  parts[#parts + 1] = number(7, node.micros)
+  parts[#parts + 1] = attribute("is_cpu_op", 27, 0)
+  if node.type == "compute" then
+    parts[#parts + 1] = attribute("num_ops", 9, node.flops) .. attribute("tensor_size", 13, node.bytes)
+  else
+    parts[#parts + 1] = attribute("comm_size", 9, node.bytes)
+    if node.type == "collective" then
+      parts[#parts + 1] = attribute("comm_type", 9, node.collective)
+      parts[#parts + 1] = attribute("pg_name", 29, tostring(group_of(state, node, r)))
+    else
+      local other = (node.peer - 1) * each + r % each
+      local from, to = r, other
+      if node.type == "receive" then from, to = other, r end
+      parts[#parts + 1] = attribute("comm_src", 7, from) .. attribute("comm_dst", 7, to)
+        .. attribute("comm_tag", 7, node.tag)
+    end
+  end
+  local bytes = table.concat(parts)
+  return varint(#bytes) .. bytes
+end
+
+local function check(e, t)
+  local world, nodes = e.devices, 0
+  if e.plan.rank_order ~= ranks.default or e.plan.rank_map then
+    error_module.raise("plan", "chakra: execution traces need rank_order = %s and no rank_map", ranks.default)
+  end
+  for _, stage in ipairs(t.stages) do
+    for _, unit in ipairs(stage.units) do nodes = nodes + #unit.parts end
+  end
+  nodes = nodes * world // #t.stages
+  if nodes > chakra.most_nodes then
+    error_module.raise("limit", "chakra: %d nodes on %d ranks are more than %d; give fewer micro-batches or devices",
+      nodes, world, chakra.most_nodes)
+  end
+end
+
+--- Writes step.RANK.et for every rank, and comm_groups.json: the ranks of each process group.
+---@param e table an estimate made with units = true
+---@param folder string
+function chakra.write(e, folder)
+  local t = timeline.of(e)
+  check(e, t)
+  local state = { plan = e.plan, slices = schedules.slices(e.plan), groups = {}, lists = {}, group_count = 0 }
+  local stages, each = stages_of(state), e.devices // #t.stages
+  local head = text(1, "0.0.4")
+  head = varint(#head) .. head
+  files.make(folder)
+  for s, stage in ipairs(t.stages) do
+    local nodes = nodes_of(state, stage, stages)
+    for r = (s - 1) * each, s * each - 1 do
+      local out = { head }
+      for i, node in ipairs(nodes) do out[i + 1] = encode(state, node, r) end
+      files.write(("%s/step.%d.et"):format(folder, r), table.concat(out))
+    end
+  end
+  files.write(folder .. "/comm_groups.json", json.encode(state.lists))
+end
+
+return chakra

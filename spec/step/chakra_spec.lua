@@ -1,0 +1,165 @@
+-- Chakra execution traces, read by a decoder and replayed by a simulator that are written here.
+local chakra = require "ett.step.chakra"
+local estimate = require "ett.step.estimate"
+local folder = require "ett.base.folder"
+local json = require "ett.json"
+local model = require "ett.model"
+
+local function read(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read("a")
+  file:close()
+  return text
+end
+
+local function varint(text, at)
+  local n, shift = 0, 0
+  repeat
+    local byte = text:byte(at)
+    n, shift, at = n | (byte & 127) << shift, shift + 7, at + 1
+  until byte < 128
+  return n, at
+end
+
+--- Calls visit(field, value) for each field of a message.
+local function fields(text, visit)
+  local at = 1
+  while at <= #text do
+    local key, value
+    key, at = varint(text, at)
+    if key & 7 == 0 then value, at = varint(text, at) else
+      assert.equal(2, key & 7)
+      local length
+      length, at = varint(text, at)
+      value, at = text:sub(at, at + length - 1), at + length
+      assert.equal(length, #value)
+    end
+    visit(key >> 3, value)
+  end
+end
+
+local types = { [4] = "compute", [5] = "send", [6] = "receive", [7] = "collective" }
+
+local function nodes_of(path)
+  local text, list, at = read(path), {}, 1
+  while at <= #text do
+    local length
+    length, at = varint(text, at)
+    local node = { deps = {} }
+    fields(text:sub(at, at + length - 1), function(field, value)
+      if field == 1 then node.id = value elseif field == 2 then node.name = value
+      elseif field == 3 then node.type = types[value] elseif field == 5 then table.insert(node.deps, value)
+      elseif field == 7 then node.micros = value elseif field == 10 then
+        local name, content
+        fields(value, function(f, v) if f == 1 then name = v else content = v end end)
+        node[name] = content
+      end
+    end)
+    if node.type then list[#list + 1] = node else assert.equal("0.0.4", node.id) end
+    at = at + length
+  end
+  return list
+end
+
+--- When each rank ends: a node runs once its inputs are there; a receive ends with its send, a collective when its last
+--- rank has started and its time has passed.
+local function replay(ranks, groups)
+  local done, left, sent, started = {}, 0, {}, {}
+  for r, nodes in pairs(ranks) do
+    done[r] = {}
+    left = left + #nodes
+  end
+  local turns = {}
+  while left > 0 do
+    local moved = false
+    for r, nodes in pairs(ranks) do
+      local waiting = turns[r] or nodes
+      local rest = {}
+      for _, node in ipairs(waiting) do
+        local start = 0
+        for _, dep in ipairs(node.deps) do start = start and done[r][dep] and math.max(start, done[r][dep]) end
+        local stop
+        if start and node.type == "receive" then
+          stop = sent[("%d %d %d"):format(node.comm_src, node.comm_dst, node.comm_tag)]
+        elseif start and node.type == "collective" then
+          node.key = node.key or ("%s %d"):format(node.pg_name, node.order)
+          local mine = started[node.key] or {}
+          started[node.key], mine[r] = mine, start
+          local latest = 0
+          for _, member in ipairs(groups[node.pg_name]) do
+            latest = latest and mine[member] and math.max(latest, mine[member])
+          end
+          stop = latest and latest + node.micros
+        elseif start then
+          stop = start + node.micros
+          if node.type == "send" then sent[("%d %d %d"):format(node.comm_src, node.comm_dst, node.comm_tag)] = stop end
+        end
+        if stop then
+          done[r][node.id], moved, left = stop, true, left - 1
+        else
+          rest[#rest + 1] = node
+        end
+      end
+      turns[r] = rest
+    end
+    assert(moved, "the traces wait for each other")
+  end
+  local last = 0
+  for _, mine in pairs(done) do for _, stop in pairs(mine) do last = math.max(last, stop) end end
+  return last
+end
+
+describe("Chakra execution traces", function()
+  local m = model.new("llama", { layers = 4, hidden = 1024, heads = 16, vocab = 32000 })
+  for name, plan in pairs {
+    ["1f1b"] = { pp = 2, tp = 2, dp = 2, micro_batches = 2 }, gpipe = { pp = 4, micro_batches = 2, schedule = "gpipe" },
+    ["V-shaped"] = { pp = 2, vp = 2, micro_batches = 4, schedule = "zb_v" },
+    ["two-way"] = { pp = 4, micro_batches = 4, schedule = "chimera" },
+  } do
+    it("replay in the predicted time: " .. name, function()
+      plan.seq, plan.clip_gradients = 1024, false
+      local e = estimate.new { model = m, plan = plan, cluster = "dgx_h100", units = true }
+      folder.within(function(place)
+        chakra.write(e, place .. "/new/traces")
+        local groups = json.decode(read(place .. "/new/traces/comm_groups.json"))
+        local ranks, sends, receives = {}, 0, 0
+        for r = 0, e.devices - 1 do
+          ranks[r] = nodes_of(("%s/new/traces/step.%d.et"):format(place, r))
+          local order = {}
+          for i, node in ipairs(ranks[r]) do
+            assert.equal(i - 1, node.id)
+            assert.equal(0, node.is_cpu_op)
+            for _, dep in ipairs(node.deps) do assert.is_true(dep < node.id) end
+            sends, receives = sends + (node.type == "send" and 1 or 0), receives + (node.type == "receive" and 1 or 0)
+            if node.type == "collective" then
+              order[node.pg_name] = (order[node.pg_name] or 0) + 1
+              node.order = order[node.pg_name]
+              local inside = false
+              for _, member in ipairs(groups[node.pg_name]) do inside = inside or member == r end
+              assert.is_true(inside)
+            end
+          end
+        end
+        assert.equal(sends, receives)
+        assert.is_true(sends > 0)
+        assert.near(1, replay(ranks, groups) / 1e6 / e.step_seconds, 0.01)
+      end)
+    end)
+  end
+
+  it("are refused where they would be too large, and for other orders of ranks", function()
+    local e = estimate.new { model = m, plan = { pp = 2, seq = 1024, micro_batches = 4 }, cluster = "dgx_h100",
+      units = true }
+    local most = chakra.most_nodes
+    chakra.most_nodes = 10
+    local ok, why = pcall(chakra.write, e, "/nowhere")
+    chakra.most_nodes = most
+    assert.is_false(ok)
+    assert.matches("nodes on 2 ranks are more than 10; give fewer", tostring(why))
+    e = estimate.new { model = m, plan = { pp = 2, seq = 1024, micro_batches = 4, rank_order = "pp-tp-cp-ep-dp" },
+      cluster = "dgx_h100", units = true }
+    ok, why = pcall(chakra.write, e, "/nowhere")
+    assert.is_false(ok)
+    assert.matches("need rank_order = tp", tostring(why))
+  end)
+end)
