@@ -129,7 +129,7 @@ local fields = {
     { "slow_factor", "positive", default = 1.1, least = 1, most = 1e3, after = true,
       help = "time of a slow device, as a multiple of the others'" },
     { "rank_slowdown", "list", optional = true, after = true,
-      help = "time of each rank, as a multiple of the estimate's: stragglers by rank" },
+      help = "time of each rank, as a multiple of the estimate's: stragglers by rank (rank_order)" },
     { "split", "list", optional = true, c = true, help = "repeated layers of each pp * vp slice" },
   },
 }

@@ -93,15 +93,18 @@ function variation.quantile(below, share, most)
   return high
 end
 
---- The slowest replica's factor where the slowdown of each rank is given; ranks as Megatron numbers them.
-local function of_ranks(shape, list)
-  local worst, ranks = 0.0, shape.ranks * shape.replicas
-  for replica = 0, shape.replicas - 1 do
+--- The slowest replica's factor where the slowdown of each rank is given, in the order of the plan's ranks.
+local function of_ranks(shape, p)
+  local stride, next_stride, worst = {}, 1, 0.0
+  for axis in p.rank_order:gmatch "[^-]+" do
+    if axis ~= "ep" then stride[axis], next_stride = next_stride, next_stride * p[axis] end
+  end
+  for replica = 0, p.dp - 1 do
     local max, sum = 0.0, 0.0
-    for stage = 0, shape.stages - 1 do
-      local slowest = 0.0
-      for i = 1, shape.ranks do
-        slowest = math.max(slowest, list[stage * ranks + replica * shape.ranks + i])
+    for stage = 0, p.pp - 1 do
+      local slowest, first = 0.0, 1 + replica * stride.dp + stage * stride.pp
+      for i = 0, shape.ranks - 1 do
+        slowest = math.max(slowest, p.rank_slowdown[first + i % p.tp * stride.tp + i // p.tp * stride.cp])
       end
       max, sum = math.max(max, slowest), sum + slowest
     end
@@ -125,7 +128,7 @@ function variation.add(e, computing)
   local function step(factor) return e.step_seconds + part * (factor - 1) end
   local found = {}
   if p.rank_slowdown then
-    local seconds = step(of_ranks(shape, p.rank_slowdown))
+    local seconds = step(of_ranks(shape, p))
     found = { mean = seconds, p50 = seconds, p90 = seconds, p99 = seconds }
   else
     local below = variation.below(shape, p)
