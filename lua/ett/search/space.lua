@@ -156,6 +156,15 @@ local function values(self, name, default)
   return default
 end
 
+--- Numbers of chunks that a schedule is searched with.
+local function counts_of(self, schedule, pp)
+  local own = self.schedules:properties(schedule)
+  if own.exact_chunks or own.chunks == 1 then return { own.chunks } end
+  local counts = chunk_counts(self.layers, pp)
+  if schedule ~= "interleaved" then table.insert(counts, 1, 1) end
+  return counts
+end
+
 --- The chunks of a part: every schedule with its numbers of chunks.
 local function chunks_of(self, p)
   local key = ("%d"):format(p.pp)
@@ -164,8 +173,7 @@ local function chunks_of(self, p)
   local list = {}
   local default = p.pp == 1 and { "1f1b" } or { "1f1b", "interleaved", "gpipe" }
   for _, schedule in ipairs(values(self, "schedule", default)) do
-    local counts = schedule == "interleaved" and chunk_counts(self.layers, p.pp) or { 1 }
-    for _, vp in ipairs(values(self, "vp", counts)) do
+    for _, vp in ipairs(values(self, "vp", counts_of(self, schedule, p.pp))) do
       list[#list + 1] = { schedule = schedule, vp = vp, own = not schedules.built_in[schedule] }
     end
   end
@@ -197,7 +205,7 @@ local function add_part(self, setting, p)
   for _, chunk in ipairs(chunks_of(self, p)) do
     p.schedule, p.vp = chunk.schedule, chunk.vp
     self.plans = self.plans + each
-    local broken = plan_rules.broken(p, self.model, setting.cluster)
+    local broken = plan_rules.broken(p, self.model, setting.cluster, self.schedules)
     if #broken > 0 then
       cut(self, "rule", each)
       self.first_rule = self.first_rule or broken[1]
@@ -303,6 +311,7 @@ function space.new(given)
   for name in pairs(given.plan) do fixed[name] = base[name] end
   local self = { model = given.model, fixed = fixed, lists = lists, where = given.where, base = base,
     layers = middle_layers(given.model), beside = has_beside(given.model), axes = {}, chunks = {}, units = {},
+    schedules = schedules.memo(),
     by_key = {}, plans = 0, cut = {} }
   for _, walked in ipairs(space.walked) do self.axes[walked[1]] = values(self, walked[1], walked[2]) end
   -- Below, these are set field by field; the base holds defaults that would hide a missing one.

@@ -106,7 +106,7 @@ local function below_chunk(self, p, c_plan, lowered, part, chunk)
   c_plan.schedule, c_plan.vp, c_plan.orders = chunk.schedule, chunk.vp, nil
   if chunk.own then
     c_plan.schedule = "custom"
-    c_plan.orders, label = schedules.orders(p)
+    c_plan.orders, label = self.space.schedules:orders(p)
   end
   for _ = 1, 1000 do
     local rows = schedules.call(label, search_core.walk, lowered.program, c_plan, demands, self.workspace, self.axes,
