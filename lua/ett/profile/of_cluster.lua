@@ -316,11 +316,17 @@ function Profile:collective(kind, bytes, topology, dtype)
 end
 
 --- Half-width of the interval, as a share of a step, that comes with kernel tables instead of samples.
----@param experts boolean whether the model is a mixture of experts
-function Profile:step_spread(experts)
+---@param shares table attention, collectives, experts: shares of the step
+---@param dtype string
+---@param named boolean whether the stack is
+function Profile:step_spread(shares, dtype, named)
   if not self.device_times then return 0.0 end
-  local spread = in_step.step_spread[self.cluster.device.generation] or in_step.step_spread.other
-  return spread[experts and 2 or 1]
+  local widths = in_step.step_spread
+  local square = (widths[self.cluster.device.generation] or widths.other) ^ 2
+  for kind, share in pairs(shares) do square = square + (widths[kind] * share) ^ 2 end
+  if dtype == "nvfp4" then square = square + widths.nvfp4 ^ 2 end
+  if not named then square = square + widths.unnamed ^ 2 end
+  return math.sqrt(square)
 end
 
 --- The same profile with the kernels of a stack.

@@ -17,6 +17,7 @@ local plan_module = require "ett.plan"
 local step_core = require "ett.step"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
+local spread = require "ett.step.spread"
 local variation = require "ett.step.variation"
 
 local estimate = {}
@@ -186,12 +187,6 @@ local function warnings_of(e)
   return list
 end
 
---- An interval that also holds the error of composing kernels into a step: `share` of it, independent of the rest.
-local function widened(step, low, high, share)
-  local own = step * share
-  return math.max(0.0, step - math.sqrt((step - low) ^ 2 + own ^ 2)), step + math.sqrt((high - step) ^ 2 + own ^ 2)
-end
-
 local function notes_of(model, times)
   local notes = model.notes and table.move(model.notes, 1, #model.notes, 1, {}) or {}
   local own = times.profile and times.profile.own
@@ -250,8 +245,6 @@ function estimate.new(given)
   end
   local low, high = program:interval(c_plan, demands, workspace, estimate.correlation)
 
-  low, high = widened(result.step_seconds, low, high, times:step_spread(model.hyper.experts ~= nil))
-
   local step, devices, tokens = result.step_seconds, plan_module.devices(p), plan_module.tokens(p)
   local operators = operation_lines(lowered, p)
   local collectives, computed = {}, {}
@@ -268,6 +261,8 @@ function estimate.new(given)
   for _, line in ipairs(collectives) do busy = busy + line.seconds end
   percent_of(computed, step)
   percent_of(collectives, step)
+  low, high = spread.widened(step, low, high,
+    times:step_spread(spread.shares(lowered, computed, collectives, step), p))
 
   local peak = require("ett.profile.device").peak(cluster.device, p.dtype)
   local model_flops = result.flops * p.tp * p.cp * p.dp

@@ -176,8 +176,11 @@ end
 
 --- Half-width of the interval, as a share of the step, of what composing kernels into a step leaves out; 0 where the
 --- times come from samples of the cluster.
-function Times:step_spread(experts)
-  return self.profile and self.profile.step_spread and self.profile:step_spread(experts) or 0.0
+---@param shares table of ett.step.spread
+---@param p table plan
+function Times:step_spread(shares, p)
+  local named = p.stack ~= nil or self.stack ~= nil
+  return self.profile and self.profile.step_spread and self.profile:step_spread(shares, p.dtype, named) or 0.0
 end
 
 --- The same times under a stack: its kernels and launches.

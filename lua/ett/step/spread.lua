@@ -1,0 +1,31 @@
+--- The part of a step's interval that its parts' intervals do not hold: the error of composing kernels into a step.
+local spread = {}
+
+--- Shares of a step by what its error follows (in_step.step_spread).
+---@param lowered table of ett.step.lower
+---@param operators table[] lines of an estimate { name, seconds }
+---@param collectives table[] lines { name, group, seconds }: what is not hidden
+---@return table { attention, collectives, experts (with their router, exchange and launches) }
+function spread.shares(lowered, operators, collectives, step)
+  local kinds, shares = {}, { attention = 0.0, collectives = 0.0, experts = 0.0 }
+  for _, o in ipairs(lowered.operations) do
+    kinds[o.name] = o.family == "attention" and "attention"
+      or (o.experts or o.family == "router" or o.name == "host") and "experts" or nil
+  end
+  local function add(kind, line)
+    if kind then shares[kind] = shares[kind] + line.seconds / step end
+  end
+  for _, line in ipairs(operators) do add(kinds[line.name], line) end
+  for _, line in ipairs(collectives) do
+    add(line.name == "all_to_all" and line.group == "ep" and "experts" or "collectives", line)
+  end
+  return shares
+end
+
+--- An interval that also holds `share` of the step, independent of the rest.
+function spread.widened(step, low, high, share)
+  local own = step * share
+  return math.max(0.0, step - math.sqrt((step - low) ^ 2 + own ^ 2)), step + math.sqrt((high - step) ^ 2 + own ^ 2)
+end
+
+return spread

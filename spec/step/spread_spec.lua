@@ -1,0 +1,40 @@
+--- The part of a step's interval that follows what the step spends its time in.
+local estimate = require "ett.step.estimate"
+local spread = require "ett.step.spread"
+
+local function step(plan, hyper, cluster)
+  local model = require("ett.model").new(hyper and hyper.experts and "mixtral" or "llama", hyper
+    or { layers = 8, hidden = 4096, heads = 32, vocab = 32000 })
+  local given = { seq = 4096, micro_batches = 2, stack = "megatron" }
+  for name, value in pairs(plan or {}) do given[name] = value or nil end
+  return estimate.new { model = model, plan = given, cluster = cluster or "dgx_h100" }
+end
+
+local function half_width(e) return (e.high_seconds - e.low_seconds) / 2 / e.step_seconds end
+
+describe("a step's interval", function()
+  it("widens by an independent share of the step", function()
+    local low, high = spread.widened(10, 7, 14, 0.3)
+    assert.is_true(math.abs(low - (10 - math.sqrt(18))) < 1e-12 and math.abs(high - 15) < 1e-12)
+    assert.equal(0, (spread.widened(1, 0.5, 2, 3)))
+  end)
+
+  it("takes its shares from the lines of the estimate", function()
+    local lowered = { operations = { { name = "a", family = "attention" }, { name = "e", family = "gemm",
+      experts = true }, { name = "r", family = "router" }, { name = "g", family = "gemm" }, { name = "host" } } }
+    local shares = spread.shares(lowered, { { name = "a", seconds = 1 }, { name = "e", seconds = 2 },
+      { name = "r", seconds = 1 }, { name = "g", seconds = 4 }, { name = "host", seconds = 0.5 } },
+      { { name = "all_to_all", group = "ep", seconds = 0.5 }, { name = "all_reduce", group = "dp", seconds = 2 } }, 16)
+    assert.same({ attention = 1 / 16, collectives = 2 / 16, experts = 4 / 16 }, shares)
+  end)
+
+  it("is wider with more exposed communication, with experts, in nvfp4 and without a stack", function()
+    local dense = half_width(step())
+    assert.is_true(half_width(step { tp = 8, sequence_parallel = true }) > dense + 0.02)
+    assert.is_true(half_width(step({ ep = 8, dp = 8 }, { layers = 8, hidden = 2048, heads = 16, vocab = 32000,
+      experts = 64, top_k = 4, moe_ffn = 768 })) > dense + 0.05)
+    assert.is_true(half_width(step { stack = false }) > dense + 0.02)
+    assert.is_true(half_width(step({ dtype = "nvfp4" }, nil, "dgx_b200")) > half_width(step({ dtype = "fp8" }, nil,
+      "dgx_b200")) + 0.05)
+  end)
+end)
