@@ -112,6 +112,23 @@ describe("a cluster of tiers", function()
       + 2e-5 + bytes / 32 / 2 / 25e9), seconds(c, "all_reduce", bytes, "data", { dp = 64 }), 1e-9)
   end)
 
+  it("takes a number of nodes for neighbouring nodes, as the rank map has them", function()
+    for _, rails in ipairs { 8, 2, 1 } do
+      local c = pods({ [2] = { rails = rails } })
+      for _, kind in ipairs(require("ett.comm").kinds()) do
+        for _, nodes in ipairs { 1, 2, 4, 8, 16 } do
+          for _, inside in ipairs { 1, 2, 4, 8 } do
+            if kind ~= "send_recv" and nodes * inside > 1 then
+              local counted = collectives.time(c, kind, 1e8, { nodes = nodes, gpus_per_node = inside }).seconds
+              local placed = seconds(c, kind, 1e8, "data", { tp = 8 // inside, dp = nodes * inside })
+              assert.equal(placed, counted, ("%s %dx%d, %d rails"):format(kind, nodes, inside, rails))
+            end
+          end
+        end
+      end
+    end
+  end)
+
   it("keeps nodes in their leaves when a plan has smaller nodes", function()
     local c = pods()
     c.gpus_per_node = 4

@@ -98,7 +98,8 @@ end
 --- A send of which several leave a node at once: it takes at least its share of the node's network. An answer that was
 --- sampled with all sends at once (`together`) holds that already, and one of the cluster's tiers (`placed`).
 local function shared(answer, kind, bytes, topology, cluster)
-  local inter, place = cluster.links and cluster.links.inter, topology.tiers and topology.tiers[2]
+  local inter = cluster.links and cluster.links.inter
+  local place = topology.tiers and topology.tiers[(cluster.node_tier or 1) + 1]
   if kind ~= "send_recv" or answer.together or answer.placed or topology.nodes < 2 or not (place and inter) then
     return answer
   end
