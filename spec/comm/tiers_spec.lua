@@ -100,6 +100,16 @@ describe("a cluster of tiers", function()
     near(big / 400e9, seconds(c, "send_recv", big, "pp", { pp = 8, dp = 8, order = "pp-tp-cp-ep-dp" }))
   end)
 
+  it("answers by a measured curve where a group is alone", function()
+    local c = pods({ [2] = { curves = { [16] = { 1e6, 1e10, 1e9, 4e10 } } } })
+    local two = collectives.time(c, "all_reduce", 1e9, place(c, "data", { dp = 16 }))
+    assert.is_true(two.measured)
+    assert.near(1e9 * 2 * 15 / 16 / 4e10, two.seconds, 1e-12)
+    -- Eight rings beside each other were not measured, nor were groups beyond the leaf.
+    assert.is_false(collectives.time(c, "all_reduce", 1e9, place(c, "data", { tp = 8, dp = 4 })).measured)
+    assert.is_false(collectives.time(c, "all_reduce", 1e9, place(c, "data", { dp = 64 })).measured)
+  end)
+
   it("counts the steps of each tier", function()
     local c = pods(nil, { collectives = { all_gather = "ring", all_reduce = "hierarchical" } })
     -- 64 ranks on 8 nodes of 2 leaves: a round has 2 hops between leaves, 6 between nodes of a leaf, the rest inside.
@@ -328,7 +338,7 @@ describe("tiers that are wrong", function()
       ["cluster: tiers[3]: field 'oversubscription' must be at least 1, got 0.5"] =
         { [3] = { oversubscription = 0.5 } },
       ["cluster: tiers[3]: two tiers are named 'leaf'"] = { [3] = { name = "leaf" } },
-      ["cluster: tiers[1]: curves[9]: the key must be at most gpus_per_node = 8"] = { { curves = { [9] = { 1, 2 } } } },
+      ["cluster: tiers[1]: curves[9]: the key must be at most size = 8"] = { { curves = { [9] = { 1, 2 } } } },
       ["cluster: tiers[1]: curves: unknown cluster 'dgx_h10'"] = { { curves = "dgx_h10" } },
       ["cluster: tiers[1]: curves: cluster 'vista' states no curves of its own"] = { { curves = "vista" } },
     } do

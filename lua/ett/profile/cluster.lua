@@ -46,7 +46,7 @@ local function check_links(clean, label)
   if intra and intra.curves then
     local where = label .. ": links: intra"
     intra.curves = tiers.curves(intra.curves, where)
-    tiers.check_curves(intra.curves, where, clean.gpus_per_node)
+    tiers.check_curves(intra.curves, where, clean.gpus_per_node, "gpus_per_node")
   end
 end
 

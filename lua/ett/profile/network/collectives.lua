@@ -124,7 +124,7 @@ local function empty_request(cluster, kind, topology)
   local ranks = topology.ranks or topology.nodes * topology.gpus_per_node
   local r = { kind = kind, ranks = ranks, factor = comm.factor(kind, ranks),
     base_latency = tiers_module.default_latency.base, tiers = {} }
-  local curves, below, used = {}, ranks, 0
+  local curves, below = {}, ranks
   for k, tier in ipairs(list) do
     local place, outer = places[k], places[k + 1]
     local units = tier.size and place.units or 1
@@ -142,13 +142,13 @@ local function empty_request(cluster, kind, topology)
       t.receive = share(tier, place, kind, tier.receive, tier.unit_receive)
       t.bandwidth = math.min(t.send, t.receive)
       t.rank_bandwidth = of_rank(tier, place)
-      curves[k] = t.inside > 1 and collectives.curve(tier.curves, t.inside) or nil
-      used = used + 1
+      -- Curves are of one group alone.
+      curves[k] = t.inside > 1 and place.groups == 1 and collectives.curve(tier.curves, t.inside) or nil
     end
     r.tiers[k], below = t, units
   end
   if below > 1 then refuse_missing(#list + 1, node, cluster, topology) end
-  return { request = r, curves = curves, used = used, count = #list }
+  return { request = r, curves = curves, count = #list }
 end
 
 --- A demand as models read it; lua/collectives/README.md lists its fields. A topology with the table `requests` keeps
@@ -164,10 +164,9 @@ function collectives.request(cluster, kind, bytes, topology)
     if t.used then
       local curve = known.curves[k]
       t.measured = curve and comm.curve_at(curve, bytes) or nil
-      r.measured = t.measured
+      r.measured = t.measured -- of the outermost tier in use: it holds the tiers inside
     end
   end
-  if known.used > 1 then r.measured = nil end
   return r
 end
 

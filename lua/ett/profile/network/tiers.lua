@@ -55,14 +55,14 @@ function tiers.curves(curves, where)
 end
 
 --- A curve is a flat list of pairs, message sizes ascending.
-function tiers.check_curves(curves, where, size)
+function tiers.check_curves(curves, where, size, what)
   for ranks, curve in pairs(curves) do
     local at = ("%s: curves[%s]"):format(where, tostring(ranks))
     if not math.tointeger(ranks) or ranks < 2 then
       error_module.raise("model", "%s: the key must be a number of ranks of at least 2", at)
     end
     if ranks > size then
-      error_module.raise("model", "%s: the key must be at most gpus_per_node = %d", at, size)
+      error_module.raise("model", "%s: the key must be at most %s = %d", at, what, size)
     end
     local count = type(curve) == "table" and #curve or 1
     if count == 0 or count % 2 ~= 0 then
@@ -132,7 +132,7 @@ function tiers.check(given, label)
     tier.unit_send = tier.unit_bandwidth or all * tier.send
     tier.unit_receive = tier.unit_bandwidth or all * tier.receive
     tier.curves = tiers.curves(tier.curves, at)
-    if tier.curves then tiers.check_curves(tier.curves, at, tier.size or math.maxinteger) end
+    if tier.curves then tiers.check_curves(tier.curves, at, tier.size or math.maxinteger, "size") end
     list[k], below = tier, tier.size or math.maxinteger
   end
   return list

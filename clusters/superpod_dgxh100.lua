@@ -3,7 +3,7 @@ local architecture = "NVIDIA DGX SuperPOD reference architecture, DGX H100: netw
 local card = "8x NDR400 a node, as dgx_h100; "
 
 return {
-  name = "superpod_h100",
+  name = "superpod_dgxh100",
   summary = "1,016x H100-SXM-80GB in scalable units of 32 nodes, leaf and spine of NDR400 InfiniBand",
   source = architecture,
   device = "h100_sxm",

@@ -4,7 +4,7 @@ local architecture = "NVIDIA DGX SuperPOD reference architecture, DGX B200: as m
 local card = "8x NDR400 a node, as dgx_b200; "
 
 return {
-  name = "superpod_b200",
+  name = "superpod_dgxb200",
   summary = "16,384x B200-SXM-180GB in scalable units of 32 nodes, full fat tree of NDR400 InfiniBand",
   source = architecture,
   device = "b200_sxm",
