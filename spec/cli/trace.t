@@ -171,3 +171,29 @@ pipeline_bubble: share of the step that a pipeline stage waits because of the sc
   method                            micro-batch timings
 ett: trace: pipeline_bubble: timings are by iteration, not by time: give --step instead of --window
 ?1
+
+# Against an estimate, and with changes. This trace has no shapes.
+
+$ ett trace $SPEC/trace_run --against auto
+ett: the trace does not show the model's layers=, hidden=, heads=, vocab=; give them as NAME=VALUE
+?1
+
+$ ett trace $SPEC/trace_run --against nothing
+ett: trace: --against takes PLAN.lua, NAME=VALUE or auto, got 'nothing'
+?2
+
+$ ett trace $SPEC/trace_run tp=2
+ett: trace: 'tp=2' is a field of a plan; it needs --against
+?2
+
+$ ett trace $SPEC/trace_run --what-if faster
+ett: what-if: cannot read 'faster'; forms: 'attention*0.5', 'link.intra*2', 'host*0.5', 'rank 0 not late', 'dp=8->64'
+?2
+
+$ ett trace $SPEC/trace_run --what-if 'nothing_like_it*2'
+ett: what-if: 'nothing_like_it*2' changes nothing in this trace
+?1
+
+$ ett samples from-trace
+ett: samples from-trace: needs DIR
+?2

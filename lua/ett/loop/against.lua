@@ -65,9 +65,11 @@ end
 --- Every stack at every rate by how well it predicts the recorded operators, best first: { stack, rate, times, error,
 --- within, lines }. `only`: the given stack, or nil.
 local function rank_stacks(lines, view, subject, only)
-  local list = {}
+  local list, gathers = {}, subject.plan.zero == 3
   for _, name in ipairs(stacks.names()) do
-    for _, rate in ipairs(rates_of(subject)) do
+    -- Stacks that gather weights beside computing are of plans that do.
+    local possible = name == only or gathers or not stacks.get(name).sharded
+    for _, rate in ipairs(possible and rates_of(subject) or {}) do
       local times = rate[2]:for_stack(name)
       local off, near, count = score(compare(lines, view, times, subject.plan.dtype))
       list[#list + 1] = { stack = name, rate = rate[1], times = times, error = off, within = near, lines = count }
@@ -139,7 +141,7 @@ end
 ---@return table { operators, collectives, split, stacks, stack, attention, notes }
 function against.compare(view, subject)
   local devices = operators.of_view(view)
-  local plan, notes = subject.plan, {}
+  local plan, notes = subject.plan, { table.unpack(subject.notes or {}) }
   local present = match.present(devices)
   local lines, absent = match.lines(devices, expected.sequence(subject.model, plan, present), present)
   local ranked = rank_stacks(lines, view, subject, plan.stack)

@@ -358,6 +358,7 @@ function layout.read(view)
     return read_timings(timings, order_of(first.records[first.iterations[#first.iterations]]))
   end
   local found, devices = {}, operators.of_view(view, true)
+  if #devices == 0 then view:missing("needs devices whose kernels hosts launch; a TPU trace has none") end
   local device = devices[1]
   for _, other in ipairs(devices) do if #other.runs > #device.runs then device = other end end
   local s = survey(device)

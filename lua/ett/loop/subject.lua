@@ -41,11 +41,16 @@ function subject.with_samples(cluster, folder)
 end
 
 --- Puts the fields of `given`, else those read off the trace, into plan and hyper-parameters.
-local function fill(given, found, rules)
+local function fill(given, found, rules, notes)
   local values, used = {}, {}
-  for name in pairs(rules) do
+  for _, name in ipairs(schema.keys(rules)) do
+    local each = found[name]
     if given[name] ~= nil then
       values[name], used[name] = given[name], "given"
+      if each and each.value ~= given[name] and each.sure ~= "guess" then
+        notes[#notes + 1] = ("%s=%s was given, but the trace shows %s (%s: %s)"):format(name, tostring(given[name]),
+          tostring(each.value), each.sure, each.why)
+      end
     elseif found[name] then
       values[name], used[name] = found[name].value, found[name].sure
     end
@@ -71,9 +76,10 @@ end
 --- The model, plan and cluster.
 ---@param view table of ett.trace.view
 ---@param given table { model, hyper, plan, cluster, profile, samples (a folder) }: what the user gave
----@return table { model, plan, cluster, profile, read (ett.loop.layout), used = { [field] = "given" or how sure } }
+---@return table { model, plan, cluster, profile, read (ett.loop.layout), used = { [field] = "given" or how sure },
+---  notes (given fields that the trace contradicts) }
 function subject.of(view, given)
-  local found = layout.read(view)
+  local found, notes = layout.read(view), {}
   local name = given.model or architecture_of(found)
   local model, used_hyper
   if model_module.is_file(name) then
@@ -81,7 +87,7 @@ function subject.of(view, given)
   else
     local rules = architecture.fields(name)
     local hyper
-    hyper, used_hyper = fill(given.hyper or {}, found, rules)
+    hyper, used_hyper = fill(given.hyper or {}, found, rules, notes)
     if found.vocab and not (given.hyper or {}).vocab then hyper.vocab_multiple = 1 end
     local missing = missing_fields(hyper)
     if #missing > 0 then
@@ -90,7 +96,7 @@ function subject.of(view, given)
     end
     model = model_module.new(name, hyper)
   end
-  local plan, used_plan = fill(given.plan or {}, found, plan_module.schema)
+  local plan, used_plan = fill(given.plan or {}, found, plan_module.schema, notes)
   plan.micro_batches = plan.micro_batches or not plan.global_batch and 1 or nil
   if not plan.seq then
     error_module.raise("missing", "the trace does not show the plan's seq=; give it as NAME=VALUE")
@@ -107,7 +113,7 @@ function subject.of(view, given)
   if given.samples then cluster = subject.with_samples(cluster, given.samples) end
   for field, how in pairs(used_plan) do used_hyper[field] = how end
   return { model = model, plan = plan_module.new(plan, model, cluster), cluster = cluster, profile = given.profile,
-    read = found, used = used_hyper }
+    read = found, used = used_hyper, notes = notes }
 end
 
 return subject
