@@ -7,6 +7,9 @@ return {
   summary = "24,576x H100-SXM-80GB in racks, pods and one Clos network, 400 Gbit/s RoCE a GPU",
   source = paper,
   device = "h100_sxm",
+  price_source = "unset: not sold",
+  failures = { per_device_day = 4.74e-4, restart_seconds = 600,
+    source = "419 unexpected interruptions in 54 days of 16,384 H100 (arXiv 2407.21783, 3.3.4); restarts assumed" },
   tiers = {
     { name = "node", size = 8, bandwidth = 480e9, send_bandwidth = 396.4e9, curves = "dgx_h100",
       source = "NVLink 4 and NVSwitch, as dgx_h100" },

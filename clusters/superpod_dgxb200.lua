@@ -8,6 +8,8 @@ return {
   summary = "16,384x B200-SXM-180GB in scalable units of 32 nodes, full fat tree of NDR400 InfiniBand",
   source = architecture,
   device = "b200_sxm",
+  price_source = "unset: no public on-demand price, 2026",
+  host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "63 GB/s at 80 %, assumed" },
   tiers = {
     { name = "node", size = 8, bandwidth = 845e9, curves = "dgx_b200", source = "NVLink 5 and NVSwitch, as dgx_b200" },
     { name = "scalable unit", size = 256, bandwidth = 48.2e9, rails = 8, hierarchical = true,

@@ -4,6 +4,7 @@ return {
   summary = "TPU v5p slice, three-dimensional torus of ICI links",
   source = "jax-ml/scaling-book@0819a7d tpus.md",
   gpus_per_node = 64,
+  price_source = "unset: no dated source",
   device = "tpu_v5p",
   links = {
     intra = { name = "ICI torus, 3 axes of 2 links of 90 GB/s", bandwidth = 270e9,

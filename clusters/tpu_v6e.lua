@@ -4,6 +4,7 @@ return {
   summary = "TPU v6e slice, two-dimensional torus of ICI links",
   source = "jax-ml/scaling-book@0819a7d tpus.md",
   gpus_per_node = 256,
+  price_source = "unset: no dated source",
   device = "tpu_v6e",
   links = {
     intra = { name = "ICI torus, 2 axes of 2 links of 90 GB/s", bandwidth = 180e9,

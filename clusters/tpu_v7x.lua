@@ -4,6 +4,7 @@ return {
   summary = "TPU v7x slice, three-dimensional torus of ICI links",
   source = "stas00/ml-engineering@744d01e network/README.md",
   gpus_per_node = 256,
+  price_source = "unset: no dated source",
   device = "tpu_v7x",
   links = {
     intra = { name = "ICI torus, 3 axes", bandwidth = 600e9,

@@ -11,6 +11,7 @@ return {
   summary = "4x A100-SXM4-80GB a node, NCCL over TCP on Slingshot-11, as sampled",
   source = samples,
   gpus_per_node = 4,
+  price_source = "unset: time is granted, not sold",
   device = "a100_sxm",
   links = {
     intra = { name = "NVLink 3, 4 links a pair", bandwidth = 214e9, send_bandwidth = 91.5e9,

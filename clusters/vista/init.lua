@@ -6,6 +6,7 @@ return {
   summary = "1x GH200-96GB a node, InfiniBand NDR 400 Gb/s, as sampled",
   source = samples,
   gpus_per_node = 1,
+  price_source = "unset: time is granted, not sold",
   device = "gh200",
   links = {
     inter = { name = "InfiniBand NDR", bandwidth_per_gpu = 48.2e9, bandwidth_per_node = 48.2e9, latency = 14e-6,

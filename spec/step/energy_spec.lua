@@ -76,13 +76,15 @@ describe("the energy of a step", function()
 end)
 
 describe("bundled clusters", function()
-  it("with a price say where and when it is from", function()
+  it("say where and when their price is from, or that they have none", function()
     local priced = 0
     for _, name in ipairs(require("ett.profile.cluster").names()) do
       local cluster = require("ett.profile.cluster").get(name)
       if cluster.price_per_gpu_hour then
         priced = priced + 1
         assert.matches("20%d%d", cluster.price_source, name)
+      else
+        assert.matches("^unset: ", cluster.price_source, name)
       end
     end
     assert.is_true(priced >= 7)

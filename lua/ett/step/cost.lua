@@ -13,6 +13,7 @@ function cost.add(e, cluster, tokens)
     e.price_per_step = price * e.devices * step / 3600
     e.price_per_billion_tokens = e.price_per_step / e.tokens_per_step * 1e9
   end
+  e.price_source = e.price_source or cluster.price_source
   tokens = tokens or e.plan.tokens
   if not tokens then return end
   local useful = e.goodput_percent and e.goodput_percent / 100 or 1
