@@ -65,4 +65,18 @@ describe("ett.find", function()
     assert.equal("unknown cluster 'zzzzzz'; `ett list clusters` names them all",
       message(find.load, "clusters", "zzzzzz"))
   end)
+
+  it("finds clusters, devices and models in other spellings and by part of their names, other kinds exactly", function()
+    for given, name in pairs { h100 = "dgx_h100", ["DGX-H100"] = "dgx_h100", gb200 = "gb200_nvl72",
+      b200 = "dgx_b200" } do
+      assert.equal(name, find.meant("clusters", given))
+    end
+    assert.equal("llama3-8b", find.meant("lua/models", "Llama 3 8B"))
+    local name, several = find.meant("clusters", "dgx")
+    assert.is_nil(name)
+    assert.is_true(#several > 3)
+    assert.matches("the cluster 'dgx' may be dgx_a100, dgx_b200, ", message(find.load, "clusters", "dgx"), 1, true)
+    assert.is_nil((find.meant("operators", "GELU")))
+    assert.is_nil((find.meant("clusters", "-_.")))
+  end)
 end)

@@ -140,7 +140,8 @@ describe("mixers", function()
   end)
 
   it("refuse context parallelism and lists that cannot be", function()
-    assert.matches("cp = 2: ett has no context parallelism of state-space and linear-attention layers",
+    assert.matches("plan: cp = 2: ett has no context parallelism of state-space and linear-attention layers; the "
+      .. "nearest is 1; nearest passing plans on 2 devices: ",
       message(estimate.new, { model = model_module.new "mamba2-2.7b", cluster = "dgx_h100",
         plan = { seq = 4096, micro_batches = 1, cp = 2 } }), 1, true)
     assert.matches("layer_types: unknown kind 'mamba3'; did you mean 'mamba'?; known are attention, ",

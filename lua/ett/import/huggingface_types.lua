@@ -147,6 +147,8 @@ add("glm4_moe", "mixtral", { rotary_fraction = 0.5 }, { read = function(config, 
   hyper.qkv_bias, hyper.attention_bias = config.attention_bias == true, false
   hyper.qk_norm = config.use_qk_norm == true or nil
 end })
+add("dots1", "mixtral", { qk_norm = true })
+add("apertus", "llama", { gated_mlp = false, qk_norm = true })
 add("seed_oss", "llama", { qkv_bias = true }, { read = function(config, hyper)
   hyper.qkv_bias, hyper.attention_bias = config.attention_bias ~= false, config.attention_out_bias == true
 end })

@@ -39,6 +39,13 @@ local function has_shared_experts(model)
   return false
 end
 
+--- Whether layers of a model scan their sequence (ett.model.mixers).
+local function has_scans(hyper)
+  local scans = { mamba = true, mamba2 = true, linear_attention = true }
+  for _, kind in ipairs(hyper.layer_types or {}) do if scans[kind] then return true end end
+  return hyper.mixer ~= nil
+end
+
 --- Rules of the degrees: what must divide what.
 local function degrees(p, hyper, add)
   local function divides(name, value, what, whole)
@@ -58,6 +65,9 @@ local function degrees(p, hyper, add)
   local dense = not hyper.experts or (hyper.first_dense_layers or 0) > 0 or (hyper.moe_every or 1) > 1
   divides("tp", p.tp, "ffn", dense and hyper.ffn or nil)
   divides("cp", p.cp, "seq", p.seq)
+  if p.cp > 1 and has_scans(hyper) then
+    add("cp = %d: ett has no context parallelism of state-space and linear-attention layers; the nearest is 1", p.cp)
+  end
   if p.cp_method == "ulysses" and hyper.heads and hyper.heads % p.tp == 0 then
     divides("cp", p.cp, "heads / tp under cp_method = 'ulysses'", hyper.heads // p.tp)
   end
