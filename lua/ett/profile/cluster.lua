@@ -79,6 +79,7 @@ function cluster_module.check(given, label)
   if clean.tiers then check_tiers(clean, label) else check_links(clean, label) end
   if clean.collectives then clean.collectives = collectives.check(clean.collectives, label) end
   devices.check_rates(clean.device, label .. ": device")
+  if not clean.price_per_gpu_hour then clean.price_source = clean.price_source or "unset: the cluster has no price" end
   local profile = clean.profile
   if type(profile) == "table" and not (profile.folder or profile.base or profile.borrow) then
     error_module.raise("model", "%s: field 'profile' must have 'folder', 'base' or 'borrow'", label)

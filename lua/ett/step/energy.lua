@@ -68,8 +68,8 @@ local function joules_above_idle(power, device, e, runs)
       end
     end
   end)
-  -- An update streams memory.
-  local update = e.operators[#e.operators].seconds
+  local update = 0.0 -- streams memory
+  for _, line in ipairs(e.operators) do if line.name == "optimizer" then update = update + line.seconds end end
   return joules + update * math.min(power.memory_watts, power.limit_watts - power.idle_watts)
 end
 
