@@ -39,7 +39,8 @@ local function hash_of(space, given)
   for i, cluster in ipairs(given.clusters) do clusters[i] = { cluster.name, cluster } end
   content({ given.model.name, given.model.hyper, given.model.layers, clusters, given.devices, space.base, space.fixed,
     space.lists, space.axes, space.where and space.where.text, given.objectives, given.tokens, given.days,
-    given.budget, given.kwh, given.headroom, given.keep, given.exhaustive, #space.units, space.plans }, into, {})
+    given.budget, given.kwh, given.headroom, given.keep,
+    given.each, given.exhaustive, #space.units, space.plans }, into, {})
   return (require("ett.io").hash(table.concat(into)))
 end
 

@@ -9,9 +9,10 @@ local keeper = {}
 local Keeper = {}
 Keeper.__index = Keeper
 
----@param given table { objectives, keep }
+---@param given table { objectives, keep, each? = the best of every setting in place of the best of all }
 function keeper.new(given)
-  return setmetatable({ names = given.objectives, keep = given.keep, front = #given.objectives > 1, rows = {},
+  return setmetatable({ groups = given.each and {},
+    names = given.objectives, keep = given.keep, front = #given.objectives > 1, rows = {},
     by_layout = {}, version = 0 }, Keeper)
 end
 
@@ -71,8 +72,29 @@ local function offer_best(self, row)
   return true
 end
 
---- Takes a row { values, key, layout, … } when it belongs to the best; returns whether it did.
+--- The keeper of a setting's rows.
+local function of(self, setting)
+  if not self.groups then return self end
+  local own = self.groups[setting]
+  if not own then
+    own = keeper.new { objectives = self.names, keep = 1 }
+    self.groups[setting] = own
+  end
+  return own
+end
+
+--- The rows kept, sorted.
+function Keeper:all()
+  if not self.groups then return self.rows end
+  local rows = {}
+  for _, own in pairs(self.groups) do table.move(own.rows, 1, #own.rows, #rows + 1, rows) end
+  table.sort(rows, before)
+  return rows
+end
+
+--- Takes a row { values, key, layout, setting, … } when it belongs to the best; returns whether it did.
 function Keeper:offer(row)
+  self = of(self, row.setting)
   local taken
   if self.front then taken = offer_front(self, row) else taken = offer_best(self, row) end
   if taken then self.version = self.version + 1 end
@@ -82,6 +104,7 @@ end
 --- What ett_search_walk cuts by under a setting: pairs of memory and seconds.
 ---@param floor number what the objective 'kwh' holds besides its factor times the step
 function Keeper:steps(setting, into, floor)
+  self = of(self, setting.index)
   local function seconds_of(value, i)
     if self.names[i] == "kwh" then value = math.max(0.0, value - floor) end
     return value / setting.factors[i] * (1 + 1e-12)

@@ -24,7 +24,8 @@ local argument_fields = { model = "model", cluster = "any?", devices = "any?", p
   tokens = { "positive", optional = true, most = 1 << 60 }, budget = "positive?", days = "positive?",
   kwh = "positive?",
   headroom = { "nonnegative", default = 0, most = 0.99 }, keep = { "count", default = 100 },
-  exhaustive = { "boolean", default = false }, journal = "string?", share = "any?",
+  exhaustive = { "boolean", default = false },
+  each = { "boolean", default = false }, journal = "string?", share = "any?",
   profile = "profile?", times = "table?", progress = "function?" }
 
 local function list_of(value)
@@ -102,7 +103,7 @@ end
 --- Every rank's rows to every rank's keeper.
 local function merge(share, keeper)
   local json = require "ett.json"
-  local own = json.encode(keeper.rows)
+  local own = json.encode(keeper:all())
   for rank = 0, share.size() - 1 do
     for _, row in ipairs(json.decode(share.text_of(rank, own))) do keeper:offer(row) end
   end
@@ -129,12 +130,12 @@ local function settle(space, own)
     local unit = pending[at]
     local rows = walk:unit(unit)
     if journal then journal:commit(unit, rows) end
-    if own.progress then own.progress(at, #pending, keeper.rows[1], walk.counts) end
+    if own.progress then own.progress(at, #pending, keeper:all()[1], walk.counts) end
   end
   work.close()
   if journal then journal:close() end
   if share then merge(share, keeper) end
-  return keeper.rows, walk
+  return keeper:all(), walk
 end
 
 local function changed(own, changes)
@@ -159,7 +160,7 @@ local function nothing(space, own)
     return words.plan(require("ett.search.explain").plan(row, space.settings[row.setting]))
   end
   local rows = settle(space, changed(own, { objectives = { "step_seconds" }, keep = 1, budget = false, days = false,
-    kwh = false, journal = false }))
+    kwh = false, journal = false, each = false }))
   if rows[1] then
     local row, setting = rows[1], space.settings[rows[1].setting]
     objective.prepare(setting, own)
@@ -167,7 +168,7 @@ local function nothing(space, own)
       setting.limited_by, row.days, row.dollars and (" and %.4g dollars"):format(row.dollars) or "", plan_of(row))
   end
   rows = settle(space, changed(own, { objectives = { "memory_bytes" }, keep = 1, budget = false, days = false,
-    kwh = false, journal = false, headroom = -1e6 }))
+    kwh = false, journal = false, each = false, headroom = -1e6 }))
   if not rows[1] then return "no layout could be evaluated" end
   local setting = space.settings[rows[1].setting]
   return ("nothing fits the %.1f GB of a device%s; the least is %.1f GB: %s"):format(
@@ -178,8 +179,8 @@ end
 --- Runs a search.
 ---@param given table { model, cluster = name, table or list of them, devices = number or list, plan = fixed fields,
 ---  vary = { field = list }, where?, objective = name or list (a Pareto front), tokens?, budget?, days?, kwh?,
----  headroom,
----  keep, exhaustive, journal? = folder, share? = false: not with the ranks of a job, profile?, times?,
+---  headroom, keep, each? = the best of every cluster, number of devices and varied field, exhaustive,
+---  journal? = folder, share? = false: not with the ranks of a job, profile?, times?,
 ---  progress? = function(done, units, best, effort) }
 function search.new(given)
   local own = checked(given)
@@ -194,7 +195,7 @@ function search.new(given)
     local first = space.settings[rows[1].setting]
     result.best = explain.new(rows[1], { model = own.model, setting = first, tokens = own.tokens,
       times = walk:times_of(first.cluster) })
-    if not objective.list[own.objectives[1]].memory then
+    if objective.list[own.objectives[1]].factor then
       result.sure = require("ett.search.sure").rows(rows, walk.estimate_of)
     end
   else

@@ -258,6 +258,18 @@ local function add_flags(self, setting, p)
   end)
 end
 
+--- Whether degrees break a rule by themselves, whatever the other fields are; they count as one layout.
+local function impossible(self, setting, p)
+  local q = setmetatable({ micro_batch = 1, ep = 1, etp = 1, sequence_parallel = false, overlap_tensor = false,
+    overlap_all_to_all = "none", schedule = "1f1b", vp = 1, recompute = "none", zero = 0 }, { __index = p })
+  local broken = plan_rules.broken(q, self.model, setting.cluster)
+  if #broken == 0 then return false end
+  self.plans = self.plans + 1
+  cut(self, "rule", 1)
+  self.first_rule = self.first_rule or broken[1]
+  return true
+end
+
 --- The parts of one setting.
 local function add_setting(self, setting)
   local p = setmetatable({}, { __index = setting.plan })
@@ -275,6 +287,10 @@ local function add_setting(self, setting)
         local dp = devices // (tp * cp * pp)
         if dp * tp * cp * pp ~= devices or dp_wanted and not dp_wanted[dp] then return end
         p.dp = dp
+        if impossible(self, setting, p) then
+          p.dp = nil
+          return
+        end
         local local_batch = p.global_batch % dp == 0 and p.global_batch // dp or 1
         each(p, "micro_batch", values(self, "micro_batch", divisors(local_batch)), function()
           add_flags(self, setting, p)

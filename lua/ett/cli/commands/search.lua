@@ -89,14 +89,16 @@ return {
     { "where", "EXPR", "only plans for which this Lua expression holds, such as 'tp <= 8 and zero < 3'" },
     { "fix", "FIELD=VALUE", "fix a field (repeatable)", many = true },
     { "vary", "FIELD=LIST", "values of a field, of devices or of cluster (repeatable)", many = true },
-    { "objective", "NAME", "step_seconds, tokens_per_second, tokens_per_second_per_device, days, dollars, kwh, devices "
-      .. "or memory_bytes; several, separated by commas, give the Pareto front", default = "step_seconds" },
+    { "objective", "NAME", "step_seconds, tokens_per_second, tokens_per_second_per_device, days, dollars, kwh, "
+      .. "devices (fewest), seq (longest) or memory_bytes; several, separated by commas, give the Pareto front",
+      default = "step_seconds" },
     { "tokens", "N", "tokens of the whole run", kind = "positive" },
     { "days", "D", "only plans of at most D days for --tokens", kind = "positive" },
     { "budget", "D", "only plans of at most D dollars for --tokens", kind = "positive" },
     { "kwh", "E", "only plans of at most E kWh for --tokens", kind = "positive" },
     { "headroom", "F", "fraction of the memory to leave free", kind = "number", least = 0, most = 0.99, default = 0 },
     { "top", "N", "layouts to keep (default 100, with --html 1000)", kind = "count" },
+    { "each", "the best plan of every cluster, number of devices and varied field" },
     { "exhaustive", "evaluate every plan that fits, without bounds" },
     { "journal", "DIR", "keep settled parts in this folder: a killed search goes on from it" },
     { "json", "print JSON" },
@@ -112,7 +114,8 @@ return {
     local s = require("ett.search.search").new { model = model, cluster = opts.cluster, devices = opts.devices,
       plan = plan, vary = vary, where = opts.where, objective = names_of(opts.objective), tokens = opts.tokens,
       days = opts.days, budget = opts.budget, kwh = opts.kwh, headroom = opts.headroom,
-      keep = opts.top or opts.html and 1000 or nil, exhaustive = opts.exhaustive, journal = opts.journal,
+      keep = opts.top or opts.html and 1000 or nil, exhaustive = opts.exhaustive,
+      each = opts.each, journal = opts.journal,
       share = share or false, progress = watched and rank == 0 and progress_line() or nil }
     if share then share.leave() end
     if rank > 0 then return #s.rows == 0 and 1 or 0 end
