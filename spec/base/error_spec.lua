@@ -24,6 +24,14 @@ describe("a module that may not be built", function()
     assert.equal("the part is not built: install libpart-dev and build again", why)
   end)
 
+  it("passes on the signal that ends its loading", function()
+    package.preload["ett.stopped_part"] = function() error(error_module.new("interrupt", "terminated"), 0) end
+    finally(function() package.preload["ett.stopped_part"] = nil end)
+    local ok, raised = pcall(error_module.part, "ett.stopped_part", "the part", "install libpart-dev")
+    assert.is_false(ok)
+    assert.equal("interrupt", raised.kind)
+  end)
+
   it("is not said to be missing when it does not load", function()
     package.preload["ett.broken_part"] = function() error("libpart.so.4: cannot open shared object file\nmore", 0) end
     local part, why = error_module.part("ett.broken_part", "the part", "install libpart-dev")

@@ -80,6 +80,7 @@ end
 function error_module.part(module, what, remedy)
   local ok, value = pcall(require, module)
   if ok then return value end
+  if error_module.is(value) then error(value, 0) end -- a signal
   local why = tostring(value)
   if why:find("module '" .. module .. "' not found", 1, true) then
     return nil, ("%s is not built: %s and build again"):format(what, remedy)
