@@ -79,7 +79,7 @@ function published.model(row)
     layers = integer(row.layers), hidden = integer(row.hidden), heads = integer(row.heads),
     kv_heads = integer(row.kv_heads), head_dim = integer(row.head_dim), ffn = integer(row.ffn or row.moe_ffn),
     vocab = integer(row.vocab), gated_mlp = row.gated_mlp == true,
-    attention = (row.attention == "unfused" or row.attention == "fused_softmax") and "fused_softmax" or "flash",
+    attention = (row.attention == "unfused" or row.attention == "fused_softmax") and row.attention or "flash",
     norm = row.norm, position = row.position == "alibi" and "none" or row.position,
     rotary_fraction = row.rotary_fraction, parallel_block = row.parallel_block,
     tied_embeddings = row.tied_embeddings, bias = row.bias, dropout = row.dropout,

@@ -50,6 +50,7 @@ memory of the software and were not checked against its code. The errors above a
 - Biases of experts are added apart in Megatron (experts.py, `_apply_bias`); not in steps that are one graph.
 - PyTorch's full recomputation leaves out a dense layer's last product (`early_stop`). The releases of the rows are not
   known to have it.
+- vTrain's rows run softmax and mask as kernels of their own, as their field says. Their note names a fused softmax.
 - The slowdown beside sharded weights falls above 16384 tokens of a micro-batch.
 - Sharded weights (ZeRO-3) overlap where a row does not say it (not XLA on GPUs). InternEvo overlaps gradients, as its
   configurations do. MoE steps that are one graph hide their all-to-alls.
