@@ -42,13 +42,16 @@ local rates = { hopper = 0.563e12, blackwell = 0.776e12 }
 
 --- A start, the chain of chunks along a sequence, and the products. Fitted to half of the rows of
 -- flash-linear-attention's kernel (SGLang 0.5.14) on H100 and B200 (NVIDIA AIConfigurator's tables, Apache 2.0). Median
--- error on the other half 13 % and 5 %; on the H200, whose rows contradict the H100's, 25 %. Backward passes are not
--- measured: they take the forward time by FLOPs.
+-- error on the other half 13 % and 5 %; on devices out of the fit 9 % (GB300), 26 % (H200, whose rows contradict the
+-- H100's) and 32 % (RTX PRO 6000). Backward passes are not measured: they take the forward time by FLOPs.
 function op.law(s, device, pass)
   local rate = device.multiprocessors and rates[device.generation]
   if not rate then return nil end
   local chunks = (s.seq + s.chunk - 1) // s.chunk
-  local forward = 26e-6 + 1.44e-6 * chunks + op.flops(s, "forward") / (rate * device.multiprocessors)
+  -- The kernel's steps pass their results through memory: 1.6 times the bytes of op.bytes.
+  local streams = 1.6 * op.bytes(s, "bf16", "forward") / device.memory_bandwidth
+  local forward = 26e-6 + 1.44e-6 * chunks
+    + math.max(op.flops(s, "forward") / (rate * device.multiprocessors), streams)
   if pass == "forward" then return forward, 0.3 end
   return forward * op.flops(s, pass) / op.flops(s, "forward"), 0.5
 end

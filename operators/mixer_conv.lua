@@ -23,14 +23,15 @@ function op.parameters(s) return s.channels * (s.taps + (s.bias or 0)) end
 
 memory.define(op, { forward = { reads = 1, writes = 1 }, backward = { reads = 2, writes = 1 }, saved = 1 })
 
---- A start, and 4.5e9 elements a second on each multiprocessor: within 2 to 10 % at the median of causal-conv1d as
--- SGLang 0.5.14 and vLLM 0.24 run it on H100, H200 and B200 (NVIDIA AIConfigurator's tables, Apache 2.0). Backward
--- passes are not measured: they take the forward time by bytes.
+--- A start, and 4.5e9 elements a second on each multiprocessor: within 2 to 15 % at the median of causal-conv1d as
+-- SGLang 0.5.14 and vLLM 0.24 run it on H100, H200, B200 and GB300 (NVIDIA AIConfigurator's tables, Apache 2.0).
+-- Backward passes are not measured: they take the forward time by bytes.
 function op.law(s, device, pass)
   if not (device.multiprocessors and (device.generation == "hopper" or device.generation == "blackwell")) then
     return nil
   end
-  local forward = 3e-6 + (s.tokens + 0.0) * s.channels / (4.5e9 * device.multiprocessors)
+  local elements = (s.tokens + 0.0) * s.channels
+  local forward = 3e-6 + math.max(elements / (4.5e9 * device.multiprocessors), 4 * elements / device.memory_bandwidth)
   if pass == "forward" then return forward, 0.15 end
   return forward * 1.5, 0.5
 end

@@ -260,3 +260,24 @@ describe("an encoder", function()
     assert.is_true(e.mfu_percent > 1 and e.mfu_percent < 100)
   end)
 end)
+
+describe("a law in an operator's file", function()
+  local open = require("ett.profile.of_cluster").open
+
+  it("is the time on the devices that it knows", function()
+    local op = operator.get "gated_delta_rule"
+    local shape = { batch = 1, seq = 8192, heads = 32, key_heads = 16, key_dim = 128, value_dim = 128, chunk = 64 }
+    local cluster = require("ett.profile.cluster").get "dgx_h100"
+    local answer = open(cluster):operator(op.name, shape, "bf16", "forward")
+    assert.equal("law of the operator's file", answer.detail)
+    assert.equal((op.law(shape, cluster.device, "forward")), answer.seconds)
+    -- 26 us, 128 chunks of 1.44 us, and 0.18 TFLOP at 0.563 TFLOP/s on each of 132 multiprocessors.
+    local flops = 2.0 * 8192 * 32 * (64 * (3 * 128 + 2 * 128) + 64 ^ 2 / 3 + 3 * 128 * 128)
+    local wanted = 26e-6 + 128 * 1.44e-6 + flops / (132 * 0.563e12)
+    assert.is_true(math.abs(answer.seconds / wanted - 1) < 1e-12)
+    assert.is_true(answer.low_seconds < answer.seconds and answer.seconds < answer.high_seconds)
+    assert.is_nil(op.law(shape, require("ett.profile.device").get "a100_sxm", "forward"))
+    local other = open(require("ett.profile.cluster").get "dgx_a100")
+    assert.is_true(other:operator(op.name, shape, "bf16", "forward").seconds > 0)
+  end)
+end)

@@ -181,10 +181,6 @@ function find.meant(kind, name)
     if has_words(known, text) then within[#within + 1] = known end
   end
   local list = #same > 0 and same or within
-  if kind == "clusters" and #list > 1 then -- the plain machine before pods of it: h100 is dgx_h100
-    local plainest = "dgx_" .. name:lower()
-    for _, known in ipairs(list) do if known == plainest then list = { known } end end
-  end
   if #list == 1 then return list[1], {} end
   return nil, list
 end
