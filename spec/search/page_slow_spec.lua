@@ -40,6 +40,7 @@ describe("the page of a search in a browser", function()
         { script = [[fields.tp.allowed.fill(true); filter(); const before = picked.length;
           points.spec.onpick(points.frontPoints[points.frontPoints.length - 1]);
           return [before, picked.length, compared.querySelectorAll("thead th").length];]] },
+        { ["print"] = true },
       })
       assert.same({}, said)
       for _, text in ipairs { "Side by side", "Best of each pair", "Summary", "What binds", "sources" } do
@@ -54,6 +55,7 @@ describe("the page of a search in a browser", function()
       assert.matches(("^%d of "):format(with_tp1), results[5][2])
       assert.equal(1, math.abs(results[6][2] - results[6][1]))
       assert.equal(results[6][2] + 1, results[6][3])
+      assert.equal(1, results[7], "the summary is one printed page")
     end)
   end)
 end)

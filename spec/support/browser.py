@@ -2,9 +2,9 @@
 
 Usage: browser.py FILE.html STEPS.json. A step is one of {"ready": seconds}, {"script": "return 1"},
 {"async": "await f(); return 1"}, {"move": [x, y]}, {"drag": [x0, y0, x1, y1]}, {"key": "w"}, {"screenshot": "x.png"},
-{"size": [w, h]}. Prints a JSON list: the result of each step, then what the console said.
+{"size": [w, h]}, {"print": true} (the number of pages). Prints a JSON list: the result of each step, then what the console said.
 """
-import base64, json, os, shutil, socket, subprocess, sys, tempfile, time, urllib.error, urllib.request
+import base64, json, os, re, shutil, socket, subprocess, sys, tempfile, time, urllib.error, urllib.request
 
 
 def free_port():
@@ -84,6 +84,9 @@ class Browser:
         if kind == "key":
             return self.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": [
                 {"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}]}]})
+        if kind == "print":
+            pdf = base64.b64decode(self.call("POST", "/print", {}))
+            return len(re.findall(rb"/Type\s*/Page\b", pdf))
         if kind == "size":
             return self.call("POST", "/window/rect", {"width": value[0], "height": value[1]})
         with open(value, "wb") as file:
