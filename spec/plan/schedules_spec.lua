@@ -88,4 +88,29 @@ describe("a schedule file", function()
       estimate("return { { 'F', 1 }, { 'B', 1 }, { 'F', 1, 2 }, { 'B', 1, 2 }, { 'F', 2 }, { 'B', 2 } } end, ways = 2,"
       .. "slice = function(stage) return stage end }"))
   end)
+
+  it("is asked once for plans that agree in what it reads", function()
+    command.write(folder, "lua/schedules/mine.lua", "_G.asked = (_G.asked or 0) + 1\n" .. schedule [[
+      _G.ordered = (_G.ordered or 0) + 1
+      local units = {}
+      for i = 1, p.micro_batches do
+        units[#units + 1] = { "F", i }
+        units[#units + 1] = { "B", i }
+      end
+      if p.micro_batches == 3 and p.zero == 1 then units = { { "F", 1 } } end
+      return units end }]])
+    local memo = schedules.memo()
+    local function orders(micro_batches, zero, dp)
+      return (memo:orders { schedule = "mine", pp = 1, vp = 1, micro_batches = micro_batches, zero = zero, dp = dp })
+    end
+    local two = orders(2, 0, 1)
+    assert.equal(two, orders(2, 0, 8)) -- dp is not read
+    assert.not_equal(two, orders(4, 0, 1))
+    local three = orders(3, 0, 1) -- reads zero, too
+    assert.not_equal(three, orders(3, 1, 1))
+    assert.equal(orders(3, 1, 1), orders(3, 1, 2))
+    assert.equal(1, _G.asked)
+    assert.equal(4, _G.ordered)
+    _G.asked, _G.ordered = nil, nil
+  end)
 end)

@@ -103,7 +103,7 @@ end
 -- A sweep asks the same schedules again and again: what was loaded, and the orders by what they depend on.
 local Memo = {}
 Memo.__index = Memo
-local most_orders = 64
+local most_units = 1 << 22 -- of the orders that a schedule keeps: 32 MB
 
 --- Micro-batches of a group of the interleaved schedule where the plan names none: the fewest that Megatron-LM takes.
 --- Its last group is whole or has pp micro-batches at least.
@@ -120,7 +120,7 @@ local function entry_of(memo, name)
   local entry = memo.loaded[name]
   if not entry then
     local schedule, path = load(name)
-    entry = { schedule = schedule, path = path, orders = {}, count = 0, reads = {} }
+    entry = { schedule = schedule, path = path, orders = {}, units = 0, reads = {} }
     memo.loaded[name] = entry
   end
   return entry
@@ -153,8 +153,9 @@ function Memo:orders(p)
   local orders
   orders, entry.label = build(entry.schedule, entry.path, view)
   entry.reads = schema.keys(read)
-  if #entry.reads > before or entry.count >= most_orders then entry.orders, entry.count = {}, 0 end
-  entry.orders[key_of(entry, p)], entry.count = orders, entry.count + 1
+  if #entry.reads > before or entry.units >= most_units then entry.orders, entry.units = {}, 0 end
+  entry.orders[key_of(entry, p)] = orders
+  entry.units = entry.units + 3 * p.pp * p.vp * (entry.schedule.ways or 1) * p.micro_batches
   return orders, entry.label
 end
 
