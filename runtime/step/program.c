@@ -191,6 +191,7 @@ void ett_program_finish(ett_program *p) {
       s.activation_bytes[ETT_RECOMPUTE_NONE] += n * o->activation_bytes;
       s.activation_bytes[ETT_RECOMPUTE_SELECTIVE] +=
           n * (o->selective ? o->recomputed_bytes : o->activation_bytes);
+      s.loss_bytes += o->loss ? n * o->activation_bytes : 0;
       s.flops += n * o->flops;
       keep_most(&working[0], o->working_bytes + o->weight_working_bytes);
       keep_most(&working[1], o->working_bytes);
@@ -254,6 +255,7 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n) {
   to->dense_parameters += n * of->dense_parameters;
   to->expert_parameters += n * of->expert_parameters;
   to->flops += n * of->flops;
+  to->loss_bytes += n * of->loss_bytes;
   for (int r = 0; r < ETT_RECOMPUTES; r++) {
     to->recompute[r] += n * of->recompute[r];
     to->activation_bytes[r] += n * of->activation_bytes[r];

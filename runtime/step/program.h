@@ -67,6 +67,7 @@ typedef struct ett_operation {
   double working_bytes;        /* alive only while its backward pass runs */
   double weight_working_bytes; /* further ones, of its weight gradient */
   double flops;                /* forward + backward, as model FLOPs count them */
+  int loss;                    /* keeps the logits */
   int selective;               /* run again under ETT_RECOMPUTE_SELECTIVE */
   int never_again;             /* full recomputation stops before it */
   ett_role role;
@@ -91,6 +92,7 @@ typedef struct ett_layer_sums {
   double recompute_hidden;          /* of SHARED_EXPERTS, under full recomputation */
   double dense_parameters, expert_parameters;
   double activation_bytes[ETT_RECOMPUTES]; /* by recompute */
+  double loss_bytes;                       /* of them, logits */
   double layer_bytes;                      /* all activations of the largest one layer */
   /* By recompute, with and without those of weight gradients: the most that a backward
    * pass holds beyond all activations of the slice. */

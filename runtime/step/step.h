@@ -73,6 +73,7 @@ typedef struct ett_step_stage {
   double offload_seconds; /* that its passes wait for the host */
   double end_seconds;
   double weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes;
+  double loss_bytes;      /* of the activations, logits that the loss keeps */
   double temporary_bytes; /* ZeRO-2 and 3: a layer whole, its weights and gradient */
   double working_bytes;   /* of the operator whose backward pass holds the most */
   double

@@ -28,7 +28,7 @@ local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.r
 -- Fields of an operation that are not given; C has no defaults.
 local nothing = { dense_parameters = 0, expert_parameters = 0, activation_bytes = 0, recomputed_bytes = 0,
   working_bytes = 0, weight_working_bytes = 0, flops = 0,
-  selective = false, never_again = false,
+  selective = false, loss = false, never_again = false,
   role = "outside", link = "none", beside_seconds = 0 }
 
 --- Adds an operation to the program; returns its index.
@@ -73,7 +73,7 @@ local function add_operator(state, item, place)
   local expert = op.experts -- its weights differ between expert-parallel ranks
   index = add(state, {
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
-    selective = item.selective, never_again = item.last or false, role = role,
+    selective = item.selective, loss = op.family == "cross_entropy", never_again = item.last or false, role = role,
     forward = seconds_of(forward), backward = seconds_of(backward),
     forward_answer = forward, backward_answer = backward,
     dense_parameters = expert and 0 or parameters, expert_parameters = expert and parameters or 0,

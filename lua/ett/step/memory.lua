@@ -9,6 +9,7 @@ memory.kinds = {
   { "gradient_bytes", "gradients", "model and plan" },
   { "optimizer_bytes", "optimizer states", "model and plan" },
   { "activation_bytes", "activations in flight", "operators, recomputation and schedule" },
+  { "loss_bytes", "logits", "the loss, stack; their gradient takes their place or is at work" },
   { "temporary_bytes", "gathered layer, its gradient", "ZeRO stage of the plan" },
   { "working_bytes", "largest operator at work", "operators: gradients of inputs, outputs and weights" },
   { "update_bytes", "update", "fp32 copies of 16-bit gradients" },
@@ -24,9 +25,11 @@ memory.kinds = {
 ---@param stack table the software (ett.operator.stack)
 ---@return table[] { { name, field, bytes, source }, … }
 function memory.lines(stage, stack)
-  local list = {}
+  local list, logits = {}, math.min(stage.loss_bytes, stage.activation_bytes)
   for _, line in ipairs(memory.kinds) do
     local bytes, source = stage[line[1]], line[3]
+    if line[1] == "activation_bytes" then bytes = bytes - logits end
+    if line[1] == "loss_bytes" then bytes = logits end
     if bytes > 0 then
       list[#list + 1] = { field = line[1], name = line[2], bytes = bytes,
         source = type(source) == "function" and source(stack) or source }
