@@ -77,7 +77,7 @@ describe("the memory of an estimate", function()
     local wanted = states + 12 * kept + head + working + cached + 67.2e6
     local e = run(nil, "megatron")
     for _, line in ipairs(e.memory) do
-      if line.field == "loss_bytes" then assert.near(tokens * 2 * 128256 / t, line.bytes, 0.001 * line.bytes) end
+      if line.field == "loss_bytes" then assert.near(tokens * 2 * 128256 / t, line.bytes, 0.005 * line.bytes) end
     end
     assert.equal(e.stages[1].loss_bytes, run({ recompute = "full" }, "megatron").stages[1].loss_bytes)
     assert.is_true(math.abs(e.allocated_bytes / wanted - 1) < 0.005,
