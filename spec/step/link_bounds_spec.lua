@@ -89,3 +89,24 @@ describe("sends between stages", function()
     end
   end)
 end)
+
+describe("data-parallel rings of the ranks of a node", function()
+  it("share its network, where samples are of one ring alone", function()
+    local model = llama(24, 6144, 64, 64, 24576, 51200)
+    for _, tp in ipairs { 1, 2, 4 } do
+      for _, nodes in ipairs { 2, 4, 8 } do
+        local zero = nodes // 4 % 2
+        local e = estimate.new { model = model, cluster = "perlmutter",
+          plan = { seq = 2048, tp = tp, dp = 4 // tp * nodes, zero = zero, micro_batches = 1,
+            gradient_dtype = "bf16" } }
+        local s = e.stages[1]
+        -- tp rings through 4.2 GB/s of a node, each of 4 // tp of its cards
+        local moved = 2.0 * s.parameters * (zero == 0 and 2 or 1) * (4 / tp * nodes - 1) / (4 / tp * nodes)
+        local least = moved * tp / 4.2e9
+        -- One ring alone was sampled at 4 % above 4.2 GB/s.
+        assert.is_true(s.gradient_seconds >= least * (tp == 1 and 0.95 or 1 - 1e-9),
+          ("tp %d, %d nodes: %.3f s, the bytes need %.3f"):format(tp, nodes, s.gradient_seconds, least))
+      end
+    end
+  end)
+end)

@@ -95,19 +95,28 @@ local function uneven(answer, kind, topology)
   return scaled
 end
 
---- A send of which several leave a node at once: it takes at least its share of the node's network. An answer that was
+--- Seconds that a node's network needs for all groups that leave the node at once; 0 where one does, as it was sampled.
+local function network_seconds(kind, bytes, topology, place, inter)
+  if kind == "send_recv" then
+    return bytes * place.groups / (inter.send_bandwidth_per_node or inter.bandwidth_per_node)
+  end
+  if place.groups < 2 then return 0.0 end
+  local share = comm.factor(kind, topology.ranks)
+  if kind == "all_to_all" then share = place.members * (topology.ranks - place.most) / topology.ranks end
+  return bytes * share * place.groups / inter.bandwidth_per_node
+end
+
+--- A message of which several leave a node at once takes at least its share of the node's network. An answer that was
 --- sampled with all sends at once (`together`) holds that already, and one of the cluster's tiers (`placed`).
 local function shared(answer, kind, bytes, topology, cluster)
   local inter = cluster.links and cluster.links.inter
   local place = topology.tiers and topology.tiers[(cluster.node_tier or 1) + 1]
-  if kind ~= "send_recv" or answer.together or answer.placed or topology.nodes < 2 or not (place and inter) then
-    return answer
-  end
-  local least = bytes * place.groups / (inter.send_bandwidth_per_node or inter.bandwidth_per_node)
+  if answer.together or answer.placed or topology.nodes < 2 or not (place and inter) then return answer end
+  local least = network_seconds(kind, bytes, topology, place, inter)
   if answer.seconds >= least then return answer end
   local ratio, slower = least / answer.seconds, {}
   for key, value in pairs(answer) do slower[key] = key:find "seconds$" and ratio * value or value end
-  slower.detail = ("%d sends share the node's network; %s"):format(place.groups, answer.detail or "")
+  slower.detail = ("%d groups share the node's network; %s"):format(place.groups, answer.detail or "")
   return slower
 end
 
