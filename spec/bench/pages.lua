@@ -23,12 +23,13 @@ local zooms = [=[const all = view.full[1] - view.full[0], times = [];
   times.sort((a, b) => a - b);
   return [times[times.length >> 1], times[times.length - 1]];]=]
 
---- Least time until a page is ready, and the last answer of a script on it.
+--- Least time until a page is ready, and the least of each number that a script on it answers.
 local function open(file, script)
-  local least, answer = math.huge, nil
+  local least, answer = math.huge, {}
   for _ = 1, openings do
     local results = require("browser").drive(file, { { ready = 100 }, { async = script } })
-    least, answer = math.min(least, results[1]), results[2]
+    least = math.min(least, results[1])
+    for i, value in ipairs(results[2]) do answer[i] = math.min(answer[i] or math.huge, value) end
   end
   return least, answer
 end
