@@ -19,6 +19,7 @@ end
 local function before(a, b)
   if a.values[1] ~= b.values[1] then return a.values[1] < b.values[1] end
   if a.step_seconds ~= b.step_seconds then return a.step_seconds < b.step_seconds end
+  if a.memory_bytes ~= b.memory_bytes then return a.memory_bytes < b.memory_bytes end
   return a.key < b.key
 end
 

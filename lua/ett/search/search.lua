@@ -25,7 +25,7 @@ local argument_fields = { model = "model", cluster = "any?", devices = "any?", p
   kwh = "positive?",
   headroom = { "nonnegative", default = 0, most = 0.99 }, keep = { "count", default = 100 },
   exhaustive = { "boolean", default = false },
-  each = { "boolean", default = false }, journal = "string?", share = "any?",
+  each = { "boolean", default = false }, journal = "string?", share = "any?", partial = { "boolean", default = false },
   profile = "profile?", times = "table?", progress = "function?" }
 
 local function list_of(value)
@@ -126,11 +126,18 @@ local function settle(space, own)
     journal:begin()
   end
   local work = work_of(share, #pending)
-  for at in work.take do
-    local unit = pending[at]
-    local rows = walk:unit(unit)
-    if journal then journal:commit(unit, rows) end
-    if own.progress then own.progress(at, #pending, keeper:all()[1], walk.counts) end
+  local ok, raised = pcall(function()
+    for at in work.take do
+      local unit = pending[at]
+      local rows = walk:unit(unit)
+      if journal then journal:commit(unit, rows) end
+      if own.progress then own.progress(at, #pending, keeper:all()[1], walk.counts) end
+    end
+  end)
+  walk.interrupted = not ok
+  if not ok and not (own.partial and not share and error_module.from(raised).kind == "interrupt"
+    and #keeper:all() > 0) then
+    error(raised, 0)
   end
   work.close()
   if journal then journal:close() end
@@ -180,7 +187,8 @@ end
 ---@param given table { model, cluster = name, table or list of them, devices = number or list, plan = fixed fields,
 ---  vary = { field = list }, where?, objective = name or list (a Pareto front), tokens?, budget?, days?, kwh?,
 ---  headroom, keep, each? = the best of every cluster, number of devices and varied field, exhaustive,
----  journal? = folder, share? = false: not with the ranks of a job, profile?, times?,
+---  journal? = folder, partial? = after an interrupt, the best so far,
+---  share? = false: not with the ranks of a job, profile?, times?,
 ---  progress? = function(done, units, best, effort) }
 function search.new(given)
   local own = checked(given)
@@ -190,7 +198,8 @@ function search.new(given)
   local rows, walk = settle(space, own)
   local result = { model = own.model.name, objectives = own.objectives, rows = rows, plans = space.plans,
     cut = space.cut, first_rule = space.first_rule, effort = walk.counts, units = #space.units,
-    fields = shown(space, own), rank = own.share and own.share.rank() or 0 }
+    fields = shown(space, own), rank = own.share and own.share.rank() or 0,
+    interrupted = walk.interrupted or nil }
   if rows[1] then
     local first = space.settings[rows[1].setting]
     result.best = explain.new(rows[1], { model = own.model, setting = first, tokens = own.tokens,

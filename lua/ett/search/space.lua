@@ -165,6 +165,8 @@ local function counts_of(self, schedule, pp)
   return counts
 end
 
+local function is_given(self, name) return self.lists[name] ~= nil or self.fixed[name] ~= nil end
+
 --- The chunks of a part: every schedule with its numbers of chunks.
 local function chunks_of(self, p)
   local key = ("%d"):format(p.pp)
@@ -174,7 +176,8 @@ local function chunks_of(self, p)
   local default = p.pp == 1 and { "1f1b" } or { "1f1b", "interleaved", "gpipe" }
   for _, schedule in ipairs(values(self, "schedule", default)) do
     for _, vp in ipairs(values(self, "vp", counts_of(self, schedule, p.pp))) do
-      list[#list + 1] = { schedule = schedule, vp = vp, own = not schedules.built_in[schedule] }
+      list[#list + 1] = { schedule = schedule, vp = vp, own = not schedules.built_in[schedule],
+        default = schedule == "interleaved" and not (is_given(self, "schedule") or is_given(self, "vp")) }
     end
   end
   self.chunks[key] = list
@@ -199,23 +202,43 @@ local function cut(self, reason, plans)
   self.cut[reason] = (self.cut[reason] or 0) + plans
 end
 
---- Adds the part of a plan whose degrees are set to the unit of its program.
-local function add_part(self, setting, p)
-  local each, chunks = below(self, p), {}
-  for _, chunk in ipairs(chunks_of(self, p)) do
+--- The first rule that a chunk breaks where its part breaks none; false: none.
+local function broken_by_chunk(self, setting, p, micro_batches)
+  local key = ("%s %d %d %d %s"):format(p.schedule, p.vp, p.pp, micro_batches, p.overlap_all_to_all)
+  local known = self.chunk_rules[key]
+  if known == nil then
+    known = plan_rules.broken(p, self.model, setting.cluster)[1] or false
+    self.chunk_rules[key] = known
+  end
+  return known
+end
+
+--- The chunks of a part that break no rule and pass the condition; counts the plans of all.
+local function passing_chunks(self, setting, p, each, micro_batches)
+  local chunks, all = {}, chunks_of(self, p)
+  p.schedule, p.vp = "1f1b", 1
+  local part_rule = plan_rules.broken(p, self.model, setting.cluster)[1]
+  for _, chunk in ipairs(all) do
     p.schedule, p.vp = chunk.schedule, chunk.vp
-    self.plans = self.plans + each
-    local broken = plan_rules.broken(p, self.model, setting.cluster, self.schedules)
-    if #broken > 0 then
+    local rule = part_rule or broken_by_chunk(self, setting, p, micro_batches)
+    if not (rule and chunk.default) then self.plans = self.plans + each end
+    if rule and not chunk.default then
       cut(self, "rule", each)
-      self.first_rule = self.first_rule or broken[1]
-    elseif self.where and not self.where:chunk(p, setting) then
+      self.first_rule = self.first_rule or rule
+    elseif not rule and self.where and not self.where:chunk(p, setting) then
       cut(self, "where", each)
-    else
+    elseif not rule then
       chunks[#chunks + 1] = chunk
     end
   end
   p.schedule, p.vp = nil, nil
+  return chunks
+end
+
+--- Adds the part of a plan whose degrees are set to the unit of its program.
+local function add_part(self, setting, p)
+  local each, micro_batches = below(self, p), p.global_batch // (p.dp * p.micro_batch)
+  local chunks = passing_chunks(self, setting, p, each, micro_batches)
   if #chunks == 0 then return end
   local key = setting.cluster.name .. " " .. lower.key(p, setting.placement)
   local unit = self.by_key[key]
@@ -224,10 +247,10 @@ local function add_part(self, setting, p)
     self.by_key[key] = unit
     self.units[#self.units + 1] = unit
   end
-  local part = { setting = setting, chunks = chunks, micro_batches = p.global_batch // (p.dp * p.micro_batch) }
+  local part = { setting = setting, chunks = chunks, micro_batches = micro_batches, plans = each * #chunks }
   for _, name in ipairs(kept) do part[name] = p[name] end
   unit.parts[#unit.parts + 1] = part
-  unit.plans = unit.plans + each * #chunks
+  unit.plans = unit.plans + part.plans
 end
 
 --- Calls visit(value) with p[name] set to each value in turn.
@@ -242,13 +265,14 @@ end
 --- The overlaps and expert degrees of a plan whose tp, cp, pp, dp and micro_batch are set.
 local function add_flags(self, setting, p)
   local experts = self.model.hyper.experts
-  local exchange = self.beside and { "none", "shared_experts", "batch" } or { "none", "batch" }
+  -- Hiding costs no time in the model: shared experts beside an exchange are never slower than none.
+  local exchange = self.beside and { "shared_experts", "batch" } or { "none", "batch" }
   each(p, "ep", values(self, "ep", experts and up_to(divisors(experts), p.dp * p.cp * p.tp) or { 1 }), function(ep)
     local etps = experts and ep > 1 and p.tp > 1 and { p.tp, 1 } or { p.tp }
     each(p, "etp", values(self, "etp", etps), function()
       each(p, "sequence_parallel", values(self, "sequence_parallel", p.tp > 1 and { false, true } or { false }),
         function(shared)
-          each(p, "overlap_tensor", values(self, "overlap_tensor", shared and { false, true } or { false }),
+          each(p, "overlap_tensor", values(self, "overlap_tensor", { shared }),
             function()
               each(p, "overlap_all_to_all", values(self, "overlap_all_to_all", ep > 1 and exchange or { "none" }),
                 function() add_part(self, setting, p) end)
@@ -328,7 +352,7 @@ function space.new(given)
   local self = { model = given.model, fixed = fixed, lists = lists, where = given.where, base = base,
     layers = middle_layers(given.model), beside = has_beside(given.model), axes = {}, chunks = {}, units = {},
     schedules = schedules.memo(),
-    by_key = {}, plans = 0, cut = {} }
+    by_key = {}, chunk_rules = {}, plans = 0, cut = {} }
   for _, walked in ipairs(space.walked) do self.axes[walked[1]] = values(self, walked[1], walked[2]) end
   -- Below, these are set field by field; the base holds defaults that would hide a missing one.
   for name in pairs(structural) do if name ~= "dp" then base[name] = nil end end

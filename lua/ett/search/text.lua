@@ -143,7 +143,9 @@ end
 function text.result(s, options)
   options = options or {}
   local width, lines = options.width or 100, {}
-  lines[1] = ("%s: %s layouts, by %s"):format(s.model, count_text(s.plans), table.concat(s.objectives, ", "))
+  lines[1] = ("%s%s: %s layouts, by %s"):format(
+    s.interrupted and "interrupted, the best so far: " or "",
+    s.model, count_text(s.plans), table.concat(s.objectives, ", "))
   local cut = s.cut
   lines[2] = ("%s break a rule%s%s"):format(count_text(cut.rule or 0),
     s.first_rule and (" (the first: %s)"):format(s.first_rule) or "",

@@ -39,7 +39,8 @@ walk.overlaps = { overlap_tensor = true, overlap_all_to_all = true, overlap_para
 ---@param given table the search's arguments
 function walk.new(space, keeper, given)
   local self = setmetatable({ space = space, keeper = keeper, given = given, model = given.model, times = {},
-    demands = {}, workspace = step_core.workspace(), axes = search_core.axes(space.axes), limits = {},
+    demands = {}, products = {}, too_large = {}, workspace = step_core.workspace(),
+    axes = search_core.axes(space.axes), limits = {},
     counts = { plans = 0, forbidden = 0, too_large = 0, bounded = 0, evaluated = 0, refused = 0 } }, Walk)
   self.limits.exhaustive = given.exhaustive
   self.estimate_of = function(row)
@@ -117,9 +118,80 @@ local function below_chunk(self, p, c_plan, lowered, part, chunk)
   error_module.raise("internal", "internal error: search: untimed demands after they were answered")
 end
 
+local products = { gemm = true, bmm = true, attention = true }
+
+--- Seconds of products of a micro-batch in all stages: the same for every overlap and with or without sequence
+--- parallelism.
+local function product_seconds(lowered)
+  local sum = 0.0
+  for _, kind in ipairs(lowered.kinds) do
+    for index, uses in pairs(kind.uses) do
+      local o = lowered.operations[index]
+      if products[o.family] then
+        sum = sum + kind.count * uses * ((o.forward and o.forward[1] or 0.0) + (o.backward and o.backward[1] or 0.0))
+      end
+    end
+  end
+  return sum
+end
+
+--- What the parts of units that differ in overlaps alone have in common.
+local function degrees_key(part)
+  return ("%d %d %d %d %d %d"):format(part.setting.index, part.tp, part.cp, part.ep, part.etp or part.tp,
+    part.micro_batch)
+end
+
+--- The same, without the micro-batch; shared: under sequence parallelism, which holds no more.
+local function memory_key(part, shared)
+  return ("%d %d %d %d %d %d %d %s"):format(part.setting.index, part.tp, part.cp, part.ep, part.etp or part.tp, part.pp,
+    part.dp, tostring(shared))
+end
+
+--- Whether a part is settled before its program is lowered: its products alone take too long, or it is too large even
+--- with smaller micro-batches. A larger micro-batch holds no less.
+local function settled_early(self, part)
+  if self.limits.exhaustive then return false end
+  for _, shared in ipairs { true, part.sequence_parallel } do
+    local small = self.too_large[memory_key(part, shared)]
+    if small and part.micro_batch >= small then return "too_large" end
+  end
+  local seconds = self.products[degrees_key(part)]
+  if not seconds or self.keeper.front then return false end
+  self.keeper:steps(part.setting, self.limits, 0.0)
+  return part.micro_batches * seconds / part.pp * (1 - 1e-9) > self.limits[2] and "bounded"
+end
+
+--- Settles one part of a lowered program; adds its rows to `taken`.
+local function settle_part(self, part, p, c_plan, lowered, floor, taken)
+  local counts = self.counts
+  local plans, too_large = counts.plans, counts.too_large
+  self.limits.memory_bytes = part.setting.memory_limit_bytes
+  for _, chunk in ipairs(part.chunks) do
+    self.keeper:steps(part.setting, self.limits, floor)
+    for _, found in ipairs(below_chunk(self, p, c_plan, lowered, part, chunk)) do
+      local row = row_of(self, found, part, chunk)
+      if row and self.keeper:offer(row) then taken[#taken + 1] = row end
+    end
+  end
+  local key = memory_key(part, part.sequence_parallel)
+  if counts.too_large - too_large == counts.plans - plans and not self.too_large[key] then
+    self.too_large[key] = part.micro_batch
+  end
+end
+
 --- Walks one unit. Returns the rows that the keeper took.
 function Walk:unit(unit)
-  local first = unit.parts[1]
+  local left = {}
+  for _, part in ipairs(unit.parts) do
+    local how = settled_early(self, part)
+    if how then
+      self.counts.plans, self.counts[how] = self.counts.plans + part.plans, self.counts[how] + part.plans
+    else
+      left[#left + 1] = part
+    end
+  end
+  local first, taken = left[1], {}
+  if not first then return taken end
   local p = setmetatable({}, { __index = first.setting.plan })
   local function set(part)
     for _, name in ipairs(part_fields) do p[name] = part[name] end
@@ -130,20 +202,13 @@ function Walk:unit(unit)
   local cluster = first.setting.cluster
   local lowered = lower.program(self.model, p, self:times_of(cluster))
   local joules = self.given.wants_energy and energy.least_joules(lowered, cluster.device, p.dtype)
-  local c_plan, taken = cluster_module.placement(cluster), {}
-  for _, part in ipairs(unit.parts) do
+  local c_plan, seconds = cluster_module.placement(cluster), product_seconds(lowered)
+  for _, part in ipairs(left) do
     setmetatable(p, { __index = part.setting.plan })
     set(part)
     fields.to_c(p, c_plan)
-    local floor = joules and objective.kwh_floor(part, joules) or 0.0
-    self.limits.memory_bytes = part.setting.memory_limit_bytes
-    for _, chunk in ipairs(part.chunks) do
-      self.keeper:steps(part.setting, self.limits, floor)
-      for _, found in ipairs(below_chunk(self, p, c_plan, lowered, part, chunk)) do
-        local row = row_of(self, found, part, chunk)
-        if row and self.keeper:offer(row) then taken[#taken + 1] = row end
-      end
-    end
+    self.products[degrees_key(part)] = seconds
+    settle_part(self, part, p, c_plan, lowered, joules and objective.kwh_floor(part, joules) or 0.0, taken)
   end
   lowered.program:close()
   return taken

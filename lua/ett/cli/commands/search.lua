@@ -116,7 +116,7 @@ return {
       days = opts.days, budget = opts.budget, kwh = opts.kwh, headroom = opts.headroom,
       keep = opts.top or opts.html and 1000 or nil, exhaustive = opts.exhaustive,
       each = opts.each, journal = opts.journal,
-      share = share or false, progress = watched and rank == 0 and progress_line() or nil }
+      share = share or false, partial = true, progress = watched and rank == 0 and progress_line() or nil }
     if share then share.leave() end
     if rank > 0 then return #s.rows == 0 and 1 or 0 end
     if #s.rows == 0 then error_module.raise("limit", "search: %s", s.nothing) end
