@@ -17,14 +17,24 @@ local tiles = { { 64, 64, 0.5 }, { 64, 128, 0.65 }, { 128, 128, 0.85 }, { 128, 2
 
 local ceil, log, max, min = math.ceil, math.log, math.max, math.min
 
+-- Few tiles with a long k are split over k, and their partial sums are added in fp32: cuBLAS does; the kernels of block
+-- formats (DeepGEMM, CUTLASS) do not.
+local splits, whole = { 1, 2, 4, 8, 16 }, { 1 }
+local of_blocks = { fp8_block = true, mxfp8 = true, nvfp4 = true, mxfp4 = true }
+
 -- Seconds of arithmetic and of memory, and the bytes of the weight and of the rest.
 local function parts(device, dtype, m, n, k)
   local per_multiprocessor = device:peak(dtype) / device.multiprocessors
   local arithmetic = math.huge
   for _, tile in ipairs(tiles) do
     local rows, columns, reached = tile[1], tile[2], tile[3]
-    local waves = ceil(ceil(m / rows) * ceil(n / columns) / device.multiprocessors)
-    arithmetic = min(arithmetic, waves * 2.0 * rows * columns * k / (per_multiprocessor * reached))
+    local count = ceil(m / rows) * ceil(n / columns)
+    for _, split in ipairs(of_blocks[dtype] and whole or splits) do
+      local waves = ceil(count * split / device.multiprocessors)
+      local sums = split > 1 and 8.0 * split * m * n / device.memory_bandwidth or 0.0
+      arithmetic = min(arithmetic, waves * 2.0 * rows * columns * k / split / (per_multiprocessor * reached) + sums)
+      if count * split >= device.multiprocessors or k / split < 1024 then break end
+    end
   end
   local size = gemm.element_bytes[dtype]
   local quantized = size < 2 and 2.0 * m * k or 0.0 -- the 16-bit activation that is quantised first
