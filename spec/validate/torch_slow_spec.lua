@@ -15,7 +15,7 @@ describe("ett validate --backend torch", function()
     it("reads every plan off its traces and predicts steps of other sizes, " .. layout, function()
       if not python then pending(reason) return end
       local text, status = command.ett(folder, "validate --backend torch --layouts " .. layout
-        .. " --scale 0.33 --configurations 2 --steps 3 --json --out out 2>/dev/null")
+        .. " --scale 0.33 --configurations 2 --steps 3 --json --out out 2>/dev/null", "timeout 600")
       assert.equal(0, status, text)
       local group = assert(json.decode(text)).groups[1]
       assert.equal(2, #group.rows)
