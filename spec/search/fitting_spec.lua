@@ -8,7 +8,9 @@ describe("a plan that does not fit", function()
       vocab = 128256 })
     local cluster = require("ett.profile.cluster").get "dgx_h100"
     local times = require("ett.step.times").new(cluster)
-    for _, plan in ipairs { { seq = 8192, tp = 8, dp = 2, micro_batches = 4 }, { seq = 4096, micro_batches = 1 } } do
+    for _, plan in ipairs { { seq = 8192, tp = 8, dp = 2, micro_batches = 4 },
+      { seq = 2048, tp = 8, pp = 8, micro_batches = 2, micro_batch = 32, zero = 1 },
+      { seq = 4096, micro_batches = 1 } } do
       local words, bytes = fitting.change(big, cluster, times, plan)
       local changed = {}
       for name, value in pairs(plan) do changed[name] = value end

@@ -17,6 +17,14 @@ local growths = { {}, { tp = 2 }, { pp = 2 }, { tp = 4 }, { pp = 4 }, { tp = 8 }
 --- Words and bytes of the first change under which a plan fits, on as many devices or on more; nil for none.
 ---@param plan table a plan that does not fit; micro_batches, not global_batch
 function fitting.change(model, cluster, times, plan)
+  local size = plan.micro_batch or 1
+  if size > 1 and plan.micro_batches then
+    local one = {}
+    for name, value in pairs(plan) do one[name] = value end
+    one.micro_batch, one.micro_batches = 1, plan.micro_batches * size
+    local ok, e = pcall(estimate.new, { model = model, cluster = cluster, times = times, plan = one })
+    if ok and e.fits then return ("micro_batch=1 micro_batches=%d"):format(one.micro_batches), e.memory_bytes end
+  end
   for _, more in ipairs(growths) do
     for _, change in ipairs(changes) do
       local p, words = {}, {}
