@@ -118,6 +118,19 @@ describe("ett.loop.against", function()
     end)
   end)
 
+  it("compares operators that ran on the host by their own durations", function()
+    local list = recordings(1)
+    for i = #list[1].events, 1, -1 do
+      local category = list[1].events[i].cat
+      if category == "kernel" or category == "cuda_runtime" then table.remove(list[1].events, i) end
+    end
+    compare(list, { cluster = "dgx_h100" }, function(result)
+      assert.near(6e-6, row_of(result, "linear_up", "forward").measured_seconds, 1e-12) -- a host row lasts 6 us
+      assert.same({}, result.collectives)
+      assert.is_nil(result.split)
+    end)
+  end)
+
   it("needs what the trace does not show", function()
     local r = maker.new { rank = 0 }
     r:kernel("k", 100, 10)

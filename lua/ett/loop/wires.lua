@@ -66,6 +66,7 @@ end
 --- transfer_seconds, waiting_seconds (nil where ranks are not matched), predicted_seconds, provenance, ratio }.
 function wires.compare(view, times, subject)
   local lanes, list = view:lane_list(), {}
+  if #lanes == 0 then return list end -- operators on the host
   for _, row in ipairs(gather(view)) do
     local predicted, provenance = wires.predict(row.first, times, subject)
     local measured = view:s(row.ticks) / row.calls
