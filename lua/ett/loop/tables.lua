@@ -154,9 +154,9 @@ local function operator_table(into, entry, rows, measured)
   end
   table.sort(lines)
   table.move(times, 1, #times, #columns + 1, columns)
-  return sample_table.header(header(into, { "operator", entry.op.name },
-    into.device == "cpu" and "host time of the recorded runs and the profiler, mean of the middle half"
-    or "device rows of the recorded runs, mean of the middle half"), columns) .. table.concat(lines, "\n") .. "\n", #lines
+  local what = into.device == "cpu" and "host time, the profiler's included" or "device rows"
+  local head = header(into, { "operator", entry.op.name }, what .. " of the recorded runs, mean of the middle half")
+  return sample_table.header(head, columns) .. table.concat(lines, "\n") .. "\n", #lines
 end
 
 local function add_operator_tables(into, list)
