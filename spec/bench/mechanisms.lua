@@ -87,8 +87,8 @@ local function large_step()
 end
 
 function bench.run()
-  local below, tried = step_bounds.below(2000, 2026)
-  local differ, compared = swept_plans.compare(500, 2026)
+  local below, tried = step_bounds.below(2200, 2026)
+  local differ, compared = swept_plans.compare(700, 2026)
   local misplaced, placed = groups(2000)
   local plain, interleaved, large = events("1f1b", 1), events("interleaved", 4), large_step()
   local rows = {
