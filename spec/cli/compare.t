@@ -25,3 +25,23 @@ quantity,metered ledger,"simple, corrected",ett predict
 $ ett compare --model mamba2-2.7b --cluster dgx_h100 seq=2048 micro_batches=8
 ett: compare: the first two views are of decoders of attention and MLPs; mamba2-2.7b also has the product 'linear_mixer_in'
 ?1
+
+Two sides stand line by line.
+$ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 dgx_h100 dgx_b200 seq=1024 micro_batches=4 tp=2
+...A...B...B - A
+cluster...dgx_h100...dgx_b200
+step_seconds...
+...
+linear_up ... a run x ...
+...
+
+$ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 'tp=2 dp=4' 'tp=4 dp=2' seq=1024 global_batch=8 --json
+{
+  "fields": [
+...
+      "name": "tp"
+...
+
+$ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 dgx_h100 seq=1024 micro_batches=4
+ett: compare: give two sides, such as dgx_h100 dgx_b200 or 'tp=8 dp=64' 'tp=4 dp=128', got 1
+?2

@@ -34,14 +34,65 @@ local function print_table(result)
   end
 end
 
+--- The words that name a side: a cluster, a stack, or several fields in one word; and the others.
+local function sides_of(words)
+  local sides, rest = {}, {}
+  for _, word in ipairs(words) do
+    local is_side = not word:find("=", 1, true) or word:find "%s"
+    table.insert(is_side and sides or rest, word)
+  end
+  return sides, rest
+end
+
+--- A side: the common plan and cluster with its own fields.
+local function side_of(word, plan, cluster)
+  local own, place = {}, cluster
+  for name, value in pairs(plan) do own[name] = value end
+  if word:find("=", 1, true) then
+    local list = {}
+    for part in word:gmatch "%S+" do list[#list + 1] = part end
+    for name, text in pairs(options.words(list, "compare")) do
+      if name == "cluster" then place = text else own[name] = fields.value(name, text) end
+    end
+  elseif require("ett.operator.stack").exists(word) then
+    own.stack = word
+  else
+    place = word
+  end
+  return own, place
+end
+
+--- Two plans, clusters or stacks line by line.
+local function compare_sides(opts, sides, words)
+  if #sides ~= 2 then
+    error_module.raise("usage", "compare: give two sides, such as dgx_h100 dgx_b200 or 'tp=8 dp=64' 'tp=4 dp=128', "
+      .. "got %d", #sides)
+  end
+  local plan, hyper = fields.sort("compare", options.words(words, "compare"), opts.model)
+  local model, list, pair = fields.model(opts.model, hyper), {}, require "ett.search.pair"
+  for i, word in ipairs(sides) do
+    local own, place = side_of(word, fields.values(plan), opts.cluster)
+    list[i] = { model = model, plan = own, cluster = place }
+  end
+  local c = pair.new(list[1], list[2])
+  if opts.json then
+    io.write(require("ett.json").encode({ fields = c.fields, totals = c.totals, lines = c.lines }, { indent = 2 }))
+  else
+    print(require("ett.base.pretty").plain(pair.text(c)))
+  end
+  return 0
+end
+
 return {
   name = "compare",
   finds = true,
   sandbox = true,
   models = true, -- `--help NAME` describes a model
   summary = "three views of one step side by side: metered ledger, simple model, ett predict",
-  usage = "compare --model NAME|config.json --cluster NAME [NAME=VALUE ...]",
-  description = "Plan fields and hyper-parameters are words NAME=VALUE, as for `ett predict`.",
+  usage = "compare --model NAME|config.json --cluster NAME [A B] [NAME=VALUE ...]",
+  description = "Plan fields and hyper-parameters are words NAME=VALUE, as for `ett predict`.\n"
+    .. "With two sides A and B the estimates of both stand line by line, with what differs and why. A side is a\n"
+    .. "cluster, a stack, or fields in one quoted word: 'tp=8 dp=64' 'tp=4 dp=128 cluster=dgx_b200'.",
   options = {
     { "model", "NAME", "a model or an architecture by name, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = "dgx_h100" },
@@ -53,6 +104,8 @@ return {
   },
   run = function(opts, words)
     if not opts.model then error_module.raise("usage", "compare: needs --model NAME or config.json") end
+    local sides, others = sides_of(words)
+    if #sides > 0 then return compare_sides(opts, sides, others) end
     local plan, hyper = fields.sort("compare", options.words(words, "compare"), opts.model)
     local model = fields.model(opts.model, hyper)
     for _, name in ipairs { "utilization", "overlap" } do

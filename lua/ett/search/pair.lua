@@ -1,0 +1,111 @@
+--- Two plans, clusters or stacks side by side: what differs in their steps, line by line.
+--
+--   local c = pair.new({ model = model, cluster = "dgx_h100", plan = plan },
+--     { model = model, cluster = "dgx_b200", plan = plan })
+--   c.lines[1].name, c.lines[1].difference_seconds
+local estimate = require "ett.step.estimate"
+local schema = require "ett.base.schema"
+
+local pair = {}
+
+--- Lines of an estimate by name: seconds of a device, runs of a micro-batch, micro-batches.
+local function lines_of(e)
+  local list = { ["bubble and waits"] = { seconds = e.idle_seconds } }
+  for _, lines in ipairs { e.operators, e.collectives } do
+    for _, line in ipairs(lines) do
+      local name = line.name .. (line.group and (" (%s)"):format(line.group) or "")
+      local known = list[name] or { seconds = 0.0, hidden = 0.0 }
+      known.seconds = known.seconds + line.seconds
+      known.hidden = known.hidden + (line.overlapped_seconds or 0.0)
+      if line.runs_per_micro_batch then
+        known.runs = (known.runs or 0.0) + line.runs_per_micro_batch * e.plan.micro_batches / e.plan.pp
+      end
+      list[name] = known
+    end
+  end
+  return list
+end
+
+--- Why a line differs: runs, time of a run, what is hidden.
+local function reason(a, b)
+  if not a then return "only in B" end
+  if not b then return "only in A" end
+  local words = {}
+  local function ratio(name, x, y)
+    if x and y and x > 0 and y > 0 and math.abs(y / x - 1) > 0.005 then
+      words[#words + 1] = ("%s x %.2f"):format(name, y / x)
+    end
+  end
+  ratio("runs", a.runs, b.runs)
+  if a.runs and b.runs and a.runs > 0 and b.runs > 0 then
+    ratio("a run", a.seconds / a.runs, b.seconds / b.runs)
+  else
+    ratio("time", a.seconds, b.seconds)
+  end
+  if math.abs((a.hidden or 0) - (b.hidden or 0)) > 1e-6 then
+    words[#words + 1] = ("hidden %.1f ms, %.1f ms"):format(1e3 * (a.hidden or 0), 1e3 * (b.hidden or 0))
+  end
+  return table.concat(words, ", ")
+end
+
+local totals = { "step_seconds", "low_seconds", "high_seconds", "tokens_per_second_per_device", "mfu_percent",
+  "bubble_percent", "memory_bytes", "devices", "price_per_billion_tokens", "kwh_per_step" }
+
+--- Compares two estimates.
+---@param a table arguments of ett.estimate
+---@param b table
+---@return table { a, b = estimates, fields = what differs in the plans, totals, lines sorted by their difference }
+function pair.new(a, b)
+  local x, y = estimate.new(a), estimate.new(b)
+  local self = { a = x, b = y, fields = {}, totals = {}, lines = {} }
+  local names = {}
+  for _, plan in ipairs { x.plan, y.plan } do for name in pairs(plan) do names[name] = true end end
+  if x.cluster ~= y.cluster then self.fields[1] = { name = "cluster", a = x.cluster, b = y.cluster } end
+  for _, name in ipairs(schema.keys(names)) do
+    local p, q = x.plan[name], y.plan[name]
+    if p ~= q and type(p) ~= "table" and type(q) ~= "table" then
+      self.fields[#self.fields + 1] = { name = name, a = p, b = q }
+    end
+  end
+  for _, name in ipairs(totals) do
+    if x[name] and y[name] then
+      self.totals[#self.totals + 1] = { name = name, a = x[name], b = y[name],
+        percent = x[name] ~= 0 and 100 * (y[name] / x[name] - 1) or nil }
+    end
+  end
+  local left, right, all = lines_of(x), lines_of(y), {}
+  for _, lines in ipairs { left, right } do for name in pairs(lines) do all[name] = true end end
+  for _, name in ipairs(schema.keys(all)) do
+    local p, q = left[name], right[name]
+    self.lines[#self.lines + 1] = { name = name, a_seconds = p and p.seconds or 0.0, b_seconds = q and q.seconds or 0.0,
+      difference_seconds = (q and q.seconds or 0.0) - (p and p.seconds or 0.0), why = reason(p, q) }
+  end
+  table.sort(self.lines, function(p, q)
+    local m, n = math.abs(p.difference_seconds), math.abs(q.difference_seconds)
+    if m ~= n then return m > n end
+    return p.name < q.name
+  end)
+  return self
+end
+
+--- The comparison as text.
+function pair.text(c)
+  local columns = require("ett.report.table").lines
+  local rows, lines = { { "", "A", "B", "B - A", "" } }, {}
+  for _, f in ipairs(c.fields) do rows[#rows + 1] = { f.name, tostring(f.a), tostring(f.b), "", "" } end
+  for _, t in ipairs(c.totals) do
+    rows[#rows + 1] = { t.name, ("%.6g"):format(t.a), ("%.6g"):format(t.b), t.percent and ("%+.1f %%"):format(t.percent)
+      or "", "" }
+  end
+  rows[#rows + 1] = { "", "ms", "ms", "ms", "" }
+  for _, line in ipairs(c.lines) do
+    if line.a_seconds > 0 or line.b_seconds > 0 then
+      rows[#rows + 1] = { line.name, ("%.3f"):format(1e3 * line.a_seconds), ("%.3f"):format(1e3 * line.b_seconds),
+        ("%+.3f"):format(1e3 * line.difference_seconds), line.why }
+    end
+  end
+  for _, line in ipairs(columns(rows, "lrrrl")) do lines[#lines + 1] = line end
+  return table.concat(lines, "\n")
+end
+
+return pair
