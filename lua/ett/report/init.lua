@@ -52,20 +52,50 @@ local function plan_text(p)
   return table.concat(words, ", ")
 end
 
-local function stage_rows(e)
-  local rows = { { "stage", "layers", "forward ms", "backward ms", "recompute ms", "gradients ms", "update ms",
-    "weights GB", "gradients GB", "optimizer GB", "activations GB", "temporary GB", "software GB", "total GB" } }
+--- A table of the stages: neighbours that print alike share a row, columns of zeros are left out.
+---@param heading string
+---@param shown { [1]: string, [2]: fun(stage: table): number }[] column, its value
+---@param text fun(value: number): string
+local function stage_rows(e, heading, shown, text)
+  local used = {}
+  for _, column in ipairs(shown) do
+    local zero = true
+    for _, s in ipairs(e.stages) do zero = zero and column[2](s) == 0 end
+    if not zero then used[#used + 1] = column end
+  end
+  local head = { heading, "layers" }
+  for i, column in ipairs(used) do head[i + 2] = column[1] end
+  local rows, first, last = { head }, 1, nil
   for i, s in ipairs(e.stages) do
-    rows[#rows + 1] = { "  " .. i, ("%d"):format(s.layers), milliseconds(s.forward_seconds),
-      milliseconds(s.backward_seconds), milliseconds(s.recompute_seconds), milliseconds(s.gradient_exposed_seconds),
-      milliseconds(s.optimizer_seconds + s.gather_exposed_seconds), gigabytes(s.weight_bytes),
-      gigabytes(s.gradient_bytes), gigabytes(s.optimizer_bytes), gigabytes(s.activation_bytes),
-      gigabytes(s.temporary_bytes + s.working_bytes + s.update_bytes + s.fragment_bytes),
-      gigabytes(s.cached_bytes + s.workspace_bytes + s.communicator_bytes + s.context_bytes),
-      gigabytes(s.memory_bytes) }
+    local row = { "", ("%d"):format(s.layers) }
+    for k, column in ipairs(used) do row[k + 2] = text(column[2](s)) end
+    local cells = table.concat(row, " ")
+    if cells ~= last then rows[#rows + 1], first, last = row, i, cells end
+    rows[#rows][1] = i > first and ("  %d-%d"):format(first, i) or "  " .. i
   end
   return rows
 end
+
+local function field(name) return function(s) return s[name] end end
+
+local function sum(...)
+  local names = { ... }
+  return function(s)
+    local total = 0.0
+    for _, name in ipairs(names) do total = total + s[name] end
+    return total
+  end
+end
+
+local stage_times = { { "forward", field "forward_seconds" }, { "backward", field "backward_seconds" },
+  { "recompute", field "recompute_seconds" }, { "gradients", field "gradient_exposed_seconds" },
+  { "update", sum("optimizer_seconds", "gather_exposed_seconds") } }
+
+local stage_memory = { { "weights", field "weight_bytes" }, { "gradients", field "gradient_bytes" },
+  { "optimizer", field "optimizer_bytes" }, { "activations", field "activation_bytes" },
+  { "temporary", sum("temporary_bytes", "working_bytes", "update_bytes", "fragment_bytes") },
+  { "software", sum("cached_bytes", "workspace_bytes", "communicator_bytes", "context_bytes") },
+  { "total", field "memory_bytes" } }
 
 --- Variation, energy, goodput and run.
 local function outlook_rows(rows, e)
@@ -152,7 +182,9 @@ function report.estimate(e)
   lines[#lines + 1] = ""
   lines[#lines + 1] = ("idle %s ms, %.1f %%"):format(milliseconds(e.idle_seconds), e.idle_percent)
   lines[#lines + 1] = ""
-  add_all(lines, columns(stage_rows(e), "lrrrrrrrrrrrrr"))
+  add_all(lines, columns(stage_rows(e, "stage, ms", stage_times, milliseconds), "lrrrrrr"))
+  lines[#lines + 1] = ""
+  add_all(lines, columns(stage_rows(e, "stage, GB", stage_memory, gigabytes), "lrrrrrrrr"))
   lines[#lines + 1] = ""
   add_all(lines, columns(memory_rows(e), "lrrl"))
   if #e.warnings > 0 then

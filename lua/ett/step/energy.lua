@@ -61,7 +61,8 @@ local function joules_above_idle(power, device, e, runs)
   local joules = 0.0
   runs(function(o, forward, backward)
     if not o.operator then return end
-    for pass, count in pairs { forward = forward, backward = backward } do
+    for i, pass in ipairs { "forward", "backward" } do -- in order: sums are the same in every process
+      local count = i == 1 and forward or backward
       local seconds = o[pass] and o[pass][1] or 0
       if seconds > 0 then
         joules = joules + count * seconds * (watts_of(power, device, o, e.plan.dtype, pass, seconds) - power.idle_watts)

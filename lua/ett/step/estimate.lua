@@ -56,7 +56,9 @@ end
 --- The least certain source of at least a twentieth of a line's time.
 local function one_provenance(line)
   local total, word = 0.0, nil
-  for _, seconds in pairs(line.provenance_seconds or {}) do total = total + seconds end
+  for _, name in ipairs(times_module.provenances) do
+    total = total + (line.provenance_seconds and line.provenance_seconds[name] or 0)
+  end
   for _, name in ipairs(times_module.provenances) do
     local seconds = line.provenance_seconds and line.provenance_seconds[name]
     if seconds and seconds >= total / 20 then word = name end
