@@ -60,6 +60,14 @@ describe("a search", function()
   end)
 
   if require("ett.sampling.mpirun").available() then
+    it("shares a sweep: the same bytes, printed once", function()
+      local listed = "sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 --cluster dgx_h100 seq=1024 "
+        .. "global_batch=64 pp=1,2,3 tp=1..8 dp=1,2 micro_batch=1,2,3 --json"
+      local one = command.ett(folder, listed)
+      assert.matches("refused", one)
+      for ranks = 2, 3 do assert.equal(one, (command.ett(folder, listed, mpi:format(ranks)))) end
+    end)
+
     it("gives the same bytes on two and three ranks, with a journal and without", function()
       for ranks = 2, 3 do
         assert.equal(whole, (command.ett(folder, words, mpi:format(ranks))))

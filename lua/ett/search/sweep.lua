@@ -28,7 +28,7 @@ local objectives = { step_seconds = false, memory_bytes = false, tokens_per_seco
   tokens_per_second_per_device = true }
 
 local argument_fields = { model = "model", plan = "table", cluster = "cluster", over = "table", devices = "count?",
-  objective = { "string", default = "step_seconds" }, profile = "profile?", times = "table?" }
+  objective = { "string", default = "step_seconds" }, profile = "profile?", times = "table?", share = "any?" }
 
 --- Names of the swept fields, the outermost loop first.
 local function swept_names(over)
@@ -147,6 +147,7 @@ local function refuse(run, raised)
   local kind = error_module.from(raised).kind
   if kind ~= "plan" and kind ~= "model" and kind ~= "argument" and kind ~= "limit" then error(raised, 0) end
   run.refused, run.refusal = run.refused + 1, run.refusal or tostring(raised)
+  run.refused_at = run.refused_at or run.visited
 end
 
 --- The first rule that a plan breaks, or false. What it read of the plan is noted: the answer holds until that changes.
@@ -171,6 +172,8 @@ end
 
 --- Evaluates one combination; p is one table, changed in place.
 local function visit(run, p)
+  run.visited = run.visited + 1
+  if run.share and run.turn % run.share.size() ~= run.share.rank() then return end
   if run.from_global then p.micro_batches = nil end
   if run.devices and p.pp * p.tp * p.cp * p.dp ~= run.devices then return end
   local broken = broken_rule(run)
@@ -189,9 +192,25 @@ local function visit(run, p)
   -- Every field from the start: a table that grows is copied at each doubling.
   local row = { step_seconds = step, memory_bytes = memory, bubble_percent = 100 * bubble, devices = devices,
     tokens_per_second = rate, tokens_per_second_per_device = rate / devices, fits = memory <= run.memory_limit,
-    micro_batches = micro_batches }
+    micro_batches = micro_batches, order = run.share and run.visited }
   for _, name in ipairs(run.names) do row[name] = p[name] end
   run.rows[#run.rows + 1] = row
+end
+
+--- Ranks of a job take turns with the programs: gives every rank the rows of all, in the order of one rank.
+local function merge(run)
+  local share, json = run.share, require "ett.json"
+  local own = json.encode { rows = run.rows, refused = run.refused, refusal = run.refusal, at = run.refused_at }
+  local rows, refused, refusal, first = {}, 0, nil, math.huge
+  for rank = 0, share.size() - 1 do
+    local part = json.decode(share.text_of(rank, own))
+    table.move(part.rows, 1, #part.rows, #rows + 1, rows)
+    refused = refused + part.refused
+    if part.at and part.at < first then first, refusal = part.at, part.refusal end
+  end
+  table.sort(rows, function(a, b) return a.order < b.order end)
+  for _, row in ipairs(rows) do row.order = nil end
+  run.rows, run.refused, run.refusal = rows, refused, refusal
 end
 
 local function combinations(run, p, depth)
@@ -202,6 +221,7 @@ local function combinations(run, p, depth)
   for _, value in ipairs(run.values[name]) do
     set(run, p, name, value)
     if changes_program or changes_world and run.by_world then run.lowered = nil end
+    if changes_program then run.turn = run.turn + 1 end
     combinations(run, p, depth + 1)
   end
 end
@@ -287,10 +307,12 @@ function sweep.new(given)
     from_global = base.global_batch and not over.micro_batches, workspace = workspace,
     placement = cluster_module.placement(cluster),
     c_plan = step_core.kept_plan(fields.to_c(base, cluster_module.placement(cluster))), converted = fields.converted(),
-    values_of_c = {}, read = {}, schedules = schedules.memo(), programs = {}, demands = {}, rows = {}, refused = 0 }
+    values_of_c = {}, read = {}, schedules = schedules.memo(), programs = {}, demands = {}, rows = {}, refused = 0,
+    visited = 0, turn = 0, share = given.share }
   local p = setmetatable({}, { __index = base })
   run.view = view_of(run, p, base)
   combinations(run, p, 1)
+  if run.share then merge(run) end
   add_outlook(run, base)
   local unfit = nothing_fits(run, base)
   for _, lowered in pairs(run.programs) do lowered.program:close() end

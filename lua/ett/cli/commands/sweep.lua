@@ -37,8 +37,11 @@ return {
     end
     if not next(over) then error_module.raise("usage", "sweep: no field has several values, such as pp=1,2,4") end
     local cluster = opts.accept_device and require("ett.profile.cluster").accepting(opts.cluster) or opts.cluster
-    local s = require("ett.search.sweep").new { model = fields.model(opts.model, hyper),
+    local share = require("ett.base.share").join()
+    local s = require("ett.search.sweep").new { share = share, model = fields.model(opts.model, hyper),
       cluster = cluster, plan = plan, over = over, devices = opts.devices, objective = opts.objective }
+    if share then share.leave() end
+    if share and share.rank() > 0 then return #s.rows == 0 and 1 or 0 end
     if #s.rows == 0 then
       error_module.raise("limit", "sweep: no plan is valid%s%s", opts.devices
         and (" on %d devices"):format(opts.devices) or "", s.refusal and "; the first was refused: " .. s.refusal or "")
