@@ -41,11 +41,11 @@ end
 function energy.least_joules(lowered, device, dtype)
   local power, joules = energy.of_device(device), 0.0
   for _, kind in ipairs(lowered.kinds) do
-    for index, uses in pairs(kind.uses) do
-      local o = lowered.operations[index]
+    for index, o in ipairs(lowered.operations) do
+      local uses = kind.uses[index] or 0
       for _, pass in ipairs { "forward", "backward" } do
         local seconds = o.operator and o[pass] and o[pass][1] or 0
-        if seconds > 0 then
+        if uses > 0 and seconds > 0 then
           joules = joules + kind.count * uses * seconds
             * (watts_of(power, device, o, dtype, pass, seconds) - power.idle_watts)
         end
@@ -58,20 +58,21 @@ end
 --- Joules of a device in a step, above idling, averaged over pipeline stages.
 ---@param runs function(visit) calls visit(operation, forward runs, backward runs) for every operation
 local function joules_above_idle(power, device, e, runs)
-  local joules = 0.0
+  local sums = { forward = 0.0, backward = 0.0 }
   runs(function(o, forward, backward)
     if not o.operator then return end
     for i, pass in ipairs { "forward", "backward" } do -- in order: sums are the same in every process
       local count = i == 1 and forward or backward
       local seconds = o[pass] and o[pass][1] or 0
-      if seconds > 0 then
-        joules = joules + count * seconds * (watts_of(power, device, o, e.plan.dtype, pass, seconds) - power.idle_watts)
+      if count > 0 and seconds > 0 then
+        sums[pass] = sums[pass]
+          + count * seconds * (watts_of(power, device, o, e.plan.dtype, pass, seconds) - power.idle_watts)
       end
     end
   end)
   local update = 0.0 -- streams memory
   for _, line in ipairs(e.operators) do if line.name == "optimizer" then update = update + line.seconds end end
-  return joules + update * math.min(power.memory_watts, power.limit_watts - power.idle_watts)
+  return sums.forward + sums.backward + update * math.min(power.memory_watts, power.limit_watts - power.idle_watts)
 end
 
 --- Adds power and energy to an estimate; nothing for a device without power_watts.

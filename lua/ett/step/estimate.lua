@@ -207,8 +207,8 @@ local function add_outlook(e, cluster, tokens, lowered)
   variation.add(e, computing / (computing + moving))
   energy.add(e, cluster, function(visit)
     for _, kind in ipairs(lowered.kinds) do
-      for index, uses in pairs(kind.uses) do
-        local o, runs = lowered.operations[index], p.micro_batches / p.pp * kind.count * uses
+      for index, o in ipairs(lowered.operations) do -- in one order: the same digits every time
+        local runs = p.micro_batches / p.pp * kind.count * (kind.uses[index] or 0)
         visit(o, runs * (1 + (kind.place == "middle" and recomputed(p.recompute, o) or 0)), runs)
       end
     end
