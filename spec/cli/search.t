@@ -2,7 +2,6 @@
 
 $ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --cluster dgx_h100 --devices 8 --global-batch 64 --seq 1024
 llama: ... layouts, by step_seconds
-... break a rule (the first: ...
 .
 best: ... on 8 x H100-SXM-80GB (dgx_h100)
   seq=1024 ...
@@ -40,3 +39,8 @@ $ ett search --model llama3-8b --cluster h100 --devices 8 --global-batch 8 --seq
 $ ett search --model llama layers=4 hidden=1024 heads=8 vocab=32000 --devices 4 --global-batch 8 --seq 1024 --where 'zero == 0' --html new/search.html --quiet && ls new
 seq=1024 ...
 search.html
+
+A script that searches is a job as a campaign is.
+$ echo 'return ett.search { model = ett.model.new "llama3-8b" }' > s.lua; ett submit s.lua --nodes 2 --ranks 4 --print | grep -e job-name -e srun.*ett
+#SBATCH --job-name=ett-search
+srun --kill-on-bad-exit=1 --mpi=pmix ...bin/ett run s.lua

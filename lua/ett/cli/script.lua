@@ -160,6 +160,8 @@ local function print_heading(run)
 end
 
 local function print_result(run, opts, value)
+  local class = getmetatable(value)
+  if class and class.__name == "ett.search" and value.rank > 0 then return end -- rank 0 of the job prints
   if value == nil then return end
   if opts.json then
     local meta = getmetatable(value)

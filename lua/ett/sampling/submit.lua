@@ -1,4 +1,4 @@
---- Slurm jobs for campaigns: writes a batch script and submits it.
+--- Slurm jobs for campaigns and searches: writes a batch script and submits it.
 local error_module = require "ett.base.error"
 local folder = require "ett.base.folder"
 local host = require "ett.host"
@@ -36,16 +36,16 @@ local function check(job)
   end
 end
 
---- The batch script of a campaign.
----@param job table campaign, out, nodes, ranks_per_node, minutes, partition, account, backend, words (further
---- arguments of `ett sample`), mpi
+--- The batch script of a campaign, or of a script whose ranks share their searches.
+---@param job table campaign, script (true: `ett run` it), out, nodes, ranks_per_node, minutes, partition, account,
+---  backend, words (further arguments of `ett sample`), mpi
 function submit.script(job)
   check(job)
   local lines = { "#!/bin/bash" }
   local function directive(name, value)
     if value then lines[#lines + 1] = ("#SBATCH --%s=%s"):format(name, value) end
   end
-  directive("job-name", "ett-sample")
+  directive("job-name", job.script and "ett-search" or "ett-sample")
   directive("nodes", job.nodes)
   directive("ntasks-per-node", job.ranks_per_node)
   directive("time", job.minutes)
@@ -64,7 +64,10 @@ function submit.script(job)
   lines[#lines + 1] = "  export OMPI_MCA_btl=self,tcp OMPI_MCA_mpi_yield_when_idle=1"
   lines[#lines + 1] = "fi"
   local words = { "srun", "--kill-on-bad-exit=1", "--mpi=" .. (job.mpi or "pmix"), quote(host.prefix .. "/bin/ett"),
-    "sample", quote(job.campaign), "--out", quote(job.out) }
+    job.script and "run" or "sample", quote(job.campaign) }
+  if not job.script then
+    words[#words + 1], words[#words + 2] = "--out", quote(job.out)
+  end
   if job.backend then
     words[#words + 1] = "--backend"
     words[#words + 1] = quote(job.backend)
@@ -81,7 +84,7 @@ function submit.submit(job)
       .. "under mpirun")
   end
   folder.make(job.out)
-  local path = job.out .. "/ett-sample.sbatch"
+  local path = job.out .. (job.script and "/ett-search.sbatch" or "/ett-sample.sbatch")
   folder.write(path, submit.script(job))
   local pipe = io.popen(("sbatch --parsable %s 2>&1"):format(quote(path)))
   local text = pipe:read("a")

@@ -147,10 +147,12 @@ function text.result(s, options)
     s.interrupted and "interrupted, the best so far: " or "",
     s.model, count_text(s.plans), table.concat(s.objectives, ", "))
   local cut = s.cut
-  lines[2] = ("%s break a rule%s%s"):format(count_text(cut.rule or 0),
-    s.first_rule and (" (the first: %s)"):format(s.first_rule) or "",
-    cut.where and ("; %s fail --where"):format(count_text(cut.where)) or "")
-  lines[3] = ""
+  if (cut.rule or 0) + (cut.where or 0) > 0 then
+    lines[2] = ("%s break a rule%s%s"):format(count_text(cut.rule or 0),
+      s.first_rule and (" (the first: %s)"):format(s.first_rule) or "",
+      cut.where and ("; %s fail --where"):format(count_text(cut.where)) or "")
+  end
+  lines[#lines + 1] = ""
   if #s.rows == 0 then
     lines[#lines + 1] = s.nothing
     return table.concat(lines, "\n")

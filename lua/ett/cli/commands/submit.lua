@@ -1,12 +1,22 @@
 --- ett submit: a campaign as a Slurm job.
 local error_module = require "ett.base.error"
 
+--- Whether a file is a script that searches, and no campaign.
+local function searches(path)
+  local file = path:match "%.lua$" and io.open(path, "r")
+  if not file then return false end
+  local text = file:read "a"
+  file:close()
+  return text:find("ett%.search[%s%({]") ~= nil or text:find("ett.search.search", 1, true) ~= nil
+end
+
 return {
   name = "submit",
-  summary = "write and submit the Slurm job of a campaign",
-  usage = "submit CAMPAIGN [--nodes N] [--ranks N] [option ...]",
+  summary = "write and submit the Slurm job of a campaign or a search",
+  usage = "submit CAMPAIGN|SEARCH.lua [--nodes N] [--ranks N] [option ...]",
   description = "Writes a batch script into the folder of the samples and submits it; --print only shows it.\n"
-    .. "The ranks share the shapes of operators. For collectives they form every topology of nodes and ranks.",
+    .. "The ranks share the shapes of operators. For collectives they form every topology of nodes and ranks.\n"
+    .. "A script that calls ett.search is run by all ranks, which share its units.",
   options = {
     { "out", "DIR", "folder of the sample tables", default = "samples" },
     { "nodes", "N", "nodes", kind = "count", default = 1 },
@@ -25,11 +35,13 @@ return {
   },
   run = function(opts, positional)
     if #positional ~= 1 then error_module.raise("usage", "submit: give one campaign") end
-    require("ett.sampling.campaign").load(positional[1]) -- loads the campaign first: a faulty one is not queued
+    local script = searches(positional[1])
+    if not script then require("ett.sampling.campaign").load(positional[1]) end -- a faulty one is not queued
     local submit = require "ett.sampling.submit"
     local words = {}
     if opts.precision then words = { "--precision", opts.precision } end
-    local job = { campaign = positional[1], out = opts.out, nodes = opts.nodes, ranks_per_node = opts.ranks,
+    local job = { campaign = positional[1], script = script, out = opts.out,
+      nodes = opts.nodes, ranks_per_node = opts.ranks,
       gpus_per_node = opts.gpus, minutes = opts.minutes, partition = opts.partition, account = opts.account,
       backend = opts.backend, mpi = opts.mpi, words = words }
     if opts.print then
