@@ -58,6 +58,17 @@ describe("the bundled devices", function()
     end
   end)
 
+  it("split a long k over idle multiprocessors, but for block formats", function()
+    local gemm, device = require "ett.profile.kernels.gemm", device_module.get "h100_sxm"
+    local x = { m = 64, n = 1024, k = 65536 } -- 8 tiles of 64 x 128 on 132 multiprocessors
+    local function over_memory(dtype)
+      local bytes = gemm.element_bytes[dtype] * (x.m + x.n) * x.k + 2.0 * x.m * x.n
+      return gemm.analyse(device, dtype, x) / (bytes / device.memory_bandwidth)
+    end
+    assert.is_true(over_memory "bf16" < 2)
+    assert.is_true(over_memory "fp8_block" > 3)
+  end)
+
   it("transfer trees to a device without a table, on its own rates", function()
     local a, b = device_module.get "h100_sxm", device_module.get "h100_pcie"
     local x = { m = 8192, n = 8192, k = 8192 }
