@@ -118,19 +118,23 @@ typedef struct counts {
 
 static int counts_new(counts *c, const ett_ranks *r, int64_t degree, int64_t devices,
                       ett_err *err) {
-  if (devices > ETT_RANKS_MOST)
-    return ett_err_set(
+  if (devices > ETT_RANKS_MOST) {
+    ett_err_set(
         err, ETT_ERR_LIMIT,
         "groups that do not align with nodes cannot be placed among %lld ranks: at most "
         "%lld; choose degrees that divide the devices of a node",
         (long long)devices, (long long)ETT_RANKS_MOST);
+    return -1;
+  }
   size_t total = 0;
   for (int k = 0; k < r->tiers.count; k++)
     total += (size_t)(devices / below(&r->tiers, k) + devices / r->tiers.card[k]) + 2;
   c->memory = calloc(1, (size_t)degree * sizeof *c->devices + total * sizeof(int32_t));
-  if (!c->memory)
-    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to place %lld ranks",
-                       (long long)devices);
+  if (!c->memory) {
+    ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to place %lld ranks",
+                (long long)devices);
+    return -1;
+  }
   c->devices = c->memory;
   int32_t *at = (int32_t *)(c->devices + degree);
   for (int k = 0; k < r->tiers.count; k++) {

@@ -71,9 +71,10 @@ static int next_to_finish(const ett_step_plan *p, const ett_step_arrays *a, int 
   if (!p->orders)
     return v < 0 ? a->slots - p->pp + rank : v - p->pp;
   const double *end = ends->last_backward_end;
+  const double last = v < 0 ? -INFINITY : end[v];
   int next = -1;
   for (int u = rank; u < a->slots; u += p->pp) {
-    int after = v < 0 || end[u] > end[v] || (end[u] == end[v] && u > v);
+    int after = end[u] > last || (end[u] == last && u > v);
     if (after && u != v && (next < 0 || end[u] < end[next]))
       next = u;
   }

@@ -195,20 +195,40 @@ describe("the table", function()
           assert.equal(line.provenance or from, from, name)
         end
       end
-      for i, s in ipairs(data.stages) do
-        local cells = {}
-        for cell in row("  " .. i):gmatch "%S+" do cells[#cells + 1] = cell end
-        assert.equal(("%.2f"):format((s.cached_bytes + s.workspace_bytes + s.communicator_bytes + s.context_bytes)
-          / 1e9), table.remove(cells, #cells - 1))
-        assert.equal(("%.2f"):format((s.temporary_bytes + s.working_bytes + s.update_bytes + s.fragment_bytes) / 1e9),
-          table.remove(cells, #cells - 1))
-        assert.same({ ("%d"):format(s.layers), ("%.3f"):format(s.forward_seconds * 1e3),
-          ("%.3f"):format(s.backward_seconds * 1e3), ("%.3f"):format(s.recompute_seconds * 1e3),
-          ("%.3f"):format(s.gradient_exposed_seconds * 1e3),
-          ("%.3f"):format((s.optimizer_seconds + s.gather_exposed_seconds) * 1e3),
-            ("%.2f"):format(s.weight_bytes / 1e9),
-          ("%.2f"):format(s.gradient_bytes / 1e9), ("%.2f"):format(s.optimizer_bytes / 1e9),
-          ("%.2f"):format(s.activation_bytes / 1e9), ("%.2f"):format(s.memory_bytes / 1e9) }, cells)
+      local function sum(stage, ...)
+        local total = 0.0
+        for _, name in ipairs { ... } do total = total + stage[name] end
+        return total
+      end
+      for unit, columns in pairs {
+        ms = { forward = { "forward_seconds" }, backward = { "backward_seconds" }, recompute = { "recompute_seconds" },
+          gradients = { "gradient_exposed_seconds" }, update = { "optimizer_seconds", "gather_exposed_seconds" } },
+        GB = { weights = { "weight_bytes" }, gradients = { "gradient_bytes" }, optimizer = { "optimizer_bytes" },
+          activations = { "activation_bytes" }, total = { "memory_bytes" },
+          temporary = { "temporary_bytes", "working_bytes", "update_bytes", "fragment_bytes" },
+          software = { "cached_bytes", "workspace_bytes", "communicator_bytes", "context_bytes" } },
+      } do
+        local head, body = text:match("stage, " .. unit .. " +layers ([^\n]+)\n(.-)\n\n")
+        local names, seen = {}, 0
+        for name in head:gmatch "%S+" do names[#names + 1] = name end
+        for first, last, cells in body:gmatch "  (%d+)%-?(%d*) ([^\n]+)" do
+          for i = tonumber(first), tonumber(last) or tonumber(first) do
+            local stage, values = data.stages[i], {}
+            seen = seen + 1
+            for cell in cells:gmatch "%S+" do values[#values + 1] = cell end
+            assert.equal(("%d"):format(stage.layers), table.remove(values, 1))
+            for k, name in ipairs(names) do
+              local value = sum(stage, table.unpack(columns[name]))
+              assert.equal(unit == "ms" and ("%.3f"):format(value * 1e3) or ("%.2f"):format(value / 1e9), values[k])
+            end
+          end
+        end
+        assert.equal(#data.stages, seen)
+        for name, fields in pairs(columns) do
+          if not (" " .. head .. " "):find(" " .. name .. " ", 1, true) then
+            for _, stage in ipairs(data.stages) do assert.equal(0, sum(stage, table.unpack(fields)), name) end
+          end
+        end
       end
       assert.matches(("%.0f tokens/s, %.1f per device"):format(data.tokens_per_second,
         data.tokens_per_second_per_device),
