@@ -6,7 +6,7 @@
 -- degrees with the scale sqrt(own^2 + shared^2 |w - w'|^2). Two degrees: published steps have heavy tails.
 --
 -- Both constants are fitted to 573 pairs of published steps of one model and cluster, from 9 of 17 sources (every other
--- one by name). `ett bench search` judges them on the other 8. On 1,775 pairs the chances stated are within 6 points of
+-- one by name). `ett bench search` judges them on the other 8. On 1,775 pairs the chances stated are within 7 points of
 -- how often they held in four of five tenths; chances of 50 to 60 % (163 pairs, 54 % stated) held in 67 %.
 local explain = require "ett.search.explain"
 
