@@ -110,7 +110,7 @@ local fields = {
     { "tokens", "positive", optional = true, most = 1e18, after = true,
       help = "tokens of a whole run: also its days, price and energy" },
     { "price_per_device_hour", "nonnegative", optional = true, most = 1e6, after = true,
-      help = "price of a device (default the cluster's)" },
+      help = "price of a device in US dollars (default the cluster's)" },
     { "pue", "positive", optional = true, least = 1, most = 10, after = true,
       help = "power usage effectiveness of the facility (default the cluster's, or 1.56)" },
     { "grams_co2_per_kwh", "nonnegative", optional = true, most = 1e4, after = true,

@@ -114,8 +114,8 @@ local function outlook_rows(rows, e)
   end
   if e.run_seconds then
     rows[#rows + 1] = { "run", ("%.3g tokens in %.2f days (%d steps)%s%s"):format(e.run_tokens, e.run_seconds / 86400,
-      e.run_steps, e.run_price and (", cost %.0f"):format(e.run_price)
-        or e.price_source and ", cost " .. e.price_source or "",
+      e.run_steps, e.run_price and (", USD %.0f"):format(e.run_price)
+        or e.price_source and ", price " .. e.price_source or "",
       e.run_kwh and (", %.4g MWh, %.3g t CO2"):format(e.run_kwh / 1e3, e.run_co2_kg / 1e3) or "") }
   end
 end
@@ -172,8 +172,8 @@ function report.estimate(e)
       e.busiest_expert_rank_percent, e.dropped_tokens_percent) }
   end
   if e.price_per_step then
-    rows[#rows + 1] = { "cost", ("%.4f a step, %.2f per billion tokens (%.2f per device hour)"):format(e.price_per_step,
-      e.price_per_billion_tokens, e.price_per_device_hour) }
+    rows[#rows + 1] = { "cost", ("USD %.4f a step, %.2f per billion tokens (%.2f per device hour)"):format(
+      e.price_per_step, e.price_per_billion_tokens, e.price_per_device_hour) }
   end
   outlook_rows(rows, e)
   add_all(lines, columns(rows, "ll"))
