@@ -174,6 +174,16 @@ describe("ett.loop.layout", function()
     end
   end)
 
+  it("tells the head from an MLP of the same width", function()
+    local truth = { hidden = 256, heads = 4, layers = 3, seq = 96, batch = 2, vocab = 1024, micro_batches = 2 }
+    read({ trace_gpt.new(truth):recording { rank = 0, world = 1 } }, function(found)
+      for name, value in pairs { vocab = 1024, ffn = 1024, layers = 3, micro_batches = 2 } do
+        assert.is_truthy(found[name], name)
+        assert.equal(value, found[name].value, name)
+      end
+    end)
+  end)
+
   it("reads schedules by hand", function()
     local function units(text)
       local list = {}

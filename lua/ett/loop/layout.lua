@@ -203,7 +203,8 @@ local function read_vocabulary(s, found, cores)
   end
   local seldom = runs < cores or last and last.n > 2 * last.k
   if last and last.k == value_of(found, "hidden") and seldom then
-    found.head_runs = runs
+    -- A vocabulary as wide as the MLP: each layer has products of the head's shape, too.
+    found.head_runs = cores > 0 and runs - cores * ((runs - 1) // cores) or runs
     set(found, "vocab", last.n * tp, found.tp and found.tp.sure or "likely", "the head's product, with its padding")
   end
   for _, run in ipairs(s.embedding) do
