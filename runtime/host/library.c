@@ -55,6 +55,8 @@ static int run(lua_State *L) {
 
 static const char no_memory[] =
     "{\"error\": {\"kind\": \"memory\", \"message\": \"not enough memory\"}}";
+static const char no_answer[] =
+    "{\"error\": {\"kind\": \"internal\", \"message\": \"cannot run ett.cli.call\"}}";
 
 char *ett_call(ett_state *ett, const char *function, const char *json) {
   lua_State *L = ett->L;
@@ -62,8 +64,10 @@ char *ett_call(ett_state *ett, const char *function, const char *json) {
   lua_pushlightuserdata(L, (void *)function);
   lua_pushlightuserdata(L, (void *)json);
   const int status = host_call(L, 2, 1);
-  const char *text = status == LUA_OK ? lua_tostring(L, -1) : no_memory;
-  char *copy = strdup(text ? text : no_memory);
+  const char *text = status == LUA_ERRMEM ? no_memory : no_answer;
+  if (status == LUA_OK && lua_isstring(L, -1))
+    text = lua_tostring(L, -1);
+  char *copy = strdup(text);
   lua_settop(L, 0);
   return copy;
 }

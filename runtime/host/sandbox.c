@@ -220,12 +220,14 @@ static _Noreturn void die_of(int number) {
   _exit(128 + number);
 }
 
-static _Noreturn void wait_for_child(const ett_sandbox_limits *limits) {
+static _Noreturn void wait_for_child(const ett_sandbox_limits *limits,
+                                     const sigset_t *signals_before) {
   static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGALRM};
   struct sigaction action = {.sa_handler = forward};
   sigfillset(&action.sa_mask);
   for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
     sigaction(signals[i], &action, NULL);
+  sigprocmask(SIG_SETMASK, signals_before, NULL);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -255,12 +257,17 @@ static _Noreturn void wait_for_child(const ett_sandbox_limits *limits) {
 }
 
 int ett_sandbox_enter(const ett_sandbox_limits *limits, int *landlock, ett_err *err) {
+  sigset_t all, before; /* no signal is lost between fork and the parent's handlers */
+  sigfillset(&all);
   fflush(NULL);
+  sigprocmask(SIG_BLOCK, &all, &before);
   child = fork();
+  if (child > 0)
+    wait_for_child(limits, &before);
+  sigprocmask(SIG_SETMASK, &before, NULL);
   if (child < 0)
     return ett_err_set(err, ETT_ERR_IO, "cannot start the sandbox's process: %s",
                        strerror(errno));
-  if (child > 0)
-    wait_for_child(limits);
+  close_range(STDERR_FILENO + 1, ~0U, 0); /* files that the caller left open */
   return restrict_child(limits, landlock, err);
 }

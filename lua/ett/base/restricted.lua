@@ -3,7 +3,7 @@
 -- The kernel's limits (runtime/host/sandbox.h) are what protects the machine. These globals give a plain error first.
 local error_module = require "ett.base.error"
 
---- Functions that a restricted file does not have: library -> the ones that it keeps.
+--- The functions that a restricted file keeps of a library.
 local kept = { os = { "clock", "date", "difftime", "time" } }
 
 local whole = { "assert", "coroutine", "collectgarbage", "error", "getmetatable", "ipairs", "math", "next", "pairs",
@@ -16,8 +16,8 @@ local function refusal(name)
   return function() error_module.raise("usage", "%s is not available in the sandbox", name) end
 end
 
---- A table whose functions raise that they are absent.
-local function stub(name, functions)
+--- A library of the given functions. Any other raises that it is not available.
+local function library_of(name, functions)
   return setmetatable(functions, { __index = function(_, key) return refusal(("%s.%s"):format(name, key)) end,
     __metatable = false })
 end
@@ -28,11 +28,11 @@ end
 return function(is_own)
   local globals = {}
   for _, name in ipairs(whole) do globals[name] = _G[name] end
-  for _, name in ipairs(absent) do globals[name] = stub(name, {}) end
+  for _, name in ipairs(absent) do globals[name] = library_of(name, {}) end
   for name, functions in pairs(kept) do
     local library = {}
     for _, key in ipairs(functions) do library[key] = _G[name][key] end
-    globals[name] = stub(name, library)
+    globals[name] = library_of(name, library)
   end
   globals._G = globals
   function globals.load(chunk, name, _, environment) return load(chunk, name, "t", environment or globals) end
