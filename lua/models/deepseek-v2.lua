@@ -1,7 +1,7 @@
 --- DeepSeek-V2 (21B active).
 return {
   name = "deepseek-v2", summary = "DeepSeek-V2 (21B active)",
-  source = "arXiv 2405.04434; deepseek-ai/DeepSeek-V2",
+  source = "arXiv 2405.04434; deepseek-ai/DeepSeek-V2 (from memory)",
   architecture = "mixtral", parameters = 235741434880,
   hyper = { layers = 60, hidden = 5120, heads = 128, ffn = 12288, vocab = 102400, experts = 160, top_k = 6,
     moe_ffn = 1536, shared_experts = 2, first_dense_layers = 1, expert_groups = 8, top_groups = 3,

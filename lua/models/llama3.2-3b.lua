@@ -1,7 +1,7 @@
 --- Llama 3.2 3B.
 return {
   name = "llama3.2-3b", summary = "Llama 3.2 3B",
-  source = "meta-llama/Llama-3.2-3B",
+  source = "meta-llama/Llama-3.2-3B (from memory)",
   architecture = "llama", parameters = 3212749824,
   hyper = { layers = 28, hidden = 3072, heads = 24, kv_heads = 8, head_dim = 128, ffn = 8192,
     vocab = 128256, tied_embeddings = true },

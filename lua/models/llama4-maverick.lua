@@ -1,7 +1,7 @@
 --- Llama 4 Maverick (17B active, 128 experts), its language model.
 return {
   name = "llama4-maverick", summary = "Llama 4 Maverick (17B active, 128 experts), its language model",
-  source = "meta-llama/Llama-4-Maverick-17B-128E",
+  source = "meta-llama/Llama-4-Maverick-17B-128E (from memory)",
   architecture = "mixtral", parameters = 400711848960,
   hyper = { layers = 48, hidden = 5120, heads = 40, kv_heads = 8, head_dim = 128, ffn = 16384,
     vocab = 202048, experts = 128, top_k = 1, moe_ffn = 8192, shared_experts = 1, moe_every = 2,

@@ -1,5 +1,6 @@
---- Hugging Face configurations: parameter counts against published ones, and what is refused or noted.
--- The configurations are written by hand from public facts: the fields that shape a model, no more.
+--- Hugging Face configurations: their counts of parameters, and what is refused or noted.
+-- Configurations and counts were written from memory; nobody opened the named sources. They hold the fields that shape
+-- a model, no more. Each count proves that the reader and the hyper-parameters agree with it, not that it is published.
 local architecture = require "ett.model.architecture"
 local estimate = require "ett.step.estimate"
 local json = require "ett.json"
@@ -277,7 +278,7 @@ end
 
 describe("a Hugging Face configuration", function()
   for _, m in ipairs(models) do
-    it(("of %s counts its published parameters (%s)"):format(m.name, m.source), function()
+    it(("of %s counts the parameters noted for it (%s, from memory)"):format(m.name, m.source), function()
       local count = architecture.parameters(built(m.config))
       assert.is_true(published_count.agrees(count, m.published), ("%d against %d"):format(count, m.published))
     end)
