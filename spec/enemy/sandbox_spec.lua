@@ -119,6 +119,22 @@ describe("a script in the sandbox", function()
     assert.matches("ended 143", output)
   end)
 
+  it("searches, and refuses options that write", function()
+    local search = "search --cluster dgx_h100 --devices 4 --global-batch 16 --seq 128 --model llama hidden=512 "
+      .. "layers=4 heads=8 vocab=1000"
+    local plain, status = command.ett(folder, search)
+    assert.equal(0, status, plain)
+    assert.equal(plain, (command.ett(folder, search .. " --sandbox")))
+    for _, option in ipairs { "journal", "html" } do
+      local output
+      output, status = command.ett(folder, ("%s --sandbox --%s x"):format(search, option))
+      assert.equal(2, status, output)
+      local sentence = "ett: search: --%s writes a file, and the sandbox lets nothing be written\n"
+      assert.equal(sentence:format(option), output)
+    end
+    assert.is_nil(command.read(folder, "x"))
+  end)
+
   it("is refused where a command starts programs, and for wrong values", function()
     local output, status = command.ett(folder, "sample cpu_30s", "ETT_SANDBOX=1")
     assert.equal(2, status)

@@ -10,7 +10,8 @@
 -- Kinds: string (the default), number (finite), positive (above 0), integer, count (from 1), whole (digits only, at
 -- most 2^53). `least` and `most` are limits of a number.
 -- `many = true` collects the values of a repeated option. Every command has --help and --traceback; a command that
--- finds files by name (`finds = true`) has --path; one with `sandbox = true` has --sandbox.
+-- finds files by name (`finds = true`) has --path; one with `sandbox = true` has --sandbox,
+-- which refuses options with `writes = true`.
 local error_module = require "ett.base.error"
 
 local options = {}
@@ -72,7 +73,8 @@ local kinds = {
   count = { above(0, integer), "a positive integer" },
 }
 
-local function key_of(option) return (option[1]:gsub("%-", "_")) end
+--- The field of an option's value.
+function options.key(option) return (option[1]:gsub("%-", "_")) end
 
 local function is_flag(option) return #option == 2 end
 
@@ -124,7 +126,7 @@ end
 
 local function add_option(parser, option)
   local label = "--" .. option[1]
-  local added = parser:option(label):description(description(option)):count("*"):target(key_of(option)):init(nil)
+  local added = parser:option(label):description(description(option)):count("*"):target(options.key(option)):init(nil)
   if is_flag(option) then
     added:args(0):action("store_true")
   else
@@ -220,7 +222,7 @@ function options.parse(command, argv)
   if opts.help then return opts, positional end
   local missing = {}
   for _, option in ipairs(command.options or {}) do
-    local key = key_of(option)
+    local key = options.key(option)
     if opts[key] == nil then
       opts[key] = option.default
       if option.required then missing[#missing + 1] = "--" .. option[1] end

@@ -26,6 +26,12 @@ local function enter_sandbox(command, opts, words, positional)
     error_module.raise("usage", "ett %s does not run in the sandbox; unset ETT_SANDBOX if you trust its files",
       command.name)
   end
+  for _, option in ipairs(command.options or {}) do
+    if option.writes and opts[options.key(option)] then
+      error_module.raise("usage", "%s: --%s writes a file, and the sandbox lets nothing be written", command.name,
+        option[1])
+    end
+  end
   require("ett.cli.sandbox").enter(words, command.name == "run" and positional[1])
 end
 

@@ -1,10 +1,9 @@
 --- Why the best plan of a search takes its time: what binds, what faster parts would give, and its neighbours.
 local estimate = require "ett.step.estimate"
+local faster = require "ett.step.faster"
 local space_module = require "ett.search.space"
 
 local explain = {}
-
-local products = { gemm = true, bmm = true, attention = true }
 
 --- The plan of a row, as ett.plan takes it.
 function explain.plan(row, setting)
@@ -17,36 +16,12 @@ function explain.plan(row, setting)
   return p
 end
 
---- Times in which parts of the machine are faster: factors of seconds by name (compute, memory, node, network).
-local function faster(times, factors)
-  local view = {}
-  local function scaled(answer, factor)
-    if not answer or factor == 1 then return answer end
-    local copy = {}
-    for key, value in pairs(answer) do copy[key] = key:find "seconds$" and value * factor or value end
-    return copy
-  end
-  function view:operator(op, ...) -- luacheck: ignore self
-    return scaled(times:operator(op, ...), factors[products[op.family] and "compute" or "memory"] or 1)
-  end
-  function view:collective(kind, bytes, topology, dtype) -- luacheck: ignore self
-    return scaled(times:collective(kind, bytes, topology, dtype), factors[topology.nodes > 1 and "network" or "node"]
-      or 1)
-  end
-  function view:for_stack(name) -- luacheck: ignore self
-    return name and faster(times:for_stack(name), factors) or view
-  end
-  return setmetatable(view, { __index = times })
-end
-
 --- Seconds of a device by what it waits for, averaged over pipeline stages; they add up to the step.
 function explain.parts(e)
   local parts = { compute = 0.0, memory = 0.0, node = 0.0, network = 0.0, host = 0.0, bubble = e.idle_seconds }
-  local family = {}
   for _, line in ipairs(e.operators) do
     local ok, op = pcall(require("ett.operator").get, line.name)
-    family[line.name] = ok and op.family
-    local part = line.name == "host" and "host" or products[family[line.name]] and "compute" or "memory"
+    local part = line.name == "host" and "host" or faster.part_of(ok and op.family)
     parts[part] = parts[part] + line.seconds
   end
   local p, per_node = e.plan, e.gpus_per_node or 8
@@ -72,9 +47,9 @@ end
 --- What the step gains, as a share, when a part of the machine is a tenth faster.
 local function gains(given, e, times)
   local list = {}
-  for _, name in ipairs { "compute", "memory", "node", "network" } do
+  for _, name in ipairs(faster.parts) do
     local own = estimate.new { model = given.model, cluster = given.cluster, plan = given.plan,
-      times = faster(times, { [name] = 1 / 1.1 }) }
+      times = faster.times(times, name) }
     list[#list + 1] = { part = name, step_seconds = own.step_seconds, gain = 1 - own.step_seconds / e.step_seconds }
   end
   return list

@@ -72,6 +72,7 @@ end
 return {
   name = "search",
   finds = true,
+  sandbox = true,
   models = true, -- `--help NAME` describes a model
   summary = "find the best plan over layouts, devices and clusters",
   usage = "search --model NAME|config.json --cluster NAME --devices N --global-batch N --seq N [NAME=VALUE ...]",
@@ -100,10 +101,11 @@ return {
     { "top", "N", "layouts to keep (default 100, with --html 1000)", kind = "count" },
     { "each", "the best plan of every cluster, number of devices and varied field" },
     { "exhaustive", "evaluate every plan that fits, without bounds" },
-    { "journal", "DIR", "keep settled parts in this folder: a killed search goes on from it" },
+    { "journal", "DIR", "keep settled parts in this folder: a killed search goes on from it", writes = true },
     { "json", "print JSON" },
     { "csv", "print CSV" },
-    { "html", "FILE", "also write a self-contained page: the plans as points, filters, the best side by side" },
+    { "html", "FILE", "also write a self-contained page: the plans as points, filters, the best side by side",
+      writes = true },
     { "quiet", "print the best plan as words only" },
     fields.export_option,
   },

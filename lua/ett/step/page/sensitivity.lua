@@ -1,42 +1,14 @@
 --- What would help a step most: the step again with each rate a tenth higher, and with each field of the plan changed.
 local estimate = require "ett.step.estimate"
+local faster = require "ett.step.faster"
 local fields = require "ett.plan.fields"
 local schedules = require "ett.plan.schedules"
 local times_module = require "ett.step.times"
 
 local sensitivity = {}
 
-sensitivity.gain = 1.1 -- a rate a tenth higher
-
-local product = { gemm = true, bmm = true, attention = true }
-
---- The rates: name, and whether an operator or a collective is timed by it.
-local rates = {
-  { "matrix products and attention", operator = function(op) return product[op.family] == true end },
-  { "other operators, which memory bandwidth bounds", operator = function(op) return not product[op.family] end },
-  { "links inside a node", collective = function(topology) return topology.nodes == 1 end },
-  { "network between nodes", collective = function(topology) return topology.nodes > 1 end },
-}
-
---- Times of which those that `rate` concerns are shorter.
-local function faster(times, rate)
-  local function scaled(answer)
-    local copy = {}
-    for key, value in pairs(answer) do copy[key] = key:find "seconds$" and value / sensitivity.gain or value end
-    return copy
-  end
-  local own = setmetatable({}, { __index = times })
-  function own.operator(_, op, ...)
-    local answer = times:operator(op, ...)
-    return rate.operator and rate.operator(op) and scaled(answer) or answer
-  end
-  function own.collective(_, kind, bytes, topology, dtype)
-    local answer = times:collective(kind, bytes, topology, dtype)
-    return rate.collective and rate.collective(topology) and scaled(answer) or answer
-  end
-  function own.for_stack(_, name) return faster(times:for_stack(name), rate) end
-  return own
-end
+local part_names = { compute = "matrix products and attention", node = "links inside a node",
+  memory = "other operators, which memory bandwidth bounds", network = "network between nodes" }
 
 --- A plan with some fields changed, on as many devices and with the same batch: dp takes what a degree leaves.
 local function changed(p, change)
@@ -109,8 +81,9 @@ function sensitivity.of(e, what)
   local cluster = what.cluster
   if not (type(cluster) == "table" and cluster.path) then cluster = require("ett.profile.cluster").get(cluster) end
   local times = what.times or times_module.new(cluster, what.profile)
-  for _, rate in ipairs(rates) do
-    add("rate", rate[1] .. " 10 % faster", again(what, { plan = changed(e.plan, {}), times = faster(times, rate) }))
+  for _, part in ipairs(faster.parts) do
+    add("rate", part_names[part] .. " 10 % faster",
+      again(what, { plan = changed(e.plan, {}), times = faster.times(times, part) }))
   end
   for _, change in ipairs(changes(e.plan)) do
     local plan = changed(e.plan, change[2])

@@ -1,0 +1,35 @@
+--- Times with a part of the machine faster: what would a tenth more of a rate give?
+local faster = {}
+
+--- A tenth more.
+faster.gain = 1.1
+
+--- The parts that are tried.
+faster.parts = { "compute", "memory", "node", "network" }
+
+local products = { gemm = true, bmm = true, attention = true }
+
+--- The part that bounds operators of a family: matrix products and attention compute, others move memory.
+function faster.part_of(family) return products[family] and "compute" or "memory" end
+
+local function scaled(answer, applies)
+  if not applies or not answer then return answer end
+  local copy = {}
+  for key, value in pairs(answer) do copy[key] = key:find "seconds$" and value / faster.gain or value end
+  return copy
+end
+
+--- A view of times in which one part is faster.
+---@param times table of ett.step.times
+---@param part "compute"|"memory"|"node"|"network"
+function faster.times(times, part)
+  local view = setmetatable({}, { __index = times })
+  function view.operator(_, op, ...) return scaled(times:operator(op, ...), faster.part_of(op.family) == part) end
+  function view.collective(_, kind, bytes, topology, dtype)
+    return scaled(times:collective(kind, bytes, topology, dtype), (topology.nodes > 1 and "network" or "node") == part)
+  end
+  function view.for_stack(_, name) return name and faster.times(times:for_stack(name), part) or view end
+  return view
+end
+
+return faster
