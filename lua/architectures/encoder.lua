@@ -29,6 +29,7 @@ local function image(h)
 end
 
 local function text(h)
+  blocks.refuse_types(h)
   local embedding = blocks.embedding(h)
   if (h.token_types or 0) > 0 then
     local types = { op = "embedding", with = { vocab = h.token_types, vocab_multiple = 1, tp = 1 } }

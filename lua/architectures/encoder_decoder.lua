@@ -43,6 +43,7 @@ local function stack(layers, name, count, ops_of, before)
 end
 
 function architecture.build(hyper)
+  blocks.refuse_types(hyper)
   hyper.norm = hyper.norm or "rms_norm"
   hyper.position = hyper.position or "none"
   if hyper.tied_embeddings == nil then hyper.tied_embeddings = true end

@@ -153,7 +153,7 @@ $ echo '--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 1
 flags.txt (... M parameters) on 2 x H100-SXM-80GB (dgx_h100)
 pp 1, tp 1, dp 2, micro-batch 1 x 8, sequence 1024, bf16, 1f1b
 note: flags that ett does not know, left out: --frob
-note: 1 flags have no effect on the step
+note: 1 flag has no effect on the step
 
 $ ett predict --megatron-args flags.txt --model llama
 ett: predict: give --megatron-args or --model, not both

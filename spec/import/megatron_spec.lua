@@ -1,4 +1,5 @@
 --- Launch flags of Megatron-LM and YAML of NeMo in, plans out: what is read, what is named, and the way back.
+local architecture = require "ett.model.architecture"
 local estimate = require "ett.step.estimate"
 local export = require "ett.import.export"
 local json = require "ett.json"
@@ -261,10 +262,31 @@ describe("a plan as Megatron-LM's flags", function()
     local e = estimate.new { model = model_module.new "gemma2-2b", cluster = "dgx_h100",
       plan = { seq = 2048, pp = 2, micro_batches = 4, schedule = "gpipe", optimizer_bytes = 6, serial_sends = true } }
     local text, left_out = export.text("megatron", model_module.new "gemma2-2b", e.plan)
-    assert.same({ "post_norms: ett writes no flag for it", "schedule = 'gpipe': Megatron-LM has no flag for it",
+    assert.same({ "activation = 'geglu': Megatron-LM's quick-geglu is written",
+      "post_norms: ett writes no flag for it", "schedule = 'gpipe': Megatron-LM has no flag for it",
       "optimizer_bytes = 6: Adam's 12 bytes are written", "serial_sends = true: this format has no field for it" },
       left_out)
-    assert.equal("# not stated here: post_norms: ett writes no flag for it", text:match "^[^\n]*")
+    assert.equal("# not stated here: activation = 'geglu': Megatron-LM's quick-geglu is written",
+      text:match "^[^\n]*")
+  end)
+
+  it("says so for each public model that its flags do not give back", function()
+    local different = 0
+    for _, name in ipairs(require("ett.base.find").names "lua/models") do
+      local model = model_module.new(name)
+      local e = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 512, micro_batches = 2, dp = 8 } }
+      local text, left_out = export.text("megatron", model, e.plan)
+      local again = read(text, { dp = 8 }).model
+      if architecture.parameters(again) ~= architecture.parameters(model) then
+        different = different + 1
+        assert.is_true(#left_out > 0, name)
+      end
+    end
+    assert.is_true(different > 0)
+    local t5 = model_module.new "t5-base"
+    local plan = estimate.new { model = t5, cluster = "dgx_h100", plan = { seq = 512, micro_batches = 1 } }.plan
+    local _, left_out = export.text("megatron", t5, plan)
+    assert.equal("architecture = 'encoder_decoder': the flags describe a decoder of attention and MLPs", left_out[1])
   end)
 end)
 

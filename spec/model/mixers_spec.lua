@@ -146,6 +146,12 @@ describe("mixers", function()
         plan = { seq = 4096, micro_batches = 1, cp = 2 } }), 1, true)
     assert.matches("layer_types: unknown kind 'mamba3'; did you mean 'mamba'?; known are attention, ",
       message(model_module.new, "llama3-8b", { layer_types = { "mamba3" } }), 1, true)
+    assert.matches("layer_types: 'mlp' is a layer of one block; only the architecture 'hybrid' has it",
+      message(model_module.new, "llama3-8b", { layer_types = { "mlp" } }), 1, true)
+    for _, name in ipairs { "bert-base", "t5-base" } do
+      assert.matches("layer_types: the layers of this architecture are all alike",
+        message(model_module.new, name, { layer_types = { "mamba" } }), 1, true)
+    end
     assert.matches("layer_types: 'sliding_attention' needs the field 'window'",
       message(model_module.new, "llama3-8b", { layer_types = { "sliding_attention" } }), 1, true)
     assert.matches("the gated delta net needs the fields 'linear_key_heads', 'linear_value_heads'",

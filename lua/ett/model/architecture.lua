@@ -113,7 +113,7 @@ end
 --- Builds a model of an architecture found by name (or given as a function).
 ---@param source string|function
 ---@param hyper table
----@return table model { name, hyper, layers, notes }
+---@return table model { name, architecture, hyper, layers, notes }
 function architecture.new(source, hyper)
   local loaded = load_source(source)
   local clean = hyper_parameters.check(hyper, loaded.own, loaded.name)
@@ -126,7 +126,7 @@ function architecture.new(source, hyper)
     built = error_module.wrap(loaded.name, layers_of_list, names, clean, usual)
   end
   local layers = check_built(built, schema.place(loaded.build, loaded.path))
-  return { name = loaded.name, hyper = clean, layers = layers, notes = notes_of(layers) }
+  return { name = loaded.name, architecture = loaded.name, hyper = clean, layers = layers, notes = notes_of(layers) }
 end
 
 --- What one device of a plan sees of a layer: the `c` of operator files. It has every hyper-parameter.

@@ -203,6 +203,10 @@ function blocks.runs(h, kind_of, ops_of)
   local made, layers, last = {}, {}, nil
   for i = 1, h.layers do
     local kind, of = kind_of(i), blocks.type_of(h, i)
+    if (of == "mlp" or of == "moe") and kind ~= of then
+      error_module.raise("model",
+        "layer_types: '%s' is a layer of one block; only the architecture 'hybrid' has it", of)
+    end
     local name = type_names[of] and ("%s, %s"):format(kind, type_names[of]) or kind
     if last and last.name == name then
       last.count = last.count + 1
@@ -215,6 +219,11 @@ function blocks.runs(h, kind_of, ops_of)
     end
   end
   return layers
+end
+
+--- Refuses layer_types for an architecture whose layers are all of one kind.
+function blocks.refuse_types(h)
+  if h.layer_types then error_module.raise("model", "layer_types: the layers of this architecture are all alike") end
 end
 
 --- blocks.runs of a model whose layers are all dense.

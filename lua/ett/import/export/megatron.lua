@@ -52,9 +52,16 @@ local function experts(h, add)
   end
 end
 
+-- Architectures whose layers the flags describe.
+local decoders = { gpt = true, llama = true, mixtral = true }
+
 local positions = { rope = "rope", learned = "learned_absolute", none = "none" }
 
-local function model_flags(h, add, leave_out)
+local function model_flags(model, add, leave_out)
+  local h = model.hyper
+  if not decoders[model.architecture] then
+    leave_out("architecture = '%s': the flags describe a decoder of attention and MLPs", model.architecture)
+  end
   local ffn = h.ffn or 4 * h.hidden
   add("num-layers", h.layers)
   add("hidden-size", h.hidden)
@@ -69,6 +76,10 @@ local function model_flags(h, add, leave_out)
   if (h.rotary_fraction or 1) < 1 then add("rotary-percent", h.rotary_fraction) end
   add("normalization", h.norm == "rms_norm" and "RMSNorm" or "LayerNorm")
   add(h.activation == "geglu" and "quick-geglu" or "swiglu", h.gated_mlp)
+  if h.activation == "geglu" then leave_out "activation = 'geglu': Megatron-LM's quick-geglu is written" end
+  if h.norm_bias == false and h.norm ~= "rms_norm" then
+    leave_out "norm_bias = false: Megatron-LM's layer norms have biases"
+  end
   add("disable-bias-linear", not h.bias)
   add("add-qkv-bias", not h.bias and h.qkv_bias)
   add("untie-embeddings-and-output-weights", not h.tied_embeddings)
@@ -198,7 +209,7 @@ megatron.states = [[
 function megatron.write(model, p, leave_out)
   local lines, h = {}, model.hyper
   local add = adder(lines)
-  model_flags(h, add, leave_out)
+  model_flags(model, add, leave_out)
   plan_flags(p, h.layers, add, leave_out)
   lines[#lines + 1] = ("# %d devices"):format(devices(p))
   return lines

@@ -83,7 +83,7 @@ local function arguments_of(list)
   if #unmodelled > 0 then
     args:note("flags that change the step and are not modelled: %s", table.concat(unmodelled, ", "))
   end
-  if without > 0 then args:note("%d flags have no effect on the step", without) end
+  if without > 0 then args:note("%d %s no effect on the step", without, without == 1 and "flag has" or "flags have") end
   return args
 end
 
