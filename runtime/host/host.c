@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bind/common.h"
+#include "host/compiled.h"
 #include "preloaded.inc"
 
 #ifndef ETT_VERSION
@@ -143,7 +144,8 @@ static void set_paths(lua_State *L) {
       "package.path = lua .. '?.lua;' .. lua .. '?/init.lua;' .. absolute(package.path)\n"
       "package.cpath = host.prefix .. '/lib/ett/?.so;' .. absolute(package.cpath)\n"
       "local search, load_text = package.searchpath, loadfile\n"
-      "package.searchers[2] = function(name)\n" /* the library's takes bytecode */
+      "package.searchers[2] = function(name)\n" /* the library's takes a user's bytecode
+                                                 */
       "  local path, why = search(name, package.path)\n"
       "  if not path then return why end\n"
       "  local chunk, fault = load_text(path)\n"
@@ -154,40 +156,50 @@ static void set_paths(lua_State *L) {
     lua_error(L);
 }
 
-/* load, loadfile: the library's function (first upvalue) with the mode, argument number
- * `at` (second upvalue), set to text. Bytecode can crash the process. */
+/* The library's load (the upvalue) with the mode, its third argument, set to text.
+ * Bytecode can crash the process. */
 static int load_text(lua_State *L) {
-  const int at = (int)lua_tointeger(L, lua_upvalueindex(2));
-  if (lua_gettop(L) < at)
-    lua_settop(L, at);
+  if (lua_gettop(L) < 3)
+    lua_settop(L, 3);
   lua_pushliteral(L, "t");
-  lua_replace(L, at);
+  lua_replace(L, 3);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   return lua_gettop(L);
 }
 
+/* loadfile(path, mode, environment); the mode is always text. */
+static int load_text_file(lua_State *L) {
+  const char *path = luaL_optstring(L, 1, NULL);
+  const int has_environment = !lua_isnone(L, 3);
+  if (compiled_load(L, path) != LUA_OK) {
+    luaL_pushfail(L);
+    lua_insert(L, -2);
+    return 2;
+  }
+  if (has_environment) {
+    lua_pushvalue(L, 3);
+    lua_setupvalue(L, -2, 1);
+  }
+  return 1;
+}
+
 static int run_text_file(lua_State *L) {
   const char *path = luaL_optstring(L, 1, NULL);
   lua_settop(L, 1);
-  if (luaL_loadfilex(L, path, "t") != LUA_OK)
+  if (compiled_load(L, path) != LUA_OK)
     return lua_error(L);
   lua_call(L, 0, LUA_MULTRET);
   return lua_gettop(L) - 1;
 }
 
 static void refuse_bytecode(lua_State *L) {
-  static const struct {
-    const char *name;
-    int mode;
-  } loaders[] = {{"load", 3}, {"loadfile", 2}};
-  for (size_t i = 0; i < sizeof loaders / sizeof loaders[0]; i++) {
-    lua_getglobal(L, loaders[i].name);
-    lua_pushinteger(L, loaders[i].mode);
-    lua_pushcclosure(L, load_text, 2);
-    lua_setglobal(L, loaders[i].name);
-  }
+  lua_getglobal(L, "load");
+  lua_pushcclosure(L, load_text, 1);
+  lua_setglobal(L, "load");
+  lua_pushcfunction(L, load_text_file);
+  lua_setglobal(L, "loadfile");
   lua_pushcfunction(L, run_text_file);
   lua_setglobal(L, "dofile");
 }
@@ -243,6 +255,7 @@ lua_State *host_open(const char *folder, const char **why) {
   *why = missing_library(prefix);
   if (*why)
     return NULL;
+  compiled_open(prefix);
   memory.limit = memory_limit();
   if (memory.limit < (size_t)1 << 20) {
     *why = "ETT_MEMORY_LIMIT must be a size of at least 1M, such as 512M or 4G";

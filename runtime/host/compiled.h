@@ -1,0 +1,40 @@
+/* The project's Lua files, compiled when ett was built. Compiling their text took two
+ * thirds of a short command's time. A file is found by the hash of its text, so an edited
+ * file is compiled from its text, and a user's file is never served by another's code. */
+#ifndef ETT_HOST_COMPILED_H
+#define ETT_HOST_COMPILED_H
+
+#include <lua.h>
+#include <stdint.h>
+
+#include "io/hash.h"
+
+/* The file lib/ett/compiled: this header, `count` entries by ascending hash, then the
+ * chunks. */
+#define COMPILED_MAGIC "ettlua1"
+typedef struct {
+  char magic[8];
+  char lua[128]; /* lua_ident of the library that compiled */
+  uint64_t count;
+} compiled_header;
+
+typedef struct {
+  char hash[ETT_HASH_SIZE + 7]; /* of the text, hexadecimal, zeros after it */
+  uint64_t offset, size;        /* of the chunk, in bytes from the file's start */
+} compiled_entry;
+
+/* A chunk is what lua_dump makes of a file loaded under the name "@": COMPILED_HEADER
+ * bytes, the name's size and text (COMPILED_NAME), the rest. The file's path is put in
+ * when it is loaded. */
+enum { COMPILED_HEADER = 32 };
+#define COMPILED_NAME "\x82@"
+
+/* Opens the file of the tree `prefix`. Without one, or with another Lua's, every file is
+ * compiled from its text. */
+void compiled_open(const char *prefix);
+
+/* Pushes the function of a Lua file, as luaL_loadfilex does in mode "t"; returns its
+ * status. */
+int compiled_load(lua_State *L, const char *path);
+
+#endif
