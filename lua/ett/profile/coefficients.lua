@@ -7,7 +7,6 @@
 -- `error` is the mean relative error of held-out folds. The text holds the base, small trees, the interval and the
 -- range of the samples. With kind = "surface" it holds the points and scales of a surface (ett.profile.surface).
 local error_module = require "ett.base.error"
-local files = require "ett.io"
 local regressor = require "ett.profile.regressor"
 local sampled = require "ett.profile.sampled"
 local schema = require "ett.base.schema"
@@ -31,9 +30,7 @@ function coefficients.find(folder) return #files_of(folder) > 0 end
 
 -- Reads one file in an empty environment, text only.
 local function read(path)
-  local text, err = files.read(path, 16 << 20)
-  if not text then error(err, 0) end
-  local chunk, why = load(text, "@" .. path, "t", {})
+  local chunk, why = loadfile(path, "t", {})
   local ok, value
   if chunk then ok, value = pcall(chunk) end
   if not ok or type(value) ~= "table" or value.format ~= coefficients.format or type(value.models) ~= "table" then
