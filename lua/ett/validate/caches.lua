@@ -41,10 +41,12 @@ local timing = { budget_seconds = 0.01, target = 1e-9, min_repeats = 5, max_repe
 --- Begins to sample. Every rank of a job calls it; all ranks add at the same moment, as in a step.
 ---@param near_bytes integer through which the operands of the near campaign rotate
 ---@param far_bytes integer of the far campaign
+---@param effort number? below 1: fraction of the readings
 ---@param job table? of ett.dist
-function caches.begin(near_bytes, far_bytes, job)
+function caches.begin(near_bytes, far_bytes, effort, job)
   local cpu, tensor = find.load("samplers", "cpu").core(), sample.tensor
-  local self = setmetatable({ cpu = cpu, world = job and job.world, at = 0, products = {}, seen = {}, near = {},
+  local self = setmetatable({ cpu = cpu, world = job and job.world, at = 0,
+    effort = math.min(1, effort or 1), products = {}, seen = {}, near = {},
     far = {}, call = {}, pools = { near = must(cpu.pool(near_bytes, 1)), far = must(cpu.pool(far_bytes, 1)) } },
     Retention)
   local input, weights = tensor(product.m * product.k):normal(1, 1), tensor(product.n * product.k):normal(1, 1)
@@ -79,7 +81,7 @@ function Retention:turn()
     table.insert(self[name], measured())
   end
   for i, point in ipairs(caches.points) do
-    for _ = 1, math.max(3, 24 // point.products) do
+    for _ = 1, math.max(1, math.ceil(self.effort * math.max(3, 24 // point.products))) do
       self:multiply(point.products)
       table.insert(self.seen[i], self:timed(addition))
     end

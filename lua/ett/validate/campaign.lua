@@ -28,7 +28,7 @@ end
 local function scaled(scale) return function(count) return math.max(4, math.floor(count * scale)) end end
 
 --- On processors.
----@param scale number factor of the number of shapes; below 1 also of the visits of each
+---@param scale number factor of the number of shapes; below 1 also of the visits of each and their time
 ---@param cold_bytes integer through which the operands rotate
 function validate_campaign.cpu(scale, cold_bytes)
   local n, tokens = scaled(scale), log(64, 512, 16)
@@ -49,7 +49,8 @@ function validate_campaign.cpu(scale, cold_bytes)
     design("optimizer", n(24), { params = log(40000, 12000000) }),
   }
   local visits = math.max(2, math.floor(5 * math.min(1, scale) + 0.5))
-  return { name = "validate", seed = 11, budget_seconds = 0.006 * visits, target = 1e-9, samples = list,
+  local seconds = 0.006 * math.max(0.1, math.min(1, scale)) -- of a visit
+  return { name = "validate", seed = 11, budget_seconds = seconds * visits, target = 1e-9, samples = list,
     visits = visits, block = 256, interleave = true, statistic = "median", together = true, cold_bytes = cold_bytes }
 end
 

@@ -338,7 +338,7 @@ local function work(given, share)
       until not progress
     end
   end
-  local retained = caches.begin(given.near_bytes, given.far_bytes, job)
+  local retained = caches.begin(given.near_bytes, given.far_bytes, given.effort, job)
   task(function() -- all ranks at once, as they train
     readings[#readings + 1] = validate_cpu.host_seconds(10)
     retained:turn()
