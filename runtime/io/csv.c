@@ -112,7 +112,7 @@ static int record(scanner *s, size_t *count) {
 }
 
 /* Skips blank lines and comments; false at the end of the text. */
-static int to_record(scanner *s, bool *more) {
+static bool to_record(scanner *s) {
   while (s->position < s->end) {
     char *stop = memchr(s->position, '\n', (size_t)(s->end - s->position));
     if (!stop)
@@ -120,25 +120,12 @@ static int to_record(scanner *s, bool *more) {
     char *text = s->position, *last = stop;
     while (last > text && (is_blank(last[-1]) || last[-1] == '\r'))
       last--;
-    if (last > text && *text != '#') {
-      *more = true;
-      return 0;
-    }
-    if (last > text) {
-      ett_csv_table *t = s->table;
-      if (reserve(&t->comments, t->comment_count, &t->comment_room, sizeof *t->comments,
-                  s->err) != 0)
-        return -1;
-      text++;
-      while (text < last && is_blank(*text))
-        text++;
-      t->comments[t->comment_count++] = (ett_csv_field){text, (uint32_t)(last - text)};
-    }
+    if (last > text && *text != '#')
+      return true;
     s->position = stop < s->end ? stop + 1 : stop;
     s->line++;
   }
-  *more = false;
-  return 0;
+  return false;
 }
 
 static int check_names(const ett_csv_table *t, size_t line, ett_err *err) {
@@ -154,10 +141,7 @@ static int check_names(const ett_csv_table *t, size_t line, ett_err *err) {
 /* Takes the fields of the first record as names. */
 static int header(scanner *s) {
   ett_csv_table *t = s->table;
-  bool more = false;
-  if (to_record(s, &more) != 0)
-    return -1;
-  if (!more)
+  if (!to_record(s))
     return ett_err_set(s->err, ETT_ERR_FORMAT, "empty; expected a header line and rows");
   const size_t line = s->line;
   size_t count;
@@ -177,11 +161,7 @@ static int header(scanner *s) {
 
 static int rows(scanner *s) {
   ett_csv_table *t = s->table;
-  for (bool more;;) {
-    if (to_record(s, &more) != 0)
-      return -1;
-    if (!more)
-      return 0;
+  while (to_record(s)) {
     const size_t line = s->line;
     const bool last_line = !memchr(s->position, '\n', (size_t)(s->end - s->position));
     size_t count;
@@ -195,6 +175,7 @@ static int rows(scanner *s) {
           last_line && count < t->columns ? "; is the file truncated?" : "");
     t->lines[t->rows++] = (uint32_t)line;
   }
+  return 0;
 }
 
 int ett_csv_read(const char *data, size_t length, char separator, ett_csv_table *table,
@@ -281,7 +262,6 @@ void ett_csv_free(ett_csv_table *table) {
   free(table->names);
   free(table->fields);
   free(table->lines);
-  free(table->comments);
   free(table->data);
   memset(table, 0, sizeof *table);
 }

@@ -18,13 +18,11 @@ typedef struct {
 
 typedef struct {
   size_t columns, rows;
-  ett_csv_field *names;    /* columns of them */
-  ett_csv_field *fields;   /* row after row */
-  uint32_t *lines;         /* line of the file on which a row begins, from 1 */
-  ett_csv_field *comments; /* without their '#' */
-  size_t comment_count;
+  ett_csv_field *names;  /* columns of them */
+  ett_csv_field *fields; /* row after row */
+  uint32_t *lines;       /* line of the file on which a row begins, from 1 */
   char *data;
-  size_t field_room, line_room, comment_room;
+  size_t field_room, line_room;
 } ett_csv_table;
 
 /* The contents of a column of numbers; every kind refuses NaN, infinities and text. */

@@ -304,18 +304,6 @@ ett_node ett_ledger_dimension_size(const ett_ledger *ledger, int index) {
   return ledger->dimensions[index].size;
 }
 
-ett_node ett_ledger_dimension_local(const ett_ledger *ledger, int index) {
-  return ledger->dimensions[index].local;
-}
-
-int ett_ledger_dimension_axis(const ett_ledger *ledger, int index) {
-  return ledger->dimensions[index].axis;
-}
-
-bool ett_ledger_dimension_autoreduce(const ett_ledger *ledger, int index) {
-  return ledger->dimensions[index].autoreduce;
-}
-
 size_t ett_ledger_entries(const ett_ledger *ledger) {
   return ledger->entries.size;
 }
@@ -340,16 +328,8 @@ const ett_check *ett_ledger_check_at(const ett_ledger *ledger, size_t index) {
   return &((ett_check *)ledger->checks.items)[index];
 }
 
-size_t ett_ledger_meters(const ett_ledger *ledger) {
-  return ledger->meters.size;
-}
-
 const char *ett_ledger_meter_name(const ett_ledger *ledger, int index) {
   return ((meter *)ledger->meters.items)[index].name;
-}
-
-int ett_ledger_meter_parent(const ett_ledger *ledger, int index) {
-  return ((meter *)ledger->meters.items)[index].parent;
 }
 
 ett_node ett_ledger_meter_factor(const ett_ledger *ledger, int index) {

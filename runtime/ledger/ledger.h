@@ -139,9 +139,6 @@ int ett_ledger_find_dimension(const ett_ledger *ledger, const char *name); /* or
 int ett_ledger_find_axis(const ett_ledger *ledger, const char *name);      /* or -1 */
 const char *ett_ledger_dimension_name(const ett_ledger *ledger, int dimension);
 ett_node ett_ledger_dimension_size(const ett_ledger *ledger, int dimension);
-ett_node ett_ledger_dimension_local(const ett_ledger *ledger, int dimension);
-int ett_ledger_dimension_axis(const ett_ledger *ledger, int dimension);
-bool ett_ledger_dimension_autoreduce(const ett_ledger *ledger, int dimension);
 /* A result has the label that it was made under; a broadcast keeps its operand's name. */
 const char *ett_ledger_tensor_name(const ett_ledger *ledger, int tensor);
 ett_set ett_ledger_tensor_dimensions(const ett_ledger *ledger, int tensor);
@@ -158,9 +155,8 @@ size_t ett_ledger_shares(const ett_ledger *ledger);
 const ett_share *ett_ledger_share(const ett_ledger *ledger, size_t index);
 size_t ett_ledger_checks(const ett_ledger *ledger);
 const ett_check *ett_ledger_check_at(const ett_ledger *ledger, size_t index);
-size_t ett_ledger_meters(const ett_ledger *ledger); /* meter 0 is the whole */
+/* Meter 0 is the whole. */
 const char *ett_ledger_meter_name(const ett_ledger *ledger, int meter);
-int ett_ledger_meter_parent(const ett_ledger *ledger, int meter); /* -1 for the whole */
 /* Product of the multipliers of a meter and those around it. */
 ett_node ett_ledger_meter_factor(const ett_ledger *ledger, int meter);
 /* Sum so far inside a meter, before its own multiplier. */

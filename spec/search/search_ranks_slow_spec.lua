@@ -68,11 +68,9 @@ describe("a search", function()
       for ranks = 2, 3 do assert.equal(one, (command.ett(folder, listed, mpi:format(ranks)))) end
     end)
 
-    it("gives the same bytes on two and three ranks, with a journal and without", function()
-      for ranks = 2, 3 do
-        assert.equal(whole, (command.ett(folder, words, mpi:format(ranks))))
-        assert.equal(whole, (command.ett(folder, words .. " --journal j", mpi:format(ranks))))
-      end
+    it("gives the same bytes on two ranks, and on three with a journal", function()
+      assert.equal(whole, (command.ett(folder, words, mpi:format(2))))
+      assert.equal(whole, (command.ett(folder, words .. " --journal j", mpi:format(3))))
       local lines, distinct = units()
       assert.equal(lines, distinct)
     end)

@@ -10,8 +10,6 @@ local operators = require "ett.trace.operators"
 
 local layout = {}
 
-layout.levels = { "certain", "likely", "guess" }
-
 local function set(found, name, value, sure, why)
   if value ~= nil and not found[name] then found[name] = { value = value, sure = sure, why = why } end
 end

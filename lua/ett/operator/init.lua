@@ -140,9 +140,6 @@ function operator.exists(name)
   return find.path("operators", name) ~= nil or aliases()[name] ~= nil
 end
 
---- The field's standard name of a name or alias.
-function operator.canonical(name) return operator.get(name).name end
-
 --- Every operator found, sorted by name.
 function operator.list()
   local ops = {}

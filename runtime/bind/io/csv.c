@@ -201,12 +201,6 @@ static int table_names(lua_State *L) {
   return push_fields(L, table->names, table->columns);
 }
 
-/* t:comments() -> the comment lines, without their '#' */
-static int table_comments(lua_State *L) {
-  const ett_csv_table *table = check_table(L);
-  return push_fields(L, table->comments, table->comment_count);
-}
-
 /* t:has(column) -> boolean */
 static int table_has(lua_State *L) {
   const ett_csv_table *table = check_table(L);
@@ -351,11 +345,9 @@ static const luaL_Reg functions[] = {
 };
 
 static const luaL_Reg methods[] = {
-    {"numbers", table_numbers},     {"strings", table_strings},
-    {"line", table_line},           {"rows", table_rows},
-    {"names", table_names},         {"has", table_has},
-    {"__len", table_rows},          {"comments", table_comments},
-    {"__tostring", table_tostring}, {NULL, NULL},
+    {"numbers", table_numbers}, {"strings", table_strings},     {"line", table_line},
+    {"rows", table_rows},       {"names", table_names},         {"has", table_has},
+    {"__len", table_rows},      {"__tostring", table_tostring}, {NULL, NULL},
 };
 
 int luaopen_ett_csv(lua_State *L);
