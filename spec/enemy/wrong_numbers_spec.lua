@@ -174,9 +174,9 @@ describe("a cluster file", function()
     ["a.lua: links: intra: field 'bandwidth' must be at least 1000, got 1e-300"] = { link = "1e-300" },
     ["a.lua: device: measured_flops: 'bf16' must be at most the peak 3e+14, got 4e+14"] =
       { device = "measured_flops = { bf16 = 4e14 }" },
-    ["a.lua: links: intra: curves[-4]: the key must be a number of ranks of at least 2"] =
+    ["a.lua: links: intra: curves[-4]: the key must be a number of ranks of at least 2, or a collective's name"] =
       { intra = "curves = { [-4] = { 1e3, 1e9 } }" },
-    ["a.lua: links: intra: curves[foo]: the key must be a number of ranks of at least 2"] =
+    ["a.lua: links: intra: curves[foo]: the key must be a number of ranks of at least 2, or a collective's name"] =
       { intra = "curves = { foo = { 1e3, 1e9 } }" },
     ["a.lua: links: intra: curves[1000000000]: the key must be at most gpus_per_node = 2"] =
       { intra = "curves = { [1e9] = { 1e3, 1e9 } }" },

@@ -308,6 +308,9 @@ function Profile:collective(kind, bytes, topology, dtype)
   end
   local intra, named = self.cluster.links.intra, self.cluster.collectives
   kind = require("ett.base.collective").kind(kind)
+  local own = intra and intra.curves and intra.curves[kind] and not (named and named[kind])
+    and cluster_module.collective(self.cluster, kind, bytes, topology)
+  if own and own.provenance == "calibrated" then return own end
   if self.device_times and topology.nodes == 1 and intra and not (named and named[kind]) then
     local answer = self.device_times:collective(kind, bytes, topology.gpus_per_node, intra.bandwidth)
     if answer then return answer end

@@ -1,33 +1,72 @@
---- `ett cluster init`: writes a cluster file of this machine.
+--- `ett cluster init`: writes a cluster file of this machine. `ett cluster add-curve`: measured collectives for one.
 local error_module = require "ett.base.error"
+
+local function init(opts, words)
+  if #words ~= 1 then error_module.raise("usage", "cluster init: give a name") end
+  local path, text = require("ett.sampling.cluster_init").write(words[1], opts.out, opts.backend)
+  if opts.json then
+    local described = require("ett.base.find").load_file(path)
+    described.path = path
+    io.write(require("ett.json").encode(described, { indent = 2 }))
+  elseif not opts.quiet then
+    io.write(text)
+    print("# written to " .. path)
+  end
+end
+
+local function add_curve(opts, words)
+  if #words < 2 then
+    error_module.raise("usage", "cluster add-curve: give a cluster file and at least one output of nccl-tests")
+  end
+  local nccl_tests, cluster_curves = require "ett.import.nccl_tests", require "ett.import.cluster_curves"
+  local runs, done = {}, {}
+  for i = 2, #words do
+    runs[i - 1] = nccl_tests.read(words[i], { kind = opts.kind, ranks = opts.ranks, in_place = opts.in_place })
+  end
+  for i, run in ipairs(runs) do
+    local path, where = cluster_curves.add(words[1], run, { tier = opts.tier, replace = opts.replace })
+    local curve = run.curve
+    done[i] = { path = path, where = where, kind = run.kind, ranks = run.ranks, hosts = run.hosts, device = run.device,
+      sizes = #curve // 2, least_bytes = curve[1], most_bytes = curve[#curve - 1], bytes_per_second = curve[#curve] }
+    if not (opts.json or opts.quiet) then
+      print(("%s: %s over %d ranks%s, %d sizes from %d to %d bytes, %.1f GB/s at the largest, in %s"):format(path,
+        run.kind, run.ranks, run.device and " of " .. run.device or "", #curve // 2, curve[1], curve[#curve - 1],
+        curve[#curve] / 1e9, where))
+    end
+  end
+  if opts.json then io.write(require("ett.json").encode(done, { indent = 2 })) end
+end
+
+local actions = { init = init, ["add-curve"] = add_curve }
 
 return {
   name = "cluster",
-  summary = "write a cluster file from what is found on this machine",
-  usage = "cluster init NAME [--backend cpu|cuda] [--out DIR]",
-  description = "Finds GPUs, processors, memory, NUMA nodes and network cards, and measures peak rates by short\n"
+  finds = true,
+  summary = "write a cluster file from what is found on this machine, add measured collectives to one",
+  usage = "cluster init NAME [--backend cpu|cuda] [--out DIR]\n"
+    .. "       ett cluster add-curve FILE.lua OUTPUT ... [--tier NAME] [--replace]",
+  description = "init: finds GPUs, processors, memory, NUMA nodes and network cards, and measures peak rates by short\n"
     .. "probes. On GPUs: products by cuBLASLt in every precision, a copy in memory, a copy to the next GPU.\n"
     .. "Without a GPU: the processors. CUDA_VISIBLE_DEVICES chooses the GPUs.\n"
-    .. "The file goes to DIR/NAME.lua; add its folder's parent to ETT_PATH, or name the file itself.",
+    .. "The file goes to DIR/NAME.lua; add its folder's parent to ETT_PATH, or name the file itself.\n\n"
+    .. "add-curve: reads what all_reduce_perf, all_gather_perf, reduce_scatter_perf, alltoall_perf, sendrecv_perf or\n"
+    .. "broadcast_perf of nccl-tests (or rccl-tests) printed, one file each, and writes their bandwidths by message\n"
+    .. "size into the cluster file. Collectives of that kind then take the measured bandwidth.",
   options = {
-    { "backend", "NAME", "cuda for the GPUs, cpu for the processors (default: cuda where it finds a device)" },
-    { "out", "DIR", "folder of the file", default = "clusters" },
+    { "backend", "NAME", "init: cuda for the GPUs, cpu for the processors (default: cuda where it finds a device)" },
+    { "out", "DIR", "init: folder of the file", default = "clusters" },
+    { "kind", "NAME", "add-curve: the collective, where the output does not name its test" },
+    { "ranks", "N", "add-curve: the number of ranks, where the output does not list them", kind = "count", least = 2 },
+    { "tier", "NAME", "add-curve: the tier that was measured (default: the node, or the network for several hosts)" },
+    { "in-place", "add-curve: take the times in place, not those out of place" },
+    { "replace", "add-curve: replace a curve of the same kind and number of ranks" },
     { "json", "print what was found as JSON" },
     { "quiet", "print nothing" },
   },
-  run = function(opts, positional)
-    if positional[1] ~= "init" or #positional ~= 2 then
-      error_module.raise("usage", "cluster: give `init` and a name")
-    end
-    local path, text = require("ett.sampling.cluster_init").write(positional[2], opts.out, opts.backend)
-    if opts.json then
-      local described = require("ett.base.find").load_file(path)
-      described.path = path
-      io.write(require("ett.json").encode(described, { indent = 2 }))
-    elseif not opts.quiet then
-      io.write(text)
-      print("# written to " .. path)
-    end
+  run = function(opts, words)
+    local action = actions[words[1] or ""]
+    if not action then error_module.raise("usage", "cluster: give `init` or `add-curve`") end
+    action(opts, table.move(words, 2, #words, 1, {}))
     return 0
   end,
 }

@@ -80,14 +80,28 @@ function collectives.check(given, label)
   return by_kind
 end
 
---- The measured curve for the nearest number of ranks, as flat pairs of bytes and bytes/s.
-function collectives.curve(curves, ranks)
-  local best, distance
-  for n in pairs(curves or {}) do
-    local d = math.abs(math.log(n / ranks))
-    if not best or d < distance or (d == distance and n > best) then best, distance = n, d end
+-- Kinds that curves of no kind speak for: rings use the same links in the same way.
+local rings = { all_reduce = true, all_gather = true, reduce_scatter = true, broadcast = true }
+
+--- The measured curve for the nearest number of ranks, as flat pairs of bytes and bytes/s. At the same distance the
+--- curves of the kind itself come first, then those of more ranks.
+---@param curves table?
+---@param ranks integer
+---@param kind string?
+function collectives.curve(curves, ranks, kind)
+  local best, nearest, most
+  local function try(list)
+    for n, curve in pairs(list) do
+      local d = math.type(n) == "integer" and math.abs(math.log(n / ranks))
+      if d and (not best or d < nearest or d == nearest and most and n > most) then
+        best, nearest, most = curve, d, n
+      end
+    end
+    most = nil
   end
-  return best and curves[best]
+  try(curves and kind and curves[kind] or {})
+  if rings[kind or "all_reduce"] then try(curves or {}) end
+  return best
 end
 
 local function hops(units) return units > 1 and units or 0 end
@@ -143,7 +157,7 @@ local function empty_request(cluster, kind, topology)
       t.bandwidth = math.min(t.send, t.receive)
       t.rank_bandwidth = of_rank(tier, place)
       -- Curves are of one group alone.
-      curves[k] = t.inside > 1 and place.groups == 1 and collectives.curve(tier.curves, t.inside) or nil
+      curves[k] = t.inside > 1 and place.groups == 1 and collectives.curve(tier.curves, t.inside, kind) or nil
     end
     r.tiers[k], below = t, units
   end

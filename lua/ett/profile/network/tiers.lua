@@ -8,6 +8,7 @@
 -- `intra` and `inter` is the short form of two tiers.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local names = require "ett.base.collective"
 local schema = require "ett.base.schema"
 
 local tiers = {}
@@ -54,29 +55,42 @@ function tiers.curves(curves, where)
   return first.curves
 end
 
---- A curve is a flat list of pairs, message sizes ascending.
+-- Checks one curve: a flat list of pairs, message sizes ascending.
+local function check_curve(curve, at)
+  local count = type(curve) == "table" and #curve or 1
+  if count == 0 or count % 2 ~= 0 then
+    error_module.raise("model", "%s: must be a list { bytes, bytes/s, bytes, bytes/s, … }, got %s", at,
+      type(curve) == "table" and count .. " numbers" or schema.describe(curve))
+  end
+  for i, value in ipairs(curve) do
+    if type(value) ~= "number" or not (value > 0 and value <= most_rate) then
+      error_module.raise("model", "%s: number %d must be positive and at most 1e17, got %s", at, i,
+        schema.describe(value))
+    elseif i > 2 and i % 2 == 1 and value <= curve[i - 2] then
+      error_module.raise("model", "%s: sizes must ascend, got %s bytes behind %s", at, schema.describe(value),
+        schema.describe(curve[i - 2]))
+    end
+  end
+end
+
+--- Curves by number of ranks, and under the name of a collective its own curves by number of ranks.
 function tiers.check_curves(curves, where, size, what)
-  for ranks, curve in pairs(curves) do
-    local at = ("%s: curves[%s]"):format(where, tostring(ranks))
-    if not math.tointeger(ranks) or ranks < 2 then
-      error_module.raise("model", "%s: the key must be a number of ranks of at least 2", at)
-    end
-    if ranks > size then
-      error_module.raise("model", "%s: the key must be at most %s = %d", at, what, size)
-    end
-    local count = type(curve) == "table" and #curve or 1
-    if count == 0 or count % 2 ~= 0 then
-      error_module.raise("model", "%s: must be a list { bytes, bytes/s, bytes, bytes/s, … }, got %s", at,
-        type(curve) == "table" and count .. " numbers" or schema.describe(curve))
-    end
-    for i, value in ipairs(curve) do
-      if type(value) ~= "number" or not (value > 0 and value <= most_rate) then
-        error_module.raise("model", "%s: number %d must be positive and at most 1e17, got %s", at, i,
-          schema.describe(value))
-      elseif i > 2 and i % 2 == 1 and value <= curve[i - 2] then
-        error_module.raise("model", "%s: sizes must ascend, got %s bytes behind %s", at, schema.describe(value),
-          schema.describe(curve[i - 2]))
+  for key, curve in pairs(curves) do
+    local at = ("%s: curves[%s]"):format(where, tostring(key))
+    if names.aliases[key] == key and type(curve) == "table" then
+      for ranks in pairs(curve) do
+        if not math.tointeger(ranks) then
+          error_module.raise("model", "%s: the key must be a number of ranks of at least 2, got %s", at,
+            schema.describe(ranks))
+        end
       end
+      tiers.check_curves(curve, ("%s: curves: %s"):format(where, key), size, what)
+    elseif not math.tointeger(key) or key < 2 then
+      error_module.raise("model", "%s: the key must be a number of ranks of at least 2, or a collective's name", at)
+    elseif key > size then
+      error_module.raise("model", "%s: the key must be at most %s = %d", at, what, size)
+    else
+      check_curve(curve, at)
     end
   end
 end
