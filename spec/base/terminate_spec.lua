@@ -67,7 +67,7 @@ describe("SIGTERM", function()
 
   it("lets a campaign finish the running shape and leaves a valid table", function()
     if not require("ett.base.find").load("samplers", "cpu").available() then pending "no CPU back end" return end
-    write("c.lua", "return { name = 'c', visits = 1, samples = { { operator = 'gelu', "
+    write("c.lua", "return { name = 'c', visits = 1, cold_bytes = 1 << 20, samples = { { operator = 'gelu', "
       .. "shapes = { tokens = { start = 1, stop = 40000 }, width = 64 } } } }\n")
     local text, status = terminated("sample c.lua --out out --quiet", "grep -q '^3,64,' out/*.csv 2>/dev/null")
     assert.equal(130, status, text)
@@ -82,7 +82,7 @@ describe("SIGTERM", function()
   it("does not wait for the whole of a large block: its visits are kept", function()
     if not require("ett.base.find").load("samplers", "cpu").available() then pending "no CPU back end" return end
     write("c.lua", "return { name = 'c', visits = 4, block = 256, budget_seconds = 0.4, target = 1e-9, "
-      .. "max_repeats = 4000, samples = { { operator = 'gelu', "
+      .. "cold_bytes = 1 << 20, max_repeats = 4000, samples = { { operator = 'gelu', "
       .. "shapes = { tokens = { start = 1, stop = 256 }, width = 4096 } } } }\n")
     local began = require("ett.sample").now()
     local text, status = terminated("sample c.lua --out out --quiet", "grep -q 3,4096 out/*.visits 2>/dev/null")

@@ -1,6 +1,6 @@
 A campaign of three small shapes.
 $ cat > tiny.lua <<'X'
-> return { name = "tiny", backend = "cpu", precision = "fp32", seed = 1, budget_seconds = 0.002,
+> return { name = "tiny", backend = "cpu", precision = "fp32", seed = 1, budget_seconds = 0.002, cold_bytes = 1 << 20,
 >   samples = { { operator = "gelu", shapes = { tokens = 16, width = { 16, 32, 64 } } } } }
 > X
 > ett sample tiny.lua --out a --quiet && ls a && ett sample tiny.lua --out a --json 2>/dev/null
@@ -23,7 +23,7 @@ a/...gelu_fp32.csv: 3 measured, 0 failed, ... disturbed in ...
 
 No line of progress or of output gets into a table whose number was a closed stream's.
 $ cat > tiny.lua <<'X'
-> return { name = "tiny", backend = "cpu", precision = "fp32", seed = 1, budget_seconds = 0.002,
+> return { name = "tiny", backend = "cpu", precision = "fp32", seed = 1, budget_seconds = 0.002, cold_bytes = 1 << 20,
 >   samples = { { operator = "gelu", shapes = { tokens = 16, width = { 16, 32, 64 } } } } }
 > X
 > ett sample tiny.lua --out a 2>&- >&-; grep -c measure a/*.csv; grep -c '^16,' a/*.csv
@@ -32,7 +32,7 @@ $ cat > tiny.lua <<'X'
 
 Time that is over is no fault, and failed shapes are recorded with their reason.
 $ cat > tiny.lua <<'X'
-> return { name = "tiny", backend = "cpu", precision = "fp32", seed = 1, budget_seconds = 0.002,
+> return { name = "tiny", backend = "cpu", precision = "fp32", seed = 1, budget_seconds = 0.002, cold_bytes = 1 << 20,
 >   samples = { { operator = "gelu", shapes = { tokens = 16, width = { 16, 32, 64 } } } } }
 > X
 > ett sample tiny.lua --out a --seconds 1e-6 2>/dev/null && ett sample tiny.lua --out a --memory 1 2>/dev/null

@@ -25,6 +25,7 @@ describe("a campaign in a folder with links", function()
   before_each(function()
     folder = command.folder()
     write("c.lua", [[return { name = "c", backend = "cpu", precision = "fp32", seed = 1, budget_seconds = 0.002,
+      cold_bytes = 1 << 20,
       visits = 1, samples = { { operator = "gelu", shapes = { tokens = 16, width = 16 } } } }]])
     write("victim", "precious\n")
   end)

@@ -108,7 +108,8 @@ describe("a refused campaign", function()
   if not require("needs").cpu("ett sample", _ENV) then return end
   local lfs = require "lfs"
   local function campaign(more, shape)
-    write("c.lua", ('return { name = "c", visits = 1, %s samples = { { operator = "own", shapes = { n = %d } } } }')
+    write("c.lua", ('return { name = "c", visits = 1, cold_bytes = 1 << 20, '
+      .. '%s samples = { { operator = "own", shapes = { n = %d } } } }')
       :format(more, shape))
   end
   local function operator(kernel)

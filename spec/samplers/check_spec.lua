@@ -194,7 +194,8 @@ describe("the CPU back end's outputs", function()
   end)
 
   it("refuse an operator that computes something else, until it is mended", function()
-    write("c.lua", "return { name = 'c', visits = 1, min_repeats = 1, max_repeats = 2, samples = { "
+    write("c.lua", "return { name = 'c', visits = 1, cold_bytes = 1 << 20, "
+      .. "max_repeats = 2, min_repeats = 1, samples = { "
       .. "{ operator = 'gelu', shapes = { tokens = { 16, 32 }, width = 8 } } } }\n")
     os.execute(("mkdir -p '%s/samplers/cpu'"):format(folder))
     local mended = ("return dofile '%s/samplers/cpu/doubles.lua'\n"):format(host.root)
@@ -225,7 +226,8 @@ describe("the CPU back end's outputs", function()
   end)
 
   it("are looked at with the back end's own parts, whatever stands beside the campaign", function()
-    write("c.lua", "return { name = 'c', visits = 1, min_repeats = 1, max_repeats = 2, samples = { "
+    write("c.lua", "return { name = 'c', visits = 1, cold_bytes = 1 << 20, "
+      .. "max_repeats = 2, min_repeats = 1, samples = { "
       .. "{ operator = 'gelu', shapes = { tokens = 16, width = 8 } } } }\n")
     for _, name in ipairs { "check", "doubles", "timing" } do write(name .. ".lua", "error 'this is the user\'s'\n") end
     local text, status = run "sample c.lua --out out --quiet"
@@ -234,7 +236,8 @@ describe("the CPU back end's outputs", function()
   end)
 
   it("are not looked at with --no-check, and the header says so", function()
-    write("c.lua", "return { name = 'c', visits = 1, min_repeats = 1, max_repeats = 2, samples = { "
+    write("c.lua", "return { name = 'c', visits = 1, cold_bytes = 1 << 20, "
+      .. "max_repeats = 2, min_repeats = 1, samples = { "
       .. "{ operator = 'gelu', shapes = { tokens = 16, width = 8 } } } }\n")
     local text, status = run "sample c.lua --out out --quiet --no-check"
     assert.equal(0, status, text)

@@ -50,7 +50,8 @@ describe("ranks that cannot go on", function()
 
   it("end the campaign where one dies, named, with the finished rows safe", function()
     write("dies.lua", [[
-      return { name = "dies", visits = 1, max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, samples = { {
+      return { name = "dies", visits = 1, max_repeats = 1, min_repeats = 1, budget_seconds = 0.001,
+        cold_bytes = 1 << 20, samples = { {
         operator = "spec_dies", shapes = { number = { start = 1, stop = 40 } } } } }
     ]])
     require("lfs").mkdir(folder .. "/operators")

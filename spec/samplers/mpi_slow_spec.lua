@@ -86,7 +86,8 @@ describe("the MPI back end", function()
 
   it("shares an operator campaign: every row once, then nothing left", function()
     local file = write("shared.lua", [[
-      return { name = "shared", max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, samples = { {
+      return { name = "shared", max_repeats = 1, min_repeats = 1, budget_seconds = 0.001,
+        cold_bytes = 1 << 20, samples = { {
         operator = "gelu", shapes = { tokens = { start = 1, stop = 60 }, width = 8 } } } }
     ]])
     local text, ok = run(4, ("sample '%s' --out '%s/out' --quiet"):format(file, folder))
@@ -127,7 +128,8 @@ describe("the MPI back end", function()
         return op
       ]])
       return write("together.lua", ([[
-        return { name = "together", max_repeats = 2, min_repeats = 2, budget_seconds = 0.001, %s samples = { {
+        return { name = "together", max_repeats = 2, min_repeats = 2, budget_seconds = 0.001, cold_bytes = 1 << 20,
+          %s samples = { {
           operator = "spec_rank", shapes = { number = { start = 1, stop = 7 } } } } }
       ]]):format(fields))
     end
@@ -182,7 +184,8 @@ describe("the MPI back end", function()
       end
       local file = write("turns.lua", [[
         local function numbers(name) return { operator = name, shapes = { number = { start = 1, stop = 2 } } } end
-        return { name = "turns", together = true, interleave = true, visits = 2, block = 8, max_repeats = 3,
+        return { name = "turns", together = true, interleave = true, visits = 2, cold_bytes = 1 << 20,
+          block = 8, max_repeats = 3,
           min_repeats = 3, target = 1e-9, budget_seconds = 10, samples = { numbers "spec_one", numbers "spec_two" } }
       ]])
       local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(file, folder),
@@ -219,7 +222,8 @@ describe("the MPI back end", function()
 
   it("counts the shapes of all ranks as it goes", function()
     local file = write("counted.lua", [[
-      return { name = "counted", max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, samples = { {
+      return { name = "counted", max_repeats = 1, min_repeats = 1, budget_seconds = 0.001,
+        cold_bytes = 1 << 20, samples = { {
         operator = "gelu", shapes = { tokens = { start = 1, stop = 60 }, width = 8 } } } }
     ]])
     local text, ok = run(3, ("sample '%s' --out '%s/out'"):format(file, folder))
@@ -317,7 +321,8 @@ describe("the MPI back end", function()
 
   it("--raw of shared work keeps a row and its repeats together", function()
     local file = write("kept.lua", [[
-      return { name = "kept", max_repeats = 2, min_repeats = 2, visits = 1, budget_seconds = 0.001, samples = { {
+      return { name = "kept", max_repeats = 2, min_repeats = 2, visits = 1, budget_seconds = 0.001,
+        cold_bytes = 1 << 20, samples = { {
         operator = "gelu", shapes = { tokens = { start = 1, stop = 30 }, width = 8 } } } }
     ]])
     local text, ok = run(3, ("sample '%s' --out '%s/kept' --quiet --raw"):format(file, folder))

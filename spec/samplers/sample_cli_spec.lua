@@ -1,5 +1,6 @@
 --- `ett sample` from the command line: what a user sees when something is wrong.
 local command = require "command"
+local host = require "ett.host"
 local lfs = require "lfs"
 
 if not require("needs").cpu("ett sample", _ENV) then return end
@@ -9,7 +10,8 @@ local function run(arguments, before) return command.ett(folder, arguments, befo
 local function write(name, text) command.write(folder, name, text) end
 
 local function campaign(shapes)
-  return ("return { name = 'c', visits = 1, min_repeats = 1, max_repeats = 2, samples = { { operator = 'gelu', "
+  return ("return { name = 'c', visits = 1, cold_bytes = 1 << 20, "
+    .. "min_repeats = 1, max_repeats = 2, samples = { { operator = 'gelu', "
     .. "shapes = %s } } }\n"):format(shapes)
 end
 
@@ -76,9 +78,11 @@ describe("ett sample", function()
   end)
 
   it("Ctrl-C finishes the running shape and leaves a valid table", function()
-    write("c.lua", "return { name = 'c', visits = 1, samples = { { operator = 'gelu', "
+    write("c.lua", "return { name = 'c', visits = 1, cold_bytes = 1 << 20, samples = { { operator = 'gelu', "
       .. "shapes = { tokens = { start = 1, stop = 40000 }, width = 64 } } } }\n")
-    local text = run("sample c.lua --out out --quiet", "timeout -s INT 2.5")
+    local text = command.shell(([[cd '%s'; env --default-signal=INT '%s/bin/ett' sample c.lua --out out --quiet & n=0
+      until grep -q '^9,64' out/*.csv 2>/dev/null || [ $n -gt 600 ]; do sleep 0.05; n=$((n + 1)); done
+      kill -INT $!; wait $!]]):format(folder, host.prefix))
     local path = text:match("(out/%S+%.csv): ")
     assert(path, text)
     local measured = math.tointeger(tonumber(text:match(": (%d+) measured")))
@@ -124,7 +128,8 @@ describe("ett sample", function()
   for _, order in ipairs { "one table after the other", "tables that take turns" } do
     it("--raw keeps every repeat behind a row, and goes on: " .. order, function()
       local turns = order:find "turns" and "interleave = true," or ""
-      write("c.lua", "return { name = 'c', visits = 2, min_repeats = 2, max_repeats = 4, " .. turns .. " samples = { "
+      write("c.lua", "return { name = 'c', visits = 2, cold_bytes = 1 << 20, "
+        .. "min_repeats = 2, max_repeats = 4, " .. turns .. " samples = { "
         .. "{ operator = 'gelu', shapes = { tokens = { 16, 32, 48 }, width = 8 } }, "
         .. "{ operator = 'optimizer', shapes = { params = { 100, 200 } } } } }\n")
       local sample_table = require "ett.samples.table"

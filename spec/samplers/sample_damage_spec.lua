@@ -9,7 +9,8 @@ local function run(arguments, before) return command.ett(folder, arguments, befo
 local function write(name, text) command.write(folder, name, text) end
 
 local function campaign(fields, shapes)
-  return ("return { name = 'c', min_repeats = 1, max_repeats = 2, budget_seconds = 0.001, %s samples = { { "
+  return ("return { name = 'c', min_repeats = 1, max_repeats = 2, budget_seconds = 0.001, cold_bytes = 1 << 20, "
+    .. "%s samples = { { "
     .. "operator = 'gelu', shapes = %s } } }\n"):format(fields, shapes or "{ tokens = { 16, 32 }, width = 8 }")
 end
 
@@ -113,11 +114,11 @@ describe("ett sample goes on", function()
 
   it("with nothing that was timed in another way", function()
     local name, whole = measured()
-    write(name, (whole:gsub("rotate through 96 MB", "rotate through 8 MB")))
+    write(name, (whole:gsub("rotate through 1 MB", "rotate through 8 MB")))
     local text, status = run "sample c.lua --out out --quiet"
     assert.equal(1, status)
     assert.matches("was started with timing: 5th to 15th percentile, operands rotate through 8 MB, now 5th to "
-      .. "15th percentile, operands rotate through 96 MB; give --continue-changed", text, 1, true)
+      .. "15th percentile, operands rotate through 1 MB; give --continue-changed", text, 1, true)
   end)
 
   it("not in a table whose rows no campaign has signed, but where it is told to", function()

@@ -20,7 +20,8 @@ function op.bytes(s) return 4.0 * s.n end
 %s
 return op
 ]]):format(name, body))
-  write("c.lua", ("return { name = 'c', backend = 'cpu', visits = 1, min_repeats = 1, max_repeats = 1, "
+  write("c.lua", ("return { name = 'c', backend = 'cpu', visits = 1, cold_bytes = 1 << 20, "
+    .. "min_repeats = 1, max_repeats = 1, "
     .. "samples = { { operator = '%s', shapes = { n = { %s } } } } }"):format(name, values))
 end
 

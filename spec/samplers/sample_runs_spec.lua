@@ -30,7 +30,8 @@ local function rows(text)
 end
 
 local function campaign(fields, samples)
-  return ("return { name = 'c', visits = 1, min_repeats = 1, max_repeats = 2, %s samples = { %s } }\n"):format(fields,
+  return ("return { name = 'c', visits = 1, cold_bytes = 1 << 20, "
+    .. "min_repeats = 1, max_repeats = 2, %s samples = { %s } }\n"):format(fields,
     samples)
 end
 

@@ -96,7 +96,8 @@ describe("ett submit on four virtual nodes", function()
   it("splits an operator campaign over the nodes, each row once", function()
     if not started then return pending("Slurm did not start on this machine") end
     local file = write("operators.lua", [[
-      return { name = "operators", max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, visits = 1, samples = { {
+      return { name = "operators", max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, cold_bytes = 1 << 20,
+        visits = 1, samples = { {
         operator = "gelu", shapes = { tokens = { start = 1, stop = 48 }, width = 8 } } } }
     ]])
     local text = submit(file, "--nodes 4 --ranks 1")
@@ -157,7 +158,8 @@ describe("ett submit on four virtual nodes", function()
   it("a folder with spaces, percents and shell words is one folder", function()
     if not started then return pending("Slurm did not start on this machine") end
     local file = write("a $(touch PWN) 50%j 'x'.lua", [[
-      return { name = "one", max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, visits = 1, samples = { {
+      return { name = "one", max_repeats = 1, min_repeats = 1, budget_seconds = 0.001, cold_bytes = 1 << 20,
+        visits = 1, samples = { {
         operator = "gelu", shapes = { tokens = 1, width = 8 } } } }
     ]])
     local out = folder .. "/o $(touch PWN) 50% 'x'"

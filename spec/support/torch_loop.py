@@ -1,4 +1,4 @@
-"""Seconds of plain PyTorch layers by a loop of its own, for spec/samplers/torch_spec.lua: the smallest of many."""
+"""Seconds of plain PyTorch layers by a loop of its own, for spec/samplers/torch_slow_spec.lua: the smallest of many."""
 import json
 import sys
 import time

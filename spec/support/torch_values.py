@@ -1,4 +1,4 @@
-"""Runs operators of ett under PyTorch in fp32 for spec/samplers/torch_spec.lua: one request a line (JSON), one answer.
+"""Runs operators of ett under PyTorch in fp32 for spec/samplers/torch_values_slow_spec.lua: one request a line (JSON), one answer.
 
 A request holds an operator's name, Python source, shape and passes. The answer holds its tensors, as flat lists under
 the names of its source, the output and the gradient of each leaf. The output's own gradient is random.
