@@ -54,6 +54,8 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
     double value;
   } amounts[] = {{"dense_parameters", o->dense_parameters},
                  {"expert_parameters", o->expert_parameters},
+                 {"frozen_dense", o->frozen_dense},
+                 {"frozen_expert", o->frozen_expert},
                  {"activation_bytes", o->activation_bytes},
                  {"recomputed_bytes", o->recomputed_bytes},
                  {"working_bytes", o->working_bytes},
@@ -188,6 +190,8 @@ void ett_program_finish(ett_program *p) {
         s.weight += backward / 2;
       s.dense_parameters += n * o->dense_parameters;
       s.expert_parameters += n * o->expert_parameters;
+      s.frozen_dense += n * o->frozen_dense;
+      s.frozen_expert += n * o->frozen_expert;
       s.activation_bytes[ETT_RECOMPUTE_NONE] += n * o->activation_bytes;
       s.activation_bytes[ETT_RECOMPUTE_SELECTIVE] +=
           n * (o->selective ? o->recomputed_bytes : o->activation_bytes);
@@ -217,7 +221,8 @@ void ett_program_finish(ett_program *p) {
     s.activation_bytes[ETT_RECOMPUTE_HALF] = (s.activation_bytes[ETT_RECOMPUTE_NONE] +
                                               s.activation_bytes[ETT_RECOMPUTE_FULL]) /
                                              2;
-    s.layer_parameters = s.dense_parameters + s.expert_parameters;
+    s.layer_trained = s.dense_parameters + s.expert_parameters;
+    s.layer_parameters = s.layer_trained + s.frozen_dense + s.frozen_expert;
     p->sums[k] = s;
   }
 }
@@ -254,6 +259,8 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n) {
   }
   to->dense_parameters += n * of->dense_parameters;
   to->expert_parameters += n * of->expert_parameters;
+  to->frozen_dense += n * of->frozen_dense;
+  to->frozen_expert += n * of->frozen_expert;
   to->flops += n * of->flops;
   to->loss_bytes += n * of->loss_bytes;
   for (int r = 0; r < ETT_RECOMPUTES; r++) {
@@ -268,6 +275,7 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n) {
     }
   }
   keep_most(&to->layer_parameters, of->layer_parameters);
+  keep_most(&to->layer_trained, of->layer_trained);
   keep_most(&to->layer_bytes, of->layer_bytes);
 }
 

@@ -59,17 +59,18 @@ typedef enum ett_link {
 typedef struct ett_operation {
   ett_demand_time forward, backward; /* one run */
   ett_link link;
-  double beside_seconds;       /* further seconds on the link, beside computing */
-  double dense_parameters;     /* weights on this device that every run uses */
-  double expert_parameters;    /* weights that differ between expert-parallel ranks */
-  double activation_bytes;     /* kept from forward to backward */
-  double recomputed_bytes;     /* of them, when it is run again: its inputs */
-  double working_bytes;        /* alive only while its backward pass runs */
-  double weight_working_bytes; /* further ones, of its weight gradient */
-  double flops;                /* forward + backward, as model FLOPs count them */
-  int loss;                    /* keeps the logits */
-  int selective;               /* run again under ETT_RECOMPUTE_SELECTIVE */
-  int never_again;             /* full recomputation stops before it */
+  double beside_seconds;    /* further seconds on the link, beside computing */
+  double dense_parameters;  /* weights on this device that every run uses */
+  double expert_parameters; /* weights that differ between expert-parallel ranks */
+  double frozen_dense, frozen_expert; /* further weights: without gradient and update */
+  double activation_bytes;            /* kept from forward to backward */
+  double recomputed_bytes;            /* of them, when it is run again: its inputs */
+  double working_bytes;               /* alive only while its backward pass runs */
+  double weight_working_bytes;        /* further ones, of its weight gradient */
+  double flops;                       /* forward + backward, as model FLOPs count them */
+  int loss;                           /* keeps the logits */
+  int selective;                      /* run again under ETT_RECOMPUTE_SELECTIVE */
+  int never_again;                    /* full recomputation stops before it */
   ett_role role;
 } ett_operation;
 
@@ -91,13 +92,14 @@ typedef struct ett_layer_sums {
   double recompute_link[ETT_LINKS]; /* again, under full recomputation */
   double recompute_hidden;          /* of SHARED_EXPERTS, under full recomputation */
   double dense_parameters, expert_parameters;
+  double frozen_dense, frozen_expert;
   double activation_bytes[ETT_RECOMPUTES]; /* by recompute */
   double loss_bytes;                       /* of them, logits */
   double layer_bytes;                      /* all activations of the largest one layer */
   /* By recompute, with and without those of weight gradients: the most that a backward
    * pass holds beyond all activations of the slice. */
   double working_bytes[ETT_RECOMPUTES][2];
-  double layer_parameters; /* of the largest one layer */
+  double layer_parameters, layer_trained; /* of the largest one layer: all, not frozen */
   double flops;
 } ett_layer_sums;
 
@@ -113,6 +115,7 @@ typedef struct ett_program {
   size_t operation_count, kind_count;
   double boundary_bytes;       /* a micro-batch sends these between neighbouring slices */
   double tied_embedding_bytes; /* of the tied embedding's gradient; 0: not tied */
+  int tied_frozen;             /* the tied embedding is frozen: no gradient is reduced */
   int element_bytes;           /* of an element that moves */
   /* What the software holds on every device: its cached weight gradients; workspaces of
    * libraries; context of the driver; a communicator's buffers. */

@@ -88,7 +88,8 @@ static void fill_slots(const ett_evaluation *e, const ett_step_arrays *a) {
   double copy = e->program->tied_embedding_bytes / p->gradient_bytes;
   for (int v = 0; v < a->slots; v++)
     if (orders->slice[v] == p->pp * p->vp - 1)
-      a->sums[v].dense_parameters -= copy;
+      *(e->program->tied_frozen ? &a->sums[v].frozen_dense
+                                : &a->sums[v].dense_parameters) -= copy;
 }
 
 static int check_plan(const ett_step_plan *p, ett_err *err) {
@@ -177,8 +178,9 @@ static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int
   const ett_layer_sums *s = &a->sums[v];
   ett_step_stage *stage = &a->stage[v % p->pp];
   double out = p->offload_activations * s->activation_bytes[p->recompute];
-  double in =
-      p->offload_weights * p->weight_bytes * (s->dense_parameters + s->expert_parameters);
+  double weights =
+      s->dense_parameters + s->expert_parameters + s->frozen_dense + s->frozen_expert;
+  double in = p->offload_weights * p->weight_bytes * weights;
   double forward = ett_messages_beside_host(e, a->forward[v], out > in ? out : in);
   double backward = ett_messages_beside_host(e, a->backward[v], out + in);
   stage->offload_seconds +=
@@ -213,7 +215,8 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
         (p->recompute == ETT_RECOMPUTE_FULL ? s->recompute_link[e->link] : 0);
     if (p->zero == ETT_ZERO_PARAMETERS) {
       double gather =
-          ett_messages_gather(e, s->dense_parameters, s->expert_parameters, a->layers[v]);
+          ett_messages_gather(e, s->dense_parameters + s->frozen_dense,
+                              s->expert_parameters + s->frozen_expert, a->layers[v]);
       a->forward[v] = ett_messages_with_gathers(e, a->forward[v], a->forward_busy[v],
                                                 gather, a->layers[v]);
       a->forward_busy[v] += gather;
@@ -287,8 +290,12 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
   double data = (double)e->dense.degree, expert_data = (double)e->expert.degree;
   double whole = s->dense_parameters + s->expert_parameters;
   double shard = s->dense_parameters / data + s->expert_parameters / expert_data;
-  double working[2] = {0, 0}, again = 0, layer = 0;
-  s->weight_bytes = (p->zero >= ETT_ZERO_PARAMETERS ? shard : whole) * p->weight_bytes;
+  double weights = whole + s->frozen_dense + s->frozen_expert;
+  double working[2] = {0, 0}, again = 0, layer = 0, trained = 0;
+  s->weight_bytes = (p->zero >= ETT_ZERO_PARAMETERS
+                         ? shard + s->frozen_dense / data + s->frozen_expert / expert_data
+                         : weights) *
+                    p->weight_bytes;
   s->gradient_bytes = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * p->gradient_bytes;
   s->optimizer_bytes =
       (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
@@ -298,6 +305,8 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
       a->in_flight[v] += e->program->output_bytes;
     if (a->sums[v].layer_parameters > layer)
       layer = a->sums[v].layer_parameters;
+    if (a->sums[v].layer_trained > trained)
+      trained = a->sums[v].layer_trained;
     if (a->sums[v].layer_bytes > again)
       again = a->sums[v].layer_bytes;
     for (int w = 0; w < 2; w++)
@@ -314,12 +323,12 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
    * layer is whole until it is reduced (PyTorch FSDP). */
   double gathered = p->overlap_parameters ? 1 + (double)p->prefetch : 1;
   if (p->zero >= ETT_ZERO_GRADIENTS && (data > 1 || expert_data > 1))
-    s->temporary_bytes = layer * p->gradient_bytes;
+    s->temporary_bytes = trained * p->gradient_bytes;
   if (p->zero >= ETT_ZERO_PARAMETERS && (data > 1 || expert_data > 1))
     s->temporary_bytes += p->reshard ? gathered * layer * p->weight_bytes
-                                     : whole * p->weight_bytes - s->weight_bytes;
+                                     : weights * p->weight_bytes - s->weight_bytes;
   double held = whole * p->gradient_bytes - s->gradient_bytes +
-                (whole * p->weight_bytes - s->weight_bytes);
+                (weights * p->weight_bytes - s->weight_bytes);
   if (s->temporary_bytes > held) /* no more than the shards of others */
     s->temporary_bytes = held;
   move_to_host(p, s, layer * p->weight_bytes);
@@ -338,6 +347,8 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
       s->layers += a->layers[v];
       s->dense_parameters += sums->dense_parameters;
       s->expert_parameters += sums->expert_parameters;
+      s->frozen_dense += sums->frozen_dense;
+      s->frozen_expert += sums->frozen_expert;
       s->forward_seconds += m * sums->forward;
       s->backward_seconds += m * sums->backward;
       s->recompute_seconds += m * sums->recompute[p->recompute];
@@ -521,7 +532,7 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   double tied = 0, bytes = e->program->tied_embedding_bytes;
   time_slices(e, a);
   fill_stages(e, a);
-  if (e->tied_first != e->tied_last && bytes > 0) {
+  if (e->tied_first != e->tied_last && bytes > 0 && !e->program->tied_frozen) {
     tied = ask_pair(e, ETT_DEMAND_ALL_REDUCE, bytes,
                     level_of(e, e->tied_first, e->tied_last), plan->gradient_bytes);
   }

@@ -58,6 +58,7 @@ typedef struct ett_step_plan {
 typedef struct ett_step_stage {
   int64_t layers;
   double dense_parameters, expert_parameters;
+  double frozen_dense, frozen_expert; /* further weights, which are not trained */
   /* All micro-batches, without the hidden part of their all-to-alls. */
   double forward_seconds, backward_seconds, recompute_seconds;
   double all_to_all_overlapped_seconds; /* of all-to-alls, behind computing */

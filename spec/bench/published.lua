@@ -82,6 +82,7 @@ local function groups_of(entries)
     elseif scored(row) then
       add("use", row.use, entry)
     end
+    if row.use == "lora" and row.step_seconds then add("use", "lora, every grade", entry) end
   end
   table.sort(groups, function(a, b)
     if a.kind ~= b.kind then return a.kind < b.kind end

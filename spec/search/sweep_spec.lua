@@ -24,7 +24,8 @@ describe("a sweep", function()
       checkpoint_seconds = { 600, 6000 }, checkpoint_bandwidth = { 1e8, 1e9 }, jitter = { 0.01, 0.02 },
       slow_share = { 0.01, 0.1 }, slow_factor = { 1.1, 1.3 }, rank_slowdown = { {}, {} }, shard = { 4, 8 },
       prefetch = { 0, 2 }, offload_activations = { 0, 0.5 }, offload_optimizer = { 0, 0.5 },
-      offload_weights = { 0, 0.5 } }
+      offload_weights = { 0, 0.5 }, lora_rank = { 8, 64 }, frozen_layers = { 0, 5 },
+      lora_targets = { { "linear_qkv" }, { "linear_qkv", "linear_proj" } } }
     for i = 1, 32 do values.rank_slowdown[1][i], values.rank_slowdown[2][i] = 1, i == 5 and 1.5 or 1 end
     local outlook = { tokens = "run_seconds", price_per_device_hour = "price_per_step", pue = "kwh_per_step",
       grams_co2_per_kwh = "co2_kg_per_step", failures_per_device_day = "goodput_percent",
@@ -47,6 +48,8 @@ describe("a sweep", function()
       if name == "global_batch" then plan.micro_batches = nil end
       if outlook[name] == "goodput_percent" then plan.failures_per_device_day = 0.001 end
       if name == "shard" then plan.zero = 1 end
+      if name == "lora_rank" then plan.lora_targets = { "linear_qkv" } end
+      if name == "lora_targets" then plan.lora_rank = 8 end
       if name == "slow_factor" then plan.slow_share = 0.01 end
       plan[name] = nil
       local cluster = name:match "^offload" and "dgx_h100" or "perlmutter" -- with a link to the host

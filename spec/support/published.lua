@@ -168,6 +168,11 @@ local function expert_parallel(row)
   return integer(row.ep or 1)
 end
 
+-- Where a row does not say: NeMo's default, attention_qkv. NeMo Automodel's is every linear layer, as ett's.
+local function lora_targets(row)
+  return row.lora_targets or row.framework ~= "nemo-automodel" and { "linear_qkv" } or nil
+end
+
 --- Plan of a row, and the names of what is unknown.
 function published.plan(row, dtype)
   local unknown = {}
@@ -201,6 +206,8 @@ function published.plan(row, dtype)
     accumulate_gradients = row.fused_wgrad ~= true,
     scatter_sends = (row.tp or 1) > 1 and row.sequence_parallel ~= true,
     split = split_of(row, pp, interleaved and vp or 1),
+    lora_rank = row.category == "lora" and integer(row.lora_rank or 16) or nil,
+    lora_targets = row.category == "lora" and lora_targets(row) or nil,
   }, unknown
 end
 

@@ -20,14 +20,15 @@ end
 
 --- A program.
 function step_core.program(given)
-  local all = filled(given, { boundary_bytes = 0, tied_embedding_bytes = 0, element_bytes = 2, cached_bytes = 0,
-    workspace_bytes = 0, context_bytes = 0, communicator_bytes = 0, output_bytes = 0, kept_gradient_bytes = 0,
-    allocator_share = 0, communication_share = 0 })
+  local all = filled(given, { boundary_bytes = 0, tied_embedding_bytes = 0, tied_frozen = false, element_bytes = 2,
+    cached_bytes = 0, workspace_bytes = 0, context_bytes = 0, communicator_bytes = 0, output_bytes = 0,
+    kept_gradient_bytes = 0, allocator_share = 0, communication_share = 0 })
   all.operations, all.kinds = {}, {}
   for i, operation in ipairs(given.operations) do
-    all.operations[i] = filled(operation, { dense_parameters = 0, expert_parameters = 0, activation_bytes = 0,
-      recomputed_bytes = 0, working_bytes = 0, weight_working_bytes = 0, flops = 0,
-      selective = false, loss = false, never_again = false, role = "outside", link = "none", beside_seconds = 0 })
+    all.operations[i] = filled(operation, { dense_parameters = 0, expert_parameters = 0,
+      frozen_dense = 0, frozen_expert = 0, activation_bytes = 0, recomputed_bytes = 0, working_bytes = 0,
+      weight_working_bytes = 0, flops = 0, selective = false, loss = false, never_again = false, role = "outside",
+      link = "none", beside_seconds = 0 })
   end
   for i, kind in ipairs(given.kinds) do all.kinds[i] = filled(kind, { input_bytes = 0 }) end
   return core.program(all)

@@ -1,4 +1,6 @@
 --- Rules of a plan: among its fields, with the model, and with the cluster; and the nearest plans that keep them.
+local error_module = require "ett.base.error"
+local operator = require "ett.operator"
 local ranks = require "ett.plan.ranks"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
@@ -29,6 +31,18 @@ local function middle_layers(model)
     if (layer.place or "middle") == "middle" then count = count + layer.count end
   end
   return count
+end
+
+--- The names of products of a model's repeated layers that can have an adapter.
+local function adaptable(model)
+  local names = {}
+  for _, layer in ipairs(model.layers) do
+    for _, entry in ipairs(layer.place == "middle" and layer.ops or {}) do
+      local op = entry.op and operator.get(entry.op)
+      if op and op.family == "gemm" and not op.experts then names[op.name] = true end
+    end
+  end
+  return names
 end
 
 --- Whether an entry of a model's layers may run beside an all-to-all (field `beside`).
@@ -234,6 +248,27 @@ local function split(p, model, add)
   end
 end
 
+--- Rules of frozen weights.
+local function freezing(p, model, add)
+  if p.lora_targets and not p.lora_rank then add("lora_targets needs lora_rank") end
+  if p.lora_rank and p.frozen_layers > 0 then add("lora_rank and frozen_layers exclude each other") end
+  if not model then return end
+  local layers = middle_layers(model)
+  if p.frozen_layers > layers then
+    add("frozen_layers = %d must be at most the model's %d layers", p.frozen_layers, layers)
+  end
+  if not p.lora_rank then return end
+  local products = adaptable(model)
+  local known = schema.keys(products)
+  if #known == 0 then add("lora_rank needs a model with products outside experts") end
+  for _, name in ipairs(p.lora_targets or {}) do
+    if not products[name] then
+      add("lora_targets: the model's layers have no product '%s' outside experts%s; known are %s", tostring(name),
+        error_module.suggestion(tostring(name), known), table.concat(known, ", "))
+    end
+  end
+end
+
 --- Rules of shards.
 local function shards(p, add)
   if not p.shard then return end
@@ -279,6 +314,7 @@ function rules.broken(p, model, cluster, known)
   if model then experts(p, model.hyper, add) end
   variation(p, add)
   shards(p, add)
+  freezing(p, model, add)
   local micro_batches = batches(p, add)
   schedule(p, micro_batches, known, add)
   overlap(p, model, known, add)

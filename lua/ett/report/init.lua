@@ -49,6 +49,8 @@ local function plan_text(p)
   if p.overlap_all_to_all == "batch" then words[#words + 1] = "all-to-all beside another micro-batch" end
   if p.deduplicate_tokens then words[#words + 1] = "deduplicated tokens" end
   if p.sequence_parallel then words[#words + 1] = "sequence parallel" end
+  if p.lora_rank then words[#words + 1] = ("LoRA rank %d"):format(p.lora_rank) end
+  if p.frozen_layers > 0 then words[#words + 1] = ("%d layers frozen"):format(p.frozen_layers) end
   return table.concat(words, ", ")
 end
 

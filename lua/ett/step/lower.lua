@@ -6,6 +6,7 @@ local architecture = require "ett.model.architecture"
 local cluster_module = require "ett.profile.cluster"
 local expert_spread = require "ett.step.expert_spread"
 local fields = require "ett.plan.fields"
+local frozen = require "ett.step.frozen"
 local ranks = require "ett.plan.ranks"
 local times_module = require "ett.step.times"
 local stacks = require "ett.operator.stack"
@@ -26,8 +27,8 @@ end
 local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.role or nil end
 
 -- Fields of an operation that are not given; C has no defaults.
-local nothing = { dense_parameters = 0, expert_parameters = 0, activation_bytes = 0, recomputed_bytes = 0,
-  working_bytes = 0, weight_working_bytes = 0, flops = 0,
+local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0,
+  activation_bytes = 0, recomputed_bytes = 0, working_bytes = 0, weight_working_bytes = 0, flops = 0,
   selective = false, loss = false, never_again = false,
   role = "outside", link = "none", beside_seconds = 0 }
 
@@ -52,11 +53,12 @@ local function add_operator(state, item, place)
   local op, key = item.operator, times_module.shape_key(item.operator, item.shape)
   local p, s, c = state.plan, item.shape, state.configuration
   local role = role_of(item, p)
-  local id = ("%s %s %s %s %s"):format(op.name, tostring(item.selective), key, tostring(role), tostring(item.last))
+  local id = ("%s %s %s %s %s %s"):format(op.name, tostring(item.selective), key, tostring(role), tostring(item.last),
+    tostring(item.frozen))
   local index = state.index[id]
   if index then return index end
   local forward = state.times:operator(op, s, p.dtype, "forward", key)
-  local backward = state.times:operator(op, s, p.dtype, "backward", key)
+  local backward, launches = frozen.backward(state.times, item, p, key)
   local parameters = op.parameters and op.parameters(s) or 0
   if s.tied and p.pp > 1 then -- the last stage holds a copy of the embedding
     local own = {}
@@ -65,23 +67,28 @@ local function add_operator(state, item, place)
     parameters = op.parameters(own)
   end
   local stack = state.times.stack
-  local gradient = (op.family == "gemm" or op.family == "embedding") and (parameters + 0.0) * state.width or 0
-  if stack and stack.cached_gradients and not p.accumulate_gradients and op.family == "gemm" and place == "middle" then
+  local gradient = (op.family == "gemm" or op.family == "embedding") and not item.frozen
+    and (parameters + 0.0) * state.width or 0
+  if stack and stack.cached_gradients and not p.accumulate_gradients and op.family == "gemm" and place == "middle"
+    and not item.frozen then
     state.cached_bytes = state.cached_bytes + cached_gradient(state, s, gradient)
     gradient = 0
   end
-  local expert = op.experts -- its weights differ between expert-parallel ranks
+  local kept = frozen.keeps(item)
+  -- Weights of experts differ between expert-parallel ranks.
+  local weights = item.frozen and (op.experts and "frozen_expert" or "frozen_dense")
+    or op.experts and "expert_parameters" or "dense_parameters"
   index = add(state, {
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
     selective = item.selective, loss = op.family == "cross_entropy", never_again = item.last or false, role = role,
-    forward = seconds_of(forward), backward = seconds_of(backward),
-    forward_answer = forward, backward_answer = backward,
-    dense_parameters = expert and 0 or parameters, expert_parameters = expert and parameters or 0,
-    activation_bytes = op.activation_bytes and op.activation_bytes(s, p.dtype, stack) or 0,
-    working_bytes = op.working_bytes and op.working_bytes(s, p.dtype, stack) or 0, weight_working_bytes = gradient,
-    recomputed_bytes = item.selective and op.recomputed_bytes and op.recomputed_bytes(s, p.dtype) or 0,
-    flops = product[op.family] and 3.0 * (op.model_flops and op.model_flops(s, c)
-      or op.flops(s, "forward")) * (expert and c.expert_kept / c.expert_load or 1) or 0,
+    forward = seconds_of(forward), backward = backward and seconds_of(backward), backward_launches = launches,
+    forward_answer = forward, backward_answer = backward, [weights] = parameters,
+    activation_bytes = kept and op.activation_bytes and op.activation_bytes(s, p.dtype, stack) or 0,
+    working_bytes = backward and op.working_bytes and op.working_bytes(s, p.dtype, stack) or 0,
+    weight_working_bytes = gradient,
+    recomputed_bytes = kept and item.selective and op.recomputed_bytes and op.recomputed_bytes(s, p.dtype) or 0,
+    flops = product[op.family] and frozen.flops(item) * (op.model_flops and op.model_flops(s, c)
+      or op.flops(s, "forward")) * (op.experts and c.expert_kept / c.expert_load or 1) or 0,
   })
   state.index[id] = index
   return index
@@ -196,7 +203,7 @@ local function add_host_wait(state, uses)
   local stack, p = state.times.stack, state.plan
   local each = stack and not stack.graphs and stack.launch_seconds or 0
   if each == 0 then return end
-  local device, host = { forward = 0.0, backward = 0.0 }, 0.0
+  local device, host = { forward = 0.0, backward = 0.0 }, { forward = 0.0, backward = 0.0 }
   local expert = stack.expert_seconds * (schema.dtype_bytes[p.dtype] < 2 and quantised_launches or 1)
   for index, n in pairs(uses) do
     local o = state.operations[index]
@@ -204,12 +211,14 @@ local function add_host_wait(state, uses)
       local hides = not (p.overlap_all_to_all == "batch" and o.role == "exchange")
       device[pass] = device[pass] + (hides and o[pass] and n * o[pass][1] or 0.0)
     end
-    host = host + n * each
-    if o.experts then host = host + n * (stack.moe_launches * each + (o.shape.batch or 1) * expert) end
+    local launched = n * each
+    if o.experts then launched = launched + n * (stack.moe_launches * each + (o.shape.batch or 1) * expert) end
+    host.forward = host.forward + launched
+    host.backward = host.backward + (o.backward_launches or 2) * launched
   end
   local hidden = stack.blocking and 0 or 1
-  local forward = math.max(0.0, host - hidden * device.forward)
-  local backward = math.max(0.0, 2 * host - hidden * device.backward)
+  local forward = math.max(0.0, host.forward - hidden * device.forward)
+  local backward = math.max(0.0, host.backward - hidden * device.backward)
   if forward + backward == 0 then return end
   local function answer(seconds)
     return { seconds = seconds, low_seconds = 0.0, high_seconds = 1.5 * seconds, provenance = "assumed",
@@ -260,9 +269,10 @@ function lower.program(model, p, times)
   local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch
   local shared = p.sequence_parallel and stream_bytes / p.tp or stream_bytes
   local kinds = {}
-  for i, layer in ipairs(model.layers) do
+  local layers = frozen.layers(model.layers, p)
+  for i, layer in ipairs(layers) do
     local uses, order = {}, {}
-    local items = architecture.operations(layer, c)
+    local items = frozen.items(architecture.operations(layer, c), layer.frozen, p)
     if times.stack and times.stack.stops_early then mark_last(items) end
     for k, item in ipairs(items) do
       local index = item.kind == "operator" and add_operator(state, item, layer.place or "middle")
@@ -272,7 +282,8 @@ function lower.program(model, p, times)
     end
     if p.accumulate_gradients then add_accumulation(state, uses) end
     add_host_wait(state, uses)
-    kinds[i] = { name = layer.name, place = layer.place or "middle", count = layer.count, input_bytes = shared,
+    kinds[i] = { name = layer.name, place = layer.place or "middle", count = layer.count,
+      input_bytes = layer.frozen == "layer" and 0 or shared,
       uses = uses, order = order }
   end
   local tied_embedding_bytes = 0
@@ -282,7 +293,8 @@ function lower.program(model, p, times)
   end
   local software = state.software
   local program = step_core.program {
-    operations = state.operations, kinds = kinds, tied_embedding_bytes = tied_embedding_bytes, element_bytes = width,
+    operations = state.operations, kinds = kinds, tied_embedding_bytes = tied_embedding_bytes,
+    tied_frozen = layers[1].frozen ~= nil, element_bytes = width,
     cached_bytes = state.cached_bytes, workspace_bytes = software.workspace_bytes,
     context_bytes = software.context_bytes, communicator_bytes = software.communicator_bytes,
     kept_gradient_bytes = software.keeps_gradients and width or 0,

@@ -43,6 +43,8 @@ static ett_demand_time get_time(lua_State *L, int index, const char *name) {
 static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, dense_parameters, NUMBER, NULL),
     FIELD(ett_operation, expert_parameters, NUMBER, NULL),
+    FIELD(ett_operation, frozen_dense, NUMBER, NULL),
+    FIELD(ett_operation, frozen_expert, NUMBER, NULL),
     FIELD(ett_operation, activation_bytes, NUMBER, NULL),
     FIELD(ett_operation, recomputed_bytes, NUMBER, NULL),
     FIELD(ett_operation, working_bytes, NUMBER, NULL),
@@ -63,6 +65,7 @@ static const ett_step_lua_field kind_fields[] = {
 static const ett_step_lua_field message_fields[] = {
     FIELD(ett_program, boundary_bytes, NUMBER, NULL),
     FIELD(ett_program, tied_embedding_bytes, NUMBER, NULL),
+    FIELD(ett_program, tied_frozen, BOOLEAN, NULL),
     FIELD(ett_program, element_bytes, INTEGER, NULL),
     FIELD(ett_program, cached_bytes, NUMBER, NULL),
     FIELD(ett_program, workspace_bytes, NUMBER, NULL),
@@ -186,9 +189,10 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
       STAGE(host_bytes),
       STAGE(offload_seconds),
   };
-  lua_createtable(L, 0, 36);
+  lua_createtable(L, 0, 37);
   ett_lua_set_integer(L, "layers", s->layers);
   ett_lua_set_number(L, "parameters", s->dense_parameters + s->expert_parameters);
+  ett_lua_set_number(L, "frozen_parameters", s->frozen_dense + s->frozen_expert);
   set_doubles(L, fields, sizeof fields / sizeof *fields, s);
 }
 

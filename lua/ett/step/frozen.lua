@@ -1,0 +1,122 @@
+--- Frozen weights: LoRA's adapters beside frozen products, and first layers that are not trained.
+--
+-- A frozen weight has no gradient, no reduction and no optimizer state. Under LoRA the gradient still passes every
+-- layer: of a frozen product only the gradient of its input is computed. Frozen first layers have no backward pass.
+local operator = require "ett.operator"
+local width = require("ett.operator.memory").width
+
+local frozen = {}
+
+--- Products that get adapters where `lora_targets` is not given: all of attention and of a dense MLP (Hu et al. 2021
+--- adapt the first two kinds, Dettmers et al. 2023, arXiv 2305.14314, all).
+frozen.targets = { "linear_qkv", "linear_proj", "linear_up", "linear_down" }
+
+local function copy(t, changes)
+  local made = {}
+  for key, value in pairs(t) do made[key] = value end
+  for key, value in pairs(changes) do made[key] = value end
+  return made
+end
+
+--- The layers of a model, each with `frozen`: nil, "weights" (LoRA) or "layer" (no backward pass). The kind of layer in
+--- which the frozen ones end becomes two.
+function frozen.layers(layers, p)
+  if not p.lora_rank and p.frozen_layers == 0 then return layers end
+  local list, left = {}, p.frozen_layers
+  for _, layer in ipairs(layers) do
+    local still = p.frozen_layers > 0 and (layer.place == "first" and layer.count
+      or layer.place == "middle" and math.min(left, layer.count)) or 0
+    if layer.place == "middle" then left = left - still end
+    if still > 0 then
+      list[#list + 1] = copy(layer, { count = still, frozen = "layer", name = layer.name .. " (frozen)" })
+    end
+    if still < layer.count then
+      list[#list + 1] = copy(layer, { count = layer.count - still, frozen = p.lora_rank and "weights" or nil })
+    end
+  end
+  return list
+end
+
+--- The adapter of a product: two products and a sum. Beside a column-parallel product each tensor rank computes a part
+--- of the rank and gathers it; beside a row-parallel one the ranks add up (Megatron's ParallelLinearAdapter).
+local function adapter(item, p)
+  local s, times = item.shape, item.times
+  local enters = item.operator.region == "enter"
+  local own = enters and math.max(1, p.lora_rank // p.tp) or p.lora_rank
+  local function of(name, shape)
+    return { kind = "operator", name = name, operator = operator.get(name), shape = shape, times = times,
+      selective = false, role = item.role }
+  end
+  local list = { of("lora_a", { tokens = s.tokens, in_features = s.in_features, out_features = own,
+    stored_tokens = s.stored_tokens }) }
+  if p.tp > 1 and item.operator.region then
+    local bytes = width(p.dtype) * (s.tokens + 0.0) * p.lora_rank
+    for _, pass in ipairs { "forward", "backward" } do
+      local kind = not enters and "all_reduce" or pass == "forward" and "all_gather" or "reduce_scatter"
+      if enters or pass == "forward" then
+        list[#list + 1] = { kind = "collective", name = kind, group = "tp", degree = p.tp, bytes = bytes, pass = pass,
+          times = times, overlapped = false, role = "alone" }
+      end
+    end
+  end
+  list[#list + 1] = of("lora_b", { tokens = s.tokens, in_features = p.lora_rank, out_features = s.out_features })
+  list[#list + 1] = of("residual_add", { tokens = s.tokens, hidden = s.out_features })
+  return list
+end
+
+--- Whether a collective of the backward pass only serves a weight gradient that is not computed: the second gather of
+--- the input under sequence parallelism, before a product without an adapter.
+local function needless(item, items, i, adapted)
+  if item.kind ~= "collective" or not (item.overlapped and item.name == "all_gather") then return false end
+  local following = items[i + 1]
+  return not (following and following.kind == "operator" and adapted[following.name])
+end
+
+--- What one device runs of a layer with frozen weights. Operators have `frozen` ("weights" or "layer").
+---@param items table of ett.model.architecture.operations
+---@param how string|nil the layer's `frozen`
+function frozen.items(items, how, p)
+  if not how then return items end
+  local adapted, list = {}, {}
+  for _, name in ipairs(how == "weights" and (p.lora_targets or frozen.targets) or {}) do adapted[name] = true end
+  for i, item in ipairs(items) do
+    local backward = item.kind == "collective" and item.pass == "backward"
+    if item.kind == "operator" then
+      list[#list + 1] = copy(item, { frozen = how })
+      if adapted[item.name] then
+        for _, own in ipairs(adapter(item, p)) do list[#list + 1] = own end
+      end
+    elseif not (backward and (how == "layer" or needless(item, items, i, adapted))) then
+      list[#list + 1] = item
+    end
+  end
+  return list
+end
+
+--- The backward pass of an item, where a part of it is left out.
+---@return table|nil answer of ett.step.times; nil: it has none
+---@return integer launches of kernels
+function frozen.backward(times, item, p, key)
+  local op, s = item.operator, item.shape
+  if item.frozen == "layer" or item.frozen and op.family == "embedding" then return nil, 0 end
+  if item.frozen and op.family == "gemm" then -- the gradient of the input: a product of the output's gradient
+    local turned = copy(s, { in_features = s.out_features, out_features = s.in_features })
+    turned.bias, turned.stored_tokens = nil, nil
+    return times:operator(op, turned, p.dtype, "forward"), 1
+  end
+  return times:operator(op, s, p.dtype, "backward", key), 2
+end
+
+--- Model FLOPs of an item over those of its forward pass: two more for the gradients of input and weight.
+function frozen.flops(item)
+  if item.frozen == "layer" then return 1.0 end
+  return item.frozen and item.operator.family == "gemm" and 2.0 or 3.0
+end
+
+--- Whether an item keeps activations for its backward pass. The input of a frozen product is kept by its adapter, if it
+--- has one.
+function frozen.keeps(item)
+  return not (item.frozen == "layer" or item.frozen and item.operator.family == "gemm")
+end
+
+return frozen

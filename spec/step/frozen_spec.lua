@@ -1,0 +1,161 @@
+--- Frozen weights and LoRA's adapters, against formulas by hand and a profile whose times are FLOPs alone.
+local estimate = require "ett.step.estimate"
+local model_module = require "ett.model"
+local plan = require "ett.plan"
+local random_plans = require "random_plans"
+
+local layers, hidden, ffn, vocab, tokens = 6, 1024, 2816, 32000, 1024
+
+local function model() return random_plans.llama(layers) end
+
+--- One second for 1e12 FLOPs; adds and norms cost nothing.
+local flops_alone = {
+  operator = function(_, name, shape, _, pass)
+    local op = require("ett.operator").get(name)
+    local seconds = op.family == "gemm" and op.flops(shape, pass) / 1e12 or 0.0
+    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+  end,
+  collective = function() return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "measured" } end,
+}
+
+--- One second for 1e12 bytes that move.
+local bytes_alone = {
+  operator = function() return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "measured" } end,
+  collective = function(_, _, bytes)
+    local seconds = bytes / 1e12
+    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+  end,
+}
+
+local function of(fields, profile)
+  local p = { seq = tokens, micro_batches = 2, accumulate_gradients = false }
+  for name, value in pairs(fields) do p[name] = value end
+  return estimate.new { model = model(), plan = p, cluster = random_plans.flat, profile = profile or flops_alone }
+end
+
+-- Weights of a layer's products, and of the model.
+local products = { linear_qkv = { hidden, 3 * hidden }, linear_proj = { hidden, hidden },
+  linear_up = { hidden, 2 * ffn }, linear_down = { ffn, hidden } }
+local in_products = 0
+for _, s in pairs(products) do in_products = in_products + s[1] * s[2] end
+local head = vocab * hidden
+
+describe("LoRA", function()
+  it("trains the adapters alone: r (k + n) of each target", function()
+    local rank, all = 16, 0
+    for _, s in pairs(products) do all = all + rank * (s[1] + s[2]) end
+    local stage = of({ lora_rank = rank }).stages[1]
+    local whole = of({}).stages[1].parameters
+    assert.equal(layers * all, stage.parameters)
+    assert.equal(whole, stage.frozen_parameters)
+    assert.equal(2 * (whole + layers * all), stage.weight_bytes)
+    assert.equal(4 * layers * all, stage.gradient_bytes)
+    assert.equal(12 * layers * all, stage.optimizer_bytes)
+    local one = of({ lora_rank = rank, lora_targets = { "linear_up" } }).stages[1]
+    assert.equal(layers * rank * (hidden + 2 * ffn), one.parameters)
+  end)
+
+  it("computes of a frozen product the gradient of its input only", function()
+    local rank = 8
+    local s = products.linear_proj
+    local padded = require("ett.operator.shapes").padded_vocab(vocab, 1) * hidden
+    local e = of { lora_rank = rank, lora_targets = { "linear_proj" } }
+    local frozen = 4 * tokens * (layers * in_products + padded)
+    local adapters = 6 * tokens * layers * rank * (s[1] + s[2])
+    assert.near(2 * (frozen + adapters) / 1e12, e.step_seconds, 1e-9)
+    assert.near(2 * 6 * tokens * (layers * in_products + padded) / 1e12, of({}).step_seconds, 1e-9)
+  end)
+
+  it("keeps the inputs of its targets and of no other product", function()
+    local function kept(fields) return of(fields).stages[1].activation_bytes end
+    local none = kept { lora_rank = 8, lora_targets = { "linear_proj" } }
+    local both = kept { lora_rank = 8, lora_targets = { "linear_proj", "linear_down" } }
+    assert.equal(2 * tokens * layers * (ffn + 8), both - none)
+  end)
+
+  it("shards frozen weights under ZeRO-3 and reduces no gradient of them", function()
+    local whole = of { lora_rank = 16, dp = 4 }
+    local sharded = of { lora_rank = 16, dp = 4, zero = 3 }
+    assert.near(whole.stages[1].weight_bytes / 4, sharded.stages[1].weight_bytes, 1)
+    local reduced = 0
+    local e = of({ lora_rank = 16, dp = 4 }, { operator = flops_alone.operator, collective = function(_, _, bytes)
+      reduced = reduced + bytes
+      return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "measured" }
+    end })
+    assert.is_true(reduced > 0 and reduced <= 4 * e.stages[1].parameters + 16, reduced)
+  end)
+
+  it("exchanges parts of the rank over tensor ranks, and no input for a weight gradient", function()
+    local function bytes(fields)
+      local sum = 0
+      for _, c in ipairs(of(fields, bytes_alone).collectives) do
+        if c.group == "tp" then sum = sum + c.seconds * 1e12 end
+      end
+      return sum
+    end
+    local base = { tp = 2, sequence_parallel = true }
+    local lora = { tp = 2, sequence_parallel = true, lora_rank = 16, lora_targets = { "linear_qkv" } }
+    local own = 2 * layers * 2 * 2 * tokens * 16 -- 16-bit elements, both passes of two micro-batches
+    local again = 2 * (layers + 1) * 2 * tokens * hidden -- the second gathers before linear_up and lm_head
+    local before = bytes(base)
+    assert.near(before + own - again, bytes(lora), before * 1e-9)
+  end)
+
+  it("takes less memory and time than training all, with every schedule and layout", function()
+    for _, p in ipairs(random_plans.plans(60, 11, model())) do
+      local whole = estimate.new { model = model(), plan = random_plans.with(p, {}), cluster = random_plans.flat,
+        profile = random_plans.profile() }
+      local lora = estimate.new { model = model(), plan = random_plans.with(p, { lora_rank = 4 }),
+        cluster = random_plans.flat, profile = random_plans.profile() }
+      assert.is_true(lora.memory_bytes < whole.memory_bytes)
+      -- Over tensor ranks the adapters' small messages may cost more than is saved of so small a model.
+      if p.tp == 1 then assert.is_true(lora.step_seconds < whole.step_seconds) end
+    end
+  end)
+end)
+
+describe("frozen layers", function()
+  it("have no backward pass, no activations and no states", function()
+    local padded = require("ett.operator.shapes").padded_vocab(vocab, 1) * hidden
+    for count = 1, layers do
+      local e = of { frozen_layers = count }
+      local forward, trained = 2 * tokens * (layers * in_products + padded),
+        4 * tokens * ((layers - count) * in_products + padded)
+      assert.near(2 * (forward + trained) / 1e12, e.step_seconds, 1e-9)
+      local norms = 2 * (layers - count) * hidden + hidden
+      assert.equal((layers - count) * in_products + norms + head, e.stages[1].parameters)
+      assert.equal(count * (in_products + 2 * hidden) + head, e.stages[1].frozen_parameters)
+    end
+    assert.is_true(of({ frozen_layers = 3 }).stages[1].activation_bytes < of({}).stages[1].activation_bytes * 0.7)
+  end)
+
+  it("cost each stage what it holds", function()
+    local e = of { frozen_layers = 3, pp = 2 }
+    assert.equal(0, e.stages[1].backward_seconds)
+    assert.is_true(e.stages[2].backward_seconds > 0)
+    assert.equal(0, e.stages[1].parameters)
+  end)
+end)
+
+describe("rules of frozen weights", function()
+  it("name what is wrong", function()
+    for sentence, fields in pairs {
+      ["lora_targets needs lora_rank"] = { lora_targets = { "linear_up" } },
+      ["lora_rank and frozen_layers exclude each other"] = { lora_rank = 4, frozen_layers = 1 },
+      ["frozen_layers = 7 must be at most the model's 6 layers"] = { frozen_layers = 7 },
+      ["lora_targets: the model's layers have no product 'linear_uq' outside experts; did you mean 'linear_up'?; "
+        .. "known are linear_down, linear_proj, linear_qkv, linear_up"] =
+        { lora_rank = 4, lora_targets = { "linear_uq" } },
+      ["field 'lora_rank' must be a positive integer, got 0"] = { lora_rank = 0 },
+    } do
+      fields.seq, fields.micro_batches = 1024, 2
+      local found = plan.violations(fields, model(), random_plans.flat)
+      assert.equal(sentence, found[1])
+    end
+    local mixture = model_module.new("mixtral", { layers = 2, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000,
+      experts = 8, top_k = 2 })
+    local found = plan.violations({ seq = 1024, micro_batches = 2, lora_rank = 4, lora_targets = { "expert_linear1" } },
+      mixture, random_plans.flat)
+    assert.matches("no product 'expert_linear1' outside experts", found[1])
+  end)
+end)
