@@ -3,11 +3,12 @@ local fields = require "ett.plan.fields"
 local host = require "ett.host"
 local schema = require "ett.base.schema"
 
+local from_zero = { nonnegative = true, natural = true }
+
 --- The row of a field in lua/ett/plan/README.md.
 local function row(field)
   local range = field.one_of and table.concat(field.one_of, ", ")
-    or field.most
-      and ("%s to %d"):format(field.least or (field[2] == "nonnegative" or field[2] == "natural") and 0 or 1, field.most)
+    or field.most and ("%s to %d"):format(field.least or from_zero[field[2]] and 0 or 1, field.most)
     or field.least and ("at least %s"):format(field.least) or ""
   local default = field.default ~= nil and schema.describe(field.default):gsub("'", "") or ""
   return ("| `%s` | %s | %s | %s | %s |"):format(field[1], field[2], range, default, field.help)
