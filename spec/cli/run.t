@@ -158,10 +158,12 @@ options of the script:
   n=COUNT  (default 2)
 .
 options:
-  --json       print the returned value as JSON
-  --quiet      do not print the returned value
-  --help       print this help
-  --traceback  print where an error was raised
+  --json        print the returned value as JSON
+  --quiet       do not print the returned value
+  --csv         print the tables as CSV, each below a line # NAME if there are several
+  --table NAME  with --csv: print this table alone; all prints all
+  --help        print this help
+  --traceback   print where an error was raised
 
 A script that returns what a failed read returned has failed.
 $ echo 'return require("ett.json").read "nowhere.json"' > s.lua; ett run s.lua

@@ -8,7 +8,7 @@
 --   }
 --
 -- Kinds: string (the default), number (finite), positive (above 0), integer, count (from 1), whole (digits only, at
--- most 2^53). `least` and `most` are limits of a number.
+-- most 2^53). `least` and `most` are limits of a number. A command with --json has --csv and --table.
 -- `many = true` collects the values of a repeated option. Every command has --help and --traceback; a command that
 -- finds files by name (`finds = true`) has --path; one with `sandbox = true` has --sandbox,
 -- which refuses options with `writes = true`.
@@ -73,10 +73,23 @@ local kinds = {
   count = { above(0, integer), "a positive integer" },
 }
 
+--- The options that --json brings with it (lua/ett/report/output.lua).
+options.csv = {
+  { "csv", "print the tables as CSV, each below a line # NAME if there are several", extension = true },
+  { "table", "NAME", "with --csv: print this table alone; all prints all", extension = true },
+}
+
 --- The field of an option's value.
 function options.key(option) return (option[1]:gsub("%-", "_")) end
 
 local function is_flag(option) return #option == 2 end
+
+local function declared(command, name)
+  for _, option in ipairs(command.options or {}) do
+    if option[1] == name then return true end
+  end
+  return false
+end
 
 --- The declared options, then --path, --help and --traceback where they are not declared.
 local function all_of(command)
@@ -84,6 +97,9 @@ local function all_of(command)
   for _, option in ipairs(command.options or {}) do
     list[#list + 1] = option
     has[option[1]] = true
+  end
+  if has.json and not has.csv then
+    for _, option in ipairs(options.csv) do list[#list + 1] = option end
   end
   if command.finds then
     list[#list + 1] = { "path", "DIR", "also find operators, clusters and other files by name in DIR (repeatable)",
@@ -233,6 +249,7 @@ function options.parse(command, argv)
     error_module.raise("usage", "%s: missing %s; `ett %s --help` lists the options", name,
       table.concat(missing, ", "), name)
   end
+  if opts.csv and not declared(command, "csv") then opts.json = true end -- ett.report.output prints either
   if command.words == false and positional[1] then
     error_module.raise("usage", "%s: takes no arguments, got '%s'", name, positional[1])
   end

@@ -166,7 +166,7 @@ local function print_result(run, opts, value)
   if opts.json then
     local meta = getmetatable(value)
     local to_json = type(meta) == "table" and meta.__json
-    io.write(require("ett.json").encode(to_json and to_json(value) or value, { indent = 2 }))
+    io.write(require("ett.report.output").text(opts, to_json and to_json(value) or value))
   elseif not opts.quiet then
     print_heading(run)
     print(pretty.show(value))

@@ -31,7 +31,7 @@ return {
     end
     if opts.rows or opts.page then return 0 end
     if opts.json then
-      io.write(require("ett.json").encode(all, { indent = 2 }))
+      io.write(require("ett.report.output").text(opts, all))
       return 0
     end
     for _, bench in ipairs(all) do

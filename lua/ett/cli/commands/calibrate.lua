@@ -8,7 +8,7 @@ local function run_kernels(opts, words)
     require("ett.host").root .. "/clusters/devices", devices = #words > 0 and words or nil,
     fitted = opts.date or os.date "!%Y-%m-%d" }
   if opts.json then
-    io.write(require("ett.json").encode(summary, { indent = 2 }))
+    io.write(require("ett.report.output").text(opts, summary))
   elseif not opts.quiet then
     print(("%-16s %-20s %-10s %8s %18s %8s"):format("device", "kernel", "data type", "rows", "held-out error %",
       "bytes"))
@@ -61,7 +61,7 @@ return {
     local summary, profile = calibrate.run { folders = folders, into = into, source = opts.source,
       fitted = opts.date, cluster = cluster, accept_device = opts.accept_device }
     if opts.json then
-      io.write(require("ett.json").encode(summary, { indent = 2 }))
+      io.write(require("ett.report.output").text(opts, summary))
     elseif not opts.quiet then
       print(("# %s (%s) from %s (%s) into %s"):format(cluster.name, cluster.device.name, table.concat(folders, ", "),
         profile.gpu, into))

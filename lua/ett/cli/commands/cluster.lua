@@ -7,7 +7,7 @@ local function init(opts, words)
   if opts.json then
     local described = require("ett.base.find").load_file(path)
     described.path = path
-    io.write(require("ett.json").encode(described, { indent = 2 }))
+    io.write(require("ett.report.output").text(opts, described))
   elseif not opts.quiet then
     io.write(text)
     print("# written to " .. path)
@@ -34,7 +34,7 @@ local function add_curve(opts, words)
         curve[#curve] / 1e9, where))
     end
   end
-  if opts.json then io.write(require("ett.json").encode(done, { indent = 2 })) end
+  if opts.json then io.write(require("ett.report.output").text(opts, done)) end
 end
 
 local actions = { init = init, ["add-curve"] = add_curve }

@@ -75,8 +75,8 @@ local function compare_sides(opts, sides, words)
     list[i] = { model = model, plan = own, cluster = place }
   end
   local c = pair.new(list[1], list[2])
-  if opts.json then
-    io.write(require("ett.json").encode({ fields = c.fields, totals = c.totals, lines = c.lines }, { indent = 2 }))
+  if opts.json or opts.csv then
+    io.write(require("ett.report.output").text(opts, { fields = c.fields, totals = c.totals, lines = c.lines }))
   else
     print(require("ett.base.pretty").plain(pair.text(c)))
   end
@@ -100,6 +100,7 @@ return {
     { "overlap", "F", "fraction of traffic that may hide in the ledger views", kind = "number", default = 1 },
     { "json", "print JSON" },
     { "csv", "print CSV" },
+    options.csv[2], -- --table
     { "quiet", "print the seconds of the step in each view only" },
   },
   run = function(opts, words)
@@ -116,8 +117,8 @@ return {
     local result = require("ett.search.compare").new { model = model, plan = fields.values(plan),
       cluster = opts.cluster, utilization = opts.utilization, overlap = opts.overlap }
     if opts.json then
-      io.write(require("ett.json").encode({ views = result.views, reasons = result.reasons, devices = result.devices },
-        { indent = 2 }))
+      io.write(require("ett.report.output").text(opts,
+        { views = result.views, reasons = result.reasons, devices = result.devices }))
     elseif opts.csv then
       local cells = { { "quantity" } }
       for i, view in ipairs(result.views) do

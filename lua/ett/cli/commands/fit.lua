@@ -166,7 +166,7 @@ local function print_json(found, opts)
     out.splits, out.seed = json.array(splits), require("ett.profile.holdout").seed
   end
   if opts.svg then out.plots = json.array(found.plots) end
-  io.write(json.encode(out, { indent = 2 }))
+  io.write(require("ett.report.output").text(opts, out))
 end
 
 -- Raises where no table could be fitted, with the reason for each.

@@ -29,7 +29,7 @@ return {
   run = function(opts, kinds)
     if #kinds == 0 then
       if opts.json then
-        io.write(require("ett.json").encode(catalog.kinds(), { indent = 2 }))
+        io.write(require("ett.report.output").text(opts, catalog.kinds()))
         return 0
       end
       for _, kind in ipairs(catalog.kinds()) do
@@ -42,7 +42,7 @@ return {
     if opts.json then
       local json = require "ett.json"
       for _, list in pairs(all) do json.array(list) end
-      io.write(json.encode(all, { indent = 2 }))
+      io.write(require("ett.report.output").text(opts, all))
       return 0
     end
     for _, kind in ipairs(kinds) do

@@ -3,10 +3,6 @@ local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local options = require "ett.base.options"
 
-local function print_json(value)
-  io.write(require("ett.json").encode(value, { indent = 2 }))
-end
-
 --- `--composition reference`: the step as estimate-train-time composes it, from its own configuration file.
 local function reference(opts, given)
   if not opts.config then
@@ -27,7 +23,7 @@ local function reference(opts, given)
   end
   local result = error_module.wrap(opts.config, module.predict, config, source)
   if opts.json then
-    print_json(result)
+    io.write(require("ett.report.output").text(opts, result))
   elseif opts.quiet then
     print(("%.17g"):format(result.total_us / 1e6))
   else
@@ -138,7 +134,7 @@ return {
     if not e.fits then e.would_fit = would_fit(what, e.plan) end
     if opts.export then return fields.write_plan(opts.export, what.model, e.plan) end
     if opts.json then
-      print_json(getmetatable(e).__json(e))
+      io.write(require("ett.report.output").text(opts, getmetatable(e).__json(e)))
     elseif opts.quiet then
       print(("%.17g"):format(e.step_seconds))
     else

@@ -191,8 +191,8 @@ local function plain(report)
     interrupted = report.interrupted or false }
 end
 
---- One shape's results as JSON, units in its names.
-local function one_as_json(one, raw)
+--- One shape's results for --json, units in its names.
+local function one_as_record(one, raw)
   local json = require "ett.json"
   local doc = { name = one.name, device = one.device, precision = one.precision, shape = {}, passes = {},
     nodes = one.topology and one.topology.nodes, ranks_per_node = one.topology and one.topology.ranks_per_node,
@@ -206,7 +206,7 @@ local function one_as_json(one, raw)
       repeats_seconds = raw and json.array(result.raw_seconds or {}) or nil,
       kernels = result.kernels and json.array(result.kernels), kernels_missing = result.kernels_missing }
   end
-  return json.encode(doc, { indent = 2 })
+  return doc
 end
 
 local function print_one(one)
@@ -268,7 +268,7 @@ local function run_one(given, mode, common, opts)
     say_notes(given)
     if not one.results then error(one.error, 0) end
     if opts.json then
-      io.write(one_as_json(one, raw))
+      io.write(require("ett.report.output").text(opts, one_as_record(one, raw)))
     else
       print_one(one)
       if raw then print_repeats(one) end
@@ -290,7 +290,7 @@ local function finish(reports, share, opts, target_error)
     docs[i] = plain(report)
     if speaks and not opts.json then print_report(report, target_error) end
   end
-  if speaks and opts.json then io.write(json.encode(json.array(docs), { indent = 2 })) end
+  if speaks and opts.json then io.write(require("ett.report.output").text(opts, json.array(docs))) end
   if share then share.leave() end
   if interrupted and sample.interrupted() then return 130 end -- unless --seconds ended the campaign
   for _, report in ipairs(reports) do if report.refused then return 1 end end

@@ -132,7 +132,7 @@ local function merge(opts, words)
   local report = require("ett.samples.merge").merge(words, opts.output)
   if opts.json then
     local json = require "ett.json"
-    io.write(json.encode(json.array(report), { indent = 2 }))
+    io.write(require("ett.report.output").text(opts, json.array(report)))
     return 0
   end
   for _, entry in ipairs(opts.quiet and {} or report) do

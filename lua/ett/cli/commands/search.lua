@@ -53,22 +53,6 @@ local function names_of(text)
   return list
 end
 
-local function print_csv(s)
-  local names = table.move(s.fields, 1, #s.fields, 1, {})
-  for _, name in ipairs { "cluster", "devices", "step_seconds", "memory_bytes", "tokens_per_second", "days", "dollars" }
-  do
-    local has = false
-    for _, other in ipairs(s.fields) do has = has or other == name end
-    if not has then names[#names + 1] = name end
-  end
-  local cells = { names }
-  for i, row in ipairs(s.rows) do
-    cells[i + 1] = {}
-    for k, name in ipairs(names) do cells[i + 1][k] = row[name] == nil and "" or row[name] end
-  end
-  print(require("ett.report.table").csv(cells))
-end
-
 return {
   name = "search",
   finds = true,
@@ -103,7 +87,6 @@ return {
     { "exhaustive", "evaluate every plan that fits, without bounds" },
     { "journal", "DIR", "keep settled parts in this folder: a killed search goes on from it", writes = true },
     { "json", "print JSON" },
-    { "csv", "print CSV" },
     { "html", "FILE", "also write a self-contained page: the plans as points, filters, the best side by side",
       writes = true },
     { "quiet", "print the best plan as words only" },
@@ -125,9 +108,7 @@ return {
     if opts.html then require("ett.search.page").write(s, model, opts.html) end
     if opts.export then return fields.write_plan(opts.export, model, s.best.estimate.plan) end
     if opts.json then
-      io.write(require("ett.json").encode(getmetatable(s).__json(s), { indent = 2 }))
-    elseif opts.csv then
-      print_csv(s)
+      io.write(require("ett.report.output").text(opts, getmetatable(s).__json(s), "rows"))
     elseif opts.quiet then
       print(require("ett.search.text").plan(s.best.estimate.plan))
     else

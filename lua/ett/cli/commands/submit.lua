@@ -50,7 +50,7 @@ return {
     end
     local number, path = submit.submit(job)
     if opts.json then
-      io.write(require("ett.json").encode({ job = number, script = path }, { indent = 2 }))
+      io.write(require("ett.report.output").text(opts, { job = number, script = path }))
     else
       print(opts.quiet and tostring(number) or ("job %d: %s"):format(number, path))
     end

@@ -47,7 +47,7 @@ return {
         and (" on %d devices"):format(opts.devices) or "", s.refusal and "; the first was refused: " .. s.refusal or "")
     end
     if opts.json then
-      io.write(require("ett.json").encode(getmetatable(s).__json(s), { indent = 2 }))
+      io.write(require("ett.report.output").text(opts, getmetatable(s).__json(s), "rows"))
     elseif opts.quiet then
       print(("%.17g"):format(s.rows[1].step_seconds))
     else

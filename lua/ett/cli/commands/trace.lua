@@ -33,11 +33,14 @@ local function list_metrics(opts)
   local rows = {}
   for i, name in ipairs(metrics.names()) do
     local metric = metrics.load(name)
+    local units = {}
+    for field, unit in pairs(metric.units) do units[#units + 1] = ("%s=%s"):format(field, unit) end
+    table.sort(units)
     rows[i] = { name = name, summary = metric.summary, needs = metric.needs, definition = metric.definition,
-      units = metric.units, differs = metric.differs }
+      units = opts.csv and units or metric.units, differs = metric.differs }
   end
-  if opts.json then
-    io.write(require("ett.json").encode(rows, { indent = 2 }))
+  if opts.json or opts.csv then
+    io.write(require("ett.report.output").text(opts, rows))
   else
     for _, row in ipairs(rows) do print(("%-34s %s"):format(row.name, row.summary)) end
   end
@@ -115,12 +118,12 @@ local function print_one(view, opts, chosen, results, reasons)
   local json, text, stats = require "ett.json", require "ett.trace.text", require "ett.trace.stats"
   if opts.json then
     if #chosen == 1 then
-      io.write(json.encode(results[chosen[1].name], { indent = 2 }))
+      io.write(require("ett.report.output").text(opts, results[chosen[1].name]))
       return
     end
     local out = { metrics = results, unavailable = reasons, trace = view.path }
     if view.trace then out.warnings = json.array(view.trace.warnings) end
-    io.write(json.encode(out, { indent = 2 }))
+    io.write(require("ett.report.output").text(opts, out))
   elseif opts.csv then
     print("trace,metric,field,value")
     for _, metric in ipairs(chosen) do
@@ -157,7 +160,7 @@ local batch_columns = {
 }
 
 local function batch(paths, opts, chosen)
-  local json, text, stats = require "ett.json", require "ett.trace.text", require "ett.trace.stats"
+  local text, stats = require "ett.trace.text", require "ett.trace.stats"
   local rows, failed = {}, false
   for i, path in ipairs(paths) do
     local ok, why = pcall(function()
@@ -177,7 +180,7 @@ local function batch(paths, opts, chosen)
     end
   end
   if opts.json then
-    io.write(json.encode(rows, { indent = 2 }))
+    io.write(require("ett.report.output").text(opts, rows))
   elseif opts.csv then
     local flat, names = {}, {}
     for i, row in ipairs(rows) do
@@ -227,8 +230,8 @@ local function print_diff(paths, opts, chosen)
   local shaped, operators = pcall(diff.operators, first, second, opts)
   if not shaped and error_module.from(operators).kind ~= "missing" then error(operators, 0) end
   result.operators = shaped and operators or nil
-  if opts.json then
-    io.write(require("ett.json").encode(result, { indent = 2 }))
+  if opts.json or opts.csv then
+    io.write(require("ett.report.output").text(opts, result))
     return 0
   end
   local text = require "ett.trace.text"
@@ -279,14 +282,14 @@ end
 
 --- `--against` and `--read-plan`.
 local function print_loop(path, opts, words)
-  local json, loop_report, against = require "ett.json", require "ett.loop.report", require "ett.loop.against"
+  local loop_report, against = require "ett.loop.report", require "ett.loop.against"
   local view <close> = open(path, opts, { { args = against.args } })
   warn(view, opts)
   if opts.read_plan then
     local found = require("ett.loop.layout").read(view)
     if next(found) == nil then error_module.raise("missing", "trace: the trace shows no field of a plan") end
-    if opts.json then
-      io.write(json.encode(found, { indent = 2 }))
+    if opts.json or opts.csv then
+      io.write(require("ett.report.output").text(opts, found))
     else
       for _, line in ipairs(loop_report.layout(found)) do print(line) end
     end
@@ -296,8 +299,8 @@ local function print_loop(path, opts, words)
   if opts.what_if then
     local what_if = require "ett.loop.what_if"
     local result = what_if.run(view, opts.what_if, opts.cluster)
-    if opts.json then
-      io.write(json.encode(result, { indent = 2 }))
+    if opts.json or opts.csv then
+      io.write(require("ett.report.output").text(opts, result))
     else
       for _, line in ipairs(what_if.lines(result)) do print(line) end
     end
@@ -305,10 +308,10 @@ local function print_loop(path, opts, words)
   end
   local subject = require("ett.loop.subject").of(view, given_plan(opts, words))
   local result = against.compare(view, subject)
-  if opts.json then
+  if opts.json or opts.csv then
     result.plan, result.hyper, result.cluster, result.used = subject.plan, subject.model.hyper, subject.cluster.name,
       subject.used
-    io.write(json.encode(result, { indent = 2 }))
+    io.write(require("ett.report.output").text(opts, result))
   else
     print(heading(view) .. "\n")
     for _, line in ipairs(loop_report.against(result, subject)) do print(line) end
@@ -399,7 +402,8 @@ return {
     { "read-plan", "print the plan and the model read off the trace, and how sure each field is" },
     { "json", "print JSON" },
     { "output-json", "same as --json" },
-    { "csv", "print CSV: field and value; with several folders, one line for each" },
+    { "csv", "print CSV: field and value of metrics; with several folders, one line for each" },
+    require("ett.base.options").csv[2], -- --table
     { "html", "FILE", "write a self-contained page: timelines, breakdown, collectives" },
     { "step", "N", "only ProfilerStep#N of each rank", kind = "integer" },
     { "window", "FROM:TO", "only this window, milliseconds from the start of the trace" },

@@ -131,7 +131,7 @@ local function run(opts, out)
       if opts.lines then print_lines(row) end
     end }
   if opts.json then
-    io.write(require("ett.json").encode(result, { indent = 2 }))
+    io.write(require("ett.report.output").text(opts, result))
   elseif not opts.quiet then
     if result.backend == "cuda" then
       print(("# %s, %s; a step is one CUDA graph, launching it takes %.1f us"):format(result.device, result.precision,
