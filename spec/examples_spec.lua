@@ -20,6 +20,13 @@ describe("examples", function()
     assert.is_nil(find.path("operators", "relu2")) -- not in the library
   end)
 
+  it("of unlike nodes give slower stages fewer layers, which is faster", function()
+    local e, even = run "unlike_nodes/init.lua", run("unlike_nodes/init.lua", "split=8,8,8,8")
+    assert.equal("NVIDIAA100-SXM4-80GB", e.stages[4].device)
+    assert.equal("H100-SXM-80GB", e.stages[2].device)
+    assert.is_true(e.step_seconds < 0.7 * even.step_seconds)
+  end)
+
   it("come near the steps that were measured", function()
     assert.near(13.75, run("gpt_175b.lua").step_seconds, 13.75 * 0.07)
     assert.near(18.13, run("gpt_175b.lua", "recompute=full sequence_parallel=false").step_seconds, 18.13 * 0.07)

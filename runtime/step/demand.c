@@ -40,7 +40,8 @@ static uint64_t hash(const ett_demand *d) {
   memcpy(&bits, &d->amount, sizeof bits);
   uint64_t h = mix((uint64_t)d->kind + 1, bits);
   h = mix(h, (uint64_t)(uint32_t)d->layers << 32 | (uint32_t)d->stage);
-  h = mix(h, (uint64_t)(uint32_t)d->place.ranks << 32 | (uint32_t)d->element_bytes);
+  h = mix(h, (uint64_t)(uint32_t)d->place.ranks << 32 | (uint32_t)d->element_bytes |
+                 (uint64_t)(uint32_t)d->parts << 8);
   for (int k = 0; k < d->place.tiers; k++) {
     const ett_placement_tier *t = &d->place.tier[k];
     h = mix(h, (uint64_t)(uint32_t)t->units << 32 | (uint32_t)t->groups);
@@ -52,7 +53,8 @@ static uint64_t hash(const ett_demand *d) {
 static int same(const ett_demand *a, const ett_demand *b) {
   return a->kind == b->kind && a->amount == b->amount && a->layers == b->layers &&
          a->stage == b->stage && a->element_bytes == b->element_bytes &&
-         a->place.ranks == b->place.ranks && a->place.tiers == b->place.tiers &&
+         a->parts == b->parts && a->place.ranks == b->place.ranks &&
+         a->place.tiers == b->place.tiers &&
          memcmp(a->place.tier, b->place.tier,
                 (size_t)a->place.tiers * sizeof *a->place.tier) == 0;
 }

@@ -35,6 +35,7 @@ typedef struct ett_demand {
   int32_t layers;        /* of an update: repeated layers that it holds */
   ett_stage_place stage; /* of an update */
   int32_t element_bytes; /* 4, 2 or 1: which dtype moves */
+  int32_t parts;         /* bits: parts of the cluster whose devices take part; 0: all */
 } ett_demand;
 
 typedef struct ett_demand_time {

@@ -28,19 +28,21 @@ int ett_step_interval(ett_program *program, const ett_step_plan *plan,
   double centre = result.step_seconds;
   moves m;
   memset(&m, 0, sizeof m);
-  for (size_t i = 0; i < program->operation_count && status == 0; i++) {
-    const ett_operation *o = &program->operations[i];
-    for (int side = 0; side < 2 && status == 0; side++) {
-      double end = side == 0 ? o->forward.low + o->backward.low
-                             : o->forward.high + o->backward.high;
-      if (end == o->forward.seconds + o->backward.seconds)
-        continue;
-      ett_program_vary(program, i, side == 0 ? ETT_AT_LOW : ETT_AT_HIGH);
-      status = ett_step_evaluate(program, plan, demands, w, 0, &result, err);
-      add_move(&m, side, result.step_seconds - centre);
+  for (ett_program *part = program; part && status == 0; part = part->next) {
+    for (size_t i = 0; i < part->operation_count && status == 0; i++) {
+      const ett_operation *o = &part->operations[i];
+      for (int side = 0; side < 2 && status == 0; side++) {
+        double end = side == 0 ? o->forward.low + o->backward.low
+                               : o->forward.high + o->backward.high;
+        if (end == o->forward.seconds + o->backward.seconds)
+          continue;
+        ett_program_vary(part, i, side == 0 ? ETT_AT_LOW : ETT_AT_HIGH);
+        status = ett_step_evaluate(program, plan, demands, w, 0, &result, err);
+        add_move(&m, side, result.step_seconds - centre);
+      }
     }
+    ett_program_vary(part, 0, ETT_AT_TIME);
   }
-  ett_program_vary(program, 0, ETT_AT_TIME);
   for (size_t i = 0; status == 0 && i < w->demand_count; i++) {
     size_t index = w->demands[i];
     ett_demand_time time = *ett_demands_time(demands, index);

@@ -24,6 +24,7 @@ static void note(ett_evaluation *e, size_t index) {
 double ett_messages_ask(ett_evaluation *e, ett_demand demand) {
   if (e->failed || demand.amount <= 0)
     return 0;
+  demand.parts = e->asking;
   ptrdiff_t index = ett_demands_find(e->demands, &demand, e->err);
   if (index < 0) {
     e->failed = -1;
@@ -56,8 +57,9 @@ static double ask_group(ett_evaluation *e, ett_demand_kind kind, int experts,
   return seconds + ett_messages_ask(e, message);
 }
 
-double ett_messages_beside_host(const ett_evaluation *e, double pass, double bytes) {
-  double host = bytes > 0 ? bytes / e->plan->host_bandwidth : 0;
+double ett_messages_beside_host(const ett_evaluation *e, int rank, double pass,
+                                double bytes) {
+  double host = bytes > 0 ? bytes / ett_parts_host_bandwidth(e, rank) : 0;
   return host > pass ? host : pass;
 }
 

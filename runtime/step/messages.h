@@ -17,8 +17,22 @@ typedef struct ett_placed {
   ett_placement dense_replicas, expert_replicas;
 } ett_placed;
 
+/* What the parts of a cluster make of a plan: kept from one evaluation to the next. */
+typedef struct ett_part_arrays {
+  int stages; /* of of_stage; 0: nothing is known */
+  ett_degrees degrees;
+  ett_parts parts;
+  int32_t *of_stage;    /* bits */
+  ett_layer_sums *sums; /* per part and slice; the start of one block of memory */
+  size_t bytes, slices;
+  double *runs;       /* per part and kind: see ett_step_result */
+  double *slice_runs; /* per part and slice: micro-batches */
+  int64_t *layers;    /* per slice */
+} ett_part_arrays;
+
 struct ett_step_workspace {
   ett_placed placed;
+  ett_part_arrays parts;
   ett_pipeline_workspace *pipeline;
   void *memory; /* one block: ett_step_arrays */
   size_t bytes;
@@ -48,6 +62,8 @@ typedef struct ett_evaluation {
   int tied_first, tied_last; /* stages with copies of a tied embedding; one: no copies */
   ett_rank_group dense, expert; /* the ranks that share dense and expert weights */
   ett_link link;                /* the slower of those that carry weights and gradients */
+  const int32_t *stage_parts;   /* bits per stage; NULL: all devices are alike */
+  int32_t asking;               /* bits of the parts that a demand concerns */
 } ett_evaluation;
 
 /* The arrays of one evaluation, in the workspace's block of memory. */
@@ -77,8 +93,29 @@ double ett_messages_ask(ett_evaluation *e, ett_demand demand);
 ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int experts,
                                  double bytes, int64_t layers, int32_t element_bytes);
 
-/* What a pass takes whose data move to or from the host meanwhile. */
-double ett_messages_beside_host(const ett_evaluation *e, double pass, double bytes);
+/* What a pass of a stage takes whose data move to or from the host meanwhile. */
+double ett_messages_beside_host(const ett_evaluation *e, int rank, double pass,
+                                double bytes);
+
+/* Finds the parts that stages are on: e->stage_parts. */
+int ett_parts_place(ett_evaluation *e);
+void ett_parts_free(ett_part_arrays *known);
+
+/* Takes the slowest part of each stage; after the slices are split. */
+int ett_parts_choose(ett_evaluation *e, const ett_step_arrays *a);
+
+/* What a slot's slice holds on the part of its stage. */
+const ett_layer_sums *ett_parts_sums(const ett_evaluation *e, const ett_step_arrays *a,
+                                     int slot);
+
+/* Runs of layers by part; see ett_step_result. */
+const double *ett_parts_runs(const ett_evaluation *e, const ett_step_arrays *a);
+
+/* Bytes/s between the devices of a stage and their hosts: the least. */
+double ett_parts_host_bandwidth(const ett_evaluation *e, int rank);
+
+/* The demands that follow concern the devices of these two stages. */
+void ett_parts_ask(ett_evaluation *e, int from, int to);
 
 /* Seconds of all buckets in sequence. */
 double ett_buckets_seconds(ett_buckets b);

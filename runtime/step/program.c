@@ -31,6 +31,7 @@ ett_program *ett_program_new(size_t operations, size_t kinds, ett_err *err) {
 void ett_program_free(ett_program *p) {
   if (!p)
     return;
+  ett_program_free(p->next);
   free(p->operations);
   free(p->kinds);
   free(p->sums);

@@ -128,6 +128,8 @@ typedef struct ett_program {
   ett_layer_sums *sums; /* per kind */
   size_t varied;
   ett_variation variation;
+  /* The same model on the devices of the cluster's next part, owned; NULL: the last. */
+  struct ett_program *next;
 } ett_program;
 
 ett_program *ett_program_new(size_t operations, size_t kinds, ett_err *err);

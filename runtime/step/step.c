@@ -21,6 +21,7 @@ void ett_step_workspace_free(ett_step_workspace *w) {
   if (!w)
     return;
   ett_pipeline_workspace_free(w->pipeline);
+  ett_parts_free(&w->parts);
   free(w->memory);
   free(w->demands);
   free(w);
@@ -75,10 +76,13 @@ static void fill_slots(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_orders *orders = p->orders;
   for (int v = 0; v < a->slots; v++) {
     a->runs[v] = orders ? orders->runs[v] : (double)p->micro_batches;
+    if (e->stage_parts)
+      a->sums[v] = *ett_parts_sums(e, a, v);
     if (!orders)
       continue;
     int slice = orders->slice[v];
-    a->sums[v] = a->slice_sums[slice];
+    if (!e->stage_parts)
+      a->sums[v] = a->slice_sums[slice];
     a->split[v] = a->slice_split[slice];
     a->layers[v] = a->slice_layers[slice];
   }
@@ -122,7 +126,7 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
                            p->offload_optimizer};
   for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
     if (!(shares[i] >= 0 && shares[i] <= 1) ||
-        (shares[i] > 0 && !(p->host_bandwidth > 0)))
+        (shares[i] > 0 && !(p->host_bandwidth > 0) && p->parts.count < 2))
       return ett_err_set(err, ETT_ERR_ARGUMENT,
                          "shares that are offloaded must be 0 to 1, and need a link to "
                          "the host");
@@ -165,7 +169,8 @@ static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot
   if (next < 0 || from == to)
     return 0;
   int level = level_of(e, from, to);
-  if (send[level] < 0)
+  ett_parts_ask(e, from, to);
+  if (send[level] < 0 || e->stage_parts)
     send[level] = ask_pair(e, ETT_DEMAND_SEND_RECV, e->program->boundary_bytes, level,
                            e->program->element_bytes);
   return send[level];
@@ -181,8 +186,9 @@ static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int
   double weights =
       s->dense_parameters + s->expert_parameters + s->frozen_dense + s->frozen_expert;
   double in = p->offload_weights * p->weight_bytes * weights;
-  double forward = ett_messages_beside_host(e, a->forward[v], out > in ? out : in);
-  double backward = ett_messages_beside_host(e, a->backward[v], out + in);
+  int rank = v % p->pp;
+  double forward = ett_messages_beside_host(e, rank, a->forward[v], out > in ? out : in);
+  double backward = ett_messages_beside_host(e, rank, a->backward[v], out + in);
   stage->offload_seconds +=
       a->runs[v] * (forward - a->forward[v] + backward - a->backward[v]);
   a->forward[v] = forward;
@@ -214,6 +220,7 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
         s->backward_link[e->link] +
         (p->recompute == ETT_RECOMPUTE_FULL ? s->recompute_link[e->link] : 0);
     if (p->zero == ETT_ZERO_PARAMETERS) {
+      ett_parts_ask(e, v % p->pp, v % p->pp);
       double gather =
           ett_messages_gather(e, s->dense_parameters + s->frozen_dense,
                               s->expert_parameters + s->frozen_expert, a->layers[v]);
@@ -533,6 +540,7 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   time_slices(e, a);
   fill_stages(e, a);
   if (e->tied_first != e->tied_last && bytes > 0 && !e->program->tied_frozen) {
+    ett_parts_ask(e, e->tied_first, e->tied_last);
     tied = ask_pair(e, ETT_DEMAND_ALL_REDUCE, bytes,
                     level_of(e, e->tied_first, e->tied_last), plan->gradient_bytes);
   }
@@ -546,7 +554,8 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
 static int prepare(ett_evaluation *e, ett_step_arrays *a, double *tied) {
   const ett_step_plan *plan = e->plan;
   ett_pipeline pipeline = pipeline_of(plan, a); /* without times yet */
-  if (ett_pipeline_check(&pipeline, e->err) != 0 || layout(e, e->w, a) != 0)
+  if (ett_pipeline_check(&pipeline, e->err) != 0 || layout(e, e->w, a) != 0 ||
+      ett_parts_place(e) != 0)
     return -1;
   e->w->demand_count = 0;
   int slices = plan->pp * plan->vp;
@@ -556,6 +565,8 @@ static int prepare(ett_evaluation *e, ett_step_arrays *a, double *tied) {
     ett_split_even(ett_program_middle_layers(e->program), slices, a->slice_split);
   if (ett_program_slices(e->program, slices, a->slice_split, a->slice_sums,
                          a->slice_layers, e->err) != 0)
+    return -1;
+  if (ett_parts_choose(e, a) != 0)
     return -1;
   fill_slots(e, a);
   *tied = ask_all(e, a);
@@ -638,6 +649,11 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
       ett_finish_steady(&e, &a, tied, &pipeline, keep_units, result) != 0)
     return -1;
   result->memory_bytes = fill_memories(&e, &a, &pipeline);
+  result->fits = 1;
+  for (int rank = 0; rank < plan->pp; rank++)
+    if (e.stage_parts && a.stage[rank].memory_bytes > a.stage[rank].memory_limit_bytes)
+      result->fits = 0;
+  result->part_runs = ett_parts_runs(&e, &a);
   for (int v = 0; v < a.slots; v++)
     result->flops += a.sums[v].flops * a.runs[v];
   result->run = pipeline;

@@ -4,7 +4,10 @@
  * degree may be 1. A stage holds vp slices, or as many for each way of a schedule that
  * runs several ways; then it holds weights as often, and the ranks that hold the same
  * ones reduce gradients together. Ranks lie on devices in the order of comm/ranks.h. A
- * step ends when the slowest stage has updated its weights. */
+ * step ends when the slowest stage has updated its weights.
+ *
+ * A cluster may have parts, each with devices of its own kind and a program of its own.
+ * A stage whose replicas are on several parts is as slow as the slowest of them. */
 #ifndef ETT_STEP_H
 #define ETT_STEP_H
 
@@ -20,6 +23,15 @@ typedef enum ett_zero {
   ETT_ZERO_PARAMETERS, /* ZeRO-3, FSDP: weights gathered for every pass too */
 } ett_zero;
 
+/* The part of a cluster that holds device d is the first one with d < end. */
+enum { ETT_PARTS_MOST = 8 };
+typedef struct ett_parts {
+  int count; /* 0 or 1: all devices are alike */
+  int64_t end[ETT_PARTS_MOST];
+  double memory_bytes[ETT_PARTS_MOST];   /* of a device */
+  double host_bandwidth[ETT_PARTS_MOST]; /* bytes/s between a device and its host */
+} ett_parts;
+
 typedef struct ett_step_plan {
   ett_schedule_kind schedule;
   int pp, vp, tp, cp, ep, dp; /* vp: model chunks a stage */
@@ -28,6 +40,7 @@ typedef struct ett_step_plan {
   const int32_t *rank_map; /* device of each rank; NULL: the identity */
   int64_t rank_map_count;
   ett_tiers tiers;
+  ett_parts parts;
   int64_t micro_batches;
   ett_recompute recompute;
   ett_zero zero;
@@ -87,6 +100,9 @@ typedef struct ett_step_stage {
   double context_bytes;      /* of the driver and its modules */
   double host_bytes;         /* in the host's memory */
   double memory_bytes;       /* all: what the device reports as used */
+  double memory_limit_bytes; /* of its smallest device; 0 without parts */
+  int32_t parts;             /* bits of the parts that its devices are on */
+  int32_t part;              /* the slowest of them: its times are the stage's */
 } ett_step_stage;
 
 typedef struct ett_step_result {
@@ -95,6 +111,10 @@ typedef struct ett_step_result {
   double bubble_fraction; /* of it, averaged over stages: neither computing nor sending */
   double flops;           /* model FLOPs of one rank's pipeline, all micro-batches */
   double memory_bytes;    /* of the fullest stage */
+  int fits;               /* whether every stage does; 1 without parts */
+  /* Per part and kind of layer: layers of it that the stages of the part run in a step,
+   * a micro-batch each. NULL without parts. */
+  const double *part_runs;
   int stages;
   const ett_step_stage *stage;
   const size_t *demands; /* indexes of the plan's demands, distinct */
@@ -139,6 +159,10 @@ int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
 int ett_step_interval(ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *workspace,
                       double correlation, double *low, double *high, ett_err *err);
+
+/* The parts that the devices of each stage are on, as bits. Fails where a tensor, context
+ * or expert group has ranks on two parts. */
+int ett_step_parts(const ett_step_plan *plan, int32_t *parts, ett_err *err);
 
 /* Degrees and order of a plan; its ranks on the tiers. */
 ett_degrees ett_step_degrees(const ett_step_plan *plan);

@@ -9,6 +9,8 @@ static int same_stage(const ett_evaluation *e, const ett_step_arrays *a, int ran
   const ett_step_plan *p = e->plan;
   if (rank < 2 || rank == p->pp - 1 || p->orders)
     return 0;
+  if (e->stage_parts && e->stage_parts[rank] != e->stage_parts[rank - 1])
+    return 0;
   for (int v = rank; v < a->slots; v += p->pp) {
     const ett_layer_sums *one = &a->sums[v], *other = &a->sums[v - 1];
     if (one->dense_parameters != other->dense_parameters ||
@@ -30,6 +32,7 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
     s->gather_seconds = s[-1].gather_seconds;
     return;
   }
+  ett_parts_ask(e, rank, rank);
   ett_demand_kind reduce = p->zero == ETT_ZERO_NONE || p->gradient_all_reduce
                                ? ETT_DEMAND_ALL_REDUCE
                                : ETT_DEMAND_REDUCE_SCATTER;
@@ -57,7 +60,7 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
                        .element_bytes = p->weight_bytes};
   s->optimizer_seconds =
       ett_messages_beside_host(/* states pass in and out beside it */
-                               e, ett_messages_ask(e, update),
+                               e, rank, ett_messages_ask(e, update),
                                p->offload_optimizer * p->optimizer_bytes * update.amount);
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)
     s->gather_seconds =

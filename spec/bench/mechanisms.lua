@@ -102,6 +102,9 @@ function bench.run()
     row("event engine, interleaved, 4 chunks", ("%.1f M/s"):format(interleaved), ">= 15 M/s", interleaved >= 15),
     row("a step of 530 B parameters, times known", ("%.1f ms"):format(large), "<= 10 ms", large <= 10),
   }
+  local unlike = require("cluster_parts").check(300, 2026)
+  rows[#rows + 1] = row("clusters of unlike nodes that differ from ranks laid one by one", ("%d of %d"):format(
+    #unlike.wrong, unlike.cases), "0", #unlike.wrong == 0)
   local spread = million()
   rows[#rows + 1] = row("distribution of the step, a million devices, 1 % slow", ("%.2f s"):format(spread), "<= 1 s",
     spread <= 1)

@@ -8,6 +8,7 @@ local links = {}
 --- latency_seconds = of a hop }. A cluster without a link between nodes has network 0.
 function links.chip(source)
   local cluster = cluster_module.get(source)
+  require("ett.profile.network.parts").refuse(cluster, "the ledger")
   local device, intra, inter = cluster.device, cluster.links.intra, cluster.links.inter
   local half = device.peak_flops.bf16 or device.peak_flops.fp16
   if not half then

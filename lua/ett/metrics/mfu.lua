@@ -32,6 +32,9 @@ local function peak_of(view, options)
     if card.peak_flops then return card.peak_flops, "card" end
     view:missing("needs the device's peak: --peak-flops, --cluster NAME, or peak_flops in the card")
   end
+  if cluster.parts then
+    view:missing("needs a cluster of one kind of nodes, or --peak-flops: '%s' has parts", cluster.name)
+  end
   local dtype = type(card.precision) == "string" and card.precision:lower() or "bf16"
   local peak = cluster.device.peak_flops[dtype]
   if not peak then

@@ -286,20 +286,36 @@ end
 
 --- Rules of the cluster: rates for the dtype, and enough devices.
 local function cluster_limits(p, cluster, add)
-  local rates = cluster.device and cluster.device.peak_flops
-  if rates and not (rates[p.dtype] or cluster.device.peak and cluster.device:peak(p.dtype)) then
-    add("dtype = '%s' needs a device with a rate for it in peak_flops; %s states %s", p.dtype,
-      tostring(cluster.device.name), table.concat(schema.keys(rates), ", "))
-  end
-  for _, name in ipairs { "offload_activations", "offload_optimizer", "offload_weights" } do
-    if p[name] > 0 and not cluster.host then
-      add("%s needs a link to the host; %s has none (field 'host')", name, tostring(cluster.name))
+  for _, part in ipairs(cluster.parts or { cluster }) do
+    local rates = part.device and part.device.peak_flops
+    if rates and not (rates[p.dtype] or part.device.peak and part.device:peak(p.dtype)) then
+      add("dtype = '%s' needs a device with a rate for it in peak_flops; %s states %s", p.dtype,
+        tostring(part.device.name), table.concat(schema.keys(rates), ", "))
+    end
+    for _, name in ipairs { "offload_activations", "offload_optimizer", "offload_weights" } do
+      if p[name] > 0 and not part.host then
+        add("%s needs a link to the host; %s has none (field 'host')", name, tostring(part.name))
+      end
     end
   end
   local needed = p.pp * p.tp * p.cp * p.dp
   local last = cluster.tiers and cluster.tiers[#cluster.tiers].size or math.maxinteger
   local has = math.min(last, cluster.nodes and cluster.gpus_per_node and cluster.nodes * cluster.gpus_per_node or last)
   if needed > has then add("the plan needs %d devices, %s has %d", needed, tostring(cluster.name), has) end
+end
+
+--- Rules of a cluster with parts: tensor, context and expert groups have devices of one kind.
+local function parts(p, cluster, add)
+  if cluster.nodes * cluster.gpus_per_node < p.pp * p.tp * p.cp * p.dp then return end
+  local flat, devices = {}, 0
+  for i, part in ipairs(cluster.parts) do
+    devices = devices + part.nodes * part.gpus_per_node
+    flat[3 * i - 2], flat[3 * i - 1], flat[3 * i] = devices, 0, 0
+  end
+  local _, why = require("ett.step").parts { pp = p.pp, tp = p.tp, cp = p.cp, ep = p.ep, dp = p.dp,
+    etp = p.etp or p.tp, rank_order = ranks.code(p.rank_order), rank_map = ranks.map(p.rank_map), parts = flat,
+    gpus_per_node = cluster.gpus_per_node }
+  if why then add("%s", why) end
 end
 
 --- Every broken rule of a plan, a sentence each. For sweeps; plan.violations also checks single fields.
@@ -320,6 +336,7 @@ function rules.broken(p, model, cluster, known)
   overlap(p, model, known, add)
   if model then split(p, model, add) end
   if cluster then cluster_limits(p, cluster, add) end
+  if cluster and cluster.parts and #found == 0 then parts(p, cluster, add) end
   return found
 end
 

@@ -8,6 +8,7 @@ local collectives = require "ett.profile.network.collectives"
 local devices = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local parts = require "ett.profile.network.parts"
 local schema = require "ett.base.schema"
 local tiers = require "ett.profile.network.tiers"
 
@@ -24,7 +25,7 @@ local fields = {
   power = { "table", optional = true, fields = { node_watts = { "nonnegative", optional = true, most = 1e7 },
     pue = { "positive", optional = true, least = 1, most = 10 },
     grams_co2_per_kwh = { "nonnegative", optional = true, most = 1e4 }, source = "string" } },
-  device = { "text_or_table", fields = devices.fields },
+  device = { "text_or_table", optional = true, fields = devices.fields }, parts = { "list", optional = true },
   links = { "table", optional = true, fields = tiers.link_fields }, tiers = "table?",
   collectives = { "text_or_table", optional = true },
   profile = { "text_or_table", optional = true,
@@ -32,7 +33,13 @@ local fields = {
 }
 
 cluster_module.default_latency = tiers.default_latency
-cluster_module.placement = tiers.placement
+
+--- Sizes and cards of the tiers, and the parts, as C reads them of a plan.
+function cluster_module.placement(cluster)
+  local placement = tiers.placement(cluster)
+  placement.parts = parts.placement(cluster)
+  return placement
+end
 
 -- Checks `links`, the short form of two tiers.
 local function check_links(clean, label)
@@ -61,7 +68,7 @@ local function check_tiers(clean, label)
   clean.links = tiers.links(clean.tiers, clean.node_tier)
 end
 
-local checked = setmetatable({}, { __mode = "k" }) -- clusters that passed, with what was derived of their tiers
+local checked = setmetatable({}, { __mode = "k" }) -- clusters that passed, with what was derived of tiers and parts
 
 --- Checks what a cluster file returned.
 function cluster_module.check(given, label)
@@ -69,6 +76,14 @@ function cluster_module.check(given, label)
     error_module.raise("model", "%s: a cluster file must return a table, got %s", label, schema.describe(given))
   end
   local clean = schema.check(given, fields, label)
+  if clean.parts then
+    parts.check(clean, cluster_module.get, label)
+    clean.price_source = clean.price_source or "of the parts"
+    checked[clean] = true
+    return clean
+  elseif not clean.device then
+    error_module.raise("model", "%s: missing field 'device' (a string or a table)", label)
+  end
   if type(clean.device) == "string" then
     clean.device = error_module.wrap(label .. ": device", devices.get, clean.device)
   end

@@ -370,6 +370,7 @@ end
 ---@param own table? a profile that replaces the one its file names
 ---@param users string[]? clusters whose base or borrow led here
 function cluster_profile.open(cluster, own, users)
+  require("ett.profile.network.parts").refuse(cluster, "a profile")
   local said = cluster.profile
   if type(said) == "string" then said = { folder = said } end
   said = said or {}

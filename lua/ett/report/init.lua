@@ -67,15 +67,17 @@ local function stage_rows(e, heading, shown, text)
   end
   local head = { heading, "layers" }
   for i, column in ipairs(used) do head[i + 2] = column[1] end
+  if e.parts then head[#head + 1] = "devices" end
   local rows, first, last = { head }, 1, nil
   for i, s in ipairs(e.stages) do
     local row = { "", ("%d"):format(s.layers) }
     for k, column in ipairs(used) do row[k + 2] = text(column[2](s)) end
+    if e.parts then row[#row + 1] = table.concat(s.devices, ", ") end
     local cells = table.concat(row, " ")
     if cells ~= last then rows[#rows + 1], first, last = row, i, cells end
     rows[#rows][1] = i > first and ("  %d-%d"):format(first, i) or "  " .. i
   end
-  return rows
+  return columns(rows, "l" .. ("r"):rep(#used + 1) .. "l")
 end
 
 local function field(name) return function(s) return s[name] end end
@@ -139,12 +141,21 @@ local function parameters_text(count)
   return ("%.2f K"):format(count / 1e3)
 end
 
+--- "256 x H100-SXM-80GB", or the devices of each part.
+local function devices_text(e)
+  local words = {}
+  for _, part in ipairs(e.parts or { e }) do
+    if part.devices > 0 then words[#words + 1] = ("%d x %s"):format(part.devices, part.device) end
+  end
+  return table.concat(words, " and ")
+end
+
 --- An estimate as a table for people. Times of operators and collectives are those of a device,
 --- averaged over pipeline stages; with idle they add up to the step.
 function report.estimate(e)
   local lines = {
-    ("%s (%s parameters) on %d x %s (%s)"):format(e.model.name, parameters_text(e.model.parameters), e.devices,
-      e.device, e.cluster),
+    ("%s (%s parameters) on %s (%s)"):format(e.model.name, parameters_text(e.model.parameters), devices_text(e),
+      e.cluster),
     plan_text(e.plan), "",
   }
   local rows = {
@@ -184,9 +195,9 @@ function report.estimate(e)
   lines[#lines + 1] = ""
   lines[#lines + 1] = ("idle %s ms, %.1f %%"):format(milliseconds(e.idle_seconds), e.idle_percent)
   lines[#lines + 1] = ""
-  add_all(lines, columns(stage_rows(e, "stage, ms", stage_times, milliseconds), "lrrrrrr"))
+  add_all(lines, stage_rows(e, "stage, ms", stage_times, milliseconds))
   lines[#lines + 1] = ""
-  add_all(lines, columns(stage_rows(e, "stage, GB", stage_memory, gigabytes), "lrrrrrrrr"))
+  add_all(lines, stage_rows(e, "stage, GB", stage_memory, gigabytes))
   lines[#lines + 1] = ""
   add_all(lines, columns(memory_rows(e), "lrrl"))
   if #e.warnings > 0 then

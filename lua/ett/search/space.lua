@@ -7,6 +7,7 @@
 -- C walks what is below a chunk (runtime/search): recompute, zero, overlaps of parameters, gradients and sends. A field
 -- that has no effect takes one value only, so no plan is counted twice.
 local cluster_module = require "ett.profile.cluster"
+local parts = require "ett.profile.network.parts"
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local lower = require "ett.step.lower"
@@ -127,6 +128,7 @@ local function settings_of(self, given, base)
   table.sort(names, function(a, b) return fields.position[a] < fields.position[b] end)
   local list = {}
   local function add(cluster, devices, depth, own)
+    parts.refuse(cluster, "search")
     local name = names[depth]
     if not name then
       local plan = setmetatable({}, { __index = base })

@@ -131,13 +131,13 @@ local function totals(run, p)
     run.c_plan:set("orders", orders)
   end
   local demands = demands_of(run, p.dtype)
-  local step, memory, bubble
+  local step, memory, bubble, _, fits
   if label then
-    step, memory, bubble = schedules.call(label, program.totals, program, run.c_plan, demands, run.workspace)
+    step, memory, bubble, _, fits = schedules.call(label, program.totals, program, run.c_plan, demands, run.workspace)
   else
-    step, memory, bubble = program:totals(run.c_plan, demands, run.workspace)
+    step, memory, bubble, _, fits = program:totals(run.c_plan, demands, run.workspace)
   end
-  if step then return step, memory, bubble end
+  if step then return step, memory, bubble, _, fits end
   run.times:answer(demands, p.dtype, run.model.hyper.hidden)
   return program:totals(run.c_plan, demands, run.workspace)
 end
@@ -185,13 +185,14 @@ local function visit(run, p)
       run.c_plan:set("micro_batches", p.micro_batches)
     end
   end
-  local ok, step, memory, bubble = pcall(totals, run, p)
+  local ok, step, memory, bubble, _, fits = pcall(totals, run, p)
   if not ok then return refuse(run, step) end
   local devices, micro_batches = p.pp * p.tp * p.cp * p.dp, p.micro_batches
   local rate = p.dp * p.micro_batch * micro_batches * p.seq / step
   -- Every field from the start: a table that grows is copied at each doubling.
   local row = { step_seconds = step, memory_bytes = memory, bubble_percent = 100 * bubble, devices = devices,
-    tokens_per_second = rate, tokens_per_second_per_device = rate / devices, fits = memory <= run.memory_limit,
+    tokens_per_second = rate, tokens_per_second_per_device = rate / devices,
+    fits = fits and memory <= run.memory_limit,
     micro_batches = micro_batches, order = run.share and run.visited }
   for _, name in ipairs(run.names) do row[name] = p[name] end
   run.rows[#run.rows + 1] = row
@@ -303,7 +304,8 @@ function sweep.new(given)
   local base, values = checked_plan(given, names)
   local workspace <close> = step_core.workspace()
   local run = { model = given.model, cluster = cluster, times = given.times or times_module.new(cluster, given.profile),
-    names = names, values = values, devices = given.devices, memory_limit = cluster.device.memory_bytes,
+    names = names, values = values, devices = given.devices,
+    memory_limit = require("ett.profile.network.parts").memory(cluster),
     from_global = base.global_batch and not over.micro_batches, workspace = workspace,
     placement = cluster_module.placement(cluster),
     c_plan = step_core.kept_plan(fields.to_c(base, cluster_module.placement(cluster))), converted = fields.converted(),

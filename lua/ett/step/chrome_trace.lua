@@ -159,7 +159,9 @@ function chrome_trace.of(e)
     tid = 1, ts = 0.0, dur = us(t.seconds), args = { ["External id"] = 1 } }
   local devices = {}
   for number, stage in ipairs(t.stages) do
-    devices[number] = { id = number - 1, name = e.device, totalGlobalMem = math.floor(e.memory_limit_bytes) }
+    local s = e.stages[number]
+    devices[number] = { id = number - 1, name = s.device or e.device,
+      totalGlobalMem = math.floor(s.memory_limit_bytes or e.memory_limit_bytes) }
     for _, unit in ipairs(stage.units) do add_unit(state, number, unit, join) end
     for _, message in ipairs(stage.messages) do kernel(state, number, message, message.start, message.seconds) end
   end

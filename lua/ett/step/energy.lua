@@ -57,7 +57,8 @@ end
 
 --- Joules of a device in a step, above idling, averaged over pipeline stages.
 ---@param runs function(visit) calls visit(operation, forward runs, backward runs) for every operation
-local function joules_above_idle(power, device, e, runs)
+---@param share number of the devices that are such ones
+local function joules_above_idle(power, device, e, runs, share)
   local sums = { forward = 0.0, backward = 0.0 }
   runs(function(o, forward, backward)
     if not o.operator then return end
@@ -72,23 +73,33 @@ local function joules_above_idle(power, device, e, runs)
   end)
   local update = 0.0 -- streams memory
   for _, line in ipairs(e.operators) do if line.name == "optimizer" then update = update + line.seconds end end
-  return sums.forward + sums.backward + update * math.min(power.memory_watts, power.limit_watts - power.idle_watts)
+  local streaming = math.min(power.memory_watts, power.limit_watts - power.idle_watts)
+  return sums.forward + sums.backward + share * update * streaming
 end
 
 --- Adds power and energy to an estimate; nothing for a device without power_watts.
----@param runs function as above
-function energy.add(e, cluster, runs)
-  local device, p, own = cluster.device, e.plan, cluster.power or {}
-  local power = energy.of_device(device)
-  if not power then return end
-  local step = e.step_seconds
-  e.device_watts = power.idle_watts + joules_above_idle(power, device, e, runs) / step
-  e.overhead_watts = own.node_watts and own.node_watts / cluster.gpus_per_node
-    or energy.overhead_share * power.limit_watts
+---@param runs function(part) -> function as above
+---@param counts integer[]? devices of each part of the cluster
+function energy.add(e, cluster, runs, counts)
+  local p, own, step = e.plan, cluster.power or {}, e.step_seconds
+  local watts, overhead, source = 0.0, 0.0, nil
+  for k, part in ipairs(cluster.parts or { cluster }) do
+    local share = counts and counts[k] / e.devices or 1
+    local power, node = energy.of_device(part.device), part.power or {}
+    if not power and share > 0 then return end
+    if share > 0 then
+      local joules = joules_above_idle(power, part.device, e, runs(k), share)
+      watts = watts + share * power.idle_watts + joules / step
+      overhead = overhead + share * (node.node_watts and node.node_watts / part.gpus_per_node
+        or energy.overhead_share * power.limit_watts)
+      source = source or power.source
+    end
+  end
+  e.device_watts, e.overhead_watts = watts, overhead
   e.pue = p.pue or own.pue or energy.pue
   e.kwh_per_step = (e.device_watts + e.overhead_watts) * e.pue * e.devices * step / 3.6e6
   e.co2_kg_per_step = e.kwh_per_step * (p.grams_co2_per_kwh or own.grams_co2_per_kwh or energy.grams_co2_per_kwh) / 1e3
-  e.power_source = power.source
+  e.power_source = source
 end
 
 return energy

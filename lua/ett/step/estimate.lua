@@ -11,6 +11,7 @@ local energy = require "ett.step.energy"
 local goodput = require "ett.step.goodput"
 local lower = require "ett.step.lower"
 local memory = require "ett.step.memory"
+local parts = require "ett.step.parts"
 local times_module = require "ett.step.times"
 local plan_fields = require "ett.plan.fields"
 local plan_module = require "ett.plan"
@@ -73,16 +74,19 @@ local function recomputed(recompute, o)
   return recompute == "full" and 1 or recompute == "half" and 0.5 or 0
 end
 
---- Seconds of every operation in a step on one device, averaged over pipeline stages.
-local function operation_lines(lowered, p)
-  local lines, by_name = {}, {}
-  local per_stage = p.micro_batches / p.pp
+--- How often a device runs a layer of kind k of a part in a step, averaged over pipeline stages.
+local function layer_runs(result, p, part, k, kind)
+  return result.part_runs and result.part_runs[part][k] / p.pp or p.micro_batches / p.pp * kind.count
+end
+
+--- Adds the lines of the operations of one part of the cluster.
+local function add_operation_lines(lines, by_name, lowered, p, runs_of)
   for k, kind in ipairs(lowered.kinds) do
-    local repeated = kind.place == "middle"
-    for index, uses in pairs(kind.uses) do
+    local repeated, per_stage, count = kind.place == "middle", runs_of(k, kind)
+    for index, uses in pairs(per_stage > 0 and kind.uses or {}) do
       local o = lowered.operations[index]
       local again = repeated and recomputed(p.recompute, o) or 0
-      local runs = per_stage * kind.count * uses
+      local runs = per_stage * uses
       local forward = o.forward and runs * o.forward[1] or 0.0
       local backward = o.backward and runs * o.backward[1] or 0.0
       local id = o.name .. (o.group and " " .. o.group or "")
@@ -96,12 +100,23 @@ local function operation_lines(lowered, p)
       line.forward_seconds = line.forward_seconds + forward
       line.backward_seconds = line.backward_seconds + backward
       line.recompute_seconds = line.recompute_seconds + again * forward
-      line.runs_per_micro_batch = line.runs_per_micro_batch + kind.count * uses
+      line.runs_per_micro_batch = line.runs_per_micro_batch + count * uses
       line.order = math.min(line.order, k * 1000 + index)
       source_of(line, o.forward_answer, (1 + again) * forward)
       source_of(line, o.backward_answer, backward)
       if o.overlapped then line.overlapped = true end
     end
+  end
+end
+
+--- Seconds of every operation in a step on one device, averaged over pipeline stages.
+local function operation_lines(lowered, p, result)
+  local lines, by_name = {}, {}
+  for part, own in ipairs(lowered.parts) do
+    add_operation_lines(lines, by_name, own, p, function(k, kind)
+      local runs = layer_runs(result, p, part, k, kind)
+      return runs, result.part_runs and runs * p.pp / p.micro_batches or kind.count
+    end)
   end
   for _, line in ipairs(lines) do
     line.seconds = line.forward_seconds + line.backward_seconds + line.recompute_seconds
@@ -200,21 +215,25 @@ local function notes_of(model, times)
 end
 
 --- What depends on a whole cluster and run: variation, energy, goodput, money.
-local function add_outlook(e, cluster, tokens, lowered)
+local function add_outlook(e, cluster, tokens, lowered, result)
   local p, computing, moving = e.plan, 0.0, 0.0
   for _, line in ipairs(e.operators) do if line.name ~= "optimizer" then computing = computing + line.seconds end end
   for _, line in ipairs(e.collectives) do if line.group ~= "dp" then moving = moving + line.seconds end end
   variation.add(e, computing / (computing + moving))
-  energy.add(e, cluster, function(visit)
-    for _, kind in ipairs(lowered.kinds) do
-      for index, o in ipairs(lowered.operations) do -- in one order: the same digits every time
-        local runs = p.micro_batches / p.pp * kind.count * (kind.uses[index] or 0)
-        visit(o, runs * (1 + (kind.place == "middle" and recomputed(p.recompute, o) or 0)), runs)
+  energy.add(e, cluster, function(part)
+    return function(visit)
+      for k, kind in ipairs(lowered.parts[part].kinds) do
+        local per_stage = layer_runs(result, p, part, k, kind)
+        for index, o in ipairs(lowered.parts[part].operations) do -- in one order: the same digits every time
+          local runs = per_stage * (kind.uses[index] or 0)
+          visit(o, runs * (1 + (kind.place == "middle" and recomputed(p.recompute, o) or 0)), runs)
+        end
       end
     end
-  end)
-  goodput.add(e, cluster)
-  cost.add(e, cluster, tokens)
+  end, parts.counts(cluster, e.devices))
+  local mean = parts.outlook(cluster, e.devices)
+  goodput.add(e, mean)
+  cost.add(e, mean, tokens)
 end
 
 local fields = { model = "model", plan = "table", cluster = "cluster", profile = "profile?", times = "table?",
@@ -248,7 +267,7 @@ function estimate.new(given)
   local low, high = program:interval(c_plan, demands, workspace, estimate.correlation)
 
   local step, devices, tokens = result.step_seconds, plan_module.devices(p), plan_module.tokens(p)
-  local operators = operation_lines(lowered, p)
+  local operators = operation_lines(lowered, p, result)
   local collectives, computed = {}, {}
   for _, line in ipairs(operators) do
     table.insert(line.kind == "collective" and collectives or computed, line)
@@ -266,7 +285,7 @@ function estimate.new(given)
   low, high = spread.widened(step, low, high,
     times:step_spread(spread.shares(lowered, computed, collectives, step), p))
 
-  local peak = require("ett.profile.device").peak(cluster.device, p.dtype)
+  local peak = parts.peak(cluster, p, devices)
   local model_flops = result.flops * p.tp * p.cp * p.dp
   local e = setmetatable({
     composition = "default", cluster = cluster.name, device = cluster.device.name, devices = devices,
@@ -283,9 +302,10 @@ function estimate.new(given)
     gradient_exposed_seconds = sums.gradient, gradient_overlapped_seconds = sums.gradient_hidden,
     all_to_all_exposed_seconds = exchange_exposed, all_to_all_overlapped_seconds = exchange_hidden,
     memory_bytes = result.memory_bytes, memory_limit_bytes = cluster.device.memory_bytes,
-    fits = result.memory_bytes <= cluster.device.memory_bytes,
+    fits = result.fits and (cluster.parts ~= nil or result.memory_bytes <= cluster.device.memory_bytes),
     units = result.units, lowered = given.units and lowered or nil, demands = given.units and result.demands or nil,
   }, Estimate)
+  parts.add(e, cluster)
   memory.add(e, lowered.stack)
   if model.hyper.experts then
     e.busiest_expert_rank_percent = 100 * lowered.configuration.expert_load
@@ -294,7 +314,7 @@ function estimate.new(given)
   for _, s in ipairs(e.stages) do
     s.percent = 100 * (s.forward_seconds + s.backward_seconds + s.recompute_seconds) / step
   end
-  add_outlook(e, cluster, given.tokens, lowered)
+  add_outlook(e, cluster, given.tokens, lowered, result)
   e.warnings = warnings_of(e)
   e.notes = notes_of(model, times)
   return e

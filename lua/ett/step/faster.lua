@@ -23,6 +23,7 @@ end
 ---@param times table of ett.step.times
 ---@param part "compute"|"memory"|"node"|"network"
 function faster.times(times, part)
+  if times.parts then return times:with(function(own) return faster.times(own, part) end) end
   local view = setmetatable({}, { __index = times })
   function view.operator(_, op, ...) return scaled(times:operator(op, ...), faster.part_of(op.family) == part) end
   function view.collective(_, kind, bytes, topology, dtype)

@@ -251,13 +251,8 @@ function lower.key(p, placement, model)
   return ("%s %d %d"):format(key, p.pp, p.dp), true
 end
 
---- Lowers a model under a clean plan.
----@param model table from ett.model
----@param p table from ett.plan
----@param times table from ett.step.times
----@return table { program = userdata, operations = list, kinds = list (order: of the items), configuration = c }
-function lower.program(model, p, times)
-  times = times:for_stack(p.stack)
+-- The description of a program for devices of one kind, and what it was made from.
+local function describe(model, p, times)
   local c = architecture.configuration(model.hyper, p)
   c.expert_load, c.expert_kept = expert_spread.load(model.hyper, p)
   local state = { plan = p, configuration = c, times = times,
@@ -292,7 +287,7 @@ function lower.program(model, p, times)
       * schema.dtype_bytes[p.gradient_dtype]
   end
   local software = state.software
-  local program = step_core.program {
+  local description = {
     operations = state.operations, kinds = kinds, tied_embedding_bytes = tied_embedding_bytes,
     tied_frozen = layers[1].frozen ~= nil, element_bytes = width,
     cached_bytes = state.cached_bytes, workspace_bytes = software.workspace_bytes,
@@ -302,7 +297,23 @@ function lower.program(model, p, times)
     communication_share = software.communication_share,
     boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
   }
-  return { program = program, operations = state.operations, kinds = kinds, configuration = c, stack = software }
+  return { operations = state.operations, kinds = kinds, configuration = c, stack = software }, description
+end
+
+--- Lowers a model under a clean plan.
+---@param model table from ett.model
+---@param p table from ett.plan
+---@param times table from ett.step.times
+---@return table { program = userdata, operations = list, kinds = list (order: of the items), configuration = c, stack,
+---  parts = list of the same of each part of the cluster, the first of them these }
+function lower.program(model, p, times)
+  times = times:for_stack(p.stack)
+  local parts, descriptions = {}, {}
+  for k, own in ipairs(times.parts or { times }) do parts[k], descriptions[k] = describe(model, p, own) end
+  local lowered = {}
+  for name, value in pairs(parts[1]) do lowered[name] = value end
+  lowered.program, lowered.parts = step_core.program(table.unpack(descriptions)), parts
+  return lowered
 end
 
 return lower

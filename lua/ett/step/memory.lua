@@ -40,9 +40,14 @@ end
 
 --- Adds the lines of the fullest stage to an estimate, and what PyTorch would report of it.
 function memory.add(e, stack)
-  local most = 1
-  for i, stage in ipairs(e.stages) do if stage.memory_bytes > e.stages[most].memory_bytes then most = i end end
+  local most, share = 1, 0.0
+  for i, stage in ipairs(e.stages) do
+    local own = stage.memory_bytes / (stage.memory_limit_bytes or e.memory_limit_bytes)
+    if own > share then most, share = i, own end
+  end
   local fullest = e.stages[most]
+  e.memory_bytes = fullest.memory_bytes
+  e.memory_limit_bytes = fullest.memory_limit_bytes or e.memory_limit_bytes
   e.host_bytes = 0.0
   for _, stage in ipairs(e.stages) do e.host_bytes = math.max(e.host_bytes, stage.host_bytes) end
   e.fullest_stage, e.memory = most, memory.lines(fullest, stack)

@@ -69,9 +69,9 @@ end
 
 local function once() return 1 end
 
---- The layers of every slice of the model, first to last: { { kind, repeated } }.
-local function layers_of_slices(e)
-  local kinds, slices, p = e.lowered.kinds, {}, e.plan
+--- The layers of every slice of the model, first to last: lists of kinds.
+local function layers_of_slices(e, kinds)
+  local slices, p = {}, e.plan
   local middle, count = {}, p.pp * p.vp
   for _, kind in ipairs(kinds) do
     if kind.place == "middle" then for _ = 1, kind.count do middle[#middle + 1] = kind end end
@@ -94,8 +94,9 @@ local function layers_of_slices(e)
 end
 
 --- The parts of one unit of a slice. kind: F, B, W, or "input": a backward of input gradients only.
-local function parts_of(e, layers, kind)
-  local parts, operations = { seconds = 0.0 }, e.lowered.operations
+---@param lowered table of the part of the cluster that the stage is on
+local function parts_of(e, lowered, layers, kind)
+  local parts, operations = { seconds = 0.0 }, lowered.operations
   local again = recomputed[e.plan.recompute]
   local first, last, step = 1, #layers, 1
   if kind ~= "F" then first, last, step = #layers, 1, -1 end
@@ -208,23 +209,22 @@ local function names_of(layers)
   return names
 end
 
+--- The parts of a unit by itself.
+local function plain_parts(state, unit, slice)
+  local plain = unit.work .. " " .. state.on.names[slice]
+  state.plain[plain] = state.plain[plain] or parts_of(state.e, state.on.lowered, state.on.layers[slice], unit.work)
+  return state.plain[plain]
+end
+
 --- The parts of a unit; `share` is its place in the time of a pair: { from, to }, from 0 to 1.
 local function parts_in(state, unit, slice, share)
-  local key = ("%s %s %.9g %.9g %.9g"):format(unit.work, state.names[slice], unit.seconds, share[1], share[2])
+  local key = ("%s %s %.9g %.9g %.9g"):format(unit.work, state.on.names[slice], unit.seconds, share[1], share[2])
   if not state.laid[key] then
-    local plain = unit.work .. " " .. state.names[slice]
-    state.plain[plain] = state.plain[plain] or parts_of(state.e, state.layers[slice], unit.work)
-    state.laid[key] = lay(state.plain[plain], unit.seconds * share[1], unit.seconds * (share[2] - share[1]),
+    local plain = plain_parts(state, unit, slice)
+    state.laid[key] = lay(plain, unit.seconds * share[1], unit.seconds * (share[2] - share[1]),
       state.e.plan.zero == 3 and "gathers of weights" or "waits")
   end
   return state.laid[key]
-end
-
---- The seconds of a unit by itself.
-local function alone(state, unit, slice)
-  local plain = unit.work .. " " .. state.names[slice]
-  state.plain[plain] = state.plain[plain] or parts_of(state.e, state.layers[slice], unit.work)
-  return state.plain[plain].seconds
 end
 
 --- Gives the units of a stage their parts. Two that run as a pair share its time in proportion to their own.
@@ -234,7 +234,8 @@ local function add_parts(state, stage)
   while i <= #units do
     local a, b = units[i], units[i + 1]
     if b and b.start == a.start and b.seconds == a.seconds and a.seconds > 0 then
-      local x, y = alone(state, a, slice_of(a)), alone(state, b, slice_of(b))
+      local x = plain_parts(state, a, slice_of(a)).seconds
+      local y = plain_parts(state, b, slice_of(b)).seconds
       local share = x + y > 0 and x / (x + y) or 0.5
       a.parts = parts_in(state, a, slice_of(a), { 0.0, share })
       b.parts = parts_in(state, b, slice_of(b), { share, 1.0 })
@@ -249,8 +250,11 @@ end
 
 --- The timeline of an estimate made with units = true.
 function timeline.of(e)
-  local state = { e = e, layers = layers_of_slices(e), slices = schedules.slices(e.plan), plain = {}, laid = {} }
-  state.names = names_of(state.layers)
+  local state, of_part = { e = e, slices = schedules.slices(e.plan), plain = {}, laid = {} }, {}
+  for k, lowered in ipairs(e.lowered.parts) do
+    local layers = layers_of_slices(e, lowered.kinds)
+    of_part[k] = { lowered = lowered, layers = layers, names = names_of(layers) }
+  end
   local leaves, stages = leaving(e, state.slices), {}
   for number, units in ipairs(e.units) do
     local stage = { number = number, units = {}, messages = {} }
@@ -261,6 +265,7 @@ function timeline.of(e)
       stage.units[i] = { kind = kind, work = split and u[1] == "B" and "input" or kind, micro_batch = u[2],
         chunk = u[3], start = u.start_seconds, seconds = u.seconds }
     end
+    state.on = of_part[e.stages[number].part or 1]
     add_parts(state, stage)
     add_sends(stage, e, leaves)
     add_update(stage, e)

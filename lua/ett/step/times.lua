@@ -208,9 +208,55 @@ function Times:for_stack(name)
   return known
 end
 
+-- Times on a cluster of parts. Operators and the messages of a group are timed on a part, `parts[k]`.
+local OfParts = { answer = Times.answer }
+OfParts.__index = OfParts
+
+--- Seconds of a demand that the devices of several parts take part in: the slowest part's, and of messages at least
+--- those of the network that joins the parts.
+function OfParts:of_demand(d, dtype, hidden)
+  local slowest, met = nil, 0
+  local function take(answer)
+    if not slowest or answer.seconds > slowest.seconds then slowest = answer end
+  end
+  for k, own in ipairs(self.parts) do
+    if (d.parts or -1) >> k - 1 & 1 == 1 then
+      take(own:of_demand(d, dtype, hidden))
+      met = met + 1
+    end
+  end
+  if met > 1 and d.kind ~= "optimizer" and d.nodes > 1 then
+    take(check(require("ett.profile.cluster").collective(self.cluster, d.kind, d.bytes, d), d.kind))
+  end
+  return slowest
+end
+
+function OfParts:step_spread(shares, p)
+  local most = 0.0
+  for _, own in ipairs(self.parts) do most = math.max(most, own:step_spread(shares, p)) end
+  return most
+end
+
+--- The same with each part's times changed.
+---@param change function(times)
+function OfParts:with(change)
+  local list = {}
+  for k, own in ipairs(self.parts) do list[k] = change(own) end
+  return setmetatable({ cluster = self.cluster, parts = list }, OfParts)
+end
+
+function OfParts:for_stack(name)
+  return name and self:with(function(own) return own:for_stack(name) end) or self
+end
+
 ---@param cluster table from ett.cluster
 ---@param profile table? with operator() and collective(); nil: the cluster's own, false: assumptions only
 function times.new(cluster, profile)
+  if cluster.parts then
+    if profile then error_module.raise("argument", "a profile needs a cluster of one kind of nodes") end
+    local own = { cluster = cluster, parts = cluster.parts }
+    return OfParts.with(own, function(part) return times.new(part, profile) end)
+  end
   if profile == nil then profile = require("ett.profile.of_cluster").open(cluster) end
   return setmetatable({ cluster = cluster, profile = profile or nil, places = {}, stacks = {},
     operators = { forward = {}, backward = {}, update = {} } }, Times)

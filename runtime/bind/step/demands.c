@@ -55,6 +55,8 @@ void ett_step_lua_push_demand(lua_State *L, const ett_demands *demands, size_t i
     ett_step_lua_set_place(L, &d->place);
   }
   ett_lua_set_integer(L, "element_bytes", d->element_bytes);
+  if (d->parts)
+    ett_lua_set_integer(L, "parts", d->parts);
   if (time) {
     ett_lua_set_number(L, "seconds", time->seconds);
     ett_lua_set_number(L, "low_seconds", time->low);

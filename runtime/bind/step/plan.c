@@ -129,6 +129,23 @@ static void get_tiers(lua_State *L, int index, ett_step_plan *plan) {
   }
 }
 
+/* Parts of a cluster: a flat list of ends, bytes of memory and bytes/s to the host. */
+static void get_parts(lua_State *L, int index, ett_step_plan *plan) {
+  ett_parts *parts = &plan->parts;
+  if (lua_getfield(L, index, "parts") == LUA_TNIL)
+    return;
+  size_t count;
+  double *given = ett_lua_doubles(L, -1, &count);
+  luaL_argcheck(L, count % 3 == 0 && count / 3 <= ETT_PARTS_MOST, index,
+                "has too many parts");
+  parts->count = (int)(count / 3);
+  for (int k = 0; k < parts->count; k++) {
+    parts->end[k] = (int64_t)given[3 * k];
+    parts->memory_bytes[k] = given[3 * k + 1];
+    parts->host_bandwidth[k] = given[3 * k + 2];
+  }
+}
+
 static void get_map(lua_State *L, int index, ett_step_plan *plan) {
   if (lua_getfield(L, index, "rank_map") == LUA_TNIL)
     return;
@@ -156,6 +173,7 @@ void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan) {
   luaL_argcheck(L, plan->zero <= ETT_ZERO_PARAMETERS, index, "zero must be 0 to 3");
   get_split(L, index, plan);
   get_tiers(L, index, plan);
+  get_parts(L, index, plan);
   plan->host_bandwidth = ett_lua_number_field(L, index, "host_bandwidth", 0);
   get_map(L, index, plan);
   if (plan->schedule == ETT_SCHEDULE_CUSTOM) {
@@ -277,20 +295,54 @@ static int place_stages(const ett_ranks *ranks, ett_axis axis, ett_placement *fo
   return ett_place_pairs(ranks, axis, level, found, err);
 }
 
-/* place(plan, group): { ranks=, nodes=, gpus_per_node=, tiers = { { units=, members=,
- * most=, groups=, cards=, sharing= }, … } } of a group of ett_group_kind_of, or of the
- * sends between stages, "pp". */
-static int place(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TTABLE);
-  ett_step_plan plan = {0};
+/* The degrees, tiers, parts and map of a table, for what depends on places alone. */
+static void get_places(lua_State *L, ett_step_plan *plan) {
   const ett_step_lua_field fields[] = {
       FIELD(pp, INTEGER, NULL),        FIELD(tp, INTEGER, NULL),
       FIELD(cp, INTEGER, NULL),        FIELD(ep, INTEGER, NULL),
       FIELD(etp, INTEGER, NULL),       FIELD(dp, INTEGER, NULL),
       FIELD(rank_order, INTEGER, NULL)};
-  ett_step_lua_read(L, 1, fields, sizeof fields / sizeof *fields, &plan);
-  get_tiers(L, 1, &plan);
-  get_map(L, 1, &plan);
+  ett_err err;
+  luaL_checktype(L, 1, LUA_TTABLE);
+  ett_step_lua_read(L, 1, fields, sizeof fields / sizeof *fields, plan);
+  get_tiers(L, 1, plan);
+  get_parts(L, 1, plan);
+  get_map(L, 1, plan);
+  ett_degrees degrees = ett_step_degrees(plan);
+  luaL_argcheck(L, !plan->rank_map || plan->rank_map_count == ett_degrees_world(&degrees),
+                1, "field 'rank_map' must place all ranks");
+  if (ett_degrees_check(&degrees, &err) != 0 || ett_tiers_check(&plan->tiers, &err) != 0)
+    ett_lua_raise(L, &err);
+}
+
+/* parts(plan): of each stage, the parts of the cluster that its devices are on, as bits;
+ * or nil and a sentence. */
+static int parts(lua_State *L) {
+  ett_step_plan plan = {0};
+  ett_err err;
+  get_places(L, &plan);
+  luaL_argcheck(L, plan.pp >= 1 && plan.pp <= ETT_PIPELINE_MAX_STAGES, 1,
+                "has too many stages");
+  int32_t *found = lua_newuserdatauv(L, (size_t)plan.pp * sizeof *found, 0);
+  if (ett_step_parts(&plan, found, &err) != 0) {
+    lua_pushnil(L);
+    lua_pushstring(L, err.message);
+    return 2;
+  }
+  lua_createtable(L, plan.pp, 0);
+  for (int s = 0; s < plan.pp; s++) {
+    lua_pushinteger(L, found[s]);
+    lua_rawseti(L, -2, s + 1);
+  }
+  return 1;
+}
+
+/* place(plan, group): { ranks=, nodes=, gpus_per_node=, tiers = { { units=, members=,
+ * most=, groups=, cards=, sharing= }, … } } of a group of ett_group_kind_of, or of the
+ * sends between stages, "pp". */
+static int place(lua_State *L) {
+  ett_step_plan plan = {0};
+  get_places(L, &plan);
   const char *name = luaL_checkstring(L, 2);
   int kind = ett_group_kind_of(name), sends = strcmp(name, "pp") == 0;
   luaL_argcheck(L, kind >= 0 || sends, 2, "must be the name of a group");
@@ -298,10 +350,6 @@ static int place(lua_State *L) {
   ett_ranks ranks = ett_step_ranks(&plan);
   ett_placement found;
   ett_err err;
-  luaL_argcheck(L, !plan.rank_map || plan.rank_map_count == ranks.world, 1,
-                "field 'rank_map' must place all ranks");
-  if (ett_degrees_check(&degrees, &err) != 0 || ett_tiers_check(&plan.tiers, &err) != 0)
-    return ett_lua_raise(L, &err);
   int status =
       sends ? place_stages(&ranks, ett_degrees_pipeline(&degrees), &found, &err)
             : ett_place_group(&ranks, ett_degrees_group(&degrees, (ett_group_kind)kind),
@@ -327,6 +375,7 @@ static const luaL_Reg functions[] = {
     {"kept_plan", kept_plan_new},
     {"map", map_new},
     {"place", place},
+    {"parts", parts},
     {NULL, NULL},
 };
 

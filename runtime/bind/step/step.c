@@ -115,26 +115,43 @@ static void get_kinds(lua_State *L, ett_program *program, int list) {
   }
 }
 
-/* program{operations=, kinds=, boundary_bytes=, tied_embedding_bytes=, element_bytes=} */
-static int program_new(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TTABLE);
-  lua_settop(L, 1);
-  lua_getfield(L, 1, "operations"); /* 2 */
-  luaL_checktype(L, 2, LUA_TTABLE);
-  lua_getfield(L, 1, "kinds"); /* 3 */
-  luaL_checktype(L, 3, LUA_TTABLE);
-  void **box = ett_lua_box_new(L, ETT_LUA_PROGRAM); /* 4 */
+/* Reads the description at an index into a new program, which `to` owns from then on. */
+static ett_program *get_program(lua_State *L, int index, ett_program **to) {
+  int top = lua_gettop(L);
+  luaL_checktype(L, index, LUA_TTABLE);
+  lua_getfield(L, index, "operations");
+  luaL_checktype(L, top + 1, LUA_TTABLE);
+  lua_getfield(L, index, "kinds");
+  luaL_checktype(L, top + 2, LUA_TTABLE);
   ett_err err;
-  ett_program *program = *box = ett_program_new(lua_rawlen(L, 2), lua_rawlen(L, 3), &err);
+  ett_program *program = *to =
+      ett_program_new(lua_rawlen(L, top + 1), lua_rawlen(L, top + 2), &err);
   if (!program)
-    return ett_lua_raise(L, &err);
-  ett_step_lua_read(L, 1, message_fields, sizeof message_fields / sizeof *message_fields,
-                    program);
-  get_operations(L, program, 2);
-  get_kinds(L, program, 3);
+    ett_lua_raise(L, &err);
+  ett_step_lua_read(L, index, message_fields,
+                    sizeof message_fields / sizeof *message_fields, program);
+  get_operations(L, program, top + 1);
+  get_kinds(L, program, top + 2);
   if (ett_program_check(program, &err) != 0)
-    return ett_lua_raise(L, &err);
+    ett_lua_raise(L, &err);
   ett_program_finish(program);
+  lua_settop(L, top);
+  return program;
+}
+
+/* program({operations=, kinds=, boundary_bytes=, tied_embedding_bytes=, element_bytes=},
+ * …): a description for each part of a cluster, of the same kinds of layers. */
+static int program_new(lua_State *L) {
+  int parts = lua_gettop(L);
+  luaL_argcheck(L, parts <= ETT_PARTS_MOST, parts, "is one part too many");
+  void **box = ett_lua_box_new(L, ETT_LUA_PROGRAM);
+  ett_program *first = NULL, *program = NULL;
+  for (int k = 1; k <= parts || k == 1; k++) {
+    program = get_program(L, k, program ? &program->next : (ett_program **)box);
+    first = first ? first : program;
+    luaL_argcheck(L, program->kind_count == first->kind_count, k,
+                  "has other kinds of layers than the first part");
+  }
   return 1;
 }
 
@@ -191,6 +208,11 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
   };
   lua_createtable(L, 0, 37);
   ett_lua_set_integer(L, "layers", s->layers);
+  if (s->parts) {
+    ett_lua_set_integer(L, "part", s->part + 1);
+    ett_lua_set_integer(L, "parts", s->parts);
+    ett_lua_set_number(L, "memory_limit_bytes", s->memory_limit_bytes);
+  }
   ett_lua_set_number(L, "parameters", s->dense_parameters + s->expert_parameters);
   ett_lua_set_number(L, "frozen_parameters", s->frozen_dense + s->frozen_expert);
   set_doubles(L, fields, sizeof fields / sizeof *fields, s);
@@ -220,7 +242,8 @@ static int evaluate(lua_State *L, call *c, int keep_units, ett_step_result *r) {
 }
 
 /* program:totals(plan, demands, workspace): step seconds, bytes of the fullest device,
- * bubble fraction, pipeline seconds; nothing while demands are untimed. */
+ * bubble fraction, pipeline seconds, whether each stage fits its part of the cluster;
+ * nothing while demands are untimed. */
 static int program_totals(lua_State *L) {
   call c;
   get_call(L, &c);
@@ -231,7 +254,22 @@ static int program_totals(lua_State *L) {
   lua_pushnumber(L, result.memory_bytes);
   lua_pushnumber(L, result.bubble_fraction);
   lua_pushnumber(L, result.pipeline_seconds);
-  return 4;
+  lua_pushboolean(L, result.fits);
+  return 5;
+}
+
+/* { { runs of each kind of layer }, … }, part by part. */
+static void push_part_runs(lua_State *L, const ett_program *program, int parts,
+                           const double *runs) {
+  lua_createtable(L, parts, 0);
+  for (int k = 0; k < parts; k++) {
+    lua_createtable(L, (int)program->kind_count, 0);
+    for (size_t i = 0; i < program->kind_count; i++) {
+      lua_pushnumber(L, runs[(size_t)k * program->kind_count + i]);
+      lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_rawseti(L, -2, k + 1);
+  }
 }
 
 /* program:evaluate(plan, demands, workspace [, keep_units]): everything; nothing while
@@ -262,6 +300,12 @@ static int program_evaluate(lua_State *L) {
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   lua_setfield(L, -2, "demands");
+  lua_pushboolean(L, r.fits);
+  lua_setfield(L, -2, "fits");
+  if (r.part_runs) {
+    push_part_runs(L, c.program, c.plan.parts.count, r.part_runs);
+    lua_setfield(L, -2, "part_runs");
+  }
   if (keep_units) {
     ett_step_lua_push_units(L, &r.run, &r.pipeline);
     lua_setfield(L, -2, "units");

@@ -135,7 +135,7 @@ end
 
 local stage_fields = { "layers", "forward_seconds", "backward_seconds", "recompute_seconds", "send_seconds",
   "gradient_exposed_seconds", "tied_embedding_seconds", "wait_seconds", "optimizer_seconds", "gather_exposed_seconds",
-  "end_seconds", "pipeline_seconds", "memory_bytes" }
+  "end_seconds", "pipeline_seconds", "memory_bytes", "memory_limit_bytes", "device" }
 
 local function add_stages(data, e)
   local list = {}

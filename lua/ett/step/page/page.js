@@ -67,7 +67,8 @@ main.append(el("div", { class: "columns" },
     el("p", { class: "note" }, "Time of a device, averaged over the stages. From: how the time is known.")),
   el("section", {}, el("h2", {}, "Stages"), legend(stageParts.map(p => [p[0], p[2]]).concat([["idle", "idle"]])),
     table([{ key: "stage", title: "stage" }, { key: "stage", title: "time", as: stageBar }, { key: "layers", title: "layers" },
-      { key: "end_seconds", title: "ends at", as: v => seconds(v) }, { key: "memory_bytes", title: "memory", as: v => bytes(v, 3) }], data.stages))));
+      { key: "end_seconds", title: "ends at", as: v => seconds(v) }, { key: "memory_bytes", title: "memory", as: v => bytes(v, 3) }]
+      .concat(data.stages[0].device ? [{ key: "device", title: "device", as: String }] : []), data.stages))));
 
 // Memory over time: what is kept all the time, and the activations of micro-batches in flight.
 const memory = section("Memory over time");
@@ -99,7 +100,7 @@ async function drawMemory() {
   const points = [[0, 0]];
   for (const m of moves) points.push([m[0] * tick, (now += m[1]) / (peak || 1) * s.activation_bytes]);
   const fixed = kept.filter(k => s[k[1]] > 0).map(k => ({ name: k[0], color: k[2], points: [[0, s[k[1]]]] }));
-  memorySpec = { to: data.step_seconds, most: s.memory_bytes, limit: data.memory_limit_bytes, limitName: "memory of the device",
+  memorySpec = { to: data.step_seconds, most: s.memory_bytes, limit: s.memory_limit_bytes || data.memory_limit_bytes, limitName: "memory of the device",
     series: fixed.concat([{ name: "activations", color: "update", points }]), x: v => seconds(v, 3), y: v => bytes(v, 3) };
   chart.paint();
 }

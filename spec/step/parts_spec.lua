@@ -1,0 +1,171 @@
+--- Clusters of unlike nodes: steps against ranks laid one by one, and the law that two alike parts are one cluster.
+local cluster_module = require "ett.profile.cluster"
+local cluster_parts = require "cluster_parts"
+local estimate = require "ett.step.estimate"
+local model_module = require "ett.model"
+local sweep = require "ett.search.sweep"
+local timeline = require "ett.step.timeline"
+
+local model = model_module.new("llama", { layers = 8, hidden = 1024, heads = 8, ffn = 2816, vocab = 8000 })
+local fast = cluster_parts.kind("fast", 1e15, 1e12, 80e9, 4e10)
+local slow = cluster_parts.kind("slow", 1e14, 5e11, 8e9, 2e10)
+
+local function both(list, more)
+  local cluster = { name = "both", summary = "both", source = "spec", parts = list, links = { inter = {
+    bandwidth_per_gpu = 1e10, bandwidth_per_node = 1e10, source = "spec" } } }
+  for name, value in pairs(more or {}) do cluster[name] = value end
+  return cluster
+end
+local mixed = both { { cluster = fast, nodes = 4 }, { cluster = slow, nodes = 4 } }
+
+local function run(plan, cluster, units)
+  local full = { seq = 1024, micro_batches = 4 }
+  for name, value in pairs(plan) do full[name] = value end
+  return estimate.new { model = model, cluster = cluster or mixed, plan = full, units = units }
+end
+
+describe("clusters of unlike nodes", function()
+  it("take as long as ranks laid one by one, each on its device", function()
+    local found = cluster_parts.check(40, 11)
+    assert.same({}, found.wrong)
+    assert.is_true(found.refused > 3 and found.spread > 10 and found.unfit > 5)
+  end)
+
+  it("of two alike parts are one cluster, in every figure", function()
+    local one = cluster_module.get "dgx_h100"
+    local two = both({ { cluster = "dgx_h100", nodes = 1 }, { cluster = "dgx_h100", nodes = 2 } },
+      { links = { inter = one.links.inter } })
+    for _, plan in ipairs { { pp = 4, tp = 2, dp = 3, micro_batches = 8 }, { dp = 24, zero = 3, micro_batch = 2 },
+      { pp = 2, tp = 4, dp = 3, schedule = "chimera", micro_batches = 8, offload_activations = 0.5 },
+      { pp = 4, dp = 6, schedule = "zb_h1", micro_batches = 8, tokens = 1e9, late_validation = true,
+        recompute = "full" } } do
+      local a, b = run(plan, one), run(plan, two)
+      for _, name in ipairs { "step_seconds", "mfu_percent", "device_watts",
+        "overhead_watts", "kwh_per_step", "price_per_step", "goodput_percent", "memory_bytes", "memory_limit_bytes",
+        "idle_seconds", "run_price" } do
+        if a[name] then assert.near(a[name], b[name], 1e-9 * a[name], name) end
+      end
+      for i, line in ipairs(a.operators) do
+        local seconds, runs = 0.0, 0.0
+        for _, own in ipairs(b.operators) do
+          if own.name == line.name then seconds, runs = seconds + own.seconds, own.runs_per_micro_batch end
+        end
+        assert.near(line.seconds, seconds, 1e-9 * a.step_seconds, i)
+        if line.runs_per_micro_batch then assert.near(line.runs_per_micro_batch, runs, 1e-9 * runs) end
+      end
+    end
+  end)
+
+  it("put stages where the map puts ranks", function()
+    local function devices(plan)
+      local list = {}
+      for i, s in ipairs(run(plan).stages) do list[i] = table.concat(s.devices, "+") end
+      return table.concat(list, " ")
+    end
+    assert.equal("fast fast slow slow", devices { pp = 4, dp = 2 })
+    assert.equal("slow fast fast slow", devices { pp = 4, dp = 2, rank_map = { 6, 7, 0, 1, 2, 3, 4, 5 } })
+    assert.equal("fast+slow fast+slow fast+slow fast+slow", devices { pp = 4, dp = 2,
+      rank_order = "tp-cp-ep-pp-dp" })
+    assert.equal("fast fast", devices { pp = 2, dp = 2 })
+  end)
+
+  it("fill the units of each stage with the operators of its device", function()
+    local e = run({ pp = 4, dp = 2, schedule = "zb_h1" }, nil, true)
+    for s, stage in ipairs(timeline.of(e).stages) do
+      for _, unit in ipairs(stage.units) do
+        local sum = 0.0
+        for _, part in ipairs(unit.parts) do
+          assert.not_equal("wait", part.resource)
+          sum = sum + part.seconds
+        end
+        assert.near(unit.seconds, sum, 1e-9 * unit.seconds, s)
+      end
+    end
+    assert.is_true(e.stages[3].forward_seconds > 3 * e.stages[2].forward_seconds)
+    assert.matches("on 4 x fast and 4 x slow %(both%)", tostring(e))
+    assert.matches("\n  3 +2 .* slow\n", tostring(e))
+  end)
+
+  it("are swept as they are estimated", function()
+    local large = model_module.new("llama", { layers = 8, hidden = 2048, heads = 16, ffn = 8192, vocab = 32000 })
+    local tight = both { { cluster = fast, nodes = 4 },
+      { cluster = cluster_parts.kind("small", 1e14, 5e11, 4e9, 2e10), nodes = 4 } }
+    local s = sweep.new { model = large, cluster = tight, plan = { seq = 2048, global_batch = 16, zero = 1 },
+      over = { pp = { 1, 2, 4 }, dp = { 1, 2, 4, 8 }, rank_order = { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp" } } }
+    local fits = { [true] = 0, [false] = 0 }
+    for _, row in ipairs(s.rows) do
+      local e = estimate.new { model = large, cluster = tight, plan = { seq = 2048, global_batch = 16, zero = 1,
+        pp = row.pp, dp = row.dp, rank_order = row.rank_order } }
+      assert.equal(e.step_seconds, row.step_seconds)
+      assert.equal(e.fits, row.fits)
+      fits[row.fits] = fits[row.fits] + 1
+    end
+    assert.is_true(fits[true] > 0 and fits[false] > 0)
+  end)
+
+  it("mean prices, failures and power over the devices in use", function()
+    local function priced(price, failures, watts)
+      local c = cluster_parts.kind("priced", 1e14, 1e12, 80e9, 1e10)
+      c.price_per_gpu_hour, c.power = price, { node_watts = watts, source = "spec" }
+      c.failures = { per_device_day = failures, restart_seconds = 100 * price, source = "spec" }
+      c.device.power_watts = 500
+      return c
+    end
+    local e = run({ dp = 4 }, both { { cluster = priced(2, 0.01, 100), nodes = 3 },
+      { cluster = priced(6, 0.05, 300), nodes = 9 } })
+    assert.near(3, e.price_per_device_hour, 1e-12)
+    assert.near(86400 / (4 * 0.02), e.failure_interval_seconds, 1e-6)
+    assert.near(150, e.overhead_watts, 1e-9)
+  end)
+end)
+
+describe("refused clusters of unlike nodes", function()
+  local function refusal(list, more)
+    local _, why = pcall(cluster_module.get, both(list, more))
+    return tostring(why)
+  end
+  local other = cluster_parts.kind("other", 1e14, 1e12, 80e9, 1e10)
+  other.gpus_per_node, other.links.intra = 8, { bandwidth = 1e11, source = "spec" }
+  local few = cluster_parts.kind("few", 1e14, 1e12, 80e9, 1e10)
+  few.nodes = 2
+  local cases = {
+    { "from 2 to 8 of them, got 1", { { cluster = fast, nodes = 1 } } },
+    { "parts[2]: nodes of 'other' have 8 devices, others of this cluster 1", { { cluster = fast, nodes = 1 },
+      { cluster = other, nodes = 1 } } },
+    { "parts[1]: field 'nodes' must be a positive integer, got 0", { { cluster = fast, nodes = 0 },
+      { cluster = slow, nodes = 1 } } },
+    { "parts[2]: unknown cluster 'dgx_h10'; did you mean 'dgx_h100'", { { cluster = fast, nodes = 1 },
+      { cluster = "dgx_h10", nodes = 1 } } },
+    { "parts[1]: must be a table { cluster =, nodes = }, got 'fast'", { "fast", "slow" } },
+    { "parts[1]: 3 nodes, but cluster 'few' has 2", { { cluster = few, nodes = 3 }, { cluster = slow, nodes = 1 } } },
+    { "parts[1]: cluster 'both' has parts itself", { { cluster = mixed, nodes = 1 }, { cluster = slow, nodes = 1 } } },
+    { "field 'device' belongs into the clusters of the parts", mixed.parts, { device = "h100_sxm" } },
+    { "'parts' need 'links' with 'inter' alone", mixed.parts, { links = {} } },
+  }
+  for _, case in ipairs(cases) do
+    it("say " .. case[1], function()
+      assert.is_truthy(refusal(case[2], case[3]):find(case[1], 1, true), refusal(case[2], case[3]))
+    end)
+  end
+
+  it("or plans on them", function()
+    local function why(plan, cluster)
+      local _, said = pcall(run, plan, cluster)
+      return tostring(said)
+    end
+    assert.matches("ranks 3 and 4 of one tensor%-parallel group are on unlike devices", why({ tp = 2, pp = 4,
+      rank_map = { 0, 1, 2, 4, 3, 5, 6, 7 } }):gsub("ranks %d and %d", "ranks 3 and 4"))
+    assert.matches("the plan needs 16 devices, both has 8", why { dp = 16 })
+    assert.matches("dtype = 'fp8' needs a device with a rate for it in peak_flops; slow states", why({ dtype = "fp8" },
+      both { { cluster = "dgx_h100", nodes = 1 }, { cluster = "dgx_a100", nodes = 1 } }):gsub("NVIDIA[%w%-]+", "slow"))
+    for _, given in ipairs { { require("ett.profile.of_cluster").open, "a profile" },
+      { require("ett.ledger.links").chip, "the ledger" } } do
+      local _, said = pcall(given[1], cluster_module.get(mixed))
+      assert.equal(given[2] .. " needs a cluster of one kind of nodes; 'both' has 2 parts, name one of their clusters",
+        tostring(said))
+    end
+    local _, said = pcall(require("ett").search, { model = model, cluster = mixed, devices = 4,
+      plan = { global_batch = 8, seq = 1024 } })
+    assert.matches("search needs a cluster of one kind of nodes", tostring(said))
+  end)
+end)
