@@ -230,7 +230,8 @@ describe("a table", function()
   end)
 
   local function small(shapes)
-    local given = campaign.resolve { name = "small", max_repeats = 3, min_repeats = 1, samples = { {
+    local given = campaign.resolve { name = "small",
+      max_repeats = 3, min_repeats = 1, cold_bytes = 1 << 20, samples = { {
       operator = "spec_linear", shapes = shapes or { rows = { 4, 8 }, inner = { 8, 16, 24 }, outer = 8 } } } }
     given.fingerprint = campaign.fingerprint("small")
     return given
