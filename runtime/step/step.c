@@ -321,9 +321,12 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
         working[w] = a->sums[v].working_bytes[p->recompute][w];
   }
   s->activation_bytes = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight);
-  for (int v = rank; v < a->slots; v += p->pp)
+  int loses = 0; /* the stage with the head */
+  for (int v = rank; v < a->slots; v += p->pp) {
     a->in_flight[v] = a->sums[v].loss_bytes;
-  s->loss_bytes = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight);
+    loses |= a->in_flight[v] > 0;
+  }
+  s->loss_bytes = loses ? ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight) : 0;
   if (p->recompute >= ETT_RECOMPUTE_FULL)
     s->activation_bytes += again; /* the layer that is being run again */
   /* A layer is gathered whole, and with overlap the next one beside it; the gradient of a

@@ -50,6 +50,34 @@ static void refuses_times_that_are_none(void **state) {
   assert_int_equal(ett_time_check((ett_demand_time){0, 0, 0}, "x", &err), 0);
 }
 
+/* What a rank keeps at most, by a walk over its units, beside the sums of one turn. */
+static void finds_the_peak_of_uneven_chunks(void **state) {
+  (void)state;
+  unsigned seed = 7;
+  for (int round = 0; round < 2000; round++) {
+    double weight[64];
+    for (int v = 0; v < 64; v++)
+      weight[v] = (double)((seed = seed * 1103515245u + 12345u) >> 16 & 7);
+    ett_pipeline p = {.schedule = ETT_SCHEDULE_INTERLEAVED,
+                      .stages = 2 + round % 4,
+                      .chunks = 2 + round / 4 % 5};
+    p.group = p.stages + round / 20 % 4;
+    p.micro_batches = p.group * (1 + round / 80 % 6);
+    double pairs[64] = {0};
+    p.forward_hidden = p.backward_hidden = round % 3 == 0 ? pairs : NULL;
+    for (int rank = 0; rank < p.stages; rank++) {
+      double held = 0, most = 0;
+      for (size_t k = 0; k < ett_pipeline_unit_count(&p, rank); k++) {
+        ett_unit u = ett_pipeline_unit(&p, rank, k);
+        double own = weight[u.chunk * p.stages + rank];
+        held += u.kind == ETT_UNIT_FORWARD ? own : -own;
+        most = held > most ? held : most;
+      }
+      assert_float_equal(ett_pipeline_peak_in_flight(&p, rank, weight), most, 0);
+    }
+  }
+}
+
 /* Interleaved layers of two kinds: every layer on one slice, in order. */
 static void lays_kinds_on_slices(void **state) {
   (void)state;
@@ -89,6 +117,7 @@ int main(void) {
       cmocka_unit_test(finds_each_demand_once),
       cmocka_unit_test(refuses_times_that_are_none),
       cmocka_unit_test(lays_kinds_on_slices),
+      cmocka_unit_test(finds_the_peak_of_uneven_chunks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

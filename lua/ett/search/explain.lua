@@ -16,12 +16,22 @@ function explain.plan(row, setting)
   return p
 end
 
+local families = {}
+
+--- The family of a line of an estimate; nil for lines that are no operator, such as the optimizer's.
+local function family_of(name)
+  if families[name] == nil then
+    local ok, op = pcall(require("ett.operator").get, name)
+    families[name] = ok and op.family or false
+  end
+  return families[name] or nil
+end
+
 --- Seconds of a device by what it waits for, averaged over pipeline stages; they add up to the step.
 function explain.parts(e)
   local parts = { compute = 0.0, memory = 0.0, node = 0.0, network = 0.0, host = 0.0, bubble = e.idle_seconds }
   for _, line in ipairs(e.operators) do
-    local ok, op = pcall(require("ett.operator").get, line.name)
-    local part = line.name == "host" and "host" or faster.part_of(ok and op.family)
+    local part = line.name == "host" and "host" or faster.part_of(family_of(line.name))
     parts[part] = parts[part] + line.seconds
   end
   local p, per_node = e.plan, e.gpus_per_node or 8

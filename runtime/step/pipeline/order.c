@@ -256,6 +256,28 @@ int ett_orders_check(const ett_orders *o, int64_t micro_batches, ett_err *err) {
   return status;
 }
 
+/* Peak of a rank under the interleaved schedule in whole groups: after each forward of
+ * the steady state, which repeats every turn of a group through the chunks. */
+static double peak_of_groups(const ett_pipeline *p, int rank, const double *weight) {
+  int64_t warm = ett_order_warm_up(p, rank), turn = p->group * p->chunks;
+  int64_t later = p->micro_batches * p->chunks - warm;
+  double first = weight[rank], held = 0;
+  int equal = 1;
+  for (int chunk = 1; chunk < p->chunks; chunk++)
+    equal &= weight[chunk * p->stages + rank] == first;
+  if (equal)
+    return (double)(later > 0 ? warm + 1 : warm) * first;
+  for (int64_t n = 0; n < warm; n++)
+    held += weight[n % turn / p->group * p->stages + rank];
+  double peak = held;
+  for (int64_t i = 0; i < later && i < turn; i++) {
+    held += weight[(warm + i) % turn / p->group * p->stages + rank];
+    peak = held > peak ? held : peak;
+    held -= weight[(p->chunks - 1 - i / p->group) * p->stages + rank];
+  }
+  return peak;
+}
+
 double ett_pipeline_peak_in_flight(const ett_pipeline *p, int rank,
                                    const double *weight) {
   if (p->schedule == ETT_SCHEDULE_GPIPE || p->schedule == ETT_SCHEDULE_1F1B) {
@@ -265,6 +287,8 @@ double ett_pipeline_peak_in_flight(const ett_pipeline *p, int rank,
       in_flight = most;
     return in_flight * weight[rank];
   }
+  if (p->schedule == ETT_SCHEDULE_INTERLEAVED && p->micro_batches % p->group == 0)
+    return peak_of_groups(p, rank, weight);
   double held = 0, peak = 0;
   ett_pipeline few = *p;
   if (p->schedule == ETT_SCHEDULE_INTERLEAVED) { /* it repeats itself every group */
