@@ -268,16 +268,32 @@ static ett_dist_work *check_work(lua_State *L) {
   return ett_lua_box_check(L, 1, WORK_TYPE, "work");
 }
 
+static int push_text(lua_State *L) {
+  lua_pushlstring(L, lua_touserdata(L, 1), (size_t)lua_tointeger(L, 2));
+  return 1;
+}
+
+/* work:take([news [, ahead]]) -> position or nil, news of the other ranks */
 static int work_take(lua_State *L) {
   ett_err err = {0};
-  int64_t position = ett_dist_work_take(check_work(L), &err);
+  size_t bytes = 0, length = 0;
+  ett_dist_work *work = check_work(L);
+  const char *text = luaL_optlstring(L, 2, "", &bytes);
+  char *others = NULL;
+  int64_t position =
+      ett_dist_work_take(work, text, bytes, lua_toboolean(L, 3), &others, &length, &err);
   if (position < 0)
     return ett_lua_raise(L, &err);
   if (position == 0)
     lua_pushnil(L);
   else
     lua_pushinteger(L, position);
-  return 1;
+  lua_pushcfunction(L, push_text);
+  lua_pushlightuserdata(L, others);
+  lua_pushinteger(L, others ? (lua_Integer)length : 0);
+  int status = lua_pcall(L, 2, 1, 0);
+  free(others);
+  return status == LUA_OK ? 2 : lua_error(L);
 }
 
 static int work_commit(lua_State *L) {

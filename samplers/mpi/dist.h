@@ -99,8 +99,12 @@ ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
                                   ett_sample_journal *journal, int64_t count,
                                   ett_err *err);
 
-/* The next position, 0 when none is left, -1 with err set. */
-int64_t ett_dist_work_take(ett_dist_work *work, ett_err *err);
+/* The next position, 0 when none is left, -1 with err set. text: news of this rank, which
+ * every other hears at a later take. ahead: the request of the position after it leaves
+ * already, so that no rank waits; then nothing may be committed. others: their news,
+ * owned by the caller, or NULL; news are hints that may get lost. */
+int64_t ett_dist_work_take(ett_dist_work *work, const char *text, size_t bytes, int ahead,
+                           char **others, size_t *length, ett_err *err);
 
 /* Appends text (lines with newlines between) to the journal and syncs. */
 int ett_dist_work_commit(ett_dist_work *work, const char *text, size_t bytes,

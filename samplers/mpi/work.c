@@ -1,3 +1,4 @@
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -5,39 +6,101 @@
 
 #include "samplers/mpi/dist.h"
 
+static const long least_nap = 100000, most_nap = 1000000;
+
 enum { TAG_ASK = 21, TAG_ANSWER = 22, TAKE = 't', COMMIT = 'c', LEAVE = 'l' };
+
+/* News of one rank for the others. */
+typedef struct news {
+  int rank;
+  size_t bytes;
+  char *text;
+} news;
 
 struct ett_dist_work {
   MPI_Comm comm;
   int rank, size;
   ett_sample_journal *journal;
   int64_t next, count, committed, failed;
+  news *log; /* of all ranks, on rank 0 */
+  size_t log_count, log_room;
+  size_t *told; /* how much of the log each rank knows */
   pthread_mutex_t
-      mutex; /* the counts and journal, between rank 0's own work and its server */
+      mutex; /* counts, journal and log, between rank 0's own work and its server */
   pthread_t server;
   int serving;
+  int left;                  /* ranks that did not leave yet, on rank 0 */
+  int asked;                 /* a request of this rank is not answered yet */
+  pthread_mutex_t receiving; /* rank 0 answers in its own thread, too */
 };
 
-static void nap(void) {
-  struct timespec pause = {0, 100000};
+/* Sleeps, since waiting inside MPI would spin on a processor that is measured. Returns
+ * the nanoseconds of the next time: twice as long, up to 1 ms. */
+static long nap(long nanoseconds) {
+  struct timespec pause = {0, nanoseconds};
   nanosleep(&pause, NULL);
+  return nanoseconds < most_nap / 2 ? 2 * nanoseconds : most_nap;
 }
 
 double ett_dist_agree(const ett_dist_group *group, double number) {
   double largest = number;
   MPI_Request request;
   MPI_Iallreduce(&number, &largest, 1, MPI_DOUBLE, MPI_MAX, group->comm, &request);
+  long pause = least_nap;
   for (int done = 0;;) {
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
     if (done)
       return largest;
-    nap();
+    pause = nap(pause);
   }
 }
 
-static int64_t take(ett_dist_work *w) {
+/* Adds news to the log. News are hints: what the memory cannot hold is dropped. */
+static void tell(ett_dist_work *w, int rank, const char *text, size_t bytes) {
+  if (bytes == 0)
+    return;
+  if (w->log_count == w->log_room) {
+    size_t room = 2 * w->log_room + 64;
+    news *log = realloc(w->log, room * sizeof *log);
+    if (!log)
+      return;
+    w->log = log;
+    w->log_room = room;
+  }
+  char *copy = malloc(bytes);
+  if (!copy)
+    return;
+  memcpy(copy, text, bytes);
+  w->log[w->log_count++] = (news){rank, bytes, copy};
+}
+
+/* What others told since this rank was told last, behind `head` free bytes; NULL without
+ * memory. */
+static char *told(ett_dist_work *w, int rank, size_t head, size_t *bytes) {
+  size_t length = head;
+  for (size_t i = w->told[rank]; i < w->log_count; i++)
+    length += w->log[i].rank != rank ? w->log[i].bytes : 0;
+  char *text = malloc(length + 1);
+  if (!text)
+    return NULL;
+  *bytes = length;
+  char *at = text + head;
+  for (size_t i = w->told[rank]; i < w->log_count; i++)
+    if (w->log[i].rank != rank) {
+      memcpy(at, w->log[i].text, w->log[i].bytes);
+      at += w->log[i].bytes;
+    }
+  w->told[rank] = w->log_count;
+  return text;
+}
+
+/* The next position for a rank, which tells its news, and hears those of others. */
+static int64_t take(ett_dist_work *w, int rank, const char *text, size_t bytes,
+                    size_t head, char **others, size_t *length) {
   pthread_mutex_lock(&w->mutex);
   int64_t position = w->next < w->count ? ++w->next : 0;
+  tell(w, rank, text, bytes);
+  *others = told(w, rank, head, length);
   pthread_mutex_unlock(&w->mutex);
   return position;
 }
@@ -61,9 +124,16 @@ static int serve_one(ett_dist_work *w, int source, int bytes) {
   MPI_Recv(at, text ? bytes : 0, MPI_BYTE, source, TAG_ASK, w->comm, MPI_STATUS_IGNORE);
   const char what = text && bytes > 0 ? text[0] : LEAVE;
   if (what == TAKE) {
-    int64_t position = take(w);
-    memcpy(answer, &position, sizeof position);
-    length = (int)sizeof position;
+    char *others;
+    size_t all = 0;
+    int64_t position =
+        take(w, source, text + 1, (size_t)bytes - 1, sizeof position, &others, &all);
+    if (others)
+      memcpy(others, &position, sizeof position);
+    MPI_Send(others ? others : (char *)&position,
+             others ? (int)all : (int)sizeof position, MPI_BYTE, source, TAG_ANSWER,
+             w->comm);
+    free(others);
   } else if (what == COMMIT) {
     ett_err err = {0};
     if (commit(w, text + 1, (size_t)bytes - 1, &err) != 0) {
@@ -72,27 +142,35 @@ static int serve_one(ett_dist_work *w, int source, int bytes) {
     }
   }
   free(text);
-  if (what != LEAVE)
+  if (what == COMMIT)
     MPI_Send(answer, length, MPI_BYTE, source, TAG_ANSWER, w->comm);
   return what == LEAVE;
 }
 
-/* Polls every 0.1 ms: waiting inside MPI would spin on a processor that is measured. */
-static void *serve(void *argument) {
-  ett_dist_work *w = argument;
-  int left = w->size - 1;
-  while (left > 0) {
-    int flag = 0;
+/* Answers all requests that wait; returns how many, -1 when every rank has left. */
+static int serve_waiting(ett_dist_work *w) {
+  int count = 0;
+  pthread_mutex_lock(&w->receiving);
+  while (w->left > 0) {
+    int flag = 0, bytes = 0;
     MPI_Status status;
     MPI_Iprobe(MPI_ANY_SOURCE, TAG_ASK, w->comm, &flag, &status);
-    if (flag) {
-      int bytes = 0;
-      MPI_Get_count(&status, MPI_BYTE, &bytes);
-      left -= serve_one(w, status.MPI_SOURCE, bytes);
-      continue;
-    }
-    nap();
+    if (!flag)
+      break;
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    w->left -= serve_one(w, status.MPI_SOURCE, bytes);
+    count++;
   }
+  count = w->left > 0 ? count : -1;
+  pthread_mutex_unlock(&w->receiving);
+  return count;
+}
+
+static void *serve(void *argument) {
+  ett_dist_work *w = argument;
+  long pause = least_nap;
+  for (int count; (count = serve_waiting(w)) >= 0;)
+    pause = nap(count > 0 ? least_nap : pause);
   return NULL;
 }
 
@@ -100,7 +178,10 @@ ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
                                   ett_sample_journal *journal, int64_t count,
                                   ett_err *err) {
   ett_dist_work *w = calloc(1, sizeof *w);
-  if (!w) {
+  if (w)
+    w->told = calloc((size_t)group->size, sizeof *w->told);
+  if (!w || !w->told) {
+    free(w);
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
     return NULL;
   }
@@ -109,10 +190,13 @@ ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
   w->size = group->size;
   w->journal = journal;
   w->count = count;
+  w->left = w->size - 1;
   pthread_mutex_init(&w->mutex, NULL);
+  pthread_mutex_init(&w->receiving, NULL);
   if (w->rank == 0 && w->size > 1) {
     if (pthread_create(&w->server, NULL, serve, w) != 0) {
       ett_err_set(err, ETT_ERR_INTERNAL, "cannot start a thread");
+      free(w->told);
       free(w);
       return NULL;
     }
@@ -121,50 +205,86 @@ ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
   return w;
 }
 
-/* Waits for rank 0's answer without spinning. */
-static int ask(ett_dist_work *w, const char *text, int bytes, char *answer, int room) {
-  MPI_Send(text, bytes, MPI_BYTE, 0, TAG_ASK, w->comm);
-  for (;;) {
-    int flag = 0, length = 0;
-    MPI_Status status;
+/* Receives rank 0's answer without spinning. Returns its bytes with a zero behind them,
+ * or NULL. */
+static char *answer_of(ett_dist_work *w, size_t *length, ett_err *err) {
+  MPI_Status status;
+  long pause = least_nap;
+  for (int flag = 0;;) {
     MPI_Iprobe(0, TAG_ANSWER, w->comm, &flag, &status);
-    if (!flag) {
-      nap();
-      continue;
-    }
-    MPI_Get_count(&status, MPI_BYTE, &length);
-    MPI_Recv(answer, room, MPI_BYTE, 0, TAG_ANSWER, w->comm, MPI_STATUS_IGNORE);
-    return length;
+    if (flag)
+      break;
+    pause = nap(pause);
   }
+  int count = 0;
+  MPI_Get_count(&status, MPI_BYTE, &count);
+  char *answer = malloc((size_t)count + 1);
+  MPI_Recv(answer, answer ? count : 0, MPI_BYTE, 0, TAG_ANSWER, w->comm,
+           MPI_STATUS_IGNORE);
+  w->asked = 0;
+  if (!answer) {
+    ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+    return NULL;
+  }
+  answer[count] = '\0';
+  *length = (size_t)count;
+  return answer;
 }
 
-int64_t ett_dist_work_take(ett_dist_work *w, ett_err *err) {
-  if (w->rank == 0)
-    return take(w);
-  const char what = TAKE;
-  char answer[1100];
+static int ask(ett_dist_work *w, char what, const char *text, size_t bytes,
+               ett_err *err) {
+  char *message = bytes < INT_MAX ? malloc(bytes + 1) : NULL;
+  if (!message)
+    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+  message[0] = what;
+  if (bytes > 0)
+    memcpy(message + 1, text, bytes);
+  MPI_Send(message, (int)bytes + 1, MPI_BYTE, 0, TAG_ASK, w->comm);
+  free(message);
+  w->asked = 1;
+  return 0;
+}
+
+int64_t ett_dist_work_take(ett_dist_work *w, const char *text, size_t bytes, int ahead,
+                           char **others, size_t *length, ett_err *err) {
   int64_t position;
-  if (ask(w, &what, 1, answer, sizeof answer) != (int)sizeof position)
+  *length = 0;
+  *others = NULL;
+  if (w->rank == 0) {
+    serve_waiting(w);
+    return take(w, 0, text, bytes, 0, others, length);
+  }
+  int late = w->asked; /* the news go with the next request */
+  if (!late && ask(w, TAKE, text, bytes, err) != 0)
+    return -1;
+  char *answer = answer_of(w, length, err);
+  if (!answer)
+    return -1;
+  if (*length < sizeof position) {
+    free(answer);
     return ett_err_set(err, ETT_ERR_INTERNAL, "internal error: rank 0 sent no position");
+  }
   memcpy(&position, answer, sizeof position);
+  if (ahead && position > 0 && ask(w, TAKE, text, late ? bytes : 0, err) != 0) {
+    free(answer);
+    return -1;
+  }
+  *length -= sizeof position;
+  memmove(answer, answer + sizeof position, *length + 1);
+  *others = answer;
   return position;
 }
 
 int ett_dist_work_commit(ett_dist_work *w, const char *text, size_t bytes, ett_err *err) {
   if (w->rank == 0)
     return commit(w, text, bytes, err);
-  char *message = malloc(bytes + 1);
-  if (!message)
-    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
-  message[0] = COMMIT;
-  memcpy(message + 1, text, bytes);
-  char answer[1100];
-  int length = ask(w, message, (int)bytes + 1, answer, sizeof answer - 1);
-  free(message);
-  if (length == 0)
-    return 0;
-  answer[length] = '\0';
-  return ett_err_set(err, ETT_ERR_IO, "%s", answer);
+  size_t length = 0;
+  if (ask(w, COMMIT, text, bytes, err) != 0)
+    return -1;
+  char *answer = answer_of(w, &length, err);
+  int status = !answer ? -1 : length > 0 ? ett_err_set(err, ETT_ERR_IO, "%s", answer) : 0;
+  free(answer);
+  return status;
 }
 
 void ett_dist_work_count(ett_dist_work *w, int64_t *committed, int64_t *failed) {
@@ -179,11 +299,20 @@ void ett_dist_work_close(ett_dist_work *w) {
     return;
   if (w->rank != 0) {
     const char what = LEAVE;
+    size_t length;
+    ett_err err = {0};
+    if (w->asked) /* ahead, of work that ended early */
+      free(answer_of(w, &length, &err));
     MPI_Send(&what, 1, MPI_BYTE, 0, TAG_ASK, w->comm);
   }
   if (w->serving)
     pthread_join(w->server, NULL);
   MPI_Comm_free(&w->comm);
   pthread_mutex_destroy(&w->mutex);
+  pthread_mutex_destroy(&w->receiving);
+  for (size_t i = 0; i < w->log_count; i++)
+    free(w->log[i].text);
+  free(w->log);
+  free(w->told);
   free(w);
 }

@@ -24,9 +24,12 @@ end
 --- Rank 0 hands positions out while it measures too.
 local function dynamic(job, journal, list)
   list = share_list(job.world, list)
-  local work = job.world:work(journal, #list)
+  local work = job.world:work(journal or nil, #list)
   return {
-    take = function(stop) return not stop and work:take() or nil end,
+    take = function(stop, news)
+      if stop then return nil end
+      return work:take(news, journal == false)
+    end,
     commit = function(lines) work:commit(table.concat(lines, "\n")) end,
     count = journal and function() return work:count() end, -- of all ranks, on rank 0
     close = function()
@@ -65,6 +68,8 @@ local function open(dist)
   function shared.size() return job.size end
 
   --- take(stop), commit(lines) and close() of one target, and its list on every rank; journal and list are rank 0's.
+  --- take(stop, news) tells the others a text, and returns what they told besides the position. journal = false:
+  --- nothing is committed, and positions are requested ahead.
   --- together: every rank measures every shape.
   function shared.work(journal, list, target, together)
     if target.kind == "collective" then return lockstep(shared.topology_group, journal, list) end

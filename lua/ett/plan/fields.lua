@@ -173,13 +173,22 @@ function fields.to_c(p, c)
   return c
 end
 
+local of_program = {}
+for _, field in ipairs(fields.list) do
+  if field.program then of_program[#of_program + 1] = { field[1], field.program ~= true and field.program } end
+end
+
 --- What a step program depends on, as text: plans of one key share a program.
 ---@param without string? a field that does not matter
 function fields.program_key(p, without)
   local words = {}
-  for _, field in ipairs(fields.list) do
-    local program, value = field[1] ~= without and field.program, p[field[1]]
-    if program then words[#words + 1] = tostring(program == true and value or program ~= true and program(value)) end
+  for _, field in ipairs(of_program) do
+    local name, of = field[1], field[2]
+    if name ~= without then
+      local value = p[name]
+      if of then value = of(value) end
+      words[#words + 1] = tostring(value)
+    end
   end
   return table.concat(words, " ")
 end

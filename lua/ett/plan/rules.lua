@@ -7,11 +7,20 @@ local schema = require "ett.base.schema"
 
 local rules = {}
 
-local function divisors(n)
+--- A function of one table or number that keeps its results.
+local function remembered(compute)
+  local known = setmetatable({}, { __mode = "k" })
+  return function(of)
+    if known[of] == nil then known[of] = compute(of) end
+    return known[of]
+  end
+end
+
+local divisors = remembered(function(n)
   local list = {}
   for d = 1, math.min(n, 4096) do if n % d == 0 then list[#list + 1] = d end end
   return list
-end
+end)
 
 --- "nearest are 2 and 4" from sorted candidates.
 local function nearest(value, candidates)
@@ -25,13 +34,13 @@ local function nearest(value, candidates)
 end
 
 --- Number of layers that are spread over stages.
-local function middle_layers(model)
+local middle_layers = remembered(function(model)
   local count = 0
   for _, layer in ipairs(model.layers) do
     if (layer.place or "middle") == "middle" then count = count + layer.count end
   end
   return count
-end
+end)
 
 --- The names of products of a model's repeated layers that can have an adapter.
 local function adaptable(model)
@@ -46,12 +55,12 @@ local function adaptable(model)
 end
 
 --- Whether an entry of a model's layers may run beside an all-to-all (field `beside`).
-local function has_shared_experts(model)
+local has_shared_experts = remembered(function(model)
   for _, layer in ipairs(model.layers) do
     for _, entry in ipairs(layer.ops) do if entry.beside then return true end end
   end
   return false
-end
+end)
 
 --- Whether layers of a model scan their sequence (ett.model.mixers).
 local function has_scans(hyper)

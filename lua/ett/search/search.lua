@@ -86,12 +86,26 @@ local function shown(space, own)
   return table.move(walk_module.order, 1, #walk_module.order, #names + 1, names)
 end
 
---- Which units this process settles next: all in order, or what the ranks of a job leave to it.
+-- Units that a rank takes at once, and how often each rank takes some.
+local most_units, turns = 32, 32
+
+--- First and last unit of what a rank takes at once: one or two while little is known, later more.
+local function batches(count, ranks)
+  local list, first, most = {}, 1, math.max(1, math.min(most_units, count // (turns * ranks)))
+  while first <= count do
+    local last = math.min(count, first + math.min(most, 1 + #list // (2 * ranks)) - 1)
+    list[#list + 1] = { first, last }
+    first = last + 1
+  end
+  return list
+end
+
+--- Which batches this process settles next: all in order, or what the ranks of a job leave to it.
 local function work_of(share, count)
   if share then
     local list = {}
     for i = 1, count do list[i] = i end
-    return (share.work(nil, list, {}, false))
+    return (share.work(false, list, {}, false))
   end
   local at = 0
   return { take = function()
@@ -125,13 +139,18 @@ local function settle(space, own)
     if share then share.any(false) end -- every rank has read the files
     journal:begin()
   end
-  local work = work_of(share, #pending)
+  local list = batches(#pending, share and share.size() or 1)
+  local work = work_of(share, #list)
   local ok, raised = pcall(function()
-    for at in work.take do
-      local unit = pending[at]
-      local rows = walk:unit(unit)
-      if journal then journal:commit(unit, rows) end
-      if own.progress then own.progress(at, #pending, keeper:all()[1], walk.counts) end
+    local at, news = work.take(nil, nil)
+    while at do
+      if news then walk:hear(news) end
+      for i = list[at][1], list[at][2] do
+        local rows = walk:unit(pending[i])
+        if journal then journal:commit(pending[i], rows) end
+        if own.progress then own.progress(i, #pending, keeper:all()[1], walk.counts) end
+      end
+      at, news = work.take(nil, share and walk:news())
     end
   end)
   walk.interrupted = not ok

@@ -4,6 +4,7 @@ local energy = require "ett.step.energy"
 local error_module = require "ett.base.error"
 local explain = require "ett.search.explain"
 local fields = require "ett.plan.fields"
+local json = require "ett.json"
 local lower = require "ett.step.lower"
 local objective = require "ett.search.objective"
 local schedules = require "ett.plan.schedules"
@@ -39,7 +40,8 @@ walk.overlaps = { overlap_tensor = true, overlap_all_to_all = true, overlap_para
 ---@param given table the search's arguments
 function walk.new(space, keeper, given)
   local self = setmetatable({ space = space, keeper = keeper, given = given, model = given.model, times = {},
-    demands = {}, products = {}, too_large = {}, workspace = step_core.workspace(),
+    demands = {}, products = {}, too_large = {}, fresh = { rows = {}, too_large = {} },
+    workspace = step_core.workspace(),
     axes = search_core.axes(space.axes), limits = {},
     counts = { plans = 0, forbidden = 0, too_large = 0, bounded = 0, evaluated = 0, refused = 0 } }, Walk)
   self.limits.exhaustive = given.exhaustive
@@ -147,6 +149,31 @@ local function memory_key(part, shared)
     part.dp, tostring(shared))
 end
 
+--- Remembers the least micro-batch that is too large; fresh: where others read it.
+local function add_too_large(self, key, micro_batch, fresh)
+  local known = self.too_large[key]
+  if known and known <= micro_batch then return end
+  self.too_large[key] = micro_batch
+  if fresh then fresh[key] = micro_batch end
+end
+
+--- What this process found since it was asked last, as text for other processes; nil: nothing.
+function Walk:news()
+  local fresh = self.fresh
+  if #fresh.rows == 0 and not next(fresh.too_large) then return nil end
+  self.fresh = { rows = {}, too_large = {} }
+  return json.encode(fresh) .. "\n"
+end
+
+--- Takes what other processes found: their rows cut here, too.
+function Walk:hear(text)
+  for line in text:gmatch "[^\n]+" do
+    local news = json.decode(line)
+    for _, row in ipairs(news.rows) do self.keeper:offer(row) end
+    for key, micro_batch in pairs(news.too_large) do add_too_large(self, key, micro_batch) end
+  end
+end
+
 --- Whether a part is settled before its program is lowered: its products alone take too long, or it is too large even
 --- with smaller micro-batches. A larger micro-batch holds no less.
 local function settled_early(self, part)
@@ -170,12 +197,13 @@ local function settle_part(self, part, p, c_plan, lowered, floor, taken)
     self.keeper:steps(part.setting, self.limits, floor)
     for _, found in ipairs(below_chunk(self, p, c_plan, lowered, part, chunk)) do
       local row = row_of(self, found, part, chunk)
-      if row and self.keeper:offer(row) then taken[#taken + 1] = row end
+      if row and self.keeper:offer(row) then
+        taken[#taken + 1], self.fresh.rows[#self.fresh.rows + 1] = row, row
+      end
     end
   end
-  local key = memory_key(part, part.sequence_parallel)
-  if counts.too_large - too_large == counts.plans - plans and not self.too_large[key] then
-    self.too_large[key] = part.micro_batch
+  if counts.too_large - too_large == counts.plans - plans then
+    add_too_large(self, memory_key(part, part.sequence_parallel), part.micro_batch, self.fresh.too_large)
   end
 end
 
