@@ -1,11 +1,18 @@
-"""A plain PyTorch GPT for `ett validate --backend torch`: trained for a few steps, timed, and recorded.
+"""A plain PyTorch GPT for `ett validate --backend torch`: trained, timed, and recorded. It knows nothing of ett.
 
     train.py JOB.json RANK WORLD
 
-JOB.json: {"threads", "out", "cases": [{"layers", "hidden", "heads", "seq", "batch", "vocab", "steps", "trace"}]}.
-Every case is trained for `steps` steps by the clock. With "trace" (a folder) three more steps are recorded by
-torch.profiler into trace/rankR.json. Rank 0 writes the seconds of every case to "out". The model knows nothing of ett.
+JOB.json: {"threads", "out", "turns", "steps", "quiet", "cases": [{"layers", "hidden", "heads", "seq", "batch", "vocab",
+"trace"}]}. The cases take turns, so that all of them meet the same states of the machine. A turn trains each case for
+`steps` / `turns` steps, until it has `steps` of them; of several ranks until so many were undisturbed, at most three
+times as many. A step is undisturbed where other programs delayed it by at most the share `quiet`.
+
+A case with "trace" (a folder) also runs steps without sums over the ranks. In each turn torch.profiler records one
+more of these to trace/worker0.N.pt.trace.json. Rank 0 writes the traces, and to "out" the seconds and the foreign
+share of every step.
 """
+import contextlib
+import glob
 import json
 import os
 import sys
@@ -50,76 +57,115 @@ class GPT(nn.Module):
         return self.head(self.norm(x))
 
 
-def write_trace(profile, path, rank, world):
+def write_trace(profile, path, began, name):
     """The trace that PyTorch with Kineto writes; without Kineto its events, which have shapes only here."""
     if torch.profiler.kineto_available():
         profile.export_chrome_trace(path)
         return
-    events, steps = [], 0
+    events = []
     for e in profile.events():
         args = {"Input Dims": e.input_shapes} if e.input_shapes else {}
         if e.sequence_nr >= 0:
             args["Sequence number"] = e.sequence_nr
-        name = e.name
-        if name.startswith("ProfilerStep"):  # these events have lost their number
-            steps += 1
-            name = f"ProfilerStep#{steps}"
-        noted = name.startswith(("ProfilerStep", "Optimizer."))
-        events.append({"ph": "X", "cat": "user_annotation" if noted else "cpu_op", "name": name, "pid": 1,
-                       "tid": e.thread, "ts": 1e6 + e.time_range.start, "dur": e.time_range.end - e.time_range.start,
-                       "args": args})
         if e.input_shapes:
             args["Input type"] = ["float"] * len(e.input_shapes)
+        step = e.name.startswith("ProfilerStep")  # these events have lost their number
+        noted = step or e.name.startswith("Optimizer.")
+        events.append({"ph": "X", "cat": "user_annotation" if noted else "cpu_op", "name": name if step else e.name,
+                       "pid": 1, "tid": e.thread, "ts": 1e6 * began + e.time_range.start,
+                       "dur": e.time_range.end - e.time_range.start, "args": args})
     with open(path, "w") as out:
-        json.dump({"schemaVersion": 1, "distributedInfo": {"backend": "gloo", "rank": rank, "world_size": world},
-                   "traceEvents": events}, out)
+        json.dump({"schemaVersion": 1, "traceEvents": events}, out)
 
 
-def train(c, rank, world):
-    torch.manual_seed(1)
-    model = GPT(c)
-    if world > 1:
-        model = nn.parallel.DistributedDataParallel(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    batches = [torch.randint(c["vocab"], (c["batch"], c["seq"] + 1)) for _ in range(4)]
+def delayed():
+    """Seconds that the threads of this process were ready to run while others had the processors (Linux)."""
+    total = 0
+    for path in glob.glob("/proc/self/task/*/schedstat"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            with open(path) as file:
+                total += int(file.read().split()[1])
+    return 1e-9 * total
 
-    def step(i):
-        ids = batches[i % 4]
-        logits = model(ids[:, :-1])
-        loss = F.cross_entropy(logits.reshape(-1, c["vocab"]), ids[:, 1:].reshape(-1))
-        optimizer.zero_grad(set_to_none=True)
+
+class Training:
+    """One model with its optimizer, and what its steps took: {kind: [[seconds, foreign share], ...]}."""
+
+    def __init__(self, case, job, rank, world):
+        torch.manual_seed(1)
+        self.case, self.job, self.rank, self.world, self.trained = case, job, rank, world, 0
+        self.model = GPT(case)
+        if world > 1:
+            self.model = nn.parallel.DistributedDataParallel(self.model)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
+        self.batches = [torch.randint(case["vocab"], (case["batch"], case["seq"] + 1)) for _ in range(4)]
+        self.seen = {"steps": [], "alone": [], "recorded": []}
+        self.losses = []
+
+    def step(self):
+        ids = self.batches[self.trained % 4]
+        self.trained += 1
+        logits = self.model(ids[:, :-1])
+        loss = F.cross_entropy(logits.reshape(-1, self.case["vocab"]), ids[:, 1:].reshape(-1))
+        self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        optimizer.step()
+        self.optimizer.step()
         return loss
 
-    def timed(count, within):
-        seconds = []
-        for i in range(count):
-            if world > 1:
-                torch.distributed.barrier()
-            began = time.perf_counter()
-            with within(i):
-                step(i)
-            seconds.append(time.perf_counter() - began)
-        return seconds
+    def timed(self, kind, within):
+        if self.world > 1:
+            torch.distributed.barrier()
+        before, began = delayed(), time.perf_counter()
+        with within:
+            loss = self.step()
+        seconds = time.perf_counter() - began
+        lost = min(seconds, delayed() - before)
+        entry = [seconds - lost, lost / seconds]
+        if kind == "steps" and self.world > 1:  # a step ends with its last rank, and waits for the delayed ones
+            entry[0] = seconds
+        if self.world > 1:  # all ranks continue or none
+            agreed = torch.tensor(entry, dtype=torch.float64)
+            torch.distributed.all_reduce(agreed, op=torch.distributed.ReduceOp.MAX)
+            entry = [float(agreed[0]) if kind == "steps" else entry[0], float(agreed[1])]
+        self.seen[kind].append(entry)
+        return loss
 
-    class Nothing:
-        def __enter__(self):
-            return self
+    def alone(self):
+        """Without sums over the ranks."""
+        return self.model.no_sync() if self.world > 1 else contextlib.nullcontext()
 
-        def __exit__(self, *_):
-            return False
-
-    first = float(step(0).detach())
-    timed(2, lambda i: Nothing())
-    result = {"seconds": timed(c["steps"], lambda i: Nothing())}
-    result["first_loss"], result["last_loss"] = first, float(step(0).detach())
-    if c.get("trace"):
+    def record(self):
+        number, began = len(self.seen["recorded"]) + 1, time.perf_counter()
+        name = f"ProfilerStep#{number}"
         with torch.profiler.profile(record_shapes=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-            result["recorded"] = timed(3, lambda i: torch.profiler.record_function(f"ProfilerStep#{i + 1}"))
-        os.makedirs(c["trace"], exist_ok=True)
-        write_trace(profile, f"{c['trace']}/rank{rank}.json", rank, world)
-    return result
+            with self.alone():
+                self.timed("recorded", torch.profiler.record_function(name))
+        if self.rank == 0:
+            os.makedirs(self.case["trace"], exist_ok=True)
+            write_trace(profile, f"{self.case['trace']}/worker0.{number}.pt.trace.json", began, name)
+
+    def finished(self, kind):
+        quiet = sum(foreign <= self.job["quiet"] for _, foreign in self.seen[kind])
+        # More steps help where some are undisturbed. Of one process the delay is known, and left out.
+        most = (3 if quiet and self.world > 1 else 1) * self.job["steps"]
+        return quiet >= self.job["steps"] or len(self.seen[kind]) >= most
+
+    def visit(self):
+        """One turn; false where the case has enough steps."""
+        traced = self.case.get("trace")
+        kinds = ["steps"] if not traced or self.world > 1 else []
+        kinds += ["alone"] if traced else []
+        if all(self.finished(kind) for kind in kinds):
+            return False
+        for _ in range(3 if self.trained == 0 else 1):  # the caches are those of another case
+            self.losses.append(float(self.step().detach()))
+        for kind in kinds:
+            for _ in range(max(1, self.job["steps"] // self.job["turns"])):
+                with self.alone() if kind == "alone" else contextlib.nullcontext():
+                    self.losses.append(float(self.timed(kind, contextlib.nullcontext()).detach()))
+        if traced:  # last: the profiler's lists drive the model out of the caches
+            self.record()
+        return True
 
 
 def main():
@@ -130,8 +176,11 @@ def main():
     if world > 1:
         torch.distributed.init_process_group("gloo", "file://" + os.path.abspath(job["out"]) + ".store", rank=rank,
                                              world_size=world)
-    results = [train(case, rank, world) for case in job["cases"]]
+    cases = [Training(case, job, rank, world) for case in job["cases"]]
+    while any([case.visit() for case in cases]):
+        pass
     if rank == 0:
+        results = [{**case.seen, "first_loss": case.losses[0], "last_loss": case.losses[-1]} for case in cases]
         with open(job["out"] + ".part", "w") as out:
             json.dump({"torch": torch.__version__, "results": results}, out)
         os.replace(job["out"] + ".part", job["out"])

@@ -21,11 +21,15 @@ describe("ett validate --backend torch", function()
       assert.equal(2, #group.rows)
       assert.equal(group.fields_read, group.fields_right)
       assert.is_true(group.fields_read >= 8 * 9)
+      -- Every sampled size is recorded once in each of the three turns.
+      local files = command.shell(("ls %s/out/samples%d/trace_8"):format(folder, layout == "2x1" and 2 or 1))
+      assert.equal(3, select(2, files:gsub("worker0", "")), files)
       for _, row in ipairs(group.rows) do
         -- The machine may be busy: only absurd times are faults here.
         local ratio = row.predicted_seconds / row.measured_seconds
         assert.is_true(ratio > 0.05 and ratio < 20, ratio)
         assert.is_true(row.last_loss < row.first_loss + 1)
+        assert.is_true(row.foreign_percent >= 0 and row.foreign_percent <= 100, row.foreign_percent)
       end
     end)
   end

@@ -90,7 +90,9 @@ function State:close_gap(pass, from, to, runs)
   local before = line and line.ticks
   for _, run in ipairs(runs) do
     local target = line or self.absorb and self.last
-    if not target then
+    if target and not line then
+      target.list[#target.list] = target.list[#target.list] + run.ticks
+    elseif not target then
       target = self:line("not in the model: " .. run.name, pass, nil)
       target.count, target.list[#target.list + 1] = target.count + 1, run.ticks
     end

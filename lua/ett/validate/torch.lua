@@ -1,11 +1,11 @@
 --- `ett validate --backend torch`: steps of a plain PyTorch GPT (samplers/torch/train.py), predicted from traces of
 --- other sizes.
 --
--- The program trains models of random sizes. Each is timed by the clock, then recorded by PyTorch's profiler. ett reads
--- the plan and the model off every trace, books the step on the model's operators (ett.loop.match) and makes a sample
--- of each: its median over the recorded steps, less what the profiler costs. That cost is what recorded steps take
--- longer than those by the clock, an equal share for each recorded operator. Then the sizes of the report are
--- predicted from the samples, and trained.
+-- The program trains the sizes of the report and models of random sizes in turns. The latter are timed by the clock and
+-- recorded by PyTorch's profiler. ett reads the plan and the model off every trace, books the steps on the model's
+-- operators (ett.loop.match) and makes a sample of each: the mean of the middle half over the recorded steps, less what
+-- the profiler costs. That cost is what recorded steps take longer than those by the clock, an equal share for each
+-- recorded operator. Predictions of the report's sizes use these samples only.
 local against = require "ett.loop.against"
 local error_module = require "ett.base.error"
 local expected = require "ett.loop.expected"
@@ -17,8 +17,8 @@ local operators = require "ett.trace.operators"
 local quote = require("ett.base.shell").quote
 local sample_table = require "ett.samples.table"
 local schema = require "ett.base.schema"
-local stats = require "ett.trace.stats"
 local subject = require "ett.loop.subject"
+local watch = require "ett.validate.watch"
 
 local validate_torch = {}
 
@@ -47,22 +47,23 @@ local function sampled_sizes(sizes, count)
 end
 validate_torch.sampled_sizes = sampled_sizes
 
-local function case_of(c, steps, trace)
-  return { layers = c[1], hidden = c[2], heads = c[3], vocab = c[4], batch = c[5], seq = c[7], steps = steps,
-    trace = trace }
+--- Turns over which the steps of a case are spread.
+local turns = 6
+
+local function case_of(c, trace)
+  return { layers = c[1], hidden = c[2], heads = c[3], vocab = c[4], batch = c[5], seq = c[7], trace = trace }
 end
 
 --- Runs the program on some cases in so many processes; the results of each case.
 function Backend:run(cases, world)
-  self.jobs = self.jobs + 1
-  local job = ("%s/job%d.json"):format(self.out, self.jobs)
-  local out = ("%s/result%d.json"):format(self.out, self.jobs)
-  folders.write(job, json.encode { threads = 1, out = out, cases = json.array(cases) })
-  local lines, log = {}, ("%s/log%d"):format(self.out, self.jobs)
-  for rank = world - 1, 0, -1 do
-    lines[#lines + 1] = ("GLOO_SOCKET_IFNAME=lo %s -B %s %s %d %d >%s.%d 2>&1%s"):format(quote(self.python),
-      quote(host.root .. "/samplers/torch/train.py"), quote(job), rank, world, quote(log), rank, rank > 0 and " &"
-        or "")
+  local job, out = ("%s/job%d.json"):format(self.out, world), ("%s/result%d.json"):format(self.out, world)
+  folders.write(job, json.encode { threads = 1, out = out, turns = math.min(turns, self.steps), steps = self.steps,
+    quiet = watch.foreign, cases = json.array(cases) })
+  local lines, log = {}, ("%s/log%d"):format(self.out, world)
+  for rank = world - 1, 0, -1 do -- torch.set_num_threads does not reach the threads of OpenBLAS
+    lines[#lines + 1] = ("OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo %s -B %s %s %d %d "
+      .. ">%s.%d 2>&1%s"):format(quote(self.python), quote(host.root .. "/samplers/torch/train.py"), quote(job), rank,
+        world, quote(log), rank, rank > 0 and " &" or "")
   end
   lines[#lines + 1] = "code=$?; wait; exit $code"
   local ok = os.execute(table.concat(lines, "\n"))
@@ -74,23 +75,24 @@ function Backend:run(cases, world)
   return json.decode(text).results
 end
 
---- Seconds of a step: the mean of the middle half.
-local function middle(seconds)
-  local sorted = stats.sorted(seconds)
-  local cut = #sorted // 4
-  return stats.mean(table.move(sorted, cut + 1, #sorted - cut, 1, {}))
+--- The undisturbed steps of one kind, as ett.validate.watch chooses them; at least the less disturbed half.
+local function choose(steps)
+  local list = {}
+  for i, step in ipairs(steps) do list[i] = { cost = step[1], foreign = step[2], index = i } end
+  return watch.choose(list, (#list + 1) // 2)
 end
 
---- The runs of every recorded step, without what the profiler costs.
+--- The runs of every undisturbed recorded step, without what the profiler costs.
 local function steps_of(view, result)
-  local process, spans, lengths, events = view:processes()[1], {}, {}, 0
-  for i, step in ipairs(view:steps()) do
-    spans[i] = step.spans[process.index]
+  local process, spans, events = view:processes()[1], {}, 0
+  local steps = view:steps()
+  for i, chosen in ipairs(choose(result.recorded).chosen) do
+    spans[i] = steps[chosen.index].spans[process.index]
     local _, count = operators.of_stretch(view, process, spans[i][1], spans[i][2], function() return 0 end)
-    lengths[i], events = spans[i][2] - spans[i][1], math.max(events, count)
+    events = math.max(events, count)
   end
   if #spans == 0 or events == 0 then error_module.raise("missing", "the trace has no recorded step") end
-  local surplus = math.max(0.0, stats.median(lengths) - middle(result.seconds) * view.trace.ticks_per_second)
+  local surplus = math.max(0.0, choose(result.recorded).cost - choose(result.alone).cost) * view.trace.ticks_per_second
   local lists = {}
   for i, span in ipairs(spans) do
     lists[i] = { runs = operators.of_stretch(view, process, span[1], span[2],
@@ -99,7 +101,8 @@ local function steps_of(view, result)
   return lists
 end
 
---- Books a line of one step: of several operators the first carries the time, the others then take none.
+--- Books a line of one step, the seconds of each run: of several operators the first carries the time, the others then
+--- take none.
 local function book(rows, line, seconds, what, place)
   local entry = line.entries and line.entries[1]
   local name = line.update and "optimizer" or entry and entry.name
@@ -111,14 +114,35 @@ local function book(rows, line, seconds, what, place)
   local list, key = rows.operators[name], place .. json.encode(shape)
   local row = list.by_key[key]
   if not row then
-    row = { shape = shape, times = { forward = {}, backward = {}, update = {} } }
+    row = { shape = shape, place = place, times = {}, seconds = {} }
     list.by_key[key], list.list[#list.list + 1] = row, row
   end
-  table.insert(row.times[line.update and "update" or line.pass], seconds)
+  local pass = line.update and "update" or line.pass
+  local times = row.times[pass] or {}
+  row.times[pass] = times
+  table.move(seconds, 1, #seconds, #times + 1, times)
   for i = 2, #(line.entries or {}) do rows.free[line.entries[i].name] = true end
 end
 
---- Adds the samples of a recorded case: of every operator, shape and pass the median over the steps.
+--- Sets the seconds of every row of a case: the mean of the middle half over its runs, times a factor, so that the rows
+--- of a step together take what it took by the clock. The factor differs from 1 where other programs delayed operators.
+local function settle(rows, place, steps, seconds)
+  local mine, sum = {}, 0.0
+  for _, each in pairs(rows.operators) do
+    for _, row in ipairs(each.list) do if row.place == place then mine[#mine + 1] = row end end
+  end
+  for _, row in ipairs(mine) do
+    for pass, times in pairs(row.times) do
+      row.seconds[pass] = watch.middle(times)
+      sum = sum + row.seconds[pass] * #times / steps
+    end
+  end
+  for _, row in ipairs(mine) do
+    for pass in pairs(row.seconds) do row.seconds[pass] = row.seconds[pass] * seconds / sum end
+  end
+end
+
+--- Adds the samples of a recorded case: of every operator, shape and pass.
 local function add_samples(rows, path, result)
   local view <close> = assert(require("ett.trace.view").open(path, { args = against.args }))
   local what = subject.of(view, { model = "gpt", cluster = rows.cluster, hyper = hyper })
@@ -128,9 +152,12 @@ local function add_samples(rows, path, result)
   local sequence = expected.sequence(what.model, what.plan, present)
   for _, list in ipairs(lists) do
     for _, line in ipairs((match.lines({ list }, sequence, present, true))) do
-      book(rows, line, view:s(line.ticks) / math.max(1, line.count), what, path)
+      local seconds = {}
+      for i, ticks in ipairs(line.list) do seconds[i] = view:s(ticks) end
+      book(rows, line, seconds, what, path)
     end
   end
+  settle(rows, path, #lists, choose(result.alone).cost)
   rows.read[#rows.read + 1] = what
 end
 
@@ -150,9 +177,8 @@ local function write_table(folder, name, entry)
     local cells, whole = {}, true
     for i, field in ipairs(used) do cells[i] = ("%d"):format(row.shape[field] or 1) end
     for _, pass in ipairs(passes) do
-      local times = row.times[pass]
-      whole = whole and #times > 0
-      cells[#cells + 1] = ("%.7g"):format(1e6 * math.max(1e-7, #times > 0 and stats.median(times) or 0))
+      whole = whole and row.seconds[pass] ~= nil
+      cells[#cells + 1] = ("%.7g"):format(1e6 * math.max(1e-7, row.seconds[pass] or 0.0))
     end
     if whole then lines[#lines + 1] = table.concat(cells, ",") end
   end
@@ -208,23 +234,20 @@ end
 --- true, or nil and what is missing.
 function validate_torch.available() return require("ett.base.find").load("samplers", "torch").available() end
 
---- Trains and records the sampled sizes in one process or two, and reads the traces.
-function Backend:sample(world)
-  self.on_stage(("sampling: %d sizes in %d process%s"):format(#self.sampled, world, world > 1 and "es" or ""))
-  local cases, folder = {}, ("%s/samples%d"):format(self.out, world)
-  folders.make(folder)
-  for i, c in ipairs(self.sampled) do
-    cases[i] = case_of(c, self.steps, world == 1 and ("%s/trace_%d"):format(folder, i) or nil)
+--- Trains and records the sampled sizes, and trains those of the report, in turns; reads the traces.
+function Backend:measure(layout)
+  self.on_stage(("%s: %d process%s, sampling %d sizes and training %d in turn"):format(layout.name, layout.ranks,
+    layout.ranks > 1 and "es" or "", #self.sampled, #layout.cases))
+  local folder, cases = folders.make(("%s/samples%d"):format(self.out, layout.ranks)), {}
+  for i, c in ipairs(self.sampled) do cases[i] = case_of(c, ("%s/trace_%d"):format(folder, i)) end
+  for _, case in ipairs(layout.cases) do
+    local h, p = case.hyper, case.plan
+    cases[#cases + 1] = case_of { h.layers, h.hidden, h.heads, h.vocab, p.micro_batch, 1, p.seq }
   end
-  return self:run(cases, world), folder
-end
-
-function Backend:single()
-  if self.known then return self.known end
-  local results, folder = self:sample(1)
+  local results = self:run(cases, layout.ranks)
   local rows = { operators = {}, free = {}, read = {}, cluster = self.cluster }
-  for i, result in ipairs(results) do
-    error_module.wrap(("sampled size %d"):format(i), add_samples, rows, ("%s/trace_%d"):format(folder, i), result)
+  for i = 1, #self.sampled do
+    error_module.wrap(("sampled size %d"):format(i), add_samples, rows, cases[i].trace, results[i])
   end
   for name, entry in pairs(rows.operators) do
     rows.free[name] = nil
@@ -249,40 +272,36 @@ function Backend:fields_read()
   return right, count
 end
 
-function Backend:view(layout)
-  local known = self:single()
-  local view = setmetatable({ profile = known.profile, free = known.free, wires = {} }, View)
-  if layout.dp > 1 then
-    local xs, ys = {}, {}
-    for i, result in ipairs((self:sample(layout.dp))) do
-      local parameters = require("ett.model.architecture").parameters(known.read[i].model)
-      xs[i], ys[i] = 4.0 * parameters, middle(result.seconds) - middle(known.results[i].seconds)
+--- What sums of gradients add to the steps of the sampled sizes, by their bytes: a straight line; nil for none.
+local function sums_line(known, count)
+  local xs, ys = {}, {}
+  for i = 1, count do
+    local result = known.results[i]
+    local added = choose(result.steps).cost - choose(result.alone).cost
+    if added > 0 then -- noise can make a difference negative
+      xs[#xs + 1], ys[#ys + 1] = 4.0 * require("ett.model.architecture").parameters(known.read[i].model), added
     end
-    for i = #ys, 1, -1 do -- noise can make a difference negative
-      if ys[i] <= 0 then
-        table.remove(xs, i)
-        table.remove(ys, i)
-      end
-    end
-    view.line = #xs > 1 and line_through(xs, ys) or nil
   end
-  local right, count = self:fields_read()
-  return view, { collectives = {}, host = View.host, fields_right = right, fields_read = count,
-    collective_samples = layout.dp > 1 and #self.sampled or 0, disturbed_collective_samples = 0 }
+  return #xs > 1 and line_through(xs, ys) or nil
 end
 
-function Backend:trainer(layout)
-  self.on_stage(("training: %d sizes in %d process%s"):format(#layout.cases, layout.ranks,
-    layout.ranks > 1 and "es" or ""))
-  local cases = {}
-  for i, case in ipairs(layout.cases) do
-    local h, p = case.hyper, case.plan
-    cases[i] = case_of({ h.layers, h.hidden, h.heads, h.vocab, p.micro_batch, 1, p.seq }, self.steps)
-  end
-  local results = self:run(cases, layout.ranks)
+function Backend:view(layout)
+  local known = self:measure(layout)
+  local line = layout.dp > 1 and sums_line(known, #self.sampled) or nil
+  local right, count = self:fields_read()
+  return setmetatable({ profile = known.profile, free = known.free, wires = {}, line = line }, View),
+    { collectives = {}, host = View.host, fields_right = right, fields_read = count,
+      collective_samples = layout.dp > 1 and #self.sampled or 0, disturbed_collective_samples = 0 }
+end
+
+function Backend:trainer()
+  local results, before = self.known.results, #self.sampled
   return function(i)
-    return { step_seconds = middle(results[i].seconds), records = {}, steps = #results[i].seconds,
-      first_loss = results[i].first_loss, last_loss = results[i].last_loss }
+    local result = results[before + i]
+    local chosen = choose(result.steps)
+    return { step_seconds = chosen.cost, records = {}, steps = #result.steps, undisturbed_steps = chosen.quiet,
+      foreign_percent = 100 * chosen.foreign, disturbed = chosen.quiet < math.min(3, self.steps),
+      first_loss = result.first_loss, last_loss = result.last_loss }
   end
 end
 
@@ -294,7 +313,7 @@ function validate_torch.open(options)
   local python, why = require("ett.base.find").load("samplers", "torch").interpreter()
   if not python then error_module.raise("missing", "validate: %s", why) end
   local count = math.max(8, math.floor(24 * options.scale + 0.5))
-  return setmetatable({ out = options.out, cluster = options.cluster, python = python, steps = options.steps, jobs = 0,
+  return setmetatable({ out = options.out, cluster = options.cluster, python = python, steps = options.steps,
     sampled = sampled_sizes(options.sizes, count), on_stage = options.on_stage or function() end }, Backend)
 end
 

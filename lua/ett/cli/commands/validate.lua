@@ -150,8 +150,8 @@ return {
     .. "On processors, samples and steps take turns. Surplus ranks share processors. All layouts take about ten\n"
     .. "minutes and 6 GB. 'others' is the share of the steps in which other programs had a processor.\n"
     .. "With torch, a plain PyTorch GPT is trained by one process and by two with\n"
-    .. "DistributedDataParallel.\n"
-    .. "Steps of other sizes are recorded; the predictions use samples that ett takes from these traces.\n"
+    .. "DistributedDataParallel, in turns with models of other sizes. These are recorded; the predictions\n"
+    .. "use samples that ett takes from their traces.\n"
     .. "With cuda, a step is one CUDA graph on one GPU. Operators are timed by events in a few more steps.",
   options = {
     { "backend", "NAME", "cpu, cuda or torch (default: cuda if there is a GPU and no layout of several ranks)" },
