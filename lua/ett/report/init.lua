@@ -254,7 +254,7 @@ function report.sweep(s, limit)
     rows[#rows + 1] = cells
   end
   add_all(lines, columns(rows, ("r"):rep(#header)))
-  local left = #s.rows - (limit or 20)
+  local left = s.evaluated - (limit or 20)
   if left > 0 then lines[#lines + 1] = ("... and %d more (--json prints all)"):format(left) end
   return table.concat(lines, "\n")
 end

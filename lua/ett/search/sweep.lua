@@ -28,7 +28,8 @@ local objectives = { step_seconds = false, memory_bytes = false, tokens_per_seco
   tokens_per_second_per_device = true }
 
 local argument_fields = { model = "model", plan = "table", cluster = "cluster", over = "table", devices = "count?",
-  objective = { "string", default = "step_seconds" }, profile = "profile?", times = "table?", share = "any?" }
+  objective = { "string", default = "step_seconds" }, profile = "profile?", times = "table?", share = "any?",
+  keep = "count?", progress = "function?" }
 
 --- Names of the swept fields, the outermost loop first.
 local function swept_names(over)
@@ -170,9 +171,24 @@ local function view_of(run, p, base)
   end })
 end
 
+local sort_rows
+
+--- Adds a row. With run.keep only that many of the best stay, so that a sweep of millions of plans needs no memory.
+local function add_row(run, row)
+  run.evaluated = run.evaluated + 1
+  if not row.fits and not (run.least and run.least.memory_bytes <= row.memory_bytes) then run.least = row end
+  run.any_fits = run.any_fits or row.fits
+  local rows = run.rows
+  rows[#rows + 1] = row
+  if run.keep and #rows >= 2 * run.keep + 1000 then
+    run.rows = table.move(sort_rows(rows, run.objective), 1, run.keep, 1, {})
+  end
+end
+
 --- Evaluates one combination; p is one table, changed in place.
 local function visit(run, p)
   run.visited = run.visited + 1
+  if run.progress and run.visited % 1024 == 0 then run.progress(run.visited, run.combinations) end
   if run.share and run.turn % run.share.size() ~= run.share.rank() then return end
   if run.from_global then p.micro_batches = nil end
   if run.devices and p.pp * p.tp * p.cp * p.dp ~= run.devices then return end
@@ -195,18 +211,26 @@ local function visit(run, p)
     fits = fits and memory <= run.memory_limit,
     micro_batches = micro_batches, order = run.share and run.visited }
   for _, name in ipairs(run.names) do row[name] = p[name] end
-  run.rows[#run.rows + 1] = row
+  add_row(run, row)
 end
 
 --- Ranks of a job take turns with the programs: gives every rank the rows of all, in the order of one rank.
 local function merge(run)
   local share, json = run.share, require "ett.json"
-  local own = json.encode { rows = run.rows, refused = run.refused, refusal = run.refusal, at = run.refused_at }
+  local own = json.encode { rows = run.rows, refused = run.refused, refusal = run.refusal, at = run.refused_at,
+    evaluated = run.evaluated, least = run.least, any_fits = run.any_fits }
   local rows, refused, refusal, first = {}, 0, nil, math.huge
+  run.evaluated = 0
   for rank = 0, share.size() - 1 do
     local part = json.decode(share.text_of(rank, own))
     table.move(part.rows, 1, #part.rows, #rows + 1, rows)
-    refused = refused + part.refused
+    refused, run.evaluated = refused + part.refused, run.evaluated + part.evaluated
+    run.any_fits = run.any_fits or part.any_fits
+    local least = part.least
+    if least and not (run.least and (run.least.memory_bytes < least.memory_bytes
+      or run.least.memory_bytes == least.memory_bytes and run.least.order <= least.order)) then
+      run.least = least
+    end
     if part.at and part.at < first then first, refusal = part.at, part.refusal end
   end
   table.sort(rows, function(a, b) return a.order < b.order end)
@@ -248,7 +272,7 @@ end
 
 --- Rows that fit the device's memory first, then by the objective, then in the order of the combinations. Numbers sort
 --- several times faster than rows: rows of one value are put side by side first.
-local function sort_rows(rows, objective)
+function sort_rows(rows, objective)
   local sorted, sign = {}, objectives[objective] and -1 or 1
   for _, fits in ipairs { true, false } do
     local by_value, list = {}, {}
@@ -273,12 +297,8 @@ end
 
 --- A sentence when no row fits: the least memory, and what would fit. nil when one does.
 local function nothing_fits(run, base)
-  local least
-  for _, row in ipairs(run.rows) do
-    if row.fits then return nil end
-    if not least or row.memory_bytes < least.memory_bytes then least = row end
-  end
-  if not least then return nil end
+  local least = run.least
+  if run.any_fits or not least then return nil end
   local own = {}
   for i, name in ipairs(run.names) do own[i] = ("%s=%s"):format(name, tostring(least[name])) end
   local p = {}
@@ -291,7 +311,8 @@ end
 
 --- Evaluates every combination.
 ---@param given table { model, cluster, plan = base fields, over = { field = list }, devices?, objective?,
----  profile?, times? }; devices keeps only plans on that many
+---  profile?, times?, keep?, progress? = function(done, combinations) }; devices keeps only plans on that many, keep
+---  only that many of the best rows
 function sweep.new(given)
   given = schema.check(given, argument_fields, "ett.sweep", "argument")
   local cluster, objective, over = given.cluster, given.objective, given.over
@@ -310,7 +331,9 @@ function sweep.new(given)
     placement = cluster_module.placement(cluster),
     c_plan = step_core.kept_plan(fields.to_c(base, cluster_module.placement(cluster))), converted = fields.converted(),
     values_of_c = {}, read = {}, schedules = schedules.memo(), programs = {}, demands = {}, rows = {}, refused = 0,
-    visited = 0, turn = 0, share = given.share }
+    visited = 0, turn = 0, share = given.share, objective = objective, evaluated = 0,
+    keep = given.keep, progress = given.progress, combinations = 1 }
+  for _, list in pairs(values) do run.combinations = run.combinations * #list end
   local p = setmetatable({}, { __index = base })
   run.view = view_of(run, p, base)
   combinations(run, p, 1)
@@ -320,8 +343,9 @@ function sweep.new(given)
   for _, lowered in pairs(run.programs) do lowered.program:close() end
   for _, demands in pairs(run.demands) do demands:close() end
   run.rows = sort_rows(run.rows, objective)
+  if run.keep then run.rows = table.move(run.rows, 1, run.keep, 1, {}) end
   return setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
-    evaluated = #run.rows, refused = run.refused, refusal = run.refusal, nothing_fits = unfit,
+    evaluated = run.evaluated, refused = run.refused, refusal = run.refusal, nothing_fits = unfit,
     rows = run.rows, base = base }, Sweep)
 end
 

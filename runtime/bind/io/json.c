@@ -216,8 +216,10 @@ static int json_decode(lua_State *L) {
 /* json.read(path) -> value | nil, err */
 static int json_read(lua_State *L) {
   const char *path = luaL_checkstring(L, 1);
+  const lua_Integer most = luaL_optinteger(L, 2, (lua_Integer)MAX_FILE_BYTES);
+  luaL_argcheck(L, most >= 0, 2, "must be at least 0");
   ett_err err = {ETT_OK, ""};
-  ett_lua_file *file = ett_lua_file_read(L, path, MAX_FILE_BYTES, &err);
+  ett_lua_file *file = ett_lua_file_read(L, path, (size_t)most, &err);
   if (!file)
     return ett_lua_fail(L, &err);
   int results = decode_named(L, path, file->data, file->length);

@@ -52,6 +52,9 @@ static const nsys_table tables[] = {
     {NULL, ON_HOST, NULL, {NULL}, NULL},
 };
 
+/* Bytes of a row. Names of kernels, the longest texts, have a few thousand. */
+#define LONGEST_TEXT (16 << 20)
+
 typedef struct alias {
   const char *arg, *table, *expression; /* of columns a, b, c below */
   const char *columns[3];
@@ -166,6 +169,9 @@ static int failed(reading *r) {
   int code = sqlite3_errcode(r->db);
   if (code == SQLITE_NOMEM)
     return ett_err_set(r->err, ETT_ERR_MEMORY, "out of memory");
+  if (code == SQLITE_TOOBIG)
+    return ett_err_set(r->err, ETT_ERR_LIMIT, "one of its texts is longer than %d bytes",
+                       LONGEST_TEXT);
   return ett_err_set(r->err, ETT_ERR_FORMAT, "%s", sqlite3_errmsg(r->db));
 }
 
@@ -303,7 +309,7 @@ static int take_table(reading *r, const nsys_table *t) {
       goto done;
     }
   status = 0;
-  if (code == SQLITE_NOMEM)
+  if (code == SQLITE_NOMEM || code == SQLITE_TOOBIG)
     status = failed(r);
   else if (code != SQLITE_DONE) /* damaged pages: the rows before them stay */
     ett_part_damage(r->part, ETT_DAMAGE_BAD_MESSAGE, 0);
@@ -429,6 +435,7 @@ int ett_nsys_read(const char *path, ett_trace_part *part, const char *const *arg
     status = ett_err_set(err, ETT_ERR_IO, "cannot open '%s': %s", path,
                          db ? sqlite3_errmsg(db) : "out of memory");
   } else {
+    sqlite3_limit(db, SQLITE_LIMIT_LENGTH, LONGEST_TEXT);
     sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     status = ett_nsys_read_database(db, part, args, arg_count, ticks_per_second, err);

@@ -6,7 +6,8 @@ local function place(word)
   local mode = require("lfs").attributes(word, "mode")
   if mode == "directory" then return word, nil end
   if mode == "file" then return word:match("^(.*)/[^/]*$") or ".", word:match("/") and word or "./" .. word end
-  error_module.raise("missing", "fit: cannot read '%s': no such file or folder", word)
+  error_module.raise("missing", "fit: cannot read '%s': %s", word, mode and
+    ("a table must be a file or be in a folder, found a " .. mode) or "no such file or folder")
 end
 
 --- Calls each(name, entries, fit) for every model of a profile in a fixed order; fit() fits or loads it.
@@ -58,7 +59,7 @@ local faulty = {} -- row without a model -> its tables
 
 -- Fits one device's tables of a folder.
 local function fit_device(folder, path, gpu, opts, found)
-  local options = { gpu = gpu }
+  local options, show = { gpu = gpu }, require("ett.cli.progress").line(opts.quiet)
   if opts.fresh then options.cache = false end
   local profile = require("ett.profile").from_samples({ folder }, options)
   local any = false
@@ -66,7 +67,9 @@ local function fit_device(folder, path, gpu, opts, found)
     if not holds(entries, path) then return end
     any = true
     local started = os.clock()
+    show("fitting %s of %s (%d models fitted)", name, gpu, #found.rows)
     local model, void = fit()
+    show()
     local row = { model = name, folder = folder, device = gpu, fit_seconds = os.clock() - started }
     if model then
       local facts = model:facts()

@@ -38,8 +38,11 @@ return {
     if not next(over) then error_module.raise("usage", "sweep: no field has several values, such as pp=1,2,4") end
     local cluster = opts.accept_device and require("ett.profile.cluster").accepting(opts.cluster) or opts.cluster
     local share = require("ett.base.share").join()
-    local s = require("ett.search.sweep").new { share = share, model = fields.model(opts.model, hyper),
+    local show = require("ett.cli.progress").line(share and share.rank() > 0)
+    local s = require("ett.search.sweep").new { share = share, keep = not opts.json and 20 or nil,
+      progress = function(done, all) show("%d of %d plans", done, all) end, model = fields.model(opts.model, hyper),
       cluster = cluster, plan = plan, over = over, devices = opts.devices, objective = opts.objective }
+    show()
     if share then share.leave() end
     if share and share.rank() > 0 then return #s.rows == 0 and 1 or 0 end
     if #s.rows == 0 then

@@ -1,0 +1,99 @@
+--- Inputs without an end, or far larger than what they stand for: a stated limit answers, or a line on the terminal
+--- shows how far the work is, and Ctrl-C ends it.
+local command = require "command"
+local needs = require "needs"
+local refused = require("refusal").refused
+local sweep = require "ett.search.sweep"
+
+local folder
+setup(function() folder = command.folder() end)
+teardown(function()
+  command.remove(folder)
+  require("refusal").clean()
+end)
+
+local function has(program)
+  if select(2, command.shell("command -v " .. program)) == 0 then return true end
+  pending(program .. " is not installed")
+end
+
+local small = "--model gpt layers=2 hidden=256 heads=4 vocab=1000 seq=128 "
+
+describe("a file without an end", function()
+  it("is refused at the limit of its kind", function()
+    local most = "'/dev/zero' is larger than the limit of 16777216 bytes for its kind"
+    refused("predict --model /dev/zero seq=128", most)
+    refused("predict --config /dev/zero", most)
+    refused("predict --megatron-args /dev/zero", "/dev/zero: " .. most)
+    refused("cluster add-curve a.lua /dev/zero", "'/dev/zero' is larger than the limit of 67108864 bytes for its kind")
+    refused("run /dev/zero", "zero:1: unexpected symbol")
+  end)
+
+  it("is no table: a pipe is named as one", function()
+    assert.equal(0, (select(2, command.shell("mkfifo " .. folder .. "/pipe"))))
+    refused("fit " .. folder .. "/pipe",
+      ("fit: cannot read '%s/pipe': a table must be a file or be in a folder, found a named pipe"):format(folder))
+  end)
+
+  it("of Nsight with one endless name is refused before the name is read", function()
+    if not has "sqlite3" then return end
+    local output, status = command.shell(([[sqlite3 %s/big.sqlite "CREATE TABLE StringIds (id, value TEXT);
+      CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, streamId, demangledName);
+      INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (0, 1, 0, 7, 1);
+      INSERT INTO StringIds VALUES (1, zeroblob(17000000));"]]):format(folder))
+    assert.equal(0, status, output)
+    refused(("trace %s/big.sqlite"):format(folder),
+      ("'%s/big.sqlite' is not a trace: one of its texts is longer than 16777216 bytes"):format(folder))
+  end)
+end)
+
+describe("a sweep of many plans", function()
+  local many = "sweep --cluster dgx_h100 " .. small .. "dp=1..1024 micro_batches=1..4096 zero=0,1,2,3 "
+    .. "overlap_gradients=true,false overlap_parameters=true,false bucket_bytes=1e6,1e7,1e8,1e9,1e10,1e11"
+
+  it("keeps the rows that it prints, whatever their number", function()
+    local output, status = command.ett(folder, many, "ETT_MEMORY_LIMIT=16M")
+    assert.equal(0, status, output)
+    assert.matches("^gpt on dgx_h100: 13728 plans evaluated", output)
+    assert.matches("and 13708 more", output)
+    output, status = command.ett(folder, many .. " --json", "ETT_MEMORY_LIMIT=16M")
+    assert.same({ "ett: not enough memory: Lua may hold 16 MiB (ETT_MEMORY_LIMIT sets it)", 1 },
+      { output:match "^[^\n]*", status })
+  end)
+
+  it("has the same best rows as one that keeps all", function()
+    local model = require("ett.model").new("llama", { layers = 8, hidden = 512, heads = 8, vocab = 1000 })
+    for _, objective in ipairs { "step_seconds", "tokens_per_second", "memory_bytes" } do
+      local given = { model = model, cluster = "perlmutter", profile = false, objective = objective,
+        plan = { seq = 512 }, over = { dp = { 1, 2, 4, 8, 16, 32 }, tp = { 1, 2, 4, 8 }, pp = { 1, 2, 4, 8 },
+          micro_batches = { 8, 16, 24, 32, 40, 48 }, zero = { 0, 1 }, sequence_parallel = { true, false } } }
+      local all = sweep.new(given)
+      assert.is_true(#all.rows > 1014)
+      given.keep = 7
+      local kept = sweep.new(given)
+      assert.same(table.move(all.rows, 1, 7, 1, {}), kept.rows)
+      assert.same({ all.evaluated, all.refused }, { kept.evaluated, kept.refused })
+    end
+  end)
+
+  it("shows on a terminal how far it is, and ends at Ctrl-C", function()
+    if not has "script" then return end
+    local line = ("script -qec 'timeout -s INT 2 %s/bin/ett %s' /dev/null"):format(require("ett.host").prefix,
+      many .. " tokens=1e9,1e10,1e11 recompute=none,full,selective micro_batch=1..1024")
+    local output = command.shell(line)
+    assert.matches("\r\27%[K%d+ of 1359072 plans", output)
+    assert.matches("ett: interrupted", output)
+  end)
+end)
+
+describe("a long fit", function()
+  needs.fitting(it, pending)("names on a terminal the model at work", function()
+    if not has "script" then return end
+    local rows = { "mp,b,l,dim,F_dur(us),B_dur(us)" }
+    for i = 1, 60 do rows[i + 1] = ("1,1,%d,%d,%g,%g"):format(i * 64, i * 32, i * i / 10 + 5, i * i / 5 + 5) end
+    command.write(folder, "NVIDIAA100-SXM4-80GB_gelu_fp16.csv", table.concat(rows, "\n") .. "\n")
+    local output = command.shell(("script -qec '%s/bin/ett fit %s --fresh' /dev/null"):format(
+      require("ett.host").prefix, folder))
+    assert.matches("\r\27%[Kfitting gelu fp16 forward of NVIDIAA100%-SXM4%-80GB", output)
+  end)
+end)
