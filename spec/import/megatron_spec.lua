@@ -258,6 +258,22 @@ describe("a plan as Megatron-LM's flags", function()
     assert.is_true(compared >= 40, compared)
   end)
 
+  it("gives hybrids back by their pattern of layers", function()
+    for _, case in ipairs { { "nemotron-h-8b" }, { "mamba2-2.7b" }, { "nemotron-h-8b", { layers = 26 } } } do
+      local model = model_module.new(case[1], case[2])
+      local plan = { seq = 1024, micro_batches = 2, stack = "megatron" }
+      local e = estimate.new { model = model, plan = plan, cluster = "dgx_h100" }
+      local text, left_out = export.text("megatron", model, e.plan)
+      local own = #left_out == 0 and model
+        or model_module.new(case[1], { scan_chunk = 128, layers = (case[2] or {}).layers })
+      local again = read(text, { dp = 1 })
+      assert.equal(architecture.parameters(model), architecture.parameters(again.model))
+      assert.equal(estimate.new({ model = own, plan = plan, cluster = "dgx_h100" }).step_seconds,
+        estimate.new({ model = again.model, plan = again.plan, cluster = "dgx_h100" }).step_seconds)
+      assert.same(case[1] == "mamba2-2.7b" and { "scan_chunk = 256: Megatron-LM's is 128" } or {}, left_out)
+    end
+  end)
+
   it("says what has no flag", function()
     local e = estimate.new { model = model_module.new "gemma2-2b", cluster = "dgx_h100",
       plan = { seq = 2048, pp = 2, micro_batches = 4, schedule = "gpipe", optimizer_bytes = 6, serial_sends = true } }
@@ -329,5 +345,35 @@ describe("a plan for other trainers", function()
   it("of an unknown format is refused", function()
     assert.equal("unknown format 'megatorn'; did you mean 'megatron'?; known are deepspeed, megatron, torchtitan",
       tostring(select(2, pcall(export.text, "megatorn", model, {}))))
+  end)
+end)
+
+describe("flags that ett claims to read", function()
+  it("are read", function()
+    local flags, sources = require "ett.import.megatron.flags", {}
+    for _, name in ipairs { "init", "plan_of", "nemo" } do
+      local path = package.searchpath("ett.import.megatron." .. name, package.path)
+      sources[#sources + 1] = assert(require("ett.io").read(path))
+    end
+    local text = table.concat(sources)
+    for _, kind in ipairs { "values", "switches" } do
+      for name in pairs(flags[kind]) do
+        assert.is_truthy(text:find('"' .. name .. '"', 1, true), name)
+      end
+    end
+  end)
+
+  it("are named where they are taken for something else", function()
+    local function notes(more) return table.concat(read(small .. "--bf16 " .. more, { dp = 1 }).model.notes, "; ") end
+    assert.matches("--attention-dropout 0.1 is taken as 0, the value of --hidden-dropout", notes "--hidden-dropout 0",
+      1, true)
+    assert.matches("--attention-dropout 0 is taken as 0.1, the value of --hidden-dropout",
+      notes "--attention-dropout 0.0", 1, true)
+    local without = notes "--attention-dropout 0.0 --hidden-dropout 0.0 --overlap-p2p-communication"
+    assert.is_nil(without:find("dropout", 1, true))
+    assert.matches("1 flag has no effect on the step", without, 1, true)
+    assert.matches("--squared-relu is taken as gelu, which moves the same bytes", notes "--squared-relu", 1, true)
+    assert.matches("--is-hybrid-model: needs --hybrid-override-pattern, which names each layer's kind",
+      message(small .. "--bf16 --is-hybrid-model", { dp = 1 }), 1, true)
   end)
 end)

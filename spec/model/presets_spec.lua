@@ -91,6 +91,27 @@ describe("defaults of hyper-parameters", function()
     assert.equal("rms_norm", model_module.defaults("mixtral").norm)
   end)
 
+  it("are found of an architecture that needs fields of its own", function()
+    local command = require "command"
+    local folder = command.folder()
+    command.write(folder, "needs_fields.lua", [[return {
+      schema = { wide = { "count", help = "width of a side path" }, kind = { "string", one_of = { "a", "b" } } },
+      build = function(hyper)
+        hyper.norm, hyper.ffn = hyper.norm or "rms_norm", hyper.ffn or 3 * hyper.wide
+        return { layers = { { name = "x", ops = { hyper.norm } } } }
+      end }]])
+    command.write(folder, "cannot.lua", "return function(hyper) return { layers = { {} } } end")
+    find.set_folders { folder }
+    local defaults = model_module.defaults "needs_fields"
+    local none, why = model_module.defaults "cannot"
+    find.set_folders(nil)
+    command.remove(folder)
+    assert.equal("rms_norm", defaults.norm)
+    assert.is_nil(defaults.wide)
+    assert.same({}, none)
+    assert.matches("missing field 'name'", why)
+  end)
+
   it("are a preset's values", function()
     assert.same({ 8192, "rms_norm", 28672 }, { model_module.defaults("llama3-70b").hidden,
       model_module.defaults("llama3-70b").norm, model_module.defaults("llama3-70b").ffn })

@@ -111,8 +111,9 @@ function fields.help(opts)
   if not opts.model then
     return text .. "\n\n`--help NAME` lists the hyper-parameters of the model NAME, too."
   end
-  return ("%s\n\nhyper-parameters of %s:\n\n%s"):format(text, opts.model,
-    lines_of(hyper_fields(opts.model), model_module.defaults(opts.model)))
+  local defaults, unknown = model_module.defaults(opts.model)
+  return ("%s\n\nhyper-parameters of %s%s:\n\n%s"):format(text, opts.model,
+    unknown and (" (its defaults are unknown: %s)"):format(unknown) or "", lines_of(hyper_fields(opts.model), defaults))
 end
 
 return fields

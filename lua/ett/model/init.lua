@@ -44,7 +44,7 @@ end
 --- Architecture, hyper-parameters, notes and model type of a Hugging Face config.json.
 local function read_configuration(path)
   if require("lfs").attributes(path, "mode") == "directory" then path = path:gsub("/+$", "") .. "/config.json" end
-  local config, err = require("ett.json").read(path)
+  local config, err = require("ett.json").read(path, 16 << 20)
   if config == nil then error(error_module.from(err), 0) end
   if type(config) ~= "table" then error_module.raise("format", "%s: must hold a JSON object", path) end
   return find.load("lua/ett/import", "huggingface").hyper(config, path)
@@ -58,9 +58,18 @@ function model.fields(name)
   return (architecture.fields(preset and preset.architecture or name))
 end
 
+-- A value that a rule of an architecture's own field takes, where the field must be given.
+local function any_value(rule)
+  local kind = type(rule) == "table" and rule[1] or rule
+  if type(rule) == "table" and (rule.optional or rule.default ~= nil) or tostring(kind):match "%?$" then return nil end
+  if type(rule) == "table" and rule.one_of then return rule.one_of[1] end
+  return ({ string = "", boolean = false, list = {}, table = {}, fraction = 0.5 })[kind] or 2
+end
+
 --- The values that hyper-parameters have where none is given: a preset's, or those that an architecture sets whatever
---- the width. A default that follows from the width is left out.
----@return table<string, any>
+--- the width. A default that follows from the width is left out. An architecture is built for two widths to see them;
+--- where it cannot be built so, the second result says why.
+---@return table<string, any>, string?
 function model.defaults(name)
   if model.is_file(name) then return model.huggingface(name).hyper end
   local preset = preset_of(name)
@@ -68,12 +77,15 @@ function model.defaults(name)
   local values
   for _, width in ipairs { 1024, 2048 } do
     local probe = { layers = 2, hidden = width, heads = width // 64, vocab = width }
+    for field, rule in pairs(architecture.fields(name)) do
+      if probe[field] == nil then probe[field] = any_value(rule) end
+    end
     local ok, built = pcall(architecture.new, name, probe)
     if not ok then
       probe.experts, probe.top_k = width // 64, width // 512
       ok, built = pcall(architecture.new, name, probe)
     end
-    if not ok then return {} end
+    if not ok then return {}, tostring(built) end
     local seen = values or built.hyper
     values = {}
     for field, value in pairs(built.hyper) do

@@ -20,17 +20,23 @@ function presets.find(name)
   return schema.check(find.load_file(path), fields, find.label(path)), {}
 end
 
---- The name of the preset whose source is a repository such as "meta-llama/Meta-Llama-3-70B", or nil.
+local by_repository, generation
+
+--- The name of the preset whose source is a repository such as "meta-llama/Meta-Llama-3-70B", or nil. The files are
+--- read once, when the first repository is asked for.
 ---@param repository string
 function presets.of_repository(repository)
   local wanted = repository:lower()
   if not wanted:match "^[%w%-_%.]+/[%w%-_%.]+$" then return nil end
-  for _, entry in ipairs(find.list "lua/models") do
-    for word in tostring(find.load_file(entry.path).source):lower():gmatch "[%w%-_%.]+/[%w%-_%.]+" do
-      if word == wanted then return entry.name end
+  if generation ~= find.generation then
+    by_repository, generation = {}, find.generation
+    for _, entry in ipairs(find.list "lua/models") do
+      for word in tostring(find.load_file(entry.path).source):lower():gmatch "[%w%-_%.]+/[%w%-_%.]+" do
+        by_repository[word] = by_repository[word] or entry.name
+      end
     end
   end
-  return nil
+  return by_repository[wanted]
 end
 
 --- Hyper-parameters of a preset with others laid over them, and the name of the result.

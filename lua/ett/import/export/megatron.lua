@@ -57,9 +57,36 @@ local decoders = { gpt = true, llama = true, mixtral = true }
 
 local positions = { rope = "rope", learned = "learned_absolute", none = "none" }
 
+local letters = { mamba2 = "M", mlp = "-", full_attention = "*", moe = "E" }
+
+-- The pattern of a hybrid's layers, a letter each, or nil.
+local function pattern_of(model)
+  local h, parts = model.hyper, {}
+  if model.architecture ~= "hybrid" then return nil end
+  for i = 1, h.layers do
+    parts[i] = letters[h.layer_types[(i - 1) % #h.layer_types + 1]]
+    if not parts[i] then return nil end
+  end
+  return table.concat(parts)
+end
+
+local function hybrid(h, pattern, add, leave_out)
+  local chunk = h.scan_chunk or 256
+  if pattern:find "M" and chunk ~= 128 then leave_out("scan_chunk = %d: Megatron-LM's is 128", chunk) end
+  local head_dim = h.ssm_head_dim or 64
+  add("is-hybrid-model", true)
+  add("hybrid-override-pattern", pattern)
+  add("mamba-state-dim", h.ssm_state or 128)
+  add("mamba-head-dim", head_dim)
+  add("mamba-num-groups", h.ssm_groups or 1)
+  add("mamba-num-heads", h.ssm_heads or (h.ssm_inner or 2 * h.hidden) // head_dim)
+end
+
 local function model_flags(model, add, leave_out)
-  local h = model.hyper
-  if not decoders[model.architecture] then
+  local h, pattern = model.hyper, pattern_of(model)
+  if pattern then
+    hybrid(h, pattern, add, leave_out)
+  elseif not decoders[model.architecture] then
     leave_out("architecture = '%s': the flags describe a decoder of attention and MLPs", model.architecture)
   end
   local ffn = h.ffn or 4 * h.hidden
@@ -91,7 +118,7 @@ local function model_flags(model, add, leave_out)
   for _, name in ipairs { "parallel_block", "post_norms", "embedding_norm", "qk_norm_whole", "attention_chunk",
     "attention_sinks", "index_heads", "layer_types", "mixer", "encoder_function_list",
     "head_bias" } do
-    if h[name] then leave_out("%s: ett writes no flag for it", name) end
+    if h[name] and not (name == "layer_types" and pattern) then leave_out("%s: ett writes no flag for it", name) end
   end
   if (h.attention_bias ~= nil and h.attention_bias or h.bias or false) ~= (h.bias or false)
     or (h.mlp_bias ~= nil and h.mlp_bias or h.bias or false) ~= (h.bias or false) then

@@ -30,7 +30,7 @@ flags.switches = set [[
   overlap-moe-expert-parallel-comm sequence-parallel recompute-activations use-distributed-optimizer
   overlap-grad-reduce overlap-param-gather use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 bf16 fp16
   accumulate-allreduce-grads-in-fp32 grad-reduce-in-bf16 no-gradient-accumulation-fusion tp-comm-overlap
-  no-overlap-p2p-communication overlap-p2p-communication use-precision-aware-optimizer is-hybrid-model
+  no-overlap-p2p-communication use-precision-aware-optimizer is-hybrid-model
   attention-output-gate account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split
   use-tp-pp-dp-mapping]]
 
@@ -61,6 +61,7 @@ flags.without_effect = set [[
   check-for-nan-in-loss-and-grad check-for-spiky-loss moe-grouped-gemm moe-use-legacy-grouped-gemm moe-permute-fusion
   moe-router-fusion moe-aux-loss-coeff moe-z-loss-coeff moe-router-load-balancing-type moe-router-dtype
   moe-router-score-function moe-router-enable-expert-bias moe-router-bias-update-rate moe-router-topk-scaling-factor
+  overlap-p2p-communication
   moe-router-pre-softmax moe-router-force-load-balancing moe-per-layer-logging moe-extended-tp mtp-loss-scaling-factor
   rotary-base rotary-scaling-factor rotary-interleaved rotary-seq-len-interpolation-factor use-rope-scaling
   rope-scaling-factor mscale mscale-all-dim original-max-position-embeddings beta-fast beta-slow no-rope-freq

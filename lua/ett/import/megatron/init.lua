@@ -136,7 +136,12 @@ local letters = { M = "mamba2", ["-"] = "mlp", ["*"] = "full_attention", E = "mo
 
 local function set_hybrid(hyper, args)
   local pattern = args:text "hybrid-override-pattern"
-  if not pattern then return false end
+  if not pattern then
+    if args:has "is-hybrid-model" then
+      error_module.raise("format", "--is-hybrid-model: needs --hybrid-override-pattern, which names each layer's kind")
+    end
+    return false
+  end
   hyper.layer_types = {}
   for letter in pattern:gmatch "[^|]" do
     local kind = letters[letter]
@@ -149,6 +154,7 @@ local function set_hybrid(hyper, args)
   hyper.ssm_groups = args:number("mamba-num-groups", 8)
   hyper.ssm_heads = args:number("mamba-num-heads", 2 * hyper.hidden // hyper.ssm_head_dim)
   hyper.ssm_inner = hyper.ssm_heads * hyper.ssm_head_dim
+  hyper.scan_chunk = 128 -- megatron/core/ssm/mamba_mixer.py
   return true
 end
 
@@ -174,6 +180,15 @@ local function set_attention(hyper, args)
   end
 end
 
+-- ett has one dropout: of residuals, and of scores where attention is not one kernel.
+local function set_dropout(hyper, args)
+  local hidden, scores = args:number("hidden-dropout", 0.1), args:number("attention-dropout", 0.1)
+  hyper.dropout = hidden > 0 or nil
+  if (hidden > 0) ~= (scores > 0) then
+    args:note("--attention-dropout %g is taken as %g, the value of --hidden-dropout", scores, hidden)
+  end
+end
+
 --- Hyper-parameters of the flags, and the architecture that takes them.
 local function hyper_of(args)
   local missing = {}
@@ -186,6 +201,7 @@ local function hyper_of(args)
   local hyper = { hidden = args:number "hidden-size", heads = args:number "num-attention-heads" }
   hyper.layers = args:number("num-layers", #(args:text("hybrid-override-pattern", "")))
   hyper.gated_mlp = args:has "swiglu" or args:has "quick-geglu"
+  if args:has "squared-relu" then args:note "--squared-relu is taken as gelu, which moves the same bytes" end
   local usual = args:has "swiglu" and 4 * hyper.hidden * 2 // 3 // 64 * 64 or 4 * hyper.hidden
   hyper.ffn = args:number("ffn-hidden-size", usual)
   hyper.norm = args:choice("normalization", "LayerNorm", { LayerNorm = "layer_norm", RMSNorm = "rms_norm" })
@@ -200,7 +216,7 @@ local function hyper_of(args)
   hyper.vocab = args:number "padded-vocab-size" or args:number "vocab-size"
     or tokenizer_vocab[args:text "tokenizer-type"]
   hyper.vocab_multiple = args:number "make-vocab-size-divisible-by"
-  hyper.dropout = args:number("hidden-dropout", 0.1) > 0 or nil
+  set_dropout(hyper, args)
   hyper.mtp_layers = args:number "mtp-num-layers"
   set_attention(hyper, args)
   set_experts(hyper, args)
@@ -208,7 +224,7 @@ local function hyper_of(args)
 end
 
 local function read_flags(path)
-  local text, err = require("ett.io").read(path)
+  local text, err = require("ett.io").read(path, 16 << 20)
   if not text then error(error_module.from(err), 0) end
   if path:match "%.ya?ml$" then return nemo.flags(path) end
   local list = script.flags(text)
