@@ -195,3 +195,8 @@ $ mkdir -p own/lua/collectives; echo 'return { name = "flat", summary = "all at 
 ett: pods.lua: tiers[2]: size must be a multiple of the tier inside, 8 devices, got 12
 ett: flat.lua:1: collective 'flat': seconds must return a number of at least 0, or nil, got -...
 ?1
+
+An option of other commands says where it is.
+$ ett predict --model llama3-70b --cluster h100 --devices 256
+ett: predict: unknown option '--devices'; a plan has pp x tp x cp x dp devices; `ett search --devices N` finds the best plan of N
+?2

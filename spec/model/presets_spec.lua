@@ -82,6 +82,31 @@ describe("a preset", function()
   end)
 end)
 
+describe("a model's file", function()
+  local command, folder = require "command", nil
+  setup(function() folder = command.folder() end)
+  teardown(function() command.remove(folder) end)
+
+  it("may be an architecture or a preset", function()
+    command.write(folder, "plain.lua", [[local blocks = require "ett.model.blocks"
+      return function(hyper)
+        return blocks.decoder(hyper, { name = "block", count = hyper.layers,
+          ops = { "rms_norm", blocks.enter, "linear_up", "gelu", "linear_down", blocks.leave, "residual_add" } })
+      end]])
+    command.write(folder, "small.lua", [[return { name = "small", summary = "s", source = "s", architecture = "llama",
+      parameters = 1e6, hyper = { layers = 2, hidden = 256, heads = 4, vocab = 1000 } }]])
+    local words = "--cluster dgx_h100 seq=128 micro_batches=2 layers=3 "
+    local output, status = command.ett(folder, "predict --model plain.lua hidden=256 heads=4 vocab=1000 " .. words)
+    assert.same({ 0, "plain" }, { status, output:match "^%S+" })
+    output, status = command.ett(folder, "predict --model ./small.lua " .. words)
+    assert.same({ 0, "small with layers=3" }, { status, output:match "^(.-) %(" })
+    output, status = command.ett(folder, "predict --model plain hidden=256 heads=4 vocab=1000 " .. words)
+    assert.same({ 1, "ett: unknown model 'plain'; a file is named with its ending: plain.lua\n" }, { status, output })
+    output, status = command.ett(folder, "predict --model none.lua " .. words)
+    assert.same({ 1, "ett: none.lua: cannot open none.lua: No such file or directory\n" }, { status, output })
+  end)
+end)
+
 describe("defaults of hyper-parameters", function()
   it("are those that an architecture sets whatever its width", function()
     local defaults = model_module.defaults "llama"

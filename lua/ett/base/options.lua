@@ -9,6 +9,7 @@
 --
 -- Kinds: string (the default), number (finite), positive (above 0), integer, count (from 1), whole (digits only, at
 -- most 2^53). `least` and `most` are limits of a number. A command with --json has --csv and --table.
+-- `hints` of a command say what to write in place of an option that users of other tools expect: { name = text }.
 -- `many = true` collects the values of a repeated option. Every command has --help and --traceback; a command that
 -- finds files by name (`finds = true`) has --path; one with `sandbox = true` has --sandbox,
 -- which refuses options with `writes = true`.
@@ -216,7 +217,9 @@ local function refuse(command, message)
   if unknown then
     local names = {}
     for i, option in ipairs(all_of(command)) do names[i] = "--" .. option[1] end
-    message = ("unknown option '%s'%s"):format(unknown, error_module.suggestion(unknown, names))
+    local hint = (command.hints or {})[unknown:match "^%-%-([^=]*)"]
+    message = ("unknown option '%s'%s"):format(unknown, hint and "; " .. hint or
+      error_module.suggestion(unknown, names))
   end
   error_module.raise("usage", "%s: %s", command.name, message)
 end

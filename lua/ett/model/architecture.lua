@@ -78,7 +78,12 @@ local function load_source(source)
     error_module.raise("argument", "an architecture must be a name (%s) or a function of hyper-parameters, got %s",
       table.concat(architecture.names(), ", "), schema.describe(source))
   end
-  local value, path = find.load("lua/architectures", source)
+  local value, path
+  if source:match "%.lua$" then
+    value, path, source = find.load_file(source), source, find.name_of(source)
+  else
+    value, path = find.load("lua/architectures", source)
+  end
   if type(value) == "function" then return { name = source, build = value, path = path } end
   local label = find.label(path)
   if type(value) ~= "table" then

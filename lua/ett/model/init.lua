@@ -16,6 +16,7 @@ local model = {}
 --- The preset that a name means, or nil for an architecture's name or function; other names are refused.
 local function preset_of(name)
   if type(name) ~= "string" then return nil end
+  if name:match "%.lua$" then return presets.of_file(name) end
   local path = find.path("lua/architectures", name)
   if path then -- a file beside the script may be either
     local value = path == find.path("lua/models", name) and find.load_file(path)
@@ -118,7 +119,7 @@ end
 
 --- Whether a name is a file rather than an architecture or a model. A model's repository ("Qwen/Qwen3-8B") is none.
 function model.is_file(name)
-  if type(name) ~= "string" then return false end
+  if type(name) ~= "string" or name:match "%.lua$" then return false end
   if name:match "%.json$" then return true end
   return name:match "/" ~= nil and not presets.of_repository(name)
 end

@@ -20,10 +20,18 @@ function presets.find(name)
   return schema.check(find.load_file(path), fields, find.label(path)), {}
 end
 
+--- The preset of a file, or nil: its value is an architecture.
+---@param path string
+function presets.of_file(path)
+  local value = find.load_file(path)
+  if type(value) ~= "table" or value.architecture == nil then return nil end
+  return schema.check(value, fields, find.label(path))
+end
+
 local by_repository, generation
 
 --- The name of the preset whose source is a repository such as "meta-llama/Meta-Llama-3-70B", or nil. The files are
---- read once, when the first repository is asked for.
+--- read once, for the first repository.
 ---@param repository string
 function presets.of_repository(repository)
   local wanted = repository:lower()
@@ -65,6 +73,9 @@ function presets.refuse(name, several)
   local architectures = find.names "lua/architectures"
   table.move(architectures, 1, #architectures, #known + 1, known)
   table.sort(known)
+  if require("lfs").attributes(name .. ".lua", "mode") == "file" then
+    error_module.raise("missing", "unknown model '%s'; a file is named with its ending: %s.lua", name, name)
+  end
   local hint = error_module.suggestion(name, known)
   error_module.raise("missing", "unknown model '%s'%s", name,
     hint ~= "" and hint or "; `ett list models` and `ett list architectures` name them all")

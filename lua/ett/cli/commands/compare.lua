@@ -94,7 +94,7 @@ return {
     .. "With two sides A and B the estimates of both stand line by line, with what differs and why. A side is a\n"
     .. "cluster, a stack, or fields in one quoted word: 'tp=8 dp=64' 'tp=4 dp=128 cluster=dgx_b200'.",
   options = {
-    { "model", "NAME", "a model or an architecture by name, or a Hugging Face config.json" },
+    { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = "dgx_h100" },
     { "utilization", "U", "fraction of peak that matmuls reach in the ledger views", kind = "number", default = 0.6 },
     { "overlap", "F", "fraction of traffic that may hide in the ledger views", kind = "number", default = 1 },

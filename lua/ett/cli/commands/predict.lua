@@ -78,9 +78,10 @@ return {
   usage = "predict --model NAME|config.json | --config FILE.yml | --megatron-args FILE "
     .. "[--cluster NAME|FILE.lua] [NAME=VALUE ...]",
   description = fields.help,
+  hints = { devices = "a plan has pp x tp x cp x dp devices; `ett search --devices N` finds the best plan of N" },
   options = {
     { "config", "FILE", "a configuration of estimate-train-time (YAML)" },
-    { "model", "NAME", "a model or an architecture by name, or a Hugging Face config.json" },
+    { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "megatron-args", "FILE", "launch flags of Megatron-LM: a script or a list; or a YAML file of NeMo" },
     { "cluster", "NAME", "a cluster by name or file (default perlmutter, or what --config names; with --megatron-args "
       .. "dgx_h100)" },

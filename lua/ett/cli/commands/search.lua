@@ -66,7 +66,7 @@ return {
       .. "--vary, it takes those.\n\n" .. fields.help(opts)
   end,
   options = {
-    { "model", "NAME", "a model or an architecture by name, or a Hugging Face config.json" },
+    { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = "dgx_h100" },
     { "devices", "N", "devices; several are --vary devices=64..1024", kind = "count" },
     { "global-batch", "N", "sequences a step", kind = "count" },

@@ -15,7 +15,7 @@ return {
       .. fields.help(opts)
   end,
   options = {
-    { "model", "NAME", "a model or an architecture by name, or a Hugging Face config.json" },
+    { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = "perlmutter" },
     { "accept-device", "use the cluster's samples even if they are of another device" },
     { "devices", "N", "keep only plans on this many devices", kind = "count" },
