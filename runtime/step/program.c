@@ -61,10 +61,14 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
                  {"recomputed_bytes", o->recomputed_bytes},
                  {"working_bytes", o->working_bytes},
                  {"weight_working_bytes", o->weight_working_bytes},
+                 {"weight_share", o->weight_share},
                  {"beside_seconds", o->beside_seconds},
                  {"flops", o->flops}};
   for (size_t i = 0; i < sizeof amounts / sizeof *amounts && status == 0; i++)
     status = check_amount(amounts[i].name, amounts[i].value, err);
+  if (status == 0 && o->weight_share > 1)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "field 'weight_share' must be at most 1, got %g", o->weight_share);
   return status;
 }
 
@@ -186,9 +190,7 @@ void ett_program_finish(ett_program *p) {
       s.backward_link[o->link] += backward + n * o->beside_seconds;
       if (o->selective)
         s.recompute[ETT_RECOMPUTE_SELECTIVE] += forward;
-      /* Input and weight gradient of a product are two products of its own size. */
-      if (o->dense_parameters > 0 || o->expert_parameters > 0)
-        s.weight += backward / 2;
+      s.weight += o->weight_share * backward;
       s.dense_parameters += n * o->dense_parameters;
       s.expert_parameters += n * o->expert_parameters;
       s.frozen_dense += n * o->frozen_dense;

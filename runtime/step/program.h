@@ -67,10 +67,11 @@ typedef struct ett_operation {
   double recomputed_bytes;            /* of them, when it is run again: its inputs */
   double working_bytes;               /* alive only while its backward pass runs */
   double weight_working_bytes;        /* further ones, of its weight gradient */
-  double flops;                       /* forward + backward, as model FLOPs count them */
-  int loss;                           /* keeps the logits */
-  int selective;                      /* run again under ETT_RECOMPUTE_SELECTIVE */
-  int never_again;                    /* full recomputation stops before it */
+  double weight_share; /* of the backward pass: what only gradients of weights need */
+  double flops;        /* forward + backward, as model FLOPs count them */
+  int loss;            /* keeps the logits */
+  int selective;       /* run again under ETT_RECOMPUTE_SELECTIVE */
+  int never_again;     /* full recomputation stops before it */
   ett_role role;
 } ett_operation;
 

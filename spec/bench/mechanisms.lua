@@ -62,6 +62,26 @@ local function long_context()
     accumulate_gradients = false } }.mfu_percent
 end
 
+--- Mean error of published zero-bubble steps by schedule, in percent.
+local function zero_bubble()
+  local published = require "published"
+  local sums = {}
+  for _, r in ipairs(published.rows() or {}) do
+    if r.schedule == "zb_1p" or r.schedule == "zb_2p" then
+      local sum = sums[r.schedule] or { 0.0, 0 }
+      sum[1] = sum[1] + 100 * math.abs(published.estimate(r).step_seconds / r.step_seconds - 1)
+      sum[2], sums[r.schedule] = sum[2] + 1, sum
+    end
+  end
+  local rows = {}
+  for _, name in ipairs { "zb_1p", "zb_2p" } do
+    local sum = sums[name]
+    rows[#rows + 1] = sum and row(("published steps under %s, %d rows: mean error"):format(name, sum[2]),
+      ("%.1f %%"):format(sum[1] / sum[2]), "<= 5 %", sum[1] / sum[2] <= 5)
+  end
+  return rows
+end
+
 --- Seconds of the distribution of a step on a million devices, one in a hundred of them slow.
 local function million()
   local variation = require "ett.step.variation"
@@ -102,6 +122,7 @@ function bench.run()
     row("event engine, interleaved, 4 chunks", ("%.1f M/s"):format(interleaved), ">= 15 M/s", interleaved >= 15),
     row("a step of 530 B parameters, times known", ("%.1f ms"):format(large), "<= 10 ms", large <= 10),
   }
+  for _, own in ipairs(zero_bubble()) do rows[#rows + 1] = own end
   local unlike = require("cluster_parts").check(300, 2026)
   rows[#rows + 1] = row("clusters of unlike nodes that differ from ranks laid one by one", ("%d of %d"):format(
     #unlike.wrong, unlike.cases), "0", #unlike.wrong == 0)

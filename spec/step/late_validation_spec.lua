@@ -7,7 +7,7 @@ local step_core = require "step_core"
 --- A step of layers that take 1 s forward and 2 s backward, half of it weight gradients.
 local function evaluate(given, send)
   local program <close> = step_core.program {
-    operations = { { forward = { 1 }, backward = { 2 }, dense_parameters = 1 } },
+    operations = { { forward = { 1 }, backward = { 2 }, dense_parameters = 1, weight_share = 0.5 } },
     kinds = { { place = "middle", count = given.layers, uses = { 1 } } }, boundary_bytes = 1 }
   local demands <close> = step_core.demands()
   local workspace <close> = step_core.workspace()

@@ -5,6 +5,7 @@ local find = require "ett.base.find"
 local host = require "ett.host"
 local lfs = require "lfs"
 local model_module = require "ett.model"
+local timeline = require "ett.step.timeline"
 
 local copies = { expert_linear1 = "my_moe_up", expert_linear2 = "my_moe_down" }
 
@@ -17,6 +18,36 @@ local function run(model, profile, plan)
   plan.seq, plan.micro_batches = 512, 4
   return estimate.new { model = model, cluster = "perlmutter", profile = profile, plan = plan }
 end
+
+describe("a backward pass in two", function()
+  it("leaves products' weights, lookups and accumulations for later, and norms not", function()
+    local cost = { rms_norm = 1, residual_add = 16, embedding = 2, linear_qkv = 4 } -- accumulation: as residual_add
+    local profile = {
+      operator = function(_, name, _, _, pass)
+        local seconds = pass == "backward" and (cost[name] or 0) or 0
+        return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+      end,
+      collective = function() return { seconds = 0, low_seconds = 0, high_seconds = 0, provenance = "measured" } end,
+    }
+    local model = model_module.new("llama", { layers = 2, hidden = 512, heads = 8, ffn = 1024, vocab = 1000 })
+    local e = estimate.new { model = model, cluster = "perlmutter", profile = profile, units = true,
+      plan = { seq = 512, micro_batches = 4, pp = 2, schedule = "zb_h1" } }
+    local seconds = { F = 0, B = 0, W = 0 }
+    for _, unit in ipairs(e.units[1]) do
+      if unit[2] == 1 then seconds[unit[1]] = seconds[unit[1]] + unit.seconds end
+    end
+    assert.near(2 + 16 + 4 / 2 + 16, seconds.W, 1e-9) -- embedding with its accumulation, one layer with its own
+    assert.near(2 * 1 + 4 / 2 + 2 * 16, seconds.B, 1e-9)
+    local kept
+    for _, unit in ipairs(timeline.of(e).stages[1].units) do
+      local sum = 0
+      for _, part in ipairs(unit.parts) do sum = sum + part.seconds end
+      assert.near(unit.seconds, sum, 1e-9)
+      for _, part in ipairs(unit.parts) do kept = kept or unit.kind == "W" and part.name == "gradient_accumulation" end
+    end
+    assert.is_true(kept)
+  end)
+end)
 
 describe("expert operators under other names", function()
   local folder

@@ -73,6 +73,13 @@ local dtypes = { bf16 = "bf16", fp16 = "fp16", fp32 = "fp32", fp8 = "fp8", mxfp8
 --- The data type of a row's products, or nil.
 function published.dtype(row) return dtypes[row.precision or "bf16"] end
 
+-- Zero bubble pipelines run with --untie-embeddings-and-output-weights (examples/pretrain_zero_bubble.sh of
+-- sail-sg/zero-bubble-pipeline-parallelism): a shared embedding would join the ends of the first and the last stage.
+local function tied(row)
+  if row.tied_embeddings == nil and row.framework == "megatron-lm-zero-bubble" then return false end
+  return row.tied_embeddings
+end
+
 --- Architecture and hyper-parameters of a row.
 function published.model(row)
   local hyper = {
@@ -82,7 +89,7 @@ function published.model(row)
     attention = (row.attention == "unfused" or row.attention == "fused_softmax") and row.attention or "flash",
     norm = row.norm, position = row.position == "alibi" and "none" or row.position,
     rotary_fraction = row.rotary_fraction, parallel_block = row.parallel_block,
-    tied_embeddings = row.tied_embeddings, bias = row.bias, dropout = row.dropout,
+    tied_embeddings = tied(row), bias = row.bias, dropout = row.dropout,
     window = integer(row.attention_window), window_every = integer(row.attention_window_every),
   }
   if row.mla_kv_lora_rank then

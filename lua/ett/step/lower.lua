@@ -28,9 +28,15 @@ local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.r
 
 -- Fields of an operation that are not given; C has no defaults.
 local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0,
-  activation_bytes = 0, recomputed_bytes = 0, working_bytes = 0, weight_working_bytes = 0, flops = 0,
-  selective = false, loss = false, never_again = false,
-  role = "outside", link = "none", beside_seconds = 0 }
+  activation_bytes = 0, recomputed_bytes = 0, working_bytes = 0, weight_working_bytes = 0, weight_share = 0, flops = 0,
+  selective = false, loss = false, never_again = false, role = "outside", link = "none", beside_seconds = 0 }
+
+--- Share of an operator's backward pass that a schedule may delay: the gradient of a product's weight, one of two
+--- products of its size, and all of a lookup's. Norms find theirs beside the input's.
+local function weight_share(op, parameters)
+  if parameters == 0 then return 0 end
+  return op.family == "embedding" and 1 or product[op.family] and 0.5 or 0
+end
 
 --- Adds an operation to the program; returns its index.
 local function add(state, operation)
@@ -85,7 +91,7 @@ local function add_operator(state, item, place)
     forward_answer = forward, backward_answer = backward, [weights] = parameters,
     activation_bytes = kept and op.activation_bytes and op.activation_bytes(s, p.dtype, stack) or 0,
     working_bytes = backward and op.working_bytes and op.working_bytes(s, p.dtype, stack) or 0,
-    weight_working_bytes = gradient,
+    weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
     recomputed_bytes = kept and item.selective and op.recomputed_bytes and op.recomputed_bytes(s, p.dtype) or 0,
     flops = product[op.family] and frozen.flops(item) * (op.model_flops and op.model_flops(s, c)
       or op.flops(s, "forward")) * (op.experts and c.expert_kept / c.expert_load or 1) or 0,
@@ -190,7 +196,7 @@ local function add_accumulation(state, uses)
   local shape = { tokens = math.max(1, math.floor(elements / hidden + 0.5)), hidden = hidden }
   local answer = state.times:operator(op, shape, p.dtype, "backward")
   uses[add(state, { name = "gradient_accumulation", kind = "operator", family = op.family, role = "alone",
-    shape = shape, backward = seconds_of(answer), backward_answer = answer })] = 1
+    weight_share = 1, shape = shape, backward = seconds_of(answer), backward_answer = answer })] = 1
 end
 
 -- Launches of a quantised product of an expert over those of a 16-bit one: its operands are quantised apart.

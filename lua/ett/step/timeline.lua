@@ -56,15 +56,21 @@ local function add_forward(parts, items, share)
   end
 end
 
-local function of_weights(o) return (o.dense_parameters or 0) + (o.expert_parameters or 0) > 0 end
-
---- The backward pass of a layer; of a split one the input gradients only: half of an operator with weights.
+--- The backward pass of a layer; of a split one, without what only gradients of weights need.
 local function add_backward(parts, items, rest, whole)
-  for i = #items, 1, -1 do
-    local o = items[i][1]
-    add(parts, o, "backward", items[i][2], (whole or not of_weights(o)) and 1 or 0.5)
+  local function put(item)
+    local share = whole and 1 or 1 - item[1].weight_share
+    if share > 0 then add(parts, item[1], "backward", item[2], share) end
   end
-  for _, item in ipairs(rest) do add(parts, item[1], "backward", item[2], 1) end
+  for i = #items, 1, -1 do put(items[i]) end
+  for _, item in ipairs(rest) do put(item) end
+end
+
+--- What a split backward pass leaves for later.
+local function add_weights(parts, items)
+  for _, item in ipairs(items) do
+    if item[1].weight_share > 0 then add(parts, item[1], "backward", item[2], item[1].weight_share) end
+  end
 end
 
 local function once() return 1 end
@@ -106,9 +112,8 @@ local function parts_of(e, lowered, layers, kind)
       add_forward(parts, items, once)
       add_forward(parts, rest, once)
     elseif kind == "W" then
-      for _, item in ipairs(items) do
-        if of_weights(item[1]) then add(parts, item[1], "backward", item[2], 0.5) end
-      end
+      add_weights(parts, items)
+      add_weights(parts, rest)
     else
       if layers[i].place == "middle" then add_forward(parts, items, again) end
       add_backward(parts, items, rest, kind == "B")

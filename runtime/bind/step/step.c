@@ -49,6 +49,7 @@ static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, recomputed_bytes, NUMBER, NULL),
     FIELD(ett_operation, working_bytes, NUMBER, NULL),
     FIELD(ett_operation, weight_working_bytes, NUMBER, NULL),
+    FIELD(ett_operation, weight_share, NUMBER, NULL),
     FIELD(ett_operation, flops, NUMBER, NULL),
     FIELD(ett_operation, selective, BOOLEAN, NULL),
     FIELD(ett_operation, loss, BOOLEAN, NULL),
