@@ -4,7 +4,9 @@ return {
   summary = "72x GB200 in one NVLink domain, 400 Gbit/s InfiniBand a GPU",
   source = "stas00/ml-engineering@744d01e network/README.md",
   gpus_per_node = 72,
-  price_source = "unset: no public on-demand price, 2026",
+  price_per_gpu_hour = 10.50,
+  price_source = "CoreWeave GB200 NVL72, on demand, North America, 20 September 2026: 42 $/h for four GPUs "
+    .. "(transcribed in api-evangelist/coreweave@27bcc25 plans)",
   device = "gb200",
   links = {
     intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9,

@@ -4,7 +4,7 @@ return {
   summary = "72x GB300 in one NVLink domain, 800 Gbit/s InfiniBand a GPU",
   source = "stas00/ml-engineering@744d01e network/README.md",
   gpus_per_node = 72,
-  price_source = "unset: no public on-demand price, 2026",
+  price_source = "unset: CoreWeave states none, 20 September 2026 (api-evangelist/coreweave@27bcc25 plans)",
   device = "gb300",
   links = {
     intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9,

@@ -4,7 +4,7 @@ return {
   summary = "8x MI355X a node, Infinity Fabric, 8x 400 Gbit/s",
   source = "stas00/ml-engineering@744d01e network/README.md",
   gpus_per_node = 8,
-  price_source = "unset: no public on-demand price, 2026",
+  price_source = "unset: no public on-demand price found, 2026",
   device = "mi355x",
   host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "63 GB/s at 80 %, assumed" },
   links = {

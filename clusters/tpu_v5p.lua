@@ -4,7 +4,9 @@ return {
   summary = "TPU v5p slice, three-dimensional torus of ICI links",
   source = "jax-ml/scaling-book@0819a7d tpus.md",
   gpus_per_node = 64,
-  price_source = "unset: no dated source",
+  price_per_gpu_hour = 4.20,
+  price_source = "Google Cloud TPU, on demand, us-east5, October 2026: 4.20 $ a chip and hour "
+    .. "(price sheet as cited by the serving benchmark of sgl-jax)",
   device = "tpu_v5p",
   links = {
     intra = { name = "ICI torus, 3 axes of 2 links of 90 GB/s", bandwidth = 270e9,

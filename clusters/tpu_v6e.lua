@@ -4,7 +4,9 @@ return {
   summary = "TPU v6e slice, two-dimensional torus of ICI links",
   source = "jax-ml/scaling-book@0819a7d tpus.md",
   gpus_per_node = 256,
-  price_source = "unset: no dated source",
+  price_per_gpu_hour = 2.70,
+  price_source = "Google Cloud TPU, on demand, us-east1, October 2026: 2.70 $ a chip and hour "
+    .. "(price sheet as cited by the serving benchmark of sgl-jax)",
   device = "tpu_v6e",
   links = {
     intra = { name = "ICI torus, 2 axes of 2 links of 90 GB/s", bandwidth = 180e9,

@@ -4,7 +4,9 @@ return {
   summary = "TPU v7x slice, three-dimensional torus of ICI links",
   source = "stas00/ml-engineering@744d01e network/README.md",
   gpus_per_node = 256,
-  price_source = "unset: no dated source",
+  price_per_gpu_hour = 12.00,
+  price_source = "Google Cloud TPU, on demand, us-central1, October 2026: 12.00 $ a chip and hour "
+    .. "(price sheet as cited by the serving benchmark of sgl-jax)",
   device = "tpu_v7x",
   links = {
     intra = { name = "ICI torus, 3 axes", bandwidth = 600e9,
