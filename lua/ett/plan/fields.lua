@@ -19,6 +19,8 @@ local built_in = schedules.built_in
 local stages, ranks, replicas = 1 << 12, 1 << 14, 1 << 20
 
 local fields = {
+  -- Products with adapters by default: all of attention and of a dense MLP (Dettmers et al. 2023, arXiv 2305.14314).
+  lora_targets = { "linear_qkv", "linear_proj", "linear_up", "linear_down" },
   list = {
     { "seq", "count", most = 1 << 24, program = true, help = "tokens of a sequence" },
     { "tp", "degree", default = 1, most = ranks, c = true, program = true, help = "tensor-parallel ranks" },

@@ -1,5 +1,6 @@
 --- Rules of a plan: among its fields, with the model, and with the cluster; and the nearest plans that keep them.
 local error_module = require "ett.base.error"
+local fields = require "ett.plan.fields"
 local operator = require "ett.operator"
 local ranks = require "ett.plan.ranks"
 local schedules = require "ett.plan.schedules"
@@ -269,7 +270,13 @@ local function freezing(p, model, add)
   if not p.lora_rank then return end
   local products = adaptable(model)
   local known = schema.keys(products)
-  if #known == 0 then add("lora_rank needs a model with products outside experts") end
+  if #known == 0 then return add("lora_rank needs a model with products outside experts") end
+  local usual = false
+  for _, name in ipairs(fields.lora_targets) do usual = usual or products[name] end
+  if not (p.lora_targets or usual) then
+    add("lora_rank needs lora_targets: the model has none of %s; known are %s",
+      table.concat(fields.lora_targets, ", "), table.concat(known, ", "))
+  end
   for _, name in ipairs(p.lora_targets or {}) do
     if not products[name] then
       add("lora_targets: the model's layers have no product '%s' outside experts%s; known are %s", tostring(name),
