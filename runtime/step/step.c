@@ -160,9 +160,14 @@ static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, in
   return ett_messages_ask(e, demand);
 }
 
-/* Seconds of the message from a slot to the next; send: those known, by level. */
+/* The last message that was asked for, of a level. */
+typedef struct known_send {
+  double bytes, seconds;
+} known_send;
+
+/* Seconds of the message from a slot to the next; send: by level. */
 static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot,
-                           double *send) {
+                           known_send *send) {
   const ett_step_plan *p = e->plan;
   int next = p->orders ? p->orders->next[slot] : slot + 1 < a->slots ? slot + 1 : -1;
   int from = slot % p->pp, to = next % p->pp;
@@ -170,10 +175,11 @@ static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot
     return 0;
   int level = level_of(e, from, to);
   ett_parts_ask(e, from, to);
-  if (send[level] < 0 || e->stage_parts)
-    send[level] = ask_pair(e, ETT_DEMAND_SEND_RECV, e->program->boundary_bytes, level,
-                           e->program->element_bytes);
-  return send[level];
+  double bytes = a->sums[slot].boundary * e->program->boundary_bytes;
+  if (send[level].bytes != bytes || e->stage_parts)
+    send[level] = (known_send){bytes, ask_pair(e, ETT_DEMAND_SEND_RECV, bytes, level,
+                                               e->program->element_bytes)};
+  return send[level].seconds;
 }
 
 /* Lengthens the passes of a slot by what they wait for the host: activations leave in the
@@ -199,9 +205,7 @@ static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int
 static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   int split = p->orders && p->orders->has_weight;
-  double send[ETT_TIERS_MOST + 1]; /* by level; negative: not asked yet */
-  for (int level = 0; level <= ETT_TIERS_MOST; level++)
-    send[level] = -1;
+  known_send send[ETT_TIERS_MOST + 1] = {{0, 0}};
   for (int v = 0; v < a->slots; v++) {
     const ett_layer_sums *s = &a->sums[v];
     int shared = p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS;
