@@ -152,14 +152,9 @@ for i, field in ipairs(fields.list) do
   fields.position[name] = i
 end
 
---- The declarations whose conversion for C reads more of a plan than their own field.
-function fields.converted()
-  local list = {}
-  for _, field in ipairs(fields.list) do
-    local c = field.c
-    if type(c) == "table" and debug.getinfo(c[2], "u").nparams > 1 then list[#list + 1] = field end
-  end
-  return list
+--- Whether the conversion of a declaration for C reads more of a plan than its own field.
+function fields.reads_others(field)
+  return type(field.c) == "table" and debug.getinfo(field.c[2], "u").nparams > 1
 end
 
 --- Fills `c` with the fields that C reads of a plan.

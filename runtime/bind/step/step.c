@@ -299,7 +299,7 @@ static int program_evaluate(lua_State *L) {
   lua_setfield(L, -2, "stages");
   lua_createtable(L, (int)r.demand_count, 0);
   for (size_t i = 0; i < r.demand_count; i++) {
-    ett_step_lua_push_demand(L, c.demands, r.demands[i]);
+    ett_step_lua_push_demand(L, 3, r.demands[i]);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   lua_setfield(L, -2, "demands");
