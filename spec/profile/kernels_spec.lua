@@ -93,10 +93,33 @@ describe("the bundled devices", function()
     local a, b = device_module.get "h100_sxm", device_module.get "h100_pcie"
     local x = { m = 8192, n = 8192, k = 8192 }
     local own, transferred = kernels.of(a, "gemm", "bf16"), kernels.of(b, "gemm", "bf16")
-    assert.equal("h100_sxm", transferred.from)
+    assert.equal("h100_sxm, h200_sxm", transferred.from)
     assert.is_nil(own.from)
     local ratio = transferred:predict(x) / own:predict(x)
     assert.is_true(ratio > 1.1 and ratio < 1.7, tostring(ratio)) -- 989.5 / 756 TFLOP/s on 114 of 132 multiprocessors
+  end)
+
+  it("transfer the mean of neighbours of one generation, with a wider interval", function()
+    local x, sum, width = { m = 4096, n = 4096, k = 4096 }, 0.0, 0.0
+    local device = device_module.get "gb200"
+    for _, name in ipairs(device.neighbours) do
+      local one = kernels.own(device_module.get(name), "gemm", "bf16")
+      one.device = device
+      local seconds, low, high = one:predict(x)
+      sum, width = sum + math.log(seconds) / 3, math.max(width, high / low)
+    end
+    local seconds, low, high = kernels.of(device, "gemm", "bf16"):predict(x)
+    assert.is_true(math.abs(math.log(seconds) - sum) < 1e-12)
+    assert.is_true(high / low > width and low < seconds and seconds < high)
+  end)
+
+  it("transfer by what power allows where the energy of a FLOP is stated", function()
+    local l4, x = device_module.get "l4", { m = 8192, n = 8192, k = 8192 }
+    local limited = kernels.of(l4, "gemm", "bf16"):predict(x)
+    l4.product_joules = nil
+    local free = kernels.of(l4, "gemm", "bf16"):predict(x)
+    -- Power allows 40 % of the L4's peak rate and 66 % of the L40S's.
+    assert.is_true(limited / free > 1.4 and limited / free < 1.7, tostring(limited / free))
   end)
 
   it("are refused with the nearest name", function()

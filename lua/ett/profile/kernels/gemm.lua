@@ -16,7 +16,7 @@ gemm.element_bytes = { fp32 = 4, tf32 = 4, bf16 = 2, fp16 = 2, int8 = 1, fp8 = 1
 -- correct it.
 local tiles = { { 64, 64, 0.5 }, { 64, 128, 0.65 }, { 128, 128, 0.85 }, { 128, 256, 1.0 }, { 256, 128, 1.0 } }
 
-local ceil, log, max, min = math.ceil, math.log, math.max, math.min
+local ceil, exp, log, max, min = math.ceil, math.exp, math.log, math.max, math.min
 
 -- Few tiles with a long k are split over k, and their partial sums are added in fp32: cuBLAS does; the kernels of block
 -- formats (DeepGEMM, CUTLASS) do not.
@@ -71,8 +71,10 @@ local function computed(device, dtype, batch, m, n, k, ways)
   return heated(least), chosen
 end
 
+local start_seconds = 2.5e-6
+
 local function time(arithmetic, memory)
-  return max(arithmetic / 0.9, memory / 0.8) + 0.3 * min(arithmetic, memory) + 2.5e-6
+  return max(arithmetic / 0.9, memory / 0.8) + 0.3 * min(arithmetic, memory) + start_seconds
 end
 
 -- How full the last wave of tiles is, and the number of waves up to 64.
@@ -98,6 +100,11 @@ function gemm.analyse(device, dtype, x)
   return seconds, { log(m), log(n), log(k), log(2.0 * m * n * k / (weight + rest)), log(arithmetic / memory),
     fill_small, fill_large, fill_flat, waves_small, waves_large, m % 128, n % 256, n % 1024, split,
     log(weight / device.l2_bytes), log(rest / device.l2_bytes), log(filled), log(seconds) }
+end
+
+--- Share of an analytic time that is arithmetic, from what `analyse` returned.
+function gemm.arithmetic_share(seconds, features)
+  return (1 - start_seconds / seconds) / (1 + exp(-features[5]))
 end
 
 --- Rows with the same weight are held out together.
