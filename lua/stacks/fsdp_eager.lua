@@ -3,6 +3,7 @@ return {
   name = "fsdp_eager",
   summary = "PyTorch FSDP without compilation",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
-  attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 40e-6, exchange = 1.77,
-  moe_launches = 8.11, sharded = true, stops_early = true,
+  attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 4e-05, exchange = 1.91,
+  moe_launches = 8.58, sharded = true, stops_early = true,
+  communication_share = 0.319,
 }

@@ -35,6 +35,6 @@ describe("a step's interval", function()
       experts = 64, top_k = 4, moe_ffn = 768 })) > dense + 0.05)
     assert.is_true(half_width(step { stack = false }) > dense + 0.02)
     assert.is_true(half_width(step({ dtype = "nvfp4" }, nil, "dgx_b200")) > half_width(step({ dtype = "fp8" }, nil,
-      "dgx_b200")) + 0.05)
+      "dgx_b200")) + 0.01)
   end)
 end)

@@ -190,6 +190,8 @@ function published.plan(row, dtype)
   local micro_batches = integer(row.micro_batches)
   local interleaved = row.schedule == "interleaved" and vp > 1 and pp > 1 and micro_batches % pp == 0
   local neox = row.framework == "gpt-neox"
+  local deepspeed = neox or row.framework == "megatron-deepspeed"
+  local nemo = row.framework == "nemo" or row.framework == "mlperf-nemo"
   local zero = integer(row.zero or 0)
   return {
     tp = integer(row.tp or 1), pp = pp, cp = integer(row.cp or 1),
@@ -204,13 +206,13 @@ function published.plan(row, dtype)
     gradient_dtype = row.use == "memory" and "fp32" -- Korthikanti et al.: 18 bytes of states a parameter
       or dtypes[row.gradient_dtype or (dtype == "fp16" and "fp16" or zero == 3 and "bf16" or "fp32")],
     sequence_parallel = row.sequence_parallel == true and (row.tp or 1) > 1,
-    serial_sends = neox, gradient_all_reduce = neox, bucket_bytes = neox and 2.52e9 or nil,
+    serial_sends = deepspeed and pp > 1, gradient_all_reduce = neox, bucket_bytes = neox and 2.52e9 or nil,
     overlap_gradients = overlaps(row, "overlap_grad_reduce"),
     overlap_parameters = overlaps(row, "overlap_param_gather"), overlap_all_to_all = exchange_overlap(row),
     deduplicate_tokens = row.deduplicate_tokens or nil,
     overlap_tensor = row.sequence_parallel == true and (row.overlap_tp == true
-      or row.overlap_tp == nil and row.framework == "nemo") or nil,
-    accumulate_gradients = row.fused_wgrad ~= true,
+      or row.overlap_tp == nil and nemo and row.precision ~= "nvfp4") or nil,
+    accumulate_gradients = row.fused_wgrad ~= true and not (row.fused_wgrad == nil and nemo),
     scatter_sends = (row.tp or 1) > 1 and row.sequence_parallel ~= true,
     split = split_of(row, pp, interleaved and vp or 1),
     lora_rank = row.category == "lora" and integer(row.lora_rank or 16) or nil,
@@ -291,9 +293,16 @@ function published.estimate(row)
   local dtype = published.dtype(row)
   if not dtype then raise("missing", "precision %s is not modelled", tostring(row.precision)) end
   local model = require("ett.model").new(published.model(row))
-  local times = require("ett.step.times").new(cluster):for_stack(published.stack(row))
-  return require("ett.step.estimate").new { model = model, plan = published.plan(row, dtype), cluster = cluster,
-    times = times }
+  local given = { model = model, plan = published.plan(row, dtype), cluster = cluster,
+    times = require("ett.step.times").new(cluster):for_stack(published.stack(row)) }
+  local estimate = require("ett.step.estimate").new
+  local e = estimate(given)
+  -- Fine-tuning that does not say whether it recomputes does so where it does not fit otherwise.
+  if row.category == "lora" and row.recompute == "unknown" and not e.fits then
+    given.plan.recompute = "full"
+    e = estimate(given)
+  end
+  return e
 end
 
 --- Bytes of an estimate that a row states: what PyTorch allocated or reserved at most, what the device reports as used,

@@ -7,27 +7,35 @@ local stack_module = require "ett.operator.stack"
 
 local factors = {}
 
-local function place(t, field) return { get = function() return t[field] end, set = function(v) t[field] = v end } end
+-- A number of in_step, by the names that lead to it.
+local function place(...)
+  local names = { ... }
+  local t, field = in_step, names[#names]
+  for i = 1, #names - 1 do t = t[names[i]] end
+  return { names = names, get = function() return t[field] end, set = function(v) t[field] = v end }
+end
 
 -- A field of the named stacks.
 local overrides = {}
 local function of_stacks(field, ...)
-  local names = { ... }
-  return { get = function() return stack_module.get(names[1])[field] end, set = function(v)
-    for _, name in ipairs(names) do
-      overrides[name] = overrides[name] or {}
-      overrides[name][field] = v
-    end
-  end }
+  local stacks = { ... }
+  return { field = field, stacks = stacks, get = function() return stack_module.get(stacks[1])[field] end,
+    set = function(v)
+      for _, name in ipairs(stacks) do
+        overrides[name] = overrides[name] or {}
+        overrides[name][field] = v
+      end
+    end }
 end
 
 -- Both passes of an attention kernel on a generation.
 local function attention(kernel, generation)
   local pair = in_step.attention[kernel][generation]
-  return { get = function() return pair[1] end, set = function(v)
-    pair[2] = pair[2] * v / pair[1]
-    pair[1] = v
-  end }
+  return { names = { "attention", kernel, generation }, pair = pair, get = function() return pair[1] end,
+    set = function(v)
+      pair[2] = pair[2] * v / pair[1]
+      pair[1] = v
+    end }
 end
 
 -- Rows that a factor acts on; the others need no derivative.
@@ -43,19 +51,21 @@ end
 local ampere, hopper, blackwell, tpu = on "^A100", on("^H%d", "^GH"), on("^B[23]", "^GB"), on "^TPU"
 local function moe(row) return row.arch == "moe" end
 
-local products = in_step.products
 factors.list = {
-  { "products.hopper.bf16", place(products.hopper, "bf16"), prior = 1.13, spread = 0.06, on = hopper },
-  { "products.hopper.other", place(products.hopper, "other"), prior = 1.03, spread = 0.06, on = hopper },
-  { "products.blackwell.bf16", place(products.blackwell, "bf16"), prior = 1.13, spread = 0.10, on = blackwell },
-  { "products.blackwell.other", place(products.blackwell, "other"), prior = 1.03, spread = 0.10, on = blackwell },
-  { "products.blackwell.nvfp4", place(products.blackwell, "nvfp4"), prior = 1.03, spread = 0.10, on = blackwell },
-  { "products.tpu.bf16", place(products.tpu, "bf16"), prior = 1.13, spread = 0.10, on = tpu },
-  { "grouped.streams", place(in_step.grouped, "streams"), prior = 1.1, spread = 0.15, on = moe },
-  { "grouped.kernel", place(in_step.grouped, "kernel"), prior = 1.1, spread = 0.15, on = moe },
-  { "apart", place(in_step, "apart"), prior = 0.5, spread = 0.5, on = moe },
+  { "products.hopper.bf16", place("products", "hopper", "bf16"), prior = 1.13, spread = 0.06, on = hopper },
+  { "products.hopper.other", place("products", "hopper", "other"), prior = 1.03, spread = 0.06, on = hopper },
+  { "products.blackwell.bf16", place("products", "blackwell", "bf16"), prior = 1.13, spread = 0.10, on = blackwell },
+  { "products.blackwell.other", place("products", "blackwell", "other"), prior = 1.03, spread = 0.10, on = blackwell },
+  { "products.blackwell.nvfp4", place("products", "blackwell", "nvfp4"), prior = 1.03, spread = 0.10, on = blackwell },
+  { "products.tpu.bf16", place("products", "tpu", "bf16"), prior = 1.13, spread = 0.10, on = tpu },
+  { "grouped.streams", place("grouped", "streams"), prior = 1.1, spread = 0.15, on = moe },
+  { "grouped.kernel", place("grouped", "kernel"), prior = 1.1, spread = 0.15, on = moe },
+  { "power_exponent", place("power_exponent"), prior = 0.5, spread = 0.3, on = on("^B[23]", "^GB", "96GB") },
+  { "communication_share", of_stacks("communication_share", "megatron", "megatron_moe", "megatron_fsdp",
+    "megatron_2021", "megatron_deepspeed", "fsdp_eager", "llm_foundry", "torchtitan"), prior = 0.15, spread = 0.5 },
+  { "apart", place("apart"), prior = 0.5, spread = 0.5, on = moe },
   { "attention.flash1_triton.ampere", attention("flash1_triton", "ampere"), prior = 1.6, spread = 0.3, on = ampere },
-  { "attention.flash1.hopper", attention("flash1", "hopper"), prior = 2.7, spread = 0.3, on = hopper },
+  { "attention.flash1.hopper", attention("flash1", "hopper"), prior = 3.5, spread = 0.2, on = hopper },
   { "attention.flash2.hopper", attention("flash2", "hopper"), prior = 1.65, spread = 0.15, on = hopper },
   { "attention.cudnn.hopper", attention("cudnn", "hopper"), prior = 1.0, spread = 0.10, on = hopper },
   { "attention.cudnn.blackwell", attention("cudnn", "blackwell"), prior = 1.1, spread = 0.15, on = blackwell },
@@ -71,9 +81,9 @@ factors.list = {
   { "exchange", of_stacks("exchange", "megatron", "megatron_fsdp", "fsdp_eager"), prior = 1.5, spread = 0.4,
     on = moe },
   { "exchange, DeepEP", of_stacks("exchange", "megatron_moe"), prior = 1.0, spread = 0.4, on = moe },
-  { "sharded.ampere", place(in_step.sharded, "ampere"), prior = 1.1, spread = 0.06, on = ampere },
-  { "sharded.hopper", place(in_step.sharded, "hopper"), prior = 1.15, spread = 0.08, on = hopper },
-  { "sharded.blackwell", place(in_step.sharded, "blackwell"), prior = 1.1, spread = 0.06, on = blackwell },
+  { "sharded.ampere", place("sharded", "ampere"), prior = 1.1, spread = 0.06, on = ampere },
+  { "sharded.hopper", place("sharded", "hopper"), prior = 1.15, spread = 0.08, on = hopper },
+  { "sharded.blackwell", place("sharded", "blackwell"), prior = 1.1, spread = 0.06, on = blackwell },
 }
 
 --- Values that ett ships.
@@ -88,6 +98,38 @@ for _, factor in ipairs(factors.list) do factor.shipped = factor[2].get() end
 --- Sets values, in the order of factors.list.
 function factors.apply(values)
   for i, factor in ipairs(factors.list) do factor[2].set(values[i]) end
+end
+
+-- Replaces the number behind a pattern that ends in "()[%d.e-]+()".
+local function replace(path, pattern, value)
+  local file = assert(io.open(path))
+  local text = file:read "a"
+  file:close()
+  local from, to = text:match(pattern)
+  assert(from, path .. ": no number behind " .. pattern)
+  file = assert(io.open(path, "w"))
+  file:write(text:sub(1, from - 1), ("%.3g"):format(value), text:sub(to))
+  file:close()
+end
+
+--- Writes the applied values into in_step.lua and the stacks.
+function factors.write()
+  local root, number = require("ett.host").root, "()[%d.e-]+()"
+  for _, factor in ipairs(factors.list) do
+    local f = factor[2]
+    for _, name in ipairs(f.stacks or {}) do
+      replace(("%s/lua/stacks/%s.lua"):format(root, name), f.field .. " = " .. number, overrides[name][f.field])
+    end
+    if f.names then
+      local path, pattern = root .. "/lua/ett/profile/in_step.lua", "in_step%." .. table.concat(f.names, " = {.-%f[%w]")
+      if f.pair then
+        replace(path, pattern .. " = { [%d.]+, " .. number, f.pair[2])
+        replace(path, pattern .. " = { " .. number, f.pair[1])
+      else
+        replace(path, pattern .. " = " .. number, f.get())
+      end
+    end
+  end
 end
 
 --- Fields of a stack that apply changed, onto its copy.

@@ -18,6 +18,12 @@ local function one(kind, group, degree, bytes, pass, overlapped)
     times = 1, overlapped = overlapped or false } }
 end
 
+-- What is gathered is an operand of a product: a stack may gather it quantised.
+local function operand(list)
+  for _, item in ipairs(list) do item.operand = true end
+  return list
+end
+
 local function join(...)
   local list = {}
   for _, part in ipairs { ... } do
@@ -60,9 +66,9 @@ local patterns = {
   tensor_enter = function(c)
     local bytes = hidden_bytes(c)
     if c.sequence_parallel then
-      return join(one("all_gather", "tp", c.tp, bytes, "forward"),
+      return join(operand(one("all_gather", "tp", c.tp, bytes, "forward")),
         one("reduce_scatter", "tp", c.tp, bytes, "backward"),
-        one("all_gather", "tp", c.tp, bytes, "backward", true))
+        operand(one("all_gather", "tp", c.tp, bytes, "backward", true)))
     end
     return one("all_reduce", "tp", c.tp, bytes, "backward")
   end,
@@ -71,7 +77,7 @@ local patterns = {
     local bytes = hidden_bytes(c)
     if c.sequence_parallel then
       return join(one("reduce_scatter", "tp", c.tp, bytes, "forward"),
-        one("all_gather", "tp", c.tp, bytes, "backward"))
+        operand(one("all_gather", "tp", c.tp, bytes, "backward")))
     end
     return one("all_reduce", "tp", c.tp, bytes, "forward")
   end,

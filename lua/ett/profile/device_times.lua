@@ -21,15 +21,19 @@ local stream_start = 2e-6
 
 local table_dtype = { fp16 = "bf16", mxfp8 = "fp8" }
 
+-- Time of tensor cores in a step at the device's power over that at its generation's reference.
+local function power_factor(device)
+  local watts, reference = device.power_limit_watts or device.power_watts, in_step.reference_watts[device.generation]
+  local crowded = watts and device:peak "bf16" and device:peak "bf16" > 0.5e12 * watts -- H20 has power to spare
+  return crowded and reference and (reference / watts) ^ in_step.power_exponent or 1.0
+end
+
 -- Time of a product in a step over its time in a table of bursts. Small products are not slowed: from 1 to 10 GFLOP
 -- the factor sets in.
 local function in_step_factor(device, dtype, flops)
   local most = in_step.products[device.generation] or in_step.products.other
   local share = math.max(0.0, math.min(1.0, math.log(flops / 1e9, 10)))
-  local watts, reference = device.power_limit_watts or device.power_watts, in_step.reference_watts[device.generation]
-  local crowded = watts and device:peak "bf16" and device:peak "bf16" > 0.5e12 * watts -- H20 has power to spare
-  local limited = crowded and reference and (reference / watts) ^ in_step.power_exponent or 1.0
-  return 1 + ((most[dtype] or most.other) * limited - 1) * share
+  return 1 + ((most[dtype] or most.other) * power_factor(device) - 1) * share
 end
 
 --- The kernel of this device, or of the nearest neighbour that has one.
@@ -64,7 +68,7 @@ local function product(self, dtype, batch, m, n, k, experts)
   if not kernel then return nil end
   local seconds, low, high = kernel:predict { m = batch * m, n = n, k = k }
   local factor = self.burst and 1 or in_step_factor(self.device, dtype, 2.0 * batch * m * n * k)
-  if batch > 1 then factor = factor * batch_factor(self, kernel, dtype, batch, m, n, k, experts) end
+  if batch > 1 or experts then factor = factor * batch_factor(self, kernel, dtype, batch, m, n, k, experts) end
   return { seconds = seconds * factor, low = low * factor, high = high * factor, kernel = kernel }
 end
 
@@ -77,11 +81,14 @@ local function answer(parts, detail)
   return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = "calibrated", detail = detail }
 end
 
--- Quantised training also writes a transposed copy of the input, for the weight gradient. The tables hold the other
--- quantisations of activations and gradients; quantised weights are kept over the micro-batches.
-local function transposed(self, dtype, elements)
-  local size = schema.dtype_bytes[dtype]
-  local seconds = 2 * size * elements / (self.device.memory_bandwidth * in_step.stream_share)
+-- Quantised training also writes a transposed copy of the input, for the weight gradient. nvfp4 reads the input and the
+-- gradient of the output twice more: for the largest value, and for that of their Hadamard transform (NVIDIA 2025,
+-- arXiv 2509.25149). The tables hold the other quantisations of activations and gradients; quantised weights are kept
+-- over the micro-batches.
+local function quantised(self, dtype, input, gradient)
+  local bytes = 2 * schema.dtype_bytes[dtype] * input
+  if dtype == "nvfp4" then bytes = bytes + 2 * 2 * (input + gradient) end
+  local seconds = bytes / (self.device.memory_bandwidth * in_step.stream_share)
   return { seconds = seconds, low = seconds * 0.5, high = seconds * 1.5 }
 end
 
@@ -92,7 +99,9 @@ local function products(self, op, shape, dtype, pass)
     local d_input = product(self, dtype, batch, s.m, s.k, s.n, op.experts)
     local d_weight = product(self, dtype, batch, s.n, s.k, s.m, op.experts)
     local parts = { d_input or false, d_weight or false }
-    if schema.dtype_bytes[dtype] < 2 then parts[3] = transposed(self, dtype, (batch + 0.0) * s.m * s.k) end
+    if schema.dtype_bytes[dtype] < 2 then
+      parts[3] = quantised(self, dtype, (batch + 0.0) * s.m * s.k, (batch + 0.0) * s.m * s.n)
+    end
     return answer(parts, "products of its kernel table")
   end
   return answer({ product(self, dtype, batch, s.m, s.n, s.k, op.experts) or false }, "product of its kernel table")
@@ -121,6 +130,7 @@ local function attention(self, op, shape, pass)
   if shape.shards and s.causal then seconds = seconds * op.flops(shape, pass) / training.flops(x, pass) end
   local factors = in_step.attention[self.stack.attention][self.device.generation]
   seconds = seconds * laws.factor(shape.head_dim) * (factors and factors[pass == "backward" and 2 or 1] or 1.0)
+    * power_factor(self.device)
   if dtype == "fp8" then -- operands and results are cast: 16 bits on one side, 8 on the other
     seconds = seconds + 1.5 * op.bytes(shape, "bf16", pass) / (self.device.memory_bandwidth * in_step.stream_share)
   end

@@ -155,6 +155,9 @@ local function add_collective(state, item, hides)
     local c = state.configuration
     bytes = bytes * expert_spread.expected(nodes > 1 and nodes or gpus, c) / c.top_k
   end
+  if item.operand and state.software.quantised_gathers then
+    bytes = bytes * schema.dtype_bytes[p.dtype] / state.width
+  end
   local id = ("%s %s %d %.17g %s %.17g %s"):format(item.name, item.group, item.degree, bytes, item.pass, hides,
     tostring(role))
   local index = state.index[id]

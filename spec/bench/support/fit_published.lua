@@ -1,7 +1,8 @@
 --- Fits the factors of spec/support/published_factors.lua on published steps, on all sources and leaving out one each.
 --
---   ett run spec/bench/support/fit_published.lua [rounds=3] [most=8] [out=FILE]
+--   ett run spec/bench/support/fit_published.lua [rounds=3] [most=8] [out=FILE] [write=true]
 --
+-- write: the factors fitted on all sources go into in_step.lua and the stacks.
 -- Gauss-Newton on log(estimated / measured): Huber weights, each source and device counts by the square root of its
 -- rows, and each factor is pulled to its prior. A source is left out on the derivatives of the last round.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
@@ -9,6 +10,7 @@ local factors = require "published_factors"
 local published = require "published"
 
 local options = require("ett").options { rounds = { "count", default = 3 }, most = { "count", default = 8 },
+  write = { "boolean", default = false },
   out = { "string", default = "spec/support/published_left_out.lua" } }
 
 local huber, step = 0.12, 0.06
@@ -138,6 +140,7 @@ table.sort(sources)
 local final = errors(rows, last)
 io.stderr:write(("fitted on all: %.2f %%\n"):format(mean(rows, final)))
 for i, factor in ipairs(factors.list) do print(("%-36s %.5g"):format(factor[1], math.exp(last[i]))) end
+if options.write then factors.write() end
 
 local file = assert(io.open(options.out, "w"))
 file:write("--- Factors of published_factors.lua fitted without one source each, by ",

@@ -1,0 +1,81 @@
+--- What kernels in a step have beyond their tables: power, quantisation, experts, gathers of quantised operands.
+local devices = require "ett.profile.device"
+local device_times = require "ett.profile.device_times"
+local estimate = require "ett.step.estimate"
+local in_step = require "ett.profile.in_step"
+local stack_module = require "ett.operator.stack"
+
+--- Seconds of one pass of an operator on a device.
+local function seconds(device, name, shape, dtype, pass, stack)
+  return device_times.new(device, stack):operator(name, shape, dtype, pass or "forward").seconds
+end
+
+local large = { tokens = 8192, in_features = 8192, out_features = 16384 }
+
+describe("kernels in a step", function()
+  it("are slower under a power limit, if they need the power", function()
+    local free, held = devices.get "h100_sxm", devices.get "h100_sxm"
+    held.power_limit_watts = free.power_watts / 2
+    local function ratio(name, shape) return seconds(held, name, shape, "bf16") / seconds(free, name, shape, "bf16") end
+    local slower = 2 ^ in_step.power_exponent
+    assert.near(1, ratio("rms_norm", { tokens = 8192, hidden = 8192 }), 1e-12)
+    assert.near(slower, ratio("flash_attention", { batch = 4, heads = 32, kv_heads = 32, seq_q = 4096, seq_k = 4096,
+      head_dim = 128 }), 1e-9)
+    assert.near(slower, ratio("linear_up", large), 1e-9)
+    local spare = devices.get "h20" -- a tenth of the rate at the same power
+    spare.power_limit_watts = spare.power_watts * 0.8
+    assert.near(seconds(devices.get "h20", "linear_up", large, "bf16"), seconds(spare, "linear_up", large, "bf16"),
+      1e-12)
+  end)
+
+  it("are those of the tables' neighbours in order: more power and a higher peak are never slower", function()
+    for _, dtype in ipairs { "bf16", "fp8", "nvfp4" } do
+      local b200, gb200, gb300 = seconds(devices.get "b200_sxm", "linear_up", large, dtype),
+        seconds(devices.get "gb200", "linear_up", large, dtype), seconds(devices.get "gb300", "linear_up", large, dtype)
+      assert.is_true(gb300 < gb200 and gb200 < b200, dtype)
+    end
+  end)
+
+  it("quantise operands besides the two products of a backward pass", function()
+    local device, m, k, n = devices.get "b200_sxm", 8192, 8192, 16384
+    local bytes = { fp8 = 2 * m * k, nvfp4 = 2 * 0.5625 * m * k + 4 * (m * k + m * n) }
+    for dtype, moved in pairs(bytes) do
+      local products = seconds(device, "linear_up", { tokens = m, in_features = n, out_features = k }, dtype)
+        + seconds(device, "linear_up", { tokens = n, in_features = m, out_features = k }, dtype)
+      local all = seconds(device, "linear_up", large, dtype, "backward")
+      assert.near(moved / (device.memory_bandwidth * in_step.stream_share), all - products, 1e-9 * all)
+    end
+  end)
+
+  it("take the experts' factor for one local expert as for several", function()
+    local device = devices.get "h100_sxm"
+    for _, grouped in ipairs { "streams", "kernel" } do
+      local stack = stack_module.get "plain"
+      stack.grouped = grouped
+      local expert = { batch = 1, tokens = 8192, in_features = 8192, out_features = 16384 }
+      assert.near(in_step.grouped[grouped] * seconds(device, "linear_up", large, "bf16"),
+        seconds(device, "expert_linear1", expert, "bf16", nil, stack), 1e-9)
+    end
+  end)
+
+  it("gather operands of tensor-parallel products in the products' data type, where the stack says so", function()
+    local asked
+    local profile = {
+      operator = function() return { seconds = 1e-3, provenance = "measured" } end,
+      collective = function(_, kind, bytes, topology)
+        if topology.ranks == 4 then asked[kind] = bytes end
+        return { seconds = 1e-6, provenance = "measured" }
+      end,
+    }
+    local model = require("ett.model").new("llama", { layers = 2, hidden = 512, heads = 8, vocab = 1024 })
+    for dtype, size in pairs { bf16 = 2, fp8 = 1, mxfp8 = 33 / 32, nvfp4 = 9 / 16 } do
+      for stack, gathered in pairs { plain = 2, megatron = size } do
+        asked = {}
+        estimate.new { model = model, cluster = "dgx_b200", profile = profile, plan = { seq = 1024, tp = 4,
+          sequence_parallel = true, micro_batches = 1, dtype = dtype, stack = stack } }
+        assert.same({ all_gather = gathered * 1024 * 512, reduce_scatter = 2.0 * 1024 * 512,
+          all_reduce = asked.all_reduce }, asked)
+      end
+    end
+  end)
+end)
