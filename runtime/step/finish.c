@@ -34,7 +34,9 @@ void ett_finish_step(const ett_evaluation *e, const ett_step_arrays *a, double t
       s->wait_seconds += ready - s->end_seconds;
       s->end_seconds = ready;
     }
-    s->end_seconds += s->optimizer_seconds + s->gather_exposed_seconds;
+    s->end_seconds += s->optimizer_seconds;
+    if (!e->links.gather) /* else its first forwards waited for them */
+      s->end_seconds += s->gather_exposed_seconds;
     if (s->end_seconds > r->step_seconds)
       r->step_seconds = s->end_seconds;
     used += s->micro_batch_forward_seconds * (double)p->micro_batches +
@@ -52,7 +54,7 @@ void ett_finish_step(const ett_evaluation *e, const ett_step_arrays *a, double t
 /* Steps until every stage is as much later after each as after the one before. */
 enum { STEADY_STEPS = 64 };
 
-int ett_finish_steady(const ett_evaluation *e, const ett_step_arrays *a, double tied,
+int ett_finish_steady(ett_evaluation *e, const ett_step_arrays *a, double tied,
                       const ett_pipeline *pipeline, int keep_units, ett_step_result *r) {
   size_t stages = (size_t)e->plan->pp;
   ett_pipeline next = *pipeline;
@@ -78,13 +80,13 @@ int ett_finish_steady(const ett_evaluation *e, const ett_step_arrays *a, double 
     for (size_t s = 0; s < stages; s++)
       a->start[s] = a->stage[s].end_seconds - first;
     memcpy(a->stage, a->stage_before, stages * sizeof *a->stage);
-    if (ett_pipeline_run(&next, e->w->pipeline, 0, &one.pipeline, e->err) != 0)
+    if (ett_shares_run(e, a, &next, 0, &one.pipeline) != 0)
       return -1;
     ett_finish_step(e, a, tied, &one.pipeline, &one);
   }
   /* The stages' times are those of one step alone. */
   memcpy(a->stage, a->stage_before, stages * sizeof *a->stage);
-  if (ett_pipeline_run(pipeline, e->w->pipeline, keep_units, &r->pipeline, e->err) != 0)
+  if (ett_shares_run(e, a, pipeline, keep_units, &r->pipeline) != 0)
     return -1;
   ett_finish_step(e, a, tied, &r->pipeline, r);
   double used = (1 - r->bubble_fraction) * r->pipeline_seconds * (double)stages, own = 0;

@@ -34,22 +34,12 @@ struct ett_step_workspace {
   ett_placed placed;
   ett_part_arrays parts;
   ett_pipeline_workspace *pipeline;
-  void *memory; /* one block: ett_step_arrays */
+  ett_links_workspace *links; /* NULL: not used yet */
+  void *memory;               /* one block: ett_step_arrays */
   size_t bytes;
   size_t *demands;
   size_t demand_count, demand_capacity;
 };
-
-/* Messages of a buffer cut into buckets. */
-typedef struct ett_buckets {
-  double size, full, rest;     /* bytes of a full one, how many, bytes of the last */
-  double full_time, rest_time; /* seconds */
-} ett_buckets;
-
-/* The gradient messages of one slice. */
-typedef struct ett_slice_gradients {
-  ett_buckets dense, expert;
-} ett_slice_gradients;
 
 /* One evaluation of a plan: its inputs, its demands and its state. */
 typedef struct ett_evaluation {
@@ -64,6 +54,9 @@ typedef struct ett_evaluation {
   ett_link link;                /* the slower of those that carry weights and gradients */
   const int32_t *stage_parts;   /* bits per stage; NULL: all devices are alike */
   int32_t asking;               /* bits of the parts that a demand concerns */
+  int shares;              /* transfers share links: ett_links_run, no closed forms */
+  ett_links links;         /* then: what the pipeline runs on */
+  ett_links_result result; /* and what it left */
 } ett_evaluation;
 
 /* The arrays of one evaluation, in the workspace's block of memory. */
@@ -79,6 +72,9 @@ typedef struct ett_step_arrays {
   double *forward, *backward, *weight;
   /* Seconds that the links of weights and gradients are in use in a pass. */
   double *forward_busy, *backward_busy;
+  double *forward_other, *backward_other;   /* the same of the other links */
+  double *gather;                           /* of a slot's weights, behind the forward */
+  int32_t *send_link;                       /* ett_link of the message to the next slot */
   double *forward_hidden, *backward_hidden; /* in pairs */
   double *send_forward, *send_backward, *in_flight;
   int64_t *split, *layers;             /* middle layers; of every place */
@@ -144,9 +140,19 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank);
 void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
                     const ett_pipeline_result *ends);
 
-/* The least seconds from the last backward of the first rank to the end of the step:
- * what its gradients, update and weights take where nothing waits for others. */
-double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a);
+/* A lower bound of the step, from one of its pipeline: with the gradients, the update and
+ * the weights of the first rank where nothing waits for others. */
+double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
+                        double pipeline);
+
+/* Fills in the links of a plan, and whether its transfers share them: then closed forms
+ * are not exact (shares.c). After ett_update_ask of every stage. */
+void ett_shares_prepare(ett_evaluation *e, const ett_step_arrays *a);
+
+/* Runs the pipeline of a plan, on its links where transfers share them. */
+int ett_shares_run(ett_evaluation *e, const ett_step_arrays *a,
+                   const ett_pipeline *pipeline, int keep_units,
+                   ett_pipeline_result *result);
 
 /* The end of a step: stages meet where gradients are clipped or an embedding is tied.
  * Changes the stages. */
@@ -155,7 +161,7 @@ void ett_finish_step(const ett_evaluation *e, const ett_step_arrays *a, double t
 
 /* Under late_validation: the seconds of a step between others, in r->step_seconds. Each
  * stage begins a step when it has ended the one before (Qi et al. 2023, section 4). */
-int ett_finish_steady(const ett_evaluation *e, const ett_step_arrays *a, double tied,
+int ett_finish_steady(ett_evaluation *e, const ett_step_arrays *a, double tied,
                       const ett_pipeline *pipeline, int keep_units, ett_step_result *r);
 
 #endif

@@ -22,6 +22,7 @@ void ett_step_workspace_free(ett_step_workspace *w) {
     return;
   ett_pipeline_workspace_free(w->pipeline);
   ett_parts_free(&w->parts);
+  ett_links_workspace_free(w->links);
   free(w->memory);
   free(w->demands);
   free(w);
@@ -31,6 +32,12 @@ ett_pipeline_workspace *ett_step_workspace_pipeline(ett_step_workspace *w) {
   return w->pipeline;
 }
 
+ett_links_workspace *ett_step_workspace_links(ett_step_workspace *w) {
+  if (!w->links)
+    w->links = ett_links_workspace_new();
+  return w->links;
+}
+
 static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_arrays *a) {
   const ett_orders *orders = e->plan->orders;
   size_t ranks = (size_t)e->plan->pp, slices = ranks * (size_t)e->plan->vp;
@@ -38,7 +45,7 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   size_t own = orders ? slices : 0; /* arrays of slices besides those of slots */
   size_t bytes = 2 * ranks * sizeof *a->stage + ranks * sizeof *a->start +
                  (slots + own) * sizeof *a->sums +
-                 slots * (sizeof *a->gradients + 11 * sizeof(double)) +
+                 slots * (sizeof *a->gradients + 14 * sizeof(double) + sizeof(int64_t)) +
                  2 * (slots + own) * sizeof(int64_t);
   if (w->bytes < bytes) {
     void *memory = realloc(w->memory, bytes);
@@ -59,7 +66,8 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   double **arrays[] = {&a->runs,           &a->forward,         &a->backward,
                        &a->weight,         &a->forward_busy,    &a->backward_busy,
                        &a->forward_hidden, &a->backward_hidden, &a->send_forward,
-                       &a->send_backward,  &a->in_flight};
+                       &a->send_backward,  &a->in_flight,       &a->forward_other,
+                       &a->backward_other, &a->gather};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++, at += slots)
     *arrays[i] = at;
   a->start = at, at += ranks;
@@ -67,6 +75,7 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   a->layers = a->split + slots;
   a->slice_split = own ? a->layers + slots : a->split;
   a->slice_layers = own ? a->slice_split + slices : a->layers;
+  a->send_link = (int32_t *)(a->layers + slots + 2 * own);
   return 0;
 }
 
@@ -149,7 +158,7 @@ static int level_of(const ett_evaluation *e, int from, int to) {
 /* Seconds of a message between two stages. Across nodes, all ranks that are on one node
  * and send to another do so at once. */
 static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, int level,
-                       int32_t element_bytes) {
+                       int32_t element_bytes, ett_link *link) {
   ett_demand demand = {.kind = kind, .amount = bytes, .element_bytes = element_bytes};
   const ett_placed *placed = &e->w->placed;
   if (e->failed || ett_place_pairs(&placed->ranks, placed->pipeline, level, &demand.place,
@@ -157,29 +166,33 @@ static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, in
     e->failed = -1;
     return 0;
   }
+  *link = ett_place_nodes(&demand.place) > 1 ? ETT_LINK_NETWORK : ETT_LINK_NODE;
   return ett_messages_ask(e, demand);
 }
 
-/* The last message that was asked for, of a level. */
-typedef struct known_send {
-  double bytes, seconds;
-} known_send;
+/* The message from a slot to the next, by level. */
+typedef struct level_send {
+  double seconds; /* negative: not asked yet */
+  ett_link link;
+} level_send;
 
-/* Seconds of the message from a slot to the next; send: by level. */
+/* Seconds of the message from a slot to the next; send: those known. */
 static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot,
-                           known_send *send) {
+                           level_send *send) {
   const ett_step_plan *p = e->plan;
   int next = p->orders ? p->orders->next[slot] : slot + 1 < a->slots ? slot + 1 : -1;
   int from = slot % p->pp, to = next % p->pp;
+  a->send_link[slot] = ETT_LINK_NODE;
   if (next < 0 || from == to)
     return 0;
   int level = level_of(e, from, to);
+  level_send *s = &send[level];
   ett_parts_ask(e, from, to);
-  double bytes = a->sums[slot].boundary * e->program->boundary_bytes;
-  if (send[level].bytes != bytes || e->stage_parts)
-    send[level] = (known_send){bytes, ask_pair(e, ETT_DEMAND_SEND_RECV, bytes, level,
-                                               e->program->element_bytes)};
-  return send[level].seconds;
+  if (s->seconds < 0 || e->stage_parts)
+    s->seconds = ask_pair(e, ETT_DEMAND_SEND_RECV, e->program->boundary_bytes, level,
+                          e->program->element_bytes, &s->link);
+  a->send_link[slot] = s->link;
+  return s->seconds;
 }
 
 /* Lengthens the passes of a slot by what they wait for the host: activations leave in the
@@ -205,7 +218,9 @@ static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int
 static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   int split = p->orders && p->orders->has_weight;
-  known_send send[ETT_TIERS_MOST + 1] = {{0, 0}};
+  level_send send[ETT_TIERS_MOST + 1];
+  for (int level = 0; level <= ETT_TIERS_MOST; level++)
+    send[level] = (level_send){-1, ETT_LINK_NODE};
   for (int v = 0; v < a->slots; v++) {
     const ett_layer_sums *s = &a->sums[v];
     int shared = p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS;
@@ -223,6 +238,7 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
     a->backward_busy[v] =
         s->backward_link[e->link] +
         (p->recompute == ETT_RECOMPUTE_FULL ? s->recompute_link[e->link] : 0);
+
     if (p->zero == ETT_ZERO_PARAMETERS) {
       ett_parts_ask(e, v % p->pp, v % p->pp);
       double gather =
@@ -544,15 +560,18 @@ static ett_pipeline pipeline_of(const ett_step_plan *plan, const ett_step_arrays
 static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *plan = e->plan;
   double tied = 0, bytes = e->program->tied_embedding_bytes;
+  ett_link link;
   time_slices(e, a);
   fill_stages(e, a);
   if (e->tied_first != e->tied_last && bytes > 0 && !e->program->tied_frozen) {
     ett_parts_ask(e, e->tied_first, e->tied_last);
-    tied = ask_pair(e, ETT_DEMAND_ALL_REDUCE, bytes,
-                    level_of(e, e->tied_first, e->tied_last), plan->gradient_bytes);
+    tied =
+        ask_pair(e, ETT_DEMAND_ALL_REDUCE, bytes,
+                 level_of(e, e->tied_first, e->tied_last), plan->gradient_bytes, &link);
   }
   for (int rank = 0; rank < plan->pp; rank++)
     ett_update_ask(e, a, rank);
+  ett_shares_prepare(e, a);
   return tied;
 }
 
@@ -623,7 +642,7 @@ int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
     result->pipeline_seconds = result->step_seconds = busiest(&e, &a);
   else {
     result->pipeline_seconds = ett_pipeline_closed(&pipeline).lower;
-    result->step_seconds = result->pipeline_seconds + tied + ett_update_least(&e, &a);
+    result->step_seconds = ett_update_least(&e, &a, result->pipeline_seconds) + tied;
   }
   result->untimed = e.untimed;
   return 0;
@@ -644,11 +663,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
 
   ett_pipeline pipeline = pipeline_of(plan, &a);
   memset(result, 0, sizeof *result);
-  int status =
-      plan->schedule == ETT_SCHEDULE_GPIPE && !keep_units
-          ? ett_pipeline_gpipe_closed(&pipeline, w->pipeline, &result->pipeline, err)
-          : ett_pipeline_run(&pipeline, w->pipeline, keep_units, &result->pipeline, err);
-  if (status != 0)
+  if (ett_shares_run(&e, &a, &pipeline, keep_units, &result->pipeline) != 0)
     return -1;
   memcpy(a.stage_before, a.stage, (size_t)plan->pp * sizeof *a.stage);
   ett_finish_step(&e, &a, tied, &result->pipeline, result);
@@ -664,6 +679,8 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   for (int v = 0; v < a.slots; v++)
     result->flops += a.sums[v].flops * a.runs[v];
   result->run = pipeline;
+  result->unit_end = e.shares ? e.result.unit_end : NULL;
+  result->transfers = e.result;
   result->stages = plan->pp;
   result->stage = a.stage;
   result->demands = w->demands;

@@ -13,6 +13,7 @@
 
 #include "comm/ranks.h"
 #include "step/demand.h"
+#include "step/links.h"
 #include "step/pipeline/pipeline.h"
 #include "step/program.h"
 
@@ -120,7 +121,9 @@ typedef struct ett_step_result {
   const size_t *demands; /* indexes of the plan's demands, distinct */
   size_t demand_count;
   ett_pipeline_result pipeline;
-  ett_pipeline run; /* the pipeline of that result */
+  ett_pipeline run;           /* the pipeline of that result */
+  const double *unit_end;     /* NULL: units take the seconds of the pipeline */
+  ett_links_result transfers; /* with keep_units: what the links carried */
 } ett_step_result;
 
 typedef struct ett_step_workspace ett_step_workspace;
@@ -129,6 +132,9 @@ void ett_step_workspace_free(ett_step_workspace *workspace);
 
 /* The part of it that runs pipelines. */
 ett_pipeline_workspace *ett_step_workspace_pipeline(ett_step_workspace *workspace);
+
+/* The part of it that runs links; NULL: no memory. */
+ett_links_workspace *ett_step_workspace_links(ett_step_workspace *workspace);
 
 /* 0: done; 1: demands are untimed, answer them and call again; -1: a fault.
  * The result's arrays belong to the workspace. keep_units: see ett_pipeline_run. */

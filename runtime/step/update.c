@@ -85,36 +85,55 @@ static int next_to_finish(const ett_step_plan *p, const ett_step_arrays *a, int 
 }
 
 /* Seconds of weights gathered that the next forward does not hide. */
-static double gather_exposed(const ett_step_plan *p, const ett_step_stage *s,
-                             double forward_busy) {
-  double behind = (s->micro_batch_forward_seconds - forward_busy) / p->vp;
-  if (!p->overlap_parameters || behind < 0)
-    return s->gather_seconds;
-  return s->gather_seconds > behind ? s->gather_seconds - behind : 0;
+static double gather_exposed(const ett_step_plan *p, double gather, double forward) {
+  if (!p->overlap_parameters || forward < 0)
+    return gather;
+  return gather > forward ? gather - forward : 0;
 }
 
-double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a) {
+double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
+                        double pipeline) {
   const ett_step_plan *p = e->plan;
   const ett_step_stage *s = &a->stage[0];
   double times = p->zero >= ETT_ZERO_GRADIENTS ? (double)p->micro_batches : 1;
-  double total = 0, busy = 0, forward_busy = 0;
+  double total = 0, busy = 0, first = 0;
   for (int v = 0; v < a->slots; v += p->pp) {
     const ett_slice_gradients *g = &a->gradients[v];
     total += ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert);
-    forward_busy += a->forward_busy[v];
     busy += a->forward_busy[v] + a->backward_busy[v];
   }
-  double gradients = total * times;
-  if (p->overlap_gradients) { /* the last message starts after the last backward */
-    const ett_slice_gradients *g = &a->gradients[0];
-    double hidden =
-        s->micro_batch_forward_seconds + s->micro_batch_backward_seconds - busy;
-    double late = total - (hidden > 0 ? hidden : 0);
-    double last = g->dense.rest_time > g->expert.rest_time ? g->dense.rest_time
-                                                           : g->expert.rest_time;
-    gradients = (late > 0 ? (times - 1) * late : 0) + last;
+  if (s->gather_seconds > 0) { /* of the first slot, which is behind the first forward */
+    const ett_layer_sums *own = &a->sums[0];
+    double part = (own->dense_parameters + own->expert_parameters) /
+                  (s->dense_parameters + s->expert_parameters);
+    first = p->overlap_parameters ? gather_exposed(p, s->gather_seconds * part,
+                                                   a->forward[0] - a->forward_busy[0])
+                                  : s->gather_seconds;
   }
-  return gradients + s->optimizer_seconds + gather_exposed(p, s, forward_busy);
+  if (!p->overlap_gradients)
+    return pipeline + total * times + s->optimizer_seconds + first;
+  /* The last message starts after the last backward, and the link carries all. */
+  const ett_slice_gradients *g = &a->gradients[0];
+  double last =
+      g->dense.rest_time > g->expert.rest_time ? g->dense.rest_time : g->expert.rest_time;
+  double carried = total * times + busy * (double)p->micro_batches;
+  double least = pipeline + last + first;
+  return (carried > least ? carried : least) + s->optimizer_seconds;
+}
+
+/* When the last reduction of a stage has ended, where they have their link alone. */
+static double reduced_alone(const ett_evaluation *e, const ett_step_arrays *a, int rank,
+                            const ett_pipeline_result *ends) {
+  double last = 0;
+  for (int v = next_to_finish(e->plan, a, rank, -1, ends); v >= 0;
+       v = next_to_finish(e->plan, a, rank, v, ends)) {
+    const ett_slice_gradients *g = &a->gradients[v];
+    double start = ends->last_backward_start[v], end = ends->last_backward_end[v];
+    last = start > last ? start : last;
+    last = ett_buckets_overlapped_end(g->dense, start, end, last);
+    last = ett_buckets_overlapped_end(g->expert, start, end, last);
+  }
+  return last;
 }
 
 void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
@@ -122,43 +141,31 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
   double times = p->zero >= ETT_ZERO_GRADIENTS ? (double)p->micro_batches : 1;
-  double finish = ends->last_backward_end[rank], last = 0, total = 0, busy = 0;
-  double forward_busy = 0;
-  double paired = ends->hidden_forward[rank] + ends->hidden_backward[rank];
+  double finish = ends->last_backward_end[rank], total = 0, forward_busy = 0;
   s->forward_seconds -= ends->hidden_forward[rank];
   s->backward_seconds -= ends->hidden_backward[rank];
-  s->all_to_all_overlapped_seconds += paired;
+  s->all_to_all_overlapped_seconds +=
+      ends->hidden_forward[rank] + ends->hidden_backward[rank];
   for (int v = next_to_finish(p, a, rank, -1, ends); v >= 0;
        v = next_to_finish(p, a, rank, v, ends)) {
     const ett_slice_gradients *g = &a->gradients[v];
-    double start = ends->last_backward_start[v], end = ends->last_backward_end[v];
+    double end = ends->last_backward_end[v];
     double share = times > 1 ? a->runs[v] / times : 1; /* of the micro-batches */
     total += share * (ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert));
     finish = end > finish ? end : finish;
     forward_busy += a->forward_busy[v];
-    busy += a->forward_busy[v] + a->backward_busy[v];
-    if (p->overlap_gradients) { /* the link carries the backward's own messages, too */
-      last = (start > last ? start : last) + a->backward_busy[v];
-      last = ett_buckets_overlapped_end(g->dense, start, end, last);
-      last = ett_buckets_overlapped_end(g->expert, start, end, last);
-    }
   }
   s->pipeline_seconds = finish;
-  s->gradient_seconds = total * times;
+  s->gradient_seconds = s->gradient_exposed_seconds = total * times;
   if (p->overlap_gradients) {
-    /* Reductions of the micro-batches before hide behind the next one's computing. */
-    double hidden = s->micro_batch_forward_seconds + s->micro_batch_backward_seconds -
-                    paired / (double)p->micro_batches - busy;
-    hidden = hidden > 0 ? hidden : 0; /* behind time in which their link is free */
-    double early = (times - 1) * (total > hidden ? total - hidden : 0);
-    s->gradient_exposed_seconds = early + (last > finish ? last - finish : 0);
-  } else {
-    s->gradient_exposed_seconds = s->gradient_seconds;
+    double last = e->shares ? e->result.reduced[rank] : reduced_alone(e, a, rank, ends);
+    s->gradient_exposed_seconds = last > finish ? last - finish : 0;
+    if (s->gradient_seconds < s->gradient_exposed_seconds) /* slowed by what shares it */
+      s->gradient_seconds = s->gradient_exposed_seconds;
   }
-  s->gather_exposed_seconds = gather_exposed(p, s, forward_busy);
-  /* Computing loses a part of the time in which it is beside messages. */
-  double share = e->program->communication_share;
-  s->gradient_exposed_seconds +=
-      share * (s->gradient_seconds - s->gradient_exposed_seconds);
-  s->gather_exposed_seconds += share * (s->gather_seconds - s->gather_exposed_seconds);
+  s->gather_exposed_seconds =
+      e->links.gather
+          ? e->result.gather_wait[rank]
+          : gather_exposed(p, s->gather_seconds,
+                           (s->micro_batch_forward_seconds - forward_busy) / p->vp);
 }

@@ -33,6 +33,27 @@ local function events(schedule, chunks)
   return 2 * stages * chunks * micro_batches / best / 1e6
 end
 
+--- Millions of units a second of an interleaved pipeline on its links; overlapped: sends beside the messages of passes.
+local function link_units(overlapped)
+  local step_core = require "step_core"
+  local stages, chunks, micro_batches, times, sends, buckets = 8, 4, 64, {}, {}, {}
+  for i = 1, stages * chunks do
+    times[i], sends[i] = 1.0, 0.1
+    table.move({ 1, 3, 0.5, 0.05, 0.02 }, 1, 5, #buckets + 1, buckets)
+  end
+  local given = { schedule = "interleaved", stages = stages, chunks = chunks, micro_batches = micro_batches,
+    forward = times, backward = times, send_forward = sends, send_backward = sends, keep_units = false,
+    blocking_sends = not overlapped, dense = buckets, gather = sends, forward_node = overlapped and sends or nil }
+  local best = math.huge
+  for _ = 1, 5 do
+    local start = os.clock()
+    local run = step_core.links(given)
+    best = math.min(best, os.clock() - start)
+    assert(run.in_order ~= overlapped)
+  end
+  return 2 * stages * chunks * micro_batches / best / 1e6
+end
+
 --- Mean error of the memory of published steps, in percent, of ids that match.
 local function memory_error(pattern)
   local published = require "published"
@@ -111,6 +132,7 @@ function bench.run()
   local differ, compared = swept_plans.compare(700, 2026)
   local misplaced, placed = groups(2000)
   local plain, interleaved, large = events("1f1b", 1), events("interleaved", 4), large_step()
+  local ordered, beside = link_units(false), link_units(true)
   local rows = {
     row("random plans below a bound of products, memory or any tier", ("%d of %d"):format(#below, tried), "0",
       #below == 0),
@@ -120,6 +142,8 @@ function bench.run()
       misplaced == 0),
     row("event engine, 1F1B", ("%.1f M/s"):format(plain), ">= 20 M/s", plain >= 20),
     row("event engine, interleaved, 4 chunks", ("%.1f M/s"):format(interleaved), ">= 15 M/s", interleaved >= 15),
+    row("units on links in order, interleaved, 4 chunks", ("%.1f M/s"):format(ordered), ">= 15 M/s", ordered >= 15),
+    row("units on links, sends beside messages of passes", ("%.1f M/s"):format(beside), "", nil),
     row("a step of 530 B parameters, times known", ("%.1f ms"):format(large), "<= 10 ms", large <= 10),
   }
   for _, own in ipairs(zero_bubble()) do rows[#rows + 1] = own end

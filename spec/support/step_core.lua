@@ -31,7 +31,7 @@ function step_core.program(given)
       role = "outside",
       link = "none", beside_seconds = 0 })
   end
-  for i, kind in ipairs(given.kinds) do all.kinds[i] = filled(kind, { input_bytes = 0, boundary = 1 }) end
+  for i, kind in ipairs(given.kinds) do all.kinds[i] = filled(kind, { input_bytes = 0 }) end
   return core.program(all)
 end
 
@@ -39,6 +39,13 @@ end
 function step_core.pipeline(given)
   return core.pipeline(filled(given, { schedule = "1f1b", stages = 1, chunks = 1, micro_batches = 1,
     blocking_sends = false, blocking_receives = false, keep_units = true, group = given.stages or 1 }))
+end
+
+--- A pipeline on its links.
+function step_core.links(given)
+  return core.links(filled(given, { schedule = "1f1b", stages = 1, chunks = 1, micro_batches = 1,
+    blocking_sends = false, blocking_receives = false, keep_units = true, group = given.stages or 1,
+    collective = "node", reduces_every = false, share = 0 }))
 end
 
 --- Orders; without a placement chunk c of stage s holds slice (c - 1) * stages + s.

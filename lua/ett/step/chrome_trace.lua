@@ -71,7 +71,8 @@ end
 --- Adds one kernel.
 local function kernel(state, stage, part, start, seconds)
   local stream = streams[part.lane or part.resource]
-  local args = { device = stage - 1, stream = stream, Pass = part.pass, Shape = shape_text(part.shape) }
+  local args = { device = stage - 1, stream = stream, Pass = part.pass, Link = part.link,
+    Shape = shape_text(part.shape) }
   local name, words = part.name, kernel_words[part.name]
   if words then
     name = ("ncclDevKernel_%s(%s)"):format(words, part.group or "")

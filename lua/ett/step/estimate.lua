@@ -303,7 +303,8 @@ function estimate.new(given)
     all_to_all_exposed_seconds = exchange_exposed, all_to_all_overlapped_seconds = exchange_hidden,
     memory_bytes = result.memory_bytes, memory_limit_bytes = cluster.device.memory_bytes,
     fits = result.fits and (cluster.parts ~= nil or result.memory_bytes <= cluster.device.memory_bytes),
-    units = result.units, lowered = given.units and lowered or nil, demands = given.units and result.demands or nil,
+    units = result.units, transfers = result.transfers,
+    lowered = given.units and lowered or nil, demands = given.units and result.demands or nil,
   }, Estimate)
   parts.add(e, cluster)
   memory.add(e, lowered.stack)

@@ -3,11 +3,12 @@
 --   local e = estimate.new { …, units = true }
 --   local t = timeline.of(e)
 --   t.stages[1].units[1]      -- { kind = "F", micro_batch, chunk, start, seconds, parts }
---   t.stages[1].messages[1]   -- { name, lane = "sends" | "gradients" | "weights" | "update", start, seconds, … }
+--   t.stages[1].messages[1]   -- { name, lane = "sends" | "gradients" | "weights" | "update", start, seconds, link, … }
 --
--- Units are those of the event engine. The parts of a unit are its operators and collectives in the order of the
--- layer, backwards in the backward pass. A part has the resources that it keeps busy: "compute", "node" (links inside
--- a node) or "network". A collective that hides behind a product begins before its place.
+-- Units, sends and the collectives beside units are those of the event engine (runtime/step/links.h). The parts of a
+-- unit are its operators and collectives in the order of the layer, backwards in the backward pass. A part has the
+-- resources that it keeps busy: "compute", "node" (links inside a node) or "network". A collective that hides behind a
+-- product begins before its place.
 local schedules = require "ett.plan.schedules"
 local step_core = require "ett.step"
 
@@ -142,65 +143,71 @@ local function lay(parts, from, seconds, rest)
   return laid
 end
 
---- Whether the output of a unit leaves its stage.
-local function leaving(e, slices)
-  local p, stages = e.plan, {} -- of each way and slice
-  local function key(chunk, slice) return ("%d %d"):format((chunk - 1) // p.vp, slice) end
-  for slot, slice in ipairs(slices) do stages[key((slot - 1) // p.pp + 1, slice)] = (slot - 1) % p.pp + 1 end
-  return function(stage, unit)
-    local step = unit.kind == "F" and 1 or unit.kind ~= "W" and -1
-    local to = step and stages[key(unit.chunk, slices[(unit.chunk - 1) * p.pp + stage] + step)]
-    return to and to ~= stage and to
-  end
+--- Adds a message, if it takes time.
+local function put(stage, name, lane, start, seconds, more)
+  if seconds <= 0 then return end
+  local message = { name = name, lane = lane, start = math.max(0.0, start), seconds = seconds }
+  for key, value in pairs(more) do message[key] = value end
+  stage.messages[#stage.messages + 1] = message
 end
 
---- Messages between stages: as the engine sends them, one after the other in each direction.
-local function add_sends(stage, e, leaves)
-  local s, sends, free = e.stages[stage.number], {}, {}
-  for _, unit in ipairs(stage.units) do
-    local to = leaves(stage.number, unit)
-    if to then sends[#sends + 1] = { unit, to } end
-  end
-  if #sends == 0 or s.send_seconds <= 0 then return end
-  local each, bytes = s.send_seconds / #sends, nil
+--- Messages to other stages, as the event engine of links has them.
+local function add_sends(stage, e, transfers)
+  local bytes
   for _, d in ipairs(e.demands) do if d.kind == "send_recv" then bytes = math.max(bytes or 0, d.bytes) end end
-  table.sort(sends, function(a, b) return a[1].start + a[1].seconds < b[1].start + b[1].seconds end)
-  for _, send in ipairs(sends) do
-    local unit, link = send[1], e.plan.overlap_sends and send[1].kind or "all"
-    local start = math.max(free[link] or 0.0, unit.start + unit.seconds)
-    free[link] = start + each
-    stage.messages[#stage.messages + 1] = { name = "send_recv", lane = "sends", start = start, seconds = each,
-      bytes = bytes, group = "pp", degree = 2, micro_batch = unit.micro_batch, to = send[2],
-      direction = ("%s to stage %d"):format(unit.kind == "F" and "activations" or "gradients", send[2]) }
+  for _, t in ipairs(transfers) do
+    if t.kind == "forward" or t.kind == "backward" then
+      put(stage, "send_recv", "sends", t.start_seconds, t.seconds, { bytes = bytes, group = "pp", degree = 2,
+        link = t.link, micro_batch = t.micro_batch, to = t.to,
+        direction = ("%s to stage %d"):format(t.kind == "forward" and "activations" or "gradients", t.to) })
+    end
   end
 end
 
---- What follows the pipeline on a stage.
-local function add_update(stage, e)
-  local p, s = e.plan, e.stages[stage.number]
-  local function put(name, lane, start, seconds, more)
-    if seconds <= 0 then return end
-    local message = { name = name, lane = lane, start = math.max(0.0, start), seconds = seconds }
-    for key, value in pairs(more or {}) do message[key] = value end
-    stage.messages[#stage.messages + 1] = message
+--- Collectives of a kind that the event engine has beside units, up to the last backward and behind it. Returns whether
+--- there are any.
+local function add_collectives(stage, e, transfers, kind, name, lane, bytes)
+  local all, finish = 0.0, e.stages[stage.number].pipeline_seconds
+  for _, t in ipairs(transfers) do all = all + (t.kind == kind and t.seconds or 0.0) end
+  for _, t in ipairs(transfers) do
+    if t.kind == kind then
+      local hidden = math.max(0.0, math.min(t.seconds, finish - t.start_seconds))
+      local function part(start, seconds, exposed)
+        put(stage, name, lane, start, seconds, { group = "dp", degree = e.plan.dp * e.plan.cp, link = t.link,
+          bytes = bytes * seconds / all, exposed = exposed })
+      end
+      part(t.start_seconds, hidden, nil)
+      part(t.start_seconds + hidden, t.seconds - hidden, true)
+    end
   end
-  local reduced = s.pipeline_seconds + s.gradient_exposed_seconds
+  return all > 0
+end
+
+--- Gradients, the update and weights: beside units where the event engine has them there, else behind the pipeline.
+local function add_update(stage, e, transfers)
+  local p, s = e.plan, e.stages[stage.number]
   local ranks = p.dp * p.cp
   local reduce = (p.zero > 0 and not p.gradient_all_reduce) and "reduce_scatter" or "all_reduce"
-  -- Of one message the part that hides is listed first, the exposed part behind it.
-  local function split(name, lane, start, seconds, exposed, bytes)
-    local hidden = math.max(0.0, seconds - exposed)
-    local share = seconds > 0 and exposed / seconds or 1
-    put(name, lane, start - hidden, hidden, { group = "dp", degree = ranks, bytes = bytes * (1 - share) })
-    put(name, lane, start, exposed, { group = "dp", degree = ranks, bytes = bytes * share, exposed = true })
+  if not add_collectives(stage, e, transfers, "reduce", reduce, "gradients", s.gradient_bytes) then
+    put(stage, reduce, "gradients", s.pipeline_seconds, s.gradient_exposed_seconds,
+      { group = "dp", degree = ranks, bytes = s.gradient_bytes, exposed = true })
   end
-  split(reduce, "gradients", s.pipeline_seconds, s.gradient_seconds, s.gradient_exposed_seconds, s.gradient_bytes)
-  put("all_reduce", "gradients", reduced, s.tied_embedding_seconds,
+  put(stage, "all_reduce", "gradients", s.pipeline_seconds + s.gradient_exposed_seconds, s.tied_embedding_seconds,
     { group = "tied embedding", degree = 2, exposed = true })
-  put("optimizer", "update", s.end_seconds - s.gather_exposed_seconds - s.optimizer_seconds, s.optimizer_seconds,
+  local first = add_collectives(stage, e, transfers, "gather", "all_gather", "weights", s.weight_bytes)
+  local last = first and 0.0 or s.gather_exposed_seconds
+  put(stage, "optimizer", "update", s.end_seconds - last - s.optimizer_seconds, s.optimizer_seconds,
     { exposed = true })
-  put("all_gather", "weights", s.end_seconds - s.gather_exposed_seconds, s.gather_exposed_seconds,
+  put(stage, "all_gather", "weights", s.end_seconds - last, last,
     { group = "dp", degree = ranks, bytes = s.weight_bytes, exposed = true })
+end
+
+--- The transfers of each stage.
+local function by_stage(e)
+  local lists = {}
+  for number in ipairs(e.units) do lists[number] = {} end
+  for _, t in ipairs(e.transfers) do table.insert(lists[t.stage], t) end
+  return lists
 end
 
 --- The layers of each slice as text: slices of the same layers share their parts.
@@ -260,7 +267,7 @@ function timeline.of(e)
     local layers = layers_of_slices(e, lowered.kinds)
     of_part[k] = { lowered = lowered, layers = layers, names = names_of(layers) }
   end
-  local leaves, stages = leaving(e, state.slices), {}
+  local transfers, stages = by_stage(e), {}
   for number, units in ipairs(e.units) do
     local stage = { number = number, units = {}, messages = {} }
     local split = false
@@ -272,8 +279,8 @@ function timeline.of(e)
     end
     state.on = of_part[e.stages[number].part or 1]
     add_parts(state, stage)
-    add_sends(stage, e, leaves)
-    add_update(stage, e)
+    add_sends(stage, e, transfers[number])
+    add_update(stage, e, transfers[number])
     stages[number] = stage
   end
   return { stages = stages, seconds = e.step_seconds }

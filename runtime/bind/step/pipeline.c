@@ -12,7 +12,7 @@ static void set_numbers(lua_State *L, const char *name, const double *values,
 }
 
 void ett_step_lua_push_units(lua_State *L, const ett_pipeline *pipeline,
-                             const ett_pipeline_result *result) {
+                             const ett_pipeline_result *result, const double *unit_end) {
   static const char *const kinds[] = {"F", "B", "W", "BW"};
   const double *start = result->unit_start;
   lua_createtable(L, pipeline->stages, 0);
@@ -29,8 +29,10 @@ void ett_step_lua_push_units(lua_State *L, const ett_pipeline *pipeline,
       lua_pushinteger(L, (lua_Integer)u.chunk + 1);
       lua_rawseti(L, -2, 3);
       if (start) {
+        double seconds = unit_end ? *unit_end++ - *start
+                                  : ett_pipeline_unit_seconds(pipeline, rank, k);
         ett_lua_set_number(L, "start_seconds", *start++);
-        ett_lua_set_number(L, "seconds", ett_pipeline_unit_seconds(pipeline, rank, k));
+        ett_lua_set_number(L, "seconds", seconds);
       }
       lua_rawseti(L, -2, (lua_Integer)k + 1);
     }
@@ -38,7 +40,8 @@ void ett_step_lua_push_units(lua_State *L, const ett_pipeline *pipeline,
   }
 }
 
-static const double *get_slices(lua_State *L, const char *name, size_t want, int needed) {
+const double *ett_step_lua_seconds(lua_State *L, const char *name, size_t want,
+                                   int needed) {
   size_t count = 0;
   if (lua_getfield(L, 1, name) == LUA_TNIL) {
     if (needed)
@@ -66,7 +69,7 @@ static const ett_step_lua_field pipeline_fields[] = {
     FIELD(blocking_receives, BOOLEAN, NULL),
 };
 
-static void get_pipeline(lua_State *L, ett_pipeline *p) {
+void ett_step_lua_pipeline(lua_State *L, ett_pipeline *p) {
   memset(p, 0, sizeof *p);
   ett_step_lua_read(L, 1, pipeline_fields,
                     sizeof pipeline_fields / sizeof *pipeline_fields, p);
@@ -76,14 +79,15 @@ static void get_pipeline(lua_State *L, ett_pipeline *p) {
   if (ett_pipeline_check(p, &err) != 0)
     ett_lua_raise(L, &err);
   size_t slices = (size_t)p->stages * (size_t)p->chunks;
-  p->forward = get_slices(L, "forward", slices, 1);
-  p->backward = get_slices(L, "backward", slices, 1);
-  p->weight = get_slices(L, "weight", slices, 0);
+  p->forward = ett_step_lua_seconds(L, "forward", slices, 1);
+  p->backward = ett_step_lua_seconds(L, "backward", slices, 1);
+  p->weight = ett_step_lua_seconds(L, "weight", slices, 0);
   size_t messages = p->orders ? slices : slices - 1;
-  p->send_forward = get_slices(L, "send_forward", messages, 0);
-  p->send_backward = get_slices(L, "send_backward", messages, 0);
-  p->forward_hidden = get_slices(L, "forward_hidden", slices, 0);
-  p->backward_hidden = get_slices(L, "backward_hidden", slices, p->forward_hidden != 0);
+  p->send_forward = ett_step_lua_seconds(L, "send_forward", messages, 0);
+  p->send_backward = ett_step_lua_seconds(L, "send_backward", messages, 0);
+  p->forward_hidden = ett_step_lua_seconds(L, "forward_hidden", slices, 0);
+  p->backward_hidden =
+      ett_step_lua_seconds(L, "backward_hidden", slices, p->forward_hidden != 0);
   for (size_t v = 0; p->forward_hidden && v < slices; v++)
     if (p->forward_hidden[v] + p->backward_hidden[v] > p->forward[v] ||
         p->forward_hidden[v] + p->backward_hidden[v] > p->backward[v])
@@ -95,7 +99,17 @@ static void get_pipeline(lua_State *L, ett_pipeline *p) {
   memset(zeros, 0, slices * sizeof *zeros);
   p->send_forward = p->send_forward ? p->send_forward : zeros;
   p->send_backward = p->send_backward ? p->send_backward : zeros;
-  p->start = get_slices(L, "start", (size_t)p->stages, 0);
+  p->start = ett_step_lua_seconds(L, "start", (size_t)p->stages, 0);
+}
+
+void ett_step_lua_set_run(lua_State *L, const ett_pipeline *p,
+                          const ett_pipeline_result *r) {
+  size_t stages = (size_t)p->stages, slots = stages * (size_t)p->chunks;
+  ett_lua_set_number(L, "makespan_seconds", r->makespan);
+  set_numbers(L, "busy_seconds", r->busy, stages);
+  set_numbers(L, "end_seconds", r->end, stages);
+  set_numbers(L, "last_backward_start_seconds", r->last_backward_start, slots);
+  set_numbers(L, "last_backward_end_seconds", r->last_backward_end, slots);
 }
 
 /* pipeline{schedule=, stages=, chunks=, micro_batches=, forward=, backward=, weight=,
@@ -106,7 +120,7 @@ static int pipeline_run(lua_State *L) {
   lua_settop(L, 1);
   luaL_checkstack(L, 40, NULL);
   ett_pipeline p;
-  get_pipeline(L, &p);
+  ett_step_lua_pipeline(L, &p);
   lua_getfield(L, 1, "closed");
   lua_getfield(L, 1, "keep_units");
   int closed = lua_toboolean(L, -2), keep_units = !closed && lua_toboolean(L, -1);
@@ -122,15 +136,11 @@ static int pipeline_run(lua_State *L) {
   size_t stages = (size_t)p.stages, slices = stages * (size_t)p.chunks;
   ett_pipeline_bounds bounds = ett_pipeline_closed(&p);
   lua_createtable(L, 0, 8);
-  ett_lua_set_number(L, "makespan_seconds", r.makespan);
+  ett_step_lua_set_run(L, &p, &r);
   ett_lua_set_number(L, "lower_seconds", bounds.lower);
   ett_lua_set_number(L, "upper_seconds", bounds.upper);
-  set_numbers(L, "busy_seconds", r.busy, stages);
-  set_numbers(L, "end_seconds", r.end, stages);
-  set_numbers(L, "last_backward_start_seconds", r.last_backward_start, slices);
-  set_numbers(L, "last_backward_end_seconds", r.last_backward_end, slices);
   if (keep_units) {
-    ett_step_lua_push_units(L, &p, &r);
+    ett_step_lua_push_units(L, &p, &r, NULL);
     lua_setfield(L, -2, "units");
   }
   double *ones = lua_newuserdatauv(L, slices * sizeof *ones, 0);

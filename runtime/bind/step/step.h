@@ -42,8 +42,8 @@ typedef struct ett_step_lua_field {
 void ett_step_lua_read(lua_State *L, int index, const ett_step_lua_field *fields,
                        size_t count, void *to);
 
-/* Pushes one demand of the demands object at `box` as a table. */
-void ett_step_lua_push_demand(lua_State *L, int box, size_t index);
+/* Pushes one demand as a table. */
+void ett_step_lua_push_demand(lua_State *L, const ett_demands *demands, size_t index);
 
 /* Sets the counts of a place in the table on top. */
 void ett_step_lua_set_place(lua_State *L, const ett_placement *place);
@@ -58,14 +58,30 @@ void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan);
 /* Takes the orders in field `orders` of the table at index. */
 const ett_orders *ett_step_lua_orders_of(lua_State *L, int index);
 
-/* Pushes the units of every rank, with their times where the result kept them. */
+/* Pushes the units of every rank, with their times where the result kept them.
+ * unit_end: NULL where they take the seconds of the pipeline. */
 void ett_step_lua_push_units(lua_State *L, const ett_pipeline *pipeline,
-                             const ett_pipeline_result *result);
+                             const ett_pipeline_result *result, const double *unit_end);
+
+/* Pushes the transfers of a run on links. */
+void ett_step_lua_push_transfers(lua_State *L, const ett_links_result *result);
+
+/* Reads a pipeline from the table at index 1; its arrays stay on the stack. */
+void ett_step_lua_pipeline(lua_State *L, ett_pipeline *pipeline);
+
+/* Reads `want` seconds from a field of the table at index 1, which stay on the stack. */
+const double *ett_step_lua_seconds(lua_State *L, const char *name, size_t want,
+                                   int needed);
+
+/* Sets the times of a run in the table on top. */
+void ett_step_lua_set_run(lua_State *L, const ett_pipeline *pipeline,
+                          const ett_pipeline_result *result);
 
 /* Each adds the functions of its file to the module on top, and makes its types. */
 void ett_step_lua_open_demands(lua_State *L);
 void ett_step_lua_open_plans(lua_State *L);
 void ett_step_lua_open_orders(lua_State *L);
 void ett_step_lua_open_pipelines(lua_State *L);
+void ett_step_lua_open_links(lua_State *L);
 
 #endif

@@ -5,13 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One unit of a slot: how long it takes its rank, and where it leaves its traces. */
-typedef struct ett_timing {
-  double seconds, receive, send;
-  uint32_t last; /* its place in last_start and last_end */
-  uint32_t link; /* 0: forward, 1: backward, 2: it sends nothing */
-} ett_timing;
-
 ett_pipeline_workspace *ett_pipeline_workspace_new(void) {
   return calloc(1, sizeof(ett_pipeline_workspace));
 }
@@ -29,9 +22,8 @@ void ett_pipeline_workspace_free(ett_pipeline_workspace *workspace) {
 /* A workspace keeps at most this many events of other schedules. */
 #define KEPT_EVENTS (1 << 22)
 
-/* The tape of a pipeline, from the workspace where it has it. */
-static const ett_pipeline_tape *tape_of(const ett_pipeline *p, ett_pipeline_workspace *w,
-                                        int whole, ett_err *err) {
+const ett_pipeline_tape *ett_engine_tape(const ett_pipeline *p, ett_pipeline_workspace *w,
+                                         int whole, ett_err *err) {
   /* Groups of 1F1B only name cells. */
   int64_t group = p->schedule == ETT_SCHEDULE_INTERLEAVED ? p->group : 4;
   ett_kept_tape key = {.schedule = p->schedule,
@@ -70,8 +62,7 @@ static const ett_pipeline_tape *tape_of(const ett_pipeline *p, ett_pipeline_work
   return &oldest->tape;
 }
 
-/* Fills in the seconds of every unit. */
-static int time_units(const ett_pipeline *p, ett_pipeline_workspace *w, ett_err *err) {
+int ett_engine_time(const ett_pipeline *p, ett_pipeline_workspace *w, ett_err *err) {
   int slots = p->stages * p->chunks;
   size_t count = (size_t)slots * ETT_UNIT_KINDS;
   if (w->timings < count) {
@@ -97,9 +88,8 @@ static int time_units(const ett_pipeline *p, ett_pipeline_workspace *w, ett_err 
   return 0;
 }
 
-/* A forward and a backward of another micro-batch together: their seconds. */
-static double pair_seconds(const ett_pipeline *p, const ett_event *f, const ett_event *b,
-                           double hidden[2]) {
+double ett_engine_pair_seconds(const ett_pipeline *p, const ett_event *f,
+                               const ett_event *b, double hidden[2]) {
   int fs = (int)(f->unit / ETT_UNIT_KINDS), bs = (int)(b->unit / ETT_UNIT_KINDS);
   hidden[0] = ett_order_hidden(p->forward_hidden, fs, bs);
   hidden[1] = ett_order_hidden(p->backward_hidden, fs, bs);
@@ -127,7 +117,7 @@ run_events(const ett_engine *e, const ett_timing *timing, const ett_event *event
       start = start > other ? start : other;
       if (receives)
         start += t->receive + timing[last->unit].receive;
-      end = start + pair_seconds(e->p, event, last, hidden);
+      end = start + ett_engine_pair_seconds(e->p, event, last, hidden);
     } else {
       end = start + t->seconds;
     }
@@ -164,14 +154,6 @@ static void run_part(const ett_engine *e, const ett_timing *timing,
     run_events(e, timing, events, count, 0, 0, kept);
 }
 
-/* Rounding of sums that repeat: relative, of the time so far. */
-#define SAME_TIME 4e-15
-
-/* Whether now is before plus delta, to rounding. */
-static int moved_by(double now, double before, double delta) {
-  return fabs(now - before - delta) <= SAME_TIME * now;
-}
-
 /* Runs the period of a tape again and again. The state after it is a max-plus linear
  * function of the state before, so once a period has moved every time by the same delta,
  * each further one does. */
@@ -188,14 +170,14 @@ static void run_periods(const ett_engine *e, const ett_pipeline_tape *tape,
     double delta = e->clock[0] - e->before[0];
     int same = 1;
     for (size_t r = 0; r < stages && same; r++)
-      same = moved_by(e->clock[r], e->before[r], delta);
+      same = ett_engine_moved(e->clock[r], e->before[r], delta);
     for (size_t k = 0; k < tape->period && same; k++) {
       size_t cell = (size_t)(e->cells - e->clock) + events[k].out;
       if (events[k].out != ETT_CELL_SINK)
-        same = moved_by(e->clock[cell], e->before[cell], delta);
+        same = ett_engine_moved(e->clock[cell], e->before[cell], delta);
     }
     for (size_t r = stages; r < 3 * stages && same; r++) /* links in use */
-      same = e->clock[r] == 0 || moved_by(e->clock[r], e->before[r], delta);
+      same = e->clock[r] == 0 || ett_engine_moved(e->clock[r], e->before[r], delta);
     if (!same)
       continue;
     double further = (double)(left - 1) * delta;
@@ -212,14 +194,13 @@ static void add_pairs(const ett_engine *e, const ett_event *event, size_t count,
   for (size_t k = 0; k < count; k++)
     if (event[k].paired) {
       double hidden[2];
-      pair_seconds(e->p, &event[k], &event[k + 1], hidden);
+      ett_engine_pair_seconds(e->p, &event[k], &event[k + 1], hidden);
       e->hidden_forward[event[k].rank] += runs * hidden[0];
       e->hidden_backward[event[k].rank] += runs * hidden[1];
     }
 }
 
-/* What a run leaves besides its times: busy and hidden seconds. */
-static void add_up(const ett_engine *e, const ett_pipeline_tape *tape) {
+void ett_engine_add_up(const ett_engine *e, const ett_pipeline_tape *tape) {
   const ett_pipeline *p = e->p;
   for (int v = 0; v < p->stages * p->chunks; v++)
     e->busy[v % p->stages] +=
@@ -234,7 +215,7 @@ static void add_up(const ett_engine *e, const ett_pipeline_tape *tape) {
   }
 }
 
-static void finish(const ett_engine *e, ett_pipeline_result *result) {
+void ett_engine_finish(const ett_engine *e, ett_pipeline_result *result) {
   double makespan = 0;
   for (int rank = 0; rank < e->p->stages; rank++) {
     /* A send that does not block is still part of the step. */
@@ -364,11 +345,11 @@ static int64_t skip_rounds(const rounds *r, int64_t t) {
     return 0;
   double delta = e->clock[0] - r->before[0][0];
   for (size_t s = 0; s < stages; s++)
-    if (!moved_by(e->clock[s], r->before[0][s], delta) ||
-        !moved_by(r->gradient[s], r->before[1][s], delta))
+    if (!ett_engine_moved(e->clock[s], r->before[0][s], delta) ||
+        !ett_engine_moved(r->gradient[s], r->before[1][s], delta))
       return 0;
   for (size_t i = stages; i < 3 * stages; i++)
-    if (e->clock[i] != 0 && !moved_by(e->clock[i], r->before[0][i], delta))
+    if (e->clock[i] != 0 && !ett_engine_moved(e->clock[i], r->before[0][i], delta))
       return 0;
   double further = (double)left * delta;
   for (size_t s = 0; s < stages; s++) {
@@ -415,12 +396,12 @@ int ett_pipeline_run(const ett_pipeline *p, ett_pipeline_workspace *w, int keep_
       return -1;
     run_1f1b(&e);
     e.unit_start = NULL;
-    finish(&e, result);
+    ett_engine_finish(&e, result);
     return 0;
   }
-  const ett_pipeline_tape *tape = tape_of(p, w, keep_units, err);
+  const ett_pipeline_tape *tape = ett_engine_tape(p, w, keep_units, err);
   size_t units = keep_units && tape ? tape->head : 0;
-  if (!tape || time_units(p, w, err) != 0 ||
+  if (!tape || ett_engine_time(p, w, err) != 0 ||
       ett_engine_open(&e, p, w, tape, units, err) != 0)
     return -1;
   double **kept = NULL;
@@ -438,7 +419,7 @@ int ett_pipeline_run(const ett_pipeline *p, ett_pipeline_workspace *w, int keep_
     run_periods(&e, tape, w->timing);
   run_part(&e, w->timing, tape->events + tape->head + tape->period, tape->tail, NULL);
   free(kept);
-  add_up(&e, tape);
-  finish(&e, result);
+  ett_engine_add_up(&e, tape);
+  ett_engine_finish(&e, result);
   return 0;
 }

@@ -3,6 +3,8 @@
 #ifndef ETT_STEP_ENGINE_H
 #define ETT_STEP_ENGINE_H
 
+#include <math.h>
+
 #include "step/pipeline/walk.h"
 
 /* A tape that is kept, and what it was made for. */
@@ -17,10 +19,17 @@ typedef struct ett_kept_tape {
 
 enum { ETT_KEPT_TAPES = 32 };
 
+/* One unit of a slot: how long it takes its rank, and where it leaves its traces. */
+typedef struct ett_timing {
+  double seconds, receive, send;
+  uint32_t last; /* its place in last_start and last_end */
+  uint32_t link; /* 0: forward, 1: backward, 2: it sends nothing */
+} ett_timing;
+
 struct ett_pipeline_workspace {
   double *memory;
   size_t doubles;
-  struct ett_timing *timing;
+  ett_timing *timing;
   size_t timings;
   ett_kept_tape kept[ETT_KEPT_TAPES];
   size_t uses;
@@ -51,5 +60,27 @@ static inline double ett_engine_receive(const ett_pipeline *p, int slot, int kin
  * closed forms. units: of which unit_start is kept. */
 int ett_engine_open(ett_engine *e, const ett_pipeline *p, ett_pipeline_workspace *w,
                     const ett_pipeline_tape *tape, size_t units, ett_err *err);
+
+/* The tape of a pipeline, from the workspace where it has it. */
+const ett_pipeline_tape *ett_engine_tape(const ett_pipeline *p, ett_pipeline_workspace *w,
+                                         int whole, ett_err *err);
+
+/* Fills in the seconds of every unit: the workspace's timing, [slot][kind]. */
+int ett_engine_time(const ett_pipeline *p, ett_pipeline_workspace *w, ett_err *err);
+
+/* A forward and a backward of another micro-batch together: their seconds. */
+double ett_engine_pair_seconds(const ett_pipeline *p, const ett_event *f,
+                               const ett_event *b, double hidden[2]);
+
+/* What a run leaves besides its times: busy and hidden seconds. */
+void ett_engine_add_up(const ett_engine *e, const ett_pipeline_tape *tape);
+
+/* The result of a run; changes the clocks. */
+void ett_engine_finish(const ett_engine *e, ett_pipeline_result *result);
+
+/* Whether now is before plus delta, to the rounding of sums that repeat. */
+static inline int ett_engine_moved(double now, double before, double delta) {
+  return fabs(now - before - delta) <= 4e-15 * now;
+}
 
 #endif

@@ -1,0 +1,325 @@
+/* Pipelines on their links in the order of a tape.
+ *
+ * Sends go before collectives, and nothing of one stage uses the links of another. So
+ * where passes do not slow sends, and collectives do not slow computing, what a stage has
+ * sent follows from its own units up to now: one pass over a tape computes the same as
+ * the engine of events (links.c). */
+#include <string.h>
+
+#include "step/links.h"
+#include "step/pipeline/engine.h"
+
+typedef struct in_order {
+  const ett_links *l;
+  ett_engine e; /* link[0], link[1]: sends of the node's links, of the network, until;
+                   link[2]: collectives are counted up to then */
+  double *left; /* per rank: seconds of collectives that wait */
+  double *gathers, *served; /* per rank: all gathers; collectives that are through */
+  double *reduced, *gather_wait;
+  double *need;                     /* per slot: gathers of its rank up to its own */
+  int64_t *gradients;               /* per slot: units that made them */
+  unsigned char *begun;             /* per slot */
+  unsigned char *reduces, *emptied; /* per rank: ever; whether all collectives ended */
+  double *left_before;
+} in_order;
+
+int ett_links_in_order(const ett_pipeline *p, const ett_links *l) {
+  if (l->share > 0)
+    return 0;
+  for (int v = 0; !p->blocking_sends && v < p->stages * p->chunks; v++) {
+    const double *forward = l->forward_busy[l->send_link[v]];
+    const double *backward = l->backward_busy[l->send_link[v]];
+    if (p->send_forward[v] <= 0 && p->send_backward[v] <= 0)
+      continue;
+    for (int u = 0; u < p->stages * p->chunks; u++)
+      if ((forward && forward[u] > 0) || (backward && backward[u] > 0))
+        return 0;
+  }
+  return 1;
+}
+
+static double later(double a, double b) {
+  return a > b ? a : b;
+}
+
+/* Until when a rank's sends hold the link of collectives. */
+static double *queue_of(const in_order *o, int link, int rank) {
+  return &o->e.link[link == ETT_LINK_NETWORK][rank];
+}
+
+/* Moves the collectives of a rank on to a time, at a rate. */
+static void serve(const in_order *o, int rank, double to, double rate) {
+  double *at = &o->e.link[2][rank], *left = &o->left[rank];
+  double from = later(*at, *queue_of(o, o->l->collective, rank));
+  *at = later(*at, to);
+  if (*left <= 0 || to <= from)
+    return;
+  double done = (to - from) * rate;
+  if (done < *left) {
+    *left -= done;
+    o->served[rank] += done;
+    return;
+  }
+  if (o->reduces[rank])
+    o->reduced[rank] = from + *left / rate;
+  o->served[rank] += *left;
+  o->emptied[rank] = 1;
+  *left = 0;
+}
+
+static void reduce(const in_order *o, int rank, double seconds) {
+  if (seconds <= 0)
+    return;
+  o->left[rank] += seconds;
+  o->reduces[rank] = 1;
+}
+
+/* The next full buckets of a unit: when they are made, as a part of it; 1: none. */
+static double next_part(const ett_buckets *b, double made) {
+  if (made >= b->full)
+    return 1;
+  return ett_buckets_next(b, made) * b->size / (b->full * b->size + b->rest);
+}
+
+/* The buckets of a unit, and the collectives beside it. */
+static void make_buckets(const in_order *o, int rank, int slot, double start,
+                         double seconds, double rate) {
+  const ett_buckets *of[2] = {&o->l->gradients[slot].dense,
+                              &o->l->gradients[slot].expert};
+  double made[2] = {0, 0};
+  for (;;) {
+    double part[2] = {next_part(of[0], made[0]), next_part(of[1], made[1])};
+    double first = part[0] < part[1] ? part[0] : part[1];
+    if (first >= 1)
+      break;
+    serve(o, rank, start + seconds * first, rate);
+    for (int i = 0; i < 2; i++)
+      if (part[i] <= first) {
+        double now = ett_buckets_next(of[i], made[i]);
+        reduce(o, rank, (now - made[i]) * of[i]->full_time);
+        made[i] = now;
+      }
+  }
+  serve(o, rank, start + seconds, rate);
+  reduce(o, rank, of[0]->rest_time + of[1]->rest_time);
+}
+
+/* The slot whose gradients a unit makes and reduces; -1: none. */
+static int reducing(const in_order *o, const ett_event *event) {
+  const ett_pipeline *p = o->e.p;
+  int kind = (int)(event->unit % ETT_UNIT_KINDS),
+      slot = (int)(event->unit / ETT_UNIT_KINDS);
+  if (!o->l->gradients || kind == ETT_UNIT_FORWARD ||
+      (kind == ETT_UNIT_BACKWARD && p->weight))
+    return -1;
+  int64_t runs = p->orders ? (int64_t)p->orders->runs[slot] : p->micro_batches;
+  return ++o->gradients[slot] == runs || o->l->reduces_every ? slot : -1;
+}
+
+/* Seconds of a unit in which its own messages are on the link of collectives. */
+static double busy_of(const in_order *o, const ett_event *event) {
+  int kind = (int)(event->unit % ETT_UNIT_KINDS);
+  const double *busy = kind == ETT_UNIT_FORWARD  ? o->l->forward_busy[o->l->collective]
+                       : kind == ETT_UNIT_WEIGHT ? NULL
+                                                 : o->l->backward_busy[o->l->collective];
+  return busy ? busy[event->unit / ETT_UNIT_KINDS] : 0;
+}
+
+/* Runs the collectives of a rank beside its units event .. last; returns when these end:
+ * a first forward waits for its weights. */
+static double beside(const in_order *o, const ett_event *event, const ett_event *last,
+                     double start, double seconds) {
+  int rank = event->rank, slot = -1;
+  double busy = 0, need = 0, end = start + seconds;
+  for (const ett_event *at = event; at <= last; at++) {
+    int own = reducing(o, at), v = (int)(at->unit / ETT_UNIT_KINDS);
+    slot = own >= 0 ? own : slot;
+    if (at->unit % ETT_UNIT_KINDS == ETT_UNIT_FORWARD && !o->begun[v]) {
+      o->begun[v] = 1;
+      need = later(need, o->need[v]);
+    }
+    busy += busy_of(o, at);
+  }
+  if (slot < 0 && o->left[rank] <= 0) {
+    o->e.link[2][rank] = end;
+    return end;
+  }
+  serve(o, rank, start, 1);
+  double rate = busy < seconds ? 1 - busy / seconds : 0;
+  if (slot >= 0)
+    make_buckets(o, rank, slot, start, seconds, rate);
+  else
+    serve(o, rank, end, rate);
+  need -= o->served[rank];
+  if (need <= 0)
+    return end;
+  double ready = later(end, *queue_of(o, o->l->collective, rank)) + need;
+  serve(o, rank, ready, 1);
+  o->gather_wait[rank] += ready - end;
+  return ready;
+}
+
+/* Runs some events: as run_events of engine.c, with links. */
+static void run(const in_order *o, const ett_timing *timing, const ett_event *event,
+                size_t count) {
+  const ett_engine *e = &o->e;
+  const ett_pipeline *p = e->p;
+  const int blocking = p->blocking_sends, receives = p->blocking_receives;
+  for (const ett_event *stop = event + count; event < stop; event++) {
+    const ett_event *last = event + event->paired;
+    const ett_timing *t = &timing[event->unit];
+    double start = later(e->clock[event->rank], e->cells[event->in]);
+    double seconds = t->seconds, hidden[2];
+    if (last != event) {
+      start = later(start, e->cells[last->in]);
+      seconds = ett_engine_pair_seconds(p, event, last, hidden);
+    }
+    if (receives)
+      start += t->receive + (last != event ? timing[last->unit].receive : 0);
+    double end = beside(o, event, last, start, seconds), now = end;
+    for (;; event++) {
+      int slot = (int)(event->unit / ETT_UNIT_KINDS), forward = t->link == 0;
+      e->last_start[t->last] = start;
+      e->last_end[t->last] = end;
+      double sent = end;
+      if (t->send > 0) {
+        int link = o->l->send_link[forward ? slot : ett_order_before(p, slot)];
+        double *queue = queue_of(o, link, event->rank);
+        double begin = blocking ? now : later(*queue, end);
+        if (link == (int)o->l->collective)
+          serve(o, event->rank, begin, 1);
+        sent = *queue = begin + t->send;
+      } else if (blocking) {
+        sent = now;
+      }
+      e->cells[event->out] = receives ? now : sent;
+      now = blocking ? sent : now;
+      if (event == last)
+        break;
+      t = &timing[event[1].unit];
+    }
+    e->clock[last->rank] = now;
+  }
+}
+
+/* Whether the state is that of a period ago, moved by delta. Collectives that never end
+ * meanwhile may pile up. */
+static int same_state(const in_order *o, const ett_event *events, size_t period,
+                      double delta) {
+  const ett_engine *e = &o->e;
+  size_t stages = (size_t)e->p->stages;
+  for (size_t r = 0; r < stages; r++)
+    if (!ett_engine_moved(e->clock[r], e->before[r], delta) ||
+        !(o->gathers[r] <= o->served[r]) ||
+        (!ett_engine_moved(e->clock[r] + o->left[r], e->clock[r] + o->left_before[r],
+                           0) &&
+         (o->emptied[r] || o->left[r] < o->left_before[r])))
+      return 0;
+  for (size_t i = stages; i < 4 * stages; i++) /* sends, collectives */
+    if (e->clock[i] != 0 && !ett_engine_moved(e->clock[i], e->before[i], delta))
+      return 0;
+  for (size_t k = 0; k < period; k++) {
+    size_t cell = (size_t)(e->cells - e->clock) + events[k].out;
+    if (events[k].out != ETT_CELL_SINK &&
+        !ett_engine_moved(e->clock[cell], e->before[cell], delta))
+      return 0;
+  }
+  return 1;
+}
+
+/* Runs the period of a tape again and again; once a period has moved every time by the
+ * same delta, all but the last are one multiplication. */
+static void run_periods(const in_order *o, const ett_pipeline_tape *tape,
+                        const ett_timing *timing) {
+  const ett_engine *e = &o->e;
+  const ett_event *events = tape->events + tape->head;
+  size_t stages = (size_t)e->p->stages, state = (size_t)(e->busy - e->clock);
+  int skipped = 0;
+  for (int64_t left = tape->repeats; left > 0; left--) {
+    int compares = !skipped && left > 2 && left < tape->repeats;
+    if (compares) {
+      memcpy(e->before, e->clock, state * sizeof *e->before);
+      memcpy(o->left_before, o->left, stages * sizeof *o->left);
+      memset(o->emptied, 0, stages);
+    }
+    run(o, timing, events, tape->period);
+    double delta = compares ? e->clock[0] - e->before[0] : 0;
+    if (!compares || !same_state(o, events, tape->period, delta))
+      continue;
+    int64_t further = left - 2;
+    for (size_t i = 0; i < state; i++)
+      if (e->clock[i] != 0)
+        e->clock[i] += (double)further * delta;
+    e->cells[ETT_CELL_ZERO] = 0;
+    for (size_t r = 0; r < stages; r++)
+      if (!o->emptied[r])
+        o->left[r] += (double)further * (o->left[r] - o->left_before[r]);
+    for (size_t k = 0; k < tape->period; k++) {
+      int kind = (int)(events[k].unit % ETT_UNIT_KINDS);
+      if (kind != ETT_UNIT_FORWARD)
+        o->gradients[events[k].unit / ETT_UNIT_KINDS] += further;
+    }
+    left -= further;
+    skipped = 1;
+  }
+}
+
+static size_t take(size_t *at, size_t bytes) {
+  size_t here = *at;
+  *at += (bytes + 15) & ~(size_t)15;
+  return here;
+}
+
+static int open_arrays(in_order *o, ett_links_workspace *w, ett_err *err) {
+  const ett_pipeline *p = o->e.p;
+  size_t stages = (size_t)p->stages, slots = stages * (size_t)p->chunks, at = 0;
+  size_t doubles = take(&at, (6 * stages + slots) * sizeof(double));
+  size_t counts = take(&at, slots * sizeof(int64_t));
+  size_t flags = take(&at, slots + 2 * stages);
+  char *base = ett_links_memory(w, at);
+  if (!base)
+    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu slots", slots);
+  memset(base, 0, at);
+  double *d = (double *)(base + doubles);
+  double **arrays[] = {&o->left,    &o->gathers,     &o->served,
+                       &o->reduced, &o->gather_wait, &o->left_before};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++, d += stages)
+    *arrays[i] = d;
+  o->need = d;
+  o->gradients = (int64_t *)(base + counts);
+  o->begun = (unsigned char *)base + flags;
+  o->reduces = o->begun + slots;
+  o->emptied = o->reduces + stages;
+  for (size_t v = 0; o->l->gather && v < slots; v++)
+    o->need[v] = o->gathers[v % stages] += o->l->gather[v];
+  for (size_t r = 0; r < stages; r++) {
+    o->left[r] = o->gathers[r];
+    o->e.link[2][r] = p->start ? p->start[r] : 0;
+  }
+  return 0;
+}
+
+int ett_links_run_in_order(const ett_pipeline *pipeline, const ett_links *links,
+                           ett_pipeline_workspace *workspace,
+                           ett_links_workspace *links_workspace, ett_links_result *result,
+                           ett_err *err) {
+  in_order o = {.l = links};
+  if (ett_pipeline_check(pipeline, err) != 0)
+    return -1;
+  const ett_pipeline_tape *tape = ett_engine_tape(pipeline, workspace, 0, err);
+  if (!tape || ett_engine_time(pipeline, workspace, err) != 0 ||
+      ett_engine_open(&o.e, pipeline, workspace, tape, 0, err) != 0 ||
+      open_arrays(&o, links_workspace, err) != 0)
+    return -1;
+  const ett_timing *timing = workspace->timing;
+  run(&o, timing, tape->events, tape->head);
+  if (tape->period)
+    run_periods(&o, tape, timing);
+  run(&o, timing, tape->events + tape->head + tape->period, tape->tail);
+  for (int rank = 0; rank < pipeline->stages; rank++)
+    serve(&o, rank, INFINITY, 1);
+  ett_engine_add_up(&o.e, tape);
+  *result = (ett_links_result){.reduced = o.reduced, .gather_wait = o.gather_wait};
+  ett_engine_finish(&o.e, &result->pipeline);
+  return 0;
+}

@@ -1,0 +1,133 @@
+/* Whether the transfers of a plan share links, and the run of its pipeline.
+ *
+ * Closed forms and the pipeline's own engine are exact while a link carries one kind of
+ * transfer at a time: messages of passes and blocking sends have their own time, buckets
+ * queue behind one another. Where two kinds meet, the event engine of links runs. */
+#include "step/messages.h"
+
+/* Whether a pass uses a link. */
+static int passes_use(const ett_evaluation *e, const ett_step_arrays *a, ett_link link) {
+  for (int v = 0; v < a->slots; v++)
+    if (a->sums[v].forward_link[link] > 0 || a->sums[v].backward_link[link] > 0 ||
+        (link == e->link && (a->forward_busy[v] > 0 || a->backward_busy[v] > 0)))
+      return 1;
+  return 0;
+}
+
+static int sends_use(const ett_step_arrays *a, ett_link link) {
+  for (int v = 0; v < a->slots; v++)
+    if (a->send_forward[v] > 0 && a->send_link[v] == (int32_t)link)
+      return 1;
+  return 0;
+}
+
+/* Sends beside computing: with more than two slots a card sends both ways. */
+static int sends_share(const ett_evaluation *e, const ett_step_arrays *a) {
+  if (!e->plan->overlap_sends)
+    return 0;
+  for (ett_link link = ETT_LINK_NODE; link < ETT_LINKS; link++)
+    if (sends_use(a, link) && (a->slots > 2 || passes_use(e, a, link)))
+      return 1;
+  return 0;
+}
+
+/* Whether any slot has gradients to reduce, and any has both kinds. */
+static void find_gradients(const ett_step_arrays *a, int *some, int *both) {
+  *some = *both = 0;
+  for (int v = 0; v < a->slots; v++) {
+    int dense = a->gradients[v].dense.rest > 0, expert = a->gradients[v].expert.rest > 0;
+    *some |= dense || expert;
+    *both |= dense && expert;
+  }
+}
+
+/* Reductions beside backward passes. */
+static int reductions_share(const ett_evaluation *e, const ett_step_arrays *a) {
+  const ett_step_plan *p = e->plan;
+  int some, both;
+  if (!p->overlap_gradients)
+    return 0;
+  find_gradients(a, &some, &both);
+  return some && (both || e->program->communication_share > 0 ||
+                  (p->zero >= ETT_ZERO_GRADIENTS && p->micro_batches > 1) ||
+                  passes_use(e, a, e->link) || sends_use(a, e->link));
+}
+
+/* Weights gathered behind the first forwards: before later stages have any. */
+static int gathers_share(const ett_evaluation *e, const ett_step_arrays *a) {
+  const ett_step_plan *p = e->plan;
+  double seconds = 0;
+  if (!p->overlap_parameters || p->zero == ETT_ZERO_NONE ||
+      p->zero == ETT_ZERO_PARAMETERS)
+    return 0;
+  for (int rank = 0; rank < p->pp; rank++)
+    seconds += a->stage[rank].gather_seconds;
+  return seconds > 0 && (p->pp > 1 || e->program->communication_share > 0);
+}
+
+static double parameters_of(const ett_layer_sums *s) {
+  return s->dense_parameters + s->expert_parameters;
+}
+
+/* Seconds of passes on the other link; each slot's part of its stage's gather. */
+static void fill_arrays(const ett_evaluation *e, const ett_step_arrays *a) {
+  const ett_step_plan *p = e->plan;
+  ett_link other = e->link == ETT_LINK_NODE ? ETT_LINK_NETWORK : ETT_LINK_NODE;
+  for (int v = 0; v < a->slots; v++) {
+    const ett_layer_sums *s = &a->sums[v];
+    const ett_step_stage *stage = &a->stage[v % p->pp];
+    double all = stage->dense_parameters + stage->expert_parameters;
+    a->forward_other[v] = s->forward_link[other];
+    a->backward_other[v] =
+        s->backward_link[other] +
+        (p->recompute == ETT_RECOMPUTE_FULL ? s->recompute_link[other] : 0);
+    a->gather[v] = all > 0 ? stage->gather_seconds * parameters_of(s) / all : 0;
+  }
+}
+
+void ett_shares_prepare(ett_evaluation *e, const ett_step_arrays *a) {
+  const ett_step_plan *p = e->plan;
+  ett_link other = e->link == ETT_LINK_NODE ? ETT_LINK_NETWORK : ETT_LINK_NODE;
+  int gathers = gathers_share(e, a);
+  e->shares = gathers || sends_share(e, a) || reductions_share(e, a);
+  e->links = (ett_links){.collective = e->link,
+                         .send_link = a->send_link,
+                         .gradients = p->overlap_gradients ? a->gradients : NULL,
+                         .reduces_every = p->zero >= ETT_ZERO_GRADIENTS,
+                         .gather = gathers ? a->gather : NULL,
+                         .share = e->program->communication_share};
+  e->links.forward_busy[e->link] = a->forward_busy;
+  e->links.backward_busy[e->link] = a->backward_busy;
+  e->links.forward_busy[other] = a->forward_other;
+  e->links.backward_busy[other] = a->backward_other;
+  if (e->shares)
+    fill_arrays(e, a);
+}
+
+static int run_links(ett_evaluation *e, const ett_pipeline *pipeline, int keep_units) {
+  ett_links_workspace *w = ett_step_workspace_links(e->w);
+  if (!w)
+    return ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for a plan");
+  if (!keep_units && ett_links_in_order(pipeline, &e->links))
+    return ett_links_run_in_order(pipeline, &e->links, e->w->pipeline, w, &e->result,
+                                  e->err);
+  return ett_links_run(pipeline, &e->links, w, keep_units, &e->result, e->err);
+}
+
+int ett_shares_run(ett_evaluation *e, const ett_step_arrays *a,
+                   const ett_pipeline *pipeline, int keep_units,
+                   ett_pipeline_result *result) {
+  ett_pipeline_workspace *w = e->w->pipeline;
+  if (e->shares || keep_units) { /* else it only says what the links carry, and when */
+    if (!e->shares)
+      fill_arrays(e, a);
+    if (run_links(e, pipeline, keep_units) != 0)
+      return -1;
+    *result = e->result.pipeline;
+  }
+  if (e->shares)
+    return 0;
+  if (pipeline->schedule == ETT_SCHEDULE_GPIPE && !keep_units)
+    return ett_pipeline_gpipe_closed(pipeline, w, result, e->err);
+  return ett_pipeline_run(pipeline, w, keep_units, result, e->err);
+}

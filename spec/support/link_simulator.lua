@@ -1,0 +1,259 @@
+--- Pipelines on their links in plain Lua, with nothing of runtime/step: at every moment all rates are computed anew
+-- from what wants to move, and everything moves on to the next thing that ends.
+--
+-- links: collective ("node" or "network"), forward_node, forward_network, backward_node, backward_network, gather (per
+-- slot: seconds), send_network (per slot: 0 or 1), buckets (per slot: { bytes, seconds }, …), reduces_every, share.
+local link_simulator = {}
+
+local small = 1e-12
+
+local function slot_of(s, stage, chunk) return (chunk - 1) * s.stages + stage end
+
+--- Stage and chunk that hold a slice of the way of a chunk; nil: no such slice.
+local function holder(s, chunk, slice)
+  local each = s.chunks // s.ways
+  local first = (chunk - 1) // each * each + 1
+  for c = first, first + each - 1 do
+    for stage = 1, s.stages do if s.slice[stage][c] == slice then return stage, c end end
+  end
+end
+
+--- The stage of the slice after that of a chunk.
+function link_simulator.next_stage(s, stage, chunk) return (holder(s, chunk, s.slice[stage][chunk] + 1)) end
+
+local Machine = {}
+Machine.__index = Machine
+
+--- What a unit leaves for others: the unit that it makes possible, and the message that carries it.
+function Machine:output(stage, unit)
+  local s, kind, chunk = self.s, unit[1], unit[3] or 1
+  local slice, t = self.s.slice[stage][chunk], self.times
+  if kind == "W" then return nil end
+  if kind == "F" and slice == s.slices then return { "B", unit[2], chunk, stage = stage, seconds = 0 } end
+  local receiver, c = holder(s, chunk, kind == "F" and slice + 1 or slice - 1)
+  if not receiver then return nil end
+  local at = kind == "F" and slot_of(s, stage, chunk) or slot_of(s, receiver, c)
+  local network = (self.links.send_network or {})[at] == 1
+  return { kind == "F" and "F" or "B", unit[2], c, stage = receiver, link = network and "network" or "node",
+    seconds = receiver ~= stage and (kind == "F" and t.send_forward or t.send_backward)[at] or 0 }
+end
+
+local function key(stage, kind, micro_batch, chunk)
+  return ("%d %s %d %d"):format(stage, kind == "BW" and "B" or kind, micro_batch, chunk)
+end
+
+function Machine:seconds(stage, unit)
+  local at, t = slot_of(self.s, stage, unit[3] or 1), self.times
+  if unit[1] == "F" then return t.forward[at] end
+  if unit[1] == "W" then return t.weight[at] end
+  return t.backward[at] + (unit[1] == "BW" and t.weight[at] or 0)
+end
+
+local function needs_input(s, stage, unit)
+  return not (unit[1] == "F" and s.slice[stage][unit[3] or 1] == 1)
+end
+
+--- Buckets of a unit: { part of the unit after which it is made, seconds }, in order.
+function Machine:buckets_of(stage, unit)
+  local slot, list = slot_of(self.s, stage, unit[3] or 1), {}
+  local makes = unit[1] == "W" or unit[1] == "BW" or unit[1] == "B" and not self.s.split
+  if not (makes and self.links.buckets) then return list end
+  self.made[slot] = (self.made[slot] or 0) + 1
+  if not self.links.reduces_every and self.made[slot] < self.runs[slot] then return list end
+  for _, group in ipairs(self.links.buckets[slot]) do
+    local all, sum = 0, 0
+    for _, bucket in ipairs(group) do all = all + bucket[1] end
+    for _, bucket in ipairs(group) do
+      sum = sum + bucket[1]
+      list[#list + 1] = { sum / all, bucket[2] }
+    end
+  end
+  table.sort(list, function(a, b) return a[1] < b[1] end)
+  return list
+end
+
+--- Begins the next turn of a stage if its inputs are there.
+function Machine:try(stage)
+  local own, s = self.stages[stage], self.s
+  if own.state ~= "free" then return false end
+  local turn = s.orders[stage][own.position]
+  if not turn then return false end
+  local units = type(turn[1]) == "table" and turn or { turn }
+  for _, unit in ipairs(units) do
+    if needs_input(s, stage, unit) and not self.there[key(stage, unit[1], unit[2], unit[3] or 1)] then return false end
+  end
+  own.units, own.position = units, own.position + 1
+  local receive = 0
+  for _, unit in ipairs(units) do
+    receive = receive + (self.there[key(stage, unit[1], unit[2], unit[3] or 1)] or 0)
+  end
+  own.state, own.left = "receiving", self.times.blocking_receives and receive or 0
+  if own.left == 0 then self:begin(stage) end
+  return true
+end
+
+function Machine:begin(stage)
+  local own, t, l = self.stages[stage], self.times, self.links
+  own.state, own.left, own.busy, own.buckets = "running", 0, { node = 0, network = 0 }, {}
+  for _, unit in ipairs(own.units) do
+    local slot = slot_of(self.s, stage, unit[3] or 1)
+    own.left = own.left + self:seconds(stage, unit)
+    for link in pairs(own.busy) do
+      local pass = unit[1] == "F" and "forward_" or unit[1] ~= "W" and "backward_"
+      if pass and l[pass .. link] then own.busy[link] = own.busy[link] + l[pass .. link][slot] end
+    end
+    for _, bucket in ipairs(self:buckets_of(stage, unit)) do own.buckets[#own.buckets + 1] = bucket end
+  end
+  if #own.units == 2 and t.forward_hidden then
+    local a, b = slot_of(self.s, stage, own.units[1][3] or 1), slot_of(self.s, stage, own.units[2][3] or 1)
+    own.left = own.left - math.min(t.forward_hidden[a], t.forward_hidden[b])
+      - math.min(t.backward_hidden[a], t.backward_hidden[b])
+  end
+  own.all = own.left
+end
+
+--- A unit of a stage has ended, and so have the gathers of its weights.
+function Machine:leave(stage)
+  local own, t = self.stages[stage], self.times
+  own.ended = self.now
+  for _, unit in ipairs(own.units) do
+    if unit[1] == "B" and self.s.split then self.there[key(stage, "W", unit[2], unit[3] or 1)] = 0 end
+    local output = self:output(stage, unit)
+    if output and output.stage == stage then
+      self.there[key(stage, output[1], output[2], output[3])] = 0
+    elseif output then
+      local queue = (t.blocking_sends or output.link == "node") and own.sends or own.others
+      queue[#queue + 1] = output
+    end
+  end
+  own.state = t.blocking_sends and #own.sends > 0 and "sending" or "free"
+end
+
+function Machine:gathers_done(stage)
+  for _, unit in ipairs(self.stages[stage].units) do
+    local slot = slot_of(self.s, stage, unit[3] or 1)
+    if unit[1] == "F" and self.links.gather and not self.gathered[slot] then return false end
+  end
+  return true
+end
+
+local function arrive(self, message)
+  self.there[key(message.stage, message[1], message[2], message[3])] = message.seconds
+end
+
+--- Everything that happens at this very moment.
+function Machine:settle()
+  local again = true
+  while again do
+    again = false
+    for stage, own in ipairs(self.stages) do
+      if own.state == "waiting" and own.left <= small then own.state, again = "free", true end
+      if own.state == "receiving" and own.left <= small then again = true self:begin(stage) end
+      while own.state == "running" and own.buckets[1] and own.buckets[1][1] * own.all <= own.all - own.left + small do
+        own.reduce, own.reduces = own.reduce + table.remove(own.buckets, 1)[2], true
+      end
+      if own.state == "running" and own.left <= small then own.state = "held" end
+      if own.state == "held" and self:gathers_done(stage) then again = true self:leave(stage) end
+      for _, queue in ipairs { own.sends, own.others } do
+        local first = queue[1]
+        if first and self.times.blocking_receives and not first.arrived then
+          first.arrived, again = true, true
+          arrive(self, first)
+        end
+        first = queue[1]
+        if first and (first.left or first.seconds) <= small then
+          table.remove(queue, 1)
+          own.sent, again = self.now, true
+          if not first.arrived then arrive(self, first) end
+          if self.times.blocking_sends and #queue == 0 then own.state = "free" end
+        end
+      end
+      if own.gathers[1] and own.started and own.gathers[1].left <= small then
+        self.gathered[own.gathers[1].slot], again = true, true
+        table.remove(own.gathers, 1)
+      end
+      if own.reduces and own.reduce <= small then own.reduce, own.reduces, own.reduced = 0, false, self.now end
+      if not own.started and own.state == "free" then own.started, again = true, true end
+      if self:try(stage) then again = true end
+    end
+  end
+end
+
+--- What moves: { holder, field, rate }, …
+function Machine:moving()
+  local list = {}
+  for _, own in ipairs(self.stages) do
+    local rate = 1
+    local collects = own.reduces or own.started and own.gathers[1] ~= nil
+    if own.state == "running" and collects then rate = 1 - (self.links.share or 0) end
+    for _, queue in ipairs { own.sends, own.others } do
+      local busy = own.state == "running" and queue[1] and own.all > 0 and own.busy[queue[1].link] / own.all or 0
+      if busy * rate > 0.5 then rate = 0.5 / busy end
+    end
+    if own.state == "running" or own.state == "receiving" or own.state == "waiting" then
+      list[#list + 1] = { own, "left", rate }
+    end
+    -- What units leave of each link: first to sends, then to gathers, then to reductions.
+    local free = { node = 1, network = 1 }
+    if own.state == "running" and own.all > 0 then
+      for link in pairs(free) do free[link] = math.max(0, 1 - rate * own.busy[link] / own.all) end
+    end
+    local function use(link, what, field)
+      what[field] = what[field] or what.seconds
+      list[#list + 1] = { what, field, free[link] }
+      free[link] = 0
+    end
+    if own.sends[1] then use(own.sends[1].link, own.sends[1], "left") end
+    if own.others[1] then use(own.others[1].link, own.others[1], "left") end
+    if own.started and own.gathers[1] then
+      use(self.links.collective, own.gathers[1], "left")
+    elseif own.reduces then
+      use(self.links.collective, own, "reduce")
+    end
+  end
+  return list
+end
+
+--- Runs a schedule (of pipeline_simulator) with times and links. Returns, per stage, the end of its units and sends,
+--- and the end of its reductions.
+function link_simulator.run(s, times, links)
+  local self = setmetatable({ s = s, times = times, links = links, now = 0, there = {}, gathered = {}, made = {},
+    runs = {}, stages = {} }, Machine)
+  for stage = 1, s.stages do
+    local own = { state = "waiting", left = times.start and times.start[stage] or 0, position = 1, sends = {},
+      others = {}, gathers = {}, reduce = 0, reduces = false, reduced = 0, sent = 0, ended = 0 }
+    for chunk = 1, links.gather and s.chunks or 0 do
+      local slot = slot_of(s, stage, chunk)
+      own.gathers[chunk] = { slot = slot, left = links.gather[slot] }
+    end
+    for _, turn in ipairs(s.orders[stage]) do
+      for _, unit in ipairs(type(turn[1]) == "table" and turn or { turn }) do
+        local slot = slot_of(s, stage, unit[3] or 1)
+        if unit[1] == "F" then self.runs[slot] = (self.runs[slot] or 0) + 1 end
+      end
+    end
+    self.stages[stage] = own
+  end
+  while true do
+    self:settle()
+    local step, list = math.huge, self:moving()
+    for _, m in ipairs(list) do
+      if m[3] > 0 then step = math.min(step, m[1][m[2]] / m[3]) end
+      local next_bucket = m[1].state == "running" and m[1].buckets[1]
+      if next_bucket and m[2] == "left" then
+        step = math.min(step, (m[1].left - m[1].all * (1 - next_bucket[1])) / m[3])
+      end
+    end
+    if step == math.huge then break end
+    for _, m in ipairs(list) do m[1][m[2]] = m[1][m[2]] - step * m[3] end
+    self.now = self.now + step
+  end
+  local ends, reduced = {}, {}
+  for stage, own in ipairs(self.stages) do
+    if own.position <= #s.orders[stage] then error(s.name .. " waits for itself", 0) end
+    ends[stage], reduced[stage] = math.max(own.ended, own.sent), own.reduced
+  end
+  return ends, reduced
+end
+
+return link_simulator
