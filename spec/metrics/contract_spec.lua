@@ -11,7 +11,7 @@ local tpu_set = { "wall_time_s", "total_compute_time_s", "total_comm_time_s", "a
   "hockney_inverse_beta_Bps", "achieved_flops_from_trace_json", "total_model_flops_from_args", "flops_per_token_used",
   "estimated_total_tokens", "estimated_throughput_tokens_per_s" }
 local further = { "device_time", "temporal_breakdown", "kernel_breakdown", "collective_table", "step_table",
-  "launch_stats", "tpu_device_time", "operator_table",
+  "launch_stats", "queue_length", "tpu_device_time", "operator_table",
   "exposed_causes", "critical_path", "collective_list" }
 
 describe("the metric files", function()

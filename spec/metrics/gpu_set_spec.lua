@@ -390,6 +390,52 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
+  it("queue_length: rows launched and not started, as a series", function()
+    local r = maker.new{ rank = 0 }
+    r:kernel("a", 100, 100, { launch = { ts = 0, dur = 5 } })
+    r:kernel("b", 200, 100, { launch = { ts = 150, dur = 5 } })
+    r:kernel("c", 400, 100, { launch = { ts = 190, dur = 8 } })
+    r:kernel("d", 300, 50, { stream = 9, launch = { ts = 310, dur = 8 } })
+    r:kernel("e", 350, 20, { stream = 11 })
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "queue_length", { top = 4 }))
+      -- Stream 7 over the span 100-500: 0 until 150, 1 until 190, 2 until 200, 1 until 400, then 0.
+      local seven = found.streams["0 stream 7"]
+      near((40 + 20 + 200) / 400, seven.mean)
+      near(150 / 400, seven.empty_share)
+      assert.equal(2, seven.most)
+      near(0, found.streams["0 stream 9"].mean)
+      assert.is_nil(found.streams["0 stream 11"])
+      local points = {}
+      for _, point in ipairs(found.series) do
+        if point.stream == "0 stream 7" then points[#points + 1] = point end
+      end
+      for i, want in ipairs{ { 0, 0.6, 2 }, { 0.1, 1, 1 }, { 0.2, 1, 1 }, { 0.3, 0, 0 } } do
+        near(want[1], points[i].from_ms)
+        near(want[2], points[i].mean)
+        assert.equal(want[3], points[i].most)
+      end
+      assert.equal(4, #points)
+      -- A row that starts behind the window counts while it waits in it.
+      found = assert(maker.metric(folder, "queue_length", { top = 1, window = { 0.2, 0.3 } }))
+      near(1, found.streams["0 stream 7"].mean)
+    end)
+  end)
+
+  it("--launched-only leaves out rows that no recorded call launched", function()
+    local r = maker.new{ rank = 0 }
+    r:kernel("before", 0, 50)
+    r:kernel("a", 100, 100, { launch = { ts = 60, dur = 5 } })
+    maker.with({ r }, function(folder)
+      near(150, assert(maker.metric(folder, "device_time")).ranks["0"].busy_us)
+      near(100, assert(maker.metric(folder, "device_time", { launched_only = true })).ranks["0"].busy_us)
+    end)
+    maker.with({ maker.new{ rank = 0 }:kernel("before", 0, 50) }, function(folder)
+      local _, why = maker.metric(folder, "device_time", { launched_only = true })
+      assert.matches("no device row has a launch call; the trace has no launch calls", tostring(why))
+    end)
+  end)
+
   it("mfu: a trace of forward passes counts 2 x parameters", function()
     for _, backward in ipairs{ false, true } do
       local r = maker.new{ rank = 0, world = 1 }

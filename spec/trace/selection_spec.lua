@@ -185,6 +185,9 @@ describe("selections", function()
     end
     assert.equal(#kernels, #kernels:match(calls))
     assert.equal(#keep(matched, function(x) return x end), #kernels:match(calls):present())
+    local having = {}
+    for k, place in ipairs(places(kernels)) do having[#having + 1] = matched[k] and place or nil end
+    assert.same(having, places(kernels:having(calls)))
   end)
 end)
 

@@ -151,13 +151,24 @@ function View:damage(process)
   return bad, negative
 end
 
---- All rows on devices. On MTIA, whose rows have one category, without those that wait for an event or record one.
+--- The rows that a recorded call launched; raises "missing" where none was.
+local function only_launched(self, rows)
+  local launched = rows:having(self:launch_calls(), "correlation")
+  if #rows > 0 and #launched == 0 then
+    self:missing("--launched-only: no device row has a launch call; the trace has %s", #self:launch_calls() > 0
+      and "calls with other correlation ids" or "no launch calls")
+  end
+  return launched
+end
+
+--- All rows on devices; with options.launched_only those that a recorded call launched. On MTIA, whose rows have one
+--- category, without those that wait for an event or record one.
 function View:device_rows()
   return cached(self, "device_rows", function()
     local t = self:events_needed()
     local rows, mtia = t:events{ class = device_classes }, t:events{ category = "mtia_ccp_events" }
-    if #mtia == 0 then return rows end
-    return rows + (mtia - mtia:where{ name = { "event_wait", "event_record" } })
+    if #mtia > 0 then rows = rows + (mtia - mtia:where{ name = { "event_wait", "event_record" } }) end
+    return self.options.launched_only and only_launched(self, rows) or rows
   end)
 end
 

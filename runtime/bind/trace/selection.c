@@ -402,6 +402,15 @@ static int selection_match(lua_State *L) {
   return 1;
 }
 
+static int selection_having(lua_State *L) {
+  ett_trace *t;
+  ett_lua_selection *r, *s = two(L, &t, &r);
+  ett_key key = key_named(L, t, luaL_optstring(L, 3, "correlation"));
+  ett_lua_selection *x = sibling(L, 1);
+  ett_lua_check_memory(L, ett_link_having(&x->s, t, &s->s, &r->s, key));
+  return 1;
+}
+
 typedef int link(ett_selection *, const ett_trace *, const ett_selection *,
                  const ett_selection *);
 
@@ -604,27 +613,17 @@ static int selection_tostring(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {
-    {"where", selection_where},
-    {"sort", selection_sort},
-    {"total", selection_total},
-    {"span", selection_span},
-    {"intervals", selection_intervals},
-    {"group", selection_group},
-    {"stats", selection_stats},
-    {"sum", selection_sum},
-    {"values", selection_values},
-    {"get", selection_get},
-    {"event", selection_event},
-    {"columns", selection_columns},
-    {"iter", selection_iter},
-    {"at", selection_at},
-    {"slice", selection_slice},
-    {"present", selection_present},
-    {"match", selection_match},
-    {"enclosing", selection_enclosing},
-    {"preceding", selection_preceding},
-    {"numbered", selection_numbered},
-    {NULL, NULL},
+    {"where", selection_where},         {"sort", selection_sort},
+    {"total", selection_total},         {"span", selection_span},
+    {"intervals", selection_intervals}, {"group", selection_group},
+    {"stats", selection_stats},         {"sum", selection_sum},
+    {"values", selection_values},       {"get", selection_get},
+    {"event", selection_event},         {"columns", selection_columns},
+    {"iter", selection_iter},           {"at", selection_at},
+    {"slice", selection_slice},         {"present", selection_present},
+    {"match", selection_match},         {"having", selection_having},
+    {"enclosing", selection_enclosing}, {"preceding", selection_preceding},
+    {"numbered", selection_numbered},   {NULL, NULL},
 };
 
 static const luaL_Reg metamethods[] = {

@@ -90,6 +90,18 @@ int ett_link_match(ett_selection *out, const ett_trace *t, const ett_selection *
   return 0;
 }
 
+int ett_link_having(ett_selection *out, const ett_trace *t, const ett_selection *s,
+                    const ett_selection *r, ett_key key) {
+  if (ett_link_match(out, t, s, r, key))
+    return -1;
+  size_t n = 0;
+  for (size_t i = 0; i < s->count; i++)
+    if (out->rows[i] != ETT_TRACE_NONE)
+      out->rows[n++] = s->rows[i];
+  out->count = n;
+  return 0;
+}
+
 typedef struct item {
   uint32_t track, row;
   int64_t ts, end;

@@ -60,7 +60,7 @@ local function progress_line(quiet)
 end
 
 local view_options = { "profile_mode", "step", "threads", "n_chips", "model_params", "flops_per_token", "peak_flops",
-  "cluster", "batch_size", "seq_len", "align", "tolerance_us", "collective", "card", "top" }
+  "cluster", "batch_size", "seq_len", "align", "tolerance_us", "collective", "card", "top", "launched_only" }
 
 local function open(path, opts, chosen)
   local options = { args = require("ett.trace.metrics").args(chosen), window = parse_window(opts.window),
@@ -407,6 +407,7 @@ return {
     { "html", "FILE", "write a self-contained page: timelines, breakdown, collectives" },
     { "step", "N", "only ProfilerStep#N of each rank", kind = "integer" },
     { "window", "FROM:TO", "only this window, milliseconds from the start of the trace" },
+    { "launched-only", "leave out device rows that no recorded call launched, as at the start of a recording" },
     { "profile-mode", "MODE", "format of the files; auto goes by content",
       choices = { "auto", "torch", "nsys", "tpu" } },
     { "align", "MODE", "how to match collectives over ranks (none: as recorded)",
