@@ -1,6 +1,7 @@
 --- Steps, messages and memory against bounds and oracles; speed of the event engine and of large steps.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local rank_map = require "rank_map"
+local run_oracles = require "run_oracles"
 local step_bounds = require "step_bounds"
 local swept_plans = require "swept_plans"
 
@@ -103,14 +104,19 @@ local function zero_bubble()
   return rows
 end
 
---- Seconds of the distribution of a step on a million devices, one in a hundred of them slow.
+--- Seconds of the distribution of a step on a million devices, one in a hundred of them slow; megabytes that were
+--- allocated meanwhile, freed ones too.
 local function million()
   local variation = require "ett.step.variation"
-  local start = os.clock()
+  collectgarbage()
+  collectgarbage "stop"
+  local start, before = os.clock(), collectgarbage "count"
   local below = variation.below({ stages = 16, ranks = 8, replicas = 7813, fill = 0.2 }, { jitter = 0.02,
     slow_share = 0.01, slow_factor = 1.2 })
   for i = 1, 53 do variation.quantile(below, i / 54, 4) end
-  return os.clock() - start
+  local seconds, megabytes = os.clock() - start, (collectgarbage "count" - before) / 1000
+  collectgarbage "restart"
+  return seconds, megabytes
 end
 
 local function large_step()
@@ -150,9 +156,14 @@ function bench.run()
   local unlike = require("cluster_parts").check(300, 2026)
   rows[#rows + 1] = row("clusters of unlike nodes that differ from ranks laid one by one", ("%d of %d"):format(
     #unlike.wrong, unlike.cases), "0", #unlike.wrong == 0)
-  local spread = million()
-  rows[#rows + 1] = row("distribution of the step, a million devices, 1 % slow", ("%.2f s"):format(spread), "<= 1 s",
-    spread <= 1)
+  local spread, megabytes = million()
+  rows[#rows + 1] = row("distribution of the step, a million devices, 1 % slow", ("%.2f s, %.0f MB"):format(spread,
+    megabytes), "<= 1 s, <= 200 MB", spread <= 1 and megabytes <= 200)
+  local wrong, off = run_oracles.experts(200, 2026), run_oracles.goodput(100, 2026)
+  rows[#rows + 1] = row("busiest expert rank that differs from a count of tokens", ("%d of 200"):format(#wrong), "0",
+    #wrong == 0)
+  rows[#rows + 1] = row("goodput against simulated failures, 100 cases: largest difference",
+    ("%.2f %%"):format(100 * off), "<= 2 %", off <= 0.02)
   local mfu = long_context()
   rows[#rows + 1] = row("Llama-405B, 16,384 H100, cp 16, 131,072 tokens: MFU", ("%.1f %%"):format(mfu),
     "34 to 42 % (38 published)", mfu >= 34 and mfu <= 42)
@@ -160,7 +171,9 @@ function bench.run()
     { "SimuMax (allocated by PyTorch)", "^simumax", 1.5 }, { "BigScience (nvidia-smi)", "^bigsci", 8 } } do
     rows[#rows + 1] = memory_row(table.unpack(m))
   end
-  for _, own in ipairs(require("ett.base.find").load("spec/bench", "pipelines").run()) do rows[#rows + 1] = own end
+  for _, name in ipairs { "pipelines", "models" } do
+    for _, own in ipairs(require("ett.base.find").load("spec/bench", name).run()) do rows[#rows + 1] = own end
+  end
   return rows
 end
 

@@ -67,6 +67,10 @@ describe("plan", function()
     assert.equal("vp = 2 needs schedule = 'interleaved', got '1f1b'", violations({ pp = 2, vp = 2 })[1])
     assert.equal("split must add up to the model's 12 layers, got 11", violations({ pp = 2, split = { 5, 6 } })[1])
     assert.equal("split must hold pp * vp = 2 numbers of layers, got 3", violations({ pp = 2, split = { 4, 4, 4 } })[1])
+    assert.equal("rank_map must place pp * tp * cp * dp = 2 ranks, got 3",
+      violations({ pp = 2, rank_map = { 0, 1, 7 } })[1])
+    assert.equal("field 'rank_map[2]' must be a device from 0 to 1, got 7",
+      violations({ pp = 2, rank_map = { 0, 7 } })[1])
     assert.equal("field 'split[2]' must be an integer of at least 0, got -1",
       violations({ pp = 2, split = { 13, -1 } })[1])
     assert.equal("ep = 2 needs a model with experts; the nearest is 1", violations({ ep = 2, dp = 2 })[1])

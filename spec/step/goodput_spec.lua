@@ -3,42 +3,12 @@ local estimate = require "ett.step.estimate"
 local goodput = require "ett.step.goodput"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
-
-local function generator(seed)
-  local state = seed
-  return function() -- above 0 and at most 1
-    state = state * 6364136223846793005 + 1442695040888963407
-    return ((state >> 11) + 1) / 2.0 ^ 53
-  end
-end
-
---- Share of the time that makes progress, over `segments` of work that end with a checkpoint.
-local function simulated(random, segments, work, write, between, restart)
-  local function next_failure() return -between * math.log(random()) end
-  local clock, failure = 0.0, next_failure()
-  for _ = 1, segments do
-    while failure < clock + work + write do -- lost: restarts, each of which may fail, too
-      clock, failure = failure, failure + next_failure()
-      while failure < clock + restart do clock, failure = failure, failure + next_failure() end
-      clock = clock + restart
-    end
-    clock = clock + work + write
-  end
-  return segments * work / clock
-end
+local run_oracles = require "run_oracles"
 
 describe("goodput", function()
   it("is that of a simulation of failures within 2 %: 100 cases", function()
-    local random, worst = generator(5), 0.0
-    for case = 1, 100 do
-      local between = 3600 * (1 + 30 * random())
-      local work, write, restart = between * (0.02 + 0.5 * random()), 1 + 120 * random(), 10 + 900 * random()
-      local wanted = simulated(random, 40000, work, write, between, restart)
-      local got = goodput.share(work, write, between, restart)
-      worst = math.max(worst, math.abs(got / wanted - 1))
-      assert.is_true(math.abs(got / wanted - 1) <= 0.02, ("case %d: wanted %g, got %g"):format(case, wanted, got))
-    end
-    assert.is_true(worst > 0)
+    local worst = run_oracles.goodput(100, 5)
+    assert.is_true(worst > 0 and worst <= 0.02, worst)
   end)
 
   it("is the largest at the interval that it chooses", function()

@@ -32,8 +32,10 @@ local function check_fields(p, found)
   end
   local fault = ranks.fault(p.rank_order)
   if fault then found[#found + 1] = ("field 'rank_order': %s"):format(fault) end
-  local ok, why = pcall(ranks.map, p.rank_map)
-  if not ok then found[#found + 1] = tostring(why) end
+  if p.rank_map and #p.rank_map == p.pp * p.tp * p.cp * p.dp then -- else the rules refuse its length
+    local ok, why = pcall(ranks.map, p.rank_map)
+    if not ok then found[#found + 1] = tostring(why) end
+  end
   if type(p.split) ~= "table" then return end
   for i, n in ipairs(p.split) do
     local whole = math.tointeger(n)
