@@ -37,6 +37,19 @@ describe("ett.find", function()
     assert.is_truthy(seen.room and seen.swiglu)
   end)
 
+  it("takes no file at the top of the user's folder for a part of a plan that nobody named", function()
+    find.set_script_folder(folder)
+    for kind, name in pairs { ["lua/stacks"] = "plain", ["lua/collectives"] = "ring", ["lua/schedules"] = "gpipe" } do
+      write(name .. ".lua", "return 1")
+      assert.equal(("%s/%s/%s.lua"):format(host.root, kind, name), find.path(kind, name))
+      assert.equal(folder .. "/" .. name .. ".lua", find.path("operators", name))
+      local own = write(("%s/%s.lua"):format(kind:match "[^/]+$", name), "return 2")
+      assert.equal(own, find.path(kind, name))
+      local other = write("own_one.lua", "return 3")
+      assert.equal(other, find.path(kind, "own_one"))
+    end
+  end)
+
   it("names files as messages do", function()
     assert.equal("gelu", find.name_of "/x/operators/gelu.lua")
     assert.equal("gelu", find.name_of "/x/operators/gelu/init.lua")

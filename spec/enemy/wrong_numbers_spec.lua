@@ -179,6 +179,8 @@ describe("a cluster file", function()
       { intra = "curves = { [-4] = { 1e3, 1e9 } }" },
     ["a.lua: links: intra: curves[foo]: the key must be a number of ranks of at least 2, or a collective's name"] =
       { intra = "curves = { foo = { 1e3, 1e9 } }" },
+    ["a.lua: links: intra: curves[2]: number 3 must be positive and at most 1e17, got nil"] =
+      { intra = "curves = { [2] = { 1e3, 1e9, nil, 1e9 } }" },
     ["a.lua: links: intra: curves[1000000000]: the key must be at most gpus_per_node = 2"] =
       { intra = "curves = { [1e9] = { 1e3, 1e9 } }" },
     ["a.lua: field 'profile' must be a string or a table, got 5"] = { profile = "profile = 5," },

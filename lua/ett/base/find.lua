@@ -106,16 +106,23 @@ local function candidates(root, kind, name)
   return places
 end
 
+-- Kinds of which a plan names some that its user does not (the stack plain, the model ring): a file plain.lua at the
+-- top of the user's folder is not taken for ett's own; one in stacks/ is.
+local kept = { ["lua/stacks"] = true, ["lua/collectives"] = true, ["lua/schedules"] = true }
+
 --- Path of the file that describes `name`, or nil.
 ---@param kind string folder under the roots, such as "operators" or "lua/architectures"
 function find.path(kind, name)
   if type(name) ~= "string" or not name:match("^[%w_][%w_%-%.]*$") then return nil end
+  local at_top
   for _, root in ipairs(find.roots()) do
-    for _, path in ipairs(candidates(root, kind, name)) do
-      if readable(path) then return path end
+    for i, path in ipairs(candidates(root, kind, name)) do
+      local found = readable(path)
+      if found and not (i == 4 and kept[kind]) then return path end
+      at_top = at_top or found and path or nil
     end
   end
-  return nil
+  return at_top
 end
 
 --- Every name found under the roots for a kind, sorted: list of {name=, path=}.

@@ -57,6 +57,7 @@ function ranks.map(list)
   local map = maps[list]
   if not map then
     local fault = schema.list_fault(list)
+    fault = fault or #list == 0 and "it is empty"
     if fault then error_module.raise("plan", "field 'rank_map' must be a list of devices: %s", fault) end
     map = require("ett.step").map(list)
     maps[list] = map

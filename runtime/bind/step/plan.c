@@ -253,7 +253,7 @@ static int map_new(lua_State *L) {
   lua_settop(L, 1);
   size_t count = lua_rawlen(L, 1);
   luaL_argcheck(L, count >= 1 && count <= (size_t)ETT_RANKS_MOST, 1,
-                "has too many ranks");
+                "has no rank, or too many");
   char *seen = lua_newuserdatauv(L, count, 0);
   memset(seen, 0, count);
   ett_step_lua_map *map =

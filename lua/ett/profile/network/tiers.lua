@@ -62,7 +62,8 @@ local function check_curve(curve, at)
     error_module.raise("model", "%s: must be a list { bytes, bytes/s, bytes, bytes/s, … }, got %s", at,
       type(curve) == "table" and count .. " numbers" or schema.describe(curve))
   end
-  for i, value in ipairs(curve) do
+  for i = 1, count do
+    local value = curve[i]
     if type(value) ~= "number" or not (value > 0 and value <= most_rate) then
       error_module.raise("model", "%s: number %d must be positive and at most 1e17, got %s", at, i,
         schema.describe(value))

@@ -1,0 +1,285 @@
+-- Random descriptions, command lines and cache files:
+--   ett run spec/fuzz/descriptions.lua what=cluster,plan,schedule,operator,hyper,words seed=1 seconds=60
+--   ett run spec/fuzz/descriptions.lua what=cluster,plan,hyper,operator,schedule,words seed=1 seconds=60
+-- its seed; `count=1 seed=SEED` repeats it.
+local ett = require "ett"
+local host = require "ett.host"
+local lfs = require "lfs"
+
+local o = ett.options {
+  what = { "list", default = { "cluster", "plan", "schedule", "operator", "hyper", "words" } },
+  seed = { "count", default = 1 }, seconds = { "positive", default = 10 }, count = { "count", default = 1 << 40 },
+}
+
+local folder = ett.folder.temporary()
+local random = math.random
+local function pick(list) return list[random(#list)] end
+
+local numbers = { 0, 1, 2, 3, 4, 7, 8, 64, 128, 1024, -1, -8, 1 << 31, 1 << 62, math.mininteger, 0.5, 1.5, -0.5,
+  1e-300, 1e300, 1e9, 1e12, 0 / 0, 1 / 0, -1 / 0 }
+local texts = { "", "a", "bf16", "ring", "1f1b", "llama", "../x", "a\nb", "\27[31m", ("x"):rep(300), "%s%d", "true",
+  "8" }
+
+local function any(depth)
+  local kind = random(depth > 2 and 4 or 6)
+  if kind <= 2 then return pick(numbers) end
+  if kind == 3 then return pick(texts) end
+  if kind == 4 then return random(2) == 1 end
+  local t = {}
+  for i = 1, random(0, 3) do t[random(2) == 1 and i or pick(texts)] = any(depth + 1) end
+  return t
+end
+
+local function copy(value)
+  if type(value) ~= "table" then return value end
+  local t = {}
+  for key, each in pairs(value) do t[key] = copy(each) end
+  return t
+end
+
+local function sorted(t)
+  local keys = {}
+  for key in pairs(t) do keys[#keys + 1] = key end
+  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+  return keys
+end
+
+-- A field somewhere in the tables is replaced, removed or added.
+local function mutate(value)
+  local t = value
+  while true do
+    local keys = sorted(t)
+    local key = #keys > 0 and pick(keys)
+    if key and type(t[key]) == "table" and random(3) > 1 then
+      t = t[key]
+    else
+      local act = random(5)
+      if act == 1 or not key then t[pick(texts)] = any(0) elseif act == 2 then t[key] = nil
+      elseif act == 3 and type(t[key]) == "number" then t[key] = t[key] * pick { 0, -1, 1e-9, 1e9, 2, 3 }
+      else t[key] = any(0) end
+      return
+    end
+  end
+end
+
+local function mutated(value)
+  local new = copy(value)
+  for _ = 1, random(3) do mutate(new) end
+  return new
+end
+
+local llama = { layers = 4, hidden = 512, heads = 8, vocab = 1000 }
+local plan = { tp = 2, pp = 2, dp = 2, seq = 512, micro_batches = 4 }
+local cluster = { name = "mine", summary = "s", source = "s", gpus_per_node = 4,
+  device = { name = "D", source = "s", peak_flops = { fp32 = 19.5e12, bf16 = 312e12 }, memory_bytes = 40e9,
+    memory_bandwidth = 1.5e12, multiprocessors = 108 },
+  links = { intra = { bandwidth = 230e9, source = "s", curves = { [2] = { 1e6, 1e9, 1e8, 1e11 },
+      all_gather = { [4] = { 1e6, 1e9 } } } },
+    inter = { bandwidth_per_gpu = 3e9, bandwidth_per_node = 12e9, source = "s" } } }
+local tiers = { name = "pods", summary = "s", source = "s", device = cluster.device, tiers = {
+  { name = "node", size = 4, bandwidth = 450e9, source = "s" },
+  { name = "leaf", size = 16, bandwidth = 48e9, source = "s" },
+  { name = "spine", bandwidth = { send = 48e9, receive = 40e9 }, oversubscription = 2, source = "s" } } }
+
+local function finite(value, name)
+  assert(type(value) == "number" and value == value and math.abs(value) < math.huge, name .. " = " .. tostring(value))
+end
+
+-- An estimate whose numbers are finite and in order, printed and as JSON.
+local function estimate(what)
+  local e = ett.estimate(what)
+  for _, name in ipairs { "step_seconds", "low_seconds", "high_seconds", "memory_bytes", "mfu_percent",
+    "bubble_percent" } do
+    finite(e[name], name)
+  end
+  assert(e.step_seconds > 0 and e.low_seconds <= e.step_seconds * (1 + 1e-9) and e.step_seconds <= e.high_seconds
+    * (1 + 1e-9), "interval")
+  assert(#tostring(e) > 100)
+  assert(ett.json.encode(getmetatable(e).__json(e)))
+end
+
+local function small() return ett.model.new("llama", llama) end
+
+-- Writes a description under a new name, which it returns.
+local written = 0
+local function file(place, text)
+  written = written + 1
+  local name = ("fuzzed%d"):format(written)
+  ett.folder.remove(folder .. "/root")
+  ett.folder.write_with_folder(("%s/root/%s/%s.lua"):format(folder, place, name), (text:gsub("FUZZED", name)))
+  ett.find.set_folders { folder .. "/root" }
+  return name
+end
+
+-- A Lua expression of a value; "@text" is an expression itself.
+local function source(value)
+  if type(value) == "string" then return value:sub(1, 1) == "@" and value:sub(2) or ("%q"):format(value) end
+  if type(value) ~= "table" then
+    if value ~= value then return "0/0" end
+    return value == math.huge and "1/0" or value == -math.huge and "-1/0" or ("%q"):format(value)
+  end
+  local parts = {}
+  for _, key in ipairs(sorted(value)) do
+    parts[#parts + 1] = ("[%s] = %s"):format(source(key), source(value[key]))
+  end
+  return "{ " .. table.concat(parts, ", ") .. " }"
+end
+
+local function of_function(expressions)
+  return function() return random(3) == 1 and source(any(0)) or pick(expressions) end
+end
+local number = of_function { "2.0 * s.tokens * s.width", "s.tokens", "s.nothing", "s.tokens / 0", "-1.0",
+  "error 'own'", "{}", "s.tokens * s.width * 4.0", "('x'):rep(3)", "coroutine.yield()" }
+local shape = of_function { "{ tokens = c.micro_batch * c.seq // c.cp, width = c.ffn // c.tp }",
+  "{ tokens = 8, width = 1 }",
+  "{ tokens = 0 }", "{ tokens = 1.5, width = 2 }", "{}", "c.nothing.x", "error { kind = 'plan', message = 'm' }" }
+
+local subjects = {}
+
+function subjects.cluster()
+  local profile = nil
+  if random(2) == 1 then profile = false end
+  estimate { model = small(), cluster = mutated(pick { cluster, tiers }), plan = plan, profile = profile }
+end
+
+function subjects.plan()
+  local fields, p = sorted(ett.plan.schema), copy(plan)
+  for _ = 1, random(4) do p[pick(fields)] = any(1) end
+  estimate { model = small(), cluster = "dgx_h100", plan = p }
+end
+
+function subjects.hyper()
+  local fields, h = sorted(require("ett.model.hyper").fields), copy(llama)
+  for _ = 1, random(4) do h[pick(fields)] = any(1) end
+  local name = pick { "llama", "gpt", "mixtral", "hybrid", "encoder", "encoder_decoder" }
+  if name == "mixtral" then h.experts, h.top_k = h.experts or 8, h.top_k or 2 end
+  estimate { model = ett.model.new(name, h), cluster = "dgx_h100", plan = plan }
+end
+
+function subjects.operator()
+  local op = { name = "FUZZED", summary = "s", schema = { tokens = "count", width = "count" },
+    shape = "@function(c) return " .. shape() .. " end", flops = "@function(s) return " .. number() .. " end",
+    bytes = "@function(s) return " .. number() .. " end" }
+  if random(4) == 1 then op.parameters = "@function(s) return " .. number() .. " end" end
+  if random(4) == 1 then op.activation_bytes = "@function(s) return " .. number() .. " end" end
+  local name = file("operators", "return " .. source(random(2) == 1 and op or mutated(op)))
+  estimate { model = ett.model.list({ "rms_norm", "linear_up", name, "linear_down", "residual_add" },
+    { layers = 2, hidden = 256, heads = 4, ffn = 1024, vocab = 1000 }), cluster = "dgx_h100", plan = plan }
+end
+
+function subjects.schedule()
+  local units = {}
+  for i = 1, random(0, 12) do
+    units[i] = random(8) == 1 and any(0)
+      or { pick { "F", "B", "W", "X", 1 }, pick { 1, 2, 3, 4, 0, -1, 5, 1.5 }, pick { 1, 1, 2 } }
+  end
+  local good = "local u = {} for i = 1, p.micro_batches do u[2*i-1] = {'F', i, 1} u[2*i] = {'B', i, 1} end return u"
+  local order = random(3) == 1 and good or "return " .. source(units)
+  local schedule = { name = "FUZZED", summary = "s", source = "s",
+    order = "@function(stage, p) " .. order .. " end" }
+  local p = copy(plan)
+  p.schedule = file("lua/schedules", "return " .. source(random(3) == 1 and mutated(schedule) or schedule))
+  estimate { model = small(), cluster = "dgx_h100", plan = p }
+end
+
+local commands = { "predict", "sweep", "search", "compare", "list", "optimize", "transformer", "simple-transformer",
+  "trace", "fit", "samples", "cluster", "run", "submit --print", "completion", "manual", "show-example",
+  "list-examples", "help" }
+
+local function quoted(text) return "'" .. text:gsub("%z", ""):gsub("'", "'\\''") .. "'" end
+
+function subjects.words()
+  local command = pick(commands)
+  local options = (require("ett.cli.commands").load(command:match "^%S+") or {}).options or {}
+  local parts = { command }
+  for _ = 1, random(0, 6) do
+    local option = #options > 0 and random(2) == 1 and pick(options)
+    if option and not option.writes and option[1] ~= "journal" and option[1] ~= "wait" then
+      parts[#parts + 1] = quoted("--" .. option[1])
+      if #option > 2 then
+        parts[#parts + 1] = quoted(option.choices and random(2) == 1 and pick(option.choices)
+          or tostring(pick(random(2) == 1 and numbers or texts)))
+      end
+    else
+      parts[#parts + 1] = quoted(pick { "--model=llama3-8b", "--cluster=h100", "seq=4096", "tp=8", "dp=1..8",
+        "micro_batches=8", "global_batch=64", "layers=4", "init", "add-curve", "merge", "from-trace", "clusters", "=",
+        "x=", pick(texts),
+        ("%s=%s"):format(pick(sorted(ett.plan.schema)), tostring(pick(random(2) == 1 and numbers or texts))) })
+    end
+  end
+  if command == "cluster" then parts[2] = "add-curve" end -- init measures
+  local line = table.concat(parts, " ")
+  local pipe = io.popen(("cd %s && timeout 60 %s/bin/ett %s 2>&1 </dev/null; echo \"status $?\""):format(folder,
+    host.prefix, line))
+  local text = pipe:read "a"
+  pipe:close()
+  local status = tonumber(text:match "status (%d+)\n$")
+  if not (status == 0 or status == 1 or status == 2) or text:find "internal error" or text:find "stack traceback"
+    or text:find("lua/ett/", 1, true) and status ~= 0 then
+    error(("ett %s: status %s: %s"):format(line, status, text:sub(1, 400)), 0)
+  end
+end
+
+-- A model of the cache with a few bytes changed is fitted again or answers the same.
+local fitted
+function subjects.cache()
+  local profile = require "ett.profile"
+  local cache = folder .. "/cache"
+  require("ett.profile.cache").folder = function() return cache end
+  local function answer()
+    local p = profile.from_samples({ folder .. "/samples" }, { gpu = "D" })
+    return ("%.17g"):format(p:operator("gelu", { tokens = 3000, width = 500 }, "fp16", "forward").seconds)
+  end
+  if not fitted then
+    local rows = { "mp,b,l,dim,F_dur(us),B_dur(us)" }
+    for i = 1, 60 do rows[i + 1] = ("1,1,%d,%d,%g,%g"):format(i * 64, i * 32, i * i / 10 + 5, i * i / 5 + 5) end
+    ett.folder.write_with_folder(folder .. "/samples/D_gelu_fp16.csv", table.concat(rows, "\n") .. "\n")
+    fitted = answer()
+  end
+  for name in lfs.dir(cache) do
+    local path = cache .. "/" .. name
+    local text = lfs.attributes(path, "mode") == "file" and assert(ett.io.read(path))
+    if text and #text > 0 then
+      for _ = 1, random(3) do
+        local at = random(#text)
+        text = text:sub(1, at - 1) .. string.char(random(0, 255)) .. text:sub(at + 1)
+      end
+      if random(4) == 1 then text = text:sub(1, random(#text)) end
+      assert(ett.io.write(path, text))
+    end
+  end
+  local now = answer()
+  assert(now == fitted, ("the answer changed from %s to %s"):format(fitted, now))
+end
+
+local function try(what, seed)
+  math.randomseed(seed)
+  local began = os.clock()
+  local ok, raised = pcall(subjects[what])
+  local took = os.clock() - began
+  if took > 10 then return ("took %.0f s"):format(took) end
+  if ok then return nil, true end
+  local object = ett.error.from(raised)
+  local message = tostring(object)
+  if object.kind == "interrupt" then error(raised, 0) end
+  -- A fault of a description's own function names the description.
+  local places_ett = message:find("lua/ett/", 1, true) or message:find("stack traceback", 1, true)
+  if places_ett or #message > 4000 or object.kind == "internal" and not message:find "^[%w_%./%-]+:[%d ]" then
+    return message:sub(1, 600)
+  end
+end
+
+local began, total, findings, passed = os.time(), 0, 0, 0
+local seed = o.seed
+while os.time() - began < o.seconds and total < o.count do
+  local what = o.what[1 + seed % #o.what]
+  local finding, fine = try(what, seed)
+  if finding then
+    findings = findings + 1
+    print(("%s seed=%d: %s"):format(what, seed, finding))
+  end
+  total, passed, seed = total + 1, passed + (fine and 1 or 0), seed + 1
+end
+ett.folder.remove(folder)
+print(("%d cases from seed %d on, %d answered, %d findings, %.0f s of CPU"):format(total, o.seed, passed, findings,
+  os.clock()))
