@@ -71,6 +71,10 @@ describe("plan", function()
       violations({ pp = 2, rank_map = { 0, 1, 7 } })[1])
     assert.equal("field 'rank_map[2]' must be a device from 0 to 1, got 7",
       violations({ pp = 2, rank_map = { 0, 7 } })[1])
+    assert.equal("overlap_tensor needs a stack that has it; 'gpt_neox' does not",
+      violations({ tp = 2, overlap_tensor = true, stack = "gpt_neox" })[1])
+    assert.same({}, violations { tp = 2, overlap_tensor = true, stack = "megatron" })
+    assert.same({}, violations { tp = 2, stack = "gpt_neox" })
     assert.equal("field 'split[2]' must be an integer of at least 0, got -1",
       violations({ pp = 2, split = { 13, -1 } })[1])
     assert.equal("ep = 2 needs a model with experts; the nearest is 1", violations({ ep = 2, dp = 2 })[1])

@@ -164,6 +164,9 @@ describe("refused clusters of unlike nodes", function()
       assert.equal(given[2] .. " needs a cluster of one kind of nodes; 'both' has 2 parts, name one of their clusters",
         tostring(said))
     end
+    local times = require("ett.step.times").new(cluster_module.get(mixed))
+    local _, alone = pcall(times.collective, times, "all_reduce", 1e6, { nodes = 1, gpus_per_node = 1 }, "bf16")
+    assert.matches("^a time of its own needs a cluster of one kind of nodes", tostring(alone))
     local _, said = pcall(require("ett").search, { model = model, cluster = mixed, devices = 4,
       plan = { global_batch = 8, seq = 1024 } })
     assert.matches("search needs a cluster of one kind of nodes", tostring(said))

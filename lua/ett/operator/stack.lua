@@ -30,6 +30,8 @@ local fields = {
   exchange = { "nonnegative", default = 1.0, help = "factor on the bytes of routing and permuting tokens" },
   quantised_gathers = { "boolean", default = false,
     help = "tensor-parallel ranks gather operands of products in the products' data type" },
+  overlaps_tensor = { "boolean", default = true,
+    help = "may run tensor-parallel gathers and scatters in pieces beside products (overlap_tensor)" },
   stops_early = { "boolean", default = false,
     help = "full recomputation leaves out the last product of a dense layer (PyTorch's early_stop, XLA)" },
   sharded = { "boolean", default = false, help = "weights are gathered beside computing (FSDP): in_step.sharded" },

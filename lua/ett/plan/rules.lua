@@ -4,6 +4,7 @@ local operator = require "ett.operator"
 local ranks = require "ett.plan.ranks"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
+local stacks = require "ett.operator.stack"
 
 local rules = {}
 
@@ -209,6 +210,11 @@ local function overlap(p, model, known, add)
   if p.zero == 3 then add("%s needs zero of at most 2, got 3", text) end
 end
 
+--- Whether the stack of a plan has overlap_tensor; without one, or with an unknown one, it does.
+function rules.overlaps_tensor(p)
+  return not (p.stack and stacks.exists(p.stack)) or stacks.get(p.stack).overlaps_tensor
+end
+
 --- Rules of the schedule: those of the fields, and what its file refuses.
 local function schedule(p, micro_batches, known, add)
   if p.serial_sends and p.overlap_sends then add("serial_sends and overlap_sends exclude each other") end
@@ -343,6 +349,9 @@ function rules.broken(p, model, cluster, known)
   local micro_batches = batches(p, add)
   schedule(p, micro_batches, known, add)
   overlap(p, model, known, add)
+  if p.overlap_tensor and not rules.overlaps_tensor(p) then
+    add("overlap_tensor needs a stack that has it; '%s' does not", p.stack)
+  end
   if model then split(p, model, add) end
   if cluster then cluster_limits(p, cluster, add) end
   if cluster and cluster.parts and #found == 0 then parts(p, cluster, add) end

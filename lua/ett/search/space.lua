@@ -274,7 +274,7 @@ local function add_flags(self, setting, p)
     each(p, "etp", values(self, "etp", etps), function()
       each(p, "sequence_parallel", values(self, "sequence_parallel", p.tp > 1 and { false, true } or { false }),
         function(shared)
-          each(p, "overlap_tensor", values(self, "overlap_tensor", { shared }),
+          each(p, "overlap_tensor", values(self, "overlap_tensor", { shared and plan_rules.overlaps_tensor(p) }),
             function()
               each(p, "overlap_all_to_all", values(self, "overlap_all_to_all", ep > 1 and exchange or { "none" }),
                 function() add_part(self, setting, p) end)

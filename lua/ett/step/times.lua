@@ -231,6 +231,10 @@ function OfParts:of_demand(d, dtype, hidden)
   return slowest
 end
 
+-- One kernel or message is timed on a part.
+local function refuse(self) require("ett.profile.network.parts").refuse(self.cluster, "a time of its own") end
+OfParts.operator, OfParts.collective = refuse, refuse
+
 function OfParts:step_spread(shares, p)
   local most = 0.0
   for _, own in ipairs(self.parts) do most = math.max(most, own:step_spread(shares, p)) end
