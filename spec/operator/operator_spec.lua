@@ -255,7 +255,7 @@ describe("a user's own operator", function()
 local op = { name = "odd", summary = "s", schema = { n = "count" } }
 function op.shape(c) return { n = c.n } end
 function op.flops(s) return s.n == 7 and 0 / 0 or s.n end
-function op.bytes(s) return s.n == 8 and -1 or s.n end
+function op.bytes(s) return s.n == 8 and -1 or s.n == 11 and 1e300 or s.n end
 function op.parameters(s) return s.n == 9 and 2.5 or s.n end
 function op.activation_bytes(s) return s.n == 10 and "many" or 1.0 * s.n end
 return op]]
@@ -268,6 +268,8 @@ return op]]
       message(op.flops, { n = 7 }))
     assert.equal("odd.lua:4: operator 'odd': bytes must return a number of at least 0, got -1",
       message(op.bytes, { n = 8 }))
+    assert.equal("odd.lua:4: operator 'odd': bytes must return at most 1e+36, got 1e+300",
+      message(op.bytes, { n = 11 }))
     assert.equal("odd.lua:5: operator 'odd': parameters must return an integer of at least 0, got 2.5",
       message(op.parameters, { n = 9 }))
     assert.equal("odd.lua:6: operator 'odd': activation_bytes must return a number of at least 0, got 'many'",

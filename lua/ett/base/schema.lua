@@ -224,6 +224,9 @@ function schema.place(fn, path)
   return (path == nil or source == path) and facts.linedefined > 0 and ("%s:%d"):format(name, facts.linedefined) or name
 end
 
+-- Far above any count of FLOPs or bytes: sums of larger numbers are not finite.
+local most_returned = 1e36
+
 --- A user's function with a check of what it returns:
 --- schema.returning(op.flops, "nonnegative", "operator 'relu': flops", path) raises
 --- "relu.lua:8: operator 'relu': flops must return a number of at least 0, got NaN".
@@ -231,7 +234,13 @@ function schema.returning(fn, kind, who, path)
   local check = kinds[kind]
   return function(...)
     local value = fn(...)
-    if check[2](value) then return converted(check, value) end
+    if check[2](value) then
+      if type(value) == "number" and value > most_returned then
+        error_module.raise("model", "%s: %s must return at most %g, got %g", schema.place(fn, path), who, most_returned,
+          value)
+      end
+      return converted(check, value)
+    end
     error_module.raise("model", "%s: %s must return %s, got %s", schema.place(fn, path), who, check[1],
       describe(value))
   end
