@@ -24,16 +24,19 @@ typedef struct in_order {
 } in_order;
 
 int ett_links_in_order(const ett_pipeline *p, const ett_links *l) {
+  int slots = p->stages * p->chunks;
   if (l->share > 0)
     return 0;
-  for (int v = 0; !p->blocking_sends && v < p->stages * p->chunks; v++) {
-    const double *forward = l->forward_busy[l->send_link[v]];
-    const double *backward = l->backward_busy[l->send_link[v]];
-    if (p->send_forward[v] <= 0 && p->send_backward[v] <= 0)
-      continue;
-    for (int u = 0; u < p->stages * p->chunks; u++)
-      if ((forward && forward[u] > 0) || (backward && backward[u] > 0))
-        return 0;
+  for (int link = ETT_LINK_NODE; !p->blocking_sends && link < ETT_LINKS; link++) {
+    const double *forward = l->forward_busy[link], *backward = l->backward_busy[link];
+    int sends = 0, passes = 0;
+    for (int v = 0; v < slots; v++) {
+      sends |=
+          l->send_link[v] == link && (p->send_forward[v] > 0 || p->send_backward[v] > 0);
+      passes |= (forward && forward[v] > 0) || (backward && backward[v] > 0);
+    }
+    if (sends && passes)
+      return 0;
   }
   return 1;
 }

@@ -29,6 +29,17 @@ describe("ett.step", function()
     end)
   end)
 
+  it("survives failed allocations of pipelines on links, in order and by events", function()
+    oom.every_allocation(function()
+      local given = { stages = 2, micro_batches = 3, forward = { 1, 1 }, backward = { 2, 2 }, send_forward = { 1, 1 },
+        send_backward = { 1, 1 }, dense = { 1, 2, 1, 0.1, 0.1, 1, 2, 1, 0.1, 0.1 }, keep_units = false }
+      local ends = step_core.links(given).reduced_seconds[1]
+      given.keep_units = true
+      local run = step_core.links(given)
+      return math.abs(run.reduced_seconds[1] - ends) < 1e-12 and #run.transfers == 8
+    end)
+  end)
+
   it("survives failed allocations of orders and pipelines", function()
     oom.every_allocation(function()
       local orders = step_core.orders { { { "F", 1 }, { "B", 1 } }, { { "F", 1 }, { "B", 1 } } }

@@ -76,6 +76,39 @@ describe("the timeline of a step", function()
   end)
 end)
 
+describe("the transfers of a step", function()
+  it("are those of the event engine, on the links of each stage", function()
+    local e = make(dense, { pp = 4, tp = 2, dp = 4, zero = 1, micro_batches = 6, overlap_gradients = true,
+      overlap_parameters = true, overlap_sends = true })
+    for number, stage in ipairs(timeline.of(e).stages) do
+      local s, sends, free, reduced, gathered = e.stages[number], 0, { node = 0.0, network = 0.0 }, 0.0, nil
+      for _, m in ipairs(stage.messages) do
+        if m.lane == "sends" then
+          sends = sends + 1
+          assert.is_true(m.start >= free[m.link] - 1e-12, "one send at a time")
+          free[m.link] = m.start + m.seconds
+        elseif m.lane == "gradients" then
+          reduced = math.max(reduced, m.start + m.seconds)
+        elseif m.lane == "weights" then
+          gathered = m
+        end
+      end
+      assert.equal((number == 1 or number == 4) and 6 or 12, sends)
+      assert.near(s.pipeline_seconds + s.gradient_exposed_seconds, reduced, 1e-12)
+      assert.equal(0.0, gathered.start)
+      assert.is_true(gathered.seconds >= s.gather_seconds * (1 - 1e-9))
+      local of_lane = {}
+      for _, event in ipairs(chrome_trace.of(e).traceEvents) do
+        if event.pid == number - 1 and event.args and event.args.Link then
+          of_lane[event.tid] = (of_lane[event.tid] or 0) + 1
+        end
+      end
+      assert.equal(sends, of_lane[28])
+      assert.is_true(of_lane[32] >= 2)
+    end
+  end)
+end)
+
 --- Checks a trace against the Trace Event Format: phases, and the fields that each needs.
 local function check_format(trace)
   local named = {}
