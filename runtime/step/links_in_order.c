@@ -1,9 +1,8 @@
 /* Pipelines on their links in the order of a tape.
  *
  * Sends go before collectives, and nothing of one stage uses the links of another. So
- * where passes do not slow sends, and collectives do not slow computing, what a stage has
- * sent follows from its own units up to now: one pass over a tape computes the same as
- * the engine of events (links.c). */
+ * where passes do not slow sends, what a stage has sent follows from its own units up to
+ * now: one pass over a tape computes the same as the engine of events (links.c). */
 #include <string.h>
 
 #include "step/links.h"
@@ -25,8 +24,6 @@ typedef struct in_order {
 
 int ett_links_in_order(const ett_pipeline *p, const ett_links *l) {
   int slots = p->stages * p->chunks;
-  if (l->share > 0)
-    return 0;
   for (int link = ETT_LINK_NODE; !p->blocking_sends && link < ETT_LINKS; link++) {
     const double *forward = l->forward_busy[link], *backward = l->backward_busy[link];
     int sends = 0, passes = 0;
@@ -50,6 +47,15 @@ static double *queue_of(const in_order *o, int link, int rank) {
   return &o->e.link[link == ETT_LINK_NETWORK][rank];
 }
 
+/* All collectives of a rank have ended. */
+static void empty(const in_order *o, int rank, double at) {
+  if (o->reduces[rank])
+    o->reduced[rank] = at;
+  o->served[rank] += o->left[rank];
+  o->emptied[rank] = 1;
+  o->left[rank] = 0;
+}
+
 /* Moves the collectives of a rank on to a time, at a rate. */
 static void serve(const in_order *o, int rank, double to, double rate) {
   double *at = &o->e.link[2][rank], *left = &o->left[rank];
@@ -61,13 +67,29 @@ static void serve(const in_order *o, int rank, double to, double rate) {
   if (done < *left) {
     *left -= done;
     o->served[rank] += done;
-    return;
+  } else {
+    empty(o, rank, from + *left / rate);
   }
-  if (o->reduces[rank])
-    o->reduced[rank] = from + *left / rate;
-  o->served[rank] += *left;
-  o->emptied[rank] = 1;
-  *left = 0;
+}
+
+/* Computes for some seconds from a time on, slower while there are collectives; busy: the
+ * part of them that a pass takes of their link. Returns when it is done. */
+static double compute(const in_order *o, int rank, double at, double seconds,
+                      double busy) {
+  double slow = 1 - o->l->share, rate = later(0, 1 - slow * busy);
+  if (o->left[rank] > 0) {
+    double from = later(at, *queue_of(o, o->l->collective, rank));
+    double empties = rate > 0 ? from + o->left[rank] / rate : INFINITY;
+    double end = at + seconds / slow;
+    if (end < empties) {
+      serve(o, rank, end, rate);
+      return end;
+    }
+    empty(o, rank, empties);
+    seconds -= (empties - at) * slow;
+    at = empties;
+  }
+  return o->e.link[2][rank] = at + later(0, seconds);
 }
 
 static void reduce(const in_order *o, int rank, double seconds) {
@@ -84,18 +106,19 @@ static double next_part(const ett_buckets *b, double made) {
   return ett_buckets_next(b, made) * b->size / (b->full * b->size + b->rest);
 }
 
-/* The buckets of a unit, and the collectives beside it. */
-static void make_buckets(const in_order *o, int rank, int slot, double start,
-                         double seconds, double rate) {
+/* Runs a unit that makes buckets; returns when it has ended. */
+static double make_buckets(const in_order *o, int rank, int slot, double at,
+                           double seconds, double busy) {
   const ett_buckets *of[2] = {&o->l->gradients[slot].dense,
                               &o->l->gradients[slot].expert};
-  double made[2] = {0, 0};
+  double made[2] = {0, 0}, done = 0;
   for (;;) {
     double part[2] = {next_part(of[0], made[0]), next_part(of[1], made[1])};
     double first = part[0] < part[1] ? part[0] : part[1];
+    at = compute(o, rank, at, seconds * (first - done), busy);
+    done = first;
     if (first >= 1)
       break;
-    serve(o, rank, start + seconds * first, rate);
     for (int i = 0; i < 2; i++)
       if (part[i] <= first) {
         double now = ett_buckets_next(of[i], made[i]);
@@ -103,8 +126,8 @@ static void make_buckets(const in_order *o, int rank, int slot, double start,
         made[i] = now;
       }
   }
-  serve(o, rank, start + seconds, rate);
   reduce(o, rank, of[0]->rest_time + of[1]->rest_time);
+  return at;
 }
 
 /* The slot whose gradients a unit makes and reduces; -1: none. */
@@ -148,11 +171,9 @@ static double beside(const in_order *o, const ett_event *event, const ett_event 
     return end;
   }
   serve(o, rank, start, 1);
-  double rate = busy < seconds ? 1 - busy / seconds : 0;
-  if (slot >= 0)
-    make_buckets(o, rank, slot, start, seconds, rate);
-  else
-    serve(o, rank, end, rate);
+  busy = seconds > 0 ? busy / seconds : 0;
+  end = slot >= 0 ? make_buckets(o, rank, slot, start, seconds, busy)
+                  : compute(o, rank, start, seconds, busy);
   need -= o->served[rank];
   if (need <= 0)
     return end;
