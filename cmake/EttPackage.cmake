@@ -22,6 +22,15 @@ if(NOT ETT_SANITIZE AND NOT ETT_FUZZ)
     endforeach()")
 endif()
 
+# The module `ett` of a plain Lua interpreter: ett.lua in the folder that ett-scm-1.rockspec names.
+if(ETT_ROCK_LUA_FOLDER)
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/rock/ett.lua @ONLY CONTENT
+"--- ett as a module of Lua 5.4; its tree stays where it was installed.
+return assert(package.loadlib('@CMAKE_INSTALL_PREFIX@/lib/ett/libett.so', 'luaopen_ett'))()
+")
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rock/ett.lua DESTINATION ${ETT_ROCK_LUA_FOLDER})
+endif()
+
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME ett)
 set(CPACK_PACKAGE_CONTACT "the ett engineers")

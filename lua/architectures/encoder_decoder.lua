@@ -1,7 +1,9 @@
 --- Encoder-decoders: T5 (Raffel et al. 2020). `layers` and the plan's seq are the decoder's; the encoder has
---- encoder_layers and reads encoder_seq tokens. Pipeline stages hold the encoder's layers first.
+--- encoder_layers and reads encoder_seq tokens. Pipeline stages hold the encoder's layers first. They send the
+--- encoder's tokens; from the first decoder layer on the encoder's output goes along with the decoder's tokens, and its
+--- gradient comes back (Megatron-LM, encoder-and-decoder pipelines).
 --
--- Not in the estimate: the encoder's output, which stages with decoder layers receive beside the stream.
+-- The decoder's tokens are looked up on the first stage here, on the first one with decoder layers there.
 local blocks = require "ett.model.blocks"
 
 local architecture = { summary = "encoder-decoders: T5" }
@@ -37,9 +39,9 @@ local function decoder_layer(h, first)
     blocks.residual(h))
 end
 
-local function stack(layers, name, count, ops_of, before)
-  layers[#layers + 1] = { name = "first " .. name, ops = blocks.join(before, ops_of(true)) }
-  if count > 1 then layers[#layers + 1] = { name = name, count = count - 1, ops = ops_of(false) } end
+local function stack(layers, name, count, ops_of, sends, before)
+  layers[#layers + 1] = { name = "first " .. name, ops = blocks.join(before, ops_of(true)), sends = sends }
+  if count > 1 then layers[#layers + 1] = { name = name, count = count - 1, ops = ops_of(false), sends = sends } end
 end
 
 function architecture.build(hyper)
@@ -52,9 +54,13 @@ function architecture.build(hyper)
   -- The encoder's tokens are looked up in the same table.
   table.move(blocks.with({ "shared_embedding", blocks.leave }, encoder_fields(hyper)), 1, 2, #embedding.ops + 1,
     embedding.ops)
+  local function encoder_tokens(c) return hyper.encoder_seq or c.seq end
+  local function both(c) return encoder_tokens(c) + c.seq end
+  embedding.sends = encoder_tokens
   local layers = { embedding }
-  stack(layers, "encoder", hyper.encoder_layers or hyper.layers, function(first) return encoder_layer(hyper, first) end)
-  stack(layers, "decoder", hyper.layers, function(first) return decoder_layer(hyper, first) end,
+  stack(layers, "encoder", hyper.encoder_layers or hyper.layers, function(first) return encoder_layer(hyper, first) end,
+    encoder_tokens)
+  stack(layers, "decoder", hyper.layers, function(first) return decoder_layer(hyper, first) end, both,
     blocks.with({ hyper.norm }, encoder_fields(hyper))) -- the encoder's last norm
   layers[#layers + 1] = blocks.head(hyper)
   return { layers = layers }

@@ -213,6 +213,15 @@ static int on_panic(lua_State *L) {
   _exit(1);
 }
 
+static void set_preloaded(lua_State *L) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+  for (const luaL_Reg *module = preloaded; module->name; module++) {
+    lua_pushcfunction(L, module->func);
+    lua_setfield(L, -2, module->name);
+  }
+  lua_pop(L, 1);
+}
+
 static int open_state(lua_State *L) {
   const char *prefix = lua_touserdata(L, 1);
   lua_pushboolean(L, 1);
@@ -221,11 +230,7 @@ static int open_state(lua_State *L) {
   refuse_bytecode(L);
   set_host_table(L, prefix);
   set_paths(L);
-  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
-  for (const luaL_Reg *module = preloaded; module->name; module++) {
-    lua_pushcfunction(L, module->func);
-    lua_setfield(L, -2, module->name);
-  }
+  set_preloaded(L);
   return 0;
 }
 
@@ -277,6 +282,23 @@ lua_State *host_open(const char *folder, const char **why) {
     return NULL;
   }
   return L;
+}
+
+const char *host_enter(lua_State *L, const char *folder) {
+  static const char paths[] =
+      "local host = package.loaded['ett.host']\n"
+      "local lua = host.root .. '/lua/'\n"
+      "package.path = package.path .. ';' .. lua .. '?.lua;' .. lua .. '?/init.lua'\n"
+      "package.cpath = package.cpath .. ';' .. host.prefix .. '/lib/ett/?.so'\n";
+  const char *why = missing_library(folder);
+  if (why)
+    return why;
+  memory.limit = memory_limit();
+  set_host_table(L, folder);
+  set_preloaded(L);
+  if (luaL_dostring(L, paths) != LUA_OK)
+    lua_error(L);
+  return NULL;
 }
 
 /* Makes every error an object with its traceback in a field of its own. */

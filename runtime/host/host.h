@@ -14,6 +14,12 @@
  * machine's and at most 4 GiB. Memory of C modules (traces, samples) does not count. */
 lua_State *host_open(const char *folder, const char **why);
 
+/* Makes the modules of a tree known to the state of another program: the table ett.host,
+ * the preloaded modules, and the tree's folders behind the program's own search paths.
+ * Its functions, memory and signals stay as they are. May raise. Returns NULL, or a
+ * static sentence. */
+const char *host_enter(lua_State *L, const char *folder);
+
 /* Cuts the last parts off a path; -1 when it has fewer. */
 int host_strip(char *path, int levels);
 

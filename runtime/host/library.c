@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <lauxlib.h>
+
 #include "host/ett.h"
 #include "host/host.h"
 
@@ -40,6 +42,24 @@ ett_state *ett_open(const char *prefix, const char **why) {
   }
   open_already = 1;
   return ett;
+}
+
+int luaopen_ett(lua_State *L);
+
+/* The library's table in the state of a plain Lua interpreter: what ett.lua of the rock
+ * opens. */
+int luaopen_ett(lua_State *L) {
+  char prefix[PATH_MAX];
+  if (find_prefix(prefix) != 0)
+    return luaL_error(L, "cannot find the folder of libett.so");
+  const char *why = host_enter(L, prefix);
+  if (why)
+    return luaL_error(L, "%s", why);
+  lua_pushfstring(L, "%s/share/ett/lua/ett/init.lua", prefix);
+  if (luaL_loadfile(L, lua_tostring(L, -1)) != LUA_OK)
+    return lua_error(L);
+  lua_call(L, 0, 1);
+  return 1;
 }
 
 /* require("ett.cli.call")(function, json) */

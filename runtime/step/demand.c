@@ -8,12 +8,15 @@ typedef struct {
   ett_demand demand;
   ett_demand_time time;
   int timed;
+  size_t place; /* the first entry with the same place */
 } entry;
 
 struct ett_demands {
   entry *entries;
   size_t count, capacity;
-  size_t timed;  /* all before it have a time */
+  size_t timed;   /* all before it have a time */
+  size_t *places; /* entries with a place that no entry before has; room for all */
+  size_t place_count;
   size_t *slots; /* open addressing, 0: empty, else index + 1; a power of two of them */
   size_t slot_count;
 };
@@ -26,6 +29,7 @@ void ett_demands_free(ett_demands *d) {
   if (!d)
     return;
   free(d->entries);
+  free(d->places);
   free(d->slots);
   free(d);
 }
@@ -50,13 +54,15 @@ static uint64_t hash(const ett_demand *d) {
   return h;
 }
 
+static int same_place(const ett_placement *a, const ett_placement *b) {
+  return a->ranks == b->ranks && a->tiers == b->tiers &&
+         memcmp(a->tier, b->tier, (size_t)a->tiers * sizeof *a->tier) == 0;
+}
+
 static int same(const ett_demand *a, const ett_demand *b) {
   return a->kind == b->kind && a->amount == b->amount && a->layers == b->layers &&
          a->stage == b->stage && a->element_bytes == b->element_bytes &&
-         a->parts == b->parts && a->place.ranks == b->place.ranks &&
-         a->place.tiers == b->place.tiers &&
-         memcmp(a->place.tier, b->place.tier,
-                (size_t)a->place.tiers * sizeof *a->place.tier) == 0;
+         a->parts == b->parts && same_place(&a->place, &b->place);
 }
 
 static int grow(ett_demands *d, ett_err *err) {
@@ -67,6 +73,11 @@ static int grow(ett_demands *d, ett_err *err) {
       return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu messages",
                          capacity);
     d->entries = entries;
+    size_t *places = realloc(d->places, capacity * sizeof *places);
+    if (!places)
+      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu messages",
+                         capacity);
+    d->places = places;
     d->capacity = capacity;
   }
   if (d->count * 2 < d->slot_count)
@@ -88,6 +99,16 @@ static int grow(ett_demands *d, ett_err *err) {
   return 0;
 }
 
+/* The first entry with the place of the one at `index`, which is the last. */
+static size_t find_place(ett_demands *d, size_t index) {
+  for (size_t k = d->place_count; k-- > 0;)
+    if (same_place(&d->entries[d->places[k]].demand.place,
+                   &d->entries[index].demand.place))
+      return d->places[k];
+  d->places[d->place_count++] = index;
+  return index;
+}
+
 ptrdiff_t ett_demands_find(ett_demands *d, const ett_demand *demand, ett_err *err) {
   if (grow(d, err) != 0)
     return -1;
@@ -97,7 +118,8 @@ ptrdiff_t ett_demands_find(ett_demands *d, const ett_demand *demand, ett_err *er
       return (ptrdiff_t)d->slots[at] - 1;
     at = (at + 1) & (d->slot_count - 1);
   }
-  d->entries[d->count] = (entry){*demand, {0, 0, 0}, 0};
+  d->entries[d->count] = (entry){*demand, {0, 0, 0}, 0, 0};
+  d->entries[d->count].place = find_place(d, d->count);
   d->slots[at] = ++d->count;
   return (ptrdiff_t)d->count - 1;
 }
@@ -108,6 +130,10 @@ size_t ett_demands_count(const ett_demands *d) {
 
 const ett_demand *ett_demands_at(const ett_demands *d, size_t index) {
   return index < d->count ? &d->entries[index].demand : NULL;
+}
+
+size_t ett_demands_place(const ett_demands *d, size_t index) {
+  return d->entries[index].place;
 }
 
 const ett_demand_time *ett_demands_time(const ett_demands *d, size_t index) {

@@ -53,6 +53,9 @@ ptrdiff_t ett_demands_find(ett_demands *demands, const ett_demand *demand, ett_e
 size_t ett_demands_count(const ett_demands *demands);
 const ett_demand *ett_demands_at(const ett_demands *demands, size_t index);
 
+/* The first demand with the same place: one number for each place. */
+size_t ett_demands_place(const ett_demands *demands, size_t index);
+
 /* NULL while untimed. */
 const ett_demand_time *ett_demands_time(const ett_demands *demands, size_t index);
 

@@ -79,7 +79,8 @@ int ett_program_check(const ett_program *p, ett_err *err) {
       return ett_err_set(err, ETT_ERR_ARGUMENT,
                          "field 'count' must be 1 to 1000000, got %lld",
                          (long long)kind->count);
-    if (check_amount("input_bytes", kind->input_bytes, err) != 0)
+    if (check_amount("input_bytes", kind->input_bytes, err) != 0 ||
+        check_amount("boundary", kind->boundary, err) != 0)
       return -1;
   }
   if (p->element_bytes < 1 || p->element_bytes > 8)
@@ -226,6 +227,7 @@ void ett_program_finish(ett_program *p) {
                                              2;
     s.layer_trained = s.dense_parameters + s.expert_parameters;
     s.layer_parameters = s.layer_trained + s.frozen_dense + s.frozen_expert;
+    s.boundary = p->kinds[k].boundary;
     p->sums[k] = s;
   }
 }
@@ -265,6 +267,8 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n) {
   to->frozen_dense += n * of->frozen_dense;
   to->frozen_expert += n * of->frozen_expert;
   to->flops += n * of->flops;
+  if (of->boundary > 0)
+    to->boundary = of->boundary;
   to->loss_bytes += n * of->loss_bytes;
   for (int r = 0; r < ETT_RECOMPUTES; r++) {
     to->recompute[r] += n * of->recompute[r];
@@ -321,5 +325,8 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
       alike = whole ? v : -1;
     }
   }
+  for (v = 0; v < slices; v++) /* slices without layers pass on what they receive */
+    if (sums[v].boundary == 0)
+      sums[v].boundary = v > 0 ? sums[v - 1].boundary : 1;
   return 0;
 }

@@ -79,6 +79,8 @@ typedef struct ett_layer_kind {
   ett_place place;
   int64_t count;      /* consecutive layers of this kind */
   double input_bytes; /* kept by a layer that is recomputed in full */
+  double boundary;    /* what leaves a slice that ends with such a layer, over the
+                         program's boundary_bytes; 0: as before the layer */
 } ett_layer_kind;
 
 /* Sums over one layer of a kind, or over a slice. */
@@ -102,6 +104,7 @@ typedef struct ett_layer_sums {
   double working_bytes[ETT_RECOMPUTES][2];
   double layer_parameters, layer_trained; /* of the largest one layer: all, not frozen */
   double flops;
+  double boundary; /* of the last layer */
 } ett_layer_sums;
 
 /* Which time of one operation to take: for intervals. */

@@ -170,15 +170,15 @@ static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, in
   return ett_messages_ask(e, demand);
 }
 
-/* The message from a slot to the next, by level. */
-typedef struct level_send {
-  double seconds; /* negative: not asked yet */
+/* The last message that was asked for, of a level. */
+typedef struct known_send {
+  double bytes, seconds; /* bytes negative: none was */
   ett_link link;
-} level_send;
+} known_send;
 
-/* Seconds of the message from a slot to the next; send: those known. */
+/* Seconds of the message from a slot to the next; send: by level. */
 static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot,
-                           level_send *send) {
+                           known_send *send) {
   const ett_step_plan *p = e->plan;
   int next = p->orders ? p->orders->next[slot] : slot + 1 < a->slots ? slot + 1 : -1;
   int from = slot % p->pp, to = next % p->pp;
@@ -186,11 +186,14 @@ static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot
   if (next < 0 || from == to)
     return 0;
   int level = level_of(e, from, to);
-  level_send *s = &send[level];
+  known_send *s = &send[level];
   ett_parts_ask(e, from, to);
-  if (s->seconds < 0 || e->stage_parts)
-    s->seconds = ask_pair(e, ETT_DEMAND_SEND_RECV, e->program->boundary_bytes, level,
+  double bytes = a->sums[slot].boundary * e->program->boundary_bytes;
+  if (s->bytes != bytes || e->stage_parts) {
+    s->bytes = bytes;
+    s->seconds = ask_pair(e, ETT_DEMAND_SEND_RECV, bytes, level,
                           e->program->element_bytes, &s->link);
+  }
   a->send_link[slot] = s->link;
   return s->seconds;
 }
@@ -218,9 +221,9 @@ static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int
 static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   int split = p->orders && p->orders->has_weight;
-  level_send send[ETT_TIERS_MOST + 1];
+  known_send send[ETT_TIERS_MOST + 1];
   for (int level = 0; level <= ETT_TIERS_MOST; level++)
-    send[level] = (level_send){-1, ETT_LINK_NODE};
+    send[level] = (known_send){-1, 0, ETT_LINK_NODE};
   for (int v = 0; v < a->slots; v++) {
     const ett_layer_sums *s = &a->sums[v];
     int shared = p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS;

@@ -119,7 +119,7 @@ local function pairs_of(entries)
       id = published.source(r) .. " " .. table.concat(id, " ")
       groups[id] = groups[id] or {}
       table.insert(groups[id], { seconds = e.step_seconds, parts = parts, whole = whole,
-        measured = r.step_median or r.step_seconds, source = published.source(r) })
+        program = sure.program(e), measured = r.step_median or r.step_seconds, source = published.source(r) })
     end
   end
   for _, id in ipairs(require("ett.base.schema").keys(groups)) do

@@ -265,6 +265,32 @@ describe("an encoder", function()
       plan = { seq = 128, pp = 2, tp = 2, dp = 2, micro_batch = 4, micro_batches = 8 } }
     assert.is_true(e.mfu_percent > 1 and e.mfu_percent < 100)
   end)
+
+  it("pass the encoder's output on from stage to stage", function()
+    local model = model_module.new("t5-3b", { encoder_seq = 512 })
+    local function sent(split) -- tokens that leave each stage, from the stages' seconds at 1 ns a byte
+      local profile = {
+        operator = function() return { seconds = 0, low_seconds = 0, high_seconds = 0, provenance = "measured" } end,
+        collective = function(_, kind, bytes)
+          local seconds = kind == "send_recv" and bytes * 1e-9 or 0
+          return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+        end,
+      }
+      local e = estimate.new { model = model, cluster = "perlmutter", profile = profile,
+        plan = { seq = 128, pp = 4, micro_batch = 2, micro_batches = 5, split = split } }
+      local tokens, before = {}, 0
+      for s = 1, 3 do -- forward to the next stage, backward to the one before
+        tokens[s] = e.stages[s].send_seconds * 1e9 / (5 * 2 * model.hyper.hidden * 2) - before
+        before = tokens[s]
+        tokens[s] = math.floor(tokens[s] + 0.5)
+      end
+      return tokens
+    end
+    assert.same({ 512, 512, 640 }, sent())
+    assert.same({ 640, 640, 640 }, sent { 30, 0, 9, 9 })
+    assert.same({ 512, 512, 512 }, sent { 0, 0, 24, 24 })
+    assert.same({ 512, 640, 640 }, sent { 24, 1, 0, 23 })
+  end)
 end)
 
 describe("a law in an operator's file", function()

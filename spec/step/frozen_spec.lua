@@ -157,5 +157,9 @@ describe("rules of frozen weights", function()
     local found = plan.violations({ seq = 1024, micro_batches = 2, lora_rank = 4, lora_targets = { "expert_linear1" } },
       mixture, random_plans.flat)
     assert.matches("no product 'expert_linear1' outside experts", found[1])
+    local scan = model_module.new("mamba", { layers = 2, hidden = 1024, vocab = 32000 })
+    found = plan.violations({ seq = 1024, micro_batches = 2, lora_rank = 4 }, scan, random_plans.flat)
+    assert.matches("lora_rank needs lora_targets: the model has none of linear_qkv, linear_proj, linear_up, "
+      .. "linear_down; known are ", found[1])
   end)
 end)

@@ -25,7 +25,7 @@ describe("times", function()
     assert.equal(1, asked[1])
     local topology = { nodes = 1, gpus_per_node = 4 }
     assert.equal(times:collective("all_reduce", 100, topology, "bf16"),
-      times:of_demand({ kind = "all_reduce", bytes = 100, nodes = 1, gpus_per_node = 4, element_bytes = 2 }, "bf16", 1))
+      times:of_demand({ kind = "all_reduce", bytes = 100, topology = topology, element_bytes = 2 }, "bf16", 1))
     assert.equal(2, asked[1])
   end)
 

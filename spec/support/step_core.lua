@@ -31,7 +31,7 @@ function step_core.program(given)
       role = "outside",
       link = "none", beside_seconds = 0 })
   end
-  for i, kind in ipairs(given.kinds) do all.kinds[i] = filled(kind, { input_bytes = 0 }) end
+  for i, kind in ipairs(given.kinds) do all.kinds[i] = filled(kind, { input_bytes = 0, boundary = 1 }) end
   return core.program(all)
 end
 

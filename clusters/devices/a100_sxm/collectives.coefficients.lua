@@ -1,8 +1,8 @@
 --- Collectives inside a node of a100_sxm: bytes of the whole buffer and seconds, medians of nccl-tests.
 return {
-  format = "ett kernel 1", kernel = "collectives", device = "a100_sxm",
+  format = "ett kernel 2", kernel = "collectives", device = "a100_sxm",
   source = "ai-dynamo/aiconfigurator@095f58a, collectives (NVIDIA)", licence = "Apache-2.0",
-  fitted = "2026-11-22",
+  fitted = "2026-11-23",
   curves = {
     all_gather = {
       [2] = { 1024, 9.08e-06, 2048, 9.06e-06, 4096, 9.37e-06, 8192, 1.047e-05, 16384, 1.143e-05, 32768, 1.197e-05,

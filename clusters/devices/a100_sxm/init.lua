@@ -10,6 +10,7 @@ return {
   -- Memory as CUDA reports it: PyTorch prints "total capacity of 79.25 GiB".
   memory_bytes = 85.09e9, memory_bandwidth = 2.039e12, multiprocessors = 108, l2_bytes = 40e6,
   power_watts = 400,
+  product_joules = 1.475e-12, -- of a bf16 FLOP: 400 W over measured_flops
   generation = "ampere",
   neighbours = { "h200_sxm", "h100_sxm" },
 }

@@ -1,8 +1,8 @@
 --- Collectives inside a node of b300_sxm: bytes of the whole buffer and seconds, medians of nccl-tests.
 return {
-  format = "ett kernel 1", kernel = "collectives", device = "b300_sxm",
+  format = "ett kernel 2", kernel = "collectives", device = "b300_sxm",
   source = "ai-dynamo/aiconfigurator@095f58a, collectives (NVIDIA)", licence = "Apache-2.0",
-  fitted = "2026-11-22",
+  fitted = "2026-11-23",
   curves = {
     all_gather = {
       [2] = { 1024, 8.06e-06, 2048, 8.08e-06, 4096, 8.19e-06, 8192, 8.66e-06, 16384, 9.07e-06, 32768, 9.22e-06,

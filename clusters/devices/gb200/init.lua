@@ -9,5 +9,5 @@ return {
   memory_bytes = 197.9e9, memory_bandwidth = 8e12, multiprocessors = 152, l2_bytes = 126e6,
   power_watts = 1200,
   generation = "blackwell",
-  neighbours = { "gb300", "b200_sxm" },
+  neighbours = { "gb300", "b200_sxm", "b300_sxm" },
 }

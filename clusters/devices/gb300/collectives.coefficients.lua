@@ -1,8 +1,8 @@
 --- Collectives inside a node of gb300: bytes of the whole buffer and seconds, medians of nccl-tests.
 return {
-  format = "ett kernel 1", kernel = "collectives", device = "gb300",
+  format = "ett kernel 2", kernel = "collectives", device = "gb300",
   source = "ai-dynamo/aiconfigurator@095f58a, collectives (NVIDIA)", licence = "Apache-2.0",
-  fitted = "2026-11-22",
+  fitted = "2026-11-23",
   curves = {
     all_gather = {
       [2] = { 1024, 8.15e-06, 2048, 8.24e-06, 4096, 8.3e-06, 8192, 8.82e-06, 16384, 9.33e-06, 32768, 9.84e-06,

@@ -8,5 +8,5 @@ return {
   memory_bytes = 279e9, memory_bandwidth = 8e12, multiprocessors = 152, l2_bytes = 126e6,
   power_watts = 1400,
   generation = "blackwell",
-  neighbours = { "b200_sxm" },
+  neighbours = { "b200_sxm", "b300_sxm" },
 }

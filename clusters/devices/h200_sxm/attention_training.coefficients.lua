@@ -1,8 +1,8 @@
 -- Made by `ett calibrate --kernels`; see lua/ett/profile/kernels/README.md. Not written by hand.
 return {
-  format = "ett kernel 1", kernel = "attention_training", device = "h200_sxm",
+  format = "ett kernel 2", kernel = "attention_training", device = "h200_sxm",
   source = "NVIDIA/cudnn-frontend@3929da2, benchmark/sdpa_benchmark_training (NVIDIA)", licence = "MIT",
-  fitted = "2026-11-22",
+  fitted = "2026-11-23",
   laws = {
     ["bf16 backward 128 128"] = { 1.5832, 775.22 },
     ["bf16 backward 192 128"] = { 2.0845, 748.58 },

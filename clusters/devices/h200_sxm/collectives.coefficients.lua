@@ -1,8 +1,8 @@
 --- Collectives inside a node of h200_sxm: bytes of the whole buffer and seconds, medians of nccl-tests.
 return {
-  format = "ett kernel 1", kernel = "collectives", device = "h200_sxm",
+  format = "ett kernel 2", kernel = "collectives", device = "h200_sxm",
   source = "ai-dynamo/aiconfigurator@095f58a, collectives (NVIDIA)", licence = "Apache-2.0",
-  fitted = "2026-11-22",
+  fitted = "2026-11-23",
   curves = {
     all_gather = {
       [2] = { 1024, 5.08e-06, 2048, 5.24e-06, 4096, 5.385e-06, 8192, 6.18e-06, 16384, 6.11e-06, 32768, 6e-06, 65536,

@@ -8,6 +8,7 @@ return {
   -- Memory as the driver reports it: PyTorch prints "total capacity of 22.03 GiB".
   memory_bytes = 23.66e9, memory_bandwidth = 0.3e12, multiprocessors = 58, l2_bytes = 48e6,
   power_watts = 72,
+  product_joules = 1.475e-12, -- of a bf16 FLOP: as A100, whose warp-level products it shares
   generation = "ada",
   neighbours = { "l40s", "h200_sxm" },
   assumed = true,

@@ -1,8 +1,8 @@
 --- Collectives inside a node of l40s: bytes of the whole buffer and seconds, medians of nccl-tests.
 return {
-  format = "ett kernel 1", kernel = "collectives", device = "l40s",
+  format = "ett kernel 2", kernel = "collectives", device = "l40s",
   source = "ai-dynamo/aiconfigurator@095f58a, collectives (NVIDIA)", licence = "Apache-2.0",
-  fitted = "2026-11-22",
+  fitted = "2026-11-23",
   curves = {
     all_gather = {
       [2] = { 1024, 5.29e-06, 2048, 7.9e-06, 4096, 7.89e-06, 8192, 7.63e-06, 16384, 6.83e-06, 32768, 8.29e-06,

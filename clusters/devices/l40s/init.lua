@@ -8,6 +8,7 @@ return {
   -- Memory as CUDA reports it: PyTorch prints "total capacity of 44.40 GiB".
   memory_bytes = 47.67e9, memory_bandwidth = 0.864e12, multiprocessors = 142, l2_bytes = 96e6,
   power_watts = 350,
+  product_joules = 1.475e-12, -- of a bf16 FLOP: as A100, whose warp-level products it shares
   generation = "ada",
   neighbours = { "rtx_pro_6000", "h200_sxm" },
 }

@@ -8,6 +8,7 @@ return {
   -- Memory as the driver reports it: PyTorch prints "total capacity of 94.97 GiB".
   memory_bytes = 101.97e9, memory_bandwidth = 1.792e12, multiprocessors = 188, l2_bytes = 128e6,
   power_watts = 600,
+  product_joules = 1.475e-12, -- of a bf16 FLOP: as A100, whose warp-level products it shares
   tables = "rtx_pro_6000_server",
   generation = "blackwell",
   neighbours = { "l40s", "gb300" },

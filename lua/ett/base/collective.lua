@@ -17,7 +17,7 @@ for _, kind in ipairs(collective.kinds) do collective.aliases[kind] = kind end
 
 --- Standard name of a kind or alias, or nil. The suffix "_large" of sample tables of large messages is ignored.
 function collective.find(name)
-  return type(name) == "string" and collective.aliases[(name:gsub("_large$", ""))] or nil
+  return collective.aliases[name] or type(name) == "string" and collective.aliases[(name:gsub("_large$", ""))] or nil
 end
 
 --- Standard name of a kind or alias; raises with the nearest.

@@ -4,6 +4,7 @@ local collective = require "ett.trace.collective"
 local expected = require "ett.loop.expected"
 local match = require "ett.loop.match"
 local operators = require "ett.trace.operators"
+local sources = require "ett.loop.sources"
 local stacks = require "ett.operator.stack"
 local stats = require "ett.trace.stats"
 local times_module = require "ett.step.times"
@@ -55,21 +56,14 @@ local function score(list)
   return weight > 0 and sum / weight or math.huge, near, count
 end
 
---- Times at both rates of products: as in long steps, whose power limit slows them, and as in bursts.
-local function rates_of(subject)
-  local times = times_module.new(subject.cluster, subject.profile)
-  local burst = times.profile and times.profile.at_burst and times.profile:at_burst()
-  return { { "sustained", times }, burst and { "burst", times_module.new(subject.cluster, burst) } or nil }
-end
-
---- Every stack at every rate by how well it predicts the recorded operators, best first: { stack, rate, times, error,
---- within, lines }. `only`: the given stack, or nil.
+--- Every stack with every source of times (ett.loop.sources), those that predict the recorded operators best first:
+--- { stack, rate, times, error, within, lines }. `only`: the given stack, or nil.
 local function rank_stacks(lines, view, subject, only)
-  local list, gathers = {}, subject.plan.zero == 3
+  local list, gathers, from = {}, subject.plan.zero == 3, sources.of(subject)
   for _, name in ipairs(stacks.names()) do
     -- Stacks that gather weights beside computing are of plans that do.
     local possible = name == only or gathers or not stacks.get(name).sharded
-    for _, rate in ipairs(possible and rates_of(subject) or {}) do
+    for _, rate in ipairs(possible and from or {}) do
       local times = rate[2]:for_stack(name)
       local off, near, count = score(compare(lines, view, times, subject.plan.dtype))
       list[#list + 1] = { stack = name, rate = rate[1], times = times, error = off, within = near, lines = count }
@@ -78,8 +72,8 @@ local function rank_stacks(lines, view, subject, only)
   table.sort(list, function(a, b)
     if only and a.stack ~= b.stack and (a.stack == only or b.stack == only) then return a.stack == only end
     if a.error ~= b.error then return a.error < b.error end
-    if a.stack ~= b.stack then return a.stack < b.stack end
-    return a.rate > b.rate
+    if a.rate ~= b.rate then return a.rate > b.rate end
+    return a.stack < b.stack
   end)
   return list
 end

@@ -78,6 +78,8 @@ local function said(subject)
   return table.concat(words, " ")
 end
 
+local rates = { burst = "products at burst rates", sustained = "products at the rates of long steps" }
+
 --- Lines of a comparison.
 ---@param result table of ett.loop.against
 ---@param subject table of ett.loop.subject
@@ -101,9 +103,10 @@ function report.against(result, subject)
     append(lines, split_lines(result.split))
   end
   lines[#lines + 1] = ""
-  local best, at = result.stacks[1], result.rate == "burst" and "at burst rates" or "at the rates of long steps"
+  local best = result.stacks[1]
+  local at = rates[result.rate] or ("operators as measured on the cluster %s"):format(result.rate)
   for _, each in ipairs(result.stacks) do if each.error < best.error then best = each end end
-  lines[#lines + 1] = ("stack %s, products %s: %d of %d operators within 10 %%, mean error %.1f %%"):format(
+  lines[#lines + 1] = ("stack %s, %s: %d of %d operators within 10 %%, mean error %.1f %%"):format(
     result.stack, at, result.within_ten_percent, result.compared, 100 * (math.exp(result.error) - 1))
   if best.stack ~= result.stack then
     lines[#lines + 1] = ("note: the stack %s fits better: %.1f %%"):format(best.stack, 100 * (math.exp(best.error) - 1))

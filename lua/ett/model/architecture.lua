@@ -41,7 +41,7 @@ local function check_entry(entry)
   return entry
 end
 
-local layer_fields = { name = "string", count = { "count", default = 1 }, ops = "list",
+local layer_fields = { name = "string", count = { "count", default = 1 }, ops = "list", sends = "function?",
   place = { "string", default = "middle", one_of = { "first", "middle", "last" } } }
 
 --- Checks what a build function returned and makes every entry a table.

@@ -19,6 +19,8 @@ local built_in = schedules.built_in
 local stages, ranks, replicas = 1 << 12, 1 << 14, 1 << 20
 
 local fields = {
+  -- Products with adapters by default: all of attention and of a dense MLP (Dettmers et al. 2023, arXiv 2305.14314).
+  lora_targets = { "linear_qkv", "linear_proj", "linear_up", "linear_down" },
   list = {
     { "seq", "count", most = 1 << 24, program = true, help = "tokens of a sequence" },
     { "tp", "degree", default = 1, most = ranks, c = true, program = true, help = "tensor-parallel ranks" },
@@ -150,14 +152,9 @@ for i, field in ipairs(fields.list) do
   fields.position[name] = i
 end
 
---- The declarations whose conversion for C reads more of a plan than their own field.
-function fields.converted()
-  local list = {}
-  for _, field in ipairs(fields.list) do
-    local c = field.c
-    if type(c) == "table" and debug.getinfo(c[2], "u").nparams > 1 then list[#list + 1] = field end
-  end
-  return list
+--- Whether the conversion of a declaration for C reads more of a plan than its own field.
+function fields.reads_others(field)
+  return type(field.c) == "table" and debug.getinfo(field.c[2], "u").nparams > 1
 end
 
 --- Fills `c` with the fields that C reads of a plan.

@@ -1,5 +1,6 @@
 --- Rules of a plan: among its fields, with the model, and with the cluster; and the nearest plans that keep them.
 local error_module = require "ett.base.error"
+local fields = require "ett.plan.fields"
 local operator = require "ett.operator"
 local ranks = require "ett.plan.ranks"
 local schedules = require "ett.plan.schedules"
@@ -70,57 +71,85 @@ local function has_scans(hyper)
   return hyper.mixer ~= nil
 end
 
---- Rules of the degrees: what must divide what.
-local function degrees(p, hyper, add)
-  local function divides(name, value, what, whole)
-    if whole and whole % value ~= 0 then
-      add("%s = %d must divide %s = %d%s", name, value, what, whole, nearest(value, divisors(whole)))
-    end
+-- Each rule is function(p, add, context): add(format, …) says what a plan breaks. The context holds `model` and
+-- `cluster` where they are given, `hyper` (of the model, or empty), `layers` (its middle ones) and `schedules`, a memo.
+-- A rule reads a field only where its answer depends on it: a sweep asks again only after such a field has changed
+-- (ett.plan.follows).
+
+--- What must divide what.
+local function divides(add, name, value, what, whole)
+  if whole and whole % value ~= 0 then
+    add("%s = %d must divide %s = %d%s", name, value, what, whole, nearest(value, divisors(whole)))
   end
-  divides("tp", p.tp, "heads", hyper.heads)
+end
+
+--- Tensor ranks and the model's widths.
+local function tensor(p, add, context)
+  local hyper, tp = context.hyper, p.tp
+  divides(add, "tp", tp, "heads", hyper.heads)
   local kv = hyper.kv_heads
   if kv and kv ~= hyper.heads then
-    if kv >= p.tp then
-      divides("tp", p.tp, "kv_heads", kv)
-    elseif p.tp % kv ~= 0 then
-      add("kv_heads = %d must divide tp = %d%s", kv, p.tp, nearest(p.tp, { p.tp // kv * kv, (p.tp // kv + 1) * kv }))
+    if kv >= tp then
+      divides(add, "tp", tp, "kv_heads", kv)
+    elseif tp % kv ~= 0 then
+      add("kv_heads = %d must divide tp = %d%s", kv, tp, nearest(tp, { tp // kv * kv, (tp // kv + 1) * kv }))
     end
   end
   local dense = not hyper.experts or (hyper.first_dense_layers or 0) > 0 or (hyper.moe_every or 1) > 1
-  divides("tp", p.tp, "ffn", dense and hyper.ffn or nil)
-  divides("cp", p.cp, "seq", p.seq)
-  if p.cp > 1 and has_scans(hyper) then
-    add("cp = %d: ett has no context parallelism of state-space and linear-attention layers; the nearest is 1", p.cp)
+  divides(add, "tp", tp, "ffn", dense and hyper.ffn or nil)
+end
+
+--- Context ranks and the sequence.
+local function context_ranks(p, add, context)
+  local hyper, cp = context.hyper, p.cp
+  if cp == 1 then return end
+  divides(add, "cp", cp, "seq", p.seq)
+  if has_scans(hyper) then
+    add("cp = %d: ett has no context parallelism of state-space and linear-attention layers; the nearest is 1", cp)
   end
   if p.cp_method == "ulysses" and hyper.heads and hyper.heads % p.tp == 0 then
-    divides("cp", p.cp, "heads / tp under cp_method = 'ulysses'", hyper.heads // p.tp)
+    divides(add, "cp", cp, "heads / tp under cp_method = 'ulysses'", hyper.heads // p.tp)
   end
+end
+
+--- Expert ranks and the model's experts.
+local function expert_ranks(p, add, context)
+  local hyper = context.hyper
   if hyper.experts then
-    divides("ep", p.ep, "experts", hyper.experts)
-    divides(p.etp and "etp" or "tp", p.etp or p.tp, "moe_ffn", hyper.moe_ffn or hyper.ffn)
-    divides("tp", p.tp, "shared_ffn", hyper.shared_ffn)
+    divides(add, "ep", p.ep, "experts", hyper.experts)
+    divides(add, p.etp and "etp" or "tp", p.etp or p.tp, "moe_ffn", hyper.moe_ffn or hyper.ffn)
+    divides(add, "tp", p.tp, "shared_ffn", hyper.shared_ffn)
   elseif p.ep > 1 then
     add("ep = %d needs a model with experts; the nearest is 1", p.ep)
   end
+end
+
+--- Expert ranks and the data ranks that they are among.
+local function expert_groups(p, add)
   if p.etp and p.etp ~= p.tp then
     if p.tp % p.etp ~= 0 and not (p.sequence_parallel and p.etp % p.tp == 0) then
       add("etp = %d must divide tp = %d%s", p.etp, p.tp, nearest(p.etp, divisors(p.tp)))
     end
-    divides("ep * etp", p.ep * p.etp, "dp * cp * tp", p.dp * p.cp * p.tp)
-  else
-    divides("ep", p.ep, "dp * cp", p.dp * p.cp)
+    divides(add, "ep * etp", p.ep * p.etp, "dp * cp * tp", p.dp * p.cp * p.tp)
+  elseif p.ep > 1 then
+    divides(add, "ep", p.ep, "dp * cp", p.dp * p.cp)
   end
+end
+
+--- Tokens of a micro-batch that tensor ranks share.
+local function sequence_pieces(p, add)
+  if not p.sequence_parallel or p.seq % p.cp ~= 0 then return end
   local tokens = p.micro_batch * p.seq // p.cp
-  if p.sequence_parallel and p.seq % p.cp == 0 and tokens % p.tp ~= 0 then
+  if tokens % p.tp ~= 0 then
     add("tp = %d must divide the tokens of a micro-batch = %d under sequence_parallel%s", p.tp, tokens,
       nearest(p.tp, divisors(tokens)))
   end
 end
 
---- Rules of the ranks' places: pp before data ranks of which experts have fewer, and maps of other numbers of ranks.
+--- Ranks' places: pp before data ranks of which experts have fewer, and maps of other numbers of ranks.
 local function placement(p, add)
-  local world = p.pp * p.tp * p.cp * p.dp
-  if p.rank_map and #p.rank_map ~= world then
+  local world = p.rank_map and p.pp * p.tp * p.cp * p.dp
+  if world and #p.rank_map ~= world then
     add("rank_map must place pp * tp * cp * dp = %d ranks, got %d", world, #p.rank_map)
   end
   if p.rank_order == ranks.default or p.pp == 1 or p.rank_order:sub(-2) == "pp" then return end
@@ -137,9 +166,10 @@ local function placement(p, add)
   end
 end
 
---- Rules of how tokens are spread over experts.
-local function experts(p, hyper, add)
-  local shares = p.expert_shares
+--- How tokens are spread over experts.
+local function experts(p, add, context)
+  if not context.model then return end
+  local hyper, shares = context.hyper, p.expert_shares
   for _, name in ipairs { "expert_shares", "capacity_factor" } do
     if p[name] and not hyper.experts then add("%s needs a model with experts", name) end
   end
@@ -160,10 +190,11 @@ local function experts(p, hyper, add)
   if math.abs(sum - 1) > 1e-6 then add("expert_shares must add up to 1, got %g", sum) end
 end
 
---- Rules of devices that vary.
+--- Devices that vary.
 local function variation(p, add)
-  local list, world = p.rank_slowdown, p.pp * p.tp * p.cp * p.dp
+  local list = p.rank_slowdown
   if not list then return end
+  local world = p.pp * p.tp * p.cp * p.dp
   if #list ~= world then
     return add("rank_slowdown must hold a factor of each of the %d ranks, got %d", world, #list)
   end
@@ -175,10 +206,15 @@ local function variation(p, add)
   if p.jitter > 0 or p.slow_share > 0 then add("rank_slowdown excludes jitter and slow_share") end
 end
 
---- Rules of the batch. Returns the micro-batches of a step, where they are given.
+--- Micro-batches of a step, where they are given.
+local function micro_batches_of(p)
+  return p.micro_batches or p.global_batch and math.max(1, p.global_batch // (p.dp * p.micro_batch))
+end
+
+--- The batch.
 local function batches(p, add)
+  if not p.global_batch then return end
   local unit = p.dp * p.micro_batch
-  if not p.global_batch then return p.micro_batches end
   if p.global_batch % unit ~= 0 then
     add("dp * micro_batch = %d must divide global_batch = %d; nearest are %d and %d", unit, p.global_batch,
       math.max(1, p.global_batch // unit) * unit, (p.global_batch // unit + 1) * unit)
@@ -186,12 +222,11 @@ local function batches(p, add)
     add("micro_batches = %d contradicts global_batch = %d, which makes %d; give one of them", p.micro_batches,
       p.global_batch, p.global_batch // unit)
   end
-  return p.micro_batches or math.max(1, p.global_batch // unit)
 end
 
---- Rules of overlap_all_to_all: Megatron-Core's of moe_shared_expert_overlap and overlap_moe_expert_parallel_comm.
-local function overlap(p, model, known, add)
-  local how = p.overlap_all_to_all
+--- overlap_all_to_all: Megatron-Core's rules of moe_shared_expert_overlap and overlap_moe_expert_parallel_comm.
+local function overlap(p, add, context)
+  local how, model = p.overlap_all_to_all, context.model
   if how == "none" then return end
   local text = ("overlap_all_to_all = '%s'"):format(how)
   if p.ep < 2 then add("%s needs ep of at least 2, got %d; without it nothing is exchanged", text, p.ep) end
@@ -201,7 +236,7 @@ local function overlap(p, model, known, add)
     end
     return
   end
-  if not known:properties(p.schedule).pairs then
+  if not context.schedules:properties(p.schedule).pairs then
     add("%s needs schedule = '1f1b' or 'interleaved', or one with pairs, got '%s'", text, p.schedule)
   end
   if p.recompute == "full" or p.recompute == "half" then
@@ -215,15 +250,23 @@ function rules.overlaps_tensor(p)
   return not (p.stack and stacks.exists(p.stack)) or stacks.get(p.stack).overlaps_tensor
 end
 
---- Rules of the schedule: those of the fields, and what its file refuses.
-local function schedule(p, micro_batches, known, add)
+--- overlap_tensor and the stack.
+local function tensor_overlap(p, add)
+  if p.overlap_tensor and not rules.overlaps_tensor(p) then
+    add("overlap_tensor needs a stack that has it; '%s' does not", p.stack)
+  end
+end
+
+--- The schedule: rules of its fields, and what its file refuses.
+local function schedule(p, add, context)
   if p.serial_sends and p.overlap_sends then add("serial_sends and overlap_sends exclude each other") end
-  local own = known:properties(p.schedule)
+  local own = context.schedules:properties(p.schedule)
   if own.exact_chunks and p.vp ~= own.chunks then
     add("schedule = '%s' needs vp = %d, got %d", p.schedule, own.chunks, p.vp)
   elseif p.vp > (own.chunks or p.vp) then
     add("vp = %d needs schedule = 'interleaved', got '%s'", p.vp, p.schedule)
   end
+  local micro_batches = (own.refuse or p.schedule == "interleaved") and micro_batches_of(p)
   if own.refuse and micro_batches then
     local why = own.refuse(setmetatable({ micro_batches = micro_batches }, { __index = p }))
     if why then add("schedule = '%s' %s", p.schedule, why) end
@@ -246,9 +289,10 @@ local function schedule(p, micro_batches, known, add)
   end
 end
 
---- Rules of the layers: how they are spread over the stages.
-local function split(p, model, add)
-  local layers = middle_layers(model)
+--- How layers are spread over the stages.
+local function split(p, add, context)
+  if not context.model then return end
+  local layers = context.layers
   if p.split then
     local sum = 0
     for _, n in ipairs(p.split) do sum = sum + (math.type(n) == "integer" and n or 0) end
@@ -263,19 +307,26 @@ local function split(p, model, add)
   end
 end
 
---- Rules of frozen weights.
-local function freezing(p, model, add)
+--- Frozen weights.
+local function freezing(p, add, context)
+  local model = context.model
   if p.lora_targets and not p.lora_rank then add("lora_targets needs lora_rank") end
   if p.lora_rank and p.frozen_layers > 0 then add("lora_rank and frozen_layers exclude each other") end
   if not model then return end
-  local layers = middle_layers(model)
+  local layers = context.layers
   if p.frozen_layers > layers then
     add("frozen_layers = %d must be at most the model's %d layers", p.frozen_layers, layers)
   end
   if not p.lora_rank then return end
   local products = adaptable(model)
   local known = schema.keys(products)
-  if #known == 0 then add("lora_rank needs a model with products outside experts") end
+  if #known == 0 then return add("lora_rank needs a model with products outside experts") end
+  local usual = false
+  for _, name in ipairs(fields.lora_targets) do usual = usual or products[name] end
+  if not (p.lora_targets or usual) then
+    add("lora_rank needs lora_targets: the model has none of %s; known are %s",
+      table.concat(fields.lora_targets, ", "), table.concat(known, ", "))
+  end
   for _, name in ipairs(p.lora_targets or {}) do
     if not products[name] then
       add("lora_targets: the model's layers have no product '%s' outside experts%s; known are %s", tostring(name),
@@ -284,7 +335,7 @@ local function freezing(p, model, add)
   end
 end
 
---- Rules of shards.
+--- Shards.
 local function shards(p, add)
   if not p.shard then return end
   local data = p.dp * p.cp
@@ -299,8 +350,10 @@ local function shards(p, add)
   end
 end
 
---- Rules of the cluster: rates for the dtype, and enough devices.
-local function cluster_limits(p, cluster, add)
+--- The cluster: rates for the dtype, and links to hosts.
+local function cluster_parts(p, add, context)
+  local cluster = context.cluster
+  if not cluster then return end
   for _, part in ipairs(cluster.parts or { cluster }) do
     local rates = part.device and part.device.peak_flops
     if rates and not (rates[p.dtype] or part.device.peak and part.device:peak(p.dtype)) then
@@ -313,14 +366,23 @@ local function cluster_limits(p, cluster, add)
       end
     end
   end
-  local needed = p.pp * p.tp * p.cp * p.dp
+end
+
+--- The cluster: enough devices.
+local function cluster_size(p, add, context)
+  local cluster = context.cluster
+  if not cluster then return end
   local last = cluster.tiers and cluster.tiers[#cluster.tiers].size or math.maxinteger
   local has = math.min(last, cluster.nodes and cluster.gpus_per_node and cluster.nodes * cluster.gpus_per_node or last)
+  if has == math.maxinteger then return end
+  local needed = p.pp * p.tp * p.cp * p.dp
   if needed > has then add("the plan needs %d devices, %s has %d", needed, tostring(cluster.name), has) end
 end
 
---- Rules of a cluster with parts: tensor, context and expert groups have devices of one kind.
-local function parts(p, cluster, add)
+--- A cluster with parts: tensor, context and expert groups have devices of one kind.
+local function parts(p, add, context)
+  local cluster = context.cluster
+  if not (cluster and cluster.parts) then return end
   if cluster.nodes * cluster.gpus_per_node < p.pp * p.tp * p.cp * p.dp then return end
   local flat, devices = {}, 0
   for i, part in ipairs(cluster.parts) do
@@ -333,29 +395,40 @@ local function parts(p, cluster, add)
   if why then add("%s", why) end
 end
 
+local all = { tensor, context_ranks, expert_ranks, expert_groups, sequence_pieces, placement, experts, variation,
+  shards, freezing, batches, schedule, overlap, tensor_overlap, split, cluster_parts, cluster_size }
+local of_passing = parts -- tried where a plan breaks none of them
+
+local function context_of(model, cluster, known)
+  return { model = model, hyper = model and model.hyper or {}, layers = model and middle_layers(model),
+    cluster = cluster, schedules = known or schedules.memo() }
+end
+
 --- Every broken rule of a plan, a sentence each. For sweeps; plan.violations also checks single fields.
 ---@param p table a clean plan (schema.check)
 ---@param known table? schedules.memo, where many plans are checked
 function rules.broken(p, model, cluster, known)
-  local found = {}
-  known = known or schedules.memo()
+  local found, context = {}, context_of(model, cluster, known)
   local function add(format, ...) found[#found + 1] = format:format(...) end
-  degrees(p, model and model.hyper or {}, add)
-  placement(p, add)
-  if model then experts(p, model.hyper, add) end
-  variation(p, add)
-  shards(p, add)
-  freezing(p, model, add)
-  local micro_batches = batches(p, add)
-  schedule(p, micro_batches, known, add)
-  overlap(p, model, known, add)
-  if p.overlap_tensor and not rules.overlaps_tensor(p) then
-    add("overlap_tensor needs a stack that has it; '%s' does not", p.stack)
-  end
-  if model then split(p, model, add) end
-  if cluster then cluster_limits(p, cluster, add) end
-  if cluster and cluster.parts and #found == 0 then parts(p, cluster, add) end
+  for _, rule in ipairs(all) do rule(p, add, context) end
+  if #found == 0 then of_passing(p, add, context) end
   return found
+end
+
+--- The same rules, in the same order, each a function of a plan: its first sentence, or nil.
+---@return function[]
+function rules.functions(model, cluster, known)
+  local context, list = context_of(model, cluster, known), {}
+  local function add(rule)
+    list[#list + 1] = function(p)
+      local first
+      rule(p, function(format, ...) first = first or format:format(...) end, context)
+      return first
+    end
+  end
+  for _, rule in ipairs(all) do add(rule) end
+  add(of_passing)
+  return list
 end
 
 local layout_fields = { "pp", "tp", "dp", "cp", "ep", "vp" }

@@ -165,20 +165,29 @@ local function check_request(cluster, bytes, topology)
   end
 end
 
---- Seconds of a collective from the cluster's links alone. Provenance: "calibrated" if a measured curve answers for
---- its number of ranks, else "assumed".
+--- Times of a collective of one kind in one place, from the cluster's links alone. Provenance: "calibrated" if a
+--- measured curve answers for its number of ranks, else "assumed".
 ---@param kind string a collective or alias
----@param bytes number whole buffer
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; by default groups fill the node
+---@return function function(bytes of the whole buffer): { seconds, low_seconds, high_seconds, provenance, model, … }
+function cluster_module.collective_timer(cluster, kind, topology)
+  check_request(cluster, 0, topology)
+  local time = collectives.timer(cluster, collective_names.kind(kind), topology)
+  return function(bytes)
+    local seconds, bus, model, measured = time(bytes)
+    local provenance = measured and "calibrated" or "assumed"
+    local spread = assumed_spread[provenance]
+    return { seconds = seconds, low_seconds = seconds * (1 - spread), high_seconds = seconds * (1 + spread),
+      provenance = provenance, model = model, placed = true,
+      detail = ("%s over the cluster's links, %.1f GB/s"):format(model, bus / 1e9) }
+  end
+end
+
+--- The time of that many bytes.
+---@param bytes number whole buffer
 function cluster_module.collective(cluster, kind, bytes, topology)
-  local kept = type(topology) == "table" and topology.requests -- of ett.step.times: checked once
-  if not kept or not next(kept) then check_request(cluster, bytes, topology) end
-  local time = collectives.time(cluster, collective_names.kind(kind), bytes, topology)
-  local provenance = time.measured and "calibrated" or "assumed"
-  local spread = assumed_spread[provenance]
-  return { seconds = time.seconds, low_seconds = time.seconds * (1 - spread),
-    high_seconds = time.seconds * (1 + spread), provenance = provenance, model = time.model, placed = true,
-    detail = ("%s over the cluster's links, %.1f GB/s"):format(time.model, time.bus_bandwidth / 1e9) }
+  check_request(cluster, bytes, topology)
+  return cluster_module.collective_timer(cluster, kind, topology)(bytes)
 end
 
 return cluster_module

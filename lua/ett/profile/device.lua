@@ -28,7 +28,7 @@ device_module.fields = {
   peak_flops = { "table", fields = peaks }, memory_bytes = within(1e6, 1e17, true),
   memory_bandwidth = within(1e6, 1e17, true),
   multiprocessors = { "count", optional = true, most = 1 << 20 }, l2_bytes = within(1, 1e17),
-  power_watts = within(1e-3, 1e6), power_limit_watts = "positive?",
+  power_watts = within(1e-3, 1e6), power_limit_watts = "positive?", product_joules = within(1e-15, 1e-6),
   power = { "table", optional = true, fields = { idle_watts = "nonnegative", compute_watts = "nonnegative",
     memory_watts = "nonnegative", source = "string" } },
   measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",

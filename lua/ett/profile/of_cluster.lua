@@ -240,28 +240,24 @@ function Profile:operator(name, shape, dtype, pass)
 end
 
 -- A few samples of a collective scale the time over the cluster's links.
-local function few_collectives(self, kind, bytes, topology, dtype)
+local function few_timer(self, kind, topology, dtype, links)
   local points = self.own and self.own.few_collectives and self.own:few_collectives(kind, topology, dtype)
   if not points then return nil end
-  for _, point in ipairs(points) do
-    local links = cluster_module.collective(self.cluster, kind, point.dims[1], topology)
-    point.factor = point.seconds / links.seconds
-  end
-  return require("ett.profile.scale").answer(points, { bytes },
-    cluster_module.collective(self.cluster, kind, bytes, topology))
+  for _, point in ipairs(points) do point.factor = point.seconds / links(point.dims[1]).seconds end
+  return function(bytes) return require("ett.profile.scale").answer(points, { bytes }, links(bytes)) end
 end
 
 -- Sampled seconds over those of the links at the smallest size that is not extrapolated; 1 where there is none up
 -- to 64 GB.
-local function links_ratio(self, kind, topology, dtype)
+local function links_ratio(self, kind, topology, dtype, sampled_timer, links)
   local id = ("%s %d %d %d %s"):format(kind, topology.nodes, topology.gpus_per_node, topology.ranks or 0, dtype)
   self.ratios = self.ratios or {}
   if not self.ratios[id] then
     local found, size = 1.0, 1024.0
     while size <= 2.0 ^ 36 do
-      local ok, answer = pcall(self.own.collective, self.own, kind, size, topology, dtype)
+      local ok, answer = pcall(sampled_timer, size)
       if ok and not missing(answer) and answer.provenance ~= "extrapolated" then
-        found = answer.seconds / cluster_module.collective(self.cluster, kind, size, topology).seconds
+        found = answer.seconds / links(size).seconds
         break
       end
       size = 2 * size
@@ -273,49 +269,86 @@ end
 
 -- Models of samples stand still below the smallest size. Outside the samples a collective takes the links' time, times
 -- the ratio of both at the smallest sampled size (at least 1 on the upper side), and at least half of the links' time.
-local function within_links(self, kind, bytes, topology, dtype, answer)
-  if answer.provenance ~= "extrapolated" then return answer end
-  local links = cluster_module.collective(self.cluster, kind, bytes, topology)
-  local most = links.seconds * math.max(1.0, links_ratio(self, kind, topology, dtype))
+local function within_links(answer, links, over_links)
+  local most = links.seconds * math.max(1.0, over_links)
   local seconds = math.max(0.5 * links.seconds, math.min(answer.seconds, most))
   if seconds == answer.seconds then return answer end
   return { seconds = seconds, low_seconds = 0.5 * seconds, high_seconds = 2 * seconds, provenance = "extrapolated",
     detail = ("held near the links' time; %s"):format(answer.detail or "") }
 end
 
---- Time of a collective: from samples, else from the cluster's links.
-function Profile:collective(kind, bytes, topology, dtype)
-  if self.own and self.own.collective then
-    local ok, answer, void = pcall(self.own.collective, self.own, kind, bytes, topology, dtype)
-    if ok and not missing(answer) then
-      -- Samples much faster than the links are damaged. Of the shared samples from 1 MB on, the fastest good one takes
-      -- 0.74 of the links' time (vista's all-gather over two nodes), the damaged ones 0.002.
-      local links = cluster_module.collective(self.cluster, kind, bytes, topology)
-      if answer.seconds >= 0.5 * links.seconds or bytes < 1e6 then
-        return within_links(self, kind, bytes, topology, dtype, answer)
-      end
-      links.detail = ("samples say %.3g s, beyond the links; %s"):format(answer.seconds, links.detail)
-      return links
-    end
-    if ok and void then
-      local links = cluster_module.collective(self.cluster, kind, bytes, topology)
-      links.detail = ("samples are void, %s; %s"):format(void, links.detail)
-      return links
-    end
-    if not ok and not (error_module.is(answer) and answer.kind == "missing") then error(answer, 0) end
-    answer = few_collectives(self, kind, bytes, topology, dtype)
-    if answer then return answer end
-  end
+-- Times of links and kernel tables, where nothing was sampled.
+local function unsampled_timer(self, kind, topology, links)
   local intra, named = self.cluster.links.intra, self.cluster.collectives
   kind = require("ett.base.collective").kind(kind)
-  local own = intra and intra.curves and intra.curves[kind] and not (named and named[kind])
-    and cluster_module.collective(self.cluster, kind, bytes, topology)
-  if own and own.provenance == "calibrated" then return own end
-  if self.device_times and topology.nodes == 1 and intra and not (named and named[kind]) then
-    local answer = self.device_times:collective(kind, bytes, topology.gpus_per_node, intra.bandwidth)
-    if answer then return answer end
+  if not intra or named and named[kind] then return links end
+  local curves, tables = intra.curves and intra.curves[kind], topology.nodes == 1 and self.device_times
+  if not (curves or tables) then return links end
+  return function(bytes)
+    local answer = curves and links(bytes)
+    if answer and answer.provenance == "calibrated" then return answer end
+    return tables and tables:collective(kind, bytes, topology.gpus_per_node, intra.bandwidth) or links(bytes)
   end
-  return cluster_module.collective(self.cluster, kind, bytes, topology)
+end
+
+-- The times of the profile's own samples; nil and the reason where they are void; nil and nil where there are none.
+local function own_timer(self, kind, topology, dtype)
+  local own = self.own
+  if not (own and own.collective) then return nil, nil end
+  if not own.collective_timer then
+    return function(bytes) return own:collective(kind, bytes, topology, dtype) end
+  end
+  local ok, timer, void = pcall(own.collective_timer, own, kind, topology, dtype)
+  if ok then return timer, void end
+  if error_module.is(timer) and timer.kind == "missing" then return nil, nil end
+  error(timer, 0)
+end
+
+-- Times of samples held against those of the links; `otherwise` answers where they have none.
+local function sampled_timer(self, kind, topology, dtype, own, links, otherwise)
+  local function void_links(void, bytes)
+    local answer = links(bytes)
+    answer.detail = ("samples are void, %s; %s"):format(void, answer.detail)
+    return answer
+  end
+  return function(bytes)
+    local ok, answer, void = pcall(own, bytes)
+    if not ok and not (error_module.is(answer) and answer.kind == "missing") then error(answer, 0) end
+    if ok and missing(answer) and void then return void_links(void, bytes) end
+    if not ok or missing(answer) then return otherwise(bytes) end
+    -- Samples much faster than the links are damaged. Of the shared samples from 1 MB on, the fastest good one takes
+    -- 0.74 of the links' time (vista's all-gather over two nodes), the damaged ones 0.002.
+    local by_links = links(bytes)
+    if answer.seconds < 0.5 * by_links.seconds and bytes >= 1e6 then
+      by_links.detail = ("samples say %.3g s, beyond the links; %s"):format(answer.seconds, by_links.detail)
+      return by_links
+    end
+    if answer.provenance ~= "extrapolated" then return answer end
+    return within_links(answer, by_links, links_ratio(self, kind, topology, dtype, own, links))
+  end
+end
+
+--- Times of a collective of one kind in one place: from samples, else from the cluster's links.
+---@return function function(bytes of the whole buffer): an answer
+function Profile:collective_timer(kind, topology, dtype)
+  local time
+  local function links(bytes)
+    time = time or cluster_module.collective_timer(self.cluster, kind, topology)
+    return time(bytes)
+  end
+  local own, void = own_timer(self, kind, topology, dtype)
+  if void then own = function() return nil, void end end
+  local rest
+  local function otherwise(bytes)
+    rest = rest or few_timer(self, kind, topology, dtype, links) or unsampled_timer(self, kind, topology, links)
+    return rest(bytes)
+  end
+  return own and sampled_timer(self, kind, topology, dtype, own, links, otherwise) or otherwise
+end
+
+--- The time of that many bytes.
+function Profile:collective(kind, bytes, topology, dtype)
+  return self:collective_timer(kind, topology, dtype)(bytes)
 end
 
 --- Half-width of the interval, as a share of a step, that comes with kernel tables instead of samples.

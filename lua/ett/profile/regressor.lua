@@ -16,7 +16,7 @@ local schema = require "ett.base.schema"
 local regressor = {}
 
 --- Changes whenever fits may change: part of the name of a cached fit.
-regressor.version = "12"
+regressor.version = "13"
 
 regressor.kinds = { "hybrid", "boosted_trees", "random_forest", "robust_linear", "alpha_beta" }
 

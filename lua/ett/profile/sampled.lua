@@ -349,28 +349,41 @@ function Profile:topologies(key)
   return list
 end
 
---- Time of a collective; nil where its kind and topology were not sampled, and the reason if its samples are void.
+--- Times of a collective of one kind in one place; nil where its kind and topology were not sampled, and the reason if
+--- its samples are void.
 ---@param kind string a collective or alias
----@param bytes number whole buffer (nccl-tests' convention)
 ---@param topology table { nodes=, gpus_per_node= }
-function Profile:collective(kind, bytes, topology, dtype)
-  kind = collective_names.kind(kind)
-  dtype = dtype or "fp16"
+---@return function|nil function(bytes of the whole buffer): an answer; nil of no bytes
+---@return string|nil
+function Profile:collective_timer(kind, topology, dtype)
+  local asked = collective_names.kind(kind)
+  kind, dtype = asked, dtype or "fp16"
   local nodes, gpus = topology.nodes, topology.gpus_per_node
   local key = dtype_key(dtype)
-  local asked = kind
   local models = self:collective_models(kind, key, nodes, gpus)
   if #models == 0 and kind == "reduce_scatter" then -- the same bytes over the same links
     kind = "all_gather"
     models = self:collective_models(kind, key, nodes, gpus)
   end
   if #models == 0 then return nil, models.void end
-  local size = elements(kind, bytes, nodes * gpus, dtype)
-  if size <= 0 then return nil end
-  local model = nearest(models, size)
-  local detail = ("%s %dx%d, %d samples"):format(kind, nodes, gpus, model:facts().rows)
-  if asked ~= kind then detail = asked .. " as " .. detail end
-  return self:answer(model:predict { size }, detail)
+  local details = {}
+  for _, model in ipairs(models) do
+    local detail = ("%s %dx%d, %d samples"):format(kind, nodes, gpus, model:facts().rows)
+    details[model] = asked ~= kind and asked .. " as " .. detail or detail
+  end
+  return function(bytes)
+    local size = elements(kind, bytes, nodes * gpus, dtype)
+    if size <= 0 then return nil end
+    local model = nearest(models, size)
+    return self:answer(model:predict { size }, details[model])
+  end
+end
+
+--- The time of that many bytes.
+function Profile:collective(kind, bytes, topology, dtype)
+  local timer, void = self:collective_timer(kind, topology, dtype)
+  if not timer then return nil, void end
+  return timer(bytes)
 end
 
 local function few_collectives(self, kind, topology, dtype)

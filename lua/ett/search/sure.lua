@@ -2,23 +2,35 @@
 --
 -- Plans on one device share its errors, so differences are compared, not totals. The log of a plan's step is off by
 -- the sum of w_i e_i, and n: w_i are its shares by part (ett.search.explain: computing, memory, links, …), e_i the
--- device's errors in them, and n the plan's own. The error of a difference of two plans is then a t distribution of two
--- degrees with the scale sqrt(own^2 + shared^2 |w - w'|^2). Two degrees: published steps have heavy tails.
+-- device's errors in them, and n the plan's own. Plans whose kernels have the same shapes (the same program) share
+-- nearly all of n. The error of a difference of two plans is then a t distribution of two degrees with the scale
+-- sqrt(own^2 + shared^2 |w - w'|^2), or `same` in place of `own`. Two degrees: published steps have heavy tails.
 --
--- Both constants are fitted to 573 pairs of published steps of one model and cluster, from 9 of 17 sources (every other
--- one by name). `ett bench search` judges them on the other 8. On 1,775 pairs the chances stated are within 7 points of
--- how often they held in four of five tenths; chances of 50 to 60 % (163 pairs, 54 % stated) held in 67 %.
+-- The constants are those of a grid that are best calibrated on 647 pairs of published steps of one model and cluster,
+-- from 8 of 16 sources (every other one by name). `ett bench search` judges them on the other 8: on 1,775 pairs, the
+-- chances stated are within 8 points of how often they held in each of five tenths.
 local explain = require "ett.search.explain"
 
-local sure = { own = 0.025, shared = 0.5 }
+local sure = { own = 0.03, same = 0.001, shared = 0.5 }
 
 -- A t distribution of two degrees holds 90 % within 2.92 of its scale.
 local t90 = 2.919986
 
+local program_fields = { "tp", "cp", "ep", "etp", "micro_batch", "seq", "sequence_parallel", "dtype", "stack" }
+
+--- What the kernels of an estimate's plan have in common with those of other plans, as text.
+function sure.program(e)
+  local words = { tostring(e.cluster), tostring(e.device) }
+  for _, name in ipairs(program_fields) do
+    words[#words + 1] = tostring(name == "etp" and (e.plan.etp or e.plan.tp) or e.plan[name])
+  end
+  return table.concat(words, " ")
+end
+
 --- The chance that a plan takes less time than another.
----@param a table { seconds, parts = seconds by part, whole = their sum }
+---@param a table { seconds, parts = seconds by part, whole = their sum, program = sure.program }
 function sure.chance(a, b)
-  local sum = sure.own ^ 2
+  local sum = (a.program == b.program and sure.same or sure.own) ^ 2
   for _, name in ipairs(explain.part_order) do
     sum = sum + (sure.shared * (a.parts[name] / a.whole - b.parts[name] / b.whole)) ^ 2
   end
@@ -37,11 +49,12 @@ local function normals(seed)
 end
 
 --- The chance of each plan to be the best of a list.
----@param plans table[] { value = smaller is better, parts, whole, place = of its device, spread = of its device's
----  errors, where devices differ }
+---@param plans table[] { value = smaller is better, parts, whole, program, place = of its device, spread = of its
+---  device's errors, where devices differ }
 ---@return number[]
 function sure.best(plans, draws)
   local normal, uniform = normals(20260101)
+  local own_error, same_error = sure.own / math.sqrt(2), sure.same / math.sqrt(2)
   local wins, places = {}, {}
   for k, plan in ipairs(plans) do
     wins[k] = 0
@@ -58,9 +71,11 @@ function sure.best(plans, draws)
       for _, part in ipairs(explain.part_order) do errors[place][part] = sure.shared * normal() end
     end
     local best, least
+    local programs = {}
     for k, plan in ipairs(plans) do
       local own = errors[plan.place]
-      local off = own.device + sure.own / math.sqrt(2) * normal()
+      programs[plan.program] = programs[plan.program] or own_error * normal()
+      local off = own.device + programs[plan.program] + same_error * normal()
       for _, part in ipairs(explain.part_order) do off = off + plan.parts[part] / plan.whole * own[part] end
       local value = math.log(plan.value) + heavy * off
       if not least or value < least then best, least = k, value end
@@ -113,8 +128,8 @@ function sure.rows(rows, estimate_of)
     for _, name in ipairs(explain.part_order) do whole = whole + parts[name] end
     estimates[i] = e
     plans[i] = { value = row.values[1], seconds = row.values[1], parts = parts, whole = whole, place = row.cluster,
-      spread = math.log(math.max(e.high_seconds, e.step_seconds) / math.max(e.low_seconds, 0.1 * e.step_seconds))
-        / 2 / t90 }
+      program = sure.program(e), spread = math.log(math.max(e.high_seconds, e.step_seconds)
+        / math.max(e.low_seconds, 0.1 * e.step_seconds)) / 2 / t90 }
   end
   local chances, alike = sure.best(plans, 4000), {}
   for i, chance in ipairs(chances) do

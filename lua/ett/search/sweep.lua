@@ -11,6 +11,7 @@ local error_module = require "ett.base.error"
 local estimate = require "ett.step.estimate"
 local fields = require "ett.plan.fields"
 local fitting = require "ett.search.fitting"
+local follows = require "ett.plan.follows"
 local lower = require "ett.step.lower"
 local plan_module = require "ett.plan"
 local plan_rules = require "ett.plan.rules"
@@ -79,59 +80,37 @@ end
 
 --- The lowered program of a plan. `run.lowered` is that of the plan before, until a field changes that it depends on.
 local function lowered_of(run, p)
-  if not run.lowered then
-    local key
-    key, run.by_world = lower.key(p, run.placement, run.model)
-    run.lowered = run.programs[key] or lower.program(run.model, p, run.times)
-    run.programs[key] = run.lowered
+  local key = run.key:of(p)
+  if key ~= run.lowered_key then
+    local lowered = run.programs[key] or lower.program(run.model, p, run.times)
+    local demands = run.demands[p.dtype] or step_core.demands()
+    run.programs[key], run.demands[p.dtype] = lowered, demands
+    -- The same message may take another time in another dtype: each has its own demands.
+    run.lowered_key, run.program, run.own_demands = key, lowered.program, demands
   end
-  return run.lowered
+  return run.program, run.own_demands
 end
 
---- Demands of the plans of one dtype: the same message may take another time in another dtype.
-local function demands_of(run, dtype)
-  local demands = run.demands[dtype]
-  if not demands then
-    demands = step_core.demands()
-    run.demands[dtype] = demands
-  end
-  return demands
-end
-
---- Sets a field of the run's plan, in C's copy too. Results that do not depend on it stay.
-local function set(run, p, name, value)
-  if p[name] == value then return end
-  p[name] = value
-  local field = fields.list[fields.position[name]]
-  if field.c == true then
-    run.c_plan:set(name, value)
-  elseif field.c then
-    run.c_plan:set(field.c[1], field.c[2](value, p))
-  end
-  if run.read[name] then run.broken = nil end
-end
-
---- Conversions that read more than their field.
-local function convert(run, p)
+--- Gives C the fields that are converted from several ones, and the orders of a schedule file. Returns the label of the
+--- file.
+local function convert(run, q)
   for i, field in ipairs(run.converted) do
-    local value = field.c[2](p[field[1]], p)
+    local value = field.value:of(q)
     if value ~= run.values_of_c[i] then
       run.values_of_c[i] = value
-      run.c_plan:set(field.c[1], value)
+      run.c_plan:set(field.name, value)
     end
   end
+  if schedules.built_in[q.schedule] then return nil end
+  local orders, label = run.schedules:orders(q)
+  run.c_plan:set("orders", orders)
+  return label
 end
 
 --- Step seconds, memory and bubble of the plan; what it needs timed and no plan before did is timed first.
-local function totals(run, p)
-  local program, label = lowered_of(run, p).program, nil
-  convert(run, p)
-  if not schedules.built_in[p.schedule] then
-    local orders
-    orders, label = run.schedules:orders(p)
-    run.c_plan:set("orders", orders)
-  end
-  local demands = demands_of(run, p.dtype)
+local function totals(run, p, q)
+  local program, demands = lowered_of(run, p)
+  local label = convert(run, q)
   local step, memory, bubble, _, fits
   if label then
     step, memory, bubble, _, fits = schedules.call(label, program.totals, program, run.c_plan, demands, run.workspace)
@@ -143,32 +122,29 @@ local function totals(run, p)
   return program:totals(run.c_plan, demands, run.workspace)
 end
 
---- Counts a plan as refused. Faults that are not the plan's own are raised.
-local function refuse(run, raised)
-  local kind = error_module.from(raised).kind
-  if kind ~= "plan" and kind ~= "model" and kind ~= "argument" and kind ~= "limit" then error(raised, 0) end
-  run.refused, run.refusal = run.refused + 1, run.refusal or tostring(raised)
+--- Counts a plan as refused.
+local function refuse(run, sentence)
+  run.refused, run.refusal = run.refused + 1, run.refusal or sentence
   run.refused_at = run.refused_at or run.visited
 end
 
---- The first rule that a plan breaks, or false. What it read of the plan is noted: the answer holds until that changes.
-local function broken_rule(run)
-  if run.broken == nil then
-    run.read = {}
-    run.broken = plan_rules.broken(run.view, run.model, run.cluster, run.schedules)[1] or false
-  end
-  return run.broken
+--- Counts a plan as refused whose evaluation failed. Faults that are not the plan's own are raised.
+local function failed(run, raised)
+  local kind = error_module.from(raised).kind
+  if kind ~= "plan" and kind ~= "model" and kind ~= "argument" and kind ~= "limit" then error(raised, 0) end
+  refuse(run, tostring(raised))
 end
 
---- The plan as rules see it: reads of fields that a sweep changes are noted in run.read.
-local function view_of(run, p, base)
-  local view = {}
-  for name in pairs(fields.schema) do view[name] = base[name] end
-  for _, name in ipairs(run.names) do view[name] = nil end
-  return setmetatable(view, { __index = function(_, name)
-    run.read[name] = true
-    return p[name]
-  end })
+--- The plan's micro-batches, which C and schedules see.
+local function count_micro_batches(run, p, q)
+  local count = p.micro_batches
+  if p.global_batch then count = p.global_batch // (p.dp * p.micro_batch) end
+  if count ~= q.micro_batches then
+    q.micro_batches = count
+    run.c_plan:set("micro_batches", count)
+    run.follows:changed "micro_batches"
+  end
+  return count
 end
 
 local sort_rows
@@ -185,32 +161,26 @@ local function add_row(run, row)
   end
 end
 
---- Evaluates one combination; p is one table, changed in place.
-local function visit(run, p)
+--- Evaluates one combination. p is one table, changed in place; q the same with the micro-batches of its batch.
+local function visit(run, p, q)
   run.visited = run.visited + 1
   if run.progress and run.visited % 1024 == 0 then run.progress(run.visited, run.combinations) end
   if run.share and run.turn % run.share.size() ~= run.share.rank() then return end
-  if run.from_global then p.micro_batches = nil end
-  if run.devices and p.pp * p.tp * p.cp * p.dp ~= run.devices then return end
-  local broken = broken_rule(run)
-  if broken then return refuse(run, error_module.new("plan", "%s", broken)) end
-  if p.global_batch then
-    p.micro_batches = p.global_batch // (p.dp * p.micro_batch)
-    if p.micro_batches ~= run.micro_batches then
-      run.micro_batches = p.micro_batches
-      run.c_plan:set("micro_batches", p.micro_batches)
-    end
-  end
-  local ok, step, memory, bubble, _, fits = pcall(totals, run, p)
-  if not ok then return refuse(run, step) end
-  local devices, micro_batches = p.pp * p.tp * p.cp * p.dp, p.micro_batches
+  local devices = p.pp * p.tp * p.cp * p.dp
+  if run.devices and devices ~= run.devices then return end
+  local broken = run.broken:of(p)
+  if broken then return refuse(run, broken) end
+  local micro_batches = count_micro_batches(run, p, q)
+  local ok, step, memory, bubble, _, fits = pcall(totals, run, p, q)
+  if not ok then return failed(run, step) end
   local rate = p.dp * p.micro_batch * micro_batches * p.seq / step
   -- Every field from the start: a table that grows is copied at each doubling.
   local row = { step_seconds = step, memory_bytes = memory, bubble_percent = 100 * bubble, devices = devices,
     tokens_per_second = rate, tokens_per_second_per_device = rate / devices,
     fits = fits and memory <= run.memory_limit,
     micro_batches = micro_batches, order = run.share and run.visited }
-  for _, name in ipairs(run.names) do row[name] = p[name] end
+  local names = run.names
+  for i = 1, #names do row[names[i]] = p[names[i]] end
   add_row(run, row)
 end
 
@@ -238,16 +208,52 @@ local function merge(run)
   run.rows, run.refused, run.refusal = rows, refused, refusal
 end
 
-local function combinations(run, p, depth)
-  local name = run.names[depth]
-  if not name then return visit(run, p) end
-  local changes_program = fields.list[fields.position[name]].program
-  local changes_world = name == "pp" or name == "dp"
-  for _, value in ipairs(run.values[name]) do
-    set(run, p, name, value)
-    if changes_program or changes_world and run.by_world then run.lowered = nil end
-    if changes_program then run.turn = run.turn + 1 end
-    combinations(run, p, depth + 1)
+--- Sets a field of the run's plan, in C's copy too.
+local function set(run, p, axis, value)
+  p[axis.name] = value
+  if axis.c then run.c_plan:set(axis.c, axis.convert and axis.convert(value) or value) end
+  run.follows:changed(axis.name)
+end
+
+local function combinations(run, p, q, depth)
+  local axis = run.axes[depth]
+  if not axis then return visit(run, p, q) end
+  for _, value in ipairs(axis.values) do
+    if p[axis.name] ~= value then set(run, p, axis, value) end
+    if axis.program then run.turn = run.turn + 1 end
+    combinations(run, p, q, depth + 1)
+  end
+end
+
+--- The swept fields as combinations() takes them: name, values, and how C's copy of the plan is told.
+local function axes_of(names, values)
+  local axes = {}
+  for i, name in ipairs(names) do
+    local field = fields.list[fields.position[name]]
+    local axis = { name = name, values = values[name], program = field.program }
+    if field.c == true then
+      axis.c = name
+    elseif field.c and not fields.reads_others(field) then
+      axis.c, axis.convert = table.unpack(field.c)
+    end
+    axes[i] = axis
+  end
+  return axes
+end
+
+--- What follows from the plan at hand, each computed again only when a field changes that it reads: the first broken
+--- rule, the key of the program, conversions for C of several fields.
+local function add_follows(run)
+  local all = follows.new()
+  run.follows, run.converted = all, {}
+  run.broken = all:first(plan_rules.functions(run.model, run.cluster, run.schedules))
+  run.key = all:first { function(p) return (lower.key(p, run.placement, run.model)) end }
+  for _, field in ipairs(fields.list) do
+    if fields.reads_others(field) then
+      local name, convert_field = table.unpack(field.c)
+      run.converted[#run.converted + 1] = { name = name,
+        value = all:first { function(p) return convert_field(p[field[1]], p) end } }
+    end
   end
 end
 
@@ -325,18 +331,19 @@ function sweep.new(given)
   local base, values = checked_plan(given, names)
   local workspace <close> = step_core.workspace()
   local run = { model = given.model, cluster = cluster, times = given.times or times_module.new(cluster, given.profile),
-    names = names, values = values, devices = given.devices,
+    names = names, axes = axes_of(names, values), devices = given.devices,
     memory_limit = require("ett.profile.network.parts").memory(cluster),
-    from_global = base.global_batch and not over.micro_batches, workspace = workspace,
-    placement = cluster_module.placement(cluster),
-    c_plan = step_core.kept_plan(fields.to_c(base, cluster_module.placement(cluster))), converted = fields.converted(),
-    values_of_c = {}, read = {}, schedules = schedules.memo(), programs = {}, demands = {}, rows = {}, refused = 0,
+    workspace = workspace, placement = cluster_module.placement(cluster),
+    c_plan = step_core.kept_plan(fields.to_c(base, cluster_module.placement(cluster))),
+    values_of_c = {}, schedules = schedules.memo(), programs = {}, demands = {}, rows = {}, refused = 0,
     visited = 0, turn = 0, share = given.share, objective = objective, evaluated = 0,
     keep = given.keep, progress = given.progress, combinations = 1 }
   for _, list in pairs(values) do run.combinations = run.combinations * #list end
-  local p = setmetatable({}, { __index = base })
-  run.view = view_of(run, p, base)
-  combinations(run, p, 1)
+  add_follows(run)
+  local p = {}
+  for name, value in pairs(base) do p[name] = value end
+  if base.global_batch and not over.micro_batches then p.micro_batches = nil end
+  combinations(run, p, setmetatable({}, { __index = p }), 1)
   if run.share then merge(run) end
   add_outlook(run, base)
   local unfit = nothing_fits(run, base)

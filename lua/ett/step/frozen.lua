@@ -2,14 +2,11 @@
 --
 -- A frozen weight has no gradient, no reduction and no optimizer state. Under LoRA the gradient still passes every
 -- layer: of a frozen product only the gradient of its input is computed. Frozen first layers have no backward pass.
+local fields = require "ett.plan.fields"
 local operator = require "ett.operator"
 local width = require("ett.operator.memory").width
 
 local frozen = {}
-
---- Products that get adapters where `lora_targets` is not given: all of attention and of a dense MLP (Hu et al. 2021
---- adapt the first two kinds, Dettmers et al. 2023, arXiv 2305.14314, all).
-frozen.targets = { "linear_qkv", "linear_proj", "linear_up", "linear_down" }
 
 local function copy(t, changes)
   local made = {}
@@ -78,7 +75,7 @@ end
 function frozen.items(items, how, p)
   if not how then return items end
   local adapted, list = {}, {}
-  for _, name in ipairs(how == "weights" and (p.lora_targets or frozen.targets) or {}) do adapted[name] = true end
+  for _, name in ipairs(how == "weights" and (p.lora_targets or fields.lora_targets) or {}) do adapted[name] = true end
   for i, item in ipairs(items) do
     local backward = item.kind == "collective" and item.pass == "backward"
     if item.kind == "operator" then

@@ -288,6 +288,7 @@ local function describe(model, p, times)
     add_host_wait(state, uses)
     kinds[i] = { name = layer.name, place = layer.place or "middle", count = layer.count,
       input_bytes = layer.frozen == "layer" and 0 or shared,
+      boundary = layer.sends and layer.sends(c) / c.seq or 1,
       uses = uses, order = order }
   end
   local tied_embedding_bytes = 0

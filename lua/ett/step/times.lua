@@ -131,32 +131,46 @@ local function place_key(topology)
   return table.concat(words, " ")
 end
 
---- The one table for a place; what its collectives need for any bytes is kept there (`requests`).
+--- What is known of a place: answers by kind and dtype, and by bytes.
 local function place_of(self, topology)
+  local place = self.of_topology[topology]
+  if place then return place end
   local key = place_key(topology)
-  local place = self.places[key]
+  place = self.places[key]
   if not place then
-    place = { nodes = topology.nodes, gpus_per_node = topology.gpus_per_node, ranks = topology.ranks,
-      groups_per_node = topology.groups_per_node, tiers = topology.tiers, requests = {}, answers = {} }
+    place = { topology = { nodes = topology.nodes, gpus_per_node = topology.gpus_per_node, ranks = topology.ranks,
+      groups_per_node = topology.groups_per_node, tiers = topology.tiers }, answers = {} }
     self.places[key] = place
   end
+  self.of_topology[topology] = place
   return place
 end
 
+--- Times of a kind of collective in a place, of any number of bytes.
+local function timer_of(self, kind, topology, dtype)
+  local profile, links = self.profile, nil
+  if profile and profile.collective_timer then return profile:collective_timer(kind, topology, dtype) end
+  return function(bytes)
+    local answer = profile and profile:collective(kind, bytes, topology, dtype)
+    if answer then return answer end
+    links = links or require("ett.profile.cluster").collective_timer(self.cluster, kind, topology)
+    return links(bytes)
+  end
+end
+
 --- Seconds of one collective; `bytes` of the whole buffer (nccl-tests' convention).
----@param topology table nodes, gpus_per_node; ranks, where they are not the product of both
+---@param topology table nodes, gpus_per_node; ranks, where they are not the product of both; it does not change
 function Times:collective(kind, bytes, topology, dtype)
-  topology = place_of(self, topology)
+  local place = place_of(self, topology)
   local id = kind .. " " .. dtype
-  local known = topology.answers[id]
+  local known = place.answers[id]
   if not known then
-    known = {}
-    topology.answers[id] = known
+    known = { timer = timer_of(self, kind, place.topology, dtype) }
+    place.answers[id] = known
   end
   local answer = known[bytes]
   if not answer then
-    answer = uneven(check(self.profile and self.profile:collective(kind, bytes, topology, dtype)
-      or require("ett.profile.cluster").collective(self.cluster, kind, bytes, topology), kind), kind, topology)
+    answer = uneven(check(known.timer(bytes), kind), kind, topology)
     answer = shared(answer, kind, bytes, topology, self.cluster)
     known[bytes] = answer
   end
@@ -169,7 +183,7 @@ end
 ---@param hidden integer width of the model
 function Times:of_demand(d, dtype, hidden)
   if d.kind ~= "optimizer" then
-    return self:collective(d.kind, d.bytes, d, d.element_bytes == 4 and "fp32" or dtype)
+    return self:collective(d.kind, d.bytes, d.topology, d.element_bytes == 4 and "fp32" or dtype)
   end
   local op = require("ett.operator").get(update_operators[d.place])
   return self:operator(op, { params = math.max(1, math.tointeger(d.parameters) or math.floor(d.parameters)),
@@ -225,8 +239,9 @@ function OfParts:of_demand(d, dtype, hidden)
       met = met + 1
     end
   end
-  if met > 1 and d.kind ~= "optimizer" and d.nodes > 1 then
-    take(check(require("ett.profile.cluster").collective(self.cluster, d.kind, d.bytes, d), d.kind))
+  if met > 1 and d.kind ~= "optimizer" and d.topology.nodes > 1 then
+    take(check(require("ett.profile.cluster").collective(self.cluster, d.kind, d.bytes,
+      d.topology), d.kind))
   end
   return slowest
 end
@@ -263,6 +278,7 @@ function times.new(cluster, profile)
   end
   if profile == nil then profile = require("ett.profile.of_cluster").open(cluster) end
   return setmetatable({ cluster = cluster, profile = profile or nil, places = {}, stacks = {},
+    of_topology = setmetatable({}, { __mode = "k" }),
     operators = { forward = {}, backward = {}, update = {} } }, Times)
 end
 

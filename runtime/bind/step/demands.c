@@ -40,10 +40,32 @@ void ett_step_lua_set_place(lua_State *L, const ett_placement *place) {
   lua_setfield(L, -2, "tiers");
 }
 
-void ett_step_lua_push_demand(lua_State *L, const ett_demands *demands, size_t index) {
+/* Pushes the table of a demand's place: one for all demands of the same place, kept in
+ * the user value of the demands at `box`. */
+static void push_topology(lua_State *L, int box, size_t index) {
+  const ett_demands *demands = *(void **)lua_touserdata(L, box);
+  size_t place = ett_demands_place(demands, index);
+  if (lua_getiuservalue(L, box, 1) != LUA_TTABLE) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_setiuservalue(L, box, 1);
+  }
+  if (lua_rawgeti(L, -1, (lua_Integer)place + 1) == LUA_TNIL) {
+    lua_pop(L, 1);
+    lua_createtable(L, 0, 4);
+    ett_step_lua_set_place(L, &ett_demands_at(demands, place)->place);
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, -3, (lua_Integer)place + 1);
+  }
+  lua_remove(L, -2);
+}
+
+void ett_step_lua_push_demand(lua_State *L, int box, size_t index) {
+  const ett_demands *demands = *(void **)lua_touserdata(L, box);
   const ett_demand *d = ett_demands_at(demands, index);
   const ett_demand_time *time = ett_demands_time(demands, index);
-  lua_createtable(L, 0, 10);
+  lua_createtable(L, 0, time ? 8 : 5);
   ett_lua_set_integer(L, "index", (int64_t)index + 1);
   ett_lua_set_string(L, "kind", demand_names[d->kind]);
   if (d->kind == ETT_DEMAND_OPTIMIZER) {
@@ -52,7 +74,8 @@ void ett_step_lua_push_demand(lua_State *L, const ett_demands *demands, size_t i
     ett_lua_set_string(L, "place", ett_step_lua_places[d->stage]);
   } else {
     ett_lua_set_number(L, "bytes", d->amount);
-    ett_step_lua_set_place(L, &d->place);
+    push_topology(L, box, index);
+    lua_setfield(L, -2, "topology");
   }
   ett_lua_set_integer(L, "element_bytes", d->element_bytes);
   if (d->parts)
@@ -71,7 +94,7 @@ static int demands_untimed(lua_State *L) {
   lua_Integer n = 0;
   for (size_t i = 0; (i = ett_demands_untimed(demands, i)) < ett_demands_count(demands);
        i++) {
-    ett_step_lua_push_demand(L, demands, i);
+    ett_step_lua_push_demand(L, 1, i);
     lua_rawseti(L, -2, ++n);
   }
   return 1;
@@ -82,7 +105,7 @@ static int demands_get(lua_State *L) {
   lua_Integer index = luaL_checkinteger(L, 2);
   if (index < 1 || (size_t)index > ett_demands_count(demands))
     return 0;
-  ett_step_lua_push_demand(L, demands, (size_t)index - 1);
+  ett_step_lua_push_demand(L, 1, (size_t)index - 1);
   return 1;
 }
 

@@ -62,6 +62,7 @@ static const ett_step_lua_field kind_fields[] = {
     FIELD(ett_layer_kind, place, NAME, ett_step_lua_places),
     FIELD(ett_layer_kind, count, BIG_INTEGER, NULL),
     FIELD(ett_layer_kind, input_bytes, NUMBER, NULL),
+    FIELD(ett_layer_kind, boundary, NUMBER, NULL),
 };
 static const ett_step_lua_field message_fields[] = {
     FIELD(ett_program, boundary_bytes, NUMBER, NULL),
@@ -101,7 +102,8 @@ static void get_kinds(lua_State *L, ett_program *program, int list) {
   for (size_t k = 0; k < program->kind_count; k++) {
     lua_rawgeti(L, list, (lua_Integer)k + 1);
     int at = lua_gettop(L);
-    ett_step_lua_read(L, at, kind_fields, 3, &program->kinds[k]);
+    ett_step_lua_read(L, at, kind_fields, sizeof kind_fields / sizeof *kind_fields,
+                      &program->kinds[k]);
     lua_getfield(L, at, "uses"); /* operation index -> how often */
     luaL_checktype(L, -1, LUA_TTABLE);
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
@@ -297,7 +299,7 @@ static int program_evaluate(lua_State *L) {
   lua_setfield(L, -2, "stages");
   lua_createtable(L, (int)r.demand_count, 0);
   for (size_t i = 0; i < r.demand_count; i++) {
-    ett_step_lua_push_demand(L, c.demands, r.demands[i]);
+    ett_step_lua_push_demand(L, 3, r.demands[i]);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   lua_setfield(L, -2, "demands");

@@ -42,8 +42,8 @@ typedef struct ett_step_lua_field {
 void ett_step_lua_read(lua_State *L, int index, const ett_step_lua_field *fields,
                        size_t count, void *to);
 
-/* Pushes one demand as a table. */
-void ett_step_lua_push_demand(lua_State *L, const ett_demands *demands, size_t index);
+/* Pushes one demand of the demands object at `box` as a table. */
+void ett_step_lua_push_demand(lua_State *L, int box, size_t index);
 
 /* Sets the counts of a place in the table on top. */
 void ett_step_lua_set_place(lua_State *L, const ett_placement *place);

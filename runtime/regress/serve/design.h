@@ -27,7 +27,7 @@
 
 #include "base/err.h"
 
-#define ETT_DESIGN_DIMS 16
+#define ETT_DESIGN_DIMS 24
 #define ETT_DESIGN_COLUMNS 96
 #define ETT_DESIGN_FEATURES 64
 
@@ -55,7 +55,7 @@ typedef struct ett_design {
 int ett_family_find(const char *name);
 const char *ett_family_name(ett_family family);
 
-/* Checks the family, its number of dims (1 to 16) and multiprocessors > 0. Returns 0 or
+/* Checks the family, its number of dims (1 to 24) and multiprocessors > 0. Returns 0 or
  * -1. */
 int ett_design_check(const ett_design *design, ett_err *err);
 

@@ -1,10 +1,11 @@
 --- Matrix products on tensor cores: C[m, n] = A[m, k] x B[k, n].
 --
 -- The analytic time is the longer of arithmetic and memory. Arithmetic runs in waves of output tiles over the
--- multiprocessors; the fastest of several tile sizes counts.
+-- multiprocessors; the fastest of several tile sizes counts. Products that last long run at lower clocks. Small weights
+-- can stay in the last-level cache between the runs of a measurement.
 local gemm = { name = "gemm", summary = "matrix products, by data type", table = "gemm.csv",
   inputs = { "m", "n", "k" }, frameworks = { "trtllm", "aiter", "sglang", "vllm" },
-  rounds = { default = 70, bf16 = 120, fp8 = 90 } }
+  rounds = { default = 60, bf16 = 200, fp8 = 80 } }
 
 --- Bytes of an element of A and B. Block formats store one scale for 128 (fp8_block), 32 (mxfp8, mxfp4) or 16 (nvfp4)
 --- elements.
@@ -15,35 +16,65 @@ gemm.element_bytes = { fp32 = 4, tf32 = 4, bf16 = 2, fp16 = 2, int8 = 1, fp8 = 1
 -- correct it.
 local tiles = { { 64, 64, 0.5 }, { 64, 128, 0.65 }, { 128, 128, 0.85 }, { 128, 256, 1.0 }, { 256, 128, 1.0 } }
 
-local ceil, log, max, min = math.ceil, math.log, math.max, math.min
+local ceil, exp, log, max, min = math.ceil, math.exp, math.log, math.max, math.min
 
 -- Few tiles with a long k are split over k, and their partial sums are added in fp32: cuBLAS does; the kernels of block
 -- formats (DeepGEMM, CUTLASS) do not.
-local splits, whole = { 1, 2, 4, 8, 16 }, { 1 }
+local splits, whole = { 1, 2, 4, 8, 16, 32, 64 }, { 1 }
 local of_blocks = { fp8_block = true, mxfp8 = true, nvfp4 = true, mxfp4 = true }
 
--- Seconds of arithmetic and of memory, and the bytes of the weight and of the rest.
-local function parts(device, dtype, m, n, k)
+-- Clocks fall while a product lasts: measured over analytic times grow with duration on nearly all devices. The
+-- exponent is chosen among shapes with m <= 4096 and n, k <= 8192, fitted to the small and tested on the large ones.
+local cool_seconds, heat, hottest_seconds = 3e-5, 0.0175, 0.02
+
+local function heated(arithmetic)
+  return arithmetic * max(1.0, min(arithmetic, hottest_seconds) / cool_seconds) ^ heat
+end
+
+-- The tables rotate weights over as many copies as exceed the last-level cache, at most 5. When all of a run fits,
+-- products read it from there. cache_rate: bytes/s of one multiprocessor, from L40S and RTX PRO 6000; the memory of
+-- the other devices is about as fast.
+local most_copies, cache_rate = 5, 2e10
+
+-- Seconds to move the operands of `batch` products once; bytes of a run's operands over those of the cache.
+local function moved(device, batch, weight, activation, output)
+  local cache_bytes = device.l2_bytes * 1.048576 -- data sheets print MiB as MB
+  local copies = min(most_copies, ceil(cache_bytes / (batch * weight)))
+  local filled = batch * (copies * weight + activation + output) / cache_bytes
+  local missed = max(0.0, min(1.0, (filled - 1.0) / 0.1))
+  local cached = max(device.memory_bandwidth, cache_rate * device.multiprocessors)
+  local per_byte = missed / device.memory_bandwidth + (1 - missed) / cached
+  return batch * (weight * per_byte + (activation + output) / device.memory_bandwidth), filled
+end
+
+-- Bytes of the weight, of the activation (with its 16-bit original where it is quantised) and of the output.
+local function operand_bytes(dtype, m, n, k)
+  local size = gemm.element_bytes[dtype]
+  return n * k * size, m * k * (size < 2 and size + 2 or size), 2.0 * m * n
+end
+
+-- Seconds of arithmetic of `batch` products, and over how many parts k is split.
+local function computed(device, dtype, batch, m, n, k, ways)
   local per_multiprocessor = device:peak(dtype) / device.multiprocessors
-  local arithmetic = math.huge
+  local least, chosen = math.huge, 1
   for _, tile in ipairs(tiles) do
     local rows, columns, reached = tile[1], tile[2], tile[3]
-    local count = ceil(m / rows) * ceil(n / columns)
-    for _, split in ipairs(of_blocks[dtype] and whole or splits) do
+    local count = batch * ceil(m / rows) * ceil(n / columns)
+    for _, split in ipairs(ways) do
       local waves = ceil(count * split / device.multiprocessors)
       local sums = split > 1 and 8.0 * split * m * n / device.memory_bandwidth or 0.0
-      arithmetic = min(arithmetic, waves * 2.0 * rows * columns * k / split / (per_multiprocessor * reached) + sums)
+      local seconds = waves * 2.0 * rows * columns * k / split / (per_multiprocessor * reached) + sums
+      if seconds < least then least, chosen = seconds, split end
       if count * split >= device.multiprocessors or k / split < 1024 then break end
     end
   end
-  local size = gemm.element_bytes[dtype]
-  local quantized = size < 2 and 2.0 * m * k or 0.0 -- the 16-bit activation that is quantised first
-  local weight, rest = n * k * size, m * k * size + quantized + 2.0 * m * n
-  return arithmetic, (weight + rest) / device.memory_bandwidth, weight, rest
+  return heated(least), chosen
 end
 
+local start_seconds = 2.5e-6
+
 local function time(arithmetic, memory)
-  return max(arithmetic / 0.9, memory / 0.8) + 0.3 * min(arithmetic, memory) + 2.5e-6
+  return max(arithmetic / 0.9, memory / 0.8) + 0.3 * min(arithmetic, memory) + start_seconds
 end
 
 -- How full the last wave of tiles is, and the number of waves up to 64.
@@ -59,14 +90,21 @@ end
 ---@return number seconds, number[] features
 function gemm.analyse(device, dtype, x)
   local m, n, k = x.m, x.n, x.k
-  local arithmetic, memory, weight, rest = parts(device, dtype, m, n, k)
-  local seconds, sms = time(arithmetic, memory), device.multiprocessors
+  local weight, activation, output = operand_bytes(dtype, m, n, k)
+  local arithmetic, split = computed(device, dtype, 1, m, n, k, of_blocks[dtype] and whole or splits)
+  local memory, filled = moved(device, 1, weight, activation, output)
+  local seconds, sms, rest = time(arithmetic, memory), device.multiprocessors, activation + output
   local fill_small, waves_small = filling(m, n, 128, 128, sms)
   local fill_large, waves_large = filling(m, n, 128, 256, sms)
   local fill_flat = filling(m, n, 64, 128, sms)
-  return seconds, { log(m), log(n), log(k), log(2.0 * m * n * k), log(2.0 * m * n * k / (weight + rest)),
-    log(arithmetic / memory), fill_small, fill_large, fill_flat, waves_small, waves_large, m % 128, n % 256,
-    log(weight / device.l2_bytes), log(rest / device.l2_bytes), log(seconds) }
+  return seconds, { log(m), log(n), log(k), log(2.0 * m * n * k / (weight + rest)), log(arithmetic / memory),
+    fill_small, fill_large, fill_flat, waves_small, waves_large, m % 128, n % 256, n % 1024, split,
+    log(weight / device.l2_bytes), log(rest / device.l2_bytes), log(filled), log(seconds) }
+end
+
+--- Share of an analytic time that is arithmetic, from what `analyse` returned.
+function gemm.arithmetic_share(seconds, features)
+  return (1 - start_seconds / seconds) / (1 + exp(-features[5]))
 end
 
 --- Rows with the same weight are held out together.
@@ -74,15 +112,9 @@ function gemm.group(x) return ("%d %d"):format(x.n, x.k) end
 
 --- The analytic seconds of `batch` independent products in one grouped kernel.
 function gemm.grouped(device, dtype, batch, m, n, k)
-  local per_multiprocessor = device:peak(dtype) / device.multiprocessors
-  local arithmetic = math.huge
-  for _, tile in ipairs(tiles) do
-    local rows, columns, reached = tile[1], tile[2], tile[3]
-    local waves = ceil(batch * ceil(m / rows) * ceil(n / columns) / device.multiprocessors)
-    arithmetic = min(arithmetic, waves * 2.0 * rows * columns * k / (per_multiprocessor * reached))
-  end
-  local _, memory = parts(device, dtype, m, n, k)
-  return time(arithmetic, batch * memory)
+  local weight, activation, output = operand_bytes(dtype, m, n, k)
+  local arithmetic = computed(device, dtype, batch, m, n, k, whole)
+  return time(arithmetic, (moved(device, batch, weight, activation, output)))
 end
 
 return gemm

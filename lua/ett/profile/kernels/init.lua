@@ -12,18 +12,19 @@ local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local regressor = require "ett.profile.regressor"
 local training = require "ett.profile.kernels.attention_training"
+local transfer = require "ett.profile.kernels.transfer"
 
 local kernels = {}
 
 --- Format of coefficient files.
-kernels.format = "ett kernel 1"
+kernels.format = "ett kernel 2"
 
 local models = { gemm = require "ett.profile.kernels.gemm", attention = require "ett.profile.kernels.attention",
   moe = require "ett.profile.kernels.moe" }
 
 -- Found on development splits of the tables (other seeds than `ett bench kernels` reports on).
-local parameters = { max_depth = 6, eta = 0.13, subsample = 0.8, colsample_bytree = 0.6, min_child_weight = 4,
-  max_bin = 256, lambda = 1 }
+local parameters = { tree_method = "hist", grow_policy = "lossguide", max_depth = 0, max_leaves = 48, eta = 0.13,
+  subsample = 0.8, min_child_weight = 4, max_bin = 256, lambda = 1 }
 
 --- The kernel model of a name; raises with the nearest name.
 ---@param name string
@@ -72,7 +73,6 @@ end
 ---@class ett.Kernel
 ---@field model table
 ---@field device ett.Device whose analytic times it scales
----@field from string? key of the neighbour that the trees are from
 local Kernel = { __name = "ett.kernel" }
 Kernel.__index = Kernel
 
@@ -152,21 +152,26 @@ function kernels.own(device, name, dtype)
     about = known.about, opened = known }, Kernel)
 end
 
---- The kernel of a device: its own, else its nearest neighbour's trees on this device's analytic times; nil where
---- neither has one, or the device has no rate for the data type.
+--- The kernel that a device has without a table of its own: from the nearest neighbour that has one and the other
+--- neighbours of that one's generation; nil where none has one.
+---@return table? kernel with `from`, the keys of the neighbours
+function kernels.transferred(device, name, dtype)
+  local found = {}
+  for _, key in ipairs(device.neighbours or {}) do
+    local other = devices.get(key)
+    if not found[1] or other.generation == found[1].device.generation then
+      found[#found + 1] = kernels.own(other, name, dtype)
+    end
+  end
+  return found[1] and transfer.new(device, found) or nil
+end
+
+--- The kernel of a device: its own, else one transferred from its neighbours; nil where there is none, or the device
+--- has no rate for the data type.
 ---@return ett.Kernel?
 function kernels.of(device, name, dtype)
   if not device:peak(dtype) then return nil end
-  local own = kernels.own(device, name, dtype)
-  if own then return own end
-  for _, neighbour in ipairs(device.neighbours or {}) do
-    local other = kernels.own(devices.get(neighbour), name, dtype)
-    if other then
-      other.device, other.from = device, neighbour
-      return other
-    end
-  end
-  return nil
+  return kernels.own(device, name, dtype) or kernels.transferred(device, name, dtype)
 end
 
 --- Curves of collectives inside a node: the device's, else those of a neighbour of its generation; nil: none.
@@ -193,7 +198,7 @@ local function level(device, laws, head_dim)
 end
 
 -- Factor on the laws of `other` for a device at a head dimension: the ratio of their measured forward passes.
-local function transfer(device, other, laws, head_dim)
+local function law_factor(device, other, laws, head_dim)
   local dim = head_dim <= 96 and 64 or 128 -- those that every table has
   local here, there = level(device, laws, dim), level(other, laws, dim)
   return here and there and here / there or 1.0
@@ -215,7 +220,7 @@ function kernels.laws(device)
       local known = {}
       return { laws = found.laws, spread = 0.2, detail = "laws of attention in training, from " .. neighbour,
         factor = function(head_dim)
-          known[head_dim] = known[head_dim] or transfer(device, other, found.laws, head_dim)
+          known[head_dim] = known[head_dim] or law_factor(device, other, found.laws, head_dim)
           return known[head_dim]
         end }
     end

@@ -165,12 +165,8 @@ local function empty_request(cluster, kind, topology)
   return { request = r, curves = curves, count = #list }
 end
 
---- A demand as models read it; lua/collectives/README.md lists its fields. A topology with the table `requests` keeps
---- there what does not depend on the bytes.
-function collectives.request(cluster, kind, bytes, topology)
-  local kept = topology.requests
-  local known = kept and kept[kind] or empty_request(cluster, kind, topology)
-  if kept then kept[kind] = known end
+-- A demand of that many bytes as models read it; lua/collectives/README.md lists its fields.
+local function filled(known, bytes)
   local r = known.request
   r.bytes, r.measured = bytes, nil
   for k = 1, known.count do
@@ -200,29 +196,42 @@ local function ask(model, request)
   return seconds, type(bus) == "number" and bus or nil
 end
 
---- Seconds of a collective over a cluster's tiers: { seconds, bus_bandwidth, model, measured }.
+-- The models that are tried for a kind, by name.
+local function models_of(cluster, kind)
+  local list, models = cluster.collectives and cluster.collectives[kind] or collectives.default[kind], {}
+  for i, name in ipairs(list) do models[i] = collectives.load(name) end
+  return models
+end
+
+--- Times of a collective of one kind in one place, of any number of bytes.
 ---@param kind string standard name
----@param bytes number whole buffer
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }
-function collectives.time(cluster, kind, bytes, topology)
-  if bytes == 0 or (topology.ranks or topology.nodes * topology.gpus_per_node) == 1 then
-    return { seconds = 0.0, bus_bandwidth = 0.0, model = "none" }
-  end
-  local request = collectives.request(cluster, kind, bytes, topology)
-  local list = cluster.collectives and cluster.collectives[kind] or collectives.default[kind]
-  local best
-  for _, name in ipairs(list) do
-    local seconds, bus = ask(collectives.load(name), request)
-    if seconds and (not best or seconds < best.seconds) then
-      best = { seconds = seconds, bus_bandwidth = bus or (seconds > 0 and bytes * request.factor / seconds or 0.0),
-        model = name, measured = request.measured ~= nil }
+---@return function function(bytes of the whole buffer): seconds, bus bandwidth, name of the model, whether measured
+function collectives.timer(cluster, kind, topology)
+  local alone = (topology.ranks or topology.nodes * topology.gpus_per_node) == 1
+  local known, models
+  return function(bytes)
+    if bytes == 0 or alone then return 0.0, 0.0, "none", nil end
+    known = known or empty_request(cluster, kind, topology)
+    models = models or models_of(cluster, kind)
+    local request, best, bus, name = filled(known, bytes), nil, nil, nil
+    for i = 1, #models do
+      local seconds, own = ask(models[i], request)
+      if seconds and (not best or seconds < best) then best, bus, name = seconds, own, models[i].name end
     end
+    if not best then
+      error_module.raise("model", "cluster %s: none of the models of %s serves a group of %d ranks: %s", cluster.name,
+        kind, request.ranks, table.concat(cluster.collectives and cluster.collectives[kind]
+        or collectives.default[kind], ", "))
+    end
+    return best, bus or (best > 0 and bytes * request.factor / best or 0.0), name, request.measured ~= nil
   end
-  if not best then
-    error_module.raise("model", "cluster %s: none of the models of %s serves a group of %d ranks: %s", cluster.name,
-      kind, request.ranks, table.concat(list, ", "))
-  end
-  return best
+end
+
+--- Seconds of a collective over a cluster's tiers: { seconds, bus_bandwidth, model, measured }.
+function collectives.time(cluster, kind, bytes, topology)
+  local seconds, bus, model, measured = collectives.timer(cluster, kind, topology)(bytes)
+  return { seconds = seconds, bus_bandwidth = bus, model = model, measured = measured }
 end
 
 return collectives

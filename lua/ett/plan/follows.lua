@@ -1,0 +1,92 @@
+--- What follows from a plan that changes field by field: a function's answer is kept for the values of the fields that
+--- it read, and looked up again only when one of them changed.
+--
+--   local all = follows.new()
+--   local ranks = all:first { function(p) return p.pp * p.tp * p.cp * p.dp end }
+--   ranks:of(p)
+--   p.tp = 4; all:changed "tp"; ranks:of(p)
+--
+-- A function must depend on fields of its plan alone. Its answers are leaves of a tree: each node asks for the field
+-- that the function reads next, given the values before.
+local follows = {}
+local All, Answer = {}, {}
+All.__index, Answer.__index = All, Answer
+
+local absent = {} -- as a key, the value of a field that is nil
+
+--- Calls the function, and adds its answer to its tree.
+local function compute(one, p)
+  local names, values, seen = {}, {}, {}
+  local answer = one.fn(setmetatable({}, { __index = function(_, name)
+    local value = p[name]
+    if not seen[name] then
+      seen[name] = true
+      names[#names + 1] = name
+      values[#names] = value == nil and absent or value
+    end
+    return value
+  end })) or false
+  local at, key = one, "root"
+  for i, name in ipairs(names) do
+    if not at[key] then
+      at[key] = { name, {} }
+      local readers = one.all.readers[name] or {}
+      one.all.readers[name] = readers
+      if not one.reads[name] then readers[#readers + 1] = one end
+      one.reads[name] = true
+    end
+    at, key = at[key][2], values[i]
+  end
+  at[key] = { false, answer }
+  return answer
+end
+
+--- The answer of one function, from its tree where it is known.
+local function look_up(one, p)
+  local node = one.root
+  while node do
+    local name = node[1]
+    if not name then return node[2] end
+    local value = p[name]
+    if value == nil then value = absent end
+    node = node[2][value]
+  end
+  return compute(one, p)
+end
+
+--- The first answer of the functions that is neither nil nor false; else false.
+function Answer:of(p)
+  if not self.stale then return self.answer end
+  local answer = false
+  for i = 1, #self do
+    local one = self[i]
+    if one.stale then one.answer, one.stale = look_up(one, p), false end
+    answer = one.answer
+    if answer then break end
+  end
+  self.answer, self.stale = answer, false
+  return answer
+end
+
+--- Functions of a plan, of which the first answer counts.
+---@param list function[] function(plan): anything, nil or false for none
+function All:first(list)
+  local answer = setmetatable({ stale = true }, Answer)
+  for i, fn in ipairs(list) do answer[i] = { fn = fn, stale = true, reads = {}, all = self, of = answer } end
+  return answer
+end
+
+--- Says that a field of the plan has changed.
+function All:changed(name)
+  local readers = self.readers[name]
+  if not readers then return end
+  for i = 1, #readers do
+    local one = readers[i]
+    one.stale, one.of.stale = true, true
+  end
+end
+
+--- Functions that share one changing plan.
+function follows.new() return setmetatable({ readers = {} }, All) end
+
+return follows

@@ -1,0 +1,56 @@
+--- Kernels of a device without a table: the geometric mean of its nearest neighbours' trees, on its own analytic times.
+--
+-- Where two devices run products at the same energy a FLOP, a device with less power for its peak rate is slower by the
+-- ratio of what their power allows.
+local transfer = {}
+
+local exp, log, min = math.exp, math.log, math.min
+
+-- What the interval is widened by, as a factor: neighbours of its own generation, and others. With them 90 % of the
+-- rows of devices left out are inside (`ett bench kernels`).
+local wider_within, wider_across = 1.07, 1.24
+
+local Transferred = { __name = "ett.kernel" }
+Transferred.__index = Transferred
+
+-- Share of the peak rate that the power limit allows, or nil where no energy is stated.
+local function allowed(device, dtype)
+  local joules = (dtype == "bf16" or dtype == "fp16") and device.product_joules
+  return joules and device.power_watts and min(1.0, device.power_watts / (joules * device:peak(dtype))) or nil
+end
+
+--- The kernel of a device from kernels of others.
+---@param device ett.Device
+---@param kernels table[] at least one ett.Kernel, of one model and data type
+---@return table kernel { model, device, dtype, from, predict }
+function transfer.new(device, kernels)
+  local parts, names, wider = {}, {}, wider_within
+  for i, kernel in ipairs(kernels) do
+    local here, there = allowed(device, kernel.dtype), allowed(kernel.device, kernel.dtype)
+    parts[i] = { trees = kernel.trees, power = here and there and log(there / here) or 0.0 }
+    names[i] = kernel.device.key
+    if kernel.device.generation ~= device.generation then wider = wider_across end
+  end
+  return setmetatable({ model = kernels[1].model, device = device, dtype = kernels[1].dtype, parts = parts,
+    from = table.concat(names, ", "), wider = wider, about = kernels[1].about }, Transferred)
+end
+
+--- Seconds of one run and the ends of the 90 % interval.
+---@param x table the model's inputs
+---@return number seconds, number low, number high
+function Transferred:predict(x)
+  local model, parts = self.model, self.parts
+  local analytic, features = model.analyse(self.device, self.dtype, x)
+  local share = model.arithmetic_share and model.arithmetic_share(analytic, features) or 0.0
+  local value, low, high = 0.0, 0.0, 0.0
+  for _, part in ipairs(parts) do
+    local answer, slower = part.trees:predict(features), part.power * share
+    value, low, high = value + log(answer.value) + slower, low + log(answer.low) + slower,
+      high + log(answer.high) + slower
+  end
+  local count = #parts
+  return analytic * exp(value / count), analytic * exp(low / count) / self.wider,
+    analytic * exp(high / count) * self.wider
+end
+
+return transfer

@@ -1,0 +1,37 @@
+--- Chances that one plan is faster than another.
+local explain = require "ett.search.explain"
+local sure = require "ett.search.sure"
+
+--- A plan of so many seconds, of which a share is the network's.
+local function plan(seconds, network, program)
+  local parts = {}
+  for _, name in ipairs(explain.part_order) do parts[name] = 0.0 end
+  parts.compute, parts.network = seconds * (1 - network), seconds * network
+  return { seconds = seconds, value = seconds, parts = parts, whole = seconds, program = program, place = "x",
+    spread = 0.1 }
+end
+
+describe("the chance that a plan is faster", function()
+  it("is a half for plans alike, and both orders add up to one", function()
+    assert.equal(0.5, sure.chance(plan(1, 0.1, "a"), plan(1, 0.3, "b")))
+    for _, other in ipairs { plan(1.02, 0.1, "a"), plan(0.9, 0.2, "b"), plan(1.5, 0.0, "a") } do
+      local one = plan(1, 0.1, "a")
+      assert.is_true(math.abs(sure.chance(one, other) + sure.chance(other, one) - 1) < 1e-12)
+    end
+  end)
+
+  it("is surer of plans that differ less, and of those with the same kernels", function()
+    local one = plan(1, 0.1, "a")
+    local same, far = sure.chance(one, plan(1.02, 0.1, "a")), sure.chance(one, plan(1.02, 0.3, "a"))
+    assert.is_true(same > far and far > 0.5)
+    assert.is_true(same > sure.chance(one, plan(1.02, 0.1, "b")))
+  end)
+
+  it("is that of drawing the errors of two plans", function()
+    for _, other in ipairs { plan(1.03, 0.12, "a"), plan(1.03, 0.12, "b"), plan(1.2, 0.5, "a") } do
+      local one = plan(1, 0.1, "a")
+      local drawn = sure.best({ one, other }, 20000)
+      assert.is_true(math.abs(drawn[1] - sure.chance(one, other)) < 0.02)
+    end
+  end)
+end)
