@@ -73,9 +73,6 @@ function presets.refuse(name, several)
   local architectures = find.names "lua/architectures"
   table.move(architectures, 1, #architectures, #known + 1, known)
   table.sort(known)
-  if require("lfs").attributes(name .. ".lua", "mode") == "file" then
-    error_module.raise("missing", "unknown model '%s'; a file is named with its ending: %s.lua", name, name)
-  end
   local hint = error_module.suggestion(name, known)
   error_module.raise("missing", "unknown model '%s'%s", name,
     hint ~= "" and hint or "; `ett list models` and `ett list architectures` name them all")
