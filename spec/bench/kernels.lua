@@ -2,38 +2,10 @@
 -- Whole weights (n, k), heads or models are held out: a seeded fifth, never used to choose a feature or a parameter.
 local bench = { summary = "kernel models on held-out shapes" }
 
-local seed = 20261122
-local nvidia = { "a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb300", "l40s", "rtx_pro_6000" }
+package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
+local kernel_tables = require "kernel_tables"
+local nvidia, errors, fifth = kernel_tables.nvidia, kernel_tables.errors, kernel_tables.fifth
 local amd = { "mi300x", "mi355x" }
-
-local function tables()
-  local root = os.getenv "ETT_REFERENCE" or require("ett.host").root .. "/../shared/reference"
-  local folder = root .. "/kernels"
-  return require("lfs").attributes(folder, "mode") == "directory" and folder or nil,
-    ("no kernel tables at %s; set ETT_REFERENCE"):format(folder)
-end
-
--- Mean error of devices, and a row for each. split(model, rows) -> fitted, held.
-local function errors(folder, name, dtype, devices, split)
-  local device_module, kernels = require "ett.profile.device", require "ett.profile.kernels"
-  local calibrate = require "ett.profile.kernels.calibrate"
-  local model, sum, count, rows = kernels.get(name), 0.0, 0, {}
-  for _, key in ipairs(devices) do
-    local device = device_module.get(key)
-    local all = kernels.read(model, folder, device)
-    local chosen = all and device:peak(dtype) and kernels.preferred(model, all, dtype) or {}
-    if #chosen > 0 then
-      local fitted, held = split(model, chosen)
-      local err, inside = calibrate.error(kernels.fit(name, device, dtype, fitted), held)
-      sum, count = sum + err, count + 1
-      rows[count] = { measure = ("    %s, %d rows, %.0f %% inside the interval"):format(key, #held, 100 * inside),
-        value = ("%.2f %%"):format(100 * err) }
-    end
-  end
-  return sum / count, rows
-end
-
-local function fifth(model, rows) return require("ett.profile.kernels.calibrate").split(model, rows, seed) end
 
 local function small_first(_, rows)
   local fitted, held = {}, {}
@@ -81,7 +53,7 @@ local function training(folder)
 end
 
 function bench.run()
-  local folder, why = tables()
+  local folder, why = kernel_tables.folder()
   if not folder then return { { measure = "kernel tables", value = "skipped: " .. why } } end
   local rows = {}
   local function add(measure, err, most, details)

@@ -129,6 +129,53 @@ describe("the bundled devices", function()
   end)
 end)
 
+describe("the layer of experts", function()
+  local moe = kernels.get "moe"
+  local function shape(fields)
+    local x = { tokens = 4096, hidden = 4096, ffn = 1536, top_k = 8, experts = 128, tp = 1, ep = 1,
+      routing = "balanced", kernel = "moe_torch_flow_cutlass" }
+    for name, value in pairs(fields or {}) do x[name] = value end
+    return x
+  end
+
+  it("gives each expert its share where routing is balanced, and uses no more experts than copies", function()
+    local load = moe.load(shape())
+    assert.same({ 32768.0, 128, 512, 256, 256.0 }, { load.copies, load.used, load.tiles_64, load.tiles_128, load.most })
+    load = moe.load(shape { tokens = 8, ep = 4 }) -- 16 copies on a rank of 32 experts
+    assert.same({ 16.0, 16.0, 1.0 }, { load.copies, load.used, load.most })
+  end)
+
+  it("times the busiest rank of a power law: all copies on one rank, more than the mean on many", function()
+    local skewed = { routing = "power_law_1.2" }
+    local one = moe.load(shape(skewed))
+    assert.is_true(one.copies > 0.99 * 32768 and one.copies <= 32768, tostring(one.copies))
+    assert.is_true(one.used <= 128 and one.most <= 4096 and one.most > 256)
+    local before = 1.0
+    for _, ep in ipairs { 4, 16, 64 } do
+      skewed.ep = ep
+      local ratio = moe.load(shape(skewed)).copies / (32768 / ep)
+      assert.is_true(ratio > before and ratio < ep, ("%d: %g"):format(ep, ratio))
+      before = ratio
+    end
+  end)
+
+  it("fits no configuration that is slow at every number of tokens", function()
+    local device, rows = device_module.get "b200_sxm", {}
+    for _, ep in ipairs { 1, 4, 8, 16 } do
+      for _, tokens in ipairs { 64, 512, 4096 } do
+        local row = shape { ep = ep, tokens = tokens }
+        row.seconds = moe.analyse(device, "bf16", row) * (ep == 8 and 4 or 1.1)
+        rows[#rows + 1] = row
+      end
+    end
+    rows[1].seconds = rows[1].seconds * 5 -- one row of a sound configuration stays
+    local kept = moe.sound(device, "bf16", rows)
+    assert.equal(9, #kept)
+    for _, row in ipairs(kept) do assert.are_not.equal(8, row.ep) end
+    assert.equal(rows[1], kept[1])
+  end)
+end)
+
 describe("the laws of attention", function()
   it("recover the two coefficients that made the rows", function()
     local device, rows = device_module.get "h200_sxm", {}

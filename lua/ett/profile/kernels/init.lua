@@ -94,7 +94,7 @@ end
 function kernels.fit(name, device, dtype, rows)
   local model = kernels.get(name)
   local features, ratios = {}, {}
-  for i, row in ipairs(rows) do
+  for i, row in ipairs(model.sound and model.sound(device, dtype, rows) or rows) do
     local analytic, seen = model.analyse(device, dtype, row)
     features[i], ratios[i] = seen, row.seconds / analytic
   end

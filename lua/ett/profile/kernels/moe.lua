@@ -1,4 +1,9 @@
 --- The fused layer of experts of one rank, forward: grouped products with gated or plain experts.
+--
+-- The analytic time comes from the tokens of each expert of the rank: the weights of the experts that have any, the
+-- rows padded to whole tiles, the activations. Routing is balanced, or a power law, of which the busiest rank is timed.
+local regress = require "ett.regress"
+
 local moe = { name = "moe", summary = "fused layer of experts, forward", table = "moe_forward.csv",
   inputs = { "tokens", "hidden", "ffn", "top_k", "experts", "tp", "ep" }, texts = { "routing", "kernel" },
   frameworks = { "trtllm", "sglang", "vllm" },
@@ -11,30 +16,129 @@ local element_bytes = { bf16 = 2, fp16 = 2, fp8 = 1, fp8_block = 1, nvfp4 = 0.5 
 local plain = { ["2688 1856"] = true, ["4096 2688"] = true, ["1024 2688"] = true, ["8192 5120"] = true,
   ["5120 5120"] = true }
 
+local function new_load() return { copies = 0.0, used = 0.0, tiles_64 = 0.0, tiles_128 = 0.0, most = 0.0 } end
+
+local function add_expert(load, count)
+  load.copies, load.used, load.most = load.copies + count, load.used + 1, max(load.most, count)
+  load.tiles_64, load.tiles_128 = load.tiles_64 + ceil(count / 64), load.tiles_128 + ceil(count / 128)
+end
+
+-- One draw of a power law: the tokens that choose each expert, and where the experts of the busiest rank begin.
+-- aiconfigurator draws a weight for each expert from x^-alpha, and times the rank with the largest sum. The limits are
+-- from memory of its collector: x from 1 to 0.8 of the tokens, 0.01 to 2 where there are fewer copies than experts.
+local function drawn(x, alpha, own, state)
+  local power, experts, wanted = 1 - alpha, x.experts, x.tokens * x.top_k
+  local least, most = 1.0, 0.8 * x.tokens
+  if wanted <= experts then least, most = 0.01, 2.0 end
+  local counts, sum, busiest, first = {}, 0.0, -1.0, 1
+  for i = 1, experts do
+    state = regress.mix(state + 1)
+    local u = (state >> 11) / 2.0 ^ 53
+    counts[i] = (u * (most ^ power - least ^ power) + least ^ power) ^ (1 / power)
+    sum = sum + counts[i]
+  end
+  for from = 1, experts - own + 1, own do
+    local held = 0.0
+    for i = from, from + own - 1 do held = held + counts[i] end
+    if held > busiest then busiest, first = held, from end
+  end
+  for i = 1, experts do counts[i] = min(x.tokens, counts[i] / sum * wanted) // 1 + 0.0 end
+  return counts, first, state
+end
+
+local draws = 8
+
+local function skewed(x, alpha, own)
+  local mean, state = new_load(), 12345
+  for _ = 1, draws do
+    local load = new_load()
+    local counts, first, after = drawn(x, alpha, own, state)
+    state = after
+    for i = first, first + own - 1 do
+      if counts[i] > 0 then add_expert(load, counts[i]) end
+    end
+    if load.used == 0 then add_expert(load, 1) end
+    for name, value in pairs(load) do mean[name] = mean[name] + value / draws end
+  end
+  return mean
+end
+
+local function balanced(x, own)
+  local copies = max(1, x.tokens * x.top_k / x.ep)
+  local used = min(own, copies)
+  return { copies = copies, used = used, tiles_64 = used * ceil(copies / used / 64),
+    tiles_128 = used * ceil(copies / used / 128), most = copies / used }
+end
+
+local known = {}
+
+--- What the experts of the timed rank get: the busiest one's where the routing is a power law.
+---@param x table { tokens (of the whole group), top_k, experts, ep, routing }
+---@return table { copies (of tokens), used (experts with any), tiles_64, tiles_128 (of rows), most (of one expert) }
+function moe.load(x)
+  local id = ("%d %d %d %d %s"):format(x.tokens, x.top_k, x.experts, x.ep, x.routing)
+  if not known[id] then
+    local own, alpha = max(1, x.experts // x.ep), tonumber(x.routing:match "^power_law_([%d.]+)$")
+    known[id] = alpha and skewed(x, alpha, math.tointeger(own)) or balanced(x, own)
+  end
+  return known[id]
+end
+
 --- The analytic seconds, and what the trees see.
 ---@param device ett.Device
 ---@param dtype string
 ---@param x table { tokens (of the whole group), hidden, ffn, top_k, experts, tp, ep, routing, kernel }
 ---@return number seconds, number[] features
 function moe.analyse(device, dtype, x)
-  local matrices = plain[("%d %d"):format(x.hidden, x.ffn)] and 2 or 3
-  local experts, width = max(1, x.experts / x.ep), x.ffn / x.tp
-  local copies = max(1, x.tokens * x.top_k / x.ep)
-  local each = copies / experts
-  local used = experts * (1 - (1 - 1 / experts) ^ copies)
-  local size = element_bytes[dtype] or 2
-  local padded = used * ceil(max(1, copies / used) / 64) * 64
-  local arithmetic = 2.0 * padded * x.hidden * width * matrices / device:peak(dtype)
-  local weights = used * matrices * x.hidden * width * size
-  local rest = copies * (x.hidden * 6.0 + width * matrices * 2.0)
+  local two = plain[("%d %d"):format(x.hidden, x.ffn)] or x.kernel:find("nongated", 1, true)
+  local matrices, own, width, load = two and 2 or 3, max(1, x.experts / x.ep), x.ffn / x.tp, moe.load(x)
+  local copies, used = load.copies, load.used
+  local expert = matrices * x.hidden * width
+  local arithmetic = 2.0 * 64 * load.tiles_64 * expert / device:peak(dtype)
+  local weights = used * expert * (element_bytes[dtype] or 2)
+  local rest = copies * (x.hidden * 6.0 + width * matrices * 2.0) + x.tokens * x.hidden * 4.0
   local memory = (weights + rest) / device.memory_bandwidth
-  local seconds = max(arithmetic / 0.6, memory / 0.6) + 0.3 * min(arithmetic, memory) + 12e-6
-  return seconds, { log(x.tokens), log(x.hidden), log(width), log(x.top_k), log(experts), log(copies), log(each),
+  local seconds = max(arithmetic / 0.6, memory / 0.75) + 0.3 * min(arithmetic, memory) + 20e-6
+  return seconds, { log(x.tokens), log(x.hidden), log(width), log(x.top_k), log(own), log(copies), log(copies / used),
     log(arithmetic / memory), log(weights / device.l2_bytes), log(rest), x.routing == "balanced" and 0 or 1, log(x.ep),
-    each % 128, matrices, log(seconds), log(x.tp) }
+    log(128 * load.tiles_128 / copies), matrices, log(seconds), log(x.tp), log(load.most / copies * used),
+    log(2 * copies * expert / (weights + rest)),
+    log(load.tiles_128 * width * (matrices - 1) / 128 / device.multiprocessors), used / own,
+    x.kernel:find("min_latency", 1, true) and 1 or 0 }
 end
 
 --- Rows of the same model are held out together.
 function moe.group(x) return ("%d %d %d %d"):format(x.hidden, x.ffn, x.top_k, x.experts) end
+
+local function middle(list)
+  table.sort(list)
+  return list[#list // 2 + 1]
+end
+
+local function configuration(x) return ("%s %g %g %s %s"):format(moe.group(x), x.tp, x.ep, x.routing, x.kernel) end
+
+--- The rows to fit: without configurations whose tuner found no good kernel. They take two to eight times the time of
+--- all others, at every number of tokens, and nothing of their shape says so.
+---@return table[] rows
+function moe.sound(device, dtype, rows)
+  local order, medians = {}, {}
+  for _, row in ipairs(rows) do
+    local id = configuration(row)
+    if not order[id] then
+      order[id] = {}
+      order[#order + 1] = id
+    end
+    table.insert(order[id], log(row.seconds / (moe.analyse(device, dtype, row))))
+  end
+  for i, id in ipairs(order) do
+    order[id] = middle(order[id])
+    medians[i] = order[id]
+  end
+  local limit, kept = middle(medians) + log(2), {}
+  for _, row in ipairs(rows) do
+    if order[configuration(row)] < limit then kept[#kept + 1] = row end
+  end
+  return kept
+end
 
 return moe
