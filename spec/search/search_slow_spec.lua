@@ -39,6 +39,42 @@ describe("a search", function()
     assert.is_true(bounded.effort.evaluated < all.effort.evaluated)
   end)
 
+  it("searches both orders of stages and replicas, with the digits of single estimates", function()
+    local s = small { devices = 32, where = "pp > 1 and dp > 1", keep = 1000 }
+    local seen = {}
+    for _, row in ipairs(s.rows) do
+      if not seen[row.rank_order] then
+        local plan = { seq = 1024, global_batch = 16 }
+        for _, name in ipairs(s.fields) do plan[name] = row[name] end
+        local e = require("ett.step.estimate").new { model = model, cluster = "dgx_h100", plan = plan }
+        assert.equal(e.step_seconds, row.step_seconds)
+      end
+      seen[row.rank_order] = true
+    end
+    assert.same({ ["tp-cp-ep-dp-pp"] = true, ["tp-cp-ep-pp-dp"] = true }, seen)
+  end)
+
+  it("takes all values of a field", function()
+    local one = { pp = 1, dp = 1, tp = 8 }
+    local function values_of(name, more)
+      local plan = { seq = 1024, global_batch = 16, cp = 1, recompute = "none", zero = 0, micro_batch = 1 }
+      for field, value in pairs(more or one) do plan[field] = value end
+      local values = {}
+      for _, row in ipairs(small { plan = plan, vary = { [name] = "all" } }.rows) do values[row[name]] = true end
+      return require("ett.base.schema").keys(values)
+    end
+    assert.same({ "bf16", "fp16", "fp32", "fp8", "tf32" }, values_of "dtype")
+    assert.same(require("ett.base.find").names "lua/stacks", values_of "stack")
+    assert.same({ "0", "0.25", "0.5", "0.75", "1" }, values_of "offload_optimizer")
+    assert.same({ "tp-cp-ep-dp-pp" }, values_of "rank_order") -- all are alike on 8 tensor ranks
+    assert.same({ "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp" }, values_of("rank_order", { pp = 2, dp = 2, tp = 2 }))
+    assert.equal(small().plans, small { vary = { tp = "all" } }.plans)
+    assert.error_matches(function() small { vary = { bucket_bytes = "all" } } end,
+      "'bucket_bytes' has no list of all values; give some, such as bucket_bytes=A,B,C")
+    assert.error_matches(function() small { vary = { dtyp = "all" } } end, "unknown field 'dtyp'; did you mean 'dtype'")
+    assert.error_matches(function() small { vary = { devices = "all" } } end, "'devices' needs values")
+  end)
+
   it("settles every plan of its space once", function()
     local s = small()
     local e = s.effort
@@ -115,32 +151,6 @@ describe("money, energy and days", function()
 end)
 
 describe("how sure a search is", function()
-  local sure = require "ett.search.sure"
-  local function plan(seconds, parts)
-    local all, whole = { compute = 0.0, memory = 0.0, node = 0.0, network = 0.0, host = 0.0, bubble = 0.0 }, 0.0
-    for name, value in pairs(parts) do
-      all[name] = value
-      whole = whole + value
-    end
-    return { seconds = seconds, value = seconds, parts = all, whole = whole, place = "x", spread = 0.1 }
-  end
-
-  it("compares differences: plans of the same parts are told apart sooner than others", function()
-    local a, b = plan(1.0, { compute = 1 }), plan(1.1, { compute = 2 })
-    local c = plan(1.1, { compute = 1, network = 1 })
-    assert.near(0.5, sure.chance(a, plan(1.0, { compute = 3 })), 1e-12)
-    assert.is_true(sure.chance(a, b) > 0.95)
-    assert.is_true(sure.chance(a, c) > 0.5 and sure.chance(a, c) < 0.8)
-    assert.near(1, sure.chance(a, c) + sure.chance(c, a), 1e-12)
-  end)
-
-  it("draws the chances that pairs have", function()
-    local a, c = plan(1.0, { compute = 1 }), plan(1.1, { compute = 1, network = 1 })
-    local drawn = sure.best({ a, c }, 20000)
-    assert.near(sure.chance(a, c), drawn[1], 0.02)
-    assert.near(1, drawn[1] + drawn[2], 1e-9)
-  end)
-
   it("names rows that cannot be told apart, and what to measure", function()
     local s = small()
     local sum = 0

@@ -39,6 +39,7 @@ function spaces.new(seed)
     schedule = some(random, { "1f1b", "interleaved", "gpipe" }), recompute = some(random, { "full", "half", "selective",
       "none" }), zero = some(random, { 3, 0, 1, 2 }), overlap_parameters = { false, true },
     overlap_gradients = { false, true }, overlap_sends = { false, true } }
+  vary.rank_order = { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp" }
   vary.sequence_parallel = some(random, { false, true })
   vary.overlap_tensor = random(2) == 1 and { false, true } or { false }
   if model.hyper.experts then

@@ -10,6 +10,12 @@ ranks.axes = { "tp", "cp", "ep", "dp", "pp" }
 --- Megatron-Core's order, the innermost axis first.
 ranks.default = "tp-cp-ep-dp-pp"
 
+--- Megatron-Core's other order (--use-tp-pp-dp-mapping): neighbouring stages nearer than neighbouring replicas.
+ranks.stages_first = "tp-cp-ep-pp-dp"
+
+--- What the groups inside a stage's replica depend on: where tp, cp and ep come first, not on what follows.
+function ranks.inner(order) return order and order:sub(1, 9) == "tp-cp-ep-" and "tp-cp-ep" or order end
+
 local codes, code_of = {}, {}
 for i, axis in ipairs(ranks.axes) do code_of[axis] = i - 1 end
 

@@ -1,6 +1,7 @@
 --- Why the best plan of a search takes its time: what binds, what faster parts would give, and its neighbours.
 local estimate = require "ett.step.estimate"
 local faster = require "ett.step.faster"
+local ranks = require "ett.plan.ranks"
 local space_module = require "ett.search.space"
 
 local explain = {}
@@ -125,6 +126,8 @@ local function changes(p, given)
     else
       add({ "schedule", "vp" }, function(q) q.schedule, q.vp = "interleaved", 2 end)
     end
+    local other = p.rank_order == ranks.default and ranks.stages_first or ranks.default
+    if p.dp > 1 then add({ "rank_order" }, function(q) q.rank_order = other end) end
   end
   for _, name in ipairs { "sequence_parallel", "overlap_tensor", "overlap_parameters", "overlap_gradients",
     "overlap_sends" } do

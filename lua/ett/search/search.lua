@@ -36,8 +36,14 @@ end
 --- The clusters and numbers of devices of a search, checked.
 local function places(given)
   local clusters, devices, seen = {}, {}, {}
+  for _, name in ipairs { "cluster", "devices" } do
+    if given.vary[name] == "all" then
+      error_module.raise("plan", "search: vary: '%s' needs values, such as %s", name, name == "cluster"
+        and "cluster=dgx_h100,dgx_b200" or "devices=64..1024")
+    end
+  end
   if given.cluster == nil then error_module.raise("argument", "search: missing argument 'cluster'") end
-  for _, value in ipairs(given.vary.cluster or list_of(given.cluster)) do
+  for _, value in ipairs(list_of(given.vary.cluster or given.cluster)) do
     local cluster = type(value) == "table" and value.path and value or require("ett.profile.cluster").get(value)
     if seen[cluster.name] then
       error_module.raise("argument", "search: cluster '%s' is given twice", cluster.name)
@@ -45,7 +51,8 @@ local function places(given)
     seen[cluster.name] = true
     clusters[#clusters + 1] = cluster
   end
-  local wanted = given.vary.devices or given.devices and list_of(given.devices)
+  local wanted = given.vary.devices or given.devices
+  wanted = wanted and list_of(wanted)
   if not wanted then error_module.raise("argument", "search: missing argument 'devices'") end
   for _, value in ipairs(wanted) do
     local n = math.tointeger(value)

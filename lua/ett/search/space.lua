@@ -13,8 +13,10 @@ local fields = require "ett.plan.fields"
 local lower = require "ett.step.lower"
 local plan_module = require "ett.plan"
 local plan_rules = require "ett.plan.rules"
+local rank_orders = require "ett.plan.ranks"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
+local values_module = require "ett.search.values"
 
 local space = {}
 
@@ -24,8 +26,8 @@ space.walked = { { "recompute", { "none", "selective", "half", "full" } }, { "ze
   { "overlap_sends", { false, true } } }
 
 --- Fields of a unit or part that are searched unless they are given.
-space.degrees = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "sequence_parallel", "overlap_tensor",
-  "overlap_all_to_all", "schedule", "vp" }
+space.degrees = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "rank_order", "sequence_parallel",
+  "overlap_tensor", "overlap_all_to_all", "schedule", "vp" }
 
 local structural = { devices = true, cluster = true }
 for _, name in ipairs(space.degrees) do structural[name] = true end
@@ -86,6 +88,8 @@ local function checked(given)
   for name, value in pairs(given.plan) do first[name] = value end
   for _, name in ipairs(schema.keys(given.vary)) do
     local list = given.vary[name]
+    if list == "all" then list = values_module.all(name, given, structural) end
+    if list == values_module.default then goto next end
     if type(list) ~= "table" or #list == 0 then
       error_module.raise("plan", "search: vary: field '%s' must be a non-empty list of values, got %s", name,
         schema.describe(list))
@@ -107,6 +111,7 @@ local function checked(given)
       end
       first[name] = list[1]
     end
+    ::next::
   end
   local base = schema.check(first, fields.schema, "search: plan", "plan")
   local found = {}
@@ -197,8 +202,8 @@ local function below(self, p)
   return #axes.recompute * sum * #axes.overlap_gradients * sends
 end
 
-local kept = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "sequence_parallel", "overlap_tensor",
-  "overlap_all_to_all" }
+local kept = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "rank_order", "sequence_parallel",
+  "overlap_tensor", "overlap_all_to_all" }
 
 local function cut(self, reason, plans)
   self.cut[reason] = (self.cut[reason] or 0) + plans
@@ -264,6 +269,22 @@ local function each(p, name, list, visit)
   p[name] = nil
 end
 
+--- The orders of ranks that place a plan's ranks differently. Stages come before replicas by default only where dense
+--- layers and experts agree on the next stage (ett.plan.rules).
+local function orders_of(self, p)
+  local second = p.etp * p.ep == p.tp * p.cp and rank_orders.stages_first or nil
+  local orders, seen = {}, {}
+  for _, order in ipairs(values(self, "rank_order", { rank_orders.default, second })) do
+    local real = ""
+    for axis in order:gmatch "%a+" do if p[axis] > 1 then real = real .. axis end end
+    if not seen[real] then
+      seen[real] = true
+      orders[#orders + 1] = order
+    end
+  end
+  return orders
+end
+
 --- The overlaps and expert degrees of a plan whose tp, cp, pp, dp and micro_batch are set.
 local function add_flags(self, setting, p)
   local experts = self.model.hyper.experts
@@ -272,12 +293,14 @@ local function add_flags(self, setting, p)
   each(p, "ep", values(self, "ep", experts and up_to(divisors(experts), p.dp * p.cp * p.tp) or { 1 }), function(ep)
     local etps = experts and ep > 1 and p.tp > 1 and { p.tp, 1 } or { p.tp }
     each(p, "etp", values(self, "etp", etps), function()
+      local orders = orders_of(self, p)
+      local function add() add_part(self, setting, p) end
       each(p, "sequence_parallel", values(self, "sequence_parallel", p.tp > 1 and { false, true } or { false }),
         function(shared)
           each(p, "overlap_tensor", values(self, "overlap_tensor", { shared and plan_rules.overlaps_tensor(p) }),
             function()
               each(p, "overlap_all_to_all", values(self, "overlap_all_to_all", ep > 1 and exchange or { "none" }),
-                function() add_part(self, setting, p) end)
+                function() each(p, "rank_order", orders, add) end)
             end)
         end)
     end)
@@ -286,7 +309,8 @@ end
 
 --- Whether degrees break a rule by themselves, whatever the other fields are; they count as one layout.
 local function impossible(self, setting, p)
-  local q = setmetatable({ micro_batch = 1, ep = 1, etp = 1, sequence_parallel = false, overlap_tensor = false,
+  local q = setmetatable({ micro_batch = 1, ep = 1, etp = 1, rank_order = rank_orders.default,
+    sequence_parallel = false, overlap_tensor = false,
     overlap_all_to_all = "none", schedule = "1f1b", vp = 1, recompute = "none", zero = 0 }, { __index = p })
   local broken = plan_rules.broken(q, self.model, setting.cluster)
   if #broken == 0 then return false end

@@ -28,7 +28,7 @@ end
 
 local short = { micro_batch = "mb", recompute = "recomp", sequence_parallel = "sp", overlap_tensor = "ov-tp",
   overlap_all_to_all = "ov-a2a", overlap_parameters = "ov-weights", overlap_gradients = "ov-grads",
-  overlap_sends = "ov-sends", micro_batches = "m", schedule = "schedule" }
+  overlap_sends = "ov-sends", rank_order = "ranks", micro_batches = "m", schedule = "schedule" }
 
 local measures = {
   { "step", function(r) return time_text(r.step_seconds) end },

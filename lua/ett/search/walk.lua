@@ -17,8 +17,8 @@ local walk = {}
 local Walk = {}
 Walk.__index = Walk
 
-local part_fields = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "micro_batches", "sequence_parallel",
-  "overlap_tensor", "overlap_all_to_all" }
+local part_fields = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "micro_batches", "rank_order",
+  "sequence_parallel", "overlap_tensor", "overlap_all_to_all" }
 local walked_names = {}
 for i, walked in ipairs(space_module.walked) do walked_names[i] = walked[1] end
 
@@ -27,9 +27,9 @@ walk.fields = table.move(part_fields, 1, #part_fields, 1, { "schedule", "vp" })
 table.move(walked_names, 1, #walked_names, #walk.fields + 1, walk.fields)
 
 --- The same as a table shows them.
-walk.order = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "micro_batches", "schedule", "vp", "recompute",
-  "zero", "sequence_parallel", "overlap_tensor", "overlap_all_to_all", "overlap_parameters", "overlap_gradients",
-  "overlap_sends" }
+walk.order = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "micro_batches", "schedule", "vp", "rank_order",
+  "recompute", "zero", "sequence_parallel", "overlap_tensor", "overlap_all_to_all", "overlap_parameters",
+  "overlap_gradients", "overlap_sends" }
 
 --- Of them, those in which plans of one layout may differ.
 walk.overlaps = { overlap_tensor = true, overlap_all_to_all = true, overlap_parameters = true, overlap_gradients = true,

@@ -253,11 +253,11 @@ end
 function lower.key(p, placement, model)
   local untied = model and not model.hyper.tied_embeddings
   local etp, key, tiers = p.etp or p.tp, fields.program_key(p, untied and "pp" or nil), placement.tiers
-  if p.rank_order == ranks.default and not p.rank_map and aligned(tiers, p.tp) and aligned(tiers, p.tp * p.cp)
-    and aligned(tiers, etp) and aligned(tiers, etp * p.ep) then
+  if ranks.inner(p.rank_order) ~= p.rank_order and not p.rank_map and aligned(tiers, p.tp)
+    and aligned(tiers, p.tp * p.cp) and aligned(tiers, etp) and aligned(tiers, etp * p.ep) then
     return key, false
   end
-  return ("%s %d %d"):format(key, p.pp, p.dp), true
+  return ("%s %d %d %s"):format(key, p.pp, p.dp, p.rank_order), true
 end
 
 -- The description of a program for devices of one kind, and what it was made from.

@@ -21,8 +21,10 @@ local function asked(opts, words)
         error_module.raise("usage", "search: --%s must be FIELD=%s, got '%s'", option, option == "fix" and "VALUE"
           or "A,B,C or LOW..HIGH", word)
       end
-      if option == "fix" then plan[name] = fields.value(name, text) else
-        vary[name] = fields.list("search", name, text)
+      if option == "fix" then
+        plan[name] = fields.value(name, text)
+      else
+        vary[name] = text == "all" and "all" or fields.list("search", name, text)
       end
     end
   end
@@ -73,7 +75,7 @@ return {
     { "seq", "N", "tokens of a sequence", kind = "count" },
     { "where", "EXPR", "only plans for which this Lua expression holds, such as 'tp <= 8 and zero < 3'" },
     { "fix", "FIELD=VALUE", "fix a field (repeatable)", many = true },
-    { "vary", "FIELD=LIST", "values of a field, of devices or of cluster (repeatable)", many = true },
+    { "vary", "FIELD=LIST", "values of a field, devices or cluster (repeatable): 1,2,4, 1..64 or all", many = true },
     { "objective", "NAME", "step_seconds, tokens_per_second, tokens_per_second_per_device, days, dollars, kwh, "
       .. "devices (fewest), seq (longest) or memory_bytes; several, separated by commas, give the Pareto front",
       default = "step_seconds" },
