@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -121,6 +122,9 @@ static void set_host_table(lua_State *L, const char *prefix) {
   ett_lua_set_string(L, "prefix", prefix);
   ett_lua_set_boolean(L, "terminal", isatty(STDOUT_FILENO));
   ett_lua_set_boolean(L, "error_terminal", isatty(STDERR_FILENO));
+  struct winsize size;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    ett_lua_set_integer(L, "columns", size.ws_col);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   lua_pushvalue(L, -2);
   lua_setfield(L, -2, "ett.host");

@@ -22,11 +22,11 @@ ett: search: --fix must be FIELD=VALUE, got 'tp'
 ?2
 
 $ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --global-batch 64 --seq 1024 --fix tp=3
-ett: search: no layout: the degrees given do not multiply to the devices; give fewer fields, or other devices
+ett: search: no layout: tp = 3 on 8 devices: tp * cp * pp * dp must be the devices; the next numbers are 6 and 9; the fastest plan without tp: seq=1024 ...
 ?1
 
 $ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --global-batch 64 --seq 1024 --tokens 1e12 --days 0.01
-ett: search: nothing keeps the limit of days; the fastest plan that fits takes ... days...: seq=1024 ...
+ett: search: nothing keeps the limit of days, 0.01; the least is ... days: seq=1024 ...
 ?1
 
 # The best plan as a trainer's configuration.

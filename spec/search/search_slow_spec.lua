@@ -237,8 +237,16 @@ describe("a search that cannot be", function()
       "every one breaks a rule; the first: dp * micro_batch = 8")
     local where = small { where = "tp > 100" }
     says(where.nothing, "no layout: --where 'tp > 100' refuses all")
+    says(where.nothing, "; the fastest plan without it: seq=1024 ")
     local late = small { tokens = 1e12, days = 0.001 }
-    says(late.nothing, "nothing keeps the limit of days; the fastest plan that fits takes")
+    says(late.nothing, "nothing keeps the limit of days, 0.001; the least is")
+    local both = small { tokens = 1e9, vary = { devices = { 8, 16 } } }
+    local few, many = both.rows[1].devices == 8 and both.rows[1] or nil, both.rows[1]
+    for _, row in ipairs(both.rows) do few = few or row.devices == 8 and row end
+    local between = (few.days + many.days) / 2 -- more than 16 devices need, less than 8
+    local joint = small { tokens = 1e9, vary = { devices = { 8, 16 } }, days = between, budget = few.dollars * 1.0001 }
+    assert.is_true(many.dollars > few.dollars * 1.0001)
+    says(joint.nothing, "each limit can be kept, but not all of days, budget; within the others the least of ")
     local large = small { headroom = 0.99, plan = { seq = 1024, global_batch = 64, tp = 1, pp = 1, cp = 1, zero = 0 } }
     says(large.nothing, "nothing fits the 0.8 GB of a device less the headroom of 99 %; the least is")
   end)

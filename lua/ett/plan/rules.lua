@@ -216,8 +216,9 @@ local function batches(p, add)
   if not p.global_batch then return end
   local unit = p.dp * p.micro_batch
   if p.global_batch % unit ~= 0 then
-    add("dp * micro_batch = %d must divide global_batch = %d; nearest are %d and %d", unit, p.global_batch,
-      math.max(1, p.global_batch // unit) * unit, (p.global_batch // unit + 1) * unit)
+    local below = p.global_batch // unit * unit
+    add("dp * micro_batch = %d must divide global_batch = %d%s", unit, p.global_batch,
+      nearest(p.global_batch, { below > 0 and below or below + unit, below + unit }))
   elseif p.micro_batches and p.micro_batches ~= p.global_batch // unit then
     add("micro_batches = %d contradicts global_batch = %d, which makes %d; give one of them", p.micro_batches,
       p.global_batch, p.global_batch // unit)

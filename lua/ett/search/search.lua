@@ -167,46 +167,11 @@ local function settle(space, own)
   end
   work.close()
   if journal then journal:close() end
-  if share then merge(share, keeper) end
+  if share then
+    merge(share, keeper)
+    share.sum(walk.counts, schema.keys(walk.counts))
+  end
   return keeper:all(), walk
-end
-
-local function changed(own, changes)
-  local copy = {}
-  for name, value in pairs(own) do copy[name] = value end
-  for name, value in pairs(changes) do copy[name] = value end
-  return copy
-end
-
---- Why nothing is left, and the nearest plan that would pass.
-local function nothing(space, own)
-  local words = require "ett.search.text"
-  if space.plans == 0 then
-    return "no layout: the degrees given do not multiply to the devices; give fewer fields, or other devices"
-  elseif #space.units == 0 and (space.cut.where or 0) > 0 then
-    return ("no layout: --where '%s' refuses all %s that break no rule"):format(space.where.text,
-      words.count(space.cut.where))
-  elseif #space.units == 0 then
-    return "no layout: every one breaks a rule; the first: " .. space.first_rule
-  end
-  local function plan_of(row)
-    return words.plan(require("ett.search.explain").plan(row, space.settings[row.setting]))
-  end
-  local rows = settle(space, changed(own, { objectives = { "step_seconds" }, keep = 1, budget = false, days = false,
-    kwh = false, journal = false, each = false }))
-  if rows[1] then
-    local row, setting = rows[1], space.settings[rows[1].setting]
-    objective.prepare(setting, own)
-    return ("nothing keeps the limit of %s; the fastest plan that fits takes %.4g days%s: %s"):format(
-      setting.limited_by, row.days, row.dollars and (" and %.4g dollars"):format(row.dollars) or "", plan_of(row))
-  end
-  rows = settle(space, changed(own, { objectives = { "memory_bytes" }, keep = 1, budget = false, days = false,
-    kwh = false, journal = false, each = false, headroom = -1e6 }))
-  if not rows[1] then return "no layout could be evaluated" end
-  local setting = space.settings[rows[1].setting]
-  return ("nothing fits the %.1f GB of a device%s; the least is %.1f GB: %s"):format(
-    setting.cluster.device.memory_bytes * (1 - own.headroom) / 1e9, own.headroom > 0
-    and (" less the headroom of %g %%"):format(100 * own.headroom) or "", rows[1].memory_bytes / 1e9, plan_of(rows[1]))
 end
 
 --- Runs a search.
@@ -234,7 +199,7 @@ function search.new(given)
       result.sure = require("ett.search.sure").rows(rows, walk.estimate_of)
     end
   else
-    result.nothing = nothing(space, own)
+    result.nothing = require("ett.search.emptied").sentence(space, own, settle)
   end
   for _, row in ipairs(rows) do
     row.key, row.layout, row.setting, row.values = nil, nil, nil, nil

@@ -139,6 +139,14 @@ local function add_sure(lines, sure)
     x.best_percent, x.other_percent, sure.alike[1].row)
 end
 
+--- How the plans of a search were settled, as text. The counts depend on the order, and so on the ranks.
+function text.effort(s)
+  local e = s.effort
+  return ("settled %s layouts: %s do not fit the memory, %s are slower by a bound, %s evaluated%s"):format(
+    count_text(e.plans), count_text(e.too_large), count_text(e.bounded), count_text(e.evaluated),
+    e.refused + e.forbidden > 0 and (", %s refused"):format(count_text(e.refused + e.forbidden)) or "")
+end
+
 --- The result as text.
 function text.result(s, options)
   options = options or {}
@@ -147,11 +155,12 @@ function text.result(s, options)
     s.interrupted and "interrupted, the best so far: " or "",
     s.model, count_text(s.plans), table.concat(s.objectives, ", "))
   local cut = s.cut
-  if (cut.rule or 0) + (cut.where or 0) > 0 then
-    lines[2] = ("%s break a rule%s%s"):format(count_text(cut.rule or 0),
-      s.first_rule and (" (the first: %s)"):format(s.first_rule) or "",
-      cut.where and ("; %s fail --where"):format(count_text(cut.where)) or "")
+  local reasons = {}
+  if (cut.rule or 0) > 0 then
+    reasons[1] = ("%s break a rule (the first: %s)"):format(count_text(cut.rule), s.first_rule)
   end
+  if (cut.where or 0) > 0 then reasons[#reasons + 1] = count_text(cut.where) .. " fail --where" end
+  if #reasons > 0 then lines[2] = table.concat(reasons, "; ") end
   lines[#lines + 1] = ""
   if #s.rows == 0 then
     lines[#lines + 1] = s.nothing

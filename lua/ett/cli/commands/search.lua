@@ -114,7 +114,9 @@ return {
     elseif opts.quiet then
       print(require("ett.search.text").plan(s.best.estimate.plan))
     else
-      print(tostring(s))
+      local text, host = require "ett.search.text", require "ett.host"
+      print(require("ett.base.pretty").plain(text.result(s, { width = host.columns })))
+      io.stderr:write(text.effort(s), "\n")
     end
     return 0
   end,

@@ -1,0 +1,119 @@
+--- Why a search has no plan to show, and the nearest that would pass.
+local explain = require "ett.search.explain"
+local objective = require "ett.search.objective"
+local space_module = require "ett.search.space"
+local text = require "ett.search.text"
+
+local emptied = {}
+
+local degrees = { "tp", "cp", "pp", "dp" }
+
+local function changed(own, changes)
+  local copy = {}
+  for name, value in pairs(own) do copy[name] = value end
+  copy.keep, copy.journal, copy.each = 1, false, false
+  for name, value in pairs(changes) do copy[name] = value end
+  return copy
+end
+
+--- The best plan of a space under other arguments, as words, and its row and setting; nil: none.
+local function best_of(self, own, space)
+  local row = self.settle(space, own)[1]
+  if not row then return nil end
+  local setting = space.settings[row.setting]
+  objective.prepare(setting, own)
+  return text.plan(explain.plan(row, setting)), row, setting
+end
+
+--- The same over a space that is built anew.
+local function relaxed(self, changes)
+  local own = changed(self.own, changes)
+  own.where = own.where or nil
+  return best_of(self, own, space_module.new(own))
+end
+
+local function without(given, names)
+  local left = {}
+  for name, value in pairs(given) do left[name] = value end
+  for _, name in ipairs(names) do left[name] = nil end
+  return left
+end
+
+--- Degrees that do not multiply to the devices.
+local function of_degrees(self)
+  local given, product, words = {}, 1, {}
+  for _, name in ipairs(degrees) do
+    local value = self.space.fixed[name]
+    if value or self.space.lists[name] then given[#given + 1] = name end
+    if value then
+      product = product * value
+      words[#words + 1] = ("%s = %d"):format(name, value)
+    end
+  end
+  local devices = self.own.devices[1]
+  local why = "no values of tp, cp, pp and dp"
+  if #words > 0 then why = table.concat(words, ", ") end
+  local plan = relaxed(self, { plan = without(self.own.plan, given), vary = without(self.own.vary, given) })
+  return ("no layout: %s on %d devices: tp * cp * pp * dp must be the devices%s%s"):format(why, devices,
+    devices % product > 0 and ("; the next numbers are %d and %d"):format(
+      math.max(1, devices // product) * product, (devices // product + 1) * product) or "",
+    plan and ("; the fastest plan without " .. table.concat(given, ", ") .. ": " .. plan) or "")
+end
+
+--- A limit as a user gives it, with what a row has of it.
+local function limit_text(name, row)
+  local units = { days = "%.4g days", budget = "%.4g dollars", kwh = "%.4g kWh" }
+  return units[name]:format(row[objective.limits[name]])
+end
+
+--- Limits of the run: the first that no plan keeps by itself, else the pair that no plan keeps together.
+local function of_limits(self)
+  local names = {}
+  for _, name in ipairs { "days", "budget", "kwh" } do if self.own[name] then names[#names + 1] = name end end
+  local last
+  for _, name in ipairs(names) do
+    local changes = { days = false, budget = false, kwh = false, objectives = { objective.limits[name] } }
+    changes.wants_energy = name == "kwh"
+    local plan, row = best_of(self, changed(self.own, changes), self.space)
+    if not plan then return nil end
+    if row[objective.limits[name]] > self.own[name] then
+      return ("nothing keeps the limit of %s, %.4g; the least is %s: %s"):format(name, self.own[name],
+        limit_text(name, row), plan)
+    end
+    last = name
+  end
+  local plan, row = best_of(self, changed(self.own, { [last] = false, objectives = { objective.limits[last] },
+    wants_energy = self.own.wants_energy }), self.space)
+  if not plan then return ("no plan keeps the limits of %s together"):format(table.concat(names, ", ")) end
+  return ("each limit can be kept, but not all of %s; within the others the least of %s is %s: %s"):format(
+    table.concat(names, ", "), last, limit_text(last, row), plan)
+end
+
+--- Plans that are too large.
+local function of_memory(self)
+  local own = self.own
+  local plan, row, setting = best_of(self, changed(own, { objectives = { "memory_bytes" }, budget = false, days = false,
+    kwh = false, headroom = -1e6 }), self.space)
+  if not plan then return "no layout could be evaluated" end
+  return ("nothing fits the %.1f GB of a device%s; the least is %.1f GB: %s"):format(
+    setting.cluster.device.memory_bytes * (1 - own.headroom) / 1e9, own.headroom > 0
+    and (" less the headroom of %g %%"):format(100 * own.headroom) or "", row.memory_bytes / 1e9, plan)
+end
+
+--- The sentence.
+---@param space table ett.search.space
+---@param own table the checked arguments of the search
+---@param settle function(space, own) rows
+function emptied.sentence(space, own, settle)
+  local self = { space = space, own = own, settle = settle }
+  if space.plans == 0 then return of_degrees(self) end
+  if #space.units == 0 and (space.cut.where or 0) > 0 then
+    local plan = relaxed(self, { where = false })
+    return ("no layout: --where '%s' refuses all %s that break no rule%s"):format(space.where.text,
+      text.count(space.cut.where), plan and ("; the fastest plan without it: " .. plan) or "")
+  end
+  if #space.units == 0 then return "no layout: every one breaks a rule; the first: " .. space.first_rule end
+  return (own.days or own.budget or own.kwh) and of_limits(self) or of_memory(self)
+end
+
+return emptied
