@@ -69,10 +69,8 @@ end)
 describe("a file that is not a trace", function()
   it("is refused with what to do", function()
     local folder = command.folder()
-    for name, words in pairs { ["a.nsys-rep"] = "nsys export %-%-type sqlite", ["b.zip"] = "unpack it",
-      ["c.json"] = "output%-format pftrace" } do
-      command.write(folder, name, name == "b.zip" and "PK\3\4xxxx"
-        or name == "c.json" and '{"rocprofiler-sdk-tool": []}' or "\1\2\3\4")
+    for name, words in pairs { ["a.nsys-rep"] = "nsys export %-%-type sqlite", ["b.zip"] = "unpack it" } do
+      command.write(folder, name, name == "b.zip" and "PK\3\4xxxx" or "\1\2\3\4")
       local opened, why = trace.open(folder .. "/" .. name, {})
       assert.is_nil(opened)
       assert.matches(words, tostring(why))

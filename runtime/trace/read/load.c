@@ -126,6 +126,7 @@ static int run_task(load_shared *shared, load_task *t, ett_trace_part *part,
   t->produced = s->bytes;
   ett_trace_reader read = s->kind == ETT_TRACE_XPLANE     ? ett_xplane_read
                           : s->kind == ETT_TRACE_PERFETTO ? ett_perfetto_read
+                          : s->kind == ETT_TRACE_ROCPROF  ? ett_rocprof_read
                                                           : shared->nsys;
   int status =
       read(s->path, part, o->args, o->arg_count, shared->ticks_per_second, &t->err);

@@ -47,6 +47,13 @@ int ett_perfetto_parse(const void *bytes, size_t size, ett_trace_part *part,
                        const char *const *args, uint32_t arg_count,
                        int64_t ticks_per_second, ett_err *err);
 
+/* Reader of rocprofv3's JSON, and the same from memory. */
+int ett_rocprof_read(const char *path, ett_trace_part *part, const char *const *args,
+                     uint32_t arg_count, int64_t ticks_per_second, ett_err *err);
+int ett_rocprof_parse(const void *bytes, size_t size, ett_trace_part *part,
+                      const char *const *args, uint32_t arg_count,
+                      int64_t ticks_per_second, ett_err *err);
+
 /* The whole file with gzip and zstd taken off, which the caller frees; NULL with *err.
  * Where the compression is damaged, what came before is there and *cut is set. */
 char *ett_read_whole(const char *path, size_t *size, bool *cut, ett_err *err);

@@ -49,8 +49,6 @@ static const char *advice(const char *path, const char *head, size_t n) {
            "it";
   if (n >= 4 && memcmp(head, "PK\3\4", 4) == 0)
     return "a zip archive: unpack it and name the folder";
-  if (contains(head, n, "\"rocprofiler-sdk-tool\""))
-    return "JSON of rocprofv3: record with --output-format pftrace, which ett reads";
   return NULL;
 }
 
@@ -87,6 +85,8 @@ static ett_trace_kind kind_of(const char *path, const char *head, size_t n) {
   while (i < n && isspace((unsigned char)head[i]))
     i++;
   if (i < n && (head[i] == '{' || head[i] == '[')) {
+    if (contains(head, n, "\"rocprofiler-sdk-tool\""))
+      return ETT_TRACE_ROCPROF;
     if (contains(head, n, "\"highres-ticks\"") || contains(head, n, "\"/device:TPU:") ||
         contains(head, n, "\"/host:CPU\""))
       return ETT_TRACE_TPU_JSON;

@@ -58,6 +58,7 @@ typedef enum ett_trace_kind {
   ETT_TRACE_XPLANE,
   ETT_TRACE_NSYS,
   ETT_TRACE_PERFETTO,
+  ETT_TRACE_ROCPROF,
 } ett_trace_kind;
 
 /* Rows: structure of arrays, each of ETT_TRACE_BLOCK entries. Times in ticks. */

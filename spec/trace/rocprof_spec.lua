@@ -1,0 +1,125 @@
+-- JSON of rocprofv3: dispatches, copies, calls, markers, devices, args, damage.
+local command = require "command"
+local json = require "ett.json"
+local trace = require "ett.trace"
+
+local base = 317095766765000
+
+local function dispatch(i, kernel, agent, more)
+  local row = { size = 120, kind = 11, operation = 1, thread_id = 77, correlation_id = { internal = 10 + i,
+    external = 0 }, start_timestamp = base + 1000 * i, end_timestamp = base + 1000 * i + 400, dispatch_info = {
+      size = 80, agent_id = { handle = agent or 900 }, queue_id = { handle = 3 }, kernel_id = kernel,
+      dispatch_id = i } }
+  for key, value in pairs(more or {}) do row[key] = value end
+  return row
+end
+
+local function call(i, operation)
+  return { size = 48, kind = 1, operation = operation, thread_id = 77, correlation_id = { internal = 10 + i,
+    external = 0 }, start_timestamp = base + 1000 * i - 300, end_timestamp = base + 1000 * i - 100 }
+end
+
+local function process()
+  return {
+    metadata = { pid = 4242, init_time = 1, fini_time = 2 },
+    agents = json.array { { id = { handle = 800 }, type = 1 }, { id = { handle = 900 }, type = 2 },
+      { id = { handle = 901 }, type = 2 } },
+    strings = { buffer_records = json.array { { kind = "NONE", operations = json.array {} },
+        { kind = "HIP_RUNTIME_API", operations = json.array { "NONE", "hipLaunchKernel" } },
+        { kind = "MEMORY_COPY", operations = json.array { "NONE", "H2D" } } },
+      marker_api = json.array { { key = 13, value = "step \"one\"" } } },
+    kernel_symbols = json.array { { kernel_id = 7, kernel_name = "_Z4gemm.kd", formatted_kernel_name = "gemm<float>" },
+      { kernel_id = 8, kernel_name = "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",
+        formatted_kernel_name = "" } },
+    buffer_records = {
+      kernel_dispatch = json.array { dispatch(1, 7), dispatch(2, 8, 901), dispatch(5, 7, 900,
+        { stream_id = { handle = 12 } }) },
+      hip_api = json.array { call(1, 1), call(2, 1) },
+      memory_copy = json.array { { size = 64, kind = 2, operation = 1, thread_id = 77, correlation_id = { internal = 30,
+        external = 0 }, start_timestamp = base, end_timestamp = base + 250, dst_agent_id = { handle = 901 },
+        src_agent_id = { handle = 800 }, bytes = 4096 } },
+      marker_api = json.array { { size = 48, kind = 5, operation = 0, thread_id = 77, correlation_id = { internal = 13,
+        external = 0 }, start_timestamp = base, end_timestamp = base + 9000 } },
+      pc_sample_host_trap = json.array { { timestamp = 5 } },
+    },
+  }
+end
+
+describe("JSON of rocprofv3", function()
+  local folder
+  before_each(function() folder = command.folder() end)
+  after_each(function() command.remove(folder) end)
+
+  local function open(value, options)
+    command.write(folder, "rank0.json", type(value) == "string" and value or json.encode(value))
+    return trace.open(folder .. "/rank0.json", options or {})
+  end
+
+  for _, as in ipairs { "array", "object" } do
+    it("has dispatches, copies, calls and markers of an " .. as .. " of processes", function()
+      local t <close> = assert(open({ ["rocprofiler-sdk-tool"] = as == "array" and json.array { process() }
+        or process() }, { args = { "bytes" } }))
+      assert.equal("rocprof", t.files[1].kind)
+      assert.same({}, t.warnings)
+      local kernels, calls = t:events { class = "kernel" }:sort(), t:events { class = "runtime" }
+      assert.same({ "gemm<float>", "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", "gemm<float>" },
+        (kernels:columns { "name" }))
+      assert.same({ 0, 1, 0 }, (kernels:columns { "device" }))
+      assert.same({ 3, 3, 12 }, (kernels:columns { "stream" }))
+      assert.equal(3 * 400, kernels:total())
+      assert.equal("hipLaunchKernel", calls:get(1, "name"))
+      assert.same({ 11, 12, false }, (kernels:match(calls, "correlation"):columns { "correlation" }))
+      local copy = t:events { class = "memcpy" }
+      assert.equal("H2D", copy:get(1, "name"))
+      assert.equal(1, copy:get(1, "device"))
+      assert.equal(4096, copy:get(1, "bytes"))
+      assert.equal("step \"one\"", t:events { class = "annotation" }:get(1, "name"))
+      assert.equal(7, #t:events())
+      assert.equal(base, t.origin_ns + t.start)
+    end)
+  end
+
+  it("gives the metrics what they need", function()
+    command.write(folder, "rank0.json", json.encode { ["rocprofiler-sdk-tool"] = json.array { process() } })
+    local text, status = command.ett(folder, "trace . device_time --json --quiet")
+    assert.equal(0, status, text)
+    local busy = 0
+    for _, lane in pairs(json.decode(text).ranks) do busy = busy + lane.busy_us end
+    assert.near(0.4 * 3 + 0.25, busy, 1e-9)
+  end)
+
+  it("marks times that cannot be", function()
+    local bad = process()
+    bad.buffer_records.kernel_dispatch = json.array { dispatch(1, 7, 900, { end_timestamp = 5 }),
+      dispatch(2, 7, 900, { start_timestamp = 0 }), dispatch(3, 7, 900, { start_timestamp = "soon" }), dispatch(4, 99) }
+    local t <close> = assert(open { ["rocprofiler-sdk-tool"] = json.array { bad } })
+    local codes = {}
+    for _, w in ipairs(t.warnings) do codes[w.code] = w.count or 1 end
+    assert.equal(1, codes.negative_dur)
+    local kernels = t:events { class = "kernel" }
+    assert.equal(400, kernels:total())
+    assert.equal("kernel_dispatch", kernels:get(#kernels, "name")) -- a kernel without a symbol
+  end)
+
+  it("cut anywhere gives what came before, with a warning, and never a wrong sum", function()
+    local whole = json.encode { ["rocprofiler-sdk-tool"] = json.array { process() } }
+    for cut = 30, #whole - 1, 13 do
+      local t = open(whole:sub(1, cut))
+      if t then
+        assert.is_true(t:events({ class = "kernel" }):total() <= 1200)
+        assert.is_true(#t.warnings > 0, cut)
+        t:close()
+      end
+    end
+  end)
+
+  it("of hostile bytes neither hangs nor crashes", function()
+    local whole = json.encode { ["rocprofiler-sdk-tool"] = json.array { process() } }
+    math.randomseed(7)
+    for _ = 1, 300 do
+      local at = math.random(30, #whole)
+      local t = open(whole:sub(1, at - 1) .. string.char(math.random(0, 255)) .. whole:sub(at + 1))
+      if t then t:close() end
+    end
+  end)
+end)
