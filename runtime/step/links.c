@@ -45,6 +45,7 @@ typedef struct rank {
   double began[FLOWS];      /* transfers: when */
   ett_unit reduced_unit;
   int reduced_slot, reduces; /* whether reductions are under way */
+  int emptied;               /* whether all collectives ended in this period */
 } rank;
 
 typedef struct waiting_send {
@@ -75,10 +76,11 @@ typedef struct run {
   unsigned char *gathered; /* per slot */
   double *busy, *end, *last_start, *last_end, *hidden_forward, *hidden_backward;
   double *reduced, *gather_wait, *unit_start, *unit_end;
-  double *state[2]; /* now and one period ago; NULL: nothing repeats */
+  double *state[2]; /* now and `lag` periods ago; NULL: nothing repeats */
   size_t state_count, *first_unit;
   double state_time;
-  int has_state, keep;
+  int64_t lag, most_lag; /* most_lag: 0 before there is a state */
+  int keep;
   size_t transfers;
   ett_err *err;
   int failed;
@@ -397,8 +399,6 @@ static void start_next(run *x, int stage) {
   r->state = DONE;
   if (ett_order_done(&r->cursor))
     return;
-  if (stage == 0 && x->state[0])
-    note_steady(x);
   ett_cursor c = r->cursor;
   int count = 0, more;
   r->state = WAITING;
@@ -411,10 +411,13 @@ static void start_next(run *x, int stage) {
     more = u.paired && count == 0;
     count++;
   } while (more);
+  if (stage == 0 && x->state[0])
+    note_steady(x);
   r->count = count;
-  r->cursor = c;
-  for (int i = 0; i < count; i++)
+  for (int i = 0; i < count; i++) {
+    ett_order_next(&r->cursor);
     take_input(x, r->unit[i], r->slot[i]);
+  }
   if (!x->p->blocking_receives || !receive(x, stage))
     begin_unit(x, stage);
 }
@@ -606,6 +609,7 @@ static void on_collect(run *x, int stage) {
                   r->reduced_slot, stage, r->reduced_unit.micro_batch);
   }
   if (r->gathering >= x->slots && !r->reduces) {
+    r->emptied = 1;
     ett_flows_end(&x->flows, flow);
     set_rates(x, stage);
   }
@@ -658,37 +662,63 @@ static size_t fill_state(const run *x, double *at) {
   return (size_t)(at - first);
 }
 
-enum { STATE_OF_STAGE = 6 + FLOWS };
+enum { STATE_FLOWS = 4, STATE_OF_STAGE = STATE_FLOWS + FLOWS + 2 };
 
 /* Rounding of times that repeat: relative, of the time so far. */
 #define SAME_TIME 1e-13
 
-/* Moves everything by whole periods. */
-static void skip(run *x, int64_t periods, double seconds) {
-  int64_t group = x->p->group;
-  ett_flows_shift(&x->flows, (double)periods * seconds);
+/* Seconds by which the collectives of a stage have piled up in a period in which they
+ * never ended; negative: they did, or became fewer. */
+static double piled_up(const run *x, int stage) {
+  size_t at = (size_t)stage * STATE_OF_STAGE + STATE_FLOWS + COLLECT;
+  if (x->rank[stage].emptied || x->state[1][at] < 0)
+    return -1;
+  return x->state[0][at] - x->state[1][at];
+}
+
+static int same_state(const run *x) {
+  const double *now = x->state[0], *before = x->state[1];
+  for (size_t i = 0; i < x->state_count; i++) {
+    int stage = (int)(i / STATE_OF_STAGE);
+    if (fabs(now[i] - before[i]) > SAME_TIME * x->flows.now &&
+        (stage >= x->p->stages || i % STATE_OF_STAGE != STATE_FLOWS + COLLECT ||
+         piled_up(x, stage) < 0))
+      return 0;
+  }
+  return 1;
+}
+
+/* Moves everything by as many times what the last `lag` periods did. */
+static void skip(run *x, int64_t times) {
+  int64_t periods = times * x->lag, group = periods * x->p->group;
+  double seconds = (double)times * (x->flows.now - x->state_time);
+  ett_flows_shift(&x->flows, seconds);
   for (int s = 0; s < x->p->stages; s++) {
     rank *r = &x->rank[s];
     r->cursor.k += periods * period_of(x->p);
-    r->cursor.lane[0].first += periods * group;
-    r->cursor.lane[1].first += periods * group;
-    r->start += (double)periods * seconds;
+    r->cursor.lane[0].first += group;
+    r->cursor.lane[1].first += group;
+    r->start += seconds;
+    double more = piled_up(x, s);
+    if (more > 0)
+      ett_flows_extend(&x->flows, flow_of(s, COLLECT), (double)times * more, 0);
     if (x->p->forward_hidden) {
       const double *before = x->state[1] + x->state_count;
-      x->hidden_forward[s] += (double)periods * (x->hidden_forward[s] - before[2 * s]);
+      x->hidden_forward[s] += (double)times * (x->hidden_forward[s] - before[2 * s]);
       x->hidden_backward[s] +=
-          (double)periods * (x->hidden_backward[s] - before[2 * s + 1]);
+          (double)times * (x->hidden_backward[s] - before[2 * s + 1]);
     }
   }
   for (int v = 0; v < x->slots; v++) {
-    x->gradients[v] += periods * group;
-    x->last_start[v] += (double)periods * seconds;
+    x->gradients[v] += group;
+    x->last_start[v] += seconds;
   }
 }
 
-/* At the first rank's first unit of each period: skips the periods that would repeat the
- * one before. What happens next depends on the state alone, so an equal state repeats
- * itself until the orders do not. */
+/* At the first rank's first unit of each period: skips what would repeat the periods
+ * before. What happens next depends on the state alone, so an equal state repeats itself
+ * until the orders do not. States are compared with one that is replaced after 1, 2, 4,
+ * .. periods (Brent 1980), since some steps repeat themselves after several. */
 static void note_steady(run *x) {
   const ett_pipeline *p = x->p;
   const ett_cursor *c = &x->rank[0].cursor;
@@ -696,31 +726,31 @@ static void note_steady(run *x) {
     return;
   double *now = x->state[0], *before = x->state[1];
   fill_state(x, now);
-  int same = x->has_state;
-  for (size_t i = 0; i < x->state_count && same; i++)
-    same = fabs(now[i] - before[i]) <= SAME_TIME * x->flows.now;
-  double seconds = x->flows.now - x->state_time;
-  if (same) {
+  x->lag++;
+  if (x->most_lag > 0 && same_state(x)) {
     int64_t lead = 0;
     for (int s = 0; s < p->stages; s++)
       lead =
           x->rank[s].cursor.lane[0].first > lead ? x->rank[s].cursor.lane[0].first : lead;
     int64_t periods = p->micro_batches / p->group - 2 - lead / p->group;
-    x->has_state = 0;
-    if (periods > 0) {
-      skip(x, periods, seconds);
-      x->state[0] = NULL;
-      return;
-    }
+    if (periods >= x->lag)
+      skip(x, periods / x->lag);
+    x->state[0] = NULL;
+    return;
   }
+  if (x->lag < x->most_lag)
+    return;
   for (int s = 0; s < p->stages; s++) {
     now[x->state_count + 2 * (size_t)s] = x->hidden_forward[s];
     now[x->state_count + 2 * (size_t)s + 1] = x->hidden_backward[s];
   }
   x->state[0] = before;
   x->state[1] = now;
+  for (int s = 0; s < p->stages; s++)
+    x->rank[s].emptied = 0;
   x->state_time = x->flows.now;
-  x->has_state = 1;
+  x->lag = 0;
+  x->most_lag = x->most_lag > 0 ? 2 * x->most_lag : 1;
 }
 
 static size_t take(size_t *at, size_t bytes) {
