@@ -37,6 +37,8 @@ struct ett_step_workspace {
   ett_links_workspace *links; /* NULL: not used yet */
   void *memory;               /* one block: ett_step_arrays */
   size_t bytes;
+  uint64_t sliced; /* edition of the program whose even slices it holds; 0: none */
+  int sliced_pp, sliced_vp;
   size_t *demands;
   size_t demand_count, demand_capacity;
 };
@@ -62,7 +64,7 @@ typedef struct ett_evaluation {
 /* The arrays of one evaluation, in the workspace's block of memory. */
 typedef struct ett_step_arrays {
   ett_step_stage *stage;
-  ett_step_stage *stage_before; /* the same before the pipeline runs */
+  ett_step_stage *stage_before; /* late_validation: the same before the pipeline runs */
   double *start;                /* per stage: when it begins a step */
   int slots;                    /* pp * vp of every way */
   ett_layer_sums *slice_sums;   /* per slice; sums, where each slot has its own slice */

@@ -169,6 +169,8 @@ static void keep_most(double *most, double value) {
 }
 
 void ett_program_finish(ett_program *p) {
+  static _Atomic uint64_t editions;
+  p->edition = ++editions;
   for (size_t k = 0; k < p->kind_count; k++) {
     ett_layer_sums s;
     memset(&s, 0, sizeof s);

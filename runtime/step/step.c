@@ -578,6 +578,30 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   return tied;
 }
 
+/* Spreads the layers over the slices. Even slices of the evaluation before are kept. */
+static int slice(const ett_evaluation *e, const ett_step_arrays *a) {
+  const ett_step_plan *plan = e->plan;
+  ett_step_workspace *w = e->w;
+  int slices = plan->pp * plan->vp, even = !plan->split && !plan->orders;
+  if (even && w->sliced == e->program->edition && w->sliced_pp == plan->pp &&
+      w->sliced_vp == plan->vp)
+    return 0;
+  w->sliced = 0;
+  if (plan->split)
+    memcpy(a->slice_split, plan->split, (size_t)slices * sizeof *a->split);
+  else
+    ett_split_even(ett_program_middle_layers(e->program), slices, a->slice_split);
+  if (ett_program_slices(e->program, slices, a->slice_split, a->slice_sums,
+                         a->slice_layers, e->err) != 0)
+    return -1;
+  if (even && !e->stage_parts) {
+    w->sliced = e->program->edition;
+    w->sliced_pp = plan->pp;
+    w->sliced_vp = plan->vp;
+  }
+  return 0;
+}
+
 /* Lays out a plan's slices, times them and asks for every message. tied: the seconds of
  * the tied embedding's all-reduce. */
 static int prepare(ett_evaluation *e, ett_step_arrays *a, double *tied) {
@@ -587,15 +611,7 @@ static int prepare(ett_evaluation *e, ett_step_arrays *a, double *tied) {
       ett_parts_place(e) != 0)
     return -1;
   e->w->demand_count = 0;
-  int slices = plan->pp * plan->vp;
-  if (plan->split)
-    memcpy(a->slice_split, plan->split, (size_t)slices * sizeof *a->split);
-  else
-    ett_split_even(ett_program_middle_layers(e->program), slices, a->slice_split);
-  if (ett_program_slices(e->program, slices, a->slice_split, a->slice_sums,
-                         a->slice_layers, e->err) != 0)
-    return -1;
-  if (ett_parts_choose(e, a) != 0)
+  if (slice(e, a) != 0 || ett_parts_choose(e, a) != 0)
     return -1;
   fill_slots(e, a);
   *tied = ask_all(e, a);
@@ -668,7 +684,8 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   memset(result, 0, sizeof *result);
   if (ett_shares_run(&e, &a, &pipeline, keep_units, &result->pipeline) != 0)
     return -1;
-  memcpy(a.stage_before, a.stage, (size_t)plan->pp * sizeof *a.stage);
+  if (plan->late_validation)
+    memcpy(a.stage_before, a.stage, (size_t)plan->pp * sizeof *a.stage);
   ett_finish_step(&e, &a, tied, &result->pipeline, result);
   if (plan->late_validation &&
       ett_finish_steady(&e, &a, tied, &pipeline, keep_units, result) != 0)
