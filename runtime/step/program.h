@@ -130,7 +130,7 @@ typedef struct ett_program {
   double communication_share; /* of a device, taken by what it sends while it computes */
   /* ett_program_finish and ett_program_vary: */
   ett_layer_sums *sums; /* per kind */
-  uint64_t edition; /* another one after each change of the sums, in any program */
+  uint64_t edition;     /* another one after each change of the sums, in any program */
   size_t varied;
   ett_variation variation;
   /* The same model on the devices of the cluster's next part, owned; NULL: the last. */

@@ -72,6 +72,33 @@ describe("a sweep", function()
     end
   end)
 
+  it("evaluates fields that C alone reads together, until a rule reads one of them", function()
+    local mixture = require("ett.model").new("mixtral", { layers = 4, hidden = 512, heads = 8, vocab = 1000,
+      ffn = 1024, experts = 4, top_k = 2, tied_embeddings = true })
+    local times = require("ett.step.times").new(require("ett.profile.cluster").get "dgx_h100")
+    local over = { pp = { 1, 2 }, overlap_all_to_all = { "none", "batch" }, schedule = { "1f1b", "gpipe" },
+      recompute = { "none", "full" }, zero = { 0, 3 }, overlap_gradients = { false, true }, prefetch = { 0, 2 } }
+    local s = sweep.new { model = mixture, cluster = "dgx_h100", times = times, over = over,
+      plan = { seq = 512, dp = 4, ep = 2, global_batch = 32, overlap_parameters = true } }
+    local seen = {}
+    for _, row in ipairs(s.rows) do
+      local one, key = { seq = 512, dp = 4, ep = 2, global_batch = 32, overlap_parameters = true }, {}
+      for i, name in ipairs(s.fields) do
+        one[name], key[i] = row[name], tostring(row[name])
+      end
+      key = table.concat(key, " ")
+      assert.is_nil(seen[key])
+      seen[key] = true
+      local e = estimate.new { model = mixture, cluster = "dgx_h100", times = times, plan = one }
+      assert.same({ e.step_seconds, e.memory_bytes, e.bubble_percent, e.tokens_per_second, e.fits, 8 },
+        { row.step_seconds, row.memory_bytes, row.bubble_percent, row.tokens_per_second, row.fits, row.micro_batches })
+    end
+    -- "batch" needs 1f1b, no full recomputation and at most ZeRO-2: 1 of 8 passes.
+    local refused = 2 * 8 * 4 - 2 * 4
+    assert.same({ 2 * 16 * 4 - refused, refused }, { #s.rows, s.refused })
+    assert.matches("overlap_all_to_all = 'batch' needs", s.refusal)
+  end)
+
   it("counts a combination that its schedule cannot run as refused, and goes on", function()
     local s = run({ vp = { 1, 2 }, pp = { 2, 4 } }, { schedule = "zb_h1" })
     assert.equal(2, #s.rows)

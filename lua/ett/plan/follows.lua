@@ -32,6 +32,7 @@ local function compute(one, p)
       at[key] = { name, {} }
       local readers = one.all.readers[name] or {}
       one.all.readers[name] = readers
+      if #readers == 0 then one.all.names = one.all.names + 1 end
       if not one.reads[name] then readers[#readers + 1] = one end
       one.reads[name] = true
     end
@@ -86,7 +87,10 @@ function All:changed(name)
   end
 end
 
---- Functions that share one changing plan.
-function follows.new() return setmetatable({ readers = {} }, All) end
+--- Whether a function has read a field.
+function All:reads(name) return self.readers[name] ~= nil end
+
+--- Functions that share one changing plan. `names` counts the fields that they have read.
+function follows.new() return setmetatable({ readers = {}, names = 0 }, All) end
 
 return follows

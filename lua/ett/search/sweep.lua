@@ -4,8 +4,9 @@
 --     over = { pp = { 1, 2, 4 }, tp = { 1, 2, 4 }, dp = { 1, 2, 4, 8 }, micro_batch = { 1, 2, 4 } } }
 --   s.rows[1].step_seconds
 --
--- Any field of a plan may be swept. The model is lowered once per program (ett.plan.fields); each plan is then one call
--- of the evaluation that single predictions use, so the totals have the same digits.
+-- Any field of a plan may be swept. The model is lowered once per program (ett.plan.fields). The plans under all values
+-- of the fields that only C reads are one call, a block. C evaluates each as it does single predictions, so the totals
+-- have the same digits.
 local cluster_module = require "ett.profile.cluster"
 local error_module = require "ett.base.error"
 local estimate = require "ett.step.estimate"
@@ -107,32 +108,23 @@ local function convert(run, q)
   return label
 end
 
---- Step seconds, memory and bubble of the plan; what it needs timed and no plan before did is timed first.
-local function totals(run, p, q)
+--- The program of the plan at hand, its demands, and the label of its schedule's faults; C's copy of the plan is ready.
+local function prepare(run, p, q)
   local program, demands = lowered_of(run, p)
-  local label = convert(run, q)
-  local step, memory, bubble, _, fits
-  if label then
-    step, memory, bubble, _, fits = schedules.call(label, program.totals, program, run.c_plan, demands, run.workspace)
-  else
-    step, memory, bubble, _, fits = program:totals(run.c_plan, demands, run.workspace)
-  end
-  if step then return step, memory, bubble, _, fits end
-  run.times:answer(demands, p.dtype, run.model.hyper.hidden)
-  return program:totals(run.c_plan, demands, run.workspace)
+  return program, demands, convert(run, q)
 end
 
---- Counts a plan as refused.
-local function refuse(run, sentence)
-  run.refused, run.refusal = run.refused + 1, run.refusal or sentence
-  run.refused_at = run.refused_at or run.visited
+--- Counts plans as refused, of which the first is number `at`.
+local function refuse(run, sentence, at, count)
+  run.refused, run.refusal = run.refused + count, run.refusal or sentence
+  run.refused_at = run.refused_at or at
 end
 
---- Counts a plan as refused whose evaluation failed. Faults that are not the plan's own are raised.
-local function failed(run, raised)
+--- Counts plans as refused whose evaluation failed. Faults that are not the plans' own are raised.
+local function failed(run, raised, at, count)
   local kind = error_module.from(raised).kind
   if kind ~= "plan" and kind ~= "model" and kind ~= "argument" and kind ~= "limit" then error(raised, 0) end
-  refuse(run, tostring(raised))
+  refuse(run, tostring(raised), at, count)
 end
 
 --- The plan's micro-batches, which C and schedules see.
@@ -149,39 +141,99 @@ end
 
 local sort_rows
 
---- Adds a row. With run.keep only that many of the best stay, so that a sweep of millions of plans needs no memory.
-local function add_row(run, row)
-  run.evaluated = run.evaluated + 1
-  if not row.fits and not (run.least and run.least.memory_bytes <= row.memory_bytes) then run.least = row end
-  run.any_fits = run.any_fits or row.fits
+--- Notes the rows from number `from` on. With run.keep only that many of the best stay, so that a sweep of millions of
+--- plans needs no memory.
+local function note_rows(run, from)
   local rows = run.rows
-  rows[#rows + 1] = row
+  run.evaluated = run.evaluated + #rows - from + 1
+  for i = from, #rows do
+    local row = rows[i]
+    if row.fits then
+      run.any_fits = true
+    elseif not (run.least and run.least.memory_bytes <= row.memory_bytes) then
+      run.least = row
+    end
+  end
   if run.keep and #rows >= 2 * run.keep + 1000 then
     run.rows = table.move(sort_rows(rows, run.objective), 1, run.keep, 1, {})
   end
 end
 
---- Evaluates one combination. p is one table, changed in place; q the same with the micro-batches of its batch.
+--- Whether C alone reads a swept field: then the rows under all of its values are one call.
+local function only_c_reads(run, axis)
+  return not run.own_orders and axis.c and not axis.program and not run.own_reads[axis.name]
+    and not run.follows:reads(axis.name)
+end
+
+--- Makes a block of the innermost fields that only C reads; run.outer fields are outside it.
+local function choose_block(run)
+  local axes, outer, list = run.axes, #run.axes, {}
+  while outer > 0 and only_c_reads(run, axes[outer]) do outer = outer - 1 end
+  run.known_reads, run.outer, run.block_size = run.follows.names, outer, 1
+  for i = outer + 1, #axes do
+    local axis, values = axes[i], {}
+    for k, value in ipairs(axis.values) do
+      if axis.convert then value = axis.convert(value) end
+      values[k] = value
+    end
+    list[#list + 1] = { name = axis.name, field = axis.c, values = axis.values, c = values }
+    run.block_size = run.block_size * #values
+  end
+  run.block = step_core.block(list)
+end
+
+--- Evaluates the block's plans; what they need timed and no plan before did is timed first.
+local function evaluate(run, p, before, shared, program, demands, label)
+  local tokens = p.dp * p.micro_batch * shared.micro_batches * p.seq
+  local rows, first = run.rows, 1
+  local known = #rows
+  while first <= run.block_size do
+    local at, fault = schedules.call(label, program.rows, program, run.c_plan, demands, run.workspace, run.block, first,
+      shared, rows, tokens, shared.devices, run.memory_limit, run.share and before)
+    local ok = true
+    if at <= run.block_size and not fault then
+      ok, fault = pcall(run.times.answer, run.times, demands, p.dtype, run.model.hyper.hidden)
+    elseif fault then
+      ok, fault = pcall(schedules.call, label, error, fault, 0)
+    end
+    if not ok then failed(run, fault, before + at, 1) end
+    first = ok and at or at + 1
+  end
+  note_rows(run, known + 1)
+end
+
+local combinations
+
+--- Evaluates the combinations of one block. p is one table, changed in place; q the same with the micro-batches of its
+--- batch.
 local function visit(run, p, q)
-  run.visited = run.visited + 1
-  if run.progress and run.visited % 1024 == 0 then run.progress(run.visited, run.combinations) end
-  if run.share and run.turn % run.share.size() ~= run.share.rank() then return end
+  local before, count, outer = run.visited, run.block_size, run.outer
   local devices = p.pp * p.tp * p.cp * p.dp
+  run.visited = before + count
+  if run.progress and run.visited // 1024 > before // 1024 then run.progress(run.visited, run.combinations) end
+  if run.share and run.turn % run.share.size() ~= run.share.rank() then return end
   if run.devices and devices ~= run.devices then return end
   local broken = run.broken:of(p)
-  if broken then return refuse(run, broken) end
-  local micro_batches = count_micro_batches(run, p, q)
-  local ok, step, memory, bubble, _, fits = pcall(totals, run, p, q)
-  if not ok then return failed(run, step) end
-  local rate = p.dp * p.micro_batch * micro_batches * p.seq / step
-  -- Every field from the start: a table that grows is copied at each doubling.
-  local row = { step_seconds = step, memory_bytes = memory, bubble_percent = 100 * bubble, devices = devices,
-    tokens_per_second = rate, tokens_per_second_per_device = rate / devices,
-    fits = fits and memory <= run.memory_limit,
-    micro_batches = micro_batches, order = run.share and run.visited }
-  local names = run.names
-  for i = 1, #names do row[names[i]] = p[names[i]] end
-  add_row(run, row)
+  local ok, program, demands, label, micro_batches
+  if not broken then
+    micro_batches = count_micro_batches(run, p, q)
+    ok, program, demands, label = pcall(prepare, run, p, q)
+  end
+  if run.known_reads ~= run.follows.names then
+    choose_block(run)
+    if run.outer ~= outer then -- more than C reads a field of the block
+      run.visited = before
+      return combinations(run, p, q, outer + 1)
+    end
+  end
+  if broken then return refuse(run, broken, before + 1, count) end
+  if not ok then return failed(run, program, before + 1, count) end
+  local shared = { devices = devices, micro_batches = micro_batches }
+  for i = 1, outer do
+    local name = run.axes[i].name
+    shared[name] = p[name]
+  end
+  evaluate(run, p, before, shared, program, demands, label)
 end
 
 --- Ranks of a job take turns with the programs: gives every rank the rows of all, in the order of one rank.
@@ -215,14 +267,27 @@ local function set(run, p, axis, value)
   run.follows:changed(axis.name)
 end
 
-local function combinations(run, p, q, depth)
+function combinations(run, p, q, depth)
+  if depth > run.outer then return visit(run, p, q) end
   local axis = run.axes[depth]
-  if not axis then return visit(run, p, q) end
   for _, value in ipairs(axis.values) do
     if p[axis.name] ~= value then set(run, p, axis, value) end
     if axis.program then run.turn = run.turn + 1 end
     combinations(run, p, q, depth + 1)
   end
+end
+
+--- Fields that visit() and evaluate() read, or that decide of the schedule's orders.
+local own_reads = {}
+for _, name in ipairs { "pp", "tp", "cp", "dp", "vp", "micro_batch", "micro_batches", "global_batch", "seq", "dtype",
+  "schedule", "split" } do own_reads[name] = true end
+
+--- Whether a schedule file orders units of a plan: it may read any field.
+local function own_orders(base, values)
+  for _, name in ipairs(values.schedule or { base.schedule }) do
+    if not schedules.built_in[name] then return true end
+  end
+  return false
 end
 
 --- The swept fields as combinations() takes them: name, values, and how C's copy of the plan is told.
@@ -336,10 +401,11 @@ function sweep.new(given)
     workspace = workspace, placement = cluster_module.placement(cluster),
     c_plan = step_core.kept_plan(fields.to_c(base, cluster_module.placement(cluster))),
     values_of_c = {}, schedules = schedules.memo(), programs = {}, demands = {}, rows = {}, refused = 0,
-    visited = 0, turn = 0, share = given.share, objective = objective, evaluated = 0,
-    keep = given.keep, progress = given.progress, combinations = 1 }
+    own_reads = own_reads, own_orders = own_orders(base, values), visited = 0, turn = 0, share = given.share,
+    objective = objective, evaluated = 0, keep = given.keep, progress = given.progress, combinations = 1 }
   for _, list in pairs(values) do run.combinations = run.combinations * #list end
   add_follows(run)
+  choose_block(run)
   local p = {}
   for name, value in pairs(base) do p[name] = value end
   if base.global_batch and not over.micro_batches then p.micro_batches = nil end

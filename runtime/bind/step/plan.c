@@ -58,8 +58,7 @@ static int named(lua_State *L, const ett_step_lua_field *field) {
   return luaL_error(L, "field '%s': unknown value '%s'", field->name, name);
 }
 
-/* Reads the field on top of the stack. */
-static void read_field(lua_State *L, const ett_step_lua_field *field, void *to) {
+void ett_step_lua_read_field(lua_State *L, const ett_step_lua_field *field, void *to) {
   int is_right = lua_isboolean(L, -1), value = lua_toboolean(L, -1);
   lua_Integer integer = lua_tointegerx(L, -1, field->kind == BOOLEAN ? NULL : &is_right);
   if (field->kind == INTEGER && (integer < INT32_MIN || integer > INT32_MAX))
@@ -86,9 +85,16 @@ void ett_step_lua_read(lua_State *L, int index, const ett_step_lua_field *fields
   luaL_checktype(L, index, LUA_TTABLE);
   for (size_t i = 0; i < count; i++) {
     lua_getfield(L, index, fields[i].name);
-    read_field(L, &fields[i], (char *)to + fields[i].offset);
+    ett_step_lua_read_field(L, &fields[i], (char *)to + fields[i].offset);
     lua_pop(L, 1);
   }
+}
+
+const ett_step_lua_field *ett_step_lua_plan_field(const char *name) {
+  for (size_t i = 0; i < PLAN_FIELDS; i++)
+    if (*plan_fields[i].name == *name && strcmp(plan_fields[i].name, name) == 0)
+      return &plan_fields[i];
+  return NULL;
 }
 
 static void get_split(lua_State *L, int index, ett_step_plan *plan) {
@@ -224,16 +230,15 @@ static int kept_plan_set(lua_State *L) {
   lua_pushvalue(L, 3);
   lua_rawset(L, 4);
   lua_settop(L, 3);
-  for (size_t i = 0; i < PLAN_FIELDS && !kept->stale; i++) {
-    if (strcmp(plan_fields[i].name, name) != 0)
-      continue;
+  const ett_step_lua_field *field = kept->stale ? NULL : ett_step_lua_plan_field(name);
+  if (field) {
     int custom = kept->plan.schedule == ETT_SCHEDULE_CUSTOM;
-    read_field(L, &plan_fields[i], (char *)&kept->plan + plan_fields[i].offset);
+    ett_step_lua_read_field(L, field, (char *)&kept->plan + field->offset);
     custom |= kept->plan.schedule == ETT_SCHEDULE_CUSTOM;
     kept->stale = custom || kept->plan.split || kept->plan.rank_map;
-    return 0;
+  } else {
+    kept->stale = 1;
   }
-  kept->stale = 1;
   return 0;
 }
 

@@ -221,16 +221,7 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
   set_doubles(L, fields, sizeof fields / sizeof *fields, s);
 }
 
-/* The arguments of a method of programs: program, plan, demands, workspace. */
-typedef struct call {
-  ett_program *program;
-  ett_step_plan plan;
-  ett_demands *demands;
-  ett_step_workspace *workspace;
-  ett_err err;
-} call;
-
-static void get_call(lua_State *L, call *c) {
+void ett_step_lua_get_call(lua_State *L, ett_step_lua_call *c) {
   c->program = to_program(L);
   c->demands = ett_lua_box_check(L, 3, ETT_LUA_DEMANDS, "demands object");
   c->workspace = ett_lua_box_check(L, 4, ETT_LUA_WORKSPACE, "workspace");
@@ -238,7 +229,8 @@ static void get_call(lua_State *L, call *c) {
 }
 
 /* Evaluates; raises on a fault. 0 while demands are untimed. */
-static int evaluate(lua_State *L, call *c, int keep_units, ett_step_result *r) {
+static int evaluate(lua_State *L, ett_step_lua_call *c, int keep_units,
+                    ett_step_result *r) {
   int status = ett_step_evaluate(c->program, &c->plan, c->demands, c->workspace,
                                  keep_units, r, &c->err);
   return status < 0 ? ett_lua_raise(L, &c->err) : status == 0;
@@ -248,8 +240,8 @@ static int evaluate(lua_State *L, call *c, int keep_units, ett_step_result *r) {
  * bubble fraction, pipeline seconds, whether each stage fits its part of the cluster;
  * nothing while demands are untimed. */
 static int program_totals(lua_State *L) {
-  call c;
-  get_call(L, &c);
+  ett_step_lua_call c;
+  ett_step_lua_get_call(L, &c);
   ett_step_result result;
   if (!evaluate(L, &c, 0, &result))
     return 0;
@@ -284,8 +276,8 @@ static int program_evaluate(lua_State *L) {
       RESULT(flops),        RESULT(memory_bytes),
   };
   int keep_units = lua_toboolean(L, 5);
-  call c;
-  get_call(L, &c);
+  ett_step_lua_call c;
+  ett_step_lua_get_call(L, &c);
   ett_step_result r;
   if (!evaluate(L, &c, keep_units, &r))
     return 0;
@@ -321,8 +313,8 @@ static int program_evaluate(lua_State *L) {
 /* program:outline(plan, demands, workspace): bytes of the fullest device, lower bounds of
  * the pipeline's and of the step's seconds. */
 static int program_outline(lua_State *L) {
-  call c;
-  get_call(L, &c);
+  ett_step_lua_call c;
+  ett_step_lua_get_call(L, &c);
   ett_step_outline_result o;
   if (ett_step_outline(c.program, &c.plan, c.demands, c.workspace, &o, &c.err) != 0)
     return ett_lua_raise(L, &c.err);
@@ -336,8 +328,8 @@ static int program_outline(lua_State *L) {
 static int program_interval(lua_State *L) {
   double correlation = luaL_checknumber(L, 5), low, high;
   luaL_argcheck(L, correlation >= 0 && correlation <= 1, 5, "must be 0 to 1");
-  call c;
-  get_call(L, &c);
+  ett_step_lua_call c;
+  ett_step_lua_get_call(L, &c);
   int status = ett_step_interval(c.program, &c.plan, c.demands, c.workspace, correlation,
                                  &low, &high, &c.err);
   if (status < 0)
@@ -365,9 +357,13 @@ static int split(lua_State *L) {
 }
 
 static const luaL_Reg program_methods[] = {
-    {"evaluate", program_evaluate}, {"totals", program_totals},
-    {"outline", program_outline},   {"interval", program_interval},
-    {"layers", program_layers},     {NULL, NULL},
+    {"evaluate", program_evaluate},
+    {"totals", program_totals},
+    {"outline", program_outline},
+    {"interval", program_interval},
+    {"layers", program_layers},
+    {"rows", ett_step_lua_rows},
+    {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {
@@ -384,5 +380,6 @@ int luaopen_ett_step(lua_State *L) {
   ett_step_lua_open_orders(L);
   ett_step_lua_open_pipelines(L);
   ett_step_lua_open_links(L);
+  ett_step_lua_open_blocks(L);
   return 1;
 }

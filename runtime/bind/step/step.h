@@ -42,6 +42,27 @@ typedef struct ett_step_lua_field {
 void ett_step_lua_read(lua_State *L, int index, const ett_step_lua_field *fields,
                        size_t count, void *to);
 
+/* Reads the value on top of the stack as ett_step_lua_read does. */
+void ett_step_lua_read_field(lua_State *L, const ett_step_lua_field *field, void *to);
+
+/* The field of a plan by that name, whose offset is in ett_step_plan; NULL: none. */
+const ett_step_lua_field *ett_step_lua_plan_field(const char *name);
+
+/* The arguments of a method of programs: program, plan, demands, workspace. */
+typedef struct ett_step_lua_call {
+  ett_program *program;
+  ett_step_plan plan;
+  ett_demands *demands;
+  ett_step_workspace *workspace;
+  ett_err err;
+} ett_step_lua_call;
+
+/* Reads the arguments from 1 to 4. */
+void ett_step_lua_get_call(lua_State *L, ett_step_lua_call *call);
+
+/* program:rows(…), of block.c. */
+int ett_step_lua_rows(lua_State *L);
+
 /* Pushes one demand of the demands object at `box` as a table. */
 void ett_step_lua_push_demand(lua_State *L, int box, size_t index);
 
@@ -83,5 +104,6 @@ void ett_step_lua_open_plans(lua_State *L);
 void ett_step_lua_open_orders(lua_State *L);
 void ett_step_lua_open_pipelines(lua_State *L);
 void ett_step_lua_open_links(lua_State *L);
+void ett_step_lua_open_blocks(lua_State *L);
 
 #endif
