@@ -95,6 +95,9 @@ describe("the bundled devices", function()
     local own, transferred = kernels.of(a, "gemm", "bf16"), kernels.of(b, "gemm", "bf16")
     assert.equal("h100_sxm, h200_sxm", transferred.from)
     assert.is_nil(own.from)
+    local gb200 = device_module.get "gb200" -- its rate of nvfp4 against bf16 is B200's, not GB300's
+    assert.equal("b200_sxm", kernels.of(gb200, "gemm", "nvfp4").from)
+    assert.is_true(#kernels.of(gb200, "gemm", "bf16").from > #"b200_sxm")
     local ratio = transferred:predict(x) / own:predict(x)
     assert.is_true(ratio > 1.1 and ratio < 1.7, tostring(ratio)) -- 989.5 / 756 TFLOP/s on 114 of 132 multiprocessors
   end)

@@ -152,6 +152,17 @@ function kernels.own(device, name, dtype)
     about = known.about, opened = known }, Kernel)
 end
 
+-- Kernels of devices with the same rate of a data type against bf16, where there are some: others have other tensor
+-- cores for it (nvfp4 is 4 times bf16 on B200 and GB200, 6 times on B300 and GB300).
+local function alike(device, found, dtype)
+  local function rate(of) return (of:peak "bf16" and of:peak(dtype) or 0) / (of:peak "bf16" or 1) end
+  local same = {}
+  for _, kernel in ipairs(found) do
+    if math.abs(rate(kernel.device) - rate(device)) <= 0.1 * rate(device) then same[#same + 1] = kernel end
+  end
+  return same[1] and same or found
+end
+
 --- The kernel that a device has without a table of its own: from the nearest neighbour that has one and the other
 --- neighbours of that one's generation; nil where none has one.
 ---@return table? kernel with `from`, the keys of the neighbours
@@ -163,7 +174,7 @@ function kernels.transferred(device, name, dtype)
       found[#found + 1] = kernels.own(other, name, dtype)
     end
   end
-  return found[1] and transfer.new(device, found) or nil
+  return found[1] and transfer.new(device, alike(device, found, dtype)) or nil
 end
 
 --- The kernel of a device: its own, else one transferred from its neighbours; nil where there is none, or the device
