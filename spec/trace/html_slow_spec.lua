@@ -69,7 +69,7 @@ describe("the HTML page", function()
       assert.equal("100 us", facts.duration)
       assert.matches("^50 us", facts["of it waiting"])
       assert.equal(1, found[4])
-      assert.matches("^32 found", found[5]) -- 16 in streams, 16 in their process group
+      assert.matches("^40 found", found[5]) -- 16 in streams, 16 in their process group, 8 on the critical path
       assert.matches("throw 1", found[6])
       local text = assert(io.open(file)):read("a")
       assert.is_nil(text:find("https?://"), "loads nothing")

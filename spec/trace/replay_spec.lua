@@ -126,8 +126,35 @@ describe("the critical path", function()
       local sum = 0
       for _, part in ipairs(path.parts) do sum = sum + part.ticks end
       assert.equal(path.total_ticks, sum)
+      for i, step in ipairs(path.steps) do -- from the end back, without a hole
+        sum = sum - (step.to - step.from)
+        assert.is_true(i == 1 or step.to == path.steps[i - 1].from)
+      end
+      assert.equal(0, sum)
       assert.equal("host of rank 1", path.parts[1].name)
       assert.is_true(path.parts[1].ticks >= view.trace.ticks_per_second // 1000000 * 500 * 3)
+    end)
+  end)
+
+  it("is a lane of the page, in order and as long as itself", function()
+    with_view(model({ tp = 2, host = 8, compute = 20 }):recordings(), function(view)
+      local lane
+      local lanes, made = require "ett.trace.page.lanes", require "ett.report.page.lanes"
+      local Timeline = getmetatable(made.new({ data = {} }, { from = 0, to = 1, tick = 1, kinds = {} })).__index
+      local own = Timeline.lane
+      Timeline.lane = function(self, given)
+        if given.name == "waited for last" then lane = given end
+        return own(self, given)
+      end
+      local page = require("ett.report.page").new { title = "t", subtitle = "s", scripts = { "lanes" } }
+      lanes.timeline(page, view)
+      Timeline.lane = own
+      local sum, stop = 0, -math.huge
+      for i, duration in ipairs(assert(lane).duration) do
+        assert.is_true(lane.start[i] >= stop)
+        sum, stop = sum + duration, lane.start[i] + duration
+      end
+      assert.equal(replay.critical_path(replay.graph(view)).total_ticks, sum)
     end)
   end)
 

@@ -3,6 +3,7 @@
 -- A kernel's details are its collective's, or the operator's that launched it. The first part of a collective, until
 -- the last rank of its group has started, is drawn as waiting.
 local collective = require "ett.trace.collective"
+local error_module = require "ett.base.error"
 local page_lanes = require "ett.report.page.lanes"
 
 local lanes = {}
@@ -181,6 +182,41 @@ local function add_groups(t, groups, origin, waits)
   end
 end
 
+--- The critical path is drawn of traces with at most so many device rows: its graph is made in Lua.
+lanes.most_path_rows = 100000
+
+local kind_of_wait = { transfer = communication, row = compute, host = host, call = host }
+
+--- A lane of what the run waited for last (ett.trace.replay). Neighbours of the same name and rank are joined.
+local function add_critical_path(t, view, origin, list)
+  local rows = 0
+  for _, lane in ipairs(list) do rows = rows + #lane:rows "all" end
+  if rows == 0 or rows > lanes.most_path_rows then return end
+  local replay = require "ett.trace.replay"
+  local made, g = pcall(replay.graph, view)
+  if not made then
+    if error_module.from(g).kind ~= "missing" then error(g, 0) end
+    return
+  end
+  local steps, start, duration, labels, before = replay.critical_path(g).steps, {}, {}, {}, nil
+  for i = #steps, 1, -1 do
+    local step = steps[i]
+    local at, stop = math.floor(step.from) - origin, math.floor(step.to) - origin
+    local last = #start
+    if before and before.name == step.name and before.rank == step.rank and start[last] + duration[last] == at then
+      duration[last] = stop - start[last]
+    elseif last == 0 or at >= start[last] then
+      start[last + 1], duration[last + 1] = at, stop - at
+      labels[last + 1] = t:label(cut(step.name), kind_of_wait[step.kind] or call, lines_of { "rank", step.rank })
+    end
+    before = step
+  end
+  if #start == 0 then return end
+  t:group { name = "critical path" }
+  t:lane { name = "waited for last", start = start, duration = duration, label = labels,
+    overview = too_large(t, #start) }
+end
+
 local function span_of(view)
   if view.options.step or view.options.window then
     local from, to = math.huge, -math.huge
@@ -202,6 +238,7 @@ function lanes.timeline(page, view)
   local list, processes = view:lane_list(), view:processes()
   local waits, groups = waits_of(view)
   local threads = {}
+  add_critical_path(t, view, from, list)
   for _, process in ipairs(processes) do
     local name = process.rank and "rank " .. process.key or process.key
     t:group { name = name, open = #processes <= 16 }

@@ -265,7 +265,7 @@ local function label(what)
 end
 
 --- The chain of waits that ends with the last device row: { total_ticks, parts = { { name, ticks, count } } (longest
---- first), ranks = { [rank] = ticks }, changes_of_rank }.
+--- first), ranks = { [rank] = ticks }, changes_of_rank, steps = { { name, kind, rank, from, to } } (last first) }.
 function replay.critical_path(g, run)
   run = run or replay.run(g)
   local n, stop = nil, -math.huge
@@ -274,7 +274,7 @@ function replay.critical_path(g, run)
       if run.time[row.finish] > stop then n, stop = row.finish, run.time[row.finish] end
     end
   end
-  local parts, list, ranks, hops, seen, total = {}, {}, {}, 0, {}, 0
+  local parts, list, ranks, hops, seen, total, steps = {}, {}, {}, 0, {}, 0, {}
   while n and not seen[n] do
     seen[n] = true
     local before = run.binding[n]
@@ -289,13 +289,16 @@ function replay.critical_path(g, run)
     part.ticks, part.count, total = part.ticks + ticks, part.count + 1, total + ticks
     ranks[what.rank] = (ranks[what.rank] or 0) + ticks
     if before and g.what[before].rank ~= what.rank then hops = hops + 1 end
+    if ticks > 0 then
+      steps[#steps + 1] = { name = name, kind = what.kind, rank = what.rank, from = run.time[before], to = run.time[n] }
+    end
     n = before
   end
   table.sort(list, function(a, b)
     if a.ticks ~= b.ticks then return a.ticks > b.ticks end
     return a.name < b.name
   end)
-  return { total_ticks = total, parts = list, ranks = ranks, changes_of_rank = hops }
+  return { total_ticks = total, parts = list, ranks = ranks, changes_of_rank = hops, steps = steps }
 end
 
 return replay
