@@ -15,6 +15,7 @@ end
 
 local function share_list(group, list)
   local shared = {}
+  group:agree(0) -- sleeps until all are here; a broadcast would spin
   for word in group:share_text(list and table.concat(list, ",") or ""):gmatch("%d+") do
     shared[#shared + 1] = math.tointeger(tonumber(word))
   end

@@ -125,6 +125,7 @@ end
 local function merge(share, keeper)
   local json = require "ett.json"
   local own = json.encode(keeper:all())
+  share.any(false) -- sleeps until all are here
   for rank = 0, share.size() - 1 do
     for _, row in ipairs(json.decode(share.text_of(rank, own))) do keeper:offer(row) end
   end

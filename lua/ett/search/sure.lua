@@ -6,12 +6,11 @@
 -- nearly all of n. The error of a difference of two plans is then a t distribution of two degrees with the scale
 -- sqrt(own^2 + shared^2 |w - w'|^2), or `same` in place of `own`. Two degrees: published steps have heavy tails.
 --
--- The constants are those of a grid that are best calibrated on 647 pairs of published steps of one model and cluster,
--- from 8 of 16 sources (every other one by name). `ett bench search` judges them on the other 8: on 1,775 pairs, the
--- chances stated are within 8 points of how often they held in each of five tenths.
+-- The constants are those of a grid that are best calibrated on pairs of published steps of one model and cluster.
+-- `ett bench search` leaves out each source in turn, and judges its pairs with constants of the others.
 local explain = require "ett.search.explain"
 
-local sure = { own = 0.03, same = 0.001, shared = 0.5 }
+local sure = { own = 0.02, same = 0.001, shared = 0.6 }
 
 -- A t distribution of two degrees holds 90 % within 2.92 of its scale.
 local t90 = 2.919986
@@ -27,16 +26,27 @@ function sure.program(e)
   return table.concat(words, " ")
 end
 
---- The chance that a plan takes less time than another.
+--- What two plans differ by: the log of b's seconds over a's, the square of the distance of their parts, and whether
+--- they have one program.
 ---@param a table { seconds, parts = seconds by part, whole = their sum, program = sure.program }
-function sure.chance(a, b)
-  local sum = (a.program == b.program and sure.same or sure.own) ^ 2
+function sure.difference(a, b)
+  local apart = 0.0
   for _, name in ipairs(explain.part_order) do
-    sum = sum + (sure.shared * (a.parts[name] / a.whole - b.parts[name] / b.whole)) ^ 2
+    apart = apart + (a.parts[name] / a.whole - b.parts[name] / b.whole) ^ 2
   end
-  local x = math.log(b.seconds / a.seconds) / math.sqrt(sum)
+  return { log = math.log(b.seconds / a.seconds), apart = apart, same = a.program == b.program }
+end
+
+--- The chance of a difference to be what it seems.
+---@param constants table { own, same, shared }
+function sure.of(difference, constants)
+  local own = difference.same and constants.same or constants.own
+  local x = difference.log / math.sqrt(own * own + constants.shared * constants.shared * difference.apart)
   return 0.5 + x / (2 * math.sqrt(2 + x * x))
 end
+
+--- The chance that a plan takes less time than another.
+function sure.chance(a, b) return sure.of(sure.difference(a, b), sure) end
 
 --- Numbers of a normal distribution, the same at every run (Park and Miller; Box and Muller).
 local function normals(seed)
