@@ -51,7 +51,7 @@ local Coefficients = { __name = "ett.coefficients" }
 --- A profile (ett.profile) over a folder of coefficient files. It reads a file when an answer needs it.
 ---@return ett.Profile
 function coefficients.open(folder, options)
-  local self = setmetatable({ folder = folder, options = options or {}, pools = {}, models = {}, voids = {},
+  local self = setmetatable({ folder = folder, options = options or {}, pools = {}, models = {},
     outliers = {}, read = {}, topologies = {}, source = folder }, Coefficients)
   for _, name in ipairs(files_of(folder)) do
     local pool, dtype = name:match("^(.+)%.(%w+)%.coefficients%.lua$")
@@ -63,20 +63,21 @@ function coefficients.open(folder, options)
 end
 
 -- The methods not defined here are those of a sample profile.
-function Coefficients.__index(_, name) return rawget(Coefficients, name) or sampled.Profile[name] end
+Coefficients.__index = setmetatable(Coefficients, { __index = sampled.Profile })
 
 function Coefficients:__tostring() return ("profile of coefficients in %s"):format(self.folder) end
 
 local function load_model(self, path, name)
-  local id = path .. " " .. name
-  local known = self.models[id]
-  if known ~= nil then return known, self.voids[id] end
+  local models = self.models[path]
+  if not models then
+    models = {}
+    self.models[path] = models
+  end
+  local known = models[name]
+  if known then return known end
   local file = load_file(self, path)
   local one = file.models[name]
-  if not one then
-    self.models[id], self.voids[id] = false, type(file.void) == "table" and file.void[name] or nil
-    return false, self.voids[id]
-  end
+  if not one then return false, type(file.void) == "table" and file.void[name] or nil end
   local model, err
   if one.kind == "surface" then
     model, err = require("ett.profile.surface").from_text(one.text:gsub("\n", ""), path)
@@ -84,7 +85,7 @@ local function load_model(self, path, name)
     model, err = regressor.from_text(one.text)
   end
   if not model then error_module.raise("format", "%s: %s: %s", path, name, err.message) end
-  self.models[id] = model
+  models[name] = model
   return model
 end
 
