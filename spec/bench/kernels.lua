@@ -52,6 +52,53 @@ local function training(folder)
   return by_pass.forward[1] / by_pass.forward[2], by_pass.backward[1] / by_pass.backward[2]
 end
 
+-- Norms of H200 and GB300, mean of kernels: the shares of the memory's rate are those of one shape of H200.
+local function norms(folder, pass)
+  local devices, times = require "ett.profile.device", require "ett.profile.device_times"
+  local stacks, csv = require "ett.operator.stack", require "ett.csv"
+  local stack_norm = { cudnn = "fused", pytorch = "torch", torch_compile = "compiled" }
+  local sum, count, rows = 0.0, 0, {}
+  for d, key in ipairs { "h200_sxm", "gb300" } do
+    local file, own, own_count = csv.read(("%s/%s/norm_training.csv"):format(folder, key)), 0.0, 0
+    local columns = {}
+    for _, name in ipairs { "framework", "operation", "pass", "dtype" } do columns[name] = file:strings(name) end
+    for _, name in ipairs { "tokens", "hidden", "time_us" } do columns[name] = file:numbers(name) end
+    for i = 1, #columns.time_us do
+      if columns.pass[i] == pass then
+        local stack = setmetatable({ norm = stack_norm[columns.framework[i]], slowdown = 1, sharded = false },
+          { __index = stacks.get() })
+        local answer = times.new(devices.get(key), stack):operator(columns.operation[i],
+          { tokens = columns.tokens[i], hidden = columns.hidden[i] }, columns.dtype[i], pass)
+        own, own_count = own + math.abs(answer.seconds * 1e6 / columns.time_us[i] - 1), own_count + 1
+      end
+    end
+    sum, count = sum + own, count + own_count
+    rows[d] = { measure = ("    %s, %d rows"):format(key, own_count),
+      value = ("%.2f %%"):format(100 * own / own_count) }
+  end
+  return sum / count, rows
+end
+
+-- Collectives inside a node: each size from those beside it. Mean error from 1 MiB on, and below.
+local function inside_node(folder)
+  local devices, collectives = require "ett.profile.device", require "ett.profile.kernels.collectives"
+  local large, small = { 0.0, 0 }, { 0.0, 0 }
+  for _, key in ipairs(nvidia) do
+    for kind, by_gpus in pairs(collectives.fit(folder, devices.get(key))) do
+      for gpus, curve in pairs(by_gpus) do
+        for i = 3, #curve - 3, 2 do
+          local others = table.move(curve, 1, i - 1, 1, {})
+          table.move(curve, i + 2, #curve, i, others)
+          local seconds = collectives.seconds({ [kind] = { [gpus] = others } }, kind, curve[i], gpus)
+          local into = curve[i] >= 2 ^ 20 and large or small
+          into[1], into[2] = into[1] + math.abs(seconds / curve[i + 1] - 1), into[2] + 1
+        end
+      end
+    end
+  end
+  return large[1] / large[2], small[1] / small[2]
+end
+
 function bench.run()
   local folder, why = kernel_tables.folder()
   if not folder then return { { measure = "kernel tables", value = "skipped: " .. why } } end
@@ -81,6 +128,13 @@ function bench.run()
   local forward, backward = training(folder)
   add("attention in training, forward, rows left out", forward)
   add("attention in training, backward, rows left out", backward, 8)
+  for _, case in ipairs { { "forward", 10 }, { "backward", 12 } } do
+    err, details = norms(folder, case[1])
+    add(("norms, %s, shares from one shape of H200"):format(case[1]), err, case[2], details)
+  end
+  local large, small = inside_node(folder)
+  add("collectives inside a node, sizes left out, from 1 MiB on", large, 8)
+  add("collectives inside a node, sizes left out, below 1 MiB", small, 15)
   for _, dtype in ipairs { "bf16", "fp8_block" } do
     err, details = errors(folder, "moe", dtype, nvidia, fifth)
     add(("fused experts %s, models held out"):format(dtype), err, 12, details)
