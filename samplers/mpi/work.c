@@ -6,9 +6,16 @@
 
 #include "samplers/mpi/dist.h"
 
-static const long least_nap = 100000, most_nap = 1000000;
+static const long least_nap = 100000, most_nap = 1000000, most_patient_nap = 8000000;
 
-enum { TAG_ASK = 21, TAG_ANSWER = 22, TAKE = 't', COMMIT = 'c', LEAVE = 'l' };
+enum {
+  TAG_ASK = 21,
+  TAG_ANSWER = 22,
+  TAKE = 't',
+  AHEAD = 'a',
+  COMMIT = 'c',
+  LEAVE = 'l'
+};
 
 /* News of one rank for the others. */
 typedef struct news {
@@ -31,15 +38,16 @@ struct ett_dist_work {
   int serving;
   int left;                  /* ranks that did not leave yet, on rank 0 */
   int asked;                 /* a request of this rank is not answered yet */
+  int patient;               /* the last request came ahead of its need */
   pthread_mutex_t receiving; /* rank 0 answers in its own thread, too */
 };
 
 /* Sleeps, since waiting inside MPI would spin on a processor that is measured. Returns
- * the nanoseconds of the next time: twice as long, up to 1 ms. */
-static long nap(long nanoseconds) {
+ * the nanoseconds of the next time: twice as long, up to `most`. */
+static long nap(long nanoseconds, long most) {
   struct timespec pause = {0, nanoseconds};
   nanosleep(&pause, NULL);
-  return nanoseconds < most_nap / 2 ? 2 * nanoseconds : most_nap;
+  return nanoseconds < most / 2 ? 2 * nanoseconds : most;
 }
 
 double ett_dist_agree(const ett_dist_group *group, double number) {
@@ -51,7 +59,7 @@ double ett_dist_agree(const ett_dist_group *group, double number) {
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
     if (done)
       return largest;
-    pause = nap(pause);
+    pause = nap(pause, most_nap);
   }
 }
 
@@ -123,7 +131,8 @@ static int serve_one(ett_dist_work *w, int source, int bytes) {
   char *at = text ? text : answer;
   MPI_Recv(at, text ? bytes : 0, MPI_BYTE, source, TAG_ASK, w->comm, MPI_STATUS_IGNORE);
   const char what = text && bytes > 0 ? text[0] : LEAVE;
-  if (what == TAKE) {
+  w->patient = what == AHEAD;
+  if (what == TAKE || what == AHEAD) {
     char *others;
     size_t all = 0;
     int64_t position =
@@ -147,8 +156,9 @@ static int serve_one(ett_dist_work *w, int source, int bytes) {
   return what == LEAVE;
 }
 
-/* Answers all requests that wait; returns how many, -1 when every rank has left. */
-static int serve_waiting(ett_dist_work *w) {
+/* Answers all requests that wait; returns how many, -1 when every rank has left. patient:
+ * whether the last came ahead of its need. */
+static int serve_waiting(ett_dist_work *w, int *patient) {
   int count = 0;
   pthread_mutex_lock(&w->receiving);
   while (w->left > 0) {
@@ -162,6 +172,7 @@ static int serve_waiting(ett_dist_work *w) {
     count++;
   }
   count = w->left > 0 ? count : -1;
+  *patient = w->patient;
   pthread_mutex_unlock(&w->receiving);
   return count;
 }
@@ -169,8 +180,8 @@ static int serve_waiting(ett_dist_work *w) {
 static void *serve(void *argument) {
   ett_dist_work *w = argument;
   long pause = least_nap;
-  for (int count; (count = serve_waiting(w)) >= 0;)
-    pause = nap(count > 0 ? least_nap : pause);
+  for (int count, patient; (count = serve_waiting(w, &patient)) >= 0;)
+    pause = nap(count > 0 ? least_nap : pause, patient ? most_patient_nap : most_nap);
   return NULL;
 }
 
@@ -214,7 +225,7 @@ static char *answer_of(ett_dist_work *w, size_t *length, ett_err *err) {
     MPI_Iprobe(0, TAG_ANSWER, w->comm, &flag, &status);
     if (flag)
       break;
-    pause = nap(pause);
+    pause = nap(pause, most_nap);
   }
   int count = 0;
   MPI_Get_count(&status, MPI_BYTE, &count);
@@ -251,11 +262,12 @@ int64_t ett_dist_work_take(ett_dist_work *w, const char *text, size_t bytes, int
   *length = 0;
   *others = NULL;
   if (w->rank == 0) {
-    serve_waiting(w);
+    int patient;
+    serve_waiting(w, &patient);
     return take(w, 0, text, bytes, 0, others, length);
   }
   int late = w->asked; /* the news go with the next request */
-  if (!late && ask(w, TAKE, text, bytes, err) != 0)
+  if (!late && ask(w, TAKE, text, bytes, err) != 0) /* waits for it */
     return -1;
   char *answer = answer_of(w, length, err);
   if (!answer)
@@ -265,7 +277,7 @@ int64_t ett_dist_work_take(ett_dist_work *w, const char *text, size_t bytes, int
     return ett_err_set(err, ETT_ERR_INTERNAL, "internal error: rank 0 sent no position");
   }
   memcpy(&position, answer, sizeof position);
-  if (ahead && position > 0 && ask(w, TAKE, text, late ? bytes : 0, err) != 0) {
+  if (ahead && position > 0 && ask(w, AHEAD, text, late ? bytes : 0, err) != 0) {
     free(answer);
     return -1;
   }
