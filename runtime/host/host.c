@@ -305,8 +305,29 @@ const char *host_enter(lua_State *L, const char *folder) {
   return NULL;
 }
 
+static void push_memory_error(lua_State *L) {
+  ett_err err;
+  ett_err_set(&err, ETT_ERR_MEMORY,
+              "not enough memory: Lua may hold %zu MiB (ETT_MEMORY_LIMIT sets it)",
+              memory.limit >> 20);
+  ett_lua_push_error(L, &err);
+}
+
+/* The string buffers of Lua's library raise an ordinary error, behind a position. */
+static int is_memory_error(lua_State *L) {
+  static const char end[] = ": not enough memory";
+  size_t length = 0;
+  const char *text = lua_type(L, 1) == LUA_TSTRING ? lua_tolstring(L, 1, &length) : NULL;
+  return text && length >= sizeof end - 1 &&
+         strcmp(text + length - (sizeof end - 1), end) == 0;
+}
+
 /* Makes every error an object with its traceback in a field of its own. */
 static int add_traceback(lua_State *L) {
+  if (is_memory_error(L)) {
+    push_memory_error(L);
+    lua_replace(L, 1);
+  }
   if (lua_type(L, 1) != LUA_TTABLE) {
     const ett_err err = {.code = ETT_ERR_INTERNAL};
     ett_lua_push_error(L, &err);
@@ -328,11 +349,7 @@ static int add_traceback(lua_State *L) {
 static void describe_memory_error(lua_State *L) {
   lua_pop(L, 1);
   lua_gc(L, LUA_GCCOLLECT);
-  ett_err err;
-  ett_err_set(&err, ETT_ERR_MEMORY,
-              "not enough memory: Lua may hold %zu MiB (ETT_MEMORY_LIMIT sets it)",
-              memory.limit >> 20);
-  ett_lua_push_error(L, &err);
+  push_memory_error(L);
 }
 
 int host_call(lua_State *L, int arguments, int results) {

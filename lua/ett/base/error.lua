@@ -41,7 +41,9 @@ function error_module.is(value) return getmetatable(value) == Error end
 --- Any raised value as an error object; strings become kind "internal".
 function error_module.from(value)
   if error_module.is(value) then return value end
-  if value == "not enough memory" then
+  -- Lua's string buffers put a position before it.
+  local bare = type(value) == "string" and value:match "^.*: (not enough memory)$" or value
+  if bare == "not enough memory" then
     return error_module.new("memory", "not enough memory: Lua may hold %d MiB (ETT_MEMORY_LIMIT sets it)",
       require("ett.host").memory_limit >> 20)
   end
