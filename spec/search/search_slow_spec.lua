@@ -123,9 +123,9 @@ describe("a search", function()
   end)
 end)
 
-describe("money, energy and days", function()
+describe("money, energy, days and memory", function()
   local plan = { seq = 1024, global_batch = 16, cp = 1, schedule = "1f1b", vp = 1, zero = 1, tp = 1 }
-  for _, name in ipairs { "kwh", "dollars", "days", "devices" } do
+  for _, name in ipairs { "kwh", "dollars", "days", "devices", "memory_bytes" } do
     it(("by %s: the same rows without bounds, and the digits of estimates"):format(name), function()
       local given = { plan = plan, tokens = 1e11, objective = name, keep = 5, devices = { 4, 8 } }
       local bounded = small(given)

@@ -21,9 +21,10 @@ describe("ett validate --backend torch", function()
       assert.equal(2, #group.rows)
       assert.equal(group.fields_read, group.fields_right)
       assert.is_true(group.fields_read >= 8 * 9)
-      -- Every sampled size is recorded once in each of the three turns.
+      -- Every sampled size is recorded once in each of the three turns; two ranks repeat disturbed turns.
       local files = command.shell(("ls %s/out/samples%d/trace_8"):format(folder, layout == "2x1" and 2 or 1))
-      assert.equal(3, select(2, files:gsub("worker0", "")), files)
+      local recorded = select(2, files:gsub("worker0", ""))
+      assert.is_true(recorded == 3 or layout == "2x1" and recorded > 3 and recorded <= 9, files)
       for _, row in ipairs(group.rows) do
         -- The machine may be busy: only absurd times are faults here.
         local ratio = row.predicted_seconds / row.measured_seconds

@@ -102,6 +102,13 @@ function Keeper:offer(row)
   return taken
 end
 
+--- Bytes above which a plan is of no interest, where memory is the one objective; nil: none.
+function Keeper:most_memory(setting)
+  self = of(self, setting.index)
+  local last = self.rows[self.keep]
+  return last and not self.front and self.names[1] == "memory_bytes" and last.values[1] or nil
+end
+
 --- What ett_search_walk cuts by under a setting: pairs of memory and seconds.
 ---@param floor number what the objective 'kwh' holds besides its factor times the step
 function Keeper:steps(setting, into, floor)

@@ -142,7 +142,7 @@ end
 --- How the plans of a search were settled, as text. The counts depend on the order, and so on the ranks.
 function text.effort(s)
   local e = s.effort
-  return ("settled %s layouts: %s do not fit the memory, %s are slower by a bound, %s evaluated%s"):format(
+  return ("settled %s layouts: %s need too much memory, %s are slower by a bound, %s evaluated%s"):format(
     count_text(e.plans), count_text(e.too_large), count_text(e.bounded), count_text(e.evaluated),
     e.refused + e.forbidden > 0 and (", %s refused"):format(count_text(e.refused + e.forbidden)) or "")
 end

@@ -192,7 +192,8 @@ end
 local function settle_part(self, part, p, c_plan, lowered, floor, taken)
   local counts = self.counts
   local plans, too_large = counts.plans, counts.too_large
-  self.limits.memory_bytes = part.setting.memory_limit_bytes
+  local limit, most = part.setting.memory_limit_bytes, self.keeper:most_memory(part.setting)
+  self.limits.memory_bytes = most and not self.limits.exhaustive and math.min(limit, most) or limit
   for _, chunk in ipairs(part.chunks) do
     self.keeper:steps(part.setting, self.limits, floor)
     for _, found in ipairs(below_chunk(self, p, c_plan, lowered, part, chunk)) do
