@@ -29,6 +29,17 @@ describe("times", function()
     assert.equal(2, asked[1])
   end)
 
+  it("are those of the links where the profile has none of a collective, or none of so many bytes", function()
+    local topology = { nodes = 2, gpus_per_node = 4 }
+    local linked = require("ett.profile.cluster").get "dgx_h100"
+    local links = times_module.new(linked, false):collective("all_reduce", 1e6, topology, "bf16")
+    local own = profile(2, {})
+    for _, timer in ipairs { function() return nil end, function() return function() return nil end end } do
+      own.collective_timer = timer
+      assert.equal(links.seconds, times_module.new(linked, own):collective("all_reduce", 1e6, topology, "bf16").seconds)
+    end
+  end)
+
   it("refuse a time that is none, with what it is the time of", function()
     for _, seconds in ipairs { -1, 0 / 0, math.huge } do
       local ok, raised = pcall(function()

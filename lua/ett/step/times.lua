@@ -146,12 +146,16 @@ local function place_of(self, topology)
   return place
 end
 
---- Times of a kind of collective in a place, of any number of bytes.
+--- Times of a kind of collective in a place, of any number of bytes: those of the links where the profile has none.
 local function timer_of(self, kind, topology, dtype)
-  local profile, links = self.profile, nil
-  if profile and profile.collective_timer then return profile:collective_timer(kind, topology, dtype) end
+  local profile, own, links = self.profile, nil, nil
+  if profile and profile.collective_timer then
+    own = profile:collective_timer(kind, topology, dtype)
+  elseif profile then
+    own = function(bytes) return profile:collective(kind, bytes, topology, dtype) end
+  end
   return function(bytes)
-    local answer = profile and profile:collective(kind, bytes, topology, dtype)
+    local answer = own and own(bytes)
     if answer then return answer end
     links = links or require("ett.profile.cluster").collective_timer(self.cluster, kind, topology)
     return links(bytes)
