@@ -124,12 +124,14 @@ static int run_task(load_shared *shared, load_task *t, ett_trace_part *part,
   part->end = ETT_JSON_NOWHERE;
   part->saw_events = true;
   t->produced = s->bytes;
-  ett_trace_reader read = s->kind == ETT_TRACE_XPLANE     ? ett_xplane_read
-                          : s->kind == ETT_TRACE_PERFETTO ? ett_perfetto_read
-                          : s->kind == ETT_TRACE_ROCPROF  ? ett_rocprof_read
-                                                          : shared->nsys;
+  ett_trace_parser parse = s->kind == ETT_TRACE_XPLANE     ? ett_xplane_parse
+                           : s->kind == ETT_TRACE_PERFETTO ? ett_perfetto_parse
+                           : s->kind == ETT_TRACE_ROCPROF  ? ett_rocprof_parse
+                                                           : NULL;
+  int64_t ticks = shared->ticks_per_second;
   int status =
-      read(s->path, part, o->args, o->arg_count, shared->ticks_per_second, &t->err);
+      parse ? ett_read_parsed(parse, s->path, part, o->args, o->arg_count, ticks, &t->err)
+            : shared->nsys(s->path, part, o->args, o->arg_count, ticks, &t->err);
   atomic_fetch_add(&shared->done, s->bytes);
   return status;
 }

@@ -31,31 +31,26 @@ void ett_load_free(ett_load *l);
 /* Whether a file had a traceEvents array. */
 bool ett_load_saw_events(const ett_load *l, uint32_t file);
 
-/* XPlane reader: an ett_trace_reader. */
-int ett_xplane_read(const char *path, ett_trace_part *part, const char *const *args,
-                    uint32_t arg_count, int64_t ticks_per_second, ett_err *err);
+/* Fills a part from the bytes of a whole file. */
+typedef int (*ett_trace_parser)(const void *bytes, size_t size, ett_trace_part *part,
+                                const char *const *args, uint32_t arg_count,
+                                int64_t ticks_per_second, ett_err *err);
 
-/* The same from memory, for the fuzzer. */
+/* XPlane protobufs, Perfetto traces (pftrace), JSON of rocprofv3: ett_trace_parsers. */
 int ett_xplane_parse(const void *bytes, size_t size, ett_trace_part *part,
                      const char *const *args, uint32_t arg_count,
                      int64_t ticks_per_second, ett_err *err);
-
-/* Perfetto reader (pftrace), and the same from memory. */
-int ett_perfetto_read(const char *path, ett_trace_part *part, const char *const *args,
-                      uint32_t arg_count, int64_t ticks_per_second, ett_err *err);
 int ett_perfetto_parse(const void *bytes, size_t size, ett_trace_part *part,
                        const char *const *args, uint32_t arg_count,
                        int64_t ticks_per_second, ett_err *err);
-
-/* Reader of rocprofv3's JSON, and the same from memory. */
-int ett_rocprof_read(const char *path, ett_trace_part *part, const char *const *args,
-                     uint32_t arg_count, int64_t ticks_per_second, ett_err *err);
 int ett_rocprof_parse(const void *bytes, size_t size, ett_trace_part *part,
                       const char *const *args, uint32_t arg_count,
                       int64_t ticks_per_second, ett_err *err);
 
-/* The whole file with gzip and zstd taken off, which the caller frees; NULL with *err.
- * Where the compression is damaged, what came before is there and *cut is set. */
-char *ett_read_whole(const char *path, size_t *size, bool *cut, ett_err *err);
+/* Reads a file, takes gzip and zstd off, and parses it. Of a file whose compression is
+ * damaged, what came before is parsed. */
+int ett_read_parsed(ett_trace_parser parse, const char *path, ett_trace_part *part,
+                    const char *const *args, uint32_t arg_count, int64_t ticks_per_second,
+                    ett_err *err);
 
 #endif

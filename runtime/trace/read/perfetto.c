@@ -484,18 +484,3 @@ done:
   free(x.track_slots);
   return result ? ett_err_set(err, ETT_ERR_MEMORY, "out of memory") : 0;
 }
-
-int ett_perfetto_read(const char *path, ett_trace_part *part, const char *const *args,
-                      uint32_t arg_count, int64_t ticks_per_second, ett_err *err) {
-  size_t size = 0;
-  bool cut = false;
-  char *bytes = ett_read_whole(path, &size, &cut, err);
-  if (!bytes)
-    return -1;
-  if (cut)
-    ett_part_damage(part, ETT_DAMAGE_TRUNCATED, size);
-  int status =
-      ett_perfetto_parse(bytes, size, part, args, arg_count, ticks_per_second, err);
-  free(bytes);
-  return status;
-}
