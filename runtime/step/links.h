@@ -8,11 +8,12 @@
  *                 hold their rank, others queue on their link;
  *   gathers       of the weights of a slot, from the start of the step on. The first
  *                 forward of a slot ends after its gather;
- *   reductions    of gradient buckets, which are made evenly over the backward (or
- * weight) unit of their slot. A link divides itself evenly between a send and a unit that
- * needs more than the rest. Gathers and reductions follow one another and take what these
- * two leave. What a stage receives leaves another one, and is counted there. Computing
- * beside gathers and reductions is slower by `share`. */
+ *   reductions    of gradient buckets, made evenly over the backward or weight unit.
+ *
+ * A send beside a unit gets what the unit leaves of the link, and at least half of it.
+ * Gathers and reductions follow one another and get what these two leave. A message is
+ * counted at the stage that sends it. Computing beside gathers and reductions is slower
+ * by `share`. */
 #ifndef ETT_STEP_LINKS_H
 #define ETT_STEP_LINKS_H
 
