@@ -37,14 +37,17 @@ describe("ett validate between ranks", function()
     more, ok = read(("%s --layouts 1x2,2x2 --configurations 1 %s"):format(command, out))
     assert(ok, more)
     text = text .. more
-    for layout, collective in pairs { ["2x1"] = "dp +all_reduce", ["1x2"] = "tp +all_reduce",
-      ["pp2"] = "pp +send_recv", ["2x2"] = "tp +all_reduce" } do
-      local before, after, lines = text:match("\n" .. layout .. "  %d x %d+ .-  predicted +[%d.]+ ms  measured +[%d.]+"
-        .. " ms  error +[-+%d.]+ %%  others +[%d.]+ %%[ ~]-  loss ([%d.]+) %-> ([%d.]+)\n(.-)\n%S")
+    -- Configurations, the size of the last one, a collective.
+    for layout, expected in pairs { ["2x1"] = { 2, "4 x 128", "dp +all_reduce" },
+      pp2 = { 2, "4 x 128", "pp +send_recv" }, ["1x2"] = { 1, "2 x 64", "tp +all_reduce" }, ["2x2"] = { 1, "2 x 64", "tp +all_reduce" } } do
+      local before, after, lines = text:match("\n" .. layout .. "  " .. expected[2]
+        .. " .-  predicted +[%d.]+ ms  measured +[%d.]+ ms  error +[-+%d.]+ %%  others "
+        .. "+[%d.]+ %%[ ~]-  loss ([%d.]+) %-> ([%d.]+)\n(.-)\n%S")
       assert(before, text)
       assert.is_true(tonumber(after) < tonumber(before))
-      assert.matches(collective .. " +%d+%.%d +%d+%.%d+ +%d+%.%d+ +[-+]%d", lines)
-      assert.matches("# " .. layout .. ": median error of the step [%d.]+ %% over [12] configurations", text)
+      assert.matches(expected[3] .. " +%d+%.%d +%d+%.%d+ +%d+%.%d+ +[-+]%d", lines)
+      assert.matches(("# %s: median error of the step [%%d.]+ %%%% over %d configurations"):format(layout,
+        expected[1]), text)
     end
     assert.matches("tables take turns", (read(("cat '%s/out/ranks_2_near/'*gelu*.csv"):format(folder))))
     local function rows() return (read(("cat '%s/out/ranks_2_near/'*.csv | grep -c '^[0-9]'"):format(folder))) end
