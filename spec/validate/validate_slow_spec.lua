@@ -39,7 +39,8 @@ describe("ett validate between ranks", function()
     text = text .. more
     -- Configurations, the size of the last one, a collective.
     for layout, expected in pairs { ["2x1"] = { 2, "4 x 128", "dp +all_reduce" },
-      pp2 = { 2, "4 x 128", "pp +send_recv" }, ["1x2"] = { 1, "2 x 64", "tp +all_reduce" }, ["2x2"] = { 1, "2 x 64", "tp +all_reduce" } } do
+      pp2 = { 2, "4 x 128", "pp +send_recv" }, ["1x2"] = { 1, "2 x 64", "tp +all_reduce" },
+      ["2x2"] = { 1, "2 x 64", "tp +all_reduce" } } do
       local before, after, lines = text:match("\n" .. layout .. "  " .. expected[2]
         .. " .-  predicted +[%d.]+ ms  measured +[%d.]+ ms  error +[-+%d.]+ %%  others "
         .. "+[%d.]+ %%[ ~]-  loss ([%d.]+) %-> ([%d.]+)\n(.-)\n%S")

@@ -141,8 +141,8 @@ end
 
 local sort_rows
 
---- Notes the rows from number `from` on. With run.keep only that many of the best stay, so that a sweep of millions of
---- plans needs no memory.
+--- Notes the rows from number `from` on. With run.keep only that many of the best stay: a sweep of millions of plans
+--- needs no more memory than one of thousands.
 local function note_rows(run, from)
   local rows = run.rows
   run.evaluated = run.evaluated + #rows - from + 1
