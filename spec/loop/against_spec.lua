@@ -5,22 +5,22 @@ local maker = require "trace_maker"
 local subject = require "ett.loop.subject"
 local trace_gpt = require "trace_gpt"
 
-local size = { hidden = 512, heads = 8, layers = 4, seq = 128, batch = 4, vocab = 8192 }
+local size = { hidden = 2048, heads = 16, layers = 4, seq = 1024, batch = 4, vocab = 32768 }
 
 --- Predicted seconds of each operator of the model, by an estimate's own times.
-local function predicted(tp)
+local function predicted(tp, times)
   local model = require("ett.model").new("gpt", { layers = size.layers, hidden = size.hidden, heads = size.heads,
     vocab = size.vocab, vocab_multiple = 1, bias = false })
   local plan = require("ett.plan").new({ tp = tp, seq = size.seq, micro_batch = size.batch, micro_batches = 1,
-    dtype = "bf16" }, model)
-  local times = require("ett.step.times").new(require("ett.profile.cluster").get "dgx_h100"):for_stack "plain"
+    dtype = times and "fp16" or "bf16" }, model)
+  times = times or require("ett.step.times").new(require("ett.profile.cluster").get "dgx_h100"):for_stack "plain"
   local seconds = { forward = {}, backward = {} }
   local c = require("ett.model.architecture").configuration(model.hyper, plan)
   for _, layer in ipairs(model.layers) do
     for _, item in ipairs(require("ett.model.architecture").operations(layer, c)) do
       if item.kind == "operator" then
         for pass, list in pairs(seconds) do
-          list[item.name] = times:operator(item.operator, item.shape, "bf16", pass).seconds
+          list[item.name] = times:operator(item.operator, item.shape, plan.dtype, pass).seconds
         end
       end
     end
@@ -29,7 +29,7 @@ local function predicted(tp)
 end
 
 local function recordings(tp, factor, more)
-  local seconds = predicted(tp)
+  local seconds = predicted(tp, more and more.times_of)
   local options = { tp = tp, times = function(name, pass)
     local time = (seconds[pass][name] or 50e-6) * 1e6 * (factor and factor(name, pass) or 1)
     return math.floor(time * 1000 + 0.5) / 1000
@@ -113,7 +113,7 @@ describe("ett.loop.against", function()
 
   it("does not compare products that the trace did not run, and says when nothing matches", function()
     local list = recordings(1)
-    compare(list, { cluster = "dgx_h100", hyper = { hidden = 1024, ffn = 8192 } }, function(result)
+    compare(list, { cluster = "dgx_h100", hyper = { hidden = 1024, ffn = 4096 } }, function(result)
       for _, row in ipairs(result.operators) do assert.is_not.equal("linear_up", row.name) end
     end)
   end)
@@ -129,6 +129,44 @@ describe("ett.loop.against", function()
       assert.same({}, result.collectives)
       assert.is_nil(result.split)
     end)
+  end)
+
+  it("keeps the lookups of words and of positions apart", function()
+    local list = recordings(1, function(name) return name == "positions" and 1.5 or 1 end, { max_positions = 2048 })
+    compare(list, { cluster = "dgx_h100" }, function(result, what)
+      assert.equal(2048, what.model.hyper.max_positions)
+      local words, positions
+      for _, row in ipairs(result.operators) do
+        if row.name == "embedding" and row.pass == "forward" then words, positions = positions or row, row end
+      end
+      assert.equal(1, words.count)
+      assert.near(75e-6, positions.measured_seconds, 1e-9)
+      assert.near(1, words.ratio, 1e-3)
+    end)
+  end)
+
+  it("does not predict kernels that Triton wrote from another cluster's samples of others", function()
+    local dgx = require("ett.profile.cluster").get "dgx_a100"
+    local times = {}
+    for _, each in ipairs(require("ett.loop.sources").of { cluster = dgx }) do times[each[1]] = each[2] end
+    local function gelu(name)
+      local seconds
+      local list = recordings(1, nil, { type = "c10::Half", times_of = times.perlmutter:for_stack "plain",
+        kernel = function(op, pass) return op == "gelu" and name or op .. "_" .. pass end })
+      compare(list, { cluster = "dgx_a100", plan = { stack = "plain" } }, function(result)
+        assert.equal("perlmutter", result.rate)
+        seconds = row_of(result, "gelu", "forward").predicted_seconds
+      end)
+      return seconds
+    end
+    local shape = { tokens = size.batch * size.seq, width = 4 * size.hidden }
+    local function said(source)
+      return times[source]:for_stack("plain"):operator(require("ett.operator").get "gelu", shape, "fp16",
+        "forward").seconds
+    end
+    assert.equal(said "perlmutter", gelu "gelu_kernel")
+    assert.equal(said "burst", gelu "triton_poi_fused_gelu_0")
+    assert.is_true(math.abs(said "burst" / said "perlmutter" - 1) > 0.02, said "burst" .. " " .. said "perlmutter")
   end)
 
   it("needs what the trace does not show", function()
@@ -159,6 +197,7 @@ describe("ett.loop.layout", function()
       local truth = { hidden = heads * dim, heads = heads, layers = math.random(2, 5), seq = 96 + 32 * math.random(0,
         3),
         batch = math.random(1, 3), vocab = 12288, tp = tp, micro_batches = math.random(1, 3) }
+      truth.max_positions = math.random(2) == 1 and truth.seq * math.random(1, 4) or nil
       local gpt, list = trace_gpt.new(truth), {}
       for rank = 0, tp - 1 do list[rank + 1] = gpt:recording { rank = rank, world = tp } end
       read(list, function(found)
@@ -166,6 +205,7 @@ describe("ett.loop.layout", function()
           micro_batch = truth.batch, micro_batches = truth.micro_batches, dp = 1, pp = 1, head_dim = dim,
           ffn = 4 * truth.hidden, vocab = truth.vocab, dtype = "bf16", attention = "flash", recompute = "none",
           training = true, gated_mlp = false, norm = "layer_norm" }
+        assert.equal(truth.max_positions, (found.max_positions or {}).value)
         for name, value in pairs(wanted) do
           assert.is_truthy(found[name], name)
           assert.equal(value, found[name].value, name .. ": " .. found[name].why)

@@ -3,7 +3,8 @@
 --   local gpt = trace_gpt.new { hidden = 64, heads = 4, layers = 3, seq = 32, batch = 2, vocab = 512, tp = 2 }
 --   gpt:recording { rank = 0, world = 2 }        -- of trace_maker
 --
--- options.times(name, pass, layer) gives a kernel's microseconds. Every operator is a host operator with Input Dims
+-- options.times(name, pass, layer) gives a kernel's microseconds; kernel(name, pass) its name; type the operands' type;
+-- max_positions a table of positions. Every operator is a host operator with Input Dims
 -- and a sequence number; its backward nodes run on a second thread in reverse order.
 local json = require "ett.json"
 local maker = require "trace_maker"
@@ -16,6 +17,8 @@ function trace_gpt.new(options)
   for name, value in pairs(options) do self[name] = value end
   self.tp, self.micro_batches, self.ffn = self.tp or 1, self.micro_batches or 1, self.ffn or 4 * self.hidden
   self.times = self.times or function() return 10 end
+  self.kernel = self.kernel or function(name, pass) return name .. "_" .. pass end
+  self.type = self.type or "c10::BFloat16"
   return self
 end
 
@@ -31,6 +34,10 @@ function trace_gpt:operators()
     layer) end
   local function reduce(layer) list[#list + 1] = { name = "all_reduce", layer = layer, collective = true } end
   add("embedding", "aten::embedding", { { self.vocab // tp, h }, { b, s } }, "EmbeddingBackward0", 0)
+  if self.max_positions then
+    add("positions", "aten::embedding", { { self.max_positions, h }, { b, s } }, "EmbeddingBackward0", 0)
+    add("residual_add", "aten::add", { x, x, {} }, "AddBackward0", 0)
+  end
   for layer = 1, self.layers do
     add("layer_norm", "aten::layer_norm", { x, {}, { h }, { h } }, "NativeLayerNormBackward0", layer)
     linear("linear_qkv", x, 3 * h // tp, h, layer)
@@ -54,9 +61,9 @@ function trace_gpt:operators()
   return list
 end
 
-local function types_of(dims)
+local function types_of(dims, name)
   local list = {}
-  for i = 1, #dims do list[i] = #dims[i] > 0 and "c10::BFloat16" or "" end
+  for i = 1, #dims do list[i] = #dims[i] > 0 and name or "" end
   return list
 end
 
@@ -92,10 +99,10 @@ function trace_gpt:recording(given)
       local name = pass == "backward" and "autograd::engine::evaluate_function: " .. op.node or op.host
       local args = { ["Sequence number"] = sequence }
       if pass ~= "backward" then args["Input Dims"], args["Input type"] = text_of(op.dims),
-        json.encode(types_of(op.dims)) end
+        json.encode(types_of(op.dims, self.type)) end
       r:host("cpu_op", name, host, 6, { tid = tid, args = args })
       local at = math.max(device, host + 4)
-      r:kernel(op.name .. "_" .. pass, at, time, { launch = { ts = host + 2, dur = 2, tid = tid } })
+      r:kernel(self.kernel(op.name, pass), at, time, { launch = { ts = host + 2, dur = 2, tid = tid } })
       device = at + time
     end
     host = host + (self.host_microseconds or 8)

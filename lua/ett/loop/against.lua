@@ -15,10 +15,23 @@ local against = {}
 --- A line whose time is at most this share of all operators' is listed, but does not decide which stack fits.
 local least_share = 0.005
 
+--- Whether a compiler (Triton, as torch.compile calls it) wrote most of a line's elementwise kernels.
+local function is_generated(line)
+  local generated = 0
+  for _, entry in ipairs(line.entries) do if entry.operator.family ~= "elementwise" then return false end end
+  for name, ticks in pairs(line.kernels) do
+    if name:find "^triton_" then generated = generated + ticks end
+  end
+  return 2 * generated > line.ticks
+end
+
 --- Seconds that the model's operators of a line take in its pass; nil where they have none there.
-local function seconds_of(line, times, dtype)
+---@param times table of ett.step.times
+---@param generated table? the same for kernels that a compiler wrote
+local function seconds_of(line, times, generated, dtype)
   if not line.entries then return nil end
   local sum, provenance = 0.0, nil
+  if generated and is_generated(line) then times = generated end
   local pass = line.pass == "backward" and "backward" or "forward"
   for _, entry in ipairs(line.entries) do
     local answer = times:operator(entry.operator, entry.shape, dtype, pass)
@@ -29,11 +42,11 @@ local function seconds_of(line, times, dtype)
 end
 
 --- Lines as { name, pass, count, measured_seconds (mean of a run), predicted_seconds, ratio, … }.
-local function compare(lines, view, times, dtype)
+local function compare(lines, view, times, generated, dtype)
   local list, total = {}, 0.0
   for _, line in ipairs(lines) do total = total + line.ticks end
   for _, line in ipairs(lines) do
-    local predicted, provenance = seconds_of(line, times, dtype)
+    local predicted, provenance = seconds_of(line, times, generated, dtype)
     local measured = view:s(line.ticks) / math.max(1, line.count)
     list[#list + 1] = { name = line.name, pass = line.pass, count = line.count, measured_seconds = measured,
       median_seconds = view:s(stats.median(line.list)), predicted_seconds = predicted, provenance = provenance,
@@ -57,16 +70,17 @@ local function score(list)
 end
 
 --- Every stack with every source of times (ett.loop.sources), those that predict the recorded operators best first:
---- { stack, rate, times, error, within, lines }. `only`: the given stack, or nil.
+--- { stack, rate, times, generated, error, within, lines }. `only`: the given stack, or nil.
 local function rank_stacks(lines, view, subject, only)
   local list, gathers, from = {}, subject.plan.zero == 3, sources.of(subject)
   for _, name in ipairs(stacks.names()) do
     -- Stacks that gather weights beside computing are of plans that do.
     local possible = name == only or gathers or not stacks.get(name).sharded
     for _, rate in ipairs(possible and from or {}) do
-      local times = rate[2]:for_stack(name)
-      local off, near, count = score(compare(lines, view, times, subject.plan.dtype))
-      list[#list + 1] = { stack = name, rate = rate[1], times = times, error = off, within = near, lines = count }
+      local times, generated = rate[2]:for_stack(name), rate[3] and rate[3]:for_stack(name)
+      local off, near, count = score(compare(lines, view, times, generated, subject.plan.dtype))
+      list[#list + 1] = { stack = name, rate = rate[1], times = times, generated = generated, error = off,
+        within = near, lines = count }
     end
   end
   table.sort(list, function(a, b)
@@ -141,7 +155,7 @@ function against.compare(view, subject)
   local ranked = rank_stacks(lines, view, subject, plan.stack)
   local best = ranked[1]
   local times = best.times
-  local rows = compare(lines, view, times, plan.dtype)
+  local rows = compare(lines, view, times, best.generated, plan.dtype)
   local off, near, count = score(rows)
   local ran = against.attention_of(devices)
   local assumed = subject.model.hyper.attention or "flash"
@@ -156,7 +170,7 @@ function against.compare(view, subject)
     notes[#notes + 1] = "no operator of the model has the shape of a recorded one: the plan or the model is another"
   end
   local collectives = wires.compare(view, times, subject)
-  for _, each in ipairs(ranked) do each.times = nil end
+  for _, each in ipairs(ranked) do each.times, each.generated = nil, nil end
   return { operators = rows, collectives = collectives, split = split(view, rows, collectives), stacks = ranked,
     stack = best.stack, rate = best.rate, error = off, within_ten_percent = near, compared = count, attention = ran,
       notes = notes,

@@ -205,12 +205,14 @@ local function read_vocabulary(s, found, cores)
     found.head_runs = cores > 0 and runs - cores * ((runs - 1) // cores) or runs
     set(found, "vocab", last.n * tp, found.tp and found.tp.sure or "likely", "the head's product, with its padding")
   end
+  local seq, whole = value_of(found, "seq") or 1, value_of(found, "vocab")
   for _, run in ipairs(s.embedding) do
-    if run.operation.rows >= (value_of(found, "seq") or 1) and run.operation.vocab > 4 * (value_of(found, "seq")
-      or 1) then
-      local whole = value_of(found, "vocab")
-      local rows = run.operation.vocab
-      set(found, "vocab", rows == whole and rows or rows * (whole and 1 or tp), "likely", "rows of the embedding")
+    local o = run.operation
+    if o.rows >= seq and o.vocab > 4 * seq then
+      set(found, "vocab", o.vocab == whole and o.vocab or o.vocab * (whole and 1 or tp), "likely",
+        "rows of the embedding")
+    elseif seq > 1 and o.rows % seq == 0 and o.vocab >= seq and o.vocab ~= whole and o.vocab * tp ~= whole then
+      set(found, "max_positions", o.vocab, "likely", "rows of a second embedding, at least the sequence")
     end
   end
 end

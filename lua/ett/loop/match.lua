@@ -52,8 +52,9 @@ end
 local State = {}
 State.__index = State
 
-function State:line(name, pass, entries)
-  local id = name .. " " .. pass
+--- The line of a name and, of an anchor, its key: two shapes of one operator are two lines.
+function State:line(name, pass, entries, key)
+  local id = name .. " " .. pass .. " " .. (key or "")
   local line = self.lines[id]
   if not line then
     line = new_line(name, pass, entries)
@@ -117,7 +118,7 @@ function State:walk(pass, runs)
     if anchor then
       self:close_gap(pass, before, key, between)
       before, between = key, {}
-      local line = self:line(joined(anchor.names), pass, { anchor.entry })
+      local line = self:line(joined(anchor.names), pass, { anchor.entry }, key)
       line.count, line.list[#line.list + 1] = line.count + 1, run.ticks
       book(line, run)
       self.last = line

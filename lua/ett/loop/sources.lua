@@ -38,8 +38,9 @@ local function measured_elsewhere(cluster)
   return list
 end
 
---- Times of a subject by their source: { { "sustained", "burst" or a cluster's name, times }, … }. A given profile, or
---- samples, are the only ones.
+--- Times of a subject by their source: { { "sustained", "burst" or a cluster's name, times, generated }, … }. A given
+--- profile, or samples, are the only ones. generated: times of kernels that a compiler wrote, which another cluster's
+--- samples do not know; nil where they are those of times.
 ---@param subject table of ett.loop.subject
 function sources.of(subject)
   local times = times_module.new(subject.cluster, subject.profile)
@@ -51,7 +52,7 @@ function sources.of(subject)
     local measured = require("ett.profile.of_cluster").open(other)
     -- Samples are of single kernels, as the tables at burst rates are.
     list[#list + 1] = { other.name, times_module.new(subject.cluster, setmetatable({ other = measured,
-      own = burst or own }, Borrowed)) }
+      own = burst or own }, Borrowed)), times_module.new(subject.cluster, burst or own) }
   end
   return list
 end
