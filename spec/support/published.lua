@@ -70,26 +70,34 @@ end
 
 local dtypes = { bf16 = "bf16", fp16 = "fp16", fp32 = "fp32", fp8 = "fp8", mxfp8 = "mxfp8", nvfp4 = "nvfp4" }
 
---- The data type of a row's products, or nil.
-function published.dtype(row) return dtypes[row.precision or "bf16"] end
+-- What a framework answers where its rows do not. The zero bubble pipelines' first script (sail-sg's
+-- examples/pretrain_zero_bubble.sh, 1,024 tokens) sets --fp16 and neither flash attention nor untied embeddings;
+-- dropout and the fused softmax are Megatron-LM's defaults.
+local open = { ["megatron-lm-zero-bubble"] = { precision = "fp16", attention = "fused_softmax", dropout = true,
+  tied_embeddings = true } }
 
--- Zero bubble pipelines run with --untie-embeddings-and-output-weights (examples/pretrain_zero_bubble.sh of
--- sail-sg/zero-bubble-pipeline-parallelism): a shared embedding would join the ends of the first and the last stage.
-local function tied(row)
-  if row.tied_embeddings == nil and row.framework == "megatron-lm-zero-bubble" then return false end
-  return row.tied_embeddings
+local function stated(row, field)
+  if row[field] ~= nil then return row[field] end
+  return open[row.framework] and open[row.framework][field]
 end
+
+-- The names of the zero bubble models (6.2B, 14.6B) leave 25,500 to 32,600 tokens for a tied embedding, not 51,200.
+local function vocabulary(row) return row.framework == "megatron-lm-zero-bubble" and 32000 or integer(row.vocab) end
+
+--- The data type of a row's products, or nil.
+function published.dtype(row) return dtypes[stated(row, "precision") or "bf16"] end
 
 --- Architecture and hyper-parameters of a row.
 function published.model(row)
+  local attention = stated(row, "attention")
   local hyper = {
     layers = integer(row.layers), hidden = integer(row.hidden), heads = integer(row.heads),
     kv_heads = integer(row.kv_heads), head_dim = integer(row.head_dim), ffn = integer(row.ffn or row.moe_ffn),
-    vocab = integer(row.vocab), gated_mlp = row.gated_mlp == true,
-    attention = (row.attention == "unfused" or row.attention == "fused_softmax") and row.attention or "flash",
+    vocab = vocabulary(row), gated_mlp = row.gated_mlp == true,
+    attention = (attention == "unfused" or attention == "fused_softmax") and attention or "flash",
     norm = row.norm, position = row.position == "alibi" and "none" or row.position,
     rotary_fraction = row.rotary_fraction, parallel_block = row.parallel_block,
-    tied_embeddings = tied(row), bias = row.bias, dropout = row.dropout,
+    tied_embeddings = stated(row, "tied_embeddings"), bias = row.bias, dropout = stated(row, "dropout"),
     window = integer(row.attention_window), window_every = integer(row.attention_window_every),
   }
   if row.mla_kv_lora_rank then
