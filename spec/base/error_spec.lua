@@ -10,6 +10,13 @@ describe("ett.error", function()
     assert.equal("model", raised.kind)
   end)
 
+  it("names a file once", function()
+    for message, wanted in pairs { ["a.lua:3: boom"] = "a.lua:3: boom", ["/x/a.lua:3: boom"] = "/x/a.lua:3: boom",
+      ["ba.lua:3: boom"] = "a.lua: ba.lua:3: boom" } do
+      assert.equal(wanted, tostring(error_module.label(message, "a.lua")))
+    end
+  end)
+
   it("finds the nearest name", function()
     assert.equal("rms_norm", error_module.nearest("rms_nrom", { "gelu", "rms_norm", "rope" }))
     assert.is_nil(error_module.nearest("zzzzzz", { "gelu", "rms_norm" }))

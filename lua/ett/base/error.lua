@@ -66,10 +66,13 @@ function error_module.must(value, failure)
   return value
 end
 
---- Adds one label in front of an error object's context and returns it.
+--- Adds one label in front of an error object's context and returns it. A message that begins with a line of that file
+--- needs none.
 function error_module.label(value, label)
   local object = error_module.from(value)
   object.context = object.context or {}
+  local file = #object.context == 0 and tostring(object.message):match "^([^%s:]+):%d+: "
+  if file and (file == label or file:sub(-#label - 1) == "/" .. label) then return object end
   table.insert(object.context, 1, tostring(label))
   return object
 end

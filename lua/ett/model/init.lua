@@ -38,7 +38,8 @@ function model.new(name, hyper)
   local preset = preset_of(name)
   if not preset then return architecture.new(name, hyper) end
   local all, label = presets.overlay(preset, schema.argument(hyper or {}, "table", "ett.model.new", "hyper"))
-  local built = error_module.wrap(preset.name, architecture.new, preset.architecture, all)
+  local from = name:match "%.lua$" and find.label(name) or preset.name
+  local built = error_module.wrap(from, architecture.new, preset.architecture, all)
   return noted(built, label, { preset.note })
 end
 

@@ -35,7 +35,9 @@ return {
       local list = fields.list("sweep", name, text)
       if #list > 1 then over[name] = list else plan[name] = list[1] end
     end
-    if not next(over) then error_module.raise("usage", "sweep: no field has several values, such as pp=1,2,4") end
+    if not next(over) then
+      error_module.raise("usage", "sweep: no field of the plan has several values, such as pp=1,2,4")
+    end
     local cluster = opts.accept_device and require("ett.profile.cluster").accepting(opts.cluster) or opts.cluster
     local share = require("ett.base.share").join()
     local show = require("ett.cli.progress").line(share and share.rank() > 0)
