@@ -142,7 +142,6 @@ ett_node ett_ledger_dimension_size(const ett_ledger *ledger, int dimension);
 /* A result has the label that it was made under; a broadcast keeps its operand's name. */
 const char *ett_ledger_tensor_name(const ett_ledger *ledger, int tensor);
 ett_set ett_ledger_tensor_dimensions(const ett_ledger *ledger, int tensor);
-ett_set ett_ledger_tensor_scattered(const ett_ledger *ledger, int tensor);
 /* Elements that one rank holds. */
 ett_node ett_ledger_tensor_local(ett_ledger *ledger, int tensor, ett_err *err);
 size_t ett_ledger_entries(const ett_ledger *ledger);

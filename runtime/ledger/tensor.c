@@ -17,10 +17,6 @@ ett_set ett_ledger_tensor_dimensions(const ett_ledger *ledger, int index) {
   return ett_ledger_tensor_at(ledger, index)->dimensions;
 }
 
-ett_set ett_ledger_tensor_scattered(const ett_ledger *ledger, int index) {
-  return ett_ledger_tensor_at(ledger, index)->scattered;
-}
-
 ett_set ett_ledger_carried(const ett_ledger *l, ett_set dimensions) {
   ett_set carried = 0;
   for (int i = 0; i < l->dimension_count; i++)

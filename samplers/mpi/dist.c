@@ -23,32 +23,30 @@ static void finalize(int status, void *unused) {
   MPI_Finalize();
 }
 
-static uint64_t mixed(uint64_t hash, const char *text) {
-  for (const char *c = text; *c; c++)
-    hash = (hash ^ (unsigned char)*c) * 1099511628211u;
-  return hash;
-}
-
 /* Identity of the clock: the running kernel and its time namespace (a container may have
  * its own). */
-static uint64_t clock_identity(void) {
-  char boot[64] = "", space[64] = "";
+typedef struct {
+  char boot[64], space[64];
+} clock_identity;
+
+static clock_identity own_clock(void) {
+  clock_identity own = {0};
   FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
   if (file) {
-    if (!fgets(boot, sizeof boot, file))
-      boot[0] = '\0';
+    if (!fgets(own.boot, sizeof own.boot, file))
+      own.boot[0] = '\0';
     fclose(file);
   }
-  if (readlink("/proc/self/ns/time", space, sizeof space - 1) < 0)
-    space[0] = '\0';
-  return mixed(mixed(1469598103934665603u, boot), space);
+  if (readlink("/proc/self/ns/time", own.space, sizeof own.space - 1) < 0)
+    own.space[0] = '\0';
+  return own;
 }
 
 /* Offset of rank 0's clock by the quickest of some round trips (Cristian 1989). */
 static double clock_offset(const ett_dist_group *world) {
-  uint64_t mine = clock_identity(), first = mine;
-  MPI_Bcast(&first, 1, MPI_UINT64_T, 0, world->comm);
-  int foreign = first != mine, any = 0;
+  clock_identity mine = own_clock(), first = mine;
+  MPI_Bcast(&first, sizeof first, MPI_CHAR, 0, world->comm);
+  int foreign = strcmp(first.boot, mine.boot) || strcmp(first.space, mine.space), any = 0;
   MPI_Allreduce(&foreign, &any, 1, MPI_INT, MPI_MAX, world->comm);
   if (!any)
     return 0;

@@ -2,6 +2,7 @@
 --
 -- Counts are in elements and bandwidths as nccl-tests defines them: algorithm bandwidth is message bytes over time,
 -- bus bandwidth multiplies it by the share of the message that crosses a rank's link (its doc/PERFORMANCE.md).
+local comm = require "ett.comm"
 local error_module = require "ett.base.error"
 local machine = require "ett.sampling.machine"
 local sample = require "ett.sample"
@@ -33,20 +34,10 @@ function backend.available()
   return true
 end
 
---- Bus over algorithm bandwidth: the share of the message that crosses a rank's link.
-local bus_factor = {
-  all_reduce = function(n) return 2 * (n - 1) / n end,
-  all_gather = function(n) return (n - 1) / n end,
-  reduce_scatter = function(n) return (n - 1) / n end,
-  all_to_all = function(n) return (n - 1) / n end,
-  send_recv = function() return 1 end,
-  broadcast = function() return 1 end,
-}
-
 --- Algorithm and bus bandwidth in bytes a second of `bytes` moved by n ranks in `seconds`.
 function backend.bandwidth(collective, bytes, ranks, seconds)
   local algorithm = bytes / seconds
-  return algorithm, algorithm * bus_factor[collective](ranks)
+  return algorithm, algorithm * comm.factor(collective, ranks)
 end
 
 -- NCCL's names of its collectives. The others are sends and receives and have no algorithm.

@@ -4,6 +4,7 @@ package.path = package.path .. ";" .. require("ett.host").root .. "/spec/bench/s
 local find = require "ett.base.find"
 local floor = require "holdout_floor"
 local holdout = require "ett.profile.holdout"
+local median = require "ett.base.median"
 local shared_samples = require "shared_samples"
 
 local bench = { summary = ("held-out error of the regressors, seed %d"):format(holdout.seed) }
@@ -55,13 +56,36 @@ local function against_reference(rows, results, files)
   end
 end
 
+--- Means and medians over entries, one row per split.
+---@return table[] { split, entries, mean_error (no corrupt files), median_error (all), coverage, half_width }
+local function measures(results)
+  local rows = {}
+  for _, split in ipairs(holdout.splits) do
+    local sum, n, covered, all, widths = 0.0, 0, 0.0, {}, {}
+    for _, r in ipairs(results) do
+      if r.split == split then
+        all[#all + 1] = r.error
+        widths[#widths + 1] = r.half_width
+        if not r.corrupt then
+          sum, n, covered = sum + r.error, n + 1, covered + r.coverage
+        end
+      end
+    end
+    if n > 0 then
+      rows[#rows + 1] = { split = split, entries = #all, mean_error = sum / n, median_error = median(all) or 0 / 0,
+        coverage = covered / n, half_width = median(widths) or 0 / 0 }
+    end
+  end
+  return rows
+end
+
 function bench.run()
   local files = shared_samples.read()
   if not files then
     return { { measure = "skipped: no shared sample files (set ETT_REFERENCE)", value = "-" } }
   end
   local rows, results = {}, holdout.run(files, { threads = 2, as_sampled = true })
-  for _, m in ipairs(holdout.measures(results)) do
+  for _, m in ipairs(measures(results)) do
     local t = targets[m.split]
     row(rows, m.split .. ": mean error, all files less the corrupt five", 100 * m.mean_error, "%.2f %%",
       ("<= %.1f %%"):format(t[1]), 100 * m.mean_error <= t[1])

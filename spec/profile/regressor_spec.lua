@@ -119,30 +119,6 @@ describe("ett.regressor", function()
     assert.is_true(math.abs(found[1] / 2e-5 - 1) < 1e-3 and math.abs(found[2] * 1e11 - 1) < 1e-3)
   end)
 
-  fits("searches hyper-parameters by held-out folds", function()
-    local _, chosen, tried = regressor.search({ family = "gemm", rows = rows, seconds = seconds },
-      { { rounds = 1 }, { rounds = 60 } })
-    assert.are.equal(60, chosen.rounds)
-    assert.is_true(tried[2].error < tried[1].error)
-  end)
-
-  fits("understands the choices of estimate-train-time", function()
-    local best_model = require "ett.import.estimate_train_time.best_model"
-    local config = assert(best_model.read(
-      "{'max_depth': None, 'max_features': None, 'min_samples_leaf': 1, 'min_samples_split': 2, 'n_estimators': 40}"))
-    local given = best_model.regressor("rforest", config)
-    assert.are.equal("random_forest", given.kind)
-    assert.are.equal(40, given.parameters.num_parallel_tree)
-    given.rows, given.seconds = rows, seconds
-    assert.is_true(regressor.fit(given):facts().error_mean < 0.5)
-    local boosted = best_model.regressor("xgboost",
-      assert(best_model.read "{'learning_rate': 0.1, 'n_estimators': 300, 'max_depth': 6}"))
-    assert.are.same({ kind = "boosted_trees", rounds = 300, parameters = { eta = 0.1, max_depth = 6 } }, boosted)
-    assert.is_nil(best_model.read "{'max_depth': __import__('os')}")
-    assert.is_nil(best_model.read "[1, 2]")
-    assert.has_error(function() best_model.regressor("svm", {}) end)
-  end)
-
   fits("refuses what cannot be fitted, in words", function()
     for _, case in ipairs {
       { { rows = rows, seconds = { 1 } }, "times need" },

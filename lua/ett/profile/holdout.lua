@@ -7,7 +7,6 @@
 --   tenth          nine tenths of the rows
 --
 -- ett.profile.fit chooses the kind of model from all rows of the pool. Fits and thresholds use no held-out row.
-local median = require "ett.base.median"
 local profile_fit = require "ett.profile.fit"
 local regress = require "ett.regress"
 local samples = require "ett.profile.samples"
@@ -269,29 +268,6 @@ function holdout.run(files, options)
     end
   end
   return results
-end
-
---- Means and medians over entries, one row per split.
----@return table[] { split, entries, mean_error (no corrupt files), median_error (all), coverage, half_width }
-function holdout.measures(results)
-  local rows = {}
-  for _, split in ipairs(holdout.splits) do
-    local sum, n, covered, all, widths = 0.0, 0, 0.0, {}, {}
-    for _, r in ipairs(results) do
-      if r.split == split then
-        all[#all + 1] = r.error
-        widths[#widths + 1] = r.half_width
-        if not r.corrupt then
-          sum, n, covered = sum + r.error, n + 1, covered + r.coverage
-        end
-      end
-    end
-    if n > 0 then
-      rows[#rows + 1] = { split = split, entries = #all, mean_error = sum / n, median_error = median(all) or 0 / 0,
-        coverage = covered / n, half_width = median(widths) or 0 / 0 }
-    end
-  end
-  return rows
 end
 
 return holdout

@@ -210,18 +210,4 @@ function regressor.fit(given)
   return self, outliers
 end
 
---- Fits every candidate (fields of `regressor.fit` laid over `given`) and keeps the one with the least held-out error.
----@return ett.Regressor, table best, table[] tried { candidate=, error= }
-function regressor.search(given, candidates)
-  local best, chosen, tried = nil, nil, {}
-  for i, candidate in ipairs(candidates) do
-    local one = regressor.fit(merged(given, candidate))
-    local err = one:facts().error_mean
-    tried[i] = { candidate = candidate, error = err }
-    if not best or err < best:facts().error_mean then best, chosen = one, candidate end
-  end
-  if not best then error_module.raise("argument", "a search takes at least one candidate") end
-  return best, chosen, tried
-end
-
 return regressor

@@ -1,4 +1,4 @@
-/* Files, warnings, categories, tracks and devices of a trace as Lua tables. */
+/* Files, warnings, categories and devices of a trace as Lua tables. */
 #include "bind/trace/trace.h"
 
 #include <stdlib.h>
@@ -11,14 +11,6 @@ static void set_text(lua_State *L, const ett_trace *t, const char *key, uint32_t
     return;
   lua_pushlstring(L, t->strings->items[id].text, t->strings->items[id].length);
   lua_setfield(L, -2, key);
-}
-
-static void set_identity(lua_State *L, const ett_trace *t, const char *key, int64_t v,
-                         uint8_t type) {
-  if (type == ETT_ID_INTEGER)
-    ett_lua_set_integer(L, key, v);
-  if (type == ETT_ID_TEXT)
-    set_text(L, t, key, (uint32_t)v);
 }
 
 static int unread(const ett_trace *t, uint32_t file) {
@@ -108,29 +100,6 @@ int ett_lua_trace_categories(lua_State *L) {
         ett_trace_class_name((ett_trace_class)t->category_class[c[i].category]));
     ett_lua_set_integer(L, "count", (int64_t)c[i].count);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
-  }
-  return 1;
-}
-
-int ett_lua_trace_tracks(lua_State *L) {
-  ett_trace *t = ett_lua_check_trace(L, 1);
-  lua_newtable(L);
-  lua_Integer n = 0;
-  for (uint32_t i = 0; i < t->track_count; i++) {
-    const ett_track *w = &t->tracks[i];
-    if (!w->events)
-      continue;
-    lua_createtable(L, 0, 8);
-    ett_lua_set_integer(L, "track", (int64_t)i + 1);
-    ett_lua_set_integer(L, "file", (int64_t)w->file + 1);
-    if (t->files[w->file].has_rank)
-      ett_lua_set_integer(L, "rank", t->files[w->file].rank);
-    set_identity(L, t, "pid", w->pid, w->pid_type);
-    set_identity(L, t, "tid", w->tid, w->tid_type);
-    set_text(L, t, "process", w->process);
-    set_text(L, t, "thread", w->thread);
-    ett_lua_set_integer(L, "events", w->events);
-    lua_rawseti(L, -2, ++n);
   }
   return 1;
 }

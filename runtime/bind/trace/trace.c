@@ -206,7 +206,6 @@ static const luaL_Reg methods[] = {
     {"intervals", trace_intervals},
     {"name_set", ett_lua_trace_name_set},
     {"categories", ett_lua_trace_categories},
-    {"tracks", ett_lua_trace_tracks},
     {"devices", ett_lua_trace_devices},
     {"string", trace_string},
     {"close", trace_close},

@@ -65,7 +65,6 @@ void ett_lua_name_set_type(lua_State *L);
 void ett_lua_push_files(lua_State *L, const ett_trace *t);
 void ett_lua_push_warnings(lua_State *L, const ett_trace *t);
 int ett_lua_trace_categories(lua_State *L);
-int ett_lua_trace_tracks(lua_State *L);
 int ett_lua_trace_devices(lua_State *L);
 
 /* ---- selection.c ---- */
