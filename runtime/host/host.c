@@ -27,6 +27,7 @@ static memory_bound memory;
 
 static void *bounded_allocate(void *context, void *block, size_t old_size, size_t size) {
   memory_bound *bound = context;
+  host_allocations = (sig_atomic_t)((unsigned)host_allocations + 1);
   if (!block)
     old_size = 0; /* Lua passes the kind of object here */
   if (size == 0) {

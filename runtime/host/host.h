@@ -4,6 +4,7 @@
 #define ETT_HOST_H
 
 #include <lua.h>
+#include <signal.h>
 
 /* Makes a state with the standard libraries, the preloaded ett modules and the search
  * paths of a tree: the folder that holds lib/ett and share/ett, NULL for that of this
@@ -27,8 +28,11 @@ int host_strip(char *path, int levels);
  * status. On failure the error object is left on the stack. */
 int host_call(lua_State *L, int arguments, int results);
 
+/* Counts the calls of Lua's allocator; wraps around. */
+extern volatile sig_atomic_t host_allocations;
+
 /* From now on SIGINT and SIGTERM raise an error object of kind "interrupt" in the running
- * Lua code, coroutines included. More than `patience` signals before the next
+ * Lua code, coroutines and string patterns included. More than `patience` signals before the next
  * host_interrupt_reset kill the process. SIGTERM kills it after ten seconds at most. */
 void host_interrupt_catch(lua_State *L, int patience);
 void host_interrupt_patience(int patience);

@@ -21,6 +21,9 @@ static volatile sig_atomic_t signals_allowed;
 static timer_t again; /* sends SIGTERM once more */
 static int has_timer;
 static volatile sig_atomic_t terminating; /* SIGTERM came */
+static timer_t ticks;                     /* from a signal until its error is raised */
+static int has_ticks;
+volatile sig_atomic_t host_allocations;
 
 /* Raises in the Lua code. After a second signal it stays armed, so that code that catches
  * every error ends too. */
@@ -36,8 +39,68 @@ static void raise_interrupt(lua_State *L, lua_Debug *where) {
   lua_error(L);
 }
 
-/* Time for removing temporary files after SIGTERM; then the process dies of the signal.
- * No hook runs inside a string pattern, and code that catches every error goes on. */
+/* No hook runs inside a string pattern, which may take years. A pattern that is matched
+ * holds no lock and does not change the state, so an error may be raised there. */
+#define TICK_NANOSECONDS 50000000L
+static lua_CFunction matchers[4];
+
+static void set_ticks(long nanoseconds) {
+  const struct itimerspec each = {.it_value.tv_nsec = nanoseconds,
+                                  .it_interval.tv_nsec = nanoseconds};
+  if (has_ticks)
+    timer_settime(ticks, 0, &each, NULL);
+}
+
+static int is_matching(lua_State *L) {
+  lua_Debug where;
+  if (!lua_getstack(L, 0, &where) || !lua_getinfo(L, "S", &where) ||
+      strcmp(where.what, "C") != 0)
+    return 0;
+  lua_getinfo(L, "f", &where);
+  const lua_CFunction function = lua_tocfunction(L, -1);
+  lua_pop(L, 1);
+  for (size_t i = 0; i < sizeof matchers / sizeof *matchers; i++)
+    if (function && function == matchers[i])
+      return 1;
+  return 0;
+}
+
+/* Between two ticks without an allocation, nothing but matching ran in a matcher. */
+static void on_tick(int number) {
+  static sig_atomic_t before;
+  if (!pthread_equal(pthread_self(), lua_thread)) {
+    pthread_kill(lua_thread, number);
+    return;
+  }
+  if (!running || lua_gethook(running) != raise_interrupt) { /* raised */
+    set_ticks(0);
+    return;
+  }
+  const sig_atomic_t now = host_allocations;
+  const int quiet = now == before;
+  before = now;
+  if (quiet && is_matching(running))
+    raise_interrupt(running, NULL);
+}
+
+static void find_matchers(lua_State *L) {
+  static const char *const names[] = {"find", "match", "gsub"};
+  lua_getglobal(L, "string");
+  for (int i = 0; i < 3; i++) {
+    lua_getfield(L, -1, names[i]);
+    matchers[i] = lua_tocfunction(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_getfield(L, -1, "gmatch");
+  lua_pushliteral(L, "");
+  lua_pushliteral(L, "");
+  lua_call(L, 2, 1);
+  matchers[3] = lua_tocfunction(L, -1); /* its iterator */
+  lua_pop(L, 2);
+}
+
+/* Time for removing temporary files after SIGTERM; then the process dies of the signal:
+ * code that catches every error goes on. */
 #define TERMINATION_MILLISECONDS 1500
 
 static void hold(int how) {
@@ -92,6 +155,7 @@ static void on_signal(int number) {
   }
   if (running)
     lua_sethook(running, raise_interrupt, HOOK_EVENTS, 1);
+  set_ticks(TICK_NANOSECONDS);
 }
 
 int host_interrupt_reset(void) {
@@ -99,6 +163,7 @@ int host_interrupt_reset(void) {
     die(SIGTERM);
   const int came = signals > 0;
   signals = 0;
+  set_ticks(0);
   if (running)
     lua_sethook(running, NULL, 0, 0);
   return came;
@@ -186,6 +251,14 @@ void host_interrupt_patience(int patience) {
   signals_allowed = patience;
 }
 
+static int make_timer(int number, timer_t *timer) {
+  struct sigevent event;
+  memset(&event, 0, sizeof event);
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = number;
+  return timer_create(CLOCK_MONOTONIC, &event, timer) == 0;
+}
+
 void host_interrupt_catch(lua_State *L, int patience) {
   running = L;
   lua_thread = pthread_self();
@@ -203,9 +276,10 @@ void host_interrupt_catch(lua_State *L, int patience) {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL); /* no SA_RESTART: a read at a prompt returns */
   sigaction(SIGTERM, &action, NULL);
-  struct sigevent event;
-  memset(&event, 0, sizeof event);
-  event.sigev_notify = SIGEV_SIGNAL;
-  event.sigev_signo = SIGTERM;
-  has_timer = timer_create(CLOCK_MONOTONIC, &event, &again) == 0;
+  find_matchers(L);
+  action.sa_handler = on_tick;
+  action.sa_flags = SA_RESTART | SA_NODEFER; /* it may leave by an error */
+  sigaction(SIGRTMIN, &action, NULL);
+  has_timer = make_timer(SIGTERM, &again);
+  has_ticks = make_timer(SIGRTMIN, &ticks);
 }

@@ -27,15 +27,18 @@ ett: prompt:1: module 'nothing' not found; it is not in the script's folder, --p
 function: ...
 ett: pp must divide 32
 "still here"
+?1
 
-# At a terminal: a history, completion, lines that go on, and Ctrl-C for what runs and what is typed. Every key waits for
+# At a terminal: a history, completion, lines that go on, and Ctrl-C for what runs, a string pattern without end, and
+# what is typed. Every key waits for
 # what shows that ett is where it is to be: under load a Ctrl-D that comes while a line runs is no end of the input.
 
 $ export HOME=$PWD XDG_STATE_HOME= TERM=xterm
 > : > shown
 > after() { until tr -d '\r\n' < shown | grep -q -- "$1\$" || [ -e left ]; do sleep 0.05; done; sleep 0.2; shift; printf "$@"; }
 > (after '> ' 'abc = { bcd = 1, bce = 2 }\n'; after '2 }> ' 'abc.b\t\t'; after 'bcd  bce.*> abc\.bc' 'd + 40\n'
->  after '41> ' 'print("runs" .. " on") while true do end\n'; after 'runs on' '\003'; after 'interrupted> ' 'half typed'
+>  after '41> ' 'print("runs" .. " on") while true do end\n'; after 'runs on' '\003'; after 'interrupted> ' 'print("pattern" .. " runs"); ("a"):rep(60):find(("a*"):rep(12) .. "b")\n'
+>  after 'pattern runs' '\003'; after 'interrupted> .*interrupted> ' 'half typed'
 >  after 'half typed' '\003'; after 'half typed> ' 'for i = 1, 2 do\nprint("line " .. i) end\n'
 >  after 'line 2> ' '\033[A\n'; after 'line 2> .*line 2> ' '\004'; until [ -e left ]; do printf '\004'; sleep 0.5; done) |
 >  (timeout 240 script -qefc "ett repl" /dev/null > shown; touch left)
@@ -48,13 +51,15 @@ bcd  bce
 ...
 ...ett: interrupted
 ...
-line 1
-line 2
+...ett: interrupted
 ...
 line 1
 line 2
 ...
-5
+line 1
+line 2
+...
+6
 
 # A script's lines work as they are, without their `require`.
 

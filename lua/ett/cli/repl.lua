@@ -126,7 +126,9 @@ local function read_piece(read, env)
   end
 end
 
---- Reads, runs and prints once; false at the end of the session.
+--- Reads, runs and prints once.
+---@return boolean more false at the end of the session
+---@return boolean? fault true if what was typed failed
 local function step(read, remember, env, terminal)
   local piece, why = read_piece(read, env)
   if not piece then
@@ -145,29 +147,31 @@ local function step(read, remember, env, terminal)
   local chunk, fault = repl.compile(piece, env)
   if not chunk then
     print("ett: " .. fault:gsub("^prompt:", "line "))
-    return true
+    return true, true
   end
-  repl.evaluate(chunk, env)
+  local fine = repl.evaluate(chunk, env)
   if host.interrupt_reset() and terminal then io.write("\n") end
-  return true
+  return true, not fine
 end
 
 local function print_fault(value) print("ett: " .. describe(value)) end
 
---- Runs a session until the end of input; returns the exit status.
+--- Runs a session until the end of input; returns the exit status: 1 if input from a pipe had a fault.
 function repl.run()
   local env = repl.environment()
   local read, remember, close, terminal = open_input(env)
   host.interrupt_patience(4)
   if terminal then print(("ett %s; `help` says what can be typed"):format(host.version)) end
+  local failed = false
   while true do
-    local ok, more = host.interrupt_within(step, read, remember, env, terminal)
+    local ok, more, fault = host.interrupt_within(step, read, remember, env, terminal)
     if ok and not more then break end
     if not ok then host.interrupt_within(print_fault, more) end
+    failed = failed or not ok or fault
   end
   close()
   if terminal then print() end
-  return 0
+  return failed and not terminal and 1 or 0
 end
 
 return repl
