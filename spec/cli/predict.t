@@ -110,8 +110,8 @@ ett: the model 'falcon' may be falcon-180b, falcon-40b, falcon-7b; give one of t
 ?1
 
 $ ett predict --help llama3-8b | grep -E '^  (ffn|norm) '
-  ffn                   width of the MLP (default 14336)
-  norm                  one of layer_norm, rms_norm (default rms_norm)
+  ffn                    width of the MLP (default 14336)
+  norm                   one of layer_norm, rms_norm (default rms_norm)
 
 $ ett predict --model llama3-8b --cluster b20 seq=8192 micro_batches=4
 ett: unknown cluster 'b20'...

@@ -1,7 +1,6 @@
 -- Random descriptions, command lines and cache files:
---   ett run spec/fuzz/descriptions.lua what=cluster,plan,schedule,operator,hyper,words seed=1 seconds=60
 --   ett run spec/fuzz/descriptions.lua what=cluster,plan,hyper,operator,schedule,words seed=1 seconds=60
--- its seed; `count=1 seed=SEED` repeats it.
+-- A finding is printed with its kind and seed; `what=KIND seed=SEED count=1` repeats it.
 local ett = require "ett"
 local host = require "ett.host"
 local lfs = require "lfs"

@@ -8,6 +8,22 @@ describe("ett.report.table", function()
     assert.equal("a   b\ncc  d", tables.text({ { "a", "b" }, { "cc", "d" } }, "l"))
   end)
 
+  it("wraps a last column of texts that a narrow terminal has no room for", function()
+    local rows = { { "field", "meaning" }, { "tp", "ranks that split every matrix product" }, { "cp" } }
+    assert.same({ "  field  meaning", "  tp     ranks that split", "         every matrix", "         product", "  cp" },
+      tables.lines(rows, "ll", "  ", 25))
+    assert.equal(3, #tables.lines(rows, "ll", "  ", 46))
+    assert.equal(4, #tables.lines(rows, "ll", "  ", 45))
+  end)
+
+  it("puts number columns that do not fit into a block below", function()
+    local rows = { { "stage", "forward", "backward", "update" }, { "1", "2.5", "3.5", "4.5" } }
+    assert.same({ "stage  forward  backward", "1          2.5       3.5", "", "stage  update", "1         4.5" },
+      tables.lines(rows, "lrrr", "", 31))
+    assert.equal(2, #tables.lines(rows, "lrrr", "", 32))
+    assert.equal(8, #tables.lines(rows, "lrrr", "", 10)) -- one column a block at least
+  end)
+
   it("writes CSV that a reader takes back", function()
     assert.equal('name,value\n"a, ""b""",0.10000000000000001\nc,3',
       tables.csv { { "name", "value" }, { 'a, "b"', 0.1 }, { "c", 3 } })

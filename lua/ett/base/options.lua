@@ -321,6 +321,8 @@ end
 function options.help(command, more)
   local parser = new_parser(command)
   parser:usage("usage: ett " .. (command.usage or command.name))
+  local columns = require("ett.host").columns
+  if columns then parser:help_max_width(columns) end
   local texts = { command.summary or more, command.summary and more }
   if texts[1] then parser:description(table.concat(texts, "\n\n")) end
   return parser:get_help()

@@ -3,6 +3,7 @@ local error_module = require "ett.base.error"
 local model_module = require "ett.model"
 local options = require "ett.base.options"
 local schema = require "ett.base.schema"
+local tables = require "ett.report.table"
 
 local fields = {}
 
@@ -87,7 +88,7 @@ function fields.write_plan(format, model, plan)
 end
 
 local function lines_of(rules, defaults)
-  local lines = {}
+  local rows = {}
   for _, name in ipairs(schema.keys(rules)) do
     local rule = rules[name]
     local long = type(rule) == "table" and rule or {}
@@ -98,9 +99,9 @@ local function lines_of(rules, defaults)
       text = ("%s (default %s)"):format(text:gsub(" %(default [^)]*%)$", ""),
         type(default) == "string" and default or schema.describe(default))
     end
-    lines[#lines + 1] = ("  %-21s %s"):format(name, text)
+    rows[#rows + 1] = { name, text }
   end
-  return table.concat(lines, "\n")
+  return tables.text(rows, "ll", "  ")
 end
 
 --- Help text of the plan's fields and, with --model NAME, of the model's hyper-parameters.

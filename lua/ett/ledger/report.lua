@@ -1,14 +1,17 @@
 --- A ledger as text: the FLOP and words of each operation and axis.
 local ledger = require "ett.ledger"
 
+local tables = require "ett.report.table"
+
 local report = {}
+
+local function scientific(number) return ("%.3e"):format(number) end
 
 local value = ledger.value
 
 --- Lines of entries that cost something, whole machine, forward and backward together.
 function report.entries(L)
-  local lines = { ("%-20s %-10s %-20s %11s %11s %11s  %s"):format("part", "operation", "", "FLOP", "Tx words",
-    "Rx words", "axes (Rx words)") }
+  local rows = { { "part", "operation", "", "FLOP", "Tx words", "Rx words", "axes (Rx words)" } }
   for _, e in ipairs(L:entries()) do
     local axes = {}
     for _, part in ipairs(e.axes) do
@@ -18,11 +21,11 @@ function report.entries(L)
     local flop = value(e.flop_forward) + value(e.flop_backward)
     local tx, rx = value(e.tx_forward) + value(e.tx_backward), value(e.rx_forward) + value(e.rx_backward)
     if flop + tx + rx > 0 then
-      lines[#lines + 1] = (("%-20s %-10s %-20s %11.3e %11.3e %11.3e  %s"):format(e.label, e.operation,
-        e.dimension and "over " .. e.dimension or "", flop, tx, rx, table.concat(axes, ", ")):gsub("%s+$", ""))
+      rows[#rows + 1] = { e.label, e.operation, e.dimension and "over " .. e.dimension or "", scientific(flop),
+        scientific(tx), scientific(rx), table.concat(axes, ", ") }
     end
   end
-  return table.concat(lines, "\n")
+  return tables.text(rows, "lllrrrl")
 end
 
 --- The totals as one line for each of FLOP, Tx and Rx: forward, backward.

@@ -14,26 +14,99 @@ local function plain_rows(rows)
   return list
 end
 
---- Rows of texts as lines with aligned columns. Control characters appear as \xNN.
+local gap = 2
+local least_text = 16 -- a last column of texts is wrapped if it keeps this width
+
+local function words_within(text, most)
+  local lines, line = {}, nil
+  for word in text:gmatch "%S+" do
+    if line and width(line) + 1 + width(word) > most then
+      lines[#lines + 1], line = line, nil
+    end
+    line = line and line .. " " .. word or word
+  end
+  lines[#lines + 1] = line or ""
+  return lines
+end
+
+local function sum(widths, last)
+  local total = (last - 1) * gap
+  for i = 1, last do total = total + widths[i] end
+  return total
+end
+
+local function line_of(row, widths, align, shown)
+  local cells = {}
+  for k, i in ipairs(shown) do
+    local cell = row[i]
+    if cell then
+      local pad = (" "):rep(widths[i] - width(cell))
+      cells[k] = align:sub(i, i) == "r" and pad .. cell or cell .. pad
+    end
+  end
+  return (table.concat(cells, "  "):gsub("%s+$", ""))
+end
+
+local function range(from, to)
+  local list = {}
+  for i = from, to do list[#list + 1] = i end
+  return list
+end
+
+-- The last column, of texts, is wrapped below itself.
+local function wrapped(rows, widths, align, most)
+  local last = #widths
+  local before = sum(widths, last) - widths[last]
+  local lines = {}
+  for _, row in ipairs(rows) do
+    local cut = table.move(row, 1, #row, 1, {})
+    local parts = row[last] and words_within(row[last], most - before) or {}
+    cut[last] = parts[1]
+    lines[#lines + 1] = line_of(cut, widths, align, range(1, #row))
+    for k = 2, #parts do lines[#lines + 1] = (" "):rep(before) .. parts[k] end
+  end
+  return lines
+end
+
+-- As many columns as fit, then the next, each time behind the first column.
+local function in_blocks(rows, widths, align, most)
+  local lines, from = {}, 2
+  while from <= #widths do
+    local shown, used = { 1 }, widths[1]
+    repeat
+      shown[#shown + 1], used = from, used + gap + widths[from]
+      from = from + 1
+    until from > #widths or used + gap + widths[from] > most
+    if #lines > 0 then lines[#lines + 1] = "" end
+    for _, row in ipairs(rows) do lines[#lines + 1] = line_of(row, widths, align, shown) end
+  end
+  return lines
+end
+
+--- Rows of texts as lines with aligned columns. Control characters appear as \xNN. Where the columns are wider than the
+--- terminal, a last column of texts is wrapped; other columns go on in a further block below.
 ---@param rows string[][] the first row may be a heading
 ---@param align string "l" or "r" for each column; columns without a letter are aligned left
 ---@param indent string? before each line
+---@param columns number? width of a line (default: the terminal's; no limit without one)
 ---@return string[] lines
-function tables.lines(rows, align, indent)
+function tables.lines(rows, align, indent, columns)
+  indent = indent or ""
+  local most = (columns or require("ett.host").columns or math.huge) - #indent
   local widths = {}
   rows = plain_rows(rows)
   for _, row in ipairs(rows) do
     for i, cell in ipairs(row) do widths[i] = math.max(widths[i] or 0, width(cell)) end
   end
-  local lines = {}
-  for r, row in ipairs(rows) do
-    local cells = {}
-    for i, cell in ipairs(row) do
-      local pad = (" "):rep(widths[i] - width(cell))
-      cells[i] = align:sub(i, i) == "r" and pad .. cell or cell .. pad
-    end
-    lines[r] = (indent or "") .. table.concat(cells, "  "):gsub("%s+$", "")
+  local last, lines = #widths, {}
+  if last < 2 or sum(widths, last) <= most then
+    for r, row in ipairs(rows) do lines[r] = line_of(row, widths, align, range(1, #row)) end
+  elseif align:sub(last, last) ~= "r" and sum(widths, last) - widths[last] + least_text <= most then
+    lines = wrapped(rows, widths, align, most)
+  else
+    lines = in_blocks(rows, widths, align, most)
   end
+  for i, line in ipairs(lines) do lines[i] = line == "" and "" or indent .. line end
   return lines
 end
 

@@ -65,7 +65,7 @@ function text.rows(s, limit, width)
       for k, name in ipairs(names) do lines[i + 1][k] = cell(row[name]) end
       for _, m in ipairs(used) do table.insert(lines[i + 1], m[2](row) or "") end
     end
-    local done = columns(lines, ("r"):rep(#header))
+    local done = columns(lines, ("r"):rep(#header), "", math.huge)
     local widest = 0
     for _, line in ipairs(done) do widest = math.max(widest, #line) end
     if widest <= width or #names <= 4 then return done end

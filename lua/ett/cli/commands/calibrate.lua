@@ -1,5 +1,6 @@
 --- Makes the coefficient files of a cluster from folders of samples.
 local error_module = require "ett.base.error"
+local tables = require "ett.report.table"
 
 -- Kernel tables into the coefficient files of devices.
 local function run_kernels(opts, words)
@@ -10,12 +11,12 @@ local function run_kernels(opts, words)
   if opts.json then
     io.write(require("ett.report.output").text(opts, summary))
   elseif not opts.quiet then
-    print(("%-16s %-20s %-10s %8s %18s %8s"):format("device", "kernel", "data type", "rows", "held-out error %",
-      "bytes"))
-    for _, line in ipairs(summary) do
-      print(("%-16s %-20s %-10s %8d %18.2f %8d"):format(line.device, line.kernel, line.dtype, line.rows,
-        100 * line.error, line.bytes))
+    local rows = { { "device", "kernel", "data type", "rows", "held-out error %", "bytes" } }
+    for i, line in ipairs(summary) do
+      rows[i + 1] = { line.device, line.kernel, line.dtype, ("%d"):format(line.rows),
+        ("%.2f"):format(100 * line.error), ("%d"):format(line.bytes) }
     end
+    print(tables.text(rows, "lllrrr"))
   end
   return 0
 end
@@ -65,14 +66,14 @@ return {
     elseif not opts.quiet then
       print(("# %s (%s) from %s (%s) into %s"):format(cluster.name, cluster.device.name, table.concat(folders, ", "),
         profile.gpu, into))
-      print(("%-44s %8s %8s %18s %10s"):format("model", "samples", "dropped", "held-out error %", "bytes"))
-      local rows = {}
-      for _, line in ipairs(summary) do
-        print(("%-44s %8d %8d %18s %10d%s"):format(line.pool .. " " .. line.name, line.rows, line.dropped,
-          line.error and ("%.2f"):format(100 * line.error) or "-", line.bytes, line.fault and "  " .. line.fault or ""))
-        table.move(line.dropped_rows, 1, #line.dropped_rows, #rows + 1, rows)
+      local rows, dropped = { { "model", "samples", "dropped", "held-out error %", "bytes" } }, {}
+      for i, line in ipairs(summary) do
+        rows[i + 1] = { line.pool .. " " .. line.name, ("%d"):format(line.rows), ("%d"):format(line.dropped),
+          line.error and ("%.2f"):format(100 * line.error) or "-", ("%d"):format(line.bytes), line.fault }
+        table.move(line.dropped_rows, 1, #line.dropped_rows, #dropped + 1, dropped)
       end
-      local lines = require("ett.samples.dropped").lines(rows)
+      print(tables.text(rows, "lrrrrl"))
+      local lines = require("ett.samples.dropped").lines(dropped)
       if #lines > 0 then print("\nset aside by the gate:") end
       for _, line in ipairs(lines) do print(line) end
     end

@@ -1,5 +1,6 @@
 --- Fits the models of sample tables, so that predictions find them in the cache.
 local error_module = require "ett.base.error"
+local tables = require "ett.report.table"
 
 --- The folder that a word names, and the path of a file in it (nil: all files).
 local function place(word)
@@ -132,24 +133,25 @@ end
 local function percent(value) return value and ("%.2f"):format(100 * value) or "-" end
 
 local function print_table(found)
-  print(("%-48s %8s %8s %14s %16s"):format("model", "rows", "dropped", "mean error %", "median error %"))
   local devices = {}
   for _, row in ipairs(found.rows) do devices[row.device] = true end
   local several = next(devices, next(devices)) ~= nil
-  for _, row in ipairs(found.rows) do
-    print(("%-48s %8s %8s %14s %16s%s%s"):format(row.model, tostring(row.rows or "-"),
-      tostring(row.dropped_rows or "-"), percent(row.held_out_mean_error), percent(row.held_out_median_error),
-      row.fault and "  " .. row.fault or "", several and "  " .. row.device or ""))
+  local rows = { { "model", "rows", "dropped", "mean error %", "median error %" } }
+  for i, row in ipairs(found.rows) do
+    rows[i + 1] = { row.model, tostring(row.rows or "-"), tostring(row.dropped_rows or "-"),
+      percent(row.held_out_mean_error), percent(row.held_out_median_error),
+      several and table.concat({ row.device, row.fault }, ": ") or row.fault }
   end
+  print(tables.text(rows, "lrrrrl"))
   if #found.splits > 0 then
     print(("\n# seed %d"):format(require("ett.profile.holdout").seed))
-    print(("%-36s %-11s %-14s %8s %14s %16s %10s"):format("file", "pass", "split", "rows", "mean error %",
-      "median error %", "covered %"))
-    for _, r in ipairs(found.splits) do
-      print(("%-36s %-11s %-14s %8d %14s %16s %10s%s%s"):format(r.file .. " " .. r.entry.dtype, r.pass, r.split, r.rows,
-        percent(r.error), percent(r.median), r.coverage and ("%.1f"):format(100 * r.coverage) or "-",
-        r.fault and "  " .. r.fault or "", several and "  " .. r.entry.gpu or ""))
+    rows = { { "file", "pass", "split", "rows", "mean error %", "median error %", "covered %" } }
+    for i, r in ipairs(found.splits) do
+      rows[i + 1] = { r.file .. " " .. r.entry.dtype, r.pass, r.split, ("%d"):format(r.rows), percent(r.error),
+        percent(r.median), r.coverage and ("%.1f"):format(100 * r.coverage) or "-",
+        several and table.concat({ r.entry.gpu, r.fault }, ": ") or r.fault }
     end
+    print(tables.text(rows, "lllrrrrl"))
   end
   local lines = require("ett.samples.dropped").lines(found.outliers)
   if #lines > 0 then print("\nset aside by the gate:") end

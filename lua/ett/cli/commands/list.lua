@@ -1,21 +1,17 @@
 --- Lists operators, clusters, schedules and everything else that is found by name.
 local catalog = require "ett.base.catalog"
 local find = require "ett.base.find"
-local pretty = require "ett.base.pretty"
 
 local function print_kind(kind, list, quiet)
-  local width = 0
-  for _, entry in ipairs(list) do width = math.max(width, #entry.name) end
-  for _, entry in ipairs(list) do
-    if quiet then
-      print(entry.name)
-    else
-      local text = entry.fault and "cannot be loaded: " .. entry.fault or entry.summary or ""
-      if entry.aliases then text = ("%s (also %s)"):format(text, table.concat(entry.aliases, ", ")) end
-      print(pretty.plain(("  %-" .. width .. "s  %s"):format(entry.name, text)))
-    end
+  local rows = {}
+  for i, entry in ipairs(list) do
+    local text = entry.fault and "cannot be loaded: " .. entry.fault or entry.summary or ""
+    if entry.aliases then text = ("%s (also %s)"):format(text, table.concat(entry.aliases, ", ")) end
+    rows[i] = { entry.name, text }
+    if quiet then print(entry.name) end
   end
-  if #list == 0 and not quiet then print("  no " .. kind .. " are found") end
+  if quiet then return end
+  print(#rows > 0 and require("ett.report.table").text(rows, "ll", "  ") or "  no " .. kind .. " are found")
 end
 
 return {
