@@ -32,8 +32,9 @@ int host_call(lua_State *L, int arguments, int results);
 extern volatile sig_atomic_t host_allocations;
 
 /* From now on SIGINT and SIGTERM raise an error object of kind "interrupt" in the running
- * Lua code, coroutines and string patterns included. More than `patience` signals before the next
- * host_interrupt_reset kill the process. SIGTERM kills it after ten seconds at most. */
+ * Lua code, coroutines and string patterns included. More than `patience` signals before
+ * the next host_interrupt_reset kill the process. SIGTERM kills it after 1.5 s at most.
+ */
 void host_interrupt_catch(lua_State *L, int patience);
 void host_interrupt_patience(int patience);
 
