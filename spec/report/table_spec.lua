@@ -10,8 +10,8 @@ describe("ett.report.table", function()
 
   it("wraps a last column of texts that a narrow terminal has no room for", function()
     local rows = { { "field", "meaning" }, { "tp", "ranks that split every matrix product" }, { "cp" } }
-    assert.same({ "  field  meaning", "  tp     ranks that split", "         every matrix", "         product", "  cp" },
-      tables.lines(rows, "ll", "  ", 25))
+    assert.same({ "  field  meaning", "  tp     ranks that split", "         every matrix", "         product",
+      "  cp" }, tables.lines(rows, "ll", "  ", 25))
     assert.equal(3, #tables.lines(rows, "ll", "  ", 46))
     assert.equal(4, #tables.lines(rows, "ll", "  ", 45))
   end)
