@@ -237,6 +237,7 @@ describe("a plan as Megatron-LM's flags", function()
         accumulate_gradients = pick { true, false }, stack = zero == 3 and "megatron_fsdp" or moe and "megatron_moe"
           or "megatron" }
       if not moe then plan.rank_order = pick { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp" } end
+      if moe and pick { true, false } then plan.capacity_factor, plan.pad_to_capacity = 1.5, pick { true, false } end
       plan.optimizer_bytes = plan.dtype == "fp32" and 8 or pick { 8, 12 }
       if plan.tp > 1 then plan.sequence_parallel = pick { true, false } end
       if pp > 1 and pick { true, false } then

@@ -48,6 +48,7 @@ describe("a sweep", function()
       if name == "global_batch" then plan.micro_batches = nil end
       if outlook[name] == "goodput_percent" then plan.failures_per_device_day = 0.001 end
       if name == "shard" then plan.zero = 1 end
+      if name == "pad_to_capacity" then plan.capacity_factor = 1.5 end
       if name == "lora_rank" then plan.lora_targets = { "linear_qkv" } end
       if name == "lora_targets" then plan.lora_rank = 8 end
       if name == "slow_factor" then plan.slow_share = 0.01 end

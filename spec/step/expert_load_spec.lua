@@ -59,6 +59,17 @@ describe("a step with unlike experts", function()
     assert.equal(0, skewed.dropped_tokens_percent)
   end)
 
+  it("computes empty places of a padded capacity, on all ranks alike and not for the model", function()
+    local even, padded = run {}, run { capacity_factor = 1.5, pad_to_capacity = true }
+    local skewed = run { capacity_factor = 1.5, pad_to_capacity = true, expert_skew = 1.0 }
+    assert.equal(150, padded.busiest_expert_rank_percent)
+    assert.equal(0, padded.dropped_tokens_percent)
+    assert.is_true(seconds(padded, "expert_linear1") > 1.2 * seconds(even, "expert_linear1"))
+    assert.near(even.model_flops_per_step, padded.model_flops_per_step, 1e-9 * even.model_flops_per_step)
+    assert.near(padded.step_seconds, skewed.step_seconds, 1e-9 * padded.step_seconds)
+    assert.is_true(skewed.dropped_tokens_percent > 5)
+  end)
+
   it("is swept with the digits of single estimates", function()
     local what = given {}
     local block, alike = {}, {}
@@ -94,6 +105,7 @@ describe("a step with unlike experts", function()
     assert.matches("field 'capacity_factor' must be a positive number, got -1", message { capacity_factor = -1 }, 1,
       true)
     assert.matches("field 'expert_skew' must be a number of at least 0, got -1", message { expert_skew = -1 }, 1, true)
+    assert.matches("pad_to_capacity needs a capacity_factor", message { pad_to_capacity = true }, 1, true)
     assert.matches("capacity_factor needs a model with experts", message({ capacity_factor = 1, ep = 1 },
       model_module.new("llama", { layers = 4, hidden = 1024, heads = 16, vocab = 32000 })), 1, true)
   end)

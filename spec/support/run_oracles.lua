@@ -30,8 +30,9 @@ local function routed(random, tokens, experts, top_k)
   return chosen
 end
 
---- Copies of the busiest rank and all that are kept: tokens arrive in order, a full expert drops them.
-local function counted(chosen, experts, ranks, capacity)
+--- Copies of the busiest rank and all that are kept: tokens arrive in order, a full expert drops them. padded: the
+--- places that no token takes are computed, too.
+local function counted(chosen, experts, ranks, capacity, padded)
   local held, loads, kept, busiest = {}, {}, 0, 0
   for _, own in ipairs(chosen) do
     for _, e in ipairs(own) do
@@ -43,6 +44,11 @@ local function counted(chosen, experts, ranks, capacity)
         busiest = math.max(busiest, loads[rank])
       end
     end
+  end
+  for e = 0, padded and experts - 1 or -1 do
+    local rank = e // (experts // ranks)
+    for _ = (held[e] or 0) + 1, capacity do loads[rank] = (loads[rank] or 0) + 1 end
+    busiest = math.max(busiest, loads[rank])
   end
   return busiest, kept
 end
@@ -62,9 +68,10 @@ function run_oracles.experts(count, seed)
     for _, own in ipairs(chosen) do for _, e in ipairs(own) do shares[e + 1] = shares[e + 1] + 1 / copies end end
     -- A capacity of whole copies; every third case has none.
     local capacity = random(3) > 0 and 1 + random(copies) or nil
-    local busiest, kept = counted(chosen, experts, ranks, capacity or copies)
+    local padded = capacity and random(2) == 0 or false
+    local busiest, kept = counted(chosen, experts, ranks, capacity or copies, padded)
     local load, share = expert_spread.load({ experts = experts, top_k = top_k },
-      { ep = ranks, expert_skew = 0, expert_shares = shares,
+      { ep = ranks, expert_skew = 0, expert_shares = shares, pad_to_capacity = padded,
         capacity_factor = capacity and capacity * experts / copies })
     if math.abs(busiest * ranks / copies - load) > 1e-9 * load or math.abs(kept / copies - share) > 1e-9 then
       wrong[#wrong + 1] = ("case %d: %.12g and %.12g, counted %.12g and %.12g"):format(case, load, share,

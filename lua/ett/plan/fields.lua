@@ -40,6 +40,8 @@ local fields = {
       help = "measured shares of the tokens, one for each expert" },
     { "capacity_factor", "positive", optional = true, program = true,
       help = "the most tokens of an expert, times the mean; the others are dropped" },
+    { "pad_to_capacity", "boolean", default = false, program = true,
+      help = "every expert has the places of its capacity_factor, and computes empty ones too (GShard, MaxText)" },
     { "micro_batch", "count", default = 1, most = 1 << 14, program = true, help = "sequences of one micro-batch" },
     { "sequence_parallel", "boolean", default = false, program = true,
       help = "norms and residuals split over tp (Korthikanti et al. 2022)" },

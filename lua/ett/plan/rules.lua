@@ -173,6 +173,7 @@ local function experts(p, add, context)
   for _, name in ipairs { "expert_shares", "capacity_factor" } do
     if p[name] and not hyper.experts then add("%s needs a model with experts", name) end
   end
+  if p.pad_to_capacity and not p.capacity_factor then add("pad_to_capacity needs a capacity_factor") end
   if p.expert_skew > 0 and not hyper.experts then add("expert_skew needs a model with experts") end
   if not (shares and hyper.experts) then return end
   if p.expert_skew > 0 then add("expert_skew and expert_shares exclude each other") end

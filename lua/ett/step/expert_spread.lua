@@ -62,8 +62,9 @@ end
 --- The tokens of the busiest expert-parallel rank. Measured shares belong to experts in the model's order, of which a
 --- rank holds a block; those of a power law are dealt to the ranks in turn, the busiest first. An expert takes at most
 --- capacity_factor times the mean; what it cannot take is dropped (Switch Transformer, arXiv 2101.03961, section 2.2).
+--- With pad_to_capacity it computes as many, whatever it takes (GShard, arXiv 2006.16668).
 ---@param h table experts, top_k
----@param p table ep, expert_skew, expert_shares, capacity_factor
+---@param p table ep, expert_skew, expert_shares, capacity_factor, pad_to_capacity
 ---@return number load of the busiest rank as a multiple of the mean, number share of copies that are kept
 function expert_spread.load(h, p)
   local experts, ranks = h.experts, p.ep
@@ -71,14 +72,14 @@ function expert_spread.load(h, p)
   local measured, most = p.expert_shares, p.capacity_factor and p.capacity_factor / experts or 1.0
   if not measured and p.expert_skew == 0 then -- all alike
     local kept = math.min(1.0, most * experts)
-    return kept, kept
+    return p.pad_to_capacity and p.capacity_factor or kept, kept
   end
   local shares = measured or power_law(experts, h.top_k, p.expert_skew)
   local loads, dropped, busiest = {}, 0.0, 0.0
   for i = 1, experts do
     local rank = measured and (i - 1) * ranks // experts or (i - 1) % ranks
     local taken = math.min(shares[i], most)
-    loads[rank] = (loads[rank] or 0.0) + taken
+    loads[rank] = (loads[rank] or 0.0) + (p.pad_to_capacity and most or taken)
     dropped = dropped + (shares[i] - taken)
   end
   for rank = 0, ranks - 1 do busiest = math.max(busiest, loads[rank]) end

@@ -216,6 +216,8 @@ local function plan_flags(p, layers, add, leave_out)
   add("moe-shared-expert-overlap", p.overlap_all_to_all == "shared_experts")
   add("overlap-moe-expert-parallel-comm", p.overlap_all_to_all == "batch")
   add("moe-enable-deepep", p.deduplicate_tokens)
+  add("moe-expert-capacity-factor", p.capacity_factor)
+  add("moe-pad-expert-input-to-capacity", p.pad_to_capacity)
   add("no-gradient-accumulation-fusion", p.accumulate_gradients)
   if not p.clip_gradients then add("clip-grad", "0.0") end
   precision(p, add, leave_out)
@@ -229,9 +231,9 @@ local megatron = {}
 --- Fields of the plan that the flags state, or that are named where they cannot be stated.
 megatron.states = [[
   seq tp cp cp_method ep etp micro_batch sequence_parallel dtype gradient_dtype accumulate_gradients
-  deduplicate_tokens overlap_all_to_all overlap_tensor pp dp vp schedule interleave_group recompute zero
-  micro_batches global_batch optimizer_bytes bucket_bytes overlap_gradients overlap_parameters overlap_sends
-  clip_gradients split rank_order]]
+  deduplicate_tokens capacity_factor pad_to_capacity overlap_all_to_all overlap_tensor pp dp vp schedule
+  interleave_group recompute zero micro_batches global_batch optimizer_bytes bucket_bytes overlap_gradients
+  overlap_parameters overlap_sends clip_gradients split rank_order]]
 
 function megatron.write(model, p, leave_out)
   local lines, h = {}, model.hyper

@@ -13,6 +13,7 @@ flags.values = set [[
   seq-length position-embedding-type rotary-percent normalization vocab-size padded-vocab-size
   make-vocab-size-divisible-by tokenizer-type attention-dropout hidden-dropout window-size window-attn-skip-freq
   attention-backend num-experts moe-ffn-hidden-size moe-router-topk moe-shared-expert-intermediate-size moe-layer-freq
+  moe-expert-capacity-factor
   moe-router-num-groups moe-router-group-topk moe-token-dispatcher-type moe-flex-dispatcher-backend q-lora-rank
   kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim mtp-num-layers hybrid-override-pattern mamba-state-dim
   mamba-head-dim mamba-num-groups mamba-num-heads tensor-model-parallel-size pipeline-model-parallel-size
@@ -27,6 +28,7 @@ flags.values = set [[
 flags.switches = set [[
   group-query-attention use-rotary-position-embeddings swiglu squared-relu quick-geglu disable-bias-linear add-qkv-bias
   qk-layernorm untie-embeddings-and-output-weights multi-latent-attention moe-enable-deepep moe-shared-expert-overlap
+  moe-pad-expert-input-to-capacity
   overlap-moe-expert-parallel-comm sequence-parallel recompute-activations use-distributed-optimizer
   overlap-grad-reduce overlap-param-gather use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 bf16 fp16
   accumulate-allreduce-grads-in-fp32 grad-reduce-in-bf16 no-gradient-accumulation-fusion tp-comm-overlap
@@ -37,8 +39,8 @@ flags.switches = set [[
 --- Flags that change the step in a way that ett does not model: the estimate names them.
 flags.unmodelled = set [[
   pipeline-model-parallel-layout pipeline-model-parallel-split-rank rampup-batch-size optimizer-cpu-offload
-  optimizer-offload-fraction cpu-offloading-num-layers moe-expert-capacity-factor moe-token-drop-policy
-  moe-pad-expert-input-to-capacity moe-input-jitter-eps enable-cuda-graph external-cuda-graph cuda-graph-impl
+  optimizer-offload-fraction cpu-offloading-num-layers moe-input-jitter-eps enable-cuda-graph external-cuda-graph
+  cuda-graph-impl
   cuda-graph-scope delay-wgrad-compute defer-embedding-wgrad-compute wgrad-deferral-limit
   num-distributed-optimizer-instances
   fp8-param-gather fp4-param-gather first-last-layers-bf16 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16
@@ -63,6 +65,7 @@ flags.without_effect = set [[
   moe-router-score-function moe-router-enable-expert-bias moe-router-bias-update-rate moe-router-topk-scaling-factor
   overlap-p2p-communication
   moe-router-pre-softmax moe-router-force-load-balancing moe-per-layer-logging moe-extended-tp mtp-loss-scaling-factor
+  moe-token-drop-policy
   rotary-base rotary-scaling-factor rotary-interleaved rotary-seq-len-interpolation-factor use-rope-scaling
   rope-scaling-factor mscale mscale-all-dim original-max-position-embeddings beta-fast beta-slow no-rope-freq
   weight-decay start-weight-decay end-weight-decay weight-decay-incr-style sgd-momentum loss-scale

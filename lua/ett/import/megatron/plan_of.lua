@@ -95,6 +95,10 @@ local function set_overlaps(p, args)
     or args:has "moe-shared-expert-overlap" and "shared_experts" or "none"
   if p.ep == 1 then p.overlap_all_to_all = "none" end
   p.deduplicate_tokens = args:has "moe-enable-deepep" or args:text "moe-flex-dispatcher-backend" == "deepep"
+  local capacity = args:number "moe-expert-capacity-factor"
+  if capacity and capacity > 0 then -- below 0: none
+    p.capacity_factor, p.pad_to_capacity = capacity, args:has "moe-pad-expert-input-to-capacity"
+  end
   if args:text "moe-token-dispatcher-type" == "allgather" then
     args:note "--moe-token-dispatcher-type allgather is taken as alltoall"
   end
