@@ -109,6 +109,21 @@ describe("ett.trace readers", function()
     assert.equal(#t:events() + 2, #open(path, { flows = true }):events())
   end)
 
+  it("does not take a number for the one before", function()
+    local tids, list = { 7, 7, 71, 7, -7, 7, 712345678, 71234567, 712345678901234, 712345678901234, 712345678901235,
+      7123456789012345, 712345678901234 }, {}
+    for i, tid in ipairs(tids) do
+      list[i] = ('{"ph":"X","ts":%d,"pid":%d%s,"tid":%d%s}'):format(i, tid, (" "):rep(i % 3), tid, (" "):rep(i % 2))
+    end
+    list[#list + 1] = '{"ph":"X","ts":99,"pid":712345678901234.5,"tid":712345678901234x}'
+    local t = open(write("t.json", document(list)))
+    local found = t:events()
+    assert.same(tids, (found:slice(1, #tids):columns { "tid" }))
+    assert.same(tids, (found:slice(1, #tids):columns { "pid" }))
+    assert.equal("712345678901234.5", found:get(#list, "pid")) -- no integer: kept as text
+    assert.equal("712345678901234x", found:get(#list, "tid"))
+  end)
+
   it("keeps the args that were asked for, as they are", function()
     local t = open(write("t.json", document { event { args = { ["Collective name"] = "all\"reduce", n = 5, x = 0.1,
       list = { 1, 2 }, yes = true } }, event { ts = 200 },

@@ -40,6 +40,14 @@ typedef struct ett_json_args {
 int ett_json_args_init(ett_json_args *a, const char *const *names, uint32_t count);
 void ett_json_args_free(ett_json_args *a);
 
+/* The last integer of a member, and the bytes that say it again: its digits and the byte
+ * behind them, where mask is set. */
+typedef struct ett_json_again {
+  uint64_t bits[2], mask[2];
+  int64_t value;
+  uint32_t length;
+} ett_json_again;
+
 typedef struct ett_json_scan {
   ett_trace_part *part;
   const ett_json_args *args;
@@ -63,6 +71,7 @@ typedef struct ett_json_scan {
     uint32_t length;
     uint16_t id;
   } category; /* last one seen */
+  ett_json_again pid, tid;
 } ett_json_scan;
 
 typedef enum ett_json_status {

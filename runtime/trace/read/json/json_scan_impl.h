@@ -13,12 +13,25 @@
 
 #include "trace/read/json/json_scan_args.h"
 
-/* A pid, tid: integer, string, or anything (taken as its text). */
-static inline const char *identity(ett_json_scan *s, const char *p, const char *end,
-                                   int64_t *value, uint8_t *type) {
+static void remember(ett_json_again *again, const char *p, uint32_t length,
+                     int64_t value) {
+  if (length > 15)
+    return;
+  for (int i = 0; i < 2; i++) {
+    const int bytes = (int)length + 1 - 8 * i;
+    again->bits[i] = load8(p + 8 * i);
+    again->mask[i] = bytes >= 8 ? UINT64_MAX : bytes <= 0 ? 0 : (1ull << 8 * bytes) - 1;
+  }
+  again->value = value;
+  again->length = length;
+}
+
+static const char *new_identity(ett_json_scan *s, const char *p, const char *end,
+                                int64_t *value, uint8_t *type, ett_json_again *again) {
   const char *q = integer(p, value);
   if (q != p && (*q == ',' || *q == '}' || (unsigned char)*q <= ' ')) {
     *type = ETT_ID_INTEGER;
+    remember(again, p, (uint32_t)(q - p), *value);
     return q;
   }
   span t;
@@ -50,6 +63,19 @@ static inline const char *identity(ett_json_scan *s, const char *p, const char *
   *value = id;
   *type = ETT_ID_TEXT;
   return q;
+}
+
+/* A pid, tid: integer, string, or anything (taken as its text). Most are that of the
+ * event before. */
+static inline const char *identity(ett_json_scan *s, const char *p, const char *end,
+                                   int64_t *value, uint8_t *type, ett_json_again *again) {
+  if ((((load8(p) ^ again->bits[0]) & again->mask[0]) |
+       ((load8(p + 8) ^ again->bits[1]) & again->mask[1])) == 0) {
+    *value = again->value;
+    *type = ETT_ID_INTEGER;
+    return p + again->length;
+  }
+  return new_identity(s, p, end, value, type, again);
 }
 
 /* A metadata event: the name of a process or thread. -1 when memory ran out. */
@@ -216,11 +242,11 @@ static inline const char *member(ett_json_scan *s, const char *p, const char *en
   }
   if (KEY("pid")) {
     p = behind_colon(s, p + 5);
-    return p ? identity(s, p, end, &e->pid, &e->pid_type) : NULL;
+    return p ? identity(s, p, end, &e->pid, &e->pid_type, &s->pid) : NULL;
   }
   if (KEY("tid")) {
     p = behind_colon(s, p + 5);
-    return p ? identity(s, p, end, &e->tid, &e->tid_type) : NULL;
+    return p ? identity(s, p, end, &e->tid, &e->tid_type, &s->tid) : NULL;
   }
   if (KEY("cat") || KEY("name")) {
     int name = p[1] == 'n';
