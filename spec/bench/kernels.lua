@@ -2,7 +2,9 @@
 -- Whole weights (n, k), heads or models are held out: a seeded fifth, never used to choose a feature or a parameter.
 local bench = { summary = "kernel models on held-out shapes" }
 
-package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
+local root = require("ett.host").root
+package.path = ("%s;%s/spec/support/?.lua;%s/spec/bench/support/?.lua"):format(package.path, root, root)
+local fit_norms = require "fit_norms"
 local kernel_tables = require "kernel_tables"
 local nvidia, errors, fifth = kernel_tables.nvidia, kernel_tables.errors, kernel_tables.fifth
 local amd = { "mi300x", "mi355x" }
@@ -50,33 +52,6 @@ local function training(folder)
     end
   end
   return by_pass.forward[1] / by_pass.forward[2], by_pass.backward[1] / by_pass.backward[2]
-end
-
--- Norms of H200 and GB300, mean of kernels: the shares of the memory's rate are those of one shape of H200.
-local function norms(folder, pass)
-  local devices, times = require "ett.profile.device", require "ett.profile.device_times"
-  local stacks, csv = require "ett.operator.stack", require "ett.csv"
-  local stack_norm = { cudnn = "fused", pytorch = "torch", torch_compile = "compiled" }
-  local sum, count, rows = 0.0, 0, {}
-  for d, key in ipairs { "h200_sxm", "gb300" } do
-    local file, own, own_count = csv.read(("%s/%s/norm_training.csv"):format(folder, key)), 0.0, 0
-    local columns = {}
-    for _, name in ipairs { "framework", "operation", "pass", "dtype" } do columns[name] = file:strings(name) end
-    for _, name in ipairs { "tokens", "hidden", "time_us" } do columns[name] = file:numbers(name) end
-    for i = 1, #columns.time_us do
-      if columns.pass[i] == pass then
-        local stack = setmetatable({ norm = stack_norm[columns.framework[i]], slowdown = 1, sharded = false },
-          { __index = stacks.get() })
-        local answer = times.new(devices.get(key), stack):operator(columns.operation[i],
-          { tokens = columns.tokens[i], hidden = columns.hidden[i] }, columns.dtype[i], pass)
-        own, own_count = own + math.abs(answer.seconds * 1e6 / columns.time_us[i] - 1), own_count + 1
-      end
-    end
-    sum, count = sum + own, count + own_count
-    rows[d] = { measure = ("    %s, %d rows"):format(key, own_count),
-      value = ("%.2f %%"):format(100 * own / own_count) }
-  end
-  return sum / count, rows
 end
 
 -- Collectives inside a node: each size from those beside it. Mean error from 1 MiB on, and below.
@@ -128,10 +103,13 @@ function bench.run()
   local forward, backward = training(folder)
   add("attention in training, forward, rows left out", forward)
   add("attention in training, backward, rows left out", backward, 8)
-  for _, case in ipairs { { "forward", 10 }, { "backward", 12 } } do
-    err, details = norms(folder, case[1])
-    add(("norms, %s, shares from one shape of H200"):format(case[1]), err, case[2], details)
-  end
+  local norms = fit_norms.rows(folder)
+  forward, backward = fit_norms.left_out(norms, function(row) return row.shape end)
+  add("norms, forward, shapes left out", forward, 10)
+  add("norms, backward, shapes left out", backward, 12)
+  forward, backward = fit_norms.left_out(norms, function(row) return row.device.key end)
+  add("norms, forward, each device from the other", forward)
+  add("norms, backward, each device from the other", backward)
   local large, small = inside_node(folder)
   add("collectives inside a node, sizes left out, from 1 MiB on", large, 8)
   add("collectives inside a node, sizes left out, below 1 MiB", small, 15)

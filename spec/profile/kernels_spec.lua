@@ -3,6 +3,7 @@ local device_module = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local files = require "ett.io"
 local kernels = require "ett.profile.kernels"
+local norm = require "ett.profile.kernels.norm"
 local stacks = require "ett.operator.stack"
 local training = require "ett.profile.kernels.attention_training"
 
@@ -213,6 +214,44 @@ describe("the laws of attention", function()
     assert.is_true(math.abs(training.flops(x, "forward") / (2 * 16 * pairs_seen) - 1) < 0.02)
     x.causal = 0
     assert.equal(2.0 * 16 * 64 * 64, training.flops(x, "forward"))
+  end)
+end)
+
+describe("norms", function()
+  local device = device_module.get "h200_sxm"
+
+  local function microseconds(kernel, pass, rows, width, centred)
+    local moves = pass == "backward" and 3 or 2
+    return 1e6 * norm.seconds(device, kernel, pass, { rows = rows, width = width, bytes = 2.0 * moves * rows * width,
+      centred = centred })
+  end
+
+  it("take as long as was measured on H200 (cudnn-frontend's tables), within a quarter", function()
+    for _, case in ipairs { { "cudnn", "forward", 8192, 8192, 71 }, { "cudnn", "backward", 8192, 8192, 114 },
+      { "torch", "forward", 4096, 16384, 112 }, { "torch", "backward", 8192, 5120, 172 },
+      { "compiled", "forward", 4096, 2048, 13 }, { "compiled", "backward", 8192, 8192, 236 } } do
+      local kernel, pass, rows, width, measured = table.unpack(case)
+      assert.near(measured, microseconds(kernel, pass, rows, width), 0.25 * measured, kernel .. " " .. pass)
+    end
+  end)
+
+  it("of PyTorch read rows again that the cache no longer holds, and sum few columns on few multiprocessors", function()
+    local function of_element(width) return microseconds("torch", "forward", 4224, width) / width end
+    assert.is_true(of_element(16384) > 1.15 * of_element(4096))
+    assert.is_true(microseconds("torch", "backward", 65536, 128) > 1.5 * microseconds("torch", "backward", 65568, 128))
+  end)
+
+  it("of Inductor sum many columns without splitting the rows", function()
+    local width = 64 * device.multiprocessors
+    assert.is_true(microseconds("compiled", "backward", 8192, width)
+      < 0.9 * microseconds("compiled", "backward", 8192, width - 1))
+  end)
+
+  it("follow the memory alone on chips of a few large cores", function()
+    local tpu = device_module.get "tpu_v5p"
+    local bytes = 4.0 * 8192 * 8192
+    assert.near(bytes / (tpu.memory_bandwidth * 0.888), norm.seconds(tpu, "compiled", "forward",
+      { rows = 8192, width = 8192, bytes = bytes }), 2e-6)
   end)
 end)
 

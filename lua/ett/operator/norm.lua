@@ -106,7 +106,7 @@ end
 --- Completes an operator: shape, cost, kernels.
 function norm.define(op, facts)
   local centred = facts.centred
-  op.family = "norm"
+  op.family, op.centred = "norm", centred
   op.shape = op.shape or function(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden } end
   -- Forward reads x and writes y; backward reads x and dy, writes dx. Both touch fp32 statistics, a few a row.
   memory.define(op, {

@@ -11,7 +11,7 @@ local stack_module = {}
 
 --- The kernels of attention, of norms and of the cross entropy that a stack may name.
 stack_module.attention = { "cudnn", "flash2", "flash1", "flash1_triton" }
-stack_module.norm = { "fused", "compiled", "torch" }
+stack_module.norm = { "fused", "cudnn", "compiled", "torch" }
 stack_module.cross_entropy = { "fused", "compiled", "torch", "megatron" }
 
 local fields = {

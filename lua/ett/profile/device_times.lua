@@ -7,6 +7,7 @@ local collectives = require "ett.profile.kernels.collectives"
 local error_module = require "ett.base.error"
 local in_step = require "ett.profile.in_step"
 local kernels = require "ett.profile.kernels"
+local norm = require "ett.profile.kernels.norm"
 local operator = require "ett.operator"
 local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
@@ -139,13 +140,14 @@ local function attention(self, op, shape, pass)
 end
 
 local function streamed(self, op, shape, dtype, pass)
-  local share = in_step.stream_share
-  if op.family == "norm" then share = in_step.norm_share[self.stack.norm][pass] end
   local bytes = op.bytes(shape, schema.dtype_bytes[dtype] < 2 and "bf16" or dtype, pass)
   if op.family == "router" then bytes = bytes * self.stack.exchange end
   if op.experts then bytes = bytes * self.stack.expert_bias end
   if op.family == "cross_entropy" then bytes = bytes * in_step.cross_entropy[self.stack.cross_entropy] end
-  local seconds = stream_start + bytes / (self.device.memory_bandwidth * share)
+  local kernel = op.family == "norm" and op.kernel_shape and op.kernel_shape(shape)
+  local seconds = kernel and kernel.cols and norm.seconds(self.device, self.stack.norm, pass,
+    { rows = kernel.rows, width = kernel.cols, bytes = bytes, centred = op.centred })
+    or stream_start + bytes / (self.device.memory_bandwidth * in_step.stream_share)
   return { seconds = seconds, low_seconds = seconds * 0.85, high_seconds = seconds * 1.25, provenance = "calibrated",
     detail = "its bytes at the device's streaming rate" }
 end

@@ -13,12 +13,16 @@ in_step.products = {
   tpu = { bf16 = 1.18, other = 1.03 }, other = { bf16 = 1.13, other = 1.03 },
 }
 
---- Share of the memory bandwidth that norms reach: H200, norm_training, 8192 x 8192 bf16 (cuDNN, PyTorch,
---- torch.compile).
-in_step.norm_share = { fused = { forward = 0.79, backward = 0.73 }, torch = { forward = 0.55, backward = 0.32 },
-  compiled = { forward = 0.87, backward = 0.36 } }
+--- Constants of the kernels of norms (ett.profile.kernels.norm), fitted on norm_training of H200 and GB300 by
+--- spec/bench/support/fit_norms.lua: seconds of the first and of a second kernel, share of the memory bandwidth,
+--- seconds of a row or block of rows on a multiprocessor, its bytes/s, and factors of a centred norm (layer_norm).
+in_step.norm = {
+  start = 1.81e-6, second = 5.58e-6, share = { fused = 0.800, torch = 0.761, compiled = 0.888 },
+  row = { fused = 15.1e-9, torch = 1.26e-6, compiled = 0.168e-6 }, rate = 74.4e9, centred = 1.72,
+  sum_row = 2.30e-9, sum_rate = 20.5e9, centred_backward = 2.88,
+}
 
---- The same of other streaming kernels; assumed.
+--- Share of the memory bandwidth that other streaming kernels reach; assumed.
 in_step.stream_share = 0.80
 
 --- Times of an attention kernel over those of the newest fused one, forward and backward, by generation of the device.
