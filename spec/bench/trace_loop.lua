@@ -104,10 +104,7 @@ local function half(root, rows)
     folders.within(function(folder)
       local into = tables.new()
       tables.gather(into, root .. "/" .. name, { ranks = function(rank) return rank % 2 == 0 end })
-      for _, each in ipairs(tables.list(into)) do
-        folders.make((folder .. "/" .. each.name):match "^(.*)/")
-        folders.write(folder .. "/" .. each.name, each.text)
-      end
+      tables.write(into, folder)
       local profile = require("ett.profile").from_samples({ folder }, { cache = false })
       local view <close> = open(root .. "/" .. name)
       local errors, by_operator = {}, {}

@@ -115,4 +115,29 @@ function report.against(result, subject)
   return lines
 end
 
+--- Lines of traces left out (ett.loop.left_out).
+function report.left_out(list, medians)
+  local rows, lines = {}, {}
+  for _, row in ipairs(list) do
+    local with, without = row.with, row.without
+    rows[#rows + 1] = with and { trace = row.trace, operators = with.operators, measured = ms(with.measured_seconds),
+      without = percent(1 + without.error), with = percent(1 + with.error),
+      operator_without = ("%.1f %%"):format(100 * without.operator_error),
+      operator_with = ("%.1f %%"):format(100 * with.operator_error) } or nil
+  end
+  if #rows > 0 then
+    append(lines, text.table({ { key = "trace", title = "trace left out" }, { key = "operators", title = "operators" },
+      { key = "measured", title = "measured ms" }, { key = "without", title = "without samples" },
+      { key = "with", title = "with the others'" }, { key = "operator_without", title = "operators' median" },
+      { key = "operator_with", title = "with" } }, rows))
+    lines[#lines + 1] = ""
+    lines[#lines + 1] = ("median over the traces: %.1f %% without samples, %.1f %% with those of the other traces")
+      :format(100 * medians.without, 100 * medians.with)
+  end
+  for _, row in ipairs(list) do
+    if row.reason then lines[#lines + 1] = ("not compared: %s: %s"):format(row.trace, row.reason) end
+  end
+  return lines
+end
+
 return report

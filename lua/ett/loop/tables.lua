@@ -5,6 +5,7 @@
 -- ranks count.
 local against = require "ett.loop.against"
 local error_module = require "ett.base.error"
+local folders = require "ett.base.folder"
 local host = require "ett.host"
 local operators = require "ett.trace.operators"
 local roofline = require "ett.trace.operators.roofline"
@@ -206,6 +207,13 @@ function tables.list(into)
     error_module.raise("missing", "no operator of a known shape and no collective of known size in %s",
       table.concat(into.traces, ", "))
   end
+  return list
+end
+
+--- Writes the tables of what was gathered below a folder; the list of tables.list.
+function tables.write(into, folder)
+  local list = tables.list(into)
+  for _, each in ipairs(list) do folders.write_with_folder(folder .. "/" .. each.name, each.text) end
   return list
 end
 

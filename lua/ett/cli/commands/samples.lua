@@ -58,25 +58,34 @@ local function expand(paths, columns)
   return list
 end
 
+--- What the samples of the other traces are worth for each.
+local function left_out(opts, words, options)
+  local left = require "ett.loop.left_out"
+  local list = left.measure(words, options)
+  if opts.json then
+    io.write(require("ett.report.output").text(opts, { traces = list, medians = left.medians(list) }))
+  else
+    print(table.concat(require("ett.loop.report").left_out(list, left.medians(list)), "\n"))
+  end
+  return 0
+end
+
 --- Tables of everything that some traces ran, without a configuration.
 local function from_whole_traces(opts, words)
   local tables = require "ett.loop.tables"
+  local options = { cluster = opts.cluster and require("ett.profile.cluster").get(opts.cluster), device = opts.device }
+  if opts.left_out then return left_out(opts, words, options) end
   local into = tables.new()
-  local cluster = opts.cluster and require("ett.profile.cluster").get(opts.cluster)
-  for _, path in ipairs(words) do
-    error_module.wrap(path, tables.gather, into, path, { cluster = cluster, device = opts.device })
+  for _, path in ipairs(words) do error_module.wrap(path, tables.gather, into, path, options) end
+  if opts.output then
+    for _, each in ipairs(tables.write(into, opts.output)) do
+      if not opts.quiet then print(("wrote %s/%s: %d rows"):format(opts.output, each.name, each.rows)) end
+    end
+    return 0
   end
   for _, each in ipairs(tables.list(into)) do
-    if opts.output then
-      local name = opts.output .. "/" .. each.name
-      local folder = require "ett.base.folder"
-      folder.make(name:match("^(.*)/"))
-      folder.write(name, each.text)
-      if not opts.quiet then print(("wrote %s: %d rows"):format(name, each.rows)) end
-    else
-      print("==> " .. each.name)
-      io.write(each.text)
-    end
+    print("==> " .. each.name)
+    io.write(each.text)
   end
   return 0
 end
@@ -89,7 +98,20 @@ local function from_trace(opts, words)
         error_module.raise("usage", "samples from-trace: --%s needs a CONFIG.yml; without one the trace says it", name)
       end
     end
+    for _, name in ipairs { "output", "quiet" } do
+      if opts.left_out and opts[name] then
+        error_module.raise("usage", "samples from-trace: --%s has no effect with --left-out", name)
+      end
+    end
+    if opts.json and not opts.left_out then
+      error_module.raise("usage", "samples from-trace: --json has an effect with --left-out only")
+    end
     return from_whole_traces(opts, words)
+  end
+  for _, name in ipairs { "left_out", "json" } do
+    if opts[name] then
+      error_module.raise("usage", "samples from-trace: --%s has no effect with a CONFIG.yml", (name:gsub("_", "-")))
+    end
   end
   local samples = require "ett.trace.samples"
   local trace = require "ett.trace"
@@ -147,10 +169,12 @@ return {
   finds = true,
   summary = "sample tables: from recorded traces, or merged from parts",
   usage = "samples from-trace DIR [DIR ...] [--output FOLDER] [--cluster NAME]\n"
+    .. "       ett samples from-trace DIR DIR ... --left-out [--cluster NAME] [--json]\n"
     .. "       ett samples from-trace DIR [DIR ...] CONFIG.yml [--shape N,N,...] [--output FOLDER]\n"
     .. "       ett samples merge TABLE|FOLDER ... --output FOLDER",
   description = "from-trace DIR makes a table of every operator with a shape, one row a shape, forward and backward\n"
     .. "(record with record_shapes=True), and of every collective, without waiting for late ranks.\n"
+    .. "--left-out predicts each trace without samples and with those of the others.\n"
     .. "CONFIG.yml is a sampling configuration of estimate-train-time. Its 'targets' are paths of event\n"
     .. "names, one for each measured column. The shape comes from --shape, else from the end of the folder's\n"
     .. "name, else from 'shapes'. merge joins the tables of a campaign's parts: it checks their headers\n"
@@ -161,15 +185,17 @@ return {
     { "precision", "NAME", "precision in the file's name (fp16)" },
     { "device", "NAME", "device in the file's name instead of the trace's" },
     { "cluster", "NAME", "cluster whose nodes hold the ranks (default: the devices that the trace lists)" },
-    { "json", "with merge: print what was joined as JSON" },
+    { "left-out", "how much the samples of the other traces improve the prediction of each" },
+    { "json", "with merge or --left-out: print JSON" },
     { "quiet", "print the table only, or nothing" },
   },
   run = function(opts, positional)
     local what = table.remove(positional, 1)
-    local idle = what == "from-trace" and { "json" } or what == "merge" and { "shape", "precision", "device",
-      "cluster" } or {}
+    local idle = what == "merge" and { "shape", "precision", "device", "cluster", "left_out" } or {}
     for _, name in ipairs(idle) do
-      if opts[name] then error_module.raise("usage", "samples %s: --%s has no effect here", what, name) end
+      if opts[name] then
+        error_module.raise("usage", "samples %s: --%s has no effect here", what, (name:gsub("_", "-")))
+      end
     end
     if what == "from-trace" then return from_trace(opts, positional) end
     if what == "merge" then return merge(opts, positional) end
