@@ -1,6 +1,6 @@
 #!/usr/bin/env ett
--- A training step of Llemma-7B (Azerbayev et al. 2023) as GPT-NeoX runs it on Perlmutter: a GPT
--- layer with RMS norms, rotary positions and fused attention, pipeline 4 x tensor 2 x data 2.
+-- A training step of Llemma-7B (Azerbayev et al. 2023) as GPT-NeoX runs it on Perlmutter.
+-- A GPT layer with RMS norms, rotary positions and fused attention; pipeline 4 x tensor 2 x data 2.
 local ett = require "ett"
 
 local o = ett.options {
