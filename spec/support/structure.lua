@@ -22,7 +22,7 @@ local lua_order = {
   import = { "profile", "step", "search" },
   cli = { "public", "search", "sampling", "validate", "metrics", "ledger", "import" },
   public = { "base" }, -- lua/ett/init.lua; it loads modules by their names
-  operators = { "operator" }, architectures = { "model" }, models = {}, schedules = {}, collectives = {},
+  operators = { "operator" }, architectures = { "model" }, models = {}, schedules = { "plan" }, collectives = {},
   clusters = {}, campaigns = { "sampling" }, samplers = { "sampling", "trace" },
 }
 

@@ -36,7 +36,7 @@ local function nearest(value, candidates)
 end
 
 --- Number of layers that are spread over stages.
-local middle_layers = remembered(function(model)
+rules.middle_layers = remembered(function(model)
   local count = 0
   for _, layer in ipairs(model.layers) do
     if (layer.place or "middle") == "middle" then count = count + layer.count end
@@ -57,7 +57,7 @@ local function adaptable(model)
 end
 
 --- Whether an entry of a model's layers may run beside an all-to-all (field `beside`).
-local has_shared_experts = remembered(function(model)
+rules.has_shared_experts = remembered(function(model)
   for _, layer in ipairs(model.layers) do
     for _, entry in ipairs(layer.ops) do if entry.beside then return true end end
   end
@@ -233,7 +233,7 @@ local function overlap(p, add, context)
   local text = ("overlap_all_to_all = '%s'"):format(how)
   if p.ep < 2 then add("%s needs ep of at least 2, got %d; without it nothing is exchanged", text, p.ep) end
   if how == "shared_experts" then
-    if model and not has_shared_experts(model) then
+    if model and not rules.has_shared_experts(model) then
       add("%s needs a model with shared experts (shared_experts or shared_ffn)", text)
     end
     return
@@ -402,7 +402,7 @@ local all = { tensor, context_ranks, expert_ranks, expert_groups, sequence_piece
 local of_passing = parts -- tried where a plan breaks none of them
 
 local function context_of(model, cluster, known)
-  return { model = model, hyper = model and model.hyper or {}, layers = model and middle_layers(model),
+  return { model = model, hyper = model and model.hyper or {}, layers = model and rules.middle_layers(model),
     cluster = cluster, schedules = known or schedules.memo() }
 end
 

@@ -51,15 +51,6 @@ local function up_to(list, most)
   return kept
 end
 
---- Layers that are spread over stages.
-local function middle_layers(model)
-  local count = 0
-  for _, layer in ipairs(model.layers) do
-    if (layer.place or "middle") == "middle" then count = count + layer.count end
-  end
-  return count
-end
-
 --- Chunks a stage for the interleaved schedule: one for each number of layers a chunk.
 local function chunk_counts(layers, pp)
   local list, seen = {}, {}
@@ -72,14 +63,6 @@ local function chunk_counts(layers, pp)
   end
   table.sort(list)
   return list
-end
-
---- Whether the layers hold experts that an all-to-all can run beside.
-local function has_beside(model)
-  for _, layer in ipairs(model.layers) do
-    for _, entry in ipairs(layer.ops) do if entry.beside then return true end end
-  end
-  return false
 end
 
 --- The checked lists of the varied fields, and the checked plan of the others.
@@ -376,7 +359,8 @@ function space.new(given)
   local fixed = {}
   for name in pairs(given.plan) do fixed[name] = base[name] end
   local self = { model = given.model, fixed = fixed, lists = lists, where = given.where, base = base,
-    layers = middle_layers(given.model), beside = has_beside(given.model), axes = {}, chunks = {}, units = {},
+    layers = plan_rules.middle_layers(given.model), beside = plan_rules.has_shared_experts(given.model),
+    axes = {}, chunks = {}, units = {},
     schedules = schedules.memo(),
     by_key = {}, chunk_rules = {}, plans = 0, cut = {} }
   for _, walked in ipairs(space.walked) do self.axes[walked[1]] = values(self, walked[1], walked[2]) end
