@@ -33,16 +33,12 @@ local function entry_of(list, key, make)
   return entry
 end
 
-local function columns_of(op)
-  local list = {}
-  for _, name in ipairs(op.columns or schema.keys(op.schema)) do list[#list + 1] = name end
-  return list
-end
-
 --- A shape as the fields of its columns; a field without a value makes no column.
 local function shape_key(op, shape)
   local words = {}
-  for _, name in ipairs(columns_of(op)) do words[#words + 1] = ("%s=%s"):format(name, tostring(shape[name])) end
+  for _, name in ipairs(op.columns or schema.keys(op.schema)) do
+    words[#words + 1] = ("%s=%s"):format(name, tostring(shape[name]))
+  end
   return table.concat(words, " ")
 end
 
@@ -132,32 +128,14 @@ end
 
 local function number(value) return (math.type(value) == "integer" and "%d" or "%.7g"):format(value) end
 
---- The columns that any of some rows has a value for.
-local function used_columns(op, rows)
-  local list = {}
-  for _, name in ipairs(columns_of(op)) do
-    local used = false
-    for _, row in ipairs(rows) do used = used or row.shape[name] ~= nil end
-    if used then list[#list + 1] = name end
-  end
-  return list
-end
-
 local function operator_table(into, entry, rows, measured)
-  local columns, times = used_columns(entry.op, rows), {}
-  local lines = {}
-  for i, pass in ipairs(measured) do times[i] = pass == "forward" and "F_dur(us)" or "B_dur(us)" end
   for _, row in ipairs(rows) do
-    local cells = {}
-    for i, name in ipairs(columns) do cells[i] = number(row.shape[name] or 1) end
-    for _, pass in ipairs(measured) do cells[#cells + 1] = number(middle(row[pass])) end
-    lines[#lines + 1] = table.concat(cells, ",")
+    row.microseconds = {}
+    for _, pass in ipairs(measured) do row.microseconds[pass] = middle(row[pass]) end
   end
-  table.sort(lines)
-  table.move(times, 1, #times, #columns + 1, columns)
   local what = into.device == "cpu" and "host time, the profiler's included" or "device rows"
   local head = header(into, { "operator", entry.op.name }, what .. " of the recorded runs, mean of the middle half")
-  return sample_table.header(head, columns) .. table.concat(lines, "\n") .. "\n", #lines
+  return sample_table.of_shapes(head, entry.op, rows, measured)
 end
 
 local function add_operator_tables(into, list)
@@ -171,12 +149,11 @@ local function add_operator_tables(into, list)
     end
     local file = ("%s_%s_%s.csv"):format(into.device:gsub("_", "-"), entry.op.name, entry.dtype)
     if #both > 0 then
-      local text, count = operator_table(into, entry, both, passes)
-      list[#list + 1] = { name = file, text = text, rows = count }
+      list[#list + 1] = { name = file, text = operator_table(into, entry, both, passes), rows = #both }
     end
     if #one > 0 then -- rows without a backward pass: a table of their own
-      local text, count = operator_table(into, entry, one, { "forward" })
-      list[#list + 1] = { name = (#both > 0 and "operator/" or "") .. file, text = text, rows = count }
+      list[#list + 1] = { name = (#both > 0 and "operator/" or "") .. file, rows = #one,
+        text = operator_table(into, entry, one, { "forward" }) }
     end
   end
 end

@@ -12,6 +12,7 @@
 -- SHAPE is the row's first columns, PASS forward, backward, update or collective, US microseconds. A row and its marks
 -- are written at once, so a row that is there has all of its marks.
 local error_module = require "ett.base.error"
+local schema = require "ett.base.schema"
 local ett_io = require "ett.io"
 local lfs = require "lfs"
 
@@ -263,6 +264,28 @@ function sample_table.header(entries, columns)
   end
   lines[#lines + 1] = table.concat(columns, ",")
   return table.concat(lines, "\n") .. "\n"
+end
+
+--- A table of an operator's shapes as text, its rows sorted. A field of the shape that no row has makes no column.
+---@param head table[] as of header
+---@param rows table[] { shape, microseconds = by pass }
+---@param passes string[]
+function sample_table.of_shapes(head, op, rows, passes)
+  local columns, lines = {}, {}
+  for _, name in ipairs(op.columns or schema.keys(op.schema)) do
+    local used = false
+    for _, row in ipairs(rows) do used = used or row.shape[name] ~= nil end
+    if used then columns[#columns + 1] = name end
+  end
+  for r, row in ipairs(rows) do
+    local cells = {}
+    for i, name in ipairs(columns) do cells[i] = number(row.shape[name] or 1) end
+    for _, pass in ipairs(passes) do cells[#cells + 1] = number(row.microseconds[pass]) end
+    lines[r] = table.concat(cells, ",")
+  end
+  table.sort(lines)
+  for _, pass in ipairs(passes) do columns[#columns + 1] = pass_columns[pass] end
+  return sample_table.header(head, columns) .. table.concat(lines, "\n") .. "\n"
 end
 
 --- A whole table as text: header, columns, each row below its marks, failures.

@@ -16,7 +16,6 @@ local match = require "ett.loop.match"
 local operators = require "ett.trace.operators"
 local quote = require("ett.base.shell").quote
 local sample_table = require "ett.samples.table"
-local schema = require "ett.base.schema"
 local subject = require "ett.loop.subject"
 local watch = require "ett.validate.watch"
 
@@ -161,32 +160,21 @@ local function add_samples(rows, path, result)
   rows.read[#rows.read + 1] = what
 end
 
-local columns = { forward = "F_dur(us)", backward = "B_dur(us)", update = "dur(us)" }
-
---- Writes the rows of an operator as a table.
+--- Writes the rows of an operator that have every pass as a table.
 local function write_table(folder, name, entry)
-  local passes = entry.op.passes
-  local fields, used = schema.keys(entry.op.schema), {}
-  for _, field in ipairs(fields) do
-    local any = false
-    for _, row in ipairs(entry.list) do any = any or row.shape[field] ~= nil end
-    if any then used[#used + 1] = field end
-  end
-  local lines = {}
+  local rows = {}
   for _, row in ipairs(entry.list) do
-    local cells, whole = {}, true
-    for i, field in ipairs(used) do cells[i] = ("%d"):format(row.shape[field] or 1) end
-    for _, pass in ipairs(passes) do
+    local microseconds, whole = {}, true
+    for _, pass in ipairs(entry.op.passes) do
       whole = whole and row.seconds[pass] ~= nil
-      cells[#cells + 1] = ("%.7g"):format(1e6 * math.max(1e-7, row.seconds[pass] or 0.0))
+      microseconds[pass] = 1e6 * math.max(1e-7, row.seconds[pass] or 0.0)
     end
-    if whole then lines[#lines + 1] = table.concat(cells, ",") end
+    if whole then rows[#rows + 1] = { shape = row.shape, microseconds = microseconds } end
   end
-  if #lines == 0 then return end
-  for _, pass in ipairs(passes) do used[#used + 1] = columns[pass] end
-  folders.write(("%s/cpu_%s_fp32.csv"):format(folder, name), sample_table.header({ { "ett", host.version },
-    { "backend", "cpu" }, { "operator", name }, { "time", "host time in recorded steps of PyTorch" } }, used)
-    .. table.concat(lines, "\n") .. "\n")
+  if #rows == 0 then return end
+  folders.write(("%s/cpu_%s_fp32.csv"):format(folder, name), sample_table.of_shapes({ { "ett", host.version },
+    { "backend", "cpu" }, { "operator", name }, { "time", "host time in recorded steps of PyTorch" } }, entry.op, rows,
+    entry.op.passes))
 end
 
 -- The view that predicts ---------------------------------------------------------------
