@@ -19,6 +19,18 @@ describe("a step's interval", function()
     assert.equal(0, (spread.widened(1, 0.5, 2, 3)))
   end)
 
+  it("has the same digits in every process, whatever the order of a table", function()
+    local profile = require("ett.profile.of_cluster").open(require("ett.profile.cluster").get "dgx_h100")
+    local widths = require("ett.profile.in_step").step_spread
+    for i = 1, 200 do
+      local shares, square = { attention = i / 701, collectives = i / 907, experts = i / 1303 }, widths.hopper ^ 2
+      for _, kind in ipairs { "attention", "collectives", "experts" } do
+        square = square + (widths[kind] * shares[kind]) ^ 2
+      end
+      assert.equal(math.sqrt(square), profile:step_spread(shares, "bf16", true))
+    end
+  end)
+
   it("takes its shares from the lines of the estimate", function()
     local lowered = { operations = { { name = "a", family = "attention" }, { name = "e", family = "gemm",
       experts = true }, { name = "r", family = "router" }, { name = "g", family = "gemm" }, { name = "host" } } }

@@ -24,6 +24,7 @@ local in_step = require "ett.profile.in_step"
 local operator = require "ett.operator"
 local profile = require "ett.profile"
 local sampled = require "ett.profile.sampled"
+local schema = require "ett.base.schema"
 
 local cluster_profile = {}
 local Profile = {}
@@ -359,7 +360,7 @@ function Profile:step_spread(shares, dtype, named)
   if not self.device_times then return 0.0 end
   local widths = in_step.step_spread
   local square = (widths[self.cluster.device.generation] or widths.other) ^ 2
-  for kind, share in pairs(shares) do square = square + (widths[kind] * share) ^ 2 end
+  for _, kind in ipairs(schema.keys(shares)) do square = square + (widths[kind] * shares[kind]) ^ 2 end
   if dtype == "nvfp4" then square = square + widths.nvfp4 ^ 2 end
   if not named then square = square + widths.unnamed ^ 2 end
   return math.sqrt(square)
