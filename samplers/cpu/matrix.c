@@ -1,13 +1,8 @@
 /* Kinds made of dense products: linear, bmm, gemm, attention. OpenBLAS does the products.
  */
-#include "samplers/cpu/cpu.h"
 #include "samplers/cpu/vec.h"
 
 #include <cblas.h>
-
-static ett_cpu_operand operand(const char *name, ett_cpu_role role, int64_t count) {
-  return (ett_cpu_operand){name, role, count, 0, 0};
-}
 
 static void gemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha,
                  const float *a, int64_t lda, const float *b, int64_t ldb, float beta,

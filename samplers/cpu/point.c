@@ -1,12 +1,7 @@
 /* Element-wise kinds: gelu, swiglu, add, copy, mask_fill, rope, adam, sleep. */
-#include "samplers/cpu/cpu.h"
 #include "samplers/cpu/vec.h"
 
 #include <time.h>
-
-static ett_cpu_operand operand(const char *name, ett_cpu_role role, int64_t count) {
-  return (ett_cpu_operand){name, role, count, 0, 0};
-}
 
 /* gelu: y = x/2 (1 + tanh(c (x + 0.044715 x^3))), c = sqrt(2/pi) (Hendrycks and
  * Gimpel 2016). d = {rows, cols}. */

@@ -1,11 +1,6 @@
 /* Kinds that reduce along a row: layer_norm, rms_norm, softmax, cross_entropy,
  * embedding, router. */
-#include "samplers/cpu/cpu.h"
 #include "samplers/cpu/vec.h"
-
-static ett_cpu_operand operand(const char *name, ett_cpu_role role, int64_t count) {
-  return (ett_cpu_operand){name, role, count, 0, 0};
-}
 
 static ett_cpu_operand index_operand(const char *name, int64_t count, int64_t limit) {
   return (ett_cpu_operand){name, ETT_CPU_INDEX, count, limit, 0};

@@ -1,10 +1,13 @@
-/* Scalar helpers written so that the compiler vectorises the loops that call them. */
+/* What the files of kinds share: scalar helpers written so that the compiler vectorises
+ * the loops that call them, and operands. */
 #ifndef ETT_CPU_VEC_H
 #define ETT_CPU_VEC_H
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "samplers/cpu/cpu.h"
 
 #ifndef ETT_CPU_ISA
 #define ETT_CPU_ISA base
@@ -43,6 +46,11 @@ static inline float ett_sigmoidf(float x) {
 
 static inline float ett_tanhf(float x) {
   return 2.0f * ett_sigmoidf(2.0f * x) - 1.0f;
+}
+
+static inline ett_cpu_operand operand(const char *name, ett_cpu_role role,
+                                      int64_t count) {
+  return (ett_cpu_operand){name, role, count, 0, 0};
 }
 
 #endif

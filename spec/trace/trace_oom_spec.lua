@@ -32,7 +32,7 @@ describe("with failing allocations", function()
   it("ett.interval combines sets", function()
     oom.every_allocation(function()
       local a, b = interval.new { { 0, 5 }, { 8, 12 } }, interval.new { { 3, 9 } }
-      return #(a | b) + #(a & b) + #(a - b) + a:union(b):measure() + #tostring(a)
+      return #(a | b) + #(a & b) + #(a - b) + (a | b):measure() + #tostring(a)
     end)
   end)
 

@@ -77,23 +77,6 @@ static int set_subtract(lua_State *L) {
   return apply(L, ett_intervals_subtract);
 }
 
-static int module_union(lua_State *L) {
-  int n = lua_gettop(L);
-  size_t total = 0, used = 0;
-  for (int i = 1; i <= n; i++)
-    total += check(L, i)->count;
-  ett_intervals *s = ett_lua_new_intervals(L);
-  ett_interval *all = lua_newuserdatauv(L, (total + 1) * sizeof *all, 0);
-  for (int i = 1; i <= n; i++) {
-    const ett_intervals *x = check(L, i);
-    for (size_t k = 0; k < x->count; k++)
-      all[used++] = x->items[k];
-  }
-  ett_lua_check_memory(L, ett_intervals_unite(s, all, used));
-  lua_pop(L, 1);
-  return 1;
-}
-
 static int set_measure(lua_State *L) {
   lua_pushinteger(L, ett_intervals_measure(check(L, 1)));
   return 1;
@@ -131,25 +114,6 @@ static int set_longer(lua_State *L) {
   ett_intervals *a = check(L, 1);
   int64_t least = luaL_checkinteger(L, 2);
   ett_lua_check_memory(L, ett_intervals_longer(ett_lua_new_intervals(L), a, least));
-  return 1;
-}
-
-static int set_shift(lua_State *L) {
-  ett_intervals *a = check(L, 1);
-  int64_t by = luaL_checkinteger(L, 2);
-  ett_intervals *s = ett_lua_new_intervals(L);
-  ett_interval *items = lua_newuserdatauv(L, (a->count + 1) * sizeof *items, 0);
-  for (size_t i = 0; i < a->count; i++)
-    if (__builtin_add_overflow(a->items[i].from, by, &items[i].from) ||
-        __builtin_add_overflow(a->items[i].to, by, &items[i].to))
-      return luaL_error(L, "shift leaves the 64-bit range");
-  ett_lua_check_memory(L, ett_intervals_unite(s, items, a->count));
-  lua_pop(L, 1);
-  return 1;
-}
-
-static int set_contains(lua_State *L) {
-  lua_pushboolean(L, ett_intervals_contains(check(L, 1), luaL_checkinteger(L, 2)));
   return 1;
 }
 
@@ -213,16 +177,11 @@ static int set_tostring(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {
-    {"union", set_union},
-    {"intersect", set_intersect},
-    {"subtract", set_subtract},
     {"measure", set_measure},
     {"measure_in", set_measure_in},
     {"clip", set_clip},
     {"gaps", set_gaps},
     {"longer", set_longer},
-    {"shift", set_shift},
-    {"contains", set_contains},
     {"at", set_at},
     {"span", set_span},
     {"iter", set_iter},
@@ -236,10 +195,7 @@ static const luaL_Reg metamethods[] = {
     {"__gc", set_gc},        {NULL, NULL},
 };
 
-static const luaL_Reg functions[] = {
-    {"new", set_new},           {"union", module_union},  {"intersect", set_intersect},
-    {"subtract", set_subtract}, {"measure", set_measure}, {NULL, NULL},
-};
+static const luaL_Reg functions[] = {{"new", set_new}, {NULL, NULL}};
 
 int luaopen_ett_interval(lua_State *L) {
   if (luaL_newmetatable(L, ETT_LUA_INTERVAL)) {

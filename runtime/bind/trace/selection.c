@@ -393,22 +393,24 @@ static int selection_stats(lua_State *L) {
 
 /* ---- links ---- */
 
-static int selection_match(lua_State *L) {
+typedef int link_by_key(ett_selection *, const ett_trace *, const ett_selection *,
+                        const ett_selection *, ett_key);
+
+static int by_key(lua_State *L, link_by_key *find) {
   ett_trace *t;
   ett_lua_selection *r, *s = two(L, &t, &r);
   ett_key key = key_named(L, t, luaL_optstring(L, 3, "correlation"));
   ett_lua_selection *x = sibling(L, 1);
-  ett_lua_check_memory(L, ett_link_match(&x->s, t, &s->s, &r->s, key));
+  ett_lua_check_memory(L, find(&x->s, t, &s->s, &r->s, key));
   return 1;
 }
 
+static int selection_match(lua_State *L) {
+  return by_key(L, ett_link_match);
+}
+
 static int selection_having(lua_State *L) {
-  ett_trace *t;
-  ett_lua_selection *r, *s = two(L, &t, &r);
-  ett_key key = key_named(L, t, luaL_optstring(L, 3, "correlation"));
-  ett_lua_selection *x = sibling(L, 1);
-  ett_lua_check_memory(L, ett_link_having(&x->s, t, &s->s, &r->s, key));
-  return 1;
+  return by_key(L, ett_link_having);
 }
 
 typedef int link(ett_selection *, const ett_trace *, const ett_selection *,

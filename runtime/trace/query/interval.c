@@ -158,8 +158,3 @@ int64_t ett_intervals_measure_in(const ett_intervals *a, int64_t from, int64_t t
   }
   return (int64_t)n;
 }
-
-int ett_intervals_contains(const ett_intervals *a, int64_t x) {
-  size_t i = ending_behind(a, x);
-  return i < a->count && a->items[i].from <= x;
-}

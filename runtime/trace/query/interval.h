@@ -38,9 +38,8 @@ int ett_intervals_gaps(ett_intervals *out, const ett_intervals *a, int64_t from,
                        int64_t to);
 int ett_intervals_longer(ett_intervals *out, const ett_intervals *a, int64_t least);
 
-/* Total length; the same inside [from, to), found by bisection; membership. */
+/* Total length; the same inside [from, to), found by bisection. */
 int64_t ett_intervals_measure(const ett_intervals *a);
 int64_t ett_intervals_measure_in(const ett_intervals *a, int64_t from, int64_t to);
-int ett_intervals_contains(const ett_intervals *a, int64_t x);
 
 #endif
