@@ -304,28 +304,19 @@ ett_node ett_ledger_dimension_size(const ett_ledger *ledger, int index) {
   return ledger->dimensions[index].size;
 }
 
-size_t ett_ledger_entries(const ett_ledger *ledger) {
-  return ledger->entries.size;
+const ett_entry *ett_ledger_entries(const ett_ledger *ledger, size_t *count) {
+  *count = ledger->entries.size;
+  return ledger->entries.items;
 }
 
-const ett_entry *ett_ledger_entry(const ett_ledger *ledger, size_t index) {
-  return &((ett_entry *)ledger->entries.items)[index];
+const ett_share *ett_ledger_shares(const ett_ledger *ledger, size_t *count) {
+  *count = ledger->shares.size;
+  return ledger->shares.items;
 }
 
-size_t ett_ledger_shares(const ett_ledger *ledger) {
-  return ledger->shares.size;
-}
-
-const ett_share *ett_ledger_share(const ett_ledger *ledger, size_t index) {
-  return &((ett_share *)ledger->shares.items)[index];
-}
-
-size_t ett_ledger_checks(const ett_ledger *ledger) {
-  return ledger->checks.size;
-}
-
-const ett_check *ett_ledger_check_at(const ett_ledger *ledger, size_t index) {
-  return &((ett_check *)ledger->checks.items)[index];
+const ett_check *ett_ledger_checks(const ett_ledger *ledger, size_t *count) {
+  *count = ledger->checks.size;
+  return ledger->checks.items;
 }
 
 const char *ett_ledger_meter_name(const ett_ledger *ledger, int index) {

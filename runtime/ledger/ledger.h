@@ -144,16 +144,13 @@ const char *ett_ledger_tensor_name(const ett_ledger *ledger, int tensor);
 ett_set ett_ledger_tensor_dimensions(const ett_ledger *ledger, int tensor);
 /* Elements that one rank holds. */
 ett_node ett_ledger_tensor_local(ett_ledger *ledger, int tensor, ett_err *err);
-size_t ett_ledger_entries(const ett_ledger *ledger);
-const ett_entry *ett_ledger_entry(const ett_ledger *ledger, size_t index);
+const ett_entry *ett_ledger_entries(const ett_ledger *ledger, size_t *count);
 /* Words of memory that a rank touches in one forward run of an entry: a product reads its
  * inputs and is not stored, a sum or copy writes its result unless only another sum or
  * copy takes it (these are one kernel). */
 ett_node ett_ledger_entry_touched(ett_ledger *ledger, size_t index, ett_err *err);
-size_t ett_ledger_shares(const ett_ledger *ledger);
-const ett_share *ett_ledger_share(const ett_ledger *ledger, size_t index);
-size_t ett_ledger_checks(const ett_ledger *ledger);
-const ett_check *ett_ledger_check_at(const ett_ledger *ledger, size_t index);
+const ett_share *ett_ledger_shares(const ett_ledger *ledger, size_t *count);
+const ett_check *ett_ledger_checks(const ett_ledger *ledger, size_t *count);
 /* Meter 0 is the whole. */
 const char *ett_ledger_meter_name(const ett_ledger *ledger, int meter);
 /* Product of the multipliers of a meter and those around it. */

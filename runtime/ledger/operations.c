@@ -8,11 +8,12 @@ static ett_set broadcast_axes(const ett_ledger *l, const tensor *t) {
 }
 
 ett_node ett_ledger_entry_touched(ett_ledger *l, size_t index, ett_err *err) {
-  const ett_entry e = *ett_ledger_entry(l, index);
+  size_t count;
+  const ett_entry *entries = ett_ledger_entries(l, &count), e = entries[index];
   if (e.operation != ETT_MULTIPLY) {
     bool passed_on = false, multiplied = false;
-    for (size_t i = index + 1; i < l->entries.size; i++) {
-      const ett_entry *later = ett_ledger_entry(l, i);
+    for (size_t i = index + 1; i < count; i++) {
+      const ett_entry *later = &entries[i];
       bool takes = later->left == e.result || later->right == e.result;
       passed_on |= takes && later->operation != ETT_MULTIPLY;
       multiplied |= takes && later->operation == ETT_MULTIPLY;

@@ -84,7 +84,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   ett_node outputs[ETT_COUNTS];
   for (int i = 0; i < ETT_COUNTS; i++)
     outputs[i] = ett_ledger_meter_count(l, 0, i);
-  for (size_t i = 0; i < ett_ledger_entries(l); i++)
+  size_t entries;
+  ett_ledger_entries(l, &entries);
+  for (size_t i = 0; i < entries; i++)
     ett_ledger_entry_touched(l, i, NULL);
   ett_tape *tape = ett_tape_new(g, outputs, ETT_COUNTS, NULL);
   double *scratch = malloc(ett_tape_registers(tape) * sizeof *scratch);

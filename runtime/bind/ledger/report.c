@@ -4,29 +4,29 @@
 const char *const ett_lua_ledger_relations[] = {"divides", "at_most",  "at_least",
                                                 "equal",   "disjoint", NULL};
 
+static void set_node(lua_State *L, ett_lua_ledger_owner *b, const char *name,
+                     ett_node node, const ett_err *err) {
+  ett_lua_ledger_push_node(L, 1, b, node, err);
+  lua_setfield(L, -2, name);
+}
+
 /* checks(): {relation, subject, left, object, right, stage, ok}, in order. */
 int ett_lua_ledger_checks(lua_State *L) {
   ett_lua_ledger_owner *b = ett_lua_ledger_box(L, 1);
-  size_t count = ett_ledger_checks(b->ledger);
+  size_t count;
+  const ett_check *checks = ett_ledger_checks(b->ledger, &count);
   ett_err err = {0};
   lua_createtable(L, (int)count, 0);
   for (size_t i = 0; i < count; i++) {
-    const ett_check *c = ett_ledger_check_at(b->ledger, i);
+    const ett_check *c = &checks[i];
     lua_createtable(L, 0, 7);
-    lua_pushstring(L, ett_lua_ledger_relations[c->relation]);
-    lua_setfield(L, -2, "relation");
-    lua_pushstring(L, c->subject);
-    lua_setfield(L, -2, "subject");
-    lua_pushstring(L, c->object);
-    lua_setfield(L, -2, "object");
-    lua_pushstring(L, c->stage);
-    lua_setfield(L, -2, "stage");
-    ett_lua_ledger_push_node(L, 1, b, c->left, &err);
-    lua_setfield(L, -2, "left");
-    ett_lua_ledger_push_node(L, 1, b, c->right, &err);
-    lua_setfield(L, -2, "right");
-    ett_lua_ledger_push_node(L, 1, b, c->ok, &err);
-    lua_setfield(L, -2, "ok");
+    ett_lua_set_string(L, "relation", ett_lua_ledger_relations[c->relation]);
+    ett_lua_set_string(L, "subject", c->subject);
+    ett_lua_set_string(L, "object", c->object);
+    ett_lua_set_string(L, "stage", c->stage);
+    set_node(L, b, "left", c->left, &err);
+    set_node(L, b, "right", c->right, &err);
+    set_node(L, b, "ok", c->ok, &err);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   return 1;
@@ -46,8 +46,7 @@ static void set_counts(lua_State *L, ett_lua_ledger_owner *b, const ett_node *co
     ett_node node = factor < 0
                         ? counts[i]
                         : ett_graph_apply(graph, ETT_OP_MUL, counts[i], factor, -1, &err);
-    ett_lua_ledger_push_node(L, 1, b, node, &err);
-    lua_setfield(L, -2, count_names[i]);
+    set_node(L, b, count_names[i], node, &err);
   }
 }
 
@@ -66,25 +65,22 @@ int ett_lua_ledger_totals(lua_State *L) {
 int ett_lua_ledger_entries(lua_State *L) {
   static const char *const operations[] = {"multiply", "broadcast", "reduce"};
   ett_lua_ledger_owner *b = ett_lua_ledger_box(L, 1);
-  size_t count = ett_ledger_entries(b->ledger), shares = ett_ledger_shares(b->ledger);
-  size_t s = 0;
+  size_t count, share_count, s = 0;
+  const ett_entry *entries = ett_ledger_entries(b->ledger, &count);
+  const ett_share *shares = ett_ledger_shares(b->ledger, &share_count);
   lua_createtable(L, (int)count, 0);
   for (size_t i = 0; i < count; i++) {
-    const ett_entry *e = ett_ledger_entry(b->ledger, i);
+    const ett_entry *e = &entries[i];
     ett_node factor = ett_ledger_meter_factor(b->ledger, e->meter);
     lua_createtable(L, 0, 16);
-    lua_pushstring(L, operations[e->operation]);
-    lua_setfield(L, -2, "operation");
-    lua_pushstring(L, e->label);
-    lua_setfield(L, -2, "label");
-    lua_pushstring(L, ett_ledger_meter_name(b->ledger, e->meter));
-    lua_setfield(L, -2, "meter");
+    ett_lua_set_string(L, "operation", operations[e->operation]);
+    ett_lua_set_string(L, "label", e->label);
+    ett_lua_set_string(L, "meter", ett_ledger_meter_name(b->ledger, e->meter));
     ett_err err = {0};
-    ett_lua_ledger_push_node(L, 1, b, factor, &err);
-    lua_setfield(L, -2, "factor");
+    set_node(L, b, "factor", factor, &err);
     if (e->reduced >= 0) {
-      lua_pushstring(L, ett_ledger_dimension_name(b->ledger, e->reduced));
-      lua_setfield(L, -2, "dimension");
+      ett_lua_set_string(L, "dimension",
+                         ett_ledger_dimension_name(b->ledger, e->reduced));
     }
     ett_lua_ledger_push_names(L, b, ett_ledger_tensor_dimensions(b->ledger, e->left));
     lua_setfield(L, -2, "left");
@@ -106,19 +102,15 @@ int ett_lua_ledger_entries(lua_State *L) {
     ett_node touched =
         ett_graph_apply(ett_ledger_graph(b->ledger), ETT_OP_MUL,
                         ett_ledger_entry_touched(b->ledger, i, &err), factor, -1, &err);
-    ett_lua_ledger_push_node(L, 1, b, touched, &err);
-    lua_setfield(L, -2, "rank_words");
+    set_node(L, b, "rank_words", touched, &err);
     lua_newtable(L);
-    for (int n = 0; s < shares; s++) {
-      const ett_share *share = ett_ledger_share(b->ledger, s);
+    for (int n = 0; s < share_count; s++) {
+      const ett_share *share = &shares[s];
       if ((size_t)share->entry != i)
         break;
       lua_createtable(L, 0, 5);
-      lua_pushstring(L, ett_ledger_axis_name(b->ledger, share->axis));
-      lua_setfield(L, -2, "axis");
-      ett_lua_ledger_push_node(L, 1, b, ett_ledger_axis_degree(b->ledger, share->axis),
-                               &err);
-      lua_setfield(L, -2, "degree");
+      ett_lua_set_string(L, "axis", ett_ledger_axis_name(b->ledger, share->axis));
+      set_node(L, b, "degree", ett_ledger_axis_degree(b->ledger, share->axis), &err);
       set_counts(L, b, share->counts, factor);
       lua_rawseti(L, -2, ++n);
     }
@@ -136,10 +128,8 @@ int ett_lua_ledger_axes(lua_State *L) {
   lua_createtable(L, (int)count, 0);
   for (size_t i = 0; i < count; i++) {
     lua_createtable(L, 0, 2);
-    lua_pushstring(L, ett_ledger_axis_name(b->ledger, (int)i));
-    lua_setfield(L, -2, "name");
-    ett_lua_ledger_push_node(L, 1, b, ett_ledger_axis_degree(b->ledger, (int)i), &err);
-    lua_setfield(L, -2, "degree");
+    ett_lua_set_string(L, "name", ett_ledger_axis_name(b->ledger, (int)i));
+    set_node(L, b, "degree", ett_ledger_axis_degree(b->ledger, (int)i), &err);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   return 1;

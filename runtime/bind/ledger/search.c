@@ -80,18 +80,12 @@ int ett_lua_program_search(lua_State *L) {
                      &err) != 0)
     return ett_lua_raise(L, &err);
   lua_createtable(L, 0, 7);
-  lua_pushboolean(L, result.found);
-  lua_setfield(L, -2, "found");
-  lua_pushboolean(L, result.proven);
-  lua_setfield(L, -2, "proven");
-  lua_pushnumber(L, result.best);
-  lua_setfield(L, -2, "best");
-  lua_pushnumber(L, result.bound);
-  lua_setfield(L, -2, "bound");
-  lua_pushinteger(L, (lua_Integer)result.boxes);
-  lua_setfield(L, -2, "boxes");
-  lua_pushinteger(L, (lua_Integer)result.evaluations);
-  lua_setfield(L, -2, "evaluations");
+  ett_lua_set_boolean(L, "found", result.found);
+  ett_lua_set_boolean(L, "proven", result.proven);
+  ett_lua_set_number(L, "best", result.best);
+  ett_lua_set_number(L, "bound", result.bound);
+  ett_lua_set_integer(L, "boxes", (lua_Integer)result.boxes);
+  ett_lua_set_integer(L, "evaluations", (lua_Integer)result.evaluations);
   lua_createtable(L, 0, (int)variables_count);
   for (size_t i = 0; result.found && i < variables_count; i++) {
     lua_rawgeti(L, 9, (lua_Integer)i + 1);

@@ -295,8 +295,7 @@ static int program_evaluate(lua_State *L) {
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   lua_setfield(L, -2, "demands");
-  lua_pushboolean(L, r.fits);
-  lua_setfield(L, -2, "fits");
+  ett_lua_set_boolean(L, "fits", r.fits);
   if (r.part_runs) {
     push_part_runs(L, c.program, c.plan.parts.count, r.part_runs);
     lua_setfield(L, -2, "part_runs");
