@@ -7,7 +7,6 @@ local function seconds(r)
   local slowest, latency = 0.0, 0.0
   for _, tier in ipairs(r.tiers) do
     if tier.used then
-      if not tier.reduces then return nil end
       local own = tier.members / r.ranks -- share of the buffer of a unit's ranks
       local out, back = 1, 1
       if r.kind == "reduce_scatter" then out, back = 1 - own, own end
@@ -19,6 +18,13 @@ local function seconds(r)
   return r.base_latency + latency + slowest, r.bytes * r.factor / slowest
 end
 
+local function timer(r)
+  for _, tier in ipairs(r.tiers) do
+    if tier.used and not tier.reduces then return nil end
+  end
+  return function() return seconds(r) end
+end
+
 return { name = "in_switch", summary = "switches that reduce and copy (NVLS, SHARP)",
   source = "Graham et al. 2016 (SHARP); bytes of each direction counted by hand",
-  kinds = { "all_reduce", "all_gather", "reduce_scatter", "broadcast" }, seconds = seconds }
+  kinds = { "all_reduce", "all_gather", "reduce_scatter", "broadcast" }, timer = timer }

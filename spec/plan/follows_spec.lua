@@ -7,7 +7,7 @@ local schema = require "ett.base.schema"
 
 describe("what follows from a plan", function()
   it("is computed once for the values of the fields that the function read", function()
-    local calls, p, all = 0, { a = 1, b = 2 }, follows.new()
+    local calls, p, all = 0, { a = 1, b = 2 }, follows.new { a = true, b = true, c = true }
     local sum = all:first { function(q)
       calls = calls + 1
       if q.a ~= 1 then return -1 end
@@ -30,8 +30,17 @@ describe("what follows from a plan", function()
     assert.equal(4, calls)
   end)
 
+  it("depends on the fields that change alone, and counts these", function()
+    local calls, p, all = 0, { a = 1, b = 2 }, follows.new { a = true }
+    local first = all:first { function(q) calls = calls + 1; return q.b == 1 end, function(q) return q.a + q.b end }
+    assert.equal(3, first:of(p))
+    p.a = 4; all:changed "a"; all:changed "b"
+    assert.equal(6, first:of(p))
+    assert.same({ 1, 1, true, false }, { calls, all.names, all:reads "a", all:reads "b" })
+  end)
+
   it("is unknown where the function raised", function()
-    local p, all, broken = { a = 1 }, follows.new(), true
+    local p, all, broken = { a = 1 }, follows.new { a = true }, true
     local one = all:first { function(q) return broken and error("no " .. q.a) or q.a end }
     assert.error(function() one:of(p) end)
     broken = false
@@ -53,7 +62,7 @@ describe("what follows from a plan", function()
     local broken = 0
     for _, model in ipairs { random_plans.llama(8), random_plans.mixture(8) } do
       for _, name in ipairs { "dgx_a100", "perlmutter", "tpu_v5p" } do
-        local cluster, all = ett.cluster.get(name), follows.new()
+        local cluster, all = ett.cluster.get(name), follows.new(values)
         local rules = all:first(plan_rules.functions(model, cluster))
         local plain = schema.check({ seq = 2048, global_batch = 64 }, fields.schema, "plan")
         local p = setmetatable({}, { __index = plain })

@@ -8,6 +8,8 @@ local error_module = require "ett.base.error"
 
 local schema = {}
 
+local math_type, type = math.type, type
+
 local function is_integer(value)
   return math.type(value) == "integer"
     or (math.type(value) == "float" and value == math.floor(value) and math.abs(value) < 2 ^ 53)
@@ -146,57 +148,77 @@ local function limit_fault(value, rule)
   return bound and ("at %s %s, got %s"):format(bound, describe(rule[bound]), describe(value))
 end
 
--- Names of a spec, sorted, and its rules in their long form; a spec is not changed after its first use.
+-- Names of a spec, sorted, and its rules in their long form; `whole`: a rule that positive integers pass unchanged. A
+-- spec is not changed after its first use.
 local prepared = setmetatable({}, { __mode = "k" })
 
 local function prepare(spec)
   local known = prepared[spec]
   if not known then
-    known = { names = schema.keys(spec), rules = {} }
-    for i, name in ipairs(known.names) do known.rules[i] = rule_of(spec[name], name) end
+    known = { names = schema.keys(spec), rules = {}, whole = {} }
+    for i, name in ipairs(known.names) do
+      local rule = rule_of(spec[name], name)
+      known.rules[i] = rule
+      known.whole[i] = kinds[rule[1]][3] == to_integer and not (rule.one_of or rule.least or rule.most)
+    end
     prepared[spec] = known
   end
   return known
 end
 
--- Names in `given` that `spec` has not, sorted.
+-- Names in `given` that `spec` has not, sorted; nil: there are none.
 local function unknown_names(given, spec)
-  local names = {}
+  local names
   for name in pairs(given) do
-    if spec[name] == nil then names[#names + 1] = tostring(name) end
+    if spec[name] == nil then
+      names = names or {}
+      names[#names + 1] = tostring(name)
+    end
   end
-  if #names > 1 then table.sort(names) end
+  if names then table.sort(names) end
   return names
+end
+
+-- Adds what is wrong with a value of the right kind to the list, and returns the clean value.
+local function clean_of(value, rule, check, name, found)
+  local fault = limit_fault(value, rule)
+  if fault then found[#found + 1] = ("field '%s' must be %s"):format(name, fault) end
+  if rule.fields and type(value) == "table" then
+    local inner
+    inner, value = schema.violations(value, rule.fields)
+    for _, sentence in ipairs(inner) do found[#found + 1] = ("%s: %s"):format(name, sentence) end
+  end
+  return converted(check, value)
 end
 
 --- Every violation in `given` against `spec`: a list of sentences, and the clean copy.
 function schema.violations(given, spec)
-  local found, clean = {}, {}
-  local function add(...) found[#found + 1] = (...):format(select(2, ...)) end
   if type(given) ~= "table" then
-    return { ("must be a table of named fields, got %s"):format(describe(given)) }, clean
+    return { ("must be a table of named fields, got %s"):format(describe(given)) }, {}
   end
-  local known = prepare(spec)
-  for _, name in ipairs(unknown_names(given, spec)) do
-    add("unknown field '%s'%s", name, error_module.suggestion(name, known.names))
+  local found, clean = {}, {}
+  local known, unknown = prepare(spec), unknown_names(given, spec)
+  for _, name in ipairs(unknown or found) do
+    found[#found + 1] = ("unknown field '%s'%s"):format(name, error_module.suggestion(name, known.names))
   end
-  for i, name in ipairs(known.names) do
-    local rule, value = known.rules[i], given[name]
-    local check = kinds[rule[1]]
-    if value == nil then
-      if not rule.optional and rule.default == nil then add("missing field '%s' (%s)", name, check[1]) end
-      clean[name] = rule.default
-    elseif not check[2](value) then
-      add("field '%s' must be %s, got %s", name, check[1], describe(value))
-    else
-      local fault = limit_fault(value, rule)
-      if fault then add("field '%s' must be %s", name, fault) end
-      if rule.fields and type(value) == "table" then
-        local inner
-        inner, value = schema.violations(value, rule.fields)
-        for _, sentence in ipairs(inner) do add("%s: %s", name, sentence) end
+  local names, rules, whole = known.names, known.rules, known.whole
+  for i = 1, #names do
+    local name, rule = names[i], rules[i]
+    local value = given[name]
+    if whole[i] and math_type(value) == "integer" and value > 0 then
+      clean[name] = value
+    elseif value == nil then
+      if not rule.optional and rule.default == nil then
+        found[#found + 1] = ("missing field '%s' (%s)"):format(name, kinds[rule[1]][1])
       end
-      clean[name] = converted(check, value)
+      clean[name] = rule.default
+    else
+      local check = kinds[rule[1]]
+      if check[2](value) then
+        clean[name] = clean_of(value, rule, check, name, found)
+      else
+        found[#found + 1] = ("field '%s' must be %s, got %s"):format(name, check[1], describe(value))
+      end
     end
   end
   return found, clean
@@ -227,13 +249,21 @@ end
 -- Far above any count of FLOPs or bytes: sums of larger numbers are not finite.
 local most_returned = 1e36
 
---- A user's function with a check of what it returns:
+-- What most values are that functions return.
+local usual = {
+  nonnegative = function(value) return type(value) == "number" and value >= 0 and value <= most_returned end,
+  natural = function(value) return math_type(value) == "integer" and value >= 0 and value <= most_returned end,
+  table = of_type "table",
+}
+
+--- A user's function of up to four arguments with a check of what it returns:
 --- schema.returning(op.flops, "nonnegative", "operator 'relu': flops", path) raises
 --- "relu.lua:8: operator 'relu': flops must return a number of at least 0, got NaN".
 function schema.returning(fn, kind, who, path)
-  local check = kinds[kind]
-  return function(...)
-    local value = fn(...)
+  local check, passes = kinds[kind], usual[kind]
+  return function(a, b, c, d)
+    local value = fn(a, b, c, d)
+    if passes(value) then return value end
     if check[2](value) then
       if type(value) == "number" and value > most_returned then
         error_module.raise("model", "%s: %s must return at most %g, got %g", schema.place(fn, path), who, most_returned,

@@ -66,13 +66,11 @@ function dialect.campaign(document, label)
   return nil
 end
 
---- The stand-in of an operator whose shape lacks a field: an operator's name and its shape; or nil.
-function dialect.stand_in(name, shape)
-  for _, one in ipairs(dialect.list()) do
-    local given = one.stand_ins and one.stand_ins[name]
-    if given and shape[given.lacks] == nil then return given.operator, given.shape(shape) end
-  end
-  return nil
+--- The stand-ins of an operator: { lacks =, operator =, shape = }. The first one whose field a shape lacks counts.
+function dialect.stand_ins(name)
+  local list = {}
+  for _, one in ipairs(dialect.list()) do list[#list + 1] = one.stand_ins and one.stand_ins[name] end
+  return list
 end
 
 return dialect

@@ -1,13 +1,13 @@
 --- What follows from a plan that changes field by field: a function's answer is kept for the values of the fields that
 --- it read, and looked up again only when one of them changed.
 --
---   local all = follows.new()
+--   local all = follows.new { pp = true, tp = true }
 --   local ranks = all:first { function(p) return p.pp * p.tp * p.cp * p.dp end }
 --   ranks:of(p)
 --   p.tp = 4; all:changed "tp"; ranks:of(p)
 --
 -- A function must depend on fields of its plan alone. Its answers are leaves of a tree: each node asks for the field
--- that the function reads next, given the values before.
+-- that the function reads next, given the values before. Fields that never change are no part of it.
 local follows = {}
 local All, Answer = {}, {}
 All.__index, Answer.__index = All, Answer
@@ -16,10 +16,10 @@ local absent = {} -- as a key, the value of a field that is nil
 
 --- Calls the function, and adds its answer to its tree.
 local function compute(one, p)
-  local names, values, seen = {}, {}, {}
+  local names, values, seen, changing = {}, {}, {}, one.all.changing
   local answer = one.fn(setmetatable({}, { __index = function(_, name)
     local value = p[name]
-    if not seen[name] then
+    if changing[name] and not seen[name] then
       seen[name] = true
       names[#names + 1] = name
       values[#names] = value == nil and absent or value
@@ -58,12 +58,17 @@ end
 --- The first answer of the functions that is neither nil nor false; else false.
 function Answer:of(p)
   if not self.stale then return self.answer end
-  local answer = false
-  for i = 1, #self do
+  local answer, i, count = false, 1, #self
+  while i <= count and not answer do
     local one = self[i]
     if one.stale then one.answer, one.stale = look_up(one, p), false end
     answer = one.answer
-    if answer then break end
+    if not (answer or one.root[1]) then -- always false
+      table.remove(self, i)
+      count = count - 1
+    else
+      i = i + 1
+    end
   end
   self.answer, self.stale = answer, false
   return answer
@@ -91,6 +96,7 @@ end
 function All:reads(name) return self.readers[name] ~= nil end
 
 --- Functions that share one changing plan. `names` counts the fields that they have read.
-function follows.new() return setmetatable({ readers = {}, names = 0 }, All) end
+---@param changing table<string, boolean> the fields that may change
+function follows.new(changing) return setmetatable({ readers = {}, names = 0, changing = changing }, All) end
 
 return follows

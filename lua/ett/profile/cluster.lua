@@ -170,6 +170,7 @@ end
 ---@param kind string a collective or alias
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; by default groups fill the node
 ---@return function function(bytes of the whole buffer): { seconds, low_seconds, high_seconds, provenance, model, … }
+---@return function function(bytes): the seconds of that answer
 function cluster_module.collective_timer(cluster, kind, topology)
   check_request(cluster, 0, topology)
   local time = collectives.timer(cluster, collective_names.kind(kind), topology)
@@ -180,14 +181,15 @@ function cluster_module.collective_timer(cluster, kind, topology)
     return { seconds = seconds, low_seconds = seconds * (1 - spread), high_seconds = seconds * (1 + spread),
       provenance = provenance, model = model, placed = true,
       detail = ("%s over the cluster's links, %.1f GB/s"):format(model, bus / 1e9) }
-  end
+  end, time
 end
 
 --- The time of that many bytes.
 ---@param bytes number whole buffer
 function cluster_module.collective(cluster, kind, bytes, topology)
   check_request(cluster, bytes, topology)
-  return cluster_module.collective_timer(cluster, kind, topology)(bytes)
+  local time = cluster_module.collective_timer(cluster, kind, topology)
+  return time(bytes)
 end
 
 return cluster_module

@@ -109,8 +109,8 @@ function Coefficients:collective_models(kind, dtype, nodes, gpus)
 end
 
 -- Inside the range of its samples an answer of a coefficient file is "calibrated".
-function Coefficients.answer(_, predicted, detail)
-  local out = sampled.answer(predicted, detail)
+function Coefficients.answer(_, ...)
+  local out = sampled.answer(...)
   if out.provenance ~= "extrapolated" then out.provenance = "calibrated" end
   return out
 end

@@ -50,14 +50,16 @@ end
 
 local function missing(answer) return answer == nil or answer.provenance == "assumed" end
 
---- Answer of a profile, or nil where it has none; other faults propagate.
-local function ask(source, name, shape, dtype, pass)
-  if not source then return nil end
-  local ok, answer = pcall(source.operator, source, name, shape, dtype, pass)
-  if ok then return answer end
+--- What a function returns, or nil where it raises that something is missing; other faults propagate.
+local function unless_missing(fn, ...)
+  local ok, answer, more = pcall(fn, ...)
+  if ok then return answer, more end
   if error_module.is(answer) and answer.kind == "missing" then return nil end
   error(answer, 0)
 end
+
+--- Answer of a profile, or nil where it has none.
+local function ask(source, ...) return source and unless_missing(source.operator, source, ...) end
 
 local function widened(answer, factor, spread, detail)
   return { seconds = answer.seconds * factor,
@@ -93,10 +95,10 @@ end
 -- A void pass of the cluster's own samples (vista's backward attention) from the other pass: by the other cluster's
 -- ratio of the two at the same shape, else by the ratio of FLOPs.
 local function from_twin(self, op, shape, dtype, pass, void)
-  local twin, factor = sampled.twin(op, shape, pass)
+  local twin = sampled.twin(pass)
   local answer = ask(self.own, op.name, shape, dtype, twin)
   if missing(answer) or self.own:void(op.name, dtype, twin) then return nil end
-  local whose = "FLOPs"
+  local whose, factor = "FLOPs", sampled.twin_ratio(op, shape, pass)
   if self.other then
     local a = self.other:operator(op.name, shape, dtype, twin)
     local b = self.other:operator(op.name, shape, dtype, pass)
@@ -139,25 +141,60 @@ local function checked(self, op, shape, dtype, pass, answer)
     device.name))
 end
 
---- The answer of samples: the cluster's own, else the other cluster's. A cluster without a profile uses the kernel
---- tables of its device.
-function Profile:sampled(op, shape, dtype, pass)
-  if self.device_times then return self.device_times:operator(op.name, shape, dtype, pass) end
+-- Answers of the cluster's own samples to shapes, or nil where it has none.
+local function own_times(self, op, dtype, pass)
+  local own = self.own
+  if own and own.operator_timer then return unless_missing(own.operator_timer, own, op.name, dtype, pass) end
+  return own and function(shape) return ask(own, op.name, shape, dtype, pass) end
+end
+
+-- A timer of what samples say: the cluster's own, else the other cluster's. A cluster without a profile uses the kernel
+-- tables of its device.
+local function sampled_timer(self, op, dtype, pass)
+  local device_times, tables = self.device_times, self.tables
+  if device_times then return function(shape) return device_times:operator(op.name, shape, dtype, pass) end end
   local void = self.own and self.own.void and pass ~= "update" and self.own:void(op.name, dtype, pass)
-  if void then
-    local answer = from_twin(self, op, shape, dtype, pass, void)
+  local own, stand_ins = own_times(self, op, dtype, pass), dialect.stand_ins(op.name)
+  return function(shape)
+    local answer = void and from_twin(self, op, shape, dtype, pass, void)
     if answer then return answer end
+    for i = 1, #stand_ins do
+      local one = stand_ins[i]
+      if shape[one.lacks] == nil then
+        answer = self:sampled(operator.get(one.operator), one.shape(shape), dtype, pass)
+        if not missing(answer) then return answer end
+        break
+      end
+    end
+    answer = own and own(shape)
+    if not missing(answer) then
+      answer = checked(self, op, shape, dtype, pass, with_table(self, op, shape, dtype, pass, answer))
+    end
+    if missing(answer) then answer = from_other(self, op, shape, dtype, pass) or answer end
+    if missing(answer) and tables then answer = tables:operator(op.name, shape, dtype, pass) or answer end
+    return answer
   end
-  local name, other = dialect.stand_in(op.name, shape)
-  if name then
-    local answer = self:sampled(operator.get(name), other, dtype, pass)
-    if not missing(answer) then return answer end
+end
+
+-- A function that was made of an operator, data type and pass before, or now.
+local function kept(list, make, self, op, dtype, pass)
+  local by_dtype = list[op]
+  if not by_dtype then
+    by_dtype = {}
+    list[op] = by_dtype
   end
-  local answer = with_table(self, op, shape, dtype, pass, ask(self.own, op.name, shape, dtype, pass))
-  if not missing(answer) then answer = checked(self, op, shape, dtype, pass, answer) end
-  if missing(answer) then answer = from_other(self, op, shape, dtype, pass) or answer end
-  if missing(answer) and self.tables then answer = self.tables:operator(op.name, shape, dtype, pass) or answer end
-  return answer
+  local id = dtype .. " " .. pass
+  local known = by_dtype[id]
+  if not known then
+    known = make(self, op, dtype, pass)
+    by_dtype[id] = known
+  end
+  return known
+end
+
+--- The answer of samples (sampled_timer).
+function Profile:sampled(op, shape, dtype, pass)
+  return kept(self.sampled_timers, sampled_timer, self, op, dtype, pass)(shape)
 end
 
 -- fp8 products where only 16-bit ones were sampled: the 16-bit time by the ratio of rates, but at least the time to
@@ -193,14 +230,10 @@ local function possible(self, op, shape, dtype, pass, answer)
     provenance = "calibrated", detail = "held at what the device can do; " .. (answer.detail or "") }
 end
 
--- Limits products to the sustained rate.
-local function sustained(self, op, shape, dtype, pass, answer)
-  if op.family ~= "gemm" and op.family ~= "bmm" then return answer end
-  local device = self.cluster.device
-  if self.device_times then return answer end
-  local measured = device.measured_flops and device.measured_flops[dtype]
-  local least = measured and op.flops(shape, pass) / measured
-  if not least or answer.seconds >= least then return answer end
+-- Limits products to the sustained rate `measured`.
+local function sustained(op, shape, pass, answer, measured)
+  local least = op.flops(shape, pass) / measured
+  if answer.seconds >= least then return answer end
   local held = {}
   for key, value in pairs(answer) do held[key] = value end
   held.seconds = least
@@ -224,21 +257,38 @@ local function windowed(self, op, shape, dtype, pass)
     ("window of %d tokens: %.2f of attention to all"):format(shape.window, factor))
 end
 
---- { seconds, low_seconds, high_seconds, provenance, detail } of one run of an operator, or nil.
-function Profile:operator(name, shape, dtype, pass)
-  local op = operator.get(name)
-  if op.family == "attention" and shape.window and not self.device_times then
-    local answer = windowed(self, op, shape, dtype, pass)
-    if answer then return answer end
+-- A timer of an operator: Profile:operator_timer.
+local function timer(self, op, dtype, pass)
+  local device = self.cluster.device
+  local window = op.family == "attention" and not self.device_times
+  local measured = (op.family == "gemm" or op.family == "bmm") and not self.device_times and device.measured_flops
+    and device.measured_flops[dtype]
+  local sampled_time = kept(self.sampled_timers, sampled_timer, self, op, dtype, pass)
+  return function(shape)
+    if window and shape.window then
+      local answer = windowed(self, op, shape, dtype, pass)
+      if answer then return answer end
+    end
+    local answer = possible(self, op, shape, dtype, pass, sampled_time(shape))
+    if missing(answer) then
+      answer = from_sixteen_bits(self, op, shape, dtype, pass) or answer
+      if missing(answer) and not products[op.family] then
+        local bandwidth = self:stream_bandwidth(dtype == "fp8" and "bf16" or dtype)
+        answer = assumed.operator(self.cluster, op, shape, dtype, pass, bandwidth)
+      end
+    end
+    return answer and measured and sustained(op, shape, pass, answer, measured) or answer
   end
-  local answer = possible(self, op, shape, dtype, pass, self:sampled(op, shape, dtype, pass))
-  if missing(answer) then answer = from_sixteen_bits(self, op, shape, dtype, pass) or answer end
-  if missing(answer) and not products[op.family] then
-    local bandwidth = self:stream_bandwidth(dtype == "fp8" and "bf16" or dtype)
-    answer = assumed.operator(self.cluster, op, shape, dtype, pass, bandwidth)
-  end
-  return answer and sustained(self, op, shape, dtype, pass, answer)
 end
+
+--- Times of an operator in one pass.
+---@return function function(shape): { seconds, low_seconds, high_seconds, provenance, detail } of one run, or nil
+function Profile:operator_timer(name, dtype, pass)
+  return kept(self.timers, timer, self, operator.get(name), dtype, pass)
+end
+
+--- The time of one run of a shape.
+function Profile:operator(name, shape, dtype, pass) return self:operator_timer(name, dtype, pass)(shape) end
 
 -- A few samples of a collective scale the time over the cluster's links.
 local function few_timer(self, kind, topology, dtype, links)
@@ -250,13 +300,13 @@ end
 
 -- Sampled seconds over those of the links at the smallest size that is not extrapolated; 1 where there is none up
 -- to 64 GB.
-local function links_ratio(self, kind, topology, dtype, sampled_timer, links)
+local function links_ratio(self, kind, topology, dtype, own, links)
   local id = ("%s %d %d %d %s"):format(kind, topology.nodes, topology.gpus_per_node, topology.ranks or 0, dtype)
   self.ratios = self.ratios or {}
   if not self.ratios[id] then
     local found, size = 1.0, 1024.0
     while size <= 2.0 ^ 36 do
-      local ok, answer = pcall(sampled_timer, size)
+      local ok, answer = pcall(own, size)
       if ok and not missing(answer) and answer.provenance ~= "extrapolated" then
         found = answer.seconds / links(size).seconds
         break
@@ -270,9 +320,9 @@ end
 
 -- Models of samples stand still below the smallest size. Outside the samples a collective takes the links' time, times
 -- the ratio of both at the smallest sampled size (at least 1 on the upper side), and at least half of the links' time.
-local function within_links(answer, links, over_links)
-  local most = links.seconds * math.max(1.0, over_links)
-  local seconds = math.max(0.5 * links.seconds, math.min(answer.seconds, most))
+local function within_links(answer, by_links, over_links)
+  local most = by_links * math.max(1.0, over_links)
+  local seconds = math.max(0.5 * by_links, math.min(answer.seconds, most))
   if seconds == answer.seconds then return answer end
   return { seconds = seconds, low_seconds = 0.5 * seconds, high_seconds = 2 * seconds, provenance = "extrapolated",
     detail = ("held near the links' time; %s"):format(answer.detail or "") }
@@ -296,36 +346,33 @@ end
 local function own_timer(self, kind, topology, dtype)
   local own = self.own
   if not (own and own.collective) then return nil, nil end
-  if not own.collective_timer then
-    return function(bytes) return own:collective(kind, bytes, topology, dtype) end
-  end
-  local ok, timer, void = pcall(own.collective_timer, own, kind, topology, dtype)
-  if ok then return timer, void end
-  if error_module.is(timer) and timer.kind == "missing" then return nil, nil end
-  error(timer, 0)
+  if own.collective_timer then return unless_missing(own.collective_timer, own, kind, topology, dtype) end
+  return function(bytes) return unless_missing(own.collective, own, kind, bytes, topology, dtype) end
 end
 
 -- Times of samples held against those of the links; `otherwise` answers where they have none.
-local function sampled_timer(self, kind, topology, dtype, own, links, otherwise)
-  local function void_links(void, bytes)
-    local answer = links(bytes)
-    answer.detail = ("samples are void, %s; %s"):format(void, answer.detail)
-    return answer
-  end
+local function held_timer(self, kind, topology, dtype, own, links, otherwise)
+  local links_time, over_links
   return function(bytes)
-    local ok, answer, void = pcall(own, bytes)
-    if not ok and not (error_module.is(answer) and answer.kind == "missing") then error(answer, 0) end
-    if ok and missing(answer) and void then return void_links(void, bytes) end
-    if not ok or missing(answer) then return otherwise(bytes) end
+    local answer, void = own(bytes)
+    if missing(answer) then
+      if not void then return otherwise(bytes) end
+      answer = links(bytes)
+      answer.detail = ("samples are void, %s; %s"):format(void, answer.detail)
+      return answer
+    end
     -- Samples much faster than the links are damaged. Of the shared samples from 1 MB on, the fastest good one takes
     -- 0.74 of the links' time (vista's all-gather over two nodes), the damaged ones 0.002.
-    local by_links = links(bytes)
-    if answer.seconds < 0.5 * by_links.seconds and bytes >= 1e6 then
-      by_links.detail = ("samples say %.3g s, beyond the links; %s"):format(answer.seconds, by_links.detail)
-      return by_links
+    links_time = links_time or select(2, cluster_module.collective_timer(self.cluster, kind, topology))
+    local by_links = links_time(bytes)
+    if answer.seconds < 0.5 * by_links and bytes >= 1e6 then
+      local held = links(bytes)
+      held.detail = ("samples say %.3g s, beyond the links; %s"):format(answer.seconds, held.detail)
+      return held
     end
     if answer.provenance ~= "extrapolated" then return answer end
-    return within_links(answer, by_links, links_ratio(self, kind, topology, dtype, own, links))
+    over_links = over_links or links_ratio(self, kind, topology, dtype, own, links)
+    return within_links(answer, by_links, over_links)
   end
 end
 
@@ -344,7 +391,7 @@ function Profile:collective_timer(kind, topology, dtype)
     rest = rest or few_timer(self, kind, topology, dtype, links) or unsampled_timer(self, kind, topology, links)
     return rest(bytes)
   end
-  return own and sampled_timer(self, kind, topology, dtype, own, links, otherwise) or otherwise
+  return own and held_timer(self, kind, topology, dtype, own, links, otherwise) or otherwise
 end
 
 --- The time of that many bytes.
@@ -379,7 +426,7 @@ function Profile:with_tables(change)
   for name, value in pairs(self) do same[name] = value end
   same.device_times = self.device_times and change(self.device_times)
   same.tables = self.tables and change(self.tables)
-  same.stream = {}
+  same.stream, same.timers, same.sampled_timers = {}, {}, {}
   return setmetatable(same, Profile)
 end
 
@@ -421,7 +468,8 @@ function cluster_profile.open(cluster, own, users)
   end
   local tables = cluster.device.folder and (by_device or not own and not cluster.profile)
     and require("ett.profile.device_times").new(cluster.device) or nil
-  return setmetatable({ cluster = cluster, own = own, stream = {}, device_times = not by_device and tables or nil,
+  return setmetatable({ cluster = cluster, own = own, stream = {}, timers = {}, sampled_timers = {},
+    device_times = not by_device and tables or nil,
     tables = by_device and tables or nil,
     other = other and cluster_profile.open(cluster_module.get(other), nil, users) or nil }, Profile)
 end

@@ -121,7 +121,10 @@ local function wrap(model) return setmetatable({ model = model, facts_ = model:f
 
 --- One prediction.
 ---@param dims number[] the family's dimensions
----@return table { value, low, high, base (seconds), provenance, outside (log2 of how far) }
+---@return number value, number low, number high, string provenance, number outside (log2 of how far), number base
+function Regressor:values(dims) return self.model:predict(dims) end
+
+--- The same as a table { value, low, high, base (seconds), provenance, outside }.
 function Regressor:predict(dims)
   local value, low, high, provenance, outside, base = self.model:predict(dims)
   return { value = value, low = low, high = high, provenance = provenance, outside = outside, base = base }

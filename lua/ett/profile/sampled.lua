@@ -216,22 +216,20 @@ function Profile:as_sampled()
   return setmetatable(same, getmetatable(self))
 end
 
---- An answer (see ett.profile) from a regressor's prediction.
-function sampled.answer(predicted, detail)
-  local provenance = predicted.provenance
-  if provenance == "extrapolated" then
-    detail = ("%s; %.2f times outside the samples"):format(detail, 2 ^ predicted.outside)
-  end
-  return { seconds = predicted.value, low_seconds = predicted.low, high_seconds = predicted.high,
-    provenance = provenance, detail = detail }
+--- An answer (see ett.profile) from what a regressor says (Regressor:values).
+function sampled.answer(detail, value, low, high, provenance, outside)
+  if provenance == "extrapolated" then detail = ("%s; %.2f times outside the samples"):format(detail, 2 ^ outside) end
+  return { seconds = value, low_seconds = low, high_seconds = high, provenance = provenance, detail = detail }
 end
 
-function Profile.answer(_, predicted, detail) return sampled.answer(predicted, detail) end
+function Profile.answer(_, ...) return sampled.answer(...) end
 
---- The other pass, and the ratio of the FLOPs of `pass` to those of the other.
-function sampled.twin(op, shape, pass)
-  local twin = pass == "backward" and "forward" or "backward"
-  return twin, op.flops(shape, pass) / op.flops(shape, twin)
+--- The other pass.
+function sampled.twin(pass) return pass == "backward" and "forward" or "backward" end
+
+--- The FLOPs of a pass over those of the other.
+function sampled.twin_ratio(op, shape, pass)
+  return op.flops(shape, pass) / op.flops(shape, sampled.twin(pass))
 end
 
 --- An answer for a void pass from its other pass.
@@ -244,31 +242,46 @@ function sampled.from_twin(answer, factor, pass, twin, void, whose)
       answer.detail or "") }
 end
 
---- Time of one run of an operator, or nil where none like it was sampled. The other pass answers for a void one, by
---- the ratio of FLOPs.
+--- Times of an operator in one pass; nil where it was not sampled. The other pass answers for a void one, by the ratio
+--- of FLOPs.
 ---@param name string operator or alias
----@param shape table the operator's own shape
 ---@param dtype string
 ---@param pass string "forward", "backward", "update"
-function Profile:operator(name, shape, dtype, pass)
+---@return function|nil function(the operator's own shape): an answer, or nil where none like it was sampled
+function Profile:operator_timer(name, dtype, pass)
   local op = operator.get(name)
-  local pool, family, dims = samples.dims(op, shape)
   local key = samples.pool(op) .. " " .. dtype_key(dtype)
   local entries = self.pools[key]
   if not entries then return nil end
   local model, void = self:model(key, entries, pass)
-  if void and pass ~= "update" and not self:void(op.name, dtype, (sampled.twin(op, shape, pass))) then
-    local twin, factor = sampled.twin(op, shape, pass)
-    local answer = self:operator(op.name, shape, dtype, twin)
-    return answer and sampled.from_twin(answer, factor, pass, twin, void, "FLOPs")
+  local twin = sampled.twin(pass)
+  if void and pass ~= "update" and not self:void(op.name, dtype, twin) then
+    local time = self:operator_timer(op.name, dtype, twin)
+    return function(shape)
+      local answer = time(shape)
+      return answer and sampled.from_twin(answer, sampled.twin_ratio(op, shape, pass), pass, twin, void, "FLOPs")
+    end
   end
-  if not model then return not void and scaled(self, op, shape, dtype, pass, entries) or nil end
-  if #dims ~= model:facts().dims then return nil end
-  local answer = self:answer(model:predict(dims), ("%s, %d samples"):format(pool, model:facts().rows))
-  if family == "embedding" and model:facts().most and dims[4] > model:facts().most[4] then
-    answer.sampled_vocab = model:facts().most[4] -- the largest
+  if not model then
+    return not void and function(shape) return scaled(self, op, shape, dtype, pass, entries) end or nil
   end
-  return answer
+  local facts = model:facts()
+  local detail = ("%s, %d samples"):format(samples.pool(op), facts.rows)
+  return function(shape)
+    local _, family, dims = samples.dims(op, shape)
+    if #dims ~= facts.dims then return nil end
+    local answer = self:answer(detail, model:values(dims))
+    if family == "embedding" and facts.most and dims[4] > facts.most[4] then
+      answer.sampled_vocab = facts.most[4] -- the largest
+    end
+    return answer
+  end
+end
+
+--- The time of one run of a shape.
+function Profile:operator(name, shape, dtype, pass)
+  local time = self:operator_timer(name, dtype, pass)
+  return time and time(shape)
 end
 
 -- Elements in a row of the sample files for `bytes` of the whole buffer. Rows of all_gather count one rank's share.
@@ -279,6 +292,7 @@ end
 
 -- Of the models of one kind and topology: the one whose range holds the size, else the nearest by ratio.
 local function nearest(models, size)
+  if #models == 1 then return models[1] end
   local best, distance
   for _, model in ipairs(models) do
     local f = model:facts()
@@ -375,7 +389,7 @@ function Profile:collective_timer(kind, topology, dtype)
     local size = elements(kind, bytes, nodes * gpus, dtype)
     if size <= 0 then return nil end
     local model = nearest(models, size)
-    return self:answer(model:predict { size }, details[model])
+    return self:answer(details[model], model:values { size })
   end
 end
 

@@ -213,8 +213,8 @@ function regressor_surface.fit(given)
   return wrap(points_of(data, kept), surface_through(data, kept), conformal(score, kept), facts), outliers
 end
 
---- Predicts from dimensions: value, its 90 % interval, how far outside the samples (in factors of two).
-function Surface:predict(d)
+--- Predicts from dimensions: value, its 90 % interval, provenance, how far outside the samples (in factors of two).
+function Surface:values(d)
   if #d ~= self.held.dims then
     error_module.raise("argument", "expected %d dimensions, got %d", self.held.dims, #d)
   end
@@ -226,8 +226,13 @@ function Surface:predict(d)
   local spread = math.exp(self.quantile * deviation)
   local base = self.of(d)
   local value = base * math.exp(mean)
-  return { value = value, low = value / spread, high = value * spread, outside = outside, base = base,
-    provenance = outside > 0.01 and "extrapolated" or "interpolated" }
+  return value, value / spread, value * spread, outside > 0.01 and "extrapolated" or "interpolated", outside, base
+end
+
+--- The same as a table.
+function Surface:predict(d)
+  local value, low, high, provenance, outside, base = self:values(d)
+  return { value = value, low = low, high = high, outside = outside, base = base, provenance = provenance }
 end
 
 --- Predictions of one flat list of dimensions, as of ett.regressor.

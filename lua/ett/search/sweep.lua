@@ -309,7 +309,9 @@ end
 --- What follows from the plan at hand, each computed again only when a field changes that it reads: the first broken
 --- rule, the key of the program, conversions for C of several fields.
 local function add_follows(run)
-  local all = follows.new()
+  local changing = { micro_batches = true }
+  for _, name in ipairs(run.names) do changing[name] = true end
+  local all = follows.new(changing)
   run.follows, run.converted = all, {}
   run.broken = all:first(plan_rules.functions(run.model, run.cluster, run.schedules))
   run.key = all:first { function(p) return (lower.key(p, run.placement, run.model)) end }

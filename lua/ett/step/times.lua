@@ -24,14 +24,17 @@ function times.worse(a, b)
   return (rank[a] or #times.provenances) >= (rank[b] or #times.provenances) and a or b
 end
 
-local function check(answer, what)
+local function refuse_time(seconds, name, pass)
+  error_module.raise("model", "the profile's time of %s must be finite and at least 0, got %s",
+    pass and ("%s (%s)"):format(name, pass) or name, schema.describe(seconds))
+end
+
+--- An answer with an interval that holds its time. name, pass: of what.
+local function check(answer, name, pass)
   local s, low, high = answer.seconds, answer.low_seconds, answer.high_seconds
-  if type(s) ~= "number" or s ~= s or s < 0 or s == math.huge then
-    error_module.raise("model", "the profile's time of %s must be finite and at least 0, got %s", what,
-      schema.describe(s))
-  end
-  answer.low_seconds = type(low) == "number" and low >= 0 and low <= s and low or s
-  answer.high_seconds = type(high) == "number" and high >= s and high < math.huge and high or s
+  if type(s) ~= "number" or not (s >= 0 and s < math.huge) then refuse_time(s, name, pass) end
+  if type(low) ~= "number" or not (low >= 0 and low <= s) then answer.low_seconds = s end
+  if type(high) ~= "number" or not (high >= s and high < math.huge) then answer.high_seconds = s end
   return answer
 end
 
@@ -45,7 +48,10 @@ function times.shape_key(op, shape)
     sorted_fields[op] = fields
   end
   local words = {}
-  for i = 1, #fields do words[i] = tostring(shape[fields[i]]) end
+  for i = 1, #fields do
+    local value = shape[fields[i]]
+    words[i] = type(value) == "number" and value or tostring(value)
+  end
   return table.concat(words, " ")
 end
 
@@ -54,12 +60,39 @@ end
 local update_operators = { first = "first_stage_optimizer", middle = "middle_stage_optimizer",
   last = "last_stage_optimizer" }
 
-local function sampled(profile, op, shape, dtype, pass)
+-- A function of shapes: what a profile says of an operator.
+local function timer_of_operator(profile, name, dtype, pass)
   if not profile then return nil end
-  local answer = profile:operator(op.name, shape, dtype, pass)
-  if pass ~= "update" or answer and answer.provenance ~= "assumed" then return answer end
-  local whole = profile:operator("optimizer", shape, dtype, pass)
-  return whole and (not answer or whole.provenance ~= "assumed") and whole or answer
+  if profile.operator_timer then return profile:operator_timer(name, dtype, pass) end
+  return function(shape) return profile:operator(name, shape, dtype, pass) end
+end
+
+local function sampled_timer(profile, name, dtype, pass)
+  local time = timer_of_operator(profile, name, dtype, pass)
+  if pass ~= "update" or not time then return time end
+  local whole_time = timer_of_operator(profile, "optimizer", dtype, pass)
+  return function(shape)
+    local answer = time(shape)
+    if answer and answer.provenance ~= "assumed" then return answer end
+    local whole = whole_time(shape)
+    return whole and (not answer or whole.provenance ~= "assumed") and whole or answer
+  end
+end
+
+-- Of an operator and data type: answers by shape, and what makes them.
+local function known_of(self, op, dtype, pass)
+  local by_operator = self.operators[pass]
+  local by_dtype = by_operator[op]
+  if not by_dtype then
+    by_dtype = {}
+    by_operator[op] = by_dtype
+  end
+  local known = by_dtype[dtype]
+  if not known then
+    known = { answers = {}, time = sampled_timer(self.profile, op.name, dtype, pass) }
+    by_dtype[dtype] = known
+  end
+  return known
 end
 
 --- Seconds of one run of an operator.
@@ -69,55 +102,48 @@ end
 ---@param pass string "forward", "backward" or "update"
 ---@param key string? times.shape_key, when the caller has it
 function Times:operator(op, shape, dtype, pass, key)
-  local known = self.operators[pass]
-  local id = op.name .. " " .. dtype .. " " .. (key or times.shape_key(op, shape))
-  local answer = known[id]
+  local known = known_of(self, op, dtype, pass)
+  key = key or times.shape_key(op, shape)
+  local answer = known.answers[key]
   if not answer then
-    answer = sampled(self.profile, op, shape, dtype, pass) or assumed.operator(self.cluster, op, shape, dtype, pass)
-    known[id] = check(answer, ("%s (%s)"):format(op.name, pass))
+    answer = known.time and known.time(shape) or assumed.operator(self.cluster, op, shape, dtype, pass)
+    check(answer, op.name, pass)
+    known.answers[key] = answer
   end
   return answer
 end
 
---- The time of a group of `ranks`, of which gpus_per_node are on its poorest node, from that of as many on each of its
---- nodes: the bytes that a rank moves, of an all_to_all those that leave the node, are in the ratio of the factors.
-local function uneven(answer, kind, topology)
+local function scaled(answer, ratio)
+  local copy = {}
+  for key, value in pairs(answer) do copy[key] = key:find "seconds$" and ratio * value or value end
+  return copy
+end
+
+--- The time of a group of `ranks`, of which gpus_per_node are on its poorest node, over that of as many on each of its
+--- nodes: the bytes that a rank moves, of an all_to_all those that leave the node, are in the ratio of the factors. 1
+--- where its nodes are alike.
+local function uneven(kind, topology)
   local n, inside, ranks = topology.nodes, topology.gpus_per_node, topology.ranks
-  if answer.placed or not ranks or ranks == n * inside then return answer end
-  local ratio
-  if kind == "all_to_all" then
-    ratio = (1 - inside / ranks) / (1 - 1 / n)
-  else
-    ratio = comm.factor(kind, ranks) / comm.factor(kind, n * inside)
-  end
-  local scaled = {}
-  for key, value in pairs(answer) do scaled[key] = key:find "seconds$" and ratio * value or value end
-  return scaled
+  if not ranks or ranks == n * inside then return 1 end
+  if kind == "all_to_all" then return (1 - inside / ranks) / (1 - 1 / n) end
+  return comm.factor(kind, ranks) / comm.factor(kind, n * inside)
 end
 
---- Seconds that a node's network needs for all groups that leave the node at once; 0 where one does, as it was sampled.
-local function network_seconds(kind, bytes, topology, place, inter)
-  if kind == "send_recv" then
-    return bytes * place.groups / (inter.send_bandwidth_per_node or inter.bandwidth_per_node)
-  end
-  if place.groups < 2 then return 0.0 end
-  local share = comm.factor(kind, topology.ranks)
-  if kind == "all_to_all" then share = place.members * (topology.ranks - place.most) / topology.ranks end
-  return bytes * share * place.groups / inter.bandwidth_per_node
-end
-
---- A message of which several leave a node at once takes at least its share of the node's network. An answer that was
---- sampled with all sends at once (`together`) holds that already, and one of the cluster's tiers (`placed`).
-local function shared(answer, kind, bytes, topology, cluster)
+--- A message of which several leave a node at once takes at least its share of the node's network: a function of its
+--- bytes, or nil where one message does.
+local function network_seconds(kind, topology, cluster)
   local inter = cluster.links and cluster.links.inter
   local place = topology.tiers and topology.tiers[(cluster.node_tier or 1) + 1]
-  if answer.together or answer.placed or topology.nodes < 2 or not (place and inter) then return answer end
-  local least = network_seconds(kind, bytes, topology, place, inter)
-  if answer.seconds >= least then return answer end
-  local ratio, slower = least / answer.seconds, {}
-  for key, value in pairs(answer) do slower[key] = key:find "seconds$" and ratio * value or value end
-  slower.detail = ("%d groups share the node's network; %s"):format(place.groups, answer.detail or "")
-  return slower
+  if topology.nodes < 2 or not (place and inter) then return nil end
+  local groups = place.groups
+  if kind == "send_recv" then
+    local bandwidth = inter.send_bandwidth_per_node or inter.bandwidth_per_node
+    return function(bytes) return bytes * groups / bandwidth end
+  end
+  if groups < 2 then return nil end
+  local share, bandwidth = comm.factor(kind, topology.ranks), inter.bandwidth_per_node
+  if kind == "all_to_all" then share = place.members * (topology.ranks - place.most) / topology.ranks end
+  return function(bytes) return bytes * share * groups / bandwidth end
 end
 
 --- A topology as text: the same text for the same place.
@@ -131,15 +157,13 @@ local function place_key(topology)
   return table.concat(words, " ")
 end
 
---- What is known of a place: answers by kind and dtype, and by bytes.
+--- What is known of a place, by kind and dtype.
 local function place_of(self, topology)
-  local place = self.of_topology[topology]
-  if place then return place end
   local key = place_key(topology)
-  place = self.places[key]
+  local place = self.places[key]
   if not place then
     place = { topology = { nodes = topology.nodes, gpus_per_node = topology.gpus_per_node, ranks = topology.ranks,
-      groups_per_node = topology.groups_per_node, tiers = topology.tiers }, answers = {} }
+      groups_per_node = topology.groups_per_node, tiers = topology.tiers }, kinds = {} }
     self.places[key] = place
   end
   self.of_topology[topology] = place
@@ -154,29 +178,44 @@ local function timer_of(self, kind, topology, dtype)
   elseif profile then
     own = function(bytes) return profile:collective(kind, bytes, topology, dtype) end
   end
+  local ratio, network = uneven(kind, topology), network_seconds(kind, topology, self.cluster)
   return function(bytes)
     local answer = own and own(bytes)
-    if answer then return answer end
-    links = links or require("ett.profile.cluster").collective_timer(self.cluster, kind, topology)
-    return links(bytes)
+    if not answer then
+      links = links or require("ett.profile.cluster").collective_timer(self.cluster, kind, topology)
+      answer = links(bytes)
+    end
+    check(answer, kind)
+    if answer.placed then return answer end -- one of the cluster's tiers
+    if ratio ~= 1 then answer = scaled(answer, ratio) end
+    -- An answer that was sampled with all sends at once (`together`) holds their share already.
+    local least = network and not answer.together and network(bytes)
+    if not least or answer.seconds >= least then return answer end
+    local slower = scaled(answer, least / answer.seconds)
+    slower.detail = ("%d groups share the node's network; %s"):format(
+      topology.tiers[(self.cluster.node_tier or 1) + 1].groups, answer.detail or "")
+    return slower
   end
 end
 
 --- Seconds of one collective; `bytes` of the whole buffer (nccl-tests' convention).
 ---@param topology table nodes, gpus_per_node; ranks, where they are not the product of both; it does not change
 function Times:collective(kind, bytes, topology, dtype)
-  local place = place_of(self, topology)
-  local id = kind .. " " .. dtype
-  local known = place.answers[id]
-  if not known then
-    known = { timer = timer_of(self, kind, place.topology, dtype) }
-    place.answers[id] = known
+  local place = self.of_topology[topology] or place_of(self, topology)
+  local by_dtype = place.kinds[kind]
+  if not by_dtype then
+    by_dtype = {}
+    place.kinds[kind] = by_dtype
   end
-  local answer = known[bytes]
+  local known = by_dtype[dtype]
+  if not known then
+    known = { answers = {}, timer = timer_of(self, kind, place.topology, dtype) }
+    by_dtype[dtype] = known
+  end
+  local answer = known.answers[bytes]
   if not answer then
-    answer = uneven(check(known.timer(bytes), kind), kind, topology)
-    answer = shared(answer, kind, bytes, topology, self.cluster)
-    known[bytes] = answer
+    answer = known.timer(bytes)
+    known.answers[bytes] = answer
   end
   return answer
 end

@@ -12,7 +12,8 @@ local tiers_module = require "ett.profile.network.tiers"
 local collectives = {}
 
 local folder = "lua/collectives"
-local fields = { name = "string", summary = "string", source = "string?", kinds = "list", seconds = "function" }
+local fields = { name = "string", summary = "string", source = "string?", kinds = "list", seconds = "function?",
+  timer = "function?" }
 
 --- Models that are tried where a cluster names none.
 collectives.default = {
@@ -35,6 +36,9 @@ function collectives.load(name)
       label, schema.describe(value))
   end
   known = schema.check(value, fields, label)
+  if not (known.seconds or known.timer) then
+    error_module.raise("model", "%s: missing field 'seconds' (a function)", label)
+  end
   if known.name ~= name then
     error_module.raise("model", "%s: field 'name' must be '%s' as the file's, got '%s'", label, name, known.name)
   end
@@ -46,7 +50,7 @@ function collectives.load(name)
     end
     serves[names.find(kind)] = true
   end
-  known.serves, known.place = serves, schema.place(known.seconds, path)
+  known.serves, known.place = serves, schema.place(known.seconds or known.timer, path)
   loaded[name] = known
   return known
 end
@@ -166,9 +170,10 @@ local function empty_request(cluster, kind, topology)
 end
 
 -- A demand of that many bytes as models read it; lua/collectives/README.md lists its fields.
-local function filled(known, bytes)
+local function fill(known, bytes)
   local r = known.request
   r.bytes, r.measured = bytes, nil
+  if not next(known.curves) then return end
   for k = 1, known.count do
     local t = r.tiers[k]
     if t.used then
@@ -177,23 +182,29 @@ local function filled(known, bytes)
       r.measured = t.measured -- of the outermost tier in use: it holds the tiers inside
     end
   end
-  return r
 end
 
--- Seconds and bus bandwidth that a model answers; nil where it does not serve the request.
-local function ask(model, request)
-  local ok, seconds, bus = pcall(model.seconds, request)
-  if not ok then
-    local object = error_module.from(seconds) -- an error of Lua names file and line
-    if object.kind == "internal" then object.kind = "model" end
-    error(error_module.label(object, ("collective '%s'"):format(model.name)), 0)
+local function refuse(model, format, ...)
+  error_module.raise("model", "%s: collective '%s': %s", model.place, model.name, format:format(...))
+end
+
+-- Calls a function of a model; its faults name the model.
+local function call(model, fn, ...)
+  local ok, value, more = pcall(fn, ...)
+  if ok then return value, more end
+  local object = error_module.from(value) -- an error of Lua names file and line
+  if object.kind == "internal" then object.kind = "model" end
+  error(error_module.label(object, ("collective '%s'"):format(model.name)), 0)
+end
+
+-- What a model says of the requests in a place: a function that returns seconds and bus bandwidth, or nil.
+local function timer_of(model, request)
+  if not model.timer then return function() return call(model, model.seconds, request) end end
+  local time = call(model, model.timer, request)
+  if time ~= nil and type(time) ~= "function" then
+    refuse(model, "timer must return a function, or nil, got %s", schema.describe(time))
   end
-  if seconds == nil then return nil end
-  if type(seconds) ~= "number" or not (seconds >= 0 and seconds < math.huge) then
-    error_module.raise("model", "%s: collective '%s': seconds must return a number of at least 0, or nil, got %s",
-      model.place, model.name, schema.describe(seconds))
-  end
-  return seconds, type(bus) == "number" and bus or nil
+  return time
 end
 
 -- The models that are tried for a kind, by name.
@@ -203,22 +214,44 @@ local function models_of(cluster, kind)
   return models
 end
 
+-- A kind in a place: the request, and the models that serve it with their timers.
+local function known_of(cluster, kind, topology)
+  local known = empty_request(cluster, kind, topology)
+  known.models, known.times = {}, {}
+  for _, model in ipairs(models_of(cluster, kind)) do
+    local time, n = timer_of(model, known.request), #known.models + 1
+    if time then known.models[n], known.times[n] = model, time end
+  end
+  return known
+end
+
+-- What the fastest of the models says: seconds, bus bandwidth or nil, name.
+local function ask(known)
+  local models, times, best, bus, name = known.models, known.times, nil, nil, nil
+  for i = 1, #times do
+    local seconds, own = times[i]()
+    if seconds ~= nil then
+      if type(seconds) ~= "number" or not (seconds >= 0 and seconds < math.huge) then
+        refuse(models[i], "seconds must return a number of at least 0, or nil, got %s", schema.describe(seconds))
+      end
+      if not best or seconds < best then best, bus, name = seconds, own, models[i].name end
+    end
+  end
+  return best, type(bus) == "number" and bus or nil, name
+end
+
 --- Times of a collective of one kind in one place, of any number of bytes.
 ---@param kind string standard name
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }
 ---@return function function(bytes of the whole buffer): seconds, bus bandwidth, name of the model, whether measured
 function collectives.timer(cluster, kind, topology)
   local alone = (topology.ranks or topology.nodes * topology.gpus_per_node) == 1
-  local known, models
+  local known
   return function(bytes)
     if bytes == 0 or alone then return 0.0, 0.0, "none", nil end
-    known = known or empty_request(cluster, kind, topology)
-    models = models or models_of(cluster, kind)
-    local request, best, bus, name = filled(known, bytes), nil, nil, nil
-    for i = 1, #models do
-      local seconds, own = ask(models[i], request)
-      if seconds and (not best or seconds < best) then best, bus, name = seconds, own, models[i].name end
-    end
+    known = known or known_of(cluster, kind, topology)
+    fill(known, bytes)
+    local request, best, bus, name = known.request, ask(known)
     if not best then
       error_module.raise("model", "cluster %s: none of the models of %s serves a group of %d ranks: %s", cluster.name,
         kind, request.ranks, table.concat(cluster.collectives and cluster.collectives[kind]
