@@ -47,6 +47,17 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("compute a tile that two experts share for both, in each partition of a device", function()
+    local device, stack = devices.get "tpu_v7x", stack_module.get "maxtext"
+    local expert = { batch = 4, tokens = 2048, in_features = 4096, out_features = 4096 }
+    for _, pass in ipairs { "forward", "backward" } do
+      local shared = seconds(device, "expert_linear1", expert, "bf16", pass, stack)
+      stack.grouped_tile = 0
+      assert.near(1 + 3 / 4 * 512 / 1024, shared / seconds(device, "expert_linear1", expert, "bf16", pass, stack), 1e-9)
+      stack.grouped_tile = 512
+    end
+  end)
+
   it("take the experts' factor for one local expert as for several", function()
     local device = devices.get "h100_sxm"
     for _, grouped in ipairs { "streams", "kernel" } do

@@ -110,8 +110,10 @@ function published.model(row)
   if row.arch == "moe" then
     name = "mixtral"
     hyper.experts, hyper.top_k, hyper.moe_ffn = integer(row.experts), integer(row.top_k), integer(row.moe_ffn)
-    local shared = row.shared_ffn and row.shared_ffn > 0 and row.moe_ffn and integer(row.shared_ffn / row.moe_ffn)
-    hyper.shared_experts = shared and shared > 0 and shared or nil
+    -- Where the width of all shared experts is not stated, each is as wide as a routed one.
+    local shared = row.shared_ffn and row.moe_ffn and integer(row.shared_ffn / row.moe_ffn) or row.shared_experts
+    hyper.shared_experts = shared and shared > 0 and integer(shared) or nil
+    hyper.moe_every = row.moe_every and row.moe_every > 1 and integer(row.moe_every) or nil
     hyper.first_dense_layers = row.dense_layers and row.dense_layers > 0 and integer(row.dense_layers) or nil
     hyper.parallel_block, hyper.dropout, hyper.rotary_fraction = nil, nil, nil
     hyper.norm, hyper.position = nil, nil
@@ -200,12 +202,13 @@ function published.plan(row, dtype)
   local neox = row.framework == "gpt-neox"
   local deepspeed = neox or row.framework == "megatron-deepspeed"
   local nemo = row.framework == "nemo" or row.framework == "mlperf-nemo"
-  local zero = integer(row.zero or 0)
+  local zero, tp = integer(row.zero or 0), integer(row.tp or 1)
   return {
-    tp = integer(row.tp or 1), pp = pp, cp = integer(row.cp or 1),
+    tp = tp, pp = pp, cp = integer(row.cp or 1),
     cp_method = (row.framework or ""):find "^megatron" and "ring" or nil, -- cp_comm_type: p2p
     dp = integer(row.dp), ep = expert_parallel(row),
-    etp = row.etp and integer(row.etp) or row.arch == "moe" and 1 or nil,
+    -- MaxText splits experts as it splits dense products.
+    etp = row.etp and integer(row.etp) or row.arch == "moe" and (row.framework == "maxtext" and tp or 1) or nil,
     vp = interleaved and vp or 1,
     schedule = interleaved and "interleaved" or pp > 1 and schedules[row.schedule] or "1f1b",
     late_validation = pp > 1 and schedules[row.schedule] ~= nil,

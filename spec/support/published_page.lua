@@ -58,6 +58,8 @@ memory of the software and were not checked against its code. The errors above a
 - Ranks that split a tensor gather operands of products in the products' data type, as Transformer Engine does.
 - nvfp4 training reads each input and each gradient twice more, for scales and Hadamard transforms (arXiv 2509.25149).
 - One local expert has the factor of several experts; without it Grok's rows were 20 % too fast.
+- MaxText's experts run in Megablox with its default tile of 512 rows, which two experts can share. Its tensor
+  parallelism splits experts as it splits dense products.
 - XLA's recomputation leaves out a layer's last product. It removes code whose result nothing needs.
 - FlashAttention 1 on H100 is pulled to 3.5 times the newest kernel: versions 2 and 3 are each said to be about twice as
   fast as the one before (Dao 2023, Shah et al. 2024). It was 2.7 before the errors of llm-foundry were seen.

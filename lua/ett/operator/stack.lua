@@ -20,6 +20,7 @@ local fields = {
   attention_dtype = { "string", default = "bf16", one_of = { "bf16", "fp8" }, help = "of attention's products" },
   grouped = { "string", default = "kernel", one_of = { "streams", "kernel" },
     help = "products of local experts: each its own, on streams, or one kernel" },
+  grouped_tile = { "natural", default = 0, help = "rows of a tile that experts share in a grouped kernel; 0: none" },
   norm = { "string", default = "fused", one_of = stack_module.norm },
   cross_entropy = { "string", default = "fused", one_of = stack_module.cross_entropy },
   graphs = { "boolean", default = false, help = "the step is one CUDA graph: launching costs nothing" },

@@ -22,7 +22,8 @@ local peaks = { nvfp4 = within(1e6, 1e19), mxfp4 = within(1e6, 1e19) }
 for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = within(1e6, 1e19) end
 
 --- The fields of a device, in its own file or inside a cluster's. `neighbours` answer for it what it has no table of;
---- `tables` is its folder among measured tables, where that is not its own name.
+--- `tables` is its folder among measured tables, where that is not its own name. `partitions`: software sees that many
+--- devices, each with its share of the batch.
 device_module.fields = {
   name = "string", key = "string?", folder = "string?", summary = "string?", aliases = "list?", source = "string",
   peak_flops = { "table", fields = peaks }, memory_bytes = within(1e6, 1e17, true),
@@ -33,6 +34,7 @@ device_module.fields = {
     memory_watts = "nonnegative", source = "string" } },
   measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
   assumed = "boolean?", generation = "string?", neighbours = "list?", tables = "string?",
+  partitions = { "count", optional = true, most = 64 },
 }
 
 -- A block format runs at the rate of its plain format.

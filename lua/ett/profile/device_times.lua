@@ -50,26 +50,31 @@ end
 
 -- Time of `batch` products over that of one product of all their rows. Products of heads run in one batched kernel. A
 -- stack runs products of experts each on its own on a few streams (Transformer Engine, nvte_multi_stream_cublas_gemm),
--- or in one kernel; streams lie between the product of all rows and the sum of the products.
-local function batch_factor(self, kernel, dtype, batch, m, n, k, experts)
+-- or in one kernel; streams lie between the product of all rows and the sum of the products. A tile of rows that two
+-- experts share is computed for both: a kernel that packs them (Megablox) runs up to batch - 1 more tiles.
+local function batch_factor(self, kernel, dtype, batch, m, n, k, expert_rows)
   local rows = { m = batch * m, n = n, k = k }
   local ratio = kernel.model.grouped(self.device, dtype, batch, m, n, k)
     / kernel.model.analyse(self.device, dtype, rows)
   if self.burst then return ratio end
-  if experts and self.stack.grouped == "streams" then
+  if not expert_rows then return ratio * in_step.batched end
+  if self.stack.grouped == "streams" then
     local apart = batch * kernel:predict { m = m, n = n, k = k } / kernel:predict(rows)
     return in_step.grouped.streams * math.max(1.0, 1 + in_step.apart * (apart - 1))
   end
-  return ratio * (experts and in_step.grouped.kernel or in_step.batched)
+  local shared = (1 - 1 / batch) * self.stack.grouped_tile / expert_rows * (self.device.partitions or 1)
+  return ratio * in_step.grouped.kernel * (1 + shared)
 end
 
--- One product of a group of `batch`: { seconds, low, high }.
-local function product(self, dtype, batch, m, n, k, experts)
+-- One product of a group of `batch`: { seconds, low, high }. expert_rows: tokens of an expert, where it is one.
+local function product(self, dtype, batch, m, n, k, expert_rows)
   local kernel = self:kernel("gemm", dtype)
   if not kernel then return nil end
   local seconds, low, high = kernel:predict { m = batch * m, n = n, k = k }
   local factor = self.burst and 1 or in_step_factor(self.device, dtype, 2.0 * batch * m * n * k)
-  if batch > 1 or experts then factor = factor * batch_factor(self, kernel, dtype, batch, m, n, k, experts) end
+  if batch > 1 or expert_rows then
+    factor = factor * batch_factor(self, kernel, dtype, batch, m, n, k, expert_rows)
+  end
   return { seconds = seconds * factor, low = low * factor, high = high * factor, kernel = kernel }
 end
 
@@ -95,17 +100,17 @@ end
 
 local function products(self, op, shape, dtype, pass)
   local s = op.kernel_shape(shape)
-  local batch = s.batch or 1
+  local batch, expert_rows = s.batch or 1, op.experts and s.m
   if pass == "backward" then
-    local d_input = product(self, dtype, batch, s.m, s.k, s.n, op.experts)
-    local d_weight = product(self, dtype, batch, s.n, s.k, s.m, op.experts)
+    local d_input = product(self, dtype, batch, s.m, s.k, s.n, expert_rows)
+    local d_weight = product(self, dtype, batch, s.n, s.k, s.m, expert_rows)
     local parts = { d_input or false, d_weight or false }
     if schema.dtype_bytes[dtype] < 2 then
       parts[3] = quantised(self, dtype, (batch + 0.0) * s.m * s.k, (batch + 0.0) * s.m * s.n)
     end
     return answer(parts, "products of its kernel table")
   end
-  return answer({ product(self, dtype, batch, s.m, s.n, s.k, op.experts) or false }, "product of its kernel table")
+  return answer({ product(self, dtype, batch, s.m, s.n, s.k, expert_rows) or false }, "product of its kernel table")
 end
 
 --- The training laws of this device, else of the neighbour that has some.
