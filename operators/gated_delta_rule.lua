@@ -12,6 +12,7 @@ local shapes = require "ett.operator.shapes"
 local op = { name = "gated_delta_rule", family = "bmm", summary = "gated delta rule in chunks" }
 
 op.note = "forward passes follow measured ones on Hopper and Blackwell; backward passes are scaled by their FLOPs"
+op.unmeasured = true -- on other devices
 
 op.schema = { batch = "count", seq = "count", heads = "count", key_heads = "count", key_dim = "count",
   value_dim = "count", chunk = "count" }
@@ -53,7 +54,7 @@ function op.law(s, device, pass)
   local forward = 26e-6 + 1.44e-6 * chunks
     + math.max(op.flops(s, "forward") / (rate * device.multiprocessors), streams)
   if pass == "forward" then return forward, 0.3 end
-  return forward * op.flops(s, pass) / op.flops(s, "forward"), 0.5
+  return forward * op.flops(s, pass) / op.flops(s, "forward"), 0.5, "assumed"
 end
 
 --- Queries and keys of key heads, values and outputs of value heads, two fp32 numbers a token and head; the chunks'

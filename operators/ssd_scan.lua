@@ -4,6 +4,8 @@
 --   the masked scores times x          H L P
 --   the state that a chunk adds        H N P
 --   the state's part of the output     H N P
+-- On an H800 one of its five kernels, chunk_scan, takes 0.169 ms for 8 sequences of 1024, 80 heads of 64 and 128 states
+-- (tile-ai/tilelang, benchmark/mamba2); all of it takes 0.48 ms here, from 0.24 to 0.97.
 local memory = require "ett.operator.memory"
 local mixer = require "ett.operator.mixer"
 local shapes = require "ett.operator.shapes"
@@ -11,6 +13,7 @@ local shapes = require "ett.operator.shapes"
 local op = { name = "ssd_scan", family = "bmm", summary = "Mamba-2's scan in chunks" }
 
 op.note = "timed as products of its size; no measured scan is behind it"
+op.unmeasured = true
 
 op.schema = { batch = "count", seq = "count", heads = "count", head_dim = "count", groups = "count", state = "count",
   chunk = "count" }

@@ -312,4 +312,25 @@ describe("a law in an operator's file", function()
     local other = open(require("ett.profile.cluster").get "dgx_a100")
     assert.is_true(other:operator(op.name, shape, "bf16", "forward").seconds > 0)
   end)
+
+  it("are assumed, from half to twice, where no kernel of theirs was measured", function()
+    local c = { hidden = 2048, heads = 16, linear_key_heads = 16, linear_value_heads = 32, tp = 1, micro_batch = 1,
+      seq = 1024 }
+    local function answer(name, cluster, pass)
+      local op = operator.get(name)
+      return open(require("ett.profile.cluster").get(cluster)):operator(op.name, op.shape(c), "bf16", pass)
+    end
+    local function assumed(...)
+      local a = answer(...)
+      assert.equal("assumed", a.provenance)
+      return a.high_seconds / a.seconds, a.low_seconds / a.seconds
+    end
+    for _, name in ipairs { "ssd_scan", "selective_scan" } do
+      assert.same({ 2, 0.5 }, { assumed(name, "dgx_h100", "forward") })
+      assert.same({ 2, 0.5 }, { assumed(name, "dgx_a100", "backward") })
+    end
+    assert.same({ 2, 0.5 }, { assumed("gated_delta_rule", "dgx_a100", "forward") })
+    assert.same({ 1.5, 0.5 }, { assumed("gated_delta_rule", "dgx_h100", "backward") })
+    assert.equal("calibrated", answer("gated_delta_rule", "dgx_h100", "forward").provenance)
+  end)
 end)

@@ -157,21 +157,30 @@ local function streamed(self, op, shape, dtype, pass)
     detail = "its bytes at the device's streaming rate" }
 end
 
--- One run of an operator alone, or nil.
-local function alone(self, name, shape, dtype, pass)
-  local op = operator.get(name)
-  local seconds, spread = nil, 0.5
-  if op.law then seconds, spread = op.law(shape, self.device, pass) end
-  if seconds then
-    return { seconds = seconds, low_seconds = seconds * (1 - spread), high_seconds = seconds * (1 + spread),
-      provenance = "calibrated", detail = "law of the operator's file" }
-  end
+-- One run of an operator by the kernels of its family, or nil.
+local function by_family(self, op, shape, dtype, pass)
   local precision = table_dtype[dtype] or dtype
   if op.family == "gemm" or op.family == "bmm" then
     return products(self, op, shape, op.family == "bmm" and "bf16" or precision, pass)
   end
   if op.family == "attention" then return attention(self, op, shape, pass) end
   return streamed(self, op, shape, dtype, pass)
+end
+
+-- One run of an operator alone, or nil. Of an operator that was never measured its family's kernels say the order of
+-- magnitude: from half to twice.
+local function alone(self, name, shape, dtype, pass)
+  local op = operator.get(name)
+  local seconds, spread, provenance = nil, 0.5, nil
+  if op.law then seconds, spread, provenance = op.law(shape, self.device, pass) end
+  if seconds then
+    return { seconds = seconds, low_seconds = seconds * (1 - spread), high_seconds = seconds * (1 + spread),
+      provenance = provenance or "calibrated", detail = "law of the operator's file" }
+  end
+  local found = by_family(self, op, shape, dtype, pass)
+  if not (found and op.unmeasured) then return found end
+  return { seconds = found.seconds, low_seconds = found.seconds / 2, high_seconds = found.seconds * 2,
+    provenance = "assumed", detail = "no kernel of it was measured; " .. found.detail }
 end
 
 --- Time of a collective inside a node, or nil. Links that a cluster states are a bound: curves of a faster node say

@@ -272,7 +272,7 @@ local function timer(self, op, dtype, pass)
     local answer = possible(self, op, shape, dtype, pass, sampled_time(shape))
     if missing(answer) then
       answer = from_sixteen_bits(self, op, shape, dtype, pass) or answer
-      if missing(answer) and not products[op.family] then
+      if missing(answer) and not products[op.family] and not (answer and op.unmeasured) then
         local bandwidth = self:stream_bandwidth(dtype == "fp8" and "bf16" or dtype)
         answer = assumed.operator(self.cluster, op, shape, dtype, pass, bandwidth)
       end
