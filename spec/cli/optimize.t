@@ -48,7 +48,7 @@ ett: optimize: --pareto must be one or two of days, dollars, devices, got 'dayz'
 ?2
 
 $ ett optimize --objective speed
-ett: optimize: --objective must be one of days, dollars, devices, got 'speed'
+ett: optimize: option '--objective' must be one of days, dollars, devices, got 'speed'
 ?2
 
 $ ett optimize --devices 776 --sensitivities

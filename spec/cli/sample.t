@@ -58,7 +58,7 @@ ett: sample: --autotune goes with the back end cuda, not cpu
 ?2
 
 $ ett sample cpu_30s --run sometimes
-ett: sample: --run must be one of get_all, get_one, get_profiler, run_function, got 'sometimes'
+ett: sample: option '--run' must be one of get_all, get_one, get_profiler, run_function, got 'sometimes'
 ?2
 
 $ ett sample cpu_30s --device 4000
@@ -70,7 +70,7 @@ ett: sample: option '--threads' must be a positive integer, got '0'
 ?2
 
 $ ett sample cpu_30s --precision ,
-ett: sample: option '--precision' names no precision
+ett: sample: option '--precision' must be names separated by commas, got ','
 ?2
 
 $ ett sample cpu_30s --out ''

@@ -171,7 +171,7 @@ describe("ett samples and ett fit", function()
     for arguments, sentence in pairs {
       ["merge a --output b --shape 1"] = "samples merge: %-%-shape has no effect here",
       ["merge a --output b --precision fp16"] = "samples merge: %-%-precision has no effect here",
-      ["from-trace a b.yml --json"] = "samples from%-trace: %-%-json has no effect here",
+      ["from-trace a b.yml --json"] = "samples from%-trace: %-%-json has no effect with a CONFIG.yml",
     } do
       local text, status = run("samples " .. arguments)
       assert.equal(2, status, text)
@@ -212,7 +212,7 @@ describe("ett sample", function()
       ["--run run_function --limit 2"] = "%-%-limit goes with %-%-run get_all",
       ["--run get_profiler --retry-failed"] = "%-%-retry%-failed goes with %-%-run get_all",
       ["--device 0 --device_num 1"] = "%-%-device 0 and %-%-device_num 1 are the same option; give one",
-      ["--threads 100000"] = "%-%-threads must be at most 1024, got 100000",
+      ["--threads 100000"] = "option '%-%-threads' must be at most 1024, got '100000'",
     } do
       local text, status = run("sample c.lua " .. option)
       assert.equal(2, status, text)

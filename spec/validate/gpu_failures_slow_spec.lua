@@ -19,7 +19,7 @@ describe("ett validate --backend cuda that fails", function()
     local capability, none = { ETT_GPU_CAPABILITY = 75 }, { ETT_GPU_DEVICES = 0 }
     for _, case in ipairs {
       { "--backend cuda --layouts 1x1,2x1", 2, "layout 2x1 needs the back end cpu; the back end cuda has only 1x1" },
-      { "--backend gpu", 2, "%-%-backend must be cpu, cuda or torch, got 'gpu'" },
+      { "--backend gpu", 2, "option '%-%-backend' must be one of cpu, cuda, torch, got 'gpu'" },
       { "--backend cuda --precision fp16", 2, "the back end cuda trains in bf16 or fp32, not in 'fp16'" },
       { "--backend cuda --device 3", 1, "no device 3: this machine has 1 CUDA device" },
       { "--backend cpu --device 0", 2, "%-%-device needs the back end cuda, not cpu" },

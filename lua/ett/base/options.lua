@@ -8,7 +8,8 @@
 --   }
 --
 -- Kinds: string (the default), number (finite), positive (above 0), integer, count (from 1), whole (digits only, at
--- most 2^53). `least` and `most` are limits of a number. A command with --json has --csv and --table.
+-- most 2^53), list (names between commas, each once). `least` and `most` are limits of a number. A command with --json
+-- has --csv and --table.
 -- `hints` of a command say what to write in place of an option that users of other tools expect: { name = text }.
 -- `many = true` collects the values of a repeated option. Every command has --help and --traceback; a command that
 -- finds files by name (`finds = true`) has --path; one with `sandbox = true` has --sandbox,
@@ -65,7 +66,17 @@ local function above(least, read)
   end
 end
 
+--- The names of "a,b,c", each once; nil if there is none.
+local function names_of(text)
+  local names, seen = {}, {}
+  for name in text:gmatch "[^,%s]+" do
+    if not seen[name] then names[#names + 1], seen[name] = name, true end
+  end
+  return names[1] and names
+end
+
 local kinds = {
+  list = { names_of, "names separated by commas" },
   string = { function(text) return text end },
   number = { finite, "a number" },
   positive = { above(0, finite), "a number above 0" },

@@ -2,12 +2,6 @@
 local find = require "ett.base.find"
 local error_module = require "ett.base.error"
 
-local function names_of()
-  local names = {}
-  for _, entry in ipairs(find.list("spec/bench")) do names[#names + 1] = entry.name end
-  return names
-end
-
 return {
   name = "bench",
   summary = "run the measures of spec/bench (all, or those named)",
@@ -16,7 +10,8 @@ return {
     { "rows", "published: print one JSON object for each row" },
     { "page", "FILE", "published: write the figures to a Markdown file" } },
   run = function(opts, names)
-    if #names == 0 then names = names_of() end
+    local known = find.names "spec/bench"
+    if #names == 0 then names = known end
     if #names == 0 then
       error_module.raise("missing", "bench: no measures here: spec/bench is part of the source tree, not of an "
         .. "installed one")
@@ -24,7 +19,7 @@ return {
     local all = {}
     for _, name in ipairs(names) do
       if not find.path("spec/bench", name) then
-        error_module.raise("usage", "bench: no measure '%s'%s", name, error_module.suggestion(name, names_of()))
+        error_module.raise("usage", "bench: no measure '%s'%s", name, error_module.suggestion(name, known))
       end
       local bench = find.load("spec/bench", name)
       all[#all + 1] = { name = name, summary = bench.summary, rows = bench.run(opts) }

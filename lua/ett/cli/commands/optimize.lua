@@ -167,12 +167,6 @@ local function on_cluster(opts, fixed)
 end
 
 local function run(opts, positional)
-  for name, known in pairs { model = optimize.models, objective = optimize.objectives } do
-    if not (" " .. table.concat(known, " ") .. " "):find(" " .. opts[name] .. " ", 1, true) then
-      error_module.raise("usage", "optimize: --%s must be one of %s, got '%s'%s", name, table.concat(known, ", "),
-        opts[name], error_module.suggestion(opts[name], known))
-    end
-  end
   local front_x, front_y
   if opts.pareto then front_x, front_y = front_of(opts.pareto) end
   local fixed = on_cluster(opts, assignments(positional))
@@ -225,10 +219,10 @@ return {
     .. "unless a gap is printed.\n"
     .. "models: pods (a FLOP budget on pods), simple (the corrected simple-transformer, with memory).",
   options = {
-    { "model", "NAME", "pods or simple", default = "pods" },
+    { "model", "NAME", "what is searched", choices = optimize.models, default = "pods" },
     { "cluster", "NAME", "cluster whose device and links the simple model runs on" },
     { "devices", "N", "at most N devices; a list or LOW:HIGH[:PER_OCTAVE] is a sweep" },
-    { "objective", "WHAT", "days, dollars or devices", default = "days" },
+    { "objective", "WHAT", "what is least", choices = optimize.objectives, default = "days" },
     { "max-days", "D", "only layouts of at most D days", kind = "positive" },
     { "max-dollars", "D", "only layouts of at most D dollars", kind = "positive" },
     { "days", "D", "inverse: the fewest devices that finish in D days", kind = "positive" },

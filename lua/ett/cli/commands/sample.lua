@@ -56,18 +56,6 @@ local function progress(quiet)
   return bar
 end
 
---- The precisions of a comma-separated list, each once; nil without a list.
-local function list_of(text)
-  if not text then return nil end
-  local list, seen = {}, {}
-  for word in text:gmatch("[^,]+") do
-    if not seen[word] then list[#list + 1] = word end
-    seen[word] = true
-  end
-  if #list == 0 then error_module.raise("usage", "sample: option '--precision' names no precision") end
-  return list
-end
-
 local function say_notes(given)
   for _, note in ipairs(given.notes or {}) do io.stderr:write("ett: note: " .. note .. "\n") end
 end
@@ -96,12 +84,6 @@ local modes = { "get_all", "get_one", "get_profiler", "run_function" }
 
 --- Raises for options that have no effect.
 local function check(opts, mode, backend)
-  local known = false
-  for _, name in ipairs(modes) do known = known or name == mode end
-  if not known then
-    error_module.raise("usage", "sample: --run must be one of %s, got '%s'%s", table.concat(modes, ", "), mode,
-      error_module.suggestion(mode, modes))
-  end
   if opts.target_error and not opts.active then
     error_module.raise("usage", "sample: --target-error goes with --active")
   end
@@ -117,9 +99,6 @@ local function check(opts, mode, backend)
   end
   if opts.threads and backend ~= "cpu" then
     error_module.raise("usage", "sample: --threads goes with the back end cpu, not %s", backend)
-  end
-  if opts.threads and opts.threads > sample.most_threads then
-    error_module.raise("usage", "sample: --threads must be at most %d, got %d", sample.most_threads, opts.threads)
   end
   if opts.device and opts.device_num and opts.device ~= opts.device_num then
     error_module.raise("usage", "sample: --device %d and --device_num %d are the same option; give one", opts.device,
@@ -313,13 +292,13 @@ return {
   options = {
     { "out", "DIR", "folder of the sample tables", default = "samples" },
     { "backend", "NAME", "cpu, mpi, cuda, nccl or torch (default: the campaign's)" },
-    { "precision", "LIST", "precisions, separated by commas (default: the campaign's)" },
+    { "precision", "LIST", "precisions, separated by commas (default: the campaign's)", kind = "list" },
     { "parts", "N", "split the campaign into N parts", kind = "count", default = 1 },
     { "part", "K", "measure part K of N", kind = "count", default = 1 },
     { "device", "K", "processor or GPU to use", kind = "integer" },
     { "device_num", "K", "the same, under estimate-train-time's name", kind = "integer" },
-    { "threads", "N", "threads of the CPU back end", kind = "count" },
-    { "run", "MODE", "get_all, get_one, get_profiler or run_function (default: the campaign's)" },
+    { "threads", "N", "threads of the CPU back end", kind = "count", most = sample.most_threads },
+    { "run", "MODE", "all shapes, or one (default: the campaign's)", choices = modes },
     { "seconds", "S", "stop after S seconds", kind = "positive" },
     { "budget", "S", "seconds of repeats for one shape and pass", kind = "positive" },
     { "limit", "N", "at most N shapes a table", kind = "count" },
@@ -346,7 +325,7 @@ return {
     if opts.list then return list_shapes(given, opts) end
     check_targets(given, opts.backend or given.backend)
     local target_error = tonumber(opts.target_error or 0.05) or opts.target_error
-    local common = { out = opts.out, backend = opts.backend, precisions = list_of(opts.precision),
+    local common = { out = opts.out, backend = opts.backend, precisions = opts.precision,
       parts = opts.parts, part = opts.part, device = opts.device or opts.device_num, threads = opts.threads,
       seconds = opts.seconds, budget_seconds = opts.budget, limit = opts.limit, limit_bytes = opts.memory,
       retry_failed = opts.retry_failed, continue_changed = opts.continue_changed, autotune = opts.autotune,

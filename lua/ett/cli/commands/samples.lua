@@ -1,17 +1,6 @@
 --- ett samples: sample tables from recorded traces, or joined from parts.
 local error_module = require "ett.base.error"
-
-local function number_text(value)
-  local text = ("%.17g"):format(value)
-  for digits = 1, 16 do
-    local shorter = ("%%.%dg"):format(digits):format(value)
-    if tonumber(shorter) == value then text = shorter break end
-  end
-  if text:find("e", 1, true) and math.abs(value) < 1e15 and value == math.floor(value) then
-    text = ("%.0f"):format(value)
-  end
-  return text:find("[%.en]") and text or text .. ".0"
-end
+local json = require "ett.json"
 
 local function shape_of(opts, config, path, columns)
   local samples = require "ett.trace.samples"
@@ -129,7 +118,7 @@ local function from_trace(opts, words)
     local row, counts = error_module.wrap(path, samples.row, held, config, shape)
     device = device or samples.device_name(held)
     local cells = {}
-    for i, value in ipairs(row) do cells[i] = number_text(value) end
+    for i, value in ipairs(row) do cells[i] = json.encode(value + 0.0) end
     lines[#lines + 1] = table.concat(cells, ",")
     if not opts.quiet then
       io.stderr:write(("ett: samples: %s: %s occurrences%s; shape from %s\n"):format(path,
@@ -153,7 +142,6 @@ end
 local function merge(opts, words)
   local report = require("ett.samples.merge").merge(words, opts.output)
   if opts.json then
-    local json = require "ett.json"
     io.write(require("ett.report.output").text(opts, json.array(report)))
     return 0
   end

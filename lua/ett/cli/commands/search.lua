@@ -49,12 +49,6 @@ local function progress_line()
   end
 end
 
-local function names_of(text)
-  local list = {}
-  for name in text:gmatch("[^,%s]+") do list[#list + 1] = name end
-  return list
-end
-
 return {
   name = "search",
   finds = true,
@@ -78,7 +72,7 @@ return {
     { "vary", "FIELD=LIST", "values of a field, devices or cluster (repeatable): 1,2,4, 1..64 or all", many = true },
     { "objective", "NAME", "step_seconds, tokens_per_second, tokens_per_second_per_device, days, dollars, kwh, "
       .. "devices (fewest), seq (longest) or memory_bytes; several, separated by commas, give the Pareto front",
-      default = "step_seconds" },
+      kind = "list", default = "step_seconds" },
     { "tokens", "N", "tokens of the whole run", kind = "positive" },
     { "days", "D", "only plans of at most D days for --tokens", kind = "positive" },
     { "budget", "D", "only plans of at most D dollars for --tokens", kind = "positive" },
@@ -99,7 +93,7 @@ return {
     local watched, share = require("ett.host").error_terminal, require("ett.base.share").join()
     local rank = share and share.rank() or 0
     local s = require("ett.search.search").new { model = model, cluster = opts.cluster, devices = opts.devices,
-      plan = plan, vary = vary, where = opts.where, objective = names_of(opts.objective), tokens = opts.tokens,
+      plan = plan, vary = vary, where = opts.where, objective = opts.objective, tokens = opts.tokens,
       days = opts.days, budget = opts.budget, kwh = opts.kwh, headroom = opts.headroom,
       keep = opts.top or opts.html and 1000 or nil, exhaustive = opts.exhaustive,
       each = opts.each, journal = opts.journal,

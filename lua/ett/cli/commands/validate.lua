@@ -62,8 +62,7 @@ local function layouts_of(opts, backend)
     local ok, why = require("ett.sampling.mpirun").available()
     return ok and validate.layout_names or { "1x1" }, not ok and why or nil
   end
-  local list = {}
-  for word in opts.layouts:gmatch("[^,%s]+") do
+  for _, word in ipairs(opts.layouts) do
     if not validate.layouts[word] then
       error_module.raise("usage", "validate: unknown layout '%s'; known are %s", word,
         table.concat(validate.layout_names, ", "))
@@ -71,41 +70,28 @@ local function layouts_of(opts, backend)
     if backend == "torch" and word ~= "1x1" and word ~= "2x1" then
       error_module.raise("usage", "validate: the back end torch trains 1x1 and 2x1, got '%s'", word)
     end
-    list[#list + 1] = word
   end
-  if #list == 0 then error_module.raise("usage", "validate: --layouts is empty; name a layout such as 1x1") end
-  return list
+  return opts.layouts
 end
-
-local backends = { "cpu", "cuda", "torch" }
 
 --- The back end to use. Default: the GPU, if there is one and no layout of several ranks is named.
 local function backend_of(opts)
   local name = opts.backend
   if not name then
-    local gpu = (opts.layouts == nil or opts.layouts == "1x1") and require("ett.validate.cuda").available()
+    local alone = not opts.layouts or #opts.layouts == 1 and opts.layouts[1] == "1x1"
+    local gpu = alone and require("ett.validate.cuda").available()
     return gpu and "cuda" or "cpu"
-  end
-  if name ~= "cpu" and name ~= "cuda" and name ~= "torch" then
-    error_module.raise("usage", "validate: --backend must be cpu, cuda or torch, got '%s'%s", name,
-      error_module.suggestion(name, backends))
   end
   return name
 end
 
 local function check(opts, backend)
-  if opts.scale > 100 then
-    error_module.raise("usage", "validate: --scale must be at most 100, got %g", opts.scale)
-  end
   local most = #require("ett.validate").sizes[backend]
   if opts.configurations > most then
     error_module.raise("usage", "validate: --configurations must be at most %d, got %d", most, opts.configurations)
   end
   if opts.device and backend ~= "cuda" then
     error_module.raise("usage", "validate: --device needs the back end cuda, not %s", backend)
-  end
-  if opts.device and opts.device < 0 then
-    error_module.raise("usage", "validate: --device must be 0 or more, got %d", opts.device)
   end
   if opts.precision and backend ~= "cuda" and opts.precision ~= "fp32" then
     error_module.raise("usage", "validate: the back end %s trains in fp32, not in '%s'", backend, opts.precision)
@@ -154,16 +140,17 @@ return {
     .. "use samples that ett takes from their traces.\n"
     .. "With cuda, a step is one CUDA graph on one GPU. Operators are timed by events in a few more steps.",
   options = {
-    { "backend", "NAME", "cpu, cuda or torch (default: cuda if there is a GPU and no layout of several ranks)" },
-    { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: all; without MPI, and with cuda, 1x1)" },
-    { "device", "K", "with cuda: the GPU to use", kind = "integer" },
+    { "backend", "NAME", "what trains (default: cuda if there is a GPU and no layout of several ranks)",
+      choices = { "cpu", "cuda", "torch" } },
+    { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: all; without MPI, and with cuda, 1x1)", kind = "list" },
+    { "device", "K", "with cuda: the GPU to use", kind = "integer", least = 0 },
     { "precision", "NAME", "with cuda: bf16 or fp32 (default: bf16 where the GPU and cuDNN have it); cpu: fp32" },
     { "no-check", "skip the check of each operator's outputs against double precision" },
     { "out", "DIR", "folder for the samples (default: a temporary one)" },
     { "configurations", "N", "how many of the twelve", kind = "count", default = 12 },
     { "steps", "N", "undisturbed steps of each; at most three times as many are run on processors", kind = "count",
       default = 12 },
-    { "scale", "X", "size of the sampling campaign", kind = "positive", default = 1 },
+    { "scale", "X", "size of the sampling campaign", kind = "positive", most = 100, default = 1 },
     { "lines", "print every operator and collective of each configuration" },
     { "worker", "FILE", "used by the ranks of a layout" },
     { "json", "print JSON" },
@@ -177,15 +164,7 @@ return {
       require("ett.validate.cpu").work(opts.worker)
       return 0
     end
-    if opts.out then
-      run(opts, opts.out)
-      return 0
-    end
-    local folder = require "ett.base.folder"
-    local out = folder.temporary()
-    local ok, why = pcall(run, opts, out)
-    folder.remove(out)
-    if not ok then error(why, 0) end
+    if opts.out then run(opts, opts.out) else require("ett.base.folder").within(function(out) run(opts, out) end) end
     return 0
   end,
 }
