@@ -17,9 +17,10 @@ describe("ett.trace", function()
     paths[2] = base .. ".json.gz"
     os.execute(("gzip -c %q > %q"):format(paths[1], paths[2]))
     local host = require "ett.host"
-    for i, name in ipairs { "trace_xplane/tpu.pb", "trace_json/quotes.json", "trace_rocprof/array.json" } do
+    for i, name in ipairs { "trace_xplane/tpu.pb", "trace_json/quotes.json", "trace_rocprof/array.json",
+      "trace_chakra/placed.et" } do
       local seed = assert(io.open(host.root .. "/spec/fuzz/corpus/" .. name, "rb"))
-      paths[2 + i] = base .. (i == 1 and ".xplane.pb" or (".%d.json"):format(i))
+      paths[2 + i] = base .. "." .. i .. name:match "%.%a+$"
       local copy = assert(io.open(paths[2 + i], "wb"))
       copy:write(seed:read("a"))
       copy:close()

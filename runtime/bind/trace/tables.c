@@ -24,7 +24,7 @@ static int unread(const ett_trace *t, uint32_t file) {
 
 void ett_lua_push_files(lua_State *L, const ett_trace *t) {
   static const char *const kinds[] = {"auto", "kineto",   "tpu_json", "xplane",
-                                      "nsys", "perfetto", "rocprof"};
+                                      "nsys", "perfetto", "rocprof",  "chakra"};
   lua_Integer n = 0;
   lua_newtable(L);
   for (uint32_t i = 0; i < t->file_count; i++) {

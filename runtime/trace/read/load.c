@@ -127,6 +127,7 @@ static int run_task(load_shared *shared, load_task *t, ett_trace_part *part,
   ett_trace_parser parse = s->kind == ETT_TRACE_XPLANE     ? ett_xplane_parse
                            : s->kind == ETT_TRACE_PERFETTO ? ett_perfetto_parse
                            : s->kind == ETT_TRACE_ROCPROF  ? ett_rocprof_parse
+                           : s->kind == ETT_TRACE_CHAKRA   ? ett_chakra_parse
                                                            : NULL;
   int64_t ticks = shared->ticks_per_second;
   int status =

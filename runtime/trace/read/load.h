@@ -36,7 +36,8 @@ typedef int (*ett_trace_parser)(const void *bytes, size_t size, ett_trace_part *
                                 const char *const *args, uint32_t arg_count,
                                 int64_t ticks_per_second, ett_err *err);
 
-/* XPlane protobufs, Perfetto traces (pftrace), JSON of rocprofv3: ett_trace_parsers. */
+/* XPlane protobufs, Perfetto traces (pftrace), JSON of rocprofv3, execution traces of
+ * Chakra (et): ett_trace_parsers. */
 int ett_xplane_parse(const void *bytes, size_t size, ett_trace_part *part,
                      const char *const *args, uint32_t arg_count,
                      int64_t ticks_per_second, ett_err *err);
@@ -46,6 +47,9 @@ int ett_perfetto_parse(const void *bytes, size_t size, ett_trace_part *part,
 int ett_rocprof_parse(const void *bytes, size_t size, ett_trace_part *part,
                       const char *const *args, uint32_t arg_count,
                       int64_t ticks_per_second, ett_err *err);
+int ett_chakra_parse(const void *bytes, size_t size, ett_trace_part *part,
+                     const char *const *args, uint32_t arg_count,
+                     int64_t ticks_per_second, ett_err *err);
 
 /* Reads a file, takes gzip and zstd off, and parses it. Of a file whose compression is
  * damaged, what came before is parsed. */

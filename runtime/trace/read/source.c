@@ -30,8 +30,9 @@ static int ends(const char *text, const char *tail) {
 /* Whether a file of a directory is opened at all. */
 static int has_extension(const char *path) {
   static const char *const list[] = {
-      ".json",   ".json.gz", ".json.zst", ".gz",      ".zst",           ".pb",
-      ".sqlite", ".sqlite3", ".nsys-rep", ".pftrace", ".perfetto-trace"};
+      ".json",     ".json.gz", ".json.zst",       ".gz",
+      ".zst",      ".pb",      ".sqlite",         ".sqlite3",
+      ".nsys-rep", ".pftrace", ".perfetto-trace", ".et"};
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
     if (ends(path, list[i]))
       return 1;
@@ -48,7 +49,15 @@ static const char *advice(const char *path, const char *head, size_t n) {
     return "an Nsight Systems report: 'nsys export --type sqlite FILE' makes a trace of "
            "it";
   if (n >= 4 && memcmp(head, "PK\3\4", 4) == 0)
-    return "a zip archive: unpack it and name the folder";
+    return contains(head, n, ".nsys-rep")
+               ? "an archive of nsys-jax: unpack it, and 'nsys export --type sqlite "
+                 "FILE' "
+                 "of the .nsys-rep in it makes a trace"
+               : "a zip archive: unpack it and name the folder";
+  if (n && *head == '{' && contains(head, n, "\"schema\"") &&
+      contains(head, n, "\"nodes\"") && !contains(head, n, "\"traceEvents\""))
+    return "an execution trace of PyTorch, which has no times: chakra_trace_link and "
+           "chakra_converter make an .et file of it and of the Kineto trace";
   return NULL;
 }
 
@@ -75,10 +84,34 @@ static int is_perfetto(const char *path, const char *head, size_t n) {
   return packets > 0;
 }
 
+/* An execution trace of Chakra: by its name, messages behind their lengths. */
+static int is_chakra(const char *path, const char *head, size_t n) {
+  if (!ends(path, ".et") && !ends(path, ".et.gz") && !ends(path, ".et.zst"))
+    return 0;
+  slice all = {(const uint8_t *)head, (const uint8_t *)head + n};
+  uint64_t length;
+  int messages = 0;
+  for (; messages < 2 && varint(&all, &length); messages++) {
+    if (length > (uint64_t)(all.end - all.at))
+      return messages > 0 || n == HEAD_BYTES;
+    slice message = {all.at, all.at + length};
+    field f;
+    int status;
+    while ((status = next(&message, &f)) > 0)
+      ;
+    if (status < 0)
+      return 0;
+    all.at += length;
+  }
+  return messages == 2;
+}
+
 /* Format of a file by its first bytes, decompressed; AUTO when it is no trace. */
 static ett_trace_kind kind_of(const char *path, const char *head, size_t n) {
   if (n >= 16 && memcmp(head, "SQLite format 3", 16) == 0)
     return ETT_TRACE_NSYS;
+  if (is_chakra(path, head, n))
+    return ETT_TRACE_CHAKRA;
   size_t i = 0;
   if (n >= 3 && memcmp(head, "\xEF\xBB\xBF", 3) == 0)
     i = 3;
@@ -324,9 +357,24 @@ fail:
   return -1;
 }
 
+/* The number before an ending: 3 of "workload.3.et". */
+static int number_before(const char *name, const char *tail, int64_t *rank) {
+  const char *end = ends(name, tail) ? name + strlen(name) - strlen(tail) : name;
+  const char *d = end;
+  while (d > name && isdigit((unsigned char)d[-1]))
+    d--;
+  if (d == end || d == name || end - d > 6 || d[-1] != '.')
+    return 0;
+  *rank = strtoll(d, NULL, 10);
+  return 1;
+}
+
 int ett_rank_of_name(const char *path, int64_t *rank) {
   const char *name = strrchr(path, '/');
   name = name ? name + 1 : path;
+  if (number_before(name, ".et", rank) || number_before(name, ".et.gz", rank) ||
+      number_before(name, ".et.zst", rank))
+    return 1;
   static const char *const before[] = {"rank", "worker", "-w-", "trace"};
   for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
     for (const char *p = name; (p = strcasestr(p, before[i])) != NULL; p++) {

@@ -39,6 +39,8 @@ static const struct {
     [ETT_DAMAGE_BAD_MESSAGE] =
         {"bad_message", "a message or page is damaged or cut off; what came before "
                         "it was read"},
+    [ETT_DAMAGE_NO_STARTS] = {"no_starts", "no node has a start time; nodes are placed "
+                                           "by their dependencies and durations"},
 };
 
 const char *ett_trace_damage_name(ett_trace_damage d) {

@@ -25,6 +25,7 @@ typedef enum ett_trace_damage {
   ETT_DAMAGE_ARGS_NOT_OBJECT,
   ETT_DAMAGE_UNMATCHED_BEGIN,
   ETT_DAMAGE_BAD_MESSAGE,
+  ETT_DAMAGE_NO_STARTS,
   ETT_DAMAGE_COUNT
 } ett_trace_damage;
 

@@ -59,6 +59,7 @@ typedef enum ett_trace_kind {
   ETT_TRACE_NSYS,
   ETT_TRACE_PERFETTO,
   ETT_TRACE_ROCPROF,
+  ETT_TRACE_CHAKRA,
 } ett_trace_kind;
 
 /* Rows: structure of arrays, each of ETT_TRACE_BLOCK entries. Times in ticks. */

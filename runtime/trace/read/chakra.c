@@ -1,0 +1,491 @@
+/* Chakra execution traces (.et): messages of et_def.proto (MLCommons), each behind its
+ * length, the first GlobalMetadata, the others Nodes.
+ *
+ * A node is a row: computing on a device or the host, a copy, a message or a collective.
+ * Chakra's own converters write durations and dependencies but no start times. Then a
+ * node starts when those that it depends on have ended, and its stream or thread is free;
+ * ETT_DAMAGE_NO_STARTS says so. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/grow.h"
+#include "io/utf8.h"
+#include "trace/read/load.h"
+#include "trace/read/wire.h"
+
+enum { METADATA = 1, LOAD = 2, STORE = 3, COMP = 4, SEND = 5, RECV = 6, COLL = 7 };
+
+/* Microseconds of a duration that is no damage. */
+#define LONGEST ((uint64_t)ETT_TRACE_LONGEST_S * 1000000)
+
+typedef struct node {
+  slice message, name;
+  uint64_t id, start, duration;
+  uint32_t type, track;
+  uint32_t waits;   /* dependencies that have not ended */
+  uint64_t ready;   /* when the last of those that have did */
+  size_t out, outs; /* those that depend on it, in chakra.edges */
+  int32_t stream;
+  bool host, placed;
+} node;
+
+typedef struct chakra {
+  ett_trace_part *part;
+  const uint8_t *start;
+  const char *const *args;
+  uint32_t arg_count;
+  node *nodes;
+  uint32_t count, capacity;
+  uint32_t *by_id; /* nodes in order of their ids */
+  uint32_t *edges;
+  uint64_t tick; /* ticks of a microsecond */
+} chakra;
+
+/* The value of an attribute. */
+typedef struct value {
+  slice name, text;
+  int64_t integer;
+  double number;
+  uint32_t type; /* of ETT_ARG_… */
+} value;
+
+static bool same(slice s, const char *text) {
+  size_t n = strlen(text);
+  return (size_t)(s.end - s.at) == n && memcmp(s.at, text, n) == 0;
+}
+
+static void damaged(chakra *x, ett_trace_damage d, const uint8_t *at) {
+  ett_part_damage(x->part, d, (uint64_t)(at - x->start));
+}
+
+/* AttributeProto. Lists have no value here. */
+static value attribute(slice s) {
+  value v = {.name = s, .text = s, .type = ETT_ARG_NONE};
+  v.name.end = s.at;
+  field f;
+  while (next(&s, &f) > 0) {
+    if (f.number == 1 && f.wire == 2)
+      v.name = f.bytes;
+    bool whole = f.number == 7 || f.number == 9 || f.number == 11 || f.number == 13 ||
+                 f.number == 27;
+    bool zigzag = f.number == 15 || f.number == 17;
+    bool fixed = f.number == 19 || f.number == 21 || f.number == 23 || f.number == 25;
+    if ((f.wire == 0 && (whole || zigzag)) || (fixed && (f.wire == 5 || f.wire == 1))) {
+      v.type = ETT_ARG_INTEGER;
+      v.integer =
+          zigzag ? (int64_t)(f.value >> 1) ^ -(int64_t)(f.value & 1) : (int64_t)f.value;
+    } else if (f.number == 3 && f.wire == 1) {
+      v.type = ETT_ARG_FLOAT;
+      memcpy(&v.number, &f.value, 8);
+    } else if (f.number == 5 && f.wire == 5) {
+      float single;
+      memcpy(&single, &f.value, 4);
+      v.type = ETT_ARG_FLOAT;
+      v.number = single;
+    } else if (f.number == 29 && f.wire == 2) {
+      v.type = ETT_ARG_TEXT;
+      v.text = f.bytes;
+    }
+  }
+  return v;
+}
+
+/* One message: a node of x, or something else. -1 when memory ran out. */
+static int take_message(chakra *x, slice message) {
+  node n = {.message = message, .stream = -1};
+  n.name = (slice){message.at, message.at};
+  slice s = message;
+  field f;
+  bool is_node = false, has_cpu = false, cpu = false;
+  int64_t thread = 0, stream = -1;
+  int status;
+  while ((status = next(&s, &f)) > 0) {
+    is_node |= f.wire == 0 && (f.number == 1 || f.number == 3 || f.number == 7);
+    if (f.number == 1 && f.wire == 0)
+      n.id = f.value;
+    if (f.number == 2 && f.wire == 2)
+      n.name = f.bytes;
+    if (f.number == 3 && f.wire == 0)
+      n.type = f.value > 99 ? 99 : (uint32_t)f.value;
+    if (f.number == 6 && f.wire == 0)
+      n.start = f.value;
+    if (f.number == 7 && f.wire == 0)
+      n.duration = f.value;
+    if (f.number != 10 || f.wire != 2)
+      continue;
+    value v = attribute(f.bytes);
+    if (v.type != ETT_ARG_INTEGER)
+      continue;
+    if (same(v.name, "is_cpu_op")) {
+      has_cpu = true;
+      cpu = v.integer != 0;
+    }
+    if (same(v.name, "tid"))
+      thread = v.integer;
+    if (same(v.name, "stream") && v.integer >= 0 && v.integer <= INT32_MAX)
+      stream = v.integer;
+  }
+  if (status < 0) {
+    damaged(x, ETT_DAMAGE_BAD_MESSAGE, s.at);
+    return 0;
+  }
+  if (!is_node || n.type == METADATA)
+    return 0;
+  x->part->seen++;
+  n.host = (n.type == COMP && has_cpu && cpu) || n.type < LOAD || n.type > COLL;
+  if (!n.host)
+    n.stream = stream >= 0 ? (int32_t)stream : n.type >= SEND ? 1 : 0;
+  n.track = ett_part_track(x->part, n.host, ETT_ID_INTEGER,
+                           n.host ? thread : (int64_t)n.stream, ETT_ID_INTEGER);
+  if (n.track == ETT_TRACE_NONE ||
+      ett_grow(&x->nodes, x->count, &x->capacity, 256, sizeof *x->nodes))
+    return -1;
+  x->nodes[x->count++] = n;
+  return 0;
+}
+
+static int by_id(const void *a, const void *b, void *context) {
+  const node *nodes = context;
+  uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
+  if (nodes[i].id != nodes[k].id)
+    return nodes[i].id < nodes[k].id ? -1 : 1;
+  return i < k ? -1 : i > k;
+}
+
+/* The node of an id; UINT32_MAX when there is none. */
+static uint32_t find(const chakra *x, uint64_t id) {
+  uint32_t low = 0, high = x->count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (x->nodes[x->by_id[middle]].id < id)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  if (low == x->count || x->nodes[x->by_id[low]].id != id)
+    return UINT32_MAX;
+  return x->by_id[low];
+}
+
+/* Counts a dependency of node i, or, once there are edges, keeps it. */
+static void depend(chakra *x, uint32_t i, uint64_t id) {
+  uint32_t on = find(x, id);
+  if (on == UINT32_MAX || on == i)
+    return;
+  if (x->edges)
+    x->edges[x->nodes[on].out + x->nodes[on].outs] = i;
+  else
+    x->nodes[i].waits++;
+  x->nodes[on].outs++;
+}
+
+static void dependencies(chakra *x) {
+  for (uint32_t i = 0; i < x->count; i++) {
+    slice s = x->nodes[i].message;
+    field f;
+    uint64_t id;
+    while (next(&s, &f) > 0) {
+      if (f.number != 4 && f.number != 5)
+        continue;
+      if (f.wire == 0)
+        depend(x, i, f.value);
+      while (f.wire == 2 && varint(&f.bytes, &id))
+        depend(x, i, id);
+    }
+  }
+}
+
+/* The nodes that may start, the first to be ready on top. */
+typedef struct queue {
+  uint32_t *items, count;
+  const node *nodes;
+} queue;
+
+static bool before(const queue *q, uint32_t a, uint32_t b) {
+  const node *x = &q->nodes[a], *y = &q->nodes[b];
+  return x->ready != y->ready ? x->ready < y->ready : a < b;
+}
+
+static void push(queue *q, uint32_t item) {
+  uint32_t at = q->count++;
+  for (; at && before(q, item, q->items[(at - 1) / 2]); at = (at - 1) / 2)
+    q->items[at] = q->items[(at - 1) / 2];
+  q->items[at] = item;
+}
+
+static uint32_t pop(queue *q) {
+  uint32_t top = q->items[0], last = q->items[--q->count], at = 0;
+  for (;;) {
+    uint32_t child = 2 * at + 1;
+    if (child >= q->count)
+      break;
+    if (child + 1 < q->count && before(q, q->items[child + 1], q->items[child]))
+      child++;
+    if (!before(q, q->items[child], last))
+      break;
+    q->items[at] = q->items[child];
+    at = child;
+  }
+  q->items[at] = last;
+  return top;
+}
+
+/* Starts every node when it may. Nodes of a cycle start after all others. */
+static void start_all(chakra *x, queue *q, uint64_t *free_at) {
+  uint64_t last = 0;
+  uint32_t left = x->count, rest = 0;
+  for (uint32_t i = 0; i < x->count; i++)
+    if (x->nodes[i].waits == 0)
+      push(q, i);
+  for (; left; left--) {
+    uint32_t i;
+    if (q->count) {
+      i = pop(q);
+    } else {
+      while (x->nodes[rest].placed)
+        rest++;
+      i = rest;
+      damaged(x, ETT_DAMAGE_BAD_MESSAGE, x->nodes[i].message.at);
+      if (x->nodes[i].ready < last)
+        x->nodes[i].ready = last;
+    }
+    node *n = &x->nodes[i];
+    uint64_t *lane = &free_at[n->track];
+    n->placed = true;
+    n->start = n->ready > *lane ? n->ready : *lane;
+    uint64_t stop;
+    if (n->duration > LONGEST || __builtin_add_overflow(n->start, n->duration, &stop))
+      stop = n->start;
+    *lane = stop;
+    if (stop > last)
+      last = stop;
+    for (size_t e = 0; e < n->outs; e++) {
+      node *then = &x->nodes[x->edges[n->out + e]];
+      if (then->ready < stop)
+        then->ready = stop;
+      if (--then->waits == 0 && !then->placed)
+        push(q, x->edges[n->out + e]);
+    }
+  }
+}
+
+static int place(chakra *x) {
+  queue q = {.nodes = x->nodes};
+  uint64_t *free_at = calloc(x->part->track_count + 1, sizeof *free_at);
+  x->by_id = malloc((x->count + 1) * sizeof *x->by_id);
+  q.items = malloc((x->count + 1) * sizeof *q.items);
+  int status = -1;
+  if (!free_at || !x->by_id || !q.items)
+    goto done;
+  for (uint32_t i = 0; i < x->count; i++)
+    x->by_id[i] = i;
+  qsort_r(x->by_id, x->count, sizeof *x->by_id, by_id, x->nodes);
+  dependencies(x);
+  size_t edges = 0;
+  for (uint32_t i = 0; i < x->count; i++) {
+    x->nodes[i].out = edges;
+    edges += x->nodes[i].outs;
+    x->nodes[i].outs = 0;
+  }
+  x->edges = malloc((edges + 1) * sizeof *x->edges);
+  if (!x->edges)
+    goto done;
+  dependencies(x);
+  start_all(x, &q, free_at);
+  status = 0;
+done:
+  free(free_at);
+  free(q.items);
+  return status;
+}
+
+static uint32_t intern(chakra *x, const char *text, size_t length, const uint8_t *at) {
+  uint64_t offset = (uint64_t)(at - x->start);
+  int fresh;
+  uint32_t id = ett_strings_put(&x->part->lexicon->strings, text, length,
+                                (uint64_t)x->part->file << 44 | offset, &fresh);
+  if (fresh && ett_utf8_valid_prefix(text, length) < length) {
+    damaged(x, ETT_DAMAGE_BAD_UTF8, at);
+    x->part->lexicon->dirty = true;
+  }
+  return id;
+}
+
+/* Keeps a value under an arg's name, if that was asked for; -1 when memory ran out. */
+static int keep(chakra *x, const char *name, const value *v) {
+  for (uint32_t a = 0; a < x->arg_count; a++) {
+    if (strcmp(x->args[a], name) != 0)
+      continue;
+    ett_trace_arg arg = {.row = ett_part_next(x->part), .type = v->type};
+    if (v->type == ETT_ARG_INTEGER)
+      arg.value.integer = v->integer;
+    else if (v->type == ETT_ARG_FLOAT)
+      arg.value.number = v->number;
+    else
+      arg.value.text = intern(x, (const char *)v->text.at,
+                              (size_t)(v->text.end - v->text.at), v->text.at);
+    if (v->type == ETT_ARG_TEXT && arg.value.text == ETT_STRING_NONE)
+      return -1;
+    return ett_part_arg(x->part, a, arg);
+  }
+  return 0;
+}
+
+static int keep_text(chakra *x, const char *name, const char *text, const node *n) {
+  for (uint32_t a = 0; a < x->arg_count; a++) {
+    if (strcmp(x->args[a], name) != 0)
+      continue;
+    ett_trace_arg arg = {.row = ett_part_next(x->part), .type = ETT_ARG_TEXT};
+    arg.value.text = intern(x, text, strlen(text), n->message.at);
+    if (arg.value.text == ETT_STRING_NONE)
+      return -1;
+    return ett_part_arg(x->part, a, arg);
+  }
+  return 0;
+}
+
+/* Names of CollectiveCommType. */
+static const char *const collectives[] = {
+    "all_reduce", "reduce",     "all_gather",     "gather",         "scatter",
+    "broadcast",  "all_to_all", "reduce_scatter", "reduce_scatter", "barrier"};
+
+/* What a node communicates: a name of collectives, "send", "recv"; NULL for others. */
+static const char *communicates(const node *n) {
+  if (n->type == SEND || n->type == RECV)
+    return n->type == SEND ? "send" : "recv";
+  if (n->type != COLL)
+    return NULL;
+  slice s = n->message;
+  field f;
+  while (next(&s, &f) > 0) {
+    if (f.number != 10 || f.wire != 2)
+      continue;
+    value v = attribute(f.bytes);
+    if (v.type == ETT_ARG_INTEGER && same(v.name, "comm_type") && v.integer >= 0 &&
+        v.integer < (int64_t)(sizeof collectives / sizeof *collectives))
+      return collectives[v.integer];
+  }
+  return "collective";
+}
+
+/* Attributes as the args that a recording of PyTorch has for the same things. */
+static int take_args(chakra *x, const node *n, const char *what) {
+  static const char *const said[][2] = {{"comm_size", "In msg nelems"},
+                                        {"pg_name", "Process Group Name"},
+                                        {"comm_src", "Src Rank"},
+                                        {"comm_dst", "Dst Rank"}};
+  slice s = n->message;
+  field f, g;
+  char name[64];
+  if (what && (keep_text(x, "Collective name", what, n) ||
+               keep_text(x, "dtype", "Byte", n))) /* comm_size counts bytes */
+    return -1;
+  while (next(&s, &f) > 0) {
+    slice inner = f.bytes;
+    while (f.number == 8 && f.wire == 2 && next(&inner, &g) > 0)
+      if (g.number == 2 && g.wire == 2 &&
+          keep(x, "Input Dims", &(value){.type = ETT_ARG_TEXT, .text = g.bytes}))
+        return -1;
+    if (f.number != 10 || f.wire != 2)
+      continue;
+    value v = attribute(f.bytes);
+    size_t length = (size_t)(v.name.end - v.name.at);
+    if (v.type == ETT_ARG_NONE || length >= sizeof name)
+      continue;
+    memcpy(name, v.name.at, length);
+    name[length] = 0;
+    if (keep(x, name, &v))
+      return -1;
+    for (size_t i = 0; what && i < sizeof said / sizeof *said; i++)
+      if (strcmp(name, said[i][0]) == 0 && keep(x, said[i][1], &v))
+        return -1;
+  }
+  return 0;
+}
+
+/* A node's name. That of a message which no library's kernel carries says what it is. */
+static uint32_t name_of(chakra *x, const node *n, const char *what) {
+  size_t length = (size_t)(n->name.end - n->name.at);
+  const char *text = (const char *)n->name.at;
+  if (!what || memmem(text, length, "nccl", 4) || memmem(text, length, "rccl", 4))
+    return intern(x, text, length, n->name.at);
+  char *whole = malloc(length + 64);
+  if (!whole)
+    return ETT_STRING_NONE;
+  int head = snprintf(whole, 64, "chakra::%s ", what);
+  memcpy(whole + head, text, length);
+  uint32_t id = intern(x, whole, (size_t)head + length, n->name.at);
+  free(whole);
+  return id;
+}
+
+static int take_row(chakra *x, const node *n) {
+  const char *what = communicates(n);
+  const char *category = n->host                               ? "cpu_op"
+                         : n->type == LOAD || n->type == STORE ? "gpu_memcpy"
+                                                               : "kernel";
+  ett_row row = {.correlation = -1,
+                 .track = n->track,
+                 .stream = n->stream,
+                 .device = n->host ? -1 : 0,
+                 .ph = 'X'};
+  row.category = ett_lexicon_category(x->part->lexicon, category, strlen(category));
+  row.name = name_of(x, n, what);
+  if (row.name == ETT_STRING_NONE)
+    return -1;
+  if (n->start > INT64_MAX / x->tick / 2) {
+    damaged(x, ETT_DAMAGE_INTEGER_OVERFLOW, n->message.at);
+    row.ph |= ETT_PH_INVALID;
+  } else {
+    row.ts = (int64_t)(n->start * x->tick);
+  }
+  if (n->duration > LONGEST) {
+    damaged(x, ETT_DAMAGE_LONG_DUR, n->message.at);
+    row.ph |= ETT_PH_INVALID;
+  } else {
+    row.dur = (int64_t)(n->duration * x->tick);
+  }
+  return take_args(x, n, what) || ett_part_append(x->part, &row) ? -1 : 0;
+}
+
+int ett_chakra_parse(const void *bytes, size_t size, ett_trace_part *part,
+                     const char *const *args, uint32_t arg_count,
+                     int64_t ticks_per_second, ett_err *err) {
+  chakra x = {.part = part,
+              .start = bytes,
+              .args = args,
+              .arg_count = arg_count,
+              .tick = (uint64_t)ticks_per_second / 1000000};
+  slice s = {bytes, (const uint8_t *)bytes + size};
+  int result = -1;
+  bool starts = false;
+  uint64_t length;
+  while (s.at < s.end) {
+    const uint8_t *at = s.at;
+    if (!varint(&s, &length) || length > (uint64_t)(s.end - s.at)) {
+      damaged(&x, ETT_DAMAGE_TRUNCATED, at);
+      break;
+    }
+    if (take_message(&x, (slice){s.at, s.at + length}))
+      goto done;
+    s.at += length;
+  }
+  for (uint32_t i = 0; i < x.count && !starts; i++)
+    starts = x.nodes[i].start > 0;
+  if (!starts && x.count) {
+    damaged(&x, ETT_DAMAGE_NO_STARTS, x.start);
+    if (place(&x))
+      goto done;
+  }
+  for (uint32_t i = 0; i < x.count; i++)
+    if (take_row(&x, &x.nodes[i]))
+      goto done;
+  result = 0;
+done:
+  free(x.nodes);
+  free(x.by_id);
+  free(x.edges);
+  return result ? ett_err_set(err, ETT_ERR_MEMORY, "out of memory") : 0;
+}
