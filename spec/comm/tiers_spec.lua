@@ -308,7 +308,7 @@ describe("models of communication", function()
       assert.matches("own.lua: kinds: unknown collective 'all_reduces'; did you mean 'all_reduce'?",
         message(own, "return 1", "{ 'all_reduces' }"), 1, true)
       write("own", "return 3")
-      assert.matches("own.lua: a model of communication must return a table with the function 'seconds', got 3",
+      assert.matches("own.lua: must be a table of named fields, got 3",
         message(pods, nil, { collectives = "own" }), 1, true)
       write("own", "return { name = 'other', summary = 's', kinds = { 'all_reduce' }, seconds = print }")
       assert.matches("own.lua: field 'name' must be 'own' as the file's, got 'other'",

@@ -284,4 +284,16 @@ function find.load(kind, name)
   return find.load_file(path), path
 end
 
+--- The same, a table checked against the rules of its fields (ett.base.schema). Its name is the file's.
+---@return table clean, string path, string label
+function find.described(kind, name, fields)
+  local value, path = find.load(kind, name)
+  local label, own = find.label(path), find.name_of(path)
+  local clean = require("ett.base.schema").check(value, fields, label)
+  if clean.name and clean.name ~= own then
+    error_module.raise("model", "%s: field 'name' must be '%s' as the file's, got '%s'", label, own, clean.name)
+  end
+  return clean, path, label
+end
+
 return find

@@ -68,9 +68,6 @@ end
 ---@param path string for messages
 function operator.check(op, path)
   local label = find.label(path)
-  if type(op) ~= "table" then
-    error_module.raise("model", "%s: an operator file must return a table, got %s", label, schema.describe(op))
-  end
   op.family = schema.check(op, fields, label).family
   error_module.wrap(label .. ": schema", schema.check_rules, op.schema)
   check_constraints(op.constraints, label)

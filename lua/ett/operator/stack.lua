@@ -3,9 +3,7 @@
 --   local stack = require("ett.operator.stack").get "megatron"
 --
 -- A stack says which kernel serves attention, norms and the loss, and what a launch costs the host.
-local error_module = require "ett.base.error"
 local find = require "ett.base.find"
-local schema = require "ett.base.schema"
 
 local stack_module = {}
 
@@ -56,14 +54,7 @@ local fields = {
 
 --- The stack of a name; raises with the nearest name.
 ---@param name string? nil: "plain"
-function stack_module.get(name)
-  local value, path = find.load("lua/stacks", name or "plain")
-  local label = find.label(path)
-  if type(value) ~= "table" then
-    error_module.raise("model", "%s: a stack file must return a table, got %s", label, schema.describe(value))
-  end
-  return schema.check(value, fields, label)
-end
+function stack_module.get(name) return (find.described("lua/stacks", name or "plain", fields)) end
 
 --- Names of every stack found.
 function stack_module.names() return find.names "lua/stacks" end

@@ -28,21 +28,6 @@ function schedules.call(label, fn, ...)
   return error_module.wrap(label, fn, ...)
 end
 
---- A schedule's description, checked, and its path.
-local function load(name)
-  local schedule, path = find.load(folder, name)
-  local file = path:match("([^/]+)$")
-  if type(schedule) ~= "table" then
-    error_module.raise("model", "%s: a schedule file must return a table with the function 'order', got %s", file,
-      schema.describe(schedule))
-  end
-  schema.check(schedule, fields, file)
-  if schedule.name and schedule.name ~= name then
-    error_module.raise("model", "%s: field 'name' must be '%s' as the file's, got '%s'", file, name, schedule.name)
-  end
-  return schedule, path
-end
-
 -- What the core computes needs no file.
 local built_in = { gpipe = { chunks = 1 }, ["1f1b"] = { chunks = 1, pairs = true }, interleaved = { pairs = true } }
 
@@ -119,7 +104,7 @@ function schedules.memo() return setmetatable({ loaded = {} }, Memo) end
 local function entry_of(memo, name)
   local entry = memo.loaded[name]
   if not entry then
-    local schedule, path = load(name)
+    local schedule, path = find.described(folder, name, fields)
     entry = { schedule = schedule, path = path, orders = {}, units = 0, reads = {} }
     memo.loaded[name] = entry
   end

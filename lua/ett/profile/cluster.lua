@@ -72,9 +72,6 @@ local checked = setmetatable({}, { __mode = "k" }) -- clusters that passed, with
 
 --- Checks what a cluster file returned.
 function cluster_module.check(given, label)
-  if type(given) ~= "table" then
-    error_module.raise("model", "%s: a cluster file must return a table, got %s", label, schema.describe(given))
-  end
   local clean = schema.check(given, fields, label)
   if clean.parts then
     parts.check(clean, cluster_module.get, label)

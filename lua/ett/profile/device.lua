@@ -62,9 +62,6 @@ end
 
 --- Checks what a device file returned.
 function device_module.check(given, label)
-  if type(given) ~= "table" then
-    error_module.raise("model", "%s: a device file must return a table, got %s", label, schema.describe(given))
-  end
   local clean = schema.check(given, device_module.fields, label)
   device_module.check_rates(clean, label)
   return setmetatable(clean, Device)

@@ -24,10 +24,8 @@ end
 --- A metric's description, checked.
 ---@param name string its name, or the path of its file
 function metrics.load(name)
-  local metric
-  local path = name:find("%.lua$") and name
-  if path then metric = find.load_file(path) else metric, path = find.load(kind, name) end
-  return schema.check(metric, fields, path:match("([^/]+)$"))
+  if not name:find("%.lua$") then return (find.described(kind, name, fields)) end
+  return schema.check(find.load_file(name), fields, find.label(name))
 end
 
 --- Args that the named metrics read, each once, sorted.

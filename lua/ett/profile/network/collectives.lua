@@ -29,18 +29,10 @@ function collectives.load(name)
   if generation ~= find.generation then loaded, generation = {}, find.generation end
   local known = loaded[name]
   if known then return known end
-  local value, path = find.load(folder, name)
-  local label = find.label(path)
-  if type(value) ~= "table" then
-    error_module.raise("model", "%s: a model of communication must return a table with the function 'seconds', got %s",
-      label, schema.describe(value))
-  end
-  known = schema.check(value, fields, label)
+  local path, label
+  known, path, label = find.described(folder, name, fields)
   if not (known.seconds or known.timer) then
     error_module.raise("model", "%s: missing field 'seconds' (a function)", label)
-  end
-  if known.name ~= name then
-    error_module.raise("model", "%s: field 'name' must be '%s' as the file's, got '%s'", label, name, known.name)
   end
   local serves = {}
   for _, kind in ipairs(known.kinds) do
