@@ -163,7 +163,7 @@ describe("the layer of experts", function()
     end
   end)
 
-  it("fits no configuration that is slow at every number of tokens", function()
+  it("fits no configuration that is always slow, nor a row slower than one of more tokens", function()
     local device, rows = device_module.get "b200_sxm", {}
     for _, ep in ipairs { 1, 4, 8, 16 } do
       for _, tokens in ipairs { 64, 512, 4096 } do
@@ -172,11 +172,18 @@ describe("the layer of experts", function()
         rows[#rows + 1] = row
       end
     end
-    rows[1].seconds = rows[1].seconds * 5 -- one row of a sound configuration stays
-    local kept = moe.sound(device, "bf16", rows)
-    assert.equal(9, #kept)
-    for _, row in ipairs(kept) do assert.are_not.equal(8, row.ep) end
-    assert.equal(rows[1], kept[1])
+    local missed, slow = rows[1], rows[6] -- of sound configurations, at the fewest and at the most tokens
+    missed.seconds, slow.seconds = 1.3 * rows[2].seconds, slow.seconds * 5
+    local kept, has = moe.sound(device, "bf16", rows), {}
+    assert.equal(8, #kept)
+    for _, row in ipairs(kept) do
+      assert.are_not.equal(8, row.ep)
+      has[row] = true
+    end
+    assert.is_nil(has[missed])
+    assert.is_true(has[slow])
+    missed.seconds = 1.2 * rows[2].seconds
+    assert.equal(9, #moe.sound(device, "bf16", rows))
   end)
 end)
 

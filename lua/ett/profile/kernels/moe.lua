@@ -117,26 +117,41 @@ end
 
 local function configuration(x) return ("%s %g %g %s %s"):format(moe.group(x), x.tp, x.ep, x.routing, x.kernel) end
 
+-- Rows of a configuration that are not slower by a quarter than one with more tokens: with a good kernel fewer tokens
+-- take no longer, so those are single misses of the tuner.
+local function monotone(rows)
+  table.sort(rows, function(a, b) return a.tokens > b.tokens end)
+  local least, kept = math.huge, {}
+  for _, row in ipairs(rows) do
+    if row.seconds <= 1.25 * least then kept[#kept + 1] = row end
+    least = min(least, row.seconds)
+  end
+  return kept
+end
+
 --- The rows to fit: without configurations whose tuner found no good kernel. They take two to eight times the time of
---- all others, at every number of tokens, and nothing of their shape says so.
+--- all others, at every number of tokens, and nothing of their shape says so. Nor single rows of that kind.
 ---@return table[] rows
 function moe.sound(device, dtype, rows)
-  local order, medians = {}, {}
+  local of, order, medians = {}, {}, {}
   for _, row in ipairs(rows) do
     local id = configuration(row)
-    if not order[id] then
-      order[id] = {}
+    if not of[id] then
+      of[id] = {}
       order[#order + 1] = id
     end
-    table.insert(order[id], log(row.seconds / (moe.analyse(device, dtype, row))))
+    table.insert(of[id], row)
   end
   for i, id in ipairs(order) do
-    order[id] = middle(order[id])
-    medians[i] = order[id]
+    local errors = {}
+    for k, row in ipairs(of[id]) do errors[k] = log(row.seconds / (moe.analyse(device, dtype, row))) end
+    medians[i] = middle(errors)
   end
-  local limit, kept = middle(medians) + log(2), {}
-  for _, row in ipairs(rows) do
-    if order[configuration(row)] < limit then kept[#kept + 1] = row end
+  local kept, limit = {}, middle(table.move(medians, 1, #medians, 1, {})) + log(2)
+  for i, id in ipairs(order) do
+    if medians[i] < limit then
+      for _, row in ipairs(monotone(of[id])) do kept[#kept + 1] = row end
+    end
   end
   return kept
 end
