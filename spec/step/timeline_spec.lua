@@ -76,6 +76,51 @@ describe("the timeline of a step", function()
   end)
 end)
 
+describe("the link to the host", function()
+  it("carries what each unit and the update wait for", function()
+    local bound = { unit = 0, update = 0 }
+    for recompute, schedule in pairs { none = "1f1b", selective = "zb_h1", half = "chimera", full = "1f1b" } do
+      local e = make(dense, { pp = 4, dp = 2, micro_batches = 4, zero = 1, schedule = schedule, recompute = recompute,
+        offload_activations = 0.8, offload_weights = 0.1, offload_optimizer = 1 })
+      for s, stage in ipairs(timeline.of(e).stages) do
+        local update
+        for _, m in ipairs(stage.messages) do if m.lane == "update" then update = m end end
+        local function carried(micro_batch, from, seconds)
+          local sums = { ["to host"] = 0.0, ["from host"] = 0.0 }
+          for _, m in ipairs(stage.messages) do
+            if sums[m.lane] and m.micro_batch == micro_batch and m.start >= from - 1e-12
+              and m.start < from + seconds - 1e-12 then sums[m.lane] = sums[m.lane] + m.seconds end
+          end
+          return math.max(sums["to host"], sums["from host"])
+        end
+        for _, unit in ipairs(stage.units) do
+          local pass = 0.0
+          for _, part in ipairs(unit.parts) do pass = pass + (part.resource ~= "wait" and part.seconds or 0.0) end
+          local host = unit.kind ~= "W" and carried(unit.micro_batch, unit.start, unit.seconds) or 0.0
+          assert.near(unit.seconds, math.max(pass, host), 1e-12)
+          bound.unit = bound.unit + (host > pass and 1 or 0)
+        end
+        assert.near(update.seconds, carried(nil, update.start, update.seconds), 1e-12)
+        bound.update = bound.update + 1
+        assert.near(e.stages[s].optimizer_seconds, update.seconds, 1e-12)
+      end
+    end
+    assert.is_true(bound.unit > 30 and bound.update == 16)
+  end)
+
+  it("has streams of copies of its own in the trace, and none where nothing is offloaded", function()
+    local function copies(plan)
+      local list = {}
+      for _, event in ipairs(chrome_trace.of((make(dense, plan))).traceEvents) do
+        if event.cat == "gpu_memcpy" then list[event.tid] = (list[event.tid] or 0) + 1 end
+      end
+      return list
+    end
+    assert.same({ [36] = 6, [40] = 6 }, copies { pp = 2, micro_batches = 3, offload_activations = 0.5 })
+    assert.same({}, copies { pp = 2, micro_batches = 3 })
+  end)
+end)
+
 describe("the transfers of a step", function()
   it("are those of the event engine, on the links of each stage", function()
     local e = make(dense, { pp = 4, tp = 2, dp = 4, zero = 1, micro_batches = 6, overlap_gradients = true,

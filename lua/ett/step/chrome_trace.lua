@@ -1,8 +1,9 @@
 --- A predicted step as a Chrome trace in PyTorch's dialect: Perfetto opens it, `ett trace` computes its metrics.
 --
 -- Each pipeline stage is a process and a device. Its streams: 7 computes, 20 is the links of a node, 24 the network,
--- 28 sends to other stages, 32 gradients and weights. Every operator and collective of every micro-batch is a kernel.
--- Above `most_events` those of a unit are joined: one kernel for its computing, one for each kind of collective.
+-- 28 sends to other stages, 32 gradients and weights, 36 and 40 the link to the host and back. Every operator and
+-- collective of every micro-batch is a kernel. Above `most_events` those of a unit are joined: one kernel for its
+-- computing, one for each kind of collective.
 local files = require "ett.base.folder"
 local json = require "ett.json"
 local schema = require "ett.base.schema"
@@ -12,9 +13,11 @@ local chrome_trace = {}
 
 chrome_trace.most_events = 300000
 
-local streams = { compute = 7, wait = 7, node = 20, network = 24, sends = 28, gradients = 32, weights = 32, update = 7 }
+local streams = { compute = 7, wait = 7, node = 20, network = 24, sends = 28, gradients = 32, weights = 32, update = 7,
+  ["to host"] = 36, ["from host"] = 40 }
 local stream_names = { [7] = "compute", [20] = "links of the node", [24] = "network", [28] = "sends between stages",
-  [32] = "gradients and weights" }
+  [32] = "gradients and weights", [36] = "to the host", [40] = "from the host" }
+local copies = { ["to host"] = "Memcpy DtoH (Device -> Pinned)", ["from host"] = "Memcpy HtoD (Pinned -> Device)" }
 local unit_names = { F = "forward", B = "backward", W = "weight gradient" }
 local kernel_words = { all_reduce = "AllReduce", all_gather = "AllGather", reduce_scatter = "ReduceScatter",
   all_to_all = "AllToAll", send_recv = "SendRecv", broadcast = "Broadcast" }
@@ -82,8 +85,10 @@ local function kernel(state, stage, part, start, seconds)
   elseif part.flops and part.flops > 0 then
     args.model_flops = math.floor(part.flops / part.times)
   end
-  state.events[#state.events + 1] = { ph = "X", cat = "kernel", name = name, pid = stage - 1, tid = stream,
-    ts = us(start), dur = us(start + seconds) - us(start), args = args }
+  local copy = copies[part.lane]
+  if copy then name, args.bytes, args.Holds = copy, math.floor(part.bytes + 0.5), part.name end
+  state.events[#state.events + 1] = { ph = "X", cat = copy and "gpu_memcpy" or "kernel", name = name,
+    pid = stage - 1, tid = stream, ts = us(start), dur = us(start + seconds) - us(start), args = args }
 end
 
 --- The parts of a unit joined: its computing, then each kind of collective.

@@ -236,6 +236,14 @@ local function add_outlook(e, cluster, tokens, lowered, result)
   cost.add(e, mean, tokens)
 end
 
+--- Bytes/s of the link to the host, of each part of the cluster; nil where nothing is offloaded.
+local function host_bandwidth(c_plan, p)
+  if p.offload_activations + p.offload_optimizer + p.offload_weights == 0 then return nil end
+  local list = { c_plan.host_bandwidth }
+  for i = 3, c_plan.parts and #c_plan.parts or 0, 3 do list[i // 3] = c_plan.parts[i] end
+  return list
+end
+
 local fields = { model = "model", plan = "table", cluster = "cluster", profile = "profile?", times = "table?",
   units = "boolean?", tokens = { "positive", optional = true, most = 1 << 60 } }
 
@@ -305,6 +313,7 @@ function estimate.new(given)
     fits = result.fits and (cluster.parts ~= nil or result.memory_bytes <= cluster.device.memory_bytes),
     units = result.units, transfers = result.transfers,
     lowered = given.units and lowered or nil, demands = given.units and result.demands or nil,
+    host_bandwidth = given.units and host_bandwidth(c_plan, p) or nil,
   }, Estimate)
   parts.add(e, cluster)
   memory.add(e, lowered.stack)

@@ -3,12 +3,14 @@
 --   local e = estimate.new { …, units = true }
 --   local t = timeline.of(e)
 --   t.stages[1].units[1]      -- { kind = "F", micro_batch, chunk, start, seconds, parts }
---   t.stages[1].messages[1]   -- { name, lane = "sends" | "gradients" | "weights" | "update", start, seconds, link, … }
+--   t.stages[1].messages[1]   -- { name, lane = "sends" | "gradients" | "weights" | "update" | "to host" | "from host",
+--                             --   start, seconds, link, … }
 --
 -- Units, sends and the collectives beside units are those of the event engine (runtime/step/links.h). The parts of a
 -- unit are its operators and collectives in the order of the layer, backwards in the backward pass. A part has the
 -- resources that it keeps busy: "compute", "node" (links inside a node) or "network". A collective that hides behind a
 -- product begins before its place.
+local schema = require "ett.base.schema"
 local schedules = require "ett.plan.schedules"
 local step_core = require "ett.step"
 
@@ -202,6 +204,61 @@ local function add_update(stage, e, transfers)
     { group = "dp", degree = ranks, bytes = s.weight_bytes, exposed = true })
 end
 
+--- Bytes of the activations that a micro-batch leaves in a slice, and of the slice's weights.
+local function bytes_of_slice(p, lowered, layers)
+  local activations, parameters = 0.0, 0.0
+  for _, kind in ipairs(layers) do
+    local none, selective = 0.0, 0.0
+    for index, n in pairs(kind.uses) do
+      local o = lowered.operations[index]
+      none = none + n * o.activation_bytes
+      selective = selective + n * (o.selective and o.recomputed_bytes or o.activation_bytes)
+      parameters = parameters + n * (o.dense_parameters + o.expert_parameters + o.frozen_dense + o.frozen_expert)
+    end
+    local by = { none = none, selective = selective, full = kind.input_bytes, half = (none + kind.input_bytes) / 2 }
+    activations = activations + (kind.place == "middle" and by[p.recompute] or none)
+  end
+  return activations, parameters * math.max(schema.dtype_bytes[p.dtype], 2)
+end
+
+--- Bytes of optimizer states that pass in the update of a stage: of the update whose seconds are the stage's.
+local function updated_bytes(e, stage, bandwidth)
+  for _, d in ipairs(e.demands) do
+    local bytes = d.kind == "optimizer" and e.plan.offload_optimizer * e.plan.optimizer_bytes * d.parameters
+    local seconds = bytes and math.max(d.seconds, bytes / bandwidth)
+    if bytes and math.abs(seconds - stage.optimizer_seconds) < 1e-12 then return bytes end
+  end
+  return 0.0
+end
+
+--- What passes over the link to the host, beside the units and the update that wait for it (runtime/step/step.c):
+--- activations leave in forward passes and return in backward passes, weights arrive for both.
+local function add_host(state, stage)
+  local e = state.e
+  local p, s, bandwidth = e.plan, e.stages[stage.number], e.host_bandwidth[e.stages[stage.number].part or 1]
+  local free, known = { ["to host"] = 0.0, ["from host"] = 0.0 }, {}
+  local function pass(lane, holds, at, bytes, micro_batch)
+    if bytes <= 0 then return end
+    local start = math.max(at, free[lane])
+    free[lane] = start + bytes / bandwidth
+    put(stage, holds .. " " .. lane, lane, start, bytes / bandwidth, { bytes = bytes, micro_batch = micro_batch })
+  end
+  for _, unit in ipairs(stage.units) do
+    local slice = state.slices[(unit.chunk - 1) * p.pp + stage.number]
+    known[slice] = known[slice] or { bytes_of_slice(p, state.on.lowered, state.on.layers[slice]) }
+    if unit.kind ~= "W" then
+      pass(unit.kind == "F" and "to host" or "from host", "activations", unit.start,
+        p.offload_activations * known[slice][1], unit.micro_batch)
+      pass("from host", "weights", unit.start, p.offload_weights * known[slice][2], unit.micro_batch)
+    end
+  end
+  local bytes, update = updated_bytes(e, s, bandwidth), nil
+  for _, m in ipairs(stage.messages) do update = m.lane == "update" and m.start or update end
+  for _, lane in ipairs { "from host", "to host" } do
+    if update then pass(lane, "optimizer states", update, bytes) end
+  end
+end
+
 --- The transfers of each stage.
 local function by_stage(e)
   local lists = {}
@@ -281,6 +338,7 @@ function timeline.of(e)
     add_parts(state, stage)
     add_sends(stage, e, transfers[number])
     add_update(stage, e, transfers[number])
+    if e.host_bandwidth then add_host(state, stage) end
     stages[number] = stage
   end
   return { stages = stages, seconds = e.step_seconds }

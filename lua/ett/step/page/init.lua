@@ -82,24 +82,27 @@ local function add_units(t, stage, known)
   return lane
 end
 
---- Lanes of the messages of a stage.
+local lane_names = { sends = "card: sends", rest = "gradients, update" }
+
+--- Lanes of the messages of a stage; those of the link to the host where something is offloaded.
 local function add_messages(t, stage)
-  local by_lane = { sends = {}, rest = {} }
+  local by_lane = { sends = {}, rest = {}, ["to host"] = {}, ["from host"] = {} }
   for _, message in ipairs(stage.messages) do
-    table.insert(message.lane == "sends" and by_lane.sends or by_lane.rest, message)
+    table.insert(by_lane[message.lane] or by_lane.rest, message)
   end
-  for _, name in ipairs { "sends", "rest" } do
+  for _, name in ipairs { "sends", "rest", "to host", "from host" } do
     local start, duration, label = {}, {}, {}
     for i, m in ipairs(by_lane[name]) do
       start[i] = ticks(m.start)
       duration[i] = ticks(m.start + m.seconds) - start[i]
       label[i] = t:label(m.name, m.lane == "update" and update or communication, lines_of(
         m.group and "group: " .. m.group, m.direction and "direction: " .. m.direction,
-        m.micro_batch and ("micro-batch: %d"):format(m.micro_batch), m.lane ~= "sends" and "for: " .. m.lane or nil),
-        m.bytes)
+        m.micro_batch and ("micro-batch: %d"):format(m.micro_batch),
+        by_lane[m.lane] == nil and "for: " .. m.lane or nil), m.bytes)
     end
-    t:lane { name = name == "sends" and "card: sends" or "gradients, update", start = start, duration = duration,
-      label = label }
+    if lane_names[name] or #start > 0 then
+      t:lane { name = lane_names[name] or "link " .. name, start = start, duration = duration, label = label }
+    end
   end
 end
 
