@@ -42,6 +42,7 @@ describe("ett.primitives", function()
       { "'a' must be a tensor of k.tensor", function(p, t) p.gemm { a = {}, b = t, c = t, m = 1, n = 1, k = 1 } end },
       { "k.tensor: dimension 2 must be a positive integer, got 0", function(p) p.tensor { 2, 0 } end },
       { "k.tensor: dimension 1 must be a positive integer, got 1.5", function(p) p.tensor { 1.5 } end },
+      { "k.tensor: dimension 1 must be a positive integer, got '8'", function(p) p.tensor { "8" } end },
       { "k.tensor: give its dimensions", function(p) p.tensor { dtype = "fp32" } end },
       { "k.tensor: must be a table of named fields, got 3", function(p) p.tensor(3) end },
       { "field 'dtype' must be one of fp16, bf16, fp32, fp8, int64, got 'int8'",

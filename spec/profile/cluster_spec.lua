@@ -77,9 +77,12 @@ describe("a user's cluster", function()
       c.links.intra.curves = { [2] = curve }
       assert.equal("cluster: links: intra: " .. wanted, message(cluster_module.get, c))
     end
-    local c = valid()
-    c.links.intra.curves = { eight = { 1, 2 } }
-    assert.matches("curves[eight]: the key must be a number of ranks", message(cluster_module.get, c), 1, true)
+    for _, key in ipairs { "eight", "8" } do
+      local c = valid()
+      c.links.intra.curves = { [key] = { 1, 2 } }
+      assert.matches(("curves[%s]: the key must be a number of ranks"):format(key), message(cluster_module.get, c), 1,
+        true)
+    end
   end)
   it("is refused by field", function()
     local c = valid()

@@ -38,7 +38,7 @@ local function count_of(op, given)
   check(op, "tensor", named)
   if #given == 0 then raise(op, "tensor", "give its dimensions: k.tensor { rows, columns }") end
   for i, size in ipairs(given) do
-    if not math.tointeger(size) or size < 1 then
+    if not math.type(size) or not math.tointeger(size) or size < 1 then
       raise(op, "tensor", "dimension %d must be a positive integer, got %s", i, schema.describe(size))
     end
     count = count * size
@@ -52,7 +52,7 @@ end
 local function check_sizes(op, launch, what)
   local sizes = type(launch[what]) == "table" and launch[what] or { launch[what] }
   local right = #sizes >= 1 and #sizes <= 3
-  for _, size in ipairs(sizes) do right = right and math.tointeger(size) ~= nil and size >= 1 end
+  for _, size in ipairs(sizes) do right = right and math.type(size) and math.tointeger(size) and size >= 1 end
   if not right then
     raise(op, "kernel", "'%s' of '%s' must be a positive integer or a list of up to three, got %s", what, launch.name,
       schema.describe(launch[what]))
@@ -103,7 +103,7 @@ function primitives.checked(op, k)
     check_sizes(op, given, "grid")
     check_sizes(op, given, "block")
     local last = 0
-    for key in pairs(given.args) do last = math.max(last, math.tointeger(key) or 0) end
+    for key in pairs(given.args) do last = math.max(last, math.type(key) == "integer" and key or 0) end
     for i = 1, last do
       local arg = given.args[i]
       if type(arg) ~= "number" and not elements[arg] then

@@ -80,13 +80,13 @@ function tiers.check_curves(curves, where, size, what)
     local at = ("%s: curves[%s]"):format(where, tostring(key))
     if names.aliases[key] == key and type(curve) == "table" then
       for ranks in pairs(curve) do
-        if not math.tointeger(ranks) then
+        if math.type(ranks) ~= "integer" then
           error_module.raise("model", "%s: the key must be a number of ranks of at least 2, got %s", at,
             schema.describe(ranks))
         end
       end
       tiers.check_curves(curve, ("%s: curves: %s"):format(where, key), size, what)
-    elseif not math.tointeger(key) or key < 2 then
+    elseif math.type(key) ~= "integer" or key < 2 then
       error_module.raise("model", "%s: the key must be a number of ranks of at least 2, or a collective's name", at)
     elseif key > size then
       error_module.raise("model", "%s: the key must be at most %s = %d", at, what, size)
