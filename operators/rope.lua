@@ -5,8 +5,9 @@ local shapes = require "ett.operator.shapes"
 
 local op = { name = "rope", aliases = { "rotary" }, family = "rope", summary = "rotary position embedding" }
 
+-- scaled: 1 where the rotation also scales (YaRN).
 op.schema = { batch = "count", seq = "count", heads = "count", kv_heads = "count", head_dim = "count",
-  rotary_dim = "count" }
+  rotary_dim = "count", scaled = "natural?" }
 
 op.constraints = {
   { "heads must be divisible by kv_heads", function(s) return s.heads % s.kv_heads == 0 end },
@@ -18,7 +19,7 @@ function op.shape(c)
   local head_dim = shapes.head_dim(c)
   return { batch = c.micro_batch, seq = shapes.divide("seq", c.seq, "cp", c.cp or 1),
     heads = shapes.local_heads(c), kv_heads = shapes.local_kv_heads(c), head_dim = head_dim,
-    rotary_dim = math.max(1, math.floor(head_dim * (c.rotary_fraction or 1.0))) }
+    rotary_dim = math.max(1, math.floor(head_dim * (c.rotary_fraction or 1.0))), scaled = c.scaled_rope and 1 or nil }
 end
 
 function op.kernel_shape(s)

@@ -7,9 +7,12 @@ local shapes = require "ett.operator.shapes"
 local op = { name = "swiglu", aliases = { "silu_mul", "geglu" }, family = "elementwise", gated = true,
   summary = "gated activation silu(gate) * up", compiled = "swiglu" }
 
-op.schema = { tokens = "count", width = "count" }
+-- clamped: 1 where gate and up are clamped first (gpt-oss).
+op.schema = { tokens = "count", width = "count", clamped = "natural?" }
 
-function op.shape(c) return { tokens = shapes.tokens(c), width = shapes.local_ffn(c) } end
+function op.shape(c)
+  return { tokens = shapes.tokens(c), width = shapes.local_ffn(c), clamped = c.clamped_mlp and 1 or nil }
+end
 
 function op.kernel_shape(s) return { rows = s.tokens, cols = s.width } end
 

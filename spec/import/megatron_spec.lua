@@ -118,6 +118,24 @@ describe("Megatron-LM's flags", function()
     assert.is_true(e.mfu_percent > 1 and e.mfu_percent < 100)
   end)
 
+  it("place layers by --pipeline-model-parallel-layout, and choose the dispatcher's stack", function()
+    local flags = [[--num-layers 9 --hidden-size 1024 --num-attention-heads 16 --seq-length 4096 --vocab-size 32000
+      --swiglu --disable-bias-linear --normalization RMSNorm --bf16 --position-embedding-type yarn --num-experts 8
+      --moe-router-topk 2 --activation-func-clamp-value 7.0 --hidden-dropout 0 --attention-dropout 0
+      --pipeline-model-parallel-size 2 --expert-model-parallel-size 4 --micro-batch-size 1 --global-batch-size 64
+      --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep --pipeline-model-parallel-layout ]]
+    local run = read(flags .. '"Et*3|(t*2|)*2,ttL"', { dp = 4 })
+    assert.same({ 3, 2, 2, 2 }, run.plan.split)
+    assert.same({ 2, "interleaved", true, "megatron_hybridep" }, { run.plan.vp, run.plan.schedule,
+      run.plan.deduplicate_tokens, run.plan.stack })
+    assert.is_true(run.model.hyper.scaled_rope and run.model.hyper.clamped_mlp)
+    for text, why in pairs { ["Et*4|t*4L"] = "9 layers", ["Ex|tL"] = "9 layers", ["E|(t|)*9999L"] = "9 layers" } do
+      local other = read(('%s"%s"'):format(flags, text), { dp = 4 })
+      assert.is_nil(other.plan.split)
+      assert.matches(why, table.concat(other.model.notes))
+    end
+  end)
+
   it("name what is unknown and what is not modelled, and count what has no effect", function()
     local text = small .. "--lr 1e-4 --frobnicate 3 --rampup-batch-size 1 1 10 --log-interval 1 --tvist"
     local run = read(text, { dp = 2 })
@@ -234,8 +252,7 @@ describe("a plan as Megatron-LM's flags", function()
         cp = pick { 1, 2 }, cp_method = "ring", micro_batch = pick { 1, 2 }, micro_batches = pick { 8, 16 },
         dtype = pick { "bf16", "bf16", "fp16", "fp8", "fp32" }, gradient_dtype = "fp32", zero = zero,
         recompute = pick { "none", "selective", "full" }, overlap_gradients = overlap, overlap_parameters = overlap,
-        accumulate_gradients = pick { true, false }, stack = zero == 3 and "megatron_fsdp" or moe and "megatron_moe"
-          or "megatron" }
+        accumulate_gradients = pick { true, false }, stack = zero == 3 and "megatron_fsdp" or "megatron" }
       if not moe then plan.rank_order = pick { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp" } end
       if moe and pick { true, false } then plan.capacity_factor, plan.pad_to_capacity = 1.5, pick { true, false } end
       plan.optimizer_bytes = plan.dtype == "fp32" and 8 or pick { 8, 12 }

@@ -190,6 +190,7 @@ describe("attention that does not see all tokens", function()
 
   it("has a learned sink for each head", function()
     local found = items_of(model_module.new "gpt-oss-20b", 2, { tp = 4, micro_batch = 1, seq = 4096 })
+    assert.same({ 1, 1 }, { found.swiglu.shape.clamped, found.rope.shape.scaled })
     assert.equal(16, found.attention_sinks.operator.parameters(found.attention_sinks.shape))
   end)
 end)

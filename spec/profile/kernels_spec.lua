@@ -360,6 +360,47 @@ describe("a stack", function()
     assert.is_nil(line(under("plain", {}, sparse, plan), "expert_bias"))
   end)
 
+  it("clamps activations and scales rotations with the bytes that it says", function()
+    local hyper = { clamped_mlp = true, scaled_rope = true }
+    for field, value in pairs(sparse) do hyper[field] = value end
+    local plan = { seq = 16384, micro_batches = 1 }
+    local fused, apart = under("plain", {}, hyper, plan), under("megatron", { graphs = true }, hyper, plan)
+    local without = under("megatron", { graphs = true }, sparse, plan)
+    for name, factor in pairs { swiglu = 3.25, rope = 7.25 } do
+      local ratio = line(apart, name).seconds / line(fused, name).seconds
+      assert.is_true(ratio > 0.9 * factor and ratio < factor, name) -- the start of a kernel stays
+      assert.equal(line(fused, name).seconds, line(without, name).seconds)
+    end
+  end)
+
+  it("sends tokens at the rate of its own kernels inside a node, and with NCCL's between nodes", function()
+    local function exchange(changes, dp)
+      local e = under("megatron_hybridep", changes, sparse, { seq = 4096, micro_batches = 1, dp = dp, ep = dp,
+        deduplicate_tokens = true })
+      for _, l in ipairs(e.collectives) do if l.group == "ep" then return l.seconds, e.plan end end
+    end
+    local link = require("ett.profile.cluster").get("dgx_h100").links.intra.bandwidth
+    local ranks = require("ett.step.expert_spread").expected(8, sparse)
+    local bytes = 2.0 * 4096 * 2048 * ranks -- to the experts and back, in both passes of 4 layers
+    assert.near(4 * 4 * bytes / (0.5 * link), exchange({ exchange_share = 0.5 }, 8), 1e-9)
+    assert.equal(exchange({ exchange_share = 0 }, 16), exchange({ exchange_share = 0.5 }, 16))
+  end)
+
+  it("waits for launches of a pair of micro-batches only beyond its computing and exposed all-to-alls", function()
+    local function run(changes, how)
+      changes.moe_launches, changes.expert_seconds = 0, 0
+      local e = under("megatron_moe", changes, sparse, { seq = 4096, micro_batches = 8, dp = 8, ep = 8,
+        overlap_all_to_all = how })
+      return line(e, "host") and line(e, "host").seconds or 0.0
+    end
+    assert.equal(0.0, run({ launch_seconds = 1e-9, batch_launches = 1e3 }, "batch"))
+    local once, twice = run({ launch_seconds = 1e-3, batch_launches = 1 }, "batch"),
+      run({ launch_seconds = 1e-3, batch_launches = 2 }, "batch")
+    assert.near(run({ launch_seconds = 1e-3, blocking = true }, "none"), twice - once, 1e-6) -- all launches once more
+    assert.equal(run({ launch_seconds = 1e-3, batch_launches = 1 }, "none"),
+      run({ launch_seconds = 1e-3, batch_launches = 2 }, "none"))
+  end)
+
   it("with fp8 attention computes outside of a window in the backward pass", function()
     local plan = { seq = 8192, micro_batches = 1 }
     local windowed, whole = { window = 128, window_every = 2 }, {}

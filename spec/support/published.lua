@@ -106,6 +106,7 @@ function published.model(row)
     hyper.qk_rope_head_dim = integer(row.mla_qk_rope_head_dim)
     hyper.v_head_dim, hyper.head_dim = integer(row.mla_v_head_dim), nil
   end
+  hyper.qk_norm = row.model:find "^[Qq]wen3" ~= nil or nil
   local name = hyper.gated_mlp and "llama" or "gpt"
   if row.arch == "moe" then
     name = "mixtral"
@@ -118,7 +119,8 @@ function published.model(row)
     hyper.parallel_block, hyper.dropout, hyper.rotary_fraction = nil, nil, nil
     hyper.norm, hyper.position = nil, nil
     hyper.mtp_layers = integer(row.mtp_layers)
-    hyper.attention_sinks = row.model:find "^GPT.OSS" ~= nil or nil
+    local gpt_oss = row.model:find "^GPT.OSS" ~= nil or nil
+    hyper.attention_sinks, hyper.clamped_mlp, hyper.scaled_rope = gpt_oss, gpt_oss, gpt_oss
   end
   return name, hyper
 end
@@ -149,6 +151,7 @@ local function split_of(row, pp, vp)
     for i, layers in ipairs(row.split) do split[i] = integer(layers) end
     return split
   end
+  if row.pp_layout then return require("ett.import.megatron.layout")(row.pp_layout) end
   local slices = pp * vp
   if row.split_rule ~= "embedding_and_loss_count_as_layers" or slices < 2 or (row.layers + 2) % slices ~= 0 then
     return nil
@@ -164,7 +167,7 @@ end
 local schedules = { zb_1p = "zb_h1", zb_2p = "zb_2p" }
 
 -- Answers to open fields, the most likely of the rows that state them: sharded weights (ZeRO-3) overlap; a step that is
--- one graph hides its all-to-alls; DeepEP runs inside a node.
+-- one graph hides its all-to-alls; NeMo Automodel spreads experts over all ranks, as its benchmark configurations do.
 local function overlaps(row, field)
   if row[field] == nil then
     -- InternEvo's configurations overlap gradients alone; XLA's scheduler for overlap is off by default on GPUs.
@@ -181,7 +184,7 @@ local function exchange_overlap(row)
 end
 
 local function expert_parallel(row)
-  if row.ep == nil and row.moe_dispatcher == "deepep" then return integer(math.min(row.gpus, 8)) end
+  if row.ep == nil and row.framework == "nemo-automodel" then return integer(math.min(row.gpus, row.experts or 1)) end
   return integer(row.ep or 1)
 end
 
@@ -202,6 +205,8 @@ function published.plan(row, dtype)
   local neox = row.framework == "gpt-neox"
   local deepspeed = neox or row.framework == "megatron-deepspeed"
   local nemo = row.framework == "nemo" or row.framework == "mlperf-nemo"
+  -- gradient_accumulation_fusion is Megatron-LM's default.
+  local with_te = row.framework == "megatron-lm" and row.attention == "te_cudnn"
   local zero, tp = integer(row.zero or 0), integer(row.tp or 1)
   return {
     tp = tp, pp = pp, cp = integer(row.cp or 1),
@@ -223,7 +228,7 @@ function published.plan(row, dtype)
     deduplicate_tokens = row.deduplicate_tokens or nil,
     overlap_tensor = row.sequence_parallel == true and (row.overlap_tp == true
       or row.overlap_tp == nil and nemo and row.precision ~= "nvfp4") or nil,
-    accumulate_gradients = row.fused_wgrad ~= true and not (row.fused_wgrad == nil and nemo),
+    accumulate_gradients = row.fused_wgrad ~= true and not (row.fused_wgrad == nil and (nemo or with_te)),
     scatter_sends = (row.tp or 1) > 1 and row.sequence_parallel ~= true,
     split = split_of(row, pp, interleaved and vp or 1),
     lora_rank = row.category == "lora" and integer(row.lora_rank or 16) or nil,
@@ -240,14 +245,30 @@ local stacks = {
   ["nemo-automodel"] = "fsdp_eager", ["gpt-neox"] = "gpt_neox", internevo = "fsdp_eager",
 }
 
+local dispatchers = { deepep = "megatron_moe", hybridep = "megatron_hybridep" }
+
+-- Share of a layer's launches that graphs of its parts leave to the host. Of its twelve operators six are attention
+-- with its norm and residual, two the second norm and the router.
+local function launches_left(row)
+  local graphs = row.cuda_graphs
+  -- Where a row does not say: 41 of 50 mixtures of Megatron-Bridge on NVL72 that say it run graphs.
+  if graphs == nil and row.framework == "megatron-bridge" and row.arch == "moe" and row.device:find "^GB" then
+    graphs = "transformer_engine:attn,moe_router,moe_preprocess"
+  end
+  if type(graphs) ~= "string" or not graphs:find "^transformer_engine" and graphs ~= "local" then return 1 end
+  return 1 - (graphs:find "attn" and 1 / 2 or 0) - 1 / 6
+end
+
 --- The stack of a row: that of its framework, with what the row says of attention, compilation and graphs.
 function published.stack(row)
   local name = stacks[row.framework] or "plain"
   if name == "megatron" and row.zero == 3 then name = "megatron_fsdp" end
-  if name == "megatron" and (row.moe_dispatcher == "deepep" or row.moe_dispatcher == "hybridep") then
-    name = "megatron_moe"
-  end
+  local dispatcher = dispatchers[row.moe_dispatcher]
+  if name == "megatron" and dispatcher then name = dispatcher end
   local stack = published.factors.onto(copy(get_stack(name)))
+  if name == "megatron_fsdp" and dispatcher then
+    stack.exchange = published.factors.onto(copy(get_stack(dispatcher))).exchange
+  end
   if row.attention == "flash_triton" then stack.attention = "flash1_triton" end
   -- The FP8 runs of llm-foundry's benchmarks install flash-attn 1.0.7.
   if row.framework == "llm-foundry" and row.attention == "flash" then stack.attention = "flash1" end
@@ -256,19 +277,16 @@ function published.stack(row)
     local eager = get_stack "fsdp_eager"
     stack.norm, stack.cross_entropy, stack.launch_seconds = eager.norm, eager.cross_entropy, eager.launch_seconds
   end
-  -- Graphs of parts (Transformer Engine's, of a layer's module) replay most launches.
-  local parts = type(row.cuda_graphs) == "string" and row.cuda_graphs:find "^transformer_engine" ~= nil
-    or row.cuda_graphs == "local"
-  -- Where a row does not say: 41 of 50 mixtures of Megatron-Bridge on NVL72 that say it run graphs.
-  parts = parts or row.cuda_graphs == nil and row.framework == "megatron-bridge" and row.arch == "moe"
-    and row.device:find "^GB" ~= nil
+  local left = launches_left(row)
   -- Experts that are padded to a capacity are graphed with their layer.
   if row.cuda_graphs == "local" and row.token_drop then stack.graphs = true end
-  if parts then stack.launch_seconds, stack.moe_launches = stack.launch_seconds / 2, stack.moe_launches / 4 end
+  if left < 1 then
+    stack.launch_seconds, stack.moe_launches = left * stack.launch_seconds, stack.moe_launches / 4 / left
+  end
   stack.blocking = row.launch_blocking == true
   if row.cuda_graphs == "full_iteration" or row.cuda_graphs == "layer" then stack.graphs = true end
   -- A graph cannot split by counts that the host reads.
-  if stack.graphs then stack.expert_bias, stack.grouped = 1, "kernel" end
+  if stack.graphs then stack.expert_bias, stack.clamped_mlp, stack.grouped = 1, 1, "kernel" end
   if row.attention_precision == "fp8" then stack.attention_dtype = "fp8" end
   -- InternEvo shards optimizer state only, and runs its own checkpoint.
   if row.framework == "internevo" then stack.sharded, stack.stops_early = false, false end

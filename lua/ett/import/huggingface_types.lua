@@ -113,7 +113,8 @@ add("granitemoe granitemoeshared", "mixtral", { tied_embeddings = true })
 add("phimoe", "mixtral", { norm = "layer_norm" }, { read = function(config, hyper)
   hyper.head_bias = config.lm_head_bias == true
 end })
-add("gpt_oss", "mixtral", { bias = true, window_every = 2, attention_sinks = true })
+add("gpt_oss", "mixtral", { bias = true, window_every = 2, attention_sinks = true, clamped_mlp = true,
+  scaled_rope = true })
 add("llama4_text", "mixtral", { shared_experts = 1 }, { read = function(config, hyper)
   hyper.attention_chunk = number(config.attention_chunk_size)
   if hyper.attention_chunk and not config.layer_types then -- each fourth layer attends to all tokens

@@ -63,7 +63,7 @@ local function batch_factor(self, kernel, dtype, batch, m, n, k, expert_rows)
     return in_step.grouped.streams * math.max(1.0, 1 + in_step.apart * (apart - 1))
   end
   local shared = (1 - 1 / batch) * self.stack.grouped_tile / expert_rows * (self.device.partitions or 1)
-  return ratio * in_step.grouped.kernel * (1 + shared)
+  return ratio * (in_step.grouped[self.device.generation] or in_step.grouped.kernel) * (1 + shared)
 end
 
 -- One product of a group of `batch`: { seconds, low, high }. expert_rows: tokens of an expert, where it is one.
@@ -148,6 +148,8 @@ local function streamed(self, op, shape, dtype, pass)
   local bytes = op.bytes(shape, schema.dtype_bytes[dtype] < 2 and "bf16" or dtype, pass)
   if op.family == "router" then bytes = bytes * self.stack.exchange end
   if op.experts then bytes = bytes * self.stack.expert_bias end
+  if shape.clamped == 1 then bytes = bytes * self.stack.clamped_mlp end
+  if shape.scaled == 1 then bytes = bytes * self.stack.scaled_rope end
   if op.family == "cross_entropy" then bytes = bytes * in_step.cross_entropy[self.stack.cross_entropy] end
   local kernel = op.family == "norm" and op.kernel_shape and op.kernel_shape(shape)
   local seconds = kernel and kernel.cols and norm.seconds(self.device, self.stack.norm, pass,

@@ -143,6 +143,15 @@ local function neighbours(topology)
     tiers = tiers }
 end
 
+--- Time of experts' all-to-alls inside a node whose stack has kernels of its own for them, or nil.
+local function dispatched(state, item, bytes, nodes)
+  local share, links = state.software.exchange_share, state.times.cluster.links
+  if share == 0 or item.role ~= "exchange" or nodes > 1 or not (links and links.intra) then return nil end
+  local seconds = bytes / (share * links.intra.bandwidth)
+  return { seconds = seconds, low_seconds = 0.8 * seconds, high_seconds = 1.25 * seconds, provenance = "calibrated",
+    detail = "share of the node's links, stack " .. state.software.name, model = "dispatcher" }
+end
+
 --- hides: seconds of the product that hides the collective.
 local function add_collective(state, item, hides)
   local p = state.plan
@@ -162,7 +171,7 @@ local function add_collective(state, item, hides)
     tostring(role))
   local index = state.index[id]
   if index then return index end
-  local answer = state.times:collective(item.name, bytes, topology, p.dtype)
+  local answer = dispatched(state, item, bytes, nodes) or state.times:collective(item.name, bytes, topology, p.dtype)
   local seconds, hidden = seconds_of(answer), 0
   if hides > 0 and seconds[1] > 0 then
     hidden = math.min(hides, (1 - state.software.communication_share) * seconds[1])
@@ -205,20 +214,32 @@ end
 -- Launches of a quantised product of an expert over those of a 16-bit one: its operands are quantised apart.
 local quantised_launches = 3
 
+--- All-to-alls of a pair of micro-batches that computing does not hide, as `hide` of runtime/step/program.c.
+local function exposed_exchange(by_role, share)
+  local forward, backward = by_role.forward, by_role.backward
+  local f, b = (1 - share) * (forward.exchange or 0) / 2, (1 - share) * (backward.exchange or 0) / 2
+  local outside_forward, outside_backward = forward.outside or 0, backward.outside or 0
+  return (forward.exchange or 0) + (backward.exchange or 0) - math.min(f, backward.expert or 0)
+    - math.min(f, outside_backward) - math.min(b, outside_forward) - math.min(b, forward.expert or 0)
+end
+
 --- What a device waits for its host in a layer: a kernel cannot start before it is launched. The host's queue hides
 --- the launches behind the kernels of a layer, so that only the excess over the layer's device time is waited for.
---- All-to-alls beside another micro-batch hide nothing.
+--- A pair of micro-batches that runs all-to-alls beside computing is launched as one.
 local function add_host_wait(state, uses)
   local stack, p = state.times.stack, state.plan
   local each = stack and not stack.graphs and stack.launch_seconds or 0
   if each == 0 then return end
   local device, host = { forward = 0.0, backward = 0.0 }, { forward = 0.0, backward = 0.0 }
+  local by_role, batch = { forward = {}, backward = {} }, p.overlap_all_to_all == "batch"
   local expert = stack.expert_seconds * (schema.dtype_bytes[p.dtype] < 2 and quantised_launches or 1)
   for index, n in pairs(uses) do
     local o = state.operations[index]
     for pass in pairs(device) do
-      local hides = not (p.overlap_all_to_all == "batch" and o.role == "exchange")
-      device[pass] = device[pass] + (hides and o[pass] and n * o[pass][1] or 0.0)
+      local seconds, of = o[pass] and n * o[pass][1] or 0.0, by_role[pass]
+      local role = o.role:find "^beside" and "outside" or o.role
+      of[role] = (of[role] or 0.0) + seconds
+      device[pass] = device[pass] + (batch and o.role == "exchange" and 0.0 or seconds)
     end
     local launched = n * each
     if o.experts then launched = launched + n * (stack.moe_launches * each + (o.shape.batch or 1) * expert) end
@@ -228,6 +249,11 @@ local function add_host_wait(state, uses)
   local hidden = stack.blocking and 0 or 1
   local forward = math.max(0.0, host.forward - hidden * device.forward)
   local backward = math.max(0.0, host.backward - hidden * device.backward)
+  if batch and hidden == 1 then
+    local both = stack.batch_launches * (host.forward + host.backward) - device.forward - device.backward
+      - exposed_exchange(by_role, stack.communication_share)
+    forward, backward = math.max(0.0, both / 3), math.max(0.0, both * 2 / 3)
+  end
   if forward + backward == 0 then return end
   local function answer(seconds)
     return { seconds = seconds, low_seconds = 0.0, high_seconds = 1.5 * seconds, provenance = "assumed",

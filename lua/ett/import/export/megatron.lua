@@ -116,7 +116,7 @@ local function model_flags(model, add, leave_out)
   add("attention-dropout", h.dropout and 0.1 or 0.0)
   if (h.mtp_layers or 0) > 0 then add("mtp-num-layers", h.mtp_layers) end
   for _, name in ipairs { "parallel_block", "post_norms", "embedding_norm", "qk_norm_whole", "attention_chunk",
-    "attention_sinks", "index_heads", "layer_types", "mixer", "encoder_function_list",
+    "attention_sinks", "clamped_mlp", "scaled_rope", "index_heads", "layer_types", "mixer", "encoder_function_list",
     "head_bias" } do
     if h[name] and not (name == "layer_types" and pattern) then leave_out("%s: ett writes no flag for it", name) end
   end

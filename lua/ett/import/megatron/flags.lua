@@ -13,7 +13,7 @@ flags.values = set [[
   seq-length position-embedding-type rotary-percent normalization vocab-size padded-vocab-size
   make-vocab-size-divisible-by tokenizer-type attention-dropout hidden-dropout window-size window-attn-skip-freq
   attention-backend num-experts moe-ffn-hidden-size moe-router-topk moe-shared-expert-intermediate-size moe-layer-freq
-  moe-expert-capacity-factor
+  moe-expert-capacity-factor activation-func-clamp-value
   moe-router-num-groups moe-router-group-topk moe-token-dispatcher-type moe-flex-dispatcher-backend q-lora-rank
   kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim mtp-num-layers hybrid-override-pattern mamba-state-dim
   mamba-head-dim mamba-num-groups mamba-num-heads tensor-model-parallel-size pipeline-model-parallel-size
@@ -22,7 +22,7 @@ flags.values = set [[
   recompute-num-layers recompute-modules data-parallel-sharding-strategy fp8-format fp8-recipe fp4-format
   ddp-bucket-size cp-comm-type optimizer main-params-dtype exp-avg-dtype exp-avg-sq-dtype clip-grad
   decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers nproc-per-node nnodes world-size
-  microbatch-group-size-per-virtual-pipeline-stage]]
+  microbatch-group-size-per-virtual-pipeline-stage pipeline-model-parallel-layout]]
 
 --- Switches that ett reads.
 flags.switches = set [[
@@ -38,7 +38,7 @@ flags.switches = set [[
 
 --- Flags that change the step in a way that ett does not model: the estimate names them.
 flags.unmodelled = set [[
-  pipeline-model-parallel-layout pipeline-model-parallel-split-rank rampup-batch-size optimizer-cpu-offload
+  pipeline-model-parallel-split-rank rampup-batch-size optimizer-cpu-offload
   optimizer-offload-fraction cpu-offloading-num-layers moe-input-jitter-eps enable-cuda-graph external-cuda-graph
   cuda-graph-impl
   cuda-graph-scope delay-wgrad-compute defer-embedding-wgrad-compute wgrad-deferral-limit

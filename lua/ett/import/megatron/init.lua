@@ -210,6 +210,9 @@ local function hyper_of(args)
   local usual_position = args:has "use-rotary-position-embeddings" and "rope" or "learned_absolute"
   hyper.position = args:choice("position-embedding-type", usual_position, { learned_absolute = "learned", rope = "rope",
     mrope = "rope", yarn = "rope", relative = "none", none = "none" })
+  local latent = args:has "multi-latent-attention" -- its two factors of YaRN cancel
+  hyper.scaled_rope = args:text "position-embedding-type" == "yarn" and not latent or nil
+  hyper.clamped_mlp = args:text "activation-func-clamp-value" ~= nil or nil
   hyper.max_positions = hyper.position == "learned" and args:number "max-position-embeddings" or nil
   local turned = args:number "rotary-percent"
   hyper.rotary_fraction = turned and turned < 1 and turned or nil

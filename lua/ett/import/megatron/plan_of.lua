@@ -1,5 +1,6 @@
 --- The plan of Megatron-LM's flags.
 local error_module = require "ett.base.error"
+local layout = require "ett.import.megatron.layout"
 
 local function set_precision(p, args)
   p.dtype = args:has "bf16" and "bf16" or args:has "fp16" and "fp16" or "fp32"
@@ -76,17 +77,31 @@ local function split_of(p, args, layers)
   return list
 end
 
+--- Layers of the slices that --pipeline-model-parallel-layout states, or nil.
+local function stated_slices(p, args, layers)
+  local text = args:text "pipeline-model-parallel-layout"
+  local slices, sum = text and layout(text), 0
+  for _, n in ipairs(slices or {}) do sum = sum + n end
+  if slices and #slices % p.pp == 0 and sum == layers then return slices end
+  if text then
+    args:note("--pipeline-model-parallel-layout %s does not place %d layers on %d stages; it is left out", text, layers,
+      p.pp)
+  end
+end
+
 local function set_pipeline(p, args, layers)
   p.vp, p.schedule = 1, "1f1b"
   local per_chunk, chunks = args:number "num-layers-per-virtual-pipeline-stage",
     args:number "num-virtual-stages-per-pipeline-rank"
   if per_chunk and per_chunk > 0 then chunks = layers // p.pp // per_chunk end
+  local slices = stated_slices(p, args, layers)
+  if slices then chunks = #slices // p.pp end
   if chunks and chunks > 1 and p.pp > 1 then
     p.vp, p.schedule = chunks, "interleaved"
     p.overlap_sends = not args:has "no-overlap-p2p-communication"
     p.interleave_group = args:number "microbatch-group-size-per-virtual-pipeline-stage"
   end
-  p.split = split_of(p, args, layers)
+  p.split = p.pp > 1 and slices or split_of(p, args, layers)
 end
 
 local function set_overlaps(p, args)
@@ -94,7 +109,8 @@ local function set_overlaps(p, args)
   p.overlap_all_to_all = args:has "overlap-moe-expert-parallel-comm" and "batch"
     or args:has "moe-shared-expert-overlap" and "shared_experts" or "none"
   if p.ep == 1 then p.overlap_all_to_all = "none" end
-  p.deduplicate_tokens = args:has "moe-enable-deepep" or args:text "moe-flex-dispatcher-backend" == "deepep"
+  local backend = args:text "moe-flex-dispatcher-backend"
+  p.deduplicate_tokens = args:has "moe-enable-deepep" or backend == "deepep" or backend == "hybridep"
   local capacity = args:number "moe-expert-capacity-factor"
   if capacity and capacity > 0 then -- below 0: none
     p.capacity_factor, p.pad_to_capacity = capacity, args:has "moe-pad-expert-input-to-capacity"
@@ -152,7 +168,8 @@ return function(args, hyper, given)
   if p.overlap_gradients then
     p.bucket_bytes = args:number("ddp-bucket-size", math.max(40000000, 1000000 * p.dp)) * width
   end
-  p.stack = sharded and "megatron_fsdp" or hyper.experts and "megatron_moe" or "megatron"
+  p.stack = sharded and "megatron_fsdp" or args:text "moe-flex-dispatcher-backend" == "hybridep" and "megatron_hybridep"
+    or p.deduplicate_tokens and "megatron_moe" or "megatron"
   for name, value in pairs(given) do p[name] = value end
   return p
 end
