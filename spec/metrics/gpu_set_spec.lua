@@ -422,6 +422,82 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
+  it("memory_bandwidth: bytes and bandwidth of copies, in all and over time", function()
+    local r = maker.new{ rank = 0 }
+    r:kernel("a", 0, 100)
+    local function copy(name, ts, dur, bytes)
+      r:add{ ph = "X", cat = "gpu_memcpy", name = name, pid = 0, tid = 7, ts = ts, dur = dur, args = { bytes = bytes,
+        stream = 7, device = 0 } }
+    end
+    copy("HtoD", 100, 100, 1000000) -- 10 GB/s, a half in each part of the series
+    copy("HtoD", 250, 50, 1000000) -- 20 GB/s
+    copy("HtoD", 290, 10) -- no bytes stated
+    copy("DtoH", 296, 4, -5)
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "memory_bandwidth", { top = 2 }))
+      local up, down = found.kinds[1], found.kinds[2]
+      assert.same({ "HtoD", 3, 2000000.0 }, { up.name, up.count, up.bytes })
+      near(2000000 / 150e-6 / 1e9, up.GBps)
+      near(10, up.least_GBps)
+      near(20, up.greatest_GBps)
+      near(0.16, up.total_ms)
+      assert.equal(require("ett.json").null, down.GBps)
+      near(500000 / 150e-6 / 1e9, found.series[1].GBps)
+      near(1500000 / 150e-6 / 1e9, found.series[2].GBps)
+      assert.equal(2, #found.series)
+    end)
+    local without = maker.new{ rank = 0 }
+    without:kernel("a", 0, 100)
+    maker.with({ without }, function(folder)
+      assert.matches("needs copies", select(2, maker.metric(folder, "memory_bandwidth")))
+    end)
+  end)
+
+  it("annotation_table: device time of ranges on the device, else of the host's", function()
+    local host = maker.new{ rank = 0 }
+    host:host("user_annotation", "outer", 0, 100)
+    host:host("user_annotation", "inner", 40, 50)
+    host:host("user_annotation", "idle", 200, 50)
+    host:kernel("a", 110, 40, { launch = { ts = 10, dur = 5 } })
+    host:kernel("b", 160, 30, { launch = { ts = 50, dur = 5 } })
+    maker.with({ host }, function(folder)
+      local list = assert(maker.metric(folder, "annotation_table")).annotations
+      assert.same({ "outer", "host", 1 }, { list[1].name, list[1].source, list[1].count })
+      near(0.08, list[1].total_ms)
+      near(0.07, list[1].busy_ms)
+      assert.equal("inner", list[2].name)
+      near(0.03, list[2].busy_ms)
+      assert.equal(2, #list)
+    end)
+    host:add{ ph = "X", cat = "gpu_user_annotation", name = "outer", pid = 0, tid = 7, ts = 105, dur = 60,
+      args = { device = 0, stream = 7 } }
+    maker.with({ host }, function(folder)
+      local list = assert(maker.metric(folder, "annotation_table")).annotations
+      assert.same({ "outer", "device", 1 }, { list[1].name, list[1].source, #list })
+      near(0.06, list[1].total_ms)
+      near(0.045, list[1].busy_ms)
+    end)
+  end)
+
+  it("stream_idle: idle of each stream by cause", function()
+    local r = maker.new{ rank = 0 }
+    r:kernel("a", 100, 50, { launch = { ts = 0, dur = 5 } })
+    r:kernel("b", 200, 50, { launch = { ts = 160, dur = 5 } }) -- launched in the gap
+    r:kernel("c", 300, 50, { launch = { ts = 170, dur = 5 } }) -- launched before it
+    r:kernel("d", 380, 20)
+    r:kernel("e", 120, 10, { stream = 9 })
+    maker.with({ r }, function(folder)
+      local list = assert(maker.metric(folder, "stream_idle")).streams
+      assert.same({ 7, 4, 9, 1 }, { list[1].stream, list[1].rows, list[2].stream, list[2].rows })
+      near(0.3, list[1].span_ms)
+      near(0.17, list[1].busy_ms)
+      near(0.05, list[1].host_ms)
+      near(0.05, list[1].device_ms)
+      near(0.03, list[1].unknown_ms)
+      near(0, list[2].idle_ms)
+    end)
+  end)
+
   it("--launched-only leaves out rows that no recorded call launched", function()
     local r = maker.new{ rank = 0 }
     r:kernel("before", 0, 50)

@@ -29,7 +29,7 @@ local function charge(each, exposed, total)
       total.wait, total.transfer = total.wait + wait, total.transfer + transfer
       if wait > 0 then add(total.ranks, late, wait) end
       add(total.waiting, lane, wait)
-      local name = ("%s of %s"):format(one.kind, tostring(one.bytes or "unknown bytes"))
+      local name = ("%s of %s"):format(one.kind, one.bytes and ("%.0f bytes"):format(one.bytes) or "unknown bytes")
       local row = total.kinds[name]
       if not row then
         row = { name = name, group = each.group.description or each.group.group, wait = 0, transfer = 0, count = 0 }

@@ -1,0 +1,65 @@
+--- Device time inside the program's own ranges.
+local stats = require "ett.trace.stats"
+
+--- Ranges on the device's own rows (gpu_user_annotation), as the profiler made them.
+local function recorded(view, lane, add)
+  local rows = view:class_rows("device_annotation"):where{ file = lane.process.files, device = lane.device }
+  if lane.from then rows = rows:where{ starts_in = { lane.from, lane.to } } end
+  for _, group in ipairs(rows:group{ "name" }) do
+    local from_to = group.events:intervals()
+    add(group.name, "device", group.events, (from_to & lane:busy()):measure())
+  end
+end
+
+--- Ranges on the host: the time from the first kernel launched inside to the end of the last.
+local function launched(view, lane, add)
+  local rows = view:class_rows("annotation"):where{ file = lane.process.files }
+  if lane.from then rows = rows:where{ starts_in = { lane.from, lane.to } } end
+  for i, group in ipairs(rows:stats{ by = { "name" }, order = "total" }) do
+    if i > 200 then break end
+    local ranges = rows:where{ name = group.name }
+    local set, count = lane:launched_in(ranges)
+    if count > 0 then add(group.name, "host", ranges, (set & lane:busy()):measure(), set:measure(), count) end
+  end
+end
+
+return {
+  name = "annotation_table",
+  summary = "device time inside the program's own ranges (record_function, NVTX)",
+  definition = [[Ranges by name over all devices. source "device": rows that the profiler put on the device
+(gpu_user_annotation): their count and durations. source "host", where the trace has none of these: a range on the host
+that launched kernels, from the start of the first to the end of the last, united; 200 names of each device. busy_ms:
+the part of it in which the device ran something. The first --top names (20) by busy_ms.]],
+  needs = "user annotations, and device rows",
+  units = { total_ms = "ms", busy_ms = "ms", mean_us = "us" },
+  options = { "top" },
+  compute = function(view, options)
+    local found = {}
+    local function add(name, source, rows, busy, total, count)
+      local row = found[name] or { name = name, source = source, count = 0, total = 0, busy = 0 }
+      found[name] = row
+      row.count, row.busy = row.count + (count or #rows), row.busy + busy
+      row.total = row.total + (total or rows:total())
+    end
+    local lanes = view:lanes()
+    for _, visit in ipairs{ recorded, launched } do
+      for _, lane in ipairs(next(found) == nil and lanes or {}) do
+        if not lane.tpu then visit(view, lane, add) end
+      end
+    end
+    local list = {}
+    for _, name in ipairs(stats.keys(found)) do list[#list + 1] = found[name] end
+    if #list == 0 then view:missing("needs user annotations whose kernels ran on a device; the trace has none") end
+    table.sort(list, function(a, b)
+      if a.busy ~= b.busy then return a.busy > b.busy end
+      return a.name < b.name
+    end)
+    local rows = {}
+    for i = 1, math.min(#list, options.top or 20) do
+      local each = list[i]
+      rows[i] = { name = each.name, source = each.source, count = each.count, total_ms = view:ms(each.total),
+        busy_ms = view:ms(each.busy), mean_us = view:us(each.total / each.count) }
+    end
+    return { annotations = rows, names = #list }
+  end,
+}

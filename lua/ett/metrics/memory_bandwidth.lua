@@ -1,0 +1,70 @@
+--- Copies and sets of memory by kind: bytes, time, bandwidth, and the bandwidth over time.
+local stats = require "ett.trace.stats"
+
+--- Adds a copy's bytes to the parts of the span that it touches.
+local function spread(points, width, from, ts, dur, bytes)
+  local first = math.max(1, math.floor((ts - from) / width) + 1)
+  for i = first, math.min(#points, math.max(first, math.ceil((ts + dur - from) / width))) do
+    local inside = math.min(ts + dur - from, i * width) - math.max(ts - from, (i - 1) * width)
+    points[i].bytes = points[i].bytes + (dur > 0 and bytes * inside / dur or bytes)
+  end
+end
+
+local function add(kinds, name, ticks, bytes, rate)
+  local kind = kinds[name] or { name = name, count = 0, bytes = 0.0, ticks = 0, sized = 0, sized_ticks = 0, rates = {} }
+  kinds[name] = kind
+  kind.count, kind.ticks = kind.count + 1, kind.ticks + ticks
+  if bytes then
+    kind.sized, kind.bytes, kind.sized_ticks = kind.sized + 1, kind.bytes + bytes, kind.sized_ticks + ticks
+    kind.rates[#kind.rates + 1] = rate
+  end
+end
+
+return {
+  name = "memory_bandwidth",
+  summary = "copies and sets of memory by kind: bytes and bandwidth, in all and over time",
+  definition = [[Device rows that copy or set memory, by name. GBps = bytes over the sum of their durations, of the rows
+that state bytes; least, median and greatest of single rows that took time. series: each device's span in --top equal
+parts (20); a row's bytes are spread evenly over its duration; GBps of a part counts all kinds together.]],
+  needs = "copies or sets of memory on a device",
+  units = { bytes = "B", total_ms = "ms", GBps = "GB/s", from_ms = "ms" },
+  args = { "bytes" },
+  options = { "top" },
+  compute = function(view, options)
+    local kinds, series, count = {}, {}, options.top or 20
+    for _, lane in ipairs(view:lanes()) do
+      local columns = stats.columns(lane:rows("memory"), { "name", "ts", "dur", "bytes" })
+      local from, to = lane:span()
+      local width, points = (to - from) / count, {}
+      for i = 1, count do points[i] = { from_ms = view:ms((i - 1) * width), device = lane.key, bytes = 0.0 } end
+      for i, name in ipairs(columns.name) do
+        local dur, bytes = columns.dur[i], tonumber(columns.bytes[i] or nil)
+        if bytes and bytes < 0 then bytes = nil end
+        add(kinds, name, dur, bytes, bytes and dur > 0 and bytes / view:s(dur) / 1e9 or nil)
+        if bytes and to > from then spread(points, width, from, columns.ts[i], dur, bytes) end
+      end
+      for _, point in ipairs(#columns.name > 0 and to > from and points or {}) do
+        point.GBps, point.bytes = point.bytes / view:s(width) / 1e9, nil
+        series[#series + 1] = point
+      end
+    end
+    local list = {}
+    for _, name in ipairs(stats.keys(kinds)) do
+      local kind = kinds[name]
+      local rates = stats.sorted(kind.rates)
+      list[#list + 1] = { name = name, count = kind.count, total_ms = view:ms(kind.ticks),
+        bytes = kind.sized > 0 and kind.bytes or stats.null,
+        GBps = kind.sized_ticks > 0 and kind.bytes / view:s(kind.sized_ticks) / 1e9 or stats.null,
+        least_GBps = rates[1] or stats.null, median_GBps = stats.median(rates), greatest_GBps = rates[#rates]
+          or stats.null }
+    end
+    if #list == 0 then
+      view:missing("needs copies or sets of memory on a device (gpu_memcpy, gpu_memset); the trace has none")
+    end
+    table.sort(list, function(a, b)
+      if a.total_ms ~= b.total_ms then return a.total_ms > b.total_ms end
+      return a.name < b.name
+    end)
+    return { kinds = list, series = series }
+  end,
+}
