@@ -82,6 +82,7 @@ local function groups_of(entries)
     elseif scored(row) then
       add("use", row.use, entry)
     end
+    if row.id:match "^vtrain_single" then add("grade B", ("vTrain, one node, hidden %d"):format(row.hidden), entry) end
     if row.use == "lora" and row.step_seconds then add("use", "lora, every grade", entry) end
   end
   table.sort(groups, function(a, b)
@@ -97,7 +98,7 @@ local function decisions(entries, pattern)
   local sets, right, all, regrets = {}, 0, 0, {}
   for _, entry in ipairs(entries) do
     local row = entry.row
-    if entry.answer and row.id:match(pattern) and scored(row) then
+    if entry.answer and row.id:match(pattern) and row.step_seconds then
       local id = table.concat({ row.hidden, row.layers, row.seq, row.global_batch, row.gpus, row.device }, " ")
       sets[id] = sets[id] or {}
       table.insert(sets[id], entry)
@@ -144,6 +145,7 @@ local bounds = {
   hardware = { ["A100-SXM4-80GB"] = 7, ["A100-SXM4-40GB"] = 7, ["H100-SXM-80GB"] = 8, ["H200-SXM-141GB"] = 8,
     ["B200-SXM-180GB"] = 9, ["GB200-186GB"] = 13, ["GB300-288GB"] = 13, ["B300-SXM-288GB"] = 13 },
   architecture = { dense = 8, moe = 13 }, precision = { fp8 = 10 },
+  ["grade B"] = { ["vTrain, one node, hidden 1024"] = 8 },
 }
 
 --- Everything the bench knows: groups with figures, decisions, refusals.

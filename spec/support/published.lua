@@ -131,6 +131,8 @@ local function recompute_of(row, unknown)
   if row.recompute == "unknown" then unknown[#unknown + 1] = "recompute" end
   -- MaxText's default recomputes all (remat_policy: full); "save_qkv_proj" nearly so.
   if row.framework == "maxtext" and row.recompute ~= "none" then return "full" end
+  -- vTrain's configurations say it of its steps inside a node.
+  if row.recompute == "unknown" and (row.recompute_detail or ""):find "^full" then return "full" end
   local said = recomputes[row.recompute] or "none"
   -- PyTorch's selective checkpointing keeps every second product, or every second layer.
   if said == "selective" and (row.framework == "torchtitan" or row.framework == "fms-fsdp") then return "half" end
@@ -183,6 +185,15 @@ local function exchange_overlap(row)
   return said == "batch" and "batch" or nil
 end
 
+-- Whether gradients are added to in kernels of their own. Megatron-LM adds inside the weight products since 2022
+-- (arguments.py: --no-gradient-accumulation-fusion turns it off), and so does all of NeMo that states it.
+local function accumulates(row)
+  if row.fused_wgrad ~= nil then return not row.fused_wgrad end
+  local nemo = row.framework == "nemo" or row.framework == "mlperf-nemo"
+  local old = row.framework_version and (tonumber(row.framework_version) or 2022) < 2022
+  return not nemo and not (row.framework == "megatron-lm" and not old)
+end
+
 local function expert_parallel(row)
   if row.ep == nil and row.framework == "nemo-automodel" then return integer(math.min(row.gpus, row.experts or 1)) end
   return integer(row.ep or 1)
@@ -205,8 +216,6 @@ function published.plan(row, dtype)
   local neox = row.framework == "gpt-neox"
   local deepspeed = neox or row.framework == "megatron-deepspeed"
   local nemo = row.framework == "nemo" or row.framework == "mlperf-nemo"
-  -- gradient_accumulation_fusion is Megatron-LM's default.
-  local with_te = row.framework == "megatron-lm" and row.attention == "te_cudnn"
   local zero, tp = integer(row.zero or 0), integer(row.tp or 1)
   return {
     tp = tp, pp = pp, cp = integer(row.cp or 1),
@@ -228,7 +237,7 @@ function published.plan(row, dtype)
     deduplicate_tokens = row.deduplicate_tokens or nil,
     overlap_tensor = row.sequence_parallel == true and (row.overlap_tp == true
       or row.overlap_tp == nil and nemo and row.precision ~= "nvfp4") or nil,
-    accumulate_gradients = row.fused_wgrad ~= true and not (row.fused_wgrad == nil and (nemo or with_te)),
+    accumulate_gradients = accumulates(row),
     scatter_sends = (row.tp or 1) > 1 and row.sequence_parallel ~= true,
     split = split_of(row, pp, interleaved and vp or 1),
     lora_rank = row.category == "lora" and integer(row.lora_rank or 16) or nil,
