@@ -151,3 +151,25 @@ describe("a sweep over dtypes", function()
     end
   end)
 end)
+
+describe("rows of a sweep", function()
+  it("are sorted: what fits first, then by the objective, then as they came", function()
+    local sorted, pick = require("ett.step").sorted, require("random_plans").generator(5)
+    for _ = 1, 40 do
+      local rows, wanted = {}, {}
+      for i = 1, pick { 0, 1, 2, 7, 60 } do
+        rows[i] = { fits = pick { true, false }, value = pick { 0, 1, 1.5, -2 }, at = i }
+        wanted[i] = rows[i]
+      end
+      local descending, most = pick { true, false }, pick { 1, 5, 100 }
+      table.sort(wanted, function(a, b)
+        if a.fits ~= b.fits then return a.fits end
+        if a.value ~= b.value then return (a.value > b.value) == descending end
+        return a.at < b.at
+      end)
+      local found = sorted(rows, "value", descending, most)
+      assert.equal(math.min(most, #rows), #found)
+      for i, row in ipairs(found) do assert.equal(wanted[i], row) end
+    end
+  end)
+end)

@@ -55,22 +55,29 @@ local function look_up(one, p)
   return compute(one, p)
 end
 
+--- Drops functions whose answer is always false: they have read no field that changes.
+local function drop_fixed(self)
+  for i = #self, 1, -1 do
+    local one = self[i]
+    if not (one.stale or one.answer or one.root[1]) then table.remove(self, i) end
+  end
+end
+
 --- The first answer of the functions that is neither nil nor false; else false.
 function Answer:of(p)
   if not self.stale then return self.answer end
-  local answer, i, count = false, 1, #self
-  while i <= count and not answer do
+  local answer, computed = false, false
+  for i = 1, #self do
     local one = self[i]
-    if one.stale then one.answer, one.stale = look_up(one, p), false end
-    answer = one.answer
-    if not (answer or one.root[1]) then -- always false
-      table.remove(self, i)
-      count = count - 1
-    else
-      i = i + 1
+    if one.stale then
+      computed = computed or not one.root
+      one.answer, one.stale = look_up(one, p), false
     end
+    answer = one.answer
+    if answer then break end
   end
   self.answer, self.stale = answer, false
+  if computed then drop_fixed(self) end
   return answer
 end
 

@@ -112,7 +112,6 @@ end
 -- Beyond the sampled vocabulary the time of a lookup grows at least by its further bytes: the backward pass clears the
 -- gradient of the whole table, and samples of one vocabulary hardly show that part.
 local function with_table(self, op, shape, dtype, pass, answer)
-  if missing(answer) or not answer.sampled_vocab then return answer end
   local known = {}
   for field, value in pairs(shape) do known[field] = value end
   known.whole_vocab = answer.sampled_vocab
@@ -148,13 +147,26 @@ local function own_times(self, op, dtype, pass)
   return own and function(shape) return ask(own, op.name, shape, dtype, pass) end
 end
 
+-- An answer of the cluster's own samples, checked; and true if the device can be that fast.
+local function own_answer(self, op, shape, dtype, pass, answer, peak)
+  if answer.sampled_vocab then answer = with_table(self, op, shape, dtype, pass, answer) end
+  local seconds = answer.seconds
+  if not (op.least_bytes or self.own.accepted)
+    and seconds >= op.bytes(shape, dtype, pass) / self.cluster.device.memory_bandwidth
+    and (not peak or seconds >= op.flops(shape, pass) / peak) then
+    return answer, true
+  end
+  return checked(self, op, shape, dtype, pass, answer)
+end
+
 -- A timer of what samples say: the cluster's own, else the other cluster's. A cluster without a profile uses the kernel
--- tables of its device.
+-- tables of its device. With a second value, true, if the device can be that fast.
 local function sampled_timer(self, op, dtype, pass)
   local device_times, tables = self.device_times, self.tables
   if device_times then return function(shape) return device_times:operator(op.name, shape, dtype, pass) end end
   local void = self.own and self.own.void and pass ~= "update" and self.own:void(op.name, dtype, pass)
   local own, stand_ins = own_times(self, op, dtype, pass), dialect.stand_ins(op.name)
+  local peak = products[op.family] and device_module.peak(self.cluster.device, dtype)
   return function(shape)
     local answer = void and from_twin(self, op, shape, dtype, pass, void)
     if answer then return answer end
@@ -167,10 +179,8 @@ local function sampled_timer(self, op, dtype, pass)
       end
     end
     answer = own and own(shape)
-    if not missing(answer) then
-      answer = checked(self, op, shape, dtype, pass, with_table(self, op, shape, dtype, pass, answer))
-    end
-    if missing(answer) then answer = from_other(self, op, shape, dtype, pass) or answer end
+    if answer and answer.provenance ~= "assumed" then return own_answer(self, op, shape, dtype, pass, answer, peak) end
+    answer = from_other(self, op, shape, dtype, pass) or answer
     if missing(answer) and tables then answer = tables:operator(op.name, shape, dtype, pass) or answer end
     return answer
   end
@@ -269,8 +279,9 @@ local function timer(self, op, dtype, pass)
       local answer = windowed(self, op, shape, dtype, pass)
       if answer then return answer end
     end
-    local answer = possible(self, op, shape, dtype, pass, sampled_time(shape))
-    if missing(answer) then
+    local answer, sure = sampled_time(shape)
+    if not sure then answer = possible(self, op, shape, dtype, pass, answer) end
+    if not answer or answer.provenance == "assumed" then
       answer = from_sixteen_bits(self, op, shape, dtype, pass) or answer
       if missing(answer) and not products[op.family] and not (answer and op.unmeasured) then
         local bandwidth = self:stream_bandwidth(dtype == "fp8" and "bf16" or dtype)

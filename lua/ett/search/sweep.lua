@@ -95,11 +95,15 @@ end
 --- Gives C the fields that are converted from several ones, and the orders of a schedule file. Returns the label of the
 --- file.
 local function convert(run, q)
-  for i, field in ipairs(run.converted) do
-    local value = field.value:of(q)
-    if value ~= run.values_of_c[i] then
-      run.values_of_c[i] = value
-      run.c_plan:set(field.name, value)
+  local converted = run.converted
+  for i = 1, #converted do
+    local field = converted[i]
+    if field.value.stale then
+      local value = field.value:of(q)
+      if value ~= field.last then
+        field.last = value
+        run.c_plan:set(field.name, value)
+      end
     end
   end
   if schedules.built_in[q.schedule] then return nil end
@@ -139,24 +143,27 @@ local function count_micro_batches(run, p, q)
   return count
 end
 
-local sort_rows
+--- Rows that fit the device's memory first, then by the objective, then in the order of the combinations; at most
+--- `most` of them.
+local function sort_rows(rows, objective, most)
+  return step_core.sorted(rows, objective, objectives[objective], most)
+end
 
 --- Notes the rows from number `from` on. With run.keep only that many of the best stay: a sweep of millions of plans
 --- needs no more memory than one of thousands.
 local function note_rows(run, from)
   local rows = run.rows
   run.evaluated = run.evaluated + #rows - from + 1
-  for i = from, #rows do
+  for i = from, run.any_fits and 0 or #rows do
     local row = rows[i]
     if row.fits then
       run.any_fits = true
+      break
     elseif not (run.least and run.least.memory_bytes <= row.memory_bytes) then
       run.least = row
     end
   end
-  if run.keep and #rows >= 2 * run.keep + 1000 then
-    run.rows = table.move(sort_rows(rows, run.objective), 1, run.keep, 1, {})
-  end
+  if run.keep and #rows >= 2 * run.keep + 1000 then run.rows = sort_rows(rows, run.objective, run.keep) end
 end
 
 --- Whether C alone reads a swept field: then the rows under all of its values are one call.
@@ -165,11 +172,12 @@ local function only_c_reads(run, axis)
     and not run.follows:reads(axis.name)
 end
 
---- Makes a block of the innermost fields that only C reads; run.outer fields are outside it.
-local function choose_block(run)
+--- Makes a block of the innermost fields that only C reads; run.outer fields are outside it. Rows share these.
+local function choose_block(run, p)
   local axes, outer, list = run.axes, #run.axes, {}
   while outer > 0 and only_c_reads(run, axes[outer]) do outer = outer - 1 end
-  run.known_reads, run.outer, run.block_size = run.follows.names, outer, 1
+  run.known_reads, run.outer, run.block_size, run.shared = run.follows.names, outer, 1, {}
+  for i = 1, outer do run.shared[axes[i].name] = p[axes[i].name] end
   for i = outer + 1, #axes do
     local axis, values = axes[i], {}
     for k, value in ipairs(axis.values) do
@@ -183,17 +191,18 @@ local function choose_block(run)
 end
 
 --- Evaluates the block's plans; what they need timed and no plan before did is timed first.
-local function evaluate(run, p, before, shared, program, demands, label)
-  local tokens = p.dp * p.micro_batch * shared.micro_batches * p.seq
-  local rows, first = run.rows, 1
-  local known = #rows
-  while first <= run.block_size do
+local function evaluate(run, p, before, program, demands, label)
+  local rows, first, shared, size = run.rows, 1, run.shared, run.block_size
+  local known, tokens = #rows, p.dp * p.micro_batch * shared.micro_batches * p.seq
+  while first <= size do
     local at, fault = schedules.call(label, program.rows, program, run.c_plan, demands, run.workspace, run.block, first,
       shared, rows, tokens, shared.devices, run.memory_limit, run.share and before)
-    local ok = true
-    if at <= run.block_size and not fault then
+    local ok
+    if at > size then
+      break
+    elseif not fault then
       ok, fault = pcall(run.times.answer, run.times, demands, p.dtype, run.model.hyper.hidden)
-    elseif fault then
+    else
       ok, fault = pcall(schedules.call, label, error, fault, 0)
     end
     if not ok then failed(run, fault, before + at, 1) end
@@ -220,7 +229,7 @@ local function visit(run, p, q)
     ok, program, demands, label = pcall(prepare, run, p, q)
   end
   if run.known_reads ~= run.follows.names then
-    choose_block(run)
+    choose_block(run, p)
     if run.outer ~= outer then -- more than C reads a field of the block
       run.visited = before
       return combinations(run, p, q, outer + 1)
@@ -228,12 +237,8 @@ local function visit(run, p, q)
   end
   if broken then return refuse(run, broken, before + 1, count) end
   if not ok then return failed(run, program, before + 1, count) end
-  local shared = { devices = devices, micro_batches = micro_batches }
-  for i = 1, outer do
-    local name = run.axes[i].name
-    shared[name] = p[name]
-  end
-  evaluate(run, p, before, shared, program, demands, label)
+  run.shared.devices, run.shared.micro_batches = devices, micro_batches
+  evaluate(run, p, before, program, demands, label)
 end
 
 --- Ranks of a job take turns with the programs: gives every rank the rows of all, in the order of one rank.
@@ -262,16 +267,18 @@ end
 
 --- Sets a field of the run's plan, in C's copy too.
 local function set(run, p, axis, value)
-  p[axis.name] = value
+  local name = axis.name
+  p[name], run.shared[name] = value, value
   if axis.c then run.c_plan:set(axis.c, axis.convert and axis.convert(value) or value) end
-  run.follows:changed(axis.name)
+  run.follows:changed(name)
 end
 
 function combinations(run, p, q, depth)
   if depth > run.outer then return visit(run, p, q) end
   local axis = run.axes[depth]
-  for _, value in ipairs(axis.values) do
-    if p[axis.name] ~= value then set(run, p, axis, value) end
+  local name, values = axis.name, axis.values
+  for i = 1, #values do
+    if p[name] ~= values[i] then set(run, p, axis, values[i]) end
     if axis.program then run.turn = run.turn + 1 end
     combinations(run, p, q, depth + 1)
   end
@@ -343,31 +350,6 @@ local function add_outlook(run, base)
   end
 end
 
---- Rows that fit the device's memory first, then by the objective, then in the order of the combinations. Numbers sort
---- several times faster than rows: rows of one value are put side by side first.
-function sort_rows(rows, objective)
-  local sorted, sign = {}, objectives[objective] and -1 or 1
-  for _, fits in ipairs { true, false } do
-    local by_value, list = {}, {}
-    for _, row in ipairs(rows) do
-      if row.fits == fits then
-        local value = sign * row[objective]
-        local same = by_value[value]
-        if not same then
-          by_value[value], list[#list + 1] = { row }, value
-        else
-          same[#same + 1] = row
-        end
-      end
-    end
-    table.sort(list)
-    for _, value in ipairs(list) do
-      for _, row in ipairs(by_value[value]) do sorted[#sorted + 1] = row end
-    end
-  end
-  return sorted
-end
-
 --- A sentence when no row fits: the least memory, and what would fit. nil when one does.
 local function nothing_fits(run, base)
   local least = run.least
@@ -402,14 +384,14 @@ function sweep.new(given)
     memory_limit = require("ett.profile.network.parts").memory(cluster),
     workspace = workspace, placement = cluster_module.placement(cluster),
     c_plan = step_core.kept_plan(fields.to_c(base, cluster_module.placement(cluster))),
-    values_of_c = {}, schedules = schedules.memo(), programs = {}, demands = {}, rows = {}, refused = 0,
+    schedules = schedules.memo(), programs = {}, demands = {}, rows = {}, refused = 0,
     own_reads = own_reads, own_orders = own_orders(base, values), visited = 0, turn = 0, share = given.share,
     objective = objective, evaluated = 0, keep = given.keep, progress = given.progress, combinations = 1 }
   for _, list in pairs(values) do run.combinations = run.combinations * #list end
   add_follows(run)
-  choose_block(run)
   local p = {}
   for name, value in pairs(base) do p[name] = value end
+  choose_block(run, p)
   if base.global_batch and not over.micro_batches then p.micro_batches = nil end
   combinations(run, p, setmetatable({}, { __index = p }), 1)
   if run.share then merge(run) end
@@ -417,8 +399,7 @@ function sweep.new(given)
   local unfit = nothing_fits(run, base)
   for _, lowered in pairs(run.programs) do lowered.program:close() end
   for _, demands in pairs(run.demands) do demands:close() end
-  run.rows = sort_rows(run.rows, objective)
-  if run.keep then run.rows = table.move(run.rows, 1, run.keep, 1, {}) end
+  run.rows = sort_rows(run.rows, objective, run.keep)
   return setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
     evaluated = run.evaluated, refused = run.refused, refusal = run.refusal, nothing_fits = unfit,
     rows = run.rows, base = base }, Sweep)

@@ -38,13 +38,13 @@ local function weight_share(op, parameters)
   return op.family == "embedding" and 1 or product[op.family] and 0.5 or 0
 end
 
+local Operation = { __index = nothing }
+
 --- Adds an operation to the program; returns its index.
 local function add(state, operation)
-  for name, value in pairs(nothing) do
-    if operation[name] == nil then operation[name] = value end
-  end
-  state.operations[#state.operations + 1] = operation
-  return #state.operations
+  local index = #state.operations + 1
+  state.operations[index] = setmetatable(operation, Operation)
+  return index
 end
 
 --- Bytes of a weight gradient that stays allocated; 0 where another weight of its shape shares it.

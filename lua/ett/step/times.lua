@@ -6,8 +6,11 @@
 local assumed = require "ett.profile.assumed"
 local comm = require "ett.comm"
 local error_module = require "ett.base.error"
+local operator = require "ett.operator"
 local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
+
+local huge, math_type = math.huge, math.type
 
 local times = {}
 local Times = {}
@@ -32,9 +35,11 @@ end
 --- An answer with an interval that holds its time. name, pass: of what.
 local function check(answer, name, pass)
   local s, low, high = answer.seconds, answer.low_seconds, answer.high_seconds
-  if type(s) ~= "number" or not (s >= 0 and s < math.huge) then refuse_time(s, name, pass) end
-  if type(low) ~= "number" or not (low >= 0 and low <= s) then answer.low_seconds = s end
-  if type(high) ~= "number" or not (high >= s and high < math.huge) then answer.high_seconds = s end
+  if math_type(s) == "float" and math_type(low) == "float" and math_type(high) == "float" and low >= 0 and low <= s
+    and s <= high and high < huge then return answer end
+  if type(s) ~= "number" or not (s >= 0 and s < huge) then refuse_time(s, name, pass) end
+  answer.low_seconds = type(low) == "number" and low >= 0 and low <= s and low or s
+  answer.high_seconds = type(high) == "number" and high >= s and high < huge and high or s
   return answer
 end
 
@@ -95,19 +100,24 @@ local function known_of(self, op, dtype, pass)
   return known
 end
 
+local function timed(self, known, op, shape, dtype, pass)
+  local answer = known.time and known.time(shape) or assumed.operator(self.cluster, op, shape, dtype, pass)
+  return check(answer, op.name, pass)
+end
+
 --- Seconds of one run of an operator.
 ---@param op table from ett.operator
 ---@param shape table
 ---@param dtype string
 ---@param pass string "forward", "backward" or "update"
----@param key string? times.shape_key, when the caller has it
+---@param key string|false|nil times.shape_key, when the caller has it; false: the answer is not kept
 function Times:operator(op, shape, dtype, pass, key)
   local known = known_of(self, op, dtype, pass)
+  if key == false then return timed(self, known, op, shape, dtype, pass) end
   key = key or times.shape_key(op, shape)
   local answer = known.answers[key]
   if not answer then
-    answer = known.time and known.time(shape) or assumed.operator(self.cluster, op, shape, dtype, pass)
-    check(answer, op.name, pass)
+    answer = timed(self, known, op, shape, dtype, pass)
     known.answers[key] = answer
   end
   return answer
@@ -228,14 +238,16 @@ function Times:of_demand(d, dtype, hidden)
   if d.kind ~= "optimizer" then
     return self:collective(d.kind, d.bytes, d.topology, d.element_bytes == 4 and "fp32" or dtype)
   end
-  local op = require("ett.operator").get(update_operators[d.place])
-  return self:operator(op, { params = math.max(1, math.tointeger(d.parameters) or math.floor(d.parameters)),
-    layers = math.max(1, d.layers), hidden = hidden }, dtype, "update")
+  local params = math.tointeger(d.parameters) or math.floor(d.parameters)
+  return self:operator(operator.get(update_operators[d.place]), { params = params > 0 and params or 1,
+    layers = d.layers > 0 and d.layers or 1, hidden = hidden }, dtype, "update", false) -- demands are distinct
 end
 
 --- Sets the time of everything that is untimed in `demands` (ett.step).
 function Times:answer(demands, dtype, hidden)
-  for _, d in ipairs(demands:untimed()) do
+  local list = demands:untimed()
+  for i = 1, #list do
+    local d = list[i]
     local answer = self:of_demand(d, dtype, hidden)
     demands:set(d.index, answer.seconds, answer.low_seconds, answer.high_seconds)
   end

@@ -1,4 +1,5 @@
 /* Blocks of plans: the rows of a sweep under all values of some fields. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "bind/step/step.h"
@@ -88,41 +89,101 @@ static void places(const block *b, size_t n, size_t *place) {
     place[i] = n % b->axis[i].count;
 }
 
-/* What rows are made of. */
+/* Fields that every row has beside those of the plan. */
+enum {
+  STEP_SECONDS,
+  MEMORY_BYTES,
+  BUBBLE_PERCENT,
+  TOKENS_PER_SECOND,
+  TOKENS_PER_SECOND_PER_DEVICE,
+  FITS,
+  ORDER,
+  RESULTS
+};
+static const char *const result_names[RESULTS] = {"step_seconds",
+                                                  "memory_bytes",
+                                                  "bubble_percent",
+                                                  "tokens_per_second",
+                                                  "tokens_per_second_per_device",
+                                                  "fits",
+                                                  "order"};
+
+/* What rows are made of, and where it is on the stack. */
 typedef struct row_facts {
-  int shared, axes; /* indexes of tables: fields of every row; the block's own */
-  int fields;       /* of a row */
+  int names;         /* the first of RESULTS strings */
+  int axes;          /* the first of pairs: an axis' name, its list of values */
+  int shared, pairs; /* the first of pairs: name and value of a field of every row */
+  int fields;        /* of a row */
   double tokens, devices, memory_limit;
   int64_t order; /* number of the block's first plan, before 1; negative: not given */
 } row_facts;
 
+/* Puts everything that rows share on the stack: pushing a string by its text takes longer
+ * than copying it. `shared`: index of the table of fields of every row. */
+static void get_facts(lua_State *L, const block *b, int shared, row_facts *f) {
+  lua_Integer axes = (lua_Integer)b->axes;
+  luaL_checkstack(L, RESULTS + 2 * (int)axes + 256, "too many fields");
+  f->names = lua_gettop(L) + 1;
+  for (int i = 0; i < RESULTS; i++)
+    lua_pushstring(L, result_names[i]);
+  lua_getiuservalue(L, 5, 1);
+  int list = lua_gettop(L);
+  f->axes = list + 1;
+  for (lua_Integer i = 1; i <= axes; i++) {
+    lua_rawgeti(L, list, i);
+    lua_getfield(L, -1, "name");
+    lua_getfield(L, -2, "values");
+    lua_remove(L, -3);
+  }
+  f->shared = lua_gettop(L) + 1;
+  f->pairs = 0;
+  lua_pushnil(L);
+  while (lua_next(L, shared)) {
+    luaL_argcheck(L, ++f->pairs <= 100, shared, "must hold at most 100 fields");
+    lua_pushvalue(L, -2); /* the key goes on */
+  }
+  f->fields = (int)axes + f->pairs + (f->order < 0 ? RESULTS - 1 : RESULTS);
+}
+
+/* The value on top becomes a result of the table below it. */
+static void set_result(lua_State *L, const row_facts *f, int name) {
+  lua_pushvalue(L, f->names + name);
+  lua_insert(L, -2);
+  lua_rawset(L, -3);
+}
+
+static void set_number(lua_State *L, const row_facts *f, int name, double value) {
+  lua_pushvalue(L, f->names + name);
+  lua_pushnumber(L, value);
+  lua_rawset(L, -3);
+}
+
 /* Pushes the row of one plan. */
 static void push_row(lua_State *L, const block *b, size_t n, const size_t *place,
                      const row_facts *f, const ett_step_result *r) {
-  lua_createtable(L, 0, f->fields);
-  for (lua_pushnil(L); lua_next(L, f->shared);) {
-    lua_pushvalue(L, -2);
-    lua_insert(L, -2);
-    lua_rawset(L, -4);
+  lua_createtable(L, 0, f->fields); /* a table that grows is copied */
+  for (int i = 0; i < f->pairs; i++) {
+    lua_pushvalue(L, f->shared + 2 * i);
+    lua_pushvalue(L, f->shared + 2 * i + 1);
+    lua_rawset(L, -3);
   }
   for (size_t i = 0; i < b->axes; i++) {
-    lua_rawgeti(L, f->axes, (lua_Integer)i + 1);
-    lua_getfield(L, -1, "name");
-    lua_getfield(L, -2, "values");
-    lua_rawgeti(L, -1, (lua_Integer)place[i] + 1);
-    lua_replace(L, -2);
-    lua_rawset(L, -4);
-    lua_pop(L, 1);
+    lua_pushvalue(L, f->axes + 2 * (int)i);
+    lua_rawgeti(L, f->axes + 2 * (int)i + 1, (lua_Integer)place[i] + 1);
+    lua_rawset(L, -3);
   }
   double rate = f->tokens / r->step_seconds;
-  ett_lua_set_number(L, "step_seconds", r->step_seconds);
-  ett_lua_set_number(L, "memory_bytes", r->memory_bytes);
-  ett_lua_set_number(L, "bubble_percent", 100 * r->bubble_fraction);
-  ett_lua_set_number(L, "tokens_per_second", rate);
-  ett_lua_set_number(L, "tokens_per_second_per_device", rate / f->devices);
-  if (f->order >= 0)
-    ett_lua_set_integer(L, "order", f->order + (int64_t)n + 1);
-  ett_lua_set_boolean(L, "fits", r->fits && r->memory_bytes <= f->memory_limit);
+  set_number(L, f, STEP_SECONDS, r->step_seconds);
+  set_number(L, f, MEMORY_BYTES, r->memory_bytes);
+  set_number(L, f, BUBBLE_PERCENT, 100 * r->bubble_fraction);
+  set_number(L, f, TOKENS_PER_SECOND, rate);
+  set_number(L, f, TOKENS_PER_SECOND_PER_DEVICE, rate / f->devices);
+  lua_pushboolean(L, r->fits && r->memory_bytes <= f->memory_limit);
+  set_result(L, f, FITS);
+  if (f->order >= 0) {
+    lua_pushinteger(L, f->order + (int64_t)n + 1);
+    set_result(L, f, ORDER);
+  }
 }
 
 /* program:rows(plan, demands, workspace, block, first, shared, rows, tokens, devices,
@@ -136,19 +197,13 @@ int ett_step_lua_rows(lua_State *L) {
   luaL_argcheck(L, first >= 1, 6, "must be at least 1");
   luaL_checktype(L, 7, LUA_TTABLE);
   luaL_checktype(L, 8, LUA_TTABLE);
-  row_facts facts = {.shared = 7,
-                     .tokens = luaL_checknumber(L, 9),
+  row_facts facts = {.tokens = luaL_checknumber(L, 9),
                      .devices = luaL_checknumber(L, 10),
                      .memory_limit = luaL_checknumber(L, 11),
                      .order = luaL_optinteger(L, 12, -1)};
   ett_step_lua_call c;
   ett_step_lua_get_call(L, &c);
-  lua_getiuservalue(L, 5, 1);
-  facts.axes = lua_gettop(L);
-  facts.fields =
-      (int)b->axes + (facts.order < 0 ? 6 : 7); /* a table that grows is copied */
-  for (lua_pushnil(L); lua_next(L, facts.shared); lua_pop(L, 1))
-    facts.fields++;
+  get_facts(L, b, 7, &facts);
   lua_Integer rows = (lua_Integer)lua_rawlen(L, 8);
   size_t place[AXES_MOST];
   for (size_t n = (size_t)first - 1; n < b->plans; n++) {
@@ -173,12 +228,55 @@ int ett_step_lua_rows(lua_State *L) {
   return 1;
 }
 
+typedef struct sorted_row {
+  double value;
+  lua_Integer index;
+  int fits;
+} sorted_row;
+
+static int in_order(const void *left, const void *right) {
+  const sorted_row *a = left, *b = right;
+  if (a->fits != b->fits)
+    return a->fits ? -1 : 1;
+  if (a->value != b->value)
+    return a->value < b->value ? -1 : 1;
+  return a->index < b->index ? -1 : a->index > b->index;
+}
+
+/* sorted(rows, field, descending [, most]): a list of the rows, those with `fits` first,
+ * then by the field, then as they were; at most `most` of them. */
+static int rows_sorted(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  const char *field = luaL_checkstring(L, 2);
+  double sign = lua_toboolean(L, 3) ? -1 : 1;
+  lua_Integer count = (lua_Integer)lua_rawlen(L, 1);
+  lua_Integer most = luaL_optinteger(L, 4, count);
+  sorted_row *list = lua_newuserdatauv(L, (size_t)count * sizeof *list + 1, 0);
+  for (lua_Integer i = 0; i < count; i++) {
+    lua_rawgeti(L, 1, i + 1);
+    luaL_checktype(L, -1, LUA_TTABLE);
+    lua_getfield(L, -1, field);
+    lua_getfield(L, -2, "fits");
+    list[i] = (sorted_row){sign * luaL_checknumber(L, -2), i + 1, lua_toboolean(L, -1)};
+    lua_pop(L, 3);
+  }
+  qsort(list, (size_t)count, sizeof *list, in_order);
+  most = most < count ? most : count;
+  lua_createtable(L, (int)most, 0);
+  for (lua_Integer i = 0; i < most; i++) {
+    lua_rawgeti(L, 1, list[i].index);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
 static const luaL_Reg block_methods[] = {
     {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {
     {"block", block_new},
+    {"sorted", rows_sorted},
     {NULL, NULL},
 };
 

@@ -52,9 +52,11 @@ static uint64_t get_number(bytes *b, int n) {
     b->bad = true;
     return 0;
   }
-  uint64_t value = 0;
-  for (int i = 0; i < n; i++)
-    value |= (uint64_t)b->data[b->at++] << (8 * i);
+  const unsigned char *from = b->data + b->at;
+  uint64_t value = from[0];
+  for (int i = 1; i < n; i++)
+    value |= (uint64_t)from[i] << (8 * i);
+  b->at += (size_t)n;
   return value;
 }
 
@@ -178,16 +180,28 @@ static char *encode(const unsigned char *data, size_t n, size_t *length) {
 }
 
 static int decode(const char *text, size_t n, bytes *out, ett_err *err) {
-  signed char value[256];
+  int value[256];
   memset(value, -1, sizeof value);
   for (int i = 0; i < 64; i++)
-    value[(unsigned char)alphabet[i]] = (signed char)i;
+    value[(unsigned char)alphabet[i]] = i;
   out->data = malloc(n / 4 * 3 + 4);
   if (!out->data)
     return ett_err_set(err, ETT_ERR_MEMORY, "no memory for %zu characters", n);
   uint32_t word = 0;
   int have = 0;
   for (size_t i = 0; i < n; i++) {
+    while (have == 0 && i + 4 < n) { /* four that are all digits; the rest is below */
+      const unsigned char *t = (const unsigned char *)text + i;
+      int a = value[t[0]], b = value[t[1]], c = value[t[2]], d = value[t[3]];
+      if ((a | b | c | d) < 0)
+        break;
+      unsigned char *to = out->data + out->length;
+      to[0] = (unsigned char)(a << 2 | b >> 4);
+      to[1] = (unsigned char)(b << 4 | c >> 2);
+      to[2] = (unsigned char)(c << 6 | d);
+      out->length += 3;
+      i += 4;
+    }
     unsigned char c = (unsigned char)text[i];
     if (c == '\n' || c == '\r' || c == ' ' || c == '\t')
       continue;
@@ -320,7 +334,7 @@ int ett_model_from_text(const char *text, size_t length, ett_model *model, ett_e
   memset(model, 0, sizeof *model);
   if (decode(text, length, &b, err) == 0 && read_parts(&b, &parts, x, err) == 0 &&
       ett_model_pack(&parts, &block, &size, err) == 0)
-    status = ett_model_open(block, size, model, err);
+    status = ett_model_open_unsigned(block, size, model, err); /* just packed */
   for (int i = 0; i < parts.forests; i++)
     ett_forest_free(&parts.forest[i]);
   ett_forest_free(&parts.difficulty);

@@ -33,6 +33,14 @@ struct ett_pipeline_workspace {
   size_t timings;
   ett_kept_tape kept[ETT_KEPT_TAPES];
   size_t uses;
+  /* The last run, while its arrays are untouched: its inputs, one array behind another,
+   * and what it left. Pointers of `run` only say which arrays there were. */
+  int run_known;
+  ett_pipeline run;
+  uint64_t run_identity; /* of its orders */
+  double *inputs;
+  size_t inputs_room;
+  ett_pipeline_result run_result;
 };
 
 /* The running state of one pipeline, and what it leaves. */

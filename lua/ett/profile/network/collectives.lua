@@ -134,7 +134,7 @@ local function empty_request(cluster, kind, topology)
   local ranks = topology.ranks or topology.nodes * topology.gpus_per_node
   local r = { kind = kind, ranks = ranks, factor = comm.factor(kind, ranks),
     base_latency = tiers_module.default_latency.base, tiers = {} }
-  local curves, below = {}, ranks
+  local curves, below, ends_measured = {}, ranks, false
   for k, tier in ipairs(list) do
     local place, outer = places[k], places[k + 1]
     local units = tier.size and place.units or 1
@@ -153,27 +153,26 @@ local function empty_request(cluster, kind, topology)
       t.bandwidth = math.min(t.send, t.receive)
       t.rank_bandwidth = of_rank(tier, place)
       -- Curves are of one group alone.
-      curves[k] = t.inside > 1 and place.groups == 1 and collectives.curve(tier.curves, t.inside, kind) or nil
+      local curve = t.inside > 1 and place.groups == 1 and collectives.curve(tier.curves, t.inside, kind) or nil
+      curves[#curves + 1] = curve and { tier = t, curve = curve }
+      ends_measured = curve ~= nil
     end
     r.tiers[k], below = t, units
   end
   if below > 1 then refuse_missing(#list + 1, node, cluster, topology) end
-  return { request = r, curves = curves, count = #list }
+  -- A curve of the outermost tier in use holds the tiers inside.
+  return { request = r, curves = curves, ends_measured = ends_measured }
 end
 
 -- A demand of that many bytes as models read it; lua/collectives/README.md lists its fields.
 local function fill(known, bytes)
-  local r = known.request
-  r.bytes, r.measured = bytes, nil
-  if not next(known.curves) then return end
-  for k = 1, known.count do
-    local t = r.tiers[k]
-    if t.used then
-      local curve = known.curves[k]
-      t.measured = curve and comm.curve_at(curve, bytes) or nil
-      r.measured = t.measured -- of the outermost tier in use: it holds the tiers inside
-    end
+  local r, measured = known.request, nil
+  for i = 1, #known.curves do
+    local one = known.curves[i]
+    measured = comm.curve_at(one.curve, bytes)
+    one.tier.measured = measured
   end
+  r.bytes, r.measured = bytes, known.ends_measured and measured or nil
 end
 
 local function refuse(model, format, ...)
