@@ -12,7 +12,8 @@ local tpu_set = { "wall_time_s", "total_compute_time_s", "total_comm_time_s", "a
   "estimated_total_tokens", "estimated_throughput_tokens_per_s" }
 local further = { "device_time", "temporal_breakdown", "kernel_breakdown", "collective_table", "step_table",
   "launch_stats", "queue_length", "tpu_device_time", "operator_table",
-  "exposed_causes", "critical_path", "collective_list", "memory_bandwidth", "annotation_table", "stream_idle" }
+  "exposed_causes", "critical_path", "collective_list", "memory_bandwidth", "annotation_table", "stream_idle",
+  "kernel_counters" }
 
 describe("the metric files", function()
   it("are all there", function()

@@ -498,6 +498,30 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
+  it("kernel_counters: sums by kernel and by the operator of the launch of the same place", function()
+    local fma, add = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
+      "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum"
+    local r = maker.new{ rank = 0 }
+    for i, name in ipairs{ "gemm", "add", "gemm" } do
+      r:host("cpu_op", name == "gemm" and "aten::mm" or "aten::add", 100 * i, 50)
+      r:host("cuda_runtime", "cudaLaunchKernel", 100 * i + 10, 5)
+      r:add{ ph = "X", cat = "cuda_profiler_range", name = name, pid = 0, tid = 7, ts = 1000 + 10 * i, dur = 5,
+        args = { [fma] = name == "gemm" and 10 * i or 0, [add] = "7", other = 3 } }
+    end
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "kernel_counters"))
+      assert.same({ { name = "gemm", count = 2, flops = 94.0, [fma] = 40.0, [add] = 14.0 },
+        { name = "add", count = 1, flops = 7.0, [fma] = 0.0, [add] = 7.0 } }, found.kernels)
+      assert.same({ "aten::mm", 94.0 }, { found.operators[1].name, found.operators[1].flops })
+    end)
+    r:host("cuda_runtime", "cudaLaunchKernel", 900, 5) -- a launch without counters: no pairs
+    maker.with({ r }, function(folder)
+      assert.same({}, assert(maker.metric(folder, "kernel_counters")).operators)
+      local cut = assert(maker.metric(folder, "kernel_counters", { window = { 0.92, 0.925 } }))
+      assert.equal(1, #cut.kernels)
+    end)
+  end)
+
   it("--launched-only leaves out rows that no recorded call launched", function()
     local r = maker.new{ rank = 0 }
     r:kernel("before", 0, 50)
