@@ -6,6 +6,7 @@
 -- "certain": the trace says it, or two sources agree. "likely": one source that may mean something else. "guess": a
 -- default of training programs that the trace does not contradict. What the trace does not show has no entry.
 local against_names = { masked_softmax = "fused_softmax", softmax = "unfused" }
+local dtype_bytes = require("ett.base.schema").dtype_bytes
 local operators = require "ett.trace.operators"
 
 local layout = {}
@@ -166,10 +167,10 @@ end
 
 --- Sizes of sums over tensor ranks: bytes of a product's output, by which they are known where no group is named.
 local function output_bytes(s)
-  local sizes, width = {}, { fp32 = 4, fp16 = 2, bf16 = 2, fp8 = 2 }
+  local sizes = {}
   for _, run in ipairs(s.gemm) do
     local o = run.operation
-    count(sizes, (o.m + 0.0) * o.n * (width[o.dtype] or 2))
+    count(sizes, (o.m + 0.0) * o.n * math.max(2, dtype_bytes[o.dtype] or 2)) -- 16 bits of products of narrower operands
   end
   return sizes
 end

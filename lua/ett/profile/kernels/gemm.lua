@@ -7,10 +7,8 @@ local gemm = { name = "gemm", summary = "matrix products, by data type", table =
   inputs = { "m", "n", "k" }, frameworks = { "trtllm", "aiter", "sglang", "vllm" },
   rounds = { default = 60, bf16 = 200, fp8 = 80 } }
 
---- Bytes of an element of A and B. Block formats store one scale for 128 (fp8_block), 32 (mxfp8, mxfp4) or 16 (nvfp4)
---- elements.
-gemm.element_bytes = { fp32 = 4, tf32 = 4, bf16 = 2, fp16 = 2, int8 = 1, fp8 = 1, fp8_block = 1, mxfp8 = 1 + 1 / 32,
-  nvfp4 = 0.5 + 1 / 16, mxfp4 = 0.5 + 1 / 32 }
+--- Bytes of an element of A and B; mxfp4, which plans do not have, stores one scale for 32 elements.
+gemm.element_bytes = setmetatable({ mxfp4 = 0.5 + 1 / 32 }, { __index = require("ett.base.schema").dtype_bytes })
 
 -- { rows, columns, share of the multiprocessor's peak rate that a tile of this size reaches }; assumed, the trees
 -- correct it.

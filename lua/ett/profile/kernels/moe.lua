@@ -10,7 +10,7 @@ local moe = { name = "moe", summary = "fused layer of experts, forward", table =
   rounds = { default = 80 } }
 
 local ceil, log, max, min = math.ceil, math.log, math.max, math.min
-local element_bytes = { bf16 = 2, fp16 = 2, fp8 = 1, fp8_block = 1, nvfp4 = 0.5 + 1 / 16, mxfp4 = 0.5 + 1 / 32 }
+local element_bytes = require("ett.profile.kernels.gemm").element_bytes
 
 -- Experts of two matrices, by (hidden, ffn): Nemotron's. The others are gated and have three.
 local plain = { ["2688 1856"] = true, ["4096 2688"] = true, ["1024 2688"] = true, ["8192 5120"] = true,
@@ -95,7 +95,7 @@ function moe.analyse(device, dtype, x)
   local copies, used = load.copies, load.used
   local expert = matrices * x.hidden * width
   local arithmetic = 2.0 * 64 * load.tiles_64 * expert / device:peak(dtype)
-  local weights = used * expert * (element_bytes[dtype] or 2)
+  local weights = used * expert * element_bytes[dtype]
   local rest = copies * (x.hidden * 6.0 + width * matrices * 2.0) + x.tokens * x.hidden * 4.0
   local memory = (weights + rest) / device.memory_bandwidth
   local seconds = max(arithmetic / 0.6, memory / 0.75) + 0.3 * min(arithmetic, memory) + 20e-6
