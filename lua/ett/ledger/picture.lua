@@ -86,9 +86,11 @@ end
 
 function scene:leaves_stage(l) return l % self.per_stage == 0 and l < self.o.layers end
 
---- Adds a box; returns its index from 0.
+--- Adds a box, its coordinates in six digits; returns its index from 0.
 function scene:box(...)
-  self.boxes[#self.boxes + 1] = { ... }
+  local box = { ... }
+  for i = 2, 7 do box[i] = tonumber(("%.6g"):format(box[i])) end
+  self.boxes[#self.boxes + 1] = box
   return #self.boxes - 1
 end
 
@@ -326,38 +328,14 @@ function picture.build(given)
   return { boxes = self.boxes, frames = self.frames, size = self.size, settings = self.o }
 end
 
---- JSON of numbers, strings and lists, short; nil holes at a list's end are left out.
-local function encode(value)
-  if type(value) == "table" then
-    local parts = {}
-    if value[1] ~= nil or next(value) == nil then
-      for i = 1, #value do parts[i] = encode(value[i]) end
-      return "[" .. table.concat(parts, ",") .. "]"
-    end
-    local keys = {}
-    for key in pairs(value) do keys[#keys + 1] = key end
-    table.sort(keys)
-    for i, key in ipairs(keys) do parts[i] = ("%q:%s"):format(key, encode(value[key])) end
-    return "{" .. table.concat(parts, ",") .. "}"
-  elseif type(value) == "number" then
-    return math.type(value) == "integer" and ("%d"):format(value) or ("%.6g"):format(value)
-  end
-  return '"' .. tostring(value):gsub('[\\"<]', { ["\\"] = "\\\\", ['"'] = '\\"', ["<"] = "\\u003c" }) .. '"'
-end
-
 --- The whole page: HTML with its data, styles and script inside; no other file is needed.
 function picture.page(given)
-  local host = require "ett.host"
-  local built = picture.build(given)
-  local path = host.root .. "/lua/ett/ledger/picture.html"
-  local file, why = io.open(path, "rb")
-  if not file then error_module.raise("io", "cannot read the page's template: %s", why) end
-  local template = file:read("a")
-  file:close()
+  local pages, built = require "ett.report.page", picture.build(given)
+  local template = pages.text_of(require("ett.host").root .. "/lua/ett/ledger/picture.html")
   local o = built.settings
   local title = ("%d layer%s: pipeline %d, data %d, tensor %d, microbatches %d"):format(o.layers,
     o.layers > 1 and "s" or "", o.pp, o.dp, o.tp, o.microbatches)
-  local data = encode { boxes = built.boxes, frames = built.frames, size = built.size }
+  local data = pages.json { boxes = built.boxes, frames = built.frames, size = built.size }
   return (template:gsub("@(%u+)@", { TITLE = title, DATA = data })), built
 end
 

@@ -18,7 +18,8 @@ Page.__index = Page
 
 local folder = host.root .. "/lua/ett/report/page/"
 
-local function text_of(path)
+--- The text of a file that is part of a page.
+function page.text_of(path)
   local file = assert(io.open(path, "rb"))
   local text = file:read("a")
   file:close()
@@ -45,8 +46,8 @@ function Page:pack(bytes) return self:blob(pack.deflate(bytes)) end
 --- Adds any value as deflated JSON, for `unpackJson` in the script.
 function Page:pack_json(value) return self:pack(json.encode(value)) end
 
--- JSON in which no text can end the script element around it.
-local function safe_json(value) return (json.encode(value):gsub("<", "\\u003c")) end
+--- JSON in which no text can end the script element around it.
+function page.json(value) return (json.encode(value):gsub("<", "\\u003c")) end
 
 local escapes = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;" }
 
@@ -55,9 +56,9 @@ function Page:text()
   local offsets = { 0 }
   for i, blob in ipairs(self.blobs) do offsets[i + 1] = offsets[i] + #blob end
   self.data.blobs = json.array(offsets)
-  local scripts = { text_of(folder .. "page.js") }
+  local scripts = { page.text_of(folder .. "page.js") }
   for i, name in ipairs(self.scripts) do
-    scripts[i + 1] = text_of(name:find("/", 1, true) and name or folder .. name .. ".js")
+    scripts[i + 1] = page.text_of(name:find("/", 1, true) and name or folder .. name .. ".js")
   end
   return table.concat { [[<!doctype html>
 <html lang="en">
@@ -66,9 +67,9 @@ function Page:text()
 <meta http-equiv="Content-Security-Policy"
   content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>]], (tostring(self.data.title):gsub("[&<>]", escapes)), "</title>\n<style>\n", text_of(folder .. "page.css"),
-    "</style>\n</head>\n<body>\n<script type=\"application/json\" id=\"data\">", safe_json(self.data),
-    "</script>\n<script type=\"text/plain\" id=\"blobs\">", table.concat(self.blobs),
+<title>]], (tostring(self.data.title):gsub("[&<>]", escapes)), "</title>\n<style>\n",
+    page.text_of(folder .. "page.css"), "</style>\n</head>\n<body>\n<script type=\"application/json\" id=\"data\">",
+    page.json(self.data), "</script>\n<script type=\"text/plain\" id=\"blobs\">", table.concat(self.blobs),
     "</script>\n<script>\n\"use strict\";\n", table.concat(scripts, "\n"), "</script>\n</body>\n</html>\n" }
 end
 
