@@ -3,6 +3,7 @@
 --   collective.kind "allreduce_large"  --> "all_reduce"
 local comm = require "ett.comm"
 local error_module = require "ett.base.error"
+local schema = require "ett.base.schema"
 
 local collective = {}
 
@@ -24,11 +25,8 @@ end
 function collective.kind(name)
   local kind = collective.find(name)
   if kind then return kind end
-  local known = {}
-  for alias in pairs(collective.aliases) do known[#known + 1] = alias end
-  table.sort(known)
   error_module.raise("missing", "unknown collective '%s'%s; known are %s", tostring(name),
-    error_module.suggestion(name, known), table.concat(collective.kinds, ", "))
+    error_module.suggestion(name, schema.keys(collective.aliases)), table.concat(collective.kinds, ", "))
 end
 
 return collective

@@ -5,6 +5,7 @@
 -- A layout uses at most `devices` devices; with gap 0 the result is the optimum.
 local error_module = require "ett.base.error"
 local ledger = require "ett.ledger"
+local schema = require "ett.base.schema"
 
 local optimize = {}
 
@@ -20,13 +21,6 @@ function optimize.model(name)
     error_module.suggestion(tostring(name), optimize.models), table.concat(optimize.models, ", "))
 end
 
-local function sorted_names(set)
-  local names = {}
-  for name in pairs(set) do names[#names + 1] = name end
-  table.sort(names)
-  return names
-end
-
 --- Compiles a model for one objective and limits; the object serves many searches.
 --
 -- spec: model (name or table), objective ("days", "dollars", "devices"), limits
@@ -38,10 +32,10 @@ function optimize.new(spec)
   for name in pairs(fixed) do
     if model.parameters[name] == nil then
       error_module.raise("argument", "unknown parameter '%s'%s", name,
-        error_module.suggestion(name, sorted_names(model.parameters)))
+        error_module.suggestion(name, schema.keys(model.parameters)))
     end
   end
-  for _, name in ipairs(sorted_names(model.parameters)) do
+  for _, name in ipairs(schema.keys(model.parameters)) do
     o[name] = L:parameter(name, fixed[name] or model.parameters[name])
   end
   -- Limits on time and money are parameters too, so that one program serves all of them.

@@ -7,6 +7,7 @@
 -- Not modelled: embeddings, router, norms, residual addition, causal mask, optimizer.
 -- Source: the public ml_par_sim programs, restated as operations on a ledger.
 local ledger = require "ett.ledger"
+local schema = require "ett.base.schema"
 
 local transformer = {}
 
@@ -274,10 +275,9 @@ function transformer.compile(switches, options)
   local L = ledger.new()
   local m = {}
   for name, value in pairs(switches or {}) do m[name] = value end
-  local names = {}
-  for name in pairs(transformer.parameters) do names[#names + 1] = name end
-  table.sort(names)
-  for _, name in ipairs(names) do m[name] = L:parameter(name, transformer.parameters[name]) end
+  for _, name in ipairs(schema.keys(transformer.parameters)) do
+    m[name] = L:parameter(name, transformer.parameters[name])
+  end
   local run = transformer.describe(L, m, options)
   local outputs = { clusters = L:clusters(), n_words = run.N, tokens = run.D }
   for name, cost in pairs(transformer.costs(L, m)) do

@@ -4,15 +4,11 @@
 -- ran between two anchors belongs to the operators that the model has between the same two: a compiled kernel has no
 -- shape, and an attention of separate kernels has another. Of several such operators the time is known together.
 local expected = require "ett.loop.expected"
+local schema = require "ett.base.schema"
 
 local match = {}
 
-local function joined(set)
-  local names = {}
-  for name in pairs(set) do names[#names + 1] = name end
-  table.sort(names)
-  return table.concat(names, " + ")
-end
+local function joined(set) return table.concat(schema.keys(set), " + ") end
 
 --- Anchors by key: { names = set, entry }, and the operators between neighbouring anchors: by "KEY > KEY".
 local function index_of(sequence, present)

@@ -4,6 +4,7 @@ local find = require "ett.base.find"
 local runner = require "ett.sampling.runner"
 local sample = require "ett.sample"
 local sample_table = require "ett.samples.table"
+local schema = require "ett.base.schema"
 local turns = require "ett.sampling.turns"
 
 local must = error_module.must
@@ -31,11 +32,8 @@ end
 --- Raises where the back end does not measure that precision.
 local function check_precision(backend, precision)
   if not backend.precisions or backend.precisions[precision] then return end
-  local names = {}
-  for name in pairs(backend.precisions) do names[#names + 1] = name end
-  table.sort(names)
-  error_module.raise("usage", "the back end '%s' measures %s, not '%s'", backend.name, table.concat(names, ", "),
-    precision)
+  error_module.raise("usage", "the back end '%s' measures %s, not '%s'", backend.name,
+    table.concat(schema.keys(backend.precisions), ", "), precision)
 end
 
 --- The options of a back end's open(), without the precision.

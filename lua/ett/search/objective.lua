@@ -7,6 +7,7 @@ local architecture = require "ett.model.architecture"
 local energy = require "ett.step.energy"
 local error_module = require "ett.base.error"
 local goodput = require "ett.step.goodput"
+local schema = require "ett.base.schema"
 
 local objective = {}
 
@@ -26,12 +27,7 @@ objective.list = {
 }
 
 --- The names of the objectives, sorted.
-function objective.names()
-  local names = {}
-  for name in pairs(objective.list) do names[#names + 1] = name end
-  table.sort(names)
-  return names
-end
+function objective.names() return schema.keys(objective.list) end
 
 --- The objective of a name, checked.
 function objective.get(name)

@@ -9,6 +9,7 @@
 -- The constants are those of a grid that are best calibrated on pairs of published steps of one model and cluster.
 -- `ett bench search` leaves out each source in turn, and judges its pairs with constants of the others.
 local explain = require "ett.search.explain"
+local schema = require "ett.base.schema"
 
 local sure = { own = 0.02, same = 0.001, shared = 0.6 }
 
@@ -70,9 +71,7 @@ function sure.best(plans, draws)
     wins[k] = 0
     places[plan.place] = plan.spread
   end
-  local names = {}
-  for place in pairs(places) do names[#names + 1] = place end
-  table.sort(names)
+  local names = schema.keys(places)
   for _ = 1, draws do
     local heavy = 1 / math.sqrt(-math.log(uniform())) -- of two degrees: the root of an exponential
     local errors = {}
@@ -114,7 +113,7 @@ local function settles(a, b)
   local names, best = {}, nil
   for name in pairs(x) do names[name] = true end
   for name in pairs(y) do names[name] = true end
-  for _, name in ipairs(require("ett.base.schema").keys(names)) do
+  for _, name in ipairs(schema.keys(names)) do
     local difference = math.abs((x[name] or 0.0) - (y[name] or 0.0))
     if not best or difference > best.difference then
       best = { line = name, best_percent = 100 * (x[name] or 0.0), other_percent = 100 * (y[name] or 0.0),

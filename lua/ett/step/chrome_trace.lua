@@ -64,9 +64,7 @@ local function collective_args(args, part, dtype)
 end
 
 local function shape_text(shape)
-  local keys = {}
-  for key in pairs(shape or {}) do keys[#keys + 1] = key end
-  table.sort(keys)
+  local keys = schema.keys(shape or {})
   for i, key in ipairs(keys) do keys[i] = ("%s=%s"):format(key, tostring(shape[key])) end
   return #keys > 0 and table.concat(keys, " ") or nil
 end

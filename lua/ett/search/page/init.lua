@@ -9,6 +9,7 @@ local explain = require "ett.search.explain"
 local host = require "ett.host"
 local json = require "ett.json"
 local pages = require "ett.report.page"
+local schema = require "ett.base.schema"
 local times_module = require "ett.step.times"
 local words = require "ett.search.text"
 
@@ -31,10 +32,7 @@ local function measures_of(row, fields)
     end
   end
   for _, name in ipairs(measure_order) do add(name) end
-  local rest = {}
-  for name in pairs(row) do rest[#rest + 1] = name end
-  table.sort(rest)
-  for _, name in ipairs(rest) do add(name) end
+  for _, name in ipairs(schema.keys(row)) do add(name) end
   return list
 end
 

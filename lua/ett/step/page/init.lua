@@ -7,6 +7,7 @@ local json = require "ett.json"
 local lanes = require "ett.report.page.lanes"
 local memory = require "ett.step.memory"
 local pages = require "ett.report.page"
+local schema = require "ett.base.schema"
 local timeline = require "ett.step.timeline"
 
 local page = {}
@@ -21,9 +22,7 @@ local tick = 1e-9
 local function ticks(seconds) return math.floor(seconds / tick + 0.5) end
 
 local function shape_line(shape)
-  local keys = {}
-  for key in pairs(shape or {}) do keys[#keys + 1] = key end
-  table.sort(keys)
+  local keys = schema.keys(shape or {})
   for i, key in ipairs(keys) do keys[i] = ("%s %s"):format(key, tostring(shape[key])) end
   return #keys > 0 and "shape: " .. table.concat(keys, ", ") or nil
 end
