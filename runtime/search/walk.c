@@ -1,5 +1,6 @@
 #include "search/walk.h"
 
+#include <limits.h>
 #include <math.h>
 
 /* Bounds are sums in another order than the engine's. */
@@ -17,6 +18,7 @@ typedef struct walk {
   ett_search_counts *counts;
   ett_err *err;
   int sharded; /* whether replicas share weights */
+  int untimed; /* whether a bound lacks times that are not answered yet */
 } walk;
 
 double ett_search_threshold(const ett_search_limits *limits, double memory_bytes) {
@@ -94,32 +96,60 @@ static double shard(const walk *w, const ett_step_result *result) {
   return most;
 }
 
-/* Evaluates the plans under one choice of recompute, zero and overlap_parameters, and
- * keeps the fastest in row. Returns 1 when it is of interest. */
-static int walk_overlaps(walk *w, ett_search_row *row) {
-  double best = INFINITY;
+/* Whether bounds settle the plans at hand, which differ in overlap_sends alone. Then they
+ * are counted. *seconds: what they take at least. */
+static int bounds_settle(walk *w, double cut, double *seconds) {
+  ett_step_outline_result o;
+  w->plan.overlap_sends = 0;
+  int status = outline(w, &o);
+  *seconds = 0;
+  if (status < 0) /* the evaluation says why */
+    return 0;
+  w->untimed |= status > 0 && o.untimed;
+  int64_t *count = NULL;
+  if (status == 0)
+    count = &w->counts->refused;
+  else if (o.memory_bytes > w->limits->memory_bytes)
+    count = &w->counts->too_large;
+  else if (!w->limits->exhaustive) {
+    double threshold = ett_search_threshold(w->limits, o.memory_bytes);
+    *seconds = o.step_seconds * (1 - rounding);
+    if (*seconds > (cut < threshold ? cut : threshold))
+      count = &w->counts->bounded;
+  }
+  if (count)
+    *count += sends(w);
+  return count != NULL;
+}
+
+/* What the plans of a leaf take at least; INFINITY: bounds settle all, and they are
+ * counted. */
+static double least_of_leaf(walk *w) {
+  ett_search_counts before = *w->counts;
+  double least = INFINITY;
+  for (int g = 0; g < gradients(w); g++) {
+    double seconds;
+    w->plan.overlap_gradients = w->axes->overlap_gradients[g];
+    if (!bounds_settle(w, INFINITY, &seconds) && seconds < least)
+      least = seconds;
+  }
+  if (least < INFINITY)
+    *w->counts = before;
+  else
+    w->counts->plans += (int64_t)gradients(w) * sends(w);
+  return least;
+}
+
+/* Evaluates the plans of a leaf, and keeps the fastest in row. Returns 1 when it is of
+ * interest. */
+static int evaluate_leaf(walk *w, ett_search_row *row) {
+  double best = INFINITY, seconds;
   ett_search_row r = *row;
+  w->counts->plans += (int64_t)gradients(w) * sends(w);
   for (int g = 0; g < gradients(w); g++) {
     w->plan.overlap_gradients = w->axes->overlap_gradients[g];
-    w->plan.overlap_sends = 0;
-    ett_step_outline_result o;
-    int status = outline(w, &o);
-    if (status <= 0) {
-      w->counts->refused += sends(w);
-      if (status < 0)
-        return -1;
+    if (bounds_settle(w, best, &seconds))
       continue;
-    }
-    if (o.memory_bytes > w->limits->memory_bytes) {
-      w->counts->too_large += sends(w);
-      continue;
-    }
-    double cut = ett_search_threshold(w->limits, o.memory_bytes);
-    cut = best < cut && !w->limits->exhaustive ? best : cut;
-    if (!w->limits->exhaustive && o.step_seconds * (1 - rounding) > cut) {
-      w->counts->bounded += sends(w);
-      continue;
-    }
     for (int s = 0; s < sends(w); s++) {
       w->plan.overlap_sends = w->axes->overlap_sends[s];
       r.overlap_gradients = g;
@@ -151,78 +181,139 @@ static int walk_overlaps(walk *w, ett_search_row *row) {
   return best <= ett_search_threshold(w->limits, row->memory_bytes) && best < INFINITY;
 }
 
-static int walk_recompute(walk *w, int recompute, ett_search_row *rows, size_t *count) {
+/* Adds the leaves of one recomputation that bounds leave. */
+static void expand_recompute(walk *w, int recompute, ett_search_row *leaves,
+                             size_t *count) {
   for (int z = 0; z < zeros(w); z++) {
     w->plan.zero = (ett_zero)w->axes->zero[z];
     for (int p = 0; p < parameters(w); p++) {
       w->plan.overlap_parameters = w->axes->overlap_parameters[p];
-      ett_search_row row = {.recompute = recompute, .zero = z, .overlap_parameters = p};
-      int status = walk_overlaps(w, &row);
-      if (status < 0)
-        return -1;
-      if (status > 0)
-        rows[(*count)++] = row;
+      double least = least_of_leaf(w);
+      if (least < INFINITY)
+        leaves[(*count)++] = (ett_search_row){.recompute = recompute,
+                                              .zero = z,
+                                              .overlap_parameters = p,
+                                              .step_seconds = least};
     }
   }
-  return 0;
+}
+
+/* The largest ZeRO stage of the axes below another; -1: none. */
+static int zero_below(const walk *w, int other) {
+  int largest = -1;
+  for (int z = 0; z < zeros(w); z++)
+    if (w->axes->zero[z] < other && w->axes->zero[z] > largest)
+      largest = w->axes->zero[z];
+  return largest;
 }
 
 /* Whether all plans of one recomputation are settled by the memory of the ZeRO stage that
- * holds least, or by the pipeline alone. *all: every later recomputation is, too. */
-static int settled(walk *w, int *all) {
-  const ett_search_axes *a = w->axes;
+ * holds least, or by the pipeline alone. *seconds: what the others take at least. *all:
+ * every later recomputation is settled, too. */
+static int settled(walk *w, int *all, double *seconds) {
+  ett_search_counts *counts = w->counts;
   ett_step_outline_result o;
-  int least = a->zero[0], most = a->zero[0];
-  for (int z = 1; z < zeros(w); z++) {
-    least = a->zero[z] < least ? a->zero[z] : least;
-    most = a->zero[z] > most ? a->zero[z] : most;
-  }
+  int most = INT_MAX, status = 0;
+  *seconds = 0;
   w->plan.overlap_parameters = w->plan.overlap_gradients = w->plan.overlap_sends = 0;
-  w->plan.zero = (ett_zero)most;
-  if (outline(w, &o) <= 0) /* the plans themselves say why */
+  while (status == 0 && (most = zero_below(w, most)) >= 0) {
+    w->plan.zero = (ett_zero)most;
+    status = outline(w, &o);
+  }
+  if (status < 0) /* the plans themselves say why */
     return 0;
+  int64_t plans = plans_of_recompute(w);
+  if (status == 0) {
+    counts->refused += plans;
+    return 1;
+  }
   if (o.memory_bytes > w->limits->memory_bytes) {
-    w->counts->too_large += plans_of_recompute(w);
+    counts->too_large += plans;
     return 1;
   }
   if (w->limits->exhaustive)
     return 0;
   double threshold = ett_search_threshold(w->limits, o.memory_bytes);
   if (most == ETT_ZERO_PARAMETERS) { /* the gathers of its passes may be absent or hide */
-    w->plan.zero = (ett_zero)least;
-    for (int p = 0; p < a->parameters; p++)
-      w->plan.overlap_parameters |= a->overlap_parameters[p];
+    for (int z = most; z >= 0; z = zero_below(w, z))
+      w->plan.zero = (ett_zero)z;
+    for (int p = 0; p < w->axes->parameters; p++)
+      w->plan.overlap_parameters |= w->axes->overlap_parameters[p];
     if (outline(w, &o) <= 0)
       return 0;
   }
-  double seconds = o.pipeline_seconds * (1 - rounding);
-  if (seconds <= threshold)
+  w->untimed |= o.untimed;
+  *seconds = o.pipeline_seconds * (1 - rounding);
+  if (*seconds <= threshold)
     return 0;
   *all = w->plan.recompute == ETT_RECOMPUTE_NONE && /* the others repeat work */
-         seconds > ett_search_threshold(w->limits, 0);
-  w->counts->bounded += plans_of_recompute(w);
+         *seconds > ett_search_threshold(w->limits, 0);
+  counts->bounded += plans;
   return 1;
 }
 
-int ett_search_walk(const ett_program *program, const ett_step_plan *plan,
-                    const ett_search_axes *axes, const uint8_t *allowed,
-                    const ett_search_limits *limits, ett_demands *demands,
-                    ett_step_workspace *workspace, ett_search_row *rows,
-                    size_t *row_count, ett_search_counts *counts, ett_err *err) {
-  walk w = {program, *plan, axes, allowed, limits, demands, workspace, counts, err, 0};
-  int64_t data = (int64_t)plan->dp * plan->cp;
-  w.sharded = data > 1 || data * plan->tp > (int64_t)plan->ep * plan->etp;
-  *row_count = 0;
-  int all = 0;
-  for (int r = 0; r < axes->recomputes; r++) {
-    w.plan.recompute = (ett_recompute)axes->recompute[r];
-    counts->plans += plans_of_recompute(&w);
-    if (all) {
-      counts->bounded += plans_of_recompute(&w);
+/* Settles each recomputation by bounds. Returns the least seconds of those that are left,
+ * INFINITY: none is; expands them unless leaves is NULL. */
+static double walk_all(walk *w, ett_search_row *leaves, size_t *count) {
+  double least = INFINITY;
+  for (int r = 0, all = 0; r < w->axes->recomputes; r++) {
+    double seconds = 0;
+    w->plan.recompute = (ett_recompute)w->axes->recompute[r];
+    if (all)
+      w->counts->bounded += plans_of_recompute(w);
+    if (all || settled(w, &all, &seconds)) {
+      w->counts->plans += plans_of_recompute(w);
       continue;
     }
-    if (!settled(&w, &all) && walk_recompute(&w, r, rows, row_count) != 0)
-      return -1;
+    least = seconds < least ? seconds : least;
+    if (leaves)
+      expand_recompute(w, r, leaves, count);
   }
-  return 0;
+  return least;
+}
+
+static walk start(const ett_search_part *part, const ett_search_limits *limits,
+                  ett_search_counts *counts, ett_err *err) {
+  int64_t data = (int64_t)part->plan->dp * part->plan->cp;
+  return (walk){.program = part->program,
+                .plan = *part->plan,
+                .axes = part->axes,
+                .allowed = part->allowed,
+                .limits = limits,
+                .demands = part->demands,
+                .workspace = part->workspace,
+                .counts = counts,
+                .err = err,
+                .sharded = data > 1 || data * part->plan->tp >
+                                           (int64_t)part->plan->ep * part->plan->etp};
+}
+
+double ett_search_survey(const ett_search_part *part, const ett_search_limits *limits,
+                         ett_search_counts *counts) {
+  ett_err err;
+  ett_search_counts own = *counts;
+  walk w = start(part, limits, &own, &err);
+  double least = walk_all(&w, NULL, NULL);
+  if (least == INFINITY)
+    *counts = own;
+  counts->untimed += w.untimed;
+  return least;
+}
+
+void ett_search_expand(const ett_search_part *part, const ett_search_limits *limits,
+                       ett_search_row *leaves, size_t *count, ett_search_counts *counts) {
+  ett_err err;
+  walk w = start(part, limits, counts, &err);
+  *count = 0;
+  walk_all(&w, leaves, count);
+  counts->untimed += w.untimed;
+}
+
+int ett_search_evaluate(const ett_search_part *part, const ett_search_limits *limits,
+                        ett_search_row *row, ett_search_counts *counts, ett_err *err) {
+  walk w = start(part, limits, counts, err);
+  w.plan.recompute = (ett_recompute)part->axes->recompute[row->recompute];
+  w.plan.zero = (ett_zero)part->axes->zero[row->zero];
+  w.plan.overlap_parameters = part->axes->overlap_parameters[row->overlap_parameters];
+  return evaluate_leaf(&w, row);
 }

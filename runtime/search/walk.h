@@ -35,15 +35,15 @@ typedef struct ett_search_limits {
   int exhaustive; /* no plan is cut by a bound of its time */
 } ett_search_limits;
 
-/* The fastest plan of one choice of recompute, zero and overlap_parameters: indexes into
- * the axes. */
+/* A leaf: one choice of recompute, zero and overlap_parameters, as indexes into the axes.
+ * Evaluated: its fastest plan. */
 typedef struct ett_search_row {
   int recompute, zero, overlap_parameters, overlap_gradients, overlap_sends;
   double step_seconds, memory_bytes;
   double shard_parameters; /* of the device with most, each once among its replicas */
 } ett_search_row;
 
-/* How every plan of the part was settled. */
+/* How plans were settled. */
 typedef struct ett_search_counts {
   int64_t plans;     /* their sum */
   int64_t forbidden; /* by the caller's mask */
@@ -51,22 +51,40 @@ typedef struct ett_search_counts {
   int64_t bounded;   /* cut by a lower bound */
   int64_t evaluated;
   int64_t refused; /* a fault of the plan */
-  int64_t untimed; /* of the evaluated ones: to be walked again after the answers */
+  int64_t untimed; /* to be asked about again after the answers */
 } ett_search_counts;
 
-/* Room for the rows of a walk. */
-#define ETT_SEARCH_ROWS (ETT_SEARCH_MOST * ETT_SEARCH_MOST * 2)
+/* Most leaves of a part. */
+#define ETT_SEARCH_LEAVES (ETT_SEARCH_MOST * ETT_SEARCH_MOST * 2)
 
-/* Walks the plans of `plan`, whose recompute, zero and overlaps are ignored. allowed: a
- * byte a plan in the order recompute, zero, overlap_parameters, overlap_gradients,
- * overlap_sends, the last fastest, over all values of the axes; NULL: all.
- * Writes the rows within the limits; adds to counts. Returns 0, or -1 on a fault that is
+/* The plans under `plan`, whose recompute, zero and overlaps are ignored. allowed: a byte
+ * a plan in the order recompute, zero, overlap_parameters, overlap_gradients,
+ * overlap_sends, the last fastest, over all values of the axes; NULL: all. */
+typedef struct ett_search_part {
+  const ett_program *program;
+  const ett_step_plan *plan;
+  const ett_search_axes *axes;
+  const uint8_t *allowed;
+  ett_demands *demands;
+  ett_step_workspace *workspace;
+} ett_search_part;
+
+/* What the plans of a part take at least, by a look at each recomputation. INFINITY:
+ * bounds settle all, and they are added to counts. counts.untimed grows where a bound
+ * lacks times that are not answered yet. */
+double ett_search_survey(const ett_search_part *part, const ett_search_limits *limits,
+                         ett_search_counts *counts);
+
+/* The leaves of a part that bounds leave, with the step_seconds that each takes at least;
+ * the plans of the others are added to counts. Room: ETT_SEARCH_LEAVES. */
+void ett_search_expand(const ett_search_part *part, const ett_search_limits *limits,
+                       ett_search_row *leaves, size_t *count, ett_search_counts *counts);
+
+/* Evaluates the plans of a leaf that bounds leave, and adds all of its plans to counts.
+ * Returns 1: row holds the fastest, which is of interest; 0: none is; -1: a fault that is
  * not a plan's own. */
-int ett_search_walk(const ett_program *program, const ett_step_plan *plan,
-                    const ett_search_axes *axes, const uint8_t *allowed,
-                    const ett_search_limits *limits, ett_demands *demands,
-                    ett_step_workspace *workspace, ett_search_row *rows,
-                    size_t *row_count, ett_search_counts *counts, ett_err *err);
+int ett_search_evaluate(const ett_search_part *part, const ett_search_limits *limits,
+                        ett_search_row *row, ett_search_counts *counts, ett_err *err);
 
 /* The time up to which a plan of that memory is of interest. */
 double ett_search_threshold(const ett_search_limits *limits, double memory_bytes);

@@ -24,6 +24,12 @@ typedef struct news {
   char *text;
 } news;
 
+/* A message on its way. The receiver may take it late: a blocking send would spin. */
+typedef struct parcel {
+  MPI_Request request;
+  char *bytes;
+} parcel;
+
 struct ett_dist_work {
   MPI_Comm comm;
   int rank, size;
@@ -37,6 +43,7 @@ struct ett_dist_work {
   pthread_t server;
   int serving;
   int left;                  /* ranks that did not leave yet, on rank 0 */
+  parcel *sent;              /* what was sent last: to each rank, or to rank 0 */
   int asked;                 /* a request of this rank is not answered yet */
   int patient;               /* the last request came ahead of its need */
   pthread_mutex_t receiving; /* rank 0 answers in its own thread, too */
@@ -61,6 +68,22 @@ double ett_dist_agree(const ett_dist_group *group, double number) {
       return largest;
     pause = nap(pause, most_nap);
   }
+}
+
+/* Frees the message that a parcel holds, once it has arrived. */
+static void settle(parcel *p) {
+  if (p->bytes)
+    MPI_Wait(&p->request, MPI_STATUS_IGNORE);
+  free(p->bytes);
+  p->bytes = NULL;
+}
+
+/* Sends bytes, which it frees; whoever receives them has received those before. */
+static void dispatch(ett_dist_work *w, int rank, int tag, char *bytes, size_t count) {
+  parcel *p = &w->sent[w->rank == 0 ? rank : 0];
+  settle(p);
+  p->bytes = bytes;
+  MPI_Isend(bytes, (int)count, MPI_BYTE, rank, tag, w->comm, &p->request);
 }
 
 /* Adds news to the log. News are hints: what the memory cannot hold is dropped. */
@@ -137,12 +160,12 @@ static int serve_one(ett_dist_work *w, int source, int bytes) {
     size_t all = 0;
     int64_t position =
         take(w, source, text + 1, (size_t)bytes - 1, sizeof position, &others, &all);
-    if (others)
+    if (others) {
       memcpy(others, &position, sizeof position);
-    MPI_Send(others ? others : (char *)&position,
-             others ? (int)all : (int)sizeof position, MPI_BYTE, source, TAG_ANSWER,
-             w->comm);
-    free(others);
+      dispatch(w, source, TAG_ANSWER, others, all);
+    } else {
+      MPI_Send(&position, (int)sizeof position, MPI_BYTE, source, TAG_ANSWER, w->comm);
+    }
   } else if (what == COMMIT) {
     ett_err err = {0};
     if (commit(w, text + 1, (size_t)bytes - 1, &err) != 0) {
@@ -189,9 +212,15 @@ ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
                                   ett_sample_journal *journal, int64_t count,
                                   ett_err *err) {
   ett_dist_work *w = calloc(1, sizeof *w);
-  if (w)
+  if (w) {
     w->told = calloc((size_t)group->size, sizeof *w->told);
-  if (!w || !w->told) {
+    w->sent = calloc((size_t)group->size, sizeof *w->sent);
+  }
+  if (!w || !w->told || !w->sent) {
+    if (w) {
+      free(w->told);
+      free(w->sent);
+    }
     free(w);
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
     return NULL;
@@ -208,6 +237,7 @@ ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
     if (pthread_create(&w->server, NULL, serve, w) != 0) {
       ett_err_set(err, ETT_ERR_INTERNAL, "cannot start a thread");
       free(w->told);
+      free(w->sent);
       free(w);
       return NULL;
     }
@@ -233,6 +263,7 @@ static char *answer_of(ett_dist_work *w, size_t *length, ett_err *err) {
   MPI_Recv(answer, answer ? count : 0, MPI_BYTE, 0, TAG_ANSWER, w->comm,
            MPI_STATUS_IGNORE);
   w->asked = 0;
+  settle(w->sent); /* it was answered */
   if (!answer) {
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
     return NULL;
@@ -250,8 +281,7 @@ static int ask(ett_dist_work *w, char what, const char *text, size_t bytes,
   message[0] = what;
   if (bytes > 0)
     memcpy(message + 1, text, bytes);
-  MPI_Send(message, (int)bytes + 1, MPI_BYTE, 0, TAG_ASK, w->comm);
-  free(message);
+  dispatch(w, 0, TAG_ASK, message, bytes + 1);
   w->asked = 1;
   return 0;
 }
@@ -319,6 +349,8 @@ void ett_dist_work_close(ett_dist_work *w) {
   }
   if (w->serving)
     pthread_join(w->server, NULL);
+  for (int rank = 0; rank < w->size; rank++)
+    settle(&w->sent[rank]);
   MPI_Comm_free(&w->comm);
   pthread_mutex_destroy(&w->mutex);
   pthread_mutex_destroy(&w->receiving);
@@ -326,5 +358,6 @@ void ett_dist_work_close(ett_dist_work *w) {
     free(w->log[i].text);
   free(w->log);
   free(w->told);
+  free(w->sent);
   free(w);
 }

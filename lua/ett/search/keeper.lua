@@ -13,7 +13,7 @@ Keeper.__index = Keeper
 function keeper.new(given)
   return setmetatable({ groups = given.each and {},
     names = given.objectives, keep = given.keep, front = #given.objectives > 1, rows = {},
-    by_layout = {}, version = 0 }, Keeper)
+    by_layout = {} }, Keeper)
 end
 
 local function before(a, b)
@@ -96,10 +96,7 @@ end
 --- Takes a row { values, key, layout, setting, … } when it belongs to the best; returns whether it did.
 function Keeper:offer(row)
   self = of(self, row.setting)
-  local taken
-  if self.front then taken = offer_front(self, row) else taken = offer_best(self, row) end
-  if taken then self.version = self.version + 1 end
-  return taken
+  return self.front and offer_front(self, row) or not self.front and offer_best(self, row)
 end
 
 --- Bytes above which a plan is of no interest, where memory is the one objective; nil: none.
@@ -109,7 +106,7 @@ function Keeper:most_memory(setting)
   return last and not self.front and self.names[1] == "memory_bytes" and last.values[1] or nil
 end
 
---- What ett_search_walk cuts by under a setting: pairs of memory and seconds.
+--- What runtime/search cuts by under a setting: pairs of memory and seconds.
 ---@param floor number what the objective 'kwh' holds besides its factor times the step
 function Keeper:steps(setting, into, floor)
   self = of(self, setting.index)

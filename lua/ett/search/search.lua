@@ -93,15 +93,18 @@ local function shown(space, own)
   return table.move(walk_module.order, 1, #walk_module.order, #names + 1, names)
 end
 
--- Units that a rank takes at once, and how often each rank takes some.
-local most_units, turns = 32, 32
+-- Units that are walked together. A batch of several ranks leaves this many turns of each.
+local most_units, turns = 32, 2
 
---- First and last unit of what a rank takes at once: one or two while little is known, later more.
+--- Splits positions 1 to count into what a rank takes at once, { first, last, step }. Neighbours go to other ranks,
+--- since the first units are likely to hold the fastest plans. Batches shrink, so that the ranks end together.
 local function batches(count, ranks)
-  local list, first, most = {}, 1, math.max(1, math.min(most_units, count // (turns * ranks)))
+  local list, first = {}, 1
   while first <= count do
-    local last = math.min(count, first + math.min(most, 1 + #list // (2 * ranks)) - 1)
-    list[#list + 1] = { first, last }
+    local left = count - first + 1
+    local each = ranks == 1 and most_units or math.max(1, math.min(most_units, left // (turns * ranks)))
+    local last = math.min(count, first + each * ranks - 1)
+    for rank = 1, math.min(ranks, left) do list[#list + 1] = { first + rank - 1, last, ranks } end
     first = last + 1
   end
   return list
@@ -153,11 +156,11 @@ local function settle(space, own)
     local at, news = work.take(nil, nil)
     while at do
       if news then walk:hear(news) end
-      for i = list[at][1], list[at][2] do
-        local rows = walk:unit(pending[i])
-        if journal then journal:commit(pending[i], rows) end
-        if own.progress then own.progress(i, #pending, keeper:all()[1], walk.counts) end
-      end
+      local units = {}
+      for i = list[at][1], list[at][2], list[at][3] do units[#units + 1] = pending[i] end
+      local rows = walk:units(units)
+      for i, unit in ipairs(journal and units or {}) do journal:commit(unit, rows[i]) end
+      if own.progress then own.progress(list[at][2], #pending, keeper:all()[1], walk.counts) end
       at, news = work.take(nil, share and walk:news())
     end
   end)

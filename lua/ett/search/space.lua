@@ -174,7 +174,7 @@ local function chunks_of(self, p)
   return list
 end
 
---- How many plans are below a chunk: what ett_search_walk counts.
+--- How many plans are below a chunk: what runtime/search counts.
 local function below(self, p)
   local data, axes = p.dp * p.cp, self.axes
   local sharded = data > 1 or data * p.tp > p.ep * (p.etp or p.tp)

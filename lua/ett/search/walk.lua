@@ -1,4 +1,4 @@
---- Walks the parts of a unit: lowers its program, and asks C for the plans below each chunk that are of interest.
+--- Walks the parts of units: lowers their programs, and asks C about the plans below each chunk, the best bound first.
 local cluster_module = require "ett.profile.cluster"
 local energy = require "ett.step.energy"
 local error_module = require "ett.base.error"
@@ -98,23 +98,20 @@ local function row_of(self, found, part, chunk)
   return objective.measure(row, setting, self.given, self.estimate_of) and row
 end
 
---- The rows below one chunk: walks, answers what is untimed, and walks again.
-local function below_chunk(self, p, c_plan, lowered, part, chunk)
+--- Asks C about the plans below a chunk (ask: a function of ett.search): answers what is untimed, and asks again.
+local function ask(self, question, branch, ...)
+  local part, p, c_plan, chunk = branch.part, branch.plan, branch.c_plan, branch.chunk
   local setting = part.setting
   local times, hidden = self:times_of(setting.cluster), self.model.hyper.hidden
   local demands = demands_of(self, setting.cluster, p.dtype, hidden)
-  local label
-  p.schedule, p.vp = chunk.schedule, chunk.vp
-  local allowed = self.space.where and self.space.where:mask(p, setting, self.space.axes)
-  c_plan.schedule, c_plan.vp, c_plan.orders = chunk.schedule, chunk.vp, nil
-  if chunk.own then
-    c_plan.schedule = "custom"
-    c_plan.orders, label = self.space.schedules:orders(p)
-  end
+  local limit, most = setting.memory_limit_bytes, self.keeper:most_memory(setting)
+  self.limits.memory_bytes = most and not self.limits.exhaustive and math.min(limit, most) or limit
+  self.keeper:steps(setting, self.limits, branch.floor)
+  c_plan.schedule, c_plan.vp, c_plan.orders = chunk.own and "custom" or chunk.schedule, chunk.vp, branch.orders
   for _ = 1, 1000 do
-    local rows = schedules.call(label, search_core.walk, lowered.program, c_plan, demands, self.workspace, self.axes,
-      self.limits, self.counts, allowed)
-    if rows then return rows end
+    local answer = schedules.call(branch.label, question, branch.program, c_plan, demands, self.workspace, self.axes,
+      self.limits, self.counts, branch.allowed, ...)
+    if answer ~= nil then return answer end
     times:answer(demands, p.dtype, hidden)
   end
   error_module.raise("internal", "internal error: search: untimed demands after they were answered")
@@ -188,28 +185,58 @@ local function settled_early(self, part)
   return part.micro_batches * seconds / part.pp * (1 - 1e-9) > self.limits[2] and "bounded"
 end
 
---- Settles one part of a lowered program; adds its rows to `taken`.
-local function settle_part(self, part, p, c_plan, lowered, floor, taken)
-  local counts = self.counts
-  local plans, too_large = counts.plans, counts.too_large
-  local limit, most = part.setting.memory_limit_bytes, self.keeper:most_memory(part.setting)
-  self.limits.memory_bytes = most and not self.limits.exhaustive and math.min(limit, most) or limit
-  for _, chunk in ipairs(part.chunks) do
-    self.keeper:steps(part.setting, self.limits, floor)
-    for _, found in ipairs(below_chunk(self, p, c_plan, lowered, part, chunk)) do
-      local row = row_of(self, found, part, chunk)
-      if row and self.keeper:offer(row) then
-        taken[#taken + 1], self.fresh.rows[#self.fresh.rows + 1] = row, row
-      end
-    end
+--- Whether an entry of the queue comes before another.
+local function sooner(a, b)
+  if a.least ~= b.least then return a.least < b.least end
+  return a.order < b.order
+end
+
+--- Adds an entry to the queue, a binary heap.
+local function push(queue, entry)
+  queue.count, queue.pushed = queue.count + 1, queue.pushed + 1
+  entry.order = queue.pushed
+  local at = queue.count
+  while at > 1 and sooner(entry, queue[at // 2]) do
+    queue[at], at = queue[at // 2], at // 2
   end
-  if counts.too_large - too_large == counts.plans - plans then
+  queue[at] = entry
+end
+
+--- Takes the entry with the least bound; nil: none is left.
+local function pop(queue)
+  local first, last, n = queue[1], queue[queue.count], queue.count - 1
+  if not first then return nil end
+  queue[queue.count], queue.count = nil, n
+  local at = 1
+  while 2 * at <= n do
+    local child = 2 * at
+    if child < n and sooner(queue[child + 1], queue[child]) then child = child + 1 end
+    if not sooner(queue[child], last) then break end
+    queue[at], at = queue[child], child
+  end
+  if n > 0 then queue[at] = last end
+  return first
+end
+
+--- Settles by bounds what they settle of a part; adds the other chunks to the queue.
+local function survey_part(self, common, queue)
+  local counts, part, p, left = self.counts, common.part, common.plan, queue.count
+  local plans, too_large = counts.plans, counts.too_large
+  for _, chunk in ipairs(part.chunks) do
+    local branch = setmetatable({ chunk = chunk }, { __index = common })
+    p.schedule, p.vp = chunk.schedule, chunk.vp
+    branch.allowed = self.space.where and self.space.where:mask(p, part.setting, self.space.axes)
+    if chunk.own then branch.orders, branch.label = self.space.schedules:orders(p) end
+    local least = ask(self, search_core.survey, branch)
+    if least < math.huge then push(queue, { least = least, branch = branch }) end
+  end
+  if queue.count == left and counts.too_large - too_large == counts.plans - plans then
     add_too_large(self, memory_key(part, part.sequence_parallel), part.micro_batch, self.fresh.too_large)
   end
 end
 
---- Walks one unit. Returns the rows that the keeper took.
-function Walk:unit(unit)
+--- The parts of a unit that are not settled yet.
+local function unsettled(self, unit)
   local left = {}
   for _, part in ipairs(unit.parts) do
     local how = settled_early(self, part)
@@ -219,8 +246,14 @@ function Walk:unit(unit)
       left[#left + 1] = part
     end
   end
-  local first, taken = left[1], {}
-  if not first then return taken end
+  return left
+end
+
+--- Lowers a unit; adds the chunks that bounds leave to the queue. Returns its program, or nil.
+local function survey(self, unit, rows, queue)
+  local left = unsettled(self, unit)
+  local first = left[1]
+  if not first then return nil end
   local p = setmetatable({}, { __index = first.setting.plan })
   local function set(part)
     for _, name in ipairs(part_fields) do p[name] = part[name] end
@@ -231,15 +264,46 @@ function Walk:unit(unit)
   local cluster = first.setting.cluster
   local lowered = lower.program(self.model, p, self:times_of(cluster))
   local joules = self.given.wants_energy and energy.least_joules(lowered, cluster.device, p.dtype)
-  local c_plan, seconds = cluster_module.placement(cluster), product_seconds(lowered)
+  local seconds = product_seconds(lowered)
   for _, part in ipairs(left) do
-    setmetatable(p, { __index = part.setting.plan })
+    p = setmetatable({}, { __index = part.setting.plan })
     set(part)
-    fields.to_c(p, c_plan)
     self.products[degrees_key(part)] = seconds
-    settle_part(self, part, p, c_plan, lowered, joules and objective.kwh_floor(part, joules) or 0.0, taken)
+    survey_part(self, { part = part, plan = p, c_plan = fields.to_c(p, cluster_module.placement(cluster)),
+      program = lowered.program, floor = joules and objective.kwh_floor(part, joules) or 0.0, rows = rows }, queue)
   end
-  lowered.program:close()
+  return lowered.program
+end
+
+--- Evaluates a leaf; offers its fastest plan.
+local function evaluate(self, entry)
+  local branch, leaf = entry.branch, entry.leaf
+  local found = ask(self, search_core.evaluate, branch, leaf[1], leaf[2], leaf[3])
+  local row = found and row_of(self, found, branch.part, branch.chunk)
+  if row and self.keeper:offer(row) then
+    branch.rows[#branch.rows + 1], self.fresh.rows[#self.fresh.rows + 1] = row, row
+  end
+end
+
+--- Walks units together: what takes the least at least comes first, so that what it reaches cuts the rest.
+--- Returns for each unit the rows that the keeper took.
+function Walk:units(units)
+  local queue, programs, taken = { count = 0, pushed = 0 }, {}, {}
+  for i, unit in ipairs(units) do
+    taken[i] = {}
+    programs[#programs + 1] = survey(self, unit, taken[i], queue)
+  end
+  for entry in pop, queue do
+    if entry.leaf then
+      evaluate(self, entry)
+    else
+      local leaves = ask(self, search_core.expand, entry.branch)
+      for k = 1, #leaves, 4 do
+        push(queue, { least = leaves[k + 3], branch = entry.branch, leaf = table.move(leaves, k, k + 2, 1, {}) })
+      end
+    end
+  end
+  for _, program in ipairs(programs) do program:close() end
   return taken
 end
 

@@ -92,7 +92,7 @@ function Where:chunk(p, setting)
   return passes(self, view(p, setting))
 end
 
---- Which plans below a chunk pass: a byte each in the order of ett_search_walk; nil: all.
+--- Which plans below a chunk pass: a byte each in the order of ett_search_part; nil: all.
 function Where:mask(p, setting, axes)
   if self.by_values and not self.below then return nil end
   local seen = view(p, setting)

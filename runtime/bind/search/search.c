@@ -1,4 +1,4 @@
-/* ett.search - binding of runtime/search: axes, and walks over the plans of a part. */
+/* ett.search - binding of runtime/search: axes, and the plans of a part. */
 #include <string.h>
 
 #include "bind/step/step.h"
@@ -79,13 +79,15 @@ static void add_counts(lua_State *L, int index, const ett_search_counts *c) {
   }
 }
 
-/* walk(program, plan, demands, workspace, axes, limits, counts [, allowed]): a list of
- * rows, or nil while demands are untimed. limits: {memory_bytes=, exhaustive=, and the
- * steps as pairs memory_bytes, step_seconds}. Adds to the fields of counts. */
-static int search_walk(lua_State *L) {
-  ett_program *program = ett_lua_box_check(L, 1, ETT_LUA_PROGRAM, "program");
-  ett_demands *demands = ett_lua_box_check(L, 3, ETT_LUA_DEMANDS, "demands object");
-  ett_step_workspace *workspace = ett_lua_box_check(L, 4, ETT_LUA_WORKSPACE, "workspace");
+/* What survey, expand and evaluate are given. */
+typedef struct call {
+  ett_search_part part;
+  ett_step_plan plan;
+  ett_search_limits limits;
+} call;
+
+/* Reads their arguments. */
+static void get_call(lua_State *L, call *c) {
   const ett_search_axes *axes = luaL_checkudata(L, 5, ETT_LUA_AXES);
   luaL_checktype(L, 6, LUA_TTABLE);
   luaL_checktype(L, 7, LUA_TTABLE);
@@ -94,34 +96,91 @@ static int search_walk(lua_State *L) {
   int plans =
       axes->recomputes * axes->zeros * axes->parameters * axes->gradients * axes->sends;
   luaL_argcheck(L, !allowed || (int)length == plans, 8, "must hold a byte a plan");
-  ett_search_limits limits = {.memory_bytes =
-                                  ett_lua_number_field(L, 6, "memory_bytes", 0),
-                              .exhaustive = ett_lua_boolean_field(L, 6, "exhaustive", 0)};
+  *c = (call){.part = {ett_lua_box_check(L, 1, ETT_LUA_PROGRAM, "program"), &c->plan,
+                       axes, (const uint8_t *)allowed,
+                       ett_lua_box_check(L, 3, ETT_LUA_DEMANDS, "demands object"),
+                       ett_lua_box_check(L, 4, ETT_LUA_WORKSPACE, "workspace")},
+              .limits = {.memory_bytes = ett_lua_number_field(L, 6, "memory_bytes", 0),
+                         .exhaustive = ett_lua_boolean_field(L, 6, "exhaustive", 0)}};
   const double *steps = ett_lua_doubles(L, 6, &count);
   luaL_argcheck(L, count % 2 == 0, 6, "must hold pairs");
   ett_search_step *list = lua_newuserdatauv(L, (count + 1) * sizeof *list, 0);
   for (size_t i = 0; i < count / 2; i++)
     list[i] = (ett_search_step){steps[2 * i], steps[2 * i + 1]};
-  limits.steps = list;
-  limits.step_count = count / 2;
-  ett_step_plan plan;
-  ett_step_lua_plan(L, 2, &plan);
-  ett_search_row rows[ETT_SEARCH_ROWS];
-  ett_search_counts counts;
-  memset(&counts, 0, sizeof counts);
-  size_t row_count;
+  c->limits.steps = list;
+  c->limits.step_count = count / 2;
+  ett_step_lua_plan(L, 2, &c->plan);
+}
+
+/* survey(program, plan, demands, workspace, axes, limits, counts, allowed): what the
+ * plans take at least, or nil while demands are untimed. Infinite: bounds settle all,
+ * which are added to the fields of counts. limits: {memory_bytes=, exhaustive=, and the
+ * steps as pairs memory_bytes, step_seconds}. */
+static int survey(lua_State *L) {
+  call c;
+  get_call(L, &c);
+  ett_search_counts counts = {0};
+  double least = ett_search_survey(&c.part, &c.limits, &counts);
+  if (counts.untimed > 0)
+    return 0;
+  add_counts(L, 7, &counts);
+  lua_pushnumber(L, least);
+  return 1;
+}
+
+/* expand(the same): the leaves that bounds leave, four numbers each: its recompute, zero
+ * and overlap_parameters, and what it takes at least. nil: demands are untimed. */
+static int expand(lua_State *L) {
+  call c;
+  get_call(L, &c);
+  ett_search_row leaves[ETT_SEARCH_LEAVES];
+  ett_search_counts counts = {0};
+  size_t count;
+  ett_search_expand(&c.part, &c.limits, leaves, &count, &counts);
+  if (counts.untimed > 0)
+    return 0;
+  add_counts(L, 7, &counts);
+  lua_createtable(L, (int)count * 4, 0);
+  for (size_t i = 0; i < count; i++) {
+    const ett_search_row *leaf = &leaves[i];
+    const int values[] = {leaf->recompute, leaf->zero, leaf->overlap_parameters};
+    for (int k = 0; k < 3; k++) {
+      lua_pushinteger(L, values[k]);
+      lua_rawseti(L, -2, (lua_Integer)(4 * i) + k + 1);
+    }
+    lua_pushnumber(L, leaf->step_seconds);
+    lua_rawseti(L, -2, (lua_Integer)(4 * i) + 4);
+  }
+  return 1;
+}
+
+static int get_index(lua_State *L, int argument, int count) {
+  lua_Integer index = luaL_checkinteger(L, argument);
+  luaL_argcheck(L, index >= 0 && index < count, argument, "is no index of the axes");
+  return (int)index;
+}
+
+/* evaluate(the same, recompute, zero, overlap_parameters): the fastest plan of a leaf as
+ * a row, false: none is of interest, or nil while demands are untimed. */
+static int evaluate(lua_State *L) {
+  call c;
+  get_call(L, &c);
+  const ett_search_axes *axes = c.part.axes;
+  ett_search_row row = {.recompute = get_index(L, 9, axes->recomputes),
+                        .zero = get_index(L, 10, axes->zeros),
+                        .overlap_parameters = get_index(L, 11, axes->parameters)};
+  ett_search_counts counts = {0};
   ett_err err;
-  if (ett_search_walk(program, &plan, axes, (const uint8_t *)allowed, &limits, demands,
-                      workspace, rows, &row_count, &counts, &err) != 0)
+  int found = ett_search_evaluate(&c.part, &c.limits, &row, &counts, &err);
+  if (found < 0)
     return ett_lua_raise(L, &err);
   if (counts.untimed > 0)
     return 0;
   add_counts(L, 7, &counts);
-  lua_createtable(L, (int)row_count, 0);
-  for (size_t i = 0; i < row_count; i++) {
-    push_row(L, axes, &rows[i]);
-    lua_rawseti(L, -2, (lua_Integer)i + 1);
-  }
+  if (found)
+    push_row(L, axes, &row);
+  else
+    lua_pushboolean(L, 0);
   return 1;
 }
 
@@ -130,9 +189,8 @@ static const luaL_Reg axes_methods[] = {
 };
 
 static const luaL_Reg functions[] = {
-    {"axes", axes_new},
-    {"walk", search_walk},
-    {NULL, NULL},
+    {"axes", axes_new},     {"survey", survey}, {"expand", expand},
+    {"evaluate", evaluate}, {NULL, NULL},
 };
 
 int luaopen_ett_search(lua_State *L) {
