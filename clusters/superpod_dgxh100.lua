@@ -7,6 +7,8 @@ return {
   summary = "1,016x H100-SXM-80GB in scalable units of 32 nodes, leaf and spine of NDR400 InfiniBand",
   source = architecture,
   device = "h100_sxm",
+  price_source = "unset: no public on-demand price, 2026",
+  host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "63 GB/s at 80 %, assumed" },
   nodes = 127, -- one place is taken by the fabric's manager
   tiers = {
     { name = "node", size = 8, bandwidth = 480e9, send_bandwidth = 396.4e9, curves = "dgx_h100",

@@ -13,6 +13,7 @@ return {
   gpus_per_node = 4,
   price_source = "unset: time is granted, not sold",
   device = "a100_sxm",
+  host = { name = "PCIe 4 x16", bandwidth = 25e9, source = "31.5 GB/s at 80 %, assumed" },
   links = {
     intra = { name = "NVLink 3, 4 links a pair", bandwidth = 214e9, send_bandwidth = 91.5e9,
       source = "all_reduce 1x4 and p2p 1x2 at 268 MB, " .. samples,
