@@ -129,11 +129,15 @@ local function monotone(rows)
   return kept
 end
 
---- The rows to fit: without configurations whose tuner found no good kernel. They take two to eight times the time of
---- all others, at every number of tokens, and nothing of their shape says so. Nor single rows of that kind.
+-- How slow a configuration may be: twice the middle of all, one and a half times that of its model's. The latter was
+-- chosen on splits of rows that are fitted.
+local slow, slow_of_model = log(2), log(1.5)
+
+--- The rows to fit: without configurations whose tuner found no good kernel. They take up to eight times the time of
+--- others, at every number of tokens, and nothing of their shape says so. Nor single rows of that kind.
 ---@return table[] rows
 function moe.sound(device, dtype, rows)
-  local of, order, medians = {}, {}, {}
+  local of, order, medians, models = {}, {}, {}, {}
   for _, row in ipairs(rows) do
     local id = configuration(row)
     if not of[id] then
@@ -143,14 +147,17 @@ function moe.sound(device, dtype, rows)
     table.insert(of[id], row)
   end
   for i, id in ipairs(order) do
-    local errors = {}
+    local errors, model = {}, moe.group(of[id][1])
     for k, row in ipairs(of[id]) do errors[k] = log(row.seconds / (moe.analyse(device, dtype, row))) end
     medians[i] = middle(errors)
+    models[model] = models[model] or {}
+    table.insert(models[model], medians[i])
   end
-  local kept, limit = {}, middle(table.move(medians, 1, #medians, 1, {})) + log(2)
+  local kept, limit = {}, middle(table.move(medians, 1, #medians, 1, {})) + slow
+  for model, list in pairs(models) do models[model] = middle(list) + slow_of_model end
   for i, id in ipairs(order) do
-    if medians[i] < limit then
-      for _, row in ipairs(monotone(of[id])) do kept[#kept + 1] = row end
+    if medians[i] < min(limit, models[moe.group(of[id][1])]) then
+      table.move(monotone(of[id]), 1, #of[id], #kept + 1, kept)
     end
   end
   return kept
