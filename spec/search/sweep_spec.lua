@@ -100,6 +100,21 @@ describe("a sweep", function()
     assert.matches("overlap_all_to_all = 'batch' needs", s.refusal)
   end)
 
+  it("tells how long the host launches beside all-to-alls of another micro-batch", function()
+    local mixture = require("ett.model").new("mixtral", { layers = 2, hidden = 512, heads = 8, vocab = 1000,
+      ffn = 1024, experts = 8, top_k = 2, shared_experts = 1 })
+    local plan = { seq = 512, dp = 8, ep = 8, micro_batches = 4, stack = "megatron_moe" }
+    local s = sweep.new { model = mixture, cluster = "dgx_h100", plan = plan,
+      over = { overlap_all_to_all = { "shared_experts", "batch" } } }
+    for _, row in ipairs(s.rows) do
+      plan.overlap_all_to_all = row.overlap_all_to_all
+      local e = estimate.new { model = mixture, cluster = "dgx_h100", plan = plan }
+      assert.equal(e.step_seconds, row.step_seconds)
+    end
+    assert.equal(2, #s.rows)
+    assert.is_true(s.rows[1].step_seconds < 0.9 * s.rows[2].step_seconds)
+  end)
+
   it("counts a combination that its schedule cannot run as refused, and goes on", function()
     local s = run({ vp = { 1, 2 }, pp = { 2, 4 } }, { schedule = "zb_h1" })
     assert.equal(2, #s.rows)

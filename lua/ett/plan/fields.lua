@@ -57,7 +57,7 @@ local fields = {
     { "deduplicate_tokens", "boolean", default = false, program = true,
       help = "a token is sent once to each node that holds its experts, not once to each expert (DeepEP)" },
     { "overlap_all_to_all", "string", default = "none", one_of = { "none", "shared_experts", "batch" }, c = true,
-      program = function(how) return how ~= "none" end,
+      program = true,
       help = "none, shared_experts (beside the layer's shared experts), batch (beside another micro-batch)" },
     { "overlap_tensor", "boolean", default = false, program = true,
       help = "tensor-parallel gathers and scatters run in pieces beside their products (userbuffers, async TP)" },
