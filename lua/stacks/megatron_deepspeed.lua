@@ -4,7 +4,7 @@ return {
   summary = "Megatron-DeepSpeed of 2022: Megatron's kernels, DeepSpeed's pipeline engine and optimizer",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   overlaps_tensor = false,
-  attention = "flash1", norm = "fused", cross_entropy = "megatron", launch_seconds = 7.89e-05,
+  attention = "flash1", norm = "fused", cross_entropy = "megatron", launch_seconds = 7.9e-05,
   -- CUDA 11.1 loads every kernel of PyTorch: 1687 MiB (pytorch/pytorch#55277). NCCL 2.10 connects rings and trees at
   -- once: 688 MiB a communicator (NVIDIA/nccl#964).
   context_bytes = 1.77e9, communicator_bytes = 0.72e9,

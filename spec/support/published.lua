@@ -256,16 +256,20 @@ local stacks = {
 
 local dispatchers = { deepep = "megatron_moe", hybridep = "megatron_hybridep" }
 
--- Share of a layer's launches that graphs of its parts leave to the host. Of its twelve operators six are attention
--- with its norm and residual, two the second norm and the router.
+-- Shares of a layer's launches: six of twelve operators are attention with its norm and residual, five a dense MLP with
+-- its own, two the norm and the router of experts.
+local graphed = { attn = 1 / 2, mlp = 5 / 12, moe_router = 1 / 6 }
+
+-- Share of a layer's launches that Transformer Engine's graphs of its parts leave to the host.
 local function launches_left(row)
-  local graphs = row.cuda_graphs
+  local graphs, left = row.cuda_graphs, 1
   -- Where a row does not say: 41 of 50 mixtures of Megatron-Bridge on NVL72 that say it run graphs.
   if graphs == nil and row.framework == "megatron-bridge" and row.arch == "moe" and row.device:find "^GB" then
     graphs = "transformer_engine:attn,moe_router,moe_preprocess"
   end
-  if type(graphs) ~= "string" or not graphs:find "^transformer_engine" and graphs ~= "local" then return 1 end
-  return 1 - (graphs:find "attn" and 1 / 2 or 0) - 1 / 6
+  local parts = type(graphs) == "string" and graphs:match "^transformer_engine:(.*)" or ""
+  for part in parts:gmatch "[%w_]+" do left = left - (graphed[part] or 0) end
+  return left
 end
 
 --- The stack of a row: that of its framework, with what the row says of attention, compilation and graphs.

@@ -29,9 +29,9 @@ in_step.stream_share = 0.80
 --- FlashAttention 2 and 3 on H100, 1 and 2 on A100: Dao 2023 (arXiv 2307.08691), Shah et al. 2024 (arXiv 2407.08608),
 --- causal, head dimension 128.
 in_step.attention = {
-  cudnn = { hopper = { 1.04, 1.04 }, blackwell = { 1.21, 1.21 } }, flash2 = { hopper = { 1.79, 1.59 } },
-  flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.5, 3.26 } },
-  flash1_triton = { ampere = { 1.61, 1.84 }, hopper = { 2.5, 2.5 } },
+  cudnn = { hopper = { 1.04, 1.04 }, blackwell = { 1.21, 1.21 } }, flash2 = { hopper = { 1.8, 1.6 } },
+  flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.51, 3.27 } },
+  flash1_triton = { ampere = { 1.62, 1.85 }, hopper = { 2.5, 2.5 } },
 }
 
 --- Bytes that a cross entropy moves over those that the operator counts: Megatron's unfused 52 bytes a logit. Fused it
@@ -41,7 +41,7 @@ in_step.cross_entropy = { fused = 0.35, compiled = 0.45, torch = 0.7, megatron =
 
 --- Time of grouped products of experts over that of one product of all their rows; fitted. streams: products of their
 --- own on a few streams; kernel: one grouped kernel; tpu: that of MaxText.
-in_step.grouped = { streams = 1.46, kernel = 1.13, tpu = 1.32 }
+in_step.grouped = { streams = 1.45, kernel = 1.13, tpu = 1.28 }
 
 --- The same of batched products of heads (unfused attention); assumed.
 in_step.batched = 1.15
@@ -52,7 +52,7 @@ in_step.apart = 0.58
 --- Exponent of a device's power in the rate of large products and of attention: power grows with the cube of the clock
 --- at the most, and in proportion to it where voltage has reached its floor; fitted between both. Tables are bursts too
 --- short to be throttled, but for a limit far below what the device would draw.
-in_step.power_exponent = 0.539
+in_step.power_exponent = 0.54
 
 --- Watts of the device that factors of a generation are of: A100 and H100 SXM, GB200.
 in_step.reference_watts = { ampere = 400, hopper = 700, blackwell = 1200 }
@@ -61,7 +61,7 @@ in_step.reference_watts = { ampere = 400, hopper = 700, blackwell = 1200 }
 --- multiprocessors, memory bandwidth and power. It holds up to `sharded_tokens` of a micro-batch and falls with more,
 --- since the communication of a layer stays while its computing grows. Both take as long there on H100 (550 TFLOP/s,
 --- 34 GB/s); assumed.
-in_step.sharded = { ampere = 1.07, hopper = 1.11, blackwell = 1.09, other = 1.1 }
+in_step.sharded = { ampere = 1.08, hopper = 1.11, blackwell = 1.09, other = 1.1 }
 in_step.sharded_tokens = 16384
 
 --- Half-width of a step's 90 % interval, apart from the kernels' own errors: of the generation of the device, of what
