@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/grow.h"
-#include "io/utf8.h"
 #include "trace/read/load.h"
 #include "trace/read/wire.h"
 
@@ -302,15 +301,7 @@ done:
 }
 
 static uint32_t intern(chakra *x, const char *text, size_t length, const uint8_t *at) {
-  uint64_t offset = (uint64_t)(at - x->start);
-  int fresh;
-  uint32_t id = ett_strings_put(&x->part->lexicon->strings, text, length,
-                                (uint64_t)x->part->file << 44 | offset, &fresh);
-  if (fresh && ett_utf8_valid_prefix(text, length) < length) {
-    damaged(x, ETT_DAMAGE_BAD_UTF8, at);
-    x->part->lexicon->dirty = true;
-  }
-  return id;
+  return ett_part_intern(x->part, text, length, (uint64_t)(at - x->start));
 }
 
 /* Keeps a value under an arg's name, if that was asked for; -1 when memory ran out. */

@@ -9,8 +9,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "io/utf8.h"
-
 typedef enum nsys_place { ON_DEVICE, ON_HOST } nsys_place;
 
 typedef struct nsys_table {
@@ -176,14 +174,7 @@ static int failed(reading *r) {
 }
 
 static uint32_t intern(reading *r, const char *text, size_t length) {
-  int fresh;
-  uint32_t id = ett_strings_put(&r->part->lexicon->strings, text, length,
-                                (uint64_t)r->part->file << 44, &fresh);
-  if (fresh && ett_utf8_valid_prefix(text, length) < length) {
-    ett_part_damage(r->part, ETT_DAMAGE_BAD_UTF8, 0);
-    r->part->lexicon->dirty = true;
-  }
-  return id;
+  return ett_part_intern(r->part, text, length, 0);
 }
 
 static uint32_t name_of(reading *r, const nsys_table *t, sqlite3_stmt *s) {

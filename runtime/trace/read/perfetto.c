@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/grow.h"
-#include "io/utf8.h"
 #include "trace/read/load.h"
 #include "trace/read/wire.h"
 
@@ -150,17 +149,8 @@ static track *track_of(perfetto *x, uint64_t uuid) {
 }
 
 static uint32_t intern(perfetto *x, slice s) {
-  const char *text = (const char *)s.at;
-  size_t length = (size_t)(s.end - s.at);
-  uint64_t offset = (uint64_t)(s.at - x->start);
-  int fresh;
-  uint32_t id = ett_strings_put(&x->part->lexicon->strings, text, length,
-                                (uint64_t)x->part->file << 44 | offset, &fresh);
-  if (fresh && ett_utf8_valid_prefix(text, length) < length) {
-    ett_part_damage(x->part, ETT_DAMAGE_BAD_UTF8, offset);
-    x->part->lexicon->dirty = true;
-  }
-  return id;
+  return ett_part_intern(x->part, (const char *)s.at, (size_t)(s.end - s.at),
+                         (uint64_t)(s.at - x->start));
 }
 
 /* The number in the next "[n]" of a text from *at on; -1 without one. */

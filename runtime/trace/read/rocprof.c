@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/grow.h"
-#include "io/utf8.h"
 #include "trace/read/json/json_scan.h"
 #include "trace/read/load.h"
 
@@ -220,18 +219,6 @@ static const named *find(const table *t, uint64_t id) {
   return low < t->count && t->items[low].id == id ? &t->items[low] : NULL;
 }
 
-static uint32_t intern_bytes(rocprof *x, const char *bytes, size_t length,
-                             uint64_t offset) {
-  int fresh;
-  uint32_t id = ett_strings_put(&x->part->lexicon->strings, bytes, length,
-                                (uint64_t)x->part->file << 44 | offset, &fresh);
-  if (fresh && ett_utf8_valid_prefix(bytes, length) < length) {
-    ett_part_damage(x->part, ETT_DAMAGE_BAD_UTF8, offset);
-    x->part->lexicon->dirty = true;
-  }
-  return id;
-}
-
 static uint32_t intern(rocprof *x, text t) {
   size_t length = (size_t)(t.end - t.at);
   const char *bytes = t.at;
@@ -249,7 +236,7 @@ static uint32_t intern(rocprof *x, text t) {
   }
   if (bad)
     damaged(x, ETT_DAMAGE_BAD_STRING, t.at);
-  return intern_bytes(x, bytes, length, (uint64_t)(t.at - x->start));
+  return ett_part_intern(x->part, bytes, length, (uint64_t)(t.at - x->start));
 }
 
 /* GPUs in the order of the agents: agents are {"id": {"handle"}, "type": 2 for a GPU}. */
@@ -410,7 +397,7 @@ static uint32_t track_of(rocprof *x, const ett_row *row, const record *r,
     return track;
   char words[48];
   int n = snprintf(words, sizeof words, "GPU %d queue %d", row->device, row->stream);
-  x->part->tracks[track].thread = intern_bytes(x, words, (size_t)n, offset);
+  x->part->tracks[track].thread = ett_part_intern(x->part, words, (size_t)n, offset);
   return x->part->tracks[track].thread == ETT_STRING_NONE ? ETT_TRACE_NONE : track;
 }
 

@@ -3,7 +3,6 @@
  * Unknown fields are skipped; a file that ends early gives the planes and lines before
  * its end. Times: a line's timestamp_ns is absolute, an event's offset_ps counts from it.
  * The args of an event are its stats and those of its metadata. */
-#include "io/utf8.h"
 #include "trace/read/load.h"
 #include "trace/read/xplane_names.h"
 
@@ -26,17 +25,8 @@ static void damaged(xplane *x, const uint8_t *at) {
 }
 
 static uint32_t intern(xplane *x, slice s) {
-  const char *text = (const char *)s.at;
-  size_t length = (size_t)(s.end - s.at);
-  uint64_t offset = s.at > x->start ? (uint64_t)(s.at - x->start) : 0;
-  int fresh;
-  uint32_t id = ett_strings_put(&x->part->lexicon->strings, text, length,
-                                (uint64_t)x->part->file << 44 | offset, &fresh);
-  if (fresh && ett_utf8_valid_prefix(text, length) < length) {
-    ett_part_damage(x->part, ETT_DAMAGE_BAD_UTF8, offset);
-    x->part->lexicon->dirty = true;
-  }
-  return id;
+  return ett_part_intern(x->part, (const char *)s.at, (size_t)(s.end - s.at),
+                         s.at > x->start ? (uint64_t)(s.at - x->start) : 0);
 }
 
 /* One stat as an arg of the row that is appended next. */
@@ -180,8 +170,7 @@ static int take_event(xplane *x, plane *p, slice s, int64_t line_ps, uint32_t tr
   } else {
     char text[32];
     int n = snprintf(text, sizeof text, "event %" PRId64, id);
-    row.name = ett_strings_put(&x->part->lexicon->strings, text, (size_t)n,
-                               (uint64_t)x->part->file << 44, NULL);
+    row.name = ett_part_intern(x->part, text, (size_t)n, 0);
     if (row.name == ETT_STRING_NONE)
       return -1;
   }

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/grow.h"
+#include "io/utf8.h"
 
 static const struct {
   const char *name, *text;
@@ -146,6 +147,18 @@ uint16_t ett_lexicon_category(ett_lexicon *l, const char *text, size_t length) {
   if (fresh)
     l->category_class[id] = (uint8_t)ett_trace_classify(text, length);
   return (uint16_t)id;
+}
+
+uint32_t ett_part_intern(ett_trace_part *p, const char *text, size_t length,
+                         uint64_t offset) {
+  int fresh;
+  uint32_t id = ett_strings_put(&p->lexicon->strings, text, length,
+                                (uint64_t)p->file << 44 | offset, &fresh);
+  if (fresh && ett_utf8_valid_prefix(text, length) < length) {
+    ett_part_damage(p, ETT_DAMAGE_BAD_UTF8, offset);
+    p->lexicon->dirty = true;
+  }
+  return id;
 }
 
 int ett_part_init(ett_trace_part *p, uint32_t file, uint32_t arg_count, ett_lexicon *l) {

@@ -117,6 +117,11 @@ int ett_part_grow(ett_trace_part *p);
 uint32_t ett_part_track(ett_trace_part *p, int64_t pid, uint8_t pid_type, int64_t tid,
                         uint8_t tid_type);
 
+/* String id of a text of the file, made if new, which begins at the offset;
+ * ETT_STRING_NONE when memory ran out. Bytes that are no UTF-8 count as damage. */
+uint32_t ett_part_intern(ett_trace_part *p, const char *text, size_t length,
+                         uint64_t offset);
+
 /* Adds one arg for a row (block << 16 | index); the last value of a row wins. */
 int ett_part_arg(ett_trace_part *p, uint32_t arg, ett_trace_arg value);
 
