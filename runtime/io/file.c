@@ -86,8 +86,7 @@ int ett_file_read(const char *path, size_t max_bytes, char **data, size_t *lengt
   return result;
 }
 
-/* Returns 0 or an errno. */
-static int write_all(int fd, const char *data, size_t length) {
+int ett_file_write_all(int fd, const char *data, size_t length) {
   while (length > 0) {
     ssize_t wrote = write(fd, data, length);
     if (wrote < 0 && errno == EINTR)
@@ -105,7 +104,7 @@ static int write_in_place(const char *path, const char *data, size_t length,
   int fd = open(path, O_WRONLY | O_CLOEXEC);
   if (fd < 0)
     return fail(err, "write", path, errno);
-  int code = write_all(fd, data, length);
+  int code = ett_file_write_all(fd, data, length);
   if (close(fd) != 0 && code == 0)
     code = errno;
   return code ? fail(err, "write", path, code) : 0;
@@ -125,7 +124,8 @@ static int replace(const char *path, const char *target, mode_t mode, int privat
   }
   if (fd < 0)
     return fail(err, "write", path, errno);
-  int code = private && fchmod(fd, mode) != 0 ? errno : write_all(fd, data, length);
+  int code =
+      private && fchmod(fd, mode) != 0 ? errno : ett_file_write_all(fd, data, length);
   if (code == 0 && fsync(fd) != 0 && errno != EINVAL)
     code = errno;
   if (close(fd) != 0 && code == 0)

@@ -17,8 +17,12 @@ int ett_file_read(const char *path, size_t max_bytes, char **data, size_t *lengt
  * link keeps its target. Returns 0 or -1. */
 int ett_file_write(const char *path, const char *data, size_t length, ett_err *err);
 
-/* The same for a file that only its owner may read (mode 0600 whatever the umask). A link
- * or device at path is replaced, never written. */
+/* Writes all bytes to an open file, through interruptions. Returns 0 or an errno, which
+ * errno holds too. */
+int ett_file_write_all(int fd, const char *data, size_t length);
+
+/* ett_file_write for a file that only its owner may read (mode 0600 whatever the umask).
+ * A link or device at path is replaced, never written. */
 int ett_file_write_private(const char *path, const char *data, size_t length,
                            ett_err *err);
 

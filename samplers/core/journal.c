@@ -9,24 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/file.h"
+
 struct ett_sample_journal {
   int file, lock;
   off_t bytes;
   char path[4096];
 };
-
-static int write_all(int file, const char *text, size_t bytes) {
-  while (bytes > 0) {
-    ssize_t n = write(file, text, bytes);
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n < 0)
-      return -1;
-    text += n;
-    bytes -= (size_t)n;
-  }
-  return 0;
-}
 
 static int sync_folder(const char *path) {
   char folder[4096];
@@ -50,7 +39,7 @@ static int create(const char *path, const char *header, ett_err *err) {
   int file = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0)
     return ett_err_set(err, ETT_ERR_IO, "cannot create '%s': %s", fresh, strerror(errno));
-  int failed = write_all(file, header, strlen(header)) != 0 || fsync(file) != 0;
+  int failed = ett_file_write_all(file, header, strlen(header)) != 0 || fsync(file) != 0;
   int why = errno;
   failed = close(file) != 0 || failed;
   if (!failed && rename(fresh, path) != 0) {
@@ -188,8 +177,8 @@ static int add(ett_sample_journal *j, const char *lines, size_t bytes, int sync,
     return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
   memcpy(text, lines, bytes);
   text[bytes] = '\n';
-  int failed =
-      write_all(j->file, text, bytes + 1) != 0 || (sync && fdatasync(j->file) != 0);
+  int failed = ett_file_write_all(j->file, text, bytes + 1) != 0 ||
+               (sync && fdatasync(j->file) != 0);
   int why = errno;
   free(text);
   if (failed) {
