@@ -212,7 +212,8 @@ local function read_vocabulary(s, found, cores)
     if o.rows >= seq and o.vocab > 4 * seq then
       set(found, "vocab", o.vocab == whole and o.vocab or o.vocab * (whole and 1 or tp), "likely",
         "rows of the embedding")
-    elseif seq > 1 and o.rows % seq == 0 and o.vocab >= seq and o.vocab ~= whole and o.vocab * tp ~= whole then
+    elseif whole and seq > 1 and o.rows % seq == 0 and o.vocab >= seq and o.vocab ~= whole
+      and o.vocab * tp ~= whole then
       set(found, "max_positions", o.vocab, "likely", "rows of a second embedding, at least the sequence")
     end
   end
