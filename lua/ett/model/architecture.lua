@@ -153,8 +153,7 @@ end
 local function overlay(c, with, name)
   if not with then return c end
   if type(with) == "function" then with = schema.returning(with, "table", ("%s: 'with'"):format(name))(c) end
-  local own = {}
-  for key, value in pairs(c) do own[key] = value end
+  local own = setmetatable({}, { __index = c })
   for key, value in pairs(with) do
     if c[key] == nil and not hyper_parameters.fields[key] then
       local near = #tostring(key) > 3 and error_module.nearest(key, schema.keys(hyper_parameters.fields_with(c)))

@@ -35,10 +35,10 @@ function blocks.with(entries, fields)
     for key, value in pairs(type(entry) == "string" and { op = entry } or entry) do own[key] = value end
     local inner = own.with
     own.with = function(c)
-      local all, seen = {}, {}
-      for key, value in pairs(type(fields) == "function" and fields(c) or fields) do all[key] = value end
-      for key, value in pairs(c) do seen[key] = value end
-      for key, value in pairs(all) do seen[key] = value end
+      local all, seen = {}, setmetatable({}, { __index = c })
+      for key, value in pairs(type(fields) == "function" and fields(c) or fields) do
+        all[key], seen[key] = value, value
+      end
       for key, value in pairs(type(inner) == "function" and inner(seen) or inner or {}) do all[key] = value end
       return all
     end

@@ -58,9 +58,9 @@ local function checked_functions(op, path)
   for name, kind in pairs(returned) do
     if op[name] then op[name] = schema.returning(op[name], kind, ("%s: %s"):format(where, name), path) end
   end
-  local shape, fields_of_shape = op.shape, op.schema
-  local label = ("%s: %s: shape"):format(schema.place(shape, path), where)
-  op.shape = function(c) return schema.check(shape(c), fields_of_shape, label) end
+  local shape = op.shape
+  local check = schema.checker(op.schema, ("%s: %s: shape"):format(schema.place(shape, path), where))
+  op.shape = function(c) return check(shape(c)) end
 end
 
 --- Checks what an operator file returned and fills in what may be left out.

@@ -55,36 +55,18 @@ local function cached_gradient(state, s, bytes)
   return bytes / (s.batch or 1) -- experts share one
 end
 
-local function add_operator(state, item, place)
-  local op, key = item.operator, times_module.shape_key(item.operator, item.shape)
-  local p, s, c = state.plan, item.shape, state.configuration
-  local role = role_of(item, p)
-  local id = ("%s %s %s %s %s %s"):format(op.name, tostring(item.selective), key, tostring(role), tostring(item.last),
-    tostring(item.frozen))
-  local index = state.index[id]
-  if index then return index end
+--- The operation of an item: what one run of its operator takes and holds.
+---@param key string its shape as text
+---@param gradient number bytes of its weight's gradient while it runs
+local function operation_of(state, item, key, role, parameters, gradient)
+  local op, p, s, c, stack = item.operator, state.plan, item.shape, state.configuration, state.times.stack
   local forward = state.times:operator(op, s, p.dtype, "forward", key)
   local backward, launches = frozen.backward(state.times, item, p, key)
-  local parameters = op.parameters and op.parameters(s) or 0
-  if s.tied and p.pp > 1 then -- the last stage holds a copy of the embedding
-    local own = {}
-    for name, value in pairs(s) do own[name] = value end
-    own.tied = nil
-    parameters = op.parameters(own)
-  end
-  local stack = state.times.stack
-  local gradient = (op.family == "gemm" or op.family == "embedding") and not item.frozen
-    and (parameters + 0.0) * state.width or 0
-  if stack and stack.cached_gradients and not p.accumulate_gradients and op.family == "gemm" and place == "middle"
-    and not item.frozen then
-    state.cached_bytes = state.cached_bytes + cached_gradient(state, s, gradient)
-    gradient = 0
-  end
   local kept = frozen.keeps(item)
   -- Weights of experts differ between expert-parallel ranks.
   local weights = item.frozen and (op.experts and "frozen_expert" or "frozen_dense")
     or op.experts and "expert_parameters" or "dense_parameters"
-  index = add(state, {
+  return {
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
     selective = item.selective, loss = op.family == "cross_entropy", never_again = item.last or false, role = role,
     forward = seconds_of(forward), backward = backward and seconds_of(backward), backward_launches = launches,
@@ -95,7 +77,53 @@ local function add_operator(state, item, place)
     recomputed_bytes = kept and item.selective and op.recomputed_bytes and op.recomputed_bytes(s, p.dtype) or 0,
     flops = product[op.family] and frozen.flops(item) * (op.model_flops and op.model_flops(s, c)
       or op.flops(s, "forward")) * (op.experts and c.expert_kept / c.expert_load or 1) or 0,
-  })
+  }
+end
+
+--- Parameters of an item's operator.
+local function parameters_of(op, s, p)
+  if not op.parameters then return 0 end
+  if not (s.tied and p.pp > 1) then return op.parameters(s) end
+  local own = {} -- the last stage holds a copy of the embedding
+  for name, value in pairs(s) do own[name] = value end
+  own.tied = nil
+  return op.parameters(own)
+end
+
+local function kept_of(known, name)
+  local list = known[name]
+  if not list then
+    list = {}
+    known[name] = list
+  end
+  return list
+end
+
+local function add_operator(state, item, place)
+  local op, key = item.operator, times_module.shape_key(item.operator, item.shape)
+  local p, s, stack = state.plan, item.shape, state.times.stack
+  local role = role_of(item, p)
+  local id = op.name .. " " .. key .. (item.selective and " s " or " ") .. (role or "") .. (item.last and " l " or " ")
+    .. (item.frozen or "")
+  local index = state.index[id]
+  if index then return index end
+  -- What a shape is in one program it is in all of the same data type, but for what depends on more than the shape.
+  local known = not (item.frozen or s.tied or op.model_flops or op.experts or stack and stack.cached_gradients)
+    and kept_of(state.known, op)
+  local operation = known and known[id]
+  if not operation then
+    local parameters = parameters_of(op, s, p)
+    local gradient = (op.family == "gemm" or op.family == "embedding") and not item.frozen
+      and (parameters + 0.0) * state.width or 0
+    if stack and stack.cached_gradients and not p.accumulate_gradients and op.family == "gemm" and place == "middle"
+      and not item.frozen then
+      state.cached_bytes = state.cached_bytes + cached_gradient(state, s, gradient)
+      gradient = 0
+    end
+    operation = operation_of(state, item, key, role, parameters, gradient)
+    if known then known[id] = operation end
+  end
+  index = add(state, operation)
   state.index[id] = index
   return index
 end
@@ -143,6 +171,17 @@ local function neighbours(topology)
     tiers = tiers }
 end
 
+--- Where a group lies, or a send to the next of its ranks.
+local function topology_of(state, group, sends)
+  local known = sends and state.send_topologies or state.topologies
+  local topology = known[group]
+  if not topology then
+    topology = sends and neighbours(topology_of(state, group, false)) or step_core.place(state.ranks, group)
+    known[group] = topology
+  end
+  return topology
+end
+
 --- Time of experts' all-to-alls inside a node whose stack has kernels of its own for them, or nil.
 local function dispatched(state, item, bytes, nodes)
   local share, links = state.software.exchange_share, state.times.cluster.links
@@ -155,8 +194,7 @@ end
 --- hides: seconds of the product that hides the collective.
 local function add_collective(state, item, hides)
   local p = state.plan
-  local topology = step_core.place(state.ranks, item.stride and "shares" or item.group)
-  if item.name == "send_recv" then topology = neighbours(topology) end
+  local topology = topology_of(state, item.stride and "shares" or item.group, item.name == "send_recv")
   local nodes, gpus = topology.nodes, topology.gpus_per_node
   local role = role_of(item, p)
   local bytes = item.bytes
@@ -167,8 +205,7 @@ local function add_collective(state, item, hides)
   if item.operand and state.software.quantised_gathers then
     bytes = bytes * schema.dtype_bytes[p.dtype] / state.width
   end
-  local id = ("%s %s %d %.17g %s %.17g %s"):format(item.name, item.group, item.degree, bytes, item.pass, hides,
-    tostring(role))
+  local id = ("%s %s %d %a %s %a %s"):format(item.name, item.group, item.degree, bytes, item.pass, hides, role or "")
   local index = state.index[id]
   if index then return index end
   local answer = dispatched(state, item, bytes, nodes) or state.times:collective(item.name, bytes, topology, p.dtype)
@@ -286,12 +323,19 @@ function lower.key(p, placement, model)
   return ("%s %d %d %s"):format(key, p.pp, p.dp, p.rank_order), true
 end
 
+-- Operations of a data type, by operator and what add_operator calls them; kept with their times.
+local function known_operations(times, dtype)
+  if not rawget(times, "lowered") then rawset(times, "lowered", {}) end -- views of times have operations of their own
+  return kept_of(times.lowered, dtype)
+end
+
 -- The description of a program for devices of one kind, and what it was made from.
 local function describe(model, p, times)
   local c = architecture.configuration(model.hyper, p)
   c.expert_load, c.expert_kept = expert_spread.load(model.hyper, p)
   local state = { plan = p, configuration = c, times = times,
     ranks = fields.to_c(p, cluster_module.placement(times.cluster)), index = {}, operations = {},
+    topologies = {}, send_topologies = {}, known = known_operations(times, p.dtype),
     tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_bytes = 0.0,
     width = math.max(schema.dtype_bytes[p.dtype], 2), software = times.stack or stacks.get() }
   local width = state.width
