@@ -92,40 +92,6 @@ describe("ett.csv.decode", function()
   end)
 end)
 
-describe("ett.csv.write", function()
-  it("writes what it reads, from lists and from records", function()
-    local names = { "name", "n", "x" }
-    local text = csv.encode(names, { { "a", 1, 0.1 }, { name = 'b,"c"', x = 2.0, n = 3 } }, { comments = { "who" } })
-    assert.equal('# who\nname,n,x\na,1,0.1\n"b,""c""",3,2.0\n', text)
-    local t = read(text)
-    assert.same({ "a", 'b,"c"' }, t:strings "name")
-    assert.same({ 0.1, 2.0 }, t:numbers "x")
-  end)
-
-  it("refuses what a number or a string is not", function()
-    local ok, why = pcall(csv.encode, { "a", "b" }, { { 1, 0 / 0 } })
-    assert.is_false(ok)
-    assert.equal("csv: row 1: field 'b' is not finite", why)
-    ok, why = pcall(csv.encode, { "a", "b" }, { { 1 } })
-    assert.is_false(ok)
-    assert.equal("csv: row 1: field 'b' is nil; expected a number or a string", why)
-  end)
-
-  it("replaces files whole", function()
-    local folder = os.tmpname()
-    os.remove(folder)
-    assert(files.make_folder(folder .. "/a/b"))
-    local path = folder .. "/a/b/c.csv"
-    assert(csv.write(path, { "x" }, { { 1 } }))
-    assert(csv.write(path, { "x" }, { { 2 } }))
-    assert.same({ 2 }, assert(csv.read(path)):numbers("x", "count"))
-    local count = 0
-    for name in require("lfs").dir(folder .. "/a/b") do if not name:match "^%.+$" then count = count + 1 end end
-    assert.equal(1, count)
-    os.execute("rm -r " .. folder)
-  end)
-end)
-
 describe("ett.io", function()
   it("hashes content, pieces apart", function()
     assert.equal(32, #files.hash "x")
@@ -140,6 +106,20 @@ describe("ett.io", function()
     assert.is_nil(text)
     assert.equal("limit", err.kind)
     os.remove(path)
+  end)
+
+  it("replaces files whole", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert(files.make_folder(folder .. "/a/b"))
+    local path = folder .. "/a/b/c.csv"
+    assert(files.write(path, "1"))
+    assert(files.write(path, "2"))
+    assert.equal("2", files.read(path))
+    local count = 0
+    for name in require("lfs").dir(folder .. "/a/b") do if not name:match "^%.+$" then count = count + 1 end end
+    assert.equal(1, count)
+    os.execute("rm -r " .. folder)
   end)
 
   it("leaves the old file when the new one cannot be written", function()

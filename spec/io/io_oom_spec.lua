@@ -19,7 +19,6 @@ describe("bindings of runtime/io with failing allocations:", function()
     ["yaml.decode"] = function() return yaml.decode "a: &x [1, two, {b: 3.5}]\nc: *x\nd: |\n  text\n" end,
     ["csv.decode"] = function() return csv.decode('# c\na,"b ""x"""\n1,2\n3,"4\n5"\n', { required = { "a" } }) end,
     ["csv columns"] = function() return table_of:numbers("a", "count"), table_of:strings "b" end,
-    ["csv.encode"] = function() return csv.encode({ "a", "b" }, { { 1, "x,y" }, { a = 2.5, b = true } }) end,
     ["io.read and write"] = function()
       local ok, err = files.write(path .. "2", "text")
       if not ok then return nil, err end

@@ -1,4 +1,5 @@
 --- Aligned columns and CSV.
+local csv = require "ett.csv"
 local tables = require "ett.report.table"
 
 describe("ett.report.table", function()
@@ -25,7 +26,10 @@ describe("ett.report.table", function()
   end)
 
   it("writes CSV that a reader takes back", function()
-    assert.equal('name,value\n"a, ""b""",0.10000000000000001\nc,3',
-      tables.csv { { "name", "value" }, { 'a, "b"', 0.1 }, { "c", 3 } })
+    local text = tables.csv { { "name", "value" }, { 'a, "b"', 0.1 }, { "c", 3 } }
+    assert.equal('name,value\n"a, ""b""",0.10000000000000001\nc,3', text)
+    local t = assert(csv.decode(text))
+    assert.same({ 'a, "b"', "c" }, t:strings "name")
+    assert.same({ 0.1, 3 }, t:numbers "value")
   end)
 end)

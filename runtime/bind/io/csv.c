@@ -1,14 +1,11 @@
 /* ett.csv: tables of samples, with the line of every row. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "bind/buffer.h"
 #include "bind/common.h"
 #include "bind/value.h"
 #include "io/csv.h"
 #include "io/file.h"
-#include "io/number.h"
 
 #define TABLE_TYPE "ett.csv"
 #define MAX_FILE_BYTES ((size_t)1 << 30)
@@ -222,127 +219,8 @@ static int table_tostring(lua_State *L) {
   return 1;
 }
 
-static void add_text(ett_lua_buffer *out, const char *text, size_t length) {
-  if (length > 0 && !memchr("# \t", text[0], 3) && !memchr(" \t", text[length - 1], 2) &&
-      !memchr(text, ',', length) && !memchr(text, '"', length) &&
-      !memchr(text, '\n', length) && !memchr(text, '\r', length)) {
-    ett_lua_buffer_add(out, text, length);
-    return;
-  }
-  ett_lua_buffer_add_char(out, '"');
-  for (size_t i = 0; i < length; i++) {
-    if (text[i] == '"')
-      ett_lua_buffer_add_char(out, '"');
-    ett_lua_buffer_add_char(out, text[i]);
-  }
-  ett_lua_buffer_add_char(out, '"');
-}
-
-/* Adds the value on top of the stack as a field, and pops it. */
-static void add_field(lua_State *L, ett_lua_buffer *out, lua_Integer row,
-                      const char *name) {
-  char number[ETT_NUMBER_FORMAT_SIZE];
-  size_t length;
-  switch (lua_type(L, -1)) {
-  case LUA_TNUMBER:
-    if (lua_isinteger(L, -1)) {
-      length = (size_t)snprintf(number, sizeof number, "%lld",
-                                (long long)lua_tointeger(L, -1));
-    } else {
-      if (!isfinite(lua_tonumber(L, -1)))
-        luaL_error(L, "csv: row %I: field '%s' is not finite", (LUAI_UACINT)row, name);
-      length = ett_number_format(lua_tonumber(L, -1), number);
-    }
-    ett_lua_buffer_add(out, number, length);
-    break;
-  case LUA_TSTRING: {
-    const char *text = lua_tolstring(L, -1, &length);
-    add_text(out, text, length);
-    break;
-  }
-  case LUA_TBOOLEAN:
-    ett_lua_buffer_add_string(out, lua_toboolean(L, -1) ? "true" : "false");
-    break;
-  default:
-    luaL_error(L, "csv: row %I: field '%s' is %s; expected a number or a string",
-               (LUAI_UACINT)row, name, luaL_typename(L, -1));
-  }
-  lua_pop(L, 1);
-}
-
-/* Pushes the text of names (index names), rows (index + 1), options (index + 2). */
-static void encode(lua_State *L, int names) {
-  const int rows = names + 1, options = names + 2;
-  luaL_checktype(L, names, LUA_TTABLE);
-  luaL_checktype(L, rows, LUA_TTABLE);
-  const lua_Integer columns = (lua_Integer)lua_rawlen(L, names);
-  ett_lua_buffer *out = ett_lua_buffer_new(L);
-  if (!lua_isnoneornil(L, options) &&
-      lua_getfield(L, options, "comments") == LUA_TTABLE) {
-    for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
-      const char *comment = luaL_checkstring(L, -1);
-      luaL_argcheck(L, !strpbrk(comment, "\r\n"), options, "a comment is one line");
-      ett_lua_buffer_add_string(out, "# ");
-      ett_lua_buffer_add_string(out, comment);
-      ett_lua_buffer_add_char(out, '\n');
-      lua_pop(L, 1);
-    }
-  }
-  for (lua_Integer i = 1; i <= columns; i++) {
-    size_t length;
-    lua_rawgeti(L, names, i);
-    const char *name = luaL_checklstring(L, -1, &length);
-    if (i > 1)
-      ett_lua_buffer_add_char(out, ',');
-    add_text(out, name, length);
-    lua_pop(L, 1);
-  }
-  ett_lua_buffer_add_char(out, '\n');
-  for (lua_Integer row = 1; lua_rawgeti(L, rows, row) != LUA_TNIL; row++) {
-    luaL_checktype(L, -1, LUA_TTABLE);
-    const int fields = lua_gettop(L);
-    for (lua_Integer i = 1; i <= columns; i++) {
-      if (i > 1)
-        ett_lua_buffer_add_char(out, ',');
-      lua_rawgeti(L, names, i);
-      const char *name = lua_tostring(L, -1);
-      if (lua_getfield(L, fields, name) == LUA_TNIL) {
-        lua_pop(L, 1);
-        lua_rawgeti(L, fields, i);
-      }
-      add_field(L, out, row, name);
-      lua_pop(L, 1);
-    }
-    ett_lua_buffer_add_char(out, '\n');
-    lua_settop(L, fields - 1);
-  }
-  ett_lua_buffer_push(out);
-  ett_lua_buffer_clear(out);
-}
-
-/* csv.encode(names, rows [, {comments = {...}}]) -> text. A row is a list in the order of
- * names, or has the names as its fields. */
-static int csv_encode(lua_State *L) {
-  lua_settop(L, 3);
-  encode(L, 1);
-  return 1;
-}
-
-/* csv.write(path, names, rows [, options]) -> true | nil, err */
-static int csv_write(lua_State *L) {
-  const char *path = luaL_checkstring(L, 1);
-  lua_settop(L, 4);
-  encode(L, 2);
-  size_t length;
-  const char *text = lua_tolstring(L, -1, &length);
-  ett_err err = {ETT_OK, ""};
-  return ett_lua_result(L, ett_file_write(path, text, length, &err), &err);
-}
-
 static const luaL_Reg functions[] = {
-    {"decode", csv_decode}, {"read", csv_read}, {"encode", csv_encode},
-    {"write", csv_write},   {NULL, NULL},
-};
+    {"decode", csv_decode}, {"read", csv_read}, {NULL, NULL}};
 
 static const luaL_Reg methods[] = {
     {"numbers", table_numbers}, {"strings", table_strings},     {"line", table_line},
