@@ -4,6 +4,7 @@
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
+local space = require "ett.search.space"
 local space_fields = { "devices", "cluster", "nodes" }
 
 local where = {}
@@ -15,8 +16,8 @@ for word in ("and or not true false nil if then else end function return local f
   keywords[word] = true
 end
 
-local walked = { recompute = true, zero = true, overlap_parameters = true, overlap_gradients = true,
-  overlap_sends = true }
+local walked = {}
+for _, axis in ipairs(space.walked) do walked[axis[1]] = true end
 
 local function fail(text, format, ...)
   error_module.raise("usage", "search: where '%s': " .. format, text, ...)
