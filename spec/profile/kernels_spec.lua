@@ -335,6 +335,15 @@ describe("a stack", function()
     end
   end)
 
+  it("launches a collective once, in its own pass", function()
+    local function waits(layers, tp)
+      return line(under("megatron_2021", { launch_seconds = 1 }, { layers = layers, hidden = 1024, heads = 8,
+        vocab = 32000 }, { tp = tp, seq = 512, micro_batches = 1, accumulate_gradients = false }), "host").seconds
+    end
+    local function of_layer(tp) return waits(3, tp) - waits(2, tp) end
+    assert.near(2 + 2, of_layer(2) - of_layer(1), 0.01) -- all-reduces forward and backward
+  end)
+
   it("launches each local expert's product: its layers wait longer with more experts", function()
     local function waits(experts, dtype)
       local hyper = {}

@@ -280,8 +280,9 @@ local function add_host_wait(state, uses)
     end
     local launched = n * each
     if o.experts then launched = launched + n * (stack.moe_launches * each + (o.shape.batch or 1) * expert) end
-    host.forward = host.forward + launched
-    host.backward = host.backward + (o.backward_launches or 2) * launched
+    host.forward = host.forward + (o.forward and launched or 0.0)
+    local launches = o.backward_launches or o.kind == "collective" and 1 or 2
+    host.backward = host.backward + (o.backward and launches * launched or 0.0)
   end
   local hidden = stack.blocking and 0 or 1
   local forward = math.max(0.0, host.forward - hidden * device.forward)
