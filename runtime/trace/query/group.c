@@ -191,6 +191,11 @@ int64_t ett_group_numbers(uint32_t *group, const ett_trace *t, const ett_selecti
   for (uint32_t k = 0; k < key_count; k++) {
     pairing m = {0};
     bool failed = false;
+    /* The last pair of each group so far: values that go with another repeat in it. */
+    struct recent {
+      struct pair pair;
+      uint32_t number; /* from 1 */
+    } recent[64] = {0};
     for (size_t i = 0; i < s->count && !failed; i++) {
       ett_key_value v = {.type = ETT_ARG_NONE};
       if (s->rows[i] != ETT_TRACE_NONE)
@@ -202,8 +207,14 @@ int64_t ett_group_numbers(uint32_t *group, const ett_trace *t, const ett_selecti
         p.bits = v.value.text;
       else if (v.type != ETT_ARG_NONE)
         memcpy(&p.bits, &v.value, 8);
-      group[i] = pair_number(&m, p);
-      failed = group[i] == UINT32_MAX;
+      struct recent *r = &recent[p.group % (sizeof recent / sizeof *recent)];
+      if (!r->number || r->pair.bits != p.bits || r->pair.group != p.group ||
+          r->pair.type != p.type) {
+        r->pair = p;
+        r->number = pair_number(&m, p) + 1;
+        failed = r->number == 0;
+      }
+      group[i] = r->number - 1;
     }
     groups = m.count;
     free(m.items);

@@ -56,6 +56,12 @@ int ett_trace_arg_find(const ett_trace *t, const char *name) {
 const ett_trace_arg *ett_trace_arg_at(const ett_trace *t, uint32_t arg, uint32_t row) {
   const ett_trace_arg *items = t->args[arg];
   uint32_t n = t->arg_lengths[arg], low = t->arg_hints[arg], high = n;
+  if (low < n && items[low].row == row)
+    return &items[low];
+  if (low + 1 < n && items[low + 1].row == row) { /* most rows follow one another */
+    t->arg_hints[arg] = low + 1;
+    return &items[low + 1];
+  }
   if (low < n && items[low].row <= row) {
     uint32_t step = 1; /* ahead of the hint: widening steps, then bisection */
     while (low + step < n && items[low + step].row <= row) {
