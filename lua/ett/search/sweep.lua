@@ -364,6 +364,13 @@ local function nothing_fits(run, base)
     least.memory_bytes / 1e9, table.concat(own, " "), fitting.sentence(run.model, run.cluster, run.times, p))
 end
 
+--- Collects garbage less often, until the value returned is closed. nil for large sweeps: a row takes a kilobyte.
+local function collect_less(plans)
+  if plans > 20000 then return nil end
+  local before = collectgarbage("setpause", 400)
+  return setmetatable({}, { __close = function() collectgarbage("setpause", before) end })
+end
+
 --- Evaluates every combination.
 ---@param given table { model, cluster, plan = base fields, over = { field = list }, devices?, objective?,
 ---  profile?, times?, keep?, progress? = function(done, combinations) }; devices keeps only plans on that many, keep
@@ -388,6 +395,7 @@ function sweep.new(given)
     own_reads = own_reads, own_orders = own_orders(base, values), visited = 0, turn = 0, share = given.share,
     objective = objective, evaluated = 0, keep = given.keep, progress = given.progress, combinations = 1 }
   for _, list in pairs(values) do run.combinations = run.combinations * #list end
+  local _ <close> = collect_less(run.combinations)
   add_follows(run)
   local p = {}
   for name, value in pairs(base) do p[name] = value end
