@@ -15,11 +15,12 @@ in_step.products = {
 
 --- Constants of the kernels of norms (ett.profile.kernels.norm), fitted on norm_training of H200 and GB300 by
 --- spec/bench/support/fit_norms.lua: seconds of the first and of a second kernel, share of the memory bandwidth,
---- seconds of a row or block of rows on a multiprocessor, its bytes/s, and factors of a centred norm (layer_norm).
+--- seconds of a row or block of rows on a multiprocessor, its bytes/s, factors of a centred norm (layer_norm), and the
+--- share of the last-level cache from which on rows are read again, with how fast that grows.
 in_step.norm = {
-  start = 1.81e-6, second = 5.58e-6, share = { fused = 0.800, torch = 0.761, compiled = 0.888 },
-  row = { fused = 15.1e-9, torch = 1.26e-6, compiled = 0.168e-6 }, rate = 74.4e9, centred = 1.72,
-  sum_row = 2.30e-9, sum_rate = 20.5e9, centred_backward = 2.88,
+  start = 1.79e-6, second = 5.60e-6, share = { fused = 0.799, torch = 0.782, compiled = 0.883 },
+  row = { fused = 15.1e-9, torch = 1.27e-6, compiled = 0.175e-6 }, rate = 76.6e9, centred = 1.77,
+  sum_row = 2.31e-9, sum_rate = 20.4e9, centred_backward = 2.83, reread = { from = 0.273, slope = 2.78 },
 }
 
 --- Share of the memory bandwidth that other streaming kernels reach; assumed.

@@ -14,7 +14,8 @@ local fit_norms = { kernels = { cudnn = "cudnn", pytorch = "torch", torch_compil
 -- Where the constants stand in in_step.norm, and text-book values that a fit starts from.
 local places = { { "start", 2e-6 }, { "second", 4e-6 }, { "share.fused", 0.8 }, { "share.torch", 0.8 },
   { "share.compiled", 0.8 }, { "row.fused", 20e-9 }, { "row.torch", 1e-6 }, { "row.compiled", 0.2e-6 },
-  { "rate", 75e9 }, { "centred", 1 }, { "sum_row", 2e-9 }, { "sum_rate", 20e9 }, { "centred_backward", 1 } }
+  { "rate", 75e9 }, { "centred", 1 }, { "sum_row", 2e-9 }, { "sum_rate", 20e9 }, { "centred_backward", 1 },
+  { "reread.from", 0.5 }, { "reread.slope", 4 } }
 
 --- Rows of both devices: { device, kernel, name, pass, shape, x, seconds }.
 function fit_norms.rows(folder)
@@ -42,7 +43,7 @@ local function inside(k, name)
 end
 
 local function constants_of(logs)
-  local k = { share = {}, row = {} }
+  local k = { share = {}, row = {}, reread = {} }
   for i, place in ipairs(places) do
     local into, field = inside(k, place[1])
     into[field] = math.exp(logs[i])

@@ -22,9 +22,11 @@ local columns, most_rows = 32, 65536
 -- Both limits as one: the longer time, a little more where they are alike.
 local function both(a, b) return (a ^ 4 + b ^ 4) ^ 0.25 end
 
--- Share of the second reading of a row that the last-level cache no longer holds. Each half of it serves its own
--- multiprocessors; a wave of rows that is 1.5 times as large as a half leaves nothing.
-local function reread(device, wave_bytes) return max(0.0, min(1.0, 2 * (wave_bytes / (device.l2_bytes / 2) - 1))) end
+-- Share of the second reading of a row that the last-level cache no longer holds. It serves less than its size: results
+-- are written through it, and each half of it keeps copies for its own multiprocessors.
+local function reread(device, wave_bytes, k)
+  return max(0.0, min(1.0, (wave_bytes / device.l2_bytes - k.reread.from) * k.reread.slope))
+end
 
 -- Sum over all rows of the gradients of weights; x and dy, `bytes`, are read once more.
 local function sum_of_rows(device, kernel, k, x, bytes)
@@ -61,7 +63,7 @@ function norm.seconds(device, kernel, pass, x, k)
   local work = (2 * operands + 1) * row / k.rate * (x.centred and not backward and k.centred or 1)
   local busy = 0.0
   if kernel == "torch" then
-    bytes = bytes + operands * row * rows * reread(device, held * count * operands * row)
+    bytes = bytes + operands * row * rows * reread(device, held * count * operands * row, k)
     busy = ceil(rows / (held * count)) * (k.row.torch + held * work)
   elseif x.width > 1024 then
     busy = rows / count * (k.row.compiled + work)
