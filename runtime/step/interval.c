@@ -28,6 +28,7 @@ int ett_step_interval(ett_program *program, const ett_step_plan *plan,
   double centre = result.step_seconds;
   moves m;
   memset(&m, 0, sizeof m);
+  ett_pipeline_hold_plan(w->pipeline, 1); /* made with the expected times */
   for (ett_program *part = program; part && status == 0; part = part->next) {
     for (size_t i = 0; i < part->operation_count && status == 0; i++) {
       const ett_operation *o = &part->operations[i];
@@ -52,13 +53,15 @@ int ett_step_interval(ett_program *program, const ett_step_plan *plan,
       if (moved.seconds == time.seconds)
         continue;
       if (ett_demands_set(demands, index, moved, err) != 0)
-        return -1;
-      status = ett_step_evaluate(program, plan, demands, w, 0, &result, err);
+        status = -1;
+      else
+        status = ett_step_evaluate(program, plan, demands, w, 0, &result, err);
       add_move(&m, side, result.step_seconds - centre);
       if (ett_demands_set(demands, index, time, err) != 0)
-        return -1;
+        status = -1;
     }
   }
+  ett_pipeline_hold_plan(w->pipeline, 0);
   if (status != 0)
     return status;
   double half[2];

@@ -681,6 +681,11 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
     return 1;
 
   ett_pipeline pipeline = pipeline_of(plan, &a);
+  ett_plan_ends ends = !plan->late_validation ? ETT_PLAN_ENDS_TOGETHER
+                       : tied > 0             ? ETT_PLAN_ENDS_MEET
+                                              : ETT_PLAN_ENDS_APART;
+  if (ett_pipeline_plan(&pipeline, w->pipeline, ends, err) != 0)
+    return -1;
   memset(result, 0, sizeof *result);
   if (ett_shares_run(&e, &a, &pipeline, keep_units, &result->pipeline) != 0)
     return -1;

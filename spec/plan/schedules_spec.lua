@@ -29,7 +29,8 @@ describe("a schedule file", function()
 
   it("is a table with the function order, under its own name", function()
     assert.equal("mine.lua: must be a table of named fields, got 3", why "return 3")
-    assert.equal("mine.lua: missing field 'order' (a function)", why "return { name = 'mine' }")
+    assert.equal("mine.lua: missing field 'order' (a function); without it a schedule has 'activations' and "
+      .. "chunks = 1, and neither 'slice' nor 'ways'", (why "return { name = 'mine', activations = print }"))
     assert.equal("mine.lua: field 'name' must be 'mine' as the file's, got 'other'",
       why "return { name = 'other', order = print }")
   end)

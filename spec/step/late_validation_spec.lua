@@ -23,7 +23,7 @@ describe("late validation", function()
   it("gives the time between steps of a long run", function()
     local draw = require("random_plans").generator(8)
     for trial = 1, 24 do
-      local given = { schedule = draw { "zb_h1", "zb_h2", "zb_2p", "zb_v", "chimera", "hanayo" }, pp = draw { 2, 4 },
+      local given = { schedule = draw { "zb_h1", "zb_h2", "zb_v", "chimera", "hanayo" }, pp = draw { 2, 4 },
         micro_batches = draw { 4, 7, 12 }, late_validation = true, seq = 1 }
       given.vp = (given.schedule == "zb_v" or given.schedule == "hanayo") and 2 or 1
       local slices, send = given.pp * given.vp, draw { 0, 0.125, 0.5 }

@@ -37,6 +37,35 @@ describe("the bundled schedules", function()
     end
   end)
 
+  it("without an order are run in one that keeps what they declare, and is no longer than ZB-H1's and H2's", function()
+    local random, shorter = generator(9), 0
+    for trial = 1, 40 do
+      local name = trial % 2 == 0 and "zb_1p" or "zb_2p"
+      local plan = { pp = 1 + random(6), vp = 1, micro_batches = 1 + random(30) }
+      local s = simulator.schedule(name, plan)
+      local times = simulator.random_times(s, random)
+      local run = simulator.planned(simulator.schedule(name, plan), times)
+      local makespan = simulator.run(s, times) -- it has each unit once, and each input
+      assert.is_true(math.abs(run.makespan_seconds - makespan) <= 1e-9 * makespan)
+      for stage = 1, plan.pp do
+        local held, most, units = 0, 0, 0
+        for _, unit in ipairs(s.orders[stage]) do
+          held, units = held + (unit[1] == "F" and 1 or unit[1] == "W" and -1 or 0), units + 1
+          most = math.max(most, held)
+        end
+        assert.equal(3 * plan.micro_batches, units)
+        assert.is_true(most <= s.file.activations(stage, plan))
+      end
+      for _, other in ipairs(name == "zb_1p" and { "zb_h1" } or { "zb_h1", "zb_h2" }) do
+        local longer = simulator.run(simulator.schedule(other, plan), times)
+        assert.is_true(makespan <= longer * (1 + 1e-9), ("trial %d: %s %g, %s %g"):format(trial, name, makespan, other,
+          longer))
+        shorter = shorter + (makespan < longer * 0.99 and 1 or 0)
+      end
+    end
+    assert.is_true(shorter > 20, shorter)
+  end)
+
   it("have the bubbles of their papers at equal units", function()
     local function engine(given)
       local run = step_core.pipeline(given)

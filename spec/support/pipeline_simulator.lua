@@ -15,10 +15,22 @@ function simulator.schedule(name, plan)
     for chunk = 1, s.chunks do
       s.slice[stage][chunk] = file.slice and file.slice(stage, chunk, plan) or (chunk - 1) * plan.pp + stage
     end
-    s.orders[stage] = file.order(stage, plan)
+    s.orders[stage] = file.order and file.order(stage, plan) or {}
+    s.split = s.split or not file.order
     for _, unit in ipairs(s.orders[stage]) do s.split = s.split or unit[1] == "W" end
   end
   return s
+end
+
+--- Gives a schedule without an order that which the core plans for these times. Returns what the core says of it.
+function simulator.planned(s, times)
+  local given = simulator.given(s, times, { pp = s.stages, vp = 1, micro_batches = s.micro_batches })
+  given.keep_units = true
+  local run = require("ett.step").pipeline(given)
+  for stage, units in ipairs(run.units) do
+    for i, unit in ipairs(units) do s.orders[stage][i] = { unit[1], unit[2], unit[3] } end
+  end
+  return run
 end
 
 --- Index of a chunk of a stage in lists of seconds.
@@ -136,8 +148,9 @@ function simulator.given(s, times, plan)
   for name, value in pairs(times) do given[name] = value end
   if not s.split then given.weight = nil end
   given.schedule = "custom"
-  given.orders = require("ett.plan.schedules").orders { schedule = s.name, pp = plan.pp, vp = plan.vp,
-    micro_batches = plan.micro_batches }
+  given.orders = not s.file.order and #s.orders[1] > 0 and require("step_core").orders(s.orders)
+    or require("ett.plan.schedules").orders { schedule = s.name, pp = plan.pp, vp = plan.vp,
+      micro_batches = plan.micro_batches }
   if require("ett.plan.schedules").built_in[s.name] then
     given.schedule, given.orders = s.name, nil
     given.group = require("ett.plan.schedules").interleave_group(plan.pp, plan.micro_batches)
@@ -174,6 +187,7 @@ function simulator.random_times(s, random)
       times.forward_hidden[i], times.backward_hidden[i] = most * random(50) / 100, most * random(50) / 100
     end
   end
+  if not s.file.order then simulator.planned(s, times) end
   return times
 end
 

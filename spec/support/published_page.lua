@@ -34,7 +34,7 @@ memory of the software and were not checked against its code. The errors above a
 
 - MaxText rows without a stated policy recompute in full: its default `remat_policy`.
 - PyTorch's selective checkpointing of torchtitan and fms-fsdp counts as half of a full recomputation.
-- ZB-1p and ZB-2p rows are estimated under zb_h1 and zb_2p, whose orders suit units of equal length. All rows of
+- ZB-1p and ZB-2p rows are estimated under zb_1p and zb_2p, ordered by the estimated times of units. All rows of
   that paper have what its software's first script and Megatron-LM's defaults say: fp16, fused softmax, dropout, tied
   embeddings. The rows' vocabulary of 51,200 contradicts the models' names, which leave 25,500 to 32,600; 32,000 is
   taken. Their printed memory agrees: it is 2.5 % off, at most 6.4, and 26 to 42 % above the estimates of the rows as

@@ -14,7 +14,7 @@ schedules.built_in = { ["gpipe"] = true, ["1f1b"] = true, ["interleaved"] = true
 local folder = "lua/schedules"
 local fields = { name = "string?", summary = "string?", source = "string?", chunks = "count?",
   exact_chunks = "boolean?", ways = "count?", pairs = "boolean?", slice = "function?", activations = "function?",
-  refuse = "function?", order = "function" }
+  refuse = "function?", order = "function?" }
 
 --- Names of every schedule found.
 function schedules.names() return find.names(folder) end
@@ -72,17 +72,19 @@ end
 
 --- The units of every stage, as C reads them.
 local function build(schedule, path, p)
-  local order, label = schedule.order, schema.place(schedule.order, path)
-  local stages = {}
+  local order, label = schedule.order, schema.place(schedule.order or schedule.activations, path)
+  local stages, given = {}, placement(schedule, path, p)
+  given.planned = not order and p.micro_batches or nil
   for stage = 1, p.pp do
-    local units = call_own(order, stage, p)
+    local units = {}
+    if order then units = call_own(order, stage, p) end
     if type(units) ~= "table" then
       error_module.raise("model", "%s: stage %d: 'order' must return a list of units, got %s", label, stage,
         schema.describe(units))
     end
     stages[stage] = units
   end
-  return schedules.call(label, require("ett.step").orders, stages, placement(schedule, path, p)), label
+  return schedules.call(label, require("ett.step").orders, stages, given), label
 end
 
 -- A sweep asks the same schedules again and again: what was loaded, and the orders by what they depend on.
@@ -105,6 +107,11 @@ local function entry_of(memo, name)
   local entry = memo.loaded[name]
   if not entry then
     local schedule, path = find.described(folder, name, fields)
+    local planned = schedule.activations and schedule.chunks == 1 and not schedule.slice and not schedule.ways
+    if not schedule.order and not planned then
+      error_module.raise("model", "%s: missing field 'order' (a function); without it a schedule has 'activations' and "
+        .. "chunks = 1, and neither 'slice' nor 'ways'", path:match "[^/]+$")
+    end
     entry = { schedule = schedule, path = path, orders = {}, units = 0, reads = {} }
     memo.loaded[name] = entry
   end

@@ -189,30 +189,11 @@ static void get_placement(lua_State *L, orders_box *box) {
   lua_pop(L, 1);
 }
 
-/* A number that differs for different orders, but for one chance in 2^64. */
-static uint64_t identity(const ett_orders *o) {
-  uint64_t h = 0xCBF29CE484222325u;
-  size_t slots = (size_t)o->stages * (size_t)o->chunks;
-  const struct {
-    const void *at;
-    size_t bytes;
-  } parts[] = {{o->first_unit, (size_t)(o->stages + 1) * sizeof *o->first_unit},
-               {o->units, o->first_unit[o->stages] * sizeof *o->units},
-               {o->slice, slots * sizeof *o->slice},
-               {o->most, o->most ? (size_t)o->stages * sizeof *o->most : 0}};
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-    for (size_t k = 0; k < parts[i].bytes; k += 4) {
-      uint32_t word;
-      memcpy(&word, (const char *)parts[i].at + k, sizeof word);
-      h = (h ^ word) * 0x100000001B3u;
-      h ^= h >> 29;
-    }
-  return (h ^ (uint64_t)o->ways) | 1;
-}
-
-/* orders({{{"F", micro_batch, chunk}, …}, …}, {chunks=, ways=, slice=, most=}): the units
- * of every stage, in order; chunks of a stage in all ways, the slice of each slot (chunk
- * after chunk, in it stage after stage), and the most forwards that each stage keeps. */
+/* orders({{{"F", micro_batch, chunk}, …}, …}, {chunks=, ways=, slice=, most=, planned=}):
+ * the units of every stage, in order; chunks of a stage in all ways, the slice of each
+ * slot (chunk after chunk, in it stage after stage), and the most forwards that each
+ * stage keeps. planned: micro-batches of units that the core orders; the lists are empty.
+ */
 static int orders_new(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -249,7 +230,13 @@ static int orders_new(lua_State *L) {
         box->runs[box->units[k].chunk * stages + s]++;
   }
   box->first_unit[stages] = n;
-  o->identity = identity(o);
+  if (lua_getfield(L, 2, "planned") != LUA_TNIL) {
+    o->planned = o->has_weight = 1;
+    for (size_t v = 0; v < stages * (size_t)o->chunks; v++)
+      box->runs[v] = (double)lua_tointeger(L, -1);
+  }
+  lua_pop(L, 1);
+  o->identity = ett_orders_identity(o);
   return 1;
 }
 

@@ -129,8 +129,10 @@ static int pipeline_run(lua_State *L) {
   ett_pipeline_workspace *workspace = ett_step_workspace_pipeline(*box);
   ett_pipeline_result r;
   ett_err err;
-  int status = closed ? ett_pipeline_gpipe_closed(&p, workspace, &r, &err)
-                      : ett_pipeline_run(&p, workspace, keep_units, &r, &err);
+  int status = ett_pipeline_plan(&p, workspace, ETT_PLAN_ENDS_TOGETHER, &err);
+  if (status == 0)
+    status = closed ? ett_pipeline_gpipe_closed(&p, workspace, &r, &err)
+                    : ett_pipeline_run(&p, workspace, keep_units, &r, &err);
   if (status != 0)
     return ett_lua_raise(L, &err);
   size_t stages = (size_t)p.stages, slices = stages * (size_t)p.chunks;

@@ -14,6 +14,7 @@ void ett_pipeline_workspace_free(ett_pipeline_workspace *workspace) {
     return;
   for (int i = 0; i < ETT_KEPT_TAPES; i++)
     ett_pipeline_tape_free(&workspace->kept[i].tape);
+  free(workspace->plan.memory);
   free(workspace->memory);
   free(workspace->timing);
   free(workspace->inputs);

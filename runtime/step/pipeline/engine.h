@@ -26,7 +26,19 @@ typedef struct ett_timing {
   uint32_t link; /* 0: forward, 1: backward, 2: it sends nothing */
 } ett_timing;
 
+/* The last plan. */
+typedef struct ett_plan_memory {
+  ett_orders orders;
+  size_t *first_unit; /* the start of one block of memory */
+  ett_unit *units;
+  void *memory;
+  size_t bytes;
+  int64_t micro_batches; /* 0: none */
+  int held;
+} ett_plan_memory;
+
 struct ett_pipeline_workspace {
+  ett_plan_memory plan;
   double *memory;
   size_t doubles;
   ett_timing *timing;

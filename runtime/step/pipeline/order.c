@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int ett_pipeline_check(const ett_pipeline *p, ett_err *err) {
   if (p->stages < 1 || p->stages > ETT_PIPELINE_MAX_STAGES)
@@ -149,6 +150,26 @@ int ett_orders_link(const int32_t *slice, int stages, int chunks, int ways, int3
   return status;
 }
 
+uint64_t ett_orders_identity(const ett_orders *o) {
+  uint64_t h = 0xCBF29CE484222325u;
+  size_t slots = (size_t)o->stages * (size_t)o->chunks;
+  const struct {
+    const void *at;
+    size_t bytes;
+  } parts[] = {{o->first_unit, (size_t)(o->stages + 1) * sizeof *o->first_unit},
+               {o->units, o->first_unit[o->stages] * sizeof *o->units},
+               {o->slice, slots * sizeof *o->slice},
+               {o->most, o->most ? (size_t)o->stages * sizeof *o->most : 0}};
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    for (size_t k = 0; k < parts[i].bytes; k += 4) {
+      uint32_t word;
+      memcpy(&word, (const char *)parts[i].at + k, sizeof word);
+      h = (h ^ word) * 0x100000001B3u;
+      h ^= h >> 29;
+    }
+  return (h ^ (uint64_t)o->ways) | 1;
+}
+
 /* What has run of a micro-batch on a slot: bits by kind. A whole backward is both. */
 enum { FORWARD = 1, BACKWARD = 2, WEIGHT = 4 };
 
@@ -289,6 +310,10 @@ double ett_pipeline_peak_in_flight(const ett_pipeline *p, int rank,
   }
   if (p->schedule == ETT_SCHEDULE_INTERLEAVED && p->micro_batches % p->group == 0)
     return peak_of_groups(p, rank, weight);
+  if (p->orders && p->orders->planned) {
+    int64_t most = p->orders->most[rank];
+    return (double)(most < p->micro_batches ? most : p->micro_batches) * weight[rank];
+  }
   double held = 0, peak = 0;
   ett_pipeline few = *p;
   if (p->schedule == ETT_SCHEDULE_INTERLEAVED) { /* it repeats itself every group */

@@ -56,6 +56,9 @@ typedef struct ett_orders {
   const double *runs;  /* per slot: its forwards */
   const int64_t *most; /* per rank: forwards kept at most, declared; NULL: no limit */
   uint64_t identity;   /* the same for the same orders */
+  /* Without units: ett_pipeline_plan makes them. One chunk, one way, weight units, and
+   * `most`, which stands for what they keep whatever the times. */
+  int planned;
 } ett_orders;
 
 typedef struct ett_pipeline {
@@ -117,6 +120,25 @@ int ett_orders_link(const int32_t *slice, int stages, int chunks, int ways, int3
 /* Checks that every micro-batch takes one way and runs each of its units once, and that
  * no rank keeps more forwards than it declares. */
 int ett_orders_check(const ett_orders *orders, int64_t micro_batches, ett_err *err);
+
+/* A number that differs for different orders, but for one chance in 2^64. */
+uint64_t ett_orders_identity(const ett_orders *orders);
+
+/* How stages go from one step to the next. */
+typedef enum ett_plan_ends {
+  ETT_PLAN_ENDS_TOGETHER, /* all begin when the last one has ended */
+  ETT_PLAN_ENDS_APART,    /* each when it has ended */
+  ETT_PLAN_ENDS_MEET,     /* so, but the first and the last wait for one another */
+} ett_plan_ends;
+
+/* Where the orders are planned: makes their units by the times of p, so that steps take
+ * least, and points p->orders at them. They belong to the workspace until its next plan.
+ */
+int ett_pipeline_plan(ett_pipeline *p, ett_pipeline_workspace *workspace,
+                      ett_plan_ends ends, ett_err *err);
+
+/* Whether further plans are the last one, whatever their times. */
+void ett_pipeline_hold_plan(ett_pipeline_workspace *workspace, int held);
 
 /* Units of one rank: 2 per micro-batch and chunk (3 with weight units, custom only). */
 size_t ett_pipeline_unit_count(const ett_pipeline *pipeline, int rank);
