@@ -292,6 +292,28 @@ describe("models of communication", function()
       assert.matches("all_reduce %(dp%)[^\n]*assumed %(own%)", tostring(e))
     end)
 
+    it("may be timers, made once for a place", function()
+      local function timed(body)
+        write("own", ("return { name = 'own', summary = 's', kinds = { 'all_reduce' }, timer = function(r)\n%s end }")
+          :format(body))
+        local c = pods(nil, { collectives = "own" })
+        local time = collectives.timer(c, "all_reduce", place(c, "data", { tp = 8, dp = 16 }))
+        return (time(1)), (time(2))
+      end
+      assert.same({ 101.0, 204.0 }, { timed "local n = 100; return function() n = n + 1; return n * r.bytes end" })
+      for body, wanted in pairs {
+        ["return nil"] = "none of the models of all_reduce serves a group of 16 ranks: own",
+        ["return 3"] = "own.lua:1: collective 'own': timer must return a function, or nil, got 3",
+        ["return function() return -1 end"] = "own.lua:1: collective 'own': seconds must return a number of at least 0",
+        ["return function() return r.tears[1] end"] = "own.lua:2: attempt to index a nil value",
+      } do
+        assert.matches(wanted, message(timed, body), 1, true)
+      end
+      write("own", "return { name = 'own', summary = 's', kinds = { 'all_reduce' } }")
+      assert.matches("own.lua: missing field 'seconds' (a function)",
+        message(pods, nil, { collectives = "own" }), 1, true)
+    end)
+
     it("are refused by file and line for what they return", function()
       local number = "own.lua:2: collective 'own': seconds must return a number of at least 0, or nil, got "
       for body, wanted in pairs {

@@ -195,7 +195,7 @@ local function timer_of(model, request)
   if time ~= nil and type(time) ~= "function" then
     refuse(model, "timer must return a function, or nil, got %s", schema.describe(time))
   end
-  return time
+  return time and function() return call(model, time) end
 end
 
 -- The models that are tried for a kind, by name.
