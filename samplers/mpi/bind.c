@@ -273,6 +273,16 @@ static int push_text(lua_State *L) {
   return 1;
 }
 
+/* Pushes and frees the news of other ranks; returns 2. */
+static int push_others(lua_State *L, char *others, size_t length) {
+  lua_pushcfunction(L, push_text);
+  lua_pushlightuserdata(L, others);
+  lua_pushinteger(L, others ? (lua_Integer)length : 0);
+  int status = lua_pcall(L, 2, 1, 0);
+  free(others);
+  return status == LUA_OK ? 2 : lua_error(L);
+}
+
 /* work:take([news [, ahead]]) -> position or nil, news of the other ranks */
 static int work_take(lua_State *L) {
   ett_err err = {0};
@@ -288,12 +298,21 @@ static int work_take(lua_State *L) {
     lua_pushnil(L);
   else
     lua_pushinteger(L, position);
-  lua_pushcfunction(L, push_text);
-  lua_pushlightuserdata(L, others);
-  lua_pushinteger(L, others ? (lua_Integer)length : 0);
-  int status = lua_pcall(L, 2, 1, 0);
-  free(others);
-  return status == LUA_OK ? 2 : lua_error(L);
+  return push_others(L, others, length);
+}
+
+/* work:tell(news) -> whether they were taken, news of the other ranks */
+static int work_tell(lua_State *L) {
+  ett_err err = {0};
+  size_t bytes, length;
+  ett_dist_work *work = check_work(L);
+  const char *text = luaL_checklstring(L, 2, &bytes);
+  char *others;
+  int taken = ett_dist_work_tell(work, text, bytes, &others, &length, &err);
+  if (taken < 0)
+    return ett_lua_raise(L, &err);
+  lua_pushboolean(L, taken);
+  return push_others(L, others, length);
 }
 
 static int work_commit(lua_State *L) {
@@ -342,8 +361,9 @@ static const luaL_Reg group_methods[] = {
 };
 
 static const luaL_Reg work_methods[] = {
-    {"take", work_take},   {"commit", work_commit}, {"count", work_count},
-    {"close", work_close}, {"__close", work_close}, {NULL, NULL},
+    {"take", work_take},   {"tell", work_tell},   {"commit", work_commit},
+    {"count", work_count}, {"close", work_close}, {"__close", work_close},
+    {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {

@@ -106,6 +106,12 @@ ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
 int64_t ett_dist_work_take(ett_dist_work *work, const char *text, size_t bytes, int ahead,
                            char **others, size_t *length, ett_err *err);
 
+/* Tells the other ranks text, and takes what they told, without waiting. others: owned by
+ * the caller, or NULL. Returns 1; 0: the news before are on their way still, tell these
+ * later; -1 with err set. */
+int ett_dist_work_tell(ett_dist_work *work, const char *text, size_t bytes, char **others,
+                       size_t *length, ett_err *err);
+
 /* Appends text (lines with newlines between) to the journal and syncs. */
 int ett_dist_work_commit(ett_dist_work *work, const char *text, size_t bytes,
                          ett_err *err);

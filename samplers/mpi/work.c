@@ -11,8 +11,10 @@ static const long least_nap = 100000, most_nap = 1000000, most_patient_nap = 800
 enum {
   TAG_ASK = 21,
   TAG_ANSWER = 22,
+  TAG_NEWS = 23,
   TAKE = 't',
   AHEAD = 'a',
+  TELL = 'n',
   COMMIT = 'c',
   LEAVE = 'l'
 };
@@ -42,10 +44,11 @@ struct ett_dist_work {
       mutex; /* counts, journal and log, between rank 0's own work and its server */
   pthread_t server;
   int serving;
-  int left;                  /* ranks that did not leave yet, on rank 0 */
-  parcel *sent;              /* what was sent last: to each rank, or to rank 0 */
-  int asked;                 /* a request of this rank is not answered yet */
-  int patient;               /* the last request came ahead of its need */
+  int left;     /* ranks that did not leave yet, on rank 0 */
+  parcel *sent; /* what was sent last to each rank, or to rank 0: two, the news apart */
+  int asked;    /* a request of this rank is not answered yet */
+  int telling;  /* nor its news */
+  int patient;  /* the last request came ahead of its need */
   pthread_mutex_t receiving; /* rank 0 answers in its own thread, too */
 };
 
@@ -78,9 +81,10 @@ static void settle(parcel *p) {
   p->bytes = NULL;
 }
 
-/* Sends bytes, which it frees; whoever receives them has received those before. */
-static void dispatch(ett_dist_work *w, int rank, int tag, char *bytes, size_t count) {
-  parcel *p = &w->sent[w->rank == 0 ? rank : 0];
+/* Sends bytes, which it frees; those before, of news or of the others, have arrived. */
+static void dispatch(ett_dist_work *w, int rank, int tag, char *bytes, size_t count,
+                     int news) {
+  parcel *p = &w->sent[2 * (w->rank == 0 ? rank : 0) + news];
   settle(p);
   p->bytes = bytes;
   MPI_Isend(bytes, (int)count, MPI_BYTE, rank, tag, w->comm, &p->request);
@@ -154,15 +158,22 @@ static int serve_one(ett_dist_work *w, int source, int bytes) {
   char *at = text ? text : answer;
   MPI_Recv(at, text ? bytes : 0, MPI_BYTE, source, TAG_ASK, w->comm, MPI_STATUS_IGNORE);
   const char what = text && bytes > 0 ? text[0] : LEAVE;
-  w->patient = what == AHEAD;
-  if (what == TAKE || what == AHEAD) {
+  w->patient = what == AHEAD || what == TELL;
+  if (what == TELL) {
+    size_t all = 0;
+    pthread_mutex_lock(&w->mutex);
+    tell(w, source, text + 1, (size_t)bytes - 1);
+    char *others = told(w, source, 0, &all);
+    pthread_mutex_unlock(&w->mutex);
+    dispatch(w, source, TAG_NEWS, others, all, 1);
+  } else if (what == TAKE || what == AHEAD) {
     char *others;
     size_t all = 0;
     int64_t position =
         take(w, source, text + 1, (size_t)bytes - 1, sizeof position, &others, &all);
     if (others) {
       memcpy(others, &position, sizeof position);
-      dispatch(w, source, TAG_ANSWER, others, all);
+      dispatch(w, source, TAG_ANSWER, others, all, 0);
     } else {
       MPI_Send(&position, (int)sizeof position, MPI_BYTE, source, TAG_ANSWER, w->comm);
     }
@@ -214,7 +225,7 @@ ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
   ett_dist_work *w = calloc(1, sizeof *w);
   if (w) {
     w->told = calloc((size_t)group->size, sizeof *w->told);
-    w->sent = calloc((size_t)group->size, sizeof *w->sent);
+    w->sent = calloc(2 * (size_t)group->size, sizeof *w->sent);
   }
   if (!w || !w->told || !w->sent) {
     if (w) {
@@ -248,11 +259,11 @@ ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
 
 /* Receives rank 0's answer without spinning. Returns its bytes with a zero behind them,
  * or NULL. */
-static char *answer_of(ett_dist_work *w, size_t *length, ett_err *err) {
+static char *answer_of(ett_dist_work *w, int tag, size_t *length, ett_err *err) {
   MPI_Status status;
   long pause = least_nap;
   for (int flag = 0;;) {
-    MPI_Iprobe(0, TAG_ANSWER, w->comm, &flag, &status);
+    MPI_Iprobe(0, tag, w->comm, &flag, &status);
     if (flag)
       break;
     pause = nap(pause, most_nap);
@@ -260,10 +271,9 @@ static char *answer_of(ett_dist_work *w, size_t *length, ett_err *err) {
   int count = 0;
   MPI_Get_count(&status, MPI_BYTE, &count);
   char *answer = malloc((size_t)count + 1);
-  MPI_Recv(answer, answer ? count : 0, MPI_BYTE, 0, TAG_ANSWER, w->comm,
-           MPI_STATUS_IGNORE);
-  w->asked = 0;
-  settle(w->sent); /* it was answered */
+  MPI_Recv(answer, answer ? count : 0, MPI_BYTE, 0, tag, w->comm, MPI_STATUS_IGNORE);
+  *(tag == TAG_NEWS ? &w->telling : &w->asked) = 0;
+  settle(&w->sent[tag == TAG_NEWS]); /* it was answered */
   if (!answer) {
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
     return NULL;
@@ -281,8 +291,9 @@ static int ask(ett_dist_work *w, char what, const char *text, size_t bytes,
   message[0] = what;
   if (bytes > 0)
     memcpy(message + 1, text, bytes);
-  dispatch(w, 0, TAG_ASK, message, bytes + 1);
-  w->asked = 1;
+  int news = what == TELL;
+  dispatch(w, 0, TAG_ASK, message, bytes + 1, news);
+  *(news ? &w->telling : &w->asked) = 1;
   return 0;
 }
 
@@ -299,7 +310,7 @@ int64_t ett_dist_work_take(ett_dist_work *w, const char *text, size_t bytes, int
   int late = w->asked; /* the news go with the next request */
   if (!late && ask(w, TAKE, text, bytes, err) != 0) /* waits for it */
     return -1;
-  char *answer = answer_of(w, length, err);
+  char *answer = answer_of(w, TAG_ANSWER, length, err);
   if (!answer)
     return -1;
   if (*length < sizeof position) {
@@ -317,13 +328,42 @@ int64_t ett_dist_work_take(ett_dist_work *w, const char *text, size_t bytes, int
   return position;
 }
 
+int ett_dist_work_tell(ett_dist_work *w, const char *text, size_t bytes, char **others,
+                       size_t *length, ett_err *err) {
+  *length = 0;
+  *others = NULL;
+  if (w->rank == 0) {
+    int patient;
+    serve_waiting(w, &patient);
+    pthread_mutex_lock(&w->mutex);
+    tell(w, 0, text, bytes);
+    *others = told(w, 0, 0, length);
+    pthread_mutex_unlock(&w->mutex);
+    return 1;
+  }
+  if (w->telling) {
+    int flag = 0;
+    MPI_Iprobe(0, TAG_NEWS, w->comm, &flag, MPI_STATUS_IGNORE);
+    if (!flag)
+      return 0;
+    *others = answer_of(w, TAG_NEWS, length, err);
+    if (!*others)
+      return -1;
+  }
+  if (ask(w, TELL, text, bytes, err) == 0)
+    return 1;
+  free(*others);
+  *others = NULL;
+  return -1;
+}
+
 int ett_dist_work_commit(ett_dist_work *w, const char *text, size_t bytes, ett_err *err) {
   if (w->rank == 0)
     return commit(w, text, bytes, err);
   size_t length = 0;
   if (ask(w, COMMIT, text, bytes, err) != 0)
     return -1;
-  char *answer = answer_of(w, &length, err);
+  char *answer = answer_of(w, TAG_ANSWER, &length, err);
   int status = !answer ? -1 : length > 0 ? ett_err_set(err, ETT_ERR_IO, "%s", answer) : 0;
   free(answer);
   return status;
@@ -344,13 +384,15 @@ void ett_dist_work_close(ett_dist_work *w) {
     size_t length;
     ett_err err = {0};
     if (w->asked) /* ahead, of work that ended early */
-      free(answer_of(w, &length, &err));
+      free(answer_of(w, TAG_ANSWER, &length, &err));
+    if (w->telling)
+      free(answer_of(w, TAG_NEWS, &length, &err));
     MPI_Send(&what, 1, MPI_BYTE, 0, TAG_ASK, w->comm);
   }
   if (w->serving)
     pthread_join(w->server, NULL);
-  for (int rank = 0; rank < w->size; rank++)
-    settle(&w->sent[rank]);
+  for (int i = 0; i < 2 * w->size; i++)
+    settle(&w->sent[i]);
   MPI_Comm_free(&w->comm);
   pthread_mutex_destroy(&w->mutex);
   pthread_mutex_destroy(&w->receiving);

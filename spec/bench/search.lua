@@ -90,7 +90,7 @@ local function kills(rows)
     local _, status = command.ett(folder, line .. " > /dev/null", ("timeout -s KILL %.2f"):format(0.4 + i % 7 * 0.05))
     killed = killed + (status == 137 and 1 or 0)
     local units, seen = 0, {}
-    local found = command.shell(("cat '%s'/j/*/rows-*.jsonl | grep -o '\"unit\":[0-9]*'"):format(folder))
+    local found = command.shell(("cat '%s'/j/*/rows-*.jsonl 2>/dev/null | grep -o '\"unit\":[0-9]*'"):format(folder))
     for number in found:gmatch "%d+" do
       units, doubled = units + 1, doubled + (seen[number] and 1 or 0)
       seen[number] = true

@@ -31,6 +31,7 @@ local function dynamic(job, journal, list)
       if stop then return nil end
       return work:take(news, journal == false)
     end,
+    tell = function(news) return work:tell(news) end,
     commit = function(lines) work:commit(table.concat(lines, "\n")) end,
     count = journal and function() return work:count() end, -- of all ranks, on rank 0
     close = function()
@@ -71,6 +72,7 @@ local function open(dist)
   --- take(stop), commit(lines) and close() of one target, and its list on every rank; journal and list are rank 0's.
   --- take(stop, news) tells the others a text, and returns what they told besides the position. journal = false:
   --- nothing is committed, and positions are requested ahead.
+  --- tell(news) does so without a position or a wait; false: the news before are not answered yet.
   --- together: every rank measures every shape.
   function shared.work(journal, list, target, together)
     if target.kind == "collective" then return lockstep(shared.topology_group, journal, list) end
@@ -113,6 +115,25 @@ local function open(dist)
   function shared.abort(status) dist.abort(status or 1) end
 
   return shared
+end
+
+--- compute(1), … compute(count), plain values, on every rank; each rank computes some.
+---@param shared table? of share.join
+function share.each(shared, count, compute)
+  local list, own = {}, {}
+  local size, rank = shared and shared.size() or 1, shared and shared.rank() or 0
+  for i = rank + 1, count, size do
+    list[i] = compute(i)
+    own[#own + 1] = list[i]
+  end
+  if not shared then return list end
+  local json = require "ett.json"
+  local text = json.encode(own)
+  shared.any(false) -- sleeps until all are here
+  for from = 0, size - 1 do
+    for k, value in ipairs(json.decode(shared.text_of(from, text))) do list[from + 1 + (k - 1) * size] = value end
+  end
+  return list
 end
 
 --- The shared job of this process, or nil when it runs alone.

@@ -2,6 +2,7 @@
 local estimate = require "ett.step.estimate"
 local faster = require "ett.step.faster"
 local ranks = require "ett.plan.ranks"
+local share = require "ett.base.share"
 local space_module = require "ett.search.space"
 
 local explain = {}
@@ -57,13 +58,12 @@ end
 
 --- What the step gains, as a share, when a part of the machine is a tenth faster.
 local function gains(given, e, times)
-  local list = {}
-  for _, name in ipairs(faster.parts) do
+  return share.each(given.share, #faster.parts, function(i)
+    local name = faster.parts[i]
     local own = estimate.new { model = given.model, cluster = given.cluster, plan = given.plan,
       times = faster.times(times, name) }
-    list[#list + 1] = { part = name, step_seconds = own.step_seconds, gain = 1 - own.step_seconds / e.step_seconds }
-  end
-  return list
+    return { part = name, step_seconds = own.step_seconds, gain = 1 - own.step_seconds / e.step_seconds }
+  end)
 end
 
 local function next_values(list, value)
@@ -142,8 +142,9 @@ end
 --- The neighbours of a plan: { change =, step_seconds =, percent =, memory_bytes =, fits = } each, the fastest first;
 --- those that break a rule say which.
 local function neighbours(given, e, p, limit)
-  local list = {}
-  for _, change in ipairs(changes(p, given)) do
+  local list, all = {}, changes(p, given)
+  local rows = share.each(given.share, #all, function(i)
+    local change = all[i]
     local ok, own = pcall(estimate.new, { model = given.model, cluster = given.cluster, plan = change.plan,
       times = given.times })
     local row = { change = change.words }
@@ -153,9 +154,10 @@ local function neighbours(given, e, p, limit)
     else
       row.refused = tostring(own):gsub("; nearest passing plans.*", "")
     end
-    if not ok or own.step_seconds ~= e.step_seconds or own.memory_bytes ~= e.memory_bytes then
-      list[#list + 1] = row
-    end
+    return row
+  end)
+  for _, row in ipairs(rows) do
+    if row.step_seconds ~= e.step_seconds or row.memory_bytes ~= e.memory_bytes then list[#list + 1] = row end
   end
   table.sort(list, function(a, b)
     local x, y = a.step_seconds or math.huge, b.step_seconds or math.huge
@@ -175,14 +177,15 @@ function explain.estimate(row, given)
 end
 
 --- Explains a row of a search.
----@param given table { model, setting, times }
+---@param given table { model, setting, times, share? }
 ---@return table { estimate, parts, binds, gains, neighbours }
 function explain.new(row, given)
   local setting, times = given.setting, given.times
   local plan = explain.plan(row, setting)
   local e = explain.estimate(row, given)
   local parts = explain.parts(e)
-  local asked = { model = given.model, cluster = setting.cluster, plan = plan, times = times }
+  local asked = { model = given.model, cluster = setting.cluster, plan = plan, times = times,
+    share = given.share }
   return { estimate = e, parts = parts, binds = explain.binds(parts), gains = gains(asked, e, times),
     neighbours = neighbours(asked, e, e.plan, setting.memory_limit_bytes) }
 end

@@ -99,6 +99,12 @@ function Keeper:offer(row)
   return self.front and offer_front(self, row) or not self.front and offer_best(self, row)
 end
 
+--- Whether a row that was taken is still among the best; true for a front.
+function Keeper:holds(row)
+  self = of(self, row.setting)
+  return self.front or self.by_layout[row.layout] == row
+end
+
 --- Bytes above which a plan is of no interest, where memory is the one objective; nil: none.
 function Keeper:most_memory(setting)
   self = of(self, setting.index)

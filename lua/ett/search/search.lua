@@ -152,16 +152,17 @@ local function settle(space, own)
   end
   local list = batches(#pending, share and share.size() or 1)
   local work = work_of(share, #list)
+  walk.tell = share and work.tell
   local ok, raised = pcall(function()
     local at, news = work.take(nil, nil)
     while at do
-      if news then walk:hear(news) end
+      if share then walk:hear(news) end
       local units = {}
       for i = list[at][1], list[at][2], list[at][3] do units[#units + 1] = pending[i] end
       local rows = walk:units(units)
       for i, unit in ipairs(journal and units or {}) do journal:commit(unit, rows[i]) end
       if own.progress then own.progress(list[at][2], #pending, keeper:all()[1], walk.counts) end
-      at, news = work.take(nil, share and walk:news())
+      at, news = work.take(nil, walk:news())
     end
   end)
   walk.interrupted = not ok
@@ -198,9 +199,9 @@ function search.new(given)
   if rows[1] then
     local first = space.settings[rows[1].setting]
     result.best = explain.new(rows[1], { model = own.model, setting = first, tokens = own.tokens,
-      times = walk:times_of(first.cluster) })
+      times = walk:times_of(first.cluster), share = own.share or nil })
     if objective.list[own.objectives[1]].factor then
-      result.sure = require("ett.search.sure").rows(rows, walk.estimate_of)
+      result.sure = require("ett.search.sure").rows(rows, walk.estimate_of, own.share or nil)
     end
   else
     result.nothing = require("ett.search.emptied").sentence(space, own, settle)

@@ -9,6 +9,7 @@
 -- The constants are those of a grid that are best calibrated on pairs of published steps of one model and cluster.
 -- `ett bench search` leaves out each source in turn, and judges its pairs with constants of the others.
 local explain = require "ett.search.explain"
+local share = require "ett.base.share"
 local schema = require "ett.base.schema"
 
 local sure = { own = 0.02, same = 0.001, shared = 0.6 }
@@ -66,27 +67,33 @@ end
 function sure.best(plans, draws)
   local normal, uniform = normals(20260101)
   local own_error, same_error = sure.own / math.sqrt(2), sure.same / math.sqrt(2)
-  local wins, places = {}, {}
+  local wins, places, names, order = {}, {}, {}, explain.part_order
+  local logs, weights = {}, {}
   for k, plan in ipairs(plans) do
-    wins[k] = 0
+    wins[k], logs[k], weights[k] = 0, math.log(plan.value), {}
+    for i, part in ipairs(order) do weights[k][i] = plan.parts[part] / plan.whole end
+    if not places[plan.place] then names[#names + 1] = plan.place end
     places[plan.place] = plan.spread
   end
-  local names = schema.keys(places)
+  table.sort(names)
   for _ = 1, draws do
     local heavy = 1 / math.sqrt(-math.log(uniform())) -- of two degrees: the root of an exponential
-    local errors = {}
+    local errors, programs = {}, {}
     for _, place in ipairs(names) do
-      errors[place] = { device = #names > 1 and places[place] * normal() or 0.0 }
-      for _, part in ipairs(explain.part_order) do errors[place][part] = sure.shared * normal() end
+      local own = { device = #names > 1 and places[place] * normal() or 0.0 }
+      for i = 1, #order do own[i] = sure.shared * normal() end
+      errors[place] = own
     end
     local best, least
-    local programs = {}
     for k, plan in ipairs(plans) do
-      local own = errors[plan.place]
-      programs[plan.program] = programs[plan.program] or own_error * normal()
-      local off = own.device + programs[plan.program] + same_error * normal()
-      for _, part in ipairs(explain.part_order) do off = off + plan.parts[part] / plan.whole * own[part] end
-      local value = math.log(plan.value) + heavy * off
+      local own, program, weight = errors[plan.place], programs[plan.program], weights[k]
+      if not program then
+        program = own_error * normal()
+        programs[plan.program] = program
+      end
+      local off = own.device + program + same_error * normal()
+      for i = 1, #weight do off = off + weight[i] * own[i] end
+      local value = logs[k] + heavy * off
       if not least or value < least then best, least = k, value end
     end
     wins[best] = wins[best] + 1
@@ -127,19 +134,20 @@ end
 --- Adds best_percent to the first rows of a search.
 ---@param rows table[] sorted, with values
 ---@param estimate_of function(row) an estimate
+---@param shared table? of ett.base.share
 ---@return table { best_percent, alike = rows that beat the best with a chance of a tenth or more, settles }
-function sure.rows(rows, estimate_of)
-  local plans, estimates = {}, {}
-  for i = 1, math.min(20, #rows) do
+function sure.rows(rows, estimate_of, shared)
+  local estimates = {}
+  local plans = share.each(shared, math.min(20, #rows), function(i)
     local row = rows[i]
     local e = estimate_of(row)
     local parts, whole = explain.parts(e), 0.0
     for _, name in ipairs(explain.part_order) do whole = whole + parts[name] end
     estimates[i] = e
-    plans[i] = { value = row.values[1], seconds = row.values[1], parts = parts, whole = whole, place = row.cluster,
+    return { value = row.values[1], seconds = row.values[1], parts = parts, whole = whole, place = row.cluster,
       program = sure.program(e), spread = math.log(math.max(e.high_seconds, e.step_seconds)
         / math.max(e.low_seconds, 0.1 * e.step_seconds)) / 2 / t90 }
-  end
+  end)
   local chances, alike = sure.best(plans, 4000), {}
   for i, chance in ipairs(chances) do
     rows[i].best_percent = math.floor(1000 * chance + 0.5) / 10
@@ -149,7 +157,8 @@ function sure.rows(rows, estimate_of)
     end
   end
   return { best_percent = rows[1].best_percent, of = #plans, alike = alike,
-    settles = alike[1] and settles(estimates[1], estimates[alike[1].row]) or nil }
+    settles = alike[1] and settles(estimates[1] or estimate_of(rows[1]),
+      estimates[alike[1].row] or estimate_of(rows[alike[1].row])) or nil }
 end
 
 return sure

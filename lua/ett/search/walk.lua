@@ -7,11 +7,15 @@ local fields = require "ett.plan.fields"
 local json = require "ett.json"
 local lower = require "ett.step.lower"
 local objective = require "ett.search.objective"
+local sample = require "ett.sample"
 local schedules = require "ett.plan.schedules"
 local search_core = require "ett.search"
 local space_module = require "ett.search.space"
 local step_core = require "ett.step"
 local times_module = require "ett.step.times"
+
+-- Seconds between two exchanges of news with other processes.
+local exchange_seconds = 0.01
 
 local walk = {}
 local Walk = {}
@@ -41,7 +45,7 @@ walk.overlaps = { overlap_tensor = true, overlap_all_to_all = true, overlap_para
 function walk.new(space, keeper, given)
   local self = setmetatable({ space = space, keeper = keeper, given = given, model = given.model, times = {},
     demands = {}, products = {}, too_large = {}, fresh = { rows = {}, too_large = {} },
-    workspace = step_core.workspace(),
+    workspace = step_core.workspace(), unsaid = "", next_exchange = 0.0,
     axes = search_core.axes(space.axes), limits = {},
     counts = { plans = 0, forbidden = 0, too_large = 0, bounded = 0, evaluated = 0, refused = 0 } }, Walk)
   self.limits.exhaustive = given.exhaustive
@@ -154,12 +158,13 @@ local function add_too_large(self, key, micro_batch, fresh)
   if fresh then fresh[key] = micro_batch end
 end
 
---- What this process found since it was asked last, as text for other processes; nil: nothing.
+--- What this process found since it was asked last, as text for other processes.
 function Walk:news()
-  local fresh = self.fresh
-  if #fresh.rows == 0 and not next(fresh.too_large) then return nil end
+  local fresh, rows = self.fresh, {}
+  for _, row in ipairs(fresh.rows) do if self.keeper:holds(row) then rows[#rows + 1] = row end end
+  if #rows == 0 and not next(fresh.too_large) then return "" end
   self.fresh = { rows = {}, too_large = {} }
-  return json.encode(fresh) .. "\n"
+  return json.encode { rows = rows, too_large = fresh.too_large } .. "\n"
 end
 
 --- Takes what other processes found: their rows cut here, too.
@@ -216,6 +221,16 @@ local function pop(queue)
   end
   if n > 0 then queue[at] = last end
   return first
+end
+
+--- Tells other processes what is new, and hears what they tell, if some time has passed.
+local function exchange(self)
+  if not self.tell or sample.now() < self.next_exchange then return end
+  self.unsaid = self.unsaid .. self:news()
+  local taken, others = self.tell(self.unsaid)
+  if taken then self.unsaid = "" end
+  self:hear(others)
+  self.next_exchange = sample.now() + exchange_seconds
 end
 
 --- Settles by bounds what they settle of a part; adds the other chunks to the queue.
@@ -294,6 +309,7 @@ function Walk:units(units)
     programs[#programs + 1] = survey(self, unit, taken[i], queue)
   end
   for entry in pop, queue do
+    exchange(self)
     if entry.leaf then
       evaluate(self, entry)
     else
