@@ -16,7 +16,6 @@ packages=(
   libyaml-dev libedit-dev libseccomp-dev libxxhash-dev libxgboost-dev libopenblas-dev
   libisal-dev libzstd-dev libsqlite3-dev
   libopenmpi-dev openmpi-bin
-  file # cpack asks it which files are programs
 )
 test_packages=(lua5.4 lua-busted libcmocka-dev libsimdjson-dev sqlite3 zstd python3)
 optional_test_packages=(python3-torch chromium chromium-driver) # not in every release; their specs skip without them

@@ -39,8 +39,8 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-# The libraries of loadable modules (XGBoost, OpenBLAS, MPI) are among these.
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# Adds the libraries of the programs and of loadable modules (XGBoost, OpenBLAS, MPI).
+set(CPACK_PRE_BUILD_SCRIPTS "${CMAKE_CURRENT_LIST_DIR}/EttDebDepends.cmake")
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "lua-filesystem, lua-cjson, lua-argparse")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin, python3")
 include(CPack)
