@@ -3,23 +3,39 @@ local command = require "command"
 local host = require "ett.host"
 
 local folder
--- Seconds, status and output of a script; SIGTERM after half a second, SIGKILL after ten.
-local function run(text, arguments)
-  command.write(folder, "s.lua", text)
-  local output, status = command.shell(("cd '%s'; export TIMEFORMAT='seconds %%R'; bash -c \"time timeout -k 10 0.5 "
-    .. "'%s/bin/ett' %s\""):format(folder, host.prefix, arguments or "run s.lua --quiet"))
-  return tonumber(output:match("real%s+%d+m([%d.]+)s") or output:match("seconds ([%d.]+)")), status, output
+
+--- Runs scripts side by side: most of them resist until the time that ett grants is over. Each gets SIGTERM after half
+--- a second and SIGKILL after ten.
+---@param scripts table<string, { text: string, arguments: string? }>
+---@return table by the same keys: seconds, status, output
+local function run(scripts)
+  local lines, places = { "export TIMEFORMAT='seconds %R'" }, {}
+  for name, script in pairs(scripts) do
+    places[name] = command.folder()
+    command.write(places[name], "s.lua", script[1])
+    command.write(places[name], "own.lua", [[return { name = "own", summary = "x", schema = { n = "count" },
+      shape = function() while true do end end, flops = function() while true do end end,
+      bytes = function() return 1.0 end, kernel = function() while true do end end }]])
+    lines[#lines + 1] = ("(cd '%s'; time timeout -k 10 0.5 '%s/bin/ett' %s; echo \"status $?\") >'%s/said' 2>&1 &")
+      :format(places[name], host.prefix, script[2] or "run s.lua --quiet", places[name])
+  end
+  lines[#lines + 1] = "wait"
+  command.write(folder, "all.sh", table.concat(lines, "\n"))
+  command.shell(("bash '%s/all.sh'"):format(folder))
+  local results = {}
+  for name, place in pairs(places) do
+    local output = command.read(place, "said")
+    results[name] = { seconds = tonumber(output:match "seconds ([%d.]+)"), output = output,
+      status = tonumber(output:match "status (%d+)") }
+    command.remove(place)
+  end
+  return results
 end
 
 describe("SIGTERM", function()
   local most -- seconds: half a second until the signal, two to end, and what a slow machine adds
-  setup(function()
-    folder = command.folder()
-    most = 0.5 + 2 + math.max(1, 5 * run "return nil")
-  end)
-  teardown(function() command.remove(folder) end)
-
-  for what, text in pairs {
+  local ended -- what run() returns of the scripts below
+  local endless = {
     ["an endless loop"] = "while true do end",
     ["a loop that catches every error"] = "while true do pcall(function() while true do end end) end",
     ["endless coroutines"] = "while true do coroutine.resume(coroutine.create(function() while true do end end)) end",
@@ -27,26 +43,32 @@ describe("SIGTERM", function()
     ["a pattern in a coroutine"] =
       "return coroutine.wrap(function() return (('a'):rep(100000)):find(('a*'):rep(50) .. 'b') end)()",
     ["a hook that catches"] = "debug.sethook(function() while true do end end, '', 1) while true do end",
-  } do
-    it("ends " .. what .. " within two seconds", function()
-      local seconds, status, output = run(text)
-      assert.equal(124, status, output) -- 137: it took SIGKILL
-      assert.is_true(seconds < most, output)
-    end)
-  end
+  }
+  local campaigns = { ["a campaign's Lua"] = "while true do end", ["a kernel's Lua"] =
+    "return { name = 'c', visits = 1, samples = { { operator = 'own', shapes = { n = 8 } } } }" }
+  local samples = pcall(require, "ett.sample")
 
-  it("ends a kernel's Lua and a campaign's", function()
-    if not pcall(require, "ett.sample") then return end
-    command.write(folder, "own.lua", [[return { name = "own", summary = "x", schema = { n = "count" },
-      shape = function() while true do end end, flops = function() while true do end end,
-      bytes = function() return 1.0 end, kernel = function() while true do end end }]])
-    for _, campaign in ipairs { "while true do end",
-      "return { name = 'c', visits = 1, samples = { { operator = 'own', shapes = { n = 8 } } } }" } do
-      local seconds, status, output = run(campaign, "sample s.lua --backend cpu --quiet")
-      assert.equal(124, status, output)
-      assert.is_true(seconds < most, output)
+  setup(function()
+    folder = command.folder()
+    most = 0.5 + 2 + math.max(1, 5 * run { quick = { "return nil" } }.quick.seconds)
+    local scripts = {}
+    for what, text in pairs(endless) do scripts[what] = { text } end
+    for what, text in pairs(samples and campaigns or {}) do
+      scripts[what] = { text, "sample s.lua --backend cpu --quiet" }
     end
+    ended = run(scripts)
   end)
+  teardown(function() command.remove(folder) end)
+
+  for _, list in ipairs { endless, samples and campaigns or {} } do
+    for what in pairs(list) do
+      it("ends " .. what .. " within two seconds", function()
+        local one = ended[what]
+        assert.equal(124, one.status, one.output) -- 137: it took SIGKILL
+        assert.is_true(one.seconds < most, one.output)
+      end)
+    end
+  end
 end)
 
 describe("a script", function()

@@ -3,6 +3,7 @@ local campaign = require "ett.sampling.campaign"
 local operator = require "ett.operator"
 local sample = require "ett.sample"
 local sample_limit = require "ett.sampling.limit"
+local space = require "ett.sampling.space"
 
 local function of(entry)
   entry.operator = entry.operator or "gelu"
@@ -102,26 +103,38 @@ describe("a design that cannot be filled", function()
     assert.equal(90, of { design = "random", count = 90, shapes = shapes }.total)
   end)
 
-  for _, design in ipairs { "random", "halton" } do
-    it(design .. " is given up after so many tries that a few seconds pass", function()
-      local wide = { from = 1, to = 1 << 20 }
-      assert.matches("only 0 of 10000000 shapes satisfy the constraints after 100000 tries", refusal { design = design,
-        count = 10000000, shapes = { tokens = wide, width = wide }, where = function() return false end }, 1, true)
-      if design == "halton" then return end -- the rest is the same code
-      assert.matches("only %d+ of 10000000 shapes satisfy the constraints after 1%d%d%d%d%d tries", refusal {
-        design = design, count = 10000000, shapes = { tokens = wide, width = wide },
-        where = function(s) return s.tokens == s.width end })
-      assert.matches("only 100 of 1000000 shapes satisfy the constraints after 100000 tries", refusal { design = design,
-        count = 1000000, shapes = { tokens = wide, width = wide }, with = function(s)
-          s.tokens, s.width = s.tokens % 100 + 1, 1 end }, 1, true)
-    end)
+  local wide = { from = 1, to = 1 << 20 }
+  local function nowhere(design)
+    return { design = design, count = 10000000, shapes = { tokens = wide, width = wide },
+      where = function() return false end }
   end
+
+  it("is given up after so many tries that a few seconds pass", function()
+    assert.matches("only 0 of 10000000 shapes satisfy the constraints after 100000 tries", refusal(nowhere "random"), 1,
+      true)
+  end)
+
+  it("is given up when the last half of the tries, or one in 2000, found nothing new", function()
+    local least = space.least_tries
+    finally(function() space.least_tries = least end)
+    space.least_tries = 5000
+    assert.matches("only 0 of 10000000 shapes satisfy the constraints after 5000 tries", refusal(nowhere "halton"), 1,
+      true)
+    local found, tries = refusal { design = "random", count = 10000000, shapes = { tokens = wide, width = wide },
+      where = function(s) return s.tokens == s.width end }
+      :match "only (%d+) of 10000000 shapes satisfy the constraints after (%d+) tries"
+    assert.equal(2000 * found, tonumber(tries)) -- fewer than one try in 2000 found one
+    assert.is_true(tonumber(tries) > 5000)
+    assert.matches("only 100 of 1000000 shapes satisfy the constraints after 5000 tries", refusal { design = "random",
+      count = 1000000, shapes = { tokens = wide, width = wide }, with = function(s)
+        s.tokens, s.width = s.tokens % 100 + 1, 1 end }, 1, true)
+  end)
 end)
 
 describe("a campaign's own function", function()
   local try, rep = pcall, string.rep -- what the limit stops is in this file then, and not in busted's environment
   local shapes, limit = { tokens = { 16, 32 }, width = 8 }, sample_limit.seconds
-  before_each(function() sample_limit.seconds = 0.2 end)
+  before_each(function() sample_limit.seconds = 0.05 end)
   after_each(function() sample_limit.seconds = limit end)
 
   for design, fields in pairs { grid = {}, random = { design = "random", count = 2 } } do
@@ -134,7 +147,7 @@ describe("a campaign's own function", function()
           function() while true do try(rep, "x", 1) end end,
           function() try(function() while true do end end) return true end } do
           assert.matches(("^c%%.lua: sample 1: '%s' of gelu: .*campaign_space_spec.lua:%%d+: this Lua ran longer "
-            .. "than 0.2 seconds %%(ETT_KERNEL_SECONDS%%)$"):format(name), refused_by(fn))
+            .. "than 0.05 seconds %%(ETT_KERNEL_SECONDS%%)$"):format(name), refused_by(fn))
         end
         assert.matches(("^c%%.lua: sample 1: '%s' of gelu: .*campaign_space_spec.lua:%%d+: attempt to "):format(name),
           refused_by(function(s) return s.tokens.x end))
@@ -159,7 +172,7 @@ describe("a campaign's own function", function()
     end }
     local ok, why = pcall(target.values, 1)
     assert.is_false(ok)
-    assert.matches("^'with' of gelu: .*: this Lua ran longer than 0.2 seconds", tostring(why))
+    assert.matches("^'with' of gelu: .*: this Lua ran longer than 0.05 seconds", tostring(why))
   end)
 
   it("looks at a grid that can be gone through", function()

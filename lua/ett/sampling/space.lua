@@ -9,14 +9,14 @@ local schema = require "ett.base.schema"
 
 local campaign_space = {}
 
+--- Least tries before a design with too few shapes is given up.
+campaign_space.least_tries = 100000
+
 -- Most shapes of a design, which are all held in memory.
 local MOST_SCATTERED = 1 << 24
 
 -- Most shapes of a grid that 'where' and 'with' are called for.
 local MOST_LOOKED_AT = 1 << 26
-
--- Least tries before a design with too few shapes is given up.
-local LEAST_TRIES = 100000
 
 -- The largest dimension of a design: beyond it not every integer is a float.
 local MOST_VALUE = 1 << 53
@@ -239,9 +239,10 @@ function campaign_space.scattered(columns, axes, entry, seed)
     error_module.raise("model", "%s: count is %d, there are %d such shapes", label, entry.count, most)
   end
   local shapes, seen, tries, last = {}, {}, 0, 0 -- last: the try that found a shape
+  local least = campaign_space.least_tries
   with_functions(entry, function(call)
     -- Ends when fewer than one try in 2000, or none of the last half, found a new shape that passes 'where'.
-    while #shapes < entry.count and (tries < LEAST_TRIES or tries < 2000 * #shapes and tries < 2 * last) do
+    while #shapes < entry.count and (tries < least or tries < 2000 * #shapes and tries < 2 * last) do
       tries = tries + 1
       local values = {}
       for i in ipairs(columns) do
