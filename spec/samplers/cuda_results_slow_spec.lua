@@ -49,7 +49,7 @@ local function softmax(x)
 end
 
 describe("CUDA kernels", function()
-  local tokens, hidden = 5, 70
+  local tokens, hidden = 3, 70
   local n = tokens * hidden
 
   check("gelu", { tokens = tokens, width = hidden }, "forward", function(before)

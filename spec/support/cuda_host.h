@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
+#include <utility>
 
 #define __global__
 #define __device__

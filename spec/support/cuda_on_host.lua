@@ -72,7 +72,7 @@ function cuda_on_host.run(backend, op, s, pass, set)
   os.remove(folder)
   os.execute("mkdir -p " .. folder)
   local out = assert(io.open(folder .. "/run.cpp", "w"))
-  out:write('#define ETT_DTYPE 2\n#include "', host.root, '/spec/support/cuda_host.h"\n', require("ett.cuda").prelude())
+  out:write('#define ETT_DTYPE 2\n#include "', host.prefix, '/stand-in/cuda_host.h"\n', require("ett.cuda").prelude())
   local written = {}
   for _, launch in ipairs(launches) do
     if launch.source and not written[launch.source] then

@@ -28,7 +28,7 @@ end
 
 --- Settings with which kernels, products and attention really compute.
 function stand_in.computing()
-  return { ETT_GPU_EXECUTE = kernels, ETT_GPU_HOST_HEADER = host.root .. "/spec/support/cuda_host.h" }
+  return { ETT_GPU_EXECUTE = kernels, ETT_GPU_HOST_HEADER = libraries .. "/cuda_host.h" }
 end
 
 --- A command line that runs `ett ARGUMENTS` in a folder with the stand-in.

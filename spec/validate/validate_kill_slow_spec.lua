@@ -13,7 +13,7 @@ if not usable then
 end
 
 local folder
-local command = ("'%s/bin/ett' validate --scale 0.1"):format(host.prefix)
+local command = ("'%s/bin/ett' validate --scale 0.1 --configurations 2"):format(host.prefix)
 
 local function read(pipe_command)
   local pipe = io.popen(pipe_command)
@@ -39,7 +39,7 @@ local function wait_for(condition, seconds)
   end
 end
 
---- Starts a run of many steps; returns the ranks' numbers once both are there, and the number of ett itself.
+--- Starts a run that takes many seconds; returns the ranks' numbers once both are there, and the number of ett itself.
 ---@param busy boolean? once they sample and train in turn
 local function start(busy)
   os.execute(("mkdir %s/tmp; TMPDIR=%s/tmp setsid %s --layouts 2x1 --steps 60 --out %s/out >%s/text 2>&1 & "
@@ -53,7 +53,7 @@ local function start(busy)
   if busy then
     assert(wait_for(function() return read(("cat %s/out/ranks_2_*/*gelu*.csv 2>&1"):format(folder)):find "checked" end,
       60), "they sample")
-    sample.pause(2)
+    sample.pause(1)
   end
   return ranks, io.open(folder .. "/pid"):read("n")
 end

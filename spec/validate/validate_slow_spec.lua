@@ -31,15 +31,15 @@ describe("ett validate between ranks", function()
 
   it("predicts and trains every layout of several ranks, and goes on from the samples of an earlier run", function()
     local out = ("--steps 3 --lines --out '%s/out' 2>&1"):format(folder)
-    local text, ok = read(("%s --layouts 2x1,pp2 --configurations 2 %s"):format(command, out))
+    local text, ok = read(("%s --layouts 2x1,1x2,pp2 --configurations 2 %s"):format(command, out))
     assert(ok, text)
     local more
-    more, ok = read(("%s --layouts 1x2,2x2 --configurations 1 %s"):format(command, out))
+    more, ok = read(("%s --layouts 2x2 --configurations 1 %s"):format(command, out))
     assert(ok, more)
     text = text .. more
     -- Configurations, the size of the last one, a collective.
     for layout, expected in pairs { ["2x1"] = { 2, "4 x 128", "dp +all_reduce" },
-      pp2 = { 2, "4 x 128", "pp +send_recv" }, ["1x2"] = { 1, "2 x 64", "tp +all_reduce" },
+      pp2 = { 2, "4 x 128", "pp +send_recv" }, ["1x2"] = { 2, "4 x 128", "tp +all_reduce" },
       ["2x2"] = { 1, "2 x 64", "tp +all_reduce" } } do
       local before, after, lines = text:match("\n" .. layout .. "  " .. expected[2]
         .. " .-  predicted +[%d.]+ ms  measured +[%d.]+ ms  error +[-+%d.]+ %%  others "

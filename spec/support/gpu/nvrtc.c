@@ -161,8 +161,7 @@ static void keep(nvrtcProgram program) {
   if (access(path, R_OK) == 0)
     return;
   FILE *out = begin_file(path, part);
-  fprintf(out, "%s#include \"%s\"\n#include <utility>\n%s\n", program->element, host,
-          program->source);
+  fprintf(out, "%s#include \"%s\"\n%s\n", program->element, host, program->source);
   fprintf(
       out,
       "template <class... A, size_t... I>\n"
