@@ -8,12 +8,12 @@ local mpi = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_
 
 describe("a search", function()
   local folder, whole
-  before_each(function()
-    folder = command.folder()
+  setup(function()
     local status
-    whole, status = command.ett(folder, words)
+    whole, status = command.ett("/", words)
     assert.equal(0, status)
   end)
+  before_each(function() folder = command.folder() end)
   after_each(function() command.remove(folder) end)
 
   --- Units in the journals of the folder: how many lines, how many distinct.
