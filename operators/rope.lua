@@ -33,6 +33,9 @@ memory.define(op, {
   backward = { reads = 1, writes = 1, flops = 3 },
 })
 
+--- It turns in place: the projection before it made the bytes.
+function op.output_bytes() return 0.0 end
+
 op.cuda = [[
 // x is [tokens, heads, head_dim] with `row` elements from one token to the next; element d of the first half of
 // rotary_dim turns with its partner in the second half by the angle of its token. sign -1 turns back: the backward

@@ -58,7 +58,7 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
                  {"frozen_dense", o->frozen_dense},
                  {"frozen_expert", o->frozen_expert},
                  {"activation_bytes", o->activation_bytes},
-                 {"recomputed_bytes", o->recomputed_bytes},
+                 {"dropped_bytes", o->dropped_bytes},
                  {"working_bytes", o->working_bytes},
                  {"weight_working_bytes", o->weight_working_bytes},
                  {"weight_share", o->weight_share},
@@ -200,7 +200,7 @@ void ett_program_finish(ett_program *p) {
       s.frozen_expert += n * o->frozen_expert;
       s.activation_bytes[ETT_RECOMPUTE_NONE] += n * o->activation_bytes;
       s.activation_bytes[ETT_RECOMPUTE_SELECTIVE] +=
-          n * (o->selective ? o->recomputed_bytes : o->activation_bytes);
+          n * (o->activation_bytes - (o->selective ? o->dropped_bytes : 0));
       s.loss_bytes += o->loss ? n * o->activation_bytes : 0;
       s.flops += n * o->flops;
       keep_most(&working[0], o->working_bytes + o->weight_working_bytes);

@@ -64,7 +64,7 @@ typedef struct ett_operation {
   double expert_parameters; /* weights that differ between expert-parallel ranks */
   double frozen_dense, frozen_expert; /* further weights: without gradient and update */
   double activation_bytes;            /* kept from forward to backward */
-  double recomputed_bytes;            /* of them, when it is run again: its inputs */
+  double dropped_bytes;               /* made again where it is run again: not kept */
   double working_bytes;               /* alive only while its backward pass runs */
   double weight_working_bytes;        /* further ones, of its weight gradient */
   double weight_share; /* of the backward pass: what only gradients of weights need */

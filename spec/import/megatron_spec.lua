@@ -105,7 +105,7 @@ describe("Megatron-LM's flags", function()
       --tensor-model-parallel-size 1 --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 1
       --expert-model-parallel-size 8 --expert-tensor-parallel-size 1 --micro-batch-size 1 --global-batch-size 256
       --moe-enable-deepep --moe-token-dispatcher-type flex --fp8-format e4m3 --fp8-recipe blockwise
-      --recompute-granularity selective --recompute-modules moe --use-distributed-optimizer
+      --recompute-granularity selective --recompute-modules moe mla_up_proj moe_act --use-distributed-optimizer
       --use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16]], { dp = 8 })
     local h, p = run.model.hyper, run.plan
     assert.same({ 16, 4, 512, 512, 2, 1, 256, 1 }, { h.experts, h.top_k, h.moe_ffn, h.shared_ffn, h.first_dense_layers,
@@ -113,7 +113,9 @@ describe("Megatron-LM's flags", function()
     assert.same({ 4, 2, "interleaved", true, 8, "fp8_block", "selective", 1, 8, true, "megatron_moe" }, { p.pp, p.vp,
       p.schedule, p.overlap_sends, p.ep, p.dtype, p.recompute, p.zero, p.optimizer_bytes, p.deduplicate_tokens,
       p.stack })
-    assert.same({ "--recompute-modules moe is taken as core_attn" }, run.model.notes)
+    assert.same({ "mla_up_proj", "moe_act" }, p.recompute_modules)
+    assert.same({ "--recompute-modules moe mla_up_proj moe_act: ett recomputes mla_up_proj moe_act of them" },
+      run.model.notes)
     local e = estimate.new { model = run.model, plan = run.plan, cluster = "dgx_h100" }
     assert.is_true(e.mfu_percent > 1 and e.mfu_percent < 100)
   end)

@@ -25,6 +25,7 @@ describe("a sweep", function()
       slow_share = { 0.01, 0.1 }, slow_factor = { 1.1, 1.3 }, rank_slowdown = { {}, {} }, shard = { 4, 8 },
       prefetch = { 0, 2 }, offload_activations = { 0, 0.5 }, offload_optimizer = { 0, 0.5 },
       offload_weights = { 0, 0.5 }, lora_rank = { 8, 64 }, frozen_layers = { 0, 5 },
+      recompute_modules = { { "core_attn" }, { "layernorm", "moe_act" } },
       lora_targets = { { "linear_qkv" }, { "linear_qkv", "linear_proj" } } }
     for i = 1, 32 do values.rank_slowdown[1][i], values.rank_slowdown[2][i] = 1, i == 5 and 1.5 or 1 end
     local outlook = { tokens = "run_seconds", price_per_device_hour = "price_per_step", pue = "kwh_per_step",
@@ -51,6 +52,7 @@ describe("a sweep", function()
       if name == "pad_to_capacity" then plan.capacity_factor = 1.5 end
       if name == "lora_rank" then plan.lora_targets = { "linear_qkv" } end
       if name == "lora_targets" then plan.lora_rank = 8 end
+      if name == "recompute_modules" then plan.recompute = "selective" end
       if name == "slow_factor" then plan.slow_share = 0.01 end
       plan[name] = nil
       local cluster = name:match "^offload" and "dgx_h100" or "perlmutter" -- with a link to the host

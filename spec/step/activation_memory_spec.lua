@@ -45,6 +45,49 @@ describe("activations of a GPT layer", function()
   end)
 end)
 
+describe("modules of selective recomputation", function()
+  local mixture = { hidden = 1024, heads = 8, vocab = 32000, experts = 8, top_k = 2, moe_ffn = 512, q_lora_rank = 256,
+    kv_lora_rank = 128, qk_nope_head_dim = 64, qk_rope_head_dim = 32, v_head_dim = 64 }
+  local dense = { hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }
+  local tokens = 2.0 * 1024
+  -- Module, model, operators that run again, values of a token that are made again (bytes each).
+  for _, case in ipairs {
+    { "core_attn", dense, "flash_attention", 16 * 4 }, -- the fp32 log-sum-exp
+    { "layernorm", dense, "rms_norm", 2 * 1024 * 2 },
+    { "mlp", dense, "linear_up swiglu", 3 * 2816 * 2 },
+    { "moe_act", mixture, "swiglu", 2 * 512 * 2 },
+    { "mla_up_proj", mixture, "linear_q_up linear_kv_up rope", (8 * 96 + 8 * 128) * 2 },
+  } do
+    it(("run what %s names again, and do not keep what that makes"):format(case[1]), function()
+      local function run(recompute, layers)
+        local hyper = { layers = layers }
+        for key, value in pairs(case[2]) do hyper[key] = value end
+        return estimate.new { model = model_module.new(hyper.experts and "mixtral" or "llama", hyper),
+          cluster = "dgx_h100", plan = { seq = 1024, micro_batch = 2, micro_batches = 1, recompute = recompute,
+            recompute_modules = recompute == "selective" and { case[1] } or nil } }
+      end
+      local function layer_bytes_of(recompute)
+        return run(recompute, 3).stages[1].activation_bytes - run(recompute, 2).stages[1].activation_bytes
+      end
+      assert.equal(tokens * case[4], layer_bytes_of "none" - layer_bytes_of "selective")
+      local again = {}
+      for _, line in ipairs(run("selective", 2).operators) do
+        if line.recompute_seconds and line.recompute_seconds > 0 then again[#again + 1] = line.name end
+      end
+      assert.same(case[3], table.concat(again, " "))
+    end)
+  end
+
+  it("are refused where nothing is run again, and under other names", function()
+    local model = model_module.new("llama", { layers = 2, hidden = 512, heads = 8, vocab = 1000 })
+    local why = require("ett.plan").violations({ seq = 512, micro_batches = 1, recompute = "full",
+      recompute_modules = { "mpl" } }, model, "dgx_h100")
+    why = table.concat(why, "; ")
+    assert.matches("recompute_modules needs recompute = 'selective', got 'full'", why)
+    assert.matches("unknown module 'mpl'; did you mean 'mlp'", why)
+  end)
+end)
+
 describe("a step under ZeRO-3", function()
   it("holds a whole layer, the next one where gathers overlap, and a whole layer's gradient", function()
     local model = model_module.new("llama", { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, ffn = 28672,

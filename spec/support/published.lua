@@ -127,6 +127,9 @@ end
 
 local recomputes = { none = "none", full = "full", selective = "selective" }
 
+local known_modules = require("ett.plan.fields").known_modules
+
+-- What a row recomputes, and the modules of selective recomputation that ett has.
 local function recompute_of(row, unknown)
   if row.recompute == "unknown" then unknown[#unknown + 1] = "recompute" end
   -- MaxText's default recomputes all (remat_policy: full); "save_qkv_proj" nearly so.
@@ -136,11 +139,13 @@ local function recompute_of(row, unknown)
   local said = recomputes[row.recompute] or "none"
   -- PyTorch's selective checkpointing keeps every second product, or every second layer.
   if said == "selective" and (row.framework == "torchtitan" or row.framework == "fms-fsdp") then return "half" end
-  -- Megatron's selective recomputation of single modules costs little; of the attention core it is ett's own.
   if said == "selective" and row.recompute_modules and #row.recompute_modules > 0 then
-    local core = false
-    for _, module in ipairs(row.recompute_modules) do core = core or module == "core_attn" end
-    if not core then return "none" end
+    local modules = {}
+    for _, name in ipairs(known_modules) do
+      for _, module in ipairs(row.recompute_modules) do if module == name then modules[#modules + 1] = name end end
+    end
+    if #modules == 0 then return "none" end
+    return said, modules
   end
   if said == "full" and type(row.recompute_layers) == "number" and row.recompute_layers == 0 then return "none" end
   return said
@@ -217,6 +222,7 @@ function published.plan(row, dtype)
   local deepspeed = neox or row.framework == "megatron-deepspeed"
   local nemo = row.framework == "nemo" or row.framework == "mlperf-nemo"
   local zero, tp = integer(row.zero or 0), integer(row.tp or 1)
+  local recompute, modules = recompute_of(row, unknown)
   return {
     tp = tp, pp = pp, cp = integer(row.cp or 1),
     cp_method = (row.framework or ""):find "^megatron" and "ring" or nil, -- cp_comm_type: p2p
@@ -227,7 +233,7 @@ function published.plan(row, dtype)
     schedule = interleaved and "interleaved" or pp > 1 and schedules[row.schedule] or "1f1b",
     late_validation = pp > 1 and schedules[row.schedule] ~= nil,
     micro_batch = integer(row.micro_batch), micro_batches = micro_batches, seq = integer(row.seq),
-    recompute = recompute_of(row, unknown), zero = zero, dtype = dtype,
+    recompute = recompute, recompute_modules = modules, zero = zero, dtype = dtype,
     gradient_dtype = row.use == "memory" and "fp32" -- Korthikanti et al.: 18 bytes of states a parameter
       or dtypes[row.gradient_dtype or (dtype == "fp16" and "fp16" or zero == 3 and "bf16" or "fp32")],
     sequence_parallel = row.sequence_parallel == true and (row.tp or 1) > 1,

@@ -26,7 +26,7 @@ function step_core.program(given)
   all.operations, all.kinds = {}, {}
   for i, operation in ipairs(given.operations) do
     all.operations[i] = filled(operation, { dense_parameters = 0, expert_parameters = 0,
-      frozen_dense = 0, frozen_expert = 0, activation_bytes = 0, recomputed_bytes = 0, working_bytes = 0,
+      frozen_dense = 0, frozen_expert = 0, activation_bytes = 0, dropped_bytes = 0, working_bytes = 0,
       weight_working_bytes = 0, weight_share = 0, flops = 0, selective = false, loss = false, never_again = false,
       role = "outside",
       link = "none", beside_seconds = 0 })

@@ -19,6 +19,7 @@ local architecture = {}
 local places = { first = 1, middle = 2, last = 3 }
 
 local entry_fields = { op = "string", times = "count?", selective = "boolean?", with = "any?",
+  module = { "string", optional = true, one_of = { "layernorm", "mla_up_proj", "mlp", "moe_act" } },
   beside = { "string", optional = true, one_of = { "dispatch", "combine" } } }
 
 local function check_entry(entry)
@@ -167,7 +168,7 @@ local function overlay(c, with, name)
 end
 
 --- What one device runs for one layer: a flat list of
----   { kind = "operator", name, operator, shape, times, selective, role }
+---   { kind = "operator", name, operator, shape, times, module, role }
 ---   { kind = "collective", name, group, degree, bytes, pass, times, overlapped, role }
 --- role: its part in the all-to-alls of experts (ett_role of runtime/step/program.h). Operators between two entries
 --- expert_exchange belong to the experts.
@@ -180,7 +181,7 @@ function architecture.operations(layer, c)
       local op = operator.get(entry.op)
       local s = error_module.wrap(op.name, op.shape, overlay(c, entry.with, op.name))
       list[#list + 1] = { kind = "operator", name = op.name, operator = op, shape = s,
-        times = entry.times or 1, selective = entry.selective or false,
+        times = entry.times or 1, module = entry.selective and "core_attn" or entry.module or "",
         role = entry.beside and "beside_" .. entry.beside or among_experts and "expert" or "outside" }
     else
       local exchange = entry.collective == "expert_exchange"

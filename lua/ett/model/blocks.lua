@@ -47,6 +47,9 @@ function blocks.with(entries, fields)
   return list
 end
 
+-- An entry that selective recomputation may run again, as one of Megatron-LM's modules.
+local function of_module(module, op, with) return { op = op, module = module, with = with } end
+
 --- The core of attention, which selective recomputation runs again. with: fields of its shapes.
 function blocks.attention_core(h, with)
   local function core(name) return { op = name, selective = true, with = with } end
@@ -87,7 +90,8 @@ local function latent_attention(h)
   return blocks.join(queries, "linear_kv_down", { op = h.norm or "rms_norm", with = { hidden = h.kv_lora_rank } },
     index,
     { collective = "tensor_enter", with = { hidden = (h.q_lora_rank or h.hidden) + latent } },
-    "linear_q_up", "linear_kv_up", { op = "rope", with = { head_dim = h.qk_rope_head_dim, kv_heads = 1 } },
+    of_module("mla_up_proj", "linear_q_up"), of_module("mla_up_proj", "linear_kv_up"),
+    of_module("mla_up_proj", "rope", { head_dim = h.qk_rope_head_dim, kv_heads = 1 }),
     blocks.attention_core(h, { head_dim = dim, kv_heads = h.heads, window = h.index_top_k }),
     { op = "linear_proj", with = { head_dim = h.v_head_dim } })
 end
@@ -120,7 +124,7 @@ end
 
 --- Dense MLP, gated or not.
 function blocks.mlp(h)
-  return { "linear_up", h.gated_mlp and "swiglu" or "gelu", "linear_down" }
+  return { of_module("mlp", "linear_up"), of_module("mlp", h.gated_mlp and "swiglu" or "gelu"), "linear_down" }
 end
 
 --- The operator that adds a block to the residual stream.
@@ -128,7 +132,8 @@ function blocks.residual(h) return h.dropout and "bias_dropout_add" or "residual
 
 --- Pre-norm transformer layer. `feed`: the entries between the second norm and the residual, with their collectives.
 function blocks.layer(h, feed)
-  local norm = h.norm or "layer_norm"
+  local name = h.norm or "layer_norm"
+  local norm = of_module("layernorm", name)
   if h.parallel_block then
     -- Both branches read the stream; one sum leaves. With a norm each (GPT-NeoX) there are two collectives backward and
     -- one forward. With shared_norm (GPT-J, Falcon, Phi, Cohere) there is one input and one sum.
@@ -136,7 +141,7 @@ function blocks.layer(h, feed)
     return blocks.join(norm, blocks.attention_region(h), second, blocks.mlp(h), "residual_add", leave,
       blocks.residual(h))
   end
-  local post = h.post_norms and norm or nil -- Gemma 2: also behind both blocks
+  local post = h.post_norms and name or nil -- Gemma 2: also behind both blocks
   return blocks.join(norm, blocks.attention_region(h), leave, post, blocks.residual(h), norm, feed, post,
     blocks.residual(h))
 end
@@ -158,7 +163,7 @@ function blocks.moe_feed(h)
       { op = "linear_down", with = with, beside = "combine" }, "residual_add" }, leave)
   end
   return blocks.join("moe_router", exchange, { collective = "expert_enter" }, "expert_linear1",
-    { op = activation, with = function(c) -- of top_k copies of each token
+    { op = activation, module = "moe_act", with = function(c) -- of top_k copies of each token
       local width = ffn * h.top_k
       return { ffn = (c.expert_load or 1) == 1 and width or c.tp * shapes.loaded(c, width // c.tp) }
     end },

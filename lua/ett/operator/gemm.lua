@@ -36,6 +36,11 @@ function gemm.activation_bytes(s, dtype)
   return ((s.batch or 1) + 0.0) * (s.stored_tokens or s.tokens) * s.in_features * dtype_bytes[dtype]
 end
 
+--- Its output as an activation or attention behind it keeps it.
+function gemm.output_bytes(s, dtype)
+  return ((s.batch or 1) + 0.0) * s.tokens * s.out_features * result_bytes(dtype)
+end
+
 --- The gradients of its output and input, and the gathered input where it is kept in shards.
 function gemm.working_bytes(s, dtype)
   local batch, m = (s.batch or 1) + 0.0, s.tokens + 0.0
@@ -85,8 +90,8 @@ return lambda: F.linear(x, w, bias)
 function gemm.define(op)
   op.family = op.family or "gemm"
   op.schema = op.schema or gemm.schema
-  for _, name in ipairs { "flops", "bytes", "parameters", "activation_bytes", "working_bytes", "kernel_shape", "kernel",
-    "small", "torch" } do
+  for _, name in ipairs { "flops", "bytes", "parameters", "activation_bytes", "output_bytes", "working_bytes",
+    "kernel_shape", "kernel", "small", "torch" } do
     op[name] = op[name] or gemm[name]
   end
   return op

@@ -28,6 +28,8 @@ function memory.define(op, cost)
   op.activation_bytes = op.activation_bytes or function(s, dtype)
     return elements(s) * (cost.saved or 0) * width(dtype) + (cost.saved_extra and cost.saved_extra(s) or 0.0)
   end
+  --- Its output as a product behind it keeps it.
+  op.output_bytes = op.output_bytes or function(s, dtype) return elements(s) * dtype_bytes[dtype] end
   --- Gradients that its backward pass reads and writes.
   op.working_bytes = op.working_bytes or function(s, dtype)
     local side = cost.backward

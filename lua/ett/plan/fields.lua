@@ -19,6 +19,7 @@ local built_in = schedules.built_in
 local stages, ranks, replicas = 1 << 12, 1 << 14, 1 << 20
 
 local fields = {
+  recompute_modules = { "core_attn" }, known_modules = { "core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act" },
   -- Products with adapters by default: all of attention and of a dense MLP (Dettmers et al. 2023, arXiv 2305.14314).
   lora_targets = { "linear_qkv", "linear_proj", "linear_up", "linear_down" },
   list = {
@@ -70,6 +71,9 @@ local fields = {
       help = "layers, from the first, that are not trained; above 0 the embedding is not, either" },
     { "stack", "string", optional = true, program = true,
       help = "software that runs the step, a file of lua/stacks; without it: fused kernels, no launch cost" },
+    { "recompute_modules", "list", optional = true,
+      program = function(modules) return modules and table.concat(modules, ",") end,
+      help = "of selective recomputation: core_attn (default), layernorm, mla_up_proj, mlp, moe_act (Megatron-LM)" },
     { "rank_order", "string", default = ranks_module.default, c = { "rank_order", ranks_module.code },
       program = ranks_module.inner, help = "axes by which ranks are counted, the innermost first" },
     { "rank_map", "list", optional = true, c = { "rank_map", ranks_module.map }, program = true,

@@ -309,6 +309,20 @@ local function split(p, add, context)
   end
 end
 
+--- The modules of selective recomputation.
+local function recomputation(p, add)
+  if not p.recompute_modules then return end
+  if p.recompute ~= "selective" then add("recompute_modules needs recompute = 'selective', got '%s'", p.recompute) end
+  local known = {}
+  for _, name in ipairs(fields.known_modules) do known[name] = true end
+  for _, name in ipairs(p.recompute_modules) do
+    if not known[name] then
+      add("recompute_modules: unknown module '%s'%s; known are %s", tostring(name),
+        error_module.suggestion(tostring(name), fields.known_modules), table.concat(fields.known_modules, ", "))
+    end
+  end
+end
+
 --- Frozen weights.
 local function freezing(p, add, context)
   local model = context.model
@@ -398,7 +412,7 @@ local function parts(p, add, context)
 end
 
 local all = { tensor, context_ranks, expert_ranks, expert_groups, sequence_pieces, placement, experts, variation,
-  shards, freezing, batches, schedule, overlap, tensor_overlap, split, cluster_parts, cluster_size }
+  shards, recomputation, freezing, batches, schedule, overlap, tensor_overlap, split, cluster_parts, cluster_size }
 local of_passing = parts -- tried where a plan breaks none of them
 
 local function context_of(model, cluster, known)

@@ -43,7 +43,10 @@ local function plan_text(p)
   words[#words + 1] = ("sequence %d"):format(p.seq)
   words[#words + 1] = p.dtype
   words[#words + 1] = p.schedule
-  if p.recompute ~= "none" then words[#words + 1] = p.recompute .. " recompute" end
+  if p.recompute ~= "none" then
+    words[#words + 1] = p.recompute .. " recompute"
+      .. (p.recompute_modules and " of " .. table.concat(p.recompute_modules, " and ") or "")
+  end
   if p.zero > 0 then words[#words + 1] = "ZeRO-" .. p.zero end
   if p.overlap_all_to_all == "shared_experts" then words[#words + 1] = "all-to-all beside shared experts" end
   if p.overlap_all_to_all == "batch" then words[#words + 1] = "all-to-all beside another micro-batch" end

@@ -28,7 +28,7 @@ local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.r
 
 -- Fields of an operation that are not given; C has no defaults.
 local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0,
-  activation_bytes = 0, recomputed_bytes = 0, working_bytes = 0, weight_working_bytes = 0, weight_share = 0, flops = 0,
+  activation_bytes = 0, dropped_bytes = 0, working_bytes = 0, weight_working_bytes = 0, weight_share = 0, flops = 0,
   selective = false, loss = false, never_again = false, role = "outside", link = "none", beside_seconds = 0 }
 
 --- Share of an operator's backward pass that a schedule may delay: the gradient of a product's weight, one of two
@@ -55,6 +55,15 @@ local function cached_gradient(state, s, bytes)
   return bytes / (s.batch or 1) -- experts share one
 end
 
+--- Bytes that need not be kept where selective recomputation runs an operator again: of attention's core what is not
+--- its input, else its output, which the operator behind keeps.
+local function dropped_bytes(op, item, s, p, activation)
+  if item.module == "core_attn" then
+    return activation - (op.recomputed_bytes and op.recomputed_bytes(s, p.dtype) or 0)
+  end
+  return op.output_bytes and op.output_bytes(s, p.dtype) or 0
+end
+
 --- The operation of an item: what one run of its operator takes and holds.
 ---@param key string its shape as text
 ---@param gradient number bytes of its weight's gradient while it runs
@@ -62,19 +71,20 @@ local function operation_of(state, item, key, role, parameters, gradient)
   local op, p, s, c, stack = item.operator, state.plan, item.shape, state.configuration, state.times.stack
   local forward = state.times:operator(op, s, p.dtype, "forward", key)
   local backward, launches = frozen.backward(state.times, item, p, key)
-  local kept = frozen.keeps(item)
+  local kept, again = frozen.keeps(item), state.again[item.module] or false
+  local activation = kept and op.activation_bytes and op.activation_bytes(s, p.dtype, stack) or 0
   -- Weights of experts differ between expert-parallel ranks.
   local weights = item.frozen and (op.experts and "frozen_expert" or "frozen_dense")
     or op.experts and "expert_parameters" or "dense_parameters"
   return {
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
-    selective = item.selective, loss = op.family == "cross_entropy", never_again = item.last or false, role = role,
+    selective = again, loss = op.family == "cross_entropy", never_again = item.last or false, role = role,
     forward = seconds_of(forward), backward = backward and seconds_of(backward), backward_launches = launches,
     forward_answer = forward, backward_answer = backward, [weights] = parameters,
-    activation_bytes = kept and op.activation_bytes and op.activation_bytes(s, p.dtype, stack) or 0,
+    activation_bytes = activation,
     working_bytes = backward and op.working_bytes and op.working_bytes(s, p.dtype, stack) or 0,
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
-    recomputed_bytes = kept and item.selective and op.recomputed_bytes and op.recomputed_bytes(s, p.dtype) or 0,
+    dropped_bytes = kept and again and dropped_bytes(op, item, s, p, activation) or 0,
     flops = product[op.family] and frozen.flops(item) * (op.model_flops and op.model_flops(s, c)
       or op.flops(s, "forward")) * (op.experts and c.expert_kept / c.expert_load or 1) or 0,
   }
@@ -103,7 +113,8 @@ local function add_operator(state, item, place)
   local op, key = item.operator, times_module.shape_key(item.operator, item.shape)
   local p, s, stack = state.plan, item.shape, state.times.stack
   local role = role_of(item, p)
-  local id = op.name .. " " .. key .. (item.selective and " s " or " ") .. (role or "") .. (item.last and " l " or " ")
+  local again = state.again[item.module] and item.module or ""
+  local id = op.name .. " " .. key .. " " .. again .. " " .. (role or "") .. (item.last and " l " or " ")
     .. (item.frozen or "")
   local index = state.index[id]
   if index then return index end
@@ -338,7 +349,8 @@ local function describe(model, p, times)
     ranks = fields.to_c(p, cluster_module.placement(times.cluster)), index = {}, operations = {},
     topologies = {}, send_topologies = {}, known = known_operations(times, p.dtype),
     tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_bytes = 0.0,
-    width = math.max(schema.dtype_bytes[p.dtype], 2), software = times.stack or stacks.get() }
+    again = {}, width = math.max(schema.dtype_bytes[p.dtype], 2), software = times.stack or stacks.get() }
+  for _, module in ipairs(p.recompute_modules or fields.recompute_modules) do state.again[module] = true end
   local width = state.width
   local tokens = p.micro_batch * p.seq // p.cp
   local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch

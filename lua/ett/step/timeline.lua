@@ -212,7 +212,7 @@ local function bytes_of_slice(p, lowered, layers)
     for index, n in pairs(kind.uses) do
       local o = lowered.operations[index]
       none = none + n * o.activation_bytes
-      selective = selective + n * (o.selective and o.recomputed_bytes or o.activation_bytes)
+      selective = selective + n * (o.activation_bytes - (o.selective and o.dropped_bytes or 0))
       parameters = parameters + n * (o.dense_parameters + o.expert_parameters + o.frozen_dense + o.frozen_expert)
     end
     local by = { none = none, selective = selective, full = kind.input_bytes, half = (none + kind.input_bytes) / 2 }

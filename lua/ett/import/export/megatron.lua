@@ -201,6 +201,7 @@ local function plan_flags(p, layers, add, leave_out)
   pipeline(p, layers, add, leave_out)
   if p.recompute == "half" then leave_out "recompute = 'half': full recomputation is written" end
   add("recompute-granularity", p.recompute ~= "none" and (p.recompute == "selective" and "selective" or "full"))
+  add("recompute-modules", p.recompute_modules and table.concat(p.recompute_modules, " "))
   if p.recompute == "full" or p.recompute == "half" then
     add("recompute-method", "uniform")
     add("recompute-num-layers", 1)
@@ -232,8 +233,8 @@ local megatron = {}
 megatron.states = [[
   seq tp cp cp_method ep etp micro_batch sequence_parallel dtype gradient_dtype accumulate_gradients
   deduplicate_tokens capacity_factor pad_to_capacity overlap_all_to_all overlap_tensor pp dp vp schedule
-  interleave_group recompute zero micro_batches global_batch optimizer_bytes bucket_bytes overlap_gradients
-  overlap_parameters overlap_sends clip_gradients split rank_order]]
+  interleave_group recompute recompute_modules zero micro_batches global_batch optimizer_bytes bucket_bytes
+  overlap_gradients overlap_parameters overlap_sends clip_gradients split rank_order]]
 
 function megatron.write(model, p, leave_out)
   local lines, h = {}, model.hyper

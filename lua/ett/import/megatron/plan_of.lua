@@ -1,5 +1,6 @@
 --- The plan of Megatron-LM's flags.
 local error_module = require "ett.base.error"
+local known_modules = require("ett.plan.fields").known_modules
 local layout = require "ett.import.megatron.layout"
 
 local function set_precision(p, args)
@@ -42,12 +43,25 @@ local function set_sharding(p, args)
   return p.zero == 3
 end
 
+-- The names of a list that are among others, in its order.
+local function kept(list, names)
+  local among, found = {}, {}
+  for _, name in ipairs(names) do among[name] = true end
+  for _, name in ipairs(list) do if among[name] then found[#found + 1] = name end end
+  return found
+end
+
 local function set_recompute(p, args)
   p.recompute = args:has "recompute-activations" and "selective" or "none"
   p.recompute = args:choice("recompute-granularity", nil, { full = "full", selective = "selective" }) or p.recompute
   local modules = args.given["recompute-modules"]
-  if p.recompute == "selective" and modules and table.concat(modules, " ") ~= "core_attn" then
-    args:note("--recompute-modules %s is taken as core_attn", table.concat(modules, " "))
+  if p.recompute == "selective" and modules then
+    p.recompute_modules = kept(modules, known_modules)
+    if #p.recompute_modules < #modules then
+      args:note("--recompute-modules %s: ett recomputes %s of them", table.concat(modules, " "),
+        #p.recompute_modules > 0 and table.concat(p.recompute_modules, " ") or "none")
+    end
+    if #p.recompute_modules == 0 then p.recompute, p.recompute_modules = "none", nil end
   end
   local count, method = args:number "recompute-num-layers", args:text "recompute-method"
   if p.recompute == "full" and count and not (method == "uniform" and count == 1) then
