@@ -77,8 +77,9 @@ describe("ett.sampling.cluster_init", function()
   end)
 
   it("asks for a back end that it has", function()
-    local ok, err = pcall(cluster_init.write, "mine", "/nonexistent", "cudaa")
+    local ok, err = pcall(require("ett.base.options").parse, require "ett.cli.commands.cluster",
+      { "init", "mine", "--backend=cudaa" })
     assert.is_false(ok)
-    assert.equal("cluster init: --backend must be cpu or cuda, got 'cudaa'; did you mean 'cuda'?", err.message)
+    assert.equal("cluster: option '--backend' must be one of cpu, cuda, got 'cudaa'; did you mean 'cuda'?", err.message)
   end)
 end)

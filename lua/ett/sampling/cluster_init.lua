@@ -100,15 +100,9 @@ local function wire_rates()
     bandwidth = 4194304 / math.max(reduce - 2 * latency, 1e-9) }
 end
 
-local backends = { cpu = true, cuda = true }
-
---- The back end that measures this machine: the given one, else "cuda" where it finds a device. Second: why a GPU
---- cannot be used, or nil.
+--- The back end that measures this machine: the given one ("cpu" or "cuda"), else "cuda" where it finds a device.
+--- Second: why a GPU cannot be used, or nil.
 local function choose(asked)
-  if asked and not backends[asked] then
-    error_module.raise("usage", "cluster init: --backend must be cpu or cuda, got '%s'%s", asked,
-      error_module.suggestion(asked, { "cpu", "cuda" }))
-  end
   if asked == "cpu" then return "cpu" end
   local why, kind = gpu.missing()
   if not why then return "cuda" end

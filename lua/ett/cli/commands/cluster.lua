@@ -53,7 +53,8 @@ return {
     .. "broadcast_perf of nccl-tests (or rccl-tests) printed, one file each, and writes their bandwidths by message\n"
     .. "size into the cluster file. Collectives of that kind then take the measured bandwidth.",
   options = {
-    { "backend", "NAME", "init: cuda for the GPUs, cpu for the processors (default: cuda where it finds a device)" },
+    { "backend", "NAME", "init: cuda for the GPUs, cpu for the processors (default: cuda where it finds a device)",
+      choices = { "cpu", "cuda" } },
     { "out", "DIR", "init: folder of the file", default = "clusters" },
     { "kind", "NAME", "add-curve: the collective, where the output does not name its test" },
     { "ranks", "N", "add-curve: the number of ranks, where the output does not list them", kind = "count", least = 2 },
