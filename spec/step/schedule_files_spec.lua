@@ -66,6 +66,26 @@ describe("the bundled schedules", function()
     assert.is_true(shorter > 20, shorter)
   end)
 
+  it("without an order are refused where the core cannot make one", function()
+    local two = { schedule = "zb_1p", pp = 2, vp = 1, micro_batches = 3 }
+    local function why(given, orders)
+      local full = { schedule = "custom", stages = 2, chunks = 1, micro_batches = 3, group = 1, blocking_sends = true,
+        blocking_receives = false, keep_units = false, forward = { 1, 1 }, backward = { 1, 1 }, weight = { 1, 1 },
+        orders = orders or schedules.orders(two) }
+      for name, value in pairs(given) do full[name] = value or nil end
+      local ok, raised = pcall(step_core.pipeline, full)
+      assert.is_false(ok)
+      return tostring(raised)
+    end
+    assert.matches("needs weight seconds", why { weight = false }, 1, true)
+    assert.matches("the orders hold 2 stages of 1 chunks, the plan 3 of 1", why { stages = 3, forward = { 1, 1, 1 },
+      backward = { 1, 1, 1 }, weight = { 1, 1, 1 } }, 1, true)
+    local none = step_core.orders({ {}, {} }, { chunks = 1, ways = 1, slice = { 1, 2 }, planned = 3 })
+    assert.matches("declared activations", why({}, none), 1, true)
+    local zero = step_core.orders({ {}, {} }, { chunks = 1, ways = 1, slice = { 1, 2 }, most = { 2, 0 }, planned = 3 })
+    assert.matches("stage 2: the schedule declares activations of 0 forwards", why({}, zero), 1, true)
+  end)
+
   it("have the bubbles of their papers at equal units", function()
     local function engine(given)
       local run = step_core.pipeline(given)

@@ -213,6 +213,12 @@ int ett_pipeline_plan(ett_pipeline *p, ett_pipeline_workspace *workspace,
     p->orders = &w->orders;
     return 0;
   }
+  if (ett_pipeline_check(p, err) != 0)
+    return -1;
+  if (!p->weight || !given->most || p->chunks != 1)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "an order by times needs weight seconds, declared activations and "
+                       "one chunk a stage");
   for (int s = 0; s < p->stages; s++)
     if (given->most[s] < 1)
       return ett_err_set(err, ETT_ERR_ARGUMENT,
