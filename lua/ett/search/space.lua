@@ -192,14 +192,17 @@ local function cut(self, reason, plans)
   self.cut[reason] = (self.cut[reason] or 0) + plans
 end
 
---- The first rule that a chunk breaks where its part breaks none; false: none.
-local function broken_by_chunk(self, setting, p, micro_batches)
-  local key = ("%s %d %d %d %s"):format(p.schedule, p.vp, p.pp, micro_batches, p.overlap_all_to_all)
+--- The first rule that each chunk breaks where its part breaks none; false: none.
+local function rules_of_chunks(self, setting, p, all, micro_batches)
+  local key = ("%d %d %s"):format(p.pp, micro_batches, p.overlap_all_to_all)
   local known = self.chunk_rules[key]
-  if known == nil then
-    known = plan_rules.broken(p, self.model, setting.cluster)[1] or false
-    self.chunk_rules[key] = known
+  if known then return known end
+  known = {}
+  for i, chunk in ipairs(all) do
+    p.schedule, p.vp = chunk.schedule, chunk.vp
+    known[i] = plan_rules.broken(p, self.model, setting.cluster, self.schedules)[1] or false
   end
+  self.chunk_rules[key] = known
   return known
 end
 
@@ -207,10 +210,11 @@ end
 local function passing_chunks(self, setting, p, each, micro_batches)
   local chunks, all = {}, chunks_of(self, p)
   p.schedule, p.vp = "1f1b", 1
-  local part_rule = plan_rules.broken(p, self.model, setting.cluster)[1]
-  for _, chunk in ipairs(all) do
+  local part_rule = plan_rules.broken(p, self.model, setting.cluster, self.schedules)[1]
+  local rules = not part_rule and rules_of_chunks(self, setting, p, all, micro_batches)
+  for i, chunk in ipairs(all) do
     p.schedule, p.vp = chunk.schedule, chunk.vp
-    local rule = part_rule or broken_by_chunk(self, setting, p, micro_batches)
+    local rule = part_rule or rules[i]
     if not (rule and chunk.default) then self.plans = self.plans + each end
     if rule and not chunk.default then
       cut(self, "rule", each)
@@ -305,7 +309,8 @@ end
 
 --- The parts of one setting.
 local function add_setting(self, setting)
-  local p = setmetatable({}, { __index = setting.plan })
+  local p = {} -- flat: its fields are read a million times
+  for name in pairs(fields.schema) do p[name] = setting.plan[name] end
   local devices, hyper = setting.devices, self.model.hyper
   local all = divisors(devices)
   local dps = self.lists.dp or self.fixed.dp and { self.fixed.dp }
