@@ -160,7 +160,14 @@ function operator.check_shape(op, s)
     table.concat(got, ", "))
 end
 
+local forgotten = 0
+
 --- Empties the cache, so that edited files are read again.
-function operator.forget() loaded, by_name, by_alias, alias_roots = {}, {}, nil, nil end
+function operator.forget()
+  loaded, by_name, by_alias, alias_roots, forgotten = {}, {}, nil, nil, forgotten + 1
+end
+
+--- Another value whenever operators may have been read again.
+function operator.generation() return forgotten + find.generation end
 
 return operator

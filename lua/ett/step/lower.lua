@@ -7,6 +7,7 @@ local cluster_module = require "ett.profile.cluster"
 local expert_spread = require "ett.step.expert_spread"
 local fields = require "ett.plan.fields"
 local frozen = require "ett.step.frozen"
+local operators = require "ett.operator"
 local ranks = require "ett.plan.ranks"
 local times_module = require "ett.step.times"
 local stacks = require "ett.operator.stack"
@@ -110,7 +111,8 @@ local function kept_of(known, name)
 end
 
 local function add_operator(state, item, place)
-  local op, key = item.operator, times_module.shape_key(item.operator, item.shape)
+  local op, key = item.operator, item.key or times_module.shape_key(item.operator, item.shape)
+  item.key = key
   local p, s, stack = state.plan, item.shape, state.times.stack
   local role = role_of(item, p)
   local again = state.again[item.module] and item.module or ""
@@ -250,7 +252,7 @@ local function add_accumulation(state, uses)
   end
   if parameters == 0 then return end
   local weight, gradient = math.max(schema.dtype_bytes[p.dtype], 2), schema.dtype_bytes[p.gradient_dtype]
-  local op = require("ett.operator").get("residual_add")
+  local op = operators.get("residual_add")
   local elements = parameters * (weight + 2 * gradient) / (3 * weight)
   local hidden = state.hidden
   local shape = { tokens = math.max(1, math.floor(elements / hidden + 0.5)), hidden = hidden }
@@ -341,13 +343,38 @@ local function known_operations(times, dtype)
   return kept_of(times.lowered, dtype)
 end
 
--- The description of a program for devices of one kind, and what it was made from.
-local function describe(model, p, times)
+-- Fields of a plan that a configuration and the items of layers depend on.
+local item_fields = { "seq", "tp", "cp", "cp_method", "cp_balanced", "ep", "etp", "expert_skew", "expert_shares",
+  "capacity_factor", "pad_to_capacity", "micro_batch", "sequence_parallel", "dtype", "lora_rank", "lora_targets",
+  "frozen_layers" }
+
+-- The configuration of a plan, its layers, and what each of them runs. Those of the plan before are kept with the
+-- times: neighbours of a search often differ in other fields alone.
+local function items_of(model, p, times)
+  local before = times.lowered.before
+  local same = before and before.model == model and before.generation == operators.generation()
+  for i = 1, same and #item_fields or 0 do same = same and before[i] == p[item_fields[i]] end
+  if same then return before.configuration, before.layers, before.items end
   local c = architecture.configuration(model.hyper, p)
   c.expert_load, c.expert_kept = expert_spread.load(model.hyper, p)
+  local layers, items = frozen.layers(model.layers, p), {}
+  for i, layer in ipairs(layers) do
+    items[i] = frozen.items(architecture.operations(layer, c), layer.frozen, p)
+    if times.stack and times.stack.stops_early then mark_last(items[i]) end
+  end
+  local now = { model = model, generation = operators.generation(), configuration = c, layers = layers, items = items }
+  for i, name in ipairs(item_fields) do now[i] = p[name] end
+  times.lowered.before = now
+  return c, layers, items
+end
+
+-- The description of a program for devices of one kind, and what it was made from.
+local function describe(model, p, times)
+  local known = known_operations(times, p.dtype)
+  local c, layers, items_of_layers = items_of(model, p, times)
   local state = { plan = p, configuration = c, times = times,
     ranks = fields.to_c(p, cluster_module.placement(times.cluster)), index = {}, operations = {},
-    topologies = {}, send_topologies = {}, known = known_operations(times, p.dtype),
+    topologies = {}, send_topologies = {}, known = known,
     tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_bytes = 0.0,
     again = {}, width = math.max(schema.dtype_bytes[p.dtype], 2), software = times.stack or stacks.get() }
   for _, module in ipairs(p.recompute_modules or fields.recompute_modules) do state.again[module] = true end
@@ -356,11 +383,8 @@ local function describe(model, p, times)
   local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch
   local shared = p.sequence_parallel and stream_bytes / p.tp or stream_bytes
   local kinds = {}
-  local layers = frozen.layers(model.layers, p)
   for i, layer in ipairs(layers) do
-    local uses, order = {}, {}
-    local items = frozen.items(architecture.operations(layer, c), layer.frozen, p)
-    if times.stack and times.stack.stops_early then mark_last(items) end
+    local uses, order, items = {}, {}, items_of_layers[i]
     for k, item in ipairs(items) do
       local index = item.kind == "operator" and add_operator(state, item, layer.place or "middle")
         or add_collective(state, item, beside(state, items, k))
