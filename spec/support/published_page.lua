@@ -71,7 +71,7 @@ memory of the software and were not checked against its code. The errors above a
 - Launches of Megatron's software of 2021 and 2022 keep their textbook value, 60 us. The fit's 79 us came from steps
   with `CUDA_LAUNCH_BLOCKING=1` alone, and made the steps of vTrain inside a node 20 % and more too slow.
 - Routing launches count as 8 operators before the fit: 25 made rows with few tokens twice too slow.
-- bf16 products on Blackwell take 1.47 times their table's time after the fit. Sustained tables explain 1.15; the
+- bf16 products on Blackwell take 1.43 times their table's time after the fit. Sustained tables explain 1.15; the
   cause of the rest is not known.
 - Experts of Megatron run each on its own on streams, and cost the host time each (Transformer Engine's GroupedLinear).
   Steps that are one graph run one grouped kernel.
