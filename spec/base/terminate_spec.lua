@@ -13,8 +13,8 @@ end
 --- Starts a command in the folder; once `ready` (a shell condition) holds it gets SIGTERM `times` times.
 local function terminated(command, ready, times)
   local pipe = io.popen(([[cd '%s' && export TMPDIR='%s/tmp' && { '%s/bin/ett' %s & pid=$!; n=0
-    until %s || [ $n -gt 600 ]; do sleep 0.05; n=$((n + 1)); done; sleep 0.2
-    for i in %s; do kill -TERM $pid; sleep 0.5; done; wait $pid; echo "status $?"; } 2>&1]]):format(folder, folder,
+    until %s || [ $n -gt 600 ]; do sleep 0.05; n=$((n + 1)); done
+    for i in %s; do sleep 0.2; kill -TERM $pid; done; wait $pid; echo "status $?"; } 2>&1]]):format(folder, folder,
     host.prefix, command, ready, times or "1"))
   local text = pipe:read("a")
   pipe:close()

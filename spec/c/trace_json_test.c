@@ -63,7 +63,7 @@ static void test_instruction_sets_agree(void **unused) {
   text t = {0};
   ett_json_args args;
   assert_int_equal(ett_json_args_init(&args, asked, ASKED), 0);
-  for (unsigned round = 0; round < 1500; round++) {
+  for (unsigned round = 0; round < 1000; round++) {
     random_document(&t, roll(30));
     if (round % 3)
       damage_random(&t);

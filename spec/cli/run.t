@@ -134,11 +134,11 @@ ett: cannot write the output: Bad file descriptor
 
 # Ctrl-C, also in a coroutine and against code that catches everything.
 
-$ echo 'while true do end' > s.lua; timeout -s INT 2 ett run s.lua; echo "status $?"
+$ echo 'while true do end' > s.lua; timeout -s INT 1 ett run s.lua; echo "status $?"
 ett: s.lua:1: interrupted
 status 124
 
-$ echo 'coroutine.wrap(function() while true do end end)()' > s.lua; timeout -s INT 2 ett run s.lua; echo "status $?"
+$ echo 'coroutine.wrap(function() while true do end end)()' > s.lua; timeout -s INT 1 ett run s.lua; echo "status $?"
 ett: s.lua:1: interrupted
 status 124
 
