@@ -33,7 +33,7 @@ local function run(scripts)
 end
 
 describe("SIGTERM", function()
-  local most -- seconds: half a second until the signal, two to end, and what a slow machine adds
+  local most -- seconds: half a second until the signal, two to end, and what as many scripts at once add
   local ended -- what run() returns of the scripts below
   local endless = {
     ["an endless loop"] = "while true do end",
@@ -50,12 +50,14 @@ describe("SIGTERM", function()
 
   setup(function()
     folder = command.folder()
-    most = 0.5 + 2 + math.max(1, 5 * run { quick = { "return nil" } }.quick.seconds)
-    local scripts = {}
+    local scripts, quick, slowest = {}, {}, 0
     for what, text in pairs(endless) do scripts[what] = { text } end
     for what, text in pairs(samples and campaigns or {}) do
       scripts[what] = { text, "sample s.lua --backend cpu --quiet" }
     end
+    for what in pairs(scripts) do quick[what] = { "return nil" } end
+    for _, one in pairs(run(quick)) do slowest = math.max(slowest, one.seconds) end
+    most = 0.5 + 2 + math.max(1, 10 * slowest)
     ended = run(scripts)
   end)
   teardown(function() command.remove(folder) end)
