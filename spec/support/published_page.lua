@@ -48,8 +48,8 @@ memory of the software and were not checked against its code. The errors above a
 - Megatron-DeepSpeed's pipelines send one after the other, as DeepSpeed's do.
 - LoRA rows without a rank have rank 16, those without targets their software's default, and they recompute in full
   where they do not fit otherwise.
-- CUDA graphs of parts of a layer leave the launches of the parts that their names leave out, and a quarter of those of
-  routing. Mixtures of Megatron-Bridge on NVL72 that do not state graphs have these, as most that state them.
+- CUDA graphs of parts of a layer leave the launches of the parts that their names leave out, and a quarter of those
+  of routing. Mixtures of Megatron-Bridge on NVL72 that do not state graphs have these, as most that state them.
 - A layer of a pair of micro-batches (all-to-alls beside computing) takes the host 1.4 times as long before the fit.
   The fields that decide it were found by the errors of Qwen3 at one sequence a micro-batch.
 - Optimizer states that fewer ranks share than have the weights (InternEvo) are estimated as shared by all.
@@ -66,18 +66,18 @@ memory of the software and were not checked against its code. The errors above a
   the software of the zero-bubble rows, by its code; fused their steps would be 7.9 % too fast, not 3.3. They are left
   as they were: something else is missing there.
 - XLA's recomputation leaves out a layer's last product. It removes code whose result nothing needs.
-- FlashAttention 1 on H100 is pulled to 3.5 times the newest kernel: versions 2 and 3 are each said to be about twice as
-  fast as the one before (Dao 2023, Shah et al. 2024). It was 2.7 before the errors of llm-foundry were seen.
+- FlashAttention 1 on H100 is pulled to 3.5 times the newest kernel: versions 2 and 3 are each said to be about twice
+  as fast as the one before (Dao 2023, Shah et al. 2024). It was 2.7 before the errors of llm-foundry were seen.
 - Launches of Megatron's software of 2021 and 2022 keep their textbook value, 60 us. The fit's 79 us came from steps
   with `CUDA_LAUNCH_BLOCKING=1` alone, and made the steps of vTrain inside a node 20 % and more too slow.
 - Routing launches count as 8 operators before the fit: 25 made rows with few tokens twice too slow.
 - bf16 products on Blackwell take 1.43 times their table's time after the fit. Sustained tables explain 1.15; the
   cause of the rest is not known.
-- Experts of Megatron run each on its own on streams, and cost the host time each (Transformer Engine's GroupedLinear).
-  Steps that are one graph run one grouped kernel.
+- Experts of Megatron run each on its own on streams, and cost the host time each (Transformer Engine's
+  GroupedLinear). Steps that are one graph run one grouped kernel.
 - Biases of experts are added apart in Megatron (experts.py, `_apply_bias`); not in steps that are one graph.
-- PyTorch's full recomputation leaves out a dense layer's last product (`early_stop`). The releases of the rows are not
-  known to have it.
+- PyTorch's full recomputation leaves out a dense layer's last product (`early_stop`). The releases of the rows are
+  not known to have it.
 - vTrain's steps inside a node recompute in full, as their configurations say; the rows call it unknown.
 - vTrain's rows run softmax and mask as kernels of their own, as their field says. Their note names a fused softmax.
 - The slowdown beside sharded weights falls above 16384 tokens of a micro-batch.
@@ -87,14 +87,14 @@ memory of the software and were not checked against its code. The errors above a
 - NeMo Automodel's rows without an expert-parallel degree have that of its benchmark configurations: all ranks.
 - Megatron-LM with Transformer Engine accumulates gradients inside the weight products, its default.
 - Qwen3 has norms of queries and keys. gpt-oss clamps the inputs of its activation and scales its rotations (YaRN).
-  Megatron runs both as kernels of their own (fused_bias_geglu.py, rope_utils.py). Where a step is one graph, the clamps
-  are not taken as a kernel. What its rows take beyond that (5 to 25 %) is not explained. Two of them, of release 26.06.01, are marked as a
-  regression by their source: 1.6 times as long as the releases before and after.
+  Megatron runs both as kernels of their own (fused_bias_geglu.py, rope_utils.py). Where a step is one graph, the
+  clamps are not taken as a kernel. What its rows take beyond that (5 to 25 %) is not explained. Two of them, of
+  release 26.06.01, are marked as a regression by their source: 1.6 times as long as the releases before and after.
 - HybridEP reaches 0.75 of the links inside a node or NVLink domain (DeepEP, docs/README_Hybrid-EP.md, kernels alone).
 - Kernels of all experts in one take another factor on GPUs (pulled to 1.1) than on TPUs.
-- Two rows of Llama 3.1 8B on eight B300 seem to have the other's precision. The row of fp8 takes 0.394 s;
-  another submitter's row of nvfp4 takes 0.406 s. The row of nvfp4 takes 0.551 s; the other row of fp8 takes 0.548 s. The notes of
-  both say that the configuration is not certain. They stand as they are.
+- Two rows of Llama 3.1 8B on eight B300 seem to have the other's precision. The row of fp8 takes 0.394 s; another
+  submitter's row of nvfp4 takes 0.406 s. The row of nvfp4 takes 0.551 s; the other row of fp8 takes 0.548 s. The
+  notes of both say that the configuration is not certain. They stand as they are.
 - Products on Ampere and the share of streaming kernels keep their textbook values (1.13 and 0.80). The fit's 1.16 and
   0.77 made rows of unfused Megatron too slow.
 - Dropped tokens are not modelled.
