@@ -144,7 +144,12 @@ describe("a sweep in which nothing fits", function()
   end)
 
   it("is silent when a plan fits", function()
-    assert.is_nil(swept({ seq = 4096, micro_batches = 4, dp = 8, zero = 3 }, { tp = { 1, 8 } }).nothing_fits)
+    local s = swept({ seq = 4096, micro_batches = 4, dp = 8 }, { tp = { 4, 8 }, zero = { 0, 3 } })
+    assert.is_nil(s.nothing_fits)
+    local order = {}
+    for i, row in ipairs(s.rows) do order[i] = row.fits end
+    assert.same({ true, false, false, false }, order)
+    assert.is_true(s.rows[2].step_seconds < s.rows[1].step_seconds)
   end)
 end)
 
@@ -170,23 +175,44 @@ describe("a sweep over dtypes", function()
 end)
 
 describe("rows of a sweep", function()
-  it("are sorted: what fits first, then by the objective, then as they came", function()
-    local sorted, pick = require("ett.step").sorted, require("random_plans").generator(5)
-    for _ = 1, 40 do
-      local rows, wanted = {}, {}
-      for i = 1, pick { 0, 1, 2, 7, 60 } do
-        rows[i] = { fits = pick { true, false }, value = pick { 0, 1, 1.5, -2 }, at = i }
-        wanted[i] = rows[i]
+  local over = { pp = { 1, 2 }, dp = { 1, 2, 4 }, zero = { 0, 1 }, clip_gradients = { true, false } }
+  local function swept(given)
+    given.model, given.cluster, given.profile, given.over = model, "perlmutter", false, over
+    given.plan = { seq = 512, micro_batches = 4 }
+    return sweep.new(given)
+  end
+
+  it("are sorted: what fits first, then by the objective, then as they came; keep takes the first", function()
+    for objective, sign in pairs { step_seconds = 1, memory_bytes = 1, tokens_per_second = -1,
+      tokens_per_second_per_device = -1 } do
+      local rows, place = swept { objective = objective }.rows, {}
+      for i, row in ipairs(rows) do
+        place[i] = (((row.pp - 1) * 3 + row.dp // 2) * 2 + row.zero) * 2 + (row.clip_gradients and 0 or 1)
       end
-      local descending, most = pick { true, false }, pick { 1, 5, 100 }
-      table.sort(wanted, function(a, b)
-        if a.fits ~= b.fits then return a.fits end
-        if a.value ~= b.value then return (a.value > b.value) == descending end
-        return a.at < b.at
-      end)
-      local found = sorted(rows, "value", descending, most)
-      assert.equal(math.min(most, #rows), #found)
-      for i, row in ipairs(found) do assert.equal(wanted[i], row) end
+      local equal = 0
+      for i = 2, #rows do
+        local a, b = sign * rows[i - 1][objective], sign * rows[i][objective]
+        assert.is_true(a < b or a == b and place[i - 1] < place[i], objective)
+        equal = equal + (a == b and 1 or 0)
+      end
+      assert.equal(24, #rows)
+      assert.is_true(equal > 0 or objective == "tokens_per_second_per_device")
+      local kept = swept({ objective = objective, keep = 5 }).rows
+      assert.same(table.move(rows, 1, 5, 1, {}), table.move(kept, 1, 6, 1, {}))
     end
+  end)
+
+  it("are made when they are read, and stay", function()
+    local s, n = swept {}, 0
+    assert.is_nil(rawget(s.rows, 3))
+    assert.equal(s.rows[3], s.rows[3])
+    assert.is_nil(s.rows[0] or s.rows[25] or s.rows[1.5] or s.rows.first)
+    for i, row in pairs(s.rows) do
+      n = n + 1
+      assert.equal(s.rows[i], row)
+    end
+    assert.equal(24, n)
+    local json = require "ett.json"
+    assert.same(table.move(s.rows, 1, 24, 1, {}), json.decode(json.encode { rows = s.rows }).rows)
   end)
 end)

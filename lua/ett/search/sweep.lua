@@ -4,9 +4,9 @@
 --     over = { pp = { 1, 2, 4 }, tp = { 1, 2, 4 }, dp = { 1, 2, 4, 8 }, micro_batch = { 1, 2, 4 } } }
 --   s.rows[1].step_seconds
 --
--- Any field of a plan may be swept. The model is lowered once per program (ett.plan.fields). The plans under all values
--- of the fields that only C reads are one call, a block. C evaluates each as it does single predictions, so the totals
--- have the same digits.
+-- Any field of a plan may be swept. The model is lowered once per program (ett.plan.fields). Combinations are numbered,
+-- and C finds their values by the number. The plans under all values of the fields that only C reads are one call, a
+-- block. C evaluates each as it does single predictions, so the totals have the same digits.
 local cluster_module = require "ett.profile.cluster"
 local error_module = require "ett.base.error"
 local estimate = require "ett.step.estimate"
@@ -25,8 +25,7 @@ local sweep = {}
 local Sweep = { __name = "ett.sweep" }
 Sweep.__index = Sweep
 
---- Whether rows with a larger value of an objective come first.
-local objectives = { step_seconds = false, memory_bytes = false, tokens_per_second = true,
+local objectives = { step_seconds = true, memory_bytes = true, tokens_per_second = true,
   tokens_per_second_per_device = true }
 
 local argument_fields = { model = "model", plan = "table", cluster = "cluster", over = "table", devices = "count?",
@@ -92,8 +91,8 @@ local function lowered_of(run, p)
   return run.program, run.own_demands
 end
 
---- Gives C the fields that are converted from several ones, and the orders of a schedule file. Returns the label of the
---- file.
+--- Gives C the fields that are converted from several ones. Returns the orders of a schedule file, and the label of its
+--- faults.
 local function convert(run, q)
   local converted = run.converted
   for i = 1, #converted do
@@ -107,12 +106,10 @@ local function convert(run, q)
     end
   end
   if schedules.built_in[q.schedule] then return nil end
-  local orders, label = run.schedules:orders(q)
-  run.c_plan:set("orders", orders)
-  return label
+  return run.schedules:orders(q)
 end
 
---- The program of the plan at hand, its demands, and the label of its schedule's faults; C's copy of the plan is ready.
+--- The program of the plan at hand, its demands, its orders and the label of their faults. C's copy is ready.
 local function prepare(run, p, q)
   local program, demands = lowered_of(run, p)
   return program, demands, convert(run, q)
@@ -131,84 +128,42 @@ local function failed(run, raised, at, count)
   refuse(run, tostring(raised), at, count)
 end
 
---- The plan's micro-batches, which C and schedules see.
-local function count_micro_batches(run, p, q)
-  local count = p.micro_batches
-  if p.global_batch then count = p.global_batch // (p.dp * p.micro_batch) end
-  if count ~= q.micro_batches then
-    q.micro_batches = count
-    run.c_plan:set("micro_batches", count)
-    run.follows:changed "micro_batches"
-  end
-  return count
+local function micro_batches_of(p)
+  return p.global_batch and p.global_batch // (p.dp * p.micro_batch) or p.micro_batches
 end
 
---- Rows that fit the device's memory first, then by the objective, then in the order of the combinations; at most
---- `most` of them.
-local function sort_rows(rows, objective, most)
-  return step_core.sorted(rows, objective, objectives[objective], most)
-end
-
---- Notes the rows from number `from` on. With run.keep only that many of the best stay: a sweep of millions of plans
---- needs no more memory than one of thousands.
-local function note_rows(run, from)
-  local rows = run.rows
-  run.evaluated = run.evaluated + #rows - from + 1
-  for i = from, run.any_fits and 0 or #rows do
-    local row = rows[i]
-    if row.fits then
-      run.any_fits = true
-      break
-    elseif not (run.least and run.least.memory_bytes <= row.memory_bytes) then
-      run.least = row
-    end
-  end
-  if run.keep and #rows >= 2 * run.keep + 1000 then run.rows = sort_rows(rows, run.objective, run.keep) end
-end
-
---- Whether C alone reads a swept field: then the rows under all of its values are one call.
+--- Whether C alone reads a swept field: then the plans under all of its values are one call.
 local function only_c_reads(run, axis)
-  return not run.own_orders and axis.c and not axis.program and not run.own_reads[axis.name]
+  return not run.own_orders and axis.field and not axis.program and not run.own_reads[axis.name]
     and not run.follows:reads(axis.name)
 end
 
---- Makes a block of the innermost fields that only C reads; run.outer fields are outside it. Rows share these.
-local function choose_block(run, p)
-  local axes, outer, list = run.axes, #run.axes, {}
+--- Makes a block of the innermost fields that only C reads; run.outer fields are outside it.
+local function choose_block(run)
+  local axes, outer = run.axes, #run.axes
   while outer > 0 and only_c_reads(run, axes[outer]) do outer = outer - 1 end
-  run.known_reads, run.outer, run.block_size, run.shared = run.follows.names, outer, 1, {}
-  for i = 1, outer do run.shared[axes[i].name] = p[axes[i].name] end
-  for i = outer + 1, #axes do
-    local axis, values = axes[i], {}
-    for k, value in ipairs(axis.values) do
-      if axis.convert then value = axis.convert(value) end
-      values[k] = value
-    end
-    list[#list + 1] = { name = axis.name, field = axis.c, values = axis.values, c = values }
-    run.block_size = run.block_size * #values
-  end
-  run.block = step_core.block(list)
+  run.known_reads, run.outer = run.follows.names, outer
+  run.block_size = outer > 0 and axes[outer].every or run.combinations
 end
 
---- Evaluates the block's plans; what they need timed and no plan before did is timed first.
-local function evaluate(run, p, before, program, demands, label)
-  local rows, first, shared, size = run.rows, 1, run.shared, run.block_size
-  local known, tokens = #rows, p.dp * p.micro_batch * shared.micro_batches * p.seq
-  while first <= size do
-    local at, fault = schedules.call(label, program.rows, program, run.c_plan, demands, run.workspace, run.block, first,
-      shared, rows, tokens, shared.devices, run.memory_limit, run.share and before)
+--- Evaluates the plans from number `first` to `last`, which agree in all that is given. What they need timed and no
+--- plan before did is timed first.
+local function evaluate(run, p, first, last, micro_batches, devices, program, demands, orders, label)
+  local tokens = p.dp * p.micro_batch * micro_batches * p.seq
+  while first <= last do
+    local at, fault = schedules.call(label, program.sweep, program, run.c_plan, demands, run.workspace, run.list, first,
+      last, micro_batches, tokens, devices, run.memory_limit, orders)
+    if not at then break end
     local ok
-    if at > size then
-      break
-    elseif not fault then
+    if not fault then
       ok, fault = pcall(run.times.answer, run.times, demands, p.dtype, run.model.hyper.hidden)
     else
       ok, fault = pcall(schedules.call, label, error, fault, 0)
     end
-    if not ok then failed(run, fault, before + at, 1) end
+    if not ok then failed(run, fault, at, 1) end
     first = ok and at or at + 1
   end
-  note_rows(run, known + 1)
+  if run.keep and run.list:count() >= 2 * run.keep + 1000 then run.list:sort(run.objective, run.keep) end
 end
 
 local combinations
@@ -223,13 +178,17 @@ local function visit(run, p, q)
   if run.share and run.turn % run.share.size() ~= run.share.rank() then return end
   if run.devices and devices ~= run.devices then return end
   local broken = run.broken:of(p)
-  local ok, program, demands, label, micro_batches
+  local ok, program, demands, orders, label
   if not broken then
-    micro_batches = count_micro_batches(run, p, q)
-    ok, program, demands, label = pcall(prepare, run, p, q)
+    local micro_batches = micro_batches_of(p)
+    if micro_batches ~= q.micro_batches then
+      q.micro_batches = micro_batches
+      run.follows:changed "micro_batches"
+    end
+    ok, program, demands, orders, label = pcall(prepare, run, p, q)
   end
   if run.known_reads ~= run.follows.names then
-    choose_block(run, p)
+    choose_block(run)
     if run.outer ~= outer then -- more than C reads a field of the block
       run.visited = before
       return combinations(run, p, q, outer + 1)
@@ -237,40 +196,28 @@ local function visit(run, p, q)
   end
   if broken then return refuse(run, broken, before + 1, count) end
   if not ok then return failed(run, program, before + 1, count) end
-  run.shared.devices, run.shared.micro_batches = devices, micro_batches
-  evaluate(run, p, before, program, demands, label)
+  evaluate(run, p, before + 1, before + count, q.micro_batches, devices, program, demands, orders, label)
 end
 
---- Ranks of a job take turns with the programs: gives every rank the rows of all, in the order of one rank.
+--- Ranks of a job take turns with the programs: gives every rank the results of all.
 local function merge(run)
   local share, json = run.share, require "ett.json"
-  local own = json.encode { rows = run.rows, refused = run.refused, refusal = run.refusal, at = run.refused_at,
-    evaluated = run.evaluated, least = run.least, any_fits = run.any_fits }
-  local rows, refused, refusal, first = {}, 0, nil, math.huge
-  run.evaluated = 0
+  local own = json.encode { refused = run.refused, refusal = run.refusal, at = run.refused_at }
+  local results, refused, refusal, first = run.list:take(), 0, nil, math.huge
   for rank = 0, share.size() - 1 do
     local part = json.decode(share.text_of(rank, own))
-    table.move(part.rows, 1, #part.rows, #rows + 1, rows)
-    refused, run.evaluated = refused + part.refused, run.evaluated + part.evaluated
-    run.any_fits = run.any_fits or part.any_fits
-    local least = part.least
-    if least and not (run.least and (run.least.memory_bytes < least.memory_bytes
-      or run.least.memory_bytes == least.memory_bytes and run.least.order <= least.order)) then
-      run.least = least
-    end
+    run.list:give(share.text_of(rank, results))
+    refused = refused + part.refused
     if part.at and part.at < first then first, refusal = part.at, part.refusal end
   end
-  table.sort(rows, function(a, b) return a.order < b.order end)
-  for _, row in ipairs(rows) do row.order = nil end
-  run.rows, run.refused, run.refusal = rows, refused, refusal
+  run.refused, run.refusal = refused, refusal
 end
 
---- Sets a field of the run's plan, in C's copy too.
+--- Sets a field of the run's plan, in C's copy too where C does not find it itself.
 local function set(run, p, axis, value)
-  local name = axis.name
-  p[name], run.shared[name] = value, value
-  if axis.c then run.c_plan:set(axis.c, axis.convert and axis.convert(value) or value) end
-  run.follows:changed(name)
+  p[axis.name] = value
+  if axis.c and not axis.field then run.c_plan:set(axis.c, axis.convert and axis.convert(value) or value) end
+  run.follows:changed(axis.name)
 end
 
 function combinations(run, p, q, depth)
@@ -297,18 +244,27 @@ local function own_orders(base, values)
   return false
 end
 
---- The swept fields as combinations() takes them: name, values, and how C's copy of the plan is told.
-local function axes_of(names, values)
-  local axes = {}
-  for i, name in ipairs(names) do
+--- The swept fields as combinations() takes them: name, values, `every` (neighbouring combinations that share a value),
+--- and how C learns the value: it has all of a `field` (in_c), and is told others (`c`, converted) as they change.
+local function axes_of(names, values, base)
+  local axes, of_c, every = {}, {}, 1
+  for _, name in ipairs(step_core.plan_fields()) do of_c[name] = not (base.split or values.split) end
+  for i = #names, 1, -1 do
+    local name = names[i]
     local field = fields.list[fields.position[name]]
-    local axis = { name = name, values = values[name], program = field.program }
+    local axis = { name = name, values = values[name], count = #values[name], every = every, program = field.program,
+      in_c = {} }
     if field.c == true then
       axis.c = name
     elseif field.c and not fields.reads_others(field) then
       axis.c, axis.convert = table.unpack(field.c)
     end
-    axes[i] = axis
+    axis.field = of_c[axis.c] and axis.c or nil
+    for k, value in ipairs(axis.field and axis.values or {}) do
+      if axis.convert then value = axis.convert(value) end
+      axis.in_c[k] = value
+    end
+    axes[i], every = axis, every * axis.count
   end
   return axes
 end
@@ -335,38 +291,65 @@ end
 local outlook = { "price_per_step", "run_seconds", "run_price", "run_kwh", "kwh_per_step", "co2_kg_per_step",
   "goodput_percent", "varied_p50_seconds", "varied_p90_seconds", "varied_p99_seconds" }
 
+--- Sets the fields of combination `number` in a plan or a row.
+local function set_fields(run, number, p)
+  for _, axis in ipairs(run.axes) do p[axis.name] = axis.values[(number - 1) // axis.every % axis.count + 1] end
+end
+
+--- A combination as a plan whose micro-batches are given.
+local function plan_of(run, base, number)
+  local p = {}
+  for name, value in pairs(base) do p[name] = value end
+  set_fields(run, number, p)
+  p.micro_batches, p.global_batch = micro_batches_of(p), nil
+  return p
+end
+
+--- The rows as a list. Each is made when it is read: results take 64 bytes a plan, rows a kilobyte.
+local function rows_of(run, base)
+  local Rows = {}
+  function Rows.__index(rows, i)
+    local row = {}
+    local number = math.type(i) == "integer" and run.list:row(i, row)
+    if not number then return nil end
+    set_fields(run, number, row)
+    row.micro_batches = micro_batches_of(setmetatable({}, { __index = function(_, name)
+      return row[name] or base[name]
+    end }))
+    rows[i] = row
+    return row
+  end
+  function Rows.__len() return run.list:count() end
+  function Rows.__pairs(rows) return ipairs(rows) end
+  function Rows.__json(rows) return table.move(rows, 1, #rows, 1, {}) end
+  return setmetatable({}, Rows)
+end
+
 --- Adds the outlook to every row where a field that decides of it is swept: an estimate each.
 local function add_outlook(run, base)
   local swept = false
-  for _, name in ipairs(run.names) do swept = swept or fields.list[fields.position[name]].after end
-  if not swept then return end
-  for _, row in ipairs(run.rows) do
-    local p = {}
-    for name, value in pairs(base) do p[name] = value end
-    for _, name in ipairs(run.names) do p[name] = row[name] end
-    p.global_batch, p.micro_batches = nil, row.micro_batches
-    local e = estimate.new { model = run.model, cluster = run.cluster, times = run.times, plan = p }
-    for _, name in ipairs(outlook) do row[name] = e[name] end
+  for _, axis in ipairs(run.axes) do swept = swept or fields.list[fields.position[axis.name]].after end
+  for i = 1, swept and #run.rows or 0 do
+    local e = estimate.new { model = run.model, cluster = run.cluster, times = run.times,
+      plan = plan_of(run, base, run.list:row(i, {})) }
+    for _, name in ipairs(outlook) do run.rows[i][name] = e[name] end
   end
 end
 
 --- A sentence when no row fits: the least memory, and what would fit. nil when one does.
 local function nothing_fits(run, base)
-  local least = run.least
-  if run.any_fits or not least then return nil end
-  local own = {}
-  for i, name in ipairs(run.names) do own[i] = ("%s=%s"):format(name, tostring(least[name])) end
-  local p = {}
-  for name, value in pairs(base) do p[name] = value end
-  for _, name in ipairs(run.names) do p[name] = least[name] end
-  p.global_batch, p.micro_batches = nil, least.micro_batches
+  local _, any_fits, number, bytes = run.list:sum()
+  if any_fits or not number then return nil end
+  local p, own = plan_of(run, base, number), {}
+  for i, axis in ipairs(run.axes) do
+    own[i] = ("%s=%s"):format(axis.name, tostring(axis.values[(number - 1) // axis.every % axis.count + 1]))
+  end
   return ("nothing fits the %.2f GB of a device: the least is %.2f GB, with %s; %s"):format(run.memory_limit / 1e9,
-    least.memory_bytes / 1e9, table.concat(own, " "), fitting.sentence(run.model, run.cluster, run.times, p))
+    bytes / 1e9, table.concat(own, " "), fitting.sentence(run.model, run.cluster, run.times, p))
 end
 
---- Collects garbage less often, until the value returned is closed. nil for large sweeps: a row takes a kilobyte.
-local function collect_less(plans)
-  if plans > 20000 then return nil end
+--- Collects garbage less often, until the value returned is closed.
+local function collect_less()
   local before = collectgarbage("setpause", 400)
   return setmetatable({}, { __close = function() collectgarbage("setpause", before) end })
 end
@@ -380,36 +363,39 @@ function sweep.new(given)
   local cluster, objective, over = given.cluster, given.objective, given.over
   if not (type(cluster) == "table" and cluster.path) then cluster = cluster_module.get(cluster) end
   local names = swept_names(over)
-  if objectives[objective] == nil then
+  if not objectives[objective] then
     error_module.raise("usage", "sweep: unknown objective '%s'%s; known are %s", objective,
       error_module.suggestion(objective, schema.keys(objectives)), table.concat(schema.keys(objectives), ", "))
   end
   local base, values = checked_plan(given, names)
   local workspace <close> = step_core.workspace()
+  local axes, c_plan = axes_of(names, values, base), fields.to_c(base, cluster_module.placement(cluster))
+  c_plan.micro_batches = 1 -- as orders, given with each call
+  if not schedules.built_in[base.schedule] then c_plan.schedule = "1f1b" end
   local run = { model = given.model, cluster = cluster, times = given.times or times_module.new(cluster, given.profile),
-    names = names, axes = axes_of(names, values), devices = given.devices,
+    names = names, axes = axes, list = step_core.combinations(axes), devices = given.devices,
     memory_limit = require("ett.profile.network.parts").memory(cluster),
-    workspace = workspace, placement = cluster_module.placement(cluster),
-    c_plan = step_core.kept_plan(fields.to_c(base, cluster_module.placement(cluster))),
-    schedules = schedules.memo(), programs = {}, demands = {}, rows = {}, refused = 0,
+    workspace = workspace, placement = cluster_module.placement(cluster), c_plan = step_core.kept_plan(c_plan),
+    schedules = schedules.memo(), programs = {}, demands = {}, refused = 0,
     own_reads = own_reads, own_orders = own_orders(base, values), visited = 0, turn = 0, share = given.share,
-    objective = objective, evaluated = 0, keep = given.keep, progress = given.progress, combinations = 1 }
-  for _, list in pairs(values) do run.combinations = run.combinations * #list end
-  local _ <close> = collect_less(run.combinations)
+    objective = objective, keep = given.keep, progress = given.progress,
+    combinations = axes[1] and axes[1].every * axes[1].count or 1 }
+  local _ <close> = collect_less()
   add_follows(run)
   local p = {}
   for name, value in pairs(base) do p[name] = value end
-  choose_block(run, p)
+  choose_block(run)
   if base.global_batch and not over.micro_batches then p.micro_batches = nil end
   combinations(run, p, setmetatable({}, { __index = p }), 1)
   if run.share then merge(run) end
-  add_outlook(run, base)
   local unfit = nothing_fits(run, base)
   for _, lowered in pairs(run.programs) do lowered.program:close() end
   for _, demands in pairs(run.demands) do demands:close() end
-  run.rows = sort_rows(run.rows, objective, run.keep)
+  run.list:sort(objective, run.keep)
+  run.rows = rows_of(run, base)
+  add_outlook(run, base)
   return setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
-    evaluated = run.evaluated, refused = run.refused, refusal = run.refusal, nothing_fits = unfit,
+    evaluated = run.list:sum(), refused = run.refused, refusal = run.refusal, nothing_fits = unfit,
     rows = run.rows, base = base }, Sweep)
 end
 
@@ -418,7 +404,8 @@ function Sweep.__tostring(self)
 end
 function Sweep.__json(self)
   return { cluster = self.cluster, model = self.model, objective = self.objective, evaluated = self.evaluated,
-    refused = self.refused, nothing_fits = self.nothing_fits, rows = self.rows, plan = self.base }
+    refused = self.refused, nothing_fits = self.nothing_fits, rows = getmetatable(self.rows).__json(self.rows),
+    plan = self.base }
 end
 
 return setmetatable(sweep, { __call = function(_, given) return sweep.new(given) end })

@@ -205,6 +205,13 @@ static void add_table(const writer *w, const frame *parent, int table) {
       fault(w, parent, "table holds itself");
   }
   luaL_checkstack(L, 12, "json");
+  if (luaL_getmetafield(L, table, "__json") != LUA_TNIL) {
+    lua_pushvalue(L, table);
+    lua_call(L, 1, 1);
+    add_value(w, &f, lua_gettop(L));
+    lua_pop(L, 1);
+    return;
+  }
   size_t named = 0;
   lua_Integer positional = 0;
   count_fields(w, parent, table, &named, &positional);

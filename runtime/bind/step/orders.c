@@ -246,6 +246,18 @@ const ett_orders *ett_step_lua_orders_of(lua_State *L, int index) {
   return &box->orders;
 }
 
+void ett_step_lua_give_orders(lua_State *L, int index, ett_step_plan *plan) {
+  plan->orders = NULL;
+  if (plan->schedule != ETT_SCHEDULE_CUSTOM && lua_isnoneornil(L, index))
+    return;
+  const orders_box *box = luaL_checkudata(L, index, ETT_LUA_ORDERS);
+  plan->schedule = ETT_SCHEDULE_CUSTOM;
+  plan->orders = &box->orders;
+  if (plan->orders->chunks != plan->vp * plan->orders->ways)
+    luaL_error(L, "the orders hold %d chunks a stage, the plan %d", plan->orders->chunks,
+               plan->vp * plan->orders->ways);
+}
+
 /* orders:properties(): whether it has pairs, and weight units. */
 static int orders_properties(lua_State *L) {
   const orders_box *box = luaL_checkudata(L, 1, ETT_LUA_ORDERS);

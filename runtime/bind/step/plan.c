@@ -183,10 +183,8 @@ void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan) {
   plan->host_bandwidth = ett_lua_number_field(L, index, "host_bandwidth", 0);
   get_map(L, index, plan);
   if (plan->schedule == ETT_SCHEDULE_CUSTOM) {
-    plan->orders = ett_step_lua_orders_of(L, index);
-    if (plan->orders->chunks != plan->vp * plan->orders->ways)
-      luaL_error(L, "the orders hold %d chunks a stage, the plan %d",
-                 plan->orders->chunks, plan->vp * plan->orders->ways);
+    lua_getfield(L, index, "orders");
+    ett_step_lua_give_orders(L, lua_gettop(L), plan);
   }
 }
 

@@ -361,7 +361,7 @@ static const luaL_Reg program_methods[] = {
     {"outline", program_outline},
     {"interval", program_interval},
     {"layers", program_layers},
-    {"rows", ett_step_lua_rows},
+    {"sweep", ett_step_lua_sweep},
     {NULL, NULL},
 };
 
@@ -379,6 +379,6 @@ int luaopen_ett_step(lua_State *L) {
   ett_step_lua_open_orders(L);
   ett_step_lua_open_pipelines(L);
   ett_step_lua_open_links(L);
-  ett_step_lua_open_blocks(L);
+  ett_step_lua_open_combinations(L);
   return 1;
 }

@@ -60,8 +60,8 @@ typedef struct ett_step_lua_call {
 /* Reads the arguments from 1 to 4. */
 void ett_step_lua_get_call(lua_State *L, ett_step_lua_call *call);
 
-/* program:rows(…), of block.c. */
-int ett_step_lua_rows(lua_State *L);
+/* program:sweep(…), of combinations.c. */
+int ett_step_lua_sweep(lua_State *L);
 
 /* Pushes one demand of the demands object at `box` as a table. */
 void ett_step_lua_push_demand(lua_State *L, int box, size_t index);
@@ -78,6 +78,9 @@ void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan);
 
 /* Takes the orders in field `orders` of the table at index. */
 const ett_orders *ett_step_lua_orders_of(lua_State *L, int index);
+
+/* Gives the plan the orders at index, if there are any; its schedule is theirs then. */
+void ett_step_lua_give_orders(lua_State *L, int index, ett_step_plan *plan);
 
 /* Pushes the units of every rank, with their times where the result kept them.
  * unit_end: NULL where they take the seconds of the pipeline. */
@@ -104,6 +107,6 @@ void ett_step_lua_open_plans(lua_State *L);
 void ett_step_lua_open_orders(lua_State *L);
 void ett_step_lua_open_pipelines(lua_State *L);
 void ett_step_lua_open_links(lua_State *L);
-void ett_step_lua_open_blocks(lua_State *L);
+void ett_step_lua_open_combinations(lua_State *L);
 
 #endif
