@@ -24,6 +24,18 @@ describe("published measured steps", function()
     assert.equal(2.4e12, published.cluster(by_id.titan_8b_8_eager_bf16).device.memory_bandwidth)
   end)
 
+  it("find the cluster of a device by its name, and answer an open layout", function()
+    local function device(name) return published.cluster({ id = "", device = name, gpus = 8 }).device.key end
+    for name, key in pairs { ["MI355X-288GB"] = "mi355x", ["MI350X"] = "mi350x", ["AMD MI300X 192GB"] = "mi300x",
+      ["TPU v5e"] = "tpu_v5e", ["V100-SXM3-32GB"] = "v100", A100 = "a100_sxm", ["H100 PCIe 80GB"] = "h100_pcie",
+      ["H100 NVL 94GB"] = "h100_sxm", ["Gaudi 3"] = "gaudi3" } do assert.equal(key, device(name)) end
+    assert.is_nil(published.cluster { id = "", device = "Z9000", gpus = 8 })
+    local open = published.plan({ gpus = 64, global_batch = 32, micro_batches = 1, zero = 1, device = "H200" }, "bf16")
+    assert.same({ 2, 32, 1 }, { open.cp, open.dp, open.micro_batch })
+    local batch = published.plan({ gpus = 16, tp = 2, pp = 2, global_batch = 32, device = "H200" }, "bf16")
+    assert.same({ 4, 1, 8 }, { batch.dp, batch.micro_batch, batch.micro_batches })
+  end)
+
   it("name the fields that are unknown", function()
     local unknown = published.unknown { recompute = "unknown", zero = 1, micro_batches = 1, dp = 1 }
     assert.same({ "attention", "overlap_grad_reduce", "gradient_dtype", "recompute" }, unknown)

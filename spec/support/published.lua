@@ -26,8 +26,36 @@ local clusters = {
   ["B300-SXM-288GB"] = "dgx_b300", ["GB200-186GB"] = "gb200_nvl72", ["GB300-288GB"] = "gb300_nvl72",
   ["GH200-96GB"] = "vista", ["TPU v6e (Trillium)"] = "tpu_v6e", ["TPU v5p"] = "tpu_v5p",
   ["TPU7x (Ironwood)"] = "tpu_v7x",
-  ["L40S"] = "l40s_node", ["MI300X"] = "mi300x_node", ["MI355X"] = "mi355x_node",
 }
+
+-- Devices of other names: the bundled cluster that is most like theirs, and the bandwidth of their links inside a node
+-- over that of its devices (vendors' datasheets: NVLink 2 against 3, 400 and 900 GB/s of NVLink 4, ICI links of 45 and
+-- 90 GB/s, 21 and 42 ports of 100 Gbit/s; H100 PCIe on PCIe 5).
+local like = { a100_sxm = { "dgx_a100" }, h100_sxm = { "dgx_h100" }, h200_sxm = { "dgx_h200" },
+  b200_sxm = { "dgx_b200" }, b300_sxm = { "dgx_b300" }, gb200 = { "gb200_nvl72" }, gb300 = { "gb300_nvl72" },
+  gh200 = { "vista" }, v100 = { "dgx_a100", 0.5 }, h800 = { "dgx_h100", 4 / 9 }, h20 = { "dgx_h100" },
+  h100_pcie = { "l40s_node", 2 }, l40s = { "l40s_node" }, l4 = { "l40s_node" }, a40 = { "l40s_node" },
+  rtx_pro_6000 = { "l40s_node", 2 }, mi250x = { "mi300x_node", 0.5 }, mi300x = { "mi300x_node" },
+  mi325x = { "mi300x_node" }, mi350x = { "mi355x_node" }, mi355x = { "mi355x_node" }, gaudi2 = { "dgx_h100", 0.58 },
+  gaudi3 = { "dgx_h100", 1.17 }, tpu_v4 = { "tpu_v5p", 0.5 }, tpu_v5e = { "tpu_v6e", 0.5 }, tpu_v5p = { "tpu_v5p" },
+  tpu_v6e = { "tpu_v6e" }, tpu_v7x = { "tpu_v7x" } }
+
+local function plain_name(name)
+  return (name:lower():gsub("%d+%s*gb%w*", ""):gsub("nvidia", ""):gsub("amd", ""):gsub("[^%w]", ""))
+end
+
+-- The device whose name or alias a row's device begins with; the longest counts.
+local function device_of(name)
+  local devices, wanted, found, longest = require "ett.profile.device", plain_name(name), nil, 0
+  for _, key in ipairs(devices.names()) do
+    local device = devices.get(key)
+    for _, alias in ipairs { key, device.name, table.unpack(device.aliases or {}) } do
+      local known = plain_name(alias)
+      if #known > longest and wanted:sub(1, #known) == known then found, longest = device, #known end
+    end
+  end
+  return found
+end
 
 local function copy(t)
   local made = {}
@@ -40,17 +68,33 @@ local function integer(value) return value and (math.tointeger(value) or math.fl
 -- Share of the line rate that collectives reach: 0.85 on HDR and older, 0.96 on NDR (sources: the cluster files).
 local function efficiency(row) return (row.nic_gbit or 0) >= 400 and 0.96 or 0.85 end
 
+-- The bundled cluster of a device's name, or the one most like it with that device; nil: no such device.
+local function bundled(name)
+  local get = require("ett.profile.cluster").get
+  if clusters[name] then return copy(get(clusters[name])) end
+  local device = device_of(name)
+  local nearest = device and like[device.key]
+  if not nearest then return nil end
+  local cluster, share = copy(get(nearest[1])), nearest[2]
+  if cluster.device.key == device.key then return cluster end
+  cluster.device = copy(device)
+  local intra = cluster.links.intra
+  if share then
+    intra.bandwidth, intra.curves = share * intra.bandwidth, nil
+    intra.send_bandwidth = intra.send_bandwidth and share * intra.send_bandwidth
+  end
+  return cluster
+end
+
 --- The cluster of a row, or nil.
 function published.cluster(row)
-  local get = require("ett.profile.cluster").get
-  if row.id:match("^neox_A100") then return get "perlmutter" end
-  local name = clusters[row.device]
-  if not name or not require("ett.base.find").path("clusters", name) then return nil end
-  local cluster = copy(get(name))
-  if name == "vista" then return cluster end
+  if row.id:match("^neox_A100") then return require("ett.profile.cluster").get "perlmutter" end
+  local cluster = bundled(row.device)
+  if not cluster then return nil end
+  if cluster.name == "vista" then return cluster end
   local device = cluster.device
   device.memory_bytes = row.device_memory_bytes or device.memory_bytes
-  if row.device == "A100-SXM4-40GB" then device.memory_bandwidth = 1.555e12 end
+  if row.device:find "^A100.*40GB" then device.memory_bandwidth = 1.555e12 end
   device.memory_bandwidth = row.device_memory_bandwidth or device.memory_bandwidth
   device.power_limit_watts = row.power_limit_watts
   cluster.gpus_per_node = integer(row.nvlink_domain) or cluster.gpus_per_node
@@ -84,8 +128,11 @@ end
 -- The names of the zero bubble models (6.2B, 14.6B) leave 25,500 to 32,600 tokens for a tied embedding, not 51,200.
 local function vocabulary(row) return row.framework == "megatron-lm-zero-bubble" and 32000 or integer(row.vocab) end
 
---- The data type of a row's products, or nil.
-function published.dtype(row) return dtypes[stated(row, "precision") or "bf16"] end
+--- The data type of a row's products, or nil. Every MLPerf step that states it has 8 bits or fewer, since 2024.
+function published.dtype(row)
+  local default = row.framework == "mlperf-other" and not row.device:find "^TPU" and "fp8" or "bf16"
+  return dtypes[stated(row, "precision") or default]
+end
 
 --- Architecture and hyper-parameters of a row.
 function published.model(row)
@@ -199,6 +246,23 @@ local function accumulates(row)
   return not nemo and not (row.framework == "megatron-lm" and not old)
 end
 
+-- Context ranks. Where the whole layout is open, those that GPUs without a sequence of their own leave.
+local function context_ranks(row)
+  if row.cp or row.tp or row.pp or not row.global_batch then return integer(row.cp or 1) end
+  return math.max(1, integer(row.gpus // row.global_batch))
+end
+
+-- Replicas, sequences of a micro-batch and micro-batches. Where the last two are open, one sequence at a time.
+local function batches(row)
+  local dp = row.dp or math.max(1, row.gpus / ((row.tp or 1) * (row.pp or 1) * context_ranks(row)))
+  local size, count, each = row.micro_batch, row.micro_batches, row.global_batch and row.global_batch / dp
+  if each and not (size and count) then
+    size = size or count and math.max(1, each / count) or 1
+    count = count or math.max(1, each / size)
+  end
+  return integer(dp), integer(size), integer(count)
+end
+
 local function expert_parallel(row)
   if row.ep == nil and row.framework == "nemo-automodel" then return integer(math.min(row.gpus, row.experts or 1)) end
   return integer(row.ep or 1)
@@ -216,23 +280,23 @@ function published.plan(row, dtype)
     if row[field] == nil then unknown[#unknown + 1] = field end
   end
   local pp, vp = integer(row.pp or 1), integer(row.vp or 1)
-  local micro_batches = integer(row.micro_batches)
-  local interleaved = row.schedule == "interleaved" and vp > 1 and pp > 1 and micro_batches % pp == 0
+  local dp, micro_batch, micro_batches = batches(row)
+  local interleaved = row.schedule == "interleaved" and vp > 1 and pp > 1 and micro_batches and micro_batches % pp == 0
   local neox = row.framework == "gpt-neox"
   local deepspeed = neox or row.framework == "megatron-deepspeed"
   local nemo = row.framework == "nemo" or row.framework == "mlperf-nemo"
   local zero, tp = integer(row.zero or 0), integer(row.tp or 1)
   local recompute, modules = recompute_of(row, unknown)
   return {
-    tp = tp, pp = pp, cp = integer(row.cp or 1),
+    tp = tp, pp = pp, cp = context_ranks(row),
     cp_method = (row.framework or ""):find "^megatron" and "ring" or nil, -- cp_comm_type: p2p
-    dp = integer(row.dp), ep = expert_parallel(row),
+    dp = dp, ep = expert_parallel(row),
     -- MaxText splits experts as it splits dense products.
     etp = row.etp and integer(row.etp) or row.arch == "moe" and (row.framework == "maxtext" and tp or 1) or nil,
     vp = interleaved and vp or 1,
     schedule = interleaved and "interleaved" or pp > 1 and schedules[row.schedule] or "1f1b",
     late_validation = pp > 1 and schedules[row.schedule] ~= nil,
-    micro_batch = integer(row.micro_batch), micro_batches = micro_batches, seq = integer(row.seq),
+    micro_batch = micro_batch, micro_batches = micro_batches, seq = integer(row.seq),
     recompute = recompute, recompute_modules = modules, zero = zero, dtype = dtype,
     gradient_dtype = row.use == "memory" and "fp32" -- Korthikanti et al.: 18 bytes of states a parameter
       or dtypes[row.gradient_dtype or (dtype == "fp16" and "fp16" or zero == 3 and "bf16" or "fp32")],
