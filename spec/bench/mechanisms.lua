@@ -86,22 +86,27 @@ local function long_context(stack)
     accumulate_gradients = false, stack = stack } }.mfu_percent
 end
 
---- Mean error of published zero-bubble steps by schedule, in percent.
+--- Mean error of published zero-bubble steps by schedule, in percent: with the vocabulary that follows from the stated
+--- parameters, and with the stated one.
 local function zero_bubble()
   local published = require "published"
-  local sums = {}
-  for _, r in ipairs(published.rows() or {}) do
-    if r.schedule == "zb_1p" or r.schedule == "zb_2p" then
-      local sum = sums[r.schedule] or { 0.0, 0 }
-      sum[1] = sum[1] + 100 * math.abs(published.estimate(r).step_seconds / r.step_seconds - 1)
-      sum[2], sums[r.schedule] = sum[2] + 1, sum
-    end
-  end
   local rows = {}
   for _, name in ipairs { "zb_1p", "zb_2p" } do
-    local sum = sums[name]
-    rows[#rows + 1] = sum and row(("published steps under %s, %d rows: mean error"):format(name, sum[2]),
-      ("%.1f %%"):format(sum[1] / sum[2]), "<= 5 %", sum[1] / sum[2] <= 5)
+    local count, follows, stated = 0, 0.0, 0.0
+    for _, r in ipairs(published.rows() or {}) do
+      if r.schedule == name then
+        local function off(as_stated)
+          return 100 * math.abs(published.estimate(r, as_stated).step_seconds / r.step_seconds - 1)
+        end
+        count, follows, stated = count + 1, follows + off(false), stated + off(true)
+      end
+    end
+    if count > 0 then
+      rows[#rows + 1] = row(("published steps under %s, %d rows: mean error"):format(name, count),
+        ("%.1f %%"):format(follows / count), "<= 5 %", follows / count <= 5)
+      rows[#rows + 1] = row("  with a vocabulary of 51,200, which contradicts the stated parameters",
+        ("%.1f %%"):format(stated / count))
+    end
   end
   return rows
 end

@@ -107,6 +107,17 @@ describe("laws of shapes", function()
     assert.equal(8 * op.parameters(eight), op.parameters(one))
   end)
 
+  it("copies heads to tokens, joins gradients and adds biases around unfused attention", function()
+    local op, c = operator.get "head_copies", { tp = 2, micro_batch = 3, seq = 8, hidden = 64, heads = 8, kv_heads = 4,
+      bias = true }
+    -- 24 tokens, 4 heads of 8 and 2 + 2 of keys and values on a rank: 32 and 64 elements of two bytes.
+    assert.equal(24 * (2 * 32 + 2 * 64) * 2, op.bytes(op.shape(c), "bf16", "forward"))
+    assert.equal(24 * (2 * 32 + 3 * 64) * 2, op.bytes(op.shape(c), "bf16", "backward"))
+    c.bias = nil
+    assert.equal(24 * 2 * 32 * 2, op.bytes(op.shape(c), "bf16", "forward"))
+    assert.equal(24 * (2 * 32 + 2 * 64) * 2, op.bytes(op.shape(c), "bf16", "backward"))
+  end)
+
   it("halves attention under a causal mask and bounds it by a window", function()
     local op = operator.get "flash_attention"
     local causal, full = op.shape(configuration), op.shape(with { causal = false })

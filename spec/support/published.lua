@@ -125,8 +125,11 @@ local function stated(row, field)
   return open[row.framework] and open[row.framework][field]
 end
 
--- The names of the zero bubble models (6.2B, 14.6B) leave 25,500 to 32,600 tokens for a tied embedding, not 51,200.
-local function vocabulary(row) return row.framework == "megatron-lm-zero-bubble" and 32000 or integer(row.vocab) end
+-- The parameters that the zero bubble rows state (1.5, 6.2, 14.6 billion) leave 25,500 to 33,500 tokens for a tied
+-- embedding, not the 51,200 that they state, too. 32,000 is the size of SentencePiece vocabularies of that year.
+local function vocabulary(row, as_stated)
+  return row.framework == "megatron-lm-zero-bubble" and not as_stated and 32000 or integer(row.vocab)
+end
 
 --- The data type of a row's products, or nil. Every MLPerf step that states it has 8 bits or fewer, since 2024.
 function published.dtype(row)
@@ -134,13 +137,13 @@ function published.dtype(row)
   return dtypes[stated(row, "precision") or default]
 end
 
---- Architecture and hyper-parameters of a row.
-function published.model(row)
+--- Architecture and hyper-parameters of a row; as_stated: with its vocabulary where that contradicts its parameters.
+function published.model(row, as_stated)
   local attention = stated(row, "attention")
   local hyper = {
     layers = integer(row.layers), hidden = integer(row.hidden), heads = integer(row.heads),
     kv_heads = integer(row.kv_heads), head_dim = integer(row.head_dim), ffn = integer(row.ffn or row.moe_ffn),
-    vocab = vocabulary(row), gated_mlp = row.gated_mlp == true,
+    vocab = vocabulary(row, as_stated), gated_mlp = row.gated_mlp == true,
     attention = (attention == "unfused" or attention == "fused_softmax") and attention or "flash",
     norm = row.norm, position = row.position == "alibi" and "none" or row.position,
     rotary_fraction = row.rotary_fraction, parallel_block = row.parallel_block,
@@ -401,13 +404,13 @@ function published.unknown(row)
 end
 
 --- The estimate of a row; raises with the reason where ett has none.
-function published.estimate(row)
+function published.estimate(row, as_stated)
   local cluster = published.cluster(row)
   local raise = require("ett.base.error").raise
   if not cluster then raise("missing", "no bundled cluster of %s", tostring(row.device)) end
   local dtype = published.dtype(row)
   if not dtype then raise("missing", "precision %s is not modelled", tostring(row.precision)) end
-  local model = require("ett.model").new(published.model(row))
+  local model = require("ett.model").new(published.model(row, as_stated))
   local given = { model = model, plan = published.plan(row, dtype), cluster = cluster,
     times = require("ett.step.times").new(cluster):for_stack(published.stack(row)) }
   local estimate = require("ett.step.estimate").new

@@ -57,7 +57,8 @@ function blocks.attention_core(h, with)
   if (h.attention or "flash") == "flash" then return { exchange, core "flash_attention" } end
   local softmax = h.attention == "fused_softmax" and { core "masked_softmax" }
     or { core "fill_mask", core "softmax" }
-  return blocks.join(exchange, core "bmm_qk", softmax, h.dropout and core "dropout" or nil, core "bmm_pv")
+  return blocks.join(exchange, core "bmm_qk", softmax, h.dropout and core "dropout" or nil, core "bmm_pv",
+    "head_copies")
 end
 
 --- Norms of queries and keys: of each head with one gain (Qwen 3), or with qk_norm_whole over all heads (OLMo 2). They

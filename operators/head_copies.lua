@@ -1,0 +1,30 @@
+--- Copies around unfused attention: biases of queries, keys and values, heads back into tokens.
+local memory = require "ett.operator.memory"
+local shapes = require "ett.operator.shapes"
+
+local op = { name = "head_copies", family = "elementwise",
+  summary = "biases and copies around unfused attention: heads to tokens, gradients joined" }
+
+op.schema = { tokens = "count", width = "count", projected = "count", bias = "natural" }
+
+function op.shape(c)
+  local dim = shapes.head_dim(c)
+  return { tokens = shapes.tokens(c), width = shapes.local_heads(c) * dim,
+    projected = (shapes.local_heads(c) + 2 * shapes.local_kv_heads(c)) * dim,
+    bias = shapes.bias(c, "qkv_bias", "attention_bias") or 0 }
+end
+
+-- Elements read and written a token, as in Megatron-LM's own layers (megatron/core/tensor_parallel/layers.py,
+-- megatron/model/transformer.py). Forward: the bias is added behind the product; the output is copied from heads to
+-- tokens. Backward: its gradient is copied back, gradients of queries, keys and values are joined, and summed for the
+-- bias.
+local function moved(s, pass)
+  if pass == "backward" then return 2 * s.width + (2 + s.bias) * s.projected end
+  return 2 * s.width + 2 * s.bias * s.projected
+end
+
+function op.bytes(s, dtype, pass) return (s.tokens + 0.0) * moved(s, pass) * memory.width(dtype) end
+function op.kernel_shape(s) return { rows = s.tokens, cols = s.width } end
+
+return memory.define(op, { forward = { reads = 4, writes = 4, flops = 3 },
+  backward = { reads = 7, writes = 4, flops = 3 } })
