@@ -1,7 +1,45 @@
 // Lanes of events over time: drawn from their overviews (runtime/pack/lane.h) until the window is narrow, then from
 // the events themselves, unpacked when they are near enough to be seen.
-// A colour #rrggbb as a pixel of image data.
-const pixelOf = (c, alpha) => (alpha << 24 | parseInt(c.slice(5, 7), 16) << 16 | parseInt(c.slice(3, 5), 16) << 8 | parseInt(c.slice(1, 3), 16)) >>> 0;
+// A colour #rrggbb or #rgb as a pixel of image data.
+const pixelOf = (c, alpha) => {
+  if (c.length === 4) c = "#" + c[1] + c[1] + c[2] + c[2] + c[3] + c[3];
+  return (alpha << 24 | parseInt(c.slice(5, 7), 16) << 16 | parseInt(c.slice(3, 5), 16) << 8 | parseInt(c.slice(1, 3), 16)) >>> 0;
+};
+
+// A pixel over an opaque one.
+const over = (p, q) => {
+  const a = p >>> 24, b = 255 - a, mix = k => ((p >>> k & 255) * a + (q >>> k & 255) * b + 127) / 255 << k;
+  return (0xff000000 | mix(16) | mix(8) | mix(0)) >>> 0;
+};
+
+// The pixels of all lanes in view, given to the canvas at once.
+class Raster {
+  constructor(width, height, ratio) {
+    this.width = Math.max(1, Math.round(width * ratio));
+    this.height = Math.max(1, Math.round(height * ratio));
+    this.ratio = ratio;
+    this.image = new ImageData(this.width, this.height);
+    this.pixels = new Uint32Array(this.image.data.buffer);
+    this.ground = new Uint32Array(this.width);
+    this.idle = new Uint32Array(this.width);
+  }
+
+  // An empty picture: the card's colour with the lines of the grid, and what an idle lane looks like on it.
+  clear(card, line, idle, grid) {
+    const { pixels, ground, width } = this;
+    ground.fill(card);
+    for (const x of grid) ground.fill(line, Math.round(x * this.ratio), Math.round((x + 1) * this.ratio));
+    for (let k = 0; k < width; k++) this.idle[k] = k && ground[k] === ground[k - 1] ? this.idle[k - 1] : over(idle, ground[k]);
+    pixels.set(ground);
+    for (let done = width; done < pixels.length; done *= 2) pixels.copyWithin(done, 0, Math.min(done, pixels.length - done));
+  }
+
+  // Fills the rows from y to y + h (CSS pixels) with one row of pixels.
+  rows(row, y, h) {
+    const first = Math.max(0, Math.round(y * this.ratio)), last = Math.min(this.height, Math.round((y + h) * this.ratio));
+    for (let k = first; k < last; k++) this.pixels.set(row, k * this.width);
+  }
+}
 
 class Lanes {
   // spec: {from, to, tick (seconds), kinds: [[name, color]], labels (blob), groups: [{name, open, lanes: [{name, bins,
@@ -20,7 +58,7 @@ class Lanes {
     this.query = "";
     this.matched = null;
     this.found = [];
-    this.images = new Map();
+    this.widths = new Map(); // of texts in the canvas's font
     this.chunks = new Map();
     this.waiting = 0;
     this.shades = new Map();
@@ -38,7 +76,7 @@ class Lanes {
     }
     this.listen();
     for (const group of spec.groups) for (const lane of group.lanes) if (lane.of) lane.pieces = lane.of.pieces;
-    redraws.push(() => { this.images.clear(); this.shades.clear(); this.lay(); this.request(); });
+    redraws.push(() => { this.shades.clear(); this.lay(); this.request(); });
   }
 
   toolbar() {
@@ -120,27 +158,26 @@ class Lanes {
     return c;
   }
 
-  // The overview of a lane as images, one a row: a pixel a bin.
-  overview(lane) {
-    let images = this.images.get(lane);
-    if (images) return images;
-    const bins = lane.bins;
-    const rgb = this.spec.kinds.map(k => [1, 3, 5].map(i => parseInt(color(k[1]).slice(i, i + 2), 16)));
-    images = [];
-    for (let r = 0; r < lane.rows; r++) {
-      const pixels = new ImageData(bins, 1);
-      for (let i = 0; i < bins; i++) {
-        const share = lane.bytes[2 * (r * bins + i)];
-        if (share) pixels.data.set([...rgb[lane.bytes[2 * (r * bins + i) + 1]], Math.max(share, 24)], 4 * i);
+  // Draws a lane's overview: a pixel takes the mean share of its bins and the colour of the fullest.
+  drawOverview(lane, y, row, rows) {
+    const { raster, matched } = this, { width } = raster, { bins, bytes } = lane;
+    const colors = this.spec.kinds.map(k => pixelOf(color(k[1]), 255) & 0xffffff), line = new Uint32Array(width);
+    const scale = bins / (this.full[1] - this.full[0]), from = (this.from - this.full[0]) * scale;
+    const step = (this.to - this.from) * scale / width;
+    for (let r = 0; r < rows; r++) {
+      for (let k = 0; k < width; k++) {
+        const first = Math.max(0, Math.floor(from + k * step)), last = Math.min(bins, Math.max(first + 1, Math.floor(from + (k + 1) * step)));
+        let sum = 0, most = 0, kind = 0;
+        for (let i = first; i < last; i++) {
+          const share = bytes[2 * (r * bins + i)];
+          sum += share;
+          if (share > most) { most = share; kind = bytes[2 * (r * bins + i) + 1]; }
+        }
+        const alpha = most ? Math.max(24, sum / (last - first)) * (matched ? 0.15 : 1) : 0;
+        line[k] = most ? over(alpha << 24 | colors[kind], raster.idle[k]) : raster.idle[k];
       }
-      const image = document.createElement("canvas");
-      image.width = bins;
-      image.height = 1;
-      image.getContext("2d").putImageData(pixels, 0, 0);
-      images.push(image);
+      raster.rows(line, y + r * row, row - 1);
     }
-    this.images.set(lane, images);
-    return images;
   }
 
   // Starts to unpack a chunk; its events as arrays.
@@ -186,28 +223,38 @@ class Lanes {
   }
 
   draw() {
-    this.pixelOf = new Map();
     const begun = performance.now(), g = context(this.canvas, this.width, this.height), top = this.box.scrollTop;
+    const ratio = window.devicePixelRatio || 1, seen = l => l.y + l.h >= top && l.y <= top + this.height;
+    this.paint(top, ratio, this.lines.filter(l => l.lane && seen(l)));
+    g.putImageData(this.raster.image, Math.round(this.left * ratio), Math.round(this.axis * ratio));
     g.save();
     g.beginPath();
     g.rect(0, this.axis, this.width, this.height - this.axis);
     g.clip();
     g.translate(0, this.axis - top);
-    this.grid(x => { g.fillStyle = color("line"); g.fillRect(x, top, 1, this.height); });
-    for (const line of this.lines) {
-      if (line.y + line.h < top || line.y > top + this.height) continue;
-      if (line.lane) this.drawLane(g, line);
-    }
+    this.drawTexts(g);
     g.fillStyle = color("card");
     g.fillRect(0, top, this.left - 4, this.height);
-    for (const line of this.lines) {
-      if (line.y + line.h < top || line.y > top + this.height) continue;
-      this.drawName(g, line);
-    }
+    for (const line of this.lines) if (seen(line)) this.drawName(g, line);
     g.restore();
     this.drawAxis(g);
     this.lastDraw = performance.now() - begun;
     if (this.settled && !this.waiting) { const f = this.settled; this.settled = null; f(); }
+  }
+
+  // The pixels of lanes, and the texts on them.
+  paint(top, ratio, lines) {
+    const width = this.width - this.left, height = this.height - this.axis;
+    let raster = this.raster;
+    if (!raster || raster.width !== Math.round(width * ratio) || raster.height !== Math.round(height * ratio)) {
+      raster = this.raster = new Raster(width, height, ratio);
+    }
+    const grid = [];
+    this.grid(x => { if (x >= this.left) grid.push(x - this.left); });
+    raster.clear(pixelOf(color("card"), 255), pixelOf(color("line"), 255), pixelOf(color("idle"), 115), grid);
+    this.pixels = new Uint32Array(this.labels.list.length);
+    this.texts = [];
+    for (const line of lines) this.drawLane(line, line.y - top);
   }
 
   drawName(g, line) {
@@ -225,53 +272,46 @@ class Lanes {
     if (line.row >= 9) this.text(g, fold + line.lane.name, 16, line.y + Math.min(13, line.row - 4), this.left - 22);
   }
 
-  drawLane(g, { lane, y, h, row, rows }) {
-    g.fillStyle = color("idle");
-    g.globalAlpha = 0.45;
-    g.fillRect(this.left, y, this.width - this.left, h);
-    g.globalAlpha = 1;
-    if (this.matched) g.globalAlpha = 0.15;
+  // y: of the picture; texts are placed in the lanes' own height.
+  drawLane({ lane, y: inside, h, row, rows }, y) {
+    this.raster.rows(this.raster.idle, y, h);
     const binWidth = (this.full[1] - this.full[0]) / (lane.bins || 1), pixel = (this.to - this.from) / (this.width - this.left);
     const near = lane.of || binWidth > pixel * 0.75 || lane.count <= 300 || this.matched;
     const pieces = lane.pieces.filter(p => p.to >= this.from && p.from <= this.to);
     let exact = near && pieces.length > 0;
     if (near) for (const p of pieces) if (!this.open(lane, p)) exact = false;
-    if (lane.pieces.length > 0 && near && pieces.length === 0) return g.globalAlpha = 1;
+    if (lane.pieces.length > 0 && near && pieces.length === 0) return;
     if (exact) {
-      g.globalAlpha = 1;
-      if (lane.of) this.drawParts(g, lane, pieces, y, row);
-      else this.drawEvents(g, lane, pieces, y, row, rows);
-    } else if (!lane.of) {
-      const images = this.overview(lane), scale = lane.bins / (this.full[1] - this.full[0]);
-      const a = (this.from - this.full[0]) * scale, b = (this.to - this.full[0]) * scale;
-      const low = Math.max(0, a), high = Math.min(lane.bins, b), px = (this.width - this.left) / (b - a);
-      g.imageSmoothingEnabled = px < 1;
-      if (high > low) {
-        for (let r = 0; r < rows; r++) {
-          g.drawImage(images[r], low, 0, high - low, 1, this.left + (low - a) * px, y + r * row, (high - low) * px, row - 1);
-        }
-      }
-    }
-    g.globalAlpha = 1;
+      if (lane.of) this.drawParts(lane, pieces, y, row, inside);
+      else this.drawEvents(lane, pieces, y, row, rows, inside);
+    } else if (!lane.of) this.drawOverview(lane, y, row, rows);
   }
 
-  // A strip of pixels, rows of `width`: spans of events, and shares of events smaller than a pixel.
+  // A strip of pixels, rows of the picture's width: spans of events, and shares of events smaller than a pixel.
   strip(rows) {
-    const ratio = window.devicePixelRatio || 1, width = Math.max(1, Math.ceil((this.width - this.left) * ratio));
-    const cover = new Float32Array(width * rows), of = new Uint32Array(width * rows), image = new ImageData(width, rows);
-    return { width, rows, ratio, cover, of, image, pixels: new Uint32Array(image.data.buffer), small: false };
+    const { width, ratio } = this.raster, size = width * rows;
+    let strip = this.kept;
+    if (!strip || strip.pixels.length !== size) {
+      strip = this.kept = { cover: new Float32Array(size), of: new Uint32Array(size), pixels: new Uint32Array(size) };
+    } else {
+      strip.pixels.fill(0);
+      if (strip.small) strip.cover.fill(0);
+    }
+    strip.width = width;
+    strip.rows = rows;
+    strip.ratio = ratio;
+    strip.small = false;
+    return strip;
   }
 
   // The colour of a label as a pixel.
   pixel(label) {
-    let p = this.pixelOf.get(label);
-    if (p === undefined) this.pixelOf.set(label, p = pixelOf(this.shade(label), this.matched && !this.matched[label] ? 40 : 255));
-    return p;
+    return this.pixels[label] || (this.pixels[label] = pixelOf(this.shade(label), this.matched && !this.matched[label] ? 40 : 255));
   }
 
   // Adds an event from a to b (pixels of the strip) of a row.
   span(strip, row, a, b, label, p) {
-    const { width, pixels } = strip;
+    const width = strip.width;
     if (b - a < 1) {
       if (this.matched && !this.matched[label]) return;
       const k = row * width + Math.max(0, Math.min(width - 1, a | 0));
@@ -281,33 +321,42 @@ class Lanes {
       return;
     }
     const first = Math.max(0, Math.round(a)), last = Math.min(width, Math.max(first + 1, Math.round(b) - (b - a > 4 * strip.ratio ? 1 : 0)));
-    if (first < last) pixels.fill(p === undefined ? this.pixel(label) : p, row * width + first, row * width + last);
+    if (first < last) strip.pixels.fill(p === undefined ? this.pixel(label) : p, row * width + first, row * width + last);
   }
 
   // Draws a strip: each of its rows stretched to the height of a row.
-  show(g, strip, y, row) {
-    const { width, rows, cover, of, pixels, image } = strip;
-    if (strip.small) {
-      for (let k = 0; k < cover.length; k++) {
-        if (!cover[k] || pixels[k]) continue;
-        const alpha = Math.round(255 * Math.max(0.25, Math.min(1, cover[k])));
-        pixels[k] = (this.pixel(of[k]) & 0xffffff | alpha << 24) >>> 0;
-      }
+  show(strip, y, row) {
+    const { width, rows, cover, of, pixels, small } = strip, { raster } = this, idle = raster.idle;
+    for (let k = 0, column = 0; k < pixels.length; k++) {
+      let p = pixels[k];
+      if (!p && small && cover[k]) p = (this.pixel(of[k]) & 0xffffff | Math.round(255 * Math.max(0.25, Math.min(1, cover[k]))) << 24) >>> 0;
+      pixels[k] = p >>> 24 === 255 ? p : p ? over(p, idle[column]) : idle[column];
+      if (++column === width) column = 0;
     }
-    const layer = this.layer || (this.layer = document.createElement("canvas"));
-    layer.width = width;
-    layer.height = rows;
-    layer.getContext("2d").putImageData(image, 0, 0);
-    g.imageSmoothingEnabled = false;
-    for (let r = 0; r < rows; r++) g.drawImage(layer, 0, r, width, 1, this.left, y + r * row, width / strip.ratio, row - 1);
+    for (let r = 0; r < rows; r++) raster.rows(pixels.subarray(r * width, (r + 1) * width), y + r * row, row - 1);
   }
 
-  drawEvents(g, lane, pieces, y, row, rows) {
+  // The first event of a piece that ends at t or later: none before it does.
+  first(events, t) {
+    if (!events.reach) {
+      const reach = events.reach = new Float64Array(events.n);
+      for (let i = 0, most = -Infinity; i < events.n; i++) reach[i] = most = Math.max(most, events.start[i] + events.dur[i]);
+    }
+    let low = 0, high = events.n;
+    while (low < high) {
+      const middle = low + high >> 1;
+      if (events.reach[middle] < t) low = middle + 1; else high = middle;
+    }
+    return low;
+  }
+
+  drawEvents(lane, pieces, y, row, rows, inside) {
     const strip = this.strip(rows), { width, ratio } = strip, scale = (this.width - this.left) / (this.to - this.from) * ratio;
-    const texts = [], { left, from } = this, waits = alpha => pixelOf(color("wait"), alpha), dim = waits(40), full = waits(255);
-    for (const piece of pieces) {
-      const { n, start, dur, label, row: depth, wait } = piece.events;
-      for (let i = 0; i < n; i++) {
+    const { left, from, texts } = this, waits = alpha => pixelOf(color("wait"), alpha), dim = waits(40), full = waits(255);
+    const wide = row >= 11 ? 15 * ratio : Infinity;
+    for (const { events } of pieces) {
+      const { n, start, dur, label, row: depth, wait } = events;
+      for (let i = this.first(events, from); i < n; i++) {
         const a = (start[i] - from) * scale, b = a + dur[i] * scale, r = depth[i];
         if (a > width) break;
         if (b < 0 || r >= rows) continue;
@@ -316,18 +365,20 @@ class Lanes {
           this.span(strip, r, a, m, label[i], this.matched && !this.matched[label[i]] ? dim : full);
           if (b - m >= 1) this.span(strip, r, m, b, label[i]);
         } else this.span(strip, r, a, b, label[i]);
-        const low = Math.max(0, a) / ratio, wide = Math.min(width, b) / ratio - low;
-        if (wide > 15 && row >= 11) texts.push([left + low, y + r * row, wide, label[i], wait && wait[i] > dur[i] / 2]);
+        if (b - a <= wide) continue;
+        const low = Math.max(0, a), shown = Math.min(width, b) - low;
+        if (shown > wide) texts.push([left + low / ratio, inside + r * row, shown / ratio, label[i], wait && wait[i] > dur[i] / 2, row]);
       }
     }
-    this.show(g, strip, y, row);
-    this.drawTexts(g, texts, row);
+    this.show(strip, y, row);
   }
 
-  drawTexts(g, texts, row) {
-    for (const [x, y, width, label, dim] of texts) {
-      g.fillStyle = dim ? color("ink") : "#fff";
-      g.globalAlpha = this.matched && !this.matched[label] ? 0.4 : 1;
+  drawTexts(g) {
+    let alpha = -1, fill = null;
+    for (const [x, y, width, label, dim, row] of this.texts) {
+      const ink = dim ? "ink" : "#fff", clear = this.matched && !this.matched[label] ? 0.4 : 1;
+      if (ink !== fill) g.fillStyle = color(fill = ink);
+      if (clear !== alpha) g.globalAlpha = alpha = clear;
       this.text(g, this.labels.names[this.labels.list[label][0]], x + 3, y + Math.min(12, row - 3.5), width - 6);
     }
     g.globalAlpha = 1;
@@ -346,13 +397,14 @@ class Lanes {
     return parts;
   }
 
-  drawParts(g, lane, pieces, y, row) {
+  drawParts(lane, pieces, y, row, inside) {
     const strip = this.strip(1), { width, ratio } = strip, scale = (this.width - this.left) / (this.to - this.from) * ratio;
-    const texts = [], left = this.left;
-    for (const piece of pieces) {
-      const { n, start, dur, label } = piece.events;
-      for (let i = 0; i < n; i++) {
-        const x0 = (start[i] - this.from) * scale, w = dur[i] * scale;
+    const { left, from: begin, texts } = this, wide = row >= 11 ? 15 * ratio : Infinity;
+    for (const { events } of pieces) {
+      const { n, start, dur, label } = events;
+      // Parts may begin a little before their unit and end behind it.
+      for (let i = this.first(events, begin - 50 / scale); i < n; i++) {
+        const x0 = (start[i] - begin) * scale, w = dur[i] * scale;
         if (x0 > width + 50) break;
         if (x0 + w < -50) continue;
         const { list, total } = this.partsOf(lane, label[i]);
@@ -365,19 +417,19 @@ class Lanes {
           const a = x0 + from * scale, b = a + length * scale;
           if (b < 0 || a > width) continue;
           this.span(strip, 0, a, b, part);
-          const low = Math.max(0, a) / ratio, wide = Math.min(width, b) / ratio - low;
-          if (wide > 15 && row >= 11) texts.push([left + low, y, wide, part, false]);
+          const low = Math.max(0, a), shown = Math.min(width, b) - low;
+          if (shown > wide) texts.push([left + low / ratio, inside, shown / ratio, part, false, row]);
         }
       }
     }
-    this.show(g, strip, y, row);
-    this.drawTexts(g, texts, row);
+    this.show(strip, y, row);
   }
 
   // Text cut to a width.
   text(g, text, x, y, width) {
     if (text.length > 3 && width < 22) return;
-    const whole = g.measureText(text).width;
+    let whole = this.widths.get(text);
+    if (whole === undefined) this.widths.set(text, whole = g.measureText(text).width);
     if (whole > width) text = text.slice(0, Math.max(1, Math.floor(text.length * width / whole) - 2)) + "…";
     g.fillText(text, x, y);
   }
