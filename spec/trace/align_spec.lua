@@ -20,6 +20,51 @@ describe("ett.trace.align", function()
     end
   end)
 
+  it("finds the offset that trying all of them finds", function()
+    local bulk, median = require "ett.bulk", require "ett.base.median"
+    local function tried(a, b, offset, by_spread)
+      local values, like, count = {}, 0, 0
+      for i = math.max(1, 1 - offset), math.min(#a.ends, #b.ends - offset) do
+        count = count + 1
+        values[count] = b.ends[i + offset] - a.ends[i]
+        if a.types[i] == b.types[i + offset] then like = like + 1 end
+      end
+      if count < math.max(1, math.min(#a.ends, #b.ends) / 2) or like < 0.9 * count then return nil end
+      local clock = by_spread and median(values) or 0
+      for i, value in ipairs(values) do values[i] = math.abs(value - clock) end
+      return median(values), clock
+    end
+    local random = math.random
+    math.randomseed(17)
+    local function sequence(count)
+      local ends, types, at = {}, {}, random(50)
+      for i = 1, count do
+        at = at + random(40)
+        ends[i], types[i] = at, random(30) == 1 and 2 or 1
+      end
+      return { ends = ends, types = types }
+    end
+    for try = 1, 60 do
+      local a, b, by_spread = sequence(random(24)), sequence(random(24)), try % 2 == 0
+      local reach = math.min(#a.ends, #b.ends) - 1 + math.abs(#a.ends - #b.ends)
+      local best, second
+      for away = 0, reach do
+        for _, offset in ipairs(away == 0 and { 0 } or { -away, away }) do
+          local value, clock = tried(a, b, offset, by_spread)
+          if value and (not best or value < best.median) then
+            second, best = best and best.median, { offset = offset, median = value, clock = clock }
+          elseif value and (not second or value < second) then
+            second = value
+          end
+        end
+      end
+      local found = bulk.align(a, b, by_spread)
+      assert.same(best and { best.offset, best.median, second or "none", by_spread and best.clock or "none" },
+        found and { found.offset, found.median, found.second or "none", found.clock or "none" })
+    end
+    assert.has_error(function() bulk.align({ ends = { 1 }, types = {} }, { ends = {}, types = {} }) end)
+  end)
+
   it("finds a rank whose recording starts early", function()
     local result = assert(align.match({ recording(4, 40, 0), recording(1, 38, 5) }, { tolerance = 10 }))
     assert.equal(3, result.offsets[2])

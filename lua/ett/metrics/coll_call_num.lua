@@ -17,10 +17,10 @@ all-to-all is all_to_all in the first and send_recv in the second. annotations: 
       annotations = {} }
     for _, lane in ipairs(view:lanes()) do
       local calls = 0
-      for _, each in ipairs(collective.kinds(lane)) do
-        calls = calls + each.count
-        stats.count(out.calls_by_type, each.kind, each.count)
-        stats.count(out.calls_by_kernel_type, each.kernel_type, each.count)
+      for _, same in ipairs(collective.by_sort(lane)) do
+        calls = calls + #same.durations
+        stats.count(out.calls_by_type, same.each.kind, #same.durations)
+        stats.count(out.calls_by_kernel_type, same.each.kernel_type, #same.durations)
       end
       out.total_calls, out.calls_per_rank[lane.key] = out.total_calls + calls, calls
       out.annotations[lane.key] = view:library_ranges(lane.process)

@@ -43,21 +43,16 @@ median. n/a where bytes or group size are unknown, or the ranks were not matched
   options = { "align", "tolerance_us" },
   args = collective.args,
   compute = function(view)
-    local by_kind, groups = {}, {}
-    for _, lane in ipairs(view:lanes()) do
-      local found = {} -- by the sort of collective
-      for _, each in ipairs(lane:collectives()) do
-        local sort = collective.sort_of(each)
-        local group = found[sort]
-        if not group then
-          group = group_of(by_kind, each, groups)
-          found[sort], group.lanes[lane.key] = group, true
-        end
-        local times = group.times
-        times[#times + 1] = lane.tpu and each.device_ticks or each.dur
+    local by_kind, groups, lanes = {}, {}, view:lanes()
+    for _, lane in ipairs(lanes) do
+      if #lanes > 1 then lane:collectives() end -- other ranks may say the group's size
+      for _, same in ipairs(collective.by_sort(lane)) do
+        local group = group_of(by_kind, same.each, groups)
+        group.lanes[lane.key] = true
+        table.move(same.durations, 1, #same.durations, #group.times + 1, group.times)
       end
     end
-    add_transfers(view, by_kind)
+    if #lanes > 1 then add_transfers(view, by_kind) end
     local rows = {}
     table.sort(groups, function(a, b)
       local x, y = a.first, b.first

@@ -1,40 +1,52 @@
 --- Exposed communication charged to transfers and to the ranks that came late.
 local align = require "ett.trace.align"
 local collective = require "ett.trace.collective"
-local interval = require "ett.interval"
 local stats = require "ett.trace.stats"
-
---- The exposed parts of a lane's communication inside a stretch.
-local function exposed_in(exposed, from, to)
-  if to <= from then return 0 end
-  return (exposed & interval.new { { from, to } }):measure()
-end
 
 local function add(list, key, ticks)
   list[key] = (list[key] or 0) + ticks
 end
 
---- Charges every matched collective of a group: before the last start to the rank that was last, after it to transfer.
-local function charge(each, exposed, total)
-  local members = each.group.members
-  for _, match in ipairs(each.result.matches) do
+--- The last start of every match, and the lane that started then.
+local function last_starts(matches, members)
+  local starts, lanes = {}, {}
+  for m, match in ipairs(matches) do
     local latest, late = -math.huge, nil
     for r, one in ipairs(match) do if one.ts > latest then latest, late = one.ts, members[r].lane.key end end
-    for r, one in ipairs(match) do
-      local clock = each.result.clocks[r] or 0
-      local lane = members[r].lane.key
-      local middle = math.min(math.max(latest, one.ts), one.stop) + clock
-      local wait = exposed_in(exposed[lane], one.ts + clock, middle)
-      local transfer = exposed_in(exposed[lane], middle, one.stop + clock)
+    starts[m], lanes[m] = latest, late
+  end
+  return starts, lanes
+end
+
+local function row_of(kinds, one, group)
+  local name = ("%s of %s"):format(one.kind, one.bytes and ("%.0f bytes"):format(one.bytes) or "unknown bytes")
+  local row = kinds[name]
+  if not row then
+    row = { name = name, group = group.description or group.group, wait = 0, transfer = 0, count = 0 }
+    kinds[name] = row
+  end
+  return row
+end
+
+--- Charges every matched collective of a group: before the last start to the rank that was last, after it to transfer.
+local function charge(each, exposed, total)
+  local matches, members = each.result.matches, each.group.members
+  local starts, late = last_starts(matches, members)
+  for r, member in ipairs(members) do
+    local clock, lane, rows, windows = each.result.clocks[r] or 0, member.lane.key, {}, {}
+    for m, match in ipairs(matches) do
+      local one = match[r]
+      local middle = math.min(math.max(starts[m], one.ts), one.stop) + clock
+      windows[2 * m - 1], windows[2 * m] = { one.ts + clock, middle }, { middle, one.stop + clock }
+    end
+    local parts = exposed[lane]:measure_in(windows)
+    for m, match in ipairs(matches) do
+      local sort, wait, transfer = collective.sort_of(match[r]), parts[2 * m - 1], parts[2 * m]
       total.wait, total.transfer = total.wait + wait, total.transfer + transfer
-      if wait > 0 then add(total.ranks, late, wait) end
+      if wait > 0 then add(total.ranks, late[m], wait) end
       add(total.waiting, lane, wait)
-      local name = ("%s of %s"):format(one.kind, one.bytes and ("%.0f bytes"):format(one.bytes) or "unknown bytes")
-      local row = total.kinds[name]
-      if not row then
-        row = { name = name, group = each.group.description or each.group.group, wait = 0, transfer = 0, count = 0 }
-        total.kinds[name] = row
-      end
+      local row = rows[sort] or row_of(total.kinds, match[r], each.group)
+      rows[sort] = row
       row.wait, row.transfer, row.count = row.wait + wait, row.transfer + transfer, row.count + 1
     end
   end

@@ -9,76 +9,25 @@
 -- finds the offset at which they are most equal, and takes their median as the clock difference. Mode "auto"
 -- does the same where the differences are within the tolerance, but agree with one another far better than
 -- with 0.
-local stats = require "ett.trace.stats"
+local bulk = require "ett.bulk"
 
 local align = {}
 
-local search = 32         -- offsets tried on either side
-local sample_size = 512   -- pairs looked at for each offset
-local clock_pairs = 4     -- an offset leaves at least half of the pairs: fewer do not show a constant difference
-local agree_share = 0.9   -- share of pairs whose kernels must be of one type
+local clock_pairs = 4 -- an offset leaves at least half of the pairs: fewer do not show a constant difference
 
---- The two ends of a point-to-point message.
-local ends = { send = true, recv = true }
-
-local function median(values) return #values > 0 and stats.median(values) or math.huge end
-
---- Differences of the ends of reference[i] and list[i + offset], and the share of like kernels.
-local function differences(reference, list, offset, limit)
-  local first, last = math.max(1, 1 - offset), math.min(#reference, #list - offset)
-  local count = last - first + 1
-  if count < 1 then return {}, 0, 0 end
-  local stride = limit and math.max(1, count // limit) or 1
-  local result, like, looked = {}, 0, 0
-  for i = first, last, stride do
-    local a, b = reference[i], list[i + offset]
-    looked = looked + 1
-    if a.kernel_type == b.kernel_type or (ends[a.kernel_type] and ends[b.kernel_type]) then like = like + 1 end
-    result[looked] = b.stop - a.stop
-  end
-  return result, like / looked, count
-end
-
-local function magnitude(values)
-  local result = {}
-  for i, value in ipairs(values) do result[i] = math.abs(value) end
-  return median(result)
-end
-
---- Median distance from the median: how far the differences disagree with one another.
-local function spread(values)
-  local middle, away = median(values), {}
-  for i, value in ipairs(values) do away[i] = math.abs(value - middle) end
-  return median(away), middle
-end
-
---- Offset of `list` against `reference`: {offset=, median=, second=} in ticks; second is the median of the next
---- best offset. With by_spread: the offset at which the differences are most equal, and {clock=} their median.
-function align.offset(reference, list, by_spread)
-  local best
-  local shorter = math.min(#reference, #list)
-  local reach = math.min(search, math.max(0, shorter - 1)) + math.abs(#reference - #list)
-  for distance = 0, reach do
-    for _, offset in ipairs(distance == 0 and { 0 } or { -distance, distance }) do
-      local diffs, like, count = differences(reference, list, offset, sample_size)
-      if count >= math.max(1, shorter / 2) and like >= agree_share then
-        local value = (by_spread and spread or magnitude)(diffs)
-        if not best or value < best.median then
-          best = { offset = offset, median = value, second = best and best.median }
-        elseif not best.second or value < best.second then
-          best.second = value
-        end
-      end
+--- Ends and kernel types of a list as bulk.align takes them; numbers: those of the types. The two ends of a
+--- point-to-point message are of one type.
+local function sequence(list, numbers)
+  local stops, types = {}, {}
+  for i, each in ipairs(list) do
+    local kind = each.kernel_type == "recv" and "send" or each.kernel_type or "other"
+    if not numbers[kind] then
+      numbers.count = (numbers.count or 0) + 1
+      numbers[kind] = numbers.count
     end
+    stops[i], types[i] = each.stop, numbers[kind]
   end
-  if not best then return nil end
-  local all = differences(reference, list, best.offset)
-  if by_spread then
-    best.median, best.clock = spread(all)
-  else
-    best.median = magnitude(all)
-  end
-  return best
+  return { ends = stops, types = types }
 end
 
 --- Whether the run is too regular to tell a clock difference from a late recording.
@@ -86,13 +35,13 @@ local function is_regular(found, tolerance)
   return found.second and found.second < math.max(3 * found.median, tolerance / 50)
 end
 
---- The offset of mode "auto": that with the smallest differences; with {clock=} if they are a constant difference of
---- clocks above a tenth of the tolerance, with {suspected=} if above a fiftieth.
+--- The offset of two sequences in mode "auto": that with the smallest differences; with {clock=} if they are a constant
+--- difference of clocks above a tenth of the tolerance, with {suspected=} if above a fiftieth.
 local function automatic(reference, list, tolerance)
-  local found = align.offset(reference, list)
-  local few = math.min(#reference, #list) < 2 * clock_pairs
+  local found = bulk.align(reference, list)
+  local few = math.min(#reference.ends, #list.ends) < 2 * clock_pairs
   if not found or few or found.median <= tolerance / 1000 then return found end
-  local steady = align.offset(reference, list, true)
+  local steady = bulk.align(reference, list, true)
   local clock = steady and 4 * steady.median < found.median and math.abs(steady.clock) or 0
   local same = steady and steady.offset == found.offset
   if clock > tolerance / 10 and clock <= 2 * tolerance and (same or not is_regular(steady, tolerance)) then
@@ -115,17 +64,19 @@ end
 function align.match(lists, options)
   local mode = options.mode or "auto"
   local result = { offsets = {}, medians = {}, clocks = {}, suspected = {}, matches = {} }
+  local numbers = {}
+  local reference = lists[1] and sequence(lists[1], numbers)
   for r, list in ipairs(lists) do
     if #list == 0 then return nil, ("rank %d of the group has no collective in the window"):format(r - 1) end
     if r == 1 or mode == "none" then
       result.offsets[r] = 0
-      result.medians[r] = magnitude((differences(lists[1], list, 0)))
+      result.medians[r] = r == 1 and 0.0 or bulk.align(reference, sequence(list, numbers), false, 0).median
     else
       local found
       if mode == "auto" then
-        found = automatic(lists[1], list, options.tolerance)
+        found = automatic(reference, sequence(list, numbers), options.tolerance)
       else
-        found = align.offset(lists[1], list, mode == "clocks")
+        found = bulk.align(reference, sequence(list, numbers), mode == "clocks")
       end
       if not found then
         return nil, "the ranks ran different kernels at every offset tried"
@@ -201,10 +152,11 @@ function align.refusal(view, each)
     return ("the ends of the sends and receives %s differ by %.1f us (median): a send may end before its receive; "
       .. "--align force reports them anyway"):format(each.group.pair:gsub(">", " to "), view:us(each.tried.medians[2]))
   end
-  local worst, apart = 0, 0
+  local worst, apart, numbers = 0, 0, {}
+  local reference = sequence(each.group.members[1].list, numbers)
   for r = 2, #each.tried.medians do worst = math.max(worst, each.tried.medians[r]) end
   for r = 2, #each.group.members do
-    local found = align.offset(each.group.members[1].list, each.group.members[r].list, true)
+    local found = bulk.align(reference, sequence(each.group.members[r].list, numbers), true)
     if not found or found.median > view:tolerance() then
       apart = nil
       break

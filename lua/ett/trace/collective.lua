@@ -222,7 +222,10 @@ local function gpu_collectives(lane, rows)
   local recordings, several = lane.view:recordings()
   local files = several > 1 and (rows:columns{ "file" }) or nil
   local list, shared = {}, {}
-  for n, mine in ipairs(values) do shared[n] = { __index = describe(lane, mine) } end
+  for n, mine in ipairs(values) do
+    shared[n] = { __index = describe(lane, mine) }
+    lane.unsized = lane.unsized or not shared[n].__index.group_size
+  end
   for i, n in ipairs(numbers) do
     list[i] = setmetatable({ ts = ts[i], dur = dur[i], stop = ts[i] + dur[i],
       recording = files and recordings[files[i]] or nil }, shared[n])
@@ -230,22 +233,31 @@ local function gpu_collectives(lane, rows)
   return list
 end
 
---- Kinds of a lane's collectives without a table for each: { { kind =, kernel_type =, count = } }.
-function collective.kinds(lane)
-  local list = {}
+--- A lane's collectives by what they share, without a table for each where the lane has none yet:
+--- { { each = (kind, bytes, …), durations = { ticks } } }.
+function collective.by_sort(lane)
+  local list, found = {}, {}
   if lane.tpu or lane.cache.collectives then
-    for i, each in ipairs(lane:collectives()) do
-      list[i] = { kind = each.kind, kernel_type = each.kernel_type, count = 1 }
+    for _, each in ipairs(lane:collectives()) do
+      local sort = collective.sort_of(each)
+      local same = found[sort]
+      if not same then
+        same = { each = each, durations = {} }
+        found[sort], list[#list + 1] = same, same
+      end
+      same.durations[#same.durations + 1] = lane.tpu and each.device_ticks or each.dur
     end
     return list
   end
   local rows = lane:comm_launches()
   local numbers, values = sorts(lane, rows)
-  for n, mine in ipairs(values) do
-    local each = describe(lane, mine)
-    list[n] = { kind = each.kind, kernel_type = each.kernel_type, count = 0 }
+  for n, mine in ipairs(values) do list[n] = { each = describe(lane, mine), durations = {} } end
+  local dur, counts = rows:columns{ "dur" }, {}
+  for n = 1, #list do counts[n] = 0 end
+  for i, n in ipairs(numbers) do
+    local count = counts[n] + 1
+    counts[n], list[n].durations[count] = count, dur[i]
   end
-  for _, n in ipairs(numbers) do list[n].count = list[n].count + 1 end
   return list
 end
 
@@ -283,6 +295,31 @@ function collective.of_lane(lane)
   return gpu_collectives(lane, (lane:comm_launches()))
 end
 
+--- The list of a lane's collectives of one group, to add to; a new one joins the group of that key.
+local function list_of(mine, lane, each, by_key, order)
+  local key, alone = each.group or "unnamed", false
+  if each.pair then
+    key = ("%s, point-to-point %s"):format(key, each.pair)
+  elseif each.kind == "send" or each.kind == "recv" then
+    key, alone = key .. ", point-to-point", true
+  end
+  if each.recording then key = ("%s, recording %d"):format(key, each.recording) end
+  local list = mine[key]
+  if not list then
+    list = {}
+    mine[key] = list
+    local group = by_key[key]
+    if not group then
+      group = { group = key, size = each.group_size, description = each.group_description, members = {},
+        pair = each.pair, unpaired = alone }
+      by_key[key] = group
+      order[#order + 1] = group
+    end
+    table.insert(group.members, { lane = lane, list = list })
+  end
+  return list
+end
+
 --- The collectives of some lanes by process group: { {group=, size=, description=, members = { {lane=, list=} }} },
 --- sorted by group. Collectives whose group the trace does not name are in the group "unnamed". Sends and receives are
 --- a group for each source and destination (pair=), or, where the trace does not name these, one without match
@@ -290,27 +327,13 @@ end
 function collective.groups(lanes)
   local by_key, order = {}, {}
   for _, lane in ipairs(lanes) do
-    local mine = {}
+    local mine, by_sort = {}, {}
     for _, each in ipairs(lane:collectives()) do
-      local key, alone = each.group or "unnamed", false
-      if each.pair then
-        key = ("%s, point-to-point %s"):format(key, each.pair)
-      elseif each.kind == "send" or each.kind == "recv" then
-        key, alone = key .. ", point-to-point", true
-      end
-      if each.recording then key = ("%s, recording %d"):format(key, each.recording) end
-      local list = mine[key]
+      local sort = collective.sort_of(each)
+      local list = not each.recording and by_sort[sort]
       if not list then
-        list = {}
-        mine[key] = list
-        local group = by_key[key]
-        if not group then
-          group = { group = key, size = each.group_size, description = each.group_description, members = {},
-            pair = each.pair, unpaired = alone }
-          by_key[key] = group
-          order[#order + 1] = group
-        end
-        table.insert(group.members, { lane = lane, list = list })
+        list = list_of(mine, lane, each, by_key, order)
+        by_sort[sort] = list
       end
       list[#list + 1] = each
     end
@@ -322,6 +345,12 @@ end
 --- Sets the group sizes that the trace does not say where all ranks of the world ran the group's collectives
 --- together: their ends agree within `agreement`.
 function collective.size_groups(view)
+  local unsized = false
+  for _, lane in ipairs(view:lane_list()) do
+    lane:collectives()
+    unsized = unsized or lane.unsized
+  end
+  if not unsized then return end
   local agreement = view.trace.ticks_per_second // 10000 -- 100 us
   for _, group in ipairs(collective.groups(view:lane_list())) do
     local world = group.members[1].lane.process.world_size

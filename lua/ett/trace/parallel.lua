@@ -4,7 +4,8 @@
 --   1. the process group's description or name ("tp", "fsdp", "mesh_dp", …);
 --   2. the library of the kernel, if it serves only one (DeepEP);
 --   3. a host range around the launch ("DistributedDataParallel", "_ReduceFromModelParallelRegion", "FSDP::", …);
---   4. the ranges of the other collectives of the group, if they agree (not for the group of all ranks);
+--   4. the ranges of the other collectives of the group, if they agree (not for the group of all ranks); of an
+--      exchange without a named group, those of the other exchanges on its stream;
 --   5. the group's size, if only one dimension of the workload card has that size;
 --   6. the kind of the collective, if the card leaves one choice (send/recv with pp > 1, all-to-all with ep > 1).
 -- Otherwise the dimension is unknown.
@@ -28,8 +29,8 @@ local range_patterns = {
   { "tp", { "ModelParallelRegion", "TensorParallel", "RowParallel", "ColumnParallel", "VocabParallel",
     "SequenceParallelRegion" } },
   { "pp", { "send_forward", "recv_forward", "send_backward", "recv_backward", "p2p_communication" } },
-  { "emb", { "All2All_Pooled", "All2All_Seq", "all2all_data", "alltoall_[fb]wd", "sparse_data_dist", "%f[%a]KJT",
-    "SplitsAllToAll", "PooledEmbeddings", "SequenceEmbeddings" } },
+  { "emb", { "sparse arch", "All2All_Pooled", "All2All_Seq", "all2all_data", "alltoall_[fb]wd", "sparse_data_dist",
+    "%f[%a]KJT", "SplitsAllToAll", "PooledEmbeddings", "SequenceEmbeddings" } },
   { "ep", { "[eE]xpert", "MoE", "moe_", "dispatch" } },
   { "cp", { "ContextParallel", "ring_attention", "RingAttention" } },
 }
@@ -77,6 +78,20 @@ function parallel.of_card(card, kind, size)
   return nil
 end
 
+--- The group of each collective of a lane; of an exchange without one its stream, since PyTorch gives every process
+--- group a stream; false of others.
+local function homes_of(lane, list)
+  local homes, streams = {}, nil
+  for i, each in ipairs(list) do
+    homes[i] = each.group or false
+    if not each.group and exchanges[each.kind] then
+      streams = streams or lane:comm_launches():columns { "stream" }
+      homes[i] = streams[i] or false
+    end
+  end
+  return homes
+end
+
 --- Dimension and how it was found for each collective of a lane (arrays as long as the list).
 function parallel.of_lane(lane)
   local view = lane.view
@@ -102,6 +117,7 @@ function parallel.of_lane(lane)
     local _, calls = lane:comm_launches()
     ranges = calls:enclosing(host):columns{ "name" }
   end
+  local homes = homes_of(lane, list)
   local by_card, agreed = {}, {} -- agreed: the dimension that all ranges of a group name
   for i, each in ipairs(list) do
     if not dims[i] and ranges and ranges[i] then
@@ -109,13 +125,15 @@ function parallel.of_lane(lane)
       -- Data parallelism reduces and gathers: exchanges inside its range serve another dimension.
       if said ~= "dp" or not exchanges[each.kind] then dims[i], how[i] = said, "ranges" end
     end
-    if dims[i] and each.group then
-      if agreed[each.group] == nil then agreed[each.group] = dims[i] end
-      if agreed[each.group] ~= dims[i] or each.group_size == lane.process.world_size then agreed[each.group] = false end
+    local home = dims[i] and homes[i]
+    if home then
+      if agreed[home] == nil then agreed[home] = dims[i] end
+      local of_all = each.group and each.group_size == lane.process.world_size
+      if agreed[home] ~= dims[i] or of_all then agreed[home] = false end
     end
   end
   for i, each in ipairs(list) do
-    local other = not dims[i] and each.group and agreed[each.group]
+    local other = not dims[i] and homes[i] and agreed[homes[i]]
     if other and (other ~= "dp" or not exchanges[each.kind]) then dims[i], how[i] = other, "ranges" end
     if not dims[i] then
       local sort = getmetatable(each) or each
