@@ -243,7 +243,7 @@ local function is_clean(given, known)
   for i = 1, #names do
     local value, rule = given[names[i]], rules[i]
     if value == nil then
-      if not rule.optional then return false end
+      if not rule.optional or rule.default ~= nil then return false end
     elseif whole[i] and math_type(value) == "integer" and value > 0 then
       found = found + 1
     else
@@ -252,7 +252,6 @@ local function is_clean(given, known)
         or kind[3] and math_type(value) ~= "integer" then return false end
       found = found + 1
     end
-    if rule.default ~= nil then return false end
   end
   for _ in pairs(given) do found = found - 1 end -- unknown fields
   return found == 0

@@ -5,6 +5,7 @@
 --   require("ett.profile.cluster").collective(cluster, "all_reduce", 1e8, { nodes = 2, gpus_per_node = 8 })
 local collective_names = require "ett.base.collective"
 local collectives = require "ett.profile.network.collectives"
+local detail = require "ett.profile.detail"
 local devices = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
@@ -177,7 +178,7 @@ function cluster_module.collective_timer(cluster, kind, topology)
     local spread = assumed_spread[provenance]
     return { seconds = seconds, low_seconds = seconds * (1 - spread), high_seconds = seconds * (1 + spread),
       provenance = provenance, model = model, placed = true,
-      detail = ("%s over the cluster's links, %.1f GB/s"):format(model, bus / 1e9) }
+      detail = { "%s over the cluster's links, %.1f GB/s", model, bus / 1e9 } }
   end, time
 end
 
@@ -186,7 +187,7 @@ end
 function cluster_module.collective(cluster, kind, bytes, topology)
   check_request(cluster, bytes, topology)
   local time = cluster_module.collective_timer(cluster, kind, topology)
-  return time(bytes)
+  return detail.told(time(bytes))
 end
 
 return cluster_module

@@ -28,8 +28,14 @@ end
 --- Whether a folder holds coefficient files.
 function coefficients.find(folder) return #files_of(folder) > 0 end
 
+-- Files that a profile in memory has read, by path: { text, value, models (regressors by name) }. One whose text is the
+-- same is not parsed again.
+local known_files = setmetatable({}, { __mode = "v" })
+
 -- Reads one file in an empty environment, text only.
 local function read(path)
+  local text, known = require("ett.io").read(path), known_files[path]
+  if known and known.text == text then return known end
   local chunk, why = loadfile(path, "t", {})
   local ok, value
   if chunk then ok, value = pcall(chunk) end
@@ -37,7 +43,9 @@ local function read(path)
     error_module.raise("format", "%s: not a coefficient file of this version of ett%s", path,
       why and (": " .. why) or "")
   end
-  return value
+  known = { text = text, value = value, models = {} }
+  known_files[path] = known
+  return known
 end
 
 local function load_file(self, path)
@@ -51,14 +59,14 @@ local Coefficients = { __name = "ett.coefficients" }
 --- A profile (ett.profile) over a folder of coefficient files. It reads a file when an answer needs it.
 ---@return ett.Profile
 function coefficients.open(folder, options)
-  local self = setmetatable({ folder = folder, options = options or {}, pools = {}, models = {},
+  local self = setmetatable({ folder = folder, options = options or {}, pools = {},
     outliers = {}, read = {}, topologies = {}, source = folder }, Coefficients)
   for _, name in ipairs(files_of(folder)) do
     local pool, dtype = name:match("^(.+)%.(%w+)%.coefficients%.lua$")
     if pool then self.pools[pool .. " " .. dtype] = folder .. "/" .. name end
   end
   local first = schema.keys(self.pools)[1] -- all files of a folder are of one device
-  self.gpu = first and load_file(self, self.pools[first]).device
+  self.gpu = first and load_file(self, self.pools[first]).value.device
   return self
 end
 
@@ -68,16 +76,11 @@ Coefficients.__index = setmetatable(Coefficients, { __index = sampled.Profile })
 function Coefficients:__tostring() return ("profile of coefficients in %s"):format(self.folder) end
 
 local function load_model(self, path, name)
-  local models = self.models[path]
-  if not models then
-    models = {}
-    self.models[path] = models
-  end
-  local known = models[name]
-  if known then return known end
   local file = load_file(self, path)
-  local one = file.models[name]
-  if not one then return false, type(file.void) == "table" and file.void[name] or nil end
+  local known = file.models[name]
+  if known then return known end
+  local one, void = file.value.models[name], file.value.void
+  if not one then return false, type(void) == "table" and void[name] or nil end
   local model, err
   if one.kind == "surface" then
     model, err = require("ett.profile.surface").from_text(one.text:gsub("\n", ""), path)
@@ -85,7 +88,7 @@ local function load_model(self, path, name)
     model, err = regressor.from_text(one.text)
   end
   if not model then error_module.raise("format", "%s: %s: %s", path, name, err.message) end
-  models[name] = model
+  file.models[name] = model
   return model
 end
 
@@ -98,7 +101,7 @@ function Coefficients:collective_models(kind, dtype, nodes, gpus)
   local path, found = self.pools[kind .. " " .. dtype], {}
   self.topologies[id] = found
   if not path then return found end
-  local file = load_file(self, path)
+  local file = load_file(self, path).value
   for _, name in ipairs(schema.keys(file.models)) do
     if name:match("_(%d+_%d+)$") == nodes .. "_" .. gpus then found[#found + 1] = load_model(self, path, name) end
   end

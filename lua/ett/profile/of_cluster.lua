@@ -17,6 +17,7 @@
 local assumed = require "ett.profile.assumed"
 local cluster_module = require "ett.profile.cluster"
 local device_module = require "ett.profile.device"
+local detail = require "ett.profile.detail"
 local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
@@ -52,8 +53,8 @@ local function missing(answer) return answer == nil or answer.provenance == "ass
 
 --- What a function returns, or nil where it raises that something is missing; other faults propagate.
 local function unless_missing(fn, ...)
-  local ok, answer, more = pcall(fn, ...)
-  if ok then return answer, more end
+  local ok, answer, more, least = pcall(fn, ...)
+  if ok then return answer, more, least end
   if error_module.is(answer) and answer.kind == "missing" then return nil end
   error(answer, 0)
 end
@@ -61,12 +62,12 @@ end
 --- Answer of a profile, or nil where it has none.
 local function ask(source, ...) return source and unless_missing(source.operator, source, ...) end
 
-local function widened(answer, factor, spread, detail)
+local function widened(answer, factor, spread, how)
   return { seconds = answer.seconds * factor,
     low_seconds = (answer.low_seconds or answer.seconds) * factor * (1 - spread),
     high_seconds = (answer.high_seconds or answer.seconds) * factor * (1 + spread),
     provenance = answer.provenance == "assumed" and "assumed" or "calibrated",
-    detail = answer.detail and (detail .. "; " .. answer.detail) or detail }
+    detail = answer.detail and { "%s; %s", how, answer.detail } or how }
 end
 
 --- Bandwidth that a large residual addition reaches, bytes/s.
@@ -89,7 +90,7 @@ local function from_other(self, op, shape, dtype, pass)
   local answer = factor and other:operator(op.name, shape, dtype, pass)
   if missing(answer) then return nil end
   if factor == 1 and other.cluster.device.name == self.cluster.device.name then return answer end
-  return widened(answer, factor, assumed_scaled_spread, ("%s's, scaled by %.3f"):format(other.cluster.name, factor))
+  return widened(answer, factor, assumed_scaled_spread, { "%s's, scaled by %.3f", other.cluster.name, factor })
 end
 
 -- A void pass of the cluster's own samples (vista's backward attention) from the other pass: by the other cluster's
@@ -237,7 +238,7 @@ local function possible(self, op, shape, dtype, pass, answer)
   local least = cluster_profile.least_seconds(self.cluster.device, op, shape, dtype, pass)
   if answer.seconds >= least then return answer end
   return { seconds = least, low_seconds = least, high_seconds = math.max(answer.high_seconds or least, 1.2 * least),
-    provenance = "calibrated", detail = "held at what the device can do; " .. (answer.detail or "") }
+    provenance = "calibrated", detail = { "held at what the device can do; %s", answer.detail or "" } }
 end
 
 -- Limits products to the sustained rate `measured`.
@@ -250,7 +251,7 @@ local function sustained(op, shape, pass, answer, measured)
   held.low_seconds = math.min(answer.low_seconds or least, least)
   held.high_seconds = math.max(answer.high_seconds or least, least * 1.05)
   held.provenance = "calibrated"
-  held.detail = ("held at the sustained %.1f TFLOP/s"):format(measured / 1e12)
+  held.detail = { "held at the sustained %.1f TFLOP/s", measured / 1e12 }
   return held
 end
 
@@ -264,7 +265,7 @@ local function windowed(self, op, shape, dtype, pass)
   if missing(answer) then return nil end
   local factor = op.flops(shape, pass) / op.flops(whole, pass)
   return widened(answer, factor, assumed_scaled_spread,
-    ("window of %d tokens: %.2f of attention to all"):format(shape.window, factor))
+    { "window of %d tokens: %.2f of attention to all", shape.window, factor })
 end
 
 -- A timer of an operator: Profile:operator_timer.
@@ -299,7 +300,9 @@ function Profile:operator_timer(name, dtype, pass)
 end
 
 --- The time of one run of a shape.
-function Profile:operator(name, shape, dtype, pass) return self:operator_timer(name, dtype, pass)(shape) end
+function Profile:operator(name, shape, dtype, pass)
+  return detail.told(self:operator_timer(name, dtype, pass)(shape))
+end
 
 -- A few samples of a collective scale the time over the cluster's links.
 local function few_timer(self, kind, topology, dtype, links)
@@ -311,11 +314,12 @@ end
 
 -- Sampled seconds over those of the links at the smallest size that is not extrapolated; 1 where there is none up
 -- to 64 GB.
-local function links_ratio(self, kind, topology, dtype, own, links)
+local function links_ratio(self, kind, topology, dtype, own, links, least)
   local id = ("%s %d %d %d %s"):format(kind, topology.nodes, topology.gpus_per_node, topology.ranks or 0, dtype)
   self.ratios = self.ratios or {}
   if not self.ratios[id] then
     local found, size = 1.0, 1024.0
+    while size < 0.99 * (least or 0.0) do size = 2 * size end -- extrapolated
     while size <= 2.0 ^ 36 do
       local ok, answer = pcall(own, size)
       if ok and not missing(answer) and answer.provenance ~= "extrapolated" then
@@ -336,7 +340,7 @@ local function within_links(answer, by_links, over_links)
   local seconds = math.max(0.5 * by_links, math.min(answer.seconds, most))
   if seconds == answer.seconds then return answer end
   return { seconds = seconds, low_seconds = 0.5 * seconds, high_seconds = 2 * seconds, provenance = "extrapolated",
-    detail = ("held near the links' time; %s"):format(answer.detail or "") }
+    detail = { "held near the links' time; %s", answer.detail or "" } }
 end
 
 -- Times of links and kernel tables, where nothing was sampled.
@@ -353,7 +357,8 @@ local function unsampled_timer(self, kind, topology, links)
   end
 end
 
--- The times of the profile's own samples; nil and the reason where they are void; nil and nil where there are none.
+-- The times of the profile's own samples; nil and the reason where they are void; nil and nil where there are none. The
+-- third value is the bytes of the smallest sample, where it is known.
 local function own_timer(self, kind, topology, dtype)
   local own = self.own
   if not (own and own.collective) then return nil, nil end
@@ -362,14 +367,14 @@ local function own_timer(self, kind, topology, dtype)
 end
 
 -- Times of samples held against those of the links; `otherwise` answers where they have none.
-local function held_timer(self, kind, topology, dtype, own, links, otherwise)
+local function held_timer(self, kind, topology, dtype, own, links, otherwise, smallest)
   local links_time, over_links
   return function(bytes)
     local answer, void = own(bytes)
     if missing(answer) then
       if not void then return otherwise(bytes) end
       answer = links(bytes)
-      answer.detail = ("samples are void, %s; %s"):format(void, answer.detail)
+      answer.detail = { "samples are void, %s; %s", void, answer.detail }
       return answer
     end
     -- Samples much faster than the links are damaged. Of the shared samples from 1 MB on, the fastest good one takes
@@ -378,11 +383,11 @@ local function held_timer(self, kind, topology, dtype, own, links, otherwise)
     local by_links = links_time(bytes)
     if answer.seconds < 0.5 * by_links and bytes >= 1e6 then
       local held = links(bytes)
-      held.detail = ("samples say %.3g s, beyond the links; %s"):format(answer.seconds, held.detail)
+      held.detail = { "samples say %.3g s, beyond the links; %s", answer.seconds, held.detail }
       return held
     end
     if answer.provenance ~= "extrapolated" then return answer end
-    over_links = over_links or links_ratio(self, kind, topology, dtype, own, links)
+    over_links = over_links or links_ratio(self, kind, topology, dtype, own, links, smallest)
     return within_links(answer, by_links, over_links)
   end
 end
@@ -395,19 +400,19 @@ function Profile:collective_timer(kind, topology, dtype)
     time = time or cluster_module.collective_timer(self.cluster, kind, topology)
     return time(bytes)
   end
-  local own, void = own_timer(self, kind, topology, dtype)
+  local own, void, smallest = own_timer(self, kind, topology, dtype)
   if void then own = function() return nil, void end end
   local rest
   local function otherwise(bytes)
     rest = rest or few_timer(self, kind, topology, dtype, links) or unsampled_timer(self, kind, topology, links)
     return rest(bytes)
   end
-  return own and held_timer(self, kind, topology, dtype, own, links, otherwise) or otherwise
+  return own and held_timer(self, kind, topology, dtype, own, links, otherwise, smallest) or otherwise
 end
 
 --- The time of that many bytes.
 function Profile:collective(kind, bytes, topology, dtype)
-  return self:collective_timer(kind, topology, dtype)(bytes)
+  return detail.told(self:collective_timer(kind, topology, dtype)(bytes))
 end
 
 --- Half-width of the interval, as a share of a step, that comes with kernel tables instead of samples.

@@ -5,6 +5,7 @@
 -- is used, its other pass answers.
 local cache = require "ett.profile.cache"
 local collective_names = require "ett.operator.collective"
+local detail_words = require "ett.profile.detail"
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"
 local physics = require "ett.profile.physics"
@@ -218,7 +219,7 @@ end
 
 --- An answer (see ett.profile) from what a regressor says (Regressor:values).
 function sampled.answer(detail, value, low, high, provenance, outside)
-  if provenance == "extrapolated" then detail = ("%s; %.2f times outside the samples"):format(detail, 2 ^ outside) end
+  if provenance == "extrapolated" then detail = { "%s; %.2f times outside the samples", detail, 2 ^ outside } end
   return { seconds = value, low_seconds = low, high_seconds = high, provenance = provenance, detail = detail }
 end
 
@@ -238,8 +239,8 @@ function sampled.from_twin(answer, factor, pass, twin, void, whose)
   return { seconds = answer.seconds * factor, low_seconds = answer.low_seconds * factor * (1 - spread),
     high_seconds = answer.high_seconds * factor * (1 + spread),
     provenance = answer.provenance == "assumed" and "assumed" or "calibrated",
-    detail = ("%s samples are void, %s; %.2f times %s, as %s; %s"):format(pass, void, factor, twin, whose,
-      answer.detail or "") }
+    detail = { "%s samples are void, %s; %.2f times %s, as %s; %s", pass, void, factor, twin, whose,
+      answer.detail or "" } }
 end
 
 --- Times of an operator in one pass; nil where it was not sampled. The other pass answers for a void one, by the ratio
@@ -281,7 +282,7 @@ end
 --- The time of one run of a shape.
 function Profile:operator(name, shape, dtype, pass)
   local time = self:operator_timer(name, dtype, pass)
-  return time and time(shape)
+  return time and detail_words.told(time(shape))
 end
 
 -- Elements in a row of the sample files for `bytes` of the whole buffer. Rows of all_gather count one rank's share.
@@ -369,6 +370,7 @@ end
 ---@param topology table { nodes=, gpus_per_node= }
 ---@return function|nil function(bytes of the whole buffer): an answer; nil of no bytes
 ---@return string|nil
+---@return number|nil bytes of the smallest sample
 function Profile:collective_timer(kind, topology, dtype)
   local asked = collective_names.kind(kind)
   kind, dtype = asked, dtype or "fp16"
@@ -380,24 +382,26 @@ function Profile:collective_timer(kind, topology, dtype)
     models = self:collective_models(kind, key, nodes, gpus)
   end
   if #models == 0 then return nil, models.void end
-  local details = {}
+  local details, least = {}, math.huge
   for _, model in ipairs(models) do
-    local detail = ("%s %dx%d, %d samples"):format(kind, nodes, gpus, model:facts().rows)
+    local facts = model:facts()
+    local detail = ("%s %dx%d, %d samples"):format(kind, nodes, gpus, facts.rows)
     details[model] = asked ~= kind and asked .. " as " .. detail or detail
+    least = math.min(least, (facts.size_least or 0) / elements(kind, 1, nodes * gpus, dtype))
   end
   return function(bytes)
     local size = elements(kind, bytes, nodes * gpus, dtype)
     if size <= 0 then return nil end
     local model = nearest(models, size)
     return self:answer(details[model], model:values { size })
-  end
+  end, nil, least
 end
 
 --- The time of that many bytes.
 function Profile:collective(kind, bytes, topology, dtype)
   local timer, void = self:collective_timer(kind, topology, dtype)
   if not timer then return nil, void end
-  return timer(bytes)
+  return detail_words.told(timer(bytes))
 end
 
 local function few_collectives(self, kind, topology, dtype)

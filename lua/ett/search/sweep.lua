@@ -78,22 +78,22 @@ local function checked_plan(given, names)
   return base, values
 end
 
---- The lowered program of a plan. `run.lowered` is that of the plan before, until a field changes that it depends on.
-local function lowered_of(run, p)
+--- Finds the lowered program of a plan: that of the plan before, until a field changes that it depends on.
+local function find_program(run, p)
   local key = run.key:of(p)
-  if key ~= run.lowered_key then
-    local lowered = run.programs[key] or lower.program(run.model, p, run.times)
-    local demands = run.demands[p.dtype] or step_core.demands()
-    run.programs[key], run.demands[p.dtype] = lowered, demands
-    -- The same message may take another time in another dtype: each has its own demands.
-    run.lowered_key, run.program, run.own_demands = key, lowered.program, demands
-  end
-  return run.program, run.own_demands
+  if key == run.lowered_key then return end
+  run.lowered_key = nil
+  local lowered = run.programs[key] or lower.program(run.model, p, run.times)
+  run.programs[key] = lowered
+  -- The same message may take another time in another dtype: each has its own demands.
+  run.demands[p.dtype] = run.demands[p.dtype] or step_core.demands()
+  run.lowered_key, run.program, run.own_demands = key, lowered.program, run.demands[p.dtype]
 end
 
---- Gives C the fields that are converted from several ones. Returns the orders of a schedule file, and the label of its
---- faults.
-local function convert(run, q)
+--- Makes C's copy of the plan ready: finds program and demands, gives C the fields that are converted from several
+--- ones, and finds the orders of a schedule file and the label of their faults.
+local function prepare(run, p, q)
+  if run.key.stale or not run.lowered_key then find_program(run, p) end
   local converted = run.converted
   for i = 1, #converted do
     local field = converted[i]
@@ -105,14 +105,7 @@ local function convert(run, q)
       end
     end
   end
-  if schedules.built_in[q.schedule] then return nil end
-  return run.schedules:orders(q)
-end
-
---- The program of the plan at hand, its demands, its orders and the label of their faults. C's copy is ready.
-local function prepare(run, p, q)
-  local program, demands = lowered_of(run, p)
-  return program, demands, convert(run, q)
+  if run.own_orders then run.orders, run.label = run.schedules:orders(q) end
 end
 
 --- Counts plans as refused, of which the first is number `at`.
@@ -148,11 +141,12 @@ end
 
 --- Evaluates the plans from number `first` to `last`, which agree in all that is given. What they need timed and no
 --- plan before did is timed first.
-local function evaluate(run, p, first, last, micro_batches, devices, program, demands, orders, label)
-  local tokens = p.dp * p.micro_batch * micro_batches * p.seq
+local function evaluate(run, p, first, last, micro_batches, devices)
+  local tokens, demands, label = p.dp * p.micro_batch * micro_batches * p.seq, run.own_demands, run.label
+  local sweep_in_c = run.program.sweep
   while first <= last do
-    local at, fault = schedules.call(label, program.sweep, program, run.c_plan, demands, run.workspace, run.list, first,
-      last, micro_batches, tokens, devices, run.memory_limit, orders)
+    local at, fault = sweep_in_c(run.program, run.c_plan, demands, run.workspace, run.list, first, last, micro_batches,
+      tokens, devices, run.memory_limit, run.orders)
     if not at then break end
     local ok
     if not fault then
@@ -177,15 +171,15 @@ local function visit(run, p, q)
   if run.progress and run.visited // 1024 > before // 1024 then run.progress(run.visited, run.combinations) end
   if run.share and run.turn % run.share.size() ~= run.share.rank() then return end
   if run.devices and devices ~= run.devices then return end
-  local broken = run.broken:of(p)
-  local ok, program, demands, orders, label
+  local broken, ok, fault = run.broken.answer, true, nil
+  if run.broken.stale then broken = run.broken:of(p) end
   if not broken then
     local micro_batches = micro_batches_of(p)
     if micro_batches ~= q.micro_batches then
       q.micro_batches = micro_batches
       run.follows:changed "micro_batches"
     end
-    ok, program, demands, orders, label = pcall(prepare, run, p, q)
+    ok, fault = pcall(prepare, run, p, q)
   end
   if run.known_reads ~= run.follows.names then
     choose_block(run)
@@ -195,8 +189,8 @@ local function visit(run, p, q)
     end
   end
   if broken then return refuse(run, broken, before + 1, count) end
-  if not ok then return failed(run, program, before + 1, count) end
-  evaluate(run, p, before + 1, before + count, q.micro_batches, devices, program, demands, orders, label)
+  if not ok then return failed(run, fault, before + 1, count) end
+  evaluate(run, p, before + 1, before + count, q.micro_batches, devices)
 end
 
 --- Ranks of a job take turns with the programs: gives every rank the results of all.

@@ -7,6 +7,7 @@
 -- evaluated again; runtime/step/README.md says how the moves combine, and what the interval does not cover.
 local architecture = require "ett.model.architecture"
 local cost = require "ett.step.cost"
+local detail = require "ett.profile.detail"
 local energy = require "ett.step.energy"
 local goodput = require "ett.step.goodput"
 local lower = require "ett.step.lower"
@@ -51,7 +52,7 @@ local function source_of(line, answer, seconds)
   line.provenance_seconds = sources
   sources[answer.provenance] = (sources[answer.provenance] or 0.0) + seconds
   add_model(line, answer)
-  line.detail = line.detail or answer.detail
+  line.detail = line.detail or detail.text(answer.detail)
 end
 
 --- The least certain source of at least a twentieth of a line's time.

@@ -368,6 +368,13 @@ local function items_of(model, p, times)
   return c, layers, items
 end
 
+-- The stack that runs a step; without one the plain one, read once.
+local function software_of(times)
+  if times.stack then return times.stack end
+  times.lowered.plain = times.lowered.plain or stacks.get()
+  return times.lowered.plain
+end
+
 -- The description of a program for devices of one kind, and what it was made from.
 local function describe(model, p, times)
   local known = known_operations(times, p.dtype)
@@ -376,7 +383,7 @@ local function describe(model, p, times)
     ranks = fields.to_c(p, cluster_module.placement(times.cluster)), index = {}, operations = {},
     topologies = {}, send_topologies = {}, known = known,
     tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_bytes = 0.0,
-    again = {}, width = math.max(schema.dtype_bytes[p.dtype], 2), software = times.stack or stacks.get() }
+    again = {}, width = math.max(schema.dtype_bytes[p.dtype], 2), software = software_of(times) }
   for _, module in ipairs(p.recompute_modules or fields.recompute_modules) do state.again[module] = true end
   local width = state.width
   local tokens = p.micro_batch * p.seq // p.cp

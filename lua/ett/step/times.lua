@@ -202,8 +202,8 @@ local function timer_of(self, kind, topology, dtype)
     local least = network and not answer.together and network(bytes)
     if not least or answer.seconds >= least then return answer end
     local slower = scaled(answer, least / answer.seconds)
-    slower.detail = ("%d groups share the node's network; %s"):format(
-      topology.tiers[(self.cluster.node_tier or 1) + 1].groups, answer.detail or "")
+    slower.detail = { "%d groups share the node's network; %s",
+      topology.tiers[(self.cluster.node_tier or 1) + 1].groups, answer.detail or "" }
     return slower
   end
 end
