@@ -66,9 +66,11 @@ typedef struct ett_step_arrays {
   ett_step_stage *stage;
   ett_step_stage *stage_before; /* late_validation: the same before the pipeline runs */
   double *start;                /* per stage: when it begins a step */
-  int slots;                    /* pp * vp of every way */
-  ett_layer_sums *slice_sums;   /* per slice; sums, where each slot has its own slice */
-  ett_layer_sums *sums;         /* all others are per slot (pipeline.h) */
+  int32_t
+      *alike; /* per stage: it and the one before are middle stages that hold the same */
+  int slots;  /* pp * vp of every way */
+  ett_layer_sums *slice_sums; /* per slice; sums, where each slot has its own slice */
+  ett_layer_sums *sums;       /* all others are per slot (pipeline.h) */
   ett_slice_gradients *gradients;
   double *runs; /* micro-batches */
   double *forward, *backward, *weight;

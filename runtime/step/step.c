@@ -46,7 +46,7 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   size_t bytes = 2 * ranks * sizeof *a->stage + ranks * sizeof *a->start +
                  (slots + own) * sizeof *a->sums +
                  slots * (sizeof *a->gradients + 14 * sizeof(double) + sizeof(int64_t)) +
-                 2 * (slots + own) * sizeof(int64_t);
+                 2 * (slots + own) * sizeof(int64_t) + ranks * sizeof *a->alike;
   if (w->bytes < bytes) {
     void *memory = realloc(w->memory, bytes);
     if (!memory)
@@ -76,6 +76,7 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   a->slice_split = own ? a->layers + slots : a->split;
   a->slice_layers = own ? a->slice_split + slices : a->layers;
   a->send_link = (int32_t *)(a->layers + slots + 2 * own);
+  a->alike = a->send_link + slots;
   return 0;
 }
 
@@ -217,6 +218,15 @@ static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int
   a->backward[v] = backward;
 }
 
+/* The times of a slot like the one before, but for where it sends to. */
+static void repeat_slot(const ett_step_arrays *a, int v) {
+  double *const arrays[] = {a->forward,        a->backward,        a->weight,
+                            a->forward_hidden, a->backward_hidden, a->forward_busy,
+                            a->backward_busy};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+    arrays[i][v] = arrays[i][v - 1];
+}
+
 /* Times of every slot and of the messages between them. */
 static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
@@ -226,6 +236,11 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
     send[level] = (known_send){-1, 0, ETT_LINK_NODE};
   for (int v = 0; v < a->slots; v++) {
     const ett_layer_sums *s = &a->sums[v];
+    if (a->alike[v % p->pp]) {
+      repeat_slot(a, v);
+      a->send_forward[v] = a->send_backward[v] = send_seconds(e, a, v, send);
+      continue;
+    }
     int shared = p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS;
     double backward = s->backward + s->recompute[p->recompute];
     if (shared)
@@ -313,69 +328,107 @@ static void move_to_host(const ett_step_plan *p, ett_step_stage *s,
   }
 }
 
-static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
-                        const ett_pipeline *pipeline, int rank) {
+/* What all stages that hold the same need, whatever is in flight. */
+typedef struct stage_memory {
+  double weight, gradient, optimizer, temporary; /* bytes */
+  double working[2];     /* of the operator that holds most, with and without gradients */
+  double again;          /* of the layer that is being run again */
+  double layer;          /* weights of the largest layer */
+  double fp32_gradients; /* of the weights that the rank updates */
+  int sharded, loses;    /* data ranks share gradients; the head is here */
+} stage_memory;
+
+static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arrays *a,
+                                    int rank) {
   const ett_step_plan *p = e->plan;
-  ett_step_stage *s = &a->stage[rank];
+  const ett_step_stage *s = &a->stage[rank];
+  stage_memory m = {.sharded = e->dense.degree > 1};
   double data = (double)e->dense.degree, expert_data = (double)e->expert.degree;
   double whole = s->dense_parameters + s->expert_parameters;
   double shard = s->dense_parameters / data + s->expert_parameters / expert_data;
-  double weights = whole + s->frozen_dense + s->frozen_expert;
-  double working[2] = {0, 0}, again = 0, layer = 0, trained = 0;
-  s->weight_bytes = (p->zero >= ETT_ZERO_PARAMETERS
-                         ? shard + s->frozen_dense / data + s->frozen_expert / expert_data
-                         : weights) *
-                    p->weight_bytes;
-  s->gradient_bytes = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * p->gradient_bytes;
-  s->optimizer_bytes =
-      (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
+  double weights = whole + s->frozen_dense + s->frozen_expert, layer = 0, trained = 0;
+  m.weight = (p->zero >= ETT_ZERO_PARAMETERS
+                  ? shard + s->frozen_dense / data + s->frozen_expert / expert_data
+                  : weights) *
+             p->weight_bytes;
+  m.gradient = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * p->gradient_bytes;
+  m.optimizer = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
+  m.fp32_gradients = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * sizeof(float);
   for (int v = rank; v < a->slots; v += p->pp) {
-    a->in_flight[v] = a->sums[v].activation_bytes[p->recompute];
-    if (p->orders ? p->orders->next[v] >= 0 : v < a->slots - 1)
-      a->in_flight[v] += e->program->output_bytes;
-    if (a->sums[v].layer_parameters > layer)
-      layer = a->sums[v].layer_parameters;
-    if (a->sums[v].layer_trained > trained)
-      trained = a->sums[v].layer_trained;
-    if (a->sums[v].layer_bytes > again)
-      again = a->sums[v].layer_bytes;
+    const ett_layer_sums *sums = &a->sums[v];
+    layer = sums->layer_parameters > layer ? sums->layer_parameters : layer;
+    trained = sums->layer_trained > trained ? sums->layer_trained : trained;
+    if (p->recompute >= ETT_RECOMPUTE_FULL && sums->layer_bytes > m.again)
+      m.again = sums->layer_bytes;
     for (int w = 0; w < 2; w++)
-      if (a->sums[v].working_bytes[p->recompute][w] > working[w])
-        working[w] = a->sums[v].working_bytes[p->recompute][w];
+      if (sums->working_bytes[p->recompute][w] > m.working[w])
+        m.working[w] = sums->working_bytes[p->recompute][w];
+    m.loses |= sums->loss_bytes > 0;
   }
-  s->activation_bytes = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight);
-  int loses = 0; /* the stage with the head */
-  for (int v = rank; v < a->slots; v += p->pp) {
-    a->in_flight[v] = a->sums[v].loss_bytes;
-    loses |= a->in_flight[v] > 0;
-  }
-  s->loss_bytes = loses ? ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight) : 0;
-  if (p->recompute >= ETT_RECOMPUTE_FULL)
-    s->activation_bytes += again; /* the layer that is being run again */
   /* A layer is gathered whole, and with overlap the next one beside it; the gradient of a
    * layer is whole until it is reduced (PyTorch FSDP). */
   double gathered = p->overlap_parameters ? 1 + (double)p->prefetch : 1;
   if (p->zero >= ETT_ZERO_GRADIENTS && (data > 1 || expert_data > 1))
-    s->temporary_bytes = trained * p->gradient_bytes;
+    m.temporary = trained * p->gradient_bytes;
   if (p->zero >= ETT_ZERO_PARAMETERS && (data > 1 || expert_data > 1))
-    s->temporary_bytes += p->reshard ? gathered * layer * p->weight_bytes
-                                     : weights * p->weight_bytes - s->weight_bytes;
-  double held = whole * p->gradient_bytes - s->gradient_bytes +
-                (weights * p->weight_bytes - s->weight_bytes);
-  if (s->temporary_bytes > held) /* no more than the shards of others */
-    s->temporary_bytes = held;
-  move_to_host(p, s, layer * p->weight_bytes);
-  fill_software(e, s, working[p->zero >= ETT_ZERO_GRADIENTS && data > 1],
-                (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * sizeof(float));
+    m.temporary += p->reshard ? gathered * layer * p->weight_bytes
+                              : weights * p->weight_bytes - m.weight;
+  double held =
+      whole * p->gradient_bytes - m.gradient + (weights * p->weight_bytes - m.weight);
+  if (m.temporary > held) /* no more than the shards of others */
+    m.temporary = held;
+  m.layer = layer * p->weight_bytes;
+  return m;
+}
+
+static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
+                        const ett_pipeline *pipeline, int rank, const stage_memory *m) {
+  const ett_step_plan *p = e->plan;
+  ett_step_stage *s = &a->stage[rank];
+  s->weight_bytes = m->weight;
+  s->gradient_bytes = m->gradient;
+  s->optimizer_bytes = m->optimizer;
+  s->temporary_bytes = m->temporary;
+  for (int v = rank; v < a->slots; v += p->pp) {
+    a->in_flight[v] = a->sums[v].activation_bytes[p->recompute];
+    if (p->orders ? p->orders->next[v] >= 0 : v < a->slots - 1)
+      a->in_flight[v] += e->program->output_bytes;
+  }
+  s->activation_bytes =
+      ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight) + m->again;
+  s->loss_bytes = 0;
+  if (m->loses) {
+    for (int v = rank; v < a->slots; v += p->pp)
+      a->in_flight[v] = a->sums[v].loss_bytes;
+    s->loss_bytes = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight);
+  }
+  move_to_host(p, s, m->layer);
+  fill_software(e, s, m->working[p->zero >= ETT_ZERO_GRADIENTS && m->sharded],
+                m->fp32_gradients);
+}
+
+/* Seconds of the messages that a stage sends, or receives as well. */
+static void fill_sends(const ett_evaluation *e, const ett_step_arrays *a, int rank) {
+  const ett_step_plan *p = e->plan;
+  double seconds = 0;
+  for (int v = rank; v < a->slots; v += p->pp) {
+    int before = p->orders ? p->orders->prev[v] : v - 1;
+    double m = a->runs[v];
+    seconds += m * (a->send_forward[v] + (before >= 0 ? a->send_backward[before] : 0));
+    if (p->serial_sends)
+      seconds += m * (a->send_backward[v] + (before >= 0 ? a->send_forward[before] : 0));
+  }
+  a->stage[rank].send_seconds = seconds;
 }
 
 static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   for (int rank = 0; rank < p->pp; rank++) {
     ett_step_stage *s = &a->stage[rank];
-    for (int v = rank; v < a->slots; v += p->pp) {
+    if (a->alike[rank])
+      *s = s[-1];
+    for (int v = a->alike[rank] ? a->slots : rank; v < a->slots; v += p->pp) {
       const ett_layer_sums *sums = &a->sums[v];
-      int before = p->orders ? p->orders->prev[v] : v - 1;
       double m = a->runs[v], share = m / (double)p->micro_batches;
       s->layers += a->layers[v];
       s->dense_parameters += sums->dense_parameters;
@@ -397,12 +450,8 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
       }
       s->micro_batch_forward_seconds += share * a->forward[v];
       s->micro_batch_backward_seconds += share * (a->backward[v] + a->weight[v]);
-      s->send_seconds +=
-          m * (a->send_forward[v] + (before >= 0 ? a->send_backward[before] : 0));
-      if (p->serial_sends)
-        s->send_seconds +=
-            m * (a->send_backward[v] + (before >= 0 ? a->send_forward[before] : 0));
     }
+    fill_sends(e, a, rank);
   }
 }
 
@@ -578,6 +627,17 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   return tied;
 }
 
+/* Finds the middle stages that hold the same as the one before. */
+static void find_alike(const ett_evaluation *e, const ett_step_arrays *a) {
+  int pp = e->plan->pp;
+  for (int rank = 0; rank < pp; rank++)
+    a->alike[rank] = rank >= 2 && rank < pp - 1 && !e->plan->orders && !e->stage_parts;
+  for (int v = 0; v < a->slots; v++)
+    if (a->alike[v % pp])
+      a->alike[v % pp] = a->split[v] == a->split[v - 1] &&
+                         memcmp(&a->sums[v], &a->sums[v - 1], sizeof *a->sums) == 0;
+}
+
 /* Spreads the layers over the slices. Even slices of the evaluation before are kept. */
 static int slice(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *plan = e->plan;
@@ -594,6 +654,7 @@ static int slice(const ett_evaluation *e, const ett_step_arrays *a) {
   if (ett_program_slices(e->program, slices, a->slice_split, a->slice_sums,
                          a->slice_layers, e->err) != 0)
     return -1;
+  find_alike(e, a);
   if (even && !e->stage_parts) {
     w->sliced = e->program->edition;
     w->sliced_pp = plan->pp;
@@ -622,8 +683,11 @@ static int prepare(ett_evaluation *e, ett_step_arrays *a, double *tied) {
 static double fill_memories(const ett_evaluation *e, const ett_step_arrays *a,
                             const ett_pipeline *pipeline) {
   double most = 0;
+  stage_memory m;
   for (int rank = 0; rank < e->plan->pp; rank++) {
-    fill_memory(e, a, pipeline, rank);
+    if (!a->alike[rank])
+      m = stage_memory_of(e, a, rank);
+    fill_memory(e, a, pipeline, rank, &m);
     if (a->stage[rank].memory_bytes > most)
       most = a->stage[rank].memory_bytes;
   }

@@ -4,28 +4,11 @@
 
 #include "step/messages.h"
 
-/* Whether two neighbouring middle stages hold the same: then they need the same. */
-static int same_stage(const ett_evaluation *e, const ett_step_arrays *a, int rank) {
-  const ett_step_plan *p = e->plan;
-  if (rank < 2 || rank == p->pp - 1 || p->orders)
-    return 0;
-  if (e->stage_parts && e->stage_parts[rank] != e->stage_parts[rank - 1])
-    return 0;
-  for (int v = rank; v < a->slots; v += p->pp) {
-    const ett_layer_sums *one = &a->sums[v], *other = &a->sums[v - 1];
-    if (one->dense_parameters != other->dense_parameters ||
-        a->split[v] != a->split[v - 1] ||
-        one->expert_parameters != other->expert_parameters)
-      return 0;
-  }
-  return 1;
-}
-
 void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
   int slices = a->slots;
-  if (same_stage(e, a, rank)) {
+  if (a->alike[rank]) {
     for (int v = rank; v < slices; v += p->pp)
       a->gradients[v] = a->gradients[v - 1];
     s->optimizer_seconds = s[-1].optimizer_seconds;
