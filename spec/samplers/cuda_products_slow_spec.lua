@@ -58,37 +58,56 @@ describe("CUDA products and attention", function()
     end)
   end
 
-  local function attend(s, before)
+  --- One query's output and statistic into out and stats.
+  local function attend_query(s, before, b, h, i, out, stats)
     local q, keys, v = before[1], before[2], before[3]
-    local d, group = s.head_dim, s.heads // s.kv_heads
+    local d = s.head_dim
+    local kv = (b * s.kv_heads + h // (s.heads // s.kv_heads)) * s.seq_k * d
+    local at = ((b * s.heads + h) * s.seq_q + i)
+    local seen = s.causal ~= 0 and i or s.seq_k - 1
+    local weight, sum = {}, 0
+    for j = 0, seen do
+      local dot = 0
+      for c = 1, d do dot = dot + q[at * d + c] * keys[kv + j * d + c] end
+      weight[j] = math.exp(dot / math.sqrt(d))
+      sum = sum + weight[j]
+    end
+    stats[at + 1] = math.log(sum)
+    for c = 1, d do
+      local value = 0
+      for j = 0, seen do value = value + weight[j] * v[kv + j * d + c] end
+      out[at * d + c] = value / sum
+    end
+  end
+
+  local function attend(s, before)
     local out, stats = {}, {}
     for b = 0, s.batch - 1 do
       for h = 0, s.heads - 1 do
-        local kv = (b * s.kv_heads + h // group) * s.seq_k * d
-        for i = 0, s.seq_q - 1 do
-          local at = ((b * s.heads + h) * s.seq_q + i)
-          local seen = s.causal ~= 0 and i or s.seq_k - 1
-          local weight, sum = {}, 0
-          for j = 0, seen do
-            local dot = 0
-            for c = 1, d do dot = dot + q[at * d + c] * keys[kv + j * d + c] end
-            weight[j] = math.exp(dot / math.sqrt(d))
-            sum = sum + weight[j]
-          end
-          stats[at + 1] = math.log(sum)
-          for c = 1, d do
-            local value = 0
-            for j = 0, seen do value = value + weight[j] * v[kv + j * d + c] end
-            out[at * d + c] = value / sum
-          end
-        end
+        for i = 0, s.seq_q - 1 do attend_query(s, before, b, h, i, out, stats) end
       end
     end
     return out, stats
   end
 
+  --- The output of the queries that see one element of q (which = 1), k or v; an element of q is of one query.
+  local function attend_of(s, before, which, element)
+    local out, place = {}, (element - 1) // s.head_dim
+    if which == 1 then
+      local head = place // s.seq_q
+      attend_query(s, before, head // s.heads, head % s.heads, place % s.seq_q, out, {})
+      return out
+    end
+    local head, group = place // s.seq_k, s.heads // s.kv_heads
+    for h = head % s.kv_heads * group, head % s.kv_heads * group + group - 1 do
+      for i = 0, s.seq_q - 1 do attend_query(s, before, head // s.kv_heads, h, i, out, {}) end
+    end
+    return out
+  end
+
   -- fp32: kernels of ett's own (lua/ett/operator/attention.lua); bf16: cuDNN.
   local function attention_right(s, name, precision, tolerance, add)
+    if precision == "fp32" then cuda_results.expect(operator.get "flash_attention", s, "forward") end
     add(name .. ", forward,", precision, function(backend)
       local ran = cuda_results.run(backend, operator.get "flash_attention", s, "forward", nil, precision)
       local out, stats = attend(s, ran.before)
@@ -103,10 +122,10 @@ describe("CUDA products and attention", function()
       local ran = cuda_results.run(backend, op, s, "backward", { [4] = out, [5] = stats }, precision)
       local q, keys, v, dout = ran.before[1], ran.before[2], ran.before[3], ran.before[6]
       local function loss_of(which)
-        return function(x)
+        return function(x, element)
           local operands = { q, keys, v }
           operands[which] = x
-          return (attend(s, operands))
+          return attend_of(s, operands, which, element)
         end
       end
       near(gradient(q, dout, loss_of(1)), ran.after[7], 2 * tolerance, "dq")

@@ -177,11 +177,3 @@ template <class F> static void run_grid(dim3 grid, dim3 block, F f) {
         run_block();
       }
 }
-
-// A buffer that passes as whatever pointer the kernel declares.
-struct buffer {
-  void *p;
-  template <class U> operator U *() const {
-    return (U *)p;
-  }
-};

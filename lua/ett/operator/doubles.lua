@@ -38,7 +38,10 @@ function doubles.gemm(a, b, c, g)
       for col = 0, n - 1 do
         local at, sum = (i * m + row) * n + col + 1, 0.0
         local x, y = i * m * depth + row * a_row + 1, i * depth * n + col * b_col + 1
-        for k = 0, depth - 1 do sum = sum + a[x + k * a_step] * b[y + k * b_step] end
+        for _ = 1, depth do
+          sum = sum + a[x] * b[y]
+          x, y = x + a_step, y + b_step
+        end
         c[at] = g.accumulate and c[at] + sum or sum
       end
     end
@@ -167,12 +170,28 @@ function doubles.attention_backward(q, k, v, out, stats, dout, s)
   return dq, dk, dv
 end
 
+--- x to a number of bits, half-way cases to either side: Veltkamp's splitting with 2^(53 - bits) + 1 (Dekker 1971).
+local function split(x, factor)
+  local c = x * factor
+  return c - (c - x)
+end
+
+-- Fraction bits, the exponent of the least normal number, that number, the factor of the splitting.
+local formats = {}
+for name, format in pairs { fp32 = { 23, -126 }, bf16 = { 7, -126 }, fp16 = { 10, -14 } } do
+  formats[name] = { format[1], format[2], 2.0 ^ format[2], 2.0 ^ (52 - format[1]) + 1 }
+end
+
 --- x rounded to fp32, bf16 or fp16 (ties to even); other precisions leave it.
-local formats = { fp32 = { 23, -126 }, bf16 = { 7, -126 }, fp16 = { 10, -14 } }
 function doubles.round(x, precision)
   local format = formats[precision]
   if not format or x == 0 or x ~= x or x == math.huge or x == -math.huge then return x end
-  local a = math.abs(x)
+  local a = x < 0 and -x or x
+  if a >= format[3] and a < 2.0 ^ 900 then
+    local near = split(x, format[4])
+    local other = near + 2 * (x - near)
+    if near == x or split(other, format[4]) ~= other then return near end -- no tie
+  end
   local e = math.floor(math.log(a, 2))
   if 2.0 ^ e > a then e = e - 1 elseif 2.0 ^ (e + 1) <= a then e = e + 1 end
   local step = 2.0 ^ (math.max(e, format[2]) - format[1])

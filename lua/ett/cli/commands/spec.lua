@@ -46,6 +46,7 @@ return {
     end
     package.path = package.path .. ";" .. host.root .. "/spec/support/?.lua"
     local loaded_before, globals_before = keys(package.loaded), keys(_G)
+    require("standard_names").install()
     local real_exit = os.exit
     local status
     os.exit = function(code) -- luacheck: ignore
