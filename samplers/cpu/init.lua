@@ -278,7 +278,7 @@ local function add_measuring(session, pool, watch, options)
 
   --- Outputs of the kinds of one pass on a small shape, beside double precision (ett.sampling.check).
   function session.check(op, s, pass)
-    return find.part("samplers/cpu", "check")(backend.calls(op, s, pass))
+    return sample_limit.outside(find.part("samplers/cpu", "check"), backend.calls(op, s, pass))
   end
 end
 

@@ -2,6 +2,7 @@
 --- double precision (ett.sampling.check): products and attention by ett.doubles, launches by the operator's `doubles`.
 local doubles = require "ett.operator.doubles"
 local error_module = require "ett.base.error"
+local outside = require("ett.sampling.limit").outside
 local must = error_module.must
 
 local check = {}
@@ -76,17 +77,17 @@ local function set(to, from) for i, v in ipairs(from) do to[i] = v end end
 local function replay(call, values)
   local args = call.args
   if call.kind == "gemm" then
-    doubles.gemm(values[args.a], values[args.b], values[args.c], args)
+    outside(doubles.gemm, values[args.a], values[args.b], values[args.c], args)
   elseif call.kind == "attention" then
     local q, k, v = values[args.q], values[args.k], values[args.v]
     if args.pass == "backward" then
-      local dq, dk, dv = doubles.attention_backward(q, k, v, values[args.out], values[args.stats], values[args.dout],
-        args)
+      local dq, dk, dv = outside(doubles.attention_backward, q, k, v, values[args.out], values[args.stats],
+        values[args.dout], args)
       set(values[args.dq], dq)
       set(values[args.dk], dk)
       set(values[args.dv], dv)
     else
-      local out, stats = doubles.attention(q, k, v, args)
+      local out, stats = outside(doubles.attention, q, k, v, args)
       set(values[args.out], out)
       set(values[args.stats], stats)
     end
@@ -119,10 +120,16 @@ local function prepare(work, kept)
     local a = call.args
     if call.kind == "attention" and a.pass == "backward" then
       local function of(name) return kept.tensors[a[name] + 1] end
-      local out, stats = doubles.attention(of("q").values, of("k").values, of("v").values, a)
+      local out, stats = outside(doubles.attention, of("q").values, of("k").values, of("v").values, a)
       write(work, of("out"), out)
       write(work, of("stats"), stats)
     end
+  end
+end
+
+local function round(values, dtype)
+  for number, list in pairs(values) do
+    for i, v in ipairs(list) do list[i] = doubles.round(v, dtype[number]) end
   end
 end
 
@@ -135,9 +142,7 @@ function check.run(work, kept, time_limit_seconds)
   for _, call in ipairs(kept.calls) do
     local ok, why = replay(call, values)
     if not ok then return nil, why end
-    for number, list in pairs(values) do -- as the device keeps it between two launches
-      for i, v in ipairs(list) do list[i] = doubles.round(v, dtype[number]) end
-    end
+    outside(round, values, dtype) -- as the device keeps them between two launches
   end
   must(work:ready { graph = false, time_limit_seconds = time_limit_seconds })
   local list = {}

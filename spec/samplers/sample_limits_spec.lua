@@ -123,3 +123,26 @@ describe("ett sample", function()
       failed["2"])
   end)
 end)
+
+describe("the limit on Lua", function()
+  local limit = require "ett.sampling.limit"
+
+  it("leaves out a function of ett's own, and is there again after it", function()
+    local before, inside, after, results, refused
+    assert(limit.call(function()
+      before = debug.gethook()
+      results = { limit.outside(function(...)
+        inside = debug.gethook()
+        return ...
+      end, 1, nil, 3) }
+      refused = select(2, pcall(limit.outside, error, "no", 0))
+      after = debug.gethook()
+    end))
+    assert.is_function(before)
+    assert.is_nil(inside)
+    assert.equal(before, after)
+    assert.same({ 1, nil, 3 }, results)
+    assert.matches("no", tostring(refused))
+    assert.is_nil((debug.gethook()))
+  end)
+end)

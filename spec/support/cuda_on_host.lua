@@ -99,7 +99,10 @@ static dim3 next_dim3() {
 template <class... A> static void launch(void (*kernel)(A...)) {
   dim3 grid = next_dim3(), block = next_dim3();
   argument given[sizeof...(A) + 1];
-  if (next_long() != (long)sizeof...(A)) { fprintf(stderr, "a kernel takes %d parameters\n", (int)sizeof...(A)); exit(6); }
+  if (next_long() != (long)sizeof...(A)) {
+    fprintf(stderr, "a kernel takes %d parameters\n", (int)sizeof...(A));
+    exit(6);
+  }
   for (size_t i = 0; i < sizeof...(A); i++) strcpy(given[i].text, next());
   run_grid(grid, block, [&] { call(kernel, given, std::index_sequence_for<A...>()); });
 }
@@ -165,7 +168,8 @@ local function compile()
   for i, source in ipairs(sources) do
     if not programs[source] then
       added[#added + 1] = source
-      text[#text + 1] = ("namespace source%d {\n%s\n}\n"):format(i, (source:gsub('extern "C" __global__', "__global__")))
+      text[#text + 1] = ("namespace source%d {\n%s\n}\n"):format(i,
+        (source:gsub('extern "C" __global__', "__global__")))
       for kernel in source:gmatch 'extern "C" __global__ void ([%w_]+)' do
         entries[#entries + 1] = ('  {"source%d::%s", [] { launch(source%d::%s); }},\n'):format(i, kernel, i, kernel)
       end
@@ -199,8 +203,8 @@ end
 local function launch_line(launch)
   local g = launch.gemm
   if g then
-    return ("gemm %d %d %d %d %d %d %d %d %d %d"):format(g.a, g.b, g.c, g.m, g.n, g.k, g.batch or 1, g.trans_a and 1 or 0,
-      g.trans_b and 1 or 0, g.accumulate and 1 or 0)
+    return ("gemm %d %d %d %d %d %d %d %d %d %d"):format(g.a, g.b, g.c, g.m, g.n, g.k, g.batch or 1,
+      g.trans_a and 1 or 0, g.trans_b and 1 or 0, g.accumulate and 1 or 0)
   end
   local words = { ("launch source%d::%s %s %s %d"):format(numbers[launch.source], launch.name, dimensions(launch.grid),
     dimensions(launch.block), #launch.args) }
