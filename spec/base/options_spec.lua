@@ -45,6 +45,19 @@ describe("ett.base.options", function()
     assert.equal("x: unknown option '--ra'; did you mean '--rate'?", refusal { "--ra", "1" })
   end)
 
+  it("prints every help within the terminal's width", function()
+    local host = require "ett.host"
+    local before = host.columns
+    finally(function() host.columns = before end)
+    host.columns = 72
+    for _, one in ipairs(require("ett.cli.commands").all()) do
+      local more = type(one.description) == "string" and one.description or nil
+      for line in options.help(one, more):gmatch "[^\n]+" do
+        assert.is_true(utf8.len(line) <= 72, one.name .. ": " .. line)
+      end
+    end
+  end)
+
   it("prints help from the declarations", function()
     local text = options.help(command, "More.")
     assert.equal("usage: ett x [WORD ...]\n\ntest\n\nMore.\n\noptions:\n", text:match "^.-options:\n")

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <lauxlib.h>
 #include <lua.h>
+#include <stdio.h>
+#include <unistd.h>
 
 typedef void arm_function(long first);
 typedef long count_function(void);
@@ -58,7 +60,43 @@ static int blocks(lua_State *L) {
   return 1;
 }
 
+/* fail_forked(stride, fn) -> counted, failed, in_child, ok, result, err: calls fn once.
+ * Every stride-th allocation forks. In the child that allocation and all that follow
+ * fail; the child also returns. failed: how many children ended with another status than
+ * 0. */
+static int fail_forked(lua_State *L) {
+  const long stride = (long)luaL_checkinteger(L, 1);
+  luaL_checktype(L, 2, LUA_TFUNCTION);
+  lua_settop(L, 2);
+  lua_checkstack(L, 20);
+  arm_function *arm = (arm_function *)dlsym(RTLD_DEFAULT, "ett_oom_fork");
+  count_function *disarm = (count_function *)dlsym(RTLD_DEFAULT, "ett_oom_disarm");
+  count_function *failed = (count_function *)dlsym(RTLD_DEFAULT, "ett_oom_failed");
+  if (!arm || !disarm || !failed)
+    return luaL_error(L, "fail_forked needs oom_shim.so");
+  const pid_t parent = getpid();
+  arm(stride);
+  const int status = lua_pcall(L, 0, 2, 0);
+  lua_pushinteger(L, disarm());
+  lua_insert(L, 2);
+  lua_pushinteger(L, failed());
+  lua_insert(L, 3);
+  lua_pushboolean(L, getpid() != parent);
+  lua_insert(L, 4);
+  lua_pushboolean(L, status == LUA_OK);
+  lua_insert(L, 5);
+  return lua_gettop(L) - 1;
+}
+
+/* exit(status): at once, without closing the state */
+static int exit_at_once(lua_State *L) {
+  fflush(stdout);
+  _exit((int)luaL_checkinteger(L, 1));
+}
+
 static const luaL_Reg functions[] = {
+    {"exit", exit_at_once},
+    {"fail_forked", fail_forked},
     {"fail_from", fail_from},
     {"blocks", blocks},
     {NULL, NULL},

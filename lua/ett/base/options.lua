@@ -325,15 +325,37 @@ function options.manual(command, version)
   return table.concat(parts)
 end
 
+--- Usage lines of at most `columns`; a part in brackets stays whole where it can.
+local function usage_lines(text, columns)
+  local lines = {}
+  for line in text:gmatch "[^\n]+" do
+    local indent, used = line:match "^ *", #line:match "^ *"
+    local parts = { indent }
+    for part in line:gsub("%b[]", function(group) return (group:gsub(" ", "\0")) end):gmatch "%S+" do
+      if used > #indent and used + 1 + #part > columns then
+        parts[#parts + 1], used = "\n           ", 11
+      elseif used > #indent then
+        parts[#parts + 1], used = " ", used + 1
+      end
+      parts[#parts + 1], used = part:gsub("%z", " "), used + #part
+    end
+    lines[#lines + 1] = table.concat(parts)
+  end
+  return table.concat(lines, "\n")
+end
+
 --- The help text of a command: usage, summary, description, options.
 ---@param command { name: string, usage: string?, summary: string?, options: table[]? }
 ---@param more string? printed after the summary
 ---@return string
 function options.help(command, more)
   local parser = new_parser(command)
-  parser:usage("usage: ett " .. (command.usage or command.name))
-  local columns = require("ett.host").columns
-  if columns then parser:help_max_width(columns) end
+  local usage, columns = "usage: ett " .. (command.usage or command.name), require("ett.host").columns
+  if columns then
+    usage = usage_lines(usage, columns)
+    parser:help_max_width(columns)
+  end
+  parser:usage(usage)
   local texts = { command.summary or more, command.summary and more }
   if texts[1] then parser:description(table.concat(texts, "\n\n")) end
   return parser:get_help()

@@ -6,9 +6,12 @@ local options = require "ett.base.options"
 
 local function print_overview()
   print("usage: ett COMMAND [option ...] [argument ...]\n")
-  print("ett estimates how long, how much memory and how much money it takes to train large models.\n")
-  for _, command in ipairs(commands.all()) do print(("  %-20s %s"):format(command.name, command.summary)) end
-  print("\n`ett COMMAND --help` says more; `ett --version` prints the version.")
+  print("ett predicts the time, memory and cost of training a large model on a cluster.\n")
+  local rows = {}
+  for i, command in ipairs(commands.all()) do rows[i] = { command.name, command.summary } end
+  print(require("ett.report.table").text(rows, "ll", "  "))
+  print("\nA first prediction: ett predict --model llama3-8b --cluster dgx_h100 seq=8192 tp=2 global_batch=8")
+  print("`ett COMMAND --help` explains a command; `ett list models clusters` prints names.")
 end
 
 local function print_help(command, opts)
