@@ -1,6 +1,6 @@
 --- Whole commands with failing allocations: every nth of a prediction, a trace, a search and a campaign, each in a
---- child process. Each ends in its result or in a memory error, and leaves no block behind. ETT_OOM_STRIDE=1 fails every
---- allocation in turn.
+--- child process. Each ends in its result or in a memory error, and leaves no block behind. ETT_OOM_STRIDE=1 fails
+--- every allocation in turn.
 local command = require "command"
 local folders = require "ett.base.folder"
 local maker = require "trace_maker"
