@@ -86,8 +86,7 @@ local fields = {
       c = { "schedule", function(name) return built_in[name] and name or "custom" end } },
     { "interleave_group", "count", optional = true, most = 1 << 24,
       c = { "interleave_group", function(group, p)
-        if group or p.schedule ~= "interleaved" then return group or 1 end
-        return schedules.interleave_group(p.pp, p.micro_batches or p.pp)
+        return group or schedules.interleave_group(p.pp, p.micro_batches or p.pp)
       end },
       help = "micro-batches that pass a chunk before the next, for interleaved (default pp, or the next that suits)" },
     { "recompute", "string", default = "none", one_of = { "none", "selective", "half", "full" },
