@@ -79,54 +79,130 @@ local function median(list)
   return list[(#list + 1) // 2]
 end
 
---- How well the medians of all other ranks predict a rank: what no half of the ranks can be expected to reach.
-local function scatter(by_operator)
-  local errors = {}
-  for _, list in pairs(by_operator) do
-    for i, value in ipairs(list) do
-      local others = table.move(list, i + 1, #list, i, table.move(list, 1, i - 1, 1, {}))
-      if #others > 0 then
-        table.sort(others)
-        local middle = (others[(#others + 1) // 2] + others[#others // 2 + 1]) / 2
-        errors[#errors + 1] = math.abs(middle / value - 1)
+--- All halves of some ranks: lists of which rank is in the first half.
+local function halves(ranks)
+  local list, chosen = {}, {}
+  local function choose(i, left)
+    if left == 0 then list[#list + 1] = table.move(chosen, 1, #ranks, 1, {})
+    elseif i <= #ranks then
+      for _, inside in ipairs { true, false } do
+        chosen[i] = inside
+        choose(i + 1, inside and left - 1 or left)
+      end
+      chosen[i] = nil
+    end
+  end
+  choose(1, #ranks // 2)
+  return list
+end
+
+--- The runs of an operator on some ranks (every rank of `ranks` with inside[i] == wanted) in one list.
+local function pooled(by_rank, ranks, inside, wanted)
+  local all = {}
+  for i, rank in ipairs(ranks) do
+    if (inside[i] or false) == wanted then
+      table.move(by_rank[rank] or {}, 1, #(by_rank[rank] or {}), #all + 1, all)
+    end
+  end
+  return all
+end
+
+--- Median errors of the halves of the ranks: a row of the one half predicts the row of the other, or each rank of it.
+local function all_halves(by_operator, ranks)
+  local middle = require("ett.loop.tables").middle
+  local rows, single, held = {}, {}, 0
+  for _, inside in ipairs(halves(ranks)) do
+    local of_rows, of_ranks = {}, {}
+    for _, by_rank in pairs(by_operator) do
+      local predicted = middle(pooled(by_rank, ranks, inside, true))
+      of_rows[#of_rows + 1] = math.abs(predicted / middle(pooled(by_rank, ranks, inside, false)) - 1)
+      for i, rank in ipairs(ranks) do
+        if not inside[i] then of_ranks[#of_ranks + 1] = math.abs(predicted / middle(by_rank[rank]) - 1) end
+      end
+    end
+    rows[#rows + 1], single[#single + 1] = 100 * median(of_rows), 100 * median(of_ranks)
+    if rows[#rows] <= 3 then held = held + 1 end
+  end
+  return median(rows), median(single), held, #rows
+end
+
+--- How well all other ranks predict a rank: what no half of the ranks can be expected to reach.
+local function left_out(by_operator, ranks)
+  local middle, errors = require("ett.loop.tables").middle, {}
+  for _, by_rank in pairs(by_operator) do
+    for i, rank in ipairs(ranks) do
+      local others = pooled(by_rank, ranks, { [i] = true }, false)
+      errors[#errors + 1] = math.abs(middle(others) / middle(by_rank[rank]) - 1)
+    end
+  end
+  return 100 * median(errors)
+end
+
+--- Profiles from the samples of the even and of the odd ranks of a trace: [0] and [1].
+local function profiles_of(path, folder)
+  local tables, profiles = require "ett.loop.tables", {}
+  for parity = 0, 1 do
+    local into = tables.new()
+    tables.gather(into, path, { ranks = function(rank) return rank % 2 == parity end })
+    tables.write(into, folder .. "/" .. parity)
+    profiles[parity] = require("ett.profile").from_samples({ folder .. "/" .. parity }, { cache = false })
+  end
+  return profiles
+end
+
+--- Operators that both profiles predict, [key] = { [rank] = seconds of runs }; answers, [key] = { [parity] = seconds },
+--- of both profiles; the ranks.
+local function runs_of(path, profiles)
+  local roofline, operators = require "ett.trace.operators.roofline", require "ett.trace.operators"
+  local view <close> = open(path)
+  local by_operator, answers, ranks = {}, {}, {}
+  for i, device in ipairs(operators.of_view(view)) do
+    ranks[i] = device.rank
+    for _, row in ipairs(operators.by_shape(device.runs)) do
+      local op, shape = roofline.operator(row.operation)
+      local function seconds(parity)
+        local answer = profiles[parity]:operator(op.name, shape, row.dtype, row.pass)
+        return answer and answer.seconds
+      end
+      if op and row.dtype and row.pass ~= "recompute" and seconds(0) and seconds(1) then
+        local key = ("%s %s %s"):format(op.name, row.shape, row.pass)
+        answers[key] = { [0] = seconds(0), seconds(1) }
+        by_operator[key] = by_operator[key] or {}
+        local runs = {}
+        for k, ticks in ipairs(row.list) do runs[k] = view:s(ticks) end
+        by_operator[key][device.rank] = runs
       end
     end
   end
-  return #errors > 0 and 100 * median(errors)
+  return by_operator, answers, ranks
 end
 
---- Samples of the even ranks predict the operators of the odd ones.
+--- Samples of half of the ranks predict the operators of the other half. An operator's time is what a table's row says
+--- of its runs. Even ranks predict odd ones, and odd even ones, by sample tables and a profile; all halves by rows.
 local function half(root, rows)
-  local folders = require "ett.base.folder"
-  local tables, roofline = require "ett.loop.tables", require "ett.trace.operators.roofline"
-  local operators = require "ett.trace.operators"
+  local folders, middle = require "ett.base.folder", require("ett.loop.tables").middle
+  local function row(measure, value, judged)
+    rows[#rows + 1] = { measure = measure, value = ("%.2f"):format(value), target = judged and "<= 3",
+      pass = judged and value <= 3 or nil }
+  end
   for _, name in ipairs { "megatron_tp8_a100", "param_dlrm_kineto" } do
     folders.within(function(folder)
-      local into = tables.new()
-      tables.gather(into, root .. "/" .. name, { ranks = function(rank) return rank % 2 == 0 end })
-      tables.write(into, folder)
-      local profile = require("ett.profile").from_samples({ folder }, { cache = false })
-      local view <close> = open(root .. "/" .. name)
-      local errors, by_operator = {}, {}
-      for _, device in ipairs(operators.of_view(view)) do
-        for _, row in ipairs(operators.by_shape(device.runs)) do
-          local op, shape = roofline.operator(row.operation)
-          local answer = op and row.dtype and row.pass ~= "recompute"
-            and profile:operator(op.name, shape, row.dtype, row.pass)
-          if answer then
-            local seconds, key = view:s(row.ticks / row.count), row.shape .. row.pass
-            if device.rank % 2 == 1 then errors[#errors + 1] = math.abs(answer.seconds / seconds - 1) end
-            by_operator[key] = by_operator[key] or {}
-            table.insert(by_operator[key], seconds)
-          end
+      local path = root .. "/" .. name
+      local by_operator, answers, ranks = runs_of(path, profiles_of(path, folder))
+      for parity = 0, 1 do
+        local errors, others = {}, {}
+        for i, rank in ipairs(ranks) do others[i] = rank % 2 ~= parity end
+        for key, by_rank in pairs(by_operator) do
+          errors[#errors + 1] = math.abs(answers[key][parity] / middle(pooled(by_rank, ranks, others, true)) - 1)
         end
+        local value = 100 * median(errors)
+        row(("%s: %s ranks predict %d operators of the others, median %%"):format(name, parity == 0 and "even" or "odd",
+          #errors), value, true)
       end
-      local value = #errors > 0 and 100 * median(errors)
-      rows[#rows + 1] = { measure = ("%s: half of the ranks predict the other half, median %%, %d operators"):format(
-        name, #errors), value = value and ("%.2f"):format(value) or "none", target = "<= 3",
-        pass = value and value <= 3 or false }
-      rows[#rows + 1] = { measure = "  each rank predicted by the median of all others: the ranks' own scatter, %",
-        value = ("%.2f"):format(scatter(by_operator)) }
+      local of_rows, single, held, count = all_halves(by_operator, ranks)
+      row(("  all %d halves of the ranks, median %% (3 or less in %d)"):format(count, held), of_rows, true)
+      row("  the same, each operator of each rank alone, %", single)
+      row("  each rank predicted by all others, %: the ranks' own scatter", left_out(by_operator, ranks))
     end)
   end
 end

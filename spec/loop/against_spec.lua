@@ -237,3 +237,42 @@ describe("ett.loop.layout", function()
     assert.is_nil(layout.schedule_of(units "fwd fwd", 2, 0))
   end)
 end)
+
+describe("an operator that joins another", function()
+  local match = require "ett.loop.match"
+  local function entry(name, key, joins)
+    return { name = name, key = key, operator = { family = key and "gemm" or "elementwise", joins = joins } }
+  end
+  local function product(n) return { family = "gemm", batch = 1, m = 8, n = n, k = 8 } end
+  local meet = require("ett.loop.expected").meet
+
+  it("is booked with it, in the backward pass before it", function()
+    local qkv, proj = product(3), product(1)
+    local sequence = { entry("linear_qkv", meet(qkv)), entry("copies", nil, "linear_qkv"),
+      entry("linear_proj", meet(proj)) }
+    local function run(pass, operation, ticks)
+      return { node = true, pass = pass, operation = operation, ticks = ticks, kernels = {}, name = "host" }
+    end
+    local runs = {}
+    for _ = 1, 2 do
+      for _, each in ipairs { { qkv, 100 }, { nil, 7 }, { proj, 40 } } do
+        runs[#runs + 1] = run("forward", each[1], each[2])
+      end
+    end
+    for _ = 1, 2 do
+      for _, each in ipairs { { proj, 80 }, { nil, 9 }, { qkv, 200 } } do
+        runs[#runs + 1] = run("backward", each[1], each[2])
+      end
+    end
+    local found = {}
+    for _, line in ipairs((match.lines({ { runs = runs } }, sequence, match.present { { runs = runs } }))) do
+      found[line.name .. " " .. line.pass] = { line.count, line.ticks, line.list, #(line.entries or {}) }
+    end
+    assert.same({
+      ["copies + linear_qkv forward"] = { 2, 214, { 107, 107 }, 2 },
+      ["linear_proj forward"] = { 2, 80, { 40, 40 }, 1 },
+      ["copies + linear_qkv backward"] = { 2, 418, { 209, 209 }, 2 },
+      ["linear_proj backward"] = { 2, 160, { 80, 80 }, 1 },
+    }, found)
+  end)
+end)

@@ -2,13 +2,34 @@
 --
 -- An operator whose key (ett.loop.expected) is in the trace and in the model is an anchor: its runs are its own. What
 -- ran between two anchors belongs to the operators that the model has between the same two: a compiled kernel has no
--- shape, and an attention of separate kernels has another. Of several such operators the time is known together.
+-- shape, and an attention of separate kernels has another. Of several such operators the time is known together. An
+-- operator that joins an anchor (operators/README.md) is booked with it.
 local expected = require "ett.loop.expected"
 local schema = require "ett.base.schema"
 
 local match = {}
 
 local function joined(set) return table.concat(schema.keys(set), " + ") end
+
+--- Adds operators that join an anchor of the sequence to it. The others, and the key of the anchor if there are none.
+local function without_joined(entries, anchors)
+  local left, home = {}, nil
+  for _, entry in ipairs(entries) do
+    local joined_to
+    for _, key in ipairs(entry.operator.joins and schema.keys(anchors) or {}) do
+      if anchors[key].names[entry.operator.joins] then joined_to = key end
+    end
+    if joined_to then
+      home = joined_to
+      anchors[home].joined = entry
+      anchors[home].names[entry.name] = true
+    else
+      left[#left + 1] = entry
+    end
+  end
+  left.home = #left == 0 and home or nil
+  return left
+end
 
 --- Anchors by key: { names = set, entry }, and the operators between neighbouring anchors: by "KEY > KEY".
 local function index_of(sequence, present)
@@ -30,6 +51,7 @@ local function index_of(sequence, present)
     end
   end
   close "end"
+  for gap, entries in pairs(gaps) do gaps[gap] = without_joined(entries, anchors) end
   return anchors, gaps
 end
 
@@ -67,6 +89,27 @@ local function holds_products(entries, runs)
   return not wanted or found
 end
 
+--- Adds what a line owes to its last run.
+local function settle(line)
+  if line.owed and #line.list > 0 then line.list[#line.list], line.owed = line.list[#line.list] + line.owed, nil end
+end
+
+--- The line of an anchor.
+function State:anchor_line(pass, key)
+  local anchor = self.anchors[key]
+  return self:line(joined(anchor.names), pass, { anchor.entry, anchor.joined }, key)
+end
+
+--- Books runs on the run of an anchor beside them: the last one, or in the backward pass the next one.
+function State:book_joined(pass, key, runs)
+  local line = self:anchor_line(pass, key)
+  for _, run in ipairs(runs) do
+    book(line, run)
+    line.owed = (line.owed or 0) + run.ticks
+  end
+  if pass ~= "backward" then settle(line) end
+end
+
 --- Books the runs between two anchors on the operators that the model has there, or on none.
 function State:close_gap(pass, from, to, runs)
   local gap = pass == "backward" and to .. " > " .. from or from .. " > " .. to
@@ -76,6 +119,7 @@ function State:close_gap(pass, from, to, runs)
     for _, entry in ipairs(entries or {}) do self.absent[entry.name] = true end
     return
   end
+  if entries and entries.home then return self:book_joined(pass, entries.home, runs) end
   local line
   if entries and #entries > 0 then
     local names = {}
@@ -114,9 +158,10 @@ function State:walk(pass, runs)
     if anchor then
       self:close_gap(pass, before, key, between)
       before, between = key, {}
-      local line = self:line(joined(anchor.names), pass, { anchor.entry }, key)
+      local line = self:anchor_line(pass, key)
       line.count, line.list[#line.list + 1] = line.count + 1, run.ticks
       book(line, run)
+      settle(line)
       self.last = line
     else
       between[#between + 1] = run

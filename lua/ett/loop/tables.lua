@@ -119,8 +119,9 @@ local function header(into, name, note)
     { "time", note } }
 end
 
---- Mean of the middle half: profilers of old record whole microseconds, of which a median keeps one.
-local function middle(list)
+--- The time of a row: the mean of the middle half of its runs. Profilers of old record whole microseconds, of which a
+--- median keeps one.
+function tables.middle(list)
   local sorted = stats.sorted(list)
   local cut = #sorted // 4
   return stats.mean(table.move(sorted, cut + 1, #sorted - cut, 1, {}))
@@ -131,7 +132,7 @@ local function number(value) return (math.type(value) == "integer" and "%d" or "
 local function operator_table(into, entry, rows, measured)
   for _, row in ipairs(rows) do
     row.microseconds = {}
-    for _, pass in ipairs(measured) do row.microseconds[pass] = middle(row[pass]) end
+    for _, pass in ipairs(measured) do row.microseconds[pass] = tables.middle(row[pass]) end
   end
   local what = into.device == "cpu" and "host time, the profiler's included" or "device rows"
   local head = header(into, { "operator", entry.op.name }, what .. " of the recorded runs, mean of the middle half")
@@ -165,7 +166,7 @@ local function add_collective_tables(into, list)
     table.sort(sizes)
     for i, elements in ipairs(sizes) do
       lines[i] = ("%s,%s"):format(number(math.tointeger(elements) or elements),
-        number(middle(entry.rows[elements])))
+        number(tables.middle(entry.rows[elements])))
     end
     list[#list + 1] = { name = ("%s_%s_%s_%d_%d.csv"):format(into.device:gsub("_", "-"), entry.kind, entry.dtype,
       entry.topology.nodes, entry.topology.gpus_per_node), rows = #lines,
