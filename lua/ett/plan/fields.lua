@@ -4,6 +4,7 @@
 -- { name, kind (ett.base.schema), default =, optional =, one_of =, least =, most =, help =, c =, program = }
 --   c        true: C reads it under its own name; { name, function(value, plan) }: under that name, converted
 --   after    neither the program nor C depends on it: it says what an estimate adds of runs, money and variation
+--   needs    { text, function(plan, context) }: what else must be for a value other than the default to have an effect
 --   program  the step program depends on it: true, or a function of the value that says what matters of it (a list: as
 --            text)
 --
@@ -18,6 +19,16 @@ local built_in = schedules.built_in
 -- tokens or bytes leaves 64 bits.
 local stages, ranks, replicas = 1 << 12, 1 << 14, 1 << 20
 
+-- What fields need. The context of an estimate says whether its model has experts, and whether it knows a rate of
+-- failures and its devices' power.
+local function staged(p) return p.pp > 1 end
+local function replicated(p) return p.dp * p.cp > 1 end
+local function sharded(p) return p.zero > 0 and replicated(p) end
+local function uneven(p) return p.expert_skew > 0 or p.expert_shares ~= nil end
+local failures = { "a rate of failures (failures_per_device_day)", function(_, context) return context.failures end }
+local power = { "devices of known power", function(_, context) return context.power end }
+local busiest = { "ep above 1 or a capacity_factor", function(p) return p.ep > 1 or p.capacity_factor ~= nil end }
+
 local fields = {
   recompute_modules = { "core_attn" }, known_modules = { "core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act" },
   -- Products with adapters by default: all of attention and of a dense MLP (Dettmers et al. 2023, arXiv 2305.14314).
@@ -27,24 +38,33 @@ local fields = {
     { "tp", "degree", default = 1, most = ranks, c = true, program = true, help = "tensor-parallel ranks" },
     { "cp", "degree", default = 1, most = ranks, c = true, program = true, help = "context-parallel ranks" },
     { "cp_method", "string", default = "all_gather", one_of = { "all_gather", "ring", "ulysses" }, program = true,
+      needs = { "cp above 1", function(p) return p.cp > 1 end },
       help = "all_gather of keys and values, ring beside attention, ulysses (all-to-all to heads)" },
     { "cp_balanced", "boolean", default = true, program = true,
+      needs = { "cp above 1 without ulysses", function(p) return p.cp > 1 and p.cp_method ~= "ulysses" end },
       help = "each context rank has an early and a late piece (false: one; the last rank decides)" },
     { "ep", "degree", default = 1, most = replicas, c = true, program = true,
       help = "expert-parallel ranks, inside dp * cp" },
     { "etp", "degree", optional = true, most = ranks, program = true,
-      c = { "etp", function(etp, p) return etp or p.tp end }, help = "tensor-parallel ranks of experts (default tp)" },
+      c = { "etp", function(etp, p) return etp or p.tp end },
+      needs = { "a model with experts", function(_, context) return context.experts end },
+      help = "tensor-parallel ranks of experts (default tp)" },
     { "expert_skew", "nonnegative", default = 0, most = 16, program = true,
+      needs = busiest,
       help = "tokens of the i-th busiest expert in proportion to i^-skew; 0: as many for each" },
     { "expert_shares", "list", optional = true,
       program = function(shares) return shares and table.concat(shares, ",") end,
+      needs = busiest,
       help = "measured shares of the tokens, one for each expert" },
     { "capacity_factor", "positive", optional = true, program = true,
+      needs = { "expert_skew, expert_shares or pad_to_capacity, or to be below 1",
+        function(p) return uneven(p) or p.pad_to_capacity or p.capacity_factor < 1 end },
       help = "the most tokens of an expert, times the mean; the others are dropped" },
     { "pad_to_capacity", "boolean", default = false, program = true,
       help = "every expert has the places of its capacity_factor, and computes empty ones too (GShard, MaxText)" },
     { "micro_batch", "count", default = 1, most = 1 << 14, program = true, help = "sequences of one micro-batch" },
     { "sequence_parallel", "boolean", default = false, program = true,
+      needs = { "tp above 1", function(p) return p.tp > 1 end },
       help = "norms and residuals split over tp (Korthikanti et al. 2022)" },
     { "dtype", "training_dtype", default = "bf16", program = true, help = "type of weights and activations",
       c = { "weight_bytes", function(dtype) return math.max(schema.dtype_bytes[dtype], 2) end } },
@@ -54,13 +74,17 @@ local fields = {
     { "accumulate_gradients", "boolean", default = true, program = true,
       help = "a separate kernel adds up gradients (false: the weight-gradient products do)" },
     { "scatter_sends", "boolean", default = false, program = true,
+      needs = { "pp and tp above 1 without sequence_parallel",
+        function(p) return p.pp > 1 and p.tp > 1 and not p.sequence_parallel end },
       help = "activations cross stages split over tp (DeepSpeed, Megatron scatter-gather)" },
     { "deduplicate_tokens", "boolean", default = false, program = true,
+      needs = { "ep above 1", function(p) return p.ep > 1 end },
       help = "a token is sent once to each node that holds its experts, not once to each expert (DeepEP)" },
     { "overlap_all_to_all", "string", default = "none", one_of = { "none", "shared_experts", "batch" }, c = true,
       program = true,
       help = "none, shared_experts (beside the layer's shared experts), batch (beside another micro-batch)" },
     { "overlap_tensor", "boolean", default = false, program = true,
+      needs = { "tp above 1 and sequence_parallel", function(p) return p.tp > 1 and p.sequence_parallel end },
       help = "tensor-parallel gathers and scatters run in pieces beside their products (userbuffers, async TP)" },
     { "lora_rank", "count", optional = true, most = 1 << 14, program = true,
       help = "rank of LoRA adapters; all other weights are frozen" },
@@ -93,12 +117,15 @@ local fields = {
       c = true,
       help = "operators that the backward pass repeats: none, selective (attention's core), half (of full), full" },
     { "zero", "natural", default = 0, one_of = { 0, 1, 2, 3 }, c = true,
+      needs = { "dp * cp above 1", replicated },
       help = "0: none, 1: optimizer sharded over dp, 2: gradients too, 3: weights too" },
     { "shard", "degree", optional = true, most = replicas, c = { "shard", function(shard) return shard or 0 end },
       help = "ranks of a group that ZeRO shards over; the groups are replicas (HSDP; default: all, dp * cp)" },
     { "prefetch", "natural", default = 1, most = 1024, c = true,
+      needs = { "zero = 3 and overlap_parameters", function(p) return p.zero == 3 and p.overlap_parameters end },
       help = "layers gathered ahead under ZeRO-3 with overlap_parameters; 0: none" },
     { "reshard", "boolean", default = true, c = true,
+      needs = { "zero = 3", function(p) return p.zero == 3 end },
       help = "ZeRO-3 frees weights after the forward pass (false: they stay whole until the backward pass)" },
     { "offload_activations", "fraction", default = 0, c = true,
       help = "share of the activations in the host's memory" },
@@ -111,37 +138,52 @@ local fields = {
     { "optimizer_bytes", "nonnegative", default = 12, most = 1024, c = true, -- Adam: fp32 weight and two moments
       help = "optimizer state of one parameter, master weight included" },
     { "bucket_bytes", "positive", default = 500e6, least = 1, c = true,
+      needs = { "dp * cp above 1 and zero below 3", function(p) return replicated(p) and p.zero < 3 end },
       help = "bytes of one gradient or weight message" },
     { "gradient_all_reduce", "boolean", default = false, c = true,
+      needs = { "zero of at least 1 and dp * cp above 1", sharded },
       help = "ZeRO-1 that all-reduces instead of reduce-scattering (DeepSpeed pipelines)" },
-    { "overlap_gradients", "boolean", default = false, c = true, help = "reduce buckets while the last backward runs" },
-    { "overlap_parameters", "boolean", default = false, c = true, help = "gather weights behind the next forward" },
-    { "overlap_sends", "boolean", default = false, c = true, help = "stages compute while they send" },
+    { "overlap_gradients", "boolean", default = false, c = true, needs = { "dp * cp above 1", replicated },
+      help = "reduce buckets while the last backward runs" },
+    { "overlap_parameters", "boolean", default = false, c = true,
+      needs = { "zero of at least 1 and dp * cp above 1", sharded },
+      help = "gather weights behind the next forward" },
+    { "overlap_sends", "boolean", default = false, c = true, needs = { "pp above 1", staged },
+      help = "stages compute while they send" },
     { "serial_sends", "boolean", default = false, c = true,
+      needs = { "pp above 1", staged },
       help = "receivers spend a message's time too, one after the other (DeepSpeed pipelines)" },
-    { "clip_gradients", "boolean", default = true, c = true, help = "all stages wait for one global gradient norm" },
+    { "clip_gradients", "boolean", default = true, c = true, needs = { "pp above 1", staged },
+      help = "all stages wait for one global gradient norm" },
     { "late_validation", "boolean", default = false, c = true,
+      needs = { "pp above 1 and clip_gradients", function(p) return p.pp > 1 and p.clip_gradients end },
       help = "the norm is checked after the update: no stage waits for another's end of the step (zero bubble)" },
     { "tokens", "positive", optional = true, most = 1e18, after = true,
       help = "tokens of a whole run: also its days, price and energy" },
     { "price_per_device_hour", "nonnegative", optional = true, most = 1e6, after = true,
       help = "price of a device in US dollars (default the cluster's)" },
     { "pue", "positive", optional = true, least = 1, most = 10, after = true,
+      needs = power,
       help = "power usage effectiveness of the facility (default the cluster's, or 1.56)" },
     { "grams_co2_per_kwh", "nonnegative", optional = true, most = 1e4, after = true,
+      needs = power,
       help = "carbon dioxide of the grid (default the cluster's, or 480)" },
     { "failures_per_device_day", "fraction", optional = true, after = true,
       help = "failures that end the run, of one device in a day (default the cluster's)" },
     { "restart_seconds", "nonnegative", optional = true, most = 1e7, after = true,
+      needs = failures,
       help = "from a failure to the first repeated step (default the cluster's, or 600)" },
     { "checkpoint_seconds", "positive", optional = true, after = true,
+      needs = failures,
       help = "work between checkpoints (default: what costs least time, by Daly 2006)" },
     { "checkpoint_bandwidth", "positive", default = 122e6, least = 1, after = true,
+      needs = failures,
       help = "bytes/s of a device to storage (default 2 TB/s for 16,384 devices, Llama 3)" },
     { "jitter", "fraction", default = 0, after = true,
       help = "standard deviation of a device's computing time, relative, anew in each step" },
     { "slow_share", "fraction", default = 0, after = true, help = "share of the devices that are slow" },
     { "slow_factor", "positive", default = 1.1, least = 1, most = 1e3, after = true,
+      needs = { "a slow_share", function(p) return p.slow_share > 0 end },
       help = "time of a slow device, as a multiple of the others'" },
     { "rank_slowdown", "list", optional = true, after = true,
       help = "time of each rank, as a multiple of the estimate's: stragglers by rank (rank_order)" },
@@ -161,6 +203,19 @@ end
 --- Whether the conversion of a declaration for C reads more of a plan than its own field.
 function fields.reads_others(field)
   return type(field.c) == "table" and debug.getinfo(field.c[2], "u").nparams > 1
+end
+
+--- Fields of a clean plan that differ from their default without an effect, a sentence each.
+---@param context table { experts =, failures =, power = }: booleans
+function fields.idle(p, context)
+  local found = {}
+  for _, field in ipairs(fields.list) do
+    local name, needs = field[1], field.needs
+    if needs and p[name] ~= field.default and not needs[2](p, context) then
+      found[#found + 1] = ("%s has no effect: it needs %s"):format(name, needs[1])
+    end
+  end
+  return found
 end
 
 --- Fills `c` with the fields that C reads of a plan.

@@ -202,7 +202,9 @@ local function warnings_of(e)
   if #assumed > 0 then
     list[#list + 1] = "no samples of " .. table.concat(assumed, ", ") .. ": assumed from the device's rates"
   end
-  return list
+  local idle = plan_fields.idle(e.plan, { experts = e.model.hyper.experts ~= nil, failures = e.goodput_percent ~= nil,
+    power = e.kwh_per_step ~= nil })
+  return table.move(idle, 1, #idle, #list + 1, list)
 end
 
 local function notes_of(model, times)

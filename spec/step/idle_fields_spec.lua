@@ -1,0 +1,86 @@
+-- Fields of a plan without an effect: the estimate says so, and only then.
+local estimate = require "ett.step.estimate"
+local fields = require "ett.plan.fields"
+local model = require "ett.model"
+local times = require "ett.step.times"
+
+local dense = model.new("llama", { layers = 4, hidden = 512, heads = 8, ffn = 2048, vocab = 1024 })
+local mixture = model.new("mixtral", { layers = 4, hidden = 512, heads = 8, ffn = 1024, vocab = 1024, experts = 8,
+  top_k = 2 })
+local cluster = require("ett.profile.cluster").get "dgx_h100"
+local of_cluster = times.new(cluster)
+
+local function with(...)
+  local p = { seq = 1024, micro_batches = 4 }
+  for _, more in ipairs { ... } do for name, value in pairs(more) do p[name] = value end end
+  return p
+end
+
+-- What a field may change, as text, and the warnings of the estimate.
+local function outcome(of, plan, on)
+  local e = estimate.new { model = of, cluster = on or cluster, times = of_cluster, plan = plan }
+  local words = { e.step_seconds, e.memory_bytes, e.gradient_exposed_seconds, e.goodput_percent or 0,
+    e.kwh_per_step or 0, e.co2_kg_per_step or 0, e.checkpoint_write_seconds or 0, e.dropped_tokens_percent or 0,
+    e.varied_p99_seconds or 0 }
+  for i, value in ipairs(words) do words[i] = ("%.10g"):format(value) end
+  return table.concat(words, " "), table.concat(e.warnings, "\n")
+end
+
+local z3 = { dp = 4, zero = 3, overlap_parameters = true }
+local skewed = { dp = 4, ep = 4, expert_skew = 0.8 }
+-- Field, value; a plan under which it has no effect, and one under which it has.
+local cases = {
+  { "cp_method", "ring", {}, { cp = 4 } },
+  { "cp_balanced", false, { cp = 2, cp_method = "ulysses" }, { cp = 2 } },
+  { "sequence_parallel", true, { dp = 2 }, { tp = 2 } },
+  { "scatter_sends", true, { tp = 2 }, { tp = 2, pp = 2 } },
+  { "overlap_tensor", true, { tp = 2 }, { tp = 2, sequence_parallel = true } },
+  { "zero", 1, { tp = 2 }, { dp = 2 } },
+  { "prefetch", 4, { dp = 4, zero = 3 }, z3 },
+  { "reshard", false, { dp = 4, zero = 2 }, z3 },
+  { "bucket_bytes", 1e4, { dp = 4, zero = 3 }, { dp = 4, zero = 1, overlap_gradients = true } },
+  { "gradient_all_reduce", true, { dp = 4 }, { dp = 4, zero = 1 } },
+  { "overlap_gradients", true, { pp = 2 }, { dp = 4, bucket_bytes = 1e4 } },
+  { "overlap_parameters", true, { dp = 4 }, { dp = 4, zero = 1 } },
+  { "overlap_sends", true, { dp = 2 }, { pp = 4 } },
+  { "serial_sends", true, { dp = 2 }, { pp = 4 } },
+  { "clip_gradients", false, { dp = 2 }, { pp = 4, dp = 2 } },
+  { "late_validation", true, { pp = 4, clip_gradients = false }, { pp = 4, schedule = "zb_h1" } },
+  { "slow_factor", 1.5, {}, { dp = 4, slow_share = 0.3 } },
+  { "etp", 1, { tp = 2 }, { tp = 2, dp = 2, ep = 2 }, mixture },
+  { "expert_skew", 0.8, { dp = 2 }, { dp = 4, ep = 4 }, mixture },
+  { "capacity_factor", 1.1, { dp = 4, ep = 4 }, skewed, mixture },
+  { "deduplicate_tokens", true, { dp = 8 }, { dp = 16, ep = 8, rank_order = "tp-cp-dp-ep-pp" }, mixture },
+  { "restart_seconds", 5000, { failures_per_device_day = 0 }, { failures_per_device_day = 0.01 } },
+  { "checkpoint_seconds", 50, { failures_per_device_day = 0 }, { failures_per_device_day = 0.01 } },
+  { "checkpoint_bandwidth", 1e6, { failures_per_device_day = 0 }, { failures_per_device_day = 0.01 } },
+}
+
+describe("fields without an effect", function()
+  it("change nothing and are named; the same fields act where what they need is there", function()
+    for _, case in ipairs(cases) do
+      local name, value, idle, acting, of = table.unpack(case)
+      local field = { [name] = value }
+      local needs = fields.list[fields.position[name]].needs[1]
+      local sentence = ("%s has no effect: it needs %s"):format(name, needs)
+      local other = name == "etp" and dense or of or dense -- a dense model has no experts
+      local without, silent = outcome(other, with(idle))
+      local result, said = outcome(other, with(idle, field))
+      assert.equal(without, result, name)
+      assert.is_nil(silent:find(sentence, 1, true))
+      assert.is_truthy(said:find(sentence, 1, true), said)
+      without = outcome(of or dense, with(acting))
+      result, said = outcome(of or dense, with(acting, field))
+      assert.not_equal(without, result, name)
+      assert.is_nil(said:find(name .. " has no effect", 1, true), name)
+    end
+  end)
+
+  it("need experts, failures and power of the model and the cluster", function()
+    local p = { zero = 0, dp = 1, cp = 1, ep = 1, tp = 1, pp = 1, expert_skew = 0, etp = 2, pue = 1.2,
+      restart_seconds = 5 }
+    for name, field in pairs(fields.schema) do if p[name] == nil then p[name] = field.default end end
+    assert.equal(3, #fields.idle(p, {}))
+    assert.equal(0, #fields.idle(p, { experts = true, failures = true, power = true }))
+  end)
+end)
