@@ -32,7 +32,8 @@ static int has_extension(const char *path) {
   static const char *const list[] = {
       ".json",     ".json.gz", ".json.zst",       ".gz",
       ".zst",      ".pb",      ".sqlite",         ".sqlite3",
-      ".nsys-rep", ".pftrace", ".perfetto-trace", ".et"};
+      ".nsys-rep", ".pftrace", ".perfetto-trace", ".et",
+      ".zip"};
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
     if (ends(path, list[i]))
       return 1;
@@ -43,17 +44,34 @@ static int contains(const char *bytes, size_t n, const char *text) {
   return memmem(bytes, n, text, strlen(text)) != NULL;
 }
 
+/* What to do with a zip archive. nsys-jax writes the report of Nsight Systems first and
+ * tables in Parquet last; a zip archive ends with the names of its files. */
+static const char *of_archive(int fd, const char *head, size_t n) {
+  struct stat st;
+  char tail[4096];
+  ptrdiff_t m = 0;
+  if (fstat(fd, &st) == 0)
+    m = pread(fd, tail, sizeof tail,
+              st.st_size > (off_t)sizeof tail ? st.st_size - (off_t)sizeof tail : 0);
+  const size_t end = m > 0 ? (size_t)m : 0;
+  if (contains(head, n, ".nsys-rep") || contains(tail, end, ".nsys-rep"))
+    return "an archive of nsys-jax: unpack it, and 'nsys export --type sqlite FILE' of "
+           "the "
+           ".nsys-rep in it makes a trace";
+  if (contains(tail, end, "nvtx_gpu_proj_trace/") ||
+      contains(tail, end, "-metadata.parquet"))
+    return "an archive of nsys-jax without a report, as nsys-jax-combine "
+           "--keep-nsys-rep=none writes it: take the archives that it was made of";
+  return "a zip archive: unpack it and name the folder";
+}
+
 /* What to do with a file of a tool that ett does not read; NULL for others. */
-static const char *advice(const char *path, const char *head, size_t n) {
+static const char *advice(int fd, const char *path, const char *head, size_t n) {
   if (ends(path, ".nsys-rep") || ends(path, ".qdrep"))
     return "an Nsight Systems report: 'nsys export --type sqlite FILE' makes a trace of "
            "it";
   if (n >= 4 && memcmp(head, "PK\3\4", 4) == 0)
-    return contains(head, n, ".nsys-rep")
-               ? "an archive of nsys-jax: unpack it, and 'nsys export --type sqlite "
-                 "FILE' "
-                 "of the .nsys-rep in it makes a trace"
-               : "a zip archive: unpack it and name the folder";
+    return of_archive(fd, head, n);
   if (n && *head == '{' && contains(head, n, "\"schema\"") &&
       contains(head, n, "\"nodes\"") && !contains(head, n, "\"traceEvents\""))
     return "an execution trace of PyTorch, which has no times: chakra_trace_link and "
@@ -170,7 +188,7 @@ static int look(ett_source *s, ett_trace_kind mode, ett_err *err) {
   } while (n > 0 && got < HEAD_BYTES);
   result = 0;
   s->kind = kind_of(s->path, head, got);
-  s->ignored = advice(s->path, head, got);
+  s->ignored = advice(fd, s->path, head, got);
   if (s->ignored)
     s->kind = ETT_TRACE_AUTO;
   else if (s->kind == ETT_TRACE_AUTO)
@@ -346,12 +364,16 @@ int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode,
   if (s->count == 1)
     ett_err_set(err, ETT_ERR_FORMAT, "'%s' is not a trace: %s", s->items[0].path,
                 s->items[0].ignored);
+  else if (s->count)
+    ett_err_set(err, ETT_ERR_MISSING,
+                "no trace in '%s': none of its %u files is one; '%s': %s", path, s->count,
+                s->items[0].path, s->items[0].ignored);
   else if (folder)
     ett_err_set(
         err, ETT_ERR_MISSING,
         "no trace in '%s': expected *.json, *.json.gz, *.json.zst, *.xplane.pb or "
-        "*.sqlite%s",
-        path, s->count ? " with the content of a trace" : "");
+        "*.sqlite",
+        path);
 fail:
   ett_sources_free(s);
   return -1;
