@@ -79,9 +79,9 @@ static int judge(const walk *w, int status) {
   return w->err->code == ETT_ERR_MEMORY ? -1 : 0;
 }
 
-static int outline(walk *w, ett_step_outline_result *o) {
-  return judge(
-      w, ett_step_outline(w->program, &w->plan, w->demands, w->workspace, o, w->err));
+static int outline(walk *w, int passes_only, ett_step_outline_result *o) {
+  return judge(w, ett_step_outline(w->program, &w->plan, w->demands, w->workspace,
+                                   passes_only, o, w->err));
 }
 
 /* Parameters of the stage with most, shared out among all that hold the same. */
@@ -101,7 +101,7 @@ static double shard(const walk *w, const ett_step_result *result) {
 static int bounds_settle(walk *w, double cut, double *seconds) {
   ett_step_outline_result o;
   w->plan.overlap_sends = 0;
-  int status = outline(w, &o);
+  int status = outline(w, 0, &o);
   *seconds = 0;
   if (status < 0) /* the evaluation says why */
     return 0;
@@ -218,7 +218,7 @@ static int settled(walk *w, int *all, double *seconds) {
   w->plan.overlap_parameters = w->plan.overlap_gradients = w->plan.overlap_sends = 0;
   while (status == 0 && (most = zero_below(w, most)) >= 0) {
     w->plan.zero = (ett_zero)most;
-    status = outline(w, &o);
+    status = outline(w, 1, &o);
   }
   if (status < 0) /* the plans themselves say why */
     return 0;
@@ -239,7 +239,7 @@ static int settled(walk *w, int *all, double *seconds) {
       w->plan.zero = (ett_zero)z;
     for (int p = 0; p < w->axes->parameters; p++)
       w->plan.overlap_parameters |= w->axes->overlap_parameters[p];
-    if (outline(w, &o) <= 0)
+    if (outline(w, 1, &o) <= 0)
       return 0;
   }
   w->untimed |= o.untimed;

@@ -615,6 +615,8 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   ett_link link;
   time_slices(e, a);
   fill_stages(e, a);
+  if (e->passes_only)
+    return 0;
   if (e->tied_first != e->tied_last && bytes > 0 && !e->program->tied_frozen) {
     ett_parts_ask(e, e->tied_first, e->tied_last);
     tied =
@@ -710,11 +712,12 @@ static double busiest(const ett_evaluation *e, const ett_step_arrays *a) {
 }
 
 int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
-                     ett_demands *demands, ett_step_workspace *w,
+                     ett_demands *demands, ett_step_workspace *w, int passes_only,
                      ett_step_outline_result *result, ett_err *err) {
   if (check_plan(plan, err) != 0 || place(plan, &w->placed, err) != 0)
     return -1;
   ett_evaluation e = begin(program, plan, demands, w, err);
+  e.passes_only = passes_only;
   ett_step_arrays a = {0};
   double tied = 0;
   if (prepare(&e, &a, &tied) != 0)
@@ -725,7 +728,9 @@ int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
     result->pipeline_seconds = result->step_seconds = busiest(&e, &a);
   else {
     result->pipeline_seconds = ett_pipeline_closed(&pipeline).lower;
-    result->step_seconds = ett_update_least(&e, &a, result->pipeline_seconds) + tied;
+    result->step_seconds =
+        passes_only ? result->pipeline_seconds
+                    : ett_update_least(&e, &a, result->pipeline_seconds) + tied;
   }
   result->untimed = e.untimed;
   return 0;

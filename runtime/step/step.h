@@ -153,9 +153,10 @@ typedef struct ett_step_outline_result {
 /* The memory of a plan, and lower bounds of its times: every rank's own work with the
  * shortest way to it and from it (ett_pipeline_closed), then the first rank's gradients,
  * update and weights; under orders of a schedule file the busiest rank's work. They hold
- * up to rounding. */
+ * up to rounding. passes_only: what follows the pipeline is left out, and none of its
+ * messages and updates are demanded. */
 int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
-                     ett_demands *demands, ett_step_workspace *workspace,
+                     ett_demands *demands, ett_step_workspace *workspace, int passes_only,
                      ett_step_outline_result *result, ett_err *err);
 
 /* The ends of a 90 % interval of step_seconds. All runs of an operation or message share

@@ -5,8 +5,8 @@
 --   c        true: C reads it under its own name; { name, function(value, plan) }: under that name, converted
 --   after    neither the program nor C depends on it: it says what an estimate adds of runs, money and variation
 --   needs    { text, function(plan, context) }: what else must be for a value other than the default to have an effect
---   program  the step program depends on it: true, or a function of the value that says what matters of it (a list: as
---            text)
+--   program  the step program depends on it: true, or a function of the value and the plan that says what matters of
+--            it (a list: as text)
 --
 -- Fields that the program depends on come first: a sweep varies the last field fastest, so that one program is used up
 -- before the next is lowered.
@@ -81,7 +81,7 @@ local fields = {
       needs = { "ep above 1", function(p) return p.ep > 1 end },
       help = "a token is sent once to each node that holds its experts, not once to each expert (DeepEP)" },
     { "overlap_all_to_all", "string", default = "none", one_of = { "none", "shared_experts", "batch" }, c = true,
-      program = true,
+      program = function(how, p) return p.stack and how or how ~= "none" end, -- a stack's launches tell them apart
       help = "none, shared_experts (beside the layer's shared experts), batch (beside another micro-batch)" },
     { "overlap_tensor", "boolean", default = false, program = true,
       needs = { "tp above 1 and sequence_parallel", function(p) return p.tp > 1 and p.sequence_parallel end },
@@ -244,7 +244,7 @@ function fields.program_key(p, without)
     local name, of = field[1], field[2]
     if name ~= without then
       local value = p[name]
-      if of then value = of(value) end
+      if of then value = of(value, p) end
       words[#words + 1] = tostring(value)
     end
   end

@@ -315,7 +315,7 @@ static int program_outline(lua_State *L) {
   ett_step_lua_call c;
   ett_step_lua_get_call(L, &c);
   ett_step_outline_result o;
-  if (ett_step_outline(c.program, &c.plan, c.demands, c.workspace, &o, &c.err) != 0)
+  if (ett_step_outline(c.program, &c.plan, c.demands, c.workspace, 0, &o, &c.err) != 0)
     return ett_lua_raise(L, &c.err);
   lua_pushnumber(L, o.memory_bytes);
   lua_pushnumber(L, o.pipeline_seconds);
