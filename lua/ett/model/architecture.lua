@@ -167,6 +167,15 @@ local function overlay(c, with, name)
   return own
 end
 
+--- What one device runs for one entry of a layer, as architecture.operations lists it, without roles.
+function architecture.expand(entry, c)
+  if not entry.op then return collective.expand(entry, overlay(c, entry.with, entry.collective)) end
+  local op = operator.get(entry.op)
+  return { { kind = "operator", name = op.name, operator = op, times = entry.times or 1,
+    shape = error_module.wrap(op.name, op.shape, overlay(c, entry.with, op.name)),
+    module = entry.selective and "core_attn" or entry.module or "" } }
+end
+
 --- What one device runs for one layer: a flat list of
 ---   { kind = "operator", name, operator, shape, times, module, role }
 ---   { kind = "collective", name, group, degree, bytes, pass, times, overlapped, role }
@@ -174,22 +183,18 @@ end
 --- expert_exchange belong to the experts.
 ---@param layer table a layer of a model
 ---@param c table from architecture.configuration
-function architecture.operations(layer, c)
+---@param expand function? of entry, c and the entry's place; in place of architecture.expand
+function architecture.operations(layer, c, expand)
   local list, among_experts = {}, false
-  for _, entry in ipairs(layer.ops) do
-    if entry.op then
-      local op = operator.get(entry.op)
-      local s = error_module.wrap(op.name, op.shape, overlay(c, entry.with, op.name))
-      list[#list + 1] = { kind = "operator", name = op.name, operator = op, shape = s,
-        times = entry.times or 1, module = entry.selective and "core_attn" or entry.module or "",
-        role = entry.beside and "beside_" .. entry.beside or among_experts and "expert" or "outside" }
-    else
-      local exchange = entry.collective == "expert_exchange"
-      if exchange then among_experts = not among_experts end
-      for _, item in ipairs(collective.expand(entry, overlay(c, entry.with, entry.collective))) do
-        item.role = exchange and "exchange" or "alone"
-        list[#list + 1] = item
-      end
+  expand = expand or architecture.expand
+  for k, entry in ipairs(layer.ops) do
+    local exchange = entry.collective == "expert_exchange"
+    if exchange then among_experts = not among_experts end
+    local role = exchange and "exchange" or not entry.op and "alone" or entry.beside and "beside_" .. entry.beside
+      or among_experts and "expert" or "outside"
+    for _, item in ipairs(expand(entry, c, k)) do
+      item.role = role
+      list[#list + 1] = item
     end
   end
   return list

@@ -15,8 +15,9 @@ All.__index, Answer.__index = All, Answer
 local absent = {} -- as a key, the value of a field that is nil
 
 --- Calls the function, and adds its answer to its tree.
-local function compute(one, p)
-  local names, values, seen, changing = {}, {}, {}, one.all.changing
+---@param read function? called with each field that it has read
+local function compute(one, p, changing, read)
+  local names, values, seen = {}, {}, {}
   local answer = one.fn(setmetatable({}, { __index = function(_, name)
     local value = p[name]
     if changing[name] and not seen[name] then
@@ -25,16 +26,12 @@ local function compute(one, p)
       values[#names] = value == nil and absent or value
     end
     return value
-  end })) or false
+  end, __pairs = function() return pairs(p) end })) or false
   local at, key = one, "root"
   for i, name in ipairs(names) do
     if not at[key] then
       at[key] = { name, {} }
-      local readers = one.all.readers[name] or {}
-      one.all.readers[name] = readers
-      if #readers == 0 then one.all.names = one.all.names + 1 end
-      if not one.reads[name] then readers[#readers + 1] = one end
-      one.reads[name] = true
+      if read then read(name) end
     end
     at, key = at[key][2], values[i]
   end
@@ -42,8 +39,8 @@ local function compute(one, p)
   return answer
 end
 
---- The answer of one function, from its tree where it is known.
-local function look_up(one, p)
+--- The answer of one function from its tree; nil: it is not known.
+local function known_answer(one, p)
   local node = one.root
   while node do
     local name = node[1]
@@ -52,7 +49,31 @@ local function look_up(one, p)
     if value == nil then value = absent end
     node = node[2][value]
   end
-  return compute(one, p)
+  return nil
+end
+
+--- The answer of one function of many, which hears of changes to what it reads.
+local function look_up(one, p)
+  local answer, all = known_answer(one, p), one.all
+  if answer ~= nil then return answer end
+  return compute(one, p, all.changing, function(name)
+    local readers = all.readers[name] or {}
+    all.readers[name] = readers
+    if #readers == 0 then all.names = all.names + 1 end
+    if not one.reads[name] then readers[#readers + 1] = one end
+    one.reads[name] = true
+  end)
+end
+
+--- A function of a table that keeps its answers, for tables of any origin.
+---@param changing table<string, boolean> the fields that may differ
+function follows.remember(fn, changing)
+  local one = { fn = fn }
+  return function(p)
+    local answer = known_answer(one, p)
+    if answer ~= nil then return answer end
+    return compute(one, p, changing)
+  end
 end
 
 --- Drops functions whose answer is always false: they have read no field that changes.

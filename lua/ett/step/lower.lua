@@ -6,6 +6,7 @@ local architecture = require "ett.model.architecture"
 local cluster_module = require "ett.profile.cluster"
 local expert_spread = require "ett.step.expert_spread"
 local fields = require "ett.plan.fields"
+local follows = require "ett.plan.follows"
 local frozen = require "ett.step.frozen"
 local operators = require "ett.operator"
 local ranks = require "ett.plan.ranks"
@@ -110,19 +111,39 @@ local function kept_of(known, name)
   return list
 end
 
-local function add_operator(state, item, place)
+--- An item as text: equal texts are one operation of a program.
+local function id_of_operator(state, item)
   local op, key = item.operator, item.key or times_module.shape_key(item.operator, item.shape)
   item.key = key
-  local p, s, stack = state.plan, item.shape, state.times.stack
-  local role = role_of(item, p)
   local again = state.again[item.module] and item.module or ""
-  local id = op.name .. " " .. key .. " " .. again .. " " .. (role or "") .. (item.last and " l " or " ")
-    .. (item.frozen or "")
+  return op.name .. " " .. key .. " " .. again .. " " .. (role_of(item, state.plan) or "")
+    .. (item.last and " l " or " ") .. (item.frozen or "")
+end
+
+--- What a function of state and item says, kept with the item for states of one variant.
+local function kept_with(item, state, compute)
+  local ids = item.ids
+  if not ids then
+    ids = {}
+    item.ids = ids
+  end
+  local id = ids[state.variant]
+  if not id then
+    id = compute(state, item)
+    ids[state.variant] = id
+  end
+  return id
+end
+
+local function add_operator(state, item, place)
+  local id = kept_with(item, state, id_of_operator)
   local index = state.index[id]
   if index then return index end
+  local op, key, p, s, stack = item.operator, item.key, state.plan, item.shape, state.times.stack
+  local c = state.configuration
   -- What a shape is in one program it is in all of the same data type, but for what depends on more than the shape.
-  local known = not (item.frozen or s.tied or op.model_flops or op.experts or stack and stack.cached_gradients)
-    and kept_of(state.known, op)
+  local known = not (item.frozen or s.tied or op.model_flops or op.experts and c.expert_load ~= c.expert_kept
+    or stack and stack.cached_gradients) and kept_of(state.known, op)
   local operation = known and known[id]
   if not operation then
     local parameters = parameters_of(op, s, p)
@@ -133,7 +154,7 @@ local function add_operator(state, item, place)
       state.cached_bytes = state.cached_bytes + cached_gradient(state, s, gradient)
       gradient = 0
     end
-    operation = operation_of(state, item, key, role, parameters, gradient)
+    operation = operation_of(state, item, key, role_of(item, p), parameters, gradient)
     if known then known[id] = operation end
   end
   index = add(state, operation)
@@ -165,7 +186,7 @@ local function beside(state, items, i)
   for k = behind and i + 1 or i - 1, behind and #items or 1, behind and 1 or -1 do
     local o = items[k]
     if o.kind == "operator" and product[o.operator.family] then
-      local seconds = state.times:operator(o.operator, o.shape, p.dtype, item.pass).seconds
+      local seconds = state.times:operator(o.operator, o.shape, p.dtype, item.pass, o.key).seconds
       if item.pieces then return seconds / item.pieces end -- one step of a ring, beside both gradients
       return item.pass == "forward" and seconds or seconds / 2
     end
@@ -204,12 +225,16 @@ local function dispatched(state, item, bytes, nodes)
     detail = "share of the node's links, stack " .. state.software.name, model = "dispatcher" }
 end
 
+--- A collective as text, without its bytes and what hides it.
+local function id_of_collective(state, item)
+  return ("%s %s %d %s %s"):format(item.name, item.group, item.degree, item.pass, role_of(item, state.plan) or "")
+end
+
 --- hides: seconds of the product that hides the collective.
 local function add_collective(state, item, hides)
   local p = state.plan
   local topology = topology_of(state, item.stride and "shares" or item.group, item.name == "send_recv")
   local nodes, gpus = topology.nodes, topology.gpus_per_node
-  local role = role_of(item, p)
   local bytes = item.bytes
   if item.role == "exchange" and p.deduplicate_tokens then
     local c = state.configuration
@@ -218,8 +243,8 @@ local function add_collective(state, item, hides)
   if item.operand and state.software.quantised_gathers then
     bytes = bytes * schema.dtype_bytes[p.dtype] / state.width
   end
-  local id = ("%s %s %d %a %s %a %s"):format(item.name, item.group, item.degree, bytes, item.pass, hides, role or "")
-  local index = state.index[id]
+  local known = kept_of(kept_of(state.index, kept_with(item, state, id_of_collective)), bytes)
+  local index = known[hides]
   if index then return index end
   local answer = dispatched(state, item, bytes, nodes) or state.times:collective(item.name, bytes, topology, p.dtype)
   local seconds, hidden = seconds_of(answer), 0
@@ -232,13 +257,13 @@ local function add_collective(state, item, hides)
   end
   index = add(state, {
     name = item.name, kind = "collective", group = item.group, degree = item.degree, bytes = bytes,
-    topology = topology, overlapped = hidden > 0, role = role, link = nodes > 1 and "network" or "node",
+    topology = topology, overlapped = hidden > 0, role = role_of(item, p), link = nodes > 1 and "network" or "node",
     beside_seconds = hidden,
     forward = item.pass == "forward" and seconds or nil, backward = item.pass == "backward" and seconds or nil,
     forward_answer = item.pass == "forward" and answer or nil,
     backward_answer = item.pass == "backward" and answer or nil,
   })
-  state.index[id] = index
+  known[hides] = index
   return index
 end
 
@@ -348,6 +373,23 @@ local item_fields = { "seq", "tp", "cp", "cp_method", "cp_balanced", "ep", "etp"
   "capacity_factor", "pad_to_capacity", "micro_batch", "sequence_parallel", "dtype", "lora_rank", "lora_targets",
   "frozen_layers" }
 
+-- Of a configuration, what may differ between plans of one model and data type.
+local differing = { expert_load = true, expert_kept = true }
+for _, name in ipairs(item_fields) do differing[name] = true end
+
+-- What a layer runs under a configuration. Each entry's items are kept for the values that its shapes depend on.
+local function operations_of(kept, layer, c)
+  local entries = kept_of(kept, layer)
+  return architecture.operations(layer, c, function(entry, _, k)
+    local of = entries[k]
+    if not of then
+      of = follows.remember(function(seen) return architecture.expand(entry, seen) end, differing)
+      entries[k] = of
+    end
+    return of(c)
+  end)
+end
+
 -- The configuration of a plan, its layers, and what each of them runs. Those of the plan before are kept with the
 -- times: neighbours of a search often differ in other fields alone.
 local function items_of(model, p, times)
@@ -355,14 +397,18 @@ local function items_of(model, p, times)
   local same = before and before.model == model and before.generation == operators.generation()
   for i = 1, same and #item_fields or 0 do same = same and before[i] == p[item_fields[i]] end
   if same then return before.configuration, before.layers, before.items end
+  local generation = operators.generation()
+  if not (before and before.model == model and before.generation == generation) then times.lowered.items = {} end
   local c = architecture.configuration(model.hyper, p)
   c.expert_load, c.expert_kept = expert_spread.load(model.hyper, p)
   local layers, items = frozen.layers(model.layers, p), {}
+  local kept = layers == model.layers and kept_of(times.lowered.items, p.dtype)
   for i, layer in ipairs(layers) do
-    items[i] = frozen.items(architecture.operations(layer, c), layer.frozen, p)
+    local own = kept and operations_of(kept, layer, c) or architecture.operations(layer, c)
+    items[i] = frozen.items(own, layer.frozen, p)
     if times.stack and times.stack.stops_early then mark_last(items[i]) end
   end
-  local now = { model = model, generation = operators.generation(), configuration = c, layers = layers, items = items }
+  local now = { model = model, generation = generation, configuration = c, layers = layers, items = items }
   for i, name in ipairs(item_fields) do now[i] = p[name] end
   times.lowered.before = now
   return c, layers, items
@@ -384,7 +430,9 @@ local function describe(model, p, times)
     topologies = {}, send_topologies = {}, known = known,
     tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_bytes = 0.0,
     again = {}, width = math.max(schema.dtype_bytes[p.dtype], 2), software = software_of(times) }
-  for _, module in ipairs(p.recompute_modules or fields.recompute_modules) do state.again[module] = true end
+  local again = p.recompute_modules or fields.recompute_modules
+  for _, module in ipairs(again) do state.again[module] = true end
+  state.variant = (p.overlap_all_to_all ~= "none" and "roles " or "") .. table.concat(again, " ")
   local width = state.width
   local tokens = p.micro_batch * p.seq // p.cp
   local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch
