@@ -51,7 +51,7 @@ typedef struct ett_evaluation {
   ett_step_workspace *w;
   ett_err *err;
   int untimed, failed;
-  int passes_only;           /* nothing that follows the passes is asked for */
+  int passes_only;           /* the demands of what follows the passes are left out */
   int tied_first, tied_last; /* stages with copies of a tied embedding; one: no copies */
   ett_rank_group dense, expert; /* the ranks that share dense and expert weights */
   ett_link link;                /* the slower of those that carry weights and gradients */
