@@ -56,6 +56,7 @@ describe("shards of fewer ranks than share weights", function()
       assert.near(2 * parameters, found.all_gather.bytes, 1)
       assert.equal(shard, found.all_gather.ranks)
       assert.near(bytes * 100e-9 + bytes / shard * 1e-5, e.gradient_exposed_seconds, 1e-9 * e.step_seconds)
+      assert.matches("reduce_scatter %(dp%) [^\n]*, with all_reduce over the replicas", tostring(e))
     end
     run { zero = 1, shard = 1 }
     assert.equal(1, #asked)
@@ -67,6 +68,7 @@ describe("shards of fewer ranks than share weights", function()
     for zero = 1, 3 do
       assert.equal(run({ zero = zero }).step_seconds, run({ zero = zero, shard = 16 }).step_seconds)
       assert.equal(run({ zero = zero }).memory_bytes, run({ zero = zero, shard = 16 }).memory_bytes)
+      assert.is_nil(tostring(run { zero = zero, shard = 16 }):find "replicas")
     end
   end)
 

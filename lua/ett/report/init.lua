@@ -24,6 +24,7 @@ local function breakdown(lines, title, list)
     local name = line.name .. (line.group and (" (%s)"):format(line.group) or "")
     local from = line.provenance or "-"
     if line.models then from = ("%s (%s)"):format(from, table.concat(line.models, ", ")) end
+    if line.group == "dp" and line.detail then from = ("%s, %s"):format(from, line.detail) end
     if (line.overlapped_seconds or 0) > 0 then
       from = ("%s, %s ms more overlapped"):format(from, milliseconds(line.overlapped_seconds))
     end

@@ -165,6 +165,9 @@ local function message_lines(result, p, times, width)
   end
   add("send_recv", "pp", p.overlap_sends and 0.0 or sums.sends, p.overlap_sends and sums.sends or 0.0)
   add(reduce, "dp", sums.gradient, sums.gradient_hidden)
+  if reduce == "reduce_scatter" and (p.shard or p.dp * p.cp) < p.dp * p.cp and (lines[#lines] or {}).group == "dp" then
+    lines[#lines].detail = "with all_reduce over the replicas"
+  end
   add("all_reduce", "tied embedding", sums.tied, 0.0)
   add("all_gather", "dp", sums.gather, sums.gather_hidden)
   if sums.offload > 0 then
