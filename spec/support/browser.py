@@ -1,8 +1,8 @@
 """Drives a page in headless Chromium over WebDriver.
 
-Usage: browser.py FILE.html STEPS.json. A step is one of {"ready": seconds}, {"script": "return 1"},
+Usage: browser.py STEPS.json. A step is one of {"open": "FILE.html"}, {"ready": seconds}, {"script": "return 1"},
 {"async": "await f(); return 1"}, {"move": [x, y]}, {"drag": [x0, y0, x1, y1]}, {"key": "w"}, {"screenshot": "x.png"},
-{"size": [w, h]}, {"print": true} (the number of pages). Prints a JSON list: the result of each step, then what the console said.
+{"size": [w, h]}, {"print": true} (the number of pages), {"console": true} (what it said). Prints a JSON list: the result of each step.
 """
 import base64, json, os, re, shutil, socket, subprocess, sys, tempfile, time, urllib.error, urllib.request
 
@@ -30,7 +30,7 @@ class Browser:
             time.sleep(0.05)
         args = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync",
                 "--no-first-run", "--disable-dev-shm-usage", "--user-data-dir=" + profile,
-                "--window-size=1500,1100"] + sys.argv[3:]
+                "--window-size=1500,1100"]
         made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": {
             "browserName": "chrome", "goog:chromeOptions": {"args": args}, "goog:loggingPrefs": {"browser": "ALL"},
             "timeouts": {"script": 120000, "pageLoad": 120000}}}})
@@ -55,16 +55,21 @@ class Browser:
 
     def step(self, step):
         kind, value = next(iter(step.items()))
+        if kind == "open":
+            self.page = value
+            return self.call("POST", "/url", {"url": "file://" + os.path.abspath(value)})
+        if kind == "console":
+            return [line["message"] for line in self.call("POST", "/se/log", {"type": "browser"})]
         if kind == "ready":
             deadline = time.time() + value
             while time.time() < deadline:
                 found = self.run("return document.documentElement.dataset")
                 if "error" in found:
-                    raise RuntimeError("the page failed: " + found["error"])
+                    raise RuntimeError("%s failed: %s" % (self.page, found["error"]))
                 if "ready" in found:
                     return float(found["ready"])
                 time.sleep(0.02)
-            raise RuntimeError("the page is not ready after %s s" % value)
+            raise RuntimeError("%s is not ready after %s s" % (self.page, value))
         if kind == "script":
             return self.run(value)
         if kind == "async":
@@ -101,16 +106,13 @@ class Browser:
 
 
 def main():
-    with open(sys.argv[2]) as file:
+    with open(sys.argv[1]) as file:
         steps = json.load(file)
     profile = tempfile.mkdtemp()
     browser = None
     try:
         browser = Browser(profile)
-        browser.call("POST", "/url", {"url": "file://" + os.path.abspath(sys.argv[1])})
-        results = [browser.step(step) for step in steps]
-        said = [line["message"] for line in browser.call("POST", "/se/log", {"type": "browser"})]
-        print(json.dumps(results + [said]))
+        print(json.dumps([browser.step(step) for step in steps]))
     finally:
         if browser:
             browser.close()

@@ -19,15 +19,24 @@ describe("the HTML page", function()
   local folder = maker.folder()
   teardown(function() os.execute("rm -rf " .. folder) end)
 
-  local function check(name, path, wanted, steps)
-    local file = ("%s/pages/%s.html"):format(folder, name)
-    write(path, file)
-    local all = { { ready = 60 }, { script = "return document.body.innerText" } }
-    table.move(steps or {}, 1, #(steps or {}), 3, all)
-    local results, said = browser.drive(file, all)
-    assert.same({}, said, "the console is empty")
-    for _, text in ipairs(wanted) do assert.is_truthy(results[2]:find(text, 1, true), name .. " shows " .. text) end
-    return results, file
+  --- Writes the pages of some traces, { name, path, texts that it shows, more steps }, and drives them in one browser.
+  local function check(traces)
+    local pages, answers = {}, {}
+    for i, trace in ipairs(traces) do
+      local steps = { { ready = 60 }, { script = "return document.body.innerText" } }
+      table.move(trace[4] or {}, 1, #(trace[4] or {}), 3, steps)
+      pages[i] = { ("%s/pages/%s.html"):format(folder, trace[1]), steps }
+      write(trace[2], pages[i][1])
+    end
+    for i, answer in ipairs(browser.drive_all(pages)) do
+      local name, results = traces[i][1], answer[1]
+      assert.same({}, answer[2], "the console is empty: " .. name)
+      for _, text in ipairs(traces[i][3]) do
+        assert.is_truthy(results[2]:find(text, 1, true), name .. " shows " .. text)
+      end
+      answers[i] = results
+    end
+    return answers[1], pages[1][1]
   end
 
   --- A small run of two ranks: the second is late, so that rank 0 waits 200 us in its all-reduce.
@@ -48,7 +57,7 @@ describe("the HTML page", function()
 
   it("shows a hand-made run, with names that would end a script; zoom, hover and search answer", function()
     maker.with(two_ranks(), function(traces)
-      local found, file = check("hand", traces, { "Where the time went", "Collectives", "all_reduce", "throw 1" }, {
+      local found, file = check { { "hand", traces, { "Where the time went", "Collectives", "all_reduce", "throw 1" }, {
         { async = [[const lane = view.spec.groups.flatMap(g => g.lanes).find(l => l.name === "stream 20");
           await lane.pieces[0].asked;
           const e = lane.pieces[0].events, t = e.start[0];
@@ -59,7 +68,7 @@ describe("the HTML page", function()
         { async = [[await view.search("throw 1"); view.next(1); return view.found.length]] },
         { async = [[await view.search("allreduce"); return view.count.textContent]] },
         { script = "return view.picked.innerText" },
-      })
+      } } }
       local described, wait, from, to = table.unpack(found[3])
       assert.matches("^ncclDevKernel_AllReduce", described[1])
       assert.equal(50000, wait, "rank 0 waits until rank 1 has started")
@@ -85,10 +94,12 @@ describe("the HTML page", function()
     local zoomed = { { async = [[const all = view.full[1];
       await view.zoom(all * 0.4, all * 0.401);
       return view.lines.length]] } }
-    check("megatron", real .. "/megatron_tp8_a100", { "Timeline", "rank 7", "Stragglers", "mean lag" }, zoomed)
-    check("tpu", real .. "/tpu_inference_jax/2026_01_11_21_26_41", { "/device:TPU:1", "all_reduce" }, zoomed)
-    check("pipeline", real .. "/primus_pp/pp8", { "Pipeline stages", "pipeline bubble", "Timeline" }, zoomed)
-    check("cpu_only", real .. "/hta_cpu_only", { "Not in this trace" })
-    check("nsys", real .. "/nsys_pipit", { "Timeline" }, zoomed)
+    check {
+      { "megatron", real .. "/megatron_tp8_a100", { "Timeline", "rank 7", "Stragglers", "mean lag" }, zoomed },
+      { "tpu", real .. "/tpu_inference_jax/2026_01_11_21_26_41", { "/device:TPU:1", "all_reduce" }, zoomed },
+      { "pipeline", real .. "/primus_pp/pp8", { "Pipeline stages", "pipeline bubble", "Timeline" }, zoomed },
+      { "cpu_only", real .. "/hta_cpu_only", { "Not in this trace" } },
+      { "nsys", real .. "/nsys_pipit", { "Timeline" }, zoomed },
+    }
   end)
 end)
