@@ -94,7 +94,8 @@ describe("the C core", function()
       if not path:match("^runtime/host/") then
         local code = code_of(tree.read(path))
         for _, name in ipairs { "printf", "puts", "putchar", "perror", "exit", "abort" } do
-          if code:match("[^%w_]" .. name .. "%s*%(") then found[#found + 1] = path .. ": " .. name end
+          local there = code:find(name, 1, true) -- far quicker than the pattern
+          if there and code:match("[^%w_]" .. name .. "%s*%(") then found[#found + 1] = path .. ": " .. name end
         end
       end
     end
@@ -108,7 +109,9 @@ describe("the library", function()
     local found = {}
     for _, path in ipairs(tree.files "^lua/.*%.lua$") do
       if not path:match("^lua/ett/cli/") and not may[path] then
-        local code = tree.read(path):gsub("%-%-%[%[.-%]%]", ""):gsub("%-%-[^\n]*", ""):gsub("%[%[.-%]%]", "")
+        local code = tree.read(path)
+        local there = code:find("print", 1, true) or code:find("io.write", 1, true) or code:find("os.exit", 1, true)
+        code = there and code:gsub("%-%-%[%[.-%]%]", ""):gsub("%-%-[^\n]*", ""):gsub("%[%[.-%]%]", "") or ""
         if code:match("[^%w_.:]print%s*%(") or code:match("io%.write%s*%(") or code:match("os%.exit") then
           found[#found + 1] = path
         end
@@ -171,7 +174,10 @@ describe("English", function()
       if path:match("%.[lchm][ud]?a?$") and not path:match("coefficients") and not path:match("^spec/") then
         local text = tree.read(path)
         for _, phrase in ipairs(phrases) do
-          if text:find(phrase) then found[#found + 1] = path .. ": " .. text:match("[^\n]*" .. phrase .. "[^\n]*") end
+          local plain = phrase:gsub("%%f%[.-%]", "")
+          if text:find(plain, 1, true) and text:find(phrase) then
+            found[#found + 1] = path .. ": " .. text:match("[^\n]*" .. phrase .. "[^\n]*")
+          end
         end
       end
     end

@@ -76,7 +76,9 @@ end
 --- Every Lua module of the product: name -> { path, room, uses = { name -> true } }; "require" inside functions counts,
 --- and a name built from a prefix ("ett.validate." .. x) uses all that begin so.
 function structure.lua_modules()
+  if structure.kept_modules then return structure.kept_modules end
   local modules = {}
+  structure.kept_modules = modules
   for _, path in ipairs(tree.files "%.lua$") do
     if path:match("^lua/") or path:match("^operators/") or path:match("^samplers/")
       or path:match("^clusters/") and not path:match("coefficients") then
@@ -107,7 +109,9 @@ end
 
 --- Every C file of the product: path -> { room, uses = { path -> true } }.
 function structure.c_files()
+  if structure.kept_files then return structure.kept_files end
   local files = {}
+  structure.kept_files = files
   for _, path in ipairs(tree.files "%.[ch]$") do
     if path:match("^runtime/") or path:match("^samplers/") then
       files[path] = { path = path, room = c_room(path), uses = {} }
@@ -211,37 +215,38 @@ end
 
 -- Functions and their lengths.
 
+local block_words = { ["function"] = true, ["if"] = true, ["do"] = true, ["repeat"] = true, ["end"] = true,
+  ["until"] = true }
+
+--- Position behind a string that begins at `at`.
+local function after_string(text, at)
+  local quote = "[\\" .. text:sub(at, at) .. "]"
+  at = text:find(quote, at + 1)
+  while at and text:sub(at, at) == "\\" do at = text:find(quote, at + 2) end
+  return (at or #text) + 1
+end
+
 -- Lua tokens that open and close blocks, with their lines. Comments and strings are skipped.
 local function lua_blocks(text)
-  local position, line, tokens = 1, 1, {}
-  local function skip_to(last)
-    local _, breaks = text:sub(position, last):gsub("\n", "")
-    line, position = line + breaks, last + 1
-  end
-  while position <= #text do
-    local level = text:match("^%-%-%[(=*)%[", position) or text:match("^%[(=*)%[", position)
+  local position, line, counted, tokens = 1, 1, 1, {}
+  while true do
+    local at, last, word = text:find("([%a_\"'%[%-][%w_]*)", position)
+    if not at then return tokens end
+    local level = text:match("^%-%-%[(=*)%[", at) or text:match("^%[(=*)%[", at)
     if level then
-      local _, last = text:find("]" .. level .. "]", position, true)
-      skip_to(last or #text)
-    elseif text:match("^%-%-", position) then
-      skip_to((text:find("\n", position, true) or #text + 1) - 1)
-    elseif text:match("^[\"']", position) then
-      local quote, last = text:sub(position, position), position + 1
-      while last <= #text and text:sub(last, last) ~= quote do
-        last = last + (text:sub(last, last) == "\\" and 2 or 1)
-      end
-      skip_to(last)
+      position = (select(2, text:find("]" .. level .. "]", at, true)) or #text) + 1
+    elseif text:match("^%-%-", at) then
+      position = text:find("\n", at, true) or #text + 1
+    elseif text:match("^[\"']", at) then
+      position = after_string(text, at)
     else
-      local word = text:match("^[%a_][%w_]*", position)
-      if word then
+      if block_words[word] then
+        line, counted = line + select(2, text:sub(counted, at):gsub("\n", "")), at + 1
         tokens[#tokens + 1] = { word = word, line = line }
-        skip_to(position + #word - 1)
-      else
-        skip_to(position)
       end
+      position = text:match("^[%[%-]", at) and at + 1 or last + 1
     end
   end
-  return tokens
 end
 
 local function long_lua_functions(path, most, found)
@@ -347,7 +352,8 @@ function structure.missing_names()
   for _, path in ipairs(tree.files "%.%w+$") do
     if path:match("%.[lchm][ud]?a?$") and not path:match("coefficients") and not path:match("^spec/fuzz/corpus") then
       local text = comments_of(path, tree.read(path))
-      for name in text:gmatch("[%w_%-%./]+%.%l+") do
+      for word in text:gmatch("[%w_%-%./]+") do
+        local name = word:find(".", 2, true) and word:match("^[%w_%-%./]+%.%l+") or ""
         local file = name:match("^[%w_%-%./]*[%w_]%.[lchmpt][udhyx]?a?t?$")
         if file and not system[file] and missing_file(file, exact, base) then
           found[#found + 1] = path .. ": " .. file
