@@ -35,6 +35,17 @@ describe("a file without an end", function()
       ("fit: cannot read '%s/pipe': a table must be a file or be in a folder, found a named pipe"):format(folder))
   end)
 
+  it("is passed over among files that are found by name, and named among samples", function()
+    command.shell(("cd %s && mkdir -p own/operators s && mkfifo own/operators/zz.lua s/D_gelu_fp16.csv"):format(folder))
+    local output, status = command.ett(folder, "list operators --path own")
+    assert.equal(0, status, output)
+    assert.is_nil(output:find("zz", 1, true))
+    refused(("predict --path %s/own --model gpt seq=128 layers=2 hidden=256 heads=4 vocab=1000 micro_batches=1 "
+      .. "encoder_function_list=zz"):format(folder), "^gpt: .*unknown operator 'zz'")
+    refused(("fit %s/s"):format(folder),
+      ("expected a sample table at '%s/s/D_gelu_fp16.csv', found a named pipe; move it away"):format(folder))
+  end)
+
   it("of Nsight with one endless name is refused before the name is read", function()
     if not has "sqlite3" then return end
     local output, status = command.shell(([[sqlite3 %s/big.sqlite "CREATE TABLE StringIds (id, value TEXT);

@@ -56,6 +56,20 @@ describe("a script in the sandbox", function()
     assert.equal(plain, (command.ett(folder, predict, "ETT_SANDBOX=1")))
   end)
 
+  it("changes no library that ett uses", function()
+    local output, status = run [[
+      string.format, table.concat, math.max = function() return "own" end, nil, nil
+      print(getmetatable("").__index)
+      return require("ett").estimate { cluster = "dgx_h100", plan = { seq = 128, micro_batches = 2 },
+        model = require("ett").model.new("llama", { layers = 2, hidden = 512, heads = 8, vocab = 1000 }) } ]]
+    assert.equal(1, status, output)
+    assert.equal("ett: s.lua:2: attempt to index a boolean value\n", output)
+    output, status = run [[string.format, table.concat = function() return "own" end, nil
+      return { ("%d"):format(7), string.format() }]]
+    assert.equal(0, status, output)
+    assert.matches('{ "7", "own" }', output, 1, true)
+  end)
+
   it("reads, writes and starts nothing outside, though it has the real libraries", function()
     assert(require("lfs").link("/etc/passwd", folder .. "/link", true))
     local output, status = run(real .. [[

@@ -24,9 +24,16 @@ describe("ranges of the ledger's commands", function()
     [simple .. "--base_utilization 50"] =
       "simple-transformer: option '--base_utilization' must be at most 1, got '50'",
     ["optimize --gap -1"] = "optimize: option '--gap' must be at least 0, got '-1'",
+    ["optimize --utilization 0.5 --max-days 1"] =
+      { "optimize: no layout of at most 1024 devices meets the limits of model 'pods' and 1 days", 1 },
+    ["picture --dp 9223372036854775807"] =
+      "picture: option '--dp' must be at most 4096, got '9223372036854775807'",
+    ["trace . --threads 1e12"] = "trace: option '--threads' must be at most 1024, got '1e12'",
     ["optimize --utilization 50"] = "optimize: option '--utilization' must be at most 1, got '50'",
   } do
-    it(words, function() refused(words, sentence, 2) end)
+    local text, status = sentence, 2
+    if type(sentence) == "table" then text, status = sentence[1], sentence[2] end
+    it(words, function() refused(words, text, status) end)
   end
 end)
 

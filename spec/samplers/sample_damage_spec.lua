@@ -87,7 +87,7 @@ describe("ett sample goes on", function()
     lfs.mkdir(folder .. "/" .. name)
     local text, status = run "sample c.lua --out out --quiet"
     assert.equal(1, status)
-    assert.matches("^ett: expected a sample table at 'out/%S+', found a directory; move it away\n$", text)
+    assert.matches("^ett: expected a sample table at 'out/%S+', found a folder; move it away\n$", text)
   end)
 
   it("with nothing that another back end measured", function()

@@ -79,7 +79,9 @@ function find.name_of(path) return (path:gsub("/init%.lua$", ""):match("([^/]+)$
 --- A description's file in messages: "gelu.lua", or with its folder where the file is init.lua.
 function find.label(path) return path:match("([^/]+/init%.lua)$") or path:match("([^/]+)$") end
 
+-- A file; opening a named pipe would wait.
 local function readable(path)
+  if require("lfs").attributes(path, "mode") ~= "file" then return false end
   local file = io.open(path, "r")
   if not file then return false end
   local ok = file:read(0) ~= nil or file:seek("end") == 0
@@ -139,7 +141,7 @@ function find.list(kind)
         if not name and entry:sub(1, 1) ~= "." and lfs.attributes(path .. "/init.lua", "mode") == "file" then
           name, path = entry, path .. "/init.lua"
         end
-        if name and not seen[name] then
+        if name and not seen[name] and lfs.attributes(path, "mode") == "file" then
           seen[name] = true
           entries[#entries + 1] = { name = name, path = path }
         end

@@ -6,9 +6,12 @@ local error_module = require "ett.base.error"
 --- The functions that a restricted file keeps of a library.
 local kept = { os = { "clock", "date", "difftime", "time" } }
 
-local whole = { "assert", "coroutine", "collectgarbage", "error", "getmetatable", "ipairs", "math", "next", "pairs",
-  "pcall", "print", "rawequal", "rawget", "rawlen", "rawset", "select", "setmetatable", "string", "table", "tonumber",
-  "tostring", "type", "utf8", "warn", "xpcall", "_VERSION" }
+local whole = { "assert", "collectgarbage", "error", "getmetatable", "ipairs", "next", "pairs", "pcall", "print",
+  "rawequal", "rawget", "rawlen", "rawset", "select", "setmetatable", "tonumber", "tostring", "type", "warn", "xpcall",
+  "_VERSION" }
+
+--- Libraries of which a restricted file has a copy: what it changes there does not reach ett.
+local copied = { "coroutine", "math", "string", "table", "utf8" }
 
 local absent = { "io", "debug", "package" }
 
@@ -28,6 +31,11 @@ end
 return function(is_own)
   local globals = {}
   for _, name in ipairs(whole) do globals[name] = _G[name] end
+  for _, name in ipairs(copied) do
+    globals[name] = {}
+    for key, value in pairs(_G[name]) do globals[name][key] = value end
+  end
+  getmetatable("").__metatable = false
   for _, name in ipairs(absent) do globals[name] = library_of(name, {}) end
   for name, functions in pairs(kept) do
     local library = {}

@@ -51,11 +51,23 @@ function sample_table.columns(target)
   return columns
 end
 
-local function read_text(path)
+local function no_file(path)
   local kind = lfs.attributes(path, "mode")
   if kind and kind ~= "file" then
-    return nil, error_module.new("io", "expected a sample table at '%s', found a %s; move it away", path, kind)
+    return error_module.new("io", "expected a sample table at '%s', found a %s; move it away", path,
+      kind == "directory" and "folder" or kind)
   end
+end
+
+--- Raises where a path is a folder, a pipe or a device: reading a named pipe would wait.
+function sample_table.must_be_file(path)
+  local err = no_file(path)
+  if err then error(err, 0) end
+end
+
+local function read_text(path)
+  local err = no_file(path)
+  if err then return nil, err end
   return ett_io.read(path)
 end
 

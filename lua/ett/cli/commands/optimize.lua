@@ -181,6 +181,7 @@ local function run(opts, positional)
       error_module.raise("limit", "optimize: %g days cannot be reached with at most %d devices%s", opts.days,
         most and most[#most] or 100000, best.found and ("; the best is %.2f days"):format(best.days) or "")
     end
+    if not found.found then none(opts, found.devices) end
     show(opts, { found })
     return 0
   end
@@ -191,6 +192,7 @@ local function run(opts, positional)
       error_module.raise("limit", "optimize: no bandwidth gives %d devices %g of their peak%s", counts[1],
         opts.utilization, best.found and ("; the best is %.4f"):format(best.utilization_of_all) or "")
     end
+    if not best.found then none(opts, counts[1]) end
     if not (opts.json or opts.csv or opts.quiet) then print(("least bandwidth: %.6g bytes/s"):format(bandwidth)) end
     best.bandwidth_bytes_per_second = bandwidth
     show(opts, { best })

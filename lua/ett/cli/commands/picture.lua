@@ -5,7 +5,7 @@ local help = { layers = "layers of two matrices", pp = "pipeline stages", dp = "
   batch = "samples drawn" }
 local options = { { "output", "FILE", "the page to write (default: print it)", short = "o" } }
 for _, name in ipairs(names) do
-  options[#options + 1] = { name, "N", help[name], kind = "count" }
+  options[#options + 1] = { name, "N", help[name], kind = "count", most = 4096 }
 end
 
 return {

@@ -426,7 +426,7 @@ return {
     { "seq-len", "N", "sequence length, if no workload card has it", kind = "positive" },
     { "card", "FILE", "workload card (default: workload_card*.yaml beside the trace)" },
     { "top", "N", "kernels listed (20)", kind = "count" },
-    { "threads", "N", "threads for reading", kind = "count" },
+    { "threads", "N", "threads for reading", kind = "count", most = 1024 },
     { "quiet", "no warnings, no progress" },
   },
   run = run,
