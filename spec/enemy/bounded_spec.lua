@@ -35,6 +35,15 @@ describe("a file without an end", function()
       ("fit: cannot read '%s/pipe': a table must be a file or be in a folder, found a named pipe"):format(folder))
   end)
 
+  it("of a trace is refused at ETT_MEMORY_LIMIT", function()
+    local event = '{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":1},'
+    command.write(folder, "rank0.json", '{"traceEvents":[' .. event:rep(500000) .. "{}]}")
+    local output, status = command.ett(folder, "trace rank0.json", "ETT_MEMORY_LIMIT=16M")
+    assert.same({ "ett: the events need more than 16 MB of memory; ETT_MEMORY_LIMIT=16G sets another limit\n", 1 },
+      { output, status })
+    os.remove(folder .. "/rank0.json")
+  end)
+
   it("is passed over among files that are found by name, and named among samples", function()
     command.shell(("cd %s && mkdir -p own/operators s && mkfifo own/operators/zz.lua s/D_gelu_fp16.csv"):format(folder))
     local output, status = command.ett(folder, "list operators --path own")

@@ -80,7 +80,8 @@ function samples.index(folder)
       local entry = samples.parse_name(file)
       if entry then
         entry.path = folder .. sub .. "/" .. file
-        sample_table.must_be_file(entry.path)
+        local fault = sample_table.no_file(entry.path)
+        if fault then return nil, fault end
         if operator.exists(entry.name) then -- no pcall of get: a miss looks for the nearest of all names
           entry.operator = operator.get(entry.name)
         else

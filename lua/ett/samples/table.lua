@@ -51,7 +51,8 @@ function sample_table.columns(target)
   return columns
 end
 
-local function no_file(path)
+--- The error of a path that is a folder, a pipe or a device, or nil. Reading a named pipe would wait.
+function sample_table.no_file(path)
   local kind = lfs.attributes(path, "mode")
   if kind and kind ~= "file" then
     return error_module.new("io", "expected a sample table at '%s', found a %s; move it away", path,
@@ -59,14 +60,8 @@ local function no_file(path)
   end
 end
 
---- Raises where a path is a folder, a pipe or a device: reading a named pipe would wait.
-function sample_table.must_be_file(path)
-  local err = no_file(path)
-  if err then error(err, 0) end
-end
-
 local function read_text(path)
-  local err = no_file(path)
+  local err = sample_table.no_file(path)
   if err then return nil, err end
   return ett_io.read(path)
 end

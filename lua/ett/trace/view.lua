@@ -41,7 +41,7 @@ function trace_view.open(path, options)
   options = options or {}
   local trace = require "ett.trace"
   local opened, why = trace.open(path, { args = options.args, profile_mode = options.profile_mode,
-    threads = options.threads, progress = options.progress })
+    threads = options.threads, progress = options.progress, memory_bytes = require("ett.host").memory_limit })
   local view = setmetatable({ path = path, options = options, trace = opened, cache = {} }, View)
   if not opened then
     local pipeline = require("ett.trace.pipeline").read(path)

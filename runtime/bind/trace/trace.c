@@ -136,8 +136,9 @@ static int trace_open(lua_State *L) {
     lua_replace(L, 2);
   }
   luaL_checktype(L, 2, LUA_TTABLE);
-  static const char *const known[] = {"profile_mode", "args",    "threads",    "flows",
-                                      "progress",     "scanner", "chunk_bytes"};
+  static const char *const known[] = {"profile_mode", "args",        "threads",
+                                      "flows",        "progress",    "scanner",
+                                      "chunk_bytes",  "memory_bytes"};
   for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
     size_t i = 0;
     const char *k = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
@@ -160,6 +161,9 @@ static int trace_open(lua_State *L) {
   lua_Integer chunk = ett_lua_integer_field(L, 2, "chunk_bytes", 0);
   luaL_argcheck(L, chunk >= 0, 2, "chunk_bytes must not be negative");
   o.chunk_bytes = (size_t)chunk;
+  lua_Integer memory = ett_lua_integer_field(L, 2, "memory_bytes", 0);
+  luaL_argcheck(L, memory >= 0, 2, "memory_bytes must not be negative");
+  o.memory_bytes = (size_t)memory;
   if (lua_getfield(L, 2, "args") != LUA_TNIL) {
     luaL_checktype(L, -1, LUA_TTABLE);
     lua_Integer n = luaL_len(L, -1);

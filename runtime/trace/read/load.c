@@ -143,16 +143,30 @@ typedef struct run {
   load_task *tasks;
   uint32_t task_count;
   atomic_uint next, busy;
+  atomic_llong room;
   pthread_mutex_t lock;
   pthread_cond_t finished;
 } run;
+
+/* Full blocks are charged as a part grows, its last one here. */
+static int is_over(const ett_trace_part *part, atomic_llong *room) {
+  if (!room)
+    return 0;
+  if (part->block_count)
+    atomic_fetch_sub(room, (long long)part->blocks[part->block_count - 1].count *
+                               ETT_TRACE_EVENT_BYTES);
+  return atomic_load(room) < 0;
+}
 
 static void work(run *r, ett_lexicon *lexicon) {
   for (;;) {
     uint32_t i = atomic_fetch_add(&r->next, 1);
     if (i >= r->task_count || atomic_load(&r->shared.cancelled))
       break;
-    r->tasks[i].status = run_task(&r->shared, &r->tasks[i], &r->load->parts[i], lexicon);
+    ett_trace_part *part = &r->load->parts[i];
+    r->tasks[i].status = run_task(&r->shared, &r->tasks[i], part, lexicon);
+    if (is_over(part, lexicon->room))
+      atomic_store(&r->shared.cancelled, true);
   }
 }
 
@@ -397,7 +411,18 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
     goto done;
   }
-  if (in_threads(&r, err) || verify(&r, err))
+  atomic_store(&r.room, (long long)options->memory_bytes);
+  for (uint32_t i = 0; i < l->lexicon_count && options->memory_bytes; i++)
+    l->lexicons[i].room = &r.room;
+  status = in_threads(&r, err) || verify(&r, err) ? -1 : 0;
+  if (atomic_load(&r.room) < 0)
+    status = ett_err_set(err, ETT_ERR_LIMIT,
+                         "the events need more than %zu MB of memory; "
+                         "ETT_MEMORY_LIMIT=16G sets another limit",
+                         options->memory_bytes / 1000000);
+  for (uint32_t i = 0; i < l->lexicon_count; i++)
+    l->lexicons[i].room = NULL;
+  if (status)
     goto done;
   for (uint32_t i = 0; i < r.task_count; i++) {
     ett_load_file *f = &l->files[r.tasks[i].file];
@@ -406,7 +431,6 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
     else
       f->uncompressed_bytes = sources->items[r.tasks[i].file].bytes;
   }
-  status = 0;
 done:
   pthread_mutex_destroy(&r.lock);
   pthread_cond_destroy(&r.finished);

@@ -18,6 +18,7 @@ typedef struct ett_trace_options {
   unsigned threads; /* 0: the number of cores */
   bool flows;
   const char *scanner; /* instruction set by name, for tests; NULL: the best */
+  size_t memory_bytes; /* that rows may take; 0: no limit */
   size_t chunk_bytes;  /* of a file that several threads share; 0: chosen, for tests */
   /* Called from the caller's thread a few times a second; nonzero stops the reading. */
   int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);

@@ -191,6 +191,9 @@ void ett_part_free(ett_trace_part *p) {
 }
 
 int ett_part_grow(ett_trace_part *p) {
+  if (p->block_count && p->lexicon && p->lexicon->room &&
+      atomic_fetch_sub(p->lexicon->room, (long long)BLOCK_BYTES) < (long long)BLOCK_BYTES)
+    return -1;
   if (ett_grow(&p->blocks, p->block_count, &p->block_capacity, 4, sizeof *p->blocks))
     return -1;
   /* mapped: pages beyond the last row of a block are never touched */

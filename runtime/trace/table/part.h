@@ -6,6 +6,8 @@
 #ifndef ETT_TRACE_PART_H
 #define ETT_TRACE_PART_H
 
+#include <stdatomic.h>
+
 #include "trace/table/strings.h"
 #include "trace/table/trace.h"
 
@@ -42,7 +44,8 @@ typedef struct ett_lexicon {
   ett_strings categories;
   uint8_t *category_class; /* parallel to categories */
   uint32_t category_capacity;
-  bool dirty; /* some text is not UTF-8 */
+  bool dirty;         /* some text is not UTF-8 */
+  atomic_llong *room; /* bytes that blocks may still take; NULL: no limit */
 } ett_lexicon;
 
 #define ETT_CATEGORY_NONE UINT16_MAX

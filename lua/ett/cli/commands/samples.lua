@@ -111,7 +111,7 @@ local function from_trace(opts, words)
   local lines, device = {}, nil
   for _, path in ipairs(expand(words, columns)) do
     local shape, source = shape_of(opts, config, path, columns)
-    local t, why = trace.open(path, { args = { "Input Dims" } })
+    local t, why = trace.open(path, { args = { "Input Dims" }, memory_bytes = require("ett.host").memory_limit })
     if not t then error(error_module.from(why), 0) end
     local held <close> = t
     error_module.wrap(path, samples.check_one_shape, held, config)
