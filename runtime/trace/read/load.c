@@ -355,6 +355,24 @@ static int verify(run *r, ett_err *err) {
   return 0;
 }
 
+/* Runs the tasks within the memory that the options allow. */
+static int read_within(run *r, ett_err *err) {
+  ett_load *l = r->load;
+  const size_t most = r->shared.options->memory_bytes;
+  atomic_store(&r->room, (long long)most);
+  for (uint32_t i = 0; i < l->lexicon_count && most; i++)
+    l->lexicons[i].room = &r->room;
+  int status = in_threads(r, err) || verify(r, err) ? -1 : 0;
+  if (atomic_load(&r->room) < 0)
+    status = ett_err_set(err, ETT_ERR_LIMIT,
+                         "the events need more than %zu MB of memory; "
+                         "ETT_MEMORY_LIMIT=16G sets another limit",
+                         most / 1000000);
+  for (uint32_t i = 0; i < l->lexicon_count; i++)
+    l->lexicons[i].room = NULL;
+  return status;
+}
+
 int ett_load_run(ett_load *l, const ett_sources *sources,
                  const ett_trace_options *options, int64_t ticks_per_second,
                  ett_err *err) {
@@ -411,18 +429,7 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
     goto done;
   }
-  atomic_store(&r.room, (long long)options->memory_bytes);
-  for (uint32_t i = 0; i < l->lexicon_count && options->memory_bytes; i++)
-    l->lexicons[i].room = &r.room;
-  status = in_threads(&r, err) || verify(&r, err) ? -1 : 0;
-  if (atomic_load(&r.room) < 0)
-    status = ett_err_set(err, ETT_ERR_LIMIT,
-                         "the events need more than %zu MB of memory; "
-                         "ETT_MEMORY_LIMIT=16G sets another limit",
-                         options->memory_bytes / 1000000);
-  for (uint32_t i = 0; i < l->lexicon_count; i++)
-    l->lexicons[i].room = NULL;
-  if (status)
+  if (read_within(&r, err))
     goto done;
   for (uint32_t i = 0; i < r.task_count; i++) {
     ett_load_file *f = &l->files[r.tasks[i].file];
@@ -431,6 +438,7 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
     else
       f->uncompressed_bytes = sources->items[r.tasks[i].file].bytes;
   }
+  status = 0;
 done:
   pthread_mutex_destroy(&r.lock);
   pthread_cond_destroy(&r.finished);
