@@ -21,11 +21,11 @@ static void note(ett_evaluation *e, size_t index) {
   w->demands[w->demand_count++] = index;
 }
 
-double ett_messages_ask(ett_evaluation *e, ett_demand demand) {
-  if (e->failed || demand.amount <= 0)
+double ett_messages_ask(ett_evaluation *e, ett_demand *demand) {
+  if (e->failed || demand->amount <= 0)
     return 0;
-  demand.parts = e->asking;
-  ptrdiff_t index = ett_demands_find(e->demands, &demand, e->err);
+  demand->parts = e->asking;
+  ptrdiff_t index = ett_demands_find(e->demands, demand, e->err);
   if (index < 0) {
     e->failed = -1;
     return 0;
@@ -48,13 +48,13 @@ static double ask_group(ett_evaluation *e, ett_demand_kind kind, int experts,
                         .amount = g.degree > 1 ? bytes : 0,
                         .place = experts ? placed->expert : placed->dense,
                         .element_bytes = element_bytes};
-  double seconds = ett_messages_ask(e, message);
+  double seconds = ett_messages_ask(e, &message);
   if (kind == ETT_DEMAND_ALL_GATHER || r.degree <= 1)
     return seconds;
   message.kind = ETT_DEMAND_ALL_REDUCE;
   message.amount = kind == ETT_DEMAND_REDUCE_SCATTER ? bytes / (double)g.degree : bytes;
   message.place = experts ? placed->expert_replicas : placed->dense_replicas;
-  return seconds + ett_messages_ask(e, message);
+  return seconds + ett_messages_ask(e, &message);
 }
 
 double ett_messages_beside_host(const ett_evaluation *e, int rank, double pass,

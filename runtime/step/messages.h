@@ -86,8 +86,8 @@ typedef struct ett_step_arrays {
   int64_t *slice_split, *slice_layers; /* per slice */
 } ett_step_arrays;
 
-/* Seconds of one demand; 0 while it is untimed, and of an amount of 0. */
-double ett_messages_ask(ett_evaluation *e, ett_demand demand);
+/* Seconds of one demand; 0 while it is untimed, and of an amount of 0. Sets its parts. */
+double ett_messages_ask(ett_evaluation *e, ett_demand *demand);
 
 /* The messages of a buffer over the ranks that share it: buckets, or single layers under
  * ZeRO-3. */

@@ -168,7 +168,7 @@ static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, in
     return 0;
   }
   *link = ett_place_nodes(&demand.place) > 1 ? ETT_LINK_NETWORK : ETT_LINK_NODE;
-  return ett_messages_ask(e, demand);
+  return ett_messages_ask(e, &demand);
 }
 
 /* The last message that was asked for, of a level. */
@@ -685,7 +685,7 @@ static int prepare(ett_evaluation *e, ett_step_arrays *a, double *tied) {
 static double fill_memories(const ett_evaluation *e, const ett_step_arrays *a,
                             const ett_pipeline *pipeline) {
   double most = 0;
-  stage_memory m;
+  stage_memory m = {0};
   for (int rank = 0; rank < e->plan->pp; rank++) {
     if (!a->alike[rank])
       m = stage_memory_of(e, a, rank);

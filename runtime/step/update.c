@@ -43,7 +43,7 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
                        .element_bytes = p->weight_bytes};
   s->optimizer_seconds =
       ett_messages_beside_host(/* states pass in and out beside it */
-                               e, rank, ett_messages_ask(e, update),
+                               e, rank, ett_messages_ask(e, &update),
                                p->offload_optimizer * p->optimizer_bytes * update.amount);
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)
     s->gather_seconds =

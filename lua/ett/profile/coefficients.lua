@@ -35,7 +35,7 @@ local known_files = setmetatable({}, { __mode = "v" })
 -- Reads one file in an empty environment, text only.
 local function read(path)
   local text, known = require("ett.io").read(path), known_files[path]
-  if known and known.text == text then return known end
+  if known and text and known.text == text then return known end
   local chunk, why = loadfile(path, "t", {})
   local ok, value
   if chunk then ok, value = pcall(chunk) end

@@ -286,34 +286,34 @@ local outlook = { "price_per_step", "run_seconds", "run_price", "run_kwh", "kwh_
   "goodput_percent", "varied_p50_seconds", "varied_p90_seconds", "varied_p99_seconds" }
 
 --- Sets the fields of combination `number` in a plan or a row.
-local function set_fields(run, number, p)
-  for _, axis in ipairs(run.axes) do p[axis.name] = axis.values[(number - 1) // axis.every % axis.count + 1] end
+local function set_fields(axes, number, p)
+  for _, axis in ipairs(axes) do p[axis.name] = axis.values[(number - 1) // axis.every % axis.count + 1] end
 end
 
 --- A combination as a plan whose micro-batches are given.
-local function plan_of(run, base, number)
+local function plan_of(axes, base, number)
   local p = {}
   for name, value in pairs(base) do p[name] = value end
-  set_fields(run, number, p)
+  set_fields(axes, number, p)
   p.micro_batches, p.global_batch = micro_batches_of(p), nil
   return p
 end
 
 --- The rows as a list. Each is made when it is read: results take 64 bytes a plan, rows a kilobyte.
-local function rows_of(run, base)
+local function rows_of(list, axes, base)
   local Rows = {}
   function Rows.__index(rows, i)
     local row = {}
-    local number = math.type(i) == "integer" and run.list:row(i, row)
+    local number = math.type(i) == "integer" and list:row(i, row)
     if not number then return nil end
-    set_fields(run, number, row)
+    set_fields(axes, number, row)
     row.micro_batches = micro_batches_of(setmetatable({}, { __index = function(_, name)
       return row[name] or base[name]
     end }))
     rows[i] = row
     return row
   end
-  function Rows.__len() return run.list:count() end
+  function Rows.__len() return list:count() end
   function Rows.__pairs(rows) return ipairs(rows) end
   function Rows.__json(rows) return table.move(rows, 1, #rows, 1, {}) end
   return setmetatable({}, Rows)
@@ -325,7 +325,7 @@ local function add_outlook(run, base)
   for _, axis in ipairs(run.axes) do swept = swept or fields.list[fields.position[axis.name]].after end
   for i = 1, swept and #run.rows or 0 do
     local e = estimate.new { model = run.model, cluster = run.cluster, times = run.times,
-      plan = plan_of(run, base, run.list:row(i, {})) }
+      plan = plan_of(run.axes, base, run.list:row(i, {})) }
     for _, name in ipairs(outlook) do run.rows[i][name] = e[name] end
   end
 end
@@ -334,7 +334,7 @@ end
 local function nothing_fits(run, base)
   local _, any_fits, number, bytes = run.list:sum()
   if any_fits or not number then return nil end
-  local p, own = plan_of(run, base, number), {}
+  local p, own = plan_of(run.axes, base, number), {}
   for i, axis in ipairs(run.axes) do
     own[i] = ("%s=%s"):format(axis.name, tostring(axis.values[(number - 1) // axis.every % axis.count + 1]))
   end
@@ -386,7 +386,7 @@ function sweep.new(given)
   for _, lowered in pairs(run.programs) do lowered.program:close() end
   for _, demands in pairs(run.demands) do demands:close() end
   run.list:sort(objective, run.keep)
-  run.rows = rows_of(run, base)
+  run.rows = rows_of(run.list, axes, base)
   add_outlook(run, base)
   return setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
     evaluated = run.list:sum(), refused = run.refused, refusal = run.refusal, nothing_fits = unfit,
