@@ -1,7 +1,7 @@
 --- Waves: the chunks of the stages lie in a zigzag, so that a micro-batch turns at the ends of the pipeline and no
 --- message crosses it. vp = 2 W makes W waves. The paper gives the placement and searches the order. Here each stage
---- runs what is ready: backwards first, then the forward that is deepest in the model, with at most 2 pp micro-batches
---- under way.
+--- runs what is ready, backwards first, with at most 2 pp micro-batches under way. Of three ways to choose among what
+--- is ready the one that ends first is taken.
 local schedule = { name = "hanayo", summary = "zigzag placement in waves, 1F1B without a second copy of the weights",
   source = "Liu et al. 2023, Hanayo: Harnessing Wave-like Pipeline Parallelism, section 3 (arXiv 2308.15762)" }
 
@@ -19,8 +19,17 @@ function schedule.refuse(p)
   return ("needs an even vp, got %d"):format(p.vp)
 end
 
---- The order of all stages: what they run when a forward takes one unit of time and a backward two.
-local function simulate(p)
+-- Ranks of forwards and of backwards, the smallest first: the deepest; the oldest group of pp and the shallowest, with
+-- the oldest backward; the shallowest, with the backward that is nearest to the end of the model.
+local ways = {
+  { function(_, slice) return -slice end, function(_, slice) return slice end },
+  { function(i, slice, p) return (i - 1) // p.pp * 2 * p.pp * p.vp + slice end,
+    function(i, slice, p) return i * p.pp * p.vp + slice end },
+  { function(_, slice) return slice end, function(_, slice) return -slice end },
+}
+
+--- The order of all stages: what they run when a forward takes one unit of time and a backward two; and when they end.
+local function simulate(p, way)
   local last, under_way, entered, left = p.pp * p.vp, 0, 0, 0
   local orders, free, ready = {}, {}, {}
   for stage = 1, p.pp do orders[stage], free[stage], ready[stage] = {}, 0, {} end
@@ -31,19 +40,22 @@ local function simulate(p)
   end
   local function add(kind, i, slice, time)
     local stage, chunk = stage_of(slice)
-    -- Smaller ranks go first.
-    local rank = kind == "B" and slice - 2 * last or -slice
-    table.insert(ready[stage], { kind, i, chunk, slice = slice, time = time, rank = rank })
+    table.insert(ready[stage], { kind, i, chunk, slice = slice, time = time, first = kind == "B",
+      rank = way[kind == "F" and 1 or 2](i, slice, p) })
+  end
+  local function before(a, b)
+    if a.first ~= b.first then return a.first end
+    if a.rank ~= b.rank then return a.rank < b.rank end
+    return a[2] < b[2]
   end
   local function take(stage, time)
     local best
     for k, unit in ipairs(ready[stage]) do
-      if unit.time <= time and (not best or unit.rank < ready[stage][best].rank
-        or unit.rank == ready[stage][best].rank and unit[2] < ready[stage][best][2]) then best = k end
+      if unit.time <= time and (not best or before(unit, ready[stage][best])) then best = k end
     end
     return best and table.remove(ready[stage], best)
   end
-  local time = 0
+  local time, finish = 0, 0
   while left < p.micro_batches do
     while under_way < 2 * p.pp and entered < p.micro_batches do
       entered, under_way = entered + 1, under_way + 1
@@ -54,6 +66,7 @@ local function simulate(p)
       if unit then
         table.insert(orders[stage], { unit[1], unit[2], unit[3] })
         free[stage] = time + (unit[1] == "F" and 1 or 2)
+        finish = math.max(finish, free[stage])
         if unit[1] == "F" and unit.slice < last then
           add("F", unit[2], unit.slice + 1, free[stage])
         elseif unit[1] == "F" then
@@ -67,7 +80,16 @@ local function simulate(p)
     end
     time = time + 1
   end
-  return orders
+  return orders, finish
+end
+
+local function shortest(p)
+  local best, least
+  for _, way in ipairs(ways) do
+    local orders, finish = simulate(p, way)
+    if not least or finish < least then best, least = orders, finish end
+  end
+  return best
 end
 
 local known = {}
@@ -77,7 +99,7 @@ local known = {}
 ---@param p table a plan: pp, vp, micro_batches
 function schedule.order(stage, p)
   local key = ("%d %d %d"):format(p.pp, p.vp, p.micro_batches)
-  if known.key ~= key then known = { key = key, orders = simulate(p) } end
+  if known.key ~= key then known = { key = key, orders = shortest(p) } end
   return known.orders[stage]
 end
 

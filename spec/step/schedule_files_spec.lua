@@ -99,6 +99,22 @@ describe("the bundled schedules", function()
     end
   end)
 
+  it("end no later than 1F1B where they run in waves", function()
+    for _, pp in ipairs { 2, 4, 8 } do
+      for _, vp in ipairs { 2, 4 } do
+        for _, m in ipairs { pp, 2 * pp, 4 * pp } do
+          local plan = { pp = pp, vp = vp, micro_batches = m }
+          local s, ones, twos, zeros = simulator.schedule("hanayo", plan), {}, {}, {}
+          for i = 1, pp * vp do ones[i], twos[i], zeros[i] = 1, 2, 0 end
+          local run = step_core.pipeline(simulator.given(s, { forward = ones, backward = twos, weight = zeros,
+            send_forward = zeros, send_backward = zeros, blocking_sends = true, blocking_receives = false }, plan))
+          local what = ("pp=%d vp=%d micro_batches=%d"):format(pp, vp, m)
+          assert.is_true(run.makespan_seconds <= 3 * vp * (m + pp - 1), what)
+        end
+      end
+    end
+  end)
+
   it("keep the activations that they declare, and no fewer than the papers need", function()
     local function peak(name, pp, vp, m)
       local s = simulator.schedule(name, { pp = pp, vp = vp, micro_batches = m })
