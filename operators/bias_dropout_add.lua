@@ -10,13 +10,16 @@ local op = { name = "bias_dropout_add", aliases = { "bias_dropout_residual" }, f
 function op.shape(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden } end
 
 -- Forward reads the block's output and the residual, writes their sum and a byte mask; backward
--- reads the gradient and the mask and writes the block's gradient (the residual's passes through).
+-- reads the gradient and the mask and writes the block's gradient.
 memory.define(op, {
   forward = { reads = 2, writes = 1, flops = 14 },
   backward = { reads = 1, writes = 1, flops = 2 },
   extra = function(s) return s.tokens * (s.hidden + 0.0) end,
   saved_extra = function(s) return s.tokens * (s.hidden + 0.0) end,
 })
+
+--- Where the residual left the stream, its gradient and that of the block are added, as residual_add does.
+function op.beside_bytes(s, pass) return pass == "backward" and 6.0 * s.tokens * s.hidden or 0.0 end
 
 op.cuda = dropout.cuda("bias_dropout_add", [[
 extern "C" __global__ void bias_dropout_add_forward(const T *x, const T *bias, const T *residual, T *y,

@@ -17,10 +17,10 @@ end
 
 -- Elements read and written a token, as in Megatron-LM's own layers (megatron/core/tensor_parallel/layers.py,
 -- megatron/model/transformer.py). Forward: the bias is added behind the product; the output is copied from heads to
--- tokens. Backward: its gradient is copied back, gradients of queries, keys and values are joined, and summed for the
--- bias.
+-- tokens. Backward: its gradient is copied back, and gradients of queries, keys and values are joined. Their sum for
+-- the bias is of the product.
 local function moved(s, pass)
-  if pass == "backward" then return 2 * s.width + (2 + s.bias) * s.projected end
+  if pass == "backward" then return 2 * s.width + 2 * s.projected end
   return 2 * s.width + 2 * s.bias * s.projected
 end
 
@@ -28,4 +28,4 @@ function op.bytes(s, dtype, pass) return (s.tokens + 0.0) * moved(s, pass) * mem
 function op.kernel_shape(s) return { rows = s.tokens, cols = s.width } end
 
 return memory.define(op, { forward = { reads = 4, writes = 4, flops = 3 },
-  backward = { reads = 7, writes = 4, flops = 3 } })
+  backward = { reads = 4, writes = 4, flops = 0 } })

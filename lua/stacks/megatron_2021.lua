@@ -8,5 +8,6 @@ return {
   -- CUDA 11.1 loads every kernel of PyTorch: 1687 MiB (pytorch/pytorch#55277). NCCL 2.10 connects rings and trees at
   -- once: 688 MiB a communicator (NVIDIA/nccl#964).
   context_bytes = 1.77e9, communicator_bytes = 0.72e9,
+  gradient_copy_bytes = 6, -- 16-bit gradients are cast for the update (optimizer.py, _copy_model_grads_to_main_grads)
   communication_share = 0.333,
 }

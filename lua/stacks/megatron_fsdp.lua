@@ -13,5 +13,6 @@ return {
   -- and join is a kernel: 58 bytes instead of 8 (rope_utils.py, apply_rotary_pos_emb).
   clamped_mlp = 3.25, scaled_rope = 7.25,
   sharded = true,
+  fused_bias_gradients = true, -- Transformer Engine: an epilogue of the product
   communication_share = 0.333,
 }

@@ -14,5 +14,6 @@ return {
   clamped_mlp = 3.25, scaled_rope = 7.25,
   cached_gradients = true,
   workspace_bytes = 67.2e6, -- of PyTorch and of Transformer Engine, 32 MiB each
+  fused_bias_gradients = true, -- Transformer Engine: an epilogue of the product
   communication_share = 0.15, -- 20 of 132 multiprocessors (arXiv 2412.19437, section 3.2.2)
 }

@@ -176,19 +176,20 @@ local function tenths_of(list, constants)
 end
 
 --- Adds tenths to a sum.
-local function add_tenths(sum, tenths)
+local function add_tenths(sum, tenths, weight)
   for at = 1, 5 do
-    for name, value in pairs(tenths[at]) do sum[at][name] = (sum[at][name] or 0) + value end
+    for name, value in pairs(tenths[at]) do sum[at][name] = (sum[at][name] or 0) + (weight or 1) * value end
   end
 end
 
---- The constants whose tenths of all sources but one are nearest to what held.
+--- The constants whose tenths of all sources but one are nearest to what held. A source counts by the square root of
+--- its pairs, as in the fit of the in-step factors: half of the pairs are of one table.
 local function calibrated(by_source, left_out, constants)
   local best, least
   for g, tried in ipairs(constants) do
     local sum, gap, n = { {}, {}, {}, {}, {} }, 0.0, 0
     for _, source in ipairs(require("ett.base.schema").keys(by_source)) do
-      if source ~= left_out then add_tenths(sum, by_source[source][g]) end
+      if source ~= left_out then add_tenths(sum, by_source[source][g], by_source[source].weight) end
     end
     for at = 1, 5 do
       local t = sum[at]
@@ -207,7 +208,7 @@ local function calibration(rows, list)
     table.insert(lists[pair.source], pair)
   end
   for source, own in pairs(lists) do
-    by_source[source] = {}
+    by_source[source] = { weight = (#own) ^ -0.5 }
     for g, tried in ipairs(constants) do by_source[source][g] = tenths_of(own, tried) end
   end
   local sum = { {}, {}, {}, {}, {} }

@@ -47,6 +47,49 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("are slowed by clocks as far as products of heads are arithmetic, and by rows off 16 bytes", function()
+    local device, scores = devices.get "a100_sxm", { batch = 256, tokens = 2048, in_features = 64, out_features = 2048 }
+    local burst = device_times.new(device):at_burst()
+    local function slower(shape)
+      return seconds(device, "bmm_qk", shape, "fp16") / burst:operator("bmm_qk", shape, "fp16", "forward").seconds
+    end
+    local short = slower(scores)
+    scores.in_features = 1024
+    assert.is_true(1 < short and short < slower(scores) and slower(scores) < in_step.products.ampere.bf16)
+    local whole = seconds(device, "lm_head", { tokens = 4096, in_features = 1024, out_features = 50256 }, "fp16")
+    for width, factor in pairs { [50260] = 2 ^ (1 / 3), [50258] = 2 ^ (2 / 3), [50257] = 2 } do
+      local head = { tokens = 4096, in_features = 1024, out_features = width }
+      assert.near(factor, seconds(device, "lm_head", head, "fp16") / whole, 0.02)
+    end
+    local function on_tpu(width)
+      local head = { tokens = 4096, in_features = 1024, out_features = width }
+      return seconds(devices.get "tpu_v6e", "lm_head", head, "bf16")
+    end
+    assert.is_true(on_tpu(50257) < 1.1 * on_tpu(50256))
+  end)
+
+  it("have small kernels beside them: sums for biases and streams, norms and copies of gradients", function()
+    local device, stack = devices.get "a100_sxm", stack_module.get "plain"
+    local rate = device.memory_bandwidth * in_step.stream_share
+    local function more(name, shape, dtype, pass, change)
+      local before = seconds(device, name, shape, dtype, pass, stack)
+      change()
+      return (seconds(device, name, shape, dtype, pass, stack) - before) * rate
+    end
+    local up = { tokens = 8192, in_features = 8192, out_features = 16384 }
+    assert.near(2 * 8192 * 16384, more("linear_up", up, "fp16", "backward", function() up.bias = 1 end), 1e3)
+    stack.fused_bias_gradients = true
+    assert.near(0, more("linear_up", up, "fp16", "backward", function() up.bias = nil end), 1e3)
+    local update = { params = 1000000 }
+    local whole = seconds(device, "optimizer", update, "fp16", "update", stack) * rate
+    assert.near((30 + 24) * 1e6, whole - 2e-6 * rate, 1e3)
+    assert.near(28e6, more("optimizer", update, "fp16", "update", function() stack.gradient_copy_bytes = 28 end), 1e3)
+    stack.gradient_copy_bytes = 0
+    local stream = { tokens = 4096, hidden = 4096 }
+    local added = seconds(device, "bias_dropout_add", stream, "fp16", "backward") * rate
+    assert.near(11 * 4096 * 4096, added - 2e-6 * rate, 1e3)
+  end)
+
   it("compute a tile that two experts share for both, in each partition of a device", function()
     local device, stack = devices.get "tpu_v7x", stack_module.get "maxtext"
     local expert = { batch = 4, tokens = 2048, in_features = 4096, out_features = 4096 }

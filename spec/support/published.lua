@@ -116,19 +116,25 @@ local dtypes = { bf16 = "bf16", fp16 = "fp16", fp32 = "fp32", fp8 = "fp8", mxfp8
 
 -- What a framework answers where its rows do not. The zero bubble pipelines' first script (sail-sg's
 -- examples/pretrain_zero_bubble.sh, 1,024 tokens) sets --fp16 and neither flash attention nor untied embeddings;
--- dropout and the fused softmax are Megatron-LM's defaults.
+-- dropout and the fused softmax are Megatron-LM's defaults, and so Megatron-DeepSpeed's.
 local open = { ["megatron-lm-zero-bubble"] = { precision = "fp16", attention = "fused_softmax", dropout = true,
-  tied_embeddings = true } }
+  tied_embeddings = true }, ["megatron-deepspeed"] = { dropout = true } }
 
 local function stated(row, field)
+  -- vTrain's rows say "unfused" of the products; their note, and that simulator's own model, have the fused softmax.
+  if field == "attention" and row.source:find "^VIA" then return "fused_softmax" end
   if row[field] ~= nil then return row[field] end
   return open[row.framework] and open[row.framework][field]
 end
 
 -- The parameters that the zero bubble rows state (1.5, 6.2, 14.6 billion) leave 25,500 to 33,500 tokens for a tied
 -- embedding, not the 51,200 that they state, too. 32,000 is the size of SentencePiece vocabularies of that year.
+-- vTrain's steps inside a node add up exactly from times of parts: they are of that simulator's own model, which cuts
+-- the vocabulary by the tensor ranks and does not pad it (its src/model/gpt_model.py). Second: the unit of padding.
 local function vocabulary(row, as_stated)
-  return row.framework == "megatron-lm-zero-bubble" and not as_stated and 32000 or integer(row.vocab)
+  local vocab, tp = integer(row.vocab), integer(row.tp or 1)
+  if row.id:find "^vtrain_single" then return vocab // tp * tp, 1 end
+  return row.framework == "megatron-lm-zero-bubble" and not as_stated and 32000 or vocab
 end
 
 --- The data type of a row's products, or nil. Every MLPerf step that states it has 8 bits or fewer, since 2024.
@@ -139,11 +145,11 @@ end
 
 --- Architecture and hyper-parameters of a row; as_stated: with its vocabulary where that contradicts its parameters.
 function published.model(row, as_stated)
-  local attention = stated(row, "attention")
+  local attention, vocab, vocab_multiple = stated(row, "attention"), vocabulary(row, as_stated)
   local hyper = {
     layers = integer(row.layers), hidden = integer(row.hidden), heads = integer(row.heads),
     kv_heads = integer(row.kv_heads), head_dim = integer(row.head_dim), ffn = integer(row.ffn or row.moe_ffn),
-    vocab = vocabulary(row, as_stated), gated_mlp = row.gated_mlp == true,
+    vocab = vocab, vocab_multiple = vocab_multiple, gated_mlp = row.gated_mlp == true,
     attention = (attention == "unfused" or attention == "fused_softmax") and attention or "flash",
     norm = row.norm, position = row.position == "alibi" and "none" or row.position,
     rotary_fraction = row.rotary_fraction, parallel_block = row.parallel_block,
@@ -276,6 +282,9 @@ local function lora_targets(row)
   return row.lora_targets or row.framework ~= "nemo-automodel" and { "linear_qkv" } or nil
 end
 
+-- Bytes of a reduction of DeepSpeed's: GPT-NeoX's configuration; MEMORY_OPT_ALLREDUCE_SIZE, 5e8 16-bit values.
+local bucket_bytes = { ["gpt-neox"] = 2.52e9, ["megatron-deepspeed"] = 1e9 }
+
 --- Plan of a row, and the names of what is unknown.
 function published.plan(row, dtype)
   local unknown = {}
@@ -304,7 +313,7 @@ function published.plan(row, dtype)
     gradient_dtype = row.use == "memory" and "fp32" -- Korthikanti et al.: 18 bytes of states a parameter
       or dtypes[row.gradient_dtype or (dtype == "fp16" and "fp16" or zero == 3 and "bf16" or "fp32")],
     sequence_parallel = row.sequence_parallel == true and (row.tp or 1) > 1,
-    serial_sends = deepspeed and pp > 1, gradient_all_reduce = neox, bucket_bytes = neox and 2.52e9 or nil,
+    serial_sends = deepspeed and pp > 1, gradient_all_reduce = neox, bucket_bytes = bucket_bytes[row.framework],
     overlap_gradients = overlaps(row, "overlap_grad_reduce"),
     overlap_parameters = overlaps(row, "overlap_param_gather"), overlap_all_to_all = exchange_overlap(row),
     deduplicate_tokens = row.deduplicate_tokens or nil,

@@ -24,7 +24,7 @@ local fields = {
   shape = "function", flops = "function", bytes = "function", model_flops = "function?", law = "function?",
   parameters = "function?", activation_bytes = "function?", recomputed_bytes = "function?",
   output_bytes = "function?",
-  working_bytes = "function?", least_bytes = "function?",
+  working_bytes = "function?", least_bytes = "function?", beside_bytes = "function?",
   constraints = "list?", passes = "list?",
   kernel_shape = "function?", kernel = "function?", cuda = "string?", cpu = "function?", torch = "string?",
   doubles = "table?", small = "function?", columns = "list?", sample_row = "table?",
@@ -33,7 +33,7 @@ local fields = {
 --- What the functions of a file must return.
 local returned = { flops = "nonnegative", bytes = "nonnegative", model_flops = "nonnegative", parameters = "natural",
   activation_bytes = "nonnegative", recomputed_bytes = "nonnegative", output_bytes = "nonnegative",
-  working_bytes = "nonnegative", least_bytes = "nonnegative",
+  working_bytes = "nonnegative", least_bytes = "nonnegative", beside_bytes = "nonnegative",
   kernel_shape = "table" }
 
 --- The dimensions of a kernel where a file does not say: the numbers of its shape.

@@ -316,7 +316,8 @@ local function add_host_wait(state, uses)
       of[role] = (of[role] or 0.0) + seconds
       device[pass] = device[pass] + (batch and o.role == "exchange" and 0.0 or seconds)
     end
-    local launched = n * each
+    -- Small kernels that join an operator are in the host cost that a stack states for one.
+    local launched = o.operator and o.operator.joins and 0.0 or n * each
     if o.experts then launched = launched + n * (stack.moe_launches * each + (o.shape.batch or 1) * expert) end
     host.forward = host.forward + (o.forward and launched or 0.0)
     local launches = o.backward_launches or o.kind == "collective" and 1 or 2

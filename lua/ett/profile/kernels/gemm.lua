@@ -108,11 +108,12 @@ end
 --- Rows with the same weight are held out together.
 function gemm.group(x) return ("%d %d"):format(x.n, x.k) end
 
---- The analytic seconds of `batch` independent products in one grouped kernel.
+--- The analytic seconds of `batch` independent products in one grouped kernel, and the share that is arithmetic.
 function gemm.grouped(device, dtype, batch, m, n, k)
   local weight, activation, output = operand_bytes(dtype, m, n, k)
   local arithmetic = computed(device, dtype, batch, m, n, k, whole)
-  return time(arithmetic, (moved(device, batch, weight, activation, output)))
+  local memory = moved(device, batch, weight, activation, output)
+  return time(arithmetic, memory), arithmetic / (arithmetic + memory)
 end
 
 return gemm
