@@ -43,17 +43,20 @@ describe("published measured steps", function()
 
   it("are answered nearly all, and printed in groups that count duplicates once", function()
     local bench = require("ett.base.find").load_file(require("ett.host").root .. "/spec/bench/published.lua")
-    local results = bench.results(rows)
+    local some = {} -- every third row; `ett bench published` runs all of them
+    for i = 1, #rows, 3 do some[#some + 1] = rows[i] end
+    local results = bench.results(some)
     local all
     for _, group in ipairs(results.groups) do
       if group.kind == "all" then all = group end
     end
     local wanted = 0
-    for _, row in ipairs(rows) do
+    for _, row in ipairs(some) do
       if (row.grade == "A" or row.grade == "A-") and row.use == "step" and not row.duplicate_of then
         wanted = wanted + 1
       end
     end
+    assert.is_true(wanted > 100)
     assert.equal(wanted, all.rows)
     assert.is_true(all.answered / all.rows >= 0.97)
   end)
