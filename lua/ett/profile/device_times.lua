@@ -109,9 +109,9 @@ local function quantised(self, dtype, input, gradient)
   return moved(self, bytes)
 end
 
--- Factor on a product on GPUs whose rows do not begin on 16 bytes: loads are narrower, down to one element. Twice as
--- long there is from nanoGPT (a step is 25 % faster with 50,304 tokens than with 50,257, and the head a third of it);
--- Netflix says three times for the head.
+-- Factor on a product on GPUs whose rows do not begin on 16 bytes: it loads fewer elements at once, down to one. With
+-- one it takes twice as long: nanoGPT's author reports steps 25 % faster with 50,304 tokens than with 50,257, and the
+-- head is about a third of a step. Netflix reports three times for the head. Between them the factor is assumed.
 local function misaligned(self, dtype, n, k)
   local width = math.floor(16 / math.max(1, schema.dtype_bytes[dtype]))
   local lost = 0
