@@ -56,3 +56,11 @@ for _, path in ipairs(tree.files "/README%.md$") do -- the root README: readme_s
     end
   end)
 end
+
+it("the README states the error of ACCURACY.md", function()
+  local stated = "over (%d+) published training steps is about (%d+) %%"
+  local steps, percent = tree.read("README.md"):match(stated)
+  local all, exact = tree.read("ACCURACY.md"):match("| steps | %d+ of (%d+) | ([%d.]+) %%")
+  assert.equal(all, steps)
+  assert.is_true(math.abs(exact - percent) <= 0.6, exact)
+end)

@@ -123,11 +123,11 @@ second trace_run: 1 file (kineto), 3 events, ... MB
 
 # Samples of operators by the targets of a sampling configuration.
 $ ett samples
-ett: samples: expected from-trace or merge
+ett: samples: expected from-trace or merge; `ett samples --help` explains both
 ?2
 
 $ ett samples from-trase x y
-ett: samples: expected from-trace or merge; did you mean 'from-trace'?
+ett: samples: expected from-trace or merge; did you mean 'from-trace'?; `ett samples --help` explains both
 ?2
 
 $ printf '%s\n' '{ "kernel_name": "linear1", "columns_name": ["b", "dur(us)"], "targets": [["aten::linear"]] }' > c.yml && ett samples from-trace $SPEC/trace_run c.yml --shape 4

@@ -136,6 +136,14 @@ describe("control characters", function()
     assert.is_nil(output:find("\xC2[\x80-\x9F]"), ("%q"):format(output))
   end
 
+  it("of a file's name are printed as \\xNN", function()
+    write("a\27[31mb.lua", "return 1")
+    assert.equal("# ett 0.1.0, a\\x1b[31mb.lua\n1\n", (ett "run a*b.lua"))
+    write("a\nb.json", '{"model_type":"llama","hidden_size":256,"num_hidden_layers":2,"num_attention_heads":4,'
+      .. '"intermediate_size":512,"vocab_size":1000}')
+    assert.matches("^llama %(a\\x0ab.json%) ", (ett "predict --model a*b.json seq=128 micro_batches=1"))
+  end)
+
   it("of a file's text or name do not reach the terminal in errors", function()
     write("c.yml", 'gpu_name: "a"\n"\\e]0;owned\\a\\x9b": 1\n')
     local output, status = ett "predict --config c.yml"

@@ -45,6 +45,8 @@ describe("plan", function()
   it("names unknown, missing and wrong fields", function()
     assert.same({ "unknown field 'micro_bach'; did you mean 'micro_batch'?" }, violations { micro_bach = 4 })
     assert.same({ "missing field 'seq' (a positive integer)" }, (plan.violations({ micro_batches = 1 })))
+    assert.same({ "missing field 'seq' (a positive integer)",
+      "missing field 'micro_batches' (a positive integer), or 'global_batch' in its place" }, (plan.violations {}))
     assert.same({ "missing field 'micro_batches' (a positive integer), or 'global_batch' in its place" },
       (plan.violations({ seq = 128 })))
     assert.same({ "field 'dp' must be a positive integer, got -2", "field 'tp' must be a positive integer, got 0" },

@@ -77,7 +77,10 @@ end
 function find.name_of(path) return (path:gsub("/init%.lua$", ""):match("([^/]+)$"):gsub("%.lua$", "")) end
 
 --- A description's file in messages: "gelu.lua", or with its folder where the file is init.lua.
-function find.label(path) return path:match("([^/]+/init%.lua)$") or path:match("([^/]+)$") end
+function find.label(path)
+  local name = path:match("([^/]+/init%.lua)$") or path:match("([^/]+)$")
+  return name and (name:gsub("%c", function(c) return ("\\x%02x"):format(c:byte()) end))
+end
 
 -- A file; opening a named pipe would wait.
 local function readable(path)

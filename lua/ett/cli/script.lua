@@ -156,7 +156,8 @@ local function print_heading(run)
   for _, name in ipairs(schema.keys(run.resolved or {})) do
     words[#words + 1] = ("%s=%s"):format(name, pretty.inline(run.resolved[name]))
   end
-  print(("# ett %s, %s%s"):format(host.version, run.name, #words > 0 and ": " .. table.concat(words, " ") or ""))
+  local set = #words > 0 and ": " .. table.concat(words, " ") or ""
+  print(("# ett %s, %s%s"):format(host.version, find.label(run.name), set))
 end
 
 local function print_result(run, opts, value)

@@ -113,7 +113,7 @@ end
 function model.huggingface(path, given)
   schema.argument(path, "string", "ett.model.huggingface", "path")
   local name, hyper, notes, kind = read_configuration(path)
-  local label = ("%s (%s)"):format(kind, path:match("([^/]+)/*$"))
+  local label = ("%s (%s)"):format(kind, find.label((path:gsub("/+$", ""))))
   hyper, label = presets.overlay({ hyper = hyper, name = label }, given or {})
   return noted(error_module.wrap(path, architecture.new, name, hyper), label, notes)
 end

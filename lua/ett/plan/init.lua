@@ -56,7 +56,7 @@ plan.check_fields = check_fields
 function plan.violations(given, model, cluster)
   local found, clean = schema.violations(given, plan.schema)
   local usable = #found == 0 -- kinds are right: the rules can be tried
-  if usable and not clean.micro_batches and not clean.global_batch then
+  if type(given) == "table" and given.micro_batches == nil and given.global_batch == nil then
     found[#found + 1] = "missing field 'micro_batches' (a positive integer), or 'global_batch' in its place"
   end
   local before = #found

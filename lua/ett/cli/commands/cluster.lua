@@ -66,7 +66,9 @@ return {
   },
   run = function(opts, words)
     local action = actions[words[1] or ""]
-    if not action then error_module.raise("usage", "cluster: give `init` or `add-curve`") end
+    if not action then
+      error_module.raise("usage", "cluster: give init NAME or add-curve FILE; `ett cluster --help` explains both")
+    end
     action(opts, table.move(words, 2, #words, 1, {}))
     return 0
   end,

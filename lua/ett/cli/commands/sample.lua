@@ -318,7 +318,9 @@ return {
   run = function(opts, positional)
     local campaign = require "ett.sampling.campaign"
     local sampler = require "ett.sampling.sampler"
-    if #positional ~= 1 then error_module.raise("usage", "sample: give one campaign") end
+    if #positional ~= 1 then
+      error_module.raise("usage", "sample: give one campaign; `ett list campaigns` names those of ett")
+    end
     local given = campaign.load(positional[1])
     local mode = opts.run or given.run or "get_all"
     check(opts, mode, opts.backend or given.backend)

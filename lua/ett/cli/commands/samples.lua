@@ -187,7 +187,7 @@ return {
     end
     if what == "from-trace" then return from_trace(opts, positional) end
     if what == "merge" then return merge(opts, positional) end
-    error_module.raise("usage", "samples: expected from-trace or merge%s",
+    error_module.raise("usage", "samples: expected from-trace or merge%s; `ett samples --help` explains both",
       what and error_module.suggestion(what, { "from-trace", "merge" }) or "")
   end,
 }

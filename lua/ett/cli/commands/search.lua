@@ -90,6 +90,9 @@ return {
   },
   run = function(opts, words)
     local model, plan, vary = asked(opts, words)
+    if not opts.devices and not vary.devices then
+      error_module.raise("usage", "search: missing --devices N, or several: --vary devices=64..1024")
+    end
     local watched, share = require("ett.host").error_terminal, require("ett.base.share").join()
     local rank = share and share.rank() or 0
     local s = require("ett.search.search").new { model = model, cluster = opts.cluster, devices = opts.devices,

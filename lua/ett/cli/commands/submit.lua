@@ -34,7 +34,9 @@ return {
     { "quiet", "print the job's number only" },
   },
   run = function(opts, positional)
-    if #positional ~= 1 then error_module.raise("usage", "submit: give one campaign") end
+    if #positional ~= 1 then
+      error_module.raise("usage", "submit: give one campaign; `ett list campaigns` names those of ett")
+    end
     local script = searches(positional[1])
     if not script then require("ett.sampling.campaign").load(positional[1]) end -- a faulty one is not queued
     local submit = require "ett.sampling.submit"
