@@ -53,7 +53,7 @@ local function start(busy)
   if busy then
     assert(wait_for(function() return read(("cat %s/out/ranks_2_*/*gelu*.csv 2>&1"):format(folder)):find "checked" end,
       60), "they sample")
-    sample.pause(1)
+    sample.pause(0.4)
   end
   return ranks, io.open(folder .. "/pid"):read("n")
 end
