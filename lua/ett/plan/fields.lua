@@ -251,4 +251,29 @@ function fields.program_key(p, without)
   return table.concat(words, " ")
 end
 
+--- The same for many plans that differ in some fields alone: a function of a plan.
+---@param p table the plan that has the other fields
+---@param changing table<string, boolean> of them no conversion reads another one
+function fields.program_keys(p, changing)
+  local fixed, open, words = {}, {}, {}
+  for _, field in ipairs(of_program) do
+    local name, of = field[1], field[2]
+    if changing[name] then
+      open[#open + 1] = field
+    else
+      fixed[#fixed + 1] = tostring(of and of(p[name], p) or not of and p[name])
+    end
+  end
+  words[1] = table.concat(fixed, " ")
+  return function(q)
+    for i = 1, #open do
+      local name, of = open[i][1], open[i][2]
+      local value = q[name]
+      if of then value = of(value, q) end
+      words[i + 1] = tostring(value)
+    end
+    return table.concat(words, " ")
+  end
+end
+
 return fields

@@ -10,6 +10,7 @@ local cluster_module = require "ett.profile.cluster"
 local parts = require "ett.profile.network.parts"
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
+local follows = require "ett.plan.follows"
 local lower = require "ett.step.lower"
 local plan_module = require "ett.plan"
 local plan_rules = require "ett.plan.rules"
@@ -28,6 +29,8 @@ space.walked = { { "recompute", { "none", "selective", "half", "full" } }, { "ze
 --- Fields of a unit or part that are searched unless they are given.
 space.degrees = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "rank_order", "sequence_parallel",
   "overlap_tensor", "overlap_all_to_all", "schedule", "vp" }
+
+local grid = { "tp", "cp", "pp", "dp" } -- what divides the devices
 
 local structural = { devices = true, cluster = true }
 for _, name in ipairs(space.degrees) do structural[name] = true end
@@ -185,48 +188,59 @@ local function below(self, p)
   return #axes.recompute * sum * #axes.overlap_gradients * sends
 end
 
-local kept = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "rank_order", "sequence_parallel",
-  "overlap_tensor", "overlap_all_to_all" }
-
 local function cut(self, reason, plans)
   self.cut[reason] = (self.cut[reason] or 0) + plans
 end
 
---- The first rule that each chunk breaks where its part breaks none; false: none.
-local function rules_of_chunks(self, setting, p, all, micro_batches)
+--- The chunks of parts that break no rule by themselves: { rules = the first that each breaks or false, passing =
+--- chunks that break none, counted, broken = how many are counted, of them break a rule, first_rule }.
+local function judged_chunks(self, setting, p, all, micro_batches)
   local key = ("%d %d %s"):format(p.pp, micro_batches, p.overlap_all_to_all)
-  local known = self.chunk_rules[key]
+  local known = self.judged[key]
   if known then return known end
-  known = {}
+  known = { rules = {}, passing = {}, counted = 0, broken = 0 }
   for i, chunk in ipairs(all) do
     p.schedule, p.vp = chunk.schedule, chunk.vp
-    known[i] = plan_rules.broken(p, self.model, setting.cluster, self.schedules)[1] or false
+    local rule = plan_rules.broken(p, self.model, setting.cluster, self.schedules)[1] or false
+    known.rules[i] = rule
+    if not rule then known.passing[#known.passing + 1] = chunk end
+    if not (rule and chunk.default) then known.counted = known.counted + 1 end
+    if rule and not chunk.default then
+      known.broken, known.first_rule = known.broken + 1, known.first_rule or rule
+    end
   end
-  self.chunk_rules[key] = known
+  self.judged[key] = known
   return known
 end
 
---- The chunks of a part that break no rule and pass the condition; counts the plans of all.
+--- The chunks of a part that break no rule and pass the condition; counts the plans of all, `each` a chunk.
 local function passing_chunks(self, setting, p, each, micro_batches)
-  local chunks, all = {}, chunks_of(self, p)
+  local all = chunks_of(self, p)
   p.schedule, p.vp = "1f1b", 1
-  local part_rule = plan_rules.broken(p, self.model, setting.cluster, self.schedules)[1]
-  local rules = not part_rule and rules_of_chunks(self, setting, p, all, micro_batches)
-  for i, chunk in ipairs(all) do
-    p.schedule, p.vp = chunk.schedule, chunk.vp
-    local rule = part_rule or rules[i]
-    if not (rule and chunk.default) then self.plans = self.plans + each end
-    if rule and not chunk.default then
-      cut(self, "rule", each)
-      self.first_rule = self.first_rule or rule
-    elseif not rule and self.where and not self.where:chunk(p, setting) then
-      cut(self, "where", each)
-    elseif not rule then
-      chunks[#chunks + 1] = chunk
+  local part_rule = setting.broken:of(p)
+  local known = not part_rule and judged_chunks(self, setting, p, all, micro_batches)
+  local first, broken = part_rule or known.first_rule, part_rule and 0 or known.broken
+  local counted = known and known.counted
+  if part_rule then
+    for _, chunk in ipairs(all) do broken = broken + (chunk.default and 0 or 1) end
+    counted = broken
+  end
+  self.plans = self.plans + each * counted
+  if broken > 0 then
+    cut(self, "rule", each * broken)
+    self.first_rule = self.first_rule or first
+  end
+  local passing = known and known.passing or {}
+  if self.where and #passing > 0 then
+    local left = {}
+    for _, chunk in ipairs(passing) do
+      p.schedule, p.vp = chunk.schedule, chunk.vp
+      if self.where:chunk(p, setting) then left[#left + 1] = chunk else cut(self, "where", each) end
     end
+    passing = left
   end
   p.schedule, p.vp = nil, nil
-  return chunks
+  return passing
 end
 
 --- Adds the part of a plan whose degrees are set to the unit of its program.
@@ -234,31 +248,40 @@ local function add_part(self, setting, p)
   local each, micro_batches = below(self, p), p.global_batch // (p.dp * p.micro_batch)
   local chunks = passing_chunks(self, setting, p, each, micro_batches)
   if #chunks == 0 then return end
-  local key = setting.cluster.name .. " " .. lower.key(p, setting.placement)
+  local key = setting.cluster.name .. " " .. lower.key(p, setting.placement, nil, setting.key_of)
   local unit = self.by_key[key]
   if not unit then
     unit = { key = key, parts = {}, plans = 0 }
     self.by_key[key] = unit
     self.units[#self.units + 1] = unit
   end
-  local part = { setting = setting, chunks = chunks, micro_batches = micro_batches, plans = each * #chunks }
-  for _, name in ipairs(kept) do part[name] = p[name] end
+  local part = { setting = setting, chunks = chunks, micro_batches = micro_batches, plans = each * #chunks, tp = p.tp,
+    cp = p.cp, pp = p.pp, dp = p.dp, ep = p.ep, etp = p.etp, micro_batch = p.micro_batch, rank_order = p.rank_order,
+    sequence_parallel = p.sequence_parallel, overlap_tensor = p.overlap_tensor,
+    overlap_all_to_all = p.overlap_all_to_all }
   unit.parts[#unit.parts + 1] = part
   unit.plans = unit.plans + part.plans
 end
 
---- Calls visit(value) with p[name] set to each value in turn.
-local function each(p, name, list, visit)
-  for _, value in ipairs(list) do
-    p[name] = value
-    visit(value)
+--- A function that sets a field of a plan to each of its values in turn: those given, else the default ones.
+local function loops(self, setting, p)
+  return function(name, default, visit)
+    for _, value in ipairs(values(self, name, default)) do
+      p[name] = value
+      setting.follows:changed(name)
+      visit(value)
+    end
+    p[name] = nil
   end
-  p[name] = nil
 end
 
 --- The orders of ranks that place a plan's ranks differently. Stages come before replicas by default only where dense
 --- layers and experts agree on the next stage (ett.plan.rules).
 local function orders_of(self, p)
+  local id = 0
+  for i, axis in ipairs(rank_orders.axes) do id = id | (p[axis] > 1 and 1 << i or 0) end
+  if p.etp * p.ep == p.tp * p.cp then id = id | 1 end
+  if self.orders[id] then return self.orders[id] end
   local second = p.etp * p.ep == p.tp * p.cp and rank_orders.stages_first or nil
   local orders, seen = {}, {}
   for _, order in ipairs(values(self, "rank_order", { rank_orders.default, second })) do
@@ -269,48 +292,66 @@ local function orders_of(self, p)
       orders[#orders + 1] = order
     end
   end
+  self.orders[id] = orders
   return orders
 end
 
 --- The overlaps and expert degrees of a plan whose tp, cp, pp, dp and micro_batch are set.
-local function add_flags(self, setting, p)
+local function add_flags(self, setting, p, over)
   local experts = self.model.hyper.experts
   -- Hiding costs no time in the model: shared experts beside an exchange are never slower than none.
   local exchange = self.beside and { "shared_experts", "batch" } or { "none", "batch" }
-  each(p, "ep", values(self, "ep", experts and up_to(divisors(experts), p.dp * p.cp * p.tp) or { 1 }), function(ep)
-    local etps = experts and ep > 1 and p.tp > 1 and { p.tp, 1 } or { p.tp }
-    each(p, "etp", values(self, "etp", etps), function()
+  over("ep", experts and up_to(divisors(experts), p.dp * p.cp * p.tp) or { 1 }, function(ep)
+    over("etp", experts and ep > 1 and p.tp > 1 and { p.tp, 1 } or { p.tp }, function()
       local orders = orders_of(self, p)
-      local function add() add_part(self, setting, p) end
-      each(p, "sequence_parallel", values(self, "sequence_parallel", p.tp > 1 and { false, true } or { false }),
-        function(shared)
-          each(p, "overlap_tensor", values(self, "overlap_tensor", { shared and plan_rules.overlaps_tensor(p) }),
-            function()
-              each(p, "overlap_all_to_all", values(self, "overlap_all_to_all", ep > 1 and exchange or { "none" }),
-                function() each(p, "rank_order", orders, add) end)
-            end)
+      over("sequence_parallel", p.tp > 1 and { false, true } or { false }, function(shared)
+        over("overlap_tensor", { shared and plan_rules.overlaps_tensor(p) }, function()
+          over("overlap_all_to_all", ep > 1 and exchange or { "none" }, function()
+            for _, order in ipairs(orders) do
+              p.rank_order = order
+              setting.follows:changed "rank_order"
+              add_part(self, setting, p)
+            end
+            p.rank_order = nil
+          end)
         end)
+      end)
     end)
   end)
 end
 
 --- Whether degrees break a rule by themselves, whatever the other fields are; they count as one layout.
-local function impossible(self, setting, p)
-  local q = setmetatable({ micro_batch = 1, ep = 1, etp = 1, rank_order = rank_orders.default,
-    sequence_parallel = false, overlap_tensor = false,
-    overlap_all_to_all = "none", schedule = "1f1b", vp = 1, recompute = "none", zero = 0 }, { __index = p })
-  local broken = plan_rules.broken(q, self.model, setting.cluster)
-  if #broken == 0 then return false end
+local function impossible(self, setting)
+  local broken = setting.degrees_broken:of(setting.degrees)
+  if not broken then return false end
   self.plans = self.plans + 1
   cut(self, "rule", 1)
-  self.first_rule = self.first_rule or broken[1]
+  self.first_rule = self.first_rule or broken
   return true
+end
+
+--- Adds to a setting what follows from its plan while degrees and overlaps of it change.
+local function add_follows(self, setting, p)
+  local changing, degrees = {}, {}
+  for _, name in ipairs(grid) do degrees[name] = true end
+  for _, name in ipairs(space.degrees) do changing[name] = name ~= "schedule" and name ~= "vp" end
+  local rules = plan_rules.functions(self.model, setting.cluster, self.schedules)
+  local all = follows.new(changing)
+  setting.follows, setting.broken = all, all:first(rules)
+  setting.degrees_follow = follows.new(degrees)
+  setting.degrees_broken = setting.degrees_follow:first(rules)
+  setting.degrees = setmetatable({ micro_batch = 1, ep = 1, etp = 1, rank_order = rank_orders.default,
+    sequence_parallel = false, overlap_tensor = false, overlap_all_to_all = "none", schedule = "1f1b", vp = 1,
+    recompute = "none", zero = 0 }, { __index = p })
+  setting.key_of = fields.program_keys(p, changing)
 end
 
 --- The parts of one setting.
 local function add_setting(self, setting)
   local p = {} -- flat: its fields are read a million times
   for name in pairs(fields.schema) do p[name] = setting.plan[name] end
+  add_follows(self, setting, p)
+  local over = loops(self, setting, p)
   local devices, hyper = setting.devices, self.model.hyper
   local all = divisors(devices)
   local dps = self.lists.dp or self.fixed.dp and { self.fixed.dp }
@@ -319,19 +360,21 @@ local function add_setting(self, setting)
     dp_wanted = {}
     for _, dp in ipairs(dps) do dp_wanted[dp] = true end
   end
-  each(p, "tp", values(self, "tp", up_to(all, hyper.heads or devices)), function(tp)
-    each(p, "cp", values(self, "cp", up_to(all, p.seq)), function(cp)
-      each(p, "pp", values(self, "pp", up_to(all, self.layers + 2)), function(pp)
+  over("tp", up_to(all, hyper.heads or devices), function(tp)
+    over("cp", up_to(all, p.seq), function(cp)
+      over("pp", up_to(all, self.layers + 2), function(pp)
         local dp = devices // (tp * cp * pp)
         if dp * tp * cp * pp ~= devices or dp_wanted and not dp_wanted[dp] then return end
         p.dp = dp
-        if impossible(self, setting, p) then
+        setting.follows:changed "dp"
+        for _, name in ipairs(grid) do setting.degrees_follow:changed(name) end
+        if impossible(self, setting) then
           p.dp = nil
           return
         end
         local local_batch = p.global_batch % dp == 0 and p.global_batch // dp or 1
-        each(p, "micro_batch", values(self, "micro_batch", divisors(local_batch)), function()
-          add_flags(self, setting, p)
+        over("micro_batch", divisors(local_batch), function()
+          add_flags(self, setting, p, over)
         end)
         p.dp = nil
       end)
@@ -367,7 +410,7 @@ function space.new(given)
     layers = plan_rules.middle_layers(given.model), beside = plan_rules.has_shared_experts(given.model),
     axes = {}, chunks = {}, units = {},
     schedules = schedules.memo(),
-    by_key = {}, chunk_rules = {}, plans = 0, cut = {} }
+    by_key = {}, judged = {}, orders = {}, plans = 0, cut = {} }
   for _, walked in ipairs(space.walked) do self.axes[walked[1]] = values(self, walked[1], walked[2]) end
   -- Below, these are set field by field; the base holds defaults that would hide a missing one.
   for name in pairs(structural) do if name ~= "dp" then base[name] = nil end end

@@ -343,7 +343,8 @@ end
 
 --- Whether blocks of that many ranks align with the units of every tier, and with their cards.
 local function aligned(tiers, block)
-  for _, size in ipairs(tiers) do
+  for i = 1, #tiers do
+    local size = tiers[i]
     if size ~= math.maxinteger and block % size ~= 0 and size % block ~= 0 then return false end
   end
   return true
@@ -353,9 +354,11 @@ end
 --- that do not align with nodes lie elsewhere in each stage, and other orders of ranks put stages between them.
 ---@param placement table of ett.profile.cluster
 ---@param model table? without it as if its embedding were tied: then one stage has no copy of it, several have
-function lower.key(p, placement, model)
+---@param key_of function? of fields.program_keys
+function lower.key(p, placement, model, key_of)
   local untied = model and not model.hyper.tied_embeddings
-  local etp, key, tiers = p.etp or p.tp, fields.program_key(p, untied and "pp" or nil), placement.tiers
+  local key = key_of and key_of(p) or fields.program_key(p, untied and "pp" or nil)
+  local etp, tiers = p.etp or p.tp, placement.tiers
   if ranks.inner(p.rank_order) ~= p.rank_order and not p.rank_map and aligned(tiers, p.tp)
     and aligned(tiers, p.tp * p.cp) and aligned(tiers, etp) and aligned(tiers, etp * p.ep) then
     return key, false
