@@ -68,7 +68,7 @@ describe("the layout search", function()
       return list[(state >> 33) % #list + 1]
     end
     local tight = 0
-    for _ = 1, 3000 do
+    for _ = 1, 1500 do
       local o = {}
       for name, value in pairs(searchable.parameters) do o[name] = value + 0.0 end
       for name, values in pairs {

@@ -79,7 +79,7 @@ describe("metrics of damaged traces", function()
 
   it("give an answer or a reason", function()
     local answered, refused = 0, 0
-    for seed = 1, 90 do
+    for seed = 1, 60 do
       local random = generator(seed)
       local folder = maker.folder()
       for rank = 0, 1 do
