@@ -18,7 +18,11 @@ for _, seq in ipairs { 8192, 32768, 131072 } do
     row[name .. "_seconds"] = s.rows[1] and s.rows[1].step_seconds
     row[name .. "_cp"] = s.rows[1] and s.rows[1].cp
   end
-  row.better = (row.context_seconds or math.huge) < (row.recompute_seconds or math.huge) and "context" or "recompute"
+  if (row.context_seconds or math.huge) >= (row.recompute_seconds or math.huge) then
+    row.better = "recompute"
+  else
+    row.better = row.context_cp > 1 and "context" or "neither"
+  end
   rows[#rows + 1] = row
 end
 return rows

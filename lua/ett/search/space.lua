@@ -192,17 +192,16 @@ local function cut(self, reason, plans)
   self.cut[reason] = (self.cut[reason] or 0) + plans
 end
 
---- The chunks of parts that break no rule by themselves: { rules = the first that each breaks or false, passing =
---- chunks that break none, counted, broken = how many are counted, of them break a rule, first_rule }.
+--- The chunks of parts that break no rule by themselves: { passing = those that break none either, counted, broken =
+--- how many are counted, of them break a rule, first_rule }.
 local function judged_chunks(self, setting, p, all, micro_batches)
   local key = ("%d %d %s"):format(p.pp, micro_batches, p.overlap_all_to_all)
   local known = self.judged[key]
   if known then return known end
-  known = { rules = {}, passing = {}, counted = 0, broken = 0 }
-  for i, chunk in ipairs(all) do
+  known = { passing = {}, counted = 0, broken = 0 }
+  for _, chunk in ipairs(all) do
     p.schedule, p.vp = chunk.schedule, chunk.vp
-    local rule = plan_rules.broken(p, self.model, setting.cluster, self.schedules)[1] or false
-    known.rules[i] = rule
+    local rule = plan_rules.broken(p, self.model, setting.cluster, self.schedules)[1]
     if not rule then known.passing[#known.passing + 1] = chunk end
     if not (rule and chunk.default) then known.counted = known.counted + 1 end
     if rule and not chunk.default then

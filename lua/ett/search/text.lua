@@ -39,7 +39,8 @@ local measures = {
   { "best in 100", function(r) return r.best_percent and ("%.0f"):format(r.best_percent) end },
 }
 
-local function cell(value)
+local function cell(name, value)
+  if name == "rank_order" then return (value:gsub("^tp%-cp%-ep%-", "")) end -- what differs by default
   if value == true then return "yes" end
   if value == false then return "-" end
   return value == nil and "" or tostring(value)
@@ -62,7 +63,7 @@ function text.rows(s, limit, width)
     lines[1] = header
     for i, row in ipairs(rows) do
       lines[i + 1] = {}
-      for k, name in ipairs(names) do lines[i + 1][k] = cell(row[name]) end
+      for k, name in ipairs(names) do lines[i + 1][k] = cell(name, row[name]) end
       for _, m in ipairs(used) do table.insert(lines[i + 1], m[2](row) or "") end
     end
     local done = columns(lines, ("r"):rep(#header), "", math.huge)

@@ -31,8 +31,8 @@ walk.fields = table.move(part_fields, 1, #part_fields, 1, { "schedule", "vp" })
 table.move(walked_names, 1, #walked_names, #walk.fields + 1, walk.fields)
 
 --- The same as a table shows them.
-walk.order = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "micro_batches", "schedule", "vp", "rank_order",
-  "recompute", "zero", "sequence_parallel", "overlap_tensor", "overlap_all_to_all", "overlap_parameters",
+walk.order = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "micro_batches", "schedule", "vp", "recompute",
+  "zero", "rank_order", "sequence_parallel", "overlap_tensor", "overlap_all_to_all", "overlap_parameters",
   "overlap_gradients", "overlap_sends" }
 
 --- Of them, those in which plans of one layout may differ.
