@@ -96,25 +96,31 @@ describe("the bundled devices", function()
     local own, transferred = kernels.of(a, "gemm", "bf16"), kernels.of(b, "gemm", "bf16")
     assert.equal("h100_sxm, h200_sxm", transferred.from)
     assert.is_nil(own.from)
-    local gb200 = device_module.get "gb200" -- its rate of nvfp4 against bf16 is B200's, not GB300's
-    assert.equal("b200_sxm", kernels.of(gb200, "gemm", "nvfp4").from)
-    assert.is_true(#kernels.of(gb200, "gemm", "bf16").from > #"b200_sxm")
+    local gb200 = device_module.get "gb200" -- its rate of nvfp4 against bf16 is B200's: the same chip, not GB300's
+    for _, dtype in ipairs { "nvfp4", "bf16" } do assert.equal("b200_sxm", kernels.of(gb200, "gemm", dtype).from) end
     local ratio = transferred:predict(x) / own:predict(x)
     assert.is_true(ratio > 1.1 and ratio < 1.7, tostring(ratio)) -- 989.5 / 756 TFLOP/s on 114 of 132 multiprocessors
   end)
 
   it("transfer the mean of neighbours of one generation, with a wider interval", function()
     local x, sum, width = { m = 4096, n = 4096, k = 4096 }, 0.0, 0.0
-    local device = device_module.get "gb200"
+    local device = device_module.get "h100_pcie"
     for _, name in ipairs(device.neighbours) do
       local one = kernels.own(device_module.get(name), "gemm", "bf16")
       one.device = device
       local seconds, low, high = one:predict(x)
-      sum, width = sum + math.log(seconds) / 3, math.max(width, high / low)
+      sum, width = sum + math.log(seconds) / 2, math.max(width, high / low)
     end
     local seconds, low, high = kernels.of(device, "gemm", "bf16"):predict(x)
     assert.is_true(math.abs(math.log(seconds) - sum) < 1e-12)
     assert.is_true(high / low > width and low < seconds and seconds < high)
+  end)
+
+  it("have intervals of at most three times either way, and are fitted to products that training has", function()
+    local bounded = require("ett.profile.kernels.transfer").bounded
+    assert.same({ 2.0, 2 / 3, 6.0 }, { bounded { value = 2.0, low = 0.0, high = 60.0 } })
+    assert.same({ 2.0, 1.5, 2.5 }, { bounded { value = 2.0, low = 1.5, high = 2.5 } })
+    assert.same({ { k = 65536 } }, kernels.get("gemm").sound(nil, nil, { { k = 65536 }, { k = 796544 } }))
   end)
 
   it("transfer by what power allows where the energy of a FLOP is stated", function()

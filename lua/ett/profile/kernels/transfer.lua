@@ -10,6 +10,15 @@ local exp, log, min = math.exp, math.log, math.min
 -- rows of devices left out are inside (`ett bench kernels`).
 local wider_within, wider_across = 1.07, 1.24
 
+-- What the ends of an interval are from its middle at most, as a factor: far from all rows the trees know no width.
+local widest = 3.0
+
+--- The ratio that trees answer, and the ends of its interval.
+function transfer.bounded(answer)
+  local value = answer.value
+  return value, math.max(answer.low, value / widest), min(answer.high, value * widest)
+end
+
 local Transferred = { __name = "ett.kernel" }
 Transferred.__index = Transferred
 
@@ -44,9 +53,9 @@ function Transferred:predict(x)
   local share = model.arithmetic_share and model.arithmetic_share(analytic, features) or 0.0
   local value, low, high = 0.0, 0.0, 0.0
   for _, part in ipairs(parts) do
-    local answer, slower = part.trees:predict(features), part.power * share
-    value, low, high = value + log(answer.value) + slower, low + log(answer.low) + slower,
-      high + log(answer.high) + slower
+    local ratio, least, most = transfer.bounded(part.trees:predict(features))
+    local slower = part.power * share
+    value, low, high = value + log(ratio) + slower, low + log(least) + slower, high + log(most) + slower
   end
   local count = #parts
   return analytic * exp(value / count), analytic * exp(low / count) / self.wider,
